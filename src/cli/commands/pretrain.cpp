@@ -14,7 +14,7 @@ namespace piton::cli {
 namespace {
 
 // The options of `piton resume RUN` before those of the command line.
-void read_run(const std::vector<std::string>& positional, OptionSet& set,
+void read_stored_options(const std::vector<std::string>& positional, OptionSet& set,
               PretrainOptions& options) {
   if (positional.empty()) {
     throw Error(Fault::kUsage, "wanted the folder of a run, as in piton resume RUN");
@@ -47,7 +47,7 @@ int train(Invocation& invocation, bool resumes) {
   invocation.together([&] {
     if (resumes) {
       invocation.parse(set, general, false, [&](const std::vector<std::string>& positional) {
-        read_run(positional, set, options);
+        read_stored_options(positional, set, options);
       });
     } else {
       refuse_more_arguments(invocation.parse(set, general, true));

@@ -41,29 +41,6 @@ std::string_view guess(std::string_view head) {
   return "";
 }
 
-IdType checked_type(std::uint64_t code, const std::string& file, int offset) {
-  switch (code) {
-    case 1:
-    case 2:
-    case 3:
-    case 4:
-    case 5:
-    case 8:
-      return static_cast<IdType>(code);
-    case 6:
-    case 7:
-      throw Error(Fault::kData,
-                  "{}: byte {}: ids are floating-point numbers (type {}); wanted an integer "
-                  "type, 1..5 or 8; write the corpus again with integer ids",
-                  file, offset, code);
-    default:
-      throw Error(Fault::kData,
-                  "{}: byte {}: unknown type of ids: got {}, wanted 1..5 or 8; is the file "
-                  "damaged?",
-                  file, offset, code);
-  }
-}
-
 std::string_view text_of(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
@@ -76,31 +53,6 @@ void convert(const std::byte* source, std::span<std::int32_t> out) {
     out[i] = static_cast<std::int32_t>(value);
   }
 }
-
-}  // namespace
-
-int bytes_of(IdType type) {
-  switch (type) {
-    case IdType::kUint8:
-    case IdType::kInt8:
-      return 1;
-    case IdType::kInt16:
-    case IdType::kUint16:
-      return 2;
-    case IdType::kInt32:
-      return 4;
-    case IdType::kInt64:
-      return 8;
-  }
-  PITON_ASSERT(false, "id type {}", static_cast<int>(type));
-  return 0;
-}
-
-IdType id_type_for(std::int64_t vocabulary) {
-  return vocabulary < 65500 ? IdType::kUint16 : IdType::kInt32;
-}
-
-namespace {
 
 // A text in place of the corpus that is made of it.
 void refuse_text(const std::string& prefix) {
@@ -155,7 +107,7 @@ void IndexedDataset::read_header(std::span<const std::byte> head) {
     throw Error(Fault::kData, "{}: byte 9: unknown version of the format: got {}, wanted 1", file,
                 version);
   }
-  type_ = checked_type(std::to_integer<std::uint64_t>(base[17]), file, 17);
+  type_ = checked_id_type(std::to_integer<std::uint64_t>(base[17]), file, 17);
   const auto sequences = load<std::uint64_t>(base + 18, 0);
   const auto boundaries = load<std::uint64_t>(base + 26, 0);
   // Counts above size/4 cannot be real; testing them first keeps the products below from wrapping.
@@ -220,7 +172,7 @@ void IndexedDataset::convert_old_index() {
     throw Error(Fault::kData, "{}: byte 8: unknown version of the format: got {}, wanted 1", file,
                 field(0));
   }
-  type_ = checked_type(field(1), file, 16);
+  type_ = checked_id_type(field(1), file, 16);
   if (field(2) != static_cast<std::uint64_t>(bytes_of(type_))) {
     throw Error(Fault::kData, "{}: byte 24: one id of type {} has {} bytes, the file says {}", file,
                 field(1), bytes_of(type_), field(2));

@@ -34,23 +34,11 @@
 #include <vector>
 
 #include "base/files/regular_file.h"
+#include "data/corpus/id_type.h"
 #include "data/corpus/token_sequences.h"
 
 namespace piton {
 
-// Type of one id on disk; the values are those of the file.
-enum class IdType : std::uint8_t {
-  kUint8 = 1,
-  kInt8 = 2,
-  kInt16 = 3,
-  kInt32 = 4,
-  kInt64 = 5,
-  kUint16 = 8
-};
-
-int bytes_of(IdType type);
-// uint16 for vocabularies below 65 500 ids, else int32.
-IdType id_type_for(std::int64_t vocabulary);
 // Appends ids in the form of a .bin of `type`, kUint16 or kInt32. Asserts that every id fits.
 void append_ids(std::span<const std::int32_t> ids, IdType type, std::vector<std::byte>& out);
 

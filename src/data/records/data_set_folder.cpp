@@ -287,9 +287,16 @@ const std::pair<std::string, std::vector<std::string>>& chosen(const Splits& spl
               name.empty() ? "none, and there is no train" : "\"" + name + "\"");
 }
 
-std::string note_of(const fs::path& folder, const std::string& config,
-                    const std::vector<std::string>& configs, const std::string& split,
-                    const Splits& splits, std::size_t files) {
+// What is read of a folder, and what else it has.
+struct FolderChoice {
+  const std::string& config;
+  const std::vector<std::string>& configs;
+  const std::string& split;
+  const Splits& splits;
+};
+
+std::string note_of(const fs::path& folder, const FolderChoice& choice, std::size_t files) {
+  const auto& [config, configs, split, splits] = choice;
   std::vector<std::string> others;
   for (const auto& one : splits) {
     if (one.first != split) others.push_back(one.first);
@@ -356,7 +363,8 @@ ChosenFiles choose_files(const fs::path& folder, std::vector<std::string> files,
       if (const Splits splits = configs.patterns(config); !splits.empty()) {
         const auto& [split, patterns] = chosen(splits, choice.split, folder);
         std::vector<std::string> found = files_of_patterns(folder, patterns, files);
-        std::string note = note_of(folder, config_name, config_names, split, splits, found.size());
+        std::string note =
+            note_of(folder, {config_name, config_names, split, splits}, found.size());
         return {std::move(found), std::move(note)};
       }
       Configs::keep_below(config, files);
@@ -369,7 +377,7 @@ ChosenFiles choose_files(const fs::path& folder, std::vector<std::string> files,
   const Splits splits = splits_by_name(files);
   if (choice.split.empty() && splits.size() < 2) return {std::move(files), {}};
   const auto& [split, found] = chosen(splits, choice.split, folder);
-  return {found, note_of(folder, config_name, config_names, split, splits, found.size())};
+  return {found, note_of(folder, {config_name, config_names, split, splits}, found.size())};
 }
 
 }  // namespace piton
