@@ -15,7 +15,7 @@ namespace {
 
 // The options of `piton resume RUN` before those of the command line.
 void read_stored_options(const std::vector<std::string>& positional, OptionSet& set,
-              PretrainOptions& options) {
+                         PretrainOptions& options) {
   if (positional.empty()) {
     throw Error(Fault::kUsage, "wanted the folder of a run, as in piton resume RUN");
   }
