@@ -2,7 +2,8 @@
 # tests/ops/*.cpp                  one executable, label "ops"
 # tests/repo/*_test.cpp            one executable, label "repo"
 # tests/ranks/*_test.cpp           one executable a file, run under mpirun, label "ranks"
-# tests/commands/*.cmake           the binary from outside, label "commands"; *_nightly.cmake nightly only
+# tests/commands/*.cmake           the binary from outside, label "commands"; *_nightly.cmake nightly only;
+#                                  those of texts, tokenizers and corpora in data/
 # tests/drills/*_drill.cpp         one executable a file, label "drills": misfortunes by the dozen, drawn
 #                                  from seeds; a few rounds a day, all where PITON_NIGHTLY is set
 find_package(GTest REQUIRED)
@@ -126,7 +127,8 @@ foreach(file IN LISTS rank_sources)
   endforeach()
 endforeach()
 
-file(GLOB command_tests CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/commands/*.cmake)
+file(GLOB command_tests CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/commands/*.cmake
+     ${CMAKE_SOURCE_DIR}/tests/commands/data/*.cmake)
 if(TARGET piton)
   add_dependencies(whole_tests piton piton_shared)
   foreach(file IN LISTS command_tests)

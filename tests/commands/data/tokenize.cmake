@@ -1,5 +1,5 @@
 # Text to ids and back, with every form of input and output.
-include(${CMAKE_CURRENT_LIST_DIR}/../support/expect.cmake)
+include(${CMAKE_CURRENT_LIST_DIR}/../../support/expect.cmake)
 file(REMOVE_RECURSE ${WORK})
 file(MAKE_DIRECTORY ${WORK}/bert)
 set(bytes --tokenizer-type ByteTokenizer)

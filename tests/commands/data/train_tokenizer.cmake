@@ -1,5 +1,5 @@
 # From raw text to a tokenizer, a corpus and a model, with no other program.
-include(${CMAKE_CURRENT_LIST_DIR}/../support/expect.cmake)
+include(${CMAKE_CURRENT_LIST_DIR}/../../support/expect.cmake)
 file(REMOVE_RECURSE ${WORK})
 file(MAKE_DIRECTORY ${WORK})
 string(REPEAT "{\"text\": \"All work and no play makes a dull text, all play and no work another.\"}\n" 40 lines)

@@ -1,6 +1,6 @@
 # Every kind of input, plain and packed, through preprocess and two steps of pretrain. Packed files give the
 # same bytes as the plain one. Uses real texts if they are available, otherwise small ones made here.
-include(${CMAKE_CURRENT_LIST_DIR}/../support/expect.cmake)
+include(${CMAKE_CURRENT_LIST_DIR}/../../support/expect.cmake)
 file(REMOVE_RECURSE ${WORK})
 file(MAKE_DIRECTORY ${WORK})
 set(data ${SOURCE}/../shared/data)

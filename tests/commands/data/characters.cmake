@@ -1,6 +1,6 @@
 # generate prints whole characters of UTF-8, although each is several tokens: streamed and not, where a text ends inside of one,
 # and at stop words.
-include(${CMAKE_CURRENT_LIST_DIR}/../support/expect.cmake)
+include(${CMAKE_CURRENT_LIST_DIR}/../../support/expect.cmake)
 file(REMOVE_RECURSE ${WORK})
 file(MAKE_DIRECTORY ${WORK})
 set(characters é 😀 日 本)

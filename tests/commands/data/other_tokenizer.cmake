@@ -1,6 +1,6 @@
 # A model with another tokenizer than its own: accepted if the ids fit, with the first difference. What is made of it
 # keeps the model's ids of special tokens unless the tokenizer's are asked for. And the type that a folder's run trains in.
-include(${CMAKE_CURRENT_LIST_DIR}/../support/expect.cmake)
+include(${CMAKE_CURRENT_LIST_DIR}/../../support/expect.cmake)
 file(REMOVE_RECURSE ${WORK})
 file(MAKE_DIRECTORY ${WORK})
 string(REPEAT "To be, or not to be, that is the question:\n" 60 text)

@@ -1,6 +1,6 @@
 # The tokens that a tokenizer puts around a text: one rule for all commands, which each prints and an option changes.
 # A run follows its corpus, another model its tokenizer's setting.
-include(${CMAKE_CURRENT_LIST_DIR}/../support/expect.cmake)
+include(${CMAKE_CURRENT_LIST_DIR}/../../support/expect.cmake)
 file(REMOVE_RECURSE ${WORK})
 file(MAKE_DIRECTORY ${WORK})
 string(REPEAT "To be, or not to be, that is the question:\n" 60 text)
