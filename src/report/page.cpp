@@ -33,7 +33,7 @@ margin:4px 0 8px}.bar i{display:block;height:6px;border-radius:3px;background:va
 .bad{color:var(--c4)}.plots{display:grid;gap:12px;
 grid-template-columns:repeat(auto-fit,minmax(min(100%,440px),1fr))}svg{width:100%;height:auto;
 display:block}.title{font:600 14px system-ui,sans-serif;fill:var(--fg)}.tick{font:11px
-system-ui,sans-serif;fill:var(--soft)}.grid{stroke:var(--line)}.curve path{fill:none;
+system-ui,sans-serif;fill:var(--soft)}.grid{stroke:var(--line)}.mark{stroke:var(--c);stroke-dasharray:3 4;opacity:.7}.curve path{fill:none;
 stroke:var(--c);stroke-width:1.6}.curve .band{fill:var(--c);stroke:none;opacity:.18}
 .curve circle{fill:var(--c)}.faint path{opacity:.55}.scroll{overflow-x:auto}
 table{border-collapse:collapse;width:100%;font-size:14px}
@@ -76,6 +76,15 @@ std::string state_of(const RunRecord& run) {
   return run.planned_iterations() > 0 && done >= run.planned_iterations() ? "finished" : "stopped";
 }
 
+// The iterations after which the run was resumed.
+std::vector<double> resumes_of(const RunRecord& run) {
+  std::vector<double> iterations;
+  for (const StepMetrics& step : run.steps) {
+    if (step.resumed) iterations.push_back(static_cast<double>(step.iteration - 1));
+  }
+  return iterations;
+}
+
 std::string figures_of(const RunRecord& run) {
   const StepMetrics& last = run.steps.back();
   const std::int64_t planned = std::max(run.planned_iterations(), last.iteration);
@@ -103,6 +112,13 @@ std::string figures_of(const RunRecord& run) {
     out += item("share of peak", number(100 * last.share_of_peak, "{:.1f} %"));
   }
   out += item("memory, highest", bytes_in_words(last.memory.peak_total_bytes));
+  const std::vector<double> resumes = resumes_of(run);
+  if (!resumes.empty()) {
+    const std::string once = fmt::format("after iteration {:.0f}", resumes.back());
+    out +=
+        item("resumed",
+             resumes.size() == 1 ? once : fmt::format("{} times, last {}", resumes.size(), once));
+  }
   if (last.skipped > 0) out += item("updates skipped", std::to_string(last.skipped));
   return out;
 }
@@ -144,6 +160,7 @@ std::string plot(std::string_view title, const std::vector<RunRecord>& runs, con
 
 std::string loss_plot(const std::vector<RunRecord>& runs) {
   std::vector<Curve> curves;
+  bool resumed = false;
   for (std::size_t i = 0; i < runs.size(); ++i) {
     Curve training = curve_of(runs[i], i, [](const StepMetrics& step) { return step.lm_loss; });
     Curve validation{.label = runs[i].name + ", validation", .color = training.color, .dots = true};
@@ -152,10 +169,14 @@ std::string loss_plot(const std::vector<RunRecord>& runs) {
       validation.points.push_back({static_cast<double>(step.iteration), *step.validation_loss});
     }
     training.faint = !validation.points.empty();
+    training.marks = resumes_of(runs[i]);
+    resumed = resumed || !training.marks.empty();
     curves.push_back(std::move(training));
     curves.push_back(std::move(validation));
   }
-  const std::string picture = svg_plot("loss (dots: validation)", curves);
+  const std::string picture = svg_plot(
+      resumed ? "loss (dots: validation; upright lines: resumed)" : "loss (dots: validation)",
+      curves);
   return picture.empty() ? "" : "<div class=\"card\">" + picture + "</div>";
 }
 

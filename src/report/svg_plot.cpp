@@ -99,11 +99,19 @@ class Picture {
         dots += fmt::format(R"(<circle cx="{:.1f}" cy="{:.1f}" r="3"/>)", x, y);
       }
     }
+    std::string marks;
+    for (const double mark : curve.marks) {
+      if (mark < x_.low || mark > x_.high) continue;
+      marks +=
+          fmt::format(R"(<line class="mark" x1="{0:.1f}" x2="{0:.1f}" y1="{1:.1f}" y2="{2:.1f}"/>)",
+                      at_x(mark), kTop, kHeight - kBottom);
+    }
     const bool gathered = columns.size() < curve.points.size() && curve.points.size() > kColumns;
     return fmt::format(
-        R"x(<g class="curve{}" style="--c:var(--c{})"><title>{}</title>{}<path d="{}"/>{}</g>)x",
+        R"x(<g class="curve{}" style="--c:var(--c{})"><title>{}</title>{}<path d="{}"/>{}{}</g>)x",
         curve.faint ? " faint" : "", curve.color, html_escaped(curve.label),
-        gathered ? fmt::format(R"(<path class="band" d="{}{}Z"/>)", upper, lower) : "", line, dots);
+        gathered ? fmt::format(R"(<path class="band" d="{}{}Z"/>)", upper, lower) : "", line, dots,
+        marks);
   }
 
  private:

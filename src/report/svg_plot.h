@@ -14,6 +14,7 @@ struct Curve {
   int color = 0;      // of --c0 to --c7, which the page defines
   bool faint = false;
   bool dots = false;              // a dot at each point: few, as of validation
+  std::vector<double> marks;      // upright lines at these x, within the points of all curves
   std::vector<PlotPoint> points;  // x ascends; points that are not finite part the curve
 };
 

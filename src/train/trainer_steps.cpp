@@ -112,6 +112,7 @@ StepMetrics Trainer::measured(const StepReport& report, std::int64_t batch, doub
                       .loss_scale = report.loss_scale,
                       .elapsed_ms = 1e3 * seconds,
                       .skipped = session_->optimizer().skipped(),
+                      .resumed = started_at_ > 0 && state_.iteration == started_at_ + 1,
                       .memory = machine_.arena.counts(),
                       .offloaded_bytes = session_->offloaded_bytes(),
                       .traffic = machine_.world.traffic()};

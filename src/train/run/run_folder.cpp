@@ -17,11 +17,6 @@ constexpr const char* kLockName = "run.lock";
 constexpr const char* kMetricsName = "metrics.jsonl";
 constexpr double kSecondsOfWarning = 3600;
 
-fs::path created(fs::path dir) {
-  create_folders(dir);
-  return dir;
-}
-
 bool same_folder(const fs::path& a, const fs::path& b) {
   std::error_code absent;
   if (fs::equivalent(a, b, absent)) return true;
@@ -33,8 +28,19 @@ bool same_folder(const fs::path& a, const fs::path& b) {
 
 }  // namespace
 
+MadeFolder::MadeFolder(const fs::path& dir) {
+  if (!fs::exists(dir)) made_ = dir;
+  create_folders(dir);
+}
+
+MadeFolder::~MadeFolder() {
+  std::error_code not_empty;
+  if (!made_.empty()) fs::remove(made_, not_empty);
+}
+
 RunFolder::RunFolder(fs::path dir)
-    : dir_(created(std::move(dir))),
+    : dir_(std::move(dir)),
+      made_(dir_),
       lock_(dir_ / kLockName, "--save: " + dir_.string(), {}, [this](const LockOwner& killed) {
         const std::array<fs::path, 3> written = {dir_ / kConfigName, dir_ / kMetricsName,
                                                  dir_ / "failure.json"};

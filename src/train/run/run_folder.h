@@ -13,11 +13,24 @@ namespace piton {
 // The first samples of the run, as text.
 inline constexpr const char* kSamplesName = "samples.txt";
 
+// A folder that is made where there is none, and removed again if nothing is in it at the end.
+class MadeFolder {
+ public:
+  explicit MadeFolder(const std::filesystem::path& dir);
+  ~MadeFolder();
+  MadeFolder(const MadeFolder&) = delete;
+  MadeFolder& operator=(const MadeFolder&) = delete;
+
+ private:
+  std::filesystem::path made_;  // empty: it existed
+};
+
 // Held by the first rank during the whole run.
 class RunFolder {
  public:
-  // Creates the folder, takes its lock, and removes the temporary files of a run that was killed
-  // there. Throws Error(kUsage) with the run that holds the lock.
+  // Creates the folder (until the end of this object, if nothing is written to it), takes its lock,
+  // and removes the temporary files of a run that was killed there. Throws Error(kUsage) with the
+  // run that holds the lock.
   explicit RunFolder(std::filesystem::path dir);
 
   // Throws Error(kUsage) if a living run holds the lock of `dir`. Takes and writes nothing.
@@ -36,6 +49,7 @@ class RunFolder {
 
  private:
   std::filesystem::path dir_;
+  MadeFolder made_;  // outlives the lock, which is a file in it
   LockFile lock_;
   std::unique_ptr<MetricsFile> metrics_;
 };

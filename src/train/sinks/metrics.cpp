@@ -91,6 +91,7 @@ std::string to_json(const StepMetrics& metrics) {
               {"reduce_scatter", metrics.traffic.reduce_scatter_bytes},
               {"broadcast", metrics.traffic.broadcast_bytes},
               {"point_to_point", metrics.traffic.point_to_point_bytes}}}};
+  if (metrics.resumed) json["resumed"] = true;
   if (metrics.params_norm) json["params_norm"] = number(*metrics.params_norm);
   if (metrics.num_zeros) json["num_zeros"] = *metrics.num_zeros;
   if (metrics.validation_loss) json["validation_loss"] = number(*metrics.validation_loss);
@@ -119,6 +120,8 @@ std::vector<StepMetrics> read_metrics(const std::filesystem::path& path) {
     if (memory != object.end() && memory->is_object()) {
       step.memory.peak_total_bytes = count_in(*memory, "total");
     }
+    const auto resumed = object.find("resumed");
+    step.resumed = resumed != object.end() && resumed->is_boolean() && resumed->get<bool>();
     if (object.contains("params_norm")) step.params_norm = number_in(object, "params_norm");
     if (object.contains("num_zeros")) step.num_zeros = count_in(object, "num_zeros");
     if (object.contains("validation_loss")) {

@@ -31,6 +31,7 @@ struct StepMetrics {
   double share_of_peak = 0;      // 0: the peak was not measured
   double elapsed_ms = 0;
   std::int64_t skipped = 0;               // steps skipped since the start of the run
+  bool resumed = false;                   // the first step after a resume
   MemoryCounts memory;                    // of the writing rank
   std::int64_t offloaded_bytes = 0;       // of the writing rank, in no kind of `memory`
   TrafficCounts traffic;                  // of the writing rank, since its start

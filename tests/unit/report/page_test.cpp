@@ -133,6 +133,26 @@ TEST(RunRecord, IsWhatTheFilesOfARunSay) {
   EXPECT_EQ(run.steps[1].timers[0].most_ms(), 12.25);
 }
 
+TEST(Page, MarksWhereARunWasResumed) {
+  const TempFolder dir;
+  MetricsFile metrics((create_folders(dir / "one"), dir / "one/metrics.jsonl"), 0);
+  for (int i = 1; i <= 5; ++i) {
+    metrics.write({.iteration = i, .lm_loss = 5.0 - i, .resumed = i == 3 || i == 5});
+  }
+  metrics.finish();
+  const RunRecord run = read_run(dir / "one");
+  EXPECT_FALSE(run.steps[1].resumed);
+  EXPECT_TRUE(run.steps[2].resumed);
+  const std::string page = report_page({run}, {});
+  EXPECT_THAT(page, HasSubstr("<dt>resumed</dt><dd>2 times, last after iteration 4</dd>"));
+  EXPECT_THAT(page, HasSubstr("upright lines: resumed"));
+  std::size_t marks = 0;
+  for (std::size_t at = page.find("class=\"mark\""); at != page.npos;
+       at = page.find("class=\"mark\"", at + 1))
+    ++marks;
+  EXPECT_EQ(marks, 2U);
+}
+
 TEST(RunRecord, KnowsARunThatGoesOnOrFailed) {
   const TempFolder dir;
   const auto folder = write_run(dir / "one", "0.001");

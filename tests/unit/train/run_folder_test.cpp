@@ -41,6 +41,21 @@ TEST(RunFolder, RemovesTheDraftsOfTheRunThatWasKilledThereAndNoOthers) {
   EXPECT_TRUE(fs::exists(dir / "run/notes.tmp-4711"));
 }
 
+// A run that is refused, as for a --load that cannot be read, must not leave a folder.
+TEST(RunFolder, ThatNothingWasWrittenToIsRemoved) {
+  const TempFolder dir;
+  { const RunFolder folder(dir / "run"); }
+  EXPECT_FALSE(fs::exists(dir / "run"));
+  {
+    RunFolder folder(dir / "run");
+    folder.start("seed = 1\n", 0);
+  }
+  EXPECT_TRUE(fs::exists(dir / "run/config.toml"));
+  fs::create_directories(dir / "empty");
+  { const RunFolder folder(dir / "empty"); }
+  EXPECT_TRUE(fs::exists(dir / "empty")) << "it was there before";
+}
+
 TEST(Continues, MeansTheSameFolderOrACheckpointInIt) {
   const TempFolder dir;
   const fs::path save = dir / "run";
