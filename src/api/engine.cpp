@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <exception>
 #include <optional>
+#include <string>
+#include <utility>
 
 #include "api/planning.h"
 #include "comm/mpi/world.h"
@@ -44,6 +46,25 @@ bool has_kernels(const std::string& kernels) {
          (kernels == kCuda && cuda::cuda_devices() > 0);
 }
 
+namespace {
+
+class CpuPeakMeter final : public PeakMeter {
+ public:
+  CpuPeakMeter(ThreadPool& threads, std::string isa) : threads_(threads), isa_(std::move(isa)) {}
+
+  double flops(DType dtype) override { return peak_flops(threads_, dtype, isa_, kSeconds); }
+  double loading_flops(DType dtype) override {
+    return loading_peak_flops(threads_, dtype, isa_, kSeconds);
+  }
+
+ private:
+  static constexpr double kSeconds = 0.05;  // of one measurement
+  ThreadPool& threads_;
+  std::string isa_;
+};
+
+}  // namespace
+
 struct Engine::State {
   const int exceptions = std::uncaught_exceptions();
   std::unique_ptr<Device> device;
@@ -52,7 +73,9 @@ struct Engine::State {
   std::unique_ptr<Kernels> kernels;
   std::optional<Arena> arena;
   std::unique_ptr<Stream> stream;
+  std::optional<CpuPeakMeter> peak;
   std::optional<Machine> machine;
+  std::optional<MachinePlanner> planner;
 };
 
 Engine::Engine(const EngineOptions& options, Log& log) : state_(std::make_unique<State>()) {
@@ -87,6 +110,7 @@ Engine::Engine(const EngineOptions& options, Log& log) : state_(std::make_unique
   state.kernels = make_kernels(options, device, *state.threads);
   state.arena.emplace(device);
   state.stream = device.make_stream();
+  state.peak.emplace(*state.threads, options.isa);
   state.machine.emplace(Machine{.world = *state.world,
                                 .device = device,
                                 .kernels = *state.kernels,
@@ -94,23 +118,8 @@ Engine::Engine(const EngineOptions& options, Log& log) : state_(std::make_unique
                                 .stream = *state.stream,
                                 .threads = *state.threads,
                                 .log = log,
-                                .measure_peak_flops =
-                                    [this, isa = options.isa](DType dtype) {
-                                      return peak_flops(*state_->threads, dtype, isa, 0.05);
-                                    },
-                                .measure_loading_peak_flops =
-                                    [this, isa = options.isa](DType dtype) {
-                                      return loading_peak_flops(*state_->threads, dtype, isa, 0.05);
-                                    },
-                                .choose_recompute =
-                                    [this](const RunPlan& plan, std::int64_t micro_batch) {
-                                      return piton::choose_recompute(plan, micro_batch,
-                                                                     *state_->machine);
-                                    },
-                                .plan_memory =
-                                    [this](const RunPlan& plan, std::int64_t micro_batch) {
-                                      return plan_own_memory(plan, micro_batch, *state_->machine);
-                                    }});
+                                .peak = &*state.peak});
+  state.planner.emplace(*state.machine);
   if (state.world->rank() == 0) {
     const std::string choice = state.kernels->choice();
     // One line on every processor.
@@ -129,6 +138,8 @@ Engine::~Engine() {
 }
 
 Machine& Engine::machine() { return *state_->machine; }
+
+RunPlanner& Engine::planner() { return *state_->planner; }
 
 World& Engine::world() { return *state_->world; }
 

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "comm/mpi/job_record.h"
 #include "session/machine.h"
+#include "train/run/run_planner.h"
 
 namespace piton {
 
@@ -30,6 +31,8 @@ class Engine {
   Engine& operator=(const Engine&) = delete;
 
   Machine& machine();
+  // For trainers on this machine.
+  RunPlanner& planner();
   World& world();
 
  private:

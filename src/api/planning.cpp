@@ -14,8 +14,7 @@ struct ProbedRank {
 };
 
 // One rank without memory. `record`: keeps the calls.
-ProbedRank probe_rank(const RunPlan& plan, std::int64_t micro_batch, const Machine& machine,
-                      int rank, bool record) {
+ProbedRank probe_rank(const RunPlan& plan, const Machine& machine, int rank, bool record) {
   MetaDevice device;
   MetaKernels kernels(&machine.kernels);
   RecordedCalls recorded(kernels);
@@ -29,32 +28,28 @@ ProbedRank probe_rank(const RunPlan& plan, std::int64_t micro_batch, const Machi
                      .stream = *stream,
                      .threads = machine.threads,
                      .log = machine.log};
-  RankEstimate estimate = estimate_rank(meta, plan, micro_batch);
+  RankEstimate estimate = estimate_rank(meta, plan);
   return {std::move(estimate), recorded.calls()};
 }
 
 }  // namespace
 
-std::vector<RankEstimate> estimate_layout(const RunPlan& plan, std::int64_t micro_batch,
-                                          const Machine& machine) {
+std::vector<RankEstimate> estimate_layout(const RunPlan& plan, const Machine& machine) {
   std::vector<RankEstimate> estimates(static_cast<std::size_t>(plan.mesh.ranks()));
   for (int rank = 0; rank < plan.mesh.ranks(); ++rank) {
     estimates[static_cast<std::size_t>(rank)] =
-        probe_rank(plan, micro_batch, machine, rank, /*record=*/false).estimate;
+        probe_rank(plan, machine, rank, /*record=*/false).estimate;
   }
   return estimates;
 }
 
-MemoryCounts plan_own_memory(const RunPlan& plan, std::int64_t micro_batch,
-                             const Machine& machine) {
-  return probe_rank(plan, micro_batch, machine, machine.world.rank(), /*record=*/false)
-      .estimate.memory;
+MemoryCounts plan_own_memory(const RunPlan& plan, const Machine& machine) {
+  return probe_rank(plan, machine, machine.world.rank(), /*record=*/false).estimate.memory;
 }
 
-RecomputeChoice choose_recompute(const RunPlan& plan, std::int64_t micro_batch,
-                                 const Machine& machine) {
+RecomputeChoice choose_recompute(const RunPlan& plan, const Machine& machine) {
   const ProbeRank probe = [&](const RunPlan& one, int rank) {
-    ProbedRank probed = probe_rank(one, micro_batch, machine, rank, /*record=*/true);
+    ProbedRank probed = probe_rank(one, machine, rank, /*record=*/true);
     return RecomputeProbe{probed.estimate.memory.peak_total_bytes, std::move(probed.calls)};
   };
   return choose_recompute(plan, *plan.memory_limit, probe,

@@ -32,10 +32,9 @@ void sample(Samples& samples, const std::function<void()>& work) {
 }
 
 void PeakSamples::sample() {
-  if (machine_.measure_peak_flops) best_ = std::max(best_, machine_.measure_peak_flops(dtype_));
-  if (machine_.measure_loading_peak_flops) {
-    best_loading_ = std::max(best_loading_, machine_.measure_loading_peak_flops(dtype_));
-  }
+  if (machine_.peak == nullptr) return;
+  best_ = std::max(best_, machine_.peak->flops(dtype_));
+  best_loading_ = std::max(best_loading_, machine_.peak->loading_flops(dtype_));
 }
 
 Tensor random_tensor(const Machine& machine, DType dtype, const Shape& shape) {

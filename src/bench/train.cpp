@@ -60,7 +60,7 @@ class TrainRun {
     const int share = options_.plan.mesh.ranks() / options_.plan.mesh[Axis::kData];
     bench.flops = 3 * options_.plan.session.model.forward_flops_per_token(options_.plan.sequence) *
                   tokens / share;
-    const MemoryCounts planned = plan_own_memory(options_.plan, options_.micro_batch, plain_);
+    const MemoryCounts planned = plan_own_memory(options_.plan, plain_);
     bench.planned_bytes = planned.peak_total_bytes;
     check_memory(plain_, planned, *make_group_of_all(plain_.world, "bench"));
 

@@ -80,8 +80,10 @@ int piton_trainer_open(piton_engine* engine, piton_words words, const piton_samp
         return std::make_shared<ProgramSamples>(given, sequence);
       };
     }
-    opened->trainer = std::make_unique<Trainer>(opened->engine->engine.machine(), options,
-                                                std::vector<RunSink*>{&opened->log}, own);
+    Engine& resources = opened->engine->engine;
+    opened->trainer = std::make_unique<Trainer>(
+        resources.machine(), options, std::vector<RunSink*>{&opened->log},
+        TrainerInputs{.samples = std::move(own), .planner = &resources.planner()});
     *result = opened.release();
   });
 }

@@ -45,12 +45,12 @@ std::int64_t save_copy_bytes(Session& session, const RunPlan& plan) {
 
 }  // namespace
 
-RankEstimate estimate_rank(const Machine& machine, const RunPlan& plan, std::int64_t micro_batch) {
+RankEstimate estimate_rank(const Machine& machine, const RunPlan& plan) {
   Mesh mesh(machine.world, plan.mesh);
   Session session(machine, mesh, plan.session);
   session.publish_values();
   const std::vector<MicroBatch> batches(static_cast<std::size_t>(plan.micro_batches),
-                                        empty_batch(micro_batch, plan.sequence));
+                                        empty_batch(plan.micro_batch, plan.sequence));
   // The first step is a warm-up. The second one also makes packed forms again.
   session.train_step(batches, 0, 0);
   const TrafficCounts before = machine.world.traffic();

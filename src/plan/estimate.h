@@ -18,6 +18,6 @@ struct RankEstimate {
 };
 
 // `machine` has the meta device and a virtual world of the plan's size.
-RankEstimate estimate_rank(const Machine& machine, const RunPlan& plan, std::int64_t micro_batch);
+RankEstimate estimate_rank(const Machine& machine, const RunPlan& plan);
 
 }  // namespace piton

@@ -7,27 +7,26 @@
 namespace piton {
 
 PretrainResult pretrain(const Machine& machine, const PretrainOptions& options,
-                        const std::function<int()>& stop, const std::function<void()>& over,
-                        Progress& progress) {
+                        const PretrainCaller& caller) {
   const LoopOptions& loop = options.loop;
   LogSink log(machine.log, {.interval = loop.log_interval,
                             .brief = loop.brief_log,
                             .timers = options.timing.timing_log_option});
-  ProgressSink shown(progress);
+  ProgressSink shown(caller.progress);
   if (loop.dry_run) {
-    Trainer::check(machine, options, {&log});
+    Trainer::check(machine, options, {&log}, {.planner = caller.planner});
     return {};
   }
-  Trainer trainer(machine, options, {&log, &shown});
+  Trainer trainer(machine, options, {&log, &shown}, {.planner = caller.planner});
   PretrainResult result{.loss = trainer.state().lm_loss};
   if (loop.skip_train) {
     result.validation_loss = trainer.evaluate();
-    over();
+    caller.over();
     return result;
   }
   std::string why;  // reason to stop before the end
   while (!trainer.done()) {
-    const StopRequest request = trainer.agreed_stop(stop());
+    const StopRequest request = trainer.agreed_stop(caller.stop());
     result.stop_signal = request.signal;
     if (request.out_of_time) why = "stopped by --exit-duration-in-mins";
     if (request.signal != 0) why = fmt::format("stopped by signal {}", request.signal);
@@ -43,7 +42,7 @@ PretrainResult pretrain(const Machine& machine, const PretrainOptions& options,
   const bool has_state = trainer.state().iteration > 0;
   if (!loop.save.empty() && has_state && !trainer.is_saved()) trainer.save();
   trainer.finish();
-  over();
+  caller.over();
   if (!why.empty() && machine.world.rank() == 0) {
     machine.log.info(fmt::format("{} at iteration {}", why, trainer.state().iteration));
   }

@@ -10,6 +10,8 @@
 
 namespace piton {
 
+class RunPlanner;
+
 struct PretrainResult {
   std::int64_t iteration = 0;
   double loss = 0;                        // of the last step
@@ -19,12 +21,20 @@ struct PretrainResult {
   bool saved = false;                     // a checkpoint has all steps of this run
 };
 
-// Collective over all ranks. `stop`: the number of a signal that asks to end, or 0. It is called
-// before each step on every rank; if any rank has a signal, all save and end the run. Errors are
-// those of Trainer. `over` is called on each rank once the run has ended well and everything is on
-// the disk, before anything is destroyed: from then on, requests to end have no effect.
+// What the caller of pretrain() gives and is asked.
+struct PretrainCaller {
+  RunPlanner* planner = nullptr;  // as of TrainerInputs
+  // The number of a signal that asks to end, or 0. Called before each step on every rank; if any
+  // rank has a signal, all save and end the run.
+  std::function<int()> stop;
+  // Called on each rank once the run has ended well and everything is on the disk, before anything
+  // is destroyed: from then on, requests to end have no effect.
+  std::function<void()> over;
+  Progress& progress;
+};
+
+// Collective over all ranks. Errors are those of Trainer.
 PretrainResult pretrain(const Machine& machine, const PretrainOptions& options,
-                        const std::function<int()>& stop, const std::function<void()>& over,
-                        Progress& progress);
+                        const PretrainCaller& caller);
 
 }  // namespace piton

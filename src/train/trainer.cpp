@@ -41,16 +41,16 @@ PretrainOptions options_of_run(PretrainOptions options) {
 }  // namespace
 
 Trainer::Trainer(const Machine& machine, const PretrainOptions& options,
-                 std::vector<RunSink*> sinks, OwnSamples own)
-    : Trainer(machine, options, std::move(sinks), std::move(own), Extent::kRun) {}
+                 std::vector<RunSink*> sinks, TrainerInputs inputs)
+    : Trainer(machine, options, std::move(sinks), std::move(inputs), Extent::kRun) {}
 
 void Trainer::check(const Machine& machine, const PretrainOptions& options,
-                    std::vector<RunSink*> sinks, OwnSamples own) {
-  const Trainer checked(machine, options, std::move(sinks), std::move(own), Extent::kCheck);
+                    std::vector<RunSink*> sinks, TrainerInputs inputs) {
+  const Trainer checked(machine, options, std::move(sinks), std::move(inputs), Extent::kCheck);
 }
 
 Trainer::Trainer(const Machine& machine, const PretrainOptions& options,
-                 std::vector<RunSink*> sinks, OwnSamples own, Extent extent)
+                 std::vector<RunSink*> sinks, TrainerInputs inputs, Extent extent)
     : created_(std::chrono::steady_clock::now()),
       trace_(extent == Extent::kRun
                  ? RunTrace::make(options.timing, options.loop.save, machine.world.rank())
@@ -60,7 +60,8 @@ Trainer::Trainer(const Machine& machine, const PretrainOptions& options,
       settled_(options_),
       sinks_(std::move(sinks), machine.world.rank() == 0),
       failure_report_(options_.loop.save),
-      own_samples_(std::move(own)) {
+      planner_(inputs.planner),
+      own_samples_(std::move(inputs.samples)) {
   if (options.timing.timing_log_level > 0) {
     timers_ = std::make_unique<RunTimers>(options.timing.timing_log_level);
     sections_.add(*timers_);
@@ -111,9 +112,7 @@ void Trainer::check_before_allocation() {
   continue_started_run();
   together([&] { open_tokenizer_and_plan(); });
   choose_recomputation();
-  if (machine_.plan_memory) {
-    check_memory(machine_, machine_.plan_memory(plan_, options_.loop.micro_batch_size), *everyone_);
-  }
+  if (planner_ != nullptr) check_memory(machine_, planner_->plan_memory(plan_), *everyone_);
   log_kernel_differences();
   mesh_ = std::make_unique<Mesh>(machine_.world, plan_.mesh);
 }
@@ -141,9 +140,7 @@ void Trainer::open() {
   warn_if_not_saving();
   open_figures();
   if (trace_) trace_->open(state_.iteration, *everyone_, sinks_);
-  if (machine_.measure_peak_flops) {
-    peak_flops_ = machine_.measure_peak_flops(plan_.session.model.dtype);
-  }
+  if (machine_.peak != nullptr) peak_flops_ = machine_.peak->flops(plan_.session.model.dtype);
   started_at_ = timed_at_ = state_.iteration;
   last_save_ = std::chrono::steady_clock::now();
   session_->pipeline().observer = [this](const Step& part) {
@@ -222,9 +219,9 @@ void Trainer::open_tokenizer_and_plan() {
 // The first rank chooses: measured times differ between ranks.
 void Trainer::choose_recomputation() {
   if (!plan_.memory_limit) return;
+  PITON_ASSERT(planner_ != nullptr, "a run with a memory limit needs a planner");
   std::string chosen;
-  phase(*everyone_, 0,
-        [&] { chosen = encode(machine_.choose_recompute(plan_, options_.loop.micro_batch_size)); });
+  phase(*everyone_, 0, [&] { chosen = encode(planner_->choose_recompute(plan_)); });
   const RecomputeChoice choice = decode_choice(everyone_->gather_bytes(chosen)[0]);
   plan_.session.layout.recompute = choice.rules;
   say(choice.why);

@@ -36,6 +36,7 @@
 #include "train/run/run_data.h"
 #include "train/run/run_folder.h"
 #include "train/run/run_plan.h"
+#include "train/run/run_planner.h"
 #include "train/sinks/metrics_sink.h"
 #include "train/sinks/run_sink.h"
 #include "train/sinks/tensorboard_sink.h"
@@ -50,17 +51,22 @@ struct StopRequest {
   bool out_of_time = false;  // --exit-duration-in-mins
 };
 
+// What the caller of a trainer may give.
+struct TrainerInputs {
+  OwnSamples samples = {};        // in place of the corpora that the options name
+  RunPlanner* planner = nullptr;  // null: memory is not checked, and not chosen by
+};
+
 class Trainer {
  public:
   // Opens everything: checks what can be checked before memory is allocated, then makes the session
-  // and loads or draws the weights. `sinks` must outlive it. `own`: samples in place of the corpora
-  // that the options name.
+  // and loads or draws the weights. `sinks` must outlive it.
   Trainer(const Machine& machine, const PretrainOptions& options, std::vector<RunSink*> sinks,
-          OwnSamples own = {});
+          TrainerInputs inputs = {});
   // For --dry-run: what the constructor does up to the allocation, without writing anything. Tells
   // the sinks what the run would do.
   static void check(const Machine& machine, const PretrainOptions& options,
-                    std::vector<RunSink*> sinks, OwnSamples own = {});
+                    std::vector<RunSink*> sinks, TrainerInputs inputs = {});
   ~Trainer();
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
@@ -105,7 +111,7 @@ class Trainer {
  private:
   enum class Extent : std::uint8_t { kRun, kCheck };
   Trainer(const Machine& machine, const PretrainOptions& options, std::vector<RunSink*> sinks,
-          OwnSamples own, Extent extent);
+          TrainerInputs inputs, Extent extent);
 
   template <typename Work>
   auto guarded(Work&& work) {
@@ -181,6 +187,7 @@ class Trainer {
   std::unique_ptr<LearningRate> rate_;
   std::unique_ptr<WeightDecay> decay_;
   std::unique_ptr<Mesh> mesh_;
+  RunPlanner* planner_;  // may be null
   OwnSamples own_samples_;
   std::unique_ptr<RunData> data_;
   std::unique_ptr<Session> session_;

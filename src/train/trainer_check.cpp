@@ -24,8 +24,8 @@ void Trainer::say_plan() {
     });
   }
   say_model();
-  if (machine_.plan_memory) {
-    const MemoryCounts need = machine_.plan_memory(plan_, loop.micro_batch_size);
+  if (planner_ != nullptr) {
+    const MemoryCounts need = planner_->plan_memory(plan_);
     say(fmt::format("memory of rank 0 at most: {}", memory_text(need)));
   }
   say_options();

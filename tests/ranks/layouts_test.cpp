@@ -279,10 +279,11 @@ TEST(Plan, PredictsTheHighWaterMarkOfEveryRank) {
     run.losses(3);
     RunPlan plan{.mesh = layout.mesh,
                  .sequence = test::kSequence,
+                 .micro_batch = 2,
                  .global_batch = test::kSamples,
                  .micro_batches = run.session().settings().micro_batches,
                  .session = run.session().settings()};
-    const std::vector<RankEstimate> estimates = estimate_layout(plan, 2, run.machine());
+    const std::vector<RankEstimate> estimates = estimate_layout(plan, run.machine());
     const std::int64_t predicted =
         estimates[one ? 0 : ranks::world().rank()].memory.peak_total_bytes;
     const std::int64_t counted = run.arena().counts().peak_total_bytes;

@@ -197,7 +197,7 @@ void print_table(const std::vector<RankEstimate>& estimates, const Simulation& s
 // Settles --recompute-granularity auto. What was chosen and why, a line, or "".
 std::string choose_if_asked(RunPlan& plan, const PretrainOptions& options, const Machine& machine) {
   if (!plan.memory_limit) return "";
-  const RecomputeChoice choice = choose_recompute(plan, options.loop.micro_batch_size, machine);
+  const RecomputeChoice choice = choose_recompute(plan, machine);
   plan.session.layout.recompute = choice.rules;
   return choice.why + "\n";
 }
@@ -243,7 +243,7 @@ void print_layouts(const PlanOptions& asked, const PretrainOptions& options,
     RunPlan plan = make_run_plan(one, world, vocabulary);
     choose_if_asked(plan, one, machine);
     std::int64_t most = 0, sent = 0;
-    for (const RankEstimate& rank : estimate_layout(plan, one.loop.micro_batch_size, machine)) {
+    for (const RankEstimate& rank : estimate_layout(plan, machine)) {
       most = std::max(most, rank.memory.peak_total_bytes);
       sent = std::max(sent, sent_bytes(rank.traffic));
     }
@@ -293,8 +293,7 @@ int run_plan(Invocation& invocation) {
   }
   RunPlan plan = make_run_plan(options, ranks, vocabulary);
   const std::string chosen = choose_if_asked(plan, options, engine.machine());
-  const std::vector<RankEstimate> estimates =
-      estimate_layout(plan, options.loop.micro_batch_size, engine.machine());
+  const std::vector<RankEstimate> estimates = estimate_layout(plan, engine.machine());
   const Simulation simulation =
       simulated(plan.session.schedule, plan.mesh[Axis::kPipeline], plan.micro_batches);
   if (!plan_options.json) {

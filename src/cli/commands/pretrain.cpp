@@ -72,9 +72,11 @@ int train(Invocation& invocation, bool resumes) {
     }
     if (saves) invocation.warn_of_root(general);
   }
-  const PretrainResult result = pretrain(
-      engine.machine(), options, [&] { return signals.first(); }, [&] { signals.settle(); },
-      invocation.progress);
+  const PretrainResult result = pretrain(engine.machine(), options,
+                                         {.planner = &engine.planner(),
+                                          .stop = [&] { return signals.first(); },
+                                          .over = [&] { signals.settle(); },
+                                          .progress = invocation.progress});
   if (saves && leads && result.finished) {
     invocation.log.info(
         fmt::format("next: piton generate --load {} --prompt TEXT, or piton score --load {} FILE",

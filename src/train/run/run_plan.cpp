@@ -122,7 +122,8 @@ RunPlan make_run_plan(const PretrainOptions& options, int ranks,
   }
   check_saves(options);
   plan.saves_optimizer = !loop.no_save_optim;
-  const std::int64_t share = loop.micro_batch_size * plan.mesh[Axis::kData];
+  plan.micro_batch = loop.micro_batch_size;
+  const std::int64_t share = plan.micro_batch * plan.mesh[Axis::kData];
   plan.global_batch = loop.global_batch_size.value_or(share);
   if (plan.global_batch <= 0 || plan.global_batch % share != 0) {
     throw Error(Fault::kUsage,

@@ -13,6 +13,7 @@ namespace piton {
 struct RunPlan {
   MeshSizes mesh;
   std::int64_t sequence = 0;
+  std::int64_t micro_batch = 0;    // samples of one forward pass on a rank
   std::int64_t global_batch = 0;   // whole, where it grows
   BatchSizes batches;              // of each step
   std::int64_t train_iters = 0;    // updates of the whole run

@@ -89,7 +89,7 @@ TEST(RotaryOptions, RefuseWhatCannotBeOrIsNotRead) {
   EXPECT_THAT(refusal({"--rotary-percent", "0"}), HasSubstr("--rotary-percent: got 0"));
   EXPECT_THAT(refusal({"--rotary-base", "1"}), HasSubstr("--rotary-base: got 1"));
   EXPECT_THAT(refusal({"--rotary-scaling-type", "yarn"}),
-              HasSubstr("wants a --rotary-scaling-factor"));
+              HasSubstr("needs a --rotary-scaling-factor"));
   EXPECT_THAT(refusal({"--rotary-scaling-type", "linear", "--rotary-scaling-factor", "0.5"}),
               HasSubstr("--rotary-scaling-factor: got 0.5"));
   EXPECT_THAT(refusal({"--rotary-scaling-factor", "2"}),

@@ -253,7 +253,7 @@ TEST_F(TrainerTest, SavesTheWeightsAloneAndGoesOnFromThemWhenAsked) {
     return options(more);
   };
   EXPECT_THAT(message_of(Fault::kData, [&] { Trainer(own_.machine(), again({}), {}); }),
-              AllOf(HasSubstr("it holds no optimizer state: --no-load-optim goes on"),
+              AllOf(HasSubstr("it holds no optimizer state: --no-load-optim continues"),
                     HasSubstr("--finetune")));
   {
     Trainer trainer(own_.machine(), again({"--no-load-optim"}), {});
