@@ -48,7 +48,7 @@ german() {
   [ -d "$work/locale/de_DE.UTF-8" ] && echo de_DE.UTF-8
 }
 
-# Runs the tests in environment NAME, in a folder of its own.
+# Runs the tests in environment NAME, in a separate folder.
 run() {
   local name=$1 folder=$work/$1 command=()
   mkdir -p "$folder"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Prints what CMake is to be told to find Apache Arrow, with which Parquet files are read: nothing where it is
+# Prints the option by which CMake finds Apache Arrow, with which Parquet files are read: nothing where it is
 # installed, as a package or with the pyarrow that python3 imports; else the folder of a pyarrow wheel in build/arrow,
 # which this puts there with pip. Nothing outside of build/ changes. Without pip or a network Piton is built without.
 set -u

@@ -32,7 +32,7 @@ for signal in TERM KILL INT KILL TERM; do
   train interrupted &
   run=$!
   while [ "$(iteration interrupted)" -lt "$at" ] && kill -0 $run 2>/dev/null; do sleep 0.2; done
-  # The function runs in a shell of its own, whose only child is the program.
+  # The function runs in a separate shell, whose only child is the program.
   pkill -$signal -P $run || true
   code=0
   wait $run || code=$?

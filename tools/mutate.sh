@@ -10,9 +10,9 @@
 # ones before the slow, the folder's own before the others. A test that takes three times as long has seen
 # it. What fails has to pass without the fault, and to fail again with it.
 #
-# All happens in a copy of the tree below DIR (build-mutants), which is made where there is none, and anew
+# All happens in a copy of the tree below DIR (build-mutants), which is made where there is none, and again
 # with --anew. DIR/seed-N.txt has a line for each fault; those that it has are not tried again, so that a
-# run that was ended goes on. --tests runs tests of these names alone. Ends with 1 if less than nine tenths
+# run that was ended continues. --tests runs tests of these names alone. Ends with 1 if less than nine tenths
 # are seen.
 set -u
 seed=1 count=100 jobs=${JOBS:-$(nproc)} niceness=${NICE:-15} anew=no chosen=.
@@ -103,7 +103,7 @@ faults_of_errors() {  # FILE
 }
 
 while true; do
-  # The first of the list that are not dropped, as many as are wanted.
+  # The first of the list that are not dropped, as many as are needed.
   awk -v count="$count" 'FILENAME == ARGV[1] { out[$1] = 1; next } !($1 in out) && wanted++ < count' "$dropped" \
     "$folder/all-$seed.txt" > "$drawn.next"
   # Files that have lost their last fault are as they were.

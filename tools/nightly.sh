@@ -2,7 +2,7 @@
 # nightly.sh [PART ...]: all parts of `make nightly`, or those that are named; --list names them.
 #
 # A part that has passed with the sources as they are leaves a file in build/nightly, and is not run again, so that
-# a night that was ended goes on where it was. A part that fails does not keep the others from running. Ends with
+# a night that was ended resumes where it was. A part that fails does not keep the others from running. Ends with
 # the time that each took; what each printed is in build/nightly/PART.log.
 #
 # FUZZ_SECONDS (300): processor time of each fuzzer, or as many inputs as FUZZ_RUNS. MUTANTS (100): how many faults.
@@ -44,7 +44,7 @@ run() {
     *) echo "nightly: $1: no such part, see tools/nightly.sh --list" >&2; return 2 ;;
   esac
 }
-# Other faults for each commit; those of a run that was ended go on.
+# Other faults for each commit; those of a run that was ended continue.
 mutants() {
   local seed anew=yes
   seed=$((16#$(sha256sum <<<"$state" | cut -c 1-7)))

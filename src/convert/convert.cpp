@@ -118,8 +118,8 @@ std::int64_t bytes_of(const TensorSource& source, const ConvertOptions& options)
   return bytes;
 }
 
-// What a checkpoint of Megatron has to be told, in the words of `options`; compared with none where
-// the source says it itself.
+// What the user has to give of a checkpoint of Megatron, as `options` have it; used only where the
+// source does not have it itself.
 MegatronGiven given_by(const ConvertOptions& options) {
   MegatronGiven given{.vocabulary = options.model.vocabulary};
   if (options.model.describes_model()) {

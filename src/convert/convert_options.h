@@ -1,4 +1,4 @@
-// What `piton convert` can be told: Megatron's, MindSpeed's and AscendSpeed's converters have other
+// Options of `piton convert`. Megatron's, MindSpeed's and AscendSpeed's converters have other
 // names for the same, which are aliases here (and in cli/compatibility/converter_flags.h, for what
 // has no meaning).
 #pragma once
@@ -38,11 +38,11 @@ struct ConvertOptions {
   std::vector<std::int64_t> stage_layers;
   std::vector<std::int64_t> empty_layers;
   std::int64_t added_tokens = 0;
-  // What the source is said to be: compared with it.
+  // What the user expects of the source: compared with it.
   std::string size;
   std::optional<std::int64_t> source_tensor;
   std::optional<std::int64_t> source_pipeline;
-  // Of a --load of Megatron that does not say so itself.
+  // Of a --load of Megatron without these facts.
   ModelOptions model;
 
   // A flag that says how --to mg divides a model was given; "" where none was.

@@ -35,8 +35,8 @@ struct OpenedModel {
 };
 
 // Opens the newest checkpoint of a run, one checkpoint, or another program's model. Throws
-// Error(kData) naming what is wrong with it, or that it is none. Bytes of a checkpoint of Piton are
-// compared with their hashes when they are first read.
+// Error(kData) naming what is wrong with it, or that it is not a model. Bytes of a checkpoint of
+// Piton are compared with their hashes when they are first read.
 // `given` is for those of Megatron. `average`: of a checkpoint of Piton the moving average of the
 // weights in their place; throws Error(kUsage) where there is none.
 OpenedModel open_model(const std::filesystem::path& path, const MegatronGiven& given = {},

@@ -1,5 +1,5 @@
-// What a user says of the source beside naming it: it is compared, never believed. And whether it
-// stays what it was.
+// What a user says of the source in addition to its name: it is compared, never believed. And
+// whether it stays what it was.
 #pragma once
 
 #include <map>
@@ -15,7 +15,7 @@ namespace piton {
 void check_source(const ConvertOptions& options, const OpenedModel& from);
 
 // Sees whether files of another program's model change while they are read. Those of a checkpoint
-// of Piton have hashes of their own.
+// of Piton have hashes instead.
 class SourceStamps {
  public:
   explicit SourceStamps(const OpenedModel& from);

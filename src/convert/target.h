@@ -14,7 +14,7 @@ inline constexpr const char* kDraftEnd = ".unfinished";
 
 class Target {
  public:
-  // Makes PATH.unfinished beside `path`, a folder to write into. What a killed conversion left of
+  // Makes PATH.unfinished next to `path`, a folder to write into. What a killed conversion left of
   // it is removed. `file`: the target is not the folder but this file of it; else it is the folder.
   // Throws Error(kUsage) where the target is there already (a folder may be empty), is a link, or
   // another process converts to it.

@@ -72,7 +72,7 @@ class Device : public Memory {
   // dst = src, ordered on `stream`. Both are contiguous, with the same dtype and shape. One of them
   // is on this device; the other is on this device too, or in host memory. Do not touch the tensor
   // in host memory until an event recorded after the copy is complete. Copies to and from
-  // host_memory() run while the host and other streams go on.
+  // host_memory() run while the host and other streams continue.
   virtual void copy(const Tensor& dst, const Tensor& src, Stream& stream) = 0;
   // Host memory that this device can access directly (page-locked for a GPU). An Arena over it
   // allocates tensors there.

@@ -115,7 +115,7 @@ class BeamSearch {
   }
 
   // The likeliest of all running beams with one more token: of two equal ones that of the earlier
-  // beam, then the lower id. The last stage finds them, and all ranks go on with its own.
+  // beam, then the lower id. The last stage finds them, and all ranks continue with these.
   std::vector<Candidate> agreed_candidates(const std::vector<float>& logits,
                                            const std::vector<RunningBeam>& running) {
     const std::int64_t wanted = 2 * options_.num_beams;

@@ -1,9 +1,9 @@
 // Decoding by beams: several continuations side by side, of which the likeliest are kept.
 //
 // Gives what the beam search of Transformers 5 gives with early_stopping=False: of 2 B candidates
-// the first B that end are finished, the first B that do not go on; it is over when B are finished
-// and the best running one, divided by its length as it is now, is no better than the worst of
-// them.
+// the first B that end are finished, the first B that do not continue; it is over when B are
+// finished and the best running one, divided by its length as it is now, is no better than the
+// worst of them.
 #pragma once
 
 #include <cstdint>

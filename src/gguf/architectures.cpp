@@ -155,7 +155,7 @@ void read_gemma2(const GgufKeys& keys, ModelConfig& model) {
 }
 
 void write_gemma2(const ModelConfig& model, GgufDescription& out) {
-  // A window is there whether it is wanted or not: one of the longest sequence changes nothing.
+  // There is always a window: one of the longest sequence changes nothing.
   out.add("attention.sliding_window",
           GgufValue::u32(model.window_before ? *model.window_before + 1 : model.max_positions));
   write_pattern(model, 2, out);
@@ -205,7 +205,7 @@ void check_architecture(const GgufArchitecture& architecture, const GgufKeys& ke
   }
 }
 
-// Layers with a window turn by a base of their own.
+// Layers with a window turn by their own base.
 bool has_local_base(const ModelConfig& model) {
   return model.local_rotary_base && *model.local_rotary_base != model.rotary_base;
 }

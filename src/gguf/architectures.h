@@ -42,7 +42,7 @@ std::vector<GgufArchitecture> gguf_architectures();
 GgufArchitecture gguf_architecture(const std::string& name, const std::string& where);
 
 // The model that a file describes, checked, as model_in_gguf() returns it. Its vocabulary size is
-// the number of rows of the token table; the head is tied if it has no table of its own. Throws
+// the number of rows of the token table; the head is tied if it has no separate table. Throws
 // Error(kData) naming file and key.
 ModelConfig gguf_model(const GgufDescription& description, const std::string& where);
 

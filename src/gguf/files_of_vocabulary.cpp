@@ -42,7 +42,7 @@ bool adds_eos(const GgufVocabulary& vocabulary) {
   return vocabulary.add_eos.value_or(vocabulary.model == "t5");
 }
 
-// "<s> text </s>", as far as the vocabulary says so.
+// "<s> text </s>", as far as the vocabulary has these tokens.
 OrderedJson frame_of(const GgufVocabulary& vocabulary) {
   OrderedJson single = OrderedJson::array();
   OrderedJson tokens = OrderedJson::object();

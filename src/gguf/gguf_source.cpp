@@ -146,8 +146,8 @@ void GgufSource::read(const std::string& name, const TensorRun& run, DType dtype
            moved, dtype, dst);
 }
 
-// Whole stored rows are read, of a head at a time where they are in another order, and what is
-// wanted of each is copied to its place.
+// Whole stored rows are read, of a head at a time where they are in another order, and the
+// requested part of each is copied to its place.
 void GgufSource::read_rows(const Place& place, const TensorRun& run, DType dtype,
                            std::byte* dst) const {
   const GgufTensor& stored = *place.stored;

@@ -33,7 +33,7 @@ class HfSource final : public TensorSource {
   const HfConfig& config() const { return config_; }
   const ModelConfig& model() const { return model_; }
   const HfTensorFiles& files() const { return files_; }
-  // Notes for the user, one line each: a head that is not tied although config.json says so,
+  // Notes for the user, one line each: a head that is not tied although config.json ties it,
   // skipped tensors.
   const std::vector<std::string>& notes() const { return notes_; }
 

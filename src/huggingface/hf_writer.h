@@ -21,7 +21,7 @@ namespace piton {
 
 struct HfWriteOptions {
   std::optional<DType> dtype;  // of every tensor; else each stays as it is
-  // A shard is closed before it exceeds this; a larger tensor gets a shard of its own.
+  // A shard is closed before it exceeds this; a larger tensor gets a separate shard.
   std::int64_t max_shard_bytes = std::int64_t{5'000'000'000};
   std::function<void(std::int64_t bytes)> wrote;  // called with the bytes of each block
   ThreadPool* threads = nullptr;  // reads while others write (checkpoint/assembly.h)

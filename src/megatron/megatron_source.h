@@ -7,7 +7,7 @@
 // has none. Both are compared with the files: all ranks must exist, with every tensor in its shape.
 // Supports the trees and names of all versions (megatron/format/names.h) and the orders of qkv by
 // checkpoint_version. Where an optimizer has fp32 copies of 16-bit weights, they are taken in the
-// place of these; a note says so. Adam's moments are there after open_optimizer().
+// place of these; a note reports it. Adam's moments are there after open_optimizer().
 #pragma once
 
 #include <filesystem>

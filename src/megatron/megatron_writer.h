@@ -37,7 +37,7 @@ enum class MegatronForm { kRankFiles, kTorchDist, kDeepSpeed };
 struct MegatronWriteOptions {
   MegatronLayout layout;  // checked
   MegatronForm form = MegatronForm::kRankFiles;
-  MegatronTree tree = MegatronTree::kLegacy;  // not of torch_dist, which has names of its own
+  MegatronTree tree = MegatronTree::kLegacy;  // not of torch_dist, which has other names
   std::optional<DType> dtype;                 // of every tensor; else each stays as it is
   std::int64_t iteration = 0;
   std::string model_type;  // megatron/format/arguments.h

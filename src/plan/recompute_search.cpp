@@ -21,7 +21,7 @@ std::int64_t layers_on(const RunPlan& plan, int stage) {
   return layers / stages + (stage < layers % stages ? 1 : 0);
 }
 
-// Parts of layers worth trying, alone or beside whole layers.
+// Parts of layers worth trying, alone or with whole layers.
 std::vector<RecomputedParts> useful_parts(bool gated) {
   if (!gated) {
     return {{.norms = true},
@@ -73,7 +73,7 @@ class Search {
     if (!best_ || candidate.seconds < best_->seconds) best_ = candidate;
   }
 
-  // The fewest whole layers on each stage with which it fits, beside `parts` of the others; all of
+  // The fewest whole layers on each stage with which it fits, and `parts` of the others; all of
   // them where it does not.
   void consider_layers(const RecomputedParts& parts) {
     RecomputeRules rules{.granularity = RecomputeGranularity::kFull, .block = true, .parts = parts};

@@ -69,7 +69,7 @@ std::unique_ptr<OffloadTarget> activation_target(const OffloadOptions& options, 
     return OffloadTarget::file(device, options.activations, options.faults);
   }
   if (!has_separate_memory(device)) {
-    if (meant) return nullptr;  // about_activations() says so
+    if (meant) return nullptr;  // about_activations() reports it
     throw Error(Fault::kUsage,
                 "--offload-activations cpu: this device's memory is host memory, so nothing would "
                 "become free; name a folder on a disk");

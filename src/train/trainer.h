@@ -85,7 +85,7 @@ class Trainer {
   void save();
   // The same between other saves: if it fails, as on a full disk, the run continues with a warning.
   // With --async-save it returns when the state is copied, and the files are written while training
-  // goes on. One save at a time: waits for the one before. A step() after its end, or the next of
+  // continues. One save at a time: waits for the one before. A step() after its end, or the next of
   // these three calls, tells the sinks how it went.
   void save_if_possible();
   // Waits until no save is in the background.

@@ -123,7 +123,7 @@ void Trainer::report_outcome(const FinishedSave& finished, std::vector<TimerTime
   saving_iteration_.reset();
   if (finished.error) return warn_of_failed_save(finished.iteration, *finished.error);
   saved_iteration_ = finished.iteration;
-  // On a busy machine training goes on later than the save ends.
+  // On a busy machine training continues later than the save ends.
   const double blocked = finished.copy_seconds + finished.waited_seconds;
   sinks_.on_save({.iteration = finished.iteration,
                   .folder = finished.folder,

@@ -167,7 +167,7 @@ void Trainer::count_skips(const StepReport& report) {
 // The first step warms up; the second one shows how long the run will take.
 void Trainer::warn_of_rare_saves(double seconds_per_step) {
   const LoopOptions& loop = settled_.loop;
-  if (loop.save.empty() || loop.save_interval_minutes) return;  // the first is said at the start
+  if (loop.save.empty() || loop.save_interval_minutes) return;  // the first is reported earlier
   std::int64_t left = plan_.train_iters - state_.iteration;
   if (loop.exit_interval) {
     left = std::min(left, *loop.exit_interval - state_.iteration % *loop.exit_interval);

@@ -37,7 +37,7 @@ foreach(to hf mg piton)
   expect(RUN generate --load ${WORK}/null-${to} --prompt-ids 5,100 --greedy --max-new-tokens 2 CODE 0)
 endforeach()
 
-# A tokenizer of another model is said, and is none of a checkpoint.
+# A tokenizer of another model is reported, and is not that of a checkpoint.
 file(COPY ${golden}/llama/ DESTINATION ${WORK}/of-another)
 file(WRITE ${WORK}/of-another/vocab.json "{\"a\": 0, \"b\": 500}")
 file(WRITE ${WORK}/of-another/merges.txt "#version: 0.2\n")
@@ -47,7 +47,7 @@ foreach(to hf mg piton)
 endforeach()
 expect(RUN generate --load ${WORK}/another-piton --prompt-ids 5 --greedy --max-new-tokens 2 CODE 0)
 
-# A model's folder is not one for a run: neither to go on from, nor to begin in.
+# A model's folder is not one for a run: neither to resume from, nor to begin in.
 file(COPY ${golden}/qwen2/ DESTINATION ${WORK}/qwen2)
 set(mock pretrain --mock-data --tokenizer-type NullTokenizer --seq-length 16 --micro-batch-size 1 --train-iters 1 --lr 1e-3)
 expect(RUN ${mock} --load ${WORK}/qwen2 --save ${WORK}/qwen2 CODE 2 ERR "--save: [^ ]*/qwen2 holds a Hugging Face model; give another folder")
@@ -92,7 +92,7 @@ if(NOT at EQUAL -1 OR NOT err MATCHES "x1b.31mb: wanted the folder of a model")
   message(FATAL_ERROR "a code of the terminal in a message: ${err}")
 endif()
 
-# Megatron's files: divided, divided anew, and back to the same bytes.
+# Megatron's files: divided, divided again, and back to the same bytes.
 expect(RUN convert --load ${golden}/qwen3 --save ${WORK}/mg22 --to mg --target-tensor-parallel-size 2 --target-pipeline-parallel-size 2
   --make-vocab-size-divisible-by 16 CODE 0 OUT "mg22: mg from hf: " "\nverified: 25 tensors equal to the bit")
 if(NOT EXISTS ${WORK}/mg22/release/mp_rank_01_001/model_optim_rng.pt)
@@ -144,7 +144,7 @@ foreach(layout tensor pipeline)
     message(FATAL_ERROR "${layout}: exit ${code}, losses ${got}, wanted ${wanted}\n${out}${err}")
   endif()
 endforeach()
-# Without --finetune the run of Megatron goes on; what lacks an optimizer says how it can be used.
+# Without --finetune the run of Megatron continues; what lacks an optimizer says how it can be used.
 set(continues pretrain --mock-data --tokenizer-type NullTokenizer --seq-length 16 --global-batch-size 2 --train-iters 7 --lr 1e-3 --bf16 --no-load-rng)
 expect(RUN ${continues} --load ${divided} CODE 0 OUT "resumed [^ ]*/iter_0000005 .checkpoint of Megatron.: iteration 5, 0 samples, 5 updates\n"
   "its random states stay behind" "keeps no opt_param_scheduler" "iteration +7/ +7 ")
@@ -195,7 +195,7 @@ if(left)
   message(FATAL_ERROR "left behind: ${left}")
 endif()
 
-# A family goes back into its own names; what only Piton reads of the arguments is said.
+# A family goes back into its own names; what only Piton reads of the arguments is reported.
 expect(RUN convert --load ${golden}/baichuan2 --save ${WORK}/baichuan-mg --target-tensor-parallel-size 2 CODE 0
   ERR "has a normalized head, which Megatron-LM does not know: its arguments say it to Piton alone, and other programs compute without it\n")
 expect(RUN convert --load ${WORK}/baichuan-mg --save ${WORK}/baichuan-hf --to hf CODE 0)

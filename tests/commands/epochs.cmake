@@ -1,5 +1,5 @@
-# A run that reads its corpus two and a half times goes on in the middle of an epoch, at its end and beyond it as if it had
-# never been interrupted, in other pieces, and with other numbers of samples in a micro-batch.
+# A run that reads its corpus two and a half times resumes in the middle of an epoch, at its end and beyond it as if it
+# had never been interrupted, in other pieces, and with other numbers of samples in a micro-batch.
 include(${CMAKE_CURRENT_LIST_DIR}/../support/expect.cmake)
 file(REMOVE_RECURSE ${WORK})
 file(MAKE_DIRECTORY ${WORK})

@@ -1,4 +1,4 @@
-# What generate can do beside continuing one prompt: beams, stop words, log-probabilities, files of prompts.
+# What generate can do in addition to continuing one prompt: beams, stop words, log-probabilities, files of prompts.
 include(${CMAKE_CURRENT_LIST_DIR}/../support/expect.cmake)
 file(REMOVE_RECURSE ${WORK})
 file(MAKE_DIRECTORY ${WORK})
@@ -27,7 +27,7 @@ if(NOT streamed STREQUAL greedy)
   message(FATAL_ERROR "streamed: ${streamed} instead of ${greedy}")
 endif()
 
-# Log-probabilities: a line a token; of the likeliest beside it, which a greedy text takes.
+# Log-probabilities: a line a token; also of the likeliest, which a greedy text takes.
 expect(RUN ${generate} --prompt "To be, or" --greedy --max-new-tokens 3 --logprobs 0 CODE 0
   OUT "\n-?[0-9.]+ \"[^\n]*\"\n-?[0-9.]+ \"[^\n]*\"\n-?[0-9.]+ \"[^\n]*\"\n$")
 expect(RUN ${generate} --prompt "To be, or" --greedy --max-new-tokens 1 --logprobs 2 CODE 0

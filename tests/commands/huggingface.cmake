@@ -23,7 +23,7 @@ set(run pretrain --data-path ${WORK}/corpus_text_document --split 90,10,0 --seq-
 foreach(model gpt2 llama3 qwen2 qwen3 mistral bloom internlm2 baichuan-13b baichuan2 phi3 gemma2 gemma3 stablelm)
   expect(RUN ${run} --load ${golden}/${model} --save ${WORK}/${model} CODE 0
     ERR "a new run from the weights of [^ ]*/${model} " "validation loss at iteration 3" "saved ")
-  # What was saved knows its model, and goes on.
+  # What was saved knows its model, and can be used.
   expect(RUN generate --load ${WORK}/${model} --prompt-ids 5,6 --greedy --max-new-tokens 3 --json CODE 0)
 endforeach()
 expect(RUN ${run} --load ${WORK}/llama3 --save ${WORK}/llama3 --train-iters 4 CODE 2 ERR "--lr-decay-iters")

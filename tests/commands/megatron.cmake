@@ -102,7 +102,7 @@ set(llama pretrain
        --mlp-layer-fusion
        --use-flash-attn
        --bf16)
-# What later scripts of MindSpeed-LLM say beside these.
+# What later scripts of MindSpeed-LLM say in addition to these.
 list(APPEND llama
        --untie-embeddings-and-output-weights
        --disable-bias-linear
@@ -118,7 +118,7 @@ execute_process(COMMAND ${LAUNCH} 2 ${PITON} ${llama} RESULT_VARIABLE code OUTPU
 if(NOT code EQUAL 0 OR NOT error MATCHES "iteration +3/ +3 ")
   message(FATAL_ERROR "LLaMA's script: exit ${code}\n${error}")
 endif()
-# What has no meaning is said once, not by each rank.
+# What has no meaning is reported once, not by each rank.
 string(REGEX MATCHALL "--overlap-grad-reduce: no meaning here" said "${error}")
 list(LENGTH said times)
 if(NOT times EQUAL 1)
@@ -126,7 +126,7 @@ if(NOT times EQUAL 1)
 endif()
 expect(RUN inspect ${WORK}/llama CODE 0 OUT "iteration 3" "head.weight|output")
 
-# What is wrong with the command line is said once; without ranks, the message names what starts them.
+# What is wrong with the command line is reported once; without ranks, the message names what starts them.
 execute_process(COMMAND ${LAUNCH} 3 ${PITON} ${llama} --lr fast RESULT_VARIABLE code OUTPUT_VARIABLE error ERROR_VARIABLE error)
 string(REGEX MATCHALL "--lr: got \"fast\"" said "${error}")
 list(LENGTH said times)

@@ -33,7 +33,7 @@ foreach(name IN ITEMS none - file)
   endif()
 endforeach()
 
-# The model's longest sequence ends a text, and that is said.
+# The model's longest sequence ends a text, and that is reported.
 # The prompt's length and the limit need not have a sum.
 expect(RUN generate --load ${WORK}/run --prompt "To be" --max-new-tokens 9223372036854775807 --top-k 1 CODE 0)
 expect(RUN generate --load ${WORK}/run --prompt "To be" --max-new-tokens 500 --top-k 1 CODE 0

@@ -68,7 +68,7 @@ if(NOT before STREQUAL after)
   message(FATAL_ERROR "a run without training wrote files")
 endif()
 
-# A chosen iteration, from which the run goes on.
+# A chosen iteration, from which the run resumes.
 expect(RUN ${run} --save ${WORK}/run --load ${WORK}/run --ckpt-step 3 CODE 3 ERR "--ckpt-step: [^\n]*run has no checkpoint of iteration 3; wanted one of 2, 4, 6")
 expect(RUN ${run} --ckpt-step 3 CODE 2 ERR "--ckpt-step: needs --load DIR")
 expect(RUN ${run} --load ${WORK}/run --ckpt-step 4 --allow-fallback CODE 2 ERR "--allow-fallback: --ckpt-step 4 names one checkpoint")

@@ -161,7 +161,7 @@ endforeach()
 expect(RUN ${bare} --remote-device nvme CODE 2 ERR "--remote-device: got \"nvme\", wanted none, cpu, or a folder")
 expect(RUN ${bare} --remote-device ${WORK}/text.txt/sub CODE 3 ERR "${WORK}/text.txt")
 expect(RUN ${bare} --remote-device /proc/none CODE 3 ERR "/proc/none")
-# A limit on the size of files stands in for a full disk.
+# A limit on the size of files simulates a full disk.
 execute_process(COMMAND sh -c "ulimit -f 512; trap '' XFSZ; exec \"$@\"" sh ${PITON} ${bare} --bf16 ${away}
                 RESULT_VARIABLE code OUTPUT_VARIABLE log ERROR_VARIABLE log)
 if(NOT code EQUAL 3 OR NOT log MATCHES "away: cannot reserve [0-9]+ bytes for offloaded tensors: File too large")

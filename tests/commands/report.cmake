@@ -20,7 +20,7 @@ foreach(part "<title>lr1e-3</title>" "3 of 3" "finished" "<svg " "tokens a secon
   endif()
 endforeach()
 
-# Two runs; --follow ends at once where none goes on.
+# Two runs; --follow ends at once where none is active.
 expect(RUN report ${WORK}/lr1e-3 ${WORK}/lr2e-3 --output ${WORK}/both.html --follow CODE 0)
 file(READ ${WORK}/both.html page)
 if(NOT page MATCHES "<tr class=.differs.><td>lr</td><td>0.001</td><td>0.002</td>")

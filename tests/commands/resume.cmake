@@ -10,7 +10,7 @@ set(bare pretrain --model llama-tiny --data-path ${WORK}/corpus_text_document --
          --seq-length 32 --split 100,0,0 --lr 1e-3)
 set(again --save ${WORK}/run --load ${WORK}/run)
 
-# The newest checkpoints of both runs have the same bytes of weights and optimizer; else `fault` is said.
+# The newest checkpoints of both runs have the same bytes of weights and optimizer; else `fault` is printed.
 function(expect_same_state one other fault)
   foreach(run one other)
     execute_process(COMMAND ${PITON} inspect ${WORK}/${${run}} --hash --json OUTPUT_VARIABLE hash_${run})
@@ -20,7 +20,7 @@ function(expect_same_state one other fault)
   endif()
 endfunction()
 
-# The global batch follows from the micro-batch and the ranks; what it came to is what counts.
+# The global batch follows from the micro-batch and the ranks; the result is what counts.
 expect(RUN ${bare} --train-iters 3 --micro-batch-size 4 ${again} CODE 0)
 expect(RUN ${bare} --train-iters 3 --micro-batch-size 2 ${again} CODE 2
        ERR "--global-batch-size: [^\n]* has 4, this run has 2")
@@ -53,7 +53,8 @@ set(flat ${bare} --lr-decay-style constant --micro-batch-size 4 --save ${WORK}/f
 expect(RUN ${flat} --train-iters 2 CODE 0)
 expect(RUN ${flat} --train-iters 4 CODE 0 ERR "resumed .*iteration 2," "iteration +4/ +4 ")
 
-# A rate of WSD that has not begun to fall goes on as well, and so does a constant one into WSD; one that fell does not.
+# A rate of WSD that has not begun to fall continues as well, and so does a constant one into WSD; one that fell does
+# not.
 set(stable ${bare} --micro-batch-size 4 --lr-decay-style WSD --lr-wsd-decay-style cosine --save ${WORK}/stable
     --load ${WORK}/stable)
 expect(RUN ${stable} --train-iters 6 --lr-wsd-decay-iters 3 --exit-interval 3 CODE 0 ERR "iteration +3/ +6 ")
@@ -80,7 +81,7 @@ expect(RUN ${bare} --train-samples 27 --lr-warmup-samples 8 --micro-batch-size 4
 expect(RUN pretrain ${WORK}/own_samples/config.toml --load ${WORK}/own_samples --train-samples 35 --override-opt_param-scheduler
        CODE 0 ERR "--lr-decay-samples: [^\n]* has 27, this run has 35" "iteration +8/ +8 ")
 
-# A longer run than the corpus reads it again, in another order, and says so.
+# A longer run than the corpus reads it again, in another order, and reports it.
 expect(RUN ${flat} --train-iters 400 --exit-interval 5 CODE 0 ERR "shuffles the corpus another way")
 expect(RUN ${flat} --train-iters 8 --lr-decay-style WSD --lr-wsd-decay-iters 2 CODE 0
        ERR "by this run's schedule: --lr-decay-style: " "iteration +8/ +8 ")
@@ -100,7 +101,7 @@ expect(RUN ${bare} --train-iters 3 --micro-batch-size 4 --load ${WORK}/ended --s
 expect(RUN ${bare} --train-iters 4 --lr-decay-iters 3 --micro-batch-size 4 --load ${WORK}/ended --save ${WORK}/further
        CODE 0 ERR "saved [^\n]*further/iter_0000004")
 expect_same_state(ended elsewhere "nothing was left to do, and another state was saved")
-# There it goes on.
+# There it continues.
 expect(RUN ${bare} --train-iters 4 --lr-decay-iters 3 --micro-batch-size 4 --load ${WORK}/elsewhere
            --save ${WORK}/elsewhere CODE 0 ERR "resumed [^\n]*elsewhere/iter_0000003" "iteration +4/ +4 ")
 

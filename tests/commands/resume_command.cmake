@@ -1,4 +1,4 @@
-# A run goes on with what its checkpoint knows: `piton resume RUN`, `--load RUN` without the model's sizes, and the
+# A run continues with what its checkpoint knows: `piton resume RUN`, `--load RUN` without the model's sizes, and the
 # command that started it from another program's folder.
 include(${CMAKE_CURRENT_LIST_DIR}/../support/expect.cmake)
 file(REMOVE_RECURSE ${WORK})
@@ -30,7 +30,7 @@ set(data --data-path corpus_text_document --split 100,0,0 --seq-length 16 --micr
 in(here 0 "saved " pretrain --model llama-tiny --tokenizer-name-or-path words ${data} --train-iters 1 --save first)
 in(here 0 "" convert --load first --save hf)
 
-# The whole run, and the same in parts: the command that started it goes on with it, and says so.
+# The whole run, and the same in parts: the command that started it continues it, and reports that.
 set(run ${data} --train-iters 6 --load hf --hidden-dropout 0.1)
 in(here 0 "a new run from the weights of" pretrain ${run} --save whole)
 in(here 0 "a new run from the weights of" pretrain ${run} --save again --exit-interval 2)

@@ -26,7 +26,7 @@ said_once(one 3 "\\[rank 2\\] [^\n]*nowhere" sh ${WORK}/one.sh ${common} --train
 said_once(options 2 "--seq-length" ${PITON} pretrain ${common} ${data} --train-iters 3 --seq-length 99999)
 said_once(checkpoint 3 "nothing_here" ${PITON} pretrain ${common} ${data} --train-iters 3 --load ${WORK}/nothing_here)
 
-# Ranks that compute with other instructions say so (x86-64-v2 is on every machine, and alone on few).
+# Ranks that compute with other instructions report it (x86-64-v2 is on every machine, and alone on few).
 file(WRITE ${WORK}/sets.sh "unset PITON_ISA; if [ \"$OMPI_COMM_WORLD_RANK\" = 1 ]; then export PITON_ISA=v2; fi
 exec ${PITON} pretrain \"$@\"\n")
 execute_process(COMMAND ${LAUNCH} 2 sh ${WORK}/sets.sh ${common} ${data} --train-iters 1
@@ -35,7 +35,7 @@ if(NOT code EQUAL 0 OR NOT out MATCHES "kernels differ: rank 1 has cpu: x86-64-v
   message(FATAL_ERROR "other instruction sets: exit ${code}\n${out}")
 endif()
 
-# A limit of time: all ranks stop after one step, save, and the run can go on.
+# A limit of time: all ranks stop after one step, save, and the run can continue.
 set(long pretrain ${common} ${data} --train-iters 1000000 --log-interval 1000000 --lr-decay-style constant)
 execute_process(COMMAND ${LAUNCH} 2 ${PITON} ${long} --save ${WORK}/timed --exit-duration-in-mins 0.03
                 RESULT_VARIABLE code OUTPUT_VARIABLE out ERROR_VARIABLE out TIMEOUT 60)

@@ -77,7 +77,7 @@ expect(RUN inspect ${WORK}/whole --loss CODE 0 OUT "^ +[0-9.]+ \\|" "\n +1 +12\n
 expect(RUN inspect ${WORK}/nowhere --loss CODE 3 ERR "nowhere")
 expect(RUN inspect ${WORK}/whole CODE 0 OUT "iteration 12" "embedding.token.weight")
 
-# Without --save, nothing is kept, and that is said; with it, what an earlier run left of its failure goes.
+# Without --save, nothing is kept, and that is reported; with it, what an earlier run left of its failure is removed.
 expect(RUN ${run} CODE 0 ERR "nothing of this run will be kept")
 file(MAKE_DIRECTORY ${WORK}/failed)
 file(WRITE ${WORK}/failed/failure.json "{\"fault\": \"peer\"}")

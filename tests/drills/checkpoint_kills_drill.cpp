@@ -1,4 +1,4 @@
-// Three hundred kills during saves, most of them beside steps (--async-save): the next start
+// Three hundred kills during saves, most of them during steps (--async-save): the next start
 // resumes every time, and the final weights are those of an undisturbed run.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -306,7 +306,7 @@ inline Mutant change_header(CheckpointFiles& checkpoint, Draw& draw) {
       checkpoint.set_header(file, header.dump());
       return {what + "offsets"};
     case 3:
-      // No bytes of its own: only the list shows that it is none of the manifest's.
+      // No bytes: only the list shows that it is not in the manifest.
       header["unlisted"] = {{"dtype", "F32"}, {"shape", {0}}, {"data_offsets", {0, 0}}};
       checkpoint.set_header(file, header.dump());
       return {what + "a tensor that the manifest has not"};

@@ -1,5 +1,5 @@
 // Another program truncates, touches, replaces or overwrites a corpus while a run reads it: the run
-// ends in an error that names the file, or goes on unchanged; never a signal. The last checkpoint
+// ends in an error that names the file, or continues unchanged; never a signal. The last checkpoint
 // loads.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -99,7 +99,7 @@ TEST(CorpusInUse, ThatChangesIsAnErrorThatNamesItOrChangesNothing) {
     }
     EXPECT_NE(tiny.hash("run"), "") << "the last checkpoint loads";
     if (kind == 0 || kind == 1 || kind == 3) {
-      // With the contents as they were it goes on, whatever the times.
+      // With the contents as they were it continues, whatever the times.
       corpus.restore();
       EXPECT_EQ(tiny.run(tiny.pretrain("run", kIterations, {"--load", tiny.path("run")})),
                 (ProcessEnd{.code = 0}))

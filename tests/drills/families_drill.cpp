@@ -1,4 +1,4 @@
-// What the trainer does works for every family and type: a run that is interrupted and goes on, and
+// What the trainer does works for every family and type: a run that is interrupted and resumed, and
 // one that computes its activations again, end with the bits of the run without; two ranks have the
 // losses of one; text generated token by token is what each whole prompt gives. Daily each family
 // in one of the types, with PITON_NIGHTLY in all.

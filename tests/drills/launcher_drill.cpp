@@ -135,7 +135,7 @@ TEST_F(Launcher, ReadsItsInputAndOutlivesItsReader) {
   EXPECT_EQ(lines_of(said), 2);
 }
 
-// A job in the foreground of a terminal of its own.
+// A job in the foreground of a separate terminal.
 class Terminal {
  public:
   explicit Terminal(Words words) {

@@ -1,4 +1,4 @@
-// Two equal commands at once on one output: exactly one goes on, and its output is whole.
+// Two equal commands at once on one output: exactly one continues, and its output is whole.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// Foreign files beside every output, with very similar names: neither a run that is killed at any
+// Foreign files next to every output, with very similar names: neither a run that is killed at any
 // place, nor the run that resumes it, touches them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -74,7 +74,7 @@ TEST(Canaries, BesideACorpusSurvive) {
                 bytes);
     canaries.expect_alive();
     EXPECT_EQ(text_of(input), input_text);
-    // What a run leaves is its corpus, and nothing else of its own.
+    // What a run leaves is its corpus, and nothing else.
     for (const char* name : {"out.preprocess.json", "out.duplicates.log", "out.duplicates.run-0",
                              "out_text_document.bin.partial", "out_text_document.lengths.partial",
                              "out_text_document.documents.partial"}) {

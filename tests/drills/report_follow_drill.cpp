@@ -1,4 +1,4 @@
-// `piton report --follow` beside a run: it writes the page again while the run goes on, the page
+// `piton report --follow` during a run: it writes the page again while the run is active, the page
 // reloads itself, and both end with the run.
 #include <gtest/gtest.h>
 

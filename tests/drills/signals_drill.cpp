@@ -20,7 +20,7 @@ class Signals : public testing::Test {
  protected:
   void SetUp() override { make_corpus(folder_.path()); }
 
-  // The hash of a run that is told to end after `iteration`.
+  // The hash of a run whose options end it after `iteration`.
   std::string reference(const std::string& isa, std::int64_t iteration) {
     std::string& hash = references_[isa][iteration];
     if (hash.empty()) {

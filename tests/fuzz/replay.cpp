@@ -17,7 +17,7 @@ constexpr std::size_t kCuts = 64;
 void replay(const std::string& bytes) {
   const std::size_t step = bytes.size() / kCuts + 1;
   for (std::size_t size = 0; size < bytes.size(); size += step) {
-    // Of its own, so that a sanitizer sees every read behind the end.
+    // A copy, so that a sanitizer sees every read after the end.
     const std::string prefix(bytes, 0, size);
     LLVMFuzzerTestOneInput(reinterpret_cast<const std::uint8_t*>(prefix.data()), prefix.size());
   }

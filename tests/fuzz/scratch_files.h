@@ -51,14 +51,14 @@ inline const std::filesystem::path& scratch_folder() {
   return folder.path();
 }
 
-// Writes the file anew and returns its path.
+// Writes the file again and returns its path.
 inline std::string scratch_file(const std::string& name, std::string_view bytes) {
   const std::filesystem::path path = scratch_folder() / name;
   std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
   return path.string();
 }
 
-// Takes what stands before the next zero byte off `bytes`.
+// Removes the bytes before the next zero byte, and that byte, from `bytes`.
 inline std::string_view take_part(std::string_view& bytes) {
   const std::size_t end = bytes.find('\0');
   const std::string_view part = bytes.substr(0, end);

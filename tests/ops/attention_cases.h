@@ -7,7 +7,7 @@ namespace piton::test {
 
 std::vector<CallCase> attention_cases(const CaseOptions& options);
 
-// Every width of heads that models have, and an odd one, beside lengths around the edges of tiles.
+// Every width of heads that models have, and an odd one, with lengths around the edges of tiles.
 std::vector<CallCase> attention_edge_cases(const CaseOptions& options);
 
 }  // namespace piton::test

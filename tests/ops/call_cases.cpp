@@ -78,7 +78,7 @@ class CaseList {
       for (const std::int64_t d : {2, 10, 64}) {
         for (const bool inverse : {false, true}) {
           for (const auto convention : {Rotary::Convention::kHalves, Rotary::Convention::kPairs}) {
-            // Rows have gaps where a fused projection holds other heads beside these.
+            // Rows have gaps where a fused projection holds other heads next to these.
             const std::int64_t heads = 3;
             // Of wide heads the first part alone may turn.
             const std::int64_t wide = d == 10 ? d + 6 : d;

@@ -59,7 +59,7 @@ double weighted_sum(const Tensor& y, const Tensor& weights) {
   return ::testing::AssertionSuccess();
 }
 
-// A gradient that is added to: starts at numbers of its own, which take() takes off again.
+// A gradient that is added to: starts at random numbers, which take() subtracts again.
 class Accumulated {
  public:
   Accumulated(TensorSource& source, const Shape& shape)

@@ -44,7 +44,7 @@ void run() {
   bool right = true;
   if (world->rank() == world->size() - 1) {
     std::this_thread::sleep_for(std::chrono::seconds(3));
-    try {  // comes at last: the others' threads go on in what they were asked for
+    try {  // arrives late: the others' threads continue what they were asked for
       group->allocate_symmetric(1 << 16);
     } catch (const Error&) {
     }

@@ -1,5 +1,5 @@
 // ranks: 2 4
-// Collectives and messages as between hosts: every rank is treated as on a host of its own.
+// Collectives and messages as between hosts: every rank is treated as on a separate host.
 #include "comm_cases.h"
 
 namespace piton::ranks {

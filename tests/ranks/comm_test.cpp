@@ -89,7 +89,7 @@ TEST(Symmetric, AMemberWithOrdinaryMemoryMakesAllUseTheSlots) {
   }
 }
 
-// Which has no form of its own in place.
+// Which has no separate form in place.
 TEST(Symmetric, MemoryIsBroadcastToo) {
   Stage s;
   auto memory = s.group.allocate_symmetric(4000);

@@ -1,7 +1,7 @@
 // ranks: 2
 // Optimizer state, and what layers keep, in a file of each rank: the bits of a run with all of it
-// in memory, under every stage of ZeRO and every axis; also where a checkpoint of one goes on as
-// the other.
+// in memory, under every stage of ZeRO and every axis; also where a checkpoint of one is resumed
+// as the other.
 #include <filesystem>
 
 #include "support/ranks_main.h"
@@ -62,7 +62,7 @@ TEST(StateInAFile, GivesTheBitsOfStateInMemory) {
         {folder() / "away", {.iteration = 3, .consumed_samples = away.consumed()}, ""});
     EXPECT_EQ(weights_hash(one), weights_hash(other));
     EXPECT_EQ(optimizer_hash(one), optimizer_hash(other));
-    // Each goes on from the checkpoint of the other.
+    // Each continues from the checkpoint of the other.
     load_checkpoint(other, here.stored(), here.store());
     load_checkpoint(one, away.stored(), away.store());
     EXPECT_EQ(here.losses(2), away.losses(2));

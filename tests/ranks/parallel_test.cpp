@@ -180,7 +180,7 @@ TEST(DataParallel, SendsAndReceivesTheBytesOfItsStageOnEveryRank) {
     const std::int64_t share = padded * 4 / n * (n - 1);  // one scatter, or gather, on one rank
     const Bytes sent{after.reduced - before.reduced, after.scattered - before.scattered,
                      after.gathered - before.gathered, after.received - before.received};
-    // An all-reduce cuts at cache lines of its own, which may be uneven by one line of 64 bytes.
+    // An all-reduce cuts at its own cache lines, which may be uneven by one line of 64 bytes.
     EXPECT_NEAR(static_cast<double>(sent.reduced), zero_stage == 0 ? 2.0 * share : 0.0, 64.0 * n);
     EXPECT_EQ(sent.scattered, zero_stage == 0   ? 0
                               : zero_stage == 1 ? share

@@ -1,5 +1,5 @@
 // ranks: 2
-// What a step does beside its layout, on every layout of two ranks: an update without finite
+// What a step does apart from its layout, on every layout of two ranks: an update without finite
 // gradients is skipped by all, half precision under a loss scale, Muon, and what is computed again.
 #include <cmath>
 #include <filesystem>
@@ -57,8 +57,8 @@ void expect_common(const std::string& text) {
   for (const std::string& other : ranks::everyone().gather_bytes(text)) EXPECT_EQ(other, text);
 }
 
-// Two data ranks of every micro-batch size, beside one process with the batch as a whole. Losses
-// are masked unevenly, so that ranks and micro-batches have different numbers of tokens.
+// Two data ranks of every micro-batch size, compared with one process with the batch as a whole.
+// Losses are masked unevenly, so that ranks and micro-batches have different numbers of tokens.
 TEST(Gradients, AreTheSameForEveryFactoringOfTheGlobalBatch) {
   for (const char* name : {"gpt2-tiny", "llama-tiny"}) {
     const ModelConfig model = small(name);

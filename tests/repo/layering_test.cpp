@@ -79,7 +79,8 @@ std::vector<std::string> layering_faults(const SourceTree& tree,
   return faults;
 }
 
-// Headers of CUDA stand in its own folders, and not in those of their headers that api reads.
+// Headers of CUDA are included in its own folders, and not in those of their headers that api
+// reads.
 std::vector<std::string> cuda_faults(const SourceTree& tree) {
   std::vector<std::string> faults;
   std::string read_by_api;

@@ -45,7 +45,7 @@ inline std::vector<std::string> lines_of(std::string_view text) {
   return lines;
 }
 
-// `text` with comments and the insides of literals blanked, line breaks kept. What stands between
+// `text` with comments and the insides of literals blanked, line breaks kept. What is between
 // the quotes of an #include is blanked too.
 inline std::string code_only(std::string_view text) {
   std::string code(text);

@@ -30,7 +30,7 @@ std::uint64_t next_random(std::uint64_t* state) {
   return z ^ (z >> 31);
 }
 
-// Runs its queue on a thread of its own, each piece after a delay.
+// Runs its queue on a separate thread, each piece after a delay.
 class DelayedStream final : public Stream {
  public:
   DelayedStream(std::uint64_t seed, int max_delay_us)

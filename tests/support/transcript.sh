@@ -3,7 +3,7 @@
 #
 # In a block that begins with ```console, a line "$ COMMAND" is run in FOLDER, in the order of the
 # page; the lines up to the next command or the end of the block are its expected output, stdout and
-# stderr together. A line "..." stands for any number of lines. Numbers with a point, times and
+# stderr together. A line "..." means any number of lines. Numbers with a point, times and
 # rates differ between machines and runs, and are not compared. --record writes the output into the
 # page instead, except for commands whose expected lines contain "...".
 set -u
@@ -24,14 +24,14 @@ masked() {
     -e 's/\b[0-9a-f]{32}\b/#/g' -e 's/[[:space:]]+/ /g' -e 's/ $//'
 }
 
-# Whether the lines of $1 are those of $2, in which "..." stands for any.
+# Whether the lines of $1 are those of $2, in which "..." means any.
 matches() {
   awk -v wanted="$2" '
     { got[++count] = $0 }
     END {
       size = split(wanted, want, "\n")
       if (count == 1 && got[1] == "") count = 0  # nothing was printed
-      # reach[j]: the first i lines are told by the first j wanted ones
+      # reach[j]: the first i lines are matched by the first j wanted ones
       for (j = 0; j <= size; ++j) reach[0, j] = (j == 0) || (reach[0, j - 1] && want[j] == "...")
       for (i = 1; i <= count; ++i)
         for (j = 1; j <= size; ++j)

@@ -37,8 +37,8 @@ constexpr std::string_view kUnseen[] = {"PITON_ASSERT",  "PITON_DEBUG_ASSERT",
                                         "fail",          "reserve",
                                         "fputs"};
 
-// Blanks what no fault is made in, beside what is no code: lines of the preprocessor, assertions,
-// messages, and whatever is thrown.
+// Blanks what no fault is made in, in addition to what is no code: lines of the preprocessor,
+// assertions, messages, and whatever is thrown.
 void blank_unseen(std::string& code) {
   for (std::size_t begin = 0; begin < code.size();) {
     std::size_t end = std::min(code.find('\n', begin), code.size());
@@ -184,7 +184,7 @@ class Finder {
     add(begin, close - begin, (whole.starts_with(' ') ? " !(" : "!(") + whole + ")", "negation");
   }
 
-  // A call that is a statement of its own: names with . -> and :: between, then brackets, then the
+  // A call that is a separate statement: names with . -> and :: between, then brackets, then the
   // end. A declaration has two names side by side.
   void call(std::size_t i, std::size_t end) {
     const std::string_view before = trimmed_before(i);

@@ -127,7 +127,7 @@ class Weaver {
     return i;
   }
 
-  // Behind a brace: whether an expression goes on with what it closes, as in A{1}.b + c.
+  // After a brace: whether an expression continues with what it closes, as in A{1}.b + c.
   // A binary operator has a blank behind it, which a unary one at the start of a statement has not.
   bool goes_on_at(std::size_t i) const {
     while (i < code_.size() && is_blank(code_[i])) ++i;

@@ -34,7 +34,7 @@ for name in ["wikitext2_valid.txt", "tinyshakespeare.txt", "wikiextractor_wiki_0
              "zh_hongloumeng.txt"]:
     text = open(os.path.join(shared, name), encoding="utf-8", newline="").read()
     trainer = PunktTrainer()
-    half = text.find("\n", len(text) // 2)  # two documents: learning goes on from text to text
+    half = text.find("\n", len(text) // 2)  # two documents: learning continues from text to text
     trainer.train(text[:half], finalize=False)
     trainer.train(text[half:], finalize=False)
     params = trainer.get_params()

@@ -241,7 +241,7 @@ def without_defaults(d, config, model_class):
     """Leaves keys out whose value is what Transformers takes without them."""
     defaults = model_class.config_class().to_dict()
     for key in list(config):
-        kept = key in ("model_type", "architectures", "dtype", "sliding_window")  # Mistral's window must be said
+        kept = key in ("model_type", "architectures", "dtype", "sliding_window")  # Mistral's window must be given
         if not kept and key in defaults and config[key] == defaults[key] and d.happens():
             del config[key]
 

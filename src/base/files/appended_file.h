@@ -26,7 +26,7 @@ class AppendedFile {
   // the next call tries the new ones again. Returns the reason of a failure, or "".
   //
   // If the file was removed, it is first written again with all its records; if another one has
-  // its name, or it was cut, records go on at the end of what is there.
+  // its name, or it was cut, records are added at the end of what is there.
   std::string append(std::string_view record);
   // What append() found to have happened to the file, once; "": nothing.
   std::string take_note() { return std::exchange(note_, ""); }

@@ -129,7 +129,7 @@ struct AtomicFile::State {
   Descriptor file;
   std::vector<std::byte> buffer;  // bytes of the file from flushed_bytes on, not yet written
   std::int64_t flushed_bytes = 0;
-  std::int64_t started_bytes = 0;  // that the disk was told to write
+  std::int64_t started_bytes = 0;  // that the disk was asked to write
 
   ~State() {
     if (file.get() >= 0) ::unlink(temporary.c_str());

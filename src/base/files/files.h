@@ -3,7 +3,7 @@
 // A file appears under its name only when it is complete: its bytes are written to NAME.tmp-PID in
 // the same folder and flushed to the disk, then the file is renamed. Files are created 0640 and
 // folders 0750 independent of the umask. Every failure is Error(kData) with the path and the
-// system's reason; a full disk says so.
+// system's reason; a full disk is named.
 #pragma once
 
 #include <cstddef>

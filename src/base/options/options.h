@@ -10,7 +10,7 @@
 //   };
 //
 // The same visit declares flags, reads TOML, prints --help and docs/cli.md, writes the resolved
-// configuration beside the checkpoint, and compares it on resume. A TOML key is the flag without
+// configuration next to the checkpoint, and compares it on resume. A TOML key is the flag without
 // its leading dashes, and may have "_" for "-"; tables in a file only group keys ("[optimizer] lr =
 // 1e-3" equals "lr = 1e-3"). The key "inherit" names a file, relative to its own, that is read
 // first. "--no-NAME" clears the flag NAME, and "--NAME" the flag "no-NAME".

@@ -1,4 +1,4 @@
-// Shared by `piton bench tokenizer` and `piton bench preprocess`. Both have options of their own,
+// Shared by `piton bench tokenizer` and `piton bench preprocess`. Both have separate options,
 // because they read texts, not models.
 #pragma once
 

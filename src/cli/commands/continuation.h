@@ -1,5 +1,5 @@
-// A prompt's continuation as generate shows it: text as it comes, with stop words, and what is told
-// of its tokens.
+// A prompt's continuation as generate shows it: text as it comes, with stop words, and what is
+// printed about its tokens.
 #pragma once
 
 #include <functional>

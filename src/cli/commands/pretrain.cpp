@@ -1,4 +1,4 @@
-// piton pretrain: trains a model from a recipe and flags; piton resume: goes on with a run.
+// piton pretrain: trains a model from a recipe and flags; piton resume: continues a run.
 #include "train/pretrain.h"
 
 #include "cli/command.h"

@@ -30,7 +30,7 @@ struct ReportOptions {
   }
 };
 
-// Returns whether a run still goes on.
+// Returns whether a run is still active.
 bool write_page(const std::vector<std::string>& folders, const std::filesystem::path& output,
                 const ReportOptions& options) {
   std::vector<RunRecord> runs;

@@ -14,12 +14,12 @@ namespace piton::cli {
 namespace {
 
 enum class VariableKind : std::uint8_t {
-  kOption,   // stands for an option; the note says how
+  kOption,   // means an option; the note says how
   kRead,     // read here or by the launcher
   kIgnored,  // no effect here
 };
 
-// Variables with the same treatment; a name that ends in "*" stands for all that begin like it.
+// Variables with the same treatment; a name that ends in "*" means all that begin like it.
 struct VariableGroup {
   VariableKind kind;
   std::string_view names;

@@ -4,8 +4,8 @@
 namespace piton::cli {
 
 // `ranks`: the number of ranks that this process sees. Throws Error(kUsage) if it is 1 although a
-// launcher (srun, torchrun, MPICH's mpiexec) started several processes: each would be a run of its
-// own, and all would write to the same folder.
+// launcher (srun, torchrun, MPICH's mpiexec) started several processes: each would be a separate
+// run, and all would write to the same folder.
 void refuse_unjoined_processes(int ranks);
 
 }  // namespace piton::cli

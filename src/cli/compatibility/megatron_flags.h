@@ -16,7 +16,7 @@ namespace piton::cli {
 
 enum class MegatronKind : std::uint8_t {
   kWorks,    // an option of `piton pretrain`
-  kMeans,    // stands for options here; the note has them
+  kMeans,    // means options here; the note has them
   kIgnored,  // has no effect here: accepted, with one line at the start
   kSame,     // fixed here: other values, or another model, are refused
   kNotYet,   // refused

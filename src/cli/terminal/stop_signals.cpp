@@ -106,7 +106,7 @@ struct StopSignals::State {
       }
     }
     if (line.empty()) return;
-    // On a thread of its own: a log that blocks must not delay the second signal.
+    // On a separate thread: a log that blocks must not delay the second signal.
     try {
       speaker = std::thread([this, line] { log.info(line); });
     } catch (const std::system_error&) {  // the system has none; the run still stops in order

@@ -68,8 +68,8 @@ void MpiCommunicator::make(Made& made, MpiEngine& engine, const std::vector<int>
 }
 
 MpiCommunicator::~MpiCommunicator() {
-  // The windows stay until the world ends, because freeing them is collective. Pending work goes
-  // on; only an idle group is removed from the engine.
+  // The windows stay until the world ends, because freeing them is collective. Pending work
+  // continues; only an idle group is removed from the engine.
   try {
     engine_->call("leaving group " + name_, [engine = engine_, made = made_] {
       if (!made.queue->pending()) engine->remove(made.queue.get());

@@ -64,7 +64,7 @@ class MpiEngine {
   // Wakes the communication thread to look for new work.
   void wake();
 
-  // The reason why this rank cannot go on, if there is one. Any thread.
+  // The reason why this rank cannot continue, if there is one. Any thread.
   std::optional<std::string> failure() const;
 
   // Ends all waits of this rank, and informs the other ranks of the host.

@@ -226,7 +226,7 @@ const std::array<SplitWords, 3>& split_words() {
   return kWords;
 }
 
-// Whether `word` stands in `name` between separators or ends.
+// Whether `word` is in `name` between separators or ends.
 bool has_word(std::string_view name, std::string_view word) {
   constexpr std::string_view kSeparators = "-._ 0123456789";
   for (std::size_t at = 0; (at = name.find(word, at)) != std::string_view::npos; ++at) {

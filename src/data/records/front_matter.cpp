@@ -136,7 +136,7 @@ class Reader {
         ++at_;
         values.push_back(deeper(indent, false, level));
       } else {
-        // What follows the dash is a line of its own, further in.
+        // What follows the dash is a separate line, further in.
         line.indent += start;
         line.text.remove_prefix(start);
         values.push_back(block(level + 1));

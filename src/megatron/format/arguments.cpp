@@ -19,7 +19,7 @@ using Kind = PickleValue::Kind;
 // Words of Piton.
 constexpr const char* kNormalizedHead = "normalized_head";
 constexpr const char* kModelType = "hf_model_type";
-constexpr const char* kDynamicScaling = "dynamic";  // beside MindSpeed's rope_scaling_type
+constexpr const char* kDynamicScaling = "dynamic";  // next to MindSpeed's rope_scaling_type
 
 // Arguments by name; None counts as absent.
 class Arguments {

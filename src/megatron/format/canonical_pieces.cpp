@@ -137,7 +137,7 @@ void CanonicalPieces::read(const std::string& name, const TensorRun& run, DType 
   const std::int64_t columns = matrix ? run.extent[1] : 1;
   const std::int64_t top = run.start[0] + run.begin / columns;
   const std::int64_t bottom = run.start[0] + (run.end + columns - 1) / columns;
-  // Pieces of queries, keys and values lie between each other: the system sees no sequence.
+  // Pieces of queries, keys and values alternate: the system sees no sequence.
   if (canonical.pieces.size() > 1) will_read(canonical, top, bottom);
   for (const Piece& piece : canonical.pieces) {
     read_piece(piece, canonical.tensor.dtype, {run, columns, matrix ? run.start[1] : 0}, dtype,

@@ -11,7 +11,7 @@
 namespace piton {
 namespace {
 
-// Each row of padding is a part of its own.
+// Each row of padding is a separate part.
 constexpr std::int64_t kMostPadding = std::int64_t{1} << 20;
 
 void must_divide(const char* what, std::int64_t size, const char* flag, std::int64_t parts) {

@@ -50,7 +50,7 @@ struct PlacedLayer {
 std::vector<PlacedLayer> megatron_layers(const ModelConfig& model, const MegatronLayout& layout,
                                          int p, int chunk);
 
-// One tensor of a rank's chunk, under a name of its own: "layers.0.qkv.weight", "word_embeddings",
+// One tensor of a rank's chunk, under its own name: "layers.0.qkv.weight", "word_embeddings",
 // ... (megatron/format/names.h).
 struct MegatronTensor {
   std::string key;

@@ -33,7 +33,7 @@ void visit_tree(const PickleValue& tree, const std::string& prefix,
 }
 
 // AscendSpeed without --mlp-layer-fusion names the upper projection as its fused one, next to a
-// gate of its own.
+// separate gate.
 void name_up_apart(BoxedTensors& tensors, std::vector<std::string>& order) {
   std::vector<std::string> fused;
   for (const auto& [key, tensor] : tensors) {

@@ -14,7 +14,7 @@ namespace {
 using ValueKind = PickleValue::Kind;
 
 // Flags that must not change in a run, and what fp16's loss scale goes by. Those of the model are
-// compared with its tensors and arguments; those of the schedules have a dict of their own.
+// compared with its tensors and arguments; those of the schedules have a separate dict.
 constexpr const char* kKept[] = {"global_batch_size", "seq_length",        "seed",
                                  "optimizer",         "adam_beta1",        "adam_beta2",
                                  "adam_eps",          "clip_grad",         "hidden_dropout",

@@ -7,7 +7,7 @@
 //                                                       of each group]},
 //      "opt_param_scheduler": {...}}
 //
-// The parameters of a chunk lie one right behind another in a buffer of N elements, in the reverse
+// The parameters of a chunk are next to each other in a buffer of N elements, in the reverse
 // of the model's order. Of D ranks, rank d has elements [d s, (d + 1) s), s = N / D rounded up: the
 // ends of some parameters, and others whole. Its file has these pieces in the model's order, of all
 // chunks one after another: those of matrices in a group, those of vectors in the next; in a group

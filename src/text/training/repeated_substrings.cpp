@@ -61,7 +61,7 @@ struct Suffix {
 
 class SuffixSorter {
  public:
-  // Suffixes are told apart by `depth` characters, and by what is before the end of the word.
+  // Suffixes are distinguished by `depth` characters, and by what is before the end of the word.
   SuffixSorter(const FlatWords& flat, std::int64_t depth)
       : ranks_(flat.ranks), depth_(static_cast<std::size_t>(depth)) {
     bits_ = std::bit_width(flat.characters.size() - 1);

@@ -188,7 +188,7 @@ std::vector<std::pair<std::size_t, std::size_t>> Pattern::matches(std::string_vi
       at = end;
       continue;
     }
-    // An empty match: go on at the next character.
+    // An empty match: continue at the next character.
     at = std::max(begin, at) + 1;
     while (at < text.size() && (static_cast<unsigned char>(text[at]) & 0xC0U) == 0x80U) ++at;
   }

@@ -26,7 +26,7 @@ void check_fallback(const LoopOptions& loop) {
   if (loop.load.empty()) {
     throw Error(Fault::kUsage, "--allow-fallback: needs --load DIR, the run to go on with");
   }
-  // With --save the same command goes on with its own run later.
+  // With --save the same command continues its own run later.
   if (model_format_of(loop.load) != ModelFormat::kPiton && loop.save.empty()) {
     throw Error(Fault::kUsage, "--allow-fallback: {} is another program's; leave the flag out",
                 loop.load);

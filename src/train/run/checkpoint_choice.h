@@ -1,4 +1,4 @@
-// The checkpoint from which a run starts or goes on: the newest of --load, or under
+// The checkpoint from which a run starts or resumes: the newest of --load, or under
 // --allow-fallback the newest one that is whole.
 #pragma once
 

@@ -49,7 +49,7 @@ struct FillOpenFields {
   }
 };
 
-// As Megatron, which does not go on without the optimizer unless it is told to.
+// As Megatron, which does not continue without the optimizer unless a flag allows it.
 void open_optimizer(MegatronSource& source) {
   try {
     source.open_optimizer();
@@ -216,7 +216,7 @@ std::optional<ForeignModel> adopt_foreign_model(PretrainOptions& options) {
                      .percent = theirs.rotary.percent};
   }
   if (gives_whole_model(options.model, model)) {
-    // The run is that of its flags, so that the same script goes on with it.
+    // The run is that of its flags, so that the same script continues it.
     if (!options.model.vocabulary) options.model.vocabulary = model.vocabulary;
   } else {
     fill_open_options(options.model, theirs);

@@ -1,4 +1,4 @@
-// Starts a run from the weights of another program, or goes on with a run of Megatron: --load names
+// Starts a run from the weights of another program, or continues a run of Megatron: --load names
 // a Hugging Face folder or a checkpoint of Megatron, which describes the model.
 #pragma once
 
@@ -20,7 +20,7 @@ struct ForeignModel {
   std::vector<std::string> notes;
   std::map<std::string, std::string> facts;  // of checkpoints: huggingface/origin.h
   std::unique_ptr<TensorSource> source;
-  // Of Megatron, which this run goes on with. Its optimizer's state is in `source`, unless
+  // Of Megatron, which this run continues. Its optimizer's state is in `source`, unless
   // --no-load-optim is given. Nullopt: a new run from the weights.
   std::optional<MegatronRun> run;
   DType dtype = DType::kF32;  // of the weights as they are stored
@@ -29,7 +29,7 @@ struct ForeignModel {
 // Nullopt if --load does not name such a folder. Otherwise completes `options`: flags of the model
 // that the command line does not give, and the tokenizer if none is named. A run starts from the
 // weights as with --finetune, whether that is given or not; but a checkpoint of Megatron that is no
-// release goes on, unless --finetune is given. Settings that do not affect weights may
+// release continues, unless --finetune is given. Settings that do not affect weights may
 // differ: dropout, the window, rotary positions, --bf16. Throws Error(kUsage) with a flag that
 // contradicts the folder, and Error(kData) for a folder that cannot be read.
 std::optional<ForeignModel> adopt_foreign_model(PretrainOptions& options);

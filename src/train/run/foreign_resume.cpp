@@ -53,7 +53,7 @@ struct ChoiceOf {
   }
 };
 
-// The value that an option's word stands for.
+// The value that an option's word means.
 template <typename E, typename Struct>
 E choice_named(const char* option, const std::string& word, const std::string& where) {
   Struct options;

@@ -1,4 +1,4 @@
-// Goes on with a run of Megatron where its checkpoint ends: what this run must have in common with
+// Continues a run of Megatron where its checkpoint ends: what this run must have in common with
 // it, and its state.
 #pragma once
 
@@ -12,12 +12,12 @@ namespace piton {
 
 // Compares what the checkpoint `where` says of its run with the resolved options of this one, as
 // compare_options() (train/run/resume_rules.h) does, and returns and throws as that. Schedules are
-// compared, and may be taken, only where the optimizer goes on, too (no --no-load-optim).
+// compared, and may be taken, only where the optimizer continues, too (no --no-load-optim).
 std::string compare_with_megatron(const MegatronRun& run, const std::string& where,
                                   PretrainOptions& settled);
 
 // `fresh`, with the iteration, the samples and the place in the schedules of `run`. Without its
-// optimizer, the schedules start anew.
+// optimizer, the schedules start again.
 TrainState state_of_megatron(const MegatronRun& run, const TrainState& fresh,
                              const PretrainOptions& settled);
 

@@ -31,7 +31,7 @@ std::string memory_text(const MemoryCounts& planned);
 void check_memory(const std::vector<RankMemory>& ranks);
 
 // The same for what this rank is about to allocate on `machine`. Collective. Does nothing where the
-// device has a memory of its own.
+// device has separate memory.
 void check_memory(const Machine& machine, const MemoryCounts& planned, Communicator& everyone);
 
 }  // namespace piton

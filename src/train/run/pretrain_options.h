@@ -175,14 +175,14 @@ struct PretrainOptions {
   std::vector<ChangedOption> changed;  // what the user gave, for the log
 
   void add_to(OptionSet& options);
-  void add_without_timing_to(OptionSet& options);  // for a command with timing options of its own
+  void add_without_timing_to(OptionSet& options);  // for a command with its own timing options
 
   // The model that the options describe, checked. If there is a tokenizer, the vocabulary is the
   // tokenizer's. NullTokenizer adds an end-of-document id after the --vocab-size ids, as in
   // Megatron.
   ModelConfig resolve_model(std::optional<std::int64_t> tokenizer_vocabulary) const;
 
-  // Whether saves between steps go on in the background. Not where the optimizer's state is in a
+  // Whether saves between steps run in the background. Not where the optimizer's state is in a
   // file: a copy of it would take the memory that the file saves.
   bool saves_in_background() const { return loop.async_save && offload.state_folder().empty(); }
 };

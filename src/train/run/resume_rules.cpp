@@ -29,8 +29,8 @@ bool decays_differ(const PretrainOptions& before, const PretrainOptions& settled
 }
 
 // A constant rate, and WSD's before it falls, do not depend on where the run ends: longer or
-// shorter runs go on under them. True if that is all that differs: both runs have such a rate, and
-// every one of the `steps` before was taken at the rate that this run would have given it.
+// shorter runs continue under them. True if that is all that differs: both runs have such a rate,
+// and every one of the `steps` before was taken at the rate that this run would have given it.
 bool only_end_differs(const PretrainOptions& before, const PretrainOptions& settled,
                       std::int64_t steps) {
   const auto has_no_end = [](const PretrainOptions& options) {
@@ -121,7 +121,7 @@ std::string warning_of_zero_rate(const LearningRate& rate, double place, std::in
 
 std::string configuration_of(const PretrainOptions& settled) {
   PretrainOptions stored = settled;
-  stored.loop.ckpt_step.reset();  // a resume goes on from the newest
+  stored.loop.ckpt_step.reset();  // a resume continues from the newest
   LearningRateOptions& rate = stored.learning_rate;
   if (rate.decay_is_derived) {
     rate.decay_iters.reset();

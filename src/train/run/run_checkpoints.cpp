@@ -106,7 +106,7 @@ TrainState RunCheckpoints::resume(const ResumeRequest& request, RunData& data, L
   }
   if (loop.no_load_optim) {
     session_.publish_values();
-    state.scheduled_samples = 0;  // with the optimizer its schedule starts anew
+    state.scheduled_samples = 0;  // with the optimizer its schedule starts again
   }
   state.scheduled_samples =
       state.scheduled_samples.value_or(state.optimizer_steps * loop.global_batch_size.value_or(0));

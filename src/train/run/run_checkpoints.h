@@ -55,11 +55,11 @@ class RunCheckpoints {
   static TrainState checked_state(const std::filesystem::path& checkpoint, PretrainOptions& settled,
                                   const TrainState& fresh, const RunData& data);
 
-  // Loads only the weights, for a new run. `state`: of it; is told where the weights come from.
+  // Loads only the weights, for a new run. `state`: of it; records where the weights come from.
   void start_from_weights(const std::filesystem::path& checkpoint, TrainState& state, Log& log,
                           bool* damaged);
   void start_from_foreign_weights(const ForeignModel& foreign, Log& log);
-  // Goes on with `foreign.run`. Arguments as of resume().
+  // Continues `foreign.run`. Arguments as of resume().
   TrainState resume_foreign(const ForeignModel& foreign, const TrainState& fresh, Log& log);
 
   // Not collective: these checkpoints of --save are damaged. --keep does not count them.

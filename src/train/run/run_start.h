@@ -18,7 +18,7 @@ inline constexpr const char* kStartFact = "train.start";
 // Remembers `folder` as that fact.
 void keep_start(const std::filesystem::path& folder, std::map<std::string, std::string>& facts);
 
-// The checkpoint in --save with which the command goes on, where --load names the folder of another
+// The checkpoint in --save from which the command resumes, where --load names the folder of another
 // program from which the run in --save started. Nullopt: it starts a new run, as --finetune always
 // does. Throws Error(kData) for a damaged checkpoint.
 std::optional<std::filesystem::path> checkpoint_of_started_run(const LoopOptions& loop);

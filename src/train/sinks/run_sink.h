@@ -51,7 +51,7 @@ struct RunValidation {
 struct RunSave {
   std::int64_t iteration = 0;
   std::filesystem::path folder;
-  bool in_background = false;      // its files were written beside steps
+  bool in_background = false;      // its files were written during steps
   double seconds = 0;              // from its start to its end
   double blocked_seconds = 0;      // of that, training waited: all of it unless in the background
   std::vector<TimerTimes> timers;  // of the wait; with --timing-log-level

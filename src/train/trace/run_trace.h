@@ -2,7 +2,7 @@
 // parts of each step, every kernel call, the communication of each group, and waits.
 //
 // Ranks record into memory (base/trace_events.h), and write after the last of these steps: each its
-// part beside the file, which the first rank joins. So no rank needs memory for the others. Clocks
+// part next to the file, which the first rank joins. So no rank needs memory for the others. Clocks
 // are those of the hosts; two hosts differ by the time that a barrier takes.
 #pragma once
 

@@ -12,7 +12,7 @@ expect(RUN preprocess --input ${WORK}/text.txt --tokenizer-type ByteTokenizer --
 expect(RUN inspect ${WORK}/corpus_text_document --json CODE 0 OUT "\"tokenizer\":{\"name\":\"byte\"" "\"sample-by\":\"document\"")
 expect(RUN inspect ${WORK}/corpus_text_document CODE 0 OUT "made by piton [0-9.]+ with the tokenizer byte")
 
-# One document, three splits: each gets a stretch of it, and the run says so.
+# One document, three splits: each gets a stretch of it, and the run reports it.
 set(run pretrain --model llama-tiny --data-path ${WORK}/corpus_text_document --seq-length 32 --train-iters 2
         --micro-batch-size 2 --eval-iters 1)
 expect(RUN ${run} --tokenizer-type ByteTokenizer CODE 0

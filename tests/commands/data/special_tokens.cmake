@@ -67,7 +67,7 @@ foreach(run run_framed run_foreign_framed)
   expect(RUN score --load ${WORK}/${run} ${WORK}/short.txt CODE 0 OUT ", ${plain} tokens" ERR "special tokens: <s> before a text .as the corpus of the run.")
 endforeach()
 
-# Corpora that differ: the run says so, and follows the tokenizer's setting.
+# Corpora that differ: the run reports it, and follows the tokenizer's setting.
 expect(RUN ${model} --data-path 0.5 ${WORK}/plain_text_document 0.5 ${WORK}/framed_text_document --save ${WORK}/run_mixed CODE 0
   ERR "plain_text_document has no special tokens around its texts, and .*framed_text_document has")
 

@@ -16,7 +16,7 @@ expect(RUN tokenize ${WORK}/ids.txt ${bytes} --decode CODE 0 OUT "^ab\nc\n$")
 expect(RUN tokenize ${WORK}/ids.txt ${bytes} --decode --lines --json-strings CODE 2 ERR "got both, wanted one")
 expect(RUN tokenize ${WORK}/ids.txt ${bytes} --decode --json-strings CODE 0 OUT "^\"ab.n\"\n\"c\"\n$")
 
-# A folder as models are published: the vocabulary, and beside it what says how to read it.
+# A folder as models are published: the vocabulary, and next to it how to read it.
 file(WRITE ${WORK}/bert/vocab.txt "[PAD]\n[UNK]\n[CLS]\n[SEP]\nhello\nHello\nw\n##or\n##ld\n")
 set(folder --tokenizer-name-or-path ${WORK}/bert)
 file(WRITE ${WORK}/hello.txt "Hello [SEP] world")
@@ -25,7 +25,7 @@ expect(RUN tokenize ${WORK}/hello.txt ${folder} --parse-special-tokens --add-spe
   OUT "^.CLS. hello .SEP. w ##or ##ld .SEP.\n$")
 file(WRITE ${WORK}/bert/tokenizer_config.json "{\"do_lower_case\": false, \"added_tokens_decoder\": {\"9\": {\"content\": \"world\"}}}")
 expect(RUN tokenize ${WORK}/hello.txt ${folder} --parse-special-tokens CODE 0 OUT "^5 3 9\n$")
-# A corpus made with the first reading is not gone on with after the second.
+# A corpus made with the first reading is not continued after the second.
 file(WRITE ${WORK}/bert/tokenizer_config.json "[]")
 expect(RUN tokenize ${WORK}/hello.txt ${folder} CODE 3 ERR "tokenizer_config.json: got array, wanted an object")
 

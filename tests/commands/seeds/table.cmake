@@ -55,7 +55,7 @@ seed_line(asp-partition-layers
       --partition-layers 3,1
   THEN RUNS MAKES uneven/release/mp_rank_00_001/model_optim_rng.pt)
 
-# "wikipedia dataset". There --input is passed over beside --hf-datasets-params; here one of them names the data.
+# "wikipedia dataset". There --input is ignored next to --hf-datasets-params; here one of them names the data.
 seed_line(asp-wikipedia-twice
   RUN preprocess --input wikipedia --hf-datasets-params hf_config_json.json --output-prefix wikipedia_preprocessed/twice
       --dataset-impl mmap ${tokenizer} --streaming --workers 8

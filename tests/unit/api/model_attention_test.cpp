@@ -228,7 +228,7 @@ TEST(TriangleAttention, TrainsAndDecodesAsTilesDo) {
   }
 }
 
-// Three documents in one row, with positions and attention of their own, are three rows.
+// Three documents in one row, with separate positions and attention, are three rows.
 TEST(PackedDocuments, TrainAsDocumentsOnTheirOwn) {
   for (const Variant& variant : {Variant{"rope", "llama-tiny", PositionKind::kRotary, 20},
                                  Variant{"learned", "gpt2-tiny", PositionKind::kLearned, {}},

@@ -224,7 +224,7 @@ TEST(Masks, AreNotDrawnInEvaluation) {
   ASSERT_EQ(run.kernels.attention.size(), static_cast<std::size_t>(kLayers));
   for (const Mask& mask : run.kernels.attention) EXPECT_EQ(share_dropped(mask), 0);
   for (const Mask& mask : run.kernels.hidden) EXPECT_EQ(share_dropped(mask), 0);
-  // After a step without a rate, which draws masks of its own, the loss is the same.
+  // After a step without a rate, which draws its own masks, the loss is the same.
   run.session.train_step(run.batch(), 0, 0);
   EXPECT_EQ(run.session.evaluate(run.batch()).loss_sum, first.loss_sum);
 }

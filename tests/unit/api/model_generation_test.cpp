@@ -67,7 +67,7 @@ TEST(Beams, AreThoseOfTransformers) {
 
 TEST(Beams, OfOneAreTheGreedyText) {
   HostMachine machine;
-  for (const char* name : {"gpt2", "phi3-longrope"}) {  // the latter reads its text anew at 13
+  for (const char* name : {"gpt2", "phi3-longrope"}) {  // the latter reads its text again at 13
     const auto model = Model::load(machine.machine, test::golden_folder(name), {});
     const std::vector<std::int32_t> prompt = {3, 1, 4, 1, 5};
     const auto greedy = model->generate(prompt, {.max_new_tokens = 9, .greedy = true},

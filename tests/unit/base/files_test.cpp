@@ -106,7 +106,7 @@ TEST(AtomicFile, InAFolderThatIsAFileSaysSo) {
               HasSubstr("Is a directory"));
 }
 
-// A limit on the size of files stands in for a full disk.
+// A limit on the size of files simulates a full disk.
 TEST(AtomicFile, ThatCannotGrowSaysSoAndLeavesTheOldFile) {
   const TempFolder folder;
   write_text_file(folder / "a", "old");

@@ -31,7 +31,7 @@ class LockFileOf : public testing::TestWithParam<bool> {
 };
 INSTANTIATE_TEST_SUITE_P(BothKinds, LockFileOf, testing::Values(true, false));
 
-// A process that takes the lock, says so through a pipe, and waits to be killed.
+// A process that takes the lock, reports it through a pipe, and waits to be killed.
 pid_t holder(const std::filesystem::path& path, const LockRules& rules) {
   int ready[2];
   EXPECT_EQ(::pipe(ready), 0);

@@ -272,7 +272,7 @@ TEST(OptionSet, ClearsAnyFlagByItsNo) {
   EXPECT_FALSE(f.values.tied);
 }
 
-// Another program's flags: one that means nothing here, one that stands for another, one refused.
+// Another program's flags: one that means nothing here, one that means another, one refused.
 class Others final : public ForeignOptions {
  public:
   std::vector<std::string> taken;

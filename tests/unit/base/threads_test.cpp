@@ -51,7 +51,7 @@ TEST(ThreadPool, GivesThePartsOfAThreadThatIsHeldUpToOthers) {
   EXPECT_EQ(done, kParts);
 }
 
-// Jobs that follow one another closely, beside workers that come late to the last one.
+// Jobs that follow one another closely, with workers that arrive late at the last one.
 TEST(ThreadPool, RunsEachPartOnceInManyShortJobs) {
   ThreadPool pool(4);
   std::vector<int> times(6);

@@ -1,5 +1,5 @@
 // Saves whose files are written while training continues: the same bytes as of a save that training
-// waits for, on any ranks; failures come to all ranks.
+// waits for, on any ranks; failures reach all ranks.
 #include "checkpoint/background_save.h"
 
 #include <gmock/gmock.h>
@@ -35,7 +35,7 @@ std::map<std::string, std::string> contents(const fs::path& folder) {
   return files;
 }
 
-// Of one rank: lets a save go on when told to.
+// Of one rank: lets a save continue when asked to.
 class Gate {
  public:
   void open() { opens_.set_value(); }

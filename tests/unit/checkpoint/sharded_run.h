@@ -67,7 +67,7 @@ struct ShardedRun {
     sharded->publish_values(*stream);
   }
 
-  // Gradients that depend on the step and on the value, so that an error goes on growing.
+  // Gradients that depend on the step and on the value, so that an error keeps growing.
   void step(int number) {
     sharded->begin_step(1, *stream);
     for (Parameter* parameter : list.all()) {

@@ -86,8 +86,8 @@ std::vector<std::string> leftovers(const fs::path& dir) {
   return found;
 }
 
-// Saves in a process of its own that dies, as by SIGKILL, before its call number `fatal`. True if
-// it died, false if the save came to its end first. This process has one thread only.
+// Saves in a separate process that dies, as by SIGKILL, before its call number `fatal`. True if it
+// died, false if the save ended first. This process has one thread only.
 // `background`: the state changes while it is saved.
 bool killed_at(int fatal, const fs::path& dir, int iteration, int salt, int keep, bool background) {
   const pid_t child = ::fork();
@@ -124,7 +124,7 @@ bool killed_at(int fatal, const fs::path& dir, int iteration, int salt, int keep
 }
 
 TEST(Save, KilledBeforeAnyOfItsCallsLeavesTheOldCheckpointOrTheNewOneWhole) {
-  // {iteration of the second save, checkpoints kept}: beside the first, in its place, and instead
+  // {iteration of the second save, checkpoints kept}: next to the first, in its place, and instead
   // of it.
   struct Case {
     int iteration, keep;

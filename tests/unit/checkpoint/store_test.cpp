@@ -114,7 +114,7 @@ TEST(Store, DividesTensorsIntoFilesOfTheSizeAskedFor) {
       saved_at(dir / "parts", {.tensor = 2}, 3, {}, {.file_bytes = 9000, .hook = {}});
   EXPECT_TRUE(fs::exists(parts / "model-00002.safetensors"));
   for (const StoredFile& file : read_manifest(parts).files) {
-    // One tensor larger than the size has a file of its own.
+    // One tensor larger than the size has a separate file.
     if (file.name.ends_with(".safetensors") &&
         SafetensorsFile(parts / file.name).entries().size() > 1) {
       EXPECT_LE(file.bytes - file.hashed_bytes, 9000) << file.name;

@@ -19,7 +19,7 @@ namespace {
 
 using testing::ExitedWithCode;
 
-// Each process is started anew: the thread sanitizer lets a fork of this one, which may have
+// Each process starts from main(): the thread sanitizer lets a fork of this one, which may have
 // threads, start none.
 class StopSignalsDeathTest : public testing::Test {
  protected:

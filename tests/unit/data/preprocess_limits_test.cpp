@@ -41,7 +41,7 @@ struct Ended {
   std::int64_t peak_bytes = 0;
 };
 
-// What `work` returns, from a process of its own.
+// What `work` returns, from a separate process.
 Ended in_a_process(const std::filesystem::path& notes, const std::function<std::string()>& work) {
   const pid_t child = ::fork();
   if (child == 0) {

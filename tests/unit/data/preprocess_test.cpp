@@ -272,7 +272,7 @@ TEST(Preprocess, KilledAtRandomMomentsAndRestartedGivesTheSameBytes) {
       }
       // Kill within the time that a run takes; the last of a series runs to its end.
       if (kills < 4 * (attempt + 1)) {
-        // Half of the times behind the first checkpoint, so that there is something to go on from.
+        // Half of the times after the first checkpoint, so that there is something to resume from.
         const bool late = random() % 2 == 0;
         for (int wait = 0; late && wait < 40000; ++wait) {
           try {
@@ -590,7 +590,7 @@ TEST(Preprocess, ABadArchiveAtTheEndCostsNothingButItself) {
     EXPECT_FALSE(std::filesystem::exists(folder / (prefix + "_text_document.idx")));
     // The same again fails again, and loses nothing.
     EXPECT_THAT(error_of(options, Fault::kData), HasSubstr("gzip: the file ends in the middle"));
-    // The whole archive in its place; what was read of the broken one is read anew.
+    // The whole archive in its place; what was read of the broken one is read again.
     put_file(folder / "b.jsonl.gz", archive);
     const auto report = run(options);
     EXPECT_TRUE(report.resumed);

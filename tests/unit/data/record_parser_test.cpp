@@ -74,7 +74,7 @@ TEST(CsvFields, FollowTheRulesOfQuotes) {
   EXPECT_EQ(fields, (std::vector<std::string>{"a", "b \"x\", c", "", ""}));
   EXPECT_FALSE(split_csv_fields("5\" pipe\t\"\"", '\t', fields));
   EXPECT_EQ(fields, (std::vector<std::string>{"5\" pipe", ""}));
-  // A field that ends with its record ends there, whatever stands behind.
+  // A field that ends with its record ends there, whatever follows.
   EXPECT_FALSE(split_csv_fields(std::string_view("a,\"").substr(0, 2), ',', fields));
   EXPECT_EQ(fields, (std::vector<std::string>{"a", ""}));
   EXPECT_FALSE(split_csv_fields(std::string_view("\"").substr(0, 0), ',', fields));

@@ -179,7 +179,7 @@ TEST(HfConfigKeys, OfAModelThatItsFolderCannotSayAreOfAnotherFamilyWithANote) {
               HasSubstr("its rotary positions cannot be written"));
 }
 
-// StableLM turns a quarter where nothing is said, so that the whole must be.
+// StableLM turns a quarter by default, so the key is written where the whole turns.
 TEST(HfConfigKeys, OfWhollyTurnedHeadsAreSaidInStableLm) {
   ModelConfig model = golden_model("stablelm");
   model.rotary_share = 1;

@@ -122,7 +122,7 @@ TEST(HfModel, TakesTheAngleKeyThatTransformersTakesOfTwo) {
   }
 }
 
-// As Gemma 2 and 3 were first published: layers by a pattern, angles by keys of their own.
+// As Gemma 2 and 3 were first published: layers by a pattern, angles by separate keys.
 TEST(HfModel, OfGemmaIsTheSameByTheKeysOfTransformers4) {
   for (const char* name : {"gemma2", "gemma3"}) {
     Json config = golden(name);

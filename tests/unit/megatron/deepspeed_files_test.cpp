@@ -82,8 +82,8 @@ TEST_F(DeepSpeed, PipelinesOfBloomAreReadBack) {
   }
 }
 
-// The tensors of a file's pipeline, in files of one layer each; with the final norm as a module of
-// its own, which DeepSpeed names by its number alone.
+// The tensors of a file's pipeline, in files of one layer each; with the final norm as a separate
+// module, which DeepSpeed names by its number alone.
 TEST_F(DeepSpeed, FilesOfLayersHoldTheSame) {
   HfSource wanted = golden("bloom");
   const fs::path folder = written(wanted, 2, 1);

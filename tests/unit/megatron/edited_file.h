@@ -1,5 +1,5 @@
 // Rewrites a file of torch.save with a few of its values changed. Objects keep their states;
-// classes and values that stand for types become None.
+// classes and values that denote types become None.
 #pragma once
 
 #include <filesystem>

@@ -245,7 +245,7 @@ class MadeBuffer : public testing::Test {
  protected:
   using Floats = std::vector<float>;
 
-  // Behind what is there already.
+  // After the elements that are there already.
   FlatVector vector_of(const Floats& floats) {
     const auto offset = static_cast<std::int64_t>(4 * all_.size());
     all_.insert(all_.end(), floats.begin(), floats.end());

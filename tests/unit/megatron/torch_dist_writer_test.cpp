@@ -74,7 +74,7 @@ TEST(WrittenTorchDist, IsInFilesOfAtMostTheSizeThatWasAskedFor) {
   for (const CanonicalTensor& one : wanted.tensors(TensorKind::kWeight))
     largest = std::max(largest, 2 * one.shape.elements() * size_bytes(one.dtype));
   EXPECT_GT(box_files(dir.path()).size(), 3U);
-  // A larger box has a file of its own; the archive around a box takes less than 1 KB.
+  // A larger box has a separate file; the archive around a box takes less than 1 KB.
   for (const fs::path& file : box_files(dir.path()))
     EXPECT_LT(fs::file_size(file), static_cast<std::uintmax_t>(std::max(largest, 16384L) + 2048));
   MegatronSource got(dir.path());

@@ -249,7 +249,7 @@ TEST(Optimizer, FollowsMegatronsLossScale) {
         EXPECT_DOUBLE_EQ(result.grad_norm, std::sqrt(6 * 0.25));
       }
       EXPECT_EQ(optimizer.loss_scale(), scale) << "step " << steps;
-      // A run that stops here and goes on has the same state.
+      // A run that stops here and resumes has the same state.
       const OptimizerProgress progress = optimizer.progress();
       optimizer.set_progress(progress);
       EXPECT_EQ(optimizer.progress(), progress);
@@ -332,7 +332,7 @@ TEST(Optimizer, SkipsSpikesOfTheLossAndOfTheNorm) {
     EXPECT_EQ(result.skipped, step.skipped);
     EXPECT_EQ(test::values(value) == before, step.skipped);
     EXPECT_NEAR(result.grad_norm, step.norm, 1e-6);
-    // A run that stops here and goes on knows the same.
+    // A run that stops here and resumes knows the same.
     optimizer.set_progress(OptimizerProgress(optimizer.progress()));
   }
 }

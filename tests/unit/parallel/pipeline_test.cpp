@@ -153,7 +153,7 @@ TEST(Pipeline, SumsTiedWeightsOverStages) {
   }
 }
 
-// One process, but work that runs late in memory of its own: a missing wait computes from NaN.
+// One process, but work that runs late in separate memory: a missing wait computes from NaN.
 TEST(Pipeline, OnALateDeviceEqualsTheHost) {
   const SmallModelSizes sizes{.blocks = 2, .tied = true};
   const auto trained = [&](Device& device, const Schedule& schedule, int zero_stage) {

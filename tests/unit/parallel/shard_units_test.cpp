@@ -125,7 +125,7 @@ TEST(ShardUnits, OfWholeParametersCutNone) {
   });
 }
 
-// Tables and vectors are cut evenly beside matrices, in units of their own.
+// Tables and vectors are cut evenly, in separate units from matrices.
 TEST(ShardUnits, OfWholeMatricesCutTheOthersEvenly) {
   test::run_ranks(2, [&](World& world) {
     Mesh mesh(world, Side::mesh_sizes(2));

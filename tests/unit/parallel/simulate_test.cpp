@@ -118,7 +118,7 @@ TEST(Simulate, TakesTimesByChunk) {
 }
 
 TEST(Simulate, NamesTheStepsOfADeadlock) {
-  // Stage 0 wants the gradient of micro-batch 0 before it sends micro-batch 1; stage 1 wants
+  // Stage 0 needs the gradient of micro-batch 0 before it sends micro-batch 1; stage 1 needs
   // micro-batch 1 before it goes back with 0. Each list is valid by itself.
   Schedule schedule{.name = "crossed", .stages = 2, .micro_batches = 2, .stage_of_chunk = {0, 1}};
   schedule.steps = {{{Pass::kForward, 0, 0},

@@ -72,7 +72,7 @@ struct Loaded {
   Session session;
 };
 
-// LLaMA's head has a weight of its own, GPT-2's is its table.
+// LLaMA's head has a separate weight, GPT-2's is its table.
 class InferenceSession : public ::testing::TestWithParam<const char*> {
  protected:
   ModelConfig model_ = model_of(GetParam(), DType::kBF16);

@@ -48,7 +48,7 @@ TEST(Session, GradientsAreTheSameForEveryFactoringOfTheGlobalBatch) {
   }
 }
 
-// A chunk that is no decoder: it doubles what the decoder gives, and adds a sum of its own.
+// A chunk that is no decoder: it doubles what the decoder gives, and adds its own sum.
 class Doubled final : public Chunk {
  public:
   explicit Doubled(std::unique_ptr<Chunk> inner) : inner_(std::move(inner)) {}

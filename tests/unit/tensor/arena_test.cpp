@@ -205,7 +205,7 @@ TEST(Arena, WaitsOnTheHostWhereThereIsNoStream) {
   EXPECT_EQ(fence->waits, 1);
 }
 
-// An operation whose rank is lost: complete, and to be told of.
+// An operation whose rank is lost: complete, and to be reported.
 class LostFence final : public Fence {
  public:
   bool complete() const override { return waited_; }

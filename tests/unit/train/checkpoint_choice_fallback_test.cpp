@@ -1,4 +1,4 @@
-// --allow-fallback: a run goes on from the newest checkpoint that is whole, as if it had been given
+// --allow-fallback: a run resumes from the newest checkpoint that is whole, as if it had been given
 // that one.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -100,7 +100,7 @@ class Fallback : public testing::TestWithParam<Damage> {
     const fs::path checkpoint = find_checkpoint(of);
     return weights_hash(checkpoint) + optimizer_hash(checkpoint);
   }
-  // Trains on to the end and returns what was said.
+  // Continues the training to its end and returns what was reported.
   std::vector<std::string> go_on(const PretrainOptions& options) {
     EventSink sink;
     Trainer trainer(own_.machine(), options, {&sink});

@@ -1,4 +1,4 @@
-// Runs of Megatron go on as PyTorch does from there (tools/oracle/megatron_resume.py).
+// Runs of Megatron continue as PyTorch does from there (tools/oracle/megatron_resume.py).
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

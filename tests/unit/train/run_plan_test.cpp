@@ -29,7 +29,7 @@ PretrainOptions settled(const std::vector<std::string>& words, int ranks = 1) {
   return settled_options(options, make_run_plan(options, ranks, 0));
 }
 
-// What a resume of `first` would be told, started as `second`.
+// What a resume of `first` would report, started as `second`.
 std::vector<std::string> differences(PretrainOptions first, PretrainOptions second, Resume rule) {
   TempFolder folder;
   OptionSet then, now;

@@ -114,7 +114,7 @@ TEST_F(RunTraceTest, HasKernelsCommunicationAndPartsOfTwoStepsOfEachRank) {
   EXPECT_FALSE(std::filesystem::exists(file() + ".rank0"));
 }
 
-// The thread of a save records its communication beside the steps.
+// The thread of a save records its communication during the steps.
 TEST_F(RunTraceTest, HasTheSavesThatGoOnBesideSteps) {
   const std::string run = (folder_ / "run").string();
   EXPECT_THAT(train(6, {"--trace", file(), "--save", run, "--save-interval", "1"}),

@@ -59,7 +59,7 @@ TEST(DecayGroups, OfAscendSpeedHaveTheGainsOfRmsNormsToo) {
   EXPECT_EQ(decaying(gpt, DecayGroups::kMatricesAndRmsNorms), weights(gpt, 2));
 }
 
-// Norms of heads are RMS norms beside LayerNorms too.
+// Norms of heads are RMS norms in models with LayerNorms too.
 TEST(DecayGroups, OfAscendSpeedHaveTheGainsOfHeads) {
   ModelConfig model = preset("gpt2-tiny");
   model.head_norms = true;

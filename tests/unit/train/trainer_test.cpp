@@ -329,7 +329,7 @@ TEST_F(TrainerTest, ASaveInTheBackgroundIsOneHoweverLongTrainingWaitedForIt) {
 }
 
 // Every thread that a rank has at the same time: two that compute and read the checkpoint, and one
-// that saves beside the steps.
+// that saves during the steps.
 TEST_F(TrainerTest, OnTwoRanksOfTwoThreadsSavesBesideStepsAndGoesOn) {
   const std::filesystem::path waited = folder_ / "waited", background = folder_ / "background";
   for (const auto& [to, flag] :

@@ -24,7 +24,7 @@ using testing::UnorderedElementsAre;
 
 const LaunchedJob kJob{.number = "1940001", .session = ""};
 
-// A process that does `work`, says so, and waits until it is killed.
+// A process that does `work`, reports it, and waits until it is killed.
 class Rank {
  public:
   explicit Rank(const std::function<void()>& work) {
@@ -73,7 +73,7 @@ class JobRecords : public testing::Test {
     }
     return all;
   }
-  // What is there beside the files that no sweep may touch.
+  // What is there apart from the files that no sweep may touch.
   std::set<std::string> left() const {
     std::set<std::string> all = names(memory());
     for (const std::string& name : kForeign) EXPECT_EQ(all.erase(name), 1U) << name;

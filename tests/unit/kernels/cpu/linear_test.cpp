@@ -136,7 +136,7 @@ TEST_P(DeepLinear, FewRowsHaveTheBitsOfTheSameRowsAmongMany) {
   }
 }
 
-// A weight as it is stored may be read where it lies. 330 columns end within a tile, 1 088 are
+// A weight as it is stored may be read where it is. 330 columns end within a tile, 1 088 are
 // whole steps; the logits of a head are fp32.
 TEST_P(DeepLinear, StoredRowsGiveTheBitsOfPackedOnes) {
   const Tensor x = source_.normal_rows(dtype(), {40, 1088});

@@ -255,7 +255,7 @@ TEST(RememberedLattices, FollowTheRemovalOfPieces) {
   }
 }
 
-// The plain algorithm, as long as no pair forms anew after its merge.
+// The plain algorithm, as long as no pair forms again after its merge.
 TEST(BpeTrainer, MergesTheMostFrequentPairAndTheLowestOfEquals) {
   WordCounts counts;
   counts.add("low", 5);
