@@ -13,6 +13,7 @@
 #include <sstream>
 
 #include "repo/layers.h"
+#include "repo/pages.h"
 #include "repo/source_tree.h"
 
 namespace piton::repo {
@@ -24,34 +25,6 @@ using testing::IsEmpty;
 using Faults = std::vector<std::string>;
 
 const std::filesystem::path kRoot = PITON_SOURCE_DIR;
-
-// Every page of the repository that readers see, by its path: "docs/cli.md".
-SourceTree read_pages() {
-  SourceTree pages;
-  const auto add = [&](const std::filesystem::path& file) {
-    if (file.extension() == ".md")
-      pages[file.lexically_relative(kRoot).generic_string()] = read_text_file(file);
-  };
-  for (const auto& entry : std::filesystem::directory_iterator(kRoot)) add(entry.path());
-  for (const char* folder : {"docs", "recipes", "examples", "bench", "python"}) {
-    for (const auto& entry : std::filesystem::recursive_directory_iterator(kRoot / folder))
-      add(entry.path());
-  }
-  return pages;
-}
-
-// `page` without what is code: blocks between fences, and words between backticks.
-std::string without_code(const std::string& page) {
-  std::string text;
-  bool fenced = false;
-  for (const std::string& line : lines_of(page)) {
-    const bool fence = line.starts_with("```");
-    if (!fenced && !fence) text += line;
-    text += '\n';
-    fenced = fenced != fence;
-  }
-  return std::regex_replace(text, std::regex("`[^`\n]*`"), "``");
-}
 
 // The names that GitHub gives to the headings of a page: "## Known gaps" is "known-gaps".
 std::set<std::string> anchors_of(const std::string& page) {
@@ -115,7 +88,7 @@ TEST(Links, LeadToFilesAndHeadings) {
 
 TEST(Links, OfThisRepositoryLeadSomewhere) {
   EXPECT_THAT(
-      link_faults(read_pages(),
+      link_faults(read_pages(kRoot),
                   [](const std::string& file) { return std::filesystem::exists(kRoot / file); }),
       IsEmpty());
 }
@@ -135,7 +108,7 @@ TEST(Readme, LinksToEveryPage) {
       unlinked_pages(
           {{"README.md", "[a](docs/a.md), docs/b.md"}, {"docs/a.md", ""}, {"docs/b.md", ""}}),
       ElementsAre("README.md has no link to docs/b.md"));
-  EXPECT_THAT(unlinked_pages(read_pages()), IsEmpty());
+  EXPECT_THAT(unlinked_pages(read_pages(kRoot)), IsEmpty());
 }
 
 // Words between backticks that are paths of files: `nn/linear.h`, `parallel/schedule.{h,cpp}`.
@@ -176,7 +149,7 @@ TEST(Paths, AreThoseOfFiles) {
 }
 
 TEST(Paths, OfThisRepositoryAreThoseOfFiles) {
-  SourceTree pages = read_pages();
+  SourceTree pages = read_pages(kRoot);
   pages.erase("CHANGELOG.md");  // these two tell of files that are gone
   pages.erase("docs/mutants.md");
   pages.erase("docs/coming_from_megatron.md");  // these two tell of Megatron-LM's files
@@ -215,7 +188,7 @@ TEST(Pages, AreAtMost120ColumnsWide) {
   EXPECT_THAT(width_faults({{"a.md", std::string(120, 'a') + "\n" + wide + "\n|" + wide},
                             {"b.md", "```\n" + wide + "\n```\n" + wide}}),
               ElementsAre("a.md:2: is over 120 columns wide", "b.md:4: is over 120 columns wide"));
-  SourceTree pages = read_pages();
+  SourceTree pages = read_pages(kRoot);
   for (const char* not_yet :
        {"CHANGELOG.md", "README.md", "docs/benchmarks.md", "docs/coming_from_megatron.md",
         "docs/convert.md", "docs/first_hour.md", "docs/formats.md", "docs/megatron_flags.md",

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cctype>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
@@ -45,15 +46,13 @@ inline std::vector<std::string> lines_of(std::string_view text) {
   return lines;
 }
 
-// `text` with comments and the insides of literals blanked, line breaks kept. What is between
-// the quotes of an #include is blanked too.
-inline std::string code_only(std::string_view text) {
-  std::string code(text);
-  const auto blank = [&](std::size_t begin, std::size_t end) {
-    for (std::size_t i = begin; i < std::min(end, code.size()); ++i) {
-      if (code[i] != '\n') code[i] = ' ';
-    }
-  };
+enum class Blanked { kComment, kLiteral };
+
+// Calls `see` with each comment of `text`, its marks included, and with the inside of each literal,
+// as [begin, end). What is between the quotes of an #include is a literal too.
+inline void for_each_blanked(
+    std::string_view text,
+    const std::function<void(Blanked kind, std::size_t begin, std::size_t end)>& see) {
   const auto word = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; };
   // A quote after a letter or digit parts the digits of a number, unless that is U, u, L or u8.
   const auto starts_character = [&](std::size_t i) {
@@ -66,27 +65,54 @@ inline std::string code_only(std::string_view text) {
     std::size_t end = i + 1;
     if (text.substr(i, 2) == "//") {
       end = std::min(text.find('\n', i), text.size());
-      blank(i, end);
+      see(Blanked::kComment, i, end);
     } else if (text.substr(i, 2) == "/*") {
       end = text.find("*/", i + 2);
       end = end == text.npos ? text.size() : end + 2;
-      blank(i, end);
+      see(Blanked::kComment, i, end);
     } else if (text.substr(i, 2) == "R\"" && (i == 0 || !word(text[i - 1]))) {
       const std::size_t open = std::min(text.find('(', i), text.size());
       const std::string close = ")" + std::string(text.substr(i + 2, open - i - 2)) + "\"";
       end = text.find(close, open);
       end = end == text.npos ? text.size() : end + close.size();
-      blank(i, end);
+      see(Blanked::kLiteral, i, end);
     } else if (text[i] == '"' || (text[i] == '\'' && starts_character(i))) {
       while (end < text.size() && text[end] != text[i] && text[end] != '\n') {
         end += text[end] == '\\' ? 2 : 1;
       }
-      blank(i + 1, end);
+      end = std::min(end, text.size());
+      see(Blanked::kLiteral, i + 1, end);
       ++end;
     }
     i = end;
   }
+}
+
+// `text` with comments and the insides of literals blanked, line breaks kept.
+inline std::string code_only(std::string_view text) {
+  std::string code(text);
+  for_each_blanked(text, [&](Blanked, std::size_t begin, std::size_t end) {
+    for (std::size_t i = begin; i < end; ++i) {
+      if (code[i] != '\n') code[i] = ' ';
+    }
+  });
   return code;
+}
+
+// The comments of `text` without their marks, line breaks kept. Each character of code is ';', so
+// that words of two comments are not one phrase.
+inline std::string comments_only(std::string_view text) {
+  std::string comments(text);
+  for (char& c : comments) {
+    if (c != '\n' && c != ' ') c = ';';
+  }
+  for_each_blanked(text, [&](Blanked kind, std::size_t begin, std::size_t end) {
+    if (kind != Blanked::kComment) return;
+    for (std::size_t i = begin; i < end; ++i) comments[i] = text[i];
+    comments.replace(begin, 2, "  ");
+    if (text.substr(begin, 2) == "/*" && end >= begin + 4) comments.replace(end - 2, 2, "  ");
+  });
+  return comments;
 }
 
 // "src/base/files/files.h:12: what"

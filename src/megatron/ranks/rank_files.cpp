@@ -142,7 +142,7 @@ RankFiles::RankFiles(const fs::path& folder) : folder_(folder) {
 // The files of the models; the division and the shares of optimizers are kept.
 std::map<RankFiles::RankPlace, fs::path> RankFiles::find_ranks() {
   std::map<RankPlace, fs::path> found;
-  std::set<std::string> stages;  // with a number of their own
+  std::set<std::string> stages;  // that have their own number
   std::string share_without_stage;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder_)) {
     const std::optional<RankFolder> one = rank_folder(entry.path());
