@@ -57,7 +57,8 @@ void Trainer::warn_of_failed_save(std::int64_t iteration, const Error& error) {
   const LoopOptions& loop = settled_.loop;
   const std::int64_t next = std::min(iteration + loop.save_interval, plan_.train_iters);
   std::string then;
-  if (next > state_.iteration) {
+  if (next > iteration &&
+      next >= state_.iteration) {  // a save in the background may end as the next begins
     then = fmt::format("; the run goes on and saves again at iteration {}", next);
   } else if (loop.save_interval_minutes && !done()) {
     then =
