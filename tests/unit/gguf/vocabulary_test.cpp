@@ -11,6 +11,7 @@
 #include "support/errors.h"
 #include "support/temp_folder.h"
 #include "text/compare_tokenizers.h"
+#include "text/sentencepiece/sentencepiece_model.h"
 
 namespace piton {
 namespace {
@@ -332,6 +333,24 @@ TEST(GgufVocabulary, ThatContradictsItselfIsRefused) {
               HasSubstr("\"ab\" are no two pieces"));
   EXPECT_THAT(refusal({{"tokenizer.ggml.tokens", GgufValue::strings({"a", "\xFF"})}, pre}),
               HasSubstr("its tokens are not UTF-8"));
+}
+
+TEST(GgufVocabulary, NamesItsOwnSpecialTokensInTheFileOfPieces) {
+  using enum TokenKind;
+  const GgufVocabulary vocabulary{.model = "llama",
+                                  .tokens = {"<none>", "<begin>", "<end>", "<fill>", "a"},
+                                  .kinds = {kUnknown, kControl, kControl, kControl, kNormal},
+                                  .scores = {0, 0, 0, 0, -1},
+                                  .bos = 1,
+                                  .eos = 2,
+                                  .unk = 0,
+                                  .pad = 3};
+  const SentencePieceFacts facts = read_sentencepiece_model(
+      files_of_vocabulary(vocabulary, "x.gguf").at("tokenizer.model"), "tokenizer.model");
+  EXPECT_EQ(facts.unknown_piece, "<none>");
+  EXPECT_EQ(facts.begin_piece, "<begin>");
+  EXPECT_EQ(facts.end_piece, "<end>");
+  EXPECT_EQ(facts.pad_piece, "<fill>");
 }
 
 }  // namespace

@@ -4,14 +4,20 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
 #include "base/files/files.h"
 #include "huggingface/hf_source.h"
+#include "megatron/format/arguments.h"
+#include "megatron/format/run_progress.h"
 #include "megatron/megatron_writer.h"
+#include "pickle/pickle.h"
+#include "pickle/pickle_writer.h"
 #include "support/errors.h"
 #include "support/temp_folder.h"
+#include "unit/huggingface/hf_folder.h"
 #include "unit/megatron/compare_sources.h"
 
 namespace piton {
@@ -299,6 +305,67 @@ TEST_F(Megatron, ThatDoesNotDivideIsRefused) {
       HasSubstr("--target-tensor-parallel-size: got 4, wanted a divisor of the 2 groups of heads"));
   EXPECT_THAT(message(3, 1), HasSubstr("a divisor of the 4 heads"));
   EXPECT_THAT(message(1, 3), HasSubstr("--target-pipeline-parallel-size: got 3"));
+}
+
+// With virtual stages, only the first of a rank's has the table.
+TEST_F(Megatron, OfVirtualStagesWhoseHeadIsItsOwnIsNotTakenForTied) {
+  test::HfFolder longer("llama");
+  std::map<std::string, Tensor> more;
+  for (const auto& [name, tensor] : longer.tensors) {
+    for (const int layer : {0, 1}) {
+      const std::string prefix = fmt::format("model.layers.{}.", layer);
+      if (!name.starts_with(prefix)) continue;
+      more[fmt::format("model.layers.{}.{}", layer + 2, name.substr(prefix.size()))] = tensor;
+    }
+  }
+  longer.tensors.merge(more);
+  longer.write();
+  longer.edit_config([](nlohmann::ordered_json& config) { config["num_hidden_layers"] = 4; });
+  HfSource source(longer.path());
+  MegatronWriteOptions options{.layout = {.pipeline = 2, .chunks = 2}};
+  options.layout.padded_vocabulary = megatron_padded_vocabulary(source.model().vocabulary, 16, 1);
+  const fs::path folder = dir_ / "virtual";
+  write_megatron(folder, source, source.model(), options);
+  MegatronSource got(folder);
+  EXPECT_EQ(got.layout().chunks, 2);
+  expect_same(source, got);
+  ModelConfig tied = source.model();
+  tied.tied = true;
+  const MegatronGiven given{.model = [&](std::int64_t) { return tied; }};
+  without_arguments(folder);
+  EXPECT_THAT(message_of(Fault::kData, [&] { MegatronSource(folder, given); }),
+              HasSubstr("its head is not the table of the embedding"));
+}
+
+TEST_F(Megatron, OfATiedHeadHasACopyOfTheTableOnTheLastStage) {
+  const HfSource source(golden_model("gpt2"));
+  const MegatronLayout layout{.pipeline = 2, .padded_vocabulary = source.model().vocabulary};
+  const auto copies = [&](int stage) {
+    return std::ranges::count(megatron_tensors(source.model(), layout, 0, stage, 0),
+                              "head_copy.weight", &MegatronTensor::key);
+  };
+  EXPECT_EQ(copies(0), 0);
+  EXPECT_EQ(copies(1), 1);
+}
+
+// Those that the scheduler's own dict does not have.
+TEST(MegatronRun, HasTheFlagsOfItsLastDecay) {
+  PickleWriter out;
+  out.begin_dict();
+  out.text(kMegatronArguments);
+  out.begin_dict();
+  out.text("lr_wsd_decay_style");
+  out.text("exponential");
+  out.text("lr_wsd_decay_iters");
+  out.integer(20);
+  out.text("lr_wsd_decay_samples");
+  out.none();
+  out.end_dict();
+  out.end_dict();
+  const PickleDocument document = read_pickle(out.finished(), "run");
+  EXPECT_THAT(read_megatron_run(document.root(), "run").options,
+              testing::ElementsAre(testing::Pair("lr-wsd-decay-iters", "20"),
+                                   testing::Pair("lr-wsd-decay-style", "\"exponential\"")));
 }
 
 }  // namespace

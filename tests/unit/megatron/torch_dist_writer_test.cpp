@@ -14,6 +14,7 @@
 #include "megatron/distributed/torch_dist.h"
 #include "megatron/megatron_source.h"
 #include "pickle/pickle.h"
+#include "pickle/torch_file.h"
 #include "support/errors.h"
 #include "support/temp_folder.h"
 #include "unit/megatron/compare_sources.h"
@@ -161,6 +162,27 @@ TEST(WrittenTorchDist, OfAModelThatMegatronCoreLacksIsRefused) {
                          }),
               HasSubstr("has a norm after the embedding, which Megatron-core's models do not store "
                         "in torch_dist; wanted --ckpt-format torch"));
+}
+
+TEST(WrittenTorchDist, HasAnEmptyStateOfEveryModule) {
+  HfSource source(golden_files("huggingface/llama3"));
+  TempFolder dir;
+  write_megatron(dir.path(), source, source.model(), to_torch_dist(source.model()));
+  const fs::path folder = dir / "release";
+  const std::string where = (folder / ".metadata").string();
+  const PickleDocument document = read_pickle(read_text_file(where), where);
+  int states = 0;
+  for (const auto& [index, place] : document.root().find("storage_data")->pairs) {
+    const std::string& name = index->find("fqn")->text;
+    if (name.find("_extra_state") == std::string::npos) continue;
+    const RegularFile file(folder / place->find("relative_path")->text);
+    const FilePart part(file, place->find("offset")->integer, place->find("length")->integer);
+    const TorchFile state(part);
+    ASSERT_EQ(state.root().items.size(), 1U) << name;
+    EXPECT_EQ(state.root().items[0]->kind, PickleValue::Kind::kNone) << name;
+    ++states;
+  }
+  EXPECT_EQ(states, 5 * source.model().layers + 1);
 }
 
 }  // namespace

@@ -257,5 +257,25 @@ TEST_F(WrittenTorch, ThatIsNoneIsRefused) {
   EXPECT_THAT(of(text_ + "more"), HasSubstr("not a valid zip archive"));
 }
 
+// Other programs check a member by the number before its bytes.
+TEST_F(WrittenTorch, HasTheCrcOfEveryMemberInBothPlaces) {
+  for (const char* name : {"archive/data.pkl", "archive/data/0"}) {
+    const std::string before = text_.substr(local(name) + 14, 4);
+    EXPECT_NE(before, std::string(4, '\0')) << name;
+    EXPECT_EQ(before, text_.substr(directory(name) + 16, 4)) << name;
+  }
+}
+
+TEST_F(WrittenTorch, WhoseDirectoryIsNotWhereItsEndSaysIsRefused) {
+  const std::size_t wide = text_.size() - 22 - 20 - 56;
+  const std::size_t last = text_.size() - 10;
+  EXPECT_THAT(refusal([&](std::string& text) { put(text, wide + 48, last, 8); }),
+              testing::ContainsRegex(fmt::format("directory of [0-9]+ bytes at byte {}, and the "
+                                                 "file has {}",
+                                                 last, text_.size())));
+  EXPECT_THAT(refusal([&](std::string& text) { put(text, wide, 0, 4); }),
+              HasSubstr("no end record of 64 bits"));
+}
+
 }  // namespace
 }  // namespace piton

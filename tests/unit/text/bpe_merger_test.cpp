@@ -1,11 +1,16 @@
 #include "text/models/bpe_merger.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <random>
+#include <set>
 #include <string>
 #include <utility>
+
+#include "text/models/bpe_model.h"
+#include "text/models/word_cache.h"
 
 namespace piton {
 namespace {
@@ -181,6 +186,29 @@ TEST(MergeTable, TheLaterOfTwoRulesForAPairStands) {
   const MergeTable table(std::vector<MergeRule>{{1, 2, 3, 0}, {1, 2, 4, 1}});
   EXPECT_EQ(table.find(1, 2).result, 4);
   EXPECT_EQ(table.find(2, 1).order, MergeTable::kNone);
+}
+
+// Then no run of unknown characters, which is one token, can be cut in two.
+TEST(BpeModel, CutsTextsWhereEveryByteHasAToken) {
+  BpeFacts facts{.vocabulary = {{"<unk>", 0}},
+                 .unknown = "<unk>",
+                 .fuse_unknown = true,
+                 .byte_fallback = true};
+  for (std::int32_t byte = 0; byte < 256; ++byte)
+    facts.vocabulary.emplace_back(fmt::format("<0x{:02X}>", byte), 1 + byte);
+  EXPECT_TRUE(BpeModel(facts, "test").has_parts());
+  facts.vocabulary.pop_back();
+  EXPECT_FALSE(BpeModel(facts, "test").has_parts());
+}
+
+TEST(WordCache, HasPlacesOfTheirOwnForMostLongWords) {
+  WordCache cache;
+  std::set<const void*> places;
+  for (int i = 0; i < 1000; ++i) {
+    std::uint64_t key[4];
+    places.insert(&cache.long_slot(fmt::format("a long word, number {}", i), key));
+  }
+  EXPECT_GT(places.size(), 800U);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "text/files/tokenizer_json.h"
 #include "text/files/tokenizer_options.h"
+#include "text/files/vocabulary_files.h"
 
 namespace piton {
 namespace {
@@ -120,6 +121,43 @@ TEST(PaddedVocabulary, IsTheNextMultipleForEachTensorRank) {
   EXPECT_EQ(padded_vocabulary_size(151646, options, 2), 151936);
   EXPECT_THROW(padded_vocabulary_size(151937, options), Error);
   EXPECT_THROW(padded_vocabulary_size(151646, options, 5), Error);
+}
+
+TEST(StreamDecoder, StripsNothingWhereTheFileNamesNoCount) {
+  const auto decoded = [](const std::string& counts) {
+    const PipelineTokenizer tokenizer(read_tokenizer_json(
+        R"({"model":{"type":"BPE","vocab":{"_":0,"a":1},"merges":[]},"decoder":)"
+        R"({"type":"Sequence","decoders":[{"type":"Fuse"},{"type":"Strip","content":"_")" +
+            counts + "}]}}",
+        "test"));
+    return tokenizer.decode(std::vector<std::int32_t>{0, 0, 1, 0, 0});
+  };
+  EXPECT_EQ(decoded(""), "__a__");
+  EXPECT_EQ(decoded(R"(,"start":1)"), "_a__");
+  EXPECT_EQ(decoded(R"(,"stop":2)"), "__a");
+}
+
+// Of one byte or two.
+std::string base64_of(std::string_view bytes) {
+  constexpr std::string_view kDigits =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  const unsigned first = static_cast<unsigned char>(bytes[0]);
+  const unsigned second = bytes.size() > 1 ? static_cast<unsigned char>(bytes[1]) : 0;
+  std::string text{kDigits[first >> 2], kDigits[(first & 3) << 4 | second >> 4]};
+  text += bytes.size() > 1 ? kDigits[(second & 15) << 2] : '=';
+  return text + '=';
+}
+
+TEST(Tiktoken, GivesEveryByteAnId) {
+  std::string ranks;
+  for (int byte = 0; byte < 256; ++byte)
+    ranks += fmt::format("{} {}\n", base64_of(std::string(1, static_cast<char>(byte))), byte);
+  ranks += base64_of("he") + " 256\n";
+  const PipelineTokenizer tokenizer(
+      read_tiktoken(ranks, {Scanner::Kind::kCl100k, 3}, "x.tiktoken"));
+  const std::vector<std::int32_t> ids = tokenizer.encode("he \xC3\xA9\n");
+  EXPECT_EQ(ids, (std::vector<std::int32_t>{256, ' ', 0xC3, 0xA9, '\n'}));
+  EXPECT_EQ(tokenizer.decode(ids), "he \xC3\xA9\n");
 }
 
 }  // namespace

@@ -112,5 +112,20 @@ TEST(Scanners, BertCutsAtWhiteSpaceAndPunctuation) {
   }
 }
 
+TEST(Split, JoinsDelimitersThatFollowOneAnother) {
+  const auto split = make_split(std::string("-"), SplitBehavior::kContiguous, /*invert=*/false);
+  std::vector<std::string> wanted;
+  Words words;
+  for (std::size_t count = 0; count < 20; ++count) {
+    wanted.push_back(count % 2 == 0 ? "ab" : std::string(1 + count % 3, '-'));
+    words.text += wanted.back();
+    words.ranges = {{0, words.text.size()}};
+    split->apply(words, true);
+    std::vector<std::string> got;
+    for (std::size_t i = 0; i < words.ranges.size(); ++i) got.emplace_back(words.word(i));
+    EXPECT_EQ(got, wanted);
+  }
+}
+
 }  // namespace
 }  // namespace piton

@@ -223,6 +223,16 @@ TEST(UnigramLattice, WeighsEveryCutting) {
   EXPECT_THAT(path.pieces, ElementsAre(2, 1));
 }
 
+TEST(UnigramLattice, TakesTheFirstOfCuttingsThatAreAsGood) {
+  UnigramPieces pieces({{"", 0}, {"a", -1}, {"b", -1}, {"ab", -2}});
+  pieces.make_trie();
+  UnigramLattice lattice(pieces);
+  lattice.set("ab");
+  UnigramLattice::Path path;
+  lattice.best(/*whole=*/true, path);
+  EXPECT_THAT(path.pieces, ElementsAre(3));
+}
+
 // What is remembered of a word is what a search among the pieces that are left finds, also for the
 // words that there was no room for.
 TEST(RememberedLattices, FollowTheRemovalOfPieces) {
