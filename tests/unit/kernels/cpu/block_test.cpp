@@ -1,5 +1,7 @@
 // The loop over tiles with a software model of the tile instructions, on any machine; and the model
 // against the real instructions, if the processor has them.
+#include "kernels/cpu/amx/block.h"
+
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -8,7 +10,6 @@
 #include <random>
 #include <vector>
 
-#include "kernels/cpu/amx/block.h"
 #include "kernels/cpu/amx/model.h"
 #include "kernels/cpu/amx/table.h"
 #include "kernels/cpu/isa.h"
