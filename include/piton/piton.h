@@ -221,6 +221,8 @@ struct Samples {
   // Fills `ids` [length = sequence + 1] with sample `index`; the same index gives the same ids.
   std::function<void(std::int64_t index, std::int32_t* ids, std::int64_t length)> read;
   std::string name;  // identifies the data in checkpoints
+  // Samples for --eval-iters: `count` to `count + validation_count - 1`.
+  std::int64_t validation_count = 0;
 };
 
 class Trainer {
@@ -233,7 +235,7 @@ class Trainer {
   Trainer(const Engine& engine, const Words& options, Samples samples) {
     state_->samples = std::move(samples);
     const piton_samples given{state_->samples.count, read, state_.get(),
-                              state_->samples.name.c_str()};
+                              state_->samples.name.c_str(), state_->samples.validation_count};
     run([&](piton_error* error) {
       return piton_trainer_open(engine.get(), detail::CWords(options), &given, &trainer_, error);
     });

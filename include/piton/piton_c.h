@@ -107,13 +107,15 @@ PITON_PUBLIC int piton_model_logits(piton_model* model, const int32_t* ids, size
 /* Samples that the program provides, instead of --data-path. */
 typedef struct piton_samples {
   int64_t count;
-  /* Writes sample `index` (0 .. count - 1): `length` = sequence + 1 ids, of which all but the last
-     are inputs and all but the first are labels. The same index must give the same ids. Return 0,
-     or anything else to end the run with an error. */
+  /* Writes sample `index` (0 .. count + validation_count - 1): `length` = sequence + 1 ids, of
+     which all but the last are inputs and all but the first are labels. The same index must give
+     the same ids. Return 0, or anything else to end the run with an error. */
   int (*read)(void* user, int64_t index, int32_t* ids, int64_t length);
   void* user;
   /* Identifies the data in checkpoints: a run only resumes on data of the same name. Copied. */
   const char* name;
+  /* Samples for --eval-iters, which follow the `count` training samples. 0: none. */
+  int64_t validation_count;
 } piton_samples;
 
 typedef struct piton_step {

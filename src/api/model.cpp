@@ -3,15 +3,12 @@
 #include <cstring>
 #include <numeric>
 
+#include "checkpoint/collective.h"
 #include "checkpoint/load_values.h"
-#include "checkpoint/manifest.h"
 #include "checkpoint/read_newest.h"
-#include "convert/opened_model.h"
-#include "huggingface/hf_source.h"
+#include "model_files/opened_adapter.h"
+#include "model_files/opened_model.h"
 #include "train/run/corpus_rule.h"
-#include "train/run/foreign_model.h"
-#include "train/run/model_format.h"
-#include "train/run/run_tokenizer.h"
 
 namespace piton {
 namespace {
@@ -45,6 +42,7 @@ struct Model::State {
   Machine machine;
   std::unique_ptr<Tokenizer> tokenizer;
   SpecialTokensRule special_tokens;
+  ModelChatTemplates chat_templates;
   std::unique_ptr<Mesh> mesh;
   std::unique_ptr<Session> session;
   std::unique_ptr<Inference> inference;
@@ -53,9 +51,11 @@ struct Model::State {
   std::filesystem::path folder;  // of the values: sessions that are opened later have the same
   std::unique_ptr<Communicator> everyone;  // reads the run
   std::unique_ptr<TensorSource> source;
+  std::optional<OpenedAdapter> adapter;
 
   void load_values(Session& to) {
-    const StoredModel stored{.parameters = to.parameters(), .sharded = &to.sharded()};
+    const StoredModel stored{.parameters = base_parameters(to.parameters()),
+                             .sharded = &to.sharded()};
     const StoreContext context{.mesh = *mesh,
                                .device = machine.device,
                                .arena = machine.arena,
@@ -69,7 +69,23 @@ struct Model::State {
         folder = one;
       });
     }
+    if (adapter) {
+      load_weights(*adapter->source,
+                   {.parameters = trained_parameters(to.parameters(), adapter->adapters),
+                    .sharded = &to.sharded()},
+                   context);
+    }
     to.publish_values();
+  }
+
+  // Opens the adapters of `opened`; "": none.
+  void open_adapters(const std::filesystem::path& path, OpenedModel& opened) {
+    if (path.empty()) return;
+    adapter = open_adapter(path, opened, *everyone);
+    if (adapter->tokenizer.empty()) return;
+    opened.tokenizer = adapter->tokenizer;
+    opened.chat_templates = chat_templates_in(opened.tokenizer.folder);
+    opened.facts = adapter->facts;
   }
 };
 
@@ -82,62 +98,42 @@ double Model::Score::sum() const {
 
 std::unique_ptr<Model> Model::load(const Machine& machine, const std::filesystem::path& path,
                                    const TokenizerOptions& tokenizer,
-                                   const InferenceOptions& layout) {
+                                   const InferenceOptions& layout,
+                                   const std::filesystem::path& adapters) {
   const MeshSizes sizes = layout.check(machine.world.size());
   std::unique_ptr<Model> model(new Model);
   model->state_ = std::make_unique<State>(machine);
   State& state = *model->state_;
-  PretrainOptions options;
-  std::optional<ModelConfig> foreign;
-  std::vector<std::string> notes;
-  std::unique_ptr<Tokenizer> of_file;  // of a GGUF file
-  const ModelFormat format = model_format_of(path);
-  if (format == ModelFormat::kGguf || format == ModelFormat::kMegatron) {
-    OpenedModel opened = open_model(path);
-    foreign = opened.model;
-    notes = std::move(opened.notes);
-    options.tokenizer = opened.tokenizer;
-    if (!opened.tokenizer_files.empty()) of_file = open_tokenizer_of(opened);
-    state.source = std::move(opened.source);
-  } else if (format == ModelFormat::kHuggingFace) {
-    auto source = std::make_unique<HfSource>(path);
-    foreign = source->model();
-    notes = source->notes();
-    options.tokenizer = tokenizer_of_folder(path);
-    state.source = std::move(source);
+  state.everyone = make_group_of_all(machine.world, "model");
+  ModelPaths paths;
+  phase(*state.everyone, std::nullopt, [&] { paths = model_paths(path, adapters); });
+  OpenedModel opened = open_model({.path = paths.base, .ranks = state.everyone.get()});
+  state.open_adapters(paths.adapters, opened);
+  std::vector<std::string> notes = std::move(opened.notes);
+  if (tokenizer.empty()) {
+    state.tokenizer = open_tokenizer_of(opened);
   } else {
-    state.run = path;
-    state.everyone = make_group_of_all(machine.world, "model");
-    read_newest(path, *state.everyone, [&](const std::filesystem::path& folder) {
-      phase(*state.everyone, {}, [&] {
-        options = stored_options(folder);
-        state.special_tokens = rule_of_run(read_state(folder, read_manifest(folder)).facts);
-      });
-    });
+    state.tokenizer = open_tokenizer(tokenizer);
+    notes.push_back(other_tokenizer_note(*state.tokenizer, opened.tokenizer, path.string()));
   }
-  const TokenizerOptions& named = tokenizer.empty() ? options.tokenizer : tokenizer;
-  std::optional<std::int64_t> vocabulary;
-  if (!options.tokenizer.empty() || !tokenizer.empty()) {
-    state.tokenizer = open_tokenizer(named);
-    vocabulary = state.tokenizer->vocabulary_size();
-    if (!tokenizer.empty()) {
-      notes.push_back(
-          of_file ? other_tokenizer_note(*state.tokenizer, *of_file, path.string())
-                  : other_tokenizer_note(*state.tokenizer, options.tokenizer, path.string()));
-    }
-  } else {
-    state.tokenizer = std::move(of_file);
-  }
+  if (state.tokenizer) check_rows_for(*state.tokenizer, opened.model, path.string());
   for (const std::string& note : notes) {
     if (machine.world.rank() == 0 && !note.empty()) machine.log.warning(note);
   }
-  SessionSettings settings{
-      .model = foreign ? *foreign : options.resolve_model(vocabulary),
-      .layout = {.vocabulary_multiple = options.tokenizer.make_vocab_size_divisible_by},
+  state.special_tokens = rule_of_run(opened.facts);
+  state.chat_templates = tokenizer.empty() ? std::move(opened.chat_templates)
+                                           : chat_templates_in(tokenizer_of(tokenizer).folder);
+  if (opened.format == ModelFormat::kPiton) {
+    state.run = paths.base;
+  } else {
+    state.source = std::move(opened.source);
+  }
+  const SessionSettings settings{
+      .model = opened.model,
+      .layout = {.vocabulary_multiple = opened.tokenizer.options.make_vocab_size_divisible_by},
       .zero_stage = layout.zero_stage,
-      .seed = options.loop.seed,
-      .use = SessionUse::kInference};
-  if (foreign && state.tokenizer) check_rows_for(*state.tokenizer, settings.model, path.string());
+      .use = SessionUse::kInference,
+      .adapters = state.adapter ? state.adapter->adapters : Adapters()};
   state.mesh = std::make_unique<Mesh>(machine.world, sizes);
   state.session = std::make_unique<Session>(state.machine, *state.mesh, settings);
   state.load_values(*state.session);
@@ -154,6 +150,12 @@ const Tokenizer& Model::require_tokenizer() const {
   if (!state_->tokenizer)
     throw Error(Fault::kUsage, "--tokenizer-type: the run has no tokenizer; name one, or give ids");
   return *state_->tokenizer;
+}
+
+const ChatTemplateFiles& Model::chat_templates() const {
+  if (!state_->chat_templates.fault.empty())
+    throw Error(Fault::kData, "{}", state_->chat_templates.fault);
+  return state_->chat_templates.files;
 }
 
 const SpecialTokensRule& Model::special_tokens() const { return state_->special_tokens; }
@@ -221,6 +223,15 @@ Model::Score Model::score(std::span<const std::int32_t> ids) {
        state_->inference->token_losses(ids.first(ids.size() - 1), ids.last(ids.size() - 1)))
     score.log_likelihood.push_back(-loss);
   return score;
+}
+
+std::vector<ContinuationScore> Model::score_continuations(
+    std::span<const ContinuationRequest> requests) {
+  for (const ContinuationRequest& request : requests) {
+    check_length(request.ids.size() - 1);
+    check_ids(request.ids);
+  }
+  return piton::score_continuations(*state_->inference, requests);
 }
 
 std::map<std::string, Tensor> Model::gradients(

@@ -11,15 +11,15 @@
 #include <vector>
 
 #include "generate/beam_search.h"
+#include "generate/continuations.h"
 #include "generate/generator.h"
 #include "parallel/parallel_options.h"
 #include "session/machine.h"
 #include "session/session.h"
+#include "text/chat/chat_template_files.h"
 #include "text/files/tokenizer_options.h"
 #include "text/special_tokens.h"
 #include "text/tokenizer.h"
-#include "train/run/pretrain_options.h"
-#include "train/run/stored_options.h"
 
 namespace piton {
 
@@ -29,11 +29,15 @@ class Model {
   // folder, or a GGUF file. The tokenizer is that of the folder or file, unless `tokenizer` names
   // another. `machine` must outlive the model.
   //
+  // `adapters`: folder of a run that trained adapters of the model, or of an adapter of PEFT. If
+  // `path` is such a run, its adapters are loaded, and the base that it names.
+  //
   // load() and the functions below are collective: all ranks of the machine call them with the same
   // arguments and get the same results.
   static std::unique_ptr<Model> load(const Machine& machine, const std::filesystem::path& path,
                                      const TokenizerOptions& tokenizer,
-                                     const InferenceOptions& layout = {});
+                                     const InferenceOptions& layout = {},
+                                     const std::filesystem::path& adapters = {});
   ~Model();
 
   const ModelConfig& config() const;
@@ -41,6 +45,8 @@ class Model {
   const Tokenizer* tokenizer() const;
   // Throws Error(kUsage) if there is none.
   const Tokenizer& require_tokenizer() const;
+  // Of the folder or file of its tokenizer. Throws Error(kData) if they cannot be read.
+  const ChatTemplateFiles& chat_templates() const;
   // Whether a text for this model gets the tokenizer's special tokens: as in the corpus of a run,
   // else by the tokenizer's own setting.
   const SpecialTokensRule& special_tokens() const;
@@ -69,6 +75,9 @@ class Model {
   // Logits of every position: fp32 [tokens, V], without the padding of the vocabulary.
   Tensor logits(std::span<const std::int32_t> ids);
   Score score(std::span<const std::int32_t> ids);
+  // How likely continuations of texts are, all in one pass; see generate/continuations.h. Throws
+  // Error(kUsage) for ids outside the vocabulary and for texts that are too long.
+  std::vector<ContinuationScore> score_continuations(std::span<const ContinuationRequest> requests);
   // Gradients of the mean loss over all tokens of all `sequences`: canonical tensors in fp32, by
   // name. Throws Error(kUsage) if there is more than one rank.
   std::map<std::string, Tensor> gradients(const std::vector<std::vector<std::int32_t>>& sequences);

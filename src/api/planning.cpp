@@ -43,17 +43,18 @@ std::vector<RankEstimate> estimate_layout(const RunPlan& plan, const Machine& ma
   return estimates;
 }
 
-MemoryCounts plan_own_memory(const RunPlan& plan, const Machine& machine) {
-  return probe_rank(plan, machine, machine.world.rank(), /*record=*/false).estimate.memory;
+MemoryCounts MachinePlanner::plan_memory(const RunPlan& plan) {
+  return probe_rank(plan, machine_, machine_.world.rank(), /*record=*/false).estimate.memory;
 }
 
-RecomputeChoice choose_recompute(const RunPlan& plan, const Machine& machine) {
+RecomputeChoice MachinePlanner::choose_recompute(const RunPlan& plan) {
   const ProbeRank probe = [&](const RunPlan& one, int rank) {
-    ProbedRank probed = probe_rank(one, machine, rank, /*record=*/true);
+    ProbedRank probed = probe_rank(one, machine_, rank, /*record=*/true);
     return RecomputeProbe{probed.estimate.memory.peak_total_bytes, std::move(probed.calls)};
   };
-  return choose_recompute(plan, *plan.memory_limit, probe,
-                          [&](const KernelCall& call) { return seconds_of_call(call, machine); });
+  return piton::choose_recompute(plan, *plan.memory_limit, probe, [&](const KernelCall& call) {
+    return seconds_of_call(call, machine_);
+  });
 }
 
 }  // namespace piton

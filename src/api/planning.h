@@ -13,22 +13,13 @@ namespace piton {
 // One estimate per rank, for a run with `machine`'s kernels.
 std::vector<RankEstimate> estimate_layout(const RunPlan& plan, const Machine& machine);
 
-// What the arena of `machine`'s own rank will hold.
-MemoryCounts plan_own_memory(const RunPlan& plan, const Machine& machine);
-
-// What backward shall compute again, under RunPlan::memory_limit, which is set. Measures kernels.
-// Throws Error(kMemory) if nothing fits.
-RecomputeChoice choose_recompute(const RunPlan& plan, const Machine& machine);
-
-// The two for runs on `machine`, which must outlive it.
+// Plans runs on `machine`, which must outlive it.
 class MachinePlanner final : public RunPlanner {
  public:
   explicit MachinePlanner(const Machine& machine) : machine_(machine) {}
 
-  MemoryCounts plan_memory(const RunPlan& plan) override { return plan_own_memory(plan, machine_); }
-  RecomputeChoice choose_recompute(const RunPlan& plan) override {
-    return piton::choose_recompute(plan, machine_);
-  }
+  MemoryCounts plan_memory(const RunPlan& plan) override;
+  RecomputeChoice choose_recompute(const RunPlan& plan) override;
 
  private:
   const Machine& machine_;

@@ -30,24 +30,31 @@ class SilentProgress final : public Progress {
   void finish() override {}
 };
 
-// Shows how far a job is: at once, then four times a second.
+// Shows how far a job is: at once, then four times a second, or each `interval` seconds.
 class ThrottledProgress {
  public:
-  ThrottledProgress(Progress& progress, std::int64_t total) : progress_(progress), total_(total) {}
+  // `total`: 0: unknown.
+  ThrottledProgress(Progress& progress, std::int64_t total, double interval = 0.25)
+      : progress_(progress), total_(total), interval_(interval) {}
 
   // `note` makes the text, where it is time.
   template <typename Note>
   void at(std::int64_t done, Note&& note) {
     const double now = seconds();
     if (now < next_) return;
-    next_ = now + 0.25;
-    progress_.update({.done = done, .total = total_, .seconds = now, .note = note()});
+    next_ = now + interval_;
+    show(done, note());
+  }
+  // Whatever the time is.
+  void show(std::int64_t done, const std::string& note) {
+    progress_.update({.done = done, .total = total_, .seconds = seconds(), .note = note});
   }
   double seconds() const { return seconds_since(start_); }
 
  private:
   Progress& progress_;
   std::int64_t total_;
+  double interval_;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   double next_ = 0;
 };

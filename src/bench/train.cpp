@@ -20,11 +20,11 @@ std::vector<MicroBatch> random_batches(const TrainBenchOptions& options) {
         (state >> 8) % static_cast<std::uint32_t>(options.plan.session.model.vocabulary));
   };
   std::vector<MicroBatch> batches;
-  const std::int64_t rows = options.micro_batch * options.plan.sequence;
+  const std::int64_t rows = options.plan.micro_batch * options.plan.sequence;
   for (int i = 0; i < options.plan.micro_batches; ++i) {
-    MicroBatch batch{.samples = options.micro_batch,
+    MicroBatch batch{.samples = options.plan.micro_batch,
                      .sequence = options.plan.sequence,
-                     .sample_index = i * options.micro_batch};
+                     .sample_index = i * options.plan.micro_batch};
     for (std::int64_t row = 0; row < rows; ++row) {
       batch.tokens.push_back(next());
       batch.labels.push_back(next());
@@ -53,14 +53,14 @@ class TrainRun {
 
   TrainBench operator()() {
     TrainBench bench;
-    const double tokens = static_cast<double>(options_.micro_batch * options_.plan.micro_batches *
-                                              options_.plan.sequence);
+    const double tokens = static_cast<double>(options_.plan.micro_batch *
+                                              options_.plan.micro_batches * options_.plan.sequence);
     bench.tokens = tokens * options_.plan.mesh[Axis::kData];
     // The ranks of one replica share the work on its tokens.
     const int share = options_.plan.mesh.ranks() / options_.plan.mesh[Axis::kData];
     bench.flops = 3 * options_.plan.session.model.forward_flops_per_token(options_.plan.sequence) *
                   tokens / share;
-    const MemoryCounts planned = plan_own_memory(options_.plan, plain_);
+    const MemoryCounts planned = MachinePlanner(plain_).plan_memory(options_.plan);
     bench.planned_bytes = planned.peak_total_bytes;
     check_memory(plain_, planned, *make_group_of_all(plain_.world, "bench"));
 

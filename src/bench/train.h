@@ -13,7 +13,6 @@ namespace piton {
 
 struct TrainBenchOptions {
   RunPlan plan;
-  std::int64_t micro_batch = 1;
   int rounds = 7;
   bool profile = false;  // profile call by call in additional steps
   bool floor = true;     // measure every product of the step alone

@@ -9,6 +9,7 @@
 #include "base/files/system_files.h"
 #include "base/seconds.h"
 #include "base/signals_blocked.h"
+#include "comm/gathered_values.h"
 
 namespace piton {
 namespace {
@@ -52,8 +53,7 @@ bool SaveCopy::make_room(const StoreContext& context, const SaveLayout& layout,
       fits = !fault.error();
     }
   }
-  const std::vector<std::string> answers = ranks.gather_bytes(fits ? "y" : "n");
-  const bool all = std::ranges::find(answers, "n") == answers.end();
+  const bool all = true_on_all(ranks, fits);
   if (!all) bytes_ = {};
   return all;
 }

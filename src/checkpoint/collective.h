@@ -48,6 +48,15 @@ void phase(Communicator& ranks, std::optional<int> only, F&& work) {
   agree(ranks, fault);
 }
 
+// What `find` returns on the first rank, which alone calls it: a text, which all ranks get.
+// Collective; throws as phase() does.
+template <typename F>
+std::string found_by_first(Communicator& ranks, F&& find) {
+  std::string found;
+  phase(ranks, 0, [&] { found = find(); });
+  return ranks.gather_bytes(found)[0];
+}
+
 // The bytes of a contiguous tensor in host memory: its own, or a copy.
 class HostBytes {
  public:

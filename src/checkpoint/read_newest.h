@@ -42,9 +42,8 @@ void read_newest(const std::filesystem::path& path, Read&& read) {
 template <typename Read>
 void read_newest(const std::filesystem::path& path, Communicator& ranks, Read&& read) {
   const auto newest = [&] {
-    std::string found;
-    phase(ranks, 0, [&] { found = find_checkpoint(path).string(); });
-    return std::filesystem::path(ranks.gather_bytes(found)[0]);
+    return std::filesystem::path(
+        found_by_first(ranks, [&] { return find_checkpoint(path).string(); }));
   };
   read_while_replaced(newest, read);
 }

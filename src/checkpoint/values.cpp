@@ -3,41 +3,16 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "tensor/rounded.h"
 
 namespace piton {
 namespace {
 
-// fp64 values stay wide, others are converted through fp32. From fp64 to 16 bits a value goes
-// through fp32, as in the kernels (fp64 is for checks, not for training).
+// fp64 values stay wide, others are converted through fp32.
 double widened(double x) { return x; }
 float widened(float x) { return x; }
 float widened(BFloat16 x) { return to_float(x); }
 float widened(Float16 x) { return to_float(x); }
-
-template <typename T>
-T rounded(double x) {
-  return static_cast<T>(x);
-}
-template <>
-BFloat16 rounded(double x) {
-  return to_bfloat16(static_cast<float>(x));
-}
-template <>
-Float16 rounded(double x) {
-  return to_float16(static_cast<float>(x));
-}
-template <typename T>
-T rounded(float x) {
-  return static_cast<T>(x);
-}
-template <>
-BFloat16 rounded(float x) {
-  return to_bfloat16(x);
-}
-template <>
-Float16 rounded(float x) {
-  return to_float16(x);
-}
 
 template <typename Src, typename Dst>
 void convert(const std::byte* src, std::byte* dst, std::int64_t count) {

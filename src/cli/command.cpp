@@ -53,12 +53,9 @@ struct OtherName {
 };
 constexpr OtherName kOtherNames[] = {
     {"train", "training is piton pretrain"},
-    {"finetune", "a new run from a run's weights is piton pretrain --finetune --load RUN"},
     {"version", "that is piton --version"},
-    {"chat", "that is piton generate; there is no chat yet"},
     {"run", "that is piton generate"},
-    {"eval", "that is piton score"},
-    {"evaluate", "that is piton score"},
+    {"evaluate", "that is piton eval"},
     {"perplexity", "that is piton score"},
     {"serve", "there is no server yet; piton generate --stream writes as it goes"},
     {"export", "that is piton convert"},
@@ -92,7 +89,7 @@ std::string without_explained(const std::string& table, const Command& command,
     }
   }
   for (const auto& [other, names] : elsewhere) {
-    text += fmt::format("{}Also takes these groups of `piton {}`: {}.\n", text.empty() ? "" : "\n",
+    text += fmt::format("{}Also takes these groups of `piton {}`:\n{}.\n", text.empty() ? "" : "\n",
                         other, names);
   }
   return text;

@@ -4,8 +4,11 @@
 namespace piton::cli {
 
 int run_bench(Invocation& invocation);
+int run_chat(Invocation& invocation);
 int run_convert(Invocation& invocation);
 int run_doctor(Invocation& invocation);
+int run_eval(Invocation& invocation);
+int run_finetune(Invocation& invocation);
 int run_generate(Invocation& invocation);
 int run_help(Invocation& invocation);
 int run_inspect(Invocation& invocation);
@@ -31,9 +34,10 @@ constexpr Command kCommands[] = {
     {"preprocess", "--input PATH ... --output-prefix PREFIX", "turns raw files into token files",
      "--input book.txt --tokenizer-type ByteTokenizer --append-eod --output-prefix corpus\n"
      "--input '*.jsonl.zst' --json-keys text --tokenizer-name-or-path DIR --workers 8 "
-     "--output-prefix corpus",
+     "--output-prefix corpus\n"
+     "--input alpaca.json --tokenizer-name-or-path DIR --prompt-type qwen --output-prefix alpaca",
      "input json-keys sample-by append-eod output-prefix workers on-error overwrite merge "
-     "tokenizer-type tokenizer-name-or-path config",
+     "handler-name prompt-type seq-length pack tokenizer-type tokenizer-name-or-path config",
      run_preprocess},
     {"tokenize", "--tokenizer-name-or-path DIR [FILE]", "converts text to token ids and back",
      "--tokenizer-name-or-path DIR --pieces book.txt\n"
@@ -51,6 +55,18 @@ constexpr Command kCommands[] = {
      "weight-decay clip-grad data-path split tokenizer-type tokenizer-name-or-path config "
      "threads",
      run_pretrain},
+    {"finetune", "--load MODEL --data-path PREFIX --save RUN",
+     "trains a model that exists on questions and answers",
+     "--load HF_FOLDER --data-path chats --seq-length 1024 --micro-batch-size 4 "
+     "--global-batch-size 16 --train-iters 500 --lr 1e-5 --bf16 --save run\n"
+     "--load HF_FOLDER --lora-target-modules all-linear --lora-r 16 --lora-alpha 32 "
+     "--data-path chats --seq-length 1024 --train-iters 500 --lr 2e-4 --bf16 --save run",
+     "load save lora-target-modules lora-r lora-alpha lora-dropout lora-load data-path split "
+     "is-instruction-dataset pack neat-pack seq-length micro-batch-size global-batch-size "
+     "train-iters lr min-lr lr-decay-style lr-warmup-iters optimizer weight-decay clip-grad bf16 "
+     "seed save-interval log-interval eval-interval eval-iters tensor-model-parallel-size "
+     "pipeline-model-parallel-size zero-stage tokenizer-name-or-path config threads",
+     run_finetune},
     {"resume", "RUN [OPTION ...]", "goes on with a run that was interrupted, or further",
      "run\n"
      "run --train-iters 2000 --override-opt_param-scheduler",
@@ -64,10 +80,22 @@ constexpr Command kCommands[] = {
      "num-beams stop "
      "logprobs stream json",
      run_generate},
+    {"chat", "--load DIR", "talks with a model, by its chat template",
+     "--load run\n"
+     "--load HF_FOLDER --system \"You answer in one sentence.\" --temperature 0.7",
+     "load lora-load system chat-template history-turns stop max-new-tokens greedy temperature "
+     "top-k top-p seed",
+     run_chat},
     {"score", "--load DIR FILE", "computes how likely a text is for a model",
      "--load run book.txt\n"
      "--load run --json-keys text valid.jsonl",
      "load json-keys ids-file json", run_score},
+    {"eval", "--load DIR --task TASK ... --task-data-path PATH ...",
+     "measures how well a model answers the questions of a task",
+     "--load run --task hellaswag --task-data-path hellaswag\n"
+     "--load run --task mmlu gsm8k --task-data-path data --save-results results",
+     "load task task-data-path protocol num-shots max-eval-samples batch-size save-results json",
+     run_eval},
     {"convert", "--load DIR --save DIR", "converts a model to another format and verifies it",
      "--load run --save run-hf\n"
      "--load run-hf --save run-bf16 --to hf --params-dtype bf16 --max-shard-size 2G",

@@ -12,6 +12,7 @@
 #include "gguf/architectures.h"
 #include "gguf/gguf_source.h"
 #include "huggingface/config_keys.h"
+#include "model_files/opened_adapter.h"
 #include "text/compare_tokenizers.h"
 
 namespace piton {
@@ -118,14 +119,31 @@ std::int64_t bytes_of(const TensorSource& source, const ConvertOptions& options)
   return bytes;
 }
 
-// What the user has to give of a checkpoint of Megatron, as `options` have it; used only where the
-// source does not have it itself.
-MegatronGiven given_by(const ConvertOptions& options) {
+// A model computes in the type of its weights here, whatever its format says: both sides of a
+// conversion are compared so.
+OpenedModel open_side(const OpenRequest& request) {
+  OpenedModel opened = open_model(request);
+  opened.model.dtype = opened.weights_dtype;
+  return opened;
+}
+
+OpenedModel open_source(const Machine& machine, const ConvertOptions& options,
+                        const ModelPaths& paths) {
+  // Used only where a checkpoint of Megatron does not have it itself.
   MegatronGiven given{.vocabulary = options.model.vocabulary};
   if (options.model.describes_model()) {
-    given.model = [options](std::int64_t padded) { return options.model.resolve(padded); };
+    given.model = [&](std::int64_t padded) { return options.model.resolve(padded); };
   }
-  return given;
+  OpenedModel from = open_side({.path = paths.base, .given = given, .average = options.average});
+  if (!paths.adapters.empty()) {
+    const auto ranks = make_group_of_all(machine.world, "convert");
+    merge_adapters(from, open_adapter(paths.adapters, from, *ranks));
+  }
+  if (from.has_optimizer) {
+    from.notes.push_back(
+        fmt::format("{}: the optimizer's state stays behind", from.source->where()));
+  }
+  return from;
 }
 
 // A format may lack words for what the model does: then even equal weights mean something else.
@@ -170,17 +188,14 @@ VerifyReport verified(const Conversion& made, TensorSource& wanted) {
 
 void verify_result(const Conversion& made, ConvertReport& report) {
   const OpenedModel& from = made.from;
-  const auto* gguf = dynamic_cast<const GgufSource*>(made.result.source.get());
+  const GgufSource* gguf = made.result.gguf;
   if (gguf == nullptr) {
     report.verified = verified(made, *from.source);
     return;
   }
   AsGgufHolds wanted(*from.source, *gguf);
   report.verified = verified(made, wanted);
-  const bool quantized =
-      std::ranges::any_of(gguf->file().header().tensors,
-                          [](const GgufTensor& tensor) { return is_quantized(tensor.type); });
-  if (quantized) {
+  if (gguf->has_quantized_weights()) {
     report.quantization = compare_outputs(made.machine, {*from.source, from.model},
                                           {*made.result.source, made.result.model}, made.progress);
   }
@@ -242,11 +257,14 @@ ConvertReport convert(const Machine& machine, const ConvertOptions& options, Pro
     throw Error(Fault::kUsage, "--max-shard-size: got {}, wanted a number of bytes",
                 options.max_shard_bytes);
   }
-  const OpenedModel from = open_model(options.load, given_by(options), options.average);
+  if (options.save_model_type == "peft") return convert_to_peft(machine, options, progress);
+  const ModelPaths paths = model_paths(options.load, options.lora_load);
+  const OpenedModel from = open_source(machine, options, paths);
   const SourceStamps stamps(from);
   check_source(options, from);
   ConvertReport report{.from = from.format, .notes = from.notes};
-  report.to = target_format(options, from.format);
+  // What was trained goes to other programs.
+  report.to = target_format(options, paths.adapters.empty() ? from.format : ModelFormat::kPiton);
   check_format_flags(options, from.format, report.to);
   check_target_holds(from, report.to, options);
   report.parameters = from.model.parameters();
@@ -275,7 +293,7 @@ ConvertReport convert(const Machine& machine, const ConvertOptions& options, Pro
   progress.finish();
   stamps.check();
   {
-    const OpenedModel result = open_model(target->result());
+    const OpenedModel result = open_side({.path = target->result()});
     check_description(from, result, report.to);
     if (!options.no_verify) {
       const Conversion made{machine, from, result, options.save, stamps, progress};

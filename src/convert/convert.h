@@ -10,8 +10,8 @@
 
 #include "base/progress.h"
 #include "convert/convert_options.h"
-#include "convert/opened_model.h"
 #include "convert/verify.h"
+#include "model_files/opened_model.h"
 
 namespace piton {
 
@@ -26,7 +26,13 @@ struct ConvertReport {
   std::int64_t texts = 0;  // for which both tokenizers gave the same ids; 0: one side has none
   // Of a quantized result: what the model computes of the prompt otherwise than the source does.
   std::optional<VerifyReport> quantization;
+  bool is_adapter = false;  // a folder of PEFT
 };
+
+// Writes the adapters of --lora-load, or of a run that trained them, as a folder of PEFT, and
+// verifies that both make the same weights of their base. Errors as of convert().
+ConvertReport convert_to_peft(const Machine& machine, const ConvertOptions& options,
+                              Progress& progress);
 
 // Throws Error(kUsage) for options that contradict each other, and Error(kData) for a source that
 // cannot be read, a full disk, or a result that differs from the source, and what `progress`

@@ -17,6 +17,7 @@ struct ConvertOptions {
   std::string load;
   std::string load_model_type;
   std::string save;
+  std::string lora_load;
   std::string save_model_type;
   std::string dtype;
   std::string outtype;
@@ -71,6 +72,11 @@ struct ConvertOptions {
              "run, checkpoint, Hugging Face or Megatron folder, or GGUF file to convert",
              {.aliases = {"load-dir", "input-model-dir"}, .placeholder = "DIR"}},
       load);
+    v(Option{"lora-load",
+             "adapters to merge into the weights: folder of a run that trained them, or of an "
+             "adapter of PEFT; with --to peft they are written alone",
+             {.placeholder = "DIR"}},
+      lora_load);
     v(Option{"load-model-type",
              "format that --load must have (default: any)",
              {.choices = {"piton", "hf", "mg", "gguf"}}},
@@ -82,7 +88,7 @@ struct ConvertOptions {
     v(Option{"to",
              "format to write (default: gguf if --save is NAME.gguf, mg if mg flags are given, hf "
              "from a Piton checkpoint, piton from all others)",
-             {.aliases = {"save-model-type"}, .choices = {"piton", "hf", "mg", "gguf"}}},
+             {.aliases = {"save-model-type"}, .choices = {"piton", "hf", "mg", "gguf", "peft"}}},
       save_model_type);
     v(Option{"params-dtype",
              "dtype of every weight (default: unchanged)",

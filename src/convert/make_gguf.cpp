@@ -48,8 +48,8 @@ std::vector<GgufEntry> general_entries(const OpenedModel& from, const std::strin
     if (std::ranges::find(entries, entry.key, &GgufEntry::key) == entries.end())
       entries.push_back(entry);
   };
-  if (const auto* gguf = dynamic_cast<const GgufSource*>(from.source.get())) {
-    for (const GgufEntry& entry : gguf->file().header().entries) {
+  if (from.gguf != nullptr) {
+    for (const GgufEntry& entry : from.gguf->file().header().entries) {
       if (entry.key.starts_with("general.") && entry.key != "general.alignment") add(entry);
     }
   }
@@ -58,18 +58,18 @@ std::vector<GgufEntry> general_entries(const OpenedModel& from, const std::strin
 }
 
 std::vector<GgufEntry> vocabulary_of(const OpenedModel& from, std::vector<std::string>& notes) {
-  if (const auto* gguf = dynamic_cast<const GgufSource*>(from.source.get())) {
+  if (from.gguf != nullptr) {
     std::vector<GgufEntry> entries;
-    for (const GgufEntry& entry : gguf->file().header().entries) {
+    for (const GgufEntry& entry : from.gguf->file().header().entries) {
       if (entry.key.starts_with("tokenizer.")) entries.push_back(entry);
     }
     return entries;
   }
   if (from.tokenizer.empty()) return vocabulary_entries({});
   try {
-    const std::unique_ptr<Tokenizer> tokenizer = open_tokenizer(from.tokenizer);
+    const std::unique_ptr<Tokenizer> tokenizer = open_tokenizer_of(from);
     return vocabulary_entries(
-        vocabulary_of_files(from.tokenizer, *tokenizer, from.model.vocabulary));
+        vocabulary_of_files(from.tokenizer.options, *tokenizer, from.model.vocabulary));
   } catch (const Error& error) {
     notes.push_back(fmt::format("the file has no tokenizer: {}", error.what()));
     return vocabulary_entries({});

@@ -10,7 +10,6 @@
 #include "base/error.h"
 #include "convert/target.h"
 #include "huggingface/config_keys.h"
-#include "megatron/megatron_source.h"
 #include "train/run/foreign_model.h"
 
 namespace piton {
@@ -42,16 +41,15 @@ void check_size(const ConvertOptions& options, const ModelConfig& model) {
 }
 
 void check_layout(const ConvertOptions& options, const OpenedModel& from) {
-  const auto* megatron = dynamic_cast<const MegatronSource*>(from.source.get());
   const auto same = [&](const char* flag, std::optional<std::int64_t> said, std::int64_t is) {
     if (!said || *said == is) return;
     throw Error(Fault::kUsage, "{}: got {}, but {} is of {}; leave the flag out", flag, *said,
                 options.load, is);
   };
   same("--src-tensor-model-parallel-size", options.source_tensor,
-       megatron ? megatron->layout().tensor : 1);
+       from.megatron ? from.megatron->layout().tensor : 1);
   same("--src-pipeline-model-parallel-size", options.source_pipeline,
-       megatron ? megatron->layout().pipeline : 1);
+       from.megatron ? from.megatron->layout().pipeline : 1);
 }
 
 // Flags of a model that says itself what it is are fine where they say the same.

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "convert/convert_options.h"
-#include "convert/opened_model.h"
+#include "model_files/opened_model.h"
 
 namespace piton {
 

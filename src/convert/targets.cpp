@@ -19,10 +19,8 @@
 #include "megatron/format/arguments.h"
 #include "megatron/megatron_writer.h"
 #include "megatron/torch_dist_writer.h"
-#include "train/run/foreign_model.h"
 #include "train/run/pretrain_options.h"
 #include "train/run/resume_rules.h"
-#include "train/run/run_tokenizer.h"
 
 namespace piton {
 namespace {
@@ -38,7 +36,7 @@ std::unique_ptr<Tokenizer> usable_tokenizer(const OpenedModel& model,
                                             std::vector<std::string>& notes) {
   try {
     std::unique_ptr<Tokenizer> tokenizer = open_tokenizer_of(model);
-    if (tokenizer) check_rows_for(*tokenizer, model.model, model.tokenizer_folder.string());
+    if (tokenizer) check_rows_for(*tokenizer, model.model, model.tokenizer.folder.string());
     return tokenizer;
   } catch (const Error& error) {
     notes.push_back(fmt::format("its tokenizer cannot be used here: {}", error.what()));
@@ -48,14 +46,13 @@ std::unique_ptr<Tokenizer> usable_tokenizer(const OpenedModel& model,
 
 // Files of the tokenizer, its template, and how the model generates; byte by byte.
 void copy_companions(const OpenedModel& from, const fs::path& to) {
-  for (const auto& [name, content] : from.tokenizer_files) write_text_file(to / name, content);
-  if (from.tokenizer_folder.empty()) return;
+  for (const auto& [name, content] : from.tokenizer.texts) write_text_file(to / name, content);
+  const fs::path& folder = from.tokenizer.folder;
+  if (folder.empty()) return;
   create_folders(to);
-  std::error_code ignored;
-  for (const fs::directory_entry& entry : fs::directory_iterator(from.tokenizer_folder, ignored)) {
-    if (!entry.is_regular_file(ignored) || !belongs_to_tokenizer(entry.path())) continue;
-    check_huggingface_link(entry.path());
-    write_text_file(to / entry.path().filename(), read_text_file(entry.path()));
+  for (const fs::path& file : tokenizer_files_in(folder)) {
+    check_huggingface_link(file, folder);
+    write_text_file(to / file.lexically_relative(folder), read_text_file(file));
   }
 }
 
@@ -71,9 +68,9 @@ void copy_modules(const OpenedModel& from, const fs::path& draft, const Json& co
     return;
   }
   std::error_code ignored;
-  for (const fs::directory_entry& entry : fs::directory_iterator(from.tokenizer_folder, ignored)) {
+  for (const fs::directory_entry& entry : fs::directory_iterator(from.tokenizer.folder, ignored)) {
     if (!entry.is_regular_file(ignored) || entry.path().extension() != ".py") continue;
-    check_huggingface_link(entry.path());
+    check_huggingface_link(entry.path(), from.tokenizer.folder);
     write_text_file(draft / entry.path().filename(), read_text_file(entry.path()));
   }
 }
@@ -98,12 +95,12 @@ void set_special_ids(const OpenedModel& from, const fs::path& draft, Json& confi
   const std::optional<std::int32_t> end = special.eos ? special.eos : special.eod;
   if (asked && tokenizer) {
     for (const char* key : kSpecialIds) config.erase(key);
-  } else if (tokenizer && (from.has_other_tokenizer || ends_by_another(config, end))) {
+  } else if (tokenizer && (from.has_other_tokenizer() || ends_by_another(config, end))) {
     notes.push_back(fmt::format(
         "config.json keeps eos_token_id {} of the model that the weights come from, and the "
         "tokenizer of the run ends a text by {} (--tokenizer-special-ids writes that)",
         config.value("eos_token_id", Json()).dump(), end ? std::to_string(*end) : "no id"));
-    if (from.has_other_tokenizer) {
+    if (from.has_other_tokenizer()) {
       fs::remove(draft / "generation_config.json");  // of that tokenizer
       tokenizer = nullptr;
     }
@@ -115,7 +112,7 @@ void set_special_ids(const OpenedModel& from, const fs::path& draft, Json& confi
     for (std::size_t i = 0; i < std::size(ids); ++i)
       config[kSpecialIds[i]] = tokenizer && ids[i] ? Json(*ids[i]) : Json();
   }
-  if ((!tokenizer && !from.has_other_tokenizer) || fs::exists(draft / "generation_config.json"))
+  if ((!tokenizer && !from.has_other_tokenizer()) || fs::exists(draft / "generation_config.json"))
     return;
   Json generation = {{"_from_model_config", true}};
   for (const char* key : kSpecialIds) {
@@ -315,10 +312,10 @@ void make_huggingface(const fs::path& draft, const OpenedModel& from,
 void make_checkpoint(const fs::path& draft, const OpenedModel& from, const TargetContext& context) {
   PretrainOptions stored;
   stored.model = flags_of(checkpoint_model(from, context.options));
-  if (from.tokenizer_files.empty()) {
+  if (from.tokenizer.texts.empty()) {
     const std::unique_ptr<Tokenizer> tokenizer = usable_tokenizer(from, context.notes);
     if (tokenizer) {
-      stored.tokenizer = from.tokenizer;
+      stored.tokenizer = from.tokenizer.options;
       keep_tokenizer(from.tokenizer, *tokenizer, draft);
     }
   } else {

@@ -12,8 +12,8 @@
 
 #include "base/threads.h"
 #include "convert/convert_options.h"
-#include "convert/opened_model.h"
 #include "gguf/ggml_type.h"
+#include "model_files/opened_model.h"
 
 namespace piton {
 

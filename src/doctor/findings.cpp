@@ -7,6 +7,8 @@
 #include <cmath>
 #include <regex>
 
+#include "base/amounts.h"
+
 namespace piton {
 namespace {
 
@@ -14,9 +16,8 @@ constexpr std::int64_t kMiB = 1 << 20;
 constexpr std::int64_t kGiB = 1 << 30;
 
 std::string size_text(std::int64_t bytes) {
-  const auto value = static_cast<double>(bytes);
-  if (bytes >= kGiB) return fmt::format("{:.1f} GiB", value / static_cast<double>(kGiB));
-  return fmt::format("{:.0f} MiB", value / static_cast<double>(kMiB));
+  const double size = mebibytes(bytes);
+  return size < 1024 ? fmt::format("{:.0f} MiB", size) : fmt::format("{:.1f} GiB", size / 1024);
 }
 
 Finding instruction_sets(const InstallationFacts& installation) {

@@ -38,6 +38,12 @@ struct SamplingOptions {
              {.placeholder = "N"}},
       log_probabilities);
   }
+  // A temperature of 0 is the limit of low ones: the most likely token.
+  void settle() {
+    if (temperature != 0) return;
+    greedy = true;
+    temperature = 1;
+  }
   // Throws Error(kUsage) with the flag.
   void check(std::int64_t vocabulary) const;
 };

@@ -76,6 +76,14 @@ Tensor Inference::logits_at(std::span<const std::int32_t> ids, std::span<const s
   return cached_pass(std::move(one), cache);
 }
 
+Tensor Inference::logits_of_rows(std::span<const std::int32_t> ids, std::int64_t samples,
+                                 std::span<const std::int32_t> rows) {
+  ModelInput one = input(ids, samples, nullptr);
+  one.wanted.logits = true;
+  one.wanted.rows = put(rows);
+  return pass(std::move(one)).logits;
+}
+
 Tensor Inference::cached_pass(ModelInput input, KvCache& cache) {
   cache.open(context_, input.sequence);
   input.cache = &cache;

@@ -41,6 +41,11 @@ class Inference {
   Tensor logits_at(std::span<const std::int32_t> ids, std::span<const std::int32_t> rows,
                    KvCache& cache);
 
+  // Logits of some rows of a pass without a cache; rows[i] counts over all samples. Shapes as of
+  // logits().
+  Tensor logits_of_rows(std::span<const std::int32_t> ids, std::int64_t samples,
+                        std::span<const std::int32_t> rows);
+
   // The loss of labels[i] after ids[0 .. i] of one sequence, on every rank.
   std::vector<double> token_losses(std::span<const std::int32_t> ids,
                                    std::span<const std::int32_t> labels);

@@ -3,13 +3,9 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/hash.h"
 #include "gguf/vocabulary.h"
 #include "gguf/word_cuts.h"
 #include "text/files/json_reading.h"
-#include "text/files/tokenizer_json.h"
-#include "text/sentencepiece/sentencepiece_tokenizer.h"
-#include "text/steps/pipeline_tokenizer.h"
 
 namespace piton {
 namespace {
@@ -252,27 +248,6 @@ std::map<std::string, std::string> files_of_vocabulary(const GgufVocabulary& voc
   }
   files[kConfigFile] = config_file(vocabulary, where);
   return files;
-}
-
-std::unique_ptr<Tokenizer> open_gguf_tokenizer(const GgufVocabulary& vocabulary,
-                                               const std::string& where) {
-  if (vocabulary.model == "none") return nullptr;
-  if (is_of_pieces(vocabulary, where)) {
-    const std::string bytes = pieces_file(vocabulary, where);
-    StreamHash hash;
-    hash.add(std::as_bytes(std::span(bytes)));
-    return std::make_unique<SentencePieceTokenizer>(
-        read_sentencepiece_model(bytes, where),
-        SentencePieceTokenizer::Settings{
-            .add_bos = adds_bos(vocabulary), .add_eos = adds_eos(vocabulary), .added = {}},
-        hash.hex(), where);
-  }
-  TokenizerParts parts = read_tokenizer_json(tokenizer_json(vocabulary, where), where);
-  parts.special.bos = vocabulary.bos;
-  parts.special.eos = parts.special.eod = vocabulary.eos;
-  parts.special.unk = vocabulary.unk;
-  parts.special.pad = vocabulary.pad ? vocabulary.pad : vocabulary.eos;
-  return std::make_unique<PipelineTokenizer>(std::move(parts));
 }
 
 }  // namespace piton

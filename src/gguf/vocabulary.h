@@ -10,7 +10,6 @@
 
 #include <cstdint>
 #include <map>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -53,13 +52,10 @@ GgufVocabulary read_gguf_vocabulary(const GgufHeader& header, const std::string&
 GgufVocabulary vocabulary_of_files(const TokenizerOptions& options, const Tokenizer& tokenizer,
                                    std::int64_t rows);
 
-// The inverse: names and contents of files that open_tokenizer() reads. Empty for "none". Throws
-// Error(kData), beginning with `where`, for a vocabulary that no tokenizer of Piton supports.
+// The inverse: names and contents of files that open_tokenizer() and open_tokenizer_texts() read.
+// Empty for "none". Throws Error(kData), beginning with `where`, for a vocabulary that no tokenizer
+// of Piton supports.
 std::map<std::string, std::string> files_of_vocabulary(const GgufVocabulary& vocabulary,
                                                        const std::string& where);
-
-// The tokenizer of these files. Null for "none".
-std::unique_ptr<Tokenizer> open_gguf_tokenizer(const GgufVocabulary& vocabulary,
-                                               const std::string& where);
 
 }  // namespace piton

@@ -13,6 +13,7 @@
 #include "checkpoint/manifest.h"
 #include "checkpoint/values.h"
 #include "huggingface/places.h"
+#include "huggingface/read_place.h"
 #include "model/canonical_tensors.h"
 
 namespace piton {
@@ -22,69 +23,13 @@ namespace fs = std::filesystem;
 
 constexpr const char* kHead = "head.weight";
 constexpr const char* kTable = "embedding.token.weight";
-// Of a buffer in which a weight is turned.
-constexpr std::int64_t kTurnedBytes = std::int64_t{16} << 20;
 
 std::string text_of(const std::vector<std::int64_t>& shape) {
   return fmt::format("[{}]", fmt::join(shape, ", "));
 }
 
-// dst[i] = element run.begin + i of the region; the stored tensor is [in, out].
-void read_transposed(const FileTensor& stored, const HfPlace& place, const TensorRun& run,
-                     DType dtype, std::byte* dst) {
-  const std::int64_t columns = run.extent[1];
-  const std::int64_t width = size_bytes(dtype);
-  const std::int64_t most = std::max<std::int64_t>(1, kTurnedBytes / (columns * width));
-  const std::int64_t first = run.start[0] + run.begin / columns;
-  const std::int64_t last = run.start[0] + (run.end + columns - 1) / columns;
-  std::vector<std::byte> block;
-  const auto turn = [&](std::int64_t begin, std::int64_t end) {
-    const std::int64_t rows = end - begin;
-    block.resize(static_cast<std::size_t>(rows * columns * width));
-    read_run(stored,
-             {.start = {run.start[1], stored_row(place, begin)},
-              .extent = {columns, rows},
-              .begin = 0,
-              .end = rows * columns},
-             dtype, block.data());
-    for (std::int64_t row = 0; row < rows; ++row) {
-      const std::int64_t at = (begin + row - run.start[0]) * columns;  // in the region
-      const std::int64_t from = std::max(run.begin, at);
-      const std::int64_t to = std::min(run.end, at + columns);
-      for (std::int64_t element = from; element < to; ++element) {
-        std::copy_n(block.data() + ((element - at) * rows + row) * width, width,
-                    dst + (element - run.begin) * width);
-      }
-    }
-  };
-  for_each_chunk(place, first, last, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t row = begin; row < end; row += most) turn(row, std::min(end, row + most));
-  });
-}
-
-void read_rows(const FileTensor& stored, const HfPlace& place, const TensorRun& run, DType dtype,
-               std::byte* dst) {
-  const bool matrix = run.extent.ndim() > 1;
-  const std::int64_t columns = matrix ? run.extent[1] : 1;
-  const std::int64_t first = run.start[0] + run.begin / columns;
-  const std::int64_t last = run.start[0] + (run.end + columns - 1) / columns;
-  for_each_chunk(place, first, last, [&](std::int64_t begin, std::int64_t end) {
-    const std::int64_t at = (begin - run.start[0]) * columns;  // in the region
-    TensorRun part;
-    part.start.append(stored_row(place, begin));
-    part.extent.append(end - begin);
-    if (matrix) {
-      part.start.append(run.start[1]);
-      part.extent.append(columns);
-    }
-    part.begin = std::max(run.begin - at, std::int64_t{0});
-    part.end = std::min(run.end - at, (end - begin) * columns);
-    read_run(stored, part, dtype, dst + (at + part.begin - run.begin) * size_bytes(dtype));
-  });
-}
-
 HfConfig read_config(const fs::path& folder) {
-  check_huggingface_link(folder / "config.json");
+  check_huggingface_link(folder / "config.json", folder);
   return HfConfig::read(folder);
 }
 
@@ -223,8 +168,7 @@ void HfSource::read(const std::string& name, const TensorRun& run, DType dtype, 
   const Place& place = places_.at(name);
   if (run.begin >= run.end) return;
   const FileTensor stored = file_tensor(place);
-  if (place.place.transposed) return read_transposed(stored, place.place, run, dtype, dst);
-  read_rows(stored, place.place, run, dtype, dst);
+  read_place(stored, place.place, run, dtype, dst);
 }
 
 }  // namespace piton

@@ -35,15 +35,15 @@ bool is_plain_name(const std::string& name) {
 }  // namespace
 
 // Checks where a link leads: to files that belong to the model, not elsewhere.
-void check_huggingface_link(const fs::path& file) {
+void check_huggingface_link(const fs::path& file, const fs::path& model_folder) {
   std::error_code error;
   if (!fs::is_symlink(fs::symlink_status(file, error))) return;
   const fs::path target = fs::canonical(file, error);
   if (error) return;  // opening it will report this
-  const fs::path folder = fs::canonical(file.parent_path());
+  const fs::path folder = fs::canonical(model_folder);
   const fs::path blobs = folder.parent_path().parent_path() / "blobs";
   if (folder.parent_path().filename() == "snapshots" && is_inside(target, blobs)) return;
-  refuse_link_out(file, file.parent_path());
+  refuse_link_out(file, model_folder);
 }
 
 bool has_huggingface_weights(const fs::path& folder) {
@@ -98,9 +98,14 @@ HfTensorFiles::HfTensorFiles(const fs::path& folder) : folder_(folder) {
               folder.string(), kHfSingleName, kHfIndexName, found);
 }
 
+HfTensorFiles::HfTensorFiles(const fs::path& folder, const std::string& name) : folder_(folder) {
+  check_huggingface_link(folder_ / name, folder_);
+  open(name);
+}
+
 void HfTensorFiles::open_shards(const char* index_name) {
   const fs::path index_path = folder_ / index_name;
-  check_huggingface_link(index_path);
+  check_huggingface_link(index_path, folder_);
   const std::map<std::string, std::string> index =
       parse_hf_index(read_regular_file(index_path, kLargestIndex), index_path.string());
   std::set<std::string> shards;
@@ -118,7 +123,7 @@ void HfTensorFiles::open_shards(const char* index_name) {
 }
 
 void HfTensorFiles::open(const std::string& name) {
-  check_huggingface_link(folder_ / name);
+  check_huggingface_link(folder_ / name, folder_);
   names_.push_back(name);
   if (!name.ends_with(".safetensors")) return add_pickled(name);
   files_.push_back(std::make_unique<SafetensorsFile>(folder_ / name));

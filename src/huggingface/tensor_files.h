@@ -26,8 +26,9 @@ inline constexpr const char* kHfPickledName = "pytorch_model.bin";
 // True if the folder has weights, or an index of weights.
 bool has_huggingface_weights(const std::filesystem::path& folder);
 
-// Throws Error(kData) if `file` is a link to a file that does not belong to its model's folder.
-void check_huggingface_link(const std::filesystem::path& file);
+// Throws Error(kData) if `file`, in the model's `folder`, is a link to a file that does not belong
+// to that.
+void check_huggingface_link(const std::filesystem::path& file, const std::filesystem::path& folder);
 
 // Reads an index: from tensor to file name. Throws Error(kData) with `where`.
 std::map<std::string, std::string> parse_hf_index(const std::string& text,
@@ -47,6 +48,8 @@ class HfTensorFiles {
   // Opens every file and reads its header. Throws Error(kData) with all missing shards, or with the
   // first file or tensor that is wrong.
   explicit HfTensorFiles(const std::filesystem::path& folder);
+  // The file `name` of the folder alone: safetensors by its ending, else a pickled one.
+  HfTensorFiles(const std::filesystem::path& folder, const std::string& name);
 
   const std::filesystem::path& folder() const { return folder_; }
   const std::map<std::string, HfTensor>& tensors() const { return tensors_; }

@@ -26,12 +26,14 @@ enum class Access { kRead, kWrite, kUpdate };
 
 // Which rows of the global batch a matrix [rows, channels] holds. Dropout masks are drawn from
 // this. Row i of the matrix is row r = first_row + i of the unsplit micro-batch. Its sample is
-// *consumed_samples + sample_index + r / sequence; its position is r mod sequence.
+// *consumed_samples + sample_index + r / sequence; its position is r mod sequence. Column i is
+// channel first_column + i.
 struct MaskRows {
   Tensor consumed_samples;        // int64 [1], on the device: changes from step to step
   std::int64_t sample_index = 0;  // of the micro-batch's first sample in the global batch
   std::int64_t sequence = 1;      // rows per sample
   std::int64_t first_row = 0;     // > 0 under sequence parallelism
+  std::int64_t first_column = 0;  // of the unsplit matrix; > 0 where tensor ranks split columns
 };
 
 // Dropout at one site, a named place in the model. Elements that are kept are scaled by

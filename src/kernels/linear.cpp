@@ -55,7 +55,6 @@ void LinearForward::check() const {
   expect_weight(kName, weight, WeightForm::kForward, x.dtype());
   if (bias.defined())
     Operand{kName, "bias", bias}.shape({weight.out}).dtype(x.dtype()).contiguous();
-  PITON_ASSERT(!residual.defined() || !activation, "{}: a residual and an activation", kName);
   PITON_ASSERT(!preactivation.defined() || activation, "{}: a preactivation without an activation",
                kName);
   for (const auto& [name, tensor] :
@@ -79,6 +78,8 @@ void LinearBackwardInput::check() const {
   PITON_ASSERT(dx.dtype() == dy.dtype() || dx.dtype() == weight.dtype, "{}: dx is {}", kName,
                to_string(dx));
   expect_weight(kName, weight, WeightForm::kBackward, weight.dtype);
+  if (residual.defined())
+    Operand{kName, "residual", residual}.shape({n, weight.in}).dtype(dx.dtype()).rows();
 }
 
 double LinearBackwardInput::flops() const { return matrix_flops(dy.dim(0), weight.out, weight.in); }

@@ -12,7 +12,7 @@
 
 namespace piton {
 
-// y = x W^T + bias + residual, or y = activation(x W^T + bias); all parts except x and W are
+// y = x W^T + bias + residual, or the activation of that sum; all parts except x and W are
 // optional. The sum stays in fp32 (fp64) until it is complete: y is rounded once, and the
 // activation reads the unrounded sum, not the rounded `preactivation`.
 struct LinearForward {
@@ -21,8 +21,8 @@ struct LinearForward {
   Tensor x;           // [n, in]   rows may be strided, columns are contiguous
   WeightView weight;  // kRows, kCodes or kForward; dtype of x
   Tensor bias;        // [out] or empty; dtype of x
-  Tensor residual;    // [n, out] or empty; dtype of y; rows may be strided; not together with an
-                      // activation
+  Tensor residual;    // [n, out] or empty; dtype of y; rows may be strided; may be the same memory
+                      // as y or preactivation
   std::optional<ActivationKind> activation;
   Tensor preactivation;  // [n, out] or empty  written; dtype of y: for the activation's backward
 
@@ -40,13 +40,15 @@ struct LinearForward {
   double flops() const;
 };
 
-// dx = dy W
+// dx = dy W + residual, rounded once
 struct LinearBackwardInput {
   static constexpr std::string_view kName = "linear backward input";
   Tensor dx;  // [n, in]   written; dtype of dy, or of x if dy is fp32
   Tensor dy;  // [n, out]  rows may be strided; may be fp32 with a bf16 weight (logits): it may be
               // rounded to bf16 before the product
   WeightView weight;  // kRows, kCodes or kBackward
+  Tensor residual;    // [n, in] or empty; dtype of dx; rows may be strided; may be the same memory
+                      // as dx
 
   template <typename Self, typename Visitor>
   static void tensors(Self& self, Visitor&& v) {
@@ -54,6 +56,7 @@ struct LinearBackwardInput {
     v("dy", self.dy, Access::kRead);
     v("weight", self.weight.tensor, Access::kRead);
     WeightCodes::tensors(self.weight.codes, v);
+    v("residual", self.residual, Access::kRead);
   }
   void check() const;
   double flops() const;

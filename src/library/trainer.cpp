@@ -4,7 +4,8 @@
 #include <cmath>
 #include <limits>
 
-#include "data/samples/sample_source.h"
+#include "data/samples/pretraining_samples.h"
+#include "data/samples/token_source.h"
 #include "library/handles.h"
 #include "train/sinks/log_sink.h"
 
@@ -13,14 +14,16 @@ using namespace piton::library;  // NOLINT(google-build-using-namespace)
 
 namespace {
 
-// Samples that a program gives.
-class ProgramSamples final : public SampleSource {
+// Samples `first` to `first + count - 1` that a program gives.
+class ProgramSamples final : public TokenSource {
  public:
-  ProgramSamples(const piton_samples& samples, std::int64_t sequence)
-      : samples_(samples), sequence_(sequence) {}
-  std::int64_t size() const override { return samples_.count; }
+  ProgramSamples(const piton_samples& samples, std::int64_t first, std::int64_t count,
+                 std::int64_t sequence)
+      : samples_(samples), first_(first), count_(count), sequence_(sequence) {}
+  std::int64_t size() const override { return count_; }
   std::int64_t sequence() const override { return sequence_; }
-  void sample(std::int64_t index, std::span<std::int32_t> ids) const override {
+  void read(std::int64_t number, std::span<std::int32_t> ids) const override {
+    const std::int64_t index = first_ + number;
     const auto length = static_cast<std::int64_t>(ids.size());
     if (samples_.read(samples_.user, index, ids.data(), length) == 0) return;
     throw Error(Fault::kData, "samples: the program could not give sample {}", index);
@@ -28,8 +31,18 @@ class ProgramSamples final : public SampleSource {
 
  private:
   piton_samples samples_;
+  std::int64_t first_;
+  std::int64_t count_;
   std::int64_t sequence_;
 };
+
+OwnSamples::Make maker(const piton_samples& samples, std::int64_t first, std::int64_t count) {
+  return [samples, first, count](const SampleSettings& settings) {
+    return std::make_shared<PretrainingSamples>(
+        std::make_shared<ProgramSamples>(samples, first, count, settings.sequence),
+        settings.documents);
+  };
+}
 
 PretrainOptions options_of(piton_words words) {
   PretrainOptions options;
@@ -76,9 +89,14 @@ int piton_trainer_open(piton_engine* engine, piton_words words, const piton_samp
         throw Error(Fault::kUsage, "samples: got {}, wanted at least one", samples->count);
       }
       own.name = samples->name != nullptr ? samples->name : "";
-      own.make = [given = *samples](std::int64_t sequence) {
-        return std::make_shared<ProgramSamples>(given, sequence);
-      };
+      if (samples->validation_count < 0) {
+        throw Error(Fault::kUsage, "samples.validation_count: got {}, wanted 0 or more",
+                    samples->validation_count);
+      }
+      own.make = maker(*samples, 0, samples->count);
+      if (samples->validation_count > 0) {
+        own.make_validation = maker(*samples, samples->count, samples->validation_count);
+      }
     }
     Engine& resources = opened->engine->engine;
     opened->trainer = std::make_unique<Trainer>(

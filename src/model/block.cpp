@@ -19,7 +19,8 @@ Initialization residual_weights(const ModelConfig& config) {
           config.init_deviation / std::sqrt(2.0 * static_cast<double>(config.layers))};
 }
 
-AttentionShape attention_shape(const ModelConfig& config, std::int64_t index) {
+AttentionShape attention_shape(const ModelConfig& config, std::int64_t index,
+                               const Adapters& adapters) {
   AttentionShape shape{
       .hidden = config.hidden,
       .heads = config.heads,
@@ -33,7 +34,8 @@ AttentionShape attention_shape(const ModelConfig& config, std::int64_t index) {
       .window_after = config.window_after,
       .block_rows = config.attention_block,
       .attention_dropout = config.attention_dropout,
-      .hidden_dropout = config.hidden_dropout};
+      .hidden_dropout = config.hidden_dropout,
+      .adapters = &adapters};
   if (config.query_scalar) shape.scale = 1 / std::sqrt(*config.query_scalar);
   if (config.end_norms) shape.end_norm = norm_shape(config);
   if (!config.head_norms) return shape;
@@ -45,13 +47,14 @@ AttentionShape attention_shape(const ModelConfig& config, std::int64_t index) {
   return shape;
 }
 
-MlpShape mlp_shape(const ModelConfig& config) {
+MlpShape mlp_shape(const ModelConfig& config, const Adapters& adapters) {
   MlpShape shape{.hidden = config.hidden,
                  .ffn_hidden = config.ffn_hidden,
                  .gated = config.gated,
                  .biases = config.biases,
                  .activation = config.activation,
-                 .hidden_dropout = config.hidden_dropout};
+                 .hidden_dropout = config.hidden_dropout,
+                 .adapters = &adapters};
   if (config.end_norms) shape.end_norm = norm_shape(config);
   return shape;
 }
@@ -75,13 +78,13 @@ NormShape norm_shape(const ModelConfig& config) {
 }
 
 Block::Block(ParameterList& parameters, const Shard& shard, const ModelConfig& config,
-             std::int64_t index)
+             std::int64_t index, const Adapters& adapters)
     : attention_norm_(parameters, shard, layer_name(index, "attention_norm"), norm_shape(config)),
-      attention_(parameters, shard, layer_name(index, "attention"), attention_shape(config, index),
-                 branch_weights(config)),
+      attention_(parameters, shard, layer_name(index, "attention"),
+                 attention_shape(config, index, adapters), branch_weights(config)),
       mlp_norm_(parameters, shard, layer_name(index, "mlp_norm"), norm_shape(config)),
-      mlp_(parameters, shard, layer_name(index, "mlp"), mlp_shape(config), branch_weights(config)) {
-}
+      mlp_(parameters, shard, layer_name(index, "mlp"), mlp_shape(config, adapters),
+           branch_weights(config)) {}
 
 Value Block::forward(Context& context, const Value& x, const AttentionInput& input) const {
   const Value middle = attention_.forward(context, attention_norm_.forward(context, x), x, input);

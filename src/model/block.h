@@ -20,7 +20,7 @@ class Block {
  public:
   // `index`: number of this layer in the whole model, from 0.
   Block(ParameterList& parameters, const Shard& shard, const ModelConfig& config,
-        std::int64_t index);
+        std::int64_t index, const Adapters& adapters);
   // x [b*s, h], under sequence parallelism this rank's [b*s/t, h] -> the same shape.
   Value forward(Context& context, const Value& x, const AttentionInput& input) const;
 

@@ -72,8 +72,8 @@ Tensor make_slopes(const ModelConfig& config, const Shard& shard, Device& device
 
 class DecoderChunk final : public Chunk {
  public:
-  DecoderChunk(const ModelConfig& config, const ModelLayout& layout, ChunkPlace place,
-               const ChunkSetup& setup)
+  DecoderChunk(const ModelConfig& config, const ModelLayout& layout, const Adapters& adapters,
+               ChunkPlace place, const ChunkSetup& setup)
       : config_(config), place_(std::move(place)), recompute_(layout.options.recompute) {
     shard_ = {.group = &layout.mesh->group(Axis::kTensor),
               .strategy = layout.options.linears,
@@ -93,9 +93,9 @@ class DecoderChunk final : public Chunk {
       if (config.scaled_embedding) shape.scale = std::sqrt(static_cast<double>(config.hidden));
       embedding_.emplace(parameters, shard_, *tokens, vocabulary_, shape);
     }
-    layers_ = layers_of_chunk(config, place_.index, place_.chunks());
+    layers_ = LayerDivision{config.layers, place_.chunks()}.of_chunk(place_.index);
     for (std::int64_t layer = layers_.begin; layer < layers_.end; ++layer) {
-      blocks_.emplace_back(parameters, shard_, config, layer);
+      blocks_.emplace_back(parameters, shard_, config, layer, adapters);
     }
     if (place_.last()) {
       final_norm_.emplace(parameters, shard_, "final_norm", norm_shape(config));
@@ -113,6 +113,7 @@ class DecoderChunk final : public Chunk {
     }
     if (config.positions == PositionKind::kAlibi)
       slopes_ = make_slopes(config, shard_, setup.device, setup.arena, setup.stream);
+    adapters.freeze(parameters.all());
   }
 
   std::vector<BoundaryTensor> boundary(int chunk, const ModelInput& input) const override {
@@ -268,18 +269,12 @@ class DecoderChunk final : public Chunk {
 
 }  // namespace
 
-ChunkFactory decoder_factory(const ModelConfig& config, const ModelLayout& layout) {
-  return [config, layout](const ChunkPlace& place, const ChunkSetup& setup) {
+ChunkFactory decoder_factory(const ModelConfig& config, const ModelLayout& layout,
+                             const Adapters& adapters) {
+  return [config, layout, adapters](const ChunkPlace& place, const ChunkSetup& setup) {
     layout.check(config, place.chunks());
-    return std::make_unique<DecoderChunk>(config, layout, place, setup);
+    return std::make_unique<DecoderChunk>(config, layout, adapters, place, setup);
   };
-}
-
-LayerRange layers_of_chunk(const ModelConfig& config, int chunk, int chunks) {
-  const std::int64_t share = config.layers / chunks;
-  const std::int64_t larger = config.layers % chunks;
-  const std::int64_t begin = chunk * share + std::min<std::int64_t>(chunk, larger);
-  return {begin, begin + share + (chunk < larger ? 1 : 0)};
 }
 
 }  // namespace piton

@@ -3,23 +3,16 @@
 
 #include "model/config.h"
 #include "model/layout.h"
+#include "nn/adapters.h"
 #include "nn/chunk.h"
 
 namespace piton {
 
 // Returns a factory for the chunks of a decoder. It declares their parameters (without allocating
 // them) and layers, and allocates the rotary tables in the arena. The mesh of `layout` must outlive
-// the chunks. Throws Error(kUsage) if the model does not fit the layout (ModelLayout::check).
-ChunkFactory decoder_factory(const ModelConfig& config, const ModelLayout& layout);
-
-// Layers [begin, end) of the whole model.
-struct LayerRange {
-  std::int64_t begin = 0;
-  std::int64_t end = 0;
-};
-
-// The layers of chunk number `chunk` of `chunks`. Chunks have equal numbers of layers; if these do
-// not divide, the first chunks have one more.
-LayerRange layers_of_chunk(const ModelConfig& config, int chunk, int chunks);
+// the chunks. Throws Error(kUsage) if the model does not fit the layout (ModelLayout::check). With
+// `adapters`, all parameters but theirs and those that they name are frozen.
+ChunkFactory decoder_factory(const ModelConfig& config, const ModelLayout& layout,
+                             const Adapters& adapters = {});
 
 }  // namespace piton

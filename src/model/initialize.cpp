@@ -5,26 +5,12 @@
 #include <cstring>
 
 #include "base/random/philox.h"
+#include "tensor/rounded.h"
 
 namespace piton {
 namespace {
 
 constexpr std::int64_t kChunk = 1024;  // normals drawn at once
-
-template <typename T>
-T rounded(double value) {
-  return static_cast<T>(value);
-}
-
-template <>
-BFloat16 rounded(double value) {
-  return to_bfloat16(static_cast<float>(value));
-}
-
-template <>
-Float16 rounded(double value) {
-  return to_float16(static_cast<float>(value));
-}
 
 // Word index mod 4 of block index / 4 as a number between -bound and bound, without these.
 template <typename T>
@@ -45,13 +31,14 @@ void fill_uniform(T* to, std::int64_t count, std::int64_t first, double bound, P
 template <typename T>
 void fill(T* to, std::int64_t count, std::int64_t first, const Initialization& initialization,
           PhiloxKey key) {
-  if (initialization.kind == Initialization::Kind::kXavier) {
+  if (initialization.kind == Initialization::Kind::kXavier ||
+      initialization.kind == Initialization::Kind::kUniform) {
     PITON_ASSERT(initialization.bound > 0, "a uniform tensor without a bound");
     return fill_uniform(to, count, first, initialization.bound, key);
   }
   if (initialization.kind != Initialization::Kind::kNormal) {
     std::fill(to, to + count,
-              rounded<T>(initialization.kind == Initialization::Kind::kOne ? 1 : 0));
+              rounded<T>(initialization.kind == Initialization::Kind::kOne ? 1.0 : 0.0));
     return;
   }
   std::array<double, kChunk> normals;

@@ -1,6 +1,21 @@
 #include "model/layout.h"
 
+#include <algorithm>
+
 namespace piton {
+
+LayerRange LayerDivision::of_chunk(int chunk) const {
+  const std::int64_t share = layers / chunks;
+  const std::int64_t larger = layers % chunks;
+  const std::int64_t begin = chunk * share + std::min<std::int64_t>(chunk, larger);
+  return {begin, begin + share + (chunk < larger ? 1 : 0)};
+}
+
+std::vector<std::int64_t> LayerDivision::counts() const {
+  std::vector<std::int64_t> counts;
+  for (int chunk = 0; chunk < chunks; ++chunk) counts.push_back(of_chunk(chunk).size());
+  return counts;
+}
 
 std::int64_t ModelLayout::padded_vocabulary(std::int64_t vocabulary) const {
   if (options.vocabulary_rows > 0) return options.vocabulary_rows;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "comm/mesh.h"
 #include "model/config.h"
@@ -16,6 +17,27 @@ struct LayoutOptions {
   RecomputeRules recompute;                // what is computed again in backward
   std::int64_t vocabulary_multiple = 128;  // pad the vocabulary to a multiple of this x t,
   std::int64_t vocabulary_rows = 0;        // or to exactly this many rows, if above 0
+};
+
+// Layers [begin, end) of the whole model.
+struct LayerRange {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+  std::int64_t size() const { return end - begin; }
+
+  bool operator==(const LayerRange&) const = default;
+};
+
+// Which layers each chunk of a model has; each pipeline stage has one chunk. Chunks have equal
+// numbers of layers; if these do not divide, the first chunks have one more.
+struct LayerDivision {
+  std::int64_t layers = 0;  // of the model
+  int chunks = 1;
+
+  LayerRange of_chunk(int chunk) const;
+  // How many layers each chunk has, the first one first.
+  std::vector<std::int64_t> counts() const;
+  std::int64_t most() const { return of_chunk(0).size(); }  // of a chunk
 };
 
 struct ModelLayout {

@@ -30,12 +30,14 @@ Attention::Attention(ParameterList& parameters, const Shard& shard, const std::s
                       {name + ".value", shape.groups * shape.head_size}},
             .in = shape.hidden,
             .bias = shape.qkv_biases,
-            .initialization = initialization.input}),
+            .initialization = initialization.input,
+            .adapters = shape.adapters}),
       output_(parameters, shard, name + ".output",
               {.out = shape.hidden,
                .in = shape.heads * shape.head_size,
                .bias = shape.output_bias,
-               .initialization = initialization.output}) {
+               .initialization = initialization.output,
+               .adapters = shape.adapters}) {
   if (shape.end_norm)
     output_.end_with(Norm(parameters, shard, name + ".end_norm", *shape.end_norm));
   if (!shape.head_norm) return;

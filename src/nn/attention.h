@@ -32,6 +32,7 @@ struct AttentionShape {
   std::int64_t block_rows = 0;   // kernels/attention.h, AttentionForward; ignored with a cache
   double attention_dropout = 0;  // probability
   double hidden_dropout = 0;     // probability
+  const Adapters* adapters = nullptr;  // of the projections; read by the constructor; null: none
 };
 
 // ALiBi slopes of all heads [heads]: what a head adds to a score for each token of distance (Press

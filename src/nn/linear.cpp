@@ -1,8 +1,85 @@
 #include "nn/linear.h"
 
+#include <cmath>
+#include <utility>
+
 #include "ops/dropout.h"
 
 namespace piton {
+namespace {
+
+// PEFT's Kaiming initialization with a = sqrt 5.
+Initialization initial_a(std::int64_t in) {
+  return {.kind = Initialization::Kind::kUniform, .bound = 1 / std::sqrt(static_cast<double>(in))};
+}
+
+LayerAdapter layer_adapter(ParameterList& parameters, const Adapters& adapters, double scale,
+                           std::pair<Parameter, Parameter> tensors) {
+  LayerAdapter adapter{.a = &parameters.add(std::move(tensors.first)),
+                       .b = &parameters.add(std::move(tensors.second)),
+                       .scale = scale,
+                       .dropout = adapters.dropout};
+  adapter.a->contributions += 1;
+  adapter.b->contributions += 1;
+  return adapter;
+}
+
+std::string a_of(const std::string& name) { return name + std::string(kAdapterA); }
+std::string b_of(const std::string& name) { return name + std::string(kAdapterB); }
+
+// Every tensor rank has its share of the columns or rows of the other factor, so each has a summand
+// of the gradient of this one.
+Parameter shared_factor(const Shard& shard, const std::string& name, std::int64_t out,
+                        std::int64_t in, const Initialization& initialization) {
+  Parameter parameter = replicated_parameter(shard, name, out, in, initialization);
+  parameter.placement[Axis::kTensor].gradient_is_partial = shard.size() > 1;
+  return parameter;
+}
+
+// The adapter `name` of rows of a column linear, which are `parts`.
+LayerAdapter column_adapter(ParameterList& parameters, const Shard& shard, const std::string& name,
+                            const std::vector<RowPart>& parts, const ColumnLinearShape& shape) {
+  const auto [rank, scale] = shape.adapters->shapes.at(name);
+  std::vector<RowPart> rows;
+  for (const RowPart& part : parts) rows.push_back({b_of(part.name), part.out});
+  return layer_adapter(parameters, *shape.adapters, scale,
+                       {shared_factor(shard, a_of(name), rank, shape.in, initial_a(shape.in)),
+                        row_split_parameter(shard, b_of(name), rows, rank, {})});
+}
+
+std::vector<LayerAdapter> column_adapters(ParameterList& parameters, const Shard& shard,
+                                          const std::string& name, const ColumnLinearShape& shape) {
+  if (shape.adapters == nullptr) return {};
+  if (shape.adapters->find(name) != nullptr)
+    return {column_adapter(parameters, shard, name, shape.parts, shape)};
+  std::vector<LayerAdapter> adapters;
+  std::int64_t first = 0;
+  for (const RowPart& part : shape.parts) {
+    if (shape.adapters->find(part.name) != nullptr) {
+      adapters.push_back(column_adapter(parameters, shard, part.name, {part}, shape));
+      adapters.back().first_output = first;
+    }
+    first += part.out / shard.size();
+  }
+  return adapters;
+}
+
+// For rows of x that are `rows` of the micro-batch.
+std::vector<LinearAdapter> drawn_from(const Context& context,
+                                      const std::vector<LayerAdapter>& adapters,
+                                      const MaskRows& rows) {
+  std::vector<LinearAdapter> list;
+  for (const LayerAdapter& one : adapters) {
+    LinearAdapter adapter{
+        .a = *one.a, .b = *one.b, .scale = one.scale, .first_output = one.first_output};
+    if (one.dropout > 0)
+      adapter.dropout = {one.dropout, site_key(context.seed, one.a->name + ".dropout"), rows};
+    list.push_back(adapter);
+  }
+  return list;
+}
+
+}  // namespace
 
 ColumnLinear::ColumnLinear(ParameterList& parameters, const Shard& shard, const std::string& name,
                            const ColumnLinearShape& shape)
@@ -20,12 +97,15 @@ ColumnLinear::ColumnLinear(ParameterList& parameters, const Shard& shard, const 
     bias_ = &parameters.add(row_split_parameter(shard, name + ".bias", biases, 0, {}));
     bias_->contributions += 1;
   }
+  adapters_ = column_adapters(parameters, shard, name, shape);
 }
 
 Value ColumnLinear::forward(Context& context, const Value& x,
                             std::optional<ActivationKind> activation) const {
-  return column_linear(context, x, {*weight_, *shard_.group, shard_.strategy},
-                       {.bias = bias_, .output = shard_.dtype, .activation = activation});
+  const MaskRows rows = shard_.residual_rows(context.rows, x.tensor.dim(0));
+  return column_linear(
+      context, x, {*weight_, *shard_.group, shard_.strategy, drawn_from(context, adapters_, rows)},
+      {.bias = bias_, .output = shard_.dtype, .activation = activation});
 }
 
 RowLinear::RowLinear(ParameterList& parameters, const Shard& shard, const std::string& name,
@@ -38,11 +118,20 @@ RowLinear::RowLinear(ParameterList& parameters, const Shard& shard, const std::s
     bias_ = &parameters.add(replicated_parameter(shard, name + ".bias", shape.out, 0, {}));
     bias_->contributions += 1;
   }
+  if (shape.adapters == nullptr || shape.adapters->find(name) == nullptr) return;
+  const auto [rank, scale] = *shape.adapters->find(name);
+  adapters_ = {
+      layer_adapter(parameters, *shape.adapters, scale,
+                    {column_split_parameter(shard, a_of(name), rank, shape.in, initial_a(shape.in)),
+                     shared_factor(shard, b_of(name), shape.out, rank, {})})};
 }
 
 Value RowLinear::forward(Context& context, const Value& x, const Value* residual,
                          const Dropout& dropout) const {
-  const SplitWeight split{*weight_, *shard_.group, shard_.strategy};
+  MaskRows rows = context.rows;
+  rows.first_column = shard_.rank() * x.tensor.dim(1);
+  const SplitWeight split{*weight_, *shard_.group, shard_.strategy,
+                          drawn_from(context, adapters_, rows)};
   if (!norm_) return row_linear(context, x, split, {bias_, residual, dropout});
   const Value sum =
       row_linear(context, x, split, {.bias = bias_, .residual = nullptr, .dropout = {}});

@@ -7,16 +7,27 @@
 #include <string>
 #include <vector>
 
+#include "nn/adapters.h"
 #include "nn/norm.h"
 #include "nn/shard.h"
 
 namespace piton {
 
+// One adapter of a linear, and where its dropout is drawn.
+struct LayerAdapter {
+  Parameter* a = nullptr;
+  Parameter* b = nullptr;
+  double scale = 1;
+  double dropout = 0;             // probability
+  std::int64_t first_output = 0;  // LinearAdapter::first_output
+};
+
 struct ColumnLinearShape {
   std::vector<RowPart> parts;  // canonical matrices, fused into one local tensor; their rows: f
   std::int64_t in = 0;         // h
   bool bias = false;
-  Initialization initialization;  // of the weight
+  Initialization initialization;       // of the weight
+  const Adapters* adapters = nullptr;  // read by the constructor; null: none
 };
 
 // y = x W^T + b. The rows of W [f, h] are split over the ranks.
@@ -35,13 +46,15 @@ class ColumnLinear {
   Shard shard_;
   Parameter* weight_;
   Parameter* bias_ = nullptr;
+  std::vector<LayerAdapter> adapters_;
 };
 
 struct RowLinearShape {
   std::int64_t out = 0;  // f
   std::int64_t in = 0;   // h
   bool bias = false;
-  Initialization initialization;  // of the weight
+  Initialization initialization;       // of the weight
+  const Adapters* adapters = nullptr;  // as in ColumnLinearShape
 };
 
 // Of the two projections of a residual branch.
@@ -67,6 +80,7 @@ class RowLinear {
   Shard shard_;
   Parameter* weight_;
   Parameter* bias_ = nullptr;
+  std::vector<LayerAdapter> adapters_;  // one or none
   std::optional<Norm> norm_;
 };
 

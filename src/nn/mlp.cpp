@@ -19,12 +19,14 @@ Mlp::Mlp(ParameterList& parameters, const Shard& shard, const std::string& name,
           {.parts = up_parts(name, shape),
            .in = shape.hidden,
            .bias = shape.biases,
-           .initialization = initialization.input}),
+           .initialization = initialization.input,
+           .adapters = shape.adapters}),
       down_(parameters, shard, name + ".down",
             {.out = shape.hidden,
              .in = shape.ffn_hidden,
              .bias = shape.biases,
-             .initialization = initialization.output}) {
+             .initialization = initialization.output,
+             .adapters = shape.adapters}) {
   if (shape.end_norm) down_.end_with(Norm(parameters, shard, name + ".end_norm", *shape.end_norm));
 }
 

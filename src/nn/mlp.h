@@ -17,8 +17,9 @@ struct MlpShape {
   bool gated = false;
   bool biases = false;
   ActivationKind activation = ActivationKind::kGeluTanh;
-  std::optional<NormShape> end_norm;  // of the down projection
-  double hidden_dropout = 0;          // probability
+  std::optional<NormShape> end_norm;   // of the down projection
+  double hidden_dropout = 0;           // probability
+  const Adapters* adapters = nullptr;  // of the projections; read by the constructor; null: none
 };
 
 class Mlp {

@@ -75,6 +75,129 @@ void gathered_forward(Context& context, LinearForward whole, const Tensor& x, Co
   }
 }
 
+// x, if a weight job will read it.
+Kept keep_for_gradients(Context& context, const Tensor& x, const Parameter& weight,
+                        const std::vector<LinearAdapter>& adapters) {
+  if (!weight.trainable && adapters.empty()) return {};
+  return context.tape->keep(x);
+}
+
+// The adapters of one pass, with what their backward functions read.
+struct PassAdapters {
+  std::vector<LinearAdapter> list;  // drawn_adapters()
+  std::vector<Tensor> inputs;       // adapter_inputs() of all rows; empty after keep()
+  std::vector<Kept> kept;           // the same
+
+  void keep(Tape& tape) {
+    for (const Tensor& input : inputs) kept.push_back(tape.keep(input));
+    inputs.clear();
+  }
+};
+
+// Replaces each tensor, [n/t, r] on each member, by that of all members, [n, r].
+void gather_all(Context& context, std::vector<Tensor>& tensors, Communicator& group) {
+  std::vector<Event> ready(tensors.size());
+  for (std::size_t i = 0; i < tensors.size(); ++i)
+    tensors[i] = gather(context, tensors[i], group, ready[i]);
+  for (const Event& event : ready) context.await(event);
+}
+
+struct OwnRows {
+  std::vector<Tensor> tensors;
+  std::vector<Event> ready;
+};
+
+// With `scatters`, this member's rows [n/t, r] of the sum over the group of each tensor [n, r];
+// else the tensors.
+OwnRows own_rows(Context& context, const std::vector<Tensor>& tensors, Communicator& group,
+                 bool scatters) {
+  if (!scatters) return {tensors, {}};
+  OwnRows own;
+  for (const Tensor& tensor : tensors) {
+    const Tensor mine =
+        context.activation(tensor.dtype(), {tensor.dim(0) / group.size(), tensor.dim(1)});
+    own.ready.push_back(group.reduce_scatter(mine, tensor, context.stream));
+    context.arena.hold(mine, own.ready.back().fence());
+    context.arena.hold(tensor, own.ready.back().fence());
+    own.tensors.push_back(mine);
+  }
+  return own;
+}
+
+// The backward function of a column linear, and what it needs from forward.
+struct ColumnNode {
+  std::int64_t x_id = -1;
+  DType x_dtype = DType::kF32;
+  Shape x_shape;
+  Kept x;  // of this rank
+  std::int64_t y_id = -1;
+  Parameter& weight;
+  Parameter* bias = nullptr;
+  Communicator& group;
+  bool gathers = false;
+  PassAdapters adapters;
+
+  void run(Backward& backward) const;
+  // Computes dx, and starts its sum over the group.
+  void give_dx(Backward& backward, const Tensor& dy, const std::vector<Tensor>& dinputs) const;
+};
+
+void ColumnNode::give_dx(Backward& backward, const Tensor& dy,
+                         const std::vector<Tensor>& dinputs) const {
+  if (x_id < 0) return;
+  Context& context = backward.context();
+  Tensor dx = context.activation(x_dtype, {dy.dim(0), weight.shape[1]});
+  {
+    const WeightUse use = context.weights.acquire(weight, WeightForm::kBackward, context.stream);
+    context.kernels.run(LinearBackwardInput{.dx = dx, .dy = dy, .weight = use.view()},
+                        context.stream);
+  }
+  add_adapter_dx(context, adapters.list, dinputs, dx, 0);
+  Event reduced;
+  if (gathers) {
+    Tensor mine = context.activation(dx.dtype(), x_shape);
+    reduced = group.reduce_scatter(mine, dx, context.stream);
+    context.arena.hold(mine, reduced.fence());
+    context.arena.hold(dx, reduced.fence());
+    dx = mine;
+  } else if (group.size() > 1) {
+    reduced = group.all_reduce(dx, Reduction::kSum, context.stream);
+    context.arena.hold(dx, reduced.fence());
+  }
+  backward.give(x_id, std::move(dx), std::move(reduced));
+}
+
+void ColumnNode::run(Backward& backward) const {
+  Context& context = backward.context();
+  Tensor dy = backward.take(y_id);
+  if (!dy.defined()) return;
+  // If weight jobs run at once, x is gathered while dx is computed.
+  Event x_ready;
+  Tensor whole_x;
+  if (weight.trainable && gathers && backward.runs_jobs_at_once()) {
+    whole_x = gather(context, x.get(), group, x_ready);
+  }
+  const std::vector<Tensor> dinputs = adapter_input_gradients(context, adapters.list, dy);
+  give_dx(backward, dy, dinputs);
+  if (!adapters.list.empty()) {
+    backward.defer([own = own_rows(context, dinputs, group, gathers), adapters = adapters,
+                    x = backward.for_job(x), dy](Context& context) {
+      for (const Event& ready : own.ready) context.await(ready);
+      add_gradient_of_a(context, adapters.list, own.tensors, x.get());
+      add_gradient_of_b(context, adapters.list, adapters.kept, dy);
+    });
+  }
+  if (!weight.trainable) return;
+  backward.defer([whole_x, x_ready, x = backward.for_job(x), gathers = gathers, dy,
+                  &weight = weight, bias = bias, &group = group](Context& context) {
+    Event ready = x_ready;
+    Tensor input = whole_x.defined() ? whole_x : x.get();
+    if (gathers && !whole_x.defined()) input = gather(context, input, group, ready);
+    context.await(ready);
+    weight_gradient(context, weight, bias, dy, input);
+  });
+}
+
 }  // namespace
 
 Value column_linear(Context& context, const Value& x, const SplitWeight& split,
@@ -89,6 +212,12 @@ Value column_linear(Context& context, const Value& x, const SplitWeight& split,
   // The input of the activation is stored only if backward will read it.
   Tensor before = y;
   if (activation && context.tape != nullptr) before = context.activation(end.output, y.shape());
+  PassAdapters adapters{.list = drawn_adapters(context, split.adapters)};
+  if (!adapters.list.empty()) {
+    adapters.inputs = adapter_inputs(context, adapters.list, x.tensor);
+    if (gathers) gather_all(context, adapters.inputs, group);
+    write_adapter_outputs(context, adapters.list, adapters.inputs, y, {});
+  }
   {
     const WeightUse use =
         acquire_forward(context.weights, weight, rows, context.kernels, context.stream);
@@ -99,6 +228,7 @@ Value column_linear(Context& context, const Value& x, const SplitWeight& split,
                        .x = x.tensor,
                        .weight = use.view(),
                        .bias = bias_use.rows(),
+                       .residual = adapters.list.empty() ? Tensor() : y,
                        .activation = activation};
     if (activation && context.tape != nullptr) call.preactivation = before;
     if (gathers) {
@@ -109,87 +239,83 @@ Value column_linear(Context& context, const Value& x, const SplitWeight& split,
   }
   if (context.tape == nullptr) return {y};
   Value result = context.tape->output(before);
-  context.tape->record([x_id = x.id, x_dtype = x.tensor.dtype(), x_shape = x.tensor.shape(),
-                        kept = context.tape->keep(x.tensor), id = result.id, &weight, bias, &group,
-                        gathers](Backward& backward) {
-    Context& context = backward.context();
-    Tensor dy = backward.take(id);
-    if (!dy.defined()) return;
-    // If weight jobs run at once, x is gathered while dx is computed.
-    Event x_ready;
-    Tensor whole_x;
-    if (gathers && backward.runs_jobs_at_once()) {
-      whole_x = gather(context, kept.get(), group, x_ready);
-    }
-    if (x_id >= 0) {
-      Tensor dx = context.activation(x_dtype, {dy.dim(0), weight.shape[1]});
-      {
-        const WeightUse use =
-            context.weights.acquire(weight, WeightForm::kBackward, context.stream);
-        context.kernels.run(LinearBackwardInput{.dx = dx, .dy = dy, .weight = use.view()},
-                            context.stream);
-      }
-      Event reduced;
-      if (gathers) {
-        Tensor mine = context.activation(dx.dtype(), x_shape);
-        reduced = group.reduce_scatter(mine, dx, context.stream);
-        context.arena.hold(mine, reduced.fence());
-        context.arena.hold(dx, reduced.fence());
-        dx = mine;
-      } else if (group.size() > 1) {
-        reduced = group.all_reduce(dx, Reduction::kSum, context.stream);
-        context.arena.hold(dx, reduced.fence());
-      }
-      backward.give(x_id, std::move(dx), std::move(reduced));
-    }
-    backward.defer([whole_x, x_ready, kept = backward.for_job(kept), gathers, dy, &weight, bias,
-                    &group](Context& context) {
-      Event ready = x_ready;
-      Tensor input = whole_x.defined() ? whole_x : kept.get();
-      if (gathers && !whole_x.defined()) input = gather(context, input, group, ready);
-      context.await(ready);
-      weight_gradient(context, weight, bias, dy, input);
-    });
-  });
+  adapters.keep(*context.tape);
+  context.tape->record(
+      [node = ColumnNode{.x_id = x.id,
+                         .x_dtype = x.tensor.dtype(),
+                         .x_shape = x.tensor.shape(),
+                         .x = keep_for_gradients(context, x.tensor, weight, adapters.list),
+                         .y_id = result.id,
+                         .weight = weight,
+                         .bias = bias,
+                         .group = group,
+                         .gathers = gathers,
+                         .adapters = adapters}](Backward& backward) { node.run(backward); });
   return activation ? activated(context, result, y, *activation) : result;
 }
 
 namespace {
 
-// y = residual + x W^T + bias for a group of one: x [n, h], y [n, f].
-Value whole_row_linear(Context& context, const Value& x, Parameter& weight, Parameter* bias,
+// The backward pass of the adapters of a row linear. dy: of all rows, [n, f]; dx [n, h/t], complete
+// but for their part, or empty.
+void row_adapters_backward(Backward& backward, const PassAdapters& adapters, const Kept& x,
+                           const Tensor& dy, const Tensor& dx) {
+  if (adapters.list.empty()) return;
+  Context& context = backward.context();
+  const std::vector<Tensor> dinputs = adapter_input_gradients(context, adapters.list, dy);
+  if (dx.defined()) add_adapter_dx(context, adapters.list, dinputs, dx, 0);
+  backward.defer([dinputs, adapters, x = backward.for_job(x), dy](Context& context) {
+    add_gradient_of_a(context, adapters.list, dinputs, x.get());
+    add_gradient_of_b(context, adapters.list, adapters.kept, dy);
+  });
+}
+
+// y = residual + x W^T + adapters + bias for a group of one: x [n, h], y [n, f].
+Value whole_row_linear(Context& context, const Value& x, const SplitWeight& split, Parameter* bias,
                        const Value* residual) {
+  Parameter& weight = split.weight;
+  PassAdapters adapters{.list = drawn_adapters(context, split.adapters)};
   Tensor y = context.activation(x.tensor.dtype(), {x.tensor.dim(0), weight.shape[0]});
+  Tensor added = residual != nullptr ? residual->tensor : Tensor();
+  if (!adapters.list.empty()) {
+    adapters.inputs = adapter_inputs(context, adapters.list, x.tensor);
+    write_adapter_outputs(context, adapters.list, adapters.inputs, y, added);
+    added = y;
+  }
   {
     const WeightUse use =
         acquire_forward(context.weights, weight, x.tensor.dim(0), context.kernels, context.stream);
     WeightUse bias_use;
     if (bias != nullptr)
       bias_use = context.weights.acquire(*bias, WeightForm::kRows, context.stream);
-    context.kernels.run(
-        LinearForward{.y = y,
-                      .x = x.tensor,
-                      .weight = use.view(),
-                      .bias = bias_use.rows(),
-                      .residual = residual != nullptr ? residual->tensor : Tensor()},
-        context.stream);
+    context.kernels.run(LinearForward{.y = y,
+                                      .x = x.tensor,
+                                      .weight = use.view(),
+                                      .bias = bias_use.rows(),
+                                      .residual = added},
+                        context.stream);
   }
   if (context.tape == nullptr) return {y};
   Value result = context.tape->output(y);
   const std::int64_t residual_id = residual != nullptr ? residual->id : -1;
-  context.tape->record([x_id = x.id, kept = context.tape->keep(x.tensor), residual_id,
-                        id = result.id, &weight, bias](Backward& backward) {
+  const Kept kept = keep_for_gradients(context, x.tensor, weight, adapters.list);
+  adapters.keep(*context.tape);
+  context.tape->record([x_id = x.id, kept, residual_id, id = result.id, &weight, bias,
+                        adapters = std::move(adapters)](Backward& backward) {
     Context& context = backward.context();
     Tensor dy = backward.take(id);
     if (!dy.defined()) return;
     backward.give(residual_id, dy);
+    Tensor dx;
     if (x_id >= 0) {
-      Tensor dx = context.activation(dy.dtype(), {dy.dim(0), weight.shape[1]});
+      dx = context.activation(dy.dtype(), {dy.dim(0), weight.shape[1]});
       const WeightUse use = context.weights.acquire(weight, WeightForm::kBackward, context.stream);
       context.kernels.run(LinearBackwardInput{.dx = dx, .dy = dy, .weight = use.view()},
                           context.stream);
-      backward.give(x_id, std::move(dx));
     }
+    row_adapters_backward(backward, adapters, kept, dy, dx);
+    backward.give(x_id, std::move(dx));
+    if (!weight.trainable) return;
     backward.defer([kept = backward.for_job(kept), dy, &weight, bias](Context& context) {
       weight_gradient(context, weight, bias, dy, kept.get());
     });
@@ -248,7 +374,24 @@ GatheredBackward gathered_backward(Context& context, const Tensor& mine, const S
   return whole;
 }
 
-// y [n, f], under sequence parallelism [n/t, f] = sum over the group of x W^T, for x [n, h/t].
+// y = x W^T + adapters, for `range` of the rows of `all.x` [n, h/t]. y [range.size, f].
+void multiply_rows(Context& context, const LinearForward& all, const PassAdapters& adapters,
+                   const RowRange& range, const Tensor& y) {
+  LinearForward call = all;
+  call.x = all.x.slice(0, range.begin, range.size);
+  call.y = y;
+  if (!adapters.list.empty()) {
+    std::vector<Tensor> inputs;
+    for (const Tensor& input : adapters.inputs)
+      inputs.push_back(input.slice(0, range.begin, range.size));
+    write_adapter_outputs(context, adapters.list, inputs, y, {});
+    call.residual = y;
+  }
+  context.kernels.run(call, context.stream);
+}
+
+// y [n, f], under sequence parallelism [n/t, f] = sum over the group of x W^T + adapters, for x
+// [n, h/t].
 Value summed_row_linear(Context& context, const Value& x, const SplitWeight& split) {
   Parameter& weight = split.weight;
   Communicator& group = split.group;
@@ -258,20 +401,20 @@ Value summed_row_linear(Context& context, const Value& x, const SplitWeight& spl
   const std::int64_t rows = x.tensor.dim(0) / (scatters ? ranks : 1);
   const std::int64_t width = weight.shape[0];
   Tensor y = context.activation(x.tensor.dtype(), {rows, width});
+  PassAdapters adapters{.list = drawn_adapters(context, split.adapters)};
+  adapters.inputs = adapter_inputs(context, adapters.list, x.tensor);
   {
     const WeightUse use =
         acquire_forward(context.weights, weight, x.tensor.dim(0), context.kernels, context.stream);
+    const LinearForward all{.x = x.tensor, .weight = use.view()};
     std::vector<Event> reduced;
     for (const RowRange& range : cut_rows(rows, strategy.slices, context.kernels.row_tile())) {
       if (scatters) {
         // Slice i holds every rank's i-th part, so that the reduced tensor is contiguous.
         Tensor partial = context.activation(y.dtype(), {ranks * range.size, width});
         for (std::int64_t r = 0; r < ranks; ++r) {
-          context.kernels.run(
-              LinearForward{.y = partial.slice(0, r * range.size, range.size),
-                            .x = x.tensor.slice(0, r * rows + range.begin, range.size),
-                            .weight = use.view()},
-              context.stream);
+          multiply_rows(context, all, adapters, {r * rows + range.begin, range.size},
+                        partial.slice(0, r * range.size, range.size));
         }
         Tensor mine = y.slice(0, range.begin, range.size);
         reduced.push_back(group.reduce_scatter(mine, partial, context.stream));
@@ -280,10 +423,7 @@ Value summed_row_linear(Context& context, const Value& x, const SplitWeight& spl
         continue;
       }
       Tensor part = y.slice(0, range.begin, range.size);
-      context.kernels.run(
-          LinearForward{
-              .y = part, .x = x.tensor.slice(0, range.begin, range.size), .weight = use.view()},
-          context.stream);
+      multiply_rows(context, all, adapters, range, part);
       if (ranks > 1) {
         reduced.push_back(group.all_reduce(part, Reduction::kSum, context.stream));
         context.arena.hold(part, reduced.back().fence());
@@ -293,23 +433,28 @@ Value summed_row_linear(Context& context, const Value& x, const SplitWeight& spl
   }
   if (context.tape == nullptr) return {y};
   Value result = context.tape->output(y);
-  context.tape->record([x_id = x.id, kept = context.tape->keep(x.tensor), id = result.id, split,
-                        scatters](Backward& backward) {
+  const Kept kept = keep_for_gradients(context, x.tensor, split.weight, adapters.list);
+  adapters.keep(*context.tape);
+  context.tape->record([x_id = x.id, kept, id = result.id, split, scatters,
+                        adapters = std::move(adapters)](Backward& backward) {
     Context& context = backward.context();
     Parameter& weight = split.weight;
     Tensor dy = backward.take(id);
     if (!dy.defined()) return;
+    Tensor dx;
     if (scatters) {
       GatheredBackward whole = gathered_backward(context, dy, split, x_id >= 0);
       dy = std::move(whole.dy);
-      backward.give(x_id, std::move(whole.dx));
+      dx = std::move(whole.dx);
     } else if (x_id >= 0) {
-      Tensor dx = context.activation(dy.dtype(), {dy.dim(0), weight.shape[1]});
+      dx = context.activation(dy.dtype(), {dy.dim(0), weight.shape[1]});
       const WeightUse use = context.weights.acquire(weight, WeightForm::kBackward, context.stream);
       context.kernels.run(LinearBackwardInput{.dx = dx, .dy = dy, .weight = use.view()},
                           context.stream);
-      backward.give(x_id, std::move(dx));
     }
+    row_adapters_backward(backward, adapters, kept, dy, dx);
+    backward.give(x_id, std::move(dx));
+    if (!weight.trainable) return;
     backward.defer([kept = backward.for_job(kept), dy, &weight](Context& context) {
       weight_gradient(context, weight, nullptr, dy, kept.get());
     });
@@ -322,7 +467,7 @@ Value summed_row_linear(Context& context, const Value& x, const SplitWeight& spl
 Value row_linear(Context& context, const Value& x, const SplitWeight& split, const BranchEnd& end) {
   const bool masked = context.training && end.dropout.probability > 0;
   if (split.group.size() == 1 && !masked) {
-    return whole_row_linear(context, x, split.weight, end.bias, end.residual);
+    return whole_row_linear(context, x, split, end.bias, end.residual);
   }
   const Value y = summed_row_linear(context, x, split);
   if (!masked && end.bias == nullptr && end.residual == nullptr) return y;

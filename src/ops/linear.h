@@ -12,12 +12,15 @@
 // column; bias and residual after row, if the group has one member and there is no dropout.
 //
 // The tape keeps this rank's own rows of x; column gathers them again in backward. The collective
-// of dx starts before dW is computed and is waited for after it.
+// of dx starts before dW is computed and is waited for after it. If the weight is frozen, only its
+// adapters (ops/linear_adapter.h) keep x, and nothing is gathered again.
 #pragma once
 
 #include <optional>
+#include <vector>
 
 #include "comm/communicator.h"
+#include "ops/linear_adapter.h"
 #include "ops/tape.h"
 
 namespace piton {
@@ -34,6 +37,9 @@ struct SplitWeight {
   Parameter& weight;  // column [f/t, h], row [f, h/t]
   Communicator& group;
   LinearStrategy strategy;
+  // What is added to the product. Under sequence parallelism, the dropout of a column linear is
+  // that of this rank's rows of x, and that of a row linear that of all rows.
+  std::vector<LinearAdapter> adapters = {};
 };
 
 // The last step of a column-split product.
@@ -43,9 +49,9 @@ struct ColumnEnd {
   std::optional<ActivationKind> activation;  // of the biased product
 };
 
-// y = x W^T + bias, or the activation of that. x [n, h], under sequence parallelism this rank's
-// [n/t, h]; weight [f/t, h] -> y [n, f/t] of dtype `end.output`. Slices end at row tiles, so there
-// are at most as many slices as tiles.
+// y = x W^T + adapters + bias, or the activation of that. x [n, h], under sequence parallelism this
+// rank's [n/t, h]; weight [f/t, h] -> y [n, f/t] of dtype `end.output`. Slices end at row tiles, so
+// there are at most as many slices as tiles.
 Value column_linear(Context& context, const Value& x, const SplitWeight& split,
                     const ColumnEnd& end);
 
@@ -56,9 +62,9 @@ struct BranchEnd {
   Dropout dropout;
 };
 
-// y = residual + dropout(sum over the group of x W^T + bias). x [n, h/t], weight [f, h/t] -> y
-// [n, f], under sequence parallelism this rank's [n/t, f]. `dropout.rows` says which rows of the
-// micro-batch y holds.
+// y = residual + dropout(sum over the group of (x W^T + adapters) + bias). x [n, h/t], weight [f,
+// h/t] -> y [n, f], under sequence parallelism this rank's [n/t, f]. `dropout.rows` says which rows
+// of the micro-batch y holds.
 Value row_linear(Context& context, const Value& x, const SplitWeight& split, const BranchEnd& end);
 
 }  // namespace piton

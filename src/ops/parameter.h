@@ -24,10 +24,10 @@ namespace piton {
 
 // Initial values of a canonical tensor: zeros, ones, normal numbers with mean 0 and standard
 // deviation `deviation`, or uniform ones from -bound to bound, drawn with base/random/philox.h
-// under the key of the tensor's name. kXavier is uniform, and whoever makes the parameter sets its
-// bound.
+// under the key of the tensor's name. kXavier is uniform with a bound that follows from the shape;
+// whoever makes the parameter sets it.
 struct Initialization {
-  enum class Kind : std::uint8_t { kZero, kOne, kNormal, kXavier };
+  enum class Kind : std::uint8_t { kZero, kOne, kNormal, kXavier, kUniform };
   Kind kind = Kind::kZero;
   double deviation = 0;
   double bound = 0;

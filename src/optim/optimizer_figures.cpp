@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <utility>
 
+#include "comm/gathered_values.h"
 #include "optim/optimizer.h"
 
 namespace piton {
@@ -25,20 +25,21 @@ std::vector<std::pair<std::int64_t, std::int64_t>> model_rows(const Parameter& p
   return runs;
 }
 
+// Of the weights of one rank.
+struct RankFigures {
+  double squares = 0;
+  std::int64_t zeros = 0;
+};
+
 // The sum over all ranks, in their order.
-OptimizerFigures summed(Communicator& ranks, double squares, std::int64_t zeros) {
-  std::string own(sizeof(squares) + sizeof(zeros), '\0');
-  std::memcpy(own.data(), &squares, sizeof(squares));
-  std::memcpy(own.data() + sizeof(squares), &zeros, sizeof(zeros));
-  double all_squares = 0;
+OptimizerFigures summed(Communicator& ranks, const RankFigures& own) {
+  double squares = 0;
   OptimizerFigures sum;
-  for (const std::string& bytes : ranks.gather_bytes(own)) {
-    std::memcpy(&squares, bytes.data(), sizeof(squares));
-    std::memcpy(&zeros, bytes.data() + sizeof(squares), sizeof(zeros));
-    all_squares += squares;
-    sum.num_zeros += zeros;
+  for (const RankFigures& one : gathered_values(ranks, own)) {
+    squares += one.squares;
+    sum.num_zeros += one.zeros;
   }
-  sum.params_norm = std::sqrt(all_squares);
+  sum.params_norm = std::sqrt(squares);
   return sum;
 }
 
@@ -69,7 +70,7 @@ OptimizerFigures Optimizer::figures(Stream& stream) const {
       }
     }
   }
-  return summed(*ranks_, squares, zeros);
+  return summed(*ranks_, {squares, zeros});
 }
 
 std::vector<std::string> Optimizer::parameters_not_finite(Stream& stream) const {

@@ -1,5 +1,7 @@
 #include "parallel/parallel_options.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/options/byte_size.h"
 #include "base/options/option_range.h"
@@ -12,10 +14,15 @@ void expect_positive(const char* flag, int value) {
   throw Error(Fault::kUsage, "parallel: --{} is {}, wanted at least 1", flag, value);
 }
 
-MeshSizes mesh_of(int world_size, int tensor, int pipeline) {
+// Ranks that share one model.
+std::int64_t replica_of(int tensor, int pipeline) {
   expect_positive("tensor-model-parallel-size", tensor);
   expect_positive("pipeline-model-parallel-size", pipeline);
-  const std::int64_t replica = std::int64_t{tensor} * pipeline;
+  return std::int64_t{tensor} * pipeline;
+}
+
+MeshSizes mesh_of(int world_size, int tensor, int pipeline) {
+  const std::int64_t replica = replica_of(tensor, pipeline);
   if (world_size % replica != 0) {
     throw Error(
         Fault::kUsage,
@@ -31,24 +38,20 @@ MeshSizes mesh_of(int world_size, int tensor, int pipeline) {
   return sizes;
 }
 
-}  // namespace
-
-namespace {
-
 // One number of --recomputation-layer-num for each stage, within its layers.
-void check_layers_of_stages(const std::vector<std::int64_t>& counts, std::int64_t layers,
-                            int stages) {
-  if (static_cast<int>(counts.size()) != stages) {
+void check_layers_of_stages(const std::vector<std::int64_t>& counts,
+                            const std::vector<std::int64_t>& layers_of_stages) {
+  const std::size_t stages = layers_of_stages.size();
+  if (counts.size() != stages) {
     throw Error(
         Fault::kUsage,
         "parallel: --recomputation-layer-num: got {} numbers, wanted {}, one for each stage "
         "of --pipeline-model-parallel-size",
         counts.size(), stages);
   }
-  for (int stage = 0; stage < stages; ++stage) {
-    const std::int64_t own = layers / stages + (stage < layers % stages ? 1 : 0);
+  for (std::size_t stage = 0; stage < stages; ++stage) {
     check_range(fmt::format("parallel: --recomputation-layer-num of stage {}", stage),
-                counts[static_cast<std::size_t>(stage)], 0, own);
+                counts[stage], 0, layers_of_stages[stage]);
   }
 }
 
@@ -72,10 +75,6 @@ RecomputedParts parts_of(const std::vector<std::string>& modules) {
   }
   return parts;
 }
-
-}  // namespace
-
-namespace {
 
 void needs(bool given, const char* flag, bool has, const char* what) {
   if (!given || has) return;
@@ -102,8 +101,8 @@ RecomputeRequest ParallelOptions::effective_recompute() const {
 }
 
 // Norms and activations that are computed again in addition to the parts of `rules`, and of how
-// many layers.
-void ParallelOptions::add_small_parts(RecomputeRules& rules, std::int64_t layers) const {
+// many of the `most_layers` layers of a stage.
+void ParallelOptions::add_small_parts(RecomputeRules& rules, std::int64_t most_layers) const {
   const bool selective = rules.granularity == RecomputeGranularity::kSelective;
   const char* const wants_parts =
       "layers that are not computed again whole: --recompute-granularity none or selective, or "
@@ -122,8 +121,7 @@ void ParallelOptions::add_small_parts(RecomputeRules& rules, std::int64_t layers
                          const char* what) {
     needs(count.has_value(), flag, has, what);
     if (count) {
-      check_range(fmt::format("parallel: --{} (of a stage)", flag), *count, 0,
-                  (layers + pipeline - 1) / pipeline);
+      check_range(fmt::format("parallel: --{} (of a stage)", flag), *count, 0, most_layers);
     }
   };
   check(recompute_norm_layers, "recompute-norm-num-layers", rules.parts.norms, "--recompute-norm");
@@ -143,7 +141,9 @@ void ParallelOptions::check_distribution(bool full) const {
               flag);
 }
 
-RecomputeRules ParallelOptions::recompute_rules(std::int64_t layers) const {
+RecomputeRules ParallelOptions::recompute_rules(
+    const std::vector<std::int64_t>& layers_of_stages) const {
+  const std::int64_t most_layers = std::ranges::max(layers_of_stages);
   const RecomputeRequest request = effective_recompute();
   const bool full = request == RecomputeRequest::kFull;
   const bool selective = request == RecomputeRequest::kSelective;
@@ -164,16 +164,15 @@ RecomputeRules ParallelOptions::recompute_rules(std::int64_t layers) const {
                        .layers = recompute_layers.value_or(1),
                        .parts = parts_of(recompute_modules),
                        .distributed = distribute_inputs};
-  add_small_parts(rules, layers);
+  add_small_parts(rules, most_layers);
   if (distribute_inputs) check_distribution(full);
   if (custom) {
     needs(recompute_layers.has_value(), "recompute-num-layers", false,
           "--recompute-method uniform or block; custom has --recomputation-layer-num");
-    check_layers_of_stages(recompute_layers_of_stage, layers, pipeline);
+    check_layers_of_stages(recompute_layers_of_stage, layers_of_stages);
     rules.layers_of_stage = recompute_layers_of_stage;
   } else if (recompute_layers) {
-    check_range("parallel: --recompute-num-layers (of a stage)", *recompute_layers, 1,
-                (layers + pipeline - 1) / pipeline);
+    check_range("parallel: --recompute-num-layers (of a stage)", *recompute_layers, 1, most_layers);
   }
   return rules;
 }
@@ -199,9 +198,7 @@ int ParallelOptions::planned_ranks(const std::optional<std::int64_t>& world_size
     check_range("--world-size", *world_size, 1, kMostRanks);
     return static_cast<int>(*world_size);
   }
-  expect_positive("tensor-model-parallel-size", tensor);
-  expect_positive("pipeline-model-parallel-size", pipeline);
-  const std::int64_t replica = std::int64_t{tensor} * pipeline;
+  const std::int64_t replica = replica_of(tensor, pipeline);
   if (replica > kMostRanks) {
     throw Error(Fault::kUsage, "mesh: tensor {} x pipeline {} are {} ranks, wanted 1 to {}", tensor,
                 pipeline, replica, kMostRanks);

@@ -41,8 +41,9 @@ struct ParallelOptions {
   bool distribute_inputs = false;
   std::int64_t auto_recompute_mebibytes = -1;  // -1: none
 
-  // Of a model of `layers`; none under kAuto. Throws Error(kUsage) naming the flag.
-  RecomputeRules recompute_rules(std::int64_t layers) const;
+  // `layers_of_stages`: how many layers each pipeline stage has (LayerDivision::counts). None under
+  // kAuto. Throws Error(kUsage) naming the flag.
+  RecomputeRules recompute_rules(const std::vector<std::int64_t>& layers_of_stages) const;
 
   // Bytes of --memory-limit under kAuto. Throws Error(kUsage) if one is given without the other.
   std::optional<std::int64_t> recompute_limit() const;
@@ -154,7 +155,7 @@ struct ParallelOptions {
       auto_recompute_mebibytes);
   }
 
-  void add_small_parts(RecomputeRules& rules, std::int64_t layers) const;
+  void add_small_parts(RecomputeRules& rules, std::int64_t most_layers) const;
   void check_distribution(bool full) const;
 };
 

@@ -5,7 +5,9 @@
 #include <optional>
 #include <vector>
 
+#include "base/amounts.h"
 #include "base/error.h"
+#include "model/layout.h"
 
 namespace piton {
 namespace {
@@ -13,12 +15,6 @@ namespace {
 // Steps of a plan beyond two rounds of the pipeline change neither its peak nor the mix of calls.
 int probed_micro_batches(const RunPlan& plan) {
   return std::min(plan.micro_batches, 2 * plan.mesh[Axis::kPipeline]);
-}
-
-std::int64_t layers_on(const RunPlan& plan, int stage) {
-  const int stages = plan.mesh[Axis::kPipeline];
-  const std::int64_t layers = plan.session.model.layers;
-  return layers / stages + (stage < layers % stages ? 1 : 0);
 }
 
 // Parts of layers worth trying, alone or with whole layers.
@@ -76,6 +72,7 @@ class Search {
   // The fewest whole layers on each stage with which it fits, and `parts` of the others; all of
   // them where it does not.
   void consider_layers(const RecomputedParts& parts) {
+    const LayerDivision division{plan_.session.model.layers, stages()};
     RecomputeRules rules{.granularity = RecomputeGranularity::kFull, .block = true, .parts = parts};
     for (int stage = 0; stage < stages(); ++stage) {
       const auto fits = [&](std::int64_t layers) {
@@ -84,7 +81,7 @@ class Search {
         return probed(one, stage).peak_bytes <= limit_;
       };
       std::int64_t least = 0;
-      std::int64_t most = layers_on(plan_, stage);
+      std::int64_t most = division.of_chunk(stage).size();
       while (least < most) {
         const std::int64_t middle = (least + most) / 2;
         if (fits(middle)) {
@@ -138,8 +135,6 @@ class Search {
   std::optional<Candidate> best_;
 };
 
-double mebibytes(std::int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
-
 }  // namespace
 
 RecomputeChoice choose_recompute(const RunPlan& plan, std::int64_t limit_bytes,
@@ -165,8 +160,8 @@ RecomputeChoice choose_recompute(const RunPlan& plan, std::int64_t limit_bytes,
   }
   if (search.best()) return result(*search.best());
   // Groups keep fewer inputs, at the price of more at a time in backward.
-  const std::int64_t layers = layers_on(plan, 0);
-  for (std::int64_t group = 2; group <= std::min<std::int64_t>(layers, 16); group *= 2) {
+  const LayerDivision division{plan.session.model.layers, search.stages()};
+  for (std::int64_t group = 2; group <= std::min<std::int64_t>(division.most(), 16); group *= 2) {
     search.consider({.granularity = RecomputeGranularity::kFull, .layers = group});
   }
   if (search.best()) return result(*search.best());

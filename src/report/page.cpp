@@ -6,6 +6,7 @@
 #include <cmath>
 #include <functional>
 
+#include "base/amounts.h"
 #include "report/svg_plot.h"
 
 namespace piton {
@@ -50,16 +51,12 @@ std::string color_of(std::size_t run) {
 }
 
 std::string bytes_in_words(std::int64_t bytes) {
-  if (bytes < 1 << 20) return fmt::format("{:.0f} KiB", static_cast<double>(bytes) / 1024);
-  const double mebibytes = static_cast<double>(bytes) / (1 << 20);
-  return mebibytes < 1024 ? fmt::format("{:.1f} MiB", mebibytes)
-                          : fmt::format("{:.2f} GiB", mebibytes / 1024);
+  const double size = mebibytes(bytes);
+  if (size < 1) return fmt::format("{:.0f} KiB", size * 1024);
+  return size < 1024 ? fmt::format("{:.1f} MiB", size) : fmt::format("{:.2f} GiB", size / 1024);
 }
 
-std::string time_in_words(double seconds) {
-  const auto whole = static_cast<std::int64_t>(seconds + 0.5);
-  return fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60);
-}
+std::string time_in_words(double seconds) { return hours_text(std::llround(seconds)); }
 
 std::string item(std::string_view name, const std::string& value) {
   return fmt::format("<dt>{}</dt><dd>{}</dd>", name, html_escaped(value));
@@ -189,9 +186,8 @@ std::string plots(const std::vector<RunRecord>& runs) {
               [](const StepMetrics& step) { return step.tokens_per_second; }) +
          plot("milliseconds a step", runs,
               [](const StepMetrics& step) { return step.elapsed_ms; }) +
-         plot("memory, MiB", runs, [](const StepMetrics& step) {
-           return static_cast<double>(step.memory.peak_total_bytes) / (1 << 20);
-         });
+         plot("memory, MiB", runs,
+              [](const StepMetrics& step) { return mebibytes(step.memory.peak_total_bytes); });
 }
 
 std::string checkpoints(const std::vector<RunRecord>& runs) {

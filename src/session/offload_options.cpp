@@ -1,5 +1,6 @@
 #include "session/offload_options.h"
 
+#include "base/amounts.h"
 #include "base/error.h"
 #include "base/options/option_range.h"
 
@@ -38,8 +39,7 @@ std::string about_state(const OffloadOptions& options, std::int64_t bytes) {
   const std::string folder = options.state_folder();
   if (folder.empty() && !options.in_host_memory()) return "";
   if (bytes > 0) {
-    return fmt::format("optimizer state: {:.1f} MiB a rank in {}",
-                       static_cast<double>(bytes) / (1 << 20),
+    return fmt::format("optimizer state: {:.1f} MiB a rank in {}", mebibytes(bytes),
                        folder.empty() ? "host memory" : "a file in " + folder);
   }
   if (!folder.empty()) {

@@ -1,10 +1,10 @@
 #include "session/session.h"
 
 #include <algorithm>
-#include <cstring>
 #include <string>
 #include <utility>
 
+#include "comm/gathered_values.h"
 #include "model/decoder.h"
 #include "model/initialize.h"
 #include "session/run_sections.h"
@@ -37,8 +37,9 @@ Session::Session(const Machine& machine, Mesh& mesh, const SessionSettings& sett
       settings.own_schedule
           ? *settings.own_schedule
           : make_schedule(settings.schedule, mesh.size(Axis::kPipeline), settings.micro_batches);
-  const ChunkFactory make =
-      settings.chunks ? settings.chunks : decoder_factory(settings.model, layout_);
+  const ChunkFactory make = settings.chunks
+                                ? settings.chunks
+                                : decoder_factory(settings.model, layout_, settings.adapters);
   std::vector<Chunk*> chunks;
   for (const int chunk : schedule.chunks_of_stage(mesh.coordinate(Axis::kPipeline))) {
     chunks_.push_back(make({chunk, schedule.stage_of_chunk},
@@ -104,14 +105,14 @@ void Session::make_parameters() {
 
 Session::~Session() { machine_.stream.synchronize(); }
 
-void Session::initialize() {
+void Session::initialize(const std::vector<Parameter*>& parameters) {
   std::int64_t largest = 0;
-  for (const Parameter* parameter : all_parameters_) {
+  for (const Parameter* parameter : parameters) {
     largest = std::max(largest, parameter->elements() * size_bytes(parameter->dtype));
   }
   const Tensor memory =
       host_tensor(DType::kU8, {largest});  // one for all: allocating pages takes time
-  for (Parameter* parameter : all_parameters_) {
+  for (Parameter* parameter : parameters) {
     const Tensor rows(memory.storage(), 0, parameter->dtype, parameter->shape);
     write_initial_rows(*parameter, settings_.seed, machine_.threads, rows);
     sharded_->set_value(*parameter, rows, machine_.stream);
@@ -171,12 +172,7 @@ double Session::summed_over_ranks(double value, AxisSet axes) {
   Communicator& group = mesh_->group(axes);
   if (group.size() == 1) return value;
   double sum = 0;
-  for (const std::string& bytes :
-       group.gather_bytes(std::string(reinterpret_cast<const char*>(&value), sizeof(value)))) {
-    double one = 0;
-    std::memcpy(&one, bytes.data(), sizeof(one));
-    sum += one;
-  }
+  for (const double one : gathered_values(group, value)) sum += one;
   return sum;
 }
 
@@ -191,6 +187,12 @@ double Session::total_tokens(const std::vector<MicroBatch>& batches) {
   double tokens = 0;
   for (const MicroBatch& batch : batches) tokens += batch.loss_tokens();
   return summed_over_ranks(tokens, kSampleAxes);
+}
+
+std::int64_t Session::samples_of(const std::vector<MicroBatch>& batches) {
+  std::int64_t samples = 0;
+  for (const MicroBatch& batch : batches) samples += batch.samples;
+  return samples * mesh_->size(Axis::kData);
 }
 
 void Session::schedule_micro_batches(int count) {
@@ -215,10 +217,11 @@ StepReport Session::gradients(const std::vector<MicroBatch>& batches,
                     .loss_scale = optimizer_ ? optimizer_->loss_scale() : 1};
   schedule_micro_batches(static_cast<int>(batches.size()));
   if (report.loss_tokens == 0) {
-    throw Error(Fault::kData,
-                "batch at sample {}: no token of the global batch has a loss; check the loss mask "
-                "of the corpus",
-                consumed_samples);
+    throw Error(
+        Fault::kData,
+        "samples {} to {}: none of their tokens has a label, so nothing is learned from this "
+        "batch; piton inspect samples shows them",
+        consumed_samples, consumed_samples + samples_of(batches) - 1);
   }
   machine_.device.upload(&consumed_samples, consumed_samples_, machine_.stream);
   const bool wide = settings_.model.dtype == DType::kF64;

@@ -11,6 +11,7 @@
 #include "data/samples/batch.h"
 #include "model/config.h"
 #include "model/layout.h"
+#include "nn/adapters.h"
 #include "nn/chunk.h"
 #include "ops/offloading_keeper.h"
 #include "optim/optimizer.h"
@@ -40,6 +41,7 @@ struct SessionSettings {
   OptimizerOptions optimizer_options;
   OffloadOptions offload;
   SessionUse use = SessionUse::kTraining;
+  Adapters adapters;  // of the decoder; if there are any, they alone are trained (nn/adapters.h)
   // Makes the chunks; empty: those of a decoder of this model and layout.
   ChunkFactory chunks;
 };
@@ -58,8 +60,10 @@ class Session {
   Session(const Machine& machine, Mesh& mesh, const SessionSettings& settings);
   ~Session();
 
-  // Draws the weights from the seed.
-  void initialize();
+  // Draws the weights from the seed: all, or those of `parameters`, such as new adapters of a model
+  // that is loaded.
+  void initialize() { initialize(all_parameters_); }
+  void initialize(const std::vector<Parameter*>& parameters);
   // Call it after values were set from outside (a checkpoint): gathers them and makes the main
   // copies.
   void publish_values();
@@ -98,6 +102,7 @@ class Session {
   void schedule_micro_batches(int count);
   PipelineResult forward_backward(const std::vector<ModelInput>& inputs);
   double total_tokens(const std::vector<MicroBatch>& batches);
+  std::int64_t samples_of(const std::vector<MicroBatch>& batches);  // of all data ranks
   void set_gain_decay();
   void make_parameters();
   void offload_activations();

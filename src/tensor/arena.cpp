@@ -10,6 +10,7 @@
 #include <tuple>
 #include <vector>
 
+#include "base/amounts.h"
 #include "base/error.h"
 
 namespace piton {
@@ -19,10 +20,6 @@ constexpr std::int64_t kAlignment = 64;  // one cache line, and the widest vecto
 
 std::int64_t round_up(std::int64_t bytes) {
   return std::max(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment);
-}
-
-std::string mebibytes(std::int64_t bytes) {
-  return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1 << 20));
 }
 
 struct ArenaBlock {
@@ -332,10 +329,12 @@ Tensor Arena::allocate(DType dtype, const Shape& shape, MemoryKind kind, MemoryU
         const auto& in_use = state.counts.in_use_bytes;
         const auto most = std::max_element(in_use.begin(), in_use.end());
         const auto holder = static_cast<MemoryKind>(most - in_use.begin());
-        throw Error(error.fault(),
-                    "memory: no room for {} of {} ({} {}): {} in use, most of it {} ({}); {}",
-                    mebibytes(bytes), name(kind), name(dtype), to_string(shape),
-                    mebibytes(state.total_bytes), name(holder), mebibytes(*most), error.what());
+        throw Error(
+            error.fault(),
+            "memory: no room for {:.1f} MiB of {} ({} {}): {:.1f} MiB in use, most of it {} "
+            "({:.1f} MiB); {}",
+            mebibytes(bytes), name(kind), name(dtype), to_string(shape),
+            mebibytes(state.total_bytes), name(holder), mebibytes(*most), error.what());
       }
       const bool taken = state.take(bytes, identity, &block, &fences);
       PITON_ASSERT(taken, "arena: no block of {} bytes after growing", bytes);

@@ -88,7 +88,7 @@ endforeach()
 string(ASCII 27 escape)
 execute_process(COMMAND ${PITON} convert --load "${WORK}/a${escape}[31mb" --save ${WORK}/x ERROR_VARIABLE err)
 string(FIND "${err}" "${escape}" at)
-if(NOT at EQUAL -1 OR NOT err MATCHES "x1b.31mb: wanted the folder of a model")
+if(NOT at EQUAL -1 OR NOT err MATCHES "x1b.31mb: there is no such folder, wanted the folder of a run or of a model")
   message(FATAL_ERROR "a code of the terminal in a message: ${err}")
 endif()
 

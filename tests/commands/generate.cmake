@@ -40,6 +40,14 @@ expect(RUN ${generate} --prompt "To be, or" --num-beams 3 CODE 0 OUT ".")
 expect(RUN ${generate} --prompt "To be, or" --num-beams 3 --length-penalty 0.5 --stop question --json CODE 0
   OUT "\"score\":-[0-9.e-]+,\"beams\":\\[{\"text\":")
 
+# A stop word ends a beam: the best one has fewer ids than --max-new-tokens, and the word is not in it.
+execute_process(COMMAND ${PITON} ${generate} --quiet --prompt "To be, or" --num-beams 3 --stop t --json OUTPUT_VARIABLE best)
+string(JSON text GET "${best}" text)
+string(JSON ids LENGTH "${best}" ids)
+if(text MATCHES "t" OR NOT ids LESS 24)
+  message(FATAL_ERROR "the best beam of --stop t: \"${text}\" of ${ids} ids")
+endif()
+
 # A file of prompts: an object a line, with the tokens that each prompt gets alone.
 file(WRITE ${WORK}/prompts.txt "To be, or\n\nthat is\n")
 file(WRITE ${WORK}/prompts.jsonl "\"To be, or\"\n{\"prompt\": \"that is\"}\n")

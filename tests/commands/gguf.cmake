@@ -55,6 +55,45 @@ expect(RUN score --load ${WORK}/trained-hf ${WORK}/text.txt CODE 0 OUT "^loss ")
 expect(RUN convert --load ${WORK}/trained.gguf --save ${WORK}/trained-run --to piton CODE 0)
 expect(RUN generate --load ${WORK}/trained-run --prompt "To be" --greedy --max-new-tokens 4 CODE 0)
 
+# A run starts from a file as from the folder that is made of it: the same losses, and the file's tokenizer. A corpus is
+# made with the tokenizer of that folder.
+expect(RUN convert --load ${WORK}/trained --save ${WORK}/start.gguf CODE 0)
+expect(RUN convert --load ${WORK}/start.gguf --save ${WORK}/start-hf --to hf CODE 0)
+expect(RUN preprocess --input ${WORK}/text.txt --tokenizer-name-or-path ${WORK}/start-hf --output-prefix ${WORK}/again CODE 0)
+set(trains --data-path ${WORK}/again_text_document --split 90,10,0 --seq-length 32 --lr 1e-3
+  --lr-decay-style constant)
+set(runs "")
+foreach(start start.gguf start-hf)
+  expect(RUN pretrain --load ${WORK}/${start} ${trains} --train-iters 3 --save ${WORK}/of-${start} CODE 0 OUT "a new run from the weights of [^ ]*/${start} ")
+  file(STRINGS ${WORK}/of-${start}/metrics.jsonl steps)
+  set(of_start "")
+  foreach(step IN LISTS steps)
+    string(JSON loss GET "${step}" lm_loss)
+    list(APPEND of_start ${loss})
+  endforeach()
+  list(LENGTH of_start count)
+  if(NOT count EQUAL 3)
+    message(FATAL_ERROR "${count} steps from ${start}")
+  endif()
+  list(JOIN of_start " " of_start)
+  list(APPEND runs "${of_start}")
+endforeach()
+list(REMOVE_DUPLICATES runs)
+list(LENGTH runs different)
+if(NOT different EQUAL 1)
+  message(FATAL_ERROR "other losses from the GGUF file: ${runs}")
+endif()
+expect(RUN pretrain --load ${WORK}/start.gguf ${trains} --train-iters 4 --save ${WORK}/of-start.gguf CODE 0
+  OUT "holds iteration 3 of the run that started from" "iteration +4/ +4 ")
+file(RENAME ${WORK}/start.gguf ${WORK}/moved.gguf)
+expect(RUN resume ${WORK}/of-start.gguf --train-iters 5 CODE 0 OUT "iteration +5/ +5 ")
+expect(RUN generate --load ${WORK}/of-start.gguf --prompt "To be" --greedy --max-new-tokens 4 CODE 0)
+expect(RUN pretrain --load ${WORK}/moved.gguf ${trains} --train-iters 3 --dry-run CODE 0 OUT "it would start from the weights of [^ ]*/moved.gguf")
+expect(RUN pretrain --load ${WORK}/q8.gguf --mock-data --seq-length 16 --train-iters 1 --lr 1e-3 CODE 0
+  OUT "warning: [^ ]*/q8.gguf: some of its weights are quantized; the run trains and saves their values")
+expect(RUN pretrain --load ${WORK}/q8.gguf --mock-data --num-layers 3 --train-iters 1 --lr 1e-3 CODE 2
+  ERR "--num-layers: got 3, but the model of [^ ]*/q8.gguf has 2; leave the flag out")
+
 # Refused, and nothing is left.
 expect(RUN convert --load ${golden}/llama --save ${WORK}/llama.gguf CODE 2 ERR "llama.gguf: is there already; wanted a file that is not there yet")
 expect(RUN convert --load ${golden}/llama --save ${WORK}/x.gguf --params-dtype bf16 CODE 2 ERR "--params-dtype: is of hf, mg and piton; name the type of a GGUF file by --outtype")
@@ -63,7 +102,6 @@ expect(RUN convert --load ${golden}/gemma2 --save ${WORK}/x.gguf CODE 3 ERR "as 
 expect(RUN convert --load ${golden}/llama --save ${WORK}/x.gguf --target-tensor-parallel-size 2 CODE 2 ERR "--target-tensor-parallel-size: is of --to mg, and this makes gguf")
 file(WRITE ${WORK}/broken.gguf "GGUF and nothing else")
 expect(RUN inspect ${WORK}/broken.gguf CODE 3 ERR "broken.gguf: version [0-9]+, wanted 2 or 3; is the copy complete, and a GGUF file.\n$")
-expect(RUN pretrain --load ${WORK}/llama.gguf --train-iters 1 CODE 2 ERR "--load: [^ ]*/llama.gguf is a GGUF file, which a run does not start from; make a folder of it")
 file(GLOB left ${WORK}/x* ${WORK}/*.unfinished ${WORK}/*.lock)
 if(left)
   message(FATAL_ERROR "left behind: ${left}")

@@ -99,7 +99,7 @@ expect(RUN ${bare} ${grows} --rampup-batch-size 4 4 24 --save ${WORK}/grows_part
 set(half ${steps} --fp16 --initial-loss-scale 1073741824 --loss-scale-window 3)
 expect_resume(half 1 ${half})
 expect_log("iteration 1: gradients overflow at a loss scale of 1073741824; the update is skipped"
-           "loss scale: 1073741824.0 [^\n]*number of skipped iterations: 1 " "number of skipped iterations: [1-9][0-9]* [^\n]*\n[^\n]*saved")
+           "loss scale: 1073741824.0 [^\n]*number of skipped iterations: 1 ")
 expect_resume(half_two 2 ${half} --tensor-model-parallel-size 2 --sequence-parallel)
 expect_resume(half_static 1 ${steps} --fp16 --loss-scale 512)
 expect_log("loss scale: 512.0 [^\n]*number of skipped iterations: 0 ")

@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "drills/tiny_run.h"
 #include "support/temp_folder.h"
+#include "support/tiny_run.h"
 
 namespace piton {
 namespace {
@@ -43,7 +43,7 @@ TEST(KilledSaves, AreFollowedByCleanRestarts) {
     drill::Draw draw(drill::seed(round));
     fs::remove(tiny.path("run.txt"));
     const char* const how = draw.below(3) == 0 ? "--no-async-save" : "--async-save";
-    Process process(TinyRun::with_program(tiny.pretrain(
+    Process process(drill::with_program(tiny.pretrain(
                         "run", 1'000'000,
                         {"--load", tiny.path("run"), how, "--save-interval", "1", "--keep", "2"})),
                     {.out = tiny.path("run.txt")});

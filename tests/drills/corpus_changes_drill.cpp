@@ -4,8 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "drills/tiny_run.h"
 #include "support/temp_folder.h"
+#include "support/tiny_run.h"
 
 namespace piton {
 namespace {
@@ -65,7 +65,7 @@ TEST(CorpusInUse, ThatChangesIsAnErrorThatNamesItOrChangesNothing) {
     fs::remove_all(tiny.path("run"));
     fs::remove(tiny.path("run.txt"));
     Process process(
-        TinyRun::with_program(tiny.pretrain("run", kIterations, {"--save-interval", "10"})),
+        drill::with_program(tiny.pretrain("run", kIterations, {"--save-interval", "10"})),
         {.out = tiny.path("run.txt")});
     ASSERT_TRUE(
         drill::wait_for(process, [&] { return fs::exists(tiny.path("run/iter_0000010")); }));

@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 #include <sys/mount.h>
 
-#include "drills/tiny_run.h"
 #include "support/temp_folder.h"
+#include "support/tiny_run.h"
 
 namespace piton {
 namespace {
@@ -94,8 +94,8 @@ TEST_F(DiskFull, AtASaveLeavesTheCheckpointBeforeOrTheNewOne) {
 
 TEST_F(DiskFull, BetweenTheLastSavesIsWarnedOfAndTriedAgain) {
   const int iterations = drill::whole() ? 400 : 120;
-  Process process(TinyRun::with_program(tiny_.pretrain("small/run", iterations,
-                                                       {"--save-interval", "5", "--keep", "1"})),
+  Process process(drill::with_program(tiny_.pretrain("small/run", iterations,
+                                                     {"--save-interval", "5", "--keep", "1"})),
                   {.out = tiny_.path("run.txt")});
   ASSERT_TRUE(drill::wait_for(process, [&] { return fs::exists(disk_ / "run/iter_0000005"); }));
   disk_.fill(100'000);

@@ -27,7 +27,8 @@ class EveryFamily : public testing::Test {
  protected:
   static void SetUpTestSuite() {
     corpus_ = std::make_unique<TempFolder>();
-    make_corpus(corpus_->path());
+    // The models have fewer ids than the end of a document.
+    make_corpus(corpus_->path(), 400, Documents::kWhole);
   }
   static void TearDownTestSuite() { corpus_.reset(); }
 

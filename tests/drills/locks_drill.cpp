@@ -4,8 +4,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "drills/tiny_run.h"
 #include "support/temp_folder.h"
+#include "support/tiny_run.h"
 
 namespace piton {
 namespace {
@@ -30,9 +30,9 @@ struct Both {
 Both at_once(const TinyRun& tiny, const Words& words, drill::Draw& draw) {
   Both both;
   for (const char* name : {"one.txt", "two.txt"}) fs::remove(tiny.path(name));
-  Process one(TinyRun::with_program(words), {.out = tiny.path("one.txt")});
+  Process one(drill::with_program(words), {.out = tiny.path("one.txt")});
   std::this_thread::sleep_for(milliseconds(draw.below(2) == 0 ? 0 : draw.below(60)));
-  Process two(TinyRun::with_program(words), {.out = tiny.path("two.txt")});
+  Process two(drill::with_program(words), {.out = tiny.path("two.txt")});
   both.ends[0] = one.wait(seconds(120)).value_or(ProcessEnd{});
   both.ends[1] = two.wait(seconds(120)).value_or(ProcessEnd{});
   both.shown[0] = text_of(tiny.path("one.txt"));

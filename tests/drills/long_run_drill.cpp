@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "drills/tiny_run.h"
 #include "support/temp_folder.h"
+#include "support/tiny_run.h"
 
 namespace piton::drill {
 namespace {
@@ -75,7 +75,7 @@ TEST(LongRun, HoldsAtTheEndWhatItHeldAtTheBeginning) {
   const std::string rare = std::to_string(std::max<std::int64_t>(steps / 100, 1));
   const TempFolder folder;
   const TinyRun tiny(folder.path());
-  Words words = TinyRun::with_program(tiny.pretrain("run", static_cast<int>(steps)));
+  Words words = drill::with_program(tiny.pretrain("run", static_cast<int>(steps)));
   const Words more{"--num-layers",
                    "1",
                    "--hidden-size",

@@ -5,8 +5,8 @@
 
 #include <map>
 
-#include "drills/tiny_run.h"
 #include "support/temp_folder.h"
+#include "support/tiny_run.h"
 
 namespace piton {
 namespace {
@@ -60,7 +60,7 @@ TEST(Canaries, BesideACorpusSurvive) {
     words[2] = input;
     if (draw.below(2) == 0) words.push_back("--remove-duplicates");
     for (int kills = 0; kills < 3; ++kills) {
-      Process process(TinyRun::with_program(words), {.out = tiny.path("killed.txt")});
+      Process process(drill::with_program(words), {.out = tiny.path("killed.txt")});
       if (process.wait(milliseconds(draw.below(60)))) break;
       process.kill(SIGKILL);
       process.wait(seconds(20));

@@ -8,6 +8,7 @@
 #include "fuzz/scratch_files.h"
 #include "gguf/gguf_source.h"
 #include "gguf/vocabulary.h"
+#include "text/files/tokenizer_folder.h"
 
 namespace {
 
@@ -55,7 +56,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   PITON_ASSERT(read.tensors.size() == header.tensors.size());
 
   or_refused([&] {
-    piton::open_gguf_tokenizer(piton::read_gguf_vocabulary(header, "fuzz.gguf"), "fuzz.gguf");
+    const auto files =
+        piton::files_of_vocabulary(piton::read_gguf_vocabulary(header, "fuzz.gguf"), "fuzz.gguf");
+    if (!files.empty()) piton::open_tokenizer_texts(files, "fuzz.gguf");
   });
   or_refused([&] {
     const std::filesystem::path path = piton::scratch_file("fuzz.gguf", bytes);

@@ -445,7 +445,22 @@ class CaseList {
         activated.activation = ActivationKind::kGeluErf;
         activated.preactivation = source_.unwritten_rows(dtype_, {size.n, size.out});
         add(fmt::format("{} bias {} activated, kept", detail, with_bias), size.in, activated);
+        activated.residual = source_.normal_rows(dtype_, {size.n, size.out});
+        activated.preactivation = source_.unwritten_rows(dtype_, {size.n, size.out});
+        activated.y = source_.unwritten_rows(dtype_, {size.n, size.out});
+        add(fmt::format("{} bias {} residual activated, kept", detail, with_bias), size.in,
+            activated);
+        LinearForward in_place = call(with_bias, dtype_);
+        in_place.y = in_place.residual = source_.normal_rows(dtype_, {size.n, size.out});
+        add(fmt::format("{} bias {} over the residual", detail, with_bias), size.in, in_place);
       }
+      LinearBackwardInput dx{.dx = source_.unwritten_rows(dtype_, {size.n, size.in}),
+                             .dy = source_.normal_rows(dtype_, {size.n, size.out}),
+                             .weight = weight(size.out, size.in),
+                             .residual = source_.normal_rows(dtype_, {size.n, size.in})};
+      add(detail + " dx residual", size.out, dx);
+      dx.dx = dx.residual = source_.normal_rows(dtype_, {size.n, size.in});
+      add(detail + " dx over the residual", size.out, dx);
       if (dtype_ == sums_) continue;
       LinearForward wide = call(true, sums_);
       wide.residual = source_.normal_rows(sums_, {size.n, size.out});
@@ -527,7 +542,8 @@ class CaseList {
     dropout.rows = {.consumed_samples = consumed(),
                     .sample_index = 3,
                     .sequence = 8,
-                    .first_row = full ? 20 : 0};
+                    .first_row = full ? 20 : 0,
+                    .first_column = full ? 7 : 0};
     add(detail, 2,
         DropoutAddForward{.y = source_.unwritten(dtype_, {n, h}),
                           .x = source_.normal(dtype_, {n, h}),

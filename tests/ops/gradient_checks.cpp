@@ -112,6 +112,7 @@ class Accumulated {
                               .x = x,
                               .weight = weight,
                               .bias = source.normal(kDType, {out}),
+                              .residual = source.normal_rows(kDType, {n, out}),
                               .activation = ActivationKind::kGeluErf,
                               .preactivation = source.unwritten_rows(kDType, {n, out})};
   run(forward);
@@ -127,8 +128,10 @@ class Accumulated {
     run(forward);
     return weighted_sum(forward.y, dy);
   };
-  return slopes_agree(loss,
-                      {{"x", x, dx}, {"w", w, dw.take()}, {"bias", forward.bias, dbias.take()}});
+  return slopes_agree(loss, {{"x", x, dx},
+                             {"w", w, dw.take()},
+                             {"bias", forward.bias, dbias.take()},
+                             {"residual", forward.residual, dbefore}});
 }
 
 ::testing::AssertionResult check_norm(Kernels& kernels, bool layer, bool with_residual) {

@@ -195,6 +195,16 @@ TEST_P(KernelValues, OfDropoutKeepTheRightShareAndScaleIt) {
   run(DropoutAddForward{.y = slice, .x = x.slice(0, 0, 32), .dropout = part});
   EXPECT_TRUE(bit_equal(slice, y.slice(0, 40, 32)));
 
+  // The same for columns, from any one on.
+  for (const std::int64_t first : {1, 2, 3, 4, 22}) {
+    Dropout right = dropout;
+    right.rows.first_column = first;
+    const Tensor columns = host_tensor(DType::kF32, {n, h - first});
+    const Tensor threes = fp32({n, h - first}, std::vector<double>(n * (h - first), 3));
+    run(DropoutAddForward{.y = columns, .x = threes, .dropout = right});
+    EXPECT_TRUE(bit_equal(columns, y.slice(1, first, h - first))) << first;
+  }
+
   // Sample 2 of this batch is the first sample of a batch that follows two others.
   Dropout later = dropout;
   later.rows.consumed_samples = tensor_of(DType::kI64, {1}, std::vector<double>{2});

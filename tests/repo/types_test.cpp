@@ -1,6 +1,7 @@
 // A type's name is defined once in a namespace. Two definitions under one name are undefined
 // behavior that an optimizer hides: the linker keeps one of the two constructors. A type of an
-// unnamed namespace hides no other one: a reader would take it for that.
+// unnamed namespace hides no other one: a reader would take it for that. Nor do two headers define
+// types of one name in different namespaces.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -63,6 +64,23 @@ std::vector<std::string> double_faults(const SourceTree& tree) {
   return faults;
 }
 
+// Types of headers that have the name of a type of another header, in another namespace.
+std::vector<std::string> namesake_faults(const SourceTree& tree) {
+  std::map<std::string, std::pair<std::string, std::string>> first;  // by name: space and path
+  std::vector<std::string> faults;
+  for (const auto& [path, text] : tree) {
+    if (!is_header(path)) continue;
+    for (const FoundType& type : types_of(text)) {
+      if (type.unnamed) continue;
+      const auto [at, added] = first.try_emplace(type.name, type.space, path);
+      if (added || at->second.first == type.space) continue;
+      faults.push_back(type.space + type.name + " of " + path + ": the name of " +
+                       at->second.first + type.name + " of " + at->second.second);
+    }
+  }
+  return faults;
+}
+
 // Types of unnamed namespaces that hide a type of the same name. Those of headers in namespace
 // piton are seen everywhere, others in their own namespace.
 std::vector<std::string> shadow_faults(const SourceTree& tree) {
@@ -117,6 +135,18 @@ TEST(Types, OfUnnamedNamespacesHideNone) {
       ElementsAre("c/a.cpp: Block hides piton::Block of a/a.h; rename it",
                   "c/b.cpp: Block hides piton::Block of a/a.h; rename it",
                   "c/c.cpp: Tile hides piton::cpu::Tile of b/a.h; rename it"));
+}
+
+TEST(Types, OfHeadersHaveDifferentNames) {
+  EXPECT_THAT(namesake_faults(
+                  {{"a/a.h", "namespace piton {\nstruct Block {\n};\n}  // namespace piton\n"},
+                   {"a/b.h", "namespace piton {\nclass Block;\n}  // namespace piton\n"},
+                   {"b/a.cpp", "namespace piton::cpu {\nclass Block {\n};\n}  // namespace p\n"},
+                   {"b/a.h", "namespace piton::cpu {\nclass Block {\n};\n}  // namespace p\n"},
+                   {"b/b.h", "namespace piton::cpu {\nclass Tile {\n};\n}  // namespace p\n"}}),
+              ElementsAre("piton::cpu::Block of b/a.h: the name of piton::Block of a/a.h"));
+  EXPECT_THAT(namesake_faults(read_tree(std::filesystem::path(PITON_SOURCE_DIR) / "src")),
+              IsEmpty());
 }
 
 TEST(Types, HideNoneInThisRepository) {

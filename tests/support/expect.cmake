@@ -1,10 +1,10 @@
 # expect(RUN words... CODE n [OUT regex...] [ERR regex...])
 # Runs piton with the words. The test fails unless it exits with code n and its output matches every regex.
-# pretrain logs to stdout and writes errors to stderr, so for pretrain ERR is compared with both.
+# pretrain, finetune and resume log to stdout and write errors to stderr, so for these ERR is compared with both.
 function(expect)
   cmake_parse_arguments(arg "" "CODE" "RUN;OUT;ERR" ${ARGN})
   execute_process(COMMAND ${PITON} ${arg_RUN} RESULT_VARIABLE code OUTPUT_VARIABLE out ERROR_VARIABLE err)
-  if("${arg_RUN}" MATCHES "^pretrain")
+  if("${arg_RUN}" MATCHES "^(pretrain|finetune|resume)(;|$)")
     set(err "${out}${err}")
   endif()
   set(shown "piton ${arg_RUN}\nexit ${code}\nstdout: ${out}\nstderr: ${err}")

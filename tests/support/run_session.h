@@ -47,6 +47,7 @@ struct RunLayout {
   RecomputeRules rules;  // instead of `recompute`
   OptimizerOptions optimizer;
   OffloadOptions offload;
+  Adapters adapters;
   std::int64_t micro = 2;  // samples of a micro-batch; the others of a global batch are accumulated
 };
 
@@ -127,7 +128,8 @@ class TrainingRun {
             .micro_batches = static_cast<int>(kSamples / micro_ / replicas),
             .seed = 11,
             .optimizer_options = layout.optimizer,
-            .offload = layout.offload});
+            .offload = layout.offload,
+            .adapters = layout.adapters});
     session_->initialize();
   }
 
@@ -141,8 +143,9 @@ class TrainingRun {
   std::map<std::string, std::vector<double>> gradients() {
     session_->gradients(own_batches(), consumed_);
     std::map<std::string, std::vector<double>> all;
-    for (Parameter* parameter : session_->parameters())
-      all[parameter->name] = values(parameter->gradient);
+    for (Parameter* parameter : session_->parameters()) {
+      if (parameter->trainable) all[parameter->name] = values(parameter->gradient);
+    }
     return all;
   }
 

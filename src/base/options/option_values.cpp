@@ -9,6 +9,7 @@
 #include <type_traits>
 
 #include "base/error.h"
+#include "base/options/byte_size.h"
 #include "base/options/options.h"
 
 namespace piton {
@@ -67,17 +68,6 @@ std::string plain_digits(const std::string& word) {
     digits += word[i];
   }
   return digits;
-}
-
-// The factor of the letters after a number; 1 for "", nullopt for unknown letters.
-std::optional<double> scale_of(std::string_view letters) {
-  if (letters.empty()) return 1.0;
-  constexpr std::string_view kLetters = "kMGT";
-  const char letter = letters[0] == 'K' ? 'k' : letters[0];
-  const std::size_t power = kLetters.find(letter);
-  const bool binary = letters.size() == 2 && letters[1] == 'i';
-  if (power == std::string_view::npos || letters.size() > (binary ? 2U : 1U)) return {};
-  return std::pow(binary ? 1024.0 : 1000.0, static_cast<double>(power + 1));
 }
 
 // "1e3", "4k", "1.5M", "4Ki". False for any other text, or for a fraction if T is an integer.

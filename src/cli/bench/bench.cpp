@@ -189,8 +189,7 @@ void put_profile(Json& out, const char* what, double seconds, const Profile& by_
 }
 
 Json run_train(const Request& request) {
-  TrainBenchOptions options{.micro_batch = request.options.loop.micro_batch_size,
-                            .rounds = request.bench.of_all.rounds,
+  TrainBenchOptions options{.rounds = request.bench.of_all.rounds,
                             .profile = request.bench.profile,
                             .floor = !request.bench.no_floor};
   if (request.options.loop.train_iters == 0 && !request.options.loop.train_samples)

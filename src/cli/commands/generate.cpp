@@ -8,6 +8,7 @@
 #include "base/options/option_range.h"
 #include "cli/command.h"
 #include "cli/commands/continuation.h"
+#include "cli/commands/model_to_load.h"
 #include "cli/commands/prompts.h"
 #include "cli/launch.h"
 #include "cli/terminal/standard_input.h"
@@ -16,7 +17,7 @@ namespace piton::cli {
 namespace {
 
 struct GenerateOptions {
-  std::string load;
+  ModelToLoad model;
   std::vector<std::string> stop;
   bool stream = false;
   bool echo = false;
@@ -24,10 +25,7 @@ struct GenerateOptions {
 
   template <typename Visitor>
   void visit(Visitor&& v) {
-    v(Option{"load",
-             "run, checkpoint, Hugging Face or Megatron folder, or GGUF file of the model",
-             {.placeholder = "DIR"}},
-      load);
+    model.visit(v);
     v(Option{"stop", "words that end the text; they are not printed", {.placeholder = "WORD"}},
       stop);
     v(Option{"stream", "print each piece of text as soon as it is generated"}, stream);
@@ -42,7 +40,7 @@ constexpr std::int64_t kMostPromptsAtOnce = 4096;
 void check_together(const OptionSet& set, const GenerateOptions& options,
                     const PromptOptions& prompts, const SamplingOptions& sampling,
                     const BeamOptions& beams) {
-  if (options.load.empty())
+  if (options.model.load.empty())
     throw Error(Fault::kUsage, "--load: no model is named; wanted the folder of a run");
   check_range("--prompts-at-once", prompts.prompts_at_once, 1, kMostPromptsAtOnce);
   if (options.stream && set.given("prompts")) {
@@ -100,12 +98,10 @@ int run_generate(Invocation& invocation) {
   set.add("Tokenizer", tokenizer);
   refuse_more_arguments(invocation.parse(set, general));
   check_together(set, options, prompt_options, sampling, beams);
-  if (sampling.temperature == 0) {
-    sampling.greedy = true;
-    sampling.temperature = 1;
-  }
+  sampling.settle();
   Engine engine(engine_options(general), invocation.log);
-  const auto model = Model::load(engine.machine(), options.load, tokenizer, layout);
+  const auto model =
+      Model::load(engine.machine(), options.model.load, tokenizer, layout, options.model.lora_load);
   const std::vector<Prompt> prompts =
       read_prompts(prompt_options, set.given("prompt"), *model, invocation.log);
   const Continuer continuer(*model, sampling, beams, options.stop, options.echo);
@@ -143,8 +139,8 @@ int run_generate(Invocation& invocation) {
     }
   }
   if (leads && talks) {
-    invocation.log.info(
-        fmt::format("next: piton score --load {} FILE, the loss on a text of yours", options.load));
+    invocation.log.info(fmt::format("next: piton score --load {} FILE, the loss on a text of yours",
+                                    options.model.load));
   }
   return 0;
 }

@@ -3,6 +3,7 @@
 #include <charconv>
 
 #include "api/planning.h"
+#include "base/amounts.h"
 #include "base/json.h"
 #include "base/options/byte_size.h"
 #include "base/options/option_range.h"
@@ -94,9 +95,7 @@ std::string in_words(std::int64_t count) {
   return fmt::format("{}", count);
 }
 
-std::string mebibytes(std::int64_t bytes) {
-  return fmt::format("{:.1f}", static_cast<double>(bytes) / (1 << 20));
-}
+std::string mebibytes_text(std::int64_t bytes) { return fmt::format("{:.1f}", mebibytes(bytes)); }
 
 std::int64_t sent_bytes(const TrafficCounts& sent) {
   return sent.all_reduce_bytes + sent.all_gather_bytes + sent.reduce_scatter_bytes +
@@ -137,9 +136,10 @@ std::string in_sentence(const RunPlan& plan, const PretrainOptions& options) {
 }
 
 std::string verdict(std::int64_t needed, std::int64_t memory) {
-  return needed <= memory ? fmt::format("fits: {} of {} MiB", mebibytes(needed), mebibytes(memory))
-                          : fmt::format("does not fit: {} of {} MiB are missing",
-                                        mebibytes(needed - memory), mebibytes(memory));
+  return needed <= memory
+             ? fmt::format("fits: {} of {} MiB", mebibytes_text(needed), mebibytes_text(memory))
+             : fmt::format("does not fit: {} of {} MiB are missing",
+                           mebibytes_text(needed - memory), mebibytes_text(memory));
 }
 
 void print_table(const std::vector<RankEstimate>& estimates, const Simulation& simulation,
@@ -165,15 +165,15 @@ void print_table(const std::vector<RankEstimate>& estimates, const Simulation& s
     const RankEstimate& one = estimates[group[0]];
     text += fmt::format("{:<8}{:12}         ", ranges(group), one.parameters);
     for (const std::int64_t bytes : one.memory.peak_bytes)
-      text += fmt::format("{:>14}", mebibytes(bytes));
-    text += fmt::format("{:>12}{:>18}\n", mebibytes(one.memory.peak_total_bytes),
-                        mebibytes(sent_bytes(one.traffic)));
+      text += fmt::format("{:>14}", mebibytes_text(bytes));
+    text += fmt::format("{:>12}{:>18}\n", mebibytes_text(one.memory.peak_total_bytes),
+                        mebibytes_text(sent_bytes(one.traffic)));
     most = std::max(most, one.memory.peak_total_bytes);
     offloaded = std::max(offloaded, one.offloaded_bytes);
   }
   if (offloaded > 0) {
-    text +=
-        fmt::format("offloaded by a rank {} MiB, which is not in the peak\n", mebibytes(offloaded));
+    text += fmt::format("offloaded by a rank {} MiB, which is not in the peak\n",
+                        mebibytes_text(offloaded));
   }
   const RankEstimate& first = estimates[0];
   if (first.memory.peak_bytes[static_cast<int>(MemoryKind::kParameters)] >
@@ -188,16 +188,16 @@ void print_table(const std::vector<RankEstimate>& estimates, const Simulation& s
     text += fmt::format(
         "saves in the background: a copy of {} MiB a rank, in the memory of the host "
         "(--no-async-save: none)\n",
-        mebibytes(estimates[0].save_copy_bytes));
+        mebibytes_text(estimates[0].save_copy_bytes));
   }
   if (memory > 0) text += verdict(most, memory) + "\n";
   std::fputs(text.c_str(), stdout);
 }
 
 // Settles --recompute-granularity auto. What was chosen and why, a line, or "".
-std::string choose_if_asked(RunPlan& plan, const PretrainOptions& options, const Machine& machine) {
+std::string choose_if_asked(RunPlan& plan, const Machine& machine) {
   if (!plan.memory_limit) return "";
-  const RecomputeChoice choice = choose_recompute(plan, machine);
+  const RecomputeChoice choice = MachinePlanner(machine).choose_recompute(plan);
   plan.session.layout.recompute = choice.rules;
   return choice.why + "\n";
 }
@@ -241,7 +241,7 @@ void print_layouts(const PlanOptions& asked, const PretrainOptions& options,
     PretrainOptions one = options;
     const int world = set_layout(layout, asked.ranks, one);
     RunPlan plan = make_run_plan(one, world, vocabulary);
-    choose_if_asked(plan, one, machine);
+    choose_if_asked(plan, machine);
     std::int64_t most = 0, sent = 0;
     for (const RankEstimate& rank : estimate_layout(plan, machine)) {
       most = std::max(most, rank.memory.peak_total_bytes);
@@ -249,8 +249,8 @@ void print_layouts(const PlanOptions& asked, const PretrainOptions& options,
     }
     const Simulation simulation =
         simulated(plan.session.schedule, plan.mesh[Axis::kPipeline], plan.micro_batches);
-    text += fmt::format("{:<12}{:>7}{:>14}{:>20}{:>8.1f} %", layout, world, mebibytes(most),
-                        mebibytes(sent), 100 * simulation.bubble);
+    text += fmt::format("{:<12}{:>7}{:>14}{:>20}{:>8.1f} %", layout, world, mebibytes_text(most),
+                        mebibytes_text(sent), 100 * simulation.bubble);
     if (memory > 0) text += "   " + verdict(most, memory);
     text += "\n";
   }
@@ -292,7 +292,7 @@ int run_plan(Invocation& invocation) {
     return 0;
   }
   RunPlan plan = make_run_plan(options, ranks, vocabulary);
-  const std::string chosen = choose_if_asked(plan, options, engine.machine());
+  const std::string chosen = choose_if_asked(plan, engine.machine());
   const std::vector<RankEstimate> estimates = estimate_layout(plan, engine.machine());
   const Simulation simulation =
       simulated(plan.session.schedule, plan.mesh[Axis::kPipeline], plan.micro_batches);

@@ -8,6 +8,7 @@
 #include "cli/build_info.h"
 #include "cli/command.h"
 #include "data/corpus/corpus_card.h"
+#include "data/preprocess/merge_corpora.h"
 #include "text/files/tokenizer_options.h"
 #include "text/special_tokens.h"
 
@@ -23,27 +24,47 @@ struct OutputOptions {
   }
 };
 
+struct Nouns {
+  const char* one;
+  const char* several;
+};
+
+void report_left_out(const LeftOut& left_out, Nouns nouns, Log& log) {
+  if (left_out.count == 0) return;
+  for (const BadRecord& record : left_out.first) log.warning(describe(record));
+  log.warning(fmt::format("{} {} left out{}", left_out.count,
+                          left_out.count == 1 ? fmt::format("{} was", nouns.one)
+                                              : fmt::format("{} were", nouns.several),
+                          left_out.count > static_cast<std::int64_t>(left_out.first.size())
+                              ? "; the first ones are shown"
+                              : ""));
+}
+
 void report(const PreprocessReport& done, bool json, Log& log) {
-  for (const BadRecord& bad : done.first_bad) log.warning(describe(bad));
-  if (done.bad_records > 0) {
-    log.warning(fmt::format("{} {} left out{}", done.bad_records,
-                            done.bad_records == 1 ? "bad record was" : "bad records were",
-                            done.bad_records > static_cast<std::int64_t>(done.first_bad.size())
-                                ? "; the first ones are shown"
-                                : ""));
-  }
+  report_left_out(done.bad, {"bad record", "bad records"}, log);
+  report_left_out(done.too_long, {"sample that is too long", "samples that are too long"}, log);
+  report_left_out(done.unteaching, {"sample that teaches nothing", "samples that teach nothing"},
+                  log);
   if (json) {
     nlohmann::ordered_json corpora = nlohmann::ordered_json::array();
     for (std::size_t i = 0; i < done.prefixes.size(); ++i) {
       corpora.push_back({{"prefix", done.prefixes[i]}, {"tokens", done.tokens[i]}});
     }
-    const nlohmann::ordered_json object = {{"corpora", corpora},
-                                           {"documents", done.documents},
-                                           {"duplicates", done.duplicates},
-                                           {"bad_records", done.bad_records},
-                                           {"text_bytes", done.text_bytes},
-                                           {"seconds", done.seconds},
-                                           {"resumed", done.resumed}};
+    nlohmann::ordered_json object = {{"corpora", corpora},
+                                     {"documents", done.documents},
+                                     {"duplicates", done.duplicates},
+                                     {"bad_records", done.bad.count},
+                                     {"text_bytes", done.text_bytes},
+                                     {"seconds", done.seconds},
+                                     {"resumed", done.resumed}};
+    if (!done.prompt.empty()) {
+      object.update({{"handler", done.handler},
+                     {"prompt", done.prompt},
+                     {"samples", done.samples},
+                     {"taught_tokens", done.taught_tokens},
+                     {"too_long", done.too_long.count},
+                     {"teaches_nothing", done.unteaching.count}});
+    }
     const std::string text =
         object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
     std::fputs(text.c_str(), stdout);
@@ -58,7 +79,10 @@ void report(const PreprocessReport& done, bool json, Log& log) {
                                  static_cast<double>(done.text_bytes) / 1e6, done.seconds);
   if (done.duplicates > 0) line += fmt::format(", {} duplicates left out", done.duplicates);
   log.info(line);
-  if (!done.prefixes.empty()) {
+  if (!done.prompt.empty()) {
+    log.info(fmt::format("{} ({} prompt): {} samples, {} tokens to learn of {}", done.handler,
+                         done.prompt, done.samples, done.taught_tokens, done.tokens.at(0)));
+  } else if (!done.prefixes.empty()) {
     log.info(fmt::format("next: piton pretrain --data-path {} ..., or piton inspect {}",
                          fmt::join(done.prefixes, " "), done.prefixes.front()));
   }
@@ -83,6 +107,22 @@ void write_cards(const PreprocessOptions& options, const Tokenizer& tokenizer,
                  const PreprocessReport& done) {
   const std::string_view sample_by[] = {"line", "paragraph", "document"};
   for (std::size_t i = 0; i < done.prefixes.size(); ++i) {
+    if (!done.prompt.empty()) {
+      write_card(done.prefixes[i],
+                 {.tokenizer_name = tokenizer.name(),
+                  .tokenizer_hash = tokenizer.content_hash(),
+                  .vocabulary = tokenizer.vocabulary_size(),
+                  .options = {{"handler-name", done.handler},
+                              {"prompt-type", done.prompt},
+                              {"append-eod", options.append_eod ? "true" : "false"},
+                              {"pack", options.instruct.neat_pack ? "neat"
+                                       : options.instruct.pack    ? "true"
+                                                                  : "false"}},
+                  .documents = done.documents,
+                  .tokens = done.tokens[i],
+                  .made_by = std::string(build_info().version)});
+      continue;
+    }
     write_card(
         done.prefixes[i],
         {.tokenizer_name = tokenizer.name(),
@@ -122,15 +162,40 @@ std::optional<CorpusCard> joined_card(const std::vector<std::string>& prefixes) 
   return all ? joined : std::nullopt;
 }
 
-PreprocessReport merge(const PreprocessOptions& options) {
-  std::optional<CorpusCard> card = joined_card(options.merge);
-  PreprocessReport done = merge_corpora(options.merge, options.output_prefix, options.overwrite);
+PreprocessReport merge(const std::vector<std::string>& prefixes, const std::string& output_prefix,
+                       bool overwrite) {
+  std::optional<CorpusCard> card = joined_card(prefixes);
+  PreprocessReport done = merge_corpora(prefixes, output_prefix, overwrite);
   if (card) {
     card->documents = done.documents;
     card->tokens = done.tokens.at(0);
-    write_card(options.output_prefix, *card);
+    write_card(output_prefix, *card);
   }
   return done;
+}
+
+PreprocessReport merge_groups(const PreprocessOptions& options) {
+  if (options.input.size() != 1 || !options.datasets.empty() || options.output_prefix.empty()) {
+    throw Error(Fault::kUsage,
+                "preprocess: --merge-group-keys needs one --input, the folder of the corpora, and "
+                "--output-prefix");
+  }
+  PreprocessReport all;
+  for (const CorpusGroup& group : corpus_groups(options.input[0], options.merge_group_keys)) {
+    const PreprocessReport one =
+        merge(group.prefixes, options.output_prefix + "_" + group.key, options.overwrite);
+    if (!all.prefixes.empty() && all.documents != one.documents) {
+      throw Error(Fault::kData,
+                  "preprocess: --merge-group-keys: {} has {} documents, and {} has {}; the corpora "
+                  "do not belong together",
+                  all.prefixes.back(), all.documents, one.prefixes[0], one.documents);
+    }
+    all.prefixes.push_back(one.prefixes[0]);
+    all.tokens.push_back(one.tokens[0]);
+    all.documents = one.documents;
+    all.seconds += one.seconds;
+  }
+  return all;
 }
 
 }  // namespace
@@ -151,7 +216,13 @@ int run_preprocess(Invocation& invocation) {
           Fault::kUsage,
           "preprocess: both --merge and --input are given; join corpora in a run of its own");
     }
-    const PreprocessReport merged = merge(options);
+    const PreprocessReport merged = merge(options.merge, options.output_prefix, options.overwrite);
+    invocation.warn_of_root(general);
+    report(merged, output.json, invocation.log);
+    return 0;
+  }
+  if (!options.merge_group_keys.empty()) {
+    const PreprocessReport merged = merge_groups(options);
     invocation.warn_of_root(general);
     report(merged, output.json, invocation.log);
     return 0;
@@ -162,9 +233,11 @@ int run_preprocess(Invocation& invocation) {
                 "with its files");
   }
   const std::unique_ptr<Tokenizer> opened = open_tokenizer(tokenizer);
+  options.tokenizer_folder = tokenizer.name_or_path;
   const std::string special =
       special_tokens_line(options, set.given("add-special-tokens"), *opened);
-  if (!special.empty()) invocation.log.info(special);
+  const bool texts = options.instruct.handler_name.empty() && !options.instruct.asks_for_answers();
+  if (texts && !special.empty()) invocation.log.info(special);
   const PreprocessReport done = preprocess(options, *opened, invocation.log, invocation.progress);
   write_cards(options, *opened, done);
   invocation.warn_of_root(general);

@@ -1,4 +1,5 @@
-// piton pretrain: trains a model from a recipe and flags; piton resume: continues a run.
+// piton pretrain: trains a model from a recipe and flags; piton finetune: trains a model that
+// exists on instruction data; piton resume: continues a run.
 #include "train/pretrain.h"
 
 #include "cli/command.h"
@@ -33,10 +34,31 @@ void read_stored_options(const std::vector<std::string>& positional, OptionSet& 
   prepare_resume(run, folder, options);
 }
 
-int train(Invocation& invocation, bool resumes) {
+enum class Training : std::uint8_t { kPretrain, kFinetune, kResume };
+
+// What differs in `piton finetune`: the model exists, and the data are packed samples of questions
+// and answers.
+void set_finetuning(PretrainOptions& options) {
+  options.data.is_instruction_dataset = true;
+  options.data.pack = true;
+}
+
+void check_finetuning(const OptionSet& set, PretrainOptions& options) {
+  if (options.loop.load.empty()) {
+    throw Error(Fault::kUsage,
+                "--load: no model is named; wanted the folder of the model to fine-tune");
+  }
+  // Corpora have no samples to pack, and samples are packed once.
+  const bool packs = options.data.is_instruction_dataset && !options.data.neat_pack;
+  if (!set.given("pack")) options.data.pack = packs;
+}
+
+int train(Invocation& invocation, Training training) {
+  const bool resumes = training == Training::kResume;
   StopSignals signals(invocation.log);
   GeneralOptions general;
   PretrainOptions options;
+  if (training == Training::kFinetune) set_finetuning(options);
   OptionSet set;
   options.add_to(set);
   MegatronFlags megatron;
@@ -52,6 +74,7 @@ int train(Invocation& invocation, bool resumes) {
     } else {
       refuse_more_arguments(invocation.parse(set, general, true));
     }
+    if (training == Training::kFinetune) check_finetuning(set, options);
     notes = read_environment(set, variables);
     megatron.check(options.model);
   });
@@ -78,9 +101,13 @@ int train(Invocation& invocation, bool resumes) {
                                           .over = [&] { signals.settle(); },
                                           .progress = invocation.progress});
   if (saves && leads && result.finished) {
+    const std::string& run = options.loop.save;
     invocation.log.info(
-        fmt::format("next: piton generate --load {} --prompt TEXT, or piton score --load {} FILE",
-                    options.loop.save, options.loop.save));
+        options.data.is_instruction_dataset
+            ? fmt::format("next: piton chat --load {}", run)
+            : fmt::format(
+                  "next: piton generate --load {} --prompt TEXT, or piton score --load {} FILE",
+                  run, run));
   }
   replace_unread_output();  // the log is no result that a run fails for
   if (result.stop_signal == 0) return 0;
@@ -93,7 +120,8 @@ int train(Invocation& invocation, bool resumes) {
 
 }  // namespace
 
-int run_pretrain(Invocation& invocation) { return train(invocation, false); }
-int run_resume(Invocation& invocation) { return train(invocation, true); }
+int run_pretrain(Invocation& invocation) { return train(invocation, Training::kPretrain); }
+int run_finetune(Invocation& invocation) { return train(invocation, Training::kFinetune); }
+int run_resume(Invocation& invocation) { return train(invocation, Training::kResume); }
 
 }  // namespace piton::cli

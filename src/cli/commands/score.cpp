@@ -1,5 +1,4 @@
 // piton score: how probable a text is to a model.
-#include <chrono>
 #include <cmath>
 #include <optional>
 #include <span>
@@ -11,6 +10,7 @@
 #include "base/nesting.h"
 #include "checkpoint/safetensors.h"
 #include "cli/command.h"
+#include "cli/commands/model_to_load.h"
 #include "cli/launch.h"
 #include "cli/terminal/standard_input.h"
 
@@ -18,7 +18,7 @@ namespace piton::cli {
 namespace {
 
 struct ScoreOptions {
-  std::string load;
+  ModelToLoad model;
   std::string ids_file;
   std::string logits;
   std::string gradients;
@@ -28,10 +28,7 @@ struct ScoreOptions {
 
   template <typename Visitor>
   void visit(Visitor&& v) {
-    v(Option{"load",
-             "run, checkpoint, Hugging Face or Megatron folder, or GGUF file of the model",
-             {.placeholder = "DIR"}},
-      load);
+    model.visit(v);
     v(Option{"ids-file",
              "JSON file with lists of token ids to score, instead of a text",
              {.placeholder = "F.json"}},
@@ -175,7 +172,7 @@ int run_score(Invocation& invocation) {
   set.add("Tokenizer", tokenizer);
   const std::vector<std::string> files = invocation.parse(set, general);
   refuse_more_arguments(files, 1);
-  if (options.load.empty())
+  if (options.model.load.empty())
     throw Error(Fault::kUsage, "--load: no model is named; wanted the folder of a run");
   const bool from_pipe = files.empty() && options.ids_file.empty() && has_standard_input();
   if (!files.empty() == !options.ids_file.empty() && !from_pipe)
@@ -186,7 +183,8 @@ int run_score(Invocation& invocation) {
                 options.special_tokens.flag());
   }
   Engine engine(engine_options(general), invocation.log);
-  const auto model = Model::load(engine.machine(), options.load, tokenizer, layout);
+  const auto model =
+      Model::load(engine.machine(), options.model.load, tokenizer, layout, options.model.lora_load);
   const std::vector<std::vector<std::int32_t>> sequences =
       !options.ids_file.empty() ? ids_of_file(options.ids_file)
                                 : sequences_of(from_pipe ? "-" : files[0], options.json_keys,
@@ -195,17 +193,16 @@ int run_score(Invocation& invocation) {
   double sum = 0;
   std::int64_t count = 0;
   nlohmann::ordered_json each = nlohmann::ordered_json::array();
-  const auto start = std::chrono::steady_clock::now();
+  ThrottledProgress shown(invocation.progress, std::ssize(sequences));
   std::int64_t done = 0;
   for (const auto& ids : sequences) {
     const Model::Score score = model->score(ids);
     sum += score.sum();
     count += static_cast<std::int64_t>(score.log_likelihood.size());
     if (options.json) each.push_back(score.log_likelihood);
-    const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
-    invocation.progress.update(
-        {++done, static_cast<std::int64_t>(sequences.size()), spent.count(),
-         fmt::format("{:.0f} tokens/s", static_cast<double>(count) / spent.count())});
+    shown.at(++done, [&] {
+      return fmt::format("{:.0f} tokens/s", static_cast<double>(count) / shown.seconds());
+    });
   }
   invocation.progress.finish();
   if (count == 0)
@@ -229,7 +226,7 @@ int run_score(Invocation& invocation) {
                stdout);
     if (is_conversation()) {
       invocation.log.info(
-          fmt::format("next: piton generate --load {} --prompt TEXT", options.load));
+          fmt::format("next: piton generate --load {} --prompt TEXT", options.model.load));
     }
   }
   return 0;

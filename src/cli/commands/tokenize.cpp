@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "base/nesting.h"
 #include "cli/command.h"
+#include "cli/commands/tokenize_chat.h"
 #include "cli/terminal/standard_input.h"
 #include "text/files/tokenizer_options.h"
 
@@ -59,6 +60,20 @@ struct TokenizeOptions {
     }
   }
 };
+
+void check_chat(const ChatDisplayOptions& chat, const TokenizeOptions& options) {
+  if (!chat.chat) {
+    if (chat.chat_template.empty() && !chat.add_generation_prompt) return;
+    throw Error(Fault::kUsage, "{}: goes with --chat only; add it",
+                chat.add_generation_prompt ? "--add-generation-prompt" : "--chat-template");
+  }
+  if (options.lines || options.json_strings || options.decode || options.count ||
+      options.add_special_tokens || options.parse_special_tokens) {
+    throw Error(Fault::kUsage,
+                "--chat: goes with --json and --pieces only: the template writes special tokens; "
+                "leave the others out");
+  }
+}
 
 // Refuses ids that the tokenizer does not have: without them the text would be another one.
 std::vector<std::int32_t> parse_ids(std::string_view text, const Tokenizer& tokenizer) {
@@ -157,15 +172,27 @@ std::string string_of(std::string_view line, std::int64_t number) {
 int run_tokenize(Invocation& invocation) {
   GeneralOptions general;
   TokenizeOptions options;
+  ChatDisplayOptions chat;
   TokenizerOptions tokenizer_options;
   OptionSet set;
   set.add("Tokenize", options);
+  set.add("Conversations", chat);
   set.add("Tokenizer", tokenizer_options);
   const std::vector<std::string> arguments = invocation.parse(set, general);
   refuse_more_arguments(arguments, 1);
   options.check();
+  check_chat(chat, options);
   const std::unique_ptr<Tokenizer> tokenizer = open_tokenizer(tokenizer_options);
   const std::string input = read_text(arguments.empty() ? "-" : arguments[0]);
+  if (chat.chat) {
+    const std::string& folder = tokenizer_options.name_or_path.empty()
+                                    ? tokenizer_options.vocab_file
+                                    : tokenizer_options.name_or_path;
+    print_chats({*tokenizer, chat, folder, arguments.empty() ? "-" : arguments[0], options.json,
+                 options.pieces},
+                input);
+    return 0;
+  }
   Printer printer(*tokenizer, options);
   if (!options.lines && !options.json_strings) {
     printer.print(input);

@@ -24,7 +24,7 @@ struct ConverterFlag {
 
 constexpr std::string_view kFromFiles = "read from the files";
 constexpr std::string_view kFromLoad = "the tokenizer is that of --load";
-constexpr std::string_view kNoAdapters = "there are no LoRA adapters yet";
+constexpr std::string_view kFromAdapters = "the files of --lora-load say it";
 
 constexpr ConverterFlag kFlags[] = {
     {"num-heads", 1, Fate::kMeans, "num-attention-heads"},
@@ -42,10 +42,9 @@ constexpr ConverterFlag kFlags[] = {
     {"load-weight-map", 0, Fate::kIgnored, kFromFiles},
     {"load-checkpoint-loosely", 0, Fate::kRefused,
      "a checkpoint that lacks tensors or has others is refused by name; leave it out"},
-    {"lora-load", 1, Fate::kRefused, kNoAdapters},
-    {"lora-r", 1, Fate::kRefused, kNoAdapters},
-    {"lora-alpha", 1, Fate::kRefused, kNoAdapters},
-    {"lora-target-modules", kAnyWords, Fate::kRefused, kNoAdapters},
+    {"lora-r", 1, Fate::kIgnored, kFromAdapters},
+    {"lora-alpha", 1, Fate::kIgnored, kFromAdapters},
+    {"lora-target-modules", kAnyWords, Fate::kIgnored, kFromAdapters},
 };
 
 const ConverterFlag* find(std::string_view name) {

@@ -43,6 +43,10 @@ std::vector<std::string> words_in(std::string_view text) {
   return words;
 }
 
+bool depends_on_model(const std::string& flag) {
+  return flag == "group-query-attention" || flag == "no-position-embedding";
+}
+
 // Why the flag of a fixed property contradicts this model; "" if it does not.
 std::string contradiction(const std::string& flag, const ModelConfig& model) {
   if (flag == "group-query-attention" && model.groups == model.heads) {
@@ -140,8 +144,9 @@ void MegatronFlags::report(Log& log) const {
 
 void MegatronFlags::check(const ModelOptions& options) const {
   // Others are true of every model, also of one that only --load says.
-  if (std::ranges::none_of(
-          given_, [](const MegatronFlag* flag) { return flag->kind == MegatronKind::kSame; })) {
+  if (std::ranges::none_of(given_, [](const MegatronFlag* flag) {
+        return flag->kind == MegatronKind::kSame && depends_on_model(flag->name);
+      })) {
     return;
   }
   const ModelConfig model = options.resolve(1);  // the vocabulary does not matter here
@@ -152,6 +157,25 @@ void MegatronFlags::check(const ModelOptions& options) const {
   }
   throw_all(mistakes);
 }
+
+namespace {
+
+// The names with commas between them, in lines of at most 120 columns.
+std::string list_of(const std::vector<std::string>& names) {
+  constexpr std::size_t kColumns = 120;
+  std::string text;
+  std::size_t line = 0;  // columns of the last one
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const std::string word = names[i] + (i + 1 < names.size() ? "," : "");
+    const bool fits = line + 1 + word.size() <= kColumns;
+    if (i > 0) text += fits ? " " : "\n";
+    line = i > 0 && fits ? line + 1 + word.size() : word.size();
+    text += word;
+  }
+  return text + "\n";
+}
+
+}  // namespace
 
 std::string megatron_page() {
   std::string page =
@@ -180,7 +204,7 @@ std::string megatron_page() {
       const std::string note =
           kind == MegatronKind::kMeans ? fmt::format("`{}`", group.note) : std::string(group.note);
       page += kind == MegatronKind::kWorks
-                  ? fmt::format("{}\n", fmt::join(names, ", "))
+                  ? list_of(names)
                   : fmt::format("| {} | {} |\n", fmt::join(names, ", "), note);
     }
   }

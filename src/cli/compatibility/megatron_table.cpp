@@ -45,7 +45,9 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "vocab-size:1 padded-vocab-size:1 vocab-file:1 merge-file:1 vocab-extra-ids:1 "
      "tokenizer-type:1 tokenizer-model:1 data-path:* split:1 train-data-path:* valid-data-path:* "
      "test-data-path:* data-cache-path:1 mock-data seq-length:1 encoder-seq-length:1 "
-     "reset-position-ids "
+     "reset-position-ids is-instruction-dataset neat-pack no-shuffle padded-samples "
+     "full-shuffle-instruction-dataset variable-seq-lengths pad-to-multiple-of:1 lora-r:1 "
+     "lora-alpha:1 lora-load:1 lora-target-modules:* lora-modules-to-save:* lora-adapter-name:1 "
      "reset-attention-mask eod-mask-loss override-opt_param-scheduler override-opt-param-scheduler "
      "use-checkpoint-opt_param-scheduler use-checkpoint-opt-param-scheduler "
      "distributed-timeout-minutes:1 tensorboard-dir:1 async-save timing-log-level:1 "
@@ -287,11 +289,14 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "data-args-path:1 per-split-data-args-path:1 tiktoken-pattern:1 "
      "tiktoken-num-special-tokens:1 tiktoken-special-tokens:* yaml-cfg:1",
      "corpora are named by --data-path, options in TOML by --config"},
-    {kNotYet,
-     "sft sft-tokenizer-prompt-format:1 is-instruction-dataset lora-r:1 lora-alpha:1 "
-     "lora-load:1 lora-target-modules:* lora-modules-to-save:* "
-     "lora-register-forward-hook:*",
-     "there is no tuning on instructions"},
+    {kIgnored, "lora-register-forward-hook:*", "gradients pass through frozen layers without it"},
+    {kIgnored, "lora-ckpt-filter", "checkpoints of adapters hold them alone"},
+    {kIgnored, "prompt-type:1", "the data have it: piton preprocess --prompt-type"},
+    {kSame, "stage:1=sft", "--is-instruction-dataset says it, and piton finetune"},
+    {kNotYet, "lora-fusion", "products of adapters are not computed during collectives"},
+    {kNotYet, "qlora qlora-save-dequantize", "bases of adapters have 16 or 32 bits"},
+    {kNotYet, "sft sft-tokenizer-prompt-format:1",
+     "conversations become token files by piton preprocess; --is-instruction-dataset reads them"},
     {kNotYet,
      "perform-rl-step rl-prompts-per-eval:1 grpo-prompts-per-step:1 grpo-group-size:1 "
      "grpo-iterations:1 grpo-clamp-eps-lower:1 grpo-clamp-eps-upper:1 grpo-kl-beta:1 "

@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "api/model.h"
+#include "base/amounts.h"
 #include "base/json.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/read_newest.h"
@@ -14,8 +15,8 @@
 #include "cli/terminal/print.h"
 #include "cli/terminal/text_plot.h"
 #include "huggingface/hf_source.h"
+#include "model_files/model_format.h"
 #include "text/tokenizer.h"
-#include "train/run/model_format.h"
 #include "train/run/run_plan.h"
 #include "train/sinks/metrics.h"
 
@@ -156,9 +157,8 @@ void print_recipe(const PretrainOptions& options, bool json) {
       "weights {:.1f} MiB, gradients {:.1f} MiB, optimizer {:.1f} MiB; {:.3f} GFLOP a token of {} "
       "(forward and backward)\n",
       parameters, model.layers, model.hidden, model.heads, model.groups, model.head_size,
-      model.vocabulary, tokenizer_name, static_cast<double>(weight_bytes) / (1 << 20),
-      static_cast<double>(4 * parameters) / (1 << 20),
-      static_cast<double>(optimizer_bytes) / (1 << 20), flops * 1e-9, sequence));
+      model.vocabulary, tokenizer_name, mebibytes(weight_bytes), mebibytes(4 * parameters),
+      mebibytes(optimizer_bytes), flops * 1e-9, sequence));
 }
 
 void print_layout(const PretrainOptions& options, std::optional<std::int64_t> world_size,
@@ -181,16 +181,12 @@ void print_layout(const PretrainOptions& options, std::optional<std::int64_t> wo
   print(json ? nlohmann::ordered_json{{"ranks", list}}.dump() + "\n" : text);
 }
 
-bool is_checkpoint(const std::filesystem::path& path) {
-  std::error_code ignored;
-  return std::filesystem::exists(path / kManifestName, ignored) ||
-         std::filesystem::exists(path / kTrackerName, ignored);
-}
-
 // The files in `path` decide how it is described.
 void print_path(const std::string& path, const InspectOptions& inspect,
                 const PretrainOptions& options, Log& log) {
   const ModelFormat format = model_format_of(path);
+  const bool is_foreign = format != ModelFormat::kPiton &&
+                          (format != ModelFormat::kHuggingFace || has_huggingface_weights(path));
   if (inspect.loss) {
     print_losses(path);
   } else if (inspect.hash) {
@@ -198,14 +194,10 @@ void print_path(const std::string& path, const InspectOptions& inspect,
   } else if (const std::string prefix = corpus_prefix(path); !prefix.empty()) {
     print_corpus(prefix, options.tokenizer,
                  {.count = inspect.count, .scan = inspect.scan_ids, .json = inspect.json}, log);
-  } else if (format == ModelFormat::kMegatron) {
-    print_megatron(path, options.model, inspect.json);
-  } else if (is_checkpoint(path)) {
+  } else if (is_foreign) {
+    print_foreign_model(path, options.model, inspect.json);
+  } else if (holds_checkpoint(path)) {
     read_newest(path, [&](const auto& folder) { print_checkpoint(folder, inspect.json); });
-  } else if (format == ModelFormat::kGguf) {
-    print_gguf(path, inspect.json);
-  } else if (format == ModelFormat::kHuggingFace && has_huggingface_weights(path)) {
-    print_huggingface(path, inspect.json);
   } else if (is_tokenizer(path)) {
     TokenizerOptions tokenizer = options.tokenizer;
     tokenizer.name_or_path = path;

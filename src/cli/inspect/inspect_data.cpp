@@ -204,16 +204,20 @@ void print_samples(const PretrainOptions& options, const SampleRange& range, boo
   const std::int64_t model_ids = options.data.mock_data && tokenizer == nullptr
                                      ? options.resolve_model(std::nullopt).vocabulary
                                      : 0;
-  const DataSets sets = open_data_sets(options.data,
-                                       {sequence, static_cast<std::uint32_t>(loop.seed), counts,
-                                        mock_ids(options, model_ids, tokenizer.get())},
-                                       log);
   const SpecialIds special = tokenizer ? tokenizer->special() : SpecialIds();
+  const DataSets sets =
+      open_data_sets(options.data,
+                     {.sequence = sequence,
+                      .seed = static_cast<std::uint32_t>(loop.seed),
+                      .counts = counts,
+                      .mock = mock_ids(options, model_ids, tokenizer.get()),
+                      .documents = DocumentRules::from(options.data, special.eod, special.pad)},
+                     log);
   const std::int64_t vocabulary =
       tokenizer ? padded_vocabulary_size(tokenizer->vocabulary_size(), options.tokenizer,
                                          options.parallel.tensor)
                 : 0;
-  BatchRules rules = BatchRules::from(options.data, special.eod, special.pad, vocabulary);
+  BatchRules rules{.order = options.data.dataloader_type, .vocabulary = vocabulary};
   if (part != SamplePart::kTrain) rules.order = DataloaderType::kSingle;  // as a run evaluates
   BatchSource source(source_of(sets, part, log), rules);
   const bool colors = isatty(STDOUT_FILENO) == 1;

@@ -14,6 +14,7 @@
 #include "gguf/gguf_source.h"
 #include "huggingface/hf_source.h"
 #include "megatron/megatron_source.h"
+#include "model_files/opened_model.h"
 
 namespace piton::cli {
 namespace {
@@ -78,10 +79,7 @@ void print_model(const std::string& path, const ShownModel& shown, bool json) {
   std::fputs(text.c_str(), stdout);
 }
 
-}  // namespace
-
-void print_huggingface(const std::filesystem::path& folder, bool json) {
-  const HfSource source(folder);
+ShownModel shown_huggingface(const HfSource& source) {
   const std::vector<std::string>& files = source.files().names();
   ShownModel shown{.format = "huggingface",
                    .title = "Hugging Face",
@@ -92,11 +90,10 @@ void print_huggingface(const std::filesystem::path& folder, bool json) {
                    .notes = source.notes()};
   for (const auto& [name, tensor] : source.files().tensors())
     shown.tensors.push_back({name, tensor.dtype, tensor.shape});
-  print_model(folder.string(), shown, json);
+  return shown;
 }
 
-void print_gguf(const std::filesystem::path& file, bool json) {
-  const GgufSource source(file);
+ShownModel shown_gguf(const GgufSource& source) {
   const GgufHeader& header = source.file().header();
   const GgufValue* tokenizer = header.find("tokenizer.ggml.model");
   const GgufValue* pre = header.find("tokenizer.ggml.pre");
@@ -110,14 +107,10 @@ void print_gguf(const std::filesystem::path& file, bool json) {
       .model = source.model()};
   for (const GgufTensor& tensor : header.tensors)
     shown.tensors.push_back({tensor.name, std::string(name(tensor.type)), tensor.shape});
-  print_model(file.string(), shown, json);
+  return shown;
 }
 
-void print_megatron(const std::filesystem::path& folder, const ModelOptions& options, bool json) {
-  MegatronGiven given{.vocabulary = options.vocabulary};
-  if (options.describes_model())
-    given.model = [&](std::int64_t padded) { return options.resolve(padded); };
-  const MegatronSource source(folder, given);
+ShownModel shown_megatron(const MegatronSource& source) {
   const MegatronLayout& layout = source.layout();
   ShownModel shown{
       .format = "megatron",
@@ -143,7 +136,22 @@ void print_megatron(const std::filesystem::path& folder, const ModelOptions& opt
     shown.tensors.push_back(
         {tensor.name, std::string(safetensors_name(tensor.dtype)), {sizes.begin(), sizes.end()}});
   }
-  print_model(folder.string(), shown, json);
+  return shown;
+}
+
+}  // namespace
+
+void print_foreign_model(const std::filesystem::path& path, const ModelOptions& options,
+                         bool json) {
+  MegatronGiven given{.vocabulary = options.vocabulary};
+  if (options.describes_model())
+    given.model = [&](std::int64_t padded) { return options.resolve(padded); };
+  const OpenedModel opened = open_model({.path = path, .given = given});
+  print_model(path.string(),
+              opened.huggingface ? shown_huggingface(*opened.huggingface)
+              : opened.megatron  ? shown_megatron(*opened.megatron)
+                                 : shown_gguf(*opened.gguf),
+              json);
 }
 
 }  // namespace piton::cli

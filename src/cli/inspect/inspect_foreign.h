@@ -1,4 +1,4 @@
-// piton inspect for model folders of other programs.
+// piton inspect for models of other programs.
 #pragma once
 
 #include <filesystem>
@@ -7,11 +7,9 @@
 
 namespace piton::cli {
 
-// Each prints a model, its files, tensors, and what a user should know of them. Throws Error(kData)
-// for one that could not be loaded.
-void print_huggingface(const std::filesystem::path& folder, bool json);
-void print_gguf(const std::filesystem::path& file, bool json);
-// `options`: the model's, for a checkpoint that keeps no arguments.
-void print_megatron(const std::filesystem::path& folder, const ModelOptions& options, bool json);
+// Prints a model in the format of another program, its files, tensors, and what a user should know
+// of them. `options`: the model's, for a checkpoint of Megatron that keeps no arguments. Throws
+// Error(kData) for one that could not be loaded.
+void print_foreign_model(const std::filesystem::path& path, const ModelOptions& options, bool json);
 
 }  // namespace piton::cli

@@ -13,6 +13,7 @@
 #include <mutex>
 #include <string>
 
+#include "base/amounts.h"
 #include "base/error.h"
 #include "base/printable.h"
 #include "cli/terminal/descriptors.h"
@@ -33,9 +34,7 @@ int terminal_width() {
 
 std::string clock_text(double seconds) {
   const auto whole = static_cast<std::int64_t>(std::llround(seconds));
-  if (whole >= 3600) {
-    return fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60);
-  }
+  if (whole >= 3600) return hours_text(whole);
   return fmt::format("{}:{:02}", whole / 60, whole % 60);
 }
 

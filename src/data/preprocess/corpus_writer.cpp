@@ -1,5 +1,6 @@
 #include "data/preprocess/corpus_writer.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <span>
 #include <utility>
@@ -7,14 +8,12 @@
 #include "base/error.h"
 
 namespace piton {
-namespace {
-
-constexpr std::size_t kShownBad = 5;
-
-}  // namespace
-
 std::vector<std::string> corpus_suffixes(const PreprocessOptions& options) {
   std::vector<std::string> suffixes;
+  for (const std::string& column : options.sample_columns) {
+    suffixes.push_back(fmt::format("_packed_{}_document", column));
+  }
+  if (!suffixes.empty()) return suffixes;
   for (const std::string& key : options.json_keys) {
     suffixes.push_back(
         fmt::format("_{}_{}", key, options.split_sentences ? "sentence" : "document"));
@@ -46,6 +45,7 @@ CorpusWriter::CorpusWriter(const PreprocessOptions& options, IdType type, Journa
     : options_(options),
       journal_(std::move(start.journal)),
       input_(std::move(start.input)),
+      set_of_file_(std::move(start.set_of_file)),
       rule_(start.rule),
       type_(type),
       prefixes_(corpus_prefixes(options)),
@@ -54,6 +54,7 @@ CorpusWriter::CorpusWriter(const PreprocessOptions& options, IdType type, Journa
   journal_.corpora = corpus_suffixes(options);
   journal_.has_table = options.remove_duplicates;
   if (!resumed) {
+    if (!set_of_file_.empty()) journal_.set_documents.assign(set_of_file_.back() + 1, 0);
     // Store the journal before the first file of this run exists: it tells whose files these are.
     journal_.positions.assign(prefixes_.size(), {});
     journal_.file_start = journal_;
@@ -91,15 +92,8 @@ void CorpusWriter::add(EncodedBlock& block) {
     if (filter_) journal_.duplicates_logged = filter_->size();
     enter_file(block.file);
   }
-  for (const BadRecord& bad : block.bad) {
-    ++journal_.bad_records;
-    if (journal_.first_bad.size() < kShownBad) journal_.first_bad.push_back(bad);
-  }
-  wanted_.assign(static_cast<std::size_t>(block.documents), true);
-  for (std::size_t i = 0; i < wanted_.size(); ++i) {
-    if (filter_) wanted_[i] = filter_->insert(block.hashes[i]);
-    ++(wanted_[i] ? journal_.documents : journal_.duplicates);
-  }
+  for (const BadRecord& bad : block.bad) journal_.bad.add(bad);
+  choose(block);
   for (std::size_t key = 0; key < writers_.size(); ++key)
     add_column(block.columns[key], *writers_[key]);
   journal_.text_bytes += block.text_bytes;
@@ -111,11 +105,45 @@ void CorpusWriter::add(EncodedBlock& block) {
   }
 }
 
+void CorpusWriter::choose(const EncodedBlock& block) {
+  wanted_.assign(static_cast<std::size_t>(block.documents), true);
+  std::int64_t* const of_set =
+      set_of_file_.empty() ? nullptr : &journal_.set_documents[set_of_file_[block.file]];
+  const auto& most = options_.instruct.max_samples;
+  const bool was_full = most && *of_set >= *most;
+  for (std::size_t i = 0; i < wanted_.size(); ++i) {
+    if (most && *of_set >= *most) {
+      wanted_[i] = false;
+      continue;
+    }
+    if (filter_) wanted_[i] = filter_->insert(block.hashes[i]);
+    ++(wanted_[i] ? journal_.documents : journal_.duplicates);
+    if (!wanted_[i]) continue;
+    if (of_set != nullptr) ++*of_set;
+    if (!block.taught.empty()) journal_.taught_tokens += block.taught[i];
+  }
+  if (was_full) return;
+  for (const BadRecord& record : block.too_long) journal_.too_long.add(record);
+  for (const BadRecord& record : block.unteaching) journal_.unteaching.add(record);
+}
+
+bool CorpusWriter::is_full() const {
+  const auto& most = options_.instruct.max_samples;
+  return most && std::all_of(journal_.set_documents.begin(), journal_.set_documents.end(),
+                             [&](std::int64_t documents) { return documents >= *most; });
+}
+
 void CorpusWriter::finish() {
   if (journal_.documents == 0) {
-    throw Error(
-        Fault::kData, "preprocess: no document in the input{}; is it empty?",
-        journal_.bad_records > 0 ? fmt::format(" and {} bad records", journal_.bad_records) : "");
+    std::string rest;
+    const auto count = [&](const LeftOut& left_out, const char* what) {
+      if (left_out.count > 0) rest += fmt::format("; {} {}", left_out.count, what);
+    };
+    count(journal_.bad, "bad records");
+    count(journal_.too_long, "samples are too long");
+    count(journal_.unteaching, "samples teach nothing");
+    throw Error(Fault::kData, "preprocess: no document in the input{}",
+                rest.empty() ? "; is it empty?" : rest);
   }
   if (!journal_.complete) {
     journal_.complete = true;

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "data/corpus/indexed_dataset.h"
-#include "data/preprocess/document_encoder.h"
+#include "data/preprocess/block_encoder.h"
 #include "data/preprocess/duplicate_filter.h"
 #include "data/preprocess/input_marks.h"
 #include "data/preprocess/preprocess_journal.h"
@@ -21,7 +21,8 @@ struct CheckpointRule {
   double seconds = 10;
 };
 
-// OUTPUT-PREFIX_KEY_document, or _sentence, for each key.
+// OUTPUT-PREFIX_KEY_document, or _sentence, for each key; OUTPUT-PREFIX_packed_COLUMN_document for
+// each column of instruction data.
 std::vector<std::string> corpus_prefixes(const PreprocessOptions& options);
 
 // The same without the prefix, for the journal.
@@ -38,6 +39,8 @@ struct JournalStart {
   bool resumed = false;  // the run continues from `journal`
   InputMarks input;      // marks of the files; empty if the input cannot be read again
   CheckpointRule rule;
+  // Data set of each file; empty: they are not counted. With --max-samples needed.
+  std::vector<std::size_t> set_of_file;
 };
 
 class CorpusWriter {
@@ -56,6 +59,8 @@ class CorpusWriter {
 
   IdType id_type() const { return type_; }
   const PreprocessJournal& journal() const { return journal_; }
+  // Whether no later file can add a document, as every data set has --max-samples of them.
+  bool is_full() const;
   const std::vector<std::string>& prefixes() const { return prefixes_; }
 
  private:
@@ -63,12 +68,15 @@ class CorpusWriter {
 
   // Adds the wanted documents, each run of consecutive ones at once.
   void add_column(const EncodedBlock::Column& column, IndexedWriter& writer);
+  // Which documents of the block are written: those that did not occur before, up to --max-samples.
+  void choose(const EncodedBlock& block);
   void enter_file(std::size_t file);
   void checkpoint();
 
   const PreprocessOptions& options_;
   PreprocessJournal journal_;
   InputMarks input_;
+  std::vector<std::size_t> set_of_file_;
   CheckpointRule rule_;
   IdType type_;
   Clock::time_point stored_ = Clock::now();

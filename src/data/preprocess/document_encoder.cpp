@@ -11,39 +11,28 @@ DocumentEncoder::DocumentEncoder(const Tokenizer& tokenizer, EncodeRules rules)
   PITON_ASSERT(!rules_.append_eod || tokenizer.special().eod, "no end-of-document id");
 }
 
-void EncodedBlock::clear() {
-  for (Column& column : columns) {
-    column.ids.clear();
-    column.lengths.clear();
-    column.sequences.clear();
-  }
-  hashes.clear();
-  bad.clear();
-  documents = 0;
-  text_bytes = 0;
-}
-
 void DocumentEncoder::encode(RecordBlock& block, EncodedBlock& out) {
-  out.clear();
-  out.columns.resize(rules_.keys.size());
-  out.file = block.file->index;
-  out.end_byte = block.end_byte;
-  out.consumed_bytes = block.consumed_bytes;
+  out.begin(block, rules_.keys.size());
   if (file_ != block.file) {
     file_ = block.file;
-    parser_ = make_record_parser(*file_, rules_.keys, rules_.sample_by);
+    if (rules_.text_of) {
+      whole_parser_ = make_whole_record_parser(*file_, rules_.sample_by);
+    } else {
+      parser_ = make_record_parser(*file_, rules_.keys, rules_.sample_by);
+    }
   }
-  const std::size_t records = records_of(block, rules_.keys.size());
+  const std::size_t entries = rules_.text_of ? entries_of_record(*file_) : rules_.keys.size();
+  const std::size_t records = records_of(block, entries);
   for (std::size_t i = 0; i < records; ++i) {
     std::string reason;
-    switch (parser_->parse(block, i, record_, reason)) {
+    switch (parse(block, i, reason)) {
       case Parsed::kRecord:
         add_document(record_, out);
         break;
       case Parsed::kNothing:
         break;
       case Parsed::kBad: {
-        BadRecord bad = place_of(block, i, rules_.keys.size());
+        BadRecord bad = place_of(block, i, entries);
         bad.reason = std::move(reason);
         out.bad.push_back(std::move(bad));
         break;
@@ -51,6 +40,20 @@ void DocumentEncoder::encode(RecordBlock& block, EncodedBlock& out) {
     }
   }
   for (BadRecord& bad : block.unusable) out.bad.push_back(std::move(bad));
+}
+
+Parsed DocumentEncoder::parse(RecordBlock& block, std::size_t index, std::string& reason) {
+  if (!rules_.text_of) return parser_->parse(block, index, record_, reason);
+  const Parsed parsed = whole_parser_->parse(block, index, whole_, reason);
+  if (parsed != Parsed::kRecord) return parsed;
+  try {
+    text_ = rules_.text_of(whole_);
+  } catch (const Error& error) {
+    reason = error.what();
+    return Parsed::kBad;
+  }
+  record_.texts.assign(1, {std::string_view(text_)});
+  return Parsed::kRecord;
 }
 
 void DocumentEncoder::add_document(const ParsedRecord& record, EncodedBlock& out) {

@@ -32,6 +32,20 @@ OutputPrefix::OutputPrefix(std::string prefix, const std::vector<std::string>& c
             [&](const LockOwner& killed) { remove_drafts_of(killed.process, corpora); }),
       journal_(PreprocessJournal::load(prefix_)) {}
 
+OutputPrefix::~OutputPrefix() {
+  std::error_code ignored;
+  if (removes_journal_) fs::remove(PreprocessJournal::path(prefix_), ignored);
+}
+
+void OutputPrefix::start_unresumable(const std::vector<std::string>& suffixes) {
+  PreprocessJournal journal;
+  journal.work = "unresumable";
+  journal.corpora = suffixes;
+  start_afresh(journal.files(prefix_));
+  journal.store(prefix_);
+  removes_journal_ = true;
+}
+
 void OutputPrefix::remove_drafts_of(std::int64_t process,
                                     const std::vector<std::string>& corpora) const {
   const std::optional<PreprocessJournal> journal = PreprocessJournal::load(prefix_);

@@ -17,6 +17,7 @@ class OutputPrefix {
   // that was killed here, and reads its journal. Throws Error(kUsage) with the process that holds
   // the lock.
   OutputPrefix(std::string prefix, const std::vector<std::string>& corpora);
+  ~OutputPrefix();
 
   const std::optional<PreprocessJournal>& journal() const { return journal_; }
 
@@ -27,12 +28,17 @@ class OutputPrefix {
   // journal. Throws Error(kUsage) if a file that the new run would create still exists.
   void start_afresh(const std::vector<std::string>& new_files);
 
+  // For a run that cannot resume: the same, and a journal tells the next run which files to remove,
+  // until this object is destroyed. `suffixes` of the corpora, after the prefix.
+  void start_unresumable(const std::vector<std::string>& suffixes);
+
  private:
   void remove_drafts_of(std::int64_t process, const std::vector<std::string>& corpora) const;
 
   std::string prefix_;
   LockFile lock_;
   std::optional<PreprocessJournal> journal_;
+  bool removes_journal_ = false;
 };
 
 }  // namespace piton

@@ -1,6 +1,7 @@
 #include "data/preprocess/preprocess.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <memory>
@@ -15,9 +16,12 @@
 #include "data/preprocess/corpus_writer.h"
 #include "data/preprocess/document_encoder.h"
 #include "data/preprocess/input_marks.h"
+#include "data/preprocess/instruct_plan.h"
 #include "data/preprocess/ordered_pipeline.h"
 #include "data/preprocess/output_prefix.h"
 #include "data/preprocess/preprocess_journal.h"
+#include "data/preprocess/sample_encoder.h"
+#include "data/preprocess/second_pass.h"
 #include "data/records/input_files.h"
 #include "data/sentences/punkt.h"
 #include "data/sentences/punkt_trainer.h"
@@ -67,6 +71,7 @@ void check(const PreprocessOptions& options, const Tokenizer& tokenizer) {
         Fault::kUsage,
         "preprocess: --keep-newlines says how sentences are cut; it needs --split-sentences");
   }
+  check_instruct_options(options);
 }
 
 std::vector<InputFile> files_of_partition(const PreprocessOptions& options, Log& log) {
@@ -83,16 +88,36 @@ std::vector<InputFile> files_of_partition(const PreprocessOptions& options, Log&
           files.begin() + edge(*options.partition_index + 1)};
 }
 
+// What one pass over the input needs.
+struct Run {
+  const PreprocessOptions& options;
+  const Tokenizer& tokenizer;
+  const std::vector<InputFile>& files;
+  const std::optional<InstructPlan>& plan;
+  std::vector<std::size_t> set_of_file;
+  Log& log;
+  Progress& progress;
+  CheckpointRule rule;
+};
+
+int workers_of(const PreprocessOptions& options) {
+  return std::max(options.workers, options.n_subs);
+}
+
 // Hash of everything that determines the output, except the inputs. Workers and the treatment of
 // bad records do not: a run may resume with more workers, or with --on-error skip.
-std::string work_of(const PreprocessOptions& options, const Tokenizer& tokenizer,
-                    const std::string& splitter) {
+std::string work_of(const Run& run, const std::string& splitter) {
+  const PreprocessOptions& options = run.options;
+  const Tokenizer& tokenizer = run.tokenizer;
   std::string text = fmt::format(
       "{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|", tokenizer.content_hash(), tokenizer.vocabulary_size(),
       options.input_format, static_cast<int>(options.sample_by), options.map_keys,
       options.append_eod, options.add_special_tokens, options.parse_special_tokens,
       options.remove_duplicates, options.max_record_bytes, splitter);
   for (const std::string& key : options.json_keys) text += key + "|";
+  if (run.plan) text += run.plan->work;
+  text += fmt::format("|{}", options.instruct.max_samples.value_or(-1));
+  for (const std::size_t set : run.set_of_file) text += fmt::format("|{}", set);
   StreamHash hash;
   hash.add(std::as_bytes(std::span(text)));
   return hash.hex();
@@ -126,12 +151,8 @@ std::optional<PreprocessJournal> going_on(const PreprocessOptions& options,
 
 BlockReader::Rules reader_rules(const PreprocessOptions& options,
                                 const std::vector<std::string>& names) {
-  const BlockReader::Rules usual;
   return {.sample_by = options.sample_by,
           .columns = names,
-          // Small enough that each worker has one in flight and the next one waits.
-          .block_bytes = std::clamp<std::int64_t>(kInFlightBytes / (2 * options.workers), 1 << 18,
-                                                  usual.block_bytes),
           .max_record_bytes = options.max_record_bytes};
 }
 
@@ -177,15 +198,6 @@ PunktParameters punkt_parameters(const PreprocessOptions& options,
   return parameters;
 }
 
-// Removes the journal of a merge when it ends or fails: the files in it no longer exist.
-struct JournalRemoval {
-  std::string path;
-  ~JournalRemoval() {
-    std::error_code ignored;
-    std::filesystem::remove(path, ignored);
-  }
-};
-
 // The journal that this run begins with: that of an earlier run of the same work, or an empty one
 // after the output was cleared.
 PreprocessJournal first_journal(const PreprocessOptions& options, OutputPrefix& output,
@@ -217,13 +229,11 @@ PreprocessJournal first_journal(const PreprocessOptions& options, OutputPrefix& 
 // Reports progress in the log and on the display.
 struct RunReports {
   std::int64_t log_interval = 0;  // documents between two lines; 0: none
-  std::int64_t total_bytes = 0;   // of the input; 0: unknown
   std::int64_t bytes_before = 0;  // of text, when the run began
   std::int64_t logged = 0;        // documents at the last look
   Clock::time_point start;
-  Clock::time_point shown = start;
   Log& log;
-  Progress& progress;
+  ThrottledProgress progress;  // bytes of the input
 
   // After `consumed` bytes of input.
   void look(const PreprocessJournal& journal, std::int64_t consumed) {
@@ -233,23 +243,23 @@ struct RunReports {
       log.info(fmt::format("preprocess: {} documents, {:.1f} MB/s", journal.documents, speed));
     }
     logged = journal.documents;
-    if (seconds_since(shown) < 0.25) return;
-    shown = Clock::now();
-    progress.update({consumed, total_bytes, seconds,
-                     fmt::format("{:.1f} MB/s, {} documents", speed, journal.documents)});
+    progress.at(consumed,
+                [&] { return fmt::format("{:.1f} MB/s, {} documents", speed, journal.documents); });
   }
 };
 
 using BlockPipeline = OrderedPipeline<RecordBlock, EncodedBlock>;
 
 // Reads, encodes and writes all that the reader gives, with one worker for each encoder.
-void run_pipeline(BlockReader& reader, std::vector<DocumentEncoder>& encoders, CorpusWriter& writer,
-                  RunReports& reports) {
+void run_pipeline(BlockReader& reader, std::vector<std::unique_ptr<BlockEncoder>>& encoders,
+                  CorpusWriter& writer, RunReports& reports) {
   Spares<EncodedBlock> spares;
+  std::atomic<bool> full = writer.is_full();
   BlockPipeline pipeline;
   pipeline.run(
       static_cast<int>(encoders.size()), kInFlightBytes,
       [&]() -> std::optional<BlockPipeline::Made> {
+        if (full) return {};
         auto block = reader.next();
         if (!block) return {};
         const auto weight = static_cast<std::int64_t>(block->bytes.size());
@@ -257,31 +267,182 @@ void run_pipeline(BlockReader& reader, std::vector<DocumentEncoder>& encoders, C
       },
       [&](int worker, RecordBlock block) {
         EncodedBlock encoded = spares.take();
-        encoders[static_cast<std::size_t>(worker)].encode(block, encoded);
+        encoders[static_cast<std::size_t>(worker)]->encode(block, encoded);
         reader.recycle(std::move(block));
         return encoded;
       },
       [&](EncodedBlock block) {
         const std::int64_t consumed = block.consumed_bytes;
         writer.add(block);
+        full = writer.is_full();
         spares.give(std::move(block));
         reports.look(writer.journal(), consumed);
       });
   writer.finish();
 }
 
-PreprocessReport report_of(const CorpusWriter& writer) {
-  const PreprocessJournal& journal = writer.journal();
+PreprocessReport report_of(const PreprocessJournal& journal, std::vector<std::string> prefixes) {
   PreprocessReport report;
-  report.prefixes = writer.prefixes();
+  report.prefixes = std::move(prefixes);
   for (const std::string& prefix : report.prefixes) {
-    report.tokens.push_back(IndexedDataset::open(prefix, IndexedDataset::Check::kHeader).tokens());
+    const auto corpus = IndexedDataset::open(prefix, IndexedDataset::Check::kHeader);
+    report.tokens.push_back(corpus.tokens());
+    report.samples = corpus.sequences();
   }
   report.documents = journal.documents;
   report.duplicates = journal.duplicates;
-  report.bad_records = journal.bad_records;
-  report.first_bad = journal.first_bad;
+  report.bad = journal.bad;
   report.text_bytes = journal.text_bytes;
+  report.too_long = journal.too_long;
+  report.unteaching = journal.unteaching;
+  report.taught_tokens = journal.taught_tokens;
+  return report;
+}
+
+std::vector<std::unique_ptr<BlockEncoder>> make_encoders(const Run& run, IdType type,
+                                                         const SentenceSplitter* splitter) {
+  const PreprocessOptions& options = run.options;
+  std::vector<std::unique_ptr<BlockEncoder>> encoders;
+  EncodeRules rules{.keys = options.json_keys,
+                    .sample_by = options.sample_by,
+                    .encode = {options.add_special_tokens, options.parse_special_tokens},
+                    .append_eod = options.append_eod,
+                    .type = type,
+                    .hash_documents = options.remove_duplicates,
+                    .splitter = splitter};
+  if (!run.plan) rules.keys = names_in_files(options, "preprocess");
+  if (run.plan) {
+    rules.text_of = [&plan = *run.plan](const nlohmann::ordered_json& record) {
+      return read_text(*plan.handler, plan.fields, record);
+    };
+  }
+  for (int i = 0; i < workers_of(options); ++i) {
+    if (!run.plan || run.plan->prompt == nullptr) {
+      encoders.push_back(std::make_unique<DocumentEncoder>(run.tokenizer, rules));
+      continue;
+    }
+    encoders.push_back(
+        std::make_unique<SampleEncoder>(SampleRules{.handler = run.plan->handler,
+                                                    .fields = run.plan->fields,
+                                                    .prompt = run.plan->prompt,
+                                                    .sample_by = options.sample_by,
+                                                    .seq_length = options.instruct.seq_length,
+                                                    .hash_documents = options.remove_duplicates}));
+  }
+  return encoders;
+}
+
+// One pass over the input. With `finished_journal`, the journal of the finished pass is stored
+// under that name, and a pass that has one already is not repeated.
+PreprocessReport run_pass(const Run& run, const std::string& finished_journal) {
+  const PreprocessOptions& options = run.options;
+  const auto start = Clock::now();
+  std::int64_t total_bytes = 0;
+  for (const InputFile& file : run.files) total_bytes += file.bytes;
+  std::unique_ptr<PunktSplitter> splitter;
+  std::string splitter_hash;
+  if (options.split_sentences) {
+    auto parameters =
+        punkt_parameters(options, run.files, names_in_files(options, "preprocess"), run.log);
+    splitter_hash = parameters.content_hash() + (options.keep_newlines ? "n" : "");
+    splitter = std::make_unique<PunktSplitter>(std::move(parameters), options.keep_newlines);
+  }
+
+  const std::string work = work_of(run, splitter_hash);
+  const InputMarks input = input_marks(run.files);
+  OutputPrefix output(options.output_prefix, corpus_prefixes(options));
+  if (!finished_journal.empty() && !input.at.empty()) {
+    const auto done = PreprocessJournal::load(finished_journal);
+    if (done && done->work == work && done->all == input.before.back()) {
+      PreprocessReport report = report_of(*done, corpus_prefixes(options));
+      report.set_documents = done->set_documents;
+      report.resumed = true;
+      return report;
+    }
+  }
+  const auto going = going_on(options, output.journal(), work, input);
+  PreprocessJournal journal = first_journal(options, output, going, run.files, run.log);
+  journal.work = work;
+
+  CorpusWriter writer(options,
+                      options.sample_columns.empty() ? id_type_for(run.tokenizer.vocabulary_size())
+                                                     : IdType::kInt32,
+                      {.journal = journal,
+                       .resumed = going.has_value(),
+                       .input = input,
+                       .rule = run.rule,
+                       .set_of_file = run.set_of_file});
+  BlockReader::Rules rules = run.plan
+                                 ? reader_rules(options, *run.plan)
+                                 : reader_rules(options, names_in_files(options, "preprocess"));
+  // Small enough that each worker has one in flight and the next one waits.
+  rules.block_bytes = std::clamp<std::int64_t>(kInFlightBytes / (2 * workers_of(options)), 1 << 18,
+                                               rules.block_bytes);
+  BlockReader reader(journal.complete ? std::vector<InputFile>{} : run.files, rules,
+                     journal.complete ? BlockReader::Place{} : journal.place);
+  auto encoders = make_encoders(run, writer.id_type(), splitter.get());
+  RunReports reports{
+      .log_interval = options.log_interval,
+      .bytes_before = journal.text_bytes,
+      .logged = journal.documents,
+      .start = start,
+      .log = run.log,
+      .progress = ThrottledProgress(run.progress, input.at.empty() ? 0 : total_bytes)};
+  try {
+    run_pipeline(reader, encoders, writer, reports);
+  } catch (...) {
+    run.progress.finish();
+    if (writer.suspend()) {
+      run.log.info(
+          fmt::format("preprocess: stopped after {} documents, which are kept; the same command "
+                      "continues there",
+                      writer.journal().documents));
+    }
+    throw;
+  }
+  run.progress.finish();
+  if (!finished_journal.empty()) writer.journal().store(finished_journal);
+  PreprocessReport report = report_of(writer.journal(), writer.prefixes());
+  report.set_documents = writer.journal().set_documents;
+  report.seconds = seconds_since(start);
+  report.resumed = going.has_value();
+  return report;
+}
+
+// Two passes, the second of which packs or mixes.
+PreprocessReport run_passes(const Run& run) {
+  const auto start = Clock::now();
+  OutputPrefix output(run.options.output_prefix, corpus_prefixes(run.options));
+  output.refuse_existing(corpus_prefixes(run.options), run.options.overwrite);
+  PreprocessOptions first = run.options;
+  first.output_prefix = first_pass_prefix(run.options);
+  first.overwrite = true;  // these files are no one else's
+  const std::string done = first.output_prefix + ".done";
+  PreprocessReport report = run_pass(
+      {first, run.tokenizer, run.files, run.plan, run.set_of_file, run.log, run.progress, run.rule},
+      done);
+  const SpecialIds& special = run.tokenizer.special();
+  output.start_unresumable(corpus_suffixes(run.options));
+  const std::vector<std::string> prefixes = corpus_prefixes(run.options);
+  const SecondPassCounts counts =
+      run_second_pass(run.options, {.from = report.prefixes,
+                                    .to = prefixes,
+                                    .set_documents = report.set_documents,
+                                    .pad = special.pad ? *special.pad : special.eos.value_or(0)});
+  report.samples = counts.sequences;
+  report.taught_tokens = counts.taught_tokens;
+  std::error_code ignored;
+  for (const std::string& prefix : report.prefixes) {
+    for (const char* ending : {".bin", ".idx"}) std::filesystem::remove(prefix + ending, ignored);
+  }
+  std::filesystem::remove(PreprocessJournal::path(done), ignored);
+  report.prefixes = prefixes;
+  for (std::size_t i = 0; i < prefixes.size(); ++i) {
+    const auto corpus = IndexedDataset::open(prefixes[i], IndexedDataset::Check::kHeader);
+    report.tokens[i] = corpus.tokens();
+    report.documents = corpus.documents();
+  }
+  report.seconds = seconds_since(start);
   return report;
 }
 
@@ -290,111 +451,23 @@ PreprocessReport report_of(const CorpusWriter& writer) {
 PreprocessReport preprocess(const PreprocessOptions& options, const Tokenizer& tokenizer, Log& log,
                             Progress& progress, CheckpointRule rule) {
   check(options, tokenizer);
-  const auto start = Clock::now();
-  const std::vector<std::string> names = names_in_files(options, "preprocess");
+  PreprocessOptions resolved = options;
   const std::vector<InputFile> files = files_of_partition(options, log);
-  std::int64_t total_bytes = 0;
-  bool resumable = true;
-  for (const InputFile& file : files) {
-    total_bytes += file.bytes;
-    resumable = resumable && file.path != "-";
+  const auto plan = make_instruct_plan(options, tokenizer, files, log);
+  if (plan && plan->prompt == nullptr) resolved.json_keys = {"text"};
+  if (plan) resolved.sample_columns = sample_columns(plan->handler->form);
+  std::vector<std::size_t> set_of_file;
+  if (options.instruct.max_samples || options.instruct.mix_strategy != MixStrategy::kConcat) {
+    set_of_file = sets_of_files(options, "preprocess");
+    PITON_ASSERT(set_of_file.size() == files.size(), "{} files of {}", files.size(),
+                 set_of_file.size());
   }
-  std::unique_ptr<PunktSplitter> splitter;
-  std::string splitter_hash;
-  if (options.split_sentences) {
-    auto parameters = punkt_parameters(options, files, names, log);
-    splitter_hash = parameters.content_hash() + (options.keep_newlines ? "n" : "");
-    splitter = std::make_unique<PunktSplitter>(std::move(parameters), options.keep_newlines);
+  const Run run{resolved, tokenizer, files, plan, set_of_file, log, progress, rule};
+  PreprocessReport report = needs_second_pass(resolved) ? run_passes(run) : run_pass(run, "");
+  if (plan) {
+    report.handler = plan->handler->name;
+    report.prompt = plan->prompt_name;
   }
-
-  const std::string work = work_of(options, tokenizer, splitter_hash);
-  const InputMarks input = input_marks(files);
-  OutputPrefix output(options.output_prefix, corpus_prefixes(options));
-  const auto going = going_on(options, output.journal(), work, input);
-  PreprocessJournal journal = first_journal(options, output, going, files, log);
-  journal.work = work;
-
-  CorpusWriter writer(
-      options, id_type_for(tokenizer.vocabulary_size()),
-      {.journal = journal, .resumed = going.has_value(), .input = input, .rule = rule});
-  const EncodeRules rules{.keys = names,
-                          .sample_by = options.sample_by,
-                          .encode = {options.add_special_tokens, options.parse_special_tokens},
-                          .append_eod = options.append_eod,
-                          .type = writer.id_type(),
-                          .hash_documents = options.remove_duplicates,
-                          .splitter = splitter.get()};
-  BlockReader reader(journal.complete ? std::vector<InputFile>{} : files,
-                     reader_rules(options, names),
-                     journal.complete ? BlockReader::Place{} : journal.place);
-  std::vector<DocumentEncoder> encoders;
-  for (int i = 0; i < options.workers; ++i) encoders.emplace_back(tokenizer, rules);
-  RunReports reports{.log_interval = options.log_interval,
-                     .total_bytes = resumable ? total_bytes : 0,
-                     .bytes_before = journal.text_bytes,
-                     .logged = journal.documents,
-                     .start = start,
-                     .log = log,
-                     .progress = progress};
-  try {
-    run_pipeline(reader, encoders, writer, reports);
-  } catch (...) {
-    progress.finish();
-    if (writer.suspend()) {
-      log.info(
-          fmt::format("preprocess: stopped after {} documents, which are kept; the same command "
-                      "continues there",
-                      writer.journal().documents));
-    }
-    throw;
-  }
-  progress.finish();
-  PreprocessReport report = report_of(writer);
-  report.seconds = seconds_since(start);
-  report.resumed = going.has_value();
-  return report;
-}
-
-PreprocessReport merge_corpora(const std::vector<std::string>& prefixes,
-                               const std::string& output_prefix, bool overwrite) {
-  if (output_prefix.empty())
-    throw Error(Fault::kUsage, "preprocess: --merge needs --output-prefix");
-  const auto start = Clock::now();
-  PreprocessReport report;
-  std::vector<IndexedDataset> corpora;
-  for (const std::string& prefix : prefixes) {
-    if (prefix == output_prefix) {
-      throw Error(Fault::kUsage,
-                  "preprocess: --merge: {} is read and written; choose another --output-prefix",
-                  prefix);
-    }
-    corpora.push_back(IndexedDataset::open(prefix));
-    if (corpora.back().type() != corpora.front().type()) {
-      throw Error(
-          Fault::kUsage,
-          "preprocess: --merge: {} has ids of type {}, {} of type {}; corpora of one tokenizer "
-          "have one type",
-          prefix, static_cast<int>(corpora.back().type()), prefixes.front(),
-          static_cast<int>(corpora.front().type()));
-    }
-  }
-  PITON_ASSERT(!corpora.empty(), "nothing to merge");
-  OutputPrefix output(output_prefix, {output_prefix});
-  output.refuse_existing({output_prefix}, overwrite);
-  // A merge cannot resume; the journal tells the next run which files to remove.
-  PreprocessJournal journal;
-  journal.work = "merge";
-  journal.corpora = {""};
-  output.start_afresh(journal.files(output_prefix));
-  journal.store(output_prefix);
-  const JournalRemoval at_the_end{PreprocessJournal::path(output_prefix)};
-  IndexedWriter writer(output_prefix, corpora.front().type());
-  for (const IndexedDataset& corpus : corpora) writer.add_corpus(corpus);
-  report.documents = writer.position().documents;
-  report.tokens = {writer.position().ids_bytes / bytes_of(corpora.front().type())};
-  writer.finish();
-  report.prefixes = {output_prefix};
-  report.seconds = seconds_since(start);
   return report;
 }
 

@@ -3,6 +3,7 @@
 //   one worker at a time    cuts the unpacked files into blocks of whole records
 //   all workers             parse records, split sentences, tokenize
 //   one worker at a time    drops duplicates and writes, in the order of the input
+//   one thread              packs samples, or mixes data sets (second_pass.h), if asked for
 //
 // A worker cuts a block and then tokenizes it, while its bytes are in the cache. The output depends
 // only on input and options, not on the number of workers or on interruptions. Blocks in flight are
@@ -28,11 +29,19 @@ struct PreprocessReport {
   std::vector<std::int64_t> tokens;   // of each
   std::int64_t documents = 0;         // written
   std::int64_t duplicates = 0;        // left out
-  std::int64_t bad_records = 0;       // left out
-  std::vector<BadRecord> first_bad;   // at most five
+  LeftOut bad;                        // records
   std::int64_t text_bytes = 0;        // of the texts read, this run and those before it
   double seconds = 0;                 // of this run
   bool resumed = false;
+
+  // Of instruction data.
+  std::string handler;                      // "": the records are texts
+  std::string prompt;                       // name of the template
+  std::int64_t samples = 0;                 // sequences written; packed ones count as one
+  std::int64_t taught_tokens = 0;           // in them
+  LeftOut too_long;                         // samples
+  LeftOut unteaching;                       // samples
+  std::vector<std::int64_t> set_documents;  // of each data set, if they are counted
 };
 
 // Runs to the end. A run that was killed or that threw leaves partial files and a journal next to
@@ -44,9 +53,5 @@ struct PreprocessReport {
 // byte.
 PreprocessReport preprocess(const PreprocessOptions& options, const Tokenizer& tokenizer, Log& log,
                             Progress& progress, CheckpointRule checkpoint = {});
-
-// --merge: concatenates the corpora; documents keep their order.
-PreprocessReport merge_corpora(const std::vector<std::string>& prefixes,
-                               const std::string& output_prefix, bool overwrite = false);
 
 }  // namespace piton

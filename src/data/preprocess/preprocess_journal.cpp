@@ -17,6 +17,20 @@ using Json = nlohmann::json;
 
 constexpr std::int64_t kMostBytes = 64 << 20;
 
+Json json_of(const LeftOut& left_out) {
+  Json first = Json::array();
+  for (const BadRecord& bad : left_out.first)
+    first.push_back({bad.file, bad.line, bad.byte, bad.reason});
+  return {{"count", left_out.count}, {"first", first}};
+}
+
+void read_left_out(const Json& json, LeftOut& left_out) {
+  left_out.count = json.at("count");
+  for (const auto& bad : json.at("first")) {
+    left_out.first.push_back({bad.at(0), bad.at(1), bad.at(2), bad.at(3)});
+  }
+}
+
 Json json_of(const PreprocessProgress& progress) {
   Json json = {{"file", progress.place.file},
                {"byte", progress.place.byte},
@@ -24,14 +38,15 @@ Json json_of(const PreprocessProgress& progress) {
                {"documents", progress.documents},
                {"duplicates", progress.duplicates},
                {"text_bytes", progress.text_bytes},
-               {"bad_records", progress.bad_records}};
+               {"bad", json_of(progress.bad)},
+               {"too_long", json_of(progress.too_long)},
+               {"unteaching", json_of(progress.unteaching)},
+               {"taught_tokens", progress.taught_tokens},
+               {"set_documents", progress.set_documents}};
   json["positions"] = Json::array();
   for (const auto& position : progress.positions) {
     json["positions"].push_back({position.ids_bytes, position.sequences, position.documents});
   }
-  json["first_bad"] = Json::array();
-  for (const BadRecord& bad : progress.first_bad)
-    json["first_bad"].push_back({bad.file, bad.line, bad.byte, bad.reason});
   return json;
 }
 
@@ -44,10 +59,11 @@ void read_progress(const Json& json, PreprocessProgress& progress) {
   progress.documents = json.at("documents");
   progress.duplicates = json.at("duplicates");
   progress.text_bytes = json.at("text_bytes");
-  progress.bad_records = json.at("bad_records");
-  for (const auto& bad : json.at("first_bad")) {
-    progress.first_bad.push_back({bad.at(0), bad.at(1), bad.at(2), bad.at(3)});
-  }
+  read_left_out(json.at("bad"), progress.bad);
+  read_left_out(json.at("too_long"), progress.too_long);
+  read_left_out(json.at("unteaching"), progress.unteaching);
+  progress.taught_tokens = json.at("taught_tokens");
+  json.at("set_documents").get_to(progress.set_documents);
 }
 
 // Suffixes become part of file names: they must not lead into another folder.
@@ -83,8 +99,9 @@ std::optional<PreprocessJournal> PreprocessJournal::load(const std::string& outp
   try {
     const Json json = read_json<Json>(text);
     journal.work = json.at("work");
+    // Of an earlier version: start over.
+    if (!json.contains("file_start") || !json.contains("taught_tokens")) return journal;
     read_progress(json, journal);
-    if (!json.contains("file_start")) return journal;  // of an earlier version: start over
     journal.before = json.at("before");
     journal.at = json.at("at");
     journal.all = json.at("all");

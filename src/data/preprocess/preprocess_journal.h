@@ -13,6 +13,18 @@
 
 namespace piton {
 
+// Records that were left out for one reason.
+struct LeftOut {
+  std::int64_t count = 0;
+  std::vector<BadRecord> first;  // at most kShown
+
+  static constexpr std::size_t kShown = 5;
+  void add(const BadRecord& record) {
+    ++count;
+    if (first.size() < kShown) first.push_back(record);
+  }
+};
+
 // State of the output when the reader was at one place of the input.
 struct PreprocessProgress {
   BlockReader::Place place;
@@ -21,8 +33,13 @@ struct PreprocessProgress {
   std::int64_t documents = 0;
   std::int64_t duplicates = 0;
   std::int64_t text_bytes = 0;
-  std::int64_t bad_records = 0;
-  std::vector<BadRecord> first_bad;
+  LeftOut bad;
+  // Of instruction data.
+  LeftOut too_long;
+  LeftOut unteaching;
+  std::int64_t taught_tokens = 0;
+  // Documents of each data set, if they are counted (CorpusWriter).
+  std::vector<std::int64_t> set_documents;
 };
 
 struct PreprocessJournal : PreprocessProgress {

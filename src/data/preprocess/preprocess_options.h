@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/options/options.h"
+#include "data/instruct/instruct_options.h"
 #include "data/records/record_options.h"
 
 namespace piton {
@@ -23,10 +24,17 @@ struct PreprocessOptions : RecordOptions {
   std::string punkt_parameters;
   bool remove_duplicates = false;
   int workers = 1;
+  int n_subs = 1;
   std::int64_t log_interval = 0;
   int partitions = 1;
   std::optional<std::int64_t> partition_index;
   std::vector<std::string> merge;
+  std::vector<std::string> merge_group_keys;
+  InstructOptions instruct;
+
+  // Not options: filled in by the command and by preprocess().
+  std::string tokenizer_folder;             // of the model's chat template
+  std::vector<std::string> sample_columns;  // of instruction data: "input_ids", ...
 
   template <typename Visitor>
   void visit(Visitor&& v) {
@@ -62,6 +70,8 @@ struct PreprocessOptions : RecordOptions {
              "write a document only the first time that its exact text occurs"},
       remove_duplicates);
     v(Option{"workers", "number of threads; the output does not depend on it"}, workers);
+    v(Option{"n-subs", "MindSpeed-LLM's number of parts processed at once: raises --workers to it"},
+      n_subs);
     v(Option{"log-interval", "number of documents between log lines (0: none)"}, log_interval);
     v(Option{"partitions",
              "number of parts that the input files are divided into, for --partition-index"},
@@ -73,6 +83,13 @@ struct PreprocessOptions : RecordOptions {
              "corpora to join into --output-prefix; instead of --input",
              {.placeholder = "PREFIX"}},
       merge);
+    v(Option{"merge-group-keys",
+             "join, for each key, the corpora in the folder --input whose names have it, in the "
+             "order "
+             "of their names, to PREFIX_KEY",
+             {.placeholder = "KEY"}},
+      merge_group_keys);
+    instruct.visit(v);
   }
 };
 

@@ -91,6 +91,12 @@ bool BlockReader::open_next_file() {
     columns_ = open_parquet(input.path);
     file_->columns = columns_->columns();
     check_columns(*file_, rules_.columns);
+    file_->read = rules_.columns;
+    for (const std::string& column : rules_.optional_columns) {
+      if (std::find(file_->columns.begin(), file_->columns.end(), column) != file_->columns.end()) {
+        file_->read.push_back(column);
+      }
+    }
     return true;
   }
   if (buffer_.starts_with("\xEF\xBB\xBF")) {
@@ -262,7 +268,9 @@ std::optional<RecordBlock> BlockReader::next_of_stream() {
 std::optional<RecordBlock> BlockReader::next_of_parquet() {
   RecordBlock block;
   block.file = file_;
-  if (!columns_->next(rules_.columns, rules_.max_record_bytes, block)) return {};
+  if (!columns_->next({file_->read, rules_.columns.size(), rules_.max_record_bytes}, block)) {
+    return {};
+  }
   const InputFile& input = files_[file_->index];
   block.consumed_bytes = finished_bytes_ + (block.ends_file ? input.bytes : 0);
   return block;

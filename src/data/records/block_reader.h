@@ -24,6 +24,7 @@ struct FileFacts {
   std::string path;
   InputFormat format = InputFormat::kText;
   std::vector<std::string> columns;  // csv, tsv, parquet: their names
+  std::vector<std::string> read;     // parquet: the columns that are read, in this order
 };
 
 // A record that could not be used, and where it begins: byte of the unpacked file, and line from 1.
@@ -66,12 +67,15 @@ class ColumnReader {
  public:
   virtual ~ColumnReader() = default;
   virtual std::vector<std::string> columns() const = 0;
-  // Reads the next rows of `keys`, whose columns exist; returns false at the end. Fills bytes,
-  // ends, bad_rows (null values, rows whose texts together exceed `max_record_bytes`), first_line
-  // (row), first_byte and end_byte (row number), ends_file. Which rows form a block depends only on
-  // the file.
-  virtual bool next(const std::vector<std::string>& keys, std::int64_t max_record_bytes,
-                    RecordBlock& block) = 0;
+  struct Wanted {
+    std::vector<std::string> keys;  // their columns exist
+    std::size_t required = 0;  // a null in one of the first makes a row bad, in others it is ""
+    std::int64_t max_record_bytes = 0;
+  };
+  // Reads the next rows of the keys; returns false at the end. Fills bytes, ends, bad_rows (null
+  // values, rows whose texts together exceed the limit), first_line (row), first_byte and end_byte
+  // (row number), ends_file. Which rows form a block depends only on the file.
+  virtual bool next(const Wanted& wanted, RecordBlock& block) = 0;
 };
 
 // Throws Error(kUsage) with the command to run if this build cannot read Parquet.
@@ -87,6 +91,7 @@ class BlockReader {
     // it once per block, which costs more.
     std::int64_t block_bytes = 1 << 21;
     std::int64_t max_record_bytes = 64 << 20;
+    std::vector<std::string> optional_columns = {};  // of parquet: read where a file has them
   };
   // Where an earlier run stopped: everything before byte `byte` of file `file` is done.
   struct Place {

@@ -3,21 +3,43 @@
 #include <simdjson.h>
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "base/error.h"
+#include "base/json.h"
+#include "base/nesting.h"
 
 namespace piton {
 namespace {
 
 constexpr std::string_view kBlank = " \t\r\n";
 
-class JsonParser final : public RecordParser {
- public:
-  explicit JsonParser(std::vector<std::string> keys) : keys_(std::move(keys)) {}
+std::string explain(simdjson::error_code code, std::string_view text) {
+  if (code == simdjson::UTF8_ERROR) {
+    const auto at = first_bad_utf8(text);
+    if (at != std::string_view::npos) {
+      return fmt::format(
+          "byte {} of the record (0x{:02x}) is not UTF-8; convert the file with iconv -t UTF-8", at,
+          static_cast<unsigned char>(text[at]));
+    }
+  }
+  if (code == simdjson::STRING_ERROR)
+    return "not JSON: a text holds a wrong escape, or half of a surrogate pair";
+  if (code == simdjson::UNCLOSED_STRING || code == simdjson::TAPE_ERROR ||
+      code == simdjson::INCOMPLETE_ARRAY_OR_OBJECT) {
+    return "not JSON: the record is cut off or a comma, bracket or quote is wrong";
+  }
+  return fmt::format("not JSON: {}", simdjson::error_message(code));
+}
 
-  Parsed parse(RecordBlock& block, std::size_t index, ParsedRecord& record,
-               std::string& reason) override {
+// Finds the object of a record among separators and brackets, and validates it.
+class ObjectReader {
+ public:
+  // `wanted`: an example of an object, for messages.
+  explicit ObjectReader(std::string wanted) : wanted_(std::move(wanted)) {}
+
+  Parsed read(const RecordBlock& block, std::size_t index, std::string& reason) {
     const std::size_t begin = index == 0 ? 0 : block.ends[index - 1];
     std::size_t first = begin;
     const std::size_t end = block.ends[index];
@@ -35,26 +57,47 @@ class JsonParser final : public RecordParser {
       ++first;
     }
     if (first == end) return Parsed::kNothing;
-    std::string_view text(block.bytes.data() + first, end - first);
-    if (tail && array && text[0] == ']') {
-      if (text.find_first_not_of(kBlank, 1) == std::string_view::npos) return Parsed::kNothing;
+    text_ = std::string_view(block.bytes.data() + first, end - first);
+    if (tail && array && text_[0] == ']') {
+      if (text_.find_first_not_of(kBlank, 1) == std::string_view::npos) return Parsed::kNothing;
       reason = "something follows the end of the array";
       return Parsed::kBad;
     }
     PITON_ASSERT(block.bytes.capacity() >= block.bytes.size() + simdjson::SIMDJSON_PADDING,
                  "no spare bytes");
     simdjson::dom::element root;
-    const auto code = parser_.parse(text.data(), text.size(), false).get(root);
+    const auto code = parser_.parse(text_.data(), text_.size(), false).get(root);
     if (code != simdjson::SUCCESS) {
-      reason = explain(code, text);
+      reason = explain(code, text_);
       return Parsed::kBad;
     }
-    simdjson::dom::object object;
-    if (root.get(object) != simdjson::SUCCESS) {
-      reason = "not an object; wanted {\"" + keys_[0] + "\": \"...\"}";
+    if (root.get(object_) != simdjson::SUCCESS) {
+      reason = "not an object; wanted " + wanted_;
       return Parsed::kBad;
     }
-    return read(object, record, reason);
+    return Parsed::kRecord;
+  }
+
+  // Valid until the next call.
+  simdjson::dom::object object() const { return object_; }
+  std::string_view text() const { return text_; }
+
+ private:
+  std::string wanted_;
+  std::string_view text_;
+  simdjson::dom::object object_;
+  simdjson::dom::parser parser_;
+};
+
+class JsonParser final : public RecordParser {
+ public:
+  explicit JsonParser(std::vector<std::string> keys)
+      : keys_(std::move(keys)), objects_("{\"" + keys_[0] + "\": \"...\"}") {}
+
+  Parsed parse(RecordBlock& block, std::size_t index, ParsedRecord& record,
+               std::string& reason) override {
+    const Parsed parsed = objects_.read(block, index, reason);
+    return parsed == Parsed::kRecord ? read(objects_.object(), record, reason) : parsed;
   }
 
  private:
@@ -120,33 +163,48 @@ class JsonParser final : public RecordParser {
     }
   }
 
-  static std::string explain(simdjson::error_code code, std::string_view text) {
-    if (code == simdjson::UTF8_ERROR) {
-      const auto at = first_bad_utf8(text);
-      if (at != std::string_view::npos) {
-        return fmt::format(
-            "byte {} of the record (0x{:02x}) is not UTF-8; convert the file with iconv -t UTF-8",
-            at, static_cast<unsigned char>(text[at]));
-      }
+  std::vector<std::string> keys_;
+  ObjectReader objects_;
+  std::vector<bool> found_;
+};
+
+class WholeJsonParser final : public WholeRecordParser {
+ public:
+  Parsed parse(RecordBlock& block, std::size_t index, nlohmann::ordered_json& record,
+               std::string& reason) override {
+    const Parsed parsed = objects_.read(block, index, reason);
+    if (parsed != Parsed::kRecord) return parsed;
+    names_.clear();
+    for (const auto [name, value] : objects_.object()) {
+      if (names_.insert(std::string(name)).second) continue;
+      reason = fmt::format("key \"{}\" stands twice", name);
+      return Parsed::kBad;
     }
-    if (code == simdjson::STRING_ERROR)
-      return "not JSON: a text holds a wrong escape, or half of a surrogate pair";
-    if (code == simdjson::UNCLOSED_STRING || code == simdjson::TAPE_ERROR ||
-        code == simdjson::INCOMPLETE_ARRAY_OR_OBJECT) {
-      return "not JSON: the record is cut off or a comma, bracket or quote is wrong";
+    try {
+      check_json_depth(objects_.text(), "the record");
+    } catch (const Error& error) {
+      reason = error.what();
+      return Parsed::kBad;
     }
-    return fmt::format("not JSON: {}", simdjson::error_message(code));
+    record = read_json_or_discarded<nlohmann::ordered_json>(objects_.text());
+    if (record.is_object()) return Parsed::kRecord;
+    reason = "not JSON: a number is too large";
+    return Parsed::kBad;
   }
 
-  std::vector<std::string> keys_;
-  std::vector<bool> found_;
-  simdjson::dom::parser parser_;
+ private:
+  ObjectReader objects_{"{\"KEY\": ...}"};
+  std::set<std::string> names_;
 };
 
 }  // namespace
 
 std::unique_ptr<RecordParser> make_json_parser(std::vector<std::string> keys) {
   return std::make_unique<JsonParser>(std::move(keys));
+}
+
+std::unique_ptr<WholeRecordParser> make_whole_json_parser() {
+  return std::make_unique<WholeJsonParser>();
 }
 
 }  // namespace piton

@@ -27,10 +27,9 @@ class ArrowColumnReader final : public ColumnReader {
 
   std::vector<std::string> columns() const override { return schema_->field_names(); }
 
-  bool next(const std::vector<std::string>& keys, std::int64_t max_record_bytes,
-            RecordBlock& block) override {
+  bool next(const Wanted& wanted, RecordBlock& block) override {
     bool more = false;
-    guard([&] { more = read(keys, max_record_bytes, block); });
+    guard([&] { more = read(wanted, block); });
     return more;
   }
 
@@ -52,9 +51,8 @@ class ArrowColumnReader final : public ColumnReader {
     rows_ = reader_->parquet_reader()->metadata()->num_rows();
   }
 
-  bool read(const std::vector<std::string>& keys, std::int64_t max_record_bytes,
-            RecordBlock& block) {
-    if (batches_ == nullptr) open(keys);
+  bool read(const Wanted& wanted, RecordBlock& block) {
+    if (batches_ == nullptr) open(wanted.keys);
     std::shared_ptr<arrow::RecordBatch> batch;
     check(batches_->ReadNext(&batch));
     if (batch == nullptr || batch->num_rows() == 0) return false;
@@ -63,14 +61,15 @@ class ArrowColumnReader final : public ColumnReader {
     for (std::int64_t row = 0; row < batch->num_rows(); ++row) {
       bool null = false;
       std::int64_t bytes = 0;
-      for (const std::string& key : keys) {
-        const auto column = batch->GetColumnByName(key);
-        null = null || column->IsNull(row);
+      for (std::size_t i = 0; i < wanted.keys.size(); ++i) {
+        const auto column = batch->GetColumnByName(wanted.keys[i]);
+        null = null || (i < wanted.required && column->IsNull(row));
         if (!column->IsNull(row)) bytes += static_cast<std::int64_t>(text_of(*column, row).size());
       }
-      const bool usable = !null && bytes <= max_record_bytes;
-      for (const std::string& key : keys) {
-        if (usable) block.bytes.append(text_of(*batch->GetColumnByName(key), row));
+      const bool usable = !null && bytes <= wanted.max_record_bytes;
+      for (const std::string& key : wanted.keys) {
+        const auto column = batch->GetColumnByName(key);
+        if (usable && !column->IsNull(row)) block.bytes.append(text_of(*column, row));
         block.ends.push_back(block.bytes.size());
       }
       if (usable) continue;
@@ -78,7 +77,7 @@ class ArrowColumnReader final : public ColumnReader {
           static_cast<std::size_t>(row),
           null ? "the value is null"
                : fmt::format("the row has {} bytes of text, --max-record-bytes allows {}", bytes,
-                             max_record_bytes));
+                             wanted.max_record_bytes));
     }
     row_ += batch->num_rows();
     block.end_byte = row_;

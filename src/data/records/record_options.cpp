@@ -57,7 +57,10 @@ std::vector<std::string> names_in_files(const RecordOptions& options, std::strin
   return names;
 }
 
-std::vector<InputFile> files_of(const RecordOptions& options, std::string_view command, Log& log) {
+namespace {
+
+// The names that are given, of --input, --hf-datasets-params and --datasets.
+std::vector<std::string> inputs_of(const RecordOptions& options, std::string_view command) {
   std::vector<std::string> inputs = options.input;
   if (!options.hf_datasets_params.empty()) {
     const HfInputs named = inputs_of_hf_params(options.hf_datasets_params);
@@ -71,9 +74,30 @@ std::vector<InputFile> files_of(const RecordOptions& options, std::string_view c
     inputs = named.files;
   }
   inputs.insert(inputs.end(), options.datasets.begin(), options.datasets.end());
-  std::optional<InputFormat> format;
-  if (options.input_format != "auto") format = input_format(options.input_format);
-  auto files = find_input_files(inputs, format, options.data_set, log);
+  return inputs;
+}
+
+std::optional<InputFormat> format_of(const RecordOptions& options) {
+  if (options.input_format == "auto") return {};
+  return input_format(options.input_format);
+}
+
+}  // namespace
+
+std::vector<std::size_t> sets_of_files(const RecordOptions& options, std::string_view command) {
+  std::vector<std::size_t> sets;
+  std::size_t set = 0;
+  for (const std::string& input : inputs_of(options, command)) {
+    SilentLog silent;
+    const auto files = find_input_files({input}, format_of(options), options.data_set, silent);
+    sets.insert(sets.end(), files.size(), set++);
+  }
+  return sets;
+}
+
+std::vector<InputFile> files_of(const RecordOptions& options, std::string_view command, Log& log) {
+  auto files =
+      find_input_files(inputs_of(options, command), format_of(options), options.data_set, log);
   if (std::count_if(files.begin(), files.end(),
                     [](const InputFile& file) { return file.path == "-"; }) > 1) {
     throw Error(Fault::kUsage, "{}: standard input (-) is named twice", command);

@@ -74,7 +74,8 @@ struct RecordOptions {
              {.aliases = {"json-key"}, .placeholder = "KEY"}},
       json_keys);
     v(Option{"map-keys",
-             "JSON object that maps keys to their names in the files: {\"text\": \"content\"}",
+             "JSON object that maps keys to their names in the files: {\"text\": \"content\"}; of "
+             "instruction data {\"prompt\": \"question\"}",
              {.placeholder = "JSON"}},
       map_keys);
     v(Option{"on-error", "what to do with a record that cannot be used"},
@@ -93,6 +94,10 @@ std::vector<std::string> names_in_files(const RecordOptions& options, std::strin
 // The files in the order in which they are read; the log says what was chosen of a data set's
 // folder. Throws Error(kUsage) for what does not exist.
 std::vector<InputFile> files_of(const RecordOptions& options, std::string_view command, Log& log);
+
+// The data set of each of these files, from 0: each --input and each of --datasets is one. Throws
+// as files_of().
+std::vector<std::size_t> sets_of_files(const RecordOptions& options, std::string_view command);
 
 // Throws Error(kData) that names a record which cannot be used.
 [[noreturn]] void refuse_bad_record(const BadRecord& bad);

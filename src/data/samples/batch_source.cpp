@@ -1,5 +1,6 @@
 #include "data/samples/batch_source.h"
 
+#include <algorithm>
 #include <numeric>
 #include <utility>
 
@@ -8,30 +9,9 @@
 
 namespace piton {
 
-BatchRules BatchRules::from(const DataOptions& options, std::optional<std::int32_t> eod,
-                            std::optional<std::int32_t> pad, std::int64_t vocabulary) {
-  BatchRules rules;
-  rules.order = options.dataloader_type;
-  rules.reset_position_ids = options.reset_position_ids;
-  rules.reset_attention_mask = options.reset_attention_mask;
-  rules.eod_mask_loss = options.eod_mask_loss;
-  rules.eod = eod;
-  if (pad != eod) rules.pad = pad;
-  rules.vocabulary = vocabulary;
-  return rules;
-}
-
 BatchSource::BatchSource(std::shared_ptr<const SampleSource> samples, BatchRules rules)
-    : samples_(std::move(samples)),
-      rules_(rules),
-      ids_(static_cast<std::size_t>(samples_->sequence() + 1)) {
-  if ((rules_.reset_position_ids || rules_.reset_attention_mask || rules_.eod_mask_loss) &&
-      !rules_.eod) {
-    throw Error(
-        Fault::kUsage,
-        "data: --reset-position-ids, --reset-attention-mask and --eod-mask-loss need an "
-        "end-of-document id, and the tokenizer has none; leave them out or use another tokenizer");
-  }
+    : samples_(std::move(samples)), rules_(rules) {
+  PITON_ASSERT(rules_.length_multiple.value_or(1) > 0, "a multiple of {}", *rules_.length_multiple);
 }
 
 // Calls visit(first) with the place in the global batch of the first sample of each.
@@ -51,9 +31,10 @@ void BatchSource::for_each_micro_batch(const BatchPlace& place, Visit&& visit) {
 std::vector<MicroBatch> BatchSource::batch(const BatchPlace& place) {
   std::vector<MicroBatch> batches;
   std::vector<std::int64_t> places(static_cast<std::size_t>(place.micro_batch));
+  const std::int64_t length = row_length(place);
   for_each_micro_batch(place, [&](std::int64_t first) {
     std::iota(places.begin(), places.end(), place.consumed_samples + first);
-    batches.push_back(micro_batch(places));
+    batches.push_back(rows(places, length));
     batches.back().sample_index = first;
   });
   return batches;
@@ -73,21 +54,70 @@ void BatchSource::announce(const BatchPlace& place) {
 }
 
 MicroBatch BatchSource::micro_batch(std::span<const std::int64_t> places) {
+  return rows(places, samples_->sequence());
+}
+
+// The lengths of all samples of the global batch decide, on every rank alike.
+std::int64_t BatchSource::row_length(const BatchPlace& place) {
+  if (!rules_.length_multiple) return samples_->sequence();
+  std::int64_t longest = 1;
+  for (std::int64_t i = 0; i < place.global_batch; ++i) {
+    longest = std::max(longest, samples_->longest(sample_at(place.consumed_samples + i)));
+  }
+  const std::int64_t multiple = *rules_.length_multiple;
+  return std::min((longest + multiple - 1) / multiple * multiple, samples_->sequence());
+}
+
+MicroBatch BatchSource::rows(std::span<const std::int64_t> places, std::int64_t length) {
   MicroBatch batch;
   batch.samples = static_cast<std::int64_t>(places.size());
-  batch.sequence = samples_->sequence();
-  const auto rows = static_cast<std::size_t>(batch.samples * batch.sequence);
-  batch.tokens.resize(rows);
-  batch.labels.resize(rows);
-  batch.loss_mask.resize(rows);
-  batch.positions.resize(rows);
-  if (rules_.reset_attention_mask) batch.segments.resize(rows);
+  batch.sequence = length;
+  const auto whole = static_cast<std::size_t>(batch.samples * length);
+  batch.tokens.resize(whole);
+  batch.labels.resize(whole);
+  batch.loss_mask.resize(whole);
+  batch.positions.resize(whole);
   std::size_t row = 0;
   for (const std::int64_t place : places) {
-    fill(sample_at(place), row, batch);
-    row += static_cast<std::size_t>(batch.sequence);
+    const std::int64_t index = sample_at(place);
+    samples_->sample(index, sample_);
+    check_ids(index);
+    const auto copy = [&](const std::vector<std::int32_t>& from, std::vector<std::int32_t>& to) {
+      std::copy_n(from.begin(), length, to.begin() + static_cast<std::ptrdiff_t>(row));
+    };
+    copy(sample_.tokens, batch.tokens);
+    copy(sample_.labels, batch.labels);
+    copy(sample_.positions, batch.positions);
+    if (!sample_.segments.empty()) {
+      batch.segments.resize(whole);  // 0 for samples of one segment
+      copy(sample_.segments, batch.segments);
+    }
+    for (std::int64_t i = 0; i < length; ++i, ++row) {
+      batch.loss_mask[row] = batch.labels[row] == kNoLabel ? 0.0F : 1.0F;
+    }
   }
   return batch;
+}
+
+void BatchSource::check_ids(std::int64_t sample) const {
+  const auto length = static_cast<std::size_t>(samples_->sequence());
+  PITON_ASSERT(sample_.tokens.size() == length && sample_.labels.size() == length &&
+                   sample_.positions.size() == length &&
+                   (sample_.segments.empty() || sample_.segments.size() == length) &&
+                   sample_.length <= samples_->longest(sample),
+               "sample {}: not of {} tokens", sample, length);
+  if (rules_.vocabulary == 0) return;
+  const auto check = [&](std::int32_t id) {
+    if (id >= 0 && id < rules_.vocabulary) return;
+    throw Error(Fault::kData,
+                "data: sample {} holds id {}, the vocabulary has {}; were corpus and model made "
+                "with one tokenizer?",
+                sample, id, rules_.vocabulary);
+  };
+  for (std::size_t i = 0; i < length; ++i) {
+    check(sample_.tokens[i]);
+    if (sample_.labels[i] != kNoLabel) check(sample_.labels[i]);
+  }
 }
 
 std::int64_t BatchSource::sample_at(std::int64_t place) {
@@ -108,36 +138,6 @@ std::int64_t BatchSource::sample_at(std::int64_t place) {
     epoch_ = epoch;
   }
   return permutation_[static_cast<std::size_t>(place % size)];
-}
-
-void BatchSource::fill(std::int64_t sample, std::size_t row, MicroBatch& batch) {
-  samples_->sample(sample, ids_);
-  if (rules_.vocabulary > 0) {
-    for (const std::int32_t id : ids_) {
-      if (id < 0 || id >= rules_.vocabulary) {
-        throw Error(
-            Fault::kData,
-            "data: sample {} holds id {}, the vocabulary has {}; were corpus and model made "
-            "with one tokenizer?",
-            sample, id, rules_.vocabulary);
-      }
-    }
-  }
-  std::int32_t position = 0, segment = 0;
-  for (std::size_t i = 0; i + 1 < ids_.size(); ++i, ++row) {
-    const std::int32_t token = ids_[i], label = ids_[i + 1];
-    const bool learned =
-        !(rules_.eod_mask_loss && token == rules_.eod) && !(rules_.pad && label == *rules_.pad);
-    batch.tokens[row] = rules_.pad && token == *rules_.pad ? 0 : token;
-    batch.labels[row] = learned ? label : -100;
-    batch.loss_mask[row] = learned ? 1.0F : 0.0F;
-    batch.positions[row] = position++;
-    if (rules_.reset_attention_mask) batch.segments[row] = segment;
-    if (rules_.eod && token == *rules_.eod) {
-      ++segment;
-      if (rules_.reset_position_ids) position = 0;
-    }
-  }
 }
 
 }  // namespace piton

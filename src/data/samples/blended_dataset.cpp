@@ -90,9 +90,14 @@ BlendedDataset::BlendedDataset(std::vector<Part> parts, std::int64_t size)
   }
 }
 
-void BlendedDataset::sample(std::int64_t index, std::span<std::int32_t> ids) const {
+void BlendedDataset::sample(std::int64_t index, Sample& sample) const {
   PITON_ASSERT(index >= 0 && index < size(), "sample {} of {}", index, size());
-  parts_[static_cast<std::size_t>(part(index))].source->sample(index_in_part(index), ids);
+  parts_[static_cast<std::size_t>(part(index))].source->sample(index_in_part(index), sample);
+}
+
+std::int64_t BlendedDataset::longest(std::int64_t index) const {
+  PITON_ASSERT(index >= 0 && index < size(), "sample {} of {}", index, size());
+  return parts_[static_cast<std::size_t>(part(index))].source->longest(index_in_part(index));
 }
 
 void BlendedDataset::announce(std::int64_t index) const {

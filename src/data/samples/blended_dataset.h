@@ -1,4 +1,5 @@
-// Blends several corpora by weights, in Megatron-core 0.16.1's order to the bit.
+// Blends several corpora, or other sources of samples, by weights, in Megatron-core 0.16.1's order
+// to the bit.
 //
 // Sample i is the next sample of the part with the largest w * max(i, 1) - (samples taken from it
 // so far); the first of equals wins. So every prefix of the blend is within one sample of its
@@ -37,7 +38,8 @@ class BlendedDataset final : public SampleSource {
 
   std::int64_t size() const override { return static_cast<std::int64_t>(part_of_.size()); }
   std::int64_t sequence() const override { return parts_.front().source->sequence(); }
-  void sample(std::int64_t index, std::span<std::int32_t> ids) const override;
+  void sample(std::int64_t index, Sample& sample) const override;
+  std::int64_t longest(std::int64_t index) const override;
   void announce(std::int64_t index) const override;
 
   // The part that gives sample `index`, and the index within that part.

@@ -32,6 +32,15 @@ struct DataOptions {
   bool reset_position_ids = false;
   bool reset_attention_mask = false;
   bool eod_mask_loss = false;
+  // Of instruction data
+  bool is_instruction_dataset = false;
+  bool neat_pack = false;
+  bool pack = false;
+  bool no_shuffle = false;
+  bool full_shuffle_instruction_dataset = false;
+  bool padded_samples = false;
+  bool variable_seq_lengths = false;
+  std::int64_t pad_to_multiple_of = 8;
 
   template <typename Visitor>
   void visit(Visitor&& v) {
@@ -89,6 +98,43 @@ struct DataOptions {
     v(Option{"eod-mask-loss",
              "leave the prediction after each end-of-document token out of the loss", experiment},
       eod_mask_loss);
+    visit_instructions(v);
+  }
+
+  template <typename Visitor>
+  void visit_instructions(Visitor&& v) {
+    const OptionRules experiment{.resume = Resume::kMustMatch};
+    v(Option{"is-instruction-dataset",
+             "prefixes name instruction data: PREFIX_packed_{input_ids,attention_mask,labels}"
+             "_document",
+             experiment},
+      is_instruction_dataset);
+    v(Option{"pack", "pack whole instruction samples into rows; they do not see each other",
+             experiment},
+      pack);
+    v(
+        Option{
+            "neat-pack",
+            "instruction data was packed with the numbers of its texts: they do not see each other",
+            experiment},
+        neat_pack);
+    v(Option{"no-shuffle", "read instruction data in the order of its files", experiment},
+      no_shuffle);
+    v(Option{"full-shuffle-instruction-dataset",
+             "shuffle the instruction samples of all epochs together, not each epoch", experiment},
+      full_shuffle_instruction_dataset);
+    v(Option{"padded-samples",
+             "extend each epoch of instruction data to whole global batches by its first samples",
+             experiment},
+      padded_samples);
+    v(Option{"variable-seq-lengths",
+             "rows of instruction data are as long as the longest of their global batch",
+             experiment},
+      variable_seq_lengths);
+    v(Option{"pad-to-multiple-of",
+             "--variable-seq-lengths: round lengths up to a multiple of this",
+             {.resume = Resume::kMustMatch, .placeholder = "N"}},
+      pad_to_multiple_of);
   }
 };
 

@@ -2,195 +2,30 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
-#include <cmath>
-#include <filesystem>
 #include <map>
 #include <numeric>
 #include <optional>
 #include <set>
+#include <span>
 #include <string_view>
 
 #include "base/error.h"
-#include "base/trimmed.h"
+#include "data/samples/blend_plan.h"
 #include "data/samples/blended_dataset.h"
+#include "data/samples/describe.h"
 #include "data/samples/gpt_dataset.h"
 #include "data/samples/index_cache.h"
+#include "data/samples/instruction_dataset.h"
 #include "data/samples/mock_corpus.h"
+#include "data/samples/packed_samples.h"
 
 namespace piton {
 namespace {
 
-using Shares = std::array<std::pair<double, double>, 3>;  // [start, end) of a corpus for each set
 constexpr std::array<std::string_view, 3> kSetNames = {"train", "valid", "test"};
 
 // Corpora of more sequences are never cut within one; they are divided as in Megatron-core.
 constexpr std::int64_t kFewSequences = 32;
-
-// What one set reads: prefixes with their shares, with or without weights.
-struct BlendPart {
-  std::string prefix;
-  double weight = 0;
-  double start = 0;
-  double end = 1;
-  bool may_cut = false;  // within a sequence, if there are few
-};
-struct BlendPlan {
-  std::vector<BlendPart> parts;
-  bool weighted = false;
-  bool blend_single = false;  // a single weighted prefix is read as a blend
-};
-
-std::optional<double> number(std::string_view text) {
-  text = trimmed(text);
-  double value = 0;
-  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (code != std::errc() || end != text.data() + text.size()) return {};
-  return value;
-}
-
-std::array<double, 3> shares_of(const std::string& split) {
-  std::vector<double> shares;
-  std::string_view rest = split;
-  while (true) {
-    const auto comma = rest.find_first_of(",/");
-    const auto share = number(rest.substr(0, comma));
-    if (!share || !(*share >= 0) || !std::isfinite(*share) || shares.size() == 3) {
-      throw Error(Fault::kUsage,
-                  "--split: got \"{}\", wanted up to three shares of 0 or more, as in 969,30,1",
-                  split);
-    }
-    shares.push_back(*share);
-    if (comma == std::string_view::npos) break;
-    rest.remove_prefix(comma + 1);
-  }
-  shares.resize(3, 0.0);
-  if (shares[0] + shares[1] + shares[2] <= 0) {
-    throw Error(Fault::kUsage, "--split: got \"{}\", all shares are zero; give one of them some",
-                split);
-  }
-  const auto parts = normalized(shares);
-  return {parts[0], parts[1], parts[2]};
-}
-
-Shares share_bounds(const std::string& split) {
-  const auto shares = shares_of(split);
-  Shares bounds;
-  double start = 0;
-  for (std::size_t i = 0; i < 3; ++i) {
-    bounds[i] = {start, start + shares[i]};
-    start += shares[i];
-  }
-  return bounds;
-}
-
-std::pair<std::int64_t, std::int64_t> bounds_of(double start, double end, std::int64_t sequences) {
-  // nearbyint rounds halves to even, as Python's round does.
-  const auto at = [&](double share) {
-    return static_cast<std::int64_t>(std::nearbyint(share * static_cast<double>(sequences)));
-  };
-  if (end <= start) return {at(start), at(start)};
-  return {std::min(at(start), sequences), std::min(at(end), sequences)};
-}
-
-// The prefix of a corpus that may be named by one of its two files.
-std::string prefix_of(std::string_view text) {
-  std::string prefix(trimmed(text));
-  const bool is_file = prefix.ends_with(".bin") || prefix.ends_with(".idx");
-  if (is_file && !std::filesystem::exists(prefix + ".idx")) prefix.resize(prefix.size() - 4);
-  return prefix;
-}
-
-BlendPlan plan_of(const std::vector<std::string>& words, std::string_view flag) {
-  BlendPlan plan;
-  std::size_t numbers = 0;
-  for (std::size_t i = 0; i < words.size(); i += 2) numbers += number(words[i]) ? 1 : 0;
-  if (words.size() % 2 == 0 && numbers == words.size() / 2) {
-    plan.weighted = true;
-    plan.blend_single = true;
-    for (std::size_t i = 0; i < words.size(); i += 2) {
-      const double weight = *number(words[i]);
-      if (!(weight > 0) || !std::isfinite(weight)) {
-        throw Error(Fault::kUsage,
-                    "--{}: weight of {}: got {}, wanted a number above 0; leave the corpus out "
-                    "instead",
-                    flag, words[i + 1], words[i]);
-      }
-      plan.parts.push_back({prefix_of(words[i + 1]), weight});
-    }
-    return plan;
-  }
-  for (const std::string& word : words) {
-    // A number that is not a corpus is a weight without a prefix.
-    if (number(word) && !std::filesystem::exists(word + ".idx")) {
-      throw Error(Fault::kUsage,
-                  "--{}: got {} words with the number {} among them, wanted prefixes alone, or "
-                  "weights and prefixes in turn (0.3 a 0.7 b)",
-                  flag, words.size(), word);
-    }
-    plan.parts.push_back({prefix_of(word), 0});
-  }
-  return plan;
-}
-
-// "NAME: W START:END PREFIX, W START:END PREFIX"
-std::pair<std::string, BlendPlan> weighted_plan(const std::string& text, std::string_view flag) {
-  const auto wrong = [&](std::string_view what) {
-    return Error(Fault::kUsage,
-                 "--{}: {}: got \"{}\", wanted \"NAME: WEIGHT START:END PREFIX, ...\", as in "
-                 "\"TRAIN: 0.7 0:0.9 wiki, 0.3 0:1 books\"",
-                 flag, what, text);
-  };
-  const auto colon = text.find(':');
-  if (colon == std::string::npos) throw wrong("no name");
-  const std::string name(trimmed(std::string_view(text).substr(0, colon)));
-  if (name.empty() || number(name) || name.find(' ') != std::string::npos) throw wrong("no name");
-  BlendPlan plan;
-  plan.weighted = true;
-  std::string_view rest = std::string_view(text).substr(colon + 1);
-  while (true) {
-    const auto comma = rest.find(',');
-    std::string_view part = trimmed(rest.substr(0, comma));
-    std::array<std::string_view, 3> fields;
-    for (std::size_t i = 0; i < 3; ++i) {
-      const auto space = i < 2 ? part.find_first_of(" \t") : std::string_view::npos;
-      fields[i] = trimmed(part.substr(0, space));
-      part = space == std::string_view::npos ? std::string_view{} : trimmed(part.substr(space));
-    }
-    const auto range = fields[1].find(':');
-    if (fields[2].empty() || range == std::string_view::npos) throw wrong("a part is incomplete");
-    const auto weight = number(fields[0]);
-    const auto start = number(fields[1].substr(0, range)),
-               end = number(fields[1].substr(range + 1));
-    if (!weight || !(*weight > 0)) throw wrong("a weight is not a number above 0");
-    if (!start || !end || !(*start >= 0) || !(*end <= 1) || !(*start < *end)) {
-      throw wrong("a range is not within 0:1");
-    }
-    plan.parts.push_back({prefix_of(fields[2]), *weight, *start, *end});
-    if (comma == std::string_view::npos) return {name, plan};
-    rest.remove_prefix(comma + 1);
-  }
-}
-
-// Of --train-data-path and its like.
-BlendPlan whole_plan(const std::vector<std::string>& words, std::string_view flag) {
-  BlendPlan plan = plan_of(words, flag);
-  plan.blend_single = false;
-  return plan;
-}
-
-// The share of a set in --data-path, by --split. No parts: none.
-BlendPlan divided_plan(const DataOptions& options, std::size_t set) {
-  BlendPlan plan = plan_of(options.data_path, "data-path");
-  const auto [start, end] = share_bounds(options.split)[set];
-  if (end <= start) return {};
-  for (BlendPart& part : plan.parts) {
-    part.start = start;
-    part.end = end;
-    part.may_cut = true;
-  }
-  return plan;
-}
 
 // An empty split. Reading a sample from it is the user's mistake.
 class EmptySource final : public SampleSource {
@@ -199,7 +34,7 @@ class EmptySource final : public SampleSource {
       : name_(std::move(name)), sequence_(sequence) {}
   std::int64_t size() const override { return 0; }
   std::int64_t sequence() const override { return sequence_; }
-  void sample(std::int64_t, std::span<std::int32_t>) const override {
+  void sample(std::int64_t, Sample&) const override {
     throw Error(Fault::kData, "{} set: empty; give it a larger share (--split) or a larger corpus",
                 name_);
   }
@@ -211,8 +46,8 @@ class EmptySource final : public SampleSource {
 
 class Opener {
  public:
-  Opener(const DataOptions& options, std::int64_t sequence, std::uint32_t seed, Log& log)
-      : options_(options), sequence_(sequence), seed_(seed), log_(log) {
+  Opener(const DataOptions& options, const SampleSettings& settings, Log& log)
+      : options_(options), settings_(settings), sequence_(settings.sequence), log_(log) {
     if (options.data_cache_path) cache_ = *options.data_cache_path;
   }
 
@@ -271,12 +106,21 @@ class Opener {
   std::vector<std::shared_ptr<const IndexedDataset>> corpora() const { return in_order_; }
 
  private:
-  std::shared_ptr<const IndexedDataset> corpus(const std::string& prefix) {
+  // Sequences [first, end) of a corpus.
+  struct SequenceRange {
+    std::int64_t first = 0;
+    std::int64_t end = 0;
+  };
+
+  // `has_card`: of ids; masks and labels have none.
+  std::shared_ptr<const IndexedDataset> corpus(const std::string& prefix, bool has_card = true) {
     auto& corpus = corpora_[prefix];
     if (corpus == nullptr) {
       corpus = open_corpus(prefix, cache_);
-      prefixes_.push_back(prefix);
-      tokens_.push_back(corpus->tokens());
+      if (has_card) {
+        prefixes_.push_back(prefix);
+        tokens_.push_back(corpus->tokens());
+      }
       fingerprints_.push_back(corpus->fingerprint());
       in_order_.push_back(corpus);
     }
@@ -286,6 +130,9 @@ class Opener {
   std::shared_ptr<const SampleSource> open_part(const BlendPart& part, const std::string& name,
                                                 std::optional<std::int64_t> samples,
                                                 bool exact_epochs) {
+    if (options_.is_instruction_dataset) {
+      return open_instruction_part(part, name, samples, exact_epochs);
+    }
     auto corpus = this->corpus(part.prefix);
     auto [first, end] = bounds_of(part.start, part.end, corpus->sequences());
     if (part.may_cut && too_few(*corpus)) {
@@ -308,11 +155,95 @@ class Opener {
     return part_of(std::move(corpus), {first, end}, name, samples, exact_epochs);
   }
 
-  // Sequences [first, end) of a corpus.
-  struct SequenceRange {
-    std::int64_t first = 0;
-    std::int64_t end = 0;
-  };
+  std::shared_ptr<const InstructionFiles> instruction_files(const std::string& prefix) {
+    auto& files = instruction_files_[prefix];
+    if (files != nullptr) return files;
+    const auto names = InstructionFiles::prefixes(prefix);
+    for (const std::string& name : names) {
+      if (is_corpus(name)) continue;
+      throw Error(Fault::kData,
+                  "{}.idx: does not exist; --is-instruction-dataset reads {}_packed_input_ids_"
+                  "document, _packed_attention_mask_document and _packed_labels_document (.bin and "
+                  ".idx); give their common prefix",
+                  name, prefix);
+    }
+    files = std::make_shared<InstructionFiles>(
+        prefix, std::array{corpus(names[0]), corpus(names[1], false), corpus(names[2], false)});
+    return files;
+  }
+
+  std::shared_ptr<const SampleSource> open_instruction_part(const BlendPart& part,
+                                                            const std::string& name,
+                                                            std::optional<std::int64_t> samples,
+                                                            bool exact_epochs) {
+    const auto files = instruction_files(part.prefix);
+    const auto [first, end] = bounds_of(part.start, part.end, files->ids->sequences());
+    if (first == end) return empty_part(*files->ids, name, samples);
+    const DocumentRules& documents = settings_.documents;
+    const std::int32_t pad = documents.pad.value_or(documents.eod.value_or(0));
+    const bool restarts = options_.reset_position_ids && !options_.neat_pack;
+    if (restarts && !documents.eod) {
+      throw Error(Fault::kUsage,
+                  "--reset-position-ids: needs an end-of-document id, and the tokenizer has none; "
+                  "leave it out or use another tokenizer");
+    }
+    const InstructionRules rules{.sequence = sequence_,
+                                 .pad = pad,
+                                 .neat_pack = options_.neat_pack,
+                                 .eod = restarts ? documents.eod : std::nullopt};
+    InstructionOrder order{.first = first, .end = end, .seed = settings_.seed};
+    order.shuffle = !options_.no_shuffle && !options_.pack;
+    if (!options_.pack) {
+      order.samples = samples;
+      if (exact_epochs) order.epochs = options_.train_data_exact_num_epochs;
+      order.full_shuffle = options_.full_shuffle_instruction_dataset;
+      if (options_.padded_samples) order.multiple = settings_.global_batch;
+    }
+    std::shared_ptr<const SampleSource> source =
+        std::make_shared<InstructionDataset>(files, rules, order);
+    std::string form = fmt::format(" padded to {} tokens", sequence_);
+    if (options_.variable_seq_lengths) form.clear();
+    if (options_.pack) {
+      const auto packed = std::make_shared<PackedSamples>(std::move(source),
+                                                          pack_request(samples, exact_epochs, pad));
+      form = fmt::format(" packed into {} rows of {} tokens an epoch",
+                         packed->size() / packed->epochs(), sequence_);
+      source = packed;
+    }
+    if (samples.value_or(1) > 0) report(*files, {first, end}, name, *source, form);
+    return source;
+  }
+
+  PackRequest pack_request(std::optional<std::int64_t> samples, bool exact_epochs,
+                           std::int32_t pad) const {
+    PackRequest request{.windows = samples,
+                        .seed = settings_.seed,
+                        .shuffle = !options_.no_shuffle,
+                        .full_shuffle = options_.full_shuffle_instruction_dataset,
+                        .pad = pad};
+    if (exact_epochs) request.epochs = options_.train_data_exact_num_epochs;
+    return request;
+  }
+
+  // How many samples of the set are cut, and how much of its rows is padding. `form`: of the rows.
+  void report(const InstructionFiles& files, SequenceRange range, const std::string& name,
+              const SampleSource& source, std::string_view form) {
+    const std::span lengths =
+        std::span(files.lengths).subspan(static_cast<std::size_t>(range.first));
+    const std::int64_t count = range.end - range.first;
+    const auto cut = std::count_if(lengths.begin(), lengths.begin() + count,
+                                   [&](std::int32_t ids) { return ids - 1 > sequence_; });
+    std::string line = fmt::format("{}: {} set: {} samples{}", files.prefix, name, count, form);
+    if (cut > 0) line += fmt::format(", {} of them longer than {} tokens and cut", cut, sequence_);
+    if (!options_.variable_seq_lengths || options_.pack) {
+      std::int64_t tokens = 0;
+      for (std::int64_t i = 0; i < source.size(); ++i) tokens += source.longest(i);
+      const auto whole = static_cast<double>(source.size() * sequence_);
+      line +=
+          fmt::format(", padding wasted {:.1f} %", 100 * (1 - static_cast<double>(tokens) / whole));
+    }
+    log_.info(line);
+  }
 
   std::shared_ptr<const SampleSource> part_of(std::shared_ptr<const TokenSequences> corpus,
                                               SequenceRange range, const std::string& name,
@@ -328,20 +259,30 @@ class Opener {
     // requested.
     const bool trains = name == kSetNames[0];
     if (tokens == 0 || (!trains && samples == 0 && tokens <= sequence_)) {
-      const std::string what =
-          fmt::format("{}: its share of the {} set rounds to nothing ({} sequences)",
-                      corpus->name(), name, corpus->sequences());
-      if (trains && samples.value_or(0) > 0) {
-        throw Error(Fault::kData,
-                    "{}; training has nothing to read: give it a larger share (--split)", what);
-      }
-      if (samples.value_or(1) > 0) log_.warning(what);
-      return std::make_shared<EmptySource>(name, sequence_);
+      return empty_part(*corpus, name, samples);
     }
-    GptRequest request{
-        .first = first, .end = end, .sequence = sequence_, .samples = samples, .seed = seed_};
+    GptRequest request{.first = first,
+                       .end = end,
+                       .sequence = sequence_,
+                       .samples = samples,
+                       .seed = settings_.seed};
     if (exact_epochs) request.epochs = options_.train_data_exact_num_epochs;
-    return std::make_shared<GptDataset>(std::move(corpus), request, cache_);
+    return std::make_shared<PretrainingSamples>(
+        std::make_shared<GptDataset>(std::move(corpus), request, cache_), settings_.documents);
+  }
+
+  std::shared_ptr<const SampleSource> empty_part(const TokenSequences& corpus,
+                                                 const std::string& name,
+                                                 std::optional<std::int64_t> samples) {
+    const std::string what =
+        fmt::format("{}: its share of the {} set rounds to nothing ({} sequences)", corpus.name(),
+                    name, corpus.sequences());
+    if (name == kSetNames[0] && samples.value_or(0) > 0) {
+      throw Error(Fault::kData,
+                  "{}; training has nothing to read: give it a larger share (--split)", what);
+    }
+    if (samples.value_or(1) > 0) log_.warning(what);
+    return std::make_shared<EmptySource>(name, sequence_);
   }
 
   // Whether --split gives training or validation a share but no sequence.
@@ -355,18 +296,45 @@ class Opener {
   }
 
   const DataOptions& options_;
+  const SampleSettings& settings_;
   std::int64_t sequence_;
-  std::uint32_t seed_;
   Log& log_;
   std::optional<std::filesystem::path> cache_;
   std::map<std::string, std::shared_ptr<const IndexedDataset>> corpora_;
+  std::map<std::string, std::shared_ptr<const InstructionFiles>> instruction_files_;
   std::vector<std::string> fingerprints_, prefixes_;
   std::vector<std::int64_t> tokens_;
   std::vector<std::shared_ptr<const IndexedDataset>> in_order_;
   std::set<std::string> said_;  // prefixes that are cut
 };
 
+void check_instruction_options(const DataOptions& options) {
+  const auto refuse = [](bool given, std::string_view flag, std::string_view why) {
+    if (given) throw Error(Fault::kUsage, "--{}: {}", flag, why);
+  };
+  if (!options.is_instruction_dataset) {
+    constexpr std::string_view kNeeds = "is for --is-instruction-dataset; add that or leave it out";
+    refuse(options.pack, "pack", kNeeds);
+    refuse(options.neat_pack, "neat-pack", kNeeds);
+    refuse(options.no_shuffle, "no-shuffle", kNeeds);
+    refuse(options.full_shuffle_instruction_dataset, "full-shuffle-instruction-dataset", kNeeds);
+    refuse(options.padded_samples, "padded-samples", kNeeds);
+    refuse(options.variable_seq_lengths, "variable-seq-lengths", kNeeds);
+    return;
+  }
+  constexpr std::string_view kCorpora =
+      "is for corpora of running text; leave it or --is-instruction-dataset out";
+  refuse(options.mock_data, "mock-data", kCorpora);
+  refuse(options.reset_attention_mask, "reset-attention-mask", kCorpora);
+  refuse(options.eod_mask_loss, "eod-mask-loss", kCorpora);
+  refuse(options.padded_samples && options.pack, "padded-samples",
+         "cannot be used with --pack, which makes other rows of them; leave one of them out");
+  refuse(options.no_shuffle && options.full_shuffle_instruction_dataset, "no-shuffle",
+         "contradicts --full-shuffle-instruction-dataset; leave one of them out");
+}
+
 void check(const DataOptions& options) {
+  check_instruction_options(options);
   const bool common = !options.data_path.empty();
   const bool apart = !options.train_data_path.empty() || !options.valid_data_path.empty() ||
                      !options.test_data_path.empty();
@@ -404,45 +372,9 @@ SampleCounts sample_counts(std::int64_t train_iters, std::int64_t eval_interval,
           eval_iters * global_batch};
 }
 
-std::string training_blend(const DataOptions& options) {
-  BlendPlan plan;
-  if (!options.data_path.empty()) plan = divided_plan(options, 0);
-  if (!options.train_data_path.empty()) {
-    plan = whole_plan(options.train_data_path, "train-data-path");
-  }
-  for (const std::string& text : options.train_weighted_split_paths) {
-    plan = weighted_plan(text, "train-weighted-split-paths").second;
-  }
-  if (plan.parts.empty()) return "";
-  std::vector<std::string> weights;
-  std::vector<std::string> shares;
-  if (plan.weighted && (plan.parts.size() > 1 || plan.blend_single)) {
-    std::vector<double> given;
-    for (const BlendPart& part : plan.parts) given.push_back(part.weight);
-    for (const double weight : normalized(given)) weights.push_back(fmt::format("{:.9g}", weight));
-  }
-  for (const BlendPart& part : plan.parts) {
-    shares.push_back(fmt::format("{:.9g}:{:.9g}", part.start, part.end));
-  }
-  std::string text = shares.size() == 1 ? "1 corpus" : fmt::format("{} corpora", shares.size());
-  if (!weights.empty()) text += fmt::format(", weights {}", fmt::join(weights, ", "));
-  const bool whole =
-      std::all_of(shares.begin(), shares.end(), [](const auto& share) { return share == "0:1"; });
-  if (!whole) text += fmt::format(", of each {}", fmt::join(shares, ", "));
-  return text;
-}
-
-std::vector<std::pair<std::int64_t, std::int64_t>> split_bounds(const std::string& split,
-                                                                std::int64_t sequences) {
-  std::vector<std::pair<std::int64_t, std::int64_t>> bounds;
-  for (const auto& [start, end] : share_bounds(split))
-    bounds.push_back(bounds_of(start, end, sequences));
-  return bounds;
-}
-
 DataSets open_data_sets(const DataOptions& options, const SampleSettings& settings, Log& log) {
   check(options);
-  Opener opener(options, settings.sequence, settings.seed, log);
+  Opener opener(options, settings, log);
   const SampleCounts& counts = settings.counts;
   DataSets sets;
   const std::array<std::int64_t, 3> wanted = {counts.train, counts.valid, counts.test};

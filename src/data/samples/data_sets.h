@@ -8,17 +8,19 @@
 //   weights        part i is built for ceil(ceil(N w) 1.005) samples, the blend has sum ceil(N w)
 //   no weights     several prefixes: one epoch of each, blended by length, at most N samples
 //   --mock-data    MockCorpus, divided 1,1,1 if --split is the default
+//   --is-instruction-dataset   the same for InstructionDataset, in samples in place of sequences,
+//                  which are never cut; under --pack for the windows of PackedSamples
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "base/log.h"
 #include "data/corpus/indexed_dataset.h"
 #include "data/samples/data_options.h"
+#include "data/samples/pretraining_samples.h"
 #include "data/samples/sample_source.h"
 
 namespace piton {
@@ -43,8 +45,9 @@ struct DataSets {
   std::shared_ptr<const SampleSource> train;  // null without training data
   std::vector<NamedSource> valid;             // one, or one for each --valid-weighted-split-paths
   std::vector<NamedSource> test;
-  std::vector<std::string> prefixes;      // of every corpus, in the order named
-  std::vector<std::int64_t> tokens;       // of each of them
+  std::vector<std::string> prefixes;  // of every corpus, in the order named; of instruction data
+                                      // only those of ids
+  std::vector<std::int64_t> tokens;   // of each of them
   std::vector<std::string> fingerprints;  // of each corpus, for the checkpoint; one for mock data
   std::vector<std::shared_ptr<const IndexedDataset>> corpora;  // the same
 };
@@ -55,11 +58,14 @@ struct MockIds {
   std::int32_t end_of_document = 0;
 };
 
+// What a run asks of its samples.
 struct SampleSettings {
   std::int64_t sequence = 0;  // tokens of a sample
   std::uint32_t seed = 0;     // of the order of the samples
   SampleCounts counts;
   MockIds mock;
+  DocumentRules documents = {};
+  std::int64_t global_batch = 1;  // samples of a step: for --padded-samples
 };
 
 // Opens all corpora. Warns through `log` about a split that has a share but rounds to nothing.
@@ -67,15 +73,5 @@ struct SampleSettings {
 // weights not above zero, missing names), Error(kData) for corpora that cannot be used and if
 // training needs samples that do not exist.
 DataSets open_data_sets(const DataOptions& options, const SampleSettings& settings, Log& log);
-
-// What the options say of the corpora to train on but for their names, for people and to compare:
-// "2 corpora, weights 0.9, 0.1", with the share of each corpus that is read where that is not all
-// of it. "": none are named. Opens nothing. Throws Error(kUsage) as open_data_sets().
-std::string training_blend(const DataOptions& options);
-
-// "969, 30, 1" -> bounds of the three splits over `sequences`, [3] pairs; empty ones have equal
-// ends.
-std::vector<std::pair<std::int64_t, std::int64_t>> split_bounds(const std::string& split,
-                                                                std::int64_t sequences);
 
 }  // namespace piton

@@ -5,8 +5,10 @@
 #include <filesystem>
 #include <span>
 
+#include "base/amounts.h"
 #include "base/error.h"
 #include "base/json.h"
+#include "data/samples/sample.h"
 
 namespace piton {
 namespace {
@@ -53,6 +55,69 @@ template <typename T>
 std::vector<T> row_of(const std::vector<T>& values, std::int64_t row, std::int64_t size) {
   const auto first = values.begin() + row * size;
   return {first, first + size};
+}
+
+Sample sample_of(const MicroBatch& batch, std::int64_t row) {
+  Sample sample{.tokens = row_of(batch.tokens, row, batch.sequence),
+                .labels = row_of(batch.labels, row, batch.sequence),
+                .positions = {},
+                .segments = {},
+                .length = batch.sequence};
+  if (!batch.segments.empty()) sample.segments = row_of(batch.segments, row, batch.sequence);
+  return sample;
+}
+
+// Tokens [first, end) of a sample, which see each other.
+struct Text {
+  std::int64_t first = 0;
+  std::int64_t end = 0;
+  std::vector<std::int32_t> ids;  // the first token, and what follows each token
+  std::vector<bool> learned;      // of each of `ids`
+};
+
+// The texts of a sample, without padding.
+std::vector<Text> texts_of(const Sample& sample) {
+  const auto segment = [&](std::size_t i) {
+    return sample.segments.empty() ? 0 : sample.segments[i];
+  };
+  std::vector<Text> texts;
+  for (std::size_t i = 0; i < sample.tokens.size(); ++i) {
+    if (segment(i) == kPaddingSegment) continue;
+    const auto at = static_cast<std::int64_t>(i);
+    if (i == 0 || segment(i) != segment(i - 1)) {
+      texts.push_back({at, at, {sample.tokens[i]}, {false}});
+    }
+    Text& text = texts.back();
+    text.end = at + 1;
+    const bool continues = i + 1 < sample.tokens.size() && segment(i + 1) == segment(i);
+    const bool learned = sample.labels[i] != kNoLabel;
+    if (!learned && !continues) continue;
+    text.ids.push_back(learned ? sample.labels[i] : sample.tokens[i + 1]);
+    text.learned.push_back(learned);
+  }
+  return texts;
+}
+
+std::string shown(const Text& text, const Tokenizer* tokenizer, bool colors) {
+  const std::string_view open = colors ? "\x1b[2m" : "[-";
+  const std::string_view close = colors ? "\x1b[0m" : "-]";
+  const std::int32_t eod = tokenizer != nullptr ? tokenizer->special().eod.value_or(-1) : -1;
+  const std::vector<std::int32_t>& ids = text.ids;
+  std::string line;
+  // Runs of tokens that are learned, or are not, are decoded together, so that characters of
+  // several tokens stay whole.
+  for (std::size_t i = 0; i < ids.size();) {
+    std::size_t end = i + 1;
+    while (end < ids.size() && text.learned[end] == text.learned[i] && ids[end - 1] != eod) ++end;
+    const auto run = std::span(ids).subspan(i, end - i);
+    const std::string part =
+        tokenizer != nullptr ? tokenizer->decode(run) : fmt::format("{}", fmt::join(run, " "));
+    if (i > 0 && tokenizer == nullptr) line += ' ';
+    line += text.learned[i] ? part : fmt::format("{}{}{}", open, part, close);
+    if (ids[end - 1] == eod && end < ids.size()) line += '\n';
+    i = end;
+  }
+  return line;
 }
 
 }  // namespace
@@ -114,7 +179,7 @@ std::string to_text(const CorpusDescription& about) {
   std::string text =
       fmt::format("{}: {} documents ({} empty), {} sequences, {} tokens as {}, {:.1f} MiB\n",
                   about.prefix, about.documents, about.empty_documents, about.sequences,
-                  about.tokens, about.id_type, static_cast<double>(about.bytes) / (1 << 20));
+                  about.tokens, about.id_type, mebibytes(about.bytes));
   if (about.largest_id >= 0) text += fmt::format("largest id {}\n", about.largest_id);
   text += fmt::format("tokens a sequence: {} to {}, mean {:.1f}\n", about.shortest, about.longest,
                       about.mean);
@@ -178,30 +243,23 @@ std::string samples_to_json(const MicroBatch& batch, std::int64_t first_index,
 
 std::string samples_to_text(const MicroBatch& batch, std::int64_t first_index,
                             const Tokenizer* tokenizer, bool colors) {
-  const std::string_view open = colors ? "\x1b[2m" : "[-";
-  const std::string_view close = colors ? "\x1b[0m" : "-]";
-  const std::int32_t eod = tokenizer != nullptr ? tokenizer->special().eod.value_or(-1) : -1;
   std::string text;
   for (std::int64_t row = 0; row < batch.samples; ++row) {
-    const auto ids = row_of(batch.tokens, row, batch.sequence);
-    const auto mask = row_of(batch.loss_mask, row, batch.sequence);
-    const auto counted =
-        std::count_if(mask.begin(), mask.end(), [](float one) { return one != 0; });
-    text += fmt::format("--- sample {}: {} tokens, {} in the loss\n", first_index + row,
-                        batch.sequence, counted);
-    // Runs of equal mask are decoded together, so that characters of several tokens stay whole.
-    for (std::size_t i = 0; i < ids.size();) {
-      std::size_t end = i + 1;
-      while (end < ids.size() && mask[end] == mask[i] && ids[end - 1] != eod) ++end;
-      const auto run = std::span(ids).subspan(i, end - i);
-      const std::string part =
-          tokenizer != nullptr ? tokenizer->decode(run) : fmt::format("{}", fmt::join(run, " "));
-      if (i > 0 && tokenizer == nullptr) text += ' ';
-      text += mask[i] == 0 ? fmt::format("{}{}{}", open, part, close) : part;
-      if (ids[end - 1] == eod && end < ids.size()) text += '\n';
-      i = end;
-    }
+    const Sample sample = sample_of(batch, row);
+    const auto learned = std::count_if(sample.labels.begin(), sample.labels.end(),
+                                       [](std::int32_t label) { return label != kNoLabel; });
+    const std::vector<Text> texts = texts_of(sample);
+    const auto padding = static_cast<std::int64_t>(
+        std::count(sample.segments.begin(), sample.segments.end(), kPaddingSegment));
+    text += fmt::format("--- sample {}: {} tokens, {} in the loss", first_index + row,
+                        batch.sequence, learned);
+    if (texts.size() > 1) text += fmt::format(", {} texts", texts.size());
+    if (padding > 0) text += fmt::format(", {} of padding", padding);
     text += '\n';
+    for (const Text& one : texts) {
+      if (texts.size() > 1) text += fmt::format("--- tokens {} to {}\n", one.first, one.end - 1);
+      text += shown(one, tokenizer, colors) + '\n';
+    }
   }
   return text;
 }

@@ -41,9 +41,11 @@ std::string to_json(const CorpusDescription& corpus);  // one line
 bool is_corpus(const std::string& path);
 
 // Rows of `batch` as training sees them. JSON: one object per line, {"index", "ids", "labels",
-// "loss_mask", "positions", "segments" (if any), "text" (with a tokenizer)}. Text: consecutive
-// tokens; those outside the loss are in [- -]; a new line follows each end of a document. `colors`
-// dims them instead, for terminals. Without a tokenizer, ids take the place of tokens.
+// "loss_mask", "positions", "segments" (if any), "text" (with a tokenizer)}. Text: the first token
+// and those that follow each token; those that are not learned are in [- -]; a new line follows
+// each end of a document. `colors` dims them instead, for terminals. Texts that do not see each
+// other have a line each with their first and last token. Padding is only counted. Without a
+// tokenizer, ids take the place of tokens.
 std::string samples_to_json(const MicroBatch& batch, std::int64_t first_index,
                             const Tokenizer* tokenizer);
 std::string samples_to_text(const MicroBatch& batch, std::int64_t first_index,

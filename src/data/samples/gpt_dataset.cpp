@@ -200,7 +200,7 @@ void GptDataset::walk(std::int64_t index, Take&& take) const {
   }
 }
 
-void GptDataset::sample(std::int64_t index, std::span<std::int32_t> ids) const {
+void GptDataset::read(std::int64_t index, std::span<std::int32_t> ids) const {
   PITON_ASSERT(static_cast<std::int64_t>(ids.size()) == request_.sequence + 1, "room for {} ids",
                ids.size());
   walk(index, [&](std::int64_t sequence, std::int64_t from, std::int64_t filled) {

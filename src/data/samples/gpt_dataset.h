@@ -21,8 +21,8 @@
 #include <vector>
 
 #include "data/corpus/token_sequences.h"
-#include "data/samples/sample_source.h"
 #include "data/samples/stored_list.h"
+#include "data/samples/token_source.h"
 
 namespace piton {
 
@@ -52,7 +52,7 @@ struct GptIndex {
 // and if the lists would exceed the address range.
 GptIndex build_gpt_index(const TokenSequences& corpus, const GptRequest& request);
 
-class GptDataset final : public SampleSource {
+class GptDataset final : public TokenSource {
  public:
   // `cache`: folder that keeps the lists under the hash of the corpus's fingerprint and the
   // request; absent: built in memory. An invalid cached file is built again.
@@ -61,7 +61,7 @@ class GptDataset final : public SampleSource {
 
   std::int64_t size() const override { return static_cast<std::int64_t>(index_.shuffle.size()); }
   std::int64_t sequence() const override { return request_.sequence; }
-  void sample(std::int64_t index, std::span<std::int32_t> ids) const override;
+  void read(std::int64_t index, std::span<std::int32_t> ids) const override;
   void announce(std::int64_t index) const override;
 
   const GptIndex& index() const { return index_; }

@@ -1,9 +1,10 @@
-// Samples by number: rows of s + 1 token ids, of which the first s are inputs and the last s are
-// labels. Interface between batches and a split of a corpus, or a blend of several.
+// Samples by number. Interface between batches and what a run learns from: a split of a corpus, of
+// an instruction data set, a blend of several, or samples that a program makes.
 #pragma once
 
 #include <cstdint>
-#include <span>
+
+#include "data/samples/sample.h"
 
 namespace piton {
 
@@ -12,8 +13,11 @@ class SampleSource {
   virtual ~SampleSource() = default;
   virtual std::int64_t size() const = 0;      // samples
   virtual std::int64_t sequence() const = 0;  // s
-  // Fills `ids` ([s + 1]) with sample `index`, 0 <= index < size(). Thread-safe.
-  virtual void sample(std::int64_t index, std::span<std::int32_t> ids) const = 0;
+  // Replaces the contents of `sample` by sample `index`, 0 <= index < size(). Thread-safe for
+  // different `sample`s.
+  virtual void sample(std::int64_t index, Sample& sample) const = 0;
+  // At least Sample::length of sample `index`, known without reading it. Thread-safe.
+  virtual std::int64_t longest(std::int64_t /*index*/) const { return sequence(); }
   // Sample `index` will be asked for soon: a source that reads files tells the system so, and does
   // not wait. Throws as sample().
   virtual void announce(std::int64_t /*index*/) const {}

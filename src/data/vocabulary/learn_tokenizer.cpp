@@ -57,10 +57,12 @@ class TokenizerFiles {
 class CorpusCount {
  public:
   CorpusCount(const LearnOptions& options, const WordCutter& cutter, Log& log, Progress& progress)
-      : options_(options), progress_(progress), keys_(names_in_files(options, kCommand)) {
+      : options_(options), keys_(names_in_files(options, kCommand)) {
+    std::int64_t total = 0;  // -1: unknown
     for (const InputFile& file : files_ = files_of(options, kCommand, log)) {
-      total_bytes_ = file.path == "-" || total_bytes_ < 0 ? -1 : total_bytes_ + file.bytes;
+      total = file.path == "-" || total < 0 ? -1 : total + file.bytes;
     }
+    shown_.emplace(progress, std::max<std::int64_t>(total, 0));
     make_reader_ = [this, &cutter] { return WordReader(cutter, keys_, options_.sample_by); };
   }
 
@@ -106,22 +108,17 @@ class CorpusCount {
     }
     report.documents += summary.documents;
     report.text_bytes += summary.text_bytes;
-    if (seconds_since(shown_) < 0.25) return;
-    shown_ = Clock::now();
-    const double seconds = seconds_since(start_);
-    progress_.update({summary.consumed_bytes, std::max<std::int64_t>(total_bytes_, 0), seconds,
-                      fmt::format("counting words, {:.1f} MB/s",
-                                  static_cast<double>(report.text_bytes) / 1e6 / seconds)});
+    shown_->at(summary.consumed_bytes, [&] {
+      return fmt::format("counting words, {:.1f} MB/s",
+                         static_cast<double>(report.text_bytes) / 1e6 / shown_->seconds());
+    });
   }
 
   const LearnOptions& options_;
-  Progress& progress_;
   std::vector<std::string> keys_;
   std::vector<InputFile> files_;
-  std::int64_t total_bytes_ = 0;  // -1: unknown
   std::function<WordReader()> make_reader_;
-  Clock::time_point start_ = Clock::now();
-  Clock::time_point shown_ = start_;
+  std::optional<ThrottledProgress> shown_;  // bytes of the files
 };
 
 }  // namespace
@@ -155,12 +152,10 @@ LearnReport learn_tokenizer(const LearnOptions& options, const TokenizerTraining
 
   const auto learning = Clock::now();
   const std::vector<CountedWord> words = counts.sorted();
-  auto shown = learning;
+  ThrottledProgress shown(progress, 0);
   const TrainedTokenizer tokenizer =
       train_tokenizer(words, training, plan, threads, [&](std::int64_t pieces) {
-        if (seconds_since(shown) < 0.25) return;
-        shown = Clock::now();
-        progress.update({pieces, 0, seconds_since(learning), fmt::format("{} pieces", pieces)});
+        shown.at(pieces, [&] { return fmt::format("{} pieces", pieces); });
       });
   progress.finish();
   report.pieces = tokenizer.pieces;

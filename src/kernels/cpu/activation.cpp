@@ -19,7 +19,7 @@ Activation kind_of(ActivationKind kind) {
   return Activation::kSilu;
 }
 
-void execute(Context& context, const ActivationForward& call) {
+void execute(CpuContext& context, const ActivationForward& call) {
   const ActivationArguments arguments{.y = matrix_of(call.y),
                                       .x = matrix_of(call.x),
                                       .up = matrix_of(call.up),
@@ -31,7 +31,7 @@ void execute(Context& context, const ActivationForward& call) {
                  });
 }
 
-void execute(Context& context, const ActivationBackward& call) {
+void execute(CpuContext& context, const ActivationBackward& call) {
   const ActivationArguments arguments{.y = matrix_of(call.dx),
                                       .dup = matrix_of(call.dup),
                                       .dy = matrix_of(call.dy),

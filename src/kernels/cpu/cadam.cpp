@@ -36,7 +36,7 @@ CadamMomentum momentum_of(const Call& call) {
 // Calls body(row, begin, end, stored) for blocks [begin, end) of elements of one row each, in order
 // within a row. stored [end - begin]: their momentum as floats, in memory of the thread.
 template <typename Call, typename Body>
-void cadam_blocks(Context& context, const Call& call, const Body& body) {
+void cadam_blocks(CpuContext& context, const Call& call, const Body& body) {
   const std::int64_t n = call.gradient.elements();
   const std::int64_t grain = grain_of(call.columns * 4, 256 << 10);
   context.ranges(call.scales.elements(), grain, [&](std::int64_t first, std::int64_t last) {
@@ -55,7 +55,7 @@ void cadam_blocks(Context& context, const Call& call, const Body& body) {
 
 }  // namespace
 
-void execute(Context& context, const CadamMaxima& call) {
+void execute(CpuContext& context, const CadamMaxima& call) {
   auto* maxima = call.maxima.data<float>();
   std::fill_n(maxima, call.maxima.elements(), 0.0F);
   if (call.scalars.data<float>()[kApply] == 0) return;
@@ -71,7 +71,7 @@ void execute(Context& context, const CadamMaxima& call) {
                });
 }
 
-void execute(Context& context, const CadamUpdate& call) {
+void execute(CpuContext& context, const CadamUpdate& call) {
   const auto* scalars = call.scalars.data<float>();
   if (scalars[kApply] == 0) return;
   const float rate = scalars[kLearningRate];

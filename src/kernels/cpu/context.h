@@ -39,7 +39,7 @@ class Scratch {
   Buffer shared_;
 };
 
-struct Context {
+struct CpuContext {
   ThreadPool& threads;
   Isa isa;
   const VectorTable& vector;
@@ -87,46 +87,46 @@ class Masks {
 };
 
 // Weights in packed form (linear.cpp).
-std::int64_t packed_bytes(const Context& context, WeightForm form, std::int64_t out,
+std::int64_t packed_bytes(const CpuContext& context, WeightForm form, std::int64_t out,
                           std::int64_t in, DType dtype);
-WeightForm forward_form(const Context& context, std::int64_t rows, std::int64_t in, DType dtype);
+WeightForm forward_form(const CpuContext& context, std::int64_t rows, std::int64_t in, DType dtype);
 std::int64_t row_tile();
 
-void execute(Context& context, const LinearForward& call);
-void execute(Context& context, const LinearBackwardInput& call);
-void execute(Context& context, const LinearBackwardWeight& call);
-void execute(Context& context, const PackWeight& call);
-void execute(Context& context, const ExpandWeight& call);
-void execute(Context& context, const NormForward& call);
-void execute(Context& context, const NormBackward& call);
-void execute(Context& context, const Rotary& call);
-void execute(Context& context, const AttentionForward& call);
-void execute(Context& context, const AttentionBackward& call);
-void execute(Context& context, const CacheAppend& call);
-void execute(Context& context, const ActivationForward& call);
-void execute(Context& context, const ActivationBackward& call);
-void execute(Context& context, const DropoutAddForward& call);
-void execute(Context& context, const DropoutAddBackward& call);
-void execute(Context& context, const EmbeddingForward& call);
-void execute(Context& context, const EmbeddingBackward& call);
-void execute(Context& context, const LossStatistics& call);
-void execute(Context& context, const LossCombine& call);
-void execute(Context& context, const LossBackward& call);
-void execute(Context& context, const Copy& call);
-void execute(Context& context, const Add& call);
-void execute(Context& context, const Scale& call);
-void execute(Context& context, const SoftCapForward& call);
-void execute(Context& context, const SoftCapBackward& call);
-void execute(Context& context, const AdamwUpdate& call);
-void execute(Context& context, const SgdUpdate& call);
-void execute(Context& context, const MovingAverage& call);
-void execute(Context& context, const SquareSums& call);
-void execute(Context& context, const BeginUpdate& call);
-void execute(Context& context, const MuonMomentum& call);
-void execute(Context& context, const MuonNormalize& call);
-void execute(Context& context, const SymmetricProduct& call);
-void execute(Context& context, const MuonUpdate& call);
-void execute(Context& context, const CadamMaxima& call);
-void execute(Context& context, const CadamUpdate& call);
+void execute(CpuContext& context, const LinearForward& call);
+void execute(CpuContext& context, const LinearBackwardInput& call);
+void execute(CpuContext& context, const LinearBackwardWeight& call);
+void execute(CpuContext& context, const PackWeight& call);
+void execute(CpuContext& context, const ExpandWeight& call);
+void execute(CpuContext& context, const NormForward& call);
+void execute(CpuContext& context, const NormBackward& call);
+void execute(CpuContext& context, const Rotary& call);
+void execute(CpuContext& context, const AttentionForward& call);
+void execute(CpuContext& context, const AttentionBackward& call);
+void execute(CpuContext& context, const CacheAppend& call);
+void execute(CpuContext& context, const ActivationForward& call);
+void execute(CpuContext& context, const ActivationBackward& call);
+void execute(CpuContext& context, const DropoutAddForward& call);
+void execute(CpuContext& context, const DropoutAddBackward& call);
+void execute(CpuContext& context, const EmbeddingForward& call);
+void execute(CpuContext& context, const EmbeddingBackward& call);
+void execute(CpuContext& context, const LossStatistics& call);
+void execute(CpuContext& context, const LossCombine& call);
+void execute(CpuContext& context, const LossBackward& call);
+void execute(CpuContext& context, const Copy& call);
+void execute(CpuContext& context, const Add& call);
+void execute(CpuContext& context, const Scale& call);
+void execute(CpuContext& context, const SoftCapForward& call);
+void execute(CpuContext& context, const SoftCapBackward& call);
+void execute(CpuContext& context, const AdamwUpdate& call);
+void execute(CpuContext& context, const SgdUpdate& call);
+void execute(CpuContext& context, const MovingAverage& call);
+void execute(CpuContext& context, const SquareSums& call);
+void execute(CpuContext& context, const BeginUpdate& call);
+void execute(CpuContext& context, const MuonMomentum& call);
+void execute(CpuContext& context, const MuonNormalize& call);
+void execute(CpuContext& context, const SymmetricProduct& call);
+void execute(CpuContext& context, const MuonUpdate& call);
+void execute(CpuContext& context, const CadamMaxima& call);
+void execute(CpuContext& context, const CadamUpdate& call);
 
 }  // namespace piton::cpu

@@ -18,7 +18,7 @@ std::byte* row_of(const Tensor& tensor, std::int64_t row) {
 
 }  // namespace
 
-void execute(Context& context, const DropoutAddForward& call) {
+void execute(CpuContext& context, const DropoutAddForward& call) {
   const Masks masks(call.dropout);
   const std::int64_t h = call.x.dim(1);
   const Type type = type_of(call.x.dtype());
@@ -32,7 +32,7 @@ void execute(Context& context, const DropoutAddForward& call) {
   });
 }
 
-void execute(Context& context, const DropoutAddBackward& call) {
+void execute(CpuContext& context, const DropoutAddBackward& call) {
   const Masks masks(call.dropout);
   const std::int64_t n = call.dy.dim(0);
   const std::int64_t h = call.dy.dim(1);

@@ -44,7 +44,7 @@ void write(std::byte* at, DType dtype, double value) {
 }
 
 // Copies `n` elements; each side has its own step (1: contiguous).
-void copy_span(const Context& context, std::byte* dst, DType dst_type, std::int64_t dst_step,
+void copy_span(const CpuContext& context, std::byte* dst, DType dst_type, std::int64_t dst_step,
                const std::byte* src, DType src_type, std::int64_t src_step, std::int64_t n) {
   const std::int64_t dst_width = size_bytes(dst_type);
   const std::int64_t src_width = size_bytes(src_type);
@@ -81,7 +81,7 @@ std::int64_t row_offset(const Tensor& tensor, std::int64_t row) {
 
 }  // namespace
 
-void execute(Context& context, const Copy& call) {
+void execute(CpuContext& context, const Copy& call) {
   const DType to = call.dst.dtype();
   const DType from = call.src.dtype();
   if (call.src.elements() == 0) return;
@@ -104,7 +104,7 @@ void execute(Context& context, const Copy& call) {
                  });
 }
 
-void execute(Context& context, const Scale& call) {
+void execute(CpuContext& context, const Scale& call) {
   const std::int64_t width = size_bytes(call.y.dtype());
   context.ranges(call.y.elements(), 32768, [&](std::int64_t begin, std::int64_t end) {
     context.vector.scale(call.y.raw() + begin * width, call.x.raw() + begin * width,
@@ -112,14 +112,14 @@ void execute(Context& context, const Scale& call) {
   });
 }
 
-void execute(Context& context, const SoftCapForward& call) {
+void execute(CpuContext& context, const SoftCapForward& call) {
   context.ranges(call.y.elements(), 8192, [&](std::int64_t begin, std::int64_t end) {
     context.vector.soft_cap(call.y.data<float>() + begin, call.x.data<float>() + begin, end - begin,
                             1, static_cast<float>(call.cap));
   });
 }
 
-void execute(Context& context, const SoftCapBackward& call) {
+void execute(CpuContext& context, const SoftCapBackward& call) {
   const std::int64_t width = size_bytes(call.dx.dtype());
   context.ranges(call.dx.elements(), 32768, [&](std::int64_t begin, std::int64_t end) {
     context.vector.soft_cap_gradient(call.dx.raw() + begin * width, call.dy.raw() + begin * width,
@@ -128,7 +128,7 @@ void execute(Context& context, const SoftCapBackward& call) {
   });
 }
 
-void execute(Context& context, const Add& call) {
+void execute(CpuContext& context, const Add& call) {
   if (call.y.dtype() == DType::kF64) {  // a step's loss sums: a few numbers
     for (std::int64_t i = 0; i < call.y.elements(); ++i) {
       call.y.data<double>()[i] = call.a.data<double>()[i] + call.b.data<double>()[i];

@@ -8,7 +8,7 @@
 
 namespace piton::cpu {
 
-void execute(Context& context, const EmbeddingForward& call) {
+void execute(CpuContext& context, const EmbeddingForward& call) {
   const std::int64_t h = call.y.dim(1);
   const std::int64_t width = size_bytes(call.y.dtype());
   const Type type = type_of(call.y.dtype());
@@ -31,7 +31,7 @@ void execute(Context& context, const EmbeddingForward& call) {
   });
 }
 
-void execute(Context& context, const EmbeddingBackward& call) {
+void execute(CpuContext& context, const EmbeddingBackward& call) {
   const std::int64_t width = size_bytes(call.dy.dtype());
   const Type type = type_of(call.dy.dtype());
   const auto* ids = call.ids.data<std::int32_t>();

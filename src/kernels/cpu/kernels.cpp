@@ -84,7 +84,7 @@ class CpuKernels final : public Kernels {
         threads == 1 ? std::vector<std::size_t>() : shared_out(chains, threads);
     if (order.empty()) return Kernels::submit_chains(chains, stream);
     const auto part = [&](std::int64_t index) {
-      cpu::Context& alone = alone_of_this_thread();
+      cpu::CpuContext& alone = alone_of_this_thread();
       for (const KernelCall& call : chains[order[static_cast<std::size_t>(index)]]) {
         expect_host(call);
         execute(alone, call);
@@ -99,26 +99,26 @@ class CpuKernels final : public Kernels {
                    "cpu kernels: {} of {} is not on the host", tensor_name, piton::name(call));
     });
   }
-  static void execute(cpu::Context& context, const KernelCall& call) {
+  static void execute(cpu::CpuContext& context, const KernelCall& call) {
     std::visit([&](const auto& one) { cpu::execute(context, one); }, call);
   }
 
   // In which a part of a job does whole calls by itself.
-  cpu::Context& alone_of_this_thread() {
-    std::unique_ptr<cpu::Context>& alone =
+  cpu::CpuContext& alone_of_this_thread() {
+    std::unique_ptr<cpu::CpuContext>& alone =
         alone_[static_cast<std::size_t>(ThreadPool::thread_index())];
     if (alone == nullptr) {
-      alone.reset(new cpu::Context{one_thread_, context_.isa, context_.vector, context_.panels,
-                                   context_.dot, context_.tiles,
-                                   cpu::Scratch(context_.threads.threads())});
+      alone.reset(new cpu::CpuContext{one_thread_, context_.isa, context_.vector, context_.panels,
+                                      context_.dot, context_.tiles,
+                                      cpu::Scratch(context_.threads.threads())});
     }
     return *alone;
   }
 
   cpu::ProductChoice choice_;
-  cpu::Context context_;
+  cpu::CpuContext context_;
   ThreadPool one_thread_{1};
-  std::vector<std::unique_ptr<cpu::Context>> alone_;  // by thread
+  std::vector<std::unique_ptr<cpu::CpuContext>> alone_;  // by thread
 };
 
 }  // namespace

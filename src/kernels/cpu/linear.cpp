@@ -7,7 +7,7 @@ namespace piton::cpu {
 
 namespace {
 
-auto product_of(const Context& context, DType dtype) {
+auto product_of(const CpuContext& context, DType dtype) {
   if (uses_tiles(context, dtype)) return amx_product;
   return uses_dot(context, dtype) ? dot_product : panel_product;
 }
@@ -16,7 +16,7 @@ auto product_of(const Context& context, DType dtype) {
 
 std::int64_t row_tile() { return kRowTile; }
 
-std::int64_t packed_bytes(const Context& context, WeightForm form, std::int64_t out,
+std::int64_t packed_bytes(const CpuContext& context, WeightForm form, std::int64_t out,
                           std::int64_t in, DType dtype) {
   if (form == WeightForm::kRows || dtype == DType::kF64 || out == 0 || in == 0) return 0;
   const std::int64_t n = form == WeightForm::kBackward ? in : out;
@@ -26,12 +26,13 @@ std::int64_t packed_bytes(const Context& context, WeightForm form, std::int64_t 
                                   : panel_packed_bytes(context, n, k, dtype);
 }
 
-WeightForm forward_form(const Context& context, std::int64_t rows, std::int64_t in, DType dtype) {
+WeightForm forward_form(const CpuContext& context, std::int64_t rows, std::int64_t in,
+                        DType dtype) {
   const bool few = uses_tiles(context, dtype) && is_few_rows(rows, in);
   return few ? WeightForm::kRows : WeightForm::kForward;
 }
 
-void execute(Context& context, const PackWeight& call) {
+void execute(CpuContext& context, const PackWeight& call) {
   const std::int64_t wanted =
       packed_bytes(context, call.form, call.rows.dim(0), call.rows.dim(1), call.rows.dtype());
   PITON_ASSERT(call.packed.bytes() == wanted, "pack weight: {} bytes, wanted {}",
@@ -41,7 +42,7 @@ void execute(Context& context, const PackWeight& call) {
   panel_pack(context, call);
 }
 
-void execute(Context& context, const LinearForward& call) {
+void execute(CpuContext& context, const LinearForward& call) {
   if (call.x.dim(0) == 0) return;
   product_of(context, call.weight.dtype)(
       context, {.y = call.y,
@@ -51,10 +52,12 @@ void execute(Context& context, const LinearForward& call) {
                 .epilogue = {call.residual, call.activation, call.preactivation}});
 }
 
-void execute(Context& context, const LinearBackwardInput& call) {
+void execute(CpuContext& context, const LinearBackwardInput& call) {
   if (call.dy.dim(0) == 0) return;
-  product_of(context, call.weight.dtype)(
-      context, {.y = call.dx, .a = call.dy, .right = {call.weight, true}});
+  product_of(context, call.weight.dtype)(context, {.y = call.dx,
+                                                   .a = call.dy,
+                                                   .right = {call.weight, true},
+                                                   .epilogue = {.residual = call.residual}});
 }
 
 }  // namespace piton::cpu

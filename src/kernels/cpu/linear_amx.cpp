@@ -39,7 +39,7 @@ std::int64_t depth_of(std::int64_t k) {
 
 // Rows of a part, a multiple of a square, so that threads finish together. The division of work
 // does not affect bits, so it may depend on the number of threads.
-std::int64_t rows_of_part(const Context& context, std::int64_t rows, std::int64_t depth) {
+std::int64_t rows_of_part(const CpuContext& context, std::int64_t rows, std::int64_t depth) {
   const std::int64_t most = std::min(kMostRows, kLeftBytes / (2 * depth));
   std::int64_t best = 0;
   std::int64_t least = std::numeric_limits<std::int64_t>::max();
@@ -56,7 +56,7 @@ std::int64_t rows_of_part(const Context& context, std::int64_t rows, std::int64_
 }
 
 // Columns of a part, a multiple of a strip: all columns if rows alone make enough parts.
-std::int64_t columns_of_part(const Context& context, std::int64_t row_parts, std::int64_t rows,
+std::int64_t columns_of_part(const CpuContext& context, std::int64_t row_parts, std::int64_t rows,
                              std::int64_t n, std::int64_t k) {
   const std::int64_t least =
       rows > kTilePair ? kPartColumns : kPartWeightBytes / (2 * std::max<std::int64_t>(k, 1)) + 1;
@@ -90,7 +90,7 @@ bool streams(const Tensor& y) {
 
 class AmxProduct : LinearProduct {
  public:
-  AmxProduct(Context& context, const LinearCall& call)
+  AmxProduct(CpuContext& context, const LinearCall& call)
       : LinearProduct(context, call),
         n_(right_.n()),
         k_(right_.k()),
@@ -226,7 +226,7 @@ Matrix columns_of(const Tensor& tensor, std::int64_t row, std::int64_t column) {
 
 std::int64_t amx_packed_bytes(std::int64_t n, std::int64_t k) { return tile_bytes(n, k); }
 
-void amx_pack(Context& context, const PackWeight& call) {
+void amx_pack(CpuContext& context, const PackWeight& call) {
   const bool backward = call.form == WeightForm::kBackward;
   const std::int64_t n = call.rows.dim(backward ? 1 : 0);
   const std::int64_t k = call.rows.dim(backward ? 0 : 1);
@@ -239,7 +239,7 @@ void amx_pack(Context& context, const PackWeight& call) {
   });
 }
 
-void amx_product(Context& context, const LinearCall& call) {
+void amx_product(CpuContext& context, const LinearCall& call) {
   const bool stored = call.right.weight.form == WeightForm::kRows && !call.right.backward;
   if (stored && is_few_rows(call.a.dim(0), call.right.k())) return amx_rows_product(context, call);
   const AmxProduct product(context, call);
@@ -248,7 +248,7 @@ void amx_product(Context& context, const LinearCall& call) {
 
 // dW[out, in] += dy^T x, with dy^T as the left side and x as the right, both packed once. The sums
 // of a stretch of rows are added (or stored, if they are the first) square by square.
-void amx_add_weight_gradient(Context& context, const LinearBackwardWeight& call) {
+void amx_add_weight_gradient(CpuContext& context, const LinearBackwardWeight& call) {
   const std::int64_t rows = call.x.dim(0);
   const std::int64_t out = call.dweight.dim(0);
   const std::int64_t in = call.dweight.dim(1);

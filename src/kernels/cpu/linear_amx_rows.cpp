@@ -12,7 +12,7 @@ namespace {
 
 class AmxRowsProduct : LinearProduct {
  public:
-  AmxRowsProduct(Context& context, const LinearCall& call)
+  AmxRowsProduct(CpuContext& context, const LinearCall& call)
       : LinearProduct(context, call),
         m_(a_.dim(0)),
         n_(right_.n()),
@@ -86,7 +86,7 @@ bool is_few_rows(std::int64_t rows, std::int64_t k) {
   return rows <= kTilePair && k % kTileDepth == 0;
 }
 
-void amx_rows_product(Context& context, const LinearCall& call) {
+void amx_rows_product(CpuContext& context, const LinearCall& call) {
   const AmxRowsProduct product(context, call);
   context.threads.run(product.parts(), product);
 }

@@ -17,7 +17,7 @@ constexpr std::int64_t kConvertedColumnTile = 16 * kPanel;
 
 class DotProduct : LinearProduct {
  public:
-  DotProduct(Context& context, const LinearCall& call)
+  DotProduct(CpuContext& context, const LinearCall& call)
       : LinearProduct(context, call),
         k_(right_.k()),
         converts_(a_.dtype() != DType::kBF16 || k_ % 2 != 0),
@@ -122,7 +122,7 @@ constexpr std::int64_t kPackTile = 2 * kPanel;
 
 std::int64_t dot_packed_bytes(std::int64_t n, std::int64_t k) { return panel_words(n, k) * 4; }
 
-void dot_pack(Context& context, const PackWeight& call) {
+void dot_pack(CpuContext& context, const PackWeight& call) {
   const bool backward = call.form == WeightForm::kBackward;
   const std::int64_t n = call.rows.dim(backward ? 1 : 0);
   const std::int64_t k = call.rows.dim(backward ? 0 : 1);
@@ -138,7 +138,7 @@ void dot_pack(Context& context, const PackWeight& call) {
   });
 }
 
-void dot_product(Context& context, const LinearCall& call) {
+void dot_product(CpuContext& context, const LinearCall& call) {
   if (is_skinny(call)) return skinny_product(context, call);
   const DotProduct product(context, call);
   context.threads.run(product.parts(), product);

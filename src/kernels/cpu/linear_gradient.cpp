@@ -15,7 +15,7 @@ namespace {
 constexpr std::int64_t kDotOutTile = 32 * kLeftPanel;
 constexpr std::int64_t kDotStretch = 1024;
 
-void add_by_dot(Context& context, const LinearBackwardWeight& call) {
+void add_by_dot(CpuContext& context, const LinearBackwardWeight& call) {
   const std::int64_t rows = call.x.dim(0);
   const std::int64_t out = call.dweight.dim(0);
   const std::int64_t in = call.dweight.dim(1);
@@ -48,7 +48,7 @@ void add_by_dot(Context& context, const LinearBackwardWeight& call) {
 
 }  // namespace
 
-void execute(Context& context, const LinearBackwardWeight& call) {
+void execute(CpuContext& context, const LinearBackwardWeight& call) {
   const std::int64_t n = call.x.dim(0);
   if (n == 0) {
     if (call.overwrites && call.dweight.elements() > 0) {

@@ -29,7 +29,7 @@ std::int64_t stretch_of(std::int64_t most, std::int64_t k) {
 // Shared by products of many and of few rows: the weight's panels and the destination of sums.
 class PanelProduct : protected LinearProduct {
  protected:
-  PanelProduct(Context& context, const LinearCall& call)
+  PanelProduct(CpuContext& context, const LinearCall& call)
       : LinearProduct(context, call),
         table_(context.panels),
         type_(type_of(right_.weight.dtype)),
@@ -99,7 +99,7 @@ class PanelProduct : protected LinearProduct {
 
 class ManyRows : PanelProduct {
  public:
-  ManyRows(Context& context, const LinearCall& call)
+  ManyRows(CpuContext& context, const LinearCall& call)
       : PanelProduct(context, call),
         rows_(rows_of_part()),
         row_parts_(tiles(a_.dim(0), rows_)),
@@ -177,7 +177,7 @@ class ManyRows : PanelProduct {
 
 class FewRows : PanelProduct {
  public:
-  FewRows(Context& context, const LinearCall& call)
+  FewRows(CpuContext& context, const LinearCall& call)
       : PanelProduct(context, call),
         m_(a_.dim(0)),
         memory_(context.scratch.shared(aligned(PanelRuns::bytes(context)) + left_bytes())),
@@ -244,7 +244,7 @@ constexpr std::int64_t kPackedPanels = 4;
 // second-level cache.
 class WeightGradient {
  public:
-  WeightGradient(Context& context, const LinearBackwardWeight& call)
+  WeightGradient(CpuContext& context, const LinearBackwardWeight& call)
       : context_(context),
         table_(context.panels),
         call_(call),
@@ -362,7 +362,7 @@ class WeightGradient {
                             .ahead_bytes = next.elements * 4});
   }
 
-  Context& context_;
+  CpuContext& context_;
   const PanelTable& table_;
   const LinearBackwardWeight& call_;
   std::int64_t out_;
@@ -373,12 +373,12 @@ class WeightGradient {
 
 }  // namespace
 
-std::int64_t panel_packed_bytes(const Context& context, std::int64_t n, std::int64_t k,
+std::int64_t panel_packed_bytes(const CpuContext& context, std::int64_t n, std::int64_t k,
                                 DType dtype) {
   return context.panels.elements(n, k) * size_bytes(dtype);
 }
 
-void panel_pack(Context& context, const PackWeight& call) {
+void panel_pack(CpuContext& context, const PackWeight& call) {
   const bool backward = call.form == WeightForm::kBackward;
   const std::int64_t n = call.rows.dim(backward ? 1 : 0);
   const std::int64_t k = call.rows.dim(backward ? 0 : 1);
@@ -392,7 +392,7 @@ void panel_pack(Context& context, const PackWeight& call) {
   context.ranges(n, kPackedPanels * table.panel, part);
 }
 
-void panel_product(Context& context, const LinearCall& call) {
+void panel_product(CpuContext& context, const LinearCall& call) {
   if (call.a.dim(0) <= kSkinnyRows && call.right.weight.form != WeightForm::kRows) {
     const FewRows product(context, call);
     context.threads.run(product.parts(), product);
@@ -402,7 +402,7 @@ void panel_product(Context& context, const LinearCall& call) {
   }
 }
 
-void panel_add_weight_gradient(Context& context, const LinearBackwardWeight& call) {
+void panel_add_weight_gradient(CpuContext& context, const LinearBackwardWeight& call) {
   WeightGradient(context, call).run();
 }
 

@@ -15,7 +15,7 @@ constexpr std::int64_t kAheadWords = 8192 / 4;
 
 class SkinnyProduct : LinearProduct {
  public:
-  SkinnyProduct(Context& context, const LinearCall& call)
+  SkinnyProduct(CpuContext& context, const LinearCall& call)
       : LinearProduct(context, call),
         m_(a_.dim(0)),
         pairs_(right_.k() / 2),
@@ -80,7 +80,7 @@ bool is_skinny(const LinearCall& call) {
          call.right.k() % 2 == 0 && call.right.weight.form != WeightForm::kRows;
 }
 
-void skinny_product(Context& context, const LinearCall& call) {
+void skinny_product(CpuContext& context, const LinearCall& call) {
   const SkinnyProduct product(context, call);
   context.threads.run(product.parts(), product);
 }

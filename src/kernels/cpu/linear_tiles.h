@@ -40,7 +40,7 @@ struct Epilogue {
 
   // Writes `rows` x `columns` of y from (row, column) on. `sums`: their fp32 sums, bias included,
   // rows `stride` apart.
-  void finish(const Context& context, const Tensor& y, const float* sums, std::int64_t stride,
+  void finish(const CpuContext& context, const Tensor& y, const float* sums, std::int64_t stride,
               std::int64_t row, std::int64_t column, std::int64_t rows,
               std::int64_t columns) const {
     const auto part = [&](const Tensor& tensor) {
@@ -72,7 +72,7 @@ struct LinearCall {
 // Shared by all implementations. The call must outlive it.
 class LinearProduct {
  protected:
-  LinearProduct(Context& context, const LinearCall& call)
+  LinearProduct(CpuContext& context, const LinearCall& call)
       : context_(context),
         y_(call.y),
         a_(call.a),
@@ -102,7 +102,7 @@ class LinearProduct {
     epilogue_.finish(context_, y_, sums, store.sums_stride, row, column, store.rows, store.columns);
   }
 
-  Context& context_;
+  CpuContext& context_;
   const Tensor& y_;
   const Tensor& a_;
   const Right& right_;
@@ -112,7 +112,7 @@ class LinearProduct {
 };
 
 // Converts `rows` x `columns` of `from` into `to`, rows `stride` elements apart.
-inline void convert_rows(const Context& context, void* to, Type type, std::int64_t stride,
+inline void convert_rows(const CpuContext& context, void* to, Type type, std::int64_t stride,
                          const Tensor& from, std::int64_t row, std::int64_t column,
                          std::int64_t rows, std::int64_t columns) {
   for (std::int64_t r = 0; r < rows; ++r) {
@@ -131,39 +131,39 @@ inline LeftTiles tiles_of_rows(const Tensor& rows, std::int64_t row, std::int64_
 }
 
 // True if products of weights of this dtype use tiles.
-inline bool uses_tiles(const Context& context, DType dtype) {
+inline bool uses_tiles(const CpuContext& context, DType dtype) {
   return dtype == DType::kBF16 && context.tiles != nullptr;
 }
 // True if they use the bf16 dot product, unless they use tiles.
-inline bool uses_dot(const Context& context, DType dtype) {
+inline bool uses_dot(const CpuContext& context, DType dtype) {
   return dtype == DType::kBF16 && context.dot != nullptr;
 }
 
 // linear_panels.cpp: fp32 sums of fp32 products.
-std::int64_t panel_packed_bytes(const Context& context, std::int64_t n, std::int64_t k,
+std::int64_t panel_packed_bytes(const CpuContext& context, std::int64_t n, std::int64_t k,
                                 DType dtype);
-void panel_pack(Context& context, const PackWeight& call);
-void panel_product(Context& context, const LinearCall& call);
-void panel_add_weight_gradient(Context& context, const LinearBackwardWeight& call);
+void panel_pack(CpuContext& context, const PackWeight& call);
+void panel_product(CpuContext& context, const LinearCall& call);
+void panel_add_weight_gradient(CpuContext& context, const LinearBackwardWeight& call);
 
 // linear_dot.cpp: fp32 sums of bf16 products.
 std::int64_t dot_packed_bytes(std::int64_t n, std::int64_t k);
-void dot_pack(Context& context, const PackWeight& call);
-void dot_product(Context& context, const LinearCall& call);
+void dot_pack(CpuContext& context, const PackWeight& call);
+void dot_product(CpuContext& context, const LinearCall& call);
 
 // linear_amx.cpp: fp32 sums of bf16 products by tiles.
 std::int64_t amx_packed_bytes(std::int64_t n, std::int64_t k);
-void amx_pack(Context& context, const PackWeight& call);
-void amx_product(Context& context, const LinearCall& call);
-void amx_add_weight_gradient(Context& context, const LinearBackwardWeight& call);
+void amx_pack(CpuContext& context, const PackWeight& call);
+void amx_product(CpuContext& context, const LinearCall& call);
+void amx_add_weight_gradient(CpuContext& context, const LinearBackwardWeight& call);
 
 // linear_amx_rows.cpp: the same bits for a weight as it is stored and few rows, at the speed of
 // memory.
 bool is_few_rows(std::int64_t rows, std::int64_t k);
-void amx_rows_product(Context& context, const LinearCall& call);
+void amx_rows_product(CpuContext& context, const LinearCall& call);
 
 // linear_skinny.cpp: the same bits for a packed weight and few rows, at the speed of memory.
 bool is_skinny(const LinearCall& call);
-void skinny_product(Context& context, const LinearCall& call);
+void skinny_product(CpuContext& context, const LinearCall& call);
 
 }  // namespace piton::cpu

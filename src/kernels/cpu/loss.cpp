@@ -25,7 +25,7 @@ void put(std::byte* at, DType dtype, float value) {
 
 }  // namespace
 
-void execute(Context& context, const LossStatistics& call) {
+void execute(CpuContext& context, const LossStatistics& call) {
   const auto* labels = call.labels.data<std::int32_t>();
   context.ranges(call.logits.dim(0), 1, [&](std::int64_t row, std::int64_t) {
     const float* logits = call.logits.data<float>() + row * call.logits.stride(0);
@@ -36,7 +36,7 @@ void execute(Context& context, const LossStatistics& call) {
   });
 }
 
-void execute(Context&, const LossCombine& call) {
+void execute(CpuContext&, const LossCombine& call) {
   const std::int64_t ranks = call.statistics.dim(0);
   const auto* labels = call.labels.data<std::int32_t>();
   const auto* mask = call.mask.data<float>();
@@ -65,7 +65,7 @@ void execute(Context&, const LossCombine& call) {
   *call.sum.data<double>() = total;
 }
 
-void execute(Context& context, const LossBackward& call) {
+void execute(CpuContext& context, const LossBackward& call) {
   const auto* labels = call.labels.data<std::int32_t>();
   const float scale = *call.scale.data<float>();
   const DType dtype = call.dlogits.dtype();

@@ -14,7 +14,7 @@ constexpr std::int64_t kMuonGrain = 65536;
 
 }  // namespace
 
-void execute(Context& context, const MuonMomentum& call) {
+void execute(CpuContext& context, const MuonMomentum& call) {
   const auto* scalars = call.scalars.data<float>();
   if (scalars[kApply] == 0) {
     std::memset(call.direction.raw(), 0, static_cast<std::size_t>(call.direction.bytes()));
@@ -32,7 +32,7 @@ void execute(Context& context, const MuonMomentum& call) {
   });
 }
 
-void execute(Context& context, const MuonNormalize& call) {
+void execute(CpuContext& context, const MuonNormalize& call) {
   const auto* sums = call.sums.data<double>();
   double sum = 0;
   for (std::int64_t i = 0; i < call.sums.elements(); ++i) sum += sums[i];
@@ -44,7 +44,7 @@ void execute(Context& context, const MuonNormalize& call) {
   });
 }
 
-void execute(Context& context, const MuonUpdate& call) {
+void execute(CpuContext& context, const MuonUpdate& call) {
   const auto* scalars = call.scalars.data<float>();
   if (scalars[kApply] == 0) return;
   const double rate = scalars[kLearningRate];

@@ -17,7 +17,7 @@ float* floats(const Tensor& tensor) { return tensor.defined() ? tensor.data<floa
 
 }  // namespace
 
-void execute(Context& context, const NormForward& call) {
+void execute(CpuContext& context, const NormForward& call) {
   const NormArguments arguments{
       .y = matrix_of(call.y),
       .x = matrix_of(call.x),
@@ -35,7 +35,7 @@ void execute(Context& context, const NormForward& call) {
                  });
 }
 
-void execute(Context& context, const NormBackward& call) {
+void execute(CpuContext& context, const NormBackward& call) {
   const std::int64_t n = call.x.dim(0);
   const std::int64_t h = call.x.dim(1);
   if (n == 0) return;

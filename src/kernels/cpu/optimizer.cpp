@@ -8,7 +8,7 @@
 
 namespace piton::cpu {
 
-void execute(Context& context, const AdamwUpdate& call) {
+void execute(CpuContext& context, const AdamwUpdate& call) {
   const auto* scalars = call.scalars.data<float>();
   if (scalars[kApply] == 0) return;
   const double rate = scalars[kLearningRate] * call.lr_multiplier;
@@ -35,7 +35,7 @@ void execute(Context& context, const AdamwUpdate& call) {
   });
 }
 
-void execute(Context& context, const SgdUpdate& call) {
+void execute(CpuContext& context, const SgdUpdate& call) {
   const auto* scalars = call.scalars.data<float>();
   if (scalars[kApply] == 0) return;
   const SgdArguments arguments{
@@ -54,7 +54,7 @@ void execute(Context& context, const SgdUpdate& call) {
   });
 }
 
-void execute(Context& context, const MovingAverage& call) {
+void execute(CpuContext& context, const MovingAverage& call) {
   if (call.scalars.data<float>()[kApply] == 0) return;
   const auto share = static_cast<float>(1 - call.decay);
   auto* average = call.average.data<float>();
@@ -64,7 +64,7 @@ void execute(Context& context, const MovingAverage& call) {
   });
 }
 
-void execute(Context& context, const SquareSums& call) {
+void execute(CpuContext& context, const SquareSums& call) {
   const std::int64_t blocks = call.sums.elements();
   const std::int64_t grain = 8 * grain_of(call.block * 4 * 8);
   context.ranges(blocks, grain, [&](std::int64_t begin, std::int64_t end) {
@@ -121,7 +121,7 @@ void follow(const LossScaling& scaling, bool finite, double* counts) {
 }  // namespace
 
 // In doubles on one thread: a few thousand numbers, whose order of addition is fixed.
-void execute(Context&, const BeginUpdate& call) {
+void execute(CpuContext&, const BeginUpdate& call) {
   const auto* sums = call.sums.data<double>();
   auto* scalars = call.scalars.data<float>();
   auto* counts = call.counts.data<double>();

@@ -18,10 +18,10 @@ inline constexpr std::int64_t kSlowRows = 4;
 class PanelRuns {
  public:
   // `memory` has bytes() bytes and is aligned to 64.
-  static std::int64_t bytes(const Context& context) {
+  static std::int64_t bytes(const CpuContext& context) {
     return context.threads.threads() * static_cast<std::int64_t>(sizeof(Run));
   }
-  PanelRuns(const Context& context, std::int64_t panels, std::byte* memory)
+  PanelRuns(const CpuContext& context, std::int64_t panels, std::byte* memory)
       : runs_(std::min<std::int64_t>(context.threads.threads(), panels)) {
     for (std::int64_t run = 0; run < runs_; ++run) {
       Run* made =

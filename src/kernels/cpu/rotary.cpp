@@ -5,7 +5,7 @@
 
 namespace piton::cpu {
 
-void execute(Context& context, const Rotary& call) {
+void execute(CpuContext& context, const Rotary& call) {
   const std::int64_t heads = call.x.dim(1);
   const std::int64_t d = call.x.dim(2);
   const std::int64_t width = size_bytes(call.x.dtype());

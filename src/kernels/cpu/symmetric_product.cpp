@@ -21,7 +21,7 @@ std::uint16_t* elements(const Tensor& bf16) { return reinterpret_cast<std::uint1
 // it is packed once for all threads.
 class TiledSymmetric {
  public:
-  TiledSymmetric(Context& context, const SymmetricProduct& call)
+  TiledSymmetric(CpuContext& context, const SymmetricProduct& call)
       : context_(context),
         call_(call),
         n_(call.y.dim(0)),
@@ -136,7 +136,7 @@ class TiledSymmetric {
     }
   }
 
-  Context& context_;
+  CpuContext& context_;
   const SymmetricProduct& call_;
   std::int64_t n_;
   std::int64_t k_;
@@ -151,8 +151,8 @@ class TiledSymmetric {
 
 // Row `row` of the result up to the diagonal: factor sums + addend_factor addend, plus the
 // diagonal. sums: [n, n]; floats: [n], overwritten.
-void add_terms(const Context& context, const SymmetricProduct& call, float* sums, std::int64_t row,
-               float* floats) {
+void add_terms(const CpuContext& context, const SymmetricProduct& call, float* sums,
+               std::int64_t row, float* floats) {
   sums += row * call.y.dim(0);
   if (call.factor != 1) {
     const auto factor = static_cast<float>(call.factor);
@@ -168,7 +168,7 @@ void add_terms(const Context& context, const SymmetricProduct& call, float* sums
 }
 
 // Rows [begin, end) of y, from the lower triangle of sums [n, n].
-void write_rows(Context& context, const Tensor& y, float* sums, std::int64_t begin,
+void write_rows(CpuContext& context, const Tensor& y, float* sums, std::int64_t begin,
                 std::int64_t end) {
   const std::int64_t n = y.dim(0);
   const std::int64_t rows = end - begin;
@@ -186,7 +186,7 @@ void write_rows(Context& context, const Tensor& y, float* sums, std::int64_t beg
 }
 
 // Without tiles: blocks of rows up to the diagonal, whose lower triangle counts.
-void product_of_rows(Context& context, const SymmetricProduct& call) {
+void product_of_rows(CpuContext& context, const SymmetricProduct& call) {
   const std::int64_t n = call.y.dim(0);
   const Tensor sums = host_tensor(DType::kF32, {n, n});
   const std::int64_t block = up(std::max<std::int64_t>(tiles(n, kRowBlocks), 1), kRowTile);
@@ -221,7 +221,7 @@ void product_of_rows(Context& context, const SymmetricProduct& call) {
 
 }  // namespace
 
-void execute(Context& context, const SymmetricProduct& call) {
+void execute(CpuContext& context, const SymmetricProduct& call) {
   if (uses_tiles(context, call.left.dtype())) return TiledSymmetric(context, call).run();
   product_of_rows(context, call);
 }

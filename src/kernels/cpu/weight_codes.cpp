@@ -30,7 +30,7 @@ void expand_row(const WeightCodes& codes, std::int64_t row, std::int64_t in, T* 
 
 }  // namespace
 
-void execute(Context& context, const ExpandWeight& call) {
+void execute(CpuContext& context, const ExpandWeight& call) {
   const std::int64_t in = call.rows.dim(1);
   const DType dtype = call.rows.dtype();
   context.ranges(call.rows.dim(0), grain_of(in * size_bytes(dtype)),

@@ -53,9 +53,9 @@ void execute(const LinearForward& call) {
       double sum = 0;
       for (std::int64_t in = 0; in < call.weight.in; ++in) sum += x(row, in) * w(out, in);
       sum += bias.given() ? bias(out) : 0;
+      sum += residual.given() ? residual(row, out) : 0;
       preactivation(row, out) = sum;
-      y(row, out) = call.activation ? activated(*call.activation, sum)
-                                    : sum + (residual.given() ? residual(row, out) : 0);
+      y(row, out) = call.activation ? activated(*call.activation, sum) : sum;
     }
   }
   y.write(call.y);
@@ -65,7 +65,7 @@ void execute(const LinearForward& call) {
 void execute(const LinearBackwardInput& call) {
   const Values dy = Values::read(call.dy);
   const Values w = rows_of(call.weight);
-  Values dx(call.dx.shape());
+  Values dx = call.residual.defined() ? Values::read(call.residual) : Values(call.dx.shape());
   for (std::int64_t row = 0; row < call.dy.dim(0); ++row) {
     for (std::int64_t out = 0; out < call.weight.out; ++out) {
       for (std::int64_t in = 0; in < call.weight.in; ++in) dx(row, in) += dy(row, out) * w(out, in);

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <functional>
 
 #include "base/error.h"
 #include "base/files/files.h"
@@ -14,12 +15,15 @@ namespace fs = std::filesystem;
 // Configurations are small: a larger file is not one.
 constexpr std::int64_t kConfigLimit = 64 << 20;
 
-std::optional<Json> read_json(const fs::path& file) {
-  std::error_code error;
-  if (!fs::is_regular_file(file, error)) return std::nullopt;
-  Json json = parse_json(read_text_file(file, kConfigLimit), file.string());
+// The text of the file with a name; nullopt: there is no such file.
+using FindText = std::function<std::optional<std::string>(const char* name)>;
+
+std::optional<Json> read_json(const FindText& find, const char* name, const std::string& where) {
+  const std::optional<std::string> text = find(name);
+  if (!text) return std::nullopt;
+  Json json = parse_json(*text, where);
   if (!json.is_object()) {
-    throw Error(Fault::kData, "{}: got {}, wanted an object; mend the file", file.string(),
+    throw Error(Fault::kData, "{}: got {}, wanted an object; mend the file", where,
                 json.type_name());
   }
   return json;
@@ -80,6 +84,48 @@ void read_added_decoder(const Json& json, const std::string& where, TokenizerCon
             [](const AddedToken& a, const AddedToken& b) { return a.id < b.id; });
 }
 
+TokenizerConfig read_config(const fs::path& folder, const FindText& find) {
+  TokenizerConfig config;
+  config.where = folder.string();
+  const auto place = [&](const char* name) { return (folder / name).string(); };
+  constexpr const char* kMap = "special_tokens_map.json";
+  if (const auto map = read_json(find, kMap, place(kMap))) read_tokens(*map, place(kMap), config);
+  constexpr const char* kSettings = "tokenizer_config.json";
+  if (const auto json = read_json(find, kSettings, place(kSettings))) {
+    const std::string where = place(kSettings);
+    read_tokens(*json, where, config);
+    config.tokenizer_class = text_field(*json, "tokenizer_class", where);
+    if (config.tokenizer_class.ends_with("Fast")) {
+      config.tokenizer_class.resize(config.tokenizer_class.size() - 4);
+    }
+    // Early LLaMA files spell the class in capitals.
+    if (config.tokenizer_class == "LLaMATokenizer") config.tokenizer_class = "LlamaTokenizer";
+    config.add_bos = optional_bool(*json, "add_bos_token", where);
+    config.add_eos = optional_bool(*json, "add_eos_token", where);
+    config.add_prefix_space = bool_field(*json, "add_prefix_space", where, false);
+    config.do_lower_case = bool_field(*json, "do_lower_case", where, true);
+    config.strip_accents = optional_bool(*json, "strip_accents", where);
+    config.chinese_characters = bool_field(*json, "tokenize_chinese_chars", where, true);
+    read_added_decoder(*json, where, config);
+  }
+  constexpr const char* kAdded = "added_tokens.json";
+  const auto added = read_json(find, kAdded, place(kAdded));
+  if (added && config.added.empty()) {
+    const std::string where = place(kAdded);
+    for (const auto& [content, id] : added->items()) {
+      if (!id.is_number_integer()) {
+        throw Error(Fault::kData, "{}: the id of \"{}\" is not an integer", where, content);
+      }
+      AddedToken token;
+      token.id = checked_id(id.get<std::int64_t>(), where);
+      token.content = content;
+      token.special = true;
+      config.added.push_back(std::move(token));
+    }
+  }
+  return config;
+}
+
 }  // namespace
 
 std::string TokenizerConfig::fingerprint() const {
@@ -116,43 +162,19 @@ std::string TokenizerConfig::fingerprint() const {
 }
 
 TokenizerConfig read_tokenizer_config(const fs::path& folder) {
-  TokenizerConfig config;
-  config.where = folder.string();
-  if (const auto map = read_json(folder / "special_tokens_map.json")) {
-    read_tokens(*map, (folder / "special_tokens_map.json").string(), config);
-  }
-  if (const auto json = read_json(folder / "tokenizer_config.json")) {
-    const std::string where = (folder / "tokenizer_config.json").string();
-    read_tokens(*json, where, config);
-    config.tokenizer_class = text_field(*json, "tokenizer_class", where);
-    if (config.tokenizer_class.ends_with("Fast")) {
-      config.tokenizer_class.resize(config.tokenizer_class.size() - 4);
-    }
-    // Early LLaMA files spell the class in capitals.
-    if (config.tokenizer_class == "LLaMATokenizer") config.tokenizer_class = "LlamaTokenizer";
-    config.add_bos = optional_bool(*json, "add_bos_token", where);
-    config.add_eos = optional_bool(*json, "add_eos_token", where);
-    config.add_prefix_space = bool_field(*json, "add_prefix_space", where, false);
-    config.do_lower_case = bool_field(*json, "do_lower_case", where, true);
-    config.strip_accents = optional_bool(*json, "strip_accents", where);
-    config.chinese_characters = bool_field(*json, "tokenize_chinese_chars", where, true);
-    read_added_decoder(*json, where, config);
-  }
-  const auto added = read_json(folder / "added_tokens.json");
-  if (added && config.added.empty()) {
-    const std::string where = (folder / "added_tokens.json").string();
-    for (const auto& [content, id] : added->items()) {
-      if (!id.is_number_integer()) {
-        throw Error(Fault::kData, "{}: the id of \"{}\" is not an integer", where, content);
-      }
-      AddedToken token;
-      token.id = checked_id(id.get<std::int64_t>(), where);
-      token.content = content;
-      token.special = true;
-      config.added.push_back(std::move(token));
-    }
-  }
-  return config;
+  return read_config(folder, [&](const char* name) -> std::optional<std::string> {
+    std::error_code error;
+    if (!fs::is_regular_file(folder / name, error)) return std::nullopt;
+    return read_text_file(folder / name, kConfigLimit);
+  });
+}
+
+TokenizerConfig read_tokenizer_config(const std::map<std::string, std::string>& files,
+                                      const std::string& where) {
+  return read_config(where, [&](const char* name) -> std::optional<std::string> {
+    const auto found = files.find(name);
+    return found == files.end() ? std::nullopt : std::optional(found->second);
+  });
 }
 
 }  // namespace piton

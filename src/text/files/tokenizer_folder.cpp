@@ -101,16 +101,20 @@ void apply_config(const TokenizerConfig& config, TokenizerParts& parts) {
   }
 }
 
-std::unique_ptr<Tokenizer> open_json(const fs::path& file, const TokenizerConfig& config) {
-  TokenizerParts parts =
-      read_tokenizer_json(read_text_file(file, kVocabularyFileLimit), file.string());
+std::unique_ptr<Tokenizer> open_json(const std::string& text, const std::string& where,
+                                     const TokenizerConfig& config) {
+  TokenizerParts parts = read_tokenizer_json(text, where);
   apply_config(config, parts);
   return std::make_unique<PipelineTokenizer>(std::move(parts));
 }
 
-std::unique_ptr<Tokenizer> open_sentencepiece(const fs::path& file, const TokenizerConfig& config) {
-  const std::string bytes = read_text_file(file, kVocabularyFileLimit);
-  SentencePieceFacts facts = read_sentencepiece_model(bytes, file.string());
+std::unique_ptr<Tokenizer> open_json(const fs::path& file, const TokenizerConfig& config) {
+  return open_json(read_text_file(file, kVocabularyFileLimit), file.string(), config);
+}
+
+std::unique_ptr<Tokenizer> open_sentencepiece(const std::string& bytes, const std::string& where,
+                                              const TokenizerConfig& config) {
+  SentencePieceFacts facts = read_sentencepiece_model(bytes, where);
   SentencePieceTokenizer::Settings settings;
   settings.add_bos = config.add_bos.value_or(config.tokenizer_class != "T5Tokenizer");
   settings.add_eos = config.add_eos.value_or(config.tokenizer_class == "T5Tokenizer");
@@ -118,8 +122,12 @@ std::unique_ptr<Tokenizer> open_sentencepiece(const fs::path& file, const Tokeni
   for (const AddedToken& token : config.added) {
     if (token.id >= pieces) settings.added.push_back(token);
   }
-  return std::make_unique<SentencePieceTokenizer>(
-      std::move(facts), std::move(settings), hash_with(hash_text(bytes), config), file.string());
+  return std::make_unique<SentencePieceTokenizer>(std::move(facts), std::move(settings),
+                                                  hash_with(hash_text(bytes), config), where);
+}
+
+std::unique_ptr<Tokenizer> open_sentencepiece(const fs::path& file, const TokenizerConfig& config) {
+  return open_sentencepiece(read_text_file(file, kVocabularyFileLimit), file.string(), config);
 }
 
 std::unique_ptr<Tokenizer> open_byte_bpe(const fs::path& vocabulary, const fs::path& merges,
@@ -203,6 +211,17 @@ std::unique_ptr<Tokenizer> open_tokenizer_folder(const fs::path& path, bool pref
               "{}: no tokenizer in the folder: wanted tokenizer.json, tokenizer.model, vocab.json "
               "with merges.txt, vocab.txt or *.tiktoken",
               path.string());
+}
+
+std::unique_ptr<Tokenizer> open_tokenizer_texts(const std::map<std::string, std::string>& files,
+                                                const std::string& where) {
+  const TokenizerConfig config = read_tokenizer_config(files, where);
+  if (const auto json = files.find("tokenizer.json"); json != files.end())
+    return open_json(json->second, where, config);
+  const auto model = files.find("tokenizer.model");
+  if (model != files.end()) return open_sentencepiece(model->second, where, config);
+  throw Error(Fault::kData, "{}: no tokenizer in it: wanted tokenizer.json or tokenizer.model",
+              where);
 }
 
 }  // namespace piton

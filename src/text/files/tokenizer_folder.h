@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -39,10 +40,19 @@ struct TokenizerConfig {
 // Reads the configuration files of `folder`, all of which are optional. Throws Error(kData) if one
 // is malformed.
 TokenizerConfig read_tokenizer_config(const std::filesystem::path& folder);
+// The same with the contents of files by their names. `where`: for messages.
+TokenizerConfig read_tokenizer_config(const std::map<std::string, std::string>& files,
+                                      const std::string& where);
 
 // Opens a folder, or one file of it. `prefer_sentencepiece` looks for tokenizer.model before
 // tokenizer.json. Throws Error(kData) with the list of supported files if it finds none.
 std::unique_ptr<Tokenizer> open_tokenizer_folder(const std::filesystem::path& path,
                                                  bool prefer_sentencepiece);
+
+// The tokenizer of a folder with these files, given by name and content, one of which is
+// tokenizer.json or tokenizer.model: of the same ids and the same content_hash(). `where`: what the
+// files are in, for messages. Throws Error(kData) as open_tokenizer_folder().
+std::unique_ptr<Tokenizer> open_tokenizer_texts(const std::map<std::string, std::string>& files,
+                                                const std::string& where);
 
 }  // namespace piton

@@ -9,13 +9,15 @@
 #include "huggingface/tensor_files.h"
 #include "megatron/deepspeed/deepspeed_files.h"
 #include "megatron/megatron_source.h"
-#include "train/run/model_format.h"
+#include "model_files/model_format.h"
 #include "train/run/run_folder.h"
 
 namespace piton {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr int kMostReplacements = 20;  // a load that is too slow every time has to report it
 
 bool is_resume(const LoopOptions& loop) {
   return !loop.finetune && continues(loop.load, loop.save);
@@ -72,9 +74,7 @@ void check_folders(const LoopOptions& loop) {
 
 // A folder of another program's checkpoints whose tracker is lost is no new run.
 void refuse_untracked(const fs::path& load) {
-  if (model_format_of(load) != ModelFormat::kPiton || fs::exists(load / kManifestName) ||
-      latest_iteration(load))
-    return;
+  if (model_format_of(load) != ModelFormat::kPiton || holds_checkpoint(load)) return;
   fs::path theirs;
   std::error_code ignored;
   for (const fs::directory_entry& entry : fs::directory_iterator(load, ignored)) {
@@ -92,7 +92,7 @@ fs::path newest(const LoopOptions& loop, Log& notes) {
   if (loop.load.empty()) return {};
   const fs::path load = folder_to_load(loop);
   refuse_untracked(load);
-  if (is_resume(loop) && !fs::exists(load / kManifestName) && !latest_iteration(load)) {
+  if (is_resume(loop) && !holds_checkpoint(load)) {
     // The run may have ended between the two steps of its first save.
     const std::optional<fs::path> found = older_checkpoint(load, {});
     notes.info(
@@ -139,8 +139,8 @@ CheckpointChoice::CheckpointChoice(const LoopOptions& loop, Communicator& ranks,
     : loop_(loop), ranks_(ranks), notes_(notes) {
   phase(ranks_, 0, [&] { check_folders(loop_); });
   try {
-    phase(ranks_, 0, [&] { folder_ = newest(loop_, notes_); });
-    folder_ = ranks_.gather_bytes(folder_.string())[0];
+    folder_ = found_by_first(ranks_, [&] { return newest(loop_, notes_).string(); });
+    newest_ = folder_;
   } catch (const Error& error) {
     if (error.fault() != Fault::kData) throw;
     fall_back(error);
@@ -154,11 +154,30 @@ fs::path CheckpointChoice::older() const {
   return older_checkpoint(loop_.load, number).value_or(fs::path());
 }
 
+// Empty: there is none. The same rule as read_newest()'s (checkpoint/read_newest.h).
+fs::path CheckpointChoice::replacement() const {
+  if (newest_.empty() || loop_.ckpt_step || replaced_ == kMostReplacements ||
+      model_format_of(loop_.load) != ModelFormat::kPiton)
+    return {};
+  try {
+    const fs::path now = find_checkpoint(loop_.load);
+    return now == newest_ ? fs::path() : now;
+  } catch (const Error&) {
+    return {};  // the tracker is damaged, too
+  }
+}
+
 void CheckpointChoice::fall_back(const Error& error) {
+  const std::string newer = found_by_first(ranks_, [&] { return replacement().string(); });
+  if (!newer.empty()) {
+    notes_.info(fmt::format("{}: its run has saved {} since; loading that", folder_.string(),
+                            fs::path(newer).filename().string()));
+    folder_ = newest_ = newer;
+    ++replaced_;
+    return;
+  }
   const bool said = dynamic_cast<const ReportedByAnotherRank*>(&error) != nullptr;
-  std::string found;
-  phase(ranks_, 0, [&] { found = older().string(); });
-  const fs::path next = ranks_.gather_bytes(found)[0];
+  const fs::path next = found_by_first(ranks_, [&] { return older().string(); });
   if (next.empty() || (said && !loop_.allow_fallback)) throw;
   if (!loop_.allow_fallback) {
     throw Error(error.fault(), "{}; an older checkpoint is there, {}: --allow-fallback takes it",

@@ -33,18 +33,22 @@ class CheckpointChoice {
   // The checkpoints that were found damaged, newest first.
   const std::vector<std::int64_t>& skipped() const { return skipped_; }
 
-  // Collective. folder() is damaged, as `error` says, which is being handled: chooses the next
-  // older one and warns of it. Throws `error` if there is none. Without --allow-fallback throws it
-  // with the older one's name.
+  // Collective. folder() cannot be loaded, as `error` says, which is being handled. If another run
+  // is training in --load, has saved since, and may have removed folder() (--keep), chooses its
+  // newest checkpoint. Otherwise folder() is damaged: chooses the next older one and warns of it.
+  // Throws `error` if there is none. Without --allow-fallback throws it with the older one's name.
   void fall_back(const Error& error);
 
  private:
   std::filesystem::path older() const;
+  std::filesystem::path replacement() const;
 
   const LoopOptions& loop_;
   Communicator& ranks_;
   Log& notes_;
   std::filesystem::path folder_;
+  std::filesystem::path newest_;  // of --load, at the last look
+  int replaced_ = 0;              // how often it was another one by then
   std::vector<std::int64_t> skipped_;
 };
 

@@ -6,14 +6,11 @@
 #include <utility>
 #include <vector>
 
-#include "base/json.h"
 #include "checkpoint/store.h"
+#include "gguf/gguf_source.h"
 #include "huggingface/config_keys.h"
-#include "huggingface/hf_source.h"
-#include "huggingface/origin.h"
-#include "megatron/megatron_source.h"
+#include "model_files/native_config.h"
 #include "train/run/checkpoint_choice.h"
-#include "train/run/model_format.h"
 #include "train/run/run_start.h"
 #include "train/run/run_tokenizer.h"
 
@@ -50,49 +47,30 @@ struct FillOpenFields {
 };
 
 // As Megatron, which does not continue without the optimizer unless a flag allows it.
-void open_optimizer(MegatronSource& source) {
+void continue_optimizer(OpenedModel& model) {
   try {
-    source.open_optimizer();
+    open_optimizer(model);
   } catch (const Error& error) {
     if (error.fault() != Fault::kData) throw;
     throw Error(Fault::kData,
                 "{}; --no-load-optim goes on at iteration {} with a new optimizer, --finetune "
                 "starts a new run from the weights",
-                error.what(), source.iteration());
+                error.what(), model.iteration);
   }
 }
 
-std::optional<ForeignModel> open_foreign_model(const PretrainOptions& options) {
-  const std::string folder = folder_to_load(options.loop).string();
-  if (folder.empty()) return std::nullopt;
-  const ModelFormat format = model_format_of(folder);
-  if (format == ModelFormat::kHuggingFace) {
-    auto source = std::make_unique<HfSource>(folder);
-    ForeignModel foreign{.model = source->model(),
-                         .kind = source->config().word("model_type"),
-                         .notes = source->notes()};
-    keep_origin(read_json<nlohmann::ordered_json>(source->config().text()), foreign.facts);
-    keep_start(folder, foreign.facts);
-    foreign.source = std::move(source);
-    return foreign;
-  }
-  if (format != ModelFormat::kMegatron) return std::nullopt;
+std::optional<OpenedModel> open_foreign_model(const PretrainOptions& options) {
+  const std::string path = folder_to_load(options.loop).string();
+  if (path.empty() || model_format_of(path) == ModelFormat::kPiton) return std::nullopt;
+  OpenRequest request{.path = path};
   // NullTokenizer's --vocab-size is without the end of documents, which has a row.
-  MegatronGiven given;
-  if (!options.tokenizer.is_null()) given.vocabulary = options.model.vocabulary;
+  if (!options.tokenizer.is_null()) request.given.vocabulary = options.model.vocabulary;
   if (options.model.describes_model())
-    given.model = [&](std::int64_t padded) { return options.model.resolve(padded); };
-  auto source = std::make_unique<MegatronSource>(folder, given);
-  const bool continues = !options.loop.finetune && !source->is_release();
-  if (continues && !options.loop.no_load_optim) open_optimizer(*source);
-  ForeignModel foreign{.model = source->model(),
-                       .kind = "checkpoint of Megatron",
-                       .notes = source->notes(),
-                       .dtype = source->weight_dtype()};
-  keep_origin(origin_of_family(source->model_type()), foreign.facts);
-  keep_start(folder, foreign.facts);
-  if (continues) foreign.run = source->run();
-  foreign.source = std::move(source);
+    request.given.model = [&](std::int64_t padded) { return options.model.resolve(padded); };
+  OpenedModel foreign = open_model(request);
+  if (options.loop.finetune) foreign.run.reset();
+  if (foreign.run && !options.loop.no_load_optim) continue_optimizer(foreign);
+  keep_start(path, foreign.facts);
   return foreign;
 }
 
@@ -166,15 +144,9 @@ void refuse_contradictions(const ModelConfig& got, const ModelConfig& wanted,
   alike("--untie-embeddings-and-output-weights", got.tied == wanted.tied);
 }
 
-std::optional<ForeignModel> adopt_foreign_model(PretrainOptions& options) {
+std::optional<OpenedModel> adopt_foreign_model(PretrainOptions& options) {
   const std::string folder = folder_to_load(options.loop).string();
-  if (model_format_of(folder) == ModelFormat::kGguf) {
-    throw Error(Fault::kUsage,
-                "--load: {} is a GGUF file, which a run does not start from; make a folder of it "
-                "(piton convert --load {} --save DIR) and load that",
-                folder, folder);
-  }
-  std::optional<ForeignModel> foreign = open_foreign_model(options);
+  std::optional<OpenedModel> foreign = open_foreign_model(options);
   if (!foreign) {
     if (!folder.empty() && !describe_a_model(options.model)) {
       if (!std::filesystem::exists(folder)) {
@@ -197,6 +169,10 @@ std::optional<ForeignModel> adopt_foreign_model(PretrainOptions& options) {
         "{}: its weights are bf16, and this run trains in fp32; --bf16 trains in bf16", folder));
   }
   foreign->model.dtype = DType::kF32;  // the run's own choice
+  if (foreign->gguf != nullptr && foreign->gguf->has_quantized_weights()) {
+    foreign->notes.push_back(fmt::format(
+        "{}: some of its weights are quantized; the run trains and saves their values", folder));
+  }
   const ModelConfig& model = foreign->model;
   if (!options.model.model.empty()) {
     throw Error(Fault::kUsage, "--model: got {}, but {} says what the model is; leave the flag out",
@@ -215,30 +191,20 @@ std::optional<ForeignModel> adopt_foreign_model(PretrainOptions& options) {
                      .local_base = theirs.rotary.local_base,
                      .percent = theirs.rotary.percent};
   }
+  // Its vocabulary has an end of documents after the ids that --vocab-size counts.
+  const bool null = options.tokenizer.is_null();
+  if (null) theirs.vocabulary = model.vocabulary - 1;
   if (gives_whole_model(options.model, model)) {
     // The run is that of its flags, so that the same script continues it.
-    if (!options.model.vocabulary) options.model.vocabulary = model.vocabulary;
+    if (!options.model.vocabulary) options.model.vocabulary = theirs.vocabulary;
   } else {
     fill_open_options(options.model, theirs);
   }
-  refuse_contradictions(options.model.resolve({}), model, folder);
-  if (options.tokenizer.is_null()) {
-    // Its vocabulary has an end of documents after the ids that --vocab-size counts.
-    options.model.vocabulary = model.vocabulary - 1;
-  } else if (options.tokenizer.empty()) {
-    options.tokenizer.name_or_path = tokenizer_of_folder(folder).name_or_path;
+  refuse_contradictions(resolve_model(options.model, options.tokenizer, {}), model, folder);
+  if (!null && options.tokenizer.empty()) {
+    options.tokenizer.name_or_path = place_of_tokenizer(*foreign, options.loop.save);
   }
   return foreign;
-}
-
-void check_rows_for(const Tokenizer& tokenizer, const ModelConfig& model,
-                    const std::string& folder) {
-  const std::int64_t ids = tokenizer.vocabulary_size();
-  if (ids <= model.vocabulary) return;
-  throw Error(Fault::kData,
-              "{}: the tokenizer has {} ids, the model's table {} rows; name the model's own "
-              "tokenizer",
-              folder, ids, model.vocabulary);
 }
 
 }  // namespace piton

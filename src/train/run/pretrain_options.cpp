@@ -1,5 +1,7 @@
 #include "train/run/pretrain_options.h"
 
+#include "model_files/native_config.h"
+
 namespace piton {
 
 // Not in the header: the code for every option takes seconds to compile.
@@ -11,6 +13,7 @@ void PretrainOptions::add_to(OptionSet& options) {
 void PretrainOptions::add_without_timing_to(OptionSet& options) {
   options.add("Model", model);
   options.add("Training", loop);
+  options.add("Adapters", lora);
   options.add("Parallelism", parallel);
   options.add("Offload", offload);
   options.add("Learning rate", learning_rate);
@@ -20,9 +23,7 @@ void PretrainOptions::add_without_timing_to(OptionSet& options) {
 }
 
 ModelConfig PretrainOptions::resolve_model(std::optional<std::int64_t> tokenizer_vocabulary) const {
-  ModelOptions named = model;
-  if (tokenizer.is_null() && named.vocabulary) *named.vocabulary += 1;
-  return named.resolve(tokenizer_vocabulary);
+  return piton::resolve_model(model, tokenizer, tokenizer_vocabulary);
 }
 
 }  // namespace piton

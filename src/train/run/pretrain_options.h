@@ -9,6 +9,7 @@
 #include "base/options/options.h"
 #include "data/samples/data_options.h"
 #include "model/config.h"
+#include "model/lora_options.h"
 #include "optim/learning_rate.h"
 #include "optim/optimizer_options.h"
 #include "parallel/parallel_options.h"
@@ -30,6 +31,7 @@ struct LoopOptions {
   std::uint64_t seed = 1234;
   std::string save;
   std::string load;
+  std::string lora_load;
   std::optional<std::int64_t> ckpt_step;
   bool skip_train = false;
   bool dry_run = false;
@@ -87,9 +89,14 @@ struct LoopOptions {
       save);
     v(Option{"load",
              "folder of a run to continue from its newest checkpoint, also one of Megatron, or "
-             "model of Hugging Face to start from",
+             "model of Hugging Face or GGUF file to start from",
              {.placeholder = "DIR"}},
       load);
+    v(Option{"lora-load",
+             "adapters to start from: folder of a run with --lora-target-modules, which goes on, "
+             "or of an adapter of PEFT; --load names their base",
+             {.placeholder = "DIR"}},
+      lora_load);
     v(Option{"ckpt-step", "iteration of --load to take, in place of its newest"}, ckpt_step);
     v(Option{"skip-train",
              "take no step and save nothing: load, evaluate --eval-iters batches of the validation "
@@ -165,6 +172,7 @@ struct LoopOptions {
 struct PretrainOptions {
   ModelOptions model;
   LoopOptions loop;
+  LoraOptions lora;
   TimingOptions timing;
   ParallelOptions parallel;
   OffloadOptions offload;
@@ -177,9 +185,7 @@ struct PretrainOptions {
   void add_to(OptionSet& options);
   void add_without_timing_to(OptionSet& options);  // for a command with its own timing options
 
-  // The model that the options describe, checked. If there is a tokenizer, the vocabulary is the
-  // tokenizer's. NullTokenizer adds an end-of-document id after the --vocab-size ids, as in
-  // Megatron.
+  // As resolve_model() of model_files/native_config.h.
   ModelConfig resolve_model(std::optional<std::int64_t> tokenizer_vocabulary) const;
 
   // Whether saves between steps run in the background. Not where the optimizer's state is in a

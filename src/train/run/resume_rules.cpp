@@ -4,11 +4,11 @@
 
 #include "base/error.h"
 #include "checkpoint/store.h"
+#include "data/samples/blend_plan.h"
 #include "data/samples/data_paths.h"
-#include "data/samples/data_sets.h"
+#include "model_files/model_tokenizer.h"
 #include "optim/weight_decay.h"
 #include "train/run/run_plan.h"
-#include "train/run/run_tokenizer.h"
 
 namespace piton {
 
@@ -132,8 +132,8 @@ std::string configuration_of(const PretrainOptions& settled) {
   const auto make_absolute = [](std::string& path) {
     if (!path.empty()) path = std::filesystem::absolute(path).lexically_normal().string();
   };
-  for (std::string* path :
-       {&stored.loop.save, &stored.loop.load, &stored.loop.tensorboard_dir, &stored.timing.trace}) {
+  for (std::string* path : {&stored.loop.save, &stored.loop.load, &stored.loop.lora_load,
+                            &stored.loop.tensorboard_dir, &stored.timing.trace}) {
     make_absolute(*path);
   }
   for (std::string* place : {&stored.offload.remote_device, &stored.offload.activations}) {

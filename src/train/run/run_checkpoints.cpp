@@ -1,16 +1,18 @@
 #include "train/run/run_checkpoints.h"
 
 #include <chrono>
+#include <set>
 #include <utility>
 
 #include "base/seconds.h"
 #include "checkpoint/collective.h"
 #include "checkpoint/load_values.h"
+#include "comm/gathered_values.h"
 #include "huggingface/origin.h"
+#include "model_files/model_tokenizer.h"
+#include "model_files/native_config.h"
 #include "train/run/foreign_resume.h"
 #include "train/run/resume_rules.h"
-#include "train/run/run_tokenizer.h"
-#include "train/run/stored_options.h"
 
 namespace piton {
 namespace {
@@ -41,10 +43,32 @@ bool has_another_tokenizer(const TrainState& from, const TrainState& state,
          was->second != is->second;
 }
 
+// "DIR has adapters of layers.0.attention.query with rank 8 and scale 2, this run of ..."
+std::string difference_of(const Adapters& theirs, const Adapters& own, const std::string& where) {
+  const auto text = [](const Adapters& adapters, const std::string& name) {
+    const AdapterShape* const shape = adapters.find(name);
+    return shape == nullptr ? std::string("none")
+                            : fmt::format("one of rank {} and scale {}", shape->rank, shape->scale);
+  };
+  std::set<std::string> names;
+  for (const Adapters* each : {&theirs, &own}) {
+    for (const auto& [name, shape] : each->shapes) names.insert(name);
+  }
+  for (const std::string& name : names) {
+    if (text(theirs, name) == text(own, name)) continue;
+    return fmt::format("{} has for {} {}, this run has {}", where, name, text(theirs, name),
+                       text(own, name));
+  }
+  return fmt::format("{} has other modules that are trained in full", where);
+}
+
 }  // namespace
 
 StoredModel RunCheckpoints::stored_model() {
-  return {.parameters = session_.parameters(),
+  const bool adapters = session_.settings().adapters.given();
+  return {.parameters =
+              adapters ? trained_parameters(session_.parameters(), session_.settings().adapters)
+                       : session_.parameters(),
           .sharded = &session_.sharded(),
           .optimizer = &session_.optimizer()};
 }
@@ -73,8 +97,7 @@ TrainState RunCheckpoints::checked_state(const std::filesystem::path& checkpoint
   return state;
 }
 
-TrainState RunCheckpoints::resume(const ResumeRequest& request, RunData& data, Log& log,
-                                  bool* damaged) {
+TrainState RunCheckpoints::resume(const ResumeRequest& request, Log& log, bool* damaged) {
   const std::filesystem::path& checkpoint = request.checkpoint;
   const TrainState& fresh = request.fresh;
   const LoopOptions& loop = settled_.loop;
@@ -85,14 +108,14 @@ TrainState RunCheckpoints::resume(const ResumeRequest& request, RunData& data, L
   StoredModel model = stored_model();
   if (loop.no_load_optim) model.optimizer = nullptr;
   TrainState state = load_checkpoint(checkpoint, model, context(), damaged);
-  compare_facts(state, fresh, data, checkpoint);
+  compare_facts(state, fresh, data_, checkpoint);
   if (!schedule.empty()) {
     log.info(fmt::format("from here on by this run's schedule: {}", schedule));
   }
   state.facts.insert(fresh.facts.begin(), fresh.facts.end());  // an earlier version stored fewer
   const auto order = state.facts.find(kOrderFact);
   if (order != state.facts.end() && state.iteration <= request.train_iters &&
-      order->second != data.order_of_samples(state.consumed_samples)) {
+      order->second != data_.order_of_samples(state.consumed_samples)) {
     log.warning(
         "--train-iters: a run of this length shuffles the corpus another way, so samples may "
         "come that were read before");
@@ -128,9 +151,9 @@ void RunCheckpoints::start_from_weights(const std::filesystem::path& checkpoint,
   if (other != from.facts.end()) state.facts.insert(*other);
   if (has_another_tokenizer(from, state, settled_.tokenizer)) {
     state.facts[kOtherTokenizerFact] = "true";
-    const std::string note =
-        other_tokenizer_note(*open_tokenizer(settled_.tokenizer),
-                             stored_options(checkpoint).tokenizer, checkpoint.string());
+    const std::string note = other_tokenizer_note(
+        *open_tokenizer(settled_.tokenizer), tokenizer_of(read_native_config(checkpoint).tokenizer),
+        checkpoint.string());
     if (!note.empty()) log.warning(note);
   }
   session_.publish_values();
@@ -138,7 +161,7 @@ void RunCheckpoints::start_from_weights(const std::filesystem::path& checkpoint,
                        from.iteration));
 }
 
-void RunCheckpoints::start_from_foreign_weights(const ForeignModel& foreign, Log& log) {
+void RunCheckpoints::start_from_foreign_weights(const OpenedModel& foreign, Log& log) {
   StoredModel model = stored_model();
   model.optimizer = nullptr;
   for (const std::string& note : foreign.notes) log.warning(note);
@@ -148,17 +171,54 @@ void RunCheckpoints::start_from_foreign_weights(const ForeignModel& foreign, Log
       fmt::format("a new run from the weights of {} ({})", foreign.source->where(), foreign.kind));
 }
 
-TrainState RunCheckpoints::resume_foreign(const ForeignModel& foreign, const TrainState& fresh,
+std::int64_t RunCheckpoints::trained_elements() {
+  std::int64_t elements = 0;
+  for (const CanonicalTensor& tensor :
+       tensors_of(stored_model(), TensorKind::kWeight, mesh_.group(kAllAxes)))
+    elements += tensor.shape.elements();
+  return elements;
+}
+
+void RunCheckpoints::load_base(const OpenedModel& base, Log& log) {
+  for (const std::string& note : base.notes) log.warning(note);
+  session_.initialize(adapter_parameters(session_.parameters()));
+  load_weights(
+      *base.source,
+      {.parameters = base_parameters(session_.parameters()), .sharded = &session_.sharded()},
+      context());
+}
+
+void RunCheckpoints::start_adapters(const OpenedAdapter* from, Log& log) {
+  const Adapters& own = session_.settings().adapters;
+  if (from != nullptr) {
+    if (from->adapters.shapes != own.shapes || from->adapters.trained != own.trained) {
+      throw Error(Fault::kUsage,
+                  "--lora-load: {}; change --lora-target-modules, --lora-r, "
+                  "--lora-alpha or --lora-modules-to-save",
+                  difference_of(from->adapters, own, from->source->where()));
+    }
+    StoredModel model = stored_model();
+    model.optimizer = nullptr;
+    load_weights(*from->source, model, context());
+  }
+  session_.publish_values();
+  log.info(from == nullptr ? fmt::format("new adapters of {}", settled_.loop.load)
+                           : fmt::format("a new run from the adapters of {} ({}), of the model {}",
+                                         from->source->where(), from->kind, settled_.loop.load));
+}
+
+TrainState RunCheckpoints::resume_foreign(const OpenedModel& foreign, const TrainState& fresh,
                                           Log& log) {
   const MegatronRun& run = *foreign.run;
   const std::string where = foreign.source->where();
   const DType dtype = session_.settings().model.dtype;
   const bool with_optimizer = !settled_.loop.no_load_optim;
-  if (with_optimizer && foreign.dtype != dtype) {
+  const DType stored = foreign.megatron->weight_dtype();
+  if (with_optimizer && stored != dtype) {
     throw Error(Fault::kUsage,
                 "--load: the weights of {} are {}, this run computes in {}; continue it in its "
                 "type (--bf16, --fp16), or start anew from its weights (--finetune)",
-                where, name(foreign.dtype), name(dtype));
+                where, name(stored), name(dtype));
   }
   const std::string schedule = compare_with_megatron(run, where, settled_);
   if (!schedule.empty()) {
@@ -204,8 +264,8 @@ bool RunCheckpoints::prepare_copy() {
   return copy_.prepare(saved_model(), context(), {}, machine_.threads);
 }
 
-void RunCheckpoints::add_facts(TrainState& state, RunData& data) const {
-  state.facts[kOrderFact] = data.order_of_samples(state.consumed_samples);
+void RunCheckpoints::add_facts(TrainState& state) const {
+  state.facts[kOrderFact] = data_.order_of_samples(state.consumed_samples);
   state.facts[kKernelsFact] = machine_.kernels.name();
 }
 
@@ -218,20 +278,20 @@ SaveOptions RunCheckpoints::save_options(std::int64_t iteration) {
   return options;
 }
 
-std::filesystem::path RunCheckpoints::save(TrainState& state, RunData& data) {
+std::filesystem::path RunCheckpoints::save(TrainState& state) {
   PITON_ASSERT(!in_background());
   state = with_progress(std::move(state), stored_model());
-  add_facts(state, data);
+  add_facts(state);
   return save_checkpoint(
       saved_model(), context(),
       {settled_.loop.save, state, configuration_of(settled_), save_options(state.iteration)});
 }
 
-bool RunCheckpoints::start_save(TrainState& state, RunData& data) {
+bool RunCheckpoints::start_save(TrainState& state) {
   PITON_ASSERT(!in_background());
   const auto begin = std::chrono::steady_clock::now();
   state = with_progress(std::move(state), stored_model());
-  add_facts(state, data);
+  add_facts(state);
   background_ = BackgroundSave::start(
       saved_model(), context(),
       {settled_.loop.save, state, configuration_of(settled_), save_options(state.iteration)}, copy_,
@@ -242,12 +302,8 @@ bool RunCheckpoints::start_save(TrainState& state, RunData& data) {
 
 std::optional<FinishedSave> RunCheckpoints::take_finished(bool wait, Communicator& everyone) {
   if (!in_background()) return std::nullopt;
-  if (!wait) {
-    // The threads of the ranks end at different times: the slowest decides.
-    for (const std::string& other : everyone.gather_bytes(background_->over() ? "y" : "n")) {
-      if (other != "y") return std::nullopt;
-    }
-  }
+  // The threads of the ranks end at different times: the slowest decides.
+  if (!wait && !true_on_all(everyone, background_->over())) return std::nullopt;
   const auto begin = std::chrono::steady_clock::now();
   const std::unique_ptr<BackgroundSave> over = std::move(background_);
   FinishedSave finished = begun_;

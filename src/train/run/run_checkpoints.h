@@ -8,38 +8,31 @@
 #include <utility>
 #include <vector>
 
-#include "base/error.h"
 #include "checkpoint/background_save.h"
 #include "checkpoint/store.h"
+#include "model_files/opened_adapter.h"
 #include "session/machine.h"
 #include "session/session.h"
+#include "train/run/checkpoint_writer.h"
 #include "train/run/foreign_model.h"
 #include "train/run/pretrain_options.h"
 #include "train/run/run_data.h"
 
 namespace piton {
 
-// A save that was written in the background, and is over on all ranks.
-struct FinishedSave {
-  std::int64_t iteration = 0;
-  std::filesystem::path folder;  // empty if it failed
-  std::optional<Error> error;
-  double seconds = 0;         // from its start to its end
-  double copy_seconds = 0;    // of that, training waited so long
-  double waited_seconds = 0;  // for its end, by take_finished()
-};
-
-class RunCheckpoints {
+class RunCheckpoints final : public CheckpointWriter {
  public:
   // All arguments must outlive it. `settled`: the resolved options.
-  RunCheckpoints(const Machine& machine, Mesh& mesh, Session& session, PretrainOptions& settled)
+  RunCheckpoints(const Machine& machine, Mesh& mesh, Session& session, RunData& data,
+                 PretrainOptions& settled)
       : machine_(machine),
         mesh_(mesh),
         session_(session),
+        data_(data),
         settled_(settled),
         copy_(machine.device) {}
 
-  // All of these are collective. Each throws the same Error on every rank.
+  // These are collective. Each throws the same Error on every rank.
 
   struct ResumeRequest {
     const std::filesystem::path& checkpoint;
@@ -49,7 +42,7 @@ class RunCheckpoints {
     std::int64_t train_iters = 0;  // of this run
   };
   // Loads all of a checkpoint, and returns its state. `damaged`: as of load_checkpoint().
-  TrainState resume(const ResumeRequest& request, RunData& data, Log& log, bool* damaged);
+  TrainState resume(const ResumeRequest& request, Log& log, bool* damaged);
 
   // Not collective. What resume() would return, without reading weights; with the same errors.
   static TrainState checked_state(const std::filesystem::path& checkpoint, PretrainOptions& settled,
@@ -58,51 +51,45 @@ class RunCheckpoints {
   // Loads only the weights, for a new run. `state`: of it; records where the weights come from.
   void start_from_weights(const std::filesystem::path& checkpoint, TrainState& state, Log& log,
                           bool* damaged);
-  void start_from_foreign_weights(const ForeignModel& foreign, Log& log);
+  void start_from_foreign_weights(const OpenedModel& foreign, Log& log);
+  // Elements of what a checkpoint holds, over all ranks.
+  std::int64_t trained_elements();
+  // Loads the base of the run's adapters. The values are published by what comes next.
+  void load_base(const OpenedModel& base, Log& log);
+  // After load_base(): new adapters, or those of another program. Throws Error(kUsage) for `from`
+  // with other adapters than the run's options say.
+  void start_adapters(const OpenedAdapter* from, Log& log);
   // Continues `foreign.run`. Arguments as of resume().
-  TrainState resume_foreign(const ForeignModel& foreign, const TrainState& fresh, Log& log);
+  TrainState resume_foreign(const OpenedModel& foreign, const TrainState& fresh, Log& log);
 
   // Not collective: these checkpoints of --save are damaged. --keep does not count them.
   void set_damaged(std::vector<std::int64_t> iterations) { damaged_ = std::move(iterations); }
 
-  // Throws Error(kData) if --save has no room for a checkpoint.
-  void check_room();
-
-  // Takes the memory for the copies of start_save(). Returns false if there is not enough.
-  bool prepare_copy();
-
-  // Returns the checkpoint's folder. The caller has checked that the corpora are unchanged, and no
-  // save is in the background.
-  std::filesystem::path save(TrainState& state, RunData& data);
-
-  // The same in the background: the state is copied, and files are written while training
-  // continues. Returns false if there is no memory for the copy; then nothing has been done.
-  bool start_save(TrainState& state, RunData& data);
-  // The save that start_save() began, once: when it is over on all ranks, which all ranks see at
-  // the same call. `wait`: waits for its end. Nullopt if there is none, or it is not over. Throws
-  // what the save threw that is not an Error(kData).
-  std::optional<FinishedSave> take_finished(bool wait, Communicator& everyone);
-
-  // Not collective: waits until no save is in the background, and drops its result.
-  void await_background() { background_.reset(); }
-  bool in_background() const { return background_ != nullptr; }
-  std::int64_t copy_bytes() const { return copy_.bytes(); }  // memory of start_save()
+  void check_data() override { data_.check_unchanged(); }
+  void check_room() override;
+  bool prepare_copy() override;
+  std::filesystem::path save(TrainState& state) override;
+  bool start_save(TrainState& state) override;
+  std::optional<FinishedSave> take_finished(bool wait, Communicator& everyone) override;
+  bool in_background() const override { return background_ != nullptr; }
+  std::int64_t copy_bytes() const override { return copy_.bytes(); }
 
  private:
   StoredModel stored_model();
   StoredModel saved_model();
   StoreContext context();
-  void add_facts(TrainState& state, RunData& data) const;
+  void add_facts(TrainState& state) const;
   SaveOptions save_options(std::int64_t iteration);
 
   Machine machine_;
   Mesh& mesh_;
   Session& session_;
+  RunData& data_;
   PretrainOptions& settled_;
   std::vector<std::int64_t> damaged_;
   SaveCopy copy_;
-  std::unique_ptr<BackgroundSave> background_;
-  FinishedSave begun_;  // what is known of it
+  std::unique_ptr<BackgroundSave> background_;  // its destructor waits for its end
+  FinishedSave begun_;                          // what is known of it
 };
 
 }  // namespace piton

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 
 #include "base/hash.h"
+#include "base/options/option_range.h"
 #include "data/corpus/corpus_card.h"
 #include "data/samples/describe.h"
 #include "train/run/corpus_rule.h"
@@ -18,16 +20,33 @@ constexpr const char* kOwnSamplesFact = "samples";
 
 std::string fact_of_corpus(std::size_t index) { return fmt::format("{}{}", kCorpusFact, index); }
 
-DataSets open_sets(const PretrainOptions& options, const RunPlan& plan, const Tokenizer* tokenizer,
-                   Log& notes) {
+DocumentRules document_rules(const PretrainOptions& options, std::int64_t vocabulary,
+                             const Tokenizer* tokenizer) {
+  std::optional<std::int32_t> eod, pad;
+  if (tokenizer != nullptr) eod = tokenizer->special().eod;
+  if (options.tokenizer.is_null()) eod = static_cast<std::int32_t>(vocabulary - 1);
+  if (options.data.mock_data) eod = mock_ids(options, vocabulary, tokenizer).end_of_document;
+  if (tokenizer != nullptr) pad = tokenizer->special().pad;
+  return DocumentRules::from(options.data, eod, pad);
+}
+
+SampleSettings settings_of(const PretrainOptions& options, const RunPlan& plan,
+                           const Tokenizer* tokenizer) {
   const LoopOptions& loop = options.loop;
-  SampleCounts counts =
-      sample_counts(plan.train_iters, loop.eval_interval, loop.eval_iters, plan.global_batch);
-  counts.train = plan.train_samples;
-  DataSets sets = open_data_sets(options.data,
-                                 {plan.sequence, static_cast<std::uint32_t>(loop.seed), counts,
-                                  mock_ids(options, plan.session.model.vocabulary, tokenizer)},
-                                 notes);
+  const std::int64_t vocabulary = plan.session.model.vocabulary;
+  SampleSettings settings{.sequence = plan.sequence,
+                          .seed = static_cast<std::uint32_t>(loop.seed),
+                          .counts = sample_counts(plan.train_iters, loop.eval_interval,
+                                                  loop.eval_iters, plan.global_batch),
+                          .mock = mock_ids(options, vocabulary, tokenizer),
+                          .documents = document_rules(options, vocabulary, tokenizer),
+                          .global_batch = plan.global_batch};
+  settings.counts.train = plan.train_samples;
+  return settings;
+}
+
+DataSets open_sets(const PretrainOptions& options, const SampleSettings& settings, Log& notes) {
+  DataSets sets = open_data_sets(options.data, settings, notes);
   if (!sets.train) {
     throw Error(Fault::kUsage,
                 "--data-path: no training data is named; give the prefix of a corpus (piton "
@@ -36,8 +55,14 @@ DataSets open_sets(const PretrainOptions& options, const RunPlan& plan, const To
   return sets;
 }
 
-std::shared_ptr<const SampleSource> open_own(const OwnSamples& own, const PretrainOptions& options,
-                                             const RunPlan& plan) {
+// Rows of this length can be divided over tensor ranks, as those of --seq-length can.
+std::int64_t length_multiple(const PretrainOptions& options) {
+  const std::int64_t multiple = options.data.pad_to_multiple_of;
+  check_range("--pad-to-multiple-of", multiple, 1, kLargestSize);
+  return std::lcm(multiple, std::int64_t{options.parallel.tensor});
+}
+
+void check_own(const OwnSamples& own, const PretrainOptions& options) {
   const DataOptions& data = options.data;
   if (data.mock_data || !data.data_path.empty() || !data.train_data_path.empty() ||
       !data.train_weighted_split_paths.empty()) {
@@ -45,22 +70,11 @@ std::shared_ptr<const SampleSource> open_own(const OwnSamples& own, const Pretra
                 "samples: got samples of the program and --mock-data or the path of a corpus; "
                 "wanted one of them");
   }
-  if (options.loop.eval_iters != 0) {
+  if (options.loop.eval_iters != 0 && !own.make_validation) {
     throw Error(Fault::kUsage,
-                "--eval-iters: got {}, wanted 0: samples of the program have no validation split",
+                "--eval-iters: got {}, wanted 0: the program gives no samples for validation",
                 options.loop.eval_iters);
   }
-  return own.make(plan.sequence);
-}
-
-BatchRules rules_of(const PretrainOptions& options, std::int64_t vocabulary,
-                    const Tokenizer* tokenizer) {
-  std::optional<std::int32_t> eod, pad;
-  if (tokenizer != nullptr) eod = tokenizer->special().eod;
-  if (options.tokenizer.is_null()) eod = static_cast<std::int32_t>(vocabulary - 1);
-  if (options.data.mock_data) eod = mock_ids(options, vocabulary, tokenizer).end_of_document;
-  if (tokenizer != nullptr && tokenizer->special().pad != eod) pad = tokenizer->special().pad;
-  return BatchRules::from(options.data, eod, pad, vocabulary);
 }
 
 }  // namespace
@@ -77,16 +91,22 @@ RunData::RunData(const PretrainOptions& options, const RunPlan& plan, const Toke
                  Log& notes, const OwnSamples& own)
     : batches_(plan.batches),
       global_batch_(plan.global_batch),
-      micro_batch_(options.loop.micro_batch_size) {
-  const BatchRules rules = rules_of(options, plan.session.model.vocabulary, tokenizer);
+      micro_batch_(options.loop.micro_batch_size),
+      row_length_(plan.sequence) {
+  BatchRules rules{.order = options.data.dataloader_type,
+                   .vocabulary = plan.session.model.vocabulary};
+  if (options.data.variable_seq_lengths) rules.length_multiple = length_multiple(options);
+  const SampleSettings settings = settings_of(options, plan, tokenizer);
   if (own.make) {
-    const std::shared_ptr<const SampleSource> samples = open_own(own, options, plan);
+    check_own(own, options);
+    const std::shared_ptr<const SampleSource> samples = own.make(settings);
     own_samples_ =
         fmt::format("{} samples of {} tokens, {}", samples->size(), plan.sequence, own.name);
     train_ = std::make_unique<BatchSource>(samples, rules);
+    if (options.loop.eval_iters != 0) open_validation(own.make_validation(settings), rules);
     return;
   }
-  const DataSets sets = open_sets(options, plan, tokenizer, notes);
+  const DataSets sets = open_sets(options, settings, notes);
   for (std::size_t i = 0; i < sets.prefixes.size(); ++i) {
     const std::string note =
         check_card(sets.prefixes[i], sets.tokens[i], tokenizer != nullptr ? tokenizer->name() : "",
@@ -96,17 +116,22 @@ RunData::RunData(const PretrainOptions& options, const RunPlan& plan, const Toke
   corpora_ = sets.corpora;
   fingerprints_ = sets.fingerprints;
   for (const auto& corpus : corpora_) stamps_.push_back(corpus->stamp());
-  if (tokenizer != nullptr) special_tokens_ = have_special_tokens(corpora_, *tokenizer, notes);
+  // A template puts special tokens into instruction data.
+  if (tokenizer != nullptr && !options.data.is_instruction_dataset)
+    special_tokens_ = have_special_tokens(corpora_, *tokenizer, notes);
   train_ = std::make_unique<BatchSource>(sets.train, rules);
   if (options.loop.eval_iters == 0) return;
-  if (sets.valid.empty() || sets.valid[0].source->size() == 0) {
+  open_validation(sets.valid.empty() ? nullptr : sets.valid[0].source, rules);
+}
+
+void RunData::open_validation(std::shared_ptr<const SampleSource> samples, BatchRules rules) {
+  if (samples == nullptr || samples->size() == 0) {
     throw Error(Fault::kData,
                 "--eval-iters: the validation split has no samples; change --split, or set "
                 "--eval-iters 0");
   }
-  BatchRules in_order = rules;
-  in_order.order = DataloaderType::kSingle;
-  valid_ = std::make_unique<BatchSource>(sets.valid[0].source, in_order);
+  rules.order = DataloaderType::kSingle;
+  valid_ = std::make_unique<BatchSource>(std::move(samples), rules);
 }
 
 std::map<std::string, std::string> RunData::facts() const {
@@ -146,7 +171,9 @@ BatchPlace RunData::place_of(const Mesh& mesh, std::int64_t consumed,
 }
 
 std::vector<MicroBatch> RunData::training_batch(const Mesh& mesh, std::int64_t consumed) {
-  return batch(*train_, place_of(mesh, consumed, batches_.at(consumed)));
+  std::vector<MicroBatch> all = batch(*train_, place_of(mesh, consumed, batches_.at(consumed)));
+  row_length_ = all.front().sequence;
+  return all;
 }
 
 void RunData::announce_training_batch(const Mesh& mesh, std::int64_t consumed) {

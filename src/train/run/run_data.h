@@ -22,11 +22,12 @@ namespace piton {
 MockIds mock_ids(const PretrainOptions& options, std::int64_t vocabulary,
                  const Tokenizer* tokenizer);
 
-// Samples that a program provides, in place of a corpus. The validation set is empty.
+// Samples that a program provides, in place of a corpus.
 struct OwnSamples {
   std::string name;  // of the data, in checkpoints: a resume compares it
-  // Makes the source for a run with samples of `sequence` tokens. Empty: the run reads corpora.
-  std::function<std::shared_ptr<const SampleSource>(std::int64_t sequence)> make;
+  using Make = std::function<std::shared_ptr<const SampleSource>(const SampleSettings& settings)>;
+  Make make;             // the training samples. Empty: the run reads corpora
+  Make make_validation;  // empty: the run evaluates nothing
 };
 
 class RunData {
@@ -45,6 +46,9 @@ class RunData {
   // read, so that it comes from the disk meanwhile. Never throws an Error.
   void announce_training_batch(const Mesh& mesh, std::int64_t consumed);
   bool has_validation() const { return valid_ != nullptr; }
+  // Tokens of each row of the last training batch: fewer than --seq-length under
+  // --variable-seq-lengths.
+  std::int64_t row_length() const { return row_length_; }
 
   // Facts about the contents of the corpora, for a checkpoint; a resume compares them.
   std::map<std::string, std::string> facts() const;
@@ -64,6 +68,8 @@ class RunData {
   std::string order_of_samples(std::int64_t consumed);
 
  private:
+  // Null or empty samples are an Error(kData).
+  void open_validation(std::shared_ptr<const SampleSource> samples, BatchRules rules);
   // Throws Error(kData); if a corpus was written to, the error of check_unchanged().
   std::vector<MicroBatch> batch(BatchSource& source, const BatchPlace& place);
   BatchPlace place_of(const Mesh& mesh, std::int64_t consumed, std::int64_t global_batch) const;
@@ -71,6 +77,7 @@ class RunData {
   BatchSizes batches_;  // of training; those of validation are whole
   std::int64_t global_batch_;
   std::int64_t micro_batch_;
+  std::int64_t row_length_;
   std::unique_ptr<BatchSource> train_;
   std::unique_ptr<BatchSource> valid_;
   std::vector<std::shared_ptr<const IndexedDataset>> corpora_;

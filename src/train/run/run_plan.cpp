@@ -75,7 +75,8 @@ void check_totals(const LoopOptions& loop, const RunPlan& plan) {
 // What backward computes again of this model, in samples of `sequence` tokens.
 RecomputeRules recompute_rules(const PretrainOptions& options, const ModelConfig& model,
                                std::int64_t sequence) {
-  const RecomputeRules rules = options.parallel.recompute_rules(model.layers);
+  const LayerDivision division{model.layers, options.parallel.pipeline};
+  const RecomputeRules rules = options.parallel.recompute_rules(division.counts());
   if (!model.gated && rules.parts.activation) {
     throw Error(Fault::kUsage,
                 "{}: this model's MLP has no gate, and its activation is computed from sums that "
@@ -143,7 +144,7 @@ RunPlan make_run_plan(const PretrainOptions& options, int ranks,
   }
   check_totals(loop, plan);
   plan.train_samples = loop.train_samples.value_or(plan.train_iters * plan.global_batch);
-  options.offload.check((model.layers + options.parallel.pipeline - 1) / options.parallel.pipeline);
+  options.offload.check(LayerDivision{model.layers, options.parallel.pipeline}.most());
   if (options.optimizer.kind == OptimizerKind::kCadam &&
       (options.offload.in_host_memory() || !options.offload.state_folder().empty())) {
     throw Error(Fault::kUsage,
@@ -170,7 +171,8 @@ RunPlan make_run_plan(const PretrainOptions& options, int ranks,
                   .micro_batches = plan.micro_batches,
                   .seed = loop.seed,
                   .optimizer_options = options.optimizer,
-                  .offload = options.offload};
+                  .offload = options.offload,
+                  .adapters = options.lora.resolve(model)};
   return plan;
 }
 

@@ -4,12 +4,12 @@
 
 #include "base/error.h"
 #include "base/files/files.h"
-#include "checkpoint/store.h"
+#include "checkpoint/read_newest.h"
+#include "model_files/model_format.h"
+#include "model_files/model_tokenizer.h"
+#include "model_files/native_config.h"
 #include "train/run/checkpoint_choice.h"
 #include "train/run/foreign_model.h"
-#include "train/run/model_format.h"
-#include "train/run/run_tokenizer.h"
-#include "train/run/stored_options.h"
 
 namespace piton {
 namespace {
@@ -24,7 +24,7 @@ std::string full_path(const fs::path& folder) {
 
 // The folder of the newest checkpoint of `run`; nullopt where nothing was saved.
 std::optional<fs::path> newest_in(const fs::path& run) {
-  if (fs::exists(run / kManifestName) || latest_iteration(run)) return find_checkpoint(run);
+  if (holds_checkpoint(run)) return find_checkpoint(run);
   return older_checkpoint(run, {});
 }
 
@@ -69,8 +69,12 @@ void keep_start(const fs::path& folder, std::map<std::string, std::string>& fact
 
 std::optional<fs::path> checkpoint_of_started_run(const LoopOptions& loop) {
   if (loop.load.empty() || loop.save.empty() || loop.finetune) return std::nullopt;
-  const ModelFormat format = model_format_of(loop.load);
-  if (format != ModelFormat::kHuggingFace && format != ModelFormat::kMegatron) return std::nullopt;
+  if (model_format_of(loop.load) == ModelFormat::kPiton) return std::nullopt;
+  return checkpoint_of_run_started_from(loop.load, loop);
+}
+
+std::optional<fs::path> checkpoint_of_run_started_from(const fs::path& start_folder,
+                                                       const LoopOptions& loop) {
   if (model_format_of(loop.save) != ModelFormat::kPiton) return std::nullopt;
   const std::optional<fs::path> newest = newest_in(loop.save);
   if (!newest) return std::nullopt;
@@ -79,7 +83,7 @@ std::optional<fs::path> checkpoint_of_started_run(const LoopOptions& loop) {
     state = read_state(one, read_manifest(one));
   });
   const auto start = state.facts.find(kStartFact);
-  const bool same = start != state.facts.end() && start->second == full_path(loop.load);
+  const bool same = start != state.facts.end() && start->second == full_path(start_folder);
   return same ? std::optional(checkpoint) : std::nullopt;
 }
 
@@ -88,19 +92,23 @@ std::string adopt_checkpoint(PretrainOptions& options, bool same_command) {
   const bool described = !same_command && describe_a_model(options.model);
   const bool has_tokenizer = names_a_tokenizer(options.tokenizer);
   if (described && (has_tokenizer || loop.finetune)) return "";
-  PretrainOptions stored;
+  NativeConfig stored;
   fs::path checkpoint;
   try {
-    const std::optional<fs::path> newest = newest_in(folder_to_load(loop));
-    if (!newest) return "";  // the first start of a run, or CheckpointChoice says what is wrong
-    checkpoint = newest_whole(*newest, loop.allow_fallback,
-                              [&](const fs::path& one) { stored = stored_options(one); });
+    const fs::path load = folder_to_load(loop);
+    if (!newest_in(load)) return "";  // the first start of a run, or CheckpointChoice says why
+    read_while_replaced([&] { return newest_in(load).value_or(fs::path()); },
+                        [&](const fs::path& newest) {
+                          checkpoint = newest_whole(
+                              newest, loop.allow_fallback,
+                              [&](const fs::path& one) { stored = read_native_config(one); });
+                        });
   } catch (const Error&) {
     if (described) return "";  // the load says it, and whether an older one is there
     throw;
   }
   std::string taken;
-  const ModelConfig model = stored.resolve_model(std::nullopt);
+  const ModelConfig model = resolve_model(stored.model, stored.tokenizer, std::nullopt);
   if (!(same_command ? gives_whole_model(options.model, model) : described)) {
     fill_open_options(options.model, stored.model);
     taken = "model";
@@ -146,11 +154,12 @@ void prepare_resume(const RunToResume& run, const fs::path& folder, PretrainOpti
   options.loop.save = run.save.string();
   if (run.checkpoint.empty()) {
     // As the start that ended too early, but for a folder that has been moved since.
+    if (options.lora.given()) return;
     if (options.loop.load.empty() || full_path(options.loop.load) == full_path(saved))
       options.loop.load = options.loop.save;
     return;
   }
-  options.loop.load = folder.string();
+  (options.lora.given() ? options.loop.lora_load : options.loop.load) = folder.string();
   options.tokenizer = kept_tokenizer(options.tokenizer, fs::absolute(run.checkpoint));
   forget_start(options);
 }

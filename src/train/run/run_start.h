@@ -23,6 +23,10 @@ void keep_start(const std::filesystem::path& folder, std::map<std::string, std::
 // does. Throws Error(kData) for a damaged checkpoint.
 std::optional<std::filesystem::path> checkpoint_of_started_run(const LoopOptions& loop);
 
+// The same for a run that started from `start`, of any format: what --load is to adapters.
+std::optional<std::filesystem::path> checkpoint_of_run_started_from(
+    const std::filesystem::path& start, const LoopOptions& loop);
+
 // Completes `options` for --load of a checkpoint of Piton: the model where the flags do not
 // describe one, and the tokenizer where none is named. `same_command`: that which started the run
 // from another program's folder; its flags need not describe the whole model, as

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/amounts.h"
 #include "base/seconds.h"
 
 namespace piton {
@@ -16,10 +17,6 @@ std::string optional_figures(const StepMetrics& metrics) {
   if (metrics.num_zeros) text += fmt::format(" | num zeros: {}.0", *metrics.num_zeros);
   if (metrics.params_norm) text += fmt::format(" | params norm: {:.3f}", *metrics.params_norm);
   return text;
-}
-
-std::string clock_of(std::int64_t seconds) {
-  return fmt::format("{}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60);
 }
 
 }  // namespace
@@ -41,7 +38,7 @@ std::string megatron_line(const RunStart& start, const StepMetrics& metrics, std
       metrics.learning_rate, metrics.global_batch, metrics.lm_loss, metrics.loss_scale,
       metrics.grad_norm, optional_figures(metrics), skipped, metrics.tokens_per_second,
       metrics.model_tflops, 100 * metrics.share_of_peak,
-      clock_of(seconds_left(start, metrics.iteration, seconds)));
+      hours_text(seconds_left(start, metrics.iteration, seconds)));
 }
 
 std::string brief_line(const RunStart& start, const StepMetrics& metrics, double seconds) {
@@ -50,7 +47,7 @@ std::string brief_line(const RunStart& start, const StepMetrics& metrics, double
       "({:.0f} % of peak) | {} left",
       metrics.iteration, start.train_iters, metrics.lm_loss, metrics.learning_rate,
       metrics.grad_norm, optional_figures(metrics), metrics.tokens_per_second,
-      100 * metrics.share_of_peak, clock_of(seconds_left(start, metrics.iteration, seconds)));
+      100 * metrics.share_of_peak, hours_text(seconds_left(start, metrics.iteration, seconds)));
 }
 
 void LogSink::on_start(const RunStart& start) {

@@ -2,45 +2,35 @@
 
 #include <fmt/format.h>
 
-#include "base/seconds.h"
-
 namespace piton {
 namespace {
 
-constexpr std::chrono::milliseconds kShowInterval{50};  // between updates within a step
+constexpr double kShowInterval = 0.05;  // seconds between updates within a step
 
 }  // namespace
 
 void ProgressSink::on_start(const RunStart& start) {
   start_ = start;
-  started_ = std::chrono::steady_clock::now();
-}
-
-void ProgressSink::show(std::int64_t done, const std::string& note) {
-  progress_.update({.done = done,
-                    .total = start_.train_iters,
-                    .seconds = seconds_since(started_),
-                    .note = note});
+  shown_.emplace(progress_, start.train_iters, kShowInterval);
 }
 
 void ProgressSink::on_part(const RunPart& part) {
-  const auto now = std::chrono::steady_clock::now();
-  if (start_.rank != 0 || now - shown_ < kShowInterval) return;
-  shown_ = now;
-  const std::string what =
-      part.evaluation > 0 ? fmt::format("evaluation {} of {}", part.evaluation, start_.eval_iters)
-                          : fmt::format("step {}, {}", part.iteration,
-                                        part.pass == Pass::kForward ? "forward" : "backward");
-  show(part.evaluation > 0 ? part.iteration : part.iteration - 1,
-       fmt::format("{}{}: micro-batch {} of {}", last_, what, part.micro_batch + 1,
-                   part.micro_batches));
+  if (start_.rank != 0) return;
+  shown_->at(part.evaluation > 0 ? part.iteration : part.iteration - 1, [&] {
+    const std::string what =
+        part.evaluation > 0 ? fmt::format("evaluation {} of {}", part.evaluation, start_.eval_iters)
+                            : fmt::format("step {}, {}", part.iteration,
+                                          part.pass == Pass::kForward ? "forward" : "backward");
+    return fmt::format("{}{}: micro-batch {} of {}", last_, what, part.micro_batch + 1,
+                       part.micro_batches);
+  });
 }
 
 void ProgressSink::on_step(const StepMetrics& metrics) {
   if (start_.rank != 0) return;
   const std::string note =
       fmt::format("loss {:.4f}, {:.0f} tokens/s", metrics.lm_loss, metrics.tokens_per_second);
-  show(metrics.iteration, note);
+  shown_->show(metrics.iteration, note);
   last_ = note + "; ";
 }
 

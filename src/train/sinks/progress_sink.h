@@ -1,7 +1,7 @@
 // A run on a progress display: finished iterations, and the micro-batches of the current step.
 #pragma once
 
-#include <chrono>
+#include <optional>
 #include <string>
 
 #include "base/progress.h"
@@ -19,13 +19,10 @@ class ProgressSink final : public RunSink {
   void on_finish() override { progress_.finish(); }
 
  private:
-  void show(std::int64_t done, const std::string& note);
-
   Progress& progress_;
   RunStart start_;
-  std::chrono::steady_clock::time_point started_;
-  std::chrono::steady_clock::time_point shown_;  // last time within a step
-  std::string last_;  // note of the last step, shown before the current part
+  std::optional<ThrottledProgress> shown_;  // from the start of the run
+  std::string last_;                        // note of the last step, shown before the current part
 };
 
 }  // namespace piton

@@ -6,6 +6,7 @@
 #include "base/files/files.h"
 #include "base/files/host_name.h"
 #include "checkpoint/collective.h"
+#include "comm/gathered_values.h"
 #include "comm/traced_world.h"
 #include "kernels/traced_kernels.h"
 
@@ -124,8 +125,8 @@ void RunTrace::write(Communicator& everyone, Log& log) {
     return;
   }
   std::int64_t dropped = 0;
-  for (const std::string& one : everyone.gather_bytes(std::to_string(events_->dropped()))) {
-    dropped += std::stoll(one);
+  for (const std::int64_t one : gathered_values<std::int64_t>(everyone, events_->dropped())) {
+    dropped += one;
   }
   log.info(fmt::format("trace: {}", file_.string()));
   if (dropped > 0) {

@@ -8,7 +8,9 @@ set(tokenizer --tokenizer-type PretrainedFromHF --tokenizer-name-or-path llama-7
 # "Prepare dataset", and again under "Dataset Processing" and "Preprocessing instruction dataset".
 seed_line(asp-instructions
   RUN preprocess --input alpaca_data.json --output-prefix dataset/alpaca ${tokenizer} --handler-name GeneralInstructionHandler
-  THEN WAITS BECAUSE "no instruction data yet" SAYS "--handler-name: unknown option")
+  THEN RUNS SAYS "GeneralInstructionHandler .AscendSpeed's prompt.: 20 samples"
+       MAKES dataset/alpaca_packed_input_ids_document.bin dataset/alpaca_packed_attention_mask_document.idx
+             dataset/alpaca_packed_labels_document.bin)
 
 # "Prepare pretrained weights".
 seed_line(asp-weights-type
@@ -97,10 +99,18 @@ seed_line(asp-train-optimized-pipeline
 seed_line(asp-train-fold RUN ${train} --fold-mode aiao THEN WAITS BECAUSE "no Fold3D yet" SAYS "--fold-mode")
 seed_line(asp-train-policy RUN ${train} --checkpoint-policy block THEN RUNS)
 seed_line(asp-train-lora
-  RUN ${train} --lora-target-modules query_key_value dense gate_proj up_proj down_proj --lora-r 64 --lora-alpha 128
+  RUN ${train} --load asp-train --save asp-lora --lora-target-modules query_key_value dense gate_proj up_proj down_proj --lora-r 64 --lora-alpha 128
       --lora-modules-to-save word_embeddings lm_head.lm_head --lora-register-forward-hook word_embeddings input_layernorm
-  THEN WAITS BECAUSE "no LoRA yet" SAYS "--lora-target-modules")
-seed_line(asp-train-instructions RUN ${train} --is-instruction-dataset THEN WAITS BECAUSE "no instruction data yet" SAYS "--is-instruction-dataset")
+  THEN RUNS SAYS "adapters: [0-9]+ parameters are trained" "iteration +2/ +2 ")
+# --load ORIGIN_CHECKPOINT --lora-load LORA_CHECKPOINT.
+seed_line(asp-train-lora-load
+  RUN ${train} --load asp-train --lora-load asp-lora --save asp-lora --train-iters 3 --override-opt_param-scheduler
+      --lora-target-modules query_key_value dense gate_proj up_proj down_proj --lora-r 64 --lora-alpha 128
+      --lora-modules-to-save word_embeddings lm_head.lm_head --lora-register-forward-hook word_embeddings input_layernorm
+  THEN RUNS SAYS "resumed asp-lora/iter_0000002" "iteration +3/ +3 ")
+seed_line(asp-train-instructions
+  RUN ${train} --data-path dataset/alpaca --is-instruction-dataset --seq-length 1024 --max-position-embeddings 1024
+  THEN RUNS SAYS "iteration +2/ +2 ")
 
 # pretrain_llama_7B_zero_8p.sh: DeepSpeed's flags, and what takes their place.
 seed_line(asp-train-zero-deepspeed
@@ -133,7 +143,7 @@ seed_line(asp-generate-zero
 # generate_alpaca_13B_lora_deepspeed.sh.
 seed_line(asp-generate-lora
   RUN generate --load generated-from --prompt hello --lora-load lora --lora-r 16 --lora-alpha 32 --lora-target-modules query_key_value
-  THEN WAITS BECAUSE "no LoRA yet" SAYS "--lora-load: unknown option")
+  THEN WAITS BECAUSE "rank and targets are those of the adapter's files" SAYS "--lora-r: unknown option")
 # "--max-new-token", as the text spells it.
 seed_line(asp-generate-max-new-token
   RUN generate --load generated-from --prompt hello --greedy --max-new-token 4 THEN RUNS)
@@ -166,9 +176,6 @@ seed_line(msl-convert-back-divided
 seed_line(msl-convert-back-without
   RUN convert --model-type GPT --load-model-type mg --save-model-type hf --load-dir core --save-dir back
   THEN RUNS SAYS "back: hf from mg" MAKES back/config.json)
-seed_line(msl-convert-lora
-  RUN ${convert_ckpt} --save-dir x --lora-load lora --lora-r 16 --lora-alpha 32 --lora-target-modules query_key_value dense
-  THEN WAITS BECAUSE "no LoRA yet" SAYS "--lora-load: there are no LoRA adapters yet")
 # data_convert_*_pretrain.sh and *_instruction.sh.
 seed_line(msl-data
   RUN preprocess --input alpaca_data.jsonl --tokenizer-name-or-path llama-7b-hf --output-prefix dataset/enwiki --workers 4 --log-interval 1000
@@ -177,7 +184,11 @@ seed_line(msl-data
 seed_line(msl-data-instructions
   RUN preprocess --input alpaca_data.json --tokenizer-name-or-path llama-7b-hf --output-prefix dataset/alpaca --workers 4 --log-interval 1000
       --tokenizer-type PretrainedFromHF --handler-name AlpacaStyleInstructionHandler --prompt-type qwen
-  THEN WAITS BECAUSE "no instruction data yet" SAYS "--handler-name: unknown option" "--prompt-type: unknown option")
+  THEN REFUSED SAYS "--prompt-type qwen: the tokenizer .* has no token <.im_end.>, which ends a turn")
+seed_line(msl-data-instructions-llama2
+  RUN preprocess --input alpaca_data.json --tokenizer-name-or-path llama-7b-hf --output-prefix dataset/alpaca_llama2 --workers 4 --log-interval 1000
+      --tokenizer-type PretrainedFromHF --handler-name AlpacaStyleInstructionHandler --prompt-type llama2
+  THEN RUNS MAKES dataset/alpaca_llama2_packed_labels_document.bin)
 # pretrain_qwen15_0point5b_ptd.sh: its settings, on a small Qwen.
 seed_line(msl-train
   RUN pretrain --num-layers 2 --hidden-size 64 --ffn-hidden-size 128 --num-attention-heads 4 --seq-length 32 --max-position-embeddings 32
@@ -192,17 +203,26 @@ seed_line(msl-train
       --eval-interval 2000 --eval-iters 0 --save qwen15 --distributed-backend nccl
   THEN RUNS SAYS "iteration +2/ +2 ")
 # tune_*.sh: the same settings on instructions, whole or with LoRA.
-set(tune pretrain --load qwen15 --finetune --data-path dataset/alpaca --train-iters 2 --seq-length 32 ${tokenizer})
+set(tune pretrain --load qwen15 --finetune --data-path dataset/alpaca_llama2 --train-iters 2 --seq-length 32 ${tokenizer})
 seed_line(msl-tune
-  RUN ${tune} --stage sft --is-instruction-dataset --prompt-type qwen --variable-seq-lengths
-  THEN WAITS BECAUSE "no instruction data yet" SAYS "--is-instruction-dataset: not yet; there is no tuning on instructions"
-       "--prompt-type: unknown option")
+  RUN ${tune} --stage sft --is-instruction-dataset --prompt-type llama2 --variable-seq-lengths THEN RUNS SAYS "iteration +2/ +2 ")
 seed_line(msl-tune-lora
+  RUN ${tune} --is-instruction-dataset --lora-r 16 --lora-alpha 32 --lora-target-modules linear_qkv linear_proj
+  THEN RUNS SAYS "adapters: [0-9]+ parameters are trained" "iteration +2/ +2 ")
+seed_line(msl-tune-lora-fusion
   RUN ${tune} --is-instruction-dataset --lora-r 16 --lora-alpha 32 --lora-fusion --lora-target-modules linear_qkv linear_proj
-  THEN WAITS BECAUSE "no LoRA yet" SAYS "--lora-target-modules: not yet; there is no tuning on instructions")
+  THEN WAITS BECAUSE "no products of adapters during collectives yet" SAYS "--lora-fusion: not yet")
+# The adapter that convert_ckpt.py merges.
+seed_line(msl-tune-for-convert
+  RUN pretrain --load llama-7b-hf --data-path dataset/alpaca_llama2 --is-instruction-dataset --train-iters 2 --seq-length 64 ${tokenizer}
+      --lora-r 16 --lora-alpha 32 --lora-target-modules query_key_value dense --save lora
+  THEN RUNS)
+seed_line(msl-convert-lora
+  RUN ${convert_ckpt} --save-dir merged --lora-load lora --lora-r 16 --lora-alpha 32 --lora-target-modules query_key_value dense
+  THEN RUNS SAYS "verified: ")
 seed_line(msl-generate
   RUN generate --load qwen15 --prompt hello --max-new-tokens 8 --greedy THEN RUNS)
-seed_line(msl-chat RUN chat --load qwen15 THEN WAITS BECAUSE "no chat yet" SAYS "there is no chat yet")
+seed_line(msl-chat RUN chat --load qwen15 THEN REFUSED SAYS "--load: qwen15 has no chat template; give --chat-template FILE")
 
 # ---- Megatron-LM on Ascend ----
 

@@ -7,11 +7,10 @@
 #include <memory>
 #include <numeric>
 
-#include "device/host_device.h"
 #include "generate/inference.h"
-#include "kernels/cpu/kernels.h"
 #include "model/families.h"
 #include "session/session.h"
+#include "support/host_machine.h"
 
 namespace piton {
 namespace {
@@ -39,17 +38,10 @@ std::vector<std::int32_t> some_tokens(std::int64_t count) {
 }
 
 // One session of a small model on this process.
-struct ModelRun {
+struct ModelRun : test::HostMachine {
   explicit ModelRun(const Variant& variant) : ModelRun(config_of(variant)) {}
   explicit ModelRun(const ModelConfig& model)
-      : threads(2),
-        kernels(make_cpu_kernels(threads)),
-        arena(device),
-        stream(device.make_stream()),
-        world(make_single_world(device)),
-        machine{*world, device, *kernels, arena, *stream, threads, log},
-        mesh(*world, MeshSizes{}),
-        session(machine, mesh, {.model = model}) {
+      : mesh(*world, MeshSizes{}), session(machine, mesh, {.model = model}) {
     session.initialize();
   }
 
@@ -75,14 +67,6 @@ struct ModelRun {
     return {out.data<float>(), out.data<float>() + out.elements()};
   }
 
-  HostDevice device;
-  SilentLog log;
-  ThreadPool threads;
-  std::unique_ptr<Kernels> kernels;
-  Arena arena;
-  std::unique_ptr<Stream> stream;
-  std::unique_ptr<World> world;
-  Machine machine;
   Mesh mesh;
   Session session;
 };

@@ -17,6 +17,7 @@
 #include "kernels/reference/kernels.h"
 #include "model/families.h"
 #include "support/golden_model.h"
+#include "support/host_machine.h"
 
 namespace piton {
 namespace {
@@ -58,16 +59,13 @@ double norm(const std::vector<double>& x) {
 const OptimizerOptions kAdamw{
     .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .clip_grad = 1.0};
 
-struct GoldenRun {
+struct GoldenRun : test::HostMachine {
   GoldenRun(const std::string& name, DType dtype, bool reference,
             const OptimizerOptions& optimizer = kAdamw)
-      : golden(std::string(PITON_SOURCE_DIR) + "/tests/golden/" + name + ".safetensors"),
-        threads(2),
-        kernels(reference ? make_reference_kernels() : make_cpu_kernels(threads)),
-        arena(device),
-        stream(device.make_stream()),
-        world(make_single_world(device)),
-        machine{*world, device, *kernels, arena, *stream, threads, log},
+      : HostMachine([&](ThreadPool& pool) {
+          return reference ? make_reference_kernels() : make_cpu_kernels(pool);
+        }),
+        golden(std::string(PITON_SOURCE_DIR) + "/tests/golden/" + name + ".safetensors"),
         mesh(*world, MeshSizes{}),
         session(machine, mesh,
                 {.model = golden_config(name, dtype),
@@ -79,14 +77,6 @@ struct GoldenRun {
   MicroBatch batch() { return test::golden_batch(golden); }
 
   SafetensorsFile golden;
-  HostDevice device;
-  SilentLog log;
-  ThreadPool threads;
-  std::unique_ptr<Kernels> kernels;
-  Arena arena;
-  std::unique_ptr<Stream> stream;
-  std::unique_ptr<World> world;
-  Machine machine;
   Mesh mesh;
   Session session;
 };

@@ -126,11 +126,11 @@ TEST(MegatronFlags, ThatStandForOptionsSetThem) {
   EXPECT_EQ(f.options.loop.micro_batch_size, 3);
   // AscendSpeed's, with dashes or not.
   f.set.parse({"--checkpoint_policy", "block", "--checkpoint-block-layer", "25"});
-  EXPECT_TRUE(f.options.parallel.recompute_rules(30).block);
-  EXPECT_EQ(f.options.parallel.recompute_rules(30).layers, 25);
+  EXPECT_TRUE(f.options.parallel.recompute_rules({30}).block);
+  EXPECT_EQ(f.options.parallel.recompute_rules({30}).layers, 25);
   f.set.parse({"--checkpoint-policy", "full", "--checkpoint-num-layers", "2"});
-  EXPECT_FALSE(f.options.parallel.recompute_rules(30).block);
-  EXPECT_EQ(f.options.parallel.recompute_rules(30).layers, 2);
+  EXPECT_FALSE(f.options.parallel.recompute_rules({30}).block);
+  EXPECT_EQ(f.options.parallel.recompute_rules({30}).layers, 2);
   f.set.parse({"--recompute-activations"});
   EXPECT_EQ(f.options.parallel.recompute, RecomputeRequest::kSelective);
 }

@@ -9,8 +9,8 @@
 #include "megatron/megatron_source.h"
 #include "support/errors.h"
 #include "support/family_folder.h"
+#include "support/host_machine.h"
 #include "support/trainer_run.h"
-#include "unit/convert/one_machine.h"
 #include "unit/convert/same_tensors.h"
 #include "unit/huggingface/hf_folder.h"
 
@@ -157,7 +157,7 @@ class RoundTrip : public testing::Test {
     EXPECT_EQ(wanted, HfSource(b).model());
   }
 
-  test::OneMachine one_;
+  test::HostMachine one_;
   test::SmallMachine own_{*one_.world};  // to train
   ConvertReport report_;
   TempFolder dir_;

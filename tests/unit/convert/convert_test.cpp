@@ -13,8 +13,8 @@
 #include "huggingface/hf_source.h"
 #include "megatron/megatron_source.h"
 #include "support/errors.h"
+#include "support/host_machine.h"
 #include "support/tensors.h"
-#include "unit/convert/one_machine.h"
 #include "unit/convert/same_tensors.h"
 #include "unit/huggingface/hf_folder.h"
 
@@ -63,7 +63,7 @@ class Convert : public testing::Test {
     return message_of(fault, [&] { run(load, save, to); });
   }
 
-  test::OneMachine one_;
+  test::HostMachine one_;
   TempFolder dir_;
 };
 
@@ -288,7 +288,8 @@ TEST_F(Convert, ThatFailsLeavesNothing) {
   EXPECT_FALSE(fs::exists(dir_ / "out"));
   EXPECT_FALSE(fs::exists(dir_ / "out.unfinished"));
   EXPECT_THAT(refusal(Fault::kData, dir_ / "absent", dir_ / "out"),
-              HasSubstr("absent: wanted the folder of a model, or a GGUF file"));
+              HasSubstr("absent: there is no such folder, wanted the folder of a run or of a "
+                        "model, or a GGUF file"));
 }
 
 TEST_F(Convert, ThatVerificationFindsToDifferIsWithdrawn) {

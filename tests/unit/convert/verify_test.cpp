@@ -8,7 +8,7 @@
 
 #include "huggingface/hf_source.h"
 #include "support/errors.h"
-#include "unit/convert/one_machine.h"
+#include "support/host_machine.h"
 #include "unit/huggingface/hf_folder.h"
 
 namespace piton {
@@ -18,7 +18,7 @@ using test::HfFolder;
 using testing::HasSubstr;
 
 VerifyReport compare(const std::filesystem::path& a, const std::filesystem::path& b) {
-  test::OneMachine one;
+  test::HostMachine one;
   HfSource source(a);
   HfSource result(b);
   SilentProgress silent;

@@ -8,9 +8,13 @@
 #include <set>
 
 #include "base/error.h"
+#include "data/samples/blend_plan.h"
 #include "data/samples/data_sets.h"
 #include "data/samples/index_cache.h"
-#include "temporary_folder.h"
+#include "data/samples/pretraining_samples.h"
+#include "sample_ids.h"
+#include "support/temp_folder.h"
+#include "unit/data/small_corpora.h"
 
 namespace piton {
 namespace {
@@ -18,12 +22,12 @@ namespace {
 using ::testing::HasSubstr;
 
 // Sample i is i, i+1, ...
-class Counting final : public SampleSource {
+class CountingRows final : public TokenSource {
  public:
-  explicit Counting(std::int64_t size) : size_(size) {}
+  explicit CountingRows(std::int64_t size) : size_(size) {}
   std::int64_t size() const override { return size_; }
   std::int64_t sequence() const override { return 4; }
-  void sample(std::int64_t index, std::span<std::int32_t> ids) const override {
+  void read(std::int64_t index, std::span<std::int32_t> ids) const override {
     for (auto& id : ids) id = static_cast<std::int32_t>(index++);
   }
 
@@ -31,9 +35,13 @@ class Counting final : public SampleSource {
   std::int64_t size_;
 };
 
+std::shared_ptr<const SampleSource> counting(std::int64_t size, DocumentRules rules = {}) {
+  return std::make_shared<PretrainingSamples>(std::make_shared<CountingRows>(size), rules);
+}
+
 TEST(BatchSource, AStepReadsTheSameSamplesHoweverManyRanksShareIt) {
   for (const auto order : {DataloaderType::kSingle, DataloaderType::kCyclic}) {
-    BatchSource source(std::make_shared<Counting>(100), {.order = order});
+    BatchSource source(counting(100), {.order = order});
     std::map<std::int64_t, std::int32_t> reference;
     for (const std::int64_t ranks : {1, 2, 3, 4}) {
       for (const std::int64_t micro : {1, 2, 3}) {
@@ -62,7 +70,7 @@ TEST(BatchSource, AStepReadsTheSameSamplesHoweverManyRanksShareIt) {
 }
 
 TEST(BatchSource, RankTakesItsSlotOfEachMicroBatch) {
-  BatchSource source(std::make_shared<Counting>(100), {});
+  BatchSource source(counting(100), {});
   const auto parts = source.batch(
       {.consumed_samples = 10, .global_batch = 12, .micro_batch = 2, .rank = 1, .ranks = 3});
   ASSERT_EQ(parts.size(), 2U);
@@ -73,7 +81,7 @@ TEST(BatchSource, RankTakesItsSlotOfEachMicroBatch) {
 }
 
 TEST(BatchSource, CyclicReadsEverySampleOnceAnEpochInAnotherOrderEachTime) {
-  BatchSource source(std::make_shared<Counting>(50), {.order = DataloaderType::kCyclic});
+  BatchSource source(counting(50), {.order = DataloaderType::kCyclic});
   std::vector<std::vector<std::int32_t>> epochs(2);
   for (std::int64_t place = 0; place < 100; ++place) {
     epochs[static_cast<std::size_t>(place / 50)].push_back(
@@ -96,24 +104,21 @@ std::string error_of(const F& act, Fault fault) {
 }
 
 TEST(BatchSource, CyclicGoesRoundOneSampleAndNotRoundNone) {
-  BatchSource one(std::make_shared<Counting>(1), {.order = DataloaderType::kCyclic});
+  BatchSource one(counting(1), {.order = DataloaderType::kCyclic});
   EXPECT_EQ(one.batch({.consumed_samples = 7}).at(0).tokens[0], 0);
-  BatchSource none(std::make_shared<Counting>(0), {.order = DataloaderType::kCyclic});
+  BatchSource none(counting(0), {.order = DataloaderType::kCyclic});
   EXPECT_THAT(error_of([&] { none.batch({}); }, Fault::kData), HasSubstr("there are only 0"));
 }
 
 TEST(BatchSource, SaysWhichSampleHoldsAnIdThatIsTooLarge) {
-  BatchSource source(std::make_shared<Counting>(100), {.vocabulary = 20});
+  BatchSource source(counting(100), {.vocabulary = 20});
   source.batch({.consumed_samples = 15});
   EXPECT_THAT(error_of([&] { source.batch({.consumed_samples = 16}); }, Fault::kData),
               HasSubstr("sample 16 holds id 20, the vocabulary has 20"));
   EXPECT_THAT(
-      error_of(
-          [&] { BatchSource(std::make_shared<Counting>(9), {}).batch({.consumed_samples = 9}); },
-          Fault::kData),
+      error_of([&] { BatchSource(counting(9), {}).batch({.consumed_samples = 9}); }, Fault::kData),
       HasSubstr("a request for sample 9, but there are only 9"));
-  EXPECT_THAT(error_of([] { BatchSource(std::make_shared<Counting>(9), {.eod_mask_loss = true}); },
-                       Fault::kUsage),
+  EXPECT_THAT(error_of([] { counting(9, {.eod_mask_loss = true}); }, Fault::kUsage),
               HasSubstr("need an end-of-document id"));
 }
 
@@ -138,7 +143,7 @@ Documents tiny(int documents, int length) {
 }
 
 TEST(DataSets, EveryTokenIsReadOnceAnEpoch) {
-  TemporaryFolder folder;
+  TempFolder folder;
   Documents documents(10);
   std::int32_t next = 0;
   for (auto& document : documents) {
@@ -150,7 +155,7 @@ TEST(DataSets, EveryTokenIsReadOnceAnEpoch) {
   std::map<std::int32_t, int> inputs;
   std::vector<std::int32_t> ids(9);
   for (std::int64_t i = 0; i < data.size(); ++i) {
-    data.sample(i, ids);
+    data.read(i, ids);
     for (int j = 0; j < 8; ++j) ++inputs[ids[static_cast<std::size_t>(j)]];
   }
   EXPECT_EQ(data.size(), (next - 1) / 8);
@@ -165,7 +170,7 @@ TEST(DataSets, WarnOfASplitThatRoundsToNothingAndRefuseToReadIt) {
     }
     std::string warnings;
   } log;
-  TemporaryFolder folder;
+  TempFolder folder;
   write_corpus(folder / "x", IdType::kInt32, tiny(307, 20));
   DataOptions options;
   options.data_path = {folder / "x"};
@@ -173,8 +178,8 @@ TEST(DataSets, WarnOfASplitThatRoundsToNothingAndRefuseToReadIt) {
   EXPECT_EQ(sets.test.at(0).source->size(), 0);
   EXPECT_THAT(log.warnings,
               HasSubstr("its share of the test set rounds to nothing (307 sequences)"));
-  std::vector<std::int32_t> ids(9);
-  EXPECT_THAT(error_of([&] { sets.test.at(0).source->sample(0, ids); }, Fault::kData),
+  Sample sample;
+  EXPECT_THAT(error_of([&] { sets.test.at(0).source->sample(0, sample); }, Fault::kData),
               HasSubstr("test set: empty"));
   options.split = "0.001,1,0";
   EXPECT_THAT(error_of(
@@ -188,9 +193,8 @@ TEST(DataSets, WarnOfASplitThatRoundsToNothingAndRefuseToReadIt) {
 // All inputs of a set's samples.
 std::set<std::int32_t> tokens_of(const SampleSource& source) {
   std::set<std::int32_t> all;
-  std::vector<std::int32_t> ids(static_cast<std::size_t>(source.sequence()) + 1);
   for (std::int64_t i = 0; i < source.size(); ++i) {
-    source.sample(i, ids);
+    const std::vector<std::int32_t> ids = ids_of(source, i);
     all.insert(ids.begin(), ids.end());
   }
   return all;
@@ -213,7 +217,7 @@ TEST(DataSets, CutWithinDocumentsWhereThereAreFew) {
     std::vector<std::string> lines;
   };
   for (const int documents : {1, 3}) {
-    TemporaryFolder folder;
+    TempFolder folder;
     write_corpus(folder / "x", IdType::kInt32, numbered(documents, 900 / documents));
     DataOptions options;
     options.data_path = {folder / "x"};
@@ -235,7 +239,7 @@ TEST(DataSets, CutWithinDocumentsWhereThereAreFew) {
 TEST(DataSets, LeaveDocumentsWholeWhereSharesHaveSomeOrThereAreMany) {
   for (const auto& [documents, split] :
        {std::pair(2, "50,50,0"), std::pair(33, "99,1,0"), std::pair(2, "100,0,0")}) {
-    TemporaryFolder folder;
+    TempFolder folder;
     write_corpus(folder / "x", IdType::kInt32, numbered(documents, 40));
     DataOptions options;
     options.data_path = {folder / "x"};
@@ -249,7 +253,7 @@ TEST(DataSets, LeaveDocumentsWholeWhereSharesHaveSomeOrThereAreMany) {
 }
 
 TEST(DataSets, TakeTheNameOfEitherFile) {
-  TemporaryFolder folder;
+  TempFolder folder;
   write_corpus(folder / "x", IdType::kInt32, numbered(2, 40));
   for (const std::string ending : {".bin", ".idx", ""}) {
     DataOptions options;
@@ -261,19 +265,17 @@ TEST(DataSets, TakeTheNameOfEitherFile) {
 }
 
 TEST(DataSets, WeightedSplitPathsReadTheirRangesAlone) {
-  TemporaryFolder folder;
-  write_corpus(folder / "x", IdType::kInt32, tiny(100, 20));
+  TempFolder folder;
+  const std::string x = folder / "x";
+  write_corpus(x, IdType::kInt32, tiny(100, 20));
   SilentLog log;
   DataOptions options;
-  options.train_weighted_split_paths = {"TRAIN: 1 0:0.5 " + (folder / "x") + ", 3 0.9:1 " +
-                                        (folder / "x")};
-  options.valid_weighted_split_paths = {"A: 1 0.5:0.7 " + (folder / "x"),
-                                        "B: 1 0.7:0.9 " + (folder / "x")};
+  options.train_weighted_split_paths = {"TRAIN: 1 0:0.5 " + x + ", 3 0.9:1 " + x};
+  options.valid_weighted_split_paths = {"A: 1 0.5:0.7 " + x, "B: 1 0.7:0.9 " + x};
   const DataSets sets = open_data_sets(options, {10, 1, {200, 20, 0}}, log);
-  std::vector<std::int32_t> ids(11);
   int late = 0;
   for (std::int64_t i = 0; i < sets.train->size(); ++i) {
-    sets.train->sample(i, ids);
+    const auto ids = ids_of(*sets.train, i);
     EXPECT_TRUE(ids[0] < 50 || ids[0] >= 90) << ids[0];
     late += ids[0] >= 90;
   }
@@ -281,7 +283,7 @@ TEST(DataSets, WeightedSplitPathsReadTheirRangesAlone) {
   ASSERT_EQ(sets.valid.size(), 2U);
   EXPECT_EQ(sets.valid[1].name, "B");
   for (std::int64_t i = 0; i < sets.valid[1].source->size(); ++i) {
-    sets.valid[1].source->sample(i, ids);
+    const auto ids = ids_of(*sets.valid[1].source, i);
     EXPECT_TRUE(ids[0] >= 70 && ids[0] < 90) << ids[0];
   }
   for (const char* wrong :
@@ -330,7 +332,7 @@ TEST(DataSets, RefuseListsThatAreNeitherPrefixesNorWeightsAndPrefixes) {
 }
 
 TEST(DataSets, ExactEpochsReadTheCorpusSoManyTimes) {
-  TemporaryFolder folder;
+  TempFolder folder;
   write_corpus(folder / "x", IdType::kInt32, tiny(10, 20));
   SilentLog log;
   DataOptions options;
@@ -341,13 +343,13 @@ TEST(DataSets, ExactEpochsReadTheCorpusSoManyTimes) {
 }
 
 TEST(IndexCache, ADamagedFileIsBuiltAgainOrRefusedButNeverRead) {
-  TemporaryFolder folder;
+  TempFolder folder;
   write_corpus(folder / "x", IdType::kInt32, tiny(50, 20));
   const auto corpus = open_corpus(folder / "x", folder.path() / "cache");
   const GptRequest request{.first = 0, .end = 50, .sequence = 8, .samples = 100};
   const auto row = [&] {
     std::vector<std::int32_t> ids(9);
-    GptDataset(corpus, request, folder.path() / "cache").sample(7, ids);
+    GptDataset(corpus, request, folder.path() / "cache").read(7, ids);
     return ids;
   };
   const auto whole = row();
@@ -368,14 +370,14 @@ TEST(IndexCache, ADamagedFileIsBuiltAgainOrRefusedButNeverRead) {
 
 // A mapping would end the process by SIGBUS.
 TEST(IndexCache, AFileThatIsCutWhileItsSamplesAreReadIsAnErrorThatNamesItAndIsBuiltAgain) {
-  TemporaryFolder folder;
+  TempFolder folder;
   write_corpus(folder / "x", IdType::kInt32, tiny(500, 20));
   const auto cache = folder.path() / "cache";
   const auto corpus = open_corpus(folder / "x", cache);
   const GptRequest request{.first = 0, .end = 500, .sequence = 8, .samples = 3000};
   const GptDataset data(corpus, request, cache);
   std::vector<std::int32_t> whole(9);
-  data.sample(7, whole);
+  data.read(7, whole);
   std::filesystem::path file;
   for (const auto& entry : std::filesystem::directory_iterator(cache)) {
     if (entry.path().extension() == ".samples") file = entry.path();
@@ -385,12 +387,12 @@ TEST(IndexCache, AFileThatIsCutWhileItsSamplesAreReadIsAnErrorThatNamesItAndIsBu
   for (const std::uintmax_t bytes : {std::filesystem::file_size(file) / 2, std::uintmax_t{0}}) {
     std::filesystem::resize_file(file, bytes);
     const auto read_all = [&] {
-      for (std::int64_t i = 0; i < data.size(); ++i) data.sample(i, ids);
+      for (std::int64_t i = 0; i < data.size(); ++i) data.read(i, ids);
     };
     EXPECT_THAT(error_of(read_all, Fault::kData),
                 AllOf(HasSubstr(file.string()), HasSubstr("cut short while it was in use")));
   }
-  GptDataset(corpus, request, cache).sample(7, ids);
+  GptDataset(corpus, request, cache).read(7, ids);
   EXPECT_EQ(ids, whole);
 }
 

@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "base/files/files.h"
 #include "support/errors.h"
-#include "temporary_folder.h"
+#include "support/temp_folder.h"
 
 namespace piton {
 namespace {
@@ -22,7 +22,7 @@ const CorpusCard kCard{.tokenizer_name = "byte",
                        .made_by = "0.1.0"};
 
 TEST(CorpusCard, ReadsWhatWasWritten) {
-  TemporaryFolder folder;
+  TempFolder folder;
   write_card(folder / "x", kCard);
   const auto card = read_card(folder / "x");
   ASSERT_TRUE(card.has_value());
@@ -36,7 +36,7 @@ TEST(CorpusCard, ReadsWhatWasWritten) {
 }
 
 TEST(CorpusCard, IsNotWhatElseBearsItsName) {
-  TemporaryFolder folder;
+  TempFolder folder;
   EXPECT_FALSE(read_card(folder / "none"));
   for (const char* text : {"[1, 2]", "{\"text\": \"a record\"}", "no JSON", ""}) {
     write_text_file(folder / "x.json", text);
@@ -48,7 +48,7 @@ TEST(CorpusCard, IsNotWhatElseBearsItsName) {
 }
 
 TEST(CorpusCard, IsCheckedAgainstTheRun) {
-  TemporaryFolder folder;
+  TempFolder folder;
   write_card(folder / "x", kCard);
   EXPECT_EQ(check_card(folder / "x", 10, "byte", kCard.tokenizer_hash), "");
   EXPECT_EQ(check_card(folder / "x", 10, "", ""), "");  // a run of ids alone

@@ -7,7 +7,7 @@
 #include "base/files/files.h"
 #include "data/records/front_matter.h"
 #include "support/errors.h"
-#include "temporary_folder.h"
+#include "support/temp_folder.h"
 
 namespace piton {
 namespace {
@@ -89,7 +89,7 @@ TEST(FrontMatter, RefusesWhatItDoesNotReadWithItsLine) {
 }
 
 TEST(DataSetFolder, HasTheFilesThatItsPageNames) {
-  const TemporaryFolder folder;
+  const TempFolder folder;
   write_text_file(folder / "README.md", kPage);
   EXPECT_EQ(choose_files(folder.path(), kFiles, {}).files, (Names{"de/a.jsonl", "de/b.jsonl"}));
   const ChosenFiles train = choose_files(folder.path(), kFiles, {.config = "en"});
@@ -104,7 +104,7 @@ TEST(DataSetFolder, HasTheFilesThatItsPageNames) {
 }
 
 TEST(DataSetFolder, RefusesWhatItDoesNotHave) {
-  const TemporaryFolder folder;
+  const TempFolder folder;
   const auto said = [&](const DataSetChoice& choice, Fault fault = Fault::kUsage) {
     return message_of(fault, [&] { choose_files(folder.path(), kFiles, choice); });
   };
@@ -125,7 +125,7 @@ TEST(DataSetFolder, RefusesWhatItDoesNotHave) {
 }
 
 TEST(DataSetFolder, WithoutAPageHasTheSplitsThatItsNamesTell) {
-  const TemporaryFolder folder;
+  const TempFolder folder;
   const auto files = [&](const Names& all, const std::string& split = "") {
     return choose_files(folder.path(), all, {.config = "", .split = split}).files;
   };

@@ -7,8 +7,9 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "temporary_folder.h"
+#include "support/temp_folder.h"
 #include "text/files/byte_tokenizer.h"
+#include "unit/data/small_corpora.h"
 
 namespace piton {
 namespace {
@@ -20,7 +21,7 @@ using Json = nlohmann::json;
 constexpr std::int32_t kEnd = ByteTokenizer::kEndOfDocument;
 
 // Sequences of 3, 2, 0 and 100 ids in four documents, of which one has no sequence.
-std::string small_corpus(const TemporaryFolder& folder) {
+std::string small_corpus(const TempFolder& folder) {
   const std::string prefix = folder / "small";
   write_corpus(prefix, IdType::kUint16,
                {{{'a', 'b', kEnd}, {'c', '\n'}}, {}, {{}}, {std::vector<std::int32_t>(100, 'z')}});
@@ -28,7 +29,7 @@ std::string small_corpus(const TemporaryFolder& folder) {
 }
 
 TEST(DescribeCorpus, CountsWhatWasWritten) {
-  const TemporaryFolder folder;
+  const TempFolder folder;
   const CorpusDescription about = describe_corpus(small_corpus(folder), nullptr, 2, true);
   EXPECT_EQ(about.id_type, "uint16");
   EXPECT_EQ(about.documents, 4);
@@ -47,7 +48,7 @@ TEST(DescribeCorpus, CountsWhatWasWritten) {
 }
 
 TEST(DescribeCorpus, CountsTheFirstSequence) {
-  const TemporaryFolder folder;
+  const TempFolder folder;
   write_corpus(folder / "one", IdType::kUint16, {{{4, 5, 6}}});
   EXPECT_EQ(describe_corpus(folder / "one", nullptr, 1, true).shortest, 3);
   write_corpus(folder / "two", IdType::kUint16, {{{4, 5}, {4, 5, 6}}});
@@ -55,7 +56,7 @@ TEST(DescribeCorpus, CountsTheFirstSequence) {
 }
 
 TEST(DescribeCorpus, DecodesTheFirstSixtyFourIdsOfTheFirstSequences) {
-  const TemporaryFolder folder;
+  const TempFolder folder;
   const ByteTokenizer tokenizer;
   const CorpusDescription about = describe_corpus(small_corpus(folder), &tokenizer, 9, false);
   EXPECT_EQ(about.largest_id, -1);
@@ -63,7 +64,7 @@ TEST(DescribeCorpus, DecodesTheFirstSixtyFourIdsOfTheFirstSequences) {
 }
 
 TEST(DescribeCorpus, OneThatWasCutOffIsRefused) {
-  const TemporaryFolder folder;
+  const TempFolder folder;
   const std::string prefix = small_corpus(folder);
   std::filesystem::resize_file(prefix + ".bin", 100);
   EXPECT_THROW(describe_corpus(prefix, nullptr, 1, false), Error);
@@ -72,7 +73,7 @@ TEST(DescribeCorpus, OneThatWasCutOffIsRefused) {
 }
 
 TEST(DescribeCorpus, WordsAndJsonSayTheSame) {
-  const TemporaryFolder folder;
+  const TempFolder folder;
   const ByteTokenizer tokenizer;
   const CorpusDescription about = describe_corpus(small_corpus(folder), &tokenizer, 2, true);
   const std::string text = to_text(about);
@@ -89,7 +90,7 @@ TEST(DescribeCorpus, WordsAndJsonSayTheSame) {
 }
 
 TEST(DescribeCorpus, AnEmptyOneHasNoLengths) {
-  const TemporaryFolder folder;
+  const TempFolder folder;
   write_corpus(folder / "none", IdType::kInt32, {});
   const CorpusDescription about = describe_corpus(folder / "none", nullptr, 3, true);
   EXPECT_EQ(about.tokens, 0);
@@ -99,7 +100,7 @@ TEST(DescribeCorpus, AnEmptyOneHasNoLengths) {
 }
 
 TEST(DescribeCorpus, PartsOfCharactersStayJson) {
-  const TemporaryFolder folder;
+  const TempFolder folder;
   const ByteTokenizer tokenizer;
   write_corpus(folder / "part", IdType::kUint16, {{{0xe2, 0x82}}});
   const std::string json = to_json(describe_corpus(folder / "part", &tokenizer, 1, false));
@@ -140,19 +141,19 @@ TEST(Samples, JsonHasOneObjectALine) {
   EXPECT_EQ(second["text"], "d<|endoftext|>ef");
 }
 
-TEST(Samples, TextMarksWhatTheLossDoesNotCount) {
+TEST(Samples, TextMarksWhatIsNotLearned) {
   const ByteTokenizer tokenizer;
   EXPECT_EQ(samples_to_text(two_rows(), 7, &tokenizer, false),
-            "--- sample 7: 4 tokens, 4 in the loss\nab<|endoftext|>\nc\n"
-            "--- sample 8: 4 tokens, 3 in the loss\nd[-<|endoftext|>-]\nef\n");
+            "--- sample 7: 4 tokens, 4 in the loss\n[-a-]b<|endoftext|>\ncd\n"
+            "--- sample 8: 4 tokens, 3 in the loss\n[-d-]<|endoftext|>\n[-e-]fg\n");
   EXPECT_THAT(samples_to_text(two_rows(), 7, &tokenizer, true),
-              HasSubstr("d\x1b[2m<|endoftext|>\x1b[0m\nef"));
+              HasSubstr("<|endoftext|>\n\x1b[2me\x1b[0mfg"));
 }
 
 TEST(Samples, WithoutATokenizerTheIdsAreShown) {
   EXPECT_EQ(samples_to_text(two_rows(), 0, nullptr, false),
-            "--- sample 0: 4 tokens, 4 in the loss\n97 98 256 99\n"
-            "--- sample 1: 4 tokens, 3 in the loss\n100 [-256-] 101 102\n");
+            "--- sample 0: 4 tokens, 4 in the loss\n[-97-] 98 256 99 100\n"
+            "--- sample 1: 4 tokens, 3 in the loss\n[-100-] 256 [-101-] 102 103\n");
 }
 
 TEST(Samples, ACharacterOfSeveralTokensStaysWhole) {
@@ -160,7 +161,24 @@ TEST(Samples, ACharacterOfSeveralTokensStaysWhole) {
   MicroBatch batch = two_rows();
   batch.samples = 1;
   batch.tokens = {0xe2, 0x82, 0xac, '!'};
-  EXPECT_THAT(samples_to_text(batch, 0, &tokenizer, false), HasSubstr("\xe2\x82\xac!\n"));
+  batch.labels = {0xe2, 0x82, 0xac, '!'};
+  EXPECT_THAT(samples_to_text(batch, 0, &tokenizer, false), HasSubstr("]\xe2\x82\xac!\n"));
+}
+
+TEST(Samples, PackedTextsHaveTheirBoundsAndPaddingIsCounted) {
+  const ByteTokenizer tokenizer;
+  MicroBatch batch;
+  batch.samples = 1;
+  batch.sequence = 8;
+  batch.tokens = {'a', '?', 'b', 'c', '?', 'd', 0, 0};
+  batch.labels = {-100, 'b', kEnd, -100, 'd', kEnd, -100, -100};
+  batch.loss_mask = {0, 1, 1, 0, 1, 1, 0, 0};
+  batch.positions = {0, 1, 2, 0, 1, 2, 0, 1};
+  batch.segments = {0, 0, 0, 1, 1, 1, -1, -1};
+  EXPECT_EQ(samples_to_text(batch, 5, &tokenizer, false),
+            "--- sample 5: 8 tokens, 4 in the loss, 2 texts, 2 of padding\n"
+            "--- tokens 0 to 2\n[-a?-]b<|endoftext|>\n"
+            "--- tokens 3 to 5\n[-c?-]d<|endoftext|>\n");
 }
 
 }  // namespace

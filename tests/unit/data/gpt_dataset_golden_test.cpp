@@ -9,13 +9,16 @@
 
 #include "base/error.h"
 #include "base/files/files.h"
+#include "data/corpus/indexed_dataset.h"
 #include "data/samples/batch_source.h"
 #include "data/samples/data_sets.h"
 #include "data/samples/gpt_dataset.h"
 #include "data/samples/mock_corpus.h"
 #include "data/samples/numpy_random.h"
+#include "data/samples/pretraining_samples.h"
+#include "sample_ids.h"
 #include "support/errors.h"
-#include "temporary_folder.h"
+#include "support/temp_folder.h"
 
 namespace piton {
 namespace {
@@ -86,7 +89,7 @@ TEST(NumpyRandom, PermutationEqualsTorchRandperm) {
 class GoldenSamples : public ::testing::TestWithParam<bool> {};
 
 TEST_P(GoldenSamples, EqualMegatronsForEverySplitBlendAndEpochCount) {
-  TemporaryFolder cache;
+  TempFolder cache;
   DataSets sets;
   SilentLog log;
   std::shared_ptr<const SampleSource> current;
@@ -116,10 +119,9 @@ TEST_P(GoldenSamples, EqualMegatronsForEverySplitBlendAndEpochCount) {
       current =
           name == "train" ? sets.train : (name == "valid" ? sets.valid : sets.test).at(0).source;
       ASSERT_EQ(current->size(), size) << line;
-      std::vector<std::int32_t> ids(static_cast<std::size_t>(current->sequence() + 1));
       std::uint32_t got = 0;
       for (std::int64_t i = 0; i < size; ++i) {
-        current->sample(i, ids);
+        const std::vector<std::int32_t> ids = ids_of(*current, i);
         got = crc(got, ids.data(), ids.size() * 4);
       }
       EXPECT_EQ(got, wanted) << line;
@@ -129,9 +131,7 @@ TEST_P(GoldenSamples, EqualMegatronsForEverySplitBlendAndEpochCount) {
       std::int64_t index = 0;
       words >> index;
       std::getline(words, rest);
-      std::vector<std::int32_t> ids(static_cast<std::size_t>(current->sequence() + 1));
-      current->sample(index, ids);
-      EXPECT_EQ(ids, numbers<std::int32_t>(rest)) << line;
+      EXPECT_EQ(ids_of(*current, index), numbers<std::int32_t>(rest)) << line;
     }
   }
   EXPECT_GE(compared, 20);
@@ -174,8 +174,7 @@ TEST(GoldenMock, EqualsMegatronsWithoutACorpus) {
     } else {
       std::int64_t index = 0;
       words >> index >> word;
-      std::vector<std::int32_t> ids(static_cast<std::size_t>(current->sequence() + 1));
-      current->sample(index, ids);
+      const std::vector<std::int32_t> ids = ids_of(*current, index);
       std::uint32_t wanted = 0;
       if (word == "crc") {
         words >> wanted;
@@ -236,7 +235,7 @@ TEST(MockCorpus, IsDividedByASplitThatIsGiven) {
 }
 
 TEST(GoldenCorpus, IsRewrittenByteForByte) {
-  TemporaryFolder folder;
+  TempFolder folder;
   for (const char* name : {"a", "b", "c"}) {
     const std::string original = kGolden + "megatron/" + name;
     const auto corpus = IndexedDataset::open(original);
@@ -251,12 +250,12 @@ TEST(GoldenCorpus, IsRewrittenByteForByte) {
   }
 }
 
-class OneRow final : public SampleSource {
+class OneRow final : public TokenSource {
  public:
   explicit OneRow(std::vector<std::int32_t> ids) : ids_(std::move(ids)) {}
   std::int64_t size() const override { return 1; }
   std::int64_t sequence() const override { return static_cast<std::int64_t>(ids_.size()) - 1; }
-  void sample(std::int64_t, std::span<std::int32_t> ids) const override {
+  void read(std::int64_t, std::span<std::int32_t> ids) const override {
     std::copy(ids_.begin(), ids_.end(), ids.begin());
   }
 
@@ -269,13 +268,13 @@ TEST(GoldenMasks, TokensLabelsLossAndPositionsEqualMegatrons) {
   ASSERT_EQ(lines.size() % 6, 0U);
   for (std::size_t i = 0; i < lines.size(); i += 6) {
     const auto flags = numbers(lines[i].substr(5));
-    BatchRules rules{.reset_position_ids = flags[0] != 0,
-                     .reset_attention_mask = flags[1] != 0,
-                     .eod_mask_loss = flags[2] != 0,
-                     .eod = 7,
-                     .pad = 3,
-                     .vocabulary = 12};
-    BatchSource source(std::make_shared<OneRow>(numbers<std::int32_t>(lines[i + 1])), rules);
+    DocumentRules rules{.reset_position_ids = flags[0] != 0,
+                        .reset_attention_mask = flags[1] != 0,
+                        .eod_mask_loss = flags[2] != 0,
+                        .eod = 7,
+                        .pad = 3};
+    const auto rows = std::make_shared<OneRow>(numbers<std::int32_t>(lines[i + 1]));
+    BatchSource source(std::make_shared<PretrainingSamples>(rows, rules), {.vocabulary = 12});
     const auto batch = source.batch({}).at(0);
     const auto labels = numbers<std::int32_t>(lines[i + 3]);
     const auto loss = numbers<float>(lines[i + 4]);

@@ -16,7 +16,8 @@
 #include "data/samples/batch_source.h"
 #include "data/samples/blended_dataset.h"
 #include "data/samples/gpt_dataset.h"
-#include "temporary_folder.h"
+#include "data/samples/pretraining_samples.h"
+#include "support/temp_folder.h"
 
 namespace piton {
 namespace {
@@ -58,10 +59,11 @@ TEST(Announce, IsOfTheIdsThatTheSampleHas) {
   const auto corpus = std::make_shared<Watched>();
   const auto samples = std::make_shared<GptDataset>(
       corpus, GptRequest{.end = corpus->sequences(), .sequence = 48, .samples = 100});
-  const BlendedDataset blend({{"a", samples, 1.0}}, 50);
+  const BlendedDataset blend(
+      {{"a", std::make_shared<PretrainingSamples>(samples, DocumentRules()), 1.0}}, 50);
   std::vector<std::int32_t> ids(49);
   for (std::int64_t i = 0; i < 50; ++i) {
-    samples->sample(i, ids);
+    samples->read(i, ids);
     corpus->announced.clear();
     samples->announce(i);
     EXPECT_EQ(corpus->announced, ids) << i;
@@ -76,7 +78,7 @@ class Listening final : public SampleSource {
  public:
   std::int64_t size() const override { return 10; }
   std::int64_t sequence() const override { return 1; }
-  void sample(std::int64_t, std::span<std::int32_t> ids) const override { ids[0] = ids[1] = 1; }
+  void sample(std::int64_t, Sample& sample) const override { sample = {{1}, {1}, {0}, {}, 1}; }
   void announce(std::int64_t index) const override { announced.push_back(index); }
   mutable std::vector<std::int64_t> announced;
 };
@@ -111,7 +113,7 @@ std::optional<bool> cached(int file, std::int64_t offset) {
 }
 
 TEST(Announce, BringsTheBytesOfACorpusIntoMemory) {
-  const TemporaryFolder folder;
+  const TempFolder folder;
   {
     IndexedWriter writer(folder / "corpus", IdType::kInt32);
     writer.add_sequence(std::vector<std::int32_t>(1 << 20, 7));

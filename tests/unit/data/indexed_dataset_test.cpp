@@ -8,7 +8,8 @@
 
 #include "base/error.h"
 #include "base/files/files.h"
-#include "temporary_folder.h"
+#include "support/temp_folder.h"
+#include "unit/data/small_corpora.h"
 
 namespace piton {
 namespace {
@@ -53,7 +54,7 @@ constexpr std::string_view kIndex =
 constexpr std::string_view kIds = "0100 0200 0300 0400 f401";
 
 TEST(IndexedDataset, ReadsAFileWrittenByHand) {
-  TemporaryFolder folder;
+  TempFolder folder;
   write_file(folder / "hand.idx", bytes_from_hex(kIndex));
   write_file(folder / "hand.bin", bytes_from_hex(kIds));
   const auto corpus = IndexedDataset::open(folder / "hand");
@@ -69,7 +70,7 @@ TEST(IndexedDataset, ReadsAFileWrittenByHand) {
 }
 
 TEST(IndexedWriter, WritesTheFileWrittenByHand) {
-  TemporaryFolder folder;
+  TempFolder folder;
   write_corpus(folder / "deep/er/hand", IdType::kUint16, {{{1, 2, 3}, {4}}, {{500}}});
   EXPECT_EQ(read_text_file(folder / "deep/er/hand.idx"), bytes_from_hex(kIndex));
   EXPECT_EQ(read_text_file(folder / "deep/er/hand.bin"), bytes_from_hex(kIds));
@@ -80,7 +81,7 @@ TEST(IndexedWriter, WritesTheFileWrittenByHand) {
 }
 
 TEST(IndexedDataset, ReadsTheOlderFormat) {
-  TemporaryFolder folder;
+  TempFolder folder;
   std::string index = std::string("TNTIDX\0\0", 8);
   const auto add = [&](std::initializer_list<std::uint64_t> values) {
     for (const std::uint64_t value : values) index.append(reinterpret_cast<const char*>(&value), 8);
@@ -105,7 +106,7 @@ TEST(IndexedDataset, ReadsTheOlderFormat) {
 }
 
 TEST(IndexedDataset, ReadsIdsOf64Bits) {
-  TemporaryFolder folder;
+  TempFolder folder;
   write_file(folder / "wide.idx",
              bytes_from_hex("4d4d4944494458 0000  0100000000000000  05  0100000000000000"
                             "0200000000000000  02000000  0000000000000000"
@@ -120,7 +121,7 @@ TEST(IndexedDataset, ReadsIdsOf64Bits) {
 }
 
 TEST(IndexedDataset, ReadsAsMuchAsASequenceHas) {
-  TemporaryFolder folder;
+  TempFolder folder;
   write_corpus(folder / "x", IdType::kInt32, {{{}, {7, 8, 9}}});
   const auto corpus = IndexedDataset::open(folder / "x");
   std::vector<std::int32_t> ids(5, -1);
@@ -135,7 +136,7 @@ TEST(IndexedDataset, ReadsAsMuchAsASequenceHas) {
 }
 
 TEST(IndexedDataset, RefusesEveryTruncation) {
-  TemporaryFolder folder;
+  TempFolder folder;
   const std::string index = bytes_from_hex(kIndex), ids = bytes_from_hex(kIds);
   for (std::size_t cut = 0; cut < index.size(); ++cut) {
     write_file(folder / "x.idx", index.substr(0, cut));
@@ -150,7 +151,7 @@ TEST(IndexedDataset, RefusesEveryTruncation) {
 }
 
 TEST(IndexedDataset, NamesFileOffsetAndWhatWasWanted) {
-  TemporaryFolder folder;
+  TempFolder folder;
   const auto with = [&](std::size_t offset, std::string_view hex) {
     std::string index = bytes_from_hex(kIndex);
     const std::string bytes = bytes_from_hex(hex);
@@ -178,7 +179,7 @@ TEST(IndexedDataset, NamesFileOffsetAndWhatWasWanted) {
 }
 
 TEST(IndexedDataset, FingerprintChangesWithAnyOfTheFirstBytes) {
-  TemporaryFolder folder;
+  TempFolder folder;
   write_corpus(folder / "x", IdType::kInt32, {{{1, 2, 3}}});
   const auto before = IndexedDataset::open(folder / "x").fingerprint();
   const auto time = std::filesystem::last_write_time(folder / "x.bin");
@@ -188,7 +189,7 @@ TEST(IndexedDataset, FingerprintChangesWithAnyOfTheFirstBytes) {
 }
 
 TEST(IndexedDataset, FingerprintIsOfTheContentsAlone) {
-  TemporaryFolder folder;
+  TempFolder folder;
   write_corpus(folder / "x", IdType::kInt32, {{{1, 2, 3}}});
   write_corpus(folder / "y", IdType::kInt32, {{{1, 2, 3}}});
   const auto corpus = IndexedDataset::open(folder / "x");
@@ -204,7 +205,7 @@ TEST(IndexedDataset, FingerprintIsOfTheContentsAlone) {
 
 TEST(IndexedDataset, ThatIsCutShortWhileItIsReadIsAnErrorThatNamesIt) {
   for (const IdType type : {IdType::kInt32, IdType::kUint16}) {
-    TemporaryFolder folder;
+    TempFolder folder;
     Documents documents;
     for (int i = 0; i < 5000; ++i) documents.push_back({{1, 2, i % 60000}});
     write_corpus(folder / "x", type, documents);
@@ -229,14 +230,14 @@ TEST(IndexedDataset, ThatIsCutShortWhileItIsReadIsAnErrorThatNamesIt) {
 }
 
 TEST(IndexedWriter, DoesNotTakeAPartialFileOfSomebodyElse) {
-  TemporaryFolder folder;
+  TempFolder folder;
   write_file(folder / "x.lengths.partial", "precious");
   EXPECT_THROW(IndexedWriter(folder / "x", IdType::kInt32), Error);
   EXPECT_EQ(read_text_file(folder / "x.lengths.partial"), "precious");
 }
 
 TEST(IndexedWriter, LeavesNothingWhenDroppedAndGoesOnWhereItWasLeft) {
-  TemporaryFolder folder;
+  TempFolder folder;
   { IndexedWriter(folder / "x", IdType::kInt32).add_sequence(std::vector<std::int32_t>{1, 2}); }
   EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
 
@@ -261,7 +262,7 @@ TEST(IndexedWriter, LeavesNothingWhenDroppedAndGoesOnWhereItWasLeft) {
 
 // Killed in finish() between its two renames.
 TEST(IndexedWriter, GoesOnWhereOneFileHasItsNameAlready) {
-  TemporaryFolder folder;
+  TempFolder folder;
   IndexedWriter::Position place;
   {
     IndexedWriter writer(folder / "x", IdType::kInt32);

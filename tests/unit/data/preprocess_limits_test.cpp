@@ -19,7 +19,7 @@
 #include "data/samples/index_cache.h"
 #include "packing.h"
 #include "support/sanitizers.h"
-#include "temporary_folder.h"
+#include "support/temp_folder.h"
 #include "text/files/byte_tokenizer.h"
 
 namespace piton {
@@ -64,7 +64,7 @@ Ended in_a_process(const std::filesystem::path& notes, const std::function<std::
 
 TEST(Limits, MemoryStaysBelowHalfAGigabyteForALargeInputAndALineOfAGigabyte) {
   if (has_thread_sanitizer()) GTEST_SKIP() << "the work is done in a forked child with threads";
-  TemporaryFolder folder;
+  TempFolder folder;
   std::string lines;
   for (int i = 0; i < 2000; ++i) {
     lines += R"({"text": ")" +
@@ -88,8 +88,8 @@ TEST(Limits, MemoryStaysBelowHalfAGigabyteForALargeInputAndALineOfAGigabyte) {
   options.on_error = OnError::kSkip;
   const Ended ended = in_a_process(folder / "notes", [&] {
     const PreprocessReport report = limited_run(options);
-    return fmt::format("{} {} {}", report.documents, report.bad_records,
-                       describe(report.first_bad.at(0)));
+    return fmt::format("{} {} {}", report.documents, report.bad.count,
+                       describe(report.bad.first.at(0)));
   });
   ASSERT_EQ(ended.code, 0);
   EXPECT_THAT(ended.said, HasSubstr(fmt::format("{} 1 ", (copies + 1) * 2000)));
@@ -103,7 +103,7 @@ TEST(Limits, MemoryStaysBelowHalfAGigabyteForALargeInputAndALineOfAGigabyte) {
 }
 
 TEST(Limits, AFullDiskIsNamedAndLeavesNothing) {
-  TemporaryFolder folder;
+  TempFolder folder;
   std::string lines;
   for (int i = 0; i < 3000; ++i)
     lines += "a line of text that makes ids, number " + std::to_string(i) + "\n";
@@ -135,7 +135,7 @@ TEST(Limits, AFullDiskIsNamedAndLeavesNothing) {
 
 // An index may be sparse: all sequences but the last are empty.
 TEST(Limits, ACorpusOfManyDocumentsThatWasCheckedOpensAtOnce) {
-  TemporaryFolder folder;
+  TempFolder folder;
   const std::int64_t sequences = nightly() ? 100'000'000 : 10'000'000;
   put_file(folder / "corpus.bin", std::string("\x01\0\x02\0\x03\0", 6));
   {

@@ -15,11 +15,12 @@
 #include "base/error.h"
 #include "base/files/files.h"
 #include "data/corpus/indexed_dataset.h"
+#include "data/preprocess/merge_corpora.h"
 #include "data/preprocess/preprocess_journal.h"
 #include "packing.h"
 #include "support/errors.h"
 #include "support/sanitizers.h"
-#include "temporary_folder.h"
+#include "support/temp_folder.h"
 #include "text/files/byte_tokenizer.h"
 
 namespace piton {
@@ -110,7 +111,7 @@ std::string format_of(const std::string& ending, const Texts& texts) {
 }
 
 TEST(Preprocess, ReadsEveryFormatPlainAndPackedAlike) {
-  TemporaryFolder folder;
+  TempFolder folder;
   for (const std::string ending : {".txt", ".jsonl", ".csv", ".json", "-flat.json"}) {
     for (const std::string pack : {"", ".gz", ".zst", ".bz2", ".xz"}) {
       const std::string file = folder / ("x" + ending + pack);
@@ -135,7 +136,7 @@ TEST(Preprocess, ReadsEveryFormatPlainAndPackedAlike) {
 }
 
 TEST(Preprocess, FilesInAFolderAreReadInTheOrderOfTheirNames) {
-  TemporaryFolder folder;
+  TempFolder folder;
   std::filesystem::create_directories(folder.path() / "in/b");
   put_file(folder / "in/b/2.jsonl", as_jsonl({"two"}));
   put_file(folder / "in/a.jsonl.gz", packed(".gz", as_jsonl({"one"})));
@@ -157,7 +158,7 @@ TEST(Preprocess, FilesInAFolderAreReadInTheOrderOfTheirNames) {
 }
 
 TEST(Preprocess, SeveralKeysMappedKeysAndListsOfSentences) {
-  TemporaryFolder folder;
+  TempFolder folder;
   put_file(folder / "x.jsonl", R"({"title": "A", "content": ["one.", "", "two."]})"
                                "\n"
                                R"({"content": "", "title": "B"})"
@@ -174,7 +175,7 @@ TEST(Preprocess, SeveralKeysMappedKeysAndListsOfSentences) {
 }
 
 TEST(Preprocess, SplitsSentences) {
-  TemporaryFolder folder;
+  TempFolder folder;
   put_file(folder / "x.jsonl", as_jsonl({"It rained. We stayed in! Did you?", "One."}));
   PreprocessOptions options;
   options.input = {folder / "x.jsonl"};
@@ -190,7 +191,7 @@ TEST(Preprocess, SplitsSentences) {
 }
 
 TEST(Preprocess, ParagraphsAndWholeFiles) {
-  TemporaryFolder folder;
+  TempFolder folder;
   put_file(folder / "x.txt", "\n\none\nmore\n\n\n\ntwo\n");
   PreprocessOptions options;
   options.input = {folder / "x.txt"};
@@ -217,7 +218,7 @@ std::string long_input() {
 }
 
 TEST(Preprocess, OutputDoesNotDependOnTheNumberOfWorkers) {
-  TemporaryFolder folder;
+  TempFolder folder;
   put_file(folder / "x.jsonl.zst", packed(".zst", long_input()));
   PreprocessOptions options;
   options.input = {folder / "x.jsonl.zst"};
@@ -240,7 +241,7 @@ TEST(Preprocess, OutputDoesNotDependOnTheNumberOfWorkers) {
 
 TEST(Preprocess, KilledAtRandomMomentsAndRestartedGivesTheSameBytes) {
   if (has_thread_sanitizer()) GTEST_SKIP() << "forked children with threads are killed";
-  TemporaryFolder folder;
+  TempFolder folder;
   put_file(folder / "a.jsonl", long_input());
   put_file(folder / "b.jsonl.gz", packed(".gz", long_input()));
   PreprocessOptions options;
@@ -314,7 +315,7 @@ TEST(Preprocess, KilledAtRandomMomentsAndRestartedGivesTheSameBytes) {
 }
 
 TEST(Preprocess, BadRecordsAreNamedByFileLineAndByteAndMayBeSkipped) {
-  TemporaryFolder folder;
+  TempFolder folder;
   const std::vector<std::pair<std::string, std::string>> bad = {
       {R"({"text": "cut off)", "not JSON"},
       {R"({"title": 1, "body": 2})", "no key \"text\"; it has title, body"},
@@ -342,8 +343,8 @@ TEST(Preprocess, BadRecordsAreNamedByFileLineAndByteAndMayBeSkipped) {
     EXPECT_EQ(files_in(folder.path()), Texts{"x.jsonl"});
     options.on_error = OnError::kSkip;
     const auto report = run(options);
-    EXPECT_EQ(report.bad_records, 1);
-    EXPECT_EQ(report.first_bad.at(0).line, 3);
+    EXPECT_EQ(report.bad.count, 1);
+    EXPECT_EQ(report.bad.first.at(0).line, 3);
     EXPECT_EQ(texts_of(folder / "out_text_document"), (Texts{"good", "good", "good"})) << line;
     std::filesystem::remove(folder / "out_text_document.bin");
     std::filesystem::remove(folder / "out_text_document.idx");
@@ -351,7 +352,7 @@ TEST(Preprocess, BadRecordsAreNamedByFileLineAndByteAndMayBeSkipped) {
 }
 
 TEST(Preprocess, NulAndEscapesAreText) {
-  TemporaryFolder folder;
+  TempFolder folder;
   put_file(folder / "x.jsonl", R"({"text": "a\u0000b\ud83d\ude00"})");
   PreprocessOptions options;
   options.input = {folder / "x.jsonl"};
@@ -362,7 +363,7 @@ TEST(Preprocess, NulAndEscapesAreText) {
 }
 
 TEST(Preprocess, EveryOtherFaultIsOneLineAndLeavesNothing) {
-  TemporaryFolder folder;
+  TempFolder folder;
   std::filesystem::create_directories(folder.path() / "in");
   PreprocessOptions options;
   options.output_prefix = folder / "out/x";
@@ -409,7 +410,7 @@ TEST(Preprocess, EveryOtherFaultIsOneLineAndLeavesNothing) {
 }
 
 TEST(Preprocess, OptionsThatDoNotFitAreRefused) {
-  TemporaryFolder folder;
+  TempFolder folder;
   put_file(folder / "x.jsonl", as_jsonl({"a"}));
   const auto with = [&](auto change) {
     PreprocessOptions options;
@@ -447,7 +448,7 @@ TEST(Preprocess, OptionsThatDoNotFitAreRefused) {
 }
 
 TEST(Preprocess, PartitionsMergedEqualTheWhole) {
-  TemporaryFolder folder;
+  TempFolder folder;
   PreprocessOptions options;
   for (int i = 0; i < 5; ++i) {
     options.input.push_back(folder / (std::to_string(i) + ".jsonl"));
@@ -467,7 +468,7 @@ TEST(Preprocess, PartitionsMergedEqualTheWhole) {
 }
 
 TEST(Preprocess, HuggingFaceParametersNameLocalFiles) {
-  TemporaryFolder folder;
+  TempFolder folder;
   put_file(folder / "x.jsonl", as_jsonl({"a"}));
   put_file(folder / "p.json", nlohmann::json{{"path", "json"},
                                              {"data_files", {folder / "x.jsonl"}},
@@ -498,7 +499,7 @@ class CountingLog final : public Log {
 };
 
 TEST(Preprocess, LogsEverySoManyDocuments) {
-  TemporaryFolder folder;
+  TempFolder folder;
   // Of several blocks: a line comes when one is written.
   Texts texts;
   for (int i = 0; i < 300; ++i) texts.push_back(std::string(40000, 'a'));
@@ -518,7 +519,7 @@ TEST(Preprocess, LogsEverySoManyDocuments) {
 }
 
 TEST(Preprocess, ReadsARealParquetFile) {
-  TemporaryFolder folder;
+  TempFolder folder;
   const std::string file =
       PITON_SOURCE_DIR "/../shared/data/parquet/ifbench_exp_test-00000-of-00001.parquet";
   if (!std::filesystem::exists(file)) GTEST_SKIP() << "no shared test data at " << file;
@@ -560,7 +561,7 @@ TEST(Preprocess, ReadsARealParquetFile) {
                             first, texts[first].size())));
   options.on_error = OnError::kSkip;
   const auto report = run(options);
-  EXPECT_EQ(report.bad_records, static_cast<std::int64_t>(texts.size() - kept.size()));
+  EXPECT_EQ(report.bad.count, static_cast<std::int64_t>(texts.size() - kept.size()));
   EXPECT_EQ(texts_of(folder / "out_prompt_document"), kept);
 
   options.json_keys = {"kwargs"};
@@ -570,7 +571,7 @@ TEST(Preprocess, ReadsARealParquetFile) {
 }
 
 TEST(Preprocess, ABadArchiveAtTheEndCostsNothingButItself) {
-  TemporaryFolder folder;
+  TempFolder folder;
   put_file(folder / "a.jsonl", long_input());
   put_file(folder / "b.jsonl.gz", packed(".gz", long_input()));
   put_file(folder / "c.jsonl", as_jsonl({"the last file"}));
@@ -607,7 +608,7 @@ TEST(Preprocess, ABadArchiveAtTheEndCostsNothingButItself) {
 }
 
 TEST(Preprocess, CorporaThatAreThereAreReplacedOnRequestOnly) {
-  TemporaryFolder folder;
+  TempFolder folder;
   put_file(folder / "x.jsonl", as_jsonl({"a", "b"}));
   PreprocessOptions options;
   options.input = {folder / "x.jsonl"};
@@ -638,7 +639,7 @@ TEST(Preprocess, CorporaThatAreThereAreReplacedOnRequestOnly) {
 }
 
 TEST(Preprocess, ThatFailedWhilePuttingTheCorporaInPlaceGoesOnThere) {
-  TemporaryFolder folder;
+  TempFolder folder;
   put_file(folder / "x.jsonl", "{\"a\": \"one\", \"b\": \"two\"}\n");
   PreprocessOptions options;
   options.input = {folder / "x.jsonl"};
@@ -660,7 +661,7 @@ TEST(Preprocess, ThatFailedWhilePuttingTheCorporaInPlaceGoesOnThere) {
 }
 
 TEST(Preprocess, AChangedInputStartsAfresh) {
-  TemporaryFolder folder;
+  TempFolder folder;
   put_file(folder / "x.jsonl", as_jsonl({"a", "b"}));
   put_file(folder / "out.preprocess.json",
            R"({"work": "other", "file": 0, "byte": 5, "positions": [[1,1,1]],
@@ -674,7 +675,7 @@ TEST(Preprocess, AChangedInputStartsAfresh) {
 
 // The files before the one where a run was are those that it has read.
 TEST(Preprocess, AChangedInputThatWasReadStartsAfresh) {
-  TemporaryFolder folder;
+  TempFolder folder;
   put_file(folder / "x.jsonl", as_jsonl({"a", "b"}));
   put_file(folder / "y.jsonl", as_jsonl({"c"}));
   PreprocessOptions options;
@@ -689,7 +690,7 @@ TEST(Preprocess, AChangedInputThatWasReadStartsAfresh) {
 }
 
 TEST(Preprocess, RemovesDuplicatesAndNothingElse) {
-  TemporaryFolder folder;
+  TempFolder folder;
   put_file(folder / "x.jsonl", as_jsonl({"a", "b", "a", "c", "b"}));
   PreprocessOptions options;
   options.input = {folder / "x.jsonl"};
@@ -702,7 +703,7 @@ TEST(Preprocess, RemovesDuplicatesAndNothingElse) {
 }
 
 TEST(Preprocess, AJournalNamesNoFilesOfOtherFolders) {
-  TemporaryFolder folder;
+  TempFolder folder;
   for (const std::string& suffix : {std::string("/../elsewhere"), std::string("_a\0b", 4)}) {
     PreprocessJournal journal;
     journal.corpora = {"_text_document", suffix};
@@ -714,7 +715,7 @@ TEST(Preprocess, AJournalNamesNoFilesOfOtherFolders) {
 
 // What a run has done is stored every so often, not with every block.
 TEST(Preprocess, StoresItsPlaceWhenItsTimeHasCome) {
-  TemporaryFolder folder;
+  TempFolder folder;
   put_file(folder / "x.jsonl", long_input());
   PreprocessOptions options;
   options.input = {folder / "x.jsonl"};

@@ -13,7 +13,7 @@
 #include "base/error.h"
 #include "base/files/files.h"
 #include "data/sentences/punkt_trainer.h"
-#include "temporary_folder.h"
+#include "support/temp_folder.h"
 
 namespace piton {
 namespace {
@@ -126,7 +126,7 @@ TEST(Punkt, KnowsTheLettersOfWords) {
 }
 
 TEST(Punkt, ParametersSurviveAFileAndDamageIsNamed) {
-  TemporaryFolder folder;
+  TempFolder folder;
   PunktTrainer trainer;
   trainer.train(
       "Dr. Who met Mr. X. He left. It rained, e.g. in May. It was e.g. cold.\n\nThe end. The "

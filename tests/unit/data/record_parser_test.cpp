@@ -18,7 +18,7 @@
 #include "data/records/wiki_records.h"
 #include "packing.h"
 #include "support/errors.h"
-#include "temporary_folder.h"
+#include "support/temp_folder.h"
 
 namespace piton {
 namespace {
@@ -132,7 +132,7 @@ std::vector<std::vector<std::string>> records(const std::string& file,
 }
 
 TEST(WikiXml, ArticlesAreReadAndOtherPagesLeftOut) {
-  TemporaryFolder folder;
+  TempFolder folder;
   put_file(folder / "enwiki.xml.bz2",
            packed(".bz2",
                   "<mediawiki xml:lang=\"en\">\n  <siteinfo><sitename>W</sitename></siteinfo>\n"
@@ -172,7 +172,7 @@ TEST(RealFiles, WikiExtractorsOutputAndC4AreReadWhole) {
 }
 
 TEST(BlockReader, AnArrayThatIsNotClosedIsReportedOnce) {
-  TemporaryFolder folder;
+  TempFolder folder;
   put_file(folder / "cut.json", R"([{"text": "a"}, {"text": "b"})");
   BlockReader reader({{folder / "cut.json", 29, InputFormat::kJson}}, {.columns = {"text"}}, {});
   int blocks = 0, records = 0, faults = 0;
@@ -192,7 +192,7 @@ TEST(DetectFormat, LooksBehindTheMarkOfUtf8) {
 
 // (Zstandard has no checksum unless its packer was asked for one.)
 TEST(ByteStream, NamesDamageInTheMiddle) {
-  TemporaryFolder folder;
+  TempFolder folder;
   std::mt19937 random(5);
   std::string text(20000, ' ');
   for (char& c : text) c = static_cast<char>(random() % 256);
@@ -215,7 +215,7 @@ TEST(ByteStream, NamesDamageInTheMiddle) {
 }
 
 TEST(ByteStream, RefusesAnXzFileThatWantsTooMuchMemory) {
-  TemporaryFolder folder;
+  TempFolder folder;
   lzma_options_lzma options;
   lzma_lzma_preset(&options, 1);
   options.dict_size = 512U << 20;
@@ -241,7 +241,7 @@ TEST(ByteStream, RefusesAnXzFileThatWantsTooMuchMemory) {
 }
 
 TEST(DuplicateFilter, RemembersAcrossRunsOnDiskAndRestarts) {
-  TemporaryFolder folder;
+  TempFolder folder;
   std::mt19937_64 random(3);  // tiny tables: many runs, joined many times
   std::vector<ContentHash> hashes(5000);
   for (auto& hash : hashes) hash = {random(), random() % 3};
@@ -263,7 +263,7 @@ TEST(DuplicateFilter, RemembersAcrossRunsOnDiskAndRestarts) {
 }
 
 TEST(DuplicateFilter, NamesARunThatIsCutWhileItIsSearched) {
-  TemporaryFolder folder;
+  TempFolder folder;
   DuplicateFilter filter(folder / "f", 0, 500);
   for (std::uint64_t i = 0; i < 600; ++i) ASSERT_TRUE(filter.insert({i, i}));
   std::filesystem::resize_file(folder / "f.run-0", 16);

@@ -11,6 +11,7 @@
 #include "support/errors.h"
 #include "support/temp_folder.h"
 #include "text/compare_tokenizers.h"
+#include "text/files/tokenizer_folder.h"
 #include "text/sentencepiece/sentencepiece_model.h"
 
 namespace piton {
@@ -50,20 +51,27 @@ void expect_same_ids(const Tokenizer& a, const Tokenizer& b) {
   }
 }
 
+// In memory.
+std::unique_ptr<Tokenizer> opened(const GgufVocabulary& vocabulary) {
+  return open_tokenizer_texts(files_of_vocabulary(vocabulary, "x.gguf"), "x.gguf");
+}
+
 // In memory, and from the files that are written of it.
 void expect_comes_back(const TokenizerOptions& options, std::int64_t more_rows) {
   const std::unique_ptr<Tokenizer> tokenizer = open_tokenizer(options);
   const GgufVocabulary vocabulary = there_and_back(
       vocabulary_of_files(options, *tokenizer, tokenizer->vocabulary_size() + more_rows));
   EXPECT_EQ(std::ssize(vocabulary.tokens), tokenizer->vocabulary_size() + more_rows);
-  const std::unique_ptr<Tokenizer> again = open_gguf_tokenizer(vocabulary, "x.gguf");
+  const std::unique_ptr<Tokenizer> again = opened(vocabulary);
   expect_same_ids(*tokenizer, *again);
   EXPECT_EQ(again->special().eos,
             tokenizer->special().eos ? tokenizer->special().eos : tokenizer->special().eod);
   TempFolder folder;
   for (const auto& [name, content] : files_of_vocabulary(vocabulary, "x.gguf"))
     write_text_file(folder / name, content);
-  expect_same_ids(*tokenizer, *open_tokenizer({.name_or_path = folder.path().string()}));
+  const auto of_files = open_tokenizer({.name_or_path = folder.path().string()});
+  expect_same_ids(*tokenizer, *of_files);
+  EXPECT_EQ(again->content_hash(), of_files->content_hash());
 }
 
 TEST(GgufVocabulary, OfPublishedTokenizersGivesTheSameIds) {
@@ -92,7 +100,7 @@ TEST(GgufVocabulary, OfOneJsonFileGivesTheSameIds) {
     EXPECT_EQ(vocabulary.charsmap.empty(), !unigram);
     EXPECT_EQ(vocabulary.unk, unigram ? 2 : 0);
     EXPECT_EQ(vocabulary.kinds[static_cast<std::size_t>(*vocabulary.unk)], TokenKind::kUnknown);
-    const std::unique_ptr<Tokenizer> again = open_gguf_tokenizer(vocabulary, "x.gguf");
+    const std::unique_ptr<Tokenizer> again = opened(vocabulary);
     const std::vector<std::string> texts = varied_texts(*tokenizer);
     EXPECT_GT(texts.size(), 200U);
     EXPECT_EQ(text_difference({*tokenizer, "the file"}, {*again, "the GGUF file"}, texts), "");
@@ -140,12 +148,12 @@ TEST(GgufVocabulary, OfCharactersAndBytesHasOneUnknownToken) {
   EXPECT_EQ(vocabulary.kinds[0], TokenKind::kUnknown);
   EXPECT_EQ(vocabulary.kinds[1], TokenKind::kControl);
   EXPECT_EQ(vocabulary.unk, 0);
-  expect_same_ids(*tokenizer, *open_gguf_tokenizer(vocabulary, "x.gguf"));
+  expect_same_ids(*tokenizer, *opened(vocabulary));
   // Earlier versions of Piton wrote it as a control token.
   vocabulary.kinds[0] = TokenKind::kControl;
-  expect_same_ids(*tokenizer, *open_gguf_tokenizer(vocabulary, "x.gguf"));
+  expect_same_ids(*tokenizer, *opened(vocabulary));
   vocabulary.unk = {};
-  expect_same_ids(*tokenizer, *open_gguf_tokenizer(vocabulary, "x.gguf"));
+  expect_same_ids(*tokenizer, *opened(vocabulary));
 }
 
 // What llama.cpp adds around a text where a file does not say it.
@@ -158,7 +166,7 @@ TEST(GgufVocabulary, ThatDoesNotSayItAddsWhatLlamaCppAdds) {
   vocabulary.eos = 2;
   vocabulary.add_bos = vocabulary.add_eos = {};
   const auto framed = [&] {
-    return open_gguf_tokenizer(vocabulary, "x.gguf")->encode("he", {.add_special_tokens = true});
+    return opened(vocabulary)->encode("he", {.add_special_tokens = true});
   };
   EXPECT_THAT(framed(), ElementsAre(1, 263));
   vocabulary.model = "t5";
@@ -200,7 +208,7 @@ TEST(GgufVocabulary, OfUnigramIsThatOfT5) {
   EXPECT_EQ(vocabulary.kinds[2], TokenKind::kUnknown);
   EXPECT_EQ(vocabulary.kinds[8], TokenKind::kUnused);
   EXPECT_EQ(vocabulary.remove_extra_spaces, true);
-  const std::unique_ptr<Tokenizer> again = open_gguf_tokenizer(vocabulary, "x.gguf");
+  const std::unique_ptr<Tokenizer> again = opened(vocabulary);
   for (const char* text : {"he he", "  hehe   e ", "", " "})
     EXPECT_EQ(again->encode(text), tokenizer->encode(text)) << text;
   json["normalizer"] = {{"type", "Lowercase"}};
@@ -220,7 +228,7 @@ TEST(GgufVocabulary, OfBytesIsByteLevelBpeWithoutMerges) {
   EXPECT_EQ(vocabulary.kinds[256], TokenKind::kControl);
   EXPECT_EQ(vocabulary.eos, 256);
   EXPECT_EQ(vocabulary.add_bos, false);
-  expect_same_ids(*bytes, *open_gguf_tokenizer(vocabulary, "x.gguf"));
+  expect_same_ids(*bytes, *opened(vocabulary));
 }
 
 // A tokenizer.json of bytes with two merges.

@@ -74,6 +74,40 @@ TEST_F(CInterface, RefusesWordsThatAreNull) {
   EXPECT_EQ(model_, nullptr);
 }
 
+// Index of the largest sample that was asked for.
+int remember_largest(void* largest, int64_t index, int32_t* ids, int64_t length) {
+  auto& known = *static_cast<int64_t*>(largest);
+  known = std::max(known, index);
+  std::fill_n(ids, length, 0);
+  return 0;
+}
+
+TEST_F(CInterface, TakesSamplesForValidationAfterThoseForTraining) {
+  int64_t largest = 0;
+  piton_samples samples{.count = 4,
+                        .read = remember_largest,
+                        .user = &largest,
+                        .name = "zeros",
+                        .validation_count = 2};
+  const std::vector<const char*> words = {
+      "--model",      "llama-tiny", "--seq-length",       "8", "--train-iters",    "1",
+      "--eval-iters", "1",          "--micro-batch-size", "2", "--tokenizer-type", "ByteTokenizer"};
+  ASSERT_EQ(piton_trainer_open(engine_, {words.data(), words.size()}, &samples, &trainer_, &error_),
+            0)
+      << error_.message;
+  double loss = 0;
+  ASSERT_EQ(piton_trainer_evaluate(trainer_, &loss, &error_), 0) << error_.message;
+  EXPECT_GT(loss, 0);
+  EXPECT_EQ(largest, 5) << "samples 4 and 5";
+  piton_trainer_close(trainer_);
+  trainer_ = nullptr;
+  samples.validation_count = 0;
+  EXPECT_EQ(piton_trainer_open(engine_, {words.data(), words.size()}, &samples, &trainer_, &error_),
+            2);
+  EXPECT_THAT(error_.message,
+              HasSubstr("--eval-iters: got 1, wanted 0: the program gives no samples"));
+}
+
 TEST_F(CInterface, RefusesNullForTextAndIds) {
   ASSERT_NO_FATAL_FAILURE(open_model());
   int32_t ids[4] = {1, 2, 3, 4};

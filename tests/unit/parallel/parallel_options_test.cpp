@@ -80,16 +80,16 @@ TEST(ParallelOptions, RefuseValuesOutOfRange) {
 
 TEST(ParallelOptions, RecomputeLayersOfAStage) {
   ParallelOptions options;
-  EXPECT_EQ(options.recompute_rules(4).granularity, RecomputeGranularity::kNone);
+  EXPECT_EQ(options.recompute_rules({4}).granularity, RecomputeGranularity::kNone);
   options.recompute = RecomputeRequest::kFull;
-  EXPECT_EQ(options.recompute_rules(4).layers, 1);
-  EXPECT_FALSE(options.recompute_rules(4).block);
+  EXPECT_EQ(options.recompute_rules({4}).layers, 1);
+  EXPECT_FALSE(options.recompute_rules({4}).block);
   options.recompute_method = "block";
   options.recompute_layers = 4;
-  EXPECT_EQ(options.recompute_rules(4).layers, 4);
-  EXPECT_TRUE(options.recompute_rules(4).block);
+  EXPECT_EQ(options.recompute_rules({4}).layers, 4);
+  EXPECT_TRUE(options.recompute_rules({4}).block);
   const auto refused = [&](std::int64_t layers) {
-    return message_of(Fault::kUsage, [&] { options.recompute_rules(layers); });
+    return message_of(Fault::kUsage, [&] { options.recompute_rules({layers}); });
   };
   EXPECT_EQ(refused(3), "parallel: --recompute-num-layers (of a stage): got 4, wanted 1 to 3");
   options.recompute = RecomputeRequest::kSelective;
@@ -104,12 +104,15 @@ TEST(ParallelOptions, RecomputeLayersByStage) {
   options.recompute = RecomputeRequest::kFull;
   options.recompute_method = "custom";
   options.recompute_layers_of_stage = {3, 0};
-  const RecomputeRules rules = options.recompute_rules(5);  // 3 layers, then 2
+  const RecomputeRules rules = options.recompute_rules({3, 2});
   EXPECT_TRUE(rules.block);
   EXPECT_EQ(rules.layers_on(0), 3);
   EXPECT_EQ(rules.layers_on(1), 0);
   options.recompute_layers_of_stage = {0, 3};
-  EXPECT_THAT(message_of(Fault::kUsage, [&] { options.recompute_rules(5); }),
+  EXPECT_THAT(message_of(Fault::kUsage,
+                         [&] {
+                           options.recompute_rules({3, 2});
+                         }),
               testing::HasSubstr("--recomputation-layer-num of stage 1: got 3, wanted 0 to 2"));
 }
 
@@ -117,11 +120,12 @@ TEST(ParallelOptions, NormsAndActivationsBesideOtherParts) {
   ParallelOptions options;
   options.pipeline = 2;
   options.recompute_norm = true;
-  RecomputeRules rules = options.recompute_rules(8);
+  RecomputeRules rules = options.recompute_rules({4, 4});
   EXPECT_EQ(rules.granularity, RecomputeGranularity::kSelective);
   EXPECT_EQ(rules.parts_again(0, 3), RecomputedParts{.norms = true});
   options.recompute = RecomputeRequest::kSelective;
-  EXPECT_EQ(options.recompute_rules(8).parts, (RecomputedParts{.attention = true, .norms = true}));
+  EXPECT_EQ(options.recompute_rules({4, 4}).parts,
+            (RecomputedParts{.attention = true, .norms = true}));
   // Two layers whole, then the norms of one and the activations of two.
   options.recompute = RecomputeRequest::kFull;
   options.recompute_method = "block";
@@ -129,12 +133,12 @@ TEST(ParallelOptions, NormsAndActivationsBesideOtherParts) {
   options.recompute_norm_layers = 1;
   options.recompute_activation = true;
   options.recompute_activation_layers = 2;
-  rules = options.recompute_rules(8);
+  rules = options.recompute_rules({4, 4});
   EXPECT_EQ(rules.parts_again(1, 2), (RecomputedParts{.norms = true, .activation = true}));
   EXPECT_EQ(rules.parts_again(1, 3), RecomputedParts{.activation = true});
   EXPECT_EQ(rules.parts_again(1, 4), RecomputedParts{});
   const auto refused = [&] {
-    return message_of(Fault::kUsage, [&] { options.recompute_rules(8); });
+    return message_of(Fault::kUsage, [&] { options.recompute_rules({4, 4}); });
   };
   options.recompute_norm_layers = 5;
   EXPECT_EQ(refused(), "parallel: --recompute-norm-num-layers (of a stage): got 5, wanted 0 to 4");
@@ -150,13 +154,13 @@ TEST(ParallelOptions, InputsAreDividedOverTensorRanks) {
   ParallelOptions options;
   options.distribute_inputs = true;
   const auto refused = [&] {
-    return message_of(Fault::kUsage, [&] { options.recompute_rules(8); });
+    return message_of(Fault::kUsage, [&] { options.recompute_rules({4, 4}); });
   };
   EXPECT_THAT(refused(), testing::HasSubstr("needs --recompute-granularity full"));
   options.recompute = RecomputeRequest::kFull;
   EXPECT_THAT(refused(), testing::HasSubstr("needs --tensor-model-parallel-size of 2 or more"));
   options.tensor = 2;
-  EXPECT_TRUE(options.recompute_rules(8).distributed);
+  EXPECT_TRUE(options.recompute_rules({4, 4}).distributed);
   options.linears.sequence_parallel = true;
   EXPECT_THAT(refused(), testing::HasSubstr("--sequence-parallel has divided what is kept"));
 }

@@ -4,11 +4,10 @@
 #include <cstring>
 #include <numeric>
 
-#include "device/host_device.h"
 #include "generate/inference.h"
-#include "kernels/cpu/kernels.h"
 #include "model/families.h"
 #include "session/session.h"
+#include "support/host_machine.h"
 
 namespace piton {
 namespace {
@@ -32,15 +31,9 @@ ModelConfig model_of(const std::string& family, DType dtype) {
   return model;
 }
 
-struct Loaded {
+struct Loaded : test::HostMachine {
   Loaded(const ModelConfig& model, SessionUse use)
-      : threads(2),
-        kernels(make_cpu_kernels(threads)),
-        arena(device, 1 << 20),
-        stream(device.make_stream()),
-        world(make_single_world(device)),
-        machine{*world, device, *kernels, arena, *stream, threads, log},
-        mesh(*world, MeshSizes{}),
+      : mesh(*world, MeshSizes{}),
         session(machine, mesh,
                 {.model = model, .layout = {.vocabulary_multiple = 16}, .use = use}) {
     session.initialize();
@@ -60,14 +53,6 @@ struct Loaded {
     return arena.counts().in_use_bytes[static_cast<std::size_t>(kind)];
   }
 
-  SilentLog log;
-  HostDevice device;
-  ThreadPool threads;
-  std::unique_ptr<Kernels> kernels;
-  Arena arena;
-  std::unique_ptr<Stream> stream;
-  std::unique_ptr<World> world;
-  Machine machine;
   Mesh mesh;
   Session session;
 };

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "data/samples/instruction_dataset.h"
+#include "device/host_device.h"
 #include "support/errors.h"
 #include "support/temp_folder.h"
 #include "support/trainer_run.h"
@@ -50,6 +52,62 @@ TEST_F(RunDataTest, TellsOrdersOfSamplesApart) {
   EXPECT_EQ(data->order_of_samples(40), open()->order_of_samples(40));
   EXPECT_NE(data->order_of_samples(40), data->order_of_samples(44));
   EXPECT_NE(data->order_of_samples(40), open({"--seed", "7"})->order_of_samples(40));
+}
+
+// `samples` samples of 2 + index mod 7 ids in three files.
+void write_instructions(const std::string& prefix, std::int32_t samples) {
+  const auto names = InstructionFiles::prefixes(prefix);
+  for (std::size_t part = 0; part < names.size(); ++part) {
+    IndexedWriter writer(names[part], IdType::kInt32);
+    for (std::int32_t i = 0; i < samples; ++i) {
+      writer.add_sequence(
+          std::vector<std::int32_t>(static_cast<std::size_t>(2 + i % 7), part == 1 ? 1 : i));
+      writer.end_document();
+    }
+    writer.finish();
+  }
+}
+
+TEST_F(RunDataTest, RowsOfAVariableLengthCanBeDividedOverTensorRanks) {
+  write_instructions((folder_ / "talk").string(), 40);
+  PretrainOptions options = test::small_options(
+      folder_ / "talk",
+      {"--is-instruction-dataset", "--variable-seq-lengths", "--pad-to-multiple-of", "3"});
+  options.parallel.tensor = 2;
+  RunData data(options, make_run_plan(options, 2, 0), nullptr, log_);
+  EXPECT_EQ(data.row_length(), options.loop.sequence) << "none was read";
+  MeshSizes sizes;
+  HostDevice device;
+  const auto world = make_single_world(device);
+  const auto batches = data.training_batch(Mesh(*world, sizes), 0);
+  EXPECT_EQ(data.row_length(), 6) << "at most 7 tokens, in rows of a multiple of 6";
+  EXPECT_EQ(batches.front().sequence, 6);
+  EXPECT_EQ(data.facts().size(), 3U) << "of each file";
+}
+
+TEST_F(RunDataTest, TakesSamplesOfAProgramForTrainingAndValidation) {
+  struct Ones final : SampleSource {
+    explicit Ones(const SampleSettings& settings) : sequence_(settings.sequence) {}
+    std::int64_t size() const override { return 64; }
+    std::int64_t sequence() const override { return sequence_; }
+    void sample(std::int64_t, Sample& sample) const override {
+      sample = {{1}, {kNoLabel}, {0}, {}, 1};
+      pad_sample(0, sequence_, sample);
+    }
+    std::int64_t sequence_;
+  };
+  PretrainOptions options = test::small_options(prefix());
+  options.data = {};
+  const OwnSamples::Make make = [](const SampleSettings& settings) {
+    return std::make_shared<Ones>(settings);
+  };
+  const RunPlan plan = make_run_plan(options, 1, 0);
+  RunData data(options, plan, nullptr, log_, {"ones", make, make});
+  EXPECT_TRUE(data.has_validation());
+  EXPECT_THAT(
+      message_of(Fault::kUsage,
+                 [&] { RunData(options, plan, nullptr, log_, {.name = "ones", .make = make}); }),
+      HasSubstr("--eval-iters: got"));
 }
 
 TEST_F(RunDataTest, RefusesWhatCannotBeTrainedOn) {

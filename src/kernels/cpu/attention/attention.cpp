@@ -8,7 +8,7 @@ namespace {
 
 // bf16 products read pairs of channels. Their softmax has neither a triangle form nor a soft cap.
 template <typename Call>
-bool uses_dot(const Context& context, const Call& call) {
+bool uses_dot(const CpuContext& context, const Call& call) {
   return context.dot != nullptr && call.q.dtype() == DType::kBF16 && call.q.dim(3) % 2 == 0 &&
          call.block_rows == 0 && call.soft_cap == 0;
 }
@@ -36,13 +36,13 @@ void expect_key_positions(const Call& call) {
 
 // With fewer queries than a tile has rows, most of it would be empty.
 template <typename Call>
-bool uses_tiles(const Context& context, const Call& call) {
+bool uses_tiles(const CpuContext& context, const Call& call) {
   return context.tiles != nullptr && uses_dot(context, call) && call.q.dim(1) >= kTileEdge;
 }
 
 }  // namespace
 
-void execute(Context& context, const AttentionForward& call) {
+void execute(CpuContext& context, const AttentionForward& call) {
   if (call.q.elements() == 0) return;
   expect_key_positions(call);
   if (uses_tiles(context, call)) return attention_forward_amx(context, call);
@@ -50,7 +50,7 @@ void execute(Context& context, const AttentionForward& call) {
   attention_forward_fp32(context, call);
 }
 
-void execute(Context& context, const AttentionBackward& call) {
+void execute(CpuContext& context, const AttentionBackward& call) {
   if (call.k.elements() == 0 && call.q.elements() == 0) return;
   expect_key_positions(call);
   if (uses_tiles(context, call)) return attention_backward_amx(context, call);
@@ -58,7 +58,7 @@ void execute(Context& context, const AttentionBackward& call) {
   attention_backward_fp32(context, call);
 }
 
-void execute(Context& context, const CacheAppend& call) {
+void execute(CpuContext& context, const CacheAppend& call) {
   const auto* begins = call.begins.data<std::int32_t>();
   for (std::int64_t sample = 0; sample < call.rows.dim(0); ++sample) {
     execute(context,

@@ -43,7 +43,7 @@ RightTiles right_pairs(const Pair* pairs) {
 std::int64_t across_bytes(std::int64_t d) { return tile_bytes(kKeyBlock, d); }
 std::int64_t along_bytes(std::int64_t d) { return tile_bytes(d, kKeyBlock); }
 
-Matrix rows_of(const Head& head, std::int64_t row) {
+Matrix rows_of(const HeadRows& head, std::int64_t row) {
   return {head.row(row), Type::kBF16, head.stride};
 }
 
@@ -55,7 +55,7 @@ class TileProducts {
   static constexpr std::int64_t kColumnUnit = kTilePair;
   static std::int64_t wide(std::int64_t d) { return padded(d, kTilePair); }
 
-  TileProducts(const Context& context, std::int64_t d)
+  TileProducts(const CpuContext& context, std::int64_t d)
       : key_bytes(across_bytes(d)),
         value_bytes(along_bytes(d)),
         table_(*context.tiles),
@@ -105,7 +105,7 @@ class TileMatrices {
   static constexpr std::int64_t kRowUnit = kTilePair;
   static constexpr std::int64_t kColumnUnit = kTilePair;
 
-  TileMatrices(const Context& context, const AttentionBackward& call)
+  TileMatrices(const CpuContext& context, const AttentionBackward& call)
       : wide(padded(call.q.dim(3), kTilePair)),
         context_(context),
         table_(*context.tiles),
@@ -134,7 +134,7 @@ class TileMatrices {
     transposed_ = pieces.floats(kKeyBlock * wide);
   }
 
-  void load_queries(const Head& q, const Head& dout) const {
+  void load_queries(const HeadRows& q, const HeadRows& dout) const {
     copy_rows(q, 0, sq_, d_, q_, wide);
     copy_rows(dout, 0, sq_, d_, dout_, wide);
     for (std::int64_t query = 0; query < sq_; query += kQueries) {
@@ -143,7 +143,8 @@ class TileMatrices {
       table_.pack_left_columns(dout_columns_ + query * wide * 2, rows_of(dout, query), d_, queries);
     }
   }
-  void load_keys(const Sight& sight, const Head& keys, const Head& values, std::int64_t key) const {
+  void load_keys(const Sight& sight, const HeadRows& keys, const HeadRows& values,
+                 std::int64_t key) const {
     const std::int64_t valid = std::min(kKeyBlock, sight.keys() - key);
     table_.pack_right_rows(k_across_, rows_of(keys, key), valid, d_);
     table_.pack_right_rows(v_across_, rows_of(values, key), valid, d_);
@@ -210,7 +211,7 @@ class TileMatrices {
   }
 
  private:
-  const Context& context_;
+  const CpuContext& context_;
   const TileTable& table_;
   TileScope scope_;
   std::int64_t sq_;
@@ -230,12 +231,12 @@ class TileMatrices {
 
 }  // namespace
 
-void attention_forward_amx(Context& context, const AttentionForward& call) {
+void attention_forward_amx(CpuContext& context, const AttentionForward& call) {
   const Bf16Forward<TileProducts> forward(context, call);
   context.threads.run(forward.parts(), forward);
 }
 
-void attention_backward_amx(Context& context, const AttentionBackward& call) {
+void attention_backward_amx(CpuContext& context, const AttentionBackward& call) {
   const BackwardPass<Bf16Gradients<TileMatrices>> backward(context, call);
   context.threads.run(backward.parts(), backward);
 }

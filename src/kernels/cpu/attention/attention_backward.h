@@ -48,7 +48,7 @@ struct GradientTile {
 template <typename Products>
 class BackwardPass {
  public:
-  BackwardPass(Context& context, const AttentionBackward& call)
+  BackwardPass(CpuContext& context, const AttentionBackward& call)
       : context_(context), call_(call), sq_(call.q.dim(1)), sk_(call.k.dim(1)) {}
 
   std::int64_t parts() const { return call_.k.dim(0) * call_.k.dim(2); }
@@ -74,12 +74,12 @@ class BackwardPass {
     for (std::int64_t head = group * heads; head < (group + 1) * heads; ++head) {
       run(products, sight, batch, group, head, sums);
     }
-    store(Head(call_.dk, batch, group), sums.dk, sk_, products.wide);
-    store(Head(call_.dv, batch, group), sums.dv, sk_, products.wide);
+    store(HeadRows(call_.dk, batch, group), sums.dk, sk_, products.wide);
+    store(HeadRows(call_.dv, batch, group), sums.dv, sk_, products.wide);
   }
 
  private:
-  void store(const Head& to, const float* from, std::int64_t rows, std::int64_t wide) const {
+  void store(const HeadRows& to, const float* from, std::int64_t rows, std::int64_t wide) const {
     for (std::int64_t r = 0; r < rows; ++r) {
       context_.vector.convert(to.row(r), to.type, from + r * wide, Type::kF32, call_.q.dim(3));
     }
@@ -87,16 +87,16 @@ class BackwardPass {
 
   void run(Products& products, const Sight& sight, std::int64_t batch, std::int64_t group,
            std::int64_t head, const GradientSums& sums) const {
-    const Head out(call_.out, batch, head);
-    const Head dout(call_.dout, batch, head);
-    products.load_queries(Head(call_.q, batch, head), dout);
+    const HeadRows out(call_.out, batch, head);
+    const HeadRows dout(call_.dout, batch, head);
+    products.load_queries(HeadRows(call_.q, batch, head), dout);
     for (std::int64_t r = 0; r < sq_; ++r) {
       sums.delta[r] =
           context_.vector.dot(dout.row(r), dout.type, out.row(r), out.type, call_.q.dim(3));
     }
     std::fill_n(sums.dq, sq_ * products.wide, 0.0F);
-    const Head keys(call_.k, batch, group);
-    const Head values(call_.v, batch, group);
+    const HeadRows keys(call_.k, batch, group);
+    const HeadRows values(call_.v, batch, group);
     GradientTile tile{
         .sight = sight,
         .batch = batch,
@@ -118,10 +118,10 @@ class BackwardPass {
     };
     sight.for_tiles(0, sq_, Products::kQueries, kKeyBlock, visit);
     if (loaded >= 0) products.end_keys(sight, loaded, sums);
-    store(Head(call_.dq, batch, head), sums.dq, sq_, products.wide);
+    store(HeadRows(call_.dq, batch, head), sums.dq, sq_, products.wide);
   }
 
-  Context& context_;
+  CpuContext& context_;
   const AttentionBackward& call_;
   std::int64_t sq_;
   std::int64_t sk_;
@@ -145,7 +145,7 @@ struct Bf16Scores {
 template <typename Matrices>
 class Bf16Gradients : public Matrices {
  public:
-  Bf16Gradients(Context& context, const AttentionBackward& call)
+  Bf16Gradients(CpuContext& context, const AttentionBackward& call)
       : Matrices(context, call), context_(context), call_(call), masks_(call.dropout) {}
 
   std::int64_t bytes() const { return Matrices::bytes() + 18 * kTile + 6 * 64; }
@@ -178,7 +178,7 @@ class Bf16Gradients : public Matrices {
  private:
   static constexpr std::int64_t kTile = Matrices::kQueries * kKeyBlock;
 
-  Context& context_;
+  CpuContext& context_;
   const AttentionBackward& call_;
   Masks masks_;
   Bf16Scores scores_;

@@ -13,7 +13,7 @@ constexpr float kLn2 = 0.69314718F;
 
 }  // namespace
 
-void copy_rows(const Head& head, std::int64_t begin, std::int64_t rows, std::int64_t d,
+void copy_rows(const HeadRows& head, std::int64_t begin, std::int64_t rows, std::int64_t d,
                std::uint16_t* to, std::int64_t stride) {
   for (std::int64_t r = 0; r < rows; ++r) {
     std::memcpy(to + r * stride, head.row(begin + r), static_cast<std::size_t>(d) * 2);
@@ -21,7 +21,7 @@ void copy_rows(const Head& head, std::int64_t begin, std::int64_t rows, std::int
   }
 }
 
-const float* factors(const Context& context, const Masks& masks, const Sight& sight,
+const float* factors(const CpuContext& context, const Masks& masks, const Sight& sight,
                      std::int64_t batch, std::int64_t head, std::int64_t query,
                      std::int64_t queries, std::int64_t key, float* tile) {
   if (!masks.given()) return nullptr;
@@ -48,11 +48,11 @@ float slope_of(const AttentionMask& mask, std::int64_t head) {
   return mask.slopes.defined() ? mask.slopes.data<float>()[head] : 0.0F;
 }
 
-void finish(const Context& context, const AttentionForward& call, std::int64_t batch,
+void finish(const CpuContext& context, const AttentionForward& call, std::int64_t batch,
             std::int64_t head, std::int64_t begin, std::int64_t rows, std::int64_t d,
             std::int64_t stride, float* out, const float* bases, const float* sums) {
   const float lowest = -std::numeric_limits<float>::infinity();
-  const Head to(call.out, batch, head);
+  const HeadRows to(call.out, batch, head);
   float* lse =
       call.lse.data<float>() + batch * call.lse.stride(0) + head * call.lse.stride(1) + begin;
   for (std::int64_t r = 0; r < rows; ++r) {

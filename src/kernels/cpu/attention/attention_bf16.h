@@ -8,11 +8,11 @@
 namespace piton::cpu {
 
 // Copies rows of a head as bf16, `stride` elements apart, with zeros from d on.
-void copy_rows(const Head& head, std::int64_t begin, std::int64_t rows, std::int64_t d,
+void copy_rows(const HeadRows& head, std::int64_t begin, std::int64_t rows, std::int64_t d,
                std::uint16_t* to, std::int64_t stride);
 
 // Dropout factors of one tile [queries, kKeyBlock]; null without dropout.
-const float* factors(const Context& context, const Masks& masks, const Sight& sight,
+const float* factors(const CpuContext& context, const Masks& masks, const Sight& sight,
                      std::int64_t batch, std::int64_t head, std::int64_t query,
                      std::int64_t queries, std::int64_t key, float* tile);
 
@@ -35,7 +35,7 @@ inline std::int64_t softmax_bytes(std::int64_t rows) {
 
 // Divides rows of `out` [rows, stride] by their sums; writes them and their log-sum-exp to the
 // call's tensors.
-void finish(const Context& context, const AttentionForward& call, std::int64_t batch,
+void finish(const CpuContext& context, const AttentionForward& call, std::int64_t batch,
             std::int64_t head, std::int64_t begin, std::int64_t rows, std::int64_t d,
             std::int64_t stride, float* out, const float* bases, const float* sums);
 

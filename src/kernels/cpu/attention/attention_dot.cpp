@@ -26,7 +26,7 @@ class DotProducts {
   static constexpr std::int64_t kColumnUnit = 16;
   static std::int64_t wide(std::int64_t d) { return padded(d, 16); }
 
-  DotProducts(const Context& context, std::int64_t d)
+  DotProducts(const CpuContext& context, std::int64_t d)
       : key_bytes(4 * panel_words(kKeyBlock, d)),
         value_bytes(4 * panels_of(d)),
         table_(*context.dot),
@@ -60,7 +60,7 @@ class DotProducts {
 
 // Prefetches keys or values that are packed soon: a head's rows fill only a few pages, too few for
 // the hardware prefetcher.
-void bring(const Head& head, std::int64_t begin, std::int64_t end, std::int64_t d) {
+void bring(const HeadRows& head, std::int64_t begin, std::int64_t end, std::int64_t d) {
   constexpr std::int64_t kLine = 64;
   for (std::int64_t row = begin; row < end; ++row) {
     const std::byte* from = head.row(row);
@@ -72,7 +72,7 @@ void bring(const Head& head, std::int64_t begin, std::int64_t end, std::int64_t 
 // its keys are read and packed once.
 class Decode {
  public:
-  Decode(Context& context, const AttentionForward& call)
+  Decode(CpuContext& context, const AttentionForward& call)
       : context_(context),
         call_(call),
         d_(call.q.dim(3)),
@@ -113,13 +113,13 @@ class Decode {
     const std::int32_t* segments =
         sight.query_segments() != nullptr ? repeated(sight.query_segments()) : nullptr;
     for (std::int64_t r = 0; r < rows_; ++r) {
-      copy_rows(Head(call_.q, batch, group * rows_ + r), 0, 1, d_, q + r * d_, d_);
+      copy_rows(HeadRows(call_.q, batch, group * rows_ + r), 0, 1, d_, q + r * d_, d_);
     }
     std::fill_n(out, rows_ * wide_, 0.0F);
     std::fill_n(bases, rows_, -std::numeric_limits<float>::infinity());
     std::fill_n(sums, rows_ * kSoftmaxLanes, 0.0F);
-    const Head keys(call_.k, batch, group);
-    const Head values(call_.v, batch, group);
+    const HeadRows keys(call_.k, batch, group);
+    const HeadRows values(call_.v, batch, group);
     const std::int64_t first = low[0] / kKeyBlock * kKeyBlock;
     bring(keys, first, std::min(first + kKeyBlock, high[0]), d_);
     bring(values, first, std::min(first + kKeyBlock, high[0]), d_);
@@ -151,7 +151,7 @@ class Decode {
   }
 
  private:
-  Context& context_;
+  CpuContext& context_;
   const AttentionForward& call_;
   std::int64_t d_;
   std::int64_t wide_;
@@ -165,7 +165,7 @@ class DotMatrices {
   static constexpr std::int64_t kRowUnit = 6;
   static constexpr std::int64_t kColumnUnit = 16;
 
-  DotMatrices(const Context& context, const AttentionBackward& call)
+  DotMatrices(const CpuContext& context, const AttentionBackward& call)
       : wide(padded(call.q.dim(3), 16)),
         table_(*context.dot),
         sq_(call.q.dim(1)),
@@ -192,7 +192,7 @@ class DotMatrices {
     k_rows_ = pairs(panels_of(d_));
   }
 
-  void load_queries(const Head& q, const Head& dout) const {
+  void load_queries(const HeadRows& q, const HeadRows& dout) const {
     copy_rows(q, 0, sq_, d_, q_, d_);
     copy_rows(dout, 0, sq_, d_, dout_, d_);
     for (std::int64_t query = 0; query < sq_; query += kQueries) {
@@ -203,7 +203,8 @@ class DotMatrices {
                        queries, d_);
     }
   }
-  void load_keys(const Sight& sight, const Head& keys, const Head& values, std::int64_t key) const {
+  void load_keys(const Sight& sight, const HeadRows& keys, const HeadRows& values,
+                 std::int64_t key) const {
     const std::int64_t valid = std::min(kKeyBlock, sight.keys() - key);
     table_.pack_columns(k_columns_, {keys.row(key), Type::kBF16, keys.stride}, d_, valid);
     table_.pack_columns(v_columns_, {values.row(key), Type::kBF16, values.stride}, d_, valid);
@@ -257,7 +258,7 @@ class DotMatrices {
 
 }  // namespace
 
-void attention_forward_dot(Context& context, const AttentionForward& call) {
+void attention_forward_dot(CpuContext& context, const AttentionForward& call) {
   if (Decode::takes(call)) {
     const Decode decode(context, call);
     return context.threads.run(decode.parts(), decode);
@@ -266,7 +267,7 @@ void attention_forward_dot(Context& context, const AttentionForward& call) {
   context.threads.run(forward.parts(), forward);
 }
 
-void attention_backward_dot(Context& context, const AttentionBackward& call) {
+void attention_backward_dot(CpuContext& context, const AttentionBackward& call) {
   const BackwardPass<Bf16Gradients<DotMatrices>> backward(context, call);
   context.threads.run(backward.parts(), backward);
 }

@@ -25,7 +25,7 @@ namespace piton::cpu {
 template <typename Products>
 class Bf16Forward {
  public:
-  Bf16Forward(Context& context, const AttentionForward& call)
+  Bf16Forward(CpuContext& context, const AttentionForward& call)
       : context_(context),
         call_(call),
         masks_(call.dropout),
@@ -92,13 +92,13 @@ class Bf16Forward {
                   .scores = pieces.floats(kTile),
                   .kept = pieces.floats(kTile),
                   .weights = reinterpret_cast<std::uint16_t*>(pieces.bytes(kTile * 2))};
-    copy_rows(Head(call_.q, batch, head), begin, rows, d_, t.q, wide_);
+    copy_rows(HeadRows(call_.q, batch, head), begin, rows, d_, t.q, wide_);
     std::fill_n(t.out, whole * wide_, 0.0F);
     std::fill_n(t.bases, rows, -std::numeric_limits<float>::infinity());
     std::fill_n(t.sums, rows * kSoftmaxLanes, 0.0F);
 
-    const Head keys(call_.k, batch, group);
-    const Head values(call_.v, batch, group);
+    const HeadRows keys(call_.k, batch, group);
+    const HeadRows values(call_.v, batch, group);
     std::int64_t stretch = -1;
     std::array<bool, kStretch / kKeyBlock> packed{};
     const auto visit = [&](std::int64_t query, std::int64_t queries, std::int64_t key) {
@@ -143,7 +143,7 @@ class Bf16Forward {
     products.add_values(t.weights, count, part, v, valid, out);
   }
 
-  Context& context_;
+  CpuContext& context_;
   const AttentionForward& call_;
   Masks masks_;
   std::int64_t d_;

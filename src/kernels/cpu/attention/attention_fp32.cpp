@@ -21,7 +21,7 @@ namespace {
 // With a soft cap, scales and caps the scores q . k of one tile. Returns the factor that the scores
 // still have to be multiplied by.
 template <typename Call>
-float cap_scores(const Context& context, const Call& call, float* scores, std::int64_t count) {
+float cap_scores(const CpuContext& context, const Call& call, float* scores, std::int64_t count) {
   const auto scale = static_cast<float>(call.scale);
   if (call.soft_cap == 0) return scale;
   context.vector.soft_cap(scores, scores, count, scale, static_cast<float>(call.soft_cap));
@@ -30,7 +30,7 @@ float cap_scores(const Context& context, const Call& call, float* scores, std::i
 
 class Forward {
  public:
-  Forward(Context& context, const AttentionForward& call)
+  Forward(CpuContext& context, const AttentionForward& call)
       : context_(context),
         call_(call),
         masks_(call.dropout),
@@ -71,9 +71,9 @@ class Forward {
     float* v = pieces.floats(columns * wide_);
     float* scores = pieces.floats(kQueryBlock * columns);
     const float slope = call_.mask.slopes.defined() ? call_.mask.slopes.data<float>()[head] : 0.0F;
-    const Head keys(call_.k, batch, group);
-    const Head values(call_.v, batch, group);
-    load_rows(context_, Head(call_.q, batch, head), begin, rows, sq, d_, q, wide_);
+    const HeadRows keys(call_.k, batch, group);
+    const HeadRows values(call_.v, batch, group);
+    load_rows(context_, HeadRows(call_.q, batch, head), begin, rows, sq, d_, q, wide_);
     std::fill_n(out, rows * wide_, 0.0F);
     std::fill_n(maxima, rows, -std::numeric_limits<float>::infinity());
     std::fill_n(sums, rows, 0.0F);
@@ -99,7 +99,7 @@ class Forward {
                               out + at * wide_, wide_, true);
     };
     sight.for_tiles(begin, end, kQueryBlock, columns, tile);
-    finish(Head(call_.out, batch, head), batch, head, begin, rows, out, maxima, sums);
+    finish(HeadRows(call_.out, batch, head), batch, head, begin, rows, out, maxima, sums);
   }
 
   void drop(const Sight& sight, std::int64_t batch, std::int64_t head, std::int64_t query,
@@ -112,7 +112,7 @@ class Forward {
     }
   }
 
-  void finish(const Head& to, std::int64_t batch, std::int64_t head, std::int64_t begin,
+  void finish(const HeadRows& to, std::int64_t batch, std::int64_t head, std::int64_t begin,
               std::int64_t rows, float* out, const float* maxima, const float* sums) const {
     float* lse =
         call_.lse.data<float>() + batch * call_.lse.stride(0) + head * call_.lse.stride(1) + begin;
@@ -126,7 +126,7 @@ class Forward {
     }
   }
 
-  Context& context_;
+  CpuContext& context_;
   const AttentionForward& call_;
   Masks masks_;
   std::int64_t d_;
@@ -139,7 +139,7 @@ class Fp32Gradients {
  public:
   static constexpr std::int64_t kQueries = kQueryBlock;
 
-  Fp32Gradients(Context& context, const AttentionBackward& call)
+  Fp32Gradients(CpuContext& context, const AttentionBackward& call)
       : wide(padded(call.q.dim(3), context.vector.lanes)),
         context_(context),
         call_(call),
@@ -164,11 +164,12 @@ class Fp32Gradients {
     dp_ = pieces.floats(kTile);
   }
 
-  void load_queries(const Head& q, const Head& dout) const {
+  void load_queries(const HeadRows& q, const HeadRows& dout) const {
     load_rows(context_, q, 0, sq_, sq_, d_, q_, wide);
     load_rows(context_, dout, 0, sq_, sq_, d_, dout_, wide);
   }
-  void load_keys(const Sight& sight, const Head& keys, const Head& values, std::int64_t key) const {
+  void load_keys(const Sight& sight, const HeadRows& keys, const HeadRows& values,
+                 std::int64_t key) const {
     load_rows(context_, keys, key, kKeyBlock, sight.keys(), d_, k_, wide);
     load_columns(context_, keys, key, kKeyBlock, sight.keys(), d_, k_columns_);
     load_columns(context_, values, key, kKeyBlock, sight.keys(), d_, v_columns_);
@@ -219,7 +220,7 @@ class Fp32Gradients {
  private:
   static constexpr std::int64_t kTile = kQueryBlock * kKeyBlock;
 
-  Context& context_;
+  CpuContext& context_;
   const AttentionBackward& call_;
   Masks masks_;
   std::int64_t sq_;
@@ -237,12 +238,12 @@ class Fp32Gradients {
 
 }  // namespace
 
-void attention_forward_fp32(Context& context, const AttentionForward& call) {
+void attention_forward_fp32(CpuContext& context, const AttentionForward& call) {
   const Forward forward(context, call);
   context.threads.run(forward.parts(), forward);
 }
 
-void attention_backward_fp32(Context& context, const AttentionBackward& call) {
+void attention_backward_fp32(CpuContext& context, const AttentionBackward& call) {
   const BackwardPass<Fp32Gradients> backward(context, call);
   context.threads.run(backward.parts(), backward);
 }

@@ -138,8 +138,9 @@ bool Sight::masked(std::int64_t query, std::int64_t queries, std::int64_t key,
   return all.low > key || all.high < key + columns;
 }
 
-void load_rows(const Context& context, const Head& head, std::int64_t begin, std::int64_t rows,
-               std::int64_t valid, std::int64_t d, float* to, std::int64_t stride) {
+void load_rows(const CpuContext& context, const HeadRows& head, std::int64_t begin,
+               std::int64_t rows, std::int64_t valid, std::int64_t d, float* to,
+               std::int64_t stride) {
   for (std::int64_t r = 0; r < rows; ++r) {
     float* row = to + r * stride;
     if (begin + r >= valid) {
@@ -151,8 +152,8 @@ void load_rows(const Context& context, const Head& head, std::int64_t begin, std
   }
 }
 
-void load_columns(const Context& context, const Head& head, std::int64_t begin, std::int64_t rows,
-                  std::int64_t valid, std::int64_t d, float* to) {
+void load_columns(const CpuContext& context, const HeadRows& head, std::int64_t begin,
+                  std::int64_t rows, std::int64_t valid, std::int64_t d, float* to) {
   const std::int64_t real = std::clamp<std::int64_t>(valid - begin, 0, rows);
   if (real < rows) std::fill_n(to, d * rows, 0.0F);
   if (real == 0) return;

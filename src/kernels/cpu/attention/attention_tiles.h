@@ -17,13 +17,13 @@ inline constexpr std::int64_t kKeyBlock = 64;
 inline std::int64_t padded(std::int64_t n, std::int64_t to) { return (n + to - 1) / to * to; }
 
 // One head of one sample: row r is at data + r * stride elements.
-struct Head {
+struct HeadRows {
   std::byte* data;
   Type type;
   std::int64_t stride;
   std::int64_t width;
 
-  Head(const Tensor& tensor, std::int64_t batch, std::int64_t head)
+  HeadRows(const Tensor& tensor, std::int64_t batch, std::int64_t head)
       : data(tensor.raw() +
              (batch * tensor.stride(0) + head * tensor.stride(2)) * size_bytes(tensor.dtype())),
         type(type_of(tensor.dtype())),
@@ -157,22 +157,23 @@ class Pieces {
 
 // Rows [begin, begin + rows) of a head as fp32 [rows, stride]; rows from `valid` on and columns
 // from d on are 0.
-void load_rows(const Context& context, const Head& head, std::int64_t begin, std::int64_t rows,
-               std::int64_t valid, std::int64_t d, float* to, std::int64_t stride);
+void load_rows(const CpuContext& context, const HeadRows& head, std::int64_t begin,
+               std::int64_t rows, std::int64_t valid, std::int64_t d, float* to,
+               std::int64_t stride);
 // The same, transposed: fp32 [d, rows].
-void load_columns(const Context& context, const Head& head, std::int64_t begin, std::int64_t rows,
-                  std::int64_t valid, std::int64_t d, float* to);
+void load_columns(const CpuContext& context, const HeadRows& head, std::int64_t begin,
+                  std::int64_t rows, std::int64_t valid, std::int64_t d, float* to);
 
 // attention_fp32.cpp: any type, products in fp32.
-void attention_forward_fp32(Context& context, const AttentionForward& call);
-void attention_backward_fp32(Context& context, const AttentionBackward& call);
+void attention_forward_fp32(CpuContext& context, const AttentionForward& call);
+void attention_backward_fp32(CpuContext& context, const AttentionBackward& call);
 
 // attention_dot.cpp: bf16 with an even number of channels.
-void attention_forward_dot(Context& context, const AttentionForward& call);
-void attention_backward_dot(Context& context, const AttentionBackward& call);
+void attention_forward_dot(CpuContext& context, const AttentionForward& call);
+void attention_backward_dot(CpuContext& context, const AttentionBackward& call);
 
 // attention_amx.cpp: the same through tile products.
-void attention_forward_amx(Context& context, const AttentionForward& call);
-void attention_backward_amx(Context& context, const AttentionBackward& call);
+void attention_forward_amx(CpuContext& context, const AttentionForward& call);
+void attention_backward_amx(CpuContext& context, const AttentionBackward& call);
 
 }  // namespace piton::cpu

@@ -86,11 +86,13 @@ template <typename T, typename Kind>
 void finish_activated(const FinishArguments& a) {
   for (std::int64_t row = 0; row < a.rows; ++row) {
     const float* sums = a.sums + row * a.sums_stride;
+    const T* residual = static_cast<const T*>(a.residual.data) + row * a.residual.stride;
     T* before = static_cast<T*>(a.preactivation.data) + row * a.preactivation.stride;
     T* y = static_cast<T*>(a.y.data) + row * a.y.stride;
     for_vectors(
         a.columns, [&](std::int64_t i, auto count) __attribute__((always_inline)) {
-          const F x = load(sums + i, count);
+          F x = load(sums + i, count);
+          if (a.residual.data != nullptr) x += load(residual + i, count);
           if (a.preactivation.data != nullptr) store(before + i, x, count);
           store(y + i, Kind::at(x).y, count);
         });

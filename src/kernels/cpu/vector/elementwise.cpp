@@ -106,17 +106,23 @@ void dropout_add(void* y, const void* x, const void* bias, const void* residual,
                  const MaskRow* mask, float* sums, std::int64_t columns) {
   with_type(type, [&](auto tag) {
     using T = decltype(tag);
-    float kept[kMaskBlock];
-    for (std::int64_t first = 0; first < columns; first += kMaskBlock) {
-      const std::int64_t n = columns - first < kMaskBlock ? columns - first : kMaskBlock;
-      if (mask != nullptr) mask_factors(*mask, static_cast<std::uint32_t>(first), kept);
+    // mask_factors() starts at multiples of four columns: `skip` of its factors belong to columns
+    // before the first one.
+    float kept[kMaskBlock + 4] = {};
+    const std::int64_t skip = mask != nullptr ? mask->first_column % 4 : 0;
+    const std::int64_t block = skip == 0 ? kMaskBlock : kMaskBlock - 4;
+    for (std::int64_t first = 0; first < columns; first += block) {
+      const std::int64_t n = columns - first < block ? columns - first : block;
+      if (mask != nullptr) {
+        mask_factors(*mask, static_cast<std::uint32_t>(mask->first_column - skip + first), kept);
+      }
       for_vectors(
           n, [&](std::int64_t i, auto count) __attribute__((always_inline)) {
             const std::int64_t at = first + i;
             F value = load(static_cast<const T*>(x) + at, count);
             if (bias != nullptr) value += load(static_cast<const T*>(bias) + at, count);
             if (mask != nullptr) {
-              const F factor = load(kept + i);
+              const F factor = load(kept + skip + i);
               value *= factor;
             }
             if (residual != nullptr) value += load(static_cast<const T*>(residual) + at, count);

@@ -24,6 +24,7 @@ struct MaskRow {
   std::uint32_t counter[3] = {0, 0, 0};
   std::uint32_t threshold = 0;
   float scale = 1;
+  std::int64_t first_column = 0;  // of dropout_add
 };
 
 enum class Activation : std::uint8_t { kGeluTanh, kGeluErf, kGeluFast, kSilu };
@@ -54,13 +55,13 @@ struct ActivationArguments {
   Activation kind = Activation::kGeluTanh;
 };
 
-// The end of a tile of products: y = sums + residual or y = act(sums), from sums in fp32.
+// The end of a tile of products: y = sums + residual, or the activation of that, from sums in fp32.
 struct FinishArguments {
   const float* sums = nullptr;  // [rows, columns]
   std::int64_t sums_stride = 0;
   Matrix y;
-  Matrix residual;       // type of y, or not given
-  Matrix preactivation;  // sums in the type of y, or not given
+  Matrix residual;       // type of y; not given only with an activation
+  Matrix preactivation;  // what is activated, in the type of y, or not given
   std::int64_t rows = 0;
   std::int64_t columns = 0;
   bool activates = false;

@@ -1,0 +1,273 @@
+#include "adapters/peft_source.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <optional>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include "base/error.h"
+#include "base/files/regular_file.h"
+#include "base/listed.h"
+#include "checkpoint/safetensors.h"
+#include "huggingface/places.h"
+#include "huggingface/read_place.h"
+
+namespace piton {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kWeight = ".weight";
+constexpr std::string_view kSaved = ".modules_to_save";
+constexpr std::string_view kOriginal = ".original_module";
+constexpr std::int64_t kLargestConfig = 16'000'000;
+
+bool is_there(const fs::path& path) {
+  std::error_code ignored;
+  return fs::exists(path, ignored);
+}
+
+std::string weights_name(const fs::path& folder) {
+  for (const char* name : {kPeftWeightsName, kPeftPickledName}) {
+    if (is_there(folder / name)) return name;
+  }
+  throw Error(Fault::kData, "{}: no weights of an adapter: wanted {} or {}; is the copy complete?",
+              folder.string(), kPeftWeightsName, kPeftPickledName);
+}
+
+// The module of "MODULE.lora_A.weight" or, as older versions write it, "MODULE.lora_A.NAME.weight".
+std::optional<std::string> module_of(const std::string& name, std::string_view factor) {
+  const std::size_t at = name.find(factor);
+  if (at == std::string::npos || !name.ends_with(kWeight)) return std::nullopt;
+  const std::size_t end = at + factor.size();
+  const std::string_view adapter =
+      std::string_view(name).substr(end, name.size() - kWeight.size() - end);
+  if (!adapter.empty() && (adapter[0] != '.' || adapter.find('.', 1) != adapter.npos))
+    return std::nullopt;
+  return name.substr(0, at);
+}
+
+// "MODULE.weight" of "MODULE.modules_to_save.default.weight".
+std::string without_wrapper(const std::string& name) {
+  const std::size_t at = name.find(kSaved);
+  if (at == std::string::npos) return name;
+  return name.substr(0, at) + name.substr(name.rfind('.'));
+}
+
+// The places of the model by the name of their tensor, which may lack the optional prefix.
+class Places {
+ public:
+  Places(const ModelConfig& model, const HfFamily& family) : prefix_(family.optional_prefix) {
+    for (const HfPlace& place : family.places(model)) by_name_[place.name].push_back(place);
+  }
+  // Null: there is none.
+  const std::vector<HfPlace>* find(const std::string& name) const {
+    for (const std::string& full : {name, prefix_ + name}) {
+      const auto found = by_name_.find(full);
+      if (found != by_name_.end()) return &found->second;
+    }
+    return nullptr;
+  }
+
+ private:
+  std::string prefix_;
+  std::map<std::string, std::vector<HfPlace>> by_name_;
+};
+
+[[noreturn]] void wrong_shape(const HfTensor& tensor, const std::string& wanted) {
+  throw Error(Fault::kData,
+              "{}: {} is [{}], wanted {}; is the adapter of another model, or of another rank than "
+              "{} says?",
+              tensor.file->path().string(), tensor.name, fmt::join(tensor.shape, ", "), wanted,
+              kPeftConfigName);
+}
+
+std::string stem(const std::string& weight) {
+  PITON_ASSERT(weight.ends_with(kWeight), "{}", weight);
+  return weight.substr(0, weight.size() - kWeight.size());
+}
+
+// Of a linear, not of an embedding, the head or a norm.
+bool is_linear(const std::vector<HfPlace>& places, const std::map<std::string, Shape>& shapes) {
+  return std::ranges::all_of(places, [&](const HfPlace& place) {
+    return place.canonical.starts_with("layers.") && shapes.at(place.canonical).ndim() == 2;
+  });
+}
+
+}  // namespace
+
+bool is_peft_folder(const fs::path& folder) { return is_there(folder / kPeftConfigName); }
+
+std::string linear_name(const std::vector<std::string>& canonical) {
+  PITON_ASSERT(!canonical.empty());
+  if (canonical.size() == 1) return stem(canonical[0]);
+  const std::string first = stem(canonical[0]);
+  const bool attention = first.find(".attention.") != first.npos;
+  PITON_ASSERT(canonical.size() == (attention ? 3 : 2), "{} matrices in a module with {}",
+               canonical.size(), first);
+  return first.substr(0, first.rfind('.')) + (attention ? ".qkv" : ".gate_up");
+}
+
+PeftSource::PeftSource(const fs::path& folder, const ModelConfig& model, const HfFamily& family)
+    : files_(folder, weights_name(folder)) {
+  const fs::path config = folder / kPeftConfigName;
+  check_huggingface_link(config, folder);
+  config_ = parse_peft_config(read_regular_file(config, kLargestConfig), config.string());
+  adapters_.dropout = config_.dropout;
+  read_tensors(model, family);
+  check_tied(model);
+}
+
+void PeftSource::read_tensors(const ModelConfig& model, const HfFamily& family) {
+  const Places places(model, family);
+  std::map<std::string, Module> modules;
+  std::vector<std::string> unknown;
+  for (const auto& [full, tensor] : files_.tensors()) {
+    const std::string name = full.starts_with(kPeftPrefix) ? full.substr(kPeftPrefix.size()) : full;
+    if (name.find(kOriginal) != name.npos) continue;  // the model has it
+    if (const auto a = module_of(name, ".lora_A")) {
+      modules[*a].a = &tensor;
+    } else if (const auto b = module_of(name, ".lora_B")) {
+      modules[*b].b = &tensor;
+    } else if (const std::vector<HfPlace>* whole = places.find(without_wrapper(name))) {
+      add_whole(tensor, *whole, model);
+    } else {
+      unknown.push_back(full);
+    }
+  }
+  const std::map<std::string, Shape> shapes = shapes_with_head(model);
+  for (const auto& [name, module] : modules) {
+    const std::vector<HfPlace>* found = places.find(name + std::string(kWeight));
+    if (found == nullptr || !is_linear(*found, shapes)) {
+      unknown.push_back((module.a != nullptr ? module.a : module.b)->name);
+      continue;
+    }
+    if (module.a == nullptr || module.b == nullptr) {
+      throw Error(Fault::kData, "{}: {} of {} is missing; is the copy complete?", where(),
+                  module.a == nullptr ? "lora_A" : "lora_B", name);
+    }
+    add_module(name, module, *found, model);
+  }
+  if (!unknown.empty()) {
+    throw Error(Fault::kData,
+                "{}: tensors that are no adapter of a linear of this model, and no part of it "
+                "({}): {}; is the adapter for another model?",
+                where(), unknown.size(), listed(unknown));
+  }
+  if (adapters_.shapes.empty())
+    throw Error(Fault::kData, "{}: no adapter: wanted tensors lora_A and lora_B", where());
+}
+
+void PeftSource::add_module(const std::string& name, const Module& module,
+                            const std::vector<HfPlace>& places, const ModelConfig& model) {
+  const std::map<std::string, Shape> shapes = shapes_with_head(model);
+  const std::int64_t rank = config_.rank_of(name);
+  const std::int64_t in = shapes.at(places[0].canonical)[1];
+  std::int64_t out = 0;
+  std::vector<std::string> canonical;
+  for (const HfPlace& place : places) {
+    out += shapes.at(place.canonical)[0];
+    canonical.push_back(place.canonical);
+  }
+  if (module.a->shape != std::vector<std::int64_t>{rank, in})
+    wrong_shape(*module.a, fmt::format("[{}, {}]", rank, in));
+  if (module.b->shape != std::vector<std::int64_t>{out, rank})
+    wrong_shape(*module.b, fmt::format("[{}, {}]", out, rank));
+  const std::string linear = linear_name(canonical);
+  adapters_.shapes[linear] = {.rank = rank, .scale = config_.scale_of(name)};
+  add({.canonical = linear + std::string(kAdapterA)}, {rank, in}, *module.a);
+  for (HfPlace place : places) {
+    const std::int64_t rows = shapes.at(place.canonical)[0];
+    place.canonical = stem(place.canonical) + std::string(kAdapterB);
+    place.transposed = false;  // PEFT's B is [out, r], also of a Conv1D
+    add(place, {rows, rank}, *module.b);
+  }
+}
+
+void PeftSource::add_whole(const HfTensor& stored, const std::vector<HfPlace>& places,
+                           const ModelConfig& model) {
+  const std::map<std::string, Shape> shapes = shapes_with_head(model);
+  std::vector<std::int64_t> wanted;
+  for (const HfPlace& place : places) {
+    const Shape& shape = shapes.at(place.canonical);
+    const std::int64_t rows = stored_row(place, shape[0] - 1) + 1;
+    if (wanted.empty()) wanted.resize(static_cast<std::size_t>(shape.ndim()));
+    std::int64_t& all = wanted[place.transposed ? 1 : 0];
+    all = std::max(all, rows);
+    if (shape.ndim() > 1) wanted[place.transposed ? 0 : 1] = shape[1];
+  }
+  const bool table =
+      places[0].canonical == "embedding.token.weight" || places[0].canonical == "head.weight";
+  const bool padded = table && stored.shape.size() == 2 && stored.shape[0] > wanted[0] &&
+                      stored.shape[1] == wanted[1];
+  if (stored.shape != wanted && !padded)
+    wrong_shape(stored, fmt::format("[{}]", fmt::join(wanted, ", ")));
+  for (const HfPlace& place : places) {
+    adapters_.trained.insert(place.canonical);
+    add(place, shapes.at(place.canonical), stored);
+  }
+}
+
+void PeftSource::add(const HfPlace& place, const Shape& shape, const HfTensor& stored) {
+  const std::optional<DType> dtype = dtype_of_safetensors(stored.dtype);
+  if (!dtype || *dtype == DType::kI64 || *dtype == DType::kI32 || *dtype == DType::kU8) {
+    throw Error(Fault::kData, "{}: {} is of type {}, wanted F32, BF16, F16 or F64",
+                stored.file->path().string(), stored.name, stored.dtype);
+  }
+  if (!places_
+           .try_emplace(place.canonical, place, CanonicalTensor{place.canonical, *dtype, shape},
+                        stored)
+           .second)
+    throw Error(Fault::kData, "{}: {} is there twice, under two names", where(), stored.name);
+}
+
+// A head that the model shares with its embedding is trained with it, or not at all.
+void PeftSource::check_tied(const ModelConfig& model) {
+  constexpr const char* kHead = "head.weight";
+  constexpr const char* kTable = "embedding.token.weight";
+  if (!model.tied) return;
+  const auto table = places_.find(kTable);
+  const auto head = places_.find(kHead);
+  bool one = table == places_.end() ? head == places_.end() : config_.ties_trained_weights;
+  if (table != places_.end() && head != places_.end()) {
+    const TensorRun all = whole_run(table->second.tensor.shape);
+    const auto hash = [&](const Place& place) {
+      return hash_of_run(
+          {*place.stored.file, place.stored.offset, place.tensor.dtype, Shape(place.stored.shape)},
+          all);
+    };
+    one = hash(table->second) == hash(head->second);
+  }
+  if (!one) {
+    throw Error(Fault::kData,
+                "{}: trains the embedding or the head alone, and in this model they are one table; "
+                "wanted ensure_weight_tying, or a model with two tables",
+                where());
+  }
+  if (head == places_.end()) return;
+  places_.erase(head);
+  adapters_.trained.erase(kHead);
+}
+
+std::vector<CanonicalTensor> PeftSource::tensors(TensorKind kind) const {
+  std::vector<CanonicalTensor> result;
+  if (kind != TensorKind::kWeight) return result;
+  for (const auto& [name, place] : places_) result.push_back(place.tensor);
+  return result;
+}
+
+void PeftSource::read(const std::string& name, const TensorRun& run, DType dtype, std::byte* dst) {
+  const Place& place = places_.at(name);
+  if (run.begin >= run.end) return;
+  const HfTensor& stored = place.stored;
+  read_place({.file = *stored.file,
+              .offset = stored.offset,
+              .dtype = place.tensor.dtype,
+              .shape = Shape(stored.shape)},
+             place.place, run, dtype, dst);
+}
+
+}  // namespace piton

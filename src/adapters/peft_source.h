@@ -1,0 +1,86 @@
+// The adapter in a folder of PEFT, as canonical tensors (nn/adapters.h).
+//
+//   adapter_config.json                      rank, alpha and variants (adapters/peft_config.h)
+//   adapter_model.safetensors or .bin        base_model.model.MODULE.lora_A.weight    [r, in]
+//                                            base_model.model.MODULE.lora_B.weight    [out, r]
+//                                            base_model.model.MODULE.weight           trained in
+//                                            full
+//
+// MODULE is a module of the Hugging Face model, so where its rows are follows from the places of
+// the family (huggingface/family.h). A module that holds query, key and value, or gate and up, has
+// one A for all; the rows of its B are those of its matrices.
+//
+// What is adapted is decided by the tensors of the file, not by target_modules. Error(kData) names
+// the file and the tensor: one that is no part of the model, has another shape or rank than the
+// configuration says, or lacks its partner.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "adapters/peft_config.h"
+#include "checkpoint/file_tensor.h"
+#include "checkpoint/tensor_source.h"
+#include "huggingface/family.h"
+#include "huggingface/tensor_files.h"
+#include "model/config.h"
+#include "nn/adapters.h"
+
+namespace piton {
+
+inline constexpr const char* kPeftConfigName = "adapter_config.json";
+inline constexpr const char* kPeftWeightsName = "adapter_model.safetensors";
+inline constexpr const char* kPeftPickledName = "adapter_model.bin";
+inline constexpr std::string_view kPeftPrefix = "base_model.model.";  // of names of modules
+
+// True if the folder has an adapter_config.json.
+bool is_peft_folder(const std::filesystem::path& folder);
+
+class PeftSource final : public TensorSource {
+ public:
+  // `model`: that the adapter is for; `family`: of its Hugging Face form.
+  PeftSource(const std::filesystem::path& folder, const ModelConfig& model, const HfFamily& family);
+
+  // Which linears have an adapter, and what is trained in full.
+  const Adapters& adapters() const { return adapters_; }
+  const PeftConfig& config() const { return config_; }
+
+  std::string where() const override { return files_.folder().string(); }
+  // None of kOptimizer.
+  std::vector<CanonicalTensor> tensors(TensorKind kind) const override;
+  void read(const std::string& name, const TensorRun& run, DType dtype, std::byte* dst) override;
+
+ private:
+  struct Place {
+    HfPlace place;
+    CanonicalTensor tensor;
+    HfTensor stored;
+  };
+  // A and B of a module of the file, and its places in the model.
+  struct Module {
+    const HfTensor* a = nullptr;
+    const HfTensor* b = nullptr;
+  };
+
+  void read_tensors(const ModelConfig& model, const HfFamily& family);
+  void add_module(const std::string& name, const Module& module, const std::vector<HfPlace>& places,
+                  const ModelConfig& model);
+  void add_whole(const HfTensor& stored, const std::vector<HfPlace>& places,
+                 const ModelConfig& model);
+  void add(const HfPlace& place, const Shape& shape, const HfTensor& stored);
+  void check_tied(const ModelConfig& model);
+
+  HfTensorFiles files_;
+  PeftConfig config_;
+  Adapters adapters_;
+  std::map<std::string, Place> places_;  // by canonical name
+};
+
+// The name of the linear that holds these matrices ("layers.3.attention.qkv" of query, key and
+// value), or of the one matrix. `canonical`: names of weights ("layers.3.attention.query.weight").
+std::string linear_name(const std::vector<std::string>& canonical);
+
+}  // namespace piton

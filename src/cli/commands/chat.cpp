@@ -1,0 +1,158 @@
+// piton chat: a conversation with a model, by the chat template that it was trained with.
+#include <iostream>
+#include <optional>
+
+#include "api/model.h"
+#include "base/files/files.h"
+#include "base/options/option_range.h"
+#include "checkpoint/collective.h"
+#include "cli/command.h"
+#include "cli/commands/continuation.h"
+#include "cli/commands/dialogue.h"
+#include "cli/commands/model_to_load.h"
+#include "cli/launch.h"
+#include "cli/terminal/standard_input.h"
+#include "text/chat/chat_template_files.h"
+#include "text/chat/turn_ends.h"
+#include "text/unicode/utf8.h"
+
+namespace piton::cli {
+namespace {
+
+struct ChatOptions {
+  ModelToLoad model;
+  std::string system;
+  std::string chat_template;
+  std::int64_t history_turns = 0;
+  std::vector<std::string> stop;
+
+  template <typename Visitor>
+  void visit(Visitor&& v) {
+    model.visit(v);
+    v(Option{"system",
+             "text of the system message (default: that of the template)",
+             {.placeholder = "TEXT"}},
+      system);
+    v(Option{"chat-template",
+             "file of a chat template in Jinja, or the name of one of the model's (default: the "
+             "model's own)",
+             {.placeholder = "FILE"}},
+      chat_template);
+    v(Option{"history-turns",
+             "number of questions that the model sees, with their answers (0: all that fit)"},
+      history_turns);
+    v(Option{"stop", "words that end an answer; they are not printed", {.placeholder = "WORD"}},
+      stop);
+  }
+};
+
+ChatTemplate template_of(const Model& model, const ChatOptions& options) {
+  const ChatTemplateFiles& files = model.chat_templates();
+  const std::string& wanted = options.chat_template;
+  if (!wanted.empty() && std::filesystem::is_regular_file(wanted))
+    return ChatTemplate(read_text_file(wanted), files.special_tokens, wanted);
+  if (files.templates.empty()) {
+    throw Error(Fault::kUsage,
+                "--load: {} has no chat template; give --chat-template FILE, or use piton generate",
+                options.model.load);
+  }
+  return choose_chat_template(files, wanted, /*with_tools=*/false);
+}
+
+// The next line that the first rank reads, on all ranks; nullopt at the end of the input.
+std::optional<std::string> next_line(Communicator& ranks) {
+  std::string mine;
+  if (ranks.rank() == 0) {
+    std::string line;
+    if (std::getline(std::cin, line)) mine = "+" + line;
+  }
+  mine = ranks.gather_bytes(mine)[0];
+  if (mine.empty()) return std::nullopt;
+  mine.erase(0, 1);
+  if (mine.ends_with('\r')) mine.pop_back();
+  return replace_bad_utf8(mine);
+}
+
+bool is_one_of(const std::string& word, std::initializer_list<const char*> words) {
+  return std::any_of(words.begin(), words.end(), [&](const char* one) { return word == one; });
+}
+
+}  // namespace
+
+int run_chat(Invocation& invocation) {
+  GeneralOptions general;
+  ChatOptions options;
+  SamplingOptions sampling{.max_new_tokens = 512};
+  BeamOptions beams;
+  InferenceOptions layout;
+  TokenizerOptions tokenizer_options;
+  OptionSet set;
+  set.add("Chat", options);
+  set.add("Sampling", sampling);
+  set.add("Parallelism", layout);
+  set.add("Tokenizer", tokenizer_options);
+  refuse_more_arguments(invocation.parse(set, general));
+  if (options.model.load.empty())
+    throw Error(Fault::kUsage, "--load: no model is named; wanted the folder of a model");
+  check_range("--history-turns", options.history_turns, 0, std::int64_t{1} << 30);
+  sampling.settle();
+  Engine engine(engine_options(general), invocation.log);
+  const auto ranks = make_group_of_all(engine.world(), "chat");
+  const auto model = Model::load(engine.machine(), options.model.load, tokenizer_options, layout,
+                                 options.model.lora_load);
+  const Tokenizer& tokenizer = model->require_tokenizer();
+  const ChatTemplate chat_template = template_of(*model, options);
+  for (const std::int32_t id : turn_ends(chat_template, tokenizer))
+    options.stop.push_back(tokenizer.piece(id));
+  const Continuer continuer(*model, sampling, beams, options.stop);
+  const std::int64_t room = model->config().max_positions - sampling.max_new_tokens;
+  check_range("--max-new-tokens", sampling.max_new_tokens, 1, model->config().max_positions - 1);
+  Dialogue dialogue(chat_template, tokenizer, options.system,
+                    {.turns = options.history_turns, .tokens = room});
+
+  const bool leads = ranks->rank() == 0;
+  const bool talks = is_conversation();
+  const auto show = [leads](const std::string& text) {
+    if (!leads) return;
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    std::fflush(stdout);
+  };
+  if (leads && talks) {
+    invocation.log.info("type a question; clear begins a new conversation, exit (or Ctrl-D) ends");
+  }
+  while (true) {
+    if (talks) show("You >> ");
+    const std::optional<std::string> line = next_line(*ranks);
+    if (!line) {
+      if (talks) show("\n");
+      return 0;
+    }
+    if (line->find_first_not_of(" \t") == std::string::npos) continue;
+    if (is_one_of(*line, {"q", "quit", "exit"})) return 0;
+    if (is_one_of(*line, {"clear", "new", "reset"})) {
+      dialogue.clear();
+      continue;
+    }
+    dialogue.ask(*line);
+    Dialogue::Prompt prompt;
+    try {
+      prompt = dialogue.prompt();
+    } catch (const Error& error) {
+      if (error.fault() != Fault::kUsage || !talks) throw;
+      if (leads) invocation.log.warning(error.what());
+      dialogue.take_back();
+      continue;
+    }
+    if (leads && prompt.left_out > 0 && options.history_turns == 0) {
+      invocation.log.info(fmt::format("the model no longer sees the first {} question{}",
+                                      prompt.left_out, prompt.left_out > 1 ? "s" : ""));
+    }
+    if (talks) show("Piton: ");
+    const Prompt whole{.text = "", .ids = prompt.ids};
+    const auto found = continuer.run(std::span(&whole, 1), show);
+    show("\n");
+    dialogue.answer(found.front().front().text);
+  }
+}
+
+}  // namespace piton::cli

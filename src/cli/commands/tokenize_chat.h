@@ -1,0 +1,45 @@
+// piton tokenize --chat: conversations as a model's chat template writes them, with ids and mask.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "base/options/options.h"
+#include "text/tokenizer.h"
+
+namespace piton::cli {
+
+struct ChatDisplayOptions {
+  bool chat = false;
+  std::string chat_template;
+  bool add_generation_prompt = false;
+
+  template <typename Visitor>
+  void visit(Visitor&& v) {
+    v(Option{"chat",
+             "read conversations (JSON or JSONL: OpenAI messages, ShareGPT conversations), and "
+             "print text, ids and the mask of assistant tokens"},
+      chat);
+    v(Option{"chat-template",
+             "with --chat: a *.jinja file, or the name of a template in the tokenizer's folder "
+             "(default: its own; tool_use for conversations with tools)",
+             {.placeholder = "NAME"}},
+      chat_template);
+    v(Option{"add-generation-prompt", "with --chat: end with the prompt for the next answer"},
+      add_generation_prompt);
+  }
+};
+
+// `text`: what was read from `where`. `folder`: the tokenizer's folder or a file in it. Prints one
+// JSON object per conversation if `json`; pieces too if `pieces`.
+struct ChatDisplay {
+  const Tokenizer& tokenizer;
+  const ChatDisplayOptions& options;
+  std::filesystem::path folder;
+  std::string where;
+  bool json = false;
+  bool pieces = false;
+};
+void print_chats(const ChatDisplay& display, const std::string& text);
+
+}  // namespace piton::cli

@@ -1,0 +1,201 @@
+#include "data/instruct/chat_records.h"
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "base/error.h"
+
+namespace piton {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Adds the pairs of `history`.
+void add_history(const Json& record, const std::string& key, Conversation& conversation) {
+  const auto at = record.find(key);
+  // A column of a table that is empty holds no history.
+  if (at == record.end() || at->is_null() || *at == "") return;
+  for (const Json& pair : list_at(record, key)) {
+    if (!pair.is_array() || pair.size() != 2 || !pair[0].is_string() || !pair[1].is_string()) {
+      throw Error(Fault::kData, "\"{}\" holds {}, wanted pairs of texts", key,
+                  pair.is_array() ? fmt::format("a list of {}", pair.size())
+                                  : std::string(pair.type_name()));
+    }
+    conversation.messages.push_back({MessageRole::kUser, pair[0].get<std::string>()});
+    conversation.messages.push_back({MessageRole::kAssistant, pair[1].get<std::string>()});
+  }
+}
+
+// The text of a response, which may be a list of one.
+std::string answer_at(const Json& record, const std::string& key) {
+  const auto at = record.find(key);
+  if (at == record.end() || !at->is_array()) return text_at(record, key);
+  if (at->size() == 1 && at->front().is_string()) return at->front().get<std::string>();
+  throw Error(Fault::kData, "key \"{}\" holds a list of {}, wanted one text", key, at->size());
+}
+
+// The role of a word of sharegpt; nothing for a word that is none.
+std::optional<MessageRole> role_of_tag(const RecordFields& fields, const std::string& word) {
+  struct Tag {
+    std::string_view meaning;
+    MessageRole role;
+    std::string_view other;  // as many files of this format have it
+  };
+  static constexpr Tag kTags[] = {{"user_tag", MessageRole::kUser, "user"},
+                                  {"assistant_tag", MessageRole::kAssistant, "assistant"},
+                                  {"function_tag", MessageRole::kFunction, "function"},
+                                  {"observation_tag", MessageRole::kObservation, "tool"}};
+  for (const Tag& tag : kTags) {
+    if (word == fields.tag(tag.meaning)) return tag.role;
+  }
+  for (const Tag& tag : kTags) {
+    if (word == tag.other && !fields.is_given(tag.meaning)) return tag.role;
+  }
+  return {};
+}
+
+const Json& object_of(const Json& message, const std::string& key, std::size_t index) {
+  if (message.is_object()) return message;
+  throw Error(Fault::kData, "message {} of \"{}\" is {}, wanted an object", index + 1, key,
+              message.type_name());
+}
+
+Message share_gpt_message(const RecordFields& fields, const Json& message) {
+  const std::string word = text_at(message, fields.tag("role_tag"));
+  const auto role = role_of_tag(fields, word);
+  if (!role) {
+    throw Error(Fault::kData,
+                "a message is from \"{}\", wanted {}, {}, {} or {}; --map-keys names other tags",
+                word, fields.tag("user_tag"), fields.tag("assistant_tag"),
+                fields.tag("observation_tag"), fields.tag("function_tag"));
+  }
+  return {*role, text_at(message, fields.tag("content_tag"))};
+}
+
+// The text of a content, which may be absent, a text, or a list of parts.
+std::string content_of(const Json& message) {
+  const auto at = message.find("content");
+  if (at == message.end() || at->is_null()) return "";
+  if (!at->is_array()) return text_at(message, "content");
+  std::string text;
+  for (const Json& part : *at) {
+    const auto type = part.is_object() ? part.find("type") : part.end();
+    if (!part.is_object() || (type != part.end() && *type != "text")) {
+      throw Error(Fault::kData, "a content has a part that is not text");
+    }
+    text += text_at(part, "text");
+  }
+  return text;
+}
+
+// [{"name": .., "arguments": ..}, ..] of a message's tool_calls.
+std::string calls_of(const Json& list) {
+  Json calls = Json::array();
+  for (const Json& call : list) {
+    const auto inner = call.is_object() ? call.find("function") : call.end();
+    const Json& function = call.is_object() && inner != call.end() ? *inner : call;
+    if (!function.is_object() || !function.contains("name")) {
+      throw Error(Fault::kData, "a tool call has no name");
+    }
+    calls.push_back(
+        {{"name", function["name"]}, {"arguments", function.value("arguments", Json::object())}});
+  }
+  return calls.dump();
+}
+
+// Adds one message of OpenAI's form.
+void add_message(const Json& message, Conversation& conversation) {
+  const std::string role = text_at(message, "role");
+  std::vector<Message>& messages = conversation.messages;
+  if (role == "user") {
+    messages.push_back({MessageRole::kUser, content_of(message)});
+  } else if (role == "assistant") {
+    std::string thought = optional_text_at(message, "reasoning_content");
+    if (!thought.empty()) thought = "<think>\n" + thought + "\n</think>\n\n";
+    const auto calls = message.find("tool_calls");
+    if (calls == message.end() || !calls->is_array() || calls->empty()) {
+      messages.push_back({MessageRole::kAssistant, thought + content_of(message)});
+      return;
+    }
+    if (!content_of(message).empty()) {
+      throw Error(Fault::kData, "a message has both content and tool_calls");
+    }
+    messages.push_back({MessageRole::kFunction, thought + calls_of(*calls)});
+  } else if (role == "tool" || role == "function") {
+    if (!messages.empty() && messages.back().role == MessageRole::kObservation) {
+      messages.back().content += "\n</tool_response>\n<tool_response>\n" + content_of(message);
+    } else {
+      messages.push_back({MessageRole::kObservation, content_of(message)});
+    }
+  } else {
+    throw Error(Fault::kData, "a message has the role \"{}\", wanted user, assistant or tool",
+                role);
+  }
+}
+
+}  // namespace
+
+Conversation read_alpaca(const RecordFields& fields, const Json& record) {
+  Conversation conversation;
+  conversation.system = optional_text_at(record, fields.key("system"));
+  conversation.tools = json_text_at(record, fields.key("tools"));
+  add_history(record, fields.key("history"), conversation);
+  std::string user = text_at(record, fields.key("prompt"));
+  const std::string query = optional_text_at(record, fields.key("query"));
+  if (!user.empty() && !query.empty()) user += "\n";
+  conversation.messages.push_back({MessageRole::kUser, user + query});
+  const bool pair = fields.has("chosen");
+  conversation.messages.push_back(
+      {MessageRole::kAssistant, answer_at(record, fields.key(pair ? "chosen" : "response"))});
+  if (pair) {
+    conversation.rejected =
+        Message{MessageRole::kAssistant, answer_at(record, fields.key("rejected"))};
+  }
+  return conversation;
+}
+
+Conversation read_share_gpt(const RecordFields& fields, const Json& record) {
+  Conversation conversation;
+  conversation.system = optional_text_at(record, fields.key("system"));
+  conversation.tools = json_text_at(record, fields.key("tools"));
+  const std::string& key = fields.key("messages");
+  const Json list = list_at(record, key);
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    const Json& message = object_of(list[i], key, i);
+    if (i == 0 && text_at(message, fields.tag("role_tag")) == fields.tag("system_tag")) {
+      conversation.system = text_at(message, fields.tag("content_tag"));
+      continue;
+    }
+    conversation.messages.push_back(share_gpt_message(fields, message));
+  }
+  if (!fields.has("chosen")) return conversation;
+  const auto answer = [&](std::string_view meaning) -> Message {
+    const auto at = record.find(fields.key(meaning));
+    if (at != record.end() && at->is_object()) return share_gpt_message(fields, *at);
+    return {MessageRole::kAssistant, text_at(record, fields.key(meaning))};
+  };
+  conversation.messages.push_back(answer("chosen"));
+  conversation.rejected = answer("rejected");
+  return conversation;
+}
+
+Conversation read_messages(const RecordFields& fields, const Json& record) {
+  Conversation conversation;
+  conversation.system = optional_text_at(record, fields.key("system"));
+  conversation.tools = json_text_at(record, fields.key("tools"));
+  const std::string& key = fields.key("messages");
+  const Json list = list_at(record, key);
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    const Json& message = object_of(list[i], key, i);
+    if (i == 0 && text_at(message, "role") == "system") {
+      conversation.system = content_of(message);
+      continue;
+    }
+    add_message(message, conversation);
+  }
+  return conversation;
+}
+
+}  // namespace piton

@@ -1,0 +1,46 @@
+#include "data/instruct/conversation.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace piton {
+
+std::string_view name(MessageRole role) {
+  switch (role) {
+    case MessageRole::kUser:
+      return "user";
+    case MessageRole::kAssistant:
+      return "assistant";
+    case MessageRole::kFunction:
+      return "function";
+    case MessageRole::kObservation:
+      return "observation";
+  }
+  PITON_ASSERT(false, "role {}", static_cast<int>(role));
+  return "";
+}
+
+void check_turns(const Conversation& conversation) {
+  const std::vector<Message>& messages = conversation.messages;
+  if (messages.empty()) throw Error(Fault::kData, "the conversation has no messages");
+  for (std::size_t i = 0; i < messages.size(); ++i) {
+    const MessageRole role = messages[i].role;
+    const bool asks = role == MessageRole::kUser || role == MessageRole::kObservation;
+    if (asks == (i % 2 == 0)) continue;
+    throw Error(Fault::kData, "message {} is of the {}, wanted {}", i + 1, name(role),
+                i % 2 == 0 ? "user or observation" : "assistant or function");
+  }
+  if (messages.size() % 2 != 0) {
+    throw Error(Fault::kData, "the last of {} messages is of the {}; wanted an answer",
+                messages.size(), name(messages.back().role));
+  }
+}
+
+std::int64_t taught_tokens(const TaughtText& sample) {
+  if (sample.labels.empty()) return 0;
+  return std::count_if(sample.labels.begin() + 1, sample.labels.end(),
+                       [](std::int32_t label) { return label != kIgnoredLabel; });
+}
+
+}  // namespace piton

@@ -1,0 +1,54 @@
+// A conversation: what a record of instruction data says, in whatever format, and the tokens that a
+// model learns from it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace piton {
+
+enum class MessageRole {
+  kUser,
+  kAssistant,
+  kFunction,     // calls of tools, by the assistant; `content` is JSON (tool_text.h)
+  kObservation,  // results of tools
+};
+
+// "user", "assistant", "function", "observation".
+std::string_view name(MessageRole role);
+
+struct Message {
+  MessageRole role = MessageRole::kUser;
+  std::string content;
+  bool operator==(const Message&) const = default;
+};
+
+struct Conversation {
+  std::string system;  // "": none
+  std::string tools;   // JSON: a list of descriptions; "": none
+  std::vector<Message> messages;
+  // Pairwise data: the answer that is worse than the last message.
+  std::optional<Message> rejected;
+};
+
+// The user's and the tools' messages alternate with the assistant's: user first, assistant last.
+// Throws Error(kData) that names the first message which breaks this.
+void check_turns(const Conversation& conversation);
+
+// What is not learned has this label.
+inline constexpr std::int32_t kIgnoredLabel = -100;
+
+// labels[i] is what the model shall predict for position i from the ids before it: ids[i], or
+// kIgnoredLabel; in two places the end-of-turn token (named_prompt.h). Same length as ids.
+struct TaughtText {
+  std::vector<std::int32_t> ids;
+  std::vector<std::int32_t> labels;
+};
+
+// Number of ids that teach. The first label counts not: nothing precedes it.
+std::int64_t taught_tokens(const TaughtText& sample);
+
+}  // namespace piton

@@ -1,0 +1,43 @@
+#include "data/instruct/conversation_encoder.h"
+
+#include <algorithm>
+
+namespace piton {
+
+TurnLengths cut_turn(TurnLengths turn, std::int64_t cutoff) {
+  std::int64_t most = 0;  // ids of the answer
+  if (turn.target * 2 < cutoff) {
+    most = cutoff;
+  } else if (turn.source * 2 < cutoff) {
+    most = cutoff - turn.source;
+  } else {
+    // In doubles, as Python divides.
+    most = static_cast<std::int64_t>(
+        static_cast<double>(cutoff) *
+        (static_cast<double>(turn.target) / static_cast<double>(turn.source + turn.target)));
+  }
+  const std::int64_t target = std::min(most, turn.target);
+  return {std::min(std::max<std::int64_t>(cutoff - target, 0), turn.source), target};
+}
+
+TaughtText cut_sample(const TaughtText& sample, std::int64_t cutoff) {
+  if (std::ssize(sample.ids) <= cutoff) return sample;
+  TaughtText cut;
+  const auto keep = [&](std::int64_t from, std::int64_t count) {
+    cut.ids.insert(cut.ids.end(), sample.ids.begin() + from, sample.ids.begin() + from + count);
+    cut.labels.insert(cut.labels.end(), sample.labels.begin() + from,
+                      sample.labels.begin() + from + count);
+  };
+  const auto begin = sample.labels.begin(), end = sample.labels.end();
+  for (auto at = begin; at != end && std::ssize(cut.ids) < cutoff;) {
+    const auto answer = std::find_if(at, end, [](auto label) { return label != kIgnoredLabel; });
+    const auto next = std::find(answer, end, kIgnoredLabel);
+    const TurnLengths kept = cut_turn({answer - at, next - answer}, cutoff - std::ssize(cut.ids));
+    keep(at - begin, kept.source);
+    keep(answer - begin, kept.target);
+    at = next;
+  }
+  return cut;
+}
+
+}  // namespace piton

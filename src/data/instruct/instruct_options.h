@@ -1,0 +1,86 @@
+// Options of `piton preprocess` for instruction data.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "base/options/options.h"
+#include "data/instruct/mixing.h"
+
+namespace piton {
+
+struct InstructOptions {
+  std::string handler_name;
+  std::string prompt_type;
+  std::string prompt_type_path;
+  bool enable_thinking = false;
+  std::optional<std::int64_t> cutoff_len;
+  std::optional<std::int64_t> seq_length;
+  bool pack = false;
+  bool neat_pack = false;
+  std::optional<std::int64_t> max_samples;
+  MixStrategy mix_strategy = MixStrategy::kConcat;
+  std::string interleave_probs;
+  std::uint64_t seed = 1234;
+
+  // Whether the records are conversations, although no handler is named.
+  bool asks_for_answers() const {
+    return !prompt_type.empty() || !prompt_type_path.empty() || enable_thinking || cutoff_len ||
+           seq_length || pack || neat_pack;
+  }
+  bool packs() const { return pack || neat_pack; }
+
+  template <typename Visitor>
+  void visit(Visitor&& v) {
+    v(Option{"handler-name",
+             "how records are read: auto (from the first record), or a handler of AscendSpeed or "
+             "MindSpeed-LLM; see docs/instruction_data.md (default: texts, or auto with an option "
+             "of "
+             "this group)",
+             {.placeholder = "NAME"}},
+      handler_name);
+    v(Option{"prompt-type",
+             "named template of the prompt: qwen, llama2, default, empty, ... (default: the chat "
+             "template in the tokenizer's folder)",
+             {.placeholder = "NAME"}},
+      prompt_type);
+    v(Option{"prompt-type-path",
+             "JSON file with the template that --prompt-type names",
+             {.placeholder = "FILE"}},
+      prompt_type_path);
+    v(Option{"enable-thinking",
+             "reasoning templates (qwen3): keep thoughts and learn them; by default they are "
+             "removed"},
+      enable_thinking);
+    v(Option{"cutoff-len",
+             "cut longer samples to this number of tokens, as LlamaFactory does",
+             {.placeholder = "N"}},
+      cutoff_len);
+    v(Option{"seq-length",
+             "leave out samples that have this number of tokens or more; the length of packed ones",
+             {.placeholder = "N"}},
+      seq_length);
+    v(Option{"pack", "join samples to sequences of --seq-length tokens (best fit)"}, pack);
+    v(Option{"neat-pack",
+             "pack, number the samples of a sequence in attention_mask, and cut longer ones"},
+      neat_pack);
+    v(Option{"max-samples",
+             "take at most this number of samples of each --input and --datasets",
+             {.placeholder = "N"}},
+      max_samples);
+    v(Option{"mix-strategy",
+             "order of several data sets: one after another, or in turns until the first "
+             "(interleave_under) or the last (interleave_over) is exhausted"},
+      Choice(mix_strategy, {{"concat", MixStrategy::kConcat},
+                            {"interleave_under", MixStrategy::kUnder},
+                            {"interleave_over", MixStrategy::kOver}}));
+    v(Option{"interleave-probs",
+             "with an interleaving --mix-strategy: draw the next data set with these probabilities",
+             {.placeholder = "P,P,..."}},
+      interleave_probs);
+    v(Option{"seed", "seed of --interleave-probs"}, seed);
+  }
+};
+
+}  // namespace piton

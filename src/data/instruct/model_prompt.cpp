@@ -1,0 +1,153 @@
+#include "data/instruct/model_prompt.h"
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+#include "base/error.h"
+#include "base/nesting.h"
+#include "data/instruct/tool_text.h"
+#include "text/chat/chat_template_files.h"
+#include "text/chat/chat_tokens.h"
+
+namespace piton {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Between results of tools in one message (chat_records.h).
+constexpr std::string_view kNextResult = "\n</tool_response>\n<tool_response>\n";
+
+Json calls_message(const std::string& content) {
+  const ToolCalls calls = tool_calls(content);
+  Json list = Json::array();
+  for (const ToolCall& call : calls.calls) {
+    list.push_back(
+        {{"type", "function"},
+         {"function", {{"name", call.name}, {"arguments", read_json<Json>(call.arguments)}}}});
+  }
+  return {{"role", "assistant"}, {"content", calls.thought}, {"tool_calls", list}};
+}
+
+void add_results(std::string_view content, Json& messages) {
+  while (true) {
+    const std::size_t end = std::min(content.find(kNextResult), content.size());
+    messages.push_back({{"role", "tool"}, {"content", std::string(content.substr(0, end))}});
+    if (end == content.size()) return;
+    content.remove_prefix(end + kNextResult.size());
+  }
+}
+
+Json tools_list(const std::string& tools) {
+  if (tools.empty()) return nullptr;
+  check_json_depth(tools, "the tools");
+  const Json list = read_json_or_discarded<Json>(tools);
+  if (!list.is_array()) throw Error(Fault::kData, "the tools are no list in JSON");
+  Json wrapped = Json::array();
+  for (const Json& tool : list) {
+    const bool typed = tool.is_object() && tool.contains("function");
+    wrapped.push_back(typed ? tool : Json{{"type", "function"}, {"function", tool}});
+  }
+  return wrapped.empty() ? Json(nullptr) : wrapped;
+}
+
+std::string quoted(const Tokenizer& tokenizer, const std::vector<std::int32_t>& ids,
+                   std::size_t at) {
+  if (at >= ids.size()) return "the end";
+  const auto some = std::span(ids).subspan(at, std::min<std::size_t>(8, ids.size() - at));
+  return nlohmann::json(tokenizer.decode(some))
+      .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+}  // namespace
+
+ChatInput chat_input(const Conversation& conversation) {
+  ChatInput input;
+  input.messages = Json::array();
+  if (!conversation.system.empty()) {
+    input.messages.push_back({{"role", "system"}, {"content", conversation.system}});
+  }
+  for (const Message& message : conversation.messages) {
+    if (message.role == MessageRole::kFunction) {
+      input.messages.push_back(calls_message(message.content));
+    } else if (message.role == MessageRole::kObservation) {
+      add_results(message.content, input.messages);
+    } else {
+      input.messages.push_back({{"role", name(message.role)}, {"content", message.content}});
+    }
+  }
+  input.tools = tools_list(conversation.tools);
+  input.now_seconds = kDateOfPrompts;
+  return input;
+}
+
+ModelPrompt::ModelPrompt(const std::string& folder, const Tokenizer& tokenizer,
+                         ModelPromptRules rules)
+    : tokenizer_(&tokenizer), rules_(rules) {
+  ChatTemplateFiles files;
+  if (!folder.empty()) files = read_chat_templates(folder);
+  if (files.templates.empty()) {
+    throw Error(Fault::kUsage,
+                "preprocess: {} has no chat template; name one with --prompt-type (qwen, llama2, "
+                "llama3, default, ...)",
+                folder.empty() ? "the tokenizer" : folder);
+  }
+  const auto named = [&](std::string_view name) {
+    return std::any_of(files.templates.begin(), files.templates.end(),
+                       [&](const ChatTemplateSource& source) { return source.name == name; });
+  };
+  if (named("default")) plain_ = choose_chat_template(files, "default", false);
+  if (named("tool_use") || named("default")) with_tools_ = choose_chat_template(files, "", true);
+  if (!plain_ && !with_tools_) plain_ = choose_chat_template(files, "", false);
+}
+
+std::string ModelPrompt::source() const {
+  return (plain_ ? plain_->source() : "") + (with_tools_ ? with_tools_->source() : "");
+}
+
+TaughtText ModelPrompt::sample(const Conversation& conversation, bool last_alone) const {
+  ChatInput input = chat_input(conversation);
+  if (rules_.enable_thinking) input.variables = {{"enable_thinking", true}};
+  const ChatTemplate& chat = *(input.tools.is_null() && plain_ ? plain_ : with_tools_);
+  RenderedChat rendered = chat.render_with_assistant(input);
+  if (last_alone && rendered.assistant.size() > 1) {
+    rendered.assistant = {rendered.assistant.back()};
+  }
+  ChatTokens tokens = encode_chat(*tokenizer_, rendered);
+  TaughtText sample{std::move(tokens.ids), {}};
+  for (std::size_t i = 0; i < sample.ids.size(); ++i) {
+    sample.labels.push_back(tokens.assistant[i] != 0 ? sample.ids[i] : kIgnoredLabel);
+  }
+  if (rules_.append_eod) {
+    sample.ids.push_back(*tokenizer_->special().eod);
+    sample.labels.push_back(sample.ids.back());
+  }
+  return rules_.lengths.cutoff ? cut_sample(sample, *rules_.lengths.cutoff) : sample;
+}
+
+std::vector<TaughtText> ModelPrompt::encode(const Conversation& conversation) const {
+  if (!conversation.rejected) return {sample(conversation, false)};
+  Conversation other = conversation;
+  other.messages.back() = *other.rejected;
+  return {sample(conversation, true), sample(other, true)};
+}
+
+std::string difference_from_model(const std::string& folder, const Tokenizer& tokenizer,
+                                  const Conversation& conversation, const TaughtText& sample) {
+  std::vector<std::int32_t> own;
+  try {
+    own = ModelPrompt(folder, tokenizer, {}).encode(conversation).at(0).ids;
+  } catch (const Error&) {
+    return "";  // there is no template, or it has no form for this conversation
+  }
+  const auto differing =
+      std::mismatch(sample.ids.begin(), sample.ids.end(), own.begin(), own.end());
+  const auto at = static_cast<std::size_t>(differing.first - sample.ids.begin());
+  if (at == sample.ids.size() && at == own.size()) return "";
+  return fmt::format(
+      "--prompt-type: the first sample differs from the model's own chat template: token {} begins "
+      "{} here, and {} there",
+      at, quoted(tokenizer, sample.ids, at), quoted(tokenizer, own, at));
+}
+
+}  // namespace piton

@@ -1,0 +1,54 @@
+// Conversations in the form of the model's own chat template, which its tokenizer's folder has.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "data/instruct/conversation_encoder.h"
+#include "text/chat/chat_template.h"
+#include "text/tokenizer.h"
+
+namespace piton {
+
+struct ModelPromptRules {
+  bool enable_thinking = false;  // given to the template, if set
+  bool append_eod = false;
+  LengthRules lengths;
+};
+
+// What the template shows as the date of today, so that data does not depend on the day: 26 July
+// 2024, which templates of Llama 3.1 show where they are given no date.
+inline constexpr std::int64_t kDateOfPrompts = 1721952000;
+
+class ModelPrompt final : public ConversationEncoder {
+ public:
+  // `folder`: that of the tokenizer, or a file in it; "" for a tokenizer without one. `tokenizer`
+  // must outlive this. Throws Error(kUsage) if the folder has no template: --prompt-type must name
+  // one.
+  ModelPrompt(const std::string& folder, const Tokenizer& tokenizer, ModelPromptRules rules);
+
+  // Every answer is learned, with what the template writes after it; of pairs the last one.
+  std::vector<TaughtText> encode(const Conversation& conversation) const override;
+
+  // The templates as they are written.
+  std::string source() const;
+
+ private:
+  TaughtText sample(const Conversation& conversation, bool last_alone) const;
+
+  const Tokenizer* tokenizer_;
+  ModelPromptRules rules_;
+  std::optional<ChatTemplate> plain_;
+  std::optional<ChatTemplate> with_tools_;
+};
+
+// Where a sample under --prompt-type and that of the model's own template first differ, for
+// a warning; "" if they are equal or if there is no such template.
+std::string difference_from_model(const std::string& folder, const Tokenizer& tokenizer,
+                                  const Conversation& conversation, const TaughtText& sample);
+
+// The messages as a chat template reads them: role, content, tool_calls.
+ChatInput chat_input(const Conversation& conversation);
+
+}  // namespace piton

@@ -1,0 +1,247 @@
+#include "data/preprocess/instruct_plan.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+#include "base/files/files.h"
+#include "data/instruct/model_prompt.h"
+#include "data/instruct/named_prompt.h"
+#include "data/instruct/seed_prompt.h"
+#include "data/records/whole_record_parser.h"
+
+namespace piton {
+namespace {
+
+// The first record that can be parsed; a discarded value if there is none.
+nlohmann::ordered_json first_record(const PreprocessOptions& options,
+                                    const std::vector<InputFile>& files, BlockReader::Rules rules) {
+  rules.block_bytes = 1 << 16;
+  BlockReader reader(files, std::move(rules), {});
+  nlohmann::ordered_json record;
+  std::string reason;
+  while (auto block = reader.next()) {
+    const auto parser = make_whole_record_parser(*block->file, options.sample_by);
+    const std::size_t records = records_of(*block, entries_of_record(*block->file));
+    for (std::size_t i = 0; i < records; ++i) {
+      if (parser->parse(*block, i, record, reason) == Parsed::kRecord) return record;
+    }
+  }
+  return nlohmann::ordered_json::value_t::discarded;
+}
+
+bool reads_standard_input(const std::vector<InputFile>& files) {
+  return std::any_of(files.begin(), files.end(),
+                     [](const InputFile& file) { return file.path == "-"; });
+}
+
+const Handler& detected_handler(const PreprocessOptions& options,
+                                const std::vector<InputFile>& files, Log& log) {
+  if (reads_standard_input(files)) {
+    throw Error(Fault::kUsage,
+                "preprocess: standard input is read once, so that its format cannot be looked at "
+                "first; name it with --handler-name");
+  }
+  if (!options.map_keys.empty()) {
+    throw Error(Fault::kUsage,
+                "preprocess: --map-keys names the keys of a handler; give --handler-name too");
+  }
+  const auto record =
+      first_record(options, files,
+                   {.sample_by = options.sample_by,
+                    .optional_columns = {"messages", "conversations", "instruction", "input",
+                                         "output", "chosen", "rejected", "text"}});
+  if (record.is_discarded()) {
+    throw Error(Fault::kData, "preprocess: {}: no record; is it empty?", files.at(0).path);
+  }
+  try {
+    const Handler& handler = handler_of(record);
+    log.info(fmt::format("records: {} (from the keys of the first one)", handler.name));
+    return handler;
+  } catch (const Error& error) {
+    throw Error(error.fault(), fmt::format("preprocess: {}: {}", files.at(0).path, error.what()));
+  }
+}
+
+LengthRules lengths_of(const InstructOptions& options) {
+  LengthRules rules{options.cutoff_len};
+  // Samples of --seq-length tokens or more would be left out.
+  if (options.seq_length && (options.cutoff_len || options.neat_pack)) {
+    rules.cutoff =
+        std::min(options.cutoff_len.value_or(*options.seq_length), *options.seq_length - 1);
+  }
+  return rules;
+}
+
+void set_prompt(const PreprocessOptions& options, const Tokenizer& tokenizer, InstructPlan& plan) {
+  const InstructOptions& instruct = options.instruct;
+  const LengthRules lengths = lengths_of(instruct);
+  const bool named = plan.handler->prompt == PromptRule::kNamed;
+  if (!named && (!instruct.prompt_type.empty() || !instruct.prompt_type_path.empty())) {
+    throw Error(
+        Fault::kUsage,
+        "preprocess: --prompt-type: {} has its own prompt; AlpacaStyleInstructionHandler and "
+        "SharegptStyleInstructionHandler take a template",
+        plan.handler->name);
+  }
+  const SeedPromptRules seed{.every_turn = plan.handler->prompt == PromptRule::kSeedEveryTurn,
+                             .append_eod = options.append_eod,
+                             .lengths = lengths};
+  if (plan.handler->prompt == PromptRule::kBaichuan) {
+    plan.prompt = std::make_shared<BaichuanPrompt>(tokenizer, seed);
+    plan.prompt_name = "Baichuan's";
+  } else if (!named) {
+    plan.prompt = std::make_shared<SeedPrompt>(tokenizer, seed);
+    plan.prompt_name = "AscendSpeed's";
+  } else if (instruct.prompt_type.empty()) {
+    const auto own =
+        std::make_shared<ModelPrompt>(options.tokenizer_folder, tokenizer,
+                                      ModelPromptRules{.enable_thinking = instruct.enable_thinking,
+                                                       .append_eod = options.append_eod,
+                                                       .lengths = lengths});
+    plan.work = own->source();
+    plan.prompt = own;
+    plan.prompt_name = "the model's own";
+  } else {
+    plan.prompt = std::make_shared<NamedPrompt>(
+        prompt_template(instruct.prompt_type, instruct.prompt_type_path), tokenizer,
+        NamedPromptRules{.enable_thinking = instruct.enable_thinking,
+                         .append_eod = options.append_eod,
+                         .lengths = lengths});
+    plan.prompt_name = instruct.prompt_type;
+  }
+}
+
+std::string work_of(const PreprocessOptions& options, const InstructPlan& plan) {
+  const InstructOptions& instruct = options.instruct;
+  const auto number = [](const std::optional<std::int64_t>& value) { return value.value_or(-1); };
+  return fmt::format(
+      "{}|{}|{}|{}|{}|{}", plan.handler->name, plan.prompt_name,
+      instruct.prompt_type_path.empty() ? "" : read_text_file(instruct.prompt_type_path, 16 << 20),
+      instruct.enable_thinking, number(lengths_of(instruct).cutoff), number(instruct.seq_length));
+}
+
+// The first sample, with the text that is learned between [learned: and ].
+std::string shown(const TaughtText& sample, const Tokenizer& tokenizer) {
+  std::string text;
+  std::size_t at = 0;
+  while (at < sample.ids.size()) {
+    const bool learned = sample.labels[at] != kIgnoredLabel && at > 0;
+    std::size_t end = at + 1;
+    while (end < sample.ids.size() && (sample.labels[end] != kIgnoredLabel) == learned) ++end;
+    const std::string part =
+        tokenizer.decode(std::span(sample.ids).subspan(at, end - at), DecodeOptions{});
+    text += learned ? "[learned: " + part + "]" : part;
+    at = end;
+  }
+  return text;
+}
+
+void report_first(const PreprocessOptions& options, const Tokenizer& tokenizer,
+                  const std::vector<InputFile>& files, const InstructPlan& plan, Log& log) {
+  if (reads_standard_input(files)) return;
+  const auto record = first_record(options, files, reader_rules(options, plan));
+  if (record.is_discarded()) return;
+  try {
+    const Conversation conversation = read_conversation(*plan.handler, plan.fields, record);
+    const std::vector<TaughtText> samples = plan.prompt->encode(conversation);
+    log.info(fmt::format("first sample: {} tokens, {} of them learned: {}",
+                         samples.at(0).ids.size(), taught_tokens(samples[0]),
+                         nlohmann::json(shown(samples[0], tokenizer))
+                             .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)));
+    if (options.instruct.prompt_type.empty()) return;
+    const std::string difference =
+        difference_from_model(options.tokenizer_folder, tokenizer, conversation, samples[0]);
+    if (!difference.empty()) log.warning(difference);
+  } catch (const Error&) {
+    // The run reports bad records with their places.
+  }
+}
+
+}  // namespace
+
+BlockReader::Rules reader_rules(const PreprocessOptions& options, const InstructPlan& plan) {
+  return {.sample_by = options.sample_by,
+          .columns = plan.fields.required(),
+          .max_record_bytes = options.max_record_bytes,
+          .optional_columns = plan.fields.optional()};
+}
+
+void check_instruct_options(const PreprocessOptions& options) {
+  const InstructOptions& instruct = options.instruct;
+  const auto positive = [](const std::optional<std::int64_t>& value, const char* name,
+                           std::int64_t least) {
+    if (value && *value < least) {
+      throw Error(Fault::kUsage, "preprocess: --{}: got {}, wanted {} or more", name, *value,
+                  least);
+    }
+  };
+  positive(instruct.cutoff_len, "cutoff-len", 2);
+  positive(instruct.seq_length, "seq-length", 3);
+  positive(instruct.max_samples, "max-samples", 1);
+  if (options.n_subs < 1 || options.n_subs > 1024) {
+    throw Error(Fault::kUsage, "preprocess: --n-subs: got {}, wanted 1 to 1024", options.n_subs);
+  }
+  if (instruct.packs() && !instruct.seq_length) {
+    throw Error(Fault::kUsage,
+                "preprocess: --pack: no --seq-length; packed sequences have that many tokens");
+  }
+  if (!instruct.prompt_type_path.empty() && instruct.prompt_type.empty()) {
+    throw Error(Fault::kUsage,
+                "preprocess: --prompt-type-path: no --prompt-type; name a template of the file");
+  }
+  if (!instruct.interleave_probs.empty() && instruct.mix_strategy == MixStrategy::kConcat) {
+    throw Error(Fault::kUsage,
+                "preprocess: --interleave-probs needs --mix-strategy interleave_under or "
+                "interleave_over");
+  }
+  if (instruct.mix_strategy != MixStrategy::kConcat && options.partition_index) {
+    throw Error(
+        Fault::kUsage,
+        "preprocess: --mix-strategy and --partition-index cannot be combined; mix the whole "
+        "input");
+  }
+}
+
+std::optional<InstructPlan> make_instruct_plan(const PreprocessOptions& options,
+                                               const Tokenizer& tokenizer,
+                                               const std::vector<InputFile>& files, Log& log) {
+  const InstructOptions& instruct = options.instruct;
+  const bool automatic = instruct.handler_name == "auto" ||
+                         (instruct.handler_name.empty() && instruct.asks_for_answers());
+  if (instruct.handler_name.empty() && !automatic) return {};
+  InstructPlan plan;
+  plan.handler =
+      automatic ? &detected_handler(options, files, log) : &handler_named(instruct.handler_name);
+  if (plan.handler->form == SampleForm::kTexts && instruct.asks_for_answers()) {
+    throw Error(Fault::kUsage,
+                "preprocess: {} writes texts, which have no answers; leave out --prompt-type, "
+                "--seq-length, --cutoff-len, --pack and --enable-thinking, or name another "
+                "--handler-name",
+                plan.handler->name);
+  }
+  if (plan.handler->format == RecordFormat::kText) return {};
+  if (options.split_sentences || options.json_keys != std::vector<std::string>{"text"}) {
+    throw Error(Fault::kUsage,
+                "preprocess: {} reads keys of its own (--map-keys); leave out --json-keys and "
+                "--split-sentences",
+                plan.handler->name);
+  }
+  if (plan.handler->form != SampleForm::kTexts &&
+      (options.add_special_tokens || options.parse_special_tokens)) {
+    throw Error(Fault::kUsage,
+                "preprocess: --add-special-tokens and --parse-special-tokens are for texts; the "
+                "prompt decides which special tokens samples have");
+  }
+  if (plan.handler->form == SampleForm::kPairs && (instruct.packs() || options.append_eod)) {
+    throw Error(Fault::kUsage, "preprocess: {}: pairs are neither packed nor ended by --append-eod",
+                plan.handler->name);
+  }
+  plan.fields = fields_of(*plan.handler, options.map_keys);
+  if (plan.handler->form != SampleForm::kTexts) set_prompt(options, tokenizer, plan);
+  plan.work += work_of(options, plan);
+  if (plan.prompt != nullptr) report_first(options, tokenizer, files, plan, log);
+  return plan;
+}
+
+}  // namespace piton

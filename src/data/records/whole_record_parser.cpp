@@ -1,0 +1,57 @@
+#include "data/records/whole_record_parser.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "data/records/json_records.h"
+
+namespace piton {
+namespace {
+
+// Columns as texts.
+class ColumnsParser final : public WholeRecordParser {
+ public:
+  ColumnsParser(const FileFacts& file, std::vector<std::string> keys, SampleBy sample_by)
+      : keys_(std::move(keys)), parser_(make_record_parser(file, keys_, sample_by)) {}
+
+  Parsed parse(RecordBlock& block, std::size_t index, nlohmann::ordered_json& record,
+               std::string& reason) override {
+    const Parsed parsed = parser_->parse(block, index, columns_, reason);
+    if (parsed != Parsed::kRecord) return parsed;
+    record = nlohmann::ordered_json::object();
+    for (std::size_t i = 0; i < keys_.size(); ++i) {
+      record[keys_[i]] = std::string(columns_.texts[i].at(0));
+    }
+    return Parsed::kRecord;
+  }
+
+ private:
+  std::vector<std::string> keys_;
+  std::unique_ptr<RecordParser> parser_;
+  ParsedRecord columns_;
+};
+
+}  // namespace
+
+std::unique_ptr<WholeRecordParser> make_whole_record_parser(const FileFacts& file,
+                                                            SampleBy sample_by) {
+  switch (file.format) {
+    case InputFormat::kJsonLines:
+    case InputFormat::kJson:
+      return make_whole_json_parser();
+    case InputFormat::kCsv:
+    case InputFormat::kTsv:
+      return std::make_unique<ColumnsParser>(file, file.columns, sample_by);
+    case InputFormat::kParquet:
+      return std::make_unique<ColumnsParser>(file, file.read, sample_by);
+    default:
+      return std::make_unique<ColumnsParser>(file, std::vector<std::string>{"text"}, sample_by);
+  }
+}
+
+std::size_t entries_of_record(const FileFacts& file) {
+  return std::max<std::size_t>(file.read.size(), 1);
+}
+
+}  // namespace piton

@@ -1,0 +1,30 @@
+// One training sample: a row of s tokens, and what each of them teaches.
+//
+//   token    a    b    c    .    pad  pad
+//   label   -100  c    .    -100 -100 -100     label[i] belongs to the token after tokens[i]
+//   position 0    1    2    3    0    1
+//   segment  0    0    0    0    -1   -1       a token attends only to tokens of its segment
+//
+// A label is already shifted: a model that reads tokens[0..i] is taught labels[i].
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace piton {
+
+// A label that teaches nothing; the value that PyTorch's cross entropy ignores.
+inline constexpr std::int32_t kNoLabel = -100;
+
+// The segment of padding: no token of a text attends to it.
+inline constexpr std::int32_t kPaddingSegment = -1;
+
+struct Sample {
+  std::vector<std::int32_t> tokens;     // [s]
+  std::vector<std::int32_t> labels;     // [s]; kNoLabel where nothing is learned
+  std::vector<std::int32_t> positions;  // [s]; from the start of the sample or of a document
+  std::vector<std::int32_t> segments;   // [s], or empty: the sample is one segment
+  std::int64_t length = 0;              // tokens that are not padding, which comes after them
+};
+
+}  // namespace piton

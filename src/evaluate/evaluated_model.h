@@ -1,0 +1,39 @@
+// What an evaluation needs of a model.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "generate/continuations.h"
+#include "text/tokenizer.h"
+
+namespace piton {
+
+// Where a generated text ends; it also ends where the model ends it.
+struct TextEnd {
+  std::int64_t max_new_tokens = 0;
+  std::vector<std::string> stop;  // the text ends before these words
+};
+
+class EvaluatedModel {
+ public:
+  virtual ~EvaluatedModel() = default;
+
+  virtual const Tokenizer& tokenizer() const = 0;
+  // Whether a text gets the special tokens that the tokenizer puts before it.
+  virtual bool adds_special_tokens() const = 0;
+  // The most tokens that the model reads at once.
+  virtual std::int64_t longest_sequence() const = 0;
+
+  // Collective, as Model::score_continuations().
+  virtual std::vector<ContinuationScore> score(std::span<const ContinuationRequest> requests) = 0;
+  // The log-likelihood of each token but the first, as Model::score().
+  virtual std::vector<double> token_log_likelihoods(std::span<const std::int32_t> ids) = 0;
+  // The greedy continuation of each prompt as text, without special tokens.
+  virtual std::vector<std::string> generate(std::span<const std::vector<std::int32_t>> prompts,
+                                            const TextEnd& end) = 0;
+};
+
+}  // namespace piton

@@ -1,0 +1,196 @@
+#include "evaluate/evaluation.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/error.h"
+#include "text/unicode/utf8.h"
+
+namespace piton {
+namespace {
+
+// Requests of which as many are asked at once as fit into this many tokens, padding included, and
+// at least one: logits and activations of a batch stay small next to the model.
+constexpr std::size_t kBatchTokens = 16384;
+
+class Runner {
+ public:
+  Runner(EvaluatedModel& model, const EvaluationRules& rules, TaskEvaluation& out)
+      : model_(model),
+        rules_(rules),
+        out_(out),
+        requests_(make_requests(model, out.data, rules.requests)),
+        answers_(requests_.size()),
+        journal_(rules.journal, key(), rules.writes) {}
+
+  void run(Progress& progress) {
+    std::vector<std::size_t> order;
+    for (std::size_t i = 0; i < requests_.size(); ++i) {
+      const auto known = journal_.answers().find(i);
+      if (known == journal_.answers().end())
+        order.push_back(i);
+      else
+        answers_[i] = known->second;
+    }
+    out_.restored = std::ssize(requests_) - std::ssize(order);
+    sort(order);
+    ThrottledProgress shown(progress, std::ssize(order));
+    std::int64_t done = 0;
+    for (std::size_t begin = 0; begin < order.size();) {
+      const std::size_t end = batch_end(order, begin);
+      ask(std::span(order).subspan(begin, end - begin));
+      done += static_cast<std::int64_t>(end - begin);
+      begin = end;
+      shown.at(done, [&] {
+        return fmt::format("{}: {:.1f} requests/s", out_.data.task.name,
+                           static_cast<double>(done) / std::max(shown.seconds(), 1e-9));
+      });
+    }
+    progress.finish();
+    collect();
+  }
+
+ private:
+  TaskKind kind() const { return out_.data.task.kind; }
+
+  JournalKey key() const {
+    const TaskData& data = out_.data;
+    // Ten tokens of the first request: cheap, and different for other weights.
+    std::vector<std::int32_t> probe = requests_.front().text.ids;
+    probe.resize(std::min<std::size_t>(
+        probe.size(),
+        static_cast<std::size_t>(std::min<std::int64_t>(10, model_.longest_sequence()))));
+    if (probe.size() < 2) probe.resize(2, probe.front());
+    const std::vector<double> likelihoods = model_.token_log_likelihoods(probe);
+    return {.facts = {{"task", data.task.name},
+                      {"protocol", name(data.task.protocol)},
+                      {"prompt_hash", data.prompt_hash},
+                      {"requests", requests_.size()},
+                      {"tokenizer", model_.tokenizer().content_hash()},
+                      {"special_tokens", model_.adds_special_tokens()},
+                      {"longest_sequence", model_.longest_sequence()},
+                      {"overlapping_eval", rules_.requests.overlapping_eval},
+                      {"max_new_tokens", rules_.requests.max_new_tokens},
+                      {"stop", data.task.stop}},
+            .probe = std::accumulate(likelihoods.begin(), likelihoods.end(), 0.0)};
+  }
+
+  // Samples with the longest request first. The requests of a sample are neighbors, since they
+  // share a context; among them those that one pass answers.
+  void sort(std::vector<std::size_t>& order) const {
+    std::vector<std::size_t> longest(out_.data.samples.size(), 0);
+    for (const EvaluationRequest& request : requests_)
+      longest[request.sample] = std::max(longest[request.sample], request.text.ids.size());
+    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+      const EvaluationRequest& x = requests_[a];
+      const EvaluationRequest& y = requests_[b];
+      if (longest[x.sample] != longest[y.sample]) return longest[x.sample] > longest[y.sample];
+      if (x.sample != y.sample) return x.sample < y.sample;
+      return x.text.ids < y.text.ids;
+    });
+  }
+
+  // Whole samples. Requests that differ in the last token alone count as one text.
+  std::size_t batch_end(const std::vector<std::size_t>& order, std::size_t begin) const {
+    if (kind() == TaskKind::kPerplexity) return begin + 1;
+    const std::size_t longest = requests_[order[begin]].text.ids.size();
+    std::int64_t texts = 0;
+    std::size_t end = begin;
+    for (std::size_t i = begin; i < order.size(); ++i) {
+      if (i == begin || !same_reading(order[i - 1], order[i])) ++texts;
+      const bool too_many =
+          texts > rules_.batch_size || static_cast<std::size_t>(texts) * longest > kBatchTokens;
+      if (too_many && end > begin) break;
+      const bool ends_sample =
+          i + 1 == order.size() || requests_[order[i + 1]].sample != requests_[order[i]].sample;
+      if (ends_sample) end = i + 1;
+      if (too_many && ends_sample) break;
+    }
+    return end;
+  }
+
+  bool same_reading(std::size_t a, std::size_t b) const {
+    const auto& x = requests_[a].text.ids;
+    const auto& y = requests_[b].text.ids;
+    return kind() != TaskKind::kGeneration && x.size() == y.size() &&
+           std::equal(x.begin(), x.end() - 1, y.begin());
+  }
+
+  void ask(std::span<const std::size_t> batch) {
+    std::map<std::size_t, RequestAnswer> new_answers;
+    if (kind() == TaskKind::kGeneration) {
+      generate(batch, new_answers);
+    } else if (kind() == TaskKind::kPerplexity) {
+      const ContinuationRequest& text = requests_[batch.front()].text;
+      const std::vector<double> tokens = model_.token_log_likelihoods(text.ids);
+      const auto first = static_cast<std::ptrdiff_t>(text.given) - 1;
+      new_answers[batch.front()].log_likelihood =
+          std::accumulate(tokens.begin() + first, tokens.end(), 0.0);
+    } else {
+      std::vector<ContinuationRequest> texts;
+      for (const std::size_t i : batch) texts.push_back(requests_[i].text);
+      const std::vector<ContinuationScore> scores = model_.score(texts);
+      for (std::size_t i = 0; i < batch.size(); ++i)
+        new_answers[batch[i]] = {scores[i].log_likelihood, scores[i].greedy, ""};
+    }
+    for (const auto& [request, answer] : new_answers) answers_[request] = answer;
+    journal_.add(new_answers);
+  }
+
+  void generate(std::span<const std::size_t> batch,
+                std::map<std::size_t, RequestAnswer>& new_answers) {
+    std::vector<std::vector<std::int32_t>> prompts;
+    for (const std::size_t i : batch) prompts.push_back(requests_[i].text.ids);
+    const std::vector<std::string> texts = model_.generate(
+        prompts, {.max_new_tokens = rules_.requests.max_new_tokens, .stop = out_.data.task.stop});
+    for (std::size_t i = 0; i < batch.size(); ++i)
+      new_answers[batch[i]].text = replace_bad_utf8(texts[i]);
+  }
+
+  void collect() {
+    out_.responses.resize(out_.data.samples.size());
+    for (std::size_t i = 0; i < requests_.size(); ++i) {
+      const EvaluationRequest& request = requests_[i];
+      SampleResponse& response = out_.responses[request.sample];
+      const RequestAnswer& answer = answers_[i];
+      out_.cut_prompts += request.cut ? 1 : 0;
+      if (kind() == TaskKind::kGeneration) {
+        response.text = answer.text;
+        out_.empty_answers += answer.text.empty() ? 1 : 0;
+      } else if (kind() == TaskKind::kPerplexity) {
+        response.log_likelihoods.resize(1);
+        response.log_likelihoods[0] += answer.log_likelihood;
+      } else {
+        response.log_likelihoods.push_back(answer.log_likelihood);
+        response.greedy.push_back(answer.greedy);
+      }
+    }
+    for (std::size_t i = 0; i < out_.data.samples.size(); ++i)
+      out_.scores.push_back(score_sample(out_.data.task, out_.data.samples[i], out_.responses[i]));
+  }
+
+  EvaluatedModel& model_;
+  const EvaluationRules& rules_;
+  TaskEvaluation& out_;
+  std::vector<EvaluationRequest> requests_;
+  std::vector<RequestAnswer> answers_;
+  AnswerJournal journal_;
+};
+
+}  // namespace
+
+TaskEvaluation evaluate_task(EvaluatedModel& model, TaskData data, const EvaluationRules& rules,
+                             Progress& progress) {
+  TaskEvaluation evaluation{.data = std::move(data),
+                            .adds_special_tokens = model.adds_special_tokens()};
+  Runner(model, rules, evaluation).run(progress);
+  return evaluation;
+}
+
+void forget_journal(const EvaluationRules& rules) {
+  if (!rules.journal || !rules.writes) return;
+  std::error_code ignored;
+  std::filesystem::remove(*rules.journal, ignored);
+}
+
+}  // namespace piton

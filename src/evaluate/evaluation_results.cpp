@@ -1,0 +1,161 @@
+#include "evaluate/evaluation_results.h"
+
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "tasks/subjects.h"
+
+namespace piton {
+namespace {
+
+using OrderedJson = nlohmann::ordered_json;
+
+std::string line_of(const OrderedJson& json) {
+  return json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
+}
+
+// Some of the samples of a task: their scores and subjects.
+struct Selection {
+  std::vector<const SampleScore*> scores;
+  std::vector<std::string> subjects;
+  void add(const SampleScore& score, const std::string& subject) {
+    scores.push_back(&score);
+    subjects.push_back(subject);
+  }
+};
+
+void add_metrics(const GroupScore& group, OrderedJson& results, OrderedJson& better) {
+  OrderedJson& out = results[group.name];
+  for (const MetricValue& value : group.values) {
+    out[value.metric + "," + value.filter] = value.value;
+    if (value.standard_error)
+      out[value.metric + "_stderr," + value.filter] = *value.standard_error;
+    else
+      out[value.metric + "_stderr," + value.filter] = "N/A";
+    better[group.name][value.metric] = value.higher_is_better;
+  }
+}
+
+OrderedJson config_of(const TaskEvaluation& evaluation) {
+  const TaskData& data = evaluation.data;
+  OrderedJson config = {{"protocol", name(data.task.protocol)},
+                        {"prompt_hash", data.prompt_hash},
+                        {"num_fewshot", data.num_shots},
+                        {"random_shots", data.task.random_shots && data.num_shots > 0},
+                        {"special_tokens", evaluation.adds_special_tokens},
+                        {"cut_prompts", evaluation.cut_prompts},
+                        {"empty_answers", evaluation.empty_answers}};
+  // The examples, where all questions of a subject have the same; else they are with the samples.
+  std::map<std::string, std::vector<std::int64_t>> shots;
+  for (const TaskSample& sample : data.samples) shots.try_emplace(sample.subject, sample.shots);
+  if (!data.task.random_shots) {
+    for (const auto& [subject, ids] : shots)
+      config["few_shot_ids"][subject.empty() ? data.task.name : subject] = ids;
+  }
+  if (!data.task.shot_texts.empty() && data.num_shots > 0)
+    config["few_shot_texts"] = data.task.shot_texts;
+  if (data.task.max_new_tokens > 0) config["max_new_tokens"] = data.task.max_new_tokens;
+  return config;
+}
+
+}  // namespace
+
+std::vector<GroupScore> scores_of(const TaskEvaluation& evaluation) {
+  const std::string& task = evaluation.data.task.name;
+  Selection all;
+  std::map<std::string, Selection> groups;
+  std::map<std::string, Selection> subjects;
+  for (std::size_t i = 0; i < evaluation.scores.size(); ++i) {
+    const std::string& subject = evaluation.data.samples[i].subject;
+    const SampleScore& score = evaluation.scores[i];
+    all.add(score, subject);
+    if (subject.empty()) continue;
+    subjects[subject].add(score, subject);
+    const std::string group(subject_group(task, subject));
+    if (!group.empty()) groups[group].add(score, subject);
+  }
+  std::vector<GroupScore> scores = {group_score(task, all.scores, all.subjects)};
+  for (const auto* some : {&groups, &subjects}) {
+    for (const auto& [name, selection] : *some)
+      scores.push_back(group_score(task + "_" + name, selection.scores, selection.subjects));
+  }
+  return scores;
+}
+
+std::string results_table(const std::vector<TaskEvaluation>& evaluations) {
+  std::string table =
+      "|Tasks|Protocol|Filter|n-shot|Metric| |Value| |Stderr|Samples|\n"
+      "|---|---|---|---:|---|---|---:|---|---:|---:|\n";
+  for (const TaskEvaluation& evaluation : evaluations) {
+    const TaskData& data = evaluation.data;
+    for (const GroupScore& group : scores_of(evaluation)) {
+      for (const MetricValue& value : group.values) {
+        table += fmt::format(
+            "|{}{}|{}|{}|{}|{}|{}|{:.4f}|±|{}|{}|\n", group.name == data.task.name ? "" : " - ",
+            group.name, name(data.task.protocol), value.filter, data.num_shots, value.metric,
+            value.higher_is_better ? "↑" : "↓", value.value,
+            value.standard_error ? fmt::format("{:.4f}", *value.standard_error) : "N/A",
+            group.samples);
+      }
+    }
+  }
+  return table;
+}
+
+OrderedJson results_json(const std::vector<TaskEvaluation>& evaluations,
+                         const EvaluatedSource& source) {
+  OrderedJson out = {
+      {"results", OrderedJson::object()},   {"groups", OrderedJson::object()},
+      {"configs", OrderedJson::object()},   {"n-shot", OrderedJson::object()},
+      {"n-samples", OrderedJson::object()}, {"higher_is_better", OrderedJson::object()},
+      {"model_name", source.model},         {"tokenizer_hash", source.tokenizer}};
+  for (const TaskEvaluation& evaluation : evaluations) {
+    const TaskData& data = evaluation.data;
+    std::set<std::string> subjects;
+    for (const TaskSample& sample : data.samples)
+      subjects.insert(data.task.name + "_" + sample.subject);
+    for (const GroupScore& group : scores_of(evaluation)) {
+      add_metrics(group, out["results"], out["higher_is_better"]);
+      out["n-samples"][group.name] = group.samples;
+      out["n-shot"][group.name] = data.num_shots;
+      if (data.task.has_subjects && !subjects.contains(group.name))
+        out["groups"][group.name] = out["results"][group.name];
+    }
+    out["configs"][data.task.name] = config_of(evaluation);
+  }
+  return out;
+}
+
+std::string sample_lines(const TaskEvaluation& evaluation) {
+  const TaskData& data = evaluation.data;
+  std::string lines;
+  for (std::size_t i = 0; i < data.samples.size(); ++i) {
+    const TaskSample& sample = data.samples[i];
+    const SampleResponse& response = evaluation.responses[i];
+    const SampleScore& score = evaluation.scores[i];
+    OrderedJson line = {{"id", i}, {"subject", sample.subject}, {"index", sample.index}};
+    if (sample.contexts.size() == 1)
+      line["prompt"] = sample.contexts.front();
+    else
+      line["prompt"] = sample.contexts;
+    if (!sample.continuations.empty()) line["continuations"] = sample.continuations;
+    if (data.task.kind == TaskKind::kGeneration)
+      line["text"] = response.text;
+    else
+      line["log_likelihoods"] = response.log_likelihoods;
+    if (!sample.gold.empty())
+      line["gold"] = sample.gold;
+    else if (data.task.kind == TaskKind::kGeneration)
+      line["gold"] = sample.answer;
+    line["answer"] = score.answer;
+    line["correct"] = score.correct;
+    if (!sample.shots.empty()) line["shots"] = sample.shots;
+    for (const SampleMetric& metric : score.metrics)
+      line["metrics"][metric.metric + "," + metric.filter] = metric.value;
+    lines += line_of(line);
+  }
+  return lines;
+}
+
+}  // namespace piton

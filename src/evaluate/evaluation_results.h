@@ -1,0 +1,34 @@
+// Results of evaluations: the table, results.json and a line of JSON a sample.
+//
+// results.json has the objects that readers of lm-evaluation-harness know: "results" ("acc,none",
+// "acc_stderr,none"), "groups", "n-shot", "n-samples", "higher_is_better", "configs". "configs"
+// says what decides about comparability: protocol, hash of the prompts, examples, special tokens,
+// prompts that were cut.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "evaluate/evaluation.h"
+
+namespace piton {
+
+// The task as a whole, then groups of its subjects, then subjects.
+std::vector<GroupScore> scores_of(const TaskEvaluation& evaluation);
+
+// A Markdown table of all scores, a line a metric.
+std::string results_table(const std::vector<TaskEvaluation>& evaluations);
+
+struct EvaluatedSource {
+  std::string model;      // as given: --load
+  std::string tokenizer;  // hash of its contents
+};
+nlohmann::ordered_json results_json(const std::vector<TaskEvaluation>& evaluations,
+                                    const EvaluatedSource& source);
+
+// One object a sample: id, subject, index, prompt, choices, log_likelihoods or text, gold, answer,
+// correct, shots, metrics.
+std::string sample_lines(const TaskEvaluation& evaluation);
+
+}  // namespace piton

@@ -1,0 +1,181 @@
+#include "model/lora_options.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <initializer_list>
+#include <map>
+#include <string_view>
+#include <utility>
+
+#include "model/canonical_tensors.h"
+
+namespace piton {
+namespace {
+
+using Names = std::vector<std::string>;
+
+// From the name of a module to the linears of a layer ("attention.query").
+std::map<std::string, Names> targets_of(const ModelConfig& config) {
+  std::map<std::string, Names> targets;
+  const auto add = [&](std::initializer_list<const char*> names, const Names& linears) {
+    for (const char* name : names) targets[name] = linears;
+  };
+  const std::string up = config.gated ? "mlp.gate_up" : "mlp.up";
+  add({"q_proj"}, {"attention.query"});
+  add({"k_proj"}, {"attention.key"});
+  add({"v_proj"}, {"attention.value"});
+  add({"query_key_value", "linear_qkv", "qkv_proj", "c_attn", "W_pack", "wqkv"}, {"attention.qkv"});
+  add({"o_proj", "dense", "linear_proj", "out_proj", "wo"}, {"attention.output"});
+  if (config.gated) {
+    add({"gate_proj", "w1"}, {"mlp.gate"});
+    add({"gate_up_proj"}, {"mlp.gate_up"});
+  }
+  add({"up_proj", "w3", "c_fc"}, {"mlp.up"});
+  add({"linear_fc1", "dense_h_to_4h"}, {up});
+  add({"down_proj", "linear_fc2", "dense_4h_to_h", "w2"}, {"mlp.down"});
+  add({"c_proj"}, {"attention.output", "mlp.down"});
+  const bool fused = config.family == "gpt2" || config.family == "bloom";
+  Names all =
+      fused ? Names{"attention.qkv"} : Names{"attention.query", "attention.key", "attention.value"};
+  all.insert(all.end(), {"attention.output", "mlp.up", "mlp.down"});
+  if (config.gated) all.push_back("mlp.gate");
+  targets["all-linear"] = all;
+  return targets;
+}
+
+// From the name of a module to the beginnings of canonical names, in a layer or outside of one.
+const std::map<std::string, Names>& modules() {
+  static const std::map<std::string, Names> kModules = [] {
+    std::map<std::string, Names> list;
+    const auto add = [&](std::initializer_list<const char*> names, const Names& tensors) {
+      for (const char* name : names) list[name] = tensors;
+    };
+    add({"word_embeddings", "embed_tokens", "wte"}, {"embedding.token."});
+    add({"position_embeddings", "wpe"}, {"embedding.position."});
+    add({"word_embeddings_layernorm"}, {"embedding.norm."});
+    add({"input_layernorm", "ln_1"}, {"attention_norm."});
+    add({"post_attention_layernorm", "pre_mlp_layernorm", "ln_2"}, {"mlp_norm."});
+    add({"final_layernorm", "norm", "ln_f"}, {"final_norm."});
+    add({"lm_head", "output_layer"}, {"head."});
+    add({"norms"},
+        {"embedding.norm.", "attention_norm.", "mlp_norm.", "final_norm.", "attention.end_norm.",
+         "mlp.end_norm.", "attention.query_norm.", "attention.key_norm."});
+    return list;
+  }();
+  return kModules;
+}
+
+template <typename Value>
+Names names_of(const std::map<std::string, Value>& map) {
+  Names names;
+  for (const auto& [name, value] : map) names.push_back(name);
+  return names;
+}
+
+// "layers.3.mlp_norm.weight" without the layer.
+std::string in_layer(const std::string& canonical) {
+  if (!canonical.starts_with("layers.")) return canonical;
+  return canonical.substr(canonical.find('.', 7) + 1);
+}
+
+// The canonical tensors of a module that is trained in full.
+Names tensors_of_module(const ModelConfig& config, const std::string& module) {
+  // ModelLink writes "lm_head.lm_head".
+  const std::string name = module.substr(module.rfind('.') + 1);
+  const auto found = modules().find(name);
+  Names tensors;
+  if (found != modules().end()) {
+    for (const CanonicalShape& one : canonical_tensors(config)) {
+      const std::string part = in_layer(one.name);
+      if (std::ranges::any_of(found->second,
+                              [&](const std::string& begin) { return part.starts_with(begin); }))
+        tensors.push_back(one.name);
+    }
+  }
+  if (tensors.empty() && config.tied && found != modules().end() &&
+      found->second.front() == "head.")
+    throw Error(Fault::kUsage,
+                "--lora-modules-to-save: the head of this model is its embedding, got {}; give "
+                "word_embeddings, which trains both",
+                module);
+  if (tensors.empty()) {
+    throw Error(Fault::kUsage, "--lora-modules-to-save: got {}, wanted some of {}", module,
+                fmt::join(names_of(modules()), ", "));
+  }
+  return tensors;
+}
+
+// The linears of a layer that get an adapter.
+std::set<std::string> linears_of(const ModelConfig& config, const Names& target_modules) {
+  const std::map<std::string, Names> targets = targets_of(config);
+  std::set<std::string> linears;
+  for (const std::string& target : target_modules) {
+    const auto found = targets.find(target);
+    if (found == targets.end()) {
+      throw Error(Fault::kUsage, "--lora-target-modules: this model has no {}; wanted some of {}",
+                  target, fmt::join(names_of(targets), ", "));
+    }
+    linears.insert(found->second.begin(), found->second.end());
+  }
+  using Overlap = std::pair<const char*, std::array<const char*, 3>>;
+  for (const auto& [whole, parts] :
+       {Overlap{"attention.qkv", {"attention.query", "attention.key", "attention.value"}},
+        Overlap{"mlp.gate_up", {"mlp.gate", "mlp.up", "mlp.up"}}}) {
+    for (const char* part : parts) {
+      if (linears.contains(whole) && linears.contains(part)) {
+        throw Error(Fault::kUsage,
+                    "--lora-target-modules: got {}, which gives {} two adapters, its own and one "
+                    "that it shares; leave one of the names out",
+                    fmt::join(target_modules, " "), part);
+      }
+    }
+  }
+  return linears;
+}
+
+}  // namespace
+
+double LoraOptions::scale() const {
+  const auto r = static_cast<double>(rank);
+  return alpha / (rank_stabilized ? std::sqrt(r) : r);
+}
+
+Adapters LoraOptions::resolve(const ModelConfig& config) const {
+  Adapters adapters;
+  if (!given()) {
+    if (modules_to_save.empty()) return adapters;
+    throw Error(Fault::kUsage,
+                "--lora-modules-to-save: needs --lora-target-modules, which is not given; give "
+                "both");
+  }
+  constexpr std::int64_t kMostRank = 1 << 20;
+  if (rank < 1 || rank > kMostRank)
+    throw Error(Fault::kUsage, "--lora-r: got {}, wanted 1 to {}", rank, kMostRank);
+  if (!(alpha > 0) || !std::isfinite(alpha))
+    throw Error(Fault::kUsage, "--lora-alpha: got {}, wanted a number above 0", alpha);
+  if (!(dropout >= 0 && dropout < 1))
+    throw Error(Fault::kUsage, "--lora-dropout: got {}, wanted 0 or more and less than 1", dropout);
+  if (adapter_name.empty() || adapter_name.find_first_of("./\\") != std::string::npos) {
+    throw Error(Fault::kUsage,
+                "--lora-adapter-name: got \"{}\", wanted a name without dots and slashes, which a "
+                "folder can have",
+                adapter_name);
+  }
+  const std::set<std::string> linears = linears_of(config, target_modules);
+  for (std::int64_t layer = 0; layer < config.layers; ++layer) {
+    for (const std::string& linear : linears)
+      adapters.shapes[fmt::format("layers.{}.{}", layer, linear)] = {.rank = rank,
+                                                                     .scale = scale()};
+  }
+  adapters.dropout = dropout;
+  for (const std::string& module : modules_to_save) {
+    for (const std::string& tensor : tensors_of_module(config, module))
+      adapters.trained.insert(tensor);
+  }
+  return adapters;
+}
+
+}  // namespace piton

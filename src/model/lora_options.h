@@ -1,0 +1,79 @@
+// Options of low-rank adapters (LoRA, Hu et al. 2021, arXiv:2106.09685), with the flags of
+// MindSpeed-LLM and ModelLink, and what they mean for a model.
+//
+//   y = W x + scale B (A dropout(x))      scale = alpha / r, or alpha / sqrt(r) with rsLoRA
+//                                         (Kalajdzievski 2023, arXiv:2312.03732)
+//
+// Names of modules are those of Hugging Face's and of Megatron's models. A name means the same
+// linear in all of them, whatever program the weights come from:
+//
+//   adapter of        names
+//   query             q_proj
+//   key               k_proj
+//   value             v_proj
+//   all three         query_key_value linear_qkv qkv_proj c_attn W_pack wqkv
+//   attention output  o_proj dense linear_proj out_proj wo
+//   gate              gate_proj w1
+//   up                up_proj w3 c_fc
+//   gate and up       gate_up_proj
+//   up, or both       linear_fc1 dense_h_to_4h
+//   down              down_proj linear_fc2 dense_4h_to_h w2
+//   both outputs      c_proj
+//
+// An adapter of several matrices has one A for all of them. all-linear is one adapter for each
+// linear of the family as Hugging Face has it: of all three in gpt2 and bloom, of single matrices
+// in the others.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/options/options.h"
+#include "model/config.h"
+#include "nn/adapters.h"
+
+namespace piton {
+
+struct LoraOptions {
+  std::vector<std::string> target_modules;
+  std::int64_t rank = 16;
+  double alpha = 32;
+  double dropout = 0;
+  bool rank_stabilized = false;
+  std::vector<std::string> modules_to_save;
+  std::string adapter_name = "default";
+
+  template <typename Visitor>
+  void visit(Visitor&& v) {
+    const OptionRules same{.resume = Resume::kMustMatch};
+    v(Option{"lora-target-modules",
+             "linears that get a low-rank adapter, by Hugging Face's or Megatron's names (q_proj "
+             "v_proj, linear_qkv, ...), or all-linear (default: none)",
+             same},
+      target_modules);
+    v(Option{"lora-r", "rank of an adapter", same}, rank);
+    v(Option{"lora-alpha", "an adapter's product is multiplied by this / rank", same}, alpha);
+    v(Option{"lora-dropout", "dropout rate of the input of an adapter", same}, dropout);
+    v(Option{"lora-use-rslora", "divide --lora-alpha by the square root of the rank instead", same},
+      rank_stabilized);
+    v(Option{"lora-modules-to-save",
+             "modules that are trained in full: word_embeddings, lm_head, norms, or a norm's name",
+             same},
+      modules_to_save);
+    v(Option{"lora-adapter-name",
+             "name of the adapter; PEFT keeps one that is not \"default\" in a folder of this name",
+             same},
+      adapter_name);
+  }
+
+  // Whether the run trains adapters.
+  bool given() const { return !target_modules.empty(); }
+  double scale() const;
+  // The adapters of this model; none if no target is given. Throws Error(kUsage) that names the
+  // flag: a rank below 1, a target or a module that the model does not have, with a list of those
+  // that it has.
+  Adapters resolve(const ModelConfig& config) const;
+};
+
+}  // namespace piton

@@ -1,0 +1,46 @@
+#include "model_files/chat_templates.h"
+
+#include <algorithm>
+#include <string_view>
+
+#include "base/error.h"
+
+namespace piton {
+namespace {
+
+constexpr std::string_view kGgufKey = "tokenizer.chat_template";
+
+}  // namespace
+
+ModelChatTemplates chat_templates_in(const std::filesystem::path& folder) {
+  ModelChatTemplates found;
+  found.files.where = folder.string();
+  if (folder.empty()) return found;
+  try {
+    found.files = read_chat_templates(folder);
+  } catch (const Error& error) {
+    found.fault = error.what();
+  }
+  return found;
+}
+
+ModelChatTemplates chat_templates_of(const GgufHeader& header,
+                                     const std::map<std::string, std::string>& texts,
+                                     const std::string& where) {
+  ModelChatTemplates found;
+  found.files.where = where;
+  const auto config = texts.find("tokenizer_config.json");
+  found.files.special_tokens =
+      special_tokens_of(config != texts.end() ? config->second : std::string("{}"));
+  for (const GgufEntry& entry : header.entries) {
+    if (!entry.key.starts_with(kGgufKey) || entry.value.kind != GgufKind::kString) continue;
+    const std::string_view rest = std::string_view(entry.key).substr(kGgufKey.size());
+    if (rest.empty()) found.files.templates.push_back({"default", entry.value.text, where});
+    if (rest.size() > 1 && rest.front() == '.')
+      found.files.templates.push_back({std::string(rest.substr(1)), entry.value.text, where});
+  }
+  std::ranges::sort(found.files.templates, {}, &ChatTemplateSource::name);
+  return found;
+}
+
+}  // namespace piton

@@ -1,0 +1,121 @@
+#include "model_files/opened_adapter.h"
+
+#include "adapters/base_hash.h"
+#include "adapters/merged_source.h"
+#include "adapters/peft_source.h"
+#include "base/error.h"
+#include "checkpoint/collective.h"
+#include "checkpoint/manifest.h"
+#include "checkpoint/store.h"
+#include "huggingface/config_keys.h"
+#include "model_files/checked_source.h"
+#include "model_files/native_config.h"
+
+namespace piton {
+namespace {
+
+namespace fs = std::filesystem;
+
+OpenedAdapter open_peft(const fs::path& folder, const OpenedModel& base) {
+  OpenedAdapter opened{.kind = "adapter of PEFT"};
+  auto source = std::make_unique<PeftSource>(folder, base.model,
+                                             hf_config_of(base.model, base.origin).family);
+  opened.adapters = source->adapters();
+  opened.source = std::move(source);
+  return opened;
+}
+
+OpenedAdapter open_checkpoint(const fs::path& checkpoint, const OpenedModel& base) {
+  const NativeConfig config = read_native_config(checkpoint);
+  if (!config.lora.given()) {
+    throw Error(Fault::kData,
+                "{}: is a checkpoint of a whole model, wanted one of a run with "
+                "--lora-target-modules",
+                checkpoint.string());
+  }
+  OpenedAdapter opened{.kind = "adapters of a run"};
+  opened.adapters = config.lora.resolve(base.model);
+  const Manifest manifest = read_manifest(checkpoint);
+  opened.source = std::make_unique<CheckedSource>(checkpoint, manifest, WeightsKind::kTrained);
+  opened.facts = read_state(checkpoint, manifest).facts;
+  opened.tokenizer = tokenizer_of(config.tokenizer);
+  const auto hash = opened.facts.find(kBaseFact);
+  if (hash != opened.facts.end()) opened.base_hash = hash->second;
+  return opened;
+}
+
+// Owns both parts.
+class MergedModel final : public TensorSource {
+ public:
+  MergedModel(std::unique_ptr<TensorSource> base, std::unique_ptr<TensorSource> adapter,
+              const Adapters& adapters)
+      : base_(std::move(base)),
+        adapter_(std::move(adapter)),
+        merged_(*base_, *adapter_, adapters) {}
+  std::string where() const override { return merged_.where(); }
+  std::vector<CanonicalTensor> tensors(TensorKind kind) const override {
+    return merged_.tensors(kind);
+  }
+  void read(const std::string& name, const TensorRun& run, DType dtype, std::byte* dst) override {
+    merged_.read(name, run, dtype, dst);
+  }
+  bool reads_in_parallel() const override { return merged_.reads_in_parallel(); }
+
+ private:
+  std::unique_ptr<TensorSource> base_;
+  std::unique_ptr<TensorSource> adapter_;
+  MergedSource merged_;
+};
+
+// Does nothing if the base of the adapters is not known.
+void check_base(const OpenedAdapter& adapter, OpenedModel& base, Communicator& ranks) {
+  if (adapter.base_hash.empty()) return;
+  const std::string got = weights_hash(*base.source, ranks);
+  if (got == adapter.base_hash) return;
+  throw Error(Fault::kData,
+              "{}: was trained on a model whose weights have the hash {}, got {} with {}; give the "
+              "model that it was trained on as --load",
+              adapter.source->where(), adapter.base_hash, base.source->where(), got);
+}
+
+}  // namespace
+
+std::string base_of_adapters(const fs::path& path) {
+  if (model_format_of(path) != ModelFormat::kPiton || !holds_checkpoint(path)) return "";
+  const NativeConfig config = read_native_config(find_checkpoint(path));
+  return config.lora.given() ? config.base : "";
+}
+
+OpenedAdapter open_adapter(const fs::path& path, OpenedModel& base, Communicator& ranks) {
+  const bool is_peft = is_peft_folder(path);
+  const fs::path folder =
+      is_peft ? path
+              : fs::path(found_by_first(ranks, [&] { return find_checkpoint(path).string(); }));
+  OpenedAdapter opened;
+  phase(ranks, std::nullopt,
+        [&] { opened = is_peft ? open_peft(folder, base) : open_checkpoint(folder, base); });
+  check_base(opened, base, ranks);
+  return opened;
+}
+
+ModelPaths model_paths(const fs::path& load, const fs::path& lora_load) {
+  if (!lora_load.empty()) return {load, lora_load};
+  const std::string base = base_of_adapters(load);
+  if (base.empty()) return {load, {}};
+  if (!fs::exists(base)) {
+    throw Error(Fault::kData,
+                "{}: has adapters of {}, which is not there; give --load BASE --lora-load {}",
+                load.string(), base, load.string());
+  }
+  return {base, load};
+}
+
+void merge_adapters(OpenedModel& base, OpenedAdapter adapter) {
+  base.source = std::make_unique<MergedModel>(std::move(base.source), std::move(adapter.source),
+                                              adapter.adapters);
+  if (adapter.tokenizer.empty()) return;
+  base.tokenizer = std::move(adapter.tokenizer);
+  base.chat_templates = chat_templates_in(base.tokenizer.folder);
+}
+
+}  // namespace piton

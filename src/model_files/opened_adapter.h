@@ -1,0 +1,55 @@
+// Adapters on disk (nn/adapters.h), and the model that they belong to, their base: a run that
+// trained adapters, one of its checkpoints, or a folder of PEFT.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "checkpoint/tensor_source.h"
+#include "comm/communicator.h"
+#include "model_files/opened_model.h"
+#include "nn/adapters.h"
+
+namespace piton {
+
+// Fact of TrainState: weights_hash() (adapters/base_hash.h) of the base of a run's adapters.
+inline constexpr const char* kBaseFact = "lora.base";
+
+struct OpenedAdapter {
+  std::string kind;  // for messages: "adapters of a run", "adapter of PEFT"
+  Adapters adapters;
+  std::unique_ptr<TensorSource> source;  // of all that `adapters` train
+  std::string base_hash;                 // "": not known
+  // Of a run: its tokenizer, and the facts of its checkpoint.
+  ModelTokenizer tokenizer;
+  std::map<std::string, std::string> facts;
+};
+
+// The base of the run in `path`, or of the run of that checkpoint, as its configuration names it;
+// "" if it is no run that trains adapters. Throws Error(kData) for a damaged checkpoint.
+std::string base_of_adapters(const std::filesystem::path& path);
+
+// Opens the adapters in `path` for the model `base`. Collective: all ranks get the same checkpoint.
+// If the adapters say which base they were trained on, reads all weights of `base` and compares
+// them. Throws Error(kData) for a folder without adapters, for damaged ones, and for those of
+// another model or of other weights.
+OpenedAdapter open_adapter(const std::filesystem::path& path, OpenedModel& base,
+                           Communicator& ranks);
+
+// `--load` and `--lora-load` of a command, after a run that trained adapters was replaced by its
+// base: "" for no adapters.
+struct ModelPaths {
+  std::filesystem::path base;
+  std::filesystem::path adapters;
+};
+
+// Throws as base_of_adapters(), and Error(kData) for a run whose base is not there any more.
+ModelPaths model_paths(const std::filesystem::path& load, const std::filesystem::path& lora_load);
+
+// Makes `base` the model with the adapters in its weights (adapters/merged_source.h). Its tokenizer
+// is that of the adapters' run, if there is one.
+void merge_adapters(OpenedModel& base, OpenedAdapter adapter);
+
+}  // namespace piton

@@ -1,0 +1,68 @@
+// The adapters of a model: which linears have one, and which parameters of the model itself are
+// trained with them (ops/linear_adapter.h has the formula).
+//
+// An adapter belongs to one canonical matrix, or to all of a column linear, whose matrices then
+// share its A: query, key and value, or gate and up. Its tensors are canonical as well:
+//
+//   adapter of           A [r, in]                        B [out, r]
+//   one matrix           layers.3.attention.query.lora_a  layers.3.attention.query.lora_b
+//   all of a linear      layers.3.attention.qkv.lora_a    layers.3.attention.query.lora_b, and .key
+//                                                         and .value
+//
+// A is drawn uniformly within 1 / sqrt(in) (PEFT: Kaiming's with a = sqrt 5), B is 0, so a new
+// adapter changes nothing.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ops/parameter.h"
+
+namespace piton {
+
+inline constexpr std::string_view kAdapterA = ".lora_a";
+inline constexpr std::string_view kAdapterB = ".lora_b";
+
+// Of one adapter, under the name of its matrix or linear ("layers.3.attention.query").
+struct AdapterShape {
+  std::int64_t rank = 0;  // r
+  double scale = 1;
+
+  bool operator==(const AdapterShape&) const = default;
+};
+
+struct Adapters {
+  std::map<std::string, AdapterShape>
+      shapes;          // none: the model has no adapters, and all is trained
+  double dropout = 0;  // probability, of the input of A
+  // Canonical tensors of the model that are trained with them; all others are frozen.
+  std::set<std::string> trained;
+
+  bool operator==(const Adapters&) const = default;
+  bool given() const { return !shapes.empty(); }
+  // Null: the matrix or linear of this name has none.
+  const AdapterShape* find(const std::string& name) const;
+  // Whether the parameter is trained: that of an adapter, or all pieces are in `trained`. Without
+  // adapters every one is.
+  bool train(const Parameter& parameter) const;
+  // Sets Parameter::trainable of each.
+  void freeze(const std::vector<Parameter*>& parameters) const;
+};
+
+// Whether this is A or B of an adapter; else it is a tensor of the model.
+bool is_adapter_tensor(std::string_view name);
+
+// The two lists of parameters that are loaded from different places, one after the other: those of
+// the model, from the model's files, and what is trained, from the adapter's files. Those of
+// Adapters::trained are in both: the second load replaces their values. adapter_parameters() are
+// those that the model's files do not have: A and B, which a new run initializes.
+std::vector<Parameter*> base_parameters(const std::vector<Parameter*>& parameters);
+std::vector<Parameter*> adapter_parameters(const std::vector<Parameter*>& parameters);
+std::vector<Parameter*> trained_parameters(const std::vector<Parameter*>& parameters,
+                                           const Adapters& adapters);
+
+}  // namespace piton

@@ -1,0 +1,71 @@
+// A low-rank adapter of a split linear (LoRA, Hu et al. 2021, arXiv:2106.09685). Its product is
+// added to that of the weight, before the activation of a column linear, and before the sum over
+// the ranks, bias, dropout and residual of a row linear:
+//
+//   y = x W^T + scale (dropout(x) A^T) B^T
+//
+//             A on one rank   B on one rank   of which the gradient is partial over the group
+//   column    [r, h]          [f/t, r]        A: each rank has the columns of y of its rows of B
+//   row       [r, h/t]        [f, r]          B: each rank has its columns of x
+//
+// Nothing but what the linear sends anyway has to be summed. Row: each rank adds B (A_local
+// x_local) to its product, and the sum of the linear completes both, because B is linear. Column:
+// dx of W and of A are summed in one collective. Only under sequence parallelism there are two
+// more, of r numbers for each token: column gathers x A^T, which each rank computes of its own
+// tokens, and reduce-scatters the gradient of that for the gradient of A. So x itself is gathered
+// for the product with W in forward, and not in backward if W is frozen.
+//
+// The functions of this header are the steps of ops/linear.cpp.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "ops/tape.h"
+
+namespace piton {
+
+struct LinearAdapter {
+  Parameter& a;  // [r, in]
+  Parameter& b;  // [out, r]
+  double scale = 1;
+  Dropout dropout;                // of x; its rows are those of the micro-batch that x holds
+  std::int64_t first_output = 0;  // B adds to columns first_output .. first_output + out - 1 of y
+};
+
+// scale dropout(x) A^T of each adapter, [n, r]. x [n, in].
+std::vector<Tensor> adapter_inputs(Context& context, const std::vector<LinearAdapter>& adapters,
+                                   const Tensor& x);
+
+// y = residual + the products of B. y [n, f]; residual [n, f] or empty: 0; it may be y itself.
+// `inputs`: adapter_inputs() of the rows of y.
+void write_adapter_outputs(Context& context, const std::vector<LinearAdapter>& adapters,
+                           const std::vector<Tensor>& inputs, const Tensor& y,
+                           const Tensor& residual);
+
+// The gradients of adapter_inputs() without their scale, which is in the result: scale dy B of each
+// adapter, [n, r]. dy [n, f].
+std::vector<Tensor> adapter_input_gradients(Context& context,
+                                            const std::vector<LinearAdapter>& adapters,
+                                            const Tensor& dy);
+
+// dx += the gradients of x: `input_gradients` A, masked by the dropout. dx [n, in], of the rows
+// that start at row `first_row` of the micro-batch.
+void add_adapter_dx(Context& context, const std::vector<LinearAdapter>& adapters,
+                    const std::vector<Tensor>& input_gradients, const Tensor& dx,
+                    std::int64_t first_row);
+
+// A weight job: dA += input_gradients^T dropout(x). x [n, in], as given to adapter_inputs().
+void add_gradient_of_a(Context& context, const std::vector<LinearAdapter>& adapters,
+                       const std::vector<Tensor>& input_gradients, const Tensor& x);
+
+// A weight job: dB += dy^T inputs. dy [n, f].
+void add_gradient_of_b(Context& context, const std::vector<LinearAdapter>& adapters,
+                       const std::vector<Kept>& inputs, const Tensor& dy);
+
+// Without their dropout if the context is not one of training.
+std::vector<LinearAdapter> drawn_adapters(const Context& context,
+                                          std::vector<LinearAdapter> adapters);
+
+}  // namespace piton

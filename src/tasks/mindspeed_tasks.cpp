@@ -1,0 +1,94 @@
+#include "tasks/mindspeed_tasks.h"
+
+#include "tasks/answer_rules.h"
+#include "tasks/prepare_records.h"
+
+namespace piton {
+namespace {
+
+const std::vector<std::string> kTestFiles = {"test"};
+const std::vector<std::string> kFourChoiceColumns = {"question", "A", "B", "C", "D", "answer"};
+
+// A generated answer, compared with the right one.
+Task generated(const char* name, const char* prompt, const char* texts, std::int64_t tokens,
+               std::string (*extract)(std::string_view)) {
+  return {.name = name,
+          .protocol = Protocol::kMindSpeed,
+          .kind = TaskKind::kGeneration,
+          .splits = kTestFiles,
+          .has_subjects = true,
+          .prompt = prompt,
+          .answer_delimiter = "",
+          .num_shots = 5,
+          .shot_texts = texts,
+          .max_new_tokens = tokens,
+          .filters = {{.extract = extract}},
+          .metrics = {"exact_match"}};
+}
+
+Task generated_letter(const char* name, const char* prompt, const char* texts, std::int64_t tokens,
+                      std::string (*extract)(std::string_view)) {
+  Task task = generated(name, prompt, texts, tokens, extract);
+  task.columns = kFourChoiceColumns;
+  task.prepare = prepare_mmlu;
+  task.answer = "{answer}";
+  return task;
+}
+
+}  // namespace
+
+std::vector<Task> mindspeed_tasks(bool strict_lambada) {
+  Task agieval =
+      generated("agieval", "   {passage} {question}", "AGI_fewshot.json", 16, bare_first_line);
+  agieval.prepare = prepare_agieval;
+  agieval.answer = "{label}";
+  agieval.ending = "{lines}";
+
+  Task bbh = generated("bbh", "Q: {input}\nA:", "bbh_template.json", 32, first_line);
+  bbh.answer = "{target}";
+  bbh.num_shots = 3;
+  bbh.normalize = bbh_answer;
+
+  Task gsm8k =
+      generated("gsm8k", "{question}", "gsm8k_3shot_template.json", 256, number_after_phrase);
+  gsm8k.has_subjects = false;
+  gsm8k.prepare = prepare_gsm8k;
+  gsm8k.answer = "{number}";
+  gsm8k.num_shots = 3;
+  gsm8k.shot_texts_entry = "few_shot";
+
+  Task ceval = generated_letter("ceval", "问：{question}\nA. {A}\nB. {B}\nC. {C}\nD. {D}\n答：",
+                                "ceval_5shot_template.json", 1, stripped_answer);
+  ceval.splits = {"val", "validation"};
+
+  Task lambada{.name = "lambada",
+               .protocol = Protocol::kMindSpeed,
+               .kind = strict_lambada ? TaskKind::kLastWord : TaskKind::kLastToken,
+               .splits = kTestFiles,
+               .prepare = prepare_lambada,
+               .prompt = strict_lambada ? "{before}" : "{text}",
+               .answer = strict_lambada ? "{last_word}" : "",
+               .metrics = {"acc"}};
+  return {std::move(agieval),
+          std::move(bbh),
+          {.name = "boolq",
+           .protocol = Protocol::kMindSpeed,
+           .kind = TaskKind::kNextToken,
+           .splits = {"test", "validation", "val", "dev"},
+           .prepare = prepare_boolq,
+           .prompt = "{passage}\nQuestion: {question}?\nAnswer:",
+           .choices = {"Yes", "No"},
+           .answer = "{answer}",
+           .answer_labels = {"true", "false"},
+           .answer_delimiter = "",
+           .metrics = {"acc"}},
+          std::move(ceval),
+          generated_letter("cmmlu", "{question}\nA. {A}\nB. {B}\nC. {C}\nD. {D}\n答案：",
+                           "cmmlu_5shot_template.json", 2, letter_answer),
+          std::move(gsm8k),
+          std::move(lambada),
+          generated_letter("mmlu", "{question}\nA. {A}\nB. {B}\nC. {C}\nD. {D}\nAnswer:",
+                           "mmlu_5shot_template.json", 2, letter_answer)};
+}
+
+}  // namespace piton

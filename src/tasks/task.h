@@ -1,0 +1,135 @@
+// Facts of an evaluation task: where its questions are, how they are asked, what counts as right.
+//
+// A task is a row of a table (task_table.h) or a TOML file (task_file.h). One reader makes its
+// samples (task_samples.h), one runner asks a model (evaluate/evaluation.h).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+#include "base/options/options.h"
+
+namespace piton {
+
+// The program whose prompts and decisions a task has: the same data gives other scores otherwise.
+enum class Protocol : std::uint8_t { kLmEval, kMindSpeed };
+std::string_view name(Protocol protocol);
+
+enum class TaskKind : std::uint8_t {
+  kMultipleChoice,  // the choice with the largest log-likelihood after the prompt
+  kNextToken,       // the same of the last token of each choice alone
+  kLastWord,        // whether the last word of a text is the greedy continuation
+  kLastToken,       // the same of the last token
+  kGeneration,      // an answer in a greedily generated text
+  kPerplexity,      // the likelihood of whole texts
+};
+
+// How the answer is found in a generated text; the filters of lm-evaluation-harness.
+struct AnswerFilter {
+  std::string name = "none";
+  std::string pattern;  // a match of this regular expression; empty: the whole text
+  bool last = false;    // the last match instead of the first one
+  std::string (*extract)(std::string_view text) = nullptr;  // instead of a pattern
+};
+
+struct Task {
+  std::string name;
+  Protocol protocol = Protocol::kLmEval;
+  TaskKind kind = TaskKind::kMultipleChoice;
+
+  // Files. A split is a word in the name of a file or of its folder (task_files.h).
+  std::vector<std::string> splits;       // that are evaluated, the preferred one first
+  std::vector<std::string> shot_splits;  // that examples are taken from
+  bool has_subjects = false;             // every file is a subject with separate examples
+  std::vector<std::string> columns;      // of csv files without a header
+  // Makes records with the fields that the texts below name. Throws Error(kData) beginning with
+  // `where`.
+  std::vector<nlohmann::json> (*prepare)(nlohmann::json record, const std::string& where) = nullptr;
+
+  // Texts with {field} (rendered() in task_records.h); {subject} is the subject as words.
+  std::string description;
+  std::string prompt;
+  std::vector<std::string> choices;
+  std::string choices_field;  // a list in the record, instead of `choices`
+  std::string ending;         // not empty: the choices are prompts, and this is what follows them
+  std::string answer;         // right choice: its index, its label or its text; otherwise the text
+  std::vector<std::string> answer_labels;
+  std::string answer_delimiter = " ";
+  std::string shot_delimiter = "\n\n";
+
+  std::int64_t num_shots = 0;  // unless --num-shots is given
+  bool random_shots = false;   // drawn as lm-evaluation-harness does; else the first ones
+  // Draw one more, and leave out one that is the question: what lm-evaluation-harness does for data
+  // sets without a test split.
+  bool spare_shot = false;
+  std::string shot_texts;        // file of written examples by subject, instead of records
+  std::string shot_texts_entry;  // the one entry of that file for all subjects
+
+  // kGeneration
+  std::int64_t max_new_tokens = 0;
+  std::vector<std::string> stop;
+  std::vector<AnswerFilter> filters;
+  // Applied to the found answer and to the right one before they are compared.
+  std::string (*normalize)(std::string_view answer) = nullptr;
+
+  std::vector<std::string> metrics;  // of task_scores.h
+};
+
+// How a description is written in a file of a task of the user's.
+struct TaskFields {
+  std::string name;
+  std::string kind = "multiple-choice";
+  std::vector<std::string> splits = {"test", "validation", "val", "dev"};
+  std::vector<std::string> shot_splits = {"train", "dev"};
+  bool has_subjects = false;
+  std::vector<std::string> columns;
+  std::string description;
+  std::string prompt;
+  std::vector<std::string> choices;
+  std::string choices_field;
+  std::string answer;
+  std::vector<std::string> answer_labels;
+  std::string answer_delimiter = " ";
+  std::string shot_delimiter = "\n\n";
+  std::int64_t num_shots = 0;
+  bool random_shots = false;
+  std::int64_t max_new_tokens = 64;
+  std::vector<std::string> stop;
+  std::string answer_pattern;
+  bool last_match = false;
+  std::vector<std::string> metrics;
+
+  template <typename Visitor>
+  void visit(Visitor&& v) {
+    v(Option{"name", "name of the task in results"}, name);
+    v(Option{"kind",
+             "multiple-choice, last-word, generation or perplexity",
+             {.choices = {"multiple-choice", "last-word", "generation", "perplexity"}}},
+      kind);
+    v(Option{"splits", "splits that are evaluated, the preferred one first"}, splits);
+    v(Option{"shot-splits", "splits that examples are taken from"}, shot_splits);
+    v(Option{"has-subjects", "every file is a subject with separate examples"}, has_subjects);
+    v(Option{"columns", "columns of csv files without a header"}, columns);
+    v(Option{"description", "text before the examples"}, description);
+    v(Option{"prompt", "question, with {field}"}, prompt);
+    v(Option{"choices", "choices, with {field}"}, choices);
+    v(Option{"choices-field", "field with the list of choices"}, choices_field);
+    v(Option{"answer", "right answer, with {field}"}, answer);
+    v(Option{"answer-labels", "words that the answer names the choices by"}, answer_labels);
+    v(Option{"answer-delimiter", "text between prompt and answer"}, answer_delimiter);
+    v(Option{"shot-delimiter", "text after an example"}, shot_delimiter);
+    v(Option{"num-shots", "number of examples"}, num_shots);
+    v(Option{"random-shots", "draw the examples; else the first ones"}, random_shots);
+    v(Option{"max-new-tokens", "largest number of tokens to generate"}, max_new_tokens);
+    v(Option{"stop", "words that end the generated text"}, stop);
+    v(Option{"answer-pattern", "regular expression of the answer in a generated text"},
+      answer_pattern);
+    v(Option{"last-match", "take the last match of answer-pattern, not the first"}, last_match);
+    v(Option{"metrics", "metrics to report"}, metrics);
+  }
+};
+
+}  // namespace piton

@@ -1,0 +1,280 @@
+#include "tasks/task_samples.h"
+
+#include <algorithm>
+#include <charconv>
+#include <memory>
+#include <span>
+
+#include "base/error.h"
+#include "base/hash.h"
+#include "tasks/python_random.h"
+#include "tasks/python_text.h"
+#include "tasks/shot_texts.h"
+#include "tasks/subjects.h"
+#include "tasks/task_files.h"
+#include "tasks/task_records.h"
+
+namespace piton {
+namespace {
+
+using Json = nlohmann::json;
+
+// lm-evaluation-harness draws examples from Random(1234).
+constexpr std::uint32_t kShotSeed = 1234;
+
+struct Record {
+  Json fields;
+  std::string where;       // file and record, for messages
+  std::int64_t index = 0;  // in its file
+};
+
+std::vector<Record> records_of(const Task& task, const TaskFile& file) {
+  std::vector<Record> records;
+  std::int64_t index = 0;
+  for (Json& row : read_task_records(file.path, task.columns)) {
+    const std::string where = fmt::format("{}: record {}", file.path.string(), ++index);
+    std::vector<Json> rows;
+    if (task.prepare != nullptr)
+      rows = task.prepare(std::move(row), where);
+    else
+      rows.push_back(std::move(row));
+    for (Json& one : rows) records.push_back({std::move(one), where, std::ssize(records)});
+  }
+  return records;
+}
+
+// A question as text: the prompt, its choices and the right one.
+struct Question {
+  std::string prompt;
+  std::string ending;
+  std::vector<std::string> choices;
+  std::vector<std::int64_t> gold;
+  std::string answer;
+};
+
+std::vector<std::string> choices_of(const Task& task, const Record& record) {
+  std::vector<std::string> choices;
+  for (const std::string& choice : task.choices)
+    choices.push_back(rendered(choice, record.fields, record.where));
+  if (task.choices_field.empty()) return choices;
+  const Json* list = find_field(record.fields, task.choices_field);
+  const auto is_text = [](const Json& one) { return one.is_string(); };
+  if (list == nullptr || !list->is_array() || !std::all_of(list->begin(), list->end(), is_text)) {
+    throw Error(Fault::kData, "{}: wanted a list of texts in the field \"{}\"", record.where,
+                task.choices_field);
+  }
+  for (const Json& one : *list) choices.push_back(one.get<std::string>());
+  return choices;
+}
+
+// The right choices: an index, a list of indices, a label, or the text of a choice.
+std::vector<std::int64_t> gold_of(const Task& task, const Record& record,
+                                  const std::vector<std::string>& choices) {
+  const std::string answer = rendered(task.answer, record.fields, record.where);
+  const std::vector<std::string>& names = task.answer_labels.empty() ? choices : task.answer_labels;
+  const std::string bare(python_stripped(answer));
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (names[i] == answer || names[i] == bare) return {static_cast<std::int64_t>(i)};
+  }
+  std::vector<std::int64_t> gold;
+  constexpr std::size_t kLongestNumbers = 64;  // characters; longer texts are no list of choices
+  const Json value = bare.size() <= kLongestNumbers ? read_json_or_discarded<Json>(bare) : Json();
+  for (const Json& one : value.is_array() ? value : Json::array({value})) {
+    const bool fits = one.is_number_integer() && one >= 0 && one < choices.size();
+    if (fits && task.answer_labels.empty()) gold.push_back(one.get<std::int64_t>());
+  }
+  if (gold.empty()) {
+    throw Error(Fault::kData,
+                "{}: the answer is \"{}\"; wanted one of {}, or the number of a choice",
+                record.where, answer, fmt::join(names, ", "));
+  }
+  return gold;
+}
+
+bool has_choices(TaskKind kind) {
+  return kind == TaskKind::kMultipleChoice || kind == TaskKind::kNextToken;
+}
+
+Question question_of(const Task& task, const Record& record) {
+  Question question;
+  if (!task.prompt.empty()) question.prompt = rendered(task.prompt, record.fields, record.where);
+  if (!task.ending.empty()) question.ending = rendered(task.ending, record.fields, record.where);
+  if (!has_choices(task.kind)) {
+    question.answer = rendered(task.answer, record.fields, record.where);
+    return question;
+  }
+  question.choices = choices_of(task, record);
+  if (question.choices.size() < 2)
+    throw Error(Fault::kData, "{}: got {} choices, wanted two or more", record.where,
+                question.choices.size());
+  question.gold = gold_of(task, record, question.choices);
+  return question;
+}
+
+// An example: a question with its answer.
+std::string shot_of(const Task& task, const Record& record) {
+  const Question question = question_of(task, record);
+  if (!has_choices(task.kind))
+    return question.prompt + task.answer_delimiter + question.answer + task.shot_delimiter;
+  const std::string& right = question.choices[static_cast<std::size_t>(question.gold.front())];
+  return task.ending.empty()
+             ? question.prompt + task.answer_delimiter + right + task.shot_delimiter
+             : right + task.answer_delimiter + question.ending + task.shot_delimiter;
+}
+
+// Makes the samples of one subject after another.
+class SampleMaker {
+ public:
+  SampleMaker(const Task& task, const TaskDataOptions& options, const TaskFiles& files)
+      : task_(task),
+        options_(options),
+        files_(files),
+        num_shots_(options.num_shots.value_or(task.num_shots)),
+        texts_(task, files.folder, options.few_shot_path) {
+    check_shots();
+  }
+
+  std::int64_t num_shots() const { return num_shots_; }
+
+  void add(const TaskFile& file, std::vector<TaskSample>& samples) {
+    subject_ = task_.has_subjects ? file.subject : "";
+    const std::vector<Record> records = records_of(task_, file);
+    std::vector<Record> pool;
+    std::vector<std::string> written;
+    if (num_shots_ > 0 && task_.shot_texts.empty()) pool = shot_records(file);
+    if (num_shots_ > 0 && !task_.shot_texts.empty())
+      written = texts_.of(subject_, file.path.parent_path());
+    PythonRandom random(kShotSeed);
+    const std::int64_t most = options_.max_samples.value_or(std::ssize(records));
+    for (const Record& record : records) {
+      if (record.index >= most) break;
+      TaskSample sample{.subject = subject_, .index = record.index};
+      sample.shots = drawn_shots(random, pool, record);
+      std::string before = description();
+      for (const std::int64_t shot : sample.shots)
+        before += shot_of(task_, pool[static_cast<std::size_t>(shot)]);
+      if (!written.empty()) before += written.front() + (written.size() == 1 ? "\n\n" : "");
+      add_texts(sample, before, question_of(task_, record), written);
+      samples.push_back(std::move(sample));
+    }
+  }
+
+ private:
+  void check_shots() const {
+    if (num_shots_ < 0)
+      throw Error(Fault::kUsage, "--num-shots: got {}, wanted 0 or more", num_shots_);
+    const bool has_shots = !task_.shot_splits.empty() || !task_.shot_texts.empty();
+    if (num_shots_ > 0 && !has_shots)
+      throw Error(Fault::kUsage, "--num-shots: got {}, and {} has no examples; leave it out",
+                  num_shots_, task_.name);
+    const bool surrounds = !task_.shot_texts.empty() && !task_.ending.empty();
+    if (!task_.shot_texts.empty() && num_shots_ != task_.num_shots &&
+        (num_shots_ != 0 || surrounds))
+      throw Error(Fault::kUsage, "--num-shots: got {}; the examples of {} are written, wanted {}{}",
+                  num_shots_, task_.name, task_.num_shots, surrounds ? "" : " or 0");
+  }
+
+  std::string description() const {
+    if (task_.description.empty()) return "";
+    const std::string words = subject_words(task_.name, subject_);
+    if (words.empty() && task_.description.find("{subject}") != std::string::npos) {
+      throw Error(Fault::kData,
+                  "{}: \"{}\" is not a subject of {}; wanted files called as its subjects",
+                  files_.folder.string(), subject_, task_.name);
+    }
+    return rendered(task_.description, Json{{"subject", words}}, task_.name);
+  }
+
+  std::vector<Record> shot_records(const TaskFile& file) const {
+    std::vector<Record> pool;
+    for (const TaskFile& one : files_.shots) {
+      if (task_.has_subjects && one.subject != file.subject) continue;
+      pool = records_of(task_, one);
+      if (std::ssize(pool) >= drawn_count()) return pool;
+      throw Error(Fault::kData, "{}: got {} examples, --num-shots {} needs {}", one.path.string(),
+                  pool.size(), num_shots_, drawn_count());
+    }
+    const std::string split = task_.shot_splits.front();
+    throw Error(Fault::kUsage,
+                "{}: no examples{}; wanted {} there for {} examples, or --num-shots 0",
+                files_.folder.string(), subject_.empty() ? "" : " of " + subject_,
+                task_.has_subjects ? fmt::format("{}/{}_{}.csv", split, file.subject, split)
+                                   : split + ".jsonl",
+                num_shots_);
+  }
+
+  std::int64_t drawn_count() const { return num_shots_ + (task_.spare_shot ? 1 : 0); }
+
+  std::vector<std::int64_t> drawn_shots(PythonRandom& random, const std::vector<Record>& pool,
+                                        const Record& question) const {
+    if (pool.empty()) return {};
+    std::vector<std::int64_t> shots;
+    if (task_.random_shots) {
+      shots = random.sample(std::ssize(pool), drawn_count());
+      if (task_.spare_shot) {
+        std::erase_if(shots, [&](std::int64_t shot) {
+          return pool[static_cast<std::size_t>(shot)].fields == question.fields;
+        });
+      }
+      shots.resize(std::min(shots.size(), static_cast<std::size_t>(num_shots_)));
+      return shots;
+    }
+    for (std::int64_t i = 0; i < num_shots_; ++i) shots.push_back(i);
+    return shots;
+  }
+
+  void add_texts(TaskSample& sample, const std::string& before, Question question,
+                 const std::vector<std::string>& written) const {
+    sample.answer = question.answer;
+    sample.gold = question.gold;
+    if (written.size() == 3) {
+      sample.contexts = {before + question.prompt + written[1] + question.ending + written[2]};
+    } else if (has_choices(task_.kind) && !task_.ending.empty()) {
+      for (const std::string& choice : question.choices) sample.contexts.push_back(before + choice);
+      sample.continuations.assign(question.choices.size(),
+                                  task_.answer_delimiter + question.ending);
+    } else {
+      sample.contexts = {before + question.prompt};
+      for (const std::string& choice : question.choices)
+        sample.continuations.push_back(task_.answer_delimiter + choice);
+    }
+    if (task_.kind == TaskKind::kLastWord)
+      sample.continuations = {task_.answer_delimiter + question.answer};
+    sample.choices = std::move(question.choices);
+  }
+
+  const Task& task_;
+  const TaskDataOptions& options_;
+  const TaskFiles& files_;
+  std::int64_t num_shots_;
+  ShotTexts texts_;
+  std::string subject_;
+};
+
+std::string hash_of(const std::vector<TaskSample>& samples) {
+  StreamHash hash;
+  const auto add = [&](const std::string& text) {
+    const std::string framed = fmt::format("{}:{}", text.size(), text);
+    hash.add(std::as_bytes(std::span(framed)));
+  };
+  for (const TaskSample& sample : samples) {
+    for (const std::string& context : sample.contexts) add(context);
+    for (const std::string& continuation : sample.continuations) add(continuation);
+  }
+  return hash.hex();
+}
+
+}  // namespace
+
+TaskData load_task(const Task& task, const TaskDataOptions& options) {
+  const TaskFiles files = find_task_files(task, task_data_path(task.name, options.paths));
+  SampleMaker maker(task, options, files);
+  TaskData data{.task = task, .num_shots = maker.num_shots()};
+  for (const TaskFile& file : files.questions) maker.add(file, data.samples);
+  if (data.samples.empty())
+    throw Error(Fault::kData, "{}: holds no question of {}", files.folder.string(), task.name);
+  data.prompt_hash = hash_of(data.samples);
+  return data;
+}
+
+}  // namespace piton

@@ -1,0 +1,52 @@
+// The samples of a task: its questions with their examples, as the texts that a model reads.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tasks/task.h"
+
+namespace piton {
+
+// One question. Its texts, by kind of task:
+//   kMultipleChoice, kNextToken   contexts: one, or one for each choice; a continuation a choice
+//   kLastWord                     one context, one continuation
+//   kLastToken, kPerplexity       one context: the text
+//   kGeneration                   one context
+struct TaskSample {
+  std::string subject;     // "" if the task has none
+  std::int64_t index = 0;  // of the record in its file, from 0
+  std::vector<std::string> contexts;
+  std::vector<std::string> continuations;
+  std::vector<std::string> choices;  // continuations without the delimiter before them
+  std::vector<std::int64_t> gold;    // right choices
+  std::string answer;                // kGeneration: the right text; kPerplexity: the counted text
+  std::vector<std::int64_t> shots;   // records of the examples, in their file
+
+  const std::string& context(std::size_t choice) const {
+    return contexts[contexts.size() == 1 ? 0 : choice];
+  }
+};
+
+struct TaskData {
+  Task task;
+  std::int64_t num_shots = 0;
+  std::vector<TaskSample> samples;  // subject after subject, in the order of the files
+  std::string prompt_hash;          // of all contexts and continuations, 32 hex digits
+};
+
+struct TaskDataOptions {
+  std::vector<std::string> paths;           // --task-data-path
+  std::optional<std::int64_t> num_shots;    // absent: the task's
+  std::optional<std::int64_t> max_samples;  // of each subject; absent: all
+  std::string few_shot_path;                // file or folder of written examples; "": by the data
+};
+
+// Reads the files of the task. Throws Error(kUsage) for data and examples that are not there,
+// Error(kData) for records that do not have the fields of the task, or if there is no question.
+TaskData load_task(const Task& task, const TaskDataOptions& options);
+
+}  // namespace piton

@@ -1,0 +1,177 @@
+#include "tasks/task_scores.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numbers>
+
+#include "base/error.h"
+#include "tasks/answer_rules.h"
+#include "tasks/python_text.h"
+
+namespace piton {
+namespace {
+
+using Sizes = std::vector<double>;
+
+// numpy.argmax(values / sizes): the first largest one.
+std::size_t likeliest(const std::vector<double>& values, const Sizes& sizes) {
+  std::size_t best = 0;
+  for (std::size_t i = 1; i < values.size(); ++i) {
+    if (values[i] / sizes[i] > values[best] / sizes[best]) best = i;
+  }
+  return best;
+}
+
+SampleScore score_choices(const Task& task, const TaskSample& sample,
+                          const SampleResponse& response) {
+  PITON_ASSERT(response.log_likelihoods.size() == sample.choices.size());
+  SampleScore score;
+  for (const std::string& metric : task.metrics) {
+    Sizes sizes(sample.choices.size(), 1.0);
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
+      const std::string& choice = sample.choices[i];
+      if (metric == "acc_norm") sizes[i] = static_cast<double>(python_length(choice));
+      if (metric == "acc_bytes") sizes[i] = static_cast<double>(choice.size());
+    }
+    const auto best = static_cast<std::int64_t>(likeliest(response.log_likelihoods, sizes));
+    const bool right = std::find(sample.gold.begin(), sample.gold.end(), best) != sample.gold.end();
+    score.metrics.push_back({.metric = metric, .value = right ? 1.0 : 0.0});
+    if (metric != "acc") continue;
+    score.correct = right;
+    score.answer = sample.choices[static_cast<std::size_t>(best)];
+  }
+  return score;
+}
+
+SampleScore score_greedy(const Task& task, const SampleResponse& response) {
+  SampleScore score;
+  score.correct = response.greedy.at(0);
+  for (const std::string& metric : task.metrics) {
+    const double value =
+        metric == "acc" ? (score.correct ? 1.0 : 0.0) : response.log_likelihoods.at(0);
+    score.metrics.push_back({.metric = metric, .value = value});
+  }
+  return score;
+}
+
+SampleScore score_text(const Task& task, const TaskSample& sample, const SampleResponse& response) {
+  SampleScore score;
+  const auto normal = [&](const std::string& answer) {
+    return task.normalize == nullptr ? answer : task.normalize(answer);
+  };
+  for (const AnswerFilter& filter : task.filters) {
+    const std::string answer = filtered_answer(filter, response.text);
+    const bool right = normal(answer) == normal(sample.answer);
+    score.metrics.push_back(
+        {.metric = "exact_match", .filter = filter.name, .value = right ? 1.0 : 0.0});
+    if (score.metrics.size() > 1) continue;
+    score.answer = answer;
+    score.correct = right;
+  }
+  return score;
+}
+
+SampleScore score_likelihood(const Task& task, const TaskSample& sample,
+                             const SampleResponse& response) {
+  SampleScore score;
+  for (const std::string& metric : task.metrics) {
+    const auto size =
+        metric == "word_perplexity" ? python_word_count(sample.answer) : std::ssize(sample.answer);
+    score.metrics.push_back({.metric = metric,
+                             .value = response.log_likelihoods.at(0),
+                             .weight = static_cast<double>(size)});
+  }
+  return score;
+}
+
+bool is_mean(const std::string& metric) {
+  return metric.starts_with("acc") || metric == "exact_match";
+}
+
+struct Sums {
+  double value = 0;
+  double weight = 0;
+  std::int64_t samples = 0;
+};
+
+double final_value(const std::string& metric, const Sums& sums) {
+  const double mean = sums.value / sums.weight;
+  if (is_mean(metric)) return mean;
+  return metric == "bits_per_byte" ? -mean / std::numbers::ln2 : std::exp(-mean);
+}
+
+}  // namespace
+
+SampleScore score_sample(const Task& task, const TaskSample& sample,
+                         const SampleResponse& response) {
+  switch (task.kind) {
+    case TaskKind::kMultipleChoice:
+    case TaskKind::kNextToken:
+      return score_choices(task, sample, response);
+    case TaskKind::kLastWord:
+    case TaskKind::kLastToken:
+      return score_greedy(task, response);
+    case TaskKind::kGeneration:
+      return score_text(task, sample, response);
+    case TaskKind::kPerplexity:
+      return score_likelihood(task, sample, response);
+  }
+  return {};
+}
+
+GroupScore group_score(const std::string& name, const std::vector<const SampleScore*>& scores,
+                       const std::vector<std::string>& subjects) {
+  GroupScore group{.name = name, .samples = std::ssize(scores)};
+  if (scores.empty()) return group;
+  for (std::size_t m = 0; m < scores.front()->metrics.size(); ++m) {
+    const SampleMetric& first = scores.front()->metrics[m];
+    Sums all;
+    std::map<std::string, Sums> by_subject;
+    for (std::size_t i = 0; i < scores.size(); ++i) {
+      const SampleMetric& one = scores[i]->metrics[m];
+      for (Sums* sums : {&all, &by_subject[subjects[i]]}) {
+        sums->value += one.value;
+        sums->weight += one.weight;
+        ++sums->samples;
+      }
+    }
+    MetricValue value{.metric = first.metric,
+                      .filter = first.filter,
+                      .value = final_value(first.metric, all),
+                      .higher_is_better = is_mean(first.metric)};
+    const auto freedom = all.samples - std::ssize(by_subject);
+    if (is_mean(first.metric) && freedom > 0) {
+      // The squares of all samples around the mean of their subject.
+      double squares = 0;
+      for (std::size_t i = 0; i < scores.size(); ++i) {
+        const Sums& own = by_subject[subjects[i]];
+        const double off = scores[i]->metrics[m].value - own.value / own.weight;
+        squares += off * off;
+      }
+      value.standard_error =
+          std::sqrt(squares / static_cast<double>(freedom) / static_cast<double>(all.samples));
+    }
+    group.values.push_back(std::move(value));
+  }
+  return group;
+}
+
+std::vector<std::string> metrics_of(TaskKind kind) {
+  switch (kind) {
+    case TaskKind::kMultipleChoice:
+      return {"acc", "acc_norm", "acc_bytes"};
+    case TaskKind::kNextToken:
+    case TaskKind::kLastToken:
+      return {"acc"};
+    case TaskKind::kLastWord:
+      return {"perplexity", "acc"};
+    case TaskKind::kGeneration:
+      return {"exact_match"};
+    case TaskKind::kPerplexity:
+      return {"word_perplexity", "byte_perplexity", "bits_per_byte"};
+  }
+  return {};
+}
+
+}  // namespace piton

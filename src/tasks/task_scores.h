@@ -1,0 +1,71 @@
+// Decisions about the answers of a model, and the metrics of a task.
+//
+// Names and formulas are those of lm-evaluation-harness 0.4 (lm_eval/api/task.py, metrics.py):
+//
+//   acc               the right choice has the largest log-likelihood; the first one on ties
+//   acc_norm          the same, divided by the characters of the choice
+//   acc_bytes         the same, divided by its UTF-8 bytes
+//   exact_match       the answer that a filter finds in the text is the right one
+//   perplexity        exp(-mean log-likelihood)
+//   word_perplexity   exp(-sum of log-likelihoods / words), byte_perplexity of bytes
+//   bits_per_byte     -sum of log-likelihoods / bytes / ln 2
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tasks/task_samples.h"
+
+namespace piton {
+
+// What a model says about a sample: a log-likelihood of each continuation (of a text: one), or a
+// text that it generated.
+struct SampleResponse {
+  std::vector<double> log_likelihoods;
+  std::vector<bool> greedy;  // each token of the continuation is the likeliest one
+  std::string text;
+  bool operator==(const SampleResponse&) const = default;
+};
+
+// One metric of one sample: a value, and what its sum is divided by.
+struct SampleMetric {
+  std::string metric;
+  std::string filter = "none";
+  double value = 0;
+  double weight = 1;
+};
+
+struct SampleScore {
+  std::string answer;  // the choice that the model prefers, or the answer found in its text
+  bool correct = false;
+  std::vector<SampleMetric> metrics;
+};
+
+SampleScore score_sample(const Task& task, const TaskSample& sample,
+                         const SampleResponse& response);
+
+struct MetricValue {
+  std::string metric;
+  std::string filter;
+  double value = 0;
+  std::optional<double> standard_error;  // of means over two samples or more
+  bool higher_is_better = true;
+};
+
+struct GroupScore {
+  std::string name;  // a subject, a group of subjects, or the task
+  std::int64_t samples = 0;
+  std::vector<MetricValue> values;
+};
+
+// The metrics of some samples of a task. `subjects`: the subject of each score. The standard error
+// over several subjects is pooled (pooled_sample_stderr of lm-evaluation-harness).
+GroupScore group_score(const std::string& name, const std::vector<const SampleScore*>& scores,
+                       const std::vector<std::string>& subjects);
+
+// The metrics that tasks of a kind may report.
+std::vector<std::string> metrics_of(TaskKind kind);
+
+}  // namespace piton

@@ -1,0 +1,152 @@
+#include "text/chat/conversations.h"
+
+#include <fmt/format.h>
+
+#include <array>
+
+#include "base/error.h"
+#include "base/nesting.h"
+#include "base/trimmed.h"
+
+namespace piton {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr auto kRoles = std::to_array<std::pair<std::string_view, std::string_view>>({
+    {"human", "user"},
+    {"user", "user"},
+    {"gpt", "assistant"},
+    {"chatgpt", "assistant"},
+    {"assistant", "assistant"},
+    {"function_call", "assistant"},
+    {"observation", "tool"},
+    {"tool", "tool"},
+    {"system", "system"},
+});
+
+std::string role_of(const std::string& from, const std::string& where) {
+  for (const auto& [name, role] : kRoles) {
+    if (name == from) return std::string(role);
+  }
+  throw Error(Fault::kData,
+              "{}: \"from\": got \"{}\", wanted human, gpt, system, function_call, observation or "
+              "tool",
+              where, from);
+}
+
+std::string text_of(const Json& message, const char* key, const std::string& where) {
+  if (!message.is_object() || !message.contains(key) || !message[key].is_string()) {
+    throw Error(Fault::kData, "{}: wanted messages with the text \"{}\"", where, key);
+  }
+  return message[key].get<std::string>();
+}
+
+Json messages_of_sharegpt(const Json& list, const std::string& where) {
+  if (!list.is_array()) {
+    throw Error(Fault::kData, "{}: \"conversations\": got {}, wanted a list", where,
+                list.type_name());
+  }
+  Json messages = Json::array();
+  for (const Json& message : list) {
+    messages.push_back({{"role", role_of(text_of(message, "from", where), where)},
+                        {"content", text_of(message, "value", where)}});
+  }
+  return messages;
+}
+
+// Tools are a list, or a text that contains one.
+Json tools_of(const Json& tools, const std::string& where) {
+  if (!tools.is_string()) return tools;
+  const std::string text = tools.get<std::string>();
+  if (trimmed(text).empty()) return nullptr;
+  check_json_depth(text, where + ": tools");
+  Json list = read_json_or_discarded<Json>(text);
+  if (!list.is_array()) {
+    throw Error(Fault::kData, "{}: \"tools\": got a text that is no JSON list", where);
+  }
+  return list;
+}
+
+ChatInput conversation_of(const Json& json, const std::string& where) {
+  ChatInput input;
+  if (json.is_array()) {
+    input.messages = json;
+    return input;
+  }
+  if (!json.is_object() || !(json.contains("messages") || json.contains("conversations"))) {
+    throw Error(Fault::kData,
+                "{}: got {}, wanted a list of messages, or an object with \"messages\" or "
+                "\"conversations\"",
+                where, json.is_object() ? "an object without messages" : json.type_name());
+  }
+  const bool sharegpt = !json.contains("messages");
+  input.variables = Json::object();
+  for (const auto& [key, value] : json.items()) {
+    if (key == "tools") {
+      input.tools = tools_of(value, where);
+    } else if (key == "documents") {
+      input.documents = value;
+    } else if (key == "messages") {
+      input.messages = value;
+    } else if (sharegpt && key == "conversations") {
+      input.messages = messages_of_sharegpt(value, where);
+    } else if (!(sharegpt && key == "system")) {
+      input.variables[key] = value;
+    }
+  }
+  if (sharegpt && json.contains("system") && json["system"].is_string() &&
+      !json["system"].get_ref<const std::string&>().empty()) {
+    const Json system = {{"role", "system"}, {"content", json["system"]}};
+    input.messages.insert(input.messages.begin(), system);
+  }
+  return input;
+}
+
+// One JSON value is a conversation, or a list of conversations.
+bool is_list_of_conversations(const Json& json) {
+  if (!json.is_array() || json.empty()) return false;
+  const Json& first = json[0];
+  return first.is_array() ||
+         (first.is_object() && (first.contains("messages") || first.contains("conversations")));
+}
+
+}  // namespace
+
+std::vector<ChatInput> read_conversations(std::string_view text, const std::string& where) {
+  std::vector<ChatInput> inputs;
+  const auto add = [&](const Json& json) {
+    inputs.push_back(
+        conversation_of(json, fmt::format("{}: conversation {}", where, inputs.size() + 1)));
+  };
+  check_json_depth(text, where);
+  const Json whole = read_json_or_discarded<Json>(text);
+  if (!whole.is_discarded()) {
+    if (!is_list_of_conversations(whole)) {
+      add(whole);
+    } else {
+      for (const Json& json : whole) add(json);
+    }
+    return inputs;
+  }
+  std::int64_t number = 0;
+  for (std::string_view rest = text; !rest.empty();) {
+    const std::size_t end = rest.find('\n');
+    const std::string_view line = trimmed(rest.substr(0, end));
+    rest.remove_prefix(end == rest.npos ? rest.size() : end + 1);
+    ++number;
+    if (line.empty()) continue;
+    const Json json = read_json_or_discarded<Json>(line);
+    if (json.is_discarded()) {
+      throw Error(Fault::kData, "{}: line {}: got no JSON, wanted one JSON value, or one per line",
+                  where, number);
+    }
+    add(json);
+  }
+  if (inputs.empty()) {
+    throw Error(Fault::kData, "{}: got no conversations, wanted JSON or JSONL", where);
+  }
+  return inputs;
+}
+
+}  // namespace piton

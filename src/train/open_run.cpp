@@ -1,0 +1,430 @@
+#include "train/open_run.h"
+
+#include <algorithm>
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "adapters/base_hash.h"
+#include "adapters/peft_source.h"
+#include "base/files/files.h"
+#include "base/options/option_range.h"
+#include "checkpoint/collective.h"
+#include "model_files/opened_adapter.h"
+#include "session/run_sections.h"
+#include "train/run/adapter_run.h"
+#include "train/run/checkpoint_choice.h"
+#include "train/run/foreign_model.h"
+#include "train/run/memory_check.h"
+#include "train/run/option_lines.h"
+#include "train/run/recompute_choice.h"
+#include "train/run/resume_rules.h"
+#include "train/run/run_start.h"
+#include "train/run/run_tokenizer.h"
+#include "train/trace/run_trace.h"
+
+namespace piton {
+namespace {
+
+constexpr std::int64_t kSamplesKept = 3;
+
+// --skip-train writes nothing, loads no optimizer, and has no schedule ahead.
+PretrainOptions options_of_run(PretrainOptions options) {
+  LoopOptions& loop = options.loop;
+  if (!loop.skip_train) return options;
+  loop.save.clear();
+  loop.tensorboard_dir.clear();
+  loop.save_interval = loop.keep = 0;
+  loop.save_interval_minutes.reset();
+  loop.verify_saves = loop.no_save_optim = false;
+  loop.no_load_optim = loop.override_scheduler = true;
+  loop.use_checkpoint_scheduler = false;
+  return options;
+}
+
+class RunOpener {
+ public:
+  RunOpener(const RunOpening& opening, OpenedRun& run)
+      : machine_(opening.machine),
+        everyone_(opening.everyone),
+        sinks_(opening.sinks),
+        inputs_(opening.inputs),
+        timers_(opening.timers),
+        run_(run),
+        given_(run.settled) {}
+
+  void open() {
+    if (given_.loop.dry_run) {
+      throw Error(Fault::kUsage, "--dry-run: is for piton pretrain; a program leaves it out");
+    }
+    check_before_allocation();
+    take_folder(/*may_create=*/false);
+    open_data();
+    take_folder(/*may_create=*/true);
+    load_or_draw();
+    if (!run_.done()) {
+      say_options();
+      if (!given_.loop.skip_train) warn_of_zero_rate();
+    }
+    if (!run_.settled.loop.save.empty()) run_.claim = FolderClaim::kOwned;
+    if (!given_.loop.skip_train) run_.saves->prepare();
+    start_folder();
+    open_figures();
+  }
+
+  void check() {
+    given_.data.data_cache_path.reset();  // it would be written to
+    check_before_allocation();
+    open_data();
+    say_plan();
+  }
+
+ private:
+  void together(const std::function<void()>& work) { phase(everyone_, std::nullopt, work); }
+  void say(const std::string& line) { sinks_.info(line); }
+
+  void check_before_allocation();
+  void continue_started_run();
+  void open_tokenizer_and_plan();
+  void choose_recomputation();
+  void make_schedules();
+  void say_kernel_differences();
+  void take_folder(bool may_create);
+  void open_data();
+  void load_or_draw();
+  void start_adapters();
+  std::optional<std::int64_t> load(CheckpointChoice& choice);
+  void load_one(const std::filesystem::path& checkpoint, bool* damaged);
+  void make_saves(std::optional<std::int64_t> saved_iteration);
+  void start_folder();
+  void open_figures();
+  void say_model();
+  void say_options();
+  void warn_of_zero_rate();
+  void say_plan();
+
+  const Machine& machine_;
+  Communicator& everyone_;
+  RunSinks& sinks_;
+  const TrainerInputs& inputs_;
+  RunTimers* timers_;  // may be null
+  OpenedRun& run_;
+  PretrainOptions given_;               // completed by what --load is
+  std::optional<OpenedModel> foreign_;  // --load is a folder of another program
+  LoopOptions source_;                  // of the run's state: of adapters other than of their base
+  bool same_command_ = false;           // that started the run from another program's folder, again
+};
+
+void RunOpener::check_before_allocation() {
+  continue_started_run();
+  together([&] { open_tokenizer_and_plan(); });
+  choose_recomputation();
+  if (inputs_.planner != nullptr) {
+    check_memory(machine_, inputs_.planner->plan_memory(run_.plan), everyone_);
+  }
+  say_kernel_differences();
+  run_.mesh = std::make_unique<Mesh>(machine_.world, run_.plan.mesh);
+}
+
+void RunOpener::continue_started_run() {
+  LoopOptions& loop = given_.loop;
+  const bool adapters = given_.lora.given();
+  together([&] { check_adapter_options(given_); });
+  const std::string found = found_by_first(everyone_, [&] {
+    return (adapters ? checkpoint_of_started_adapters(loop) : checkpoint_of_started_run(loop))
+        .value_or("")
+        .string();
+  });
+  if (found.empty()) return;
+  say(fmt::format(
+      "--save: {} holds iteration {} of the run that started from {}: going on with "
+      "that",
+      loop.save, iteration_of(std::filesystem::path(found).filename().string()).value_or(0),
+      loop.load));
+  (adapters ? loop.lora_load : loop.load) = loop.save;
+  same_command_ = !adapters;
+}
+
+void RunOpener::open_tokenizer_and_plan() {
+  foreign_ = given_.lora.given() ? adopt_base(given_) : adopt_foreign_model(given_);
+  if (!foreign_ && !given_.loop.load.empty()) {
+    const std::string taken = adopt_checkpoint(given_, same_command_);
+    if (!taken.empty()) say(taken);
+  }
+  run_.tokenizer = open_run_tokenizer(given_, foreign_);
+  const Tokenizer* tokenizer = run_.tokenizer.get();
+  RunPlan& plan = run_.plan;
+  plan = make_run_plan(given_, machine_.world.size(),
+                       tokenizer != nullptr ? tokenizer->vocabulary_size() : 0);
+  given_.optimizer.check();
+  check_range("--timing-log-level", given_.timing.timing_log_level, 0, 2);
+  RunTrace::check(given_.timing, given_.loop.save, machine_.world.size());
+  // What was given, before what came out of it.
+  static_cast<void>(
+      LearningRate(given_.learning_rate, plan.whole_steps(), plan.global_batch, plan.sequence));
+  run_.settled = settled_options(given_, plan);
+  source_ = given_.lora.given() ? loop_of_adapters(run_.settled.loop) : run_.settled.loop;
+  make_schedules();
+  run_.settled.tokenizer = from_anywhere(given_.tokenizer);
+  TrainState& state = run_.state;
+  state.seed = given_.loop.seed;
+  if (state.seed > std::numeric_limits<std::uint32_t>::max()) {
+    say(
+        fmt::format("--seed {}: the order of samples is drawn from its low 32 bits, {}, as "
+                    "Megatron's generator takes no more; weights and dropout take all",
+                    state.seed, static_cast<std::uint32_t>(state.seed)));
+  }
+  if (tokenizer != nullptr) state.facts[kTokenizerFact] = tokenizer->content_hash();
+  if (foreign_) state.facts.insert(foreign_->facts.begin(), foreign_->facts.end());
+}
+
+// The first rank chooses: measured times differ between ranks.
+void RunOpener::choose_recomputation() {
+  if (!run_.plan.memory_limit) return;
+  PITON_ASSERT(inputs_.planner != nullptr, "a run with a memory limit needs a planner");
+  const RecomputeChoice choice = decode_choice(found_by_first(
+      everyone_, [&] { return encode(inputs_.planner->choose_recompute(run_.plan)); }));
+  run_.plan.session.layout.recompute = choice.rules;
+  say(choice.why);
+}
+
+void RunOpener::make_schedules() {
+  const RunPlan& plan = run_.plan;
+  run_.rate = std::make_unique<LearningRate>(run_.settled.learning_rate, plan.whole_steps(),
+                                             plan.global_batch, plan.sequence);
+  run_.decay = std::make_unique<WeightDecay>(run_.settled.optimizer, plan.whole_steps());
+}
+
+// Ranks on processors of other kinds compute with other instructions.
+void RunOpener::say_kernel_differences() {
+  if (everyone_.size() == 1) return;
+  const std::vector<std::string> names = everyone_.gather_bytes(machine_.kernels.name());
+  for (std::size_t rank = 1; rank < names.size(); ++rank) {
+    if (names[rank] == names[0]) continue;
+    say(
+        fmt::format("kernels differ: rank {} has {}, rank 0 has {}; bits follow from the layout of "
+                    "the ranks",
+                    rank, names[rank], names[0]));
+    return;
+  }
+}
+
+// Takes the lock of --save before reading anything in it. A folder is created only after the
+// training data was opened.
+void RunOpener::take_folder(bool may_create) {
+  const std::string& save = run_.settled.loop.save;
+  if (save.empty()) return;
+  phase(everyone_, 0, [&] {
+    if (run_.folder != nullptr || !(may_create || std::filesystem::is_directory(save))) return;
+    run_.folder = std::make_unique<RunFolder>(save);
+    run_.claim = FolderClaim::kLocked;
+  });
+  if (may_create) run_.claim = FolderClaim::kLocked;
+}
+
+void RunOpener::open_data() {
+  together([&] {
+    run_.data =
+        std::make_unique<RunData>(given_, run_.plan, run_.tokenizer.get(), sinks_, inputs_.samples);
+    run_.state.facts.merge(run_.data->facts());
+  });
+}
+
+void RunOpener::load_or_draw() {
+  CheckpointChoice choice(source_, everyone_, sinks_);
+  run_.session = std::make_unique<Session>(machine_, *run_.mesh, run_.plan.session);
+  run_.checkpoints = std::make_unique<RunCheckpoints>(machine_, *run_.mesh, *run_.session,
+                                                      *run_.data, run_.settled);
+  say_model();
+  const OffloadOptions& offload = run_.settled.offload;
+  for (const std::string& note : {about_state(offload, run_.session->offloaded_bytes()),
+                                  about_activations(offload, machine_.device)}) {
+    if (!note.empty()) say(note);
+  }
+  if (given_.lora.given()) {
+    const std::int64_t trained = run_.checkpoints->trained_elements();
+    say(fmt::format("adapters: {} parameters are trained, {:.2f} % of the model's", trained,
+                    100.0 * static_cast<double>(trained) /
+                        static_cast<double>(run_.plan.session.model.parameters())));
+    run_.state.facts[kBaseFact] = weights_hash(*foreign_->source, everyone_);
+    run_.checkpoints->load_base(*foreign_, sinks_);
+  }
+  if (choice.folder().empty()) {
+    if (given_.lora.given()) {
+      start_adapters();
+    } else {
+      run_.session->initialize();
+    }
+    return make_saves({});
+  }
+  make_saves(load(choice));
+  if (timers_ == nullptr) return;
+  for (const std::string& line :
+       timer_lines(timers_->take_loads(everyone_), run_.settled.timing.timing_log_option)) {
+    say(line);
+  }
+}
+
+void RunOpener::start_adapters() {
+  const std::string& from = run_.settled.loop.lora_load;
+  if (!is_peft_folder(from)) return run_.checkpoints->start_adapters(nullptr, sinks_);
+  const OpenedAdapter adapter = open_adapter(from, *foreign_, everyone_);
+  run_.checkpoints->start_adapters(&adapter, sinks_);
+}
+
+// Returns the iteration of the checkpoint if it is the newest one in --save. A damaged checkpoint
+// may be found so when values are partly set; the load of another one sets all of them.
+std::optional<std::int64_t> RunOpener::load(CheckpointChoice& choice) {
+  const Section whole(machine_.sections, kLoadSection);
+  const PretrainOptions before = run_.settled;
+  for (bool loaded = false; !loaded;) {
+    bool damaged = false;
+    try {
+      load_one(choice.folder(), &damaged);
+      loaded = true;
+    } catch (const Error& error) {
+      if (!damaged || error.fault() != Fault::kData) throw;
+      choice.fall_back(error);
+      run_.settled = before;
+    }
+  }
+  const bool own = given_.lora.given() || !foreign_;
+  if (!own || source_.finetune || !continues(source_.load, source_.save)) return {};
+  run_.checkpoints->set_damaged(choice.skipped());
+  return choice.skipped().empty() ? std::optional(run_.state.iteration) : std::nullopt;
+}
+
+void RunOpener::load_one(const std::filesystem::path& checkpoint, bool* damaged) {
+  RunCheckpoints& checkpoints = *run_.checkpoints;
+  TrainState& state = run_.state;
+  const bool adapters = given_.lora.given();
+  if (!adapters && foreign_ && foreign_->run) {
+    state = checkpoints.resume_foreign(*foreign_, state, sinks_);
+    make_schedules();  // which may be the checkpoint's
+  } else if (!adapters && foreign_) {
+    checkpoints.start_from_foreign_weights(*foreign_, sinks_);
+  } else if (source_.finetune) {
+    checkpoints.start_from_weights(checkpoint, state, sinks_, damaged);
+  } else {
+    state = checkpoints.resume({checkpoint, state, run_.plan.train_iters}, sinks_, damaged);
+    make_schedules();  // which may be the checkpoint's
+  }
+}
+
+void RunOpener::make_saves(std::optional<std::int64_t> saved_iteration) {
+  run_.saves =
+      std::make_unique<RunSaves>(SaveRules{.loop = run_.settled.loop,
+                                           .train_iters = run_.plan.train_iters,
+                                           .in_background = run_.settled.saves_in_background()},
+                                 SavedRun{.writer = *run_.checkpoints,
+                                          .state = run_.state,
+                                          .folder = run_.folder.get(),
+                                          .everyone = everyone_,
+                                          .sinks = sinks_,
+                                          .sections = machine_.sections,
+                                          .timers = timers_},
+                                 saved_iteration);
+}
+
+// Writes the files of the folder that do not change: config.toml, samples, the tokenizer.
+void RunOpener::start_folder() {
+  const std::string& save = run_.settled.loop.save;
+  if (save.empty()) return;
+  phase(everyone_, 0, [&] {
+    run_.folder->start(configuration_of(run_.settled), run_.state.iteration);
+    write_text_file(std::filesystem::path(save) / kSamplesName,
+                    run_.data->first_samples(kSamplesKept, run_.tokenizer.get()));
+    if (run_.tokenizer != nullptr) keep_run_tokenizer(given_, foreign_, *run_.tokenizer);
+    run_.failures.forget_earlier();
+  });
+}
+
+// Opens metrics.jsonl and TensorBoard's events, which the first rank writes.
+void RunOpener::open_figures() {
+  const LoopOptions& loop = run_.settled.loop;
+  std::filesystem::path events = loop.tensorboard_dir;
+  if (events.empty() && !loop.save.empty())
+    events = std::filesystem::path(loop.save) / "tensorboard";
+  phase(everyone_, 0, [&] {
+    if (events.empty() || run_.done()) return;
+    run_.tensorboard = std::make_unique<TensorBoardSink>(
+        events, run_.state.iteration, run_.settled.timing.log_timers_to_tensorboard, sinks_,
+        [folder = run_.folder.get()] { return folder == nullptr || folder->is_ours(); });
+  });
+  if (run_.tensorboard != nullptr) sinks_.add_first(*run_.tensorboard);
+  if (run_.folder == nullptr) return;
+  run_.metrics = std::make_unique<MetricsSink>(run_.folder->metrics(), sinks_);
+  sinks_.add_first(*run_.metrics);
+}
+
+void RunOpener::say_model() {
+  const RunPlan& plan = run_.plan;
+  const ModelConfig& model = plan.session.model;
+  say(fmt::format(
+      "model: {} parameters, {} layers, {}; {} tokens an update ({} samples of {}, "
+      "{} micro-batch{} a rank)",
+      model.parameters(), model.layers, name(model.dtype), plan.global_batch * plan.sequence,
+      plan.global_batch, plan.sequence, plan.micro_batches, plan.micro_batches > 1 ? "es" : ""));
+  const std::string changes = given_.model.changes_of_preset(model);
+  if (!changes.empty()) say(changes);
+}
+
+void RunOpener::say_options() {
+  for (const std::string& line : option_lines(given_, run_.settled)) say(line);
+}
+
+void RunOpener::warn_of_zero_rate() {
+  const std::int64_t left = run_.plan.train_iters - run_.state.iteration;
+  const std::string warning = warning_of_zero_rate(*run_.rate, run_.place_in_schedule(), left);
+  if (!warning.empty()) sinks_.warning(warning);
+}
+
+void RunOpener::say_plan() {
+  const LoopOptions& loop = run_.settled.loop;
+  TrainState& state = run_.state;
+  phase(everyone_, 0, [&] { RunFolder::check_free(loop.save); });
+  const CheckpointChoice choice(source_, everyone_, sinks_);
+  const bool adapters = given_.lora.given();
+  const bool resumes = !choice.folder().empty() && (adapters || !foreign_) && !source_.finetune;
+  if (resumes) {
+    phase(everyone_, 0, [&] {
+      state = RunCheckpoints::checked_state(choice.folder(), run_.settled, state, *run_.data);
+    });
+  }
+  say_model();
+  if (inputs_.planner != nullptr) {
+    const MemoryCounts need = inputs_.planner->plan_memory(run_.plan);
+    say(fmt::format("memory of rank 0 at most: {}", memory_text(need)));
+  }
+  say_options();
+  const std::string from = choice.folder().string();
+  if (resumes) {
+    say(fmt::format("it would resume {}: iteration {}, {} samples", from, state.iteration,
+                    state.consumed_samples));
+  } else {
+    say(!from.empty() ? fmt::format("it would start from the weights of {}", from)
+        : adapters    ? fmt::format("it would start with new adapters of {}", loop.load)
+                      : "it would start from random weights");
+  }
+  const std::int64_t end = run_.plan.train_iters;
+  say(fmt::format("it would do {} updates, to iteration {}, and {}",
+                  std::max<std::int64_t>(end - state.iteration, 0), end,
+                  loop.save.empty() ? "keep nothing: no --save is given" : "save to " + loop.save));
+  say("--dry-run: all checks passed; nothing is written");
+}
+
+}  // namespace
+
+OpenedRun::OpenedRun(const PretrainOptions& options)
+    : settled(options_of_run(options)), failures(settled.loop.save) {}
+
+double OpenedRun::place_in_schedule() const {
+  return static_cast<double>(state.scheduled_samples.value_or(0)) /
+         static_cast<double>(plan.global_batch);
+}
+
+void open_run(const RunOpening& opening, OpenedRun& run) { RunOpener(opening, run).open(); }
+
+void check_run(const RunOpening& opening, OpenedRun& run) { RunOpener(opening, run).check(); }
+
+}  // namespace piton

@@ -1,0 +1,75 @@
+#include "train/run/adapter_run.h"
+
+#include "adapters/peft_source.h"
+#include "base/error.h"
+#include "huggingface/origin.h"
+#include "train/run/checkpoint_choice.h"
+#include "train/run/foreign_model.h"
+#include "train/run/run_folder.h"
+#include "train/run/run_start.h"
+
+namespace piton {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Of the facts of the base's own run, those that hold for a model that is made of it.
+std::map<std::string, std::string> facts_of_base(const OpenedModel& base) {
+  std::map<std::string, std::string> facts;
+  for (const char* key : {kOriginFact, kOtherTokenizerFact}) {
+    const auto found = base.facts.find(key);
+    if (found != base.facts.end()) facts.insert(*found);
+  }
+  return facts;
+}
+
+}  // namespace
+
+void check_adapter_options(const PretrainOptions& options) {
+  const LoopOptions& loop = options.loop;
+  if (!options.lora.given()) {
+    if (loop.lora_load.empty()) return;
+    throw Error(Fault::kUsage,
+                "--lora-load: needs --lora-target-modules, the linears that {} has adapters of",
+                loop.lora_load);
+  }
+  if (loop.load.empty()) {
+    throw Error(Fault::kUsage,
+                "--lora-target-modules: needs --load DIR, the model that gets the adapters");
+  }
+  if (!loop.save.empty() && continues(loop.load, loop.save)) {
+    throw Error(Fault::kUsage,
+                "--save: {} is the base of the adapters too (--load); give another folder, or "
+                "piton resume RUN to go on with a run",
+                loop.save);
+  }
+}
+
+std::optional<fs::path> checkpoint_of_started_adapters(const LoopOptions& loop) {
+  if (loop.save.empty() || loop.finetune) return std::nullopt;
+  return checkpoint_of_run_started_from(loop.load, loop);
+}
+
+LoopOptions loop_of_adapters(LoopOptions loop) {
+  loop.load = is_peft_folder(loop.lora_load) ? "" : loop.lora_load;
+  loop.ckpt_step.reset();  // of the base
+  loop.finetune = loop.finetune && !loop.load.empty();
+  return loop;
+}
+
+OpenedModel adopt_base(PretrainOptions& options) {
+  PretrainOptions starting = options;
+  starting.loop.finetune = true;  // weights alone, also of a run of Megatron
+  std::optional<OpenedModel> foreign = adopt_foreign_model(starting);
+  if (!foreign) adopt_checkpoint(starting, /*same_command=*/false);
+  options.model = starting.model;
+  options.tokenizer = starting.tokenizer;
+  if (foreign) return std::move(*foreign);
+  const fs::path load = folder_to_load(options.loop);
+  OpenedModel base = open_model({.path = load});
+  base.facts = facts_of_base(base);
+  keep_start(load, base.facts);
+  return base;
+}
+
+}  // namespace piton

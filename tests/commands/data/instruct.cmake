@@ -1,0 +1,82 @@
+# Instruction data: formats that are recognized, files, counts, packing, resume, joining.
+include(${CMAKE_CURRENT_LIST_DIR}/../../support/expect.cmake)
+file(REMOVE_RECURSE ${WORK})
+file(MAKE_DIRECTORY ${WORK})
+
+set(alpaca "")
+foreach(number RANGE 1 9)
+  string(APPEND alpaca "{\"instruction\": \"Name number ${number}\", \"input\": \"\", \"output\": \"It is ${number}\"}\n")
+endforeach()
+file(WRITE ${WORK}/alpaca.jsonl "${alpaca}")
+set(bytes --tokenizer-type ByteTokenizer)
+
+# The format is recognized, and the first sample is shown with what is learned.
+expect(RUN preprocess --input ${WORK}/alpaca.jsonl ${bytes} --prompt-type default --output-prefix ${WORK}/a --json CODE 0
+       OUT "\"documents\":9,.*\"handler\":\"AlpacaStyleInstructionHandler\",\"prompt\":\"default\",\"samples\":9,\"taught_tokens\":72,\"too_long\":0,\"teaches_nothing\":0"
+       ERR "records: AlpacaStyleInstructionHandler .from the keys of the first one" "Human: Name number 1.nAssistant:.learned: It is 1")
+foreach(part input_ids attention_mask labels)
+  if(NOT EXISTS ${WORK}/a_packed_${part}_document.bin OR NOT EXISTS ${WORK}/a_packed_${part}_document.idx)
+    message(SEND_ERROR "no ${part}")
+  endif()
+endforeach()
+expect(RUN inspect ${WORK}/a_packed_labels_document CODE 0 OUT "made by piton [0-9.]+ with the tokenizer byte")
+
+# Records that cannot be used, samples that are too long, and those that teach nothing are counted and named.
+file(WRITE ${WORK}/mixed.jsonl "{\"instruction\": \"a\", \"output\": \"b\"}
+{\"instruction\": \"a\", \"response\": \"b\"}
+{\"instruction\": \"a\", \"output\": \"a long answer, of more bytes than the others have\"}
+{\"instruction\": \"a\", \"output\": \"\"}
+")
+set(mixed preprocess --input ${WORK}/mixed.jsonl ${bytes} --handler-name AlpacaStyleInstructionHandler --prompt-type empty --seq-length 40 --overwrite)
+expect(RUN ${mixed} --output-prefix ${WORK}/b CODE 3 ERR "mixed.jsonl: line 2 .byte 36.: no key \"output\". it has instruction, response. mend it")
+expect(RUN ${mixed} --output-prefix ${WORK}/b --on-error skip CODE 0
+       ERR "line 2 .byte 36.: no key \"output\"" "1 bad record was left out"
+           "line 3 .byte [0-9]+.: the sample has 50 tokens, not below --seq-length 40" "1 sample that is too long was left out"
+           "line 4 .byte [0-9]+.: the sample has no token to learn" "1 sample that teaches nothing was left out" "1 samples, 1 tokens to learn of 2")
+expect(RUN ${mixed} --output-prefix ${WORK}/b --on-error skip --cutoff-len 30 CODE 0 ERR "2 samples, 30 tokens to learn of 32")
+
+# Packed: every sequence has the same length.
+expect(RUN preprocess --input ${WORK}/alpaca.jsonl ${bytes} --prompt-type default --seq-length 100 --neat-pack --output-prefix ${WORK}/p --json CODE 0
+       OUT "\"tokens\":500.*\"samples\":5,\"taught_tokens\":72")
+file(GLOB left ${WORK}/p.unpacked*)
+if(left)
+  message(SEND_ERROR "left behind: ${left}")
+endif()
+
+# Parts that were made apart are joined, each of the three files.
+file(MAKE_DIRECTORY ${WORK}/parts)
+foreach(part 1 2)
+  expect(RUN preprocess --input ${WORK}/alpaca.jsonl ${bytes} --prompt-type default --output-prefix ${WORK}/parts/${part} CODE 0)
+endforeach()
+set(keys packed_input_ids_document packed_attention_mask_document packed_labels_document)
+expect(RUN preprocess --input ${WORK}/parts --merge-group-keys ${keys} --output-prefix ${WORK}/joined CODE 0
+       OUT "joined_packed_input_ids_document.bin: 18 documents" "joined_packed_labels_document.bin: 18 documents")
+file(REMOVE ${WORK}/parts/2_packed_labels_document.bin ${WORK}/parts/2_packed_labels_document.idx)
+expect(RUN preprocess --input ${WORK}/parts --merge-group-keys ${keys} --output-prefix ${WORK}/again CODE 2 ERR "the groups must be equally large")
+
+# One set after another, or in turns; by shares.
+file(WRITE ${WORK}/other.jsonl "{\"instruction\": \"x\", \"output\": \"y\"}\n{\"instruction\": \"x\", \"output\": \"z\"}\n")
+set(two preprocess --input ${WORK}/alpaca.jsonl ${WORK}/other.jsonl ${bytes} --prompt-type empty --overwrite --output-prefix ${WORK}/m)
+expect(RUN ${two} CODE 0 OUT "m_packed_labels_document.bin: 11 documents")
+expect(RUN ${two} --max-samples 3 CODE 0 OUT "m_packed_labels_document.bin: 5 documents")
+expect(RUN ${two} --mix-strategy interleave_under CODE 0 OUT "m_packed_labels_document.bin: 4 documents")
+expect(RUN ${two} --mix-strategy interleave_over CODE 0 OUT "m_packed_labels_document.bin: 18 documents")
+expect(RUN ${two} --mix-strategy interleave_over --interleave-probs 0.5,0.5 --seed 5 CODE 0)
+expect(RUN ${two} --mix-strategy interleave_over --interleave-probs 0.5,0.4 CODE 2 ERR "with the sum 0.9, wanted one for each of 2 data sets")
+
+# What does not fit.
+expect(RUN ${two} --handler-name GeneralInstructionHandlers CODE 2 ERR "--handler-name: got \"GeneralInstructionHandlers\" .did you mean GeneralInstructionHandler")
+expect(RUN ${two} --handler-name GeneralInstructionHandler CODE 2 ERR "--prompt-type: GeneralInstructionHandler has its own prompt")
+expect(RUN ${two} --pack CODE 2 ERR "--pack: no --seq-length")
+expect(RUN ${two} --json-keys output CODE 2 ERR "leave out --json-keys")
+expect(RUN ${two} --add-special-tokens CODE 2 ERR "the prompt decides which special tokens samples have")
+expect(RUN ${two} --handler-name GeneralPretrainHandler CODE 2 ERR "GeneralPretrainHandler writes texts, which have no answers")
+file(WRITE ${WORK}/strange.jsonl "{\"question\": \"x\", \"answer\": \"y\"}\n")
+expect(RUN preprocess --input ${WORK}/strange.jsonl ${bytes} --prompt-type empty --output-prefix ${WORK}/s CODE 3
+       ERR "strange.jsonl: the format is not recognized: the record has question, answer")
+expect(RUN preprocess --input ${WORK}/strange.jsonl ${bytes} --prompt-type empty --handler-name AlpacaStyleInstructionHandler
+           --map-keys "{\"prompt\": \"question\", \"response\": \"answer\"}" --output-prefix ${WORK}/s CODE 0 OUT "s_packed_labels_document.bin: 1 documents, 2 tokens")
+
+# Texts of several keys.
+expect(RUN preprocess --input ${WORK}/alpaca.jsonl ${bytes} --handler-name AlpacaPretrainHandler --output-prefix ${WORK}/t CODE 0
+       OUT "t_text_document.bin: 9 documents")

@@ -1,0 +1,75 @@
+# Training on instruction data: three files of a prefix, padded, packed or in rows of variable length; resumes in the middle of
+# an epoch to the bit.
+include(${CMAKE_CURRENT_LIST_DIR}/../../support/expect.cmake)
+file(REMOVE_RECURSE ${WORK})
+file(MAKE_DIRECTORY ${WORK})
+set(data ${SOURCE}/tests/golden/instruction)
+set(options --is-instruction-dataset --data-path ${data}/plain --split 70,30,0 --tokenizer-type NullTokenizer --vocab-size 4000
+            --seq-length 32)
+set(run pretrain --model llama-tiny ${options} --micro-batch-size 2 --global-batch-size 4 --lr 1e-3)
+
+function(hash_of folder result)
+  execute_process(COMMAND ${PITON} inspect ${WORK}/${folder} --hash --json OUTPUT_VARIABLE hash RESULT_VARIABLE code)
+  if(NOT code EQUAL 0 OR NOT hash MATCHES "weights")
+    message(FATAL_ERROR "${folder}: no hash: exit ${code}: ${hash}")
+  endif()
+  set(${result} "${hash}" PARENT_SCOPE)
+endfunction()
+
+# 16 samples are four updates: the run ends in its third epoch.
+expect(RUN ${run} --train-iters 10 --eval-iters 1 CODE 0 ERR "plain: train set: 16 samples padded to 32 tokens, padding wasted"
+  "iteration +10/ +10 " "validation loss")
+foreach(form padded packed variable)
+  set(flags)
+  if(form STREQUAL "packed")
+    set(flags --pack)
+  elseif(form STREQUAL "variable")
+    set(flags --variable-seq-lengths --pad-to-multiple-of 4)
+  endif()
+  expect(RUN ${run} ${flags} --train-iters 10 --save ${WORK}/${form} CODE 0 ERR "iteration +10/ +10 ")
+  hash_of(${form} wanted)
+  foreach(stop 3 4 9)
+    set(again ${run} ${flags} --train-iters 10 --save ${WORK}/${form}_${stop} --load ${WORK}/${form}_${stop})
+    expect(RUN ${again} --exit-interval ${stop} CODE 0)
+    expect(RUN ${again} CODE 0 ERR "resumed [^\n]*iteration ${stop}," "iteration +10/ +10 ")
+    hash_of(${form}_${stop} hash)
+    if(NOT hash STREQUAL wanted)
+      message(FATAL_ERROR "${form}: a resume after ${stop} updates has other weights: ${hash} ${wanted}")
+    endif()
+  endforeach()
+endforeach()
+# The form of the rows is part of the experiment.
+expect(RUN ${run} --train-iters 10 --save ${WORK}/packed --load ${WORK}/packed CODE 2 ERR "--pack: [^\n]* has true, this run has false")
+
+# Two ranks, each with half of the global batch: the loss is that of one.
+function(first_loss result)
+  execute_process(COMMAND ${ARGN} OUTPUT_VARIABLE out ERROR_VARIABLE out RESULT_VARIABLE code)
+  if(NOT code EQUAL 0 OR NOT out MATCHES "lm loss: ([0-9.]+)[0-9]E")
+    message(FATAL_ERROR "${ARGN}: exit ${code}\n${out}")
+  endif()
+  set(${result} ${CMAKE_MATCH_1} PARENT_SCOPE)
+endfunction()
+foreach(flag --variable-seq-lengths --pack)
+  first_loss(one ${PITON} ${run} ${flag} --train-iters 1 --log-interval 1)
+  first_loss(two ${LAUNCH} 2 ${PITON} ${run} ${flag} --train-iters 1 --log-interval 1)
+  first_loss(stages ${LAUNCH} 2 ${PITON} ${run} ${flag} --train-iters 1 --log-interval 1 --pipeline-model-parallel-size 2)
+  if(NOT one STREQUAL two OR NOT one STREQUAL stages)
+    message(FATAL_ERROR "${flag}: the loss is ${one}, on two ranks ${two}, on two stages ${stages}")
+  endif()
+endforeach()
+
+# In words: what is learned, and where packed texts begin.
+expect(RUN inspect samples ${options} --pack --seq-length 64 --count 1 CODE 0
+  OUT "--- sample 0: 64 tokens, [0-9]+ in the loss, [2-9] texts" "--- tokens 0 to [0-9]+\n\\[-[0-9]")
+expect(RUN inspect samples ${options} --no-shuffle --count 1 --json CODE 0 OUT "\"loss_mask\":" "\"segments\":")
+expect(RUN inspect samples --is-instruction-dataset --data-path ${data}/neat --neat-pack --no-shuffle --split 1,0,0 --seq-length 23 --count 2
+  CODE 0 OUT "of padding")
+
+# Mistakes.
+expect(RUN ${run} --train-iters 1 --data-path ${data}/absent CODE 3
+  ERR "absent_packed_input_ids_document.idx: does not exist; --is-instruction-dataset reads")
+expect(RUN ${run} --train-iters 1 --data-path ${data}/neat CODE 3 ERR "set --neat-pack")
+expect(RUN ${run} --train-iters 1 --vocab-size 100 CODE 3 ERR "the vocabulary has 101")
+expect(RUN pretrain --model llama-tiny --mock-data --pack --seq-length 32 --train-iters 1 CODE 2
+  ERR "--pack: is for --is-instruction-dataset")
+expect(RUN ${run} --variable-seq-lengths --pad-to-multiple-of 0 --train-iters 1 CODE 2 ERR "--pad-to-multiple-of: got 0")

@@ -1,0 +1,119 @@
+# piton eval: tasks of both protocols, results, a killed evaluation that continues, and wrong inputs.
+include(${CMAKE_CURRENT_LIST_DIR}/../support/expect.cmake)
+file(REMOVE_RECURSE ${WORK})
+file(MAKE_DIRECTORY ${WORK})
+set(data ${SOURCE}/tests/golden/evaluation/data)
+string(REPEAT "Question: To be, or not to be? Answer: yes\n" 60 text)
+file(WRITE ${WORK}/text.txt "${text}")
+expect(RUN preprocess --input ${WORK}/text.txt --tokenizer-type ByteTokenizer --output-prefix ${WORK}/corpus CODE 0)
+expect(RUN pretrain --model llama-tiny --data-path ${WORK}/corpus_text_document --tokenizer-type ByteTokenizer
+  --split 100,0,0 --seq-length 256 --max-position-embeddings 256 --train-iters 20 --micro-batch-size 1 --lr 3e-3
+  --save ${WORK}/run CODE 0)
+set(eval eval --load ${WORK}/run)
+
+# Several tasks: a table, results.json, a line of JSON a question; no journal stays.
+expect(RUN ${eval} --task boolq piqa mmlu --task-data-path ${data} --save-results ${WORK}/first CODE 0
+  OUT "\\|boolq\\|lm-eval\\|none\\|0\\|acc\\|↑\\|" "\\|piqa\\|lm-eval\\|none\\|0\\|acc_norm\\|" "\\| - mmlu_stem\\|"
+  ERR "mmlu: 20 prompts are longer than the model reads; they were cut on the left")
+expect(RUN ${eval} --task mmlu boolq piqa --task-data-path ${data} --save-results ${WORK}/second --batch-size 1 CODE 0)
+foreach(name boolq.jsonl piqa.jsonl mmlu.jsonl)
+  file(STRINGS ${WORK}/first/${name} first)
+  file(STRINGS ${WORK}/second/${name} second)
+  list(LENGTH first count)
+  list(GET first 0 one)
+  list(GET second 0 two)
+  string(JSON answer GET "${one}" answer)
+  string(JSON other GET "${two}" answer)
+  if(count LESS 2 OR NOT answer STREQUAL other)
+    message(FATAL_ERROR "${name}: ${count} lines, answers ${answer} and ${other}")
+  endif()
+  if(EXISTS ${WORK}/first/${name}.journal)
+    message(FATAL_ERROR "a journal stayed")
+  endif()
+endforeach()
+file(READ ${WORK}/first/results.json results)
+string(JSON samples GET "${results}" n-samples mmlu)
+string(JSON protocol GET "${results}" configs mmlu protocol)
+if(NOT samples EQUAL 5 OR NOT protocol STREQUAL "lm-eval")
+  message(FATAL_ERROR "results.json: ${results}")
+endif()
+expect(RUN ${eval} --task boolq --task-data-path ${data}/boolq --json --max-eval-samples 2 --num-shots 1 CODE 0
+  OUT "\"n-samples\":{\"boolq\":2}" "\"n-shot\":{\"boolq\":1}")
+
+# Generated answers, whole texts, last words; MindSpeed-LLM's decisions.
+expect(RUN ${eval} --task gsm8k --task-data-path ${data} --num-shots 0 --max-new-tokens 8 CODE 0
+  OUT "\\|gsm8k\\|lm-eval\\|strict-match\\|0\\|exact_match\\|" "\\|flexible-extract\\|")
+expect(RUN ${eval} --task wikitext lambada --task-data-path ${data} CODE 0
+  OUT "\\|word_perplexity\\|↓\\|" "\\|bits_per_byte\\|" "\\|lambada\\|lm-eval\\|none\\|0\\|perplexity\\|")
+expect(RUN ${eval} --task wikitext --task-data-path ${data} --overlapping-eval 32 --quiet CODE 0)
+expect(RUN ${eval} --task boolq lambada --task-data-path ${data} --protocol mindspeed CODE 0
+  OUT "\\|boolq\\|mindspeed\\|none\\|0\\|acc\\|")
+expect(RUN ${eval} --task lambada --task-data-path ${data} --protocol mindspeed --strict-lambada CODE 0)
+file(WRITE ${WORK}/examples/gsm8k_3shot_template.json "{\"few_shot\": \"Q: 1 + 1?\\n\\nA: The answer is 2.\"}")
+expect(RUN ${eval} --task gsm8k --task-data-path ${data} --protocol mindspeed --few-shot-path ${WORK}/examples
+  --max-new-tokens 4 CODE 0 OUT "\\|gsm8k\\|mindspeed\\|none\\|3\\|exact_match\\|")
+
+# A task of the user's.
+file(WRITE ${WORK}/colors.toml "prompt = \"{question}?\"\nchoices = [\"{a}\", \"{b}\"]\nanswer = \"{right}\"\n"
+  "answer-labels = [\"a\", \"b\"]\n")
+file(WRITE ${WORK}/colors/test.csv "question,a,b,right\nsky,blue,red,a\nsnow,black,white,b\n")
+expect(RUN ${eval} --task ${WORK}/colors.toml --task-data-path ${WORK}/colors CODE 0 OUT "\\|colors\\|.*\\|acc_bytes\\|")
+
+# Killed, an evaluation continues with the questions that are left, and ends as one that was not killed.
+set(rows "")
+foreach(i RANGE 2000)
+  string(APPEND rows "{\"goal\": \"To be ${i}\", \"sol1\": \"or not\", \"sol2\": \"yes, ${i} times\", \"label\": 1}\n")
+endforeach()
+file(WRITE ${WORK}/many/piqa/validation.jsonl "${rows}")
+set(many ${eval} --task piqa --task-data-path ${WORK}/many --batch-size 4)
+list(JOIN many " " words)
+execute_process(COMMAND sh -c "${PITON} ${words} --save-results ${WORK}/killed 2> /dev/null & \
+  until test \"$(cat ${WORK}/killed/piqa.journal 2> /dev/null | wc -l)\" -gt 20; do sleep 0.02; done; kill -9 $!")
+if(NOT EXISTS ${WORK}/killed/piqa.journal OR EXISTS ${WORK}/killed/results.json)
+  message(FATAL_ERROR "the evaluation was not killed before its end")
+endif()
+expect(RUN ${many} --save-results ${WORK}/killed CODE 0 ERR "piqa: [0-9]+ answers were there from an earlier run")
+expect(RUN ${many} --save-results ${WORK}/whole CODE 0)
+foreach(name results.json piqa.jsonl)
+  file(READ ${WORK}/killed/${name} killed)
+  file(READ ${WORK}/whole/${name} whole)
+  if(NOT killed STREQUAL whole)
+    message(FATAL_ERROR "${name} differs after a kill")
+  endif()
+endforeach()
+file(WRITE ${WORK}/other/boolq.journal "{\"key\":{},\"probe\":0}\n")
+expect(RUN ${eval} --task boolq --task-data-path ${data} --save-results ${WORK}/other CODE 2
+  ERR "boolq.journal: holds answers of another evaluation")
+
+# Tensor ranks give the same table; ranks that would only repeat the work are refused.
+execute_process(COMMAND ${PITON} ${eval} --task hellaswag boolq --task-data-path ${data} --quiet OUTPUT_VARIABLE one)
+execute_process(COMMAND ${LAUNCH} 2 ${PITON} ${eval} --task hellaswag boolq --task-data-path ${data} --quiet
+  --tensor-model-parallel-size 2 --save-results ${WORK}/ranks OUTPUT_VARIABLE two RESULT_VARIABLE code)
+if(NOT code EQUAL 0 OR NOT one STREQUAL two)
+  message(FATAL_ERROR "two ranks: exit ${code}\n${two}\ninstead of\n${one}")
+endif()
+execute_process(COMMAND ${LAUNCH} 2 ${PITON} ${eval} --task boolq --task-data-path ${data} ERROR_VARIABLE err
+  RESULT_VARIABLE code)
+if(code EQUAL 0 OR NOT err MATCHES "mesh: 2 processes, and tensor 1 x pipeline 1 has work for 1")
+  message(FATAL_ERROR "two data ranks: exit ${code}\n${err}")
+endif()
+
+# Wrong inputs, each found before the model is loaded.
+set(none eval --load ${WORK}/no-such-run)
+expect(RUN eval --task boolq CODE 2 ERR "--load: no model is named")
+expect(RUN ${none} CODE 2 ERR "--task: not given; wanted one or more of agieval, arc_challenge")
+expect(RUN ${none} --task bolq --task-data-path ${data} CODE 2 ERR "did you mean boolq.; wanted one of agieval, .*winogrande")
+expect(RUN ${none} --task boolq boolq --task-data-path ${data} CODE 2 ERR "--task: boolq is given twice")
+expect(RUN ${none} --task boolq CODE 2 ERR "--task-data-path: not given")
+expect(RUN ${none} --task boolq --task-data-path ${WORK}/absent CODE 2 ERR "absent does not exist")
+expect(RUN ${none} --task boolq --task-data-path ${WORK}/many CODE 3 ERR "wanted passage, question, answer")
+file(COPY ${data}/mmlu/test DESTINATION ${WORK}/alone/mmlu)
+expect(RUN ${none} --task mmlu --task-data-path ${WORK}/alone CODE 2 ERR "wanted dev/anatomy_dev.csv there for 5 examples")
+file(WRITE ${WORK}/hf/mmlu/test/anatomy_test.csv "question,subject,choices,answer\nq,anatomy,x,1\n")
+expect(RUN ${none} --task mmlu --task-data-path ${WORK}/hf --num-shots 0 CODE 3
+  ERR "wanted question, A, B, C, D, answer, or question, choices")
+expect(RUN ${none} --task lambada --task-data-path ${data} --strict-lambada CODE 2 ERR "goes with --protocol mindspeed")
+expect(RUN ${none} --task boolq --task-data-path ${data} --overlapping-eval 4 CODE 2 ERR "goes with wikitext")
+expect(RUN ${none} --task boolq --task-data-path ${data} --max-new-tokens 4 CODE 2 ERR "no --task generates an answer")
+expect(RUN ${none} --task boolq --task-data-path ${data} --batch-size 0 CODE 2 ERR "--batch-size: got 0, wanted 1 to")
+expect(RUN ${none} --task lambada --task-data-path ${data} --num-shots 2 CODE 2 ERR "lambada has no examples")

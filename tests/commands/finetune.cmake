@@ -1,0 +1,121 @@
+# piton finetune: whole models and adapters, from a Hugging Face folder to text, PEFT and back.
+include(${CMAKE_CURRENT_LIST_DIR}/../support/expect.cmake)
+file(REMOVE_RECURSE ${WORK})
+file(MAKE_DIRECTORY ${WORK})
+set(base ${WORK}/base)
+set(data ${WORK}/chats)
+
+# A model of bytes in the form of Hugging Face, and conversations about it.
+string(REPEAT "What is one and one?\nTwo.\n" 40 text)
+file(WRITE ${WORK}/text.txt "${text}")
+expect(RUN preprocess --input ${WORK}/text.txt --tokenizer-type ByteTokenizer --output-prefix ${WORK}/text CODE 0)
+expect(RUN pretrain --model llama-tiny --tokenizer-type ByteTokenizer --data-path ${WORK}/text_text_document
+  --seq-length 32 --micro-batch-size 2 --train-iters 2 --lr 1e-3 --save ${WORK}/start CODE 0)
+expect(RUN convert --load ${WORK}/start --save ${base} CODE 0)
+set(rows "")
+foreach(i RANGE 1 24)
+  string(APPEND rows "{\"instruction\": \"What is ${i} and 1?\", \"input\": \"\", \"output\": \"It is ${i}1.\"}\n")
+endforeach()
+file(WRITE ${WORK}/chats.jsonl "${rows}")
+expect(RUN preprocess --input ${WORK}/chats.jsonl --handler-name AlpacaStyleInstructionHandler --prompt-type default
+  --tokenizer-type ByteTokenizer --output-prefix ${data} CODE 0)
+
+# What `inspect --hash` says of the weights.
+function(hash_of path out)
+  execute_process(COMMAND ${PITON} inspect ${path} --hash OUTPUT_VARIABLE text RESULT_VARIABLE code)
+  string(REGEX MATCH "weights +[0-9a-f]+" found "${text}")
+  if(NOT code EQUAL 0 OR found STREQUAL "")
+    message(FATAL_ERROR "inspect ${path} --hash: exit ${code}\n${text}")
+  endif()
+  set(${out} "${found}" PARENT_SCOPE)
+endfunction()
+
+set(tune finetune --load ${base} --data-path ${data} --split 100,0,0 --seq-length 64 --micro-batch-size 1
+         --global-batch-size 2 --lr 1e-2 --tokenizer-type ByteTokenizer --train-iters 4)
+set(lora --lora-target-modules all-linear --lora-r 4 --lora-alpha 8)
+
+# Whole, packed by default.
+expect(RUN ${tune} --save ${WORK}/whole CODE 0 ERR "a new run from the weights of [^ ]*/base " "saved ")
+
+# Adapters: what is saved has them alone, and is used with its base.
+expect(RUN ${tune} ${lora} --save ${WORK}/run --save-interval 2 CODE 0
+  ERR "adapters: [0-9]+ parameters are trained, [0-9.]+ % of the model's" "new adapters of [^ ]*/base" "saved ")
+file(WRITE ${WORK}/ids.json "[[5, 6, 7, 8, 9, 10, 11]]")
+foreach(pair "base|${base}" "run|${WORK}/run")
+  string(REPLACE "|" ";" pair ${pair})
+  list(GET pair 0 name)
+  list(GET pair 1 path)
+  expect(RUN score --load ${path} --ids-file ${WORK}/ids.json --logits ${WORK}/${name}.safetensors CODE 0 OUT "^loss [0-9.]+")
+endforeach()
+file(SHA256 ${WORK}/base.safetensors base_logits)
+file(SHA256 ${WORK}/run.safetensors run_logits)
+if(base_logits STREQUAL run_logits)
+  message(FATAL_ERROR "four steps changed no logit")
+endif()
+expect(RUN score --load ${base} --lora-load ${WORK}/run --ids-file ${WORK}/ids.json --logits ${WORK}/named.safetensors CODE 0)
+file(SHA256 ${WORK}/named.safetensors named_logits)
+if(NOT named_logits STREQUAL run_logits)
+  message(FATAL_ERROR "--lora-load gives other logits than the run itself")
+endif()
+expect(RUN generate --load ${WORK}/run --prompt-ids 5,6,7 --greedy --max-new-tokens 3 --json CODE 0 OUT "\"ids\":")
+
+# Interrupted, and resumed by the same command and by `piton resume`: the same bits.
+hash_of(${WORK}/run uninterrupted)
+foreach(way same resume)
+  expect(RUN ${tune} ${lora} --save ${WORK}/${way} --exit-interval 2 --save-interval 2 CODE 0)
+  if(way STREQUAL same)
+    expect(RUN ${tune} ${lora} --save ${WORK}/${way} --save-interval 2 CODE 0 ERR "resumed [^ ]*/iter_0000002: iteration 2,")
+  else()
+    expect(RUN resume ${WORK}/${way} CODE 0 ERR "resumed [^ ]*/iter_0000002: iteration 2,")
+  endif()
+  hash_of(${WORK}/${way} resumed)
+  if(NOT resumed STREQUAL uninterrupted)
+    message(FATAL_ERROR "${way}: ${resumed}, uninterrupted ${uninterrupted}")
+  endif()
+endforeach()
+
+# To PEFT and back, and merged.
+expect(RUN convert --load ${WORK}/run --save ${WORK}/peft --to peft CODE 0 OUT "peft from hf: " "verified: ")
+foreach(file adapter_config.json adapter_model.safetensors)
+  if(NOT EXISTS ${WORK}/peft/${file})
+    message(FATAL_ERROR "--to peft wrote no ${file}")
+  endif()
+endforeach()
+expect(RUN score --load ${base} --lora-load ${WORK}/peft --ids-file ${WORK}/ids.json --logits ${WORK}/peft.safetensors CODE 0)
+file(SHA256 ${WORK}/peft.safetensors peft_logits)
+if(NOT peft_logits STREQUAL run_logits)
+  message(FATAL_ERROR "the folder of PEFT gives other logits than the run")
+endif()
+expect(RUN ${tune} ${lora} --lora-load ${WORK}/peft --save ${WORK}/further CODE 0 ERR "a new run from the adapters of [^ ]*/peft")
+expect(RUN convert --load ${WORK}/run --save ${WORK}/merged CODE 0 OUT "hf from hf: " "verified: ")
+expect(RUN score --load ${WORK}/merged --ids-file ${WORK}/ids.json CODE 0)
+
+# Two ranks save the same adapters.
+foreach(layout "tensor-model-parallel-size;2" "pipeline-model-parallel-size;2" "zero-stage;3")
+  list(GET layout 0 flag)
+  list(GET layout 1 value)
+  execute_process(COMMAND ${LAUNCH} 2 ${PITON} ${tune} ${lora} --save ${WORK}/${flag} --${flag} ${value}
+                  RESULT_VARIABLE code OUTPUT_VARIABLE text ERROR_VARIABLE text)
+  if(NOT code EQUAL 0)
+    message(FATAL_ERROR "two ranks, --${flag} ${value}: exit ${code}\n${text}")
+  endif()
+  expect(RUN score --load ${WORK}/${flag} --ids-file ${WORK}/ids.json CODE 0 OUT "^loss [0-9.]+")
+endforeach()
+
+# What is refused, and where to look.
+expect(RUN finetune --data-path ${data} --save ${WORK}/none CODE 2 ERR "--load: no model is named; wanted the folder of the model to fine-tune")
+expect(RUN ${tune} --lora-target-modules q_prj --save ${WORK}/none CODE 2 ERR "--lora-target-modules: .*q_prj.*q_proj")
+expect(RUN ${tune} ${lora} --lora-r 0 --save ${WORK}/none CODE 2 ERR "--lora-r: got 0, wanted ")
+expect(RUN ${tune} --lora-load ${WORK}/run --save ${WORK}/none CODE 2 ERR "--lora-load: needs --lora-target-modules")
+expect(RUN ${tune} ${lora} --lora-r 8 --lora-load ${WORK}/peft --save ${WORK}/none CODE 2
+  ERR "--lora-load: [^ ]*/peft has for layers.0.attention.[a-z]+ one of rank 4 and scale 2, this run has one of rank 8 and scale 1; change ")
+expect(RUN ${tune} ${lora} --save ${base} CODE 2 ERR "--save: ")
+expect(RUN convert --load ${base} --save ${WORK}/none --to peft CODE 2 ERR "--to peft: [^ ]*/base has no adapters; ")
+# Another base: the same sizes, other weights.
+expect(RUN ${tune} --save ${WORK}/trained CODE 0)
+expect(RUN convert --load ${WORK}/trained --save ${WORK}/other CODE 0)
+expect(RUN score --load ${WORK}/other --lora-load ${WORK}/run --ids-file ${WORK}/ids.json CODE 3
+  ERR "was trained on a model whose weights have the hash [0-9a-f]+, got [^ ]*/other with [0-9a-f]+; give ")
+if(EXISTS ${WORK}/none)
+  message(FATAL_ERROR "a command that was refused left a folder behind")
+endif()

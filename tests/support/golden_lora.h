@@ -1,0 +1,91 @@
+// The adapters of tests/golden/lora (tools/oracle/lora.py), and the models that they are for.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "adapters/peft_source.h"
+#include "checkpoint/load_values.h"
+#include "checkpoint/safetensors.h"
+#include "generate/inference.h"
+#include "huggingface/hf_source.h"
+#include "session/session.h"
+#include "support/golden_huggingface.h"
+#include "support/host_machine.h"
+#include "support/tensors.h"
+
+namespace piton::test {
+
+inline constexpr const char* kLoraCases[] = {"bloom", "gpt2", "llama", "phi3", "qwen2"};
+
+inline std::filesystem::path lora_folder(const std::string& name) {
+  return std::filesystem::path(PITON_SOURCE_DIR) / "tests/golden/lora" / name;
+}
+
+// The model of a case and its adapter, as files.
+struct LoraFiles {
+  explicit LoraFiles(const std::string& name)
+      : base(golden_folder(name)),
+        family(hf_family(base.config())),
+        adapter(lora_folder(name), model(), family),
+        expected(lora_folder(name) / "expected.safetensors") {}
+
+  ModelConfig model() const {
+    ModelConfig config = base.model();
+    config.hidden_dropout = config.attention_dropout = 0;
+    return config;
+  }
+  std::vector<std::int32_t> tokens() const {
+    const Tensor ids = expected.tensor("tokens");
+    return {ids.data<std::int32_t>(), ids.data<std::int32_t>() + ids.elements()};
+  }
+
+  HfSource base;
+  HfFamily family;
+  PeftSource adapter;
+  SafetensorsFile expected;
+};
+
+// Both loads.
+inline void load_lora(Session& session, piton::TensorSource& base, piton::TensorSource& adapter,
+                      HostMachine& machine) {
+  StoreContext context{session.mesh(), machine.device, machine.arena, *machine.stream};
+  load_weights(base,
+               {.parameters = base_parameters(session.parameters()), .sharded = &session.sharded()},
+               context);
+  load_weights(adapter,
+               {.parameters = trained_parameters(session.parameters(), session.settings().adapters),
+                .sharded = &session.sharded()},
+               context);
+  session.publish_values();
+}
+
+inline std::vector<double> logits_of(Session& session, const ModelConfig& model,
+                                     const std::vector<std::int32_t>& tokens) {
+  Inference inference(session.context(false), session.pipeline(), session.mesh(), model);
+  const std::vector<float> logits =
+      inference.whole_vocabulary(inference.logits(tokens, 1, Inference::Rows::kAll, nullptr));
+  return {logits.begin(), logits.end()};
+}
+
+inline double largest_distance(const std::vector<double>& a, const std::vector<double>& b) {
+  if (a.size() != b.size()) return INFINITY;
+  double worst = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    const double distance = std::abs(a[i] - b[i]);
+    if (!(distance <= worst)) worst = distance;  // NaN too
+  }
+  return worst;
+}
+
+inline std::vector<double> values_of(piton::TensorSource& source, const CanonicalTensor& tensor) {
+  std::vector<double> values(static_cast<std::size_t>(tensor.shape.elements()));
+  source.read(tensor.name, whole_run(tensor.shape), DType::kF64,
+              reinterpret_cast<std::byte*>(values.data()));
+  return values;
+}
+
+}  // namespace piton::test

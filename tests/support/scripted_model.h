@@ -1,0 +1,58 @@
+// A model of bytes for tests of evaluations: a function says how likely a continuation is.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "evaluate/evaluated_model.h"
+#include "text/files/byte_tokenizer.h"
+
+namespace piton::test {
+
+class ScriptedModel final : public EvaluatedModel {
+ public:
+  // The log-likelihood of `continuation` after `context`, and the text that follows a prompt.
+  std::function<double(const std::string& context, const std::string& continuation)> likelihood =
+      [](const std::string&, const std::string& text) { return -1.0 * std::ssize(text); };
+  std::function<std::string(const std::string& prompt)> answer = [](const std::string&) {
+    return "";
+  };
+  std::int64_t longest = 4096;
+  std::int64_t scored = 0;
+  std::int64_t generated = 0;
+  std::int64_t fails_after = 1'000'000;  // requests
+
+  const Tokenizer& tokenizer() const override { return *tokenizer_; }
+  bool adds_special_tokens() const override { return false; }
+  std::int64_t longest_sequence() const override { return longest; }
+
+  std::vector<ContinuationScore> score(std::span<const ContinuationRequest> requests) override {
+    std::vector<ContinuationScore> scores;
+    for (const ContinuationRequest& one : requests) {
+      const std::span<const std::int32_t> ids(one.ids);
+      const double value = likelihood(tokenizer_->decode(ids.first(one.given)),
+                                      tokenizer_->decode(ids.subspan(one.given)));
+      scores.push_back({.log_likelihood = value, .greedy = value > -1});
+    }
+    if (scored >= fails_after) throw std::runtime_error("killed");
+    scored += std::ssize(requests);
+    return scores;
+  }
+  std::vector<double> token_log_likelihoods(std::span<const std::int32_t> ids) override {
+    return std::vector<double>(ids.size() - 1, -1.0);
+  }
+  std::vector<std::string> generate(std::span<const std::vector<std::int32_t>> prompts,
+                                    const TextEnd&) override {
+    std::vector<std::string> texts;
+    for (const auto& prompt : prompts) texts.push_back(answer(tokenizer_->decode(prompt)));
+    generated += std::ssize(prompts);
+    return texts;
+  }
+
+ private:
+  std::unique_ptr<Tokenizer> tokenizer_ = std::make_unique<ByteTokenizer>();
+};
+
+}  // namespace piton::test

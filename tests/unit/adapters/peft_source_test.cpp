@@ -1,0 +1,219 @@
+// Adapters of PEFT: with them, a model has the logits, gradients and ten training steps of PEFT
+// (tests/golden/lora, made by tools/oracle/lora.py in float64). Faults in the files.
+#include "adapters/peft_source.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "base/files/files.h"
+#include "support/errors.h"
+#include "support/golden_lora.h"
+#include "support/temp_folder.h"
+
+namespace piton {
+namespace {
+
+using test::HostMachine;
+using test::kLoraCases;
+using test::LoraFiles;
+using testing::HasSubstr;
+
+SessionSettings settings_of(const LoraFiles& files, SessionUse use) {
+  return {.model = files.model(),
+          .optimizer_options =
+              {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .clip_grad = 1.0},
+          .use = use,
+          .adapters = files.adapter.adapters()};
+}
+
+TEST(PeftSource, GivesTheLogitsOfPeft) {
+  for (const char* name : kLoraCases) {
+    for (const SessionUse use : {SessionUse::kInference, SessionUse::kTraining}) {
+      HostMachine machine;
+      LoraFiles files(name);
+      Mesh mesh(*machine.world, MeshSizes{});
+      Session session(machine.machine, mesh, settings_of(files, use));
+      test::load_lora(session, files.base, files.adapter, machine);
+      EXPECT_LT(test::largest_distance(test::logits_of(session, files.model(), files.tokens()),
+                                       test::values(files.expected.tensor("logits"))),
+                1e-4)
+          << name;
+    }
+  }
+}
+
+MicroBatch batch_of(const Tensor& ids, std::int64_t first, std::int64_t samples) {
+  const std::int64_t length = ids.dim(-1);
+  MicroBatch batch{.samples = samples, .sequence = length - 1};
+  for (std::int64_t sample = first; sample < first + samples; ++sample) {
+    const std::int32_t* row = ids.data<std::int32_t>() + sample * length;
+    batch.tokens.insert(batch.tokens.end(), row, row + length - 1);
+    batch.labels.insert(batch.labels.end(), row + 1, row + length);
+    for (std::int64_t i = 0; i < length - 1; ++i)
+      batch.positions.push_back(static_cast<std::int32_t>(i));
+  }
+  batch.loss_mask.assign(batch.tokens.size(), 1.0F);
+  return batch;
+}
+
+double length_of(const std::vector<double>& x) {
+  double sum = 0;
+  for (const double one : x) sum += one * one;
+  return std::sqrt(sum);
+}
+
+// gradients.safetensors as an adapter whose tensors are the gradients.
+TEST(PeftSource, GivesEveryGradientOfPeft) {
+  for (const char* name : kLoraCases) {
+    HostMachine machine;
+    LoraFiles files(name);
+    TempFolder folder;
+    std::filesystem::copy_file(test::lora_folder(name) / "gradients.safetensors",
+                               folder / kPeftWeightsName);
+    std::filesystem::copy_file(test::lora_folder(name) / kPeftConfigName, folder / kPeftConfigName);
+    PeftSource wanted(folder.path(), files.model(), files.family);
+    Mesh mesh(*machine.world, MeshSizes{});
+    Session session(machine.machine, mesh, settings_of(files, SessionUse::kTraining));
+    test::load_lora(session, files.base, files.adapter, machine);
+    const Tensor tokens = files.expected.tensor("tokens");
+    const StepReport report = session.gradients({batch_of(tokens, 0, 1)}, 0);
+    const double loss = test::value_at(files.expected.tensor("loss"), 0);
+    EXPECT_NEAR(report.loss, loss, 1e-5 * loss) << name;
+    std::map<std::string, std::vector<double>> ours;
+    for (const Parameter* parameter : session.parameters()) {
+      EXPECT_EQ(parameter->gradient.defined(), parameter->trainable) << parameter->name;
+      if (!parameter->trainable) continue;
+      for (const Piece& piece : parameter->pieces)
+        ours[piece.name] =
+            test::values(parameter->gradient.slice(0, piece.local_row, piece.extent[0]));
+    }
+    EXPECT_EQ(ours.size(), wanted.tensors(TensorKind::kWeight).size()) << name;
+    for (const CanonicalTensor& tensor : wanted.tensors(TensorKind::kWeight)) {
+      ASSERT_TRUE(ours.contains(tensor.name)) << name << " " << tensor.name;
+      const std::vector<double> right = test::values_of(wanted, tensor);
+      ASSERT_GT(length_of(right), 0) << tensor.name;
+      EXPECT_LE(test::largest_distance(ours.at(tensor.name), right), 1e-5 * length_of(right))
+          << name << " " << tensor.name;
+    }
+  }
+}
+
+TEST(PeftSource, TrainsAsInPeftAndKeepsTheModel) {
+  for (const char* name : kLoraCases) {
+    HostMachine machine;
+    LoraFiles files(name);
+    Mesh mesh(*machine.world, MeshSizes{});
+    Session session(machine.machine, mesh, settings_of(files, SessionUse::kTraining));
+    test::load_lora(session, files.base, files.adapter, machine);
+    std::map<std::string, std::vector<double>> before;
+    for (Parameter* parameter : session.parameters()) {
+      if (!parameter->trainable) before[parameter->name] = test::values(parameter->value);
+    }
+    const Tensor batches = files.expected.tensor("batches");  // [steps, samples, s + 1]
+    const std::int64_t samples = batches.dim(1);
+    for (std::int64_t step = 0; step < batches.dim(0); ++step) {
+      const StepReport report =
+          session.train_step({batch_of(batches, step * samples, samples)}, 0, 1e-3);
+      const double loss = test::value_at(files.expected.tensor("losses"), step);
+      const double norm = test::value_at(files.expected.tensor("norms"), step);
+      EXPECT_NEAR(report.loss, loss, 1e-5 * loss) << name << ", step " << step;
+      EXPECT_NEAR(report.grad_norm, norm, 1e-4 * norm) << name << ", step " << step;
+    }
+    EXPECT_FALSE(before.empty());
+    for (Parameter* parameter : session.parameters()) {
+      if (parameter->trainable) continue;
+      EXPECT_EQ(test::values(parameter->value), before.at(parameter->name));
+    }
+  }
+}
+
+TEST(PeftSource, KnowsRanksAndScalesOfEveryModule) {
+  const Adapters qwen2 = LoraFiles("qwen2").adapter.adapters();
+  EXPECT_EQ(qwen2.shapes.size(), 14U);
+  EXPECT_EQ(*qwen2.find("layers.0.attention.query"), (AdapterShape{4, 3}));  // 6 / sqrt(4)
+  EXPECT_EQ(*qwen2.find("layers.0.attention.value"), (AdapterShape{2, 6 / std::sqrt(2.0)}));
+  EXPECT_EQ(*qwen2.find("layers.1.mlp.up"), (AdapterShape{4, 2.5}));
+  const Adapters gpt2 = LoraFiles("gpt2").adapter.adapters();
+  EXPECT_EQ(*gpt2.find("layers.1.attention.qkv"), (AdapterShape{4, 1.5}));
+  EXPECT_EQ(gpt2.find("layers.1.attention.query"), nullptr);
+  const Adapters phi3 = LoraFiles("phi3").adapter.adapters();
+  EXPECT_EQ(phi3.find("layers.0.mlp.gate_up"), nullptr);  // layers_to_transform
+  EXPECT_NE(phi3.find("layers.1.mlp.gate_up"), nullptr);
+  const Adapters llama = LoraFiles("llama").adapter.adapters();
+  EXPECT_EQ(llama.trained, (std::set<std::string>{"final_norm.weight", "head.weight"}));
+}
+
+// The adapter of LLaMA after `edit` of its tensors.
+template <typename Edit>
+std::string message_after(Edit&& edit) {
+  const HfSource base(test::golden_folder("llama"));
+  const SafetensorsFile golden(test::lora_folder("llama") / kPeftWeightsName);
+  std::map<std::string, Tensor> tensors;
+  for (const SafetensorsEntry& entry : golden.entries())
+    tensors[entry.name] = golden.tensor(entry.name);
+  edit(tensors);
+  TempFolder folder;
+  write_safetensors(folder / kPeftWeightsName, tensors);
+  std::filesystem::copy_file(test::lora_folder("llama") / kPeftConfigName,
+                             folder / kPeftConfigName);
+  return message_of(Fault::kData,
+                    [&] { PeftSource(folder.path(), base.model(), hf_family(base.config())); });
+}
+
+TEST(PeftSource, RefusesWhatIsNoAdapterOfTheModel) {
+  using Tensors = std::map<std::string, Tensor>;
+  const std::string query = "base_model.model.model.layers.0.self_attn.q_proj.";
+  EXPECT_THAT(message_after([&](Tensors& all) { all.erase(query + "lora_B.weight"); }),
+              HasSubstr("lora_B of model.layers.0.self_attn.q_proj is missing"));
+  EXPECT_THAT(message_after([&](Tensors& all) {
+                all[query + "lora_A.weight"] = host_tensor(DType::kF32, {5, 32});
+              }),
+              HasSubstr("q_proj.lora_A.weight is [5, 32], wanted [4, 32]"));
+  EXPECT_THAT(message_after([&](Tensors& all) {
+                all["base_model.model.model.layers.7.self_attn.q_proj.lora_A.weight"] =
+                    host_tensor(DType::kF32, {4, 32});
+              }),
+              HasSubstr("no adapter of a linear of this model, and no part of it (1)"));
+  EXPECT_THAT(message_after([&](Tensors& all) {
+                all["base_model.model.model.embed_tokens.lora_embedding_A"] =
+                    host_tensor(DType::kF32, {4, 131});
+              }),
+              HasSubstr("lora_embedding_A"));
+  EXPECT_THAT(message_after([&](Tensors& all) {
+                all[query + "lora_A.weight"] = host_tensor(DType::kI32, {4, 32});
+              }),
+              HasSubstr("is of type I32, wanted F32"));
+  EXPECT_THAT(message_after([&](Tensors& all) { all.clear(); }), HasSubstr("no adapter"));
+}
+
+// Older versions of PEFT keep the adapter's name and the wrapper of a module in the names.
+TEST(PeftSource, ReadsTheNamesOfOlderVersions) {
+  const HfSource base(test::golden_folder("llama"));
+  const SafetensorsFile golden(test::lora_folder("llama") / kPeftWeightsName);
+  std::map<std::string, Tensor> tensors;
+  for (const SafetensorsEntry& entry : golden.entries()) {
+    std::string name = entry.name;
+    if (name.find("lora_") == name.npos) {
+      tensors[name.substr(0, name.rfind('.')) + ".original_module.weight"] =
+          golden.tensor(entry.name);
+      name.insert(name.rfind('.'), ".modules_to_save.default");
+    } else {
+      name.insert(name.rfind('.'), ".default");
+    }
+    tensors[name] = golden.tensor(entry.name);
+  }
+  TempFolder folder;
+  write_safetensors(folder / kPeftWeightsName, tensors);
+  std::filesystem::copy_file(test::lora_folder("llama") / kPeftConfigName,
+                             folder / kPeftConfigName);
+  PeftSource older(folder.path(), base.model(), hf_family(base.config()));
+  LoraFiles files("llama");
+  EXPECT_EQ(older.adapters(), files.adapter.adapters());
+  for (const CanonicalTensor& tensor : files.adapter.tensors(TensorKind::kWeight))
+    EXPECT_EQ(test::values_of(older, tensor), test::values_of(files.adapter, tensor));
+}
+
+}  // namespace
+}  // namespace piton

@@ -1,0 +1,192 @@
+// Adapters written for PEFT. What Piton reads of PEFT's own files it writes with the same tensors,
+// and modules that hold several matrices have the products of their adapters. tools/oracle/lora.py
+// loads the folders that this test leaves, build/lora_written, in PEFT.
+#include "adapters/peft_writer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "adapters/merged_source.h"
+#include "base/files/files.h"
+#include "base/json.h"
+#include "checkpoint/values.h"
+#include "model/canonical_tensors.h"
+#include "support/errors.h"
+#include "support/golden_lora.h"
+#include "support/temp_folder.h"
+
+namespace piton {
+namespace {
+
+using test::kLoraCases;
+using test::LoraFiles;
+
+std::filesystem::path written_folder(const std::string& name) {
+  const auto folder = std::filesystem::path(PITON_BINARY_DIR) / "lora_written" / name;
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directories(folder);
+  return folder;
+}
+
+nlohmann::json config_in(const std::filesystem::path& folder) {
+  return read_json<nlohmann::json>(read_text_file(folder / kPeftConfigName));
+}
+
+TEST(PeftWriter, WritesWhatPeftHasWritten) {
+  for (const char* name : kLoraCases) {
+    LoraFiles files(name);
+    const auto folder = written_folder(std::string(name) + "-same");
+    write_peft(folder, files.adapter,
+               {.model = files.model(),
+                .family = files.family,
+                .adapters = files.adapter.adapters(),
+                .base = "tests/golden/huggingface/" + std::string(name),
+                .rank_stabilized = files.adapter.config().rank_stabilized});
+    const SafetensorsFile ours(folder / kPeftWeightsName);
+    const SafetensorsFile theirs(test::lora_folder(name) / kPeftWeightsName);
+    ASSERT_EQ(ours.entries().size(), theirs.entries().size()) << name;
+    for (const SafetensorsEntry& entry : theirs.entries()) {
+      ASSERT_NE(ours.find(entry.name), nullptr) << name << " " << entry.name;
+      EXPECT_EQ(ours.find(entry.name)->dtype, entry.dtype);
+      EXPECT_EQ(test::values(ours.tensor(entry.name)), test::values(theirs.tensor(entry.name)))
+          << name << " " << entry.name;
+    }
+    const nlohmann::json our_config = config_in(folder);
+    const nlohmann::json their_config = config_in(test::lora_folder(name));
+    for (const char* key : {"base_model_name_or_path", "bias", "fan_in_fan_out", "lora_dropout",
+                            "peft_type", "task_type", "use_dora", "use_rslora"})
+      EXPECT_EQ(our_config.at(key), their_config.at(key)) << name << " " << key;
+    const PeftSource again(folder, files.model(), files.family);
+    EXPECT_EQ(again.adapters().trained, files.adapter.adapters().trained) << name;
+    for (const auto& [linear, shape] : files.adapter.adapters().shapes) {
+      ASSERT_NE(again.adapters().find(linear), nullptr) << name << " " << linear;
+      EXPECT_EQ(again.adapters().find(linear)->rank, shape.rank) << name << " " << linear;
+      EXPECT_DOUBLE_EQ(again.adapters().find(linear)->scale, shape.scale) << name << " " << linear;
+    }
+    EXPECT_EQ(again.adapters().shapes.size(), files.adapter.adapters().shapes.size()) << name;
+  }
+}
+
+// Tensors in memory.
+class GivenTensors final : public TensorSource {
+ public:
+  std::string where() const override { return "tensors in memory"; }
+  std::vector<CanonicalTensor> tensors(TensorKind kind) const override {
+    std::vector<CanonicalTensor> list;
+    if (kind != TensorKind::kWeight) return list;
+    for (const auto& [name, tensor] : all)
+      list.push_back({.name = name, .dtype = tensor.dtype(), .shape = tensor.shape()});
+    return list;
+  }
+  void read(const std::string& name, const TensorRun& run, DType dtype, std::byte* dst) override {
+    const Tensor& tensor = all.at(name);
+    for_each_stretch(
+        tensor.shape(), run, [&](std::int64_t from, std::int64_t to, std::int64_t count) {
+          convert_values(tensor.raw() + from * size_bytes(tensor.dtype()), tensor.dtype(),
+                         dst + (to - run.begin) * size_bytes(dtype), dtype, count);
+        });
+  }
+  std::map<std::string, Tensor> all;
+};
+
+GivenTensors random_adapter(const Adapters& adapters, const ModelConfig& model) {
+  GivenTensors source;
+  test::TensorSource draws(5);
+  std::map<std::string, Shape> shapes;
+  for (const CanonicalShape& one : canonical_tensors(model)) shapes[one.name] = one.shape;
+  for (const auto& [name, shape] : adapter_tensors(adapters, shapes))
+    source.all[name] = draws.normal(DType::kF32, shape, 0, 0.3);
+  return source;
+}
+
+// Merging the written adapter gives the weights of merging the given one, up to the rounding of one
+// to fp32.
+void expect_same_product(const std::string& name, const Adapters& adapters, bool rank_stabilized) {
+  LoraFiles files(name);
+  GivenTensors given = random_adapter(adapters, files.model());
+  TempFolder folder;
+  write_peft(folder.path(), given,
+             {.model = files.model(),
+              .family = files.family,
+              .adapters = adapters,
+              .rank_stabilized = rank_stabilized});
+  PeftSource written(folder.path(), files.model(), files.family);
+  MergedSource ours(files.base, given, adapters);
+  MergedSource theirs(files.base, written, written.adapters());
+  for (const CanonicalTensor& tensor : files.base.tensors(TensorKind::kWeight)) {
+    EXPECT_LT(
+        test::largest_distance(test::values_of(ours, tensor), test::values_of(theirs, tensor)),
+        1e-12)
+        << name << " " << tensor.name;
+  }
+}
+
+TEST(PeftWriter, PutsSeparateAdaptersOfOneModuleNextToEachOther) {
+  for (const char* name : {"gpt2", "bloom", "phi3"}) {
+    Adapters adapters;
+    adapters.shapes = {{"layers.0.attention.query", {3, 0.7}},
+                       {"layers.0.attention.value", {2, 0.7}},
+                       {"layers.1.attention.output", {4, 1.5}}};
+    for (const bool stable : {false, true}) expect_same_product(name, adapters, stable);
+  }
+}
+
+// An adapter of query, key and value as three with equal A; tools/oracle/lora.py has its logits.
+TEST(PeftWriter, WritesTheLogitsOfOneAdapterAsThreeNextToEachOther) {
+  for (const char* name : {"gpt2", "bloom"}) {
+    LoraFiles files(name);
+    Adapters three;
+    GivenTensors given;
+    const auto copy = [&](const std::string& from, const std::string& to) {
+      for (const CanonicalTensor& one : files.adapter.tensors(TensorKind::kWeight)) {
+        if (one.name != from) continue;
+        given.all[to] = test::tensor_of(one.dtype, one.shape, test::values_of(files.adapter, one));
+      }
+    };
+    for (const auto& [linear, shape] : files.adapter.adapters().shapes) {
+      for (const std::string& matrix : matrices_of(linear)) {
+        three.shapes[matrix] = shape;
+        copy(linear + std::string(kAdapterA), matrix + std::string(kAdapterA));
+        copy(matrix + std::string(kAdapterB), matrix + std::string(kAdapterB));
+      }
+    }
+    const auto folder = written_folder(std::string(name) + "-three");
+    write_peft(folder, given, {.model = files.model(), .family = files.family, .adapters = three});
+    PeftSource written(folder, files.model(), files.family);
+    EXPECT_EQ(written.adapters().find("layers.0.attention.qkv")->rank, 12) << name;
+    MergedSource ours(files.base, written, written.adapters());
+    MergedSource wanted(files.base, files.adapter, files.adapter.adapters());
+    for (const CanonicalTensor& tensor : files.base.tensors(TensorKind::kWeight)) {
+      EXPECT_LT(
+          test::largest_distance(test::values_of(ours, tensor), test::values_of(wanted, tensor)),
+          1e-12)
+          << name << " " << tensor.name;
+    }
+  }
+}
+
+TEST(PeftWriter, WritesAnAdapterOfSeveralModulesForEach) {
+  Adapters adapters;
+  adapters.shapes = {{"layers.0.attention.qkv", {3, 0.5}}, {"layers.1.mlp.gate_up", {2, 2}}};
+  expect_same_product("llama", adapters, false);
+  expect_same_product("qwen2", adapters, true);
+}
+
+TEST(PeftWriter, RefusesModulesOfTwoScales) {
+  LoraFiles files("gpt2");
+  Adapters adapters;
+  adapters.shapes = {{"layers.0.attention.query", {3, 0.7}}, {"layers.0.attention.value", {3, 1}}};
+  GivenTensors given = random_adapter(adapters, files.model());
+  TempFolder folder;
+  EXPECT_THAT(
+      message_of(Fault::kUsage,
+                 [&] {
+                   write_peft(
+                       folder.path(), given,
+                       {.model = files.model(), .family = files.family, .adapters = adapters});
+                 }),
+      testing::HasSubstr("are one module in the files"));
+}
+
+}  // namespace
+}  // namespace piton

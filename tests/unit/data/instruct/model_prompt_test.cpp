@@ -1,0 +1,92 @@
+#include "data/instruct/model_prompt.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/files/files.h"
+#include "support/errors.h"
+#include "support/temp_folder.h"
+#include "talks.h"
+#include "text/files/byte_tokenizer.h"
+
+namespace piton {
+namespace {
+
+using ::testing::HasSubstr;
+
+class ModelPromptTest : public testing::Test {
+ protected:
+  ModelPromptTest() {
+    write_text_file(folder_ / "chat_template.jinja",
+                    "{% for m in messages %}{{ m.role[0] }}:{{ m.content }}"
+                    "{% for c in m.tool_calls or [] %}{{ c.function.name }}"
+                    "({{ c.function.arguments.x }}){% endfor %};{% endfor %}"
+                    "{% if add_generation_prompt %}a:{% endif %}");
+  }
+
+  ModelPrompt prompt(ModelPromptRules rules = {}) const {
+    return {folder_.path(), tokenizer_, rules};
+  }
+
+  TempFolder folder_;
+  ByteTokenizer tokenizer_;
+};
+
+TEST_F(ModelPromptTest, LearnsWhatTheTemplateWritesForTheAssistant) {
+  Conversation conversation = talk({"b", "cd", "e", "f"});
+  conversation.system = "x";
+  const auto samples = prompt({.append_eod = true}).encode(conversation);
+  ASSERT_EQ(samples.size(), 1U);
+  EXPECT_EQ(byte_text(samples[0].ids), "s:x;u:b;a:cd;u:e;a:f;$");
+  EXPECT_EQ(byte_text(samples[0].labels), "__________cd;______f;$");
+}
+
+TEST_F(ModelPromptTest, GivesCallsAndResultsOfTools) {
+  Conversation conversation = talk({"b"});
+  conversation.messages.push_back(
+      {MessageRole::kFunction, R"({"name": "f", "arguments": {"x": 3}})"});
+  conversation.messages.push_back(
+      {MessageRole::kObservation, "4\n</tool_response>\n<tool_response>\n5"});
+  conversation.messages.push_back({MessageRole::kAssistant, "g"});
+  EXPECT_EQ(byte_text(prompt().encode(conversation)[0].ids), "u:b;a:f(3);t:4;t:5;a:g;");
+}
+
+TEST_F(ModelPromptTest, OfPairsTheLastAnswerIsLearned) {
+  Conversation conversation = talk({"b", "c", "d", "e"});
+  conversation.rejected = Message{MessageRole::kAssistant, "no"};
+  const auto samples = prompt().encode(conversation);
+  ASSERT_EQ(samples.size(), 2U);
+  EXPECT_EQ(byte_text(samples[0].labels), "______________e;");
+  EXPECT_EQ(byte_text(samples[1].ids), "u:b;a:c;u:d;a:no;");
+  EXPECT_EQ(byte_text(samples[1].labels), "______________no;");
+}
+
+TEST_F(ModelPromptTest, CutsTurns) {
+  EXPECT_EQ(byte_text(prompt({.lengths = {10}}).encode(talk({"0123456789", "ab"}))[0].ids),
+            "u:01234ab;");
+}
+
+TEST_F(ModelPromptTest, DifferencesFromItAreShown) {
+  const Conversation conversation = talk({"b", "c"});
+  TaughtText sample = prompt().encode(conversation)[0];
+  EXPECT_EQ(difference_from_model(folder_.path(), tokenizer_, conversation, sample), "");
+  sample.ids[4] = 'A';
+  EXPECT_THAT(difference_from_model(folder_.path(), tokenizer_, conversation, sample),
+              HasSubstr("token 4 begins \"A:c;\" here, and \"a:c;\" there"));
+  sample.ids.resize(4);
+  EXPECT_THAT(difference_from_model(folder_.path(), tokenizer_, conversation, sample),
+              HasSubstr("token 4 begins the end here"));
+  EXPECT_EQ(difference_from_model("", tokenizer_, conversation, sample), "");
+}
+
+TEST(ModelPrompt, AFolderWithoutTemplatesIsRefused) {
+  const TempFolder folder;
+  const ByteTokenizer tokenizer;
+  EXPECT_THAT(message_of(Fault::kUsage, [&] { ModelPrompt(folder.path(), tokenizer, {}); }),
+              HasSubstr("has no chat template; name one with --prompt-type"));
+  EXPECT_THAT(message_of(Fault::kUsage, [&] { ModelPrompt("", tokenizer, {}); }),
+              HasSubstr("the tokenizer has no chat template"));
+}
+
+}  // namespace
+}  // namespace piton

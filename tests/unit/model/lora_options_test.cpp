@@ -1,0 +1,110 @@
+// Which linears the names of modules mean, and what is refused.
+#include "model/lora_options.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "model/families.h"
+#include "support/errors.h"
+
+namespace piton {
+namespace {
+
+using testing::HasSubstr;
+
+std::set<std::string> first_layer(const char* model, const std::vector<std::string>& targets) {
+  LoraOptions options;
+  options.target_modules = targets;
+  std::set<std::string> linears;
+  for (const auto& [name, shape] : options.resolve(preset(model)).shapes) {
+    if (name.starts_with("layers.0.")) linears.insert(name.substr(9));
+  }
+  return linears;
+}
+
+TEST(LoraOptions, ResolveTheNamesOfEveryProgram) {
+  using Set = std::set<std::string>;
+  EXPECT_EQ(first_layer("llama-tiny", {"q_proj", "v_proj"}),
+            (Set{"attention.query", "attention.value"}));
+  EXPECT_EQ(first_layer("llama-tiny", {"linear_qkv", "linear_proj", "linear_fc1", "linear_fc2"}),
+            (Set{"attention.qkv", "attention.output", "mlp.gate_up", "mlp.down"}));
+  EXPECT_EQ(
+      first_layer("llama-tiny", {"query_key_value", "dense", "gate_proj", "up_proj", "down_proj"}),
+      (Set{"attention.qkv", "attention.output", "mlp.gate", "mlp.up", "mlp.down"}));
+  EXPECT_EQ(first_layer("gpt2-tiny", {"c_attn", "c_proj"}),
+            (Set{"attention.qkv", "attention.output", "mlp.down"}));
+  EXPECT_EQ(first_layer("gpt2-tiny", {"dense_h_to_4h", "dense_4h_to_h"}),
+            (Set{"mlp.up", "mlp.down"}));
+  EXPECT_EQ(first_layer("gpt2-tiny", {"all-linear"}),
+            (Set{"attention.qkv", "attention.output", "mlp.up", "mlp.down"}));
+  EXPECT_EQ(first_layer("llama-tiny", {"all-linear"}),
+            (Set{"attention.query", "attention.key", "attention.value", "attention.output",
+                 "mlp.gate", "mlp.up", "mlp.down"}));
+}
+
+TEST(LoraOptions, GiveEveryLayerTheRankAndTheScale) {
+  LoraOptions options;
+  EXPECT_FALSE(options.resolve(preset("llama-tiny")).given());
+  options.target_modules = {"q_proj"};
+  options.rank = 8;
+  options.alpha = 12;
+  const ModelConfig model = preset("llama-tiny");
+  const Adapters plain = options.resolve(model);
+  EXPECT_EQ(static_cast<std::int64_t>(plain.shapes.size()), model.layers);
+  for (const auto& [name, shape] : plain.shapes) EXPECT_EQ(shape, (AdapterShape{8, 1.5}));
+  options.rank_stabilized = true;
+  EXPECT_EQ(options.resolve(model).shapes.begin()->second.scale, 12 / std::sqrt(8.0));
+}
+
+TEST(LoraOptions, NameTheTensorsThatAreTrainedInFull) {
+  LoraOptions options;
+  options.target_modules = {"q_proj"};
+  options.modules_to_save = {"word_embeddings", "lm_head.lm_head", "final_layernorm"};
+  EXPECT_EQ(options.resolve(preset("llama-tiny")).trained,
+            (std::set<std::string>{"embedding.token.weight", "final_norm.weight", "head.weight"}));
+  options.modules_to_save = {"norms"};
+  const auto norms = options.resolve(preset("gpt2-tiny")).trained;
+  EXPECT_EQ(static_cast<std::int64_t>(norms.size()), 4 * preset("gpt2-tiny").layers + 2);
+  EXPECT_TRUE(norms.contains("layers.0.mlp_norm.bias"));
+}
+
+TEST(LoraOptions, RefuseWhatTheModelDoesNotHave) {
+  const auto message = [](const char* model, auto&& edit) {
+    LoraOptions options;
+    options.target_modules = {"dense"};
+    edit(options);
+    return message_of(Fault::kUsage, [&] { options.resolve(preset(model)); });
+  };
+  using Options = LoraOptions;
+  EXPECT_THAT(message("gpt2-tiny", [](Options& o) { o.target_modules = {"gate_proj"}; }),
+              testing::AllOf(HasSubstr("--lora-target-modules: this model has no gate_proj"),
+                             HasSubstr("c_attn, c_fc, c_proj")));
+  EXPECT_THAT(message("llama-tiny",
+                      [](Options& o) {
+                        o.target_modules = {"q_proj", "linear_qkv"};
+                      }),
+              HasSubstr("two adapters"));
+  EXPECT_THAT(message("llama-tiny", [](Options& o) { o.rank = 0; }),
+              HasSubstr("--lora-r: got 0, wanted 1"));
+  EXPECT_THAT(message("llama-tiny", [](Options& o) { o.alpha = -1; }),
+              HasSubstr("--lora-alpha: got -1"));
+  EXPECT_THAT(message("llama-tiny", [](Options& o) { o.dropout = 1; }),
+              HasSubstr("--lora-dropout: got 1"));
+  EXPECT_THAT(message("llama-tiny", [](Options& o) { o.adapter_name = "../a"; }),
+              HasSubstr("--lora-adapter-name"));
+  EXPECT_THAT(message("gpt2-tiny", [](Options& o) { o.modules_to_save = {"lm_head"}; }),
+              HasSubstr("give word_embeddings"));
+  EXPECT_THAT(message("gpt2-tiny", [](Options& o) { o.modules_to_save = {"dense"}; }),
+              HasSubstr("--lora-modules-to-save: got dense, wanted some of"));
+  EXPECT_THAT(message("gpt2-tiny",
+                      [](Options& o) {
+                        o.target_modules.clear();
+                        o.modules_to_save = {"norms"};
+                      }),
+              HasSubstr("needs --lora-target-modules"));
+}
+
+}  // namespace
+}  // namespace piton

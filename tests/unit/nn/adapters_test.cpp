@@ -1,0 +1,43 @@
+// Which parameters an adapter trains, and the two lists that are loaded.
+#include "nn/adapters.h"
+
+#include <gtest/gtest.h>
+
+namespace piton {
+namespace {
+
+Parameter named(const std::string& name, const std::vector<std::string>& pieces) {
+  Parameter parameter;
+  parameter.name = name;
+  for (const std::string& piece : pieces) parameter.pieces.push_back({.name = piece});
+  return parameter;
+}
+
+TEST(Adapters, TrainThemselvesAndWhatTheyName) {
+  ParameterList list;
+  Parameter& qkv =
+      list.add(named("layers.0.attention.qkv.weight",
+                     {"layers.0.attention.query.weight", "layers.0.attention.key.weight",
+                      "layers.0.attention.value.weight"}));
+  Parameter& a =
+      list.add(named("layers.0.attention.qkv.lora_a", {"layers.0.attention.qkv.lora_a"}));
+  Parameter& b =
+      list.add(named("layers.0.attention.qkv.lora_b", {"layers.0.attention.query.lora_b"}));
+  Parameter& norm = list.add(named("final_norm.weight", {"final_norm.weight"}));
+  Adapters adapters;
+  adapters.shapes["layers.0.attention.qkv"] = {.rank = 2, .scale = 1};
+  adapters.trained = {"final_norm.weight", "layers.0.attention.key.weight"};
+  adapters.freeze(list.all());
+  EXPECT_FALSE(qkv.trainable);  // only one of its pieces is named
+  EXPECT_TRUE(a.trainable && b.trainable && norm.trainable);
+  using List = std::vector<Parameter*>;
+  EXPECT_EQ(base_parameters(list.all()), (List{&qkv, &norm}));
+  EXPECT_EQ(adapter_parameters(list.all()), (List{&a, &b}));
+  EXPECT_EQ(trained_parameters(list.all(), adapters), (List{&a, &b, &norm}));
+  Adapters().freeze(list.all());
+  EXPECT_TRUE(qkv.trainable);
+  EXPECT_EQ(adapters.find("layers.0.attention.query"), nullptr);
+}
+
+}  // namespace
+}  // namespace piton

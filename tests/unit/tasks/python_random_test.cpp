@@ -1,0 +1,34 @@
+#include "tasks/python_random.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+namespace piton {
+namespace {
+
+using Draw = std::vector<std::int64_t>;
+
+// From Python 3.11.7: random.Random(1234).sample(range(n), k), one after another.
+TEST(PythonRandom, DrawsTheSamplesOfPython) {
+  PythonRandom random(1234);
+  EXPECT_EQ(random.sample(20, 5), Draw({14, 3, 0, 2, 1}));
+  EXPECT_EQ(random.sample(20, 5), Draw({2, 3, 11, 7, 0}));
+  EXPECT_EQ(random.sample(20, 5), Draw({0, 19, 11, 15, 14}));
+  EXPECT_EQ(random.sample(7473, 5), Draw({1216, 747, 1499, 5844, 937}));
+  EXPECT_EQ(random.sample(7473, 5), Draw({6925, 119, 4121, 3987, 7212}));
+  EXPECT_EQ(random.sample(7473, 5), Draw({2046, 528, 5466, 4432, 3816}));
+  EXPECT_EQ(random.sample(100, 6), Draw({8, 76, 86, 11, 65, 74}));
+  EXPECT_EQ(random.sample(400, 8), Draw({23, 138, 284, 32, 330, 154, 246, 181}));
+}
+
+TEST(PythonRandom, DrawsAllOfAPopulation) {
+  PythonRandom random(7);
+  Draw all = random.sample(9, 9);
+  std::sort(all.begin(), all.end());
+  EXPECT_EQ(all, Draw({0, 1, 2, 3, 4, 5, 6, 7, 8}));
+  EXPECT_TRUE(random.sample(3, 0).empty());
+}
+
+}  // namespace
+}  // namespace piton

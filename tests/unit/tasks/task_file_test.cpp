@@ -1,0 +1,66 @@
+#include "tasks/task_file.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/files/files.h"
+#include "support/errors.h"
+#include "support/temp_folder.h"
+#include "tasks/task_samples.h"
+#include "tasks/task_table.h"
+
+namespace piton {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+class TaskInAFile : public testing::Test {
+ protected:
+  std::filesystem::path write(const std::string& text) {
+    write_text_file(folder_ / "colors.toml", text);
+    return folder_ / "colors.toml";
+  }
+  std::string refusal(const std::string& text) {
+    const auto file = write(text);
+    return message_of(Fault::kUsage, [&] { read_task_file(file, Protocol::kLmEval); });
+  }
+  TempFolder folder_;
+};
+
+TEST_F(TaskInAFile, IsReadAsABuiltInTask) {
+  const auto file = write(
+      "prompt = \"Q: {question}\\nA:\"\nchoices = [\"{a}\", \"{b}\"]\nanswer = \"{right}\"\n"
+      "answer-labels = [\"a\", \"b\"]\nnum_shots = 1\nmetrics = [\"acc\", \"acc_bytes\"]\n");
+  write_text_file(folder_ / "colors/test.csv", "question,a,b,right\nsky?,blue,red,a\n");
+  write_text_file(folder_ / "colors/train.csv", "question,a,b,right\nsnow?,black,white,b\n");
+  const TaskData data =
+      load_task(find_task(file.string(), {}), {.paths = {(folder_ / "colors").string()}});
+  EXPECT_EQ(data.task.name, "colors");
+  EXPECT_EQ(data.samples[0].contexts[0], "Q: snow?\nA: white\n\nQ: sky?\nA:");
+  EXPECT_THAT(data.samples[0].continuations, ElementsAre(" blue", " red"));
+  EXPECT_THAT(data.samples[0].gold, ElementsAre(0));
+}
+
+TEST_F(TaskInAFile, IsRefusedWithWhatIsWrong) {
+  EXPECT_THAT(refusal("prompts = \"x\"\n"), HasSubstr("prompts"));
+  EXPECT_THAT(refusal("name = \"x\"\n"), HasSubstr("colors.toml: prompt: is missing"));
+  EXPECT_THAT(refusal("prompt = \"x\"\n"), HasSubstr("wanted either choices or choices-field"));
+  EXPECT_THAT(refusal("prompt = \"x\"\nchoices = [\"a\"]\n"), HasSubstr("answer: is missing"));
+  EXPECT_THAT(refusal("prompt = \"x\"\nchoices = [\"a\"]\nanswer = \"{b}\"\nmetrics = [\"f1\"]\n"),
+              HasSubstr("metrics: got \"f1\", wanted one of acc, acc_norm, acc_bytes"));
+  EXPECT_THAT(
+      refusal("prompt = \"x\"\nkind = \"generation\"\nanswer = \"{a}\"\nchoices = [\"a\"]\n"),
+      HasSubstr("go with kind = \"multiple-choice\""));
+}
+
+TEST(TaskTable, NamesTheTasksThatExist) {
+  EXPECT_THAT(message_of(Fault::kUsage, [] { find_task("hellaswg", {}); }),
+              HasSubstr("did you mean hellaswag?; wanted one of agieval, arc_challenge"));
+  EXPECT_THAT(
+      message_of(Fault::kUsage, [] { find_task("hellaswag", {.protocol = Protocol::kMindSpeed}); }),
+      HasSubstr("hellaswag is a task of --protocol lm-eval"));
+}
+
+}  // namespace
+}  // namespace piton

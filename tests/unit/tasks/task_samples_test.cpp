@@ -1,0 +1,203 @@
+// The prompts of lm-evaluation-harness, to the byte: tests/golden/evaluation, made by
+// tools/oracle/evaluation.py.
+#include "tasks/task_samples.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/files/files.h"
+#include "base/json.h"
+#include "support/errors.h"
+#include "support/temp_folder.h"
+#include "tasks/task_table.h"
+
+namespace piton {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+const fs::path kGolden = fs::path(PITON_SOURCE_DIR) / "tests" / "golden" / "evaluation";
+const fs::path kBench = fs::path(PITON_SOURCE_DIR) / ".." / "shared" / "data" / "bench";
+
+std::vector<nlohmann::json> golden_tasks(const std::string& file) {
+  std::vector<nlohmann::json> tasks;
+  std::istringstream lines(read_text_file(kGolden / file));
+  for (std::string line; std::getline(lines, line);) tasks.push_back(nlohmann::json::parse(line));
+  return tasks;
+}
+
+// The data of one subject, as a golden record has them.
+TaskData data_of(const nlohmann::json& golden, const fs::path& root) {
+  Task task = find_task(golden["task"], {});
+  const std::string subject = golden["subject"];
+  TaskDataOptions options{.paths = {root.string()},
+                          .num_shots = golden["num_shots"].get<std::int64_t>()};
+  if (golden["limit"].is_number()) options.max_samples = golden["limit"].get<std::int64_t>();
+  TaskData data = load_task(task, options);
+  if (!subject.empty())
+    std::erase_if(data.samples, [&](const TaskSample& one) { return one.subject != subject; });
+  return data;
+}
+
+TEST(TaskSamples, HaveThePromptsOfLmEvaluationHarness) {
+  std::size_t compared = 0;
+  for (const auto& golden : golden_tasks("small.jsonl")) {
+    SCOPED_TRACE(golden["task"].get<std::string>() + " " + golden["subject"].get<std::string>());
+    const TaskData data = data_of(golden, kGolden / "data");
+    ASSERT_EQ(data.samples.size(), golden["samples"].size());
+    for (std::size_t i = 0; i < data.samples.size(); ++i) {
+      SCOPED_TRACE(i);
+      const auto& wanted = golden["samples"][i];
+      EXPECT_EQ(data.samples[i].contexts, wanted["contexts"].get<std::vector<std::string>>());
+      EXPECT_EQ(data.samples[i].continuations,
+                wanted["continuations"].get<std::vector<std::string>>());
+      ++compared;
+    }
+    const bool is_whole = data.samples.size() == load_task(find_task(golden["task"], {}),
+                                                           {.paths = {(kGolden / "data").string()}})
+                                                     .samples.size();
+    if (is_whole) {
+      EXPECT_EQ(data.prompt_hash, golden["prompt_hash"]);
+    }
+  }
+  EXPECT_GE(compared, 36U);
+}
+
+// Data sets that may not be copied into the repository.
+TEST(TaskSamples, OfPublishedDataHaveThePromptsOfLmEvaluationHarness) {
+  if (!fs::exists(kBench)) GTEST_SKIP() << "no data at " << kBench;
+  const TempFolder folder;
+  for (const auto& golden : golden_tasks("published.jsonl")) {
+    const std::string task = golden["task"];
+    const std::string subject = golden["subject"];
+    SCOPED_TRACE(task + " " + subject);
+    // One subject alone, so that the hash is that of its prompts.
+    const fs::path root = folder / (task + subject);
+    fs::create_directories(root / task);
+    for (const auto& entry : fs::recursive_directory_iterator(kBench)) {
+      const fs::path relative = entry.path().lexically_relative(kBench);
+      const std::string name = relative.filename().string();
+      if (!entry.is_regular_file() || relative.string().find(task) != 0) continue;
+      if (!subject.empty() && !name.starts_with(subject)) continue;
+      const fs::path to =
+          relative.string().starts_with(task + "/") ? root / relative : root / task / name;
+      fs::create_directories(to.parent_path());
+      fs::create_symlink(entry.path(), to);
+    }
+    const TaskData data = data_of(golden, root);
+    EXPECT_EQ(data.samples.size(), golden["samples"].size());
+    EXPECT_EQ(data.prompt_hash, golden["prompt_hash"]);
+  }
+}
+
+TEST(TaskSamples, RecordTheirExamplesAndAnswers) {
+  const TaskDataOptions options{.paths = {(kGolden / "data").string()}};
+  const TaskData mmlu = load_task(find_task("mmlu", {}), options);
+  EXPECT_EQ(mmlu.num_shots, 5);
+  EXPECT_THAT(mmlu.samples[0].shots, ElementsAre(0, 1, 2, 3, 4));
+  EXPECT_THAT(mmlu.samples[0].gold, ElementsAre(0));
+  EXPECT_THAT(mmlu.samples[0].choices, ElementsAre("A", "B", "C", "D"));
+  const TaskData gsm8k = load_task(find_task("gsm8k", {}), options);
+  EXPECT_NE(gsm8k.samples[0].shots, gsm8k.samples[1].shots);  // drawn for each question
+}
+
+TEST(TaskSamples, ReadBothLayoutsOfMmlu) {
+  const TempFolder folder;
+  write_text_file(folder / "csv/mmlu/test/virology_test.csv", "Is it None?,None,NA,3,\"4, 5\",B\n");
+  write_text_file(
+      folder / "json/mmlu/virology/test.jsonl",
+      "{\"question\": \"Is it None?\", \"subject\": \"virology\", \"choices\": [\"None\", "
+      "\"NA\", \"3\", \"4, 5\"], \"answer\": 1}\n");
+  const auto load = [&](const char* layout) {
+    return load_task(find_task("mmlu", {}),
+                     {.paths = {(folder / layout).string()}, .num_shots = 0});
+  };
+  const TaskData csv = load("csv");
+  EXPECT_EQ(csv.samples[0].contexts[0],
+            "The following are multiple choice questions (with answers) about virology.\n\nIs it "
+            "None?\nA. None\nB. NA\nC. 3\nD. 4, 5\nAnswer:");
+  EXPECT_EQ(csv.prompt_hash, load("json").prompt_hash);
+  EXPECT_THAT(load("json").samples[0].gold, ElementsAre(1));
+}
+
+TEST(TaskSamples, ThatAreMissingAreNamed) {
+  const TempFolder folder;
+  write_text_file(folder / "mmlu/test/virology_test.csv", "q,1,2,3,4,A\n");
+  const auto load = [&](const TaskDataOptions& options) {
+    return [&folder, options] {
+      TaskDataOptions with_path = options;
+      with_path.paths = {(folder / "mmlu").string()};
+      load_task(find_task("mmlu", {}), with_path);
+    };
+  };
+  EXPECT_THAT(
+      message_of(Fault::kUsage, load({})),
+      HasSubstr("no examples of virology; wanted dev/virology_dev.csv there for 5 examples, "
+                "or --num-shots 0"));
+  write_text_file(folder / "mmlu/dev/virology_dev.csv", "q,1,2,3,4,A\n");
+  EXPECT_THAT(message_of(Fault::kData, load({})),
+              HasSubstr("virology_dev.csv: got 1 examples, --num-shots 5 needs 5"));
+  write_text_file(folder / "mmlu/test/virology_test.csv", "q,1,2,A\n");
+  EXPECT_THAT(message_of(Fault::kData, load({.num_shots = 0})),
+              HasSubstr("virology_test.csv: line 1: got 4 columns, wanted 6: question, A, B, C, D, "
+                        "answer"));
+  write_text_file(folder / "mmlu/test/virology_test.csv", "q,1,2,3,4,E\n");
+  EXPECT_THAT(message_of(Fault::kData, load({.num_shots = 0})),
+              HasSubstr("record 1: the answer is \"E\"; wanted one of A, B, C, D"));
+  write_text_file(folder / "mmlu/test/virology_test.csv", "question,other\nq,x\n");
+  EXPECT_THAT(message_of(Fault::kData, load({.num_shots = 0})),
+              HasSubstr("got the fields other, question; wanted question, A, B, C, D, answer"));
+}
+
+// The prompts of AscendSpeed and MindSpeed-LLM, with the examples that these programs have.
+TEST(TaskSamples, OfMindSpeedSurroundTheQuestionWithWrittenExamples) {
+  const TempFolder folder;
+  write_text_file(folder / "mmlu/test/virology_test.csv", "q,1,2,3,4,A\n");
+  write_text_file(folder / "fewshot/mmlu_5shot_template.json", "{\"virology\": \"EXAMPLES\"}");
+  write_text_file(folder / "agieval/sat-en.jsonl",
+                  "{\"passage\": null, \"question\": \"q\", \"options\": [\"(A)x\", \"(B)y\"], "
+                  "\"label\": \"B\"}");
+  write_text_file(folder / "fewshot/AGI_fewshot.json",
+                  "{\"sat-en\": [\"Problem 6.\", \"\\nChoose:\\n\", \"\\nAnswer:\"]}");
+  write_text_file(folder / "bbh/navigate.json",
+                  "{\"examples\": [{\"input\": \"go\", \"target\": \"(A)\"}]}");
+  write_text_file(folder / "fewshot/bbh_template.json", "{\"navigate\": \"Q: x\\nA: y\\n\\n\"}");
+  write_text_file(folder / "gsm8k/test.json",
+                  "[{\"question\": \"how?\", \"answer\": [\"1,200\"]}]");
+  write_text_file(folder / "fewshot/gsm8k_3shot_template.json", "{\"few_shot\": \"Q: x\"}");
+  write_text_file(folder / "ceval/val/law_val.csv", "id,question,A,B,C,D,answer\n0,问,1,2,3,4,C\n");
+  write_text_file(folder / "fewshot/ceval_5shot_template.json", "{\"law\": \"例\"}");
+  const auto sample = [&](const char* name) {
+    return load_task(find_task(name, {.protocol = Protocol::kMindSpeed}),
+                     {.paths = {folder.path().string()}})
+        .samples.at(0);
+  };
+  EXPECT_EQ(sample("mmlu").contexts[0], "EXAMPLES\n\nq\nA. 1\nB. 2\nC. 3\nD. 4\nAnswer:");
+  EXPECT_EQ(sample("agieval").contexts[0], "Problem 6.    q\nChoose:\n(A)x\n(B)y\nAnswer:");
+  EXPECT_EQ(sample("agieval").answer, "B");
+  EXPECT_EQ(sample("bbh").contexts[0], "Q: x\nA: y\n\nQ: go\nA:");
+  EXPECT_EQ(sample("gsm8k").contexts[0], "Q: x\n\nhow?");
+  EXPECT_EQ(sample("gsm8k").answer, "1200");
+  EXPECT_EQ(sample("ceval").contexts[0], "例\n\n问：问\nA. 1\nB. 2\nC. 3\nD. 4\n答：");
+}
+
+TEST(TaskSamples, OfMindSpeedNameTheFileOfExamplesThatIsMissing) {
+  const TempFolder folder;
+  write_text_file(folder / "mmlu/test/virology_test.csv", "q,1,2,3,4,A\n");
+  const Task task = find_task("mmlu", {.protocol = Protocol::kMindSpeed});
+  const auto load = [&](std::int64_t shots) {
+    return [&, shots] {
+      load_task(task, {.paths = {(folder / "mmlu").string()}, .num_shots = shots});
+    };
+  };
+  EXPECT_THAT(message_of(Fault::kUsage, load(5)),
+              HasSubstr("--few-shot-path: mmlu_5shot_template.json is not in "));
+  EXPECT_THAT(message_of(Fault::kUsage, load(3)),
+              HasSubstr("--num-shots: got 3; the examples of mmlu are written, wanted 5 or 0"));
+  load(0)();
+}
+
+}  // namespace
+}  // namespace piton

@@ -1,0 +1,79 @@
+#include "tasks/task_scores.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace piton {
+namespace {
+
+std::vector<double> values_of(const SampleScore& score) {
+  std::vector<double> values;
+  for (const SampleMetric& metric : score.metrics) values.push_back(metric.value);
+  return values;
+}
+
+TEST(SampleScore, DividesByCharactersAndBytes) {
+  const Task task{.metrics = {"acc", "acc_norm", "acc_bytes"}};
+  // By sum the first choice, by characters the third, by bytes the second.
+  const TaskSample sample{.choices = {"ab", "中中", "abcdefg"}, .gold = {1}};
+  const SampleScore score = score_sample(task, sample, {.log_likelihoods = {-3, -4, -7.2}});
+  EXPECT_EQ(values_of(score), std::vector<double>({0, 0, 1}));
+  EXPECT_EQ(score.answer, "ab");
+  EXPECT_FALSE(score.correct);
+}
+
+TEST(SampleScore, TakesTheFirstOfEqualChoicesAndAllowsSeveralRightOnes) {
+  const Task task{.metrics = {"acc"}};
+  const TaskSample sample{.choices = {"a", "b", "c"}, .gold = {0, 2}};
+  EXPECT_TRUE(score_sample(task, sample, {.log_likelihoods = {-1, -1, -2}}).correct);
+  EXPECT_FALSE(score_sample(task, sample, {.log_likelihoods = {-1, -0.5, -2}}).correct);
+  EXPECT_TRUE(score_sample(task, sample, {.log_likelihoods = {-1, -0.5, -0.2}}).correct);
+}
+
+TEST(SampleScore, OfATextIsThatOfEachFilter) {
+  Task task{.kind = TaskKind::kGeneration};
+  task.filters = {{.name = "strict", .pattern = "#### \\K[0-9]+"},
+                  {.name = "flexible", .pattern = "[0-9]+", .last = true}};
+  const TaskSample sample{.answer = "5"};
+  const SampleScore score = score_sample(task, sample, {.text = "2 + 3 = 5"});
+  EXPECT_EQ(values_of(score), std::vector<double>({0, 1}));
+  EXPECT_EQ(score.answer, "[invalid]");
+}
+
+// sqrt(p (1 - p) / (n - 1)) of one subject.
+TEST(GroupScore, HasTheStandardErrorOfAMean) {
+  std::vector<SampleScore> scores(5);
+  std::vector<const SampleScore*> pointers;
+  for (std::size_t i = 0; i < scores.size(); ++i) {
+    scores[i].metrics = {{.metric = "acc", .value = i < 2 ? 1.0 : 0.0}};
+    pointers.push_back(&scores[i]);
+  }
+  const GroupScore one = group_score("t", pointers, std::vector<std::string>(5, "s"));
+  EXPECT_DOUBLE_EQ(one.values[0].value, 0.4);
+  EXPECT_NEAR(one.values[0].standard_error.value(), std::sqrt(0.4 * 0.6 / 4), 1e-12);
+  // pooled_sample_stderr([0, sqrt(0.25/2)], [2, 3]) of lm-evaluation-harness, where the subjects
+  // have the values 1 1 and 0 0 0: no spread within a subject.
+  const GroupScore pooled = group_score("t", pointers, {"a", "a", "b", "b", "b"});
+  EXPECT_DOUBLE_EQ(pooled.values[0].value, 0.4);
+  EXPECT_DOUBLE_EQ(pooled.values[0].standard_error.value(), 0);
+  EXPECT_FALSE(group_score("t", {pointers[0]}, {"a"}).values[0].standard_error.has_value());
+}
+
+TEST(GroupScore, WeighsPerplexitiesByTheirSizes) {
+  const Task task{.kind = TaskKind::kPerplexity,
+                  .metrics = {"word_perplexity", "byte_perplexity", "bits_per_byte"}};
+  const TaskSample first{.answer = "a b c"};
+  const TaskSample second{.answer = "é"};
+  const SampleScore a = score_sample(task, first, {.log_likelihoods = {-6}});
+  const SampleScore b = score_sample(task, second, {.log_likelihoods = {-2}});
+  const GroupScore group = group_score("t", {&a, &b}, {"", ""});
+  EXPECT_DOUBLE_EQ(group.values[0].value, std::exp(8.0 / 4));
+  EXPECT_DOUBLE_EQ(group.values[1].value, std::exp(8.0 / 7));
+  EXPECT_DOUBLE_EQ(group.values[2].value, 8.0 / 7 / std::log(2.0));
+  EXPECT_FALSE(group.values[0].higher_is_better);
+}
+
+}  // namespace
+}  // namespace piton

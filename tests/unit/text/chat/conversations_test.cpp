@@ -1,0 +1,67 @@
+#include "text/chat/conversations.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "support/errors.h"
+
+namespace piton {
+namespace {
+
+std::vector<std::string> messages_of(std::string_view text) {
+  std::vector<std::string> messages;
+  for (const ChatInput& input : read_conversations(text, "f")) {
+    messages.push_back(input.messages.dump());
+  }
+  return messages;
+}
+
+TEST(Conversations, AreReadFromEveryForm) {
+  const std::vector<std::string> one = {R"([{"role":"user","content":"hi"}])"};
+  const std::string message = R"({"role": "user", "content": "hi"})";
+  EXPECT_EQ(messages_of("[" + message + "]"), one);
+  EXPECT_EQ(messages_of("{\"messages\":\n[" + message + "]}"), one);
+  EXPECT_EQ(messages_of("[[" + message + "]]"), one);
+  EXPECT_EQ(messages_of("[{\"messages\": [" + message + "]}]"), one);
+  const std::vector<std::string> two = {one[0], one[0]};
+  EXPECT_EQ(messages_of("[" + message + "]\n\n{\"messages\": [" + message + "]}\r\n"), two);
+  EXPECT_EQ(messages_of(R"({"conversations": [{"from": "human", "value": "hi"}]})"), one);
+}
+
+TEST(Conversations, OfShareGptHaveTheRolesOfTemplates) {
+  EXPECT_EQ(messages_of(R"({"system": "s", "conversations": [
+      {"from": "human", "value": "h"}, {"from": "gpt", "value": "g"},
+      {"from": "observation", "value": "o"}]})")[0],
+            R"([{"role":"system","content":"s"},{"role":"user","content":"h"},)"
+            R"({"role":"assistant","content":"g"},{"role":"tool","content":"o"}])");
+}
+
+TEST(Conversations, HaveToolsDocumentsAndVariables) {
+  const auto inputs = read_conversations(
+      R"({"messages": [], "tools": "[{\"a\": 1}]", "documents": [{}], "enable_thinking": false})",
+      "f");
+  EXPECT_EQ(inputs[0].tools.dump(), R"([{"a":1}])");
+  EXPECT_EQ(inputs[0].documents.dump(), "[{}]");
+  EXPECT_EQ(inputs[0].variables.dump(), R"({"enable_thinking":false})");
+}
+
+TEST(Conversations, ThatAreMalformedAreNamed) {
+  const auto error = [](std::string_view text) {
+    return message_of(Fault::kData, [&] { read_conversations(text, "f"); });
+  };
+  EXPECT_EQ(error("{}\nnot"),
+            "f: conversation 1: got an object without messages, wanted a list of "
+            "messages, or an object with \"messages\" or \"conversations\"");
+  EXPECT_EQ(error("[]\n[\n"), "f: line 2: got no JSON, wanted one JSON value, or one per line");
+  EXPECT_EQ(error(" \n"), "f: got no conversations, wanted JSON or JSONL");
+  EXPECT_EQ(error(R"({"conversations": [{"from": "cat", "value": ""}]})"),
+            "f: conversation 1: \"from\": got \"cat\", wanted human, gpt, system, function_call, "
+            "observation or tool");
+  EXPECT_EQ(error(R"({"conversations": [{"from": "human"}]})"),
+            "f: conversation 1: wanted messages with the text \"value\"");
+  EXPECT_EQ(error(R"({"messages": [], "tools": "x"})"),
+            "f: conversation 1: \"tools\": got a text that is no JSON list");
+}
+
+}  // namespace
+}  // namespace piton

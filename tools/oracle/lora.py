@@ -1,0 +1,132 @@
+"""LoRA adapters of PEFT for the small models of tests/golden/huggingface, and what PEFT computes with them.
+
+  python tools/oracle/lora.py golden tests/golden/lora [NAME ...]   (torch 2.15, transformers 5.23, peft 0.21, safetensors)
+  python tools/oracle/lora.py compare build/lora_written            (folders that unit_adapters writes)
+
+`golden` writes a folder for each case: adapter_config.json and adapter_model.safetensors as PEFT saves them, and
+expected.safetensors, computed in float64: `tokens` (int32), `logits` of the model with the adapter, `loss`, the mean over
+the tokens that follow another, and the `losses` and `norms` of ten steps of torch.optim.AdamW (matrices decay, the rest
+does not; gradients clipped to norm 1) on the batches `batches`. gradients.safetensors has the gradients of `loss` under the
+names of adapter_model.safetensors. B is drawn at random, so that no gradient is 0. `compare` loads each folder NAME-* that
+Piton has written into PEFT and holds the logits against those of the case.
+"""
+import datetime
+import importlib.metadata as metadata
+import json
+import pathlib
+import shutil
+import sys
+
+import peft
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+
+MODELS = pathlib.Path(__file__).resolve().parents[2] / "tests/golden/huggingface"
+GOLDEN = pathlib.Path(__file__).resolve().parents[2] / "tests/golden/lora"
+# Targets are lists: PEFT stores the modules of "all-linear" in no fixed order.
+CASES = {
+    "llama": dict(target_modules=["q_proj", "v_proj", "down_proj"], modules_to_save=["lm_head", "model.norm"]),
+    "qwen2": dict(target_modules=["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"],
+                  use_rslora=True, rank_pattern={"v_proj": 2}, alpha_pattern={"layers.1.mlp.up_proj": 5}),
+    "gpt2": dict(target_modules=["c_attn", "c_proj", "c_fc"], fan_in_fan_out=True),
+    "bloom": dict(target_modules=["query_key_value", "dense_h_to_4h"]),
+    "phi3": dict(target_modules=["qkv_proj", "gate_up_proj", "o_proj"], layers_to_transform=[1]),
+}
+
+
+def base(name):
+    model = transformers.AutoModelForCausalLM.from_pretrained(MODELS / name, dtype=torch.float32,
+                                                              attn_implementation="eager")
+    return model.eval()
+
+
+def adapted(name):
+    torch.manual_seed(3)
+    model = peft.get_peft_model(base(name), peft.LoraConfig(r=4, lora_alpha=6, task_type="CAUSAL_LM", **CASES[name]))
+    with torch.no_grad():
+        for key, parameter in model.named_parameters():
+            if "lora_" in key:
+                parameter.copy_((0.3 if "lora_A" in key else 0.1) * torch.randn(parameter.shape))
+            elif parameter.requires_grad:
+                parameter.add_(0.02 * torch.randn(parameter.shape))
+    return model
+
+
+def loss_of(model, batch):
+    logits = model(batch[:, :-1]).logits
+    return torch.nn.functional.cross_entropy(logits.flatten(0, 1), batch[:, 1:].flatten())
+
+
+def saved_name(key):
+    return key.replace(".default", "").replace(".modules_to_save", "")
+
+
+def steps(model, batches):
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    optimizer = torch.optim.AdamW([{"params": [p for p in trained if p.ndim > 1], "weight_decay": 0.1},
+                                   {"params": [p for p in trained if p.ndim == 1], "weight_decay": 0.0}],
+                                  lr=1e-3, betas=(0.9, 0.95), eps=1e-8)
+    losses, norms = [], []
+    for batch in batches:
+        optimizer.zero_grad()
+        loss = loss_of(model, batch)
+        loss.backward()
+        norms.append(float(torch.nn.utils.clip_grad_norm_(trained, 1.0)))
+        losses.append(float(loss.detach()))
+        optimizer.step()
+    return torch.tensor(losses, dtype=torch.float64), torch.tensor(norms, dtype=torch.float64)
+
+
+def golden(folder, names):
+    origin = {"format": "pt", "origin": f"tools/oracle/lora.py golden, {datetime.date.today()}, " + ", ".join(
+        f"{name} {metadata.version(name)}" for name in ("torch", "transformers", "peft"))}
+    for name in names or CASES:
+        out = pathlib.Path(folder) / name
+        shutil.rmtree(out, ignore_errors=True)
+        model = adapted(name)
+        model.save_pretrained(out)
+        (out / "README.md").unlink(missing_ok=True)
+        config = json.loads((out / "adapter_config.json").read_text())
+        config["base_model_name_or_path"] = f"tests/golden/huggingface/{name}"
+        (out / "adapter_config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
+        saved = set(load_file(out / "adapter_model.safetensors"))
+        model = model.double()
+        tokens = load_file(MODELS / name / "expected.safetensors")["tokens"].long()[None]
+        with torch.no_grad():
+            logits = model(tokens).logits[0]
+        loss = loss_of(model, tokens)
+        loss.backward()
+        gradients = {saved_name(key): parameter.grad.float().contiguous()
+                     for key, parameter in model.named_parameters() if parameter.requires_grad}
+        assert set(gradients) == saved, set(gradients) ^ saved
+        save_file(gradients, out / "gradients.safetensors", metadata=origin)
+        torch.manual_seed(11)
+        batches = torch.randint(0, model.config.vocab_size, (10, 2, 25))
+        losses, norms = steps(model, batches)
+        save_file({"tokens": tokens[0].to(torch.int32), "logits": logits.float().contiguous(),
+                   "loss": loss.detach().reshape(1), "batches": batches.to(torch.int32), "losses": losses,
+                   "norms": norms}, out / "expected.safetensors", metadata=origin)
+
+
+def compare(folder):
+    good = True
+    for written in sorted(pathlib.Path(folder).iterdir()):
+        name = written.name.split("-")[0]
+        expected = load_file(GOLDEN / name / "expected.safetensors")
+        model = peft.PeftModel.from_pretrained(base(name), written).double().eval()
+        with torch.no_grad():
+            logits = model(expected["tokens"].long()[None]).logits[0]
+        worst = float((logits - expected["logits"]).abs().max())
+        good &= worst < 2e-5
+        print(f"{'ok  ' if worst < 2e-5 else 'BAD '} {written.name:24} logits {worst:.2e}, largest "
+              f"{float(logits.abs().max()):.1f}", flush=True)
+    return good
+
+
+if __name__ == "__main__":
+    command, folder, *names = sys.argv[1:]
+    if command == "golden":
+        golden(folder, names)
+    elif not compare(folder):
+        sys.exit(1)
