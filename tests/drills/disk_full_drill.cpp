@@ -1,5 +1,6 @@
 // Saving and preprocessing on a file system of nine megabytes: existing files stay whole, failed
 // writes are tried again, and finished work is not lost.
+#include <algorithm>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/mount.h>
@@ -134,7 +135,7 @@ TEST_F(DiskFull, AtPreprocessKeepsWhatIsDoneAndTheSameCommandGoesOn) {
     disk_.empty();
     for (const auto& entry : fs::directory_iterator(disk_ / "")) fs::remove_all(entry.path());
     drill::Words words = large.preprocess("out");
-    words.back() = (disk_ / "out").string();
+    *(std::ranges::find(words, "--output-prefix") + 1) = (disk_ / "out").string();
     if (draw.below(2) == 0) words.push_back("--remove-duplicates");
     disk_.fill(draw.below(5 << 20));
     const ProcessEnd end = tiny_.run(words);
