@@ -67,7 +67,7 @@ constexpr Command kCommands[] = {
      "seed save-interval log-interval eval-interval eval-iters tensor-model-parallel-size "
      "pipeline-model-parallel-size zero-stage tokenizer-name-or-path config threads",
      run_finetune},
-    {"resume", "RUN [OPTION ...]", "goes on with a run that was interrupted, or further",
+    {"resume", "RUN [OPTION ...]", "continues a run that was interrupted, or goes further",
      "run\n"
      "run --train-iters 2000 --override-opt_param-scheduler",
      "train-iters train-samples override-opt_param-scheduler save save-interval log-interval "

@@ -33,7 +33,7 @@ void check_target(const fs::path& target, bool is_file) {
         is_file ? "a file that is not there yet" : "a folder that is not there yet, or empty");
   };
   if (target.filename().empty() || target.filename() == "." || target.filename() == "..")
-    refuse("names no folder of its own");
+    refuse("names no separate folder");
   if (!fs::exists(status)) return;
   if (fs::is_symlink(status)) refuse("is a link");
   if (is_file) refuse("is there already");

@@ -44,7 +44,7 @@ std::string difference(const ModelConfig& model, const ModelConfig& held) {
     return "its attention window";
   if (differs(&C::heads, &C::groups, &C::head_size)) return "its heads";
   if (differs(&C::query_scalar)) return "the scale of its scores";
-  if (differs(&C::tied)) return "a head of its own";
+  if (differs(&C::tied)) return "a separate head";
   return "its sizes";
 }
 

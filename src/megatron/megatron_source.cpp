@@ -269,12 +269,11 @@ void MegatronSource::check_copy(const BoxedTensor& head, int t, const std::strin
   const BoxedTensors first = files_->tensors(t, 0, 0);
   const auto table = first.find("word_embeddings.weight");
   if (table == first.end() || have_same_values(head, table->second)) return;
-  throw Error(
-      Fault::kData,
-      "{}: its head is not the table of the embedding, though the model is said to tie them; "
-      "wanted untie_embeddings_and_output_weights (without arguments: "
-      "--untie-embeddings-and-output-weights)",
-      where);
+  throw Error(Fault::kData,
+              "{}: its head is not the table of the embedding, though the model should tie them; "
+              "wanted untie_embeddings_and_output_weights (without arguments: "
+              "--untie-embeddings-and-output-weights)",
+              where);
 }
 
 void MegatronSource::add_rank(int t, int p, int chunk) {

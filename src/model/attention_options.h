@@ -1,7 +1,8 @@
 // Options of a decoder's attention: window, positions and form of the computation, with the flags
 // of Megatron and MindSpeed.
 //
-// Training is causal self-attention: query i sees keys j <= i of its own document within the window
+// Training is causal self-attention: query i sees keys j <= i of the same document within the
+// window
 //
 //   i - pre <= j <= i + next        --pre-tockens pre, --next-tockens next
 //

@@ -25,7 +25,7 @@ KernelCall without_memory(KernelCall call) {
   return call;
 }
 
-// A contiguous tensor gets memory of its own (the buffer of a weight has all weights), a strided
+// A contiguous tensor gets separate memory (the buffer of a weight has all weights), a strided
 // one its whole slot, which views share.
 KernelCall with_memory(KernelCall call, Arena& arena, const Machine& machine) {
   std::map<const Storage*, std::shared_ptr<Storage>> slots;

@@ -20,7 +20,7 @@ void RunSaves::prepare() {
   if (!at_end() && between_steps && rules_.in_background) prepare_copies();
   if (loop.no_save_optim) {
     run_.sinks.info(
-        "--no-save-optim: checkpoints hold the weights alone; to go on from one, give "
+        "--no-save-optim: checkpoints hold the weights alone; to continue from one, give "
         "--no-load-optim");
   }
   last_begin_ = std::chrono::steady_clock::now();
@@ -28,9 +28,9 @@ void RunSaves::prepare() {
 
 void RunSaves::prepare_copies() {
   if (!run_.writer.prepare_copy()) return go_on_without_copies();
-  run_.sinks.info(
-      fmt::format("saves go on in the background, from a copy of the state ({:.1f} MB on rank 0)",
-                  static_cast<double>(run_.writer.copy_bytes()) * 1e-6));
+  run_.sinks.info(fmt::format(
+      "saves continue in the background, from a copy of the state ({:.1f} MB on rank 0)",
+      static_cast<double>(run_.writer.copy_bytes()) * 1e-6));
 }
 
 void RunSaves::go_on_without_copies() {
@@ -166,10 +166,10 @@ void RunSaves::warn_of_failure(std::int64_t iteration, const Error& error) const
   std::string then;
   if (next > iteration &&
       next >= run_.state.iteration) {  // a save in the background may end as the next begins
-    then = fmt::format("; the run goes on and saves again at iteration {}", next);
+    then = fmt::format("; the run continues and saves again at iteration {}", next);
   } else if (loop.save_interval_minutes && !at_end()) {
-    then =
-        fmt::format("; the run goes on and saves again in {} minutes", *loop.save_interval_minutes);
+    then = fmt::format("; the run continues and saves again in {} minutes",
+                       *loop.save_interval_minutes);
   }
   run_.sinks.warning(fmt::format("iteration {} is not saved: {}{}", iteration, error.what(), then));
 }

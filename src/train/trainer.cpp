@@ -91,7 +91,7 @@ void Trainer::begin() {
   if (done() && !run_.settled.loop.skip_train) {
     sinks_.info(
         fmt::format("nothing left to do: the run has done {} of {} iterations; a larger "
-                    "--train-iters goes on",
+                    "--train-iters continues",
                     run_.state.iteration, run_.plan.train_iters));
   }
 }

@@ -27,7 +27,7 @@ endfunction()
 expect(RUN ${run} --save ${WORK}/waited --no-async-save CODE 0 ERR "saved [^\n]*iter_0000003 in [0-9.]+ s\n")
 hashes(wanted ${WORK}/waited 1 2 3 4 5)
 expect(RUN ${run} --save ${WORK}/one --verify-saves CODE 0
-       ERR "saves go on in the background, from a copy of the state \\([0-9.]+ MB on rank 0\\)"
+       ERR "saves continue in the background, from a copy of the state \\([0-9.]+ MB on rank 0\\)"
            "saved [^\n]*iter_0000003 in [0-9.]+ s, of which training waited [0-9.]+ s\n"
            "saved [^\n]*iter_0000005 in [0-9.]+ s\n")
 hashes(got ${WORK}/one 1 2 3 4 5)

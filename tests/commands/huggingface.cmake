@@ -5,7 +5,7 @@ file(MAKE_DIRECTORY ${WORK})
 set(golden ${SOURCE}/tests/golden/huggingface)
 
 expect(RUN inspect ${golden}/llama CODE 0 OUT "Hugging Face, llama, F32 in 1 file"
-  "\n24864 parameters, 2 layers of width 32, 4 heads .2 groups. of 8, vocabulary 131, 128 positions, head of its own"
+  "\n24864 parameters, 2 layers of width 32, 4 heads .2 groups. of 8, vocabulary 131, 128 positions, separate head"
   "\n  model.layers.1.mlp.up_proj.weight +F32 +.53, 32.\n")
 expect(RUN inspect ${golden}/gpt2 --json CODE 0 OUT "^{\"format\":\"huggingface\",\"model_type\":\"gpt2\"" "\"tied\":true"
   "\"name\":\"transformer.h.0.attn.c_attn.weight\",\"dtype\":\"F32\",\"shape\":.36,108.")

@@ -41,7 +41,7 @@ expect(RUN generate --load ${WORK}/run --prompt "To be" --max-new-tokens 500 --t
 
 # JSON lines are scored by their texts.
 file(WRITE ${WORK}/a.jsonl "{\"text\": \"To be, or not\", \"n\": 1}\n\n{\"text\": \"To be\", \"n\": 2}\n")
-expect(RUN score --load ${WORK}/run ${WORK}/a.jsonl CODE 0 OUT ", 16 tokens" ERR "scoring what stands under \"text\"")
+expect(RUN score --load ${WORK}/run ${WORK}/a.jsonl CODE 0 OUT ", 16 tokens" ERR "scoring the text under \"text\"")
 expect(RUN score --load ${WORK}/run ${WORK}/a.jsonl --json-keys body CODE 3 ERR "line 1: wanted a JSON object with a text under \"body\"")
 execute_process(COMMAND ${PITON} score --load ${WORK}/run - INPUT_FILE ${WORK}/prompt.txt OUTPUT_VARIABLE out RESULT_VARIABLE code)
 if(NOT code EQUAL 0 OR NOT out MATCHES ", 4 tokens")

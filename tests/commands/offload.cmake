@@ -131,7 +131,7 @@ run_on(1 adam_again --bf16)
 set(whole "${HASH}")
 execute_process(COMMAND ${PITON} inspect ${WORK}/moves --hash --json OUTPUT_VARIABLE moved)
 if(NOT moved STREQUAL whole)
-  message(FATAL_ERROR "a checkpoint does not go on with its state elsewhere: ${moved} ${whole}")
+  message(FATAL_ERROR "a checkpoint does not continue with its state elsewhere: ${moved} ${whole}")
 endif()
 
 # The file has no name, so a killed run leaves nothing.

@@ -1,9 +1,10 @@
 // Saving and preprocessing on a file system of nine megabytes: existing files stay whole, failed
 // writes are tried again, and finished work is not lost.
-#include <algorithm>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/mount.h>
+
+#include <algorithm>
 
 #include "support/temp_folder.h"
 #include "support/tiny_run.h"
@@ -106,7 +107,7 @@ TEST_F(DiskFull, BetweenTheLastSavesIsWarnedOfAndTriedAgain) {
   disk_.empty();
   EXPECT_EQ(process.wait(seconds(120)), (ProcessEnd{.code = 0})) << text_of(tiny_.path("run.txt"));
   const std::string shown = text_of(tiny_.path("run.txt"));
-  EXPECT_THAT(shown, HasSubstr("the run goes on and saves again at iteration "));
+  EXPECT_THAT(shown, HasSubstr("the run continues and saves again at iteration "));
   ASSERT_EQ(tiny_.run(tiny_.pretrain("whole", iterations)), (ProcessEnd{.code = 0}));
   EXPECT_EQ(tiny_.hash("small/run"), tiny_.hash("whole"));
   std::int64_t lines = 0;

@@ -56,8 +56,8 @@ void AppendedFile::look_after_it() {
     is_lost_ = false;
     if (own.st_size >= size_) return;
     size_ = own.st_size;
-    note_ =
-        fmt::format("{}: was cut while the run wrote to it; it goes on at the end", path_.string());
+    note_ = fmt::format("{}: was cut while the run wrote to it; it continues at the end",
+                        path_.string());
     return;
   }
   if (may_restore_ && !may_restore_()) {
@@ -71,7 +71,7 @@ void AppendedFile::look_after_it() {
   }
   if (exists) {
     open();
-    note_ = fmt::format("{}: was replaced while the run wrote to it; it goes on at its end",
+    note_ = fmt::format("{}: was replaced while the run wrote to it; it continues at its end",
                         path_.string());
     return;
   }

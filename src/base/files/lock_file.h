@@ -5,9 +5,9 @@
 // process does not block others; it tells whose draft files may be removed.
 //
 // Some network file systems have no such locks. There the file itself is the lock: it is created
-// only if absent, and a thread of its owner touches it regularly. Another process takes it over if
-// it was not touched for LockRules::stale_after, or if its owner is a process of this host that has
-// ended.
+// only if absent, and the thread of its owner touches it regularly. Another process takes it over
+// if it was not touched for LockRules::stale_after, or if its owner is a process of this host that
+// has ended.
 #pragma once
 
 #include <chrono>

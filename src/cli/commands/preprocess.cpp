@@ -212,9 +212,8 @@ int run_preprocess(Invocation& invocation) {
   refuse_more_arguments(invocation.parse(set, general), 0);
   if (!options.merge.empty()) {
     if (!options.input.empty() || !options.datasets.empty()) {
-      throw Error(
-          Fault::kUsage,
-          "preprocess: both --merge and --input are given; join corpora in a run of its own");
+      throw Error(Fault::kUsage,
+                  "preprocess: both --merge and --input are given; join corpora in a separate run");
     }
     const PreprocessReport merged = merge(options.merge, options.output_prefix, options.overwrite);
     invocation.warn_of_root(general);

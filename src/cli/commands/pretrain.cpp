@@ -113,7 +113,7 @@ int train(Invocation& invocation, Training training) {
   if (result.stop_signal == 0) return 0;
   if (!result.saved) return 128 + result.stop_signal;
   if (leads) {
-    invocation.log.info(fmt::format("next: piton resume {} goes on", options.loop.save));
+    invocation.log.info(fmt::format("next: piton resume {} continues", options.loop.save));
   }
   return static_cast<int>(Fault::kSaved);
 }

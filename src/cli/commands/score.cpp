@@ -125,7 +125,7 @@ std::vector<std::vector<std::int32_t>> sequences_of(const std::string& file,
   const std::string text = read_text(file);
   if (keys.empty() && file.ends_with(".jsonl")) {
     keys = {"text"};
-    log.info(fmt::format("{}: JSON lines; scoring what stands under \"text\" (--json-keys)", file));
+    log.info(fmt::format("{}: JSON lines; scoring the text under \"text\" (--json-keys)", file));
   }
   const std::vector<std::string> texts =
       keys.empty() ? std::vector{text} : texts_of(file, text, keys);

@@ -50,7 +50,7 @@ bool depends_on_model(const std::string& flag) {
 // Why the flag of a fixed property contradicts this model; "" if it does not.
 std::string contradiction(const std::string& flag, const ModelConfig& model) {
   if (flag == "group-query-attention" && model.groups == model.heads) {
-    return fmt::format("every head has keys of its own; give --num-query-groups, below {} heads",
+    return fmt::format("every head has its own keys; give --num-query-groups, below {} heads",
                        model.heads);
   }
   if (flag == "no-position-embedding" && model.positions == PositionKind::kLearned) {

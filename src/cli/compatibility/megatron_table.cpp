@@ -155,7 +155,7 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "inprocess-termination-grace-time:1 inprocess-granularity:1 "
      "inprocess-active-world-size:1 inprocess-empty-cuda-cache "
      "result-rejected-tracker-filename:1",
-     "a rank that fails ends the run, and the same command goes on"},
+     "a rank that fails ends the run, and the same command continues"},
 
     // Fixed properties, or flags that accept only these values.
     {kIgnored, "grad-reduce-in-bf16",
@@ -227,7 +227,7 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "the loss is computed in fp32, in every run; leave the flag out"},
     {kNotYet, "no-load-lr-state",
      "--override-opt_param-scheduler takes this run's schedule from the checkpoint's step on, "
-     "--finetune starts anew"},
+     "--finetune starts again"},
     {kNotYet,
      "fp8-format:1 fp8-recipe:1 fp8-quantizer-factory:1 fp8-margin:1 fp8-interval:1 "
      "fp8-amax-history-len:1 fp8-amax-compute-algo:1 no-fp8-wgrad fp8-param-gather "

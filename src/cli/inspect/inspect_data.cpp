@@ -82,7 +82,7 @@ std::shared_ptr<const SampleSource> source_of(const DataSets& sets, SamplePart p
   const std::vector<NamedSource>& all = validates ? sets.valid : sets.test;
   if (all.empty() || all[0].source->size() == 0) {
     throw Error(Fault::kUsage,
-                "--part {}: it has no samples; give it a share (--split) or data of its own "
+                "--part {}: it has no samples; give it a share (--split) or its own data "
                 "(--{}-data-path)",
                 name, name);
   }

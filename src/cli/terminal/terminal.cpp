@@ -144,7 +144,8 @@ void Terminal::write(LogLevel level, std::string_view line) {
   state.logger.log(level_of(level), spdlog::string_view_t(text.data(), text.size()));
   state.logger.flush();
   if (state.to_stdout && replace_unread_output()) {
-    std::fputs("piton: nobody reads the output any more: the log ends, the work goes on\n", stderr);
+    std::fputs("piton: nobody reads the output any more: the log ends, the work continues\n",
+               stderr);
   }
   if (!state.shown.empty()) {
     std::fputs(state.shown.c_str(), stderr);

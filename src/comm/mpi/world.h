@@ -2,7 +2,7 @@
 //
 // One communication thread per process makes every MPI call and executes every operation: the
 // collectives of one group in the order of the calls; different groups and messages concurrently,
-// so that none delays another. Between steps, and while it waits for ranks of its own host, it
+// so that none delays another. Between steps, and while it waits for ranks of the same host, it
 // sleeps on a futex and never polls. Within a host, bytes move through MPI-3 shared windows;
 // between hosts, by MPI messages. MPI computes no sums: this code sums over the members of a group
 // in order of world rank, independent of their hosts.

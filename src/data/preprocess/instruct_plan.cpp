@@ -223,7 +223,7 @@ std::optional<InstructPlan> make_instruct_plan(const PreprocessOptions& options,
   if (plan.handler->format == RecordFormat::kText) return {};
   if (options.split_sentences || options.json_keys != std::vector<std::string>{"text"}) {
     throw Error(Fault::kUsage,
-                "preprocess: {} reads keys of its own (--map-keys); leave out --json-keys and "
+                "preprocess: {} reads its own keys (--map-keys); leave out --json-keys and "
                 "--split-sentences",
                 plan.handler->name);
   }

@@ -257,7 +257,7 @@ void Zero3Files::visit_divided(int t, ZeroState state, const EachTensor& each) c
     const std::int64_t size = (shape.elements() + parts - 1) / parts;
     BoxedTensor tensor{.dtype = DType::kF32, .rows = shape.rows, .columns = shape.columns};
     for (std::size_t part = 0; part < vectors.size(); ++part) {
-      if (size > vectors[part].elements() - at) refuse(part, "goes on with " + shape.name);
+      if (size > vectors[part].elements() - at) refuse(part, "continues with " + shape.name);
       const std::int64_t begin = std::min(static_cast<std::int64_t>(part) * size, shape.elements());
       const std::int64_t count = std::min(size, shape.elements() - begin);
       add_flat_elements(vectors[part], at, count, begin, tensor);

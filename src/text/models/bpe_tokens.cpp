@@ -218,7 +218,7 @@ void BpeTokens::find_unsafe_pairs(std::span<const MergeRule> rules) {
     made[static_cast<std::size_t>(ids_[token])] = static_cast<std::uint32_t>(token);
   }
   unsafe_.assign(symbols_, 0);
-  // A rule that is not live fires in some word only if it fires in the symbols of its own pair.
+  // A rule that is not live fires in some word only if it fires in the symbols of the same pair.
   for (const MergeRule& rule : rules) {
     std::uint32_t left = made[static_cast<std::size_t>(rule.left)];
     std::uint32_t right = made[static_cast<std::size_t>(rule.right)];

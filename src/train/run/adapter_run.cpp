@@ -40,7 +40,7 @@ void check_adapter_options(const PretrainOptions& options) {
   if (!loop.save.empty() && continues(loop.load, loop.save)) {
     throw Error(Fault::kUsage,
                 "--save: {} is the base of the adapters too (--load); give another folder, or "
-                "piton resume RUN to go on with a run",
+                "piton resume RUN to continue a run",
                 loop.save);
   }
 }

@@ -26,7 +26,7 @@ bool is_resume(const LoopOptions& loop) {
 void check_fallback(const LoopOptions& loop) {
   if (!loop.allow_fallback) return;
   if (loop.load.empty()) {
-    throw Error(Fault::kUsage, "--allow-fallback: needs --load DIR, the run to go on with");
+    throw Error(Fault::kUsage, "--allow-fallback: needs --load DIR, the run to continue");
   }
   // With --save the same command continues its own run later.
   if (model_format_of(loop.load) != ModelFormat::kPiton && loop.save.empty()) {

@@ -53,7 +53,7 @@ void continue_optimizer(OpenedModel& model) {
   } catch (const Error& error) {
     if (error.fault() != Fault::kData) throw;
     throw Error(Fault::kData,
-                "{}; --no-load-optim goes on at iteration {} with a new optimizer, --finetune "
+                "{}; --no-load-optim continues at iteration {} with a new optimizer, --finetune "
                 "starts a new run from the weights",
                 error.what(), model.iteration);
   }
@@ -157,7 +157,7 @@ std::optional<OpenedModel> adopt_foreign_model(PretrainOptions& options) {
             "of a new run (--model, or its sizes){}",
             folder,
             !save.empty() && latest_iteration(save)
-                ? fmt::format("; piton resume {} goes on with the run that is there", save)
+                ? fmt::format("; piton resume {} continues the run that is there", save)
                 : "");
       }
       find_checkpoint(folder);  // or says why there is none

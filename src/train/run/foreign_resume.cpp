@@ -185,7 +185,7 @@ std::string compare_with_megatron(const MegatronRun& run, const std::string& whe
   if (!differences.empty()) {
     throw Error(
         Fault::kUsage,
-        "--load: {} is another experiment: {}; use its values, or start anew (--finetune starts "
+        "--load: {} is another experiment: {}; use its values, or start again (--finetune starts "
         "from its weights)",
         where, fmt::join(differences, "; "));
   }

@@ -93,7 +93,7 @@ struct LoopOptions {
              {.placeholder = "DIR"}},
       load);
     v(Option{"lora-load",
-             "adapters to start from: folder of a run with --lora-target-modules, which goes on, "
+             "adapters to start from: folder of a run with --lora-target-modules, which continues, "
              "or of an adapter of PEFT; --load names their base",
              {.placeholder = "DIR"}},
       lora_load);
@@ -158,7 +158,7 @@ struct LoopOptions {
              "whole, and say what was skipped"},
       allow_fallback);
     v(Option{"no-save-optim",
-             "save the weights alone; a run goes on from them with a new optimizer "
+             "save the weights alone; a run continues from them with a new optimizer "
              "(--no-load-optim)"},
       no_save_optim);
     v(Option{"no-load-optim", "start with a new optimizer state; load only the weights"},

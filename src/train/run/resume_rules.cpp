@@ -99,7 +99,7 @@ std::string settle_schedules(const PretrainOptions& before, PretrainOptions& set
       !only_end_differs(before, settled, steps)) {
     throw Error(Fault::kUsage,
                 "--load: {} has another learning rate or weight decay ahead: {}; use its values, "
-                "or give --override-opt_param-scheduler to go on with this run's",
+                "or give --override-opt_param-scheduler to continue with this run's",
                 where, fmt::join(differences, "; "));
   }
   return fmt::format("{}", fmt::join(differences, "; "));
@@ -159,7 +159,7 @@ std::string compare_options(const std::filesystem::path& checkpoint, PretrainOpt
   if (!differences.empty()) {
     throw Error(
         Fault::kUsage,
-        "--load: {} is another experiment: {}; use its values, or start anew with another --save "
+        "--load: {} is another experiment: {}; use its values, or start again with another --save "
         "(--finetune starts from its weights)",
         checkpoint.string(), fmt::join(differences, "; "));
   }

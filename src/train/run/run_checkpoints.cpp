@@ -29,7 +29,7 @@ void compare_facts(const TrainState& stored, const TrainState& fresh, const RunD
     if (found == stored.facts.end() || found->second == value) continue;
     throw Error(
         Fault::kData,
-        "{}: {} has changed since the checkpoint: got {}, wanted {}; restore it, or start anew",
+        "{}: {} has changed since the checkpoint: got {}, wanted {}; restore it, or start again",
         checkpoint.string(), data.name_of_fact(key), value, found->second);
   }
 }
@@ -123,7 +123,7 @@ TrainState RunCheckpoints::resume(const ResumeRequest& request, Log& log, bool* 
   const auto kernels = state.facts.find(kKernelsFact);
   if (kernels != state.facts.end() && kernels->second != machine_.kernels.name()) {
     log.info(fmt::format(
-        "the checkpoint was computed by {}, this run goes on by {}: the last bits of what "
+        "the checkpoint was computed by {}, this run continues by {}: the last bits of what "
         "follows differ from those of a run that was not stopped",
         kernels->second, machine_.kernels.name()));
   }
@@ -217,7 +217,7 @@ TrainState RunCheckpoints::resume_foreign(const OpenedModel& foreign, const Trai
   if (with_optimizer && stored != dtype) {
     throw Error(Fault::kUsage,
                 "--load: the weights of {} are {}, this run computes in {}; continue it in its "
-                "type (--bf16, --fp16), or start anew from its weights (--finetune)",
+                "type (--bf16, --fp16), or start again from its weights (--finetune)",
                 where, name(stored), name(dtype));
   }
   const std::string schedule = compare_with_megatron(run, where, settled_);
@@ -244,7 +244,7 @@ TrainState RunCheckpoints::resume_foreign(const OpenedModel& foreign, const Trai
   }
   log.info(fmt::format("resumed {} ({}): iteration {}, {} samples, {} updates{}", where,
                        foreign.kind, state.iteration, state.consumed_samples, state.optimizer_steps,
-                       with_optimizer ? "" : "; the optimizer and its schedule start anew"));
+                       with_optimizer ? "" : "; the optimizer and its schedule start again"));
   log.info(
       "its random states stay behind: dropout is drawn from --seed and the position; samples come "
       "in its order if corpora, --split, --seed and --train-iters are those of its run");

@@ -66,11 +66,12 @@ void RunFolder::check_free(const fs::path& dir) {
 void RunFolder::check_ours() const {
   const std::string loss = lock_.loss();
   if (loss.empty()) return;
-  throw Error(Fault::kData,
-              "--save: {}: the folder does not belong to this run any more; nothing more is saved. "
-              "It was removed, renamed or replaced during the run; go on from the last checkpoint "
-              "where it is now (--load), or start anew",
-              loss);
+  throw Error(
+      Fault::kData,
+      "--save: {}: the folder does not belong to this run any more; nothing more is saved. "
+      "It was removed, renamed or replaced during the run; continue from the last checkpoint "
+      "where it is now (--load), or start again",
+      loss);
 }
 
 bool continues(const fs::path& load, const fs::path& save) {

@@ -121,7 +121,7 @@ void RunTrace::write(Communicator& everyone, Log& log) {
     write_files(everyone);
   } catch (const Error& error) {  // the same one on all ranks
     if (error.fault() != Fault::kData) throw;
-    log.warning(fmt::format("--trace: there is no trace: {}; the run goes on", error.what()));
+    log.warning(fmt::format("--trace: there is no trace: {}; the run continues", error.what()));
     return;
   }
   std::int64_t dropped = 0;

@@ -157,7 +157,7 @@ TEST(MegatronFlags, AreCheckedAgainstTheModel) {
   };
   holds({"--model", "llama-1.1b", "--group-query-attention"});
   EXPECT_THAT(failure({"--model", "gpt2-124m", "--group-query-attention"}),
-              HasSubstr("every head has keys of its own"));
+              HasSubstr("every head has its own keys"));
   holds({"--model", "llama-tiny", "--no-position-embedding"});
   EXPECT_THAT(failure({"--model", "gpt2-tiny", "--no-position-embedding"}),
               HasSubstr("positions are learned"));

@@ -143,8 +143,9 @@ TEST_F(RunSavesTest, KnowTheCheckpointThatTheRunResumed) {
 TEST_F(RunSavesTest, InTheBackgroundAreReportedWhenTheyAreOver) {
   RunSaves saves = this->saves(every(2), true);
   saves.prepare();
-  EXPECT_THAT(sink_.messages, ElementsAre("saves go on in the background, from a copy of the state "
-                                          "(2.5 MB on rank 0)"));
+  EXPECT_THAT(sink_.messages,
+              ElementsAre("saves continue in the background, from a copy of the state "
+                          "(2.5 MB on rank 0)"));
   state_.iteration = 2;
   saves.save_if_possible();
   EXPECT_THAT(writer_.calls, ElementsAre("room", "copy", "start 2"));
@@ -203,9 +204,10 @@ TEST_F(RunSavesTest, ThatFailAreWarningsBetweenStepsAndNameTheNext) {
   state_.iteration = 4;
   saves.save_if_possible();
   EXPECT_FALSE(saves.is_saved());
-  EXPECT_THAT(sink_.messages,
-              ElementsAre("warning: iteration 4 is not saved: no space; the run goes on and saves "
-                          "again at iteration 8"));
+  EXPECT_THAT(
+      sink_.messages,
+      ElementsAre("warning: iteration 4 is not saved: no space; the run continues and saves "
+                  "again at iteration 8"));
   state_.iteration = 10;
   saves.save_if_possible();
   EXPECT_THAT(sink_.messages, Contains("warning: iteration 10 is not saved: no space"))

@@ -136,8 +136,8 @@ TEST_F(TrainerTest, SaysThatItGoesOnByOtherKernels) {
     return sink.messages;
   };
   const auto told = Contains(
-      HasSubstr("the checkpoint was computed by " + name + ", this run goes on by cpu: others"));
-  EXPECT_THAT(messages(own_.machine()), Not(Contains(HasSubstr("this run goes on by"))));
+      HasSubstr("the checkpoint was computed by " + name + ", this run continues by cpu: others"));
+  EXPECT_THAT(messages(own_.machine()), Not(Contains(HasSubstr("this run continues by"))));
   RenamedKernels others(own_.machine().kernels);
   const Machine& own = own_.machine();
   EXPECT_THAT(
@@ -203,7 +203,7 @@ TEST_F(TrainerTest, SavesByTheClockToo) {
       EXPECT_FALSE(trainer.save_due());
     }
     trainer.finish();
-    EXPECT_THAT(sink.messages, Contains(HasSubstr("saves go on in the background")));
+    EXPECT_THAT(sink.messages, Contains(HasSubstr("saves continue in the background")));
     EXPECT_EQ(latest_iteration(folder_ / folder), 6);
     return due;
   };
@@ -408,7 +408,7 @@ TEST_F(TrainerTest, ASaveThatFailsInTheBackgroundIsWarnedOfAndTheNextOneWorks) {
   EXPECT_THAT(sink.messages,
               Contains(AllOf(HasSubstr("warning: iteration 2 is not saved: checkpoint: "),
                              HasSubstr("model-00001.safetensors: cannot "),
-                             HasSubstr("; the run goes on and saves again at iteration 4"))));
+                             HasSubstr("; the run continues and saves again at iteration 4"))));
   EXPECT_EQ(latest_iteration(run_folder()), std::nullopt);
   trainer.step();
   trainer.step();
@@ -434,7 +434,7 @@ TEST_F(TrainerTest, ASaveByTheClockThatFailsIsTriedAgainLater) {
   }
   EXPECT_THAT(sink.messages,
               Contains(AllOf(HasSubstr("warning: iteration 1 is not saved: checkpoint: "),
-                             HasSubstr("; the run goes on and saves again in 1e-09 minutes"))));
+                             HasSubstr("; the run continues and saves again in 1e-09 minutes"))));
   EXPECT_FALSE(trainer.save_due()) << "not before the next step";
   trainer.step();
   EXPECT_TRUE(trainer.save_due());

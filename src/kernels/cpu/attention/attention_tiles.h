@@ -32,7 +32,7 @@ struct HeadRows {
   std::byte* row(std::int64_t r) const { return data + r * stride * width; }
 };
 
-// Which keys each query of one sample sees: numbers low .. high - 1, of its own segment; and which
+// Which keys each query of one sample sees: numbers low .. high - 1, of the same segment; and which
 // tiles are computed.
 class Sight {
  public:
