@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "base/amounts.h"
+#include "base/html.h"
 #include "report/svg_plot.h"
 
 namespace piton {

@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <limits>
 
+#include "base/html.h"
+
 namespace piton {
 namespace {
 
@@ -120,32 +122,6 @@ class Picture {
 };
 
 }  // namespace
-
-std::string html_escaped(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      case '\'':
-        out += "&#39;";
-        break;
-      default:
-        out += c;
-    }
-  }
-  return out;
-}
 
 std::string short_number(double value) {
   const double size = std::abs(value);

@@ -22,9 +22,6 @@ struct Curve {
 // the mean of each column in a band from its lowest to its highest value. "" if no point is finite.
 std::string svg_plot(std::string_view title, const std::vector<Curve>& curves);
 
-// For text between tags or in quoted attributes.
-std::string html_escaped(std::string_view text);
-
 // 1234567 -> "1.23M", 0.00015 -> "1.5e-04", 42 -> "42".
 std::string short_number(double value);
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/html.h"
 #include "text/jinja/filters.h"
 #include "text/jinja/values/printf.h"
 #include "text/jinja/values/strings.h"
@@ -122,7 +123,7 @@ JinjaValue mark_safe(const FilterCall& call) {
 JinjaValue escape(const FilterCall& call) {
   const Parameters parameters(std::string(call.name), call.arguments, {});
   if (call.value.is_markup() && call.name != "forceescape") return call.value;
-  std::string text = escape_html(text_of(call));
+  std::string text = html_escaped(text_of(call));
   call.budget().use_bytes(text.size());
   return JinjaValue::markup(std::move(text));
 }

@@ -49,10 +49,6 @@ TEST(RoundTicks, AreMultiplesOfOneTwoOrFiveWithinTheRange) {
   EXPECT_NEAR(small[1], 8e-5, 1e-18);
 }
 
-TEST(HtmlEscaped, LeavesNoTagAndNoQuote) {
-  EXPECT_EQ(html_escaped("<b a='\"'>&"), "&lt;b a=&#39;&quot;&#39;&gt;&amp;");
-}
-
 TEST(SvgPlot, LeavesOutWhatIsNotFiniteAndIsNothingWithoutPoints) {
   const double none = std::numeric_limits<double>::quiet_NaN();
   EXPECT_EQ(svg_plot("loss", {{.label = "a", .points = {{1, none}}}}), "");

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/html.h"
 #include "text/jinja/values/methods.h"
 #include "text/jinja/values/printf.h"
 #include "text/jinja/values/strings.h"
@@ -90,8 +91,8 @@ JinjaValue joined_texts(const JinjaValue& a, const JinjaValue& b, Budget& budget
     std::string both = a.str() + b.str();
     return a.is_markup() ? JinjaValue::markup(std::move(both)) : JinjaValue::text(std::move(both));
   }
-  return JinjaValue::markup((a.is_markup() ? a.str() : escape_html(a.str())) +
-                            (b.is_markup() ? b.str() : escape_html(b.str())));
+  return JinjaValue::markup((a.is_markup() ? a.str() : html_escaped(a.str())) +
+                            (b.is_markup() ? b.str() : html_escaped(b.str())));
 }
 
 JinjaValue repeated(const JinjaValue& value, std::int64_t times, Budget& budget) {

@@ -44,9 +44,6 @@ std::string swap_case(std::string_view text);
 // str.isalpha() and so on, by the name: "isalpha", "isupper", ... nullopt for other names.
 std::optional<bool> is_class(std::string_view name, std::string_view text);
 
-// HTML: & < > " ' as entities.
-std::string escape_html(std::string_view text);
-
 // Whether repr() shows the character as it is.
 bool is_printable(char32_t c);
 
