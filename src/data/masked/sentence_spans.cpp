@@ -1,6 +1,7 @@
 #include "data/masked/sentence_spans.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <random>
 #include <span>
@@ -42,6 +43,22 @@ struct Document {
   std::int64_t end = 0;
 };
 
+// Fisher-Yates from the end. The draws do not depend on the spans, so those of a block come first
+// and their spans, anywhere in memory, are fetched meanwhile.
+void shuffle(std::span<SentenceSpan> spans, std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::array<std::size_t, 64> drawn;
+  for (std::size_t left = spans.size(); left > 1;) {
+    const std::size_t count = std::min(drawn.size(), left - 1);
+    for (std::size_t i = 0; i < count; ++i) {
+      drawn[i] = random() % (left - i);
+      __builtin_prefetch(&spans[drawn[i]], 1);
+    }
+    for (std::size_t i = 0; i < count; ++i) std::swap(spans[left - 1 - i], spans[drawn[i]]);
+    left -= count;
+  }
+}
+
 class SpanBuilder {
  public:
   SpanBuilder(const IndexedDataset& corpus, const SentenceRequest& request)
@@ -49,9 +66,12 @@ class SpanBuilder {
     const std::vector<std::int64_t> starts =
         corpus.document_starts(request.first, request.end - request.first + 1);
     first_ = starts.front();
-    lengths_ = corpus.lengths(first_, starts.back() - first_);
+    const std::vector<std::int32_t> lengths = corpus.lengths(first_, starts.back() - first_);
     result_.documents = request.end - request.first;
-    for (std::size_t i = 0; i + 1 < starts.size(); ++i) choose({starts[i], starts[i + 1]});
+    for (std::size_t i = 0; i + 1 < starts.size(); ++i) choose({starts[i], starts[i + 1]}, lengths);
+    before_.resize(lengths.size() + 1);
+    for (std::size_t i = 0; i < lengths.size(); ++i)
+      before_[i + 1] = before_[i] + static_cast<std::uint32_t>(lengths[i]);
     if (!documents_.empty()) return;
     throw Error(Fault::kData,
                 "{}: no document can be used: of {}, {} have fewer than {} sentences, and {} have "
@@ -63,56 +83,61 @@ class SpanBuilder {
 
   SentenceSpans build() {
     const std::int64_t wanted = request_.samples.value_or(1);
-    while (std::ssize(result_.spans) < wanted) {
-      for (const Document& document : documents_) append(document);
-      ++result_.epochs;
-    }
-    std::mt19937_64 random(
-        static_cast<std::uint64_t>(std::int64_t{static_cast<std::int32_t>(request_.seed)} + 1));
     std::vector<SentenceSpan>& spans = result_.spans;
-    for (std::size_t i = spans.size(); i-- > 1;) std::swap(spans[i], spans[random() % (i + 1)]);
+    while (std::ssize(spans) < wanted) {
+      for (const Document& document : documents_) append(document);
+      // The next epochs have about as many.
+      if (++result_.epochs == 1) spans.reserve(static_cast<std::size_t>(wanted) + 2 * spans.size());
+    }
+    const auto seed = static_cast<std::int32_t>(request_.seed);
+    shuffle(spans, static_cast<std::uint64_t>(std::int64_t{seed} + 1));
     return std::move(result_);
   }
 
  private:
-  std::int32_t length(std::int64_t sentence) const {
-    return lengths_[static_cast<std::size_t>(sentence - first_)];
-  }
-
-  void choose(const Document& document) {
+  void choose(const Document& document, std::span<const std::int32_t> lengths) {
     const std::int64_t sentences = document.end - document.first;
     if (sentences < request_.least_sentences) {
       ++result_.too_few;
       return;
     }
-    for (std::int64_t i = document.first; sentences > 1 && i < document.end; ++i) {
-      if (length(i) <= kLongSentence) continue;
+    const auto of_document = lengths.subspan(static_cast<std::size_t>(document.first - first_),
+                                             static_cast<std::size_t>(sentences));
+    const auto is_long = [](std::int32_t length) { return length > kLongSentence; };
+    if (sentences > 1 && std::ranges::any_of(of_document, is_long)) {
       ++result_.too_long;
       return;
     }
     documents_.push_back(document);
   }
 
+  // Of sentences [begin, end).
+  std::uint32_t tokens(std::int64_t begin, std::int64_t end) const {
+    return before_[static_cast<std::size_t>(end - first_)] -
+           before_[static_cast<std::size_t>(begin - first_)];
+  }
+
   void append(const Document& document) {
-    std::int64_t begin = document.first;
-    std::int64_t tokens = 0;
-    std::int32_t target = targets_.next();
-    for (std::int64_t i = document.first; i < document.end; ++i) {
-      tokens += length(i);
-      const std::int64_t left = document.end - i - 1;
-      const bool full = tokens >= target && left > 1 && i + 1 - begin >= request_.least_sentences;
-      if (!full && left > 0) continue;
-      result_.spans.push_back({begin, static_cast<std::int32_t>(i + 1 - begin), target});
-      begin = i + 1;
-      tokens = 0;
-      target = targets_.next();
+    const std::int64_t last = document.end - 2;  // a run that ends by then leaves two sentences
+    for (std::int64_t begin = document.first; begin < document.end;) {
+      const std::int32_t target = targets_.next();
+      const auto is_full = [&](std::int64_t end) {
+        return tokens(begin, end) >= static_cast<std::uint32_t>(target);
+      };
+      std::int64_t end = begin + request_.least_sentences;
+      while (end < last && !is_full(end)) ++end;
+      if (end > last || !is_full(end)) end = document.end;
+      result_.spans.push_back({begin, static_cast<std::int32_t>(end - begin), target});
+      begin = end;
     }
+    targets_.next();  // Megatron draws one for a run after the last
   }
 
   const SentenceRequest& request_;
   Targets targets_;
-  std::int64_t first_ = 0;             // sentence of lengths_[0]
-  std::vector<std::int32_t> lengths_;  // of the sentences of the request
+  std::int64_t first_ = 0;  // sentence of the corpus that is sentence 0 here
+  // Tokens before each sentence, modulo 2^32: only differences within a document are used.
+  std::vector<std::uint32_t> before_;
   std::vector<Document> documents_;
   SentenceSpans result_;
 };
