@@ -25,6 +25,11 @@ ModelConfig family_facts(const std::string& family) {
   if (family == "qwen3") return qwen3_facts();
   if (family == "gemma") return gemma_facts();
   const std::vector<std::string> known{"gpt2", "bloom", "llama", "qwen2", "qwen3", "gemma"};
+  if (family == "bert" || family == "t5") {
+    throw Error(Fault::kUsage,
+                "--model-family: got {}, which piton inspect samples has alone; wanted {}", family,
+                fmt::join(known, ", "));
+  }
   throw Error(Fault::kUsage, "--model-family: got \"{}\", wanted {}{}", family,
               fmt::join(known, ", "), suggestion(family, known));
 }

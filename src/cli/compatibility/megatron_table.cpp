@@ -324,11 +324,11 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "nccl-all-reduce-for-prefill mlp-chunks-for-prefill:1 disable-chunked-prefill "
      "inference-wandb-logging-step-interval:1",
      "`piton generate` writes text; there is no server"},
-    {kNotYet, "decoder-seq-length:1",
-     "there is no encoder beside the decoder, whose length is --seq-length; give that"},
+    {kNotYet, "decoder-seq-length:1 mask-prob:1 short-seq-prob:1 bert-no-binary-head",
+     "`piton inspect samples --model-family bert` or `t5` has it; decoders alone are trained here, "
+     "on --seq-length tokens"},
     {kNotYet,
-     "encoder-num-layers:1 decoder-num-layers:1 mask-prob:1 "
-     "short-seq-prob:1 bert-no-binary-head output-bert-embeddings bert-embedder-type:1 "
+     "encoder-num-layers:1 decoder-num-layers:1 output-bert-embeddings bert-embedder-type:1 "
      "retriever-seq-length:1 ict-head-size:1 biencoder-projection-dim:1 "
      "biencoder-shared-query-context-model ict-load:1 bert-load:1 titles-data-path:1 "
      "query-in-block-prob:1 use-one-sent-docs evidence-data-path:1 "

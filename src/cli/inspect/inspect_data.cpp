@@ -9,6 +9,8 @@
 #include "base/json.h"
 #include "cli/terminal/print.h"
 #include "data/corpus/corpus_card.h"
+#include "data/masked/describe_masked.h"
+#include "data/masked/masked_sets.h"
 #include "data/samples/batch_source.h"
 #include "data/samples/data_sets.h"
 #include "data/samples/describe.h"
@@ -43,7 +45,9 @@ std::unique_ptr<Tokenizer> tokenizer_of(const TokenizerOptions& options) {
 
 std::int64_t sequence_of(const PretrainOptions& options) {
   if (options.loop.sequence > 0) return options.loop.sequence;
-  if (options.model.model.empty() && !options.model.max_positions) {
+  const bool masked = masked_task(options.model.family.value_or("")).has_value();
+  if (masked && options.model.max_positions) return *options.model.max_positions;
+  if (masked || (options.model.model.empty() && !options.model.max_positions)) {
     throw Error(
         Fault::kUsage,
         "--seq-length: is not given; wanted tokens of one sample, or a model or recipe that says");
@@ -67,6 +71,18 @@ SampleCounts counts_of(const LoopOptions& loop, SamplePart part, std::int64_t sh
                          iterations == 0 ? "--train-iters" : "--eval-iters", shown));
   }
   return counts;
+}
+
+// Throws Error(kUsage) if an option is given that only samples of masked words have.
+void refuse_masking(MaskingOptions masking) {
+  MaskingOptions none;
+  OptionSet given, empty;
+  given.add("Masked words", masking);
+  empty.add("Masked words", none);
+  if (given.to_toml() == empty.to_toml()) return;
+  throw Error(Fault::kUsage,
+              "--mask-prob, --short-seq-prob, --decoder-seq-length, --bert-no-binary-head: are for "
+              "inspect samples --model-family bert or t5; add that or leave them out");
 }
 
 // Throws Error(kUsage) if no data is named for it.
@@ -195,24 +211,28 @@ void print_tokenizer(const TokenizerOptions& options, std::int64_t tensor_parall
   print(text);
 }
 
-void print_samples(const PretrainOptions& options, const SampleRange& range, bool json, Log& log) {
-  const auto [part, first, count] = range;
+void print_samples(const PretrainOptions& options, const MaskingOptions& masking,
+                   const SampleRange& range, Log& log) {
+  const auto [part, first, count, json] = range;
   const LoopOptions& loop = options.loop;
-  const std::int64_t sequence = sequence_of(options);
   const std::unique_ptr<Tokenizer> tokenizer = tokenizer_of(options.tokenizer);
-  const SampleCounts counts = counts_of(loop, part, first + count, log);
-  const std::int64_t model_ids = options.data.mock_data && tokenizer == nullptr
+  const std::optional<MaskedTask> task = masked_task(options.model.family.value_or(""));
+  const std::int64_t model_ids = options.data.mock_data && tokenizer == nullptr && !task
                                      ? options.resolve_model(std::nullopt).vocabulary
                                      : 0;
   const SpecialIds special = tokenizer ? tokenizer->special() : SpecialIds();
-  const DataSets sets =
-      open_data_sets(options.data,
-                     {.sequence = sequence,
-                      .seed = static_cast<std::uint32_t>(loop.seed),
-                      .counts = counts,
-                      .mock = mock_ids(options, model_ids, tokenizer.get()),
-                      .documents = DocumentRules::from(options.data, special.eod, special.pad)},
-                     log);
+  SampleSettings settings{.sequence = sequence_of(options),
+                          .seed = static_cast<std::uint32_t>(loop.seed),
+                          .counts = counts_of(loop, part, first + count, log),
+                          .mock = mock_ids(options, model_ids, tokenizer.get()),
+                          .documents = DocumentRules::from(options.data, special.eod, special.pad)};
+  if (task) {
+    settings.of_documents = masked_samples({*task, settings.sequence, settings.seed, masking},
+                                           options.data, tokenizer.get(), log);
+  } else {
+    refuse_masking(masking);
+  }
+  const DataSets sets = open_data_sets(options.data, settings, log);
   const std::int64_t vocabulary =
       tokenizer ? padded_vocabulary_size(tokenizer->vocabulary_size(), options.tokenizer,
                                          options.parallel.tensor)
@@ -221,7 +241,13 @@ void print_samples(const PretrainOptions& options, const SampleRange& range, boo
   if (part != SamplePart::kTrain) rules.order = DataloaderType::kSingle;  // as a run evaluates
   BatchSource source(source_of(sets, part, log), rules);
   const bool colors = isatty(STDOUT_FILENO) == 1;
+  Sample sample;
   for (std::int64_t place = first; place < first + count; ++place) {
+    if (task) {
+      source.samples().sample(source.sample_at(place), sample);
+      print(json ? masked_to_json(sample, place) : masked_to_text(sample, place, *tokenizer));
+      continue;
+    }
     const MicroBatch batch = source.micro_batch(std::array{place});
     print(json ? samples_to_json(batch, place, tokenizer.get())
                : samples_to_text(batch, place, tokenizer.get(), colors));

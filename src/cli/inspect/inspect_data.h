@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/log.h"
+#include "data/masked/masking_options.h"
 #include "train/run/pretrain_options.h"
 
 namespace piton::cli {
@@ -36,12 +37,14 @@ struct SampleRange {
   SamplePart part = SamplePart::kTrain;
   std::int64_t first = 0;
   std::int64_t count = 0;
+  bool json = false;
 };
 
-// Prints these samples of a run with these options, as its model reads
-// them. Without --train-iters, the run is assumed to be just long enough; without --eval-iters too,
+// Prints these samples of a run with these options, as its model reads them: of masked words if
+// --model-family is bert or t5. Without --train-iters, the run is assumed to be just long enough; without --eval-iters too,
 // for the other parts. Throws Error(kUsage) if no data is named for the part, and the errors of
 // open_data_sets and BatchSource.
-void print_samples(const PretrainOptions& options, const SampleRange& range, bool json, Log& log);
+void print_samples(const PretrainOptions& options, const MaskingOptions& masking,
+                   const SampleRange& range, Log& log);
 
 }  // namespace piton::cli

@@ -53,11 +53,13 @@ class BatchSource {
   MicroBatch micro_batch(std::span<const std::int64_t> places);
 
   const SampleSource& samples() const { return *samples_; }
+  // The number in samples() of the sample at this place in the order of the run. Throws
+  // Error(kData) if the samples are used up.
+  std::int64_t sample_at(std::int64_t place);
 
  private:
   template <typename Visit>
   static void for_each_micro_batch(const BatchPlace& place, Visit&& visit);
-  std::int64_t sample_at(std::int64_t place);
   std::int64_t row_length(const BatchPlace& place);
   MicroBatch rows(std::span<const std::int64_t> places, std::int64_t length);
   void check_ids(std::int64_t sample) const;

@@ -134,6 +134,11 @@ class Opener {
       return open_instruction_part(part, name, samples, exact_epochs);
     }
     auto corpus = this->corpus(part.prefix);
+    if (settings_.of_documents) {
+      const auto [first, end] = bounds_of(part.start, part.end, corpus->documents());
+      if (first == end || samples == 0) return empty_part(*corpus, name, samples);
+      return settings_.of_documents({corpus, first, end, samples, name});
+    }
     auto [first, end] = bounds_of(part.start, part.end, corpus->sequences());
     if (part.may_cut && too_few(*corpus)) {
       const auto [from, to] = bounds_of(part.start, part.end, corpus->tokens());

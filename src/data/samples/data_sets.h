@@ -13,7 +13,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -58,6 +60,17 @@ struct MockIds {
   std::int32_t end_of_document = 0;
 };
 
+// Documents [first, end) of a corpus, which are the share of a set.
+struct DocumentShare {
+  std::shared_ptr<const IndexedDataset> corpus;
+  std::int64_t first = 0;
+  std::int64_t end = 0;
+  std::optional<std::int64_t> samples;  // to make of them; absent: as many as one epoch gives
+  std::string set;                      // "train", ..., for messages
+};
+using DocumentSamples =
+    std::function<std::shared_ptr<const SampleSource>(const DocumentShare& share)>;
+
 // What a run asks of its samples.
 struct SampleSettings {
   std::int64_t sequence = 0;  // tokens of a sample
@@ -66,6 +79,9 @@ struct SampleSettings {
   MockIds mock;
   DocumentRules documents = {};
   std::int64_t global_batch = 1;  // samples of a step: for --padded-samples
+  // Makes the samples of a share that is not empty. Corpora are then divided by documents, and
+  // never cut within one. Empty: rows of running text, of corpora that are divided by sequences.
+  DocumentSamples of_documents = {};
 };
 
 // Opens all corpora. Warns through `log` about a split that has a share but rounds to nothing.

@@ -1,6 +1,7 @@
 #include "data/samples/numpy_random.h"
 
 #include <bit>
+#include <cmath>
 #include <numeric>
 
 namespace piton {
@@ -45,6 +46,16 @@ std::uint64_t NumpyRandom::interval(std::uint64_t max) {
     value &= mask;
     if (value <= max) return value;
   }
+}
+
+double NumpyRandom::uniform() {
+  const std::uint32_t high = next32() >> 5;
+  const std::uint32_t low = next32() >> 6;
+  return (high * 67108864.0 + low) / 9007199254740992.0;  // (high 2^26 + low) / 2^53
+}
+
+std::int64_t NumpyRandom::geometric(double p) {
+  return static_cast<std::int64_t>(std::ceil(std::log1p(-uniform()) / std::log(1 - p)));
 }
 
 void NumpyRandom::torch_permutation(std::span<std::int64_t> values) {

@@ -24,6 +24,12 @@ class NumpyRandom {
   // above it. 32 bits per draw up to 2^32 - 1, 64 bits (high word first) beyond.
   std::uint64_t interval(std::uint64_t max);
 
+  // RandomState.random(): uniform in [0, 1), a multiple of 2^-53.
+  double uniform();
+
+  // RandomState.geometric(p) for p < 1/3, by inversion: trials up to the first success.
+  std::int64_t geometric(double p);
+
   // Fisher-Yates from the end, as RandomState.shuffle for a one-dimensional array. The draws depend
   // only on the length.
   template <typename T>

@@ -5,10 +5,13 @@
 //   position 0    1    2    3    0    1
 //   segment  0    0    0    0    -1   -1       a token attends only to tokens of its segment
 //
-// A label is already shifted: a model that reads tokens[0..i] is taught labels[i].
+// A label is already shifted: a model that reads tokens[0..i] is taught labels[i]. In samples of
+// masked words (data/masked) it is not: labels[i] is what was at the place of tokens[i], or what
+// follows decoder[i].
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 namespace piton {
@@ -25,6 +28,10 @@ struct Sample {
   std::vector<std::int32_t> positions;  // [s]; from the start of the sample or of a document
   std::vector<std::int32_t> segments;   // [s], or empty: the sample is one segment
   std::int64_t length = 0;              // tokens that are not padding, which comes after them
+  // Of masked words only.
+  std::vector<std::int32_t> types;    // BERT, [s]: 0 in the first part, 1 in the second
+  std::optional<bool> swapped;        // BERT: the second part comes before the first in the text
+  std::vector<std::int32_t> decoder;  // T5: tokens that the decoder reads; it has as many labels
 };
 
 }  // namespace piton

@@ -1,0 +1,32 @@
+// Samples of masked words for open_data_sets() (data/samples/data_sets.h).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "base/log.h"
+#include "data/masked/masking_options.h"
+#include "data/samples/data_sets.h"
+#include "text/tokenizer.h"
+
+namespace piton {
+
+// What --model-family says of samples: "bert" or "t5"; no value for families of decoders.
+std::optional<MaskedTask> masked_task(std::string_view family);
+
+struct MaskedSettings {
+  MaskedTask task = MaskedTask::kBert;
+  std::int64_t sequence = 0;  // tokens of a row; T5: of the encoder
+  std::uint32_t seed = 1234;  // 1 or more
+  MaskingOptions masking;
+};
+
+// SampleSettings::of_documents for this task. Reports through `log`, which must outlive the result,
+// how many samples the documents of each set give, and which are left out. Throws Error(kUsage) for
+// options out of range, without a tokenizer (null) and for data options that are not for masked
+// words; see also MaskedVocabulary::of.
+DocumentSamples masked_samples(const MaskedSettings& settings, const DataOptions& data,
+                               const Tokenizer* tokenizer, Log& log);
+
+}  // namespace piton
