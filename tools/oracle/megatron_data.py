@@ -193,12 +193,17 @@ for flags in [(0, 0, 0), (1, 0, 0), (0, 0, 1), (1, 1, 1)]:
             lines.append(" ".join(str(int(x)) for x in row))
 open(os.path.join(golden, "megatron_masks.txt"), "w").write("\n".join(lines) + "\n")
 
-# RandomState: words, bounded integers, shuffles.
+# RandomState: words, bounded integers, shuffles, uniform and geometric numbers.
 lines = [f"# numpy {numpy.__version__} RandomState: python tools/oracle/megatron_data.py, {datetime.date.today()}",
-         "# words SEED first five 32-bit words; shuffle SEED LENGTH the shuffled range (or its crc32 as int64)"]
+         "# words SEED first five 32-bit words; shuffle SEED LENGTH the shuffled range (or its crc32 as int64); "
+         "uniform SEED five of random() x 2^53; geometric SEED twenty of geometric(0.2)"]
 for seed in (0, 1, 1234, 4294967295):
     state = numpy.random.RandomState(seed)
     lines.append(f"words {seed} " + " ".join(str(int(x)) for x in state.randint(0, 2**32, 5, dtype=numpy.uint32)))
+    state = numpy.random.RandomState(seed)
+    lines.append(f"uniform {seed} " + " ".join(str(int(x * 2**53)) for x in state.random_sample(5)))
+    state = numpy.random.RandomState(seed)
+    lines.append(f"geometric {seed} " + " ".join(str(state.geometric(0.2)) for _ in range(20)))
     for length in (1, 2, 10, 33):
         order = numpy.arange(length)
         numpy.random.RandomState(seed).shuffle(order)

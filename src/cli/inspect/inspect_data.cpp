@@ -14,6 +14,7 @@
 #include "data/samples/batch_source.h"
 #include "data/samples/data_sets.h"
 #include "data/samples/describe.h"
+#include "model/families.h"
 #include "text/tokenizer.h"
 #include "train/run/run_data.h"
 
@@ -231,6 +232,7 @@ void print_samples(const PretrainOptions& options, const MaskingOptions& masking
                                            options.data, tokenizer.get(), log);
   } else {
     refuse_masking(masking);
+    if (options.model.family) family_facts(*options.model.family);  // refuses unknown ones
   }
   const DataSets sets = open_data_sets(options.data, settings, log);
   const std::int64_t vocabulary =

@@ -41,9 +41,9 @@ struct SampleRange {
 };
 
 // Prints these samples of a run with these options, as its model reads them: of masked words if
-// --model-family is bert or t5. Without --train-iters, the run is assumed to be just long enough; without --eval-iters too,
-// for the other parts. Throws Error(kUsage) if no data is named for the part, and the errors of
-// open_data_sets and BatchSource.
+// --model-family is bert or t5. Without --train-iters, the run is assumed to be just long enough;
+// without --eval-iters too, for the other parts. Throws Error(kUsage) if no data is named for the
+// part, and the errors of open_data_sets and BatchSource.
 void print_samples(const PretrainOptions& options, const MaskingOptions& masking,
                    const SampleRange& range, Log& log);
 

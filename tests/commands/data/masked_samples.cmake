@@ -61,6 +61,7 @@ expect(RUN ${samples} --model-family t5 ${tokenizer} --seq-length 64 --decoder-s
   ERR "--model-family t5: the tokenizer has no sentinels .*--vocab-extra-ids 100")
 expect(RUN ${t5} --decoder-seq-length 3 CODE 3 ERR "masked spans of the sample at sentence [0-9]+ take [0-9]+ tokens of the decoder, wanted at most 3; raise --decoder-seq-length")
 expect(RUN ${samples} --seq-length 64 --mask-prob 0.2 CODE 2 ERR "--mask-prob.* are for inspect samples --model-family bert or t5")
+expect(RUN ${samples} --model-family bart ${tokenizer} --seq-length 64 CODE 2 ERR "--model-family: got .bart., wanted gpt2")
 file(WRITE ${WORK}/other.txt "[UNK]\n[PAD]\n[CLS]\n[SEP]\n[MASK]\n")
 expect(RUN ${samples} --model-family bert --tokenizer-type BertWordPieceLowerCase --vocab-file ${WORK}/other.txt --seq-length 64 CODE 2
   ERR "the id of padding is 1, wanted 0")

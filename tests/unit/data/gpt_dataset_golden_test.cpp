@@ -60,6 +60,10 @@ TEST(NumpyRandom, DrawsAndShufflesAsRandomStateDoes) {
     NumpyRandom random(seed);
     if (kind == "words") {
       for (const auto value : values) EXPECT_EQ(random.next32(), value) << line;
+    } else if (kind == "uniform") {
+      for (const auto value : values) EXPECT_EQ(random.uniform() * 0x1p53, value) << line;
+    } else if (kind == "geometric") {
+      for (const auto value : values) EXPECT_EQ(random.geometric(0.2), value) << line;
     } else {
       std::vector<std::int64_t> order(static_cast<std::size_t>(values[0]));
       std::iota(order.begin(), order.end(), 0);

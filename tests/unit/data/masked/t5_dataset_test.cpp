@@ -60,6 +60,7 @@ TEST(T5Dataset, EncoderAndDecoderTogetherAreTheTextOfTheCorpus) {
                                     .short_probability = 0.1});
   ASSERT_EQ(set->size(), std::ssize(spans.spans));
   Sample sample;
+  std::int64_t rebuilt = 0;
   for (std::int64_t k = 0; k < kSamples; ++k) {
     set->sample(k, sample);
     const SentenceSpan& span = spans.spans[static_cast<std::size_t>(k)];
@@ -70,11 +71,13 @@ TEST(T5Dataset, EncoderAndDecoderTogetherAreTheTextOfTheCorpus) {
     const auto is_word = [](std::int32_t id) { return id != 2 && id != 3; };
     if (std::all_of(whole.begin(), whole.end(), is_word)) {
       ASSERT_EQ(text_of(sample), whole) << k;
+      ++rebuilt;
     }
     ASSERT_EQ(sample.decoder.front(), 300);
     ASSERT_EQ(std::count(sample.labels.begin(), sample.labels.end(), 301), 1);
     ASSERT_EQ(sample.decoder.size(), sample.labels.size());
   }
+  EXPECT_GT(rebuilt, kSamples / 4);
 }
 
 // What reading the samples of `source` says.
