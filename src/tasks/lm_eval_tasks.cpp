@@ -1,6 +1,7 @@
 #include "tasks/lm_eval_tasks.h"
 
 #include "tasks/answer_rules.h"
+#include "tasks/code_answers.h"
 #include "tasks/prepare_records.h"
 
 namespace piton {
@@ -60,6 +61,21 @@ Task gsm8k() {
                   {.name = "flexible-extract", .pattern = "-?[$0-9.,]{2,}|-?[0-9]+", .last = true}},
       .normalize = plain_number,
       .metrics = {"exact_match"}};
+}
+
+Task humaneval() {
+  return {.name = "humaneval",
+          .kind = TaskKind::kGeneration,
+          .splits = kTest,
+          .prepare = prepare_humaneval,
+          .prompt = "{prompt}",
+          .answer = "{test}\ncheck({entry_point})",
+          .max_new_tokens = 1024,
+          .stop = {"\nclass", "\ndef", "\n#", "\nif", "\nprint"},
+          .filters = {{.name = "create_test"}},
+          .program = completed_program,
+          .program_seconds = 3,
+          .metrics = {"pass@1"}};
 }
 
 Task bbh() {
@@ -180,6 +196,7 @@ std::vector<Task> lm_eval_tasks() {
                        "答案："),
           gsm8k(),
           hellaswag(),
+          humaneval(),
           lambada(),
           mmlu(),
           arc("openbookqa", "{question}"),

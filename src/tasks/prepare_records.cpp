@@ -254,6 +254,15 @@ TaskRows prepare_gsm8k(Json record, const std::string& where) {
   return {std::move(record)};
 }
 
+TaskRows prepare_humaneval(Json record, const std::string& where) {
+  for (const std::string_view field : {"prompt", "test", "entry_point"}) {
+    const Json* value = find_field(record, field);
+    if (value == nullptr || !value->is_string())
+      refuse_columns(record, where, "prompt, test, entry_point (texts)");
+  }
+  return {std::move(record)};
+}
+
 namespace {
 
 // The text of a page without the marks that WikiText put between words

@@ -31,6 +31,8 @@ TaskRows prepare_winogrande(nlohmann::json record, const std::string& where);
 TaskRows prepare_agieval(nlohmann::json record, const std::string& where);
 // GSM8K: question, answer (text), number. An answer may be a list of one text.
 TaskRows prepare_gsm8k(nlohmann::json record, const std::string& where);
+// HumanEval: prompt, test, entry_point.
+TaskRows prepare_humaneval(nlohmann::json record, const std::string& where);
 // WikiText: a record for each page: page (as in the file), text (without the marks of its words).
 TaskRows prepare_wikitext(nlohmann::json record, const std::string& where);
 
