@@ -89,12 +89,14 @@ TEST_F(CodeTests, FailForBrokenOnes) {
         evaluate(protocol, kProblems, [](const std::string&) { return "    return None\n"; });
     EXPECT_EQ(passed(wrong), 0);
   }
-  const TaskEvaluation wrong =
-      evaluate(Protocol::kLmEval, kProblems, [](const std::string&) { return "    return None\n"; });
+  const TaskEvaluation wrong = evaluate(Protocol::kLmEval, kProblems,
+                                        [](const std::string&) { return "    return None\n"; });
   EXPECT_THAT(wrong.scores[0].answer, HasSubstr("AssertionError"));
-  EXPECT_EQ(passed(evaluate(Protocol::kLmEval, kProblems, [](const std::string&) { return "    ("; })),
+  EXPECT_EQ(
+      passed(evaluate(Protocol::kLmEval, kProblems, [](const std::string&) { return "    ("; })),
+      0);
+  EXPECT_EQ(passed(evaluate(Protocol::kLmEval, kProblems, [](const std::string&) { return ""; })),
             0);
-  EXPECT_EQ(passed(evaluate(Protocol::kLmEval, kProblems, [](const std::string&) { return ""; })), 0);
 }
 
 TEST_F(CodeTests, NeedTheProgramToRunToItsEnd) {

@@ -82,7 +82,7 @@ TEST_F(PythonSandboxTest, LimitsTheFilesThatAreWritten) {
       run("import signal\nsignal.signal(signal.SIGXFSZ, signal.SIG_IGN)\nwritten = 0\ntry:\n"
           "  for i in range(100):\n    with open(str(i), 'wb') as f: written += f.write(bytes(1 << "
           "20))\n"
-          "except OSError as error: print(error.strerror, written >> 20 < 16)\n");
+          "except OSError as error: print(error.strerror, written >> 20 <= 16)\n");
   EXPECT_THAT(outcome.output, HasSubstr("No space left on device True"));
 }
 

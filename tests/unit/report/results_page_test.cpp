@@ -54,8 +54,8 @@ TEST(ResultsPage, ShowsScoresAndTheWorstAnswers) {
   const std::string page = results_page({record}, "2026-11-23");
   EXPECT_TRUE(shows(page, "models/&lt;a&gt;"));
   EXPECT_TRUE(shows(page,
-                  "<td>boolq</td><td>acc,none</td><td class=\"n\">0.5000 ± 0.4900 ↑</td><td "
-                  "class=\"n\">4</td>"));
+                    "<td>boolq</td><td>acc,none</td><td class=\"n\">0.5000 ± 0.4900 ↑</td><td "
+                    "class=\"n\">4</td>"));
   const std::size_t first = page.find("s 2, wrong by 5.00 nats");
   const std::size_t second = page.find("s 1, wrong by 2.00 nats");
   EXPECT_LT(first, second);
@@ -81,8 +81,8 @@ TEST(ResultsPage, ComparesTwoModelsQuestionByQuestion) {
   EXPECT_NEAR(*paired.standard_error, std::sqrt(2.75 / 3 / 4), 1e-12);
   const std::string page = results_page(all, "today");
   EXPECT_TRUE(shows(page,
-                  "<td>boolq</td><td>acc,none</td><td class=\"n\">+0.2500 ± 0.9383</td><td "
-                  "class=\"n\">2</td><td class=\"n\">1</td><td class=\"n\">4</td>"));
+                    "<td>boolq</td><td>acc,none</td><td class=\"n\">+0.2500 ± 0.9383</td><td "
+                    "class=\"n\">2</td><td class=\"n\">1</td><td class=\"n\">4</td>"));
   EXPECT_FALSE(shows(page, "<tr class=\"differs\">"));
 }
 
