@@ -131,8 +131,8 @@ void set_limit(int which, std::int64_t value) {
   want(setrlimit(static_cast<__rlimit_resource_t>(which), &limit) == 0, SandboxReport::kLimits);
 }
 
-// Refuses calls that make processes or threads, undo the namespaces, or hold memory that counts for
-// no process.
+// Refuses calls that make processes, threads or sockets (some kinds of them are not of a
+// namespace), undo the namespaces, or hold memory that counts for no process.
 void refuse_calls() {
   constexpr std::array kRefused = {SYS_fork,
                                    SYS_vfork,
@@ -159,6 +159,7 @@ void refuse_calls() {
                                    SYS_add_key,
                                    SYS_request_key,
                                    SYS_memfd_create,
+                                   SYS_socket,
                                    SYS_shmget,
                                    SYS_msgget,
                                    SYS_semget,

@@ -4,7 +4,7 @@
 // It is forked from a program with threads, so nothing here allocates: all texts are made before.
 //
 // What holds in it, by the kernel:
-//   user, pid, network, IPC and host name are separate (namespaces(7)); no network is up
+//   user, pid, network, IPC and host name are separate (namespaces(7)); there are no sockets
 //   root folder: a tmpfs of `file_bytes`, in which `shown` paths appear, read-only
 //   time and memory: limits of the process (getrlimit(2)); a parent that dies takes it along
 //   one process with one thread: fork, clone and everything that could undo the above are refused

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <set>
 
 #include "base/amounts.h"
 #include "report/page_frame.h"
@@ -144,8 +145,35 @@ std::string loss_plot(const std::vector<RunRecord>& runs) {
   return picture.empty() ? "" : "<div class=\"card\">" + picture + "</div>";
 }
 
+// A picture of each score of --eval-tasks.
+std::string task_plots(const std::vector<RunRecord>& runs) {
+  std::set<std::string> names;
+  for (const RunRecord& run : runs) {
+    for (const StepMetrics& step : run.steps) {
+      for (const TaskFigure& one : step.tasks) names.insert(one.name);
+    }
+  }
+  std::string out;
+  for (const std::string& name : names) {
+    std::vector<Curve> curves;
+    for (std::size_t i = 0; i < runs.size(); ++i) {
+      Curve curve{.label = runs[i].name, .color = static_cast<int>(i % kPageColors), .dots = true};
+      for (const StepMetrics& step : runs[i].steps) {
+        for (const TaskFigure& one : step.tasks) {
+          if (one.name == name)
+            curve.points.push_back({static_cast<double>(step.iteration), one.value});
+        }
+      }
+      curves.push_back(std::move(curve));
+    }
+    const std::string picture = svg_plot(name, curves);
+    if (!picture.empty()) out += "<div class=\"card\">" + picture + "</div>";
+  }
+  return out;
+}
+
 std::string plots(const std::vector<RunRecord>& runs) {
-  return loss_plot(runs) +
+  return loss_plot(runs) + task_plots(runs) +
          plot("learning rate", runs, [](const StepMetrics& step) { return step.learning_rate; }) +
          plot("norm of the gradient", runs,
               [](const StepMetrics& step) { return step.grad_norm; }) +

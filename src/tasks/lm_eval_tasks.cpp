@@ -2,6 +2,7 @@
 
 #include "tasks/answer_rules.h"
 #include "tasks/code_answers.h"
+#include "tasks/math_answers.h"
 #include "tasks/prepare_records.h"
 
 namespace piton {
@@ -120,6 +121,21 @@ Task agieval() {
           .metrics = {"acc", "acc_norm"}};
 }
 
+Task agieval_cloze() {
+  return {.name = "agieval_cloze",
+          .kind = TaskKind::kGeneration,
+          .splits = kTest,
+          .has_subjects = true,
+          .prepare = prepare_agieval_cloze,
+          .prompt = "{query}",
+          .answer = "{answer}",
+          .max_new_tokens = 32,
+          .stop = {"Q:"},
+          .filters = {{}},
+          .normalize = math_answer,
+          .metrics = {"acc"}};
+}
+
 // Choices without a published test split.
 Task validation_task(const char* name, const char* prompt, const char* answer) {
   return {.name = name,
@@ -187,6 +203,7 @@ Task wikitext() {
 
 std::vector<Task> lm_eval_tasks() {
   return {agieval(),
+          agieval_cloze(),
           arc("arc_challenge", "Question: {question}\nAnswer:"),
           arc("arc_easy", "Question: {question}\nAnswer:"),
           bbh(),

@@ -72,7 +72,7 @@ SampleScore score_text(const Task& task, const TaskSample& sample, const SampleR
     const std::string answer = filtered_answer(filter, response.text);
     const bool right = normal(answer) == normal(sample.answer);
     score.metrics.push_back(
-        {.metric = "exact_match", .filter = filter.name, .value = right ? 1.0 : 0.0});
+        {.metric = task.metrics.front(), .filter = filter.name, .value = right ? 1.0 : 0.0});
     if (score.metrics.size() > 1) continue;
     score.answer = answer;
     score.correct = right;

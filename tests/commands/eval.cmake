@@ -174,7 +174,7 @@ expect(RUN ${eval} --task boolq --task-data-path ${data} --hidden-size x CODE 2 
 # Wrong inputs, each found before the model is loaded.
 set(none eval --load ${WORK}/no-such-run)
 expect(RUN eval --task boolq CODE 2 ERR "--load: no model is named")
-expect(RUN ${none} CODE 2 ERR "--task: not given; wanted one or more of agieval, arc_challenge")
+expect(RUN ${none} CODE 2 ERR "--task: not given; wanted one or more of agieval, agieval_cloze, arc_challenge")
 expect(RUN ${none} --task bolq --task-data-path ${data} CODE 2 ERR "did you mean boolq.; wanted one of agieval, .*winogrande")
 expect(RUN ${none} --task boolq boolq --task-data-path ${data} CODE 2 ERR "--task: boolq is given twice")
 expect(RUN ${none} --task boolq CODE 2 ERR "--task-data-path: not given")

@@ -176,7 +176,12 @@ class Replicas {
     part_ = make_part_of_world(world, world.rank() / size_ * size_, size_);
   }
 
-  World& world_of_model() { return part_ ? *part_ : world_; }
+  // Only the first model's ranks report what they load.
+  Machine machine_of_model(const Machine& whole) {
+    Log& log = world_.rank() < size_ ? whole.log : silent_;
+    return {part_ ? *part_ : world_, whole.device, whole.kernels,  whole.arena, whole.stream,
+            whole.threads,           log,          whole.sections, whole.peak};
+  }
   RequestShares shares() const {
     return {.everyone = everyone_.get(),
             .index = world_.rank() / size_,
@@ -189,6 +194,7 @@ class Replicas {
   int size_;  // ranks of a model
   std::unique_ptr<Communicator> everyone_;
   std::unique_ptr<World> part_;
+  SilentLog silent_;
 };
 
 void check_options(const EvalOptions& options) {
@@ -327,8 +333,7 @@ int run_eval(Invocation& invocation) {
   });
   Engine engine(engine_options(general), invocation.log);
   Replicas replicas(engine.world(), layout);
-  const Machine machine =
-      engine.machine().with(replicas.world_of_model(), engine.machine().kernels);
+  const Machine machine = replicas.machine_of_model(engine.machine());
   const auto model =
       Model::load(machine, options.model.load, tokenizer, layout, options.model.lora_load);
   others.check(model->config(), options.model.load);

@@ -92,7 +92,7 @@ TEST_F(PythonSandboxTest, HasNoNetwork) {
           "except OSError as error: print(error.strerror)\n"
           "try: socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x', ('192.0.2.1', 53))\n"
           "except OSError as error: print(error.strerror)\n");
-  EXPECT_EQ(outcome.output, "Network is unreachable\nNetwork is unreachable\n");
+  EXPECT_EQ(outcome.output, "Operation not permitted\nOperation not permitted\n");
 }
 
 TEST_F(PythonSandboxTest, MakesNoProcess) {
