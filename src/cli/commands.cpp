@@ -93,8 +93,10 @@ constexpr Command kCommands[] = {
     {"eval", "--load DIR --task TASK ... --task-data-path PATH ...",
      "measures how well a model answers the questions of a task",
      "--load run --task hellaswag --task-data-path hellaswag\n"
-     "--load run --task mmlu gsm8k --task-data-path data --save-results results",
-     "load task task-data-path protocol num-shots max-eval-samples batch-size save-results json",
+     "--load run --task mmlu gsm8k --task-data-path data --save-results results\n"
+     "--load run --task humaneval --task-data-path HumanEval.jsonl.gz --allow-code-execution",
+     "load lora-load task task-data-path protocol num-shots max-eval-samples batch-size "
+     "save-results json",
      run_eval},
     {"convert", "--load DIR --save DIR", "converts a model to another format and verifies it",
      "--load run --save run-hf\n"
@@ -115,9 +117,10 @@ constexpr Command kCommands[] = {
      "tokenizer-type "
      "tokenizer-name-or-path config",
      run_inspect},
-    {"report", "DIR ...", "writes an HTML page about one or more runs",
+    {"report", "DIR ...", "writes an HTML page about runs, or about results of piton eval",
      "run\n"
-     "runs/a runs/b --output compare.html --follow",
+     "runs/a runs/b --output compare.html --follow\n"
+     "results/base results/tuned --output compare.html",
      "", run_report},
     {"bench",
      "train|gemm|attention|optimizer|decode|prefill|tokenizer|preprocess [RECIPE.toml] [OPTION "

@@ -17,7 +17,9 @@ std::string line_of(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-std::string lines_of(const std::map<std::size_t, RequestAnswer>& answers) {
+}  // namespace
+
+std::string lines_of(const RequestAnswers& answers) {
   std::string lines;
   for (const auto& [request, answer] : answers) {
     Json line = {{"request", request}};
@@ -29,7 +31,15 @@ std::string lines_of(const std::map<std::size_t, RequestAnswer>& answers) {
   return lines;
 }
 
-}  // namespace
+void add_answer(std::string_view text, RequestAnswers& answers) {
+  const Json line = read_json_or_discarded<Json>(text);
+  if (!line.is_object() || !line.contains("request") || !line["request"].is_number_unsigned())
+    return;
+  answers[line["request"].get<std::size_t>()] = {
+      .log_likelihood = line.value("log_likelihood", 0.0),
+      .greedy = line.value("greedy", false),
+      .text = line.value("text", "")};
+}
 
 AnswerJournal::AnswerJournal(std::optional<std::filesystem::path> path, const JournalKey& key,
                              bool writes)
@@ -47,10 +57,11 @@ void AnswerJournal::read(const std::string& text, const JournalKey& key) {
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t end = text.find('\n', at);
     if (end == text.npos) return;
-    const Json line = read_json_or_discarded<Json>(std::string_view(text).substr(at, end - at));
+    const std::string_view written = std::string_view(text).substr(at, end - at);
     at = end + 1;
     if (first) {
       first = false;
+      const Json line = read_json_or_discarded<Json>(written);
       const bool same = line.is_object() && line.contains("key") && line.contains("probe") &&
                         line["probe"].is_number() && line["key"] == key.facts &&
                         std::abs(line["probe"].get<double>() - key.probe) <=
@@ -61,16 +72,11 @@ void AnswerJournal::read(const std::string& text, const JournalKey& key) {
                   "another --save-results, or remove the file",
                   path_->string());
     }
-    if (!line.is_object() || !line.contains("request") || !line["request"].is_number_unsigned())
-      continue;
-    answers_[line["request"].get<std::size_t>()] = {
-        .log_likelihood = line.value("log_likelihood", 0.0),
-        .greedy = line.value("greedy", false),
-        .text = line.value("text", "")};
+    add_answer(written, answers_);
   }
 }
 
-void AnswerJournal::add(const std::map<std::size_t, RequestAnswer>& answers) {
+void AnswerJournal::add(const RequestAnswers& answers) {
   if (!file_) return;
   const std::string failure = file_->append(lines_of(answers));
   if (!failure.empty()) throw Error(Fault::kData, "{}: {}", path_->string(), failure);

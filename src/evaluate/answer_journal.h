@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/files/appended_file.h"
@@ -30,6 +31,12 @@ struct JournalKey {
   double probe = 0;      // the log-likelihood of a fixed text: tells models apart
 };
 
+using RequestAnswers = std::map<std::size_t, RequestAnswer>;
+
+// A line of JSON for each answer, and back. Lines of other kinds are left out.
+std::string lines_of(const RequestAnswers& answers);
+void add_answer(std::string_view line, RequestAnswers& answers);
+
 class AnswerJournal {
  public:
   // Without a path nothing is kept. Throws Error(kUsage) if the file is the journal of another
@@ -37,15 +44,15 @@ class AnswerJournal {
   AnswerJournal(std::optional<std::filesystem::path> path, const JournalKey& key, bool writes);
 
   // Answers of an earlier run, by request.
-  const std::map<std::size_t, RequestAnswer>& answers() const { return answers_; }
+  const RequestAnswers& answers() const { return answers_; }
   // Appends answers, all or none.
-  void add(const std::map<std::size_t, RequestAnswer>& answers);
+  void add(const RequestAnswers& answers);
 
  private:
   void read(const std::string& text, const JournalKey& key);
 
   std::optional<std::filesystem::path> path_;
-  std::map<std::size_t, RequestAnswer> answers_;
+  RequestAnswers answers_;
   std::unique_ptr<AppendedFile> file_;
 };
 

@@ -34,13 +34,23 @@ class Runner {
     }
     out_.restored = std::ssize(requests_) - std::ssize(order);
     sort(order);
-    ThrottledProgress shown(progress, std::ssize(order));
-    std::int64_t done = 0;
+    std::vector<std::span<const std::size_t>> batches;
     for (std::size_t begin = 0; begin < order.size();) {
       const std::size_t end = batch_end(order, begin);
-      ask(std::span(order).subspan(begin, end - begin));
-      done += static_cast<std::int64_t>(end - begin);
+      batches.push_back(std::span(order).subspan(begin, end - begin));
       begin = end;
+    }
+    ThrottledProgress shown(progress, std::ssize(order));
+    std::int64_t done = 0;
+    const auto count = static_cast<std::size_t>(rules_.shares.count);
+    for (std::size_t round = 0; round < batches.size(); round += count) {
+      const std::size_t own = round + static_cast<std::size_t>(rules_.shares.index);
+      RequestAnswers answers;
+      if (own < batches.size()) answers = answers_to(batches[own]);
+      answers = shared(answers);
+      for (const auto& [request, answer] : answers) answers_[request] = answer;
+      journal_.add(answers);
+      done += std::ssize(answers);
       shown.at(done, [&] {
         return fmt::format("{}: {:.1f} requests/s", out_.data.task.name,
                            static_cast<double>(done) / std::max(shown.seconds(), 1e-9));
@@ -116,8 +126,24 @@ class Runner {
            std::equal(x.begin(), x.end() - 1, y.begin());
   }
 
-  void ask(std::span<const std::size_t> batch) {
-    std::map<std::size_t, RequestAnswer> new_answers;
+  // Those of all models.
+  RequestAnswers shared(const RequestAnswers& mine) const {
+    const RequestShares& shares = rules_.shares;
+    if (shares.everyone == nullptr || shares.count == 1) return mine;
+    RequestAnswers all;
+    for (const std::string& lines :
+         shares.everyone->gather_bytes(shares.leads ? lines_of(mine) : std::string())) {
+      for (std::size_t at = 0; at < lines.size();) {
+        const std::size_t end = lines.find('\n', at);
+        add_answer(std::string_view(lines).substr(at, end - at), all);
+        at = end + 1;
+      }
+    }
+    return all;
+  }
+
+  RequestAnswers answers_to(std::span<const std::size_t> batch) {
+    RequestAnswers new_answers;
     if (kind() == TaskKind::kGeneration) {
       generate(batch, new_answers);
     } else if (kind() == TaskKind::kPerplexity) {
@@ -133,12 +159,10 @@ class Runner {
       for (std::size_t i = 0; i < batch.size(); ++i)
         new_answers[batch[i]] = {scores[i].log_likelihood, scores[i].greedy, ""};
     }
-    for (const auto& [request, answer] : new_answers) answers_[request] = answer;
-    journal_.add(new_answers);
+    return new_answers;
   }
 
-  void generate(std::span<const std::size_t> batch,
-                std::map<std::size_t, RequestAnswer>& new_answers) {
+  void generate(std::span<const std::size_t> batch, RequestAnswers& new_answers) {
     std::vector<std::vector<std::int32_t>> prompts;
     for (const std::size_t i : batch) prompts.push_back(requests_[i].text.ids);
     const std::vector<std::string> texts = model_.generate(

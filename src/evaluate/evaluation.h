@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "base/progress.h"
+#include "comm/communicator.h"
 #include "evaluate/answer_journal.h"
 #include "evaluate/evaluated_model.h"
 #include "evaluate/evaluation_requests.h"
@@ -15,11 +16,21 @@
 
 namespace piton {
 
+// Ranks that hold the same model and share the requests. Each answers every `count`-th batch, the
+// one with `index` first; batches are those of one process, so the answers are too.
+struct RequestShares {
+  Communicator* everyone = nullptr;  // all ranks of all models; null: one model
+  int index = 0;                     // of this rank's model
+  int count = 1;
+  bool leads = true;  // the first rank of its model
+};
+
 struct EvaluationRules {
   RequestRules requests;
   std::int64_t batch_size = 8;                   // texts that are read or generated at once
   std::optional<std::filesystem::path> journal;  // file; absent: a killed evaluation starts again
   bool writes = true;                            // this rank writes the journal
+  RequestShares shares;
 };
 
 struct TaskEvaluation {
@@ -33,8 +44,8 @@ struct TaskEvaluation {
 };
 
 // Longest requests first, so that the time left is not underestimated and a model that needs too
-// much memory fails at once. Collective over the model's ranks. Throws as make_requests() and
-// AnswerJournal do.
+// much memory fails at once. Collective over all ranks of all models, which get the same results.
+// Throws as make_requests() and AnswerJournal do.
 TaskEvaluation evaluate_task(EvaluatedModel& model, TaskData data, const EvaluationRules& rules,
                              Progress& progress);
 

@@ -16,6 +16,7 @@ class RequestMaker {
   RequestMaker(const EvaluatedModel& model, const TaskData& data, const RequestRules& rules)
       : model_(model), data_(data), rules_(rules) {
     if (model.adds_special_tokens()) before_ = frame_of(model.tokenizer()).before;
+    if (!before_.empty()) begin_ = model.tokenizer().decode(before_);
   }
 
   std::vector<EvaluationRequest> take() { return std::move(requests_); }
@@ -45,8 +46,10 @@ class RequestMaker {
 
  private:
   Ids encoded(std::string_view text) const {
-    Ids ids = before_;
-    model_.tokenizer().encode(text, {}, ids);
+    // A template writes special tokens itself, often also the one that begins a text.
+    const bool begins = data_.is_chat && !begin_.empty() && text.starts_with(begin_);
+    Ids ids = begins ? Ids() : before_;
+    model_.tokenizer().encode(text, {.parse_special_tokens = data_.is_chat}, ids);
     return ids;
   }
 
@@ -155,6 +158,7 @@ class RequestMaker {
   const TaskData& data_;
   const RequestRules& rules_;
   Ids before_;
+  std::string begin_;  // the text of before_
   std::vector<EvaluationRequest> requests_;
   std::size_t sample_ = 0;
   std::size_t slot_ = 0;

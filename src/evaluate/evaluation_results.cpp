@@ -44,6 +44,7 @@ OrderedJson config_of(const TaskEvaluation& evaluation) {
                         {"num_fewshot", data.num_shots},
                         {"random_shots", data.task.random_shots && data.num_shots > 0},
                         {"special_tokens", evaluation.adds_special_tokens},
+                        {"chat_template", data.is_chat},
                         {"cut_prompts", evaluation.cut_prompts},
                         {"empty_answers", evaluation.empty_answers}};
   // The examples, where all questions of a subject have the same; else they are with the samples.
@@ -148,6 +149,7 @@ std::string sample_lines(const TaskEvaluation& evaluation) {
       line["gold"] = sample.gold;
     else if (data.task.kind == TaskKind::kGeneration)
       line["gold"] = sample.answer;
+    if (!sample.code.entry_point.empty()) line["entry_point"] = sample.code.entry_point;
     line["answer"] = score.answer;
     line["correct"] = score.correct;
     if (!sample.shots.empty()) line["shots"] = sample.shots;

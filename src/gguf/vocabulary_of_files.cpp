@@ -10,6 +10,7 @@
 #include "base/files/files.h"
 #include "gguf/vocabulary.h"
 #include "gguf/word_cuts.h"
+#include "text/chat/chat_template_files.h"
 #include "text/files/base64.h"
 #include "text/files/json_reading.h"
 #include "text/files/tokenizer_folder.h"
@@ -69,18 +70,10 @@ TokenizerFiles find_files(const TokenizerOptions& options) {
   throw Error(Fault::kData, "{}: {}, which no GGUF file can say", where.string(), what);
 }
 
-std::string chat_template_of(const fs::path& folder) {
-  if (is_there(folder / "chat_template.jinja"))
-    return read_text_file(folder / "chat_template.jinja");
-  const fs::path path = folder / "tokenizer_config.json";
-  if (!is_there(path)) return "";
-  const Json json = parse_json(read_text_file(path), path.string());
-  const Json& one = field(json, "chat_template", path.string());
-  if (one.is_string()) return one.get<std::string>();
-  if (!one.is_array()) return "";
-  for (const Json& named : one) {
-    if (named.is_object() && text_field(named, "name", path.string()) == "default")
-      return text_field(named, "template", path.string());
+// GGUF files have one template.
+std::string default_template_of(const fs::path& folder) {
+  for (const ChatTemplateSource& one : read_chat_templates(folder).templates) {
+    if (one.name == "default") return one.text;
   }
   return "";
 }
@@ -382,7 +375,7 @@ GgufVocabulary vocabulary_of_files(const TokenizerOptions& options, const Tokeni
     } else {
       refuse_tokenizer(files.folder, fmt::format("the tokenizer is of kind {}", tokenizer.name()));
     }
-    vocabulary.chat_template = chat_template_of(files.folder);
+    vocabulary.chat_template = default_template_of(files.folder);
   }
   const std::optional<std::int32_t> unknown = vocabulary.unk;
   set_frame(tokenizer, vocabulary);

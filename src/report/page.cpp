@@ -5,50 +5,18 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <set>
 
 #include "base/amounts.h"
 #include "base/html.h"
+#include "report/page_frame.h"
 #include "report/svg_plot.h"
 
 namespace piton {
 namespace {
 
-constexpr int kColors = 8;
-// The tables have the text for screen readers and for people who cannot distinguish colors.
-constexpr std::string_view kStyle = R"(
-:root{color-scheme:light dark;--bg:#fff;--fg:#1c2024;--soft:#60646c;--line:#e3e5e8;--card:#f7f8f9;
---c0:#2563c9;--c1:#c2571a;--c2:#2e7d4f;--c3:#8a3fb0;--c4:#b3273f;
---c5:#0e7c86;--c6:#7a6a00;--c7:#555}
-@media(prefers-color-scheme:dark){:root{--bg:#111316;--fg:#e8eaed;--soft:#9ba1a9;--line:#2b2f35;
---card:#191c20;--c0:#7aa7f7;--c1:#f0a070;--c2:#74c796;--c3:#c99ae6;--c4:#f08a9b;--c5:#62c7d0;
---c6:#d3c04a;--c7:#aaa}}
-*{box-sizing:border-box}body{margin:0 auto;max-width:1180px;padding:20px;background:var(--bg);
-color:var(--fg);font:15px/1.5 system-ui,sans-serif}h1{font-size:22px;margin:0 0 4px}
-h2{font-size:17px;margin:28px 0 10px}.soft{color:var(--soft)}.runs{display:grid;gap:12px;
-grid-template-columns:repeat(auto-fit,minmax(min(100%,330px),1fr))}.card{background:var(--card);
-border:1px solid var(--line);border-radius:8px;padding:12px 14px;overflow-wrap:anywhere}
-.card h3{margin:0 0 6px;font-size:15px}.key{display:inline-block;width:10px;height:10px;
-border-radius:5px;margin-right:7px;background:var(--c)}dl{display:grid;margin:0;
-grid-template-columns:auto 1fr;gap:1px 14px}dt{color:var(--soft)}dd{margin:0;text-align:right;
-font-variant-numeric:tabular-nums}.bar{height:6px;border-radius:3px;background:var(--line);
-margin:4px 0 8px}.bar i{display:block;height:6px;border-radius:3px;background:var(--c)}
-.bad{color:var(--c4)}.plots{display:grid;gap:12px;
-grid-template-columns:repeat(auto-fit,minmax(min(100%,440px),1fr))}svg{width:100%;height:auto;
-display:block}.title{font:600 14px system-ui,sans-serif;fill:var(--fg)}.tick{font:11px
-system-ui,sans-serif;fill:var(--soft)}.grid{stroke:var(--line)}.mark{stroke:var(--c);stroke-dasharray:3 4;opacity:.7}.curve path{fill:none;
-stroke:var(--c);stroke-width:1.6}.curve .band{fill:var(--c);stroke:none;opacity:.18}
-.curve circle{fill:var(--c)}.faint path{opacity:.55}.scroll{overflow-x:auto}
-table{border-collapse:collapse;width:100%;font-size:14px}
-td,th{text-align:left;padding:3px 12px 3px 0;
-border-bottom:1px solid var(--line);vertical-align:top}pre{white-space:pre-wrap;overflow-wrap:anywhere;
-font-size:13px;margin:6px 0 12px}.n{text-align:right;
-font-variant-numeric:tabular-nums}tr.differs td{font-weight:600}footer{margin-top:30px}
-@media(max-width:500px){.plots .card{overflow-x:auto}.plots svg{min-width:500px}
-.tick{font-size:13px}.title{font-size:18px}}
-)";
-
 std::string color_of(std::size_t run) {
-  return fmt::format("style=\"--c:var(--c{})\"", run % kColors);
+  return fmt::format("style=\"--c:var(--c{})\"", run % kPageColors);
 }
 
 std::string bytes_in_words(std::int64_t bytes) {
@@ -141,7 +109,7 @@ std::string card(const RunRecord& run, std::size_t index) {
 using Figure = std::function<double(const StepMetrics&)>;
 
 Curve curve_of(const RunRecord& run, std::size_t index, const Figure& figure) {
-  Curve curve{.label = run.name, .color = static_cast<int>(index % kColors)};
+  Curve curve{.label = run.name, .color = static_cast<int>(index % kPageColors)};
   curve.points.reserve(run.steps.size());
   for (const StepMetrics& step : run.steps) {
     curve.points.push_back({static_cast<double>(step.iteration), figure(step)});
@@ -178,8 +146,35 @@ std::string loss_plot(const std::vector<RunRecord>& runs) {
   return picture.empty() ? "" : "<div class=\"card\">" + picture + "</div>";
 }
 
+// A picture of each score of --eval-tasks.
+std::string task_plots(const std::vector<RunRecord>& runs) {
+  std::set<std::string> names;
+  for (const RunRecord& run : runs) {
+    for (const StepMetrics& step : run.steps) {
+      for (const TaskFigure& one : step.tasks) names.insert(one.name);
+    }
+  }
+  std::string out;
+  for (const std::string& name : names) {
+    std::vector<Curve> curves;
+    for (std::size_t i = 0; i < runs.size(); ++i) {
+      Curve curve{.label = runs[i].name, .color = static_cast<int>(i % kPageColors), .dots = true};
+      for (const StepMetrics& step : runs[i].steps) {
+        for (const TaskFigure& one : step.tasks) {
+          if (one.name == name)
+            curve.points.push_back({static_cast<double>(step.iteration), one.value});
+        }
+      }
+      curves.push_back(std::move(curve));
+    }
+    const std::string picture = svg_plot(name, curves);
+    if (!picture.empty()) out += "<div class=\"card\">" + picture + "</div>";
+  }
+  return out;
+}
+
 std::string plots(const std::vector<RunRecord>& runs) {
-  return loss_plot(runs) +
+  return loss_plot(runs) + task_plots(runs) +
          plot("learning rate", runs, [](const StepMetrics& step) { return step.learning_rate; }) +
          plot("norm of the gradient", runs,
               [](const StepMetrics& step) { return step.grad_norm; }) +
@@ -208,13 +203,6 @@ std::string checkpoints(const std::vector<RunRecord>& runs) {
          rows + "</table></div>";
 }
 
-// At most `most` bytes of UTF-8 text, whole characters.
-std::string beginning(const std::string& text, std::size_t most) {
-  if (text.size() <= most) return text;
-  while (most > 0 && (static_cast<unsigned char>(text[most]) & 0xC0U) == 0x80U) --most;
-  return text.substr(0, most) + " ...";
-}
-
 std::string samples(const std::vector<RunRecord>& runs) {
   constexpr std::size_t kShown = 2000;  // bytes of a sample
   std::string out;
@@ -223,7 +211,7 @@ std::string samples(const std::vector<RunRecord>& runs) {
       out += fmt::format(
           "<details><summary><span class=\"key\" {}></span>{}, {}</summary><pre>{}</pre></details>",
           color_of(i), html_escaped(runs[i].name), html_escaped(title),
-          html_escaped(beginning(text, kShown)));
+          html_escaped(text_beginning(text, kShown)));
     }
   }
   return out.empty() ? "" : "<h2>First samples</h2>" + out;
@@ -290,22 +278,16 @@ std::string report_page(const std::vector<RunRecord>& runs, const PageOptions& o
     names += (names.empty() ? "" : ", ") + runs[i].name;
     cards += card(runs[i], i);
   }
-  std::string page =
-      "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
-      "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n";
+  std::string refresh;
   if (options.refresh_every) {
-    page += fmt::format("<meta http-equiv=\"refresh\" content=\"{}\">\n", *options.refresh_every);
+    refresh = fmt::format("<meta http-equiv=\"refresh\" content=\"{}\">\n", *options.refresh_every);
   }
-  page += fmt::format("<title>{}</title>\n<style>{}</style></head>\n<body>\n<h1>{}</h1>\n",
-                      html_escaped(names), kStyle, html_escaped(names));
+  std::string page = page_begin(names, refresh);
   page += "<div class=\"runs\">" + cards + "</div>\n<h2>Curves</h2><div class=\"plots\">" +
           plots(runs) + "</div>\n" + timers(runs) + "\n" + checkpoints(runs) + "\n" +
           samples(runs) + "\n" + options_table(runs);
-  return page +
-         fmt::format(
-             "\n<footer class=\"soft\">made by piton report, {}{}</footer>\n</body></html>\n",
-             html_escaped(options.made),
-             options.refresh_every ? "; refreshed while the run continues" : "");
+  return page + page_end(options.made +
+                         (options.refresh_every ? "; refreshed while the run continues" : ""));
 }
 
 }  // namespace piton

@@ -1,6 +1,8 @@
 #include "tasks/lm_eval_tasks.h"
 
 #include "tasks/answer_rules.h"
+#include "tasks/code_answers.h"
+#include "tasks/math_answers.h"
 #include "tasks/prepare_records.h"
 
 namespace piton {
@@ -62,6 +64,21 @@ Task gsm8k() {
       .metrics = {"exact_match"}};
 }
 
+Task humaneval() {
+  return {.name = "humaneval",
+          .kind = TaskKind::kGeneration,
+          .splits = kTest,
+          .prepare = prepare_humaneval,
+          .prompt = "{prompt}",
+          .answer = "{test}\ncheck({entry_point})",
+          .max_new_tokens = 1024,
+          .stop = {"\nclass", "\ndef", "\n#", "\nif", "\nprint"},
+          .filters = {{.name = "create_test"}},
+          .program = completed_program,
+          .program_seconds = 3,
+          .metrics = {"pass@1"}};
+}
+
 Task bbh() {
   return {.name = "bbh",
           .kind = TaskKind::kGeneration,
@@ -102,6 +119,21 @@ Task agieval() {
           .choices_field = "options",
           .answer = "{gold}",
           .metrics = {"acc", "acc_norm"}};
+}
+
+Task agieval_cloze() {
+  return {.name = "agieval_cloze",
+          .kind = TaskKind::kGeneration,
+          .splits = kTest,
+          .has_subjects = true,
+          .prepare = prepare_agieval_cloze,
+          .prompt = "{query}",
+          .answer = "{answer}",
+          .max_new_tokens = 32,
+          .stop = {"Q:"},
+          .filters = {{}},
+          .normalize = math_answer,
+          .metrics = {"acc"}};
 }
 
 // Choices without a published test split.
@@ -171,6 +203,7 @@ Task wikitext() {
 
 std::vector<Task> lm_eval_tasks() {
   return {agieval(),
+          agieval_cloze(),
           arc("arc_challenge", "Question: {question}\nAnswer:"),
           arc("arc_easy", "Question: {question}\nAnswer:"),
           bbh(),
@@ -180,6 +213,7 @@ std::vector<Task> lm_eval_tasks() {
                        "答案："),
           gsm8k(),
           hellaswag(),
+          humaneval(),
           lambada(),
           mmlu(),
           arc("openbookqa", "{question}"),

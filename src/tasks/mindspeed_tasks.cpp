@@ -1,6 +1,7 @@
 #include "tasks/mindspeed_tasks.h"
 
 #include "tasks/answer_rules.h"
+#include "tasks/code_answers.h"
 #include "tasks/prepare_records.h"
 
 namespace piton {
@@ -61,6 +62,22 @@ std::vector<Task> mindspeed_tasks(bool strict_lambada) {
                                 "ceval_5shot_template.json", 1, stripped_answer);
   ceval.splits = {"val", "validation"};
 
+  Task humaneval{
+      .name = "humaneval",
+      .protocol = Protocol::kMindSpeed,
+      .kind = TaskKind::kGeneration,
+      .splits = kTestFiles,
+      .prepare = prepare_humaneval,
+      .prompt =
+          "The definition and function description of the python function are as "
+          "follows. Please complete the implementation of the python function.\n{prompt}",
+      .answer = "{test}\ncheck({entry_point})",
+      .max_new_tokens = 1024,
+      .filters = {{}},
+      .program = extracted_program,
+      .program_seconds = 10,
+      .metrics = {"pass@1"}};
+
   Task lambada{.name = "lambada",
                .protocol = Protocol::kMindSpeed,
                .kind = strict_lambada ? TaskKind::kLastWord : TaskKind::kLastToken,
@@ -86,6 +103,7 @@ std::vector<Task> mindspeed_tasks(bool strict_lambada) {
           generated_letter("cmmlu", "{question}\nA. {A}\nB. {B}\nC. {C}\nD. {D}\n答案：",
                            "cmmlu_5shot_template.json", 2, letter_answer),
           std::move(gsm8k),
+          std::move(humaneval),
           std::move(lambada),
           generated_letter("mmlu", "{question}\nA. {A}\nB. {B}\nC. {C}\nD. {D}\nAnswer:",
                            "mmlu_5shot_template.json", 2, letter_answer)};

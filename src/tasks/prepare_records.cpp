@@ -193,11 +193,46 @@ TaskRows prepare_winogrande(Json record, const std::string& where) {
   return {std::move(record)};
 }
 
+namespace {
+
+// Of AGIEval: a question with a free answer (math, gaokao-mathcloze).
+bool is_free_question(const Json& record) {
+  const Json* options = find_field(record, "options");
+  const Json* answer = find_field(record, "answer");
+  return (options == nullptr || options->is_null()) && answer != nullptr && !answer->is_null();
+}
+
+// Chinese and English questions have different words (convert_zero_shot() of AGIEval).
+bool is_chinese(std::string_view question) {
+  for (std::size_t at = 0; at < question.size();) {
+    const Utf8Char c = decode_utf8(question, at);
+    if (c.value >= 0x4E00 && c.value <= 0x9FFF) return true;
+    at += c.length;
+  }
+  return false;
+}
+
+}  // namespace
+
+TaskRows prepare_agieval_cloze(Json record, const std::string& where) {
+  if (has_all(record, {"query", "answer"})) return {std::move(record)};
+  if (has_all(record, {"question", "options"}) && !is_free_question(record)) return {};
+  if (!has_all(record, {"question", "answer"}))
+    refuse_columns(record, where, "question, answer, or query, answer");
+  const std::string passage = text_field(record, "passage");
+  const std::string question = text_field(record, "question");
+  record["query"] = is_chinese(question)
+                        ? fmt::format("{}问题：{}\n答案：", passage, question)
+                        : fmt::format("{}Q: {}\nA: The answer is", passage, question);
+  return {std::move(record)};
+}
+
 TaskRows prepare_agieval(Json record, const std::string& where) {
   if (has_all(record, {"query", "choices", "gold"})) {
     record["options"] = record["choices"];
     return {std::move(record)};
   }
+  if (is_free_question(record)) return {};
   if (!has_all(record, {"question", "options", "label"}))
     refuse_columns(record, where, "passage, question, options, label, or query, choices, gold");
   const std::string passage = text_field(record, "passage");
@@ -205,26 +240,18 @@ TaskRows prepare_agieval(Json record, const std::string& where) {
   const std::string label = text_field(record, "label");
   const Json options = *find_field(record, "options");
   if (!options.is_array() || options.empty() || options.size() > kOptionLetters.size()) {
-    throw Error(Fault::kData,
-                "{}: got no options, wanted a multiple-choice question; the subjects with free "
-                "answers (math, gaokao-mathcloze) are not evaluated: take their files away",
-                where);
+    throw Error(Fault::kData, "{}: got {} options, wanted a list of 1 to {}", where,
+                options.is_array() ? options.size() : 0, kOptionLetters.size());
   }
   std::string list;
   for (const std::string& one : texts_of(options, where)) list += (list.empty() ? "" : " ") + one;
-  // Chinese and English questions have different words (convert_zero_shot() of AGIEval).
-  bool is_chinese = false;
-  for (std::size_t at = 0; at < question.size() && !is_chinese;) {
-    const Utf8Char c = decode_utf8(question, at);
-    is_chinese = c.value >= 0x4E00 && c.value <= 0x9FFF;
-    at += c.length;
-  }
   const char last = kOptionLetters[options.size() - 1];
   record["query"] =
-      is_chinese ? fmt::format("{}问题：{} 选项：{}\n答案：从A到{}, 我们应选择", passage, question,
-                               list, last)
-                 : fmt::format("{}Q: {} Answer Choices: {}\nA: Among A through {}, the answer is",
-                               passage, question, list, last);
+      is_chinese(question)
+          ? fmt::format("{}问题：{} 选项：{}\n答案：从A到{}, 我们应选择", passage, question, list,
+                        last)
+          : fmt::format("{}Q: {} Answer Choices: {}\nA: Among A through {}, the answer is", passage,
+                        question, list, last);
   record["passage"] = passage;
   std::string lines;
   for (const Json& one : options) lines += (lines.empty() ? "" : "\n") + one.get<std::string>();
@@ -251,6 +278,15 @@ TaskRows prepare_gsm8k(Json record, const std::string& where) {
   const std::string text = answer.get<std::string>();
   const std::size_t mark = text.rfind("#### ");
   record["number"] = python_replaced(mark == text.npos ? text : text.substr(mark + 5), ",", "");
+  return {std::move(record)};
+}
+
+TaskRows prepare_humaneval(Json record, const std::string& where) {
+  for (const std::string_view field : {"prompt", "test", "entry_point"}) {
+    const Json* value = find_field(record, field);
+    if (value == nullptr || !value->is_string())
+      refuse_columns(record, where, "prompt, test, entry_point (texts)");
+  }
   return {std::move(record)};
 }
 

@@ -27,10 +27,15 @@ TaskRows prepare_arc(nlohmann::json record, const std::string& where);
 // WinoGrande: before, after, option1, option2, gold.
 TaskRows prepare_winogrande(nlohmann::json record, const std::string& where);
 // AGIEval: query, options, gold (a list), label, passage and question for MindSpeed. Layouts:
-// passage, question, options, label; or query, choices, gold.
+// passage, question, options, label; or query, choices, gold. Questions without options are left
+// out.
 TaskRows prepare_agieval(nlohmann::json record, const std::string& where);
+// The questions of AGIEval with free answers, which prepare_agieval() leaves out: query, answer.
+TaskRows prepare_agieval_cloze(nlohmann::json record, const std::string& where);
 // GSM8K: question, answer (text), number. An answer may be a list of one text.
 TaskRows prepare_gsm8k(nlohmann::json record, const std::string& where);
+// HumanEval: prompt, test, entry_point.
+TaskRows prepare_humaneval(nlohmann::json record, const std::string& where);
 // WikiText: a record for each page: page (as in the file), text (without the marks of its words).
 TaskRows prepare_wikitext(nlohmann::json record, const std::string& where);
 

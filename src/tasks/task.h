@@ -35,6 +35,13 @@ struct AnswerFilter {
   std::string (*extract)(std::string_view text) = nullptr;  // instead of a pattern
 };
 
+// A function to complete.
+struct CodeQuestion {
+  std::string prompt;       // its head
+  std::string test;         // code that defines check(function)
+  std::string entry_point;  // its name
+};
+
 struct Task {
   std::string name;
   Protocol protocol = Protocol::kLmEval;
@@ -74,6 +81,10 @@ struct Task {
   std::vector<AnswerFilter> filters;
   // Applied to the found answer and to the right one before they are compared.
   std::string (*normalize)(std::string_view answer) = nullptr;
+  // The answer is code, which is right if this program of Python, with the tests of the question,
+  // runs to its end in `program_seconds`.
+  std::string (*program)(const CodeQuestion& question, std::string_view answer) = nullptr;
+  double program_seconds = 0;
 
   std::vector<std::string> metrics;  // of task_scores.h
 };

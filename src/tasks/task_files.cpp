@@ -167,9 +167,8 @@ TaskFiles find_task_files(const Task& task, const fs::path& path) {
   files.shots = of_splits(all, task.shot_splits);
   if (is_file) {
     if (!is_task_file(path)) {
-      throw Error(Fault::kUsage, "{}: wanted a .jsonl, .json, .csv, .tsv or .txt file{}",
-                  path.string(),
-                  path.extension() == ".parquet" ? "; write a Parquet file as JSON Lines" : "");
+      throw Error(Fault::kUsage, "{}: wanted a .jsonl, .json, .csv, .tsv, .txt or .parquet file",
+                  path.string());
     }
     TaskFile one =
         task_file_of(fs::absolute(path).lexically_normal().lexically_relative(files.folder));

@@ -10,6 +10,7 @@
 #include "base/nesting.h"
 #include "data/records/byte_stream.h"
 #include "data/records/csv_fields.h"
+#include "data/records/parquet_rows.h"
 #include "data/records/record_scanner.h"
 #include "tasks/python_text.h"
 
@@ -18,7 +19,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::array kExtensions = {".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".txt", ".raw"};
+constexpr std::array kExtensions = {".jsonl", ".ndjson", ".json", ".csv",
+                                    ".tsv",   ".txt",    ".raw",  ".parquet"};
 
 std::string extension_of(const std::filesystem::path& path) {
   return std::filesystem::path(unpacked_name(path.string())).extension().string();
@@ -176,6 +178,7 @@ std::vector<Json> read_task_records(const std::filesystem::path& path,
                                     const std::vector<std::string>& columns) {
   const std::string extension = extension_of(path);
   const std::string file = path.string();
+  if (extension == ".parquet") return read_parquet_rows(file);
   std::string text = whole_file(path);
   if (extension == ".jsonl" || extension == ".ndjson") return lines_of_json(text, file);
   if (extension == ".json") {
@@ -187,8 +190,9 @@ std::vector<Json> read_task_records(const std::filesystem::path& path,
   if (extension == ".csv") return records_of_csv(text, ',', file, columns);
   if (extension == ".tsv") return records_of_csv(text, '\t', file, columns);
   if (extension == ".txt" || extension == ".raw") return {Json{{"text", std::move(text)}}};
-  throw Error(Fault::kUsage, "{}: got a file \"{}\", wanted .jsonl, .json, .csv, .tsv or .txt",
-              file, extension);
+  throw Error(Fault::kUsage,
+              "{}: got a file \"{}\", wanted .jsonl, .json, .csv, .tsv, .txt or .parquet", file,
+              extension);
 }
 
 const Json* find_field(const Json& fields, std::string_view name) {

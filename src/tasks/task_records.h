@@ -4,8 +4,9 @@
 //   .json             a list of objects, or an object with the list under "examples"
 //   .csv, .tsv        RFC 4180; fields are text, also "None", "NA" and numbers
 //   .txt, .raw        one record, the whole file under "text"
+//   .parquet          an object a row
 //
-// Files may be packed (gz, zst, bz2, xz).
+// Files of text may be packed (gz, zst, bz2, xz).
 #pragma once
 
 #include <filesystem>

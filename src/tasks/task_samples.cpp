@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "tasks/code_answers.h"
 #include "tasks/python_random.h"
 #include "tasks/python_text.h"
 #include "tasks/shot_texts.h"
@@ -112,14 +113,12 @@ Question question_of(const Task& task, const Record& record) {
 }
 
 // An example: a question with its answer.
-std::string shot_of(const Task& task, const Record& record) {
+ShotTurns shot_of(const Task& task, const Record& record) {
   const Question question = question_of(task, record);
-  if (!has_choices(task.kind))
-    return question.prompt + task.answer_delimiter + question.answer + task.shot_delimiter;
+  if (!has_choices(task.kind)) return {question.prompt, question.answer};
   const std::string& right = question.choices[static_cast<std::size_t>(question.gold.front())];
-  return task.ending.empty()
-             ? question.prompt + task.answer_delimiter + right + task.shot_delimiter
-             : right + task.answer_delimiter + question.ending + task.shot_delimiter;
+  return task.ending.empty() ? ShotTurns{question.prompt, right}
+                             : ShotTurns{right, question.ending};
 }
 
 // Makes the samples of one subject after another.
@@ -150,10 +149,22 @@ class SampleMaker {
       if (record.index >= most) break;
       TaskSample sample{.subject = subject_, .index = record.index};
       sample.shots = drawn_shots(random, pool, record);
-      std::string before = description();
-      for (const std::int64_t shot : sample.shots)
-        before += shot_of(task_, pool[static_cast<std::size_t>(shot)]);
+      sample.system = description();
+      std::string before;
+      for (const std::int64_t shot : sample.shots) {
+        sample.shot_turns.push_back(shot_of(task_, pool[static_cast<std::size_t>(shot)]));
+        before += sample.shot_turns.back().question + task_.answer_delimiter +
+                  sample.shot_turns.back().answer + task_.shot_delimiter;
+      }
       if (!written.empty()) before += written.front() + (written.size() == 1 ? "\n\n" : "");
+      // The first paragraph of a file of text is the description.
+      const std::size_t paragraph =
+          task_.shot_texts.ends_with(".txt") ? before.find("\n\n") : before.npos;
+      if (paragraph != before.npos) {
+        sample.system += before.substr(0, paragraph + 2);
+        before.erase(0, paragraph + 2);
+      }
+      if (task_.program != nullptr) sample.code = code_question_of(record.fields);
       add_texts(sample, before, question_of(task_, record), written);
       samples.push_back(std::move(sample));
     }
@@ -228,19 +239,23 @@ class SampleMaker {
     sample.answer = question.answer;
     sample.gold = question.gold;
     if (written.size() == 3) {
-      sample.contexts = {before + question.prompt + written[1] + question.ending + written[2]};
+      sample.asked = {question.prompt + written[1] + question.ending + written[2]};
     } else if (has_choices(task_.kind) && !task_.ending.empty()) {
-      for (const std::string& choice : question.choices) sample.contexts.push_back(before + choice);
+      sample.asked = question.choices;
       sample.continuations.assign(question.choices.size(),
                                   task_.answer_delimiter + question.ending);
     } else {
-      sample.contexts = {before + question.prompt};
+      sample.asked = {question.prompt};
       for (const std::string& choice : question.choices)
         sample.continuations.push_back(task_.answer_delimiter + choice);
     }
     if (task_.kind == TaskKind::kLastWord)
       sample.continuations = {task_.answer_delimiter + question.answer};
     sample.choices = std::move(question.choices);
+    for (std::string& asked : sample.asked) {
+      sample.contexts.push_back(sample.system + before + asked);
+      if (!written.empty()) asked.insert(0, before);
+    }
   }
 
   const Task& task_;
@@ -251,7 +266,9 @@ class SampleMaker {
   std::string subject_;
 };
 
-std::string hash_of(const std::vector<TaskSample>& samples) {
+}  // namespace
+
+std::string hash_of_prompts(const std::vector<TaskSample>& samples) {
   StreamHash hash;
   const auto add = [&](const std::string& text) {
     const std::string framed = fmt::format("{}:{}", text.size(), text);
@@ -264,8 +281,6 @@ std::string hash_of(const std::vector<TaskSample>& samples) {
   return hash.hex();
 }
 
-}  // namespace
-
 TaskData load_task(const Task& task, const TaskDataOptions& options) {
   const TaskFiles files = find_task_files(task, task_data_path(task.name, options.paths));
   SampleMaker maker(task, options, files);
@@ -273,7 +288,7 @@ TaskData load_task(const Task& task, const TaskDataOptions& options) {
   for (const TaskFile& file : files.questions) maker.add(file, data.samples);
   if (data.samples.empty())
     throw Error(Fault::kData, "{}: holds no question of {}", files.folder.string(), task.name);
-  data.prompt_hash = hash_of(data.samples);
+  data.prompt_hash = hash_of_prompts(data.samples);
   return data;
 }
 

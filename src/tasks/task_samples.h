@@ -11,6 +11,12 @@
 
 namespace piton {
 
+// An example as two turns of a conversation.
+struct ShotTurns {
+  std::string question;
+  std::string answer;
+};
+
 // One question. Its texts, by kind of task:
 //   kMultipleChoice, kNextToken   contexts: one, or one for each choice; a continuation a choice
 //   kLastWord                     one context, one continuation
@@ -25,6 +31,12 @@ struct TaskSample {
   std::vector<std::int64_t> gold;    // right choices
   std::string answer;                // kGeneration: the right text; kPerplexity: the counted text
   std::vector<std::int64_t> shots;   // records of the examples, in their file
+  // The same contexts as turns of a conversation: what comes first, questions and answers of the
+  // examples, and what is asked, of each context.
+  std::string system;
+  std::vector<ShotTurns> shot_turns;
+  std::vector<std::string> asked;
+  CodeQuestion code;  // of tasks whose answers are programs
 
   const std::string& context(std::size_t choice) const {
     return contexts[contexts.size() == 1 ? 0 : choice];
@@ -36,6 +48,7 @@ struct TaskData {
   std::int64_t num_shots = 0;
   std::vector<TaskSample> samples;  // subject after subject, in the order of the files
   std::string prompt_hash;          // of all contexts and continuations, 32 hex digits
+  bool is_chat = false;             // chat_prompts.h made the contexts
 };
 
 struct TaskDataOptions {
@@ -48,5 +61,8 @@ struct TaskDataOptions {
 // Reads the files of the task. Throws Error(kUsage) for data and examples that are not there,
 // Error(kData) for records that do not have the fields of the task, or if there is no question.
 TaskData load_task(const Task& task, const TaskDataOptions& options);
+
+// TaskData::prompt_hash of these samples.
+std::string hash_of_prompts(const std::vector<TaskSample>& samples);
 
 }  // namespace piton

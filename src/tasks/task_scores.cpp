@@ -57,6 +57,14 @@ SampleScore score_greedy(const Task& task, const SampleResponse& response) {
 
 SampleScore score_text(const Task& task, const TaskSample& sample, const SampleResponse& response) {
   SampleScore score;
+  if (task.program != nullptr) {
+    score.correct = response.verdict == kPassed;
+    score.answer = response.verdict;
+    score.metrics = {{.metric = task.metrics.front(),
+                      .filter = task.filters.front().name,
+                      .value = score.correct ? 1.0 : 0.0}};
+    return score;
+  }
   const auto normal = [&](const std::string& answer) {
     return task.normalize == nullptr ? answer : task.normalize(answer);
   };
@@ -64,7 +72,7 @@ SampleScore score_text(const Task& task, const TaskSample& sample, const SampleR
     const std::string answer = filtered_answer(filter, response.text);
     const bool right = normal(answer) == normal(sample.answer);
     score.metrics.push_back(
-        {.metric = "exact_match", .filter = filter.name, .value = right ? 1.0 : 0.0});
+        {.metric = task.metrics.front(), .filter = filter.name, .value = right ? 1.0 : 0.0});
     if (score.metrics.size() > 1) continue;
     score.answer = answer;
     score.correct = right;
@@ -86,7 +94,7 @@ SampleScore score_likelihood(const Task& task, const TaskSample& sample,
 }
 
 bool is_mean(const std::string& metric) {
-  return metric.starts_with("acc") || metric == "exact_match";
+  return metric.starts_with("acc") || metric == "exact_match" || metric == "pass@1";
 }
 
 struct Sums {

@@ -6,6 +6,7 @@
 //   acc_norm          the same, divided by the characters of the choice
 //   acc_bytes         the same, divided by its UTF-8 bytes
 //   exact_match       the answer that a filter finds in the text is the right one
+//   pass@1            the program of the answer runs to its end
 //   perplexity        exp(-mean log-likelihood)
 //   word_perplexity   exp(-sum of log-likelihoods / words), byte_perplexity of bytes
 //   bits_per_byte     -sum of log-likelihoods / bytes / ln 2
@@ -26,8 +27,11 @@ struct SampleResponse {
   std::vector<double> log_likelihoods;
   std::vector<bool> greedy;  // each token of the continuation is the likeliest one
   std::string text;
+  std::string verdict;  // of an answer that is code: kPassed, or why it failed; "": was not run
   bool operator==(const SampleResponse&) const = default;
 };
+
+inline constexpr const char* kPassed = "passed";
 
 // One metric of one sample: a value, and what its sum is divided by.
 struct SampleMetric {

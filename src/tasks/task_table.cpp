@@ -19,8 +19,22 @@ std::vector<Task> built_in_tasks(Protocol protocol) {
   return protocol == Protocol::kLmEval ? lm_eval_tasks() : mindspeed_tasks(false);
 }
 
-Task find_task(const std::string& wanted, const TaskChoice& choice) {
-  if (wanted.ends_with(".toml")) return read_task_file(wanted, choice.protocol);
+namespace {
+
+// Megatron-LM calls tasks LAMBADA and WIKITEXT103, MindSpeed-LLM one human_eval.
+std::string own_name(std::string name) {
+  for (char& c : name) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
+  if (name == "human_eval") return "humaneval";
+  return name == "wikitext103" ? "wikitext" : name;
+}
+
+}  // namespace
+
+Task find_task(const std::string& given, const TaskChoice& choice) {
+  if (given.ends_with(".toml")) return read_task_file(given, choice.protocol);
+  const std::string wanted = own_name(given);
   const std::vector<Task> tasks = choice.protocol == Protocol::kLmEval
                                       ? lm_eval_tasks()
                                       : mindspeed_tasks(choice.strict_lambada);
@@ -38,7 +52,7 @@ Task find_task(const std::string& wanted, const TaskChoice& choice) {
                 name(other), name(choice.protocol), listed(names, names.size()));
   }
   const std::string near = nearest_name(wanted, names);
-  throw Error(Fault::kUsage, "--task: got \"{}\"{}; wanted one of {}, or a file NAME.toml", wanted,
+  throw Error(Fault::kUsage, "--task: got \"{}\"{}; wanted one of {}, or a file NAME.toml", given,
               near.empty() ? "" : fmt::format(", did you mean {}?", near),
               listed(names, names.size()));
 }

@@ -27,10 +27,13 @@
 
 namespace piton {
 
+class TaskEvaluator;
+
 // What the caller of a trainer may give.
 struct TrainerInputs {
-  OwnSamples samples = {};        // in place of the corpora that the options name
-  RunPlanner* planner = nullptr;  // null: memory is not checked, and not chosen by
+  OwnSamples samples = {};         // in place of the corpora that the options name
+  RunPlanner* planner = nullptr;   // null: memory is not checked, and not chosen by
+  TaskEvaluator* tasks = nullptr;  // null: --eval-tasks names none
 };
 
 // What a run is opened with. All of it must outlive the run.

@@ -14,10 +14,11 @@ PretrainResult pretrain(const Machine& machine, const PretrainOptions& options,
                             .timers = options.timing.timing_log_option});
   ProgressSink shown(caller.progress);
   if (loop.dry_run) {
-    Trainer::check(machine, options, {&log}, {.planner = caller.planner});
+    Trainer::check(machine, options, {&log}, {.planner = caller.planner, .tasks = caller.tasks});
     return {};
   }
-  Trainer trainer(machine, options, {&log, &shown}, {.planner = caller.planner});
+  Trainer trainer(machine, options, {&log, &shown},
+                  {.planner = caller.planner, .tasks = caller.tasks});
   PretrainResult result{.loss = trainer.state().lm_loss};
   if (loop.skip_train) {
     result.validation_loss = trainer.evaluate();

@@ -11,6 +11,7 @@
 namespace piton {
 
 class RunPlanner;
+class TaskEvaluator;
 
 struct PretrainResult {
   std::int64_t iteration = 0;
@@ -23,7 +24,8 @@ struct PretrainResult {
 
 // What the caller of pretrain() gives and is asked.
 struct PretrainCaller {
-  RunPlanner* planner = nullptr;  // as of TrainerInputs
+  RunPlanner* planner = nullptr;   // as of TrainerInputs
+  TaskEvaluator* tasks = nullptr;  // as of TrainerInputs
   // The number of a signal that asks to end, or 0. Called before each step on every rank; if any
   // rank has a signal, all save and end the run.
   std::function<int()> stop;

@@ -7,6 +7,8 @@
 #include "base/reported_elsewhere.h"
 #include "base/seconds.h"
 #include "comm/gathered_values.h"
+#include "train/run/corpus_rule.h"
+#include "train/run/task_evaluator.h"
 
 namespace piton {
 
@@ -38,8 +40,12 @@ Trainer::Trainer(const Machine& machine, const PretrainOptions& options,
   guarded([&] {
     everyone_ = make_group_of_all(machine_.world, "run");
     const RunOpening opening{machine_, *everyone_, sinks_, inputs_, timers_.get()};
-    if (extent == Extent::kCheck) return check_run(opening, run_);
+    if (extent == Extent::kCheck) {
+      check_run(opening, run_);
+      return check_tasks();
+    }
     open_run(opening, run_);
+    check_tasks();
     begin();
   });
 }
@@ -130,6 +136,9 @@ StepMetrics Trainer::one_step() {
     if (!validation_loss_) {
       sinks_.warning(fmt::format("iteration {}: {}", state.iteration, no_validation_loss()));
     }
+  }
+  if (inputs_.tasks != nullptr && (state.iteration % run_.settled.tasks.interval == 0 || done())) {
+    metrics.tasks = evaluate_tasks();
   }
   if (timers_ && log_due()) {
     const auto steps = static_cast<double>(state.iteration - timed_at_);
@@ -241,6 +250,31 @@ std::optional<double> Trainer::run_evaluation() {
   evaluation_ = 0;
   if (sum.loss_tokens == 0) return std::nullopt;
   return sum.loss_sum / sum.loss_tokens;
+}
+
+void Trainer::check_tasks() const {
+  if (inputs_.tasks == nullptr) return;
+  if (run_.tokenizer == nullptr)
+    throw Error(Fault::kUsage,
+                "--eval-tasks: the run has no tokenizer; name it with --tokenizer-type, or leave "
+                "this out");
+  if (run_.settled.parallel.linears.sequence_parallel && run_.settled.parallel.tensor > 1)
+    throw Error(Fault::kUsage,
+                "--eval-tasks: does not go with --sequence-parallel; evaluate checkpoints with "
+                "piton eval");
+}
+
+std::vector<TaskFigure> Trainer::evaluate_tasks() {
+  const Section whole(machine_.sections, kEvaluateSection);
+  evaluation_ = 1;
+  std::vector<TaskFigure> figures =
+      inputs_.tasks->evaluate({.session = *run_.session,
+                               .tokenizer = *run_.tokenizer,
+                               .special_tokens = rule_of_run(run_.state.facts),
+                               .sequence = run_.plan.sequence,
+                               .batch_size = run_.settled.loop.micro_batch_size});
+  evaluation_ = 0;
+  return figures;
 }
 
 std::string Trainer::no_validation_loss() const {

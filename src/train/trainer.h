@@ -115,6 +115,8 @@ class Trainer {
   StepMetrics measured(const StepReport& report, std::int64_t batch, double seconds) const;
   bool log_due() const;
   std::optional<double> run_evaluation();
+  void check_tasks() const;
+  std::vector<TaskFigure> evaluate_tasks();
   std::string no_validation_loss() const;
   void check_that_it_ends_well() const;
 

@@ -85,23 +85,96 @@ file(WRITE ${WORK}/other/boolq.journal "{\"key\":{},\"probe\":0}\n")
 expect(RUN ${eval} --task boolq --task-data-path ${data} --save-results ${WORK}/other CODE 2
   ERR "boolq.journal: holds answers of another evaluation")
 
-# Tensor ranks give the same table; ranks that would only repeat the work are refused.
+# Tensor ranks give the same table.
 execute_process(COMMAND ${PITON} ${eval} --task hellaswag boolq --task-data-path ${data} --quiet OUTPUT_VARIABLE one)
 execute_process(COMMAND ${LAUNCH} 2 ${PITON} ${eval} --task hellaswag boolq --task-data-path ${data} --quiet
   --tensor-model-parallel-size 2 --save-results ${WORK}/ranks OUTPUT_VARIABLE two RESULT_VARIABLE code)
 if(NOT code EQUAL 0 OR NOT one STREQUAL two)
   message(FATAL_ERROR "two ranks: exit ${code}\n${two}\ninstead of\n${one}")
 endif()
-execute_process(COMMAND ${LAUNCH} 2 ${PITON} ${eval} --task boolq --task-data-path ${data} ERROR_VARIABLE err
-  RESULT_VARIABLE code)
-if(code EQUAL 0 OR NOT err MATCHES "mesh: 2 processes, and tensor 1 x pipeline 1 has work for 1")
-  message(FATAL_ERROR "two data ranks: exit ${code}\n${err}")
+# Ranks with a copy of the model each share the questions: the same files on 1, 2 and 4 ranks, also after a kill.
+set(shared ${eval} --task hellaswag mmlu lambada gsm8k wikitext --task-data-path ${data} --max-new-tokens 4 --quiet)
+execute_process(COMMAND ${PITON} ${shared} --save-results ${WORK}/ranks1 OUTPUT_VARIABLE one RESULT_VARIABLE code)
+if(NOT code EQUAL 0)
+  message(FATAL_ERROR "one rank: exit ${code}")
 endif()
+function(expect_same_results ranks)
+  execute_process(COMMAND ${LAUNCH} ${ranks} ${PITON} ${shared} ${ARGN} --save-results ${WORK}/ranks${ranks}
+    OUTPUT_VARIABLE several RESULT_VARIABLE code)
+  if(NOT code EQUAL 0 OR NOT one STREQUAL several)
+    message(FATAL_ERROR "${ranks} ranks: exit ${code}\n${several}\ninstead of\n${one}")
+  endif()
+  foreach(name results.json hellaswag.jsonl mmlu.jsonl lambada.jsonl gsm8k.jsonl wikitext.jsonl)
+    file(READ ${WORK}/ranks1/${name} first)
+    file(READ ${WORK}/ranks${ranks}/${name} other)
+    if(NOT ranks EQUAL 4 AND NOT first STREQUAL other)
+      message(FATAL_ERROR "${name} differs on ${ranks} ranks")
+    endif()
+  endforeach()
+endfunction()
+expect_same_results(2)
+expect_same_results(3)
+expect_same_results(4 --tensor-model-parallel-size 2)  # its sums are rounded in another order
+list(JOIN many " " words)
+execute_process(COMMAND sh -c "${LAUNCH} 2 ${PITON} ${words} --save-results ${WORK}/killed2 2> /dev/null & \
+  until test \"$(cat ${WORK}/killed2/piqa.journal 2> /dev/null | wc -l)\" -gt 20; do sleep 0.02; done; kill -9 $!; wait $!")
+expect(RUN ${many} --save-results ${WORK}/killed2 CODE 0 ERR "piqa: [0-9]+ answers were there from an earlier run")
+file(READ ${WORK}/killed2/piqa.jsonl killed)
+file(READ ${WORK}/whole/piqa.jsonl whole)
+if(NOT killed STREQUAL whole)
+  message(FATAL_ERROR "piqa.jsonl of two ranks differs after a kill")
+endif()
+
+# Chat templates: the model has none, so that one is given.
+file(WRITE ${WORK}/chat.jinja "{% for m in messages %}[{{ m.role }}] {{ m.content }}\n{% endfor %}{% if add_generation_prompt %}[assistant] {% endif %}")
+set(chat --apply-chat-template --chat-template ${WORK}/chat.jinja)
+expect(RUN ${eval} --task mmlu gsm8k --task-data-path ${data} --max-new-tokens 4 ${chat}
+  --save-results ${WORK}/chat CODE 0)
+file(READ ${WORK}/chat/results.json results)
+string(JSON is_chat GET "${results}" configs mmlu chat_template)
+file(STRINGS ${WORK}/chat/mmlu.jsonl lines)
+list(GET lines 0 line)
+string(JSON prompt GET "${line}" prompt)
+if(NOT is_chat OR NOT prompt MATCHES "^.system. The following are .*.user. .*.assistant. .*.user. .*.assistant. $")
+  message(FATAL_ERROR "not a conversation: ${prompt}")
+endif()
+expect(RUN ${eval} --task boolq --task-data-path ${data} --apply-chat-template CODE 2 ERR "has no chat template; give --chat-template FILE")
+
+# Adapters.
+expect(RUN pretrain --load ${WORK}/run --finetune --data-path ${WORK}/corpus_text_document --tokenizer-type ByteTokenizer
+  --split 100,0,0 --seq-length 256 --train-iters 3 --micro-batch-size 1 --lr 1e-2 --lora-r 4 --lora-alpha 8
+  --lora-target-modules query_key_value --save ${WORK}/adapters CODE 0)
+expect(RUN ${eval} --task lambada --task-data-path ${data} --lora-load ${WORK}/adapters --save-results ${WORK}/lora CODE 0)
+file(READ ${WORK}/lora/lambada.jsonl adapted)
+file(READ ${WORK}/ranks1/lambada.jsonl base)
+if(adapted STREQUAL base)
+  message(FATAL_ERROR "--lora-load had no effect")
+endif()
+
+# Programs that the model writes are run, if asked for, where the kernel has user namespaces.
+execute_process(COMMAND ${PITON} ${eval} --task humaneval --task-data-path ${data} --max-new-tokens 8 --allow-code-execution
+  --save-results ${WORK}/code OUTPUT_VARIABLE out ERROR_VARIABLE err RESULT_VARIABLE code)
+if(code EQUAL 0)
+  file(STRINGS ${WORK}/code/humaneval.jsonl lines)
+  list(LENGTH lines count)
+  if(NOT out MATCHES "\\|humaneval\\|lm-eval\\|create_test\\|0\\|pass@1\\|↑\\|0.0000\\|" OR NOT count EQUAL 3)
+    message(FATAL_ERROR "humaneval: ${out}")
+  endif()
+elseif(NOT err MATCHES "--allow-code-execution: .*leave the task out")
+  message(FATAL_ERROR "humaneval: exit ${code}\n${err}")
+endif()
+
+# Flags of the evaluations of AscendSpeed and Megatron-LM; sizes are compared with the model.
+expect(RUN ${eval} --task LAMBADA --strict-lambada --valid-data ${data}/lambada/test.jsonl --num-layers 4 --micro-batch-size 8 --fp16
+  --seq-length 64 CODE 0 OUT "\\|lambada\\|mindspeed\\|" ERR "--fp16: no meaning here")
+expect(RUN ${eval} --task boolq --task-data-path ${data} --num-layers 32 CODE 2
+  ERR "--num-layers: got 32, but the model of .*run has 4; leave the flag out")
+expect(RUN ${eval} --task boolq --task-data-path ${data} --hidden-size x CODE 2 ERR "--hidden-size: got .x., wanted an integer")
 
 # Wrong inputs, each found before the model is loaded.
 set(none eval --load ${WORK}/no-such-run)
 expect(RUN eval --task boolq CODE 2 ERR "--load: no model is named")
-expect(RUN ${none} CODE 2 ERR "--task: not given; wanted one or more of agieval, arc_challenge")
+expect(RUN ${none} CODE 2 ERR "--task: not given; wanted one or more of agieval, agieval_cloze, arc_challenge")
 expect(RUN ${none} --task bolq --task-data-path ${data} CODE 2 ERR "did you mean boolq.; wanted one of agieval, .*winogrande")
 expect(RUN ${none} --task boolq boolq --task-data-path ${data} CODE 2 ERR "--task: boolq is given twice")
 expect(RUN ${none} --task boolq CODE 2 ERR "--task-data-path: not given")
@@ -112,8 +185,12 @@ expect(RUN ${none} --task mmlu --task-data-path ${WORK}/alone CODE 2 ERR "wanted
 file(WRITE ${WORK}/hf/mmlu/test/anatomy_test.csv "question,subject,choices,answer\nq,anatomy,x,1\n")
 expect(RUN ${none} --task mmlu --task-data-path ${WORK}/hf --num-shots 0 CODE 3
   ERR "wanted question, A, B, C, D, answer, or question, choices")
-expect(RUN ${none} --task lambada --task-data-path ${data} --strict-lambada CODE 2 ERR "goes with --protocol mindspeed")
+expect(RUN ${none} --task lambada --task-data-path ${data} --strict-lambada --protocol lm-eval CODE 2 ERR "goes with --protocol mindspeed")
 expect(RUN ${none} --task boolq --task-data-path ${data} --overlapping-eval 4 CODE 2 ERR "goes with wikitext")
-expect(RUN ${none} --task boolq --task-data-path ${data} --max-new-tokens 4 CODE 2 ERR "no --task generates an answer")
+expect(RUN ${none} --task humaneval --task-data-path ${data} CODE 2 ERR "runs programs that the model writes; give --allow-code-execution")
+expect(RUN ${none} --task boolq --task-data-path ${data} --allow-code-execution CODE 2 ERR "no --task runs programs; leave it out")
+expect(RUN ${none} --task boolq --task-data-path ${data} --fewshot-as-multiturn CODE 2 ERR "goes with --apply-chat-template")
+expect(RUN ${none} --task boolq --task-data-path ${data} --protocol mindspeed --apply-chat-template CODE 2 ERR "goes with --protocol lm-eval")
+expect(RUN ${none} --task boolq --task-data-path ${data} --seq-length 1 CODE 2 ERR "--seq-length: got 1, wanted 2 to")
 expect(RUN ${none} --task boolq --task-data-path ${data} --batch-size 0 CODE 2 ERR "--batch-size: got 0, wanted 1 to")
 expect(RUN ${none} --task lambada --task-data-path ${data} --num-shots 2 CODE 2 ERR "lambada has no examples")

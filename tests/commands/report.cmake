@@ -33,3 +33,19 @@ expect(RUN report ${WORK}/nowhere CODE 3 ERR "nowhere: no metrics.jsonl is in it
 expect(RUN report ${WORK}/lr1e-3 --every 0 CODE 2 ERR "--every: got 0, wanted")
 file(WRITE ${WORK}/empty/metrics.jsonl "{\"iteration\": 1}\nno\n{\"iteration\": 2}\n")
 expect(RUN report ${WORK}/empty CODE 3 ERR "metrics.jsonl:2: not a line of metrics")
+
+# Results of evaluations: tables, worst answers, and the difference of two models.
+foreach(name a b)
+  expect(RUN eval --load ${WORK}/lr1e-3 --task boolq lambada --task-data-path ${SOURCE}/tests/golden/evaluation/data
+    --save-results ${WORK}/results-${name} CODE 0)
+endforeach()
+expect(RUN report ${WORK}/results-a ${WORK}/results-b --output ${WORK}/results.html CODE 0)
+file(READ ${WORK}/results.html page)
+foreach(part "<h2>Scores</h2>" "<td>boolq</td><td>acc,none</td>" "Differences to" "<h2>Worst answers</h2>" "+0.0000 ± 0.0000")
+  string(FIND "${page}" "${part}" at)
+  if(at EQUAL -1)
+    message(FATAL_ERROR "the page of results has no ${part}")
+  endif()
+endforeach()
+expect(RUN report ${WORK}/results-a ${WORK}/lr1e-3 CODE 2 ERR "some folders are of runs and some of results")
+expect(RUN report ${WORK}/results-a --follow CODE 2 ERR "--follow: goes with runs")

@@ -7,6 +7,7 @@
 #include "base/options/option_range.h"
 #include "checkpoint/collective.h"
 #include "cli/command.h"
+#include "cli/commands/chosen_chat_template.h"
 #include "cli/commands/continuation.h"
 #include "cli/commands/dialogue.h"
 #include "cli/commands/model_to_load.h"
@@ -45,19 +46,6 @@ struct ChatOptions {
       stop);
   }
 };
-
-ChatTemplate template_of(const Model& model, const ChatOptions& options) {
-  const ChatTemplateFiles& files = model.chat_templates();
-  const std::string& wanted = options.chat_template;
-  if (!wanted.empty() && std::filesystem::is_regular_file(wanted))
-    return ChatTemplate(read_text_file(wanted), files.special_tokens, wanted);
-  if (files.templates.empty()) {
-    throw Error(Fault::kUsage,
-                "--load: {} has no chat template; give --chat-template FILE, or use piton generate",
-                options.model.load);
-  }
-  return choose_chat_template(files, wanted, /*with_tools=*/false);
-}
 
 // The next line that the first rank reads, on all ranks; nullopt at the end of the input.
 std::optional<std::string> next_line(Communicator& ranks) {
@@ -101,7 +89,8 @@ int run_chat(Invocation& invocation) {
   const auto model = Model::load(engine.machine(), options.model.load, tokenizer_options, layout,
                                  options.model.lora_load);
   const Tokenizer& tokenizer = model->require_tokenizer();
-  const ChatTemplate chat_template = template_of(*model, options);
+  const ChatTemplate chat_template =
+      chosen_chat_template(*model, options.chat_template, options.model.load);
   for (const std::int32_t id : turn_ends(chat_template, tokenizer))
     options.stop.push_back(tokenizer.piece(id));
   const Continuer continuer(*model, sampling, beams, options.stop);

@@ -8,10 +8,17 @@
 #include "base/files/files.h"
 #include "base/options/option_range.h"
 #include "cli/command.h"
+#include "cli/commands/chosen_chat_template.h"
 #include "cli/commands/continuation.h"
+#include "cli/commands/model_to_load.h"
+#include "cli/compatibility/evaluation_flags.h"
 #include "cli/launch.h"
+#include "comm/part_of_world.h"
+#include "evaluate/code_tests.h"
 #include "evaluate/evaluation_results.h"
+#include "tasks/chat_prompts.h"
 #include "tasks/task_table.h"
+#include "text/chat/turn_ends.h"
 
 namespace piton::cli {
 namespace {
@@ -19,7 +26,7 @@ namespace {
 namespace fs = std::filesystem;
 
 struct EvalOptions {
-  std::string load;
+  ModelToLoad model;
   std::vector<std::string> tasks;
   std::vector<std::string> paths;
   Protocol protocol = Protocol::kLmEval;
@@ -30,16 +37,18 @@ struct EvalOptions {
   bool strict_lambada = false;
   std::int64_t overlapping_eval = 0;
   std::int64_t batch_size = 8;
+  std::optional<std::int64_t> sequence;
   std::string save_results;
+  bool apply_chat_template = false;
+  std::string chat_template;
+  std::optional<bool> multiturn;
+  bool runs_code = false;
   SpecialTokensOptions special_tokens;
   bool json = false;
 
   template <typename Visitor>
   void visit(Visitor&& v) {
-    v(Option{"load",
-             "run, checkpoint, Hugging Face or Megatron folder, or GGUF file of the model",
-             {.placeholder = "DIR"}},
-      load);
+    model.visit(v);
     v(Option{"task",
              "tasks to evaluate (docs/evaluation.md lists them), or TOML files with a task",
              {.placeholder = "TASK"}},
@@ -77,11 +86,35 @@ struct EvalOptions {
              "number of texts that are read or generated at once",
              {.aliases = {"evaluation-batch-size"}}},
       batch_size);
+    v(Option{"seq-length",
+             "most tokens that are read at once; longer prompts are cut on the left (default: as "
+             "many as the model reads)",
+             {.placeholder = "N"}},
+      sequence);
     v(Option{"save-results",
              "folder for results.json and TASK.jsonl, a line a question; a killed evaluation "
              "continues there",
              {.placeholder = "DIR"}},
       save_results);
+    v(Option{"apply-chat-template",
+             "lm-eval: ask by the chat template of the model; the description of a task is the "
+             "system message"},
+      apply_chat_template);
+    v(Option{"chat-template",
+             "for --apply-chat-template: file of a chat template in Jinja, or the name of one of "
+             "the model's (default: the model's own)",
+             {.placeholder = "FILE"}},
+      chat_template);
+    v(Option{"fewshot-as-multiturn",
+             "with --apply-chat-template: each example is a question and an answer of the "
+             "conversation (default: so it is, unless the examples are one written text)",
+             {.negation = "no-fewshot-as-multiturn"}},
+      multiturn);
+    v(
+        Option{
+            "allow-code-execution",
+            "humaneval: run the programs that the model writes, in a sandbox (docs/evaluation.md)"},
+        runs_code);
     special_tokens.visit(v);
     v(Option{"json", "print the JSON of results.json instead of the table"}, json);
   }
@@ -90,11 +123,19 @@ struct EvalOptions {
 // A loaded model, as an evaluation needs it.
 class LoadedModel final : public EvaluatedModel {
  public:
-  LoadedModel(Model& model, bool special_tokens) : model_(model), special_tokens_(special_tokens) {}
+  struct Rules {
+    bool special_tokens = true;
+    std::optional<std::int64_t> sequence;  // most tokens at once; absent: the model's
+    std::vector<std::string> ends;         // words that end every generated text
+  };
+  LoadedModel(Model& model, Rules rules) : model_(model), rules_(std::move(rules)) {}
 
   const Tokenizer& tokenizer() const override { return model_.require_tokenizer(); }
-  bool adds_special_tokens() const override { return special_tokens_; }
-  std::int64_t longest_sequence() const override { return model_.config().max_positions; }
+  bool adds_special_tokens() const override { return rules_.special_tokens; }
+  std::int64_t longest_sequence() const override {
+    const std::int64_t most = model_.config().max_positions;
+    return std::min(most, rules_.sequence.value_or(most));
+  }
 
   std::vector<ContinuationScore> score(std::span<const ContinuationRequest> requests) override {
     return model_.score_continuations(requests);
@@ -108,7 +149,9 @@ class LoadedModel final : public EvaluatedModel {
     std::vector<Prompt> texts;
     for (const auto& ids : prompts) texts.push_back({.text = "", .ids = ids});
     const BeamOptions no_beams;
-    const Continuer continuer(model_, sampling, no_beams, end.stop);
+    std::vector<std::string> stop = end.stop;
+    stop.insert(stop.end(), rules_.ends.begin(), rules_.ends.end());
+    const Continuer continuer(model_, sampling, no_beams, stop);
     std::vector<std::string> out;
     for (auto& one : continuer.run(texts, [](const std::string&) {}))
       out.push_back(std::move(one.front().text));
@@ -117,11 +160,45 @@ class LoadedModel final : public EvaluatedModel {
 
  private:
   Model& model_;
-  bool special_tokens_;
+  Rules rules_;
+};
+
+// The groups of ranks that hold a model each, and this rank's. Every group answers its share of the
+// requests.
+class Replicas {
+ public:
+  Replicas(World& world, const InferenceOptions& layout) : world_(world), size_(world.size()) {
+    const std::int64_t model = std::int64_t{layout.tensor} * layout.pipeline;
+    // Another number is refused where the model is loaded. Under ZeRO-3 all ranks hold one model.
+    if (layout.zero_stage == 0 && model >= 1 && size_ % model == 0) size_ = static_cast<int>(model);
+    if (size_ == world.size()) return;
+    everyone_ = make_group_of_all(world, "evaluation");
+    part_ = make_part_of_world(world, world.rank() / size_ * size_, size_);
+  }
+
+  // Only the first model's ranks report what they load.
+  Machine machine_of_model(const Machine& whole) {
+    Log& log = world_.rank() < size_ ? whole.log : silent_;
+    return {part_ ? *part_ : world_, whole.device, whole.kernels,  whole.arena, whole.stream,
+            whole.threads,           log,          whole.sections, whole.peak};
+  }
+  RequestShares shares() const {
+    return {.everyone = everyone_.get(),
+            .index = world_.rank() / size_,
+            .count = world_.size() / size_,
+            .leads = world_.rank() % size_ == 0};
+  }
+
+ private:
+  World& world_;
+  int size_;  // ranks of a model
+  std::unique_ptr<Communicator> everyone_;
+  std::unique_ptr<World> part_;
+  SilentLog silent_;
 };
 
 void check_options(const EvalOptions& options) {
-  if (options.load.empty())
+  if (options.model.load.empty())
     throw Error(Fault::kUsage, "--load: no model is named; wanted the folder of a run");
   if (options.tasks.empty()) {
     std::vector<std::string> names;
@@ -131,6 +208,7 @@ void check_options(const EvalOptions& options) {
   }
   constexpr std::int64_t kMost = std::int64_t{1} << 40;
   check_range("--batch-size", options.batch_size, 1, 4096);
+  if (options.sequence) check_range("--seq-length", *options.sequence, 2, kMost);
   if (options.num_shots) check_range("--num-shots", *options.num_shots, 0, 1000);
   if (options.max_samples) check_range("--max-eval-samples", *options.max_samples, 1, kMost);
   if (options.max_new_tokens) check_range("--max-new-tokens", *options.max_new_tokens, 1, kMost);
@@ -139,7 +217,15 @@ void check_options(const EvalOptions& options) {
                 "--strict-lambada: goes with --protocol mindspeed; lm-eval always scores the whole "
                 "word; leave it out");
   }
+  if (options.apply_chat_template && options.protocol != Protocol::kLmEval)
+    throw Error(Fault::kUsage, "--apply-chat-template: goes with --protocol lm-eval; leave it out");
+  if (!options.apply_chat_template &&
+      (options.multiturn.has_value() || !options.chat_template.empty()))
+    throw Error(Fault::kUsage, "{}: goes with --apply-chat-template; give it, or leave this out",
+                options.multiturn.has_value() ? "--fewshot-as-multiturn" : "--chat-template");
 }
+
+bool runs_programs(const TaskData& data) { return data.task.program != nullptr; }
 
 // Everything that can be wrong with tasks and their files is found before the model is loaded.
 std::vector<TaskData> load_tasks(const EvalOptions& options) {
@@ -151,6 +237,11 @@ std::vector<TaskData> load_tasks(const EvalOptions& options) {
       if (other.task.name == task.name)
         throw Error(Fault::kUsage, "--task: {} is given twice", task.name);
     }
+    if (task.program != nullptr && !options.runs_code)
+      throw Error(Fault::kUsage,
+                  "--task: {} runs programs that the model writes; give --allow-code-execution, "
+                  "which runs them in a sandbox, or leave the task out",
+                  task.name);
     if (options.max_new_tokens && task.kind == TaskKind::kGeneration)
       task.max_new_tokens = *options.max_new_tokens;
     all.push_back(load_task(task, {.paths = options.paths,
@@ -164,8 +255,8 @@ std::vector<TaskData> load_tasks(const EvalOptions& options) {
   };
   if (options.overlapping_eval != 0 && !has(TaskKind::kPerplexity))
     throw Error(Fault::kUsage, "--overlapping-eval: goes with wikitext; leave it out");
-  if (options.max_new_tokens && !has(TaskKind::kGeneration))
-    throw Error(Fault::kUsage, "--max-new-tokens: no --task generates an answer; leave it out");
+  if (options.runs_code && std::none_of(all.begin(), all.end(), runs_programs))
+    throw Error(Fault::kUsage, "--allow-code-execution: no --task runs programs; leave it out");
   return all;
 }
 
@@ -194,6 +285,20 @@ void report_counts(const TaskEvaluation& evaluation, Log& log) {
     log.warning(fmt::format("{}: {} generated answers are empty", task, evaluation.empty_answers));
 }
 
+// Asks all tasks by the chat template. Returns the words that end an answer.
+std::vector<std::string> make_chats(std::vector<TaskData>& tasks, const Model& model,
+                                    const EvalOptions& options) {
+  const ChatTemplate chat_template =
+      chosen_chat_template(model, options.chat_template, options.model.load);
+  for (TaskData& data : tasks)
+    make_chat_prompts(data, chat_template,
+                      {.multiturn = options.multiturn.value_or(data.task.shot_texts.empty())});
+  std::vector<std::string> ends;
+  for (const std::int32_t id : turn_ends(chat_template, model.require_tokenizer()))
+    ends.push_back(model.require_tokenizer().piece(id));
+  return ends;
+}
+
 void save(const EvalOptions& options, const std::vector<TaskEvaluation>& evaluations,
           const nlohmann::ordered_json& results) {
   const fs::path folder = options.save_results;
@@ -213,32 +318,51 @@ int run_eval(Invocation& invocation) {
   set.add("Evaluation", options);
   set.add("Parallelism", layout);
   set.add("Tokenizer", tokenizer);
+  EvaluationFlags others;
+  set.set_foreign(&others);
   refuse_more_arguments(invocation.parse(set, general));
+  // Only MindSpeed-LLM distinguishes the last word from the last token.
+  if (options.strict_lambada && !set.given("protocol")) options.protocol = Protocol::kMindSpeed;
+  if (invocation.leads) others.report(invocation.log);
   std::vector<TaskData> tasks;
+  std::optional<PythonSandbox> sandbox;
   invocation.together([&] {
     check_options(options);
     tasks = load_tasks(options);
+    if (options.runs_code && invocation.leads) sandbox.emplace();
   });
   Engine engine(engine_options(general), invocation.log);
-  const auto model = Model::load(engine.machine(), options.load, tokenizer, layout);
+  Replicas replicas(engine.world(), layout);
+  const Machine machine = replicas.machine_of_model(engine.machine());
+  const auto model =
+      Model::load(machine, options.model.load, tokenizer, layout, options.model.lora_load);
+  others.check(model->config(), options.model.load);
+  std::vector<std::string> ends;
+  if (options.apply_chat_template) ends = make_chats(tasks, *model, options);
   const SpecialTokensRule rule = rule_of(options.special_tokens, model->special_tokens());
   const std::string said = describe_rule(rule, model->require_tokenizer());
   const bool leads = engine.world().rank() == 0;
   if (!said.empty() && leads) invocation.log.info(said);
-  LoadedModel evaluated(*model, rule.add);
+  LoadedModel evaluated(
+      *model, {.special_tokens = rule.add, .sequence = options.sequence, .ends = std::move(ends)});
   if (!options.save_results.empty() && leads) create_folders(options.save_results);
 
   std::vector<TaskEvaluation> evaluations;
   std::vector<EvaluationRules> rules;
   for (TaskData& data : tasks) {
     rules.push_back(rules_for(options, data.task, leads));
+    rules.back().shares = replicas.shares();
     evaluations.push_back(
         evaluate_task(evaluated, std::move(data), rules.back(), invocation.progress));
     if (leads) report_counts(evaluations.back(), invocation.log);
   }
   if (!leads) return 0;
+  for (TaskEvaluation& one : evaluations) {
+    if (runs_programs(one.data)) run_code_tests(one, *sandbox, invocation.progress);
+  }
   const nlohmann::ordered_json results = results_json(
-      evaluations, {.model = options.load, .tokenizer = evaluated.tokenizer().content_hash()});
+      evaluations,
+      {.model = options.model.load, .tokenizer = evaluated.tokenizer().content_hash()});
   if (!options.save_results.empty()) {
     save(options, evaluations, results);
     for (const EvaluationRules& one : rules) forget_journal(one);

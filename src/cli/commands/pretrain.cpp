@@ -3,6 +3,7 @@
 #include "train/pretrain.h"
 
 #include "cli/command.h"
+#include "cli/commands/training_tasks.h"
 #include "cli/compatibility/environment.h"
 #include "cli/compatibility/launchers.h"
 #include "cli/compatibility/megatron_flags.h"
@@ -66,6 +67,7 @@ int train(Invocation& invocation, Training training) {
   options.loop.brief_log = invocation.terminal.log_to_stdout(is_launched());
   const Variables variables = environment_variables();
   std::vector<std::string> notes;
+  std::unique_ptr<TaskEvaluator> tasks;
   invocation.together([&] {
     if (resumes) {
       invocation.parse(set, general, false, [&](const std::vector<std::string>& positional) {
@@ -77,6 +79,7 @@ int train(Invocation& invocation, Training training) {
     if (training == Training::kFinetune) check_finetuning(set, options);
     notes = read_environment(set, variables);
     megatron.check(options.model);
+    tasks = make_task_evaluator(options.tasks);
   });
   options.changed = set.changed();
   if (options.loop.brief_log && !set.given("log-interval")) options.loop.log_interval = 10;
@@ -97,6 +100,7 @@ int train(Invocation& invocation, Training training) {
   }
   const PretrainResult result = pretrain(engine.machine(), options,
                                          {.planner = &engine.planner(),
+                                          .tasks = tasks.get(),
                                           .stop = [&] { return signals.first(); },
                                           .over = [&] { signals.settle(); },
                                           .progress = invocation.progress});

@@ -1,4 +1,5 @@
-// piton report: a page of HTML about one run or several.
+// piton report: a page of HTML about runs, or about results of evaluations.
+#include <algorithm>
 #include <chrono>
 #include <ctime>
 #include <filesystem>
@@ -9,6 +10,7 @@
 #include "base/options/option_range.h"
 #include "cli/command.h"
 #include "report/page.h"
+#include "report/results_page.h"
 
 namespace piton::cli {
 namespace {
@@ -21,7 +23,7 @@ struct ReportOptions {
   template <typename Visitor>
   void visit(Visitor&& v) {
     v(Option{"output",
-             "HTML file to write (default: report.html in the first run's folder)",
+             "HTML file to write (default: report.html in the first folder)",
              {.placeholder = "FILE.html"}},
       output);
     v(Option{"follow", "write the page again while a run continues; the page reloads itself"},
@@ -45,6 +47,12 @@ bool write_page(const std::vector<std::string>& folders, const std::filesystem::
   return running;
 }
 
+void write_results(const std::vector<std::string>& folders, const std::filesystem::path& output) {
+  std::vector<ResultsRecord> all;
+  for (const std::string& folder : folders) all.push_back(read_results(folder));
+  write_text_file(output, results_page(all, local_time(std::time(nullptr))));
+}
+
 }  // namespace
 
 int run_report(Invocation& invocation) {
@@ -55,12 +63,28 @@ int run_report(Invocation& invocation) {
   const std::vector<std::string> folders = invocation.parse(set, general);
   check_range("--every", options.every, 1, 86400);
   if (folders.empty()) {
-    throw Error(Fault::kUsage, "report: no run is named; give the folder of --save, or several");
+    throw Error(
+        Fault::kUsage,
+        "report: no run is named; give the folder of --save, or of --save-results, or several");
   }
+  const auto evaluated = std::count_if(folders.begin(), folders.end(), [](const auto& folder) {
+    return has_results(folder) &&
+           !std::filesystem::exists(std::filesystem::path(folder) / "metrics.jsonl");
+  });
+  if (evaluated > 0 && evaluated < std::ssize(folders)) {
+    throw Error(Fault::kUsage,
+                "report: some folders are of runs and some of results; make a page of each kind");
+  }
+  if (evaluated > 0 && options.follow)
+    throw Error(Fault::kUsage, "--follow: goes with runs; results do not change");
   const std::filesystem::path output = options.output.empty()
                                            ? std::filesystem::path(folders.front()) / "report.html"
                                            : std::filesystem::path(options.output);
-  bool running = write_page(folders, output, options);
+  bool running = false;
+  if (evaluated > 0)
+    write_results(folders, output);
+  else
+    running = write_page(folders, output, options);
   invocation.warn_of_root(general);
   invocation.log.info(fmt::format("report: {}", output.string()));
   while (options.follow && running) {

@@ -1,12 +1,13 @@
 // A build without Apache Arrow.
 #include "base/error.h"
 #include "data/records/block_reader.h"
+#include "data/records/parquet_rows.h"
 
 namespace piton {
 
-bool can_read_parquet() { return false; }
+namespace {
 
-std::unique_ptr<ColumnReader> open_parquet(const std::string& path) {
+[[noreturn]] void refuse_parquet(const std::string& path) {
   throw Error(
       Fault::kUsage,
       "{}: this build cannot read Parquet: Apache Arrow was not found when it was configured; run "
@@ -14,5 +15,13 @@ std::unique_ptr<ColumnReader> open_parquet(const std::string& path) {
       "into the build folder",
       path);
 }
+
+}  // namespace
+
+bool can_read_parquet() { return false; }
+
+std::unique_ptr<ColumnReader> open_parquet(const std::string& path) { refuse_parquet(path); }
+
+std::vector<nlohmann::json> read_parquet_rows(const std::string& path) { refuse_parquet(path); }
 
 }  // namespace piton

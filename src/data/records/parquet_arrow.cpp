@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "data/records/block_reader.h"
+#include "data/records/parquet_rows.h"
 
 namespace piton {
 namespace {
@@ -33,7 +34,85 @@ class ArrowColumnReader final : public ColumnReader {
     return more;
   }
 
+  std::vector<nlohmann::json> rows() {
+    std::vector<nlohmann::json> rows;
+    guard([&] {
+      std::vector<int> groups, leaves;
+      for (int i = 0; i < reader_->num_row_groups(); ++i) groups.push_back(i);
+      const int count = reader_->parquet_reader()->metadata()->schema()->num_columns();
+      for (int i = 0; i < count; ++i) leaves.push_back(i);
+      batches_ = check(reader_->GetRecordBatchReader(groups, leaves));
+      while (true) {
+        std::shared_ptr<arrow::RecordBatch> batch;
+        check(batches_->ReadNext(&batch));
+        if (batch == nullptr || batch->num_rows() == 0) return;
+        for (std::int64_t row = 0; row < batch->num_rows(); ++row, ++row_) {
+          nlohmann::json& object = rows.emplace_back(nlohmann::json::object());
+          for (int i = 0; i < batch->num_columns(); ++i)
+            object[batch->column_name(i)] = json_of(*batch->column(i), row, batch->column_name(i));
+        }
+      }
+    });
+    return rows;
+  }
+
  private:
+  template <typename List>
+  nlohmann::json list_of(const arrow::Array& column, std::int64_t row,
+                         const std::string& name) const {
+    const auto& list = static_cast<const List&>(column);
+    nlohmann::json out = nlohmann::json::array();
+    for (std::int64_t i = 0; i < list.value_length(row); ++i)
+      out.push_back(json_of(*list.values(), list.value_offset(row) + i, name));
+    return out;
+  }
+
+  nlohmann::json json_of(const arrow::Array& column, std::int64_t row,
+                         const std::string& name) const {
+    using arrow::Type;
+    if (column.IsNull(row)) return nullptr;
+    switch (column.type_id()) {
+      case Type::STRING:
+      case Type::BINARY:
+      case Type::LARGE_STRING:
+      case Type::LARGE_BINARY:
+        return std::string(text_of(column, row));
+      case Type::BOOL:
+        return static_cast<const arrow::BooleanArray&>(column).Value(row);
+      case Type::INT8:
+        return static_cast<const arrow::Int8Array&>(column).Value(row);
+      case Type::UINT8:
+        return static_cast<const arrow::UInt8Array&>(column).Value(row);
+      case Type::INT16:
+        return static_cast<const arrow::Int16Array&>(column).Value(row);
+      case Type::INT32:
+        return static_cast<const arrow::Int32Array&>(column).Value(row);
+      case Type::INT64:
+        return static_cast<const arrow::Int64Array&>(column).Value(row);
+      case Type::FLOAT:
+        return static_cast<const arrow::FloatArray&>(column).Value(row);
+      case Type::DOUBLE:
+        return static_cast<const arrow::DoubleArray&>(column).Value(row);
+      case Type::LIST:
+        return list_of<arrow::ListArray>(column, row, name);
+      case Type::LARGE_LIST:
+        return list_of<arrow::LargeListArray>(column, row, name);
+      case Type::STRUCT: {
+        const auto& parts = static_cast<const arrow::StructArray&>(column);
+        nlohmann::json object = nlohmann::json::object();
+        for (int i = 0; i < parts.num_fields(); ++i) {
+          const std::string& part = parts.struct_type()->field(i)->name();
+          object[part] = json_of(*parts.field(i), row, name);
+        }
+        return object;
+      }
+      default:
+        throw Error(Fault::kData,
+                    "{}: column \"{}\" holds {}, wanted texts, numbers, booleans, lists or structs",
+                    path_, name, column.type()->ToString());
+    }
+  }
+
   void open_file() {
     auto file = check(arrow::io::ReadableFile::Open(path_));
     parquet::ReaderProperties properties;
@@ -165,6 +244,10 @@ bool can_read_parquet() { return true; }
 
 std::unique_ptr<ColumnReader> open_parquet(const std::string& path) {
   return std::make_unique<ArrowColumnReader>(path);
+}
+
+std::vector<nlohmann::json> read_parquet_rows(const std::string& path) {
+  return ArrowColumnReader(path).rows();
 }
 
 }  // namespace piton

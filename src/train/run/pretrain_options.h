@@ -15,6 +15,7 @@
 #include "parallel/parallel_options.h"
 #include "session/offload_options.h"
 #include "text/files/tokenizer_options.h"
+#include "train/run/task_evaluator.h"
 #include "train/trace/timing_options.h"
 
 namespace piton {
@@ -172,6 +173,7 @@ struct LoopOptions {
 struct PretrainOptions {
   ModelOptions model;
   LoopOptions loop;
+  TaskEvaluationOptions tasks;
   LoraOptions lora;
   TimingOptions timing;
   ParallelOptions parallel;

@@ -58,6 +58,12 @@ void LogSink::on_start(const RunStart& start) {
 
 void LogSink::on_step(const StepMetrics& metrics) {
   if (start_.rank != 0) return;
+  if (!metrics.tasks.empty()) {
+    std::string figures;
+    for (const TaskFigure& one : metrics.tasks)
+      figures += fmt::format("{}{}: {:.4f}", figures.empty() ? "" : " | ", one.name, one.value);
+    log_.info(fmt::format("tasks at iteration {} | {} |", metrics.iteration, figures));
+  }
   if (metrics.iteration % options_.interval != 0 && metrics.iteration != start_.train_iters) return;
   const double seconds = seconds_since(started_);
   log_.info(options_.brief ? brief_line(start_, metrics, seconds)

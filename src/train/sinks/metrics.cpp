@@ -95,6 +95,7 @@ std::string to_json(const StepMetrics& metrics) {
   if (metrics.params_norm) json["params_norm"] = number(*metrics.params_norm);
   if (metrics.num_zeros) json["num_zeros"] = *metrics.num_zeros;
   if (metrics.validation_loss) json["validation_loss"] = number(*metrics.validation_loss);
+  for (const TaskFigure& one : metrics.tasks) json["tasks"][one.name] = number(one.value);
   for (const TimerTimes& one : metrics.timers) json["timers_ms"][one.name] = one.most_ms();
   return json.dump();
 }
@@ -126,6 +127,11 @@ std::vector<StepMetrics> read_metrics(const std::filesystem::path& path) {
     if (object.contains("num_zeros")) step.num_zeros = count_in(object, "num_zeros");
     if (object.contains("validation_loss")) {
       step.validation_loss = number_in(object, "validation_loss");
+    }
+    const auto tasks = object.find("tasks");
+    if (tasks != object.end() && tasks->is_object()) {
+      for (const auto& [name, _] : tasks->items())
+        step.tasks.push_back({name, number_in(*tasks, name.c_str())});
     }
     const auto timers = object.find("timers_ms");
     if (timers != object.end() && timers->is_object()) {

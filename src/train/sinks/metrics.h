@@ -17,6 +17,12 @@
 
 namespace piton {
 
+// A score of the model on a task: "hellaswag,acc_norm".
+struct TaskFigure {
+  std::string name;
+  double value = 0;
+};
+
 struct StepMetrics {
   std::int64_t iteration = 0;
   std::int64_t consumed_samples = 0;
@@ -38,6 +44,7 @@ struct StepMetrics {
   std::optional<double> params_norm;      // with --log-params-norm
   std::optional<std::int64_t> num_zeros;  // of the gradient; with --log-num-zeros-in-grad
   std::optional<double> validation_loss;
+  std::vector<TaskFigure> tasks;   // after this step; with --eval-tasks
   std::vector<TimerTimes> timers;  // mean of a step since the last ones; with --timing-log-level
 };
 

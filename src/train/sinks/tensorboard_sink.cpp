@@ -58,6 +58,8 @@ void TensorBoardSink::on_step(const StepMetrics& metrics) {
   if (metrics.params_norm) {
     append(event_record(wall_time(), metrics.iteration, {{"params-norm", *metrics.params_norm}}));
   }
+  for (const TaskFigure& one : metrics.tasks)
+    append(event_record(wall_time(), metrics.iteration, {{one.name, one.value}}));
   if (!timers_) return;
   for (const TimerTimes& one : metrics.timers) {
     append(

@@ -22,6 +22,9 @@ file(WRITE ${WORK}/hf_config_json.json "{\"path\": \"${WORK}/wikipedia\", \"name
 # The document's own text of that file, which is no JSON.
 file(WRITE ${WORK}/hf_config_as_printed.json "{\n\"path\": \"WORKSPACE/wikipedia\",\n\"name\": \"20220301.en\",\n\"streaming: True,\n\"split\": \"train\"\n}")
 
+# Questions of BoolQ, as published, under the document's path.
+file(COPY ${SOURCE}/tests/golden/evaluation/data/boolq/validation.jsonl DESTINATION ${WORK}/dataset/boolq/test)
+
 # Wiki text as WikiExtractor leaves it, and a vocabulary of BERT.
 file(MAKE_DIRECTORY ${WORK}/text/AA)
 file(WRITE ${WORK}/text/AA/wiki_00 "{\"id\": \"1\", \"url\": \"u\", \"title\": \"t\", \"text\": \"to be is to do. to do is to be. do be do.\"}\n")

@@ -224,6 +224,20 @@ seed_line(msl-generate
   RUN generate --load qwen15 --prompt hello --max-new-tokens 8 --greedy THEN RUNS)
 seed_line(msl-chat RUN chat --load qwen15 THEN REFUSED SAYS "--load: qwen15 has no chat template; give --chat-template FILE")
 
+# "Evaluation with Benchmarks", at its start and under "Configuration of evaluation parameters": --seq-length 512.
+set(evaluation eval --task-data-path dataset/boolq/test --task boolq --seq-length 512 --max-new-tokens 1 --max-position-embeddings 512
+  --tensor-model-parallel-size 2 --pipeline-model-parallel-size 2)
+set(of_llama --hidden-size 64 --ffn-hidden-size 176 --load llama-7b-tp2-pp2 --num-attention-heads 4 ${tokenizer} --fp16
+  --micro-batch-size 1 --seed 42)
+seed_line(asp-eval-boolq
+  LAUNCH 4 ${evaluation} --num-layers 4 ${of_llama}
+  THEN RUNS SAYS "boolq.lm-eval.none.0.acc" "--seed: no meaning here: answers are greedy")
+seed_line(asp-eval-boolq-as-there
+  LAUNCH 4 ${evaluation} --num-layers 4 ${of_llama} --protocol mindspeed THEN RUNS SAYS "boolq.mindspeed.none.0.acc")
+seed_line(asp-eval-other-sizes
+  LAUNCH 4 ${evaluation} --num-layers 32 ${of_llama}
+  THEN REFUSED SAYS "--num-layers: got 32, but the model of llama-7b-tp2-pp2 has 4")
+
 # ---- Megatron-LM on Ascend ----
 
 # dataset_preprocess_t5.sh.

@@ -281,6 +281,22 @@ TEST_F(SmallTokenizer, KeepsMergesTemplateAndWhatItsTokensAre) {
   EXPECT_EQ(got.tokens[261], "[PAD261]");
 }
 
+TEST_F(SmallTokenizer, KeepsTheDefaultOfSeveralTemplates) {
+  write_text_file(dir_ / "tokenizer_config.json",
+                  R"({"chat_template": [{"name": "tool_use", "template": "tools"},
+                                        {"name": "default", "template": "{{ messages }}"}]})");
+  EXPECT_EQ(vocabulary().chat_template, "{{ messages }}");
+  // A file goes before the configuration.
+  write_text_file(dir_ / "chat_template.jinja", "of the file");
+  EXPECT_EQ(vocabulary().chat_template, "of the file");
+}
+
+// Only LLaMA's tokenizers, which fall back to bytes, are read from tokenizer.model where both are.
+TEST_F(SmallTokenizer, IsThatOfTheJsonFileWithoutByteFallback) {
+  write_text_file(dir_ / "tokenizer.model", "no model of SentencePiece");
+  EXPECT_THAT(vocabulary().merges, ElementsAre("h e", "he l"));
+}
+
 TEST_F(SmallTokenizer, NamesHowWordsAreCut) {
   EXPECT_EQ(vocabulary().pre, "gpt-2");
   const auto split = [&](const char* digits, bool ignore) {

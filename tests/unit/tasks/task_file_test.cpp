@@ -56,7 +56,7 @@ TEST_F(TaskInAFile, IsRefusedWithWhatIsWrong) {
 
 TEST(TaskTable, NamesTheTasksThatExist) {
   EXPECT_THAT(message_of(Fault::kUsage, [] { find_task("hellaswg", {}); }),
-              HasSubstr("did you mean hellaswag?; wanted one of agieval, arc_challenge"));
+              HasSubstr("did you mean hellaswag?; wanted one of agieval, agieval_cloze"));
   EXPECT_THAT(
       message_of(Fault::kUsage, [] { find_task("hellaswag", {.protocol = Protocol::kMindSpeed}); }),
       HasSubstr("hellaswag is a task of --protocol lm-eval"));

@@ -82,9 +82,9 @@ TEST_F(TaskFilesOfAFolder, ThatAreMissingAreNamed) {
   EXPECT_THAT(
       message_of(Fault::kUsage, [&] { find_task_files(task_, folder_.path()); }),
       HasSubstr("no file of mmlu in it; wanted .jsonl, .json or .csv files of a split (test)"));
-  make("test.parquet");
-  EXPECT_THAT(message_of(Fault::kUsage, [&] { find_task_files(task_, folder_ / "test.parquet"); }),
-              HasSubstr("write a Parquet file as JSON Lines"));
+  make("test.arrow");
+  EXPECT_THAT(message_of(Fault::kUsage, [&] { find_task_files(task_, folder_ / "test.arrow"); }),
+              HasSubstr("wanted a .jsonl, .json, .csv, .tsv, .txt or .parquet file"));
 }
 
 TEST_F(TaskFilesOfAFolder, AreInTheLastPathThatHoldsTheName) {

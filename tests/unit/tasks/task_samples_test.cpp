@@ -7,6 +7,7 @@
 
 #include "base/files/files.h"
 #include "base/json.h"
+#include "data/records/block_reader.h"
 #include "support/errors.h"
 #include "support/temp_folder.h"
 #include "tasks/task_table.h"
@@ -197,6 +198,64 @@ TEST(TaskSamples, OfMindSpeedNameTheFileOfExamplesThatIsMissing) {
   EXPECT_THAT(message_of(Fault::kUsage, load(3)),
               HasSubstr("--num-shots: got 3; the examples of mmlu are written, wanted 5 or 0"));
   load(0)();
+}
+
+// convert_zero_shot() of AGIEval.
+TEST(TaskSamples, OfAgievalAreDividedByWhetherThereAreOptions) {
+  const TempFolder folder;
+  write_text_file(
+      folder / "math.jsonl",
+      R"({"passage": null, "question": "What is 3 + 4?", "options": null, "label": null, )"
+      R"("answer": "$7$"})"
+      "\n");
+  write_text_file(folder / "gaokao-mathcloze.jsonl",
+                  R"({"passage": "", "question": "求3+4", "options": null, "answer": "7"})"
+                  "\n");
+  write_text_file(
+      folder / "sat-math.jsonl",
+      R"x({"passage": "", "question": "Q?", "options": ["(A)1", "(B)2"], "label": "B"})x"
+      "\n");
+  const TaskData cloze =
+      load_task(find_task("agieval_cloze", {}), {.paths = {folder.path().string()}});
+  ASSERT_EQ(cloze.samples.size(), 2U);
+  EXPECT_THAT(cloze.samples[0].contexts, ElementsAre("问题：求3+4\n答案："));
+  EXPECT_THAT(cloze.samples[1].contexts, ElementsAre("Q: What is 3 + 4?\nA: The answer is"));
+  EXPECT_EQ(cloze.samples[1].answer, "$7$");
+  const TaskData choices = load_task(find_task("agieval", {}), {.paths = {folder.path().string()}});
+  ASSERT_EQ(choices.samples.size(), 1U);
+  EXPECT_EQ(choices.samples[0].subject, "sat-math");
+}
+
+// As Hugging Face has them; made by tools/oracle/evaluation_parquet.py of the same records.
+TEST(TaskSamples, OfParquetFilesAreThoseOfJsonFiles) {
+  if (!can_read_parquet()) GTEST_SKIP() << "this build has no Apache Arrow";
+  for (const char* name : {"boolq", "hellaswag", "arc_easy", "piqa", "winogrande", "gsm8k"}) {
+    SCOPED_TRACE(name);
+    const Task task = find_task(name, {});
+    const TaskData there =
+        load_task(task, {.paths = {(kGolden / "data").string()}, .num_shots = 0});
+    const TaskData here =
+        load_task(task, {.paths = {(kGolden / "parquet").string()}, .num_shots = 0});
+    EXPECT_EQ(here.prompt_hash, there.prompt_hash);
+    ASSERT_EQ(here.samples.size(), there.samples.size());
+    for (std::size_t i = 0; i < here.samples.size(); ++i) {
+      EXPECT_EQ(here.samples[i].gold, there.samples[i].gold);
+      EXPECT_EQ(here.samples[i].answer, there.samples[i].answer);
+    }
+  }
+}
+
+TEST(TaskSamples, OfADamagedParquetFileAreRefused) {
+  if (!can_read_parquet()) GTEST_SKIP() << "this build has no Apache Arrow";
+  const TempFolder folder;
+  write_text_file(folder / "test.parquet", "PAR1 no file");
+  EXPECT_THAT(message_of(Fault::kData,
+                         [&] {
+                           load_task(
+                               find_task("gsm8k", {}),
+                               {.paths = {(folder / "test.parquet").string()}, .num_shots = 0});
+                         }),
+              HasSubstr("test.parquet: row 0: cannot be read as Parquet"));
 }
 
 }  // namespace

@@ -5,6 +5,8 @@
 
 #include <cmath>
 
+#include "tasks/task_table.h"
+
 namespace piton {
 namespace {
 
@@ -34,12 +36,24 @@ TEST(SampleScore, TakesTheFirstOfEqualChoicesAndAllowsSeveralRightOnes) {
 
 TEST(SampleScore, OfATextIsThatOfEachFilter) {
   Task task{.kind = TaskKind::kGeneration};
+  task.metrics = {"exact_match"};
   task.filters = {{.name = "strict", .pattern = "#### \\K[0-9]+"},
                   {.name = "flexible", .pattern = "[0-9]+", .last = true}};
   const TaskSample sample{.answer = "5"};
   const SampleScore score = score_sample(task, sample, {.text = "2 + 3 = 5"});
   EXPECT_EQ(values_of(score), std::vector<double>({0, 1}));
   EXPECT_EQ(score.answer, "[invalid]");
+}
+
+TEST(SampleScore, OfAProgramIsWhetherItPassed) {
+  const Task task = find_task("humaneval", {});
+  const SampleScore passed = score_sample(task, {}, {.text = "    return 1", .verdict = "passed"});
+  EXPECT_EQ(values_of(passed), std::vector<double>({1}));
+  EXPECT_EQ(passed.metrics[0].metric, "pass@1");
+  EXPECT_EQ(passed.metrics[0].filter, "create_test");
+  const SampleScore failed = score_sample(task, {}, {.verdict = "timed out"});
+  EXPECT_EQ(values_of(failed), std::vector<double>({0}));
+  EXPECT_EQ(failed.answer, "timed out");
 }
 
 // sqrt(p (1 - p) / (n - 1)) of one subject.

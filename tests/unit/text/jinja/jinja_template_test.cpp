@@ -96,6 +96,8 @@ TEST(JinjaTemplate, NamesTemplateLineAndCauseOfErrors) {
   EXPECT_EQ(error_of("{% include 'x' %}"),
             "t: line 1: the tag \"include\" is not supported; write the template in one piece");
   EXPECT_EQ(error_of("x{{ 'a' | shout }}"), "t: line 1: no filter named 'shout'");
+  EXPECT_EQ(error_of("{{ {}.get() }}"), "t: line 1: get() needs the argument 'key'");
+  EXPECT_EQ(error_of("{{ {}.get(1, key=2) }}"), "t: line 1: get() got two values for 'key'");
   EXPECT_EQ(error_of(std::string("\xff")),
             "t: the template is not UTF-8 from byte 0 on; save it as UTF-8");
 }

@@ -1,0 +1,111 @@
+#include "cli/commands/training_tasks.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/options/option_range.h"
+#include "evaluate/evaluation.h"
+#include "evaluate/evaluation_results.h"
+#include "generate/inference.h"
+#include "session/session.h"
+#include "tasks/task_table.h"
+
+namespace piton::cli {
+namespace {
+
+// The model of a session in training, as an evaluation needs it.
+class TrainedModel final : public EvaluatedModel {
+ public:
+  explicit TrainedModel(const TaskModel& model)
+      : model_(model),
+        inference_(model.session.context(false), model.session.pipeline(), model.session.mesh(),
+                   model.session.settings().model) {}
+
+  const Tokenizer& tokenizer() const override { return model_.tokenizer; }
+  bool adds_special_tokens() const override { return model_.special_tokens.add; }
+  std::int64_t longest_sequence() const override { return model_.sequence; }
+
+  std::vector<ContinuationScore> score(std::span<const ContinuationRequest> requests) override {
+    return score_continuations(inference_, requests);
+  }
+  std::vector<double> token_log_likelihoods(std::span<const std::int32_t> ids) override {
+    std::vector<double> values = inference_.token_losses(ids.first(ids.size() - 1), ids.subspan(1));
+    for (double& value : values) value = -value;
+    return values;
+  }
+  std::vector<std::string> generate(std::span<const std::vector<std::int32_t>>,
+                                    const TextEnd&) override {
+    throw Error(Fault::kUsage, "--eval-tasks: a task generates answers");
+  }
+
+ private:
+  const TaskModel& model_;
+  Inference inference_;
+};
+
+class LoadedTasks final : public TaskEvaluator {
+ public:
+  explicit LoadedTasks(std::vector<TaskData> tasks) : tasks_(std::move(tasks)) {}
+
+  std::vector<TaskFigure> evaluate(const TaskModel& model) override {
+    TrainedModel evaluated(model);
+    SilentProgress silent;
+    std::vector<TaskFigure> figures;
+    for (const TaskData& data : tasks_) {
+      const TaskEvaluation evaluation =
+          evaluate_task(evaluated, data, {.batch_size = model.batch_size}, silent);
+      // The first group is the whole task.
+      for (const MetricValue& value : scores_of(evaluation).front().values)
+        figures.push_back({data.task.name + "," + value.metric, value.value});
+    }
+    return figures;
+  }
+
+ private:
+  std::vector<TaskData> tasks_;
+};
+
+// "a,b" "c" -> a, b, c.
+std::vector<std::string> names_in(const std::vector<std::string>& words) {
+  std::vector<std::string> names;
+  for (const std::string& word : words) {
+    for (std::size_t at = 0; at <= word.size();) {
+      const std::size_t end = std::min(word.find(',', at), word.size());
+      if (end > at) names.push_back(word.substr(at, end - at));
+      at = end + 1;
+    }
+  }
+  return names;
+}
+
+}  // namespace
+
+std::unique_ptr<TaskEvaluator> make_task_evaluator(const TaskEvaluationOptions& options) {
+  if (options.tasks.empty()) {
+    if (!options.paths.empty() || options.samples)
+      throw Error(Fault::kUsage, "--eval-tasks: not given; wanted tasks for --eval-tasks-{}",
+                  options.paths.empty() ? "samples" : "data-path");
+    return nullptr;
+  }
+  check_range("--eval-tasks-interval", options.interval, 1);
+  if (options.samples) check_range("--eval-tasks-samples", *options.samples, 1);
+  if (options.paths.empty())
+    throw Error(Fault::kUsage,
+                "--eval-tasks-data-path: not given; wanted the folder of the questions");
+  std::vector<TaskData> tasks;
+  for (const std::string& name : names_in(options.tasks)) {
+    const Task task = find_task(name, {});
+    if (task.kind == TaskKind::kGeneration)
+      throw Error(Fault::kUsage,
+                  "--eval-tasks: {} generates answers; evaluate checkpoints with piton eval",
+                  task.name);
+    for (const TaskData& other : tasks) {
+      if (other.task.name == task.name)
+        throw Error(Fault::kUsage, "--eval-tasks: {} is given twice", task.name);
+    }
+    tasks.push_back(load_task(task, {.paths = options.paths, .max_samples = options.samples}));
+  }
+  return std::make_unique<LoadedTasks>(std::move(tasks));
+}
+
+}  // namespace piton::cli

@@ -1,0 +1,25 @@
+// Prompts as conversations, by the chat template of a model.
+//
+// As lm-evaluation-harness 0.4 with apply_chat_template (api/task.py, fewshot_context): what comes
+// first (the description) is the system message; examples and question are one message of the user,
+// or under `multiturn` each example is a question of the user and an answer of the assistant. The
+// choices of a multiple-choice task follow the prompt without a space. A template that refuses a
+// system message gets none.
+#pragma once
+
+#include "tasks/task_samples.h"
+#include "text/chat/chat_template.h"
+
+namespace piton {
+
+struct ChatPromptRules {
+  bool multiturn = false;
+};
+
+// Replaces the contexts of `data`, except of texts whose perplexity is measured. Throws
+// Error(kUsage) for examples that are one written text and cannot be turns, Error(kData) if the
+// template refuses the conversation.
+void make_chat_prompts(TaskData& data, const ChatTemplate& chat_template,
+                       const ChatPromptRules& rules);
+
+}  // namespace piton
