@@ -1,8 +1,6 @@
 #include "serve/http_server.h"
 
 #include <httplib.h>
-#include <poll.h>
-#include <sys/socket.h>
 
 #include <atomic>
 #include <condition_variable>
@@ -11,6 +9,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/signals_blocked.h"
 
 namespace piton {
 namespace {
@@ -22,27 +21,12 @@ using std::chrono::milliseconds;
 constexpr std::int64_t kMostHeaderBytes = 64 << 10;
 constexpr milliseconds kStopCheck{100};
 
-milliseconds until(Clock::time_point end) {
-  return std::max(milliseconds(0), std::chrono::ceil<milliseconds>(end - Clock::now()));
-}
-
-// Waits for `events`; false after `wait`.
-bool ready(int socket, short events, milliseconds wait) {
-  const Clock::time_point end = Clock::now() + wait;
-  while (true) {
-    pollfd watched{.fd = socket, .events = events, .revents = 0};
-    const int found = ::poll(&watched, 1, static_cast<int>(until(end).count()));
-    if (found > 0) return true;
-    if (found == 0) return false;
-    if (errno != EINTR) return false;
-  }
-}
-
 // A connection as cpp-httplib reads and writes it. Its own streams wait for each byte separately,
 // so that a client that sends one a second is never cut.
 class LimitedStream final : public httplib::Stream, public HttpClient {
  public:
-  LimitedStream(int socket, const HttpLimits& limits) : socket_(socket), limits_(limits) {
+  LimitedStream(Connection& connection, const HttpLimits& limits)
+      : connection_(connection), limits_(limits) {
     begin_request();
   }
 
@@ -50,24 +34,17 @@ class LimitedStream final : public httplib::Stream, public HttpClient {
     read_before_ = Clock::now() + limits_.to_read;
     bytes_left_ = limits_.body_bytes + kMostHeaderBytes;
   }
+  Clock::time_point read_before() const { return read_before_; }
 
-  bool is_connected() const override {
-    pollfd watched{.fd = socket_, .events = POLLIN | POLLRDHUP, .revents = 0};
-    if (::poll(&watched, 1, 0) <= 0) return true;
-    if ((watched.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0) return false;
-    return true;
-  }
-
-  bool is_readable() const override { return ready(socket_, POLLIN, until(read_before_)); }
-  bool is_writable() const override {
-    return ready(socket_, POLLOUT, limits_.to_write) && is_connected();
-  }
+  bool is_connected() const override { return connection_.is_connected(); }
+  bool is_readable() const override { return at_ < filled_ || Clock::now() < read_before_; }
+  bool is_writable() const override { return is_connected(); }
 
   // cpp-httplib reads headers byte by byte.
   ssize_t read(char* to, size_t size) override {
     if (at_ == filled_) {
-      if (bytes_left_ <= 0 || !is_readable()) return -1;
-      const ssize_t got = ::recv(socket_, buffer_, sizeof buffer_, 0);
+      if (bytes_left_ <= 0 || Clock::now() >= read_before_) return -1;
+      const ssize_t got = connection_.read(buffer_, sizeof buffer_, read_before_);
       if (got <= 0) return got;
       bytes_left_ -= got;
       at_ = 0;
@@ -80,31 +57,27 @@ class LimitedStream final : public httplib::Stream, public HttpClient {
   }
 
   ssize_t write(const char* from, size_t size) override {
-    std::size_t sent = 0;
-    while (sent < size) {
-      if (!ready(socket_, POLLOUT, limits_.to_write)) return -1;
-      const ssize_t some = ::send(socket_, from + sent, size - sent, MSG_NOSIGNAL | MSG_DONTWAIT);
-      if (some < 0 && (errno == EAGAIN || errno == EINTR)) continue;
-      if (some <= 0) return -1;
-      sent += static_cast<std::size_t>(some);
-    }
-    return static_cast<ssize_t>(size);
+    return connection_.write({from, size}, limits_.to_write) ? static_cast<ssize_t>(size) : -1;
   }
 
   void get_remote_ip_and_port(std::string&, int&) const override {}
   void get_local_ip_and_port(std::string&, int&) const override {}
-  socket_t socket() const override { return socket_; }
+  socket_t socket() const override { return connection_.socket(); }
 
   bool has_buffered() const { return at_ < filled_; }
+  // What follows is no request: a body that was refused.
+  void end() { ended_ = true; }
+  bool ended() const { return ended_; }
 
  private:
-  int socket_;
+  Connection& connection_;
   const HttpLimits& limits_;
   Clock::time_point read_before_;
   std::int64_t bytes_left_ = 0;
   char buffer_[4096];
   std::size_t at_ = 0;
   std::size_t filled_ = 0;
+  bool ended_ = false;
 };
 
 // A thread for each connection.
@@ -114,8 +87,8 @@ class ConnectionThreads final : public httplib::TaskQueue {
 
   void enqueue(std::function<void()> serve) override {
     std::unique_lock lock(mutex_);
-    // Beyond the limit the accepting thread itself says that, without waiting for the client.
-    if (running_ <= most_) {
+    // Beyond the limit the accepting thread itself refuses, without waiting for the client.
+    if (running_ < most_) {
       ++running_;
       try {
         std::thread([this, serve] {
@@ -152,26 +125,24 @@ struct HttpServer::State final : httplib::Server {
 
   // cpp-httplib's place for other kinds of connections (its own one is TLS).
   bool process_and_close_socket(socket_t socket) override {
-    ++connections;
-    if (connections > options.limits.connections) {
-      refuse(socket);
+    Connection connection(socket, options.tls.get());
+    if (std::this_thread::get_id() == accepting) {
+      refuse(connection);
     } else {
-      serve(socket);
+      serve(connection);
     }
-    ::shutdown(socket, SHUT_RDWR);
-    ::close(socket);
-    --connections;
     return true;
   }
 
-  void serve(int socket) {
-    LimitedStream stream(socket, options.limits);
+  void serve(Connection& connection) {
+    LimitedStream stream(connection, options.limits);
+    if (!connection.begin(stream.read_before())) return;
     while (!stopping) {
       const Clock::time_point end = Clock::now() + options.limits.idle;
-      while (!stream.has_buffered() && !stopping && Clock::now() < end &&
-             !ready(socket, POLLIN, std::min(kStopCheck, until(end)))) {
-      }
-      if (stopping || (!stream.has_buffered() && !ready(socket, POLLIN, milliseconds(0)))) return;
+      bool readable = stream.has_buffered();
+      while (!readable && !stopping && Clock::now() < end)
+        readable = connection.wait_readable(kStopCheck);
+      if (stopping || !readable) return;
       stream.begin_request();
       bool closed = false;
       const httplib::Request* served = nullptr;
@@ -184,18 +155,19 @@ struct HttpServer::State final : httplib::Server {
       {
         const std::lock_guard lock(mutex);
         streams.erase(served);
+        answered.notify_all();
       }
-      if (!fine || closed) return;
+      if (!fine || closed || served == nullptr || stream.ended()) return;
     }
   }
 
-  void refuse(int socket) const {
+  void refuse(Connection& connection) const {
+    if (options.tls) return;  // a handshake takes a client's time
     const std::string body = error_body(503);
-    const std::string answer = fmt::format(
-        "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\n"
-        "Content-Length: {}\r\nConnection: close\r\n\r\n{}",
-        body.size(), body);
-    static_cast<void>(::send(socket, answer.data(), answer.size(), MSG_NOSIGNAL | MSG_DONTWAIT));
+    connection.write_at_once(
+        fmt::format("HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\n"
+                    "Content-Length: {}\r\nConnection: close\r\n\r\n{}",
+                    body.size(), body));
   }
 
   // Every request goes to one handler, as plain bytes: cpp-httplib would parse forms, unpack
@@ -213,8 +185,11 @@ struct HttpServer::State final : httplib::Server {
     request.headers.emplace(kPath, request.path);
     request.headers.emplace(kMethod, request.method);
     request.path = "/";
-    const std::string& method = request.method;
-    if (method != "GET" && method != "POST" && method != "HEAD") request.method = "GET";
+    // Methods that may have a body are read as POST. Without a length cpp-httplib would read until
+    // the client closes.
+    if (request.method != "GET" && request.method != "HEAD") request.method = "POST";
+    if (!request.has_header("Content-Length") && !request.has_header("Transfer-Encoding"))
+      request.headers.emplace("Content-Length", "0");
   }
 
   void answer(const httplib::Request& request, httplib::Response& response) {
@@ -229,7 +204,6 @@ struct HttpServer::State final : httplib::Server {
     }
     HttpAnswer result = handler(plain, *stream);
     response.status = result.status;
-    if (stopping) response.set_header("Connection", "close");
     if (!result.stream) {
       response.set_content(result.body, result.type.c_str());
       return;
@@ -255,9 +229,10 @@ struct HttpServer::State final : httplib::Server {
   HttpErrorBody error_body;
   int bound_port = 0;
   std::atomic<bool> stopping{false};
-  std::atomic<int> connections{0};
+  std::thread::id accepting;  // set before the first connection
   std::mutex mutex;
   std::map<const httplib::Request*, LimitedStream*> streams;  // of requests being answered
+  std::condition_variable answered;
   std::thread listener;
 };
 
@@ -273,9 +248,12 @@ HttpServer::HttpServer(HttpOptions options, HttpHandler handler, HttpErrorBody e
   };
   s.Get("/", answer);
   s.Post("/", answer);
-  s.set_error_handler([&s](const httplib::Request&, httplib::Response& response) {
-    if (response.body.empty())
-      response.set_content(s.error_body(response.status), "application/json");
+  s.set_error_handler([&s](const httplib::Request& request, httplib::Response& response) {
+    if (!response.body.empty()) return;
+    response.set_content(s.error_body(response.status), "application/json");
+    const std::lock_guard lock(s.mutex);
+    const auto found = s.streams.find(&request);
+    if (found != s.streams.end()) found->second->end();
   });
   if (s.options.port == 0) {
     s.bound_port = s.bind_to_any_port(s.options.host);
@@ -297,6 +275,8 @@ int HttpServer::port() const { return state_->bound_port; }
 
 void HttpServer::start(std::function<void()> on_thread) {
   state_->listener = std::thread([s = state_.get(), on_thread = std::move(on_thread)] {
+    const SignalsBlocked blocked;
+    s->accepting = std::this_thread::get_id();
     on_thread();
     s->listen_after_bind();
   });
@@ -306,6 +286,11 @@ void HttpServer::stop() {
   if (!state_->listener.joinable()) return;
   state_->stopping = true;
   while (!state_->is_running()) std::this_thread::sleep_for(milliseconds(1));
+  {
+    // cpp-httplib cuts streams when it stops.
+    std::unique_lock lock(state_->mutex);
+    state_->answered.wait(lock, [&] { return state_->streams.empty(); });
+  }
   static_cast<httplib::Server&>(*state_).stop();
   state_->listener.join();
 }

@@ -11,7 +11,7 @@
 #include <string>
 #include <string_view>
 
-#include "base/log.h"
+#include "serve/connection.h"
 
 namespace piton {
 
@@ -57,6 +57,7 @@ struct HttpOptions {
   std::string host;
   int port = 0;  // 0: any free one
   HttpLimits limits;
+  std::shared_ptr<const TlsFiles> tls;  // null: plain HTTP
 };
 
 class HttpServer {

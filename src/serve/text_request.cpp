@@ -19,15 +19,19 @@ using Json = nlohmann::ordered_json;
 constexpr std::int64_t kMostLikeliest = 20;
 constexpr std::size_t kMostStopWords = 16;
 
-// Sets the sampling option of this name, "min-p" for the field min_p.
-void set_sampling(SamplingOptions& sampling, const std::string& field, double value) {
+// Sets the sampling option of this field's name, "min-p" for min_p; false if there is none.
+bool set_sampling(SamplingOptions& sampling, const std::string& field, double value) {
   std::string option = field;
   std::replace(option.begin(), option.end(), '_', '-');
+  bool found = false;
   sampling.visit([&](const Option& known, auto& place) {
     if constexpr (std::is_same_v<std::decay_t<decltype(place)>, double>) {
-      if (known.name == option) place = value;
+      if (known.name != option) return;
+      place = value;
+      found = true;
     }
   });
+  return found;
 }
 
 void read_sampling(RequestFields& fields, TextRequest& request, const ServedModel& model) {
@@ -38,9 +42,14 @@ void read_sampling(RequestFields& fields, TextRequest& request, const ServedMode
     double most;
   };
   // A temperature near 0 divides logits to infinity; 0 is the greedy choice.
-  for (const Range& range : {Range{"temperature", 0, 100}, Range{"top_p", 0, 1}}) {
-    if (const auto value = fields.number(range.field, range.least, range.most))
-      set_sampling(sampling, range.field, *value);
+  for (const Range& range : {Range{"temperature", 0, 100}, Range{"top_p", 0, 1},
+                             Range{"min_p", 0, 1}, Range{"repetition_penalty", 0.01, 100},
+                             Range{"presence_penalty", -2, 2}, Range{"frequency_penalty", -2, 2}}) {
+    const auto value = fields.number(range.field, range.least, range.most);
+    if (value && !set_sampling(sampling, range.field, *value)) {
+      const bool is_factor = std::string_view(range.field) == "repetition_penalty";
+      if (*value != (is_factor ? 1 : 0)) fields.fail(range.field, "nothing (not supported)");
+    }
   }
   if (sampling.temperature > 0 && sampling.temperature < 1e-4) sampling.temperature = 0;
   if (sampling.top_p == 0) fields.fail("top_p", "a number above 0, at most 1");
@@ -59,10 +68,6 @@ void read_sampling(RequestFields& fields, TextRequest& request, const ServedMode
 // Fields of OpenAI's that would change the answer and cannot be honored: allowed with the values
 // that change nothing.
 void refuse_unsupported(RequestFields& fields) {
-  for (const char* name : {"presence_penalty", "frequency_penalty"}) {
-    const auto value = fields.number(name, -2, 2);
-    if (value.value_or(0) != 0) fields.fail(name, "0 (penalties are not supported)");
-  }
   const Json* bias = fields.value("logit_bias");
   if (bias != nullptr && !(bias->is_object() && bias->empty()))
     fields.fail("logit_bias", "nothing (it is not supported)");

@@ -114,7 +114,8 @@ class TextService::Writing {
     try {
       write(
           [&](std::size_t i, const std::string& part) {
-            const std::span<const GeneratedToken> last = std::span(texts_[i].tokens()).last(1);
+            const std::span<const GeneratedToken> all = texts_[i].tokens();
+            const auto last = all.last(std::min<std::size_t>(all.size(), 1));
             if (!part.empty() || request_.likeliest) {
               send(form_.part(i, {.text = part, .tokens = last}, offsets[i]));
               offsets[i] += characters(part);

@@ -16,9 +16,10 @@ WrittenText::WrittenText(const Tokenizer& tokenizer, std::span<const std::int32_
 
 std::string WrittenText::push(const GeneratedToken& token, FinishReason finish) {
   if (finished()) return "";
-  tokens_.push_back(token);
   reason_ = finish;
-  const bool is_end = std::find(ends_.begin(), ends_.end(), token.id) != ends_.end();
+  const bool is_none = token.id < 0;  // the constraint allows only the empty text
+  if (!is_none) tokens_.push_back(token);
+  const bool is_end = is_none || std::find(ends_.begin(), ends_.end(), token.id) != ends_.end();
   std::string bytes = is_end ? "" : decoder_.push(token.id);
   if (finished()) bytes += decoder_.finish();
   // Replaced first, so that a stop word is found in the text that the client would see.

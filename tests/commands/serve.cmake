@@ -23,6 +23,8 @@ expect(RUN ${none} --max-concurrent-requests 0 CODE 2 ERR "--max-concurrent-requ
 expect(RUN ${none} --request-timeout-seconds 0 CODE 2 ERR "--request-timeout-seconds: got 0, wanted more than 0")
 expect(RUN ${none} --max-body-bytes 0 CODE 2 ERR "--max-body-bytes: got 0")
 expect(RUN ${none} --api-key-file ${WORK}/absent CODE 3 ERR "absent")
+expect(RUN ${none} --ssl-certfile ${WORK}/absent CODE 2 ERR "--ssl-certfile, --ssl-keyfile: one is given")
+expect(RUN ${none} --ssl-certfile ${WORK}/absent --ssl-keyfile ${WORK}/absent CODE 3 ERR "absent: no certificate in PEM")
 file(WRITE ${WORK}/empty.txt "\n")
 expect(RUN ${none} --api-key-file ${WORK}/empty.txt CODE 3 ERR "the first line is no API key")
 expect(RUN serve --load ${WORK}/run --host 192.0.2.1 --port 1 CODE 2 ERR "--host, --port: cannot listen on 192.0.2.1:1")

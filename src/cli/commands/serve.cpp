@@ -3,6 +3,7 @@
 #include <atomic>
 #include <chrono>
 #include <filesystem>
+#include <memory>
 #include <thread>
 
 #include "api/model.h"
@@ -24,6 +25,8 @@ struct ServeOptions {
   std::string host = "127.0.0.1";
   int port = 8080;
   std::string api_key_file;
+  std::string ssl_certfile;
+  std::string ssl_keyfile;
   std::string served_model_name;
   std::string chat_template;
   std::int64_t max_concurrent_requests = 8;
@@ -43,6 +46,11 @@ struct ServeOptions {
              "file whose first line clients send as Authorization: Bearer KEY",
              {.placeholder = "FILE"}},
       api_key_file);
+    v(Option{"ssl-certfile",
+             "certificate in PEM, with its chain: answers HTTPS alone",
+             {.placeholder = "FILE"}},
+      ssl_certfile);
+    v(Option{"ssl-keyfile", "key in PEM of the certificate", {.placeholder = "FILE"}}, ssl_keyfile);
     v(Option{"served-model-name",
              "name of the model in requests and answers (default: that of its folder or file)",
              {.placeholder = "NAME"}},
@@ -73,6 +81,9 @@ struct ServeOptions {
   void check() const {
     if (model.load.empty())
       throw Error(Fault::kUsage, "--load: no model is named; wanted the folder of a model");
+    if (ssl_certfile.empty() != ssl_keyfile.empty())
+      throw Error(Fault::kUsage,
+                  "--ssl-certfile, --ssl-keyfile: one is given; wanted both or none");
     check_range("--port", port, 0, 65535);
     check_range("--max-concurrent-requests", max_concurrent_requests, 1, 4096);
     check_range("--max-waiting-requests", max_waiting_requests, 0, 1 << 20);
@@ -148,7 +159,12 @@ int run_serve(Invocation& invocation) {
   refuse_more_arguments(invocation.parse(set, general));
   options.check();
   std::string api_key;
-  invocation.together([&] { api_key = read_api_key(options.api_key_file); });
+  std::shared_ptr<const TlsFiles> tls;
+  invocation.together([&] {
+    api_key = read_api_key(options.api_key_file);
+    if (!options.ssl_certfile.empty())
+      tls = std::make_shared<TlsFiles>(options.ssl_certfile, options.ssl_keyfile);
+  });
   StopSignals signals(invocation.log);
   Engine engine(engine_options(general), invocation.log);
   const auto ranks = make_group_of_all(engine.world(), "serve");
@@ -179,7 +195,8 @@ int run_serve(Invocation& invocation) {
        .limits = {.body_bytes = options.max_body_bytes,
                   .connections = static_cast<int>(options.max_connections),
                   .to_read = patience,
-                  .to_write = patience}},
+                  .to_write = patience},
+       .tls = tls},
       [&](const HttpRequest& request, const HttpClient& client) {
         return service.answer(request, client);
       },

@@ -11,29 +11,47 @@ bool is_fallback_byte(const std::string& piece) {
   return piece.size() == 6 && piece.starts_with("<0x") && piece.ends_with('>');
 }
 
+// Some decoders leave out the space before the first token of a text, so that texts are decoded
+// after another one.
+class TextsAfter {
+ public:
+  explicit TextsAfter(const Tokenizer& tokenizer)
+      : tokenizer_(tokenizer), ids_(tokenizer.encode("a")), before_(tokenizer.decode(ids_)) {
+    ids_.push_back(0);
+  }
+
+  std::string bytes(std::int32_t id) {
+    if (tokenizer_.is_special(id)) return "";
+    if (tokenizer_.open_ended(id)) {
+      const std::string piece = tokenizer_.piece(id);
+      if (is_fallback_byte(piece)) {
+        const std::string digits = piece.substr(3, 2);
+        return std::string(1, static_cast<char>(std::strtol(digits.c_str(), nullptr, 16)));
+      }
+    }
+    ids_.back() = id;
+    const std::string both = tokenizer_.decode(ids_);
+    return both.starts_with(before_) ? both.substr(before_.size()) : "";
+  }
+
+ private:
+  const Tokenizer& tokenizer_;
+  std::vector<std::int32_t> ids_;  // the last is the token
+  std::string before_;
+};
+
 }  // namespace
 
 std::string token_bytes(const Tokenizer& tokenizer, std::int32_t id) {
-  if (tokenizer.is_special(id)) return "";
-  const std::string piece = tokenizer.piece(id);
-  if (tokenizer.open_ended(id) && is_fallback_byte(piece)) {
-    return std::string(1, static_cast<char>(std::strtol(piece.substr(3, 2).c_str(), nullptr, 16)));
-  }
-  // Some decoders leave out the space before the first token of a text, so that there is one
-  // before it.
-  static constexpr std::string_view kBefore = "a";
-  std::vector<std::int32_t> ids = tokenizer.encode(kBefore);
-  const std::string before = tokenizer.decode(ids);
-  ids.push_back(id);
-  const std::string both = tokenizer.decode(ids);
-  return both.starts_with(before) ? both.substr(before.size()) : "";
+  return TextsAfter(tokenizer).bytes(id);
 }
 
 TokenTree::TokenTree(const Tokenizer& tokenizer, std::int64_t vocabulary)
     : bytes_(static_cast<std::size_t>(vocabulary)) {
   const std::int64_t known = std::min(vocabulary, tokenizer.vocabulary_size());
+  TextsAfter texts(tokenizer);
   for (std::int32_t id = 0; id < known; ++id) {
-    bytes_[id] = token_bytes(tokenizer, id);
+    bytes_[id] = texts.bytes(id);
     if (!bytes_[id].empty()) ids_.push_back(id);
   }
   std::sort(ids_.begin(), ids_.end(), [&](std::int32_t a, std::int32_t b) {

@@ -16,7 +16,7 @@ start() {
   "$@" >"$work/out" 2>"$work/log" &
   server=$!
   for _ in $(seq 600); do
-    url=$(sed -n 's|^piton serve: .* at \(http://.*\)/$|\1|p' "$work/out")
+    url=$(sed -n 's|^piton serve: .* at \(https*://.*\)/$|\1|p' "$work/out")
     [ -z "$url" ] || return 0
     kill -0 "$server" 2>/dev/null || fail "$*: ended"
     sleep 0.1
@@ -121,6 +121,23 @@ done
 stop TERM 0
 wait "$last" || fail "the answer that ran was cut"
 grep -q '"completion_tokens"' "$work/last" || fail "the answer that ran: $(cat "$work/last")"
+
+# TLS.
+if command -v openssl >/dev/null; then
+  openssl req -x509 -newkey rsa:2048 -nodes -keyout "$work/tls.key" -out "$work/tls.pem" -days 2 -subj /CN=localhost \
+    -addext subjectAltName=IP:127.0.0.1 2>/dev/null || fail "openssl makes no certificate"
+  start "${serve[@]}" --ssl-certfile "$work/tls.pem" --ssl-keyfile "$work/tls.key"
+  case $url in https://*) ;; *) fail "the URL of a server with TLS is $url" ;; esac
+  ask 200 '^data: \[DONE\]' --cacert "$work/tls.pem" "$url/v1/completions" \
+    -d '{"prompt":"To be","temperature":0,"max_tokens":12,"stream":true}'
+  ask 200 "\"text\":\"$greedy\"" --cacert "$work/tls.pem" "$url/v1/completions" \
+    -d '{"prompt":"To be","temperature":0,"max_tokens":12}'
+  ! curl -s "$url/health" >/dev/null || fail "a certificate that is not known was accepted"
+  ! curl -s "http${url#https}/health" >/dev/null || fail "plain HTTP was answered by a server with TLS"
+  stop TERM 0
+else
+  echo "no openssl: TLS is not tested"
+fi
 
 # Without key and chat template; two tensor ranks answer as one.
 start "$launch" 2 "${serve[@]}" --tensor-model-parallel-size 2 --served-model-name two
