@@ -5,7 +5,7 @@ set -eu
 packages=(g++ cmake ninja-build make pkg-config ccache
   libopenmpi-dev openmpi-bin libcli11-dev libtomlplusplus-dev libfmt-dev
   libspdlog-dev nlohmann-json3-dev libsimdjson-dev libpcre2-dev libicu-dev libzstd-dev zlib1g-dev
-  libbz2-dev liblzma-dev libxxhash-dev libgtest-dev libgmock-dev)
+  libbz2-dev liblzma-dev libxxhash-dev libcpp-httplib-dev libgtest-dev libgmock-dev)
 missing=()
 for package in "${packages[@]}"; do
   dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing+=("$package")

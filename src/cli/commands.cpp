@@ -18,6 +18,7 @@ int run_pretrain(Invocation& invocation);
 int run_report(Invocation& invocation);
 int run_resume(Invocation& invocation);
 int run_score(Invocation& invocation);
+int run_serve(Invocation& invocation);
 int run_tokenize(Invocation& invocation);
 int run_train_tokenizer(Invocation& invocation);
 
@@ -86,6 +87,12 @@ constexpr Command kCommands[] = {
      "load lora-load system chat-template history-turns stop max-new-tokens greedy temperature "
      "top-k top-p seed",
      run_chat},
+    {"serve", "--load DIR", "answers requests over HTTP, as OpenAI's service does",
+     "--load run\n"
+     "--load HF_FOLDER --port 8000 --api-key-file key.txt --max-concurrent-requests 16",
+     "load lora-load host port api-key-file ssl-certfile ssl-keyfile served-model-name chat-template "
+     "max-concurrent-requests max-waiting-requests max-new-tokens request-timeout-seconds threads",
+     run_serve},
     {"score", "--load DIR FILE", "computes how likely a text is for a model",
      "--load run book.txt\n"
      "--load run --json-keys text valid.jsonl",

@@ -323,7 +323,7 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "inference-dynamic-batching-unified-memory-level:1 symmetric-ar-type:1 "
      "nccl-all-reduce-for-prefill mlp-chunks-for-prefill:1 disable-chunked-prefill "
      "inference-wandb-logging-step-interval:1",
-     "`piton generate` writes text; there is no server"},
+     "`piton serve` has other limits: `--max-concurrent-requests`"},
     {kNotYet, "decoder-seq-length:1 mask-prob:1 short-seq-prob:1 bert-no-binary-head",
      "`piton inspect samples --model-family bert` or `t5` has it; decoders alone are trained here, "
      "on --seq-length tokens"},

@@ -1,0 +1,166 @@
+#include "serve/answers.h"
+
+#include <algorithm>
+
+#include "generate/constraints/token_bytes.h"
+#include "text/unicode/utf8.h"
+
+namespace piton {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+const char* reason_name(FinishReason reason) {
+  return reason == FinishReason::kLength ? "length" : "stop";
+}
+
+Json usage_json(TokenUsage usage) {
+  return {{"prompt_tokens", usage.prompt},
+          {"completion_tokens", usage.written},
+          {"total_tokens", usage.prompt + usage.written}};
+}
+
+// What a token adds to a text; special tokens by their names.
+std::string bytes_of(const Tokenizer& tokenizer, std::int32_t id) {
+  return tokenizer.is_special(id) ? tokenizer.piece(id) : token_bytes(tokenizer, id);
+}
+
+}  // namespace
+
+std::string json_line(const Json& json) {
+  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+std::string stream_event(const Json& json) { return "data: " + json_line(json) + "\n\n"; }
+
+AnswerForm::AnswerForm(const TextRequest& request, const ServedModel& model, std::string id,
+                       std::int64_t created)
+    : request_(request), model_(model), id_(std::move(id)), created_(created) {}
+
+Json AnswerForm::head(bool streams) const {
+  const char* object = !request_.chat ? "text_completion"
+                       : streams      ? "chat.completion.chunk"
+                                      : "chat.completion";
+  return {{"id", id_}, {"object", object}, {"created", created_}, {"model", model_.name()}};
+}
+
+Json AnswerForm::chat_token(const LikelyToken& token) const {
+  const std::string bytes = bytes_of(model_.tokenizer(), token.id);
+  Json values = Json::array();
+  for (const char byte : bytes) values.push_back(static_cast<std::uint8_t>(byte));
+  return {{"token", replace_bad_utf8(bytes)},
+          {"logprob", token.log_probability},
+          {"bytes", std::move(values)}};
+}
+
+Json AnswerForm::log_probabilities(const Choice& choice, std::int64_t text_offset) const {
+  if (!request_.likeliest) return nullptr;
+  if (request_.chat) {
+    Json content = Json::array();
+    for (const GeneratedToken& token : choice.tokens) {
+      Json entry = chat_token(token);
+      entry["top_logprobs"] = Json::array();
+      for (const LikelyToken& other : token.likeliest)
+        entry["top_logprobs"].push_back(chat_token(other));
+      content.push_back(std::move(entry));
+    }
+    return {{"content", std::move(content)}, {"refusal", nullptr}};
+  }
+  const Tokenizer& tokenizer = model_.tokenizer();
+  const auto name_of = [&](std::int32_t id) { return replace_bad_utf8(bytes_of(tokenizer, id)); };
+  Json tokens = Json::array();
+  Json likelihoods = Json::array();
+  Json likeliest = Json::array();
+  Json offsets = Json::array();
+  for (std::size_t i = 0; i < choice.tokens.size(); ++i) {
+    const GeneratedToken& token = choice.tokens[i];
+    const bool unknown = i == 0 && choice.first_is_unknown;
+    const std::string name = name_of(token.id);
+    tokens.push_back(name);
+    offsets.push_back(text_offset);
+    text_offset += static_cast<std::int64_t>(
+        std::count_if(name.begin(), name.end(), [](char c) { return (c & 0xC0) != 0x80; }));
+    likelihoods.push_back(unknown ? Json() : Json(token.log_probability));
+    if (unknown || *request_.likeliest == 0) {
+      likeliest.push_back(nullptr);
+      continue;
+    }
+    Json names = Json::object();
+    for (const LikelyToken& other : token.likeliest) {
+      const std::string other_name = name_of(other.id);
+      // Two tokens that are parts of characters may have one name: the likelier one stays.
+      if (!names.contains(other_name)) names[other_name] = other.log_probability;
+    }
+    if (!names.contains(name)) names[name] = token.log_probability;
+    likeliest.push_back(std::move(names));
+  }
+  return {{"text_offset", std::move(offsets)},
+          {"token_logprobs", std::move(likelihoods)},
+          {"tokens", std::move(tokens)},
+          {"top_logprobs", std::move(likeliest)}};
+}
+
+Json AnswerForm::whole(std::span<const Choice> choices, TokenUsage usage) const {
+  Json answer = head(/*streams=*/false);
+  answer["choices"] = Json::array();
+  for (std::size_t i = 0; i < choices.size(); ++i) {
+    Json one = {{"index", i}};
+    if (request_.chat) {
+      one["message"] = {{"role", "assistant"}, {"content", choices[i].text}, {"refusal", nullptr}};
+    } else {
+      one["text"] = choices[i].text;
+    }
+    one["logprobs"] = log_probabilities(choices[i], 0);
+    one["finish_reason"] = reason_name(choices[i].reason);
+    answer["choices"].push_back(std::move(one));
+  }
+  answer["usage"] = usage_json(usage);
+  return answer;
+}
+
+Json AnswerForm::first_part(std::size_t index) const {
+  Json answer = head(/*streams=*/true);
+  Json one = {{"index", index}};
+  one["delta"] = {{"role", "assistant"}, {"content", ""}};
+  one["logprobs"] = nullptr;
+  one["finish_reason"] = nullptr;
+  answer["choices"] = Json::array({std::move(one)});
+  return answer;
+}
+
+Json AnswerForm::part(std::size_t index, const Choice& choice, std::int64_t text_offset) const {
+  Json answer = head(/*streams=*/true);
+  Json one = {{"index", index}};
+  if (request_.chat) {
+    one["delta"] = {{"content", choice.text}};
+  } else {
+    one["text"] = choice.text;
+  }
+  one["logprobs"] = log_probabilities(choice, text_offset);
+  one["finish_reason"] = nullptr;
+  answer["choices"] = Json::array({std::move(one)});
+  return answer;
+}
+
+Json AnswerForm::last_part(std::size_t index, FinishReason reason) const {
+  Json answer = head(/*streams=*/true);
+  Json one = {{"index", index}};
+  if (request_.chat) {
+    one["delta"] = Json::object();
+  } else {
+    one["text"] = "";
+  }
+  one["logprobs"] = nullptr;
+  one["finish_reason"] = reason_name(reason);
+  answer["choices"] = Json::array({std::move(one)});
+  return answer;
+}
+
+Json AnswerForm::usage_part(TokenUsage usage) const {
+  Json answer = head(/*streams=*/true);
+  answer["choices"] = Json::array();
+  answer["usage"] = usage_json(usage);
+  return answer;
+}
+
+}  // namespace piton

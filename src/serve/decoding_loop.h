@@ -1,0 +1,79 @@
+// The thread of the engine: takes texts to write from the threads of connections, computes pass
+// after pass, and gives each its tokens.
+//
+// On several ranks run() is called by all of them. The first rank decides what the next turn does
+// and sends it to the others, so that every rank makes the same calls of the engine; other
+// functions are called on the first rank alone.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "generate/constraints/grammar_constraint.h"
+#include "serve/served_model.h"
+
+namespace piton {
+
+struct TextToWrite {
+  DecodingRequest request;  // without its constraint
+  ConstraintText constraint;
+  std::shared_ptr<const ByteGrammar> grammar;  // of `constraint`; null: none
+};
+
+// The texts of one request, and their tokens as they come. One thread reads.
+class WritingJob {
+ public:
+  struct Event {
+    std::size_t text = 0;  // index in the job
+    GeneratedToken token;
+    FinishReason finish = FinishReason::kNone;
+  };
+  virtual ~WritingJob() = default;  // cancels what is not finished
+  // The next token; nullopt after `wait`. Throws RequestError if the engine refused the text or
+  // has failed.
+  virtual std::optional<Event> next(std::chrono::milliseconds wait) = 0;
+  // No more tokens of this text are needed.
+  virtual void cancel(std::size_t text) = 0;
+};
+
+struct LoopLimits {
+  std::int64_t running = 8;   // texts that the engine has at the same time
+  std::int64_t waiting = 64;  // texts that wait for a place
+};
+
+class DecodingLoop {
+ public:
+  // References must outlive the loop.
+  DecodingLoop(ServedModel& model, Communicator& ranks, LoopLimits limits);
+  ~DecodingLoop();
+  DecodingLoop(const DecodingLoop&) = delete;
+  DecodingLoop& operator=(const DecodingLoop&) = delete;
+
+  // Until finish() was called and all texts are written. Throws what the engine throws; jobs get a
+  // RequestError then.
+  void run();
+  // Any thread: new texts are refused; those that run or wait are written. A job that is cancelled
+  // ends at once.
+  void finish();
+
+  // Any thread. Throws RequestError(429) if the queue has no place for all of them, and
+  // RequestError(503) after finish().
+  std::unique_ptr<WritingJob> submit(std::vector<TextToWrite> texts);
+  // Any thread: ServedModel::score() between two passes. Blocks. Throws RequestError.
+  std::vector<GeneratedToken> score(std::vector<std::int32_t> ids, std::int64_t count);
+
+  // Any thread. `waiting` has those without a place in the engine too.
+  DecodingCounts counts() const;
+
+ private:
+  struct State;
+  class Job;
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace piton

@@ -1,0 +1,61 @@
+#include "serve/loaded_model.h"
+
+#include <filesystem>
+
+#include "base/files/files.h"
+#include "serve/uncached_engine.h"
+
+namespace piton {
+
+LoadedModel::LoadedModel(Model& model, Names names)
+    : model_(model), names_(std::move(names)), engine_(std::make_unique<UncachedEngine>(model)) {
+  const SpecialIds& special = model.require_tokenizer().special();
+  if (const auto end = special.eos ? special.eos : special.eod) ends_ = {*end};
+  const ChatTemplateFiles& files = model.chat_templates();
+  const std::string& wanted = names_.chat_template;
+  if (!wanted.empty() && std::filesystem::is_regular_file(wanted)) {
+    plain_.emplace(read_text_file(wanted), files.special_tokens, wanted);
+  } else if (!wanted.empty() || !files.templates.empty()) {
+    plain_ = choose_chat_template(files, wanted, /*with_tools=*/false);
+    with_tools_ = choose_chat_template(files, wanted, /*with_tools=*/true);
+  }
+}
+
+std::vector<std::int32_t> LoadedModel::encode_prompt(const std::string& text) const {
+  const Tokenizer& words = tokenizer();
+  const bool add = model_.special_tokens().add;
+  std::vector<std::int32_t> ids = words.encode(text, {.add_special_tokens = add});
+  if (!ids.empty()) return ids;
+  // Nothing to continue: a text begins as a document does.
+  const SpecialIds& special = words.special();
+  const auto first = special.bos && add ? special.bos : special.eod ? special.eod : special.bos;
+  if (first) ids.push_back(*first);
+  return ids;
+}
+
+const ChatTemplate* LoadedModel::chat_template(bool with_tools) const {
+  if (with_tools && with_tools_) return &*with_tools_;
+  return plain_ ? &*plain_ : nullptr;
+}
+
+std::vector<GeneratedToken> LoadedModel::score(std::span<const std::int32_t> ids,
+                                               std::int64_t count) {
+  std::vector<GeneratedToken> tokens;
+  if (count == 0) {
+    const std::vector<double> likelihoods = model_.score(ids).log_likelihood;
+    for (std::size_t i = 0; i < likelihoods.size(); ++i)
+      tokens.push_back({{ids[i + 1], likelihoods[i]}, {}});
+    return tokens;
+  }
+  const Tensor logits = model_.logits(ids);
+  const auto vocabulary = static_cast<std::size_t>(this->vocabulary());
+  for (std::size_t i = 0; i + 1 < ids.size(); ++i) {
+    const std::span<const float> row(logits.data<float>() + i * vocabulary, vocabulary);
+    const std::int32_t next = ids[i + 1];
+    tokens.push_back(
+        {{next, static_cast<double>(row[next]) - log_sum_exp(row)}, likeliest_tokens(row, count)});
+  }
+  return tokens;
+}
+
+}  // namespace piton

@@ -1,0 +1,90 @@
+#include "serve/loop_turn.h"
+
+#include <optional>
+#include <type_traits>
+
+#include "base/json.h"
+
+namespace piton {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+template <typename T>
+struct OptionalOf : std::false_type {};
+template <typename T>
+struct OptionalOf<std::optional<T>> : std::true_type {};
+
+// Every option of the sampling, by its name.
+Json sampling_json(SamplingOptions sampling) {
+  Json json = Json::object();
+  sampling.visit([&](const Option& option, const auto& value) {
+    using Value = std::decay_t<decltype(value)>;
+    if constexpr (OptionalOf<Value>::value) {
+      if (value) json[option.name] = *value;
+    } else {
+      json[option.name] = value;
+    }
+  });
+  return json;
+}
+
+SamplingOptions read_sampling(const Json& json) {
+  SamplingOptions sampling;
+  sampling.visit([&](const Option& option, auto& value) {
+    using Value = std::decay_t<decltype(value)>;
+    const auto found = json.find(option.name);
+    if (found == json.end()) return;
+    if constexpr (OptionalOf<Value>::value) {
+      value = found->template get<typename Value::value_type>();
+    } else {
+      value = found->template get<Value>();
+    }
+  });
+  return sampling;
+}
+
+}  // namespace
+
+std::string turn_bytes(const LoopTurn& turn) {
+  if (turn.empty()) return "";
+  Json json = {{"cancelled", turn.cancelled}, {"last", turn.last}};
+  json["submitted"] = Json::array();
+  for (const TextToWrite& text : turn.submitted) {
+    json["submitted"].push_back({{"prompt", text.request.prompt},
+                                 {"sampling", sampling_json(text.request.sampling)},
+                                 {"ends", text.request.ends},
+                                 {"draw", text.request.draw},
+                                 {"constraint", static_cast<int>(text.constraint.kind)},
+                                 {"constraint_text", text.constraint.text}});
+  }
+  json["scores"] = Json::array();
+  for (const LoopTurn::Score& score : turn.scores)
+    json["scores"].push_back({{"ids", score.ids}, {"count", score.count}});
+  return json.dump();
+}
+
+LoopTurn read_turn(const std::string& bytes) {
+  LoopTurn turn;
+  if (bytes.empty()) return turn;
+  const auto json = read_json<Json>(bytes);
+  turn.cancelled = json["cancelled"].get<std::vector<std::int64_t>>();
+  turn.last = json["last"].get<bool>();
+  for (const Json& one : json["submitted"]) {
+    TextToWrite& text = turn.submitted.emplace_back();
+    text.request.prompt = one["prompt"].get<std::vector<std::int32_t>>();
+    text.request.sampling = read_sampling(one["sampling"]);
+    text.request.ends = one["ends"].get<std::vector<std::int32_t>>();
+    text.request.draw = one["draw"].get<std::uint64_t>();
+    text.constraint = {static_cast<ConstraintKind>(one["constraint"].get<int>()),
+                       one["constraint_text"].get<std::string>()};
+    text.grammar = constraint_grammar(text.constraint, "constraint");
+  }
+  for (const Json& one : json["scores"]) {
+    turn.scores.push_back(
+        {one["ids"].get<std::vector<std::int32_t>>(), one["count"].get<std::int64_t>()});
+  }
+  return turn;
+}
+
+}  // namespace piton

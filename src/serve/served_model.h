@@ -1,0 +1,38 @@
+// What the server uses of a model: its engine, its tokenizer, its chat template.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "generate/decoding_engine.h"
+#include "text/chat/chat_template.h"
+#include "text/tokenizer.h"
+
+namespace piton {
+
+class ServedModel {
+ public:
+  virtual ~ServedModel() = default;
+
+  // By any thread, at the same time.
+  virtual const std::string& name() const = 0;
+  virtual const Tokenizer& tokenizer() const = 0;
+  virtual std::int64_t vocabulary() const = 0;
+  virtual std::int64_t longest_sequence() const = 0;
+  // Ids that end every text.
+  virtual const std::vector<std::int32_t>& ends() const = 0;
+  virtual std::vector<std::int32_t> encode_prompt(const std::string& text) const = 0;
+  // The template for conversations with or without tools; null if there is none.
+  virtual const ChatTemplate* chat_template(bool with_tools) const = 0;
+
+  // By the thread of the engine; on several ranks collective, as the engine is.
+  virtual DecodingEngine& engine() = 0;
+  // The likelihood of each token but the first after those before it, with the `count` likeliest
+  // in its place. Throws Error(kUsage) for ids outside the vocabulary and for too many.
+  virtual std::vector<GeneratedToken> score(std::span<const std::int32_t> ids,
+                                            std::int64_t count) = 0;
+};
+
+}  // namespace piton

@@ -1,0 +1,302 @@
+#include "serve/text_request.h"
+
+#include <algorithm>
+#include <limits>
+#include <random>
+
+#include "base/error.h"
+#include "serve/chat_messages.h"
+#include "serve/request_error.h"
+#include "serve/request_fields.h"
+#include "text/chat/chat_tokens.h"
+#include "text/chat/turn_ends.h"
+
+namespace piton {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::int64_t kMostLikeliest = 20;
+constexpr std::size_t kMostStopWords = 16;
+
+// Sets the sampling option of this field's name, "min-p" for min_p; false if there is none.
+bool set_sampling(SamplingOptions& sampling, const std::string& field, double value) {
+  std::string option = field;
+  std::replace(option.begin(), option.end(), '_', '-');
+  bool found = false;
+  sampling.visit([&](const Option& known, auto& place) {
+    if constexpr (std::is_same_v<std::decay_t<decltype(place)>, double>) {
+      if (known.name != option) return;
+      place = value;
+      found = true;
+    }
+  });
+  return found;
+}
+
+void read_sampling(RequestFields& fields, TextRequest& request, const ServedModel& model) {
+  SamplingOptions& sampling = request.sampling;
+  struct Range {
+    const char* field;
+    double least;
+    double most;
+  };
+  // A temperature near 0 divides logits to infinity; 0 is the greedy choice.
+  for (const Range& range : {Range{"temperature", 0, 100}, Range{"top_p", 0, 1},
+                             Range{"min_p", 0, 1}, Range{"repetition_penalty", 0.01, 100},
+                             Range{"presence_penalty", -2, 2}, Range{"frequency_penalty", -2, 2}}) {
+    const auto value = fields.number(range.field, range.least, range.most);
+    if (value && !set_sampling(sampling, range.field, *value)) {
+      const bool is_factor = std::string_view(range.field) == "repetition_penalty";
+      if (*value != (is_factor ? 1 : 0)) fields.fail(range.field, "nothing (not supported)");
+    }
+  }
+  if (sampling.temperature > 0 && sampling.temperature < 1e-4) sampling.temperature = 0;
+  if (sampling.top_p == 0) fields.fail("top_p", "a number above 0, at most 1");
+  if (const auto top_k = fields.integer("top_k", -1, model.vocabulary()))
+    sampling.top_k = std::max<std::int64_t>(*top_k, 0);
+  if (const auto seed = fields.integer("seed", std::numeric_limits<std::int64_t>::min(),
+                                       std::numeric_limits<std::int64_t>::max())) {
+    sampling.seed = static_cast<std::uint64_t>(*seed);
+  } else {
+    std::random_device device;
+    sampling.seed = static_cast<std::uint64_t>(device()) << 32 | device();
+  }
+  sampling.settle();
+}
+
+// Fields of OpenAI's that would change the answer and cannot be honored: allowed with the values
+// that change nothing.
+void refuse_unsupported(RequestFields& fields) {
+  const Json* bias = fields.value("logit_bias");
+  if (bias != nullptr && !(bias->is_object() && bias->empty()))
+    fields.fail("logit_bias", "nothing (it is not supported)");
+  if (fields.flag("store").value_or(false)) fields.fail("store", "false (answers are not stored)");
+}
+
+void read_constraint(RequestFields& fields, TextRequest& request) {
+  std::vector<ConstraintText> found;
+  std::string named;
+  const auto add = [&](ConstraintKind kind, std::string text, const std::string& name) {
+    found.push_back({kind, std::move(text)});
+    named = name;
+  };
+  if (const Json* format = fields.value("response_format")) {
+    RequestFields inner(*format, "response_format");
+    const std::string type = inner.text("type").value_or("");
+    if (type == "json_object") {
+      add(ConstraintKind::kJsonObject, "", "response_format");
+    } else if (type == "json_schema") {
+      const Json* wrapped = inner.value("json_schema");
+      if (wrapped == nullptr) inner.fail("json_schema", "an object with name and schema");
+      RequestFields schema(*wrapped, "response_format.json_schema");
+      schema.text("name");
+      schema.text("description");
+      schema.flag("strict");
+      const Json* text = schema.value("schema");
+      if (text == nullptr) schema.fail("schema", "a JSON schema");
+      schema.refuse_others();
+      add(ConstraintKind::kJsonSchema, text->dump(), "response_format.json_schema.schema");
+    } else if (type != "text") {
+      inner.fail("type", "text, json_object or json_schema");
+    }
+    inner.refuse_others();
+  }
+  if (const Json* schema = fields.value("guided_json")) {
+    add(ConstraintKind::kJsonSchema,
+        schema->is_string() ? schema->get<std::string>() : schema->dump(), "guided_json");
+  }
+  if (const auto pattern = fields.text("guided_regex"))
+    add(ConstraintKind::kRegex, *pattern, "guided_regex");
+  if (const Json* choices = fields.value("guided_choice"))
+    add(ConstraintKind::kChoices, choices->dump(), "guided_choice");
+  if (found.size() > 1)
+    throw RequestError(400, named, named + ": a request has at most one constraint");
+  if (found.empty()) return;
+  request.constraint = found.front();
+  try {
+    request.grammar = constraint_grammar(request.constraint, named);
+  } catch (const Error& error) {
+    throw RequestError(400, named, error.what());
+  }
+}
+
+void read_stream(RequestFields& fields, TextRequest& request) {
+  request.stream = fields.flag("stream").value_or(false);
+  if (const Json* options = fields.value("stream_options")) {
+    if (!request.stream) fields.fail("stream_options", "nothing, since stream is not true");
+    RequestFields inner(*options, "stream_options");
+    request.stream_usage = inner.flag("include_usage").value_or(false);
+    inner.flag("include_obfuscation");
+    inner.refuse_others();
+  }
+}
+
+// Fields of both kinds of request. `default_tokens`: of max_tokens; unset: what the model has room
+// for.
+void read_shared(RequestFields& fields, TextRequest& request, const ServedModel& model) {
+  check_model_name(fields.text("model"), model);
+  request.samples = fields.integer("n", 1, 128).value_or(1);
+  request.stop = fields.texts("stop", kMostStopWords);
+  request.ends = model.ends();
+  read_sampling(fields, request, model);
+  refuse_unsupported(fields);
+  read_constraint(fields, request);
+  read_stream(fields, request);
+  fields.ignore({"user", "metadata", "service_tier", "safety_identifier", "prompt_cache_key"});
+}
+
+void set_length(TextRequest& request, std::optional<std::int64_t> asked,
+                const RequestLimits& limits) {
+  request.generates = asked.value_or(1) > 0;
+  request.sampling.max_new_tokens =
+      std::clamp<std::int64_t>(asked.value_or(limits.new_tokens), 1, limits.new_tokens);
+}
+
+void check_prompts(const TextRequest& request, const ServedModel& model,
+                   const RequestLimits& limits, const std::string& field) {
+  for (const auto& prompt : request.prompts) {
+    const auto length = std::ssize(prompt);
+    if (length == 0) throw RequestError(400, field, field + ": the prompt is empty");
+    // A prompt that is only scored may fill the model.
+    const std::int64_t longest = model.longest_sequence() - (request.generates ? 1 : 0);
+    if (length > longest) {
+      throw RequestError(400, field,
+                         fmt::format("{}: the prompt has {} tokens and the model takes {} in all; "
+                                     "shorten the prompt",
+                                     field, length, model.longest_sequence()));
+    }
+    for (const std::int32_t id : prompt) {
+      if (id >= 0 && id < model.vocabulary()) continue;
+      throw RequestError(
+          400, field,
+          fmt::format("{}: got id {}, wanted 0 to {}", field, id, model.vocabulary() - 1));
+    }
+  }
+  if (std::ssize(request.prompts) * request.samples > limits.texts) {
+    throw RequestError(400, "n",
+                       fmt::format("n: {} prompts x {} texts are more than {}",
+                                   request.prompts.size(), request.samples, limits.texts));
+  }
+}
+
+std::vector<std::int32_t> ids_of(const Json& list, RequestFields& fields) {
+  std::vector<std::int32_t> ids;
+  for (const Json& one : list) {
+    const bool fits = one.is_number_integer() && one >= 0 && one <= INT32_MAX;
+    if (!fits) fields.fail("prompt", "a string, a list of strings, or lists of token ids");
+    ids.push_back(one.get<std::int32_t>());
+  }
+  return ids;
+}
+
+void read_prompts(RequestFields& fields, TextRequest& request, const ServedModel& model) {
+  const Json* prompt = fields.value("prompt");
+  const std::string wanted = "a string, a list of strings, or lists of token ids";
+  if (prompt == nullptr) fields.fail("prompt", wanted);
+  const auto add_text = [&](const Json& text) {
+    request.prompts.push_back(model.encode_prompt(text.get<std::string>()));
+  };
+  if (prompt->is_string()) return add_text(*prompt);
+  if (!prompt->is_array() || prompt->empty()) fields.fail("prompt", wanted);
+  if (prompt->front().is_number()) {
+    request.prompts.push_back(ids_of(*prompt, fields));
+    return;
+  }
+  for (const Json& one : *prompt) {
+    if (one.is_string()) {
+      add_text(one);
+    } else if (one.is_array()) {
+      request.prompts.push_back(ids_of(one, fields));
+    } else {
+      fields.fail("prompt", wanted);
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<TextToWrite> TextRequest::texts() const {
+  std::vector<TextToWrite> all;
+  for (const auto& prompt : prompts) {
+    for (std::int64_t i = 0; i < samples; ++i) {
+      TextToWrite& text = all.emplace_back();
+      text.request.prompt = prompt;
+      text.request.sampling = sampling;
+      text.request.ends = ends;
+      text.request.draw = static_cast<std::uint64_t>(i);
+      text.constraint = constraint;
+      text.grammar = grammar;
+    }
+  }
+  return all;
+}
+
+void check_model_name(const std::optional<std::string>& name, const ServedModel& model) {
+  if (!name || *name == model.name()) return;
+  throw RequestError(404, "model",
+                     fmt::format("model: {} is not here; this server has \"{}\"",
+                                 Json(*name).dump(), model.name()));
+}
+
+TextRequest read_completion_request(const Json& body, const ServedModel& model,
+                                    const RequestLimits& limits) {
+  RequestFields fields(body, "");
+  TextRequest request;
+  read_shared(fields, request, model);
+  set_length(request, fields.integer("max_tokens", 0, limits.new_tokens).value_or(16), limits);
+  request.echo = fields.flag("echo").value_or(false);
+  request.likeliest = fields.integer("logprobs", 0, kMostLikeliest);
+  if (request.likeliest) request.sampling.log_probabilities = request.likeliest;
+  if (fields.integer("best_of", 1, 128).value_or(request.samples) != request.samples)
+    fields.fail("best_of", "the value of n");
+  if (!fields.text("suffix").value_or("").empty()) fields.fail("suffix", "nothing (not supported)");
+  if (!request.generates && !request.echo)
+    fields.fail("max_tokens", "1 or more, or \"echo\": true");
+  read_prompts(fields, request, model);
+  fields.refuse_others();
+  check_prompts(request, model, limits, "prompt");
+  return request;
+}
+
+TextRequest read_chat_request(const Json& body, const ServedModel& model,
+                              const RequestLimits& limits) {
+  RequestFields fields(body, "");
+  TextRequest request{.chat = true};
+  read_shared(fields, request, model);
+  auto length = fields.integer("max_completion_tokens", 1, limits.new_tokens);
+  const auto old_name = fields.integer("max_tokens", 1, limits.new_tokens);
+  set_length(request, length ? length : old_name, limits);
+  const bool with_logprobs = fields.flag("logprobs").value_or(false);
+  const auto likeliest = fields.integer("top_logprobs", 0, kMostLikeliest);
+  if (likeliest && !with_logprobs)
+    fields.fail("top_logprobs", "nothing, since logprobs is not true");
+  if (with_logprobs) {
+    request.likeliest = likeliest.value_or(0);
+    request.sampling.log_probabilities = request.likeliest;
+  }
+  fields.flag("parallel_tool_calls");
+  const ChatInput input = read_chat_input(fields);
+  fields.refuse_others();
+  const ChatTemplate* chat_template = model.chat_template(!input.tools.is_null());
+  if (chat_template == nullptr) {
+    throw RequestError(400, "messages",
+                       "messages: the model has no chat template; start the server with "
+                       "--chat-template, or use /v1/completions");
+  }
+  try {
+    request.prompts = {
+        encode_chat(model.tokenizer(), chat_template->render(input, /*add_generation_prompt=*/true))
+            .ids};
+  } catch (const Error& error) {
+    throw RequestError(400, "messages", fmt::format("messages: {}", error.what()));
+  }
+  for (const std::int32_t id : turn_ends(*chat_template, model.tokenizer())) {
+    if (std::find(request.ends.begin(), request.ends.end(), id) == request.ends.end())
+      request.ends.push_back(id);
+  }
+  check_prompts(request, model, limits, "messages");
+  return request;
+}
+
+}  // namespace piton

@@ -1,0 +1,51 @@
+// Requests for texts: /v1/completions and /v1/chat/completions, read from JSON.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "generate/constraints/grammar_constraint.h"
+#include "serve/decoding_loop.h"
+#include "serve/served_model.h"
+
+namespace piton {
+
+struct RequestLimits {
+  std::int64_t new_tokens = 0;  // largest max_tokens of a request
+  std::int64_t texts = 128;     // prompts x n
+};
+
+struct TextRequest {
+  bool chat = false;
+  std::vector<std::vector<std::int32_t>> prompts;
+  SamplingOptions sampling;
+  bool generates = true;     // false: max_tokens is 0, only the prompt is scored
+  std::int64_t samples = 1;  // of each prompt
+  std::vector<std::string> stop;
+  std::vector<std::int32_t> ends;
+  bool stream = false;
+  bool stream_usage = false;              // a last part with the numbers of tokens
+  bool echo = false;                      // the text begins with the prompt
+  std::optional<std::int64_t> likeliest;  // log-probabilities: of how many other tokens
+  ConstraintText constraint;
+  std::shared_ptr<const ByteGrammar> grammar;
+
+  // What the engine writes: the samples of the first prompt, then those of the second, ...
+  std::vector<TextToWrite> texts() const;
+  std::size_t prompt_of(std::size_t text) const { return text / static_cast<std::size_t>(samples); }
+};
+
+// Throw RequestError(400) that names the field, and RequestError(404) for another model.
+TextRequest read_completion_request(const nlohmann::ordered_json& body, const ServedModel& model,
+                                    const RequestLimits& limits);
+TextRequest read_chat_request(const nlohmann::ordered_json& body, const ServedModel& model,
+                              const RequestLimits& limits);
+
+// For all requests with the field "model". Throws RequestError(404) if it names another one.
+void check_model_name(const std::optional<std::string>& name, const ServedModel& model);
+
+}  // namespace piton

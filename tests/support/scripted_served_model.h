@@ -1,0 +1,129 @@
+// A model of bytes for tests of the server: a function writes the texts.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "serve/served_model.h"
+#include "text/files/byte_tokenizer.h"
+
+namespace piton::test {
+
+// Writes one byte of each text in a pass. Under a constraint, the first byte that is allowed, the
+// written ones first.
+class ScriptedEngine final : public DecodingEngine {
+ public:
+  std::function<std::string(const std::string& prompt, std::uint64_t draw)> write =
+      [](const std::string&, std::uint64_t) { return "ok"; };
+  std::chrono::milliseconds delay{0};  // of a pass
+  std::int64_t fails_after = 1 << 30;  // passes
+  std::int64_t cancelled = 0;
+
+  std::int64_t submit(DecodingRequest request) override {
+    std::string prompt;
+    for (const std::int32_t id : request.prompt) prompt += static_cast<char>(id);
+    if (prompt == "refuse") throw Error(Fault::kUsage, "generate: refused");
+    Text text{write(prompt, request.draw), 0, std::move(request)};
+    counts_.prompt_tokens += std::ssize(text.request.prompt);
+    texts_.emplace(submitted_, std::move(text));
+    return submitted_++;
+  }
+  void cancel(std::int64_t request) override {
+    cancelled += static_cast<std::int64_t>(texts_.erase(request));
+  }
+  std::vector<DecodingEvent> step() override {
+    std::this_thread::sleep_for(delay);
+    if (counts_.passes++ >= fails_after) throw Error(Fault::kData, "generate: the weights are bad");
+    std::vector<DecodingEvent> events;
+    for (auto at = texts_.begin(); at != texts_.end();) {
+      events.push_back(next(at->first, at->second));
+      at = events.back().finish == FinishReason::kNone ? std::next(at) : texts_.erase(at);
+    }
+    counts_.generated_tokens += std::ssize(events);
+    return events;
+  }
+  bool idle() const override { return texts_.empty(); }
+  DecodingCounts counts() const override { return counts_; }
+
+ private:
+  struct Text {
+    std::string whole;
+    std::size_t at = 0;
+    DecodingRequest request;
+  };
+
+  static DecodingEvent next(std::int64_t number, Text& text) {
+    DecodingEvent event{.request = number};
+    std::int32_t id = text.at < text.whole.size() ? static_cast<std::uint8_t>(text.whole[text.at])
+                                                  : ByteTokenizer::kEndOfDocument;
+    TokenConstraint* constraint = text.request.constraint.get();
+    if (constraint != nullptr) {
+      std::vector<bool> allowed(ByteTokenizer::kVocabularySize);
+      constraint->allow(allowed);
+      for (std::int32_t other = ByteTokenizer::kEndOfDocument; !allowed[id]; --other) {
+        if (allowed[other]) id = other;
+      }
+      constraint->advance(id);
+    }
+    ++text.at;
+    event.token.id = id;
+    event.token.log_probability = -0.5;
+    for (std::int64_t i = 0; i < text.request.sampling.log_probabilities.value_or(0); ++i)
+      event.token.likeliest.push_back({static_cast<std::int32_t>('a' + i), -0.5 - i});
+    if (id == ByteTokenizer::kEndOfDocument || (constraint != nullptr && constraint->done())) {
+      event.finish = FinishReason::kStop;
+    } else if (static_cast<std::int64_t>(text.at) >= text.request.sampling.max_new_tokens) {
+      event.finish = FinishReason::kLength;
+    }
+    return event;
+  }
+
+  std::map<std::int64_t, Text> texts_;
+  std::int64_t submitted_ = 0;
+  DecodingCounts counts_;
+};
+
+class ScriptedServedModel final : public ServedModel {
+ public:
+  ScriptedEngine engine_of_it;
+
+  const std::string& name() const override { return name_; }
+  const Tokenizer& tokenizer() const override { return tokenizer_; }
+  std::int64_t vocabulary() const override { return ByteTokenizer::kVocabularySize; }
+  std::int64_t longest_sequence() const override { return 200; }
+  const std::vector<std::int32_t>& ends() const override { return ends_; }
+  std::vector<std::int32_t> encode_prompt(const std::string& text) const override {
+    return tokenizer_.encode(text);
+  }
+  const ChatTemplate* chat_template(bool) const override { return &template_; }
+  DecodingEngine& engine() override { return engine_of_it; }
+  std::vector<GeneratedToken> score(std::span<const std::int32_t> ids,
+                                    std::int64_t count) override {
+    if (ids[0] == '!') throw Error(Fault::kUsage, "score: refused");
+    std::vector<GeneratedToken> tokens;
+    for (const std::int32_t id : ids.subspan(1)) {
+      tokens.push_back({{id, -1.0}, {}});
+      for (std::int64_t i = 0; i < count; ++i)
+        tokens.back().likeliest.push_back({static_cast<std::int32_t>('a' + i), -1.0 - i});
+    }
+    return tokens;
+  }
+
+ private:
+  std::string name_ = "scripted";
+  ByteTokenizer tokenizer_;
+  std::vector<std::int32_t> ends_ = {ByteTokenizer::kEndOfDocument};
+  ChatTemplate template_{
+      "{%- if messages[0].content == 'raise' %}{{ raise_exception('no') }}{% endif -%}"
+      "{%- if tools %}T{{ tools | length }};{% endif -%}"
+      "{%- for m in messages %}{{ m.role }}:{{ m.content }};{% endfor -%}"
+      "{%- if add_generation_prompt %}assistant:{% endif -%}",
+      nlohmann::ordered_json::object(), "test.jinja"};
+};
+
+}  // namespace piton::test

@@ -1,0 +1,48 @@
+#include "serve/loop_turn.h"
+
+#include <gtest/gtest.h>
+
+namespace piton {
+namespace {
+
+TEST(LoopTurn, IsReadAsItWasWritten) {
+  EXPECT_EQ(turn_bytes({}), "");
+  EXPECT_TRUE(read_turn("").empty());
+  LoopTurn turn;
+  turn.cancelled = {3, 5};
+  turn.last = true;
+  turn.scores.push_back({{1, 2}, 4});
+  TextToWrite text;
+  text.request.prompt = {7, 8};
+  text.request.ends = {9};
+  text.request.draw = 11;
+  text.request.sampling.temperature = 0.1;
+  text.request.sampling.seed = ~std::uint64_t{0};
+  text.request.sampling.top_p = 0.30000000000000004;
+  text.request.sampling.greedy = true;
+  text.request.sampling.log_probabilities = 3;
+  text.constraint = {ConstraintKind::kRegex, "a\"b"};
+  turn.submitted.push_back(text);
+  turn.submitted.emplace_back();
+  const LoopTurn read = read_turn(turn_bytes(turn));
+  EXPECT_EQ(read.cancelled, turn.cancelled);
+  EXPECT_TRUE(read.last);
+  EXPECT_EQ(read.scores[0].ids, turn.scores[0].ids);
+  EXPECT_EQ(read.scores[0].count, 4);
+  const DecodingRequest& request = read.submitted[0].request;
+  EXPECT_EQ(request.prompt, text.request.prompt);
+  EXPECT_EQ(request.ends, text.request.ends);
+  EXPECT_EQ(request.draw, 11U);
+  EXPECT_EQ(request.sampling.temperature, 0.1);
+  EXPECT_EQ(request.sampling.seed, ~std::uint64_t{0});
+  EXPECT_EQ(request.sampling.top_p, 0.30000000000000004);
+  EXPECT_TRUE(request.sampling.greedy);
+  EXPECT_EQ(request.sampling.log_probabilities, 3);
+  EXPECT_EQ(read.submitted[0].constraint, text.constraint);
+  EXPECT_NE(read.submitted[0].grammar, nullptr);
+  EXPECT_EQ(read.submitted[1].grammar, nullptr);
+  EXPECT_EQ(read.submitted[1].request.sampling.log_probabilities, std::nullopt);
+}
+
+}  // namespace
+}  // namespace piton

@@ -1,0 +1,362 @@
+#include "serve/text_service.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+
+#include "device/host_device.h"
+#include "serve/request_error.h"
+#include "support/scripted_served_model.h"
+
+namespace piton {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using testing::HasSubstr;
+
+struct Client final : HttpClient {
+  std::atomic<bool> connected{true};
+  bool is_connected() const override { return connected; }
+};
+
+class Service : public testing::Test {
+ protected:
+  void begin(ServiceOptions options = {}, LoopLimits limits = {}) {
+    options.limits.new_tokens = model_.longest_sequence();
+    loop_ = std::make_unique<DecodingLoop>(model_, *ranks_, limits);
+    service_ = std::make_unique<TextService>(model_, *loop_, options);
+    thread_ = std::thread([this] {
+      try {
+        loop_->run();
+      } catch (const Error& error) {
+        failure_ = error.what();
+      }
+    });
+  }
+  void TearDown() override {
+    if (!thread_.joinable()) return;
+    loop_->finish();
+    thread_.join();
+  }
+
+  HttpAnswer ask(const std::string& path, const std::string& body,
+                 const std::string& method = "POST") {
+    return service_->answer({.method = method, .path = path, .authorization = key_, .body = body},
+                            client_);
+  }
+  Json post(const std::string& path, const Json& body, int status = 200) {
+    const HttpAnswer answer = ask(path, body.dump());
+    EXPECT_EQ(answer.status, status) << answer.body;
+    return read_json<Json>(answer.body);
+  }
+  // The objects of a stream, without its end mark.
+  std::vector<Json> stream(const std::string& path, const Json& body) {
+    const HttpAnswer answer = ask(path, body.dump());
+    EXPECT_TRUE(answer.stream) << answer.body;
+    std::string text;
+    answer.stream(
+        [&](std::string_view part) {
+          text += part;
+          return client_.connected.load();
+        },
+        client_);
+    std::vector<Json> events;
+    for (std::size_t at = 0; at < text.size();) {
+      const std::size_t end = text.find("\n\n", at);
+      const std::string line = text.substr(at, end - at);
+      at = end + 2;
+      EXPECT_TRUE(line.starts_with("data: "));
+      if (line != "data: [DONE]") events.push_back(read_json<Json>(line.substr(6)));
+    }
+    EXPECT_TRUE(!client_.connected || text.ends_with("data: [DONE]\n\n"));
+    return events;
+  }
+
+  HostDevice device_;
+  std::unique_ptr<World> world_ = make_single_world(device_);
+  std::unique_ptr<Communicator> ranks_ = make_group_of_all(*world_, "test");
+  test::ScriptedServedModel model_;
+  std::unique_ptr<DecodingLoop> loop_;
+  std::unique_ptr<TextService> service_;
+  Client client_;
+  std::string key_;
+  std::string failure_;
+  std::thread thread_;
+};
+
+TEST_F(Service, CompletesPrompts) {
+  model_.engine_of_it.write = [](const std::string& prompt, std::uint64_t draw) {
+    return prompt + std::to_string(draw);
+  };
+  begin();
+  const Json answer = post("/v1/completions", {{"prompt", {"a", "b"}}, {"n", 2}, {"seed", -1}});
+  EXPECT_EQ(answer["object"], "text_completion");
+  std::vector<std::string> texts;
+  for (const Json& choice : answer["choices"]) texts.push_back(choice["text"]);
+  EXPECT_THAT(texts, testing::ElementsAre("a0", "a1", "b0", "b1"));
+  EXPECT_EQ(answer["choices"][3]["index"], 3);
+  EXPECT_EQ(answer["choices"][0]["finish_reason"], "stop");
+  EXPECT_EQ(answer["usage"]["prompt_tokens"], 2);
+  EXPECT_EQ(answer["usage"]["completion_tokens"], 12);
+  EXPECT_EQ(post("/v1/completions", {{"prompt", "abc"}, {"max_tokens", 2}})["choices"][0]["text"],
+            "ab");
+  EXPECT_EQ(post("/v1/completions", {{"prompt", {97, 98}}})["choices"][0]["text"], "ab0");
+  EXPECT_EQ(post("/v1/completions", {{"prompt", "abc"}, {"stop", "c"}})["choices"][0]["text"],
+            "ab");
+}
+
+TEST_F(Service, EchoesPromptsWithTheirLikelihoods) {
+  begin();
+  const Json answer = post("/v1/completions",
+                           {{"prompt", "né"}, {"echo", true}, {"logprobs", 1}, {"max_tokens", 0}});
+  const Json& choice = answer["choices"][0];
+  EXPECT_EQ(choice["text"], "né");
+  EXPECT_EQ(choice["finish_reason"], "length");
+  EXPECT_EQ(choice["logprobs"]["token_logprobs"], Json({nullptr, -1.0, -1.0}));
+  EXPECT_EQ(choice["logprobs"]["tokens"][0], "n");
+  EXPECT_TRUE(choice["logprobs"]["top_logprobs"][0].is_null());
+  EXPECT_EQ(choice["logprobs"]["text_offset"][1], 1);
+  const Json more = post("/v1/completions", {{"prompt", "p"}, {"echo", true}, {"logprobs", 0}});
+  EXPECT_EQ(more["choices"][0]["text"], "pok");
+  EXPECT_EQ(more["choices"][0]["logprobs"]["tokens"].size(), 4U);  // the end is a token too
+  post("/v1/completions", {{"prompt", "!x"}, {"echo", true}, {"logprobs", 0}}, 400);
+  EXPECT_EQ(post("/v1/completions", {{"prompt", "p"}, {"echo", true}})["choices"][0]["text"],
+            "pok");
+}
+
+TEST_F(Service, AnswersChats) {
+  model_.engine_of_it.write = [](const std::string& prompt, std::uint64_t) { return prompt; };
+  begin();
+  const Json messages = {{{"role", "developer"}, {"content", "s"}},
+                         {{"role", "user"}, {"content", {{{"type", "text"}, {"text", "q"}}}}}};
+  const Json answer = post(
+      "/v1/chat/completions",
+      {{"model", "scripted"}, {"messages", messages}, {"logprobs", true}, {"top_logprobs", 2}});
+  EXPECT_EQ(answer["object"], "chat.completion");
+  const Json& choice = answer["choices"][0];
+  EXPECT_EQ(choice["message"]["role"], "assistant");
+  EXPECT_EQ(choice["message"]["content"], "system:s;user:q;assistant:");
+  EXPECT_EQ(choice["logprobs"]["content"][0]["token"], "s");
+  EXPECT_EQ(choice["logprobs"]["content"][0]["bytes"], Json({'s'}));
+  EXPECT_EQ(choice["logprobs"]["content"][0]["top_logprobs"].size(), 2U);
+  const Json tool = {{"type", "function"}, {"function", {{"name", "f"}}}};
+  const Json with_tools =
+      post("/v1/chat/completions", {{"messages", messages}, {"tools", Json::array({tool})}});
+  EXPECT_THAT(with_tools["choices"][0]["message"]["content"].get<std::string>(),
+              testing::StartsWith("T1;"));
+  const Json without =
+      post("/v1/chat/completions",
+           {{"messages", messages}, {"tools", Json::array({tool})}, {"tool_choice", "none"}});
+  EXPECT_EQ(without["choices"][0]["message"]["content"], "system:s;user:q;assistant:");
+}
+
+TEST_F(Service, StreamsTheSameText) {
+  model_.engine_of_it.write = [](const std::string&, std::uint64_t) { return "aé STOP no"; };
+  begin();
+  const Json messages = Json::array({{{"role", "user"}, {"content", "q"}}});
+  const auto events =
+      stream("/v1/chat/completions", {{"messages", messages},
+                                      {"stream", true},
+                                      {"stop", {"STOP"}},
+                                      {"n", 2},
+                                      {"stream_options", {{"include_usage", true}}}});
+  std::map<int, std::string> texts;
+  std::map<int, std::string> reasons;
+  for (const Json& event : events) {
+    EXPECT_EQ(event["object"], "chat.completion.chunk");
+    for (const Json& choice : event["choices"]) {
+      if (choice["delta"].contains("content"))
+        texts[choice["index"]] += choice["delta"]["content"].get<std::string>();
+      if (!choice["finish_reason"].is_null()) reasons[choice["index"]] = choice["finish_reason"];
+    }
+  }
+  EXPECT_EQ(texts[0], "aé ");
+  EXPECT_EQ(texts[1], "aé ");
+  EXPECT_EQ(reasons[1], "stop");
+  EXPECT_EQ(events.back()["usage"]["prompt_tokens"], 17);
+  const auto plain = stream("/v1/completions",
+                            {{"prompt", "p"}, {"stream", true}, {"echo", true}, {"logprobs", 0}});
+  std::string text;
+  std::size_t tokens = 0;
+  for (const Json& event : plain) {
+    text += event["choices"][0]["text"].get<std::string>();
+    if (!event["choices"][0]["logprobs"].is_null())
+      tokens += event["choices"][0]["logprobs"]["tokens"].size();
+  }
+  EXPECT_EQ(text, "paé STOP no");
+  EXPECT_EQ(tokens, 13U);  // a prompt of 1, 11 bytes, the end
+}
+
+TEST_F(Service, KeepsConstraints) {
+  model_.engine_of_it.write = [](const std::string&, std::uint64_t) { return "{\"x\": 12}"; };
+  begin();
+  const auto text = [&](Json body) {
+    body["prompt"] = "p";
+    body["max_tokens"] = 60;
+    return post("/v1/completions", body)["choices"][0]["text"].get<std::string>();
+  };
+  const Json schema = {{"type", "object"},
+                       {"properties", {{"x", {{"type", "integer"}, {"maximum", 9}}}}},
+                       {"required", {"x"}}};
+  const Json format = {{"type", "json_schema"},
+                       {"json_schema", {{"name", "n"}, {"schema", schema}}}};
+  EXPECT_EQ(text({{"response_format", format}}), "{\"x\": 1}");
+  EXPECT_EQ(text({{"guided_json", schema}}), "{\"x\": 1}");
+  EXPECT_EQ(text({{"response_format", {{"type", "json_object"}}}}), "{\"x\": 12}");
+  EXPECT_EQ(text({{"guided_choice", {"yes"}}}), "yes");
+  EXPECT_EQ(text({{"guided_regex", "[0-9]{3}"}}).size(), 3U);
+  const Json error = post("/v1/completions", {{"prompt", "p"}, {"guided_json", false}}, 400);
+  EXPECT_EQ(error["error"]["param"], "guided_json");
+  post("/v1/completions", {{"prompt", "p"}, {"guided_json", schema}, {"guided_regex", "a"}}, 400);
+}
+
+TEST_F(Service, RefusesWhatIsNoRequest) {
+  begin();
+  const Json user = Json::array({{{"role", "user"}, {"content", "q"}}});
+  struct Case {
+    const char* path;
+    Json body;
+    const char* field;
+  };
+  const Case cases[] = {
+      {"/v1/completions", {{"prompt", 1}}, "prompt"},
+      {"/v1/completions", Json::object(), "prompt"},
+      {"/v1/completions", {{"prompt", ""}}, "prompt"},
+      {"/v1/completions", {{"prompt", Json::array()}}, "prompt"},
+      {"/v1/completions", {{"prompt", {1, "a"}}}, "prompt"},
+      {"/v1/completions", {{"prompt", {-1}}}, "prompt"},
+      {"/v1/completions", {{"prompt", {257}}}, "prompt"},
+      {"/v1/completions", {{"prompt", std::string(200, 'a')}}, "prompt"},
+      {"/v1/completions", {{"prompt", "p"}, {"max_tokens", 0}}, "max_tokens"},
+      {"/v1/completions", {{"prompt", "p"}, {"max_tokens", -5}}, "max_tokens"},
+      {"/v1/completions", {{"prompt", "p"}, {"temperature", -1}}, "temperature"},
+      {"/v1/completions", {{"prompt", "p"}, {"top_p", 0}}, "top_p"},
+      {"/v1/completions", {{"prompt", "p"}, {"n", 1000}}, "n"},
+      {"/v1/completions", {{"prompt", {"p", "q"}}, {"n", 128}}, "n"},
+      {"/v1/completions", {{"prompt", "p"}, {"logit_bias", {{"1", 2}}}}, "logit_bias"},
+      {"/v1/completions", {{"prompt", "p"}, {"stop", ""}}, "stop"},
+      {"/v1/completions", {{"prompt", "p"}, {"stream", 1}}, "stream"},
+      {"/v1/completions", {{"prompt", "p"}, {"logprobs", 1000}}, "logprobs"},
+      {"/v1/completions", {{"prompt", "p"}, {"best_of", 3}}, "best_of"},
+      {"/v1/completions", {{"prompt", "p"}, {"promt", "p"}}, "promt"},
+      {"/v1/completions", {{"prompt", "p"}, {"stream_options", Json::object()}}, "stream_options"},
+      {"/v1/chat/completions", Json::object(), "messages"},
+      {"/v1/chat/completions", {{"messages", Json::array()}}, "messages"},
+      {"/v1/chat/completions", {{"messages", {1}}}, "messages[0]"},
+      {"/v1/chat/completions", {{"messages", Json::array({{{"role", "x"}}})}}, "messages[0].role"},
+      {"/v1/chat/completions",
+       {{"messages", Json::array({{{"role", "user"}}})}},
+       "messages[0].content"},
+      {"/v1/chat/completions",
+       {{"messages", Json::array({{{"role", "user"}, {"content", "raise"}}})}},
+       "messages"},
+      {"/v1/chat/completions", {{"messages", user}, {"tools", 1}}, "tools"},
+      {"/v1/chat/completions", {{"messages", user}, {"tools", {1}}}, "tools[0]"},
+      {"/v1/chat/completions", {{"messages", user}, {"tool_choice", "required"}}, "tool_choice"},
+      {"/v1/chat/completions", {{"messages", user}, {"top_logprobs", 2}}, "top_logprobs"},
+      {"/v1/chat/completions",
+       {{"messages", user}, {"response_format", {{"type", "x"}}}},
+       "response_format.type"},
+      {"/tokenize", Json::object(), "prompt"},
+      {"/detokenize", {{"tokens", {300}}}, "tokens"},
+  };
+  for (const Case& one : cases) {
+    const Json error = post(one.path, one.body, 400);
+    EXPECT_EQ(error["error"]["param"], one.field) << one.body.dump();
+    EXPECT_EQ(error["error"]["type"], "invalid_request_error");
+  }
+  EXPECT_THAT(post("/v1/completions", {{"prompt", std::string(200, 'a')}}, 400).dump(),
+              HasSubstr("has 200 tokens and the model takes 200"));
+  EXPECT_EQ(ask("/v1/completions", "{").status, 400);
+  EXPECT_EQ(ask("/v1/completions", "", "GET").status, 405);
+  EXPECT_EQ(ask("/v1/models", "{}").status, 405);
+  EXPECT_EQ(ask("/nothing", "").status, 404);
+  EXPECT_EQ(ask("/v1/models/other", "", "GET").status, 404);
+  post("/v1/completions", {{"prompt", "p"}, {"model", "other"}}, 404);
+  post("/v1/completions", {{"prompt", "refuse"}}, 400);  // by the engine
+}
+
+TEST_F(Service, HasTheOtherPaths) {
+  begin();
+  EXPECT_EQ(read_json<Json>(ask("/v1/models", "", "GET").body)["data"][0]["id"], "scripted");
+  EXPECT_EQ(ask("/v1/models/scripted", "", "GET").status, 200);
+  EXPECT_EQ(ask("/health", "", "GET").status, 200);
+  EXPECT_THAT(ask("/", "", "GET").body, HasSubstr("<!doctype html>"));
+  EXPECT_EQ(post("/tokenize", {{"prompt", "ab"}})["tokens"], Json({97, 98}));
+  EXPECT_EQ(post("/detokenize", {{"tokens", {97, 98}}})["prompt"], "ab");
+  post("/v1/completions", {{"prompt", "p"}});
+  const std::string metrics = ask("/metrics", "", "GET").body;
+  EXPECT_THAT(metrics,
+              HasSubstr("piton_requests_total{path=\"/v1/completions\",status=\"200\"} 1\n"));
+  EXPECT_THAT(metrics, HasSubstr("piton_generated_tokens_total 3\n"));
+  EXPECT_THAT(metrics, HasSubstr("piton_first_token_seconds_count 1\n"));
+}
+
+TEST_F(Service, NeedsTheKey) {
+  begin({.api_key = "secret"});
+  EXPECT_EQ(ask("/v1/models", "", "GET").status, 401);
+  for (const char* wrong :
+       {"Bearer ", "Bearer secre", "Bearer secret2", "secret", "Basic secret"}) {
+    key_ = wrong;
+    EXPECT_EQ(ask("/v1/completions", R"({"prompt":"p"})").status, 401) << wrong;
+  }
+  EXPECT_EQ(ask("/health", "", "GET").status, 200);
+  key_ = "Bearer secret";
+  EXPECT_EQ(ask("/v1/completions", R"({"prompt":"p"})").status, 200);
+}
+
+TEST_F(Service, RefusesMoreThanTheQueueHolds) {
+  begin({}, {.running = 2, .waiting = 1});
+  post("/v1/completions", {{"prompt", "p"}, {"n", 4}}, 429);
+  post("/v1/completions", {{"prompt", "p"}, {"n", 3}}, 200);
+}
+
+TEST_F(Service, FreesThePlaceOfAClientThatIsGone) {
+  model_.engine_of_it.write = [](const std::string&, std::uint64_t) {
+    return std::string(190, 'a');
+  };
+  model_.engine_of_it.delay = std::chrono::milliseconds(2);
+  begin();
+  const Json body = {{"prompt", "p"}, {"max_tokens", 190}, {"stream", true}};
+  const HttpAnswer answer = ask("/v1/completions", body.dump());
+  int parts = 0;
+  answer.stream([&](std::string_view) { return ++parts < 5; }, client_);
+  while (loop_->counts().running > 0) std::this_thread::yield();
+  EXPECT_EQ(model_.engine_of_it.cancelled, 1);
+  EXPECT_LT(model_.engine_of_it.counts().generated_tokens, 100);
+}
+
+TEST_F(Service, CutsAnswersAtTheDeadline) {
+  model_.engine_of_it.write = [](const std::string&, std::uint64_t) {
+    return std::string(190, 'a');
+  };
+  model_.engine_of_it.delay = std::chrono::milliseconds(5);
+  begin({.deadline = std::chrono::milliseconds(50)});
+  post("/v1/completions", {{"prompt", "p"}, {"max_tokens", 190}}, 504);
+}
+
+TEST_F(Service, AnswersWhereTheEngineFails) {
+  model_.engine_of_it.fails_after = 1;
+  begin();
+  EXPECT_THAT(post("/v1/completions", {{"prompt", "p"}}, 500).dump(), HasSubstr("weights are bad"));
+  thread_.join();
+  EXPECT_THAT(failure_, HasSubstr("weights are bad"));
+  post("/v1/completions", {{"prompt", "p"}}, 503);
+}
+
+TEST_F(Service, FinishesWhatRuns) {
+  model_.engine_of_it.delay = std::chrono::milliseconds(20);
+  begin();
+  std::thread stops([&] {
+    while (loop_->counts().running == 0) std::this_thread::yield();
+    loop_->finish();
+  });
+  EXPECT_EQ(post("/v1/completions", {{"prompt", "p"}})["choices"][0]["text"], "ok");
+  stops.join();
+  thread_.join();
+}
+
+}  // namespace
+}  // namespace piton

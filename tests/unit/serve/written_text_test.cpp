@@ -1,0 +1,58 @@
+#include "serve/written_text.h"
+
+#include <gtest/gtest.h>
+
+#include "text/files/byte_tokenizer.h"
+#include "text/unicode/utf8.h"
+
+namespace piton {
+namespace {
+
+struct Parts {
+  std::vector<std::string> parts;
+  std::string text;
+  FinishReason reason;
+};
+
+Parts write(std::string_view bytes, std::vector<std::string> stop, bool ends) {
+  const ByteTokenizer tokenizer;
+  const std::vector<std::int32_t> prompt = {'p'};
+  WrittenText text(tokenizer, prompt, std::move(stop), {ByteTokenizer::kEndOfDocument});
+  Parts result;
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    const bool last = i + 1 == bytes.size() && !ends;
+    const std::int32_t id = static_cast<std::uint8_t>(bytes[i]);
+    result.parts.push_back(
+        text.push({{id, -1}, {}}, last ? FinishReason::kLength : FinishReason::kNone));
+  }
+  if (ends) {
+    result.parts.push_back(
+        text.push({{ByteTokenizer::kEndOfDocument, -1}, {}}, FinishReason::kStop));
+  }
+  result.text = text.text();
+  result.reason = text.reason();
+  return result;
+}
+
+TEST(WrittenText, IsNeverCutInsideACharacter) {
+  const Parts written = write("aé𝄞z", {}, true);
+  EXPECT_EQ(written.text, "aé𝄞z");
+  EXPECT_EQ(written.reason, FinishReason::kStop);
+  for (const std::string& part : written.parts) EXPECT_EQ(valid_utf8_prefix(part), part.size());
+  EXPECT_EQ(write("a\xC3", {}, false).text, "a\uFFFD");
+  EXPECT_EQ(write("a\xC3", {}, false).reason, FinishReason::kLength);
+}
+
+TEST(WrittenText, EndsBeforeAStopWordAndLeaksNoPartOfOne) {
+  const Parts written = write("one STOP two", {"STOP"}, true);
+  EXPECT_EQ(written.text, "one ");
+  EXPECT_EQ(written.reason, FinishReason::kStop);
+  std::string streamed;
+  for (const std::string& part : written.parts) streamed += part;
+  EXPECT_EQ(streamed, "one ");
+  EXPECT_EQ(write("one STO", {"STOP"}, true).text, "one STO");
+  EXPECT_EQ(write("aéb", {"é"}, false).text, "a");
+}
+
+}  // namespace
+}  // namespace piton

@@ -1,0 +1,217 @@
+#!/usr/bin/env python3
+"""Compares `piton serve` with the clients that people use: openai (PyPI) and jsonschema (PyPI).
+
+    serve.py PITON MODEL [--schemas N] [--seed S]
+
+MODEL is any folder that `piton serve --load` takes; a run of a few steps is enough. Checks that the
+official client reads every kind of answer, streaming and not; that a stream joins to the answer
+that is not one; that errors are the client's classes; that answers under N random JSON schemas and
+regular expressions are accepted by jsonschema and by Python's re. Prints one line a check, exits
+with 1 at the first difference.
+"""
+
+import argparse
+import json
+import random
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+
+import jsonschema
+import openai
+
+TEMPLATE = (
+    "{% if tools %}{{ tools | length }} tools\n{% endif %}"
+    "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}assistant:"
+)
+KEY = "secret"
+
+
+def check(right, what):
+    if not right:
+        sys.exit(f"serve.py: {what}")
+
+
+class Server:
+    def __init__(self, piton, model):
+        self.folder = tempfile.TemporaryDirectory()
+        template = self.folder.name + "/chat.jinja"
+        key = self.folder.name + "/key"
+        with open(template, "w") as file:
+            file.write(TEMPLATE)
+        with open(key, "w") as file:
+            file.write(KEY + "\n")
+        self.process = subprocess.Popen(
+            [piton, "serve", "--load", model, "--port", "0", "--chat-template", template,
+             "--api-key-file", key, "--served-model-name", "m", "--threads", "1"],
+            stdout=subprocess.PIPE, text=True)
+        line = self.process.stdout.readline()
+        found = re.search(r"http://\S+", line)
+        check(found, f"the server does not listen: {line!r}")
+        self.url = found.group()
+
+    def client(self, key=KEY):
+        return openai.OpenAI(base_url=self.url + "v1", api_key=key, max_retries=0, timeout=120)
+
+    def stop(self):
+        self.process.send_signal(signal.SIGTERM)
+        check(self.process.wait(60) == 0, "exit code after SIGTERM")
+
+
+def check_answers(client):
+    check([m.id for m in client.models.list()] == ["m"], "models")
+    check(client.models.retrieve("m").id == "m", "model")
+    ask = {"model": "m", "prompt": "To be", "max_tokens": 20, "seed": 5, "logprobs": 2}
+    for extra in ({}, {"temperature": 0}, {"n": 3}, {"stop": ["e", "o"]}, {"echo": True}):
+        whole = client.completions.create(**ask, **extra)
+        texts = [""] * len(whole.choices)
+        tokens = [[] for _ in texts]
+        reasons = [None] * len(texts)
+        usage = None
+        for part in client.completions.create(**ask, **extra, stream=True,
+                                              stream_options={"include_usage": True}):
+            usage = part.usage or usage
+            for choice in part.choices:
+                texts[choice.index] += choice.text
+                if choice.logprobs:
+                    tokens[choice.index] += choice.logprobs.tokens
+                reasons[choice.index] = choice.finish_reason or reasons[choice.index]
+        for choice in whole.choices:
+            check(texts[choice.index] == choice.text, f"{extra}: stream and answer differ")
+            check(tokens[choice.index] == choice.logprobs.tokens, f"{extra}: tokens of the stream")
+            check(len(choice.logprobs.token_logprobs) == len(choice.logprobs.tokens), "logprobs")
+            check(reasons[choice.index] == choice.finish_reason, f"{extra}: reasons differ")
+        check(usage.completion_tokens == whole.usage.completion_tokens, f"{extra}: usage")
+    same = client.completions.create(**ask).choices[0].text
+    check(same == client.completions.create(**ask).choices[0].text, "the same seed, another text")
+    print("completions: answers and streams agree")
+
+    tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
+    ask = {"model": "m", "messages": [{"role": "system", "content": "s"}, {"role": "user", "content": "q"}],
+           "max_completion_tokens": 20, "seed": 5, "logprobs": True, "top_logprobs": 3}
+    for extra in ({}, {"n": 2}, {"stop": "e"}, {"tools": [tool]}, {"tools": [tool], "tool_choice": "none"},
+                  {"response_format": {"type": "json_object"}, "max_completion_tokens": 60}):
+        arguments = {**ask, **extra}
+        whole = client.chat.completions.create(**arguments)
+        texts = [""] * len(whole.choices)
+        for part in client.chat.completions.create(**arguments, stream=True):
+            for choice in part.choices:
+                texts[choice.index] += choice.delta.content or ""
+        for choice in whole.choices:
+            check(texts[choice.index] == choice.message.content, f"{extra}: stream and answer differ")
+            check(len(choice.logprobs.content[0].top_logprobs) == 3, "top_logprobs")
+    print("chat completions: answers and streams agree")
+
+
+def check_errors(server, client):
+    messages = [{"role": "user", "content": "q"}]
+    refused = [
+        (openai.BadRequestError, lambda: client.completions.create(model="m", prompt="")),
+        (openai.BadRequestError, lambda: client.completions.create(model="m", prompt="x", temperature=-1)),
+        (openai.BadRequestError, lambda: client.completions.create(model="m", prompt="x", extra_body={"x": 1})),
+        (openai.BadRequestError, lambda: client.chat.completions.create(model="m", messages=[])),
+        (openai.NotFoundError, lambda: client.chat.completions.create(model="gpt", messages=messages)),
+        (openai.AuthenticationError, lambda: server.client("wrong").models.list()),
+        (openai.RateLimitError, lambda: client.completions.create(model="m", prompt="x", n=100)),
+    ]
+    for kind, call in refused:
+        try:
+            call()
+        except kind as error:
+            check(error.body and error.body["message"], f"{kind.__name__} without a message")
+        else:
+            check(False, f"no {kind.__name__}")
+    print("errors: the client's classes")
+
+
+def random_schema(draw, depth=0):
+    """A schema whose texts are short."""
+    kinds = ["string", "integer", "number", "boolean", "null", "enum", "const", "pattern", "format"]
+    if depth < 3:
+        kinds += ["object"] * 5 + ["array"] * 3 + ["anyOf"] * 2
+    kind = "object" if depth == 0 else draw.choice(kinds)
+    if kind == "object":
+        names = draw.sample(["a", "name", "é", "with \"quotes\"", "x y", "z"], draw.randint(0, 3))
+        return {"type": "object", "properties": {n: random_schema(draw, depth + 1) for n in names},
+                "required": [n for n in names if draw.random() < 0.6], "additionalProperties": False}
+    if kind == "array":
+        least = draw.randint(0, 2)
+        schema = {"type": "array", "items": random_schema(draw, depth + 1), "minItems": least,
+                  "maxItems": least + draw.randint(0, 1)}
+        if draw.random() < 0.3:
+            schema["prefixItems"] = [random_schema(draw, depth + 1)]
+        return schema
+    if kind == "anyOf":
+        return {"anyOf": [random_schema(draw, depth + 1) for _ in range(draw.randint(1, 3))]}
+    if kind == "string":
+        least = draw.randint(0, 3)
+        return {"type": "string", "minLength": least, "maxLength": least + draw.randint(0, 5)}
+    if kind in ("integer", "number"):
+        low = draw.randint(-2000, 2000) if kind == "integer" else round(draw.uniform(-20, 20), draw.randint(0, 3))
+        high = low + (draw.randint(2, 3000) if kind == "integer" else round(draw.uniform(0.5, 30), 2))
+        schema = {"type": kind}
+        schema[draw.choice(["minimum", "exclusiveMinimum"])] = low
+        schema[draw.choice(["maximum", "exclusiveMaximum"])] = high
+        return schema
+    if kind == "enum":
+        return {"enum": draw.sample(["red", "gr\"een", 3, -1.5, None, True, [1], {"k": "v"}, "é"], draw.randint(1, 4))}
+    if kind == "const":
+        return {"const": draw.choice(["x", 0, {"a": [1, 2]}, False])}
+    if kind == "pattern":
+        return {"type": "string", "pattern": draw.choice(["^[a-c]{1,4}$", "^\\d{3}-\\w+$", "^(yes|no)$", "^\"\\\\?$"])}
+    if kind == "format":
+        return {"type": "string", "format": draw.choice(["date", "date-time", "uuid", "ipv4", "email", "time"])}
+    return {"type": kind}
+
+
+def check_constraints(client, count, seed):
+    draw = random.Random(seed)
+    whole = cut = 0
+    for i in range(count):
+        schema = random_schema(draw)
+        answer = client.chat.completions.create(
+            model="m", messages=[{"role": "user", "content": "q"}], temperature=draw.choice([0, 1, 2]), seed=i,
+            response_format={"type": "json_schema", "json_schema": {"name": "n", "strict": True, "schema": schema}})
+        choice = answer.choices[0]
+        if choice.finish_reason == "length":
+            cut += 1
+            continue
+        try:
+            jsonschema.validate(json.loads(choice.message.content), schema,
+                                format_checker=jsonschema.FormatChecker())
+        except (ValueError, jsonschema.ValidationError) as error:
+            check(False, f"{choice.message.content!r} under {json.dumps(schema)}: {error}")
+        whole += 1
+    check(whole > 0.6 * count, f"only {whole} of {count} answers were whole")
+    print(f"JSON schemas: {whole} answers are valid, {cut} were cut at the model's length")
+    for pattern in ("[a-f]{3,9}", "(ab|c)*d", "\\d+\\.\\d{2}", "[^\\n]{1,20}!", "[à-ü]{2}"):
+        for i in range(10):
+            choice = client.completions.create(model="m", prompt="x", max_tokens=60, seed=i,
+                                               extra_body={"guided_regex": pattern}).choices[0]
+            check(choice.finish_reason == "length" or re.fullmatch(pattern, choice.text),
+                  f"{choice.text!r} does not match {pattern}")
+    print("regular expressions: Python's re agrees")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("piton")
+    parser.add_argument("model")
+    parser.add_argument("--schemas", type=int, default=300)
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    server = Server(options.piton, options.model)
+    try:
+        client = server.client()
+        check_answers(client)
+        check_errors(server, client)
+        check_constraints(client, options.schemas, options.seed)
+        server.stop()
+    finally:
+        server.process.kill()
+
+
+if __name__ == "__main__":
+    main()
