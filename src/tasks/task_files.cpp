@@ -180,6 +180,11 @@ TaskFiles find_task_files(const Task& task, const fs::path& path) {
   if (!own_split.empty()) splits = {own_split};
   files.questions = of_splits(all, splits);
   if (files.questions.empty() && own_split.empty()) files.questions = of_splits(all, {""});
+  // In a folder that is called as a split, whatever its files are called.
+  if (files.questions.empty() && !own_split.empty()) {
+    std::copy_if(all.begin(), all.end(), std::back_inserter(files.questions),
+                 [&](const TaskFile& file) { return file.path.parent_path() == folder; });
+  }
   if (files.questions.empty()) {
     throw Error(Fault::kUsage,
                 "{}: no file of {} in it; wanted .jsonl, .json or .csv files of a split ({}), such "

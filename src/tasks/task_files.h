@@ -40,9 +40,9 @@ struct TaskFiles {
   std::vector<TaskFile> shots;      // of the splits with examples; empty if there are none
   std::filesystem::path folder;
 };
-// `path`: task_data_path(). A path that is called as a split (".../mmlu/test") is evaluated, and
-// the examples are searched next to it. Throws Error(kUsage) for a folder without files of the
-// task, naming what was looked for.
+// `path`: task_data_path(). A path that is called as a split (".../mmlu/test") is evaluated, also
+// where its files are called as another one, and the examples are searched next to it. Throws
+// Error(kUsage) for a folder without files of the task, naming what was looked for.
 TaskFiles find_task_files(const Task& task, const std::filesystem::path& path);
 
 }  // namespace piton

@@ -266,14 +266,15 @@ void Trainer::check_tasks() const {
 
 std::vector<TaskFigure> Trainer::evaluate_tasks() {
   const Section whole(machine_.sections, kEvaluateSection);
-  evaluation_ = 1;
+  // Its passes are not those of micro-batches.
+  auto observer = std::exchange(run_.session->pipeline().observer, {});
   std::vector<TaskFigure> figures =
       inputs_.tasks->evaluate({.session = *run_.session,
                                .tokenizer = *run_.tokenizer,
                                .special_tokens = rule_of_run(run_.state.facts),
                                .sequence = run_.plan.sequence,
                                .batch_size = run_.settled.loop.micro_batch_size});
-  evaluation_ = 0;
+  run_.session->pipeline().observer = std::move(observer);
   return figures;
 }
 

@@ -43,6 +43,12 @@ if(NOT count EQUAL 12 OR NOT "${scores}" MATCHES "^2 lambada.*4 lambada.*5 lamba
   message(FATAL_ERROR "scores: ${scores}")
 endif()
 
+file(GLOB events ${WORK}/run/tensorboard/events*)
+file(STRINGS ${events} names REGEX "hellaswag,acc_norm")
+if(NOT names)
+  message(FATAL_ERROR "no scores in ${events}")
+endif()
+
 # They change nothing about training.
 expect(RUN ${train} --save ${WORK}/without CODE 0)
 losses_of(${WORK}/run with)

@@ -54,8 +54,8 @@ class LoadedTasks final : public TaskEvaluator {
     for (const TaskData& data : tasks_) {
       const TaskEvaluation evaluation =
           evaluate_task(evaluated, data, {.batch_size = model.batch_size}, silent);
-      // The first group is the whole task.
-      for (const MetricValue& value : scores_of(evaluation).front().values)
+      const std::vector<GroupScore> groups = scores_of(evaluation);  // the first is the whole task
+      for (const MetricValue& value : groups.front().values)
         figures.push_back({data.task.name + "," + value.metric, value.value});
     }
     return figures;

@@ -69,6 +69,16 @@ TEST_F(TaskFilesOfAFolder, MayBeOneFile) {
   EXPECT_THAT(names(files.shots), ElementsAre("train.jsonl"));
 }
 
+// AscendSpeed's text has BoolQ's validation split in dataset/boolq/test.
+TEST_F(TaskFilesOfAFolder, ThatIsCalledAsASplitAreItsQuestionsWhateverTheyAreCalled) {
+  make("boolq/test/validation.jsonl");
+  make("boolq/train.jsonl");
+  const Task task{.name = "boolq", .splits = {"validation"}, .shot_splits = {"train"}};
+  const TaskFiles files = find_task_files(task, folder_ / "boolq/test");
+  EXPECT_THAT(names(files.questions), ElementsAre("boolq/test/validation.jsonl"));
+  EXPECT_THAT(names(files.shots), ElementsAre("boolq/train.jsonl"));
+}
+
 TEST_F(TaskFilesOfAFolder, WithoutSplitsAreAllQuestions) {
   make("sat-math.jsonl");
   make("few_shot_prompts.csv");
