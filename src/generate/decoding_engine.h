@@ -2,7 +2,7 @@
 //
 // A pass computes the next token of every text that is being written, and a chunk of the prompts
 // that wait (continuous batching). `generate`, `chat`, `serve` and `eval` use this interface; the
-// server runs it on a thread of its own. Methods are called by one thread. On a model of several
+// server runs it on a separate thread. Methods are called by one thread. On a model of several
 // ranks they are collective: every rank submits the same requests in the same order.
 #pragma once
 
