@@ -1,17 +1,32 @@
 #include "api/model.h"
 
+#include <algorithm>
 #include <cstring>
 #include <numeric>
 
 #include "checkpoint/collective.h"
 #include "checkpoint/load_values.h"
 #include "checkpoint/read_newest.h"
+#include "generate/generator.h"
+#include "model_files/generation_ends.h"
 #include "model_files/opened_adapter.h"
 #include "model_files/opened_model.h"
 #include "train/run/corpus_rule.h"
 
 namespace piton {
 namespace {
+
+constexpr std::int64_t kMostTexts = 4096;  // of one generate_batch() at the same time
+
+// The end of text of the tokenizer, and the ids of generation_config.json in `folder` ("": none).
+std::vector<std::int32_t> ends_of(const Tokenizer* tokenizer, const std::filesystem::path& folder) {
+  std::vector<std::int32_t> ends = generation_ends(folder);
+  if (tokenizer == nullptr) return ends;
+  const SpecialIds& special = tokenizer->special();
+  const std::optional<std::int32_t> end = special.eos ? special.eos : special.eod;
+  if (end && std::ranges::find(ends, *end) == ends.end()) ends.push_back(*end);
+  return ends;
+}
 
 MicroBatch sequence_batch(std::span<const std::int32_t> ids) {
   const auto length = static_cast<std::int64_t>(ids.size()) - 1;
@@ -46,6 +61,8 @@ struct Model::State {
   std::unique_ptr<Mesh> mesh;
   std::unique_ptr<Session> session;
   std::unique_ptr<Inference> inference;
+  std::unique_ptr<DecodingEngine> engine;  // of generate_batch(), from its first call on
+  std::vector<std::int32_t> ends;
   // Source of the values: a run or a checkpoint, or what another program wrote.
   std::filesystem::path run;
   std::filesystem::path folder;  // of the values: sessions that are opened later have the same
@@ -116,6 +133,8 @@ std::unique_ptr<Model> Model::load(const Machine& machine, const std::filesystem
     state.tokenizer = open_tokenizer(tokenizer);
     notes.push_back(other_tokenizer_note(*state.tokenizer, opened.tokenizer, path.string()));
   }
+  state.ends = ends_of(state.tokenizer.get(),
+                       tokenizer.empty() ? opened.tokenizer.folder : std::filesystem::path());
   if (state.tokenizer) check_rows_for(*state.tokenizer, opened.model, path.string());
   for (const std::string& note : notes) {
     if (machine.world.rank() == 0 && !note.empty()) machine.log.warning(note);
@@ -160,29 +179,35 @@ const ChatTemplateFiles& Model::chat_templates() const {
 
 const SpecialTokensRule& Model::special_tokens() const { return state_->special_tokens; }
 
-std::optional<std::int32_t> Model::end_of_text() const {
-  if (!state_->tokenizer) return std::nullopt;
-  const SpecialIds& special = state_->tokenizer->special();
-  return special.eos ? special.eos : special.eod;
+const std::vector<std::int32_t>& Model::ends() const { return state_->ends; }
+
+std::unique_ptr<DecodingEngine> Model::make_engine(const DecodingLimits& limits) const {
+  return make_batched_engine(*state_->inference, limits);
 }
 
 std::vector<GeneratedToken> Model::generate(
     std::span<const std::int32_t> prompt, const SamplingOptions& options,
     const std::function<bool(const GeneratedToken&)>& each) {
-  return piton::generate(*state_->inference, prompt, options, end_of_text(), each);
+  const std::vector<std::vector<std::int32_t>> one = {{prompt.begin(), prompt.end()}};
+  return generate_batch(one, options,
+                        [&](std::size_t, const GeneratedToken& token) { return each(token); })
+      .front();
 }
 
 std::vector<std::vector<GeneratedToken>> Model::generate_batch(
     std::span<const std::vector<std::int32_t>> prompts, const SamplingOptions& options,
-    const std::function<bool(std::size_t prompt, const GeneratedToken&)>& each) {
-  return piton::generate_batch(*state_->inference, prompts, options, end_of_text(), each);
+    const std::function<bool(std::size_t prompt, const GeneratedToken&)>& each,
+    std::span<const std::uint64_t> draws) {
+  if (!state_->engine) state_->engine = make_engine({.texts = kMostTexts});
+  return piton::generate_batch(
+      *state_->engine, {.ids = prompts, .draws = draws, .ends = state_->ends}, options, each);
 }
 
 std::vector<Beam> Model::beams(std::span<const std::int32_t> prompt, std::int64_t max_new_tokens,
                                const BeamOptions& options,
                                const std::function<bool(std::span<const LikelyToken>)>& ends) {
   return beam_search(*state_->inference, prompt, options,
-                     {.max_new_tokens = max_new_tokens, .token = end_of_text(), .ends = ends});
+                     {.max_new_tokens = max_new_tokens, .ids = state_->ends, .ends = ends});
 }
 
 void Model::check_ids(std::span<const std::int32_t> ids) const {
@@ -203,8 +228,7 @@ Tensor Model::logits(std::span<const std::int32_t> ids) {
   check_length(ids.size());
   check_ids(ids);
   Inference& inference = *state_->inference;
-  const std::vector<float> whole =
-      inference.whole_vocabulary(inference.logits(ids, 1, Inference::Rows::kAll, nullptr));
+  const std::vector<float> whole = inference.whole_vocabulary(inference.logits(ids, 1));
   const std::string bytes = inference.from_last_stage(
       {reinterpret_cast<const char*>(whole.data()), whole.size() * sizeof(float)});
   Tensor logits =

@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
+#include "generate/batched_engine.h"
 #include "generate/beam_search.h"
 #include "generate/continuations.h"
-#include "generate/generator.h"
 #include "parallel/parallel_options.h"
 #include "session/machine.h"
 #include "session/session.h"
@@ -57,11 +57,19 @@ class Model {
                                        const SamplingOptions& options,
                                        const std::function<bool(const GeneratedToken&)>& each);
 
-  // Continues several prompts at the same time; `each` also gets the index of the prompt. See
-  // generate_batch() in generate/generator.h.
+  // Continues several prompts at the same time; `each` also gets the index of the prompt. Prompt i
+  // has draw draws[i], or 0: samples of one prompt differ in it. See generate_batch() in
+  // generate/generator.h. A prompt that begins like an earlier one is not read again as far as its
+  // keys and values are still in the cache.
   std::vector<std::vector<GeneratedToken>> generate_batch(
       std::span<const std::vector<std::int32_t>> prompts, const SamplingOptions& options,
-      const std::function<bool(std::size_t prompt, const GeneratedToken&)>& each);
+      const std::function<bool(std::size_t prompt, const GeneratedToken&)>& each,
+      std::span<const std::uint64_t> draws = {});
+  // A new engine for requests that come and go; the model must outlive it. On several ranks all of
+  // them make it and use it alike.
+  std::unique_ptr<DecodingEngine> make_engine(const DecodingLimits& limits) const;
+  // Ids that end a text: those of generation_config.json, and the tokenizer's end of text.
+  const std::vector<std::int32_t>& ends() const;
   // The continuations found by beam search, best first. `ends`: see beam_search().
   std::vector<Beam> beams(std::span<const std::int32_t> prompt, std::int64_t max_new_tokens,
                           const BeamOptions& options,
@@ -84,7 +92,6 @@ class Model {
 
  private:
   Model();
-  std::optional<std::int32_t> end_of_text() const;
   void check_ids(std::span<const std::int32_t> ids) const;
   void check_length(std::size_t length) const;
   struct State;

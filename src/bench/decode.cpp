@@ -15,7 +15,7 @@ constexpr std::int64_t kReadLoopBytes = std::int64_t{256} << 20;  // far larger 
 
 class Reader {
  public:
-  Reader(const Machine& machine, const DecodeBenchOptions& options, std::int64_t capacity)
+  Reader(const Machine& machine, const DecodeBenchOptions& options, std::int64_t longest)
       : machine_(machine),
         options_(options),
         kernels_(machine.kernels),
@@ -24,7 +24,9 @@ class Reader {
                  {.model = options.model, .use = SessionUse::kInference}) {
     session_.initialize();
     inference_.emplace(session_.context(false), session_.pipeline(), mesh_, options.model);
-    cache_.emplace(inference_->make_cache(options.samples, capacity));
+    cache_.emplace(inference_->make_cache());
+    inference_->make_room(*cache_, options.samples * pages_of(longest));
+    for (std::int64_t sample = 0; sample < options.samples; ++sample) cache_->add_text();
   }
 
   // Runs the next `count` tokens of every sample.
@@ -32,13 +34,22 @@ class Reader {
     const std::int64_t rows = options_.samples * count;
     std::vector<std::int32_t> tokens(static_cast<std::size_t>(rows));
     for (std::int64_t row = 0; row < rows; ++row) {
-      tokens[row] =
-          static_cast<std::int32_t>((row * 7919 + cache_->length()) % options_.model.vocabulary);
+      tokens[row] = static_cast<std::int32_t>((row * 7919 + cache_->pages().length(0)) %
+                                              options_.model.vocabulary);
     }
-    inference_->logits(tokens, options_.samples, Inference::Rows::kLastOfEachSample, &*cache_);
+    std::vector<TextTokens> texts;
+    for (std::int64_t sample = 0; sample < options_.samples; ++sample) {
+      texts.push_back({.text = sample,
+                       .ids = std::span(tokens).subspan(static_cast<std::size_t>(sample * count),
+                                                        static_cast<std::size_t>(count))});
+    }
+    inference_->logits(texts, Inference::last_rows(texts), *cache_);
     machine_.stream.synchronize();
   }
-  void forget(std::int64_t length) { cache_->truncate(length); }
+  void forget(std::int64_t length) {
+    for (std::int64_t sample = 0; sample < options_.samples; ++sample)
+      cache_->pages().truncate(sample, length);
+  }
 
   // Profiles `work` call by call. Keeps the fastest round, so that all numbers are of one run.
   ReadProfile profile(const std::function<void()>& work) {

@@ -77,8 +77,8 @@ constexpr Command kCommands[] = {
     {"generate", "--load DIR --prompt TEXT", "continues a prompt",
      "--load run --prompt \"Once upon a time\" --temperature 0.8 --top-k 40\n"
      "--load run --greedy --max-new-tokens 20 < prompt.txt",
-     "load prompt prompt-file prompts max-new-tokens greedy temperature top-k top-p seed "
-     "num-beams stop "
+     "load prompt prompt-file prompts max-new-tokens greedy temperature top-k top-p min-p "
+     "repetition-penalty seed num-samples num-beams stop "
      "logprobs stream json",
      run_generate},
     {"chat", "--load DIR", "talks with a model, by its chat template",

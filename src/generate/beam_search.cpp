@@ -1,7 +1,6 @@
 #include "generate/beam_search.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstring>
 #include <utility>
@@ -35,12 +34,9 @@ class BeamSearch {
         most_tokens_(
             std::min(inference.config().max_positions - static_cast<std::int64_t>(prompt.size()),
                      max_new_tokens)),
-        room_(static_cast<std::int64_t>(prompt.size()) + most_tokens_),
-        caches_{inference.make_cache(options.num_beams, room_),
-                inference.make_cache(options.num_beams, room_)} {}
+        cache_(inference.make_cache()) {}
 
-  std::vector<Beam> run(std::optional<std::int32_t> end,
-                        const std::function<bool(std::span<const LikelyToken>)>& ends) {
+  std::vector<Beam> run(const BeamEnd& end) {
     std::vector<float> logits = read_prompt();
     std::vector<RunningBeam> running(1);
     while (true) {
@@ -51,8 +47,8 @@ class BeamSearch {
         const Candidate& one = candidates[i];
         RunningBeam grown{running[static_cast<std::size_t>(one.beam)].tokens, one.sum};
         grown.tokens.push_back(one.token);
-        const bool over = (end && one.token.id == *end) ||
-                          std::ssize(grown.tokens) == most_tokens_ || ends(grown.tokens);
+        const bool over = std::ranges::find(end.ids, one.token.id) != end.ids.end() ||
+                          std::ssize(grown.tokens) == most_tokens_ || end.ends(grown.tokens);
         if (over && i < beams()) finish(std::move(grown));
         if (over || next.size() == beams()) continue;
         next.push_back(std::move(grown));
@@ -68,50 +64,51 @@ class BeamSearch {
  private:
   std::size_t beams() const { return static_cast<std::size_t>(options_.num_beams); }
 
-  std::vector<float> last_logits(std::span<const std::int32_t> ids, KvCache& cache) {
-    return inference_.whole_vocabulary(
-        inference_.logits(ids, cache.samples(), Inference::Rows::kLastOfEachSample, &cache));
+  // After the next tokens of the texts of all running beams.
+  std::vector<float> last_logits(const std::vector<std::vector<std::int32_t>>& ids) {
+    std::vector<TextTokens> next;
+    for (std::size_t i = 0; i < ids.size(); ++i) next.push_back({.text = texts_[i], .ids = ids[i]});
+    return inference_.whole_vocabulary(inference_.logits(next, Inference::last_rows(next), cache_));
   }
 
   // The prompt is read once, for all beams.
   std::vector<float> read_prompt() {
-    KvCache once = inference_.make_cache(1, room_);
-    std::vector<float> logits = last_logits(prompt_, once);
-    inference_.copy_samples(caches_[current_], once, std::vector<std::int32_t>(beams(), 0));
-    return logits;
+    texts_ = {cache_.add_text()};
+    const std::vector<std::int32_t> whole(prompt_.begin(), prompt_.end());
+    return last_logits({whole});
   }
 
-  // Beam i continues what beam parents[i] was. Samples that no beam uses repeat the first one.
+  // Beam i continues what beam parents[i] was.
   std::vector<float> read_tokens(const std::vector<RunningBeam>& running,
-                                 std::vector<std::int32_t> parents) {
-    const std::int64_t length = caches_[current_].length();
+                                 const std::vector<std::int32_t>& parents) {
+    const std::int64_t length = cache_.pages().length(texts_.front());
     if (changes_all_angles(inference_.config().rotary_scaling, length, length + 1))
       return read_texts(running);
-    parents.resize(beams(), parents.front());
-    std::vector<std::int32_t> ids;
-    bool moved = false;
-    for (std::size_t i = 0; i < beams(); ++i) {
-      const std::size_t of = i < running.size() ? i : 0;
-      ids.push_back(running[of].tokens.back().id);
-      moved = moved || parents[i] != static_cast<std::int32_t>(i);
+    std::vector<std::int64_t> texts;
+    std::vector<std::vector<std::int32_t>> ids;
+    for (std::size_t i = 0; i < running.size(); ++i) {
+      texts.push_back(cache_.fork(texts_[static_cast<std::size_t>(parents[i])]));
+      ids.push_back({running[i].tokens.back().id});
     }
-    if (moved) {
-      inference_.copy_samples(caches_[1 - current_], caches_[current_], parents);
-      current_ = 1 - current_;
-    }
-    return last_logits(ids, caches_[current_]);
+    replace_texts(std::move(texts));
+    return last_logits(ids);
   }
 
   // Reads all beams from the beginning of the prompt.
   std::vector<float> read_texts(const std::vector<RunningBeam>& running) {
-    std::vector<std::int32_t> ids;
-    for (std::size_t i = 0; i < beams(); ++i) {
-      ids.insert(ids.end(), prompt_.begin(), prompt_.end());
-      for (const LikelyToken& token : running[i < running.size() ? i : 0].tokens)
-        ids.push_back(token.id);
+    replace_texts({});
+    std::vector<std::vector<std::int32_t>> ids;
+    for (const RunningBeam& beam : running) {
+      texts_.push_back(cache_.add_text());
+      ids.emplace_back(prompt_.begin(), prompt_.end());
+      for (const LikelyToken& token : beam.tokens) ids.back().push_back(token.id);
     }
-    caches_[current_].truncate(0);
-    return last_logits(ids, caches_[current_]);
+    return last_logits(ids);
+  }
+
+  void replace_texts(std::vector<std::int64_t> texts) {
+    for (const std::int64_t text : texts_) cache_.pages().remove_text(text);
+    texts_ = std::move(texts);
   }
 
   // The likeliest of all running beams with one more token: of two equal ones that of the earlier
@@ -161,11 +158,10 @@ class BeamSearch {
   std::span<const std::int32_t> prompt_;
   const BeamOptions& options_;
   std::int64_t vocabulary_;
-  std::int64_t most_tokens_;       // of a continuation
-  std::int64_t room_;              // with the prompt
-  std::array<KvCache, 2> caches_;  // beams are copied from one to the other
-  std::size_t current_ = 0;
-  std::vector<Beam> finished_;  // the best first
+  std::int64_t most_tokens_;  // of a continuation
+  KvCache cache_;
+  std::vector<std::int64_t> texts_;  // in the cache, of the running beams
+  std::vector<Beam> finished_;       // the best first
 };
 
 }  // namespace
@@ -182,7 +178,7 @@ std::vector<Beam> beam_search(Inference& inference, std::span<const std::int32_t
   options.check(inference.config().vocabulary);
   check_range("--max-new-tokens", end.max_new_tokens, 1);
   check_prompt(inference.config(), prompt);
-  return BeamSearch(inference, prompt, end.max_new_tokens, options).run(end.token, end.ends);
+  return BeamSearch(inference, prompt, end.max_new_tokens, options).run(end);
 }
 
 }  // namespace piton

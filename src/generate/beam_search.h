@@ -8,13 +8,12 @@
 
 #include <cstdint>
 #include <functional>
-#include <optional>
 #include <span>
 #include <vector>
 
 #include "base/options/options.h"
-#include "generate/generator.h"
 #include "generate/inference.h"
+#include "generate/sampling.h"
 
 namespace piton {
 
@@ -42,7 +41,7 @@ struct Beam {
 // Where a beam ends; it also ends at the model's longest sequence.
 struct BeamEnd {
   std::int64_t max_new_tokens = 0;
-  std::optional<std::int32_t> token;
+  std::vector<std::int32_t> ids;
   std::function<bool(std::span<const LikelyToken>)> ends;  // is asked about each candidate
 };
 

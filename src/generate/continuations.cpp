@@ -4,10 +4,11 @@
 #include <cmath>
 #include <cstring>
 #include <map>
+#include <numeric>
 #include <string>
 
 #include "base/error.h"
-#include "generate/generator.h"
+#include "generate/sampling.h"
 #include "model/rotary.h"
 
 namespace piton {
@@ -91,9 +92,9 @@ class Scorer {
       shortest = std::min({shortest, request.ids.size(), request.given});
       longest = std::max(longest, request.ids.size());
     }
-    return changes_all_angles(inference_.config().rotary_scaling,
-                              static_cast<std::int64_t>(shortest),
-                              static_cast<std::int64_t>(longest));
+    const RotaryScaling& scaling = inference_.config().rotary_scaling;
+    return rotary_length(scaling, static_cast<std::int64_t>(shortest)) !=
+           rotary_length(scaling, static_cast<std::int64_t>(longest));
   }
 
   std::size_t longest_continuation(const SharedContext& context) const {
@@ -114,32 +115,37 @@ class Scorer {
   // Reads the context into a cache, and then all continuations after copies of it.
   void read_shared(const SharedContext& context) {
     const ContinuationRequest& first = requests_[context.requests[0]];
-    const auto count = std::ssize(context.requests);
-    const std::size_t longest = longest_continuation(context) - 1;  // the last token is not read
-    const auto room = static_cast<std::int64_t>(first.given + longest);
-    KvCache once = inference_.make_cache(1, room);
-    const std::vector<float> at_context = inference_.whole_vocabulary(inference_.logits(
-        std::span(first.ids).first(first.given), 1, Inference::Rows::kLastOfEachSample, &once));
-    KvCache each = inference_.make_cache(count, room);
-    inference_.copy_samples(each, once,
-                            std::vector<std::int32_t>(static_cast<std::size_t>(count), 0));
-    std::vector<std::int32_t> ids;
+    KvCache cache = inference_.make_cache();
+    const std::vector<TextTokens> once{
+        {.text = cache.add_text(), .ids = std::span(first.ids).first(first.given)}};
+    const std::vector<float> at_context =
+        inference_.whole_vocabulary(inference_.logits(once, Inference::last_rows(once), cache));
+    // The last token of a request is not read.
+    std::vector<TextTokens> texts;
+    std::int32_t rows = 0;
     for (const std::size_t i : context.requests) {
       const ContinuationRequest& request = requests_[i];
-      const auto begin = request.ids.begin() + static_cast<std::ptrdiff_t>(request.given);
-      ids.insert(ids.end(), begin, request.ids.end() - 1);
-      ids.resize(ids.size() + longest - (request.ids.size() - request.given - 1), *begin);
+      const std::size_t count = request.ids.size() - request.given - 1;
+      if (count == 0) continue;
+      texts.push_back({.text = cache.fork(once.front().text),
+                       .ids = std::span(request.ids).subspan(request.given, count)});
+      rows += static_cast<std::int32_t>(count);
     }
+    std::vector<std::int32_t> all(static_cast<std::size_t>(rows));
+    std::iota(all.begin(), all.end(), 0);
     const std::vector<float> after =
-        inference_.whole_vocabulary(inference_.logits(ids, count, Inference::Rows::kAll, &each));
+        inference_.whole_vocabulary(inference_.logits(texts, all, cache));
     if (after.empty()) return;
     const std::size_t vocabulary = vocabulary_size();
-    for (std::size_t k = 0; k < context.requests.size(); ++k) {
-      std::vector<float> rows = at_context;
-      const auto begin = after.begin() + static_cast<std::ptrdiff_t>(k * longest * vocabulary);
-      rows.insert(rows.end(), begin, begin + static_cast<std::ptrdiff_t>(longest * vocabulary));
-      const std::size_t i = context.requests[k];
-      scores_[i] = score_of(requests_[i], rows, vocabulary);
+    auto next = after.begin();
+    for (const std::size_t i : context.requests) {
+      const ContinuationRequest& request = requests_[i];
+      const std::size_t count = request.ids.size() - request.given - 1;
+      std::vector<float> logits = at_context;
+      const auto end = next + static_cast<std::ptrdiff_t>(count * vocabulary);
+      logits.insert(logits.end(), next, end);
+      next = end;
+      scores_[i] = score_of(request, logits, vocabulary);
     }
   }
 
@@ -173,7 +179,7 @@ class Scorer {
       ids.resize((text + 1) * longest, reading.ids.front());
     }
     const std::vector<float> logits =
-        inference_.whole_vocabulary(inference_.logits_of_rows(ids, std::ssize(texts), rows));
+        inference_.whole_vocabulary(inference_.logits(ids, std::ssize(texts), rows));
     if (logits.empty()) return;
     const std::size_t vocabulary = vocabulary_size();
     for (std::size_t k = 0; k < some.size(); ++k) {

@@ -11,7 +11,7 @@
 #include <span>
 #include <vector>
 
-#include "generate/generator.h"
+#include "generate/sampling.h"
 
 namespace piton {
 
@@ -44,7 +44,7 @@ enum class FinishReason : std::uint8_t {
 // A token of a request, or its end.
 struct DecodingEvent {
   std::int64_t request = 0;
-  GeneratedToken token;
+  GeneratedToken token;  // id -1: none; its constraint was done before the first token
   FinishReason finish = FinishReason::kNone;
 };
 

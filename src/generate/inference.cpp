@@ -11,10 +11,16 @@ Inference::Inference(Context context, Pipeline& pipeline, Mesh& mesh, const Mode
   context_.training = false;
 }
 
-KvCache Inference::make_cache(std::int64_t samples, std::int64_t capacity) const {
-  KvCache cache(context_.arena, samples, capacity);
+KvCache Inference::make_cache() const {
+  KvCache cache(context_.arena);
   pipeline_.add_layers(cache);
   return cache;
+}
+
+void Inference::make_room(KvCache& cache, std::int64_t pages, std::int64_t most) const {
+  const std::int64_t size = cache.pages().size();
+  const std::int64_t needed = size + pages - cache.pages().free();
+  if (needed > size) cache.grow(context_, std::max(needed, std::min(size + size / 2, most)));
 }
 
 Tensor Inference::put(std::span<const std::int32_t> ids) {
@@ -23,15 +29,11 @@ Tensor Inference::put(std::span<const std::int32_t> ids) {
   return tensor;
 }
 
-ModelInput Inference::input(std::span<const std::int32_t> ids, std::int64_t samples,
-                            const KvCache* cache) {
-  const std::int64_t sequence = static_cast<std::int64_t>(ids.size()) / samples;
+ModelInput Inference::input(std::span<const std::int32_t> ids, std::int64_t samples) {
+  const std::int64_t sequence = std::ssize(ids) / samples;
   std::vector<std::int32_t> positions;
-  for (std::int64_t sample = 0; sample < samples; ++sample) {
-    const std::int64_t begin = cache != nullptr ? cache->length(sample) : 0;
-    for (std::int64_t i = 0; i < sequence; ++i)
-      positions.push_back(static_cast<std::int32_t>(begin + i));
-  }
+  for (std::int64_t row = 0; row < std::ssize(ids); ++row)
+    positions.push_back(static_cast<std::int32_t>(row % sequence));
   return {.samples = samples,
           .sequence = sequence,
           .tokens = put(ids),
@@ -48,53 +50,54 @@ ChunkOutput Inference::pass(ModelInput input) {
   return result;
 }
 
-Tensor Inference::logits(std::span<const std::int32_t> ids, std::int64_t samples, Rows rows,
-                         KvCache* cache) {
-  ModelInput one = input(ids, samples, cache);
-  one.wanted.logits = true;
-  if (rows == Rows::kLastOfEachSample) {
-    std::vector<std::int32_t> last;
-    for (std::int64_t sample = 1; sample <= samples; ++sample)
-      last.push_back(static_cast<std::int32_t>(sample * one.sequence - 1));
-    one.wanted.rows = put(last);
+Tensor Inference::logits(std::span<const TextTokens> texts, std::span<const std::int32_t> rows,
+                         KvCache& cache) {
+  std::vector<CachePass> passes;
+  std::vector<std::int32_t> ids;
+  std::int64_t pages = 0;
+  for (const TextTokens& text : texts) {
+    const auto count = std::ssize(text.ids);
+    const std::int64_t end = cache.pages().length(text.text) + count;
+    passes.push_back(
+        {.text = text.text, .tokens = count, .whole = text.whole > 0 ? text.whole : end});
+    ids.insert(ids.end(), text.ids.begin(), text.ids.end());
+    pages += cache.pages().pages_to_append(text.text, count);
   }
-  if (cache == nullptr) return pass(std::move(one)).logits;
-  return cached_pass(std::move(one), *cache);
-}
-
-Tensor Inference::logits_at(std::span<const std::int32_t> ids, std::span<const std::int32_t> rows,
-                            KvCache& cache) {
-  const auto samples = std::ssize(rows);
-  ModelInput one = input(ids, samples, &cache);
-  one.wanted.logits = true;
-  std::vector<std::int32_t> wanted;
-  for (std::int64_t sample = 0; sample < samples; ++sample) {
-    wanted.push_back(static_cast<std::int32_t>(sample * one.sequence) +
-                     rows[static_cast<std::size_t>(sample)]);
-  }
-  one.wanted.rows = put(wanted);
-  return cached_pass(std::move(one), cache);
-}
-
-Tensor Inference::logits_of_rows(std::span<const std::int32_t> ids, std::int64_t samples,
-                                 std::span<const std::int32_t> rows) {
-  ModelInput one = input(ids, samples, nullptr);
-  one.wanted.logits = true;
-  one.wanted.rows = put(rows);
-  return pass(std::move(one)).logits;
-}
-
-Tensor Inference::cached_pass(ModelInput input, KvCache& cache) {
-  cache.open(context_, input.sequence);
-  input.cache = &cache;
-  Tensor logits = pass(std::move(input)).logits;
+  make_room(cache, pages);
+  cache.open(context_, passes);
+  ModelInput one{.samples = 1,
+                 .sequence = std::ssize(ids),
+                 .tokens = put(ids),
+                 .positions = put(cache.positions()),
+                 .wanted = {.loss = false, .logits = !rows.empty()},
+                 .cache = &cache};
+  if (!rows.empty()) one.wanted.rows = put(rows);
+  Tensor logits = pass(std::move(one)).logits;
   cache.close();
   return logits;
 }
 
+std::vector<std::int32_t> Inference::last_rows(std::span<const TextTokens> texts) {
+  std::vector<std::int32_t> rows;
+  std::int32_t end = 0;
+  for (const TextTokens& text : texts) {
+    end += static_cast<std::int32_t>(text.ids.size());
+    rows.push_back(end - 1);
+  }
+  return rows;
+}
+
+Tensor Inference::logits(std::span<const std::int32_t> ids, std::int64_t samples,
+                         std::span<const std::int32_t> rows) {
+  ModelInput one = input(ids, samples);
+  one.wanted.logits = true;
+  if (!rows.empty()) one.wanted.rows = put(rows);
+  return pass(std::move(one)).logits;
+}
+
 std::vector<double> Inference::token_losses(std::span<const std::int32_t> ids,
                                             std::span<const std::int32_t> labels) {
-  ModelInput one = input(ids, 1, nullptr);
+  ModelInput one = input(ids, 1);
   const std::vector<float> mask(labels.size(), 1.0F);
   one.loss.labels = put(labels);
   one.loss.mask = context_.activation(DType::kF32, {static_cast<std::int64_t>(mask.size())});

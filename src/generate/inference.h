@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string>
 #include <vector>
@@ -18,6 +19,13 @@
 
 namespace piton {
 
+// The next tokens of one text of a cache.
+struct TextTokens {
+  std::int64_t text = 0;  // its number in the cache
+  std::span<const std::int32_t> ids;
+  std::int64_t whole = 0;  // CachePass::whole; 0: the tokens of the text with these
+};
+
 class Inference {
  public:
   // The arguments belong to a session and must outlive this object. The model's rows must not be
@@ -25,26 +33,25 @@ class Inference {
   Inference(Context context, Pipeline& pipeline, Mesh& mesh, const ModelConfig& config);
 
   const ModelConfig& config() const { return config_; }
-  KvCache make_cache(std::int64_t samples, std::int64_t capacity) const;
+  KvCache make_cache() const;  // without texts and pages
+  // Grows the cache until at least `pages` are free. It grows by half, so that growing texts are
+  // seldom copied, but not beyond `most` pages if that suffices.
+  void make_room(KvCache& cache, std::int64_t pages,
+                 std::int64_t most = std::numeric_limits<std::int64_t>::max()) const;
 
-  // KvCache::copy_samples() on this rank's stream.
-  void copy_samples(KvCache& to, const KvCache& from, std::span<const std::int32_t> samples) const {
-    to.copy_samples(context_, from, samples);
-  }
+  // One pass over the next tokens of texts of a cache, which has them afterwards; the cache grows
+  // if it has too few free pages. Logits of some rows, counted over all tokens of the pass: fp32
+  // (fp64) [rows, padded vocabulary / t]; empty without rows, and on stages that do not hold the
+  // last chunk.
+  Tensor logits(std::span<const TextTokens> texts, std::span<const std::int32_t> rows,
+                KvCache& cache);
+  // The last row of each text.
+  static std::vector<std::int32_t> last_rows(std::span<const TextTokens> texts);
 
-  // One pass over `ids`, samples one after another. With a cache they are the tokens after those in
-  // it, and the cache has them afterwards. Logits of all rows, or of each sample's last one: fp32
-  // (fp64) [rows, padded vocabulary / t]; empty on stages that do not hold the last chunk.
-  enum class Rows : std::uint8_t { kAll, kLastOfEachSample };
-  Tensor logits(std::span<const std::int32_t> ids, std::int64_t samples, Rows rows, KvCache* cache);
-  // The same of one row of each sample: row rows[i] of sample i, counted from 0.
-  Tensor logits_at(std::span<const std::int32_t> ids, std::span<const std::int32_t> rows,
-                   KvCache& cache);
-
-  // Logits of some rows of a pass without a cache; rows[i] counts over all samples. Shapes as of
-  // logits().
-  Tensor logits_of_rows(std::span<const std::int32_t> ids, std::int64_t samples,
-                        std::span<const std::int32_t> rows);
+  // One pass without a cache over `samples` texts of one length, `ids` one after another. Logits of
+  // some rows, counted over all samples, or of all rows; shapes as above.
+  Tensor logits(std::span<const std::int32_t> ids, std::int64_t samples,
+                std::span<const std::int32_t> rows = {});
 
   // The loss of labels[i] after ids[0 .. i] of one sequence, on every rank.
   std::vector<double> token_losses(std::span<const std::int32_t> ids,
@@ -59,9 +66,8 @@ class Inference {
   std::string from_last_stage(const std::string& bytes);
 
  private:
-  ModelInput input(std::span<const std::int32_t> ids, std::int64_t samples, const KvCache* cache);
+  ModelInput input(std::span<const std::int32_t> ids, std::int64_t samples);
   ChunkOutput pass(ModelInput input);
-  Tensor cached_pass(ModelInput input, KvCache& cache);
   Tensor put(std::span<const std::int32_t> ids);
 
   Context context_;

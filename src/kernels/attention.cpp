@@ -139,18 +139,4 @@ void AttentionBackward::check() const {
 
 double AttentionBackward::flops() const { return heads_flops(q, k, mask, 4); }
 
-void CacheAppend::check() const {
-  expect_one_place(*this);
-  Operand{kName, "rows", rows}.given().rows();
-  Operand{kName, "cache", cache}.given().rows();
-  PITON_ASSERT(cache.ndim() == 4 && rows.ndim() == 4, "{}: cache is {}, rows are {}", kName,
-               to_string(cache), to_string(rows));
-  Operand{kName, "rows", rows}
-      .shape({cache.dim(0), rows.dim(1), cache.dim(2), cache.dim(3)})
-      .dtype(cache.dtype());
-  Operand{kName, "begins", begins}.shape({cache.dim(0)}).dtype(DType::kI32).contiguous();
-  PITON_ASSERT(rows.dim(1) <= cache.dim(1), "{}: {} rows in a cache of {}", kName, rows.dim(1),
-               cache.dim(1));
-}
-
 }  // namespace piton

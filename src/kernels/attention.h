@@ -118,22 +118,4 @@ struct AttentionBackward {
   double flops() const;  // four products; recomputing P is not counted
 };
 
-// Appends rows to a cache, for each sample after its existing rows: cache[b, begins[b] ..
-// begins[b]+s-1] = rows[b]. Needs begins[b] + s <= capacity.
-struct CacheAppend {
-  static constexpr std::string_view kName = "cache append";
-  Tensor cache;   // [b, capacity, g, d]  updated
-  Tensor rows;    // [b, s, g, d]
-  Tensor begins;  // int32 [b]
-
-  template <typename Self, typename Visitor>
-  static void tensors(Self& self, Visitor&& v) {
-    v("cache", self.cache, Access::kUpdate);
-    v("rows", self.rows, Access::kRead);
-    v("begins", self.begins, Access::kRead);
-  }
-  void check() const;
-  double flops() const { return 0; }
-};
-
 }  // namespace piton

@@ -16,6 +16,7 @@
 #include "device/device.h"
 #include "kernels/activation.h"
 #include "kernels/attention.h"
+#include "kernels/cached_attention.h"
 #include "kernels/cadam.h"
 #include "kernels/dropout.h"
 #include "kernels/elementwise.h"
@@ -29,14 +30,13 @@
 
 namespace piton {
 
-using KernelCall =
-    std::variant<LinearForward, LinearBackwardInput, LinearBackwardWeight, PackWeight, ExpandWeight,
-                 NormForward, NormBackward, Rotary, AttentionForward, AttentionBackward,
-                 CacheAppend, ActivationForward, ActivationBackward, DropoutAddForward,
-                 DropoutAddBackward, EmbeddingForward, EmbeddingBackward, LossStatistics,
-                 LossCombine, LossBackward, Copy, Add, Scale, SoftCapForward, SoftCapBackward,
-                 AdamwUpdate, SgdUpdate, MovingAverage, SquareSums, BeginUpdate, MuonMomentum,
-                 MuonNormalize, SymmetricProduct, MuonUpdate, CadamMaxima, CadamUpdate>;
+using KernelCall = std::variant<
+    LinearForward, LinearBackwardInput, LinearBackwardWeight, PackWeight, ExpandWeight, NormForward,
+    NormBackward, Rotary, AttentionForward, AttentionBackward, CacheAppend, CachedAttention,
+    ActivationForward, ActivationBackward, DropoutAddForward, DropoutAddBackward, EmbeddingForward,
+    EmbeddingBackward, LossStatistics, LossCombine, LossBackward, Copy, Add, Scale, SoftCapForward,
+    SoftCapBackward, AdamwUpdate, SgdUpdate, MovingAverage, SquareSums, BeginUpdate, MuonMomentum,
+    MuonNormalize, SymmetricProduct, MuonUpdate, CadamMaxima, CadamUpdate>;
 
 // These four forward to the call that the variant holds (kernels/call.h).
 std::string_view name(const KernelCall& call);

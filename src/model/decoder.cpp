@@ -19,6 +19,7 @@ struct RotaryTables {
   std::int64_t length = -1;  // rotary_length() of the sequences that the tables are for
   Tensor cosine;             // [positions, rotated channels / 2]
   Tensor sine;
+  Tensor positions;  // int32 [n]: the row of the tables of each row of a pass; empty: its position
 };
 
 // Base and scaling of the angles of some layers.
@@ -28,36 +29,87 @@ struct Angles {
   std::int64_t sequence = 1;  // tokens of the sequences, for scalings that depend on it
 };
 
-// Computes the tables in double and rounds once.
-RotaryTables make_rotary_tables(const ModelConfig& config, const Angles& angles, Device& device,
-                                Arena& arena, Stream& stream) {
-  const std::int64_t half = config.rotary_channels() / 2;
-  const DType dtype = sum_dtype(config.dtype);
-  const Shape shape{config.max_positions, half};
-  const std::vector<double> frequencies =
-      rotary_frequencies(angles.base, config.rotary_channels(), angles.scaling, angles.sequence);
-  const double magnitude = rotary_magnitude(angles.scaling);
-  const Tensor cosine = host_tensor(dtype, shape);
-  const Tensor sine = host_tensor(dtype, shape);
-  for (std::int64_t position = 0; position < config.max_positions; ++position) {
-    for (std::int64_t i = 0; i < half; ++i) {
-      const double angle = static_cast<double>(position) * frequencies[static_cast<std::size_t>(i)];
-      const std::int64_t at = position * half + i;
-      if (dtype == DType::kF64) {
-        cosine.data<double>()[at] = magnitude * std::cos(angle);
-        sine.data<double>()[at] = magnitude * std::sin(angle);
+// Fills rows of the tables: row i has the angles of positions[i] in a sequence of lengths[i]
+// tokens. Computed in double and rounded once.
+class TableRows {
+ public:
+  TableRows(const ModelConfig& config, Angles angles, std::int64_t rows)
+      : config_(config),
+        angles_(std::move(angles)),
+        half_(config.rotary_channels() / 2),
+        magnitude_(rotary_magnitude(angles_.scaling)),
+        cosine(host_tensor(sum_dtype(config.dtype), {rows, half_})),
+        sine(host_tensor(sum_dtype(config.dtype), {rows, half_})) {}
+
+  void fill(std::int64_t row, std::int64_t position, std::int64_t sequence) {
+    const std::int64_t length = rotary_length(angles_.scaling, sequence);
+    if (frequencies_.empty() || length != length_) {
+      frequencies_ =
+          rotary_frequencies(angles_.base, config_.rotary_channels(), angles_.scaling, sequence);
+      length_ = length;
+    }
+    for (std::int64_t i = 0; i < half_; ++i) {
+      const double angle =
+          static_cast<double>(position) * frequencies_[static_cast<std::size_t>(i)];
+      const std::int64_t at = row * half_ + i;
+      if (cosine.dtype() == DType::kF64) {
+        cosine.data<double>()[at] = magnitude_ * std::cos(angle);
+        sine.data<double>()[at] = magnitude_ * std::sin(angle);
       } else {
-        cosine.data<float>()[at] = static_cast<float>(magnitude * std::cos(angle));
-        sine.data<float>()[at] = static_cast<float>(magnitude * std::sin(angle));
+        cosine.data<float>()[at] = static_cast<float>(magnitude_ * std::cos(angle));
+        sine.data<float>()[at] = static_cast<float>(magnitude_ * std::sin(angle));
       }
     }
   }
-  RotaryTables tables{.length = rotary_length(angles.scaling, angles.sequence),
-                      .cosine = arena.allocate(dtype, shape, MemoryKind::kParameters),
-                      .sine = arena.allocate(dtype, shape, MemoryKind::kParameters)};
-  device.upload(cosine.raw(), tables.cosine, stream);
-  device.upload(sine.raw(), tables.sine, stream);
-  return tables;
+
+ private:
+  const ModelConfig& config_;
+  Angles angles_;
+  std::int64_t half_;
+  double magnitude_;
+  std::int64_t length_ = -1;
+  std::vector<double> frequencies_;  // of sequences with rotary_length() length_
+
+ public:
+  const Tensor cosine;
+  const Tensor sine;
+};
+
+// Tables of all positions.
+RotaryTables make_rotary_tables(const ModelConfig& config, const Angles& angles, Device& device,
+                                Arena& arena, Stream& stream) {
+  TableRows rows(config, angles, config.max_positions);
+  for (std::int64_t position = 0; position < config.max_positions; ++position)
+    rows.fill(position, position, angles.sequence);
+  const auto put = [&](const Tensor& host) {
+    Tensor table = arena.allocate(host.dtype(), host.shape(), MemoryKind::kParameters);
+    device.upload(host.raw(), table, stream);
+    return table;
+  };
+  return {.length = rotary_length(angles.scaling, angles.sequence),
+          .cosine = put(rows.cosine),
+          .sine = put(rows.sine)};
+}
+
+// A table with one row for each row of the open pass of a cache: texts have other lengths.
+RotaryTables make_row_tables(const Context& context, const ModelConfig& config, Angles angles,
+                             const KvCache& cache) {
+  const auto n = std::ssize(cache.positions());
+  TableRows rows(config, std::move(angles), n);
+  std::vector<std::int32_t> numbers;
+  for (std::int64_t row = 0; row < n; ++row) {
+    const auto at = static_cast<std::size_t>(row);
+    rows.fill(row, cache.positions()[at], cache.angle_lengths()[at]);
+    numbers.push_back(static_cast<std::int32_t>(row));
+  }
+  const auto put = [&](const void* host, DType dtype, const Shape& shape) {
+    Tensor table = context.activation(dtype, shape);
+    context.device.upload(host, table, context.stream);
+    return table;
+  };
+  return {.cosine = put(rows.cosine.raw(), rows.cosine.dtype(), rows.cosine.shape()),
+          .sine = put(rows.sine.raw(), rows.sine.dtype(), rows.sine.shape()),
+          .positions = put(numbers.data(), DType::kI32, {n})};
 }
 
 // ALiBi slopes of this rank's heads.
@@ -126,7 +178,7 @@ class DecoderChunk final : public Chunk {
                       const std::vector<Value>& inputs) override {
     Context with_rows = context;
     with_rows.rows = input.rows;
-    prepare_rotary(context, sequence_for_angles(input));
+    prepare_rotary(context, input);
     Value x = place_.first() ? embedding_->forward(with_rows, input) : inputs.at(0);
     Context in_blocks = with_rows;
     for (std::size_t i = 0; i < blocks_.size();) {
@@ -183,38 +235,33 @@ class DecoderChunk final : public Chunk {
     return {config_.rotary_base, config_.rotary_scaling, sequence};
   }
 
-  // With a cache: the longest text, with these tokens. Whoever grows it beyond a length that
-  // changes all angles reads it again. Those of dynamic scaling are for texts of the cache's
-  // capacity.
-  std::int64_t sequence_for_angles(const ModelInput& input) const {
-    if (input.cache == nullptr) return input.sequence;
-    if (config_.rotary_scaling.kind == RotaryScaling::Kind::kDynamic)
-      return input.cache->capacity();
-    std::int64_t longest = 0;
-    for (std::int64_t sample = 0; sample < input.samples; ++sample)
-      longest = std::max(longest, input.cache->length(sample));
-    return longest + input.sequence;
-  }
-
-  // Makes new tables if the angles for sequences of this length differ from the present ones.
-  void prepare_rotary(Context& context, std::int64_t sequence) {
-    if (config_.positions != PositionKind::kRotary) return;
-    if (rotary_.length == rotary_length(config_.rotary_scaling, sequence)) return;
-    rotary_ = make_rotary_tables(config_, angles(sequence), context.device, context.arena,
-                                 context.stream);
+  // Tables for this pass.
+  void prepare_rotary(Context& context, const ModelInput& input) {
+    row_rotary_.reset();
+    if (config_.positions != PositionKind::kRotary || !depends_on_length(config_.rotary_scaling))
+      return;
+    if (input.cache != nullptr) {
+      row_rotary_ = make_row_tables(context, config_, angles(1), *input.cache);
+    } else if (rotary_.length != rotary_length(config_.rotary_scaling, input.sequence)) {
+      rotary_ = make_rotary_tables(config_, angles(input.sequence), context.device, context.arena,
+                                   context.stream);
+    }
   }
 
   AttentionInput attention_input(const ModelInput& input, std::int64_t layer) const {
     const bool local = config_.local_rotary_base && config_.window_of(layer);
-    const RotaryTables& tables = local ? local_rotary_ : rotary_;
-    return {.batch = input.samples,
-            .places = {.query_positions = input.extra(kQueryPositions),
-                       .key_positions = input.extra(kKeyPositions),
-                       .query_segments = input.segments,
-                       .key_segments = input.segments},
-            .rotary = {.cosine = tables.cosine, .sine = tables.sine, .positions = input.positions},
-            .slopes = slopes_,
-            .recompute = recompute_.parts_again().attention};
+    const RotaryTables& tables = local ? local_rotary_ : row_rotary_ ? *row_rotary_ : rotary_;
+    return {
+        .batch = input.samples,
+        .places = {.query_positions = input.extra(kQueryPositions),
+                   .key_positions = input.extra(kKeyPositions),
+                   .query_segments = input.segments,
+                   .key_segments = input.segments},
+        .rotary = {.cosine = tables.cosine,
+                   .sine = tables.sine,
+                   .positions = tables.positions.defined() ? tables.positions : input.positions},
+        .slopes = slopes_,
+        .recompute = recompute_.parts_again().attention};
   }
 
   // Whether block `index` of this chunk is computed again in backward.
@@ -263,7 +310,8 @@ class DecoderChunk final : public Chunk {
   std::optional<Norm> final_norm_;
   std::optional<Head> head_;
   RotaryTables rotary_;
-  RotaryTables local_rotary_;  // for layers with a window, if they have their own base
+  std::optional<RotaryTables> row_rotary_;  // of a pass whose rows have texts of other lengths
+  RotaryTables local_rotary_;               // for layers with a window, if they have their own base
   Tensor slopes_;
 };
 

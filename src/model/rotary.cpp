@@ -80,6 +80,10 @@ std::int64_t rotary_length(const RotaryScaling& scaling, std::int64_t sequence) 
   return 0;
 }
 
+bool depends_on_length(const RotaryScaling& scaling) {
+  return scaling.kind == Kind::kDynamic || scaling.kind == Kind::kLongrope;
+}
+
 bool changes_all_angles(const RotaryScaling& scaling, std::int64_t before, std::int64_t after) {
   return scaling.kind == Kind::kLongrope &&
          rotary_length(scaling, before) != rotary_length(scaling, after);

@@ -54,9 +54,12 @@ struct RotaryScaling {
 // A number for the dependence on the length: sequences with equal numbers have the same angles.
 std::int64_t rotary_length(const RotaryScaling& scaling, std::int64_t sequence);
 
-// Whether the angles of all tokens change when a text grows from `before` to `after` tokens:
-// longrope at N. Dynamic angles change with every token; who grows a text keeps those of its
-// longest length.
+// Whether angles depend on the length of the sequence at all: dynamic and longrope.
+bool depends_on_length(const RotaryScaling& scaling);
+
+// Whether the angles of all tokens change when a text grows from `before` to `after` tokens, so
+// that it has to be read again: longrope at N. Under dynamic scaling a token keeps the angles of
+// the text that it ended, as in Transformers.
 bool changes_all_angles(const RotaryScaling& scaling, std::int64_t before, std::int64_t after);
 
 // The scaled f_i, [channels / 2], of `channels` rotated channels for sequences of `sequence`

@@ -52,15 +52,11 @@ Value Attention::forward(Context& context, const Value& x, const Value& residual
   const std::int64_t d = shape_.head_size;
   const std::vector<Value> parts =
       split_columns(context, qkv_.forward(context, x), {heads * d, groups * d, groups * d});
-  const std::int64_t sequence = parts[0].tensor.dim(0) / input.batch;
   RotarySettings turn = input.rotary;
   turn.convention = shape_.rotary;
-  // View [n, heads * d] as [n, heads, d], and that as [b, s, heads, d].
+  // [n, heads * d] as [n, heads, d].
   const auto per_head = [&](const Value& rows) {
     return Value{rows.tensor.split_dim(1, d), rows.id};
-  };
-  const auto per_sample = [&](const Value& rows) {
-    return Value{rows.tensor.split_dim(0, sequence), rows.id};
   };
   const auto prepared = [&](const Value& part, const std::optional<Norm>& norm) {
     Value rows = per_head(part);
@@ -68,13 +64,12 @@ Value Attention::forward(Context& context, const Value& x, const Value& residual
       const Value normed = norm->forward(context, packed_rows(context, rows));
       rows = {normed.tensor.reshape(rows.tensor.shape()), normed.id};
     }
-    return per_sample(rotary(context, rows, turn));
+    return rotary(context, rows, turn);
   };
-  const Value q = prepared(parts[0], query_norm_);
-  Value k = prepared(parts[1], key_norm_);
-  Value v = per_sample(per_head(parts[2]));
+  const AttentionRows rows{prepared(parts[0], query_norm_), prepared(parts[1], key_norm_),
+                           per_head(parts[2])};
 
-  AttentionSettings settings{
+  const AttentionSettings settings{
       .scale = shape_.scale > 0 ? shape_.scale : 1.0 / std::sqrt(static_cast<double>(d)),
       .window_before = shape_.window_before,
       .window_after = shape_.window_after,
@@ -84,16 +79,16 @@ Value Attention::forward(Context& context, const Value& x, const Value& residual
       .block_rows = shape_.block_rows,
       .soft_cap = shape_.soft_cap,
       .recompute = input.recompute};
-  AttentionPlaces places = input.places;
-  if (input.cache) {
-    const CachedRows all = append_to_cache(context, *input.cache, k, v);
-    k = all.keys;
-    v = all.values;
-    places = {.query_positions = input.cache->rows.positions,
-              .key_lengths = input.cache->rows.lengths};
-    settings.block_rows = 0;
-  }
-  const Value mixed = attend(context, {q, k, v}, places, settings);
+  const auto attended = [&] {
+    if (input.cache) return attend_to_cache(context, *input.cache, rows, settings);
+    const std::int64_t sequence = parts[0].tensor.dim(0) / input.batch;
+    const auto per_sample = [&](const Value& all) {
+      return Value{all.tensor.split_dim(0, sequence), all.id};
+    };
+    return attend(context, {per_sample(rows.q), per_sample(rows.k), per_sample(rows.v)},
+                  input.places, settings);
+  };
+  const Value mixed = attended();
   return output_.forward(context, mixed, &residual,
                          {shape_.hidden_dropout, site_key(context.seed, output_site_),
                           shard_.residual_rows(context.rows, residual.tensor.dim(0))});

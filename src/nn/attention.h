@@ -44,11 +44,11 @@ std::vector<float> alibi_slopes(std::int64_t heads);
 // The inputs of attention in addition to x. They describe whole samples, also under sequence
 // parallelism.
 struct AttentionInput {
-  std::int64_t batch = 1;          // b
+  std::int64_t batch = 1;          // b; ignored with a cache
   AttentionPlaces places;          // ignored with a cache
   RotarySettings rotary;           // tables and positions; AttentionShape has the convention
   Tensor slopes;                   // fp32 [a/t]: ALiBi slopes of this rank's heads, or empty
-  std::optional<CacheView> cache;  // of this layer; its rows give the places
+  std::optional<CacheView> cache;  // of this layer; x has the rows of its pass
   bool recompute = false;          // AttentionSettings::recompute
 };
 

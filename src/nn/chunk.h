@@ -45,7 +45,8 @@ struct ModelInput {
   MaskRows rows;              // coordinates for drawing dropout masks
   Wanted wanted;
   // Keys and values of earlier tokens, for each layer of this stage; the pass appends its own
-  // (nn/kv_cache.h). Null: no cache. A pass with a cache must not have a tape.
+  // (nn/kv_cache.h). Then the input is one sample of all rows of the pass. Null: no cache. A pass
+  // with a cache must not have a tape.
   KvCache* cache = nullptr;
   // Further inputs by name, which only some models read.
   std::map<std::string, Tensor, std::less<>> extras;

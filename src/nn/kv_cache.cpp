@@ -4,85 +4,102 @@
 
 namespace piton {
 
-KvCache::KvCache(Arena& arena, std::int64_t samples, std::int64_t capacity)
-    : arena_(arena), capacity_(capacity), lengths_(static_cast<std::size_t>(samples), 0) {}
-
 void KvCache::add_layer(std::int64_t layer, DType dtype, std::int64_t groups,
                         std::int64_t head_size) {
   PITON_ASSERT(!layers_.contains(layer), "layer {} is in the cache already", layer);
-  // The rows of one head are contiguous in memory, so attention reads them one after another.
-  const Shape shape{samples(), groups, capacity_, head_size};
-  const auto rows = [&] {
-    return arena_.allocate(dtype, shape, MemoryKind::kActivations).swap_dims(1, 2);
-  };
-  layers_[layer] = {.keys = rows(), .values = rows()};
+  PITON_ASSERT(pages_.size() == 0, "layer {} of a cache that has pages", layer);
+  layers_[layer] = {.dtype = dtype, .groups = groups, .head_size = head_size};
 }
 
-void KvCache::open(const Context& context, std::int64_t tokens) {
-  PITON_ASSERT(tokens_ == 0 && tokens > 0, "a pass of {} tokens in one of {}", tokens, tokens_);
-  const std::int64_t longest = *std::ranges::max_element(lengths_);
-  PITON_ASSERT(longest + tokens <= capacity_, "{} + {} tokens in a cache of {}", longest, tokens,
-               capacity_);
-  std::vector<std::int32_t> ends;
-  std::vector<std::int32_t> positions;
-  for (const std::int32_t length : lengths_) {
-    ends.push_back(static_cast<std::int32_t>(length + tokens));
-    for (std::int32_t i = 0; i < tokens; ++i) positions.push_back(length + i);
+void KvCache::grow(const Context& context, std::int64_t pages) {
+  PITON_ASSERT(!is_open_, "a cache grows between passes");
+  const std::int64_t before = pages_.size();
+  pages_.grow(pages);
+  // The rows of one head are contiguous in a page, so attention reads them one after another.
+  const auto grown = [&](const Layer& layer, const Tensor& from) {
+    const Tensor to = arena_->allocate(
+        layer.dtype, {pages, layer.groups, kCachePage, layer.head_size}, MemoryKind::kActivations);
+    if (before > 0)
+      context.device.copy(to.slice(0, 0, before), from.swap_dims(1, 2), context.stream);
+    return to.swap_dims(1, 2);
+  };
+  for (auto& [index, layer] : layers_) {
+    layer.keys = grown(layer, layer.keys);
+    layer.values = grown(layer, layer.values);
+  }
+}
+
+void KvCache::open(const Context& context, std::span<const CachePass> texts) {
+  PITON_ASSERT(!is_open_ && !texts.empty(), "a pass of {} texts", texts.size());
+  std::vector<std::int32_t> slots;
+  std::vector<std::int32_t> begins{0};
+  std::vector<std::int32_t> lengths;
+  std::vector<std::pair<std::int32_t, std::int32_t>> copies;
+  std::size_t longest = 0;
+  rows_ = {};
+  positions_.clear();
+  angle_lengths_.clear();
+  for (const CachePass& one : texts) {
+    PITON_ASSERT(one.tokens > 0, "a pass of {} tokens of text {}", one.tokens, one.text);
+    const std::int64_t begin = pages_.length(one.text);
+    pages_.append(one.text, one.tokens, copies);
+    const std::int64_t end = begin + one.tokens;
+    const std::vector<std::int32_t>& table = pages_.table(one.text);
+    for (std::int64_t position = begin; position < end; ++position) {
+      slots.push_back(static_cast<std::int32_t>(
+          table[static_cast<std::size_t>(position / kCachePage)] * kCachePage +
+          position % kCachePage));
+      positions_.push_back(static_cast<std::int32_t>(position));
+      angle_lengths_.push_back(std::max(one.whole, position + 1));
+      rows_.pairs += static_cast<double>(position + 1);
+    }
+    begins.push_back(static_cast<std::int32_t>(slots.size()));
+    lengths.push_back(static_cast<std::int32_t>(end));
+    longest = std::max(longest, table.size());
+  }
+  std::vector<std::int32_t> table;
+  for (const CachePass& one : texts) {
+    const std::vector<std::int32_t>& pages = pages_.table(one.text);
+    table.insert(table.end(), pages.begin(), pages.end());
+    table.resize(table.size() + longest - pages.size(), 0);
   }
   const auto put = [&](const std::vector<std::int32_t>& host, const Shape& shape) {
     Tensor tensor = context.activation(DType::kI32, shape);
     context.device.upload(host.data(), tensor, context.stream);
     return tensor;
   };
-  tokens_ = tokens;
-  rows_ = {.begins = put(lengths_, {samples()}),
-           .lengths = put(ends, {samples()}),
-           .positions = put(positions, {samples(), tokens}),
-           .longest = longest + tokens};
+  const auto b = std::ssize(texts);
+  rows_.slots = put(slots, {std::ssize(slots)});
+  rows_.begins = put(begins, {b + 1});
+  rows_.lengths = put(lengths, {b});
+  rows_.table = put(table, {b, static_cast<std::int64_t>(longest)});
+  copy_pages(context, copies);
+  is_open_ = true;
+}
+
+void KvCache::copy_pages(const Context& context,
+                         std::span<const std::pair<std::int32_t, std::int32_t>> copies) {
+  const auto copy = [&](const Tensor& all, std::int32_t from, std::int32_t to) {
+    const Tensor pages = all.swap_dims(1, 2);
+    context.device.copy(pages.slice(0, to, 1), pages.slice(0, from, 1), context.stream);
+  };
+  for (const auto& [from, to] : copies) {
+    for (const auto& [index, layer] : layers_) {
+      copy(layer.keys, from, to);
+      copy(layer.values, from, to);
+    }
+  }
 }
 
 CacheView KvCache::layer(std::int64_t layer) const {
-  PITON_ASSERT(tokens_ > 0, "layer {} of a cache outside of a pass", layer);
+  PITON_ASSERT(is_open_, "layer {} of a cache outside of a pass", layer);
   const Layer& one = layers_.at(layer);
   return {one.keys, one.values, rows_};
 }
 
 void KvCache::close() {
-  for (std::int32_t& length : lengths_) length += static_cast<std::int32_t>(tokens_);
-  tokens_ = 0;
+  is_open_ = false;
   rows_ = {};
-}
-
-void KvCache::truncate(std::int64_t length) {
-  for (std::int64_t sample = 0; sample < samples(); ++sample) truncate(sample, length);
-}
-
-void KvCache::truncate(std::int64_t sample, std::int64_t length) {
-  PITON_ASSERT(tokens_ == 0 && length >= 0 && length <= lengths_[sample],
-               "cannot set a cache of {} tokens to {}", lengths_[sample], length);
-  lengths_[sample] = static_cast<std::int32_t>(length);
-}
-
-void KvCache::copy_samples(const Context& context, const KvCache& from,
-                           std::span<const std::int32_t> samples) {
-  PITON_ASSERT(this != &from && std::ssize(samples) == this->samples() &&
-                   capacity_ == from.capacity_ && tokens_ == 0 && from.tokens_ == 0,
-               "{} samples for a cache of {}", samples.size(), this->samples());
-  const auto copy = [&](const Tensor& to, const Tensor& source) {
-    for (std::int64_t i = 0; i < this->samples(); ++i) {
-      context.device.copy(to.swap_dims(1, 2).slice(0, i, 1),
-                          source.swap_dims(1, 2).slice(0, samples[static_cast<std::size_t>(i)], 1),
-                          context.stream);
-    }
-  };
-  for (auto& [index, layer] : layers_) {
-    const Layer& source = from.layers_.at(index);
-    copy(layer.keys, source.keys);
-    copy(layer.values, source.values);
-  }
-  for (std::size_t i = 0; i < lengths_.size(); ++i) {
-    lengths_[i] = from.lengths_[static_cast<std::size_t>(samples[i])];
-  }
 }
 
 }  // namespace piton

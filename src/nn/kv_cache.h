@@ -1,10 +1,8 @@
-// Keys and values of the tokens so far, for each layer of a stage.
+// Keys and values of the tokens of texts, for each layer of a stage, in pages (nn/cache_pages.h).
 //
-// A pass runs the model on the tokens that follow those in the cache. open() starts it with their
-// number; each layer appends its keys and values and attends to all of them; close() adds the
-// tokens to the lengths. Kernels read the length of each sample from the device, so samples of one
-// batch may have different lengths: after a pass over prompts that were padded to one length,
-// truncate() sets each sample to its own.
+// A pass runs the model on tokens that follow those in the cache: any number of any of the texts.
+// open() starts it; each layer writes its keys and values and attends to those of each text;
+// close() ends it. Kernels read the places of rows from the device.
 #pragma once
 
 #include <cstdint>
@@ -12,47 +10,68 @@
 #include <span>
 #include <vector>
 
+#include "nn/cache_pages.h"
 #include "ops/attention.h"
 
 namespace piton {
 
+// The rows of one text in a pass.
+struct CachePass {
+  std::int64_t text = 0;
+  std::int64_t tokens = 0;
+  // Where rotary angles depend on the length of a text, a row has those of a text of
+  // max(whole, position + 1) tokens.
+  std::int64_t whole = 0;
+};
+
 class KvCache {
  public:
-  // A cache without layers, with room for `capacity` tokens of each sample. Chunks add their layers
-  // (Chunk::add_layers).
-  KvCache(Arena& arena, std::int64_t samples, std::int64_t capacity);
+  // A cache without layers and pages. Chunks add their layers (Chunk::add_layers).
+  explicit KvCache(Arena& arena) : arena_(&arena) {}
   // `layer`: index among the layers of the whole model. `groups`: key-value heads of this rank,
-  // g/t.
+  // g/t. Before the first page.
   void add_layer(std::int64_t layer, DType dtype, std::int64_t groups, std::int64_t head_size);
+  // Grows to `pages` pages; those that exist keep what they hold.
+  void grow(const Context& context, std::int64_t pages);
 
-  // Starts a pass of `tokens` tokens of each sample. Asserts that there is room for them.
-  void open(const Context& context, std::int64_t tokens);
+  // Texts and who holds which page. Append only by open().
+  CachePages& pages() { return pages_; }
+  const CachePages& pages() const { return pages_; }
+  std::int64_t add_text() { return pages_.add_text({}, 0); }
+  // A text that begins as `text` does: all of its tokens so far. Copies nothing.
+  std::int64_t fork(std::int64_t text) {
+    return pages_.add_text(pages_.table(text), pages_.length(text));
+  }
+
+  // Starts a pass, whose rows are those of `texts` in order, and adds the tokens to the lengths.
+  // Texts are different, with at least one token each. Asserts that there are enough free pages.
+  void open(const Context& context, std::span<const CachePass> texts);
   CacheView layer(std::int64_t layer) const;  // only between open() and close()
   void close();
 
-  std::int64_t samples() const { return static_cast<std::int64_t>(lengths_.size()); }
-  std::int64_t capacity() const { return capacity_; }
-  // Tokens of a sample, without those of an open pass.
-  std::int64_t length(std::int64_t sample = 0) const { return lengths_[sample]; }
-  void truncate(std::int64_t length);  // every sample
-  void truncate(std::int64_t sample, std::int64_t length);
-
-  // Sample i becomes what sample samples[i] of `from` is: its tokens, keys and values. `from` is
-  // another cache with the same layers and capacity, outside of a pass as this one is.
-  void copy_samples(const Context& context, const KvCache& from,
-                    std::span<const std::int32_t> samples);
+  // Of the rows of the open pass: the position, and the length of the text whose rotary angles it
+  // has.
+  std::span<const std::int32_t> positions() const { return positions_; }
+  std::span<const std::int64_t> angle_lengths() const { return angle_lengths_; }
 
  private:
   struct Layer {
-    Tensor keys;    // [b, capacity, g/t, d], a view of [b, g/t, capacity, d]
+    DType dtype = DType::kF32;
+    std::int64_t groups = 0;
+    std::int64_t head_size = 0;
+    Tensor keys;    // [pages, kCachePage, g/t, d], a view of [pages, g/t, kCachePage, d]
     Tensor values;  // the same
   };
-  Arena& arena_;
-  std::int64_t capacity_;
-  std::vector<std::int32_t> lengths_;
+  void copy_pages(const Context& context,
+                  std::span<const std::pair<std::int32_t, std::int32_t>> copies);
+
+  Arena* arena_;
+  CachePages pages_;
   std::map<std::int64_t, Layer> layers_;
-  std::int64_t tokens_ = 0;  // of the open pass
-  CacheRows rows_;           // of the open pass
+  bool is_open_ = false;
+  CacheRows rows_;  // of the open pass, as the next ones
+  std::vector<std::int32_t> positions_;
+  std::vector<std::int64_t> angle_lengths_;
 };
 
 }  // namespace piton

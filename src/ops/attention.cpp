@@ -174,15 +174,32 @@ Value attend(Context& context, const AttentionRows& parts, const AttentionPlaces
   return result;
 }
 
-CachedRows append_to_cache(Context& context, const CacheView& cache, const Value& k,
-                           const Value& v) {
-  PITON_ASSERT(context.tape == nullptr, "attention behind a cache goes forward only");
-  const auto append = [&](const Tensor& rows, const Tensor& to) {
-    context.kernels.run(CacheAppend{.cache = to, .rows = rows, .begins = cache.rows.begins},
+Value attend_to_cache(Context& context, const CacheView& cache, const AttentionRows& rows,
+                      const AttentionSettings& settings) {
+  PITON_ASSERT(context.tape == nullptr, "attention to a cache goes forward only");
+  const auto append = [&](const Tensor& to, const Value& from) {
+    context.kernels.run(CacheAppend{.cache = to, .rows = from.tensor, .slots = cache.rows.slots},
                         context.stream);
-    return Value{to.slice(1, 0, cache.rows.longest)};
   };
-  return {append(k.tensor, cache.keys), append(v.tensor, cache.values)};
+  append(cache.keys, rows.k);
+  append(cache.values, rows.v);
+  const Tensor& q = rows.q.tensor;
+  const Tensor out = context.activation(q.dtype(), {q.dim(0), q.dim(1) * q.dim(2)});
+  context.kernels.run(CachedAttention{.out = out.split_dim(1, q.dim(2)),
+                                      .q = q,
+                                      .keys = cache.keys,
+                                      .values = cache.values,
+                                      .begins = cache.rows.begins,
+                                      .lengths = cache.rows.lengths,
+                                      .table = cache.rows.table,
+                                      .window_before = settings.window_before,
+                                      .window_after = settings.window_after,
+                                      .slopes = settings.slopes,
+                                      .scale = settings.scale,
+                                      .soft_cap = settings.soft_cap,
+                                      .pairs = cache.rows.pairs},
+                      context.stream);
+  return {out};
 }
 
 }  // namespace piton

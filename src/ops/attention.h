@@ -45,29 +45,27 @@ struct AttentionRows {
 Value attend(Context& context, const AttentionRows& parts, const AttentionPlaces& places,
              const AttentionSettings& settings);
 
-// The rows of a cache that one pass reads and writes, the same for every layer. They are read from
-// the device, so that samples may have different lengths and a captured pass can be replayed.
+// The rows of one pass of a cache, the same for every layer (kernels/cached_attention.h). They are
+// read from the device, so that a captured pass can be replayed.
 struct CacheRows {
-  Tensor begins;             // int32 [b]: rows that each sample had before this pass
-  Tensor lengths;            // int32 [b]: rows including those of this pass
-  Tensor positions;          // int32 [b, s]: positions of this pass's tokens
-  std::int64_t longest = 0;  // at least the largest of `lengths`: rows beyond it are not read
+  Tensor slots;      // int32 [n]: where the cache gets the keys and values of the rows
+  Tensor begins;     // int32 [b + 1]
+  Tensor lengths;    // int32 [b]
+  Tensor table;      // int32 [b, p]
+  double pairs = 0;  // CachedAttention::pairs
 };
 
 // One layer of a cache.
 struct CacheView {
-  Tensor keys;    // [b, capacity, g/t, d]
-  Tensor values;  // [b, capacity, g/t, d]
+  Tensor keys;    // [pages, kCachePage, g/t, d]
+  Tensor values;  // [pages, kCachePage, g/t, d]
   CacheRows rows;
 };
 
-// Appends this pass's k and v, [b, s, g/t, d], to the cache, and returns all of its keys and
-// values, [b, longest, g/t, d]. Asserts that there is no tape.
-struct CachedRows {
-  Value keys;
-  Value values;
-};
-CachedRows append_to_cache(Context& context, const CacheView& cache, const Value& k,
-                           const Value& v);
+// Writes k and v to the cache, and attends from each row to the keys of its text in it, causally.
+// Query, key and value rows are [n, heads, d]; dropout, causal, block_rows and recompute of the
+// settings are ignored. Returns [n, a/t * d]. Asserts that there is no tape.
+Value attend_to_cache(Context& context, const CacheView& cache, const AttentionRows& rows,
+                      const AttentionSettings& settings);
 
 }  // namespace piton

@@ -13,7 +13,7 @@
 namespace piton {
 
 // Reads each field at most once; a field that is null is as one that is absent. All methods throw
-// RequestError(400) that names the field, what it is and what is wanted.
+// RequestError(400) that names the field, what it is and what it must be.
 class RequestFields {
  public:
   using Json = nlohmann::ordered_json;

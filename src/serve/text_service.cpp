@@ -5,6 +5,7 @@
 #include <random>
 
 #include "base/error.h"
+#include "base/seconds.h"
 #include "serve/answers.h"
 #include "serve/chat_page.h"
 #include "serve/request_error.h"
@@ -19,10 +20,6 @@ using Clock = std::chrono::steady_clock;
 using Json = nlohmann::ordered_json;
 
 constexpr std::chrono::milliseconds kLookAtClient{100};
-
-double seconds_since(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
 
 std::int64_t seconds_since_1970() {
   return std::chrono::duration_cast<std::chrono::seconds>(

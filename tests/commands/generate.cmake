@@ -48,6 +48,23 @@ if(text MATCHES "t" OR NOT ids LESS 24)
   message(FATAL_ERROR "the best beam of --stop t: \"${text}\" of ${ids} ids")
 endif()
 
+# Several samples of a prompt: the first is that of one sample, and they differ.
+execute_process(COMMAND ${PITON} ${generate} --quiet --prompt "To be, or" --temperature 2 --json OUTPUT_VARIABLE one)
+execute_process(COMMAND ${PITON} ${generate} --quiet --prompt "To be, or" --temperature 2 --num-samples 3 --json
+  OUTPUT_VARIABLE three)
+string(JSON one GET "${one}" ids)
+string(JSON count LENGTH "${three}" samples)
+string(JSON first GET "${three}" samples 0 ids)
+string(JSON second GET "${three}" samples 1 ids)
+if(NOT count EQUAL 3 OR NOT first STREQUAL one OR second STREQUAL one)
+  message(FATAL_ERROR "three samples:\n${three}\ninstead of, as the first one\n${one}")
+endif()
+expect(RUN ${generate} --prompt "To be, or" --max-new-tokens 2 --num-samples 2 --repetition-penalty 1.2 --min-p 0.1 CODE 0 OUT ".")
+expect(RUN ${generate} --prompt a --num-samples 2 --greedy CODE 2 ERR "--num-samples: all texts would be the most likely one")
+expect(RUN ${generate} --prompt a --num-samples 0 CODE 2 ERR "--num-samples: got 0, wanted 1 to")
+expect(RUN ${generate} --prompt a --min-p 1.5 CODE 2 ERR "--min-p: got 1.5, wanted 0 <= p <= 1")
+expect(RUN ${generate} --prompt a --repetition-penalty 0 CODE 2 ERR "--repetition-penalty: got 0, wanted more than 0")
+
 # A file of prompts: an object a line, with the tokens that each prompt gets alone.
 file(WRITE ${WORK}/prompts.txt "To be, or\n\nthat is\n")
 file(WRITE ${WORK}/prompts.jsonl "\"To be, or\"\n{\"prompt\": \"that is\"}\n")

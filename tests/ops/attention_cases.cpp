@@ -91,6 +91,56 @@ class AttentionCases {
     add_attention("soft cap, decoding", decoding, {.query_begin = 140}, 0, 0, 1);
   }
 
+  // Samples of one row and of several, in pages that are out of order and shared.
+  void add_cached() {
+    struct Sample {
+      std::int64_t rows, keys;
+    };
+    const auto add_one = [&](const std::string& detail, const std::vector<Sample>& samples,
+                             const AttentionSizes& s, CachedAttention call) {
+      const std::int64_t pages = 7;
+      std::vector<double> begins{0}, lengths, table;
+      for (const Sample& sample : samples) {
+        begins.push_back(begins.back() + static_cast<double>(sample.rows));
+        lengths.push_back(static_cast<double>(sample.keys));
+        for (const double page : {3.0, 6.0, 1.0, 5.0}) table.push_back(page);
+        if (samples.size() % 2 == 1) std::swap(table.back(), table[table.size() - 2]);
+        call.pairs += static_cast<double>(sample.rows * sample.keys);
+      }
+      const auto n = static_cast<std::int64_t>(begins.back());
+      const auto b = std::ssize(samples);
+      // As a cache stores them: the rows of one head are consecutive.
+      const auto cache = [&] {
+        return source_.normal_rows(dtype_, {pages, s.g, kCachePage, s.d}).swap_dims(1, 2);
+      };
+      call.out = source_.unwritten(dtype_, {n, s.a, s.d});
+      call.q = source_.normal_rows(dtype_, {n, s.a * s.d}).split_dim(1, s.d);
+      call.keys = cache();
+      call.values = cache();
+      call.begins = tensor_of(DType::kI32, {b + 1}, begins);
+      call.lengths = tensor_of(DType::kI32, {b}, lengths);
+      call.table = tensor_of(DType::kI32, {b, 4}, table);
+      call.scale = 1 / std::sqrt(static_cast<double>(s.d));
+      add(detail, s.d + 256, call, dtype_);
+    };
+    const AttentionSizes wide{0, 0, 0, 6, 2, 64};
+    const AttentionSizes odd{0, 0, 0, 4, 4, 9};
+    const std::vector<Sample> mixed{{1, 1}, {1, 200}, {70, 130}, {5, 64}, {3, 65}, {1, 256}};
+    const std::vector<Sample> prompt{{130, 150}};
+    for (const auto& [name, sizes] : {std::pair{"wide", wide}, std::pair{"odd", odd}}) {
+      add_one(fmt::format("{}, mixed", name), mixed, sizes, {});
+      add_one(fmt::format("{}, one prompt", name), prompt, sizes, {});
+      add_one(fmt::format("{}, decoding", name), {{1, 63}, {1, 129}}, sizes, {});
+      add_one(fmt::format("{}, window", name), mixed, sizes, {.window_before = 66});
+      add_one(fmt::format("{}, hidden", name), mixed, sizes, {.window_after = -70});
+      add_one(fmt::format("{}, soft cap", name), mixed, sizes, {.soft_cap = 2});
+    }
+    add_one("slopes", mixed, wide,
+            {.slopes = tensor_of(DType::kF32, {6},
+                                 std::vector<double>{0.5, 0.25, 0.125, 1, 0.0625, 0.3})});
+    add_one("no samples", {}, wide, {});
+  }
+
   void add_edges() {
     struct Edge {
       std::int64_t s, d;
@@ -250,6 +300,7 @@ class AttentionCases {
 std::vector<CallCase> attention_cases(const CaseOptions& options) {
   AttentionCases list(options);
   list.add_attentions();
+  list.add_cached();
   return list.take();
 }
 

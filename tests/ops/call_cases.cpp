@@ -106,11 +106,13 @@ class CaseList {
   }
 
   void add_cache_appends() {
-    for (const std::int64_t s : {0, 1, 4}) {
-      add(fmt::format("{} rows", s), 1,
-          CacheAppend{.cache = source_.normal(dtype_, {2, 9, 3, 5}),
-                      .rows = source_.normal_rows(dtype_, {2, s, 3, 5}),
-                      .begins = tensor_of(DType::kI32, {2}, std::vector<double>{5, 2})});
+    for (const std::vector<double>& slots :
+         {std::vector<double>{}, std::vector<double>{64}, std::vector<double>{127, 0, 63, 130}}) {
+      const auto n = std::ssize(slots);
+      add(fmt::format("{} rows", n), 1,
+          CacheAppend{.cache = source_.normal(dtype_, {3, kCachePage, 3, 5}),
+                      .rows = source_.normal_rows(dtype_, {n, 15}).split_dim(1, 5),
+                      .slots = tensor_of(DType::kI32, {n}, slots)});
     }
   }
 

@@ -26,7 +26,8 @@ bool is_float(const Tensor& tensor) {
 // element is 0 times what it was in one back end and 0 in the other.
 bool applies(const KernelCall& call) {
   if (std::holds_alternative<AttentionForward>(call) ||
-      std::holds_alternative<AttentionBackward>(call))
+      std::holds_alternative<AttentionBackward>(call) ||
+      std::holds_alternative<CachedAttention>(call))
     return false;
   if (const auto* forward = std::get_if<DropoutAddForward>(&call))
     return forward->dropout.probability == 0;

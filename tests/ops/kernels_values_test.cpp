@@ -304,11 +304,32 @@ TEST_P(KernelValues, OfEmbeddingsAreRowsOfTheTablePart) {
   expect_values(dtable, {10, 20, 36, 48});
 }
 
-TEST_P(KernelValues, OfCacheAppendLandBehindWhatIsThere) {
-  const Tensor cache = fp32({2, 3, 1, 1}, {1, 2, 3, 4, 5, 6});
+TEST_P(KernelValues, OfCacheAppendLandInTheirSlots) {
+  std::vector<double> wanted(2 * kCachePage, 0);
+  const Tensor cache = fp32({2, kCachePage, 1, 1}, wanted);
   run(CacheAppend{
-      .cache = cache, .rows = fp32({2, 1, 1, 1}, {7, 8}), .begins = int32({2}, {1, 2})});
-  expect_values(cache, {1, 7, 3, 4, 5, 8});
+      .cache = cache, .rows = fp32({2, 1, 1}, {7, 8}), .slots = int32({2}, {kCachePage + 1, 2})});
+  wanted[kCachePage + 1] = 7;
+  wanted[2] = 8;
+  expect_values(cache, wanted);
+}
+
+// Both samples have key 0 in page 1; of the second one a row sees two keys of equal score.
+TEST_P(KernelValues, OfCachedAttentionComeFromThePagesOfEachSample) {
+  std::vector<double> keys(3 * kCachePage, 0);
+  std::vector<double> values(3 * kCachePage, -100);
+  values[kCachePage] = 10;
+  values[kCachePage + 1] = 30;
+  const Tensor out = fp32({2, 1, 1}, {0, 0});
+  run(CachedAttention{.out = out,
+                      .q = fp32({2, 1, 1}, {1, 1}),
+                      .keys = fp32({3, kCachePage, 1, 1}, keys),
+                      .values = fp32({3, kCachePage, 1, 1}, values),
+                      .begins = int32({3}, {0, 1, 2}),
+                      .lengths = int32({2}, {1, 2}),
+                      .table = int32({2, 1}, {1, 1}),
+                      .scale = 1});
+  expect_values(out, {10, 20});
 }
 
 TEST_P(KernelValues, OfCopiesAndSumsAreRoundedToNearestEvenOnce) {

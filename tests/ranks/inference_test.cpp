@@ -1,5 +1,6 @@
 // ranks: 2 4
 // A model that only reads gives the tokens and the logits of one process under every layout.
+#include "generate/batched_engine.h"
 #include "generate/beam_search.h"
 #include "generate/generator.h"
 #include "support/ranks_main.h"
@@ -66,8 +67,7 @@ class Reading {
 
   // On every rank.
   std::vector<float> logits(std::span<const std::int32_t> ids, std::int64_t samples) {
-    const std::vector<float> whole =
-        inference.whole_vocabulary(inference.logits(ids, samples, Inference::Rows::kAll, nullptr));
+    const std::vector<float> whole = inference.whole_vocabulary(inference.logits(ids, samples));
     const std::string bytes = inference.from_last_stage(
         {reinterpret_cast<const char*>(whole.data()), whole.size() * sizeof(float)});
     std::vector<float> all(bytes.size() / sizeof(float));
@@ -76,15 +76,50 @@ class Reading {
   }
 
   std::vector<GeneratedToken> generate(std::span<const std::int32_t> prompt, bool greedy) {
-    return piton::generate(inference, prompt,
-                           {.max_new_tokens = 24, .greedy = greedy, .temperature = 0.8}, {},
-                           [](const GeneratedToken&) { return true; });
+    const std::vector<std::vector<std::int32_t>> one = {{prompt.begin(), prompt.end()}};
+    const auto engine = make_batched_engine(inference, {});
+    return generate_batch(*engine, {.ids = one},
+                          {.max_new_tokens = 24, .greedy = greedy, .temperature = 0.8},
+                          [](std::size_t, const GeneratedToken&) { return true; })
+        .front();
+  }
+
+  // Requests that come at different times, with prompts in parts of 5 tokens.
+  std::vector<std::vector<GeneratedToken>> serve(std::int64_t vocabulary) {
+    const auto engine = make_batched_engine(inference, {.texts = 3, .prompt_tokens = 5});
+    const auto submit = [&](std::int64_t length, std::uint64_t draw, bool greedy) {
+      DecodingRequest request{.sampling = {.max_new_tokens = 9,
+                                           .greedy = greedy,
+                                           .repetition_penalty = greedy ? 1.0 : 1.1,
+                                           .log_probabilities = greedy ? 2 : 0},
+                              .ends = {5},
+                              .draw = draw};
+      for (std::int64_t i = 0; i < length; ++i)
+        request.prompt.push_back(test::token(3, i, vocabulary));
+      engine->submit(std::move(request));
+    };
+    std::vector<std::vector<GeneratedToken>> texts(5);
+    const auto step = [&] {
+      for (DecodingEvent& event : engine->step())
+        texts[static_cast<std::size_t>(event.request)].push_back(std::move(event.token));
+    };
+    submit(75, 0, true);
+    for (int i = 0; i < 3; ++i) step();
+    submit(66, 0, false);  // waits for the page that it shares with the first one
+    submit(7, 0, false);
+    submit(7, 1, false);
+    for (int i = 0; i < 20; ++i) step();
+    submit(30, 0, true);
+    engine->cancel(2);
+    while (!engine->idle()) step();
+    EXPECT_EQ(engine->counts().reused_tokens, 64);
+    return texts;
   }
 
   std::vector<Beam> beams(std::span<const std::int32_t> prompt) {
     return beam_search(
         inference, prompt, {.num_beams = 3},
-        {.max_new_tokens = 9, .token = 5, .ends = [](std::span<const LikelyToken> tokens) {
+        {.max_new_tokens = 9, .ids = {5}, .ends = [](std::span<const LikelyToken> tokens) {
            return tokens.size() == 7;
          }});
   }
@@ -138,6 +173,16 @@ TEST_P(InferenceOnRanks, GivesTheTokensAndTheLogitsOfOneProcess) {
       for (std::size_t i = 0; i < tokens.size(); ++i) {
         EXPECT_EQ(tokens[i].id, wanted[i].id) << i;
         EXPECT_NEAR(tokens[i].log_probability, wanted[i].log_probability, 1e-5);
+      }
+    }
+    const auto wanted_texts = one.serve(model.vocabulary);
+    const auto texts = many.serve(model.vocabulary);
+    for (std::size_t i = 0; i < wanted_texts.size(); ++i) {
+      ASSERT_EQ(texts[i].size(), wanted_texts[i].size()) << i;
+      for (std::size_t k = 0; k < texts[i].size(); ++k) {
+        EXPECT_EQ(texts[i][k].id, wanted_texts[i][k].id) << i << ", " << k;
+        EXPECT_NEAR(texts[i][k].log_probability, wanted_texts[i][k].log_probability, 1e-5);
+        EXPECT_EQ(texts[i][k].likeliest.size(), wanted_texts[i][k].likeliest.size());
       }
     }
     const std::vector<Beam> wanted = one.beams(prompt);

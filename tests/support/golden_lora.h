@@ -66,8 +66,7 @@ inline void load_lora(Session& session, piton::TensorSource& base, piton::Tensor
 inline std::vector<double> logits_of(Session& session, const ModelConfig& model,
                                      const std::vector<std::int32_t>& tokens) {
   Inference inference(session.context(false), session.pipeline(), session.mesh(), model);
-  const std::vector<float> logits =
-      inference.whole_vocabulary(inference.logits(tokens, 1, Inference::Rows::kAll, nullptr));
+  const std::vector<float> logits = inference.whole_vocabulary(inference.logits(tokens, 1));
   return {logits.begin(), logits.end()};
 }
 

@@ -46,31 +46,34 @@ bool Continuer::is_stop(std::int32_t id) const {
 }
 
 std::vector<std::vector<Continuation>> Continuer::run(
-    std::span<const Prompt> prompts, const std::function<void(const std::string&)>& show) const {
+    std::span<const Prompt> prompts, const std::function<void(const std::string&)>& show,
+    std::int64_t samples) const {
+  if (beams_.num_beams == 1) return sampled(prompts, show, samples);
   std::vector<std::vector<Continuation>> all;
-  if (beams_.num_beams == 1) {
-    for (Continuation& one : sampled(prompts, show)) all.push_back({std::move(one)});
-    return all;
-  }
   for (const Prompt& prompt : prompts) all.push_back(beams(prompt));
   show(all.front().front().text);
   return all;
 }
 
-std::vector<Continuation> Continuer::sampled(
-    std::span<const Prompt> prompts, const std::function<void(const std::string&)>& show) const {
+std::vector<std::vector<Continuation>> Continuer::sampled(
+    std::span<const Prompt> prompts, const std::function<void(const std::string&)>& show,
+    std::int64_t samples) const {
   struct Growing {
     std::optional<StreamDecoder> decoder;
     StopWords stop;
   };
-  std::vector<Continuation> all(prompts.size());
-  std::vector<Growing> growing(prompts.size(), {std::nullopt, StopWords(stop_words_)});
+  const auto n = static_cast<std::size_t>(samples);
+  const std::size_t texts = prompts.size() * n;  // text i is sample i % n of prompt i / n
+  std::vector<Continuation> all(texts);
+  std::vector<Growing> growing(texts, {std::nullopt, StopWords(stop_words_)});
   std::vector<std::vector<std::int32_t>> ids;
-  for (std::size_t i = 0; i < prompts.size(); ++i) {
-    ids.push_back(prompts[i].ids);
+  std::vector<std::uint64_t> draws;
+  for (std::size_t i = 0; i < texts; ++i) {
+    ids.push_back(prompts[i / n].ids);
+    draws.push_back(i % n);
     if (model_.tokenizer() != nullptr) {
       growing[i].decoder.emplace(*model_.tokenizer(), kShown);
-      growing[i].decoder->start_after(prompts[i].ids);
+      growing[i].decoder->start_after(ids.back());
     }
   }
   const auto add = [&](std::size_t i, const std::string& bytes) {
@@ -78,20 +81,22 @@ std::vector<Continuation> Continuer::sampled(
     if (i == 0 && !text.empty()) show(text);
     all[i].text += text;
   };
-  auto tokens =
-      model_.generate_batch(ids, sampling_, [&](std::size_t i, const GeneratedToken& token) {
-        Growing& one = growing[i];
-        if (one.decoder) add(i, one.stop.push(one.decoder->push(token.id)));
-        return !one.stop.found() && !is_stop(token.id);
-      });
-  for (std::size_t i = 0; i < prompts.size(); ++i) {
+  const auto each = [&](std::size_t i, const GeneratedToken& token) {
+    Growing& one = growing[i];
+    if (one.decoder) add(i, one.stop.push(one.decoder->push(token.id)));
+    return !one.stop.found() && !is_stop(token.id);
+  };
+  auto tokens = model_.generate_batch(ids, sampling_, each, draws);
+  for (std::size_t i = 0; i < texts; ++i) {
     all[i].tokens = std::move(tokens[i]);
     Growing& one = growing[i];
     if (!one.decoder || one.stop.found()) continue;
     add(i, one.stop.push(one.decoder->finish()));
     add(i, one.stop.finish());
   }
-  return all;
+  std::vector<std::vector<Continuation>> of_prompts(prompts.size());
+  for (std::size_t i = 0; i < texts; ++i) of_prompts[i / n].push_back(std::move(all[i]));
+  return of_prompts;
 }
 
 // The text of whole tokens up to a stop word; `stopped` if there is one, or a stop id.
@@ -156,8 +161,9 @@ std::string Continuer::json_line(const Prompt& prompt, const std::vector<Continu
     return out;
   };
   OrderedJson out = object_of(all.front(), /*with_prompt=*/true);
+  const char* several = beams_.num_beams > 1 ? "beams" : "samples";
   if (all.size() > 1) {
-    for (const Continuation& one : all) out["beams"].push_back(object_of(one, false));
+    for (const Continuation& one : all) out[several].push_back(object_of(one, false));
   }
   return line_of(out) + "\n";
 }

@@ -32,11 +32,13 @@ class Continuer {
   // The prompt as text: as it was given, or what its ids decode to.
   std::string text_of(const Prompt& prompt) const;
 
-  // For each prompt the continuation, or all beams, the best first. `show` gets the text of the
-  // first prompt part by part, as soon as it is certain; with beams the best one's when all is
-  // done. Prompts are continued side by side; with beams one after another.
-  std::vector<std::vector<Continuation>> run(
-      std::span<const Prompt> prompts, const std::function<void(const std::string&)>& show) const;
+  // For each prompt `samples` continuations, which differ in their draws (DecodingRequest::draw),
+  // or all beams, the best first. `show` gets the first text of the first prompt part by part, as
+  // soon as it is certain; with beams the best one's when all is done. Prompts are continued at the
+  // same time; with beams one after another.
+  std::vector<std::vector<Continuation>> run(std::span<const Prompt> prompts,
+                                             const std::function<void(const std::string&)>& show,
+                                             std::int64_t samples = 1) const;
 
   // The JSON object about one prompt and its continuations, and what --logprobs prints otherwise: a
   // line a token.
@@ -45,8 +47,9 @@ class Continuer {
 
  private:
   bool is_stop(std::int32_t id) const;
-  std::vector<Continuation> sampled(std::span<const Prompt> prompts,
-                                    const std::function<void(const std::string&)>& show) const;
+  std::vector<std::vector<Continuation>> sampled(
+      std::span<const Prompt> prompts, const std::function<void(const std::string&)>& show,
+      std::int64_t samples) const;
   std::vector<Continuation> beams(const Prompt& prompt) const;
   std::string text_of(const Prompt& prompt, const std::vector<std::int32_t>& ids,
                       bool* stopped) const;

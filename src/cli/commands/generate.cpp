@@ -19,6 +19,7 @@ namespace {
 struct GenerateOptions {
   ModelToLoad model;
   std::vector<std::string> stop;
+  std::int64_t num_samples = 1;
   bool stream = false;
   bool echo = false;
   bool json = false;
@@ -28,6 +29,7 @@ struct GenerateOptions {
     model.visit(v);
     v(Option{"stop", "words that end the text; they are not printed", {.placeholder = "WORD"}},
       stop);
+    v(Option{"num-samples", "number of texts that are sampled for each prompt"}, num_samples);
     v(Option{"stream", "print each piece of text as soon as it is generated"}, stream);
     v(Option{"echo", "print the prompt before the text that continues it"}, echo);
     v(Option{"json", "print one JSON object: text, ids, log_probabilities"}, json);
@@ -47,8 +49,15 @@ void check_together(const OptionSet& set, const GenerateOptions& options,
     throw Error(Fault::kUsage,
                 "--stream: goes with one prompt; --prompts prints an object when each is done");
   }
+  check_range("--num-samples", options.num_samples, 1, kMostPromptsAtOnce);
+  if (options.num_samples > 1 && (options.stream || sampling.greedy)) {
+    throw Error(Fault::kUsage, "--num-samples: {}; leave one of them out",
+                options.stream ? "--stream prints one text"
+                               : "all texts would be the most likely one under --greedy");
+  }
   if (beams.num_beams == 1) return;
-  for (const char* name : {"temperature", "top-k", "top-p", "seed"}) {
+  for (const char* name : {"temperature", "top-k", "top-p", "min-p", "repetition-penalty",
+                           "presence-penalty", "frequency-penalty", "seed", "num-samples"}) {
     if (!set.given(name)) continue;
     throw Error(Fault::kUsage,
                 "--num-beams: follows the likeliest tokens and draws none; leave "
@@ -97,8 +106,8 @@ int run_generate(Invocation& invocation) {
   set.add("Parallelism", layout);
   set.add("Tokenizer", tokenizer);
   refuse_more_arguments(invocation.parse(set, general));
-  check_together(set, options, prompt_options, sampling, beams);
   sampling.settle();
+  check_together(set, options, prompt_options, sampling, beams);
   Engine engine(engine_options(general), invocation.log);
   const auto model =
       Model::load(engine.machine(), options.model.load, tokenizer, layout, options.model.lora_load);
@@ -110,7 +119,8 @@ int run_generate(Invocation& invocation) {
   const bool leads = engine.world().rank() == 0;
   const bool as_json = options.json || !prompt_options.prompts.empty();
   const bool talks = is_conversation() && !as_json && has_words;
-  const bool streams = (options.stream || talks) && !as_json && has_words;
+  const bool streams =
+      (options.stream || talks) && !as_json && has_words && options.num_samples == 1;
   const auto show = [leads](const std::string& text) {
     if (!leads) return;
     std::fwrite(text.data(), 1, text.size(), stdout);
@@ -120,18 +130,20 @@ int run_generate(Invocation& invocation) {
   const auto at_once = static_cast<std::size_t>(prompt_options.prompts_at_once);
   for (std::size_t begin = 0; begin < prompts.size(); begin += at_once) {
     const auto some = std::span(prompts).subspan(begin, std::min(at_once, prompts.size() - begin));
-    const auto found = continuer.run(some, [&](const std::string& text) {
+    const auto shown = [&](const std::string& text) {
       if (streams) show(text);
-    });
+    };
+    const auto found = continuer.run(some, shown, options.num_samples);
     for (std::size_t i = 0; i < some.size(); ++i) {
       const Continuation& best = found[i].front();
-      if (as_json) {
-        show(continuer.json_line(some[i], found[i]));
-      } else {
-        const std::string prompt = options.echo ? continuer.text_of(some[i]) : "";
-        show(has_words ? (streams ? "" : prompt + best.text) + "\n"
-                       : ids_line(options.echo ? some[i].ids : std::vector<std::int32_t>(), best));
-        if (sampling.log_probabilities) show(continuer.token_lines(best));
+      if (as_json) show(continuer.json_line(some[i], found[i]));
+      const std::string prompt = options.echo ? continuer.text_of(some[i]) : "";
+      // Of beams the best one.
+      const auto printed = static_cast<std::size_t>(as_json ? 0 : options.num_samples);
+      for (const Continuation& one : std::span(found[i]).first(printed)) {
+        show(has_words ? (streams ? "" : prompt + one.text) + "\n"
+                       : ids_line(options.echo ? some[i].ids : std::vector<std::int32_t>(), one));
+        if (sampling.log_probabilities) show(continuer.token_lines(one));
       }
       if (leads) {
         print_end_reason(*model, some[i].ids.size(), best.tokens.size(), sampling, invocation.log);

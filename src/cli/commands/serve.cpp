@@ -14,7 +14,7 @@
 #include "cli/launch.h"
 #include "cli/terminal/print.h"
 #include "cli/terminal/stop_signals.h"
-#include "serve/loaded_model.h"
+#include "serve/prepared_model.h"
 #include "serve/text_service.h"
 
 namespace piton::cli {
@@ -170,7 +170,7 @@ int run_serve(Invocation& invocation) {
   const auto ranks = make_group_of_all(engine.world(), "serve");
   const auto model =
       Model::load(engine.machine(), options.model.load, tokenizer, layout, options.model.lora_load);
-  LoadedModel served(*model, {name_of_model(options), options.chat_template});
+  PreparedModel served(*model, {name_of_model(options), options.chat_template});
   DecodingLoop loop(
       served, *ranks,
       {.running = options.max_concurrent_requests, .waiting = options.max_waiting_requests});

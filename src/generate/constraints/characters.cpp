@@ -46,7 +46,7 @@ Part utf8_range(GrammarBuilder& grammar, std::string_view first, std::string_vie
   return grammar.choice(std::move(parts));
 }
 
-void add_plain(GrammarBuilder& grammar, CharacterRange range, std::vector<Part>& parts) {
+void add_plain(GrammarBuilder& grammar, ScalarRange range, std::vector<Part>& parts) {
   constexpr std::array<char32_t, 4> kLengthEnds = {0x7F, 0x7FF, 0xFFFF, kLargest};
   for (const char32_t end : kLengthEnds) {
     if (range.first > end || range.first > range.last) continue;
@@ -70,7 +70,7 @@ std::string json_escape(char32_t c) {
 
 CharacterSet normalized(CharacterSet set) {
   CharacterSet whole;
-  for (const CharacterRange& range : set) {  // surrogates are no characters
+  for (const ScalarRange& range : set) {  // surrogates are no characters
     if (range.first < 0xD800)
       whole.push_back({range.first, std::min<char32_t>(range.last, 0xD7FF)});
     if (range.last > 0xDFFF)
@@ -79,7 +79,7 @@ CharacterSet normalized(CharacterSet set) {
   std::sort(whole.begin(), whole.end(),
             [](const auto& a, const auto& b) { return a.first < b.first; });
   CharacterSet merged;
-  for (const CharacterRange& range : whole) {
+  for (const ScalarRange& range : whole) {
     if (!merged.empty() && range.first <= merged.back().last + 1) {
       merged.back().last = std::max(merged.back().last, range.last);
     } else {
@@ -92,7 +92,7 @@ CharacterSet normalized(CharacterSet set) {
 CharacterSet complement(const CharacterSet& set) {
   CharacterSet rest;
   char32_t next = 0;
-  for (const CharacterRange& range : normalized(set)) {
+  for (const ScalarRange& range : normalized(set)) {
     if (range.first > next) rest.push_back({next, range.first - 1});
     next = range.last + 1;
   }
@@ -103,7 +103,7 @@ CharacterSet complement(const CharacterSet& set) {
 Part one_of(GrammarBuilder& grammar, const CharacterSet& set, TextForm form) {
   std::vector<Part> parts;
   const auto is_escaped = [](char32_t c) { return c < 0x20 || c == '"' || c == '\\'; };
-  for (CharacterRange range : normalized(set)) {
+  for (ScalarRange range : normalized(set)) {
     // Escaped characters are all below 0x60.
     while (form == TextForm::kJsonString && range.first < 0x60 && range.first <= range.last) {
       if (is_escaped(range.first)) {

@@ -8,11 +8,11 @@
 
 namespace piton {
 
-struct CharacterRange {
+struct ScalarRange {
   char32_t first = 0;  // Unicode scalar values, both inclusive
   char32_t last = 0;
 };
-using CharacterSet = std::vector<CharacterRange>;
+using CharacterSet = std::vector<ScalarRange>;
 
 // Sorted ranges that do not touch, without surrogates.
 CharacterSet normalized(CharacterSet set);

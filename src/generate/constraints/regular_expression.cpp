@@ -24,7 +24,7 @@ const CharacterSet kLineEnds = {{'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}};
 
 CharacterSet within_ascii(const CharacterSet& set) {
   CharacterSet ascii;
-  for (const CharacterRange& range : set) {
+  for (const ScalarRange& range : set) {
     if (range.first < 0x80) ascii.push_back({range.first, std::min<char32_t>(range.last, 0x7F)});
   }
   return ascii;

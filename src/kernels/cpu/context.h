@@ -103,6 +103,7 @@ void execute(CpuContext& context, const Rotary& call);
 void execute(CpuContext& context, const AttentionForward& call);
 void execute(CpuContext& context, const AttentionBackward& call);
 void execute(CpuContext& context, const CacheAppend& call);
+void execute(CpuContext& context, const CachedAttention& call);
 void execute(CpuContext& context, const ActivationForward& call);
 void execute(CpuContext& context, const ActivationBackward& call);
 void execute(CpuContext& context, const DropoutAddForward& call);

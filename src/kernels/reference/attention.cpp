@@ -176,13 +176,4 @@ void execute(const AttentionBackward& call) {
   dv.write(call.dv);
 }
 
-void execute(const CacheAppend& call) {
-  const Values begins = Values::read(call.begins);
-  for (std::int64_t sample = 0; sample < call.rows.dim(0); ++sample) {
-    const auto begin = static_cast<std::int64_t>(begins(sample));
-    const Tensor place = call.cache.slice(0, sample, 1).slice(1, begin, call.rows.dim(1));
-    Values::read(call.rows.slice(0, sample, 1)).write(place);
-  }
-}
-
 }  // namespace piton::reference

@@ -16,6 +16,7 @@ void execute(const Rotary& call);
 void execute(const AttentionForward& call);
 void execute(const AttentionBackward& call);
 void execute(const CacheAppend& call);
+void execute(const CachedAttention& call);
 void execute(const ActivationForward& call);
 void execute(const ActivationBackward& call);
 void execute(const DropoutAddForward& call);

@@ -13,10 +13,11 @@ fail() {
 
 # start COMMAND...: runs it, and sets `url` of the server that it is.
 start() {
+  rm -f "$work/out"
   "$@" >"$work/out" 2>"$work/log" &
   server=$!
   for _ in $(seq 600); do
-    url=$(sed -n 's|^piton serve: .* at \(https*://.*\)/$|\1|p' "$work/out")
+    url=$([ ! -f "$work/out" ] || sed -n 's|^piton serve: .* at \(https*://.*\)/$|\1|p' "$work/out")
     [ -z "$url" ] || return 0
     kill -0 "$server" 2>/dev/null || fail "$*: ended"
     sleep 0.1

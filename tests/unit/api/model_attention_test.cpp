@@ -59,11 +59,15 @@ struct ModelRun : test::HostMachine {
     return {session.context(false), session.pipeline(), mesh, session.settings().model};
   }
 
-  // Logits of tokens[begin, begin + count) behind `cache`, which holds those before.
+  // Logits of tokens[begin, begin + count) after text 0 of `cache`, which holds those before.
   std::vector<float> logits(const std::vector<std::int32_t>& tokens, std::int64_t begin,
                             std::int64_t count, KvCache* cache) {
-    const Tensor out = inference().logits(std::span(tokens).subspan(begin, count), 1,
-                                          Inference::Rows::kAll, cache);
+    const auto ids = std::span(tokens).subspan(begin, count);
+    std::vector<std::int32_t> rows(count);
+    std::iota(rows.begin(), rows.end(), 0);
+    const TextTokens text{.text = 0, .ids = ids};
+    const Tensor out = cache == nullptr ? inference().logits(ids, 1)
+                                        : inference().logits(std::span(&text, 1), rows, *cache);
     return {out.data<float>(), out.data<float>() + out.elements()};
   }
 
@@ -88,7 +92,8 @@ TEST_P(AttentionModels, GiveTheSameLogitsWithACacheAsWithout) {
   ModelRun run(GetParam());
   const std::vector<std::int32_t> tokens = some_tokens(90);
   const std::vector<float> whole = run.logits(tokens, 0, 90, nullptr);
-  KvCache cache = run.inference().make_cache(1, 90);
+  KvCache cache = run.inference().make_cache();
+  cache.add_text();
   std::vector<float> parts = run.logits(tokens, 0, 61, &cache);
   for (std::int64_t begin = 61; begin < 90; ++begin) {
     const std::vector<float> next = run.logits(tokens, begin, 1, &cache);
@@ -119,35 +124,49 @@ TEST_P(AttentionModels, EvaluateToTheLossThatTheyTrainOn) {
   EXPECT_GT(std::fabs(other.session.gradients({batch}, 0).loss - loss), 1e-3);
 }
 
-// Prompts of one batch are padded to one length and then taken back to their own: the device's
-// lengths say what each sees.
-TEST_P(AttentionModels, DecodePromptsOfSeveralLengthsTogether) {
+// A pass has any number of tokens of each text: a prompt is read in parts, next to texts that are
+// already being written, and one that continues another's beginning.
+TEST_P(AttentionModels, ReadTextsTogetherAsEachAlone) {
   ModelRun run(GetParam());
   Inference inference = run.inference();
-  const std::int64_t vocabulary = run.session.settings().model.vocabulary;
+  const auto vocabulary = static_cast<std::size_t>(run.session.settings().model.vocabulary);
   const std::vector<std::int32_t> tokens = some_tokens(90);
-  const std::vector<std::int64_t> lengths{30, 17};
-  KvCache cache = inference.make_cache(2, 40);
-  std::vector<std::int32_t> prompts(tokens.begin(), tokens.begin() + 30);
-  prompts.insert(prompts.end(), tokens.begin() + 40, tokens.begin() + 57);
-  prompts.resize(60, 3);
-  inference.logits(prompts, 2, Inference::Rows::kAll, &cache);
-  cache.truncate(1, lengths[1]);
-  std::vector<float> together;
-  for (std::int64_t step = 0; step < 5; ++step) {
-    const std::vector<std::int32_t> next{tokens[30 + step], tokens[57 + step]};
-    together = inference.whole_vocabulary(
-        inference.logits(next, 2, Inference::Rows::kLastOfEachSample, &cache));
-  }
-  for (std::int64_t sample = 0; sample < 2; ++sample) {
-    EXPECT_EQ(cache.length(sample), lengths[sample] + 5);
-    const auto alone = std::span(tokens).subspan(40 * sample, lengths[sample] + 5);
-    const std::vector<float> wanted = inference.whole_vocabulary(
-        inference.logits(alone, 1, Inference::Rows::kLastOfEachSample, nullptr));
-    const double allowed = GetParam().dtype == DType::kBF16 ? 0.15 : 2e-4;
-    for (std::int64_t id = 0; id < vocabulary; ++id)
-      ASSERT_NEAR(together[sample * vocabulary + id], wanted[id], allowed) << sample << " " << id;
-  }
+  KvCache cache = inference.make_cache();
+  std::vector<std::vector<std::int32_t>> texts(3);
+  texts[0].assign(tokens.begin(), tokens.begin() + 75);
+  texts[1].assign(tokens.begin() + 40, tokens.begin() + 57);
+  std::vector<float> last;
+  const auto read = [&](const std::vector<std::pair<std::int64_t, std::int64_t>>& counts) {
+    std::vector<TextTokens> parts;
+    for (const auto& [text, count] : counts) {
+      parts.push_back(
+          {.text = text, .ids = std::span(texts[text]).subspan(cache.pages().length(text), count)});
+    }
+    last = inference.whole_vocabulary(inference.logits(parts, Inference::last_rows(parts), cache));
+  };
+  ASSERT_EQ(cache.add_text(), 0);
+  ASSERT_EQ(cache.add_text(), 1);
+  read({{0, 30}, {1, 16}});
+  read({{1, 1}, {0, 36}});
+  ASSERT_EQ(cache.fork(0), 2);  // in the middle of a page
+  texts[2].assign(tokens.begin(), tokens.begin() + 66);
+  texts[2].insert(texts[2].end(), {7, 7, 8});
+  read({{0, 9}, {2, 3}});
+  texts[1].push_back(5);
+  const std::vector<float> first_two = last;
+  read({{1, 1}});
+  const std::vector<float> third = last;
+  const double allowed = GetParam().dtype == DType::kBF16 ? 0.15 : 2e-4;
+  const auto expect_row = [&](const std::vector<float>& rows, std::size_t row, std::size_t text) {
+    const std::vector<std::int32_t> end{static_cast<std::int32_t>(texts[text].size() - 1)};
+    const std::vector<float> wanted =
+        inference.whole_vocabulary(inference.logits(texts[text], 1, end));
+    for (std::size_t id = 0; id < vocabulary; ++id)
+      ASSERT_NEAR(rows[row * vocabulary + id], wanted[id], allowed) << text << " " << id;
+  };
+  expect_row(first_two, 0, 0);
+  expect_row(first_two, 1, 2);
+  expect_row(third, 0, 1);
 }
 
 INSTANTIATE_TEST_SUITE_P(Variants, AttentionModels, testing::ValuesIn(kVariants),
@@ -206,7 +225,8 @@ TEST(TriangleAttention, TrainsAndDecodesAsTilesDo) {
       EXPECT_LE(std::sqrt(difference), 1e-4 * std::sqrt(norm))
           << block << " " << run.session.parameters()[p]->name;
     }
-    KvCache cache = run.inference().make_cache(1, 90);
+    KvCache cache = run.inference().make_cache();
+    cache.add_text();
     const std::vector<float> decoded = run.logits(tokens, 0, 90, &cache);
     for (std::size_t i = 0; i < logits.size(); ++i) ASSERT_NEAR(decoded[i], logits[i], 2e-4);
   }

@@ -1,5 +1,6 @@
-// Beams against those of Transformers (tests/golden/beams.jsonl, tools/oracle/beams.py), and
-// several prompts side by side against each alone.
+// Beams and greedy texts against those of Transformers (tests/golden/beams.jsonl and
+// generation.jsonl, tools/oracle/beams.py and generation.py), and several prompts side by side
+// against each alone.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -8,6 +9,9 @@
 
 #include "api/model.h"
 #include "base/files/files.h"
+#include "checkpoint/load_values.h"
+#include "generate/generator.h"
+#include "huggingface/hf_source.h"
 #include "support/errors.h"
 #include "support/golden_huggingface.h"
 #include "support/host_machine.h"
@@ -84,6 +88,88 @@ TEST(Beams, OfOneAreTheGreedyText) {
     }
     EXPECT_NEAR(beams[0].score, sum / 9, 1e-5) << name;
   }
+}
+
+// A model whose configuration gets another rotary scaling.
+class Scaled : public HostMachine {
+ public:
+  Scaled(const std::string& name, std::int64_t original_positions)
+      : source_(test::golden_folder(name)),
+        session_(machine, mesh_,
+                 {.model = model(original_positions), .use = SessionUse::kInference}) {
+    load_weights(
+        source_, {.parameters = session_.parameters(), .sharded = &session_.sharded()},
+        {.mesh = mesh_, .device = device, .arena = arena, .stream = *stream, .threads = &threads});
+    session_.publish_values();
+  }
+  std::vector<std::int32_t> generate(const std::vector<std::int32_t>& prompt,
+                                     const SamplingOptions& sampling) {
+    Inference inference(session_.context(false), session_.pipeline(), mesh_,
+                        session_.settings().model);
+    const auto engine = make_batched_engine(inference, {.prompt_tokens = 4});
+    std::vector<std::int32_t> ids;
+    generate_batch(*engine, {.ids = std::span(&prompt, 1)}, sampling,
+                   [&](std::size_t, const GeneratedToken& token) {
+                     ids.push_back(token.id);
+                     return true;
+                   });
+    return ids;
+  }
+
+ private:
+  ModelConfig model(std::int64_t original_positions) const {
+    ModelConfig model = source_.model();
+    model.rotary_scaling = {.kind = RotaryScaling::Kind::kDynamic,
+                            .factor = 4,
+                            .original_positions = original_positions};
+    return model;
+  }
+  HfSource source_;
+  Mesh mesh_{*world, MeshSizes{}};
+  Session session_;
+};
+
+// Of all families, with penalties, and beyond the original positions of a dynamic rotary scaling.
+TEST(Greedy, TextsAreThoseOfTransformers) {
+  std::istringstream golden(
+      read_text_file(std::filesystem::path(PITON_SOURCE_DIR) / "tests/golden/generation.jsonl"));
+  std::string line;
+  std::getline(golden, line);  // the provenance
+  HostMachine machine;
+  std::string loaded;
+  std::unique_ptr<Model> model;
+  std::size_t tokens = 0;
+  int scaled = 0;
+  while (std::getline(golden, line)) {
+    SCOPED_TRACE(line);
+    const auto row = nlohmann::json::parse(line);
+    const std::vector<std::int32_t> prompt = row["prompt"];
+    const std::vector<std::int32_t> wanted = row["ids"];
+    if (wanted.empty()) continue;
+    const SamplingOptions sampling{.max_new_tokens = std::ssize(wanted),
+                                   .greedy = true,
+                                   .repetition_penalty = row["repetition_penalty"],
+                                   .presence_penalty = row["presence_penalty"],
+                                   .frequency_penalty = row["frequency_penalty"]};
+    tokens += wanted.size();
+    if (!row["dynamic"].is_null()) {
+      EXPECT_EQ(Scaled(row["model"], row["dynamic"]).generate(prompt, sampling), wanted);
+      ++scaled;
+      continue;
+    }
+    if (row["model"] != loaded) {
+      loaded = row["model"];
+      model = Model::load(machine.machine, test::golden_folder(loaded), {});
+    }
+    std::vector<std::int32_t> ids;
+    model->generate(prompt, sampling, [&](const GeneratedToken& token) {
+      ids.push_back(token.id);
+      return true;
+    });
+    EXPECT_EQ(ids, wanted);
+  }
+  EXPECT_EQ(scaled, 6);
+  EXPECT_GE(tokens, 1000U);
 }
 
 // A text does not depend on how many tokens may follow it.

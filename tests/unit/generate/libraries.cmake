@@ -1,1 +1,1 @@
-list(APPEND libraries piton_text_unicode)
+list(APPEND libraries piton_session piton_kernels_cpu piton_text_unicode)

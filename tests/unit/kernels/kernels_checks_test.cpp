@@ -87,10 +87,23 @@ TEST(KernelChecksDeathTest, RefuseATriangleOfWhatIsNotCausal) {
   EXPECT_DEATH(check(call), "blocks of -1 rows");
 }
 
-TEST(KernelChecksDeathTest, RefuseRowsBeyondACache) {
-  EXPECT_DEATH(check(CacheAppend{
-                   .cache = fp32({1, 4, 1, 1}), .rows = fp32({1, 5, 1, 1}), .begins = int32({1})}),
-               "5 rows in a cache of 4");
+TEST(KernelChecksDeathTest, RefuseACacheOfOtherPages) {
+  EXPECT_DEATH(
+      check(CacheAppend{.cache = fp32({1, 4, 1, 1}), .rows = fp32({1, 1, 1}), .slots = int32({1})}),
+      "cache append: pages of 4 rows, wanted 64");
+  CachedAttention call{.out = fp32({3, 2, 8}),
+                       .q = fp32({3, 2, 8}),
+                       .keys = fp32({2, 64, 1, 8}),
+                       .values = fp32({2, 64, 1, 8}),
+                       .begins = int32({3}),
+                       .lengths = int32({2}),
+                       .table = int32({2, 5})};
+  check(call);
+  call.begins = int32({2});
+  EXPECT_DEATH(check(call), "begins");
+  call.begins = int32({3});
+  call.table = int32({3, 5});
+  EXPECT_DEATH(check(call), "for 2 samples");
 }
 
 TEST(KernelCalls, CountMultiplyAddsAsTwo) {

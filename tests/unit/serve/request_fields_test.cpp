@@ -37,7 +37,7 @@ TEST(RequestFields, AreReadWithTheirTypes) {
 
 TEST(RequestFields, OfWrongTypeOrRangeAreRefused) {
   const auto body = request_object(
-      R"({"a":1.5,"b":-1,"c":1,"d":[],"e":["",1],"u":18446744073709551615,"big":1e400,"n":"1"})");
+      R"({"a":1.5,"b":-1,"c":1,"d":[],"e":["",1],"u":18446744073709551615,"n":"1"})");
   RequestFields fields(body, "");
   EXPECT_EQ(refusal([&] { fields.number("a", 0, 1); }), "a: got 1.5, wanted a number from 0 to 1");
   EXPECT_EQ(refusal([&] { fields.integer("a", 0, 2); }),
@@ -62,7 +62,7 @@ TEST(RequestObject, IsOneJsonObject) {
   for (const std::string& body :
        {std::string(""), std::string("{"), std::string("[]"), std::string("1"),
         std::string("{\"a\":\"\xFF\"}"), std::string(100'000, '['), std::string("{\"a\":NaN}"),
-        std::string("{} {}"), std::string("{\"a\":1,}")}) {
+        std::string("{\"a\":1e400}"), std::string("{} {}"), std::string("{\"a\":1,}")}) {
     EXPECT_NE(refusal([&] { request_object(body); }), "") << body.substr(0, 20);
   }
 }

@@ -324,6 +324,8 @@ TEST_F(Service, FreesThePlaceOfAClientThatIsGone) {
   int parts = 0;
   answer.stream([&](std::string_view) { return ++parts < 5; }, client_);
   while (loop_->counts().running > 0) std::this_thread::yield();
+  loop_->finish();
+  thread_.join();
   EXPECT_EQ(model_.engine_of_it.cancelled, 1);
   EXPECT_LT(model_.engine_of_it.counts().generated_tokens, 100);
 }

@@ -43,7 +43,7 @@ struct Loaded : test::HostMachine {
     std::vector<std::int32_t> ids(static_cast<std::size_t>(rows));
     std::iota(ids.begin(), ids.end(), 3);
     Inference inference(session.context(false), session.pipeline(), mesh, session.settings().model);
-    const Tensor logits = inference.logits(ids, 1, Inference::Rows::kAll, nullptr);
+    const Tensor logits = inference.logits(ids, 1);
     std::vector<float> host(static_cast<std::size_t>(logits.elements()));
     device.download(logits, host.data(), *stream);
     return host;

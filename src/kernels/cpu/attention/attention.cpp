@@ -1,6 +1,10 @@
 // Attention: chooses the implementation of each call.
 #include "kernels/attention.h"
 
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
 #include "kernels/cpu/attention/attention_tiles.h"
 
 namespace piton::cpu {
@@ -40,14 +44,47 @@ bool uses_tiles(const CpuContext& context, const Call& call) {
   return context.tiles != nullptr && uses_dot(context, call) && call.q.dim(1) >= kTileEdge;
 }
 
+ForwardParts forward_parts(CpuContext& context, const ForwardWork& work) {
+  if (uses_tiles(context, work.call)) return forward_parts_amx(context, work);
+  if (uses_dot(context, work.call)) return forward_parts_dot(context, work);
+  return forward_parts_fp32(context, work);
+}
+
+// One sample of a call: its queries as [1, n, a, d], its keys in pages.
+ForwardWork work_of_sample(const CachedAttention& call, std::int64_t sample) {
+  const auto* begins = call.begins.data<std::int32_t>();
+  const std::int64_t begin = begins[sample];
+  const std::int64_t rows = begins[sample + 1] - begin;
+  const std::int64_t keys = call.lengths.data<std::int32_t>()[sample];
+  const std::int64_t pages = call.table.dim(1);
+  PITON_ASSERT(rows > 0 && rows <= keys && keys <= pages * kCachePage,
+               "{}: {} rows of sample {} with {} tokens in {} pages", CachedAttention::kName, rows,
+               sample, keys, pages);
+  const auto rows_of = [&](const Tensor& all) {
+    return all.slice(0, begin, rows).split_dim(0, rows);
+  };
+  return {.call = {.out = rows_of(call.out),
+                   .q = rows_of(call.q),
+                   .k = call.keys,
+                   .v = call.values,
+                   .mask = {.window_before = call.window_before,
+                            .window_after = call.window_after,
+                            .query_begin = keys - rows,
+                            .slopes = call.slopes},
+                   .scale = call.scale,
+                   .soft_cap = call.soft_cap},
+          .keys = keys,
+          .pages = call.table.data<std::int32_t>() + sample * pages};
+}
+
 }  // namespace
 
 void execute(CpuContext& context, const AttentionForward& call) {
   if (call.q.elements() == 0) return;
   expect_key_positions(call);
-  if (uses_tiles(context, call)) return attention_forward_amx(context, call);
-  if (uses_dot(context, call)) return attention_forward_dot(context, call);
-  attention_forward_fp32(context, call);
+  const ForwardWork work{.call = call, .keys = call.k.dim(1)};
+  const ForwardParts parts = forward_parts(context, work);
+  context.threads.run(parts.count, parts.run);
 }
 
 void execute(CpuContext& context, const AttentionBackward& call) {
@@ -58,13 +95,49 @@ void execute(CpuContext& context, const AttentionBackward& call) {
   attention_backward_fp32(context, call);
 }
 
-void execute(CpuContext& context, const CacheAppend& call) {
-  const auto* begins = call.begins.data<std::int32_t>();
-  for (std::int64_t sample = 0; sample < call.rows.dim(0); ++sample) {
-    execute(context,
-            Copy{.dst = call.cache.slice(0, sample, 1).slice(1, begins[sample], call.rows.dim(1)),
-                 .src = call.rows.slice(0, sample, 1)});
+// Each sample is computed by what suits its number of queries; the parts of all are divided among
+// the threads together.
+void execute(CpuContext& context, const CachedAttention& call) {
+  const std::int64_t samples = call.lengths.elements();
+  std::vector<ForwardWork> works;
+  works.reserve(static_cast<std::size_t>(samples));
+  std::vector<ForwardParts> all;
+  std::vector<std::int64_t> ends;
+  for (std::int64_t sample = 0; sample < samples; ++sample) {
+    works.push_back(work_of_sample(call, sample));
+    all.push_back(forward_parts(context, works.back()));
+    ends.push_back((ends.empty() ? 0 : ends.back()) + all.back().count);
   }
+  if (samples == 0) return;
+  context.threads.run(ends.back(), [&](std::int64_t part) {
+    const auto sample =
+        static_cast<std::size_t>(std::upper_bound(ends.begin(), ends.end(), part) - ends.begin());
+    all[sample].run(part - (sample > 0 ? ends[sample - 1] : 0));
+  });
+}
+
+void execute(CpuContext& context, const CacheAppend& call) {
+  const auto* slots = call.slots.data<std::int32_t>();
+  const std::int64_t heads = call.rows.dim(1);
+  const std::int64_t width = size_bytes(call.rows.dtype());
+  const std::int64_t bytes = call.rows.dim(2) * width;
+  const std::int64_t cached_rows = call.cache.dim(0) * kCachePage;
+  const auto append = [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t row = begin; row < end; ++row) {
+      const std::int64_t slot = slots[row];
+      PITON_ASSERT(slot >= 0 && slot < cached_rows, "{}: slot {} of {}", CacheAppend::kName, slot,
+                   cached_rows);
+      const std::byte* from = call.rows.raw() + row * call.rows.stride(0) * width;
+      std::byte* to = call.cache.raw() + (slot / kCachePage * call.cache.stride(0) +
+                                          slot % kCachePage * call.cache.stride(1)) *
+                                             width;
+      for (std::int64_t head = 0; head < heads; ++head) {
+        std::memcpy(to + head * call.cache.stride(2) * width,
+                    from + head * call.rows.stride(1) * width, static_cast<std::size_t>(bytes));
+      }
+    }
+  };
+  context.ranges(call.rows.dim(0), grain_of(2 * heads * bytes), append);
 }
 
 }  // namespace piton::cpu

@@ -231,9 +231,8 @@ class TileMatrices {
 
 }  // namespace
 
-void attention_forward_amx(CpuContext& context, const AttentionForward& call) {
-  const Bf16Forward<TileProducts> forward(context, call);
-  context.threads.run(forward.parts(), forward);
+ForwardParts forward_parts_amx(CpuContext& context, const ForwardWork& work) {
+  return parts_of<Bf16Forward<TileProducts>>(context, work);
 }
 
 void attention_backward_amx(CpuContext& context, const AttentionBackward& call) {

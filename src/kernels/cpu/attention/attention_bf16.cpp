@@ -53,8 +53,7 @@ void finish(const CpuContext& context, const AttentionForward& call, std::int64_
             std::int64_t stride, float* out, const float* bases, const float* sums) {
   const float lowest = -std::numeric_limits<float>::infinity();
   const HeadRows to(call.out, batch, head);
-  float* lse =
-      call.lse.data<float>() + batch * call.lse.stride(0) + head * call.lse.stride(1) + begin;
+  float* lse = lse_of(call, batch, head, begin);
   for (std::int64_t r = 0; r < rows; ++r) {
     float* row = out + r * stride;
     const float* lanes = sums + r * kSoftmaxLanes;
@@ -63,7 +62,7 @@ void finish(const CpuContext& context, const AttentionForward& call, std::int64_
     const float inverse = sees ? 1.0F / sum : 0.0F;
     for (std::int64_t c = 0; c < d; ++c) row[c] *= inverse;
     context.vector.convert(to.row(begin + r), to.type, row, Type::kF32, d);
-    lse[r] = sees ? kLn2 * bases[r] + std::log(sum) : lowest;
+    if (lse != nullptr) lse[r] = sees ? kLn2 * bases[r] + std::log(sum) : lowest;
   }
 }
 

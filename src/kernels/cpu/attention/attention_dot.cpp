@@ -72,23 +72,24 @@ void bring(const HeadRows& head, std::int64_t begin, std::int64_t end, std::int6
 // its keys are read and packed once.
 class Decode {
  public:
-  Decode(CpuContext& context, const AttentionForward& call)
+  Decode(CpuContext& context, const ForwardWork& work)
       : context_(context),
-        call_(call),
-        d_(call.q.dim(3)),
+        work_(work),
+        call_(work.call),
+        d_(call_.q.dim(3)),
         wide_(padded(d_, 16)),
-        rows_(call.q.dim(2) / call.k.dim(2)) {}
+        rows_(call_.q.dim(2) / call_.k.dim(2)) {}
 
   static bool takes(const AttentionForward& call) {
     return call.q.dim(1) == 1 && call.dropout.probability == 0 && !call.mask.slopes.defined();
   }
 
-  std::int64_t parts() const { return call_.k.dim(0) * call_.k.dim(2); }
+  std::int64_t parts() const { return call_.q.dim(0) * call_.k.dim(2); }
 
   void operator()(std::int64_t part) const {
     const std::int64_t batch = part / call_.k.dim(2);
     const std::int64_t group = part % call_.k.dim(2);
-    const std::int64_t sk = call_.k.dim(1);
+    const std::int64_t sk = work_.keys;
     Pieces pieces(context_.scratch.own(
         Sight::bytes(1, sk) + rows_ * (d_ * 2 + 4 * wide_ + 28 + 6 * kKeyBlock) +
         softmax_bytes(rows_) + 4 * panel_words(kKeyBlock, d_) + 4 * panels_of(d_) + 16 * 64));
@@ -118,8 +119,8 @@ class Decode {
     std::fill_n(out, rows_ * wide_, 0.0F);
     std::fill_n(bases, rows_, -std::numeric_limits<float>::infinity());
     std::fill_n(sums, rows_ * kSoftmaxLanes, 0.0F);
-    const HeadRows keys(call_.k, batch, group);
-    const HeadRows values(call_.v, batch, group);
+    const HeadRows keys = work_.key_rows(batch, group);
+    const HeadRows values = work_.value_rows(batch, group);
     const std::int64_t first = low[0] / kKeyBlock * kKeyBlock;
     bring(keys, first, std::min(first + kKeyBlock, high[0]), d_);
     bring(values, first, std::min(first + kKeyBlock, high[0]), d_);
@@ -152,6 +153,7 @@ class Decode {
 
  private:
   CpuContext& context_;
+  const ForwardWork& work_;
   const AttentionForward& call_;
   std::int64_t d_;
   std::int64_t wide_;
@@ -258,13 +260,9 @@ class DotMatrices {
 
 }  // namespace
 
-void attention_forward_dot(CpuContext& context, const AttentionForward& call) {
-  if (Decode::takes(call)) {
-    const Decode decode(context, call);
-    return context.threads.run(decode.parts(), decode);
-  }
-  const Bf16Forward<DotProducts> forward(context, call);
-  context.threads.run(forward.parts(), forward);
+ForwardParts forward_parts_dot(CpuContext& context, const ForwardWork& work) {
+  if (Decode::takes(work.call)) return parts_of<Decode>(context, work);
+  return parts_of<Bf16Forward<DotProducts>>(context, work);
 }
 
 void attention_backward_dot(CpuContext& context, const AttentionBackward& call) {

@@ -25,11 +25,12 @@ namespace piton::cpu {
 template <typename Products>
 class Bf16Forward {
  public:
-  Bf16Forward(CpuContext& context, const AttentionForward& call)
+  Bf16Forward(CpuContext& context, const ForwardWork& work)
       : context_(context),
-        call_(call),
-        masks_(call.dropout),
-        d_(call.q.dim(3)),
+        work_(work),
+        call_(work.call),
+        masks_(call_.dropout),
+        d_(call_.q.dim(3)),
         wide_(Products::wide(d_)) {
     while (part_queries_ > kFewestQueries && parts() < kPartsOfThread * context.threads.threads()) {
       part_queries_ /= 2;
@@ -74,7 +75,7 @@ class Bf16Forward {
   void run(std::int64_t batch, std::int64_t head, std::int64_t begin, std::int64_t end) const {
     const Products products(context_, d_);
     const std::int64_t sq = call_.q.dim(1);
-    const std::int64_t sk = call_.k.dim(1);
+    const std::int64_t sk = work_.keys;
     const std::int64_t group = head / (call_.q.dim(2) / call_.k.dim(2));
     const std::int64_t rows = end - begin;
     const std::int64_t whole = padded(rows, Products::kQueries);
@@ -97,8 +98,8 @@ class Bf16Forward {
     std::fill_n(t.bases, rows, -std::numeric_limits<float>::infinity());
     std::fill_n(t.sums, rows * kSoftmaxLanes, 0.0F);
 
-    const HeadRows keys(call_.k, batch, group);
-    const HeadRows values(call_.v, batch, group);
+    const HeadRows keys = work_.key_rows(batch, group);
+    const HeadRows values = work_.value_rows(batch, group);
     std::int64_t stretch = -1;
     std::array<bool, kStretch / kKeyBlock> packed{};
     const auto visit = [&](std::int64_t query, std::int64_t queries, std::int64_t key) {
@@ -144,6 +145,7 @@ class Bf16Forward {
   }
 
   CpuContext& context_;
+  const ForwardWork& work_;
   const AttentionForward& call_;
   Masks masks_;
   std::int64_t d_;

@@ -30,13 +30,14 @@ float cap_scores(const CpuContext& context, const Call& call, float* scores, std
 
 class Forward {
  public:
-  Forward(CpuContext& context, const AttentionForward& call)
+  Forward(CpuContext& context, const ForwardWork& work)
       : context_(context),
-        call_(call),
-        masks_(call.dropout),
-        d_(call.q.dim(3)),
+        work_(work),
+        call_(work.call),
+        masks_(call_.dropout),
+        d_(call_.q.dim(3)),
         wide_(padded(d_, context.vector.lanes)),
-        part_rows_(call.block_rows > 0 ? call.block_rows : kQueryPart) {}
+        part_rows_(call_.block_rows > 0 ? call_.block_rows : kQueryPart) {}
 
   std::int64_t parts() const { return call_.q.dim(0) * call_.q.dim(2) * query_parts(); }
 
@@ -53,7 +54,7 @@ class Forward {
 
   void run(std::int64_t batch, std::int64_t head, std::int64_t begin, std::int64_t end) const {
     const std::int64_t sq = call_.q.dim(1);
-    const std::int64_t sk = call_.k.dim(1);
+    const std::int64_t sk = work_.keys;
     const std::int64_t group = head / (call_.q.dim(2) / call_.k.dim(2));
     const std::int64_t rows = end - begin;
     const std::int64_t columns =
@@ -71,8 +72,8 @@ class Forward {
     float* v = pieces.floats(columns * wide_);
     float* scores = pieces.floats(kQueryBlock * columns);
     const float slope = call_.mask.slopes.defined() ? call_.mask.slopes.data<float>()[head] : 0.0F;
-    const HeadRows keys(call_.k, batch, group);
-    const HeadRows values(call_.v, batch, group);
+    const HeadRows keys = work_.key_rows(batch, group);
+    const HeadRows values = work_.value_rows(batch, group);
     load_rows(context_, HeadRows(call_.q, batch, head), begin, rows, sq, d_, q, wide_);
     std::fill_n(out, rows * wide_, 0.0F);
     std::fill_n(maxima, rows, -std::numeric_limits<float>::infinity());
@@ -114,19 +115,20 @@ class Forward {
 
   void finish(const HeadRows& to, std::int64_t batch, std::int64_t head, std::int64_t begin,
               std::int64_t rows, float* out, const float* maxima, const float* sums) const {
-    float* lse =
-        call_.lse.data<float>() + batch * call_.lse.stride(0) + head * call_.lse.stride(1) + begin;
+    float* lse = lse_of(call_, batch, head, begin);
     for (std::int64_t r = 0; r < rows; ++r) {
       float* row = out + r * wide_;
       const bool sees = maxima[r] != -std::numeric_limits<float>::infinity() || sums[r] != 0;
       const float inverse = sees ? 1.0F / sums[r] : 0.0F;
       for (std::int64_t c = 0; c < d_; ++c) row[c] *= inverse;
       context_.vector.convert(to.row(begin + r), to.type, row, Type::kF32, d_);
+      if (lse == nullptr) continue;
       lse[r] = sees ? maxima[r] + std::log(sums[r]) : -std::numeric_limits<float>::infinity();
     }
   }
 
   CpuContext& context_;
+  const ForwardWork& work_;
   const AttentionForward& call_;
   Masks masks_;
   std::int64_t d_;
@@ -238,9 +240,8 @@ class Fp32Gradients {
 
 }  // namespace
 
-void attention_forward_fp32(CpuContext& context, const AttentionForward& call) {
-  const Forward forward(context, call);
-  context.threads.run(forward.parts(), forward);
+ForwardParts forward_parts_fp32(CpuContext& context, const ForwardWork& work) {
+  return parts_of<Forward>(context, work);
 }
 
 void attention_backward_fp32(CpuContext& context, const AttentionBackward& call) {

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <vector>
 
 #include "kernels/cpu/context.h"
@@ -13,15 +15,20 @@ namespace piton::cpu {
 // the first-level cache.
 inline constexpr std::int64_t kQueryBlock = 64;
 inline constexpr std::int64_t kKeyBlock = 64;
+static_assert(kKeyBlock == kCachePage, "a tile of keys is in one page");
 
 inline std::int64_t padded(std::int64_t n, std::int64_t to) { return (n + to - 1) / to * to; }
 
-// One head of one sample: row r is at data + r * stride elements.
+// One head of one sample: row r is at data + r * stride elements; with pages, row r % kCachePage of
+// a page is at that place of the page. Rows from a multiple of kKeyBlock on up to the next one are
+// `stride` elements apart in either case.
 struct HeadRows {
   std::byte* data;
   Type type;
   std::int64_t stride;
   std::int64_t width;
+  const std::int32_t* pages = nullptr;
+  std::int64_t page_stride = 0;
 
   HeadRows(const Tensor& tensor, std::int64_t batch, std::int64_t head)
       : data(tensor.raw() +
@@ -29,8 +36,50 @@ struct HeadRows {
         type(type_of(tensor.dtype())),
         stride(tensor.stride(1)),
         width(size_bytes(tensor.dtype())) {}
-  std::byte* row(std::int64_t r) const { return data + r * stride * width; }
+  // The head of a sample in a cache [pages, kCachePage, g, d]; its pages in order.
+  HeadRows(const Tensor& cache, const std::int32_t* pages_of_sample, std::int64_t head)
+      : HeadRows(cache, std::int64_t{0}, head) {
+    pages = pages_of_sample;
+    page_stride = cache.stride(0);
+  }
+  std::byte* row(std::int64_t r) const {
+    if (pages == nullptr) return data + r * stride * width;
+    return data + (pages[r / kCachePage] * page_stride + r % kCachePage * stride) * width;
+  }
 };
+
+// What forward attention computes: a call, or one sample of a CachedAttention.
+struct ForwardWork {
+  AttentionForward call;  // with pages: one sample without lse; k and v are the cache
+  std::int64_t keys = 0;  // sk
+  const std::int32_t* pages = nullptr;
+
+  HeadRows key_rows(std::int64_t batch, std::int64_t group) const {
+    return pages != nullptr ? HeadRows(call.k, pages, group) : HeadRows(call.k, batch, group);
+  }
+  HeadRows value_rows(std::int64_t batch, std::int64_t group) const {
+    return pages != nullptr ? HeadRows(call.v, pages, group) : HeadRows(call.v, batch, group);
+  }
+};
+
+// Where the log-sum-exp of a head's queries is written, from row `begin` on; null: nowhere.
+inline float* lse_of(const AttentionForward& call, std::int64_t batch, std::int64_t head,
+                     std::int64_t begin) {
+  if (!call.lse.defined()) return nullptr;
+  return call.lse.data<float>() + batch * call.lse.stride(0) + head * call.lse.stride(1) + begin;
+}
+
+// Independent parts of a forward call, for threads.
+struct ForwardParts {
+  std::int64_t count = 0;
+  std::function<void(std::int64_t part)> run;
+};
+// `Forward` is made from a context and a work, which must outlive the parts.
+template <typename Forward>
+ForwardParts parts_of(CpuContext& context, const ForwardWork& work) {
+  const auto forward = std::make_shared<const Forward>(context, work);
+  return {forward->parts(), [forward](std::int64_t part) { (*forward)(part); }};
+}
 
 // Which keys each query of one sample sees: numbers low .. high - 1, of the same segment; and which
 // tiles are computed.
@@ -165,15 +214,15 @@ void load_columns(const CpuContext& context, const HeadRows& head, std::int64_t 
                   std::int64_t rows, std::int64_t valid, std::int64_t d, float* to);
 
 // attention_fp32.cpp: any type, products in fp32.
-void attention_forward_fp32(CpuContext& context, const AttentionForward& call);
+ForwardParts forward_parts_fp32(CpuContext& context, const ForwardWork& work);
 void attention_backward_fp32(CpuContext& context, const AttentionBackward& call);
 
 // attention_dot.cpp: bf16 with an even number of channels.
-void attention_forward_dot(CpuContext& context, const AttentionForward& call);
+ForwardParts forward_parts_dot(CpuContext& context, const ForwardWork& work);
 void attention_backward_dot(CpuContext& context, const AttentionBackward& call);
 
 // attention_amx.cpp: the same through tile products.
-void attention_forward_amx(CpuContext& context, const AttentionForward& call);
+ForwardParts forward_parts_amx(CpuContext& context, const ForwardWork& work);
 void attention_backward_amx(CpuContext& context, const AttentionBackward& call);
 
 }  // namespace piton::cpu

@@ -42,7 +42,7 @@ class GrammarTexts {
       if (possible.empty()) return "a text that cannot be completed: " + text;
       char chosen = possible[random() % possible.size()];
       if (text.size() >= soft_end) {
-        for (const char end : std::string_view("\"}]0")) {
+        for (const char end : std::string_view("0]}\"")) {
           if (possible.find(end) != std::string::npos) chosen = end;
         }
       }

@@ -1,4 +1,4 @@
-#include "serve/loaded_model.h"
+#include "serve/prepared_model.h"
 
 #include <filesystem>
 
@@ -7,7 +7,7 @@
 
 namespace piton {
 
-LoadedModel::LoadedModel(Model& model, Names names)
+PreparedModel::PreparedModel(Model& model, Names names)
     : model_(model), names_(std::move(names)), engine_(std::make_unique<UncachedEngine>(model)) {
   const SpecialIds& special = model.require_tokenizer().special();
   if (const auto end = special.eos ? special.eos : special.eod) ends_ = {*end};
@@ -21,7 +21,7 @@ LoadedModel::LoadedModel(Model& model, Names names)
   }
 }
 
-std::vector<std::int32_t> LoadedModel::encode_prompt(const std::string& text) const {
+std::vector<std::int32_t> PreparedModel::encode_prompt(const std::string& text) const {
   const Tokenizer& words = tokenizer();
   const bool add = model_.special_tokens().add;
   std::vector<std::int32_t> ids = words.encode(text, {.add_special_tokens = add});
@@ -33,13 +33,13 @@ std::vector<std::int32_t> LoadedModel::encode_prompt(const std::string& text) co
   return ids;
 }
 
-const ChatTemplate* LoadedModel::chat_template(bool with_tools) const {
+const ChatTemplate* PreparedModel::chat_template(bool with_tools) const {
   if (with_tools && with_tools_) return &*with_tools_;
   return plain_ ? &*plain_ : nullptr;
 }
 
-std::vector<GeneratedToken> LoadedModel::score(std::span<const std::int32_t> ids,
-                                               std::int64_t count) {
+std::vector<GeneratedToken> PreparedModel::score(std::span<const std::int32_t> ids,
+                                                 std::int64_t count) {
   std::vector<GeneratedToken> tokens;
   if (count == 0) {
     const std::vector<double> likelihoods = model_.score(ids).log_likelihood;

@@ -11,7 +11,7 @@
 
 namespace piton {
 
-class LoadedModel final : public ServedModel {
+class PreparedModel final : public ServedModel {
  public:
   struct Names {
     std::string model;          // in requests and answers
@@ -19,7 +19,7 @@ class LoadedModel final : public ServedModel {
   };
   // `model` must outlive it and have a tokenizer (Error(kUsage)). Throws Error(kData) for chat
   // templates that are malformed, and if the one that is named does not exist.
-  LoadedModel(Model& model, Names names);
+  PreparedModel(Model& model, Names names);
 
   const std::string& name() const override { return names_.model; }
   const Tokenizer& tokenizer() const override { return model_.require_tokenizer(); }

@@ -1,0 +1,70 @@
+#include "generate/prefix_index.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace piton {
+
+PrefixIndex::Prefix PrefixIndex::find(std::span<const std::int32_t> ids) {
+  Prefix prefix;
+  while (std::ssize(ids) >= kCachePage) {
+    const auto tokens = ids.first(kCachePage);
+    const auto found = nodes_.find({prefix.node, {tokens.begin(), tokens.end()}});
+    if (found == nodes_.end()) break;
+    prefix.pages.push_back(found->second.page);
+    prefix.node = found->second.number;
+    ids = ids.subspan(kCachePage);
+  }
+  touch(prefix.node);
+  return prefix;
+}
+
+std::optional<std::int64_t> PrefixIndex::add(std::int64_t parent, std::span<const std::int32_t> ids,
+                                             std::int32_t page) {
+  PITON_ASSERT(std::ssize(ids) == kCachePage, "a page of {} tokens", ids.size());
+  const auto above = keys_.find(parent);
+  PITON_ASSERT(parent == kRoot || above != keys_.end(), "node {} was evicted", parent);
+  const std::int64_t depth = parent == kRoot ? 1 : nodes_.at(above->second).depth + 1;
+  const auto [place, is_new] = nodes_.try_emplace({parent, {ids.begin(), ids.end()}});
+  Node& node = place->second;
+  if (is_new) {
+    node = {.number = ++last_number_, .page = page, .depth = depth};
+    keys_[node.number] = place->first;
+    pages_->hold(page);
+  }
+  touch(node.number);
+  if (node.page != page) return std::nullopt;
+  return node.number;
+}
+
+void PrefixIndex::evict(std::int64_t wanted) {
+  if (pages_->free() >= wanted) return;
+  std::vector<Node> idle;
+  for (const auto& [key, node] : nodes_) {
+    if (pages_->holders(node.page) == 1) idle.push_back(node);
+  }
+  // A node is never used later than its parent, so children go first.
+  std::ranges::sort(idle, [](const Node& a, const Node& b) {
+    return a.used != b.used ? a.used < b.used : a.depth > b.depth;
+  });
+  for (const Node& node : idle) {
+    if (pages_->free() >= wanted) return;
+    const auto key = keys_.find(node.number);
+    nodes_.erase(key->second);
+    keys_.erase(key);
+    pages_->release(node.page);
+  }
+}
+
+// Marks the node and all above it as used now.
+void PrefixIndex::touch(std::int64_t node) {
+  ++time_;
+  while (node != kRoot) {
+    const Key& key = keys_.at(node);
+    nodes_.at(key).used = time_;
+    node = key.first;
+  }
+}
+
+}  // namespace piton

@@ -1,0 +1,116 @@
+// How the next token of a text is chosen from the logits of a model.
+//
+// First penalties change the logits, then the temperature divides them, then top-k, top-p and min-p
+// leave the likeliest, and a number drawn by coordinates (seed, draw, index of the token) chooses.
+// Penalties, filters and their order are those of Transformers; presence and frequency penalties
+// are those of OpenAI's interface.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/options/options.h"
+#include "model/config.h"
+
+namespace piton {
+
+struct SamplingOptions {
+  std::int64_t max_new_tokens = 128;
+  bool greedy = false;  // the most likely token, the lowest id on ties
+  double temperature = 1.0;
+  std::int64_t top_k = 0;         // 0: all
+  double top_p = 1.0;             // 1: all
+  double min_p = 0;               // 0: all
+  double repetition_penalty = 1;  // 1: none
+  double presence_penalty = 0;
+  double frequency_penalty = 0;
+  std::uint64_t seed = 1234;
+  std::optional<std::int64_t> log_probabilities;  // of how many of the likeliest tokens as well
+
+  template <typename Visitor>
+  void visit(Visitor&& v) {
+    v(Option{"max-new-tokens",
+             "largest number of tokens to generate",
+             {.aliases = {"max-new-token"}}},
+      max_new_tokens);
+    v(Option{"greedy", "always take the most likely token"}, greedy);
+    v(Option{"temperature", "divisor of the logits before sampling (0: --greedy)"}, temperature);
+    v(Option{"top-k", "sample from the k most likely tokens (0: all)"}, top_k);
+    v(Option{"top-p", "sample from the fewest tokens whose probabilities reach p"}, top_p);
+    v(Option{"min-p", "sample from tokens at least p times as likely as the most likely one"},
+      min_p);
+    v(Option{"repetition-penalty",
+             "divisor of positive logits, and factor of negative ones, of tokens that are in the "
+             "prompt or the text"},
+      repetition_penalty);
+    v(Option{"presence-penalty", "subtracted from the logits of tokens that were generated"},
+      presence_penalty);
+    v(Option{"frequency-penalty",
+             "subtracted from the logit of a token for each time that it was generated"},
+      frequency_penalty);
+    v(Option{"seed", "seed of the sampling"}, seed);
+    v(Option{"logprobs",
+             "print the log-probability of each token and of the N most likely in its place (0: "
+             "its own only)",
+             {.placeholder = "N"}},
+      log_probabilities);
+  }
+  // A temperature of 0 is the limit of low ones: the most likely token.
+  void settle() {
+    if (temperature != 0) return;
+    greedy = true;
+    temperature = 1;
+  }
+  bool has_penalties() const {
+    return repetition_penalty != 1 || presence_penalty != 0 || frequency_penalty != 0;
+  }
+  // Throws Error(kUsage) with the flag.
+  void check(std::int64_t vocabulary) const;
+};
+
+struct LikelyToken {
+  std::int32_t id = 0;
+  double log_probability = 0;  // of the model, before temperature and filters
+};
+struct GeneratedToken : LikelyToken {
+  std::vector<LikelyToken> likeliest;  // as many as were asked for, the likeliest first
+};
+
+// log(sum(exp(logits))) in fp64.
+double log_sum_exp(std::span<const float> logits);
+// The `count` likeliest tokens, the lower id first on ties.
+std::vector<LikelyToken> likeliest_tokens(std::span<const float> logits, std::int64_t count);
+
+// Throws Error(kUsage) if `prompt` is empty, holds ids outside the vocabulary, or leaves no room.
+void check_prompt(const ModelConfig& config, std::span<const std::int32_t> prompt);
+
+// Changes `logits` [vocabulary] by the penalties. `text`: the ids so far, the first `prompt` of
+// them given. Each id of the text counts once for the repetition penalty, which applies to the
+// prompt too (Keskar et al. 2019, arXiv:1909.05858).
+void penalize(std::span<float> logits, const SamplingOptions& options,
+              std::span<const std::int32_t> text, std::size_t prompt);
+
+// Coordinates of a random number in addition to the seed.
+struct DrawPlace {
+  std::int64_t index = 0;  // of the token among those generated
+  std::uint64_t draw = 0;  // samples of one prompt differ in this
+};
+
+// Chooses an id by `logits` [vocabulary] (after penalties): temperature, then top-k, then top-p
+// (which keeps the token that crosses p), then min-p. Ids with a logit of -infinity are never
+// chosen. Throws Error(kData) if the logits are not finite otherwise, or none is.
+std::int32_t draw_id(std::span<const float> logits, const SamplingOptions& options,
+                     DrawPlace place);
+
+// Draws from logits without penalties. Throws as draw_id().
+GeneratedToken draw_token(std::span<const float> logits, const SamplingOptions& options,
+                          DrawPlace place);
+
+// A token with its log-probability by the model's own `logits`. Throws Error(kData) if these are
+// not finite.
+GeneratedToken token_of(std::span<const float> logits, const SamplingOptions& options,
+                        std::int32_t id);
+
+}  // namespace piton

@@ -1,0 +1,52 @@
+// Checks and operation counts of attention to a cache.
+#include "kernels/cached_attention.h"
+
+#include "kernels/expect.h"
+
+namespace piton {
+
+void CacheAppend::check() const {
+  expect_one_place(*this);
+  Operand{kName, "rows", rows}.given().rows();
+  Operand{kName, "cache", cache}.given().rows();
+  PITON_ASSERT(cache.ndim() == 4 && rows.ndim() == 3, "{}: cache is {}, rows are {}", kName,
+               to_string(cache), to_string(rows));
+  PITON_ASSERT(cache.dim(1) == kCachePage, "{}: pages of {} rows, wanted {}", kName, cache.dim(1),
+               kCachePage);
+  Operand{kName, "rows", rows}
+      .shape({rows.dim(0), cache.dim(2), cache.dim(3)})
+      .dtype(cache.dtype());
+  Operand{kName, "slots", slots}.shape({rows.dim(0)}).dtype(DType::kI32).contiguous();
+}
+
+void CachedAttention::check() const {
+  expect_one_place(*this);
+  Operand{kName, "q", q}.floating().rows();
+  Operand{kName, "keys", keys}.given();
+  PITON_ASSERT(q.ndim() == 3 && keys.ndim() == 4, "{}: q is {}, keys are {}", kName, to_string(q),
+               to_string(keys));
+  PITON_ASSERT(keys.dim(1) == kCachePage, "{}: pages of {} rows, wanted {}", kName, keys.dim(1),
+               kCachePage);
+  Operand{kName, "out", out}.shape(q.shape()).dtype(q.dtype()).rows();
+  const Shape pages{keys.dim(0), kCachePage, keys.dim(2), q.dim(2)};
+  Operand{kName, "keys", keys}.shape(pages).dtype(q.dtype()).rows();
+  Operand{kName, "values", values}.shape(pages).dtype(q.dtype()).rows();
+  PITON_ASSERT(keys.dim(2) > 0 && q.dim(1) % keys.dim(2) == 0, "{}: {} query heads on {} key heads",
+               kName, q.dim(1), keys.dim(2));
+  Operand{kName, "lengths", lengths}.given().dtype(DType::kI32).contiguous();
+  const std::int64_t samples = lengths.elements();
+  Operand{kName, "lengths", lengths}.shape({samples});
+  Operand{kName, "begins", begins}.shape({samples + 1}).dtype(DType::kI32).contiguous();
+  Operand{kName, "table", table}.given().dtype(DType::kI32).contiguous();
+  PITON_ASSERT(table.ndim() == 2 && table.dim(0) == samples, "{}: table is {} for {} samples",
+               kName, to_string(table), samples);
+  if (slopes.defined())
+    Operand{kName, "slopes", slopes}.shape({q.dim(1)}).dtype(DType::kF32).contiguous();
+  PITON_ASSERT(soft_cap >= 0, "{}: a soft cap of {}", kName, soft_cap);
+}
+
+double CachedAttention::flops() const {
+  return 4.0 * static_cast<double>(q.dim(1) * q.dim(2)) * pairs;
+}
+
+}  // namespace piton

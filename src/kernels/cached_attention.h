@@ -1,0 +1,72 @@
+// Attention to a cache of keys and values in pages, and writing to such a cache.
+//
+// A cache has pages of kCachePage rows: [pages, kCachePage, g, d]. A sample has a table of pages:
+// the key of position j is row j % kCachePage of page table[j / kCachePage]. Samples may share
+// pages (Kwon et al. 2023, arXiv:2309.06180).
+//
+// A pass is a list of rows. Those of one sample are consecutive, and they are the last tokens of
+// its text: so a part of one prompt and the next token of another text are one call.
+#pragma once
+
+#include <optional>
+
+#include "kernels/call.h"
+
+namespace piton {
+
+inline constexpr std::int64_t kCachePage = 64;
+
+// Writes rows to a cache: row i to row slots[i] % kCachePage of page slots[i] / kCachePage. Slots
+// are different.
+struct CacheAppend {
+  static constexpr std::string_view kName = "cache append";
+  Tensor cache;  // [pages, kCachePage, g, d]  updated
+  Tensor rows;   // [n, g, d]
+  Tensor slots;  // int32 [n]
+
+  template <typename Self, typename Visitor>
+  static void tensors(Self& self, Visitor&& v) {
+    v("cache", self.cache, Access::kUpdate);
+    v("rows", self.rows, Access::kRead);
+    v("slots", self.slots, Access::kRead);
+  }
+  void check() const;
+  double flops() const { return 0; }
+};
+
+// Causal attention as in kernels/attention.h, of rows of samples to the keys of their texts.
+// Sample i has rows begins[i] .. begins[i + 1] - 1 (at least one), at the last positions of its
+// text of lengths[i] tokens. The results have the bits of an AttentionForward over one sample with
+// the same queries and keys.
+struct CachedAttention {
+  static constexpr std::string_view kName = "cached attention";
+  Tensor out;      // [n, a, d]  written; dtype of q
+  Tensor q;        // [n, a, d]  last dim contiguous, the others any strides, as in keys, values
+  Tensor keys;     // [pages, kCachePage, g, d]
+  Tensor values;   // [pages, kCachePage, g, d]
+  Tensor begins;   // int32 [b + 1]: 0, ..., n
+  Tensor lengths;  // int32 [b]
+  Tensor table;    // int32 [b, p]
+  std::optional<std::int64_t> window_before;  // as in AttentionMask
+  std::optional<std::int64_t> window_after;
+  Tensor slopes;  // fp32 [a] or empty: ALiBi
+  double scale = 0;
+  double soft_cap = 0;  // 0: none
+  double pairs = 0;     // of a query and a key that it sees, without windows: only for flops()
+
+  template <typename Self, typename Visitor>
+  static void tensors(Self& self, Visitor&& v) {
+    v("out", self.out, Access::kWrite);
+    v("q", self.q, Access::kRead);
+    v("keys", self.keys, Access::kRead);
+    v("values", self.values, Access::kRead);
+    v("begins", self.begins, Access::kRead);
+    v("lengths", self.lengths, Access::kRead);
+    v("table", self.table, Access::kRead);
+    v("slopes", self.slopes, Access::kRead);
+  }
+  void check() const;
+  double flops() const;
+};
+
+}  // namespace piton

@@ -1,0 +1,345 @@
+// A request has the same tokens alone and next to others, whatever the limits are, after a prefix
+// from the cache and after it lost its place. The oracle reads each text from its beginning for
+// every token, without a cache.
+#include "generate/batched_engine.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <memory>
+
+#include "model/families.h"
+#include "session/session.h"
+#include "support/errors.h"
+#include "support/host_machine.h"
+
+namespace piton {
+namespace {
+
+using testing::HasSubstr;
+
+ModelConfig small_model() {
+  ModelConfig model = family_facts("llama");
+  model.layers = 2;
+  model.hidden = 32;
+  model.heads = 4;
+  model.head_size = 8;
+  model.groups = 2;
+  model.ffn_hidden = 56;
+  model.vocabulary = 61;
+  model.max_positions = 256;
+  model.hidden_dropout = model.attention_dropout = 0;
+  model.init_deviation = 0.3;
+  return model;
+}
+
+struct Loaded : test::HostMachine {
+  explicit Loaded(const ModelConfig& model = small_model())
+      : mesh(*world, MeshSizes{}),
+        session(machine, mesh, {.model = model, .seed = 3, .use = SessionUse::kInference}),
+        inference(init(session).context(false), session.pipeline(), mesh, model) {}
+  static Session& init(Session& session) {
+    session.initialize();
+    return session;
+  }
+
+  Mesh mesh;
+  Session session;
+  Inference inference;
+};
+
+std::vector<std::int32_t> prompt_of(std::int64_t length, std::int64_t seed = 0) {
+  std::vector<std::int32_t> ids;
+  for (std::int64_t i = 0; i < length; ++i)
+    ids.push_back(static_cast<std::int32_t>((i * i * (seed + 3) + i * 7 + seed) % 61));
+  return ids;
+}
+
+// The tokens of a request, from whole texts.
+std::vector<std::int32_t> oracle(Inference& inference, const DecodingRequest& request) {
+  std::vector<std::int32_t> ids = request.prompt;
+  const std::size_t most =
+      std::min(request.prompt.size() + static_cast<std::size_t>(request.sampling.max_new_tokens),
+               static_cast<std::size_t>(inference.config().max_positions));
+  while (ids.size() < most) {
+    const std::vector<std::int32_t> last{static_cast<std::int32_t>(ids.size() - 1)};
+    std::vector<float> logits = inference.whole_vocabulary(inference.logits(ids, 1, last));
+    penalize(logits, request.sampling, ids, request.prompt.size());
+    ids.push_back(
+        draw_id(logits, request.sampling,
+                {.index = std::ssize(ids) - std::ssize(request.prompt), .draw = request.draw}));
+    if (std::ranges::find(request.ends, ids.back()) != request.ends.end()) break;
+  }
+  return {ids.begin() + static_cast<std::ptrdiff_t>(request.prompt.size()), ids.end()};
+}
+
+std::vector<DecodingRequest> various_requests() {
+  std::vector<DecodingRequest> requests;
+  const auto add = [&](std::vector<std::int32_t> prompt, const SamplingOptions& sampling) {
+    requests.push_back({.prompt = std::move(prompt), .sampling = sampling});
+  };
+  const SamplingOptions greedy{.max_new_tokens = 20, .greedy = true};
+  const SamplingOptions sampled{.max_new_tokens = 30, .temperature = 1.5, .top_p = 0.9, .seed = 9};
+  add(prompt_of(5), greedy);
+  add(prompt_of(150), greedy);
+  add(prompt_of(130), sampled);  // the beginning of the one before
+  add(prompt_of(1, 8), sampled);
+  add(prompt_of(1, 8), sampled);
+  requests.back().draw = 1;
+  SamplingOptions penalties = sampled;
+  penalties.repetition_penalty = 1.2;
+  penalties.presence_penalty = 0.3;
+  penalties.frequency_penalty = 0.2;
+  penalties.min_p = 0.05;
+  add(prompt_of(64, 2), penalties);
+  add(prompt_of(250, 4), greedy);  // the model's longest sequence ends it
+  return requests;
+}
+
+using Texts = std::map<std::int64_t, std::vector<std::int32_t>>;
+
+// Runs until all have ended, or until the first of them has `tokens` tokens.
+Texts run(DecodingEngine& engine, std::map<std::int64_t, FinishReason>* finished = nullptr,
+          std::int64_t tokens = std::numeric_limits<std::int64_t>::max()) {
+  Texts texts;
+  while (!engine.idle()) {
+    for (const DecodingEvent& event : engine.step()) {
+      texts[event.request].push_back(event.token.id);
+      if (finished != nullptr && event.finish != FinishReason::kNone)
+        (*finished)[event.request] = event.finish;
+      if (std::ssize(texts[event.request]) == tokens) return texts;
+    }
+  }
+  return texts;
+}
+
+std::vector<std::vector<std::int32_t>> oracles(Inference& inference,
+                                               const std::vector<DecodingRequest>& requests) {
+  std::vector<std::vector<std::int32_t>> all;
+  for (const DecodingRequest& request : requests) all.push_back(oracle(inference, request));
+  return all;
+}
+
+TEST(BatchedEngine, GivesEachRequestItsTokensUnderAnyLimits) {
+  Loaded loaded;
+  std::vector<DecodingRequest> requests = various_requests();
+  requests.front().ends = {60, oracle(loaded.inference, requests.front())[7]};
+  const auto wanted = oracles(loaded.inference, requests);
+  EXPECT_LE(wanted.front().size(), 8U);
+  EXPECT_NE(wanted[3], wanted[4]) << "samples of one prompt";
+  for (const DecodingLimits& limits :
+       {DecodingLimits{}, DecodingLimits{.texts = 1}, DecodingLimits{.texts = 3},
+        DecodingLimits{.prompt_tokens = 7}, DecodingLimits{.prompt_tokens = 100},
+        DecodingLimits{.cache_tokens = 1}, DecodingLimits{.cache_tokens = 400}}) {
+    SCOPED_TRACE(fmt::format("{} texts, {} tokens of prompts, {} of the cache", limits.texts,
+                             limits.prompt_tokens, limits.cache_tokens));
+    const auto engine = make_batched_engine(loaded.inference, limits);
+    for (int round = 0; round < 2; ++round) {  // the second time the prompts are known
+      for (const DecodingRequest& request : requests) engine->submit(request);
+      std::map<std::int64_t, FinishReason> finished;
+      const auto first = static_cast<std::int64_t>(round * requests.size());
+      Texts texts = run(*engine, &finished);
+      for (std::size_t i = 0; i < requests.size(); ++i) {
+        const std::int64_t number = first + static_cast<std::int64_t>(i);
+        EXPECT_EQ(texts[number], wanted[i]) << "round " << round << ", request " << i;
+        EXPECT_EQ(finished[number], i == 0 ? FinishReason::kStop : FinishReason::kLength) << i;
+      }
+    }
+    const DecodingCounts counts = engine->counts();
+    EXPECT_EQ(counts.running + counts.waiting, 0);
+    EXPECT_EQ(counts.prompt_tokens, 2 * (5 + 150 + 130 + 1 + 1 + 64 + 250));
+    if (limits.cache_tokens == 0 && limits.texts > 7) {  // else the cache forgets some
+      EXPECT_GE(counts.reused_tokens, 128 + 128 + 128 + 192);
+    }
+  }
+}
+
+// One that waits for the prompt of another begins with its pages.
+TEST(BatchedEngine, ReadsWhatTwoPromptsShareOnce) {
+  Loaded loaded;
+  const auto engine = make_batched_engine(loaded.inference, {.prompt_tokens = 50});
+  for (std::uint64_t draw = 0; draw < 3; ++draw) {
+    engine->submit(
+        {.prompt = prompt_of(140), .sampling = {.max_new_tokens = 4, .seed = 5}, .draw = draw});
+  }
+  const Texts texts = run(*engine);
+  const DecodingCounts counts = engine->counts();
+  EXPECT_EQ(counts.reused_tokens, 2 * 128);
+  EXPECT_EQ(counts.computed_tokens, 140 + 2 * 12 + 3 * 3);
+  EXPECT_EQ(counts.generated_tokens, 12);
+  for (std::uint64_t draw = 0; draw < 3; ++draw) {
+    EXPECT_EQ(texts.at(static_cast<std::int64_t>(draw)),
+              oracle(loaded.inference, {.prompt = prompt_of(140),
+                                        .sampling = {.max_new_tokens = 4, .seed = 5},
+                                        .draw = draw}));
+  }
+}
+
+// Requests that come while others are written do not wait for their ends.
+TEST(BatchedEngine, TakesRequestsAtAnyTime) {
+  Loaded loaded;
+  const auto engine = make_batched_engine(loaded.inference, {.prompt_tokens = 30});
+  const DecodingRequest slow{.prompt = prompt_of(9),
+                             .sampling = {.max_new_tokens = 60, .greedy = true}};
+  const DecodingRequest quick{.prompt = prompt_of(100, 1),
+                              .sampling = {.max_new_tokens = 3, .greedy = true}};
+  engine->submit(slow);
+  Texts texts = run(*engine, nullptr, 10);
+  engine->submit(quick);
+  Texts more = run(*engine, nullptr, 3);  // the new one, or the old one's next three
+  while (more[1].size() < 3) {
+    for (const DecodingEvent& event : engine->step()) more[event.request].push_back(event.token.id);
+  }
+  EXPECT_EQ(more[1], oracle(loaded.inference, quick));
+  EXPECT_LT(texts[0].size() + more[0].size(), 20U) << "the first one still runs";
+  EXPECT_GE(more[0].size(), 3U) << "and got a token in every pass";
+  EXPECT_FALSE(engine->idle());
+  texts[0].insert(texts[0].end(), more[0].begin(), more[0].end());
+  const Texts rest = run(*engine);
+  texts[0].insert(texts[0].end(), rest.at(0).begin(), rest.at(0).end());
+  EXPECT_EQ(texts[0], oracle(loaded.inference, slow));
+}
+
+TEST(BatchedEngine, ForgetsRequestsThatAreCanceled) {
+  Loaded loaded;
+  const auto engine = make_batched_engine(loaded.inference, {.texts = 1});
+  const DecodingRequest request{.prompt = prompt_of(70),
+                                .sampling = {.max_new_tokens = 50, .greedy = true}};
+  for (int i = 0; i < 3; ++i) engine->submit(request);
+  run(*engine, nullptr, 2);
+  engine->cancel(1);  // waits
+  engine->cancel(0);  // runs
+  engine->cancel(77);
+  EXPECT_EQ(engine->counts().running, 0);
+  EXPECT_EQ(engine->counts().waiting, 1);
+  const Texts texts = run(*engine);
+  EXPECT_EQ(texts.size(), 1U);
+  EXPECT_EQ(texts.at(2), oracle(loaded.inference, request));
+  EXPECT_EQ(engine->counts().reused_tokens, 64) << "of the first one";
+}
+
+TEST(BatchedEngine, RefusesRequestsThatCannotBe) {
+  Loaded loaded;
+  const auto engine = make_batched_engine(loaded.inference, {});
+  const auto refusal = [&](const DecodingRequest& request) {
+    return message_of(Fault::kUsage, [&] { engine->submit(request); });
+  };
+  EXPECT_THAT(refusal({}), HasSubstr("the prompt is empty"));
+  EXPECT_THAT(refusal({.prompt = {61}}), HasSubstr("holds id 61, wanted 0 to 60"));
+  EXPECT_THAT(refusal({.prompt = prompt_of(256)}),
+              HasSubstr("has 256 tokens and the model takes 256"));
+  EXPECT_THAT(refusal({.prompt = {1}, .sampling = {.min_p = 2}}), HasSubstr("--min-p: got 2"));
+  EXPECT_TRUE(engine->idle());
+  EXPECT_EQ(engine->counts().prompt_tokens, 0);
+}
+
+// Three tokens of one residue class, then the end.
+class EveryFifth final : public TokenConstraint {
+ public:
+  explicit EveryFifth(std::int64_t count) : left_(count) {}
+  void allow(std::vector<bool>& allowed) override {
+    for (std::size_t id = 0; id < allowed.size(); id += 5) {
+      EXPECT_FALSE(allowed[id]);
+      allowed[id] = true;
+    }
+  }
+  void advance(std::int32_t id) override {
+    EXPECT_EQ(id % 5, 0);
+    --left_;
+  }
+  bool done() const override { return left_ <= 0; }
+
+ private:
+  std::int64_t left_;
+};
+
+TEST(BatchedEngine, ChoosesAmongTheTokensThatAConstraintAllows) {
+  Loaded loaded;
+  const auto engine = make_batched_engine(loaded.inference, {});
+  for (const bool greedy : {true, false}) {
+    engine->submit({.prompt = prompt_of(20),
+                    .sampling = {.max_new_tokens = 30, .greedy = greedy, .seed = 4},
+                    .constraint = std::make_shared<EveryFifth>(12)});
+  }
+  engine->submit({.prompt = {3}, .constraint = std::make_shared<EveryFifth>(0)});
+  std::map<std::int64_t, FinishReason> finished;
+  const Texts texts = run(*engine, &finished);
+  for (const std::int64_t request : {0, 1}) {
+    ASSERT_EQ(texts.at(request).size(), 12U);
+    for (const std::int32_t id : texts.at(request)) EXPECT_EQ(id % 5, 0);
+    EXPECT_EQ(finished[request], FinishReason::kStop);
+  }
+  EXPECT_NE(texts.at(0), texts.at(1));
+  EXPECT_EQ(texts.at(2), std::vector<std::int32_t>{-1}) << "nothing could follow";
+}
+
+// The log-probability is the model's, with and without penalties.
+TEST(BatchedEngine, GivesTheModelsProbabilities) {
+  Loaded loaded;
+  const auto engine = make_batched_engine(loaded.inference, {});
+  const std::vector<std::int32_t> prompt = prompt_of(12);
+  for (const double penalty : {1.0, 3.0}) {
+    engine->submit({.prompt = prompt,
+                    .sampling = {.max_new_tokens = 1,
+                                 .greedy = true,
+                                 .repetition_penalty = penalty,
+                                 .log_probabilities = 61}});
+  }
+  const std::vector<DecodingEvent> events = engine->step();
+  ASSERT_EQ(events.size(), 2U);
+  const std::vector<float> logits = loaded.inference.whole_vocabulary(
+      loaded.inference.logits(prompt, 1, std::vector<std::int32_t>{11}));
+  for (const DecodingEvent& event : events) {
+    ASSERT_EQ(event.token.likeliest.size(), 61U);
+    EXPECT_NEAR(event.token.log_probability,
+                logits[static_cast<std::size_t>(event.token.id)] - log_sum_exp(logits), 1e-5);
+    EXPECT_NEAR(event.token.likeliest[3].log_probability,
+                likeliest_tokens(logits, 4)[3].log_probability, 1e-5);
+  }
+}
+
+// Angles that depend on the length of a text are those of its own: neighbors, the number of tokens
+// that may follow, chunks and lost places change nothing.
+TEST(BatchedEngine, GivesTextsTheAnglesOfTheirOwnLength) {
+  for (const auto kind : {RotaryScaling::Kind::kDynamic, RotaryScaling::Kind::kLongrope}) {
+    ModelConfig model = small_model();
+    model.rotary_scaling = {.kind = kind, .factor = 4, .original_positions = 80};
+    if (kind == RotaryScaling::Kind::kLongrope) {
+      model.rotary_scaling.short_factors = {1, 1, 1.1, 1.2};
+      model.rotary_scaling.long_factors = {1.5, 2, 3, 4};
+    }
+    Loaded loaded(model);
+    const auto request = [&](std::int64_t length, std::int64_t more) {
+      return DecodingRequest{.prompt = prompt_of(length, length),
+                             .sampling = {.max_new_tokens = more, .greedy = true}};
+    };
+    const std::vector<DecodingRequest> requests{request(10, 20), request(100, 30), request(70, 60),
+                                                request(150, 5), request(10, 100)};
+    std::vector<std::vector<std::int32_t>> wanted;
+    for (const DecodingRequest& one : requests) {
+      const auto alone = make_batched_engine(loaded.inference, {});
+      alone->submit(one);
+      wanted.push_back(run(*alone).at(0));
+      // Where all tokens have the angles of the text so far, that is what a reader has.
+      if (kind == RotaryScaling::Kind::kLongrope) {
+        EXPECT_EQ(wanted.back(), oracle(loaded.inference, one));
+      }
+    }
+    for (const DecodingLimits& limits : {DecodingLimits{}, DecodingLimits{.prompt_tokens = 33},
+                                         DecodingLimits{.cache_tokens = 1}}) {
+      const auto engine = make_batched_engine(loaded.inference, limits);
+      for (const DecodingRequest& one : requests) engine->submit(one);
+      const Texts texts = run(*engine);
+      for (std::size_t i = 0; i < requests.size(); ++i)
+        EXPECT_EQ(texts.at(static_cast<std::int64_t>(i)), wanted[i]) << i;
+    }
+    wanted.back().resize(20);
+    EXPECT_EQ(wanted.back(), wanted.front()) << "more tokens may follow, and these are the same";
+  }
+}
+
+}  // namespace
+}  // namespace piton
