@@ -91,10 +91,21 @@ ScheduleSettings PipelineOptions::settings(int stages, std::int64_t layers) cons
   wants(recompute_by_stage, "enable-recompute-layers-per-pp-rank", !has_several,
         "stages of one chunk: with several, --recompute-num-layers and --recomputation-layer-num "
         "count layers of each chunk");
-  if (!several) return {schedule};
-  return {.kind = all_in ? ScheduleKind::kAllInAllOut : ScheduleKind::kInterleaved,
-          .chunks = static_cast<int>(of_a_stage),
-          .group = static_cast<int>(group.value_or(0))};
+  ScheduleSettings settings{schedule};
+  if (several) {
+    settings = {.kind = all_in ? ScheduleKind::kAllInAllOut : ScheduleKind::kInterleaved,
+                .chunks = static_cast<int>(of_a_stage),
+                .group = static_cast<int>(group.value_or(0))};
+  }
+  const std::int64_t all = std::int64_t{stages} * chunks_of_each_stage(settings);
+  if (has_several && all > layers) {
+    throw Error(Fault::kUsage,
+                "parallel: {} chunks of a model ({} on each of {} stages) need a layer each: got "
+                "{} layers; change --num-layers, --pipeline-model-parallel-size, "
+                "--pipeline-schedule or --num-virtual-stages-per-pipeline-rank",
+                all, chunks_of_each_stage(settings), stages, layers);
+  }
+  return settings;
 }
 
 std::vector<std::int64_t> PipelineOptions::layers_of_chunks(int count, std::int64_t layers) const {

@@ -94,7 +94,7 @@ set(plan plan --model llama-tiny --micro-batch-size 1 --global-batch-size 8)
 expect(RUN ${plan} ${two} --num-layers-per-virtual-pipeline-stage 1 CODE 0 OUT "pipeline bubble 6.2 %")
 expect(RUN ${plan} ${two} --optimized-pipeline --manual-mbs 1 1 1 1 1 1 1 1 CODE 0
        OUT "pipeline bubble 12.5 % .passes of lengths in proportion to layers x samples")
-expect(RUN ${plan} ${interleaved} --recompute-granularity auto --memory-limit 3MiB CODE 0 OUT "recompute auto")
+expect(RUN ${plan} ${interleaved} --recompute-granularity auto --memory-limit 4MiB CODE 0 OUT "recompute auto")
 
 # What does not fit: one line that names the flag.
 set(pretrain ${LAUNCH} 2 ${PITON} pretrain --model gpt2-tiny --mock-data --tokenizer-type ByteTokenizer --seq-length 16
@@ -111,12 +111,12 @@ refused("got 3 micro-batches a step on 2 stages" ${interleaved} --global-batch-s
 refused("got 3 micro-batches a step on 2 stages" ${aiao} --global-batch-size 3)
 refused("wanted at least 4" ${dual} --global-batch-size 3)
 refused("chunks of 3 layers on 2 stages cannot divide 4 layers" ${two} --num-layers-per-virtual-pipeline-stage 3)
-refused("6 chunks of the pipeline stages" ${two} --num-virtual-stages-per-pipeline-rank 3 --global-batch-size 4)
+refused("6 chunks of a model .3 on each of 2 stages. need a layer each" ${two} --num-virtual-stages-per-pipeline-rank 3 --global-batch-size 4)
 refused("--foldx-mode: needs several chunks a stage" ${two} --foldx-mode aiao)
 refused("--manual-mbs: got 2 micro-batches of 5 samples together" ${two} --optimized-pipeline --manual-mbs 2 3
         --global-batch-size 4 --micro-batch-size 2)
 refused("--optimized-pipeline: --manual-mbs lists" ${two} --optimized-pipeline --manual-mbs 1 3 --micro-batch-size 2
-        --global-batch-size 4 --rampup-batch-size 2 2 8)
+        --global-batch-size 4 --rampup-batch-size 2 2 8 --train-iters 0 --train-samples 16)
 refused("--manual-layers: got .4,1." ${two} --use-manual-layer-allocation --manual-layers 4,1)
 refused("--enable-recompute-layers-per-pp-rank" ${interleaved} --global-batch-size 4
         --enable-recompute-layers-per-pp-rank)

@@ -60,6 +60,8 @@ TEST(PipelineOptions, RefuseWhatDoesNotFit) {
   EXPECT_THAT(refusal({kLayers, "1"}, 1, 8), HasSubstr("--pipeline-model-parallel-size of 2"));
   EXPECT_THAT(refusal({kLayers, "1", kChunks, "2"}, 2, 8), HasSubstr("give one of them"));
   EXPECT_THAT(refusal({kChunks, "9"}, 2, 8), HasSubstr(kChunks));
+  EXPECT_THAT(refusal({kChunks, "5"}, 2, 8), HasSubstr("10 chunks of a model (5 on each of 2"));
+  EXPECT_THAT(refusal({"--pipeline-schedule", "zb-v"}, 4, 7), HasSubstr("got 7 layers"));
   EXPECT_THAT(refusal({kLayers, "1", "--pipeline-schedule", "zb-h1"}, 2, 8),
               HasSubstr("--pipeline-schedule 1f1b"));
   EXPECT_THAT(refusal({"--foldx-mode", "aiao"}, 2, 8), HasSubstr(kLayers));
