@@ -20,11 +20,11 @@ std::vector<MicroBatch> random_batches(const TrainBenchOptions& options) {
         (state >> 8) % static_cast<std::uint32_t>(options.plan.session.model.vocabulary));
   };
   std::vector<MicroBatch> batches;
-  const std::int64_t rows = options.plan.micro_batch * options.plan.sequence;
-  for (int i = 0; i < options.plan.micro_batches; ++i) {
-    MicroBatch batch{.samples = options.plan.micro_batch,
-                     .sequence = options.plan.sequence,
-                     .sample_index = i * options.plan.micro_batch};
+  std::int64_t first = 0;
+  for (const std::int64_t samples : options.plan.sizes_of_micro_batches()) {
+    const std::int64_t rows = samples * options.plan.sequence;
+    MicroBatch batch{.samples = samples, .sequence = options.plan.sequence, .sample_index = first};
+    first += samples;
     for (std::int64_t row = 0; row < rows; ++row) {
       batch.tokens.push_back(next());
       batch.labels.push_back(next());

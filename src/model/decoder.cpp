@@ -145,7 +145,7 @@ class DecoderChunk final : public Chunk {
       if (config.scaled_embedding) shape.scale = std::sqrt(static_cast<double>(config.hidden));
       embedding_.emplace(parameters, shard_, *tokens, vocabulary_, shape);
     }
-    layers_ = LayerDivision{config.layers, place_.chunks()}.of_chunk(place_.index);
+    layers_ = layout.division(config.layers, place_.chunks()).of_chunk(place_.index);
     for (std::int64_t layer = layers_.begin; layer < layers_.end; ++layer) {
       blocks_.emplace_back(parameters, shard_, config, layer, adapters);
     }

@@ -1,10 +1,16 @@
 #include "model/layout.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace piton {
 
 LayerRange LayerDivision::of_chunk(int chunk) const {
+  if (!given.empty()) {
+    const auto at = given.begin() + chunk;
+    const std::int64_t begin = std::accumulate(given.begin(), at, std::int64_t{0});
+    return {begin, begin + *at};
+  }
   const std::int64_t share = layers / chunks;
   const std::int64_t larger = layers % chunks;
   const std::int64_t begin = chunk * share + std::min<std::int64_t>(chunk, larger);
@@ -15,6 +21,18 @@ std::vector<std::int64_t> LayerDivision::counts() const {
   std::vector<std::int64_t> counts;
   for (int chunk = 0; chunk < chunks; ++chunk) counts.push_back(of_chunk(chunk).size());
   return counts;
+}
+
+std::int64_t LayerDivision::most() const { return std::ranges::max(counts()); }
+
+std::vector<std::int64_t> LayerDivision::most_of_stages(
+    const std::vector<int>& stage_of_chunk) const {
+  std::vector<std::int64_t> most(static_cast<std::size_t>(std::ranges::max(stage_of_chunk)) + 1);
+  for (int chunk = 0; chunk < chunks; ++chunk) {
+    std::int64_t& one = most[static_cast<std::size_t>(stage_of_chunk[chunk])];
+    one = std::max(one, of_chunk(chunk).size());
+  }
+  return most;
 }
 
 std::int64_t ModelLayout::padded_vocabulary(std::int64_t vocabulary) const {
@@ -38,10 +56,17 @@ void ModelLayout::check(const ModelConfig& config, int chunks) const {
   divides(config.ffn_hidden, "columns of the MLP", "--ffn-hidden-size");
   if (config.layers < chunks) {
     throw Error(Fault::kUsage,
-                "layout: {} layers cannot fill {} pipeline stages; change --num-layers or "
+                "layout: {} layers cannot fill {} {}; change --num-layers or "
                 "--pipeline-model-parallel-size",
-                config.layers, chunks);
+                config.layers, chunks,
+                chunks == mesh->size(Axis::kPipeline) ? "pipeline stages"
+                                                      : "chunks of the pipeline stages");
   }
+  const std::vector<std::int64_t>& given = options.layers_of_chunks;
+  PITON_ASSERT(given.empty() ||
+                   (static_cast<int>(given.size()) == chunks &&
+                    std::accumulate(given.begin(), given.end(), std::int64_t{0}) == config.layers),
+               "layers of {} chunks, wanted {}", given.size(), chunks);
   if (options.linears.sequence_parallel && t == 1) {
     throw Error(Fault::kUsage,
                 "layout: --sequence-parallel splits tokens over tensor ranks, and "

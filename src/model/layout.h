@@ -17,6 +17,8 @@ struct LayoutOptions {
   RecomputeRules recompute;                // what is computed again in backward
   std::int64_t vocabulary_multiple = 128;  // pad the vocabulary to a multiple of this x t,
   std::int64_t vocabulary_rows = 0;        // or to exactly this many rows, if above 0
+  // Layers of each chunk of the model, in order; empty: equal numbers (LayerDivision).
+  std::vector<std::int64_t> layers_of_chunks;
 };
 
 // Layers [begin, end) of the whole model.
@@ -28,16 +30,19 @@ struct LayerRange {
   bool operator==(const LayerRange&) const = default;
 };
 
-// Which layers each chunk of a model has; each pipeline stage has one chunk. Chunks have equal
-// numbers of layers; if these do not divide, the first chunks have one more.
+// Which layers each chunk of a model has. Chunks have equal numbers of layers, unless these are
+// given; if they do not divide, the first chunks have one more.
 struct LayerDivision {
   std::int64_t layers = 0;  // of the model
   int chunks = 1;
+  std::vector<std::int64_t> given = {};  // [chunks] or empty
 
   LayerRange of_chunk(int chunk) const;
   // How many layers each chunk has, the first one first.
   std::vector<std::int64_t> counts() const;
-  std::int64_t most() const { return of_chunk(0).size(); }  // of a chunk
+  std::int64_t most() const;  // of a chunk
+  // The most that a chunk of each stage has. `stage_of_chunk` [chunks].
+  std::vector<std::int64_t> most_of_stages(const std::vector<int>& stage_of_chunk) const;
 };
 
 struct ModelLayout {
@@ -45,6 +50,9 @@ struct ModelLayout {
   LayoutOptions options;
 
   std::int64_t padded_vocabulary(std::int64_t vocabulary) const;
+  LayerDivision division(std::int64_t layers, int chunks) const {
+    return {layers, chunks, options.layers_of_chunks};
+  }
   // Throws Error(kUsage) that names the flag if heads, groups or the MLP's width are not divisible
   // by the tensor size, or if there are fewer layers than chunks.
   void check(const ModelConfig& config, int chunks) const;

@@ -12,6 +12,7 @@ bool Parameter::is_matrix() const {
 
 Parameter& ParameterList::add(Parameter parameter) {
   PITON_ASSERT(find(parameter.name) == nullptr, "parameter {} is declared twice", parameter.name);
+  parameter.chunk = chunk_;
   parameters_.push_back(std::make_unique<Parameter>(std::move(parameter)));
   return *parameters_.back();
 }

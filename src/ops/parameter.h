@@ -53,6 +53,8 @@ class Parameter {
   Placement placement;
   std::vector<Piece> pieces;
   bool trainable = true;
+  // The chunk of the model that added it (nn/chunk.h). Units of reduction do not cross chunks.
+  int chunk = 0;
   // All stages that hold this parameter, if several do (tied weights); else empty.
   std::vector<int> tied_stages;
   // Contributions to the gradient from one micro-batch: 1, or 2 if embedding and head share it.
@@ -78,6 +80,8 @@ class Parameter {
 // of parameters stay valid.
 class ParameterList {
  public:
+  // Parameters that are added from here on have Parameter::chunk = `chunk`.
+  void begin_chunk(int chunk) { chunk_ = chunk; }
   Parameter& add(Parameter parameter);  // asserts that the name is new
   // Returns the parameter of this name if there is one, else adds it. For weights that two chunks
   // of a stage may share. Asserts that both declarations agree.
@@ -88,6 +92,7 @@ class ParameterList {
 
  private:
   std::vector<std::unique_ptr<Parameter>> parameters_;
+  int chunk_ = 0;
 };
 
 }  // namespace piton

@@ -11,7 +11,7 @@
 #include "comm/mesh.h"
 #include "ops/linear.h"
 #include "ops/recompute.h"
-#include "parallel/schedule.h"
+#include "parallel/pipeline_options.h"
 
 namespace piton {
 
@@ -27,7 +27,7 @@ struct ParallelOptions {
   LinearStrategy linears;
   bool use_distributed_optimizer = false;
   int zero_stage = 0;
-  ScheduleKind schedule = ScheduleKind::kOneForwardOneBackward;
+  PipelineOptions schedule;
   RecomputeRequest recompute = RecomputeRequest::kNone;
   std::string memory_limit;                      // "": none
   std::optional<std::string> recompute_method;   // default: uniform
@@ -41,8 +41,9 @@ struct ParallelOptions {
   bool distribute_inputs = false;
   std::int64_t auto_recompute_mebibytes = -1;  // -1: none
 
-  // `layers_of_stages`: how many layers each pipeline stage has (LayerDivision::counts). None under
-  // kAuto. Throws Error(kUsage) naming the flag.
+  // `layers_of_stages`: how many layers a chunk of each pipeline stage has at most
+  // (LayerDivision::most_of_stages); with several chunks a stage, numbers of layers are of each
+  // chunk. None under kAuto. Throws Error(kUsage) naming the flag.
   RecomputeRules recompute_rules(const std::vector<std::int64_t>& layers_of_stages) const;
 
   // Bytes of --memory-limit under kAuto. Throws Error(kUsage) if one is given without the other.
@@ -83,9 +84,7 @@ struct ParallelOptions {
              "what data-parallel ranks shard: 0 nothing, 1 optimizer state, 2 also gradients, 3 "
              "also weights"},
       zero_stage);
-    v(Option{"pipeline-schedule", "order of forward and backward passes on the stages"},
-      Choice<ScheduleKind>(schedule, {{"1f1b", ScheduleKind::kOneForwardOneBackward},
-                                      {"zb-h1", ScheduleKind::kZeroBubbleH1}}));
+    schedule.visit(v);
     visit_recomputation(v);
     v(Option{"num-slices",
              "number of parts that a split linear layer is cut into, to overlap its communication",
@@ -116,11 +115,11 @@ struct ParallelOptions {
              {.choices = {"uniform", "block", "custom", "full"}}},
       recompute_method);
     v(Option{"recompute-num-layers",
-             "uniform: layers per group, of which one input is kept; block: layers per stage "
-             "(default: 1)"},
+             "uniform: layers per group, of which one input is kept; block: layers per stage, or "
+             "per chunk of a stage that has several (default: 1)"},
       recompute_layers);
     v(Option{"recomputation-layer-num",
-             "custom: how many layers of each stage, one number a stage",
+             "custom: how many layers of each stage (of each of its chunks), one number a stage",
              {.placeholder = "N"}},
       recompute_layers_of_stage);
     v(Option{"recompute-modules",

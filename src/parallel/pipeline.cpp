@@ -205,9 +205,17 @@ PipelineResult Pipeline::forward(Context context, const std::vector<ModelInput>&
   context.tape = nullptr;
   context.training = false;
   const std::vector<int> own = schedule_.chunks_of_stage(group_->rank());
+  // As many micro-batches as there are stages pass one chunk before they pass the next, so that all
+  // stages have work.
+  const int all = static_cast<int>(inputs.size());
+  const int group = own.size() > 1 ? schedule_.stages : 1;
   std::vector<Step> steps;
-  for (int m = 0; m < static_cast<int>(inputs.size()); ++m) {
-    for (const int chunk : own) steps.push_back({Pass::kForward, m, chunk});
+  for (int begin = 0; begin < all; begin += group) {
+    for (const int chunk : own) {
+      for (int m = begin; m < std::min(begin + group, all); ++m) {
+        steps.push_back({Pass::kForward, m, chunk});
+      }
+    }
   }
   StageMessages mail = messages(context, inputs, steps);
   Sums sums(context);

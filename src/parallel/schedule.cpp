@@ -1,8 +1,10 @@
 #include "parallel/schedule.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/error.h"
+#include "parallel/chunked_schedules.h"
 
 namespace piton {
 
@@ -25,6 +27,20 @@ std::string to_string(const Step& step) {
                      step.chunk);
 }
 
+Schedule empty_schedule(std::string name, std::vector<int> stage_of_chunk, int stages,
+                        int micro_batches) {
+  if (stages < 1 || micro_batches < 1) {
+    throw Error(Fault::kUsage,
+                "pipeline: {} needs at least one stage and one micro-batch: got {} and {}", name,
+                stages, micro_batches);
+  }
+  return {.name = std::move(name),
+          .stages = stages,
+          .micro_batches = micro_batches,
+          .stage_of_chunk = std::move(stage_of_chunk),
+          .steps = std::vector<std::vector<Step>>(static_cast<std::size_t>(stages))};
+}
+
 std::vector<int> Schedule::chunks_of_stage(int stage) const {
   std::vector<int> found;
   for (int chunk = 0; chunk < chunks(); ++chunk) {
@@ -37,18 +53,9 @@ namespace {
 
 // A schedule with one chunk per stage and without steps.
 Schedule straight_pipeline(std::string name, int stages, int micro_batches) {
-  if (stages < 1 || micro_batches < 1) {
-    throw Error(Fault::kUsage,
-                "pipeline: {} needs at least one stage and one micro-batch: got {} and {}", name,
-                stages, micro_batches);
-  }
-  Schedule schedule;
-  schedule.name = std::move(name);
-  schedule.stages = stages;
-  schedule.micro_batches = micro_batches;
-  for (int stage = 0; stage < stages; ++stage) schedule.stage_of_chunk.push_back(stage);
-  schedule.steps.resize(stages);
-  return schedule;
+  std::vector<int> stage_of_chunk(static_cast<std::size_t>(std::max(stages, 0)));
+  std::iota(stage_of_chunk.begin(), stage_of_chunk.end(), 0);
+  return empty_schedule(std::move(name), std::move(stage_of_chunk), stages, micro_batches);
 }
 
 }  // namespace
@@ -88,12 +95,50 @@ Schedule zero_bubble_h1(int stages, int micro_batches) {
   return schedule;
 }
 
-Schedule make_schedule(ScheduleKind kind, int stages, int micro_batches) {
-  switch (kind) {
+int chunks_of_each_stage(const ScheduleSettings& settings) {
+  switch (settings.kind) {
+    case ScheduleKind::kOneForwardOneBackward:
+    case ScheduleKind::kZeroBubbleH1:
+      return 1;
+    case ScheduleKind::kInterleaved:
+    case ScheduleKind::kAllInAllOut:
+      return settings.chunks;
+    case ScheduleKind::kZeroBubbleV:
+    case ScheduleKind::kDualPipeV:
+      return 2;
+  }
+  PITON_ASSERT(false, "unknown schedule");
+  return 1;
+}
+
+std::vector<int> stages_of_chunks(const ScheduleSettings& settings, int stages) {
+  const bool turns =
+      settings.kind == ScheduleKind::kZeroBubbleV || settings.kind == ScheduleKind::kDualPipeV;
+  return turns ? v_stages(stages) : round_robin(stages, chunks_of_each_stage(settings));
+}
+
+void check_micro_batches(const ScheduleSettings& settings, int stages, int micro_batches) {
+  const int group = settings.group > 0 ? settings.group : stages;
+  if (settings.kind == ScheduleKind::kInterleaved) check_groups(stages, micro_batches, group);
+  if (settings.kind == ScheduleKind::kAllInAllOut) check_multiple(stages, micro_batches);
+  if (settings.kind == ScheduleKind::kDualPipeV) check_both_ways(stages, micro_batches);
+}
+
+Schedule make_schedule(const ScheduleSettings& settings, int stages, int micro_batches) {
+  const int group = settings.group > 0 ? settings.group : stages;
+  switch (settings.kind) {
     case ScheduleKind::kOneForwardOneBackward:
       return one_forward_one_backward(stages, micro_batches);
     case ScheduleKind::kZeroBubbleH1:
       return zero_bubble_h1(stages, micro_batches);
+    case ScheduleKind::kInterleaved:
+      return interleaved(stages, settings.chunks, micro_batches, group);
+    case ScheduleKind::kAllInAllOut:
+      return all_in_all_out(stages, settings.chunks, micro_batches);
+    case ScheduleKind::kZeroBubbleV:
+      return zero_bubble_v(stages, micro_batches);
+    case ScheduleKind::kDualPipeV:
+      return dual_pipe_v(stages, micro_batches);
   }
   PITON_ASSERT(false, "unknown schedule");
   return {};

@@ -45,6 +45,10 @@ struct Schedule {
   std::vector<int> chunks_of_stage(int stage) const;
 };
 
+// A schedule without steps. Throws Error(kUsage) unless there are a stage and a micro-batch.
+Schedule empty_schedule(std::string name, std::vector<int> stage_of_chunk, int stages,
+                        int micro_batches);
+
 // 1F1B (Narayanan et al. 2019, PipeDream-flush; arXiv:2104.04473): first as many forwards as are
 // needed to fill the pipeline, then one forward and one backward alternately, then the remaining
 // backwards. With p stages and M micro-batches, stage r warms up with min(p - r - 1, M) forwards
@@ -60,8 +64,29 @@ Schedule one_forward_one_backward(int stages, int micro_batches);
 // what the weight gradients need.
 Schedule zero_bubble_h1(int stages, int micro_batches);
 
-enum class ScheduleKind : std::uint8_t { kOneForwardOneBackward, kZeroBubbleH1 };
-Schedule make_schedule(ScheduleKind kind, int stages, int micro_batches);
+enum class ScheduleKind : std::uint8_t {
+  kOneForwardOneBackward,
+  kZeroBubbleH1,
+  kInterleaved,  // these four: parallel/chunked_schedules.h
+  kAllInAllOut,
+  kZeroBubbleV,
+  kDualPipeV,
+};
+
+// What a schedule is made from, but for the numbers of stages and micro-batches.
+struct ScheduleSettings {
+  ScheduleKind kind = ScheduleKind::kOneForwardOneBackward;
+  int chunks = 1;  // of each stage, under kInterleaved and kAllInAllOut; the others have their own
+  int group = 0;   // kInterleaved: micro-batches that pass one chunk before the next; 0: p
+};
+
+int chunks_of_each_stage(const ScheduleSettings& settings);
+// The stage of each chunk of the model, in order.
+std::vector<int> stages_of_chunks(const ScheduleSettings& settings, int stages);
+// Throws Error(kUsage) naming flags if the kind cannot have so many micro-batches.
+void check_micro_batches(const ScheduleSettings& settings, int stages, int micro_batches);
+// Throws Error(kUsage) as check_micro_batches() does.
+Schedule make_schedule(const ScheduleSettings& settings, int stages, int micro_batches);
 
 // Throws Error(kUsage) unless every micro-batch has, in every chunk, one forward and then one
 // backward (kBackward, or kBackwardInput and later kBackwardWeight), all on the stage of the chunk.

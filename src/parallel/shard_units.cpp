@@ -50,14 +50,14 @@ void cut_between_parameters(ShardUnit& unit) {
 std::vector<ShardUnit> make_shard_units(const std::vector<Parameter*>& parameters,
                                         const ReductionGroups& groups, const UnitRules& rules) {
   std::vector<ShardUnit> units;
-  std::map<std::tuple<const ReductionGroup*, DType, CutPolicy>, std::size_t> open;
+  std::map<std::tuple<const ReductionGroup*, DType, CutPolicy, int>, std::size_t> open;
   std::vector<std::int64_t> bytes;  // by unit
   for (std::size_t i = parameters.size(); i-- > 0;) {
     Parameter* parameter = parameters[i];
     const ReductionGroup* group = &groups.of(*parameter);
     const bool tied = groups.is_tied(*parameter);
     const CutPolicy cut = rules.cut_of(*parameter);
-    const std::tuple key{group, parameter->dtype, cut};
+    const std::tuple key{group, parameter->dtype, cut, parameter->chunk};
     const auto known = open.find(key);
     std::size_t unit = units.size();
     if (known != open.end() && !tied) unit = known->second;

@@ -61,7 +61,8 @@ struct UnitRules {
   }
 };
 
-// Divides parameters into units. All parameters of a unit have one reduction group, dtype and cut.
+// Divides parameters into units. All parameters of a unit have one reduction group, dtype, cut and
+// chunk: so the gradients of a chunk can be reduced while another chunk of the stage goes back.
 // A tied parameter is a separate unit, which every stage that holds it cuts in the same way.
 // Units are in the order in which backward completes them, from the last parameter to the first.
 // Within a kEven unit, entries are in the order of `parameters`.

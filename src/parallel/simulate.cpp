@@ -84,14 +84,25 @@ int peak_of(const std::vector<Step>& steps) {
 
 }  // namespace
 
-Simulation simulate(const Schedule& schedule, const std::vector<StepTimes>& times) {
+Simulation simulate(const Schedule& schedule, const std::vector<StepTimes>& times,
+                    const std::vector<std::int64_t>& sizes) {
   check(schedule);
+  if (!sizes.empty() && static_cast<int>(sizes.size()) != schedule.micro_batches) {
+    throw Error(Fault::kUsage, "pipeline: got sizes of {} micro-batches, wanted {}", sizes.size(),
+                schedule.micro_batches);
+  }
   if (times.size() != 1 && static_cast<int>(times.size()) != schedule.chunks()) {
     throw Error(Fault::kUsage, "pipeline: got step times of {} chunks, wanted 1 or {}",
                 times.size(), schedule.chunks());
   }
   const auto times_of = [&](int chunk) -> const StepTimes& {
     return times.size() == 1 ? times[0] : times[chunk];
+  };
+  const auto size_of = [&](const Step& step) {
+    return sizes.empty() ? 1.0 : static_cast<double>(sizes[step.micro_batch]);
+  };
+  const auto time_of = [&](const Step& step) {
+    return duration(step, times_of(step.chunk)) * size_of(step);
   };
 
   Simulation result;
@@ -117,10 +128,10 @@ Simulation simulate(const Schedule& schedule, const std::vector<StepTimes>& time
                                    : ends.backward(other.chunk, other.micro_batch);
           if (ended < 0) break;
           const bool local = schedule.stage_of_chunk[other.chunk] == stage;
-          ready = std::max(ready, ended + (local ? 0.0 : times_of(other.chunk).message));
+          ready = std::max(ready,
+                           ended + (local ? 0.0 : times_of(other.chunk).message * size_of(step)));
         }
-        const StepTimes& own = times_of(step.chunk);
-        const double end = ready + duration(step, own);
+        const double end = ready + time_of(step);
         result.start[stage].push_back(ready);
         result.end[stage].push_back(end);
         free_at[stage] = end;
@@ -140,8 +151,12 @@ Simulation simulate(const Schedule& schedule, const std::vector<StepTimes>& time
 
   for (int stage = 0; stage < schedule.stages; ++stage) {
     double work = 0;
-    for (const Step& step : schedule.steps[stage]) work += duration(step, times_of(step.chunk));
+    for (const Step& step : schedule.steps[stage]) work += time_of(step);
     result.ideal = std::max(result.ideal, work);
+    if (work > 0) {
+      const double span = result.end[stage].back() - result.start[stage].front();
+      result.inner_bubble = std::max(result.inner_bubble, span / work - 1);
+    }
     result.time = std::max(result.time, free_at[stage]);
     result.peak_activations.push_back(peak_of(schedule.steps[stage]));
   }

@@ -49,8 +49,10 @@ RankEstimate estimate_rank(const Machine& machine, const RunPlan& plan) {
   Mesh mesh(machine.world, plan.mesh);
   Session session(machine, mesh, plan.session);
   session.publish_values();
-  const std::vector<MicroBatch> batches(static_cast<std::size_t>(plan.micro_batches),
-                                        empty_batch(plan.micro_batch, plan.sequence));
+  std::vector<MicroBatch> batches;
+  for (const std::int64_t samples : plan.sizes_of_micro_batches()) {
+    batches.push_back(empty_batch(samples, plan.sequence));
+  }
   // The first step is a warm-up. The second one also makes packed forms again.
   session.train_step(batches, 0, 0);
   const TrafficCounts before = machine.world.traffic();

@@ -12,9 +12,13 @@
 namespace piton {
 namespace {
 
-// Steps of a plan beyond two rounds of the pipeline change neither its peak nor the mix of calls.
+// Steps of a plan beyond two rounds of the pipeline change neither its peak nor the mix of calls,
+// unless it keeps all micro-batches at a time, or they are unequal.
 int probed_micro_batches(const RunPlan& plan) {
-  return std::min(plan.micro_batches, 2 * plan.mesh[Axis::kPipeline]);
+  const ScheduleSettings& schedule = plan.session.schedule;
+  const bool all = schedule.kind == ScheduleKind::kAllInAllOut || !plan.micro_batch_sizes.empty();
+  const int round = std::max(plan.mesh[Axis::kPipeline], schedule.group);
+  return all ? plan.micro_batches : std::min(plan.micro_batches, 2 * round);
 }
 
 // Parts of layers worth trying, alone or with whole layers.
@@ -72,7 +76,7 @@ class Search {
   // The fewest whole layers on each stage with which it fits, and `parts` of the others; all of
   // them where it does not.
   void consider_layers(const RecomputedParts& parts) {
-    const LayerDivision division{plan_.session.model.layers, stages()};
+    const std::vector<std::int64_t> layers_of_stages = plan_.layers_of_stages();
     RecomputeRules rules{.granularity = RecomputeGranularity::kFull, .block = true, .parts = parts};
     for (int stage = 0; stage < stages(); ++stage) {
       const auto fits = [&](std::int64_t layers) {
@@ -81,7 +85,7 @@ class Search {
         return probed(one, stage).peak_bytes <= limit_;
       };
       std::int64_t least = 0;
-      std::int64_t most = division.of_chunk(stage).size();
+      std::int64_t most = layers_of_stages[static_cast<std::size_t>(stage)];
       while (least < most) {
         const std::int64_t middle = (least + most) / 2;
         if (fits(middle)) {
@@ -160,8 +164,8 @@ RecomputeChoice choose_recompute(const RunPlan& plan, std::int64_t limit_bytes,
   }
   if (search.best()) return result(*search.best());
   // Groups keep fewer inputs, at the price of more at a time in backward.
-  const LayerDivision division{plan.session.model.layers, search.stages()};
-  for (std::int64_t group = 2; group <= std::min<std::int64_t>(division.most(), 16); group *= 2) {
+  const std::int64_t most = plan.layer_division().most();
+  for (std::int64_t group = 2; group <= std::min<std::int64_t>(most, 16); group *= 2) {
     search.consider({.granularity = RecomputeGranularity::kFull, .layers = group});
   }
   if (search.best()) return result(*search.best());

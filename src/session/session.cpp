@@ -42,6 +42,7 @@ Session::Session(const Machine& machine, Mesh& mesh, const SessionSettings& sett
                                 : decoder_factory(settings.model, layout_, settings.adapters);
   std::vector<Chunk*> chunks;
   for (const int chunk : schedule.chunks_of_stage(mesh.coordinate(Axis::kPipeline))) {
+    parameters_.begin_chunk(chunk);
     chunks_.push_back(make({chunk, schedule.stage_of_chunk},
                            {parameters_, machine.device, machine.arena, machine.stream}));
     chunks.push_back(chunks_.back().get());

@@ -34,9 +34,9 @@ struct SessionSettings {
   ModelConfig model;
   LayoutOptions layout;
   int zero_stage = 0;
-  ScheduleKind schedule = ScheduleKind::kOneForwardOneBackward;
-  std::optional<Schedule> own_schedule;  // instead of one of that kind
-  int micro_batches = 1;                 // a step; fewer or more under a schedule of that kind
+  ScheduleSettings schedule;
+  std::optional<Schedule> own_schedule;  // instead of one of these settings
+  int micro_batches = 1;                 // a step; fewer or more under a schedule of settings
   std::uint64_t seed = 1234;
   OptimizerOptions optimizer_options;
   OffloadOptions offload;

@@ -3,6 +3,7 @@
 #include "generate/batched_engine.h"
 #include "generate/beam_search.h"
 #include "generate/generator.h"
+#include "parallel/chunked_schedules.h"
 #include "support/ranks_main.h"
 #include "support/run_session.h"
 
@@ -32,6 +33,9 @@ std::vector<ReadLayout> layouts(int ranks) {
     return {{.name = "TP 2", .mesh = mesh(2, 1, 1)},
             {.name = "PP 2", .mesh = mesh(1, 1, 2)},
             {.name = "PP 2, a V", .mesh = mesh(1, 1, 2), .own_schedule = test::letter_v(1)},
+            {.name = "PP 2, interleaved",
+             .mesh = mesh(1, 1, 2),
+             .own_schedule = interleaved(2, 2, 2, 2)},
             {.name = "ZeRO-3", .mesh = mesh(1, 2, 1), .zero = 3}};
   }
   return {{.name = "TP 2 x PP 2", .mesh = mesh(2, 1, 2)},

@@ -26,7 +26,10 @@ using test::RunLayout;
 using test::TrainingRun;
 
 std::vector<RunLayout> layouts(int ranks) {
-  const auto zb = ScheduleKind::kZeroBubbleH1;
+  const ScheduleSettings zb{ScheduleKind::kZeroBubbleH1};
+  const auto zbv = ScheduleKind::kZeroBubbleV;
+  const ScheduleSettings interleaved{.kind = ScheduleKind::kInterleaved, .chunks = 2};
+  const ScheduleSettings all_in{.kind = ScheduleKind::kAllInAllOut, .chunks = 2};
   if (ranks == 2) {
     return {{.name = "TP 2", .mesh = mesh(2, 1, 1)},
             {.name = "TP 2 + SP", .mesh = mesh(2, 1, 1), .sequence_parallel = true},
@@ -57,32 +60,69 @@ std::vector<RunLayout> layouts(int ranks) {
              .zero = 3,
              .rules = {RecomputeGranularity::kFull, /*block=*/false, 2}},
             {.name = "PP 2, a V", .mesh = mesh(1, 1, 2), .own_schedule = test::letter_v(4)},
+            {.name = "PP 2, interleaved, recompute",
+             .mesh = mesh(1, 1, 2),
+             .recompute = true,
+             .schedule = interleaved},
+            {.name = "PP 2, interleaved, inputs of some layers",
+             .mesh = mesh(1, 1, 2),
+             .schedule = interleaved,
+             .rules = {.granularity = RecomputeGranularity::kFull, .block = true, .layers = 1}},
+            {.name = "PP 2, Fold3D", .mesh = mesh(1, 1, 2), .schedule = all_in},
+            {.name = "PP 2, ZB-V", .mesh = mesh(1, 1, 2), .schedule = {zbv}},
+            {.name = "PP 2, DualPipe-V, recompute",
+             .mesh = mesh(1, 1, 2),
+             .recompute = true,
+             .schedule = {ScheduleKind::kDualPipeV}},
+            {.name = "PP 2, unequal micro-batches and stages",
+             .mesh = mesh(1, 1, 2),
+             .sizes = {1, 3, 3, 1},
+             .layers = {3, 1}},
             {.name = "DP 2", .mesh = mesh(1, 2, 1)},
             {.name = "ZeRO-1", .mesh = mesh(1, 2, 1), .zero = 1},
             {.name = "ZeRO-2", .mesh = mesh(1, 2, 1), .zero = 2},
             {.name = "ZeRO-3", .mesh = mesh(1, 2, 1), .zero = 3},
             {.name = "ZeRO-3, recompute", .mesh = mesh(1, 2, 1), .recompute = true, .zero = 3}};
   }
-  return {{.name = "TP 2 x PP 2", .mesh = mesh(2, 1, 2)},
-          {.name = "TP 2 x PP 2 + SP, ZB-H1, recompute",
-           .mesh = mesh(2, 1, 2),
-           .sequence_parallel = true,
-           .recompute = true,
-           .schedule = zb},
-          {.name = "TP 2 x PP 2, ZB-H1, inputs of layers divided",
-           .mesh = mesh(2, 1, 2),
-           .schedule = zb,
-           .rules = {.granularity = RecomputeGranularity::kFull, .distributed = true}},
-          {.name = "TP 2 x DP 2", .mesh = mesh(2, 2, 1)},
-          {.name = "TP 2 x DP 2 + SP, ZeRO-3",
-           .mesh = mesh(2, 2, 1),
-           .sequence_parallel = true,
-           .zero = 3},
-          {.name = "PP 2 x DP 2, ZeRO-1", .mesh = mesh(1, 2, 2), .zero = 1},
-          {.name = "PP 2 x DP 2, ZeRO-3, a V",
-           .mesh = mesh(1, 2, 2),
-           .zero = 3,
-           .own_schedule = test::letter_v(2)}};
+  return {
+      {.name = "TP 2 x PP 2", .mesh = mesh(2, 1, 2)},
+      {.name = "TP 2 x PP 2 + SP, ZB-H1, recompute",
+       .mesh = mesh(2, 1, 2),
+       .sequence_parallel = true,
+       .recompute = true,
+       .schedule = zb},
+      {.name = "TP 2 x PP 2, ZB-H1, inputs of layers divided",
+       .mesh = mesh(2, 1, 2),
+       .schedule = zb,
+       .rules = {.granularity = RecomputeGranularity::kFull, .distributed = true}},
+      {.name = "TP 2 x DP 2", .mesh = mesh(2, 2, 1)},
+      {.name = "TP 2 x DP 2 + SP, ZeRO-3",
+       .mesh = mesh(2, 2, 1),
+       .sequence_parallel = true,
+       .zero = 3},
+      {.name = "PP 2 x DP 2, ZeRO-1", .mesh = mesh(1, 2, 2), .zero = 1},
+      {.name = "TP 2 x PP 2 + SP, interleaved",
+       .mesh = mesh(2, 1, 2),
+       .sequence_parallel = true,
+       .schedule = interleaved},
+      {.name = "TP 2 x PP 2, ZB-V", .mesh = mesh(2, 1, 2), .schedule = {zbv}},
+      {.name = "PP 4, ZB-H1", .mesh = mesh(1, 1, 4), .schedule = zb},
+      {.name = "PP 4, unequal micro-batches", .mesh = mesh(1, 1, 4), .sizes = {1, 2, 3, 2}},
+      {.name = "PP 2 x DP 2, ZeRO-1, Fold3D", .mesh = mesh(1, 2, 2), .zero = 1, .schedule = all_in},
+      {.name = "PP 2 x DP 2, ZeRO-2, interleaved",
+       .mesh = mesh(1, 2, 2),
+       .zero = 2,
+       .schedule = interleaved},
+      {.name = "PP 2 x DP 2, ZeRO-3, DualPipe-V",
+       .mesh = mesh(1, 2, 2),
+       .zero = 3,
+       .schedule = {ScheduleKind::kDualPipeV},
+       .micro = 1},
+      {.name = "PP 2 x DP 2, unequal micro-batches", .mesh = mesh(1, 2, 2), .sizes = {1, 2, 1}},
+      {.name = "PP 2 x DP 2, ZeRO-3, a V",
+       .mesh = mesh(1, 2, 2),
+       .zero = 3,
+       .own_schedule = test::letter_v(2)}};
 }
 
 ModelConfig small(const std::string& name) {
@@ -279,9 +319,10 @@ TEST(Plan, PredictsTheHighWaterMarkOfEveryRank) {
     run.losses(3);
     RunPlan plan{.mesh = layout.mesh,
                  .sequence = test::kSequence,
-                 .micro_batch = 2,
+                 .micro_batch = layout.micro,
                  .global_batch = test::kSamples,
                  .micro_batches = run.session().settings().micro_batches,
+                 .micro_batch_sizes = layout.sizes_of_rank(),
                  .session = run.session().settings()};
     const std::vector<RankEstimate> estimates = estimate_layout(plan, run.machine());
     const std::int64_t predicted =

@@ -87,21 +87,23 @@ TEST(StateInAFile, AsksNothingOfTheSystemAfterTheSecondStep) {
 
 std::vector<RunLayout> activation_layouts() {
   const auto zb = ScheduleKind::kZeroBubbleH1;
-  return {
-      {.name = "TP 2 + SP", .mesh = mesh(2, 1, 1), .sequence_parallel = true},
-      {.name = "TP 2 + SP, 2 slices, attention again",
-       .mesh = mesh(2, 1, 1),
-       .sequence_parallel = true,
-       .slices = 2,
-       .rules = {RecomputeGranularity::kSelective}},
-      {.name = "PP 2", .mesh = mesh(1, 1, 2)},
-      {.name = "PP 2, recompute", .mesh = mesh(1, 1, 2), .recompute = true},
-      {.name = "PP 2, ZB-H1", .mesh = mesh(1, 1, 2), .schedule = zb},
-      {.name = "PP 2, ZB-H1, recompute", .mesh = mesh(1, 1, 2), .recompute = true, .schedule = zb},
-      {.name = "PP 2, a V", .mesh = mesh(1, 1, 2), .own_schedule = test::letter_v(4)},
-      {.name = "DP 2", .mesh = mesh(1, 2, 1)},
-      {.name = "ZeRO-3", .mesh = mesh(1, 2, 1), .zero = 3},
-      {.name = "ZeRO-3, recompute", .mesh = mesh(1, 2, 1), .recompute = true, .zero = 3}};
+  return {{.name = "TP 2 + SP", .mesh = mesh(2, 1, 1), .sequence_parallel = true},
+          {.name = "TP 2 + SP, 2 slices, attention again",
+           .mesh = mesh(2, 1, 1),
+           .sequence_parallel = true,
+           .slices = 2,
+           .rules = {RecomputeGranularity::kSelective}},
+          {.name = "PP 2", .mesh = mesh(1, 1, 2)},
+          {.name = "PP 2, recompute", .mesh = mesh(1, 1, 2), .recompute = true},
+          {.name = "PP 2, ZB-H1", .mesh = mesh(1, 1, 2), .schedule = {zb}},
+          {.name = "PP 2, ZB-H1, recompute",
+           .mesh = mesh(1, 1, 2),
+           .recompute = true,
+           .schedule = {zb}},
+          {.name = "PP 2, a V", .mesh = mesh(1, 1, 2), .own_schedule = test::letter_v(4)},
+          {.name = "DP 2", .mesh = mesh(1, 2, 1)},
+          {.name = "ZeRO-3", .mesh = mesh(1, 2, 1), .zero = 3},
+          {.name = "ZeRO-3, recompute", .mesh = mesh(1, 2, 1), .recompute = true, .zero = 3}};
 }
 
 RunLayout with_kept_elsewhere(const RunLayout& layout) {

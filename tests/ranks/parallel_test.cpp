@@ -75,7 +75,7 @@ TEST(Pipeline, OnRanksEqualsOneProcessBitForBit) {
          {ScheduleKind::kOneForwardOneBackward, ScheduleKind::kZeroBubbleH1}) {
       SCOPED_TRACE(testing::Message() << micro_batches << " micro-batches");
       const Outcome split =
-          trained(world(), {.schedule = make_schedule(kind, stages, micro_batches)});
+          trained(world(), {.schedule = make_schedule({kind}, stages, micro_batches)});
       EXPECT_EQ(split.loss, world().rank() == stages - 1 ? one.loss : 0);
       expect_equal_bits(split.values, one.values);
     }

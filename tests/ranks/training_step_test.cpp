@@ -25,7 +25,7 @@ std::vector<RunLayout> layouts(const OptimizerOptions& optimizer = {}) {
       {.name = "TP 2", .mesh = mesh(2, 1, 1)},
       {.name = "TP 2 + SP", .mesh = mesh(2, 1, 1), .sequence_parallel = true},
       {.name = "PP 2", .mesh = mesh(1, 1, 2)},
-      {.name = "PP 2, ZB-H1", .mesh = mesh(1, 1, 2), .schedule = ScheduleKind::kZeroBubbleH1},
+      {.name = "PP 2, ZB-H1", .mesh = mesh(1, 1, 2), .schedule = {ScheduleKind::kZeroBubbleH1}},
       {.name = "DP 2", .mesh = mesh(1, 2, 1)},
       {.name = "ZeRO-1", .mesh = mesh(1, 2, 1), .zero = 1},
       {.name = "ZeRO-2", .mesh = mesh(1, 2, 1), .zero = 2},

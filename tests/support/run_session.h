@@ -42,13 +42,21 @@ struct RunLayout {
   int slices = 1;
   bool recompute = false;
   int zero = 0;
-  ScheduleKind schedule = ScheduleKind::kOneForwardOneBackward;
+  ScheduleSettings schedule;
   std::optional<Schedule> own_schedule;
   RecomputeRules rules;  // instead of `recompute`
   OptimizerOptions optimizer;
   OffloadOptions offload;
   Adapters adapters;
   std::int64_t micro = 2;  // samples of a micro-batch; the others of a global batch are accumulated
+  std::vector<std::int64_t> sizes;   // of the micro-batches of a rank, in place of `micro`
+  std::vector<std::int64_t> layers;  // of the chunks of the model; empty: equal
+
+  std::vector<std::int64_t> sizes_of_rank() const {
+    if (!sizes.empty()) return sizes;
+    return std::vector<std::int64_t>(static_cast<std::size_t>(kSamples / micro / mesh[Axis::kData]),
+                                     micro);
+  }
 };
 
 // The largest difference of two gradients of a parameter, as a share of the norm of the second one;
@@ -82,10 +90,15 @@ inline std::int32_t token(std::int64_t sample, std::int64_t place, std::int64_t 
   return static_cast<std::int32_t>((block[0] % vocabulary) * (block[1] % vocabulary) / vocabulary);
 }
 
+// `sizes`: samples of each micro-batch of a rank.
 inline std::vector<MicroBatch> batches(std::int64_t consumed, int rank, int ranks,
-                                       std::int64_t vocabulary, std::int64_t micro = 2) {
+                                       std::int64_t vocabulary,
+                                       const std::vector<std::int64_t>& sizes = {2, 2, 2, 2}) {
   std::vector<MicroBatch> all;
-  for (std::int64_t begin = rank * micro; begin < kSamples; begin += micro * ranks) {
+  std::int64_t before = 0;
+  for (const std::int64_t micro : sizes) {
+    const std::int64_t begin = before + rank * micro;
+    before += micro * ranks;
     MicroBatch batch{.samples = micro, .sequence = kSequence, .sample_index = begin};
     for (std::int64_t sample = begin; sample < begin + micro; ++sample) {
       for (std::int64_t place = 0; place < kSequence; ++place) {
@@ -111,8 +124,7 @@ class TrainingRun {
         counting_(*kernels_),
         machine_{world, device_, counting_, arena_, *stream_, pool_, log_},
         mesh_(world, layout.mesh),
-        micro_(layout.micro) {
-    const int replicas = layout.mesh[Axis::kData];
+        sizes_(layout.sizes_of_rank()) {
     session_ = std::make_unique<Session>(
         machine_, mesh_,
         SessionSettings{
@@ -121,11 +133,12 @@ class TrainingRun {
                                    .sequence_parallel = layout.sequence_parallel},
                        .recompute = layout.recompute ? RecomputeRules{RecomputeGranularity::kFull}
                                                      : layout.rules,
-                       .vocabulary_multiple = 16},
+                       .vocabulary_multiple = 16,
+                       .layers_of_chunks = layout.layers},
             .zero_stage = layout.zero,
             .schedule = layout.schedule,
             .own_schedule = layout.own_schedule,
-            .micro_batches = static_cast<int>(kSamples / micro_ / replicas),
+            .micro_batches = static_cast<int>(sizes_.size()),
             .seed = 11,
             .optimizer_options = layout.optimizer,
             .offload = layout.offload,
@@ -187,7 +200,7 @@ class TrainingRun {
  private:
   std::vector<MicroBatch> own_batches() {
     return batches(consumed_, mesh_.coordinate(Axis::kData), mesh_.size(Axis::kData),
-                   session_->settings().model.vocabulary, micro_);
+                   session_->settings().model.vocabulary, sizes_);
   }
 
   HostDevice device_;
@@ -199,7 +212,7 @@ class TrainingRun {
   CountingKernels counting_;
   Machine machine_;
   Mesh mesh_;
-  std::int64_t micro_;
+  std::vector<std::int64_t> sizes_;  // of the micro-batches of this rank
   std::unique_ptr<Session> session_;
   std::int64_t consumed_ = 0;
 };

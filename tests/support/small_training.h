@@ -40,6 +40,7 @@ class SmallTraining {
     const Schedule& schedule = layout_.schedule;
     std::vector<Chunk*> list;
     for (const int chunk : schedule.chunks_of_stage(stage())) {
+      list_of_stage_.begin_chunk(chunk);
       chunks_.push_back(std::make_unique<SmallChunk>(layout_.sizes,
                                                      ChunkPlace{chunk, schedule.stage_of_chunk},
                                                      list_of_stage_, mesh.group(Axis::kTensor)));

@@ -23,6 +23,8 @@ struct PlanOptions {
   std::string simulate;
   int stages = 4;
   int micro_batches = 8;
+  int chunks = 2;
+  bool passes = false;
   std::optional<std::int64_t> ranks;
   std::string device_memory;
   std::vector<std::string> layouts;
@@ -31,11 +33,18 @@ struct PlanOptions {
   template <typename Visitor>
   void visit(Visitor&& v) {
     v(Option{"simulate",
-             "simulate this schedule with passes of equal length, instead of planning a model",
-             {.choices = {"", "1f1b", "zb-h1"}}},
+             "simulate this schedule with passes of equal length, or in proportion to "
+             "--manual-mbs, instead of planning a model",
+             {.choices = {"", "1f1b", "zb-h1", "interleaved", "fold3d-aiao", "zb-v",
+                          "dualpipe-v"}}},
       simulate);
     v(Option{"stages", "number of pipeline stages to simulate"}, stages);
     v(Option{"micro-batches", "number of micro-batches to simulate"}, micro_batches);
+    v(Option{"chunks", "chunks of each stage to simulate, interleaved or fold3d-aiao"}, chunks);
+    v(Option{"passes",
+             "with --simulate, print every pass of every stage too: its kind, micro-batch, "
+             "chunk, start and end"},
+      passes);
     v(Option{"world-size", "number of ranks of the run (default: tensor x pipeline)"}, ranks);
     v(Option{"device-memory",
              "memory per rank, such as 80GB or 64GiB; tells whether each rank fits",
@@ -50,20 +59,71 @@ struct PlanOptions {
   }
 };
 
-Simulation simulated(ScheduleKind kind, int stages, int micro_batches) {
+ScheduleSettings settings_of(const PlanOptions& asked) {
+  const std::pair<std::string_view, ScheduleKind> kinds[] = {
+      {"1f1b", ScheduleKind::kOneForwardOneBackward}, {"zb-h1", ScheduleKind::kZeroBubbleH1},
+      {"interleaved", ScheduleKind::kInterleaved},    {"fold3d-aiao", ScheduleKind::kAllInAllOut},
+      {"zb-v", ScheduleKind::kZeroBubbleV},           {"dualpipe-v", ScheduleKind::kDualPipeV}};
+  check_range("--chunks", asked.chunks, 1, kMostPasses);
+  const auto found =
+      std::ranges::find(kinds, asked.simulate, &std::pair<std::string_view, ScheduleKind>::first);
+  PITON_ASSERT(found != std::end(kinds), "schedule {}", asked.simulate);
+  return {.kind = found->second, .chunks = asked.chunks};
+}
+
+Schedule checked_schedule(const ScheduleSettings& settings, int stages, int micro_batches) {
   if (stages < 1 || micro_batches < 1) {
     throw Error(Fault::kUsage, "--stages, --micro-batches: got {} and {}, wanted 1 or more", stages,
                 micro_batches);
   }
   check_range("--stages x --micro-batches", std::int64_t{stages} * micro_batches, 1, kMostPasses);
-  return simulate(make_schedule(kind, stages, micro_batches), {StepTimes{}});
+  const std::int64_t cells = std::int64_t{stages} * micro_batches;
+  check_range("--stages x --micro-batches x --chunks", cells * chunks_of_each_stage(settings), 1,
+              kMostPasses);
+  return make_schedule(settings, stages, micro_batches);
+}
+
+// The pipeline of a plan. Passes are in proportion to layers, where these are given by chunk, and
+// to samples, where micro-batches are unequal.
+Simulation simulated(const RunPlan& plan) {
+  std::vector<StepTimes> times;
+  for (const std::int64_t layers : plan.session.layout.layers_of_chunks) {
+    const auto time = static_cast<double>(layers);
+    times.push_back({.forward = time, .backward_input = time, .backward_weight = time});
+  }
+  if (times.empty()) times.emplace_back();
+  const Schedule schedule =
+      checked_schedule(plan.session.schedule, plan.mesh[Axis::kPipeline], plan.micro_batches);
+  return simulate(schedule, times, plan.micro_batch_sizes);
+}
+
+std::string bubble_line(const RunPlan& plan, const Simulation& simulation) {
+  const bool equal = plan.micro_batch_sizes.empty() && plan.session.layout.layers_of_chunks.empty();
+  return fmt::format("pipeline bubble {:.1f} % (passes of {})\n", 100 * simulation.bubble,
+                     equal ? "equal length" : "lengths in proportion to layers x samples");
 }
 
 nlohmann::ordered_json to_json(const Simulation& simulation) {
   return {{"bubble", simulation.bubble},
+          {"inner_bubble", simulation.inner_bubble},
           {"time", simulation.time},
           {"ideal", simulation.ideal},
           {"peak_activations", simulation.peak_activations}};
+}
+
+// [stages][passes]: kind, micro-batch, chunk of the model, start, end.
+nlohmann::ordered_json passes_json(const Schedule& schedule, const Simulation& simulation) {
+  nlohmann::ordered_json all = nlohmann::ordered_json::array();
+  for (int stage = 0; stage < schedule.stages; ++stage) {
+    nlohmann::ordered_json passes = nlohmann::ordered_json::array();
+    for (std::size_t i = 0; i < schedule.steps[stage].size(); ++i) {
+      const Step& step = schedule.steps[stage][i];
+      passes.push_back({name(step.pass), step.micro_batch, step.chunk, simulation.start[stage][i],
+                        simulation.end[stage][i]});
+    }
+    all.push_back(passes);
+  }
+  return all;
 }
 
 nlohmann::ordered_json to_json(const RankEstimate& estimate, int rank, bool async_save) {
@@ -142,7 +202,7 @@ std::string verdict(std::int64_t needed, std::int64_t memory) {
                            mebibytes_text(needed - memory), mebibytes_text(memory));
 }
 
-void print_table(const std::vector<RankEstimate>& estimates, const Simulation& simulation,
+void print_table(const std::vector<RankEstimate>& estimates, const std::string& bubble,
                  std::int64_t memory, bool async_save, std::int64_t weight_bytes) {
   std::vector<std::vector<std::size_t>> groups;
   for (std::size_t rank = 0; rank < estimates.size(); ++rank) {
@@ -182,8 +242,7 @@ void print_table(const std::vector<RankEstimate>& estimates, const Simulation& s
         "parameters: the weights, and the packed forms of them that the products of forward and of "
         "backward read\n";
   }
-  text +=
-      fmt::format("pipeline bubble {:.1f} % (passes of equal length)\n", 100 * simulation.bubble);
+  text += bubble;
   if (async_save) {
     text += fmt::format(
         "saves in the background: a copy of {} MiB a rank, in the memory of the host "
@@ -247,8 +306,7 @@ void print_layouts(const PlanOptions& asked, const PretrainOptions& options,
       most = std::max(most, rank.memory.peak_total_bytes);
       sent = std::max(sent, sent_bytes(rank.traffic));
     }
-    const Simulation simulation =
-        simulated(plan.session.schedule, plan.mesh[Axis::kPipeline], plan.micro_batches);
+    const Simulation simulation = simulated(plan);
     text += fmt::format("{:<12}{:>7}{:>14}{:>20}{:>8.1f} %", layout, world, mebibytes_text(most),
                         mebibytes_text(sent), 100 * simulation.bubble);
     if (memory > 0) text += "   " + verdict(most, memory);
@@ -275,11 +333,15 @@ int run_plan(Invocation& invocation) {
   megatron.report(invocation.log);
   megatron.check(options.model);
   if (!plan_options.simulate.empty()) {
-    const ScheduleKind kind = plan_options.simulate == "zb-h1"
-                                  ? ScheduleKind::kZeroBubbleH1
-                                  : ScheduleKind::kOneForwardOneBackward;
-    const Simulation simulation = simulated(kind, plan_options.stages, plan_options.micro_batches);
-    std::fputs((to_json(simulation).dump() + "\n").c_str(), stdout);
+    const std::vector<std::int64_t> sizes = options.parallel.schedule.listed_sizes();
+    const int micro_batches =
+        sizes.empty() ? plan_options.micro_batches : static_cast<int>(sizes.size());
+    const Schedule schedule =
+        checked_schedule(settings_of(plan_options), plan_options.stages, micro_batches);
+    const Simulation simulation = simulate(schedule, {StepTimes{}}, sizes);
+    nlohmann::ordered_json out = to_json(simulation);
+    if (plan_options.passes) out["passes"] = passes_json(schedule, simulation);
+    std::fputs((out.dump() + "\n").c_str(), stdout);
     return 0;
   }
   const int ranks = options.parallel.planned_ranks(plan_options.ranks);
@@ -294,11 +356,11 @@ int run_plan(Invocation& invocation) {
   RunPlan plan = make_run_plan(options, ranks, vocabulary);
   const std::string chosen = choose_if_asked(plan, engine.machine());
   const std::vector<RankEstimate> estimates = estimate_layout(plan, engine.machine());
-  const Simulation simulation =
-      simulated(plan.session.schedule, plan.mesh[Axis::kPipeline], plan.micro_batches);
+  const Simulation simulation = simulated(plan);
   if (!plan_options.json) {
     std::fputs((in_sentence(plan, options) + chosen).c_str(), stdout);
-    print_table(estimates, simulation, bytes_of_size("--device-memory", plan_options.device_memory),
+    print_table(estimates, bubble_line(plan, simulation),
+                bytes_of_size("--device-memory", plan_options.device_memory),
                 options.saves_in_background(), size_bytes(plan.session.model.dtype));
     return 0;
   }

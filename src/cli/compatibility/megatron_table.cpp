@@ -41,7 +41,11 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "min-loss-scale:1 "
      "loss-scale-window:1 hysteresis:1 start-weight-decay:1 end-weight-decay:1 "
      "weight-decay-incr-style:1 rampup-batch-size:* tensor-model-parallel-size:1 "
-     "pipeline-model-parallel-size:1 use-distributed-optimizer eval-iters:1 eval-interval:1 "
+     "pipeline-model-parallel-size:1 num-layers-per-virtual-pipeline-stage:1 "
+     "num-virtual-stages-per-pipeline-rank:1 microbatch-group-size-per-virtual-pipeline-stage:1 "
+     "optimized-pipeline manual-mbs:* fold-mode:1 foldx-mode:1 use-manual-layer-allocation "
+     "manual-layers:1 enable-recompute-layers-per-pp-rank "
+     "use-distributed-optimizer eval-iters:1 eval-interval:1 "
      "vocab-size:1 padded-vocab-size:1 vocab-file:1 merge-file:1 vocab-extra-ids:1 "
      "tokenizer-type:1 tokenizer-model:1 data-path:* split:1 train-data-path:* valid-data-path:* "
      "test-data-path:* data-cache-path:1 mock-data seq-length:1 encoder-seq-length:1 "
@@ -183,8 +187,6 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "expert-tensor-parallel-size:1=1 num-distributed-optimizer-instances:1=1",
      "1 is the only size there is yet"},
     {kSame, "coc-mode:1=-1|2", "slices are those of --coc-parallel-num; without it there are none"},
-    {kSame, "enable-recompute-layers-per-pp-rank",
-     "--recompute-num-layers is of each stage, as there are no virtual ones"},
     {kSame, "cp-comm-type:*=p2p", "there is no context parallelism yet"},
     {kSame, "lr-warmup-init:1=0|0.0", "the warm-up starts at 0"},
     {kSame, "muon-tp-mode:1=duplicated|distributed",
@@ -242,15 +244,12 @@ constexpr MegatronGroup kMegatronFlags[] = {
     {kNotYet, "swap-attention swap-modules:1 adaptive-recompute-device-swap",
      "--offload-activations FOLDER --cpu-offloading-num-layers N moves what layers keep"},
     {kNotYet, "recompute-in-bubble recompute-in-advance",
-     "they fill the idle time of interleaved stages; --recompute-num-layers N is of each stage"},
+     "they fill the idle time of interleaved stages; --recompute-num-layers N is of each chunk"},
     {kNotYet,
-     "num-layers-per-virtual-pipeline-stage:1 num-virtual-stages-per-pipeline-rank:1 "
-     "microbatch-group-size-per-virtual-pipeline-stage:1 decoder-first-pipeline-num-layers:1 "
-     "decoder-last-pipeline-num-layers:1 pipeline-model-parallel-layout:1 "
-     "account-for-embedding-in-pipeline-split account-for-loss-in-pipeline-split "
-     "optimized-pipeline fold-mode:1 foldx-mode:1 manual-mbs:* use-manual-layer-allocation "
-     "manual-layers:1",
-     "--pipeline-schedule is 1f1b or zb-h1, and stages have equal numbers of layers"},
+     "decoder-first-pipeline-num-layers:1 decoder-last-pipeline-num-layers:1 "
+     "pipeline-model-parallel-layout:1 account-for-embedding-in-pipeline-split "
+     "account-for-loss-in-pipeline-split",
+     "--use-manual-layer-allocation --manual-layers N,N gives stages unequal numbers of layers"},
     {kNotYet,
      "use-megatron-fsdp fsdp-double-buffer suggested-communication-unit-size:1 "
      "enable-full-sharding-in-hsdp use-torch-fsdp2 torch-fsdp2-no-reshard-after-forward "

@@ -14,25 +14,29 @@ BatchSource::BatchSource(std::shared_ptr<const SampleSource> samples, BatchRules
   PITON_ASSERT(rules_.length_multiple.value_or(1) > 0, "a multiple of {}", *rules_.length_multiple);
 }
 
-// Calls visit(first) with the place in the global batch of the first sample of each.
+// Calls visit(first, size) with the place in the global batch of the first sample of each.
 template <typename Visit>
 void BatchSource::for_each_micro_batch(const BatchPlace& place, Visit&& visit) {
-  const std::int64_t stride = place.micro_batch * place.ranks;
-  PITON_ASSERT(place.micro_batch > 0 && place.rank >= 0 && place.rank < place.ranks &&
-                   place.global_batch % stride == 0,
-               "batch {} in micro-batches of {} on rank {} of {}", place.global_batch,
-               place.micro_batch, place.rank, place.ranks);
-  for (std::int64_t first = place.rank * place.micro_batch; first < place.global_batch;
-       first += stride) {
-    visit(first);
+  PITON_ASSERT(place.micro_batch > 0 && place.rank >= 0 && place.rank < place.ranks,
+               "micro-batches of {} on rank {} of {}", place.micro_batch, place.rank, place.ranks);
+  std::int64_t begin = 0;
+  for (std::size_t m = 0; begin < place.global_batch; ++m) {
+    PITON_ASSERT(place.sizes.empty() || m < place.sizes.size(), "{} of {} samples in {} sizes",
+                 begin, place.global_batch, m);
+    const std::int64_t size = place.sizes.empty() ? place.micro_batch : place.sizes[m];
+    visit(begin + place.rank * size, size);
+    begin += size * place.ranks;
   }
+  PITON_ASSERT(begin == place.global_batch, "batch {} in micro-batches of {} on {} ranks",
+               place.global_batch, place.micro_batch, place.ranks);
 }
 
 std::vector<MicroBatch> BatchSource::batch(const BatchPlace& place) {
   std::vector<MicroBatch> batches;
-  std::vector<std::int64_t> places(static_cast<std::size_t>(place.micro_batch));
+  std::vector<std::int64_t> places;
   const std::int64_t length = row_length(place);
-  for_each_micro_batch(place, [&](std::int64_t first) {
+  for_each_micro_batch(place, [&](std::int64_t first, std::int64_t size) {
+    places.resize(static_cast<std::size_t>(size));
     std::iota(places.begin(), places.end(), place.consumed_samples + first);
     batches.push_back(rows(places, length));
     batches.back().sample_index = first;
@@ -43,8 +47,8 @@ std::vector<MicroBatch> BatchSource::batch(const BatchPlace& place) {
 void BatchSource::announce(const BatchPlace& place) {
   const std::int64_t size = samples_->size();
   const bool cyclic = rules_.order == DataloaderType::kCyclic;
-  for_each_micro_batch(place, [&](std::int64_t first) {
-    for (std::int64_t i = 0; i < place.micro_batch; ++i) {
+  for_each_micro_batch(place, [&](std::int64_t first, std::int64_t count) {
+    for (std::int64_t i = 0; i < count; ++i) {
       const std::int64_t at = place.consumed_samples + first + i;
       // The order of an epoch is drawn when its first sample is read, not for advice.
       const bool known = size > 0 && (cyclic ? at / size == epoch_ : at < size);

@@ -4,6 +4,7 @@
 // micro-batches of b samples on D data-parallel ranks, micro-batch m of rank d takes these samples
 // of the global batch (Megatron's order):
 //   [m b D + d b, m b D + (d + 1) b)
+// Micro-batches of unequal sizes b_0, b_1, .. take b_m D samples from D (b_0 + .. + b_{m-1}) on.
 // The number `consumed` alone is the position of a run in its data, so a run may resume with
 // another D or b.
 #pragma once
@@ -32,16 +33,19 @@ struct BatchPlace {
   std::int64_t consumed_samples = 0;
   std::int64_t global_batch = 1;  // B, a multiple of D b
   std::int64_t micro_batch = 1;   // b
-  std::int64_t rank = 0;          // d
-  std::int64_t ranks = 1;         // D
+  // In place of b: samples of each micro-batch of this rank. D times their sum is B.
+  std::vector<std::int64_t> sizes = {};
+  std::int64_t rank = 0;   // d
+  std::int64_t ranks = 1;  // D
 };
 
 class BatchSource {
  public:
   BatchSource(std::shared_ptr<const SampleSource> samples, BatchRules rules);
 
-  // All B / (D b) micro-batches of this rank. Throws Error(kData) if the samples are used up (not
-  // under kCyclic) or an id is not below the vocabulary. Not thread-safe.
+  // All micro-batches of this rank, B / (D b) or as many as there are sizes. Throws Error(kData) if
+  // the samples are used up (not under kCyclic) or an id is not below the vocabulary. Not
+  // thread-safe.
   std::vector<MicroBatch> batch(const BatchPlace& place);
 
   // The same micro-batches will be asked for soon: tells the system what will be read

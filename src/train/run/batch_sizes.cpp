@@ -45,6 +45,15 @@ std::int64_t BatchSizes::at(std::int64_t consumed) const {
   return start_ + increments * increment_;
 }
 
+std::vector<std::int64_t> BatchSizes::all() const {
+  std::vector<std::int64_t> sizes;
+  for (std::int64_t size = start_; grows() && size < whole_; size += increment_) {
+    sizes.push_back(size);
+  }
+  sizes.push_back(whole_);
+  return sizes;
+}
+
 std::int64_t BatchSizes::updates(std::int64_t samples) const {
   std::int64_t updates = 0;
   std::int64_t consumed = 0;

@@ -29,6 +29,8 @@ class BatchSizes {
   // Updates of a run of `samples`. The last one is whole: what is left of `samples` is not taken.
   std::int64_t updates(std::int64_t samples) const;
 
+  // Every size that an update may have, in ascending order.
+  std::vector<std::int64_t> all() const;
   std::int64_t whole() const { return whole_; }
   bool grows() const { return ramp_samples_ > 0; }
 

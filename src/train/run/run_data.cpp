@@ -92,6 +92,7 @@ RunData::RunData(const PretrainOptions& options, const RunPlan& plan, const Toke
     : batches_(plan.batches),
       global_batch_(plan.global_batch),
       micro_batch_(options.loop.micro_batch_size),
+      sizes_(plan.micro_batch_sizes),
       row_length_(plan.sequence) {
   BatchRules rules{.order = options.data.dataloader_type,
                    .vocabulary = plan.session.model.vocabulary};
@@ -170,15 +171,21 @@ BatchPlace RunData::place_of(const Mesh& mesh, std::int64_t consumed,
           .ranks = mesh.size(Axis::kData)};
 }
 
+BatchPlace RunData::training_place(const Mesh& mesh, std::int64_t consumed) const {
+  BatchPlace place = place_of(mesh, consumed, batches_.at(consumed));
+  place.sizes = sizes_;
+  return place;
+}
+
 std::vector<MicroBatch> RunData::training_batch(const Mesh& mesh, std::int64_t consumed) {
-  std::vector<MicroBatch> all = batch(*train_, place_of(mesh, consumed, batches_.at(consumed)));
+  std::vector<MicroBatch> all = batch(*train_, training_place(mesh, consumed));
   row_length_ = all.front().sequence;
   return all;
 }
 
 void RunData::announce_training_batch(const Mesh& mesh, std::int64_t consumed) {
   try {
-    train_->announce(place_of(mesh, consumed, batches_.at(consumed)));
+    train_->announce(training_place(mesh, consumed));
   } catch (const Error&) {
     // Whatever it is, training_batch() meets it too, and says it.
   }

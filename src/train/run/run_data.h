@@ -73,10 +73,12 @@ class RunData {
   // Throws Error(kData); if a corpus was written to, the error of check_unchanged().
   std::vector<MicroBatch> batch(BatchSource& source, const BatchPlace& place);
   BatchPlace place_of(const Mesh& mesh, std::int64_t consumed, std::int64_t global_batch) const;
+  BatchPlace training_place(const Mesh& mesh, std::int64_t consumed) const;
 
   BatchSizes batches_;  // of training; those of validation are whole
   std::int64_t global_batch_;
   std::int64_t micro_batch_;
+  std::vector<std::int64_t> sizes_;  // of the micro-batches of training; empty: micro_batch_
   std::int64_t row_length_;
   std::unique_ptr<BatchSource> train_;
   std::unique_ptr<BatchSource> valid_;

@@ -1,5 +1,7 @@
 #include "train/run/run_plan.h"
 
+#include <algorithm>
+
 #include "base/options/option_range.h"
 
 namespace piton {
@@ -63,8 +65,9 @@ void check_saves(const PretrainOptions& options) {
 
 // Checks the totals that a run counts up to its end.
 void check_totals(const LoopOptions& loop, const RunPlan& plan) {
-  const std::int64_t tokens = checked_product("--micro-batch-size", "tokens of a micro-batch",
-                                              loop.micro_batch_size, plan.sequence);
+  const std::int64_t largest = std::ranges::max(plan.sizes_of_micro_batches());
+  const std::int64_t tokens =
+      checked_product("--micro-batch-size", "tokens of a micro-batch", largest, plan.sequence);
   check_range("--micro-batch-size x --seq-length", tokens, 1, kLargestSize);
   checked_product("--train-iters", "tokens of the run", plan.train_iters, plan.global_batch,
                   plan.sequence);
@@ -72,11 +75,10 @@ void check_totals(const LoopOptions& loop, const RunPlan& plan) {
                   plan.train_iters / loop.eval_interval + 1);
 }
 
-// What backward computes again of this model, in samples of `sequence` tokens.
-RecomputeRules recompute_rules(const PretrainOptions& options, const ModelConfig& model,
-                               std::int64_t sequence) {
-  const LayerDivision division{model.layers, options.parallel.pipeline};
-  const RecomputeRules rules = options.parallel.recompute_rules(division.counts());
+// What backward computes again.
+RecomputeRules recompute_rules(const PretrainOptions& options, const RunPlan& plan) {
+  const ModelConfig& model = plan.session.model;
+  const RecomputeRules rules = options.parallel.recompute_rules(plan.layers_of_stages());
   if (!model.gated && rules.parts.activation) {
     throw Error(Fault::kUsage,
                 "{}: this model's MLP has no gate, and its activation is computed from sums that "
@@ -84,8 +86,9 @@ RecomputeRules recompute_rules(const PretrainOptions& options, const ModelConfig
                 options.parallel.recompute_activation ? "--recompute-activation-function"
                                                       : "--recompute-modules activation");
   }
-  const std::int64_t kept = options.loop.micro_batch_size * sequence * model.hidden;
-  if (rules.distributed && kept % options.parallel.tensor != 0) {
+  for (const std::int64_t samples : plan.sizes_of_micro_batches()) {
+    const std::int64_t kept = samples * plan.sequence * model.hidden;
+    if (!rules.distributed || kept % options.parallel.tensor == 0) continue;
     throw Error(Fault::kUsage,
                 "--distribute-saved-activations: {} elements of a layer's input cannot be divided "
                 "over {} tensor ranks; change --seq-length, or leave it out",
@@ -94,7 +97,47 @@ RecomputeRules recompute_rules(const PretrainOptions& options, const ModelConfig
   return rules;
 }
 
+// The schedule of the stages, their layers, and the sizes of micro-batches.
+void plan_pipeline(const PretrainOptions& options, RunPlan& plan) {
+  const PipelineOptions& pipeline = options.parallel.schedule;
+  const int stages = plan.mesh[Axis::kPipeline];
+  const std::int64_t layers = plan.session.model.layers;
+  const std::int64_t micro_batch = options.loop.micro_batch_size;
+  const std::int64_t share = micro_batch * plan.mesh[Axis::kData];
+  ScheduleSettings& schedule = plan.session.schedule;
+  schedule = pipeline.settings(stages, layers);
+  plan.session.layout.layers_of_chunks =
+      pipeline.layers_of_chunks(stages * chunks_of_each_stage(schedule), layers);
+  for (const std::int64_t batch : plan.batches.all()) {
+    check_micro_batches(schedule, stages, static_cast<int>(batch / share));
+  }
+  plan.micro_batch_sizes =
+      pipeline.micro_batch_sizes(stages, micro_batch, plan.global_batch / plan.mesh[Axis::kData]);
+  if (!plan.micro_batch_sizes.empty() && plan.batches.grows()) {
+    throw Error(Fault::kUsage,
+                "--optimized-pipeline: --manual-mbs lists the micro-batches of one batch, and "
+                "--rampup-batch-size has several; leave one of them out");
+  }
+  const int t = plan.mesh[Axis::kTensor];
+  for (const std::int64_t samples : plan.sizes_of_micro_batches()) {
+    if (!options.parallel.linears.sequence_parallel || samples * plan.sequence % t == 0) continue;
+    throw Error(Fault::kUsage,
+                "--sequence-parallel: {} tokens of a micro-batch cannot be split over {} tensor "
+                "ranks; change --seq-length",
+                samples * plan.sequence, t);
+  }
+}
+
 }  // namespace
+
+LayerDivision RunPlan::layer_division() const {
+  return {session.model.layers, mesh[Axis::kPipeline] * chunks_of_each_stage(session.schedule),
+          session.layout.layers_of_chunks};
+}
+
+std::vector<std::int64_t> RunPlan::layers_of_stages() const {
+  return layer_division().most_of_stages(stages_of_chunks(session.schedule, mesh[Axis::kPipeline]));
+}
 
 BatchSizes batch_sizes(const LoopOptions& loop, std::int64_t global_batch, std::int64_t share) {
   if (loop.rampup_batch_size.empty()) return BatchSizes(global_batch);
@@ -142,32 +185,27 @@ RunPlan make_run_plan(const PretrainOptions& options, int ranks,
     throw Error(Fault::kUsage, "--train-samples: got {}, wanted at least {}, one global batch",
                 *loop.train_samples, plan.global_batch);
   }
+  plan.session.model = model;
+  plan_pipeline(options, plan);
   check_totals(loop, plan);
   plan.train_samples = loop.train_samples.value_or(plan.train_iters * plan.global_batch);
-  options.offload.check(LayerDivision{model.layers, options.parallel.pipeline}.most());
+  options.offload.check(plan.layer_division().most());
   if (options.optimizer.kind == OptimizerKind::kCadam &&
       (options.offload.in_host_memory() || !options.offload.state_folder().empty())) {
     throw Error(Fault::kUsage,
                 "--optimizer cadam: its state stays with the weights; leave --remote-device and "
                 "--cpu-optimizer out, or use another optimizer");
   }
-  const int t = plan.mesh[Axis::kTensor];
-  if (options.parallel.linears.sequence_parallel &&
-      loop.micro_batch_size * plan.sequence % t != 0) {
-    throw Error(Fault::kUsage,
-                "--sequence-parallel: {} tokens of a micro-batch cannot be split over {} tensor "
-                "ranks; change --seq-length",
-                loop.micro_batch_size * plan.sequence, t);
-  }
   plan.memory_limit = options.parallel.recompute_limit();
   plan.session = {.model = model,
                   .layout = {.linears = options.parallel.linears,
-                             .recompute = recompute_rules(options, model, plan.sequence),
+                             .recompute = recompute_rules(options, plan),
                              .vocabulary_multiple = options.tokenizer.make_vocab_size_divisible_by,
                              .vocabulary_rows = padded_vocabulary_size(
-                                 model.vocabulary, options.tokenizer, plan.mesh[Axis::kTensor])},
+                                 model.vocabulary, options.tokenizer, plan.mesh[Axis::kTensor]),
+                             .layers_of_chunks = plan.session.layout.layers_of_chunks},
                   .zero_stage = options.parallel.effective_zero_stage(),
-                  .schedule = options.parallel.schedule,
+                  .schedule = plan.session.schedule,
                   .micro_batches = plan.micro_batches,
                   .seed = loop.seed,
                   .optimizer_options = options.optimizer,

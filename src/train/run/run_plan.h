@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "session/session.h"
 #include "train/run/batch_sizes.h"
@@ -19,10 +20,21 @@ struct RunPlan {
   std::int64_t train_iters = 0;    // updates of the whole run
   std::int64_t train_samples = 0;  // that the run asks of its data
   int micro_batches = 0;           // of each data-parallel rank in one step of the whole batch
+  // Samples of each of these micro-batches, if they are unequal; else empty.
+  std::vector<std::int64_t> micro_batch_sizes;
   // Of a rank: what backward computes again is to be chosen by it (train/run/recompute_choice.h).
   std::optional<std::int64_t> memory_limit;
   bool saves_optimizer = true;  // not under --no-save-optim
   SessionSettings session;
+
+  // Samples of each micro-batch of a rank, equal or not.
+  std::vector<std::int64_t> sizes_of_micro_batches() const {
+    if (!micro_batch_sizes.empty()) return micro_batch_sizes;
+    return std::vector<std::int64_t>(static_cast<std::size_t>(micro_batches), micro_batch);
+  }
+  // Which layers each chunk of the model has, and how many a chunk of each stage has at most.
+  LayerDivision layer_division() const;
+  std::vector<std::int64_t> layers_of_stages() const;
 
   // The length of the run in whole global batches: what schedules are measured by.
   double whole_steps() const {

@@ -80,6 +80,29 @@ TEST(BatchSource, RankTakesItsSlotOfEachMicroBatch) {
   EXPECT_EQ(parts[1].labels[0], 19);
 }
 
+TEST(BatchSource, MicroBatchesOfUnequalSizesFollowOneAnother) {
+  BatchSource source(counting(100), {});
+  std::vector<std::vector<std::int64_t>> first_of_ranks;
+  std::set<std::int32_t> seen;
+  for (const std::int64_t rank : {0, 1}) {
+    const auto parts = source.batch(
+        {.consumed_samples = 10, .global_batch = 12, .sizes = {1, 3, 2}, .rank = rank, .ranks = 2});
+    ASSERT_EQ(parts.size(), 3U);
+    first_of_ranks.emplace_back();
+    for (std::size_t m = 0; m < parts.size(); ++m) {
+      EXPECT_EQ(parts[m].samples, (std::vector<std::int64_t>{1, 3, 2})[m]);
+      first_of_ranks.back().push_back(parts[m].sample_index);
+      for (std::int64_t i = 0; i < parts[m].samples; ++i) {
+        EXPECT_EQ(parts[m].tokens[static_cast<std::size_t>(4 * i)], 10 + parts[m].sample_index + i);
+        seen.insert(parts[m].tokens[static_cast<std::size_t>(4 * i)]);
+      }
+    }
+  }
+  EXPECT_EQ(first_of_ranks[0], (std::vector<std::int64_t>{0, 2, 8}));
+  EXPECT_EQ(first_of_ranks[1], (std::vector<std::int64_t>{1, 5, 10}));
+  EXPECT_EQ(seen.size(), 12U);
+}
+
 TEST(BatchSource, CyclicReadsEverySampleOnceAnEpochInAnotherOrderEachTime) {
   BatchSource source(counting(50), {.order = DataloaderType::kCyclic});
   std::vector<std::vector<std::int32_t>> epochs(2);

@@ -16,6 +16,20 @@ TEST(LayerDivision, GivesTheFirstChunksOneMore) {
   EXPECT_EQ((LayerDivision{13, 4}.of_chunk(2)), (LayerRange{7, 10}));
 }
 
+TEST(LayerDivision, TakesTheNumbersThatAreGiven) {
+  const LayerDivision given{12, 4, {2, 4, 5, 1}};
+  EXPECT_THAT(given.counts(), ElementsAre(2, 4, 5, 1));
+  EXPECT_EQ(given.of_chunk(0), (LayerRange{0, 2}));
+  EXPECT_EQ(given.of_chunk(2), (LayerRange{6, 11}));
+  EXPECT_EQ(given.of_chunk(3), (LayerRange{11, 12}));
+  EXPECT_EQ(given.most(), 5);
+}
+
+TEST(LayerDivision, KnowsTheLargestChunkOfEachStage) {
+  EXPECT_THAT((LayerDivision{10, 4}.most_of_stages({0, 1, 0, 1})), ElementsAre(3, 3));
+  EXPECT_THAT((LayerDivision{12, 4, {2, 4, 5, 1}}.most_of_stages({0, 1, 1, 0})), ElementsAre(2, 5));
+}
+
 TEST(LayerDivision, GivesEachLayerToOneChunkInOrder) {
   for (std::int64_t layers = 1; layers <= 20; ++layers) {
     for (int chunks = 1; chunks <= layers; ++chunks) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "device/host_device.h"
+#include "parallel/chunked_schedules.h"
 #include "parallel/simulate.h"
 #include "support/delayed_device.h"
 #include "support/errors.h"
@@ -128,10 +129,79 @@ TEST(Pipeline, RunsSeveralChunksAStage) {
   }
 }
 
+std::vector<Schedule> schedules_of_chunks(int stages, int micro_batches) {
+  return {interleaved(stages, 2, micro_batches, stages),
+          interleaved(stages, 3, micro_batches, stages), all_in_all_out(stages, 2, micro_batches),
+          zero_bubble_v(stages, micro_batches), dual_pipe_v(stages, micro_batches)};
+}
+
+TEST(Pipeline, RunsEveryScheduleOfChunksToTheSameBits) {
+  for (const auto& [stages, micro_batches] : {std::pair(2, 4), std::pair(2, 6), std::pair(4, 8)}) {
+    const Result whole = train(one_forward_one_backward(1, micro_batches));
+    for (const Schedule& schedule : schedules_of_chunks(stages, micro_batches)) {
+      SCOPED_TRACE(schedule.name);
+      expect_equal_bits(train(schedule), whole);
+    }
+  }
+  expect_equal_bits(train(zero_bubble_v(2, 1)), train(one_forward_one_backward(1, 1)));
+  expect_equal_bits(train(interleaved(2, 2, 8, 3)), train(one_forward_one_backward(1, 8)));
+}
+
+// Fold3D's purpose: the gradients of a chunk are summed over data ranks, each once, after its last
+// backward and before the last backward of the chunk below.
+TEST(Pipeline, SumsTheGradientsOfAChunkUnderTheBackwardOfAnother) {
+  constexpr int kMicroBatches = 4;
+  for (const Schedule& schedule :
+       {all_in_all_out(2, 3, kMicroBatches), interleaved(2, 3, kMicroBatches, 2)}) {
+    SCOPED_TRACE(schedule.name);
+    run_ranks(4, [&](World& world) {
+      HostDevice device;
+      test::SmallTraining training(world, device, {.schedule = schedule, .data = 2});
+      const std::vector<ShardUnit>& units = training.weights->units();
+      Communicator& group = *units[0].group->gradients;
+      std::vector<int> ended;  // the chunks that have gone back with all micro-batches
+      std::map<int, int> backwards;
+      Step before;
+      training.pipeline->observer = [&](const Step& step) {
+        if (before.pass == Pass::kBackward && ++backwards[before.chunk] == kMicroBatches) {
+          ended.push_back(before.chunk);
+        }
+        before = step;
+        std::int64_t bytes = 0;
+        for (const ShardUnit& unit : units) {
+          const bool ready = std::ranges::count(ended, unit.entries[0].parameter->chunk) > 0;
+          if (ready) bytes += unit.size * 4;
+        }
+        // On two data ranks each sends as many bytes as there are: a half to scatter, a half to
+        // gather.
+        EXPECT_EQ(group.traffic().all_reduce_bytes, bytes) << to_string(step);
+      };
+      training.backward(0);
+      EXPECT_EQ(ended.size(), 2U) << "the last chunk ends the step";
+      std::int64_t whole = 0;
+      for (const ShardUnit& unit : units) whole += unit.size * 4;
+      EXPECT_EQ(group.traffic().all_reduce_bytes, whole);
+      training.mesh.group(Axis::kPipeline).barrier();
+    });
+  }
+}
+
 TEST(Pipeline, TiedEndsThatMeetOnAStageShareOneParameter) {
   const SmallModelSizes sizes{.tied = true};
   ASSERT_NO_THROW(simulate(test::letter_v(3), {{}}));
   expect_equal_bits(train(test::letter_v(3), sizes), train(one_forward_one_backward(1, 3), sizes));
+  // Here the two contributions to the table are added in another order of micro-batches.
+  const Result whole = train(one_forward_one_backward(1, 4), sizes);
+  for (const Schedule& schedule : {zero_bubble_v(2, 4), dual_pipe_v(2, 4)}) {
+    const Result split = train(schedule, sizes);
+    EXPECT_EQ(split.loss, whole.loss);
+    for (const auto& [name, gradient] : whole.gradients) {
+      for (std::size_t i = 0; i < gradient.size(); ++i) {
+        const float tolerance = name == "embedding" ? 1e-6F * (1 + std::abs(gradient[i])) : 0.0F;
+        ASSERT_NEAR(split.gradients.at(name)[i], gradient[i], tolerance) << name;
+      }
+    }
+  }
 }
 
 TEST(Pipeline, GivesTheSameBitsEveryStep) {

@@ -76,6 +76,21 @@ TEST(ShardUnits, GiveEveryElementToOneRank) {
   }
 }
 
+// Of two chunks on a stage, the later one goes back first: its units come first, and are complete
+// while the other chunk still goes back.
+TEST(ShardUnits, EndWithTheirChunk) {
+  test::run_ranks(2, [&](World& world) {
+    Side side(world, kSizes);
+    const std::vector<Parameter*> all = side.parameters.all();
+    for (std::size_t i = 0; i < all.size(); ++i) all[i]->chunk = i < 3 ? 0 : 2;
+    const std::vector<ShardUnit> units = side.units({.bucket_bytes = 1 << 30});
+    ASSERT_EQ(units.size(), 2U);
+    EXPECT_EQ(units[0].entries.size(), 3U);
+    for (const UnitEntry& entry : units[0].entries) EXPECT_EQ(entry.parameter->chunk, 2);
+    for (const UnitEntry& entry : units[1].entries) EXPECT_EQ(entry.parameter->chunk, 0);
+  });
+}
+
 TEST(ShardUnits, HaveEqualPartsAndLittlePadding) {
   test::run_ranks(4, [&](World& world) {
     Side side(world, kSizes);

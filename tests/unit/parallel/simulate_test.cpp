@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "parallel/pipeline_options.h"
 
 namespace piton {
 namespace {
@@ -14,6 +15,8 @@ namespace {
 using testing::HasSubstr;
 
 constexpr double kExact = 1e-9;  // sums of a few hundred numbers near 1 in fp64
+
+constexpr double kRounded = 0.0005 + kExact;  // bubbles that are printed as "18.8 %"
 
 // Whole backward twice a forward: what the closed forms of the papers assume for 1F1B.
 const StepTimes kEqual{.forward = 1, .backward_input = 1, .backward_weight = 1, .message = 0};
@@ -91,6 +94,39 @@ TEST(Simulate, ZeroBubbleH1IsNeverSlowerThan1F1B) {
   }
   // One micro-batch: p forwards and p input backwards in a row, then one weight pass.
   EXPECT_NEAR(simulate(zero_bubble_h1(4, 1), {kEqual}).time, 4 + 4 + 1, kExact);
+}
+
+// AscendSpeed's presets for unequal micro-batches, passes in proportion to samples. Ideal times: a
+// forward of one sample is 1, a backward 2.
+TEST(Simulate, TakesTimesByMicroBatch) {
+  const StepTimes sample{.forward = 1, .backward_input = 1, .backward_weight = 1};
+  struct Case {
+    const char* preset;
+    int stages;
+    double time, bubble;
+    int count;
+    double uniform_time, uniform_bubble;
+  };
+  for (const Case& one : {Case{"example-config-1", 4, 217, 0.130, 16, 228, 0.188},
+                          Case{"example-config-2", 8, 352, 0.222, 24, 372, 0.292}}) {
+    SCOPED_TRACE(one.preset);
+    PipelineOptions options;
+    options.micro_batches = {one.preset};
+    const std::vector<std::int64_t> sizes = options.listed_sizes();
+    ASSERT_EQ(static_cast<int>(sizes.size()), one.count);
+    const Schedule schedule = one_forward_one_backward(one.stages, one.count);
+    const Simulation preset = simulate(schedule, {sample}, sizes);
+    EXPECT_NEAR(preset.time, one.time, kExact);
+    EXPECT_NEAR(preset.bubble, one.bubble, kRounded);
+    const std::vector<std::int64_t> fours(sizes.size(), 4);
+    const Simulation uniform = simulate(schedule, {sample}, fours);
+    EXPECT_NEAR(uniform.time, one.uniform_time, kExact);
+    EXPECT_NEAR(uniform.bubble, one.uniform_bubble, kRounded);
+    EXPECT_THROW(simulate(schedule, {sample}, {1, 2}), Error);
+  }
+  // A message takes the time of its micro-batch: 2 samples cross the boundary twice.
+  const StepTimes slow{.forward = 1, .backward_input = 1, .backward_weight = 1, .message = 0.5};
+  EXPECT_NEAR(simulate(one_forward_one_backward(2, 1), {slow}, {2}).time, 12 + 2, kExact);
 }
 
 TEST(Simulate, CountsMessagesBetweenStagesOnly) {

@@ -22,6 +22,7 @@ TEST(BatchSizes, AreOneNumberWithoutARampUp) {
   EXPECT_EQ(sizes.updates(27), 3);
   EXPECT_EQ(sizes.updates(7), 0);
   EXPECT_FALSE(sizes.grows());
+  EXPECT_EQ(sizes.all(), (std::vector<std::int64_t>{8}));
 }
 
 // 2, 4, 6 and 8 samples: an increment every 24 / 3 = 8 samples.
@@ -37,6 +38,7 @@ TEST(BatchSizes, GrowByAnIncrementWheneverTheNextShareOfTheSamplesIsConsumed) {
   EXPECT_EQ(sizes.updates(28), 8);
   EXPECT_EQ(sizes.updates(51), 10);
   EXPECT_EQ(sizes.updates(52), 11);
+  EXPECT_EQ(sizes.all(), (std::vector<std::int64_t>{2, 4, 6, 8}));
 }
 
 TEST(BatchSizes, AreThoseOfMegatronCore) {

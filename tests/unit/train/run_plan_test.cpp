@@ -109,6 +109,52 @@ TEST(RunPlan, RefusesIntervalsThatAreNone) {
   }
 }
 
+TEST(RunPlan, KnowsTheChunksOfStagesAndTheSizesOfMicroBatches) {
+  const std::vector<std::string> two{"--pipeline-model-parallel-size",
+                                     "2",
+                                     "--num-layers",
+                                     "8",
+                                     "--micro-batch-size",
+                                     "2",
+                                     "--global-batch-size",
+                                     "8"};
+  const auto plan_of = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> words = two;
+    words.insert(words.end(), more.begin(), more.end());
+    return make_run_plan(options_of(words), 2, 0);
+  };
+  EXPECT_THAT(plan_of({}).layers_of_stages(), ElementsAre(4, 4));
+  EXPECT_THAT(plan_of({}).sizes_of_micro_batches(), ElementsAre(2, 2, 2, 2));
+  const RunPlan chunks = plan_of({"--num-layers-per-virtual-pipeline-stage", "2"});
+  EXPECT_THAT(chunks.layer_division().counts(), ElementsAre(2, 2, 2, 2));
+  EXPECT_THAT(chunks.layers_of_stages(), ElementsAre(2, 2));
+  const RunPlan unequal = plan_of({"--optimized-pipeline", "--manual-mbs", "1", "3", "3", "1",
+                                   "--use-manual-layer-allocation", "--manual-layers", "5,3"});
+  EXPECT_THAT(unequal.sizes_of_micro_batches(), ElementsAre(1, 3, 3, 1));
+  EXPECT_THAT(unequal.layers_of_stages(), ElementsAre(5, 3));
+  EXPECT_EQ(unequal.session.micro_batches, 4);
+}
+
+// Every batch of a ramp-up is checked before the run starts, not when it is reached.
+TEST(RunPlan, RefusesARampUpWithAStepThatTheScheduleCannotHave) {
+  const std::vector<std::string> words{"--pipeline-model-parallel-size",
+                                       "2",
+                                       "--num-layers-per-virtual-pipeline-stage",
+                                       "1",
+                                       "--global-batch-size",
+                                       "8",
+                                       "--train-iters",
+                                       "0",
+                                       "--train-samples",
+                                       "64",
+                                       "--rampup-batch-size",
+                                       "2",
+                                       "3",
+                                       "20"};
+  EXPECT_THAT(message_of(Fault::kUsage, [&] { make_run_plan(options_of(words), 2, 0); }),
+              HasSubstr("got 5 micro-batches a step on 2 stages"));
+}
+
 TEST(SettledOptions, ALongerRunChangesTheScheduleOnlyWhereThatHasAnEnd) {
   const auto longer = [](const std::vector<std::string>& words) {
     std::vector<std::string> more = words;

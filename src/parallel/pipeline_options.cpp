@@ -1,0 +1,182 @@
+#include "parallel/pipeline_options.h"
+
+#include <fmt/ranges.h>
+
+#include <charconv>
+#include <numeric>
+#include <string_view>
+
+#include "base/error.h"
+#include "base/options/option_range.h"
+
+namespace piton {
+namespace {
+
+constexpr std::int64_t kMostSamples = std::int64_t{1} << 40;  // so that sums do not overflow
+
+// The presets of AscendSpeed's --manual-mbs.
+struct Preset {
+  std::string_view name;
+  int stages;
+  std::vector<std::int64_t> sizes;
+};
+
+const Preset* find_preset(std::string_view name) {
+  static const Preset presets[] = {
+      {"example-config-1", 4, {1, 2, 3, 4, 5, 5, 5, 5, 5, 5, 5, 5, 5, 4, 3, 2}},
+      {"example-config-2", 8, {1, 2, 2, 3, 4, 5, 5, 5, 5, 5, 5, 5,
+                               5, 5, 5, 5, 5, 5, 4, 4, 3, 3, 3, 2}}};
+  for (const Preset& preset : presets) {
+    if (preset.name == name) return &preset;
+  }
+  return nullptr;
+}
+
+std::optional<std::int64_t> whole_number(std::string_view text) {
+  std::int64_t value = 0;
+  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (code != std::errc() || end != text.data() + text.size()) return {};
+  return value;
+}
+
+[[noreturn]] void refuse_flag(const char* flag, const std::string& what) {
+  throw Error(Fault::kUsage, "parallel: --{}: {}", flag, what);
+}
+
+void wants(bool given, const char* flag, bool has, const char* what) {
+  if (given && !has) refuse_flag(flag, fmt::format("needs {}", what));
+}
+
+}  // namespace
+
+ScheduleSettings PipelineOptions::settings(int stages, std::int64_t layers) const {
+  const bool straight = schedule == ScheduleKind::kOneForwardOneBackward;
+  const bool asks = layers_of_chunk || chunks;
+  const char* const flag = layers_of_chunk ? "num-layers-per-virtual-pipeline-stage"
+                                           : "num-virtual-stages-per-pipeline-rank";
+  if (layers_of_chunk && chunks) {
+    refuse_flag(flag, "says the same as --num-virtual-stages-per-pipeline-rank; give one of them");
+  }
+  wants(asks, flag, straight, "--pipeline-schedule 1f1b; the others have chunks of their own");
+  wants(asks, flag, stages > 1, "--pipeline-model-parallel-size of 2 or more");
+  std::int64_t of_a_stage = chunks.value_or(1);
+  check_range("parallel: --num-virtual-stages-per-pipeline-rank", of_a_stage, 1, layers);
+  if (layers_of_chunk) {
+    check_range(fmt::format("parallel: --{}", flag), *layers_of_chunk, 1, layers);
+    if (layers % (stages * *layers_of_chunk) != 0) {
+      refuse_flag(flag,
+                  fmt::format("chunks of {} layers on {} stages cannot divide {} layers; change "
+                              "it, --num-layers or --pipeline-model-parallel-size",
+                              *layers_of_chunk, stages, layers));
+    }
+    of_a_stage = layers / stages / *layers_of_chunk;
+  }
+  const bool several = of_a_stage > 1;
+  const bool all_in = fold_mode == "aiao";
+  const char* const interleaves =
+      "several chunks a stage: --num-layers-per-virtual-pipeline-stage or "
+      "--num-virtual-stages-per-pipeline-rank";
+  wants(fold_mode.has_value(), "foldx-mode", several, interleaves);
+  wants(group.has_value(), "microbatch-group-size-per-virtual-pipeline-stage", several && !all_in,
+        "interleaved stages, or --foldx-mode fifo");
+  if (group) {
+    check_range("parallel: --microbatch-group-size-per-virtual-pipeline-stage", *group, stages,
+                kLargestSize);
+  }
+  wants(optimized, "optimized-pipeline", straight && !several,
+        "--pipeline-schedule 1f1b with one chunk a stage");
+  wants(optimized, "optimized-pipeline", stages > 1, "--pipeline-model-parallel-size of 2 or more");
+  const bool has_several =
+      several || schedule == ScheduleKind::kZeroBubbleV || schedule == ScheduleKind::kDualPipeV;
+  wants(recompute_by_stage, "enable-recompute-layers-per-pp-rank", !has_several,
+        "stages of one chunk: with several, --recompute-num-layers and --recomputation-layer-num "
+        "count layers of each chunk");
+  ScheduleSettings settings{schedule};
+  if (several) {
+    settings = {.kind = all_in ? ScheduleKind::kAllInAllOut : ScheduleKind::kInterleaved,
+                .chunks = static_cast<int>(of_a_stage),
+                .group = static_cast<int>(group.value_or(0))};
+  }
+  const std::int64_t all = std::int64_t{stages} * chunks_of_each_stage(settings);
+  if (has_several && all > layers) {
+    throw Error(Fault::kUsage,
+                "parallel: {} chunks of a model ({} on each of {} stages) need a layer each: got "
+                "{} layers; change --num-layers, --pipeline-model-parallel-size, "
+                "--pipeline-schedule or --num-virtual-stages-per-pipeline-rank",
+                all, chunks_of_each_stage(settings), stages, layers);
+  }
+  return settings;
+}
+
+std::vector<std::int64_t> PipelineOptions::layers_of_chunks(int count, std::int64_t layers) const {
+  wants(manual_allocation, "use-manual-layer-allocation", !manual_layers.empty(),
+        "--manual-layers N,N, the layers of each stage");
+  wants(!manual_layers.empty(), "manual-layers", manual_allocation,
+        "--use-manual-layer-allocation");
+  std::vector<std::int64_t> numbers;
+  std::int64_t sum = 0;
+  for (std::size_t begin = 0; !manual_layers.empty() && begin != std::string::npos;) {
+    const std::size_t comma = manual_layers.find(',', begin);
+    const std::string word = manual_layers.substr(begin, comma - begin);
+    const std::optional<std::int64_t> number = whole_number(word);
+    numbers.push_back(number && *number >= 1 && *number <= layers ? *number : 0);
+    sum += numbers.back();
+    begin = comma == std::string::npos ? comma : comma + 1;
+  }
+  if (numbers.empty()) return {};
+  const bool positive = std::accumulate(numbers.begin(), numbers.end(), true,
+                                        [](bool all, std::int64_t n) { return all && n > 0; });
+  if (!positive || static_cast<int>(numbers.size()) != count || sum != layers) {
+    refuse_flag(
+        "manual-layers",
+        fmt::format("got \"{}\", wanted {} positive numbers with commas between them, one for "
+                    "each stage (or chunk of the model), whose sum is --num-layers, {}",
+                    manual_layers, count, layers));
+  }
+  return numbers;
+}
+
+std::vector<std::int64_t> PipelineOptions::listed_sizes() const {
+  if (micro_batches.size() == 1) {
+    if (const Preset* preset = find_preset(micro_batches[0])) return preset->sizes;
+  }
+  std::vector<std::int64_t> sizes;
+  for (const std::string& word : micro_batches) {
+    const std::optional<std::int64_t> size = whole_number(word);
+    if (!size || *size < 1 || *size > kMostSamples) {
+      refuse_flag("manual-mbs",
+                  fmt::format("got \"{}\", wanted the samples of each micro-batch, 1 or "
+                              "more, or example-config-1 or example-config-2",
+                              word));
+    }
+    sizes.push_back(*size);
+  }
+  return sizes;
+}
+
+std::vector<std::int64_t> PipelineOptions::micro_batch_sizes(int stages, std::int64_t micro_batch,
+                                                             std::int64_t samples) const {
+  wants(optimized, "optimized-pipeline", !micro_batches.empty(),
+        "--manual-mbs, the samples of each micro-batch");
+  wants(!micro_batches.empty(), "manual-mbs", optimized, "--optimized-pipeline");
+  if (!optimized) return {};
+  const std::vector<std::int64_t> sizes = listed_sizes();
+  const Preset* preset = micro_batches.size() == 1 ? find_preset(micro_batches[0]) : nullptr;
+  if (preset != nullptr && preset->stages != stages) {
+    refuse_flag("manual-mbs",
+                fmt::format("{} is for {} stages: --pipeline-model-parallel-size is {}",
+                            preset->name, preset->stages, stages));
+  }
+  const std::int64_t sum = std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0});
+  if (static_cast<std::int64_t>(sizes.size()) != samples / micro_batch || sum != samples) {
+    refuse_flag(
+        "manual-mbs",
+        fmt::format("got {} micro-batches of {} samples together, wanted {} of {}: a data rank "
+                    "takes {} samples a step (--global-batch-size), {} at a time on average "
+                    "(--micro-batch-size)",
+                    sizes.size(), sum, samples / micro_batch, samples, samples, micro_batch));
+  }
+  return sizes;
+}
+
+}  // namespace piton

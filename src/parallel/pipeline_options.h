@@ -1,0 +1,90 @@
+// Options of the pipeline: the order of passes, the layers of each stage, and micro-batches of
+// unequal sizes. The flags are those of Megatron-LM and AscendSpeed.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/options/options.h"
+#include "parallel/schedule.h"
+
+namespace piton {
+
+struct PipelineOptions {
+  ScheduleKind schedule = ScheduleKind::kOneForwardOneBackward;
+  std::optional<std::int64_t> layers_of_chunk;  // more than one chunk a stage, by its layers
+  std::optional<std::int64_t> chunks;           // or by their number
+  std::optional<std::int64_t> group;            // default: the number of stages
+  std::optional<std::string> fold_mode;
+  bool optimized = false;
+  std::vector<std::string> micro_batches;  // sizes, or the name of a preset
+  bool manual_allocation = false;
+  std::string manual_layers;  // "3,5,5,3"
+  bool recompute_by_stage = false;
+
+  // The schedule of a model of `layers` layers on `stages` stages. Throws Error(kUsage) naming the
+  // flag if options contradict each other or do not fit.
+  ScheduleSettings settings(int stages, std::int64_t layers) const;
+
+  // Layers of each of the model's chunks by --manual-layers; empty if it is not given. Throws
+  // Error(kUsage) unless there are `chunks` positive numbers whose sum is `layers`.
+  std::vector<std::int64_t> layers_of_chunks(int chunks, std::int64_t layers) const;
+
+  // Sizes of the micro-batches of a rank that takes `samples` samples a step, `micro_batch` at a
+  // time on average; empty if they are equal. Throws Error(kUsage) if the sizes do not fit.
+  std::vector<std::int64_t> micro_batch_sizes(int stages, std::int64_t micro_batch,
+                                              std::int64_t samples) const;
+  // Those of --manual-mbs, as they are given.
+  std::vector<std::int64_t> listed_sizes() const;
+
+  template <typename Visitor>
+  void visit(Visitor&& v) {
+    v(Option{"pipeline-schedule",
+             "order of forward and backward passes on the stages; zb-v and dualpipe-v have two "
+             "chunks of the model on each stage"},
+      Choice<ScheduleKind>(schedule, {{"1f1b", ScheduleKind::kOneForwardOneBackward},
+                                      {"zb-h1", ScheduleKind::kZeroBubbleH1},
+                                      {"zb-v", ScheduleKind::kZeroBubbleV},
+                                      {"dualpipe-v", ScheduleKind::kDualPipeV}}));
+    v(Option{"num-layers-per-virtual-pipeline-stage",
+             "interleave: each stage has several chunks of the model, of this many layers",
+             {.placeholder = "N"}},
+      layers_of_chunk);
+    v(Option{"num-virtual-stages-per-pipeline-rank",
+             "interleave: the number of chunks of each stage",
+             {.placeholder = "N"}},
+      chunks);
+    v(Option{"microbatch-group-size-per-virtual-pipeline-stage",
+             "interleaved: micro-batches that pass one chunk of a stage before the next (default: "
+             "the number of stages)",
+             {.placeholder = "N"}},
+      group);
+    v(Option{"foldx-mode",
+             "Fold3D on interleaved stages: aiao: all micro-batches pass a chunk before the next, "
+             "so that its gradients are summed under the backward of another; fifo: in groups",
+             {.aliases = {"fold-mode"}, .choices = {"aiao", "fifo"}}},
+      fold_mode);
+    v(Option{"optimized-pipeline", "micro-batches have the unequal sizes of --manual-mbs"},
+      optimized);
+    v(Option{"manual-mbs",
+             "samples of each micro-batch, or a preset: example-config-1 (4 stages, 64 samples a "
+             "step and data rank), example-config-2 (8 stages, 96)",
+             {.placeholder = "N"}},
+      micro_batches);
+    v(Option{"use-manual-layer-allocation", "stages have the layers of --manual-layers"},
+      manual_allocation);
+    v(Option{"manual-layers",
+             "how many layers each stage has (or each chunk of the model, if stages have several), "
+             "as in 3,5,5,3",
+             {.placeholder = "N,N"}},
+      manual_layers);
+    v(Option{"enable-recompute-layers-per-pp-rank",
+             "--recompute-num-layers counts layers of a stage, as it does with one chunk a stage; "
+             "refused with several, where it counts those of each chunk"},
+      recompute_by_stage);
+  }
+};
+
+}  // namespace piton

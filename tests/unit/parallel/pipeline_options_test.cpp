@@ -1,0 +1,135 @@
+#include "parallel/pipeline_options.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "support/errors.h"
+
+namespace piton {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+PipelineOptions parsed(const std::vector<std::string>& words) {
+  PipelineOptions options;
+  OptionSet set;
+  set.add("pipeline", options);
+  set.parse(words);
+  return options;
+}
+
+std::string refusal(const std::vector<std::string>& words, int stages, std::int64_t layers) {
+  return message_of(Fault::kUsage,
+                    [&] { static_cast<void>(parsed(words).settings(stages, layers)); });
+}
+
+constexpr const char* kLayers = "--num-layers-per-virtual-pipeline-stage";
+constexpr const char* kChunks = "--num-virtual-stages-per-pipeline-rank";
+
+TEST(PipelineOptions, AskFor1F1BUnlessTheyAskForChunks) {
+  EXPECT_EQ(parsed({}).settings(4, 8).kind, ScheduleKind::kOneForwardOneBackward);
+  EXPECT_EQ(parsed({kLayers, "2"}).settings(4, 8).kind, ScheduleKind::kOneForwardOneBackward)
+      << "one chunk a stage";
+  const ScheduleSettings two = parsed({kLayers, "1"}).settings(4, 8);
+  EXPECT_EQ(two.kind, ScheduleKind::kInterleaved);
+  EXPECT_EQ(two.chunks, 2);
+  EXPECT_EQ(two.group, 0);
+  const ScheduleSettings three =
+      parsed({kChunks, "3", "--microbatch-group-size-per-virtual-pipeline-stage", "5"})
+          .settings(2, 8);
+  EXPECT_EQ(three.chunks, 3);
+  EXPECT_EQ(three.group, 5);
+  EXPECT_EQ(parsed({"--pipeline-schedule", "zb-v"}).settings(2, 8).kind,
+            ScheduleKind::kZeroBubbleV);
+}
+
+TEST(PipelineOptions, KnowFold3DByBothSpellings) {
+  for (const char* flag : {"--foldx-mode", "--fold-mode"}) {
+    EXPECT_EQ(parsed({flag, "aiao", kLayers, "1"}).settings(2, 4).kind, ScheduleKind::kAllInAllOut);
+    EXPECT_EQ(parsed({flag, "fifo", kLayers, "1"}).settings(2, 4).kind, ScheduleKind::kInterleaved);
+  }
+}
+
+TEST(PipelineOptions, RefuseWhatDoesNotFit) {
+  EXPECT_THAT(refusal({kLayers, "3"}, 2, 8), HasSubstr("cannot divide 8 layers"));
+  EXPECT_THAT(refusal({kLayers, "0"}, 2, 8), HasSubstr(kLayers));
+  EXPECT_THAT(refusal({kLayers, "1"}, 1, 8), HasSubstr("--pipeline-model-parallel-size of 2"));
+  EXPECT_THAT(refusal({kLayers, "1", kChunks, "2"}, 2, 8), HasSubstr("give one of them"));
+  EXPECT_THAT(refusal({kChunks, "9"}, 2, 8), HasSubstr(kChunks));
+  EXPECT_THAT(refusal({kChunks, "5"}, 2, 8), HasSubstr("10 chunks of a model (5 on each of 2"));
+  EXPECT_THAT(refusal({"--pipeline-schedule", "zb-v"}, 4, 7), HasSubstr("got 7 layers"));
+  EXPECT_THAT(refusal({kLayers, "1", "--pipeline-schedule", "zb-h1"}, 2, 8),
+              HasSubstr("--pipeline-schedule 1f1b"));
+  EXPECT_THAT(refusal({"--foldx-mode", "aiao"}, 2, 8), HasSubstr(kLayers));
+  EXPECT_THAT(refusal({"--microbatch-group-size-per-virtual-pipeline-stage", "4"}, 2, 8),
+              HasSubstr("interleaved stages"));
+  EXPECT_THAT(
+      refusal({kLayers, "1", "--microbatch-group-size-per-virtual-pipeline-stage", "3"}, 4, 8),
+      HasSubstr("--microbatch-group-size-per-virtual-pipeline-stage"));
+  EXPECT_THAT(refusal({"--optimized-pipeline", kLayers, "1"}, 2, 8),
+              HasSubstr("--optimized-pipeline: needs --pipeline-schedule 1f1b with one chunk"));
+  EXPECT_THAT(refusal({"--optimized-pipeline"}, 1, 8),
+              HasSubstr("--optimized-pipeline: needs --pipeline-model-parallel-size"));
+  EXPECT_THAT(refusal({"--enable-recompute-layers-per-pp-rank", kLayers, "1"}, 2, 8),
+              HasSubstr("count layers of each chunk"));
+  EXPECT_EQ(parsed({"--enable-recompute-layers-per-pp-rank"}).settings(2, 8).chunks, 1);
+}
+
+TEST(PipelineOptions, TakeLayersOfEachStage) {
+  EXPECT_THAT(parsed({}).layers_of_chunks(2, 8), IsEmpty());
+  EXPECT_THAT(
+      parsed({"--use-manual-layer-allocation", "--manual-layers", "3,5"}).layers_of_chunks(2, 8),
+      ElementsAre(3, 5));
+  const auto refused = [](const std::vector<std::string>& words) {
+    return message_of(Fault::kUsage,
+                      [&] { static_cast<void>(parsed(words).layers_of_chunks(2, 8)); });
+  };
+  EXPECT_THAT(refused({"--manual-layers", "3,5"}), HasSubstr("--use-manual-layer-allocation"));
+  EXPECT_THAT(refused({"--use-manual-layer-allocation"}), HasSubstr("needs --manual-layers"));
+  for (const char* bad :
+       {"3,4", "8", "0,8", "3,5,", "3,x", "-1,9", "2,2,4", "3 5", "9,99999999999"}) {
+    EXPECT_THAT(refused({"--use-manual-layer-allocation", "--manual-layers", bad}),
+                HasSubstr("wanted 2 positive numbers"))
+        << bad;
+  }
+}
+
+TEST(PipelineOptions, TakeSizesOfMicroBatchesOrAPreset) {
+  const auto sizes = [](const std::vector<std::string>& words, int stages, std::int64_t micro,
+                        std::int64_t samples) {
+    std::vector<std::string> all{"--optimized-pipeline", "--manual-mbs"};
+    all.insert(all.end(), words.begin(), words.end());
+    return parsed(all).micro_batch_sizes(stages, micro, samples);
+  };
+  EXPECT_THAT(parsed({}).micro_batch_sizes(2, 2, 8), IsEmpty());
+  EXPECT_THAT(sizes({"1", "3", "2"}, 2, 2, 6), ElementsAre(1, 3, 2));
+  EXPECT_EQ(sizes({"example-config-1"}, 4, 4, 64).size(), 16U);
+  EXPECT_EQ(sizes({"example-config-2"}, 8, 4, 96).size(), 24U);
+  const auto refused = [&](const std::vector<std::string>& words, int stages, std::int64_t micro,
+                           std::int64_t samples) {
+    return message_of(Fault::kUsage, [&] { sizes(words, stages, micro, samples); });
+  };
+  EXPECT_THAT(refused({"example-config-1"}, 2, 4, 64), HasSubstr("is for 4 stages"));
+  EXPECT_THAT(refused({"example-config-1"}, 4, 4, 32),
+              HasSubstr("got 16 micro-batches of 64 samples together, wanted 8 of 32"));
+  EXPECT_THAT(refused({"example-config-3"}, 4, 4, 64), HasSubstr("got \"example-config-3\""));
+  EXPECT_THAT(refused({"1", "0", "5"}, 2, 2, 6), HasSubstr("got \"0\""));
+  EXPECT_THAT(refused({"1", "5"}, 2, 2, 6), HasSubstr("wanted 3 of 6"));
+  EXPECT_THAT(refused({"1", "2", "4"}, 2, 2, 6), HasSubstr("wanted 3 of 6"));
+  const auto alone = [](const char* flag, const char* value) {
+    return message_of(Fault::kUsage, [&] {
+      std::vector<std::string> words{flag};
+      if (*value != 0) words.emplace_back(value);
+      static_cast<void>(parsed(words).micro_batch_sizes(2, 2, 8));
+    });
+  };
+  EXPECT_THAT(alone("--optimized-pipeline", ""), HasSubstr("needs --manual-mbs"));
+  EXPECT_THAT(alone("--manual-mbs", "2"), HasSubstr("needs --optimized-pipeline"));
+}
+
+}  // namespace
+}  // namespace piton
