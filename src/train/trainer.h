@@ -114,7 +114,7 @@ class Trainer {
   std::vector<MicroBatch> next_batch();
   StepMetrics measured(const StepReport& report, std::int64_t batch, double seconds) const;
   bool log_due() const;
-  std::optional<double> run_evaluation();
+  std::optional<double> run_evaluation(std::vector<ObjectiveFigure>& figures);
   std::string no_validation_loss() const;
   void check_that_it_ends_well() const;
 

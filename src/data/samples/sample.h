@@ -19,12 +19,32 @@ inline constexpr std::int32_t kNoLabel = -100;
 // The segment of padding: no token of a text attends to it.
 inline constexpr std::int32_t kPaddingSegment = -1;
 
+// What an answer of preference data is to its question.
+enum class AnswerRole : std::uint8_t {
+  kChosen,       // followed by the answer that is worse than it
+  kRejected,     // of the same pair
+  kDesirable,    // judged alone; followed by the answer of another sample
+  kUndesirable,  // the same
+  kMismatched,   // the answer of another sample to the question of the one before
+};
+
+// Tokens [begin, end) are a question with one answer, whose tokens alone have labels.
+struct Answer {
+  AnswerRole role = AnswerRole::kChosen;
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+  bool operator==(const Answer&) const = default;
+};
+
 struct Sample {
   std::vector<std::int32_t> tokens;     // [s]
   std::vector<std::int32_t> labels;     // [s]; kNoLabel where nothing is learned
   std::vector<std::int32_t> positions;  // [s]; from the start of the sample or of a document
   std::vector<std::int32_t> segments;   // [s], or empty: the sample is one segment
   std::int64_t length = 0;              // tokens that are not padding, which comes after them
+  // Of preference data, in order: each kChosen is followed by its kRejected, each kDesirable or
+  // kUndesirable by its kMismatched. Empty in other data.
+  std::vector<Answer> answers;
 };
 
 }  // namespace piton

@@ -14,6 +14,7 @@ void PretrainOptions::add_without_timing_to(OptionSet& options) {
   options.add("Model", model);
   options.add("Training", loop);
   options.add("Adapters", lora);
+  options.add("Preferences", preferences);
   options.add("Parallelism", parallel);
   options.add("Offload", offload);
   options.add("Learning rate", learning_rate);

@@ -13,6 +13,7 @@
 #include "optim/learning_rate.h"
 #include "optim/optimizer_options.h"
 #include "parallel/parallel_options.h"
+#include "preferences/preference_options.h"
 #include "session/offload_options.h"
 #include "text/files/tokenizer_options.h"
 #include "train/trace/timing_options.h"
@@ -173,6 +174,7 @@ struct PretrainOptions {
   ModelOptions model;
   LoopOptions loop;
   LoraOptions lora;
+  PreferenceOptions preferences;
   TimingOptions timing;
   ParallelOptions parallel;
   OffloadOptions offload;

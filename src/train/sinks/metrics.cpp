@@ -95,6 +95,12 @@ std::string to_json(const StepMetrics& metrics) {
   if (metrics.params_norm) json["params_norm"] = number(*metrics.params_norm);
   if (metrics.num_zeros) json["num_zeros"] = *metrics.num_zeros;
   if (metrics.validation_loss) json["validation_loss"] = number(*metrics.validation_loss);
+  for (const ObjectiveFigure& one : metrics.figures) {
+    if (one.count > 0) json[one.name] = number(one.mean());
+  }
+  for (const ObjectiveFigure& one : metrics.validation_figures) {
+    if (one.count > 0) json["validation_" + one.name] = number(one.mean());
+  }
   for (const TimerTimes& one : metrics.timers) json["timers_ms"][one.name] = one.most_ms();
   return json.dump();
 }
