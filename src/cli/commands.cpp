@@ -57,12 +57,15 @@ constexpr Command kCommands[] = {
      "threads",
      run_pretrain},
     {"finetune", "--load MODEL --data-path PREFIX --save RUN",
-     "trains a model that exists on questions and answers",
+     "trains a model that exists on questions and answers, or on preferences",
      "--load HF_FOLDER --data-path chats --seq-length 1024 --micro-batch-size 4 "
      "--global-batch-size 16 --train-iters 500 --lr 1e-5 --bf16 --save run\n"
      "--load HF_FOLDER --lora-target-modules all-linear --lora-r 16 --lora-alpha 32 "
-     "--data-path chats --seq-length 1024 --train-iters 500 --lr 2e-4 --bf16 --save run",
-     "load save lora-target-modules lora-r lora-alpha lora-dropout lora-load data-path split "
+     "--data-path chats --seq-length 1024 --train-iters 500 --lr 2e-4 --bf16 --save run\n"
+     "--load HF_FOLDER --lora-target-modules all-linear --stage dpo --data-path pairs "
+     "--seq-length 1024 --train-iters 200 --lr 5e-6 --bf16 --save run",
+     "load save lora-target-modules lora-r lora-alpha lora-dropout lora-load stage ref-model "
+     "data-path split "
      "is-instruction-dataset pack neat-pack seq-length micro-batch-size global-batch-size "
      "train-iters lr min-lr lr-decay-style lr-warmup-iters optimizer weight-decay clip-grad bf16 "
      "seed save-interval log-interval eval-interval eval-iters tensor-model-parallel-size "

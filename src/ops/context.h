@@ -33,6 +33,7 @@ struct Context {
   WeightProvider& weights;
   Tape* tape = nullptr;   // null: keep nothing (generation, evaluation, recomputed segments)
   bool training = false;  // true: dropout is applied
+  bool adapters = true;   // false: linears compute without their adapters
   std::uint64_t seed = 1234;
   RecomputedParts recompute = {};
   MaskRows rows = {};  // of the whole micro-batch (first_row 0), for drawing dropout masks

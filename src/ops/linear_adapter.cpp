@@ -37,6 +37,7 @@ void add_product(Context& context, Parameter& parameter, const Tensor& dy, const
 
 std::vector<LinearAdapter> drawn_adapters(const Context& context,
                                           std::vector<LinearAdapter> adapters) {
+  if (!context.adapters) return {};
   if (!context.training) {
     for (LinearAdapter& adapter : adapters) adapter.dropout.probability = 0;
   }

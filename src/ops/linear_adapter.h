@@ -64,7 +64,7 @@ void add_gradient_of_a(Context& context, const std::vector<LinearAdapter>& adapt
 void add_gradient_of_b(Context& context, const std::vector<LinearAdapter>& adapters,
                        const std::vector<Kept>& inputs, const Tensor& dy);
 
-// Without their dropout if the context is not one of training.
+// Without their dropout if the context is not one of training; none if it is one without adapters.
 std::vector<LinearAdapter> drawn_adapters(const Context& context,
                                           std::vector<LinearAdapter> adapters);
 

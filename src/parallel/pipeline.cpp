@@ -203,7 +203,6 @@ PipelineResult Pipeline::train(Context context, const std::vector<ModelInput>& i
 PipelineResult Pipeline::forward(Context context, const std::vector<ModelInput>& inputs,
                                  const ForEachOutput& each) {
   context.tape = nullptr;
-  context.training = false;
   const std::vector<int> own = schedule_.chunks_of_stage(group_->rank());
   // As many micro-batches as there are stages pass one chunk before they pass the next, so that all
   // stages have work.

@@ -39,9 +39,9 @@ class Pipeline {
   // tensor that is being sent is not reused before the send is complete.
   PipelineResult train(Context context, const std::vector<ModelInput>& inputs);
 
-  // Forward passes of any number of micro-batches, in order, without tapes and without dropout. On
-  // the last stage, calls `each` with the index of the micro-batch and the output of the last
-  // chunk.
+  // Forward passes of any number of micro-batches, in order, without tapes. With
+  // `context.training`, dropout draws the masks that train() draws for the same inputs. On the last
+  // stage, calls `each` with the index of the micro-batch and the output of the last chunk.
   using ForEachOutput = std::function<void(int micro_batch, ChunkOutput& output)>;
   PipelineResult forward(Context context, const std::vector<ModelInput>& inputs,
                          const ForEachOutput& each = {});

@@ -214,9 +214,20 @@ PipelineResult Session::forward_backward(const std::vector<ModelInput>& inputs) 
 
 StepReport Session::gradients(const std::vector<MicroBatch>& batches,
                               std::int64_t consumed_samples) {
-  StepReport report{.loss_tokens = total_tokens(batches),
-                    .loss_scale = optimizer_ ? optimizer_->loss_scale() : 1};
+  StepReport report{.loss_scale = optimizer_ ? optimizer_->loss_scale() : 1};
   schedule_micro_batches(static_cast<int>(batches.size()));
+  machine_.device.upload(&consumed_samples, consumed_samples_, machine_.stream);
+  if (objective_ != nullptr) {
+    std::vector<MicroBatch> weighted = batches;
+    ObjectiveReport found = objective_->weigh(*this, weighted, /*training=*/true);
+    PITON_ASSERT(found.count > 0, "an objective that counts nothing");
+    report.loss_tokens = found.count;
+    report.figures = std::move(found.figures);
+    report = weighted_gradients(weighted, std::move(report));
+    report.loss = found.loss_sum / found.count;
+    return report;
+  }
+  report.loss_tokens = total_tokens(batches);
   if (report.loss_tokens == 0) {
     throw Error(
         Fault::kData,
@@ -224,7 +235,11 @@ StepReport Session::gradients(const std::vector<MicroBatch>& batches,
         "batch; piton inspect samples shows them",
         consumed_samples, consumed_samples + samples_of(batches) - 1);
   }
-  machine_.device.upload(&consumed_samples, consumed_samples_, machine_.stream);
+  return weighted_gradients(batches, std::move(report));
+}
+
+// Of the sum over tokens of mask * loss, divided by report.loss_tokens.
+StepReport Session::weighted_gradients(const std::vector<MicroBatch>& batches, StepReport report) {
   const bool wide = settings_.model.dtype == DType::kF64;
   const Tensor scale = machine_.arena.allocate(wide ? DType::kF64 : DType::kF32, {1},
                                                MemoryKind::kWorkspace, machine_.stream);
@@ -261,11 +276,44 @@ StepReport Session::train_step(const std::vector<MicroBatch>& batches,
 }
 
 Session::Evaluation Session::evaluate(const std::vector<MicroBatch>& batches) {
+  if (objective_ != nullptr) {
+    std::vector<MicroBatch> weighted = batches;
+    ObjectiveReport found = objective_->weigh(*this, weighted, /*training=*/false);
+    return {.loss_sum = found.loss_sum,
+            .loss_tokens = found.count,
+            .figures = std::move(found.figures)};
+  }
   std::vector<ModelInput> inputs;
   inputs.reserve(batches.size());
   for (const MicroBatch& batch : batches) inputs.push_back(upload(batch, {}));
   const PipelineResult result = pipeline_->forward(context(false), inputs);
-  return {.loss_sum = loss_of(result), .loss_tokens = total_tokens(batches)};
+  return {.loss_sum = loss_of(result), .loss_tokens = total_tokens(batches), .figures = {}};
+}
+
+std::vector<std::vector<double>> Session::token_losses(const std::vector<MicroBatch>& batches,
+                                                       const LossPass& pass) {
+  std::vector<ModelInput> inputs;
+  inputs.reserve(batches.size());
+  for (const MicroBatch& batch : batches) {
+    inputs.push_back(upload(batch, {}));
+    inputs.back().wanted.token_losses = true;
+  }
+  Context context = this->context(pass.training);
+  context.adapters = pass.adapters;
+  std::vector<std::vector<double>> losses(batches.size());
+  pipeline_->forward(context, inputs, [&](int micro_batch, ChunkOutput& output) {
+    const Tensor& found = output.token_losses;
+    std::vector<double>& one = losses[static_cast<std::size_t>(micro_batch)];
+    one.resize(static_cast<std::size_t>(found.elements()));
+    if (found.dtype() == DType::kF64) {
+      machine_.device.download(found, one.data(), machine_.stream);
+      return;
+    }
+    std::vector<float> narrow(one.size());
+    machine_.device.download(found, narrow.data(), machine_.stream);
+    std::copy(narrow.begin(), narrow.end(), one.begin());
+  });
+  return losses;
 }
 
 }  // namespace piton

@@ -18,6 +18,7 @@
 #include "parallel/data_parallel.h"
 #include "parallel/pipeline.h"
 #include "session/machine.h"
+#include "session/objective.h"
 #include "session/offload_options.h"
 
 namespace piton {
@@ -47,11 +48,18 @@ struct SessionSettings {
 };
 
 struct StepReport {
-  double loss = 0;       // mean over the tokens of the whole global batch
-  double grad_norm = 0;  // before clipping, without the loss scale
-  bool skipped = false;  // gradients were not finite, or a spike: nothing was updated
-  double loss_tokens = 0;
-  double loss_scale = 1;  // of this step
+  double loss = 0;         // mean over the tokens of the whole global batch, or of the objective
+  double grad_norm = 0;    // before clipping, without the loss scale
+  bool skipped = false;    // gradients were not finite, or a spike: nothing was updated
+  double loss_tokens = 0;  // or what the objective counts
+  double loss_scale = 1;   // of this step
+  std::vector<ObjectiveFigure> figures;
+};
+
+// How token_losses() computes.
+struct LossPass {
+  bool training = false;  // with dropout
+  bool adapters = true;
 };
 
 class Session {
@@ -59,6 +67,10 @@ class Session {
   // Collective over all ranks. The mesh must outlive the session. Allocates memory, sets no values.
   Session(const Machine& machine, Mesh& mesh, const SessionSettings& settings);
   ~Session();
+
+  // The loss of every step and evaluation from now on; null: the cross entropy of the labels. It
+  // must outlive them.
+  void set_objective(Objective* objective) { objective_ = objective; }
 
   // Draws the weights from the seed: all, or those of `parameters`, such as new adapters of a model
   // that is loaded.
@@ -81,9 +93,16 @@ class Session {
   // Loss of forward passes without dropout; sum and tokens are over all ranks.
   struct Evaluation {
     double loss_sum = 0;
-    double loss_tokens = 0;
+    double loss_tokens = 0;  // or what the objective counts
+    std::vector<ObjectiveFigure> figures;
   };
   Evaluation evaluate(const std::vector<MicroBatch>& batches);
+
+  // Cross entropy of each token [b*s], 0 without a label, for each micro-batch of this rank; on the
+  // ranks of other stages than the last one empty lists. With dropout, the masks are those of the
+  // last consumed_samples.
+  std::vector<std::vector<double>> token_losses(const std::vector<MicroBatch>& batches,
+                                                const LossPass& pass);
 
   const SessionSettings& settings() const { return settings_; }
   Mesh& mesh() { return *mesh_; }
@@ -108,6 +127,7 @@ class Session {
   void offload_activations();
   double summed_over_ranks(double value, AxisSet axes);
   double loss_of(const PipelineResult& result);  // summed over all ranks
+  StepReport weighted_gradients(const std::vector<MicroBatch>& batches, StepReport report);
 
   Machine machine_;
   Mesh* mesh_;
@@ -123,6 +143,7 @@ class Session {
   std::unique_ptr<OffloadLanes> activation_lanes_;    // to and from it
   std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<Pipeline> pipeline_;
+  Objective* objective_ = nullptr;
 };
 
 }  // namespace piton

@@ -117,7 +117,10 @@ class RunOpener {
 
 void RunOpener::check_before_allocation() {
   continue_started_run();
-  together([&] { open_tokenizer_and_plan(); });
+  together([&] {
+    check_preference_options(given_);
+    open_tokenizer_and_plan();
+  });
   choose_recomputation();
   if (inputs_.planner != nullptr) {
     check_memory(machine_, inputs_.planner->plan_memory(run_.plan), everyone_);
@@ -233,6 +236,11 @@ void RunOpener::open_data() {
 void RunOpener::load_or_draw() {
   CheckpointChoice choice(source_, everyone_, sinks_);
   run_.session = std::make_unique<Session>(machine_, *run_.mesh, run_.plan.session);
+  run_.objective = open_objective(given_.preferences, machine_, everyone_, *run_.session);
+  if (run_.objective.reference != nullptr) {
+    say(fmt::format("the reference is {}", given_.preferences.ref_model));
+    run_.state.facts[kReferenceFact] = run_.objective.reference_hash;
+  }
   run_.checkpoints = std::make_unique<RunCheckpoints>(machine_, *run_.mesh, *run_.session,
                                                       *run_.data, run_.settled);
   say_model();

@@ -14,6 +14,7 @@
 #include "text/tokenizer.h"
 #include "train/run/failure_report.h"
 #include "train/run/pretrain_options.h"
+#include "train/run/reference_model.h"
 #include "train/run/run_checkpoints.h"
 #include "train/run/run_data.h"
 #include "train/run/run_folder.h"
@@ -71,6 +72,7 @@ struct OpenedRun {
   std::unique_ptr<Mesh> mesh;
   std::unique_ptr<RunData> data;
   std::unique_ptr<Session> session;
+  RunObjective objective;  // of the session
   FolderClaim claim = FolderClaim::kNone;
   std::unique_ptr<RunFolder> folder;  // of the first rank
   // Its destructor waits for the save in the background, before the folder's lock is released.

@@ -132,7 +132,7 @@ StepMetrics Trainer::one_step() {
                    return run_.session->optimizer().parameters_not_finite(machine_.stream);
                  }});
   if (run_.data->has_validation() && (state.iteration % loop.eval_interval == 0 || done())) {
-    metrics.validation_loss = validation_loss_ = run_evaluation();
+    metrics.validation_loss = validation_loss_ = run_evaluation(metrics.validation_figures);
     if (!validation_loss_) {
       sinks_.warning(fmt::format("iteration {}: {}", state.iteration, no_validation_loss()));
     }
@@ -149,7 +149,9 @@ StepMetrics Trainer::one_step() {
     const Section logging(machine_.sections, kLoggingSection);
     sinks_.on_step(metrics);
     if (metrics.validation_loss) {
-      sinks_.on_validation({.iteration = state.iteration, .loss = *metrics.validation_loss});
+      sinks_.on_validation({.iteration = state.iteration,
+                            .loss = *metrics.validation_loss,
+                            .figures = metrics.validation_figures});
     }
   }
   // The first step warms up; the second one shows how long the run will take.
@@ -204,7 +206,8 @@ StepMetrics Trainer::measured(const StepReport& report, std::int64_t batch, doub
                       .resumed = started_at_ > 0 && state.iteration == started_at_ + 1,
                       .memory = machine_.arena.counts(),
                       .offloaded_bytes = run_.session->offloaded_bytes(),
-                      .traffic = machine_.world.traffic()};
+                      .traffic = machine_.world.traffic(),
+                      .figures = report.figures};
   if (loop.log_params_norm || loop.log_num_zeros) {
     const OptimizerFigures figures = run_.session->optimizer().figures(machine_.stream);
     if (loop.log_params_norm) metrics.params_norm = figures.params_norm;
@@ -225,15 +228,17 @@ double Trainer::evaluate() {
     if (!run_.data->has_validation()) {
       throw Error(Fault::kUsage, "evaluate: this run has no validation samples; set --eval-iters");
     }
-    const std::optional<double> loss = run_evaluation();
+    std::vector<ObjectiveFigure> figures;
+    const std::optional<double> loss = run_evaluation(figures);
     if (!loss) throw Error(Fault::kData, no_validation_loss());
-    sinks_.on_validation({.iteration = run_.state.iteration, .loss = *loss});
+    sinks_.on_validation(
+        {.iteration = run_.state.iteration, .loss = *loss, .figures = std::move(figures)});
     return *loss;
   });
 }
 
-// Nullopt if no token of the batches has a loss.
-std::optional<double> Trainer::run_evaluation() {
+// Nullopt if no token of the batches has a loss. `figures`: of an objective, over all batches.
+std::optional<double> Trainer::run_evaluation(std::vector<ObjectiveFigure>& figures) {
   const LoopOptions& loop = run_.settled.loop;
   Session::Evaluation sum;
   const Section whole(machine_.sections, kEvaluateSection);
@@ -246,6 +251,7 @@ std::optional<double> Trainer::run_evaluation() {
         run_.session->evaluate(run_.data->validation_batch(*run_.mesh, consumed));
     sum.loss_sum += one.loss_sum;
     sum.loss_tokens += one.loss_tokens;
+    add_figures(one.figures, figures);
   }
   evaluation_ = 0;
   if (sum.loss_tokens == 0) return std::nullopt;

@@ -114,9 +114,9 @@ class Trainer {
   std::vector<MicroBatch> next_batch();
   StepMetrics measured(const StepReport& report, std::int64_t batch, double seconds) const;
   bool log_due() const;
-  std::optional<double> run_evaluation();
   void check_tasks() const;
   std::vector<TaskFigure> evaluate_tasks();
+  std::optional<double> run_evaluation(std::vector<ObjectiveFigure>& figures);
   std::string no_validation_loss() const;
   void check_that_it_ends_well() const;
 

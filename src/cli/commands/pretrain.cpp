@@ -49,6 +49,8 @@ void check_finetuning(const OptionSet& set, PretrainOptions& options) {
     throw Error(Fault::kUsage,
                 "--load: no model is named; wanted the folder of the model to fine-tune");
   }
+  if (options.preferences.by_preferences() && !set.given("is-pairwise-dataset"))
+    options.data.is_pairwise_dataset = true;
   // Corpora have no samples to pack, and samples are packed once.
   const bool packs = options.data.is_instruction_dataset && !options.data.neat_pack;
   if (!set.given("pack")) options.data.pack = packs;

@@ -291,7 +291,6 @@ constexpr MegatronGroup kMegatronFlags[] = {
     {kIgnored, "lora-register-forward-hook:*", "gradients pass through frozen layers without it"},
     {kIgnored, "lora-ckpt-filter", "checkpoints of adapters hold them alone"},
     {kIgnored, "prompt-type:1", "the data have it: piton preprocess --prompt-type"},
-    {kSame, "stage:1=sft", "--is-instruction-dataset says it, and piton finetune"},
     {kNotYet, "lora-fusion", "products of adapters are not computed during collectives"},
     {kNotYet, "qlora qlora-save-dequantize", "bases of adapters have 16 or 32 bits"},
     {kNotYet, "sft sft-tokenizer-prompt-format:1",

@@ -36,6 +36,18 @@ std::string answer_at(const Json& record, const std::string& key) {
   throw Error(Fault::kData, "key \"{}\" holds a list of {}, wanted one text", key, at->size());
 }
 
+// A judgment: true, 1 or their texts, or the opposite.
+bool judgment_at(const Json& record, const std::string& key) {
+  const auto at = record.find(key);
+  const std::string text = at == record.end() ? ""
+                           : at->is_string()  ? at->get<std::string>()
+                                              : at->dump();
+  if (text == "true" || text == "True" || text == "1") return true;
+  if (text == "false" || text == "False" || text == "0") return false;
+  if (at == record.end()) text_at(record, key);  // throws
+  throw Error(Fault::kData, "key \"{}\" is {}, wanted true or false", key, text);
+}
+
 // The role of a word of sharegpt; nothing for a word that is none.
 std::optional<MessageRole> role_of_tag(const RecordFields& fields, const std::string& word) {
   struct Tag {
@@ -153,6 +165,7 @@ Conversation read_alpaca(const RecordFields& fields, const Json& record) {
     conversation.rejected =
         Message{MessageRole::kAssistant, answer_at(record, fields.key("rejected"))};
   }
+  if (fields.has("label")) conversation.desirable = judgment_at(record, fields.key("label"));
   return conversation;
 }
 
@@ -170,6 +183,7 @@ Conversation read_share_gpt(const RecordFields& fields, const Json& record) {
     }
     conversation.messages.push_back(share_gpt_message(fields, message));
   }
+  if (fields.has("label")) conversation.desirable = judgment_at(record, fields.key("label"));
   if (!fields.has("chosen")) return conversation;
   const auto answer = [&](std::string_view meaning) -> Message {
     const auto at = record.find(fields.key(meaning));

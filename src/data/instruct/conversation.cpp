@@ -35,6 +35,16 @@ void check_turns(const Conversation& conversation) {
     throw Error(Fault::kData, "the last of {} messages is of the {}; wanted an answer",
                 messages.size(), name(messages.back().role));
   }
+  if (!conversation.rejected && !conversation.desirable) return;
+  if (messages.back().content.empty()) {
+    throw Error(Fault::kData, "the {} answer is empty",
+                conversation.rejected ? "chosen" : "judged");
+  }
+  if (!conversation.rejected) return;
+  if (conversation.rejected->content.empty())
+    throw Error(Fault::kData, "the rejected answer is empty");
+  if (*conversation.rejected == messages.back())
+    throw Error(Fault::kData, "chosen and rejected are equal; there is nothing to prefer");
 }
 
 std::int64_t taught_tokens(const TaughtText& sample) {

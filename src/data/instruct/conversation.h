@@ -32,10 +32,13 @@ struct Conversation {
   std::vector<Message> messages;
   // Pairwise data: the answer that is worse than the last message.
   std::optional<Message> rejected;
+  // Judged data: whether the last message is a good answer.
+  std::optional<bool> desirable;
 };
 
 // The user's and the tools' messages alternate with the assistant's: user first, assistant last.
-// Throws Error(kData) that names the first message which breaks this.
+// Throws Error(kData) that names the first message which breaks this. The answers of a pair differ,
+// and neither they nor a judged one is empty.
 void check_turns(const Conversation& conversation);
 
 // What is not learned has this label.

@@ -46,6 +46,11 @@ const std::vector<Handler>& handlers() {
        "system=system? tools=tools?"},
       {"SharegptStylePairwiseHandler", F::kShareGpt, S::kPairs, P::kNamed,
        "messages=conversations chosen=chosen rejected=rejected system=system? tools=tools?"},
+      {"AlpacaStyleUnpairedHandler", F::kAlpaca, S::kJudged, P::kNamed,
+       "prompt=instruction query=input? response=output label=kto_tag history=history? "
+       "system=system? tools=tools?"},
+      {"SharegptStyleUnpairedHandler", F::kShareGpt, S::kJudged, P::kNamed,
+       "messages=conversations label=kto_tag system=system? tools=tools?"},
   };
   return list;
 }
@@ -70,11 +75,14 @@ const Handler& handler_of(const nlohmann::ordered_json& record) {
   const bool pair = holds("chosen") && holds("rejected");
   if (holds("messages")) return handler_named("OpenAIInstructionHandler");
   if (holds("conversations")) {
-    return handler_named(pair ? "SharegptStylePairwiseHandler" : "SharegptStyleInstructionHandler");
+    return handler_named(pair               ? "SharegptStylePairwiseHandler"
+                         : holds("kto_tag") ? "SharegptStyleUnpairedHandler"
+                                            : "SharegptStyleInstructionHandler");
   }
   if (holds("instruction") && pair) return handler_named("AlpacaStylePairwiseHandler");
   if (holds("instruction") && holds("output")) {
-    return handler_named("AlpacaStyleInstructionHandler");
+    return handler_named(holds("kto_tag") ? "AlpacaStyleUnpairedHandler"
+                                          : "AlpacaStyleInstructionHandler");
   }
   if (holds("text")) return handler_named("GeneralPretrainHandler");
   std::vector<std::string> keys;
@@ -151,6 +159,8 @@ std::vector<std::string> sample_columns(SampleForm form) {
       return {"input_ids", "attention_mask", "labels"};
     case SampleForm::kPairs:
       return {"chosen_input_ids", "chosen_labels", "rejected_input_ids", "rejected_labels"};
+    case SampleForm::kJudged:
+      return {"input_ids", "labels", "desirable"};
   }
   PITON_ASSERT(false, "sample form {}", static_cast<int>(form));
   return {};

@@ -15,8 +15,11 @@
 //   answers OpenAIInstructionHandler              messages [{role, content}], tools    answers
 //   AlpacaStylePairwiseHandler            instruction, input, chosen, rejected pairs
 //   SharegptStylePairwiseHandler          conversations, chosen, rejected      pairs
+//   AlpacaStyleUnpairedHandler            instruction, input, output, kto_tag  judged answers
+//   SharegptStyleUnpairedHandler          conversations, kto_tag               judged answers
 //
-// Answers are written as input_ids, attention_mask and labels; pairs as ids and labels of both.
+// Answers are written as input_ids, attention_mask and labels; pairs as ids and labels of both;
+// judged answers as ids, labels, and 1 for a good answer or 0 for a bad one.
 #pragma once
 
 #include <cstdint>
@@ -43,7 +46,7 @@ enum class RecordFormat : std::uint8_t {
   kMessages,
 };
 
-enum class SampleForm : std::uint8_t { kTexts, kAnswers, kPairs };
+enum class SampleForm : std::uint8_t { kTexts, kAnswers, kPairs, kJudged };
 
 // The prompt around the messages.
 enum class PromptRule : std::uint8_t {

@@ -126,7 +126,7 @@ TaughtText ModelPrompt::sample(const Conversation& conversation, bool last_alone
 }
 
 std::vector<TaughtText> ModelPrompt::encode(const Conversation& conversation) const {
-  if (!conversation.rejected) return {sample(conversation, false)};
+  if (!conversation.rejected) return {sample(conversation, conversation.desirable.has_value())};
   Conversation other = conversation;
   other.messages.back() = *other.rejected;
   return {sample(conversation, true), sample(other, true)};

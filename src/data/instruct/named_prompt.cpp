@@ -222,7 +222,7 @@ TaughtText NamedPrompt::joined(const std::vector<Turn>& turns) const {
   return sample;
 }
 
-// Of a pair only the last answer is learned.
+// Of a pair, and of a judged answer, only the last answer is learned.
 TaughtText NamedPrompt::of_pair(const std::vector<Turn>& turns) const {
   Turn last;
   for (std::size_t i = 0; i + 1 < turns.size(); ++i) {
@@ -236,6 +236,7 @@ TaughtText NamedPrompt::of_pair(const std::vector<Turn>& turns) const {
 }
 
 std::vector<TaughtText> NamedPrompt::encode(const Conversation& conversation) const {
+  if (conversation.desirable) return {of_pair(turns(conversation))};
   if (!conversation.rejected) return {joined(turns(conversation))};
   Conversation other = conversation;
   other.messages.back() = *other.rejected;

@@ -233,8 +233,11 @@ std::optional<InstructPlan> make_instruct_plan(const PreprocessOptions& options,
                 "preprocess: --add-special-tokens and --parse-special-tokens are for texts; the "
                 "prompt decides which special tokens samples have");
   }
-  if (plan.handler->form == SampleForm::kPairs && (instruct.packs() || options.append_eod)) {
-    throw Error(Fault::kUsage, "preprocess: {}: pairs are neither packed nor ended by --append-eod",
+  const bool preferences =
+      plan.handler->form == SampleForm::kPairs || plan.handler->form == SampleForm::kJudged;
+  if (preferences && (instruct.packs() || options.append_eod)) {
+    throw Error(Fault::kUsage,
+                "preprocess: {}: preferences are neither packed nor ended by --append-eod",
                 plan.handler->name);
   }
   plan.fields = fields_of(*plan.handler, options.map_keys);

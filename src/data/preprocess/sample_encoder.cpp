@@ -1,5 +1,6 @@
 #include "data/preprocess/sample_encoder.h"
 
+#include <array>
 #include <span>
 #include <utility>
 
@@ -19,6 +20,7 @@ ContentHash hash_of(const Conversation& conversation) {
   };
   for (const Message& message : conversation.messages) add(message);
   if (conversation.rejected) add(*conversation.rejected);
+  if (conversation.desirable) hash.add(*conversation.desirable ? "good" : "bad");
   return hash;
 }
 
@@ -67,6 +69,9 @@ std::optional<SampleEncoder::Refusal> SampleEncoder::refusal(
       return {{&EncodedBlock::unteaching, "the sample has no token to learn"}};
     }
   }
+  if (samples.size() == 2 && samples[0].ids == samples[1].ids) {
+    return {{&EncodedBlock::unteaching, "chosen and rejected have the same tokens"}};
+  }
   return {};
 }
 
@@ -76,6 +81,7 @@ void SampleEncoder::add(const Conversation& conversation, const RecordBlock& blo
   for (const Message& message : conversation.messages)
     out.text_bytes += std::ssize(message.content);
   const bool pairs = rules_.handler->form == SampleForm::kPairs;
+  const bool masked = rules_.handler->form == SampleForm::kAnswers;
   const std::size_t step = pairs ? 2 : 1;
   std::int32_t sequences = 0;
   std::int64_t taught = 0;
@@ -90,12 +96,15 @@ void SampleEncoder::add(const Conversation& conversation, const RecordBlock& blo
     std::size_t column = 0;
     for (const TaughtText& sample : group) {
       append(sample.ids, out.columns[column++]);
-      if (!pairs) {
+      if (masked) {
         mask_.assign(sample.ids.size(), 1);
         append(mask_, out.columns[column++]);
       }
       append(sample.labels, out.columns[column++]);
       taught += taught_tokens(sample);
+    }
+    if (conversation.desirable) {
+      append(std::array<std::int32_t, 1>{*conversation.desirable ? 1 : 0}, out.columns[column++]);
     }
     ++sequences;
   }

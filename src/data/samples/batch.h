@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "data/samples/sample.h"
+
 namespace piton {
 
 struct MicroBatch {
@@ -14,9 +16,10 @@ struct MicroBatch {
       0;  // of the first sample, in the global batch; random masks depend on it
   std::vector<std::int32_t> tokens;     // [b*s]
   std::vector<std::int32_t> labels;     // [b*s]; -100 where there is no label
-  std::vector<float> loss_mask;         // [b*s]; 0 or 1
+  std::vector<float> loss_mask;         // [b*s]; 0 or 1, or the weight of the token's loss
   std::vector<std::int32_t> positions;  // [b*s]; 0..s-1, or from the document's start
   std::vector<std::int32_t> segments;   // [b*s] or empty: a token attends only to its own segment
+  std::vector<Answer> answers;          // of all samples; begin and end are rows of the batch
   double loss_tokens() const;           // sum of loss_mask
 };
 

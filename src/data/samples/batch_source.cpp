@@ -96,6 +96,11 @@ MicroBatch BatchSource::rows(std::span<const std::int64_t> places, std::int64_t 
       batch.segments.resize(whole);  // 0 for samples of one segment
       copy(sample_.segments, batch.segments);
     }
+    for (Answer answer : sample_.answers) {
+      answer.begin += static_cast<std::int64_t>(row);
+      answer.end += static_cast<std::int64_t>(row);
+      batch.answers.push_back(answer);
+    }
     for (std::int64_t i = 0; i < length; ++i, ++row) {
       batch.loss_mask[row] = batch.labels[row] == kNoLabel ? 0.0F : 1.0F;
     }

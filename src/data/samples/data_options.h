@@ -34,6 +34,7 @@ struct DataOptions {
   bool eod_mask_loss = false;
   // Of instruction data
   bool is_instruction_dataset = false;
+  bool is_pairwise_dataset = false;
   bool neat_pack = false;
   bool pack = false;
   bool no_shuffle = false;
@@ -109,6 +110,11 @@ struct DataOptions {
              "_document",
              experiment},
       is_instruction_dataset);
+    v(Option{"is-pairwise-dataset",
+             "instruction data are preferences: PREFIX_packed_{chosen,rejected}_{input_ids,labels}"
+             "_document, or PREFIX_packed_{input_ids,labels,desirable}_document",
+             experiment},
+      is_pairwise_dataset);
     v(Option{"pack", "pack whole instruction samples into rows; they do not see each other",
              experiment},
       pack);

@@ -18,6 +18,7 @@
 #include "data/samples/instruction_dataset.h"
 #include "data/samples/mock_corpus.h"
 #include "data/samples/packed_samples.h"
+#include "data/samples/preference_dataset.h"
 
 namespace piton {
 namespace {
@@ -130,6 +131,9 @@ class Opener {
   std::shared_ptr<const SampleSource> open_part(const BlendPart& part, const std::string& name,
                                                 std::optional<std::int64_t> samples,
                                                 bool exact_epochs) {
+    if (options_.is_pairwise_dataset) {
+      return open_preference_part(part, name, samples, exact_epochs);
+    }
     if (options_.is_instruction_dataset) {
       return open_instruction_part(part, name, samples, exact_epochs);
     }
@@ -196,16 +200,8 @@ class Opener {
                                  .pad = pad,
                                  .neat_pack = options_.neat_pack,
                                  .eod = restarts ? documents.eod : std::nullopt};
-    InstructionOrder order{.first = first, .end = end, .seed = settings_.seed};
-    order.shuffle = !options_.no_shuffle && !options_.pack;
-    if (!options_.pack) {
-      order.samples = samples;
-      if (exact_epochs) order.epochs = options_.train_data_exact_num_epochs;
-      order.full_shuffle = options_.full_shuffle_instruction_dataset;
-      if (options_.padded_samples) order.multiple = settings_.global_batch;
-    }
-    std::shared_ptr<const SampleSource> source =
-        std::make_shared<InstructionDataset>(files, rules, order);
+    std::shared_ptr<const SampleSource> source = std::make_shared<InstructionDataset>(
+        files, rules, order_of({first, end}, samples, exact_epochs));
     std::string form = fmt::format(" padded to {} tokens", sequence_);
     if (options_.variable_seq_lengths) form.clear();
     if (options_.pack) {
@@ -217,6 +213,51 @@ class Opener {
     }
     if (samples.value_or(1) > 0) report(*files, {first, end}, name, *source, form);
     return source;
+  }
+
+  std::shared_ptr<const SampleSource> open_preference_part(const BlendPart& part,
+                                                           const std::string& name,
+                                                           std::optional<std::int64_t> samples,
+                                                           bool exact_epochs) {
+    auto& files = preference_files_[part.prefix];
+    if (files == nullptr) {
+      std::vector<std::shared_ptr<const IndexedDataset>> columns;
+      for (const std::string& one : PreferenceFiles::prefixes(part.prefix))
+        columns.push_back(corpus(one, columns.empty()));
+      files = std::make_shared<PreferenceFiles>(part.prefix, std::move(columns));
+    }
+    const auto [first, end] = bounds_of(part.start, part.end, files->samples());
+    if (first == end) return empty_part(*files->columns[0], name, samples);
+    const DocumentRules& documents = settings_.documents;
+    const std::int32_t pad = documents.pad.value_or(documents.eod.value_or(0));
+    InstructionOrder order = order_of({first, end}, samples, exact_epochs);
+    std::shared_ptr<const SampleSource> source =
+        std::make_shared<PreferenceDataset>(files, PreferenceRules{sequence_, pad}, order);
+    if (options_.pack) {
+      source = std::make_shared<PackedSamples>(std::move(source),
+                                               pack_request(samples, exact_epochs, pad));
+    }
+    if (samples.value_or(1) > 0) {
+      log_.info(fmt::format("{}: {} set: {} {}{}", part.prefix, name, end - first,
+                            files->pairs() ? "pairs" : "judged answers",
+                            options_.pack ? fmt::format(" packed into {} rows of {} tokens",
+                                                        source->size(), sequence_)
+                                          : ""));
+    }
+    return source;
+  }
+
+  // Of samples [first, end): under --pack one epoch, unshuffled, which PackedSamples packs.
+  InstructionOrder order_of(SequenceRange range, std::optional<std::int64_t> samples,
+                            bool exact_epochs) const {
+    InstructionOrder order{.first = range.first, .end = range.end, .seed = settings_.seed};
+    order.shuffle = !options_.no_shuffle && !options_.pack;
+    if (options_.pack) return order;
+    order.samples = samples;
+    if (exact_epochs) order.epochs = options_.train_data_exact_num_epochs;
+    order.full_shuffle = options_.full_shuffle_instruction_dataset;
+    if (options_.padded_samples) order.multiple = settings_.global_batch;
+    return order;
   }
 
   PackRequest pack_request(std::optional<std::int64_t> samples, bool exact_epochs,
@@ -307,6 +348,7 @@ class Opener {
   std::optional<std::filesystem::path> cache_;
   std::map<std::string, std::shared_ptr<const IndexedDataset>> corpora_;
   std::map<std::string, std::shared_ptr<const InstructionFiles>> instruction_files_;
+  std::map<std::string, std::shared_ptr<const PreferenceFiles>> preference_files_;
   std::vector<std::string> fingerprints_, prefixes_;
   std::vector<std::int64_t> tokens_;
   std::vector<std::shared_ptr<const IndexedDataset>> in_order_;
@@ -321,6 +363,7 @@ void check_instruction_options(const DataOptions& options) {
     constexpr std::string_view kNeeds = "is for --is-instruction-dataset; add that or leave it out";
     refuse(options.pack, "pack", kNeeds);
     refuse(options.neat_pack, "neat-pack", kNeeds);
+    refuse(options.is_pairwise_dataset, "is-pairwise-dataset", kNeeds);
     refuse(options.no_shuffle, "no-shuffle", kNeeds);
     refuse(options.full_shuffle_instruction_dataset, "full-shuffle-instruction-dataset", kNeeds);
     refuse(options.padded_samples, "padded-samples", kNeeds);
@@ -332,6 +375,10 @@ void check_instruction_options(const DataOptions& options) {
   refuse(options.mock_data, "mock-data", kCorpora);
   refuse(options.reset_attention_mask, "reset-attention-mask", kCorpora);
   refuse(options.eod_mask_loss, "eod-mask-loss", kCorpora);
+  refuse(options.is_pairwise_dataset && options.neat_pack, "neat-pack",
+         "preferences are not packed by preprocess; use --pack");
+  refuse(options.is_pairwise_dataset && options.reset_position_ids, "reset-position-ids",
+         "positions of preferences start at each answer; leave it out");
   refuse(options.padded_samples && options.pack, "padded-samples",
          "cannot be used with --pack, which makes other rows of them; leave one of them out");
   refuse(options.no_shuffle && options.full_shuffle_instruction_dataset, "no-shuffle",

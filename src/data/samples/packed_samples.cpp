@@ -25,6 +25,10 @@ std::int32_t append(const Sample& part, std::int32_t segment, Sample& window) {
   add(part.tokens, window.tokens);
   add(part.labels, window.labels);
   add(part.positions, window.positions);
+  for (const Answer& answer : part.answers) {
+    window.answers.push_back(
+        {answer.role, answer.begin + window.length, answer.end + window.length});
+  }
   window.length += part.length;
   if (part.segments.empty()) {
     window.segments.resize(window.tokens.size(), segment);
@@ -117,6 +121,7 @@ void PackedSamples::sample(std::int64_t index, Sample& window) const {
   for (auto* list : {&window.tokens, &window.labels, &window.positions, &window.segments}) {
     list->clear();
   }
+  window.answers.clear();
   window.length = 0;
   Sample part;
   std::int32_t segment = 0;

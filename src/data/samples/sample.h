@@ -22,6 +22,23 @@ inline constexpr std::int32_t kNoLabel = -100;
 // The segment of padding: no token of a text attends to it.
 inline constexpr std::int32_t kPaddingSegment = -1;
 
+// What an answer of preference data is to its question.
+enum class AnswerRole : std::uint8_t {
+  kChosen,       // followed by the answer that is worse than it
+  kRejected,     // of the same pair
+  kDesirable,    // judged alone; followed by the answer of another sample
+  kUndesirable,  // the same
+  kMismatched,   // the answer of another sample to the question of the one before
+};
+
+// Tokens [begin, end) are a question with one answer, whose tokens alone have labels.
+struct Answer {
+  AnswerRole role = AnswerRole::kChosen;
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+  bool operator==(const Answer&) const = default;
+};
+
 struct Sample {
   std::vector<std::int32_t> tokens;     // [s]
   std::vector<std::int32_t> labels;     // [s]; kNoLabel where nothing is learned
@@ -32,6 +49,9 @@ struct Sample {
   std::vector<std::int32_t> types;    // BERT, [s]: 0 in the first part, 1 in the second
   std::optional<bool> swapped;        // BERT: the second part comes before the first in the text
   std::vector<std::int32_t> decoder;  // T5: tokens that the decoder reads; it has as many labels
+  // Of preference data, in order: each kChosen is followed by its kRejected, each kDesirable or
+  // kUndesirable by its kMismatched. Empty in other data.
+  std::vector<Answer> answers;
 };
 
 }  // namespace piton

@@ -13,6 +13,7 @@
 #include "optim/learning_rate.h"
 #include "optim/optimizer_options.h"
 #include "parallel/parallel_options.h"
+#include "preferences/preference_options.h"
 #include "session/offload_options.h"
 #include "text/files/tokenizer_options.h"
 #include "train/run/task_evaluator.h"
@@ -175,6 +176,7 @@ struct PretrainOptions {
   LoopOptions loop;
   TaskEvaluationOptions tasks;
   LoraOptions lora;
+  PreferenceOptions preferences;
   TimingOptions timing;
   ParallelOptions parallel;
   OffloadOptions offload;

@@ -132,8 +132,9 @@ std::string configuration_of(const PretrainOptions& settled) {
   const auto make_absolute = [](std::string& path) {
     if (!path.empty()) path = std::filesystem::absolute(path).lexically_normal().string();
   };
-  for (std::string* path : {&stored.loop.save, &stored.loop.load, &stored.loop.lora_load,
-                            &stored.loop.tensorboard_dir, &stored.timing.trace}) {
+  for (std::string* path :
+       {&stored.loop.save, &stored.loop.load, &stored.loop.lora_load, &stored.preferences.ref_model,
+        &stored.loop.tensorboard_dir, &stored.timing.trace}) {
     make_absolute(*path);
   }
   for (std::string* place : {&stored.offload.remote_device, &stored.offload.activations}) {

@@ -11,9 +11,21 @@
 namespace piton {
 namespace {
 
+// " | rewards chosen: 1.234000E-01" for each figure of an objective.
+std::string text_of(const std::vector<ObjectiveFigure>& figures) {
+  std::string text;
+  for (const ObjectiveFigure& one : figures) {
+    if (one.count == 0) continue;
+    std::string name = one.name;
+    std::ranges::replace(name, '_', ' ');
+    text += fmt::format(" | {}: {:.6E}", name, one.mean());
+  }
+  return text;
+}
+
 // " | num zeros: 12.0 | params norm: 3.456", what of it there is, as Megatron-LM writes it.
 std::string optional_figures(const StepMetrics& metrics) {
-  std::string text;
+  std::string text = text_of(metrics.figures);
   if (metrics.num_zeros) text += fmt::format(" | num zeros: {}.0", *metrics.num_zeros);
   if (metrics.params_norm) text += fmt::format(" | params norm: {:.3f}", *metrics.params_norm);
   return text;
@@ -78,9 +90,10 @@ void LogSink::log_timers(const std::vector<TimerTimes>& timers) {
 
 void LogSink::on_validation(const RunValidation& validation) {
   if (start_.rank != 0) return;
-  log_.info(
-      fmt::format("validation loss at iteration {} | lm loss value: {:.6E} | lm loss PPL: {:.6E} |",
-                  validation.iteration, validation.loss, std::exp(validation.loss)));
+  log_.info(fmt::format(
+      "validation loss at iteration {} | lm loss value: {:.6E} | lm loss PPL: {:.6E}{} |",
+      validation.iteration, validation.loss, std::exp(validation.loss),
+      text_of(validation.figures)));
 }
 
 void LogSink::on_save(const RunSave& save) {

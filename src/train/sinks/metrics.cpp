@@ -96,6 +96,12 @@ std::string to_json(const StepMetrics& metrics) {
   if (metrics.num_zeros) json["num_zeros"] = *metrics.num_zeros;
   if (metrics.validation_loss) json["validation_loss"] = number(*metrics.validation_loss);
   for (const TaskFigure& one : metrics.tasks) json["tasks"][one.name] = number(one.value);
+  for (const ObjectiveFigure& one : metrics.figures) {
+    if (one.count > 0) json[one.name] = number(one.mean());
+  }
+  for (const ObjectiveFigure& one : metrics.validation_figures) {
+    if (one.count > 0) json["validation_" + one.name] = number(one.mean());
+  }
   for (const TimerTimes& one : metrics.timers) json["timers_ms"][one.name] = one.most_ms();
   return json.dump();
 }

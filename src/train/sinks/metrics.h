@@ -12,6 +12,7 @@
 
 #include "base/files/appended_file.h"
 #include "comm/communicator.h"
+#include "session/objective.h"
 #include "tensor/arena.h"
 #include "train/trace/run_timers.h"
 
@@ -44,7 +45,9 @@ struct StepMetrics {
   std::optional<double> params_norm;      // with --log-params-norm
   std::optional<std::int64_t> num_zeros;  // of the gradient; with --log-num-zeros-in-grad
   std::optional<double> validation_loss;
-  std::vector<TaskFigure> tasks;   // after this step; with --eval-tasks
+  std::vector<TaskFigure> tasks;         // after this step; with --eval-tasks
+  std::vector<ObjectiveFigure> figures;  // of an objective: of this step, and of the validation
+  std::vector<ObjectiveFigure> validation_figures;
   std::vector<TimerTimes> timers;  // mean of a step since the last ones; with --timing-log-level
 };
 

@@ -46,6 +46,7 @@ struct RunPart {
 struct RunValidation {
   std::int64_t iteration = 0;  // done before
   double loss = 0;             // mean over the tokens of all batches and ranks
+  std::vector<ObjectiveFigure> figures;
 };
 
 struct RunSave {

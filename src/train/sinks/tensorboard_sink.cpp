@@ -60,6 +60,10 @@ void TensorBoardSink::on_step(const StepMetrics& metrics) {
   }
   for (const TaskFigure& one : metrics.tasks)
     append(event_record(wall_time(), metrics.iteration, {{one.name, one.value}}));
+  for (const ObjectiveFigure& one : metrics.figures) {
+    if (one.count == 0) continue;
+    append(event_record(wall_time(), metrics.iteration, {{one.name, one.mean()}}));
+  }
   if (!timers_) return;
   for (const TimerTimes& one : metrics.timers) {
     append(
@@ -72,6 +76,11 @@ void TensorBoardSink::on_validation(const RunValidation& validation) {
                       {{"lm loss validation", validation.loss},
                        // Bounded as in Megatron-LM.
                        {"lm loss validation ppl", std::exp(std::min(20.0, validation.loss))}}));
+  for (const ObjectiveFigure& one : validation.figures) {
+    if (one.count == 0) continue;
+    append(
+        event_record(wall_time(), validation.iteration, {{one.name + " validation", one.mean()}}));
+  }
 }
 
 void TensorBoardSink::append(const std::string& record) {

@@ -1,0 +1,162 @@
+#include "preferences/preference_objective.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "base/error.h"
+#include "comm/gathered_values.h"
+
+namespace piton {
+namespace {
+
+constexpr AxisSet kLossAxes = axes(Axis::kData, Axis::kContext, Axis::kPipeline);
+
+// Numbers that are summed over ranks.
+struct Totals {
+  double loss = 0;
+  double count = 0;  // pairs, or answers of kto
+  double chosen = 0;
+  double chosen_reward = 0;
+  double rejected = 0;
+  double rejected_reward = 0;
+  double right = 0;  // pairs whose chosen answer has the higher reward
+  double divergence = 0;
+};
+
+constexpr std::array<double Totals::*, 8> kTotals = {
+    &Totals::loss,     &Totals::count,           &Totals::chosen, &Totals::chosen_reward,
+    &Totals::rejected, &Totals::rejected_reward, &Totals::right,  &Totals::divergence};
+
+// Only the last stage has other numbers than 0, and all tensor ranks have the same.
+Totals summed(Session& session, const Totals& own) {
+  Totals sum;
+  for (const Totals& one : gathered_values(session.mesh().group(kLossAxes), own)) {
+    for (const auto field : kTotals) sum.*field += one.*field;
+  }
+  return sum;
+}
+
+// The loss of each token becomes its weight: dL / d(loss) = -dL / d(log-probability).
+void set_weights(const Answer& answer, double derivative, MicroBatch& batch) {
+  for (std::int64_t row = answer.begin; row < answer.end; ++row) {
+    const auto at = static_cast<std::size_t>(row);
+    if (batch.labels[at] >= 0) batch.loss_mask[at] = static_cast<float>(-derivative);
+  }
+}
+
+// Calls each(batch index, answer index) for every other answer: the first of each two.
+template <typename Each>
+void for_each_two(const std::vector<MicroBatch>& batches, Each&& each) {
+  for (std::size_t i = 0; i < batches.size(); ++i) {
+    PITON_ASSERT(batches[i].answers.size() % 2 == 0, "{} answers", batches[i].answers.size());
+    for (std::size_t k = 0; k < batches[i].answers.size(); k += 2) each(i, k);
+  }
+}
+
+std::vector<ObjectiveFigure> figures_of(const Totals& sum, bool pairs) {
+  std::vector<ObjectiveFigure> all{{"rewards_chosen", sum.chosen_reward, sum.chosen},
+                                   {"rewards_rejected", sum.rejected_reward, sum.rejected}};
+  if (pairs) {
+    all.push_back({"rewards_margin", sum.chosen_reward - sum.rejected_reward, sum.count});
+    all.push_back({"rewards_accuracy", sum.right, sum.count});
+    return all;
+  }
+  if (sum.chosen > 0 && sum.rejected > 0)
+    all.push_back({"rewards_margin", all[0].mean() - all[1].mean(), 1});
+  all.push_back({"kl", sum.divergence, 1});
+  return all;
+}
+
+}  // namespace
+
+// The sums of log-probabilities of each answer, on the last stage; 0 on the others.
+std::vector<std::vector<ScoredAnswer>> PreferenceObjective::scores(
+    Session& session, const std::vector<MicroBatch>& batches, bool training) {
+  const TokenLosses policy = session.token_losses(batches, {.training = training});
+  TokenLosses reference;
+  if (options_.has_reference()) {
+    reference = reference_ != nullptr ? reference_->token_losses(batches, {})
+                                      : session.token_losses(batches, {.adapters = false});
+  }
+  std::vector<std::vector<ScoredAnswer>> all(batches.size());
+  for (std::size_t i = 0; i < batches.size(); ++i) {
+    for (const Answer& answer : batches[i].answers) {
+      ScoredAnswer& score = all[i].emplace_back();
+      for (auto row = static_cast<std::size_t>(answer.begin); std::cmp_less(row, answer.end);
+           ++row) {
+        if (batches[i].labels[row] < 0) continue;
+        score.tokens += 1;
+        if (policy[i].empty()) continue;
+        score.policy -= policy[i][row];
+        if (!reference.empty()) score.reference -= reference[i][row];
+      }
+      if (score.tokens == 0) {
+        throw Error(Fault::kData,
+                    "an answer of {} tokens has none to learn; piton inspect samples shows them",
+                    answer.end - answer.begin);
+      }
+    }
+  }
+  return all;
+}
+
+ObjectiveReport PreferenceObjective::weigh(Session& session, std::vector<MicroBatch>& batches,
+                                           bool training) {
+  for (MicroBatch& batch : batches) {
+    if (batch.answers.empty()) {
+      throw Error(Fault::kData,
+                  "--stage {}: a batch has no answers to compare; wanted preference data "
+                  "(--is-pairwise-dataset)",
+                  name(options_.stage));
+    }
+    if ((batch.answers[0].role == AnswerRole::kChosen) != options_.by_pairs()) {
+      throw Error(Fault::kData, "--stage {}: wanted {}, got {}; give other data or another --stage",
+                  name(options_.stage), options_.by_pairs() ? "pairs of answers" : "judged answers",
+                  options_.by_pairs() ? "judged answers" : "pairs of answers");
+    }
+    std::ranges::fill(batch.loss_mask, 0.0F);
+  }
+  const auto scored = scores(session, batches, training);
+  const bool counts = session.pipeline().on_last_stage();
+  const bool pairs = options_.by_pairs();
+  double divergence = 0;
+  if (!pairs) {
+    Totals own;
+    for_each_two(batches, [&](std::size_t i, std::size_t k) {
+      own.count += counts ? 1 : 0;
+      own.divergence += scored[i][k + 1].policy - scored[i][k + 1].reference;
+    });
+    const Totals all = summed(session, own);
+    divergence = std::max(0.0, all.divergence / all.count);
+  }
+  Totals own;
+  for_each_two(batches, [&](std::size_t i, std::size_t k) {
+    if (!counts) return;
+    own.count += 1;
+    const Answer& answer = batches[i].answers[k];
+    if (pairs) {
+      const PairLoss pair = pair_loss(options_, scored[i][k], scored[i][k + 1]);
+      own.loss += pair.loss;
+      own.chosen += 1;
+      own.rejected += 1;
+      own.chosen_reward += pair.chosen_reward;
+      own.rejected_reward += pair.rejected_reward;
+      own.right += pair.chosen_reward > pair.rejected_reward ? 1 : 0;
+      set_weights(answer, pair.dchosen, batches[i]);
+      set_weights(batches[i].answers[k + 1], pair.drejected, batches[i]);
+      return;
+    }
+    const bool desirable = answer.role == AnswerRole::kDesirable;
+    const AnswerLoss one = answer_loss(options_, scored[i][k], desirable, divergence);
+    own.loss += one.loss;
+    (desirable ? own.chosen : own.rejected) += 1;
+    (desirable ? own.chosen_reward : own.rejected_reward) += one.reward;
+    set_weights(answer, one.dpolicy, batches[i]);
+  });
+  Totals all = summed(session, own);
+  all.divergence = divergence;
+  return {.loss_sum = all.loss, .count = all.count, .figures = figures_of(all, pairs)};
+}
+
+}  // namespace piton

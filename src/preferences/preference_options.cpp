@@ -1,0 +1,91 @@
+#include "preferences/preference_options.h"
+
+#include <cmath>
+#include <string_view>
+
+#include "base/error.h"
+
+namespace piton {
+namespace {
+
+void check_positive(std::string_view flag, double value) {
+  if (std::isfinite(value) && value > 0) return;
+  throw Error(Fault::kUsage, "--{}: got {}, wanted a number above 0", flag, value);
+}
+
+void check_least_zero(std::string_view flag, double value) {
+  if (std::isfinite(value) && value >= 0) return;
+  throw Error(Fault::kUsage, "--{}: got {}, wanted 0 or more", flag, value);
+}
+
+void check_smoothing(std::string_view flag, double value) {
+  if (value >= 0 && value < 0.5) return;
+  throw Error(Fault::kUsage, "--{}: got {}, wanted at least 0 and less than 0.5", flag, value);
+}
+
+}  // namespace
+
+std::string name(TrainingStage stage) {
+  switch (stage) {
+    case TrainingStage::kSft:
+      return "sft";
+    case TrainingStage::kDpo:
+      return "dpo";
+    case TrainingStage::kIpo:
+      return "ipo";
+    case TrainingStage::kOrpo:
+      return "orpo";
+    case TrainingStage::kSimpo:
+      return "simpo";
+    case TrainingStage::kKto:
+      return "kto";
+  }
+  PITON_ASSERT(false, "stage {}", static_cast<int>(stage));
+  return "";
+}
+
+bool PreferenceOptions::has_reference() const {
+  return stage == TrainingStage::kDpo || stage == TrainingStage::kIpo ||
+         stage == TrainingStage::kKto;
+}
+
+void PreferenceOptions::check() const {
+  const PreferenceOptions usual;
+  const auto of_stages = [&](std::string_view flag, bool changed, bool has, const char* stages) {
+    if (!changed || has) return;
+    throw Error(Fault::kUsage, "--{}: is for --stage {}, got --stage {}; leave it out", flag,
+                stages, name(stage));
+  };
+  const bool dpo = stage == TrainingStage::kDpo;
+  const bool ipo = stage == TrainingStage::kIpo;
+  const bool simpo = stage == TrainingStage::kSimpo;
+  const bool orpo = stage == TrainingStage::kOrpo;
+  const bool kto = stage == TrainingStage::kKto;
+  of_stages("ref-model", !ref_model.empty(), has_reference(), "dpo, ipo and kto");
+  of_stages("dpo-beta", dpo_beta != usual.dpo_beta, dpo || ipo, "dpo and ipo");
+  of_stages("dpo-loss-type", dpo_loss != usual.dpo_loss, dpo, "dpo");
+  of_stages("dpo-label-smoothing", dpo_label_smoothing != 0,
+            dpo && dpo_loss == PairLossKind::kSigmoid, "dpo with --dpo-loss-type sigmoid");
+  of_stages("pref-ftx", pref_ftx != 0, dpo || ipo, "dpo and ipo");
+  of_stages("simpo-beta", simpo_beta != usual.simpo_beta, simpo, "simpo");
+  of_stages("gamma-beta-ratio", gamma_beta_ratio != usual.gamma_beta_ratio, simpo, "simpo");
+  of_stages("simpo-loss-type", simpo_loss != usual.simpo_loss, simpo, "simpo");
+  of_stages("simpo-label-smoothing", simpo_label_smoothing != 0,
+            simpo && simpo_loss == PairLossKind::kSigmoid, "simpo with --simpo-loss-type sigmoid");
+  of_stages("orpo-beta", orpo_beta != usual.orpo_beta, orpo, "orpo");
+  of_stages("kto-beta", kto_beta != usual.kto_beta, kto, "kto");
+  of_stages("kto-desirable-weight", kto_desirable_weight != 1, kto, "kto");
+  of_stages("kto-undesirable-weight", kto_undesirable_weight != 1, kto, "kto");
+  check_positive("dpo-beta", dpo_beta);
+  check_smoothing("dpo-label-smoothing", dpo_label_smoothing);
+  check_least_zero("pref-ftx", pref_ftx);
+  check_positive("simpo-beta", simpo_beta);
+  check_least_zero("gamma-beta-ratio", gamma_beta_ratio);
+  check_smoothing("simpo-label-smoothing", simpo_label_smoothing);
+  check_positive("orpo-beta", orpo_beta);
+  check_positive("kto-beta", kto_beta);
+  check_least_zero("kto-desirable-weight", kto_desirable_weight);
+  check_least_zero("kto-undesirable-weight", kto_undesirable_weight);
+}
+
+}  // namespace piton

@@ -1,0 +1,90 @@
+// Options of training by preferences, with the flags of MindSpeed-LLM. The formulas are in
+// preferences/preference_loss.h.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/options/options.h"
+
+namespace piton {
+
+enum class TrainingStage : std::uint8_t { kSft, kDpo, kIpo, kOrpo, kSimpo, kKto };
+enum class PairLossKind : std::uint8_t { kSigmoid, kHinge, kIpo };
+
+struct PreferenceOptions {
+  TrainingStage stage = TrainingStage::kSft;
+  double dpo_beta = 0.1;
+  PairLossKind dpo_loss = PairLossKind::kSigmoid;
+  double dpo_label_smoothing = 0;
+  double pref_ftx = 0;
+  double simpo_beta = 2.5;
+  double gamma_beta_ratio = 1.4;
+  PairLossKind simpo_loss = PairLossKind::kSigmoid;
+  double simpo_label_smoothing = 0;
+  double orpo_beta = 0.1;
+  double kto_beta = 0.1;
+  double kto_desirable_weight = 1;
+  double kto_undesirable_weight = 1;
+  std::string ref_model;
+
+  template <typename Visitor>
+  void visit(Visitor&& v) {
+    const OptionRules same{.resume = Resume::kMustMatch};
+    v(
+        Option{
+            "stage",
+            "what is learned: the labels (sft), or preferences: pairs of answers by dpo, ipo, orpo "
+            "or simpo, or answers that are judged alone by kto",
+            same},
+        Choice(stage, {{"sft", TrainingStage::kSft},
+                       {"dpo", TrainingStage::kDpo},
+                       {"ipo", TrainingStage::kIpo},
+                       {"orpo", TrainingStage::kOrpo},
+                       {"simpo", TrainingStage::kSimpo},
+                       {"kto", TrainingStage::kKto}}));
+    v(Option{"ref-model",
+             "model that dpo, ipo and kto compare with (default: the base of the adapters, where "
+             "adapters are trained)",
+             {.aliases = {"reference-load"}, .placeholder = "DIR"}},
+      ref_model);
+    v(Option{"dpo-beta", "beta of dpo and ipo", same}, dpo_beta);
+    v(Option{"dpo-loss-type", "loss of dpo", same},
+      Choice(dpo_loss, {{"sigmoid", PairLossKind::kSigmoid},
+                        {"hinge", PairLossKind::kHinge},
+                        {"ipo", PairLossKind::kIpo}}));
+    v(Option{"dpo-label-smoothing", "share of pairs of dpo that are taken to be swapped", same},
+      dpo_label_smoothing);
+    v(Option{"pref-ftx",
+             "weight of the mean cross entropy of the chosen answer, added to the loss of dpo and "
+             "ipo",
+             same},
+      pref_ftx);
+    v(Option{"simpo-beta", "beta of simpo", same}, simpo_beta);
+    v(Option{"gamma-beta-ratio", "gamma / beta of simpo, the margin of mean log-probabilities",
+             same},
+      gamma_beta_ratio);
+    v(Option{"simpo-loss-type", "loss of simpo", same},
+      Choice(simpo_loss, {{"sigmoid", PairLossKind::kSigmoid}, {"hinge", PairLossKind::kHinge}}));
+    v(Option{"simpo-label-smoothing", "share of pairs of simpo that are taken to be swapped", same},
+      simpo_label_smoothing);
+    v(Option{"orpo-beta", "weight of the odds ratio of orpo", same}, orpo_beta);
+    v(Option{"kto-beta", "beta of kto", same}, kto_beta);
+    v(Option{"kto-desirable-weight", "weight of the losses of good answers", same},
+      kto_desirable_weight);
+    v(Option{"kto-undesirable-weight", "weight of the losses of bad answers", same},
+      kto_undesirable_weight);
+  }
+
+  bool by_preferences() const { return stage != TrainingStage::kSft; }
+  bool by_pairs() const { return by_preferences() && stage != TrainingStage::kKto; }
+  // Whether the loss compares with a model that is not trained.
+  bool has_reference() const;
+  // Throws Error(kUsage) for a value out of its range, and for an option of another stage.
+  void check() const;
+};
+
+// "dpo", ...
+std::string name(TrainingStage stage);
+
+}  // namespace piton

@@ -1,0 +1,124 @@
+# piton finetune --stage: pairs of answers and judged answers, from JSON Lines to metrics and back to the same bits.
+include(${CMAKE_CURRENT_LIST_DIR}/../support/expect.cmake)
+file(REMOVE_RECURSE ${WORK})
+file(MAKE_DIRECTORY ${WORK})
+set(base ${WORK}/base)
+
+string(REPEAT "What is one and one?\nTwo.\n" 40 text)
+file(WRITE ${WORK}/text.txt "${text}")
+expect(RUN preprocess --input ${WORK}/text.txt --tokenizer-type ByteTokenizer --output-prefix ${WORK}/text CODE 0)
+expect(RUN pretrain --model llama-tiny --tokenizer-type ByteTokenizer --data-path ${WORK}/text_text_document
+  --seq-length 32 --micro-batch-size 2 --train-iters 2 --lr 1e-3 --save ${WORK}/start CODE 0)
+expect(RUN convert --load ${WORK}/start --save ${base} CODE 0)
+
+set(pairs "")
+set(judged "")
+foreach(i RANGE 1 24)
+  string(APPEND pairs "{\"instruction\": \"What is ${i} and 1?\", \"chosen\": \"It is ${i}1.\", \"rejected\": \"No.\"}\n")
+  math(EXPR odd "${i} % 2")
+  string(APPEND judged "{\"instruction\": \"What is ${i} and 1?\", \"output\": \"It is ${i}${odd}.\", \"kto_tag\": ${odd}}\n")
+endforeach()
+file(WRITE ${WORK}/pairs.jsonl "${pairs}")
+file(WRITE ${WORK}/judged.jsonl "${judged}")
+set(encode preprocess --tokenizer-type ByteTokenizer --prompt-type default)
+expect(RUN ${encode} --input ${WORK}/pairs.jsonl --handler-name AlpacaStylePairwiseHandler --output-prefix ${WORK}/pairs CODE 0)
+expect(RUN ${encode} --input ${WORK}/judged.jsonl --handler-name auto --output-prefix ${WORK}/judged CODE 0
+  ERR "AlpacaStyleUnpairedHandler")
+
+function(hash_of path out)
+  execute_process(COMMAND ${PITON} inspect ${path} --hash OUTPUT_VARIABLE text RESULT_VARIABLE code)
+  string(REGEX MATCH "weights +[0-9a-f]+" found "${text}")
+  if(NOT code EQUAL 0 OR found STREQUAL "")
+    message(FATAL_ERROR "inspect ${path} --hash: exit ${code}\n${text}")
+  endif()
+  set(${out} "${found}" PARENT_SCOPE)
+endfunction()
+
+set(tune finetune --load ${base} --split 80,20,0 --seq-length 128 --micro-batch-size 1 --global-batch-size 2 --lr 1e-2
+         --tokenizer-type ByteTokenizer --train-iters 4)
+set(dpo ${tune} --data-path ${WORK}/pairs --stage dpo)
+set(lora --lora-target-modules all-linear --lora-r 4 --lora-alpha 8 --lora-dropout 0.1)
+
+# Adapters, whose base is the reference. The figures are in the log, in metrics.jsonl and of the validation too.
+expect(RUN ${dpo} ${lora} --save ${WORK}/run --save-interval 2 --eval-iters 1 --eval-interval 4 CODE 0
+  ERR "rewards chosen: " "rewards rejected: " "rewards margin: " "rewards accuracy: " "validation loss at iteration 4 .* rewards margin: ")
+file(STRINGS ${WORK}/run/metrics.jsonl lines)
+list(GET lines 0 first)
+list(GET lines 3 last)
+# Before the first update the policy is the reference: the loss is log 2, and no reward is above another.
+foreach(wanted "\"lm_loss\":0.69314718055994" "\"rewards_chosen\":0.0" "\"rewards_accuracy\":0.0")
+  if(NOT first MATCHES "${wanted}")
+    message(FATAL_ERROR "the first step has not ${wanted}: ${first}")
+  endif()
+endforeach()
+foreach(wanted rewards_margin validation_loss validation_rewards_accuracy)
+  if(NOT last MATCHES "\"${wanted}\":")
+    message(FATAL_ERROR "the last step has no ${wanted}: ${last}")
+  endif()
+endforeach()
+expect(RUN generate --load ${WORK}/run --prompt-ids 5,6,7 --greedy --max-new-tokens 3 --json CODE 0 OUT "\"ids\":")
+
+# Interrupted and resumed: the same bits. A whole model compares with --ref-model.
+foreach(kind adapters whole)
+  if(kind STREQUAL adapters)
+    set(how ${lora})
+  else()
+    set(how --ref-model ${base})
+  endif()
+  expect(RUN ${dpo} ${how} --save ${WORK}/${kind} CODE 0)
+  expect(RUN ${dpo} ${how} --save ${WORK}/${kind}-resumed --exit-interval 2 --save-interval 2 CODE 0)
+  expect(RUN resume ${WORK}/${kind}-resumed CODE 0 ERR "resumed [^ ]*/iter_0000002: iteration 2,")
+  hash_of(${WORK}/${kind} uninterrupted)
+  hash_of(${WORK}/${kind}-resumed resumed)
+  if(NOT resumed STREQUAL uninterrupted)
+    message(FATAL_ERROR "${kind}: ${resumed}, uninterrupted ${uninterrupted}")
+  endif()
+endforeach()
+
+expect(RUN ${dpo} --ref-model ${WORK}/run --save ${WORK}/whole --train-iters 6 CODE 3 ERR "weights of --ref-model has changed since the checkpoint")
+
+# The other losses; a run's adapters as the reference; rows that are not packed.
+foreach(stage ipo orpo simpo)
+  set(how "")
+  if(stage STREQUAL ipo)
+    set(how --ref-model ${WORK}/run)
+  endif()
+  expect(RUN ${tune} --data-path ${WORK}/pairs --stage ${stage} ${how} --save ${WORK}/${stage} CODE 0 ERR "rewards accuracy: " "saved ")
+endforeach()
+expect(RUN ${dpo} ${lora} --no-pack --variable-seq-lengths --dpo-loss-type hinge --pref-ftx 0.5 --save ${WORK}/hinge CODE 0 ERR "saved ")
+expect(RUN ${tune} --data-path ${WORK}/judged --stage kto ${lora} --save ${WORK}/kto CODE 0 ERR " kl: " "saved ")
+
+# Two ranks.
+foreach(layout "tensor-model-parallel-size;2" "pipeline-model-parallel-size;2" "zero-stage;3")
+  list(GET layout 0 flag)
+  list(GET layout 1 value)
+  execute_process(COMMAND ${LAUNCH} 2 ${PITON} ${dpo} --ref-model ${base} --save ${WORK}/${flag} --${flag} ${value}
+                  RESULT_VARIABLE code OUTPUT_VARIABLE text ERROR_VARIABLE text)
+  if(NOT code EQUAL 0)
+    message(FATAL_ERROR "two ranks, --${flag} ${value}: exit ${code}\n${text}")
+  endif()
+endforeach()
+
+# What is refused.
+expect(RUN ${dpo} --save ${WORK}/none CODE 2 ERR "--stage dpo: no reference; give --ref-model DIR")
+expect(RUN ${dpo} ${lora} --lora-modules-to-save norms --save ${WORK}/none CODE 2 ERR "--lora-modules-to-save changes weights of the base")
+expect(RUN ${dpo} ${lora} --simpo-beta 1 --save ${WORK}/none CODE 2 ERR "--simpo-beta: is for --stage simpo, got --stage dpo")
+expect(RUN ${dpo} ${lora} --dpo-beta 0 --save ${WORK}/none CODE 2 ERR "--dpo-beta: got 0, wanted a number above 0")
+expect(RUN ${tune} --data-path ${WORK}/judged --stage dpo ${lora} --seq-length 16 --save ${WORK}/none CODE 3
+  ERR "sample 0: its two texts have [0-9]+ tokens, longer than --seq-length 16")
+expect(RUN ${tune} --data-path ${WORK}/pairs --stage kto ${lora} CODE 3 ERR "--stage kto: wanted judged answers, got pairs of answers")
+expect(RUN ${tune} --data-path ${WORK}/text --stage dpo ${lora} --save ${WORK}/none CODE 3 ERR "does not exist; preferences are ")
+expect(RUN pretrain --stage dpo --load ${base} --data-path ${WORK}/pairs --seq-length 128 --train-iters 1 --save ${WORK}/none CODE 2
+  ERR "--stage dpo: learns from preferences, and --is-pairwise-dataset is not set")
+foreach(bad "\"chosen\": \"a\", \"rejected\": \"a\"|chosen and rejected are equal" "\"chosen\": \"\", \"rejected\": \"a\"|the chosen answer is empty"
+        "\"chosen\": \"a\"|no key \"rejected\"")
+  string(REPLACE "|" ";" bad "${bad}")
+  list(GET bad 0 keys)
+  list(GET bad 1 message)
+  file(WRITE ${WORK}/bad.jsonl "{\"instruction\": \"Why?\", ${keys}}\n")
+  expect(RUN ${encode} --input ${WORK}/bad.jsonl --handler-name AlpacaStylePairwiseHandler --output-prefix ${WORK}/bad CODE 3
+    ERR "bad.jsonl:1.*${message}")
+endforeach()
+if(EXISTS ${WORK}/none)
+  message(FATAL_ERROR "a command that was refused left a folder behind")
+endif()

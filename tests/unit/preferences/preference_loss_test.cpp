@@ -1,0 +1,83 @@
+#include "preferences/preference_loss.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+namespace piton {
+namespace {
+
+double logistic(double x) { return 1 / (1 + std::exp(-x)); }
+
+const ScoredAnswer kChosen{.policy = -6, .reference = -8, .tokens = 4};
+const ScoredAnswer kRejected{.policy = -9, .reference = -7, .tokens = 3};
+
+TEST(PairLoss, FollowsTheFormulas) {
+  const PairLoss dpo = pair_loss({.stage = TrainingStage::kDpo}, kChosen, kRejected);
+  EXPECT_NEAR(dpo.loss, -std::log(logistic(0.1 * 4)), 1e-12);
+  EXPECT_NEAR(dpo.chosen_reward, 0.2, 1e-12);
+  EXPECT_NEAR(dpo.rejected_reward, -0.2, 1e-12);
+  EXPECT_NEAR(dpo.dchosen, -0.1 * logistic(-0.4), 1e-12);
+  EXPECT_EQ(dpo.drejected, -dpo.dchosen);
+  const PairLoss hinge = pair_loss({.stage = TrainingStage::kDpo, .dpo_loss = PairLossKind::kHinge},
+                                   kChosen, kRejected);
+  EXPECT_NEAR(hinge.loss, 0.6, 1e-12);
+  const PairLoss ipo = pair_loss({.stage = TrainingStage::kIpo}, kChosen, kRejected);
+  EXPECT_NEAR(ipo.loss, std::pow(0.5 + 2.0 / 3 - 5, 2), 1e-12);
+  const PairLoss simpo = pair_loss({.stage = TrainingStage::kSimpo}, kChosen, kRejected);
+  EXPECT_NEAR(simpo.loss, -std::log(logistic(2.5 * (-1.5 + 3 - 1.4))), 1e-12);
+  const PairLoss orpo = pair_loss({.stage = TrainingStage::kOrpo}, kChosen, kRejected);
+  const double odds = (-1.5 - std::log(1 - std::exp(-1.5))) - (-3 - std::log(1 - std::exp(-3)));
+  EXPECT_NEAR(orpo.loss, 1.5 - 0.1 * std::log(logistic(odds)), 1e-12);
+}
+
+TEST(AnswerLoss, FollowsTheFormulas) {
+  const PreferenceOptions options{.stage = TrainingStage::kKto, .kto_undesirable_weight = 2};
+  const AnswerLoss good = answer_loss(options, kChosen, true, 0.5);
+  EXPECT_NEAR(good.loss, 1 - logistic(0.1 * 1.5), 1e-12);
+  EXPECT_NEAR(good.reward, 0.2, 1e-12);
+  const AnswerLoss bad = answer_loss(options, kRejected, false, 0.5);
+  EXPECT_NEAR(bad.loss, 2 * (1 - logistic(0.1 * 2.5)), 1e-12);
+  EXPECT_GT(bad.dpolicy, 0);
+}
+
+// Derivatives of all losses, by differences.
+TEST(PairLoss, HasTheDerivativesOfItsLoss) {
+  using S = TrainingStage;
+  const double step = 1e-5;
+  const PreferenceOptions all[] = {{.stage = S::kDpo, .dpo_label_smoothing = 0.2, .pref_ftx = 0.3},
+                                   {.stage = S::kDpo, .dpo_loss = PairLossKind::kHinge},
+                                   {.stage = S::kDpo, .dpo_loss = PairLossKind::kIpo},
+                                   {.stage = S::kIpo},
+                                   {.stage = S::kOrpo},
+                                   {.stage = S::kSimpo, .simpo_label_smoothing = 0.1},
+                                   {.stage = S::kSimpo, .simpo_loss = PairLossKind::kHinge}};
+  for (const PreferenceOptions& options : all) {
+    const auto loss = [&](double chosen, double rejected) {
+      ScoredAnswer c = kChosen, r = kRejected;
+      c.policy += chosen;
+      r.policy += rejected;
+      return pair_loss(options, c, r).loss;
+    };
+    const PairLoss found = pair_loss(options, kChosen, kRejected);
+    EXPECT_NEAR((loss(step, 0) - loss(-step, 0)) / (2 * step), found.dchosen, 1e-8)
+        << name(options.stage);
+    EXPECT_NEAR((loss(0, step) - loss(0, -step)) / (2 * step), found.drejected, 1e-8)
+        << name(options.stage);
+  }
+}
+
+TEST(PairLoss, IsFiniteFarFromZero) {
+  for (const double policy : {-1e4, -1e-3}) {
+    const ScoredAnswer far{.policy = policy, .reference = -5e3, .tokens = 7};
+    for (const TrainingStage stage :
+         {TrainingStage::kDpo, TrainingStage::kSimpo, TrainingStage::kOrpo}) {
+      const PairLoss found = pair_loss({.stage = stage}, far, kRejected);
+      EXPECT_TRUE(std::isfinite(found.loss) && std::isfinite(found.dchosen)) << name(stage);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace piton
