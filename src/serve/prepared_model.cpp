@@ -3,14 +3,12 @@
 #include <filesystem>
 
 #include "base/files/files.h"
-#include "serve/uncached_engine.h"
 
 namespace piton {
 
-PreparedModel::PreparedModel(Model& model, Names names)
-    : model_(model), names_(std::move(names)), engine_(std::make_unique<UncachedEngine>(model)) {
-  const SpecialIds& special = model.require_tokenizer().special();
-  if (const auto end = special.eos ? special.eos : special.eod) ends_ = {*end};
+PreparedModel::PreparedModel(Model& model, Names names, std::int64_t texts)
+    : model_(model), names_(std::move(names)), engine_(model.make_engine({.texts = texts})) {
+  static_cast<void>(model.require_tokenizer());
   const ChatTemplateFiles& files = model.chat_templates();
   const std::string& wanted = names_.chat_template;
   if (!wanted.empty() && std::filesystem::is_regular_file(wanted)) {

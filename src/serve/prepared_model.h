@@ -17,15 +17,16 @@ class PreparedModel final : public ServedModel {
     std::string model;          // in requests and answers
     std::string chat_template;  // a file, or the name of one of the model's; "": the model's own
   };
-  // `model` must outlive it and have a tokenizer (Error(kUsage)). Throws Error(kData) for chat
-  // templates that are malformed, and if the one that is named does not exist.
-  PreparedModel(Model& model, Names names);
+  // `texts`: that are written at the same time. `model` must outlive it and have a tokenizer
+  // (Error(kUsage)). Throws Error(kData) for chat templates that are malformed, and if the one that
+  // is named does not exist.
+  PreparedModel(Model& model, Names names, std::int64_t texts);
 
   const std::string& name() const override { return names_.model; }
   const Tokenizer& tokenizer() const override { return model_.require_tokenizer(); }
   std::int64_t vocabulary() const override { return model_.config().vocabulary; }
   std::int64_t longest_sequence() const override { return model_.config().max_positions; }
-  const std::vector<std::int32_t>& ends() const override { return ends_; }
+  const std::vector<std::int32_t>& ends() const override { return model_.ends(); }
   std::vector<std::int32_t> encode_prompt(const std::string& text) const override;
   const ChatTemplate* chat_template(bool with_tools) const override;
   DecodingEngine& engine() override { return *engine_; }
@@ -34,7 +35,6 @@ class PreparedModel final : public ServedModel {
  private:
   Model& model_;
   Names names_;
-  std::vector<std::int32_t> ends_;
   std::optional<ChatTemplate> plain_;
   std::optional<ChatTemplate> with_tools_;
   std::unique_ptr<DecodingEngine> engine_;

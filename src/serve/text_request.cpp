@@ -19,38 +19,18 @@ using Json = nlohmann::ordered_json;
 constexpr std::int64_t kMostLikeliest = 20;
 constexpr std::size_t kMostStopWords = 16;
 
-// Sets the sampling option of this field's name, "min-p" for min_p; false if there is none.
-bool set_sampling(SamplingOptions& sampling, const std::string& field, double value) {
-  std::string option = field;
-  std::replace(option.begin(), option.end(), '_', '-');
-  bool found = false;
-  sampling.visit([&](const Option& known, auto& place) {
-    if constexpr (std::is_same_v<std::decay_t<decltype(place)>, double>) {
-      if (known.name != option) return;
-      place = value;
-      found = true;
-    }
-  });
-  return found;
-}
-
 void read_sampling(RequestFields& fields, TextRequest& request, const ServedModel& model) {
   SamplingOptions& sampling = request.sampling;
-  struct Range {
-    const char* field;
-    double least;
-    double most;
+  const auto read = [&](const char* field, double least, double most, double& place) {
+    place = fields.number(field, least, most).value_or(place);
   };
   // A temperature near 0 divides logits to infinity; 0 is the greedy choice.
-  for (const Range& range : {Range{"temperature", 0, 100}, Range{"top_p", 0, 1},
-                             Range{"min_p", 0, 1}, Range{"repetition_penalty", 0.01, 100},
-                             Range{"presence_penalty", -2, 2}, Range{"frequency_penalty", -2, 2}}) {
-    const auto value = fields.number(range.field, range.least, range.most);
-    if (value && !set_sampling(sampling, range.field, *value)) {
-      const bool is_factor = std::string_view(range.field) == "repetition_penalty";
-      if (*value != (is_factor ? 1 : 0)) fields.fail(range.field, "nothing (not supported)");
-    }
-  }
+  read("temperature", 0, 100, sampling.temperature);
+  read("top_p", 0, 1, sampling.top_p);
+  read("min_p", 0, 1, sampling.min_p);
+  read("repetition_penalty", 0.01, 100, sampling.repetition_penalty);
+  read("presence_penalty", -2, 2, sampling.presence_penalty);
+  read("frequency_penalty", -2, 2, sampling.frequency_penalty);
   if (sampling.temperature > 0 && sampling.temperature < 1e-4) sampling.temperature = 0;
   if (sampling.top_p == 0) fields.fail("top_p", "a number above 0, at most 1");
   if (const auto top_k = fields.integer("top_k", -1, model.vocabulary()))

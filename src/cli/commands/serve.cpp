@@ -170,7 +170,8 @@ int run_serve(Invocation& invocation) {
   const auto ranks = make_group_of_all(engine.world(), "serve");
   const auto model =
       Model::load(engine.machine(), options.model.load, tokenizer, layout, options.model.lora_load);
-  PreparedModel served(*model, {name_of_model(options), options.chat_template});
+  PreparedModel served(*model, {name_of_model(options), options.chat_template},
+                       options.max_concurrent_requests);
   DecodingLoop loop(
       served, *ranks,
       {.running = options.max_concurrent_requests, .waiting = options.max_waiting_requests});

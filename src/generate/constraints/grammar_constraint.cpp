@@ -64,6 +64,11 @@ std::shared_ptr<const ByteGrammar> constraint_grammar(const ConstraintText& cons
 }
 
 struct GrammarConstraint::State {
+  struct Mask {
+    std::vector<bool> allowed;
+    bool any = false;
+  };
+
   State(std::shared_ptr<const ByteGrammar> grammar, std::shared_ptr<const TokenTree> vocabulary,
         std::vector<std::int32_t> end_ids)
       : walk(std::move(grammar)),
@@ -72,7 +77,7 @@ struct GrammarConstraint::State {
         place(walk.start()) {}
 
   // The tokens that continue a text at `place`, without ends.
-  const std::vector<bool>& mask() {
+  const Mask& mask() {
     const auto found = masks.find(place);
     if (found != masks.end()) return found->second;
     if (walk.places() > kMostPlaces || masks.size() >= kMostMasks) {
@@ -97,7 +102,8 @@ struct GrammarConstraint::State {
       path.push_back(next);
       ++i;
     }
-    return masks.emplace(place, std::move(allowed)).first->second;
+    const bool any = std::find(allowed.begin(), allowed.end(), true) != allowed.end();
+    return masks.emplace(place, Mask{std::move(allowed), any}).first->second;
   }
 
   GrammarWalk walk;
@@ -105,8 +111,7 @@ struct GrammarConstraint::State {
   std::vector<std::int32_t> ends;
   Position place;
   bool ended = false;
-  bool stuck = false;
-  std::map<Position, std::vector<bool>> masks;
+  std::map<Position, Mask> masks;
 };
 
 GrammarConstraint::GrammarConstraint(std::shared_ptr<const ByteGrammar> grammar,
@@ -118,7 +123,7 @@ GrammarConstraint::~GrammarConstraint() = default;
 
 void GrammarConstraint::allow(std::vector<bool>& allowed) {
   if (done()) return;
-  const std::vector<bool>& mask = state_->mask();
+  const std::vector<bool>& mask = state_->mask().allowed;
   const std::size_t common = std::min(mask.size(), allowed.size());
   std::copy(mask.begin(), mask.begin() + static_cast<std::ptrdiff_t>(common), allowed.begin());
   const bool may_end = state_->walk.may_end(state_->place);
@@ -126,7 +131,6 @@ void GrammarConstraint::allow(std::vector<bool>& allowed) {
     if (id >= 0 && static_cast<std::size_t>(id) < allowed.size())
       allowed[static_cast<std::size_t>(id)] = may_end;
   }
-  state_->stuck = std::find(allowed.begin(), allowed.end(), true) == allowed.end();
 }
 
 void GrammarConstraint::advance(std::int32_t id) {
@@ -142,7 +146,10 @@ void GrammarConstraint::advance(std::int32_t id) {
 }
 
 bool GrammarConstraint::done() const {
-  return state_->ended || state_->stuck || !state_->walk.may_continue(state_->place);
+  State& s = *state_;
+  if (s.ended || !s.walk.may_continue(s.place)) return true;
+  const bool may_end = s.walk.may_end(s.place) && !s.ends.empty();
+  return !s.mask().any && !may_end;  // the mask is needed for the next token anyway
 }
 
 bool GrammarConstraint::complete() const {

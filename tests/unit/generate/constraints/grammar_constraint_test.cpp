@@ -12,7 +12,7 @@ namespace piton {
 namespace {
 
 // Bytes, and a few longer tokens.
-class WordTokenizer final : public Tokenizer {
+class WordTokenizer : public Tokenizer {
  public:
   static constexpr std::int32_t kEnd = 256;
   const std::vector<std::string> words = {"{\"",  "\": ", "\"}",  "}}", "tr",
@@ -79,6 +79,25 @@ TEST(GrammarConstraint, AllowsTheEndWhereATextMayEnd) {
   EXPECT_TRUE(allowed['a']);
   one.advance(WordTokenizer::kEnd);
   EXPECT_TRUE(one.done());
+}
+
+TEST(GrammarConstraint, EndsWhereNoTokenContinuesAText) {
+  // "é" is a token, and the bytes of "à" are not all: the vocabulary here has none above 7F.
+  class AsciiTokenizer final : public WordTokenizer {
+   public:
+    std::string piece(std::int32_t id) const override {
+      return id >= 0x80 && id < 256 ? "" : WordTokenizer::piece(id);
+    }
+  };
+  const AsciiTokenizer tokenizer;
+  GrammarConstraint one(constraint_grammar({ConstraintKind::kChoices, R"(["aà"])"}, "test"),
+                        std::make_shared<TokenTree>(tokenizer, kPadded), {WordTokenizer::kEnd});
+  EXPECT_FALSE(one.done());
+  one.advance('a');
+  EXPECT_FALSE(one.done());  // C3 is a token
+  one.advance(257 + 7);
+  EXPECT_TRUE(one.done());
+  EXPECT_FALSE(one.complete());
 }
 
 TEST(GrammarConstraint, RandomTokensGiveJson) {
