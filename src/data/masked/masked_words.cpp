@@ -15,7 +15,7 @@ constexpr std::int64_t kT5Ngram = 10;
 constexpr double kGeometric = 0.2;
 
 // The words of a text: word i has the places [starts[i], starts[i + 1]) of `places`.
-struct Words {
+struct WordPlaces {
   std::vector<std::int32_t> places;
   std::vector<std::size_t> starts;
 
@@ -27,8 +27,8 @@ struct Words {
   }
 };
 
-Words words_of(std::span<const std::int32_t> ids, const MaskedVocabulary& vocabulary) {
-  Words words;
+WordPlaces words_of(std::span<const std::int32_t> ids, const MaskedVocabulary& vocabulary) {
+  WordPlaces words;
   for (std::size_t i = 0; i < ids.size(); ++i) {
     const std::int32_t id = ids[i];
     if (id < 0 || static_cast<std::size_t>(id) >= vocabulary.continues.size()) {
@@ -77,7 +77,7 @@ std::int32_t replaced(std::int32_t id, const MaskedVocabulary& vocabulary, Numpy
 MaskedText mask_words(std::span<const std::int32_t> ids, std::int32_t target,
                       const MaskedVocabulary& vocabulary, const MaskingRules& rules,
                       NumpyRandom& random) {
-  const Words words = words_of(ids, vocabulary);
+  const WordPlaces words = words_of(ids, vocabulary);
   const double most =
       std::min(rules.probability * static_cast<double>(target),
                std::max(1.0, std::nearbyint(static_cast<double>(ids.size()) * rules.probability)));
