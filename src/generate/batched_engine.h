@@ -8,7 +8,7 @@
 //
 // A request has the tokens that it has alone, except where two are so near that the order of a sum
 // decides: random numbers are drawn by the coordinates of the request, and rotary angles that
-// depend on a text's length are those of its own.
+// depend on a text's length are those of this text.
 #pragma once
 
 #include <memory>

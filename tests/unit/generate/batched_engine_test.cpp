@@ -301,8 +301,8 @@ TEST(BatchedEngine, GivesTheModelsProbabilities) {
   }
 }
 
-// Angles that depend on the length of a text are those of its own: neighbors, the number of tokens
-// that may follow, chunks and lost places change nothing.
+// Angles that depend on the length of a text are those of this text: neighbors, the number of
+// tokens that may follow, chunks and lost places change nothing.
 TEST(BatchedEngine, GivesTextsTheAnglesOfTheirOwnLength) {
   for (const auto kind : {RotaryScaling::Kind::kDynamic, RotaryScaling::Kind::kLongrope}) {
     ModelConfig model = small_model();
