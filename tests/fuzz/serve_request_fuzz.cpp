@@ -18,9 +18,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   for (const bool chat : {false, true}) {
     try {
       const auto json = piton::request_object(body);
-      const piton::TextRequest request = chat
-                                             ? piton::read_chat_request(json, model, limits)
-                                             : piton::read_completion_request(json, model, limits);
+      const piton::TextRequest request = chat ? piton::read_chat_request(json, model, limits)
+                                              : piton::read_completion_request(json, model, limits);
       request.sampling.check(model.vocabulary());
       for (const piton::TextToWrite& text : request.texts()) {
         PITON_ASSERT(!text.request.prompt.empty());

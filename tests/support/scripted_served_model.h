@@ -14,8 +14,8 @@
 
 namespace piton::test {
 
-// Writes one byte of each text in a pass. Under a constraint, a byte that is not allowed becomes the
-// largest one that is.
+// Writes one byte of each text in a pass. Under a constraint, a byte that is not allowed becomes
+// the largest one that is.
 class ScriptedEngine final : public DecodingEngine {
  public:
   std::function<std::string(const std::string& prompt, std::uint64_t draw)> write =

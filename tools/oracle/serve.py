@@ -108,7 +108,7 @@ def check_answers(client):
 def check_errors(server, client):
     messages = [{"role": "user", "content": "q"}]
     refused = [
-        (openai.BadRequestError, lambda: client.completions.create(model="m", prompt="")),
+        (openai.BadRequestError, lambda: client.completions.create(model="m", prompt=[])),
         (openai.BadRequestError, lambda: client.completions.create(model="m", prompt="x", temperature=-1)),
         (openai.BadRequestError, lambda: client.completions.create(model="m", prompt="x", extra_body={"x": 1})),
         (openai.BadRequestError, lambda: client.chat.completions.create(model="m", messages=[])),
@@ -180,7 +180,7 @@ def check_constraints(client, count, seed):
             continue
         try:
             jsonschema.validate(json.loads(choice.message.content), schema,
-                                format_checker=jsonschema.FormatChecker())
+                                format_checker=jsonschema.Draft202012Validator.FORMAT_CHECKER)
         except (ValueError, jsonschema.ValidationError) as error:
             check(False, f"{choice.message.content!r} under {json.dumps(schema)}: {error}")
         whole += 1

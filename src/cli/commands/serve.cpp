@@ -210,8 +210,8 @@ int run_serve(Invocation& invocation) {
   }
   signals.promise("finishing what runs");
   server.start([&] { engine.machine().threads.unpin_this_thread(); });
-  print(fmt::format("piton serve: {} at http://{}:{}/\n", served.name(), options.host,
-                    server.port()));
+  print(fmt::format("piton serve: {} at {}://{}:{}/\n", served.name(), tls ? "https" : "http",
+                    options.host, server.port()));
   std::fflush(stdout);
   {
     const FinishOnSignal watcher(signals, loop);
