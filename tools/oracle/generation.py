@@ -48,12 +48,14 @@ def rows(name, dynamic):
     if dynamic:
         config.rope_parameters = {**config.rope_parameters, "rope_type": "dynamic", "factor": 4.0}
         config.max_position_embeddings = dynamic
-    model = AutoModelForCausalLM.from_pretrained(os.path.join(FOLDER, name), config=config, dtype=torch.float64).eval()
-    vocabulary = model.config.vocab_size
-    model.generation_config = GenerationConfig()  # the folder's own would end texts at its eos_token_id
-    model.config.eos_token_id = None
     for i, penalties in enumerate([(1.0, 0.0, 0.0), (1.3, 0.0, 0.0), (0.8, 0.0, 0.0), (1.0, 0.7, 0.0), (1.0, 0.0, 0.4),
                                    (1.1, -0.2, 0.3)]):
+        # A new model for each text: the angles of a dynamic scaling stay those of the longest text that it has read.
+        model = AutoModelForCausalLM.from_pretrained(os.path.join(FOLDER, name), config=config,
+                                                     dtype=torch.float64).eval()
+        vocabulary = model.config.vocab_size
+        model.generation_config = GenerationConfig()  # the folder's own would end texts at its eos_token_id
+        model.config.eos_token_id = None
         prompt = [(5 + 11 * k * (i + 1)) % vocabulary for k in range(1, 4 + 2 * i)]
         repetition, presence, frequency = penalties
         ids = written(model, prompt, *penalties)
