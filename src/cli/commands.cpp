@@ -93,7 +93,8 @@ constexpr Command kCommands[] = {
     {"serve", "--load DIR", "answers requests over HTTP, as OpenAI's service does",
      "--load run\n"
      "--load HF_FOLDER --port 8000 --api-key-file key.txt --max-concurrent-requests 16",
-     "load lora-load host port api-key-file ssl-certfile ssl-keyfile served-model-name chat-template "
+     "load lora-load host port api-key-file ssl-certfile ssl-keyfile served-model-name "
+     "chat-template "
      "max-concurrent-requests max-waiting-requests max-new-tokens request-timeout-seconds threads",
      run_serve},
     {"score", "--load DIR FILE", "computes how likely a text is for a model",

@@ -28,7 +28,8 @@ class ModelPrompt final : public ConversationEncoder {
   // one.
   ModelPrompt(const std::string& folder, const Tokenizer& tokenizer, ModelPromptRules rules);
 
-  // Every answer is learned, with what the template writes after it; of pairs and judged answers the last one.
+  // Every answer is learned, with what the template writes after it; of pairs and judged answers
+  // the last one.
   std::vector<TaughtText> encode(const Conversation& conversation) const override;
 
   // The templates as they are written.
