@@ -5,7 +5,7 @@
 #include <string>
 
 #include "bench/timing.h"
-#include "kernels/timed_kernels.h"
+#include "kernels/measured/timed_kernels.h"
 #include "model/config.h"
 
 namespace piton {

@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "kernels/timed_kernels.h"
+#include "kernels/measured/timed_kernels.h"
 
 namespace piton {
 namespace {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "bench/timing.h"
-#include "kernels/timed_kernels.h"
+#include "kernels/measured/timed_kernels.h"
 #include "train/run/run_plan.h"
 
 namespace piton {

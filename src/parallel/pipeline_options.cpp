@@ -15,18 +15,18 @@ namespace {
 constexpr std::int64_t kMostSamples = std::int64_t{1} << 40;  // so that sums do not overflow
 
 // The presets of AscendSpeed's --manual-mbs.
-struct Preset {
+struct SizesPreset {
   std::string_view name;
   int stages;
   std::vector<std::int64_t> sizes;
 };
 
-const Preset* find_preset(std::string_view name) {
-  static const Preset presets[] = {
+const SizesPreset* find_preset(std::string_view name) {
+  static const SizesPreset presets[] = {
       {"example-config-1", 4, {1, 2, 3, 4, 5, 5, 5, 5, 5, 5, 5, 5, 5, 4, 3, 2}},
       {"example-config-2", 8, {1, 2, 2, 3, 4, 5, 5, 5, 5, 5, 5, 5,
                                5, 5, 5, 5, 5, 5, 4, 4, 3, 3, 3, 2}}};
-  for (const Preset& preset : presets) {
+  for (const SizesPreset& preset : presets) {
     if (preset.name == name) return &preset;
   }
   return nullptr;
@@ -138,7 +138,7 @@ std::vector<std::int64_t> PipelineOptions::layers_of_chunks(int count, std::int6
 
 std::vector<std::int64_t> PipelineOptions::listed_sizes() const {
   if (micro_batches.size() == 1) {
-    if (const Preset* preset = find_preset(micro_batches[0])) return preset->sizes;
+    if (const SizesPreset* preset = find_preset(micro_batches[0])) return preset->sizes;
   }
   std::vector<std::int64_t> sizes;
   for (const std::string& word : micro_batches) {
@@ -161,7 +161,7 @@ std::vector<std::int64_t> PipelineOptions::micro_batch_sizes(int stages, std::in
   wants(!micro_batches.empty(), "manual-mbs", optimized, "--optimized-pipeline");
   if (!optimized) return {};
   const std::vector<std::int64_t> sizes = listed_sizes();
-  const Preset* preset = micro_batches.size() == 1 ? find_preset(micro_batches[0]) : nullptr;
+  const SizesPreset* preset = micro_batches.size() == 1 ? find_preset(micro_batches[0]) : nullptr;
   if (preset != nullptr && preset->stages != stages) {
     refuse_flag("manual-mbs",
                 fmt::format("{} is for {} stages: --pipeline-model-parallel-size is {}",

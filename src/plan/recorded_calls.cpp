@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "base/seconds.h"
-#include "kernels/timed_kernels.h"
+#include "kernels/measured/timed_kernels.h"
 
 namespace piton {
 namespace {

@@ -1,7 +1,7 @@
 // The objective of training by preferences (session/objective.h): the loss is the mean over the
 // pairs of the global batch, of kto over its answers.
 //
-// The reference is another session with weights of its own, or the session in training without its
+// The reference is another session with other weights, or the session in training without its
 // adapters. It computes without dropout. Nothing is kept between steps, so a resumed run needs no
 // more than the weights of the reference.
 #pragma once

@@ -8,7 +8,7 @@
 #include "checkpoint/collective.h"
 #include "comm/gathered_values.h"
 #include "comm/traced_world.h"
-#include "kernels/traced_kernels.h"
+#include "kernels/measured/traced_kernels.h"
 
 namespace piton {
 namespace {

@@ -2,9 +2,9 @@
 #include <gtest/gtest.h>
 
 #include "device/host_device.h"
+#include "kernels/measured/timed_kernels.h"
 #include "kernels/meta/kernels.h"
 #include "kernels/reference/kernels.h"
-#include "kernels/timed_kernels.h"
 #include "support/counting_kernels.h"
 #include "support/perturbed_kernels.h"
 #include "support/tensors.h"

@@ -210,7 +210,7 @@ TEST_F(Megatron, WhoseHeadIsItsOwnIsNotTakenForTied) {
     const MegatronGiven given{.model = [&](std::int64_t) { return tied; }};
     without_arguments(folder);
     EXPECT_THAT(message_of(Fault::kData, [&] { MegatronSource(folder, given); }),
-                HasSubstr("its head is not the table of the embedding, though the model is said to "
+                HasSubstr("its head is not the table of the embedding, though the model should "
                           "tie them; wanted untie_embeddings_and_output_weights"));
     tied.tied = false;
     EXPECT_NO_THROW(MegatronSource(folder, given));

@@ -7,6 +7,7 @@
 
 #include <filesystem>
 
+#include "kernels/reference/kernels.h"
 #include "model/lora_options.h"
 #include "support/errors.h"
 #include "support/golden_lora.h"
@@ -136,7 +137,7 @@ struct TwoModels {
     reference->initialize();
   }
 
-  HostMachine machine;
+  HostMachine machine{[](ThreadPool&) { return make_reference_kernels(); }};
   Mesh mesh;
   std::unique_ptr<Session> session;
   std::unique_ptr<Session> reference;

@@ -1,4 +1,4 @@
-// Answers are equal where lm-evaluation-harness says so:
+// Answers are equal where they are for lm-evaluation-harness:
 // tests/golden/evaluation/math_answers.jsonl, made by tools/oracle/evaluation_math.py.
 #include "tasks/math_answers.h"
 

@@ -1,5 +1,5 @@
 # --eval-tasks: scores of the model on tasks while it trains.
-include(${CMAKE_CURRENT_LIST_DIR}/../support/expect.cmake)
+include(${CMAKE_CURRENT_LIST_DIR}/../../support/expect.cmake)
 file(REMOVE_RECURSE ${WORK})
 file(MAKE_DIRECTORY ${WORK})
 set(data ${SOURCE}/tests/golden/evaluation/data)

@@ -1,4 +1,4 @@
-#include "kernels/timed_kernels.h"
+#include "kernels/measured/timed_kernels.h"
 
 #include <chrono>
 

@@ -1,5 +1,5 @@
 # piton eval: tasks of both protocols, results, a killed evaluation that continues, and wrong inputs.
-include(${CMAKE_CURRENT_LIST_DIR}/../support/expect.cmake)
+include(${CMAKE_CURRENT_LIST_DIR}/../../support/expect.cmake)
 file(REMOVE_RECURSE ${WORK})
 file(MAKE_DIRECTORY ${WORK})
 set(data ${SOURCE}/tests/golden/evaluation/data)

@@ -1,4 +1,4 @@
-#include "train/run/reference_model.h"
+#include "train/reference_model.h"
 
 #include "adapters/base_hash.h"
 #include "checkpoint/collective.h"

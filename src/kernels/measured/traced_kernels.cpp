@@ -1,8 +1,8 @@
-#include "kernels/traced_kernels.h"
+#include "kernels/measured/traced_kernels.h"
 
 #include <fmt/format.h>
 
-#include "kernels/timed_kernels.h"
+#include "kernels/measured/timed_kernels.h"
 
 namespace piton {
 
