@@ -145,7 +145,7 @@ expect(RUN pretrain --num-experts 8 --mrope-section 16 24 --fp8-format hybrid --
            "--lr: got \"fast\"" "--thread: unknown option, did you mean --threads")
 expect(RUN inspect --model llama-tiny --lr 1 --lr 2 ${WORK}/llama CODE 0
        ERR "--lr: given twice, as \"1\" and as \"2\"; the last one counts")
-expect(RUN plan --model gpt2-tiny --group-query-attention CODE 2 ERR "--group-query-attention: every head has keys")
+expect(RUN plan --model gpt2-tiny --group-query-attention CODE 2 ERR "--group-query-attention: every head has its own keys")
 expect(RUN plan --model gpt2-tiny --seq-length 1e2 --bf16 --no-bf16 --train-iters 2M CODE 0)
 file(WRITE ${WORK}/r.toml "num_layers = 2\nhidden_size = 64\nnum_attention_heads = 4\nmax_position_embeddings = 32\n"
                           "vocab_size = 100\ndistributed_backend = \"nccl\"\ntransformer_impl = \"local\"\n")

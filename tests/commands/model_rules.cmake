@@ -35,7 +35,8 @@ rule(list-of-stages PLAN ACCEPTS ${p} 2 --recompute-granularity full --recompute
      SAYS "--recomputation-layer-num: got 1 numbers, wanted 2")
 rule(recomputed-layers PLAN ACCEPTS ${p} 2 --recompute-granularity full --recompute-num-layers 1
      REJECTS ${p} 2 --recompute-granularity full --recompute-num-layers 2 SAYS "--recompute-num-layers .of a stage.: got 2, wanted 1 to 1")
-rule(virtual-stages PLAN REJECTS ${p} 2 --num-layers-per-virtual-pipeline-stage 1 SAYS "--num-layers-per-virtual-pipeline-stage: not yet")
+rule(virtual-stages PLAN ACCEPTS ${p} 2 --num-layers 4 --global-batch-size 2 --num-layers-per-virtual-pipeline-stage 1
+     REJECTS ${p} 2 --num-layers 4 --num-layers-per-virtual-pipeline-stage 3 SAYS "--num-layers-per-virtual-pipeline-stage")
 
 # ---- Model ----
 foreach(flag num-layers hidden-size num-attention-heads ffn-hidden-size num-query-groups vocab-size max-position-embeddings kv-channels)
@@ -75,4 +76,5 @@ rule(unknown PLAN REJECTS --num-layer 2 SAYS "--num-layer: unknown option, did y
 rule(not-a-number PLAN REJECTS --num-layers two SAYS "--num-layers: got .two., wanted integer")
 rule(older-names PLAN ACCEPTS --batch-size 1 --model-parallel-size 1 --warmup 0.1 --checkpoint-activations
      REJECTS --batch-size 0 SAYS "--micro-batch-size: got 0, wanted 1 to")
-rule(layer-allocation PLAN REJECTS --use-manual-layer-allocation --manual-layers 1,1 SAYS "--manual-layers: not yet; .* stages have equal numbers")
+rule(layer-allocation PLAN ACCEPTS ${p} 2 --use-manual-layer-allocation --manual-layers 1,1
+     REJECTS --use-manual-layer-allocation --manual-layers 1,1 SAYS "--manual-layers: got .1,1., wanted 1 positive numbers")

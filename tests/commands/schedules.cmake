@@ -101,6 +101,7 @@ set(pretrain ${LAUNCH} 2 ${PITON} pretrain --model gpt2-tiny --mock-data --token
              --train-iters 1)
 function(refused pattern)
   execute_process(COMMAND ${pretrain} ${ARGN} RESULT_VARIABLE code OUTPUT_VARIABLE out ERROR_VARIABLE out)
+  string(REPLACE ";" "," out "${out}")  # of a message, which else were two elements of a list
   string(REGEX MATCHALL "piton pretrain: [^\n]*" lines "${out}")
   list(LENGTH lines count)
   if(NOT code EQUAL 2 OR NOT count EQUAL 1 OR NOT lines MATCHES "${pattern}")

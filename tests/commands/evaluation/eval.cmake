@@ -121,8 +121,14 @@ endfunction()
 expect_same_results(2)
 expect_same_results(4)
 list(JOIN many " " words)
-execute_process(COMMAND sh -c "${LAUNCH} 2 ${PITON} ${words} --save-results ${WORK}/killed2 2> /dev/null & \
-  until test \"$(cat ${WORK}/killed2/piqa.journal 2> /dev/null | wc -l)\" -gt 20; do sleep 0.02; done; kill -9 $!; wait $!")
+# The launcher, mpirun and the ranks are killed: they have one session.
+execute_process(COMMAND sh -c "setsid ${LAUNCH} 2 ${PITON} ${words} --save-results ${WORK}/killed2 2> /dev/null & \
+  until test \"$(cat ${WORK}/killed2/piqa.journal 2> /dev/null | wc -l)\" -gt 20; do sleep 0.02; done; \
+  of_session() { awk -v session=$! '$6 == session { print $1 }' /proc/[0-9]*/stat 2> /dev/null; }; \
+  while of_session | grep -q .; do kill -9 $(of_session) 2> /dev/null; sleep 0.02; done")
+if(NOT EXISTS ${WORK}/killed2/piqa.journal)
+  message(FATAL_ERROR "the evaluation of two ranks was not killed before its end")
+endif()
 expect(RUN ${many} --save-results ${WORK}/killed2 CODE 0 ERR "piqa: [0-9]+ answers were there from an earlier run")
 file(READ ${WORK}/killed2/piqa.jsonl killed)
 file(READ ${WORK}/whole/piqa.jsonl whole)

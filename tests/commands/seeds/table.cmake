@@ -91,12 +91,17 @@ seed_line(asp-train-sequence-parallel
 seed_line(asp-train-stages
   LAUNCH 2 ${train} --pipeline-model-parallel-size 2 THEN RUNS SAYS "iteration +2/ +2 ")
 seed_line(asp-train-virtual-stages
-  RUN ${train} --pipeline-model-parallel-size 2 --num-layers-per-virtual-pipeline-stage 1
-  THEN WAITS BECAUSE "no interleaved schedule yet" SAYS "--num-layers-per-virtual-pipeline-stage")
+  LAUNCH 2 ${train} --pipeline-model-parallel-size 2 --num-layers-per-virtual-pipeline-stage 1
+  THEN RUNS SAYS "iteration +2/ +2 ")
 seed_line(asp-train-optimized-pipeline
-  RUN ${train} --optimized-pipeline --manual-mbs example-config-1
-  THEN WAITS BECAUSE "no micro-batches of different sizes yet" SAYS "--optimized-pipeline")
-seed_line(asp-train-fold RUN ${train} --fold-mode aiao THEN WAITS BECAUSE "no Fold3D yet" SAYS "--fold-mode")
+  LAUNCH 2 ${train} --pipeline-model-parallel-size 2 --optimized-pipeline --manual-mbs 1 2 1
+  THEN RUNS SAYS "iteration +2/ +2 ")
+seed_line(asp-train-optimized-pipeline-preset
+  LAUNCH 2 ${train} --pipeline-model-parallel-size 2 --optimized-pipeline --manual-mbs example-config-1
+  THEN REFUSED SAYS "--manual-mbs")
+seed_line(asp-train-fold
+  LAUNCH 2 ${train} --pipeline-model-parallel-size 2 --num-layers-per-virtual-pipeline-stage 1 --fold-mode aiao
+  THEN RUNS SAYS "iteration +2/ +2 ")
 seed_line(asp-train-policy RUN ${train} --checkpoint-policy block THEN RUNS)
 seed_line(asp-train-lora
   RUN ${train} --load asp-train --save asp-lora --lora-target-modules query_key_value dense gate_proj up_proj down_proj --lora-r 64 --lora-alpha 128
