@@ -94,7 +94,8 @@ seed_line(asp-train-virtual-stages
   LAUNCH 2 ${train} --pipeline-model-parallel-size 2 --num-layers-per-virtual-pipeline-stage 1
   THEN RUNS SAYS "iteration +2/ +2 ")
 seed_line(asp-train-optimized-pipeline
-  LAUNCH 2 ${train} --pipeline-model-parallel-size 2 --optimized-pipeline --manual-mbs 1 2 1
+  LAUNCH 2 ${train} --pipeline-model-parallel-size 2 --micro-batch-size 2 --global-batch-size 8
+      --optimized-pipeline --manual-mbs 1 2 3 2
   THEN RUNS SAYS "iteration +2/ +2 ")
 seed_line(asp-train-optimized-pipeline-preset
   LAUNCH 2 ${train} --pipeline-model-parallel-size 2 --optimized-pipeline --manual-mbs example-config-1
