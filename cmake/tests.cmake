@@ -137,7 +137,7 @@ if(TARGET piton)
       COMMAND ${CMAKE_COMMAND} -DPITON=$<TARGET_FILE:piton> -DSOURCE=${CMAKE_SOURCE_DIR}
               -DLAUNCH=${CMAKE_SOURCE_DIR}/tools/launch.sh
               -DWORK=${CMAKE_BINARY_DIR}/commands/${name} -P ${file})
-    set_tests_properties(commands/${name} PROPERTIES LABELS commands TIMEOUT 300)
+    set_tests_properties(commands/${name} PROPERTIES LABELS commands TIMEOUT 600)
     if(name MATCHES "_rules$")  # a hundred runs each
       set_tests_properties(commands/${name} PROPERTIES TIMEOUT 1200)
     endif()
