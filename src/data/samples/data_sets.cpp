@@ -200,8 +200,11 @@ class Opener {
                                  .pad = pad,
                                  .neat_pack = options_.neat_pack,
                                  .eod = restarts ? documents.eod : std::nullopt};
-    std::shared_ptr<const SampleSource> source = std::make_shared<InstructionDataset>(
-        files, rules, order_of({first, end}, samples, exact_epochs));
+    InstructionOrder order = order_of({first, end}, samples, exact_epochs);
+    order.left_out = cut_without_label(*files, first, end, sequence_);
+    report_left_out(*files, {first, end}, name, order.left_out);
+    std::shared_ptr<const SampleSource> source =
+        std::make_shared<InstructionDataset>(files, rules, order);
     std::string form = fmt::format(" padded to {} tokens", sequence_);
     if (options_.variable_seq_lengths) form.clear();
     if (options_.pack) {
@@ -269,6 +272,25 @@ class Opener {
                         .pad = pad};
     if (exact_epochs) request.epochs = options_.train_data_exact_num_epochs;
     return request;
+  }
+
+  // Names the samples of the set that are cut before their first label. Throws Error(kUsage) if no
+  // sample is left.
+  void report_left_out(const InstructionFiles& files, SequenceRange range, const std::string& name,
+                       const std::vector<std::int32_t>& left_out) {
+    if (left_out.empty()) return;
+    const auto count = static_cast<std::int64_t>(left_out.size());
+    if (count == range.end - range.first) {
+      throw Error(Fault::kUsage,
+                  "{}: {} set: none of the {} samples has a label within --seq-length {}; train "
+                  "with a larger one",
+                  files.prefix, name, count, sequence_);
+    }
+    if (!said_.insert(files.prefix + name).second) return;
+    log_.warning(fmt::format(
+        "{}: {} set: {} of {} samples have no label within --seq-length {} and are left out, the "
+        "first is sample {}",
+        files.prefix, name, count, range.end - range.first, sequence_, left_out.front()));
   }
 
   // How many samples of the set are cut, and how much of its rows is padding. `form`: of the rows.

@@ -54,10 +54,32 @@ InstructionFiles::InstructionFiles(std::string prefix,
   }
 }
 
+std::vector<std::int32_t> cut_without_label(const InstructionFiles& files, std::int64_t first,
+                                            std::int64_t end, std::int64_t sequence) {
+  std::vector<std::int32_t> found;
+  std::vector<std::int32_t> labels(static_cast<std::size_t>(sequence));
+  for (std::int64_t i = first; i < end; ++i) {
+    if (files.lengths[static_cast<std::size_t>(i)] - 1 <= sequence) continue;
+    files.labels->read(i, 1, labels);
+    const bool teaches = std::any_of(labels.begin(), labels.end(),
+                                     [](std::int32_t label) { return label != kNoLabel; });
+    if (!teaches) found.push_back(static_cast<std::int32_t>(i));
+  }
+  return found;
+}
+
 std::vector<std::int32_t> instruction_order(const InstructionOrder& order) {
-  const std::int64_t samples = order.end - order.first;
-  PITON_ASSERT(order.first >= 0 && samples > 0 && order.multiple > 0, "split {}..{}", order.first,
-               order.end);
+  PITON_ASSERT(order.first >= 0 && order.multiple > 0, "split {}..{}", order.first, order.end);
+  std::vector<std::int32_t> taken;
+  taken.reserve(static_cast<std::size_t>(order.end - order.first));
+  for (std::int64_t i = order.first; i < order.end; ++i) {
+    const auto number = static_cast<std::int32_t>(i);
+    if (!std::binary_search(order.left_out.begin(), order.left_out.end(), number))
+      taken.push_back(number);
+  }
+  const auto samples = static_cast<std::int64_t>(taken.size());
+  PITON_ASSERT(samples > 0, "split {}..{}, {} left out", order.first, order.end,
+               order.left_out.size());
   const std::int64_t extended = (samples + order.multiple - 1) / order.multiple * order.multiple;
   std::int64_t epochs = order.epochs.value_or(1);
   if (!order.epochs && order.samples) {
@@ -75,7 +97,7 @@ std::vector<std::int32_t> instruction_order(const InstructionOrder& order) {
   for (std::int64_t epoch = 0; epoch < epochs; ++epoch) {
     const std::size_t start = all.size();
     for (std::int64_t i = 0; i < extended; ++i) {
-      all.push_back(static_cast<std::int32_t>(order.first + i % samples));
+      all.push_back(taken[static_cast<std::size_t>(i % samples)]);
     }
     if (order.shuffle) random.shuffle(std::span(all).subspan(start));
   }

@@ -66,10 +66,16 @@ struct InstructionOrder {
   bool shuffle = true;
   bool full_shuffle = false;
   std::int64_t multiple = 1;  // an epoch has a multiple of so many samples
+  std::vector<std::int32_t> left_out = {};  // sequences of the split to leave out, ascending
 };
 
+// The sequences of [first, end) that are cut to s tokens and keep no label: nothing is learned from
+// them. Ascending.
+std::vector<std::int32_t> cut_without_label(const InstructionFiles& files, std::int64_t first,
+                                            std::int64_t end, std::int64_t sequence);
+
 // The numbers of the sequences, in order. Throws Error(kUsage) for more than fit into memory.
-// Asserts that the split has a sequence.
+// Asserts that the split has a sequence that is not left out.
 std::vector<std::int32_t> instruction_order(const InstructionOrder& order);
 
 class InstructionDataset final : public SampleSource {

@@ -198,6 +198,40 @@ TEST_F(InstructionFilesTest, SayHowManySamplesAreCutAndHowMuchIsPadding) {
                            "them longer than 8 tokens and cut, padding wasted 16.7 %"));
 }
 
+// A question as long as the window leaves nothing of its answer to learn.
+TEST_F(InstructionFilesTest, LeaveOutSamplesThatAreCutBeforeTheirFirstLabel) {
+  options_.split = "1,0,0";
+  Three three = counted(0, 6, 5);
+  const Three longer = counted(6, 2, 18);  // labels from place 9: the first is cut, as s is 8
+  const Three just_enough = counted(8, 1, 16);
+  for (std::size_t i = 0; i < 3; ++i) {
+    three[i].insert(three[i].begin() + 2, longer[i][0]);
+    three[i].push_back(longer[i][1]);
+    three[i].push_back(just_enough[i][0]);
+  }
+  const std::string prefix = write("a", three);
+  for (const bool pack : {false, true}) {
+    options_.pack = pack;
+    const DataSets sets = open({prefix}, {14, 0, 0});
+    std::set<std::int32_t> seen;
+    Sample sample;
+    for (std::int64_t i = 0; i < sets.train->size(); ++i) {
+      sets.train->sample(i, sample);
+      seen.insert(sample.tokens.begin(), sample.tokens.end());
+      EXPECT_TRUE(std::any_of(sample.labels.begin(), sample.labels.end(),
+                              [](std::int32_t label) { return label != kNoLabel; }))
+          << "sample " << i;
+    }
+    EXPECT_EQ(seen, (std::set<std::int32_t>{0, 1, 2, 3, 4, 5, 8}));
+    EXPECT_EQ(log_.lines.at(pack ? 2 : 0),
+              prefix +
+                  ": train set: 2 of 9 samples have no label within --seq-length 8 and are "
+                  "left out, the first is sample 2");
+  }
+  EXPECT_THAT(message_of(Fault::kUsage, [&] { open({write("b", counted(0, 2, 30))}); }),
+              HasSubstr("none of the 2 samples has a label within --seq-length 8"));
+}
+
 TEST_F(InstructionFilesTest, PaddingOfTheFilesIsSeenByNobodyAndTeachesNothing) {
   const Sample sample = first_of(
       write("a", {{{{5, 6, 7, 8, 9, 9, 9}}, {{0, 0, 1, 1, 1, 0, 0}}, {{5, 6, 7, 8, 9, 9, 9}}}}));
