@@ -14,6 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr const char* kDefaultTemplate = "chat_template.jinja";
 constexpr const char* kTemplateFolder = "chat_templates";  // of named ones
 
 bool belongs_to_tokenizer(const fs::path& file) {
@@ -80,6 +81,16 @@ void keep_file(const fs::path& from, const fs::path& to) {
     throw Error(Fault::kData, "{}: cannot keep the tokenizer's {}: {}", to.parent_path().string(),
                 from.string(), failure.message());
   }
+}
+
+// The copy of the tokenizer's files for a checkpoint folder; "": there is none.
+fs::path kept_folder(const fs::path& checkpoint) {
+  for (const fs::path& place :
+       {checkpoint / kTokenizerFolder, checkpoint.parent_path() / kTokenizerFolder}) {
+    std::error_code ignored;
+    if (fs::is_directory(place, ignored)) return place;
+  }
+  return {};
 }
 
 }  // namespace
@@ -185,13 +196,23 @@ void keep_tokenizer(const ModelTokenizer& files, const Tokenizer& opened, const 
   }
 }
 
+void keep_chat_template(const std::string& text, const fs::path& run) {
+  if (text.empty()) return;
+  const fs::path folder = run / kTokenizerFolder;
+  create_folders(folder);
+  write_text_file(folder / kDefaultTemplate, text);
+}
+
 TokenizerOptions kept_tokenizer(const TokenizerOptions& options, const fs::path& checkpoint) {
-  for (const fs::path& place :
-       {checkpoint / kTokenizerFolder, checkpoint.parent_path() / kTokenizerFolder}) {
-    std::error_code ignored;
-    if (fs::is_directory(place, ignored)) return moved_to(options, place);
-  }
-  return options;
+  const fs::path folder = kept_folder(checkpoint);
+  return folder.empty() ? options : moved_to(options, folder);
+}
+
+ModelTokenizer tokenizer_of_checkpoint(const TokenizerOptions& options,
+                                       const fs::path& checkpoint) {
+  ModelTokenizer tokenizer = tokenizer_of(options);
+  if (tokenizer.folder.empty()) tokenizer.folder = kept_folder(checkpoint);
+  return tokenizer;
 }
 
 TokenizerOptions from_anywhere(const TokenizerOptions& options) {

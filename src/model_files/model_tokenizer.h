@@ -59,10 +59,18 @@ void check_rows_for(const Tokenizer& tokenizer, const ModelConfig& model,
 void keep_tokenizer(const ModelTokenizer& files, const Tokenizer& opened,
                     const std::filesystem::path& run);
 
+// Puts `text` (Jinja) into `run`/tokenizer as its default template; "": does nothing.
+void keep_chat_template(const std::string& text, const std::filesystem::path& run);
+
 // `options`, as stored with a checkpoint, but with the copies of the tokenizer's files in the run's
 // folder, if they exist. `checkpoint`: a checkpoint folder of the run.
 TokenizerOptions kept_tokenizer(const TokenizerOptions& options,
                                 const std::filesystem::path& checkpoint);
+
+// The tokenizer of a checkpoint, with `options` of kept_tokenizer(). Its folder is the run's also
+// where the tokenizer has no files: a chat template may be there.
+ModelTokenizer tokenizer_of_checkpoint(const TokenizerOptions& options,
+                                       const std::filesystem::path& checkpoint);
 
 // Files in `folder` that belong to a tokenizer: its own, chat templates, also those in
 // chat_templates/, and generation settings. Decided by name: other files of a model may have many

@@ -38,7 +38,7 @@ OpenedAdapter open_checkpoint(const fs::path& checkpoint, const OpenedModel& bas
   const Manifest manifest = read_manifest(checkpoint);
   opened.source = std::make_unique<CheckedSource>(checkpoint, manifest, WeightsKind::kTrained);
   opened.facts = read_state(checkpoint, manifest).facts;
-  opened.tokenizer = tokenizer_of(config.tokenizer);
+  opened.tokenizer = tokenizer_of_checkpoint(config.tokenizer, checkpoint);
   const auto hash = opened.facts.find(kBaseFact);
   if (hash != opened.facts.end()) opened.base_hash = hash->second;
   return opened;

@@ -39,7 +39,7 @@ OpenedModel open_checkpoint(const fs::path& folder, bool average) {
   opened.origin = read_origin(state.facts, (folder / kStateName).string());
   opened.facts = std::move(state.facts);
   opened.model = resolve_model(config.model, config.tokenizer, std::nullopt);
-  opened.tokenizer = tokenizer_of(config.tokenizer);
+  opened.tokenizer = tokenizer_of_checkpoint(config.tokenizer, folder);
   opened.chat_templates = chat_templates_in(opened.tokenizer.folder);
   if (average && !CheckedSource::has_average(manifest)) {
     throw Error(Fault::kUsage,

@@ -1,8 +1,6 @@
 #include "serve/prepared_model.h"
 
-#include <filesystem>
-
-#include "base/files/files.h"
+#include "data/instruct/chosen_chat_template.h"
 
 namespace piton {
 
@@ -11,12 +9,9 @@ PreparedModel::PreparedModel(Model& model, Names names, std::int64_t texts)
   static_cast<void>(model.require_tokenizer());
   const ChatTemplateFiles& files = model.chat_templates();
   const std::string& wanted = names_.chat_template;
-  if (!wanted.empty() && std::filesystem::is_regular_file(wanted)) {
-    plain_.emplace(read_text_file(wanted), files.special_tokens, wanted);
-  } else if (!wanted.empty() || !files.templates.empty()) {
-    plain_ = choose_chat_template(files, wanted, /*with_tools=*/false);
-    with_tools_ = choose_chat_template(files, wanted, /*with_tools=*/true);
-  }
+  if (wanted.empty() && files.templates.empty()) return;
+  plain_ = chosen_chat_template(files, wanted, /*with_tools=*/false, tokenizer());
+  with_tools_ = chosen_chat_template(files, wanted, /*with_tools=*/true, tokenizer());
 }
 
 std::vector<std::int32_t> PreparedModel::encode_prompt(const std::string& text) const {

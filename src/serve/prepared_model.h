@@ -15,7 +15,7 @@ class PreparedModel final : public ServedModel {
  public:
   struct Names {
     std::string model;          // in requests and answers
-    std::string chat_template;  // a file, or the name of one of the model's; "": the model's own
+    std::string chat_template;  // as of chosen_chat_template(); "": the model's own
   };
   // `texts`: that are written at the same time. `model` must outlive it and have a tokenizer
   // (Error(kUsage)). Throws Error(kData) for chat templates that are malformed, and if the one that

@@ -343,6 +343,7 @@ void RunOpener::start_folder() {
     write_text_file(std::filesystem::path(save) / kSamplesName,
                     run_.data->first_samples(kSamplesKept, run_.tokenizer.get()));
     if (run_.tokenizer != nullptr) keep_run_tokenizer(given_, foreign_, *run_.tokenizer);
+    keep_chat_template(run_.data->chat_template(sinks_), save);
     run_.failures.forget_earlier();
   });
 }

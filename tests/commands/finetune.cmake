@@ -40,6 +40,20 @@ expect(RUN ${tune} --save ${WORK}/whole CODE 0 ERR "a new run from the weights o
 # Adapters: what is saved has them alone, and is used with its base.
 expect(RUN ${tune} ${lora} --save ${WORK}/run --save-interval 2 CODE 0
   ERR "adapters: [0-9]+ parameters are trained, [0-9.]+ % of the model's" "new adapters of [^ ]*/base" "saved ")
+# The conversation has the form of the data: --prompt-type default, with the run or with its adapters. Others are named.
+file(READ ${WORK}/run/tokenizer/chat_template.jinja template)
+if(NOT template MATCHES "'Human: ' \\+ content \\+ '.nAssistant:'")
+  message(FATAL_ERROR "the run has not the chat template of its data: ${template}")
+endif()
+file(WRITE ${WORK}/asked.txt "What is 1 and 1?\n")
+foreach(from "--load ${WORK}/run" "--load ${base} --lora-load ${WORK}/run --tokenizer-type ByteTokenizer" "--load ${WORK}/whole"
+        "--load ${base} --tokenizer-type ByteTokenizer --chat-template llama2")
+  separate_arguments(from)
+  expect(RUN chat ${from} --max-new-tokens 4 --greedy INPUT ${WORK}/asked.txt CODE 0)
+endforeach()
+expect(RUN chat --load ${WORK}/run --chat-template alpacca INPUT ${WORK}/asked.txt CODE 2
+  ERR "--chat-template: got alpacca, wanted a file in Jinja, or one of default, empty, default, trl, alpaca, ")
+expect(RUN chat --load ${base} --tokenizer-type ByteTokenizer INPUT ${WORK}/asked.txt CODE 2 ERR "has no chat template")
 file(WRITE ${WORK}/ids.json "[[5, 6, 7, 8, 9, 10, 11]]")
 foreach(pair "base|${base}" "run|${WORK}/run")
   string(REPLACE "|" ";" pair ${pair})

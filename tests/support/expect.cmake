@@ -1,9 +1,13 @@
-# expect(RUN words... CODE n [OUT regex...] [ERR regex...])
-# Runs piton with the words. The test fails unless it exits with code n and its output matches every regex.
+# expect(RUN words... CODE n [INPUT file] [OUT regex...] [ERR regex...])
+# Runs piton with the words, on standard input the file. The test fails unless it exits with code n and its output matches every regex.
 # pretrain, finetune and resume log to stdout and write errors to stderr, so for these ERR is compared with both.
 function(expect)
-  cmake_parse_arguments(arg "" "CODE" "RUN;OUT;ERR" ${ARGN})
-  execute_process(COMMAND ${PITON} ${arg_RUN} RESULT_VARIABLE code OUTPUT_VARIABLE out ERROR_VARIABLE err)
+  cmake_parse_arguments(arg "" "CODE;INPUT" "RUN;OUT;ERR" ${ARGN})
+  set(input "")
+  if(arg_INPUT)
+    set(input INPUT_FILE ${arg_INPUT})
+  endif()
+  execute_process(COMMAND ${PITON} ${arg_RUN} ${input} RESULT_VARIABLE code OUTPUT_VARIABLE out ERROR_VARIABLE err)
   if("${arg_RUN}" MATCHES "^(pretrain|finetune|resume)(;|$)")
     set(err "${out}${err}")
   endif()

@@ -7,9 +7,9 @@
 #include "base/options/option_range.h"
 #include "checkpoint/collective.h"
 #include "cli/command.h"
-#include "cli/commands/chosen_chat_template.h"
 #include "cli/commands/continuation.h"
 #include "cli/commands/dialogue.h"
+#include "cli/commands/model_chat_template.h"
 #include "cli/commands/model_to_load.h"
 #include "cli/launch.h"
 #include "cli/terminal/standard_input.h"
@@ -35,8 +35,8 @@ struct ChatOptions {
              {.placeholder = "TEXT"}},
       system);
     v(Option{"chat-template",
-             "file of a chat template in Jinja, or the name of one of the model's (default: the "
-             "model's own)",
+             "file of a chat template in Jinja, the name of one of the model's, or one of "
+             "--prompt-type (default: the model's own)",
              {.placeholder = "FILE"}},
       chat_template);
     v(Option{"history-turns",
@@ -90,7 +90,7 @@ int run_chat(Invocation& invocation) {
                                  options.model.lora_load);
   const Tokenizer& tokenizer = model->require_tokenizer();
   const ChatTemplate chat_template =
-      chosen_chat_template(*model, options.chat_template, options.model.load);
+      model_chat_template(*model, options.chat_template, options.model.load);
   for (const std::int32_t id : turn_ends(chat_template, tokenizer))
     options.stop.push_back(tokenizer.piece(id));
   const Continuer continuer(*model, sampling, beams, options.stop);
@@ -133,8 +133,10 @@ int run_chat(Invocation& invocation) {
       continue;
     }
     if (leads && prompt.left_out > 0 && options.history_turns == 0) {
-      invocation.log.info(fmt::format("the model no longer sees the first {} question{}",
-                                      prompt.left_out, prompt.left_out > 1 ? "s" : ""));
+      invocation.log.info(prompt.left_out == 1
+                              ? "the model no longer sees the first question"
+                              : fmt::format("the model no longer sees the first {} questions",
+                                            prompt.left_out));
     }
     if (talks) show("Piton: ");
     const Prompt whole{.text = "", .ids = prompt.ids};

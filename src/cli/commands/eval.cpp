@@ -8,8 +8,8 @@
 #include "base/files/files.h"
 #include "base/options/option_range.h"
 #include "cli/command.h"
-#include "cli/commands/chosen_chat_template.h"
 #include "cli/commands/continuation.h"
+#include "cli/commands/model_chat_template.h"
 #include "cli/commands/model_to_load.h"
 #include "cli/compatibility/evaluation_flags.h"
 #include "cli/launch.h"
@@ -101,8 +101,8 @@ struct EvalOptions {
              "system message"},
       apply_chat_template);
     v(Option{"chat-template",
-             "for --apply-chat-template: file of a chat template in Jinja, or the name of one of "
-             "the model's (default: the model's own)",
+             "for --apply-chat-template: file of a chat template in Jinja, the name of one of the "
+             "model's, or one of --prompt-type (default: the model's own)",
              {.placeholder = "FILE"}},
       chat_template);
     v(Option{"fewshot-as-multiturn",
@@ -289,7 +289,7 @@ void report_counts(const TaskEvaluation& evaluation, Log& log) {
 std::vector<std::string> make_chats(std::vector<TaskData>& tasks, const Model& model,
                                     const EvalOptions& options) {
   const ChatTemplate chat_template =
-      chosen_chat_template(model, options.chat_template, options.model.load);
+      model_chat_template(model, options.chat_template, options.model.load);
   for (TaskData& data : tasks)
     make_chat_prompts(data, chat_template,
                       {.multiturn = options.multiturn.value_or(data.task.shot_texts.empty())});

@@ -118,6 +118,7 @@ void write_cards(const PreprocessOptions& options, const Tokenizer& tokenizer,
                               {"pack", options.instruct.neat_pack ? "neat"
                                        : options.instruct.pack    ? "true"
                                                                   : "false"}},
+                  .chat_template = done.chat_template,
                   .documents = done.documents,
                   .tokens = done.tokens[i],
                   .made_by = std::string(build_info().version)});

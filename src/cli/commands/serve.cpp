@@ -56,8 +56,8 @@ struct ServeOptions {
              {.placeholder = "NAME"}},
       served_model_name);
     v(Option{"chat-template",
-             "file of a chat template in Jinja, or the name of one of the model's (default: the "
-             "model's own)",
+             "file of a chat template in Jinja, the name of one of the model's, or one of "
+             "--prompt-type (default: the model's own)",
              {.placeholder = "FILE"}},
       chat_template);
     v(Option{"max-concurrent-requests", "texts that are written at the same time"},

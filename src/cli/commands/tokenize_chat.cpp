@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "base/files/files.h"
 #include "base/json.h"
-#include "text/chat/chat_template_files.h"
+#include "data/instruct/chosen_chat_template.h"
 #include "text/chat/chat_tokens.h"
 #include "text/chat/conversations.h"
 
@@ -23,15 +23,11 @@ ChatTemplate template_of(const ChatDisplay& display, bool with_tools) {
   ChatTemplateFiles files;
   if (!display.folder.empty()) {
     files = read_chat_templates(display.folder);
-  } else if (!wanted.ends_with(".jinja")) {
+  } else if (wanted.empty()) {
     throw Error(Fault::kUsage,
-                "--chat: the tokenizer has no folder with a chat template; give --chat-template "
-                "FILE.jinja");
+                "--chat: the tokenizer has no folder with a chat template; give --chat-template");
   }
-  if (wanted.ends_with(".jinja")) {
-    return ChatTemplate(read_text_file(wanted), files.special_tokens, wanted);
-  }
-  return choose_chat_template(files, wanted, with_tools);
+  return chosen_chat_template(files, wanted, with_tools, display.tokenizer);
 }
 
 struct ShownChat {

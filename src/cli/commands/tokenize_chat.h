@@ -21,8 +21,8 @@ struct ChatDisplayOptions {
              "print text, ids and the mask of assistant tokens"},
       chat);
     v(Option{"chat-template",
-             "with --chat: a *.jinja file, or the name of a template in the tokenizer's folder "
-             "(default: its own; tool_use for conversations with tools)",
+             "with --chat: a file in Jinja, the name of a template in the tokenizer's folder, or "
+             "one of --prompt-type (default: the folder's; tool_use for conversations with tools)",
              {.placeholder = "NAME"}},
       chat_template);
     v(Option{"add-generation-prompt", "with --chat: end with the prompt for the next answer"},

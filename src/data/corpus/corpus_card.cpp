@@ -16,14 +16,15 @@ std::string path_of(const std::string& prefix) { return prefix + ".json"; }
 }  // namespace
 
 void write_card(const std::string& prefix, const CorpusCard& card) {
-  const nlohmann::ordered_json json = {{"tokenizer",
+  nlohmann::ordered_json json = {{"tokenizer",
                                         {{"name", card.tokenizer_name},
                                          {"hash", card.tokenizer_hash},
                                          {"vocabulary", card.vocabulary}}},
-                                       {"options", card.options},
-                                       {"documents", card.documents},
-                                       {"tokens", card.tokens},
-                                       {"piton", card.made_by}};
+                                       {"options", card.options}};
+  if (!card.chat_template.empty()) json["chat_template"] = card.chat_template;
+  json["documents"] = card.documents;
+  json["tokens"] = card.tokens;
+  json["piton"] = card.made_by;
   write_text_file(path_of(prefix), json.dump(2) + "\n");
 }
 
@@ -42,6 +43,7 @@ std::optional<CorpusCard> read_card(const std::string& prefix) {
                       .tokenizer_hash = tokenizer.at("hash"),
                       .vocabulary = tokenizer.at("vocabulary"),
                       .options = json.at("options"),
+                      .chat_template = json.value("chat_template", ""),
                       .documents = json.at("documents"),
                       .tokens = json.at("tokens"),
                       .made_by = json.at("piton")};

@@ -2,7 +2,7 @@
 // only numbers, and the ids of one tokenizer are meaningless for another.
 //
 //   {"tokenizer": {"name": ..., "hash": ..., "vocabulary": ...}, "options": {...},
-//    "documents": ..., "tokens": ..., "piton": "0.1.0"}
+//    "chat_template": ..., "documents": ..., "tokens": ..., "piton": "0.1.0"}
 //
 // Corpora of other programs have no card.
 #pragma once
@@ -19,6 +19,8 @@ struct CorpusCard {
   std::string tokenizer_hash;                  // Tokenizer::content_hash()
   std::int64_t vocabulary = 0;                 // ids of the tokenizer
   std::map<std::string, std::string> options;  // options of preprocess that determine the ids
+  // Jinja that renders conversations as they are in the corpus; "": the model's own, or none.
+  std::string chat_template = {};
   std::int64_t documents = 0;
   std::int64_t tokens = 0;
   std::string made_by;  // version of piton

@@ -7,6 +7,7 @@
 #include "base/files/files.h"
 #include "data/instruct/model_prompt.h"
 #include "data/instruct/named_prompt.h"
+#include "data/instruct/prompt_chat_template.h"
 #include "data/instruct/seed_prompt.h"
 #include "data/records/whole_record_parser.h"
 
@@ -103,11 +104,13 @@ void set_prompt(const PreprocessOptions& options, const Tokenizer& tokenizer, In
     plan.prompt = own;
     plan.prompt_name = "the model's own";
   } else {
-    plan.prompt = std::make_shared<NamedPrompt>(
-        prompt_template(instruct.prompt_type, instruct.prompt_type_path), tokenizer,
-        NamedPromptRules{.enable_thinking = instruct.enable_thinking,
-                         .append_eod = options.append_eod,
-                         .lengths = lengths});
+    const PromptTemplate prompt = prompt_template(instruct.prompt_type, instruct.prompt_type_path);
+    plan.chat_template = chat_template_of(prompt, tokenizer, instruct.enable_thinking);
+    plan.prompt =
+        std::make_shared<NamedPrompt>(prompt, tokenizer,
+                                      NamedPromptRules{.enable_thinking = instruct.enable_thinking,
+                                                       .append_eod = options.append_eod,
+                                                       .lengths = lengths});
     plan.prompt_name = instruct.prompt_type;
   }
 }

@@ -467,6 +467,7 @@ PreprocessReport preprocess(const PreprocessOptions& options, const Tokenizer& t
   if (plan) {
     report.handler = plan->handler->name;
     report.prompt = plan->prompt_name;
+    report.chat_template = plan->chat_template;
   }
   return report;
 }

@@ -37,6 +37,7 @@ struct PreprocessReport {
   // Of instruction data.
   std::string handler;                      // "": the records are texts
   std::string prompt;                       // name of the template
+  std::string chat_template;                // of a named one, in Jinja
   std::int64_t samples = 0;                 // sequences written; packed ones count as one
   std::int64_t taught_tokens = 0;           // in them
   LeftOut too_long;                         // samples

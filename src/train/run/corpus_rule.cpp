@@ -69,6 +69,25 @@ std::optional<bool> have_special_tokens(
   return without.empty();
 }
 
+std::string chat_template_of(const std::vector<std::shared_ptr<const IndexedDataset>>& corpora,
+                             Log& notes) {
+  std::string found, where;
+  for (const auto& corpus : corpora) {
+    const std::optional<CorpusCard> card = read_card(corpus->prefix());
+    if (!card) continue;
+    if (!where.empty() && card->chat_template != found) {
+      notes.warning(
+          fmt::format("chat template: {} and {} were preprocessed with different prompts "
+                      "(--prompt-type); the run keeps the model's own template",
+                      where, corpus->prefix()));
+      return "";
+    }
+    found = card->chat_template;
+    where = corpus->prefix();
+  }
+  return found;
+}
+
 SpecialTokensRule rule_of_run(const std::map<std::string, std::string>& facts) {
   const auto fact = facts.find(kSpecialTokensFact);
   if (fact == facts.end()) {

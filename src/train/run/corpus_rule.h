@@ -27,6 +27,11 @@ std::optional<bool> have_special_tokens(
     const std::vector<std::shared_ptr<const IndexedDataset>>& corpora, const Tokenizer& tokenizer,
     Log& notes);
 
+// The chat template of instruction data: that of the corpora's cards; "": the model's own. `notes`
+// receives a warning if the corpora differ, which gives "".
+std::string chat_template_of(const std::vector<std::shared_ptr<const IndexedDataset>>& corpora,
+                             Log& notes);
+
 // The rule for texts that a run with these facts reads.
 SpecialTokensRule rule_of_run(const std::map<std::string, std::string>& facts);
 

@@ -145,6 +145,8 @@ std::map<std::string, std::string> RunData::facts() const {
   return facts;
 }
 
+std::string RunData::chat_template(Log& notes) const { return chat_template_of(corpora_, notes); }
+
 std::string RunData::name_of_fact(const std::string& key) const {
   for (std::size_t i = 0; i < corpora_.size(); ++i) {
     if (key == fact_of_corpus(i)) return "corpus " + corpora_[i]->prefix();

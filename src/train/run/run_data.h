@@ -52,6 +52,8 @@ class RunData {
 
   // Facts about the contents of the corpora, for a checkpoint; a resume compares them.
   std::map<std::string, std::string> facts() const;
+  // The chat template that the conversations of the corpora have; "": the model's own.
+  std::string chat_template(Log& notes) const;
   // "corpus PREFIX" for the key of a corpus; other keys unchanged.
   std::string name_of_fact(const std::string& key) const;
 
