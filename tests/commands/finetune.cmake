@@ -46,7 +46,7 @@ if(NOT template MATCHES "'Human: ' \\+ content \\+ '.nAssistant:'")
   message(FATAL_ERROR "the run has not the chat template of its data: ${template}")
 endif()
 file(WRITE ${WORK}/asked.txt "What is 1 and 1?\n")
-foreach(from "--load ${WORK}/run" "--load ${base} --lora-load ${WORK}/run --tokenizer-type ByteTokenizer" "--load ${WORK}/whole"
+foreach(from "--load ${WORK}/run" "--load ${base} --lora-load ${WORK}/run" "--load ${WORK}/whole"
         "--load ${base} --tokenizer-type ByteTokenizer --chat-template llama2")
   separate_arguments(from)
   expect(RUN chat ${from} --max-new-tokens 4 --greedy INPUT ${WORK}/asked.txt CODE 0)
