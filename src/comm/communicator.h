@@ -48,6 +48,17 @@ struct TrafficCounts {
   std::int64_t point_to_point_bytes = 0;
   std::int64_t received_bytes = 0;  // of all kinds together
   std::int64_t collectives = 0;
+
+  TrafficCounts& operator+=(const TrafficCounts& other) {
+    all_reduce_bytes += other.all_reduce_bytes;
+    all_gather_bytes += other.all_gather_bytes;
+    reduce_scatter_bytes += other.reduce_scatter_bytes;
+    broadcast_bytes += other.broadcast_bytes;
+    point_to_point_bytes += other.point_to_point_bytes;
+    received_bytes += other.received_bytes;
+    collectives += other.collectives;
+    return *this;
+  }
 };
 
 // One buffer for each member of a group, which the members on the same host can address directly.
@@ -57,10 +68,15 @@ class SymmetricMemory {
   virtual Tensor mine() const = 0;            // u8 [bytes]
   virtual Tensor peer(int member) const = 0;  // u8 [bytes]; empty if it is on another host
   // Counters for flow control between members. signal(m, slot) adds 1 to counter `slot` of member
-  // m. wait(slot, value) blocks until this member's counter `slot` is at least `value`; what the
-  // other member wrote before its signal() is then visible.
-  virtual void signal(int member, int slot) = 0;
+  // m; `bytes`: what it was given since the last one, for worlds that compute times. wait(slot,
+  // value) blocks until this member's counter `slot` is at least `value`; what the other member
+  // wrote before its signal() is then visible.
+  virtual void signal(int member, int slot, std::int64_t bytes = 0) = 0;
   virtual void wait(int slot, std::uint64_t value) = 0;
+  // out[i] = the sum over members of what their buffers hold from byte `begin` on, with the bits of
+  // a reduce-scatter. `out`: contiguous, of a dtype of sums, here or in this member's buffer; all
+  // members on this host. Runs on this thread; the writes of others are to be waited for before.
+  virtual void sum(const Tensor& out, std::int64_t begin) = 0;
 };
 
 class Communicator {
@@ -99,6 +115,8 @@ class Communicator {
 
   // Collective: all members call it with the same `bytes`.
   virtual std::unique_ptr<SymmetricMemory> allocate_symmetric(std::int64_t bytes) = 0;
+  // Adds to traffic() what symmetric memory of this group has carried in place of collectives.
+  virtual void count(const TrafficCounts& carried) = 0;
 
   virtual TrafficCounts traffic() const = 0;
 };

@@ -84,7 +84,7 @@ class SingleSymmetricMemory final : public SymmetricMemory {
     PITON_ASSERT(member == 0, "member {} of 1", member);
     return mine_;
   }
-  void signal(int member, int slot) override {
+  void signal(int member, int slot, std::int64_t /*bytes*/) override {
     PITON_ASSERT(member == 0, "member {} of 1", member);
     const std::lock_guard lock(mutex_);
     ++counters_[slot];
@@ -93,6 +93,11 @@ class SingleSymmetricMemory final : public SymmetricMemory {
   void wait(int slot, std::uint64_t value) override {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return counters_[slot] >= value; });
+  }
+  void sum(const Tensor& out, std::int64_t begin) override {
+    PITON_ASSERT(begin >= 0 && begin + out.bytes() <= mine_.bytes(), "{} from byte {} of {}",
+                 to_string(out), begin, mine_.bytes());
+    std::memmove(out.raw(), mine_.raw() + begin, static_cast<std::size_t>(out.bytes()));
   }
 
  private:
@@ -144,6 +149,7 @@ class SingleCommunicator final : public Communicator {
     return std::make_unique<SingleSymmetricMemory>(*device_, bytes);
   }
 
+  void count(const TrafficCounts&) override {}  // a group of one sends nothing
   TrafficCounts traffic() const override { return {}; }
 
  private:

@@ -86,6 +86,7 @@ class TracedCommunicator final : public Communicator {
   std::unique_ptr<SymmetricMemory> allocate_symmetric(std::int64_t bytes) override {
     return inner_->allocate_symmetric(bytes);
   }
+  void count(const TrafficCounts& carried) override { inner_->count(carried); }
 
   Event all_reduce(const Tensor& data, Reduction reduction, const After& after) override {
     return collective("all-reduce", data, after,

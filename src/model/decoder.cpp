@@ -129,6 +129,7 @@ class DecoderChunk final : public Chunk {
       : config_(config), place_(std::move(place)), recompute_(layout.options.recompute) {
     shard_ = {.group = &layout.mesh->group(Axis::kTensor),
               .strategy = layout.options.linears,
+              .shared = layout.shared,
               .dtype = config.dtype};
     vocabulary_ = {config.vocabulary, layout.padded_vocabulary(config.vocabulary)};
     ParameterList& parameters = setup.parameters;

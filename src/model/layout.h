@@ -6,7 +6,7 @@
 
 #include "comm/mesh.h"
 #include "model/config.h"
-#include "ops/linear.h"
+#include "ops/linear/linear.h"
 #include "ops/recompute.h"
 
 namespace piton {
@@ -48,6 +48,7 @@ struct LayerDivision {
 struct ModelLayout {
   Mesh* mesh = nullptr;
   LayoutOptions options;
+  SharedRows* shared = nullptr;  // for fused linears of the tensor ranks; null: there are none
 
   std::int64_t padded_vocabulary(std::int64_t vocabulary) const;
   LayerDivision division(std::int64_t layers, int chunks) const {

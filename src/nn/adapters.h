@@ -1,5 +1,5 @@
 // The adapters of a model: which linears have one, and which parameters of the model itself are
-// trained with them (ops/linear_adapter.h has the formula).
+// trained with them (ops/linear/linear_adapter.h has the formula).
 //
 // An adapter belongs to one canonical matrix, or to all of a column linear, whose matrices then
 // share its A: query, key and value, or gate and up. Its tensors are canonical as well:

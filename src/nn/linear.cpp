@@ -103,9 +103,10 @@ ColumnLinear::ColumnLinear(ParameterList& parameters, const Shard& shard, const 
 Value ColumnLinear::forward(Context& context, const Value& x,
                             std::optional<ActivationKind> activation) const {
   const MaskRows rows = shard_.residual_rows(context.rows, x.tensor.dim(0));
-  return column_linear(
-      context, x, {*weight_, *shard_.group, shard_.strategy, drawn_from(context, adapters_, rows)},
-      {.bias = bias_, .output = shard_.dtype, .activation = activation});
+  return column_linear(context, x,
+                       {*weight_, *shard_.group, shard_.strategy, shard_.shared,
+                        drawn_from(context, adapters_, rows)},
+                       {.bias = bias_, .output = shard_.dtype, .activation = activation});
 }
 
 RowLinear::RowLinear(ParameterList& parameters, const Shard& shard, const std::string& name,
@@ -130,7 +131,7 @@ Value RowLinear::forward(Context& context, const Value& x, const Value* residual
                          const Dropout& dropout) const {
   MaskRows rows = context.rows;
   rows.first_column = shard_.rank() * x.tensor.dim(1);
-  const SplitWeight split{*weight_, *shard_.group, shard_.strategy,
+  const SplitWeight split{*weight_, *shard_.group, shard_.strategy, shard_.shared,
                           drawn_from(context, adapters_, rows)};
   if (!norm_) return row_linear(context, x, split, {bias_, residual, dropout});
   const Value sum =

@@ -1,6 +1,6 @@
-// Linear layers over the tensor-parallel group (ops/linear.h has a table of what each rank holds
-// and sends). With a group of one they are ordinary linear layers; there is no separate class for
-// that.
+// Linear layers over the tensor-parallel group (ops/linear/linear.h has a table of what each rank
+// holds and sends). With a group of one they are ordinary linear layers; there is no separate class
+// for that.
 #pragma once
 
 #include <optional>

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "ops/linear.h"
+#include "ops/linear/linear.h"
 #include "ops/parameter.h"
 
 namespace piton {
@@ -13,6 +13,7 @@ namespace piton {
 struct Shard {
   Communicator* group = nullptr;  // of the tensor axis
   LinearStrategy strategy;
+  SharedRows* shared = nullptr;  // of the tensor axis, for fused linears; null: there are none
   DType dtype = DType::kF32;
 
   int size() const { return group->size(); }

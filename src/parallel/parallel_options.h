@@ -9,8 +9,8 @@
 
 #include "base/options/options.h"
 #include "comm/mesh.h"
-#include "ops/linear.h"
 #include "ops/recompute.h"
+#include "parallel/linear_options.h"
 #include "parallel/pipeline_options.h"
 
 namespace piton {
@@ -24,7 +24,7 @@ inline constexpr std::int64_t kMostRanks = 1 << 20;
 struct ParallelOptions {
   int tensor = 1;
   int pipeline = 1;
-  LinearStrategy linears;
+  LinearOptions linears;
   bool use_distributed_optimizer = false;
   int zero_stage = 0;
   PipelineOptions schedule;
@@ -74,9 +74,7 @@ struct ParallelOptions {
       tensor);
     v(Option{"pipeline-model-parallel-size", "number of stages that the layers are divided into"},
       pipeline);
-    v(Option{"sequence-parallel",
-             "also split the activations between tensor-parallel layers, along the sequence"},
-      linears.sequence_parallel);
+    linears.visit(v);
     v(Option{"use-distributed-optimizer",
              "shard the optimizer state over data-parallel ranks; same as --zero-stage 1"},
       use_distributed_optimizer);
@@ -86,10 +84,6 @@ struct ParallelOptions {
       zero_stage);
     schedule.visit(v);
     visit_recomputation(v);
-    v(Option{"num-slices",
-             "number of parts that a split linear layer is cut into, to overlap its communication",
-             {.aliases = {"coc-parallel-num"}}},
-      linears.slices);
   }
 
  private:

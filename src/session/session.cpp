@@ -29,6 +29,7 @@ Session::Session(const Machine& machine, Mesh& mesh, const SessionSettings& sett
   for (const AxisSet set :
        {axes(Axis::kTensor), axes(Axis::kPipeline), kSampleAxes, kLossAxes, kAllAxes})
     mesh.group(set);
+  share_rows();
 
   consumed_samples_ = machine.arena.allocate(DType::kI64, {1}, MemoryKind::kWorkspace);
   machine.device.zero(consumed_samples_, machine.stream);
@@ -59,6 +60,16 @@ Session::Session(const Machine& machine, Mesh& mesh, const SessionSettings& sett
   pipeline_ = std::make_unique<Pipeline>(std::move(schedule), std::move(chunks),
                                          mesh.group(Axis::kPipeline));
   if (settings.use != SessionUse::kInference) offload_activations();
+}
+
+// The memory of fused linears: their whole-width side has the rows of a micro-batch.
+void Session::share_rows() {
+  const LinearStrategy& linears = settings_.layout.linears;
+  if (!linears.fuses() || mesh_->size(Axis::kTensor) == 1) return;
+  const std::int64_t bytes =
+      linears.shared_rows * settings_.model.hidden * size_bytes(settings_.model.dtype);
+  shared_rows_ = std::make_unique<SharedRows>(mesh_->group(Axis::kTensor), machine_.device, bytes);
+  layout_.shared = shared_rows_.get();
 }
 
 void Session::offload_activations() {

@@ -123,6 +123,7 @@ class Session {
   double total_tokens(const std::vector<MicroBatch>& batches);
   std::int64_t samples_of(const std::vector<MicroBatch>& batches);  // of all data ranks
   void set_gain_decay();
+  void share_rows();
   void make_parameters();
   void offload_activations();
   double summed_over_ranks(double value, AxisSet axes);
@@ -132,6 +133,7 @@ class Session {
   Machine machine_;
   Mesh* mesh_;
   SessionSettings settings_;
+  std::unique_ptr<SharedRows> shared_rows_;  // of the tensor ranks, for fused linears
   ModelLayout layout_;
   Tensor consumed_samples_;   // int64 [1]
   ParameterList parameters_;  // of this stage: its chunks find or add theirs

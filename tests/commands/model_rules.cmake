@@ -29,7 +29,12 @@ rule(distributed-inputs PLAN ACCEPTS ${t} 2 --recompute-granularity full --distr
      REJECTS --recompute-granularity full --distribute-saved-activations SAYS "--distribute-saved-activations: needs --tensor")
 rule(distributed-inputs-of-none PLAN REJECTS ${t} 2 --distribute-saved-activations SAYS "needs --recompute-granularity full")
 rule(zero PLAN ACCEPTS --zero-stage 3 --world-size 2 REJECTS --zero-stage 4 SAYS "--zero-stage is 4, wanted 0, 1, 2 or 3")
-rule(slices PLAN ACCEPTS --num-slices 2 REJECTS --num-slices 0 SAYS "--num-slices is 0, wanted at least 1")
+rule(slices PLAN ACCEPTS --num-slices 2 REJECTS --num-slices 3 SAYS "--num-slices: got 3, wanted 1, 2, 4 or 8")
+rule(slices-of-a-shape PLAN ACCEPTS --customized-coc "{\"[16384, 5120, 1920]\": 8}"
+  REJECTS --customized-coc "{\"[16384, 5120]\": 8}" SAYS "--customized-coc: a shape: got \"\\[16384, 5120\\]\", wanted")
+rule(coc-mode PLAN ACCEPTS --coc-mode 2 REJECTS --coc-mode 3 SAYS "--coc-mode: got 3, wanted -1, 0, 1 or 2")
+rule(fused-column-backward PLAN ACCEPTS --fused-linears --enable-coc-in-column-backward
+  REJECTS --enable-coc-in-column-backward SAYS "--enable-coc-in-column-backward: needs --fused-linears")
 rule(list-of-stages PLAN ACCEPTS ${p} 2 --recompute-granularity full --recompute-method custom --recomputation-layer-num 1 0
      REJECTS ${p} 2 --recompute-granularity full --recompute-method custom --recomputation-layer-num 1
      SAYS "--recomputation-layer-num: got 1 numbers, wanted 2")

@@ -39,7 +39,7 @@ struct RunLayout {
   std::string name;
   MeshSizes mesh;
   bool sequence_parallel = false;
-  int slices = 1;
+  int slices = 1;  // or kFused
   bool recompute = false;
   int zero = 0;
   ScheduleSettings schedule;
@@ -130,7 +130,10 @@ class TrainingRun {
         SessionSettings{
             .model = model,
             .layout = {.linears = {.slices = layout.slices,
-                                   .sequence_parallel = layout.sequence_parallel},
+                                   .sequence_parallel = layout.sequence_parallel,
+                                   .keeps_gathered = layout.slices == kFused,
+                                   .fused_column_backward = layout.slices == kFused,
+                                   .shared_rows = kSamples * kSequence},
                        .recompute = layout.recompute ? RecomputeRules{RecomputeGranularity::kFull}
                                                      : layout.rules,
                        .vocabulary_multiple = 16,

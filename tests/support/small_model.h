@@ -11,7 +11,7 @@
 #include "nn/chunk.h"
 #include "ops/activation.h"
 #include "ops/embedding.h"
-#include "ops/linear.h"
+#include "ops/linear/linear.h"
 #include "ops/norm.h"
 
 namespace piton::test {

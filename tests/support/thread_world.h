@@ -135,6 +135,7 @@ class ThreadCommunicator final : public Communicator {
   }
   void barrier() override { gather_bytes(""); }
   std::unique_ptr<SymmetricMemory> allocate_symmetric(std::int64_t) override { return nullptr; }
+  void count(const TrafficCounts& carried) override { counts_ += carried; }
   TrafficCounts traffic() const override { return counts_; }
 
  private:

@@ -33,10 +33,10 @@ constexpr const char* kFused = "USE_COC_FUSED_KERNEL";
 constexpr VariableGroup kTable[] = {
     {VariableKind::kOption, "COC_PARALLEL_NUM", "`--num-slices N` (1, 2, 4 or 8)"},
     {VariableKind::kOption, "COC_MODE",
-     "0 and 1 are linear layers without slices, `--num-slices 1`; 2 and -1 leave the number to "
-     "COC_PARALLEL_NUM"},
+     "0 and 1 are linear layers without slices, `--num-slices 1`; 2 and -1 leave it to the other "
+     "two"},
     {VariableKind::kOption, "USE_COC_FUSED_KERNEL",
-     "1: there are no such kernels; `--num-slices N` overlaps the communication of linear layers"},
+     "1: `--fused-linears`; COC_PARALLEL_NUM then has no effect"},
     {VariableKind::kRead, "PITON_ISA", "the newest instruction set that kernels use: v2, v3, ..."},
     {VariableKind::kRead, "OMPI_* PMIX_* SLURM_* PMI_*", "ranks, from mpirun or srun"},
     {VariableKind::kRead, "RANK WORLD_SIZE",
@@ -84,37 +84,49 @@ std::string value_of(const Variables& variables, const char* name,
               found->second, fmt::join(values, ", "));
 }
 
+// The value of a flag that is given, in a file or on the command line; "" if it is not.
+std::string given_value(const OptionSet& set, const std::string& flag) {
+  if (!set.given(flag)) return "";
+  for (const auto& [name, value] : set.values()) {
+    if (name == flag) return value;
+  }
+  return "";
+}
+
 // MindSpeed's switches of communication over computation.
 void read_slices(OptionSet& set, const Variables& variables, std::vector<std::string>& notes) {
   const std::string count = value_of(variables, kSlices, {"1", "2", "4", "8"});
   const std::string mode = value_of(variables, kMode, {"-1", "0", "1", "2"});
-  if (value_of(variables, kFused, {"0", "1"}) == "1") {
-    notes.push_back(
-        fmt::format("environment: {}=1: there are no such kernels here; --num-slices N overlaps "
-                    "the communication of linear layers",
-                    kFused));
-  }
+  const bool fused = value_of(variables, kFused, {"0", "1"}) == "1";
   const bool whole = mode == "0" || mode == "1";
-  if (whole && !count.empty() && count != "1") {
-    notes.push_back(fmt::format("environment: {}={} is without slices and {}={} has some: {} wins",
-                                kMode, mode, kSlices, count, kMode));
-  }
-  const std::string meant = whole ? "1" : count;
-  if (meant.empty()) return;
-  const std::string from =
-      whole ? fmt::format("{}={}", kMode, mode) : fmt::format("{}={}", kSlices, count);
-  if (!set.given("num-slices")) {
-    set.parse({"--num-slices", meant}, "the environment");
-    if (meant != "1") notes.push_back(fmt::format("environment: {}: --num-slices {}", from, meant));
+  const bool has_slices = !count.empty() && count != "1";
+  const std::string its_mode = fmt::format("{}={}", kMode, mode);
+  const std::string its_count = fmt::format("{}={}", kSlices, count);
+  const std::string its_kernels = fmt::format("{}=1", kFused);
+  const auto wins = [&](const char* winner, const std::string& is, const std::string& loser) {
+    notes.push_back(fmt::format("environment: {}, and {}: {} wins", is, loser, winner));
+  };
+  if (whole && fused) wins(kMode, its_mode + " is without slices", its_kernels + " is not");
+  if (whole && has_slices) wins(kMode, its_mode + " is without slices", its_count + " has some");
+  if (!whole && fused && has_slices)
+    wins(kFused, its_kernels + " has tiles", its_count + " slices");
+  const std::string from = whole ? its_mode : fused ? its_kernels : its_count;
+  const std::string slices = whole ? "1" : fused ? "" : count;  // "": fused, or nothing is meant
+  if (slices.empty() && !fused) return;
+  const std::string meant = slices.empty() ? "--fused-linears" : "--num-slices " + slices;
+  // Flags of either kind win.
+  const std::string given = given_value(set, "num-slices");
+  const bool given_fused = given_value(set, "fused-linears") == "true";
+  if (given.empty() && !given_fused) {
+    set.parse({slices.empty() ? "--fused-linears=true" : "--num-slices=" + slices},
+              "the environment");
+    if (slices != "1") notes.push_back(fmt::format("environment: {}: {}", from, meant));
     return;
   }
-  for (const auto& [name, value] : set.values()) {
-    if (name != "num-slices" || value == meant) continue;
-    notes.push_back(
-        fmt::format("environment: {} is --num-slices {}, but --num-slices {} is given, "
-                    "which wins",
-                    from, meant, value));
-  }
+  const std::string flag = given_fused ? "--fused-linears" : "--num-slices " + given;
+  if (flag == meant) return;
+  notes.push_back(
+      fmt::format("environment: {} is {}, but {} is given, which wins", from, meant, flag));
 }
 
 }  // namespace

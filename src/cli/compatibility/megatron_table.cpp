@@ -115,8 +115,11 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "communication overlaps with work where it can (--num-slices cuts linears for it)"},
     {kIgnored, "auto-recompute-profiling-step:1 adaptive-recompute-profiling-step:1",
      "--recompute-granularity auto plans and measures before the first step"},
-    {kIgnored, "use-ascend-coc coc-fused-kernel",
-     "--num-slices N (--coc-parallel-num) cuts linears to overlap their communication"},
+    {kIgnored, "use-ascend-coc",
+     "--coc-parallel-num (--num-slices) and --coc-fused-kernel (--fused-linears) have effect "
+     "without it"},
+    {kIgnored, "matmul-soc-friendly",
+     "products pack both matrices into aligned panels, padded by zeros"},
     {kIgnored, "release-fp32-grad",
      "sums of gradients are kept in fp32; --zero-stage 2 shards them over data-parallel ranks"},
     {kIgnored, "no-pipeline-parallel", "stages are those of --pipeline-model-parallel-size"},
@@ -186,7 +189,6 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "context-parallel-size:1=1 expert-model-parallel-size:1=1 "
      "expert-tensor-parallel-size:1=1 num-distributed-optimizer-instances:1=1",
      "1 is the only size there is yet"},
-    {kSame, "coc-mode:1=-1|2", "slices are those of --coc-parallel-num; without it there are none"},
     {kSame, "cp-comm-type:*=p2p", "there is no context parallelism yet"},
     {kSame, "lr-warmup-init:1=0|0.0", "the warm-up starts at 0"},
     {kSame, "muon-tp-mode:1=duplicated|distributed",

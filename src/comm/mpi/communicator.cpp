@@ -128,17 +128,18 @@ Event MpiCommunicator::ask(Collective collective, const After* after) {
 
 void MpiCommunicator::count(std::int64_t TrafficCounts::*kind, std::int64_t sent,
                             std::int64_t received, bool collective) {
-  const auto add = [&](TrafficCounts& counts) {
-    counts.*kind += sent;
-    counts.received_bytes += received;
-    if (collective) ++counts.collectives;
-  };
+  TrafficCounts one{.received_bytes = received, .collectives = collective ? 1 : 0};
+  one.*kind = sent;
+  count(one);
+}
+
+void MpiCommunicator::count(const TrafficCounts& carried) {
   {
     const std::lock_guard lock(mutex_);
-    add(traffic_);
+    traffic_ += carried;
   }
   const std::lock_guard lock(total_->mutex);
-  add(total_->counts);
+  total_->counts += carried;
 }
 
 Event MpiCommunicator::all_reduce(const Tensor& data, Reduction reduction, const After& after) {

@@ -46,6 +46,7 @@ class MpiCommunicator final : public Communicator {
   std::vector<std::string> gather_bytes(const std::string& mine) override;
   void barrier() override;
   std::unique_ptr<SymmetricMemory> allocate_symmetric(std::int64_t bytes) override;
+  void count(const TrafficCounts& carried) override;
   TrafficCounts traffic() const override;
 
  private:

@@ -2,6 +2,8 @@
 
 #include <new>
 
+#include "comm/mpi/sum.h"
+
 namespace piton {
 
 namespace {
@@ -45,7 +47,7 @@ WindowSymmetricMemory::Counters& WindowSymmetricMemory::counters(int member) con
   return *reinterpret_cast<Counters*>(window_->segment(member) + (bytes_ + 63) / 64 * 64);
 }
 
-void WindowSymmetricMemory::signal(int member, int slot) {
+void WindowSymmetricMemory::signal(int member, int slot, std::int64_t /*bytes*/) {
   PITON_ASSERT(slot >= 0 && slot < kSymmetricCounters, "counter {} of {}", slot,
                kSymmetricCounters);
   Counters& theirs = counters(member);
@@ -76,6 +78,15 @@ void WindowSymmetricMemory::wait(int slot, std::uint64_t value) {
   }
 }
 
+void WindowSymmetricMemory::sum(const Tensor& out, std::int64_t begin) {
+  PITON_ASSERT(begin >= 0 && begin + out.bytes() <= bytes_ && out.contiguous(),
+               "a sum of {} from byte {} of {}", to_string(out), begin, bytes_);
+  std::vector<const std::byte*> sources;
+  for (const Tensor& peer : peers_) sources.push_back(peer.raw() + begin);
+  std::byte* const target = out.raw();
+  reduce(out.dtype(), Reduction::kSum, sources, out.elements(), {&target, 1});
+}
+
 PrivateSymmetricMemory::PrivateSymmetricMemory(Device& device, int rank, std::int64_t bytes)
     : self_(make_single_communicator(device, "self")),
       memory_(self_->allocate_symmetric(bytes)),
@@ -85,9 +96,13 @@ Tensor PrivateSymmetricMemory::peer(int member) const {
   return member == rank_ ? memory_->mine() : Tensor();
 }
 
-void PrivateSymmetricMemory::signal(int member, int slot) {
+void PrivateSymmetricMemory::signal(int member, int slot, std::int64_t /*bytes*/) {
   PITON_ASSERT(member == rank_, "no memory is shared with member {}", member);
   memory_->signal(0, slot);
+}
+
+void PrivateSymmetricMemory::sum(const Tensor& out, std::int64_t) {
+  PITON_ASSERT(false, "no memory is shared with the members on other hosts: {}", to_string(out));
 }
 
 }  // namespace piton

@@ -39,8 +39,9 @@ class WindowSymmetricMemory final : public SymmetricMemory {
 
   Tensor mine() const override { return peers_[rank_]; }
   Tensor peer(int member) const override { return peers_[member]; }
-  void signal(int member, int slot) override;
+  void signal(int member, int slot, std::int64_t bytes) override;
   void wait(int slot, std::uint64_t value) override;
+  void sum(const Tensor& out, std::int64_t begin) override;
 
  private:
   struct Counters {
@@ -64,8 +65,9 @@ class PrivateSymmetricMemory final : public SymmetricMemory {
   PrivateSymmetricMemory(Device& device, int rank, std::int64_t bytes);
   Tensor mine() const override { return memory_->mine(); }
   Tensor peer(int member) const override;
-  void signal(int member, int slot) override;
+  void signal(int member, int slot, std::int64_t bytes) override;
   void wait(int slot, std::uint64_t value) override { memory_->wait(slot, value); }
+  void sum(const Tensor& out, std::int64_t begin) override;
 
  private:
   std::unique_ptr<Communicator> self_;  // its symmetric memory does all this

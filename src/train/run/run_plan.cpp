@@ -118,14 +118,9 @@ void plan_pipeline(const PretrainOptions& options, RunPlan& plan) {
                 "--optimized-pipeline: --manual-mbs lists the micro-batches of one batch, and "
                 "--rampup-batch-size has several; leave one of them out");
   }
-  const int t = plan.mesh[Axis::kTensor];
-  for (const std::int64_t samples : plan.sizes_of_micro_batches()) {
-    if (!options.parallel.linears.sequence_parallel || samples * plan.sequence % t == 0) continue;
-    throw Error(Fault::kUsage,
-                "--sequence-parallel: {} tokens of a micro-batch cannot be split over {} tensor "
-                "ranks; change --seq-length",
-                samples * plan.sequence, t);
-  }
+  std::vector<std::int64_t> tokens = plan.sizes_of_micro_batches();
+  for (std::int64_t& size : tokens) size *= plan.sequence;
+  plan.session.layout.linears = options.parallel.linears.strategy(tokens, plan.mesh[Axis::kTensor]);
 }
 
 }  // namespace
@@ -198,7 +193,7 @@ RunPlan make_run_plan(const PretrainOptions& options, int ranks,
   }
   plan.memory_limit = options.parallel.recompute_limit();
   plan.session = {.model = model,
-                  .layout = {.linears = options.parallel.linears,
+                  .layout = {.linears = plan.session.layout.linears,
                              .recompute = recompute_rules(options, plan),
                              .vocabulary_multiple = options.tokenizer.make_vocab_size_divisible_by,
                              .vocabulary_rows = padded_vocabulary_size(

@@ -284,6 +284,6 @@ foreach(slices 2 4 8)
     THEN RUNS SAYS "environment: COC_PARALLEL_NUM=${slices}: --num-slices ${slices}" "options of the environment: num-slices = ${slices}")
 endforeach()
 seed_line(coc-fused
-  ENV USE_COC_FUSED_KERNEL=1 LAUNCH 2 ${split} THEN RUNS SAYS "USE_COC_FUSED_KERNEL=1: there are no such kernels here; --num-slices N")
+  ENV USE_COC_FUSED_KERNEL=1 LAUNCH 2 ${split} THEN RUNS SAYS "environment: USE_COC_FUSED_KERNEL=1: --fused-linears" "options of the environment: fused-linears = true")
 seed_line(coc-three
   ENV COC_PARALLEL_NUM=3 LAUNCH 2 ${split} THEN REFUSED SAYS "environment: COC_PARALLEL_NUM: got \"3\", wanted 1, 2, 4, 8")

@@ -50,7 +50,7 @@ TEST(Environment, OfAModeWithoutSlicesWinsOverTheirNumber) {
     EnvironmentFixture f;
     EXPECT_THAT(f.read({{"COC_MODE", mode}, {"COC_PARALLEL_NUM", "8"}}),
                 ElementsAre("environment: COC_MODE=" + mode +
-                            " is without slices and COC_PARALLEL_NUM=8 has some: COC_MODE wins"));
+                            " is without slices, and COC_PARALLEL_NUM=8 has some: COC_MODE wins"));
     EXPECT_EQ(f.slices(), 1);
   }
   for (const std::string mode : {"-1", "2"}) {
@@ -63,12 +63,34 @@ TEST(Environment, OfAModeWithoutSlicesWinsOverTheirNumber) {
               ElementsAre(HasSubstr("COC_MODE=0 is --num-slices 1, but --num-slices 4 is given")));
 }
 
-TEST(Environment, SaysThatThereAreNoFusedKernels) {
+TEST(Environment, OfFusedKernelsWinsOverSlices) {
   EnvironmentFixture f;
   EXPECT_THAT(f.read({{"USE_COC_FUSED_KERNEL", "0"}}), IsEmpty());
+  EXPECT_FALSE(f.options.parallel.linears.fused);
   EXPECT_THAT(f.read({{"USE_COC_FUSED_KERNEL", "1"}, {"COC_PARALLEL_NUM", "2"}}),
-              ElementsAre(HasSubstr("USE_COC_FUSED_KERNEL=1: there are no such kernels"),
-                          HasSubstr("--num-slices 2")));
+              ElementsAre("environment: USE_COC_FUSED_KERNEL=1 has tiles, and COC_PARALLEL_NUM=2 "
+                          "slices: USE_COC_FUSED_KERNEL wins",
+                          "environment: USE_COC_FUSED_KERNEL=1: --fused-linears"));
+  EXPECT_TRUE(f.options.parallel.linears.fused);
+  EXPECT_EQ(f.slices(), 1);
+  EnvironmentFixture off;
+  EXPECT_THAT(off.read({{"USE_COC_FUSED_KERNEL", "1"}, {"COC_MODE", "1"}}),
+              ElementsAre("environment: COC_MODE=1 is without slices, and USE_COC_FUSED_KERNEL=1 "
+                          "is not: COC_MODE wins"));
+  EXPECT_FALSE(off.options.parallel.linears.fused);
+}
+
+TEST(Environment, OfFusedKernelsGivesWayToFlags) {
+  EnvironmentFixture sliced({"--num-slices", "4"});
+  EXPECT_THAT(sliced.read({{"USE_COC_FUSED_KERNEL", "1"}}),
+              ElementsAre("environment: USE_COC_FUSED_KERNEL=1 is --fused-linears, but "
+                          "--num-slices 4 is given, which wins"));
+  EXPECT_FALSE(sliced.options.parallel.linears.fused);
+  EnvironmentFixture fused({"--coc-fused-kernel"});
+  EXPECT_THAT(fused.read({{"USE_COC_FUSED_KERNEL", "1"}}), IsEmpty());
+  EXPECT_THAT(fused.read({{"COC_PARALLEL_NUM", "2"}}),
+              ElementsAre("environment: COC_PARALLEL_NUM=2 is --num-slices 2, but --fused-linears "
+                          "is given, which wins"));
 }
 
 TEST(Environment, RefusesValuesThatMindSpeedRefuses) {

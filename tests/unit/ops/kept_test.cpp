@@ -12,7 +12,7 @@
 #include "ops/activation.h"
 #include "ops/dropout.h"
 #include "ops/embedding.h"
-#include "ops/linear.h"
+#include "ops/linear/linear.h"
 #include "ops/norm.h"
 #include "ops/recompute.h"
 #include "support/compare.h"

@@ -13,7 +13,7 @@
 #include "kernels/reference/kernels.h"
 #include "ops/activation.h"
 #include "ops/attention.h"
-#include "ops/linear.h"
+#include "ops/linear/linear.h"
 #include "ops/norm.h"
 #include "ops/recompute.h"
 #include "ops/split.h"

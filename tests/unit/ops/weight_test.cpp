@@ -7,7 +7,7 @@
 #include "device/host_device.h"
 #include "kernels/cpu/kernels.h"
 #include "kernels/reference/kernels.h"
-#include "ops/linear.h"
+#include "ops/linear/linear.h"
 #include "support/compare.h"
 #include "support/counting_kernels.h"
 

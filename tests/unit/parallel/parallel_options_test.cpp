@@ -73,7 +73,8 @@ TEST(ParallelOptions, RefuseValuesOutOfRange) {
   EXPECT_EQ(refusal({"--zero-stage=-1"}, 1), "parallel: --zero-stage is -1, wanted 0, 1, 2 or 3");
   EXPECT_EQ(refusal({"--tensor-model-parallel-size=0"}, 1),
             "parallel: --tensor-model-parallel-size is 0, wanted at least 1");
-  EXPECT_EQ(refusal({"--coc-parallel-num=0"}, 1), "parallel: --num-slices is 0, wanted at least 1");
+  EXPECT_EQ(refusal({"--coc-parallel-num=0"}, 1),
+            "parallel: --num-slices: got 0, wanted 1, 2, 4 or 8");
   EXPECT_NE(refusal({"--pipeline-schedule=gpipe"}, 1), "accepted");
   EXPECT_NE(refusal({"--recompute-granularity=partial"}, 1), "accepted");
 }

@@ -15,7 +15,7 @@
 // tokens, and reduce-scatters the gradient of that for the gradient of A. So x itself is gathered
 // for the product with W in forward, and not in backward if W is frozen.
 //
-// The functions of this header are the steps of ops/linear.cpp.
+// The functions of this header are steps of column_linear and row_linear.
 #pragma once
 
 #include <cstdint>

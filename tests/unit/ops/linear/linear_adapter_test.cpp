@@ -1,6 +1,6 @@
 // A linear with adapters against the formula, and its gradients against central differences, in
 // fp64. A frozen linear keeps nothing for a gradient that nobody wants.
-#include "ops/linear_adapter.h"
+#include "ops/linear/linear_adapter.h"
 
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@
 
 #include "device/host_device.h"
 #include "kernels/reference/kernels.h"
-#include "ops/linear.h"
+#include "ops/linear/linear.h"
 #include "support/compare.h"
 #include "support/tensors.h"
 

@@ -1,5 +1,5 @@
 // A linear layer and its collective as one op (Shoeybi et al. 2019, arXiv:1909.08053, section 3),
-// so that one slice can be multiplied while another one is sent.
+// so that one slice can be multiplied while another one is sent (linear_strategy.h).
 //
 //                 W on one rank  x            y            forward sends   backward sends
 //   column        [f/t, h]       [n, h]       [n, f/t]     nothing         all-reduce dx
@@ -11,32 +11,29 @@
 // Some steps are fused with the product, while its output tiles are in cache: an activation after
 // column; bias and residual after row, if the group has one member and there is no dropout.
 //
-// The tape keeps this rank's own rows of x; column gathers them again in backward. The collective
-// of dx starts before dW is computed and is waited for after it. If the weight is frozen, only its
-// adapters (ops/linear_adapter.h) keep x, and nothing is gathered again.
+// The tape keeps this rank's own rows of x; column gathers them again in backward, unless the
+// strategy keeps them all. The collective of dx starts before dW is computed and is waited for
+// after it. If the weight is frozen, only its adapters (linear_adapter.h) keep x, and nothing is
+// gathered again.
 #pragma once
 
 #include <optional>
 #include <vector>
 
 #include "comm/communicator.h"
-#include "ops/linear_adapter.h"
+#include "ops/linear/linear_adapter.h"
+#include "ops/linear/linear_strategy.h"
+#include "ops/linear/shared_rows.h"
 #include "ops/tape.h"
 
 namespace piton {
-
-struct LinearStrategy {
-  // Rows are cut into this many slices, at multiples of the row tile: one slice is multiplied while
-  // another one is gathered or reduced. Products without a collective are not cut.
-  int slices = 1;
-  bool sequence_parallel = false;
-};
 
 // A weight that is split over the ranks of `group`: rows for column, columns for row.
 struct SplitWeight {
   Parameter& weight;  // column [f/t, h], row [f, h/t]
   Communicator& group;
   LinearStrategy strategy;
+  SharedRows* shared = nullptr;  // for fused products; null: there are none
   // What is added to the product. Under sequence parallelism, the dropout of a column linear is
   // that of this rank's rows of x, and that of a row linear that of all rows.
   std::vector<LinearAdapter> adapters = {};
@@ -51,7 +48,7 @@ struct ColumnEnd {
 
 // y = x W^T + adapters + bias, or the activation of that. x [n, h], under sequence parallelism this
 // rank's [n/t, h]; weight [f/t, h] -> y [n, f/t] of dtype `end.output`. Slices end at row tiles, so
-// there are at most as many slices as tiles.
+// there are at most as many slices as tiles, and own rows are multiplied first.
 Value column_linear(Context& context, const Value& x, const SplitWeight& split,
                     const ColumnEnd& end);
 

@@ -1,4 +1,4 @@
-#include "ops/linear_adapter.h"
+#include "ops/linear/linear_adapter.h"
 
 #include <algorithm>
 
