@@ -190,6 +190,7 @@ class CaseList {
       add(fmt::format("in place, {}", n), 2,
           Add{.y = in_place, .a = in_place, .b = source_.normal(dtype_, {n, 3})});
     }
+    add_magnitudes();
     add("integers", 1,
         Copy{.dst = source_.integers({9, 4}, 0, 0), .src = source_.integers({9, 4}, -5, 1 << 30)});
   }
@@ -498,6 +499,36 @@ class CaseList {
   }
 
   // Around both ways to compute the hyperbolic tangent, and where it is 1.
+  void add_magnitudes() {
+    for (const std::int64_t f : {1, 9, 70}) {
+      for (const std::int64_t n : {0, 1, 5, 150}) {
+        const bool with_bias = n % 2 == 1;
+        const std::string detail = fmt::format("{} x {}{}", n, f, with_bias ? ", with bias" : "");
+        const Tensor squares = source_.unwritten(sums_, {f});
+        for (std::int64_t i = 0; i < f; ++i)
+          set_value(squares, i, i == 3 ? 0 : 0.5 + static_cast<double>(i));
+        const Tensor bias = with_bias ? source_.normal(dtype_, {f}) : Tensor();
+        add(detail, 4,
+            MagnitudeForward{.y = source_.unwritten_rows(dtype_, {n, f}),
+                             .x = source_.normal_rows(dtype_, {n, f}),
+                             .magnitude = source_.normal(dtype_, {f}),
+                             .squares = squares,
+                             .bias = bias});
+        add(detail, 2 * n + 2,
+            MagnitudeGradient{.dmagnitude = source_.normal(sums_, {f}),
+                              .dy = source_.normal_rows(dtype_, {n, f}),
+                              .x = source_.normal_rows(dtype_, {n, f}),
+                              .squares = squares,
+                              .bias = bias});
+        if (n > 0) {
+          add(detail, n,
+              RowSquares{.squares = source_.unwritten(sums_, {f}),
+                         .rows = source_.normal(dtype_, {f, n})});
+        }
+      }
+    }
+  }
+
   void add_soft_cap(std::int64_t n) {
     for (const double cap : {0.05, 0.9, 20.0}) {
       const std::string detail = fmt::format("{} cap {}", n, cap);
