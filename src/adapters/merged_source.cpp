@@ -1,7 +1,9 @@
 #include "adapters/merged_source.h"
 
 #include <algorithm>
+#include <cmath>
 #include <initializer_list>
+#include <numeric>
 #include <string_view>
 
 #include "base/error.h"
@@ -50,6 +52,7 @@ std::map<std::string, Shape> adapter_tensors(const Adapters& adapters,
       const Shape weight = shape_of(weight_of(matrix));
       tensors[matrix + std::string(kAdapterB)] = {weight[0], shape.rank};
       tensors[linear + std::string(kAdapterA)] = {shape.rank, weight[1]};
+      if (shape.magnitude) tensors[matrix + std::string(kAdapterMagnitude)] = {weight[0]};
     }
   }
   for (const std::string& name : adapters.trained) tensors[name] = shape_of(name);
@@ -87,8 +90,9 @@ MergedSource::MergedSource(TensorSource& model, TensorSource& adapter, const Ada
   }
   for (const auto& [linear, shape] : adapters.shapes) {
     for (const std::string& matrix : matrices_of(linear)) {
-      products_[weight_of(matrix)] = {linear + std::string(kAdapterA),
-                                      matrix + std::string(kAdapterB), shape};
+      const std::string weight = weight_of(matrix);
+      products_[weight] = {linear + std::string(kAdapterA), matrix + std::string(kAdapterB),
+                           matrix + std::string(kAdapterMagnitude), shape, shapes.at(weight)[1]};
     }
   }
 }
@@ -120,11 +124,46 @@ void MergedSource::add_product(const Product& product, const TensorRun& run,
   }
 }
 
+// Elements run.begin .. run.end - 1 of the region. A length is that of a whole row, so whole rows
+// are computed.
+std::vector<double> MergedSource::rescaled(const std::string& weight, const Product& product,
+                                           const TensorRun& run) const {
+  const std::int64_t width = run.extent[1];
+  const std::int64_t first = run.begin / width;
+  const std::int64_t rows = (run.end + width - 1) / width - first;
+  const std::int64_t columns = product.columns;
+  const Shape start{run.start[0] + first, 0};
+  std::vector<double> whole = read_box(model_, weight, start, {rows, columns});
+  add_product(product, {start, {rows, columns}, 0, rows * columns}, whole);
+  std::vector<double> lengths(static_cast<std::size_t>(rows));
+  adapter_.read(product.magnitude, {{start[0]}, {rows}, 0, rows}, DType::kF64,
+                reinterpret_cast<std::byte*>(lengths.data()));
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const auto begin = whole.begin() + row * columns;
+    const double squares = std::inner_product(begin, begin + columns, begin, 0.0);
+    const double factor =
+        squares > 0 ? lengths[static_cast<std::size_t>(row)] / std::sqrt(squares) : 0;
+    std::transform(begin, begin + columns, begin, [&](double one) { return factor * one; });
+  }
+  std::vector<double> values;
+  values.reserve(static_cast<std::size_t>(run.size()));
+  for (std::int64_t i = run.begin; i < run.end; ++i) {
+    const std::int64_t at = (i / width - first) * columns + run.start[1] + i % width;
+    values.push_back(whole[static_cast<std::size_t>(at)]);
+  }
+  return values;
+}
+
 void MergedSource::read(const std::string& name, const TensorRun& run, DType dtype,
                         std::byte* dst) {
   if (replaced_.contains(name)) return adapter_.read(name, run, dtype, dst);
   const auto product = products_.find(name);
   if (product == products_.end() || run.begin >= run.end) return model_.read(name, run, dtype, dst);
+  if (product->second.shape.magnitude) {
+    const std::vector<double> values = rescaled(name, product->second, run);
+    return convert_values(reinterpret_cast<const std::byte*>(values.data()), DType::kF64, dst,
+                          dtype, run.size());
+  }
   std::vector<double> sums(static_cast<std::size_t>(run.size()));
   auto* bytes = reinterpret_cast<std::byte*>(sums.data());
   model_.read(name, run, DType::kF64, bytes);

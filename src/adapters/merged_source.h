@@ -1,5 +1,5 @@
-// A model with an adapter merged into its weights: W + scale B A, computed in fp64 and rounded
-// once.
+// A model with an adapter merged into its weights: W + scale B A, of an adapter with magnitudes
+// (DoRA) each row of it at the length of its magnitude; computed in fp64 and rounded once.
 #pragma once
 
 #include <map>
@@ -31,9 +31,13 @@ class MergedSource final : public TensorSource {
   struct Product {
     std::string a;
     std::string b;
+    std::string magnitude;
     AdapterShape shape;
+    std::int64_t columns = 0;  // of the whole weight
   };
   void add_product(const Product& product, const TensorRun& run, std::vector<double>& sums) const;
+  std::vector<double> rescaled(const std::string& weight, const Product& product,
+                               const TensorRun& run) const;
 
   TensorSource& model_;
   TensorSource& adapter_;

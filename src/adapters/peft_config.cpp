@@ -32,7 +32,7 @@ T exception_or(const std::vector<std::pair<std::string, T>>& exceptions, const s
 }
 
 void refuse_variants(const HfConfig& config) {
-  for (const char* key : {"use_dora", "lora_bias", "use_bdlora", "use_qalora"}) {
+  for (const char* key : {"lora_bias", "use_bdlora", "use_qalora"}) {
     if (config.lists(key) && config.has(key) && config.flag(key, false))
       config.refuse(key, "false");
   }
@@ -84,6 +84,7 @@ PeftConfig parse_peft_config(const std::string& text, const std::string& where) 
                   .alpha = config.number("lora_alpha", 8.0),
                   .dropout = config.number("lora_dropout", 0.0),
                   .rank_stabilized = config.flag("use_rslora", false),
+                  .magnitudes = config.flag("use_dora", false),
                   .ties_trained_weights = config.flag("ensure_weight_tying", false)};
   if (!is_alpha(peft.alpha)) config.refuse("lora_alpha", kAlphas);
   if (!(peft.dropout >= 0 && peft.dropout < 1))

@@ -18,6 +18,7 @@ struct PeftConfig {
   double alpha = 8;
   double dropout = 0;
   bool rank_stabilized = false;  // use_rslora: scale = alpha / sqrt(rank)
+  bool magnitudes = false;       // use_dora
   // The table of a tied model is trained as one, not apart from the head.
   bool ties_trained_weights = false;
   // Exceptions, by the end of a module's name, or by all of it after "^". The first one that fits

@@ -50,6 +50,18 @@ std::optional<std::string> module_of(const std::string& name, std::string_view f
   return name.substr(0, at);
 }
 
+// The module of "MODULE.lora_magnitude_vector", with ".NAME" or ".weight" or both behind it in some
+// versions.
+std::optional<std::string> module_of_magnitude(const std::string& name) {
+  constexpr std::string_view kMagnitude = ".lora_magnitude_vector";
+  const std::size_t at = name.find(kMagnitude);
+  if (at == std::string::npos) return std::nullopt;
+  std::string_view rest = std::string_view(name).substr(at + kMagnitude.size());
+  if (rest.ends_with(kWeight)) rest.remove_suffix(kWeight.size());
+  if (!rest.empty() && (rest[0] != '.' || rest.find('.', 1) != rest.npos)) return std::nullopt;
+  return name.substr(0, at);
+}
+
 // "MODULE.weight" of "MODULE.modules_to_save.default.weight".
 std::string without_wrapper(const std::string& name) {
   const std::size_t at = name.find(kSaved);
@@ -132,6 +144,8 @@ void PeftSource::read_tensors(const ModelConfig& model, const HfFamily& family) 
       modules[*a].a = &tensor;
     } else if (const auto b = module_of(name, ".lora_B")) {
       modules[*b].b = &tensor;
+    } else if (const auto magnitude = module_of_magnitude(name)) {
+      modules[*magnitude].magnitude = &tensor;
     } else if (const std::vector<HfPlace>* whole = places.find(without_wrapper(name))) {
       add_whole(tensor, *whole, model);
     } else {
@@ -142,13 +156,10 @@ void PeftSource::read_tensors(const ModelConfig& model, const HfFamily& family) 
   for (const auto& [name, module] : modules) {
     const std::vector<HfPlace>* found = places.find(name + std::string(kWeight));
     if (found == nullptr || !is_linear(*found, shapes)) {
-      unknown.push_back((module.a != nullptr ? module.a : module.b)->name);
+      unknown.push_back(module.any().name);
       continue;
     }
-    if (module.a == nullptr || module.b == nullptr) {
-      throw Error(Fault::kData, "{}: {} of {} is missing; is the copy complete?", where(),
-                  module.a == nullptr ? "lora_A" : "lora_B", name);
-    }
+    check_parts(name, module);
     add_module(name, module, *found, model);
   }
   if (!unknown.empty()) {
@@ -159,6 +170,21 @@ void PeftSource::read_tensors(const ModelConfig& model, const HfFamily& family) 
   }
   if (adapters_.shapes.empty())
     throw Error(Fault::kData, "{}: no adapter: wanted tensors lora_A and lora_B", where());
+}
+
+void PeftSource::check_parts(const std::string& name, const Module& module) const {
+  const char* missing = nullptr;
+  if (config_.magnitudes && module.magnitude == nullptr) missing = "lora_magnitude_vector";
+  if (module.b == nullptr) missing = "lora_B";
+  if (module.a == nullptr) missing = "lora_A";
+  if (missing != nullptr) {
+    throw Error(Fault::kData, "{}: {} of {} is missing; is the copy complete?", where(), missing,
+                name);
+  }
+  if (module.magnitude != nullptr && !config_.magnitudes) {
+    throw Error(Fault::kData, "{}: has {}, and use_dora of {} is not true; are the files of one?",
+                where(), module.magnitude->name, kPeftConfigName);
+  }
 }
 
 void PeftSource::add_module(const std::string& name, const Module& module,
@@ -176,14 +202,22 @@ void PeftSource::add_module(const std::string& name, const Module& module,
     wrong_shape(*module.a, fmt::format("[{}, {}]", rank, in));
   if (module.b->shape != std::vector<std::int64_t>{out, rank})
     wrong_shape(*module.b, fmt::format("[{}, {}]", out, rank));
+  const bool magnitudes = module.magnitude != nullptr;
+  if (magnitudes && module.magnitude->shape != std::vector<std::int64_t>{out})
+    wrong_shape(*module.magnitude, fmt::format("[{}]", out));
   const std::string linear = linear_name(canonical);
-  adapters_.shapes[linear] = {.rank = rank, .scale = config_.scale_of(name)};
+  adapters_.shapes[linear] = {
+      .rank = rank, .scale = config_.scale_of(name), .magnitude = magnitudes};
   add({.canonical = linear + std::string(kAdapterA)}, {rank, in}, *module.a);
   for (HfPlace place : places) {
     const std::int64_t rows = shapes.at(place.canonical)[0];
-    place.canonical = stem(place.canonical) + std::string(kAdapterB);
+    const std::string matrix = stem(place.canonical);
+    place.canonical = matrix + std::string(kAdapterB);
     place.transposed = false;  // PEFT's B is [out, r], also of a Conv1D
     add(place, {rows, rank}, *module.b);
+    if (!magnitudes) continue;
+    place.canonical = matrix + std::string(kAdapterMagnitude);
+    add(place, {rows}, *module.magnitude);
   }
 }
 

@@ -3,6 +3,8 @@
 //   adapter_config.json                      rank, alpha and variants (adapters/peft_config.h)
 //   adapter_model.safetensors or .bin        base_model.model.MODULE.lora_A.weight    [r, in]
 //                                            base_model.model.MODULE.lora_B.weight    [out, r]
+//                                            base_model.model.MODULE.lora_magnitude_vector
+//                                            [out] with use_dora
 //                                            base_model.model.MODULE.weight           trained in
 //                                            full
 //
@@ -59,13 +61,17 @@ class PeftSource final : public TensorSource {
     CanonicalTensor tensor;
     HfTensor stored;
   };
-  // A and B of a module of the file, and its places in the model.
+  // Tensors of a module of the file.
   struct Module {
     const HfTensor* a = nullptr;
     const HfTensor* b = nullptr;
+    const HfTensor* magnitude = nullptr;
+
+    const HfTensor& any() const { return a != nullptr ? *a : b != nullptr ? *b : *magnitude; }
   };
 
   void read_tensors(const ModelConfig& model, const HfFamily& family);
+  void check_parts(const std::string& name, const Module& module) const;
   void add_module(const std::string& name, const Module& module, const std::vector<HfPlace>& places,
                   const ModelConfig& model);
   void add_whole(const HfTensor& stored, const std::vector<HfPlace>& places,

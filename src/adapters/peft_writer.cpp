@@ -28,6 +28,7 @@ struct Part {
   HfPlace place;  // of its matrix
   std::string a;
   std::string b;
+  std::string magnitude;
   AdapterShape shape;
   std::int64_t rows = 0;
 };
@@ -48,6 +49,12 @@ struct Module {
     return sum;
   }
   double scale() const { return parts[0].shape.scale; }
+  bool has_magnitudes() const { return parts[0].shape.magnitude; }
+  std::int64_t adapted_rows() const {
+    std::int64_t sum = 0;
+    for (const Part& part : parts) sum += part.rows;
+    return sum;
+  }
 };
 
 std::string without_weight(const std::string& name) {
@@ -66,6 +73,7 @@ Modules modules_of(const PeftWritten& written) {
     for (const std::string& matrix : matrices_of(linear)) {
       parts[matrix + ".weight"] = {.a = linear + std::string(kAdapterA),
                                    .b = matrix + std::string(kAdapterB),
+                                   .magnitude = matrix + std::string(kAdapterMagnitude),
                                    .shape = shape};
     }
   }
@@ -100,6 +108,12 @@ Modules modules_of(const PeftWritten& written) {
                   "adapter: {} and {} are one module in the files, {}, and have scales {} and {}; "
                   "wanted equal ones",
                   module.parts[0].b, part.b, module.name, module.scale(), part.shape.scale);
+    }
+    if (module.has_magnitudes() && module.adapted_rows() != module.out) {
+      throw Error(Fault::kUsage,
+                  "adapter: {} is a part of the module {} in the files, whose other rows have no "
+                  "magnitude; with --use-dora wanted adapters of all of it, or of none",
+                  module.parts[0].b, module.name);
     }
     modules.adapted.push_back(std::move(module));
   }
@@ -146,6 +160,22 @@ void put_rows(const Tensor& to, const Tensor& from, std::int64_t column, RowOf&&
   }
 }
 
+// [out], in the order of the module's rows.
+Tensor magnitudes_of(const Module& module, Reader& reader) {
+  const DType dtype = reader.find(module.parts[0].magnitude).dtype;
+  const Tensor all = zeros(dtype, {module.out, 1});
+  for (const Part& part : module.parts) {
+    const Tensor from = reader.read(part.magnitude);
+    if (from.shape() != Shape{part.rows} || from.dtype() != dtype) {
+      throw Error(Fault::kData, "adapter: {} is {}, wanted [{}] of {}", part.magnitude,
+                  to_string(from), part.rows, name(dtype));
+    }
+    put_rows(all, from.reshape({part.rows, 1}), 0,
+             [&](std::int64_t row) { return stored_row(part.place, row); });
+  }
+  return all.reshape({module.out});
+}
+
 void add_module(const Module& module, Reader& reader, std::map<std::string, Tensor>& tensors) {
   const DType dtype = reader.find(module.parts[0].a).dtype;
   const Tensor a = zeros(dtype, {module.rank(), module.in});
@@ -168,6 +198,10 @@ void add_module(const Module& module, Reader& reader, std::map<std::string, Tens
   }
   tensors[std::string(kPeftPrefix) + module.name + ".lora_A.weight"] = a;
   tensors[std::string(kPeftPrefix) + module.name + ".lora_B.weight"] = b;
+  if (module.has_magnitudes()) {
+    tensors[std::string(kPeftPrefix) + module.name + ".lora_magnitude_vector"] =
+        magnitudes_of(module, reader);
+  }
 }
 
 // The tensors that are trained in full. Returns their modules.
@@ -263,7 +297,7 @@ Json config_of(const PeftWritten& written, const Modules& modules,
           {"revision", nullptr},
           {"target_modules", targets_of(modules)},
           {"task_type", "CAUSAL_LM"},
-          {"use_dora", false},
+          {"use_dora", modules.adapted[0].has_magnitudes()},
           {"use_rslora", written.rank_stabilized}};
 }
 

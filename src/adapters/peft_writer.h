@@ -5,7 +5,8 @@
 // above the other, B is zero outside of the rows and columns of each, and the module's rank and
 // alpha are given in rank_pattern and alpha_pattern, so the product is the same. In the other
 // direction, an adapter of all of a linear whose matrices are separate modules is written as one
-// adapter for each, with equal A.
+// adapter for each, with equal A. Magnitudes (DoRA) are those of all rows of a module, so its
+// matrices have adapters all or none.
 #pragma once
 
 #include <filesystem>
@@ -29,7 +30,8 @@ struct PeftWritten {
 // Writes into `folder`, which must exist. `source` has the tensors of the adapter, and of what is
 // trained in full; each keeps its type. Needs memory for all of them. Throws Error(kData) as the
 // source does, and if the disk is full; Error(kUsage) if matrices that are one module have adapters
-// of different scales, or if a part of a tensor of the files is trained in full.
+// of different scales, or some of them magnitudes, or if a part of a tensor of the files is trained
+// in full.
 void write_peft(const std::filesystem::path& folder, TensorSource& source,
                 const PeftWritten& written);
 

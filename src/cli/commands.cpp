@@ -64,7 +64,8 @@ constexpr Command kCommands[] = {
      "--data-path chats --seq-length 1024 --train-iters 500 --lr 2e-4 --bf16 --save run\n"
      "--load HF_FOLDER --lora-target-modules all-linear --stage dpo --data-path pairs "
      "--seq-length 1024 --train-iters 200 --lr 5e-6 --bf16 --save run",
-     "load save lora-target-modules lora-r lora-alpha lora-dropout lora-load stage ref-model "
+     "load save lora-target-modules lora-r lora-alpha lora-dropout use-dora lora-load stage "
+     "ref-model teacher-model distillation-temperature distillation-weight "
      "data-path split "
      "is-instruction-dataset pack neat-pack seq-length micro-batch-size global-batch-size "
      "train-iters lr min-lr lr-decay-style lr-warmup-iters optimizer weight-decay clip-grad bf16 "

@@ -23,6 +23,7 @@
 #include "kernels/embedding.h"
 #include "kernels/linear.h"
 #include "kernels/loss.h"
+#include "kernels/magnitude.h"
 #include "kernels/muon.h"
 #include "kernels/norm.h"
 #include "kernels/optimizer.h"
@@ -30,13 +31,16 @@
 
 namespace piton {
 
-using KernelCall = std::variant<
-    LinearForward, LinearBackwardInput, LinearBackwardWeight, PackWeight, ExpandWeight, NormForward,
-    NormBackward, Rotary, AttentionForward, AttentionBackward, CacheAppend, CachedAttention,
-    ActivationForward, ActivationBackward, DropoutAddForward, DropoutAddBackward, EmbeddingForward,
-    EmbeddingBackward, LossStatistics, LossCombine, LossBackward, Copy, Add, Scale, SoftCapForward,
-    SoftCapBackward, AdamwUpdate, SgdUpdate, MovingAverage, SquareSums, BeginUpdate, MuonMomentum,
-    MuonNormalize, SymmetricProduct, MuonUpdate, CadamMaxima, CadamUpdate>;
+using KernelCall =
+    std::variant<LinearForward, LinearBackwardInput, LinearBackwardWeight, PackWeight, ExpandWeight,
+                 NormForward, NormBackward, Rotary, AttentionForward, AttentionBackward,
+                 CacheAppend, CachedAttention, ActivationForward, ActivationBackward,
+                 DropoutAddForward, DropoutAddBackward, EmbeddingForward, EmbeddingBackward,
+                 LossStatistics, LossCombine, LossBackward, TeacherStatistics, TeacherCombine,
+                 TeacherBackward, Copy, Add, Scale, SoftCapForward, SoftCapBackward, RowSquares,
+                 MagnitudeForward, MagnitudeGradient, AdamwUpdate, SgdUpdate, MovingAverage,
+                 SquareSums, BeginUpdate, MuonMomentum, MuonNormalize, SymmetricProduct, MuonUpdate,
+                 CadamMaxima, CadamUpdate>;
 
 // These four forward to the call that the variant holds (kernels/call.h).
 std::string_view name(const KernelCall& call);

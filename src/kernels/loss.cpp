@@ -1,4 +1,4 @@
-// check() of the three calls of cross entropy.
+// check() of the calls of cross entropy and distillation.
 #include "kernels/loss.h"
 
 #include "kernels/expect.h"
@@ -14,6 +14,11 @@ void expect_logits(std::string_view call, const Tensor& logits, const Tensor& la
   Operand{call, "labels", labels}.shape({logits.dim(0)}).dtype(DType::kI32).contiguous();
   PITON_ASSERT(valid >= 0 && valid <= logits.dim(1), "{}: {} valid columns of {}", call, valid,
                logits.dim(1));
+}
+
+void expect_mix(std::string_view call, double temperature, double weight) {
+  PITON_ASSERT(temperature > 0 && weight >= 0 && weight <= 1, "{}: temperature {}, weight {}", call,
+               temperature, weight);
 }
 
 }  // namespace
@@ -54,6 +59,54 @@ void LossBackward::check() const {
   Operand{kName, "lse", lse}.shape(rows).dtype(logits.dtype()).contiguous();
   Operand{kName, "mask", mask}.shape(rows).dtype(DType::kF32).contiguous();
   Operand{kName, "scale", scale}.shape({1}).dtype(logits.dtype());
+}
+
+void TeacherStatistics::check() const {
+  expect_one_place(*this);
+  Operand{kName, "logits", logits}.floating().contiguous().dtype(sum_dtype(logits.dtype()));
+  Operand{kName, "teacher", teacher}.shape(logits.shape()).dtype(logits.dtype()).contiguous();
+  Operand{kName, "statistics", statistics}
+      .shape({logits.dim(0), 5})
+      .dtype(logits.dtype())
+      .contiguous();
+  PITON_ASSERT(valid >= 0 && valid <= logits.dim(1), "{}: {} valid columns of {}", kName, valid,
+               logits.dim(1));
+  expect_mix(kName, temperature, 0);
+}
+
+void TeacherCombine::check() const {
+  expect_one_place(*this);
+  Operand{kName, "statistics", statistics}.floating().contiguous();
+  const DType sums = statistics.dtype();
+  PITON_ASSERT(statistics.ndim() == 3 && statistics.dim(2) == 5 && statistics.dim(0) > 0,
+               "{}: statistics are {}", kName, to_string(statistics));
+  const std::int64_t n = statistics.dim(1);
+  Operand{kName, "loss", loss}.shape({n}).dtype(sums).contiguous();
+  Operand{kName, "lse", lse}.shape({n, 2}).dtype(sums).contiguous();
+  Operand{kName, "sum", sum}.shape({1}).dtype(DType::kF64);
+  Operand{kName, "divergence", divergence}.shape({1}).dtype(DType::kF64);
+  Operand{kName, "labels", labels}.shape({n}).dtype(DType::kI32).contiguous();
+  Operand{kName, "mask", mask}.shape({n}).dtype(DType::kF32).contiguous();
+  expect_mix(kName, temperature, weight);
+}
+
+void TeacherBackward::check() const {
+  expect_one_place(*this);
+  Operand{kName, "logits", logits}.given();
+  expect_logits(kName, logits, labels, valid);
+  const std::int64_t n = logits.dim(0);
+  Operand{kName, "teacher", teacher}.shape(logits.shape()).dtype(logits.dtype()).contiguous();
+  Operand{kName, "dlogits", dlogits}.shape(logits.shape()).floating().contiguous();
+  PITON_ASSERT(!dlogits.overlaps(logits) || dlogits.dtype() == logits.dtype(),
+               "{}: dlogits {} over logits {}", kName, to_string(dlogits), to_string(logits));
+  Operand{kName, "lse", lse}.shape({n}).dtype(logits.dtype()).contiguous();
+  Operand{kName, "lse at temperature", lse_at_temperature}
+      .shape({n, 2})
+      .dtype(logits.dtype())
+      .contiguous();
+  Operand{kName, "mask", mask}.shape({n}).dtype(DType::kF32).contiguous();
+  Operand{kName, "scale", scale}.shape({1}).dtype(logits.dtype());
+  expect_mix(kName, temperature, weight);
 }
 
 }  // namespace piton

@@ -5,6 +5,16 @@
 //   combine     from all ranks' [t, n, 3]:  lse = M + log sum z exp(m - M);  loss = lse - sum of t
 //   backward    dlogits = (exp(x - lse) - onehot) * mask * scale; 0 if the label is negative
 // Columns from `valid` on are padding: they are ignored, and their gradient is 0.
+//
+// Distillation (Hinton et al. 2015, arXiv:1503.02531) mixes cross entropy with the divergence from
+// a teacher's distribution, both at a temperature T, with x and y the logits of model and teacher:
+//
+//   p = softmax(x / T), q = softmax(y / T),  D = sum q (log q - log p)
+//   loss = (1 - w) cross entropy + w T^2 D
+//   dlogits = ((1 - w) (softmax(x) - onehot) + w T (p - q)) * mask * scale
+//
+// Three calls more in the same way; the statistics of a part of the columns are, with a = x / T and
+// b = y / T: max a, sum exp(a - max a), max b, sum exp(b - max b), sum exp(b - max b) (b - a).
 #pragma once
 
 #include "kernels/call.h"
@@ -68,6 +78,80 @@ struct LossBackward {
     v("dlogits", self.dlogits, Access::kWrite);
     v("logits", self.logits, Access::kRead);
     v("lse", self.lse, Access::kRead);
+    v("labels", self.labels, Access::kRead);
+    v("mask", self.mask, Access::kRead);
+    v("scale", self.scale, Access::kRead);
+  }
+  void check() const;
+  double flops() const { return 0; }
+};
+
+struct TeacherStatistics {
+  static constexpr std::string_view kName = "teacher statistics";
+  Tensor statistics;  // [n, 5]  written, fp32 (fp64)
+  Tensor logits;      // [n, columns]  fp32 (fp64): x
+  Tensor teacher;     // [n, columns]  the same: y
+  double temperature = 1;
+  std::int64_t valid = 0;
+
+  template <typename Self, typename Visitor>
+  static void tensors(Self& self, Visitor&& v) {
+    v("statistics", self.statistics, Access::kWrite);
+    v("logits", self.logits, Access::kRead);
+    v("teacher", self.teacher, Access::kRead);
+  }
+  void check() const;
+  double flops() const { return 0; }
+};
+
+struct TeacherCombine {
+  static constexpr std::string_view kName = "teacher combine";
+  Tensor loss;        // [n]     cross entropy before, the mixed loss after
+  Tensor lse;         // [n, 2]  written: of x / T and of y / T
+  Tensor sum;         // fp64 [1]  ADDED TO: mask * loss
+  Tensor divergence;  // fp64 [1]  ADDED TO: mask * D
+  Tensor statistics;  // [ranks, n, 5]
+  Tensor labels;      // int32 [n]; loss and D are 0 where it is negative
+  Tensor mask;        // fp32 [n]
+  double temperature = 1;
+  double weight = 0;  // w
+
+  template <typename Self, typename Visitor>
+  static void tensors(Self& self, Visitor&& v) {
+    v("loss", self.loss, Access::kUpdate);
+    v("lse", self.lse, Access::kWrite);
+    v("sum", self.sum, Access::kUpdate);
+    v("divergence", self.divergence, Access::kUpdate);
+    v("statistics", self.statistics, Access::kRead);
+    v("labels", self.labels, Access::kRead);
+    v("mask", self.mask, Access::kRead);
+  }
+  void check() const;
+  double flops() const { return 0; }
+};
+
+struct TeacherBackward {
+  static constexpr std::string_view kName = "teacher backward";
+  Tensor dlogits;  // [n, columns]  written; fp32 or the activations' dtype; may be logits' memory
+  Tensor logits;   // [n, columns]
+  Tensor teacher;  // [n, columns]
+  Tensor lse;      // [n]     of x
+  Tensor lse_at_temperature;  // [n, 2]  of TeacherCombine
+  Tensor labels;
+  Tensor mask;
+  Tensor scale;  // fp32 (fp64) [1]
+  double temperature = 1;
+  double weight = 0;
+  std::int64_t vocabulary_begin = 0;
+  std::int64_t valid = 0;
+
+  template <typename Self, typename Visitor>
+  static void tensors(Self& self, Visitor&& v) {
+    v("dlogits", self.dlogits, Access::kWrite);
+    v("logits", self.logits, Access::kRead);
+    v("teacher", self.teacher, Access::kRead);
+    v("lse", self.lse, Access::kRead);
+    v("lse at temperature", self.lse_at_temperature, Access::kRead);
     v("labels", self.labels, Access::kRead);
     v("mask", self.mask, Access::kRead);
     v("scale", self.scale, Access::kRead);

@@ -194,6 +194,11 @@ class DecoderChunk final : public Chunk {
     return results(with_rows, x, input);
   }
 
+  Tensor head_logits(Context& context, const Tensor& hidden) const override {
+    PITON_ASSERT(place_.last(), "logits of chunk {} of {}", place_.index, place_.chunks());
+    return head_->logits(context, hidden);
+  }
+
   void add_layers(KvCache& cache) const override {
     for (std::int64_t layer = layers_.begin; layer < layers_.end; ++layer) {
       cache.add_layer(layer, config_.dtype, config_.groups / shard_.size(), config_.head_size);
@@ -220,6 +225,8 @@ class DecoderChunk final : public Chunk {
     if (wanted.loss) {
       LossOutput loss = head_->loss(context, final_norm_->forward(context, x), input.loss);
       output.sums.push_back({std::string(kLossSum), loss.sum});
+      if (loss.divergence.defined())
+        output.sums.push_back({std::string(kDivergenceSum), {loss.divergence}});
       if (wanted.token_losses) output.token_losses = loss.per_token;
     }
     if (wanted.logits || wanted.hidden) {

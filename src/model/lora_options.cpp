@@ -146,6 +146,10 @@ double LoraOptions::scale() const {
 Adapters LoraOptions::resolve(const ModelConfig& config) const {
   Adapters adapters;
   if (!given()) {
+    if (use_dora) {
+      throw Error(Fault::kUsage,
+                  "--use-dora: needs --lora-target-modules, which is not given; give both");
+    }
     if (modules_to_save.empty()) return adapters;
     throw Error(Fault::kUsage,
                 "--lora-modules-to-save: needs --lora-target-modules, which is not given; give "
@@ -158,6 +162,12 @@ Adapters LoraOptions::resolve(const ModelConfig& config) const {
     throw Error(Fault::kUsage, "--lora-alpha: got {}, wanted a number above 0", alpha);
   if (!(dropout >= 0 && dropout < 1))
     throw Error(Fault::kUsage, "--lora-dropout: got {}, wanted 0 or more and less than 1", dropout);
+  if (use_dora && dropout > 0) {
+    throw Error(Fault::kUsage,
+                "--use-dora: got --lora-dropout {}, wanted 0: the lengths are those of the weight "
+                "without dropout; leave one of the two out",
+                dropout);
+  }
   if (adapter_name.empty() || adapter_name.find_first_of("./\\") != std::string::npos) {
     throw Error(Fault::kUsage,
                 "--lora-adapter-name: got \"{}\", wanted a name without dots and slashes, which a "
@@ -167,8 +177,8 @@ Adapters LoraOptions::resolve(const ModelConfig& config) const {
   const std::set<std::string> linears = linears_of(config, target_modules);
   for (std::int64_t layer = 0; layer < config.layers; ++layer) {
     for (const std::string& linear : linears)
-      adapters.shapes[fmt::format("layers.{}.{}", layer, linear)] = {.rank = rank,
-                                                                     .scale = scale()};
+      adapters.shapes[fmt::format("layers.{}.{}", layer, linear)] = {
+          .rank = rank, .scale = scale(), .magnitude = use_dora};
   }
   adapters.dropout = dropout;
   for (const std::string& module : modules_to_save) {

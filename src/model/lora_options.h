@@ -4,6 +4,9 @@
 //   y = W x + scale B (A dropout(x))      scale = alpha / r, or alpha / sqrt(r) with rsLoRA
 //                                         (Kalajdzievski 2023, arXiv:2312.03732)
 //
+// With --use-dora (Liu et al. 2024, arXiv:2402.09353) every row of W + scale B A is brought to a
+// trained length (ops/linear_adapter.h).
+//
 // Names of modules are those of Hugging Face's and of Megatron's models. A name means the same
 // linear in all of them, whatever program the weights come from:
 //
@@ -41,6 +44,7 @@ struct LoraOptions {
   double alpha = 32;
   double dropout = 0;
   bool rank_stabilized = false;
+  bool use_dora = false;
   std::vector<std::string> modules_to_save;
   std::string adapter_name = "default";
 
@@ -57,6 +61,10 @@ struct LoraOptions {
     v(Option{"lora-dropout", "dropout rate of the input of an adapter", same}, dropout);
     v(Option{"lora-use-rslora", "divide --lora-alpha by the square root of the rank instead", same},
       rank_stabilized);
+    v(Option{"use-dora",
+             "adapters have the length of each row of a weight as a parameter of its own (DoRA)",
+             same},
+      use_dora);
     v(Option{"lora-modules-to-save",
              "modules that are trained in full: word_embeddings, lm_head, norms, or a norm's name",
              same},

@@ -32,7 +32,8 @@ void Adapters::freeze(const std::vector<Parameter*>& parameters) const {
 }
 
 bool is_adapter_tensor(std::string_view name) {
-  return name.ends_with(kAdapterA) || name.ends_with(kAdapterB);
+  return name.ends_with(kAdapterA) || name.ends_with(kAdapterB) ||
+         name.ends_with(kAdapterMagnitude);
 }
 
 std::vector<Parameter*> base_parameters(const std::vector<Parameter*>& parameters) {
@@ -41,6 +42,11 @@ std::vector<Parameter*> base_parameters(const std::vector<Parameter*>& parameter
 
 std::vector<Parameter*> adapter_parameters(const std::vector<Parameter*>& parameters) {
   return those(parameters, [](const Parameter& one) { return is_adapter_tensor(one.name); });
+}
+
+std::vector<Parameter*> magnitude_parameters(const std::vector<Parameter*>& parameters) {
+  return those(parameters,
+               [](const Parameter& one) { return one.name.ends_with(kAdapterMagnitude); });
 }
 
 std::vector<Parameter*> trained_parameters(const std::vector<Parameter*>& parameters,

@@ -10,7 +10,9 @@
 //                                                         and .value
 //
 // A is drawn uniformly within 1 / sqrt(in) (PEFT: Kaiming's with a = sqrt 5), B is 0, so a new
-// adapter changes nothing.
+// adapter changes nothing. An adapter with magnitudes (DoRA) has one for each row of each matrix,
+// layers.3.attention.query.lora_magnitude [out]; new ones are the lengths of the rows of the weight
+// (adapters/magnitude_source.h).
 #pragma once
 
 #include <cstdint>
@@ -26,11 +28,13 @@ namespace piton {
 
 inline constexpr std::string_view kAdapterA = ".lora_a";
 inline constexpr std::string_view kAdapterB = ".lora_b";
+inline constexpr std::string_view kAdapterMagnitude = ".lora_magnitude";
 
 // Of one adapter, under the name of its matrix or linear ("layers.3.attention.query").
 struct AdapterShape {
   std::int64_t rank = 0;  // r
   double scale = 1;
+  bool magnitude = false;  // DoRA
 
   bool operator==(const AdapterShape&) const = default;
 };
@@ -53,15 +57,17 @@ struct Adapters {
   void freeze(const std::vector<Parameter*>& parameters) const;
 };
 
-// Whether this is A or B of an adapter; else it is a tensor of the model.
+// Whether this is A, B or the magnitude of an adapter; else it is a tensor of the model.
 bool is_adapter_tensor(std::string_view name);
 
 // The two lists of parameters that are loaded from different places, one after the other: those of
 // the model, from the model's files, and what is trained, from the adapter's files. Those of
 // Adapters::trained are in both: the second load replaces their values. adapter_parameters() are
-// those that the model's files do not have: A and B, which a new run initializes.
+// those that the model's files do not have: A, B and magnitudes, which a new run initializes;
+// magnitude_parameters() are some of them.
 std::vector<Parameter*> base_parameters(const std::vector<Parameter*>& parameters);
 std::vector<Parameter*> adapter_parameters(const std::vector<Parameter*>& parameters);
+std::vector<Parameter*> magnitude_parameters(const std::vector<Parameter*>& parameters);
 std::vector<Parameter*> trained_parameters(const std::vector<Parameter*>& parameters,
                                            const Adapters& adapters);
 

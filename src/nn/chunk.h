@@ -72,6 +72,8 @@ struct NamedSum {
 };
 
 inline constexpr std::string_view kLossSum = "loss";  // sum of mask * loss over the tokens
+// With a teacher: sum of mask * divergence from it. It has no gradient: the loss contains it.
+inline constexpr std::string_view kDivergenceSum = "divergence";
 
 struct ChunkOutput {
   std::vector<Value> boundary;  // for the next chunk, as boundary() gives them; empty for the last
@@ -94,6 +96,9 @@ class Chunk {
   // of context.tape if there is a tape; empty for the first chunk. boundary() gives their shapes.
   virtual ChunkOutput forward(Context& context, const ModelInput& input,
                               const std::vector<Value>& inputs) = 0;
+  // Of the last chunk: logits [k, padded V / t] of rows [k, h] of ChunkOutput::hidden.
+  // Empty for models without a head.
+  virtual Tensor head_logits(Context& /*context*/, const Tensor& /*hidden*/) const { return {}; }
   // Adds the layers of this chunk to the key-value cache of the stage.
   virtual void add_layers(KvCache& cache) const = 0;
 };

@@ -1,8 +1,10 @@
 #include "nn/linear.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
+#include "ops/activation.h"
 #include "ops/dropout.h"
 
 namespace piton {
@@ -26,6 +28,22 @@ LayerAdapter layer_adapter(ParameterList& parameters, const Adapters& adapters, 
 
 std::string a_of(const std::string& name) { return name + std::string(kAdapterA); }
 std::string b_of(const std::string& name) { return name + std::string(kAdapterB); }
+std::string magnitude_of(const std::string& name) { return name + std::string(kAdapterMagnitude); }
+
+// Until they are set to the lengths of the weight's rows, which no rank may have whole.
+constexpr Initialization kOnes{.kind = Initialization::Kind::kOne};
+
+void add_magnitude(ParameterList& parameters, LayerAdapter& adapter, Parameter magnitude) {
+  adapter.magnitude = &parameters.add(std::move(magnitude));
+  adapter.magnitude->contributions += 1;
+  adapter.lengths = std::make_shared<AdaptedLengths>();
+}
+
+bool has_magnitudes(const Context& context, const std::vector<LayerAdapter>& adapters) {
+  return context.adapters && std::ranges::any_of(adapters, [](const LayerAdapter& one) {
+           return one.magnitude != nullptr;
+         });
+}
 
 // Every tensor rank has its share of the columns or rows of the other factor, so each has a summand
 // of the gradient of this one.
@@ -39,12 +57,22 @@ Parameter shared_factor(const Shard& shard, const std::string& name, std::int64_
 // The adapter `name` of rows of a column linear, which are `parts`.
 LayerAdapter column_adapter(ParameterList& parameters, const Shard& shard, const std::string& name,
                             const std::vector<RowPart>& parts, const ColumnLinearShape& shape) {
-  const auto [rank, scale] = shape.adapters->shapes.at(name);
+  const auto [rank, scale, magnitude] = shape.adapters->shapes.at(name);
   std::vector<RowPart> rows;
-  for (const RowPart& part : parts) rows.push_back({b_of(part.name), part.out});
-  return layer_adapter(parameters, *shape.adapters, scale,
-                       {shared_factor(shard, a_of(name), rank, shape.in, initial_a(shape.in)),
-                        row_split_parameter(shard, b_of(name), rows, rank, {})});
+  std::vector<RowPart> lengths;
+  for (const RowPart& part : parts) {
+    rows.push_back({b_of(part.name), part.out});
+    lengths.push_back({magnitude_of(part.name), part.out});
+  }
+  LayerAdapter adapter =
+      layer_adapter(parameters, *shape.adapters, scale,
+                    {shared_factor(shard, a_of(name), rank, shape.in, initial_a(shape.in)),
+                     row_split_parameter(shard, b_of(name), rows, rank, {})});
+  if (magnitude) {
+    add_magnitude(parameters, adapter,
+                  row_split_parameter(shard, magnitude_of(name), lengths, 0, kOnes));
+  }
+  return adapter;
 }
 
 std::vector<LayerAdapter> column_adapters(ParameterList& parameters, const Shard& shard,
@@ -70,8 +98,12 @@ std::vector<LinearAdapter> drawn_from(const Context& context,
                                       const MaskRows& rows) {
   std::vector<LinearAdapter> list;
   for (const LayerAdapter& one : adapters) {
-    LinearAdapter adapter{
-        .a = *one.a, .b = *one.b, .scale = one.scale, .first_output = one.first_output};
+    LinearAdapter adapter{.a = *one.a,
+                          .b = *one.b,
+                          .scale = one.scale,
+                          .first_output = one.first_output,
+                          .magnitude = one.magnitude,
+                          .lengths = one.lengths};
     if (one.dropout > 0)
       adapter.dropout = {one.dropout, site_key(context.seed, one.a->name + ".dropout"), rows};
     list.push_back(adapter);
@@ -103,10 +135,21 @@ ColumnLinear::ColumnLinear(ParameterList& parameters, const Shard& shard, const 
 Value ColumnLinear::forward(Context& context, const Value& x,
                             std::optional<ActivationKind> activation) const {
   const MaskRows rows = shard_.residual_rows(context.rows, x.tensor.dim(0));
-  return column_linear(context, x,
-                       {*weight_, *shard_.group, shard_.strategy, shard_.shared,
-                        drawn_from(context, adapters_, rows)},
-                       {.bias = bias_, .output = shard_.dtype, .activation = activation});
+  const SplitWeight split{*weight_, *shard_.group, shard_.strategy, shard_.shared,
+                          drawn_from(context, adapters_, rows)};
+  if (!has_magnitudes(context, adapters_)) {
+    return column_linear(context, x, split,
+                         {.bias = bias_, .output = shard_.dtype, .activation = activation});
+  }
+  measure_rows(context, *weight_, split.adapters, nullptr);
+  const Value product = column_linear(context, x, split, {.bias = bias_, .output = shard_.dtype});
+  const Value y = with_magnitudes(context, product, split.adapters, bias_);
+  if (!activation) return y;
+  const Tensor active =
+      context.tape != nullptr ? context.activation(y.tensor.dtype(), y.tensor.shape()) : y.tensor;
+  context.kernels.run(ActivationForward{.y = active, .x = y.tensor, .kind = *activation},
+                      context.stream);
+  return context.tape != nullptr ? activated(context, y, active, *activation) : Value{active};
 }
 
 RowLinear::RowLinear(ParameterList& parameters, const Shard& shard, const std::string& name,
@@ -120,11 +163,15 @@ RowLinear::RowLinear(ParameterList& parameters, const Shard& shard, const std::s
     bias_->contributions += 1;
   }
   if (shape.adapters == nullptr || shape.adapters->find(name) == nullptr) return;
-  const auto [rank, scale] = *shape.adapters->find(name);
+  const auto [rank, scale, magnitude] = *shape.adapters->find(name);
   adapters_ = {
       layer_adapter(parameters, *shape.adapters, scale,
                     {column_split_parameter(shard, a_of(name), rank, shape.in, initial_a(shape.in)),
                      shared_factor(shard, b_of(name), shape.out, rank, {})})};
+  if (magnitude) {
+    add_magnitude(parameters, adapters_[0],
+                  replicated_parameter(shard, magnitude_of(name), shape.out, 0, kOnes));
+  }
 }
 
 Value RowLinear::forward(Context& context, const Value& x, const Value* residual,
@@ -133,6 +180,14 @@ Value RowLinear::forward(Context& context, const Value& x, const Value* residual
   rows.first_column = shard_.rank() * x.tensor.dim(1);
   const SplitWeight split{*weight_, *shard_.group, shard_.strategy, shard_.shared,
                           drawn_from(context, adapters_, rows)};
+  if (has_magnitudes(context, adapters_)) {
+    measure_rows(context, *weight_, split.adapters, shard_.group);
+    const Value product = row_linear(context, x, split, {});
+    const Value sum = with_magnitudes(context, product, split.adapters, nullptr);
+    if (!norm_) return dropout_add(context, sum, bias_, residual, dropout);
+    const Value biased = bias_ != nullptr ? dropout_add(context, sum, bias_, nullptr, {}) : sum;
+    return dropout_add(context, norm_->forward(context, biased), nullptr, residual, dropout);
+  }
   if (!norm_) return row_linear(context, x, split, {bias_, residual, dropout});
   const Value sum =
       row_linear(context, x, split, {.bias = bias_, .residual = nullptr, .dropout = {}});

@@ -3,6 +3,7 @@
 // for that.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -20,6 +21,8 @@ struct LayerAdapter {
   double scale = 1;
   double dropout = 0;             // probability
   std::int64_t first_output = 0;  // LinearAdapter::first_output
+  Parameter* magnitude = nullptr;
+  std::shared_ptr<AdaptedLengths> lengths;
 };
 
 struct ColumnLinearShape {

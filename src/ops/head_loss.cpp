@@ -28,16 +28,17 @@ Tensor gather_rows(Context& context, const Tensor& mine, Communicator& group) {
   return all;
 }
 
-// Gathers the statistics of each rank's columns: [rows, 3] -> [ranks, rows, 3].
+// Gathers the statistics of each rank's columns: [rows, k] -> [ranks, rows, k].
 Tensor gather_statistics(Context& context, const Tensor& mine, Communicator& group) {
   const std::int64_t rows = mine.dim(0);
-  if (group.size() == 1) return mine.reshape({1, rows, 3});
-  Tensor all = context.workspace(mine.dtype(), {group.size() * rows, 3});
+  const std::int64_t numbers = mine.dim(1);
+  if (group.size() == 1) return mine.reshape({1, rows, numbers});
+  Tensor all = context.workspace(mine.dtype(), {group.size() * rows, numbers});
   const Event ready = group.all_gather(all, mine, context.stream);
   context.arena.hold(all, ready.fence());
   context.arena.hold(mine, ready.fence());
   context.await(ready);
-  return all.reshape({group.size(), rows, 3});
+  return all.reshape({group.size(), rows, numbers});
 }
 
 // Buffers for the gradients of one micro-batch. Each may be empty: that gradient is not wanted.
@@ -71,6 +72,11 @@ class HeadSlices {
     for (const RowRange& slice : work.slices) largest = std::max(largest, slice.size);
     lse_ = context_.workspace(sums, {largest});
     statistics_ = context_.workspace(sums, {largest, 3});
+    if (work.inputs.teacher.given()) {
+      warm_lse_ = context_.workspace(sums, {largest, 2});
+      teacher_statistics_ = context_.workspace(sums, {largest, 5});
+      labels_alone_ = context_.workspace(DType::kF64, {1});
+    }
     logits_ = context_.workspace(sums, {largest, work.table.shape[0]});
     // dlogits in 16 bits halve the bytes that the two products read. A soft cap also needs a
     // separate buffer, because its gradient reads the logits again.
@@ -109,24 +115,42 @@ class HeadSlices {
                                         .vocabulary_begin = work_.inputs.vocabulary_begin,
                                         .valid = work_.inputs.valid},
                          context_.stream);
+    const LossTeacher& teacher = work_.inputs.teacher;
     context_.kernels.run(
         LossCombine{.loss = part(work_.output.per_token),
                     .lse = first(lse_),
-                    .sum = work_.output.sum.tensor,
+                    .sum = teacher.given() ? unused_sum() : work_.output.sum.tensor,
                     .statistics = gather_statistics(context_, first(statistics_), work_.group),
                     .labels = labels,
                     .mask = mask},
         context_.stream);
+    const Tensor taught = teacher.given() ? mix_with_teacher(slice) : Tensor();
     if (!work_.gradients.wanted()) return;
-    context_.kernels.run(LossBackward{.dlogits = first(dlogits_),
-                                      .logits = first(logits_),
-                                      .lse = first(lse_),
-                                      .labels = labels,
-                                      .mask = mask,
-                                      .scale = work_.inputs.scale,
-                                      .vocabulary_begin = work_.inputs.vocabulary_begin,
-                                      .valid = work_.inputs.valid},
-                         context_.stream);
+    if (teacher.given()) {
+      context_.kernels.run(TeacherBackward{.dlogits = first(dlogits_),
+                                           .logits = first(logits_),
+                                           .teacher = taught,
+                                           .lse = first(lse_),
+                                           .lse_at_temperature = first(warm_lse_),
+                                           .labels = labels,
+                                           .mask = mask,
+                                           .scale = work_.inputs.scale,
+                                           .temperature = teacher.temperature,
+                                           .weight = teacher.weight,
+                                           .vocabulary_begin = work_.inputs.vocabulary_begin,
+                                           .valid = work_.inputs.valid},
+                           context_.stream);
+    } else {
+      context_.kernels.run(LossBackward{.dlogits = first(dlogits_),
+                                        .logits = first(logits_),
+                                        .lse = first(lse_),
+                                        .labels = labels,
+                                        .mask = mask,
+                                        .scale = work_.inputs.scale,
+                                        .vocabulary_begin = work_.inputs.vocabulary_begin,
+                                        .valid = work_.inputs.valid},
+                           context_.stream);
+    }
     if (cap > 0) {
       const Tensor dlogits = first(dlogits_);
       context_.kernels.run(
@@ -150,9 +174,41 @@ class HeadSlices {
   }
 
  private:
+  // The cross entropy of a slice alone is no part of a mixed loss.
+  Tensor unused_sum() const {
+    context_.device.zero(labels_alone_, context_.stream);
+    return labels_alone_;
+  }
+  // Makes the loss of the slice that with the teacher, and returns the teacher's logits of it.
+  Tensor mix_with_teacher(const RowRange& slice) const {
+    const auto part = [&](const Tensor& all) { return all.slice(0, slice.begin, slice.size); };
+    const LossTeacher& teacher = work_.inputs.teacher;
+    const Tensor taught = teacher.logits(part(teacher.hidden));
+    const Tensor statistics = teacher_statistics_.slice(0, 0, slice.size);
+    context_.kernels.run(TeacherStatistics{.statistics = statistics,
+                                           .logits = logits_.slice(0, 0, slice.size),
+                                           .teacher = taught,
+                                           .temperature = teacher.temperature,
+                                           .valid = work_.inputs.valid},
+                         context_.stream);
+    context_.kernels.run(
+        TeacherCombine{.loss = part(work_.output.per_token),
+                       .lse = warm_lse_.slice(0, 0, slice.size),
+                       .sum = work_.output.sum.tensor,
+                       .divergence = work_.output.divergence,
+                       .statistics = gather_statistics(context_, statistics, work_.group),
+                       .labels = part(work_.inputs.labels),
+                       .mask = part(work_.inputs.mask),
+                       .temperature = teacher.temperature,
+                       .weight = teacher.weight},
+        context_.stream);
+    return taught;
+  }
+
   const HeadWork& work_;
   Context& context_;
   Tensor lse_, statistics_, logits_, dlogits_;
+  Tensor warm_lse_, teacher_statistics_, labels_alone_;  // with a teacher
   std::optional<WeightUse> forward_, backward_;
 };
 
@@ -191,6 +247,10 @@ LossOutput head_loss(Context& context, const Value& x, Parameter& table, const L
   output.per_token = context.activation(sum_dtype(x.tensor.dtype()), {n});
   output.sum.tensor = context.activation(DType::kF64, {1});
   context.device.zero(output.sum.tensor, context.stream);
+  if (inputs.teacher.given()) {
+    output.divergence = context.activation(DType::kF64, {1});
+    context.device.zero(output.divergence, context.stream);
+  }
   HeadGradients& gradients = work.gradients;
   if (context.tape != nullptr) {
     if (x.wants_gradient()) {

@@ -17,12 +17,29 @@
 //   - In a recomputed segment (ops/recompute.h) only the replay has a tape, so only the replay
 //     computes gradients.
 // Without a tape (evaluation) the same slices give the same loss.
+//
+// With a teacher (distillation) its logits of a slice are computed next to those of the model, so
+// neither table exists as a whole.
 #pragma once
+
+#include <functional>
 
 #include "comm/communicator.h"
 #include "ops/tape.h"
 
 namespace piton {
+
+// A second model whose distribution the model learns, mixed with the labels (kernels/loss.h).
+struct LossTeacher {
+  Tensor hidden;  // [n, h'] of all rows, on every member of the group: what its head reads
+  // Its logits [k, V/t], fp32 (fp64), of rows [k, h'] of `hidden`: this rank's part of the same
+  // padded vocabulary.
+  std::function<Tensor(const Tensor& rows)> logits;
+  double temperature = 1;
+  double weight = 0;  // of the divergence; 1: no cross entropy
+
+  bool given() const { return hidden.defined(); }
+};
 
 struct LossInputs {
   Tensor labels;  // int32 [n]; a negative label has no loss
@@ -33,11 +50,13 @@ struct LossInputs {
   std::int64_t valid = 0;             // ids in this rank's part, padding not counted
   bool normalized = false;            // each row of the table is divided by its length
   double soft_cap = 0;                // c: logits are c tanh(x W^T / c); 0: x W^T
+  LossTeacher teacher;
 };
 
 struct LossOutput {
-  Value sum;         // fp64 [1]: sum of mask * loss; for backward, seed it with any tensor
-  Tensor per_token;  // fp32 (fp64) [n], before the mask
+  Value sum;          // fp64 [1]: sum of mask * loss; for backward, seed it with any tensor
+  Tensor per_token;   // fp32 (fp64) [n], before the mask
+  Tensor divergence;  // fp64 [1]: sum of mask * divergence from the teacher; empty without one
 };
 
 // Rows of a slice: enough for products to run at full speed. Each slice adds to the whole dW once;

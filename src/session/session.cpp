@@ -188,11 +188,31 @@ double Session::summed_over_ranks(double value, AxisSet axes) {
   return sum;
 }
 
-double Session::loss_of(const PipelineResult& result) {
+double Session::sum_of(const PipelineResult& result, std::string_view name) {
   double sum = 0;
-  const auto found = result.sums.find(kLossSum);
+  const auto found = result.sums.find(std::string(name));
   if (found != result.sums.end()) machine_.device.download(found->second, &sum, machine_.stream);
   return summed_over_ranks(sum, kLossAxes);
+}
+
+void Session::teach(const std::vector<MicroBatch>& batches, std::vector<ModelInput>& inputs) {
+  Session* const teacher = teaching_.teacher;
+  if (teacher == nullptr) return;
+  const std::vector<Tensor> hidden = teacher->hidden_states(batches);
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    if (!hidden[i].defined()) continue;
+    inputs[i].loss.teacher = {
+        .hidden = hidden[i],
+        .logits = [teacher](const Tensor& rows) { return teacher->head_logits(rows); },
+        .temperature = teaching_.temperature,
+        .weight = teaching_.weight};
+  }
+}
+
+void Session::add_teaching_figures(const PipelineResult& result, double tokens,
+                                   std::vector<ObjectiveFigure>& figures) {
+  if (teaching_.teacher != nullptr)
+    figures.push_back({"teacher_divergence", sum_of(result, kDivergenceSum), tokens});
 }
 
 double Session::total_tokens(const std::vector<MicroBatch>& batches) {
@@ -262,8 +282,10 @@ StepReport Session::weighted_gradients(const std::vector<MicroBatch>& batches, S
   std::vector<ModelInput> inputs;
   inputs.reserve(batches.size());
   for (const MicroBatch& batch : batches) inputs.push_back(upload(batch, scale));
+  teach(batches, inputs);
   const PipelineResult result = forward_backward(inputs);
-  report.loss = loss_of(result) / report.loss_tokens;
+  report.loss = sum_of(result, kLossSum) / report.loss_tokens;
+  add_teaching_figures(result, report.loss_tokens, report.figures);
   return report;
 }
 
@@ -297,8 +319,36 @@ Session::Evaluation Session::evaluate(const std::vector<MicroBatch>& batches) {
   std::vector<ModelInput> inputs;
   inputs.reserve(batches.size());
   for (const MicroBatch& batch : batches) inputs.push_back(upload(batch, {}));
+  teach(batches, inputs);
   const PipelineResult result = pipeline_->forward(context(false), inputs);
-  return {.loss_sum = loss_of(result), .loss_tokens = total_tokens(batches), .figures = {}};
+  Evaluation evaluation{
+      .loss_sum = sum_of(result, kLossSum), .loss_tokens = total_tokens(batches), .figures = {}};
+  add_teaching_figures(result, evaluation.loss_tokens, evaluation.figures);
+  return evaluation;
+}
+
+std::vector<Tensor> Session::hidden_states(const std::vector<MicroBatch>& batches) {
+  std::vector<ModelInput> inputs;
+  inputs.reserve(batches.size());
+  for (const MicroBatch& batch : batches) {
+    inputs.push_back(upload(batch, {}));
+    inputs.back().wanted = {.loss = false, .hidden = true};
+  }
+  std::vector<Tensor> hidden(batches.size());
+  pipeline_->forward(context(false), inputs, [&](int micro_batch, ChunkOutput& output) {
+    hidden[static_cast<std::size_t>(micro_batch)] = output.hidden;
+  });
+  return hidden;
+}
+
+Tensor Session::head_logits(const Tensor& hidden) {
+  PITON_ASSERT(pipeline_->on_last_stage(), "logits of a stage without a head");
+  Context plain = context(false);
+  const Schedule& schedule = pipeline_->schedule();
+  const std::vector<int> own = schedule.chunks_of_stage(mesh_->coordinate(Axis::kPipeline));
+  const int last = static_cast<int>(schedule.stage_of_chunk.size()) - 1;
+  const auto found = std::ranges::find(own, last);
+  return chunks_[static_cast<std::size_t>(found - own.begin())]->head_logits(plain, hidden);
 }
 
 std::vector<std::vector<double>> Session::token_losses(const std::vector<MicroBatch>& batches,

@@ -23,6 +23,8 @@
 
 namespace piton {
 
+class Session;
+
 // State that is held in addition to the weights.
 enum class SessionUse : std::uint8_t {
   kTraining,   // gradients, moments and main copies
@@ -45,6 +47,13 @@ struct SessionSettings {
   Adapters adapters;  // of the decoder; if there are any, they alone are trained (nn/adapters.h)
   // Makes the chunks; empty: those of a decoder of this model and layout.
   ChunkFactory chunks;
+};
+
+// A second model whose distribution is learned with the labels (kernels/loss.h: distillation).
+struct Teaching {
+  Session* teacher = nullptr;  // for inference, of the same mesh, layout and vocabulary
+  double temperature = 1;
+  double weight = 0.5;  // of the divergence
 };
 
 struct StepReport {
@@ -71,6 +80,10 @@ class Session {
   // The loss of every step and evaluation from now on; null: the cross entropy of the labels. It
   // must outlive them.
   void set_objective(Objective* objective) { objective_ = objective; }
+
+  // For every step and evaluation from now on; a teacher must outlive them. Not together with an
+  // objective.
+  void set_teaching(const Teaching& teaching) { teaching_ = teaching; }
 
   // Draws the weights from the seed: all, or those of `parameters`, such as new adapters of a model
   // that is loaded.
@@ -104,6 +117,12 @@ class Session {
   std::vector<std::vector<double>> token_losses(const std::vector<MicroBatch>& batches,
                                                 const LossPass& pass);
 
+  // The output of the final norm for all rows of each micro-batch, [b*s, h]; on the ranks of other
+  // stages than the last one empty tensors.
+  std::vector<Tensor> hidden_states(const std::vector<MicroBatch>& batches);
+  // The logits [k, padded V / t] of some of these rows. Only on the last stage.
+  Tensor head_logits(const Tensor& hidden);
+
   const SessionSettings& settings() const { return settings_; }
   Mesh& mesh() { return *mesh_; }
   const std::vector<Parameter*>& parameters() const { return all_parameters_; }
@@ -127,7 +146,12 @@ class Session {
   void make_parameters();
   void offload_activations();
   double summed_over_ranks(double value, AxisSet axes);
-  double loss_of(const PipelineResult& result);  // summed over all ranks
+  // Of the sum with this name, over all ranks; 0 if no rank has it.
+  double sum_of(const PipelineResult& result, std::string_view name);
+  // Gives each micro-batch what the teacher says of it.
+  void teach(const std::vector<MicroBatch>& batches, std::vector<ModelInput>& inputs);
+  void add_teaching_figures(const PipelineResult& result, double tokens,
+                            std::vector<ObjectiveFigure>& figures);
   StepReport weighted_gradients(const std::vector<MicroBatch>& batches, StepReport report);
 
   Machine machine_;
@@ -146,6 +170,7 @@ class Session {
   std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<Pipeline> pipeline_;
   Objective* objective_ = nullptr;
+  Teaching teaching_;
 };
 
 }  // namespace piton

@@ -1,5 +1,8 @@
 #include "train/reference_model.h"
 
+#include <functional>
+#include <utility>
+
 #include "adapters/base_hash.h"
 #include "checkpoint/collective.h"
 #include "checkpoint/load_values.h"
@@ -9,38 +12,71 @@
 namespace piton {
 namespace {
 
-void open_reference(const std::string& folder, const Machine& machine, Communicator& everyone,
-                    Session& session, RunObjective& run) {
+// A model for inference in the layout of the one in training, and the hash of its weights.
+struct SecondModel {
+  std::unique_ptr<Session> session;
+  std::string hash;
+};
+
+// Checks the description in the files, and returns that which the session computes with.
+using DescribeSecond = std::function<ModelConfig(const ModelConfig& found)>;
+
+SecondModel open_second(const std::string& folder, const DescribeSecond& describe,
+                        const Machine& machine, Communicator& everyone, Session& session) {
   ModelPaths paths;
   phase(everyone, std::nullopt, [&] { paths = model_paths(folder, ""); });
   OpenedModel opened = open_model({.path = paths.base, .ranks = &everyone});
   if (!paths.adapters.empty())
     merge_adapters(opened, open_adapter(paths.adapters, opened, everyone));
-  const ModelConfig& own = session.settings().model;
-  const ModelConfig& other = opened.model;
-  if (other.layers != own.layers || other.hidden != own.hidden ||
-      other.vocabulary != own.vocabulary) {
-    throw Error(Fault::kUsage,
-                "--ref-model: {} has {} layers of size {} and {} ids, wanted {} of size {} and {}, "
-                "as the model in training; give a model of its shape",
-                folder, other.layers, other.hidden, other.vocabulary, own.layers, own.hidden,
-                own.vocabulary);
-  }
   SessionSettings settings = session.settings();
+  const ModelConfig own = settings.model;
+  settings.model = describe(opened.model);
+  settings.model.dtype = own.dtype;
+  if (settings.model.layers != own.layers) settings.layout.layers_of_chunks = {};
   settings.use = SessionUse::kInference;
   settings.adapters = {};
   settings.offload = {};
-  run.reference = std::make_unique<Session>(machine, session.mesh(), settings);
+  SecondModel second{.session = std::make_unique<Session>(machine, session.mesh(), settings)};
   const StoreContext context{.mesh = session.mesh(),
                              .device = machine.device,
                              .arena = machine.arena,
                              .stream = machine.stream,
                              .threads = &machine.threads};
   load_weights(*opened.source,
-               {.parameters = run.reference->parameters(), .sharded = &run.reference->sharded()},
+               {.parameters = second.session->parameters(), .sharded = &second.session->sharded()},
                context);
-  run.reference->publish_values();
-  run.reference_hash = weights_hash(*opened.source, everyone);
+  second.session->publish_values();
+  second.hash = weights_hash(*opened.source, everyone);
+  return second;
+}
+
+ModelConfig described_reference(const std::string& folder, const ModelConfig& other,
+                                const ModelConfig& own) {
+  if (other.layers == own.layers && other.hidden == own.hidden &&
+      other.vocabulary == own.vocabulary)
+    return own;
+  throw Error(Fault::kUsage,
+              "--ref-model: {} has {} layers of size {} and {} ids, wanted {} of size {} and {}, "
+              "as the model in training; give a model of its shape",
+              folder, other.layers, other.hidden, other.vocabulary, own.layers, own.hidden,
+              own.vocabulary);
+}
+
+// `sequence`: tokens of a sample.
+ModelConfig described_teacher(const std::string& folder, const ModelConfig& other,
+                              const ModelConfig& own, std::int64_t sequence) {
+  if (other.vocabulary != own.vocabulary) {
+    throw Error(Fault::kUsage,
+                "--teacher-model: {} has {} ids, wanted {}, as the model in training; give a model "
+                "with the same tokens",
+                folder, other.vocabulary, own.vocabulary);
+  }
+  if (other.positions == PositionKind::kLearned && other.max_positions < sequence) {
+    throw Error(Fault::kUsage,
+                "--teacher-model: {} has {} positions, wanted {} or more; lower --seq-length",
+                folder, other.max_positions, sequence);
+  }
+  return other;
 }
 
 }  // namespace
@@ -48,6 +84,14 @@ void open_reference(const std::string& folder, const Machine& machine, Communica
 void check_preference_options(const PretrainOptions& options) {
   const PreferenceOptions& preferences = options.preferences;
   preferences.check();
+  options.teaching.check();
+  if (options.teaching.given() && preferences.by_preferences()) {
+    throw Error(
+        Fault::kUsage,
+        "--teacher-model: learns labels and a teacher's distribution, got --stage {}; leave "
+        "one of the two out",
+        name(preferences.stage));
+  }
   const DataOptions& data = options.data;
   if (preferences.by_preferences() != data.is_pairwise_dataset) {
     throw Error(Fault::kUsage, "--stage {}: {}; piton finetune sets it by --stage",
@@ -72,13 +116,35 @@ void check_preference_options(const PretrainOptions& options) {
   }
 }
 
-RunObjective open_objective(const PreferenceOptions& options, const Machine& machine,
+RunObjective open_objective(const PretrainOptions& options, const Machine& machine,
                             Communicator& everyone, Session& session) {
   RunObjective run;
-  if (!options.by_preferences()) return run;
-  if (!options.ref_model.empty())
-    open_reference(options.ref_model, machine, everyone, session, run);
-  run.objective = std::make_unique<PreferenceObjective>(options, run.reference.get());
+  const PreferenceOptions& preferences = options.preferences;
+  const TeachingOptions& teaching = options.teaching;
+  const ModelConfig& own = session.settings().model;
+  if (teaching.given()) {
+    const std::string& folder = teaching.teacher_model;
+    const DescribeSecond describe = [&](const ModelConfig& found) {
+      return described_teacher(folder, found, own, options.loop.sequence);
+    };
+    SecondModel teacher = open_second(folder, describe, machine, everyone, session);
+    run.teacher = std::move(teacher.session);
+    run.teacher_hash = std::move(teacher.hash);
+    session.set_teaching({.teacher = run.teacher.get(),
+                          .temperature = teaching.temperature,
+                          .weight = teaching.weight});
+  }
+  if (!preferences.by_preferences()) return run;
+  if (!preferences.ref_model.empty()) {
+    const std::string& folder = preferences.ref_model;
+    const DescribeSecond describe = [&](const ModelConfig& found) {
+      return described_reference(folder, found, own);
+    };
+    SecondModel reference = open_second(folder, describe, machine, everyone, session);
+    run.reference = std::move(reference.session);
+    run.reference_hash = std::move(reference.hash);
+  }
+  run.objective = std::make_unique<PreferenceObjective>(preferences, run.reference.get());
   session.set_objective(run.objective.get());
   return run;
 }

@@ -1,4 +1,5 @@
-// What a run that learns from preferences compares with: --stage and --ref-model.
+// The second models of a run: --ref-model, which preferences are compared with, and
+// --teacher-model.
 #pragma once
 
 #include <memory>
@@ -12,24 +13,30 @@
 
 namespace piton {
 
-// Throws Error(kUsage) for options of preferences that contradict each other, the data or the
-// adapters: among them a loss with a reference where there is none.
+// Throws Error(kUsage) for options of preferences and distillation that contradict each other, the
+// data or the adapters: among them a loss with a reference where there is none.
 void check_preference_options(const PretrainOptions& options);
 
 // Fact of TrainState: weights_hash() (adapters/base_hash.h) of --ref-model.
 inline constexpr const char* kReferenceFact = "weights of --ref-model";
 
-// What --stage asks for. Later members use earlier ones.
+// Fact of TrainState: the same of --teacher-model.
+inline constexpr const char* kTeacherFact = "weights of --teacher-model";
+
+// What --stage and --teacher-model ask for. Later members use earlier ones.
 struct RunObjective {
   std::unique_ptr<Session> reference;              // of --ref-model; null without it
   std::string reference_hash;                      // for kReferenceFact; "" without it
   std::unique_ptr<PreferenceObjective> objective;  // null: --stage sft
+  std::unique_ptr<Session> teacher;                // null without --teacher-model
+  std::string teacher_hash;                        // for kTeacherFact
 };
 
-// Collective. Opens the model of --ref-model in the layout of `session`, the session in training,
-// and sets the objective of that. Throws Error(kUsage) for a model of another shape, Error(kData)
-// for one that cannot be read.
-RunObjective open_objective(const PreferenceOptions& options, const Machine& machine,
+// Collective. Opens the models of --ref-model and --teacher-model in the layout of `session`, the
+// session in training, and sets the objective and the teacher of that. `options`: settled. Throws
+// Error(kUsage) for a reference of another shape and a teacher of other tokens or that the layout
+// cannot divide, Error(kData) for a model that cannot be read.
+RunObjective open_objective(const PretrainOptions& options, const Machine& machine,
                             Communicator& everyone, Session& session);
 
 }  // namespace piton

@@ -104,6 +104,36 @@ expect(RUN ${tune} ${lora} --lora-load ${WORK}/peft --save ${WORK}/further CODE 
 expect(RUN convert --load ${WORK}/run --save ${WORK}/merged CODE 0 OUT "hf from hf: " "verified: ")
 expect(RUN score --load ${WORK}/merged --ids-file ${WORK}/ids.json CODE 0)
 
+# DoRA: the lengths of rows are trained too. Resumed bits, PEFT and back, merged.
+expect(RUN ${tune} ${lora} --use-dora --save ${WORK}/dora CODE 0 ERR "saved ")
+expect(RUN ${tune} ${lora} --use-dora --save ${WORK}/dora-resumed --exit-interval 2 --save-interval 2 CODE 0)
+expect(RUN resume ${WORK}/dora-resumed CODE 0 ERR "resumed [^ ]*/iter_0000002: iteration 2,")
+hash_of(${WORK}/dora uninterrupted_dora)
+hash_of(${WORK}/dora-resumed resumed)
+if(NOT resumed STREQUAL uninterrupted_dora)
+  message(FATAL_ERROR "DoRA: ${resumed}, uninterrupted ${uninterrupted_dora}")
+endif()
+expect(RUN convert --load ${WORK}/dora --save ${WORK}/dora-peft --to peft CODE 0 OUT "peft from hf: " "verified: ")
+file(READ ${WORK}/dora-peft/adapter_config.json config)
+if(NOT config MATCHES "\"use_dora\": true")
+  message(FATAL_ERROR "adapter_config.json does not say use_dora: ${config}")
+endif()
+expect(RUN score --load ${WORK}/dora --ids-file ${WORK}/ids.json --logits ${WORK}/dora.safetensors CODE 0)
+expect(RUN score --load ${base} --lora-load ${WORK}/dora-peft --ids-file ${WORK}/ids.json --logits ${WORK}/dora-peft.safetensors
+  CODE 0)
+file(SHA256 ${WORK}/dora.safetensors dora_logits)
+file(SHA256 ${WORK}/dora-peft.safetensors peft_logits)
+if(NOT peft_logits STREQUAL dora_logits OR dora_logits STREQUAL run_logits)
+  message(FATAL_ERROR "logits of DoRA: in the folder of PEFT ${peft_logits}, in the run ${dora_logits}, of LoRA ${run_logits}")
+endif()
+expect(RUN ${tune} ${lora} --use-dora --lora-load ${WORK}/dora-peft --save ${WORK}/dora-further CODE 0
+  ERR "a new run from the adapters of [^ ]*/dora-peft")
+expect(RUN convert --load ${WORK}/dora --save ${WORK}/dora-merged CODE 0 OUT "hf from hf: " "verified: ")
+expect(RUN ${tune} ${lora} --lora-load ${WORK}/dora-peft --save ${WORK}/none CODE 2
+  ERR "one of rank 4 and scale 2 with DoRA, this run has one of rank 4 and scale 2; change .*--use-dora")
+expect(RUN ${tune} --use-dora --save ${WORK}/none CODE 2 ERR "--use-dora: needs --lora-target-modules")
+expect(RUN ${tune} ${lora} --use-dora --lora-dropout 0.1 --save ${WORK}/none CODE 2 ERR "--use-dora: got --lora-dropout 0.1, wanted 0")
+
 # Two ranks save the same adapters.
 foreach(layout "tensor-model-parallel-size;2" "pipeline-model-parallel-size;2" "zero-stage;3")
   list(GET layout 0 flag)

@@ -190,6 +190,7 @@ class CaseList {
       add(fmt::format("in place, {}", n), 2,
           Add{.y = in_place, .a = in_place, .b = source_.normal(dtype_, {n, 3})});
     }
+    add_magnitudes();
     add("integers", 1,
         Copy{.dst = source_.integers({9, 4}, 0, 0), .src = source_.integers({9, 4}, -5, 1 << 30)});
   }
@@ -498,6 +499,36 @@ class CaseList {
   }
 
   // Around both ways to compute the hyperbolic tangent, and where it is 1.
+  void add_magnitudes() {
+    for (const std::int64_t f : {1, 9, 70}) {
+      for (const std::int64_t n : {0, 1, 5, 150}) {
+        const bool with_bias = n % 2 == 1;
+        const std::string detail = fmt::format("{} x {}{}", n, f, with_bias ? ", with bias" : "");
+        const Tensor squares = source_.unwritten(sums_, {f});
+        for (std::int64_t i = 0; i < f; ++i)
+          set_value(squares, i, i == 3 ? 0 : 0.5 + static_cast<double>(i));
+        const Tensor bias = with_bias ? source_.normal(dtype_, {f}) : Tensor();
+        add(detail, 4,
+            MagnitudeForward{.y = source_.unwritten_rows(dtype_, {n, f}),
+                             .x = source_.normal_rows(dtype_, {n, f}),
+                             .magnitude = source_.normal(dtype_, {f}),
+                             .squares = squares,
+                             .bias = bias});
+        add(detail, 2 * n + 2,
+            MagnitudeGradient{.dmagnitude = source_.normal(sums_, {f}),
+                              .dy = source_.normal_rows(dtype_, {n, f}),
+                              .x = source_.normal_rows(dtype_, {n, f}),
+                              .squares = squares,
+                              .bias = bias});
+        if (n > 0) {
+          add(detail, n,
+              RowSquares{.squares = source_.unwritten(sums_, {f}),
+                         .rows = source_.normal(dtype_, {f, n})});
+        }
+      }
+    }
+  }
+
   void add_soft_cap(std::int64_t n) {
     for (const double cap : {0.05, 0.9, 20.0}) {
       const std::string detail = fmt::format("{} cap {}", n, cap);
@@ -565,6 +596,58 @@ class CaseList {
                            .dropout = dropout});
   }
 
+  struct LossPart {
+    std::int64_t n, columns, valid, begin;
+  };
+  void add_teacher(const LossPart& part, const Tensor& labels, DType gradient) {
+    const auto [n, columns, valid, begin] = part;
+    const std::string detail = fmt::format("n {} columns {} valid {}", n, columns, valid);
+    const Shape table{n, columns};
+    const auto logits = [&] { return source_.normal(sums_, table, 0, 2); };
+    add(detail, columns,
+        TeacherStatistics{.statistics = source_.unwritten(sums_, {n, 5}),
+                          .logits = logits(),
+                          .teacher = logits(),
+                          .temperature = 1.7,
+                          .valid = valid});
+    Tensor statistics = source_.normal(sums_, {3, n, 5});
+    for (std::int64_t row = 0; row < n; ++row) {
+      for (std::int64_t rank = 0; rank < 3; ++rank) {
+        const Tensor one = statistics.select(0, rank).select(0, row);
+        for (const int which : {0, 2}) {
+          const double none = -std::numeric_limits<double>::infinity();
+          if (rank == 2) set_value(one, which, none);
+          set_value(one, which + 1, rank == 2 ? 0 : 1 + std::fabs(value_at(one, which + 1)));
+        }
+        if (rank == 2) set_value(one, 4, 0);
+      }
+    }
+    add(detail, n + 5,
+        TeacherCombine{.loss = source_.normal(sums_, {n}),
+                       .lse = source_.unwritten(sums_, {n, 2}),
+                       .sum = source_.normal(DType::kF64, {1}),
+                       .divergence = source_.normal(DType::kF64, {1}),
+                       .statistics = statistics,
+                       .labels = labels,
+                       .mask = source_.normal(DType::kF32, {n}),
+                       .temperature = 1.7,
+                       .weight = 0.4},
+        sums_);
+    add(detail, 4,
+        TeacherBackward{.dlogits = source_.unwritten(gradient, table),
+                        .logits = logits(),
+                        .teacher = logits(),
+                        .lse = source_.normal(sums_, {n}, 4, 0.1),
+                        .lse_at_temperature = source_.normal(sums_, {n, 2}, 4, 0.1),
+                        .labels = labels,
+                        .mask = source_.normal(DType::kF32, {n}),
+                        .scale = tensor_of(sums_, {1}, std::vector{0.3}),
+                        .temperature = 1.7,
+                        .weight = 0.4,
+                        .vocabulary_begin = begin,
+                        .valid = valid});
+  }
+
   void add_loss(std::int64_t n, std::int64_t columns, std::int64_t valid, std::int64_t begin,
                 DType gradient) {
     const std::string detail = fmt::format("n {} columns {} valid {}", n, columns, valid);
@@ -594,6 +677,7 @@ class CaseList {
                     .labels = labels,
                     .mask = source_.normal(DType::kF32, {n})},
         sums_);
+    add_teacher({n, columns, valid, begin}, labels, gradient);
     add(detail, 1,
         LossBackward{.dlogits = source_.unwritten(gradient, {n, columns}),
                      .logits = logits(),

@@ -196,6 +196,16 @@ TEST_P(Lora, MayTrainNormsAndEmbeddingsToo) {
   compare(model, adapters(model, {"linear_qkv", "linear_fc1"}, {"word_embeddings", "norms"}), some);
 }
 
+// The lengths of the rows of a split weight are sums over the ranks.
+TEST_P(Lora, MayHaveMagnitudes) {
+  const ModelConfig model = small(GetParam());
+  LoraOptions options;
+  options.target_modules = {"q_proj", "v_proj", "o_proj", "linear_fc1", "down_proj"};
+  options.rank = 4;
+  options.use_dora = true;
+  compare(model, options.resolve(model), layouts(ranks::world().size()));
+}
+
 INSTANTIATE_TEST_SUITE_P(Models, Lora, testing::Values("gpt2-tiny", "llama-tiny"));
 
 // One end of the model has no trained parameter; gradients still pass to the other end.

@@ -19,16 +19,22 @@
 
 namespace piton::test {
 
-inline constexpr const char* kLoraCases[] = {"bloom", "gpt2", "llama", "phi3", "qwen2"};
+inline constexpr const char* kLoraCases[] = {"bloom", "gpt2",  "gpt2_dora", "llama",
+                                             "phi3",  "qwen2", "qwen2_dora"};
 
 inline std::filesystem::path lora_folder(const std::string& name) {
   return std::filesystem::path(PITON_SOURCE_DIR) / "tests/golden/lora" / name;
 }
 
+// Cases of DoRA have the models of those of LoRA.
+inline std::filesystem::path lora_base(const std::string& name) {
+  return golden_folder(name.substr(0, name.find("_dora")));
+}
+
 // The model of a case and its adapter, as files.
 struct LoraFiles {
   explicit LoraFiles(const std::string& name)
-      : base(golden_folder(name)),
+      : base(lora_base(name)),
         family(hf_family(base.config())),
         adapter(lora_folder(name), model(), family),
         expected(lora_folder(name) / "expected.safetensors") {}

@@ -32,11 +32,18 @@ CASES = {
     "gpt2": dict(target_modules=["c_attn", "c_proj", "c_fc"], fan_in_fan_out=True),
     "bloom": dict(target_modules=["query_key_value", "dense_h_to_4h"]),
     "phi3": dict(target_modules=["qkv_proj", "gate_up_proj", "o_proj"], layers_to_transform=[1]),
+    "gpt2_dora": dict(target_modules=["c_attn", "c_proj", "c_fc"], fan_in_fan_out=True, use_dora=True),
+    "qwen2_dora": dict(target_modules=["q_proj", "v_proj", "o_proj", "up_proj", "down_proj"], use_dora=True,
+                       modules_to_save=["model.norm"]),
 }
 
 
+def model_of(case):
+    return case.removesuffix("_dora")
+
+
 def base(name):
-    model = transformers.AutoModelForCausalLM.from_pretrained(MODELS / name, dtype=torch.float32,
+    model = transformers.AutoModelForCausalLM.from_pretrained(MODELS / model_of(name), dtype=torch.float32,
                                                               attn_implementation="eager")
     return model.eval()
 
@@ -46,7 +53,9 @@ def adapted(name):
     model = peft.get_peft_model(base(name), peft.LoraConfig(r=4, lora_alpha=6, task_type="CAUSAL_LM", **CASES[name]))
     with torch.no_grad():
         for key, parameter in model.named_parameters():
-            if "lora_" in key:
+            if "lora_magnitude_vector" in key:
+                parameter.mul_(1 + 0.2 * torch.randn(parameter.shape))
+            elif "lora_" in key:
                 parameter.copy_((0.3 if "lora_A" in key else 0.1) * torch.randn(parameter.shape))
             elif parameter.requires_grad:
                 parameter.add_(0.02 * torch.randn(parameter.shape))
@@ -59,7 +68,8 @@ def loss_of(model, batch):
 
 
 def saved_name(key):
-    return key.replace(".default", "").replace(".modules_to_save", "")
+    name = key.replace(".default", "").replace(".modules_to_save", "")
+    return name.replace("lora_magnitude_vector.weight", "lora_magnitude_vector")
 
 
 def steps(model, batches):
@@ -88,11 +98,11 @@ def golden(folder, names):
         model.save_pretrained(out)
         (out / "README.md").unlink(missing_ok=True)
         config = json.loads((out / "adapter_config.json").read_text())
-        config["base_model_name_or_path"] = f"tests/golden/huggingface/{name}"
+        config["base_model_name_or_path"] = f"tests/golden/huggingface/{model_of(name)}"
         (out / "adapter_config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
         saved = set(load_file(out / "adapter_model.safetensors"))
         model = model.double()
-        tokens = load_file(MODELS / name / "expected.safetensors")["tokens"].long()[None]
+        tokens = load_file(MODELS / model_of(name) / "expected.safetensors")["tokens"].long()[None]
         with torch.no_grad():
             logits = model(tokens).logits[0]
         loss = loss_of(model, tokens)

@@ -75,4 +75,92 @@ void execute(const LossBackward& call) {
   dlogits.write(call.dlogits);
 }
 
+void execute(const TeacherStatistics& call) {
+  const Values x = Values::read(call.logits);
+  const Values y = Values::read(call.teacher);
+  Values statistics(call.statistics.shape());
+  for (std::int64_t row = 0; row < call.logits.dim(0); ++row) {
+    const auto at = [&](const Values& logits, std::int64_t i) {
+      return logits(row, i) / call.temperature;
+    };
+    double model = -kInfinity;
+    double teacher = -kInfinity;
+    for (std::int64_t i = 0; i < call.valid; ++i) {
+      model = std::fmax(model, at(x, i));
+      teacher = std::fmax(teacher, at(y, i));
+    }
+    statistics(row, 0) = model;
+    statistics(row, 2) = teacher;
+    for (std::int64_t i = 0; i < call.valid; ++i) {
+      const double share = std::exp(at(y, i) - teacher);
+      statistics(row, 1) += std::exp(at(x, i) - model);
+      statistics(row, 3) += share;
+      statistics(row, 4) += share * (at(y, i) - at(x, i));
+    }
+  }
+  statistics.write(call.statistics);
+}
+
+void execute(const TeacherCombine& call) {
+  const Values statistics = Values::read(call.statistics);
+  const Values labels = Values::read(call.labels);
+  const Values mask = Values::read(call.mask);
+  const std::int64_t ranks = call.statistics.dim(0);
+  Values loss = Values::read(call.loss);
+  Values lse(call.lse.shape());
+  Values sum = Values::read(call.sum);
+  Values divergence = Values::read(call.divergence);
+  const double factor = call.weight * call.temperature * call.temperature;
+  for (std::int64_t row = 0; row < call.loss.dim(0); ++row) {
+    double exponentials[2] = {0, 0};
+    double difference = 0;
+    for (int which = 0; which < 2; ++which) {
+      double largest = -kInfinity;
+      for (std::int64_t rank = 0; rank < ranks; ++rank)
+        largest = std::fmax(largest, statistics(rank, row, 2 * which));
+      for (std::int64_t rank = 0; rank < ranks; ++rank) {
+        const double share = std::exp(statistics(rank, row, 2 * which) - largest);
+        exponentials[which] += statistics(rank, row, 2 * which + 1) * share;
+        if (which == 1) difference += statistics(rank, row, 4) * share;
+      }
+      lse(row, which) = largest + std::log(exponentials[which]);
+    }
+    if (labels(row) < 0) {
+      loss(row) = 0;
+      continue;
+    }
+    const double distance = difference / exponentials[1] - lse(row, 1) + lse(row, 0);
+    loss(row) = (1 - call.weight) * loss(row) + factor * distance;
+    sum(0) += mask(row) * loss(row);
+    divergence(0) += mask(row) * distance;
+  }
+  loss.write(call.loss);
+  lse.write(call.lse);
+  sum.write(call.sum);
+  divergence.write(call.divergence);
+}
+
+void execute(const TeacherBackward& call) {
+  const Values x = Values::read(call.logits);
+  const Values y = Values::read(call.teacher);
+  const Values lse = Values::read(call.lse);
+  const Values warm = Values::read(call.lse_at_temperature);
+  const Values labels = Values::read(call.labels);
+  const Values mask = Values::read(call.mask);
+  const Values scale = Values::read(call.scale);
+  const double t = call.temperature;
+  Values dlogits(call.dlogits.shape());
+  for (std::int64_t row = 0; row < call.logits.dim(0); ++row) {
+    if (labels(row) < 0) continue;
+    const std::int64_t label = static_cast<std::int64_t>(labels(row)) - call.vocabulary_begin;
+    for (std::int64_t i = 0; i < call.valid; ++i) {
+      const double own = std::exp(x(row, i) - lse(row)) - (i == label ? 1 : 0);
+      const double apart =
+          std::exp(x(row, i) / t - warm(row, 0)) - std::exp(y(row, i) / t - warm(row, 1));
+      dlogits(row, i) = ((1 - call.weight) * own + call.weight * t * apart) * mask(row) * scale(0);
+    }
+  }
+  dlogits.write(call.dlogits);
+}
+
 }  // namespace piton::reference

@@ -1,6 +1,7 @@
 #include "ops/linear/linear_adapter.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace piton {
 namespace {
@@ -18,9 +19,10 @@ void scale(Context& context, const Tensor& x, double factor) {
   if (factor != 1) context.kernels.run(Scale{.y = x, .x = x, .factor = factor}, context.stream);
 }
 
+// [out] of y [f] or [n, out] of y [n, f].
 Tensor columns_of(const LinearAdapter& adapter, const Tensor& y) {
   if (!y.defined()) return y;
-  return y.slice(1, adapter.first_output, adapter.b.shape[0]);
+  return y.slice(y.ndim() - 1, adapter.first_output, adapter.b.shape[0]);
 }
 
 // dW += dy^T x
@@ -33,7 +35,126 @@ void add_product(Context& context, Parameter& parameter, const Tensor& dy, const
   context.weights.contribute(parameter, context.stream);
 }
 
+// Rows of W + scale B A that exist at the same time.
+constexpr std::int64_t kMeasuredRows = 256;
+
+// [out] of the rows of this rank, over its columns.
+Tensor squares_of_rows(Context& context, Parameter& weight, const LinearAdapter& adapter) {
+  const WeightUse w = context.weights.acquire(weight, WeightForm::kRows, context.stream);
+  const WeightUse a = context.weights.acquire(adapter.a, WeightForm::kRows, context.stream);
+  const WeightUse b = context.weights.acquire(adapter.b, WeightForm::kRows, context.stream);
+  PITON_ASSERT(w.view().form == WeightForm::kRows, "{}: no plain rows", weight.name);
+  const std::int64_t out = adapter.b.shape[0];
+  const Tensor squares = context.workspace(sum_dtype(weight.dtype), {out});
+  for (std::int64_t begin = 0; begin < out; begin += kMeasuredRows) {
+    const std::int64_t size = std::min(kMeasuredRows, out - begin);
+    const Tensor factors = context.workspace(adapter.b.dtype, {size, adapter.b.shape[1]});
+    const Tensor rows = context.workspace(weight.dtype, {size, weight.shape[1]});
+    context.kernels.run(
+        Scale{.y = factors, .x = b.rows().slice(0, begin, size), .factor = adapter.scale},
+        context.stream);
+    context.kernels.run(
+        LinearBackwardInput{.dx = rows,
+                            .dy = factors,
+                            .weight = a.view(),
+                            .residual = w.rows().slice(0, adapter.first_output + begin, size)},
+        context.stream);
+    context.kernels.run(RowSquares{.squares = squares.slice(0, begin, size), .rows = rows},
+                        context.stream);
+  }
+  return squares;
+}
+
+// y = the columns of x at their lengths; columns without a magnitude as they are, unless y is x.
+void rescale(Context& context, const std::vector<LinearAdapter>& adapters, const Tensor& y,
+             const Tensor& x, Parameter* bias) {
+  const bool in_place = y.raw() == x.raw();
+  std::int64_t end = 0;  // of the columns that are written
+  const auto copy_until = [&](std::int64_t first) {
+    if (first > end && !in_place) {
+      context.kernels.run(
+          Copy{.dst = y.slice(1, end, first - end), .src = x.slice(1, end, first - end)},
+          context.stream);
+    }
+  };
+  WeightUse offset;
+  if (bias != nullptr) offset = context.weights.acquire(*bias, WeightForm::kRows, context.stream);
+  for (const LinearAdapter& adapter : adapters) {
+    if (adapter.magnitude == nullptr) continue;
+    copy_until(adapter.first_output);
+    end = adapter.first_output + adapter.b.shape[0];
+    const WeightUse magnitude =
+        context.weights.acquire(*adapter.magnitude, WeightForm::kRows, context.stream);
+    context.kernels.run(MagnitudeForward{.y = columns_of(adapter, y),
+                                         .x = columns_of(adapter, x),
+                                         .magnitude = magnitude.rows(),
+                                         .squares = adapter.lengths->squares,
+                                         .bias = columns_of(adapter, offset.rows())},
+                        context.stream);
+  }
+  copy_until(x.dim(1));
+}
+
+// A weight job: dm += the sum over rows of dy (x - bias) / length.
+void add_gradients_of_magnitudes(Context& context, const std::vector<LinearAdapter>& adapters,
+                                 const Tensor& dy, const Tensor& x, Parameter* bias) {
+  WeightUse offset;
+  if (bias != nullptr) offset = context.weights.acquire(*bias, WeightForm::kRows, context.stream);
+  for (const LinearAdapter& adapter : adapters) {
+    if (adapter.magnitude == nullptr) continue;
+    const Tensor sums = context.weights.gradient(*adapter.magnitude, context.stream);
+    if (!sums.defined()) continue;
+    context.kernels.run(MagnitudeGradient{.dmagnitude = sums,
+                                          .dy = columns_of(adapter, dy),
+                                          .x = columns_of(adapter, x),
+                                          .squares = adapter.lengths->squares,
+                                          .bias = columns_of(adapter, offset.rows())},
+                        context.stream);
+    context.weights.contribute(*adapter.magnitude, context.stream);
+  }
+}
+
 }  // namespace
+
+void measure_rows(Context& context, Parameter& weight, const std::vector<LinearAdapter>& adapters,
+                  Communicator* columns) {
+  if (!context.adapters) return;
+  for (const LinearAdapter& adapter : adapters) {
+    if (adapter.magnitude == nullptr) continue;
+    AdaptedLengths& lengths = *adapter.lengths;
+    const std::array versions{weight.version, adapter.a.version, adapter.b.version};
+    if (lengths.squares.defined() && lengths.versions == versions) continue;
+    lengths = {squares_of_rows(context, weight, adapter), versions};
+    if (columns == nullptr || columns->size() == 1) continue;
+    const Event summed = columns->all_reduce(lengths.squares, Reduction::kSum, context.stream);
+    context.arena.hold(lengths.squares, summed.fence());
+    context.await(summed);
+  }
+}
+
+Value with_magnitudes(Context& context, const Value& x, const std::vector<LinearAdapter>& adapters,
+                      Parameter* bias) {
+  const auto has_one = [](const LinearAdapter& one) { return one.magnitude != nullptr; };
+  if (!context.adapters || !std::ranges::any_of(adapters, has_one)) return x;
+  const bool taped = context.tape != nullptr;
+  const Tensor y = taped ? context.activation(x.tensor.dtype(), x.tensor.shape()) : x.tensor;
+  rescale(context, adapters, y, x.tensor, bias);
+  if (!taped) return {y};
+  Value result = context.tape->output(y);
+  context.tape->record([x_id = x.id, id = result.id, kept = context.tape->keep(x.tensor), adapters,
+                        bias](Backward& backward) {
+    Context& context = backward.context();
+    const Tensor dy = backward.take(id);
+    if (!dy.defined()) return;
+    const Tensor dx = context.activation(dy.dtype(), dy.shape());
+    rescale(context, adapters, dx, dy, nullptr);
+    backward.give(x_id, dx);
+    backward.defer([adapters, dy, x = backward.for_job(kept), bias](Context& context) {
+      add_gradients_of_magnitudes(context, adapters, dy, x.get(), bias);
+    });
+  });
+  return result;
+}
 
 std::vector<LinearAdapter> drawn_adapters(const Context& context,
                                           std::vector<LinearAdapter> adapters) {

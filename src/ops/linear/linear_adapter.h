@@ -16,9 +16,20 @@
 // for the product with W in forward, and not in backward if W is frozen.
 //
 // The functions of this header are steps of column_linear and row_linear.
+//
+// With a magnitude m (DoRA, Liu et al. 2024, arXiv:2402.09353), each row of the weight has the
+// direction of W + scale B A and the length m, and dropout is not allowed:
+//
+//   y_j = m_j / |W_j + scale B_j A| (x W^T + scale x A^T B^T)_j + bias_j
+//
+// The length in the denominator counts as a constant in backward, as in the paper and in PEFT. The
+// factor of a column is a separate op after the linear, with_magnitudes(). A row linear has parts
+// of all rows: there the squares of lengths are summed over the group.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "comm/communicator.h"
@@ -26,12 +37,20 @@
 
 namespace piton {
 
+// The squares of the lengths of the rows of W + scale B A, of which a layer keeps the latest ones.
+struct AdaptedLengths {
+  Tensor squares;                           // [out], fp32 (fp64); empty: not measured yet
+  std::array<std::uint64_t, 3> versions{};  // of W, A and B that they belong to
+};
+
 struct LinearAdapter {
   Parameter& a;  // [r, in]
   Parameter& b;  // [out, r]
   double scale = 1;
-  Dropout dropout;                // of x; its rows are those of the micro-batch that x holds
-  std::int64_t first_output = 0;  // B adds to columns first_output .. first_output + out - 1 of y
+  Dropout dropout;                 // of x; its rows are those of the micro-batch that x holds
+  std::int64_t first_output = 0;   // B adds to columns first_output .. first_output + out - 1 of y
+  Parameter* magnitude = nullptr;  // [out]; null: LoRA
+  std::shared_ptr<AdaptedLengths> lengths;  // given exactly if `magnitude` is
 };
 
 // scale dropout(x) A^T of each adapter, [n, r]. x [n, in].
@@ -63,6 +82,18 @@ void add_gradient_of_a(Context& context, const std::vector<LinearAdapter>& adapt
 // A weight job: dB += dy^T inputs. dy [n, f].
 void add_gradient_of_b(Context& context, const std::vector<LinearAdapter>& adapters,
                        const std::vector<Kept>& inputs, const Tensor& dy);
+
+// Measures the rows of each adapter with a magnitude, if values have changed since the last time.
+// To be called before the linear: in a session for inference, plain rows of `weight` go when it
+// packs them. `columns`: the group over which the columns of `weight` are split; null: none.
+void measure_rows(Context& context, Parameter& weight, const std::vector<LinearAdapter>& adapters,
+                  Communicator* columns);
+
+// The columns of x [n, f] that belong to adapters with a magnitude, at that length
+// (kernels/magnitude.h); x itself if there are none. x: the result of the linear, after `bias` if
+// that is given. Without a tape the result is in the memory of x.
+Value with_magnitudes(Context& context, const Value& x, const std::vector<LinearAdapter>& adapters,
+                      Parameter* bias);
 
 // Without their dropout if the context is not one of training; none if it is one without adapters.
 std::vector<LinearAdapter> drawn_adapters(const Context& context,

@@ -15,6 +15,7 @@
 #include "parallel/parallel_options.h"
 #include "preferences/preference_options.h"
 #include "session/offload_options.h"
+#include "session/teaching_options.h"
 #include "text/files/tokenizer_options.h"
 #include "train/run/task_evaluator.h"
 #include "train/trace/timing_options.h"
@@ -177,6 +178,7 @@ struct PretrainOptions {
   TaskEvaluationOptions tasks;
   LoraOptions lora;
   PreferenceOptions preferences;
+  TeachingOptions teaching;
   TimingOptions timing;
   ParallelOptions parallel;
   OffloadOptions offload;

@@ -134,7 +134,7 @@ std::string configuration_of(const PretrainOptions& settled) {
   };
   for (std::string* path :
        {&stored.loop.save, &stored.loop.load, &stored.loop.lora_load, &stored.preferences.ref_model,
-        &stored.loop.tensorboard_dir, &stored.timing.trace}) {
+        &stored.teaching.teacher_model, &stored.loop.tensorboard_dir, &stored.timing.trace}) {
     make_absolute(*path);
   }
   for (std::string* place : {&stored.offload.remote_device, &stored.offload.activations}) {

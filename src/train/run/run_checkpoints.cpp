@@ -4,6 +4,7 @@
 #include <set>
 #include <utility>
 
+#include "adapters/magnitude_source.h"
 #include "base/seconds.h"
 #include "checkpoint/collective.h"
 #include "checkpoint/load_values.h"
@@ -48,7 +49,8 @@ std::string difference_of(const Adapters& theirs, const Adapters& own, const std
   const auto text = [](const Adapters& adapters, const std::string& name) {
     const AdapterShape* const shape = adapters.find(name);
     return shape == nullptr ? std::string("none")
-                            : fmt::format("one of rank {} and scale {}", shape->rank, shape->scale);
+                            : fmt::format("one of rank {} and scale {}{}", shape->rank,
+                                          shape->scale, shape->magnitude ? " with DoRA" : "");
   };
   std::set<std::string> names;
   for (const Adapters* each : {&theirs, &own}) {
@@ -186,6 +188,12 @@ void RunCheckpoints::load_base(const OpenedModel& base, Log& log) {
       *base.source,
       {.parameters = base_parameters(session_.parameters()), .sharded = &session_.sharded()},
       context());
+  MagnitudeSource lengths(*base.source, session_.settings().adapters);
+  if (lengths.tensors(TensorKind::kWeight).empty()) return;
+  load_weights(
+      lengths,
+      {.parameters = magnitude_parameters(session_.parameters()), .sharded = &session_.sharded()},
+      context());
 }
 
 void RunCheckpoints::start_adapters(const OpenedAdapter* from, Log& log) {
@@ -194,7 +202,7 @@ void RunCheckpoints::start_adapters(const OpenedAdapter* from, Log& log) {
     if (from->adapters.shapes != own.shapes || from->adapters.trained != own.trained) {
       throw Error(Fault::kUsage,
                   "--lora-load: {}; change --lora-target-modules, --lora-r, "
-                  "--lora-alpha or --lora-modules-to-save",
+                  "--lora-alpha, --use-dora or --lora-modules-to-save",
                   difference_of(from->adapters, own, from->source->where()));
     }
     StoredModel model = stored_model();

@@ -31,6 +31,8 @@ TEST(PeftConfig, GivesTheRankAndTheScaleOfEachModule) {
   const PeftConfig stable = parse_peft_config(
       R"({"peft_type": "LORA", "r": 2, "lora_alpha": 3, "use_rslora": true})", "");
   EXPECT_EQ(stable.scale_of("any"), 3 / std::sqrt(2.0));
+  EXPECT_FALSE(stable.magnitudes);
+  EXPECT_TRUE(parse_peft_config(R"({"peft_type": "LORA", "use_dora": true})", "").magnitudes);
 }
 
 TEST(PeftConfig, RefusesWhatPitonDoesNotCompute) {
@@ -39,7 +41,7 @@ TEST(PeftConfig, RefusesWhatPitonDoesNotCompute) {
       parse_peft_config(R"({"peft_type": "LORA", )" + key + "}", "folder/adapter_config.json");
     });
   };
-  EXPECT_THAT(message(R"("use_dora": true)"), HasSubstr("use_dora"));
+  EXPECT_THAT(message(R"("use_dora": 1)"), HasSubstr("use_dora"));
   EXPECT_THAT(message(R"("bias": "all")"), HasSubstr("bias"));
   EXPECT_THAT(message(R"("layer_replication": [[0, 4]])"), HasSubstr("layer_replication"));
   EXPECT_THAT(message(R"("init_lora_weights": "pissa_niter_4")"), HasSubstr("init_lora_weights"));

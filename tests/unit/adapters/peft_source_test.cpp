@@ -188,6 +188,27 @@ TEST(PeftSource, RefusesWhatIsNoAdapterOfTheModel) {
   EXPECT_THAT(message_after([&](Tensors& all) { all.clear(); }), HasSubstr("no adapter"));
 }
 
+// The same adapter of DoRA after `edit` of its tensors.
+TEST(PeftSource, RefusesMagnitudesThatAreMissingOrNotAnnounced) {
+  const auto message = [](const std::string& config, bool with_magnitudes) {
+    const LoraFiles files("qwen2_dora");
+    const SafetensorsFile golden(test::lora_folder("qwen2_dora") / kPeftWeightsName);
+    std::map<std::string, Tensor> tensors;
+    for (const SafetensorsEntry& entry : golden.entries()) {
+      if (with_magnitudes || entry.name.find("magnitude") == std::string::npos)
+        tensors[entry.name] = golden.tensor(entry.name);
+    }
+    TempFolder folder;
+    write_safetensors(folder / kPeftWeightsName, tensors);
+    std::filesystem::copy_file(test::lora_folder(config) / kPeftConfigName,
+                               folder / kPeftConfigName);
+    return message_of(Fault::kData,
+                      [&] { PeftSource(folder.path(), files.model(), files.family); });
+  };
+  EXPECT_THAT(message("qwen2_dora", false), HasSubstr("lora_magnitude_vector of model.layers"));
+  EXPECT_THAT(message("llama", true), HasSubstr("use_dora of adapter_config.json is not true"));
+}
+
 // Older versions of PEFT keep the adapter's name and the wrapper of a module in the names.
 TEST(PeftSource, ReadsTheNamesOfOlderVersions) {
   const HfSource base(test::golden_folder("llama"));

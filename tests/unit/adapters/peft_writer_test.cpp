@@ -40,7 +40,7 @@ TEST(PeftWriter, WritesWhatPeftHasWritten) {
                {.model = files.model(),
                 .family = files.family,
                 .adapters = files.adapter.adapters(),
-                .base = "tests/golden/huggingface/" + std::string(name),
+                .base = "tests/golden/huggingface/" + test::lora_base(name).filename().string(),
                 .rank_stabilized = files.adapter.config().rank_stabilized});
     const SafetensorsFile ours(folder / kPeftWeightsName);
     const SafetensorsFile theirs(test::lora_folder(name) / kPeftWeightsName);
@@ -61,6 +61,7 @@ TEST(PeftWriter, WritesWhatPeftHasWritten) {
     for (const auto& [linear, shape] : files.adapter.adapters().shapes) {
       ASSERT_NE(again.adapters().find(linear), nullptr) << name << " " << linear;
       EXPECT_EQ(again.adapters().find(linear)->rank, shape.rank) << name << " " << linear;
+      EXPECT_EQ(again.adapters().find(linear)->magnitude, shape.magnitude) << name << " " << linear;
       EXPECT_DOUBLE_EQ(again.adapters().find(linear)->scale, shape.scale) << name << " " << linear;
     }
     EXPECT_EQ(again.adapters().shapes.size(), files.adapter.adapters().shapes.size()) << name;
@@ -119,6 +120,22 @@ void expect_same_product(const std::string& name, const Adapters& adapters, bool
         1e-12)
         << name << " " << tensor.name;
   }
+}
+
+TEST(PeftWriter, RefusesMagnitudesOfAPartOfAModule) {
+  LoraFiles files("gpt2");
+  Adapters adapters;
+  adapters.shapes = {{"layers.0.attention.query", {3, 0.7, true}}};
+  GivenTensors given = random_adapter(adapters, files.model());
+  TempFolder folder;
+  EXPECT_THAT(
+      message_of(Fault::kUsage,
+                 [&] {
+                   write_peft(
+                       folder.path(), given,
+                       {.model = files.model(), .family = files.family, .adapters = adapters});
+                 }),
+      testing::HasSubstr("whose other rows have no magnitude"));
 }
 
 TEST(PeftWriter, PutsSeparateAdaptersOfOneModuleNextToEachOther) {

@@ -1,5 +1,5 @@
-// The sliced head against plain cross entropy over whole logits in double, and several slices
-// against one slice.
+// The sliced head against plain cross entropy over whole logits in double, also mixed with the
+// divergence from a teacher, and several slices against one slice.
 #include "ops/head_loss.h"
 
 #include <gtest/gtest.h>
@@ -45,11 +45,40 @@ struct Case {
         test::tensor_of(dtype == DType::kF64 ? dtype : DType::kF32, {1}, std::vector{0.375});
   }
 
+  // The logits of a teacher for every row, in the padded columns too.
+  void add_teacher(double temperature, double weight, std::uint64_t seed = 6) {
+    taught =
+        test::TensorSource(seed).normal(sum_dtype(x.dtype()), {sizes.rows, sizes.padded}, 0, 2);
+    inputs.teacher.hidden = taught;
+    inputs.teacher.temperature = temperature;
+    inputs.teacher.weight = weight;
+  }
+
   Sizes sizes;
   Tensor x;
   Tensor table;
   LossInputs inputs;
+  Tensor taught;
 };
+
+// (1 - w) cross entropy + w T^2 sum q (log q - log p), by the definition.
+double mixed(const Case& one, std::int64_t row, double cross_entropy,
+             const std::vector<double>& logits) {
+  const auto [hidden, unused, temperature, weight] = one.inputs.teacher;
+  const double* taught = one.taught.data<double>() + row * one.sizes.padded;
+  double model = 0;
+  double teacher = 0;
+  for (std::size_t i = 0; i < logits.size(); ++i) {
+    model += std::exp(logits[i] / temperature);
+    teacher += std::exp(taught[i] / temperature);
+  }
+  double divergence = 0;
+  for (std::size_t i = 0; i < logits.size(); ++i) {
+    const double q = std::exp(taught[i] / temperature) / teacher;
+    divergence += q * (std::log(q) - std::log(std::exp(logits[i] / temperature) / model));
+  }
+  return (1 - weight) * cross_entropy + weight * temperature * temperature * divergence;
+}
 
 // The definition: loss of each row, and the masked sum.
 double plain_loss(const Case& one, std::vector<double>* per_token = nullptr) {
@@ -58,6 +87,7 @@ double plain_loss(const Case& one, std::vector<double>* per_token = nullptr) {
     const std::int32_t label = one.inputs.labels.data<std::int32_t>()[row];
     double exponentials = 0;
     double target = 0;
+    std::vector<double> logits;
     for (std::int64_t column = 0; column < one.sizes.vocabulary; ++column) {
       double logit = 0;
       for (std::int64_t i = 0; i < one.sizes.hidden; ++i) {
@@ -65,9 +95,11 @@ double plain_loss(const Case& one, std::vector<double>* per_token = nullptr) {
                  one.table.data<double>()[column * one.sizes.hidden + i];
       }
       exponentials += std::exp(logit);
+      logits.push_back(logit);
       if (column == label) target = logit;
     }
-    const double loss = label < 0 ? 0 : std::log(exponentials) - target;
+    double loss = label < 0 ? 0 : std::log(exponentials) - target;
+    if (label >= 0 && one.taught.defined()) loss = mixed(one, row, loss, logits);
     if (per_token != nullptr) per_token->push_back(loss);
     sum += loss * one.inputs.mask.data<float>()[row];
   }
@@ -143,6 +175,13 @@ Result run(const Case& one, Kernels& kernels, Communicator& group, const How& ho
     LossInputs inputs = one.inputs;
     inputs.vocabulary_begin = begin;
     inputs.valid = std::clamp<std::int64_t>(one.sizes.vocabulary - begin, 0, share);
+    if (one.taught.defined()) {
+      inputs.teacher.logits = [&](const Tensor& rows) {
+        const Tensor own = host_tensor(rows.dtype(), {rows.dim(0), share});
+        kernels.run(Copy{.dst = own, .src = rows.slice(1, begin, share)}, *stream);
+        return own;
+      };
+    }
     Tensor x = one.x;
     if (how.sequence_parallel) {
       const std::int64_t rows = one.sizes.rows / group.size();
@@ -255,6 +294,46 @@ TEST(HeadLoss, IsTheSameOverASplitVocabulary) {
       }
     });
   }
+}
+
+TEST(HeadLoss, MayBeMixedWithTheDivergenceFromATeacher) {
+  const auto kernels = make_reference_kernels();
+  for (const auto& [temperature, weight] : {std::pair{1.0, 1.0}, {2.5, 0.3}, {0.7, 0.5}}) {
+    Case one(kSmall, DType::kF64);
+    one.add_teacher(temperature, weight);
+    const Expected expected(one);
+    Alone alone;
+    for (const std::int64_t slice : {7, 1024}) {
+      expected.expect(run(one, *kernels, alone.group(), {.slice_rows = slice}), 0,
+                      fmt::format("T {}, weight {}, slices of {}", temperature, weight, slice));
+    }
+    test::run_ranks(4, [&](World& world) {
+      const auto group = world.make_group(std::vector{0, 1, 2, 3}, "tensor");
+      const auto own = make_reference_kernels();
+      expected.expect(run(one, *own, *group, {.slice_rows = 5, .sequence_parallel = true}),
+                      world.rank(), fmt::format("rank {} of 4", world.rank()));
+    });
+  }
+}
+
+TEST(HeadLoss, HasNoGradientWhereItsDistributionIsTheTeachers) {
+  Case one(kSmall, DType::kF64);
+  one.add_teacher(2, 1);
+  for (std::int64_t row = 0; row < kSmall.rows; ++row) {
+    for (std::int64_t column = 0; column < kSmall.padded; ++column) {
+      double logit = 0.25;  // a constant changes no distribution
+      for (std::int64_t i = 0; i < kSmall.hidden; ++i)
+        logit += test::value_at(one.x, row * kSmall.hidden + i) *
+                 test::value_at(one.table, column * kSmall.hidden + i);
+      one.taught.data<double>()[row * kSmall.padded + column] = logit;
+    }
+  }
+  const auto kernels = make_reference_kernels();
+  Alone alone;
+  const Result result = run(one, *kernels, alone.group(), {});
+  EXPECT_NEAR(*result.sum.data<double>(), 0, 1e-12);
+  for (std::int64_t i = 0; i < result.dx.elements(); ++i)
+    EXPECT_NEAR(result.dx.data<double>()[i], 0, 1e-12);
 }
 
 TEST(HeadLoss, HasTheSameBitsInSlicesAndInEvaluation) {

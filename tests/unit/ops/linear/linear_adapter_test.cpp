@@ -1,5 +1,6 @@
 // A linear with adapters against the formula, and its gradients against central differences, in
-// fp64. A frozen linear keeps nothing for a gradient that nobody wants.
+// fp64. A frozen linear keeps nothing for a gradient that nobody wants. The lengths of rows are
+// constants in the gradients of magnitudes, and between two versions of a value.
 #include "ops/linear/linear_adapter.h"
 
 #include <gtest/gtest.h>
@@ -12,6 +13,7 @@
 
 #include "device/host_device.h"
 #include "kernels/reference/kernels.h"
+#include "ops/dropout.h"
 #include "ops/linear/linear.h"
 #include "support/compare.h"
 #include "support/tensors.h"
@@ -31,6 +33,7 @@ struct LinearCase {
   bool activation = false;
   double dropout = 0;
   bool trains_weight = false;
+  bool magnitudes = false;
 };
 
 class CountingKeeper final : public Keeper {
@@ -84,6 +87,9 @@ class AdaptedLinear : public testing::TestWithParam<LinearCase> {
     Parameter& b = add(name + ".b", {out, kLowRank}, true);
     adapters_.push_back(
         {.a = a, .b = b, .scale = kFactor, .dropout = dropout, .first_output = first});
+    if (!GetParam().magnitudes) return;
+    adapters_.back().magnitude = &add(name + ".magnitude", {out}, true);
+    adapters_.back().lengths = std::make_shared<AdaptedLengths>();
   }
 
   std::vector<LinearAdapter> adapters() const {
@@ -107,6 +113,18 @@ class AdaptedLinear : public testing::TestWithParam<LinearCase> {
 
   Value run(Context& context, const Value& x, const Value& residual) {
     const SplitWeight split{*weight_, *alone_, {}, adapters()};
+    if (GetParam().magnitudes) {
+      measure_rows(context, *weight_, split.adapters, nullptr);
+      const auto rescaled = [&](const Value& y, Parameter* bias) {
+        return with_magnitudes(context, y, split.adapters, bias);
+      };
+      if (GetParam().column) {
+        return rescaled(column_linear(context, x, split, {.bias = bias_, .output = DType::kF64}),
+                        bias_);
+      }
+      return dropout_add(context, rescaled(row_linear(context, x, split, {}), nullptr), bias_,
+                         &residual, {});
+    }
     if (!GetParam().column)
       return row_linear(context, x, split, {.bias = bias_, .residual = &residual, .dropout = {}});
     ColumnEnd end{.bias = bias_, .output = DType::kF64};
@@ -132,6 +150,25 @@ class AdaptedLinear : public testing::TestWithParam<LinearCase> {
     return test::values(factors);
   }
 
+  // The factor of each column of an adapter: its magnitude over the length of its row.
+  std::vector<double> factors_of(const LinearAdapter& adapter) {
+    std::vector<double> factors = test::values(adapter.magnitude->value);
+    const auto w = test::values(weight_->value);
+    const auto a = test::values(adapter.a.value);
+    const auto b = test::values(adapter.b.value);
+    for (std::int64_t o = 0; o < adapter.b.shape[0]; ++o) {
+      double squares = 0;
+      for (std::int64_t i = 0; i < kInputs; ++i) {
+        double one = w[(adapter.first_output + o) * kInputs + i];
+        for (std::int64_t r = 0; r < kLowRank; ++r)
+          one += kFactor * b[o * kLowRank + r] * a[r * kInputs + i];
+        squares += one * one;
+      }
+      factors[o] /= std::sqrt(squares);
+    }
+    return factors;
+  }
+
   // y by the formula.
   std::vector<double> expected() {
     const auto x = test::values(x_);
@@ -141,7 +178,7 @@ class AdaptedLinear : public testing::TestWithParam<LinearCase> {
     std::vector<double> y(kInputRows * kOutputs);
     for (std::int64_t n = 0; n < kInputRows; ++n) {
       for (std::int64_t o = 0; o < kOutputs; ++o) {
-        double sum = bias[o] + (GetParam().column ? 0 : residual[n * kOutputs + o]);
+        double sum = 0;
         for (std::int64_t i = 0; i < kInputs; ++i) sum += x[n * kInputs + i] * w[o * kInputs + i];
         y[n * kOutputs + o] = sum;
       }
@@ -160,6 +197,16 @@ class AdaptedLinear : public testing::TestWithParam<LinearCase> {
         }
       }
     }
+    for (const LinearAdapter& adapter : adapters()) {
+      if (adapter.magnitude == nullptr) continue;
+      const std::vector<double> factors = factors_of(adapter);
+      for (std::int64_t n = 0; n < kInputRows; ++n) {
+        for (std::int64_t o = 0; o < adapter.b.shape[0]; ++o)
+          y[n * kOutputs + adapter.first_output + o] *= factors[o];
+      }
+    }
+    for (std::int64_t i = 0; i < kInputRows * kOutputs; ++i)
+      y[i] += bias[i % kOutputs] + (GetParam().column ? 0 : residual[i]);
     if (GetParam().activation) {
       for (double& one : y) one = 0.5 * one * (1 + std::erf(one / std::sqrt(2.0)));
     }
@@ -234,11 +281,34 @@ TEST_P(AdaptedLinear, HasTheGradientsOfCentralDifferences) {
 }
 
 TEST_P(AdaptedLinear, IsTheLinearAloneIfBIsZero) {
+  if (GetParam().magnitudes) return;
   for (const LinearAdapter& adapter : adapters_) device_.zero(adapter.b.value, *stream_);
   Context plain = context(nullptr);
   const Tensor with = run(plain, {x_}, {residual_}).tensor;
   adapters_.clear();
   EXPECT_TRUE(test::bit_equal(with, run(plain, {x_}, {residual_}).tensor));
+}
+
+TEST_P(AdaptedLinear, MeasuresRowsAgainAfterAChange) {
+  if (!GetParam().magnitudes) return;
+  Context plain = context(nullptr);
+  run(plain, {x_}, {residual_});
+  for (const LinearAdapter& adapter : adapters_) {
+    for (std::int64_t i = 0; i < adapter.b.value.elements(); ++i)
+      adapter.b.value.data<double>()[i] *= -2;
+    ++adapter.b.version;
+  }
+  EXPECT_TRUE(test::close(run(plain, {x_}, {residual_}).tensor,
+                          test::tensor_of(DType::kF64, {kInputRows, kOutputs}, expected()),
+                          test::tolerance(DType::kF64, kInputs + kLowRank)));
+}
+
+TEST_P(AdaptedLinear, IsTheLinearAloneInAContextWithoutAdapters) {
+  Context without = context(nullptr);
+  without.adapters = false;
+  const Tensor with = run(without, {x_}, {residual_}).tensor;
+  adapters_.clear();
+  EXPECT_TRUE(test::bit_equal(with, run(without, {x_}, {residual_}).tensor));
 }
 
 // Of a frozen linear nothing is kept without adapters; with them, x and r numbers for each row.
@@ -252,7 +322,8 @@ TEST_P(AdaptedLinear, KeepsOnlyWhatATrainedWeightReads) {
     return keeper.elements;
   };
   const auto ranks = static_cast<std::int64_t>(adapters_.size()) * kLowRank;
-  EXPECT_EQ(kept(), kInputRows * (kInputs + ranks));
+  const std::int64_t products = GetParam().magnitudes ? kOutputs : 0;
+  EXPECT_EQ(kept(), kInputRows * (kInputs + ranks + products));
   adapters_.clear();
   EXPECT_EQ(kept(), GetParam().trains_weight ? kInputRows * kInputs : 0);
 }
@@ -265,7 +336,9 @@ INSTANTIATE_TEST_SUITE_P(
                     LinearCase{.name = "ColumnTrained", .trains_weight = true},
                     LinearCase{.name = "Row", .column = false},
                     LinearCase{.name = "RowWithDropout", .column = false, .dropout = 0.4},
-                    LinearCase{.name = "RowTrained", .column = false, .trains_weight = true}),
+                    LinearCase{.name = "RowTrained", .column = false, .trains_weight = true},
+                    LinearCase{.name = "ColumnWithMagnitudes", .magnitudes = true},
+                    LinearCase{.name = "RowWithMagnitudes", .column = false, .magnitudes = true}),
     [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace
