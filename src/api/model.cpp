@@ -7,6 +7,7 @@
 #include "checkpoint/collective.h"
 #include "checkpoint/load_values.h"
 #include "checkpoint/read_newest.h"
+#include "generate/decoded_text.h"
 #include "generate/generator.h"
 #include "model_files/generation_ends.h"
 #include "model_files/opened_adapter.h"
@@ -16,7 +17,7 @@
 namespace piton {
 namespace {
 
-constexpr std::int64_t kMostTexts = 4096;  // of one generate_batch() at the same time
+constexpr std::int64_t kMostTexts = 4096;  // that are generated or scored at the same time
 
 // The end of text of the tokenizer, and the ids of generation_config.json in `folder` ("": none).
 std::vector<std::int32_t> ends_of(const Tokenizer* tokenizer, const std::filesystem::path& folder) {
@@ -61,7 +62,7 @@ struct Model::State {
   std::unique_ptr<Mesh> mesh;
   std::unique_ptr<Session> session;
   std::unique_ptr<Inference> inference;
-  std::unique_ptr<DecodingEngine> engine;  // of generate_batch(), from its first call on
+  std::unique_ptr<DecodingEngine> engine;  // from its first use on
   std::vector<std::int32_t> ends;
   // Source of the values: a run or a checkpoint, or what another program wrote.
   std::filesystem::path run;
@@ -185,6 +186,13 @@ std::unique_ptr<DecodingEngine> Model::make_engine(const DecodingLimits& limits)
   return make_batched_engine(*state_->inference, limits);
 }
 
+DecodingEngine& Model::engine() const {
+  if (!state_->engine) state_->engine = make_engine({.texts = kMostTexts});
+  return *state_->engine;
+}
+
+DecodingCounts Model::counts() const { return engine().counts(); }
+
 std::vector<GeneratedToken> Model::generate(
     std::span<const std::int32_t> prompt, const SamplingOptions& options,
     const std::function<bool(const GeneratedToken&)>& each) {
@@ -198,9 +206,8 @@ std::vector<std::vector<GeneratedToken>> Model::generate_batch(
     std::span<const std::vector<std::int32_t>> prompts, const SamplingOptions& options,
     const std::function<bool(std::size_t prompt, const GeneratedToken&)>& each,
     std::span<const std::uint64_t> draws) {
-  if (!state_->engine) state_->engine = make_engine({.texts = kMostTexts});
-  return piton::generate_batch(
-      *state_->engine, {.ids = prompts, .draws = draws, .ends = state_->ends}, options, each);
+  return piton::generate_batch(engine(), {.ids = prompts, .draws = draws, .ends = state_->ends},
+                               options, each);
 }
 
 std::vector<Beam> Model::beams(std::span<const std::int32_t> prompt, std::int64_t max_new_tokens,
@@ -210,23 +217,12 @@ std::vector<Beam> Model::beams(std::span<const std::int32_t> prompt, std::int64_
                      {.max_new_tokens = max_new_tokens, .ids = state_->ends, .ends = ends});
 }
 
-void Model::check_ids(std::span<const std::int32_t> ids) const {
-  for (const std::int32_t id : ids) {
-    if (id < 0 || id >= config().vocabulary)
-      throw Error(Fault::kUsage, "score: id {} is outside of the vocabulary; wanted 0 to {}", id,
-                  config().vocabulary - 1);
-  }
-}
-
-void Model::check_length(std::size_t length) const {
-  if (static_cast<std::int64_t>(length) <= config().max_positions) return;
-  throw Error(Fault::kUsage, "score: {} tokens, and the model takes {}; cut the text", length,
-              config().max_positions);
-}
-
 Tensor Model::logits(std::span<const std::int32_t> ids) {
-  check_length(ids.size());
-  check_ids(ids);
+  // As DecodingEngine::submit() checks it; the last token is read here.
+  std::vector<std::int32_t> prompt(ids.begin(), ids.end());
+  prompt.push_back(0);
+  check_request(config(),
+                {.prompt = std::move(prompt), .sampling = {.max_new_tokens = 0}, .scored_from = 1});
   Inference& inference = *state_->inference;
   const std::vector<float> whole = inference.whole_vocabulary(inference.logits(ids, 1));
   const std::string bytes = inference.from_last_stage(
@@ -238,24 +234,21 @@ Tensor Model::logits(std::span<const std::int32_t> ids) {
   return logits;
 }
 
+std::vector<Model::Score> Model::scores(std::span<const std::vector<std::int32_t>> sequences) {
+  std::vector<Score> scores;
+  for (std::vector<double>& one : score_texts(engine(), sequences))
+    scores.push_back({.log_likelihood = std::move(one)});
+  return scores;
+}
+
 Model::Score Model::score(std::span<const std::int32_t> ids) {
-  Score score;
-  if (ids.size() < 2) return score;
-  check_length(ids.size() - 1);
-  check_ids(ids);
-  for (const double loss :
-       state_->inference->token_losses(ids.first(ids.size() - 1), ids.last(ids.size() - 1)))
-    score.log_likelihood.push_back(-loss);
-  return score;
+  const std::vector<std::int32_t> one(ids.begin(), ids.end());
+  return std::move(scores(std::span(&one, 1)).front());
 }
 
 std::vector<ContinuationScore> Model::score_continuations(
     std::span<const ContinuationRequest> requests) {
-  for (const ContinuationRequest& request : requests) {
-    check_length(request.ids.size() - 1);
-    check_ids(request.ids);
-  }
-  return piton::score_continuations(*state_->inference, requests);
+  return piton::score_continuations(engine(), requests);
 }
 
 std::map<std::string, Tensor> Model::gradients(

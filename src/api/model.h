@@ -80,11 +80,15 @@ class Model {
     std::vector<double> log_likelihood;  // [tokens - 1], natural logarithm
     double sum() const;
   };
+  // What the engine of scores, continuations and generate_batch() has done.
+  DecodingCounts counts() const;
   // Logits of every position: fp32 [tokens, V], without the padding of the vocabulary.
   Tensor logits(std::span<const std::int32_t> ids);
+  // Of each of several sequences, which are read together. Throws Error(kUsage) for ids outside the
+  // vocabulary and for sequences that are too long.
+  std::vector<Score> scores(std::span<const std::vector<std::int32_t>> sequences);
   Score score(std::span<const std::int32_t> ids);
-  // How likely continuations of texts are, all in one pass; see generate/continuations.h. Throws
-  // Error(kUsage) for ids outside the vocabulary and for texts that are too long.
+  // How likely continuations of texts are; see generate/continuations.h. Throws as scores().
   std::vector<ContinuationScore> score_continuations(std::span<const ContinuationRequest> requests);
   // Gradients of the mean loss over all tokens of all `sequences`: canonical tensors in fp32, by
   // name. Throws Error(kUsage) if there is more than one rank.
@@ -92,8 +96,7 @@ class Model {
 
  private:
   Model();
-  void check_ids(std::span<const std::int32_t> ids) const;
-  void check_length(std::size_t length) const;
+  DecodingEngine& engine() const;
   struct State;
   std::unique_ptr<State> state_;
 };

@@ -29,11 +29,11 @@ class EvaluatedModel {
 
   // Collective, as Model::score_continuations().
   virtual std::vector<ContinuationScore> score(std::span<const ContinuationRequest> requests) = 0;
-  // The log-likelihood of each token but the first, as Model::score().
-  virtual std::vector<double> token_log_likelihoods(std::span<const std::int32_t> ids) = 0;
   // The greedy continuation of each prompt as text, without special tokens.
   virtual std::vector<std::string> generate(std::span<const std::vector<std::int32_t>> prompts,
                                             const TextEnd& end) = 0;
+  // Tokens that the model has computed for scores since it was made.
+  virtual std::int64_t computed_tokens() const = 0;
 };
 
 }  // namespace piton

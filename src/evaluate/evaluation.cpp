@@ -1,17 +1,13 @@
 #include "evaluate/evaluation.h"
 
 #include <algorithm>
-#include <numeric>
+#include <string>
 
 #include "base/error.h"
 #include "text/unicode/utf8.h"
 
 namespace piton {
 namespace {
-
-// Requests of which as many are asked at once as fit into this many tokens, padding included, and
-// at least one: logits and activations of a batch stay small next to the model.
-constexpr std::size_t kBatchTokens = 16384;
 
 class Runner {
  public:
@@ -34,19 +30,21 @@ class Runner {
     }
     out_.restored = std::ssize(requests_) - std::ssize(order);
     sort(order);
-    std::vector<std::span<const std::size_t>> batches;
-    for (std::size_t begin = 0; begin < order.size();) {
-      const std::size_t end = batch_end(order, begin);
-      batches.push_back(std::span(order).subspan(begin, end - begin));
-      begin = end;
-    }
+    const std::vector<std::span<const std::size_t>> batches = batches_of(order);
+    // Neighbors share beginnings, so a model answers neighbors.
+    const auto count = static_cast<std::size_t>(rules_.shares.count);
+    const std::size_t rounds = (batches.size() + count - 1) / count;
+    const auto first = static_cast<std::size_t>(rules_.shares.index) * rounds;
+    const std::int64_t computed_before = model_.computed_tokens();
+    std::vector<ContinuationRequest> mine;
     ThrottledProgress shown(progress, std::ssize(order));
     std::int64_t done = 0;
-    const auto count = static_cast<std::size_t>(rules_.shares.count);
-    for (std::size_t round = 0; round < batches.size(); round += count) {
-      const std::size_t own = round + static_cast<std::size_t>(rules_.shares.index);
+    for (std::size_t round = 0; round < rounds; ++round) {
       RequestAnswers answers;
-      if (own < batches.size()) answers = answers_to(batches[own]);
+      if (first + round < batches.size()) {
+        for (const std::size_t i : batches[first + round]) mine.push_back(requests_[i].text);
+        answers = answers_to(batches[first + round]);
+      }
       answers = shared(answers);
       for (const auto& [request, answer] : answers) answers_[request] = answer;
       journal_.add(answers);
@@ -55,6 +53,10 @@ class Runner {
         return fmt::format("{}: {:.1f} requests/s", out_.data.task.name,
                            static_cast<double>(done) / std::max(shown.seconds(), 1e-9));
       });
+    }
+    if (kind() != TaskKind::kGeneration) {
+      out_.computed_tokens = sum_over_models(model_.computed_tokens() - computed_before);
+      out_.distinct_tokens = sum_over_models(distinct_tokens(mine));
     }
     progress.finish();
     collect();
@@ -71,7 +73,8 @@ class Runner {
         probe.size(),
         static_cast<std::size_t>(std::min<std::int64_t>(10, model_.longest_sequence()))));
     if (probe.size() < 2) probe.resize(2, probe.front());
-    const std::vector<double> likelihoods = model_.token_log_likelihoods(probe);
+    const ContinuationRequest text{.ids = std::move(probe), .given = 1};
+    const double likelihood = model_.score(std::span(&text, 1)).front().log_likelihood;
     return {.facts = {{"task", data.task.name},
                       {"protocol", name(data.task.protocol)},
                       {"prompt_hash", data.prompt_hash},
@@ -82,41 +85,31 @@ class Runner {
                       {"overlapping_eval", rules_.requests.overlapping_eval},
                       {"max_new_tokens", rules_.requests.max_new_tokens},
                       {"stop", data.task.stop}},
-            .probe = std::accumulate(likelihoods.begin(), likelihoods.end(), 0.0)};
+            .probe = likelihood};
   }
 
-  // Samples with the longest request first. The requests of a sample are neighbors, since they
-  // share a context; among them those that one pass answers.
+  // By their tokens, so that those that begin alike are neighbors: the model then has their
+  // beginning.
   void sort(std::vector<std::size_t>& order) const {
-    std::vector<std::size_t> longest(out_.data.samples.size(), 0);
-    for (const EvaluationRequest& request : requests_)
-      longest[request.sample] = std::max(longest[request.sample], request.text.ids.size());
-    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-      const EvaluationRequest& x = requests_[a];
-      const EvaluationRequest& y = requests_[b];
-      if (longest[x.sample] != longest[y.sample]) return longest[x.sample] > longest[y.sample];
-      if (x.sample != y.sample) return x.sample < y.sample;
-      return x.text.ids < y.text.ids;
+    std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) {
+      return requests_[a].text.ids < requests_[b].text.ids;
     });
   }
 
-  // Whole samples. Requests that differ in the last token alone count as one text.
-  std::size_t batch_end(const std::vector<std::size_t>& order, std::size_t begin) const {
-    if (kind() == TaskKind::kPerplexity) return begin + 1;
-    const std::size_t longest = requests_[order[begin]].text.ids.size();
+  // Requests that differ in the last token alone count as one text.
+  std::vector<std::span<const std::size_t>> batches_of(std::span<const std::size_t> order) const {
+    std::vector<std::span<const std::size_t>> batches;
     std::int64_t texts = 0;
-    std::size_t end = begin;
-    for (std::size_t i = begin; i < order.size(); ++i) {
-      if (i == begin || !same_reading(order[i - 1], order[i])) ++texts;
-      const bool too_many =
-          texts > rules_.batch_size || static_cast<std::size_t>(texts) * longest > kBatchTokens;
-      if (too_many && end > begin) break;
-      const bool ends_sample =
-          i + 1 == order.size() || requests_[order[i + 1]].sample != requests_[order[i]].sample;
-      if (ends_sample) end = i + 1;
-      if (too_many && ends_sample) break;
+    std::size_t begin = 0;
+    for (std::size_t i = 0; i < order.size(); ++i) {
+      if (i > begin && same_reading(order[i - 1], order[i])) continue;
+      if (texts++ < rules_.batch_size) continue;
+      batches.push_back(order.subspan(begin, i - begin));
+      begin = i;
+      texts = 1;
     }
-    return end;
+    if (begin < order.size()) batches.push_back(order.subspan(begin));
+    return batches;
   }
 
   bool same_reading(std::size_t a, std::size_t b) const {
@@ -142,16 +135,21 @@ class Runner {
     return all;
   }
 
+  // Of all models, each counted once.
+  std::int64_t sum_over_models(std::int64_t mine) const {
+    const RequestShares& shares = rules_.shares;
+    if (shares.everyone == nullptr || shares.count == 1) return mine;
+    std::int64_t sum = 0;
+    for (const std::string& one :
+         shares.everyone->gather_bytes(shares.leads ? std::to_string(mine) : "0"))
+      sum += std::stoll(one);
+    return sum;
+  }
+
   RequestAnswers answers_to(std::span<const std::size_t> batch) {
     RequestAnswers new_answers;
     if (kind() == TaskKind::kGeneration) {
       generate(batch, new_answers);
-    } else if (kind() == TaskKind::kPerplexity) {
-      const ContinuationRequest& text = requests_[batch.front()].text;
-      const std::vector<double> tokens = model_.token_log_likelihoods(text.ids);
-      const auto first = static_cast<std::ptrdiff_t>(text.given) - 1;
-      new_answers[batch.front()].log_likelihood =
-          std::accumulate(tokens.begin() + first, tokens.end(), 0.0);
     } else {
       std::vector<ContinuationRequest> texts;
       for (const std::size_t i : batch) texts.push_back(requests_[i].text);

@@ -16,8 +16,8 @@
 
 namespace piton {
 
-// Ranks that hold the same model and share the requests. Each answers every `count`-th batch, the
-// one with `index` first; batches are those of one process, so the answers are too.
+// Ranks that hold the same model and share the requests: model `index` of `count` answers that part
+// of the batches of one process.
 struct RequestShares {
   Communicator* everyone = nullptr;  // all ranks of all models; null: one model
   int index = 0;                     // of this rank's model
@@ -40,11 +40,15 @@ struct TaskEvaluation {
   std::int64_t cut_prompts = 0;           // requests that did not fit
   std::int64_t empty_answers = 0;         // generated texts without a character
   std::int64_t restored = 0;              // requests that the journal had answers to
+  // Of the other requests, if nothing is generated: tokens that were computed, and those that must
+  // be if common beginnings are computed once. With several models the sums of their shares.
+  std::int64_t computed_tokens = 0;
+  std::int64_t distinct_tokens = 0;
   bool adds_special_tokens = false;
 };
 
-// Longest requests first, so that the time left is not underestimated and a model that needs too
-// much memory fails at once. Collective over all ranks of all models, which get the same results.
+// Requests in the order of their tokens, so that those that begin alike follow each other.
+// Collective over all ranks of all models, which get the same results.
 // Throws as make_requests() and AnswerJournal do.
 TaskEvaluation evaluate_task(EvaluatedModel& model, TaskData data, const EvaluationRules& rules,
                              Progress& progress);

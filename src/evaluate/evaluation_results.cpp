@@ -124,6 +124,10 @@ OrderedJson results_json(const std::vector<TaskEvaluation>& evaluations,
         out["groups"][group.name] = out["results"][group.name];
     }
     out["configs"][data.task.name] = config_of(evaluation);
+    if (evaluation.distinct_tokens > 0) {
+      out["computation"][data.task.name] = {{"computed_tokens", evaluation.computed_tokens},
+                                            {"distinct_tokens", evaluation.distinct_tokens}};
+    }
   }
   return out;
 }

@@ -3,7 +3,8 @@
 // results.json has the objects that readers of lm-evaluation-harness know: "results" ("acc,none",
 // "acc_stderr,none"), "groups", "n-shot", "n-samples", "higher_is_better", "configs". "configs"
 // says what decides about comparability: protocol, hash of the prompts, examples, special tokens,
-// prompts that were cut.
+// prompts that were cut. "computation" says how many tokens were computed for scores, of how many
+// distinct ones; it is the only part that differs after a kill, or on other ranks.
 #pragma once
 
 #include <string>

@@ -1,44 +1,32 @@
 #include "generate/batched_engine.h"
 
 #include <algorithm>
-#include <cstring>
 #include <deque>
-#include <limits>
 #include <optional>
-#include <string>
 #include <utility>
 
 #include "base/error.h"
+#include "generate/decoded_text.h"
 #include "generate/prefix_index.h"
 #include "model/rotary.h"
 
 namespace piton {
 namespace {
 
-// A request and its text so far.
-struct Text {
-  std::int64_t number = 0;  // of the request
-  DecodingRequest request;
-  std::vector<std::int32_t> ids;  // the prompt, then what was generated
-  std::int64_t most_ids = 0;
+// The most logits of one pass, which are on the host too: 64 MiB. Rows of texts that are written
+// are not limited.
+constexpr std::int64_t kMostLogits = std::int64_t{1} << 24;
 
-  // While it runs:
-  std::int64_t place = 0;    // its number in the cache
-  std::int64_t read_as = 0;  // ids.size() when the last pass read it; 0: none did
-  // Node of its last whole page in the index; nothing: its pages are not indexed.
-  std::optional<std::int64_t> node;
-  std::int64_t indexed = 0;  // pages
+// Texts that wait for the beginning of another and are passed over by later ones.
+constexpr std::size_t kMostPassedOver = 64;
 
-  std::int64_t length() const { return std::ssize(ids); }
-  std::int64_t generated() const { return length() - std::ssize(request.prompt); }
-  bool ends_with(std::int32_t id) const {
-    return std::find(request.ends.begin(), request.ends.end(), id) != request.ends.end();
-  }
-};
+// A text waits for a beginning that another reads if this spares it a sixteenth of its reading.
+constexpr std::int64_t kWorthWaiting = 16;
 
-std::int64_t common_pages(const std::vector<std::int32_t>& a, const std::vector<std::int32_t>& b) {
-  const auto [end, other] = std::mismatch(a.begin(), a.end(), b.begin(), b.end());
-  return (end - a.begin()) / kCachePage;
+using Text = DecodedText;
+
+std::int64_t common_tokens(const std::vector<std::int32_t>& a, const std::vector<std::int32_t>& b) {
+  return std::ranges::mismatch(a, b).in1 - a.begin();
 }
 
 class BatchedEngine final : public DecodingEngine {
@@ -56,11 +44,10 @@ class BatchedEngine final : public DecodingEngine {
   }
 
   std::int64_t submit(DecodingRequest request) override {
-    check_prompt(config_, request.prompt);
-    request.sampling.check(config_.vocabulary);
+    check_request(config_, request);
     Text text{.number = next_number_, .ids = request.prompt};
-    text.most_ids = text.length() + std::min(request.sampling.max_new_tokens,
-                                             config_.max_positions - text.length());
+    const std::int64_t most = std::max(config_.max_positions, text.length());
+    text.most_ids = text.length() + std::min(request.sampling.max_new_tokens, most - text.length());
     text.request = std::move(request);
     counts_.prompt_tokens += text.length();
     waiting_.push_back(std::move(text));
@@ -72,7 +59,7 @@ class BatchedEngine final : public DecodingEngine {
     std::erase_if(waiting_, is_it);
     const auto running = std::ranges::find_if(running_, is_it);
     if (running == running_.end()) return;
-    cache_.pages().remove_text(running->place);
+    leave(*running);
     running_.erase(running);
   }
 
@@ -80,31 +67,30 @@ class BatchedEngine final : public DecodingEngine {
     std::vector<DecodingEvent> events;
     end_those_without_a_token(events);
     admit();
-    const std::vector<Reading> readings = plan();
+    const std::vector<TextReading> readings = plan();
     if (readings.empty()) return events;
     std::vector<TextTokens> texts;
     std::vector<std::int32_t> rows;
-    std::vector<std::size_t> drawing;  // those that get a token
-    std::int32_t end = 0;
-    for (const Reading& one : readings) {
+    std::int64_t end = 0;  // of the rows
+    for (const TextReading& one : readings) {
       Text& text = running_[one.text];
-      const std::int64_t begin = cache_.pages().length(text.place);
-      texts.push_back({.text = text.place,
-                       .ids = std::span(text.ids).subspan(static_cast<std::size_t>(begin),
-                                                          static_cast<std::size_t>(one.count)),
-                       .whole = angle_length(text)});
+      const auto count = static_cast<std::size_t>(one.end - one.begin);
+      texts.push_back(
+          {.text = text.place,
+           .ids = std::span(text.ids).subspan(static_cast<std::size_t>(one.begin), count),
+           .whole = angle_length(text)});
       text.read_as = text.length();
-      end += static_cast<std::int32_t>(one.count);
-      counts_.computed_tokens += one.count;
-      if (begin + one.count < text.length()) continue;
-      rows.push_back(end - 1);
-      drawing.push_back(one.text);
+      end += one.end - one.begin;
+      for (std::int64_t row = end - one.rows(text); row < end; ++row)
+        rows.push_back(static_cast<std::int32_t>(row));
     }
+    counts_.computed_tokens += end;
     ++counts_.passes;
     const std::vector<float> logits =
         inference_.whole_vocabulary(inference_.logits(texts, rows, cache_));
-    for (const Reading& one : readings) index_pages(running_[one.text]);
-    if (!drawing.empty()) take_tokens(drawing, logits, events);
+    std::vector<GeneratedToken> tokens;
+    if (!rows.empty()) tokens = agreed_tokens(readings, logits);
+    take_all(readings, tokens, events);
     return events;
   }
 
@@ -118,22 +104,16 @@ class BatchedEngine final : public DecodingEngine {
   }
 
  private:
-  // Tokens of a running text that a pass reads.
-  struct Reading {
-    std::size_t text = 0;  // index of running_
-    std::int64_t count = 0;
-  };
-
   std::int64_t unread(const Text& text) const {
-    return text.length() - cache_.pages().length(text.place);
+    return text.to_read() - cache_.pages().length(text.place);
   }
 
   // The length whose rotary angles the tokens of a prompt have. Where all angles change at a length
   // the whole text is read again there.
   std::int64_t angle_length(const Text& text) const {
     return config_.rotary_scaling.kind == RotaryScaling::Kind::kLongrope
-               ? text.length()
-               : std::ssize(text.request.prompt);
+               ? text.to_read()
+               : std::min(text.to_read(), std::ssize(text.request.prompt));
   }
 
   // Whether a text of this length has the angles of short ones, so that it can share their pages.
@@ -168,40 +148,53 @@ class BatchedEngine final : public DecodingEngine {
     return true;
   }
 
-  // Starts waiting requests, in order, while there is room.
+  // Starts waiting requests, in order, while there is room. Those that wait for a beginning which
+  // another reads are passed over.
   void admit() {
-    while (!waiting_.empty() && std::ssize(running_) < limits_.texts) {
-      Text& text = waiting_.front();
+    std::size_t passed = 0;
+    for (auto next = waiting_.begin();
+         next != waiting_.end() && std::ssize(running_) < limits_.texts;) {
+      Text& text = *next;
       PrefixIndex::Prefix prefix;
-      const bool shares = can_share(text.length());
-      // The last token is always read: its logits are needed.
-      const auto to_find = std::span(text.ids).first(text.ids.size() - 1);
+      const bool shares = can_share(text.to_read());
+      // Rows whose logits are needed are always read.
+      const auto to_find = std::span(text.ids).first(static_cast<std::size_t>(text.first_row()));
       if (shares) prefix = index_.find(to_find);
-      if (shares && is_being_read(text, std::ssize(prefix.pages))) return;
-      const std::int64_t reused = std::ssize(prefix.pages) * kCachePage;
-      text.place = cache_.pages().add_text(prefix.pages, reused);
+      if (shares && is_being_read(text, prefix.tokens)) {
+        if (++passed == kMostPassedOver) return;
+        ++next;
+        continue;
+      }
+      text.place = cache_.pages().add_text(prefix.pages, prefix.tokens);
       // With a page more, so that it is not soon out of its place again.
       const std::int64_t pages = cache_.pages().pages_to_append(
-          text.place, std::min(text.length() + kCachePage, text.most_ids) - reused);
+          text.place,
+          std::min(text.to_read() + kCachePage, std::max(text.to_read(), text.most_ids - 1)) -
+              prefix.tokens);
       if (!make_room(pages + unread_pages()) && !running_.empty()) {
         cache_.pages().remove_text(text.place);
         return;
       }
       text.node = shares ? std::optional(prefix.node) : std::nullopt;
-      text.indexed = std::ssize(prefix.pages);
+      text.indexed = prefix.tokens / kCachePage;
       text.read_as = 0;
-      counts_.reused_tokens += reused;
+      counts_.reused_tokens += prefix.tokens;
       running_.push_back(std::move(text));
-      waiting_.pop_front();
+      next = waiting_.erase(next);
     }
   }
 
-  // Whether a running text computes more of this text's beginning than is known.
-  bool is_being_read(const Text& text, std::int64_t known_pages) const {
-    const auto most = static_cast<std::int64_t>(text.ids.size() - 1) / kCachePage;
+  // Whether a running text computes more of this text's beginning than is known, and this one can
+  // soon have it: whole pages, and the last page of a text that ends when it is read.
+  bool is_being_read(const Text& text, std::int64_t known) const {
     return std::ranges::any_of(running_, [&](const Text& other) {
-      return other.node && unread(other) > 1 &&
-             std::min(common_pages(other.ids, text.ids), most) > known_pages;
+      if (!other.node) return false;
+      const std::int64_t whole = other.to_read() / kCachePage * kCachePage;
+      const std::int64_t to_share = other.request.only_scores() ? other.to_read() : whole;
+      if (cache_.pages().length(other.place) >= to_share) return false;
+      const std::int64_t common =
+          std::min({common_tokens(other.ids, text.ids), to_share, text.first_row()});
+      return common > known && (common - known) * kWorthWaiting >= text.to_read() - known;
     });
   }
 
@@ -215,28 +208,33 @@ class BatchedEngine final : public DecodingEngine {
 
   // What the next pass reads. Older texts get their pages first; if there are none left, the newest
   // text loses its place.
-  std::vector<Reading> plan() {
-    std::vector<Reading> readings;
+  std::vector<TextReading> plan() {
+    std::vector<TextReading> readings;
     std::int64_t prompt_tokens = limits_.prompt_tokens;
+    std::int64_t rows = std::max<std::int64_t>(1, kMostLogits / config_.vocabulary);
     std::int64_t pages = 0;  // of the readings
     for (std::size_t i = 0; i < running_.size(); ++i) {
       Text& text = running_[i];
       if (text.read_as > 0 &&
           changes_all_angles(config_.rotary_scaling, text.read_as, text.length()))
         read_again(text);
-      std::int64_t count = unread(text);
-      if (count > 1) {
-        count = std::min(count, prompt_tokens);
-        prompt_tokens -= count;
+      const std::int64_t begin = cache_.pages().length(text.place);
+      TextReading one{.text = i, .begin = begin, .end = text.to_read()};
+      if (one.end - begin > 1) {
+        one.end = std::min(one.end, begin + prompt_tokens);
+        one.end -= std::max<std::int64_t>(0, one.rows(text) - std::max<std::int64_t>(rows, 0));
+        prompt_tokens -= one.end - begin;
       }
-      if (count == 0) continue;
+      rows -= one.rows(text);
+      if (one.end == begin) continue;
       const std::int64_t place = text.place;
+      const std::int64_t count = one.end - begin;
       while (i < running_.size() &&
              !make_room(pages + cache_.pages().pages_to_append(place, count)))
         give_up_newest();
       if (i == running_.size()) break;
       pages += cache_.pages().pages_to_append(place, count);
-      readings.push_back({.text = i, .count = count});
+      readings.push_back(one);
     }
     return readings;
   }
@@ -246,6 +244,20 @@ class BatchedEngine final : public DecodingEngine {
     text.read_as = 0;
     text.indexed = 0;
     text.node.reset();
+  }
+
+  // Gives up the place of a text that has ended. Others can begin with all of its pages.
+  void leave(Text& text) {
+    const std::int64_t length = cache_.pages().length(text.place);
+    const std::int64_t whole = length / kCachePage;
+    if (text.node && text.indexed == whole && length > whole * kCachePage &&
+        can_share(text.to_read())) {
+      index_.add(*text.node,
+                 std::span(text.ids).subspan(static_cast<std::size_t>(whole * kCachePage),
+                                             static_cast<std::size_t>(length % kCachePage)),
+                 cache_.pages().table(text.place).back());
+    }
+    cache_.pages().remove_text(text.place);
   }
 
   void give_up_newest() {
@@ -259,7 +271,7 @@ class BatchedEngine final : public DecodingEngine {
 
   // Other texts can use the whole pages of this one.
   void index_pages(Text& text) {
-    if (text.node && !can_share(text.length())) text.node.reset();
+    if (text.node && !can_share(text.to_read())) text.node.reset();
     const std::int64_t whole = cache_.pages().length(text.place) / kCachePage;
     for (; text.node && text.indexed < whole; ++text.indexed) {
       text.node =
@@ -270,79 +282,39 @@ class BatchedEngine final : public DecodingEngine {
     }
   }
 
-  // Row i of `logits` belongs to running text texts[i].
-  void take_tokens(const std::vector<std::size_t>& texts, const std::vector<float>& logits,
-                   std::vector<DecodingEvent>& events) {
-    const std::vector<GeneratedToken> tokens = agreed_tokens(texts, logits);
+  // Gives texts their tokens.
+  void take_all(const std::vector<TextReading>& readings, std::span<GeneratedToken> tokens,
+                std::vector<DecodingEvent>& events) {
     std::vector<std::size_t> ended;
-    for (std::size_t i = 0; i < texts.size(); ++i) {
-      Text& text = running_[texts[i]];
-      text.ids.push_back(tokens[i].id);
-      ++counts_.generated_tokens;
-      const FinishReason finish = finish_of(text);
-      events.push_back({.request = text.number, .token = tokens[i], .finish = finish});
-      if (finish != FinishReason::kNone) ended.push_back(texts[i]);
+    for (const TextReading& one : readings) {
+      Text& text = running_[one.text];
+      index_pages(text);
+      for (DecodingEvent& event : take_tokens(text, one, tokens)) {
+        if (event.token.id >= 0) ++counts_.generated_tokens;
+        if (event.finish != FinishReason::kNone) ended.push_back(one.text);
+        events.push_back(std::move(event));
+      }
     }
     std::ranges::sort(ended, std::greater());
     for (const std::size_t i : ended) {
-      cache_.pages().remove_text(running_[i].place);
+      leave(running_[i]);
       running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(i));
     }
   }
 
-  // After a new token, of which the constraint learns.
-  static FinishReason finish_of(Text& text) {
-    if (text.ends_with(text.ids.back())) return FinishReason::kStop;
-    if (text.request.constraint) {
-      text.request.constraint->advance(text.ids.back());
-      if (text.request.constraint->done()) return FinishReason::kStop;
-    }
-    return text.length() == text.most_ids ? FinishReason::kLength : FinishReason::kNone;
-  }
-
   // Only the last stage has logits and draws; all ranks continue with its tokens.
-  std::vector<GeneratedToken> agreed_tokens(const std::vector<std::size_t>& texts,
-                                            const std::vector<float>& logits) const {
-    const auto vocabulary = static_cast<std::size_t>(config_.vocabulary);
-    std::vector<LikelyToken> all;
-    for (std::size_t i = 0; i < texts.size() && !logits.empty(); ++i) {
-      const GeneratedToken token =
-          drawn_token(running_[texts[i]], std::span(logits).subspan(i * vocabulary, vocabulary));
-      all.push_back(token);
-      all.insert(all.end(), token.likeliest.begin(), token.likeliest.end());
+  std::vector<GeneratedToken> agreed_tokens(const std::vector<TextReading>& readings,
+                                            std::span<const float> logits) const {
+    std::vector<GeneratedToken> all;
+    for (const TextReading& one : readings) {
+      const Text& text = running_[one.text];
+      const auto size = static_cast<std::size_t>(one.rows(text) * config_.vocabulary);
+      if (logits.empty() || size == 0) continue;
+      for (GeneratedToken& token : tokens_of_rows(text, one, logits.first(size)))
+        all.push_back(std::move(token));
+      logits = logits.subspan(size);
     }
-    const std::string bytes = inference_.from_last_stage(
-        {reinterpret_cast<const char*>(all.data()), all.size() * sizeof(LikelyToken)});
-    all.resize(bytes.size() / sizeof(LikelyToken));
-    std::memcpy(all.data(), bytes.data(), bytes.size());
-    std::vector<GeneratedToken> tokens;
-    auto next = all.begin();
-    for (const std::size_t i : texts) {
-      GeneratedToken& token = tokens.emplace_back();
-      static_cast<LikelyToken&>(token) = *next++;
-      const std::int64_t others = running_[i].request.sampling.log_probabilities.value_or(0);
-      token.likeliest.assign(next, next + others);
-      next += others;
-    }
-    return tokens;
-  }
-
-  // A new token of a text. Its log-probabilities are the model's, whatever may be chosen.
-  GeneratedToken drawn_token(const Text& text, std::span<const float> logits) const {
-    const SamplingOptions& options = text.request.sampling;
-    const DrawPlace place{.index = text.generated(), .draw = text.request.draw};
-    if (!options.has_penalties() && !text.request.constraint)
-      return draw_token(logits, options, place);
-    std::vector<float> chosen_by(logits.begin(), logits.end());
-    if (options.has_penalties()) penalize(chosen_by, options, text.ids, text.request.prompt.size());
-    if (text.request.constraint) {
-      std::vector<bool> allowed(logits.size(), false);
-      text.request.constraint->allow(allowed);
-      for (std::size_t id = 0; id < allowed.size(); ++id) {
-        if (!allowed[id]) chosen_by[id] = -std::numeric_limits<float>::infinity();
-      }
-    }
-    return token_of(logits, options, draw_id(chosen_by, options, place));
+    return read_tokens(inference_.from_last_stage(bytes_of(all)));
   }
 
   Inference& inference_;

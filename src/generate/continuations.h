@@ -1,4 +1,4 @@
-// Likelihoods of continuations of a text, several at a time.
+// Likelihoods of given tokens, by a decoding engine: of continuations of texts, and of whole texts.
 #pragma once
 
 #include <cstddef>
@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "generate/inference.h"
+#include "generate/decoding_engine.h"
 
 namespace piton {
 
@@ -20,12 +20,18 @@ struct ContinuationScore {
   bool greedy = false;        // each of them is the likeliest one; the lowest id on ties
 };
 
-// Scores all requests. Continuations of the same context are read after one pass over it, where
-// this saves work; requests that differ in the last token alone are read once; all others are
-// padded and read in one pass. Logits exist only for the rows of the continuations: fp32 [rows, V]
-// of a pass. Collective over the model's ranks: all get the same scores. Throws Error(kData) if a
-// logit is not finite.
-std::vector<ContinuationScore> score_continuations(Inference& inference,
+// Scores all requests at the same time. What several of them begin with is computed once, as far as
+// the engine still has it (generate/batched_engine.h); requests that differ in the last token alone
+// are one request of the engine. The engine must be idle. Throws as DecodingEngine::submit() does,
+// and Error(kData) if a logit is not finite.
+std::vector<ContinuationScore> score_continuations(DecodingEngine& engine,
                                                    std::span<const ContinuationRequest> requests);
+
+// The log-likelihood of each token but the first of each text. Throws as score_continuations().
+std::vector<std::vector<double>> score_texts(DecodingEngine& engine,
+                                             std::span<const std::vector<std::int32_t>> texts);
+
+// Rows that have to be computed at least for these requests: common beginnings once.
+std::int64_t distinct_tokens(std::span<const ContinuationRequest> requests);
 
 }  // namespace piton

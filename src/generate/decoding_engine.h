@@ -29,23 +29,36 @@ class TokenConstraint {
 
 struct DecodingRequest {
   std::vector<std::int32_t> prompt;
+  // max_new_tokens may be 0 if tokens of the prompt are scored: nothing is generated then, and the
+  // last token of the prompt is not read.
   SamplingOptions sampling;
   std::vector<std::int32_t> ends;  // ids that end the text; they are reported as its last token
   std::uint64_t draw = 0;          // coordinate of its random numbers: samples of one prompt differ
   std::shared_ptr<TokenConstraint> constraint;  // null: every token
+  // Tokens of the prompt from this one on are scored: DecodingEvent::scored has the probability of
+  // each, given those before it. At least 1; 0: none are.
+  std::int64_t scored_from = 0;
+  // Ids in the place of the prompt's last token that are scored as well.
+  std::vector<std::int32_t> alternatives;
+
+  bool only_scores() const { return scored_from > 0 && sampling.max_new_tokens == 0; }
 };
 
 enum class FinishReason : std::uint8_t {
   kNone,    // the text continues
   kStop,    // an id of `ends`, or the end of its constraint
-  kLength,  // max_new_tokens, or the model's longest sequence
+  kLength,  // max_new_tokens, or the model's longest sequence; the end of what is only scored
 };
 
 // A token of a request, or its end.
 struct DecodingEvent {
   std::int64_t request = 0;
-  GeneratedToken token;  // id -1: none; its constraint was done before the first token
+  // id -1: none; its constraint was done before the first token, or the prompt is only scored.
+  GeneratedToken token;
   FinishReason finish = FinishReason::kNone;
+  // Once, with the first token: tokens of the prompt from scored_from on, then the alternatives,
+  // with the likeliest ones as `sampling` says.
+  std::vector<GeneratedToken> scored;
 };
 
 // What the engine has done since it was made.
@@ -62,8 +75,8 @@ struct DecodingCounts {
 class DecodingEngine {
  public:
   virtual ~DecodingEngine() = default;
-  // Returns the number of the request (0, 1, 2, ...). Throws Error(kUsage) as check_prompt() and
-  // SamplingOptions::check() do; then nothing was submitted.
+  // Returns the number of the request (0, 1, 2, ...). Throws Error(kUsage) as check_request() does;
+  // then nothing was submitted.
   virtual std::int64_t submit(DecodingRequest request) = 0;
   // Ends a request: no more events of it. Its tokens stay in the cache as a prefix for others.
   // Does nothing if it has ended.

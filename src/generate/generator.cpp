@@ -36,7 +36,8 @@ std::vector<std::vector<GeneratedToken>> generate_batch(
                                                .sampling = options,
                                                .ends = prompts.ends,
                                                .draw = prompts.draws.empty() ? 0 : prompts.draws[i],
-                                               .constraint = nullptr}));
+                                               .constraint = nullptr,
+                                               .alternatives = {}}));
   }
   std::vector<std::vector<GeneratedToken>> texts(prompts.ids.size());
   while (!engine.idle()) {
@@ -47,6 +48,23 @@ std::vector<std::vector<GeneratedToken>> generate_batch(
     }
   }
   return texts;
+}
+
+std::vector<std::vector<GeneratedToken>> score_prompts(DecodingEngine& engine,
+                                                       std::vector<DecodingRequest> requests) {
+  PITON_ASSERT(engine.idle(), "an engine with other requests");
+  Submitted submitted(engine);
+  for (DecodingRequest& request : requests) {
+    PITON_ASSERT(request.only_scores());
+    submitted.numbers.push_back(engine.submit(std::move(request)));
+  }
+  std::vector<std::vector<GeneratedToken>> scored(requests.size());
+  while (!engine.idle()) {
+    for (DecodingEvent& event : engine.step())
+      scored[static_cast<std::size_t>(event.request - submitted.numbers.front())] =
+          std::move(event.scored);
+  }
+  return scored;
 }
 
 }  // namespace piton

@@ -1,4 +1,4 @@
-// Texts continued by a decoding engine until all have ended.
+// Texts continued, or scored, by a decoding engine until all have ended.
 #pragma once
 
 #include <cstdint>
@@ -23,5 +23,10 @@ struct PromptBatch {
 std::vector<std::vector<GeneratedToken>> generate_batch(
     DecodingEngine& engine, const PromptBatch& prompts, const SamplingOptions& options,
     const std::function<bool(std::size_t prompt, const GeneratedToken&)>& each);
+
+// The scored tokens (DecodingEvent::scored) of requests that are only scored. The engine must be
+// idle. Throws as DecodingEngine::submit() does.
+std::vector<std::vector<GeneratedToken>> score_prompts(DecodingEngine& engine,
+                                                       std::vector<DecodingRequest> requests);
 
 }  // namespace piton

@@ -95,35 +95,6 @@ Tensor Inference::logits(std::span<const std::int32_t> ids, std::int64_t samples
   return pass(std::move(one)).logits;
 }
 
-std::vector<double> Inference::token_losses(std::span<const std::int32_t> ids,
-                                            std::span<const std::int32_t> labels) {
-  ModelInput one = input(ids, 1);
-  const std::vector<float> mask(labels.size(), 1.0F);
-  one.loss.labels = put(labels);
-  one.loss.mask = context_.activation(DType::kF32, {static_cast<std::int64_t>(mask.size())});
-  context_.device.upload(mask.data(), one.loss.mask, context_.stream);
-  one.wanted = {.loss = true, .token_losses = true};
-  const Tensor losses = pass(std::move(one)).token_losses;
-  std::string bytes;
-  if (losses.defined()) {
-    bytes.resize(static_cast<std::size_t>(losses.bytes()));
-    context_.device.download(losses, bytes.data(), context_.stream);
-  }
-  bytes = from_last_stage(bytes);
-  std::vector<double> host(labels.size());
-  const bool wide = config_.dtype == DType::kF64;
-  PITON_ASSERT(bytes.size() == host.size() * (wide ? sizeof(double) : sizeof(float)),
-               "{} bytes of {} losses", bytes.size(), host.size());
-  if (wide) {
-    std::memcpy(host.data(), bytes.data(), bytes.size());
-    return host;
-  }
-  std::vector<float> narrow(host.size());
-  std::memcpy(narrow.data(), bytes.data(), bytes.size());
-  std::ranges::copy(narrow, host.begin());
-  return host;
-}
-
 std::vector<float> Inference::whole_vocabulary(const Tensor& split) {
   if (!split.defined()) return {};
   PITON_ASSERT(split.dtype() == DType::kF32, "logits in {}", name(split.dtype()));

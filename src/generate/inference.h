@@ -53,10 +53,6 @@ class Inference {
   Tensor logits(std::span<const std::int32_t> ids, std::int64_t samples,
                 std::span<const std::int32_t> rows = {});
 
-  // The loss of labels[i] after ids[0 .. i] of one sequence, on every rank.
-  std::vector<double> token_losses(std::span<const std::int32_t> ids,
-                                   std::span<const std::int32_t> labels);
-
   // The result of logits() on the host: [rows x vocabulary] in fp32, without padding. Empty where
   // `split` is empty.
   std::vector<float> whole_vocabulary(const Tensor& split);

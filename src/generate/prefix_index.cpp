@@ -1,6 +1,7 @@
 #include "generate/prefix_index.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "base/error.h"
 
@@ -16,15 +17,47 @@ PrefixIndex::Prefix PrefixIndex::find(std::span<const std::int32_t> ids) {
     prefix.node = found->second.number;
     ids = ids.subspan(kCachePage);
   }
-  touch(prefix.node);
+  prefix.tokens = std::ssize(prefix.pages) * kCachePage;
+  const Common rest = most_common(prefix.node, ids);
+  if (rest.tokens > 0) {
+    prefix.pages.push_back(rest.node->page);
+    prefix.tokens += rest.tokens;
+  }
+  touch(rest.tokens > 0 ? rest.node->number : prefix.node);
   return prefix;
+}
+
+// Of sorted lists, one next to the place of `ids` has the longest common beginning with it.
+PrefixIndex::Common PrefixIndex::most_common(std::int64_t parent,
+                                             std::span<const std::int32_t> ids) const {
+  Common best;
+  if (ids.empty()) return best;
+  const auto tokens = ids.first(std::min<std::size_t>(ids.size(), kCachePage));
+  const auto look = [&](const Key& key, const Node& node) {
+    if (key.first != parent) return;
+    const auto end = std::ranges::mismatch(key.second, tokens).in2;
+    const std::int64_t common = end - tokens.begin();
+    if (common > best.tokens) best = {.node = &node, .tokens = common};
+  };
+  const auto next = nodes_.lower_bound({parent, {tokens.begin(), tokens.end()}});
+  if (next != nodes_.end()) look(next->first, next->second);
+  if (next != nodes_.begin()) look(std::prev(next)->first, std::prev(next)->second);
+  return best;
 }
 
 std::optional<std::int64_t> PrefixIndex::add(std::int64_t parent, std::span<const std::int32_t> ids,
                                              std::int32_t page) {
-  PITON_ASSERT(std::ssize(ids) == kCachePage, "a page of {} tokens", ids.size());
+  const std::int64_t tokens = std::ssize(ids);
+  PITON_ASSERT(tokens > 0 && tokens <= kCachePage, "a page of {} tokens", tokens);
   const auto above = keys_.find(parent);
   PITON_ASSERT(parent == kRoot || above != keys_.end(), "node {} was evicted", parent);
+  if (tokens < kCachePage) {
+    const Common known = most_common(parent, ids);
+    if (known.tokens == tokens) {
+      touch(known.node->number);
+      return std::nullopt;
+    }
+  }
   const std::int64_t depth = parent == kRoot ? 1 : nodes_.at(above->second).depth + 1;
   const auto [place, is_new] = nodes_.try_emplace({parent, {ids.begin(), ids.end()}});
   Node& node = place->second;

@@ -1,8 +1,9 @@
 // Which pages of a cache hold which beginnings of texts, so that a text that begins like an earlier
 // one does not compute its beginning again.
 //
-// The index is a tree: a node is a page of kCachePage tokens after those of its parent. It holds
-// its pages (CachePages::hold) until evict() frees those that were used least recently.
+// The index is a tree: a node is a page of kCachePage tokens after those of its parent, or of fewer
+// at the end of a text. It holds its pages (CachePages::hold) until evict() frees those that were
+// used least recently. A text may begin with a part of a page: it gets a copy when it appends.
 #pragma once
 
 #include <cstdint>
@@ -22,16 +23,17 @@ class PrefixIndex {
 
   explicit PrefixIndex(CachePages& pages) : pages_(&pages) {}
 
-  // The longest known beginning of `ids`, in whole pages.
+  // The longest known beginning of `ids`.
   struct Prefix {
     std::vector<std::int32_t> pages;
-    std::int64_t node = kRoot;  // of its last page
+    std::int64_t tokens = 0;    // in these pages
+    std::int64_t node = kRoot;  // of the last page that is used as a whole
   };
   Prefix find(std::span<const std::int32_t> ids);
 
-  // Adds the page after node `parent`, which has the keys and values of `ids`, kCachePage tokens.
-  // The caller holds the pages of `parent` and above. Returns its node; nothing if there is one
-  // with these tokens in another page.
+  // Adds the page after node `parent`, which has the keys and values of `ids`: kCachePage tokens,
+  // or fewer and at least one, if the text has ended. The caller holds the pages of `parent` and
+  // above. Returns its node; nothing if there is one with these tokens in another page.
   std::optional<std::int64_t> add(std::int64_t parent, std::span<const std::int32_t> ids,
                                   std::int32_t page);
 
@@ -47,9 +49,15 @@ class PrefixIndex {
     std::int64_t used = 0;  // time of the last use
   };
   void touch(std::int64_t node);
+  // The node after `parent` with the most tokens at its beginning in common with `ids`.
+  struct Common {
+    const Node* node = nullptr;
+    std::int64_t tokens = 0;
+  };
+  Common most_common(std::int64_t parent, std::span<const std::int32_t> ids) const;
 
   CachePages* pages_;
-  std::map<Key, Node> nodes_;
+  std::map<Key, Node> nodes_;         // children of one parent in the order of their tokens
   std::map<std::int64_t, Key> keys_;  // of each node
   std::int64_t last_number_ = kRoot;
   std::int64_t time_ = 0;

@@ -25,6 +25,10 @@ double uniform(std::uint64_t seed, DrawPlace place) {
 
 // The ids of the `count` largest logits, the lower id first on ties.
 std::vector<std::int32_t> largest(std::span<const float> logits, std::size_t count) {
+  if (count == 1) {
+    const auto first = std::max_element(logits.begin(), logits.end());
+    return {static_cast<std::int32_t>(first - logits.begin())};
+  }
   std::vector<std::int32_t> order(logits.size());
   std::iota(order.begin(), order.end(), 0);
   const auto likelier = [&](std::int32_t a, std::int32_t b) {
@@ -39,7 +43,7 @@ std::vector<std::int32_t> largest(std::span<const float> logits, std::size_t cou
 
 [[noreturn]] void refuse_logits() {
   throw Error(Fault::kData,
-              "generate: the model's logits are not finite; are its weights damaged, or too large "
+              "the model's logits are not finite; are its weights damaged, or too large "
               "for the type it computes in?");
 }
 
@@ -48,6 +52,14 @@ double checked_sum(std::span<const float> logits) {
   const double sum = log_sum_exp(logits);
   if (!std::isfinite(sum)) refuse_logits();
   return sum;
+}
+
+std::vector<LikelyToken> likeliest_of(std::span<const float> logits, std::int64_t count,
+                                      double total) {
+  std::vector<LikelyToken> tokens;
+  for (const std::int32_t id : largest(logits, static_cast<std::size_t>(count)))
+    tokens.push_back({id, static_cast<double>(logits[id]) - total});
+  return tokens;
 }
 
 // Throws Error(kData) unless a choice can be made: -infinity is never chosen.
@@ -71,14 +83,8 @@ double log_sum_exp(std::span<const float> logits) {
 }
 
 std::vector<LikelyToken> likeliest_tokens(std::span<const float> logits, std::int64_t count) {
-  const double total = checked_sum(logits);
-  std::vector<LikelyToken> tokens;
-  for (const std::int32_t id : largest(logits, static_cast<std::size_t>(count))) {
-    tokens.push_back({id, static_cast<double>(logits[id]) - total});
-  }
-  return tokens;
+  return likeliest_of(logits, count, checked_sum(logits));
 }
-
 void check_prompt(const ModelConfig& config, std::span<const std::int32_t> prompt) {
   const auto length = static_cast<std::int64_t>(prompt.size());
   if (length == 0)
@@ -174,11 +180,21 @@ GeneratedToken draw_token(std::span<const float> logits, const SamplingOptions& 
 
 GeneratedToken token_of(std::span<const float> logits, const SamplingOptions& options,
                         std::int32_t id) {
+  return tokens_of(logits, options, std::span(&id, 1)).front();
+}
+
+std::vector<GeneratedToken> tokens_of(std::span<const float> logits, const SamplingOptions& options,
+                                      std::span<const std::int32_t> ids) {
   const double total = checked_sum(logits);
-  GeneratedToken token{{id, static_cast<double>(logits[static_cast<std::size_t>(id)]) - total}, {}};
+  std::vector<LikelyToken> likeliest;
   if (options.log_probabilities.value_or(0) > 0)
-    token.likeliest = likeliest_tokens(logits, *options.log_probabilities);
-  return token;
+    likeliest = likeliest_of(logits, *options.log_probabilities, total);
+  std::vector<GeneratedToken> tokens;
+  for (const std::int32_t id : ids) {
+    tokens.push_back(
+        {{id, static_cast<double>(logits[static_cast<std::size_t>(id)]) - total}, likeliest});
+  }
+  return tokens;
 }
 
 }  // namespace piton

@@ -112,5 +112,8 @@ GeneratedToken draw_token(std::span<const float> logits, const SamplingOptions& 
 // not finite.
 GeneratedToken token_of(std::span<const float> logits, const SamplingOptions& options,
                         std::int32_t id);
+// The same for several ids in one place.
+std::vector<GeneratedToken> tokens_of(std::span<const float> logits, const SamplingOptions& options,
+                                      std::span<const std::int32_t> ids);
 
 }  // namespace piton

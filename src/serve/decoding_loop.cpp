@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <condition_variable>
 #include <deque>
-#include <future>
 #include <map>
 #include <mutex>
 #include <utility>
@@ -27,11 +26,6 @@ struct Written {
   bool finished = false;
 };
 
-struct ScoreJob {
-  LoopTurn::Score what;
-  std::promise<std::vector<GeneratedToken>> result;
-};
-
 }  // namespace
 
 struct DecodingLoop::State {
@@ -50,11 +44,9 @@ struct DecodingLoop::State {
   };
 
   // Takes what the next turn does from the queues. Waits while there is nothing to do.
-  LoopTurn next_turn(std::vector<Entry>& entered, std::vector<ScoreJob>& scored) {
+  LoopTurn next_turn(std::vector<Entry>& entered) {
     std::unique_lock lock(mutex);
-    const auto has_work = [&] {
-      return finishing || !queue.empty() || !scores.empty() || changed_texts || !idle;
-    };
+    const auto has_work = [&] { return finishing || !queue.empty() || changed_texts || !idle; };
     changed.wait_for(lock, kLongestSilence, has_work);
     changed_texts = false;
     LoopTurn turn;
@@ -72,11 +64,6 @@ struct DecodingLoop::State {
       entered.push_back(std::move(queue.front()));
       queue.pop_front();
     }
-    for (ScoreJob& job : scores) {
-      turn.scores.push_back(job.what);
-      scored.push_back(std::move(job));
-    }
-    scores.clear();
     turn.last = finishing && running.empty() && entered.empty() && queue.empty();
     return turn;
   }
@@ -95,7 +82,7 @@ struct DecodingLoop::State {
     mailbox.changed.notify_all();
   }
 
-  void do_turn(LoopTurn& turn, std::vector<Entry>& entered, std::vector<ScoreJob>& scored) {
+  void do_turn(LoopTurn& turn, std::vector<Entry>& entered) {
     for (const std::int64_t number : turn.cancelled) model.engine().cancel(number);
     for (std::size_t i = 0; i < turn.submitted.size(); ++i) {
       try {
@@ -112,20 +99,6 @@ struct DecodingLoop::State {
         fail(*entered[i].mailbox, 400, error.what());
       }
     }
-    for (std::size_t i = 0; i < turn.scores.size(); ++i) {
-      try {
-        auto found = model.score(turn.scores[i].ids, turn.scores[i].count);
-        if (!scored.empty()) scored[i].result.set_value(std::move(found));
-      } catch (const Error& error) {
-        const int status = error.fault() == Fault::kUsage ? 400 : 500;
-        if (!scored.empty()) {
-          scored[i].result.set_exception(
-              std::make_exception_ptr(RequestError(status, "", error.what())));
-        }
-        if (status != 400) throw;
-      }
-    }
-    scored.clear();
   }
 
   void deliver(const std::vector<DecodingEvent>& events) {
@@ -134,7 +107,8 @@ struct DecodingLoop::State {
       const auto found = running.find(event.request);
       if (found == running.end()) continue;
       Entry& entry = found->second;
-      entry.mailbox->events.push_back({entry.written->index, event.token, event.finish});
+      entry.mailbox->events.push_back(
+          {entry.written->index, event.token, event.finish, event.scored});
       entry.mailbox->changed.notify_all();
       if (event.finish == FinishReason::kNone) continue;
       entry.written->finished = true;
@@ -152,7 +126,6 @@ struct DecodingLoop::State {
     for (Entry& entry : queue) fail(*entry.mailbox, 500, message);
     running.clear();
     queue.clear();
-    scores.clear();  // breaks their promises
   }
 
   ServedModel& model;
@@ -164,8 +137,7 @@ struct DecodingLoop::State {
   std::condition_variable changed;
   std::deque<Entry> queue;
   std::map<std::int64_t, Entry> running;  // by the engine's number
-  std::deque<ScoreJob> scores;
-  bool changed_texts = false;  // one was cancelled
+  bool changed_texts = false;             // one was cancelled
   bool finishing = false;
   bool idle = true;
   DecodingCounts engine_counts;
@@ -219,12 +191,11 @@ void DecodingLoop::run() {
   try {
     while (true) {
       std::vector<State::Entry> entered;
-      std::vector<ScoreJob> scored;
       LoopTurn turn;
-      if (leads) turn = s.next_turn(entered, scored);
+      if (leads) turn = s.next_turn(entered);
       const std::string bytes = s.ranks.gather_bytes(leads ? turn_bytes(turn) : "")[0];
       if (!leads) turn = read_turn(bytes);
-      s.do_turn(turn, entered, scored);
+      s.do_turn(turn, entered);
       if (turn.last) return;
       std::vector<DecodingEvent> events;
       if (!s.model.engine().idle()) events = s.model.engine().step();
@@ -265,21 +236,13 @@ std::unique_ptr<WritingJob> DecodingLoop::submit(std::vector<TextToWrite> texts)
 }
 
 std::vector<GeneratedToken> DecodingLoop::score(std::vector<std::int32_t> ids, std::int64_t count) {
-  std::future<std::vector<GeneratedToken>> result;
-  {
-    const std::lock_guard lock(state_->mutex);
-    if (state_->finishing) throw RequestError(503, "", "the server is stopping");
-    if (std::ssize(state_->scores) >= state_->limits.waiting)
-      throw RequestError(429, "", "the queue of prompts to score is full; try again later");
-    ScoreJob& job = state_->scores.emplace_back();
-    job.what = {std::move(ids), count};
-    result = job.result.get_future();
-    state_->changed.notify_all();
-  }
-  try {
-    return result.get();
-  } catch (const std::future_error&) {
-    throw RequestError(500, "", "the engine has failed");
+  std::vector<TextToWrite> texts(1);
+  texts[0].request = {.prompt = std::move(ids),
+                      .sampling = {.max_new_tokens = 0, .log_probabilities = count},
+                      .scored_from = 1};
+  const std::unique_ptr<WritingJob> job = submit(std::move(texts));
+  while (true) {
+    if (auto event = job->next(kLongestSilence)) return std::move(event->scored);
   }
 }
 

@@ -32,6 +32,7 @@ class WritingJob {
     std::size_t text = 0;  // index in the job
     GeneratedToken token;
     FinishReason finish = FinishReason::kNone;
+    std::vector<GeneratedToken> scored;  // DecodingEvent::scored
   };
   virtual ~WritingJob() = default;  // cancels what is not finished
   // The next token; nullopt after `wait`. Throws RequestError if the engine refused the text or
@@ -64,7 +65,9 @@ class DecodingLoop {
   // Any thread. Throws RequestError(429) if the queue has no place for all of them, and
   // RequestError(503) after finish().
   std::unique_ptr<WritingJob> submit(std::vector<TextToWrite> texts);
-  // Any thread: ServedModel::score() between two passes. Blocks. Throws RequestError.
+  // Any thread: the likelihood of each token but the first after those before it, with the `count`
+  // likeliest in its place; ids are two or more. Blocks until the engine has read them, as one of
+  // its texts. Throws RequestError as submit() and WritingJob::next() do.
   std::vector<GeneratedToken> score(std::vector<std::int32_t> ids, std::int64_t count);
 
   // Any thread. `waiting` has those without a place in the engine too.

@@ -55,12 +55,11 @@ std::string turn_bytes(const LoopTurn& turn) {
                                  {"sampling", sampling_json(text.request.sampling)},
                                  {"ends", text.request.ends},
                                  {"draw", text.request.draw},
+                                 {"scored_from", text.request.scored_from},
+                                 {"alternatives", text.request.alternatives},
                                  {"constraint", static_cast<int>(text.constraint.kind)},
                                  {"constraint_text", text.constraint.text}});
   }
-  json["scores"] = Json::array();
-  for (const LoopTurn::Score& score : turn.scores)
-    json["scores"].push_back({{"ids", score.ids}, {"count", score.count}});
   return json.dump();
 }
 
@@ -76,13 +75,11 @@ LoopTurn read_turn(const std::string& bytes) {
     text.request.sampling = read_sampling(one["sampling"]);
     text.request.ends = one["ends"].get<std::vector<std::int32_t>>();
     text.request.draw = one["draw"].get<std::uint64_t>();
+    text.request.scored_from = one["scored_from"].get<std::int64_t>();
+    text.request.alternatives = one["alternatives"].get<std::vector<std::int32_t>>();
     text.constraint = {static_cast<ConstraintKind>(one["constraint"].get<int>()),
                        one["constraint_text"].get<std::string>()};
     text.grammar = constraint_grammar(text.constraint, "constraint");
-  }
-  for (const Json& one : json["scores"]) {
-    turn.scores.push_back(
-        {one["ids"].get<std::vector<std::int32_t>>(), one["count"].get<std::int64_t>()});
   }
   return turn;
 }

@@ -10,16 +10,11 @@
 namespace piton {
 
 struct LoopTurn {
-  struct Score {
-    std::vector<std::int32_t> ids;
-    std::int64_t count = 0;
-  };
   std::vector<std::int64_t> cancelled;  // numbers of the engine
   std::vector<TextToWrite> submitted;
-  std::vector<Score> scores;
   bool last = false;  // the loop ends after this turn
 
-  bool empty() const { return cancelled.empty() && submitted.empty() && scores.empty() && !last; }
+  bool empty() const { return cancelled.empty() && submitted.empty() && !last; }
 };
 
 // "" for an empty turn. Grammars are not written: other ranks make theirs of the constraint.

@@ -31,24 +31,4 @@ const ChatTemplate* PreparedModel::chat_template(bool with_tools) const {
   return plain_ ? &*plain_ : nullptr;
 }
 
-std::vector<GeneratedToken> PreparedModel::score(std::span<const std::int32_t> ids,
-                                                 std::int64_t count) {
-  std::vector<GeneratedToken> tokens;
-  if (count == 0) {
-    const std::vector<double> likelihoods = model_.score(ids).log_likelihood;
-    for (std::size_t i = 0; i < likelihoods.size(); ++i)
-      tokens.push_back({{ids[i + 1], likelihoods[i]}, {}});
-    return tokens;
-  }
-  const Tensor logits = model_.logits(ids);
-  const auto vocabulary = static_cast<std::size_t>(this->vocabulary());
-  for (std::size_t i = 0; i + 1 < ids.size(); ++i) {
-    const std::span<const float> row(logits.data<float>() + i * vocabulary, vocabulary);
-    const std::int32_t next = ids[i + 1];
-    tokens.push_back(
-        {{next, static_cast<double>(row[next]) - log_sum_exp(row)}, likeliest_tokens(row, count)});
-  }
-  return tokens;
-}
-
 }  // namespace piton

@@ -30,7 +30,6 @@ class PreparedModel final : public ServedModel {
   std::vector<std::int32_t> encode_prompt(const std::string& text) const override;
   const ChatTemplate* chat_template(bool with_tools) const override;
   DecodingEngine& engine() override { return *engine_; }
-  std::vector<GeneratedToken> score(std::span<const std::int32_t> ids, std::int64_t count) override;
 
  private:
   Model& model_;

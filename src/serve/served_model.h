@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -29,10 +28,6 @@ class ServedModel {
 
   // By the thread of the engine; on several ranks collective, as the engine is.
   virtual DecodingEngine& engine() = 0;
-  // The likelihood of each token but the first after those before it, with the `count` likeliest
-  // in its place. Throws Error(kUsage) for ids outside the vocabulary and for too many.
-  virtual std::vector<GeneratedToken> score(std::span<const std::int32_t> ids,
-                                            std::int64_t count) = 0;
 };
 
 }  // namespace piton

@@ -116,8 +116,27 @@ class Reading {
     submit(30, 0, true);
     engine->cancel(2);
     while (!engine->idle()) step();
-    EXPECT_EQ(engine->counts().reused_tokens, 64);
+    EXPECT_EQ(engine->counts().reused_tokens, 64 + 6 + 6 + 29) << "beginnings of the first text";
     return texts;
+  }
+
+  // Of texts that begin alike, in parts of 11 tokens, one of them with two ends.
+  std::vector<GeneratedToken> scores(std::int64_t vocabulary) {
+    const auto engine = make_batched_engine(inference, {.prompt_tokens = 11});
+    std::vector<DecodingRequest> requests;
+    for (const std::int64_t length : {90, 80, 20}) {
+      DecodingRequest& request = requests.emplace_back();
+      for (std::int64_t i = 0; i < length; ++i)
+        request.prompt.push_back(test::token(3, i < 60 ? i : i + length, vocabulary));
+      request.sampling = {.max_new_tokens = 0, .log_probabilities = 1};
+      request.scored_from = length - 19;
+      if (length == 80) request.alternatives = {1, 2};
+    }
+    std::vector<GeneratedToken> all;
+    for (const auto& one : score_prompts(*engine, requests))
+      all.insert(all.end(), one.begin(), one.end());
+    EXPECT_EQ(all.size(), 3U * 19 + 2);
+    return all;
   }
 
   std::vector<Beam> beams(std::span<const std::int32_t> prompt) {
@@ -157,8 +176,7 @@ TEST_P(InferenceOnRanks, GivesTheTokensAndTheLogitsOfOneProcess) {
   const auto world = make_single_world(device);
   Reading one(*world, {.name = "one process"}, model);
   const std::vector<float> logits = one.logits(ids, 2);
-  const std::vector<double> losses =
-      one.inference.token_losses(std::span(ids).first(29), std::span(ids).last(29));
+  const std::vector<GeneratedToken> scores = one.scores(model.vocabulary);
   for (const ReadLayout& layout : layouts(ranks::world().size())) {
     SCOPED_TRACE(layout.name);
     Reading many(ranks::world(), layout, model);
@@ -166,10 +184,13 @@ TEST_P(InferenceOnRanks, GivesTheTokensAndTheLogitsOfOneProcess) {
     const std::vector<float> got = many.logits(ids, 2);
     ASSERT_EQ(got.size(), logits.size());
     for (std::size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], logits[i], 1e-5) << i;
-    const std::vector<double> got_losses =
-        many.inference.token_losses(std::span(ids).first(29), std::span(ids).last(29));
-    for (std::size_t i = 0; i < losses.size(); ++i)
-      ASSERT_NEAR(got_losses[i], losses[i], 1e-5) << i;
+    const std::vector<GeneratedToken> got_scores = many.scores(model.vocabulary);
+    ASSERT_EQ(got_scores.size(), scores.size());
+    for (std::size_t i = 0; i < scores.size(); ++i) {
+      EXPECT_EQ(got_scores[i].id, scores[i].id) << i;
+      EXPECT_NEAR(got_scores[i].log_probability, scores[i].log_probability, 1e-5) << i;
+      EXPECT_EQ(got_scores[i].likeliest.at(0).id, scores[i].likeliest.at(0).id) << i;
+    }
     for (const bool greedy : {true, false}) {
       const auto wanted = one.generate(prompt, greedy);
       const auto tokens = many.generate(prompt, greedy);

@@ -40,9 +40,7 @@ class ScriptedModel final : public EvaluatedModel {
     scored += std::ssize(requests);
     return scores;
   }
-  std::vector<double> token_log_likelihoods(std::span<const std::int32_t> ids) override {
-    return std::vector<double>(ids.size() - 1, -1.0);
-  }
+  std::int64_t computed_tokens() const override { return 3 * scored; }
   std::vector<std::string> generate(std::span<const std::vector<std::int32_t>> prompts,
                                     const TextEnd&) override {
     std::vector<std::string> texts;

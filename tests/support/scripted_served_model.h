@@ -28,6 +28,7 @@ class ScriptedEngine final : public DecodingEngine {
     std::string prompt;
     for (const std::int32_t id : request.prompt) prompt += static_cast<char>(id);
     if (prompt == "refuse") throw Error(Fault::kUsage, "generate: refused");
+    if (request.only_scores() && prompt[0] == '!') throw Error(Fault::kUsage, "score: refused");
     Text text{write(prompt, request.draw), 0, std::move(request)};
     counts_.prompt_tokens += std::ssize(text.request.prompt);
     texts_.emplace(submitted_, std::move(text));
@@ -57,7 +58,19 @@ class ScriptedEngine final : public DecodingEngine {
     DecodingRequest request;
   };
 
+  static DecodingEvent scored(std::int64_t number, const DecodingRequest& request) {
+    DecodingEvent event{
+        .request = number, .token = {{-1, 0}, {}}, .finish = FinishReason::kLength, .scored = {}};
+    for (auto at = request.prompt.begin() + request.scored_from; at != request.prompt.end(); ++at) {
+      GeneratedToken& token = event.scored.emplace_back(GeneratedToken{{*at, -1.0}, {}});
+      for (std::int64_t i = 0; i < request.sampling.log_probabilities.value_or(0); ++i)
+        token.likeliest.push_back({static_cast<std::int32_t>('a' + i), -1.0 - i});
+    }
+    return event;
+  }
+
   static DecodingEvent next(std::int64_t number, Text& text) {
+    if (text.request.only_scores()) return scored(number, text.request);
     DecodingEvent event{.request = number};
     std::int32_t id = text.at < text.whole.size() ? static_cast<std::uint8_t>(text.whole[text.at])
                                                   : ByteTokenizer::kEndOfDocument;
@@ -102,17 +115,6 @@ class ScriptedServedModel final : public ServedModel {
   }
   const ChatTemplate* chat_template(bool) const override { return &template_; }
   DecodingEngine& engine() override { return engine_of_it; }
-  std::vector<GeneratedToken> score(std::span<const std::int32_t> ids,
-                                    std::int64_t count) override {
-    if (ids[0] == '!') throw Error(Fault::kUsage, "score: refused");
-    std::vector<GeneratedToken> tokens;
-    for (const std::int32_t id : ids.subspan(1)) {
-      tokens.push_back({{id, -1.0}, {}});
-      for (std::int64_t i = 0; i < count; ++i)
-        tokens.back().likeliest.push_back({static_cast<std::int32_t>('a' + i), -1.0 - i});
-    }
-    return tokens;
-  }
 
  private:
   std::string name_ = "scripted";

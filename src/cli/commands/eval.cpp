@@ -140,9 +140,7 @@ class LoadedModel final : public EvaluatedModel {
   std::vector<ContinuationScore> score(std::span<const ContinuationRequest> requests) override {
     return model_.score_continuations(requests);
   }
-  std::vector<double> token_log_likelihoods(std::span<const std::int32_t> ids) override {
-    return model_.score(ids).log_likelihood;
-  }
+  std::int64_t computed_tokens() const override { return model_.counts().computed_tokens; }
   std::vector<std::string> generate(std::span<const std::vector<std::int32_t>> prompts,
                                     const TextEnd& end) override {
     const SamplingOptions sampling{.max_new_tokens = end.max_new_tokens, .greedy = true};

@@ -17,6 +17,8 @@
 namespace piton::cli {
 namespace {
 
+constexpr std::size_t kReadTogether = 32;  // sequences, between two lines of progress
+
 struct ScoreOptions {
   ModelToLoad model;
   std::string ids_file;
@@ -195,12 +197,16 @@ int run_score(Invocation& invocation) {
   nlohmann::ordered_json each = nlohmann::ordered_json::array();
   ThrottledProgress shown(invocation.progress, std::ssize(sequences));
   std::int64_t done = 0;
-  for (const auto& ids : sequences) {
-    const Model::Score score = model->score(ids);
-    sum += score.sum();
-    count += static_cast<std::int64_t>(score.log_likelihood.size());
-    if (options.json) each.push_back(score.log_likelihood);
-    shown.at(++done, [&] {
+  for (auto rest = std::span(sequences); !rest.empty();) {
+    const auto batch = rest.first(std::min(rest.size(), kReadTogether));
+    rest = rest.subspan(batch.size());
+    for (const Model::Score& score : model->scores(batch)) {
+      sum += score.sum();
+      count += static_cast<std::int64_t>(score.log_likelihood.size());
+      if (options.json) each.push_back(score.log_likelihood);
+    }
+    done += std::ssize(batch);
+    shown.at(done, [&] {
       return fmt::format("{:.0f} tokens/s", static_cast<double>(count) / shown.seconds());
     });
   }

@@ -6,7 +6,7 @@
 #include "base/options/option_range.h"
 #include "evaluate/evaluation.h"
 #include "evaluate/evaluation_results.h"
-#include "generate/inference.h"
+#include "generate/batched_engine.h"
 #include "session/session.h"
 #include "tasks/task_table.h"
 
@@ -19,20 +19,17 @@ class TrainedModel final : public EvaluatedModel {
   explicit TrainedModel(const TaskModel& model)
       : model_(model),
         inference_(model.session.context(false), model.session.pipeline(), model.session.mesh(),
-                   model.session.settings().model) {}
+                   model.session.settings().model),
+        engine_(make_batched_engine(inference_, {})) {}
 
   const Tokenizer& tokenizer() const override { return model_.tokenizer; }
   bool adds_special_tokens() const override { return model_.special_tokens.add; }
   std::int64_t longest_sequence() const override { return model_.sequence; }
 
   std::vector<ContinuationScore> score(std::span<const ContinuationRequest> requests) override {
-    return score_continuations(inference_, requests);
+    return score_continuations(*engine_, requests);
   }
-  std::vector<double> token_log_likelihoods(std::span<const std::int32_t> ids) override {
-    std::vector<double> values = inference_.token_losses(ids.first(ids.size() - 1), ids.subspan(1));
-    for (double& value : values) value = -value;
-    return values;
-  }
+  std::int64_t computed_tokens() const override { return engine_->counts().computed_tokens; }
   std::vector<std::string> generate(std::span<const std::vector<std::int32_t>>,
                                     const TextEnd&) override {
     throw Error(Fault::kUsage, "--eval-tasks: a task generates answers");
@@ -41,6 +38,7 @@ class TrainedModel final : public EvaluatedModel {
  private:
   const TaskModel& model_;
   Inference inference_;
+  std::unique_ptr<DecodingEngine> engine_;  // of these weights: it remembers what it read
 };
 
 class LoadedTasks final : public TaskEvaluator {

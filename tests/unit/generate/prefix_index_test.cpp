@@ -41,10 +41,50 @@ TEST(PrefixIndex, FindsTheLongestBeginning) {
   EXPECT_THAT(index.find(tokens(3)).pages, ElementsAre(0, 1, 2));
   std::vector<std::int32_t> other = tokens(3);
   other[130] = -1;  // in the third page
-  EXPECT_THAT(index.find(other).pages, ElementsAre(0, 1));
+  EXPECT_THAT(index.find(other).pages, ElementsAre(0, 1, 2));
+  EXPECT_EQ(index.find(other).tokens, 130);
   other.resize(127);
-  EXPECT_THAT(index.find(other).pages, ElementsAre(0));
+  EXPECT_THAT(index.find(other).pages, ElementsAre(0, 1));
+  EXPECT_EQ(index.find(other).tokens, 127);
   EXPECT_THAT(index.find(tokens(1, 64)).pages, IsEmpty()) << "the same page after another one";
+}
+
+// The end of a text is a page too; of several the one that has most in common is found.
+TEST(PrefixIndex, FindsPartsOfPages) {
+  CachePages pages;
+  pages.grow(10);
+  PrefixIndex index(pages);
+  std::vector<std::int32_t> end = tokens(1, 70);
+  end.resize(20);
+  const auto add_end = [&](std::int32_t first_changed) {
+    std::vector<std::int32_t> ids = end;
+    for (std::size_t i = static_cast<std::size_t>(first_changed); i < ids.size(); ++i)
+      ids[i] = 1000 + first_changed;
+    std::vector<std::pair<std::int32_t, std::int32_t>> copies;
+    const std::int64_t text = pages.add_text({}, 0);
+    pages.append(text, std::ssize(ids), copies);
+    const std::int32_t page = pages.table(text)[0];
+    index.add(PrefixIndex::kRoot, ids, page);
+    pages.remove_text(text);
+    return page;
+  };
+  const std::int32_t whole = add_end(20);
+  const std::int32_t five = add_end(5);
+  const std::int32_t twelve = add_end(12);
+  EXPECT_EQ(pages.free(), 7);
+  std::vector<std::int32_t> ids = tokens(1, 70);
+  EXPECT_THAT(index.find(ids).pages, ElementsAre(whole));
+  EXPECT_EQ(index.find(ids).tokens, 20);
+  EXPECT_EQ(index.find(ids).node, PrefixIndex::kRoot);
+  ids[12] = 1012;
+  EXPECT_THAT(index.find(ids).pages, ElementsAre(twelve));
+  EXPECT_EQ(index.find(ids).tokens, 13);
+  ids[5] = 1005;
+  EXPECT_THAT(index.find(ids).pages, ElementsAre(five));
+  EXPECT_EQ(index.find(ids).tokens, 6);
+  EXPECT_EQ(index.find(std::vector<std::int32_t>{1, 2}).tokens, 0);
+  add_end(20);  // known already
+  EXPECT_EQ(pages.free(), 7);
 }
 
 TEST(PrefixIndex, KeepsTheFirstOfTwoEqualPages) {

@@ -11,11 +11,12 @@ TEST(LoopTurn, IsReadAsItWasWritten) {
   LoopTurn turn;
   turn.cancelled = {3, 5};
   turn.last = true;
-  turn.scores.push_back({{1, 2}, 4});
   TextToWrite text;
   text.request.prompt = {7, 8};
   text.request.ends = {9};
   text.request.draw = 11;
+  text.request.scored_from = 1;
+  text.request.alternatives = {4, 5};
   text.request.sampling.temperature = 0.1;
   text.request.sampling.seed = ~std::uint64_t{0};
   text.request.sampling.top_p = 0.30000000000000004;
@@ -27,12 +28,12 @@ TEST(LoopTurn, IsReadAsItWasWritten) {
   const LoopTurn read = read_turn(turn_bytes(turn));
   EXPECT_EQ(read.cancelled, turn.cancelled);
   EXPECT_TRUE(read.last);
-  EXPECT_EQ(read.scores[0].ids, turn.scores[0].ids);
-  EXPECT_EQ(read.scores[0].count, 4);
   const DecodingRequest& request = read.submitted[0].request;
   EXPECT_EQ(request.prompt, text.request.prompt);
   EXPECT_EQ(request.ends, text.request.ends);
   EXPECT_EQ(request.draw, 11U);
+  EXPECT_EQ(request.scored_from, 1);
+  EXPECT_EQ(request.alternatives, text.request.alternatives);
   EXPECT_EQ(request.sampling.temperature, 0.1);
   EXPECT_EQ(request.sampling.seed, ~std::uint64_t{0});
   EXPECT_EQ(request.sampling.top_p, 0.30000000000000004);

@@ -1,0 +1,151 @@
+#include "generate/decoded_text.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#include "base/error.h"
+
+namespace piton {
+namespace {
+
+// Row `row` is one after which a token of the prompt is scored.
+bool scores(const DecodedText& text, std::int64_t row) { return row + 1 < text.length(); }
+
+// The ids that row `row` scores: the next one, and what may be in the place of the last one.
+std::vector<std::int32_t> scored_ids(const DecodedText& text, std::int64_t row) {
+  std::vector<std::int32_t> ids{text.ids[static_cast<std::size_t>(row + 1)]};
+  if (row + 2 == std::ssize(text.request.prompt)) {
+    const std::vector<std::int32_t>& others = text.request.alternatives;
+    ids.insert(ids.end(), others.begin(), others.end());
+  }
+  return ids;
+}
+
+// A new token of a text. Its log-probabilities are the model's, whatever may be chosen.
+GeneratedToken drawn_token(const DecodedText& text, std::span<const float> logits) {
+  const SamplingOptions& options = text.request.sampling;
+  const DrawPlace place{.index = text.generated(), .draw = text.request.draw};
+  if (!options.has_penalties() && !text.request.constraint)
+    return draw_token(logits, options, place);
+  std::vector<float> chosen_by(logits.begin(), logits.end());
+  if (options.has_penalties()) penalize(chosen_by, options, text.ids, text.request.prompt.size());
+  if (text.request.constraint) {
+    std::vector<bool> allowed(logits.size(), false);
+    text.request.constraint->allow(allowed);
+    for (std::size_t id = 0; id < allowed.size(); ++id) {
+      if (!allowed[id]) chosen_by[id] = -std::numeric_limits<float>::infinity();
+    }
+  }
+  return token_of(logits, options, draw_id(chosen_by, options, place));
+}
+
+// After a new token, of which the constraint learns.
+FinishReason finish_of(DecodedText& text) {
+  if (std::ranges::find(text.request.ends, text.ids.back()) != text.request.ends.end())
+    return FinishReason::kStop;
+  if (text.request.constraint) {
+    text.request.constraint->advance(text.ids.back());
+    if (text.request.constraint->done()) return FinishReason::kStop;
+  }
+  return text.length() == text.most_ids ? FinishReason::kLength : FinishReason::kNone;
+}
+
+GeneratedToken take_first(std::span<GeneratedToken>& tokens) {
+  PITON_ASSERT(!tokens.empty(), "a row without a token");
+  GeneratedToken token = std::move(tokens.front());
+  tokens = tokens.subspan(1);
+  return token;
+}
+
+}  // namespace
+
+void check_request(const ModelConfig& config, const DecodingRequest& request) {
+  const std::int64_t length = std::ssize(request.prompt);
+  PITON_ASSERT(
+      request.scored_from >= 0 && (request.scored_from == 0 || request.scored_from < length),
+      "tokens from {} on are scored, of {}", request.scored_from, length);
+  SamplingOptions sampling = request.sampling;
+  if (!request.only_scores()) {
+    check_prompt(config, request.prompt);
+    sampling.check(config.vocabulary);
+    return;
+  }
+  sampling.max_new_tokens = 1;
+  sampling.check(config.vocabulary);
+  if (length - 1 > config.max_positions)
+    throw Error(Fault::kUsage, "score: {} tokens, and the model takes {}; cut the text", length - 1,
+                config.max_positions);
+  for (const auto* ids : {&request.prompt, &request.alternatives}) {
+    for (const std::int32_t id : *ids) {
+      if (id < 0 || id >= config.vocabulary)
+        throw Error(Fault::kUsage, "score: id {} is outside of the vocabulary; wanted 0 to {}", id,
+                    config.vocabulary - 1);
+    }
+  }
+}
+
+std::vector<GeneratedToken> tokens_of_rows(const DecodedText& text, const TextReading& reading,
+                                           std::span<const float> logits) {
+  std::vector<GeneratedToken> tokens;
+  const std::int64_t first = std::max(reading.begin, text.first_row());
+  const std::size_t width = logits.size() / static_cast<std::size_t>(reading.rows(text));
+  for (std::int64_t row = first; row < reading.end; ++row) {
+    const auto of_row = logits.subspan(static_cast<std::size_t>(row - first) * width, width);
+    if (!scores(text, row)) {
+      tokens.push_back(drawn_token(text, of_row));
+      continue;
+    }
+    for (GeneratedToken& token : tokens_of(of_row, text.request.sampling, scored_ids(text, row)))
+      tokens.push_back(std::move(token));
+  }
+  return tokens;
+}
+
+std::vector<DecodingEvent> take_tokens(DecodedText& text, const TextReading& reading,
+                                       std::span<GeneratedToken>& tokens) {
+  for (std::int64_t row = std::max(reading.begin, text.first_row());
+       row < reading.end && scores(text, row); ++row) {
+    for (std::size_t i = scored_ids(text, row).size(); i > 0; --i)
+      text.scored.push_back(take_first(tokens));
+    ++text.scored_rows;
+  }
+  if (reading.end < text.to_read()) return {};
+  DecodingEvent event{.request = text.number,
+                      .token = {{-1, 0}, {}},
+                      .finish = FinishReason::kLength,
+                      .scored = std::exchange(text.scored, {})};
+  if (!text.request.only_scores()) {
+    event.token = take_first(tokens);
+    text.ids.push_back(event.token.id);
+    event.finish = finish_of(text);
+  }
+  return {std::move(event)};
+}
+
+std::string bytes_of(std::span<const GeneratedToken> tokens) {
+  std::vector<LikelyToken> all;
+  for (const GeneratedToken& token : tokens) {
+    all.push_back(token);
+    all.push_back({static_cast<std::int32_t>(token.likeliest.size()), 0});
+    all.insert(all.end(), token.likeliest.begin(), token.likeliest.end());
+  }
+  return {reinterpret_cast<const char*>(all.data()), all.size() * sizeof(LikelyToken)};
+}
+
+std::vector<GeneratedToken> read_tokens(const std::string& bytes) {
+  std::vector<LikelyToken> all(bytes.size() / sizeof(LikelyToken));
+  std::memcpy(all.data(), bytes.data(), bytes.size());
+  std::vector<GeneratedToken> tokens;
+  for (auto next = all.begin(); next != all.end();) {
+    GeneratedToken& token = tokens.emplace_back();
+    static_cast<LikelyToken&>(token) = *next++;
+    const std::int32_t others = (next++)->id;
+    token.likeliest.assign(next, next + others);
+    next += others;
+  }
+  return tokens;
+}
+
+}  // namespace piton

@@ -1,0 +1,74 @@
+// A request of the batched engine and its text so far: what is read next, what the logits of its
+// rows give, and when it ends.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "generate/decoding_engine.h"
+#include "model/config.h"
+
+namespace piton {
+
+// Throws Error(kUsage) as check_prompt() and SamplingOptions::check() do. What is only scored may
+// have one token more than the model reads.
+void check_request(const ModelConfig& config, const DecodingRequest& request);
+
+struct DecodedText {
+  std::int64_t number = 0;  // of the request
+  DecodingRequest request;
+  std::vector<std::int32_t> ids;  // the prompt, then what was generated
+  std::int64_t most_ids = 0;
+  std::vector<GeneratedToken> scored;  // of the prompt, so far
+  std::int64_t scored_rows = 0;        // that gave them
+
+  // While it runs:
+  std::int64_t place = 0;    // its number in the cache
+  std::int64_t read_as = 0;  // ids.size() when the last pass read it; 0: none did
+  // Node of its last whole page in the index; nothing: its pages are not indexed.
+  std::optional<std::int64_t> node;
+  std::int64_t indexed = 0;  // whole pages
+
+  std::int64_t length() const { return std::ssize(ids); }
+  std::int64_t generated() const { return length() - std::ssize(request.prompt); }
+  // Tokens that are read before the next one is drawn, or before the text ends.
+  std::int64_t to_read() const { return request.only_scores() ? length() - 1 : length(); }
+  // The first row whose logits are needed: of a token after which one is scored or drawn.
+  std::int64_t first_row() const {
+    const std::int64_t left = std::ssize(request.prompt) - request.scored_from - scored_rows;
+    return request.scored_from > 0 && left > 0 ? request.scored_from - 1 + scored_rows
+                                               : length() - 1;
+  }
+};
+
+// What a pass reads of a text: tokens `begin` to `end` of it. Those from first_row() on give
+// logits.
+struct TextReading {
+  std::size_t text = 0;  // index of the running texts
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+  std::int64_t rows(const DecodedText& of) const {
+    return std::max<std::int64_t>(0, end - std::max(begin, of.first_row()));
+  }
+};
+
+// The tokens that the rows of a reading give: first those that are scored, then one that is drawn,
+// if the whole text was read. `logits` [rows x vocabulary]. Throws Error(kData) if these are not
+// finite. Changes nothing, so that ranks without logits can do the same with the tokens.
+std::vector<GeneratedToken> tokens_of_rows(const DecodedText& text, const TextReading& reading,
+                                           std::span<const float> logits);
+
+// Adds the next of these tokens to the text; `tokens` begins after them then. Returns what there is
+// to report: one event, or none.
+std::vector<DecodingEvent> take_tokens(DecodedText& text, const TextReading& reading,
+                                       std::span<GeneratedToken>& tokens);
+
+// Tokens as bytes, for other ranks.
+std::string bytes_of(std::span<const GeneratedToken> tokens);
+std::vector<GeneratedToken> read_tokens(const std::string& bytes);
+
+}  // namespace piton
