@@ -126,6 +126,12 @@ std::unique_ptr<Model> Model::load(const Machine& machine, const std::filesystem
   ModelPaths paths;
   phase(*state.everyone, std::nullopt, [&] { paths = model_paths(path, adapters); });
   OpenedModel opened = open_model({.path = paths.base, .ranks = state.everyone.get()});
+  if (opened.model.encoder) {
+    throw Error(Fault::kData,
+                "{}: is an encoder ({}), which predicts masked words and continues no text; wanted "
+                "a decoder",
+                path.string(), opened.model.family);
+  }
   state.open_adapters(paths.adapters, opened);
   std::vector<std::string> notes = std::move(opened.notes);
   if (tokenizer.empty()) {

@@ -265,16 +265,33 @@ void check_megatron(const OpenedModel& from, const ConvertOptions& options) {
   static_cast<void>(layout_of(options, from));
 }
 
+void refuse_encoder(const OpenedModel& from, ModelFormat to) {
+  if (!from.model.encoder) return;
+  throw Error(Fault::kData,
+              "{}: an encoder ({}) cannot be expressed in the format {}, which Piton writes for "
+              "decoders alone; use --to piton or --to hf",
+              from.source->where(), from.model.family, name(to));
+}
+
 }  // namespace
 
 void check_target_holds(const OpenedModel& from, ModelFormat to, const ConvertOptions& options) {
+  if (from.model.encoder && !from.model.encoder->word_head) {
+    throw Error(
+        Fault::kData,
+        "{}: an encoder without a head for masked words is not converted; piton embed reads "
+        "it",
+        from.source->where());
+  }
   switch (to) {
     case ModelFormat::kHuggingFace:
       static_cast<void>(hf_config_of(from.model, from.origin));
       return;
     case ModelFormat::kMegatron:
+      refuse_encoder(from, to);
       return check_megatron(from, options);
     case ModelFormat::kGguf:
+      refuse_encoder(from, to);
       static_cast<void>(describe_gguf(from.model, family_of(from), from.source->where()));
       return;
     case ModelFormat::kPiton:

@@ -11,7 +11,7 @@
 #include "checkpoint/load_values.h"
 #include "checkpoint/values.h"
 #include "comm/mesh.h"
-#include "model/decoder.h"
+#include "model/model_factory.h"
 #include "parallel/data_parallel.h"
 
 namespace piton {
@@ -136,7 +136,7 @@ struct Prompt {
 
 // Ids spread over the vocabulary, including the first and the last.
 Prompt make_prompt(const ModelConfig& model) {
-  const std::int64_t length = std::min(kPrompt, model.max_positions);
+  const std::int64_t length = std::min(kPrompt, model.longest_sequence());
   Prompt prompt;
   for (std::int64_t i = 0; i < length; ++i) {
     const std::int64_t id =
@@ -144,7 +144,8 @@ Prompt make_prompt(const ModelConfig& model) {
     prompt.ids.push_back(static_cast<std::int32_t>(id));
   }
   prompt.positions.resize(prompt.ids.size());
-  std::iota(prompt.positions.begin(), prompt.positions.end(), 0);
+  const std::int64_t first = model.encoder ? model.encoder->first_position : 0;
+  std::iota(prompt.positions.begin(), prompt.positions.end(), static_cast<std::int32_t>(first));
   return prompt;
 }
 
@@ -169,7 +170,7 @@ class LayerWalk {
     {
       ParameterList parameters;
       const ChunkPlace place{index, std::vector<int>(static_cast<std::size_t>(chunks()), 0)};
-      const std::unique_ptr<Chunk> chunk = decoder_factory(model_, layout_)(
+      const std::unique_ptr<Chunk> chunk = model_factory(model_, layout_)(
           place, {parameters, machine_.device, arena, machine_.stream});
       const std::unique_ptr<ShardedParameters> values =
           ShardedParameters::make_inference(parameters.all(), machine_.kernels, arena);
@@ -201,6 +202,10 @@ class LayerWalk {
                      .sequence = rows,
                      .tokens = put(arena, DType::kI32, {rows}, prompt_.ids),
                      .positions = put(arena, DType::kI32, {rows}, prompt_.positions)};
+    if (model_.encoder) {
+      input.encoder.types =
+          put(arena, DType::kI32, {rows}, std::vector<std::int32_t>(prompt_.ids.size()));
+    }
     input.wanted = {.loss = false, .logits = true};
     std::vector<Value> inputs;
     if (!place.first()) inputs.push_back({put(arena, DType::kF32, {rows, model_.hidden}, result_)});

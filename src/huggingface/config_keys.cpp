@@ -27,6 +27,7 @@ ModelConfig without_training(ModelConfig model) {
 std::string difference(const ModelConfig& model, const ModelConfig& held) {
   const auto differs = [&](auto... fields) { return ((model.*fields != held.*fields) || ...); };
   using C = ModelConfig;
+  if (differs(&C::encoder)) return model.encoder ? "an encoder" : "a decoder";
   if (differs(&C::positions)) return "its kind of positions";
   if (differs(&C::norm)) return "its kind of norm";
   if (differs(&C::activation, &C::gated)) return "its activation";

@@ -8,6 +8,9 @@ namespace piton {
 HfFamily hf_gpt2();
 HfFamily hf_llama();
 HfFamily hf_baichuan();
+HfFamily hf_bert();
+HfFamily hf_megatron_bert();
+HfFamily hf_roberta();
 HfFamily hf_bloom();
 HfFamily hf_gemma();
 HfFamily hf_gemma2();

@@ -21,9 +21,10 @@ void refuse_other_models(const HfConfig& config) {
 }  // namespace
 
 std::vector<HfFamily> hf_families() {
-  return {hf_gpt2(),     hf_llama(),    hf_mistral(),  hf_qwen2(),    hf_qwen3(),
-          hf_bloom(),    hf_phi3(),     hf_gemma(),    hf_gemma2(),   hf_gemma3(),
-          hf_stablelm(), hf_baichuan(), hf_internlm(), hf_internlm2()};
+  return {hf_gpt2(),          hf_llama(),    hf_mistral(),  hf_qwen2(),     hf_qwen3(),
+          hf_bloom(),         hf_phi3(),     hf_gemma(),    hf_gemma2(),    hf_gemma3(),
+          hf_stablelm(),      hf_baichuan(), hf_internlm(), hf_internlm2(), hf_bert(),
+          hf_megatron_bert(), hf_roberta()};
 }
 
 HfFamily hf_family(const HfConfig& config) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "huggingface/config_file.h"
@@ -43,6 +44,8 @@ struct HfFamily {
   std::string optional_prefix;
   // Suffixes of names of tensors that follow from the configuration: masks, angles.
   std::vector<std::string> ignored;
+  // Ends of names in older files, with what they are now.
+  std::vector<std::pair<std::string, std::string>> older_ends = {};
 };
 
 // All known families.

@@ -58,7 +58,10 @@ std::map<std::string, HfTensor> HfSource::family_tensors() const {
   std::map<std::string, HfTensor> named;
   for (const auto& [name, tensor] : files_.tensors()) {
     const bool whole = prefix.empty() || name.starts_with(prefix) || name.starts_with("lm_head.");
-    const std::string full = whole ? name : prefix + name;
+    std::string full = whole ? name : prefix + name;
+    for (const auto& [older, newer] : family_.older_ends) {
+      if (full.ends_with(older)) full.replace(full.size() - older.size(), older.size(), newer);
+    }
     if (!named.try_emplace(full, tensor).second) {
       throw Error(Fault::kData, "{}: {} is there twice, with and without \"{}\"", where(), full,
                   prefix);

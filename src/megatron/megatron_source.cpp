@@ -135,6 +135,11 @@ void MegatronSource::read_arguments(const MegatronGiven& given) {
     }
     describes_model_ = false;
     model_ = given.model(stored_.padded_vocabulary);
+    if (model_.encoder) {
+      throw Error(Fault::kUsage,
+                  "{}: --model-family {}: checkpoints of Megatron are read of decoders alone",
+                  where, model_.family);
+    }
     if (!vocabulary && model_.vocabulary > 0) vocabulary = model_.vocabulary;
   } else {
     const MegatronArguments read = read_megatron_arguments(*values, where);

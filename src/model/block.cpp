@@ -30,6 +30,7 @@ AttentionShape attention_shape(const ModelConfig& config, std::int64_t index,
       .qkv_biases = config.qkv_biases,
       .soft_cap = config.attention_soft_cap,
       .rotary = config.rotary_pairs ? Rotary::Convention::kPairs : Rotary::Convention::kHalves,
+      .causal = !config.encoder,
       .window_before = config.window_of(index),
       .window_after = config.window_after,
       .block_rows = config.attention_block,
@@ -79,7 +80,8 @@ NormShape norm_shape(const ModelConfig& config) {
 
 Block::Block(ParameterList& parameters, const Shard& shard, const ModelConfig& config,
              std::int64_t index, const Adapters& adapters)
-    : attention_norm_(parameters, shard, layer_name(index, "attention_norm"), norm_shape(config)),
+    : post_norm_(config.encoder && config.encoder->post_norm),
+      attention_norm_(parameters, shard, layer_name(index, "attention_norm"), norm_shape(config)),
       attention_(parameters, shard, layer_name(index, "attention"),
                  attention_shape(config, index, adapters), branch_weights(config)),
       mlp_norm_(parameters, shard, layer_name(index, "mlp_norm"), norm_shape(config)),
@@ -87,10 +89,20 @@ Block::Block(ParameterList& parameters, const Shard& shard, const ModelConfig& c
            branch_weights(config)) {}
 
 Value Block::forward(Context& context, const Value& x, const AttentionInput& input) const {
+  if (post_norm_) return post_norm_forward(context, x, input);
   const Value middle = attention_.forward(context, attention_norm_.forward(context, x), x, input);
-  const Value normed = mlp_norm_.forward(context, middle);
-  if (!context.recompute.mlp) return mlp_.forward(context, normed, middle);
-  return recomputed(context, {normed, middle},
+  return mlp(context, mlp_norm_.forward(context, middle), middle);
+}
+
+Value Block::post_norm_forward(Context& context, const Value& x,
+                               const AttentionInput& input) const {
+  const Value middle = attention_norm_.forward(context, attention_.forward(context, x, x, input));
+  return mlp_norm_.forward(context, mlp(context, middle, middle));
+}
+
+Value Block::mlp(Context& context, const Value& x, const Value& residual) const {
+  if (!context.recompute.mlp) return mlp_.forward(context, x, residual);
+  return recomputed(context, {x, residual},
                     [this](Context& inner, const std::vector<Value>& values) {
                       return std::vector<Value>{mlp_.forward(inner, values[0], values[1])};
                     })[0];

@@ -1,4 +1,5 @@
-// One transformer block: x + attention(norm(x)), then x + mlp(norm(x)).
+// One transformer block: x + attention(norm(x)), then x + mlp(norm(x)). Of encoders in the
+// published form: norm(x + attention(x)), then norm(x + mlp(x)).
 #pragma once
 
 #include <string>
@@ -25,6 +26,10 @@ class Block {
   Value forward(Context& context, const Value& x, const AttentionInput& input) const;
 
  private:
+  Value mlp(Context& context, const Value& x, const Value& residual) const;
+  Value post_norm_forward(Context& context, const Value& x, const AttentionInput& input) const;
+
+  bool post_norm_;
   Norm attention_norm_;
   Attention attention_;
   Norm mlp_norm_;

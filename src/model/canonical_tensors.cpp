@@ -26,7 +26,10 @@ std::vector<CanonicalShape> canonical_tensors(const ModelConfig& config) {
   add("embedding.token.weight", {config.vocabulary, h});
   if (config.positions == PositionKind::kLearned)
     add("embedding.position.weight", {config.max_positions, h});
-  if (config.embedding_norm) norm("embedding.norm");
+  if (config.encoder && config.encoder->token_types > 0)
+    add("embedding.type.weight", {config.encoder->token_types, h});
+  const bool post_norm = config.encoder && config.encoder->post_norm;
+  if (config.embedding_norm || post_norm) norm("embedding.norm");
   for (std::int64_t layer = 0; layer < config.layers; ++layer) {
     const std::string at = fmt::format("layers.{}.", layer);
     norm(at + "attention_norm");
@@ -45,8 +48,16 @@ std::vector<CanonicalShape> canonical_tensors(const ModelConfig& config) {
     linear(at + "mlp.down", h, config.ffn_hidden, config.biases);
     norm(at + "mlp.end_norm", config.end_norms);
   }
-  norm("final_norm");
+  norm("final_norm", !post_norm);
+  if (config.encoder && !config.encoder->word_head) return list;
   if (!config.tied) add("head.weight", {config.vocabulary, h});
+  if (!config.encoder) return list;
+  linear("head.dense", h, h, true);
+  norm("head.norm");
+  add("head.bias", {config.vocabulary});
+  if (!config.encoder->pair_head) return list;
+  linear("pooler", h, h, true);
+  linear("pair_head", 2, h, true);
   return list;
 }
 

@@ -1,4 +1,4 @@
-// The canonical tensors of a decoder (docs/formats.md): the contents of a checkpoint, independent
+// The canonical tensors of a model (docs/formats.md): the contents of a checkpoint, independent
 // of the layout.
 #pragma once
 
@@ -16,7 +16,8 @@ struct CanonicalShape {
   Shape shape;  // [out, in], or [size]
 };
 
-// In the order of the model: embedding, layers, final norm, head. A tied head is not listed.
+// In the order of the model: embedding, layers, final norm, head. A tied head is not listed. An
+// encoder with norms after the residual sums has one of the embedding and none at the end.
 std::vector<CanonicalShape> canonical_tensors(const ModelConfig& config);
 
 // Before the list of a model's tensors is made, of which files hold `tensors`. Throws Error(kData)

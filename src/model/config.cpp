@@ -88,6 +88,7 @@ void ModelConfig::check() const {
                   "given; give both");
     }
   }
+  check_encoder(*this);
   if (!(init_deviation >= 0) || !std::isfinite(init_deviation))
     throw Error(Fault::kUsage, "--init-method-std: got {}, wanted 0 or more", init_deviation);
 }
@@ -112,6 +113,13 @@ std::int64_t ModelConfig::parameters() const {
   std::int64_t ends = vocabulary * hidden * (tied ? 1 : 2) + norm_size;
   if (positions == PositionKind::kLearned) ends += max_positions * hidden;
   if (embedding_norm) ends += norm_size;
+  if (encoder) {
+    // The head's linear, norm and bias; the table of types; pooler and head of pairs. The norm at
+    // the end of the blocks is in post-norm form that of the embedding.
+    ends += encoder->token_types * hidden;
+    if (encoder->word_head) ends += hidden * hidden + hidden + norm_size + vocabulary;
+    if (encoder->pair_head) ends += hidden * hidden + hidden + 2 * hidden + 2;
+  }
   return layers * block + ends;
 }
 
@@ -126,6 +134,11 @@ double ModelConfig::forward_flops_per_token(std::int64_t sequence) const {
     const std::optional<std::int64_t> window = window_of(layer);
     const double w = window ? std::min(static_cast<double>(*window) + 1, s) : s;
     pairs += w - w * w / (2 * s);
+  }
+  if (encoder) {
+    pairs *= 2;  // every token sees all
+    return products + 2.0 * static_cast<double>(hidden * hidden) +
+           2.0 * 2.0 * static_cast<double>(heads * head_size) * pairs;
   }
   return products + 2.0 * 2.0 * static_cast<double>(heads * head_size) * pairs;
 }
@@ -261,6 +274,7 @@ ModelConfig ModelOptions::resolve(std::optional<std::int64_t> tokenizer_vocabula
   if (scaled_embedding) config.scaled_embedding = true;
   set(config.logit_soft_cap, logit_soft_cap);
   if (head_norms) config.head_norms = true;
+  encoder.apply(config);
   if (bf16 && fp16) {
     throw Error(Fault::kUsage, "--fp16: contradicts --bf16; leave one of them out");
   }
@@ -321,6 +335,7 @@ void ModelOptions::settle(const ModelConfig& config) {
   if (config.logit_soft_cap > 0) logit_soft_cap = config.logit_soft_cap;
   head_norms = config.head_norms;
   untied = !config.tied;
+  encoder = EncoderOptions::of(config);
 }
 
 ModelOptions ModelOptions::of(const ModelConfig& config) {

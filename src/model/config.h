@@ -1,4 +1,5 @@
-// The description of a model by its family and its sizes, independent of the layout.
+// The description of a model by its family and its sizes, independent of the layout. Decoders and
+// encoders share it; `encoder` holds what only encoders have.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +10,7 @@
 #include "base/options/options.h"
 #include "kernels/kernels.h"
 #include "model/attention_options.h"
+#include "model/encoder_options.h"
 #include "model/mlp_options.h"
 #include "model/rotary.h"
 #include "nn/norm.h"
@@ -60,6 +62,7 @@ struct ModelConfig {
   double init_deviation = 0.02;  // divided by sqrt(2 L) for the last projection of a branch
   bool xavier_weights = false;   // uniform by the sizes of each matrix, in the deviation's place
   DType dtype = DType::kF32;     // of weights and activations
+  std::optional<EncoderFacts> encoder;  // none: a decoder
 
   bool operator==(const ModelConfig&) const = default;
 
@@ -72,6 +75,10 @@ struct ModelConfig {
   std::optional<std::int64_t> window_of(std::int64_t layer) const {
     const bool full = full_attention_every > 0 && (layer + 1) % full_attention_every == 0;
     return full ? std::nullopt : window_before;
+  }
+  // Tokens of the longest text.
+  std::int64_t longest_sequence() const {
+    return max_positions - (encoder ? encoder->first_position : 0);
   }
   std::int64_t parameters() const;  // without padding; tied weights count once
   // FLOPs of the forward pass, per token: 2 x elements of all weights in matrix products, plus
@@ -105,17 +112,22 @@ struct ModelOptions {
   AttentionOptions attention;
   RotaryOptions rotary;
   MlpOptions mlp;
+  EncoderOptions encoder;
 
   template <typename Visitor>
   void visit(Visitor&& v) {
     const OptionRules same{.resume = Resume::kMustMatch};
-    v(Option{"model",
-             "preset: gpt2-124m, gpt2-355m, llama-134m, llama-1.1b, llama2-7b, qwen1.5-0.5b, "
-             "qwen2.5-0.5b, qwen3-0.6b; for trying out: gpt2-tiny, llama-tiny",
-             same},
-      model);
+    v(
+        Option{
+            "model",
+            "preset: gpt2-124m, gpt2-355m, llama-134m, llama-1.1b, llama2-7b, qwen1.5-0.5b, "
+            "qwen2.5-0.5b, qwen3-0.6b, bert-110m; for trying out: gpt2-tiny, llama-tiny, bert-tiny",
+            same},
+        model);
     v(Option{"model-family",
-             "gpt2, bloom, llama, qwen2, qwen3 or gemma (default: that of --model, else gpt2)",
+             "gpt2, bloom, llama, qwen2, qwen3, gemma or bert, an encoder (default: that of "
+             "--model, "
+             "else gpt2)",
              same},
       family);
     v(Option{"num-layers", "number of transformer blocks", same}, layers);
@@ -176,6 +188,7 @@ struct ModelOptions {
     v(Option{"fp16", "use fp16 with a loss scale; sums and main copies are in fp32", same}, fp16);
     attention.visit(v);
     mlp.visit(v);
+    encoder.visit(v);
   }
 
   // The preset with the flags applied; checked. `tokenizer_vocabulary` is used if --vocab-size is

@@ -1,14 +1,12 @@
 #include "model/decoder.h"
 
-#include <algorithm>
 #include <cmath>
 #include <optional>
 #include <utility>
 
-#include "model/block.h"
+#include "model/layer_stack.h"
 #include "nn/embedding.h"
 #include "nn/kv_cache.h"
-#include "ops/recompute.h"
 
 namespace piton {
 namespace {
@@ -126,16 +124,18 @@ class DecoderChunk final : public Chunk {
  public:
   DecoderChunk(const ModelConfig& config, const ModelLayout& layout, const Adapters& adapters,
                ChunkPlace place, const ChunkSetup& setup)
-      : config_(config), place_(std::move(place)), recompute_(layout.options.recompute) {
-    shard_ = {.group = &layout.mesh->group(Axis::kTensor),
-              .strategy = layout.options.linears,
-              .shared = layout.shared,
-              .dtype = config.dtype};
+      : config_(config),
+        place_(std::move(place)),
+        shard_{.group = &layout.mesh->group(Axis::kTensor),
+               .strategy = layout.options.linears,
+               .shared = layout.shared,
+               .dtype = config.dtype} {
+    const LayersOfChunk of{config, layout, place_, shard_};
     vocabulary_ = {config.vocabulary, layout.padded_vocabulary(config.vocabulary)};
     ParameterList& parameters = setup.parameters;
     Parameter* tokens = nullptr;
     if (place_.first() || (place_.last() && config.tied)) {
-      tokens = &table(parameters, kTokenTable, config.tied);
+      tokens = &token_table(parameters, of, kTokenTable, config.tied);
     }
     if (place_.first()) {
       EmbeddingShape shape{.hidden = config.hidden,
@@ -146,14 +146,12 @@ class DecoderChunk final : public Chunk {
       if (config.scaled_embedding) shape.scale = std::sqrt(static_cast<double>(config.hidden));
       embedding_.emplace(parameters, shard_, *tokens, vocabulary_, shape);
     }
-    layers_ = layout.division(config.layers, place_.chunks()).of_chunk(place_.index);
-    for (std::int64_t layer = layers_.begin; layer < layers_.end; ++layer) {
-      blocks_.emplace_back(parameters, shard_, config, layer, adapters);
-    }
+    layers_.emplace(parameters, of, adapters);
     if (place_.last()) {
       final_norm_.emplace(parameters, shard_, "final_norm", norm_shape(config));
       head_.emplace(
-          shard_, config.tied ? *tokens : table(parameters, "head.weight", false), vocabulary_,
+          shard_, config.tied ? *tokens : token_table(parameters, of, "head.weight", false),
+          vocabulary_,
           HeadShape{.normalized = config.normalized_head, .soft_cap = config.logit_soft_cap});
     }
     if (config.positions == PositionKind::kRotary) {
@@ -181,15 +179,8 @@ class DecoderChunk final : public Chunk {
     with_rows.rows = input.rows;
     prepare_rotary(context, input);
     Value x = place_.first() ? embedding_->forward(with_rows, input) : inputs.at(0);
-    Context in_blocks = with_rows;
-    for (std::size_t i = 0; i < blocks_.size();) {
-      const std::size_t last = std::min(i + group_at(i), blocks_.size());
-      const auto layer = static_cast<std::int64_t>(i);
-      if (context.tape != nullptr) context.tape->begin_block(layer);
-      in_blocks.recompute = recompute_.parts_again(place_.stage(), layer);
-      x = run_blocks(in_blocks, i, last, x, input);
-      i = last;
-    }
+    x = layers_->forward(with_rows, x, input,
+                         [&](std::int64_t layer) { return attention_input(input, layer); });
     if (!place_.last()) return {.boundary = {x}};
     return results(with_rows, x, input);
   }
@@ -199,25 +190,9 @@ class DecoderChunk final : public Chunk {
     return head_->logits(context, hidden);
   }
 
-  void add_layers(KvCache& cache) const override {
-    for (std::int64_t layer = layers_.begin; layer < layers_.end; ++layer) {
-      cache.add_layer(layer, config_.dtype, config_.groups / shard_.size(), config_.head_size);
-    }
-  }
+  void add_layers(KvCache& cache) const override { layers_->add_layers(cache); }
 
  private:
-  // The token table. If embedding and head share it and are on one stage, it is one parameter.
-  Parameter& table(ParameterList& parameters, const char* name, bool tied) const {
-    Parameter table =
-        vocabulary_parameter(shard_, name, vocabulary_, config_.hidden, input_weights(config_));
-    const std::vector<int> ends = place_.stages_of_ends();
-    if (tied && ends.size() > 1) {
-      table.tied_stages = ends;
-      table.placement[Axis::kPipeline].gradient_is_partial = true;
-    }
-    return parameters.find_or_add(std::move(table));
-  }
-
   // What the last chunk returns. x [b*s, h], under sequence parallelism this rank's [b*s/t, h].
   ChunkOutput results(Context& context, const Value& x, const ModelInput& input) const {
     const Wanted& wanted = input.wanted;
@@ -261,60 +236,22 @@ class DecoderChunk final : public Chunk {
     const RotaryTables& tables = local ? local_rotary_ : row_rotary_ ? *row_rotary_ : rotary_;
     return {
         .batch = input.samples,
-        .places = {.query_positions = input.extra(kQueryPositions),
-                   .key_positions = input.extra(kKeyPositions),
+        .places = {.query_positions = input.query_positions,
+                   .key_positions = input.key_positions,
                    .query_segments = input.segments,
                    .key_segments = input.segments},
         .rotary = {.cosine = tables.cosine,
                    .sine = tables.sine,
                    .positions = tables.positions.defined() ? tables.positions : input.positions},
-        .slopes = slopes_,
-        .recompute = recompute_.parts_again().attention};
-  }
-
-  // Whether block `index` of this chunk is computed again in backward.
-  bool is_recomputed(std::size_t index) const {
-    return recompute_.granularity == RecomputeGranularity::kFull &&
-           (!recompute_.block ||
-            static_cast<std::int64_t>(index) < recompute_.layers_on(place_.stage()));
-  }
-
-  // How many blocks from this one on are one segment.
-  std::size_t group_at(std::size_t index) const {
-    return is_recomputed(index) && !recompute_.block ? static_cast<std::size_t>(recompute_.layers)
-                                                     : 1;
-  }
-
-  // Blocks [first, last) of this chunk.
-  Value run_blocks(Context& context, std::size_t first, std::size_t last, const Value& x,
-                   const ModelInput& input) const {
-    std::vector<AttentionInput> attention;
-    for (std::size_t i = first; i < last; ++i) {
-      const std::int64_t layer = layers_.begin + static_cast<std::int64_t>(i);
-      attention.push_back(attention_input(input, layer));
-      if (is_recomputed(first)) attention.back().recompute = false;
-      if (input.cache != nullptr) attention.back().cache = input.cache->layer(layer);
-    }
-    const Segment segment = [this, first, attention](Context& inner,
-                                                     const std::vector<Value>& values) {
-      Value y = values[0];
-      for (std::size_t i = 0; i < attention.size(); ++i) {
-        y = blocks_[first + i].forward(inner, y, attention[i]);
-      }
-      return std::vector<Value>{y};
-    };
-    if (!is_recomputed(first)) return segment(context, {x})[0];
-    return recomputed(context, {x}, segment, recompute_.distributed ? shard_.group : nullptr)[0];
+        .slopes = slopes_};
   }
 
   ModelConfig config_;
   ChunkPlace place_;
-  LayerRange layers_;
-  RecomputeRules recompute_;
   Shard shard_;
   Vocabulary vocabulary_;
   std::optional<Embedding> embedding_;
-  std::vector<Block> blocks_;
+  std::optional<LayerStack> layers_;
   std::optional<Norm> final_norm_;
   std::optional<Head> head_;
   RotaryTables rotary_;

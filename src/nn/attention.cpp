@@ -71,6 +71,7 @@ Value Attention::forward(Context& context, const Value& x, const Value& residual
 
   const AttentionSettings settings{
       .scale = shape_.scale > 0 ? shape_.scale : 1.0 / std::sqrt(static_cast<double>(d)),
+      .causal = shape_.causal,
       .window_before = shape_.window_before,
       .window_after = shape_.window_after,
       .slopes = input.slopes,

@@ -27,7 +27,8 @@ struct AttentionShape {
   double scale = 0;                   // of scores; 0: 1 / sqrt(d)
   double soft_cap = 0;                // of scores (kernels/attention.h); 0: none
   Rotary::Convention rotary = Rotary::Convention::kHalves;
-  std::optional<std::int64_t> window_before;  // kernels/attention.h, AttentionMask
+  bool causal = true;  // kernels/attention.h, AttentionMask
+  std::optional<std::int64_t> window_before;
   std::optional<std::int64_t> window_after;
   std::int64_t block_rows = 0;   // kernels/attention.h, AttentionForward; ignored with a cache
   double attention_dropout = 0;  // probability

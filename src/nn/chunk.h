@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -30,9 +29,14 @@ struct Wanted {
   Tensor rows;
 };
 
-// Names of ModelInput::extras.
-inline constexpr std::string_view kQueryPositions = "query positions";  // int32 [b, s]
-inline constexpr std::string_view kKeyPositions = "key positions";      // int32 [b, s]
+// What only encoders read of a micro-batch.
+struct EncoderInput {
+  Tensor types;  // int32 [b*s]: which part of its text a token is of
+  // The order of the two parts of each sample: int32 [b], 0 or 1, below 0 where there is none; and
+  // fp32 [b], the weight of each in the sum kPairLossSum.
+  Tensor pair_labels;
+  Tensor pair_weights;
+};
 
 // One micro-batch on the device.
 struct ModelInput {
@@ -48,14 +52,11 @@ struct ModelInput {
   // (nn/kv_cache.h). Then the input is one sample of all rows of the pass. Null: no cache. A pass
   // with a cache must not have a tape.
   KvCache* cache = nullptr;
-  // Further inputs by name, which only some models read.
-  std::map<std::string, Tensor, std::less<>> extras;
-
-  // The extra input of this name; empty if it was not given.
-  Tensor extra(std::string_view name) const {
-    const auto found = extras.find(name);
-    return found != extras.end() ? found->second : Tensor();
-  }
+  // Places of queries and keys within their samples, where they are not 0, 1, 2, ...: int32 [b, s]
+  // or empty. Only decoders read them.
+  Tensor query_positions;
+  Tensor key_positions;
+  EncoderInput encoder;
 };
 
 struct BoundaryTensor {
@@ -74,6 +75,8 @@ struct NamedSum {
 inline constexpr std::string_view kLossSum = "loss";  // sum of mask * loss over the tokens
 // With a teacher: sum of mask * divergence from it. It has no gradient: the loss contains it.
 inline constexpr std::string_view kDivergenceSum = "divergence";
+// Sum of weight * loss over the samples: of the order of their parts.
+inline constexpr std::string_view kPairLossSum = "pair loss";
 
 struct ChunkOutput {
   std::vector<Value> boundary;  // for the next chunk, as boundary() gives them; empty for the last

@@ -19,15 +19,19 @@ Embedding::Embedding(ParameterList& parameters, const Shard& shard, Parameter& t
       vocabulary_(vocabulary),
       tokens_(&tokens),
       scale_(shape.scale),
+      norm_of_sum_(shape.norm_of_sum),
       hidden_dropout_(shape.hidden_dropout) {
   tokens_->contributions += 1;
   if (shape.norm) norm_.emplace(parameters, shard, "embedding.norm", *shape.norm);
-  if (shape.max_positions > 0) {
-    positions_ = &parameters.add(replicated_parameter(
-        shard, "embedding.position.weight", shape.max_positions, shape.hidden, shape.positions));
-    positions_->is_table = true;
-    positions_->contributions += 1;
-  }
+  const auto table = [&](const char* name, std::int64_t rows) {
+    Parameter* added =
+        &parameters.add(replicated_parameter(shard, name, rows, shape.hidden, shape.positions));
+    added->is_table = true;
+    added->contributions += 1;
+    return added;
+  };
+  if (shape.max_positions > 0) positions_ = table("embedding.position.weight", shape.max_positions);
+  if (shape.token_types > 0) types_ = table("embedding.type.weight", shape.token_types);
 }
 
 Value Embedding::forward(Context& context, const ModelInput& input) const {
@@ -37,12 +41,14 @@ Value Embedding::forward(Context& context, const ModelInput& input) const {
                              .group = *shard_.group,
                              .sequence_parallel = shard_.strategy.sequence_parallel});
   if (scale_ != 1) x = scaled(context, x, scale_);
-  if (norm_) x = norm_->forward(context, x);
+  if (norm_ && !norm_of_sum_) x = norm_->forward(context, x);
   const std::int64_t rows = x.tensor.dim(0);
-  if (positions_ != nullptr) {
-    const std::int64_t first = shard_.splits_sequence() ? shard_.rank() * rows : 0;
+  const std::int64_t first = shard_.splits_sequence() ? shard_.rank() * rows : 0;
+  if (positions_ != nullptr)
     x = add_position_embedding(context, x, input.positions.slice(0, first, rows), *positions_);
-  }
+  if (types_ != nullptr)
+    x = add_position_embedding(context, x, input.encoder.types.slice(0, first, rows), *types_);
+  if (norm_ && norm_of_sum_) x = norm_->forward(context, x);
   if (hidden_dropout_ == 0 || !context.training) return x;
   return dropout_add(context, x, nullptr, nullptr,
                      {hidden_dropout_, site_key(context.seed, kDropoutSite),
@@ -54,9 +60,12 @@ Head::Head(const Shard& shard, Parameter& table, const Vocabulary& vocabulary,
     : shard_(shard),
       vocabulary_(vocabulary),
       table_(&table),
+      bias_(shape.bias),
       soft_cap_(shape.soft_cap),
       normalized_(shape.normalized ? std::make_shared<NormalizedRowsCache>() : nullptr) {
   table_->contributions += 1;
+  PITON_ASSERT(bias_ == nullptr || !shape.normalized, "a normalized head with a bias");
+  if (bias_ != nullptr) bias_->contributions += 1;
 }
 
 Tensor Head::whole_rows(Context& context, const Tensor& x, const Tensor& rows) const {
@@ -83,7 +92,8 @@ Tensor Head::logits(Context& context, const Tensor& x) const {
     context.kernels.run(LinearForward{.y = y, .x = x, .weight = normalized_->view(plain, *table_)},
                         context.stream);
   } else {
-    y = column_linear(plain, {x}, {*table_, *shard_.group, {}}, {.output = sums}).tensor;
+    y = column_linear(plain, {x}, {*table_, *shard_.group, {}}, {.bias = bias_, .output = sums})
+            .tensor;
   }
   if (soft_cap_ > 0)
     context.kernels.run(SoftCapForward{.y = y, .x = y, .cap = soft_cap_}, context.stream);
@@ -94,6 +104,7 @@ LossOutput Head::loss(Context& context, const Value& x, const LossInputs& inputs
   LossInputs local = inputs;
   local.vocabulary_begin = vocabulary_.begin(shard_);
   local.valid = vocabulary_.valid(shard_);
+  local.bias = bias_;
   local.normalized = normalized_ != nullptr;
   local.soft_cap = soft_cap_;
   return head_loss(

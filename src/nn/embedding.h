@@ -18,9 +18,11 @@ struct EmbeddingShape {
   std::int64_t hidden = 0;         // h
   std::int64_t max_positions = 0;  // rows of the table of learned positions; 0: no table
   double scale = 1;                // factor of the token embeddings
-  std::optional<NormShape> norm;   // norm of the token embeddings, before positions are added
+  std::int64_t token_types = 0;    // rows of the table of token types; 0: no table
+  std::optional<NormShape> norm;   // norm of the token embeddings, before positions are added,
+  bool norm_of_sum = false;        // or of the sum of all tables
   double hidden_dropout = 0;       // probability
-  Initialization positions;        // of the table of learned positions
+  Initialization positions;        // of the tables of learned positions and of types
 };
 
 class Embedding {
@@ -37,13 +39,16 @@ class Embedding {
   Parameter* tokens_;
   double scale_;
   std::optional<Norm> norm_;
+  bool norm_of_sum_;
   Parameter* positions_ = nullptr;
+  Parameter* types_ = nullptr;
   double hidden_dropout_;
 };
 
 struct HeadShape {
-  bool normalized = false;  // each row of the table divided by its length (ops/normalized_rows.h)
-  double soft_cap = 0;      // of logits (kernels/elementwise.h); 0: none
+  bool normalized = false;    // each row of the table divided by its length (ops/normalized_rows.h)
+  double soft_cap = 0;        // of logits (kernels/elementwise.h); 0: none
+  Parameter* bias = nullptr;  // [padded / t] of the logits; null: none
 };
 
 class Head {
@@ -63,6 +68,7 @@ class Head {
   Shard shard_;
   Vocabulary vocabulary_;
   Parameter* table_;
+  Parameter* bias_;
   double soft_cap_;
   std::shared_ptr<NormalizedRowsCache> normalized_;  // null: the table as it is
 };

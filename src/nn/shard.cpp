@@ -103,15 +103,17 @@ Parameter vocabulary_parameter(const Shard& shard, std::string name, const Vocab
   const std::int64_t share = padded / shard.size();
   const std::int64_t begin = std::min(size, shard.rank() * share);
   const std::int64_t end = std::min(size, (shard.rank() + 1) * share);
-  Parameter parameter = base_parameter(shard, name, {share, in});
-  parameter.is_table = true;
+  Parameter parameter = base_parameter(shard, name, sizes(share, in));
+  parameter.is_table = in > 0;
+  Shape start = sizes(begin, in);
+  if (in > 0) start[1] = 0;
   parameter.placement[Axis::kTensor] = {.kind = AxisPlacement::Kind::kSplit, .dim = 0};
   parameter.pieces.push_back({.name = std::move(name),
-                              .global = {size, in},
-                              .start = {begin, 0},
-                              .extent = {end - begin, in},
+                              .global = sizes(size, in),
+                              .start = start,
+                              .extent = sizes(end - begin, in),
                               .initialization = with_bound(initialization, size, in),
-                              .decays = true});
+                              .decays = in > 0});
   return parameter;
 }
 

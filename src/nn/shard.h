@@ -58,8 +58,8 @@ Parameter column_split_parameter(const Shard& shard, std::string name, std::int6
 // sequence parallelism its gradient is summed over the tensor ranks, which hold different tokens.
 Parameter replicated_parameter(const Shard& shard, std::string name, std::int64_t size,
                                std::int64_t in, Initialization initialization);
-// A table of tokens with the local shape [padded / t, in]. Rows from vocabulary.size on
-// are padding and belong to no piece.
+// A table of tokens with the local shape [padded / t, in], or one number for each token, [padded /
+// t], if `in` is 0. Rows from vocabulary.size on are padding and belong to no piece.
 Parameter vocabulary_parameter(const Shard& shard, std::string name, const Vocabulary& vocabulary,
                                std::int64_t in, Initialization initialization);
 

@@ -60,4 +60,30 @@ Value gated_activation(Context& context, const Value& gate_up, ActivationKind ki
   return result;
 }
 
+Value tanh_of(Context& context, const Value& x) {
+  const DType dtype = x.tensor.dtype();
+  const DType sums = sum_dtype(dtype);
+  const Tensor wide = context.activation(sums, x.tensor.shape());
+  context.kernels.run(Copy{.dst = wide, .src = x.tensor}, context.stream);
+  context.kernels.run(SoftCapForward{.y = wide, .x = wide, .cap = 1}, context.stream);
+  Tensor y = wide;
+  if (dtype != sums) {
+    y = context.activation(dtype, x.tensor.shape());
+    context.kernels.run(Copy{.dst = y, .src = wide}, context.stream);
+  }
+  if (context.tape == nullptr) return {y};
+  Value result = context.tape->output(y);
+  context.tape->record(
+      [x_id = x.id, id = result.id, kept = context.tape->keep(wide)](Backward& backward) {
+        const Tensor dy = backward.take(id);
+        if (!dy.defined() || x_id < 0) return;
+        Context& context = backward.context();
+        const Tensor dx = context.activation(dy.dtype(), dy.shape());
+        context.kernels.run(SoftCapBackward{.dx = dx, .dy = dy, .y = kept.get(), .cap = 1},
+                            context.stream);
+        backward.give(x_id, dx);
+      });
+  return result;
+}
+
 }  // namespace piton

@@ -12,4 +12,8 @@ Value activated(Context& context, const Value& x, const Tensor& y, ActivationKin
 // computes it again for the op that keeps it if Context::recompute asks for it.
 Value gated_activation(Context& context, const Value& gate_up, ActivationKind kind);
 
+// x, contiguous -> tanh(x), of its shape and dtype. For a few rows: it is computed in fp32 (fp64
+// for fp64) from a copy.
+Value tanh_of(Context& context, const Value& x);
+
 }  // namespace piton

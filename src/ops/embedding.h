@@ -19,8 +19,8 @@ struct SplitTable {
 // reduce-scattered.
 Value token_embedding(Context& context, const Tensor& ids, const SplitTable& split);
 
-// x + table[ids], for x [n, h], ids int32 [n] and a table [positions, h]. Works in place: the
-// result has the memory of x.
+// x + table[ids], for x [n, h], ids int32 [n] and a table of positions or of types [rows, h]. Works
+// in place: the result has the memory of x.
 Value add_position_embedding(Context& context, const Value& x, const Tensor& ids, Parameter& table);
 
 }  // namespace piton

@@ -45,6 +45,7 @@ Tensor gather_statistics(Context& context, const Tensor& mine, Communicator& gro
 struct HeadGradients {
   Tensor dx;       // [n, h]
   Tensor dweight;  // [V/t, h], added to; the gradient of the normalized rows, if they are used
+  Tensor dbias;    // [V/t], added to
   bool overwrites = false;  // by the first slice
   bool wanted() const { return dx.defined() || dweight.defined(); }
 };
@@ -90,6 +91,8 @@ class HeadSlices {
     }
     forward_ =
         acquire_forward(context_.weights, work.table, largest, context_.kernels, context_.stream);
+    if (work.inputs.bias != nullptr)
+      bias_ = context_.weights.acquire(*work.inputs.bias, WeightForm::kRows, context_.stream);
     if (work.gradients.dx.defined()) {
       backward_ = context_.weights.acquire(work.table, WeightForm::kBackward, context_.stream);
     }
@@ -101,9 +104,11 @@ class HeadSlices {
     const auto first = [&](const Tensor& buffer) { return buffer.slice(0, 0, slice.size); };
     const Tensor labels = part(work_.inputs.labels);
     const Tensor mask = part(work_.inputs.mask);
-    context_.kernels.run(
-        LinearForward{.y = first(logits_), .x = part(work_.rows), .weight = forward_->view()},
-        context_.stream);
+    context_.kernels.run(LinearForward{.y = first(logits_),
+                                       .x = part(work_.rows),
+                                       .weight = forward_->view(),
+                                       .bias = bias_.rows()},
+                         context_.stream);
     const double cap = work_.inputs.soft_cap;
     if (cap > 0) {
       const Tensor logits = first(logits_);
@@ -166,6 +171,7 @@ class HeadSlices {
     if (work_.gradients.dweight.defined()) {
       context_.kernels.run(
           LinearBackwardWeight{.dweight = work_.gradients.dweight,
+                               .dbias = work_.gradients.dbias,
                                .dy = first(dlogits_),
                                .x = part(work_.rows),
                                .overwrites = work_.gradients.overwrites && slice.begin == 0},
@@ -210,6 +216,7 @@ class HeadSlices {
   Tensor lse_, statistics_, logits_, dlogits_;
   Tensor warm_lse_, teacher_statistics_, labels_alone_;  // with a teacher
   std::optional<WeightUse> forward_, backward_;
+  WeightUse bias_;
 };
 
 // Sums dx [n, h] over the group, because each member has computed it from its own columns only, and
@@ -262,6 +269,10 @@ LossOutput head_loss(Context& context, const Value& x, Parameter& table, const L
                      : GradientBuffer{context.weights.gradient(table, context.stream)};
     gradients.dweight = buffer.sums;
     gradients.overwrites = buffer.overwrites;
+    if (inputs.bias != nullptr)
+      gradients.dbias = context.weights.gradient(*inputs.bias, context.stream);
+    PITON_ASSERT(gradients.dweight.defined() || !gradients.dbias.defined(),
+                 "{}: a frozen table with a trained bias", table.name);
   }
   const Tensor dtable = gradients.dweight;
   if (inputs.normalized) {
@@ -279,6 +290,7 @@ LossOutput head_loss(Context& context, const Value& x, Parameter& table, const L
   if (work.normalized && dtable.defined())
     work.normalized->add_gradient(context, gradients.dweight, dtable);
   if (dtable.defined()) context.weights.contribute(table, context.stream);
+  if (gradients.dbias.defined()) context.weights.contribute(*inputs.bias, context.stream);
   output.sum = context.tape->output(output.sum.tensor);
   context.tape->record([id = output.sum.id, x_id = x.id, dx = context.tape->keep(gradients.dx),
                         &group, gathers](Backward& backward) {

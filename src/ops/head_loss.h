@@ -1,8 +1,9 @@
 // The head and its cross entropy (kernels/loss.h) as one op. It works on slices of rows, so the
 // logits of the whole micro-batch never exist at once.
 //
-//   for each slice   logits = x W^T -> statistics -> one gather of [rows, 3] over the group -> loss
-//     with a tape    dlogits -> dx (the rows of the slice), dW +=
+//   for each slice   logits = x W^T + bias -> statistics -> one gather of [rows, 3] over the group
+//   -> loss
+//     with a tape    dlogits -> dx (the rows of the slice), dW +=, db +=
 //
 // With a tape, the gradients of a slice are computed in the forward pass, while its logits are in
 // memory. This is possible because the loss is the last op of the model: `scale` is the only factor
@@ -48,8 +49,9 @@ struct LossInputs {
                   // global batch. Read in forward. May be empty without a tape
   std::int64_t vocabulary_begin = 0;  // first id of this rank's part of the vocabulary
   std::int64_t valid = 0;             // ids in this rank's part, padding not counted
-  bool normalized = false;            // each row of the table is divided by its length
-  double soft_cap = 0;                // c: logits are c tanh(x W^T / c); 0: x W^T
+  Parameter* bias = nullptr;          // [V/t], added to the logits; trained as the table is
+  bool normalized = false;            // each row of the table is divided by its length; no bias
+  double soft_cap = 0;                // c: logits y become c tanh(y / c); 0: none
   LossTeacher teacher;
 };
 

@@ -5,8 +5,10 @@
 // So splitting a fused projection needs no copies.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
+#include "comm/communicator.h"
 #include "ops/tape.h"
 
 namespace piton {
@@ -17,5 +19,17 @@ std::vector<Value> split_columns(Context& context, const Value& x,
 
 // Copies x [..., d] of any strides to a contiguous [n, d], for ops that need one.
 Value packed_rows(Context& context, const Value& x);
+
+// How the rows of a micro-batch are divided.
+struct SampleRows {
+  std::int64_t samples = 0;  // b
+  Communicator& group;
+  bool sequence_parallel = false;  // x has this rank's rows of the group's
+};
+
+// The first row of each sample, of which an encoder predicts what the whole sample is. x [b*s, h],
+// under sequence parallelism this rank's [b*s/t, h] -> rows 0, s, 2 s, ... of the
+// whole, [b, h], on every rank. Its gradient must be the same on every rank of the group.
+Value first_rows(Context& context, const Value& x, const SampleRows& rows);
 
 }  // namespace piton

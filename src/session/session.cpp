@@ -5,8 +5,9 @@
 #include <utility>
 
 #include "comm/gathered_values.h"
-#include "model/decoder.h"
 #include "model/initialize.h"
+#include "model/model_factory.h"
+#include "session/pair_weights.h"
 #include "session/run_sections.h"
 
 namespace piton {
@@ -38,9 +39,8 @@ Session::Session(const Machine& machine, Mesh& mesh, const SessionSettings& sett
       settings.own_schedule
           ? *settings.own_schedule
           : make_schedule(settings.schedule, mesh.size(Axis::kPipeline), settings.micro_batches);
-  const ChunkFactory make = settings.chunks
-                                ? settings.chunks
-                                : decoder_factory(settings.model, layout_, settings.adapters);
+  const ChunkFactory make =
+      settings.chunks ? settings.chunks : model_factory(settings.model, layout_, settings.adapters);
   std::vector<Chunk*> chunks;
   for (const int chunk : schedule.chunks_of_stage(mesh.coordinate(Axis::kPipeline))) {
     parameters_.begin_chunk(chunk);
@@ -177,7 +177,33 @@ ModelInput Session::upload(const MicroBatch& batch, const Tensor& scale) {
   if (!batch.segments.empty()) {
     input.segments = put(DType::kI32, {batch.samples, batch.sequence}, batch.segments.data());
   }
+  if (!settings_.model.encoder) return input;
+  if (const std::int64_t first = settings_.model.encoder->first_position; first > 0) {
+    std::vector<std::int32_t> positions = batch.positions;
+    for (std::int32_t& position : positions) position += static_cast<std::int32_t>(first);
+    input.positions = put(DType::kI32, {rows}, positions.data());
+  }
+  input.encoder = upload_encoder_input(batch);
   return input;
+}
+
+EncoderInput Session::upload_encoder_input(const MicroBatch& batch) {
+  const auto put = [&](DType dtype, const Shape& shape, const void* host) {
+    Tensor tensor =
+        machine_.arena.allocate(dtype, shape, MemoryKind::kActivations, machine_.stream);
+    machine_.device.upload(host, tensor, machine_.stream);
+    return tensor;
+  };
+  std::vector<std::int32_t> types = batch.types;
+  types.resize(static_cast<std::size_t>(batch.samples * batch.sequence), 0);
+  // Of samples without pairs, or without weights for them, none counts.
+  std::vector<std::int32_t> labels = batch.pair_labels;
+  labels.resize(static_cast<std::size_t>(batch.samples), kNoLabel);
+  std::vector<float> weights = batch.pair_weights;
+  weights.resize(static_cast<std::size_t>(batch.samples), 0.0F);
+  return {.types = put(DType::kI32, {std::ssize(types)}, types.data()),
+          .pair_labels = put(DType::kI32, {batch.samples}, labels.data()),
+          .pair_weights = put(DType::kF32, {batch.samples}, weights.data())};
 }
 
 double Session::summed_over_ranks(double value, AxisSet axes) {
@@ -190,7 +216,7 @@ double Session::summed_over_ranks(double value, AxisSet axes) {
 
 double Session::sum_of(const PipelineResult& result, std::string_view name) {
   double sum = 0;
-  const auto found = result.sums.find(std::string(name));
+  const auto found = result.sums.find(name);
   if (found != result.sums.end()) machine_.device.download(found->second, &sum, machine_.stream);
   return summed_over_ranks(sum, kLossAxes);
 }
@@ -215,10 +241,23 @@ void Session::add_teaching_figures(const PipelineResult& result, double tokens,
     figures.push_back({"teacher_divergence", sum_of(result, kDivergenceSum), tokens});
 }
 
-double Session::total_tokens(const std::vector<MicroBatch>& batches) {
+Session::Labels Session::total_labels(const std::vector<MicroBatch>& batches) {
   double tokens = 0;
   for (const MicroBatch& batch : batches) tokens += batch.loss_tokens();
-  return summed_over_ranks(tokens, kSampleAxes);
+  Labels labels{.tokens = summed_over_ranks(tokens, kSampleAxes)};
+  const std::optional<EncoderFacts>& encoder = settings_.model.encoder;
+  if (encoder && encoder->pair_head)
+    labels.pairs = summed_over_ranks(count_pairs(batches), kSampleAxes);
+  return labels;
+}
+
+Session::Losses Session::losses_of(const PipelineResult& result, const Labels& labels) {
+  const double words = sum_of(result, kLossSum);
+  if (labels.pairs == 0) return {words, {}};
+  const double pairs = sum_of(result, kPairLossSum);
+  return {words + pairs,
+          {{"masked_lm_loss", words, labels.tokens},
+           {"sop_loss", pairs / labels.pair_weight(), labels.pairs}}};
 }
 
 std::int64_t Session::samples_of(const std::vector<MicroBatch>& batches) {
@@ -258,7 +297,8 @@ StepReport Session::gradients(const std::vector<MicroBatch>& batches,
     report.loss = found.loss_sum / found.count;
     return report;
   }
-  report.loss_tokens = total_tokens(batches);
+  const Labels labels = total_labels(batches);
+  report.loss_tokens = labels.tokens;
   if (report.loss_tokens == 0) {
     throw Error(
         Fault::kData,
@@ -266,11 +306,14 @@ StepReport Session::gradients(const std::vector<MicroBatch>& batches,
         "batch; piton inspect samples shows them",
         consumed_samples, consumed_samples + samples_of(batches) - 1);
   }
-  return weighted_gradients(batches, std::move(report));
+  if (labels.pairs == 0) return weighted_gradients(batches, std::move(report));
+  return weighted_gradients(with_pair_weights(batches, labels.pair_weight()), std::move(report),
+                            labels.pairs);
 }
 
 // Of the sum over tokens of mask * loss, divided by report.loss_tokens.
-StepReport Session::weighted_gradients(const std::vector<MicroBatch>& batches, StepReport report) {
+StepReport Session::weighted_gradients(const std::vector<MicroBatch>& batches, StepReport report,
+                                       double pairs) {
   const bool wide = settings_.model.dtype == DType::kF64;
   const Tensor scale = machine_.arena.allocate(wide ? DType::kF64 : DType::kF32, {1},
                                                MemoryKind::kWorkspace, machine_.stream);
@@ -284,7 +327,9 @@ StepReport Session::weighted_gradients(const std::vector<MicroBatch>& batches, S
   for (const MicroBatch& batch : batches) inputs.push_back(upload(batch, scale));
   teach(batches, inputs);
   const PipelineResult result = forward_backward(inputs);
-  report.loss = sum_of(result, kLossSum) / report.loss_tokens;
+  Losses losses = losses_of(result, {report.loss_tokens, pairs});
+  report.loss = losses.sum / report.loss_tokens;
+  if (pairs > 0) report.figures = std::move(losses.figures);
   add_teaching_figures(result, report.loss_tokens, report.figures);
   return report;
 }
@@ -318,13 +363,19 @@ Session::Evaluation Session::evaluate(const std::vector<MicroBatch>& batches) {
   }
   std::vector<ModelInput> inputs;
   inputs.reserve(batches.size());
-  for (const MicroBatch& batch : batches) inputs.push_back(upload(batch, {}));
+  const Labels labels = total_labels(batches);
+  if (labels.pairs > 0) {
+    for (const MicroBatch& batch : with_pair_weights(batches, labels.pair_weight()))
+      inputs.push_back(upload(batch, {}));
+  } else {
+    for (const MicroBatch& batch : batches) inputs.push_back(upload(batch, {}));
+  }
   teach(batches, inputs);
   const PipelineResult result = pipeline_->forward(context(false), inputs);
-  Evaluation evaluation{
-      .loss_sum = sum_of(result, kLossSum), .loss_tokens = total_tokens(batches), .figures = {}};
-  add_teaching_figures(result, evaluation.loss_tokens, evaluation.figures);
-  return evaluation;
+  Losses losses = losses_of(result, labels);
+  add_teaching_figures(result, labels.tokens, losses.figures);
+  return {
+      .loss_sum = losses.sum, .loss_tokens = labels.tokens, .figures = std::move(losses.figures)};
 }
 
 std::vector<Tensor> Session::hidden_states(const std::vector<MicroBatch>& batches) {

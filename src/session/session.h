@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "data/samples/batch.h"
@@ -45,7 +46,7 @@ struct SessionSettings {
   OffloadOptions offload;
   SessionUse use = SessionUse::kTraining;
   Adapters adapters;  // of the decoder; if there are any, they alone are trained (nn/adapters.h)
-  // Makes the chunks; empty: those of a decoder of this model and layout.
+  // Makes the chunks; empty: those of this model and layout.
   ChunkFactory chunks;
 };
 
@@ -139,7 +140,6 @@ class Session {
  private:
   void schedule_micro_batches(int count);
   PipelineResult forward_backward(const std::vector<ModelInput>& inputs);
-  double total_tokens(const std::vector<MicroBatch>& batches);
   std::int64_t samples_of(const std::vector<MicroBatch>& batches);  // of all data ranks
   void set_gain_decay();
   void share_rows();
@@ -152,7 +152,22 @@ class Session {
   void teach(const std::vector<MicroBatch>& batches, std::vector<ModelInput>& inputs);
   void add_teaching_figures(const PipelineResult& result, double tokens,
                             std::vector<ObjectiveFigure>& figures);
-  StepReport weighted_gradients(const std::vector<MicroBatch>& batches, StepReport report);
+  // The labels of a batch over all ranks.
+  struct Labels {
+    double tokens = 0;
+    double pairs = 0;  // of a model with a head for them
+    double pair_weight() const { return pairs > 0 ? tokens / pairs : 0; }
+  };
+  Labels total_labels(const std::vector<MicroBatch>& batches);
+  struct Losses {
+    double sum = 0;                        // divided by Labels::tokens it is the loss
+    std::vector<ObjectiveFigure> figures;  // of a model with two losses
+  };
+  Losses losses_of(const PipelineResult& result, const Labels& labels);
+  EncoderInput upload_encoder_input(const MicroBatch& batch);
+  // `pairs`: Labels::pairs, if the batches have weights for them.
+  StepReport weighted_gradients(const std::vector<MicroBatch>& batches, StepReport report,
+                                double pairs = 0);
 
   Machine machine_;
   Mesh* mesh_;

@@ -20,6 +20,7 @@ struct PretrainResult {
   bool finished = false;                  // the last iteration is done
   int stop_signal = 0;                    // signal that ended the run before its last step; 0: none
   bool saved = false;                     // a checkpoint has all steps of this run
+  bool encoder = false;                   // what was trained continues no text
 };
 
 // What the caller of pretrain() gives and is asked.

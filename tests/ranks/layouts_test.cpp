@@ -2,7 +2,8 @@
 // Any layout gives the losses of one process over twenty steps with dropout. Models: GPT-2, LLaMA,
 // one with norms and biases of its heads and a head of normalized rows, one like Gemma (norms at
 // the ends of branches, soft caps, a window in every second layer), and one with a window, a norm
-// after its embedding and ALiBi (six heads, so that their slopes are not powers of one number). A
+// after its embedding and ALiBi (six heads, so that their slopes are not powers of one number); and
+// BERT with norms before the branches and after the sums. A
 // checkpoint of one layout loads under another with the same bits.
 #include <chrono>
 #include <cstdlib>
@@ -140,7 +141,12 @@ ModelConfig small(const std::string& name) {
   const bool alibi = name == "alibi";
   const bool norms = name == "head norms";
   const bool gemma = name == "gemma";
-  ModelConfig model = preset(alibi ? "gpt2-tiny" : norms || gemma ? "llama-tiny" : name);
+  const bool post_norm = name == "bert, post-norm";
+  ModelConfig model = preset(alibi            ? "gpt2-tiny"
+                             : norms || gemma ? "llama-tiny"
+                             : post_norm      ? "bert-tiny"
+                                              : name);
+  if (post_norm) model.encoder->post_norm = true;
   model.head_norms |= norms;
   model.qkv_biases |= norms;
   model.output_bias |= norms;
@@ -221,8 +227,8 @@ TEST_P(Layouts, GiveTheLossesAndTheInitialWeightsOfOneProcess) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, Layouts,
-                         testing::Values("gpt2-tiny", "llama-tiny", "alibi", "head norms",
-                                         "gemma"));
+                         testing::Values("gpt2-tiny", "llama-tiny", "alibi", "head norms", "gemma",
+                                         "bert-tiny", "bert, post-norm"));
 
 // --log-params-norm and --log-num-zeros-in-grad: padded rows do not count, copies count once.
 TEST(Figures, AreTheSameUnderEveryLayout) {

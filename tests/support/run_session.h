@@ -114,6 +114,22 @@ inline std::vector<MicroBatch> batches(std::int64_t consumed, int rank, int rank
   return all;
 }
 
+// For encoders: two parts of each row, which may have changed places, and padding at the ends of
+// some rows.
+inline void add_parts(MicroBatch& batch, std::int64_t consumed) {
+  for (std::int64_t i = 0; i < batch.samples; ++i) {
+    const std::int64_t sample = consumed + batch.sample_index + i;
+    const std::int64_t padded = kSequence - sample % 5;
+    for (std::int64_t place = 0; place < kSequence; ++place) {
+      const auto row = static_cast<std::size_t>(i * kSequence + place);
+      batch.types.push_back(place > 7 + sample % 11 && place < padded ? 1 : 0);
+      batch.segments.push_back(place < padded ? 0 : kPaddingSegment);
+      if (place >= padded) batch.loss_mask[row] = 0;
+    }
+    batch.pair_labels.push_back(static_cast<std::int32_t>(token(sample, kSequence + 3, 2)));
+  }
+}
+
 class TrainingRun {
  public:
   TrainingRun(World& world, const RunLayout& layout, const ModelConfig& model, int threads = 1)
@@ -202,8 +218,12 @@ class TrainingRun {
 
  private:
   std::vector<MicroBatch> own_batches() {
-    return batches(consumed_, mesh_.coordinate(Axis::kData), mesh_.size(Axis::kData),
-                   session_->settings().model.vocabulary, sizes_);
+    std::vector<MicroBatch> all =
+        batches(consumed_, mesh_.coordinate(Axis::kData), mesh_.size(Axis::kData),
+                session_->settings().model.vocabulary, sizes_);
+    if (!session_->settings().model.encoder) return all;
+    for (MicroBatch& batch : all) add_parts(batch, consumed_);
+    return all;
   }
 
   HostDevice device_;

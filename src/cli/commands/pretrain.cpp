@@ -109,8 +109,9 @@ int train(Invocation& invocation, Training training) {
   if (saves && leads && result.finished) {
     const std::string& run = options.loop.save;
     invocation.log.info(
-        options.data.is_instruction_dataset
-            ? fmt::format("next: piton chat --load {}", run)
+        options.data.is_instruction_dataset ? fmt::format("next: piton chat --load {}", run)
+        : result.encoder
+            ? fmt::format("next: piton embed --load {} --output F.npy FILE", run)
             : fmt::format(
                   "next: piton generate --load {} --prompt TEXT, or piton score --load {} FILE",
                   run, run));

@@ -261,7 +261,7 @@ constexpr MegatronGroup kMegatronFlags[] = {
     {kNotYet, "window-size:1", "--pre-tockens N is a window of N keys"},
     {kNotYet,
      "no-rope-freq:1 mrope-section:* relative-attention-num-buckets:1 "
-     "relative-attention-max-distance:1 apply-residual-connection-post-layernorm "
+     "relative-attention-max-distance:1 "
      "squared-relu quick-geglu activation-func-clamp-value:1 glu-linear-offset:1 "
      "qk-l2-norm mtp-loss-scaling-factor:1 multi-latent-attention "
      "q-lora-rank:1 kv-lora-rank:1 qk-head-dim:1 qk-pos-emb-head-dim:1 v-head-dim:1 "
@@ -324,9 +324,8 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "nccl-all-reduce-for-prefill mlp-chunks-for-prefill:1 disable-chunked-prefill "
      "inference-wandb-logging-step-interval:1",
      "`piton serve` has other limits: `--max-concurrent-requests`"},
-    {kNotYet, "decoder-seq-length:1 mask-prob:1 short-seq-prob:1 bert-no-binary-head",
-     "`piton inspect samples --model-family bert` or `t5` has it; decoders alone are trained here, "
-     "on --seq-length tokens"},
+    {kNotYet, "decoder-seq-length:1",
+     "`piton inspect samples --model-family t5` has it; T5 is not trained here"},
     {kNotYet,
      "encoder-num-layers:1 decoder-num-layers:1 output-bert-embeddings bert-embedder-type:1 "
      "retriever-seq-length:1 ict-head-size:1 biencoder-projection-dim:1 "
@@ -338,7 +337,7 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "retro-encoder-hidden-dropout:1 retro-encoder-attention-dropout:1 "
      "retro-num-neighbors:1 retro-num-retrieved-chunks:1 retro-attention-gate:1 "
      "retro-no-verify-neighbor-count",
-     "decoders alone are trained here, not BERT, T5 or retrievers"},
+     "decoders and BERT are trained here, not T5 or retrievers"},
     {kNotYet,
      "num-classes:1 img-h:1 img-w:1 num-channels:1 patch-dim:1 classes-fraction:1 "
      "data-per-class-fraction:1 no-data-sharding head-lr-mult:1 vision-pretraining "

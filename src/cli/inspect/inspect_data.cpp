@@ -74,18 +74,6 @@ SampleCounts counts_of(const LoopOptions& loop, SamplePart part, std::int64_t sh
   return counts;
 }
 
-// Throws Error(kUsage) if an option is given that only samples of masked words have.
-void refuse_masking(MaskingOptions masking) {
-  MaskingOptions none;
-  OptionSet given, empty;
-  given.add("Masked words", masking);
-  empty.add("Masked words", none);
-  if (given.to_toml() == empty.to_toml()) return;
-  throw Error(Fault::kUsage,
-              "--mask-prob, --short-seq-prob, --decoder-seq-length, --bert-no-binary-head: are for "
-              "inspect samples --model-family bert or t5; add that or leave them out");
-}
-
 // Throws Error(kUsage) if no data is named for it.
 std::shared_ptr<const SampleSource> source_of(const DataSets& sets, SamplePart part, Log& log) {
   if (part == SamplePart::kTrain) {
@@ -212,7 +200,7 @@ void print_tokenizer(const TokenizerOptions& options, std::int64_t tensor_parall
   print(text);
 }
 
-void print_samples(const PretrainOptions& options, const MaskingOptions& masking,
+void print_samples(const PretrainOptions& options, const DecoderRowOptions& decoder,
                    const SampleRange& range, Log& log) {
   const auto [part, first, count, json] = range;
   const LoopOptions& loop = options.loop;
@@ -228,10 +216,18 @@ void print_samples(const PretrainOptions& options, const MaskingOptions& masking
                           .mock = mock_ids(options, model_ids, tokenizer.get()),
                           .documents = DocumentRules::from(options.data, special.eod, special.pad)};
   if (task) {
-    settings.of_documents = masked_samples({*task, settings.sequence, settings.seed, masking},
+    settings.of_documents = masked_samples({.task = *task,
+                                            .sequence = settings.sequence,
+                                            .seed = settings.seed,
+                                            .masking = options.masking,
+                                            .pairs = !options.model.encoder.no_pair_head,
+                                            .decoder_sequence = decoder.decoder_sequence},
                                            options.data, tokenizer.get(), log);
   } else {
-    refuse_masking(masking);
+    refuse_masking(options.masking);
+    if (decoder.decoder_sequence) {
+      throw Error(Fault::kUsage, "--decoder-seq-length: is for --model-family t5; leave it out");
+    }
     if (options.model.family) family_facts(*options.model.family);  // refuses unknown ones
   }
   const DataSets sets = open_data_sets(options.data, settings, log);

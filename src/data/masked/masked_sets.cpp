@@ -45,19 +45,19 @@ void check(const MaskedSettings& settings) {
                 "--seed: got {}, wanted 1 to 2147483647 for samples of --model-family {}",
                 settings.seed, family_of(settings.task));
   }
-  if (is_bert && masking.decoder_sequence) {
+  if (is_bert && settings.decoder_sequence) {
     throw Error(Fault::kUsage, "--decoder-seq-length: is for --model-family t5; leave it out");
   }
   if (is_bert) return;
-  if (masking.no_binary_head) {
+  if (!settings.pairs) {
     throw Error(Fault::kUsage, "--bert-no-binary-head: is for --model-family bert; leave it out");
   }
-  if (!masking.decoder_sequence) {
+  if (!settings.decoder_sequence) {
     throw Error(Fault::kUsage,
                 "--decoder-seq-length: is not given; wanted the tokens that the decoder of T5 "
                 "reads, such as 128 for --encoder-seq-length 512");
   }
-  check_range("--decoder-seq-length", *masking.decoder_sequence, 1, kLargestSize);
+  check_range("--decoder-seq-length", *settings.decoder_sequence, 1, kLargestSize);
 }
 
 }  // namespace
@@ -66,6 +66,17 @@ std::optional<MaskedTask> masked_task(std::string_view family) {
   if (family == "bert") return MaskedTask::kBert;
   if (family == "t5") return MaskedTask::kT5;
   return std::nullopt;
+}
+
+void refuse_masking(const MaskingOptions& masking) {
+  const MaskingOptions none;
+  if (masking.mask_probability == none.mask_probability &&
+      masking.short_sequence_probability == none.short_sequence_probability) {
+    return;
+  }
+  throw Error(Fault::kUsage,
+              "--mask-prob, --short-seq-prob: are for samples of --model-family bert (or t5, in "
+              "inspect samples); add that or leave them out");
 }
 
 DocumentSamples masked_samples(const MaskedSettings& settings, const DataOptions& data,
@@ -83,7 +94,7 @@ DocumentSamples masked_samples(const MaskedSettings& settings, const DataOptions
       std::make_shared<const MaskedVocabulary>(MaskedVocabulary::of(*tokenizer, settings.task));
   return [settings, vocabulary, &log](const DocumentShare& share) {
     const bool is_bert = settings.task == MaskedTask::kBert;
-    const bool pairs = is_bert && !settings.masking.no_binary_head;
+    const bool pairs = is_bert && settings.pairs;
     const std::int64_t added = is_bert ? BertDataset::kAdded : T5Dataset::kAdded;
     MaskedData made{
         .corpus = share.corpus,
@@ -109,7 +120,7 @@ DocumentSamples masked_samples(const MaskedSettings& settings, const DataOptions
     if (is_bert) {
       source = std::make_shared<BertDataset>(std::move(made), pairs);
     } else {
-      source = std::make_shared<T5Dataset>(std::move(made), *settings.masking.decoder_sequence);
+      source = std::make_shared<T5Dataset>(std::move(made), *settings.decoder_sequence);
     }
     return source;
   };

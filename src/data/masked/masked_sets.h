@@ -20,7 +20,12 @@ struct MaskedSettings {
   std::int64_t sequence = 0;  // tokens of a row; T5: of the encoder
   std::uint32_t seed = 1234;  // 1 or more
   MaskingOptions masking;
+  bool pairs = true;                                  // BERT: two parts, whose order is predicted
+  std::optional<std::int64_t> decoder_sequence = {};  // T5: tokens of a row of the decoder
 };
+
+// Throws Error(kUsage) if an option is given that only samples of masked words have.
+void refuse_masking(const MaskingOptions& masking);
 
 // SampleSettings::of_documents for this task. Reports through `log`, which must outlive the result,
 // how many samples the documents of each set give, and which are left out. Throws Error(kUsage) for

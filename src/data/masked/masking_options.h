@@ -17,8 +17,6 @@ enum class MaskedTask : std::uint8_t {
 struct MaskingOptions {
   double mask_probability = 0.15;
   double short_sequence_probability = 0.1;
-  std::optional<std::int64_t> decoder_sequence;
-  bool no_binary_head = false;
 
   template <typename Visitor>
   void visit(Visitor&& v) {
@@ -28,13 +26,18 @@ struct MaskingOptions {
     v(Option{"short-seq-prob",
              "bert, t5: probability that a sample is made of fewer tokens than fit", experiment},
       short_sequence_probability);
+  }
+};
+
+struct DecoderRowOptions {
+  std::optional<std::int64_t> decoder_sequence;
+
+  template <typename Visitor>
+  void visit(Visitor&& v) {
     v(Option{"decoder-seq-length",
              "t5: number of tokens that the decoder reads",
              {.resume = Resume::kMustMatch, .placeholder = "N"}},
       decoder_sequence);
-    v(Option{"bert-no-binary-head", "bert: samples have one part and no order to predict",
-             experiment},
-      no_binary_head);
   }
 };
 

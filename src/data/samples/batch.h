@@ -19,8 +19,12 @@ struct MicroBatch {
   std::vector<float> loss_mask;         // [b*s]; 0 or 1, or the weight of the token's loss
   std::vector<std::int32_t> positions;  // [b*s]; 0..s-1, or from the document's start
   std::vector<std::int32_t> segments;   // [b*s] or empty: a token attends only to its own segment
-  std::vector<Answer> answers;          // of all samples; begin and end are rows of the batch
-  double loss_tokens() const;           // sum of loss_mask
+  // Of samples for encoders only.
+  std::vector<std::int32_t> types;        // [b*s] or empty: all 0
+  std::vector<std::int32_t> pair_labels;  // [b] or empty: 1 where the two parts changed places
+  std::vector<float> pair_weights;        // [b] or empty: of their losses; the session sets them
+  std::vector<Answer> answers;            // of all samples; begin and end are rows of the batch
+  double loss_tokens() const;             // sum of loss_mask
 };
 
 }  // namespace piton

@@ -96,6 +96,11 @@ MicroBatch BatchSource::rows(std::span<const std::int64_t> places, std::int64_t 
       batch.segments.resize(whole);  // 0 for samples of one segment
       copy(sample_.segments, batch.segments);
     }
+    if (!sample_.types.empty()) {
+      batch.types.resize(whole);
+      copy(sample_.types, batch.types);
+    }
+    if (sample_.swapped) batch.pair_labels.push_back(*sample_.swapped ? 1 : 0);
     for (Answer answer : sample_.answers) {
       answer.begin += static_cast<std::int64_t>(row);
       answer.end += static_cast<std::int64_t>(row);

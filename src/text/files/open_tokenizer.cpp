@@ -53,6 +53,7 @@ std::string chosen_type(const TokenizerOptions& options) {
   if (!options.merge_file.empty()) return "GPT2BPETokenizer";
   if (options.vocab_file.ends_with(".model")) return "SentencePieceTokenizer";
   if (options.vocab_file.ends_with(".tiktoken")) return "TikTokenizer";
+  if (options.vocab_file.ends_with(".txt")) return "BertWordPieceLowerCase";  // pretrain_bert.py's
   throw Error(
       Fault::kUsage,
       "tokenizer: none is given; give --tokenizer-name-or-path DIR, or --tokenizer-type and "

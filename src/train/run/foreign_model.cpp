@@ -140,6 +140,10 @@ void refuse_contradictions(const ModelConfig& got, const ModelConfig& wanted,
   alike("--input-embeds-norm", got.scaled_embedding == wanted.scaled_embedding);
   alike("--query-pre-attn-scalar", got.query_scalar == wanted.query_scalar);
   alike("--normalized-head", got.normalized_head == wanted.normalized_head);
+  alike(
+      "--apply-residual-connection-post-layernorm, --bert-no-binary-head, --token-types, "
+      "--first-position",
+      got.encoder == wanted.encoder);
   alike("--qk-layernorm", got.head_norms == wanted.head_norms);
   alike("--untie-embeddings-and-output-weights", got.tied == wanted.tied);
 }
@@ -177,6 +181,12 @@ std::optional<OpenedModel> adopt_foreign_model(PretrainOptions& options) {
   if (!options.model.model.empty()) {
     throw Error(Fault::kUsage, "--model: got {}, but {} says what the model is; leave the flag out",
                 options.model.model, foreign->source->where());
+  }
+  if (model.encoder && !model.encoder->word_head) {
+    throw Error(Fault::kData,
+                "{}: an encoder without a head for masked words has nothing to train; piton embed "
+                "reads it",
+                foreign->source->where());
   }
   ModelOptions theirs = ModelOptions::of(model);
   const ModelConfig said = theirs.resolve(model.vocabulary);

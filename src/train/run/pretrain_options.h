@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/options/options.h"
+#include "data/masked/masking_options.h"
 #include "data/samples/data_options.h"
 #include "model/config.h"
 #include "model/lora_options.h"
@@ -185,6 +186,7 @@ struct PretrainOptions {
   LearningRateOptions learning_rate;
   OptimizerOptions optimizer;
   DataOptions data;
+  MaskingOptions masking;
   TokenizerOptions tokenizer;
   std::vector<ChangedOption> changed;  // what the user gave, for the log
 

@@ -7,6 +7,7 @@
 #include "base/hash.h"
 #include "base/options/option_range.h"
 #include "data/corpus/corpus_card.h"
+#include "data/masked/masked_sets.h"
 #include "data/samples/describe.h"
 #include "train/run/corpus_rule.h"
 
@@ -30,8 +31,9 @@ DocumentRules document_rules(const PretrainOptions& options, std::int64_t vocabu
   return DocumentRules::from(options.data, eod, pad);
 }
 
+// `log` must outlive the result.
 SampleSettings settings_of(const PretrainOptions& options, const RunPlan& plan,
-                           const Tokenizer* tokenizer) {
+                           const Tokenizer* tokenizer, Log& log) {
   const LoopOptions& loop = options.loop;
   const std::int64_t vocabulary = plan.session.model.vocabulary;
   SampleSettings settings{.sequence = plan.sequence,
@@ -42,6 +44,17 @@ SampleSettings settings_of(const PretrainOptions& options, const RunPlan& plan,
                           .documents = document_rules(options, vocabulary, tokenizer),
                           .global_batch = plan.global_batch};
   settings.counts.train = plan.train_samples;
+  const std::optional<EncoderFacts>& encoder = plan.session.model.encoder;
+  if (encoder) {
+    settings.of_documents = masked_samples({.task = MaskedTask::kBert,
+                                            .sequence = settings.sequence,
+                                            .seed = settings.seed,
+                                            .masking = options.masking,
+                                            .pairs = encoder->pair_head},
+                                           options.data, tokenizer, log);
+  } else {
+    refuse_masking(options.masking);
+  }
   return settings;
 }
 
@@ -97,7 +110,7 @@ RunData::RunData(const PretrainOptions& options, const RunPlan& plan, const Toke
   BatchRules rules{.order = options.data.dataloader_type,
                    .vocabulary = plan.session.model.vocabulary};
   if (options.data.variable_seq_lengths) rules.length_multiple = length_multiple(options);
-  const SampleSettings settings = settings_of(options, plan, tokenizer);
+  const SampleSettings settings = settings_of(options, plan, tokenizer, notes);
   if (own.make) {
     check_own(own, options);
     const std::shared_ptr<const SampleSource> samples = own.make(settings);

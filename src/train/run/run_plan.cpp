@@ -144,20 +144,39 @@ BatchSizes batch_sizes(const LoopOptions& loop, std::int64_t global_batch, std::
   return BatchSizes(global_batch, loop.rampup_batch_size, share);
 }
 
+namespace {
+
+// Refuses what is made for decoders alone.
+void check_encoder_run(const PretrainOptions& options, const ModelConfig& model) {
+  if (!model.encoder) return;
+  const auto refuse = [](bool given, const char* flag) {
+    if (!given) return;
+    throw Error(Fault::kUsage,
+                "{}: is for decoders, and the model is an encoder (bert); leave it out", flag);
+  };
+  refuse(options.lora.given(), "--lora-target-modules");
+  refuse(options.preferences.stage != TrainingStage::kSft, "--stage");
+  refuse(!options.tasks.tasks.empty(), "--eval-tasks");
+}
+
+}  // namespace
+
 RunPlan make_run_plan(const PretrainOptions& options, int ranks,
                       std::int64_t tokenizer_vocabulary) {
   RunPlan plan;
   const ModelConfig model = options.resolve_model(
       tokenizer_vocabulary > 0 ? std::optional(tokenizer_vocabulary) : std::nullopt);
+  check_encoder_run(options, model);
   plan.mesh = options.parallel.check(ranks);
   const LoopOptions& loop = options.loop;
   check_ranges(loop);
   check_one_unit(options.learning_rate, loop.train_samples.has_value());
-  plan.sequence = loop.sequence > 0 ? loop.sequence : model.max_positions;
-  if (plan.sequence > model.max_positions) {
+  plan.sequence = loop.sequence > 0 ? loop.sequence : model.longest_sequence();
+  if (plan.sequence > model.longest_sequence()) {
     throw Error(Fault::kUsage,
-                "--seq-length: got {}, wanted at most --max-position-embeddings, which is {}",
-                plan.sequence, model.max_positions);
+                "--seq-length: got {}, wanted at most --max-position-embeddings{}, which is {}",
+                plan.sequence, model.encoder ? " - --first-position" : "",
+                model.longest_sequence());
   }
   check_saves(options);
   plan.saves_optimizer = !loop.no_save_optim;

@@ -193,10 +193,9 @@ TEST(ExplicitPositions, KeepDocumentsApart) {
   std::vector<std::int32_t> positions(80);
   for (std::int32_t i = 0; i < 80; ++i) positions[i] = i < 33 ? i + 5 : i + 1000;
   ModelInput input = run.session.upload(row, {});
-  for (const std::string_view name : {kQueryPositions, kKeyPositions}) {
-    Tensor& places = input.extras[std::string(name)];
-    places = run.arena.allocate(DType::kI32, {1, 80}, MemoryKind::kActivations);
-    run.device.upload(positions.data(), places, *run.stream);
+  for (Tensor* places : {&input.query_positions, &input.key_positions}) {
+    *places = run.arena.allocate(DType::kI32, {1, 80}, MemoryKind::kActivations);
+    run.device.upload(positions.data(), *places, *run.stream);
   }
   EXPECT_NEAR(loss(input), apart, 1e-4);
 }

@@ -98,5 +98,34 @@ TEST(Rotary, TurnsTheGradientOfAPartInItsPlace) {
             (std::vector<double>{0, 0, start[2], start[3], 0, 0, start[6], start[7]}));
 }
 
+// Several ranks that share the rows: tests/ranks/layouts_test.cpp, under sequence parallelism.
+TEST(FirstRows, AreOneOfEachSampleWithItsGradient) {
+  HostDevice device;
+  Arena arena{device};
+  const std::unique_ptr<Stream> stream = device.make_stream();
+  const std::unique_ptr<Kernels> kernels = make_reference_kernels();
+  const std::unique_ptr<World> world = make_single_world(device);
+  const std::unique_ptr<Communicator> alone = make_group_of_all(*world, "alone");
+  ResidentWeights weights{*kernels, arena};
+  Tape tape;
+  Context context{.kernels = *kernels,
+                  .stream = *stream,
+                  .device = device,
+                  .arena = arena,
+                  .weights = weights,
+                  .tape = &tape};
+  const Tensor rows = context.activation(DType::kF32, {6, 2});
+  for (std::int64_t i = 0; i < 12; ++i) test::set_value(rows, i, static_cast<double>(i));
+  const Value x = tape.leaf(rows);
+  const Value y = first_rows(context, x, {.samples = 2, .group = *alone});
+  EXPECT_EQ(test::values(y.tensor), (std::vector<double>{0, 1, 6, 7}));
+  const Tensor dy = context.activation(DType::kF32, {2, 2});
+  for (std::int64_t i = 0; i < 4; ++i) test::set_value(dy, i, static_cast<double>(i + 1));
+  tape.seed(y, dy);
+  tape.backward(context, Tape::Mode::kWhole);
+  EXPECT_EQ(test::values(tape.take_gradient(x, context)),
+            (std::vector<double>{1, 2, 0, 0, 0, 0, 3, 4, 0, 0, 0, 0}));
+}
+
 }  // namespace
 }  // namespace piton

@@ -33,8 +33,8 @@ DataSets open_case(std::istringstream words, Log& log) {
   words >> settings.masking.mask_probability >> settings.masking.short_sequence_probability;
   words >> pairs;
   settings.task = *masked_task(task);
-  settings.masking.no_binary_head = pairs == 0;
-  if (decoder > 0) settings.masking.decoder_sequence = decoder;
+  settings.pairs = pairs != 0;
+  if (decoder > 0) settings.decoder_sequence = decoder;
   const auto tokenizer = masked_tokenizer(decoder > 0 ? 100 : 0);
   SampleSettings wanted{.sequence = settings.sequence, .seed = settings.seed, .counts = counts};
   wanted.of_documents = masked_samples(settings, data, tokenizer.get(), log);
@@ -83,7 +83,7 @@ TEST(MaskedSamples, EqualMegatronsForEveryTaskSplitBlendAndSeed) {
 
 MaskedSettings small(MaskedTask task) {
   MaskedSettings settings{.task = task, .sequence = 64};
-  if (task == MaskedTask::kT5) settings.masking.decoder_sequence = 64;
+  if (task == MaskedTask::kT5) settings.decoder_sequence = 64;
   return settings;
 }
 
@@ -104,11 +104,11 @@ TEST(MaskedSamples, RefuseOptionsThatDoNotFit) {
             "--seq-length: got 4, wanted 5 to 2147483647");
   EXPECT_EQ(refusal([](auto& s, auto&) { s.seed = 0; }),
             "--seed: got 0, wanted 1 to 2147483647 for samples of --model-family bert");
-  EXPECT_EQ(refusal([](auto& s, auto&) { s.masking.decoder_sequence = 8; }),
+  EXPECT_EQ(refusal([](auto& s, auto&) { s.decoder_sequence = 8; }),
             "--decoder-seq-length: is for --model-family t5; leave it out");
-  EXPECT_EQ(refusal([](auto& s, auto&) { s.masking.no_binary_head = true; }, MaskedTask::kT5),
+  EXPECT_EQ(refusal([](auto& s, auto&) { s.pairs = false; }, MaskedTask::kT5),
             "--bert-no-binary-head: is for --model-family bert; leave it out");
-  EXPECT_EQ(refusal([](auto& s, auto&) { s.masking.decoder_sequence.reset(); }, MaskedTask::kT5),
+  EXPECT_EQ(refusal([](auto& s, auto&) { s.decoder_sequence.reset(); }, MaskedTask::kT5),
             "--decoder-seq-length: is not given; wanted the tokens that the decoder of T5 reads, "
             "such as 128 for --encoder-seq-length 512");
   EXPECT_EQ(refusal([](auto&, auto& data) { data.eod_mask_loss = true; }),

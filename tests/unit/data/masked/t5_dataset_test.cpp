@@ -18,7 +18,7 @@ constexpr std::int32_t kFirstSentinel = 302;
 
 MaskedSettings settings_of(std::int64_t sequence, std::int64_t decoder) {
   MaskedSettings settings{.task = MaskedTask::kT5, .sequence = sequence};
-  settings.masking.decoder_sequence = decoder;
+  settings.decoder_sequence = decoder;
   return settings;
 }
 

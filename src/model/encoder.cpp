@@ -1,0 +1,144 @@
+#include "model/encoder.h"
+
+#include <optional>
+#include <utility>
+
+#include "model/layer_stack.h"
+#include "nn/embedding.h"
+#include "nn/encoder_heads.h"
+
+namespace piton {
+namespace {
+
+class EncoderChunk final : public Chunk {
+ public:
+  EncoderChunk(const ModelConfig& config, const ModelLayout& layout, ChunkPlace place,
+               ParameterList& parameters)
+      : config_(config),
+        place_(std::move(place)),
+        shard_{.group = &layout.mesh->group(Axis::kTensor),
+               .strategy = layout.options.linears,
+               .dtype = config.dtype},
+        vocabulary_{config.vocabulary, layout.padded_vocabulary(config.vocabulary)},
+        layers_(make_embedding(parameters, {config_, layout, place_, shard_}),
+                {config_, layout, place_, shard_}, {}) {
+    if (place_.last()) make_heads(parameters, {config_, layout, place_, shard_});
+  }
+
+  std::vector<BoundaryTensor> boundary(int chunk, const ModelInput& input) const override {
+    if (chunk + 1 == place_.chunks()) return {};
+    const std::int64_t ranks = shard_.splits_sequence() ? shard_.size() : 1;
+    return {{config_.dtype, {input.samples * input.sequence / ranks, config_.hidden}}};
+  }
+
+  ChunkOutput forward(Context& context, const ModelInput& input,
+                      const std::vector<Value>& inputs) override {
+    PITON_ASSERT(input.cache == nullptr, "an encoder with a cache");
+    Context with_rows = context;
+    with_rows.rows = input.rows;
+    Value x = place_.first() ? embedding_->forward(with_rows, input) : inputs.at(0);
+    // Padding is a segment of its own.
+    x = layers_.forward(with_rows, x, input, [&](std::int64_t) {
+      return AttentionInput{
+          .batch = input.samples,
+          .places = {.query_segments = input.segments, .key_segments = input.segments}};
+    });
+    if (!place_.last()) return {.boundary = {x}};
+    return results(with_rows, x, input);
+  }
+
+  void add_layers(KvCache& /*cache*/) const override {
+    PITON_ASSERT(false, "an encoder has no cache");
+  }
+
+ private:
+  // Parameters are in the order of the model, so this comes before the layers.
+  ParameterList& make_embedding(ParameterList& parameters, const LayersOfChunk& of) {
+    if (!place_.first()) return parameters;
+    EmbeddingShape shape{.hidden = config_.hidden,
+                         .max_positions = config_.max_positions,
+                         .token_types = config_.encoder->token_types,
+                         .hidden_dropout = config_.hidden_dropout,
+                         .positions = input_weights(config_)};
+    if (config_.encoder->post_norm) {
+      shape.norm = norm_shape(config_);
+      shape.norm_of_sum = true;
+    }
+    embedding_.emplace(parameters, shard_, table(parameters, of), vocabulary_, shape);
+    return parameters;
+  }
+
+  static Parameter& table(ParameterList& parameters, const LayersOfChunk& of) {
+    return token_table(parameters, of, "embedding.token.weight", true);
+  }
+
+  void make_heads(ParameterList& parameters, const LayersOfChunk& of) {
+    const EncoderHeadShape shape{.hidden = config_.hidden,
+                                 .activation = config_.activation,
+                                 .norm = norm_shape(config_),
+                                 .weights = input_weights(config_),
+                                 .alone = &of.layout.mesh->group(AxisSet{0})};
+    if (!config_.encoder->post_norm)
+      final_norm_.emplace(parameters, shard_, "final_norm", norm_shape(config_));
+    if (!config_.encoder->word_head) {
+      head_.emplace(shard_, table(parameters, of), vocabulary_, HeadShape{});
+      return;
+    }
+    transform_.emplace(parameters, shard_, shape);
+    Parameter& bias = parameters.add(vocabulary_parameter(shard_, "head.bias", vocabulary_, 0, {}));
+    head_.emplace(shard_, table(parameters, of), vocabulary_, HeadShape{.bias = &bias});
+    if (config_.encoder->pair_head) pairs_.emplace(parameters, shard_, shape);
+  }
+
+  Value normed(Context& context, const Value& x) const {
+    return final_norm_ ? final_norm_->forward(context, x) : x;
+  }
+
+  // What the last chunk returns. x [b*s, h], under sequence parallelism this rank's [b*s/t, h].
+  ChunkOutput results(Context& context, const Value& x, const ModelInput& input) const {
+    const Wanted& wanted = input.wanted;
+    PITON_ASSERT(transform_ || !(wanted.loss || wanted.logits),
+                 "logits of an encoder without a head");
+    ChunkOutput output;
+    if (wanted.loss) {
+      const Value hidden = normed(context, x);
+      LossOutput loss = head_->loss(context, transform_->forward(context, hidden), input.loss);
+      output.sums.push_back({std::string(kLossSum), loss.sum});
+      if (wanted.token_losses) output.token_losses = loss.per_token;
+      if (pairs_)
+        output.sums.push_back({std::string(kPairLossSum), pairs_->loss(context, hidden, input)});
+    }
+    if (wanted.logits || wanted.hidden) {
+      Context plain = context.with_tape(nullptr);
+      const Tensor rows = head_->whole_rows(plain, x.tensor, wanted.rows);
+      const Tensor hidden = normed(plain, {rows}).tensor;
+      if (wanted.logits)
+        output.logits = head_->logits(plain, transform_->forward(plain, {hidden}).tensor);
+      if (wanted.hidden) output.hidden = hidden;
+    }
+    return output;
+  }
+
+  ModelConfig config_;
+  ChunkPlace place_;
+  Shard shard_;
+  Vocabulary vocabulary_;
+  std::optional<Embedding> embedding_;
+  LayerStack layers_;
+  std::optional<Norm> final_norm_;
+  std::optional<WordTransform> transform_;
+  std::optional<Head> head_;
+  std::optional<PairHead> pairs_;
+};
+
+}  // namespace
+
+ChunkFactory encoder_factory(const ModelConfig& config, const ModelLayout& layout) {
+  PITON_ASSERT(config.encoder.has_value(), "{} is no encoder", config.family);
+  return [config, layout](const ChunkPlace& place, const ChunkSetup& setup) {
+    layout.check(config, place.chunks());
+    return std::make_unique<EncoderChunk>(config, layout, place, setup.parameters);
+  };
+}
+
+}  // namespace piton

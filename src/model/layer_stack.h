@@ -1,0 +1,57 @@
+// The blocks of one chunk of a model, and what of them is computed again in backward.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "model/block.h"
+#include "model/config.h"
+#include "model/layout.h"
+#include "nn/adapters.h"
+#include "nn/chunk.h"
+
+namespace piton {
+
+// What the layers of a chunk are made of.
+struct LayersOfChunk {
+  const ModelConfig& config;
+  const ModelLayout& layout;
+  const ChunkPlace& place;
+  const Shard& shard;
+};
+
+class LayerStack {
+ public:
+  LayerStack(ParameterList& parameters, const LayersOfChunk& of, const Adapters& adapters);
+
+  // The inputs of attention of a layer, by its number in the model; without cache and recompute.
+  using InputOf = std::function<AttentionInput(std::int64_t layer)>;
+  // x [b*s, h], under sequence parallelism this rank's [b*s/t, h] -> the same shape.
+  Value forward(Context& context, const Value& x, const ModelInput& input,
+                const InputOf& input_of) const;
+
+  void add_layers(KvCache& cache) const;
+
+ private:
+  bool is_recomputed(std::size_t index) const;
+  std::size_t group_at(std::size_t index) const;
+  Value run(Context& context, std::size_t first, const Value& x,
+            const std::vector<AttentionInput>& attention) const;
+
+  DType dtype_;
+  std::int64_t groups_;  // of this rank
+  std::int64_t head_size_;
+  int stage_;
+  LayerRange layers_;
+  RecomputeRules recompute_;
+  Communicator* group_;  // of the tensor axis
+  std::vector<Block> blocks_;
+};
+
+// The table of tokens [padded / t, h] of a chunk. If embedding and head share it (`tied`) and are
+// on one stage, it is one parameter; on two stages, their gradients are summed.
+Parameter& token_table(ParameterList& parameters, const LayersOfChunk& of, const std::string& name,
+                       bool tied);
+
+}  // namespace piton

@@ -1,0 +1,15 @@
+// The chunks of any model: of a decoder or of an encoder.
+#pragma once
+
+#include "model/config.h"
+#include "model/layout.h"
+#include "nn/adapters.h"
+#include "nn/chunk.h"
+
+namespace piton {
+
+// decoder_factory() or encoder_factory(). Throws Error(kUsage) for adapters of an encoder.
+ChunkFactory model_factory(const ModelConfig& config, const ModelLayout& layout,
+                           const Adapters& adapters = {});
+
+}  // namespace piton

@@ -1,0 +1,65 @@
+#include "nn/encoder_heads.h"
+
+#include "ops/activation.h"
+#include "ops/split.h"
+
+namespace piton {
+namespace {
+
+// All tensor ranks compute the same rows, so their gradients are the same, and are not summed.
+Shard of_same_rows(Shard shard) {
+  shard.strategy.sequence_parallel = false;
+  return shard;
+}
+
+}  // namespace
+
+WholeLinear::WholeLinear(ParameterList& parameters, const Shard& shard, const std::string& name,
+                         const Shape& shape, const Initialization& initialization)
+    : dtype_(shard.dtype),
+      weight_(&parameters.add(
+          replicated_parameter(shard, name + ".weight", shape[0], shape[1], initialization))),
+      bias_(&parameters.add(replicated_parameter(shard, name + ".bias", shape[0], 0, {}))) {
+  weight_->contributions += 1;
+  bias_->contributions += 1;
+}
+
+Value WholeLinear::forward(Context& context, const Value& x, Communicator& alone,
+                           std::optional<ActivationKind> activation) const {
+  return column_linear(context, x, {*weight_, alone, {}},
+                       {.bias = bias_, .output = dtype_, .activation = activation});
+}
+
+WordTransform::WordTransform(ParameterList& parameters, const Shard& shard,
+                             const EncoderHeadShape& shape)
+    : shape_(shape),
+      dense_(parameters, shard, "head.dense", {shape.hidden, shape.hidden}, shape.weights),
+      norm_(parameters, shard, "head.norm", shape.norm) {}
+
+Value WordTransform::forward(Context& context, const Value& x) const {
+  return norm_.forward(context, dense_.forward(context, x, *shape_.alone, shape_.activation));
+}
+
+PairHead::PairHead(ParameterList& parameters, const Shard& shard, const EncoderHeadShape& shape)
+    : shard_(shard),
+      alone_(shape.alone),
+      pooler_(parameters, of_same_rows(shard), "pooler", {shape.hidden, shape.hidden},
+              shape.weights),
+      logits_(parameters, of_same_rows(shard), "pair_head", {kLabels, shape.hidden},
+              shape.weights) {}
+
+Value PairHead::loss(Context& context, const Value& x, const ModelInput& input) const {
+  const Value first = first_rows(context, x,
+                                 {.samples = input.samples,
+                                  .group = *shard_.group,
+                                  .sequence_parallel = shard_.splits_sequence()});
+  const Value pooled = tanh_of(context, pooler_.forward(context, first, *alone_));
+  const LossInputs inputs{.labels = input.encoder.pair_labels,
+                          .mask = input.encoder.pair_weights,
+                          .scale = input.loss.scale,
+                          .valid = kLabels,
+                          .bias = &logits_.bias()};
+  return head_loss(context, pooled, logits_.weight(), inputs, {.group = *alone_}).sum;
+}
+
+}  // namespace piton

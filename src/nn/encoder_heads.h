@@ -1,0 +1,72 @@
+// The two heads of an encoder (model/encoder_options.h): masked words, and the order of two parts.
+// Their linears are whole on every tensor rank.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "nn/chunk.h"
+#include "nn/norm.h"
+#include "nn/shard.h"
+
+namespace piton {
+
+// A linear that every tensor rank holds whole.
+class WholeLinear {
+ public:
+  // `alone`: the group of this rank alone; must outlive the layer.
+  WholeLinear(ParameterList& parameters, const Shard& shard, const std::string& name,
+              const Shape& shape, const Initialization& initialization);
+  // x [n, in] -> y [n, out]; with `activation`, the activation of y.
+  Value forward(Context& context, const Value& x, Communicator& alone,
+                std::optional<ActivationKind> activation = {}) const;
+
+  Parameter& weight() const { return *weight_; }
+  Parameter& bias() const { return *bias_; }
+
+ private:
+  DType dtype_;
+  Parameter* weight_;
+  Parameter* bias_;
+};
+
+struct EncoderHeadShape {
+  std::int64_t hidden = 0;  // h
+  ActivationKind activation = ActivationKind::kGeluTanh;
+  NormShape norm;
+  Initialization weights;
+  Communicator* alone = nullptr;  // the group of this rank alone; must outlive the head
+};
+
+// What comes before the logits of masked words (nn/embedding.h, Head).
+class WordTransform {
+ public:
+  WordTransform(ParameterList& parameters, const Shard& shard, const EncoderHeadShape& shape);
+  // norm(activation(linear(x))): [n, h] -> [n, h], of any rows.
+  Value forward(Context& context, const Value& x) const;
+
+ private:
+  EncoderHeadShape shape_;
+  WholeLinear dense_;
+  Norm norm_;
+};
+
+class PairHead {
+ public:
+  PairHead(ParameterList& parameters, const Shard& shard, const EncoderHeadShape& shape);
+  // The sum over the samples of weight * cross entropy, fp64 [1]. x [b*s, h], under sequence
+  // parallelism this rank's [b*s/t, h]: the same sum on every tensor rank. `scale`: as in
+  // LossInputs.
+  Value loss(Context& context, const Value& x, const ModelInput& input) const;
+
+ private:
+  static constexpr std::int64_t kLabels = 2;
+
+  Shard shard_;
+  Communicator* alone_;
+  WholeLinear pooler_;
+  WholeLinear logits_;
+};
+
+}  // namespace piton

@@ -1,0 +1,85 @@
+# pretrain --model-family bert: a run, its resume to the bit, evaluation, types of numbers, two ranks, Hugging Face folders,
+# and the messages for what is not for encoders.
+include(${SOURCE}/tests/support/expect.cmake)
+file(REMOVE_RECURSE ${WORK})
+file(MAKE_DIRECTORY ${WORK})
+set(golden ${SOURCE}/tests/golden/masked)
+set(words --tokenizer-type BertWordPieceLowerCase --vocab-file ${golden}/vocab.txt)
+set(data --data-path ${golden}/x --split 80,15,5 --seq-length 64)
+set(tiny pretrain --model bert-tiny ${data} ${words} --micro-batch-size 4 --lr 1e-3)
+
+# The newest checkpoints of both runs have the same bytes of weights and optimizer.
+function(expect_same_state one other)
+  foreach(run one other)
+    execute_process(COMMAND ${PITON} inspect ${WORK}/${${run}} --hash --json OUTPUT_VARIABLE hash_${run})
+  endforeach()
+  if(NOT hash_one MATCHES "weights" OR NOT hash_one STREQUAL hash_other)
+    message(FATAL_ERROR "${one} and ${other} differ: ${hash_one} ${hash_other}")
+  endif()
+endfunction()
+
+# Flags of Megatron-LM's examples/bert/train_bert_340m_distributed.sh.
+expect(RUN pretrain --model-family bert --num-layers 2 --hidden-size 32 --num-attention-heads 4 --max-position-embeddings 64
+  --micro-batch-size 2 --global-batch-size 4 --train-iters 3 --weight-decay 1e-2 --clip-grad 1.0 --fp16 --lr 0.0001
+  --lr-decay-style linear --min-lr 1.0e-5 --lr-warmup-fraction .01 --mask-prob 0.15 --short-seq-prob 0.1
+  --init-method-std 0.02 --vocab-file ${golden}/vocab.txt --initial-loss-scale 65536 --log-interval 1 --eval-iters 1 ${data}
+  --attention-dropout 0.1 --hidden-dropout 0.1 CODE 0
+  ERR "x: train set: [0-9]+ samples of 96 documents" "masked lm loss: " "sop loss: " "validation loss")
+
+# A run in one piece, and in two with evaluation, both with dropout.
+expect(RUN ${tiny} --train-iters 8 --save ${WORK}/whole CODE 0 ERR "masked lm loss: " "sop loss: ")
+expect(RUN ${tiny} --train-iters 8 --exit-interval 3 --save ${WORK}/parts CODE 0)
+expect(RUN ${tiny} --train-iters 8 --eval-interval 4 --eval-iters 2 --save ${WORK}/parts --load ${WORK}/parts CODE 0
+  ERR "resumed .*iteration 3," "validation loss.*sop loss")
+expect_same_state(whole parts)
+expect(RUN ${tiny} --train-iters 8 --mask-prob 0.2 --save ${WORK}/whole --load ${WORK}/whole CODE 2 ERR "--mask-prob: ")
+expect(RUN ${tiny} --train-iters 2 --bf16 --apply-residual-connection-post-layernorm CODE 0 ERR "iteration +2/ +2 ")
+expect(RUN ${tiny} --train-iters 2 --bert-no-binary-head --recompute-granularity full --recompute-method uniform CODE 0
+  ERR "iteration +2/ +2 ")
+execute_process(COMMAND ${LAUNCH} 2 ${PITON} ${tiny} --train-iters 9 --tensor-model-parallel-size 2 --sequence-parallel
+  --load ${WORK}/whole --save ${WORK}/split --override-opt_param-scheduler RESULT_VARIABLE code ERROR_VARIABLE error)
+if(NOT code EQUAL 0 OR NOT error MATCHES "iteration +9/ +9 ")
+  message(FATAL_ERROR "two ranks: exit ${code}\n${error}")
+endif()
+
+# To Hugging Face and back; the folder starts a run.
+expect(RUN convert --load ${WORK}/whole --save ${WORK}/hf --to hf CODE 0)
+file(READ ${WORK}/hf/config.json config)
+if(NOT config MATCHES "MegatronBertForPreTraining")
+  message(FATAL_ERROR "${config}")
+endif()
+expect(RUN convert --load ${WORK}/hf --save ${WORK}/back --to piton CODE 0)
+expect(RUN pretrain --load ${WORK}/hf ${data} ${words} --train-iters 1 --micro-batch-size 4 --lr 1e-3 CODE 0 ERR "sop loss: ")
+expect(RUN convert --load ${WORK}/whole --save ${WORK}/mg --to mg CODE 3 ERR "an encoder .bert. cannot be expressed in the format mg")
+expect(RUN plan --model bert-110m --micro-batch-size 4 CODE 0)
+
+# Vectors of lines: one a line, the same from the run and from the folder.
+file(WRITE ${WORK}/lines.txt "w1 w2 w3\nw4\n\nw1 w2 w3\n")
+foreach(model whole hf)
+  expect(RUN embed --load ${WORK}/${model} ${words} --output ${WORK}/${model}.npy ${WORK}/lines.txt CODE 0 ERR "4 vectors of 64")
+endforeach()
+file(SHA256 ${WORK}/whole.npy one)
+file(SHA256 ${WORK}/hf.npy other)
+if(NOT one STREQUAL other)
+  message(FATAL_ERROR "the vectors of the run and of the folder differ")
+endif()
+expect(RUN embed --load ${WORK}/hf ${words} --pooling first --normalize --output ${WORK}/v.safetensors ${WORK}/lines.txt CODE 0)
+expect(RUN embed --load ${WORK}/hf ${words} --output ${WORK}/v.txt ${WORK}/lines.txt CODE 2 ERR "--output: got .*wanted a file F.safetensors or F.npy")
+expect(RUN embed --load ${WORK}/hf --output ${WORK}/v.npy ${WORK}/none.txt CODE 3 ERR "none.txt")
+expect(RUN embed --load ${SOURCE}/tests/golden/huggingface/gpt2 --output ${WORK}/v.npy ${WORK}/lines.txt CODE 3
+  ERR "is a decoder .gpt2., which continues texts; wanted an encoder")
+expect(RUN embed --load ${SOURCE}/tests/golden/encoders/bert --output ${WORK}/v.npy ${WORK}/lines.txt CODE 3 ERR "has no tokenizer")
+
+# What does not fit.
+expect(RUN generate --load ${WORK}/whole --prompt "a" CODE 3 ERR "is an encoder .bert., which predicts masked words")
+expect(RUN score --load ${WORK}/hf --text "a" CODE 3 ERR "is an encoder .bert.")
+expect(RUN pretrain --model bert-tiny --mock-data --train-iters 1 ${words} CODE 2 ERR "--mock-data: is not for samples of --model-family bert")
+expect(RUN pretrain --model bert-tiny ${data} --train-iters 1 CODE 2 ERR "--model-family bert: masking needs the words of the vocabulary")
+expect(RUN ${tiny} --train-iters 1 --position-embedding-type rope CODE 2 ERR "--position-embedding-type: an encoder .bert. has learned_absolute positions")
+expect(RUN ${tiny} --train-iters 1 --token-types 1 CODE 2 ERR "--token-types: got 1, wanted 2")
+expect(RUN ${tiny} --train-iters 1 --lora-target-modules linear_qkv --load ${WORK}/whole CODE 2 ERR "--lora-target-modules: is for decoders")
+expect(RUN pretrain --model gpt2-tiny --bert-no-binary-head --mock-data --train-iters 1 CODE 2 ERR "--bert-no-binary-head: is for --model-family bert")
+expect(RUN pretrain --model gpt2-tiny --mask-prob 0.2 --mock-data --train-iters 1 --seq-length 32 CODE 2 ERR "--mask-prob, --short-seq-prob: are for")
+file(WRITE ${WORK}/few.txt "[PAD]\n[UNK]\n[CLS]\n[SEP]\na\n")
+expect(RUN pretrain --model bert-tiny ${data} --vocab-file ${WORK}/few.txt --tokenizer-type BertWordPieceLowerCase --train-iters 1
+  CODE 2 ERR "MASK")

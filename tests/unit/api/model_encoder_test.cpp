@@ -1,0 +1,225 @@
+// Encoders of Hugging Face folders: logits, hidden states, losses, every gradient and ten training
+// steps equal those of Transformers (tests/golden/encoders, made by tools/oracle/encoders.py in
+// float64). A decoder's command refuses an encoder.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "api/model.h"
+#include "checkpoint/load_values.h"
+#include "checkpoint/safetensors.h"
+#include "huggingface/hf_source.h"
+#include "support/errors.h"
+#include "support/golden_encoders.h"
+#include "support/host_machine.h"
+#include "support/temp_folder.h"
+#include "support/tensors.h"
+
+namespace piton {
+namespace {
+
+using test::encoder_folder;
+
+constexpr const char* kEncoders[] = {"bert", "bert-masked", "megatron-bert", "roberta"};
+
+std::vector<std::int32_t> ids_of(const Tensor& tensor) {
+  return {tensor.data<std::int32_t>(), tensor.data<std::int32_t>() + tensor.elements()};
+}
+
+double number(const SafetensorsFile& file, const std::string& name, std::int64_t index = 0) {
+  return test::value_at(file.tensor(name), index);
+}
+
+// A session with the weights of a folder, and the batch that Transformers had.
+struct EncoderRun {
+  explicit EncoderRun(const std::string& name, DType dtype = DType::kF32)
+      : source(encoder_folder(name)), expected(encoder_folder(name) / "expected.safetensors") {
+    ModelConfig config = source.model();
+    config.dtype = dtype;
+    config.hidden_dropout = config.attention_dropout = 0;
+    session.emplace(
+        machine.machine, mesh,
+        SessionSettings{
+            .model = config,
+            .optimizer_options = {
+                .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .clip_grad = 1.0}});
+    load_weights(source, {.parameters = session->parameters(), .sharded = &session->sharded()},
+                 {mesh, machine.device, machine.arena, *machine.stream});
+    session->publish_values();
+    const Tensor tokens = expected.tensor("tokens");
+    batch.samples = tokens.dim(0);
+    batch.sequence = tokens.dim(1);
+    batch.tokens = ids_of(tokens);
+    batch.labels = ids_of(expected.tensor("labels"));
+    batch.types = ids_of(expected.tensor("types"));
+    batch.segments = ids_of(expected.tensor("segments"));
+    for (std::size_t i = 0; i < batch.tokens.size(); ++i) {
+      batch.positions.push_back(static_cast<std::int32_t>(i) %
+                                static_cast<std::int32_t>(batch.sequence));
+      batch.loss_mask.push_back(batch.labels[i] == kNoLabel ? 0.0F : 1.0F);
+    }
+    if (config.encoder->pair_head) batch.pair_labels = ids_of(expected.tensor("pair_labels"));
+  }
+
+  // Logits and hidden states of all rows.
+  ChunkOutput outputs() {
+    std::vector<ModelInput> inputs = {session->upload(batch, {})};
+    inputs[0].wanted = {.loss = false, .logits = true, .hidden = true};
+    ChunkOutput result;
+    session->pipeline().forward(session->context(false), inputs,
+                                [&](int, ChunkOutput& output) { result = output; });
+    machine.stream->synchronize();
+    return result;
+  }
+
+  test::HostMachine machine;
+  HfSource source;
+  SafetensorsFile expected;
+  Mesh mesh{*machine.world, MeshSizes{}};
+  std::optional<Session> session;
+  MicroBatch batch;
+};
+
+double worst_difference(const EncoderRun& run, const Tensor& got, const Tensor& wanted) {
+  const std::int64_t rows = std::ssize(run.batch.tokens);
+  const std::int64_t columns = wanted.elements() / rows;
+  double worst = 0;
+  for (std::int64_t row = 0; row < rows; ++row) {
+    if (run.batch.segments[static_cast<std::size_t>(row)] < 0) continue;  // padding
+    for (std::int64_t i = 0; i < columns; ++i) {
+      worst = std::max(worst, std::abs(test::value_at(got, row * got.dim(1) + i) -
+                                       test::value_at(wanted, row * columns + i)));
+    }
+  }
+  return worst;
+}
+
+TEST(HuggingFaceEncoder, GivesTheLogitsAndTheLossOfTransformers) {
+  for (const char* name : kEncoders) {
+    SCOPED_TRACE(name);
+    EncoderRun run(name);
+    const ChunkOutput output = run.outputs();
+    EXPECT_LT(worst_difference(run, output.logits, run.expected.tensor("logits")), 1e-4);
+    EXPECT_LT(worst_difference(run, output.hidden, run.expected.tensor("hidden")), 1e-4);
+    const Session::Evaluation found = run.session->evaluate({run.batch});
+    const double loss = number(run.expected, "loss");
+    const double words = number(run.expected, "words");
+    EXPECT_NEAR(found.loss_sum / found.loss_tokens, loss, 1e-5 * loss);
+    if (!run.source.model().encoder->pair_head) {
+      EXPECT_TRUE(found.figures.empty());
+      continue;
+    }
+    ASSERT_EQ(found.figures.size(), 2U);
+    EXPECT_EQ(found.figures[0].name, "masked_lm_loss");
+    EXPECT_NEAR(found.figures[0].mean(), words, 1e-5 * words);
+    EXPECT_EQ(found.figures[1].name, "sop_loss");
+    EXPECT_NEAR(found.figures[1].mean(), loss - words, 1e-5 * loss);
+  }
+}
+
+// bf16 and fp16 compute the same to their precision.
+TEST(HuggingFaceEncoder, ComputesInSixteenBits) {
+  for (const char* name : kEncoders) {
+    for (const DType dtype : {DType::kBF16, DType::kF16}) {
+      EncoderRun run(name, dtype);
+      const double loss = number(run.expected, "loss");
+      EXPECT_NEAR(run.session->gradients({run.batch}, 0).loss, loss, 0.05 * loss) << name;
+      EXPECT_FALSE(run.session->train_step({run.batch}, 0, 1e-3).skipped) << name;
+    }
+  }
+}
+
+// The tensors of gradients.safetensors, read as the weights of a model are.
+class GradientsInFolder {
+ public:
+  explicit GradientsInFolder(const std::filesystem::path& folder) {
+    const SafetensorsFile file(folder / "gradients.safetensors");
+    std::map<std::string, Tensor> tensors;
+    for (const SafetensorsEntry& entry : file.entries()) {
+      if (entry.name != "losses" && entry.name != "norms")
+        tensors[entry.name] = file.tensor(entry.name);
+    }
+    std::filesystem::copy_file(folder / "config.json", folder_ / "config.json");
+    write_safetensors(folder_ / "model.safetensors", tensors);
+    source_.emplace(folder_.path());
+  }
+  std::vector<CanonicalTensor> tensors() const { return source_->tensors(TensorKind::kWeight); }
+  std::vector<double> of(const CanonicalTensor& tensor) {
+    std::vector<double> values(static_cast<std::size_t>(tensor.shape.elements()));
+    source_->read(tensor.name, whole_run(tensor.shape), DType::kF64,
+                  reinterpret_cast<std::byte*>(values.data()));
+    return values;
+  }
+
+ private:
+  TempFolder folder_;
+  std::optional<HfSource> source_;
+};
+
+double product(const std::vector<double>& a, const std::vector<double>& b) {
+  return std::inner_product(a.begin(), a.end(), b.begin(), 0.0);
+}
+
+TEST(HuggingFaceEncoder, GivesEveryGradientOfTransformers) {
+  for (const char* name : kEncoders) {
+    EncoderRun run(name);
+    run.session->gradients({run.batch}, 0);
+    std::map<std::string, std::vector<double>> ours;
+    for (const Parameter* parameter : run.session->parameters()) {
+      const std::vector<double> values = test::values(parameter->gradient);
+      const std::int64_t columns = parameter->shape.ndim() > 1 ? parameter->shape[1] : 1;
+      for (const Piece& piece : parameter->pieces) {
+        const auto begin = values.begin() + piece.local_row * columns;
+        ours[piece.name] = {begin, begin + piece.extent.elements()};
+      }
+    }
+    GradientsInFolder wanted(encoder_folder(name));
+    EXPECT_EQ(ours.size(), wanted.tensors().size()) << name;
+    double all = 0;
+    for (const CanonicalTensor& tensor : wanted.tensors())
+      all += product(wanted.of(tensor), wanted.of(tensor));
+    for (const CanonicalTensor& tensor : wanted.tensors()) {
+      ASSERT_TRUE(ours.contains(tensor.name)) << name << " " << tensor.name;
+      const std::vector<double> right = wanted.of(tensor);
+      const std::vector<double>& got = ours.at(tensor.name);
+      ASSERT_EQ(got.size(), right.size()) << name << " " << tensor.name;
+      // Adding a number to all scores of a row changes nothing: a key bias has no gradient.
+      if (tensor.name.ends_with("attention.key.bias")) {
+        EXPECT_LE(product(got, got), 1e-12 * all) << name;
+        continue;
+      }
+      const double lengths = std::sqrt(product(right, right) * product(got, got));
+      EXPECT_GE(product(right, got), (1 - 1e-6) * lengths) << name << " " << tensor.name;
+      EXPECT_NEAR(product(got, got), product(right, right), 1e-4 * product(right, right))
+          << name << " " << tensor.name;
+    }
+  }
+}
+
+TEST(HuggingFaceEncoder, TrainsAsInPyTorch) {
+  for (const char* name : kEncoders) {
+    EncoderRun run(name);
+    const SafetensorsFile golden(encoder_folder(name) / "gradients.safetensors");
+    for (std::int64_t step = 0; step < golden.tensor("losses").elements(); ++step) {
+      const StepReport report = run.session->train_step({run.batch}, 0, 3e-3);
+      const double loss = number(golden, "losses", step);
+      const double norm = number(golden, "norms", step);
+      EXPECT_NEAR(report.loss, loss, 1e-5 * loss) << name << ", step " << step;
+      EXPECT_NEAR(report.grad_norm, norm, 1e-4 * norm) << name << ", step " << step;
+    }
+  }
+}
+
+TEST(HuggingFaceEncoder, IsRefusedWhereADecoderIsWanted) {
+  test::HostMachine machine;
+  EXPECT_THAT(
+      message_of(Fault::kData, [&] { Model::load(machine.machine, encoder_folder("bert"), {}); }),
+      testing::HasSubstr("is an encoder (bert), which predicts masked words and continues "
+                         "no text; wanted a decoder"));
+}
+
+}  // namespace
+}  // namespace piton

@@ -1,0 +1,159 @@
+"""Hugging Face folders of small random encoders, and what Transformers computes of them in float64.
+
+  python tools/oracle/encoders.py tests/golden/encoders [NAME ...]   (torch 2.15, transformers 5.23, safetensors)
+
+Writes a folder for each case of CASES: config.json and model.safetensors as Transformers saves them, and
+
+  expected.safetensors   `tokens`, `types`, `segments` (0, or -1 for padding), `labels` (-100 where nothing is predicted),
+                         int32 [2, s]; `pair_labels` int32 [2] of models with a head for pairs; `logits` and `hidden` (the
+                         last hidden states), 0 at padding; `loss` (words + pairs) and `words`; `first` and `mean` [2, h] of
+                         the last hidden states if all types are 0
+  gradients.safetensors  the gradient of the loss by every tensor, under the name that the tensor has in the files;
+                         `losses` and `norms` of ten steps of torch.optim.AdamW (matrices decay, the rest does not;
+                         gradients clipped to norm 1) on the same batch
+"""
+import datetime
+import importlib.metadata as metadata
+import pathlib
+import shutil
+import sys
+
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+
+LENGTH, STEPS = 17, 10
+
+
+def sizes(**more):
+    return {**dict(num_hidden_layers=2, hidden_size=24, num_attention_heads=4, intermediate_size=36, vocab_size=67,
+                   max_position_embeddings=40), **more}
+
+
+CASES = {
+    "bert": lambda: transformers.BertForPreTraining(transformers.BertConfig(**sizes())),
+    "bert-masked": lambda: transformers.BertForMaskedLM(transformers.BertConfig(**sizes(hidden_act="gelu_new"))),
+    "megatron-bert": lambda: transformers.MegatronBertForPreTraining(transformers.MegatronBertConfig(**sizes())),
+    "roberta": lambda: transformers.RobertaForMaskedLM(transformers.RobertaConfig(**sizes(type_vocab_size=1))),
+}
+# Without heads: tokens, segments and vectors alone.
+VECTORS = {"bert-model": lambda: transformers.BertModel(transformers.BertConfig(**sizes()))}
+
+
+def build(make):
+    torch.manual_seed(7)
+    model = make().float().eval()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            noise = torch.randn(parameter.shape)
+            gain = parameter.ndim == 1 and "bias" not in name
+            parameter.copy_(1 + 0.1 * noise if gain else 0.15 * noise)
+        model.get_input_embeddings().weight.mul_(4)
+    return model
+
+
+def batch_of(model):
+    config = model.config
+    pad = config.pad_token_id
+    tokens = torch.randint(2, config.vocab_size, (2, LENGTH))
+    types = (torch.arange(LENGTH)[None] >= torch.tensor([[6], [8]])).long()
+    if config.type_vocab_size == 1:
+        types = torch.zeros_like(types)
+    real = torch.arange(LENGTH)[None] < torch.tensor([[LENGTH], [LENGTH - 4]])
+    tokens[~real], types[~real] = pad, 0
+    labels = torch.where(torch.rand(tokens.shape) < 0.3, torch.randint(2, config.vocab_size, tokens.shape), -100)
+    labels[~real] = -100
+    return tokens, types, real, labels
+
+
+def losses_of(model, output, labels, pairs):
+    logits = output.prediction_logits if pairs is not None else output.logits
+    words = torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=-100)
+    if pairs is None:
+        return words, words
+    return words + torch.nn.functional.cross_entropy(output.seq_relationship_logits, pairs), words
+
+
+def int32(tensor):
+    return tensor.to(torch.int32).contiguous()
+
+
+def vectors_of(model, tokens, real):
+    plain = model.base_model(input_ids=tokens, attention_mask=real.long()).last_hidden_state
+    mean = (plain * real[..., None]).sum(1) / real.sum(1, keepdim=True)
+    return {"first": plain[:, 0].detach().float().contiguous(), "mean": mean.detach().float().contiguous()}
+
+
+def origin():
+    return f"tools/oracle/encoders.py, {datetime.date.today()}, torch {metadata.version('torch')}, " \
+           f"transformers {metadata.version('transformers')}"
+
+
+def golden_vectors(out, make):
+    shutil.rmtree(out, ignore_errors=True)
+    model = build(make)
+    model.save_pretrained(out)
+    model = model.double()
+    tokens, _, real, _ = batch_of(model)
+    save_file({"tokens": int32(tokens), "segments": int32(real.long() - 1)} | vectors_of(model, tokens, real),
+              out / "expected.safetensors", metadata={"format": "pt", "origin": origin()})
+
+
+def golden(out, make):
+    shutil.rmtree(out, ignore_errors=True)
+    model = build(make)
+    model.save_pretrained(out)
+    (out / "generation_config.json").unlink(missing_ok=True)
+    for module in model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
+    model = model.double()
+    tokens, types, real, labels = batch_of(model)
+    pairs = torch.tensor([1, 0]) if hasattr(model, "cls") and hasattr(model.cls, "seq_relationship") else None
+
+    def forward():
+        return model(input_ids=tokens, token_type_ids=types, attention_mask=real.long(), output_hidden_states=True)
+
+    output = forward()
+    loss, words = losses_of(model, output, labels, pairs)
+    loss.backward()
+    logits = output.prediction_logits if pairs is not None else output.logits
+    hidden = output.hidden_states[-1]
+    made = origin()
+    expected = {"tokens": int32(tokens), "types": int32(types), "segments": int32(real.long() - 1),
+                "labels": int32(labels), "logits": (logits * real[..., None]).detach().float().contiguous(),
+                "hidden": (hidden * real[..., None]).detach().float().contiguous(),
+                "loss": loss.detach().reshape(1), "words": words.detach().clone().reshape(1)}
+    if pairs is not None:
+        expected["pair_labels"] = int32(pairs)
+    expected |= vectors_of(model, tokens, real)
+    save_file(expected, out / "expected.safetensors", metadata={"format": "pt", "origin": made})
+    stored = load_file(out / "model.safetensors")
+    named = dict(model.named_parameters(remove_duplicate=False))
+    result = {}
+    for key in stored:
+        gradient = named[key].grad
+        result[key] = torch.zeros_like(named[key]).float() if gradient is None else gradient.float().contiguous()
+    parameters = list(model.parameters())
+    optimizer = torch.optim.AdamW([{"params": [p for p in parameters if p.ndim > 1], "weight_decay": 0.1},
+                                   {"params": [p for p in parameters if p.ndim == 1], "weight_decay": 0.0}],
+                                  lr=3e-3, betas=(0.9, 0.95), eps=1e-8)
+    losses, norms = [], []
+    for _ in range(STEPS):
+        optimizer.zero_grad()
+        loss, _ = losses_of(model, forward(), labels, pairs)
+        loss.backward()
+        norms.append(float(torch.nn.utils.clip_grad_norm_(parameters, 1.0)))
+        losses.append(float(loss.detach()))
+        optimizer.step()
+    result["losses"], result["norms"] = torch.tensor(losses).double(), torch.tensor(norms).double()
+    save_file(result, out / "gradients.safetensors", metadata={"format": "pt", "origin": made})
+
+
+if __name__ == "__main__":
+    for case, make in CASES.items():
+        if len(sys.argv) == 2 or case in sys.argv[2:]:
+            golden(pathlib.Path(sys.argv[1]) / case, make)
+    for case, make in VECTORS.items():
+        if len(sys.argv) == 2 or case in sys.argv[2:]:
+            golden_vectors(pathlib.Path(sys.argv[1]) / case, make)
