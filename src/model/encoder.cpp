@@ -18,6 +18,7 @@ class EncoderChunk final : public Chunk {
         place_(std::move(place)),
         shard_{.group = &layout.mesh->group(Axis::kTensor),
                .strategy = layout.options.linears,
+               .shared = layout.shared,
                .dtype = config.dtype},
         vocabulary_{config.vocabulary, layout.padded_vocabulary(config.vocabulary)},
         layers_(make_embedding(parameters, {config_, layout, place_, shard_}),
