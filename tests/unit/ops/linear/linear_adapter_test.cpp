@@ -112,7 +112,7 @@ class AdaptedLinear : public testing::TestWithParam<LinearCase> {
   }
 
   Value run(Context& context, const Value& x, const Value& residual) {
-    const SplitWeight split{*weight_, *alone_, {}, adapters()};
+    const SplitWeight split{*weight_, *alone_, {}, nullptr, adapters()};
     if (GetParam().magnitudes) {
       measure_rows(context, *weight_, split.adapters, nullptr);
       const auto rescaled = [&](const Value& y, Parameter* bias) {
