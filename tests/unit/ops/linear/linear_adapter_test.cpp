@@ -106,7 +106,7 @@ class AdaptedLinear : public testing::TestWithParam<LinearCase> {
   }
 
   Value run(Context& context, const Value& x, const Value& residual) {
-    const SplitWeight split{*weight_, *alone_, {}, adapters()};
+    const SplitWeight split{*weight_, *alone_, {}, nullptr, adapters()};
     if (!GetParam().column)
       return row_linear(context, x, split, {.bias = bias_, .residual = &residual, .dropout = {}});
     ColumnEnd end{.bias = bias_, .output = DType::kF64};
