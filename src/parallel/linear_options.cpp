@@ -1,10 +1,10 @@
 #include "parallel/linear_options.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/options/option_range.h"
 
 namespace piton {
@@ -26,7 +26,7 @@ void expect_multiple(std::string_view what, std::int64_t rows, int slices, const
 
 // The numbers of "[m, k, n]"; none if it is anything else.
 std::optional<ProductShape> shape_of(const std::string& key) {
-  const auto list = nlohmann::json::parse(key, nullptr, /*allow_exceptions=*/false);
+  const auto list = read_json_or_discarded<nlohmann::json>(key);
   if (!list.is_array() || list.size() != 3) return {};
   for (const auto& one : list) {
     if (!one.is_number_unsigned() || one.get<std::uint64_t>() > kLargestSize || one == 0) return {};
@@ -43,7 +43,7 @@ std::vector<ShapeSlices> slices_of(const std::string& text) {
   // Python's dictionaries have single quotes.
   std::string json = text;
   if (json.find('"') == std::string::npos) std::ranges::replace(json, '\'', '"');
-  const auto dictionary = nlohmann::json::parse(json, nullptr, /*allow_exceptions=*/false);
+  const auto dictionary = read_json_or_discarded<nlohmann::json>(json);
   if (!dictionary.is_object()) mistake("the dictionary", text, "{\"[m, k, n]\": slices, ...}");
   for (const auto& [key, value] : dictionary.items()) {
     const std::optional<ProductShape> shape = shape_of(key);

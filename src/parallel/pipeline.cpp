@@ -77,6 +77,7 @@ StageMessages Pipeline::messages(const Context& context, const std::vector<Model
   StageMessages messages(schedule_, *group_, context, [this, &inputs](int chunk, int micro_batch) {
     return chunks_.front()->boundary(chunk, inputs[micro_batch]);
   });
+  if (scatter_over != nullptr) messages.scatter_over(*scatter_over);
   messages.expect(steps);
   return messages;
 }

@@ -55,6 +55,9 @@ class Pipeline {
   std::function<void(const Step&)> observer;
   // Makes the keeper of each tape; empty: kept tensors stay in place.
   std::function<std::unique_ptr<Keeper>()> make_keeper;
+  // Ranks with the same boundaries, which each send a part of them (StageMessages::scatter_over);
+  // null: each sends the whole.
+  Communicator* scatter_over = nullptr;
 
  private:
   class Run;

@@ -23,6 +23,7 @@ struct PipelineOptions {
   bool manual_allocation = false;
   std::string manual_layers;  // "3,5,5,3"
   bool recompute_by_stage = false;
+  bool scatter_boundaries = true;
 
   // The schedule of a model of `layers` layers on `stages` stages. Throws Error(kUsage) naming the
   // flag if options contradict each other or do not fit.
@@ -84,6 +85,10 @@ struct PipelineOptions {
              "--recompute-num-layers counts layers of a stage, as it does with one chunk a stage; "
              "refused with several, where it counts those of each chunk"},
       recompute_by_stage);
+    v(Option{"scatter-gather-tensors-in-pipeline",
+             "each tensor rank sends its part of a boundary between stages, which the ranks of the "
+             "next stage gather; --sequence-parallel has divided it anyway"},
+      scatter_boundaries);
   }
 };
 

@@ -62,13 +62,24 @@ void StageMessages::post_receives() {
   }
 }
 
+bool StageMessages::scatters(const Tensor& tensor) const {
+  return tensors_ != nullptr && tensors_->size() > 1 && tensor.contiguous() &&
+         tensor.elements() % tensors_->size() == 0;
+}
+
+Tensor StageMessages::own_part(const Tensor& tensor) const {
+  if (!scatters(tensor)) return tensor;
+  const std::int64_t part = tensor.elements() / tensors_->size();
+  return tensor.flatten().slice(0, tensors_->rank() * part, part);
+}
+
 void StageMessages::post(const Name& name) {
   const auto& [direction, chunk, micro_batch] = name;
   Incoming& message = incoming_[name];
   int index = 0;
   for (const BoundaryTensor& shape : boundary_of_(chunk, micro_batch)) {
     Tensor tensor = context_.activation(shape.dtype, shape.shape);
-    const Event event = group_.receive(tensor, source_stage(name),
+    const Event event = group_.receive(own_part(tensor), source_stage(name),
                                        static_cast<int>(tag(name, index++)), context_.stream);
     context_.arena.hold(tensor, event.fence());
     message.tensors.push_back(std::move(tensor));
@@ -91,7 +102,18 @@ std::vector<Tensor> StageMessages::take(Direction direction, int chunk, int micr
                micro_batch);
   Incoming message = std::move(found->second);
   incoming_.erase(found);
-  for (const Event& event : message.events) context_.stream.wait(event);
+  std::vector<Event> gathered;
+  for (std::size_t i = 0; i < message.tensors.size(); ++i) {
+    const Tensor& tensor = message.tensors[i];
+    if (!scatters(tensor)) {
+      context_.stream.wait(message.events[i]);
+      continue;
+    }
+    gathered.push_back(tensors_->all_gather(tensor.flatten(), own_part(tensor),
+                                            {context_.stream, {message.events[i]}}));
+    context_.arena.hold(tensor, gathered.back().fence());
+  }
+  for (const Event& event : gathered) context_.stream.wait(event);
   return std::move(message.tensors);
 }
 
@@ -111,8 +133,9 @@ void StageMessages::give(Direction direction, int chunk, int micro_batch,
       local_[name].push_back(tensor);
       continue;
     }
-    const Event sent = group_.send(tensor, target, static_cast<int>(tag(name, static_cast<int>(i))),
-                                   context_.stream);
+    const Event sent =
+        group_.send(own_part(tensor), target, static_cast<int>(tag(name, static_cast<int>(i))),
+                    context_.stream);
     context_.arena.hold(tensor, sent.fence());
   }
 }

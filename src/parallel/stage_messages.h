@@ -4,6 +4,10 @@
 // Receives are posted early, for the next kAhead messages that the steps of this stage need. Sends
 // start at once; the memory of a tensor is not reused before its send is complete. Between chunks
 // of one stage the tensor is passed on without a message.
+//
+// Tensor ranks with the same boundary may send a part each, and gather it on the other side
+// (Megatron-LM's scatter-gather; Narayanan et al. 2021, arXiv:2104.04473, section 4.1): over the
+// links between stages each tensor then goes once, and not once for each tensor rank.
 #pragma once
 
 #include <cstdint>
@@ -32,6 +36,11 @@ class StageMessages {
   StageMessages(const Schedule& schedule, Communicator& group, const Context& context,
                 BoundaryOf boundary_of);
 
+  // From now on each of the ranks of `tensors`, which all have the same boundaries, sends its part
+  // of a tensor and gathers what it receives. All ranks of a pipeline call it, or none. Call it
+  // before expect().
+  void scatter_over(Communicator& tensors) { tensors_ = &tensors; }
+
   // Announces the steps of this stage, whose messages will be received in this order. Throws
   // Error(kUsage) if there are more messages than the group has tags.
   void expect(const std::vector<Step>& steps);
@@ -56,9 +65,13 @@ class StageMessages {
   int source_stage(const Name& name) const;
   int target_stage(const Name& name) const;
   void post(const Name& name);
+  // Whether a boundary of this shape is sent in parts, and the part of this rank; else the tensor.
+  bool scatters(const Tensor& tensor) const;
+  Tensor own_part(const Tensor& tensor) const;
 
   const Schedule& schedule_;
   Communicator& group_;
+  Communicator* tensors_ = nullptr;
   const Context& context_;
   BoundaryOf boundary_of_;
   std::deque<Name> expected_;                  // from other stages, not posted yet

@@ -59,6 +59,8 @@ Session::Session(const Machine& machine, Mesh& mesh, const SessionSettings& sett
   }
   pipeline_ = std::make_unique<Pipeline>(std::move(schedule), std::move(chunks),
                                          mesh.group(Axis::kPipeline));
+  if (settings.scatter_boundaries && !settings.layout.linears.sequence_parallel)
+    pipeline_->scatter_over = &mesh.group(Axis::kTensor);
   if (settings.use != SessionUse::kInference) offload_activations();
 }
 

@@ -41,6 +41,7 @@ struct SessionSettings {
   ScheduleSettings schedule;
   std::optional<Schedule> own_schedule;  // instead of one of these settings
   int micro_batches = 1;                 // a step; fewer or more under a schedule of settings
+  bool scatter_boundaries = true;        // each tensor rank sends its part of what all of them have
   std::uint64_t seed = 1234;
   OptimizerOptions optimizer_options;
   OffloadOptions offload;

@@ -230,6 +230,24 @@ INSTANTIATE_TEST_SUITE_P(Models, Layouts,
                          testing::Values("gpt2-tiny", "llama-tiny", "alibi", "head norms", "gemma",
                                          "bert-tiny", "bert, post-norm"));
 
+// Each tensor rank sends its part of a boundary, and the ranks of the next stage gather it.
+TEST(ScatteredBoundaries, HaveTheSameBitsAndTheirPartOfTheBytes) {
+  if (ranks::world().size() != 4) return;
+  std::vector<double> losses[2];
+  std::int64_t sent[2] = {};
+  for (const bool scatters : {false, true}) {
+    const std::int64_t before = ranks::world().traffic().point_to_point_bytes;
+    TrainingRun run(ranks::world(),
+                    {.name = "TP 2 x PP 2", .mesh = mesh(2, 1, 2), .scatters = scatters},
+                    small("gpt2-tiny"));
+    losses[scatters] = run.losses(3);
+    sent[scatters] = ranks::world().traffic().point_to_point_bytes - before;
+  }
+  EXPECT_EQ(losses[1], losses[0]);
+  EXPECT_GT(sent[0], 0);
+  EXPECT_EQ(2 * sent[1], sent[0]);
+}
+
 // --log-params-norm and --log-num-zeros-in-grad: padded rows do not count, copies count once.
 TEST(Figures, AreTheSameUnderEveryLayout) {
   const auto figures_of = [](TrainingRun& run) {

@@ -51,6 +51,7 @@ struct RunLayout {
   std::int64_t micro = 2;  // samples of a micro-batch; the others of a global batch are accumulated
   std::vector<std::int64_t> sizes;   // of the micro-batches of a rank, in place of `micro`
   std::vector<std::int64_t> layers;  // of the chunks of the model; empty: equal
+  bool scatters = true;              // each tensor rank sends its part of a boundary
 
   std::vector<std::int64_t> sizes_of_rank() const {
     if (!sizes.empty()) return sizes;
@@ -158,6 +159,7 @@ class TrainingRun {
             .schedule = layout.schedule,
             .own_schedule = layout.own_schedule,
             .micro_batches = static_cast<int>(sizes_.size()),
+            .scatter_boundaries = layout.scatters,
             .seed = 11,
             .optimizer_options = layout.optimizer,
             .offload = layout.offload,

@@ -8,8 +8,10 @@
 #include "base/options/byte_size.h"
 #include "base/options/option_range.h"
 #include "cli/command.h"
+#include "cli/compatibility/deepspeed_config.h"
 #include "cli/compatibility/environment.h"
 #include "cli/compatibility/megatron_flags.h"
+#include "cli/compatibility/stage_layers.h"
 #include "cli/launch.h"
 #include "parallel/simulate.h"
 #include "text/tokenizer.h"
@@ -332,6 +334,8 @@ int run_plan(Invocation& invocation) {
   }
   megatron.report(invocation.log);
   megatron.check(options.model);
+  const auto deepspeed = read_deepspeed(megatron, set, options.parallel);
+  read_stage_layers(megatron, set, options.parallel, options.model);
   if (!plan_options.simulate.empty()) {
     const std::vector<std::int64_t> sizes = options.parallel.schedule.listed_sizes();
     const int micro_batches =
@@ -345,6 +349,7 @@ int run_plan(Invocation& invocation) {
     return 0;
   }
   const int ranks = options.parallel.planned_ranks(plan_options.ranks);
+  if (deepspeed) deepspeed->settle_batch(set, options.parallel.check(ranks)[Axis::kData]);
   Engine engine(engine_options(general), invocation.log);
   if (options.loop.train_iters == 0 && !options.loop.train_samples) options.loop.train_iters = 1;
   std::int64_t vocabulary = 0;

@@ -4,9 +4,11 @@
 
 #include "cli/command.h"
 #include "cli/commands/training_tasks.h"
+#include "cli/compatibility/deepspeed_config.h"
 #include "cli/compatibility/environment.h"
 #include "cli/compatibility/launchers.h"
 #include "cli/compatibility/megatron_flags.h"
+#include "cli/compatibility/stage_layers.h"
 #include "cli/launch.h"
 #include "cli/terminal/descriptors.h"
 #include "cli/terminal/stop_signals.h"
@@ -70,6 +72,7 @@ int train(Invocation& invocation, Training training) {
   const Variables variables = environment_variables();
   std::vector<std::string> notes;
   std::unique_ptr<TaskEvaluator> tasks;
+  std::optional<DeepSpeedConfig> deepspeed;
   invocation.together([&] {
     if (resumes) {
       invocation.parse(set, general, false, [&](const std::vector<std::string>& positional) {
@@ -81,9 +84,10 @@ int train(Invocation& invocation, Training training) {
     if (training == Training::kFinetune) check_finetuning(set, options);
     notes = read_environment(set, variables);
     megatron.check(options.model);
+    deepspeed = read_deepspeed(megatron, set, options.parallel);
+    read_stage_layers(megatron, set, options.parallel, options.model);
     tasks = make_task_evaluator(options.tasks);
   });
-  options.changed = set.changed();
   if (options.loop.brief_log && !set.given("log-interval")) options.loop.log_interval = 10;
   const bool saves = !options.loop.save.empty();
   signals.promise(saves ? "stopping after this step, which is then saved"
@@ -92,6 +96,9 @@ int train(Invocation& invocation, Training training) {
   const bool leads = engine.world().rank() == 0;
   if (!leads) signals.be_silent();
   refuse_unjoined_processes(engine.world().size());
+  if (deepspeed)
+    deepspeed->settle_batch(set, options.parallel.check(engine.world().size())[Axis::kData]);
+  options.changed = set.changed();
   notes.push_back(world_size_note(variables, engine.world().size()));
   if (leads) {
     megatron.report(invocation.log);

@@ -65,6 +65,8 @@ std::string_view title(MegatronKind kind) {
       return "Work as they are";
     case MegatronKind::kMeans:
       return "Other spellings";
+    case MegatronKind::kRead:
+      return "Read, and become options (cli/compatibility)";
     case MegatronKind::kIgnored:
       return "Accepted, and mean nothing here (one line at the start says so)";
     case MegatronKind::kSame:
@@ -124,8 +126,14 @@ std::vector<std::string> MegatronFlags::take(const std::string& name,
     meant.insert(meant.end(), values.begin(), values.end());
     return meant;
   }
+  if (flag->kind == MegatronKind::kRead) read_[flag->name] = values.empty() ? "" : values.front();
   if (std::find(given_.begin(), given_.end(), flag) == given_.end()) given_.push_back(flag);
   return {};
+}
+
+std::optional<std::string> MegatronFlags::value_of(std::string_view name) const {
+  const auto found = read_.find(std::string(name));
+  return found == read_.end() ? std::nullopt : std::optional(found->second);
 }
 
 void MegatronFlags::report(Log& log) const {
@@ -185,8 +193,8 @@ std::string megatron_page() {
       "files\n"
       "and data differ: [coming_from_megatron.md](coming_from_megatron.md).\n";
   for (const MegatronKind kind :
-       {MegatronKind::kWorks, MegatronKind::kMeans, MegatronKind::kIgnored, MegatronKind::kSame,
-        MegatronKind::kNotYet}) {
+       {MegatronKind::kWorks, MegatronKind::kMeans, MegatronKind::kRead, MegatronKind::kIgnored,
+        MegatronKind::kSame, MegatronKind::kNotYet}) {
     page += fmt::format("\n## {}\n\n", title(kind));
     if (kind != MegatronKind::kWorks) {
       page += kind == MegatronKind::kMeans ? "| flag | stands for |\n| --- | --- |\n"

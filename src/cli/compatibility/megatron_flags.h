@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -17,6 +19,7 @@ namespace piton::cli {
 enum class MegatronKind : std::uint8_t {
   kWorks,    // an option of `piton pretrain`
   kMeans,    // means options here; the note has them
+  kRead,     // read with others: means several options here
   kIgnored,  // has no effect here: accepted, with one line at the start
   kSame,     // fixed here: other values, or another model, are refused
   kNotYet,   // refused
@@ -50,6 +53,9 @@ class MegatronFlags final : public ForeignOptions {
   std::vector<std::string> take(const std::string& name,
                                 const std::vector<std::string>& values) override;
 
+  // The value of a given flag of kind kRead, "" for one without values; empty: it is not given.
+  std::optional<std::string> value_of(std::string_view name) const;
+
   // Logs which of the given flags have no effect; one line per reason.
   void report(Log& log) const;
   // Throws Error(kUsage) with every given flag that is not true of this model.
@@ -59,6 +65,7 @@ class MegatronFlags final : public ForeignOptions {
   const MegatronFlag* find(std::string_view name) const;
   std::vector<MegatronFlag> flags_;
   std::vector<const MegatronFlag*> given_;
+  std::map<std::string, std::string> read_;  // values of flags of kind kRead
 };
 
 // The text of docs/megatron_flags.md: the treatment of every flag.

@@ -44,7 +44,7 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "pipeline-model-parallel-size:1 num-layers-per-virtual-pipeline-stage:1 "
      "num-virtual-stages-per-pipeline-rank:1 microbatch-group-size-per-virtual-pipeline-stage:1 "
      "optimized-pipeline manual-mbs:* fold-mode:1 foldx-mode:1 use-manual-layer-allocation "
-     "manual-layers:1 enable-recompute-layers-per-pp-rank "
+     "manual-layers:1 enable-recompute-layers-per-pp-rank no-scatter-gather-tensors-in-pipeline "
      "use-distributed-optimizer eval-iters:1 eval-interval:1 "
      "vocab-size:1 padded-vocab-size:1 vocab-file:1 merge-file:1 vocab-extra-ids:1 "
      "tokenizer-type:1 tokenizer-model:1 data-path:* split:1 train-data-path:* valid-data-path:* "
@@ -71,6 +71,15 @@ constexpr MegatronGroup kMegatronFlags[] = {
     {kMeans, "model-parallel-size:1", "--tensor-model-parallel-size"},
     {kMeans, "batch-size:1", "--micro-batch-size"},
     {kMeans, "warmup:1", "--lr-warmup-fraction"},
+
+    {kRead, "deepspeed deepspeed_config:1",
+     "the configuration becomes options: --zero-stage, sizes of batches, types, the optimizer"},
+    {kRead,
+     "noop-layers:1 decoder-first-pipeline-num-layers:1 decoder-last-pipeline-num-layers:1 "
+     "account-for-embedding-in-pipeline-split account-for-loss-in-pipeline-split",
+     "--num-layers and --manual-layers: layers that do nothing, of the first and the last stage, "
+     "and the embedding and the head counted as layers"},
+    {kRead, "no-pipeline-parallel", "--pipeline-model-parallel-size is 1, or it is refused"},
 
     // For GPUs, PyTorch or Python only.
     {kIgnored,
@@ -107,7 +116,7 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "no-align-grad-reduce no-align-param-gather ddp-num-buckets:1 ddp-bucket-size:1 "
      "ddp-pad-buckets-for-high-nccl-busbw ddp-average-in-collective "
      "ddp-reduce-scatter-with-fp32-accumulation no-overlap-p2p-communication "
-     "overlap-p2p-communication-warmup-flush no-scatter-gather-tensors-in-pipeline "
+     "overlap-p2p-communication-warmup-flush "
      "no-async-tensor-model-parallel-allreduce tp-comm-overlap tp-comm-overlap-cfg:1 "
      "disable-tp-comm-overlap-ag disable-tp-comm-overlap-rs tp-comm-overlap-rs-dgrad "
      "disable-tp-comm-bulk-dgrad disable-tp-comm-bulk-wgrad disable-tp-comm-split-ag "
@@ -122,7 +131,6 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "products pack both matrices into aligned panels, padded by zeros"},
     {kIgnored, "release-fp32-grad",
      "sums of gradients are kept in fp32; --zero-stage 2 shards them over data-parallel ranks"},
-    {kIgnored, "no-pipeline-parallel", "stages are those of --pipeline-model-parallel-size"},
     {kIgnored, "use-pin-memory",
      "--remote-device and --cpu-optimizer say where the state is; its memory is ordinary"},
     {kIgnored, "deepspeed-activation-checkpointing",
@@ -247,15 +255,11 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "--offload-activations FOLDER --cpu-offloading-num-layers N moves what layers keep"},
     {kNotYet, "recompute-in-bubble recompute-in-advance",
      "they fill the idle time of interleaved stages; --recompute-num-layers N is of each chunk"},
-    {kNotYet,
-     "decoder-first-pipeline-num-layers:1 decoder-last-pipeline-num-layers:1 "
-     "pipeline-model-parallel-layout:1 account-for-embedding-in-pipeline-split "
-     "account-for-loss-in-pipeline-split",
+    {kNotYet, "pipeline-model-parallel-layout:1",
      "--use-manual-layer-allocation --manual-layers N,N gives stages unequal numbers of layers"},
     {kNotYet,
      "use-megatron-fsdp fsdp-double-buffer suggested-communication-unit-size:1 "
-     "enable-full-sharding-in-hsdp use-torch-fsdp2 torch-fsdp2-no-reshard-after-forward "
-     "deepspeed deepspeed_config:1",
+     "enable-full-sharding-in-hsdp use-torch-fsdp2 torch-fsdp2-no-reshard-after-forward",
      "--zero-stage 1, 2 or 3 shards over data-parallel ranks"},
     {kNotYet, "hierarchical-context-parallel-sizes:*", "there is no context parallelism"},
     {kNotYet, "window-size:1", "--pre-tockens N is a window of N keys"},

@@ -9,7 +9,6 @@
 namespace piton {
 namespace {
 
-using test::message_of;
 using testing::HasSubstr;
 
 struct Parsed {
