@@ -257,7 +257,8 @@ ConvertReport convert(const Machine& machine, const ConvertOptions& options, Pro
     throw Error(Fault::kUsage, "--max-shard-size: got {}, wanted a number of bytes",
                 options.max_shard_bytes);
   }
-  if (options.save_model_type == "peft") return convert_to_peft(machine, options, progress);
+  if (options.save_model_type == "peft" || options.save_model_type == "gguf-lora")
+    return convert_adapters(machine, options, progress);
   const ModelPaths paths = model_paths(options.load, options.lora_load);
   const OpenedModel from = open_source(machine, options, paths);
   const SourceStamps stamps(from);

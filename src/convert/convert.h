@@ -26,13 +26,13 @@ struct ConvertReport {
   std::int64_t texts = 0;  // for which both tokenizers gave the same ids; 0: one side has none
   // Of a quantized result: what the model computes of the prompt otherwise than the source does.
   std::optional<VerifyReport> quantization;
-  bool is_adapter = false;  // a folder of PEFT
+  std::string adapter_format;  // "peft", "gguf-lora"; "": a model was written
 };
 
-// Writes the adapters of --lora-load, or of a run that trained them, as a folder of PEFT, and
-// verifies that both make the same weights of their base. Errors as of convert().
-ConvertReport convert_to_peft(const Machine& machine, const ConvertOptions& options,
-                              Progress& progress);
+// Writes the adapters of --lora-load, or of a run that trained them, as a folder of PEFT or a GGUF
+// file, and verifies that both make the same weights of their base. Errors as of convert().
+ConvertReport convert_adapters(const Machine& machine, const ConvertOptions& options,
+                               Progress& progress);
 
 // Throws Error(kUsage) for options that contradict each other, and Error(kData) for a source that
 // cannot be read, a full disk, or a result that differs from the source, and what `progress`

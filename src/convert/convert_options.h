@@ -74,7 +74,7 @@ struct ConvertOptions {
       load);
     v(Option{"lora-load",
              "adapters to merge into the weights: folder of a run that trained them, or of an "
-             "adapter of PEFT; with --to peft they are written alone",
+             "adapter of PEFT, or GGUF file; with --to peft or gguf-lora they are written alone",
              {.placeholder = "DIR"}},
       lora_load);
     v(Option{"load-model-type",
@@ -88,7 +88,8 @@ struct ConvertOptions {
     v(Option{"to",
              "format to write (default: gguf if --save is NAME.gguf, mg if mg flags are given, hf "
              "from a Piton checkpoint, piton from all others)",
-             {.aliases = {"save-model-type"}, .choices = {"piton", "hf", "mg", "gguf", "peft"}}},
+             {.aliases = {"save-model-type"},
+              .choices = {"piton", "hf", "mg", "gguf", "peft", "gguf-lora"}}},
       save_model_type);
     v(Option{"params-dtype",
              "dtype of every weight (default: unchanged)",

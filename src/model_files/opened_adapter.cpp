@@ -7,8 +7,10 @@
 #include "checkpoint/collective.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/store.h"
+#include "gguf/gguf_file.h"
 #include "huggingface/config_keys.h"
 #include "model_files/checked_source.h"
+#include "model_files/gguf_adapter.h"
 #include "model_files/native_config.h"
 
 namespace piton {
@@ -20,6 +22,14 @@ OpenedAdapter open_peft(const fs::path& folder, const OpenedModel& base) {
   OpenedAdapter opened{.kind = "adapter of PEFT"};
   auto source = std::make_unique<PeftSource>(folder, base.model,
                                              hf_config_of(base.model, base.origin).family);
+  opened.adapters = source->adapters();
+  opened.source = std::move(source);
+  return opened;
+}
+
+OpenedAdapter open_gguf(const fs::path& path, const OpenedModel& base) {
+  OpenedAdapter opened{.kind = "adapter of llama.cpp"};
+  auto source = std::make_unique<GgufAdapterSource>(path, base.model);
   opened.adapters = source->adapters();
   opened.source = std::move(source);
   return opened;
@@ -86,14 +96,18 @@ std::string base_of_adapters(const fs::path& path) {
   return config.lora.given() ? config.base : "";
 }
 
+bool is_adapter_alone(const fs::path& path) { return is_peft_folder(path) || is_gguf_file(path); }
+
 OpenedAdapter open_adapter(const fs::path& path, OpenedModel& base, Communicator& ranks) {
-  const bool is_peft = is_peft_folder(path);
-  const fs::path folder =
-      is_peft ? path
-              : fs::path(found_by_first(ranks, [&] { return find_checkpoint(path).string(); }));
+  const fs::path place = is_adapter_alone(path) ? path : fs::path(found_by_first(ranks, [&] {
+    return find_checkpoint(path).string();
+  }));
   OpenedAdapter opened;
-  phase(ranks, std::nullopt,
-        [&] { opened = is_peft ? open_peft(folder, base) : open_checkpoint(folder, base); });
+  phase(ranks, std::nullopt, [&] {
+    opened = is_peft_folder(place) ? open_peft(place, base)
+             : is_gguf_file(place) ? open_gguf(place, base)
+                                   : open_checkpoint(place, base);
+  });
   check_base(opened, base, ranks);
   return opened;
 }

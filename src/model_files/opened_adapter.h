@@ -1,5 +1,5 @@
 // Adapters on disk (nn/adapters.h), and the model that they belong to, their base: a run that
-// trained adapters, one of its checkpoints, or a folder of PEFT.
+// trained adapters, one of its checkpoints, a folder of PEFT, or a GGUF file.
 #pragma once
 
 #include <filesystem>
@@ -18,7 +18,7 @@ namespace piton {
 inline constexpr const char* kBaseFact = "lora.base";
 
 struct OpenedAdapter {
-  std::string kind;  // for messages: "adapters of a run", "adapter of PEFT"
+  std::string kind;  // for messages: "adapters of a run", "adapter of PEFT", "adapter of llama.cpp"
   Adapters adapters;
   std::unique_ptr<TensorSource> source;  // of all that `adapters` train
   std::string base_hash;                 // "": not known
@@ -26,6 +26,9 @@ struct OpenedAdapter {
   ModelTokenizer tokenizer;
   std::map<std::string, std::string> facts;
 };
+
+// Whether `path` is an adapter alone, without the state of a run: a folder of PEFT or a GGUF file.
+bool is_adapter_alone(const std::filesystem::path& path);
 
 // The base of the run in `path`, or of the run of that checkpoint, as its configuration names it;
 // "" if it is no run that trains adapters. Throws Error(kData) for a damaged checkpoint.

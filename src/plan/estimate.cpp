@@ -1,6 +1,7 @@
 #include "plan/estimate.h"
 
 #include <numeric>
+#include <optional>
 #include <vector>
 
 namespace piton {
@@ -49,14 +50,24 @@ RankEstimate estimate_rank(const Machine& machine, const RunPlan& plan) {
   Mesh mesh(machine.world, plan.mesh);
   Session session(machine, mesh, plan.session);
   session.publish_values();
+  std::optional<Session> reference, teacher;
+  if (plan.reference) reference.emplace(machine, mesh, *plan.reference);
+  if (plan.teacher) {
+    teacher.emplace(machine, mesh, *plan.teacher);
+    session.set_teaching({.teacher = &*teacher});
+  }
   std::vector<MicroBatch> batches;
   for (const std::int64_t samples : plan.sizes_of_micro_batches()) {
     batches.push_back(empty_batch(samples, plan.sequence));
   }
   // The first step is a warm-up. The second one also makes packed forms again.
-  session.train_step(batches, 0, 0);
+  const auto step = [&](std::int64_t consumed) {
+    if (reference) reference->token_losses(batches, {});
+    session.train_step(batches, consumed, 0);
+  };
+  step(0);
   const TrafficCounts before = machine.world.traffic();
-  session.train_step(batches, plan.global_batch, 0);
+  step(plan.global_batch);
   RankEstimate estimate{.memory = machine.arena.counts(),
                         .offloaded_bytes = session.offloaded_bytes(),
                         .traffic = difference(machine.world.traffic(), before),

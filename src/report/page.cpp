@@ -173,8 +173,44 @@ std::string task_plots(const std::vector<RunRecord>& runs) {
   return out;
 }
 
+Curve curve_of_figure(const RunRecord& run, const std::string& name, bool validation) {
+  Curve curve{.label = run.name + (validation ? ", validation" : ""), .dots = validation};
+  for (const StepMetrics& step : run.steps) {
+    for (const ObjectiveFigure& one : validation ? step.validation_figures : step.figures) {
+      if (one.name == name)
+        curve.points.push_back({static_cast<double>(step.iteration), one.mean()});
+    }
+  }
+  return curve;
+}
+
+// A picture of each figure of preferences and of distillation.
+std::string figure_plots(const std::vector<RunRecord>& runs) {
+  std::set<std::string> names;
+  for (const RunRecord& run : runs) {
+    for (const StepMetrics& step : run.steps) {
+      for (const ObjectiveFigure& one : step.figures) names.insert(one.name);
+    }
+  }
+  std::string out;
+  for (const std::string& name : names) {
+    std::vector<Curve> curves;
+    for (std::size_t i = 0; i < runs.size(); ++i) {
+      for (const bool validation : {false, true}) {
+        curves.push_back(curve_of_figure(runs[i], name, validation));
+        curves.back().color = static_cast<int>(i % kPageColors);
+      }
+    }
+    std::string title = name;
+    std::ranges::replace(title, '_', ' ');
+    const std::string picture = svg_plot(title, curves);
+    if (!picture.empty()) out += "<div class=\"card\">" + picture + "</div>";
+  }
+  return out;
+}
+
 std::string plots(const std::vector<RunRecord>& runs) {
-  return loss_plot(runs) + task_plots(runs) +
+  return loss_plot(runs) + figure_plots(runs) + task_plots(runs) +
          plot("learning rate", runs, [](const StepMetrics& step) { return step.learning_rate; }) +
          plot("norm of the gradient", runs,
               [](const StepMetrics& step) { return step.grad_norm; }) +

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "adapters/base_hash.h"
-#include "adapters/peft_source.h"
 #include "base/files/files.h"
 #include "base/options/option_range.h"
 #include "checkpoint/collective.h"
@@ -159,6 +158,7 @@ void RunOpener::open_tokenizer_and_plan() {
   RunPlan& plan = run_.plan;
   plan = make_run_plan(given_, machine_.world.size(),
                        tokenizer != nullptr ? tokenizer->vocabulary_size() : 0);
+  add_second_models(given_, plan);
   given_.optimizer.check();
   check_range("--timing-log-level", given_.timing.timing_log_level, 0, 2);
   RunTrace::check(given_.timing, given_.loop.save, machine_.world.size());
@@ -280,7 +280,7 @@ void RunOpener::load_or_draw() {
 
 void RunOpener::start_adapters() {
   const std::string& from = run_.settled.loop.lora_load;
-  if (!is_peft_folder(from)) return run_.checkpoints->start_adapters(nullptr, sinks_);
+  if (!is_adapter_alone(from)) return run_.checkpoints->start_adapters(nullptr, sinks_);
   const OpenedAdapter adapter = open_adapter(from, *foreign_, everyone_);
   run_.checkpoints->start_adapters(&adapter, sinks_);
 }

@@ -21,6 +21,18 @@ struct SecondModel {
 // Checks the description in the files, and returns that which the session computes with.
 using DescribeSecond = std::function<ModelConfig(const ModelConfig& found)>;
 
+// For inference, in the layout of the session in training.
+SessionSettings settings_of_second(const SessionSettings& training, const ModelConfig& model) {
+  SessionSettings settings = training;
+  settings.model = model;
+  settings.model.dtype = training.model.dtype;
+  if (model.layers != training.model.layers) settings.layout.layers_of_chunks = {};
+  settings.use = SessionUse::kInference;
+  settings.adapters = {};
+  settings.offload = {};
+  return settings;
+}
+
 SecondModel open_second(const std::string& folder, const DescribeSecond& describe,
                         const Machine& machine, Communicator& everyone, Session& session) {
   ModelPaths paths;
@@ -28,14 +40,7 @@ SecondModel open_second(const std::string& folder, const DescribeSecond& describ
   OpenedModel opened = open_model({.path = paths.base, .ranks = &everyone});
   if (!paths.adapters.empty())
     merge_adapters(opened, open_adapter(paths.adapters, opened, everyone));
-  SessionSettings settings = session.settings();
-  const ModelConfig own = settings.model;
-  settings.model = describe(opened.model);
-  settings.model.dtype = own.dtype;
-  if (settings.model.layers != own.layers) settings.layout.layers_of_chunks = {};
-  settings.use = SessionUse::kInference;
-  settings.adapters = {};
-  settings.offload = {};
+  const SessionSettings settings = settings_of_second(session.settings(), describe(opened.model));
   SecondModel second{.session = std::make_unique<Session>(machine, session.mesh(), settings)};
   const StoreContext context{.mesh = session.mesh(),
                              .device = machine.device,
@@ -113,6 +118,21 @@ void check_preference_options(const PretrainOptions& options) {
                 "--stage {}: no reference: --lora-modules-to-save changes weights of the base; "
                 "give --ref-model DIR, or leave --lora-modules-to-save out",
                 name(preferences.stage));
+  }
+}
+
+void add_second_models(const PretrainOptions& options, RunPlan& plan) {
+  const auto description_in = [](const std::string& folder) {
+    return open_model({.path = model_paths(folder, "").base}).model;
+  };
+  const ModelConfig& own = plan.session.model;
+  if (const std::string& folder = options.preferences.ref_model; !folder.empty()) {
+    plan.reference =
+        settings_of_second(plan.session, described_reference(folder, description_in(folder), own));
+  }
+  if (const std::string& folder = options.teaching.teacher_model; !folder.empty()) {
+    plan.teacher = settings_of_second(
+        plan.session, described_teacher(folder, description_in(folder), own, plan.sequence));
   }
 }
 

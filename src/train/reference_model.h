@@ -10,12 +10,17 @@
 #include "preferences/preference_objective.h"
 #include "session/session.h"
 #include "train/run/pretrain_options.h"
+#include "train/run/run_plan.h"
 
 namespace piton {
 
 // Throws Error(kUsage) for options of preferences and distillation that contradict each other, the
 // data or the adapters: among them a loss with a reference where there is none.
 void check_preference_options(const PretrainOptions& options);
+
+// Sets RunPlan::reference and teacher by the descriptions of the models that `options` name. Throws
+// as open_objective().
+void add_second_models(const PretrainOptions& options, RunPlan& plan);
 
 // Fact of TrainState: weights_hash() (adapters/base_hash.h) of --ref-model.
 inline constexpr const char* kReferenceFact = "weights of --ref-model";

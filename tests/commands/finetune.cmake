@@ -37,6 +37,19 @@ set(lora --lora-target-modules all-linear --lora-r 4 --lora-alpha 8)
 # Whole, packed by default.
 expect(RUN ${tune} --save ${WORK}/whole CODE 0 ERR "a new run from the weights of [^ ]*/base " "saved ")
 
+# The recipes of known models, on a small one: all that they set is taken, and what is given wins.
+file(GLOB recipes ${SOURCE}/recipes/tune-*.toml)
+list(LENGTH recipes count)
+if(count LESS 3)
+  message(FATAL_ERROR "recipes of fine-tuning: ${recipes}")
+endif()
+foreach(recipe IN LISTS recipes)
+  get_filename_component(name ${recipe} NAME_WLE)
+  string(REPLACE "." "-" name ${name})
+  expect(RUN finetune ${recipe} --load ${base} --data-path ${data} --split 100,0,0 --seq-length 64 --global-batch-size 4
+    --tokenizer-type ByteTokenizer --train-iters 2 --save ${WORK}/${name} CODE 0 ERR "iteration +2/ +2 ")
+endforeach()
+
 # Adapters: what is saved has them alone, and is used with its base.
 expect(RUN ${tune} ${lora} --save ${WORK}/run --save-interval 2 CODE 0
   ERR "adapters: [0-9]+ parameters are trained, [0-9.]+ % of the model's" "new adapters of [^ ]*/base" "saved ")
@@ -104,6 +117,20 @@ expect(RUN ${tune} ${lora} --lora-load ${WORK}/peft --save ${WORK}/further CODE 
 expect(RUN convert --load ${WORK}/run --save ${WORK}/merged CODE 0 OUT "hf from hf: " "verified: ")
 expect(RUN score --load ${WORK}/merged --ids-file ${WORK}/ids.json CODE 0)
 
+# As a file of llama.cpp and back.
+expect(RUN convert --load ${WORK}/run --save ${WORK}/adapter.gguf --to gguf-lora CODE 0 OUT "gguf-lora from hf: " "verified: ")
+expect(RUN score --load ${base} --lora-load ${WORK}/adapter.gguf --ids-file ${WORK}/ids.json --logits ${WORK}/gguf.safetensors CODE 0)
+file(SHA256 ${WORK}/gguf.safetensors gguf_logits)
+if(NOT gguf_logits STREQUAL run_logits)
+  message(FATAL_ERROR "the GGUF file of the adapters gives other logits than the run")
+endif()
+expect(RUN ${tune} ${lora} --lora-load ${WORK}/adapter.gguf --save ${WORK}/gguf-further CODE 0
+  ERR "a new run from the adapters of [^ ]*/adapter.gguf")
+expect(RUN convert --load ${WORK}/run --save ${WORK}/none --to gguf-lora CODE 2 ERR "--save: got .*/none, wanted NAME.gguf for --to gguf-lora")
+expect(RUN convert --load ${base} --save ${WORK}/base.gguf CODE 0)
+expect(RUN score --load ${base} --lora-load ${WORK}/base.gguf --ids-file ${WORK}/ids.json CODE 3
+  ERR "base.gguf: is no adapter: wanted general.type .adapter. ")
+
 # DoRA: the lengths of rows are trained too. Resumed bits, PEFT and back, merged.
 expect(RUN ${tune} ${lora} --use-dora --save ${WORK}/dora CODE 0 ERR "saved ")
 expect(RUN ${tune} ${lora} --use-dora --save ${WORK}/dora-resumed --exit-interval 2 --save-interval 2 CODE 0)
@@ -129,6 +156,7 @@ endif()
 expect(RUN ${tune} ${lora} --use-dora --lora-load ${WORK}/dora-peft --save ${WORK}/dora-further CODE 0
   ERR "a new run from the adapters of [^ ]*/dora-peft")
 expect(RUN convert --load ${WORK}/dora --save ${WORK}/dora-merged CODE 0 OUT "hf from hf: " "verified: ")
+expect(RUN convert --load ${WORK}/dora --save ${WORK}/dora.gguf --to gguf-lora CODE 2 ERR "has magnitudes .DoRA., which a GGUF file ")
 expect(RUN ${tune} ${lora} --lora-load ${WORK}/dora-peft --save ${WORK}/none CODE 2
   ERR "one of rank 4 and scale 2 with DoRA, this run has one of rank 4 and scale 2; change .*--use-dora")
 expect(RUN ${tune} --use-dora --save ${WORK}/none CODE 2 ERR "--use-dora: needs --lora-target-modules")
@@ -145,6 +173,34 @@ foreach(layout "tensor-model-parallel-size;2" "pipeline-model-parallel-size;2" "
   endif()
   expect(RUN score --load ${WORK}/${flag} --ids-file ${WORK}/ids.json CODE 0 OUT "^loss [0-9.]+")
 endforeach()
+
+# Distillation: the divergence from a teacher of other sizes falls, and is in metrics.jsonl.
+expect(RUN pretrain --model llama-tiny --num-layers 3 --tokenizer-type ByteTokenizer --data-path ${WORK}/text_text_document
+  --seq-length 32 --micro-batch-size 2 --train-iters 2 --lr 1e-3 --seed 5 --save ${WORK}/teacher CODE 0)
+set(distill ${tune} --teacher-model ${WORK}/teacher --distillation-temperature 2 --distillation-weight 0.7)
+expect(RUN ${distill} --save ${WORK}/student CODE 0 ERR "the teacher is [^ ]*/teacher: [0-9]+ parameters" "teacher divergence")
+file(STRINGS ${WORK}/student/metrics.jsonl lines REGEX "teacher_divergence")
+list(LENGTH lines count)
+if(NOT count EQUAL 4)
+  message(FATAL_ERROR "${count} of 4 steps have teacher_divergence")
+endif()
+expect(RUN ${distill} --save ${WORK}/student-resumed --exit-interval 2 --save-interval 2 CODE 0)
+expect(RUN resume ${WORK}/student-resumed CODE 0 ERR "resumed [^ ]*/iter_0000002: iteration 2,")
+hash_of(${WORK}/student uninterrupted)
+hash_of(${WORK}/student-resumed resumed)
+if(NOT resumed STREQUAL uninterrupted)
+  message(FATAL_ERROR "distillation: ${resumed}, uninterrupted ${uninterrupted}")
+endif()
+execute_process(COMMAND ${LAUNCH} 2 ${PITON} ${distill} --save ${WORK}/student-tp --tensor-model-parallel-size 2
+                RESULT_VARIABLE code OUTPUT_VARIABLE text ERROR_VARIABLE text)
+if(NOT code EQUAL 0)
+  message(FATAL_ERROR "distillation on two ranks: exit ${code}\n${text}")
+endif()
+expect(RUN ${distill} --distillation-weight 0 --save ${WORK}/none CODE 2 ERR "--distillation-weight: got 0, wanted more than 0 ")
+expect(RUN ${tune} --distillation-weight 0.2 --save ${WORK}/none CODE 2 ERR "--distillation-weight: needs --teacher-model")
+expect(RUN ${distill} --distillation-temperature 0 --save ${WORK}/none CODE 2 ERR "--distillation-temperature: got 0, wanted 0.01 to 1000")
+expect(RUN ${distill} --teacher-model ${WORK}/nowhere --save ${WORK}/none CODE 3 ERR "nowhere")
+expect(RUN ${distill} --stage orpo --save ${WORK}/none CODE 2 ERR "--teacher-model: learns labels and a teacher's distribution, got --stage orpo")
 
 # What is refused, and where to look.
 expect(RUN finetune --data-path ${data} --save ${WORK}/none CODE 2 ERR "--load: no model is named; wanted the folder of the model to fine-tune")

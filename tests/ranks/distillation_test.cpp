@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "api/planning.h"
 #include "model/lora_options.h"
 #include "support/ranks_main.h"
 #include "support/run_session.h"
@@ -78,6 +79,33 @@ std::vector<double> numbers_of(World& world, RunLayout layout, bool adapters) {
     numbers.insert(numbers.end(), {report.loss, report.grad_norm, report.figures[0].mean()});
   }
   return numbers;
+}
+
+// `plan` counts the teacher: its weights, and what it computes in a step.
+TEST(Distillation, TakesTheMemoryThatThePlanPredicts) {
+  for (const RunLayout& layout : layouts(ranks::world().size())) {
+    if (layout.own_schedule) continue;
+    SCOPED_TRACE(layout.name);
+    TrainingRun run(ranks::world(), layout, small());
+    Session& session = run.session();
+    SessionSettings settings = session.settings();
+    settings.use = SessionUse::kInference;
+    settings.model.ffn_hidden += 64;
+    Session teacher(run.machine(), session.mesh(), settings);
+    teacher.initialize();
+    session.set_teaching({.teacher = &teacher});
+    run.losses(3);
+    const RunPlan plan{.mesh = layout.mesh,
+                       .sequence = test::kSequence,
+                       .micro_batch = 2,
+                       .global_batch = test::kSamples,
+                       .micro_batches = session.settings().micro_batches,
+                       .session = session.settings(),
+                       .teacher = settings};
+    const MemoryCounts planned = estimate_layout(plan, run.machine())[ranks::world().rank()].memory;
+    const auto taken = static_cast<double>(run.arena().counts().peak_total_bytes);
+    EXPECT_NEAR(static_cast<double>(planned.peak_total_bytes), taken, 0.05 * taken);
+  }
 }
 
 TEST(Distillation, HasTheLossesOfOneProcess) {

@@ -42,8 +42,8 @@ void print_lines(const ConvertReport& report, const ConvertOptions& options) {
   const double gigabytes = static_cast<double>(report.bytes) * 1e-9;
   std::string text = fmt::format(
       "{}: {} from {}: {} parameters, {:.3f} GB in {:.1f} s ({:.2f} GB/s)\n", options.save,
-      report.is_adapter ? "peft" : name(report.to), name(report.from), report.parameters, gigabytes,
-      report.seconds, gigabytes / std::max(report.seconds, 1e-9));
+      report.adapter_format.empty() ? name(report.to) : report.adapter_format, name(report.from),
+      report.parameters, gigabytes, report.seconds, gigabytes / std::max(report.seconds, 1e-9));
   if (report.verified) {
     text += fmt::format(
         "verified: {} tensors equal to the bit{}; {} tokens through both: logits differ by {:.3g} "
@@ -68,9 +68,12 @@ void print_lines(const ConvertReport& report, const ConvertOptions& options) {
 
 void print_json(const ConvertReport& report) {
   nlohmann::ordered_json out = {
-      {"from", name(report.from)},       {"to", report.is_adapter ? "peft" : name(report.to)},
-      {"parameters", report.parameters}, {"bytes", report.bytes},
-      {"seconds", report.seconds},       {"verified", nullptr}};
+      {"from", name(report.from)},
+      {"to", report.adapter_format.empty() ? name(report.to) : report.adapter_format},
+      {"parameters", report.parameters},
+      {"bytes", report.bytes},
+      {"seconds", report.seconds},
+      {"verified", nullptr}};
   if (report.verified) {
     out["verified"] = {{"tensors", report.verified->tensors},
                        {"tokens", report.verified->tokens},

@@ -15,6 +15,7 @@
 #include "cli/launch.h"
 #include "parallel/simulate.h"
 #include "text/tokenizer.h"
+#include "train/reference_model.h"
 
 namespace piton::cli {
 namespace {
@@ -302,6 +303,7 @@ void print_layouts(const PlanOptions& asked, const PretrainOptions& options,
     PretrainOptions one = options;
     const int world = set_layout(layout, asked.ranks, one);
     RunPlan plan = make_run_plan(one, world, vocabulary);
+    add_second_models(one, plan);
     choose_if_asked(plan, machine);
     std::int64_t most = 0, sent = 0;
     for (const RankEstimate& rank : estimate_layout(plan, machine)) {
@@ -359,6 +361,7 @@ int run_plan(Invocation& invocation) {
     return 0;
   }
   RunPlan plan = make_run_plan(options, ranks, vocabulary);
+  add_second_models(options, plan);
   const std::string chosen = choose_if_asked(plan, engine.machine());
   const std::vector<RankEstimate> estimates = estimate_layout(plan, engine.machine());
   const Simulation simulation = simulated(plan);

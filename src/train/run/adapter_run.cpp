@@ -1,8 +1,8 @@
 #include "train/run/adapter_run.h"
 
-#include "adapters/peft_source.h"
 #include "base/error.h"
 #include "huggingface/origin.h"
+#include "model_files/opened_adapter.h"
 #include "train/run/checkpoint_choice.h"
 #include "train/run/foreign_model.h"
 #include "train/run/run_folder.h"
@@ -51,7 +51,7 @@ std::optional<fs::path> checkpoint_of_started_adapters(const LoopOptions& loop) 
 }
 
 LoopOptions loop_of_adapters(LoopOptions loop) {
-  loop.load = is_peft_folder(loop.lora_load) ? "" : loop.lora_load;
+  loop.load = is_adapter_alone(loop.lora_load) ? "" : loop.lora_load;
   loop.ckpt_step.reset();  // of the base
   loop.finetune = loop.finetune && !loop.load.empty();
   return loop;

@@ -98,7 +98,7 @@ struct LoopOptions {
       load);
     v(Option{"lora-load",
              "adapters to start from: folder of a run with --lora-target-modules, which continues, "
-             "or of an adapter of PEFT; --load names their base",
+             "or of an adapter of PEFT, or GGUF file; --load names their base",
              {.placeholder = "DIR"}},
       lora_load);
     v(Option{"ckpt-step", "iteration of --load to take, in place of its newest"}, ckpt_step);

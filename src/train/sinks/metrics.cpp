@@ -62,6 +62,20 @@ std::int64_t count_in(const Json& object, const char* key) {
   return found != object.end() && found->is_number_integer() ? found->get<std::int64_t>() : 0;
 }
 
+// What objectives and teachers report (session/objective.h).
+constexpr std::array kFigures = {
+    "rewards_chosen",    "rewards_rejected", "rewards_margin", "rewards_accuracy", "kl",
+    "teacher_divergence"};
+
+void read_figures(const Json& object, StepMetrics& step) {
+  for (const std::string name : kFigures) {
+    if (object.contains(name)) step.figures.push_back({name, number_in(object, name.c_str()), 1});
+    const std::string validation = "validation_" + name;
+    if (object.contains(validation))
+      step.validation_figures.push_back({name, number_in(object, validation.c_str()), 1});
+  }
+}
+
 }  // namespace
 
 std::string to_json(const StepMetrics& metrics) {
@@ -134,6 +148,7 @@ std::vector<StepMetrics> read_metrics(const std::filesystem::path& path) {
     if (object.contains("validation_loss")) {
       step.validation_loss = number_in(object, "validation_loss");
     }
+    read_figures(object, step);
     const auto tasks = object.find("tasks");
     if (tasks != object.end() && tasks->is_object()) {
       for (const auto& [name, _] : tasks->items())

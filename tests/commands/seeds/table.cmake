@@ -228,6 +228,20 @@ seed_line(msl-tune-for-convert
 seed_line(msl-convert-lora
   RUN ${convert_ckpt} --save-dir merged --lora-load lora --lora-r 16 --lora-alpha 32 --lora-target-modules query_key_value dense
   THEN RUNS SAYS "verified: ")
+seed_line(msl-generate-merged
+  RUN generate --load merged ${tokenizer} --prompt hello --max-new-tokens 8 --greedy THEN RUNS)
+# The whole model: tuned, saved, loaded to go on, converted, and used.
+set(sft --stage sft --is-instruction-dataset --prompt-type llama2)
+seed_line(msl-tune-save
+  RUN ${tune} ${sft} --save tuned THEN RUNS SAYS "saved tuned/iter_0000002")
+seed_line(msl-tune-go-on
+  RUN pretrain --load tuned --save tuned --data-path dataset/alpaca_llama2 --train-iters 3 --seq-length 32 ${tokenizer} ${sft}
+      --override-opt_param-scheduler
+  THEN RUNS SAYS "resumed tuned/iter_0000002" "iteration +3/ +3 ")
+seed_line(msl-tuned-back
+  RUN convert --load-dir tuned --save-model-type hf --save-dir tuned-hf THEN RUNS SAYS "tuned-hf: hf from piton" "verified: ")
+seed_line(msl-generate-tuned
+  RUN generate --load tuned-hf --prompt hello --max-new-tokens 8 --greedy THEN RUNS)
 seed_line(msl-generate
   RUN generate --load qwen15 --prompt hello --max-new-tokens 8 --greedy THEN RUNS)
 seed_line(msl-chat RUN chat --load qwen15 THEN REFUSED SAYS "--load: qwen15 has no chat template; give --chat-template FILE")

@@ -56,6 +56,8 @@ TEST(LoraOptions, GiveEveryLayerTheRankAndTheScale) {
   for (const auto& [name, shape] : plain.shapes) EXPECT_EQ(shape, (AdapterShape{8, 1.5}));
   options.rank_stabilized = true;
   EXPECT_EQ(options.resolve(model).shapes.begin()->second.scale, 12 / std::sqrt(8.0));
+  options.use_dora = true;
+  EXPECT_TRUE(options.resolve(model).shapes.begin()->second.magnitude);
 }
 
 TEST(LoraOptions, NameTheTensorsThatAreTrainedInFull) {

@@ -29,11 +29,15 @@ TEST(Adapters, TrainThemselvesAndWhatTheyName) {
   adapters.trained = {"final_norm.weight", "layers.0.attention.key.weight"};
   adapters.freeze(list.all());
   EXPECT_FALSE(qkv.trainable);  // only one of its pieces is named
-  EXPECT_TRUE(a.trainable && b.trainable && norm.trainable);
+  Parameter& magnitude = list.add(
+      named("layers.0.attention.qkv.lora_magnitude", {"layers.0.attention.query.lora_magnitude"}));
+  adapters.freeze(list.all());
+  EXPECT_TRUE(a.trainable && b.trainable && norm.trainable && magnitude.trainable);
   using List = std::vector<Parameter*>;
   EXPECT_EQ(base_parameters(list.all()), (List{&qkv, &norm}));
-  EXPECT_EQ(adapter_parameters(list.all()), (List{&a, &b}));
-  EXPECT_EQ(trained_parameters(list.all(), adapters), (List{&a, &b, &norm}));
+  EXPECT_EQ(adapter_parameters(list.all()), (List{&a, &b, &magnitude}));
+  EXPECT_EQ(magnitude_parameters(list.all()), List{&magnitude});
+  EXPECT_EQ(trained_parameters(list.all(), adapters), (List{&a, &b, &norm, &magnitude}));
   Adapters().freeze(list.all());
   EXPECT_TRUE(qkv.trainable);
   EXPECT_EQ(adapters.find("layers.0.attention.query"), nullptr);

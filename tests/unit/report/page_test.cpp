@@ -196,6 +196,31 @@ TEST(ReportPage, ShowsRunsBesideEachOther) {
                   "<meta http-equiv=\"refresh\" content=\"7\">"));
 }
 
+// Of preferences and of distillation: of the steps, and of evaluations.
+TEST(ReportPage, ShowsTheFiguresOfAnObjective) {
+  const TempFolder dir;
+  MetricsFile metrics((create_folders(dir / "one"), dir / "one/metrics.jsonl"), 0);
+  for (int i = 1; i <= 4; ++i) {
+    StepMetrics step{.iteration = i, .lm_loss = 1.0 / i};
+    step.figures = {{"rewards_margin", 0.5 * i, 1}, {"teacher_divergence", 3.0, 2}};
+    if (i == 4) step.validation_figures = {{"rewards_margin", 9, 3}};
+    metrics.write(step);
+  }
+  metrics.finish();
+  RunRecord run{.name = "one", .steps = read_metrics(dir / "one/metrics.jsonl")};
+  ASSERT_EQ(run.steps.size(), 4U);
+  ASSERT_EQ(run.steps[3].figures.size(), 2U);
+  EXPECT_EQ(run.steps[3].figures[0].mean(), 2);
+  EXPECT_EQ(run.steps[0].figures[1].mean(), 1.5);
+  ASSERT_EQ(run.steps[3].validation_figures.size(), 1U);
+  EXPECT_EQ(run.steps[3].validation_figures[0].mean(), 3);
+  EXPECT_TRUE(run.steps[0].validation_figures.empty());
+  const std::string page = report_page({run}, {});
+  EXPECT_TRUE(has(page, "rewards margin"));
+  EXPECT_TRUE(has(page, "teacher divergence"));
+  EXPECT_FALSE(has(page, "rewards accuracy"));
+}
+
 TEST(ReportPage, HasRoomForARunThatHasNoStepYet) {
   EXPECT_THAT(report_page({RunRecord{.name = "new", .running = true}}, {}),
               HasSubstr("no step yet"));

@@ -1,5 +1,8 @@
-// piton convert --to peft: the adapters of a run as a folder that PEFT loads.
+// piton convert --to peft|gguf-lora: the adapters of a run alone, as a folder that PEFT loads or a
+// file of llama.cpp.
 #include <chrono>
+#include <memory>
+#include <utility>
 
 #include "adapters/merged_source.h"
 #include "adapters/peft_source.h"
@@ -8,7 +11,9 @@
 #include "base/seconds.h"
 #include "convert/convert.h"
 #include "convert/target.h"
+#include "gguf/architectures.h"
 #include "huggingface/config_keys.h"
+#include "model_files/gguf_adapter.h"
 #include "model_files/opened_adapter.h"
 
 namespace piton {
@@ -35,38 +40,70 @@ std::string name_for_peft(const OpenedModel& base) {
 
 }  // namespace
 
-ConvertReport convert_to_peft(const Machine& machine, const ConvertOptions& options,
-                              Progress& progress) {
+namespace {
+
+// Writes the adapters into the draft of `target`, and opens them again.
+OpenedAdapter write_adapters(const Target& target, const ConvertOptions& options,
+                             const OpenedModel& base, const OpenedAdapter& adapter) {
+  OpenedAdapter written;
+  if (options.save_model_type == "peft") {
+    const HfFamily family = hf_config_of(base.model, base.origin).family;
+    write_peft(target.result(), *adapter.source,
+               {.model = base.model,
+                .family = family,
+                .adapters = adapter.adapters,
+                .base = name_for_peft(base)});
+    auto source = std::make_unique<PeftSource>(target.result(), base.model, family);
+    written.adapters = source->adapters();
+    written.source = std::move(source);
+    return written;
+  }
+  write_gguf_adapter(
+      target.result(), *adapter.source,
+      {.model = base.model,
+       .architecture =
+           describe_gguf(base.model, family_of(base), base.source->where()).architecture,
+       .adapters = adapter.adapters,
+       .name = base.name});
+  auto source = std::make_unique<GgufAdapterSource>(target.result(), base.model);
+  written.adapters = source->adapters();
+  written.source = std::move(source);
+  return written;
+}
+
+}  // namespace
+
+ConvertReport convert_adapters(const Machine& machine, const ConvertOptions& options,
+                               Progress& progress) {
+  const std::string& to = options.save_model_type;
   const ModelPaths paths = model_paths(options.load, options.lora_load);
   if (paths.adapters.empty()) {
     throw Error(Fault::kUsage,
-                "--to peft: {} has no adapters; wanted a run with --lora-target-modules, or "
+                "--to {}: {} has no adapters; wanted a run with --lora-target-modules, or "
                 "--lora-load DIR",
-                options.load);
+                to, options.load);
   }
   OpenedModel base = open_model({.path = paths.base});
   base.model.dtype = base.weights_dtype;
   const auto ranks = make_group_of_all(machine.world, "convert");
   const OpenedAdapter adapter = open_adapter(paths.adapters, base, *ranks);
-  const HfDescription description = hf_config_of(base.model, base.origin);
-  Target target(options.save);
+  const std::filesystem::path save(options.save);
+  const bool is_file = to == "gguf-lora";
+  if (is_file && save.extension() != ".gguf")
+    throw Error(Fault::kUsage, "--save: got {}, wanted NAME.gguf for --to gguf-lora", options.save);
+  Target target(save, is_file ? save.filename().string() : "");
   const auto start = std::chrono::steady_clock::now();
-  write_peft(target.draft(), *adapter.source,
-             {.model = base.model,
-              .family = description.family,
-              .adapters = adapter.adapters,
-              .base = name_for_peft(base)});
-  PeftSource written(target.result(), base.model, description.family);
+  const OpenedAdapter written = write_adapters(target, options, base, adapter);
   ConvertReport report{.from = base.format,
                        .to = ModelFormat::kHuggingFace,
                        .parameters = elements_of(*adapter.source),
                        .bytes = bytes_of(*adapter.source),
                        .seconds = seconds_since(start),
                        .notes = base.notes,
-                       .is_adapter = true};
+                       .adapter_format = to};
   if (!options.no_verify) {
     MergedSource wanted(*base.source, *adapter.source, adapter.adapters);
-    MergedSource got(*base.source, written, written.adapters());
+    MergedSource got(*base.source, *written.source, written.adapters);
     report.verified = verify(machine, {wanted, base.model}, {got, base.model}, progress);
     if (!report.verified->equal()) {
       throw Error(Fault::kData, "{}: differs from {} and was removed: {}; please report this",

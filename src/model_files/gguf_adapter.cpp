@@ -1,0 +1,276 @@
+#include "model_files/gguf_adapter.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <utility>
+
+#include "adapters/merged_source.h"
+#include "adapters/peft_source.h"
+#include "base/error.h"
+#include "base/listed.h"
+#include "checkpoint/regions.h"
+#include "checkpoint/values.h"
+#include "model/canonical_tensors.h"
+
+namespace piton {
+namespace {
+
+constexpr std::string_view kA = ".lora_a";
+constexpr std::string_view kB = ".lora_b";
+constexpr std::string_view kWeight = ".weight";
+constexpr const char* kAlphaKey = "adapter.lora.alpha";
+
+std::map<std::string, Shape> shapes_of(const ModelConfig& model) {
+  std::map<std::string, Shape> shapes;
+  for (const CanonicalShape& one : canonical_tensors(model)) shapes[one.name] = one.shape;
+  return shapes;
+}
+
+// The places of the matrices of layers, by the tensor of the model's file.
+std::map<std::string, std::vector<GgufPlace>> linears_of(const GgufArchitecture& architecture,
+                                                         const ModelConfig& model) {
+  const std::map<std::string, Shape> shapes = shapes_of(model);
+  std::map<std::string, std::vector<GgufPlace>> linears;
+  for (const GgufPlace& place : gguf_places(architecture, model)) {
+    const auto shape = shapes.find(place.canonical);
+    if (!place.canonical.starts_with("layers.") || shape == shapes.end()) continue;
+    if (shape->second.ndim() == 2) linears[place.name].push_back(place);
+  }
+  return linears;
+}
+
+std::string word_of(const GgufFile& file, const char* key) {
+  const GgufValue* const value = file.header().find(key);
+  return value != nullptr && value->kind == GgufKind::kString ? value->text : "";
+}
+
+double alpha_of(const GgufFile& file) {
+  const GgufValue* const value = file.header().find(kAlphaKey);
+  const double alpha = value != nullptr && value->is_number() ? value->number() : -1;
+  if (!(alpha >= 0) || !std::isfinite(alpha)) {
+    throw Error(Fault::kData, "{}: {}: wanted a number of 0 or more", file.where(), kAlphaKey);
+  }
+  return alpha;
+}
+
+std::vector<float> values_in(const GgufFile& file, const GgufTensor& tensor) {
+  std::vector<std::byte> bytes(static_cast<std::size_t>(tensor.bytes()));
+  file.file().read_at(file.offset(tensor), bytes);
+  std::vector<float> values(static_cast<std::size_t>(tensor.elements()));
+  decode_blocks(tensor.type, bytes.data(), tensor.elements(), values.data());
+  return values;
+}
+
+void check_shape(const GgufFile& file, const GgufTensor& tensor,
+                 const std::vector<std::int64_t>& wanted) {
+  if (tensor.shape == wanted) return;
+  throw Error(Fault::kData, "{}: {} is [{}], wanted [{}]; is the adapter for another model?",
+              file.where(), tensor.name, fmt::join(tensor.shape, ", "), fmt::join(wanted, ", "));
+}
+
+}  // namespace
+
+GgufAdapterSource::GgufAdapterSource(const std::filesystem::path& path, const ModelConfig& model) {
+  const GgufFile file(path);
+  where_ = file.where();
+  if (word_of(file, "general.type") != "adapter" || word_of(file, "adapter.type") != "lora") {
+    throw Error(Fault::kData,
+                "{}: is no adapter: wanted general.type \"adapter\" and adapter.type \"lora\", got "
+                "\"{}\" and \"{}\"",
+                where_, word_of(file, "general.type"), word_of(file, "adapter.type"));
+  }
+  alpha_ = alpha_of(file);
+  const auto linears =
+      linears_of(gguf_architecture(word_of(file, "general.architecture"), where_), model);
+  std::map<std::string, Module> modules;
+  std::vector<std::string> unknown;
+  for (const GgufTensor& tensor : file.header().tensors) {
+    const bool is_a = tensor.name.ends_with(kA);
+    const bool is_b = tensor.name.ends_with(kB);
+    const std::string name = tensor.name.substr(0, tensor.name.rfind('.'));
+    if ((!is_a && !is_b) || !linears.contains(name)) {
+      unknown.push_back(tensor.name);
+      continue;
+    }
+    (is_a ? modules[name].a : modules[name].b) = &tensor;
+  }
+  if (!unknown.empty()) {
+    throw Error(
+        Fault::kData,
+        "{}: tensors that are no adapter of a linear of this model ({}): {}; is the adapter "
+        "for another model?",
+        where_, unknown.size(), listed(unknown));
+  }
+  if (modules.empty()) throw Error(Fault::kData, "{}: has no adapters", where_);
+  const std::map<std::string, Shape> shapes = shapes_of(model);
+  for (const auto& [name, module] : modules)
+    add_module(file, name, module, linears.at(name), shapes);
+}
+
+void GgufAdapterSource::add_module(const GgufFile& file, const std::string& name,
+                                   const Module& module, const std::vector<GgufPlace>& places,
+                                   const std::map<std::string, Shape>& shapes) {
+  if (module.a == nullptr || module.b == nullptr) {
+    throw Error(Fault::kData, "{}: {}{} is missing; is the copy complete?", where_, name,
+                module.a == nullptr ? kA : kB);
+  }
+  const std::int64_t in = shapes.at(places[0].canonical)[1];
+  const std::int64_t rank = module.a->shape[0];
+  std::int64_t out = 0;
+  std::vector<std::string> canonical;
+  for (const GgufPlace& place : places) {
+    out += shapes.at(place.canonical)[0];
+    canonical.push_back(place.canonical);
+  }
+  check_shape(file, *module.a, {rank, in});
+  check_shape(file, *module.b, {out, rank});
+  const std::string linear = linear_name(canonical);
+  adapters_.shapes[linear] = {.rank = rank,
+                              .scale = alpha_ > 0 ? alpha_ / static_cast<double>(rank) : 1};
+  tensors_[linear + std::string(kAdapterA)] = {{rank, in}, values_in(file, *module.a)};
+  const std::vector<float> stored = values_in(file, *module.b);
+  for (const GgufPlace& place : places) {
+    const std::int64_t rows = shapes.at(place.canonical)[0];
+    std::vector<float> b;
+    for (std::int64_t row = 0; row < rows; ++row) {
+      const auto from = stored.begin() + stored_row(place, row) * rank;
+      b.insert(b.end(), from, from + rank);
+    }
+    const std::string matrix = place.canonical.substr(0, place.canonical.size() - kWeight.size());
+    tensors_[matrix + std::string(kAdapterB)] = {{rows, rank}, std::move(b)};
+  }
+}
+
+std::vector<CanonicalTensor> GgufAdapterSource::tensors(TensorKind kind) const {
+  std::vector<CanonicalTensor> list;
+  if (kind != TensorKind::kWeight) return list;
+  for (const auto& [name, held] : tensors_)
+    list.push_back({.name = name, .dtype = DType::kF32, .shape = held.shape});
+  return list;
+}
+
+void GgufAdapterSource::read(const std::string& name, const TensorRun& run, DType dtype,
+                             std::byte* dst) {
+  const Held& held = tensors_.at(name);
+  for_each_stretch(held.shape, run, [&](std::int64_t from, std::int64_t to, std::int64_t count) {
+    convert_values(reinterpret_cast<const std::byte*>(held.values.data() + from), DType::kF32,
+                   dst + (to - run.begin) * size_bytes(dtype), dtype, count);
+  });
+}
+
+namespace {
+
+// The adapter of a matrix.
+struct Factors {
+  std::string a;
+  std::string b;
+  AdapterShape shape;
+};
+
+std::map<std::string, Factors> factors_of(const Adapters& adapters) {
+  std::map<std::string, Factors> factors;  // by canonical weight
+  for (const auto& [linear, shape] : adapters.shapes) {
+    for (const std::string& matrix : matrices_of(linear)) {
+      factors[matrix + std::string(kWeight)] = {linear + std::string(kAdapterA),
+                                                matrix + std::string(kAdapterB), shape};
+    }
+  }
+  return factors;
+}
+
+// Rank times scale, the same for all.
+double common_alpha(const Adapters& adapters) {
+  std::optional<double> alpha;
+  for (const auto& [linear, shape] : adapters.shapes) {
+    const double one = shape.scale * static_cast<double>(shape.rank);
+    if (shape.magnitude) {
+      throw Error(Fault::kUsage,
+                  "adapter: {} has magnitudes (DoRA), which a GGUF file of adapters cannot hold; "
+                  "write the merged model with --to gguf",
+                  linear);
+    }
+    if (alpha && std::abs(*alpha - one) > 1e-6 * one) {
+      throw Error(Fault::kUsage,
+                  "adapter: {} has scale x rank {}, others have {}; a GGUF file of adapters holds "
+                  "one; write the merged model with --to gguf",
+                  linear, one, *alpha);
+    }
+    alpha = one;
+  }
+  return *alpha;
+}
+
+std::vector<float> all_values(TensorSource& source, const std::string& name, const Shape& shape) {
+  std::vector<float> values(static_cast<std::size_t>(shape.elements()));
+  source.read(name, whole_run(shape), DType::kF32, reinterpret_cast<std::byte*>(values.data()));
+  return values;
+}
+
+// A tensor of the file.
+struct Stored {
+  GgufTensor tensor;
+  std::vector<float> values;
+};
+
+}  // namespace
+
+void write_gguf_adapter(const std::filesystem::path& path, TensorSource& source,
+                        const GgufAdapterWritten& written) {
+  const Adapters& adapters = written.adapters;
+  if (!adapters.trained.empty()) {
+    throw Error(Fault::kUsage,
+                "adapter: {} is trained in full (--lora-modules-to-save), which a GGUF file of "
+                "adapters cannot hold; write the merged model with --to gguf",
+                *adapters.trained.begin());
+  }
+  GgufHeader header{.entries = {{"general.architecture", GgufValue::string(written.architecture)},
+                                {"general.type", GgufValue::string("adapter")},
+                                {"general.name", GgufValue::string(written.name)},
+                                {"adapter.type", GgufValue::string("lora")},
+                                {kAlphaKey, GgufValue::f32(common_alpha(adapters))}}};
+  const std::map<std::string, Factors> factors = factors_of(adapters);
+  const std::map<std::string, Shape> shapes = shapes_of(written.model);
+  std::vector<Stored> tensors;
+  for (const auto& [name, places] :
+       linears_of(gguf_architecture(written.architecture, ""), written.model)) {
+    std::vector<const Factors*> parts;
+    for (const GgufPlace& place : places) {
+      const auto found = factors.find(place.canonical);
+      if (found != factors.end()) parts.push_back(&found->second);
+    }
+    if (parts.empty()) continue;
+    for (const Factors* part : parts) {
+      if (parts.size() == places.size() && part->a == parts[0]->a) continue;
+      throw Error(Fault::kUsage,
+                  "adapter: {} is a part of {} in a GGUF file, whose matrices have no adapter in "
+                  "common; write the merged model with --to gguf",
+                  part->b, name);
+    }
+    const std::int64_t rank = parts[0]->shape.rank;
+    const std::int64_t in = shapes.at(places[0].canonical)[1];
+    std::int64_t out = 0;
+    for (const GgufPlace& place : places) out += shapes.at(place.canonical)[0];
+    std::vector<float> b(static_cast<std::size_t>(out * rank));
+    for (std::size_t i = 0; i < places.size(); ++i) {
+      const std::int64_t rows = shapes.at(places[i].canonical)[0];
+      const std::vector<float> own = all_values(source, parts[i]->b, {rows, rank});
+      for (std::int64_t row = 0; row < rows; ++row) {
+        std::copy_n(own.begin() + row * rank, rank, b.begin() + stored_row(places[i], row) * rank);
+      }
+    }
+    tensors.push_back({{.name = name + std::string(kA), .shape = {rank, in}},
+                       all_values(source, parts[0]->a, {rank, in})});
+    tensors.push_back({{.name = name + std::string(kB), .shape = {out, rank}}, std::move(b)});
+  }
+  for (const Stored& one : tensors) header.tensors.push_back(one.tensor);
+  GgufWriter out(path, std::move(header));
+  for (const Stored& one : tensors) out.append(std::as_bytes(std::span(one.values)));
+  out.commit();
+}
+
+}  // namespace piton

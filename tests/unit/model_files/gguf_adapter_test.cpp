@@ -1,0 +1,117 @@
+// Adapters in GGUF files: one of tools/oracle/gguf_lora.py has the tensors of the same adapter in a
+// folder of PEFT, and what is written is read again.
+#include "model_files/gguf_adapter.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "adapters/peft_source.h"
+#include "base/files/files.h"
+#include "huggingface/hf_source.h"
+#include "support/errors.h"
+#include "support/golden_huggingface.h"
+#include "support/temp_folder.h"
+
+namespace piton {
+namespace {
+
+using testing::HasSubstr;
+
+std::filesystem::path golden() {
+  return std::filesystem::path(PITON_SOURCE_DIR) / "tests/golden/lora_gguf";
+}
+
+std::vector<double> values_of(TensorSource& source, const CanonicalTensor& tensor) {
+  std::vector<double> values(static_cast<std::size_t>(tensor.shape.elements()));
+  source.read(tensor.name, whole_run(tensor.shape), DType::kF64,
+              reinterpret_cast<std::byte*>(values.data()));
+  return values;
+}
+
+void expect_same(TensorSource& got, TensorSource& wanted) {
+  const auto tensors = wanted.tensors(TensorKind::kWeight);
+  ASSERT_EQ(got.tensors(TensorKind::kWeight).size(), tensors.size());
+  for (const CanonicalTensor& tensor : tensors)
+    EXPECT_EQ(values_of(got, tensor), values_of(wanted, tensor)) << tensor.name;
+}
+
+TEST(GgufAdapter, HasTheTensorsOfTheFolderOfPeft) {
+  const HfSource base(test::golden_folder("llama"));
+  PeftSource peft(golden(), base.model(), hf_family(base.config()));
+  GgufAdapterSource gguf(golden() / "adapter.gguf", base.model());
+  EXPECT_EQ(gguf.adapters().shapes, peft.adapters().shapes);
+  EXPECT_TRUE(gguf.tensors(TensorKind::kOptimizer).empty());
+  expect_same(gguf, peft);
+  const CanonicalTensor key = gguf.tensors(TensorKind::kWeight)[1];
+  std::vector<float> part(6);  // of rows 2 and 3, columns 1 to 3
+  gguf.read(key.name, {{2, 1}, {2, 3}, 0, 6}, DType::kF32,
+            reinterpret_cast<std::byte*>(part.data()));
+  const auto all = values_of(gguf, key);
+  for (std::int64_t i = 0; i < 6; ++i)
+    EXPECT_EQ(part[i], all[(2 + i / 3) * key.shape[1] + 1 + i % 3]) << key.name;
+}
+
+TEST(GgufAdapter, IsWrittenAsItIsRead) {
+  const HfSource base(test::golden_folder("llama"));
+  PeftSource peft(golden(), base.model(), hf_family(base.config()));
+  TempFolder folder;
+  write_gguf_adapter(
+      folder / "a.gguf", peft,
+      {.model = base.model(), .architecture = "llama", .adapters = peft.adapters(), .name = "a"});
+  GgufAdapterSource again(folder / "a.gguf", base.model());
+  EXPECT_EQ(again.adapters().shapes, peft.adapters().shapes);
+  expect_same(again, peft);
+  // The same tensors of the file as those of the other program, bit for bit but for their type.
+  const GgufFile ours(folder / "a.gguf");
+  const GgufFile theirs(golden() / "adapter.gguf");
+  ASSERT_EQ(ours.header().tensors.size(), theirs.header().tensors.size());
+  for (const GgufTensor& tensor : theirs.header().tensors) {
+    const auto same = [&](const GgufTensor& one) { return one.name == tensor.name; };
+    const auto found = std::ranges::find_if(ours.header().tensors, same);
+    ASSERT_NE(found, ours.header().tensors.end()) << tensor.name;
+    EXPECT_EQ(found->shape, tensor.shape) << tensor.name;
+  }
+  for (const char* key :
+       {"general.architecture", "general.type", "adapter.type", "adapter.lora.alpha"})
+    EXPECT_EQ(*ours.header().find(key), *theirs.header().find(key)) << key;
+}
+
+TEST(GgufAdapter, RefusesWhatIsNoAdapterOfTheModel) {
+  const HfSource base(test::golden_folder("llama"));
+  const HfSource other(test::golden_folder("llama3"));
+  EXPECT_THAT(message_of(Fault::kData,
+                         [&] { GgufAdapterSource(golden() / "adapter.gguf", other.model()); }),
+              HasSubstr("for another model"));
+  TempFolder folder;
+  PeftSource peft(golden(), base.model(), hf_family(base.config()));
+  const auto message = [&](Adapters adapters) {
+    return message_of(Fault::kUsage, [&] {
+      write_gguf_adapter(folder / "b.gguf", peft,
+                         {.model = base.model(), .architecture = "llama", .adapters = adapters});
+    });
+  };
+  Adapters dora = peft.adapters();
+  for (auto& [name, shape] : dora.shapes) shape.magnitude = true;
+  EXPECT_THAT(message(dora), HasSubstr("has magnitudes (DoRA)"));
+  Adapters scaled = peft.adapters();
+  scaled.shapes.begin()->second.scale = 7;
+  EXPECT_THAT(message(scaled), HasSubstr("scale x rank 6, others have 28"));
+  Adapters trained = peft.adapters();
+  trained.trained = {"final_norm.weight"};
+  EXPECT_THAT(message(trained), HasSubstr("final_norm.weight is trained in full"));
+  EXPECT_THAT(message_of(Fault::kUsage,
+                         [&] {
+                           Adapters query;
+                           query.shapes = {{"layers.0.attention.query", {4, 1.5}}};
+                           const HfSource gpt2(test::golden_folder("gpt2"));
+                           write_gguf_adapter(
+                               folder / "c.gguf", peft,
+                               {.model = gpt2.model(), .architecture = "gpt2", .adapters = query});
+                         }),
+              HasSubstr("is a part of blk.0.attn_qkv.weight in a GGUF file"));
+}
+
+}  // namespace
+}  // namespace piton
