@@ -8,7 +8,6 @@
 #include "checkpoint/load_values.h"
 #include "checkpoint/read_newest.h"
 #include "generate/decoded_text.h"
-#include "generate/generator.h"
 #include "model_files/generation_ends.h"
 #include "model_files/opened_adapter.h"
 #include "model_files/opened_model.h"
@@ -63,6 +62,7 @@ struct Model::State {
   std::unique_ptr<Session> session;
   std::unique_ptr<Inference> inference;
   std::unique_ptr<DecodingEngine> engine;  // from its first use on
+  Drafter* drafter = nullptr;
   std::vector<std::int32_t> ends;
   // Source of the values: a run or a checkpoint, or what another program wrote.
   std::filesystem::path run;
@@ -189,7 +189,12 @@ const SpecialTokensRule& Model::special_tokens() const { return state_->special_
 const std::vector<std::int32_t>& Model::ends() const { return state_->ends; }
 
 std::unique_ptr<DecodingEngine> Model::make_engine(const DecodingLimits& limits) const {
-  return make_batched_engine(*state_->inference, limits);
+  return make_batched_engine(*state_->inference, limits, state_->drafter);
+}
+
+void Model::set_drafter(Drafter* drafter) {
+  state_->drafter = drafter;
+  state_->engine.reset();
 }
 
 DecodingEngine& Model::engine() const {
@@ -203,17 +208,16 @@ std::vector<GeneratedToken> Model::generate(
     std::span<const std::int32_t> prompt, const SamplingOptions& options,
     const std::function<bool(const GeneratedToken&)>& each) {
   const std::vector<std::vector<std::int32_t>> one = {{prompt.begin(), prompt.end()}};
-  return generate_batch(one, options,
+  return generate_batch({.ids = one}, options,
                         [&](std::size_t, const GeneratedToken& token) { return each(token); })
       .front();
 }
 
 std::vector<std::vector<GeneratedToken>> Model::generate_batch(
-    std::span<const std::vector<std::int32_t>> prompts, const SamplingOptions& options,
-    const std::function<bool(std::size_t prompt, const GeneratedToken&)>& each,
-    std::span<const std::uint64_t> draws) {
-  return piton::generate_batch(engine(), {.ids = prompts, .draws = draws, .ends = state_->ends},
-                               options, each);
+    PromptBatch batch, const SamplingOptions& options,
+    const std::function<bool(std::size_t prompt, const GeneratedToken&)>& each) {
+  batch.ends = state_->ends;
+  return piton::generate_batch(engine(), batch, options, each);
 }
 
 std::vector<Beam> Model::beams(std::span<const std::int32_t> prompt, std::int64_t max_new_tokens,

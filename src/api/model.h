@@ -13,6 +13,7 @@
 #include "generate/batched_engine.h"
 #include "generate/beam_search.h"
 #include "generate/continuations.h"
+#include "generate/generator.h"
 #include "parallel/parallel_options.h"
 #include "session/machine.h"
 #include "session/session.h"
@@ -57,17 +58,19 @@ class Model {
                                        const SamplingOptions& options,
                                        const std::function<bool(const GeneratedToken&)>& each);
 
-  // Continues several prompts at the same time; `each` also gets the index of the prompt. Prompt i
-  // has draw draws[i], or 0: samples of one prompt differ in it. See generate_batch() in
+  // Continues several prompts at the same time; `each` also gets the index of the prompt. `batch`:
+  // draws and constraints of the prompts; their ends are the model's. See generate_batch() in
   // generate/generator.h. A prompt that begins like an earlier one is not read again as far as its
   // keys and values are still in the cache.
   std::vector<std::vector<GeneratedToken>> generate_batch(
-      std::span<const std::vector<std::int32_t>> prompts, const SamplingOptions& options,
-      const std::function<bool(std::size_t prompt, const GeneratedToken&)>& each,
-      std::span<const std::uint64_t> draws = {});
+      PromptBatch batch, const SamplingOptions& options,
+      const std::function<bool(std::size_t prompt, const GeneratedToken&)>& each);
   // A new engine for requests that come and go; the model must outlive it. On several ranks all of
   // them make it and use it alike.
   std::unique_ptr<DecodingEngine> make_engine(const DecodingLimits& limits) const;
+  // Who guesses next tokens in engines that are made from now on (generate/drafts.h); null: nobody.
+  // Must outlive them.
+  void set_drafter(Drafter* drafter);
   // Ids that end a text: those of generation_config.json, and the tokenizer's end of text.
   const std::vector<std::int32_t>& ends() const;
   // The continuations found by beam search, best first. `ends`: see beam_search().

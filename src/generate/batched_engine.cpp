@@ -17,6 +17,10 @@ namespace {
 // are not limited.
 constexpr std::int64_t kMostLogits = std::int64_t{1} << 24;
 
+// Pages in addition to the longest sequence, so that a batch of short texts does not push out what
+// the next ones begin with.
+constexpr std::int64_t kPagesOfOthers = 64;
+
 // Texts that wait for the beginning of another and are passed over by later ones.
 constexpr std::size_t kMostPassedOver = 64;
 
@@ -31,8 +35,9 @@ std::int64_t common_tokens(const std::vector<std::int32_t>& a, const std::vector
 
 class BatchedEngine final : public DecodingEngine {
  public:
-  BatchedEngine(Inference& inference, const DecodingLimits& limits)
+  BatchedEngine(Inference& inference, const DecodingLimits& limits, Drafter* drafter)
       : inference_(inference),
+        drafter_(drafter),
         config_(inference.config()),
         limits_(limits),
         cache_(inference.make_cache()),
@@ -41,6 +46,7 @@ class BatchedEngine final : public DecodingEngine {
                  "limits of {} texts, {} tokens of prompts, {} of the cache", limits.texts,
                  limits.prompt_tokens, limits.cache_tokens);
     kept_pages_ = pages_of(std::max(limits.cache_tokens, config_.max_positions));
+    if (limits.cache_tokens == 0) kept_pages_ += kPagesOfOthers;
   }
 
   std::int64_t submit(DecodingRequest request) override {
@@ -67,20 +73,27 @@ class BatchedEngine final : public DecodingEngine {
     std::vector<DecodingEvent> events;
     end_those_without_a_token(events);
     admit();
+    if (drafter_ != nullptr) guess();
     const std::vector<TextReading> readings = plan();
     if (readings.empty()) return events;
     std::vector<TextTokens> texts;
+    std::deque<std::vector<std::int32_t>> with_drafts;  // ids of such texts
     std::vector<std::int32_t> rows;
     std::int64_t end = 0;  // of the rows
     for (const TextReading& one : readings) {
       Text& text = running_[one.text];
-      const auto count = static_cast<std::size_t>(one.end - one.begin);
-      texts.push_back(
-          {.text = text.place,
-           .ids = std::span(text.ids).subspan(static_cast<std::size_t>(one.begin), count),
-           .whole = angle_length(text)});
+      std::span<const std::int32_t> ids = text.ids;
+      if (one.drafts > 0) {
+        std::vector<std::int32_t>& whole = with_drafts.emplace_back(text.ids);
+        whole.insert(whole.end(), text.drafts.begin(), text.drafts.end());
+        ids = whole;
+      }
+      texts.push_back({.text = text.place,
+                       .ids = ids.subspan(static_cast<std::size_t>(one.begin),
+                                          static_cast<std::size_t>(one.count())),
+                       .whole = angle_length(text)});
       text.read_as = text.length();
-      end += one.end - one.begin;
+      end += one.count();
       for (std::int64_t row = end - one.rows(text); row < end; ++row)
         rows.push_back(static_cast<std::int32_t>(row));
     }
@@ -206,6 +219,30 @@ class BatchedEngine final : public DecodingEngine {
     return pages;
   }
 
+  // Gives guesses to texts of which one token is unread. With many texts, fewer to each: they are
+  // rows of the pass, as those of prompts are.
+  void guess() {
+    std::vector<DraftRequest> requests;
+    std::vector<Text*> texts;
+    const std::int64_t share =
+        limits_.prompt_tokens / std::max<std::int64_t>(1, std::ssize(running_));
+    for (Text& text : running_) {
+      text.drafts.clear();
+      if (unread(text) != 1 || text.request.only_scores() || text.request.constraint) continue;
+      const std::int64_t most =
+          std::min({drafter_->most(), share, text.most_ids - text.length() - 1});
+      // A text is read again where all of its angles change.
+      if (most < 1 ||
+          changes_all_angles(config_.rotary_scaling, text.length(), text.length() + most))
+        continue;
+      requests.push_back({.ids = text.ids, .most = most});
+      texts.push_back(&text);
+    }
+    if (requests.empty()) return;
+    std::vector<std::vector<std::int32_t>> drafts = drafter_->drafts(requests);
+    for (std::size_t i = 0; i < texts.size(); ++i) texts[i]->drafts = std::move(drafts[i]);
+  }
+
   // What the next pass reads. Older texts get their pages first; if there are none left, the newest
   // text loses its place.
   std::vector<TextReading> plan() {
@@ -228,7 +265,12 @@ class BatchedEngine final : public DecodingEngine {
       rows -= one.rows(text);
       if (one.end == begin) continue;
       const std::int64_t place = text.place;
-      const std::int64_t count = one.end - begin;
+      std::int64_t count = one.end - begin;
+      const std::int64_t drafts = std::ssize(text.drafts);
+      if (drafts > 0 && make_room(pages + cache_.pages().pages_to_append(place, count + drafts))) {
+        one.drafts = drafts;
+        count += drafts;
+      }
       while (i < running_.size() &&
              !make_room(pages + cache_.pages().pages_to_append(place, count)))
         give_up_newest();
@@ -282,14 +324,25 @@ class BatchedEngine final : public DecodingEngine {
     }
   }
 
+  // Forgets the keys and values of drafts that were wrong.
+  void take_back_drafts(Text& text, const TextReading& reading, std::int64_t accepted) {
+    cache_.pages().truncate(text.place, reading.end + accepted);
+    text.drafts.clear();
+    ++counts_.drafted_steps;
+    counts_.draft_tokens += reading.drafts;
+    counts_.accepted_tokens += accepted;
+  }
+
   // Gives texts their tokens.
   void take_all(const std::vector<TextReading>& readings, std::span<GeneratedToken> tokens,
                 std::vector<DecodingEvent>& events) {
     std::vector<std::size_t> ended;
     for (const TextReading& one : readings) {
       Text& text = running_[one.text];
+      std::vector<DecodingEvent> news = take_tokens(text, one, tokens);
+      if (one.drafts > 0) take_back_drafts(text, one, std::ssize(news) - 1);
       index_pages(text);
-      for (DecodingEvent& event : take_tokens(text, one, tokens)) {
+      for (DecodingEvent& event : news) {
         if (event.token.id >= 0) ++counts_.generated_tokens;
         if (event.finish != FinishReason::kNone) ended.push_back(one.text);
         events.push_back(std::move(event));
@@ -318,6 +371,7 @@ class BatchedEngine final : public DecodingEngine {
   }
 
   Inference& inference_;
+  Drafter* drafter_;  // null: none
   ModelConfig config_;
   DecodingLimits limits_;
   KvCache cache_;
@@ -332,8 +386,9 @@ class BatchedEngine final : public DecodingEngine {
 }  // namespace
 
 std::unique_ptr<DecodingEngine> make_batched_engine(Inference& inference,
-                                                    const DecodingLimits& limits) {
-  return std::make_unique<BatchedEngine>(inference, limits);
+                                                    const DecodingLimits& limits,
+                                                    Drafter* drafter) {
+  return std::make_unique<BatchedEngine>(inference, limits, drafter);
 }
 
 }  // namespace piton

@@ -14,6 +14,7 @@
 #include <memory>
 
 #include "generate/decoding_engine.h"
+#include "generate/drafts.h"
 #include "generate/inference.h"
 
 namespace piton {
@@ -22,12 +23,15 @@ struct DecodingLimits {
   std::int64_t texts = 256;          // that are read or written at the same time
   std::int64_t prompt_tokens = 512;  // of all prompts, in one pass
   // Tokens for which the cache has room, ended texts included; at least one of the model's longest
-  // sequence. 0: as many as the texts need that are written.
+  // sequence. 0: for that and 4096 more, and for as many as the texts need that are written.
   std::int64_t cache_tokens = 0;
 };
 
-// `inference` must outlive the engine. The cache is allocated when texts need it.
+// `inference` and `drafter`, if there is one, must outlive the engine. The cache is allocated when
+// texts need it. Guesses of the drafter change nothing but the number of passes: texts under a
+// constraint get none, and none are read where there is no room for them.
 std::unique_ptr<DecodingEngine> make_batched_engine(Inference& inference,
-                                                    const DecodingLimits& limits);
+                                                    const DecodingLimits& limits,
+                                                    Drafter* drafter = nullptr);
 
 }  // namespace piton

@@ -135,12 +135,12 @@ class BeamSearch {
     return all;
   }
 
-  double score(const RunningBeam& beam) const {
-    return beam.sum / std::pow(static_cast<double>(beam.tokens.size()), options_.length_penalty);
+  double score(double sum, std::int64_t tokens) const {
+    return sum / std::pow(static_cast<double>(tokens), options_.length_penalty);
   }
 
   void finish(RunningBeam beam) {
-    const double value = score(beam);
+    const double value = score(beam.sum, std::ssize(beam.tokens));
     finished_.push_back({std::move(beam.tokens), value});
   }
 
@@ -151,7 +151,11 @@ class BeamSearch {
   }
 
   bool can_improve(const RunningBeam& best) const {
-    return finished_.size() < beams() || score(best) > finished_.back().score;
+    if (finished_.size() < beams()) return true;
+    if (options_.early_stopping == EarlyStopping::kYes) return false;
+    const bool hopes =
+        options_.early_stopping == EarlyStopping::kNever && options_.length_penalty > 0;
+    return score(best.sum, hopes ? most_tokens_ : std::ssize(best.tokens)) > finished_.back().score;
   }
 
   Inference& inference_;

@@ -1,9 +1,8 @@
 // Decoding by beams: several continuations side by side, of which the likeliest are kept.
 //
-// Gives what the beam search of Transformers 5 gives with early_stopping=False: of 2 B candidates
-// the first B that end are finished, the first B that do not continue; it is over when B are
-// finished and the best running one, divided by its length as it is now, is no better than the
-// worst of them.
+// Gives what the beam search of Transformers 5 gives: of 2 B candidates the first B that end are
+// finished, the first B that do not continue. With B finished ones early stopping says when it is
+// over.
 #pragma once
 
 #include <cstdint>
@@ -17,9 +16,16 @@
 
 namespace piton {
 
+enum class EarlyStopping : std::uint8_t {
+  kNo,     // if the best running beam, by its length as it is now, is no better than the worst
+  kYes,    // at once
+  kNever,  // if the best running beam cannot become better, also not at the greatest length
+};
+
 struct BeamOptions {
   std::int64_t num_beams = 1;
   double length_penalty = 1;
+  EarlyStopping early_stopping = EarlyStopping::kNo;
 
   template <typename Visitor>
   void visit(Visitor&& v) {
@@ -28,6 +34,13 @@ struct BeamOptions {
     v(Option{"length-penalty",
              "power of the length by which the log-probability of a beam is divided"},
       length_penalty);
+    v(Option{"early-stopping",
+             "when beam search is over, once as many beams have ended as are followed: false: if "
+             "the best other one is not better at its length; true: at once; never: if no other "
+             "one can become better"},
+      Choice(early_stopping, {{"false", EarlyStopping::kNo},
+                              {"true", EarlyStopping::kYes},
+                              {"never", EarlyStopping::kNever}}));
   }
   // Throws Error(kUsage) naming the flag.
   void check(std::int64_t vocabulary) const;

@@ -23,14 +23,22 @@ std::vector<std::int32_t> scored_ids(const DecodedText& text, std::int64_t row) 
   return ids;
 }
 
-// A new token of a text. Its log-probabilities are the model's, whatever may be chosen.
-GeneratedToken drawn_token(const DecodedText& text, std::span<const float> logits) {
+// A new token of a text, after `drafts` of its drafts. Its log-probabilities are the model's,
+// whatever may be chosen.
+GeneratedToken drawn_token(const DecodedText& text, std::size_t drafts,
+                           std::span<const float> logits) {
   const SamplingOptions& options = text.request.sampling;
-  const DrawPlace place{.index = text.generated(), .draw = text.request.draw};
+  const DrawPlace place{.index = text.generated() + static_cast<std::int64_t>(drafts),
+                        .draw = text.request.draw};
   if (!options.has_penalties() && !text.request.constraint)
     return draw_token(logits, options, place);
   std::vector<float> chosen_by(logits.begin(), logits.end());
-  if (options.has_penalties()) penalize(chosen_by, options, text.ids, text.request.prompt.size());
+  if (options.has_penalties()) {
+    std::vector<std::int32_t> ids = text.ids;
+    ids.insert(ids.end(), text.drafts.begin(),
+               text.drafts.begin() + static_cast<std::ptrdiff_t>(drafts));
+    penalize(chosen_by, options, ids, text.request.prompt.size());
+  }
   if (text.request.constraint) {
     std::vector<bool> allowed(logits.size(), false);
     text.request.constraint->allow(allowed);
@@ -41,15 +49,25 @@ GeneratedToken drawn_token(const DecodedText& text, std::span<const float> logit
   return token_of(logits, options, draw_id(chosen_by, options, place));
 }
 
+bool ends_with(const DecodedText& text, std::int32_t id) {
+  return std::ranges::find(text.request.ends, id) != text.request.ends.end();
+}
+
 // After a new token, of which the constraint learns.
 FinishReason finish_of(DecodedText& text) {
-  if (std::ranges::find(text.request.ends, text.ids.back()) != text.request.ends.end())
-    return FinishReason::kStop;
+  if (ends_with(text, text.ids.back())) return FinishReason::kStop;
   if (text.request.constraint) {
     text.request.constraint->advance(text.ids.back());
     if (text.request.constraint->done()) return FinishReason::kStop;
   }
   return text.length() == text.most_ids ? FinishReason::kLength : FinishReason::kNone;
+}
+
+// Whether the token after `drafts` drafts was guessed too, so that the next row is of this text.
+bool goes_on(const DecodedText& text, const TextReading& reading, std::size_t drafts,
+             std::int32_t id) {
+  return static_cast<std::int64_t>(drafts) < reading.drafts && text.drafts[drafts] == id &&
+         !ends_with(text, id);
 }
 
 GeneratedToken take_first(std::span<GeneratedToken>& tokens) {
@@ -91,16 +109,20 @@ std::vector<GeneratedToken> tokens_of_rows(const DecodedText& text, const TextRe
   std::vector<GeneratedToken> tokens;
   const std::int64_t first = std::max(reading.begin, text.first_row());
   const std::size_t width = logits.size() / static_cast<std::size_t>(reading.rows(text));
-  for (std::int64_t row = first; row < reading.end; ++row) {
-    const auto of_row = logits.subspan(static_cast<std::size_t>(row - first) * width, width);
-    if (!scores(text, row)) {
-      tokens.push_back(drawn_token(text, of_row));
-      continue;
-    }
-    for (GeneratedToken& token : tokens_of(of_row, text.request.sampling, scored_ids(text, row)))
+  const auto logits_of = [&](std::int64_t row) {
+    return logits.subspan(static_cast<std::size_t>(row - first) * width, width);
+  };
+  for (std::int64_t row = first; row < reading.end && scores(text, row); ++row) {
+    for (GeneratedToken& token :
+         tokens_of(logits_of(row), text.request.sampling, scored_ids(text, row)))
       tokens.push_back(std::move(token));
   }
-  return tokens;
+  if (reading.end < text.to_read() || text.request.only_scores()) return tokens;
+  for (std::size_t drafts = 0;; ++drafts) {
+    const std::int64_t row = text.length() - 1 + static_cast<std::int64_t>(drafts);
+    const GeneratedToken& token = tokens.emplace_back(drawn_token(text, drafts, logits_of(row)));
+    if (!goes_on(text, reading, drafts, token.id)) return tokens;
+  }
 }
 
 std::vector<DecodingEvent> take_tokens(DecodedText& text, const TextReading& reading,
@@ -112,16 +134,23 @@ std::vector<DecodingEvent> take_tokens(DecodedText& text, const TextReading& rea
     ++text.scored_rows;
   }
   if (reading.end < text.to_read()) return {};
-  DecodingEvent event{.request = text.number,
-                      .token = {{-1, 0}, {}},
-                      .finish = FinishReason::kLength,
-                      .scored = std::exchange(text.scored, {})};
-  if (!text.request.only_scores()) {
-    event.token = take_first(tokens);
-    text.ids.push_back(event.token.id);
-    event.finish = finish_of(text);
+  if (text.request.only_scores()) {
+    return {{.request = text.number,
+             .token = {{-1, 0}, {}},
+             .finish = FinishReason::kLength,
+             .scored = std::exchange(text.scored, {})}};
   }
-  return {std::move(event)};
+  std::vector<DecodingEvent> events;
+  for (std::size_t drafts = 0;; ++drafts) {
+    const GeneratedToken token = take_first(tokens);
+    text.ids.push_back(token.id);
+    const FinishReason finish = finish_of(text);
+    events.push_back({.request = text.number,
+                      .token = token,
+                      .finish = finish,
+                      .scored = std::exchange(text.scored, {})});
+    if (!goes_on(text, reading, drafts, token.id)) return events;
+  }
 }
 
 std::string bytes_of(std::span<const GeneratedToken> tokens) {

@@ -31,7 +31,8 @@ struct DecodedText {
   std::int64_t read_as = 0;  // ids.size() when the last pass read it; 0: none did
   // Node of its last whole page in the index; nothing: its pages are not indexed.
   std::optional<std::int64_t> node;
-  std::int64_t indexed = 0;  // whole pages
+  std::int64_t indexed = 0;          // whole pages
+  std::vector<std::int32_t> drafts;  // guesses of the tokens after `ids`, for the next pass
 
   std::int64_t length() const { return std::ssize(ids); }
   std::int64_t generated() const { return length() - std::ssize(request.prompt); }
@@ -45,25 +46,28 @@ struct DecodedText {
   }
 };
 
-// What a pass reads of a text: tokens `begin` to `end` of it. Those from first_row() on give
-// logits.
+// What a pass reads of a text: tokens `begin` to `end` of it, and its drafts if there are any.
+// Those from first_row() on give logits.
 struct TextReading {
   std::size_t text = 0;  // index of the running texts
   std::int64_t begin = 0;
   std::int64_t end = 0;
+  std::int64_t drafts = 0;
+  std::int64_t count() const { return end - begin + drafts; }
   std::int64_t rows(const DecodedText& of) const {
-    return std::max<std::int64_t>(0, end - std::max(begin, of.first_row()));
+    return std::max<std::int64_t>(0, end - std::max(begin, of.first_row())) + drafts;
   }
 };
 
 // The tokens that the rows of a reading give: first those that are scored, then one that is drawn,
-// if the whole text was read. `logits` [rows x vocabulary]. Throws Error(kData) if these are not
-// finite. Changes nothing, so that ranks without logits can do the same with the tokens.
+// if the whole text was read, and one after each draft that is the token which was drawn. `logits`
+// [rows x vocabulary]. Throws Error(kData) if these are not finite. Changes nothing, so that ranks
+// without logits can do the same with the tokens.
 std::vector<GeneratedToken> tokens_of_rows(const DecodedText& text, const TextReading& reading,
                                            std::span<const float> logits);
 
 // Adds the next of these tokens to the text; `tokens` begins after them then. Returns what there is
-// to report: one event, or none.
+// to report: an event for each new token, or one about a text that is only scored.
 std::vector<DecodingEvent> take_tokens(DecodedText& text, const TextReading& reading,
                                        std::span<GeneratedToken>& tokens);
 

@@ -70,6 +70,9 @@ struct DecodingCounts {
   std::int64_t computed_tokens = 0;  // rows of passes
   std::int64_t generated_tokens = 0;
   std::int64_t passes = 0;
+  std::int64_t draft_tokens = 0;     // guesses that were read (generate/drafts.h)
+  std::int64_t accepted_tokens = 0;  // of them, those that were right
+  std::int64_t drafted_steps = 0;    // readings of a text with guesses
 };
 
 class DecodingEngine {

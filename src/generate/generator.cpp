@@ -32,19 +32,25 @@ std::vector<std::vector<GeneratedToken>> generate_batch(
                "{} draws of {} prompts", prompts.draws.size(), prompts.ids.size());
   Submitted submitted(engine);
   for (std::size_t i = 0; i < prompts.ids.size(); ++i) {
-    submitted.numbers.push_back(engine.submit({.prompt = prompts.ids[i],
-                                               .sampling = options,
-                                               .ends = prompts.ends,
-                                               .draw = prompts.draws.empty() ? 0 : prompts.draws[i],
-                                               .constraint = nullptr,
-                                               .alternatives = {}}));
+    submitted.numbers.push_back(
+        engine.submit({.prompt = prompts.ids[i],
+                       .sampling = options,
+                       .ends = prompts.ends,
+                       .draw = prompts.draws.empty() ? 0 : prompts.draws[i],
+                       .constraint = prompts.constraints.empty() ? nullptr : prompts.constraints[i],
+                       .alternatives = {}}));
   }
   std::vector<std::vector<GeneratedToken>> texts(prompts.ids.size());
+  std::vector<bool> ended(texts.size());
   while (!engine.idle()) {
     for (DecodingEvent& event : engine.step()) {
       const auto i = static_cast<std::size_t>(event.request - submitted.numbers.front());
+      // A pass may give a text several tokens, and a constraint none.
+      if (ended[i] || event.token.id < 0) continue;
       texts[i].push_back(std::move(event.token));
-      if (!each(i, texts[i].back())) engine.cancel(event.request);
+      if (each(i, texts[i].back())) continue;
+      ended[i] = true;
+      engine.cancel(event.request);
     }
   }
   return texts;

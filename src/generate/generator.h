@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -14,6 +15,8 @@ struct PromptBatch {
   std::span<const std::vector<std::int32_t>> ids;  // at least one id each
   std::span<const std::uint64_t> draws;            // DecodingRequest::draw of each; empty: 0
   std::vector<std::int32_t> ends;                  // DecodingRequest::ends
+  // DecodingRequest::constraint of each; empty: none.
+  std::span<const std::shared_ptr<TokenConstraint>> constraints = {};
 };
 
 // Continues all prompts at the same time, each until max_new_tokens, an id of `ends`, or the

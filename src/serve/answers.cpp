@@ -10,7 +10,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-const char* reason_name(FinishReason reason) {
+const char* reason_name(FinishReason reason, bool has_calls = false) {
+  if (has_calls && reason != FinishReason::kLength) return "tool_calls";
   return reason == FinishReason::kLength ? "length" : "stop";
 }
 
@@ -106,12 +107,17 @@ Json AnswerForm::whole(std::span<const Choice> choices, TokenUsage usage) const 
   for (std::size_t i = 0; i < choices.size(); ++i) {
     Json one = {{"index", i}};
     if (request_.chat) {
-      one["message"] = {{"role", "assistant"}, {"content", choices[i].text}, {"refusal", nullptr}};
+      const bool has_text = choices[i].calls.empty() ||
+                            choices[i].text.find_first_not_of(" \t\r\n") != std::string::npos;
+      one["message"] = {{"role", "assistant"},
+                        {"content", has_text ? Json(choices[i].text) : Json()},
+                        {"refusal", nullptr}};
+      if (!choices[i].calls.empty()) one["message"]["tool_calls"] = calls_json(i, choices[i].calls);
     } else {
       one["text"] = choices[i].text;
     }
     one["logprobs"] = log_probabilities(choices[i], 0);
-    one["finish_reason"] = reason_name(choices[i].reason);
+    one["finish_reason"] = reason_name(choices[i].reason, !choices[i].calls.empty());
     answer["choices"].push_back(std::move(one));
   }
   answer["usage"] = usage_json(usage);
@@ -142,7 +148,29 @@ Json AnswerForm::part(std::size_t index, const Choice& choice, std::int64_t text
   return answer;
 }
 
-Json AnswerForm::last_part(std::size_t index, FinishReason reason) const {
+Json AnswerForm::calls_json(std::size_t index, std::span<const ToolCall> calls) const {
+  Json list = Json::array();
+  for (std::size_t i = 0; i < calls.size(); ++i) {
+    list.push_back({{"id", fmt::format("call_{}_{}_{}", id_, index, i)},
+                    {"type", "function"},
+                    {"function", {{"name", calls[i].name}, {"arguments", calls[i].arguments}}}});
+  }
+  return list;
+}
+
+Json AnswerForm::calls_part(std::size_t index, std::span<const ToolCall> calls) const {
+  Json list = calls_json(index, calls);
+  for (std::size_t i = 0; i < list.size(); ++i) list[i]["index"] = i;
+  Json answer = head(/*streams=*/true);
+  Json one = {{"index", index}};
+  one["delta"] = {{"tool_calls", std::move(list)}};
+  one["logprobs"] = nullptr;
+  one["finish_reason"] = nullptr;
+  answer["choices"] = Json::array({std::move(one)});
+  return answer;
+}
+
+Json AnswerForm::last_part(std::size_t index, FinishReason reason, bool has_calls) const {
   Json answer = head(/*streams=*/true);
   Json one = {{"index", index}};
   if (request_.chat) {
@@ -151,7 +179,7 @@ Json AnswerForm::last_part(std::size_t index, FinishReason reason) const {
     one["text"] = "";
   }
   one["logprobs"] = nullptr;
-  one["finish_reason"] = reason_name(reason);
+  one["finish_reason"] = reason_name(reason, has_calls);
   answer["choices"] = Json::array({std::move(one)});
   return answer;
 }

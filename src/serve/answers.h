@@ -5,9 +5,11 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "base/json.h"
 #include "serve/text_request.h"
+#include "serve/tool_calls.h"
 #include "serve/written_text.h"
 
 namespace piton {
@@ -32,19 +34,22 @@ class AnswerForm {
     // The first token of an echo has no likelihood.
     bool first_is_unknown = false;
     FinishReason reason = FinishReason::kNone;
+    std::vector<ToolCall> calls;  // of tools
   };
   Json whole(std::span<const Choice> choices, TokenUsage usage) const;
 
   // Parts of a stream. `index`: of the choice. first_part() is for chat alone.
   Json first_part(std::size_t index) const;
   Json part(std::size_t index, const Choice& choice, std::int64_t text_offset) const;
-  Json last_part(std::size_t index, FinishReason reason) const;
+  Json calls_part(std::size_t index, std::span<const ToolCall> calls) const;
+  Json last_part(std::size_t index, FinishReason reason, bool has_calls = false) const;
   Json usage_part(TokenUsage usage) const;
 
  private:
   Json head(bool streams) const;
   Json log_probabilities(const Choice& choice, std::int64_t text_offset) const;
   Json chat_token(const LikelyToken& token) const;
+  Json calls_json(std::size_t index, std::span<const ToolCall> calls) const;
 
   const TextRequest& request_;
   const ServedModel& model_;

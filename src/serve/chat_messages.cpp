@@ -60,17 +60,37 @@ Json message_of(const Json& given, const std::string& path) {
   return message;
 }
 
+Json call_schema(const std::string& name, const Json* parameters) {
+  const Json arguments = parameters != nullptr ? *parameters : Json{{"type", "object"}};
+  return {{"type", "object"},
+          {"properties", {{"name", {{"const", name}}}, {"arguments", arguments}}},
+          {"required", {"name", "arguments"}}};
+}
+
+// The name in {"type": "function", "function": {"name": N}}.
+std::string named_tool(const Json& choice, const RequestFields& fields) {
+  const auto function = choice.is_object() ? choice.find("function") : choice.end();
+  if (!choice.is_object() || choice.value("type", Json()) != "function" ||
+      function == choice.end() || !function->is_object() || !function->contains("name") ||
+      !(*function)["name"].is_string())
+    fields.fail("tool_choice",
+                "\"auto\", \"none\", \"required\", or {\"type\": \"function\", \"function\": "
+                "{\"name\": NAME}}");
+  return (*function)["name"].get<std::string>();
+}
+
 }  // namespace
 
-ChatInput read_chat_input(RequestFields& fields) {
-  ChatInput input;
+ChatRequest read_chat(RequestFields& fields) {
+  ChatRequest request;
   const Json* messages = fields.value("messages");
   if (messages == nullptr || !messages->is_array() || messages->empty())
     fields.fail("messages", "a list of at least one message");
-  input.messages = Json::array();
+  request.input.messages = Json::array();
   for (std::size_t i = 0; i < messages->size(); ++i) {
-    input.messages.push_back(message_of((*messages)[i], fmt::format("messages[{}]", i)));
+    request.input.messages.push_back(message_of((*messages)[i], fmt::format("messages[{}]", i)));
   }
+  Json calls = Json::array();  // a schema for each tool
   const Json* tools = fields.value("tools");
   if (tools != nullptr) {
     if (!tools->is_array()) fields.fail("tools", "a list of tools");
@@ -81,15 +101,30 @@ ChatInput read_chat_input(RequestFields& fields) {
       const Json* function = tool.value("function");
       if (function == nullptr) tool.fail("function", "an object with a name");
       RequestFields described(*function, path + ".function");
-      if (!described.text("name")) described.fail("name", "a string");
+      const std::optional<std::string> name = described.text("name");
+      if (!name) described.fail("name", "a string");
+      request.tools.push_back(*name);
+      const Json* parameters = described.value("parameters");
+      calls.push_back(call_schema(*name, parameters));
     }
   }
   const Json* choice = fields.value("tool_choice");
-  const bool none = choice != nullptr && *choice == "none";
-  if (choice != nullptr && !none && *choice != "auto")
-    fields.fail("tool_choice", "\"auto\" or \"none\" (the model alone decides about calls)");
-  if (tools != nullptr && !tools->empty() && !none) input.tools = *tools;
-  return input;
+  if (choice == nullptr || *choice == "auto") {
+    // The model decides.
+  } else if (*choice == "none") {
+    request.tools.clear();
+  } else if (*choice == "required") {
+    if (request.tools.empty())
+      fields.fail("tool_choice", "\"auto\" or \"none\", since there are no tools");
+    request.call_schema = calls.size() == 1 ? calls[0] : Json{{"anyOf", calls}};
+  } else {
+    const std::string name = named_tool(*choice, fields);
+    const auto found = std::ranges::find(request.tools, name);
+    if (found == request.tools.end()) fields.fail("tool_choice", "the name of one of the tools");
+    request.call_schema = calls[static_cast<std::size_t>(found - request.tools.begin())];
+  }
+  if (!request.tools.empty()) request.input.tools = *tools;
+  return request;
 }
 
 }  // namespace piton

@@ -1,13 +1,23 @@
 // The messages and tools of a chat request, as a chat template takes them.
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "serve/request_fields.h"
 #include "text/chat/chat_template.h"
 
 namespace piton {
 
+struct ChatRequest {
+  ChatInput input;
+  std::vector<std::string> tools;  // names; empty: the answer cannot call any
+  // A JSON schema of the answer, if it must be a call: {"name": N, "arguments": ...}; else null.
+  nlohmann::ordered_json call_schema;
+};
+
 // Reads "messages", "tools" and "tool_choice". The role "developer" becomes "system"; a content of
 // several text parts becomes one text. Throws RequestError(400) that names the field.
-ChatInput read_chat_input(RequestFields& fields);
+ChatRequest read_chat(RequestFields& fields);
 
 }  // namespace piton

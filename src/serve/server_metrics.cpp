@@ -57,6 +57,8 @@ std::string ServerMetrics::text(const DecodingCounts& counts) const {
   text += one("computed_tokens_total", "counter", "rows of passes", counts.computed_tokens);
   text += one("generated_tokens_total", "counter", "tokens written", counts.generated_tokens);
   text += one("passes_total", "counter", "passes of the engine", counts.passes);
+  text += one("draft_tokens_total", "counter", "guesses that were read", counts.draft_tokens);
+  text += one("accepted_tokens_total", "counter", "of them right", counts.accepted_tokens);
   const std::lock_guard lock(mutex_);
   text += "# HELP piton_requests_total answered requests\n# TYPE piton_requests_total counter\n";
   for (const auto& [key, count] : requests_) {

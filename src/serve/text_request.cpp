@@ -101,6 +101,18 @@ void read_constraint(RequestFields& fields, TextRequest& request) {
   }
 }
 
+// The answer must be a call.
+void set_call_constraint(const Json& schema, TextRequest& request) {
+  if (request.grammar)
+    throw RequestError(400, "tool_choice", "tool_choice: a request has at most one constraint");
+  request.constraint = {ConstraintKind::kJsonSchema, schema.dump()};
+  try {
+    request.grammar = constraint_grammar(request.constraint, "tools");
+  } catch (const Error& error) {
+    throw RequestError(400, "tools", error.what());
+  }
+}
+
 void read_stream(RequestFields& fields, TextRequest& request) {
   request.stream = fields.flag("stream").value_or(false);
   if (const Json* options = fields.value("stream_options")) {
@@ -255,8 +267,11 @@ TextRequest read_chat_request(const Json& body, const ServedModel& model,
     request.likeliest = likeliest.value_or(0);
     request.sampling.log_probabilities = request.likeliest;
   }
-  fields.flag("parallel_tool_calls");
-  const ChatInput input = read_chat_input(fields);
+  request.several_calls = fields.flag("parallel_tool_calls").value_or(true);
+  ChatRequest chat = read_chat(fields);
+  const ChatInput& input = chat.input;
+  request.tools = std::move(chat.tools);
+  if (!chat.call_schema.is_null()) set_call_constraint(chat.call_schema, request);
   fields.refuse_others();
   const ChatTemplate* chat_template = model.chat_template(!input.tools.is_null());
   if (chat_template == nullptr) {

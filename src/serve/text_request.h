@@ -31,6 +31,8 @@ struct TextRequest {
   bool stream_usage = false;              // a last part with the numbers of tokens
   bool echo = false;                      // the text begins with the prompt
   std::optional<std::int64_t> likeliest;  // log-probabilities: of how many other tokens
+  std::vector<std::string> tools;         // that an answer may call; serve/tool_calls.h
+  bool several_calls = true;              // else the first one of an answer
   ConstraintText constraint;
   std::shared_ptr<const ByteGrammar> grammar;
 

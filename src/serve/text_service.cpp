@@ -10,6 +10,7 @@
 #include "serve/chat_page.h"
 #include "serve/request_error.h"
 #include "serve/request_fields.h"
+#include "serve/tool_calls.h"
 #include "serve/written_text.h"
 #include "text/unicode/utf8.h"
 
@@ -69,6 +70,7 @@ class TextService::Writing {
     for (std::size_t i = 0; i < all.size(); ++i) {
       const auto& prompt = request_.prompts[request_.prompt_of(i)];
       texts_.emplace_back(tokenizer, prompt, request_.stop, request_.ends);
+      tool_calls_.emplace_back(request_.tools);
       if (i % static_cast<std::size_t>(request_.samples) == 0) usage_.prompt += std::ssize(prompt);
     }
     if (request_.echo) read_prompts();
@@ -85,10 +87,13 @@ class TextService::Writing {
       const Echo* echo = echo_of(i);
       if (echo != nullptr) tokens[i] = echo->tokens;
       tokens[i].insert(tokens[i].end(), texts_[i].tokens().begin(), texts_[i].tokens().end());
-      choices.push_back({.text = (echo != nullptr ? echo->text : "") + texts_[i].text(),
+      std::string text = tool_calls_[i].push(texts_[i].text());
+      text += tool_calls_[i].finish();
+      choices.push_back({.text = (echo != nullptr ? echo->text : "") + text,
                          .tokens = tokens[i],
                          .first_is_unknown = echo != nullptr,
-                         .reason = reason_of(i)});
+                         .reason = reason_of(i),
+                         .calls = calls_of(i)});
     }
     return json_answer(form_.whole(choices, usage_));
   }
@@ -110,14 +115,20 @@ class TextService::Writing {
     }
     try {
       write(
-          [&](std::size_t i, const std::string& part) {
+          [&](std::size_t i, const std::string& written) {
+            std::string part = tool_calls_[i].push(written);
+            if (texts_[i].finished()) part += tool_calls_[i].finish();
             const std::span<const GeneratedToken> all = texts_[i].tokens();
             const auto last = all.last(std::min<std::size_t>(all.size(), 1));
             if (!part.empty() || request_.likeliest) {
               send(form_.part(i, {.text = part, .tokens = last}, offsets[i]));
               offsets[i] += characters(part);
             }
-            if (texts_[i].finished()) send(form_.last_part(i, reason_of(i)));
+            if (texts_[i].finished()) {
+              const std::vector<ToolCall> calls = calls_of(i);
+              if (!calls.empty()) send(form_.calls_part(i, calls));
+              send(form_.last_part(i, reason_of(i), !calls.empty()));
+            }
             return connected;
           },
           client);
@@ -152,6 +163,12 @@ class TextService::Writing {
 
   const Echo* echo_of(std::size_t text) const {
     return request_.echo ? &echoes_[request_.prompt_of(text)] : nullptr;
+  }
+
+  std::vector<ToolCall> calls_of(std::size_t text) const {
+    std::vector<ToolCall> calls = tool_calls_[text].calls();
+    if (!request_.several_calls && calls.size() > 1) calls.resize(1);
+    return calls;
   }
 
   FinishReason reason_of(std::size_t text) const {
@@ -193,7 +210,8 @@ class TextService::Writing {
   TextRequest request_;
   AnswerForm form_;
   std::vector<WrittenText> texts_;
-  std::vector<Echo> echoes_;  // of each prompt
+  std::vector<ToolCallText> tool_calls_;  // in them
+  std::vector<Echo> echoes_;              // of each prompt
   std::unique_ptr<WritingJob> job_;
   TokenUsage usage_;
   Clock::time_point begin_ = Clock::now();

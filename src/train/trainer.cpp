@@ -268,6 +268,7 @@ void Trainer::check_tasks() const {
     throw Error(Fault::kUsage,
                 "--eval-tasks: does not go with --sequence-parallel; evaluate checkpoints with "
                 "piton eval");
+  inputs_.tasks->check(run_.plan.sequence);
 }
 
 std::vector<TaskFigure> Trainer::evaluate_tasks() {

@@ -97,3 +97,53 @@ expect(RUN ${generate} --prompt a --num-beams 2 --logprobs 1 CODE 2 ERR "does no
 expect(RUN ${generate} --prompt a --num-beams 0 CODE 2 ERR "--num-beams: got 0, wanted 1 to")
 expect(RUN ${generate} --prompt a --logprobs 999 CODE 2 ERR "--logprobs: got 999, wanted 0 to")
 expect(RUN ${generate} --prompt a --stop= CODE 2 ERR "--stop: got \"\", wanted a word")
+
+# When beam search is over.
+foreach(early true false never)
+  expect(RUN ${generate} --prompt "To be, or" --num-beams 3 --stop t --early-stopping ${early} CODE 0 OUT ".")
+endforeach()
+expect(RUN ${generate} --prompt a --num-beams 2 --early-stopping soon CODE 2 ERR "--early-stopping: got .*soon.*, wanted .*false")
+expect(RUN ${generate} --prompt a --early-stopping true CODE 2 ERR "--early-stopping: goes with --num-beams")
+
+# Guesses of the next tokens change nothing but the time; also of two tensor ranks.
+set(copied --prompt "To be, or not to be: To be, or" --quiet)
+foreach(way "--greedy" "--temperature;0.8;--seed;5" "--temperature;2;--num-samples;3;--repetition-penalty;1.1")
+  execute_process(COMMAND ${PITON} ${generate} ${copied} ${way} --json OUTPUT_VARIABLE plain)
+  foreach(guesses "--prompt-lookup;5" "--draft-model;${WORK}/run;--draft-tokens;3")
+    foreach(ranks 1 2)
+      set(launch "")
+      if(ranks EQUAL 2)
+        set(launch ${LAUNCH} 2)
+      endif()
+      execute_process(COMMAND ${launch} ${PITON} ${generate} ${copied} ${way} --json ${guesses}
+        --tensor-model-parallel-size ${ranks} OUTPUT_VARIABLE guessed ERROR_VARIABLE err RESULT_VARIABLE code)
+      string(JSON wanted GET "${plain}" ids)
+      string(JSON got GET "${guessed}" ids)
+      if(NOT code EQUAL 0 OR NOT got STREQUAL wanted)
+        message(FATAL_ERROR "${guesses} ${way}, ${ranks} ranks: exit ${code}\n${err}\n${guessed}\ninstead of\n${plain}")
+      endif()
+    endforeach()
+  endforeach()
+endforeach()
+expect(RUN ${generate} --prompt "To be, or not to be: To be, or" --greedy --draft-model ${WORK}/run --draft-tokens 3 CODE 0
+  ERR "guesses: ([0-9]+) of [0-9]+ tokens were right \\([0-9]+ %\\), [0-9.]+ accepted in each of [0-9]+ steps")
+expect(RUN ${generate} --prompt a --prompt-lookup 2 --draft-model ${WORK}/run CODE 2 ERR "both guess the next tokens; leave one")
+expect(RUN ${generate} --prompt a --prompt-lookup 65 CODE 2 ERR "--prompt-lookup: got 65, wanted 0 to 64")
+expect(RUN ${generate} --prompt a --prompt-lookup 2 --num-beams 2 CODE 2 ERR "--num-beams: does not go with --prompt-lookup")
+expect(RUN ${generate} --prompt a --draft-model ${SOURCE}/tests/golden/huggingface/gpt2 CODE 2
+  ERR "--draft-model: the vocabulary of .*gpt2 has [0-9]+ tokens, and that of the model [0-9]+; name a model with the same")
+
+# Constrained texts.
+expect(RUN ${generate} --prompt "To be?" --choices yes,no CODE 0 OUT "^(yes|no)\n$")
+expect(RUN ${generate} --prompt "To be?" --choices yes no,maybe --num-samples 3 --quiet CODE 0
+  OUT "^(yes|no|maybe)\n(yes|no|maybe)\n(yes|no|maybe)\n$")
+expect(RUN ${generate} --prompt "To be?" --regex "[0-9]{3}-x" --prompt-lookup 3 CODE 0 OUT "^[0-9][0-9][0-9]-x\n$")
+file(WRITE ${WORK}/schema.json
+  "{\"type\": \"object\", \"properties\": {\"a\": {\"type\": \"integer\", \"minimum\": 3, \"maximum\": 9}}, \"required\": [\"a\"]}")
+expect(RUN ${generate} --prompt "x" --json-schema ${WORK}/schema.json CODE 0 OUT "^{[^a]*\"a\"[^0-9]*[3-9][^0-9]*}\n$")
+expect(RUN ${generate} --prompt a --regex "[0-9]{60}" CODE 0 ERR "--regex: 1 of 1 texts are cut: they need more tokens")
+expect(RUN ${generate} --prompt a --regex x --choices a,b CODE 2 ERR "--regex, --choices: a text has one of these constraints")
+expect(RUN ${generate} --prompt a --regex "(" CODE 2 ERR "generate: ")
+expect(RUN ${generate} --prompt a --choices "a,,b" CODE 2 ERR "wanted a list of texts that are not empty")
+expect(RUN ${generate} --prompt a --json-schema ${WORK}/none.json CODE 3 ERR "none.json")
+expect(RUN ${generate} --prompt a --num-beams 2 --regex x CODE 2 ERR "--num-beams: does not go with --regex")

@@ -18,9 +18,9 @@ from transformers import AutoModelForCausalLM, GenerationConfig
 FOLDER = os.path.join(os.path.dirname(__file__), "..", "..", "tests", "golden", "huggingface")
 
 
-def search(model, prompt, beams, penalty, tokens, end):
+def search(model, prompt, beams, penalty, tokens, end, early):
     config = GenerationConfig(num_beams=beams, num_return_sequences=beams, length_penalty=penalty, do_sample=False,
-                              max_new_tokens=tokens, eos_token_id=end, pad_token_id=0, early_stopping=False,
+                              max_new_tokens=tokens, eos_token_id=end, pad_token_id=0, early_stopping=early,
                               output_scores=True, return_dict_in_generate=True)
     out = model.generate(torch.tensor([prompt]), generation_config=config)
     found = []
@@ -41,9 +41,10 @@ for name in ["gpt2", "llama3", "gemma3"]:
     model.config.eos_token_id = None
     for seed, (beams, penalty) in enumerate([(2, 1.0), (3, 1.0), (4, 0.0), (5, 2.0), (4, -0.5), (8, 0.7)]):
         prompt = [(7 + 13 * i * (seed + 1)) % vocabulary for i in range(1, 4 + seed)]
-        free = search(model, prompt, beams, penalty, 12, None)
+        free = search(model, prompt, beams, penalty, 12, None, False)
         written = collections.Counter(i for one in free for i in one["ids"][2:])
-        for end in [None, written.most_common(1)[0][0]]:
-            found = search(model, prompt, beams, penalty, 12, end)
+        often = written.most_common(1)[0][0]
+        for end, early in [(None, False), (often, False), (often, True), (often, "never")]:
+            found = search(model, prompt, beams, penalty, 12, end, early)
             print(json.dumps({"model": name, "prompt": prompt, "beams": beams, "length_penalty": penalty, "tokens": 12,
-                              "end": end, "found": found}))
+                              "end": end, "early_stopping": str(early).lower(), "found": found}))

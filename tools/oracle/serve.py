@@ -105,6 +105,30 @@ def check_answers(client):
     print("chat completions: answers and streams agree")
 
 
+def check_tools(client):
+    """Answers that must be calls, of models that know nothing about tools."""
+    parameters = {"type": "object", "required": ["a", "b"], "additionalProperties": False,
+                  "properties": {"a": {"type": "integer", "minimum": 0, "maximum": 99}, "b": {"enum": ["x", "y"]}}}
+    tools = [{"type": "function", "function": {"name": name, "parameters": parameters}} for name in ("f", "look_up")]
+    ask = {"model": "m", "messages": [{"role": "user", "content": "q"}], "tools": tools, "max_completion_tokens": 150}
+    for seed in range(10):
+        for choice in ("required", {"type": "function", "function": {"name": "look_up"}}):
+            arguments = {**ask, "tool_choice": choice, "seed": seed}
+            whole = client.chat.completions.create(**arguments).choices[0]
+            check(whole.finish_reason == "tool_calls", f"{choice}: finish reason {whole.finish_reason}")
+            check(whole.message.content is None, f"{choice}: content {whole.message.content!r}")
+            call = whole.message.tool_calls[0].function
+            check(call.name in (("f", "look_up") if choice == "required" else ("look_up",)), f"name {call.name}")
+            jsonschema.validate(json.loads(call.arguments), parameters)
+            calls = []
+            for part in client.chat.completions.create(**arguments, stream=True):
+                check(not part.choices[0].delta.content, "text beside a call")
+                calls += part.choices[0].delta.tool_calls or []
+            check([(c.function.name, c.function.arguments) for c in calls] == [(call.name, call.arguments)],
+                  "calls of the stream differ")
+    print("tools: answers are calls that their schemas accept")
+
+
 def check_errors(server, client):
     messages = [{"role": "user", "content": "q"}]
     refused = [
@@ -206,6 +230,7 @@ def main():
     try:
         client = server.client()
         check_answers(client)
+        check_tools(client)
         check_errors(server, client)
         check_constraints(client, options.schemas, options.seed)
         server.stop()

@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "api/model.h"
+#include "api/speculation.h"
 #include "base/files/files.h"
 #include "base/options/option_range.h"
 #include "checkpoint/collective.h"
@@ -72,11 +73,13 @@ int run_chat(Invocation& invocation) {
   ChatOptions options;
   SamplingOptions sampling{.max_new_tokens = 512};
   BeamOptions beams;
+  SpeculationOptions speculation;
   InferenceOptions layout;
   TokenizerOptions tokenizer_options;
   OptionSet set;
   set.add("Chat", options);
   set.add("Sampling", sampling);
+  set.add("Speculative decoding", speculation);
   set.add("Parallelism", layout);
   set.add("Tokenizer", tokenizer_options);
   refuse_more_arguments(invocation.parse(set, general));
@@ -84,10 +87,12 @@ int run_chat(Invocation& invocation) {
     throw Error(Fault::kUsage, "--load: no model is named; wanted the folder of a model");
   check_range("--history-turns", options.history_turns, 0, std::int64_t{1} << 30);
   sampling.settle();
+  speculation.check();
   Engine engine(engine_options(general), invocation.log);
   const auto ranks = make_group_of_all(engine.world(), "chat");
   const auto model = Model::load(engine.machine(), options.model.load, tokenizer_options, layout,
                                  options.model.lora_load);
+  const Speculation drafts(engine.machine(), speculation, *model, layout);
   const Tokenizer& tokenizer = model->require_tokenizer();
   const ChatTemplate chat_template =
       model_chat_template(*model, options.chat_template, options.model.load);
@@ -114,10 +119,10 @@ int run_chat(Invocation& invocation) {
     const std::optional<std::string> line = next_line(*ranks);
     if (!line) {
       if (talks) show("\n");
-      return 0;
+      break;
     }
     if (line->find_first_not_of(" \t") == std::string::npos) continue;
-    if (is_one_of(*line, {"q", "quit", "exit"})) return 0;
+    if (is_one_of(*line, {"q", "quit", "exit"})) break;
     if (is_one_of(*line, {"clear", "new", "reset"})) {
       dialogue.clear();
       continue;
@@ -144,6 +149,9 @@ int run_chat(Invocation& invocation) {
     show("\n");
     dialogue.answer(found.front().front().text);
   }
+  const std::string guesses = describe_drafts(model->counts());
+  if (leads && !guesses.empty()) invocation.log.info(guesses);
+  return 0;
 }
 
 }  // namespace piton::cli

@@ -36,6 +36,12 @@ Continuer::Continuer(Model& model, const SamplingOptions& sampling, const BeamOp
   }
 }
 
+void Continuer::set_constraint(const ConstraintText& constraint) {
+  grammar_ = constraint_grammar(constraint, "generate");
+  if (!grammar_) return;
+  tokens_ = std::make_shared<TokenTree>(model_.require_tokenizer(), model_.config().vocabulary);
+}
+
 std::string Continuer::text_of(const Prompt& prompt) const {
   if (!prompt.text.empty() || model_.tokenizer() == nullptr) return prompt.text;
   return replace_bad_utf8(model_.tokenizer()->decode(prompt.ids, kShown));
@@ -86,9 +92,16 @@ std::vector<std::vector<Continuation>> Continuer::sampled(
     if (one.decoder) add(i, one.stop.push(one.decoder->push(token.id)));
     return !one.stop.found() && !is_stop(token.id);
   };
-  auto tokens = model_.generate_batch(ids, sampling_, each, draws);
+  std::vector<std::shared_ptr<GrammarConstraint>> constraints;
+  for (std::size_t i = 0; i < texts && grammar_; ++i) {
+    constraints.push_back(std::make_shared<GrammarConstraint>(grammar_, tokens_, model_.ends()));
+  }
+  const std::vector<std::shared_ptr<TokenConstraint>> plain(constraints.begin(), constraints.end());
+  auto tokens =
+      model_.generate_batch({.ids = ids, .draws = draws, .constraints = plain}, sampling_, each);
   for (std::size_t i = 0; i < texts; ++i) {
     all[i].tokens = std::move(tokens[i]);
+    all[i].is_cut = grammar_ && !growing[i].stop.found() && !constraints[i]->complete();
     Growing& one = growing[i];
     if (!one.decoder || one.stop.found()) continue;
     add(i, one.stop.push(one.decoder->finish()));

@@ -10,6 +10,7 @@
 
 #include "api/model.h"
 #include "cli/commands/prompts.h"
+#include "generate/constraints/grammar_constraint.h"
 
 namespace piton::cli {
 
@@ -20,6 +21,7 @@ struct Continuation {
   std::string text;
   std::vector<GeneratedToken> tokens;
   std::optional<double> score;  // of a beam
+  bool is_cut = false;          // its constraint allows more, and does not allow the end here
 };
 
 class Continuer {
@@ -28,6 +30,9 @@ class Continuer {
   // that is a special token of the vocabulary ends a text too.
   Continuer(Model& model, const SamplingOptions& sampling, const BeamOptions& beams,
             const std::vector<std::string>& stop, bool echo = false);
+
+  // All texts satisfy `constraint` from now on. Throws Error(kUsage) as constraint_grammar().
+  void set_constraint(const ConstraintText& constraint);
 
   // The prompt as text: as it was given, or what its ids decode to.
   std::string text_of(const Prompt& prompt) const;
@@ -60,6 +65,8 @@ class Continuer {
   bool echo_;  // the text of a JSON object begins with the prompt
   std::vector<std::string> stop_words_;
   std::vector<std::int32_t> stop_ids_;
+  std::shared_ptr<const ByteGrammar> grammar_;  // null: every text
+  std::shared_ptr<const TokenTree> tokens_;     // for it
 };
 
 }  // namespace piton::cli

@@ -5,8 +5,10 @@
 #include <span>
 
 #include "api/model.h"
+#include "api/speculation.h"
 #include "base/options/option_range.h"
 #include "cli/command.h"
+#include "cli/commands/constraint_options.h"
 #include "cli/commands/continuation.h"
 #include "cli/commands/model_to_load.h"
 #include "cli/commands/prompts.h"
@@ -39,9 +41,17 @@ struct GenerateOptions {
 // Their keys and values are in memory at once.
 constexpr std::int64_t kMostPromptsAtOnce = 4096;
 
-void check_together(const OptionSet& set, const GenerateOptions& options,
-                    const PromptOptions& prompts, const SamplingOptions& sampling,
-                    const BeamOptions& beams) {
+struct GivenOptions {
+  const GenerateOptions& options;
+  const PromptOptions& prompts;
+  const SamplingOptions& sampling;
+  const BeamOptions& beams;
+  const SpeculationOptions& speculation;
+  const ConstraintOptions& constraint;
+};
+
+void check_together(const OptionSet& set, const GivenOptions& given) {
+  const auto& [options, prompts, sampling, beams, speculation, constraint] = given;
   if (options.model.load.empty())
     throw Error(Fault::kUsage, "--load: no model is named; wanted the folder of a run");
   check_range("--prompts-at-once", prompts.prompts_at_once, 1, kMostPromptsAtOnce);
@@ -55,7 +65,19 @@ void check_together(const OptionSet& set, const GenerateOptions& options,
                 options.stream ? "--stream prints one text"
                                : "all texts would be the most likely one under --greedy");
   }
-  if (beams.num_beams == 1) return;
+  speculation.check();
+  const std::string constrained = constraint.flag();
+  if (beams.num_beams == 1) {
+    if (set.given("early-stopping"))
+      throw Error(Fault::kUsage, "--early-stopping: goes with --num-beams; leave it out");
+    return;
+  }
+  if (!constrained.empty())
+    throw Error(Fault::kUsage, "--num-beams: does not go with {}; leave one of them out",
+                constrained);
+  if (speculation.any())
+    throw Error(Fault::kUsage, "--num-beams: does not go with {}; leave one of them out",
+                speculation.prompt_lookup > 0 ? "--prompt-lookup" : "--draft-model");
   for (const char* name : {"temperature", "top-k", "top-p", "min-p", "repetition-penalty",
                            "presence-penalty", "frequency-penalty", "seed", "num-samples"}) {
     if (!set.given(name)) continue;
@@ -96,6 +118,8 @@ int run_generate(Invocation& invocation) {
   PromptOptions prompt_options;
   SamplingOptions sampling;
   BeamOptions beams;
+  SpeculationOptions speculation;
+  ConstraintOptions constraint;
   InferenceOptions layout;
   TokenizerOptions tokenizer;
   OptionSet set;
@@ -103,17 +127,22 @@ int run_generate(Invocation& invocation) {
   set.add("Prompt", prompt_options);
   set.add("Sampling", sampling);
   set.add("Beams", beams);
+  set.add("Constraint", constraint);
+  set.add("Speculative decoding", speculation);
   set.add("Parallelism", layout);
   set.add("Tokenizer", tokenizer);
   refuse_more_arguments(invocation.parse(set, general));
   sampling.settle();
-  check_together(set, options, prompt_options, sampling, beams);
+  check_together(set, {options, prompt_options, sampling, beams, speculation, constraint});
   Engine engine(engine_options(general), invocation.log);
   const auto model =
       Model::load(engine.machine(), options.model.load, tokenizer, layout, options.model.lora_load);
+  const ConstraintText constrained = constraint.text();
+  const Speculation drafts(engine.machine(), speculation, *model, layout);
   const std::vector<Prompt> prompts =
       read_prompts(prompt_options, set.given("prompt"), *model, invocation.log);
-  const Continuer continuer(*model, sampling, beams, options.stop, options.echo);
+  Continuer continuer(*model, sampling, beams, options.stop, options.echo);
+  continuer.set_constraint(constrained);
 
   const bool has_words = model->tokenizer() != nullptr;
   const bool leads = engine.world().rank() == 0;
@@ -145,11 +174,19 @@ int run_generate(Invocation& invocation) {
                        : ids_line(options.echo ? some[i].ids : std::vector<std::int32_t>(), one));
         if (sampling.log_probabilities) show(continuer.token_lines(one));
       }
+      const auto cut = std::ranges::count_if(found[i], &Continuation::is_cut);
+      if (leads && cut > 0) {
+        invocation.log.warning(
+            fmt::format("{}: {} of {} texts are cut: they need more tokens (--max-new-tokens)",
+                        constraint.flag(), cut, found[i].size()));
+      }
       if (leads) {
         print_end_reason(*model, some[i].ids.size(), best.tokens.size(), sampling, invocation.log);
       }
     }
   }
+  const std::string guesses = describe_drafts(model->counts());
+  if (leads && !guesses.empty()) invocation.log.info(guesses);
   if (leads && talks) {
     invocation.log.info(fmt::format("next: piton score --load {} FILE, the loss on a text of yours",
                                     options.model.load));

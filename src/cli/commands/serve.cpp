@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "api/model.h"
+#include "api/speculation.h"
 #include "base/files/files.h"
 #include "base/options/option_range.h"
 #include "cli/command.h"
@@ -150,14 +151,17 @@ class FinishOnSignal {
 int run_serve(Invocation& invocation) {
   GeneralOptions general;
   ServeOptions options;
+  SpeculationOptions speculation;
   InferenceOptions layout;
   TokenizerOptions tokenizer;
   OptionSet set;
   set.add("Server", options);
+  set.add("Speculative decoding", speculation);
   set.add("Parallelism", layout);
   set.add("Tokenizer", tokenizer);
   refuse_more_arguments(invocation.parse(set, general));
   options.check();
+  speculation.check();
   std::string api_key;
   std::shared_ptr<const TlsFiles> tls;
   invocation.together([&] {
@@ -170,6 +174,7 @@ int run_serve(Invocation& invocation) {
   const auto ranks = make_group_of_all(engine.world(), "serve");
   const auto model =
       Model::load(engine.machine(), options.model.load, tokenizer, layout, options.model.lora_load);
+  const Speculation drafts(engine.machine(), speculation, *model, layout);
   PreparedModel served(*model, {name_of_model(options), options.chat_template},
                        options.max_concurrent_requests);
   DecodingLoop loop(

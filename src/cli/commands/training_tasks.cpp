@@ -7,6 +7,8 @@
 #include "evaluate/evaluation.h"
 #include "evaluate/evaluation_results.h"
 #include "generate/batched_engine.h"
+#include "generate/generator.h"
+#include "generate/stop_words.h"
 #include "session/session.h"
 #include "tasks/task_table.h"
 
@@ -30,9 +32,29 @@ class TrainedModel final : public EvaluatedModel {
     return score_continuations(*engine_, requests);
   }
   std::int64_t computed_tokens() const override { return engine_->counts().computed_tokens; }
-  std::vector<std::string> generate(std::span<const std::vector<std::int32_t>>,
-                                    const TextEnd&) override {
-    throw Error(Fault::kUsage, "--eval-tasks: a task generates answers");
+  std::vector<std::string> generate(std::span<const std::vector<std::int32_t>> prompts,
+                                    const TextEnd& end) override {
+    const DecodeOptions plain{.skip_special_tokens = true};
+    std::vector<StreamDecoder> decoders(prompts.size(), StreamDecoder(tokenizer(), plain));
+    std::vector<StopWords> stops(prompts.size(), StopWords(end.stop));
+    std::vector<std::string> texts(prompts.size());
+    for (std::size_t i = 0; i < prompts.size(); ++i) decoders[i].start_after(prompts[i]);
+    const SpecialIds& special = tokenizer().special();
+    PromptBatch batch{.ids = prompts, .draws = {}, .ends = {}};
+    for (const auto& id : {special.eos, special.eod}) {
+      if (id) batch.ends.push_back(*id);
+    }
+    generate_batch(*engine_, batch, {.max_new_tokens = end.max_new_tokens, .greedy = true},
+                   [&](std::size_t i, const GeneratedToken& token) {
+                     texts[i] += stops[i].push(decoders[i].push(token.id));
+                     return !stops[i].found();
+                   });
+    for (std::size_t i = 0; i < prompts.size(); ++i) {
+      if (stops[i].found()) continue;
+      texts[i] += stops[i].push(decoders[i].finish());
+      texts[i] += stops[i].finish();
+    }
+    return texts;
   }
 
  private:
@@ -45,13 +67,24 @@ class LoadedTasks final : public TaskEvaluator {
  public:
   explicit LoadedTasks(std::vector<TaskData> tasks) : tasks_(std::move(tasks)) {}
 
+  void check(std::int64_t sequence) const override {
+    for (const TaskData& data : tasks_) {
+      if (data.task.max_new_tokens < sequence) continue;
+      throw Error(Fault::kUsage,
+                  "--eval-tasks: {} generates up to {} tokens, and --seq-length is {}; evaluate "
+                  "checkpoints with piton eval --max-new-tokens",
+                  data.task.name, data.task.max_new_tokens, sequence);
+    }
+  }
+
   std::vector<TaskFigure> evaluate(const TaskModel& model) override {
     TrainedModel evaluated(model);
     SilentProgress silent;
     std::vector<TaskFigure> figures;
     for (const TaskData& data : tasks_) {
-      const TaskEvaluation evaluation =
-          evaluate_task(evaluated, data, {.batch_size = model.batch_size}, silent);
+      const EvaluationRules rules{.requests = {.max_new_tokens = data.task.max_new_tokens},
+                                  .batch_size = model.batch_size};
+      const TaskEvaluation evaluation = evaluate_task(evaluated, data, rules, silent);
       const std::vector<GroupScore> groups = scores_of(evaluation);  // the first is the whole task
       for (const MetricValue& value : groups.front().values)
         figures.push_back({data.task.name + "," + value.metric, value.value});
@@ -93,9 +126,10 @@ std::unique_ptr<TaskEvaluator> make_task_evaluator(const TaskEvaluationOptions& 
   std::vector<TaskData> tasks;
   for (const std::string& name : names_in(options.tasks)) {
     const Task task = find_task(name, {});
-    if (task.kind == TaskKind::kGeneration)
+    if (task.program != nullptr)
       throw Error(Fault::kUsage,
-                  "--eval-tasks: {} generates answers; evaluate checkpoints with piton eval",
+                  "--eval-tasks: {} runs programs that the model writes; evaluate checkpoints with "
+                  "piton eval",
                   task.name);
     for (const TaskData& other : tasks) {
       if (other.task.name == task.name)

@@ -7,8 +7,8 @@
 
 namespace piton::cli {
 
-// Reads the files of the tasks; null if none is named. Throws Error(kUsage) for a task that
-// generates answers, and as load_task().
+// Reads the files of the tasks; null if none is named. Throws Error(kUsage) for a task that runs
+// programs, and as load_task().
 std::unique_ptr<TaskEvaluator> make_task_evaluator(const TaskEvaluationOptions& options);
 
 }  // namespace piton::cli

@@ -25,8 +25,8 @@ struct TaskEvaluationOptions {
   template <typename Visitor>
   void visit(Visitor&& v) {
     v(Option{"eval-tasks",
-             "tasks of piton eval to evaluate the model on while it trains, which generate nothing "
-             "(docs/evaluation.md); names, or one text with commas",
+             "tasks of piton eval to evaluate the model on while it trains (docs/evaluation.md); "
+             "names, or one text with commas",
              {.placeholder = "TASK"}},
       tasks);
     v(Option{"eval-tasks-interval", "iterations between evaluations of --eval-tasks, and the last"},
@@ -56,6 +56,8 @@ class TaskEvaluator {
  public:
   virtual ~TaskEvaluator() = default;
 
+  // Throws Error(kUsage) if a task needs longer samples than `sequence` tokens.
+  virtual void check(std::int64_t sequence) const = 0;
   // The scores of the weights as they are. Collective over all ranks, which get the same.
   virtual std::vector<TaskFigure> evaluate(const TaskModel& model) = 0;
 };

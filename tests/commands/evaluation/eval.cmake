@@ -68,14 +68,14 @@ function(expect_nearly_equal first other about)
   endif()
 endfunction()
 
-# What requests have in common is computed once.
+# What requests have in common is computed once; a beginning that an earlier task had may not be computed at all.
 expect(RUN ${eval} --task hellaswag mmlu piqa wikitext --task-data-path ${data} --save-results ${WORK}/counted CODE 0)
 file(READ ${WORK}/counted/results.json results)
 foreach(task hellaswag mmlu piqa wikitext)
   string(JSON computed GET "${results}" computation ${task} computed_tokens)
   string(JSON distinct GET "${results}" computation ${task} distinct_tokens)
   math(EXPR percent "100 * ${computed} / ${distinct}")
-  if(percent LESS 100 OR percent GREATER 110)
+  if(percent LESS 80 OR percent GREATER 110)
     message(FATAL_ERROR "${task}: ${computed} tokens were computed, and ${distinct} are distinct")
   endif()
 endforeach()

@@ -141,12 +141,14 @@ else
 fi
 
 # Without key and chat template; two tensor ranks answer as one.
-start "$launch" 2 "${serve[@]}" --tensor-model-parallel-size 2 --served-model-name two
+start "$launch" 2 "${serve[@]}" --tensor-model-parallel-size 2 --served-model-name two --prompt-lookup 4
 ask 200 "\"text\":\"$greedy\"" "$url/v1/completions" -d '{"prompt":"To be","temperature":0,"max_tokens":12}'
 ask 200 '"text":"(yes|no)"' "$url/v1/completions" -d '{"model":"two","prompt":"To be?","guided_choice":["yes","no"]}'
 ask 200 '"token_logprobs":\[null,-' "$url/v1/completions" -d '{"prompt":"To","echo":true,"logprobs":1,"max_tokens":1}'
 ask 400 'no chat template' "$url/v1/chat/completions" -d '{"messages":[{"role":"user","content":"x"}]}'
 ask 404 'this server has \\"two\\"' "$url/v1/completions" -d '{"model":"gpt","prompt":"x"}'
+ask 200 '"text"' "$url/v1/completions" -d '{"prompt":"aaaaaaaaaaaaaaaaaaaa","temperature":0,"max_tokens":20}'
+ask 200 '^piton_draft_tokens_total [0-9]+$' "$url/metrics"
 kill -TERM "$server"
 wait "$server" || fail "two ranks: exit code $? after SIGTERM"
 server=0

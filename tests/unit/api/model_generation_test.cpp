@@ -30,8 +30,13 @@ std::vector<std::int32_t> ids_of(const Beam& beam) {
 
 std::vector<Beam> beams_of(Model& model, const nlohmann::json& row) {
   const std::vector<std::int32_t> prompt = row["prompt"];
+  const std::string early = row["early_stopping"];
   return model.beams(prompt, row["tokens"],
-                     {.num_beams = row["beams"], .length_penalty = row["length_penalty"]},
+                     {.num_beams = row["beams"],
+                      .length_penalty = row["length_penalty"],
+                      .early_stopping = early == "true"    ? EarlyStopping::kYes
+                                        : early == "never" ? EarlyStopping::kNever
+                                                           : EarlyStopping::kNo},
                      [&](std::span<const LikelyToken> tokens) {
                        return !row["end"].is_null() && tokens.back().id == row["end"];
                      });
@@ -65,7 +70,7 @@ TEST(Beams, AreThoseOfTransformers) {
     }
     ++rows;
   }
-  EXPECT_GE(rows, 30);
+  EXPECT_GE(rows, 70);
   EXPECT_GE(ended_early, 15);
 }
 
@@ -205,10 +210,10 @@ TEST(Batches, GiveEachPromptWhatItGetsAlone) {
         return prompt != 1 || written < 4;  // the second is ended early
       };
       std::vector<std::size_t> seen(prompts.size(), 0);
-      const auto all =
-          model->generate_batch(prompts, options, [&](std::size_t prompt, const GeneratedToken&) {
-            return continues(prompt, ++seen[prompt]);
-          });
+      const auto all = model->generate_batch({.ids = prompts}, options,
+                                             [&](std::size_t prompt, const GeneratedToken&) {
+                                               return continues(prompt, ++seen[prompt]);
+                                             });
       ASSERT_EQ(all.size(), prompts.size());
       for (std::size_t i = 0; i < prompts.size(); ++i) {
         std::size_t written = 0;
@@ -236,7 +241,7 @@ TEST(Batches, EndEachTextWhereTheModelDoes) {
   const auto longest = static_cast<std::size_t>(model->config().max_positions);
   const std::vector<std::vector<std::int32_t>> prompts = {
       {5}, std::vector<std::int32_t>(longest - 2, 7), std::vector<std::int32_t>(longest - 1, 7)};
-  const auto all = model->generate_batch(prompts, {.max_new_tokens = 6, .greedy = true},
+  const auto all = model->generate_batch({.ids = prompts}, {.max_new_tokens = 6, .greedy = true},
                                          [](std::size_t, const GeneratedToken&) { return true; });
   EXPECT_EQ(all[0].size(), 6U);
   EXPECT_EQ(all[1].size(), 2U);

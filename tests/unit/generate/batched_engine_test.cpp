@@ -152,9 +152,116 @@ TEST(BatchedEngine, GivesEachRequestItsTokensUnderAnyLimits) {
     EXPECT_EQ(counts.running + counts.waiting, 0);
     EXPECT_EQ(counts.prompt_tokens, 2 * (5 + 150 + 130 + 1 + 1 + 64 + 250));
     if (limits.cache_tokens == 0 && limits.texts > 7) {  // else the cache forgets some
-      EXPECT_GE(counts.reused_tokens, 128 + 4 + 149 + 129 + 63);
+      EXPECT_GE(counts.reused_tokens, 128 + 4 + 149 + 129 + 63 + 249);
     }
   }
+}
+
+// Three tokens of one residue class, then the end.
+class EveryFifth final : public TokenConstraint {
+ public:
+  explicit EveryFifth(std::int64_t count) : left_(count) {}
+  void allow(std::vector<bool>& allowed) override {
+    for (std::size_t id = 0; id < allowed.size(); id += 5) {
+      EXPECT_FALSE(allowed[id]);
+      allowed[id] = true;
+    }
+  }
+  void advance(std::int32_t id) override {
+    EXPECT_EQ(id % 5, 0);
+    --left_;
+  }
+  bool done() const override { return left_ <= 0; }
+
+ private:
+  std::int64_t left_;
+};
+
+// Guesses right ones, wrong ones, none, and right ones that become wrong.
+class VariousDrafts final : public Drafter {
+ public:
+  explicit VariousDrafts(std::vector<std::vector<std::int32_t>> texts) : texts_(std::move(texts)) {}
+  std::int64_t most() const override { return 5; }
+  std::vector<std::vector<std::int32_t>> drafts(std::span<const DraftRequest> requests) override {
+    std::vector<std::vector<std::int32_t>> all;
+    for (const DraftRequest& request : requests) {
+      std::vector<std::int32_t>& guess = all.emplace_back();
+      ++calls_;
+      for (const std::vector<std::int32_t>& text : texts_) {
+        if (text.size() <= request.ids.size() ||
+            !std::equal(request.ids.begin(), request.ids.end(), text.begin()))
+          continue;
+        guess.assign(text.begin() + std::ssize(request.ids), text.end());
+      }
+      guess.resize(std::min(guess.size(), static_cast<std::size_t>(request.most)));
+      if (calls_ % 4 == 0) guess.clear();
+      if (calls_ % 4 == 1 && !guess.empty()) guess.back() = (guess.back() + 1) % 61;
+      if (calls_ % 4 == 2) guess.assign(static_cast<std::size_t>(request.most), 3);
+      EXPECT_GE(request.most, 1);
+    }
+    return all;
+  }
+
+ private:
+  std::vector<std::vector<std::int32_t>> texts_;
+  std::int64_t calls_ = 0;
+};
+
+TEST(BatchedEngine, GivesTheSameTokensWithGuessesOfThem) {
+  Loaded loaded;
+  std::vector<DecodingRequest> requests = various_requests();
+  requests.front().ends = {60, oracle(loaded.inference, requests.front())[7]};
+  const auto wanted = oracles(loaded.inference, requests);
+  std::vector<std::vector<std::int32_t>> texts;
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    texts.push_back(requests[i].prompt);
+    texts.back().insert(texts.back().end(), wanted[i].begin(), wanted[i].end());
+  }
+  VariousDrafts drafter(texts);
+  for (const DecodingLimits& limits :
+       {DecodingLimits{}, DecodingLimits{.texts = 1}, DecodingLimits{.prompt_tokens = 7},
+        DecodingLimits{.cache_tokens = 1}, DecodingLimits{.cache_tokens = 400}}) {
+    SCOPED_TRACE(fmt::format("{} texts, {} tokens of prompts, {} of the cache", limits.texts,
+                             limits.prompt_tokens, limits.cache_tokens));
+    const auto engine = make_batched_engine(loaded.inference, limits, &drafter);
+    for (const DecodingRequest& request : requests) engine->submit(request);
+    std::map<std::int64_t, FinishReason> finished;
+    Texts got = run(*engine, &finished);
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      EXPECT_EQ(got[static_cast<std::int64_t>(i)], wanted[i]) << i;
+      EXPECT_EQ(finished[static_cast<std::int64_t>(i)],
+                i == 0 ? FinishReason::kStop : FinishReason::kLength);
+    }
+    const DecodingCounts counts = engine->counts();
+    EXPECT_GT(counts.accepted_tokens, 0);
+    EXPECT_GT(counts.draft_tokens, counts.accepted_tokens);
+    // What is in the cache is what was written: other texts can go on from it.
+    DecodingRequest again{.prompt = texts[1], .sampling = {.max_new_tokens = 3, .greedy = true}};
+    const std::vector<std::int32_t> more = oracle(loaded.inference, again);
+    engine->submit(std::move(again));
+    EXPECT_EQ(run(*engine).begin()->second, more);
+  }
+}
+
+// A model that guesses for itself is always right; a constraint leaves nothing to guess.
+TEST(BatchedEngine, IsAlwaysRightAboutItself) {
+  Loaded loaded;
+  const auto other = make_batched_engine(loaded.inference, {});
+  const auto drafter = make_model_drafter(*other, 256, 3);
+  const auto engine = make_batched_engine(loaded.inference, {}, drafter.get());
+  const DecodingRequest request{.prompt = prompt_of(70),
+                                .sampling = {.max_new_tokens = 21, .greedy = true}};
+  engine->submit(request);
+  engine->submit({.prompt = prompt_of(20),
+                  .sampling = {.max_new_tokens = 6, .greedy = true},
+                  .constraint = std::make_shared<EveryFifth>(6)});
+  EXPECT_EQ(run(*engine).at(0), oracle(loaded.inference, request));
+  // One token with the prompt, then 5 times three guesses and the one after them.
+  const DecodingCounts counts = engine->counts();
+  EXPECT_EQ(counts.draft_tokens, 15);
+  EXPECT_EQ(counts.accepted_tokens, 15);
+  EXPECT_EQ(counts.drafted_steps, 5);
+  EXPECT_EQ(counts.computed_tokens, 70 + 1 + 5 * 4 + 5) << "the second prompt begins the first";
 }
 
 // One that waits for the prompt of another begins with its pages.
@@ -243,26 +350,6 @@ TEST(BatchedEngine, RefusesRequestsThatCannotBe) {
   EXPECT_TRUE(engine->idle());
   EXPECT_EQ(engine->counts().prompt_tokens, 0);
 }
-
-// Three tokens of one residue class, then the end.
-class EveryFifth final : public TokenConstraint {
- public:
-  explicit EveryFifth(std::int64_t count) : left_(count) {}
-  void allow(std::vector<bool>& allowed) override {
-    for (std::size_t id = 0; id < allowed.size(); id += 5) {
-      EXPECT_FALSE(allowed[id]);
-      allowed[id] = true;
-    }
-  }
-  void advance(std::int32_t id) override {
-    EXPECT_EQ(id % 5, 0);
-    --left_;
-  }
-  bool done() const override { return left_ <= 0; }
-
- private:
-  std::int64_t left_;
-};
 
 TEST(BatchedEngine, ChoosesAmongTheTokensThatAConstraintAllows) {
   Loaded loaded;

@@ -189,6 +189,69 @@ TEST_F(Service, StreamsTheSameText) {
   EXPECT_EQ(tokens, 13U);  // a prompt of 1, 11 bytes, the end
 }
 
+TEST_F(Service, FindsCallsOfTools) {
+  model_.engine_of_it.write = [](const std::string& prompt, std::uint64_t) -> std::string {
+    if (prompt.find("plain") != prompt.npos) return "no <call>";
+    if (prompt.find("must") != prompt.npos) return "{\"name\": \"g\", \"arguments\": {}}";
+    return "So:\n<tool_call>{\"name\": \"f\", \"arguments\": {\"x\": 1}}</tool_call>"
+           "<tool_call>{\"name\": \"g\", \"arguments\": {}}</tool_call>";
+  };
+  begin();
+  const auto body = [](const char* question, Json more = Json::object()) {
+    more["messages"] = Json::array({{{"role", "user"}, {"content", question}}});
+    more["tools"] = Json::array();
+    for (const char* name : {"f", "g"})
+      more["tools"].push_back({{"type", "function"}, {"function", {{"name", name}}}});
+    more["max_tokens"] = 150;
+    return more;
+  };
+  const Json answer = post("/v1/chat/completions", body("q"))["choices"][0];
+  EXPECT_EQ(answer["finish_reason"], "tool_calls");
+  EXPECT_EQ(answer["message"]["content"], "So:\n");
+  ASSERT_EQ(answer["message"]["tool_calls"].size(), 2U);
+  const Json& call = answer["message"]["tool_calls"][0];
+  EXPECT_EQ(call["type"], "function");
+  EXPECT_EQ(call["function"]["name"], "f");
+  EXPECT_EQ(call["function"]["arguments"], "{\"x\":1}");
+  EXPECT_NE(call["id"], answer["message"]["tool_calls"][1]["id"]);
+  const Json one = post("/v1/chat/completions", body("q", {{"parallel_tool_calls", false}}));
+  EXPECT_EQ(one["choices"][0]["message"]["tool_calls"].size(), 1U);
+  const Json plain = post("/v1/chat/completions", body("plain"))["choices"][0];
+  EXPECT_EQ(plain["finish_reason"], "stop");
+  EXPECT_EQ(plain["message"]["content"], "no <call>");
+  EXPECT_FALSE(plain["message"].contains("tool_calls"));
+  // A call that must be.
+  for (const Json& choice :
+       {Json("required"), Json{{"type", "function"}, {"function", {{"name", "g"}}}}}) {
+    const Json must =
+        post("/v1/chat/completions", body("must", {{"tool_choice", choice}}))["choices"][0];
+    EXPECT_EQ(must["finish_reason"], "tool_calls") << must;
+    EXPECT_TRUE(must["message"]["content"].is_null());
+    ASSERT_EQ(must["message"]["tool_calls"].size(), 1U);
+    EXPECT_EQ(must["message"]["tool_calls"][0]["function"]["name"], "g");
+  }
+  post("/v1/chat/completions",
+       body("q", {{"tool_choice", {{"type", "function"}, {"function", {{"name", "h"}}}}}}), 400);
+  post("/v1/chat/completions", body("q", {{"tool_choice", 3}}), 400);
+  post("/v1/chat/completions", body("q", {{"tool_choice", "required"}, {"guided_regex", "x"}}),
+       400);
+  // Streams have the text, then the calls.
+  std::string text;
+  Json calls;
+  std::string reason;
+  for (const Json& event : stream("/v1/chat/completions", body("q", {{"stream", true}}))) {
+    const Json& choice = event["choices"][0];
+    if (choice["delta"].contains("content")) text += choice["delta"]["content"].get<std::string>();
+    if (choice["delta"].contains("tool_calls")) calls = choice["delta"]["tool_calls"];
+    if (!choice["finish_reason"].is_null()) reason = choice["finish_reason"];
+  }
+  EXPECT_EQ(text, "So:\n");
+  ASSERT_EQ(calls.size(), 2U);
+  EXPECT_EQ(calls[1]["index"], 1);
+  EXPECT_EQ(calls[1]["function"]["name"], "g");
+  EXPECT_EQ(reason, "tool_calls");
+}
+
 TEST_F(Service, KeepsConstraints) {
   model_.engine_of_it.write = [](const std::string&, std::uint64_t) { return "{\"x\": 12}"; };
   begin();

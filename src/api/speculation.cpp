@@ -1,0 +1,74 @@
+#include "api/speculation.h"
+
+#include <algorithm>
+
+#include "base/options/option_range.h"
+
+namespace piton {
+namespace {
+
+// A pass of more rows costs more than the tokens that it may spare.
+constexpr std::int64_t kMostDrafts = 64;
+
+// The ids of both models mean the same.
+void check_vocabularies(const Model& model, const Model& draft, const std::string& path) {
+  const std::int64_t own = draft.config().vocabulary;
+  const std::int64_t wanted = model.config().vocabulary;
+  if (own != wanted)
+    throw Error(Fault::kUsage,
+                "--draft-model: the vocabulary of {} has {} tokens, and that of the model {}; name "
+                "a model with the same tokenizer",
+                path, own, wanted);
+  const Tokenizer* a = draft.tokenizer();
+  const Tokenizer* b = model.tokenizer();
+  if (a == nullptr || b == nullptr || a->content_hash() == b->content_hash()) return;
+  for (std::int32_t id = 0; id < std::min(a->vocabulary_size(), b->vocabulary_size()); ++id) {
+    if (a->piece(id) == b->piece(id)) continue;
+    throw Error(
+        Fault::kUsage,
+        "--draft-model: token {} of {} is {:?}, and that of the model is {:?}; name a model "
+        "with the same tokenizer",
+        id, path, a->piece(id), b->piece(id));
+  }
+}
+
+}  // namespace
+
+void SpeculationOptions::check() const {
+  check_range("--prompt-lookup", prompt_lookup, 0, kMostDrafts);
+  check_range("--draft-tokens", draft_tokens, 1, kMostDrafts);
+  if (prompt_lookup > 0 && !draft_model.empty())
+    throw Error(
+        Fault::kUsage,
+        "--prompt-lookup, --draft-model: both guess the next tokens; leave one of them out");
+}
+
+Speculation::Speculation(const Machine& machine, const SpeculationOptions& options, Model& model,
+                         const InferenceOptions& layout) {
+  if (options.prompt_lookup > 0) {
+    drafter_ = make_prompt_lookup(options.prompt_lookup);
+  } else if (!options.draft_model.empty()) {
+    draft_model_ = Model::load(machine, options.draft_model, {}, layout);
+    check_vocabularies(model, *draft_model_, options.draft_model);
+    engine_ = draft_model_->make_engine({});
+    drafter_ =
+        make_model_drafter(*engine_, draft_model_->config().max_positions, options.draft_tokens);
+  }
+  model.set_drafter(drafter_.get());
+}
+
+Speculation::~Speculation() = default;
+
+std::string describe_drafts(const DecodingCounts& counts) {
+  if (counts.draft_tokens == 0) return "";
+  const auto ratio = [](std::int64_t part, std::int64_t whole) {
+    return static_cast<double>(part) / static_cast<double>(whole);
+  };
+  return fmt::format(
+      "guesses: {} of {} tokens were right ({:.0f} %), {:.2f} accepted in each of {} steps",
+      counts.accepted_tokens, counts.draft_tokens,
+      100 * ratio(counts.accepted_tokens, counts.draft_tokens),
+      ratio(counts.accepted_tokens, counts.drafted_steps), counts.drafted_steps);
+}
+
+}  // namespace piton

@@ -1,0 +1,61 @@
+// Speculative decoding of a loaded model: who guesses the next tokens (generate/drafts.h).
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "api/model.h"
+#include "base/options/options.h"
+#include "generate/drafts.h"
+
+namespace piton {
+
+struct SpeculationOptions {
+  std::int64_t prompt_lookup = 0;
+  std::string draft_model;
+  std::int64_t draft_tokens = 4;
+
+  template <typename Visitor>
+  void visit(Visitor&& v) {
+    v(Option{"prompt-lookup",
+             "guess up to N next tokens from earlier places of the text with the same last tokens, "
+             "and check the guesses in one pass: the texts are the same, and where they repeat "
+             "their prompts they come faster (0: no guesses)",
+             {.placeholder = "N"}},
+      prompt_lookup);
+    v(Option{"draft-model",
+             "a smaller model with the same vocabulary, which guesses the next tokens; the texts "
+             "are the same",
+             {.placeholder = "DIR"}},
+      draft_model);
+    v(Option{"draft-tokens", "number of tokens that --draft-model guesses at a time"},
+      draft_tokens);
+  }
+  bool any() const { return prompt_lookup > 0 || !draft_model.empty(); }
+  // Throws Error(kUsage) naming the flag.
+  void check() const;
+};
+
+// Owns the draft model, if there is one.
+class Speculation {
+ public:
+  // Gives `model` a drafter, for engines that it makes from now on; `model` must not be used after
+  // this object is gone. The draft model has the layout of the model. Without any() nothing
+  // happens. Throws Error(kUsage) if the vocabularies differ, and as Model::load(). Collective, as
+  // Model::load().
+  Speculation(const Machine& machine, const SpeculationOptions& options, Model& model,
+              const InferenceOptions& layout);
+  ~Speculation();
+
+ private:
+  std::unique_ptr<Model> draft_model_;
+  std::unique_ptr<DecodingEngine> engine_;  // of the draft model
+  std::unique_ptr<Drafter> drafter_;
+};
+
+// What to say about the guesses of an engine; "" if there were none.
+std::string describe_drafts(const DecodingCounts& counts);
+
+}  // namespace piton
