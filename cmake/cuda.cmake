@@ -1,7 +1,8 @@
 # The CUDA language and toolkit, for preset `cuda`: nvcc on PATH (or in CMAKE_CUDA_COMPILER).
-# Compiled for compute capability 8.0 (A100) and 9.0 (H100, H200); newer devices take the latter's PTX.
+# Compiled for compute capabilities 8.0 (A100), 9.0 (H100, H200), 10.0 (B200) and 12.0 (RTX 50); newer devices
+# take the PTX of the last one.
 if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
-  set(CMAKE_CUDA_ARCHITECTURES 80 90)
+  set(CMAKE_CUDA_ARCHITECTURES 80-real 90-real 100-real 120)
 endif()
 include(CheckLanguage)
 check_language(CUDA)

@@ -83,6 +83,8 @@ if(ops_sources)
   piton_test(ops_all ops SOURCES ${ops_sources} LIBS ${libraries})
 endif()
 
+include(cmake/cuda_emulator.cmake)
+
 file(GLOB repo_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/repo/*_test.cpp)
 if(repo_sources)
   piton_test(repo_all repo SOURCES ${repo_sources} ${CMAKE_SOURCE_DIR}/tools/mutate/faults.cpp

@@ -11,7 +11,7 @@
 #include "device/host_device.h"
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/peak.h"
-#include "kernels/cuda/device.h"
+#include "device/cuda/device.h"
 #include "kernels/cuda/kernels.h"
 #include "kernels/reference/kernels.h"
 

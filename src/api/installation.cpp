@@ -4,7 +4,7 @@
 #include "comm/mpi/library.h"
 #include "data/records/block_reader.h"
 #include "kernels/cpu/isa.h"
-#include "kernels/cuda/device.h"
+#include "device/cuda/device.h"
 
 namespace piton {
 

@@ -90,7 +90,8 @@ std::vector<std::string> cuda_faults(const SourceTree& tree) {
   const std::regex include(
       "^\\s*#\\s*include\\s*<(cu(da|blas|dnn|rand|b/)|nccl|cooperative_groups|mma)");
   for (const auto& [path, text] : tree) {
-    const bool own = path.starts_with("kernels/cuda/") || path.starts_with("comm/nccl/");
+    const bool own = path.starts_with("kernels/cuda/") || path.starts_with("device/cuda/") ||
+                     path.starts_with("comm/nccl/");
     if (own && read_by_api.find("\"" + path + "\"") == std::string::npos) continue;
     const std::vector<std::string> lines = lines_of(text);
     for (std::size_t i = 0; i < lines.size(); ++i) {
@@ -285,8 +286,8 @@ TEST(Cuda, ShowsItsTypesInItsOwnFoldersOnly) {
   EXPECT_THAT(
       cuda_faults({{"api/a.cpp", "#include \"kernels/cuda/device.h\"\n"},
                    {"device/a.h", "// a\n#include <cuda_runtime_api.h>\n"},
-                   {"kernels/cuda/check.h", "#include <cuda_runtime_api.h>\n"},
-                   {"kernels/cuda/device.h", "#include <cublas_v2.h>\n"},
+                   {"device/cuda/check.h", "#include <cuda_runtime_api.h>\n"},
+                   {"device/cuda/device.h", "#include <cublas_v2.h>\n"},
                    {"ops/a.cpp", "#include <nccl.h>\n#include <cmath>\n#include <curl.h>\n"}}),
       ElementsAre("device/a.h:2: shows CUDA's types", "kernels/cuda/device.h:1: shows CUDA's types",
                   "ops/a.cpp:1: shows CUDA's types"));

@@ -1,16 +1,48 @@
-// The calls that this back end implements. Each enqueues work on `stream` of the selected device
-// and returns. To add a call, add a function here; kernels.cpp refuses calls without one.
+// One function per call. Each enqueues work on the stream of the context, whose device is selected,
+// and returns.
 #pragma once
 
-#include <cuda_runtime_api.h>
-
-#include "kernels/elementwise.h"
-#include "kernels/norm.h"
+#include "kernels/cuda/context.h"
+#include "kernels/kernels.h"
 
 namespace piton::cuda {
 
-void execute(const Copy& call, cudaStream_t stream);
-void execute(const Add& call, cudaStream_t stream);
-void execute(const NormForward& call, cudaStream_t stream);
+void execute(const LinearForward& call, const CallContext& context);
+void execute(const LinearBackwardInput& call, const CallContext& context);
+void execute(const LinearBackwardWeight& call, const CallContext& context);
+void execute(const PackWeight& call, const CallContext& context);
+void execute(const ExpandWeight& call, const CallContext& context);
+void execute(const NormForward& call, const CallContext& context);
+void execute(const NormBackward& call, const CallContext& context);
+void execute(const Rotary& call, const CallContext& context);
+void execute(const AttentionForward& call, const CallContext& context);
+void execute(const AttentionBackward& call, const CallContext& context);
+void execute(const CacheAppend& call, const CallContext& context);
+void execute(const CachedAttention& call, const CallContext& context);
+void execute(const ActivationForward& call, const CallContext& context);
+void execute(const ActivationBackward& call, const CallContext& context);
+void execute(const DropoutAddForward& call, const CallContext& context);
+void execute(const DropoutAddBackward& call, const CallContext& context);
+void execute(const EmbeddingForward& call, const CallContext& context);
+void execute(const EmbeddingBackward& call, const CallContext& context);
+void execute(const LossStatistics& call, const CallContext& context);
+void execute(const LossCombine& call, const CallContext& context);
+void execute(const LossBackward& call, const CallContext& context);
+void execute(const Copy& call, const CallContext& context);
+void execute(const Add& call, const CallContext& context);
+void execute(const Scale& call, const CallContext& context);
+void execute(const SoftCapForward& call, const CallContext& context);
+void execute(const SoftCapBackward& call, const CallContext& context);
+void execute(const AdamwUpdate& call, const CallContext& context);
+void execute(const SgdUpdate& call, const CallContext& context);
+void execute(const MovingAverage& call, const CallContext& context);
+void execute(const SquareSums& call, const CallContext& context);
+void execute(const BeginUpdate& call, const CallContext& context);
+void execute(const MuonMomentum& call, const CallContext& context);
+void execute(const MuonNormalize& call, const CallContext& context);
+void execute(const SymmetricProduct& call, const CallContext& context);
+void execute(const MuonUpdate& call, const CallContext& context);
+void execute(const CadamMaxima& call, const CallContext& context);
+void execute(const CadamUpdate& call, const CallContext& context);
 
 }  // namespace piton::cuda

@@ -1,27 +1,18 @@
-// Element types in device code: the type of each dtype, widening and rounding; also the number of
-// blocks of a loop over elements. Internal to this folder.
+// Element types in device code: the type of each dtype, widening and rounding. Internal to this
+// folder.
 #pragma once
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
+#include <cuda_runtime.h>
 
-#include <algorithm>
 #include <cstdint>
 #include <type_traits>
 
 #include "base/error.h"
-#include "tensor/dtype.h"
+#include "tensor/tensor.h"
 
 namespace piton::cuda {
-
-inline constexpr int kThreads = 256;  // per block
-
-// Blocks for a grid-stride loop over `items`: enough to fill any GPU, and below the maximum size of
-// a grid.
-inline unsigned blocks_for(std::int64_t items, std::int64_t items_per_block) {
-  return static_cast<unsigned>(std::min<std::int64_t>(
-      (items + items_per_block - 1) / items_per_block, std::int64_t{1} << 20));
-}
 
 // use(std::type_identity<T>) with the device type of a floating dtype.
 template <typename Use>
@@ -38,6 +29,20 @@ void with_floating(DType dtype, Use use) {
     default:
       PITON_ASSERT(false, "cuda: {} is no floating type", name(dtype));
   }
+}
+
+// The same for the types of sums: fp32 and fp64.
+template <typename Use>
+void with_sums(DType dtype, Use use) {
+  if (dtype == DType::kF64) return use(std::type_identity<double>{});
+  PITON_ASSERT(dtype == DType::kF32, "cuda: {} is no type of sums", name(dtype));
+  use(std::type_identity<float>{});
+}
+
+// The address of a tensor's first element; nullptr for an empty tensor.
+template <typename T>
+T* pointer(const Tensor& tensor) {
+  return tensor.defined() ? reinterpret_cast<T*>(tensor.raw()) : nullptr;
 }
 
 // The type of arithmetic for elements of type T.

@@ -1,7 +1,7 @@
-// Copies with any strides, and sums.
+// Copies with any strides, sums, multiples and soft caps.
 #include "kernels/cuda/calls.h"
-#include "kernels/cuda/check.h"
 #include "kernels/cuda/element.cuh"
+#include "kernels/cuda/launch.cuh"
 
 namespace piton::cuda {
 namespace {
@@ -41,10 +41,12 @@ Strided join_dims(const Tensor& dst, const Tensor& src) {
 }
 
 template <typename To, typename From>
-__global__ void copy_elements(To* dst, const From* src, Strided dims, std::int64_t elements) {
-  const std::int64_t step = std::int64_t{blockDim.x} * gridDim.x;
-  for (std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < elements;
-       i += step) {
+struct CopyElement {
+  To* dst;
+  const From* src;
+  Strided dims;
+
+  __device__ void operator()(std::int64_t i) const {
     std::int64_t rest = i;
     std::int64_t to = 0;
     std::int64_t from = 0;
@@ -60,15 +62,13 @@ __global__ void copy_elements(To* dst, const From* src, Strided dims, std::int64
       dst[to] = narrow<To>(widen(src[from]));
     }
   }
-}
+};
 
 template <typename To, typename From>
 void launch_copy(const Copy& call, const Strided& dims, cudaStream_t stream) {
-  const std::int64_t elements = call.src.elements();
-  copy_elements<To, From><<<blocks_for(elements, kThreads), kThreads, 0, stream>>>(
-      reinterpret_cast<To*>(call.dst.raw()), reinterpret_cast<const From*>(call.src.raw()), dims,
-      elements);
-  check(cudaGetLastError(), "launch of copy");
+  launch_elements(
+      "launch of copy", call.src.elements(),
+      CopyElement<To, From>{pointer<To>(call.dst), pointer<const From>(call.src), dims}, stream);
 }
 
 // Without conversion, elements are moved as integers of the same size.
@@ -88,17 +88,45 @@ void launch_move(const Copy& call, const Strided& dims, cudaStream_t stream) {
 // Adding two 16-bit numbers in fp32 and rounding again gives the correctly rounded sum, because
 // fp32 has at least 2 p + 2 bits of significand for their p bits (Figueroa 1995).
 template <typename T>
-__global__ void add_elements(T* y, const T* a, const T* b, std::int64_t elements) {
-  const std::int64_t step = std::int64_t{blockDim.x} * gridDim.x;
-  for (std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < elements;
-       i += step) {
-    y[i] = narrow<T>(widen(a[i]) + widen(b[i]));
+struct AddElement {
+  T* y;
+  const T* a;
+  const T* b;
+  __device__ void operator()(std::int64_t i) const { y[i] = narrow<T>(widen(a[i]) + widen(b[i])); }
+};
+
+template <typename T>
+struct ScaleElement {
+  T* y;
+  const T* x;
+  Wide<T> factor;
+  __device__ void operator()(std::int64_t i) const { y[i] = narrow<T>(factor * widen(x[i])); }
+};
+
+template <typename S>
+struct CapElement {
+  S* y;
+  const S* x;
+  S cap;
+  __device__ void operator()(std::int64_t i) const { y[i] = cap * tanh(x[i] / cap); }
+};
+
+template <typename T, typename S>
+struct CapGradient {
+  T* dx;
+  const T* dy;
+  const S* y;
+  S cap;
+  __device__ void operator()(std::int64_t i) const {
+    const S ratio = y[i] / cap;
+    dx[i] = narrow<T>(widen(dy[i]) * (S{1} - ratio * ratio));
   }
-}
+};
 
 }  // namespace
 
-void execute(const Copy& call, cudaStream_t stream) {
+void execute(const Copy& call, const CallContext& context) {
+  const cudaStream_t stream = context.stream;
   if (call.src.elements() == 0) return;
   const Strided dims = join_dims(call.dst, call.src);
   if (call.dst.dtype() != call.src.dtype()) {
@@ -117,15 +145,41 @@ void execute(const Copy& call, cudaStream_t stream) {
   }
 }
 
-void execute(const Add& call, cudaStream_t stream) {
-  const std::int64_t elements = call.y.elements();
-  if (elements == 0) return;
+void execute(const Add& call, const CallContext& context) {
   with_floating(call.y.dtype(), [&]<typename T>(std::type_identity<T>) {
-    add_elements<T><<<blocks_for(elements, kThreads), kThreads, 0, stream>>>(
-        reinterpret_cast<T*>(call.y.raw()), reinterpret_cast<const T*>(call.a.raw()),
-        reinterpret_cast<const T*>(call.b.raw()), elements);
+    launch_elements(
+        "launch of add", call.y.elements(),
+        AddElement<T>{pointer<T>(call.y), pointer<const T>(call.a), pointer<const T>(call.b)},
+        context.stream);
   });
-  check(cudaGetLastError(), "launch of add");
+}
+
+void execute(const Scale& call, const CallContext& context) {
+  with_floating(call.y.dtype(), [&]<typename T>(std::type_identity<T>) {
+    launch_elements("launch of scale", call.y.elements(),
+                    ScaleElement<T>{pointer<T>(call.y), pointer<const T>(call.x),
+                                    static_cast<Wide<T>>(call.factor)},
+                    context.stream);
+  });
+}
+
+void execute(const SoftCapForward& call, const CallContext& context) {
+  with_sums(call.y.dtype(), [&]<typename S>(std::type_identity<S>) {
+    launch_elements(
+        "launch of soft cap forward", call.y.elements(),
+        CapElement<S>{pointer<S>(call.y), pointer<const S>(call.x), static_cast<S>(call.cap)},
+        context.stream);
+  });
+}
+
+void execute(const SoftCapBackward& call, const CallContext& context) {
+  with_floating(call.dx.dtype(), [&]<typename T>(std::type_identity<T>) {
+    using S = Wide<T>;
+    launch_elements("launch of soft cap backward", call.dx.elements(),
+                    CapGradient<T, S>{pointer<T>(call.dx), pointer<const T>(call.dy),
+                                      pointer<const S>(call.y), static_cast<S>(call.cap)},
+                    context.stream);
+  });
 }
 
 }  // namespace piton::cuda

@@ -5,3 +5,5 @@ target_sources(${target} PRIVATE ${device_sources})
 target_compile_definitions(${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:FMT_USE_CONSTEXPR=1>)
 # As for C++: products and sums are contracted by the source alone.
 target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:--fmad=false>)
+# A spilled register is slow memory: no kernel has one.
+target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:-Xptxas=-warn-spills,-Werror>)

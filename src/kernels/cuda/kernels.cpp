@@ -1,24 +1,19 @@
-// The CUDA back end: enqueues a call on its stream, or refuses it if there is no kernel for it.
+// The CUDA back end: enqueues a call on its stream.
 #include "kernels/cuda/kernels.h"
 
-#include <type_traits>
-
 #include "base/error.h"
+#include "device/cuda/check.h"
+#include "device/cuda/stream.h"
 #include "kernels/cuda/calls.h"
-#include "kernels/cuda/check.h"
-#include "kernels/cuda/stream.h"
+#include "kernels/cuda/product.h"
 
 namespace piton::cuda {
 namespace {
 
-template <typename Call>
-concept Executable = requires(const Call& call, cudaStream_t stream) {
-  execute(call, stream);
-};
-
 class CudaKernels final : public Kernels {
  public:
-  CudaKernels(Place place, std::string name) : place_(place), name_(std::move(name)) {}
+  CudaKernels(Place place, std::string name)
+      : place_(place), name_(std::move(name)), products_(make_products(place)) {}
 
   std::string name() const override { return name_; }
 
@@ -27,36 +22,27 @@ class CudaKernels final : public Kernels {
     return 0;
   }
 
-  // There is no linear kernel yet, so there are no tiles.
-  std::int64_t row_tile() const override { return 1; }
+  std::int64_t row_tile() const override { return Products::kRowTile; }
 
  private:
-  void submit(const KernelCall& call, Stream& stream) override {
-    std::visit(
-        [&]<typename Call>(const Call& one) {
-          if constexpr (Executable<Call>) {
-            expect_here(call);
-            select(place_.index);
-            execute(one, handle_of(stream));
-          } else {
-            throw Error(
-                Fault::kUsage,
-                "--kernels cuda: this build's cuda back end has no {} yet; use --kernels cpu",
-                Call::kName);
-          }
-        },
-        call);
+  static std::unique_ptr<Products> make_products(Place place) {
+    select(place.index);
+    return std::make_unique<Products>();
   }
 
-  void expect_here(const KernelCall& call) const {
+  void submit(const KernelCall& call, Stream& stream) override {
     for_each_tensor(call, [&](std::string_view tensor_name, const Tensor& tensor, Access) {
       PITON_ASSERT(tensor.place() == place_, "cuda kernels: {} of {} is not on their device",
                    tensor_name, piton::name(call));
     });
+    select(place_.index);
+    const CallContext context{.stream = handle_of(stream), .products = *products_};
+    std::visit([&](const auto& one) { execute(one, context); }, call);
   }
 
   Place place_;
   std::string name_;
+  std::unique_ptr<Products> products_;
 };
 
 }  // namespace

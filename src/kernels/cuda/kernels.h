@@ -1,7 +1,7 @@
 // The kernels of an NVIDIA GPU.
 //
-// The same call gives the same bits on the same GPU. Products and sums are fused only where the
-// source does it explicitly. Running a call that this back end does not have throws Error(kUsage).
+// The same call gives the same bits on the same GPU: no sum uses atomics. Products and sums are
+// fused only where the source does it explicitly. Attention in fp64 throws Error(kUsage).
 #pragma once
 
 #include <memory>

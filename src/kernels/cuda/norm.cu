@@ -1,28 +1,11 @@
-// Layer norm and RMS norm: one block per row. The order of the sums depends only on the row length.
+// Layer norm and RMS norm: one block per row, and one per 32 columns for the gradients of gain and
+// bias. The order of the sums depends only on sizes.
 #include "kernels/cuda/calls.h"
-#include "kernels/cuda/check.h"
 #include "kernels/cuda/element.cuh"
+#include "kernels/cuda/reduce.cuh"
 
 namespace piton::cuda {
 namespace {
-
-constexpr int kWarp = 32;
-constexpr int kWarps = kThreads / kWarp;
-
-// The sum of `mine` over all threads of the block; every thread gets it. `parts` has kWarps
-// elements.
-template <typename S>
-__device__ S block_sum(S mine, S* parts) {
-  for (int distance = kWarp / 2; distance > 0; distance /= 2) {
-    mine += __shfl_xor_sync(0xFFFFFFFFU, mine, distance);
-  }
-  __syncthreads();  // `parts` may still be in use by the previous sum
-  if (threadIdx.x % kWarp == 0) parts[threadIdx.x / kWarp] = mine;
-  __syncthreads();
-  S sum = 0;
-  for (int warp = 0; warp < kWarps; ++warp) sum += parts[warp];
-  return sum;
-}
 
 template <typename T>
 struct NormRows {
@@ -41,9 +24,9 @@ struct NormRows {
 // Three passes over the row, for mean, variance and result. Summing squared differences from the
 // mean avoids the cancellation of sum(x^2) - sum(x)^2, and the row stays in the caches.
 template <typename T>
-__global__ void norm_rows(NormRows<T> rows) {
+__global__ void __launch_bounds__(kThreads) norm_rows(NormRows<T> rows) {
   using S = Wide<T>;
-  __shared__ S parts[kWarps];
+  S* parts = shared_array<S>();
   const S size = static_cast<S>(rows.h);
   for (std::int64_t row = blockIdx.x; row < rows.n; row += gridDim.x) {
     const T* x = rows.x + row * rows.h;
@@ -63,7 +46,7 @@ __global__ void norm_rows(NormRows<T> rows) {
     for (std::int64_t i = threadIdx.x; i < rows.h; i += kThreads) {
       const S bias = rows.bias != nullptr ? widen(rows.bias[i]) : S{0};
       const S gain = widen(rows.gain[i]) + rows.gain_offset;
-      y[i] = narrow<T>((widen(x[i]) - mean) * rstd * gain + bias);
+      y[i] = narrow<T>(fma((widen(x[i]) - mean) * rstd, gain, bias));
     }
     if (threadIdx.x == 0) {
       if (rows.mean != nullptr) rows.mean[row] = mean;
@@ -73,29 +56,126 @@ __global__ void norm_rows(NormRows<T> rows) {
 }
 
 template <typename T>
-T* pointer(const Tensor& tensor) {
-  return tensor.defined() ? reinterpret_cast<T*>(tensor.raw()) : nullptr;
+struct NormGradient {
+  T* dx;
+  const T* dy;
+  const T* dresidual;  // or nullptr
+  const T* x;
+  const T* gain;
+  const Wide<T>* mean;  // nullptr: RMS norm
+  const Wide<T>* rstd;
+  Wide<T> gain_offset;
+  std::int64_t n;
+  std::int64_t h;
+
+  __device__ Wide<T> normalized(std::int64_t row, std::int64_t i) const {
+    const Wide<T> center = mean != nullptr ? mean[row] : Wide<T>{0};
+    return (widen(x[row * h + i]) - center) * rstd[row];
+  }
+  __device__ Wide<T> g(std::int64_t row, std::int64_t i) const {
+    return widen(dy[row * h + i]) * (widen(gain[i]) + gain_offset);
+  }
+};
+
+template <typename T>
+__global__ void __launch_bounds__(kThreads) norm_gradient_rows(NormGradient<T> rows) {
+  using S = Wide<T>;
+  S* parts = shared_array<S>();
+  const S size = static_cast<S>(rows.h);
+  for (std::int64_t row = blockIdx.x; row < rows.n; row += gridDim.x) {
+    S sum_g = 0;
+    S sum_gn = 0;
+    for (std::int64_t i = threadIdx.x; i < rows.h; i += kThreads) {
+      const S g = rows.g(row, i);
+      sum_g += g;
+      sum_gn += g * rows.normalized(row, i);
+    }
+    const S mean_g = rows.mean != nullptr ? block_sum(sum_g, parts) / size : S{0};
+    const S mean_gn = block_sum(sum_gn, parts) / size;
+    const S rstd = rows.rstd[row];
+    for (std::int64_t i = threadIdx.x; i < rows.h; i += kThreads) {
+      const std::int64_t at = row * rows.h + i;
+      const S residual = rows.dresidual != nullptr ? widen(rows.dresidual[at]) : S{0};
+      const S inner = rows.g(row, i) - mean_g - rows.normalized(row, i) * mean_gn;
+      rows.dx[at] = narrow<T>(rstd * inner + residual);
+    }
+  }
+}
+
+template <typename T>
+struct GainTerm {
+  NormGradient<T> rows;
+  __device__ Wide<T> operator()(std::int64_t row, std::int64_t column) const {
+    return widen(rows.dy[row * rows.h + column]) * rows.normalized(row, column);
+  }
+};
+
+template <typename T>
+struct BiasTerm {
+  const T* dy;
+  std::int64_t h;
+  __device__ Wide<T> operator()(std::int64_t row, std::int64_t column) const {
+    return widen(dy[row * h + column]);
+  }
+};
+
+template <typename T>
+LaunchShape shape_of_rows(std::int64_t n) {
+  return {.blocks = {blocks_for(n, 1), 1, 1}, .shared_bytes = kWarps * sizeof(Wide<T>)};
 }
 
 }  // namespace
 
-void execute(const NormForward& call, cudaStream_t stream) {
+void execute(const NormForward& call, const CallContext& context) {
   const std::int64_t n = call.x.dim(0);
   if (n == 0) return;
   with_floating(call.x.dtype(), [&]<typename T>(std::type_identity<T>) {
-    norm_rows<T><<<blocks_for(n, 1), kThreads, 0, stream>>>(
-        NormRows<T>{.y = pointer<T>(call.y),
-                    .mean = pointer<Wide<T>>(call.mean),
-                    .rstd = pointer<Wide<T>>(call.rstd),
-                    .x = pointer<T>(call.x),
-                    .gain = pointer<T>(call.gain),
-                    .bias = pointer<T>(call.bias),
-                    .eps = static_cast<Wide<T>>(call.eps),
-                    .gain_offset = static_cast<Wide<T>>(call.gain_offset),
-                    .n = n,
-                    .h = call.x.dim(1)});
+    launch("launch of norm forward", norm_rows<T>, shape_of_rows<T>(n),
+           NormRows<T>{.y = pointer<T>(call.y),
+                       .mean = pointer<Wide<T>>(call.mean),
+                       .rstd = pointer<Wide<T>>(call.rstd),
+                       .x = pointer<const T>(call.x),
+                       .gain = pointer<const T>(call.gain),
+                       .bias = pointer<const T>(call.bias),
+                       .eps = static_cast<Wide<T>>(call.eps),
+                       .gain_offset = static_cast<Wide<T>>(call.gain_offset),
+                       .n = n,
+                       .h = call.x.dim(1)},
+           context.stream);
   });
-  check(cudaGetLastError(), "launch of norm forward");
+}
+
+void execute(const NormBackward& call, const CallContext& context) {
+  const std::int64_t n = call.x.dim(0);
+  const std::int64_t h = call.x.dim(1);
+  if (n == 0) return;
+  with_floating(call.x.dtype(), [&]<typename T>(std::type_identity<T>) {
+    using S = Wide<T>;
+    const NormGradient<T> rows{.dx = pointer<T>(call.dx),
+                               .dy = pointer<const T>(call.dy),
+                               .dresidual = pointer<const T>(call.dresidual),
+                               .x = pointer<const T>(call.x),
+                               .gain = pointer<const T>(call.gain),
+                               .mean = pointer<const S>(call.mean),
+                               .rstd = pointer<const S>(call.rstd),
+                               .gain_offset = static_cast<S>(call.gain_offset),
+                               .n = n,
+                               .h = h};
+    if (call.dgain.defined()) {
+      launch_column_sums(
+          "launch of norm backward, gain",
+          ColumnSums<S, GainTerm<T>>{GainTerm<T>{rows}, pointer<S>(call.dgain), n, h},
+          context.stream);
+    }
+    if (call.dbias.defined()) {
+      launch_column_sums(
+          "launch of norm backward, bias",
+          ColumnSums<S, BiasTerm<T>>{BiasTerm<T>{rows.dy, h}, pointer<S>(call.dbias), n, h},
+          context.stream);
+    }
+    launch("launch of norm backward", norm_gradient_rows<T>, shape_of_rows<T>(n), rows,
+           context.stream);
+  });
 }
 
 }  // namespace piton::cuda

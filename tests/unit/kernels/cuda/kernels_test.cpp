@@ -1,25 +1,18 @@
-// Calls on a GPU: implemented calls equal the reference, others are refused.
+// Every call on a GPU against the reference. Without a GPU the same cases run on the emulator
+// (tests/cuda_emulator).
 #include "kernels/cuda/kernels.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <set>
-
-#include "kernels/cuda/device.h"
+#include "device/cuda/device.h"
+#include "ops/attention_cases.h"
 #include "ops/call_cases.h"
 #include "ops/call_runner.h"
-#include "support/errors.h"
 
 namespace piton::cuda {
 namespace {
 
 using test::CallCase;
-
-bool supported(const KernelCall& call) {
-  return std::set<std::string_view>{Copy::kName, Add::kName, NormForward::kName}.contains(
-      name(call));
-}
 
 class CudaKernels : public testing::TestWithParam<std::tuple<DType, bool>> {
  protected:
@@ -29,11 +22,19 @@ class CudaKernels : public testing::TestWithParam<std::tuple<DType, bool>> {
     kernels_ = make_kernels(*device_);
   }
 
-  std::vector<CallCase> cases(bool with_support) const {
-    auto all = test::call_cases({.dtype = std::get<0>(GetParam()),
-                                 .awkward = std::get<1>(GetParam()),
-                                 .row_tile = kernels_->row_tile()});
-    std::erase_if(all, [&](const CallCase& one) { return supported(one.call) != with_support; });
+  // Attention takes no fp64.
+  std::vector<CallCase> cases() const {
+    const test::CaseOptions options{.dtype = std::get<0>(GetParam()),
+                                    .awkward = std::get<1>(GetParam()),
+                                    .row_tile = kernels_->row_tile()};
+    std::vector<CallCase> all = test::call_cases(options);
+    if (options.dtype == DType::kF64) {
+      std::erase_if(all, [](const CallCase& one) {
+        return name(one.call).find("attention") != std::string_view::npos;
+      });
+      return all;
+    }
+    for (CallCase& edge : test::attention_edge_cases(options)) all.push_back(std::move(edge));
     return all;
   }
 
@@ -42,27 +43,13 @@ class CudaKernels : public testing::TestWithParam<std::tuple<DType, bool>> {
 };
 
 TEST_P(CudaKernels, AgreeWithTheReference) {
-  std::set<std::string_view> seen;
-  test::CallRunner runner(*kernels_, *device_);
-  for (const CallCase& one : cases(true)) {
-    EXPECT_TRUE(test::agrees(one, runner));
-    seen.insert(name(one.call));
-  }
-  EXPECT_EQ(seen.size(), 3U);
+  test::expect_agreement(*kernels_, *device_, cases());
 }
 
 TEST_P(CudaKernels, GiveTheSameBitsEachTime) {
   test::CallRunner runner(*kernels_, *device_);
-  for (const CallCase& one : cases(true)) {
+  for (const CallCase& one : cases()) {
     EXPECT_TRUE(test::same_bits(runner.run(one.call), runner.run(one.call))) << one.name;
-  }
-}
-
-TEST_P(CudaKernels, RefuseCallsThatTheyLack) {
-  test::CallRunner runner(*kernels_, *device_);
-  for (const CallCase& one : cases(false)) {
-    EXPECT_THAT(message_of(Fault::kUsage, [&] { runner.run(one.call); }),
-                testing::HasSubstr("cuda back end has no " + std::string(name(one.call)) + " yet"));
   }
 }
 

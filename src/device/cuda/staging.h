@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <mutex>
 
-#include "kernels/cuda/stream.h"
+#include "device/cuda/stream.h"
 
 namespace piton::cuda {
 

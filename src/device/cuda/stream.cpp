@@ -1,11 +1,11 @@
 // A Stream is a cudaStream, an Event a cudaEvent.
-#include "kernels/cuda/stream.h"
+#include "device/cuda/stream.h"
 
 #include <exception>
 #include <mutex>
 #include <utility>
 
-#include "kernels/cuda/check.h"
+#include "device/cuda/check.h"
 
 namespace piton::cuda {
 namespace {

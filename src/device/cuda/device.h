@@ -1,8 +1,8 @@
 // An NVIDIA GPU as a device: its memory, its streams and their events.
 //
-// `api` includes only this header and kernels.h, which use no CUDA types. A build without CUDA
-// links kernels/no_cuda instead of this folder: then there are no devices, and make_device() and
-// make_kernels() throw Error(kUsage).
+// `api` includes only this header and kernels/cuda/kernels.h, which use no CUDA types. A build
+// without CUDA links device/no_cuda and kernels/no_cuda instead of these folders: then there are no
+// devices, and make_device() and make_kernels() throw Error(kUsage).
 #pragma once
 
 #include <memory>

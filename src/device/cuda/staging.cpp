@@ -1,10 +1,10 @@
 // Copies pieces through the buffers in turn; a piece waits for the previous transfer of its buffer.
-#include "kernels/cuda/staging.h"
+#include "device/cuda/staging.h"
 
 #include <algorithm>
 #include <cstring>
 
-#include "kernels/cuda/check.h"
+#include "device/cuda/check.h"
 
 namespace piton::cuda {
 

@@ -1,6 +1,6 @@
-// Replaces kernels/cuda in builds without CUDA: there are no devices, and make_device() reports
+// Replaces device/cuda in builds without CUDA: there are no devices, and make_device() reports
 // why.
-#include "kernels/cuda/device.h"
+#include "device/cuda/device.h"
 
 #include "base/error.h"
 

@@ -1,12 +1,12 @@
 // cudaMalloc and cudaFree for segments of an arena; copies through pinned memory.
-#include "kernels/cuda/device.h"
+#include "device/cuda/device.h"
 
 #include <algorithm>
 
 #include "base/error.h"
-#include "kernels/cuda/check.h"
-#include "kernels/cuda/staging.h"
-#include "kernels/cuda/stream.h"
+#include "device/cuda/check.h"
+#include "device/cuda/staging.h"
+#include "device/cuda/stream.h"
 
 namespace piton::cuda {
 namespace {

@@ -1,5 +1,5 @@
 // Memory, copies and streams of a GPU. Tests that need a GPU are skipped if there is none.
-#include "kernels/cuda/device.h"
+#include "device/cuda/device.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

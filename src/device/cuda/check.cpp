@@ -1,5 +1,5 @@
 // Maps CUDA errors to Error or assertion, by who can fix them.
-#include "kernels/cuda/check.h"
+#include "device/cuda/check.h"
 
 #include "base/error.h"
 

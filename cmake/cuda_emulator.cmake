@@ -1,0 +1,29 @@
+# The CUDA back end for the host: the files of src/device/cuda and src/kernels/cuda with the headers of
+# tests/cuda_emulator/include in place of CUDA's, and product.cpp there in place of the library's products.
+# Its kernels are compiled with -fsanitize=thread, whose functions are those of tests/cuda_emulator/memory.cpp:
+# they see each access. So it is no part of builds with sanitizers.
+if(PITON_SANITIZE)
+  return()
+endif()
+set(emulator ${CMAKE_SOURCE_DIR}/tests/cuda_emulator)
+file(GLOB emulator_sources CONFIGURE_DEPENDS ${emulator}/*.cpp)
+list(FILTER emulator_sources EXCLUDE REGEX "_test.cpp$")
+file(GLOB host_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/device/cuda/*.cpp
+     ${CMAKE_SOURCE_DIR}/src/kernels/cuda/*.cpp)
+list(FILTER host_sources EXCLUDE REGEX "kernels/cuda/product.cpp$")
+file(GLOB device_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/kernels/cuda/*.cu)
+add_library(piton_cuda_emulated STATIC EXCLUDE_FROM_ALL ${emulator_sources} ${host_sources})
+foreach(source IN LISTS device_sources ITEMS ${emulator}/faulty.cu)
+  get_filename_component(name ${source} NAME_WE)
+  set(wrapper ${CMAKE_BINARY_DIR}/cuda_emulated/${name}.cpp)
+  file(CONFIGURE OUTPUT ${wrapper} CONTENT "#include \"${source}\"\n")
+  set_source_files_properties(${wrapper} PROPERTIES COMPILE_OPTIONS -fsanitize=thread OBJECT_DEPENDS ${source})
+  target_sources(piton_cuda_emulated PRIVATE ${wrapper})
+endforeach()
+target_include_directories(piton_cuda_emulated BEFORE PUBLIC ${emulator}/include ${CMAKE_SOURCE_DIR}/tests)
+target_link_libraries(piton_cuda_emulated PUBLIC piton_kernels)
+
+file(GLOB sources CONFIGURE_DEPENDS ${emulator}/*_test.cpp)
+piton_test(cuda_emulated ops SOURCES ${sources} ${CMAKE_SOURCE_DIR}/tests/ops/call_cases.cpp
+           ${CMAKE_SOURCE_DIR}/tests/ops/attention_cases.cpp ${CMAKE_SOURCE_DIR}/tests/ops/call_runner.cpp
+           LIBS piton_cuda_emulated piton_session piton_kernels_reference piton_kernels_cpu)

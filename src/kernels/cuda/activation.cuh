@@ -1,0 +1,57 @@
+// Activations and their derivatives in device code (kernels/activation.h). Internal to this folder.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include "kernels/activation.h"
+
+namespace piton::cuda {
+
+inline constexpr double kRootTwoOverPi = 0.79788456080286535588;  // sqrt(2 / pi)
+inline constexpr double kRootHalf = 0.70710678118654752440;       // 1 / sqrt(2)
+inline constexpr double kCubic = 0.044715;
+inline constexpr double kFast = 1.702;
+
+template <typename S>
+__device__ S activated(ActivationKind kind, S x) {
+  const S one = 1;
+  switch (kind) {
+    case ActivationKind::kGeluTanh:
+      return S(0.5) * x * (one + tanh(S(kRootTwoOverPi) * (x + S(kCubic) * x * x * x)));
+    case ActivationKind::kGeluErf:
+      return S(0.5) * x * (one + erf(x * S(kRootHalf)));
+    case ActivationKind::kGeluFast:
+      return x / (one + exp(-S(kFast) * x));
+    case ActivationKind::kSilu:
+      return x / (one + exp(-x));
+  }
+  return 0;
+}
+
+template <typename S>
+__device__ S activation_slope(ActivationKind kind, S x) {
+  const S one = 1;
+  const S half = S(0.5);
+  switch (kind) {
+    case ActivationKind::kGeluTanh: {
+      const S t = tanh(S(kRootTwoOverPi) * (x + S(kCubic) * x * x * x));
+      return half * (one + t) +
+             half * x * (one - t * t) * S(kRootTwoOverPi) * (one + S(3 * kCubic) * x * x);
+    }
+    case ActivationKind::kGeluErf: {
+      const S density = half * S(kRootTwoOverPi) * exp(-half * x * x);
+      return half * (one + erf(x * S(kRootHalf))) + x * density;
+    }
+    case ActivationKind::kGeluFast: {
+      const S s = one / (one + exp(-S(kFast) * x));
+      return s * (one + S(kFast) * x * (one - s));
+    }
+    case ActivationKind::kSilu: {
+      const S s = one / (one + exp(-x));
+      return s * (one + x * (one - s));
+    }
+  }
+  return 0;
+}
+
+}  // namespace piton::cuda

@@ -1,0 +1,79 @@
+// Attention in tiles of 32 queries and 32 keys, on the fp32 units.
+#include "kernels/cuda/attention_forward.cuh"
+#include "kernels/cuda/calls.h"
+
+namespace piton::cuda {
+namespace {
+
+template <typename T>
+struct ForwardGrid {
+  HeadRows<T> out;
+  float* lse;  // [b, a, sq]
+  HeadRows<const T> q;
+  HeadRows<const T> k;
+  HeadRows<const T> v;
+  Sight sight;
+  ScoreRules rules;
+  std::int64_t heads_per_key;
+  std::int64_t d;
+};
+
+// A block: a tile of queries, a head, a sample.
+template <typename T, int kChannels>
+__global__ void __launch_bounds__(kForwardTile* kLanes) attention_forward(ForwardGrid<T> grid) {
+  const std::int64_t first = std::int64_t{blockIdx.x} * kForwardTile;
+  const std::int64_t head = blockIdx.y;
+  const std::int64_t sample = blockIdx.z;
+  const std::int64_t key_head = head / grid.heads_per_key;
+  const std::int64_t queries = grid.sight.queries;
+  const std::int64_t left = queries - first;
+  const QueryTile<T> tile{
+      .q = grid.q.row(sample, first, head),
+      .q_stride = grid.q.row_stride,
+      .out = grid.out.row(sample, first, head),
+      .out_stride = grid.out.row_stride,
+      .lse = grid.lse + (sample * gridDim.y + head) * queries + first,
+      .sample = sample,
+      .head = head,
+      .first = first,
+      .count = static_cast<int>(left < kForwardTile ? left : kForwardTile),
+      .d = grid.d};
+  attend<T, kChannels>(
+      tile, grid.sight, grid.rules,
+      [&](std::int64_t key) { return grid.k.row(sample, key, key_head); },
+      [&](std::int64_t key) { return grid.v.row(sample, key, key_head); });
+}
+
+}  // namespace
+
+void execute(const AttentionForward& call, const CallContext& context) {
+  const std::int64_t samples = call.q.dim(0);
+  const std::int64_t queries = call.q.dim(1);
+  const std::int64_t heads = call.q.dim(2);
+  const std::int64_t d = call.q.dim(3);
+  if (call.q.elements() == 0) return;
+  with_heads(call.q.dtype(), d, [&]<typename T, int kChannels>(
+                                    std::type_identity<T>,
+                                    std::integral_constant<int, kChannels>) {
+    launch("launch of attention forward", attention_forward<T, kChannels>,
+           {.blocks = {static_cast<unsigned>((queries + kForwardTile - 1) / kForwardTile),
+                       static_cast<unsigned>(heads), static_cast<unsigned>(samples)},
+            .threads = kForwardTile * kLanes,
+            .shared_bytes = forward_shared_bytes(kChannels)},
+           ForwardGrid<T>{.out = head_rows<T>(call.out),
+                          .lse = pointer<float>(call.lse),
+                          .q = head_rows<const T>(call.q),
+                          .k = head_rows<const T>(call.k),
+                          .v = head_rows<const T>(call.v),
+                          .sight = sight_of(call.mask, queries, call.k.dim(1)),
+                          .rules = {.scale = static_cast<float>(call.scale),
+                                    .cap = static_cast<float>(call.soft_cap),
+                                    .site = mask_site(call.dropout),
+                                    .head_begin = call.head_begin},
+                          .heads_per_key = heads / call.k.dim(2),
+                          .d = d},
+           context.stream);
+  });
+}
+
+}  // namespace piton::cuda

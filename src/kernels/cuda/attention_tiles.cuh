@@ -1,0 +1,216 @@
+// What the attention kernels share: masks, scores, and tiles of rows in shared memory. Internal to
+// this folder.
+//
+// A block computes kTile rows (queries or keys) with kTile * kLanes threads: kLanes neighboring
+// threads share a row. Lane p of a row computes the scores of columns p * kTile / kLanes .. of a
+// tile, and sums channels p, p + kLanes, ... Tiles are in the type of sums, with rows of
+// kLanes * kChannels + 1 numbers: the odd length keeps the rows of one column in different banks.
+#pragma once
+
+#include <limits>
+
+#include "kernels/attention.h"
+#include "kernels/cuda/element.cuh"
+#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/mask.cuh"
+
+namespace piton::cuda {
+
+inline constexpr int kLanes = 8;
+inline constexpr float kNothing = -std::numeric_limits<float>::infinity();  // score of a hidden key
+
+// Which keys a query sees (AttentionMask), on the device.
+struct Sight {
+  bool causal;
+  bool bounded_before;
+  bool bounded_after;
+  std::int64_t before;
+  std::int64_t after;
+  std::int64_t query_begin;
+  const std::int32_t* query_positions;  // or nullptr, as all pointers here
+  const std::int32_t* key_positions;
+  const std::int32_t* key_lengths;
+  const std::int32_t* query_segments;
+  const std::int32_t* key_segments;
+  const float* slopes;
+  std::int64_t queries;  // of a sample
+  std::int64_t keys;
+
+  __device__ std::int64_t query_position(std::int64_t sample, std::int64_t query) const {
+    return query_positions != nullptr ? query_positions[sample * queries + query]
+                                      : query_begin + query;
+  }
+  __device__ std::int64_t key_position(std::int64_t sample, std::int64_t key) const {
+    return key_positions != nullptr ? key_positions[sample * keys + key] : key;
+  }
+  __device__ std::int64_t key_count(std::int64_t sample) const {
+    if (key_lengths == nullptr) return keys;
+    const std::int64_t length = key_lengths[sample];
+    return length < keys ? length : keys;
+  }
+  __device__ bool same_segment(std::int64_t sample, std::int64_t query, std::int64_t key) const {
+    return query_segments == nullptr ||
+           query_segments[sample * queries + query] == key_segments[sample * keys + key];
+  }
+  // Of positions: whether some query of first .. last may see some key of low .. high.
+  __device__ bool meets(std::int64_t first, std::int64_t last, std::int64_t low,
+                        std::int64_t high) const {
+    if (causal && low > last) return false;
+    if (bounded_before && first - high > before) return false;
+    return !(bounded_after && low - last > after);
+  }
+};
+
+inline Sight sight_of(const AttentionMask& mask, std::int64_t queries, std::int64_t keys) {
+  return {.causal = mask.causal,
+          .bounded_before = mask.window_before.has_value(),
+          .bounded_after = mask.window_after.has_value(),
+          .before = mask.window_before.value_or(0),
+          .after = mask.window_after.value_or(0),
+          .query_begin = mask.query_begin,
+          .query_positions = pointer<const std::int32_t>(mask.query_positions),
+          .key_positions = pointer<const std::int32_t>(mask.key_positions),
+          .key_lengths = pointer<const std::int32_t>(mask.key_lengths),
+          .query_segments = pointer<const std::int32_t>(mask.query_segments),
+          .key_segments = pointer<const std::int32_t>(mask.key_segments),
+          .slopes = pointer<const float>(mask.slopes),
+          .queries = queries,
+          .keys = keys};
+}
+
+// The smallest and largest position of a tile of queries.
+struct Positions {
+  std::int64_t first;
+  std::int64_t last;
+};
+
+__device__ inline Positions query_range(const Sight& sight, std::int64_t sample, std::int64_t begin,
+                                        int count) {
+  if (sight.query_positions == nullptr) {
+    return {sight.query_begin + begin, sight.query_begin + begin + count - 1};
+  }
+  Positions range{sight.query_position(sample, begin), sight.query_position(sample, begin)};
+  for (int i = 1; i < count; ++i) {
+    const std::int64_t position = sight.query_position(sample, begin + i);
+    if (position < range.first) range.first = position;
+    if (position > range.last) range.last = position;
+  }
+  return range;
+}
+
+// From a product q . k to a score, and on to dropout.
+struct ScoreRules {
+  float scale;
+  float cap;  // 0: none
+  MaskSite site;
+  std::int64_t head_begin;
+
+  // `slope`: of the score, with respect to the scaled product.
+  __device__ float score(float product, float* slope) const {
+    const float scaled = scale * product;
+    *slope = 1;
+    if (cap == 0) return scaled;
+    const float bent = tanhf(scaled / cap);
+    *slope = 1.0F - bent * bent;
+    return cap * bent;
+  }
+  __device__ float factor(std::int64_t sample, std::int64_t head, std::int64_t query_position,
+                          std::int64_t key_position) const {
+    if (!site.draws) return 1;
+    const MaskWords drawn =
+        site.words(sample, head_begin + head, query_position, key_position);
+    return site.keeps(drawn.word[key_position % 4]) ? static_cast<float>(site.kept) : 0.0F;
+  }
+};
+
+// A matrix [b, s, heads, d] of a call.
+template <typename T>
+struct HeadRows {
+  T* data;
+  std::int64_t sample_stride;
+  std::int64_t row_stride;
+  std::int64_t head_stride;
+
+  __device__ T* row(std::int64_t sample, std::int64_t row, std::int64_t head) const {
+    return data + sample * sample_stride + row * row_stride + head * head_stride;
+  }
+};
+
+template <typename T>
+HeadRows<T> head_rows(const Tensor& tensor) {
+  return {pointer<T>(tensor), tensor.stride(0), tensor.stride(1), tensor.stride(2)};
+}
+
+// Widens `count` rows of d channels into a tile with rows of kWidth numbers; all else is 0. A warp
+// reads one row at a time. `address(i)` is row i.
+template <int kTile, int kWidth, typename Address>
+__device__ void load_tile(float* tile, int count, std::int64_t d, const Address& address) {
+  const int warps = kTile * kLanes / kWarp;
+  for (int i = static_cast<int>(threadIdx.x / kWarp); i < kTile; i += warps) {
+    for (int c = static_cast<int>(threadIdx.x % kWarp); c < kWidth; c += kWarp) {
+      tile[i * kWidth + c] = i < count && c < d ? widen(address(i)[c]) : 0.0F;
+    }
+  }
+}
+
+// The largest (the sum) over the lanes of a row; every lane gets it.
+__device__ inline float row_largest(float x) {
+  for (int distance = kLanes / 2; distance > 0; distance /= 2) {
+    x = fmaxf(x, __shfl_xor_sync(kAllLanes, x, distance));
+  }
+  return x;
+}
+__device__ inline float row_sum(float x) {
+  for (int distance = kLanes / 2; distance > 0; distance /= 2) {
+    x += __shfl_xor_sync(kAllLanes, x, distance);
+  }
+  return x;
+}
+
+// products[j] = row `row` of `left` times row first + j of `right`.
+template <int kColumns, int kWidth>
+__device__ void multiply_rows(float* products, const float* left, int row, const float* right,
+                              int first) {
+  for (int j = 0; j < kColumns; ++j) products[j] = 0;
+  for (int c = 0; c < kWidth - 1; ++c) {
+    const float x = left[row * kWidth + c];
+    for (int j = 0; j < kColumns; ++j) {
+      products[j] = fmaf(x, right[(first + j) * kWidth + c], products[j]);
+    }
+  }
+}
+
+// sums[i] += sum over the first `count` columns of weights[row] times channel i of the tile's rows.
+template <int kTile, int kChannels>
+__device__ void add_weighted_rows(float* sums, const float* weights, int row, const float* tile,
+                                  int count) {
+  constexpr int kWidth = kLanes * kChannels + 1;
+  const int lane = static_cast<int>(threadIdx.x % kLanes);
+  for (int j = 0; j < count; ++j) {
+    const float weight = weights[row * (kTile + 1) + j];
+    for (int i = 0; i < kChannels; ++i) {
+      sums[i] = fmaf(weight, tile[j * kWidth + lane + kLanes * i], sums[i]);
+    }
+  }
+}
+
+// use(std::type_identity<T>, std::integral_constant<int, channels>) for heads of d channels: as
+// many as a lane needs. Throws Error(kUsage) for fp64 and for d above 256.
+template <typename Use>
+void with_heads(DType dtype, std::int64_t d, Use use) {
+  if (dtype == DType::kF64 || d > 256) {
+    throw Error(Fault::kUsage,
+                "cuda: attention in {} with heads of {} channels: wanted fp32, bf16 or fp16 and at "
+                "most 256; use --kernels cpu",
+                name(dtype), d);
+  }
+  with_floating(dtype, [&]<typename T>(std::type_identity<T> type) {
+    if constexpr (!std::is_same_v<T, double>) {
+      if (d <= 64) return use(type, std::integral_constant<int, 8>{});
+      if (d <= 128) return use(type, std::integral_constant<int, 16>{});
+      use(type, std::integral_constant<int, 32>{});
+    }
+  });
+}
+
+}  // namespace piton::cuda

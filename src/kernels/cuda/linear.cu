@@ -1,0 +1,59 @@
+// y = x W^T and what follows it. The library's product adds the residual, and the bias if it has
+// the dtype of y; an activation reads the sums from scratch.
+#include "kernels/cuda/calls.h"
+#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/linear_end.cuh"
+#include "kernels/cuda/product.h"
+#include "kernels/cuda/scratch.h"
+
+namespace piton::cuda {
+namespace {
+
+std::int64_t stride_of(const Tensor& tensor) { return tensor.defined() ? tensor.stride(0) : 0; }
+
+template <typename T, typename B>
+void launch_end(const LinearForward& call, const Tensor& sums, cudaStream_t stream) {
+  launch_elements(
+      "launch of linear forward, its end", call.y.elements(),
+      LinearEnd<T, B>{.y = pointer<T>(call.y),
+                      .preactivation = pointer<T>(call.preactivation),
+                      .residual = pointer<const T>(call.residual),
+                      .bias = pointer<const B>(call.bias),
+                      .sums = pointer<const Wide<T>>(sums),
+                      .y_stride = call.y.stride(0),
+                      .preactivation_stride = stride_of(call.preactivation),
+                      .residual_stride = stride_of(call.residual),
+                      .out = call.weight.out,
+                      .activates = call.activation.has_value(),
+                      .kind = call.activation.value_or(ActivationKind::kSilu)},
+      stream);
+}
+
+}  // namespace
+
+void execute(const LinearForward& call, const CallContext& context) {
+  if (call.y.elements() == 0) return;
+  PITON_ASSERT(call.weight.form == WeightForm::kRows, "cuda: linear forward of a packed weight");
+  Product product{.y = call.y,
+                  .left = call.x,
+                  .right = call.weight.tensor,
+                  .right_transposed = true,
+                  .addend = call.residual,
+                  .bias = call.bias};
+  const bool fused = !call.activation && (!call.bias.defined() || call.y.dtype() == call.x.dtype());
+  if (fused) return context.products.multiply(product, context.stream);
+  const DType sums = call.x.dtype() == DType::kF64 ? DType::kF64 : DType::kF32;
+  product.y = scratch(sums, call.y.shape(), call.y.place(), context.stream);
+  product.addend = product.bias = {};
+  context.products.multiply(product, context.stream);
+  with_floating(call.y.dtype(), [&]<typename T>(std::type_identity<T>) {
+    with_floating(call.x.dtype(), [&]<typename B>(std::type_identity<B>) {
+      // y has the dtype of x, or is fp32 next to 16-bit numbers.
+      if constexpr (std::is_same_v<T, B> || (std::is_same_v<T, float> && sizeof(B) == 2)) {
+        launch_end<T, B>(call, product.y, context.stream);
+      }
+    });
+  });
+}
+
+}  // namespace piton::cuda

@@ -1,0 +1,67 @@
+// dx = dy W + residual, dW += dy^T x, dbias += column sums of dy.
+#include "kernels/cuda/calls.h"
+#include "kernels/cuda/element.cuh"
+#include "kernels/cuda/product.h"
+#include "kernels/cuda/reduce.cuh"
+#include "kernels/cuda/scratch.h"
+
+namespace piton::cuda {
+namespace {
+
+// `tensor` in `dtype`: itself, or rounded into scratch.
+Tensor in_dtype(const Tensor& tensor, DType dtype, const CallContext& context) {
+  if (tensor.dtype() == dtype) return tensor;
+  const Tensor rounded = scratch(dtype, tensor.shape(), tensor.place(), context.stream);
+  execute(Copy{.dst = rounded, .src = tensor}, context);
+  return rounded;
+}
+
+template <typename T>
+struct RowTerm {
+  const T* dy;
+  std::int64_t stride;
+  __device__ Wide<T> operator()(std::int64_t row, std::int64_t column) const {
+    return widen(dy[row * stride + column]);
+  }
+};
+
+}  // namespace
+
+void execute(const LinearBackwardInput& call, const CallContext& context) {
+  if (call.dx.elements() == 0) return;
+  PITON_ASSERT(call.weight.form == WeightForm::kRows,
+               "cuda: linear backward input of a packed weight");
+  context.products.multiply({.y = call.dx,
+                             .left = in_dtype(call.dy, call.weight.dtype, context),
+                             .right = call.weight.tensor,
+                             .addend = call.residual},
+                            context.stream);
+}
+
+void execute(const LinearBackwardWeight& call, const CallContext& context) {
+  const std::int64_t n = call.x.dim(0);
+  if (n == 0) {
+    if (!call.overwrites) return;
+    check(cudaMemsetAsync(call.dweight.raw(), 0, static_cast<std::size_t>(call.dweight.bytes()),
+                          context.stream),
+          "zero");
+    return;
+  }
+  context.products.multiply({.y = call.dweight,
+                             .left = in_dtype(call.dy, call.x.dtype(), context),
+                             .right = call.x,
+                             .left_transposed = true,
+                             .addend = call.overwrites ? Tensor() : call.dweight},
+                            context.stream);
+  if (!call.dbias.defined()) return;
+  with_floating(call.dy.dtype(), [&]<typename T>(std::type_identity<T>) {
+    using S = Wide<T>;
+    launch_column_sums(
+        "launch of linear backward weight, bias",
+        ColumnSums<S, RowTerm<T>>{RowTerm<T>{pointer<const T>(call.dy), call.dy.stride(0)},
+                                  pointer<S>(call.dbias), n, call.dy.dim(1)},
+        context.stream);
+  });
+}
+
+}  // namespace piton::cuda

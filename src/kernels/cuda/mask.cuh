@@ -1,0 +1,77 @@
+// Dropout masks in device code: the bits of base/random/philox.h. Internal to this folder.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include "kernels/call.h"
+
+namespace piton::cuda {
+
+struct MaskWords {
+  std::uint32_t word[4];
+};
+
+// Ten rounds of Philox4x32.
+__device__ inline MaskWords draw(PhiloxKey key, MaskWords counter) {
+  for (int round = 0; round < 10; ++round) {
+    const std::uint64_t a = std::uint64_t{0xD2511F53U} * counter.word[0];
+    const std::uint64_t b = std::uint64_t{0xCD9E8D57U} * counter.word[2];
+    counter = {{static_cast<std::uint32_t>(b >> 32) ^ counter.word[1] ^ key.low,
+                static_cast<std::uint32_t>(b),
+                static_cast<std::uint32_t>(a >> 32) ^ counter.word[3] ^ key.high,
+                static_cast<std::uint32_t>(a)}};
+    key.low += 0x9E3779B9U;
+    key.high += 0xBB67AE85U;
+  }
+  return counter;
+}
+
+// The masks of one site. Without dropout it draws nothing.
+struct MaskSite {
+  PhiloxKey key;
+  std::uint32_t threshold = 0;
+  bool draws = false;
+  double kept = 1;                         // the factor of elements that are kept
+  const std::int64_t* consumed = nullptr;  // on the device
+  std::int64_t sample_index = 0;
+  std::int64_t sequence = 1;
+  std::int64_t first_row = 0;
+  std::int64_t first_column = 0;
+
+  // The words of columns 4 (column / 4) .. + 3.
+  __device__ MaskWords words(std::int64_t sample, std::int64_t head, std::int64_t position,
+                             std::int64_t column) const {
+    const auto global = static_cast<std::uint64_t>(*consumed + sample_index + sample);
+    return draw(key, {{static_cast<std::uint32_t>(global),
+                       (static_cast<std::uint32_t>(global >> 32) << 16) |
+                           (static_cast<std::uint32_t>(head) & 0xFFFFU),
+                       static_cast<std::uint32_t>(position),
+                       static_cast<std::uint32_t>(column) / 4}});
+  }
+  __device__ bool keeps(std::uint32_t word) const { return word >= threshold; }
+
+  // The factor of an element of a matrix [rows, channels].
+  template <typename S>
+  __device__ S row_factor(std::int64_t row, std::int64_t channel) const {
+    if (!draws) return S{1};
+    const std::int64_t global = first_row + row;
+    const std::int64_t column = first_column + channel;
+    const MaskWords drawn = words(global / sequence, 0, global % sequence, column);
+    return keeps(drawn.word[column % 4]) ? static_cast<S>(kept) : S{0};
+  }
+};
+
+inline MaskSite mask_site(const Dropout& dropout) {
+  if (dropout.probability == 0) return {};
+  return {.key = dropout.key,
+          .threshold = drop_threshold(dropout.probability),
+          .draws = true,
+          .kept = 1 / (1 - dropout.probability),
+          .consumed = dropout.rows.consumed_samples.data<std::int64_t>(),
+          .sample_index = dropout.rows.sample_index,
+          .sequence = dropout.rows.sequence,
+          .first_row = dropout.rows.first_row,
+          .first_column = dropout.rows.first_column};
+}
+
+}  // namespace piton::cuda

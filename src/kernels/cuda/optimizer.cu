@@ -1,0 +1,250 @@
+// AdamW, SGD and sums of squares over flat spans, in fp32; what an update needs to know, in fp64.
+#include <cmath>
+
+#include "kernels/cuda/calls.h"
+#include "kernels/cuda/element.cuh"
+#include "kernels/cuda/reduce.cuh"
+
+namespace piton::cuda {
+namespace {
+
+template <typename T>
+struct Adamw {
+  float* main;
+  float* first;
+  float* second;
+  T* copy;  // or nullptr
+  const float* gradient;
+  const float* scalars;
+  float beta1;
+  float rest1;  // 1 - beta1, from fp64
+  float beta2;
+  float rest2;
+  float eps;
+  float decay_multiplier;
+  float lr_multiplier;
+
+  __device__ void operator()(std::int64_t i) const {
+    if (scalars[kApply] == 0) return;
+    const float lr = scalars[kLearningRate] * lr_multiplier;
+    const float g = gradient[i] * scalars[kGradientScale];
+    const float m = beta1 * first[i] + rest1 * g;
+    const float v = beta2 * second[i] + rest2 * g * g;
+    float x = main[i] * (1.0F - lr * scalars[kWeightDecay] * decay_multiplier);
+    x -= lr * (m / scalars[kCorrection1]) / (sqrtf(v / scalars[kCorrection2]) + eps);
+    first[i] = m;
+    second[i] = v;
+    main[i] = x;
+    if (copy != nullptr) copy[i] = narrow<T>(x);
+  }
+};
+
+template <typename T>
+struct Sgd {
+  float* main;
+  float* buffer;  // or nullptr
+  T* copy;        // or nullptr
+  const float* gradient;
+  const float* scalars;
+  float momentum;
+  float decay_multiplier;
+  float lr_multiplier;
+
+  __device__ void operator()(std::int64_t i) const {
+    if (scalars[kApply] == 0) return;
+    const float lr = scalars[kLearningRate] * lr_multiplier;
+    float g = gradient[i] * scalars[kGradientScale] +
+              scalars[kWeightDecay] * decay_multiplier * main[i];
+    if (buffer != nullptr) g = buffer[i] = momentum * buffer[i] + g;
+    const float x = main[i] - lr * g;
+    main[i] = x;
+    if (copy != nullptr) copy[i] = narrow<T>(x);
+  }
+};
+
+struct Average {
+  float* average;
+  const float* main;
+  const float* scalars;
+  float rest;  // 1 - decay
+
+  __device__ void operator()(std::int64_t i) const {
+    if (scalars[kApply] == 0) return;
+    average[i] += rest * (main[i] - average[i]);
+  }
+};
+
+struct SquareBlocks {
+  double* sums;
+  const float* x;
+  std::int64_t n;
+  std::int64_t block;
+};
+
+__global__ void __launch_bounds__(kThreads) square_blocks(SquareBlocks all) {
+  double* parts = shared_array<double>();
+  const std::int64_t begin = std::int64_t{blockIdx.x} * all.block;
+  const std::int64_t end = begin + all.block < all.n ? begin + all.block : all.n;
+  double sum = 0;
+  for (std::int64_t i = begin + threadIdx.x; i < end; i += kThreads) {
+    const double x = all.x[i];
+    sum += x * x;
+  }
+  sum = block_sum(sum, parts);
+  if (threadIdx.x == 0) all.sums[blockIdx.x] = sum;
+}
+
+struct Begin {
+  float* scalars;
+  double* counts;
+  const double* sums;
+  std::int64_t n;
+  double beta1;
+  double beta2;
+  double clip;
+  bool dynamic;
+  double least;
+  double window;
+  double hysteresis;
+  double* history;  // or nullptr
+  std::int64_t spike_window;
+  double sigmas;
+};
+
+// mean + sigmas deviation of `count` values.
+__device__ double spike_limit(const double* values, std::int64_t count, double sigmas) {
+  double mean = 0;
+  for (std::int64_t i = 0; i < count; ++i) mean += values[i] / static_cast<double>(count);
+  double variance = 0;
+  for (std::int64_t i = 0; i < count; ++i) {
+    variance += (values[i] - mean) * (values[i] - mean) / static_cast<double>(count - 1);
+  }
+  return mean + sigmas * sqrt(variance);
+}
+
+__device__ bool is_spike(const Begin& all, double norm) {
+  double* losses = all.history + kSpikeRings;
+  double* norms = losses + all.spike_window;
+  const auto steps = static_cast<std::int64_t>(all.history[kSpikeSteps]);
+  const std::int64_t known = steps < all.spike_window ? steps : all.spike_window;
+  const double loss = all.history[kSpikeLoss];
+  const bool spike = known >= 2 && known >= all.spike_window / 2 &&
+                     (loss > spike_limit(losses, known, all.sigmas) ||
+                      norm > spike_limit(norms, known, all.sigmas));
+  if (isfinite(loss)) {
+    losses[steps % all.spike_window] = loss;
+    norms[steps % all.spike_window] = norm;
+    all.history[kSpikeSteps] += 1;
+  }
+  return spike;
+}
+
+// One thread: a few thousand numbers.
+__global__ void begin_update(Begin all) {
+  double sum = 0;
+  for (std::int64_t i = 0; i < all.n; ++i) sum += all.sums[i];
+  double* counts = all.counts;
+  const double loss_scale = counts[kLossScale];
+  const double norm = sqrt(sum) / loss_scale;
+  const bool finite = isfinite(norm);
+  const bool made = finite && !(all.history != nullptr && is_spike(all, norm));
+  counts[made ? kUpdates : kSkipped] += 1;
+  counts[kGradientNorm] = norm;
+  const double t = counts[kUpdates] > 1 ? counts[kUpdates] : 1.0;
+  all.scalars[kCorrection1] = static_cast<float>(1 - pow(all.beta1, t));
+  all.scalars[kCorrection2] = static_cast<float>(1 - pow(all.beta2, t));
+  const double clipped = all.clip / (norm + 1e-6);
+  const double factor = all.clip > 0 && finite && clipped < 1 ? clipped : 1.0;
+  all.scalars[kGradientScale] = static_cast<float>(factor / loss_scale);
+  all.scalars[kApply] = made ? 1.0F : 0.0F;
+  if (!all.dynamic) return;
+  counts[kGoodUpdates] = finite ? counts[kGoodUpdates] + 1 : 0;
+  if (!finite) counts[kHysteresisLeft] -= 1;
+  if (!finite && counts[kHysteresisLeft] <= 0) {
+    counts[kLossScale] = loss_scale / 2 > all.least ? loss_scale / 2 : all.least;
+  }
+  if (counts[kGoodUpdates] == all.window) {
+    counts[kGoodUpdates] = 0;
+    counts[kHysteresisLeft] = all.hysteresis;
+    counts[kLossScale] = 2 * loss_scale;
+  }
+}
+
+DType copy_dtype(const Tensor& copy) { return copy.defined() ? copy.dtype() : DType::kF32; }
+
+}  // namespace
+
+void execute(const AdamwUpdate& call, const CallContext& context) {
+  with_floating(copy_dtype(call.copy), [&]<typename T>(std::type_identity<T>) {
+    launch_elements("launch of adamw", call.main.elements(),
+                    Adamw<T>{.main = pointer<float>(call.main),
+                             .first = pointer<float>(call.first),
+                             .second = pointer<float>(call.second),
+                             .copy = pointer<T>(call.copy),
+                             .gradient = pointer<const float>(call.gradient),
+                             .scalars = pointer<const float>(call.scalars),
+                             .beta1 = static_cast<float>(call.beta1),
+                             .rest1 = static_cast<float>(1 - call.beta1),
+                             .beta2 = static_cast<float>(call.beta2),
+                             .rest2 = static_cast<float>(1 - call.beta2),
+                             .eps = static_cast<float>(call.eps),
+                             .decay_multiplier = static_cast<float>(call.decay_multiplier),
+                             .lr_multiplier = static_cast<float>(call.lr_multiplier)},
+                    context.stream);
+  });
+}
+
+void execute(const SgdUpdate& call, const CallContext& context) {
+  with_floating(copy_dtype(call.copy), [&]<typename T>(std::type_identity<T>) {
+    launch_elements("launch of sgd", call.main.elements(),
+                    Sgd<T>{.main = pointer<float>(call.main),
+                           .buffer = pointer<float>(call.buffer),
+                           .copy = pointer<T>(call.copy),
+                           .gradient = pointer<const float>(call.gradient),
+                           .scalars = pointer<const float>(call.scalars),
+                           .momentum = static_cast<float>(call.momentum),
+                           .decay_multiplier = static_cast<float>(call.decay_multiplier),
+                           .lr_multiplier = static_cast<float>(call.lr_multiplier)},
+                    context.stream);
+  });
+}
+
+void execute(const MovingAverage& call, const CallContext& context) {
+  launch_elements(
+      "launch of moving average", call.main.elements(),
+      Average{pointer<float>(call.average), pointer<const float>(call.main),
+              pointer<const float>(call.scalars), static_cast<float>(1 - call.decay)},
+      context.stream);
+}
+
+void execute(const SquareSums& call, const CallContext& context) {
+  if (call.sums.dim(0) == 0) return;
+  launch("launch of square sums", square_blocks,
+         {.blocks = {static_cast<unsigned>(call.sums.dim(0)), 1, 1},
+          .shared_bytes = kWarps * sizeof(double)},
+         SquareBlocks{pointer<double>(call.sums), pointer<const float>(call.x), call.x.dim(0),
+                      call.block},
+         context.stream);
+}
+
+void execute(const BeginUpdate& call, const CallContext& context) {
+  const Tensor& history = call.spikes.history;
+  launch("launch of begin update", begin_update, {.blocks = {1, 1, 1}, .threads = 1},
+         Begin{.scalars = pointer<float>(call.scalars),
+               .counts = pointer<double>(call.counts),
+               .sums = pointer<const double>(call.sums),
+               .n = call.sums.dim(0),
+               .beta1 = call.beta1,
+               .beta2 = call.beta2,
+               .clip = call.clip,
+               .dynamic = call.scaling.dynamic,
+               .least = call.scaling.least,
+               .window = static_cast<double>(call.scaling.window),
+               .hysteresis = static_cast<double>(call.scaling.hysteresis),
+               .history = pointer<double>(history),
+               .spike_window = history.defined() ? (history.dim(0) - kSpikeRings) / 2 : 0,
+               .sigmas = call.spikes.sigmas},
+         context.stream);
+}
+
+}  // namespace piton::cuda

@@ -1,0 +1,241 @@
+// cuBLASLt. It takes column-major matrices, and a row-major matrix is its transpose in that order:
+// y = left right is computed as y^T = right^T left^T.
+#include "kernels/cuda/product.h"
+
+#include <cublasLt.h>
+
+#include <array>
+#include <bit>
+#include <map>
+#include <mutex>
+#include <string_view>
+#include <tuple>
+
+#include "base/error.h"
+#include "device/cuda/check.h"
+#include "kernels/cuda/scratch.h"
+
+namespace piton::cuda {
+namespace {
+
+// NVIDIA's advice for Hopper; older devices need less.
+constexpr std::int64_t kWorkspaceBytes = std::int64_t{32} << 20;
+// The rows for which an algorithm is chosen, whatever the number of rows of a call is.
+constexpr std::uint64_t kUsualRows = 4096;
+
+void check_library(cublasStatus_t status, std::string_view doing) {
+  if (status == CUBLAS_STATUS_SUCCESS) return;
+  const char* text = cublasLtGetStatusString(status);
+  if (status == CUBLAS_STATUS_EXECUTION_FAILED || status == CUBLAS_STATUS_INTERNAL_ERROR)
+    throw Error(Fault::kPeer, "cuda: {}: the device is lost: {}", doing, text);
+  if (status == CUBLAS_STATUS_NOT_INITIALIZED || status == CUBLAS_STATUS_ARCH_MISMATCH ||
+      status == CUBLAS_STATUS_NOT_SUPPORTED) {
+    throw Error(Fault::kUsage, "cuda: {}: cuBLASLt: {}; use --kernels cpu", doing, text);
+  }
+  PITON_ASSERT(false, "cuda: {}: cuBLASLt: {}", doing, text);
+}
+
+cudaDataType_t type_of(DType dtype) {
+  switch (dtype) {
+    case DType::kF64:
+      return CUDA_R_64F;
+    case DType::kBF16:
+      return CUDA_R_16BF;
+    case DType::kF16:
+      return CUDA_R_16F;
+    default:
+      return CUDA_R_32F;
+  }
+}
+
+// Handles of the library that end with their scope.
+template <typename Handle, auto kDestroy>
+class Owned {
+ public:
+  Owned() = default;
+  ~Owned() {
+    if (handle_ != nullptr) kDestroy(handle_);
+  }
+  Owned(const Owned&) = delete;
+  Owned& operator=(const Owned&) = delete;
+  Handle* address() { return &handle_; }
+  Handle get() const { return handle_; }
+
+ private:
+  Handle handle_ = nullptr;
+};
+
+using Layout = Owned<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy>;
+using Description = Owned<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy>;
+using Preference = Owned<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDestroy>;
+
+// What the choice of an algorithm depends on: widths, types, the form, and alignments.
+using AlgorithmKey = std::array<std::int64_t, 16>;
+
+// The largest power of two, up to 16, that divides address and row length in bytes.
+std::int64_t alignment_of(const Tensor& matrix) {
+  const auto bits = reinterpret_cast<std::uintptr_t>(matrix.raw()) |
+                    static_cast<std::uintptr_t>(matrix.stride(0) * size_bytes(matrix.dtype())) |
+                    std::uintptr_t{16};
+  return std::int64_t{1} << std::countr_zero(bits);
+}
+
+void make_layout(Layout& layout, const Tensor& matrix, std::uint64_t rows, std::uint64_t columns) {
+  check_library(cublasLtMatrixLayoutCreate(layout.address(), type_of(matrix.dtype()), rows, columns,
+                                           matrix.stride(0)),
+                "layout of a product");
+}
+
+template <typename Value>
+void set(Description& description, cublasLtMatmulDescAttributes_t attribute, const Value& value) {
+  check_library(
+      cublasLtMatmulDescSetAttribute(description.get(), attribute, &value, sizeof(value)),
+      "description of a product");
+}
+
+template <typename Value>
+void set(Preference& preference, cublasLtMatmulPreferenceAttributes_t attribute,
+         const Value& value) {
+  check_library(
+      cublasLtMatmulPreferenceSetAttribute(preference.get(), attribute, &value, sizeof(value)),
+      "preference of a product");
+}
+
+// One product in the library's terms. `rows`: m, or the usual rows while an algorithm is chosen.
+struct LibraryProduct {
+  Description description;
+  Layout a;  // right
+  Layout b;  // left
+  Layout c;  // addend
+  Layout d;  // y
+
+  LibraryProduct(const Product& product, std::uint64_t rows) {
+    const bool wide = product.y.dtype() == DType::kF64;
+    check_library(cublasLtMatmulDescCreate(description.address(),
+                                           wide ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F,
+                                           wide ? CUDA_R_64F : CUDA_R_32F),
+                  "description of a product");
+    const cublasOperation_t transposed = CUBLAS_OP_T;
+    if (product.right_transposed) set(description, CUBLASLT_MATMUL_DESC_TRANSA, transposed);
+    if (product.left_transposed) set(description, CUBLASLT_MATMUL_DESC_TRANSB, transposed);
+    if (product.bias.defined()) {
+      const cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_BIAS;
+      const void* bias = product.bias.raw();
+      set(description, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue);
+      set(description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+    }
+    const auto columns = [](const Tensor& matrix) {
+      return static_cast<std::uint64_t>(matrix.dim(1));
+    };
+    const auto right_rows = static_cast<std::uint64_t>(product.right.dim(0));
+    make_layout(a, product.right, columns(product.right), right_rows);
+    if (product.left_transposed) {  // [k, m]
+      make_layout(b, product.left, rows, static_cast<std::uint64_t>(product.left.dim(0)));
+    } else {
+      make_layout(b, product.left, columns(product.left), rows);
+    }
+    make_layout(c, addend_of(product), columns(product.y), rows);
+    make_layout(d, product.y, columns(product.y), rows);
+  }
+
+  // Without an addend beta is 0, and y is not read.
+  static const Tensor& addend_of(const Product& product) {
+    return product.addend.defined() ? product.addend : product.y;
+  }
+};
+
+AlgorithmKey key_of(const Product& product) {
+  const auto number = [](auto value) { return static_cast<std::int64_t>(value); };
+  return {product.y.dim(1),
+          product.left.dim(product.left_transposed ? 0 : 1),
+          number(product.left.dtype()),
+          number(product.y.dtype()),
+          number(product.left_transposed),
+          number(product.right_transposed),
+          number(product.bias.defined()),
+          number(product.addend.defined()),
+          alignment_of(product.left),
+          alignment_of(product.right),
+          alignment_of(product.y),
+          alignment_of(LibraryProduct::addend_of(product)),
+          // A weight's gradient has its rows as m: they are the same in every call.
+          product.left_transposed ? product.y.dim(0) : 0};
+}
+
+}  // namespace
+
+struct Products::State {
+  Owned<cublasLtHandle_t, cublasLtDestroy> library;
+  std::mutex mutex;
+  std::map<AlgorithmKey, cublasLtMatmulAlgo_t> algorithms;
+
+  cublasLtMatmulAlgo_t algorithm(const Product& product) {
+    const AlgorithmKey key = key_of(product);
+    const std::scoped_lock lock(mutex);
+    const auto known = algorithms.find(key);
+    if (known != algorithms.end()) return known->second;
+    const std::uint64_t rows =
+        product.left_transposed ? static_cast<std::uint64_t>(product.y.dim(0)) : kUsualRows;
+    const LibraryProduct asked(product, rows);
+    Preference preference;
+    check_library(cublasLtMatmulPreferenceCreate(preference.address()), "preference of a product");
+    set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+        static_cast<std::uint64_t>(kWorkspaceBytes));
+    const auto align = [&](cublasLtMatmulPreferenceAttributes_t attribute, const Tensor& matrix) {
+      set(preference, attribute, static_cast<std::uint32_t>(alignment_of(matrix)));
+    };
+    align(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, product.right);
+    align(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, product.left);
+    align(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, LibraryProduct::addend_of(product));
+    align(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, product.y);
+    cublasLtMatmulHeuristicResult_t best{};
+    int found = 0;
+    check_library(cublasLtMatmulAlgoGetHeuristic(library.get(), asked.description.get(),
+                                                 asked.a.get(), asked.b.get(), asked.c.get(),
+                                                 asked.d.get(), preference.get(), 1, &best, &found),
+                  "choice of an algorithm for a product");
+    if (found == 0) {
+      throw Error(Fault::kUsage,
+                  "cuda: cuBLASLt has no algorithm for a product of width {} and depth {} in {}; "
+                  "use --kernels cpu",
+                  key[0], key[1], name(product.left.dtype()));
+    }
+    return algorithms[key] = best.algo;
+  }
+};
+
+Products::Products() : state_(std::make_unique<State>()) {
+  check_library(cublasLtCreate(state_->library.address()), "start of cuBLASLt");
+  // Scratch stays in the pool of the device, so that a step requests nothing from the system.
+  int device = 0;
+  check(cudaGetDevice(&device), "look at the device");
+  cudaMemPool_t pool = nullptr;
+  check(cudaDeviceGetDefaultMemPool(&pool, device), "look at the pool of scratch");
+  std::uint64_t all = ~std::uint64_t{0};
+  check(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &all), "pool of scratch");
+}
+
+Products::~Products() = default;
+
+void Products::multiply(const Product& product, cudaStream_t stream) {
+  const cublasLtMatmulAlgo_t algorithm = state_->algorithm(product);
+  const LibraryProduct library(product, static_cast<std::uint64_t>(product.y.dim(0)));
+  const Tensor workspace =
+      scratch(DType::kU8, {kWorkspaceBytes}, product.y.place(), stream);
+  const bool wide = product.y.dtype() == DType::kF64;
+  const double one = 1;
+  const double beta = product.addend.defined() ? 1 : 0;
+  const float one32 = 1;
+  const auto beta32 = static_cast<float>(beta);
+  check_library(
+      cublasLtMatmul(state_->library.get(), library.description.get(),
+                     wide ? static_cast<const void*>(&one) : &one32, product.right.raw(),
+                     library.a.get(), product.left.raw(), library.b.get(),
+                     wide ? static_cast<const void*>(&beta) : &beta32,
+                     LibraryProduct::addend_of(product).raw(), library.c.get(), product.y.raw(),
+                     library.d.get(), &algorithm, workspace.raw(),
+                     static_cast<std::size_t>(kWorkspaceBytes), stream),
+      "product");
+}
+
+}  // namespace piton::cuda

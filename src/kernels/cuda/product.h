@@ -1,0 +1,46 @@
+// Matrix products by cuBLASLt: the only header of this folder over a mathematical library. The
+// emulator of tests replaces product.cpp.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <memory>
+
+#include "tensor/tensor.h"
+
+namespace piton::cuda {
+
+// y = left right + addend + bias, rounded once. Matrices are row-major with contiguous columns:
+// y [m, n], left [m, k], right [k, n]. Sums run in fp32 (fp64 for fp64), without TF32.
+struct Product {
+  Tensor y;      // written; dtype of left, or fp32
+  Tensor left;   // [m, k], or [k, m] if transposed
+  Tensor right;  // [k, n], or [n, k] if transposed; dtype of left
+  bool left_transposed = false;
+  bool right_transposed = false;
+  Tensor addend;  // [m, n] or empty; dtype of y; may be y
+  Tensor bias;    // [n] or empty; only if y has the dtype of left
+};
+
+class Products {
+ public:
+  // For the selected device. Throws Error(kUsage) if the library does not start.
+  Products();
+  ~Products();
+  Products(const Products&) = delete;
+  Products& operator=(const Products&) = delete;
+
+  // Enqueues the product on `stream` of the selected device. No dim is 0. The algorithm depends on
+  // n, k, dtypes and alignment, not on m, so rows of `left` that are cut at a multiple of kRowTile
+  // give the same bits.
+  void multiply(const Product& product, cudaStream_t stream);
+
+  static constexpr std::int64_t kRowTile = 256;  // no kernel of the library has taller tiles
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace piton::cuda

@@ -1,0 +1,94 @@
+// The emulator sees faults that were put in on purpose, and no others.
+#include <cuda_runtime_api.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <numeric>
+#include <vector>
+
+#include "cuda_emulator/faulty.h"
+#include "cuda_emulator/launcher.h"
+
+namespace piton::emulator {
+namespace {
+
+using testing::HasSubstr;
+
+class Emulator : public testing::Test {
+ protected:
+  Emulator() {
+    std::vector<float> numbers(128);
+    std::iota(numbers.begin(), numbers.end(), 0.0F);
+    cudaMalloc(reinterpret_cast<void**>(&x_), 512);
+    cudaMalloc(reinterpret_cast<void**>(&y_), 512);
+    cudaMalloc(reinterpret_cast<void**>(&count_), 4);
+    cudaMemcpyAsync(x_, numbers.data(), 512, cudaMemcpyHostToDevice, nullptr);
+    cudaMemsetAsync(count_, 0, 4, nullptr);
+  }
+  ~Emulator() override {
+    cudaFree(x_);
+    cudaFree(y_);
+    cudaFree(count_);
+  }
+
+  // The message of the fault; empty if there is none.
+  std::string fault(Deed deed) {
+    try {
+      reverse(deed, x_, y_, count_);
+    } catch (const Fault& found) {
+      return found.what();
+    }
+    return {};
+  }
+
+  float* x_ = nullptr;
+  float* y_ = nullptr;
+  unsigned* count_ = nullptr;
+};
+
+TEST_F(Emulator, RunsAKernelWithoutFaults) {
+  ASSERT_EQ(fault(Deed::kNothingWrong), "");
+  for (int i = 0; i < 128; ++i) EXPECT_EQ(y_[i], static_cast<float>(i / 64 * 64 + 63 - i % 64));
+}
+
+TEST_F(Emulator, SeesAccessesOutsideOfMemory) {
+  EXPECT_THAT(fault(Deed::kReadBeyondTheEnd), HasSubstr("block 1 thread 63: a read of 4 bytes"));
+  EXPECT_THAT(fault(Deed::kReadBeyondTheEnd), HasSubstr("outside of all allocations"));
+  EXPECT_THAT(fault(Deed::kWriteBeyondTheEnd), HasSubstr("outside of all allocations"));
+  EXPECT_THAT(fault(Deed::kSharedBeyondTheEnd), HasSubstr("beyond the shared memory"));
+}
+
+TEST_F(Emulator, SeesReadsOfWhatNobodyHasWritten) {
+  EXPECT_THAT(fault(Deed::kReadOfUnwritten), HasSubstr("thread 7: a read of"));
+  EXPECT_THAT(fault(Deed::kSharedUnwritten), HasSubstr("nobody has written"));
+}
+
+TEST_F(Emulator, SeesRacesBetweenBarriers) {
+  EXPECT_THAT(fault(Deed::kMissingBarrier), testing::AnyOf(HasSubstr("a race with thread"),
+                                                           HasSubstr("nobody has written")));
+  EXPECT_THAT(fault(Deed::kWritesOfTwoBlocks), HasSubstr("a race with thread 0 of block 0"));
+  EXPECT_THAT(fault(Deed::kWarpWithoutBarrier), testing::AnyOf(HasSubstr("a race with thread"),
+                                                               HasSubstr("nobody has written")));
+  EXPECT_EQ(fault(Deed::kWarpWithBarrier), "");
+  EXPECT_EQ(fault(Deed::kAtomics), "");
+  EXPECT_EQ(*count_, 129U);  // and the 1 that two blocks wrote
+}
+
+TEST_F(Emulator, SeesBarriersAndShufflesThatNotAllThreadsReach) {
+  EXPECT_THAT(fault(Deed::kBarrierOfSome), HasSubstr("not all threads reach"));
+  EXPECT_THAT(fault(Deed::kShuffleOfSome), HasSubstr("not all threads reach"));
+}
+
+TEST_F(Emulator, ContinuesAfterAFault) {
+  EXPECT_NE(fault(Deed::kBarrierOfSome), "");
+  EXPECT_EQ(fault(Deed::kNothingWrong), "");
+}
+
+TEST(EmulatorLaunch, RefusesWhatNoGpuRuns) {
+  EXPECT_THROW(launch({0, 1, 1}, {32, 1, 1}, 0, [] {}), std::invalid_argument);
+  EXPECT_THROW(launch({1, 1, 1}, {2048, 1, 1}, 0, [] {}), std::invalid_argument);
+  EXPECT_THROW(launch({1, 1, 1}, {32, 1, 1}, kMostSharedBytes + 1, [] {}), std::invalid_argument);
+}
+
+}  // namespace
+}  // namespace piton::emulator

@@ -1,0 +1,49 @@
+// Kernels with a fault each; see faulty.h.
+#include "cuda_emulator/faulty.h"
+
+#include "kernels/cuda/launch.cuh"
+
+namespace piton::emulator {
+namespace {
+
+struct Arguments {
+  Deed deed;
+  const float* x;
+  float* y;
+  unsigned* count;
+};
+
+__global__ void reverse_kernel(Arguments all) {
+  float* numbers = cuda::shared_array<float>();
+  const int i = static_cast<int>(threadIdx.x);
+  const int at = static_cast<int>(blockIdx.x) * 64 + i;
+  const Deed deed = all.deed;
+  const bool last = at == 127;
+  if (deed == Deed::kAtomics) atomicAdd(all.count, 1);
+  if (deed == Deed::kWritesOfTwoBlocks && i == 0) *all.count = 1;
+  if (deed == Deed::kWarpWithBarrier || deed == Deed::kWarpWithoutBarrier) {
+    numbers[i] = all.x[at];
+    if (deed == Deed::kWarpWithBarrier) __syncwarp();
+    all.y[at] = numbers[i ^ 31];
+    return;
+  }
+  if (deed != Deed::kSharedUnwritten || i != 5) {
+    numbers[i] = all.x[at + (deed == Deed::kReadBeyondTheEnd && last ? 1 : 0)];
+  }
+  if (deed == Deed::kSharedBeyondTheEnd && last) numbers[64] = 0;
+  if (deed == Deed::kShuffleOfSome && i < 8) __shfl_xor_sync(0xFFFFFFFFU, 1, 1);
+  if (deed == Deed::kBarrierOfSome && i == 3) return;
+  if (deed != Deed::kMissingBarrier) __syncthreads();
+  if (deed == Deed::kReadOfUnwritten && i == 7) all.y[at] = all.y[at] + 1;
+  all.y[at + (deed == Deed::kWriteBeyondTheEnd && last ? 1 : 0)] = numbers[63 - i];
+}
+
+}  // namespace
+
+void reverse(Deed deed, const float* x, float* y, unsigned* count) {
+  cuda::launch("reverse", reverse_kernel,
+               {.blocks = {2, 1, 1}, .threads = 64, .shared_bytes = 64 * sizeof(float)},
+               Arguments{deed, x, y, count}, nullptr);
+}
+
+}  // namespace piton::emulator

@@ -1,0 +1,58 @@
+// What device code uses of CUDA C++, on the host (tests/cuda_emulator). A kernel is an ordinary
+// function; cudaLaunchKernel() runs it for every thread of a grid, before it returns.
+#pragma once
+
+#include <cuda_runtime_api.h>
+#include <math.h>
+
+#include <cstdint>
+
+#include "cuda_emulator/launcher.h"
+
+#define __global__
+#define __device__
+#define __host__
+#define __shared__
+#define __forceinline__ inline
+#define __align__(bytes) __attribute__((aligned(bytes)))
+#define __launch_bounds__(...)
+
+#define threadIdx (piton::emulator::indices.thread)
+#define blockIdx (piton::emulator::indices.block)
+#define blockDim (piton::emulator::indices.block_size)
+#define gridDim (piton::emulator::indices.grid_size)
+
+using piton::emulator::dim3;
+
+enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize };
+
+template <typename Kernel>
+cudaError_t cudaFuncSetAttribute(Kernel*, cudaFuncAttribute, int) {
+  return cudaSuccess;
+}
+
+// Of kernels with one parameter: the others are not used.
+template <typename Argument>
+cudaError_t cudaLaunchKernel(void (*kernel)(Argument), dim3 grid, dim3 block, void** arguments,
+                             std::size_t shared_bytes, cudaStream_t) {
+  const Argument& argument = *static_cast<const Argument*>(arguments[0]);
+  piton::emulator::launch(grid, block, shared_bytes, [&] { kernel(argument); });
+  return cudaSuccess;
+}
+
+inline void __syncthreads() { piton::emulator::sync_block(); }
+inline void __syncwarp(unsigned mask = 0xFFFFFFFFU) { piton::emulator::sync_warp(mask); }
+
+template <typename T>
+T __shfl_xor_sync(unsigned mask, T value, int lane_mask) {
+  return piton::emulator::exchanged(mask, value, piton::emulator::lane() ^ lane_mask);
+}
+
+template <typename T>
+T __shfl_sync(unsigned mask, T value, int lane) {
+  return piton::emulator::exchanged(mask, value, lane);
+}
+
+inline unsigned atomicAdd(unsigned* address, unsigned value) {
+  return piton::emulator::atomic_add(address, value);
+}

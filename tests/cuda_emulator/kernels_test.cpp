@@ -1,0 +1,80 @@
+// Every call of the CUDA back end on the emulator, against the reference.
+#include "kernels/cuda/kernels.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "cuda_emulator/guarded_kernels.h"
+#include "device/cuda/device.h"
+#include "ops/attention_cases.h"
+#include "ops/call_cases.h"
+#include "ops/call_runner.h"
+#include "support/errors.h"
+
+namespace piton::cuda {
+namespace {
+
+using test::CallCase;
+
+bool is_attention(const KernelCall& call) {
+  return std::holds_alternative<AttentionForward>(call) ||
+         std::holds_alternative<AttentionBackward>(call) ||
+         std::holds_alternative<CachedAttention>(call);
+}
+
+class EmulatedKernels : public testing::TestWithParam<std::tuple<DType, bool>> {
+ protected:
+  EmulatedKernels()
+      : device_(make_device()), kernels_(make_kernels(*device_)), guarded_(*kernels_) {}
+
+  test::CaseOptions options() const {
+    // Rows around the edges of a tile of 256 would be most of the time; the products are not ours.
+    return {.dtype = std::get<0>(GetParam()), .awkward = std::get<1>(GetParam()), .row_tile = 4};
+  }
+
+  std::unique_ptr<Device> device_;
+  std::unique_ptr<Kernels> kernels_;
+  emulator::GuardedKernels guarded_;
+};
+
+TEST_P(EmulatedKernels, AgreeWithTheReferenceOnEveryCall) {
+  std::vector<CallCase> cases = test::call_cases(options());
+  if (options().dtype == DType::kF64) {
+    std::erase_if(cases, [](const CallCase& one) { return is_attention(one.call); });
+  }
+  test::expect_agreement(guarded_, *device_, cases);
+}
+
+TEST_P(EmulatedKernels, AgreeAtTheEdgesOfTilesOfAttention) {
+  if (options().dtype == DType::kF64) GTEST_SKIP() << "attention takes no fp64";
+  test::expect_agreement(guarded_, *device_, test::attention_edge_cases(options()));
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, EmulatedKernels,
+                         testing::Values(std::tuple{DType::kF32, false},
+                                         std::tuple{DType::kBF16, true},
+                                         std::tuple{DType::kF16, true},
+                                         std::tuple{DType::kF64, true}),
+                         [](const auto& info) {
+                           return std::string(name(std::get<0>(info.param))) +
+                                  (std::get<1>(info.param) ? "_awkward" : "_plain");
+                         });
+
+TEST(EmulatedAttention, RefusesFp64AndWideHeads) {
+  const auto device = make_device();
+  const auto kernels = make_kernels(*device);
+  test::CallRunner runner(*kernels, *device);
+  for (const auto& [dtype, d] : {std::pair{DType::kF64, 8}, {DType::kF32, 257}}) {
+    const Tensor q = host_tensor(dtype, {1, 1, 1, d});
+    const AttentionForward call{.out = host_tensor(dtype, {1, 1, 1, d}),
+                                .lse = host_tensor(dtype, {1, 1, 1}),
+                                .q = q,
+                                .k = q,
+                                .v = q};
+    EXPECT_THAT(message_of(Fault::kUsage, [&] { runner.run(call); }),
+                testing::HasSubstr("use --kernels cpu"));
+  }
+}
+
+}  // namespace
+}  // namespace piton::cuda

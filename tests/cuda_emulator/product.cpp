@@ -1,0 +1,90 @@
+// In place of kernels/cuda/product.cpp: products by plain loops, in double.
+#include "kernels/cuda/product.h"
+
+#include "cuda_emulator/memory.h"
+#include "tensor/rounded.h"
+
+namespace piton::cuda {
+namespace {
+
+double value_at(const Tensor& tensor, std::int64_t offset) {
+  switch (tensor.dtype()) {
+    case DType::kF64:
+      return tensor.data<double>()[offset];
+    case DType::kF32:
+      return tensor.data<float>()[offset];
+    case DType::kBF16:
+      return to_float(tensor.data<BFloat16>()[offset]);
+    default:
+      return to_float(tensor.data<Float16>()[offset]);
+  }
+}
+
+void set_value(const Tensor& tensor, std::int64_t offset, double value) {
+  switch (tensor.dtype()) {
+    case DType::kF64:
+      tensor.data<double>()[offset] = value;
+      return;
+    case DType::kF32:
+      tensor.data<float>()[offset] = static_cast<float>(value);
+      return;
+    case DType::kBF16:
+      tensor.data<BFloat16>()[offset] = rounded<BFloat16>(value);
+      return;
+    default:
+      tensor.data<Float16>()[offset] = rounded<Float16>(value);
+  }
+}
+
+// The numbers of a matrix, row by row, after it is transposed.
+std::vector<double> numbers(const Tensor& matrix, bool transposed) {
+  const std::int64_t rows = matrix.dim(transposed ? 1 : 0);
+  const std::int64_t columns = matrix.dim(transposed ? 0 : 1);
+  std::vector<double> all;
+  all.reserve(static_cast<std::size_t>(rows * columns));
+  for (std::int64_t row = 0; row < rows; ++row) {
+    for (std::int64_t column = 0; column < columns; ++column) {
+      all.push_back(value_at(matrix, transposed ? column * matrix.stride(0) + row
+                                                : row * matrix.stride(0) + column));
+    }
+  }
+  return all;
+}
+
+}  // namespace
+
+struct Products::State {};
+Products::Products() = default;
+Products::~Products() = default;
+
+void Products::multiply(const Product& product, cudaStream_t) {
+  const std::vector<double> left = numbers(product.left, product.left_transposed);
+  const std::vector<double> right = numbers(product.right, !product.right_transposed);  // [n, k]
+  const std::int64_t m = product.y.dim(0);
+  const std::int64_t n = product.y.dim(1);
+  const std::int64_t k = product.left.dim(product.left_transposed ? 0 : 1);
+  PITON_ASSERT(m > 0 && n > 0 && k > 0, "cuda: a product of {} x {} x {}", m, n, k);
+  PITON_ASSERT(product.left.dtype() == product.right.dtype() &&
+                   (!product.bias.defined() || product.bias.dtype() == product.y.dtype()) &&
+                   (!product.addend.defined() || product.addend.dtype() == product.y.dtype()),
+               "cuda: dtypes of a product");
+  for (std::int64_t row = 0; row < m; ++row) {
+    for (std::int64_t column = 0; column < n; ++column) {
+      double sum = 0;
+      for (std::int64_t i = 0; i < k; ++i) {
+        sum += left[static_cast<std::size_t>(row * k + i)] *
+               right[static_cast<std::size_t>(column * k + i)];
+      }
+      if (product.addend.defined())
+        sum += value_at(product.addend, row * product.addend.stride(0) + column);
+      if (product.bias.defined()) sum += value_at(product.bias, column);
+      set_value(product.y, row * product.y.stride(0) + column, sum);
+    }
+  }
+  for (std::int64_t row = 0; row < m; ++row) {
+    emulator::host_writes(product.y.raw() + row * product.y.stride(0) * size_bytes(product.y.dtype()),
+                          static_cast<std::size_t>(n * size_bytes(product.y.dtype())));
+  }
+}
+
+}  // namespace piton::cuda

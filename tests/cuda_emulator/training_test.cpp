@@ -1,0 +1,88 @@
+// Whole training steps by the CUDA back end on the emulator: the losses are those of the CPU.
+#include <gtest/gtest.h>
+
+#include "cuda_emulator/guarded_kernels.h"
+#include "device/cuda/device.h"
+#include "kernels/cuda/kernels.h"
+#include "support/run_session.h"
+
+namespace piton::cuda {
+namespace {
+
+ModelConfig tiny(const std::string& name, DType dtype) {
+  ModelConfig model = preset(name);
+  model.layers = 2;
+  model.vocabulary = 101;
+  model.hidden_dropout = model.attention_dropout = 0.1;  // the masks have to be the same
+  model.dtype = dtype;
+  return model;
+}
+
+struct Steps {
+  std::vector<double> losses;
+  std::vector<double> norms;
+};
+
+Steps train(Device& device, Kernels& kernels, const ModelConfig& model, OptimizerKind optimizer) {
+  ThreadPool threads(1);
+  SilentLog log;
+  const auto world = make_single_world(device);
+  Arena arena(device, std::int64_t{1} << 20);
+  const auto stream = device.make_stream();
+  const Machine machine{*world, device, kernels, arena, *stream, threads, log};
+  Mesh mesh(*world, test::mesh(1, 1, 1));
+  Session session(machine, mesh,
+                  {.model = model,
+                   .layout = {.vocabulary_multiple = 16},
+                   .micro_batches = 2,
+                   .seed = 11,
+                   .optimizer_options = {.kind = optimizer}});
+  session.initialize();
+  Steps steps;
+  for (int step = 0; step < 3; ++step) {
+    const std::int64_t consumed = 4 * step;
+    const StepReport report = session.train_step(
+        test::batches(consumed, 0, 1, model.vocabulary, {2, 2}), consumed, 3e-3);
+    steps.losses.push_back(report.loss);
+    steps.norms.push_back(report.grad_norm);
+  }
+  return steps;
+}
+
+void expect_losses_of_the_cpu(const ModelConfig& model, double tolerance,
+                              OptimizerKind optimizer = OptimizerKind::kAdam) {
+  HostDevice host;
+  ThreadPool threads(1);
+  const auto cpu = make_cpu_kernels(threads);
+  const auto device = make_device();
+  const auto kernels = make_kernels(*device);
+  emulator::GuardedKernels guarded(*kernels);
+  const Steps wanted = train(host, *cpu, model, optimizer);
+  const Steps got = train(*device, guarded, model, optimizer);
+  for (std::size_t i = 0; i < wanted.losses.size(); ++i) {
+    EXPECT_NEAR(got.losses[i], wanted.losses[i], tolerance) << "loss of step " << i;
+    EXPECT_NEAR(got.norms[i], wanted.norms[i], 10 * tolerance * wanted.norms[i])
+        << "norm of step " << i;
+  }
+  EXPECT_NE(wanted.losses[0], wanted.losses[2]);
+}
+
+TEST(EmulatedTraining, OfGpt2HasTheLossesOfTheCpu) {
+  expect_losses_of_the_cpu(tiny("gpt2-tiny", DType::kF32), 1e-4);
+}
+
+TEST(EmulatedTraining, OfLlamaHasTheLossesOfTheCpu) {
+  expect_losses_of_the_cpu(tiny("llama-tiny", DType::kF32), 1e-4);
+}
+
+TEST(EmulatedTraining, InBf16HasTheLossesOfTheCpu) {
+  expect_losses_of_the_cpu(tiny("gpt2-tiny", DType::kBF16), 5e-3);
+  expect_losses_of_the_cpu(tiny("llama-tiny", DType::kBF16), 5e-3);
+}
+
+TEST(EmulatedTraining, WithMuonHasTheLossesOfTheCpu) {
+  expect_losses_of_the_cpu(tiny("llama-tiny", DType::kF32), 1e-3, OptimizerKind::kMuon);
+}
+
+}  // namespace
+}  // namespace piton::cuda

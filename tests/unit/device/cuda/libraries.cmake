@@ -1,0 +1,2 @@
+# The same tests would run on a GPU only.
+set(part_of_build ${PITON_CUDA})

@@ -1,0 +1,73 @@
+#!/usr/bin/env bash
+# Everything that needs a GPU, in the order of what is needed first, in one run:
+#
+#   tools/gpu-session.sh prepare [JOBS]     without a GPU: builds build-cuda with its tests
+#   tools/gpu-session.sh run OUT_FOLDER     on the GPU: tests, sanitizers, training, benchmarks
+#
+# `run` never stops at a failure. Each part writes OUT_FOLDER/NAME.log; summary.txt has a line for each with
+# its exit code and its seconds. PITON_CUDA_PART_SECONDS limits a part (default 300).
+set -u -o pipefail
+cd "$(dirname "$0")/.."
+
+usage() {
+  sed -n '2,8s/^# \{0,1\}//p' "$0" >&2
+  exit 2
+}
+
+prepare() {
+  # shellcheck disable=SC2046  # the words of fetch-arrow.sh are arguments
+  cmake --preset cuda $(tools/fetch-arrow.sh) &&
+    cmake --build --preset cuda -j "${1:-$(nproc)}" --target piton unit_device_cuda unit_kernels_cuda
+}
+
+part() {  # NAME COMMAND...
+  local name=$1 begin=$SECONDS code=0
+  shift
+  timeout "${PITON_CUDA_PART_SECONDS:-300}" "$@" > "$out/$name.log" 2>&1 || code=$?
+  printf '%-28s exit %3d  %4d s\n' "$name" "$code" $((SECONDS - begin)) | tee -a "$out/summary.txt"
+}
+
+# Ten steps of a small model by both back ends: the losses are compared line by line afterwards.
+train() {  # NAME KERNELS MODEL FLAGS...
+  local name=$1 kernels=$2 model=$3
+  shift 3
+  part "$name" build-cuda/piton pretrain --kernels "$kernels" --model "$model" --mock-data --seq-length 64 \
+    --micro-batch-size 2 --global-batch-size 8 --train-iters 10 --log-interval 1 --lr 1e-3 --seed 7 "$@"
+}
+
+run() {
+  out=$1
+  mkdir -p "$out" || exit 1
+  : > "$out/summary.txt"
+  [ -x build-cuda/piton ] || { echo "gpu-session: no build-cuda/piton; run: $0 prepare" >&2; exit 1; }
+  part device nvidia-smi -q
+  part doctor build-cuda/piton doctor
+  part unit_device build-cuda/tests/unit_device_cuda
+  part unit_kernels build-cuda/tests/unit_kernels_cuda
+  for model in gpt2-tiny llama-tiny; do
+    for kernels in cpu cuda; do
+      train "train_${model}_$kernels" "$kernels" "$model"
+      train "train_${model}_bf16_$kernels" "$kernels" "$model" --bf16
+    done
+  done
+  part bench_step build-cuda/piton bench train --kernels cuda --model gpt2-124m --dtype bf16 --micro-batch 8 --json
+  part bench_optimizer build-cuda/piton bench optimizer --kernels cuda --json
+  part bench_decode build-cuda/piton bench decode --kernels cuda --json
+  if python3 -c 'import torch; assert torch.cuda.is_available()' 2> /dev/null; then
+    part bench_torch python3 bench/compare/train.py --help
+  fi
+  if command -v compute-sanitizer > /dev/null; then
+    for tool in memcheck racecheck initcheck; do
+      part "sanitizer_$tool" compute-sanitizer --tool "$tool" --error-exitcode 9 \
+        build-cuda/tests/unit_kernels_cuda --gtest_filter='*AgreeWithTheReference/fp32_plain'
+    done
+  fi
+  grep -v 'exit   0' "$out/summary.txt" && return 1
+  return 0
+}
+
+case "${1:-}" in
+  prepare) prepare "${2:-}" ;;
+  run) [ $# -eq 2 ] || usage; run "$2" ;;
+  *) usage ;;
+esac
