@@ -43,6 +43,7 @@ struct LoraOptions {
   bool rank_stabilized = false;
   std::vector<std::string> modules_to_save;
   std::string adapter_name = "default";
+  bool quantized_base = false;
 
   template <typename Visitor>
   void visit(Visitor&& v) {
@@ -65,6 +66,11 @@ struct LoraOptions {
              "name of the adapter; PEFT keeps one that is not \"default\" in a folder of this name",
              same},
       adapter_name);
+    v(Option{"qlora",
+             "hold the matrices of the layers, which adapters leave as they are, in 4 bits (NF4 "
+             "with double quantization)",
+             same},
+      quantized_base);
   }
 
   // Whether the run trains adapters.

@@ -29,6 +29,7 @@ void open_reference(const std::string& folder, const Machine& machine, Communica
   SessionSettings settings = session.settings();
   settings.use = SessionUse::kInference;
   settings.adapters = {};
+  settings.codes = {};
   settings.offload = {};
   run.reference = std::make_unique<Session>(machine, session.mesh(), settings);
   const StoreContext context{.mesh = session.mesh(),
