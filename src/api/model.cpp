@@ -8,6 +8,7 @@
 #include "checkpoint/load_values.h"
 #include "checkpoint/read_newest.h"
 #include "generate/decoded_text.h"
+#include "gguf/gguf_source.h"
 #include "model_files/generation_ends.h"
 #include "model_files/opened_adapter.h"
 #include "model_files/opened_model.h"
@@ -50,6 +51,25 @@ void add_pieces(const Parameter& parameter, const Tensor& rows,
   }
 }
 
+// What --quantize asks for, or else the codes that the model is stored in.
+CodesOfParameter codes_of(const InferenceOptions& layout, const OpenedModel& opened,
+                          const Machine& machine) {
+  const bool holds = machine.kernels.reads_codes() && layout.zero_stage < 3;
+  const std::optional<CodeFormat> format = code_format("--quantize", layout.quantize);
+  if (!format) return holds && opened.source ? codes_stored_in(*opened.source) : CodesOfParameter();
+  if (!holds) {
+    throw Error(Fault::kUsage, "--quantize: does not go with {}; leave one of them out",
+                layout.zero_stage < 3 ? "--kernels cuda" : "--zero-stage 3");
+  }
+  if (opened.gguf != nullptr && opened.gguf->has_quantized_weights()) {
+    throw Error(Fault::kUsage,
+                "--quantize: {} is quantized, and used as it is stored; leave --quantize out, or "
+                "load the model that it was made from",
+                opened.name);
+  }
+  return codes_in(*format, "--quantize");
+}
+
 }  // namespace
 
 struct Model::State {
@@ -57,6 +77,7 @@ struct Model::State {
   Machine machine;
   std::unique_ptr<Tokenizer> tokenizer;
   SpecialTokensRule special_tokens;
+  bool quantizes = false;  // otherwise than the files
   ModelChatTemplates chat_templates;
   std::unique_ptr<Mesh> mesh;
   std::unique_ptr<Session> session;
@@ -149,6 +170,8 @@ std::unique_ptr<Model> Model::load(const Machine& machine, const std::filesystem
   state.special_tokens = rule_of_run(opened.facts);
   state.chat_templates = tokenizer.empty() ? std::move(opened.chat_templates)
                                            : chat_templates_in(tokenizer_of(tokenizer).folder);
+  state.quantizes = !layout.quantize.empty();
+  const CodesOfParameter codes = codes_of(layout, opened, machine);
   if (opened.format == ModelFormat::kPiton) {
     state.run = paths.base;
   } else {
@@ -159,7 +182,8 @@ std::unique_ptr<Model> Model::load(const Machine& machine, const std::filesystem
       .layout = {.vocabulary_multiple = opened.tokenizer.options.make_vocab_size_divisible_by},
       .zero_stage = layout.zero_stage,
       .use = SessionUse::kInference,
-      .adapters = state.adapter ? state.adapter->adapters : Adapters()};
+      .adapters = state.adapter ? state.adapter->adapters : Adapters(),
+      .codes = codes};
   state.mesh = std::make_unique<Mesh>(machine.world, sizes);
   state.session = std::make_unique<Session>(state.machine, *state.mesh, settings);
   state.load_values(*state.session);
@@ -274,6 +298,11 @@ std::map<std::string, Tensor> Model::gradients(
   if (batches.empty())
     throw Error(Fault::kUsage, "score: gradients need a sequence of two tokens or more");
   SessionSettings settings = state_->session->settings();
+  if (state_->quantizes) {
+    throw Error(Fault::kUsage,
+                "--gradients: are those of the weights as they are stored; leave --quantize out");
+  }
+  settings.codes = {};
   settings.micro_batches = static_cast<int>(batches.size());
   settings.use = SessionUse::kGradients;
   // No dropout, so that these are the gradients of the loss that `score` prints.

@@ -20,8 +20,13 @@ class Reader {
         options_(options),
         kernels_(machine.kernels),
         mesh_(machine.world, MeshSizes{}),
-        session_(observed(machine, kernels_), mesh_,
-                 {.model = options.model, .use = SessionUse::kInference}) {
+        session_(
+            observed(machine, kernels_), mesh_,
+            {.model = options.model,
+             .use = SessionUse::kInference,
+             .codes = options.quantize.empty()
+                          ? CodesOfParameter()
+                          : codes_in(*code_format("--quantize", options.quantize), "--quantize")}) {
     session_.initialize();
     inference_.emplace(session_.context(false), session_.pipeline(), mesh_, options.model);
     cache_.emplace(inference_->make_cache());
@@ -45,6 +50,17 @@ class Reader {
     }
     inference_->logits(texts, Inference::last_rows(texts), *cache_);
     machine_.stream.synchronize();
+  }
+  // By how many bytes codes are smaller than the values that they stand for.
+  double saved_bytes() const {
+    std::int64_t saved = 0;
+    for (const Parameter* parameter : session_.parameters()) {
+      const WeightCodes& codes = parameter->codes;
+      if (!codes.given()) continue;
+      saved += parameter->elements() * size_bytes(parameter->dtype) - codes.codes.bytes() -
+               codes.scales.bytes() - (codes.zeros.defined() ? codes.zeros.bytes() : 0);
+    }
+    return static_cast<double>(saved);
   }
   void forget(std::int64_t length) {
     for (std::int64_t sample = 0; sample < options_.samples; ++sample)
@@ -120,7 +136,8 @@ DecodeBench bench_decode(const Machine& machine, const DecodeBenchOptions& optio
                           options.model.head_size) *
       (static_cast<double>(options.context) + static_cast<double>(options.tokens + 1) / 2);
   bench.bytes = (multiplying_weights(options.model) + cached) *
-                static_cast<double>(size_bytes(options.model.dtype));
+                    static_cast<double>(size_bytes(options.model.dtype)) -
+                reader.saved_bytes();
   const Tensor plain = zero_tensor(machine, DType::kU8, {kReadLoopBytes});
   Samples reads;
   for (int round = 0; round < options.rounds; ++round) {

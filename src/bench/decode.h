@@ -17,6 +17,7 @@ struct DecodeBenchOptions {
   std::int64_t tokens = 8;     // tokens per round, decoded one after the other
   int rounds = 7;
   bool profile = false;  // profile call by call in additional rounds
+  std::string quantize;  // a name of codes/code_format.h; "": plain weights
 };
 
 // Profile of one token or one pass.

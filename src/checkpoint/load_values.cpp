@@ -52,6 +52,8 @@ class Filler {
     device.upload(staged.raw(), dst, context_.stream);
   }
 
+  void fill_codes(const Parameter& parameter) { load_codes(source_, parameter, context_.threads); }
+
   // Reads what tensors in host memory are filled with: by all threads, if the source allows it. The
   // largest come first, so that threads finish together.
   void read() {
@@ -102,6 +104,10 @@ class Filler {
 
 void fill_weights(Filler& filler, const StoredModel& model) {
   for (Parameter* parameter : model.parameters) {
+    if (parameter->codes.given()) {
+      filler.fill_codes(*parameter);
+      continue;
+    }
     if (model.sharded != nullptr) {
       const OwnValues own = model.sharded->own_values(*parameter);
       if (own.values.defined())

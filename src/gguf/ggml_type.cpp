@@ -35,12 +35,6 @@ float scale_of(const std::byte* src) {
   return to_float(scale);
 }
 
-// 1 / d, and 0 where that is no number: then every value is 0 in the file.
-float inverse(float d) {
-  const float inverse = d == 0 ? 0 : 1 / d;
-  return std::isfinite(inverse) ? inverse : 0;
-}
-
 void check_scale(float d, const std::string& where) {
   if (std::isfinite(d) && std::isfinite(to_float(to_float16(d)))) return;
   throw Error(Fault::kData,
@@ -50,41 +44,23 @@ void check_scale(float d, const std::string& where) {
 }
 
 void encode_q80(const float* x, std::byte* dst, const std::string& where) {
-  float largest = 0;
-  float sum = 0;  // not finite where a value is not
-  for (std::int64_t i = 0; i < kBlock; ++i) {
-    largest = std::max(largest, std::abs(x[i]));
-    sum += x[i] * 0;
-  }
-  const float d = largest / 127;
-  check_scale(d + sum, where);
-  const float id = inverse(d);
+  const std::span<const float> block(x, kBlock);
+  const float d = q80_scale(block);
+  check_scale(d, where);
   put_scale(d, dst);
-  for (std::int64_t i = 0; i < kBlock; ++i)
-    dst[2 + i] = static_cast<std::byte>(static_cast<std::int8_t>(std::round(x[i] * id)));
-}
-
-// Product and sum are rounded once, as where ggml is compiled for processors that have fused
-// multiply-add, and as in its Python package.
-std::uint8_t nibble(float x, float id) {
-  return static_cast<std::uint8_t>(std::min(15, static_cast<int>(std::fma(x, id, 8.5F))));
+  q80_codes(block, d, dst + 2);
 }
 
 void encode_q40(const float* x, std::byte* dst, const std::string& where) {
-  float largest = 0;  // with its sign; the first of several
-  float sum = 0;
-  for (std::int64_t i = 0; i < kBlock; ++i) {
-    if (std::abs(x[i]) > std::abs(largest)) largest = x[i];
-    sum += x[i] * 0;
-  }
-  const float d = largest / -8;
-  check_scale(d + sum, where);
-  const float id = inverse(d);
+  const std::span<const float> block(x, kBlock);
+  const float d = q40_scale(block);
+  check_scale(d, where);
   put_scale(d, dst);
+  std::array<std::byte, kBlock> codes{};
+  q40_codes(block, d, codes.data());
   for (std::int64_t j = 0; j < kHalf; ++j) {
-    const int low = nibble(x[j], id);
-    const int high = nibble(x[kHalf + j], id);
-    dst[2 + j] = static_cast<std::byte>(low | high << 4);
+    dst[2 + j] = codes[static_cast<std::size_t>(j)] | codes[static_cast<std::size_t>(kHalf + j)]
+                                                          << 4;
   }
 }
 
@@ -171,6 +147,24 @@ void encode_blocks(GgmlType type, std::span<const float> values, std::byte* dst,
   const auto encode = type == GgmlType::kQ80 ? encode_q80 : encode_q40;
   for (std::int64_t i = 0; i < count; i += kBlock, dst += block_bytes(type))
     encode(values.data() + i, dst, where);
+}
+
+void split_blocks(GgmlType type, const std::byte* src, std::int64_t count, const CodedRow& to) {
+  PITON_ASSERT(is_quantized(type), "{}", name(type));
+  const std::int64_t bytes = block_bytes(type) - 2;
+  for (std::int64_t block = 0; block < count; ++block, src += block_bytes(type)) {
+    std::memcpy(to.scales + 2 * block, src, 2);
+    std::byte* codes = to.codes + bytes * block;
+    if (type == GgmlType::kQ80) {
+      std::memcpy(codes, src + 2, static_cast<std::size_t>(bytes));
+      continue;
+    }
+    // Bytes with neighbors, from bytes with values that are half a block apart.
+    const auto nibble = [&](std::int64_t i) {
+      return i < kHalf ? src[2 + i] & std::byte{15} : src[2 + i - kHalf] >> 4;
+    };
+    for (std::int64_t i = 0; i < kHalf; ++i) codes[i] = nibble(2 * i) | nibble(2 * i + 1) << 4;
+  }
 }
 
 void decode_blocks(GgmlType type, const std::byte* src, std::int64_t count, float* values) {

@@ -16,6 +16,7 @@
 #include <string>
 #include <string_view>
 
+#include "codes/code_format.h"
 #include "tensor/dtype.h"
 
 namespace piton {
@@ -42,6 +43,9 @@ GgmlType ggml_type_of(DType dtype);  // fp32 for fp64
 // large for the scale of a block.
 void encode_blocks(GgmlType type, std::span<const float> values, std::byte* dst,
                    const std::string& where);
+
+// The codes and scales of `count` quantized blocks (codes/code_format.h), which keep their values.
+void split_blocks(GgmlType type, const std::byte* src, std::int64_t count, const CodedRow& to);
 
 // Decodes `count` values, which fill whole blocks.
 void decode_blocks(GgmlType type, const std::byte* src, std::int64_t count, float* values);

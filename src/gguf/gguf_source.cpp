@@ -151,6 +151,27 @@ void GgufSource::read(const std::string& name, const TensorRun& run, DType dtype
            moved, dtype, dst);
 }
 
+std::optional<CodeFormat> GgufSource::stored_format(const std::string& name) const {
+  const auto found = places_.find(name);
+  if (found == places_.end() || found->second.tensor.shape.ndim() != 2) return std::nullopt;
+  const GgmlType type = found->second.stored->type;
+  if (type == GgmlType::kQ80) return CodeFormat{Quantization::kQ80, block_values(type)};
+  if (type == GgmlType::kQ40) return CodeFormat{Quantization::kQ40, block_values(type)};
+  return std::nullopt;
+}
+
+void GgufSource::read_codes(const std::string& name, const StoredRow& row, const CodedRow& to) {
+  const Place& place = places_.at(name);
+  const GgufTensor& stored = *place.stored;
+  const std::int64_t values = block_values(stored.type);
+  const std::int64_t blocks_of_row = stored.shape[1] / values;
+  const std::int64_t first = stored_row(place.place, row.row) * blocks_of_row + row.column / values;
+  const std::int64_t count = row.columns / values;
+  std::vector<std::byte> raw(static_cast<std::size_t>(count * block_bytes(stored.type)));
+  file_.file().read_at(file_.offset(stored) + first * block_bytes(stored.type), raw);
+  split_blocks(stored.type, raw.data(), count, to);
+}
+
 // Whole stored rows are read, of a head at a time where they are in another order, and the
 // requested part of each is copied to its place.
 void GgufSource::read_rows(const Place& place, const TensorRun& run, DType dtype,

@@ -1,7 +1,8 @@
 // The weights of a GGUF file as canonical tensors (checkpoint/tensor_source.h).
 //
 // Opening checks the tensors against the keys: every tensor of the model must be in the file, with
-// its shape, and no other tensor may be. Quantized weights are read as fp32 values. If the
+// its shape, and no other tensor may be. Quantized weights are read as fp32 values, or as
+// the codes of their blocks. If the
 // canonical weights of a norm are differences from 1, its gains are read as gain - 1, in fp32.
 //
 // The head is tied if output.weight is missing, or has the same bits as the token table.
@@ -36,6 +37,8 @@ class GgufSource final : public TensorSource {
   // Empty for kOptimizer.
   std::vector<CanonicalTensor> tensors(TensorKind kind) const override;
   void read(const std::string& name, const TensorRun& run, DType dtype, std::byte* dst) override;
+  std::optional<CodeFormat> stored_format(const std::string& name) const override;
+  void read_codes(const std::string& name, const StoredRow& row, const CodedRow& to) override;
 
  private:
   struct Place {

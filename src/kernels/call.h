@@ -55,16 +55,42 @@ enum class WeightForm : std::uint8_t {
 enum class CodeKind : std::uint8_t {
   kInt8,  // one byte per element, two's complement: -128 .. 127
   kInt4,  // half a byte, 0 .. 15; column 2 j is in the low four bits of byte j
+  kNf4,   // as kInt4, but a code is a place in kNf4Values
 };
+
+inline bool is_half_byte(CodeKind kind) { return kind != CodeKind::kInt8; }
+inline std::int64_t code_bytes(CodeKind kind, std::int64_t columns) {
+  return is_half_byte(kind) ? (columns + 1) / 2 : columns;
+}
+
+// The 16 values of NF4: quantiles of the normal distribution, scaled to -1 .. 1 (Dettmers et al.
+// 2023, arXiv:2305.14314, appendix E; the digits are those of bitsandbytes).
+inline constexpr float kNf4Values[16] = {-1.0F,
+                                         -0.6961928009986877F,
+                                         -0.5250730514526367F,
+                                         -0.39491748809814453F,
+                                         -0.28444138169288635F,
+                                         -0.18477343022823334F,
+                                         -0.09105003625154495F,
+                                         0.0F,
+                                         0.07958029955625534F,
+                                         0.16093020141124725F,
+                                         0.24611230194568634F,
+                                         0.33791524171829224F,
+                                         0.44070982933044434F,
+                                         0.5626170039176941F,
+                                         0.7229568362236023F,
+                                         1.0F};
 
 // A quantized weight [out, in]: small integers (codes). Each row is divided into groups of columns,
 // and each group has a scale and a zero point:
 //   W[i, j] = scales[i, j / group] * (code[i, j] - zeros[i, j / group])
+// and for kNf4, which has no zero points, W[i, j] = scales[i, j / group] * kNf4Values[code[i, j]].
 struct WeightCodes {
   CodeKind kind = CodeKind::kInt8;
   std::int64_t group = 0;  // columns of a group; the last group of a row may have fewer
-  Tensor codes;            // u8 [out, in], kInt4: [out, (in + 1) / 2]; contiguous
-  Tensor scales;           // fp32 [out, groups]; contiguous
+  Tensor codes;            // u8 [out, code_bytes(kind, in)]; contiguous
+  Tensor scales;           // fp32 or fp16 [out, groups]; contiguous
   Tensor zeros;            // fp32 [out, groups]; empty means 0 for kInt8, 8 for kInt4
 
   bool given() const { return codes.defined(); }

@@ -11,14 +11,16 @@ namespace {
 void expect_codes(std::string_view call, const WeightCodes& codes, std::int64_t out,
                   std::int64_t in) {
   PITON_ASSERT(codes.group > 0, "{}: groups of {} columns", call, codes.group);
-  const std::int64_t bytes = codes.kind == CodeKind::kInt4 ? (in + 1) / 2 : in;
+  const std::int64_t bytes = code_bytes(codes.kind, in);
   const std::int64_t groups = (in + codes.group - 1) / codes.group;
   Operand{call, "weight codes", codes.codes}.shape({out, bytes}).dtype(DType::kU8).contiguous();
-  for (const auto& [name, tensor] :
-       {std::pair{"weight scales", &codes.scales}, {"weight zeros", &codes.zeros}}) {
-    if (tensor == &codes.zeros && !tensor->defined()) continue;
-    Operand{call, name, *tensor}.shape({out, groups}).dtype(DType::kF32).contiguous();
-  }
+  const DType scales = codes.scales.dtype();
+  PITON_ASSERT(scales == DType::kF32 || scales == DType::kF16, "{}: weight scales are {}", call,
+               name(scales));
+  Operand{call, "weight scales", codes.scales}.shape({out, groups}).contiguous();
+  if (!codes.zeros.defined()) return;
+  PITON_ASSERT(codes.kind != CodeKind::kNf4, "{}: NF4 has no zero points", call);
+  Operand{call, "weight zeros", codes.zeros}.shape({out, groups}).dtype(DType::kF32).contiguous();
 }
 
 void expect_weight(std::string_view call, const WeightView& weight, WeightForm packed,

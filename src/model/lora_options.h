@@ -47,6 +47,7 @@ struct LoraOptions {
   bool use_dora = false;
   std::vector<std::string> modules_to_save;
   std::string adapter_name = "default";
+  bool quantized_base = false;
 
   template <typename Visitor>
   void visit(Visitor&& v) {
@@ -73,6 +74,11 @@ struct LoraOptions {
              "name of the adapter; PEFT keeps one that is not \"default\" in a folder of this name",
              same},
       adapter_name);
+    v(Option{"qlora",
+             "hold the matrices of the layers, which adapters leave as they are, in 4 bits (NF4 "
+             "with double quantization)",
+             same},
+      quantized_base);
   }
 
   // Whether the run trains adapters.

@@ -13,9 +13,11 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "codes/code_format.h"
 #include "comm/placement.h"
 #include "kernels/call.h"
 #include "tensor/tensor.h"
@@ -68,8 +70,9 @@ class Parameter {
   Tensor gradient;            // fp32 (fp64 for fp64), local shape; empty if frozen
   std::uint64_t version = 1;  // increases with every change of value; tells when to pack again
   // A frozen matrix may be held as small integers instead of `value`. Uses then get the codes, or
-  // rows expanded from them (ops/weight.h). parallel/ does not shard codes.
+  // rows expanded from them (ops/weight.h). Every data-parallel rank has all of its codes.
   WeightCodes codes;
+  std::optional<CodeFormat> code_format;  // of values that are loaded
 
   std::int64_t elements() const { return shape.elements(); }
   // A linear map, or several: all pieces are matrices, and it is no table.

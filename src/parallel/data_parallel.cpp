@@ -26,6 +26,7 @@ std::unique_ptr<ShardedParameters> ShardedParameters::make(int zero_stage,
                       .arena = arena,
                       .cut = cut};
   for (Parameter* parameter : parameters) {
+    if (parameter->codes.given()) continue;  // neither sharded nor trained
     (parameter->trainable ? setup.trainable : setup.frozen).push_back(parameter);
   }
   switch (zero_stage) {

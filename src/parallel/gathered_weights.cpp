@@ -88,6 +88,7 @@ void GatheredWeights::prefetch(Stream& stream) {
 }
 
 WeightUse GatheredWeights::acquire(Parameter& parameter, WeightForm form, Stream& stream) {
+  if (parameter.codes.given()) return {forms_.get(parameter, {}, form, stream), nullptr};
   const Place& place = places_.at(&parameter);
   follow_record(place);
   Gathered& one = gathered(place, stream);

@@ -12,12 +12,13 @@ class InferenceValues final : public ShardedParameters {
   InferenceValues(const std::vector<Parameter*>& parameters, Kernels& kernels, Arena& arena)
       : ShardedParameters(kernels), arena_(arena), forms_(kernels, arena) {
     for (Parameter* parameter : parameters) {
-      parameter->value = rows_of(*parameter);
+      if (!parameter->codes.given()) parameter->value = rows_of(*parameter);
       parameter->gradient = {};
     }
   }
 
   WeightUse acquire(Parameter& parameter, WeightForm form, Stream& stream) override {
+    if (parameter.codes.given()) return {forms_.get(parameter, {}, form, stream), nullptr};
     // Rows that went when they were packed: the packed form serves few rows as well.
     if (form == WeightForm::kRows && !parameter.value.defined()) form = WeightForm::kForward;
     WeightView view = forms_.get(parameter, parameter.value, form, stream);
@@ -43,6 +44,7 @@ class InferenceValues final : public ShardedParameters {
   }
 
   OwnValues own_values(Parameter& parameter) override {
+    if (parameter.codes.given()) return {};
     forms_.drop(parameter, {});
     if (!parameter.value.defined()) parameter.value = rows_of(parameter);
     ++parameter.version;

@@ -157,6 +157,7 @@ struct InferenceOptions {
   int tensor = 1;
   int pipeline = 1;
   int zero_stage = 0;
+  std::string quantize;  // "": as the model is stored
 
   // The mesh of `world_size` ranks. Throws Error(kUsage) naming the flag. More than one
   // data-parallel rank is refused unless the weights are sharded over them (ZeRO stage 3).
@@ -173,6 +174,10 @@ struct InferenceOptions {
              "3: shard the weights over the ranks beyond tensor x pipeline; 0: there are no such "
              "ranks"},
       zero_stage);
+    v(Option{"quantize",
+             "hold the matrices of the layers in 8 or 4 bits, quantized while they are read",
+             {.choices = {"int8", "int4", "q8_0", "q4_0", "nf4"}}},
+      quantize);
   }
 };
 

@@ -104,6 +104,11 @@ void Session::make_parameters() {
     set_gain_decay();
   }
   const bool reads = settings_.use == SessionUse::kInference;
+  if (settings_.codes) {
+    std::vector<Parameter*> frozen = all_parameters_;
+    if (!reads) std::erase_if(frozen, [](const Parameter* one) { return one->trainable; });
+    hold_as_codes(frozen, settings_.codes, machine_.arena);
+  }
   if (reads && settings_.zero_stage < 3) {
     sharded_ = ShardedParameters::make_inference(all_parameters_, machine_.kernels, machine_.arena);
     return;

@@ -21,6 +21,7 @@
 #include "session/machine.h"
 #include "session/objective.h"
 #include "session/offload_options.h"
+#include "session/quantized_parameters.h"
 
 namespace piton {
 
@@ -47,6 +48,8 @@ struct SessionSettings {
   OffloadOptions offload;
   SessionUse use = SessionUse::kTraining;
   Adapters adapters;  // of the decoder; if there are any, they alone are trained (nn/adapters.h)
+  // Which parameters that are not trained are held as codes; empty: none.
+  CodesOfParameter codes;
   // Makes the chunks; empty: those of this model and layout.
   ChunkFactory chunks;
 };

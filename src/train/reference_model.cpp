@@ -29,6 +29,7 @@ SessionSettings settings_of_second(const SessionSettings& training, const ModelC
   if (model.layers != training.model.layers) settings.layout.layers_of_chunks = {};
   settings.use = SessionUse::kInference;
   settings.adapters = {};
+  settings.codes = {};
   settings.offload = {};
   return settings;
 }

@@ -41,25 +41,34 @@ class CaseList {
   }
 
   void add_weight_codes() {
-    for (const CodeKind kind : {CodeKind::kInt8, CodeKind::kInt4}) {
+    for (const CodeKind kind : {CodeKind::kInt8, CodeKind::kInt4, CodeKind::kNf4}) {
       for (const bool with_zeros : {false, true}) {
+        if (with_zeros && kind == CodeKind::kNf4) continue;
         for (const std::int64_t in : {1, 32, 75}) {
           const std::int64_t out = in == 1 ? 1 : 9;
-          const std::int64_t groups = (in + 31) / 32;
-          const std::int64_t bytes = kind == CodeKind::kInt4 ? (in + 1) / 2 : in;
-          add(fmt::format("{} zeros {} in {}", kind == CodeKind::kInt4 ? "int4" : "int8",
-                          with_zeros, in),
-              1,
-              ExpandWeight{
-                  .rows = source_.unwritten_rows(dtype_, {out, in}),
-                  .codes = {.kind = kind,
-                            .group = 32,
-                            .codes = source_.integers({out, bytes}, 0, 255, DType::kU8),
-                            .scales = source_.normal(DType::kF32, {out, groups}),
-                            .zeros = with_zeros ? source_.normal(DType::kF32, {out, groups})
-                                                : Tensor()}});
+          const WeightCodes stored = codes(kind, out, in, 32, with_zeros);
+          add(fmt::format("{} zeros {} in {}", code_name(kind), with_zeros, in), 1,
+              ExpandWeight{.rows = source_.unwritten_rows(dtype_, {out, in}), .codes = stored});
+          add_coded_linear(3, out, in, stored);
+        }
+        // Around the kernels' blocks of columns (128), quarters of them, and panels (64 rows).
+        for (const auto& [in, group] :
+             {std::pair{288, 32}, {320, 64}, {416, 128}, {416, 416}, {544, 256}, {96, 48}}) {
+          for (const std::int64_t n : {1, 2, 7}) {
+            add_coded_linear(n, 70, in, codes(kind, 70, in, group, with_zeros));
+          }
         }
       }
+    }
+    for (const std::int64_t n : row_counts(/*many=*/true)) {
+      add_coded_linear(n, 33, 64, codes(CodeKind::kInt8, 33, 64, 32, false));
+    }
+    for (const std::int64_t n : {16, 17}) {
+      add_coded_linear(n, 33, 160, codes(CodeKind::kInt4, 33, 160, 32, true));
+    }
+    if (size_bytes(dtype_) == 2) {  // wide enough for several expanded parts
+      add_coded_linear(17, 300, 4160, codes(CodeKind::kNf4, 300, 4160, 64, false));
+      add_coded_linear(17, 4100, 288, codes(CodeKind::kInt8, 4100, 288, 288, false));
     }
   }
 
@@ -393,6 +402,54 @@ class CaseList {
             .out = out,
             .in = in,
             .dtype = dtype_};
+  }
+
+  static std::string_view code_name(CodeKind kind) {
+    return kind == CodeKind::kInt8 ? "int8" : kind == CodeKind::kInt4 ? "int4" : "nf4";
+  }
+
+  WeightCodes codes(CodeKind kind, std::int64_t out, std::int64_t in, std::int64_t group,
+                    bool with_zeros) {
+    const std::int64_t groups = (in + group - 1) / group;
+    // Values below 1.
+    const double size = kind == CodeKind::kInt8 ? 160 : kind == CodeKind::kInt4 ? 20 : 1;
+    Tensor scales = source_.normal(group == 32 ? DType::kF16 : DType::kF32, {out, groups});
+    for (std::int64_t i = 0; i < scales.elements(); ++i)
+      set_value(scales, i, value_at(scales, i) / size);
+    return {.kind = kind,
+            .group = group,
+            .codes = source_.integers({out, code_bytes(kind, in)}, 0, 255, DType::kU8),
+            .scales = scales,
+            .zeros = with_zeros ? source_.normal(DType::kF32, {out, groups}) : Tensor()};
+  }
+
+  // Both directions, with all that may follow the forward sums. The weight may be rounded to its
+  // type on the way.
+  void add_coded_linear(std::int64_t n, std::int64_t out, std::int64_t in,
+                        const WeightCodes& stored) {
+    const WeightView coded{
+        .form = WeightForm::kCodes, .out = out, .in = in, .dtype = dtype_, .codes = stored};
+    const std::string detail =
+        fmt::format("{} zeros {} n {} out {} in {} group {}", code_name(stored.kind),
+                    stored.zeros.defined(), n, out, in, stored.group);
+    LinearForward forward{.y = source_.unwritten_rows(dtype_, {n, out}),
+                          .x = source_.normal_rows(dtype_, {n, in}),
+                          .weight = coded};
+    // Few rows are rounded to 16-bit integers on the way.
+    const DType rounded = size_bytes(dtype_) == 4 ? DType::kF16 : dtype_;
+    add(detail, in, forward, rounded, in);
+    forward.y = source_.unwritten_rows(sums_, {n, out});
+    forward.bias = source_.normal(dtype_, {out});
+    forward.residual = source_.normal_rows(sums_, {n, out});
+    forward.activation = ActivationKind::kSilu;
+    forward.preactivation = source_.unwritten_rows(sums_, {n, out});
+    add(detail + " with all ends", in, forward, rounded, in);
+    add(detail, out,
+        LinearBackwardInput{.dx = source_.unwritten_rows(dtype_, {n, in}),
+                            .dy = source_.normal_rows(dtype_, {n, out}),
+                            .weight = coded,
+                            .residual = source_.normal_rows(dtype_, {n, in})},
+        dtype_, out);
   }
 
   void add_linear(std::int64_t n, std::int64_t out, std::int64_t in, bool with_bias,

@@ -70,7 +70,7 @@ bool CallRunner::packs(const KernelCall& call) const {
   KernelCall copy = call;
   WeightForm form = WeightForm::kRows;
   const WeightView* weight = weight_of(copy, &form);
-  return weight != nullptr &&
+  return weight != nullptr && weight->form != WeightForm::kCodes &&
          kernels_.packed_bytes(form, weight->out, weight->in, weight->dtype) > 0;
 }
 

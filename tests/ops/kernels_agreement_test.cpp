@@ -56,7 +56,7 @@ template <typename Call>
 Call rows_of(const Call& call, std::int64_t begin, std::int64_t size) {
   Call part = call;
   part.tensors(part, [&](std::string_view name, Tensor& tensor, Access) {
-    if (tensor.defined() && name != "weight" && name != "bias")
+    if (tensor.defined() && !name.starts_with("weight") && name != "bias")
       tensor = tensor.slice(0, begin, size);
   });
   return part;

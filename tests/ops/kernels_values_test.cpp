@@ -83,6 +83,12 @@ TEST_P(KernelValues, OfWeightCodesAreTheirDistancesFromZeroTimesTheirScales) {
                              .codes = bytes({2, 2}, {0x2F, 0x08, 0x80, 0xF7}),
                              .scales = fp32({2, 1}, {1, 3})}});
   expect_values(rows, {7, -6, 0, -24, 0, -3});
+  run(ExpandWeight{.rows = rows,
+                   .codes = {.kind = CodeKind::kNf4,
+                             .group = 2,
+                             .codes = bytes({2, 2}, {0xF0, 0x07, 0x7F, 0x0F}),
+                             .scales = fp32({2, 2}, {2, 1, 4, 0.5})}});
+  expect_values(rows, {-2, 2, 0, 4, 0, 0.5});
 }
 
 TEST_P(KernelValues, OfNormsFollowTheirDefinitions) {

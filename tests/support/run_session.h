@@ -48,6 +48,7 @@ struct RunLayout {
   OptimizerOptions optimizer;
   OffloadOptions offload;
   Adapters adapters;
+  CodesOfParameter codes;
   std::int64_t micro = 2;  // samples of a micro-batch; the others of a global batch are accumulated
   std::vector<std::int64_t> sizes;   // of the micro-batches of a rank, in place of `micro`
   std::vector<std::int64_t> layers;  // of the chunks of the model; empty: equal
@@ -163,7 +164,8 @@ class TrainingRun {
             .seed = 11,
             .optimizer_options = layout.optimizer,
             .offload = layout.offload,
-            .adapters = layout.adapters});
+            .adapters = layout.adapters,
+            .codes = layout.codes});
     session_->initialize();
   }
 

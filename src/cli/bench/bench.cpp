@@ -22,6 +22,7 @@ struct BenchOptions {
   std::optional<std::int64_t> rows, in, out, elements;
   std::int64_t context = 128;
   std::int64_t tokens = 8;
+  std::string quantize;
   AttentionLayout layout = AttentionLayout::kBsnd;
   BenchRounds of_all;
 
@@ -39,6 +40,10 @@ struct BenchOptions {
     v(Option{"elements", "optimizer: number of weights (default: those of the model)"}, elements);
     v(Option{"context", "decode, prefill: number of tokens of the prompt"}, context);
     v(Option{"tokens", "decode: number of tokens per round"}, tokens);
+    v(Option{"quantize",
+             "decode, prefill: hold the matrices of the layers in 8 or 4 bits",
+             {.choices = {"int8", "int4", "q8_0", "q4_0", "nf4"}}},
+      quantize);
     v(Option{"shape-order",
              "attention: memory layout of queries, keys and values (TND: samples packed in a row)"},
       Choice<AttentionLayout>(layout, {{"BSND", AttentionLayout::kBsnd},
@@ -227,7 +232,8 @@ DecodeBenchOptions decode_options(const Request& request) {
           .context = bench.context,
           .tokens = bench.tokens,
           .rounds = bench.of_all.rounds,
-          .profile = bench.profile};
+          .profile = bench.profile,
+          .quantize = bench.quantize};
 }
 
 Json run_decode(const Request& request) {

@@ -52,6 +52,7 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "reset-position-ids is-instruction-dataset neat-pack no-shuffle padded-samples "
      "full-shuffle-instruction-dataset variable-seq-lengths pad-to-multiple-of:1 lora-r:1 "
      "lora-alpha:1 lora-load:1 lora-target-modules:* lora-modules-to-save:* lora-adapter-name:1 "
+     "qlora "
      "reset-attention-mask eod-mask-loss override-opt_param-scheduler override-opt-param-scheduler "
      "use-checkpoint-opt_param-scheduler use-checkpoint-opt-param-scheduler "
      "distributed-timeout-minutes:1 tensorboard-dir:1 async-save timing-log-level:1 "
@@ -295,10 +296,9 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "tiktoken-num-special-tokens:1 tiktoken-special-tokens:* yaml-cfg:1",
      "corpora are named by --data-path, options in TOML by --config"},
     {kIgnored, "lora-register-forward-hook:*", "gradients pass through frozen layers without it"},
-    {kIgnored, "lora-ckpt-filter", "checkpoints of adapters hold them alone"},
+    {kIgnored, "lora-ckpt-filter qlora-save-dequantize", "checkpoints of adapters hold them alone"},
     {kIgnored, "prompt-type:1", "the data have it: piton preprocess --prompt-type"},
     {kNotYet, "lora-fusion", "products of adapters are not computed during collectives"},
-    {kNotYet, "qlora qlora-save-dequantize", "bases of adapters have 16 or 32 bits"},
     {kNotYet, "sft sft-tokenizer-prompt-format:1",
      "conversations become token files by piton preprocess; --is-instruction-dataset reads them"},
     {kNotYet,

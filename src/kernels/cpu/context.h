@@ -44,9 +44,11 @@ struct CpuContext {
   Isa isa;
   const VectorTable& vector;
   const PanelTable& panels;
+  const CodesTable& codes;
   const DotTable* dot;     // null: no bf16 dot products
   const TileTable* tiles;  // null: no tiles
   Scratch scratch;
+  Tensor expanded = {};  // memory for rows of a weight held as codes (linear_codes.cpp)
 
   // Whether bf16 products need no conversion to fp32.
   bool has_bf16_products() const { return dot != nullptr; }

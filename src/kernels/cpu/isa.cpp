@@ -43,7 +43,9 @@ bool has_v4() {
          __builtin_cpu_supports("avx512vl");
 }
 
-bool has_v4_bf16() { return has_v4() && __builtin_cpu_supports("avx512bf16"); }
+bool has_v4_bf16() {
+  return has_v4() && __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512vnni");
+}
 
 // Leaf 7 of cpuid, edx: bit 22 bf16 products, bit 24 tiles. The system must also grant the state.
 bool has_amx() {
@@ -139,6 +141,21 @@ const PanelTable& panel_table(Isa isa) {
       break;
   }
   return v4::panel_table();
+}
+
+const CodesTable& codes_table(Isa isa) {
+  switch (isa) {
+    case Isa::kV2:
+      return v2::codes_table();
+    case Isa::kV3:
+      return v3::codes_table();
+    case Isa::kV4:
+      return v4::codes_table();
+    case Isa::kV4Bf16:
+    case Isa::kAmx:
+      break;
+  }
+  return v4_bf16::codes_table();
 }
 
 const DotTable* dot_table(Isa isa) {

@@ -6,12 +6,14 @@
 
 #include "kernels/cpu/amx/table.h"
 #include "kernels/cpu/dot/table.h"
+#include "kernels/cpu/vector/codes.h"
 #include "kernels/cpu/vector/panels.h"
 #include "kernels/cpu/vector/table.h"
 
 namespace piton::cpu {
 
-// Levels of the x86-64 psABI; then v4 with bf16 dot products (AVX512_BF16); then with bf16 tile
+// Levels of the x86-64 psABI; then v4 with bf16 dot products (AVX512_BF16) and 16-bit integer ones
+// (AVX512_VNNI); then with bf16 tile
 // products too (AMX).
 enum class Isa { kV2, kV3, kV4, kV4Bf16, kAmx };
 
@@ -30,6 +32,7 @@ Isa find_isa(std::string_view name);
 
 const VectorTable& vector_table(Isa isa);
 const PanelTable& panel_table(Isa isa);
+const CodesTable& codes_table(Isa isa);
 
 // Null if the set has no bf16 dot product.
 const DotTable* dot_table(Isa isa);

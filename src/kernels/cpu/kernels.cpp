@@ -47,6 +47,7 @@ class CpuKernels final : public Kernels {
                  isa,
                  cpu::vector_table(isa),
                  cpu::panel_table(isa),
+                 cpu::codes_table(isa),
                  choice.dot ? cpu::dot_table(isa) : nullptr,
                  cpu::tile_table(isa),
                  cpu::Scratch(threads.threads())},
@@ -67,6 +68,8 @@ class CpuKernels final : public Kernels {
   WeightForm forward_form(std::int64_t rows, std::int64_t in, DType dtype) const override {
     return cpu::forward_form(context_, rows, in, dtype);
   }
+
+  bool reads_codes() const override { return true; }
 
   std::int64_t row_tile() const override { return cpu::row_tile(); }
 
@@ -109,7 +112,7 @@ class CpuKernels final : public Kernels {
         alone_[static_cast<std::size_t>(ThreadPool::thread_index())];
     if (alone == nullptr) {
       alone.reset(new cpu::CpuContext{one_thread_, context_.isa, context_.vector, context_.panels,
-                                      context_.dot, context_.tiles,
+                                      context_.codes, context_.dot, context_.tiles,
                                       cpu::Scratch(context_.threads.threads())});
     }
     return *alone;

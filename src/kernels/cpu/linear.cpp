@@ -7,9 +7,17 @@ namespace piton::cpu {
 
 namespace {
 
-auto product_of(const CpuContext& context, DType dtype) {
+LinearFunction product_of(const CpuContext& context, DType dtype) {
   if (uses_tiles(context, dtype)) return amx_product;
   return uses_dot(context, dtype) ? dot_product : panel_product;
+}
+
+void multiply(CpuContext& context, const LinearCall& call) {
+  if (call.a.dim(0) == 0) return;
+  const WeightView& weight = call.right.weight;
+  const LinearFunction product = product_of(context, weight.dtype);
+  if (weight.form == WeightForm::kCodes) return codes_product(context, call, product);
+  product(context, call);
 }
 
 }  // namespace
@@ -43,21 +51,18 @@ void execute(CpuContext& context, const PackWeight& call) {
 }
 
 void execute(CpuContext& context, const LinearForward& call) {
-  if (call.x.dim(0) == 0) return;
-  product_of(context, call.weight.dtype)(
-      context, {.y = call.y,
-                .a = call.x,
-                .right = {call.weight, false},
-                .bias = call.bias,
-                .epilogue = {call.residual, call.activation, call.preactivation}});
+  multiply(context, {.y = call.y,
+                     .a = call.x,
+                     .right = {call.weight, false},
+                     .bias = call.bias,
+                     .epilogue = {call.residual, call.activation, call.preactivation}});
 }
 
 void execute(CpuContext& context, const LinearBackwardInput& call) {
-  if (call.dy.dim(0) == 0) return;
-  product_of(context, call.weight.dtype)(context, {.y = call.dx,
-                                                   .a = call.dy,
-                                                   .right = {call.weight, true},
-                                                   .epilogue = {.residual = call.residual}});
+  multiply(context, {.y = call.dx,
+                     .a = call.dy,
+                     .right = {call.weight, true},
+                     .epilogue = {.residual = call.residual}});
 }
 
 }  // namespace piton::cpu

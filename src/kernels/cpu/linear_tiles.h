@@ -166,4 +166,13 @@ void amx_rows_product(CpuContext& context, const LinearCall& call);
 bool is_skinny(const LinearCall& call);
 void skinny_product(CpuContext& context, const LinearCall& call);
 
+// linear_codes.cpp: a weight held as codes. Few rows are multiplied by the codes themselves
+// (vector/codes.h); for more, some columns of y at a time, the weight is expanded to the rows that
+// `product` reads, with the bits of a weight held as such rows.
+using LinearFunction = void (*)(CpuContext&, const LinearCall&);
+void codes_product(CpuContext& context, const LinearCall& call, LinearFunction product);
+
+// weight_codes.cpp: the codes as loops read them.
+CodedRows coded_rows(const WeightCodes& codes, std::int64_t in);
+
 }  // namespace piton::cpu

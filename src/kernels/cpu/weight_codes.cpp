@@ -1,8 +1,46 @@
 // Expands small integers with scales into plain rows.
-#include "kernels/cpu/context.h"
+#include <array>
+
+#include "kernels/cpu/linear_tiles.h"
 
 namespace piton::cpu {
 namespace {
+
+// Multiples of `step`; sums of eight products with 16-bit integers fit in 32 bits.
+struct NibbleTable {
+  std::array<float, 16> values{};
+  std::array<std::int16_t, 16> integers{};
+  float step = 1;
+};
+
+constexpr NibbleTable steps_from(int zero) {
+  NibbleTable table;
+  for (int code = 0; code < 16; ++code) {
+    table.values[code] = static_cast<float>(code - zero);
+    table.integers[code] = static_cast<std::int16_t>(code - zero);
+  }
+  return table;
+}
+
+constexpr NibbleTable nf4_table() {
+  constexpr float kLargest = 8191;
+  NibbleTable table;
+  table.step = 1 / kLargest;
+  for (int code = 0; code < 16; ++code) {
+    const float exact = kNf4Values[code] * kLargest;
+    table.values[code] = kNf4Values[code];
+    table.integers[code] = static_cast<std::int16_t>(exact < 0 ? exact - 0.5F : exact + 0.5F);
+  }
+  return table;
+}
+
+const NibbleTable& table_of(const WeightCodes& codes) {
+  static constexpr NibbleTable kCentered = steps_from(8);
+  static constexpr NibbleTable kPlain = steps_from(0);
+  static constexpr NibbleTable kNf4 = nf4_table();
+  if (codes.kind == CodeKind::kNf4) return kNf4;
+  return codes.zeros.defined() ? kPlain : kCentered;
+}
 
 int code_at(const WeightCodes& codes, const std::byte* row, std::int64_t column) {
   if (codes.kind == CodeKind::kInt8) return static_cast<std::int8_t>(row[column]);
@@ -10,40 +48,51 @@ int code_at(const WeightCodes& codes, const std::byte* row, std::int64_t column)
   return column % 2 == 0 ? pair & 15 : pair >> 4;
 }
 
-// Columns [0, in) of one row, in the type that values are computed in.
-template <typename T>
-void expand_row(const WeightCodes& codes, std::int64_t row, std::int64_t in, T* values) {
-  const std::byte* bytes = codes.codes.raw() + row * codes.codes.stride(0);
-  const float* scales = codes.scales.data<float>() + row * codes.scales.stride(0);
-  const float* zeros =
-      codes.zeros.defined() ? codes.zeros.data<float>() + row * codes.zeros.stride(0) : nullptr;
-  const float middle = codes.kind == CodeKind::kInt4 ? 8.0F : 0.0F;
-  for (std::int64_t begin = 0, group = 0; begin < in; begin += codes.group, ++group) {
-    const T scale = scales[group];
-    const T zero = zeros != nullptr ? zeros[group] : middle;
-    const std::int64_t end = begin + codes.group < in ? begin + codes.group : in;
-    for (std::int64_t column = begin; column < end; ++column) {
-      values[column] = scale * (static_cast<T>(code_at(codes, bytes, column)) - zero);
-    }
+void expand_wide(const WeightCodes& codes, std::int64_t row, std::int64_t in, double* values) {
+  const CodedRows w = coded_rows(codes, in);
+  const std::byte* bytes = codes.codes.raw() + row * w.stride;
+  for (std::int64_t column = 0; column < in; ++column) {
+    const std::int64_t at = row * w.groups + column / codes.group;
+    const double scale = w.scale_type == Type::kF16 ? to_float(codes.scales.data<Float16>()[at])
+                                                    : codes.scales.data<float>()[at];
+    const int code = code_at(codes, bytes, column);
+    const double value = w.nibbles ? w.values[code] : static_cast<float>(code);
+    values[column] = scale * (value - (w.zeros != nullptr ? w.zeros[at] : 0.0F));
   }
 }
 
 }  // namespace
 
+CodedRows coded_rows(const WeightCodes& codes, std::int64_t in) {
+  const NibbleTable& table = table_of(codes);
+  return {.codes = reinterpret_cast<const std::uint8_t*>(codes.codes.raw()),
+          .stride = code_bytes(codes.kind, in),
+          .nibbles = is_half_byte(codes.kind),
+          .columns = in,
+          .group = codes.group,
+          .groups = tiles(in, codes.group),
+          .scales = codes.scales.raw(),
+          .scale_type = type_of(codes.scales.dtype()),
+          .zeros = codes.zeros.defined() ? codes.zeros.data<float>() : nullptr,
+          .values = table.values.data(),
+          .integers = table.integers.data(),
+          .step = codes.kind == CodeKind::kInt8 ? 1 : table.step};
+}
+
 void execute(CpuContext& context, const ExpandWeight& call) {
   const std::int64_t in = call.rows.dim(1);
   const DType dtype = call.rows.dtype();
+  const CodedRows w = coded_rows(call.codes, in);
   context.ranges(call.rows.dim(0), grain_of(in * size_bytes(dtype)),
                  [&](std::int64_t begin, std::int64_t end) {
                    for (std::int64_t row = begin; row < end; ++row) {
-                     std::byte* to =
-                         call.rows.raw() + row * call.rows.stride(0) * size_bytes(dtype);
+                     std::byte* to = at(call.rows, row, 0);
                      if (dtype == DType::kF64) {
-                       expand_row(call.codes, row, in, reinterpret_cast<double*>(to));
+                       expand_wide(call.codes, row, in, reinterpret_cast<double*>(to));
                        continue;
                      }
                      auto* values = reinterpret_cast<float*>(context.scratch.own(in * 4));
-                     expand_row(call.codes, row, in, values);
+                     context.codes.expand(values, w, row, 0, in);
                      context.vector.convert(to, type_of(dtype), values, Type::kF32, in);
                    }
                  });

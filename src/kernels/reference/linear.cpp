@@ -26,8 +26,13 @@ Values expanded(const WeightCodes& codes, std::int64_t out, std::int64_t in) {
   for (std::int64_t row = 0; row < out; ++row) {
     for (std::int64_t column = 0; column < in; ++column) {
       const std::int64_t group = column / codes.group;
+      const double code = code_at(codes, bytes, row, column);
+      if (codes.kind == CodeKind::kNf4) {
+        rows(row, column) = scales(row, group) * kNf4Values[static_cast<int>(code)];
+        continue;
+      }
       const double zero = zeros.given() ? zeros(row, group) : codes.kind == CodeKind::kInt4 ? 8 : 0;
-      rows(row, column) = scales(row, group) * (code_at(codes, bytes, row, column) - zero);
+      rows(row, column) = scales(row, group) * (code - zero);
     }
   }
   return rows;

@@ -28,6 +28,11 @@ std::map<std::string, std::string> facts_of_base(const OpenedModel& base) {
 void check_adapter_options(const PretrainOptions& options) {
   const LoopOptions& loop = options.loop;
   if (!options.lora.given()) {
+    if (options.lora.quantized_base) {
+      throw Error(Fault::kUsage,
+                  "--qlora: needs --lora-target-modules: weights of 4 bits are not trained, only "
+                  "adapters of them");
+    }
     if (loop.lora_load.empty()) return;
     throw Error(Fault::kUsage,
                 "--lora-load: needs --lora-target-modules, the linears that {} has adapters of",

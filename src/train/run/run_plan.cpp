@@ -225,7 +225,10 @@ RunPlan make_run_plan(const PretrainOptions& options, int ranks,
                   .seed = loop.seed,
                   .optimizer_options = options.optimizer,
                   .offload = options.offload,
-                  .adapters = options.lora.resolve(model)};
+                  .adapters = options.lora.resolve(model),
+                  .codes = options.lora.quantized_base
+                               ? codes_in(*code_format("", "nf4"), "--qlora")
+                               : CodesOfParameter()};
   return plan;
 }
 

@@ -9,6 +9,8 @@
 #include <limits>
 
 #include "checkpoint/safetensors.h"
+#include "device/host_device.h"
+#include "kernels/reference/kernels.h"
 #include "support/errors.h"
 
 namespace piton {
@@ -45,6 +47,27 @@ TEST(GgmlType, BlocksEqualThoseOfTheGgufPackageToTheBit) {
     std::vector<float> decoded(x.size());
     decode_blocks(type, got.data(), std::ssize(x), decoded.data());
     EXPECT_EQ(std::memcmp(decoded.data(), wanted.raw(), decoded.size() * 4), 0) << key;
+  }
+}
+
+TEST(GgmlType, CodesOfBlocksHaveTheirValuesToTheBit) {
+  const SafetensorsFile file(kBlocks);
+  for (const GgmlType type : {GgmlType::kQ80, GgmlType::kQ40}) {
+    const std::string key(name(type));
+    const Tensor wanted = file.tensor(key + ".values");
+    const std::int64_t columns = wanted.elements();
+    const bool bytes = type == GgmlType::kQ80;
+    const WeightCodes codes{.kind = bytes ? CodeKind::kInt8 : CodeKind::kInt4,
+                            .group = block_values(type),
+                            .codes = host_tensor(DType::kU8, {1, bytes ? columns : columns / 2}),
+                            .scales = host_tensor(DType::kF16, {1, columns / block_values(type)})};
+    split_blocks(type, file.tensor(key).raw(), columns / block_values(type), row_of(codes, 0));
+    const Tensor rows = host_tensor(DType::kF32, {1, columns});
+    HostDevice device;
+    const auto stream = device.make_stream();
+    make_reference_kernels()->run(ExpandWeight{.rows = rows, .codes = codes}, *stream);
+    EXPECT_EQ(std::memcmp(rows.raw(), wanted.raw(), static_cast<std::size_t>(rows.bytes())), 0)
+        << key;
   }
 }
 

@@ -1,1 +1,1 @@
-list(APPEND libraries piton_convert piton_kernels_cpu)
+list(APPEND libraries piton_convert piton_kernels_cpu piton_kernels_reference)

@@ -1,0 +1,267 @@
+#include "codes/code_format.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+
+namespace piton {
+namespace {
+
+constexpr std::int64_t kGgmlBlock = 32;  // of q8_0 and q4_0
+constexpr std::int64_t kInt4Group = 128;
+constexpr std::int64_t kNf4Group = 64;
+
+struct Named {
+  std::string_view name;
+  CodeFormat format;
+};
+
+constexpr std::array<Named, 5> kFormats{{
+    {"int8", {Quantization::kInt8, 0}},
+    {"int4", {Quantization::kInt4, kInt4Group}},
+    {"q8_0", {Quantization::kQ80, kGgmlBlock}},
+    {"q4_0", {Quantization::kQ40, kGgmlBlock}},
+    {"nf4", {Quantization::kNf4, kNf4Group}},
+}};
+
+CodeKind kind_of(Quantization rule) {
+  if (rule == Quantization::kNf4) return CodeKind::kNf4;
+  return rule == Quantization::kInt8 || rule == Quantization::kQ80 ? CodeKind::kInt8
+                                                                   : CodeKind::kInt4;
+}
+
+DType scale_type(Quantization rule) {
+  return rule == Quantization::kInt8 || rule == Quantization::kNf4 ? DType::kF32 : DType::kF16;
+}
+
+// To nearest even, for magnitudes below 2^22.
+std::int32_t nearest(float x) {
+  constexpr float kMove = 12582912.0F;  // 1.5 * 2^23
+  return static_cast<std::int32_t>((x + kMove) - kMove);
+}
+
+// std::round() for magnitudes below 2^31.
+std::int32_t nearest_from_zero(float x) {
+  const auto whole = static_cast<std::int32_t>(x);
+  const float rest = x - static_cast<float>(whole);
+  return whole + (rest >= 0.5F ? 1 : 0) - (rest <= -0.5F ? 1 : 0);
+}
+
+// 1 / d, and 0 where that is no number: then every value is 0.
+float inverse(float d) {
+  const float inverse = d == 0 ? 0 : 1 / d;
+  return std::isfinite(inverse) ? inverse : 0;
+}
+
+// The largest magnitude, NaN if a value is not finite.
+float largest_magnitude(std::span<const float> values) {
+  float largest = 0;
+  float sum = 0;  // NaN where a value is not finite
+  for (const float value : values) {
+    largest = std::max(largest, std::abs(value));
+    sum += value * 0;
+  }
+  return largest + sum;
+}
+
+void pack(std::span<const std::byte> nibbles, std::byte* codes) {
+  for (std::size_t i = 0; i < nibbles.size(); i += 2) {
+    const std::byte high = i + 1 < nibbles.size() ? nibbles[i + 1] : std::byte{0};
+    codes[i / 2] = nibbles[i] | high << 4;
+  }
+}
+
+float encode_int8(std::span<const float> group, std::byte* codes) {
+  const float scale = largest_magnitude(group) / 127;
+  if (!std::isfinite(scale)) return scale;
+  const float factor = inverse(scale);
+  for (std::size_t i = 0; i < group.size(); ++i)
+    codes[i] = static_cast<std::byte>(static_cast<std::int8_t>(nearest(group[i] * factor)));
+  return scale;
+}
+
+float encode_int4(std::span<const float> group, float* zero, std::byte* nibbles) {
+  float low = 0, high = 0, sum = 0;
+  for (const float value : group) {
+    low = std::min(low, value);
+    high = std::max(high, value);
+    sum += value * 0;
+  }
+  const float scale = to_float(to_float16((high - low) / 15 + sum));
+  if (!std::isfinite(scale)) return scale;
+  const float factor = inverse(scale);
+  const std::int32_t middle = std::clamp(nearest(-low * factor), 0, 15);
+  for (std::size_t i = 0; i < group.size(); ++i) {
+    nibbles[i] = static_cast<std::byte>(std::clamp(nearest(group[i] * factor) + middle, 0, 15));
+  }
+  *zero = static_cast<float>(middle);
+  return scale;
+}
+
+// The nearest value of the table: where a step of 1/128 begins, and at most one change within it.
+class Nf4Places {
+ public:
+  Nf4Places() {
+    for (int step = 0; step <= 256; ++step) {
+      const float x = static_cast<float>(step) / 128 - 1;
+      int code = 0;
+      while (code < 15 && x > middle(code)) ++code;
+      first_[static_cast<std::size_t>(step)] = static_cast<std::uint8_t>(code);
+    }
+    for (int code = 0; code < 16; ++code)
+      ends_[static_cast<std::size_t>(code)] = code < 15 ? middle(code) : 2.0F;
+  }
+  std::byte of(float x) const {  // -1 .. 1
+    const auto step = static_cast<std::size_t>(static_cast<std::int32_t>((x + 1) * 128));
+    const std::uint8_t code = first_[std::min<std::size_t>(step, 256)];
+    return static_cast<std::byte>(code + (x > ends_[code] ? 1 : 0));
+  }
+
+ private:
+  static float middle(int code) { return (kNf4Values[code] + kNf4Values[code + 1]) / 2; }
+  std::array<std::uint8_t, 257> first_{};
+  std::array<float, 16> ends_{};
+};
+
+float encode_nf4(std::span<const float> group, std::byte* nibbles) {
+  static const Nf4Places kPlaces;
+  const float scale = largest_magnitude(group);
+  if (!std::isfinite(scale)) return scale;
+  const float factor = inverse(scale);
+  for (std::size_t i = 0; i < group.size(); ++i)
+    nibbles[i] = kPlaces.of(std::clamp(group[i] * factor, -1.0F, 1.0F));
+  return scale;
+}
+
+void put_scale(DType type, float scale, std::byte* scales, std::int64_t index,
+               const std::string& where) {
+  const Float16 half = to_float16(scale);
+  if (!std::isfinite(type == DType::kF16 ? to_float(half) : scale)) {
+    throw Error(Fault::kData,
+                "{}: has values that are not finite, or too large for the scale of a group; it "
+                "cannot be quantized: load it in 16 or 32 bits",
+                where);
+  }
+  if (type == DType::kF16) {
+    std::memcpy(scales + index * 2, &half.bits, 2);
+  } else {
+    std::memcpy(scales + index * 4, &scale, 4);
+  }
+}
+
+}  // namespace
+
+std::string_view name(Quantization rule) {
+  for (const Named& one : kFormats) {
+    if (one.format.rule == rule) return one.name;
+  }
+  return "";
+}
+
+std::optional<CodeFormat> code_format(std::string_view flag, const std::string& word) {
+  if (word.empty()) return std::nullopt;
+  for (const Named& one : kFormats) {
+    if (one.name == word) return one.format;
+  }
+  throw Error(Fault::kUsage, "{}: got \"{}\", wanted int8, int4, q8_0, q4_0 or nf4", flag, word);
+}
+
+WeightCodes allocate_codes(const CodeFormat& format, std::int64_t out, std::int64_t in,
+                           Arena& arena) {
+  const std::int64_t group = format.group > 0 ? format.group : std::max<std::int64_t>(in, 1);
+  const std::int64_t groups = (in + group - 1) / group;
+  const auto allocate = [&](DType dtype, const Shape& shape) {
+    const Tensor tensor = arena.allocate(dtype, shape, MemoryKind::kParameters);
+    if (tensor.place().kind == DeviceKind::kHost)
+      std::memset(tensor.raw(), 0, static_cast<std::size_t>(tensor.bytes()));
+    return tensor;
+  };
+  const CodeKind kind = kind_of(format.rule);
+  return {.kind = kind,
+          .group = group,
+          .codes = allocate(DType::kU8, {out, code_bytes(kind, in)}),
+          .scales = allocate(scale_type(format.rule), {out, groups}),
+          .zeros =
+              format.rule == Quantization::kInt4 ? allocate(DType::kF32, {out, groups}) : Tensor()};
+}
+
+CodedRow row_of(const WeightCodes& codes, std::int64_t row) {
+  const std::int64_t groups = codes.scales.dim(1);
+  return {.codes = codes.codes.raw() + row * codes.codes.dim(1),
+          .scales = codes.scales.raw() + row * groups * size_bytes(codes.scales.dtype()),
+          .zeros = codes.zeros.defined() ? codes.zeros.data<float>() + row * groups : nullptr};
+}
+
+void encode_row(const CodeFormat& format, std::span<const float> values, const CodedRow& to,
+                const std::string& where) {
+  const std::size_t group = format.group > 0 ? static_cast<std::size_t>(format.group)
+                                             : std::max<std::size_t>(values.size(), 1);
+  const bool half_bytes = is_half_byte(kind_of(format.rule));
+  std::vector<std::byte> nibbles(half_bytes ? group : 0);
+  for (std::size_t begin = 0, index = 0; begin < values.size(); begin += group, ++index) {
+    const std::span<const float> part =
+        values.subspan(begin, std::min(group, values.size() - begin));
+    std::byte* codes = half_bytes ? nibbles.data() : to.codes + begin;
+    float scale = 0;
+    switch (format.rule) {
+      case Quantization::kInt8:
+        scale = encode_int8(part, codes);
+        break;
+      case Quantization::kInt4:
+        scale = encode_int4(part, to.zeros + index, codes);
+        break;
+      case Quantization::kQ80:
+        scale = q80_scale(part);
+        q80_codes(part, scale, codes);
+        break;
+      case Quantization::kQ40:
+        scale = q40_scale(part);
+        q40_codes(part, scale, codes);
+        break;
+      case Quantization::kNf4:
+        scale = encode_nf4(part, codes);
+        break;
+    }
+    put_scale(scale_type(format.rule), scale, to.scales, static_cast<std::int64_t>(index), where);
+    if (half_bytes) pack(std::span(nibbles).first(part.size()), to.codes + begin / 2);
+  }
+}
+
+float q80_scale(std::span<const float> block) { return largest_magnitude(block) / 127; }
+
+float q40_scale(std::span<const float> block) {
+  float largest = 0;  // with its sign; the first of several
+  float sum = 0;
+  for (const float value : block) {
+    if (std::abs(value) > std::abs(largest)) largest = value;
+    sum += value * 0;
+  }
+  return sum == 0 ? largest / -8 : sum;
+}
+
+void q80_codes(std::span<const float> block, float scale, std::byte* codes) {
+  if (!std::isfinite(scale)) return;
+  const float factor = inverse(scale);
+  for (std::size_t i = 0; i < block.size(); ++i) {
+    codes[i] =
+        static_cast<std::byte>(static_cast<std::int8_t>(nearest_from_zero(block[i] * factor)));
+  }
+}
+
+// Product and sum are rounded once, as where ggml is compiled for processors that have fused
+// multiply-add, and as in its Python package.
+void q40_codes(std::span<const float> block, float scale, std::byte* codes) {
+  if (!std::isfinite(scale)) return;
+  const float factor = inverse(scale);
+  for (std::size_t i = 0; i < block.size(); ++i) {
+    codes[i] =
+        static_cast<std::byte>(std::min(15, static_cast<int>(std::fma(block[i], factor, 8.5F))));
+  }
+}
+
+}  // namespace piton

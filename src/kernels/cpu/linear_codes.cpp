@@ -1,0 +1,166 @@
+// Linear maps with a weight held as codes.
+#include <algorithm>
+
+#include "kernels/cpu/linear_tiles.h"
+#include "kernels/cpu/panel_runs.h"
+
+namespace piton::cpu {
+namespace {
+
+// Rows of the weight that a thread takes at once.
+constexpr std::int64_t kOutputs = 64;
+// Expanded rows at a time: they stay in the last-level cache.
+constexpr std::int64_t kExpandedBytes = std::int64_t{2} << 20;
+constexpr std::int64_t kExpandedColumns = 256;  // whole panels of every product
+
+// The codes are read from memory once, and nothing else is.
+class CodeProduct : LinearProduct {
+ public:
+  CodeProduct(CpuContext& context, const LinearCall& call)
+      : LinearProduct(context, call),
+        m_(a_.dim(0)),
+        w_(coded_rows(right_.weight.codes, right_.k())),
+        blocks_(code_blocks(w_.columns)),
+        memory_(context.scratch.shared(aligned(PanelRuns::bytes(context)) + values_bytes() +
+                                       aligned(m_ * (blocks_ + w_.groups) * 4))),
+        runs_(context, tiles(right_.n(), kOutputs), memory_) {
+    std::byte* values = memory_ + aligned(PanelRuns::bytes(context));
+    x_.values = reinterpret_cast<std::int16_t*>(values);
+    x_.scales = reinterpret_cast<float*>(values + values_bytes());
+    if (w_.zeros != nullptr) x_.group_sums = x_.scales + m_ * blocks_;
+    context.ranges(m_, 1, [&](std::int64_t begin, std::int64_t end) {
+      auto* row = reinterpret_cast<float*>(context.scratch.own(w_.columns * 4));
+      for (std::int64_t r = begin; r < end; ++r) {
+        convert_rows(context, row, Type::kF32, w_.columns, a_, r, 0, 1, w_.columns);
+        context.codes.round_row(x_, r, row, w_);
+      }
+    });
+  }
+
+  std::int64_t parts() const { return runs_.parts(); }
+
+  void operator()(std::int64_t part) const {
+    runs_.take(part, [&](std::int64_t panel, bool) { multiply(panel * kOutputs); });
+  }
+
+ private:
+  std::int64_t values_bytes() const { return aligned(m_ * blocks_ * kCodeBlock * 2); }
+
+  void multiply(std::int64_t column) const {
+    const std::int64_t n = std::min(kOutputs, right_.n() - column);
+    auto* sums = reinterpret_cast<float*>(
+        context_.scratch.own(((m_ + 1) * kOutputs + code_memory(w_.columns)) * 4));
+    float* memory = sums + (m_ + 1) * kOutputs;
+    context_.codes.multiply(sums, kOutputs, x_, m_, w_, column, column + n, memory);
+    if (const float* bias = bias_of(sums + m_ * kOutputs, column, n); bias != nullptr) {
+      for (std::int64_t r = 0; r < m_; ++r) {
+        for (std::int64_t c = 0; c < n; ++c) sums[r * kOutputs + c] += bias[c];
+      }
+    }
+    if (epilogue_.given()) {
+      return epilogue_.finish(context_, y_, sums, kOutputs, 0, column, m_, n);
+    }
+    for (std::int64_t r = 0; r < m_; ++r) {
+      context_.vector.convert(at(y_, r, column), type_of(y_.dtype()), sums + r * kOutputs,
+                              Type::kF32, n);
+    }
+  }
+
+  std::int64_t m_;
+  CodedRows w_;
+  std::int64_t blocks_;
+  std::byte* memory_;
+  PanelRuns runs_;
+  IntegerRows x_;
+};
+
+// Groups that the loops have.
+bool multiplies_codes(const LinearCall& call) {
+  const WeightView& weight = call.right.weight;
+  const std::int64_t group = weight.codes.group;
+  return !call.right.backward && weight.in % 32 == 0 &&
+         (group == 32 || group == 64 || group % kCodeBlock == 0 || group >= weight.in);
+}
+
+Tensor columns_of(const Tensor& tensor, std::int64_t begin, std::int64_t size) {
+  return tensor.defined() ? tensor.slice(1, begin, size) : tensor;
+}
+Tensor rows_of(const Tensor& tensor, std::int64_t begin, std::int64_t size) {
+  return tensor.defined() ? tensor.slice(0, begin, size) : tensor;
+}
+
+LinearCall some_rows(const LinearCall& call, std::int64_t begin, std::int64_t size) {
+  return {.y = rows_of(call.y, begin, size),
+          .a = rows_of(call.a, begin, size),
+          .right = call.right,
+          .bias = call.bias,
+          .epilogue = {rows_of(call.epilogue.residual, begin, size), call.epilogue.activation,
+                       rows_of(call.epilogue.preactivation, begin, size)}};
+}
+
+// Expands what columns [begin, begin + size) of y read: rows of the weight, or backward columns.
+Tensor expand(CpuContext& context, const Right& right, std::int64_t begin, std::int64_t size) {
+  const WeightView& weight = right.weight;
+  const CodedRows w = coded_rows(weight.codes, weight.in);
+  const Shape shape = right.backward ? Shape{weight.out, size} : Shape{size, weight.in};
+  const Tensor rows(context.expanded.storage(), 0, weight.dtype, shape);
+  const std::int64_t first_row = right.backward ? 0 : begin;
+  const std::int64_t first_column = right.backward ? begin : 0;
+  const std::int64_t columns = shape[1];
+  context.ranges(shape[0], grain_of(columns * 4), [&](std::int64_t from, std::int64_t to) {
+    auto* values = reinterpret_cast<float*>(context.scratch.own(columns * 4));
+    for (std::int64_t row = from; row < to; ++row) {
+      context.codes.expand(values, w, first_row + row, first_column, columns);
+      context.vector.convert(at(rows, row, 0), type_of(weight.dtype), values, Type::kF32, columns);
+    }
+  });
+  return rows;
+}
+
+void expanded_product(CpuContext& context, const LinearCall& call, LinearFunction product) {
+  const Right& right = call.right;
+  const std::int64_t width = right.k() * size_bytes(right.weight.dtype);
+  const std::int64_t step =
+      std::max(kExpandedBytes / std::max<std::int64_t>(width, 1) / kExpandedColumns,
+               std::int64_t{1}) *
+      kExpandedColumns;
+  const std::int64_t bytes = std::min(step, right.n()) * width;
+  if (!context.expanded.defined() || context.expanded.bytes() < bytes) {
+    context.expanded = {};
+    context.expanded = host_tensor(DType::kU8, {bytes});
+  }
+  for (std::int64_t begin = 0; begin < right.n(); begin += step) {
+    const std::int64_t size = std::min(step, right.n() - begin);
+    const WeightView rows{.form = WeightForm::kRows,
+                          .tensor = expand(context, right, begin, size),
+                          .out = right.backward ? right.weight.out : size,
+                          .in = right.backward ? size : right.weight.in,
+                          .dtype = right.weight.dtype};
+    product(context,
+            {.y = columns_of(call.y, begin, size),
+             .a = call.a,
+             .right = {rows, right.backward},
+             .bias = rows_of(call.bias, begin, size),
+             .epilogue = {columns_of(call.epilogue.residual, begin, size), call.epilogue.activation,
+                          columns_of(call.epilogue.preactivation, begin, size)}});
+  }
+}
+
+void code_product(CpuContext& context, const LinearCall& call) {
+  const CodeProduct product(context, call);
+  context.threads.run(product.parts(), product);
+}
+
+}  // namespace
+
+void codes_product(CpuContext& context, const LinearCall& call, LinearFunction product) {
+  const std::int64_t m = call.a.dim(0);
+  if (!multiplies_codes(call)) return expanded_product(context, call, product);
+  // The last rows after whole tiles are computed as they are alone.
+  const std::int64_t rest = m % kRowTile;
+  const std::int64_t few = rest <= kMostCodeRows ? rest : 0;
+  if (m > few) expanded_product(context, some_rows(call, 0, m - few), product);
+  if (few > 0) code_product(context, some_rows(call, m - few, few));
+}
+
+}  // namespace piton::cpu

@@ -1,0 +1,67 @@
+# Models whose matrices are held as small integers: quantized while they are read, or stored so in a GGUF file, and the
+# base of adapters.
+include(${CMAKE_CURRENT_LIST_DIR}/../support/expect.cmake)
+file(REMOVE_RECURSE ${WORK})
+file(MAKE_DIRECTORY ${WORK})
+string(REPEAT "To be, or not to be: that is the question.\n" 60 text)
+file(WRITE ${WORK}/text.txt "${text}")
+expect(RUN preprocess --input ${WORK}/text.txt --tokenizer-type ByteTokenizer --output-prefix ${WORK}/corpus CODE 0)
+set(data --data-path ${WORK}/corpus_text_document --split 100,0,0 --seq-length 64)
+expect(RUN pretrain --model llama-tiny --hidden-size 128 --ffn-hidden-size 256 ${data} --tokenizer-type ByteTokenizer
+  --train-iters 60 --lr 3e-3 --save ${WORK}/run CODE 0)
+file(WRITE ${WORK}/part.txt "To be, or not to be: that is the question.\nTo be, or not")
+
+# The mean loss of a text.
+function(loss_of variable)
+  execute_process(COMMAND ${PITON} score ${ARGN} ${WORK}/part.txt --json OUTPUT_VARIABLE out RESULT_VARIABLE code)
+  if(NOT code EQUAL 0)
+    message(FATAL_ERROR "piton score ${ARGN}: exit ${code}")
+  endif()
+  string(JSON loss GET "${out}" loss)
+  set(${variable} ${loss} PARENT_SCOPE)
+endfunction()
+# Fails unless |a - b| < tolerance, all of them decimal numbers.
+function(near a b tolerance what)
+  execute_process(COMMAND awk "BEGIN { d = ${a} - ${b}; if (d < 0) d = -d; exit d < ${tolerance} ? 0 : 1 }"
+    RESULT_VARIABLE far)
+  if(far)
+    message(FATAL_ERROR "${what}: ${a} instead of ${b}, wanted them within ${tolerance}")
+  endif()
+endfunction()
+
+loss_of(plain --load ${WORK}/run)
+foreach(format int8 int4 q8_0 q4_0 nf4)
+  loss_of(loss --load ${WORK}/run --quantize ${format})
+  if(format MATCHES 8)
+    near(${loss} ${plain} 0.01 ${format})
+  else()
+    near(${loss} ${plain} 0.3 ${format})
+  endif()
+  if(loss STREQUAL plain)
+    message(FATAL_ERROR "--quantize ${format} changes nothing")
+  endif()
+endforeach()
+expect(RUN generate --load ${WORK}/run --quantize int8 --prompt "To be, or" --greedy --max-new-tokens 12 CODE 0 OUT "[a-z]")
+expect(RUN generate --load ${WORK}/run --quantize q4_0 --prompt "To be, or" --greedy --max-new-tokens 12 CODE 0 OUT "[a-z]")
+
+# A GGUF file is used as it is stored: the loss is that of its values.
+foreach(type q8_0 q4_0)
+  expect(RUN convert --load ${WORK}/run --save ${WORK}/${type}.gguf --outtype ${type} CODE 0)
+  expect(RUN convert --load ${WORK}/${type}.gguf --save ${WORK}/${type}-values --to piton CODE 0)
+  loss_of(stored --load ${WORK}/${type}.gguf)
+  loss_of(values --load ${WORK}/${type}-values)
+  near(${stored} ${values} 0.0001 "a file in ${type}")
+endforeach()
+
+# Adapters over a base of 4 bits.
+set(adapters --lora-target-modules all-linear --lora-r 4 --train-iters 4 --lr 1e-3 --no-is-instruction-dataset --no-pack)
+expect(RUN finetune --load ${WORK}/run --qlora ${data} ${adapters} --save ${WORK}/adapted CODE 0 OUT "adapters: ")
+expect(RUN generate --load ${WORK}/adapted --quantize nf4 --prompt "To be, or" --greedy --max-new-tokens 12 CODE 0 OUT "[a-z]")
+expect(RUN finetune --load ${WORK}/run --qlora ${data} --train-iters 1 --no-is-instruction-dataset --no-pack CODE 2
+  ERR "--qlora: needs --lora-target-modules")
+
+# What is refused.
+expect(RUN generate --load ${WORK}/run --quantize int3 --prompt a CODE 2 ERR "--quantize: got \"?int3\"?, wanted .*nf4")
+expect(RUN generate --load ${WORK}/q8_0.gguf --quantize int8 --prompt a CODE 2 ERR "--quantize: q8_0.gguf is quantized, and used as it is stored")
+expect(RUN score --load ${WORK}/run --quantize int8 --gradients ${WORK}/g.safetensors ${WORK}/part.txt CODE 2
+  ERR "--gradients: are those of the weights as they are stored; leave --quantize out")

@@ -1,0 +1,234 @@
+// ranks: 2
+// Weights held as codes: every layout has the codes, logits, losses and gradients of one process.
+// Over an NF4 base adapters have the gradients that they have over its values.
+#include <cmath>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "checkpoint/load_values.h"
+#include "checkpoint/values.h"
+#include "generate/inference.h"
+#include "kernels/reference/kernels.h"
+#include "model/canonical_tensors.h"
+#include "model/lora_options.h"
+#include "support/errors.h"
+#include "support/ranks_main.h"
+#include "support/run_session.h"
+
+namespace piton {
+
+MpiOptions ranks::options() { return {.timeout_seconds = 60}; }
+
+namespace {
+
+using test::mesh;
+using test::RunLayout;
+using test::TrainingRun;
+
+// Two tensor ranks have whole groups of 64 columns.
+ModelConfig model() {
+  ModelConfig model = preset("llama-tiny");
+  model.hidden = 128;
+  model.ffn = 256;
+  model.vocabulary = 101;
+  model.tied = false;
+  return model;
+}
+
+CodesOfParameter codes(const std::string& word) {
+  return codes_in(*code_format("--quantize", word), "--quantize");
+}
+
+// The canonical tensors of a model, drawn by name and place: a source that every layout loads
+// alike.
+class DrawnTensors final : public TensorSource {
+ public:
+  // Matrices are uniform within `bound`, vectors within 0.1 of 1.
+  explicit DrawnTensors(const ModelConfig& model, double bound = 0.2) {
+    std::uint32_t number = 0;
+    for (const CanonicalShape& one : canonical_tensors(model)) {
+      const Tensor tensor = host_tensor(DType::kF32, one.shape);
+      for (std::int64_t i = 0; i < tensor.elements(); ++i) {
+        const PhiloxBlock block = philox({7, number}, {static_cast<std::uint32_t>(i), 0, 0, 0});
+        const double unit = static_cast<double>(block[0]) / 2147483648.0 - 1;  // -1 .. 1
+        tensor.data<float>()[i] =
+            static_cast<float>(one.shape.ndim() > 1 ? bound * unit : 1 + 0.1 * unit);
+      }
+      ++number;
+      tensors_[one.name] = tensor;
+    }
+  }
+
+  std::string where() const override { return "drawn tensors"; }
+  std::vector<CanonicalTensor> tensors(TensorKind kind) const override {
+    std::vector<CanonicalTensor> list;
+    if (kind != TensorKind::kWeight) return list;
+    for (const auto& [name, tensor] : tensors_)
+      list.push_back({name, tensor.dtype(), tensor.shape()});
+    return list;
+  }
+  void read(const std::string& name, const TensorRun& run, DType dtype, std::byte* dst) override {
+    const Tensor& tensor = tensors_.at(name);
+    for_each_stretch(tensor.shape(), run,
+                     [&](std::int64_t from, std::int64_t to, std::int64_t count) {
+                       convert_values(tensor.raw() + from * 4, DType::kF32,
+                                      dst + (to - run.begin) * size_bytes(dtype), dtype, count);
+                     });
+  }
+
+ private:
+  std::map<std::string, Tensor> tensors_;
+};
+
+// A model that only reads.
+class Reading {
+ public:
+  Reading(World& world, const RunLayout& layout, const std::string& format)
+      : pool_(1),
+        kernels_(make_cpu_kernels(pool_)),
+        arena_(device_),
+        stream_(device_.make_stream()),
+        mesh_(world, layout.mesh),
+        session_({world, device_, *kernels_, arena_, *stream_, pool_, log_}, mesh_,
+                 {.model = model(),
+                  .layout = {.vocabulary_multiple = 16},
+                  .use = SessionUse::kInference,
+                  .codes = format.empty() ? CodesOfParameter() : codes(format)}),
+        inference_(session_.context(false), session_.pipeline(), mesh_, model()) {
+    DrawnTensors source(model());
+    load_weights(source, {.parameters = session_.parameters(), .sharded = &session_.sharded()},
+                 {mesh_, device_, arena_, *stream_, &pool_});
+    session_.publish_values();
+  }
+
+  std::vector<double> losses() {
+    std::vector<std::int32_t> ids;
+    for (int i = 0; i < 41; ++i) ids.push_back(test::token(3, i, model().vocabulary));
+    return inference_.token_losses(std::span(ids).first(40), std::span(ids).last(40));
+  }
+  std::int64_t parameter_bytes() const {
+    return arena_.counts().in_use_bytes[static_cast<std::size_t>(MemoryKind::kParameters)];
+  }
+
+ private:
+  HostDevice device_;
+  SilentLog log_;
+  ThreadPool pool_;
+  std::unique_ptr<Kernels> kernels_;
+  Arena arena_;
+  std::unique_ptr<Stream> stream_;
+  Mesh mesh_;
+  Session session_;
+  Inference inference_;
+};
+
+class Codes : public testing::TestWithParam<const char*> {};
+
+TEST_P(Codes, GiveTheLossesOfOneProcessUnderEveryLayout) {
+  HostDevice device;
+  const auto world = make_single_world(device);
+  Reading one(*world, {.mesh = mesh(1, 1, 1)}, GetParam());
+  Reading plain(*world, {.mesh = mesh(1, 1, 1)}, "");
+  EXPECT_LT(one.parameter_bytes(), 0.5 * static_cast<double>(plain.parameter_bytes()));
+  const std::vector<double> wanted = one.losses();
+  const std::vector<double> unquantized = plain.losses();
+  double change = 0;
+  for (std::size_t i = 0; i < wanted.size(); ++i)
+    change = std::max(change, std::abs(wanted[i] - unquantized[i]));
+  EXPECT_GT(change, 1e-3);  // it is quantized
+  EXPECT_LT(change, 2);
+  for (const RunLayout& layout : {RunLayout{.name = "TP 2", .mesh = mesh(2, 1, 1)},
+                                  RunLayout{.name = "PP 2", .mesh = mesh(1, 1, 2)}}) {
+    SCOPED_TRACE(layout.name);
+    Reading many(ranks::world(), layout, GetParam());
+    EXPECT_LT(many.parameter_bytes(), 0.7 * static_cast<double>(one.parameter_bytes()));
+    const std::vector<double> got = many.losses();
+    ASSERT_EQ(got.size(), wanted.size());
+    for (std::size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], wanted[i], 2e-5) << i;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Formats, Codes, testing::Values("int8", "q8_0", "q4_0", "nf4"));
+
+TEST(CodesOnRanks, GroupsThatAreSplitAreRefused) {
+  const std::string message = message_of(
+      Fault::kUsage, [] { Reading(ranks::world(), {.mesh = mesh(2, 1, 1)}, "int4"); });
+  EXPECT_EQ(message,
+            "--quantize int4: a rank has 64 columns of layers.0.attention.output.weight, wanted "
+            "whole groups of 128; use fewer tensor ranks or another format");
+}
+
+RunLayout adapted(RunLayout layout, bool quantized) {
+  LoraOptions options;
+  options.target_modules = {"all-linear"};
+  options.rank = 4;
+  layout.adapters = options.resolve(model());
+  if (quantized) layout.codes = codes("nf4");
+  return layout;
+}
+
+void load_base(TrainingRun& run) {
+  DrawnTensors source(model());
+  load_weights(source,
+               {.parameters = base_parameters(run.session().parameters()),
+                .sharded = &run.session().sharded()},
+               run.store());
+  run.session().publish_values();
+}
+
+TEST(CodesOnRanks, AdaptersOfAnNf4BaseHaveTheGradientsOfItsValues) {
+  HostDevice device;
+  const auto world = make_single_world(device);
+  TrainingRun quantized(*world, adapted({.mesh = mesh(1, 1, 1)}, true), model());
+  load_base(quantized);
+  TrainingRun plain(*world, adapted({.mesh = mesh(1, 1, 1)}, false), model());
+  load_base(plain);
+  // The values of the codes, by other kernels.
+  const auto reference = make_reference_kernels();
+  std::int64_t coded = 0, bytes = 0;
+  for (const Parameter* parameter : quantized.session().parameters()) {
+    if (!parameter->codes.given()) continue;
+    coded += parameter->elements();
+    bytes += parameter->codes.codes.bytes() + parameter->codes.scales.bytes();
+    const Tensor rows = host_tensor(DType::kF32, parameter->shape);
+    const auto stream = device.make_stream();
+    reference->run(ExpandWeight{.rows = rows, .codes = parameter->codes}, *stream);
+    for (Parameter* other : plain.session().parameters()) {
+      if (other->name == parameter->name)
+        plain.session().sharded().set_value(*other, rows, plain.machine().stream);
+    }
+  }
+  EXPECT_GT(coded, 0);
+  EXPECT_LE(static_cast<double>(bytes), 0.6 * static_cast<double>(coded));
+  for (int step = 0; step < 2; ++step) {  // B is 0 before the first
+    EXPECT_LT(test::largest_difference(quantized.gradients(), plain.gradients()), 1e-6);
+    EXPECT_NEAR(quantized.step().loss, plain.step().loss, 1e-6);
+  }
+}
+
+TEST(CodesOnRanks, AdaptersOfAnNf4BaseTrainAsOneProcessUnderEveryLayout) {
+  HostDevice device;
+  const auto world = make_single_world(device);
+  TrainingRun one(*world, adapted({.mesh = mesh(1, 1, 1)}, true), model());
+  load_base(one);
+  const std::vector<double> wanted = one.losses(5);
+  EXPECT_LT(wanted.back(), wanted.front());
+  for (const RunLayout& layout : {RunLayout{.name = "TP 2", .mesh = mesh(2, 1, 1)},
+                                  RunLayout{.name = "TP 2 + SP, recompute",
+                                  .mesh = mesh(2, 1, 1),
+                                  .sequence_parallel = true,
+                                  .recompute = true},
+                                  RunLayout{.name = "PP 2", .mesh = mesh(1, 1, 2)},
+                                  RunLayout{.name = "ZeRO-2", .mesh = mesh(1, 2, 1), .zero = 2},
+                                  RunLayout{.name = "ZeRO-3", .mesh = mesh(1, 2, 1), .zero = 3}}) {
+    SCOPED_TRACE(layout.name);
+    TrainingRun many(ranks::world(), adapted(layout, true), model());
+    load_base(many);
+    const std::vector<double> got = many.losses(5);
+    for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], wanted[i], 1e-4) << i;
+  }
+}
+
+}  // namespace
+}  // namespace piton
