@@ -5,6 +5,8 @@
 
 namespace piton::cpu::PITON_ISA {
 
+PITON_INLINE float add_lanes(F x) { return sum_lanes(x); }
+
 // The low and the high halves of words.
 struct ByteTables {
   explicit ByteTables(const std::int16_t* t) {

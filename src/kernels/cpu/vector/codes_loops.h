@@ -4,6 +4,7 @@
 //   load_words, shifted (right by bits), low_bytes and high_bytes (of words, with their signs)
 //   add_products        32-bit sums, to which products of pairs of words are added
 //   as_floats           sums as fp32
+//   add_lanes           sum_lanes(), with its bits
 //   WordTable           a table of 16 words: of(x) looks up the low four bits of each word
 //   expand_pairs        columns from a table of fp32; returns how many it did
 #pragma once
@@ -11,9 +12,10 @@
 #include "kernels/cpu/vector/codes.h"
 #include "kernels/cpu/vector/simd.h"
 
-// clang-format off: spaces would be a part of the name
+// Spaces would be a part of the name.
+// clang-format off
 #define PITON_TEXT(words) #words
-#define PITON_WORDS_OF(isa) PITON_TEXT(kernels / cpu / vector / words_##isa.h)
+#define PITON_WORDS_OF(isa) PITON_TEXT(kernels/cpu/vector/words_##isa.h)
 #define PITON_WORDS(isa) PITON_WORDS_OF(isa)
 #include PITON_WORDS(PITON_ISA)
 // clang-format on
@@ -111,7 +113,7 @@ void multiply_row(float* sums, std::int64_t stride, const IntegerRows& x, std::i
     add_block<rows, size, nibbles>(total, rest, table, scales + whole * kScales,
                                    values + whole * kCodeBlock, x_stride, x_scales + whole, blocks);
   }
-  for (int r = 0; r < rows; ++r) sums[(row + r) * stride] = sum_lanes(total[r]);
+  for (int r = 0; r < rows; ++r) sums[(row + r) * stride] = add_lanes(total[r]);
 }
 
 template <int size, bool nibbles>
@@ -131,10 +133,9 @@ PITON_INLINE void multiply_rows_of(float* sums, std::int64_t stride, const Integ
 // scales [groups] of one row, times `step`; after them zeros for the columns after the last.
 PITON_INLINE void widen_scales(float* to, const CodedRows& w, std::int64_t row) {
   const auto convert = [&](const auto* from) __attribute__((always_inline)) {
-    for_vectors(
-        w.groups, [&](std::int64_t i, auto count) __attribute__((always_inline)) {
-          store(to + i, load(from + i, count) * w.step, count);
-        });
+    std::int64_t i = 0;
+    for (; i + kLanes <= w.groups; i += kLanes) store(to + i, load(from + i) * w.step);
+    for (; i < w.groups; ++i) to[i] = load(from + i, 1)[0] * w.step;
   };
   if (w.scale_type == Type::kF16) {
     convert(static_cast<const Half*>(w.scales) + row * w.groups);

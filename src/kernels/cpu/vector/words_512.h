@@ -14,6 +14,8 @@ PITON_INLINE W low_bytes(W x) { return _mm512_srai_epi16(_mm512_slli_epi16(x, 8)
 PITON_INLINE W high_bytes(W x) { return _mm512_srai_epi16(x, 8); }
 PITON_INLINE F as_floats(W sum) { return (F)_mm512_cvtepi32_ps(sum); }
 
+PITON_INLINE float add_lanes(F x) { return _mm512_reduce_add_ps((__m512)x); }
+
 struct WordTable {
   explicit WordTable(const std::int16_t* t)
       : twice(_mm512_broadcast_i64x4(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(t)))) {}
