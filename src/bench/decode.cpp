@@ -51,7 +51,7 @@ class Reader {
     inference_->logits(texts, Inference::last_rows(texts), *cache_);
     machine_.stream.synchronize();
   }
-  // By how many bytes codes are smaller than the values that they stand for.
+  // By how many bytes codes are smaller than values.
   double saved_bytes() const {
     std::int64_t saved = 0;
     for (const Parameter* parameter : session_.parameters()) {

@@ -132,6 +132,7 @@ void Session::initialize(const std::vector<Parameter*>& parameters) {
   const Tensor memory =
       host_tensor(DType::kU8, {largest});  // one for all: allocating pages takes time
   for (Parameter* parameter : parameters) {
+    if (parameter->codes.given()) continue;  // 0 until they are loaded
     const Tensor rows(memory.storage(), 0, parameter->dtype, parameter->shape);
     write_initial_rows(*parameter, settings_.seed, machine_.threads, rows);
     sharded_->set_value(*parameter, rows, machine_.stream);

@@ -62,6 +62,6 @@ expect(RUN finetune --load ${WORK}/run --qlora ${data} --train-iters 1 --no-is-i
 
 # What is refused.
 expect(RUN generate --load ${WORK}/run --quantize int3 --prompt a CODE 2 ERR "--quantize: got \"?int3\"?, wanted .*nf4")
-expect(RUN generate --load ${WORK}/q8_0.gguf --quantize int8 --prompt a CODE 2 ERR "--quantize: q8_0.gguf is quantized, and used as it is stored")
+expect(RUN generate --load ${WORK}/q8_0.gguf --quantize int8 --prompt a CODE 2 ERR "--quantize: q8_0 is quantized, and used as it is stored")
 expect(RUN score --load ${WORK}/run --quantize int8 --gradients ${WORK}/g.safetensors ${WORK}/part.txt CODE 2
   ERR "--gradients: are those of the weights as they are stored; leave --quantize out")

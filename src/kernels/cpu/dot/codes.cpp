@@ -2,5 +2,4 @@
 // (AVX512_VNNI): every processor with bf16 dot products has it, and isa.cpp asks for it.
 #define PITON_ISA v4_bf16
 #define PITON_VECTOR_BYTES 64
-#define PITON_CODES_VNNI
 #include "kernels/cpu/vector/codes_loops.h"

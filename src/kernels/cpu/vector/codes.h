@@ -26,8 +26,7 @@ struct CodedRows {
   const void* scales = nullptr;  // [rows, groups]
   Type scale_type = Type::kF32;  // or fp16
   const float* zeros = nullptr;  // [rows, groups], or none
-  // What a nibble stands for: values[code], about integers[code] * step. Bytes stand for
-  // themselves.
+  // The value of a nibble is values[code], about integers[code] * step; that of a byte itself.
   const float* values = nullptr;           // [16]
   const std::int16_t* integers = nullptr;  // [16]
   float step = 1;

@@ -1,11 +1,24 @@
-// The loops of codes.h. Included by one file of each instruction set, after simd.h, with
-// PITON_CODES_VNNI defined where 16-bit products are added by one instruction.
+// The loops of codes.h. Included by one file of each instruction set. The file of words of the set
+// is words_SET.h:
+//   W                   a vector of 16-bit words
+//   load_words, shifted (right by bits), low_bytes and high_bytes (of words, with their signs)
+//   add_products        32-bit sums, to which products of pairs of words are added
+//   as_floats           sums as fp32
+//   add_lanes           sum_lanes(), with its bits
+//   WordTable           a table of 16 words: of(x) looks up the low four bits of each word
+//   expand_pairs        columns from a table of fp32; returns how many it did
 #pragma once
-
-#include <immintrin.h>  // only functions that are always inlined
 
 #include "kernels/cpu/vector/codes.h"
 #include "kernels/cpu/vector/simd.h"
+
+// Spaces would be a part of the name.
+// clang-format off
+#define PITON_TEXT(words) #words
+#define PITON_WORDS_OF(isa) PITON_TEXT(kernels/cpu/vector/words_##isa.h)
+#define PITON_WORDS(isa) PITON_WORDS_OF(isa)
+#include PITON_WORDS(PITON_ISA)
+// clang-format on
 
 namespace piton::cpu::PITON_ISA {
 namespace {
@@ -13,81 +26,8 @@ namespace {
 constexpr int kWords = 2 * kLanes;     // 16-bit integers of a vector
 constexpr std::int64_t kAhead = 2048;  // bytes of codes
 
-// Words, the products of pairs of them added to 32-bit sums, and a table of 16 words.
-#if PITON_VECTOR_BYTES == 64
-typedef __m512i W;
-PITON_INLINE W load_words(const void* p) { return _mm512_loadu_si512(p); }
-PITON_INLINE W shifted(W x, int bits) { return _mm512_srli_epi16(x, bits); }
-PITON_INLINE W low_bytes(W x) { return _mm512_srai_epi16(_mm512_slli_epi16(x, 8), 8); }
-PITON_INLINE W high_bytes(W x) { return _mm512_srai_epi16(x, 8); }
-PITON_INLINE W add_products(W sum, W a, W b) {
-#ifdef PITON_CODES_VNNI
-  return _mm512_dpwssd_epi32(sum, a, b);
-#else
-  return _mm512_add_epi32(sum, _mm512_madd_epi16(a, b));
-#endif
-}
-PITON_INLINE F as_floats(W sum) { return (F)_mm512_cvtepi32_ps(sum); }
-struct Table {
-  W words;  // twice
-  explicit Table(const std::int16_t* t)
-      : words(_mm512_broadcast_i64x4(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(t)))) {}
-  // Of the low four bits of each word.
-  W of(W x) const { return _mm512_permutexvar_epi16(x, words); }
-};
-#else
-#if PITON_VECTOR_BYTES == 32
-typedef __m256i W;
-PITON_INLINE W load_words(const void* p) {
-  return _mm256_loadu_si256(static_cast<const __m256i*>(p));
-}
-PITON_INLINE W shifted(W x, int bits) { return _mm256_srli_epi16(x, bits); }
-PITON_INLINE W low_bytes(W x) { return _mm256_srai_epi16(_mm256_slli_epi16(x, 8), 8); }
-PITON_INLINE W high_bytes(W x) { return _mm256_srai_epi16(x, 8); }
-PITON_INLINE W add_products(W sum, W a, W b) {
-  return _mm256_add_epi32(sum, _mm256_madd_epi16(a, b));
-}
-PITON_INLINE F as_floats(W sum) { return (F)_mm256_cvtepi32_ps(sum); }
-PITON_INLINE W pick_bytes(W table, W x) { return _mm256_shuffle_epi8(table, x); }
-PITON_INLINE W raised(W x) { return _mm256_slli_epi16(x, 8); }
-PITON_INLINE W all_words(int x) { return _mm256_set1_epi16(static_cast<short>(x)); }
-PITON_INLINE W twice(__m128i x) { return _mm256_broadcastsi128_si256(x); }
-#else
-typedef __m128i W;
-PITON_INLINE W load_words(const void* p) { return _mm_loadu_si128(static_cast<const W*>(p)); }
-PITON_INLINE W shifted(W x, int bits) { return _mm_srli_epi16(x, bits); }
-PITON_INLINE W low_bytes(W x) { return _mm_srai_epi16(_mm_slli_epi16(x, 8), 8); }
-PITON_INLINE W high_bytes(W x) { return _mm_srai_epi16(x, 8); }
-PITON_INLINE W add_products(W sum, W a, W b) { return _mm_add_epi32(sum, _mm_madd_epi16(a, b)); }
-PITON_INLINE F as_floats(W sum) { return (F)_mm_cvtepi32_ps(sum); }
-PITON_INLINE W pick_bytes(W table, W x) { return _mm_shuffle_epi8(table, x); }
-PITON_INLINE W raised(W x) { return _mm_slli_epi16(x, 8); }
-PITON_INLINE W all_words(int x) { return _mm_set1_epi16(static_cast<short>(x)); }
-PITON_INLINE W twice(__m128i x) { return x; }
-#endif
-// Two tables of bytes: those of the low and of the high halves of words.
-struct Table {
-  W low, high;
-  explicit Table(const std::int16_t* t) {
-    alignas(16) std::uint8_t bytes[2][16];
-    for (int i = 0; i < 16; ++i) {
-      bytes[0][i] = static_cast<std::uint8_t>(t[i] & 255);
-      bytes[1][i] = static_cast<std::uint8_t>(static_cast<std::uint16_t>(t[i]) >> 8);
-    }
-    low = twice(_mm_load_si128(reinterpret_cast<const __m128i*>(bytes[0])));
-    high = twice(_mm_load_si128(reinterpret_cast<const __m128i*>(bytes[1])));
-  }
-  // A byte whose top bit is set picks 0.
-  W of(W x) const {
-    const W code = x & all_words(15);
-    return pick_bytes(low, code | all_words(0x8000)) |
-           pick_bytes(high, raised(code) | all_words(0x80));
-  }
-};
-#endif
-
-// How the columns of a block lie in vectors: in each `part`, kVectors vectors of words. A lane of
-// sums has kColumns neighboring columns.
+// How the columns of a block are placed in vectors: in each `part`, kVectors vectors of words. A
+// lane of sums has kColumns neighboring columns.
 template <bool nibbles>
 struct Order {
   static constexpr int kVectors = nibbles ? 4 : 2;
@@ -117,7 +57,7 @@ PITON_INLINE F lane_scales(const float* scales, int part) {
 
 // Adds a block of one row of the weight by `rows` rows of x.
 template <int rows, int size, bool nibbles>
-PITON_INLINE void add_block(F (&sums)[rows], const std::uint8_t* codes, const Table& table,
+PITON_INLINE void add_block(F (&sums)[rows], const std::uint8_t* codes, const WordTable& table,
                             const float* scales, const std::int16_t* x, std::int64_t x_stride,
                             const float* x_scales, std::int64_t blocks) {
   using O = Order<nibbles>;
@@ -152,7 +92,7 @@ void multiply_row(float* sums, std::int64_t stride, const IntegerRows& x, std::i
                   const CodedRows& w, const std::uint8_t* codes, const float* scales) {
   using O = Order<nibbles>;
   constexpr int kScales = static_cast<int>(kCodeBlock) / size;
-  const Table table(w.integers);
+  const WordTable table(w.integers);
   const std::int64_t blocks = code_blocks(w.columns);
   const std::int64_t x_stride = blocks * kCodeBlock;
   const std::int16_t* values = x.values + row * x_stride;
@@ -173,7 +113,7 @@ void multiply_row(float* sums, std::int64_t stride, const IntegerRows& x, std::i
     add_block<rows, size, nibbles>(total, rest, table, scales + whole * kScales,
                                    values + whole * kCodeBlock, x_stride, x_scales + whole, blocks);
   }
-  for (int r = 0; r < rows; ++r) sums[(row + r) * stride] = sum_lanes(total[r]);
+  for (int r = 0; r < rows; ++r) sums[(row + r) * stride] = add_lanes(total[r]);
 }
 
 template <int size, bool nibbles>
@@ -193,10 +133,9 @@ PITON_INLINE void multiply_rows_of(float* sums, std::int64_t stride, const Integ
 // scales [groups] of one row, times `step`; after them zeros for the columns after the last.
 PITON_INLINE void widen_scales(float* to, const CodedRows& w, std::int64_t row) {
   const auto convert = [&](const auto* from) __attribute__((always_inline)) {
-    for_vectors(
-        w.groups, [&](std::int64_t i, auto count) __attribute__((always_inline)) {
-          store(to + i, load(from + i, count) * w.step, count);
-        });
+    std::int64_t i = 0;
+    for (; i + kLanes <= w.groups; i += kLanes) store(to + i, load(from + i) * w.step);
+    for (; i < w.groups; ++i) to[i] = load(from + i, 1)[0] * w.step;
   };
   if (w.scale_type == Type::kF16) {
     convert(static_cast<const Half*>(w.scales) + row * w.groups);
@@ -325,21 +264,7 @@ PITON_INLINE void expand_bytes(float* to, const std::uint8_t* codes, std::int64_
 PITON_INLINE void expand_nibbles(float* to, const std::uint8_t* codes, std::int64_t first,
                                  std::int64_t n, const float* table) {
   std::int64_t i = 0;
-#if PITON_VECTOR_BYTES == 64
-  if (first % 2 == 0) {
-    const __m512 values = _mm512_loadu_ps(table);
-    const __m512i low = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
-    const __m512i high = _mm512_add_epi32(low, _mm512_set1_epi32(8));
-    for (; i + 32 <= n; i += 32) {
-      const __m512i bytes = _mm512_cvtepu8_epi32(
-          _mm_loadu_si128(reinterpret_cast<const __m128i*>(codes + (first + i) / 2)));
-      const __m512 even = _mm512_permutexvar_ps(bytes, values);
-      const __m512 odd = _mm512_permutexvar_ps(_mm512_srli_epi32(bytes, 4), values);
-      _mm512_storeu_ps(to + i, _mm512_permutex2var_ps(even, low, odd));
-      _mm512_storeu_ps(to + i + 16, _mm512_permutex2var_ps(even, high, odd));
-    }
-  }
-#endif
+  if (first % 2 == 0) i = expand_pairs(to, codes + first / 2, n, table);
   for (; i < n; ++i) {
     const int both = codes[(first + i) / 2];
     to[i] = table[(first + i) % 2 == 0 ? both & 15 : both >> 4];

@@ -1,0 +1,24 @@
+// Words of SSSE3 (codes_loops.h).
+#pragma once
+
+#include <immintrin.h>  // only functions that are always inlined
+
+#include "kernels/cpu/vector/simd.h"
+
+namespace piton::cpu::PITON_ISA {
+
+typedef __m128i W;
+PITON_INLINE W load_words(const void* p) { return _mm_loadu_si128(static_cast<const __m128i*>(p)); }
+PITON_INLINE W shifted(W x, int bits) { return _mm_srli_epi16(x, bits); }
+PITON_INLINE W low_bytes(W x) { return _mm_srai_epi16(_mm_slli_epi16(x, 8), 8); }
+PITON_INLINE W high_bytes(W x) { return _mm_srai_epi16(x, 8); }
+PITON_INLINE W raised(W x) { return _mm_slli_epi16(x, 8); }
+PITON_INLINE W add_products(W sum, W a, W b) { return _mm_add_epi32(sum, _mm_madd_epi16(a, b)); }
+PITON_INLINE F as_floats(W sum) { return (F)_mm_cvtepi32_ps(sum); }
+PITON_INLINE W pick_bytes(W table, W x) { return _mm_shuffle_epi8(table, x); }
+PITON_INLINE W all_words(int x) { return _mm_set1_epi16(static_cast<short>(x)); }
+PITON_INLINE W repeated(__m128i x) { return x; }
+
+}  // namespace piton::cpu::PITON_ISA
+
+#include "kernels/cpu/vector/byte_tables.h"
