@@ -70,6 +70,7 @@ constexpr OtherName kOtherNames[] = {
 std::string without_explained(const std::string& table, const Command& command,
                               ExplainedGroups& explained) {
   constexpr std::string_view kHeading = "#### ";
+  constexpr std::size_t kColumns = 120;
   std::string text;
   std::vector<std::pair<std::string, std::string>> elsewhere;  // command, names of its groups
   for (std::size_t begin = 0; begin < table.size();) {
@@ -85,7 +86,9 @@ std::string without_explained(const std::string& table, const Command& command,
     if (elsewhere.empty() || elsewhere.back().first != known->second) {
       elsewhere.emplace_back(known->second, name);
     } else {
-      elsewhere.back().second += ", " + name;
+      std::string& names = elsewhere.back().second;
+      const std::size_t line = names.size() - (names.rfind('\n') + 1);  // its length so far
+      names += (line + 2 + name.size() < kColumns ? ", " : ",\n") + name;
     }
   }
   for (const auto& [other, names] : elsewhere) {
