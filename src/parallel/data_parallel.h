@@ -9,8 +9,8 @@
 //   2      bucket     whole      own parts  own parts        reduce-scattered every micro-batch
 //   3      parameter  own parts  own parts  own parts        reduce-scattered every micro-batch
 //
-// In stages 1 and 2 new values are gathered after the update. In stage 3 values are gathered around
-// each use (WeightProvider).
+// In stages 1 and 2 new values are gathered after the update, under the forward pass that follows:
+// acquire() waits for its parameter. In stage 3 values are gathered around each use.
 //
 // A unit (parallel/shard_units.h) is cut into equal parts, one for each rank of its reduction
 // group, so every rank sends and receives the same number of bytes in every collective.

@@ -2,6 +2,7 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <charconv>
 #include <numeric>
 #include <string_view>
@@ -177,6 +178,26 @@ std::vector<std::int64_t> PipelineOptions::micro_batch_sizes(int stages, std::in
                     sizes.size(), sum, samples / micro_batch, samples, samples, micro_batch));
   }
   return sizes;
+}
+
+std::vector<std::int64_t> balanced_layers(std::int64_t layers,
+                                          const std::vector<int>& stage_of_chunk, double head) {
+  const auto stages = static_cast<std::size_t>(std::ranges::max(stage_of_chunk)) + 1;
+  std::vector<std::int64_t> counts(stage_of_chunk.size(), 1);
+  std::vector<double> work(stages, 0);
+  for (const int stage : stage_of_chunk) work[static_cast<std::size_t>(stage)] += 1;
+  work[static_cast<std::size_t>(stage_of_chunk.back())] += head;
+  for (auto left = layers - std::ssize(counts); left > 0; --left) {
+    const auto stage = std::ranges::min_element(work) - work.begin();
+    work[static_cast<std::size_t>(stage)] += 1;
+    std::size_t smallest = counts.size();
+    for (std::size_t chunk = 0; chunk < counts.size(); ++chunk) {
+      if (stage_of_chunk[chunk] != stage) continue;
+      if (smallest == counts.size() || counts[chunk] < counts[smallest]) smallest = chunk;
+    }
+    ++counts[smallest];
+  }
+  return counts;
 }
 
 }  // namespace piton

@@ -24,6 +24,7 @@ struct PipelineOptions {
   std::string manual_layers;  // "3,5,5,3"
   bool recompute_by_stage = false;
   bool scatter_boundaries = true;
+  bool balance = false;
 
   // The schedule of a model of `layers` layers on `stages` stages. Throws Error(kUsage) naming the
   // flag if options contradict each other or do not fit.
@@ -85,11 +86,21 @@ struct PipelineOptions {
              "--recompute-num-layers counts layers of a stage, as it does with one chunk a stage; "
              "refused with several, where it counts those of each chunk"},
       recompute_by_stage);
+    v(Option{"balance-layers",
+             "stages have the numbers of layers with which the slowest one is fastest, by "
+             "operations, where the last one also has the head"},
+      balance);
     v(Option{"scatter-gather-tensors-in-pipeline",
              "each tensor rank sends its part of a boundary between stages, which the ranks of the "
              "next stage gather; --sequence-parallel has divided it anyway"},
       scatter_boundaries);
   }
 };
+
+// How many of `layers` layers each chunk has, at least one, so that the stage with most work has as
+// little as possible. The head is in the last chunk, and takes as long as `head` layers. Each layer
+// goes to the stage with the least work, the first of them, and there to the smallest chunk.
+std::vector<std::int64_t> balanced_layers(std::int64_t layers,
+                                          const std::vector<int>& stage_of_chunk, double head);
 
 }  // namespace piton

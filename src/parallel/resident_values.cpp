@@ -21,20 +21,24 @@ ResidentValues::ResidentValues(ShardingSetup setup, bool sharded, Stream& stream
 }
 
 WeightUse ResidentValues::acquire(Parameter& parameter, WeightForm form, Stream& stream) {
+  values_.await(parameter, stream);
   return {forms_.get(parameter, parameter.value, form, stream), nullptr};
 }
 
-Tensor ResidentValues::whole_value(Parameter& parameter, Stream& /*stream*/) {
+Tensor ResidentValues::whole_value(Parameter& parameter, Stream& stream) {
+  values_.await(parameter, stream);
   return parameter.value;
 }
 
 OwnValues ResidentValues::own_values(Parameter& parameter) {
+  values_.await(parameter);
   ++parameter.version;
   return own_.of(parameter);
 }
 
 void ResidentValues::publish_values(Stream& stream) {
-  // Without sharding, every rank has updated all values: there is nothing to gather.
+  // Without sharding, every rank has updated all values: there is nothing to gather. Else the
+  // values of a layer are gathered while those before it are computed; acquire() waits for them.
   if (sharded_) values_.gather_parts(setup_.arena, stream);
   for (Parameter* parameter : setup_.trainable) ++parameter->version;
   setup_.arena.settle(stream);

@@ -2,6 +2,8 @@
 
 #include <map>
 
+#include "base/error.h"
+
 namespace piton {
 namespace {
 
@@ -36,9 +38,11 @@ WholeValues::WholeValues(const std::vector<ShardUnit>& units, Device& device, Ar
                              {.dtype = dtype_of_values,
                               .elements = [](const ShardUnit& unit) { return unit.size; },
                               .kind = MemoryKind::kParameters},
-                             device, arena, stream)) {
+                             device, arena, stream)),
+      gathered_(units.size()) {
   for (std::size_t u = 0; u < units.size(); ++u) {
     for (const UnitEntry& entry : units[u].entries) {
+      unit_of_[entry.parameter] = u;
       entry.parameter->value =
           values_[u].slice(0, entry.begin, entry.size).reshape(entry.parameter->shape);
     }
@@ -49,15 +53,38 @@ Tensor WholeValues::part(const ShardSpan& span) const {
   return values_[span.unit].slice(0, span.unit_begin, span.size);
 }
 
+WholeValues::~WholeValues() {
+  for (const Event& event : gathered_) {
+    try {
+      event.wait();
+    } catch (const Error&) {  // the run has failed; others report it
+    }
+  }
+}
+
 void WholeValues::gather_parts(Arena& arena, Stream& stream) {
-  std::vector<Event> gathered;
-  for (std::size_t u = 0; u < units_.size(); ++u) {
+  await_all(stream);
+  // Units are in the order of backward, from the last layer to the first.
+  for (std::size_t u = units_.size(); u-- > 0;) {
     const ShardUnit& unit = units_[u];
     const Tensor own = values_[u].slice(0, unit.own_begin(), unit.part_size());
-    gathered.push_back(unit.group->values->all_gather(values_[u], own, stream));
-    arena.hold(values_[u], gathered.back().fence());
+    gathered_[u] = unit.group->values->all_gather(values_[u], own, stream);
+    arena.hold(values_[u], gathered_[u].fence());
   }
-  for (const Event& event : gathered) stream.wait(event);
+}
+
+void WholeValues::await(const Parameter& parameter, Stream& stream) {
+  const auto found = unit_of_.find(&parameter);
+  if (found != unit_of_.end()) stream.wait(gathered_[found->second]);
+}
+
+void WholeValues::await_all(Stream& stream) {
+  for (const Event& event : gathered_) stream.wait(event);
+}
+
+void WholeValues::await(const Parameter& parameter) {
+  const auto found = unit_of_.find(&parameter);
+  if (found != unit_of_.end()) gathered_[found->second].wait();
 }
 
 ShardValues::ShardValues(const std::vector<ShardUnit>& units, Device& device, Arena& arena,

@@ -29,13 +29,25 @@ class WholeValues {
   // `units` must outlive this object.
   WholeValues(const std::vector<ShardUnit>& units, Device& device, Arena& arena, Stream& stream);
 
+  ~WholeValues();  // waits for gathers
+  WholeValues(const WholeValues&) = delete;
+  WholeValues& operator=(const WholeValues&) = delete;
+
   Tensor part(const ShardSpan& span) const;  // [size]
-  // All-gathers every unit from the parts of the ranks of its group. `stream` waits for them.
+  // Starts to all-gather every unit from the parts of the ranks of its group, those of the first
+  // layers first. Until await(), neither read a parameter nor write this rank's parts of it.
   void gather_parts(Arena& arena, Stream& stream);
+  // `stream` waits for the values of the parameter, or of all.
+  void await(const Parameter& parameter, Stream& stream);
+  void await_all(Stream& stream);
+  // The same for this host thread.
+  void await(const Parameter& parameter);
 
  private:
   const std::vector<ShardUnit>& units_;
-  std::vector<Tensor> values_;  // by unit, [unit size]
+  std::vector<Tensor> values_;   // by unit, [unit size]
+  std::vector<Event> gathered_;  // by unit
+  std::map<const Parameter*, std::size_t> unit_of_;
 };
 
 // Every rank holds only its part of every unit. `units` must outlive this object.

@@ -25,7 +25,10 @@ class GradientShards final : public ResidentValues {
     setup_.arena.settle(stream);
     gradients_.begin_step(stream);
   }
-  void finish_gradients(Stream& stream) override { gradients_.finish(stream); }
+  void finish_gradients(Stream& stream) override {
+    values_.await_all(stream);  // also of parameters that nothing has used: updates follow
+    gradients_.finish(stream);
+  }
 
  private:
   ScatteredGradients gradients_;

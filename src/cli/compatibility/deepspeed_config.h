@@ -2,7 +2,7 @@
 // scripts of AscendSpeed have it.
 //
 // Keys of which something here depends become options; keys that only concern how DeepSpeed
-// communicates are checked and have no effect. "auto" stands for the value of the flag, as in
+// communicates are checked and have no effect. "auto" is the value of the flag, as in
 // Transformers. Source: deepspeed.ai/docs/config-json, and deepspeed/runtime/config.py of 0.9.2.
 #pragma once
 

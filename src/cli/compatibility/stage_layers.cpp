@@ -33,7 +33,7 @@ std::int64_t whole_number(std::string_view flag, std::string_view text, std::int
   return number;
 }
 
-// Layers of each stage if the first or the last one has a number of its own.
+// Layers of each stage if the first or the last one has another number.
 std::vector<std::int64_t> by_ends(const StageLayers& wanted) {
   const char* const flag = wanted.first > 0 ? kFirst : kLast;
   const int others = wanted.stages - (wanted.first > 0 ? 1 : 0) - (wanted.last > 0 ? 1 : 0);

@@ -7,10 +7,11 @@
 namespace piton {
 namespace {
 
-// The product with gathered x: x [n/t, h] on each rank, y [n, f/t]. `slices`: of cut_of(). Returns
-// the gathered x [n, h] if it is wanted and several slices or tiles make it.
-Tensor gathered_forward(Context& context, LinearForward whole, const Tensor& x,
-                        const SplitWeight& split, int slices, bool wants_x) {
+// The product with gathered x: whole.x [n/t, h] on each rank, y [n, f/t]. `slices`: of cut_of().
+// Returns the gathered x [n, h] with `wants_x`.
+Tensor gathered_forward(Context& context, LinearForward whole, const SplitWeight& split, int slices,
+                        bool wants_x) {
+  const Tensor x = whole.x;
   Communicator& group = split.group;
   const auto multiply = [&](const RowRange& rows, const Tensor& part) {
     LinearForward call = whole;
@@ -224,7 +225,7 @@ Value column_linear(Context& context, const Value& x, const SplitWeight& split,
           cut_of(split, shape, bytes_of_rows(x.tensor.dtype(), rows, weight.shape[1]));
       const bool keeps =
           split.strategy.keeps_gathered && context.tape != nullptr && weight.trainable;
-      gathered_x = gathered_forward(context, std::move(call), x.tensor, split, slices, keeps);
+      gathered_x = gathered_forward(context, std::move(call), split, slices, keeps);
     } else {
       context.kernels.run(call, context.stream);  // without a collective there are no slices
     }

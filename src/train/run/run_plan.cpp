@@ -97,6 +97,24 @@ RecomputeRules recompute_rules(const PretrainOptions& options, const RunPlan& pl
   return rules;
 }
 
+// --balance-layers: operations of the forward pass; backward has them in the same proportion.
+void balance_layers(RunPlan& plan, const PipelineOptions& pipeline) {
+  const int stages = plan.mesh[Axis::kPipeline];
+  if (stages == 1 || pipeline.manual_allocation) {
+    throw Error(Fault::kUsage, "--balance-layers: {}",
+                stages == 1 ? "needs --pipeline-model-parallel-size of 2 or more"
+                            : "--manual-layers gives the layers; leave one of them out");
+  }
+  const ModelConfig& model = plan.session.model;
+  ModelConfig head = model;
+  head.layers = 0;
+  const double whole = model.forward_flops_per_token(plan.sequence);
+  const double of_head = head.forward_flops_per_token(plan.sequence);
+  const double of_layer = (whole - of_head) / static_cast<double>(model.layers);
+  plan.session.layout.layers_of_chunks = balanced_layers(
+      model.layers, stages_of_chunks(plan.session.schedule, stages), of_head / of_layer);
+}
+
 // The schedule of the stages, their layers, and the sizes of micro-batches.
 void plan_pipeline(const PretrainOptions& options, RunPlan& plan) {
   const PipelineOptions& pipeline = options.parallel.schedule;
@@ -108,6 +126,7 @@ void plan_pipeline(const PretrainOptions& options, RunPlan& plan) {
   schedule = pipeline.settings(stages, layers);
   plan.session.layout.layers_of_chunks =
       pipeline.layers_of_chunks(stages * chunks_of_each_stage(schedule), layers);
+  if (pipeline.balance) balance_layers(plan, options.parallel.schedule);
   for (const std::int64_t batch : plan.batches.all()) {
     check_micro_batches(schedule, stages, static_cast<int>(batch / share));
   }

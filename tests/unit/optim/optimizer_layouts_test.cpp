@@ -184,6 +184,10 @@ Bits trained(const OptimizerOptions& options, const Layout& layout) {
       EXPECT_FALSE(optimizer.result(*stream).skipped);
       sharded->publish_values(*stream);
     }
+    for (Parameter* parameter : list.all()) {
+      // New values may still be on their way.
+      if (layout.zero != 3) static_cast<void>(sharded->whole_value(*parameter, *stream));
+    }
     const std::lock_guard lock(mutex);
     for (const OptimizerState& state : optimizer.state()) note_state(state, bits);
     for (Parameter* parameter : list.all()) {

@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
+#include <vector>
 
 #include "support/errors.h"
 
@@ -129,6 +131,53 @@ TEST(PipelineOptions, TakeSizesOfMicroBatchesOrAPreset) {
   };
   EXPECT_THAT(alone("--optimized-pipeline", ""), HasSubstr("needs --manual-mbs"));
   EXPECT_THAT(alone("--manual-mbs", "2"), HasSubstr("needs --optimized-pipeline"));
+}
+
+double most_work(const std::vector<std::int64_t>& counts, double head) {
+  double most = static_cast<double>(counts.back()) + head;
+  for (const std::int64_t count : counts) most = std::max(most, static_cast<double>(count));
+  return most;
+}
+
+// The least that any division of the layers has.
+double least_work(std::vector<std::int64_t> counts, std::int64_t layers, std::size_t chunks,
+                  double head) {
+  if (counts.size() + 1 == chunks) {
+    counts.push_back(layers);
+    return most_work(counts, head);
+  }
+  double least = 1e9;
+  const auto others = static_cast<std::int64_t>(chunks - counts.size() - 1);
+  for (std::int64_t next = 1; next <= layers - others; ++next) {
+    counts.push_back(next);
+    least = std::min(least, least_work(counts, layers - next, chunks, head));
+    counts.pop_back();
+  }
+  return least;
+}
+
+TEST(BalancedLayers, HaveTheLeastWorkOfAllDivisions) {
+  for (int stages = 2; stages <= 4; ++stages) {
+    std::vector<int> stage_of_chunk;
+    for (int stage = 0; stage < stages; ++stage) stage_of_chunk.push_back(stage);
+    for (std::int64_t layers = stages; layers <= 9; ++layers) {
+      for (const double head : {0.0, 0.4, 1.0, 2.5, 7.0}) {
+        const auto counts = balanced_layers(layers, stage_of_chunk, head);
+        std::int64_t sum = 0;
+        for (const std::int64_t count : counts) sum += count;
+        EXPECT_EQ(sum, layers);
+        EXPECT_DOUBLE_EQ(most_work(counts, head),
+                         least_work({}, layers, static_cast<std::size_t>(stages), head))
+            << layers << " layers on " << stages << " stages, head " << head;
+      }
+    }
+  }
+}
+
+TEST(BalancedLayers, CountAllChunksOfAStage) {
+  EXPECT_EQ(balanced_layers(8, {0, 1, 0, 1}, 2.0), (std::vector<std::int64_t>{3, 2, 2, 1}));
+  // The first and the last chunk of a V are on one stage.
+  EXPECT_EQ(balanced_layers(8, {0, 1, 1, 0}, 2.0), (std::vector<std::int64_t>{2, 3, 2, 1}));
 }
 
 }  // namespace
