@@ -10,7 +10,7 @@
 #include "base/files/files.h"
 #include "checkpoint/safetensors.h"
 #include "support/errors.h"
-#include "support/golden_encoders.h"
+#include "support/golden_huggingface.h"
 #include "support/host_machine.h"
 #include "support/temp_folder.h"
 #include "support/tensors.h"

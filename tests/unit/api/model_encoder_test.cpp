@@ -13,7 +13,7 @@
 #include "checkpoint/safetensors.h"
 #include "huggingface/hf_source.h"
 #include "support/errors.h"
-#include "support/golden_encoders.h"
+#include "support/golden_huggingface.h"
 #include "support/host_machine.h"
 #include "support/temp_folder.h"
 #include "support/tensors.h"
