@@ -28,6 +28,10 @@ expect(RUN pretrain --model-family bert --num-layers 2 --hidden-size 32 --num-at
 
 # A run in one piece, and in two with evaluation, both with dropout.
 expect(RUN ${tiny} --train-iters 8 --save ${WORK}/whole CODE 0 ERR "masked lm loss: " "sop loss: ")
+file(READ ${WORK}/whole/samples.txt shown)
+if(NOT shown MATCHES "--- sample 0: .*\\[MASK\\]{-")
+  message(FATAL_ERROR "samples.txt: ${shown}")
+endif()
 expect(RUN ${tiny} --train-iters 8 --exit-interval 3 --save ${WORK}/parts CODE 0)
 expect(RUN ${tiny} --train-iters 8 --eval-interval 4 --eval-iters 2 --save ${WORK}/parts --load ${WORK}/parts CODE 0
   ERR "resumed .*iteration 3," "validation loss.*sop loss")
