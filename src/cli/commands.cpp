@@ -7,6 +7,7 @@ int run_bench(Invocation& invocation);
 int run_chat(Invocation& invocation);
 int run_convert(Invocation& invocation);
 int run_doctor(Invocation& invocation);
+int run_embed(Invocation& invocation);
 int run_eval(Invocation& invocation);
 int run_finetune(Invocation& invocation);
 int run_generate(Invocation& invocation);
@@ -102,6 +103,11 @@ constexpr Command kCommands[] = {
      "--load run book.txt\n"
      "--load run --json-keys text valid.jsonl",
      "load json-keys ids-file json", run_score},
+    {"embed", "--load DIR --output F.safetensors FILE",
+     "turns each line of a file into a vector, by an encoder",
+     "--load bert --output vectors.safetensors lines.txt\n"
+     "--load bert --pooling first --normalize --output vectors.npy -",
+     "load output pooling normalize tokenizer-name-or-path", run_embed},
     {"eval", "--load DIR --task TASK ... --task-data-path PATH ...",
      "measures how well a model answers the questions of a task",
      "--load run --task hellaswag --task-data-path hellaswag\n"

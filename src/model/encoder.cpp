@@ -38,7 +38,7 @@ class EncoderChunk final : public Chunk {
     Context with_rows = context;
     with_rows.rows = input.rows;
     Value x = place_.first() ? embedding_->forward(with_rows, input) : inputs.at(0);
-    // Padding is a segment of its own.
+    // Padding has another segment than texts.
     x = layers_.forward(with_rows, x, input, [&](std::int64_t) {
       return AttentionInput{
           .batch = input.samples,

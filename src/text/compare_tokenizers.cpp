@@ -131,9 +131,10 @@ std::vector<std::string> varied_texts(const Tokenizer& tokenizer) {
 }
 
 std::string text_difference(const NamedTokenizer& a, const NamedTokenizer& b,
-                            const std::vector<std::string>& texts) {
+                            const std::vector<std::string>& texts, bool with_special) {
   for (const std::string& text : texts) {
     for (const bool special : {false, true}) {
+      if (special && !with_special) continue;
       const EncodeOptions options{.add_special_tokens = special};
       const auto ids = a.tokenizer.encode(text, options);
       const auto other = b.tokenizer.encode(text, options);

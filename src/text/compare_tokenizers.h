@@ -18,10 +18,10 @@ struct NamedTokenizer {
   std::string name;
 };
 
-// The first of `texts` with other ids, alone or with special tokens around it, or whose ids decode
-// to another text: "\"abc\" is 5 6 in A, 7 in B". "" if there is none.
+// The first of `texts` with other ids, alone or (`with_special`) with special tokens around it, or
+// whose ids decode to another text: "\"abc\" is 5 6 in A, 7 in B". "" if there is none.
 std::string text_difference(const NamedTokenizer& a, const NamedTokenizer& b,
-                            const std::vector<std::string>& texts);
+                            const std::vector<std::string>& texts, bool with_special = true);
 
 // The first id of another text ("id 257: \"abc\" in A, \"xyz\" in B"), else text_difference() of
 // varied_texts(). "" if the tokenizers are the same.

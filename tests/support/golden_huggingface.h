@@ -21,4 +21,9 @@ inline std::vector<std::string> golden_folders() {
   return names;
 }
 
+// Those of encoders (tests/golden/encoders, tools/oracle/encoders.py).
+inline std::filesystem::path encoder_folder(const std::string& name) {
+  return std::filesystem::path(PITON_SOURCE_DIR) / "tests/golden/encoders" / name;
+}
+
 }  // namespace piton::test

@@ -57,7 +57,8 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "use-checkpoint-opt_param-scheduler use-checkpoint-opt-param-scheduler "
      "distributed-timeout-minutes:1 tensorboard-dir:1 async-save timing-log-level:1 "
      "timing-log-option:1 log-timers-to-tensorboard profile profile-step-start:1 "
-     "profile-step-end:1 profile-ranks:* remote-device:1 cpu-optimizer",
+     "profile-step-end:1 profile-ranks:* remote-device:1 cpu-optimizer "
+     "apply-residual-connection-post-layernorm bert-no-binary-head mask-prob:1 short-seq-prob:1",
      ""},
     // Older and alternative spellings.
     {kMeans, "use-rotary-position-embeddings", "--position-embedding-type rope"},

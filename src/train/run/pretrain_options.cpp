@@ -22,7 +22,7 @@ void PretrainOptions::add_without_timing_to(OptionSet& options) {
   options.add("Learning rate", learning_rate);
   options.add("Optimizer", optimizer);
   options.add("Data", data);
-  options.add("Masked words", masking);
+  options.add("Data", masking);
   options.add("Tokenizer", tokenizer);
 }
 

@@ -7,6 +7,7 @@
 #include "base/hash.h"
 #include "base/options/option_range.h"
 #include "data/corpus/corpus_card.h"
+#include "data/masked/describe_masked.h"
 #include "data/masked/masked_sets.h"
 #include "data/samples/describe.h"
 #include "train/run/corpus_rule.h"
@@ -229,6 +230,12 @@ void RunData::check_unchanged() {
 std::string RunData::first_samples(std::int64_t count, const Tokenizer* tokenizer) {
   std::string text;
   for (std::int64_t place = 0; place < std::min(count, train_->samples().size()); ++place) {
+    Sample masked;
+    train_->samples().sample(train_->sample_at(place), masked);
+    if (!masked.types.empty() && tokenizer != nullptr) {
+      text += masked_to_text(masked, place, *tokenizer);
+      continue;
+    }
     const MicroBatch sample = train_->micro_batch(std::array{place});
     text += samples_to_text(sample, place, tokenizer, /*colors=*/false);
   }

@@ -174,6 +174,7 @@ void check_encoder_run(const PretrainOptions& options, const ModelConfig& model)
                 "{}: is for decoders, and the model is an encoder (bert); leave it out", flag);
   };
   refuse(options.lora.given(), "--lora-target-modules");
+  refuse(options.data.is_instruction_dataset, "--is-instruction-dataset (of piton finetune)");
   refuse(options.preferences.stage != TrainingStage::kSft, "--stage");
   refuse(!options.tasks.tasks.empty(), "--eval-tasks");
 }

@@ -28,6 +28,10 @@ expect(RUN pretrain --model-family bert --num-layers 2 --hidden-size 32 --num-at
 
 # A run in one piece, and in two with evaluation, both with dropout.
 expect(RUN ${tiny} --train-iters 8 --save ${WORK}/whole CODE 0 ERR "masked lm loss: " "sop loss: ")
+file(READ ${WORK}/whole/samples.txt shown)
+if(NOT shown MATCHES "--- sample 0: .*\\[MASK\\]{-")
+  message(FATAL_ERROR "samples.txt: ${shown}")
+endif()
 expect(RUN ${tiny} --train-iters 8 --exit-interval 3 --save ${WORK}/parts CODE 0)
 expect(RUN ${tiny} --train-iters 8 --eval-interval 4 --eval-iters 2 --save ${WORK}/parts --load ${WORK}/parts CODE 0
   ERR "resumed .*iteration 3," "validation loss.*sop loss")
@@ -37,7 +41,7 @@ expect(RUN ${tiny} --train-iters 2 --bf16 --apply-residual-connection-post-layer
 expect(RUN ${tiny} --train-iters 2 --bert-no-binary-head --recompute-granularity full --recompute-method uniform CODE 0
   ERR "iteration +2/ +2 ")
 execute_process(COMMAND ${LAUNCH} 2 ${PITON} ${tiny} --train-iters 9 --tensor-model-parallel-size 2 --sequence-parallel
-  --load ${WORK}/whole --save ${WORK}/split --override-opt_param-scheduler RESULT_VARIABLE code ERROR_VARIABLE error)
+  --load ${WORK}/whole --save ${WORK}/split --override-opt_param-scheduler RESULT_VARIABLE code OUTPUT_VARIABLE error ERROR_VARIABLE error)
 if(NOT code EQUAL 0 OR NOT error MATCHES "iteration +9/ +9 ")
   message(FATAL_ERROR "two ranks: exit ${code}\n${error}")
 endif()
@@ -72,7 +76,7 @@ expect(RUN embed --load ${SOURCE}/tests/golden/encoders/bert --output ${WORK}/v.
 
 # What does not fit.
 expect(RUN generate --load ${WORK}/whole --prompt "a" CODE 3 ERR "is an encoder .bert., which predicts masked words")
-expect(RUN score --load ${WORK}/hf --text "a" CODE 3 ERR "is an encoder .bert.")
+expect(RUN score --load ${WORK}/hf ${WORK}/lines.txt CODE 3 ERR "is an encoder .bert.")
 expect(RUN pretrain --model bert-tiny --mock-data --train-iters 1 ${words} CODE 2 ERR "--mock-data: is not for samples of --model-family bert")
 expect(RUN pretrain --model bert-tiny ${data} --train-iters 1 CODE 2 ERR "--model-family bert: masking needs the words of the vocabulary")
 expect(RUN ${tiny} --train-iters 1 --position-embedding-type rope CODE 2 ERR "--position-embedding-type: an encoder .bert. has learned_absolute positions")

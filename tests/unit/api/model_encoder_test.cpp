@@ -13,7 +13,7 @@
 #include "checkpoint/safetensors.h"
 #include "huggingface/hf_source.h"
 #include "support/errors.h"
-#include "support/golden_encoders.h"
+#include "support/golden_huggingface.h"
 #include "support/host_machine.h"
 #include "support/temp_folder.h"
 #include "support/tensors.h"
@@ -40,12 +40,14 @@ struct EncoderRun {
     ModelConfig config = source.model();
     config.dtype = dtype;
     config.hidden_dropout = config.attention_dropout = 0;
-    session.emplace(
-        machine.machine, mesh,
-        SessionSettings{
-            .model = config,
-            .optimizer_options = {
-                .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .clip_grad = 1.0}});
+    session.emplace(machine.machine, mesh,
+                    SessionSettings{.model = config,
+                                    .optimizer_options = {.beta1 = 0.9,
+                                                          .beta2 = 0.95,
+                                                          .eps = 1e-8,
+                                                          .weight_decay = 0.1,
+                                                          .clip_grad = 1.0,
+                                                          .initial_loss_scale = 1024}});
     load_weights(source, {.parameters = session->parameters(), .sharded = &session->sharded()},
                  {mesh, machine.device, machine.arena, *machine.stream});
     session->publish_values();

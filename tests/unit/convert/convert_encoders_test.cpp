@@ -4,9 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
-#include <nlohmann/json.hpp>
 
 #include "base/files/files.h"
+#include "base/json.h"
 #include "checkpoint/safetensors.h"
 #include "convert/convert.h"
 #include "huggingface/config_keys.h"

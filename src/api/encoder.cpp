@@ -1,0 +1,187 @@
+#include "api/encoder.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "checkpoint/load_values.h"
+#include "checkpoint/read_newest.h"
+#include "model_files/model_tokenizer.h"
+#include "model_files/opened_model.h"
+#include "session/session.h"
+
+namespace piton {
+namespace {
+
+constexpr std::int64_t kMostRows = 4096;  // tokens that are computed together, with padding
+
+// Texts with these numbers, filled up to the longest of them. `length`: of each, at most the
+// model's.
+MicroBatch padded_batch(std::span<const std::vector<std::int32_t>> texts,
+                        std::span<const std::size_t> numbers, std::int64_t most) {
+  std::int64_t longest = 0;
+  for (const std::size_t number : numbers)
+    longest = std::max(longest, std::min(std::ssize(texts[number]), most));
+  MicroBatch batch{.samples = std::ssize(numbers), .sequence = longest};
+  for (const std::size_t number : numbers) {
+    std::vector<std::int32_t> ids = texts[number];
+    if (std::ssize(ids) > most) {
+      ids[static_cast<std::size_t>(most) - 1] = ids.back();
+      ids.resize(static_cast<std::size_t>(most));
+    }
+    for (std::int64_t i = 0; i < longest; ++i) {
+      const bool is_text = i < std::ssize(ids);
+      batch.tokens.push_back(is_text ? ids[static_cast<std::size_t>(i)] : 0);
+      batch.segments.push_back(is_text ? 0 : kPaddingSegment);
+      batch.positions.push_back(static_cast<std::int32_t>(i));
+    }
+  }
+  batch.labels.assign(batch.tokens.size(), kNoLabel);
+  batch.loss_mask.assign(batch.tokens.size(), 0.0F);
+  return batch;
+}
+
+// Row `text` of the vectors, of its hidden states [s, h].
+void pool(const float* hidden, std::int64_t tokens, Pooling pooling, std::span<float> row) {
+  const auto width = std::ssize(row);
+  for (std::int64_t i = 0; i < width; ++i) {
+    double sum = 0;
+    const std::int64_t count = pooling == Pooling::kFirst ? 1 : tokens;
+    for (std::int64_t token = 0; token < count; ++token) sum += hidden[token * width + i];
+    row[static_cast<std::size_t>(i)] = static_cast<float>(sum / static_cast<double>(count));
+  }
+}
+
+}  // namespace
+
+struct Encoder::State {
+  explicit State(const Machine& machine) : machine(machine) {}
+  Machine machine;
+  std::unique_ptr<Communicator> everyone;
+  std::unique_ptr<Tokenizer> tokenizer;
+  std::unique_ptr<Mesh> mesh;
+  std::unique_ptr<Session> session;
+
+  void load_values(OpenedModel& opened, const std::filesystem::path& path) {
+    const StoredModel stored{.parameters = session->parameters(), .sharded = &session->sharded()};
+    const StoreContext context{.mesh = *mesh,
+                               .device = machine.device,
+                               .arena = machine.arena,
+                               .stream = machine.stream,
+                               .threads = &machine.threads};
+    if (opened.format == ModelFormat::kPiton) {
+      read_newest(path, *everyone,
+                  [&](const std::filesystem::path& one) { load_checkpoint(one, stored, context); });
+    } else {
+      load_weights(*opened.source, stored, context);
+    }
+    session->publish_values();
+  }
+
+  // fp32 [b*s, h] on the host.
+  std::vector<float> hidden(const MicroBatch& batch) {
+    std::vector<ModelInput> inputs = {session->upload(batch, {})};
+    inputs[0].wanted = {.loss = false, .hidden = true};
+    std::vector<float> values;
+    session->pipeline().forward(session->context(false), inputs, [&](int, ChunkOutput& output) {
+      Tensor wide = output.hidden;
+      if (wide.dtype() != DType::kF32) {
+        wide = machine.arena.allocate(DType::kF32, output.hidden.shape(), MemoryKind::kActivations,
+                                      machine.stream);
+        machine.kernels.run(Copy{.dst = wide, .src = output.hidden}, machine.stream);
+      }
+      values.resize(static_cast<std::size_t>(wide.elements()));
+      machine.device.download(wide, values.data(), machine.stream);
+    });
+    return values;
+  }
+};
+
+Encoder::Encoder() = default;
+Encoder::~Encoder() = default;
+
+std::unique_ptr<Encoder> Encoder::load(const Machine& machine, const std::filesystem::path& path,
+                                       const TokenizerOptions& tokenizer) {
+  if (machine.world.size() != 1) {
+    throw Error(Fault::kUsage, "embed: vectors are computed by one process, and {} were started",
+                machine.world.size());
+  }
+  std::unique_ptr<Encoder> encoder(new Encoder);
+  encoder->state_ = std::make_unique<State>(machine);
+  State& state = *encoder->state_;
+  state.everyone = make_group_of_all(machine.world, "encoder");
+  OpenedModel opened = open_model({.path = path, .ranks = state.everyone.get()});
+  if (!opened.model.encoder) {
+    throw Error(Fault::kData,
+                "{}: is a decoder ({}), which continues texts; wanted an encoder (bert)",
+                path.string(), opened.model.family);
+  }
+  state.tokenizer = tokenizer.empty() ? open_tokenizer_of(opened) : open_tokenizer(tokenizer);
+  if (!state.tokenizer) {
+    throw Error(Fault::kData, "{}: has no tokenizer; name one by --tokenizer-name-or-path",
+                path.string());
+  }
+  check_rows_for(*state.tokenizer, opened.model, path.string());
+  for (const std::string& note : opened.notes) machine.log.warning(note);
+  state.mesh = std::make_unique<Mesh>(machine.world, MeshSizes{});
+  state.session = std::make_unique<Session>(
+      state.machine, *state.mesh,
+      SessionSettings{
+          .model = opened.model,
+          .layout = {.vocabulary_multiple = opened.tokenizer.options.make_vocab_size_divisible_by},
+          .use = SessionUse::kInference});
+  state.load_values(opened, path);
+  return encoder;
+}
+
+const ModelConfig& Encoder::config() const { return state_->session->settings().model; }
+
+std::vector<std::int32_t> Encoder::ids_of(const std::string& text) const {
+  const Tokenizer& tokenizer = *state_->tokenizer;
+  std::vector<std::int32_t> ids = tokenizer.encode(text, {.add_special_tokens = true});
+  const SpecialIds& special = tokenizer.special();
+  // Files of a vocabulary alone do not say where these ids go.
+  if (special.cls && special.sep && (ids.empty() || ids.front() != *special.cls)) {
+    ids.insert(ids.begin(), *special.cls);
+    ids.push_back(*special.sep);
+  }
+  return ids;
+}
+
+Tensor Encoder::embed(std::span<const std::vector<std::int32_t>> texts, Pooling pooling) {
+  const std::int64_t most = config().longest_sequence();
+  for (const std::vector<std::int32_t>& ids : texts) {
+    if (ids.empty()) throw Error(Fault::kUsage, "embed: a text without ids; wanted one or more");
+    for (const std::int32_t id : ids) {
+      if (id < 0 || id >= config().vocabulary) {
+        throw Error(Fault::kUsage, "embed: id {} is outside of the vocabulary; wanted 0 to {}", id,
+                    config().vocabulary - 1);
+      }
+    }
+  }
+  const Tensor vectors = host_tensor(DType::kF32, {std::ssize(texts), config().hidden});
+  std::vector<std::size_t> order(texts.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_sort(order, {}, [&](std::size_t number) { return texts[number].size(); });
+  for (std::size_t begin = 0; begin < order.size();) {
+    std::size_t end = begin + 1;  // the text before it is the longest of the batch
+    while (end < order.size() && static_cast<std::int64_t>(end + 1 - begin) *
+                                         std::min(std::ssize(texts[order[end]]), most) <=
+                                     kMostRows) {
+      ++end;
+    }
+    const std::span<const std::size_t> numbers = std::span(order).subspan(begin, end - begin);
+    const MicroBatch batch = padded_batch(texts, numbers, most);
+    const std::vector<float> hidden = state_->hidden(batch);
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
+      const std::int64_t tokens = std::min(std::ssize(texts[numbers[i]]), most);
+      pool(hidden.data() + static_cast<std::int64_t>(i) * batch.sequence * config().hidden, tokens,
+           pooling,
+           {vectors.data<float>() + static_cast<std::int64_t>(numbers[i]) * config().hidden,
+            static_cast<std::size_t>(config().hidden)});
+    }
+    begin = end;
+  }
+  return vectors;
+}
+
+}  // namespace piton
