@@ -42,9 +42,7 @@ class CudaKernels : public testing::TestWithParam<std::tuple<DType, bool>> {
   std::unique_ptr<Kernels> kernels_;
 };
 
-TEST_P(CudaKernels, AgreeWithTheReference) {
-  test::expect_agreement(*kernels_, *device_, cases());
-}
+TEST_P(CudaKernels, AgreeWithTheReference) { test::expect_agreement(*kernels_, *device_, cases()); }
 
 TEST_P(CudaKernels, GiveTheSameBitsEachTime) {
   test::CallRunner runner(*kernels_, *device_);
