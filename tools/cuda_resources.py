@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Registers, stack and spills of every CUDA kernel, as a table; exit code 1 if a register is spilled.
 
-    tools/cuda_resources.py [--arch 90] [--nvcc nvcc]
+    tools/cuda_resources.py [--arch 90] [--nvcc nvcc] [FILE.cu ...]
 
-Compiles src/kernels/cuda/*.cu for one compute capability, without linking. Needs nvcc and the include
+Compiles src/kernels/cuda/*.cu, or some of them, for one compute capability, without linking. Needs nvcc and the include
 folders of a configured build (build/compile_commands.json or build-cuda/compile_commands.json).
 """
 import argparse
@@ -52,12 +52,13 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--arch", default="90")
     parser.add_argument("--nvcc", default="nvcc")
+    parser.add_argument("sources", nargs="*", type=pathlib.Path)
     options = parser.parse_args()
     spilled = []
-    print("| kernel | registers | stack bytes | spilled bytes |\n| --- | --- | --- | --- |")
-    for source in sorted((ROOT / "src/kernels/cuda").glob("*.cu")):
+    print("| kernel | registers | stack bytes | spilled bytes |\n| --- | --- | --- | --- |", flush=True)
+    for source in options.sources or sorted((ROOT / "src/kernels/cuda").glob("*.cu")):
         for name, registers, stack, spills in resources(source, options.nvcc, options.arch):
-            print(f"| `{name}` | {registers} | {stack} | {spills} |")
+            print(f"| `{name}` | {registers} | {stack} | {spills} |", flush=True)
             if spills:
                 spilled.append(name)
     for name in spilled:

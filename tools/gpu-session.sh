@@ -31,7 +31,7 @@ part() {  # NAME COMMAND...
 train() {  # NAME KERNELS MODEL FLAGS...
   local name=$1 kernels=$2 model=$3
   shift 3
-  part "$name" build-cuda/piton pretrain --kernels "$kernels" --model "$model" --mock-data --seq-length 64 \
+  part "$name" build-cuda/piton pretrain --kernels "$kernels" --model "$model" --mock-data --vocab-size 257 --seq-length 64 \
     --micro-batch-size 2 --global-batch-size 8 --train-iters 10 --log-interval 1 --lr 1e-3 --seed 7 "$@"
 }
 
@@ -50,12 +50,13 @@ run() {
       train "train_${model}_bf16_$kernels" "$kernels" "$model" --bf16
     done
   done
-  part bench_step build-cuda/piton bench train --kernels cuda --model gpt2-124m --dtype bf16 --micro-batch 8 --json
-  part bench_optimizer build-cuda/piton bench optimizer --kernels cuda --json
-  part bench_decode build-cuda/piton bench decode --kernels cuda --json
-  if python3 -c 'import torch; assert torch.cuda.is_available()' 2> /dev/null; then
-    part bench_torch python3 bench/compare/train.py --help
-  fi
+  for batch in 8 32; do
+    part "step_gpt2_124m_$batch" build-cuda/piton pretrain --kernels cuda --model gpt2-124m --mock-data --bf16 \
+      --seq-length 1024 --micro-batch-size "$batch" --train-iters 12 --log-interval 1
+    if python3 -c 'import torch, transformers; assert torch.cuda.is_available()' 2> /dev/null; then
+      part "torch_gpt2_124m_$batch" python3 bench/compare/train_cuda.py --micro-batch-size "$batch"
+    fi
+  done
   if command -v compute-sanitizer > /dev/null; then
     for tool in memcheck racecheck initcheck; do
       part "sanitizer_$tool" compute-sanitizer --tool "$tool" --error-exitcode 9 \

@@ -8,10 +8,10 @@
 
 #include "api/planning.h"
 #include "comm/mpi/world.h"
+#include "device/cuda/device.h"
 #include "device/host_device.h"
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/peak.h"
-#include "device/cuda/device.h"
 #include "kernels/cuda/kernels.h"
 #include "kernels/reference/kernels.h"
 

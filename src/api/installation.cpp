@@ -3,8 +3,8 @@
 #include "base/error.h"
 #include "comm/mpi/library.h"
 #include "data/records/block_reader.h"
-#include "kernels/cpu/isa.h"
 #include "device/cuda/device.h"
+#include "kernels/cpu/isa.h"
 
 namespace piton {
 

@@ -21,6 +21,14 @@ ComputeContext compute(const Machine& machine) {
   return {machine.kernels, machine.device, machine.arena, machine.stream};
 }
 
+// `rows`, which are in host memory, where the kernels can read them.
+Tensor on_device(const Machine& machine, const Tensor& rows) {
+  if (machine.device.place() == rows.place()) return rows;
+  Tensor copy = machine.arena.allocate(rows.dtype(), rows.shape(), MemoryKind::kWorkspace);
+  machine.device.upload(rows.raw(), copy, machine.stream);
+  return copy;
+}
+
 }  // namespace
 
 Session::Session(const Machine& machine, Mesh& mesh, const SessionSettings& settings)
@@ -135,7 +143,7 @@ void Session::initialize(const std::vector<Parameter*>& parameters) {
     if (parameter->codes.given()) continue;  // 0 until they are loaded
     const Tensor rows(memory.storage(), 0, parameter->dtype, parameter->shape);
     write_initial_rows(*parameter, settings_.seed, machine_.threads, rows);
-    sharded_->set_value(*parameter, rows, machine_.stream);
+    sharded_->set_value(*parameter, on_device(machine_, rows), machine_.stream);
     machine_.stream.synchronize();  // before the next value overwrites it
   }
   publish_values();

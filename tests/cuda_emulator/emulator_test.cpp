@@ -64,11 +64,11 @@ TEST_F(Emulator, SeesReadsOfWhatNobodyHasWritten) {
 }
 
 TEST_F(Emulator, SeesRacesBetweenBarriers) {
-  EXPECT_THAT(fault(Deed::kMissingBarrier), testing::AnyOf(HasSubstr("a race with thread"),
-                                                           HasSubstr("nobody has written")));
+  EXPECT_THAT(fault(Deed::kMissingBarrier),
+              testing::AnyOf(HasSubstr("a race with thread"), HasSubstr("nobody has written")));
   EXPECT_THAT(fault(Deed::kWritesOfTwoBlocks), HasSubstr("a race with thread 0 of block 0"));
-  EXPECT_THAT(fault(Deed::kWarpWithoutBarrier), testing::AnyOf(HasSubstr("a race with thread"),
-                                                               HasSubstr("nobody has written")));
+  EXPECT_THAT(fault(Deed::kWarpWithoutBarrier),
+              testing::AnyOf(HasSubstr("a race with thread"), HasSubstr("nobody has written")));
   EXPECT_EQ(fault(Deed::kWarpWithBarrier), "");
   EXPECT_EQ(fault(Deed::kAtomics), "");
   EXPECT_EQ(*count_, 129U);  // and the 1 that two blocks wrote

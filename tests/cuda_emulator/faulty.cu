@@ -1,6 +1,5 @@
 // Kernels with a fault each; see faulty.h.
 #include "cuda_emulator/faulty.h"
-
 #include "kernels/cuda/launch.cuh"
 
 namespace piton::emulator {

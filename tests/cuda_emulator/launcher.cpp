@@ -169,9 +169,9 @@ void launch(dim3 grid, dim3 threads, std::size_t shared, const std::function<voi
   }
   const std::scoped_lock lock(block.mutex);
   if (block.stacks == nullptr) {
-    block.stacks = static_cast<char*>(mmap(nullptr, kStackBytes * kMostThreads,
-                                           PROT_READ | PROT_WRITE,
-                                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+    block.stacks =
+        static_cast<char*>(mmap(nullptr, kStackBytes * kMostThreads, PROT_READ | PROT_WRITE,
+                                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
     if (block.stacks == MAP_FAILED) throw std::bad_alloc();
   }
   block.threads = threads.x;

@@ -119,10 +119,10 @@ void check_races(const Region& region, Cell& cell, const void* address, bool wri
     fail(fmt::format("a race with thread {} of block {}, which wrote to {}", cell.write.thread,
                      cell.write.block, address));
   }
-  const bool read_before = concurrent(cell.read, moment, shared) ||
-                           ((cell.bits & kManyReaders) != 0 &&
-                            cell.read.launch == moment.launch && cell.read.block == moment.block &&
-                            cell.read.block_barriers == moment.block_barriers);
+  const bool read_before =
+      concurrent(cell.read, moment, shared) ||
+      ((cell.bits & kManyReaders) != 0 && cell.read.launch == moment.launch &&
+       cell.read.block == moment.block && cell.read.block_barriers == moment.block_barriers);
   if (write && read_before) {
     fail(fmt::format("a race with thread {} of block {}, which read {}", cell.read.thread,
                      cell.read.block, address));

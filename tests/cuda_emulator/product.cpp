@@ -44,8 +44,8 @@ std::vector<double> numbers(const Tensor& matrix, bool transposed) {
   all.reserve(static_cast<std::size_t>(rows * columns));
   for (std::int64_t row = 0; row < rows; ++row) {
     for (std::int64_t column = 0; column < columns; ++column) {
-      all.push_back(value_at(matrix, transposed ? column * matrix.stride(0) + row
-                                                : row * matrix.stride(0) + column));
+      all.push_back(value_at(
+          matrix, transposed ? column * matrix.stride(0) + row : row * matrix.stride(0) + column));
     }
   }
   return all;
@@ -82,8 +82,9 @@ void Products::multiply(const Product& product, cudaStream_t) {
     }
   }
   for (std::int64_t row = 0; row < m; ++row) {
-    emulator::host_writes(product.y.raw() + row * product.y.stride(0) * size_bytes(product.y.dtype()),
-                          static_cast<std::size_t>(n * size_bytes(product.y.dtype())));
+    emulator::host_writes(
+        product.y.raw() + row * product.y.stride(0) * size_bytes(product.y.dtype()),
+        static_cast<std::size_t>(n * size_bytes(product.y.dtype())));
   }
 }
 

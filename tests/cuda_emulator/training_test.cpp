@@ -41,8 +41,8 @@ Steps train(Device& device, Kernels& kernels, const ModelConfig& model, Optimize
   Steps steps;
   for (int step = 0; step < 3; ++step) {
     const std::int64_t consumed = 4 * step;
-    const StepReport report = session.train_step(
-        test::batches(consumed, 0, 1, model.vocabulary, {2, 2}), consumed, 3e-3);
+    const StepReport report =
+        session.train_step(test::batches(consumed, 0, 1, model.vocabulary, {2, 2}), consumed, 3e-3);
     steps.losses.push_back(report.loss);
     steps.norms.push_back(report.grad_norm);
   }

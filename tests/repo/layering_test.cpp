@@ -284,12 +284,12 @@ TEST(Layering, LetsAFolderStandInForOneThatIsNotBuilt) {
 
 TEST(Cuda, ShowsItsTypesInItsOwnFoldersOnly) {
   EXPECT_THAT(
-      cuda_faults({{"api/a.cpp", "#include \"kernels/cuda/device.h\"\n"},
+      cuda_faults({{"api/a.cpp", "#include \"device/cuda/device.h\"\n"},
                    {"device/a.h", "// a\n#include <cuda_runtime_api.h>\n"},
                    {"device/cuda/check.h", "#include <cuda_runtime_api.h>\n"},
                    {"device/cuda/device.h", "#include <cublas_v2.h>\n"},
                    {"ops/a.cpp", "#include <nccl.h>\n#include <cmath>\n#include <curl.h>\n"}}),
-      ElementsAre("device/a.h:2: shows CUDA's types", "kernels/cuda/device.h:1: shows CUDA's types",
+      ElementsAre("device/a.h:2: shows CUDA's types", "device/cuda/device.h:1: shows CUDA's types",
                   "ops/a.cpp:1: shows CUDA's types"));
 }
 

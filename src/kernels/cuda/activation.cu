@@ -1,6 +1,5 @@
 // GELU in its three forms and SiLU, plain and gated.
 #include "kernels/cuda/activation.cuh"
-
 #include "kernels/cuda/calls.h"
 #include "kernels/cuda/element.cuh"
 #include "kernels/cuda/launch.cuh"

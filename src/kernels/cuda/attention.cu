@@ -7,12 +7,12 @@ namespace {
 
 template <typename T>
 struct ForwardGrid {
-  HeadRows<T> out;
+  HeadMatrix<T> out;
   float* lse;  // [b, a, sq]
-  HeadRows<const T> q;
-  HeadRows<const T> k;
-  HeadRows<const T> v;
-  Sight sight;
+  HeadMatrix<const T> q;
+  HeadMatrix<const T> k;
+  HeadMatrix<const T> v;
+  KeySight sight;
   ScoreRules rules;
   std::int64_t heads_per_key;
   std::int64_t d;
@@ -27,17 +27,16 @@ __global__ void __launch_bounds__(kForwardTile* kLanes) attention_forward(Forwar
   const std::int64_t key_head = head / grid.heads_per_key;
   const std::int64_t queries = grid.sight.queries;
   const std::int64_t left = queries - first;
-  const QueryTile<T> tile{
-      .q = grid.q.row(sample, first, head),
-      .q_stride = grid.q.row_stride,
-      .out = grid.out.row(sample, first, head),
-      .out_stride = grid.out.row_stride,
-      .lse = grid.lse + (sample * gridDim.y + head) * queries + first,
-      .sample = sample,
-      .head = head,
-      .first = first,
-      .count = static_cast<int>(left < kForwardTile ? left : kForwardTile),
-      .d = grid.d};
+  const QueryTile<T> tile{.q = grid.q.row(sample, first, head),
+                          .q_stride = grid.q.row_stride,
+                          .out = grid.out.row(sample, first, head),
+                          .out_stride = grid.out.row_stride,
+                          .lse = grid.lse + (sample * gridDim.y + head) * queries + first,
+                          .sample = sample,
+                          .head = head,
+                          .first = first,
+                          .count = static_cast<int>(left < kForwardTile ? left : kForwardTile),
+                          .d = grid.d};
   attend<T, kChannels>(
       tile, grid.sight, grid.rules,
       [&](std::int64_t key) { return grid.k.row(sample, key, key_head); },
@@ -52,28 +51,29 @@ void execute(const AttentionForward& call, const CallContext& context) {
   const std::int64_t heads = call.q.dim(2);
   const std::int64_t d = call.q.dim(3);
   if (call.q.elements() == 0) return;
-  with_heads(call.q.dtype(), d, [&]<typename T, int kChannels>(
-                                    std::type_identity<T>,
-                                    std::integral_constant<int, kChannels>) {
-    launch("launch of attention forward", attention_forward<T, kChannels>,
-           {.blocks = {static_cast<unsigned>((queries + kForwardTile - 1) / kForwardTile),
-                       static_cast<unsigned>(heads), static_cast<unsigned>(samples)},
-            .threads = kForwardTile * kLanes,
-            .shared_bytes = forward_shared_bytes(kChannels)},
-           ForwardGrid<T>{.out = head_rows<T>(call.out),
-                          .lse = pointer<float>(call.lse),
-                          .q = head_rows<const T>(call.q),
-                          .k = head_rows<const T>(call.k),
-                          .v = head_rows<const T>(call.v),
-                          .sight = sight_of(call.mask, queries, call.k.dim(1)),
-                          .rules = {.scale = static_cast<float>(call.scale),
-                                    .cap = static_cast<float>(call.soft_cap),
-                                    .site = mask_site(call.dropout),
-                                    .head_begin = call.head_begin},
-                          .heads_per_key = heads / call.k.dim(2),
-                          .d = d},
-           context.stream);
-  });
+  with_heads(call.q.dtype(), d,
+             [&]<typename T, int kChannels>(std::type_identity<T>,
+                                            std::integral_constant<int, kChannels>) {
+               launch(
+                   "launch of attention forward", attention_forward<T, kChannels>,
+                   {.blocks = {static_cast<unsigned>((queries + kForwardTile - 1) / kForwardTile),
+                               static_cast<unsigned>(heads), static_cast<unsigned>(samples)},
+                    .threads = kForwardTile * kLanes,
+                    .shared_bytes = forward_shared_bytes(kChannels)},
+                   ForwardGrid<T>{.out = head_matrix<T>(call.out),
+                                  .lse = pointer<float>(call.lse),
+                                  .q = head_matrix<const T>(call.q),
+                                  .k = head_matrix<const T>(call.k),
+                                  .v = head_matrix<const T>(call.v),
+                                  .sight = sight_of(call.mask, queries, call.k.dim(1)),
+                                  .rules = {.scale = static_cast<float>(call.scale),
+                                            .cap = static_cast<float>(call.soft_cap),
+                                            .site = mask_site(call.dropout),
+                                            .head_begin = call.head_begin},
+                                  .heads_per_key = heads / call.k.dim(2),
+                                  .d = d},
+                   context.stream);
+             });
 }
 
 }  // namespace piton::cuda

@@ -11,16 +11,16 @@ namespace {
 
 template <typename T>
 struct BackwardGrid {
-  HeadRows<T> dq;
-  HeadRows<T> dk;
-  HeadRows<T> dv;
-  HeadRows<const T> dout;
-  HeadRows<const T> out;
+  HeadMatrix<T> dq;
+  HeadMatrix<T> dk;
+  HeadMatrix<T> dv;
+  HeadMatrix<const T> dout;
+  HeadMatrix<const T> out;
   const float* lse;  // [b, a, sq]
-  HeadRows<const T> q;
-  HeadRows<const T> k;
-  HeadRows<const T> v;
-  Sight sight;
+  HeadMatrix<const T> q;
+  HeadMatrix<const T> k;
+  HeadMatrix<const T> v;
+  KeySight sight;
   ScoreRules rules;
   std::int64_t heads;
   std::int64_t heads_per_key;
@@ -89,7 +89,7 @@ __global__ void __launch_bounds__(kTile* kLanes) query_gradient(BackwardGrid<T> 
   float* k = dout + kTile * kWidth;
   float* v = k + kTile * kWidth;
   float* ds = v + kTile * kWidth;
-  const Sight& sight = grid.sight;
+  const KeySight& sight = grid.sight;
   const std::int64_t first = std::int64_t{blockIdx.x} * kTile;
   const std::int64_t head = blockIdx.y;
   const std::int64_t sample = blockIdx.z;
@@ -109,9 +109,8 @@ __global__ void __launch_bounds__(kTile* kLanes) query_gradient(BackwardGrid<T> 
       .index = index,
       .position = sight.query_position(sample, index),
       .lse = used ? grid.lse[(sample * grid.heads + head) * sight.queries + index] : kNothing,
-      .dout_out = dot_with_out<kChannels>(dout + row * kWidth,
-                                          used ? grid.out.row(sample, index, head) : nullptr,
-                                          grid.d)};
+      .dout_out = dot_with_out<kChannels>(
+          dout + row * kWidth, used ? grid.out.row(sample, index, head) : nullptr, grid.d)};
   const Positions range = query_range(sight, sample, first, rows);
   float sums[kChannels] = {};
   const std::int64_t keys = sight.key_count(sample);
@@ -129,8 +128,8 @@ __global__ void __launch_bounds__(kTile* kLanes) query_gradient(BackwardGrid<T> 
     __syncthreads();
     float products[kColumns];
     float dout_v[kColumns];
-    multiply_rows<kColumns, kWidth>(products, q, row, k, column);
-    multiply_rows<kColumns, kWidth>(dout_v, dout, row, v, column);
+    multiply_rows<kColumns, kWidth>(products, q, row, k, column, grid.d);
+    multiply_rows<kColumns, kWidth>(dout_v, dout, row, v, column, grid.d);
     for (int j = 0; j < kColumns; ++j) {
       PairGradient pair;
       if (used && column + j < count) {
@@ -162,12 +161,12 @@ struct KeyTiles {
 // Adds what one tile of queries of one head gives to the keys of the block.
 template <typename T, int kChannels, int kTile>
 __device__ void add_queries(const BackwardGrid<T>& grid,
-                            const KeyTiles<kLanes * kChannels + 1, kTile>& tiles,
-                            std::int64_t head, std::int64_t first, std::int64_t begin, int keys,
-                            float* dk, float* dv) {
+                            const KeyTiles<kLanes * kChannels + 1, kTile>& tiles, std::int64_t head,
+                            std::int64_t first, std::int64_t begin, int keys, float* dk,
+                            float* dv) {
   constexpr int kWidth = kLanes * kChannels + 1;
   constexpr int kColumns = kTile / kLanes;
-  const Sight& sight = grid.sight;
+  const KeySight& sight = grid.sight;
   const std::int64_t sample = blockIdx.z;
   const std::int64_t left = sight.queries - first;
   const int rows = static_cast<int>(left < kTile ? left : kTile);
@@ -191,8 +190,8 @@ __device__ void add_queries(const BackwardGrid<T>& grid,
   __syncthreads();
   float products[kColumns];
   float dout_v[kColumns];
-  multiply_rows<kColumns, kWidth>(products, tiles.k, row, tiles.q, column);
-  multiply_rows<kColumns, kWidth>(dout_v, tiles.v, row, tiles.dout, column);
+  multiply_rows<kColumns, kWidth>(products, tiles.k, row, tiles.q, column, grid.d);
+  multiply_rows<kColumns, kWidth>(dout_v, tiles.v, row, tiles.dout, column, grid.d);
   for (int j = 0; j < kColumns; ++j) {
     const int i = column + j;
     PairGradient pair;
@@ -214,7 +213,7 @@ template <typename T, int kChannels, int kTile>
 __global__ void __launch_bounds__(kTile* kLanes) key_gradient(BackwardGrid<T> grid) {
   constexpr int kWidth = kLanes * kChannels + 1;
   const KeyTiles<kWidth, kTile> tiles;
-  const Sight& sight = grid.sight;
+  const KeySight& sight = grid.sight;
   const std::int64_t begin = std::int64_t{blockIdx.x} * kTile;
   const std::int64_t key_head = blockIdx.y;
   const std::int64_t sample = blockIdx.z;
@@ -250,15 +249,15 @@ __global__ void __launch_bounds__(kTile* kLanes) key_gradient(BackwardGrid<T> gr
 
 template <typename T>
 BackwardGrid<T> backward_grid(const AttentionBackward& call) {
-  return {.dq = head_rows<T>(call.dq),
-          .dk = head_rows<T>(call.dk),
-          .dv = head_rows<T>(call.dv),
-          .dout = head_rows<const T>(call.dout),
-          .out = head_rows<const T>(call.out),
+  return {.dq = head_matrix<T>(call.dq),
+          .dk = head_matrix<T>(call.dk),
+          .dv = head_matrix<T>(call.dv),
+          .dout = head_matrix<const T>(call.dout),
+          .out = head_matrix<const T>(call.out),
           .lse = pointer<const float>(call.lse),
-          .q = head_rows<const T>(call.q),
-          .k = head_rows<const T>(call.k),
-          .v = head_rows<const T>(call.v),
+          .q = head_matrix<const T>(call.q),
+          .k = head_matrix<const T>(call.k),
+          .v = head_matrix<const T>(call.v),
           .sight = sight_of(call.mask, call.q.dim(1), call.k.dim(1)),
           .rules = {.scale = static_cast<float>(call.scale),
                     .cap = static_cast<float>(call.soft_cap),
@@ -281,26 +280,27 @@ LaunchShape backward_shape(std::int64_t rows, std::int64_t heads, std::int64_t s
 
 void execute(const AttentionBackward& call, const CallContext& context) {
   const std::int64_t samples = call.q.dim(0);
-  with_heads(call.q.dtype(), call.q.dim(3), [&]<typename T, int kChannels>(
-                                                std::type_identity<T>,
-                                                std::integral_constant<int, kChannels>) {
-    // Tiles of 16 rows keep four tiles of 256 channels below the 99 KiB of small GPUs.
-    constexpr int kTile = kChannels > 16 ? 16 : 32;
-    constexpr int kRows = 4 * kTile * (kLanes * kChannels + 1);
-    constexpr int kPairs = kTile * (kTile + 1);
-    const BackwardGrid<T> grid = backward_grid<T>(call);
-    if (call.q.elements() > 0) {
-      launch("launch of attention backward, queries", query_gradient<T, kChannels, kTile>,
-             backward_shape(call.q.dim(1), call.q.dim(2), samples, kTile, kRows + kPairs), grid,
-             context.stream);
-    }
-    if (call.k.elements() > 0) {
-      launch("launch of attention backward, keys", key_gradient<T, kChannels, kTile>,
-             backward_shape(call.k.dim(1), call.k.dim(2), samples, kTile,
-                            kRows + 2 * kPairs + 2 * kTile),
-             grid, context.stream);
-    }
-  });
+  with_heads(call.q.dtype(), call.q.dim(3),
+             [&]<typename T, int kChannels>(std::type_identity<T>,
+                                            std::integral_constant<int, kChannels>) {
+               // Tiles of 16 rows keep four tiles of 256 channels below the 99 KiB of small GPUs.
+               constexpr int kTile = kChannels > 16 ? 16 : 32;
+               constexpr int kRows = 4 * kTile * (kLanes * kChannels + 1);
+               constexpr int kPairs = kTile * (kTile + 1);
+               const BackwardGrid<T> grid = backward_grid<T>(call);
+               if (call.q.elements() > 0) {
+                 launch(
+                     "launch of attention backward, queries", query_gradient<T, kChannels, kTile>,
+                     backward_shape(call.q.dim(1), call.q.dim(2), samples, kTile, kRows + kPairs),
+                     grid, context.stream);
+               }
+               if (call.k.elements() > 0) {
+                 launch("launch of attention backward, keys", key_gradient<T, kChannels, kTile>,
+                        backward_shape(call.k.dim(1), call.k.dim(2), samples, kTile,
+                                       kRows + 2 * kPairs + 2 * kTile),
+                        grid, context.stream);
+               }
+             });
 }
 
 }  // namespace piton::cuda

@@ -25,8 +25,8 @@ struct QueryTile {
 
 inline std::size_t forward_shared_bytes(int channels) {
   const int width = kLanes * channels + 1;
-  return sizeof(float) * static_cast<std::size_t>(2 * kForwardTile * width +
-                                                  kForwardTile * (kForwardTile + 1));
+  return sizeof(float) *
+         static_cast<std::size_t>(2 * kForwardTile * width + kForwardTile * (kForwardTile + 1));
 }
 
 // The state of one row's softmax, the same in all lanes of the row.
@@ -55,7 +55,7 @@ struct RunningSoftmax {
 
 // `key_row(j)` and `value_row(j)` are the addresses of row j. All threads of the block call it.
 template <typename T, int kChannels, typename KeyRow, typename ValueRow>
-__device__ void attend(const QueryTile<T>& tile, const Sight& sight, const ScoreRules& rules,
+__device__ void attend(const QueryTile<T>& tile, const KeySight& sight, const ScoreRules& rules,
                        const KeyRow& key_row, const ValueRow& value_row) {
   constexpr int kTile = kForwardTile;
   constexpr int kWidth = kLanes * kChannels + 1;
@@ -71,7 +71,8 @@ __device__ void attend(const QueryTile<T>& tile, const Sight& sight, const Score
   const std::int64_t position = sight.query_position(tile.sample, query);
   const Positions range = query_range(sight, tile.sample, tile.first, tile.count);
   const float slope = sight.slopes != nullptr ? sight.slopes[tile.head] : 0.0F;
-  load_tile<kTile, kWidth>(q, tile.count, tile.d, [&](int i) { return tile.q + i * tile.q_stride; });
+  load_tile<kTile, kWidth>(q, tile.count, tile.d,
+                           [&](int i) { return tile.q + i * tile.q_stride; });
   float sums[kChannels] = {};
   RunningSoftmax softmax;
   const std::int64_t keys = sight.key_count(tile.sample);
@@ -85,7 +86,7 @@ __device__ void attend(const QueryTile<T>& tile, const Sight& sight, const Score
     load_tile<kTile, kWidth>(kv, count, tile.d, [&](int i) { return key_row(begin + i); });
     __syncthreads();
     float scores[kColumns];
-    multiply_rows<kColumns, kWidth>(scores, q, row, kv, column);
+    multiply_rows<kColumns, kWidth>(scores, q, row, kv, column, tile.d);
     for (int j = 0; j < kColumns; ++j) {
       const std::int64_t key = begin + column + j;
       if (!used || column + j >= count) {
@@ -94,8 +95,8 @@ __device__ void attend(const QueryTile<T>& tile, const Sight& sight, const Score
       }
       const std::int64_t at = sight.key_position(tile.sample, key);
       float unused = 0;
-      const bool seen = sight.meets(position, position, at, at) &&
-                        sight.same_segment(tile.sample, query, key);
+      const bool seen =
+          sight.meets(position, position, at, at) && sight.same_segment(tile.sample, query, key);
       scores[j] = seen ? rules.score(scores[j], &unused) + slope * static_cast<float>(at - position)
                        : kNothing;
     }
@@ -118,8 +119,7 @@ __device__ void attend(const QueryTile<T>& tile, const Sight& sight, const Score
   for (int i = 0; i < kChannels; ++i) {
     const int c = lane + kLanes * i;
     if (c >= tile.d) break;
-    tile.out[row * tile.out_stride + c] =
-        narrow<T>(softmax.sum > 0 ? sums[i] / softmax.sum : 0.0F);
+    tile.out[row * tile.out_stride + c] = narrow<T>(softmax.sum > 0 ? sums[i] / softmax.sum : 0.0F);
   }
   if (tile.lse != nullptr && lane == 0) {
     tile.lse[row] = softmax.sum > 0 ? softmax.largest + logf(softmax.sum) : kNothing;

@@ -20,7 +20,7 @@ inline constexpr int kLanes = 8;
 inline constexpr float kNothing = -std::numeric_limits<float>::infinity();  // score of a hidden key
 
 // Which keys a query sees (AttentionMask), on the device.
-struct Sight {
+struct KeySight {
   bool causal;
   bool bounded_before;
   bool bounded_after;
@@ -61,7 +61,7 @@ struct Sight {
   }
 };
 
-inline Sight sight_of(const AttentionMask& mask, std::int64_t queries, std::int64_t keys) {
+inline KeySight sight_of(const AttentionMask& mask, std::int64_t queries, std::int64_t keys) {
   return {.causal = mask.causal,
           .bounded_before = mask.window_before.has_value(),
           .bounded_after = mask.window_after.has_value(),
@@ -84,8 +84,8 @@ struct Positions {
   std::int64_t last;
 };
 
-__device__ inline Positions query_range(const Sight& sight, std::int64_t sample, std::int64_t begin,
-                                        int count) {
+__device__ inline Positions query_range(const KeySight& sight, std::int64_t sample,
+                                        std::int64_t begin, int count) {
   if (sight.query_positions == nullptr) {
     return {sight.query_begin + begin, sight.query_begin + begin + count - 1};
   }
@@ -117,15 +117,14 @@ struct ScoreRules {
   __device__ float factor(std::int64_t sample, std::int64_t head, std::int64_t query_position,
                           std::int64_t key_position) const {
     if (!site.draws) return 1;
-    const MaskWords drawn =
-        site.words(sample, head_begin + head, query_position, key_position);
+    const MaskWords drawn = site.words(sample, head_begin + head, query_position, key_position);
     return site.keeps(drawn.word[key_position % 4]) ? static_cast<float>(site.kept) : 0.0F;
   }
 };
 
 // A matrix [b, s, heads, d] of a call.
 template <typename T>
-struct HeadRows {
+struct HeadMatrix {
   T* data;
   std::int64_t sample_stride;
   std::int64_t row_stride;
@@ -137,7 +136,7 @@ struct HeadRows {
 };
 
 template <typename T>
-HeadRows<T> head_rows(const Tensor& tensor) {
+HeadMatrix<T> head_matrix(const Tensor& tensor) {
   return {pointer<T>(tensor), tensor.stride(0), tensor.stride(1), tensor.stride(2)};
 }
 
@@ -167,12 +166,12 @@ __device__ inline float row_sum(float x) {
   return x;
 }
 
-// products[j] = row `row` of `left` times row first + j of `right`.
+// products[j] = row `row` of `left` times row first + j of `right`, over `d` channels.
 template <int kColumns, int kWidth>
 __device__ void multiply_rows(float* products, const float* left, int row, const float* right,
-                              int first) {
+                              int first, std::int64_t d) {
   for (int j = 0; j < kColumns; ++j) products[j] = 0;
-  for (int c = 0; c < kWidth - 1; ++c) {
+  for (std::int64_t c = 0; c < d; ++c) {
     const float x = left[row * kWidth + c];
     for (int j = 0; j < kColumns; ++j) {
       products[j] = fmaf(x, right[(first + j) * kWidth + c], products[j]);

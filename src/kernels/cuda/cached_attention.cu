@@ -1,6 +1,5 @@
 // Attention to a cache in pages: the tiles of attention.cu, so that the bits are the same.
 #include "kernels/cached_attention.h"
-
 #include "kernels/cuda/attention_forward.cuh"
 #include "kernels/cuda/calls.h"
 
@@ -9,7 +8,7 @@ namespace {
 
 template <typename T>
 struct Append {
-  HeadRows<T> cache;  // "samples" are pages
+  HeadMatrix<T> cache;  // "samples" are pages
   const T* rows;
   std::int64_t row_stride;
   std::int64_t head_stride;
@@ -35,14 +34,14 @@ struct CachedGrid {
   const T* q;
   std::int64_t q_stride;
   std::int64_t q_head_stride;
-  HeadRows<const T> keys;
-  HeadRows<const T> values;
+  HeadMatrix<const T> keys;
+  HeadMatrix<const T> values;
   const std::int32_t* begins;
   const std::int32_t* lengths;
   const std::int32_t* table;
   std::int64_t samples;
   std::int64_t pages;  // of a row of the table
-  Sight sight;
+  KeySight sight;
   ScoreRules rules;
   std::int64_t heads_per_key;
   std::int64_t d;
@@ -66,22 +65,21 @@ __global__ void __launch_bounds__(kForwardTile* kLanes) cached_attention(CachedG
   const std::int64_t key_head = head / grid.heads_per_key;
   const std::int64_t first = tile_index * kForwardTile;
   const std::int64_t at = grid.begins[sample] + first;
-  Sight sight = grid.sight;
+  KeySight sight = grid.sight;
   sight.queries = rows;
   sight.keys = grid.lengths[sample];
   sight.query_begin = sight.keys - rows;
   const std::int64_t left = rows - first;
-  const QueryTile<T> tile{
-      .q = grid.q + at * grid.q_stride + head * grid.q_head_stride,
-      .q_stride = grid.q_stride,
-      .out = grid.out + at * grid.out_stride + head * grid.out_head_stride,
-      .out_stride = grid.out_stride,
-      .lse = nullptr,
-      .sample = 0,
-      .head = head,
-      .first = first,
-      .count = static_cast<int>(left < kForwardTile ? left : kForwardTile),
-      .d = grid.d};
+  const QueryTile<T> tile{.q = grid.q + at * grid.q_stride + head * grid.q_head_stride,
+                          .q_stride = grid.q_stride,
+                          .out = grid.out + at * grid.out_stride + head * grid.out_head_stride,
+                          .out_stride = grid.out_stride,
+                          .lse = nullptr,
+                          .sample = 0,
+                          .head = head,
+                          .first = first,
+                          .count = static_cast<int>(left < kForwardTile ? left : kForwardTile),
+                          .d = grid.d};
   const std::int32_t* table = grid.table + sample * grid.pages;
   attend<T, kChannels>(
       tile, sight, grid.rules,
@@ -98,7 +96,7 @@ __global__ void __launch_bounds__(kForwardTile* kLanes) cached_attention(CachedG
 void execute(const CacheAppend& call, const CallContext& context) {
   with_floating(call.rows.dtype(), [&]<typename T>(std::type_identity<T>) {
     launch_elements("launch of cache append", call.rows.elements(),
-                    Append<T>{.cache = head_rows<T>(call.cache),
+                    Append<T>{.cache = head_matrix<T>(call.cache),
                               .rows = pointer<const T>(call.rows),
                               .row_stride = call.rows.stride(0),
                               .head_stride = call.rows.stride(1),
@@ -115,37 +113,37 @@ void execute(const CachedAttention& call, const CallContext& context) {
   const std::int64_t d = call.q.dim(2);
   const std::int64_t samples = call.lengths.elements();
   if (call.q.elements() == 0) return;
-  with_heads(call.q.dtype(), d, [&]<typename T, int kChannels>(
-                                    std::type_identity<T>,
-                                    std::integral_constant<int, kChannels>) {
-    launch("launch of cached attention", cached_attention<T, kChannels>,
-           {.blocks = {static_cast<unsigned>(n / kForwardTile + samples),
-                       static_cast<unsigned>(heads), 1},
-            .threads = kForwardTile * kLanes,
-            .shared_bytes = forward_shared_bytes(kChannels)},
-           CachedGrid<T>{.out = pointer<T>(call.out),
-                         .out_stride = call.out.stride(0),
-                         .out_head_stride = call.out.stride(1),
-                         .q = pointer<const T>(call.q),
-                         .q_stride = call.q.stride(0),
-                         .q_head_stride = call.q.stride(1),
-                         .keys = head_rows<const T>(call.keys),
-                         .values = head_rows<const T>(call.values),
-                         .begins = pointer<const std::int32_t>(call.begins),
-                         .lengths = pointer<const std::int32_t>(call.lengths),
-                         .table = pointer<const std::int32_t>(call.table),
-                         .samples = samples,
-                         .pages = call.table.dim(1),
-                         .sight = sight_of({.window_before = call.window_before,
-                                            .window_after = call.window_after,
-                                            .slopes = call.slopes},
-                                           0, 0),
-                         .rules = {.scale = static_cast<float>(call.scale),
-                                   .cap = static_cast<float>(call.soft_cap)},
-                         .heads_per_key = heads / call.keys.dim(2),
-                         .d = d},
-           context.stream);
-  });
+  with_heads(call.q.dtype(), d,
+             [&]<typename T, int kChannels>(std::type_identity<T>,
+                                            std::integral_constant<int, kChannels>) {
+               launch("launch of cached attention", cached_attention<T, kChannels>,
+                      {.blocks = {static_cast<unsigned>(n / kForwardTile + samples),
+                                  static_cast<unsigned>(heads), 1},
+                       .threads = kForwardTile * kLanes,
+                       .shared_bytes = forward_shared_bytes(kChannels)},
+                      CachedGrid<T>{.out = pointer<T>(call.out),
+                                    .out_stride = call.out.stride(0),
+                                    .out_head_stride = call.out.stride(1),
+                                    .q = pointer<const T>(call.q),
+                                    .q_stride = call.q.stride(0),
+                                    .q_head_stride = call.q.stride(1),
+                                    .keys = head_matrix<const T>(call.keys),
+                                    .values = head_matrix<const T>(call.values),
+                                    .begins = pointer<const std::int32_t>(call.begins),
+                                    .lengths = pointer<const std::int32_t>(call.lengths),
+                                    .table = pointer<const std::int32_t>(call.table),
+                                    .samples = samples,
+                                    .pages = call.table.dim(1),
+                                    .sight = sight_of({.window_before = call.window_before,
+                                                       .window_after = call.window_after,
+                                                       .slopes = call.slopes},
+                                                      0, 0),
+                                    .rules = {.scale = static_cast<float>(call.scale),
+                                              .cap = static_cast<float>(call.soft_cap)},
+                                    .heads_per_key = heads / call.keys.dim(2),
+                                    .d = d},
+                      context.stream);
+             });
 }
 
 }  // namespace piton::cuda

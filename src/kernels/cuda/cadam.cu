@@ -1,6 +1,5 @@
 // CAdam's maxima of rows and update.
 #include "kernels/cadam.h"
-
 #include "kernels/cuda/calls.h"
 #include "kernels/cuda/element.cuh"
 #include "kernels/cuda/reduce.cuh"
@@ -110,12 +109,11 @@ void execute(const CadamMaxima& call, const CallContext& context) {
 void execute(const CadamUpdate& call, const CallContext& context) {
   const DType copied = call.copy.defined() ? call.copy.dtype() : DType::kF32;
   with_floating(copied, [&]<typename T>(std::type_identity<T>) {
-    launch_elements(
-        "launch of cadam update", call.main.elements(),
-        CadamElement<T>{pointer<float>(call.main), pointer<__half>(call.momentum),
-                        pointer<T>(call.copy), pointer<const float>(call.maxima),
-                        new_momentum(call), static_cast<float>(call.decay_multiplier)},
-        context.stream);
+    launch_elements("launch of cadam update", call.main.elements(),
+                    CadamElement<T>{pointer<float>(call.main), pointer<__half>(call.momentum),
+                                    pointer<T>(call.copy), pointer<const float>(call.maxima),
+                                    new_momentum(call), static_cast<float>(call.decay_multiplier)},
+                    context.stream);
   });
   launch_elements("launch of cadam update, scales", call.scales.elements(),
                   NewScale{pointer<float>(call.scales), pointer<const float>(call.maxima),

@@ -54,11 +54,11 @@ struct WriteDropGradient {
 
 void execute(const DropoutAddForward& call, const CallContext& context) {
   with_floating(call.x.dtype(), [&]<typename T>(std::type_identity<T>) {
-    launch_elements("launch of dropout add forward", call.x.elements(),
-                    DropAndAdd<T>{pointer<T>(call.y), pointer<const T>(call.x),
-                                  pointer<const T>(call.bias), pointer<const T>(call.residual),
-                                  call.x.dim(1), mask_site(call.dropout)},
-                    context.stream);
+    launch_elements(
+        "launch of dropout add forward", call.x.elements(),
+        DropAndAdd<T>{pointer<T>(call.y), pointer<const T>(call.x), pointer<const T>(call.bias),
+                      pointer<const T>(call.residual), call.x.dim(1), mask_site(call.dropout)},
+        context.stream);
   });
 }
 

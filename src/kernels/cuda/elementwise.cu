@@ -66,9 +66,9 @@ struct CopyElement {
 
 template <typename To, typename From>
 void launch_copy(const Copy& call, const Strided& dims, cudaStream_t stream) {
-  launch_elements(
-      "launch of copy", call.src.elements(),
-      CopyElement<To, From>{pointer<To>(call.dst), pointer<const From>(call.src), dims}, stream);
+  launch_elements("launch of copy", call.src.elements(),
+                  CopyElement<To, From>{pointer<To>(call.dst), pointer<const From>(call.src), dims},
+                  stream);
 }
 
 // Without conversion, elements are moved as integers of the same size.

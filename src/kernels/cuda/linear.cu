@@ -13,20 +13,19 @@ std::int64_t stride_of(const Tensor& tensor) { return tensor.defined() ? tensor.
 
 template <typename T, typename B>
 void launch_end(const LinearForward& call, const Tensor& sums, cudaStream_t stream) {
-  launch_elements(
-      "launch of linear forward, its end", call.y.elements(),
-      LinearEnd<T, B>{.y = pointer<T>(call.y),
-                      .preactivation = pointer<T>(call.preactivation),
-                      .residual = pointer<const T>(call.residual),
-                      .bias = pointer<const B>(call.bias),
-                      .sums = pointer<const Wide<T>>(sums),
-                      .y_stride = call.y.stride(0),
-                      .preactivation_stride = stride_of(call.preactivation),
-                      .residual_stride = stride_of(call.residual),
-                      .out = call.weight.out,
-                      .activates = call.activation.has_value(),
-                      .kind = call.activation.value_or(ActivationKind::kSilu)},
-      stream);
+  launch_elements("launch of linear forward, its end", call.y.elements(),
+                  LinearEnd<T, B>{.y = pointer<T>(call.y),
+                                  .preactivation = pointer<T>(call.preactivation),
+                                  .residual = pointer<const T>(call.residual),
+                                  .bias = pointer<const B>(call.bias),
+                                  .sums = pointer<const Wide<T>>(sums),
+                                  .y_stride = call.y.stride(0),
+                                  .preactivation_stride = stride_of(call.preactivation),
+                                  .residual_stride = stride_of(call.residual),
+                                  .out = call.weight.out,
+                                  .activates = call.activation.has_value(),
+                                  .kind = call.activation.value_or(ActivationKind::kSilu)},
+                  stream);
 }
 
 }  // namespace

@@ -12,9 +12,9 @@ namespace piton::cuda {
 template <typename T, typename B>
 struct LinearEnd {
   T* y;
-  T* preactivation;   // or nullptr
-  const T* residual;  // or nullptr; may be y or preactivation
-  const B* bias;      // or nullptr
+  T* preactivation;     // or nullptr
+  const T* residual;    // or nullptr; may be y or preactivation
+  const B* bias;        // or nullptr
   const Wide<T>* sums;  // [n, out] contiguous
   std::int64_t y_stride;
   std::int64_t preactivation_stride;

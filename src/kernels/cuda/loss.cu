@@ -156,18 +156,17 @@ void execute(const LossCombine& call, const CallContext& context) {
 void execute(const LossBackward& call, const CallContext& context) {
   with_floating(call.dlogits.dtype(), [&]<typename T>(std::type_identity<T>) {
     with_sums(call.logits.dtype(), [&]<typename S>(std::type_identity<S>) {
-      launch_elements(
-          "launch of loss backward", call.logits.elements(),
-          LossGradient<T, S>{.dlogits = pointer<T>(call.dlogits),
-                             .logits = pointer<const S>(call.logits),
-                             .lse = pointer<const S>(call.lse),
-                             .labels = pointer<const std::int32_t>(call.labels),
-                             .mask = pointer<const float>(call.mask),
-                             .scale = pointer<const S>(call.scale),
-                             .columns = call.logits.dim(1),
-                             .begin = call.vocabulary_begin,
-                             .valid = call.valid},
-          context.stream);
+      launch_elements("launch of loss backward", call.logits.elements(),
+                      LossGradient<T, S>{.dlogits = pointer<T>(call.dlogits),
+                                         .logits = pointer<const S>(call.logits),
+                                         .lse = pointer<const S>(call.lse),
+                                         .labels = pointer<const std::int32_t>(call.labels),
+                                         .mask = pointer<const float>(call.mask),
+                                         .scale = pointer<const S>(call.scale),
+                                         .columns = call.logits.dim(1),
+                                         .begin = call.vocabulary_begin,
+                                         .valid = call.valid},
+                      context.stream);
     });
   });
 }

@@ -42,11 +42,11 @@ struct MaskSite {
   __device__ MaskWords words(std::int64_t sample, std::int64_t head, std::int64_t position,
                              std::int64_t column) const {
     const auto global = static_cast<std::uint64_t>(*consumed + sample_index + sample);
-    return draw(key, {{static_cast<std::uint32_t>(global),
-                       (static_cast<std::uint32_t>(global >> 32) << 16) |
-                           (static_cast<std::uint32_t>(head) & 0xFFFFU),
-                       static_cast<std::uint32_t>(position),
-                       static_cast<std::uint32_t>(column) / 4}});
+    return draw(key,
+                {{static_cast<std::uint32_t>(global),
+                  (static_cast<std::uint32_t>(global >> 32) << 16) |
+                      (static_cast<std::uint32_t>(head) & 0xFFFFU),
+                  static_cast<std::uint32_t>(position), static_cast<std::uint32_t>(column) / 4}});
   }
   __device__ bool keeps(std::uint32_t word) const { return word >= threshold; }
 

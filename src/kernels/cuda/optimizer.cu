@@ -53,8 +53,8 @@ struct Sgd {
   __device__ void operator()(std::int64_t i) const {
     if (scalars[kApply] == 0) return;
     const float lr = scalars[kLearningRate] * lr_multiplier;
-    float g = gradient[i] * scalars[kGradientScale] +
-              scalars[kWeightDecay] * decay_multiplier * main[i];
+    float g =
+        gradient[i] * scalars[kGradientScale] + scalars[kWeightDecay] * decay_multiplier * main[i];
     if (buffer != nullptr) g = buffer[i] = momentum * buffer[i] + g;
     const float x = main[i] - lr * g;
     main[i] = x;
@@ -210,11 +210,10 @@ void execute(const SgdUpdate& call, const CallContext& context) {
 }
 
 void execute(const MovingAverage& call, const CallContext& context) {
-  launch_elements(
-      "launch of moving average", call.main.elements(),
-      Average{pointer<float>(call.average), pointer<const float>(call.main),
-              pointer<const float>(call.scalars), static_cast<float>(1 - call.decay)},
-      context.stream);
+  launch_elements("launch of moving average", call.main.elements(),
+                  Average{pointer<float>(call.average), pointer<const float>(call.main),
+                          pointer<const float>(call.scalars), static_cast<float>(1 - call.decay)},
+                  context.stream);
 }
 
 void execute(const SquareSums& call, const CallContext& context) {

@@ -88,9 +88,8 @@ void make_layout(Layout& layout, const Tensor& matrix, std::uint64_t rows, std::
 
 template <typename Value>
 void set(Description& description, cublasLtMatmulDescAttributes_t attribute, const Value& value) {
-  check_library(
-      cublasLtMatmulDescSetAttribute(description.get(), attribute, &value, sizeof(value)),
-      "description of a product");
+  check_library(cublasLtMatmulDescSetAttribute(description.get(), attribute, &value, sizeof(value)),
+                "description of a product");
 }
 
 template <typename Value>
@@ -146,18 +145,11 @@ struct LibraryProduct {
 
 AlgorithmKey key_of(const Product& product) {
   const auto number = [](auto value) { return static_cast<std::int64_t>(value); };
-  return {product.y.dim(1),
-          product.left.dim(product.left_transposed ? 0 : 1),
-          number(product.left.dtype()),
-          number(product.y.dtype()),
-          number(product.left_transposed),
-          number(product.right_transposed),
-          number(product.bias.defined()),
-          number(product.addend.defined()),
-          alignment_of(product.left),
-          alignment_of(product.right),
-          alignment_of(product.y),
-          alignment_of(LibraryProduct::addend_of(product)),
+  return {product.y.dim(1), product.left.dim(product.left_transposed ? 0 : 1),
+          number(product.left.dtype()), number(product.y.dtype()), number(product.left_transposed),
+          number(product.right_transposed), number(product.bias.defined()),
+          number(product.addend.defined()), alignment_of(product.left), alignment_of(product.right),
+          alignment_of(product.y), alignment_of(LibraryProduct::addend_of(product)),
           // A weight's gradient has its rows as m: they are the same in every call.
           product.left_transposed ? product.y.dim(0) : 0};
 }
@@ -220,22 +212,20 @@ Products::~Products() = default;
 void Products::multiply(const Product& product, cudaStream_t stream) {
   const cublasLtMatmulAlgo_t algorithm = state_->algorithm(product);
   const LibraryProduct library(product, static_cast<std::uint64_t>(product.y.dim(0)));
-  const Tensor workspace =
-      scratch(DType::kU8, {kWorkspaceBytes}, product.y.place(), stream);
+  const Tensor workspace = scratch(DType::kU8, {kWorkspaceBytes}, product.y.place(), stream);
   const bool wide = product.y.dtype() == DType::kF64;
   const double one = 1;
   const double beta = product.addend.defined() ? 1 : 0;
   const float one32 = 1;
   const auto beta32 = static_cast<float>(beta);
-  check_library(
-      cublasLtMatmul(state_->library.get(), library.description.get(),
-                     wide ? static_cast<const void*>(&one) : &one32, product.right.raw(),
-                     library.a.get(), product.left.raw(), library.b.get(),
-                     wide ? static_cast<const void*>(&beta) : &beta32,
-                     LibraryProduct::addend_of(product).raw(), library.c.get(), product.y.raw(),
-                     library.d.get(), &algorithm, workspace.raw(),
-                     static_cast<std::size_t>(kWorkspaceBytes), stream),
-      "product");
+  check_library(cublasLtMatmul(state_->library.get(), library.description.get(),
+                               wide ? static_cast<const void*>(&one) : &one32, product.right.raw(),
+                               library.a.get(), product.left.raw(), library.b.get(),
+                               wide ? static_cast<const void*>(&beta) : &beta32,
+                               LibraryProduct::addend_of(product).raw(), library.c.get(),
+                               product.y.raw(), library.d.get(), &algorithm, workspace.raw(),
+                               static_cast<std::size_t>(kWorkspaceBytes), stream),
+                "product");
 }
 
 }  // namespace piton::cuda

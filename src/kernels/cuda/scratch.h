@@ -29,8 +29,9 @@ inline Tensor scratch(DType dtype, const Shape& shape, Place place, cudaStream_t
   void* data = nullptr;
   check(cudaMallocAsync(&data, static_cast<std::size_t>(bytes), stream), "allocation of scratch",
         bytes);
-  return Tensor(std::make_shared<ScratchStorage>(static_cast<std::byte*>(data), bytes, place, stream),
-                0, dtype, shape);
+  return Tensor(
+      std::make_shared<ScratchStorage>(static_cast<std::byte*>(data), bytes, place, stream), 0,
+      dtype, shape);
 }
 
 }  // namespace piton::cuda
