@@ -251,12 +251,21 @@ std::vector<Beam> Model::beams(std::span<const std::int32_t> prompt, std::int64_
                      {.max_new_tokens = max_new_tokens, .ids = state_->ends, .ends = ends});
 }
 
-Tensor Model::logits(std::span<const std::int32_t> ids) {
-  // As DecodingEngine::submit() checks it; the last token is read here.
+// As DecodingEngine::submit() checks what is scored, but the last token is read too.
+void Model::check_read(std::span<const std::int32_t> ids) const {
   std::vector<std::int32_t> prompt(ids.begin(), ids.end());
   prompt.push_back(0);
   check_request(config(),
                 {.prompt = std::move(prompt), .sampling = {.max_new_tokens = 0}, .scored_from = 1});
+}
+
+std::vector<float> Model::embedding(std::span<const std::int32_t> ids, EmbeddingPooling pooling) {
+  check_read(ids);
+  return state_->inference->embedding(ids, pooling);
+}
+
+Tensor Model::logits(std::span<const std::int32_t> ids) {
+  check_read(ids);
   Inference& inference = *state_->inference;
   const std::vector<float> whole = inference.whole_vocabulary(inference.logits(ids, 1));
   const std::string bytes = inference.from_last_stage(

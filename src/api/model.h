@@ -93,6 +93,8 @@ class Model {
   Score score(std::span<const std::int32_t> ids);
   // How likely continuations of texts are; see generate/continuations.h. Throws as scores().
   std::vector<ContinuationScore> score_continuations(std::span<const ContinuationRequest> requests);
+  // One vector for a text; see Inference::embedding(). Throws as scores().
+  std::vector<float> embedding(std::span<const std::int32_t> ids, EmbeddingPooling pooling);
   // Gradients of the mean loss over all tokens of all `sequences`: canonical tensors in fp32, by
   // name. Throws Error(kUsage) if there is more than one rank.
   std::map<std::string, Tensor> gradients(const std::vector<std::vector<std::int32_t>>& sequences);
@@ -100,6 +102,7 @@ class Model {
  private:
   Model();
   DecodingEngine& engine() const;
+  void check_read(std::span<const std::int32_t> ids) const;
   struct State;
   std::unique_ptr<State> state_;
 };

@@ -2,9 +2,43 @@
 
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 #include <utility>
 
 namespace piton {
+namespace {
+
+template <typename T>
+std::vector<float> floats_of(const std::string& bytes) {
+  std::vector<float> values;
+  for (std::size_t at = 0; at < bytes.size(); at += sizeof(T)) {
+    T value;
+    std::memcpy(&value, bytes.data() + at, sizeof(T));
+    if constexpr (std::is_floating_point_v<T>) {
+      values.push_back(static_cast<float>(value));
+    } else {
+      values.push_back(to_float(value));
+    }
+  }
+  return values;
+}
+
+std::vector<float> on_host(const Context& context, const Tensor& tensor) {
+  std::string bytes(static_cast<std::size_t>(tensor.bytes()), '\0');
+  context.device.download(tensor, bytes.data(), context.stream);
+  switch (tensor.dtype()) {
+    case DType::kF64:
+      return floats_of<double>(bytes);
+    case DType::kBF16:
+      return floats_of<BFloat16>(bytes);
+    case DType::kF16:
+      return floats_of<Float16>(bytes);
+    default:
+      return floats_of<float>(bytes);
+  }
+}
+
+}  // namespace
 
 Inference::Inference(Context context, Pipeline& pipeline, Mesh& mesh, const ModelConfig& config)
     : context_(context.with_tape(nullptr)), pipeline_(pipeline), mesh_(mesh), config_(config) {
@@ -93,6 +127,31 @@ Tensor Inference::logits(std::span<const std::int32_t> ids, std::int64_t samples
   one.wanted.logits = true;
   if (!rows.empty()) one.wanted.rows = put(rows);
   return pass(std::move(one)).logits;
+}
+
+std::vector<float> Inference::embedding(std::span<const std::int32_t> ids,
+                                        EmbeddingPooling pooling) {
+  ModelInput one = input(ids, 1);
+  one.wanted.hidden = true;
+  const std::vector<std::int32_t> last{static_cast<std::int32_t>(ids.size()) - 1};
+  if (pooling == EmbeddingPooling::kLast) one.wanted.rows = put(last);
+  const Tensor hidden = pass(std::move(one)).hidden;
+  const auto width = static_cast<std::size_t>(config_.hidden);
+  std::vector<float> pooled(width);
+  if (hidden.defined()) {
+    const std::vector<float> rows = on_host(context_, hidden);
+    const std::size_t count = rows.size() / width;
+    for (std::size_t i = 0; i < width; ++i) {
+      double sum = 0;
+      for (std::size_t row = 0; row < count; ++row) sum += rows[row * width + i];
+      pooled[i] = static_cast<float>(sum / static_cast<double>(count));
+    }
+  }
+  const std::string bytes = from_last_stage(
+      {reinterpret_cast<const char*>(pooled.data()), pooled.size() * sizeof(float)});
+  PITON_ASSERT(bytes.size() == pooled.size() * sizeof(float));
+  std::memcpy(pooled.data(), bytes.data(), bytes.size());
+  return pooled;
 }
 
 std::vector<float> Inference::whole_vocabulary(const Tensor& split) {

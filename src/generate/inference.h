@@ -26,6 +26,8 @@ struct TextTokens {
   std::int64_t whole = 0;  // CachePass::whole; 0: the tokens of the text with these
 };
 
+enum class EmbeddingPooling : std::uint8_t { kMean, kLast };
+
 class Inference {
  public:
   // The arguments belong to a session and must outlive this object. The model's rows must not be
@@ -52,6 +54,10 @@ class Inference {
   // some rows, counted over all samples, or of all rows; shapes as above.
   Tensor logits(std::span<const std::int32_t> ids, std::int64_t samples,
                 std::span<const std::int32_t> rows = {});
+
+  // One vector for a text, on every rank: the mean of the hidden states of its tokens (the output
+  // of the final norm), or the last one; fp32 [h].
+  std::vector<float> embedding(std::span<const std::int32_t> ids, EmbeddingPooling pooling);
 
   // The result of logits() on the host: [rows x vocabulary] in fp32, without padding. Empty where
   // `split` is empty.

@@ -42,7 +42,7 @@ label{font-size:13px;color:var(--soft)}
 <main id="main">
 <details id="settings"><summary>Settings</summary><div class="grid">
 <label>Temperature<input id="temperature" type="number" min="0" max="100" step="0.1" value="0.7"></label>
-<label>Most tokens<input id="tokens" type="number" min="1" step="1" value="512"></label>
+<label>Most tokens<input id="tokens" type="number" min="1" step="1" placeholder="all that fit"></label>
 <label>API key<input id="key" type="password" autocomplete="off"></label>
 <label style="grid-column:1/-1">System message<textarea id="system" rows="2"></textarea></label>
 </div></details>
@@ -108,8 +108,9 @@ async function ask(text) {
     const all = system ? [{role: "system", content: system}, ...messages] : messages;
     const answer = await fetch("v1/chat/completions", {
       method: "POST", headers: headers(), signal: running.signal,
+      // An empty field is left out: the model then writes as much as it has room for.
       body: JSON.stringify({messages: all, stream: true, temperature: +get("temperature").value,
-                            max_tokens: +get("tokens").value})});
+                            max_tokens: get("tokens").value ? +get("tokens").value : undefined})});
     if (!answer.ok) throw new Error((await answer.json()).error.message);
     const main = get("main");
     for await (const event of events(answer.body)) {

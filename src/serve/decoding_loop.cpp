@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <condition_variable>
 #include <deque>
+#include <future>
 #include <map>
 #include <mutex>
 #include <utility>
@@ -26,6 +27,11 @@ struct Written {
   bool finished = false;
 };
 
+struct EmbeddingJob {
+  std::vector<std::int32_t> ids;
+  std::promise<std::vector<float>> result;
+};
+
 }  // namespace
 
 struct DecodingLoop::State {
@@ -44,9 +50,11 @@ struct DecodingLoop::State {
   };
 
   // Takes what the next turn does from the queues. Waits while there is nothing to do.
-  LoopTurn next_turn(std::vector<Entry>& entered) {
+  LoopTurn next_turn(std::vector<Entry>& entered, std::vector<EmbeddingJob>& embedded) {
     std::unique_lock lock(mutex);
-    const auto has_work = [&] { return finishing || !queue.empty() || changed_texts || !idle; };
+    const auto has_work = [&] {
+      return finishing || !queue.empty() || !embeddings.empty() || changed_texts || !idle;
+    };
     changed.wait_for(lock, kLongestSilence, has_work);
     changed_texts = false;
     LoopTurn turn;
@@ -64,7 +72,14 @@ struct DecodingLoop::State {
       entered.push_back(std::move(queue.front()));
       queue.pop_front();
     }
-    turn.last = finishing && running.empty() && entered.empty() && queue.empty();
+    // One in a turn, so that texts that are written do not wait long.
+    if (!embeddings.empty()) {
+      turn.embedded.push_back(embeddings.front().ids);
+      embedded.push_back(std::move(embeddings.front()));
+      embeddings.pop_front();
+    }
+    turn.last =
+        finishing && embeddings.empty() && running.empty() && entered.empty() && queue.empty();
     return turn;
   }
 
@@ -82,7 +97,7 @@ struct DecodingLoop::State {
     mailbox.changed.notify_all();
   }
 
-  void do_turn(LoopTurn& turn, std::vector<Entry>& entered) {
+  void do_turn(LoopTurn& turn, std::vector<Entry>& entered, std::vector<EmbeddingJob>& embedded) {
     for (const std::int64_t number : turn.cancelled) model.engine().cancel(number);
     for (std::size_t i = 0; i < turn.submitted.size(); ++i) {
       try {
@@ -97,6 +112,19 @@ struct DecodingLoop::State {
         const std::lock_guard lock(mutex);
         entered[i].written->finished = true;
         fail(*entered[i].mailbox, 400, error.what());
+      }
+    }
+    for (std::size_t i = 0; i < turn.embedded.size(); ++i) {
+      try {
+        std::vector<float> found = model.embed(turn.embedded[i]);
+        if (!embedded.empty()) embedded[i].result.set_value(std::move(found));
+      } catch (const Error& error) {
+        const int status = error.fault() == Fault::kUsage ? 400 : 500;
+        if (!embedded.empty()) {
+          embedded[i].result.set_exception(
+              std::make_exception_ptr(RequestError(status, "input", error.what())));
+        }
+        if (status != 400) throw;
       }
     }
   }
@@ -126,6 +154,7 @@ struct DecodingLoop::State {
     for (Entry& entry : queue) fail(*entry.mailbox, 500, message);
     running.clear();
     queue.clear();
+    embeddings.clear();  // breaks their promises
   }
 
   ServedModel& model;
@@ -137,7 +166,8 @@ struct DecodingLoop::State {
   std::condition_variable changed;
   std::deque<Entry> queue;
   std::map<std::int64_t, Entry> running;  // by the engine's number
-  bool changed_texts = false;             // one was cancelled
+  std::deque<EmbeddingJob> embeddings;
+  bool changed_texts = false;  // one was cancelled
   bool finishing = false;
   bool idle = true;
   DecodingCounts engine_counts;
@@ -191,11 +221,12 @@ void DecodingLoop::run() {
   try {
     while (true) {
       std::vector<State::Entry> entered;
+      std::vector<EmbeddingJob> embedded;
       LoopTurn turn;
-      if (leads) turn = s.next_turn(entered);
+      if (leads) turn = s.next_turn(entered, embedded);
       const std::string bytes = s.ranks.gather_bytes(leads ? turn_bytes(turn) : "")[0];
       if (!leads) turn = read_turn(bytes);
-      s.do_turn(turn, entered);
+      s.do_turn(turn, entered, embedded);
       if (turn.last) return;
       std::vector<DecodingEvent> events;
       if (!s.model.engine().idle()) events = s.model.engine().step();
@@ -243,6 +274,25 @@ std::vector<GeneratedToken> DecodingLoop::score(std::vector<std::int32_t> ids, s
   const std::unique_ptr<WritingJob> job = submit(std::move(texts));
   while (true) {
     if (auto event = job->next(kLongestSilence)) return std::move(event->scored);
+  }
+}
+
+std::vector<float> DecodingLoop::embed(std::vector<std::int32_t> ids) {
+  std::future<std::vector<float>> result;
+  {
+    const std::lock_guard lock(state_->mutex);
+    if (state_->finishing) throw RequestError(503, "", "the server is stopping");
+    if (std::ssize(state_->embeddings) >= state_->limits.waiting + state_->limits.running)
+      throw RequestError(429, "", "the queue of texts to embed is full; try again later");
+    EmbeddingJob& job = state_->embeddings.emplace_back();
+    job.ids = std::move(ids);
+    result = job.result.get_future();
+    state_->changed.notify_all();
+  }
+  try {
+    return result.get();
+  } catch (const std::future_error&) {
+    throw RequestError(500, "", "the engine has failed");
   }
 }
 

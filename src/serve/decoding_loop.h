@@ -70,6 +70,9 @@ class DecodingLoop {
   // its texts. Throws RequestError as submit() and WritingJob::next() do.
   std::vector<GeneratedToken> score(std::vector<std::int32_t> ids, std::int64_t count);
 
+  // Any thread: ServedModel::embed() between two passes. Blocks. Throws RequestError.
+  std::vector<float> embed(std::vector<std::int32_t> ids);
+
   // Any thread. `waiting` has those without a place in the engine too.
   DecodingCounts counts() const;
 

@@ -1,6 +1,7 @@
 #include "serve/http_server.h"
 
 #include <httplib.h>
+#include <sys/socket.h>
 
 #include <atomic>
 #include <condition_variable>
@@ -122,6 +123,10 @@ class ConnectionThreads final : public httplib::TaskQueue {
 struct HttpServer::State final : httplib::Server {
   State(HttpOptions given, HttpHandler to_call, HttpErrorBody body)
       : options(std::move(given)), handler(std::move(to_call)), error_body(std::move(body)) {}
+
+  // cpp-httplib lets five clients wait to be accepted; others would be reset when many come at
+  // once.
+  void let_clients_wait() { ::listen(svr_sock_, options.limits.connections); }
 
   // cpp-httplib's place for other kinds of connections (its own one is TLS).
   bool process_and_close_socket(socket_t socket) override {
@@ -267,6 +272,7 @@ HttpServer::HttpServer(HttpOptions options, HttpHandler handler, HttpErrorBody e
         "machine?",
         s.options.host, s.options.port);
   }
+  s.let_clients_wait();
 }
 
 HttpServer::~HttpServer() { stop(); }

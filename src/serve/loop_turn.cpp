@@ -49,6 +49,7 @@ SamplingOptions read_sampling(const Json& json) {
 std::string turn_bytes(const LoopTurn& turn) {
   if (turn.empty()) return "";
   Json json = {{"cancelled", turn.cancelled}, {"last", turn.last}};
+  json["embedded"] = turn.embedded;
   json["submitted"] = Json::array();
   for (const TextToWrite& text : turn.submitted) {
     json["submitted"].push_back({{"prompt", text.request.prompt},
@@ -69,6 +70,7 @@ LoopTurn read_turn(const std::string& bytes) {
   const auto json = read_json<Json>(bytes);
   turn.cancelled = json["cancelled"].get<std::vector<std::int64_t>>();
   turn.last = json["last"].get<bool>();
+  turn.embedded = json["embedded"].get<std::vector<std::vector<std::int32_t>>>();
   for (const Json& one : json["submitted"]) {
     TextToWrite& text = turn.submitted.emplace_back();
     text.request.prompt = one["prompt"].get<std::vector<std::int32_t>>();

@@ -12,9 +12,10 @@ namespace piton {
 struct LoopTurn {
   std::vector<std::int64_t> cancelled;  // numbers of the engine
   std::vector<TextToWrite> submitted;
-  bool last = false;  // the loop ends after this turn
+  std::vector<std::vector<std::int32_t>> embedded;  // texts
+  bool last = false;                                // the loop ends after this turn
 
-  bool empty() const { return cancelled.empty() && submitted.empty() && !last; }
+  bool empty() const { return cancelled.empty() && submitted.empty() && embedded.empty() && !last; }
 };
 
 // "" for an empty turn. Grammars are not written: other ranks make theirs of the constraint.

@@ -16,6 +16,7 @@ class PreparedModel final : public ServedModel {
   struct Names {
     std::string model;          // in requests and answers
     std::string chat_template;  // as of chosen_chat_template(); "": the model's own
+    EmbeddingPooling pooling = EmbeddingPooling::kMean;
   };
   // `texts`: that are written at the same time. `model` must outlive it and have a tokenizer
   // (Error(kUsage)). Throws Error(kData) for chat templates that are malformed, and if the one that
@@ -30,6 +31,9 @@ class PreparedModel final : public ServedModel {
   std::vector<std::int32_t> encode_prompt(const std::string& text) const override;
   const ChatTemplate* chat_template(bool with_tools) const override;
   DecodingEngine& engine() override { return *engine_; }
+  std::vector<float> embed(const std::vector<std::int32_t>& ids) override {
+    return model_.embedding(ids, names_.pooling);
+  }
 
  private:
   Model& model_;

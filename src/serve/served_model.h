@@ -28,6 +28,9 @@ class ServedModel {
 
   // By the thread of the engine; on several ranks collective, as the engine is.
   virtual DecodingEngine& engine() = 0;
+  // A vector for a text, as fp32. Throws Error(kUsage) for ids outside the vocabulary and for too
+  // many.
+  virtual std::vector<float> embed(const std::vector<std::int32_t>& ids) = 0;
 };
 
 }  // namespace piton

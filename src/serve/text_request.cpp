@@ -172,41 +172,37 @@ void check_prompts(const TextRequest& request, const ServedModel& model,
   }
 }
 
-std::vector<std::int32_t> ids_of(const Json& list, RequestFields& fields) {
-  std::vector<std::int32_t> ids;
-  for (const Json& one : list) {
-    const bool fits = one.is_number_integer() && one >= 0 && one <= INT32_MAX;
-    if (!fits) fields.fail("prompt", "a string, a list of strings, or lists of token ids");
-    ids.push_back(one.get<std::int32_t>());
-  }
-  return ids;
-}
+}  // namespace
 
-void read_prompts(RequestFields& fields, TextRequest& request, const ServedModel& model) {
-  const Json* prompt = fields.value("prompt");
+std::vector<std::vector<std::int32_t>> read_texts(RequestFields& fields, const std::string& name,
+                                                  const ServedModel& model) {
+  const Json* given = fields.value(name);
   const std::string wanted = "a string, a list of strings, or lists of token ids";
-  if (prompt == nullptr) fields.fail("prompt", wanted);
-  const auto add_text = [&](const Json& text) {
-    request.prompts.push_back(model.encode_prompt(text.get<std::string>()));
+  if (given == nullptr) fields.fail(name, wanted);
+  const auto ids_of = [&](const Json& list) {
+    std::vector<std::int32_t> ids;
+    for (const Json& one : list) {
+      const bool fits = one.is_number_integer() && one >= 0 && one <= INT32_MAX;
+      if (!fits) fields.fail(name, wanted);
+      ids.push_back(one.get<std::int32_t>());
+    }
+    return ids;
   };
-  if (prompt->is_string()) return add_text(*prompt);
-  if (!prompt->is_array() || prompt->empty()) fields.fail("prompt", wanted);
-  if (prompt->front().is_number()) {
-    request.prompts.push_back(ids_of(*prompt, fields));
-    return;
-  }
-  for (const Json& one : *prompt) {
+  if (given->is_string()) return {model.encode_prompt(given->get<std::string>())};
+  if (!given->is_array() || given->empty()) fields.fail(name, wanted);
+  if (given->front().is_number()) return {ids_of(*given)};
+  std::vector<std::vector<std::int32_t>> texts;
+  for (const Json& one : *given) {
     if (one.is_string()) {
-      add_text(one);
+      texts.push_back(model.encode_prompt(one.get<std::string>()));
     } else if (one.is_array()) {
-      request.prompts.push_back(ids_of(one, fields));
+      texts.push_back(ids_of(one));
     } else {
-      fields.fail("prompt", wanted);
+      fields.fail(name, wanted);
     }
   }
+  return texts;
 }
-
-}  // namespace
 
 std::vector<TextToWrite> TextRequest::texts() const {
   std::vector<TextToWrite> all;
@@ -245,7 +241,7 @@ TextRequest read_completion_request(const Json& body, const ServedModel& model,
   if (!fields.text("suffix").value_or("").empty()) fields.fail("suffix", "nothing (not supported)");
   if (!request.generates && !request.echo)
     fields.fail("max_tokens", "1 or more, or \"echo\": true");
-  read_prompts(fields, request, model);
+  request.prompts = read_texts(fields, "prompt", model);
   fields.refuse_others();
   check_prompts(request, model, limits, "prompt");
   return request;

@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "generate/constraints/grammar_constraint.h"
 #include "serve/decoding_loop.h"
+#include "serve/request_fields.h"
 #include "serve/served_model.h"
 
 namespace piton {
@@ -46,6 +47,10 @@ TextRequest read_completion_request(const nlohmann::ordered_json& body, const Se
                                     const RequestLimits& limits);
 TextRequest read_chat_request(const nlohmann::ordered_json& body, const ServedModel& model,
                               const RequestLimits& limits);
+
+// The texts of field `name` as ids: a text, a list of texts, ids, or lists of ids.
+std::vector<std::vector<std::int32_t>> read_texts(RequestFields& fields, const std::string& name,
+                                                  const ServedModel& model);
 
 // For all requests with the field "model". Throws RequestError(404) if it names another one.
 void check_model_name(const std::optional<std::string>& name, const ServedModel& model);

@@ -8,6 +8,7 @@
 #include "base/seconds.h"
 #include "serve/answers.h"
 #include "serve/chat_page.h"
+#include "serve/embedding_request.h"
 #include "serve/request_error.h"
 #include "serve/request_fields.h"
 #include "serve/tool_calls.h"
@@ -40,9 +41,9 @@ std::int64_t characters(std::string_view text) {
   return std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; });
 }
 
-constexpr auto kPaths =
-    std::to_array<std::string_view>({"/", "/health", "/metrics", "/v1/models", "/v1/completions",
-                                     "/v1/chat/completions", "/tokenize", "/detokenize"});
+constexpr auto kPaths = std::to_array<std::string_view>(
+    {"/", "/health", "/metrics", "/v1/models", "/v1/completions", "/v1/chat/completions",
+     "/v1/embeddings", "/tokenize", "/detokenize"});
 
 // Takes as long for a wrong key as for the right one, so that its time tells nothing.
 bool equal_keys(std::string_view a, std::string_view b) {
@@ -299,6 +300,7 @@ HttpAnswer TextService::routed(const HttpRequest& request, const HttpClient& cli
     return {.type = "text/plain; version=0.0.4", .body = metrics_.text(loop_.counts())};
   }
   wants(false);
+  if (path == "/v1/embeddings") return embeddings(request, client);
   if (path == "/tokenize") return tokenize(request);
   if (path == "/detokenize") return detokenize(request);
   const Json body = request_object(request.body);
@@ -348,6 +350,24 @@ HttpAnswer TextService::detokenize(const HttpRequest& request) const {
   }
   fields.refuse_others();
   return json_answer({{"prompt", replace_bad_utf8(model_.tokenizer().decode(ids))}});
+}
+
+HttpAnswer TextService::embeddings(const HttpRequest& request, const HttpClient& client) {
+  const EmbeddingRequest asked = read_embedding_request(request_object(request.body), model_);
+  const Clock::time_point begin = Clock::now();
+  Json data = Json::array();
+  std::int64_t tokens = 0;
+  for (std::size_t i = 0; i < asked.texts.size(); ++i) {
+    if (Clock::now() > begin + options_.deadline)
+      throw RequestError(504, "", "the answer took longer than the server's time limit");
+    if (!client.is_connected()) throw RequestError(499, "", "the client has closed the connection");
+    data.push_back(embedding_json(i, loop_.embed(asked.texts[i]), asked.base64));
+    tokens += std::ssize(asked.texts[i]);
+  }
+  return json_answer({{"object", "list"},
+                      {"data", std::move(data)},
+                      {"model", model_.name()},
+                      {"usage", {{"prompt_tokens", tokens}, {"total_tokens", tokens}}}});
 }
 
 HttpAnswer TextService::text(TextRequest request, const HttpClient& client) {

@@ -39,6 +39,7 @@ class TextService {
   HttpAnswer models(const HttpRequest& request) const;
   HttpAnswer tokenize(const HttpRequest& request) const;
   HttpAnswer detokenize(const HttpRequest& request) const;
+  HttpAnswer embeddings(const HttpRequest& request, const HttpClient& client);
   HttpAnswer text(TextRequest request, const HttpClient& client);
   void check_key(const HttpRequest& request) const;
 

@@ -182,6 +182,8 @@ TEST_P(InferenceOnRanks, GivesTheTokensAndTheLogitsOfOneProcess) {
   Reading one(*world, {.name = "one process"}, model);
   const std::vector<float> logits = one.logits(ids, 2);
   const std::vector<GeneratedToken> scores = one.scores(model.vocabulary);
+  const std::vector<float> mean = one.inference.embedding(prompt, EmbeddingPooling::kMean);
+  const std::vector<float> last = one.inference.embedding(prompt, EmbeddingPooling::kLast);
   for (const ReadLayout& layout : layouts(ranks::world().size())) {
     SCOPED_TRACE(layout.name);
     Reading many(ranks::world(), layout, model);
@@ -195,6 +197,12 @@ TEST_P(InferenceOnRanks, GivesTheTokensAndTheLogitsOfOneProcess) {
       EXPECT_EQ(got_scores[i].id, scores[i].id) << i;
       EXPECT_NEAR(got_scores[i].log_probability, scores[i].log_probability, 1e-5) << i;
       EXPECT_EQ(got_scores[i].likeliest.at(0).id, scores[i].likeliest.at(0).id) << i;
+    }
+    const std::vector<float> got_mean = many.inference.embedding(prompt, EmbeddingPooling::kMean);
+    const std::vector<float> got_last = many.inference.embedding(prompt, EmbeddingPooling::kLast);
+    for (std::size_t i = 0; i < mean.size(); ++i) {
+      EXPECT_NEAR(got_mean.at(i), mean[i], 1e-5) << i;
+      EXPECT_NEAR(got_last.at(i), last[i], 1e-5) << i;
     }
     for (const bool greedy : {true, false}) {
       const auto wanted = one.generate(prompt, greedy);

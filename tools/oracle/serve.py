@@ -129,6 +129,19 @@ def check_tools(client):
     print("tools: answers are calls that their schemas accept")
 
 
+def check_embeddings(client):
+    texts = ["To be", "or not", "To be"]
+    coded = client.embeddings.create(model="m", input=texts)  # the client asks for base64
+    plain = client.embeddings.create(model="m", input=texts, encoding_format="float")
+    for a, b in zip(coded.data, plain.data):
+        check(len(a.embedding) == len(b.embedding), "lengths of vectors")
+        check(all(abs(x - y) < 1e-6 for x, y in zip(a.embedding, b.embedding)), "base64 and float differ")
+        check(abs(sum(x * x for x in a.embedding) - 1) < 1e-4, "a vector is not of length 1")
+    check(plain.data[0].embedding == plain.data[2].embedding, "one text, two vectors")
+    check(plain.data[0].embedding != plain.data[1].embedding, "two texts, one vector")
+    print("embeddings: float and base64 agree")
+
+
 def check_errors(server, client):
     messages = [{"role": "user", "content": "q"}]
     refused = [
@@ -231,6 +244,7 @@ def main():
         client = server.client()
         check_answers(client)
         check_tools(client)
+        check_embeddings(client)
         check_errors(server, client)
         check_constraints(client, options.schemas, options.seed)
         server.stop()

@@ -65,6 +65,7 @@ class Drill:
         answer = connection.getresponse()
         if answer.status == 429:  # the queue is full: the client comes again
             answer.read()
+            connection.close()
             time.sleep(0.05)
             return self.ask(draw)
         if not stream:

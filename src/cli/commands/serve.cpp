@@ -30,6 +30,7 @@ struct ServeOptions {
   std::string ssl_keyfile;
   std::string served_model_name;
   std::string chat_template;
+  EmbeddingPooling embedding_pooling = EmbeddingPooling::kMean;
   std::int64_t max_concurrent_requests = 8;
   std::int64_t max_waiting_requests = 64;
   std::int64_t max_connections = 256;
@@ -61,6 +62,11 @@ struct ServeOptions {
              "--prompt-type (default: the model's own)",
              {.placeholder = "FILE"}},
       chat_template);
+    v(Option{"embedding-pooling",
+             "what /v1/embeddings makes a vector of: the mean of all hidden states, or the last "
+             "one"},
+      Choice(embedding_pooling,
+             {{"mean", EmbeddingPooling::kMean}, {"last", EmbeddingPooling::kLast}}));
     v(Option{"max-concurrent-requests", "texts that are written at the same time"},
       max_concurrent_requests);
     v(Option{"max-waiting-requests", "texts that wait for a place; more are answered 429"},
@@ -175,7 +181,10 @@ int run_serve(Invocation& invocation) {
   const auto model =
       Model::load(engine.machine(), options.model.load, tokenizer, layout, options.model.lora_load);
   const Speculation drafts(engine.machine(), speculation, *model, layout);
-  PreparedModel served(*model, {name_of_model(options), options.chat_template},
+  PreparedModel served(*model,
+                       {.model = name_of_model(options),
+                        .chat_template = options.chat_template,
+                        .pooling = options.embedding_pooling},
                        options.max_concurrent_requests);
   DecodingLoop loop(
       served, *ranks,

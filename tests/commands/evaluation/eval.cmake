@@ -61,7 +61,7 @@ expect(RUN ${eval} --task ${WORK}/colors.toml --task-data-path ${WORK}/colors CO
 
 # Results of the same model, rounded otherwise: what a request shares with others depends on what was asked before.
 function(expect_nearly_equal first other about)
-  execute_process(COMMAND awk -v other=${other} -f ${SOURCE}/tests/support/nearly_equal.awk ${first}
+  execute_process(COMMAND awk -v other=${other} -f ${SOURCE}/tests/commands/evaluation/nearly_equal.awk ${first}
     OUTPUT_VARIABLE difference RESULT_VARIABLE code)
   if(NOT code EQUAL 0)
     message(FATAL_ERROR "${first} and ${other} differ ${about}\n${difference}")

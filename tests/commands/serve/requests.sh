@@ -69,6 +69,12 @@ ask 200 '"text":"(yes|no)"' "${key[@]}" "$completions" -d '{"prompt":"To be?","g
 ask 200 '"text":"\{.*\\"a\\":.*\}"' "${key[@]}" "$completions" -d '{"prompt":"x","max_tokens":200,"guided_json":
   {"type":"object","properties":{"a":{"type":"integer","minimum":3,"maximum":9}},"required":["a"]}}'
 ask 200 '"tokens":\[97,98\]' "${key[@]}" "$url/tokenize" -d '{"prompt":"ab"}'
+ask 200 '"embedding":\[-?0\.[0-9]+,.*"index":1,"embedding":\[' "${key[@]}" "$url/v1/embeddings" -d '{"input":["To be","x"]}'
+ask 200 '"embedding":"[A-Za-z0-9+/]+=*"' "${key[@]}" "$url/v1/embeddings" \
+  -d '{"input":[97,98],"encoding_format":"base64"}'
+ask 400 'input: a text has 300 tokens and the model takes 256' "${key[@]}" "$url/v1/embeddings" \
+  -d "{\"input\":\"$(head -c 300 /dev/zero | tr '\0' a)\"}"
+vector=$(curl -s "${key[@]}" "$url/v1/embeddings" -d '{"input":"To be"}' | grep -o '"embedding":\[[^,]*....')
 ask 413 '"error"' "${key[@]}" "$completions" -d "{\"prompt\":\"$(head -c 30000 /dev/zero | tr '\0' a)\"}"
 ask 400 'the prompt has 300 tokens and the model takes 256' "${key[@]}" "$completions" \
   -d "{\"prompt\":\"$(head -c 300 /dev/zero | tr '\0' a)\"}"
@@ -147,6 +153,9 @@ ask 200 '"text":"(yes|no)"' "$url/v1/completions" -d '{"model":"two","prompt":"T
 ask 200 '"token_logprobs":\[null,-' "$url/v1/completions" -d '{"prompt":"To","echo":true,"logprobs":1,"max_tokens":1}'
 ask 400 'no chat template' "$url/v1/chat/completions" -d '{"messages":[{"role":"user","content":"x"}]}'
 ask 404 'this server has \\"two\\"' "$url/v1/completions" -d '{"model":"gpt","prompt":"x"}'
+ask 200 '"embedding":\[' "$url/v1/embeddings" -d '{"input":"To be"}'
+both=$(grep -o '"embedding":\[[^,]*....' "$work/answer")
+[ "${both:0:18}" = "${vector:0:18}" ] || fail "a vector of two ranks begins with $both instead of $vector"
 ask 200 '"text"' "$url/v1/completions" -d '{"prompt":"aaaaaaaaaaaaaaaaaaaa","temperature":0,"max_tokens":20}'
 ask 200 '^piton_draft_tokens_total [0-9]+$' "$url/metrics"
 kill -TERM "$server"

@@ -7,74 +7,22 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <limits>
 #include <map>
 #include <memory>
 
-#include "model/families.h"
-#include "session/session.h"
 #include "support/errors.h"
-#include "support/host_machine.h"
+#include "unit/generate/small_engine.h"
 
 namespace piton {
 namespace {
 
+using test::Loaded;
+using test::oracle;
+using test::prompt_of;
+using test::run;
+using test::small_model;
+using test::Texts;
 using testing::HasSubstr;
-
-ModelConfig small_model() {
-  ModelConfig model = family_facts("llama");
-  model.layers = 2;
-  model.hidden = 32;
-  model.heads = 4;
-  model.head_size = 8;
-  model.groups = 2;
-  model.ffn_hidden = 56;
-  model.vocabulary = 61;
-  model.max_positions = 256;
-  model.hidden_dropout = model.attention_dropout = 0;
-  model.init_deviation = 0.3;
-  return model;
-}
-
-struct Loaded : test::HostMachine {
-  explicit Loaded(const ModelConfig& model = small_model())
-      : mesh(*world, MeshSizes{}),
-        session(machine, mesh, {.model = model, .seed = 3, .use = SessionUse::kInference}),
-        inference(init(session).context(false), session.pipeline(), mesh, model) {}
-  static Session& init(Session& session) {
-    session.initialize();
-    return session;
-  }
-
-  Mesh mesh;
-  Session session;
-  Inference inference;
-};
-
-std::vector<std::int32_t> prompt_of(std::int64_t length, std::int64_t seed = 0) {
-  std::vector<std::int32_t> ids;
-  for (std::int64_t i = 0; i < length; ++i)
-    ids.push_back(static_cast<std::int32_t>((i * i * (seed + 3) + i * 7 + seed) % 61));
-  return ids;
-}
-
-// The tokens of a request, from whole texts.
-std::vector<std::int32_t> oracle(Inference& inference, const DecodingRequest& request) {
-  std::vector<std::int32_t> ids = request.prompt;
-  const std::size_t most =
-      std::min(request.prompt.size() + static_cast<std::size_t>(request.sampling.max_new_tokens),
-               static_cast<std::size_t>(inference.config().max_positions));
-  while (ids.size() < most) {
-    const std::vector<std::int32_t> last{static_cast<std::int32_t>(ids.size() - 1)};
-    std::vector<float> logits = inference.whole_vocabulary(inference.logits(ids, 1, last));
-    penalize(logits, request.sampling, ids, request.prompt.size());
-    ids.push_back(
-        draw_id(logits, request.sampling,
-                {.index = std::ssize(ids) - std::ssize(request.prompt), .draw = request.draw}));
-    if (std::ranges::find(request.ends, ids.back()) != request.ends.end()) break;
-  }
-  return {ids.begin() + static_cast<std::ptrdiff_t>(request.prompt.size()), ids.end()};
-}
 
 std::vector<DecodingRequest> various_requests() {
   std::vector<DecodingRequest> requests;
@@ -97,23 +45,6 @@ std::vector<DecodingRequest> various_requests() {
   add(prompt_of(64, 2), penalties);
   add(prompt_of(250, 4), greedy);  // the model's longest sequence ends it
   return requests;
-}
-
-using Texts = std::map<std::int64_t, std::vector<std::int32_t>>;
-
-// Runs until all have ended, or until the first of them has `tokens` tokens.
-Texts run(DecodingEngine& engine, std::map<std::int64_t, FinishReason>* finished = nullptr,
-          std::int64_t tokens = std::numeric_limits<std::int64_t>::max()) {
-  Texts texts;
-  while (!engine.idle()) {
-    for (const DecodingEvent& event : engine.step()) {
-      texts[event.request].push_back(event.token.id);
-      if (finished != nullptr && event.finish != FinishReason::kNone)
-        (*finished)[event.request] = event.finish;
-      if (std::ssize(texts[event.request]) == tokens) return texts;
-    }
-  }
-  return texts;
 }
 
 std::vector<std::vector<std::int32_t>> oracles(Inference& inference,
@@ -369,112 +300,6 @@ TEST(BatchedEngine, ChoosesAmongTheTokensThatAConstraintAllows) {
   }
   EXPECT_NE(texts.at(0), texts.at(1));
   EXPECT_EQ(texts.at(2), std::vector<std::int32_t>{-1}) << "nothing could follow";
-}
-
-// What an engine says about tokens of prompts is what whole texts say, however the prompts are read
-// and whatever they share; what they share is read once.
-TEST(BatchedEngine, ScoresTokensOfPrompts) {
-  for (const auto kind : {RotaryScaling::Kind::kNone, RotaryScaling::Kind::kDynamic,
-                          RotaryScaling::Kind::kLongrope}) {
-    ModelConfig model = small_model();
-    if (kind != RotaryScaling::Kind::kNone)
-      model.rotary_scaling = {.kind = kind, .factor = 4, .original_positions = 80};
-    if (kind == RotaryScaling::Kind::kLongrope) {
-      model.rotary_scaling.short_factors = {1, 1, 1.1, 1.2};
-      model.rotary_scaling.long_factors = {1.5, 2, 3, 4};
-    }
-    Loaded loaded(model);
-    std::vector<DecodingRequest> requests;
-    const auto add = [&](std::int64_t shared, std::int64_t own, std::int64_t scored) {
-      DecodingRequest& request = requests.emplace_back();
-      request.prompt = prompt_of(shared);
-      for (const std::int32_t id : prompt_of(own, 10 + std::ssize(requests)))
-        request.prompt.push_back(id);
-      request.sampling = {.max_new_tokens = 0, .log_probabilities = 2};
-      request.scored_from = std::ssize(request.prompt) - scored;
-    };
-    add(30, 20, 20);
-    add(30, 9, 9);
-    add(30, 9, 3);
-    requests.back().alternatives = {7, 8};
-    add(70, 100, 40);
-    add(70, 90, 1);
-    add(257, 0, 256);  // as long as can be, and all of it
-    add(0, 2, 1);
-    for (const DecodingLimits& limits :
-         {DecodingLimits{}, DecodingLimits{.texts = 1}, DecodingLimits{.prompt_tokens = 7},
-          DecodingLimits{.cache_tokens = 1}}) {
-      const auto engine = make_batched_engine(loaded.inference, limits);
-      // Texts that are written run beside them.
-      engine->submit({.prompt = prompt_of(40), .sampling = {.max_new_tokens = 9, .greedy = true}});
-      for (const DecodingRequest& one : requests) engine->submit(one);
-      std::map<std::int64_t, std::vector<GeneratedToken>> scored;
-      while (!engine->idle()) {
-        for (DecodingEvent& event : engine->step()) {
-          if (event.request == 0) continue;
-          EXPECT_EQ(event.finish, FinishReason::kLength);
-          EXPECT_EQ(event.token.id, -1);
-          scored[event.request - 1] = std::move(event.scored);
-        }
-      }
-      for (std::size_t i = 0; i < requests.size(); ++i) {
-        const DecodingRequest& one = requests[i];
-        std::vector<std::int32_t> wanted(one.prompt.begin() + one.scored_from, one.prompt.end());
-        wanted.insert(wanted.end(), one.alternatives.begin(), one.alternatives.end());
-        const std::vector<GeneratedToken>& got = scored[static_cast<std::int64_t>(i)];
-        ASSERT_EQ(got.size(), wanted.size()) << i;
-        const auto read = std::span(one.prompt).first(one.prompt.size() - 1);
-        const std::vector<float> logits =
-            loaded.inference.whole_vocabulary(loaded.inference.logits(read, 1));
-        for (std::size_t k = 0; k < got.size(); ++k) {
-          const auto row =
-              std::min(static_cast<std::size_t>(one.scored_from) - 1 + k, read.size() - 1);
-          const auto of_row = std::span(logits).subspan(row * 61, 61);
-          EXPECT_EQ(got[k].id, wanted[k]);
-          EXPECT_NEAR(got[k].log_probability,
-                      of_row[static_cast<std::size_t>(wanted[k])] - log_sum_exp(of_row), 1e-5)
-              << "request " << i << ", token " << k;
-          ASSERT_EQ(got[k].likeliest.size(), 2U);
-          EXPECT_EQ(got[k].likeliest[0].id, likeliest_tokens(of_row, 1)[0].id);
-        }
-      }
-    }
-  }
-}
-
-TEST(BatchedEngine, ComputesWhatScoredPromptsShareOnce) {
-  Loaded loaded;
-  const auto engine = make_batched_engine(loaded.inference, {});
-  for (const std::int64_t own : {7, 8, 9, 10}) {
-    DecodingRequest request{.prompt = prompt_of(50), .sampling = {.max_new_tokens = 0}};
-    for (std::int64_t i = 0; i < own; ++i)
-      request.prompt.push_back(static_cast<std::int32_t>((own + i) % 61));
-    request.scored_from = 50;
-    engine->submit(std::move(request));
-  }
-  run(*engine);
-  // The last row of what is given is read for each.
-  EXPECT_EQ(engine->counts().computed_tokens, 50 + 6 + (1 + 7) + (1 + 8) + (1 + 9));
-  EXPECT_EQ(engine->counts().passes, 2) << "the others wait for the first one, and run together";
-}
-
-// With an echo: tokens of the prompt are scored, and the text goes on.
-TEST(BatchedEngine, ScoresAPromptThatItContinues) {
-  Loaded loaded;
-  const auto engine = make_batched_engine(loaded.inference, {.prompt_tokens = 8});
-  DecodingRequest request{.prompt = prompt_of(20),
-                          .sampling = {.max_new_tokens = 5, .greedy = true}};
-  const std::vector<std::int32_t> wanted = oracle(loaded.inference, request);
-  request.scored_from = 1;
-  engine->submit(request);
-  std::vector<std::int32_t> got;
-  while (!engine->idle()) {
-    for (const DecodingEvent& event : engine->step()) {
-      EXPECT_EQ(event.scored.size(), got.empty() ? 19U : 0U);
-      got.push_back(event.token.id);
-    }
-  }
-  EXPECT_EQ(got, wanted);
 }
 
 // The log-probability is the model's, with and without penalties.

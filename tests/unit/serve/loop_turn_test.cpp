@@ -11,6 +11,7 @@ TEST(LoopTurn, IsReadAsItWasWritten) {
   LoopTurn turn;
   turn.cancelled = {3, 5};
   turn.last = true;
+  turn.embedded = {{1, 2}, {3}};
   TextToWrite text;
   text.request.prompt = {7, 8};
   text.request.ends = {9};
@@ -28,6 +29,7 @@ TEST(LoopTurn, IsReadAsItWasWritten) {
   const LoopTurn read = read_turn(turn_bytes(turn));
   EXPECT_EQ(read.cancelled, turn.cancelled);
   EXPECT_TRUE(read.last);
+  EXPECT_EQ(read.embedded, turn.embedded);
   const DecodingRequest& request = read.submitted[0].request;
   EXPECT_EQ(request.prompt, text.request.prompt);
   EXPECT_EQ(request.ends, text.request.ends);

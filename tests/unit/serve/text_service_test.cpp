@@ -252,6 +252,27 @@ TEST_F(Service, FindsCallsOfTools) {
   EXPECT_EQ(reason, "tool_calls");
 }
 
+TEST_F(Service, GivesVectorsOfTexts) {
+  begin();
+  const Json answer = post("/v1/embeddings", {{"input", {"abc", "x"}}});
+  EXPECT_EQ(answer["object"], "list");
+  ASSERT_EQ(answer["data"].size(), 2U);
+  EXPECT_EQ(answer["data"][1]["index"], 1);
+  EXPECT_EQ(answer["data"][1]["object"], "embedding");
+  EXPECT_FLOAT_EQ(answer["data"][1]["embedding"][0].get<float>(), 0.6F);
+  EXPECT_FLOAT_EQ(answer["data"][1]["embedding"][1].get<float>(), -0.8F);
+  EXPECT_EQ(answer["usage"]["prompt_tokens"], 4);
+  // 0.6 is 0x3F19999A, -0.8 is 0xBF4CCCCD.
+  const Json coded = post("/v1/embeddings", {{"input", {97, 98}}, {"encoding_format", "base64"}});
+  EXPECT_EQ(coded["data"][0]["embedding"], "mpkZP83MTL8=");
+  for (const Json& bad :
+       {Json{{"input", ""}}, Json{{"input", Json::array()}}, Json{{"input", 1}}, Json::object(),
+        Json{{"input", "a"}, {"encoding_format", "int8"}}, Json{{"input", "a"}, {"dimensions", 2}},
+        Json{{"input", std::string(300, 'a')}}, Json{{"input", "!"}},
+        Json{{"input", "a"}, {"x", 1}}})
+    post("/v1/embeddings", bad, 400);
+}
+
 TEST_F(Service, KeepsConstraints) {
   model_.engine_of_it.write = [](const std::string&, std::uint64_t) { return "{\"x\": 12}"; };
   begin();

@@ -1,0 +1,89 @@
+// A small model for tests of engines, and what its texts are: read from their beginnings for every
+// token, without a cache.
+#pragma once
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <vector>
+
+#include "generate/batched_engine.h"
+#include "model/families.h"
+#include "session/session.h"
+#include "support/host_machine.h"
+
+namespace piton::test {
+
+inline ModelConfig small_model() {
+  ModelConfig model = family_facts("llama");
+  model.layers = 2;
+  model.hidden = 32;
+  model.heads = 4;
+  model.head_size = 8;
+  model.groups = 2;
+  model.ffn_hidden = 56;
+  model.vocabulary = 61;
+  model.max_positions = 256;
+  model.hidden_dropout = model.attention_dropout = 0;
+  model.init_deviation = 0.3;
+  return model;
+}
+
+struct Loaded : HostMachine {
+  explicit Loaded(const ModelConfig& model = small_model())
+      : mesh(*world, MeshSizes{}),
+        session(machine, mesh, {.model = model, .seed = 3, .use = SessionUse::kInference}),
+        inference(init(session).context(false), session.pipeline(), mesh, model) {}
+  static Session& init(Session& session) {
+    session.initialize();
+    return session;
+  }
+
+  Mesh mesh;
+  Session session;
+  Inference inference;
+};
+
+inline std::vector<std::int32_t> prompt_of(std::int64_t length, std::int64_t seed = 0) {
+  std::vector<std::int32_t> ids;
+  for (std::int64_t i = 0; i < length; ++i)
+    ids.push_back(static_cast<std::int32_t>((i * i * (seed + 3) + i * 7 + seed) % 61));
+  return ids;
+}
+
+// The tokens of a request, from whole texts.
+inline std::vector<std::int32_t> oracle(Inference& inference, const DecodingRequest& request) {
+  std::vector<std::int32_t> ids = request.prompt;
+  const std::size_t most =
+      std::min(request.prompt.size() + static_cast<std::size_t>(request.sampling.max_new_tokens),
+               static_cast<std::size_t>(inference.config().max_positions));
+  while (ids.size() < most) {
+    const std::vector<std::int32_t> last{static_cast<std::int32_t>(ids.size() - 1)};
+    std::vector<float> logits = inference.whole_vocabulary(inference.logits(ids, 1, last));
+    penalize(logits, request.sampling, ids, request.prompt.size());
+    ids.push_back(
+        draw_id(logits, request.sampling,
+                {.index = std::ssize(ids) - std::ssize(request.prompt), .draw = request.draw}));
+    if (std::ranges::find(request.ends, ids.back()) != request.ends.end()) break;
+  }
+  return {ids.begin() + static_cast<std::ptrdiff_t>(request.prompt.size()), ids.end()};
+}
+
+using Texts = std::map<std::int64_t, std::vector<std::int32_t>>;
+
+// Runs until all have ended, or until the first of them has `tokens` tokens.
+inline Texts run(DecodingEngine& engine, std::map<std::int64_t, FinishReason>* finished = nullptr,
+                 std::int64_t tokens = std::numeric_limits<std::int64_t>::max()) {
+  Texts texts;
+  while (!engine.idle()) {
+    for (const DecodingEvent& event : engine.step()) {
+      texts[event.request].push_back(event.token.id);
+      if (finished != nullptr && event.finish != FinishReason::kNone)
+        (*finished)[event.request] = event.finish;
+      if (std::ssize(texts[event.request]) == tokens) return texts;
+    }
+  }
+  return texts;
+}
+
+}  // namespace piton::test
