@@ -415,7 +415,7 @@ class CaseList {
     const double size = kind == CodeKind::kInt8 ? 160 : kind == CodeKind::kInt4 ? 20 : 1;
     Tensor scales = source_.normal(group == 32 ? DType::kF16 : DType::kF32, {out, groups});
     for (std::int64_t i = 0; i < scales.elements(); ++i)
-      set_value(scales, i, value_at(scales, i) / size);
+      set_value(scales, i, std::clamp(value_at(scales, i), -1.0, 1.0) / size);
     return {.kind = kind,
             .group = group,
             .codes = source_.integers({out, code_bytes(kind, in)}, 0, 255, DType::kU8),
