@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/log.h"
 #include "base/options/option_range.h"
 
 namespace piton {
@@ -59,16 +60,16 @@ Speculation::Speculation(const Machine& machine, const SpeculationOptions& optio
 
 Speculation::~Speculation() = default;
 
-std::string describe_drafts(const DecodingCounts& counts) {
-  if (counts.draft_tokens == 0) return "";
+void report_drafts(const DecodingCounts& counts, Log& log) {
+  if (counts.draft_tokens == 0) return;
   const auto ratio = [](std::int64_t part, std::int64_t whole) {
     return static_cast<double>(part) / static_cast<double>(whole);
   };
-  return fmt::format(
+  log.info(fmt::format(
       "guesses: {} of {} tokens were right ({:.0f} %), {:.2f} accepted in each of {} steps",
       counts.accepted_tokens, counts.draft_tokens,
       100 * ratio(counts.accepted_tokens, counts.draft_tokens),
-      ratio(counts.accepted_tokens, counts.drafted_steps), counts.drafted_steps);
+      ratio(counts.accepted_tokens, counts.drafted_steps), counts.drafted_steps));
 }
 
 }  // namespace piton

@@ -55,7 +55,7 @@ class Speculation {
   std::unique_ptr<Drafter> drafter_;
 };
 
-// What to say about the guesses of an engine; "" if there were none.
-std::string describe_drafts(const DecodingCounts& counts);
+// Says how many guesses of an engine were right, if there were any.
+void report_drafts(const DecodingCounts& counts, Log& log);
 
 }  // namespace piton

@@ -29,7 +29,7 @@ class Drafter {
   virtual std::vector<std::vector<std::int32_t>> drafts(std::span<const DraftRequest> texts) = 0;
 };
 
-// Guesses that a text goes on as it did after an earlier place with the same last tokens: the
+// Guesses that a text continues as it did after an earlier place with the same last tokens: the
 // longest such ending of 2 to 4 tokens, and of its places the last one (Saxena 2023, "Prompt Lookup
 // Decoding").
 std::unique_ptr<Drafter> make_prompt_lookup(std::int64_t most);

@@ -148,7 +148,7 @@ Json AnswerForm::part(std::size_t index, const Choice& choice, std::int64_t text
   return answer;
 }
 
-Json AnswerForm::calls_json(std::size_t index, std::span<const ToolCall> calls) const {
+Json AnswerForm::calls_json(std::size_t index, std::span<const FunctionCall> calls) const {
   Json list = Json::array();
   for (std::size_t i = 0; i < calls.size(); ++i) {
     list.push_back({{"id", fmt::format("call_{}_{}_{}", id_, index, i)},
@@ -158,7 +158,7 @@ Json AnswerForm::calls_json(std::size_t index, std::span<const ToolCall> calls) 
   return list;
 }
 
-Json AnswerForm::calls_part(std::size_t index, std::span<const ToolCall> calls) const {
+Json AnswerForm::calls_part(std::size_t index, std::span<const FunctionCall> calls) const {
   Json list = calls_json(index, calls);
   for (std::size_t i = 0; i < list.size(); ++i) list[i]["index"] = i;
   Json answer = head(/*streams=*/true);

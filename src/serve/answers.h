@@ -34,14 +34,14 @@ class AnswerForm {
     // The first token of an echo has no likelihood.
     bool first_is_unknown = false;
     FinishReason reason = FinishReason::kNone;
-    std::vector<ToolCall> calls;  // of tools
+    std::vector<FunctionCall> calls;  // of tools
   };
   Json whole(std::span<const Choice> choices, TokenUsage usage) const;
 
   // Parts of a stream. `index`: of the choice. first_part() is for chat alone.
   Json first_part(std::size_t index) const;
   Json part(std::size_t index, const Choice& choice, std::int64_t text_offset) const;
-  Json calls_part(std::size_t index, std::span<const ToolCall> calls) const;
+  Json calls_part(std::size_t index, std::span<const FunctionCall> calls) const;
   Json last_part(std::size_t index, FinishReason reason, bool has_calls = false) const;
   Json usage_part(TokenUsage usage) const;
 
@@ -49,7 +49,7 @@ class AnswerForm {
   Json head(bool streams) const;
   Json log_probabilities(const Choice& choice, std::int64_t text_offset) const;
   Json chat_token(const LikelyToken& token) const;
-  Json calls_json(std::size_t index, std::span<const ToolCall> calls) const;
+  Json calls_json(std::size_t index, std::span<const FunctionCall> calls) const;
 
   const TextRequest& request_;
   const ServedModel& model_;

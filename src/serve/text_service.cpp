@@ -126,7 +126,7 @@ class TextService::Writing {
               offsets[i] += characters(part);
             }
             if (texts_[i].finished()) {
-              const std::vector<ToolCall> calls = calls_of(i);
+              const std::vector<FunctionCall> calls = calls_of(i);
               if (!calls.empty()) send(form_.calls_part(i, calls));
               send(form_.last_part(i, reason_of(i), !calls.empty()));
             }
@@ -166,8 +166,8 @@ class TextService::Writing {
     return request_.echo ? &echoes_[request_.prompt_of(text)] : nullptr;
   }
 
-  std::vector<ToolCall> calls_of(std::size_t text) const {
-    std::vector<ToolCall> calls = tool_calls_[text].calls();
+  std::vector<FunctionCall> calls_of(std::size_t text) const {
+    std::vector<FunctionCall> calls = tool_calls_[text].calls();
     if (!request_.several_calls && calls.size() > 1) calls.resize(1);
     return calls;
   }

@@ -35,7 +35,7 @@ Json read(std::string_view text) {
   return json.is_discarded() ? Json() : json;
 }
 
-std::optional<ToolCall> call_of(const Json& json, const std::vector<std::string>& tools) {
+std::optional<FunctionCall> call_of(const Json& json, const std::vector<std::string>& tools) {
   if (!json.is_object()) return std::nullopt;
   const auto name = json.find("name");
   if (name == json.end() || !name->is_string()) return std::nullopt;
@@ -43,20 +43,20 @@ std::optional<ToolCall> call_of(const Json& json, const std::vector<std::string>
   for (const char* key : {"arguments", "parameters"}) {
     const auto arguments = json.find(key);
     if (arguments == json.end()) continue;
-    if (arguments->is_object()) return ToolCall{name->get<std::string>(), arguments->dump()};
+    if (arguments->is_object()) return FunctionCall{name->get<std::string>(), arguments->dump()};
     // Some models write the arguments as a text.
     if (arguments->is_string() && read(arguments->get<std::string>()).is_object())
-      return ToolCall{name->get<std::string>(), arguments->get<std::string>()};
+      return FunctionCall{name->get<std::string>(), arguments->get<std::string>()};
     return std::nullopt;
   }
   return std::nullopt;
 }
 
 // The calls of a JSON value: an object, or a list of them. None if one is no call.
-std::vector<ToolCall> calls_of(const Json& json, const std::vector<std::string>& tools) {
-  std::vector<ToolCall> calls;
+std::vector<FunctionCall> calls_of(const Json& json, const std::vector<std::string>& tools) {
+  std::vector<FunctionCall> calls;
   const auto add = [&](const Json& one) {
-    std::optional<ToolCall> call = call_of(one, tools);
+    std::optional<FunctionCall> call = call_of(one, tools);
     if (call) calls.push_back(std::move(*call));
     return call.has_value();
   };
@@ -71,19 +71,20 @@ std::vector<ToolCall> calls_of(const Json& json, const std::vector<std::string>&
 }
 
 // Those of an answer of calls alone, with or without a mark before them.
-std::vector<ToolCall> calls_alone(std::string_view text, const std::vector<std::string>& tools) {
+std::vector<FunctionCall> calls_alone(std::string_view text,
+                                      const std::vector<std::string>& tools) {
   text = stripped(text);
   for (const std::string_view mark : kMarks) {
     if (text.starts_with(mark)) text = stripped(text.substr(mark.size()));
   }
   if (const Json whole = read(text); !whole.is_null()) return calls_of(whole, tools);
-  std::vector<ToolCall> calls;  // {...}; {...}
+  std::vector<FunctionCall> calls;  // {...}; {...}
   for (std::size_t begin = 0, at = 0; at < text.size();) {
     at = std::min(text.find(';', at), text.size());
     const Json one = read(stripped(text.substr(begin, at - begin)));
     ++at;
     if (one.is_null()) continue;  // the ";" is in a text
-    std::vector<ToolCall> found = calls_of(one, tools);
+    std::vector<FunctionCall> found = calls_of(one, tools);
     if (found.empty()) return {};
     calls.insert(calls.end(), found.begin(), found.end());
     begin = at;
@@ -136,7 +137,7 @@ std::string ToolCallText::finish() {
     if (open == rest.npos) break;
     const std::string_view inner = rest.substr(open + kOpen.size());
     const std::size_t end = std::min(inner.find(kClose), inner.size());
-    const std::vector<ToolCall> found = calls_of(read(stripped(inner.substr(0, end))), tools_);
+    const std::vector<FunctionCall> found = calls_of(read(stripped(inner.substr(0, end))), tools_);
     if (found.empty()) break;
     // White space between calls is no text.
     const std::string_view before = rest.substr(0, open);

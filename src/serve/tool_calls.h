@@ -16,10 +16,10 @@
 
 namespace piton {
 
-struct ToolCall {
+struct FunctionCall {
   std::string name;
   std::string arguments;  // JSON
-  bool operator==(const ToolCall&) const = default;
+  bool operator==(const FunctionCall&) const = default;
 };
 
 // An answer that grows part by part.
@@ -32,13 +32,13 @@ class ToolCallText {
   std::string push(std::string_view part);
   // The rest of the text. After it, calls().
   std::string finish();
-  const std::vector<ToolCall>& calls() const { return calls_; }
+  const std::vector<FunctionCall>& calls() const { return calls_; }
 
  private:
   std::vector<std::string> tools_;
   std::string held_;
   bool began_ = false;  // text was returned, so that this is no answer of calls alone
-  std::vector<ToolCall> calls_;
+  std::vector<FunctionCall> calls_;
 };
 
 }  // namespace piton

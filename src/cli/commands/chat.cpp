@@ -1,4 +1,5 @@
 // piton chat: a conversation with a model, by the chat template that it was trained with.
+#include <functional>
 #include <iostream>
 #include <optional>
 
@@ -64,6 +65,14 @@ std::optional<std::string> next_line(Communicator& ranks) {
 
 bool is_one_of(const std::string& word, std::initializer_list<const char*> words) {
   return std::any_of(words.begin(), words.end(), [&](const char* one) { return word == one; });
+}
+
+std::string answer_to(const Continuer& continuer, const std::vector<std::int32_t>& ids,
+                      const std::function<void(const std::string&)>& show) {
+  const Prompt whole{.text = "", .ids = ids};
+  const auto found = continuer.run(std::span(&whole, 1), show);
+  show("\n");
+  return found.front().front().text;
 }
 
 }  // namespace
@@ -144,13 +153,9 @@ int run_chat(Invocation& invocation) {
                                             prompt.left_out));
     }
     if (talks) show("Piton: ");
-    const Prompt whole{.text = "", .ids = prompt.ids};
-    const auto found = continuer.run(std::span(&whole, 1), show);
-    show("\n");
-    dialogue.answer(found.front().front().text);
+    dialogue.answer(answer_to(continuer, prompt.ids, show));
   }
-  const std::string guesses = describe_drafts(model->counts());
-  if (leads && !guesses.empty()) invocation.log.info(guesses);
+  if (leads) report_drafts(model->counts(), invocation.log);
   return 0;
 }
 

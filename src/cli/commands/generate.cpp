@@ -185,8 +185,7 @@ int run_generate(Invocation& invocation) {
       }
     }
   }
-  const std::string guesses = describe_drafts(model->counts());
-  if (leads && !guesses.empty()) invocation.log.info(guesses);
+  if (leads) report_drafts(model->counts(), invocation.log);
   if (leads && talks) {
     invocation.log.info(fmt::format("next: piton score --load {} FILE, the loss on a text of yours",
                                     options.model.load));

@@ -85,6 +85,11 @@ struct ServeOptions {
       client_timeout_seconds);
   }
 
+  // The largest max_tokens of a request to a model.
+  std::int64_t longest_text(std::int64_t longest) const {
+    return max_new_tokens == 0 ? longest : std::min(max_new_tokens, longest);
+  }
+
   void check() const {
     if (model.load.empty())
       throw Error(Fault::kUsage, "--load: no model is named; wanted the folder of a model");
@@ -167,10 +172,10 @@ int run_serve(Invocation& invocation) {
   set.add("Tokenizer", tokenizer);
   refuse_more_arguments(invocation.parse(set, general));
   options.check();
-  speculation.check();
   std::string api_key;
   std::shared_ptr<const TlsFiles> tls;
   invocation.together([&] {
+    speculation.check();
     api_key = read_api_key(options.api_key_file);
     if (!options.ssl_certfile.empty())
       tls = std::make_shared<TlsFiles>(options.ssl_certfile, options.ssl_keyfile);
@@ -196,9 +201,7 @@ int run_serve(Invocation& invocation) {
     signals.settle();
     return 0;
   }
-  const std::int64_t longest = served.longest_sequence();
-  const std::int64_t new_tokens =
-      options.max_new_tokens == 0 ? longest : std::min(options.max_new_tokens, longest);
+  const std::int64_t new_tokens = options.longest_text(served.longest_sequence());
   TextService service(served, loop,
                       {.api_key = api_key,
                        .limits = {.new_tokens = new_tokens},

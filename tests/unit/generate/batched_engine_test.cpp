@@ -166,7 +166,7 @@ TEST(BatchedEngine, GivesTheSameTokensWithGuessesOfThem) {
     const DecodingCounts counts = engine->counts();
     EXPECT_GT(counts.accepted_tokens, 0);
     EXPECT_GT(counts.draft_tokens, counts.accepted_tokens);
-    // What is in the cache is what was written: other texts can go on from it.
+    // What is in the cache is what was written: other texts can begin with it.
     DecodingRequest again{.prompt = texts[1], .sampling = {.max_new_tokens = 3, .greedy = true}};
     const std::vector<std::int32_t> more = oracle(loaded.inference, again);
     engine->submit(std::move(again));

@@ -49,7 +49,7 @@ TEST(DecodedText, ScoresTokensOfPrompts) {
          {DecodingLimits{}, DecodingLimits{.texts = 1}, DecodingLimits{.prompt_tokens = 7},
           DecodingLimits{.cache_tokens = 1}}) {
       const auto engine = make_batched_engine(loaded.inference, limits);
-      // Texts that are written run beside them.
+      // With texts that are written.
       engine->submit({.prompt = prompt_of(40), .sampling = {.max_new_tokens = 9, .greedy = true}});
       for (const DecodingRequest& one : requests) engine->submit(one);
       std::map<std::int64_t, std::vector<GeneratedToken>> scored;
@@ -102,7 +102,7 @@ TEST(DecodedText, ComputesWhatScoredPromptsShareOnce) {
   EXPECT_EQ(engine->counts().passes, 2) << "the others wait for the first one, and run together";
 }
 
-// With an echo: tokens of the prompt are scored, and the text goes on.
+// With an echo: tokens of the prompt are scored, and the text continues.
 TEST(DecodedText, ScoresAPromptThatItContinues) {
   Loaded loaded;
   const auto engine = make_batched_engine(loaded.inference, {.prompt_tokens = 8});

@@ -13,7 +13,7 @@ using testing::IsEmpty;
 
 struct Read {
   std::string text;
-  std::vector<ToolCall> calls;
+  std::vector<FunctionCall> calls;
 };
 
 // What comes out must not depend on the parts.
@@ -38,7 +38,7 @@ Read read_whole(const std::string& answer) {
   return whole;
 }
 
-const ToolCall kCall{"f", "{\"a\":1}"};
+const FunctionCall kCall{"f", "{\"a\":1}"};
 
 TEST(ToolCallText, FindsTheFormsOfModels) {
   for (const char* answer :
@@ -55,7 +55,7 @@ TEST(ToolCallText, FindsTheFormsOfModels) {
 }
 
 TEST(ToolCallText, FindsSeveralCalls) {
-  const ToolCall other{"look_up", "{\"of\":\"x; {y}\"}"};
+  const FunctionCall other{"look_up", "{\"of\":\"x; {y}\"}"};
   const std::string one = "{\"name\": \"f\", \"arguments\": {\"a\": 1}}";
   const std::string two = "{\"name\": \"look_up\", \"arguments\": {\"of\": \"x; {y}\"}}";
   for (const std::string& answer :
