@@ -75,6 +75,12 @@ std::string answer_to(const Continuer& continuer, const std::vector<std::int32_t
   return found.front().front().text;
 }
 
+// `count`: questions that no longer fit.
+void report_left_out(std::int64_t count, Log& log) {
+  if (count == 1) log.info("the model no longer sees the first question");
+  if (count > 1) log.info(fmt::format("the model no longer sees the first {} questions", count));
+}
+
 }  // namespace
 
 int run_chat(Invocation& invocation) {
@@ -146,12 +152,7 @@ int run_chat(Invocation& invocation) {
       dialogue.take_back();
       continue;
     }
-    if (leads && prompt.left_out > 0 && options.history_turns == 0) {
-      invocation.log.info(prompt.left_out == 1
-                              ? "the model no longer sees the first question"
-                              : fmt::format("the model no longer sees the first {} questions",
-                                            prompt.left_out));
-    }
+    if (leads && options.history_turns == 0) report_left_out(prompt.left_out, invocation.log);
     if (talks) show("Piton: ");
     dialogue.answer(answer_to(continuer, prompt.ids, show));
   }

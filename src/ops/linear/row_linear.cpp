@@ -148,58 +148,56 @@ void multiply_rows(Context& context, const LinearForward& all, const PassAdapter
   context.kernels.run(call, context.stream);
 }
 
+// Writes y [n, f], with `scatters` [n/t, f], the sum over the group of x W^T + adapters, and waits
+// for it. x [n, h/t].
+void sum_products(Context& context, const Tensor& x, const SplitWeight& split,
+                  const PassAdapters& adapters, const Tensor& y) {
+  Communicator& group = split.group;
+  const std::int64_t ranks = group.size();
+  const std::int64_t rows = y.dim(0);
+  const std::int64_t width = y.dim(1);
+  const bool scatters = rows < x.dim(0);
+  const WeightUse use =
+      acquire_forward(context.weights, split.weight, x.dim(0), context.kernels, context.stream);
+  const LinearForward all{.x = x, .weight = use.view()};
+  const auto multiply = [&](const RowRange& range, const Tensor& tile) {
+    multiply_rows(context, all, adapters, range, tile);
+  };
+  const int slices =
+      cut_of(split, {x.dim(0), x.dim(1), width}, bytes_of_rows(y.dtype(), x.dim(0), width));
+  if (slices == kFused && scatters) return split.shared->reduce_scatter(context, multiply, y);
+  if (slices == kFused) return split.shared->all_reduce(context, multiply, y);
+  std::vector<Event> reduced;
+  for (const RowRange& range : cut_rows(rows, slices, context.kernels.row_tile())) {
+    const Tensor mine = y.slice(0, range.begin, range.size);
+    if (!scatters) {
+      multiply(range, mine);
+      if (ranks == 1) continue;
+      reduced.push_back(group.all_reduce(mine, Reduction::kSum, context.stream));
+      context.arena.hold(mine, reduced.back().fence());
+      continue;
+    }
+    // Slice i holds every rank's i-th part, so that the reduced tensor is contiguous.
+    const Tensor partial = context.activation(y.dtype(), {ranks * range.size, width});
+    for (std::int64_t r = 0; r < ranks; ++r) {
+      multiply({r * rows + range.begin, range.size}, partial.slice(0, r * range.size, range.size));
+    }
+    reduced.push_back(group.reduce_scatter(mine, partial, context.stream));
+    context.arena.hold(partial, reduced.back().fence());
+    context.arena.hold(mine, reduced.back().fence());
+  }
+  for (const Event& event : reduced) context.await(event);
+}
+
 // y [n, f], under sequence parallelism [n/t, f] = sum over the group of x W^T + adapters, for x
 // [n, h/t].
 Value summed_row_linear(Context& context, const Value& x, const SplitWeight& split) {
-  Parameter& weight = split.weight;
-  Communicator& group = split.group;
-  const bool scatters = split.strategy.sequence_parallel && group.size() > 1;
-  const std::int64_t ranks = group.size();
-  const std::int64_t rows = x.tensor.dim(0) / (scatters ? ranks : 1);
-  const std::int64_t width = weight.shape[0];
-  Tensor y = context.activation(x.tensor.dtype(), {rows, width});
+  const bool scatters = split.strategy.sequence_parallel && split.group.size() > 1;
+  const std::int64_t rows = x.tensor.dim(0) / (scatters ? split.group.size() : 1);
+  const Tensor y = context.activation(x.tensor.dtype(), {rows, split.weight.shape[0]});
   PassAdapters adapters{.list = drawn_adapters(context, split.adapters)};
   adapters.inputs = adapter_inputs(context, adapters.list, x.tensor);
-  {
-    const WeightUse use =
-        acquire_forward(context.weights, weight, x.tensor.dim(0), context.kernels, context.stream);
-    const LinearForward all{.x = x.tensor, .weight = use.view()};
-    const int slices = cut_of(split, {x.tensor.dim(0), x.tensor.dim(1), width},
-                              bytes_of_rows(y.dtype(), x.tensor.dim(0), width));
-    const auto multiply = [&](const RowRange& range, const Tensor& tile) {
-      multiply_rows(context, all, adapters, range, tile);
-    };
-    if (slices == kFused && scatters) {
-      split.shared->reduce_scatter(context, multiply, y);
-    } else if (slices == kFused) {
-      split.shared->all_reduce(context, multiply, y);
-    }
-    std::vector<Event> reduced;
-    std::vector<RowRange> ranges;
-    if (slices != kFused) ranges = cut_rows(rows, slices, context.kernels.row_tile());
-    for (const RowRange& range : ranges) {
-      if (scatters) {
-        // Slice i holds every rank's i-th part, so that the reduced tensor is contiguous.
-        Tensor partial = context.activation(y.dtype(), {ranks * range.size, width});
-        for (std::int64_t r = 0; r < ranks; ++r) {
-          multiply({r * rows + range.begin, range.size},
-                   partial.slice(0, r * range.size, range.size));
-        }
-        Tensor mine = y.slice(0, range.begin, range.size);
-        reduced.push_back(group.reduce_scatter(mine, partial, context.stream));
-        context.arena.hold(partial, reduced.back().fence());
-        context.arena.hold(mine, reduced.back().fence());
-        continue;
-      }
-      Tensor part = y.slice(0, range.begin, range.size);
-      multiply(range, part);
-      if (ranks > 1) {
-        reduced.push_back(group.all_reduce(part, Reduction::kSum, context.stream));
-        context.arena.hold(part, reduced.back().fence());
-      }
-    }
-    for (const Event& event : reduced) context.await(event);
-  }
+  sum_products(context, x.tensor, split, adapters, y);
   if (context.tape == nullptr) return {y};
   Value result = context.tape->output(y);
   const Kept kept = keep_for_gradients(context, x.tensor, split.weight, adapters.list);

@@ -1,5 +1,5 @@
 # piton finetune --stage: pairs of answers and judged answers, from JSON Lines to metrics and back to the same bits.
-include(${CMAKE_CURRENT_LIST_DIR}/../support/expect.cmake)
+include(${CMAKE_CURRENT_LIST_DIR}/../../support/expect.cmake)
 file(REMOVE_RECURSE ${WORK})
 file(MAKE_DIRECTORY ${WORK})
 set(base ${WORK}/base)

@@ -1,5 +1,5 @@
 # piton finetune: whole models and adapters, from a Hugging Face folder to text, PEFT and back.
-include(${CMAKE_CURRENT_LIST_DIR}/../support/expect.cmake)
+include(${CMAKE_CURRENT_LIST_DIR}/../../support/expect.cmake)
 file(REMOVE_RECURSE ${WORK})
 file(MAKE_DIRECTORY ${WORK})
 set(base ${WORK}/base)
