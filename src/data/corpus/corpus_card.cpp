@@ -17,10 +17,10 @@ std::string path_of(const std::string& prefix) { return prefix + ".json"; }
 
 void write_card(const std::string& prefix, const CorpusCard& card) {
   nlohmann::ordered_json json = {{"tokenizer",
-                                        {{"name", card.tokenizer_name},
-                                         {"hash", card.tokenizer_hash},
-                                         {"vocabulary", card.vocabulary}}},
-                                       {"options", card.options}};
+                                  {{"name", card.tokenizer_name},
+                                   {"hash", card.tokenizer_hash},
+                                   {"vocabulary", card.vocabulary}}},
+                                 {"options", card.options}};
   if (!card.chat_template.empty()) json["chat_template"] = card.chat_template;
   json["documents"] = card.documents;
   json["tokens"] = card.tokens;

@@ -65,7 +65,7 @@ struct InstructionOrder {
   std::uint32_t seed = 1234;
   bool shuffle = true;
   bool full_shuffle = false;
-  std::int64_t multiple = 1;  // an epoch has a multiple of so many samples
+  std::int64_t multiple = 1;                // an epoch has a multiple of so many samples
   std::vector<std::int32_t> left_out = {};  // sequences of the split to leave out, ascending
 };
 
