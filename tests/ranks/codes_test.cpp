@@ -8,6 +8,8 @@
 
 #include "checkpoint/load_values.h"
 #include "checkpoint/values.h"
+#include "generate/batched_engine.h"
+#include "generate/generator.h"
 #include "generate/inference.h"
 #include "kernels/reference/kernels.h"
 #include "model/canonical_tensors.h"
@@ -106,7 +108,14 @@ class Reading {
   std::vector<double> losses() {
     std::vector<std::int32_t> ids;
     for (int i = 0; i < 41; ++i) ids.push_back(test::token(3, i, model().vocabulary));
-    return inference_.token_losses(std::span(ids).first(40), std::span(ids).last(40));
+    DecodingRequest request{.prompt = ids};
+    request.sampling = {.max_new_tokens = 0};
+    request.scored_from = 1;
+    const auto engine = make_batched_engine(inference_, {});
+    std::vector<double> losses;
+    for (const GeneratedToken& token : score_prompts(*engine, {request}).front())
+      losses.push_back(-token.log_probability);
+    return losses;
   }
   std::int64_t parameter_bytes() const {
     return arena_.counts().in_use_bytes[static_cast<std::size_t>(MemoryKind::kParameters)];

@@ -7,19 +7,6 @@
 namespace piton::cuda {
 namespace {
 
-// A matrix [n, f] whose rows may have gaps.
-template <typename T>
-struct StridedRows {
-  T* data;
-  std::int64_t stride;
-  __device__ T& at(std::int64_t row, std::int64_t i) const { return data[row * stride + i]; }
-};
-
-template <typename T>
-StridedRows<T> strided_rows(const Tensor& tensor) {
-  return {pointer<T>(tensor), tensor.defined() ? tensor.stride(0) : 0};
-}
-
 template <typename T>
 struct Activate {
   StridedRows<T> y;

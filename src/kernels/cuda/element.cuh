@@ -45,6 +45,19 @@ T* pointer(const Tensor& tensor) {
   return tensor.defined() ? reinterpret_cast<T*>(tensor.raw()) : nullptr;
 }
 
+// A matrix [n, f] whose rows may have gaps.
+template <typename T>
+struct StridedRows {
+  T* data;
+  std::int64_t stride;
+  __device__ T& at(std::int64_t row, std::int64_t i) const { return data[row * stride + i]; }
+};
+
+template <typename T>
+StridedRows<T> strided_rows(const Tensor& tensor) {
+  return {pointer<T>(tensor), tensor.defined() ? tensor.stride(0) : 0};
+}
+
 // The type of arithmetic for elements of type T.
 template <typename T>
 using Wide = std::conditional_t<std::is_same_v<T, double>, double, float>;

@@ -1,0 +1,121 @@
+// The columns of a product at the lengths of their magnitudes. One block for the squares of a row.
+#include <cmath>
+
+#include "kernels/cuda/calls.h"
+#include "kernels/cuda/element.cuh"
+#include "kernels/cuda/reduce.cuh"
+#include "kernels/magnitude.h"
+
+namespace piton::cuda {
+namespace {
+
+template <typename T>
+struct SquaredRows {
+  Wide<T>* squares;
+  const T* rows;
+  std::int64_t h;
+};
+
+template <typename T>
+__global__ void __launch_bounds__(kThreads) square_rows(SquaredRows<T> all) {
+  using S = Wide<T>;
+  S* parts = shared_array<S>();
+  const T* row = all.rows + std::int64_t{blockIdx.x} * all.h;
+  S sum = 0;
+  for (std::int64_t i = threadIdx.x; i < all.h; i += kThreads) {
+    const S value = widen(row[i]);
+    sum += value * value;
+  }
+  sum = block_sum(sum, parts);
+  if (threadIdx.x == 0) all.squares[blockIdx.x] = sum;
+}
+
+template <typename S>
+__device__ S inverse_length(S squares) {
+  return squares > 0 ? S{1} / sqrt(squares) : S{0};
+}
+
+// `M`: of magnitude and bias.
+template <typename T, typename M>
+struct WithMagnitude {
+  StridedRows<T> y;
+  StridedRows<const T> x;
+  const M* magnitude;
+  const Wide<T>* squares;
+  const M* bias;  // or nullptr
+  std::int64_t f;
+
+  __device__ void operator()(std::int64_t index) const {
+    using S = Wide<T>;
+    const std::int64_t row = index / f;
+    const std::int64_t j = index % f;
+    const S offset = bias != nullptr ? static_cast<S>(widen(bias[j])) : S{0};
+    const S factor = static_cast<S>(widen(magnitude[j])) * inverse_length(squares[j]);
+    y.at(row, j) = narrow<T>((static_cast<S>(widen(x.at(row, j))) - offset) * factor + offset);
+  }
+};
+
+template <typename T, typename M>
+struct MagnitudeTerm {
+  StridedRows<const T> dy;
+  StridedRows<const T> x;
+  const Wide<T>* squares;
+  const M* bias;  // or nullptr
+
+  __device__ Wide<T> operator()(std::int64_t row, std::int64_t j) const {
+    using S = Wide<T>;
+    const S offset = bias != nullptr ? static_cast<S>(widen(bias[j])) : S{0};
+    return static_cast<S>(widen(dy.at(row, j))) * (static_cast<S>(widen(x.at(row, j))) - offset) *
+           inverse_length(squares[j]);
+  }
+};
+
+}  // namespace
+
+void execute(const RowSquares& call, const CallContext& context) {
+  const std::int64_t f = call.rows.dim(0);
+  if (f == 0) return;
+  with_floating(call.rows.dtype(), [&]<typename T>(std::type_identity<T>) {
+    launch("launch of row squares", square_rows<T>,
+           {.blocks = {static_cast<unsigned>(f), 1, 1}, .shared_bytes = kWarps * sizeof(Wide<T>)},
+           SquaredRows<T>{.squares = pointer<Wide<T>>(call.squares),
+                          .rows = pointer<const T>(call.rows),
+                          .h = call.rows.dim(1)},
+           context.stream);
+  });
+}
+
+void execute(const MagnitudeForward& call, const CallContext& context) {
+  with_floating(call.x.dtype(), [&]<typename T>(std::type_identity<T>) {
+    with_floating(call.magnitude.dtype(), [&]<typename M>(std::type_identity<M>) {
+      launch_elements("launch of magnitude forward", call.x.elements(),
+                      WithMagnitude<T, M>{.y = strided_rows<T>(call.y),
+                                          .x = strided_rows<const T>(call.x),
+                                          .magnitude = pointer<const M>(call.magnitude),
+                                          .squares = pointer<const Wide<T>>(call.squares),
+                                          .bias = pointer<const M>(call.bias),
+                                          .f = call.x.dim(1)},
+                      context.stream);
+    });
+  });
+}
+
+void execute(const MagnitudeGradient& call, const CallContext& context) {
+  const DType bias = call.bias.defined() ? call.bias.dtype() : call.x.dtype();
+  with_floating(call.x.dtype(), [&]<typename T>(std::type_identity<T>) {
+    with_floating(bias, [&]<typename M>(std::type_identity<M>) {
+      using Term = MagnitudeTerm<T, M>;
+      launch_column_sums("launch of magnitude gradient",
+                         ColumnSums<Wide<T>, Term>{{.dy = strided_rows<const T>(call.dy),
+                                                    .x = strided_rows<const T>(call.x),
+                                                    .squares = pointer<const Wide<T>>(call.squares),
+                                                    .bias = pointer<const M>(call.bias)},
+                                                   pointer<Wide<T>>(call.dmagnitude),
+                                                   call.x.dim(0),
+                                                   call.x.dim(1)},
+                         context.stream);
+    });
+  });
+}
+
+}  // namespace piton::cuda
