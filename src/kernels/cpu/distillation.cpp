@@ -16,7 +16,7 @@ const float* row_of(const Tensor& tensor, std::int64_t row) {
 }
 
 // max + log of the sum of exponentials, of statistics [ranks, n, 5] from column `first` on. A rank
-// without columns has 0.
+// without columns has the maximum -infinity and the sum 0.
 struct Whole {
   double maximum = -std::numeric_limits<double>::infinity();
   double sum = 0;
@@ -31,7 +31,7 @@ Whole whole_of(const Tensor& statistics, std::int64_t row, std::int64_t first) {
     whole.maximum = std::max<double>(whole.maximum, at[rank * step]);
   for (std::int64_t rank = 0; rank < statistics.dim(0); ++rank) {
     const float* one = at + rank * step;
-    if (one[1] != 0) whole.sum += one[1] * std::exp(one[0] - whole.maximum);
+    whole.sum += one[1] * std::exp(one[0] - whole.maximum);
   }
   return whole;
 }
@@ -78,7 +78,7 @@ void execute(CpuContext&, const TeacherCombine& call) {
     for (std::int64_t rank = 0; rank < call.statistics.dim(0); ++rank) {
       const float* one = call.statistics.data<float>() + rank * call.statistics.stride(0) +
                          row * call.statistics.stride(1);
-      if (one[3] != 0) difference += one[4] * std::exp(one[2] - teacher.maximum);
+      difference += one[4] * std::exp(one[2] - teacher.maximum);
     }
     call.lse.data<float>()[2 * row] = static_cast<float>(model.lse());
     call.lse.data<float>()[2 * row + 1] = static_cast<float>(teacher.lse());
