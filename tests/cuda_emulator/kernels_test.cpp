@@ -31,7 +31,10 @@ class EmulatedKernels : public testing::TestWithParam<std::tuple<DType, bool>> {
 
   test::CaseOptions options() const {
     // Rows around the edges of a tile of 256 would be most of the time; the products are not ours.
-    return {.dtype = std::get<0>(GetParam()), .awkward = std::get<1>(GetParam()), .row_tile = 4};
+    return {.dtype = std::get<0>(GetParam()),
+            .awkward = std::get<1>(GetParam()),
+            .row_tile = 4,
+            .codes = kernels_->reads_codes()};
   }
 
   std::unique_ptr<Device> device_;

@@ -49,7 +49,18 @@ class CaseList {
           const WeightCodes stored = codes(kind, out, in, 32, with_zeros);
           add(fmt::format("{} zeros {} in {}", code_name(kind), with_zeros, in), 1,
               ExpandWeight{.rows = source_.unwritten_rows(dtype_, {out, in}), .codes = stored});
-          add_coded_linear(3, out, in, stored);
+        }
+      }
+    }
+  }
+
+  void add_coded_linears() {
+    for (const CodeKind kind : {CodeKind::kInt8, CodeKind::kInt4, CodeKind::kNf4}) {
+      for (const bool with_zeros : {false, true}) {
+        if (with_zeros && kind == CodeKind::kNf4) continue;
+        for (const std::int64_t in : {1, 32, 75}) {
+          const std::int64_t out = in == 1 ? 1 : 9;
+          add_coded_linear(3, out, in, codes(kind, out, in, 32, with_zeros));
         }
         // Around the kernels' blocks of columns (128), quarters of them, and panels (64 rows).
         for (const auto& [in, group] :
@@ -759,6 +770,7 @@ std::vector<CallCase> call_cases(const CaseOptions& options) {
   CaseList list(options);
   list.add_linears();
   list.add_weight_codes();
+  if (options.codes) list.add_coded_linears();
   list.add_norms();
   list.add_rotaries();
   list.add_cache_appends();

@@ -113,7 +113,8 @@ class Reading {
     request.scored_from = 1;
     const auto engine = make_batched_engine(inference_, {});
     std::vector<double> losses;
-    for (const GeneratedToken& token : score_prompts(*engine, {request}).front())
+    const auto scored = score_prompts(*engine, {request});
+    for (const GeneratedToken& token : scored.front())
       losses.push_back(-token.log_probability);
     return losses;
   }

@@ -24,8 +24,10 @@ expect(RUN tokenize --chat ${WORK}/chats.jsonl --tokenizer-type ByteTokenizer --
   OUT "text:\n.user.q.assistant.a0\nids: 91 .*\nmask: 0 0 0 0 0 0 1 0 0 0 0 0 0 0 0 0 0 0 1 1\n")
 
 # Every fault is one line that says what to do.
-expect(RUN tokenize --chat ${WORK}/chats.jsonl ${folder} --chat-template x CODE 3 ERR "got \"x\", wanted one of default, tool_use")
-expect(RUN tokenize --chat ${WORK}/chats.jsonl --tokenizer-type ByteTokenizer CODE 2 ERR "give --chat-template FILE.jinja")
+expect(RUN tokenize --chat ${WORK}/chats.jsonl ${folder} --chat-template x CODE 2
+  ERR "--chat-template: got x, wanted a file in Jinja, or one of default, tool_use,.* qwen3,")
+expect(RUN tokenize --chat ${WORK}/chats.jsonl --tokenizer-type ByteTokenizer CODE 2
+  ERR "the tokenizer has no folder with a chat template; give --chat-template")
 expect(RUN tokenize --chat ${WORK}/chats.jsonl ${folder} --lines CODE 2 ERR "--chat: goes with --json and --pieces only")
 expect(RUN tokenize ${WORK}/chats.jsonl ${folder} --add-generation-prompt CODE 2 ERR "goes with --chat only; add it")
 file(WRITE ${WORK}/strict.jinja "a\n{{ raise_exception('no ' ~ messages[0].role) }}")

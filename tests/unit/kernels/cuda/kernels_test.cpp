@@ -26,7 +26,8 @@ class CudaKernels : public testing::TestWithParam<std::tuple<DType, bool>> {
   std::vector<CallCase> cases() const {
     const test::CaseOptions options{.dtype = std::get<0>(GetParam()),
                                     .awkward = std::get<1>(GetParam()),
-                                    .row_tile = kernels_->row_tile()};
+                                    .row_tile = kernels_->row_tile(),
+                                    .codes = kernels_->reads_codes()};
     std::vector<CallCase> all = test::call_cases(options);
     if (options.dtype == DType::kF64) {
       std::erase_if(all, [](const CallCase& one) {
