@@ -14,7 +14,8 @@ class MetaStream final : public Stream {
   void enqueue(std::function<void()> work) override { work(); }
 
  private:
-  void follow(const Event&) override {}
+  // Of transfers that take simulated time; all others are complete.
+  void follow(const Event& event) override { event.wait(); }
 };
 
 }  // namespace

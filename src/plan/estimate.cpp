@@ -46,7 +46,8 @@ std::int64_t save_copy_bytes(Session& session, const RunPlan& plan) {
 
 }  // namespace
 
-RankEstimate estimate_rank(const Machine& machine, const RunPlan& plan) {
+RankEstimate estimate_rank(const Machine& machine, const RunPlan& plan,
+                           const std::function<void()>& before_last) {
   Mesh mesh(machine.world, plan.mesh);
   Session session(machine, mesh, plan.session);
   session.publish_values();
@@ -66,6 +67,7 @@ RankEstimate estimate_rank(const Machine& machine, const RunPlan& plan) {
     session.train_step(batches, consumed, 0);
   };
   step(0);
+  if (before_last) before_last();
   const TrafficCounts before = machine.world.traffic();
   step(plan.global_batch);
   RankEstimate estimate{.memory = machine.arena.counts(),

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 
 #include "train/run/run_plan.h"
 
@@ -17,7 +18,9 @@ struct RankEstimate {
   std::int64_t save_copy_bytes = 0;
 };
 
-// `machine` has the meta device and a virtual world of the plan's size.
-RankEstimate estimate_rank(const Machine& machine, const RunPlan& plan);
+// `machine` has the meta device and a virtual world of the plan's size. `before_last`: called
+// before the step whose traffic is counted.
+RankEstimate estimate_rank(const Machine& machine, const RunPlan& plan,
+                           const std::function<void()>& before_last = {});
 
 }  // namespace piton

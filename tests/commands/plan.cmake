@@ -12,6 +12,21 @@ expect(RUN plan --model llama-tiny --layouts 2y1 CODE 2 ERR "--layouts: got \"2y
 expect(RUN plan --model llama-tiny --device-memory much CODE 2 ERR "--device-memory: got \"much\"")
 expect(RUN plan --simulate 1f1b --stages 4 --micro-batches 8 CODE 0 OUT "\"bubble\":0.375")
 
+# The time of a step: by rates, by measurement; and the layouts that take least.
+set(rates --device-tflops 100 --device-bandwidth 1000 --link-bandwidth 50 --host-link-bandwidth 10 --ranks-per-host 2)
+expect(RUN plan --model gpt2-124m --bf16 --world-size 4 --tensor-model-parallel-size 2 --global-batch-size 8 --step-time ${rates} CODE 0
+       OUT "\na step takes 0.[0-9]+ s \\([0-9.e+]+ tokens/s\\): [0-9.]+ % work, [0-9.]+ % transfers that nothing hides, 0.0 % idle in the pipeline\n  kernel calls: by the given rates; links: 50 GB/s within a host of 2, 10 between hosts\n")
+expect(RUN plan --model llama-tiny --step-time --json CODE 0 OUT "\"step_time\":{\"seconds\":[0-9.e-]+,\"work\":[0-9.e-]+,\"waited\":0.0,\"idle\":0.0}")
+expect(RUN plan --model gpt2-124m --bf16 --world-size 4 --global-batch-size 16 --device-memory 8GB --search ${rates} CODE 0
+       OUT "layout +ZeRO +micro-batch +recompute +peak, MiB +step, s +tokens/s +waited or idle\n[124]x[124]x[124] "
+           "\nof [0-9]+ layouts, [0-9]+ fit; the first one: --tensor-model-parallel-size [124] ")
+expect(RUN plan --model gpt2-124m --bf16 --world-size 2 --global-batch-size 2 --device-memory 1MB --search ${rates} CODE 4
+       ERR "--device-memory: got 1.0 MiB, wanted at least [0-9.]+, which the smallest of [0-9]+ layouts needs; give more ranks")
+expect(RUN plan --model llama-tiny --world-size 2 --search CODE 2 ERR "--search: steps of equal size are compared; add --global-batch-size")
+expect(RUN plan --model llama-tiny --device-tflops 10 --step-time CODE 2 ERR "--device-tflops, --device-bandwidth: got one of them, wanted both")
+expect(RUN plan --model llama-tiny --link-bandwidth -1 --step-time CODE 2 ERR "--link-bandwidth: got -1, wanted a number above 0")
+expect(RUN plan --model llama-tiny --link-bandwidth 10 CODE 2 ERR "speeds of devices and links go with --step-time or --search")
+
 # Numbers of ranks that cannot be: none, and more than 32 bits count.
 set(plan plan --model llama-tiny --global-batch-size 8)
 foreach(ranks 0 -1 4294967304 9223372036854775807)

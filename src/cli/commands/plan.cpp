@@ -8,6 +8,8 @@
 #include "base/options/byte_size.h"
 #include "base/options/option_range.h"
 #include "cli/command.h"
+#include "cli/commands/plan_search.h"
+#include "cli/commands/plan_speeds.h"
 #include "cli/compatibility/deepspeed_config.h"
 #include "cli/compatibility/environment.h"
 #include "cli/compatibility/megatron_flags.h"
@@ -31,6 +33,7 @@ struct PlanOptions {
   std::optional<std::int64_t> ranks;
   std::string device_memory;
   std::vector<std::string> layouts;
+  bool search = false;
   bool json = false;
 
   template <typename Visitor>
@@ -58,6 +61,10 @@ struct PlanOptions {
              "--world-size",
              {.placeholder = "TxP[xD]"}},
       layouts);
+    v(Option{"search",
+             "list the layouts of --world-size ranks with the shortest steps, of those that fit "
+             "--device-memory"},
+      search);
     v(Option{"json", "print one JSON object"}, json);
   }
 };
@@ -319,14 +326,51 @@ void print_layouts(const PlanOptions& asked, const PretrainOptions& options,
   std::fputs(text.c_str(), stdout);
 }
 
+// `--simulate`: one JSON object.
+int print_simulation(const PlanOptions& asked, const ParallelOptions& parallel) {
+  const std::vector<std::int64_t> sizes = parallel.schedule.listed_sizes();
+  const int micro_batches = sizes.empty() ? asked.micro_batches : static_cast<int>(sizes.size());
+  const Schedule schedule = checked_schedule(settings_of(asked), asked.stages, micro_batches);
+  const Simulation simulation = simulate(schedule, {StepTimes{}}, sizes);
+  nlohmann::ordered_json out = to_json(simulation);
+  if (asked.passes) out["passes"] = passes_json(schedule, simulation);
+  std::fputs((out.dump() + "\n").c_str(), stdout);
+  return 0;
+}
+
+// What is known of one layout.
+struct PlannedLayout {
+  std::vector<RankEstimate> ranks;
+  Simulation simulation;
+  std::optional<StepTime> time;
+};
+
+void print_json(const RunPlan& plan, const PlannedLayout& layout, bool async_save) {
+  nlohmann::ordered_json out{
+      {"parameters", plan.session.model.parameters()},
+      {"flops_per_token", 3 * plan.session.model.forward_flops_per_token(plan.sequence)},
+      {"pipeline", to_json(layout.simulation)}};
+  if (layout.time) {
+    out["step_time"] = {{"seconds", layout.time->seconds},
+                        {"work", layout.time->work},
+                        {"waited", layout.time->waited},
+                        {"idle", layout.time->idle}};
+  }
+  for (std::size_t rank = 0; rank < layout.ranks.size(); ++rank)
+    out["ranks"].push_back(to_json(layout.ranks[rank], static_cast<int>(rank), async_save));
+  std::fputs((out.dump() + "\n").c_str(), stdout);
+}
+
 }  // namespace
 
 int run_plan(Invocation& invocation) {
   GeneralOptions general;
   PlanOptions plan_options;
+  SpeedOptions speed_options;
   PretrainOptions options;
   OptionSet set;
   set.add("Plan", plan_options);
+  set.add("Speeds of a plan", speed_options);
   options.add_to(set);
   MegatronFlags megatron;
   set.set_foreign(&megatron);
@@ -338,24 +382,26 @@ int run_plan(Invocation& invocation) {
   megatron.check(options.model);
   const auto deepspeed = read_deepspeed(megatron, set, options.parallel);
   read_stage_layers(megatron, set, options.parallel, options.model);
-  if (!plan_options.simulate.empty()) {
-    const std::vector<std::int64_t> sizes = options.parallel.schedule.listed_sizes();
-    const int micro_batches =
-        sizes.empty() ? plan_options.micro_batches : static_cast<int>(sizes.size());
-    const Schedule schedule =
-        checked_schedule(settings_of(plan_options), plan_options.stages, micro_batches);
-    const Simulation simulation = simulate(schedule, {StepTimes{}}, sizes);
-    nlohmann::ordered_json out = to_json(simulation);
-    if (plan_options.passes) out["passes"] = passes_json(schedule, simulation);
-    std::fputs((out.dump() + "\n").c_str(), stdout);
-    return 0;
-  }
+  if (!plan_options.simulate.empty()) return print_simulation(plan_options, options.parallel);
   const int ranks = options.parallel.planned_ranks(plan_options.ranks);
   if (deepspeed) deepspeed->settle_batch(set, options.parallel.check(ranks)[Axis::kData]);
   Engine engine(engine_options(general), invocation.log);
   if (options.loop.train_iters == 0 && !options.loop.train_samples) options.loop.train_iters = 1;
   std::int64_t vocabulary = 0;
   if (!options.tokenizer.empty()) vocabulary = open_tokenizer(options.tokenizer)->vocabulary_size();
+  const PlannedSpeeds speeds = speed_options.check();
+  if (speed_options.any() && !speed_options.step_time && !plan_options.search) {
+    throw Error(Fault::kUsage, "speeds of devices and links go with --step-time or --search");
+  }
+  if (plan_options.search) {
+    const SearchRequest request{
+        .ranks = ranks,
+        .memory = bytes_of_size("--device-memory", plan_options.device_memory),
+        .vocabulary = vocabulary};
+    const std::string table = search_layouts(options, request, speeds, engine.machine());
+    std::fputs(table.c_str(), stdout);
+    return 0;
+  }
   if (!plan_options.layouts.empty()) {
     print_layouts(plan_options, options, vocabulary, engine.machine());
     return 0;
@@ -363,23 +409,20 @@ int run_plan(Invocation& invocation) {
   RunPlan plan = make_run_plan(options, ranks, vocabulary);
   add_second_models(options, plan);
   const std::string chosen = choose_if_asked(plan, engine.machine());
-  const std::vector<RankEstimate> estimates = estimate_layout(plan, engine.machine());
-  const Simulation simulation = simulated(plan);
-  if (!plan_options.json) {
-    std::fputs((in_sentence(plan, options) + chosen).c_str(), stdout);
-    print_table(estimates, bubble_line(plan, simulation),
-                bytes_of_size("--device-memory", plan_options.device_memory),
-                options.saves_in_background(), size_bytes(plan.session.model.dtype));
+  PlannedLayout layout{estimate_layout(plan, engine.machine()), simulated(plan), {}};
+  if (speed_options.step_time) {
+    KnownTimes known;
+    layout.time = estimate_time(plan, engine.machine(), speeds, known);
+  }
+  if (plan_options.json) {
+    print_json(plan, layout, options.saves_in_background());
     return 0;
   }
-  nlohmann::ordered_json out{
-      {"parameters", plan.session.model.parameters()},
-      {"flops_per_token", 3 * plan.session.model.forward_flops_per_token(plan.sequence)},
-      {"pipeline", to_json(simulation)}};
-  for (std::size_t rank = 0; rank < estimates.size(); ++rank)
-    out["ranks"].push_back(
-        to_json(estimates[rank], static_cast<int>(rank), options.saves_in_background()));
-  std::fputs((out.dump() + "\n").c_str(), stdout);
+  std::fputs((in_sentence(plan, options) + chosen).c_str(), stdout);
+  print_table(layout.ranks, bubble_line(plan, layout.simulation),
+              bytes_of_size("--device-memory", plan_options.device_memory),
+              options.saves_in_background(), size_bytes(plan.session.model.dtype));
+  if (layout.time) std::fputs(time_lines(plan, *layout.time, speeds).c_str(), stdout);
   return 0;
 }
 

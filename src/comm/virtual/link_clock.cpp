@@ -20,10 +20,12 @@ LinkClock::Time LinkClock::transfer(LinkClass link, double bytes, int messages, 
 void LinkClock::wait_until(Time end) {
   const Time begin = now();
   if (begin >= end) return;
-  std::this_thread::sleep_until(end);
+  sleep_until(end);
   const std::lock_guard lock(mutex_);
   times_.waited_seconds += std::chrono::duration<double>(end - begin).count();
 }
+
+void LinkClock::sleep_until(Time end) { std::this_thread::sleep_until(end); }
 
 LinkTimes LinkClock::times() const {
   const std::lock_guard lock(mutex_);

@@ -36,6 +36,7 @@ class LinkClock {
   using Time = std::chrono::steady_clock::time_point;
 
   explicit LinkClock(const VirtualLinks& links) : links_(links) {}
+  virtual ~LinkClock() = default;
 
   const VirtualLinks& links() const { return links_; }
   // The end of a transfer of `bytes` in `messages` that follow one another, which begins when the
@@ -45,9 +46,13 @@ class LinkClock {
   void wait_until(Time end);
   LinkTimes times() const;
 
-  static Time now() { return std::chrono::steady_clock::now(); }
+  virtual Time now() const { return std::chrono::steady_clock::now(); }
+  // Memory of ranks that do not exist has bytes: the work of this rank is real.
+  virtual bool real() const { return true; }
 
  private:
+  virtual void sleep_until(Time end);
+
   VirtualLinks links_;
   mutable std::mutex mutex_;
   Time free_[2] = {};
@@ -58,7 +63,7 @@ class LinkClock {
 class TimedFence final : public Fence {
  public:
   TimedFence(LinkClock& clock, LinkClock::Time end) : clock_(clock), end_(end) {}
-  bool complete() const override { return LinkClock::now() >= end_; }
+  bool complete() const override { return clock_.now() >= end_; }
   void wait() override { clock_.wait_until(end_); }
   LinkClock::Time end() const { return end_; }
 

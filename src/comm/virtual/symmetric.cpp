@@ -7,7 +7,7 @@ namespace piton {
 
 VirtualSymmetricMemory::VirtualSymmetricMemory(const VirtualGroup& group, std::int64_t bytes)
     : group_(group) {
-  if (group.clock != nullptr) {
+  if (group.clock != nullptr && group.clock->real()) {
     memory_ = host_tensor(DType::kU8, {bytes});
     return;
   }
@@ -22,7 +22,7 @@ void VirtualSymmetricMemory::signal(int member, int slot, std::int64_t bytes) {
   // A counter is one of several for each member, which are as far apart as the group has members.
   const int arrives = slot - group_.rank + sender;
   arrivals_[arrives].push_back(
-      group_.clock->transfer(group_.link, static_cast<double>(bytes), 1, LinkClock::now()));
+      group_.clock->transfer(group_.link, static_cast<double>(bytes), 1, group_.clock->now()));
 }
 
 void VirtualSymmetricMemory::wait(int slot, std::uint64_t value) {
@@ -36,7 +36,7 @@ void VirtualSymmetricMemory::wait(int slot, std::uint64_t value) {
 void VirtualSymmetricMemory::sum(const Tensor& out, std::int64_t begin) {
   PITON_ASSERT(begin >= 0 && begin + out.bytes() <= memory_.bytes(), "{} from byte {} of {}",
                to_string(out), begin, memory_.bytes());
-  if (group_.clock == nullptr) return;
+  if (group_.clock == nullptr || !group_.clock->real()) return;
   std::memmove(out.raw(), memory_.raw() + begin, static_cast<std::size_t>(out.bytes()));
 }
 

@@ -64,7 +64,7 @@ class VirtualCommunicator final : public Communicator {
   // always has a fence, like that of a real collective, so that the arena makes the same decisions.
   Event reached(const After& after, std::int64_t bytes, int messages) {
     if (group_.clock != nullptr && size_ > 1) {
-      LinkClock::Time ready = LinkClock::now();  // the work of a host's stream is done
+      LinkClock::Time ready = group_.clock->now();  // the work of a host's stream is done
       for (const Event& event : after.events) {
         if (const auto* timed = dynamic_cast<const TimedFence*>(event.fence().get())) {
           ready = std::max(ready, timed->end());

@@ -24,7 +24,7 @@ namespace {
 using test::golden_folder;
 using test::HostMachine;
 
-std::vector<std::int32_t> ids_of(const Tensor& tensor) {
+std::vector<std::int32_t> token_ids_of(const Tensor& tensor) {
   return {tensor.data<std::int32_t>(), tensor.data<std::int32_t>() + tensor.elements()};
 }
 
@@ -33,7 +33,7 @@ TEST(HuggingFaceModel, GivesTheLogitsAndTheGreedyTextOfTransformers) {
     HostMachine machine;
     const auto model = Model::load(machine.machine, golden_folder(name), {});
     const SafetensorsFile expected(golden_folder(name) / "expected.safetensors");
-    const std::vector<std::int32_t> tokens = ids_of(expected.tensor("tokens"));
+    const std::vector<std::int32_t> tokens = token_ids_of(expected.tensor("tokens"));
     const Tensor wanted = expected.tensor("logits");
     const Tensor got = model->logits(tokens);
     ASSERT_EQ(got.shape(), wanted.shape());
@@ -41,7 +41,7 @@ TEST(HuggingFaceModel, GivesTheLogitsAndTheGreedyTextOfTransformers) {
     for (std::int64_t i = 0; i < got.elements(); ++i)
       worst = std::max(worst, std::abs(test::value_at(got, i) - test::value_at(wanted, i)));
     EXPECT_LT(worst, 1e-4) << name;
-    const std::vector<std::int32_t> greedy = ids_of(expected.tensor("greedy"));
+    const std::vector<std::int32_t> greedy = token_ids_of(expected.tensor("greedy"));
     std::vector<std::int32_t> written;
     model->generate(std::span(tokens).first(7),
                     {.max_new_tokens = std::ssize(greedy), .greedy = true},
@@ -84,7 +84,7 @@ class GradientsOfTransformers {
   std::optional<HfSource> source_;
 };
 
-double product(const std::vector<double>& a, const std::vector<double>& b) {
+double dot_product(const std::vector<double>& a, const std::vector<double>& b) {
   return std::inner_product(a.begin(), a.end(), b.begin(), 0.0);
 }
 
@@ -93,7 +93,7 @@ TEST(HuggingFaceModel, GivesEveryGradientOfTransformers) {
     HostMachine machine;
     const auto model = Model::load(machine.machine, golden_folder(name), {});
     const SafetensorsFile expected(golden_folder(name) / "expected.safetensors");
-    const std::vector<std::int32_t> tokens = ids_of(expected.tensor("tokens"));
+    const std::vector<std::int32_t> tokens = token_ids_of(expected.tensor("tokens"));
     GradientsOfTransformers wanted(name);
     EXPECT_NEAR(-model->score(tokens).sum() / static_cast<double>(tokens.size() - 1), wanted.loss(),
                 1e-5 * wanted.loss())
@@ -103,7 +103,7 @@ TEST(HuggingFaceModel, GivesEveryGradientOfTransformers) {
     double all = 0;
     for (const CanonicalTensor& tensor : wanted.tensors()) {
       const std::vector<double> right = wanted.gradient(tensor);
-      all += product(right, right);
+      all += dot_product(right, right);
     }
     for (const CanonicalTensor& tensor : wanted.tensors()) {
       ASSERT_TRUE(ours.contains(tensor.name)) << name << " " << tensor.name;
@@ -112,12 +112,13 @@ TEST(HuggingFaceModel, GivesEveryGradientOfTransformers) {
       // Adding a number to all scores of a row changes nothing: a key bias has no gradient.
       const bool turned = model->config().positions == PositionKind::kRotary;
       if (tensor.name.ends_with("attention.key.bias") && !turned) {
-        EXPECT_LE(product(got, got), 1e-12 * all) << name;
+        EXPECT_LE(dot_product(got, got), 1e-12 * all) << name;
         continue;
       }
-      const double lengths = std::sqrt(product(right, right) * product(got, got));
-      EXPECT_GE(product(right, got), (1 - 1e-6) * lengths) << name << " " << tensor.name;
-      EXPECT_NEAR(product(got, got), product(right, right), 1e-4 * product(right, right))
+      const double lengths = std::sqrt(dot_product(right, right) * dot_product(got, got));
+      EXPECT_GE(dot_product(right, got), (1 - 1e-6) * lengths) << name << " " << tensor.name;
+      EXPECT_NEAR(dot_product(got, got), dot_product(right, right),
+                  1e-4 * dot_product(right, right))
           << name << " " << tensor.name;
     }
   }
@@ -142,7 +143,7 @@ TEST(HuggingFaceModel, TrainsAsInPyTorch) {
     const Tensor batches = golden.tensor("batches");  // [steps, samples, s + 1]
     const std::int64_t samples = batches.dim(1);
     const std::int64_t length = batches.dim(2);
-    const std::vector<std::int32_t> ids = ids_of(batches);
+    const std::vector<std::int32_t> ids = token_ids_of(batches);
     for (std::int64_t step = 0; step < batches.dim(0); ++step) {
       MicroBatch batch{.samples = samples, .sequence = length - 1};
       for (std::int64_t sample = 0; sample < samples; ++sample) {

@@ -1,0 +1,151 @@
+#include "cli/commands/plan_search.h"
+
+#include <algorithm>
+#include <optional>
+#include <vector>
+
+#include "base/amounts.h"
+#include "base/error.h"
+#include "train/reference_model.h"
+
+namespace piton::cli {
+namespace {
+
+constexpr std::size_t kShown = 10;
+constexpr std::int64_t kLargestMicroBatch = 64;
+
+struct Candidate {
+  PretrainOptions options;
+  RunPlan plan;
+  std::int64_t peak_bytes = 0;  // of the rank that needs most
+  StepTime time;
+};
+
+class LayoutSearch {
+ public:
+  LayoutSearch(const SearchRequest& request, const PlannedSpeeds& speeds, const Machine& machine)
+      : request_(request), speeds_(speeds), machine_(machine) {}
+
+  // All ZeRO stages, micro-batches and, where none fits without, recomputation of one mesh.
+  void try_mesh(const PretrainOptions& options, int tensor, int pipeline) {
+    const int data = request_.ranks / tensor / pipeline;
+    for (const int zero : {0, 1, 2, 3}) {
+      if (zero > 0 && data == 1) break;
+      for (std::int64_t micro_batch = 1; micro_batch <= kLargestMicroBatch; micro_batch *= 2) {
+        PretrainOptions one = options;
+        one.parallel.tensor = tensor;
+        one.parallel.pipeline = pipeline;
+        one.parallel.linears.sequence_parallel = tensor > 1;
+        one.parallel.use_distributed_optimizer = false;
+        one.parallel.zero_stage = zero;
+        one.loop.micro_batch_size = micro_batch;
+        if (!fits(one)) {
+          one.parallel.recompute = RecomputeRequest::kFull;
+          if (!fits(one)) break;  // nor does a larger micro-batch
+        }
+      }
+    }
+  }
+
+  std::vector<Candidate>& found() { return found_; }
+  std::optional<std::int64_t> least_bytes() const { return least_bytes_; }
+  const std::optional<Error>& refusal() const { return refusal_; }
+  std::size_t planned() const { return planned_; }
+
+ private:
+  // Whether these options make a run that fits, which is then timed. What can't be a run is passed
+  // over as if it fitted.
+  bool fits(const PretrainOptions& options) {
+    Candidate candidate{.options = options};
+    try {
+      candidate.plan = make_run_plan(options, request_.ranks, request_.vocabulary);
+      add_second_models(options, candidate.plan);
+    } catch (const Error& error) {
+      if (error.fault() != Fault::kUsage) throw;
+      if (!refusal_) refusal_ = error;
+      return true;
+    }
+    ++planned_;
+    for (const RankEstimate& stage : estimate_stages(candidate.plan, machine_)) {
+      candidate.peak_bytes = std::max(candidate.peak_bytes, stage.memory.peak_total_bytes);
+    }
+    least_bytes_ = std::min(least_bytes_.value_or(candidate.peak_bytes), candidate.peak_bytes);
+    if (request_.memory > 0 && candidate.peak_bytes > request_.memory) return false;
+    candidate.time = estimate_time(candidate.plan, machine_, speeds_, known_);
+    found_.push_back(std::move(candidate));
+    return true;
+  }
+
+  const SearchRequest& request_;
+  const PlannedSpeeds& speeds_;
+  const Machine& machine_;
+  KnownTimes known_;
+  std::vector<Candidate> found_;
+  std::optional<std::int64_t> least_bytes_;
+  std::optional<Error> refusal_;
+  std::size_t planned_ = 0;
+};
+
+std::string flags_of(const Candidate& one) {
+  const ParallelOptions& parallel = one.options.parallel;
+  std::string flags = fmt::format(
+      "--tensor-model-parallel-size {} --pipeline-model-parallel-size {} --micro-batch-size {}",
+      parallel.tensor, parallel.pipeline, one.options.loop.micro_batch_size);
+  if (parallel.linears.sequence_parallel) flags += " --sequence-parallel";
+  if (parallel.zero_stage > 0) flags += fmt::format(" --zero-stage {}", parallel.zero_stage);
+  if (parallel.recompute == RecomputeRequest::kFull) flags += " --recompute-granularity full";
+  return flags;
+}
+
+std::string row(const Candidate& one) {
+  const MeshSizes& mesh = one.plan.mesh;
+  const double tokens = static_cast<double>(one.plan.global_batch * one.plan.sequence);
+  const double others = one.time.waited + one.time.idle;
+  return fmt::format(
+      "{:<12}{:>5}{:>13}{:>11}{:>14.1f}{:>10.4g}{:>12.4g}{:>15.1f} %\n",
+      fmt::format("{}x{}x{}", mesh[Axis::kTensor], mesh[Axis::kPipeline], mesh[Axis::kData]),
+      one.plan.session.zero_stage, one.options.loop.micro_batch_size,
+      one.options.parallel.recompute == RecomputeRequest::kFull ? "full" : "none",
+      mebibytes(one.peak_bytes), one.time.seconds, tokens / one.time.seconds,
+      100 * others / one.time.seconds);
+}
+
+}  // namespace
+
+std::string search_layouts(const PretrainOptions& options, const SearchRequest& request,
+                           const PlannedSpeeds& speeds, const Machine& machine) {
+  if (!options.loop.global_batch_size) {
+    throw Error(Fault::kUsage,
+                "--search: steps of equal size are compared; add --global-batch-size");
+  }
+  if (options.parallel.recompute != RecomputeRequest::kNone) {
+    throw Error(Fault::kUsage,
+                "--search: decides what is computed again; leave out "
+                "--recompute-granularity");
+  }
+  LayoutSearch search(request, speeds, machine);
+  for (int tensor = 1; tensor <= std::min(request.ranks, speeds.ranks_of_host); ++tensor) {
+    if (request.ranks % tensor != 0) continue;
+    for (int pipeline = 1; pipeline <= request.ranks / tensor; ++pipeline) {
+      if (request.ranks / tensor % pipeline == 0) search.try_mesh(options, tensor, pipeline);
+    }
+  }
+  std::vector<Candidate>& found = search.found();
+  if (found.empty() && search.least_bytes()) {
+    throw Error(Fault::kMemory,
+                "--device-memory: got {:.1f} MiB, wanted at least {:.1f}, which the smallest of {} "
+                "layouts needs; give more ranks, or offload with --remote-device",
+                mebibytes(request.memory), mebibytes(*search.least_bytes()), search.planned());
+  }
+  if (found.empty()) throw *search.refusal();
+  std::ranges::stable_sort(found, {}, [](const Candidate& one) { return one.time.seconds; });
+  std::string text =
+      fmt::format("{:<12}{:>5}{:>13}{:>11}{:>14}{:>10}{:>12}{:>17}\n", "layout", "ZeRO",
+                  "micro-batch", "recompute", "peak, MiB", "step, s", "tokens/s", "waited or idle");
+  for (std::size_t i = 0; i < std::min(found.size(), kShown); ++i) text += row(found[i]);
+  text += fmt::format("of {} layouts, {} fit; the first one: {}\n", search.planned(), found.size(),
+                      flags_of(found.front()));
+  return text;
+}
+
+}  // namespace piton::cli
