@@ -60,15 +60,15 @@ class LayoutSearch {
     try {
       candidate.plan = make_run_plan(options, request_.ranks, request_.vocabulary);
       add_second_models(options, candidate.plan);
+      for (const RankEstimate& stage : estimate_stages(candidate.plan, machine_)) {
+        candidate.peak_bytes = std::max(candidate.peak_bytes, stage.memory.peak_total_bytes);
+      }
     } catch (const Error& error) {
       if (error.fault() != Fault::kUsage) throw;
       if (!refusal_) refusal_ = error;
       return true;
     }
     ++planned_;
-    for (const RankEstimate& stage : estimate_stages(candidate.plan, machine_)) {
-      candidate.peak_bytes = std::max(candidate.peak_bytes, stage.memory.peak_total_bytes);
-    }
     least_bytes_ = std::min(least_bytes_.value_or(candidate.peak_bytes), candidate.peak_bytes);
     if (request_.memory > 0 && candidate.peak_bytes > request_.memory) return false;
     candidate.time = estimate_time(candidate.plan, machine_, speeds_, known_);
