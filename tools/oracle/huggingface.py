@@ -151,6 +151,7 @@ EDITED = {
                                               config.update(num_attention_heads=32, hidden_size=64))),
     "qwen3-no-head-dim": ("qwen3", without("head_dim")),
     "stablelm-older": ("stablelm", without("rope_parameters", "layer_norm_eps")),
+    "bloom-sparse": ("bloom", without("layer_norm_epsilon", "hidden_dropout", "attention_dropout", "initializer_range")),
     "bloom-two-widths": ("bloom", lambda config: config.update(n_embed=48, n_head=8)),
 }
 

@@ -197,6 +197,7 @@ TEST(HfModel, OfAFileThatLacksKeysHasTheDefaultsOfTransformers) {
   };
   EXPECT_EQ(without("phi3", {"rms_norm_eps"}).norm_eps, 1e-5);
   EXPECT_EQ(without("llama", {"rms_norm_eps"}).norm_eps, 1e-6);
+  EXPECT_EQ(without("bloom", {"layer_norm_epsilon"}).norm_eps, 1e-5);
   const ModelConfig gemma2 = without("gemma2", {"attn_logit_softcapping", "final_logit_softcapping",
                                                 "sliding_window", "head_dim"});
   EXPECT_EQ(gemma2.attention_soft_cap, 50);

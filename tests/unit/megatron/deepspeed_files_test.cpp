@@ -12,6 +12,7 @@
 #include "support/errors.h"
 #include "support/temp_folder.h"
 #include "unit/megatron/compare_sources.h"
+#include "unit/megatron/edited_file.h"
 
 namespace piton {
 namespace {
@@ -79,6 +80,17 @@ TEST_F(DeepSpeed, PipelinesOfBloomAreReadBack) {
     EXPECT_EQ(got.layout().tensor, tensor);
     EXPECT_EQ(got.layout().pipeline, pipeline);
     expect_same(wanted, got);
+  }
+}
+
+TEST_F(DeepSpeed, PipelinesNumberTheirLayersByDigitsAlone) {
+  HfSource wanted = golden("bloom");
+  for (const char* number : {"3x", "x3", "99999999999", "-3"}) {
+    const fs::path folder = written(wanted, 1, 1);
+    EditedFile(folder / "release/mp_rank_00_model_states.pt",
+               {.renamed = {{"module/module/3.mlp.dense_4h_to_h.bias",
+                             fmt::format("{}.mlp.dense_4h_to_h.bias", number)}}});
+    EXPECT_THAT(refusal(folder), HasSubstr(fmt::format("{}.mlp.dense_4h_to_h.bias", number)));
   }
 }
 

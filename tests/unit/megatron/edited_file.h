@@ -18,6 +18,7 @@ struct FileEdits {
   std::map<std::string, std::int64_t> numbers;  // instead of a number or a tensor
   std::map<std::string, std::int64_t> lengths;  // of vectors: so many elements of them stay
   std::set<std::string> dropped;                // of a dict
+  std::map<std::string, std::string> renamed;   // keys of a dict
 };
 
 class EditedFile {
@@ -43,7 +44,11 @@ class EditedFile {
           key->kind == Kind::kInt ? fmt::format("{}", key->integer) : key->text;
       const std::string inner = path.empty() ? name : path + "/" + name;
       if (edits_.dropped.contains(inner)) continue;
-      write(*key, "");
+      const auto renamed = edits_.renamed.find(inner);
+      if (renamed == edits_.renamed.end())
+        write(*key, "");
+      else
+        out_.text(renamed->second);
       write(*value, inner);
     }
   }

@@ -240,6 +240,32 @@ TEST_F(MadeOptimizer, OfAnotherOrderOrModelIsRefused) {
   EXPECT_EQ(counts.steps, (std::set<std::int64_t>{5, 6}));
 }
 
+// What a file nests deeper than any optimizer does is not searched.
+TEST(OptimizerCounts, AreFoundInTenListsAndNotInMore) {
+  const TempFolder dir;
+  const auto steps = [&](int lists) {
+    const fs::path path = dir / fmt::format("{}.pt", lists);
+    TorchWriter out(path);
+    out.begin_dict();
+    out.text("state");
+    for (int i = 0; i < lists; ++i) out.begin_list();
+    out.begin_dict();
+    out.text("step");
+    out.integer(7);
+    out.end_dict();
+    for (int i = 0; i < lists; ++i) out.end_list();
+    out.end_dict();
+    out.commit();
+    const TorchFile file(path);
+    OptimizerCounts counts;
+    add_counts(file, file.root(), counts);
+    return counts.steps;
+  };
+  EXPECT_EQ(steps(0), std::set<std::int64_t>{7});
+  EXPECT_EQ(steps(10), std::set<std::int64_t>{7});
+  EXPECT_EQ(steps(11), std::set<std::int64_t>());
+}
+
 // Vectors of a distributed optimizer, in a file of floats.
 class MadeBuffer : public testing::Test {
  protected:

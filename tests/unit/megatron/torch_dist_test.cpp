@@ -136,9 +136,15 @@ class TorchDistMade : public testing::Test {
   // One tensor, and files of its chunks unless they are there.
   void write(const std::vector<std::int64_t>& shape, const std::vector<Chunk>& chunks,
              const std::string& more = "", const std::string& tensor_name = kTable) {
+    tensors_.clear();
+    places_.clear();
+    write_too(shape, chunks, more, tensor_name);
+  }
+  // The same in addition to the tensors of the folder.
+  void write_too(const std::vector<std::int64_t>& shape, const std::vector<Chunk>& chunks,
+                 const std::string& more, const std::string& tensor_name) {
     const std::string module = "torch.distributed.checkpoint.metadata";
     std::vector<std::string> boxes;
-    std::string places;
     for (const Chunk& chunk : chunks) {
       boxes.push_back(
           object(module, "ChunkStorageMetadata",
@@ -148,21 +154,21 @@ class TorchDistMade : public testing::Test {
         write_box(file, chunk.extent);
       const std::int64_t length =
           chunk.length ? *chunk.length : static_cast<std::int64_t>(fs::file_size(file));
-      places += object(module, "MetadataIndex",
-                       text("fqn") + text(tensor_name) + text("offset") + size(chunk.start));
-      places += object("torch.distributed.checkpoint.filesystem", "_StorageInfo",
-                       text("relative_path") + text(chunk.file) + text("offset") +
-                           number(chunk.offset) + text("length") + number(length) + more);
+      places_ += object(module, "MetadataIndex",
+                        text("fqn") + text(tensor_name) + text("offset") + size(chunk.start));
+      places_ += object("torch.distributed.checkpoint.filesystem", "_StorageInfo",
+                        text("relative_path") + text(chunk.file) + text("offset") +
+                            number(chunk.offset) + text("length") + number(length) + more);
     }
     const std::string properties = "c" + module + "\nTensorProperties\n)\x81(ctorch\nfloat32\nNtb";
-    const std::string tensor = object(module, "TensorStorageMetadata",
-                                      text("properties") + properties + text("size") + size(shape) +
-                                          text("chunks") + list(boxes));
+    tensors_ += text(tensor_name) + object(module, "TensorStorageMetadata",
+                                           text("properties") + properties + text("size") +
+                                               size(shape) + text("chunks") + list(boxes));
     write_text_file(dir_ / ".metadata",
                     "\x80\x02" +
                         object(module, "Metadata",
-                               text("state_dict_metadata") + "}(" + text(tensor_name) + tensor +
-                                   "u" + text("storage_data") + "}(" + places + "u") +
+                               text("state_dict_metadata") + "}(" + tensors_ + "u" +
+                                   text("storage_data") + "}(" + places_ + "u") +
                         ".");
   }
   static void write_box(const fs::path& path, const std::vector<std::int64_t>& shape) {
@@ -179,6 +185,8 @@ class TorchDistMade : public testing::Test {
 
   static constexpr const char* kTable = "embedding.word_embeddings.weight";
   TempFolder dir_;
+  std::string tensors_;  // of the metadata, as pickled
+  std::string places_;
 };
 
 TEST_F(TorchDistMade, OfBoxesOfAnyPlaceIsRead) {
@@ -234,6 +242,38 @@ TEST_F(TorchDistMade, WhoseFilesAreNotWhatItSaysIsRefused) {
   write({1 << 30, 4}, {{{0, 0}, {1 << 30, 4}, "__0_3.distcp"}}, "",
         "decoder.layers.input_layernorm.weight");
   EXPECT_THAT(refusal(), HasSubstr("is F32 of shape [1, 4] there"));
+}
+
+TEST_F(TorchDistMade, OfSizesBelowZeroHasNone) {
+  write({4, 6}, {{{0, 0}, {4, 6}}});
+  write({4, -6}, {{{0, 0}, {4, 6}}});
+  EXPECT_THAT(refusal(), HasSubstr("embedding.word_embeddings.weight has no sizes"));
+  write({4, 6}, {{{0, -1}, {4, 6}}});
+  EXPECT_THAT(refusal(), HasSubstr("embedding.word_embeddings.weight has no sizes"));
+}
+
+// Flat pieces [tiles of rows, tiles of columns, elements of a tile].
+TEST_F(TorchDistMade, WithStatesInPiecesThatAreNotOfTheWeightIsRefused) {
+  const auto moments = [&](const std::vector<std::int64_t>& shape) {
+    write({4, 6}, {{{0, 0}, {4, 6}, "__0_0.distcp"}});
+    for (const char* kind : {"exp_avg", "exp_avg_sq"}) {
+      std::vector<Chunk> tiles;
+      for (std::int64_t row = 0; row < shape[0]; ++row) {
+        for (std::int64_t column = 0; column < shape[1]; ++column)
+          tiles.push_back(
+              {{row, column, 0}, {1, 1, shape[2]}, fmt::format("{}_{}.distcp", kind, shape[2])});
+      }
+      write_too(shape, tiles, "", fmt::format("optimizer.state.{}.{}", kind, kTable));
+    }
+    return TorchDist(dir_.path()).moments(0, 0, 0);
+  };
+  for (const auto& shape : {std::vector<std::int64_t>{2, 1, 12}, {2, 3, 4}, {1, 1, 24}})
+    EXPECT_EQ(moments(shape).first.at("word_embeddings.weight").columns, 6);
+  for (const auto& shape : {std::vector<std::int64_t>{2, 1, 13}, {1, 4, 4}, {3, 1, 6}}) {
+    EXPECT_THAT(message_of(Fault::kData, [&] { moments(shape); }),
+                HasSubstr("wanted flat pieces of [4, 6] in F32"))
+        << fmt::format("{}", fmt::join(shape, ", "));
+  }
 }
 
 TEST_F(TorchDistMade, OfAnotherKindIsRefused) {

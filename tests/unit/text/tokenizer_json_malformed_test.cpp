@@ -74,6 +74,21 @@ TEST(TokenizerJson, RefusesDeepNests) {
   EXPECT_THAT(json_error(deep + "}"), HasSubstr("nested too deeply"));
 }
 
+TEST(TokenizerJson, TakesSixteenSequencesInOneAnother) {
+  const auto nested = [](const std::string& place, const std::string& steps, int depth) {
+    std::string text = R"({"model":{"type":"BPE","vocab":{"a":0},"merges":[]},")" + place + "\":";
+    for (int i = 0; i < depth; ++i) text += R"({"type":"Sequence",")" + steps + "\":[";
+    text += place == "normalizer" ? R"({"type":"NFC"})" : R"({"type":"Whitespace"})";
+    for (int i = 0; i < depth; ++i) text += "]}";
+    return json_error(text + "}");
+  };
+  for (const auto& [place, steps] :
+       {std::pair{"normalizer", "normalizers"}, {"pre_tokenizer", "pretokenizers"}}) {
+    EXPECT_EQ(nested(place, steps, 16), "no error");
+    EXPECT_THAT(nested(place, steps, 17), HasSubstr("sequences are nested deeper than 16"));
+  }
+}
+
 TEST(TokenizerJson, RefusesStepsThatMakeATextGrowWithoutBound) {
   const auto with = [](const char* place, const char* inner, const std::string& step, int count) {
     std::string steps;
