@@ -7,6 +7,8 @@
 namespace piton::cpu {
 namespace {
 
+// Most rows that are multiplied by the codes themselves.
+constexpr std::int64_t kMostCodeRows = 16;
 // Rows of the weight that a thread takes at once.
 constexpr std::int64_t kOutputs = 64;
 // Expanded rows at a time: they stay in the last-level cache.
@@ -20,14 +22,14 @@ class CodeProduct : LinearProduct {
       : LinearProduct(context, call),
         m_(a_.dim(0)),
         w_(coded_rows(right_.weight.codes, right_.k())),
-        blocks_(code_blocks(w_.columns)),
-        memory_(context.scratch.shared(aligned(PanelRuns::bytes(context)) + values_bytes() +
-                                       aligned(m_ * (blocks_ + w_.groups) * 4))),
+        memory_(
+            context.scratch.shared(aligned(PanelRuns::bytes(context)) + values_bytes() +
+                                   aligned(m_ * (code_scales(w_) + code_group_sums(w_)) * 4 + 64))),
         runs_(context, tiles(right_.n(), kOutputs), memory_) {
     std::byte* values = memory_ + aligned(PanelRuns::bytes(context));
     x_.values = reinterpret_cast<std::int16_t*>(values);
     x_.scales = reinterpret_cast<float*>(values + values_bytes());
-    if (w_.zeros != nullptr) x_.group_sums = x_.scales + m_ * blocks_;
+    if (w_.zeros != nullptr || w_.zero != 0) x_.group_sums = x_.scales + m_ * code_scales(w_);
     context.ranges(m_, 1, [&](std::int64_t begin, std::int64_t end) {
       auto* row = reinterpret_cast<float*>(context.scratch.own(w_.columns * 4));
       for (std::int64_t r = begin; r < end; ++r) {
@@ -44,12 +46,12 @@ class CodeProduct : LinearProduct {
   }
 
  private:
-  std::int64_t values_bytes() const { return aligned(m_ * blocks_ * kCodeBlock * 2); }
+  std::int64_t values_bytes() const { return aligned(m_ * code_row_size(w_.columns) * 2); }
 
   void multiply(std::int64_t column) const {
     const std::int64_t n = std::min(kOutputs, right_.n() - column);
-    auto* sums = reinterpret_cast<float*>(
-        context_.scratch.own(((m_ + 1) * kOutputs + code_memory(w_.columns)) * 4));
+    auto* sums =
+        reinterpret_cast<float*>(context_.scratch.own(((m_ + 1) * kOutputs + code_memory(w_)) * 4));
     float* memory = sums + (m_ + 1) * kOutputs;
     context_.codes.multiply(sums, kOutputs, x_, m_, w_, column, column + n, memory);
     if (const float* bias = bias_of(sums + m_ * kOutputs, column, n); bias != nullptr) {
@@ -68,7 +70,6 @@ class CodeProduct : LinearProduct {
 
   std::int64_t m_;
   CodedRows w_;
-  std::int64_t blocks_;
   std::byte* memory_;
   PanelRuns runs_;
   IntegerRows x_;
