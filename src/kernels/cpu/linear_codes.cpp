@@ -118,29 +118,43 @@ Tensor expand(CpuContext& context, const Right& right, std::int64_t begin, std::
   return rows;
 }
 
+// The same for y = x W^T by the bf16 dot product, in the form that it reads.
+Tensor expand_packed(CpuContext& context, const Right& right, std::int64_t begin,
+                     std::int64_t size) {
+  const CodedRows w = coded_rows(right.weight.codes, right.weight.in);
+  context.ranges(size, kPanel, [&](std::int64_t from, std::int64_t to) {
+    Pair* panels = reinterpret_cast<Pair*>(context.expanded.raw()) + panel_words(from, w.columns);
+    context.dot->pack_codes(panels, w, begin + from, to - from);
+  });
+  return {context.expanded.storage(), 0, DType::kU8, Shape{dot_packed_bytes(size, w.columns)}};
+}
+
 void expanded_product(CpuContext& context, const LinearCall& call, LinearFunction product) {
   const Right& right = call.right;
+  const bool packs = !right.backward && product == dot_product &&
+                     packs_codes(coded_rows(right.weight.codes, right.weight.in));
   const std::int64_t width = right.k() * size_bytes(right.weight.dtype);
   const std::int64_t step =
       std::max(kExpandedBytes / std::max<std::int64_t>(width, 1) / kExpandedColumns,
                std::int64_t{1}) *
       kExpandedColumns;
-  const std::int64_t bytes = std::min(step, right.n()) * width;
+  const std::int64_t bytes = up(std::min(step, right.n()), kExpandedColumns) * width;
   if (!context.expanded.defined() || context.expanded.bytes() < bytes) {
     context.expanded = {};
     context.expanded = host_tensor(DType::kU8, {bytes});
   }
   for (std::int64_t begin = 0; begin < right.n(); begin += step) {
     const std::int64_t size = std::min(step, right.n() - begin);
-    const WeightView rows{.form = WeightForm::kRows,
-                          .tensor = expand(context, right, begin, size),
+    const WeightView some{.form = packs ? WeightForm::kForward : WeightForm::kRows,
+                          .tensor = packs ? expand_packed(context, right, begin, size)
+                                          : expand(context, right, begin, size),
                           .out = right.backward ? right.weight.out : size,
                           .in = right.backward ? size : right.weight.in,
                           .dtype = right.weight.dtype};
     product(context,
             {.y = columns_of(call.y, begin, size),
              .a = call.a,
-             .right = {rows, right.backward},
+             .right = {some, right.backward},
              .bias = rows_of(call.bias, begin, size),
              .epilogue = {columns_of(call.epilogue.residual, begin, size), call.epilogue.activation,
                           columns_of(call.epilogue.preactivation, begin, size)}});
