@@ -1,7 +1,7 @@
 // How close the kernels of the cpu back end come to the machine's limits.
 //
-//   cpu_kernels [one] [group...]     groups: linear fp32 head skinny attention rows optimizer
-//   muon;
+//   cpu_kernels [one] [group...]     groups: linear fp32 head skinny codes prompts attention rows
+//   optimizer muon;
 //   none: all
 //
 // `one` uses one thread and its processor time instead of the wall clock: on a machine that others
@@ -18,6 +18,8 @@
 #include <set>
 #include <string>
 
+#include "bench/bandwidth.h"
+#include "codes/code_format.h"
 #include "device/host_device.h"
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/peak.h"
@@ -42,6 +44,8 @@ class Bench {
     if (wants("fp32")) fp32_linears();
     if (wants("head")) head();
     if (wants("skinny")) skinny();
+    if (wants("codes")) codes({1, 2, 4, 8, 16});
+    if (wants("prompts")) codes({17, 32, 64, 256});
     if (wants("attention")) attentions();
     if (wants("rows")) rows();
     if (wants("optimizer")) optimizer();
@@ -68,6 +72,13 @@ class Bench {
     timespec time;
     clock_gettime(one_ ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &time);
     return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+  }
+
+  template <typename Work>
+  double seconds(Work work) const {
+    const double before = now();
+    work();
+    return now() - before;
   }
 
   double fastest(const KernelCall& call) {
@@ -199,6 +210,68 @@ class Bench {
                 LinearForward{.y = host_tensor(DType::kBF16, {n, 5632}),
                               .x = random(DType::kBF16, {n, 2048}),
                               .weight = view});
+    }
+  }
+
+  // A weight held as codes of `format`, of random bytes. "": bf16, packed.
+  WeightView coded(const std::string& format, std::int64_t out, std::int64_t in) {
+    if (format.empty()) {
+      const Tensor rows = host_tensor(DType::kBF16, {out, in});
+      scramble(rows);
+      return packed(rows, WeightForm::kForward);
+    }
+    const WeightCodes stored = allocate_codes(*code_format("codes", format), out, in, arena_);
+    scramble(stored.codes);
+    kernels_->run(Copy{.dst = stored.scales, .src = random(DType::kF32, stored.scales.shape())},
+                  *stream_);
+    return {
+        .form = WeightForm::kCodes, .out = out, .in = in, .dtype = DType::kBF16, .codes = stored};
+  }
+  // Small numbers of any type.
+  void scramble(const Tensor& tensor) {
+    auto* words = reinterpret_cast<std::uint64_t*>(tensor.raw());
+    for (std::int64_t i = 0; i < tensor.bytes() / 8; ++i) {
+      state_ = state_ * 6364136223846793005U + 1442695040888963407U;
+      words[i] = (state_ ^ state_ >> 29) & 0xBFBFBFBFBFBFBFBF;
+    }
+  }
+
+  // Weights that no cache holds. The formats in turns, so that all have the same neighbors: time,
+  // bytes a second, and the share of the bandwidth of a loop that only reads.
+  void codes(std::initializer_list<std::int64_t> rows) {
+    constexpr std::int64_t kOut = 65536;
+    constexpr std::int64_t kIn = 2048;
+    const std::vector<std::string> formats{"", "int8", "q8_0", "int4", "q4_0", "nf4"};
+    std::vector<WeightView> weights;
+    for (const std::string& format : formats) weights.push_back(coded(format, kOut, kIn));
+    const Tensor plain = host_tensor(DType::kU8, {std::int64_t{256} << 20});
+    scramble(plain);
+    for (const std::int64_t n : rows) {
+      std::vector<double> best(formats.size(), 1e9);
+      double read = 1e9;
+      const Tensor x = random(DType::kBF16, {n, kIn});
+      const Tensor y = host_tensor(DType::kBF16, {n, kOut});
+      for (int round = 0; round < (n > 16 ? 4 : 12); ++round) {
+        read = std::min(read, seconds([&] { read_once(threads_, plain); }));
+        for (std::size_t i = 0; i < formats.size(); ++i) {
+          const LinearForward call{.y = y, .x = x, .weight = weights[i]};
+          best[i] = std::min(best[i], seconds([&] { kernels_->run(call, *stream_); }));
+        }
+      }
+      const double bandwidth = static_cast<double>(plain.bytes()) / read;
+      for (std::size_t i = 0; i < formats.size(); ++i) {
+        const WeightCodes& held = weights[i].codes;
+        std::int64_t bytes = weights[i].tensor.defined() ? weights[i].tensor.bytes() : 0;
+        for (const Tensor& part : {held.codes, held.scales, held.zeros}) {
+          if (part.defined()) bytes += part.bytes();
+        }
+        const double rate = static_cast<double>(bytes) / best[i];
+        fmt::print(
+            "{:5} {:3} x {} -> {} {:9.3f} ms {:6.1f} GB/s {:5.1f} % of {:.1f}, {:.2f} x bf16\n",
+            formats[i].empty() ? "bf16" : formats[i], n, kIn, kOut, best[i] * 1e3, rate / 1e9,
+            100 * rate / bandwidth, bandwidth / 1e9, best[0] / best[i]);
+      }
+      std::fflush(stdout);
     }
   }
 
@@ -334,6 +407,7 @@ class Bench {
   std::set<std::string> groups_;
   bool one_;
   HostDevice device_;
+  Arena arena_{device_};
   ThreadPool threads_;
   std::unique_ptr<Kernels> kernels_;
   std::unique_ptr<Stream> stream_;

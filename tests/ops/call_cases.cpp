@@ -71,6 +71,11 @@ class CaseList {
         }
       }
     }
+    // Every number of rows in a pass over the codes, with an odd number of rows of the weight.
+    for (const CodeKind kind : {CodeKind::kInt8, CodeKind::kInt4, CodeKind::kNf4}) {
+      for (const auto& [in, group] : {std::pair{160, 32}, {192, 64}, {288, 128}, {96, 96}})
+        add_coded_linear(15, 5, in, codes(kind, 5, in, group, kind == CodeKind::kInt4));
+    }
     for (const std::int64_t n : row_counts(/*many=*/true)) {
       add_coded_linear(n, 33, 64, codes(CodeKind::kInt8, 33, 64, 32, false));
     }

@@ -8,7 +8,8 @@ set_target_properties(${target} PROPERTIES UNITY_BUILD OFF)
 file(GLOB vector_sources CONFIGURE_DEPENDS ${path}/vector/*.cpp)
 set(vector_options -O3 -ffp-contract=fast -fno-math-errno -fno-trapping-math -fopenmp-simd)
 # GCC bug 105593: it warns of the undefined values in its own avx512fintrin.h.
-set_source_files_properties(${path}/vector/codes.cpp ${path}/dot/codes.cpp PROPERTIES
+set_source_files_properties(${path}/vector/codes.cpp ${path}/dot/codes.cpp
+  ${path}/dot/pack_codes.cpp PROPERTIES
   COMPILE_OPTIONS "-Wno-uninitialized;-Wno-maybe-uninitialized")
 function(piton_vector_set isa bytes)
   add_library(${target}_${isa} OBJECT ${vector_sources})

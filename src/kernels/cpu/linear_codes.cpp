@@ -7,6 +7,8 @@
 namespace piton::cpu {
 namespace {
 
+// Most rows that are multiplied by the codes themselves.
+constexpr std::int64_t kMostCodeRows = 16;
 // Rows of the weight that a thread takes at once.
 constexpr std::int64_t kOutputs = 64;
 // Expanded rows at a time: they stay in the last-level cache.
@@ -20,14 +22,14 @@ class CodeProduct : LinearProduct {
       : LinearProduct(context, call),
         m_(a_.dim(0)),
         w_(coded_rows(right_.weight.codes, right_.k())),
-        blocks_(code_blocks(w_.columns)),
-        memory_(context.scratch.shared(aligned(PanelRuns::bytes(context)) + values_bytes() +
-                                       aligned(m_ * (blocks_ + w_.groups) * 4))),
+        memory_(
+            context.scratch.shared(aligned(PanelRuns::bytes(context)) + values_bytes() +
+                                   aligned(m_ * (code_scales(w_) + code_group_sums(w_)) * 4 + 64))),
         runs_(context, tiles(right_.n(), kOutputs), memory_) {
     std::byte* values = memory_ + aligned(PanelRuns::bytes(context));
     x_.values = reinterpret_cast<std::int16_t*>(values);
     x_.scales = reinterpret_cast<float*>(values + values_bytes());
-    if (w_.zeros != nullptr) x_.group_sums = x_.scales + m_ * blocks_;
+    if (w_.zeros != nullptr || w_.zero != 0) x_.group_sums = x_.scales + m_ * code_scales(w_);
     context.ranges(m_, 1, [&](std::int64_t begin, std::int64_t end) {
       auto* row = reinterpret_cast<float*>(context.scratch.own(w_.columns * 4));
       for (std::int64_t r = begin; r < end; ++r) {
@@ -44,12 +46,12 @@ class CodeProduct : LinearProduct {
   }
 
  private:
-  std::int64_t values_bytes() const { return aligned(m_ * blocks_ * kCodeBlock * 2); }
+  std::int64_t values_bytes() const { return aligned(m_ * code_row_size(w_.columns) * 2); }
 
   void multiply(std::int64_t column) const {
     const std::int64_t n = std::min(kOutputs, right_.n() - column);
-    auto* sums = reinterpret_cast<float*>(
-        context_.scratch.own(((m_ + 1) * kOutputs + code_memory(w_.columns)) * 4));
+    auto* sums =
+        reinterpret_cast<float*>(context_.scratch.own(((m_ + 1) * kOutputs + code_memory(w_)) * 4));
     float* memory = sums + (m_ + 1) * kOutputs;
     context_.codes.multiply(sums, kOutputs, x_, m_, w_, column, column + n, memory);
     if (const float* bias = bias_of(sums + m_ * kOutputs, column, n); bias != nullptr) {
@@ -68,7 +70,6 @@ class CodeProduct : LinearProduct {
 
   std::int64_t m_;
   CodedRows w_;
-  std::int64_t blocks_;
   std::byte* memory_;
   PanelRuns runs_;
   IntegerRows x_;
@@ -117,29 +118,43 @@ Tensor expand(CpuContext& context, const Right& right, std::int64_t begin, std::
   return rows;
 }
 
+// The same for y = x W^T by the bf16 dot product, in the form that it reads.
+Tensor expand_packed(CpuContext& context, const Right& right, std::int64_t begin,
+                     std::int64_t size) {
+  const CodedRows w = coded_rows(right.weight.codes, right.weight.in);
+  context.ranges(size, kPanel, [&](std::int64_t from, std::int64_t to) {
+    Pair* panels = reinterpret_cast<Pair*>(context.expanded.raw()) + panel_words(from, w.columns);
+    context.dot->pack_codes(panels, w, begin + from, to - from);
+  });
+  return {context.expanded.storage(), 0, DType::kU8, Shape{dot_packed_bytes(size, w.columns)}};
+}
+
 void expanded_product(CpuContext& context, const LinearCall& call, LinearFunction product) {
   const Right& right = call.right;
+  const bool packs = !right.backward && product == dot_product &&
+                     packs_codes(coded_rows(right.weight.codes, right.weight.in));
   const std::int64_t width = right.k() * size_bytes(right.weight.dtype);
   const std::int64_t step =
       std::max(kExpandedBytes / std::max<std::int64_t>(width, 1) / kExpandedColumns,
                std::int64_t{1}) *
       kExpandedColumns;
-  const std::int64_t bytes = std::min(step, right.n()) * width;
+  const std::int64_t bytes = up(std::min(step, right.n()), kExpandedColumns) * width;
   if (!context.expanded.defined() || context.expanded.bytes() < bytes) {
     context.expanded = {};
     context.expanded = host_tensor(DType::kU8, {bytes});
   }
   for (std::int64_t begin = 0; begin < right.n(); begin += step) {
     const std::int64_t size = std::min(step, right.n() - begin);
-    const WeightView rows{.form = WeightForm::kRows,
-                          .tensor = expand(context, right, begin, size),
+    const WeightView some{.form = packs ? WeightForm::kForward : WeightForm::kRows,
+                          .tensor = packs ? expand_packed(context, right, begin, size)
+                                          : expand(context, right, begin, size),
                           .out = right.backward ? right.weight.out : size,
                           .in = right.backward ? size : right.weight.in,
                           .dtype = right.weight.dtype};
     product(context,
             {.y = columns_of(call.y, begin, size),
              .a = call.a,
-             .right = {rows, right.backward},
+             .right = {some, right.backward},
              .bias = rows_of(call.bias, begin, size),
              .epilogue = {columns_of(call.epilogue.residual, begin, size), call.epilogue.activation,
                           columns_of(call.epilogue.preactivation, begin, size)}});

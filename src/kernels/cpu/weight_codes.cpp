@@ -75,8 +75,10 @@ CodedRows coded_rows(const WeightCodes& codes, std::int64_t in) {
           .scale_type = type_of(codes.scales.dtype()),
           .zeros = codes.zeros.defined() ? codes.zeros.data<float>() : nullptr,
           .values = table.values.data(),
+          .zero = codes.kind == CodeKind::kInt4 ? 8.0F : 0.0F,
+          .is_table = codes.kind == CodeKind::kNf4,
           .integers = table.integers.data(),
-          .step = codes.kind == CodeKind::kInt8 ? 1 : table.step};
+          .step = codes.kind == CodeKind::kNf4 ? table.step : 1};
 }
 
 void execute(CpuContext& context, const ExpandWeight& call) {

@@ -18,6 +18,7 @@ void product_packed(std::int64_t m, std::int64_t n, std::int64_t pairs, const Pa
                     const DotOutput& c);
 void pack_rows(Pair* panels, const Matrix& rows, std::int64_t k, std::int64_t n);
 void pack_columns(Pair* panels, const Matrix& rows, std::int64_t k, std::int64_t n);
+void pack_codes(Pair* panels, const CodedRows& w, std::int64_t begin, std::int64_t n);
 void pack_left(Pair* panels, const Matrix& columns, std::int64_t k, std::int64_t m);
 void softmax(const ScoreArguments& a, const float* kept, float* bases, float* sums, float* out,
              std::int64_t out_stride, std::int64_t d, std::uint16_t* weights);

@@ -98,6 +98,7 @@ const DotTable& dot_table() {
                                    .product_packed = product_packed,
                                    .pack_rows = pack_rows,
                                    .pack_columns = pack_columns,
+                                   .pack_codes = pack_codes,
                                    .pack_left = pack_left,
                                    .softmax = softmax,
                                    .score_gradients = score_gradients,

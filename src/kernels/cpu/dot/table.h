@@ -12,6 +12,7 @@
 
 #include <cstdint>
 
+#include "kernels/cpu/vector/codes.h"
 #include "kernels/cpu/vector/table.h"
 
 namespace piton::cpu {
@@ -25,6 +26,11 @@ inline constexpr int kSoftmaxLanes = 16;
 // Words of a packed right side.
 inline std::int64_t panel_words(std::int64_t n, std::int64_t k) {
   return (k + 1) / 2 * ((n + 15) / 16 * 16);
+}
+
+// True if each run of 32 columns is in one group.
+inline bool packs_codes(const CodedRows& w) {
+  return w.columns % 32 == 0 && (w.group % 32 == 0 || w.groups == 1);
 }
 
 // Destination of sums: (sum + addend + bias) as fp32 or bf16. The addend may be c itself.
@@ -63,6 +69,9 @@ struct DotTable {
   void (*pack_rows)(Pair* panels, const Matrix& rows, std::int64_t k, std::int64_t n);
   // Right panels of b[k, n] from its transpose, bf16 [n, k].
   void (*pack_columns)(Pair* panels, const Matrix& rows, std::int64_t k, std::int64_t n);
+  // Right panels of b[k, n] from rows [begin, begin + n) of its transpose, held as codes: the
+  // values of CodesTable::expand, rounded to bf16. For packs_codes() only.
+  void (*pack_codes)(Pair* panels, const CodedRows& w, std::int64_t begin, std::int64_t n);
   // Left panels of a[m, k] from its transpose [k, m], bf16 or fp32: panels of 6 rows, word (i, p)
   // at panel * pairs * 6 + p * 6 + i. `m` is padded to 6 with zeros.
   void (*pack_left)(Pair* panels, const Matrix& columns, std::int64_t k, std::int64_t m);

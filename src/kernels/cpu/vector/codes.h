@@ -4,6 +4,9 @@
 // one scale for each block, so its error is at most 1/65534 of the block's largest value. Integers
 // are multiplied and added exactly within a group and a block, and the sums of blocks are added in
 // fp32, in order within each lane. So neither other rows nor the division of work affect the bits.
+//
+// A register tile has kCodePass rows of x and, with 32 registers, two rows of the weight: codes are
+// unpacked once for all rows of x, and x is loaded once for both rows of the weight.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +16,7 @@
 namespace piton::cpu {
 
 inline constexpr std::int64_t kCodeBlock = 128;
-inline constexpr std::int64_t kMostCodeRows = 16;
+inline constexpr std::int64_t kCodePass = 8;
 
 // A row of bytes, [in] or [in / 2], with the scales of its groups.
 struct CodedRows {
@@ -25,27 +28,31 @@ struct CodedRows {
   std::int64_t groups = 0;
   const void* scales = nullptr;  // [rows, groups]
   Type scale_type = Type::kF32;  // or fp16
-  const float* zeros = nullptr;  // [rows, groups], or none
-  // The value of a nibble is values[code], about integers[code] * step; that of a byte itself.
-  const float* values = nullptr;           // [16]
+  const float* zeros = nullptr;  // [rows, groups]; none: `zero`
+  // The value of a nibble is values[code]; that of a byte itself.
+  const float* values = nullptr;  // [16]
+  // Products are those of code - zero or, where `is_table`, of integers[code] * step.
+  float zero = 0;
+  bool is_table = false;
   const std::int16_t* integers = nullptr;  // [16]
   float step = 1;
 };
 
-// x as integers: [rows, blocks, kCodeBlock] in the order of the codes, one scale a block.
+// x as integers: [rows, code_row_size()], of which blocks of kCodeBlock are used, in the order of
+// the codes; one scale a block.
 struct IntegerRows {
   std::int16_t* values = nullptr;
-  float* scales = nullptr;      // [rows, blocks]
-  float* group_sums = nullptr;  // [rows, groups]: sums of x, for zero points; or none
+  float* scales = nullptr;  // [rows, code_scales()]: of each group, in wide groups of each block
+  float* group_sums = nullptr;  // [rows, code_group_sums()]: for zero points, then 0; or none
 };
 
 struct CodesTable {
   // x [columns] in fp32 to row `row` of `to`.
   void (*round_row)(const IntegerRows& to, std::int64_t row, const float* x, const CodedRows& w);
   // For groups of 32, of 64 or of whole blocks, or one group a row; columns in whole quarters of
-  // blocks; at most kMostCodeRows rows.
+  // blocks.
   // sums[r * stride + o - begin] = row r of x by row o of the weight, for rows o in [begin, end).
-  // `memory`: code_memory(columns) floats.
+  // `memory`: code_memory(w) floats.
   void (*multiply)(float* sums, std::int64_t stride, const IntegerRows& x, std::int64_t rows,
                    const CodedRows& w, std::int64_t begin, std::int64_t end, float* memory);
   // Columns [first, first + n) of row `row` of the weight as fp32: scale * (code - zero), rounded
@@ -57,8 +64,25 @@ struct CodesTable {
 inline std::int64_t code_blocks(std::int64_t columns) {
   return (columns + kCodeBlock - 1) / kCodeBlock;
 }
-// Of multiply().
-inline std::int64_t code_memory(std::int64_t columns) { return 4 * code_blocks(columns) + 32; }
+// Integers from row to row of x: a cache line more than the blocks, so that the same column of all
+// rows is not in the same set of the cache.
+inline constexpr std::int64_t kCodeRowPadding = 32;
+inline std::int64_t code_row_size(std::int64_t columns) {
+  return code_blocks(columns) * kCodeBlock + kCodeRowPadding;
+}
+// Columns with one scale, as loops see them: 32, 64 or a block.
+inline std::int64_t code_step(const CodedRows& w) {
+  return w.group == 32 || w.group == 64 ? w.group : kCodeBlock;
+}
+inline std::int64_t code_scales(const CodedRows& w) {
+  return code_blocks(w.columns) * (kCodeBlock / code_step(w));
+}
+inline std::int64_t code_group_sums(const CodedRows& w) { return (w.groups + 15) / 16 * 16; }
+// Of multiply(): for each of two rows of the weight, rows of scales for all rows of x, and two
+// more.
+inline std::int64_t code_memory(const CodedRows& w) {
+  return 2 * (kCodePass + 2) * (code_scales(w) + 32);
+}
 
 namespace v2 {
 const CodesTable& codes_table();

@@ -1,11 +1,14 @@
 // The loops of codes.h. Included by one file of each instruction set. The file of words of the set
 // is words_SET.h:
 //   W                   a vector of 16-bit words
-//   load_words, shifted (right by bits), low_bytes and high_bytes (of words, with their signs)
+//   load_words, shifted (right by bits), nibble (the low four bits of words)
+//   low_bytes and high_bytes (of words, with their signs), load_bytes (widened to words)
+//   even_quarters and odd_quarters: of 128 bits each, of two vectors
 //   add_products        32-bit sums, to which products of pairs of words are added
 //   as_floats           sums as fp32
 //   add_lanes           sum_lanes(), with its bits
 //   WordTable           a table of 16 words: of(x) looks up the low four bits of each word
+//   load_halves         fp16 as fp32
 //   expand_pairs        columns from a table of fp32; returns how many it did
 #pragma once
 
@@ -19,179 +22,295 @@
 #define PITON_WORDS(isa) PITON_WORDS_OF(isa)
 #include PITON_WORDS(PITON_ISA)
 // clang-format on
+#include "kernels/cpu/vector/codes_scales.h"  // after the words
 
 namespace piton::cpu::PITON_ISA {
 namespace {
 
-constexpr int kWords = 2 * kLanes;     // 16-bit integers of a vector
+// How the integers of a weight are stored, and what they stand for.
+enum class Stored { kBytes, kNibbles, kTable };
+
+constexpr int kWords = 2 * kLanes;  // 16-bit integers of a vector
+// Columns are multiplied in parts of four vectors. A lane of their sums has eight columns.
+constexpr int kVectors = 4;
+constexpr int kPart = kVectors * kWords;
+constexpr int kParts = static_cast<int>(kCodeBlock) / kPart;
 constexpr std::int64_t kAhead = 2048;  // bytes of codes
+// Rows of the weight in a register tile. One row of x is bound by memory, which is read fastest in
+// the order of its addresses.
+constexpr int kPairFrom = 8;
+constexpr int tile_weights(int rows) {
+  return PITON_VECTOR_BYTES == 64 && rows >= kPairFrom ? 2 : 1;
+}
 
-// How the columns of a block are placed in vectors: in each `part`, kVectors vectors of words. A
-// lane of sums has kColumns neighboring columns.
-template <bool nibbles>
-struct Order {
-  static constexpr int kVectors = nibbles ? 4 : 2;
-  static constexpr int kColumns = 2 * kVectors;
-  static constexpr int kParts = static_cast<int>(kCodeBlock) / (kColumns * kLanes);
-  static constexpr int kBytes = static_cast<int>(kCodeBlock) / (nibbles ? 2 : 1);
-  // Where column `column` of a block is among its integers: by vector, then by word.
-  static constexpr int place(int column) {
-    return column % kVectors * (static_cast<int>(kCodeBlock) / kVectors) + column / kVectors;
+constexpr std::int64_t bytes_of(Stored stored, std::int64_t columns) {
+  return stored == Stored::kBytes ? columns : columns / 2;
+}
+
+// A lane has eight neighboring columns if a part has several groups of `size` columns; otherwise
+// the lanes may have any columns.
+constexpr bool has_ordered_lanes(int size) { return size < kPart; }
+
+// Where column `column` of a block is among its integers.
+constexpr int place(Stored stored, bool ordered, int column) {
+  const int part = column / kPart * kPart;
+  const int c = column % kPart;
+  if (stored != Stored::kBytes) return part + c % kVectors * kWords + c / kVectors;
+  if (!ordered) return column;
+  // Even and odd quarters of 16 bytes are gathered, and of each, even and odd bytes.
+  const int byte = c / 32 * 16 + c % 16;
+  return part + (2 * (c / 16 % 2) + byte % 2) * kWords + byte / 2;
+}
+
+// The integers of a part of a row.
+template <int size, Stored stored>
+PITON_INLINE void unpack(W (&w)[kVectors], const std::uint8_t* codes, const WordTable& table) {
+  if constexpr (stored == Stored::kBytes && has_ordered_lanes(size)) {
+    const W first = load_words(codes);
+    const W second = load_words(codes + PITON_VECTOR_BYTES);
+    const W even = even_quarters(first, second);
+    const W odd = odd_quarters(first, second);
+    w[0] = low_bytes(even);
+    w[1] = high_bytes(even);
+    w[2] = low_bytes(odd);
+    w[3] = high_bytes(odd);
+  } else if constexpr (stored == Stored::kBytes) {
+    for (int v = 0; v < kVectors; ++v) w[v] = load_bytes(codes + v * kWords);
+  } else {
+    const W raw = load_words(codes);
+    const W moved[kVectors] = {raw, shifted(raw, 4), shifted(raw, 8), shifted(raw, 12)};
+    for (int v = 0; v < kVectors; ++v) {
+      if constexpr (stored == Stored::kTable) {
+        w[v] = table.of(moved[v]);
+      } else {
+        w[v] = v == 3 ? moved[v] : nibble(moved[v]);
+      }
+    }
   }
-};
+}
 
-// The scales of the lanes of a part: `size` columns of a block have one scale.
-template <int columns, int size>
+// The scales of the lanes of a part, from those of its block.
+template <int size>
 PITON_INLINE F lane_scales(const float* scales, int part) {
-  const int first = part * kLanes * columns;
-  if constexpr (kLanes * columns <= size) {
+  const int first = part * kPart;
+  if constexpr (!has_ordered_lanes(size)) {
     return splat(scales[first / size]);
   } else {
     U index;
     for (int lane = 0; lane < kLanes; ++lane) {
-      index[lane] = static_cast<std::uint32_t>((first + lane * columns) / size);
+      index[lane] = static_cast<std::uint32_t>((first % size + lane * 8) / size);
     }
-    return __builtin_shuffle(load(scales), index);
+    return __builtin_shuffle(load(scales + first / size), index);
   }
 }
 
-// Adds a block of one row of the weight by `rows` rows of x.
-template <int rows, int size, bool nibbles>
-PITON_INLINE void add_block(F (&sums)[rows], const std::uint8_t* codes, const WordTable& table,
-                            const float* scales, const std::int16_t* x, std::int64_t x_stride,
-                            const float* x_scales, std::int64_t blocks) {
-  using O = Order<nibbles>;
-  constexpr int kWordsOfVector = static_cast<int>(kCodeBlock) / O::kVectors;
-  for (int part = 0; part < O::kParts; ++part) {
-    const W raw = load_words(codes + part * PITON_VECTOR_BYTES);
-    W w[O::kVectors];
-    if constexpr (nibbles) {
-      w[0] = table.of(raw);
-      w[1] = table.of(shifted(raw, 4));
-      w[2] = table.of(shifted(raw, 8));
-      w[3] = table.of(shifted(raw, 12));
-    } else {
-      w[0] = low_bytes(raw);
-      w[1] = high_bytes(raw);
+// What a register tile multiplies.
+template <int weights>
+struct Tile {
+  const std::uint8_t* codes[weights];
+  const std::int16_t* x;
+  std::int64_t x_stride;
+  const float* scales[weights];  // [rows, scale_stride], of products
+  std::int64_t scale_stride;
+};
+
+// How far behind a byte of a row is what will be read kAhead bytes later: a tile reads its rows
+// side by side.
+struct Ahead {
+  Ahead(std::int64_t stride, int weights)
+      : stride(stride),
+        rest(kAhead % stride),
+        whole(kAhead / stride * weights * stride),
+        jump((weights - 1) * stride) {}
+  std::int64_t of(std::int64_t byte) const {
+    return rest + whole + (byte + rest >= stride ? jump : 0);
+  }
+  std::int64_t stride;
+  std::int64_t rest;
+  std::int64_t whole;
+  std::int64_t jump;
+};
+
+// Keeps a value that several instructions use in a register: otherwise each of them loads it.
+PITON_INLINE void keep(W& x) { __asm__("" : "+v"(x)); }
+
+// Adds `blocks` blocks to the sums of a tile, lane by lane, and moves the tile behind them. Loops
+// over the tile are unrolled, for sums in registers.
+template <int weights, int rows, int size, Stored stored>
+PITON_INLINE void add_blocks(F (&lanes)[weights][rows], Tile<weights>& t, const WordTable& table,
+                             std::int64_t blocks, const Ahead& ahead) {
+  constexpr std::int64_t kBytes = bytes_of(stored, kCodeBlock);
+  F totals[weights][rows];
+#pragma GCC unroll 8
+  for (int i = 0; i < weights; ++i) {
+#pragma GCC unroll 8
+    for (int r = 0; r < rows; ++r) totals[i][r] = lanes[i][r];
+  }
+  for (std::int64_t b = 0; b < blocks; ++b) {
+    const std::int64_t later = ahead.of(b * kBytes);
+#pragma GCC unroll 8
+    for (int i = 0; i < weights; ++i) {
+      __builtin_prefetch(t.codes[i] + later);
+      if (kBytes > 64) __builtin_prefetch(t.codes[i] + later + 64);
     }
-    const F scale = lane_scales<O::kColumns, size>(scales, part);
-    for (int r = 0; r < rows; ++r) {
-      const std::int16_t* from = x + r * x_stride + part * kWords;
-      W sum{};
-      for (int v = 0; v < O::kVectors; ++v) {
-        sum = add_products(sum, w[v], load_words(from + v * kWordsOfVector));
+#pragma GCC unroll 8
+    for (int part = 0; part < kParts; ++part) {
+      W w[weights][kVectors];
+#pragma GCC unroll 8
+      for (int i = 0; i < weights; ++i)
+        unpack<size, stored>(w[i], t.codes[i] + bytes_of(stored, part * kPart), table);
+#pragma GCC unroll 8
+      for (int r = 0; r < rows; ++r) {
+        const std::int16_t* x = t.x + r * t.x_stride + part * kPart;
+        W sums[weights] = {};
+#pragma GCC unroll 8
+        for (int v = 0; v < kVectors; ++v) {
+          W values = load_words(x + v * kWords);
+          if constexpr (weights > 1) keep(values);
+#pragma GCC unroll 8
+          for (int i = 0; i < weights; ++i) sums[i] = add_products(sums[i], w[i][v], values);
+        }
+#pragma GCC unroll 8
+        for (int i = 0; i < weights; ++i) {
+          totals[i][r] +=
+              as_floats(sums[i]) * lane_scales<size>(t.scales[i] + r * t.scale_stride, part);
+        }
       }
-      sums[r] += as_floats(sum) * scale * splat(x_scales[r * blocks]);
+    }
+#pragma GCC unroll 8
+    for (int i = 0; i < weights; ++i) {
+      t.codes[i] += kBytes;
+      t.scales[i] += kCodeBlock / size;
+    }
+    t.x += kCodeBlock;
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < weights; ++i) {
+#pragma GCC unroll 8
+    for (int r = 0; r < rows; ++r) lanes[i][r] = totals[i][r];
+  }
+}
+
+// `rows` rows of x from `row` on by tile_weights(rows) rows of the weight from o on, of which
+// `count` exist.
+template <int rows, int size, Stored stored>
+void multiply_tile(float* sums, std::int64_t stride, const IntegerRows& x, std::int64_t row,
+                   const CodedRows& w, std::int64_t o, std::int64_t count,
+                   const PassScales& scales) {
+  constexpr int kWeights = tile_weights(rows);
+  const WordTable table(w.integers);
+  const std::int64_t whole = w.columns / kCodeBlock;
+  const std::int64_t rest = w.columns % kCodeBlock;
+  Tile<kWeights> t{.x = x.values + row * code_row_size(w.columns),
+                   .x_stride = code_row_size(w.columns),
+                   .scale_stride = scales.stride()};
+  F lanes[kWeights][rows] = {};
+  float factors[kWeights];
+  for (int i = 0; i < kWeights; ++i) {
+    const std::int64_t at = i < count ? o + i : o;  // a row that does not exist: the first again
+    const RowScales own = scales.of(at, i, row, rows);
+    t.codes[i] = w.codes + at * w.stride;
+    t.scales[i] = own.scales;
+    factors[i] = own.factor;
+    for (int r = 0; own.zeros != nullptr && r < rows; ++r) {
+      const float* of_x = x.group_sums + (row + r) * code_group_sums(w);
+      F sum = splat(0);
+      for (std::int64_t g = 0; g < w.groups; g += kLanes)
+        sum -= load(own.zeros + g) * load(of_x + g);
+      lanes[i][r] = sum;
     }
   }
-}
-
-// `rows` rows of x by one row of the weight. scales: of its groups, in fp32.
-template <int rows, int size, bool nibbles>
-void multiply_row(float* sums, std::int64_t stride, const IntegerRows& x, std::int64_t row,
-                  const CodedRows& w, const std::uint8_t* codes, const float* scales) {
-  using O = Order<nibbles>;
-  constexpr int kScales = static_cast<int>(kCodeBlock) / size;
-  const WordTable table(w.integers);
-  const std::int64_t blocks = code_blocks(w.columns);
-  const std::int64_t x_stride = blocks * kCodeBlock;
-  const std::int16_t* values = x.values + row * x_stride;
-  const float* x_scales = x.scales + row * blocks;
-  const std::int64_t whole = w.columns / kCodeBlock;
-  F total[rows] = {};
-  for (std::int64_t b = 0; b < whole; ++b) {
-    __builtin_prefetch(codes + b * O::kBytes + kAhead);
-    if (!nibbles) __builtin_prefetch(codes + b * O::kBytes + kAhead + 64);
-    add_block<rows, size, nibbles>(total, codes + b * O::kBytes, table, scales + b * kScales,
-                                   values + b * kCodeBlock, x_stride, x_scales + b, blocks);
+  const Ahead ahead(w.stride, kWeights);
+  add_blocks<kWeights, rows, size, stored>(lanes, t, table, whole, ahead);
+  if (rest > 0) {
+    std::uint8_t codes[kWeights][bytes_of(stored, kCodeBlock)] = {};
+    for (int i = 0; i < kWeights; ++i) {
+      __builtin_memcpy(codes[i], t.codes[i], static_cast<std::size_t>(bytes_of(stored, rest)));
+      t.codes[i] = codes[i];
+    }
+    add_blocks<kWeights, rows, size, stored>(lanes, t, table, 1, ahead);
   }
-  if (whole < blocks) {
-    std::uint8_t rest[O::kBytes] = {};
-    const std::int64_t columns = w.columns - whole * kCodeBlock;
-    __builtin_memcpy(rest, codes + whole * O::kBytes,
-                     static_cast<std::size_t>(nibbles ? columns / 2 : columns));
-    add_block<rows, size, nibbles>(total, rest, table, scales + whole * kScales,
-                                   values + whole * kCodeBlock, x_stride, x_scales + whole, blocks);
+  for (int i = 0; i < count; ++i) {
+    for (int r = 0; r < rows; ++r)
+      sums[(row + r) * stride + i] = add_lanes(lanes[i][r]) * factors[i];
   }
-  for (int r = 0; r < rows; ++r) sums[(row + r) * stride] = add_lanes(total[r]);
 }
 
-template <int size, bool nibbles>
-PITON_INLINE void multiply_rows_of(float* sums, std::int64_t stride, const IntegerRows& x,
-                                   std::int64_t rows, const CodedRows& w, const std::uint8_t* codes,
-                                   const float* scales) {
-  std::int64_t row = 0;
-  for (; row + 8 <= rows; row += 8)
-    multiply_row<8, size, nibbles>(sums, stride, x, row, w, codes, scales);
-  for (; row + 4 <= rows; row += 4)
-    multiply_row<4, size, nibbles>(sums, stride, x, row, w, codes, scales);
-  for (; row + 2 <= rows; row += 2)
-    multiply_row<2, size, nibbles>(sums, stride, x, row, w, codes, scales);
-  if (row < rows) multiply_row<1, size, nibbles>(sums, stride, x, row, w, codes, scales);
-}
-
-// scales [groups] of one row, times `step`; after them zeros for the columns after the last.
-PITON_INLINE void widen_scales(float* to, const CodedRows& w, std::int64_t row) {
-  const auto convert = [&](const auto* from) __attribute__((always_inline)) {
-    std::int64_t i = 0;
-    for (; i + kLanes <= w.groups; i += kLanes) store(to + i, load(from + i) * w.step);
-    for (; i < w.groups; ++i) to[i] = load(from + i, 1)[0] * w.step;
-  };
-  if (w.scale_type == Type::kF16) {
-    convert(static_cast<const Half*>(w.scales) + row * w.groups);
-  } else {
-    convert(static_cast<const float*>(w.scales) + row * w.groups);
+// `rows` rows of x by all rows of the weight in [begin, end).
+template <int rows, int size, Stored stored>
+PITON_INLINE void multiply_pass(float* sums, std::int64_t stride, const IntegerRows& x,
+                                std::int64_t row, const CodedRows& w, std::int64_t begin,
+                                std::int64_t end, const PassScales& scales) {
+  constexpr std::int64_t kWeights = tile_weights(rows);
+  for (std::int64_t o = begin; o < end; o += kWeights) {
+    multiply_tile<rows, size, stored>(sums + (o - begin), stride, x, row, w, o,
+                                      end - o < kWeights ? end - o : kWeights, scales);
   }
-  store(to + w.groups, splat(0));
 }
 
-// Scales of whole blocks where a group has several of them, or where one has the whole row.
-PITON_INLINE void repeat_scales(float* scales, const CodedRows& w) {
-  const std::int64_t blocks = code_blocks(w.columns);
-  for (std::int64_t b = blocks - 1; b >= 0; --b) scales[b] = scales[b * kCodeBlock / w.group];
+// Rows of the weight that stay in the second-level cache for all passes over them.
+constexpr std::int64_t kBandWeights = 16;
+
+template <int size, Stored stored>
+PITON_INLINE void multiply_of(float* sums, std::int64_t stride, const IntegerRows& x,
+                              std::int64_t rows, const CodedRows& w, std::int64_t begin,
+                              std::int64_t end, const PassScales& scales) {
+  for (std::int64_t o = begin; o < end; o += kBandWeights) {
+    const std::int64_t last = end - o < kBandWeights ? end : o + kBandWeights;
+    float* to = sums + (o - begin);
+    std::int64_t row = 0;
+    for (; row + 8 <= rows; row += 8)
+      multiply_pass<8, size, stored>(to, stride, x, row, w, o, last, scales);
+    for (; row + 4 <= rows; row += 4)
+      multiply_pass<4, size, stored>(to, stride, x, row, w, o, last, scales);
+    for (; row + 2 <= rows; row += 2)
+      multiply_pass<2, size, stored>(to, stride, x, row, w, o, last, scales);
+    if (row < rows) multiply_pass<1, size, stored>(to, stride, x, row, w, o, last, scales);
+  }
 }
 
-// The sum over groups of scale * zero * (sum of x).
-PITON_INLINE float zero_part(const CodedRows& w, std::int64_t row, const float* scales,
-                             const float* group_sums) {
-  const float* zeros = w.zeros + row * w.groups;
-  F sum = splat(0);
-  for_vectors(
-      w.groups, [&](std::int64_t i, auto count) __attribute__((always_inline)) {
-        sum += load(scales + i, count) * load(zeros + i, count) * load(group_sums + i, count);
-      });
-  return sum_lanes(sum);
+PITON_INLINE Stored stored_as(const CodedRows& w) {
+  if (!w.nibbles) return Stored::kBytes;
+  return w.is_table ? Stored::kTable : Stored::kNibbles;
+}
+
+template <int size>
+PITON_INLINE void multiply_stored(float* sums, std::int64_t stride, const IntegerRows& x,
+                                  std::int64_t rows, const CodedRows& w, std::int64_t begin,
+                                  std::int64_t end, const PassScales& scales) {
+  switch (stored_as(w)) {
+    case Stored::kBytes:
+      return multiply_of<size, Stored::kBytes>(sums, stride, x, rows, w, begin, end, scales);
+    case Stored::kNibbles:
+      return multiply_of<size, Stored::kNibbles>(sums, stride, x, rows, w, begin, end, scales);
+    case Stored::kTable:
+      return multiply_of<size, Stored::kTable>(sums, stride, x, rows, w, begin, end, scales);
+  }
 }
 
 void multiply(float* sums, std::int64_t stride, const IntegerRows& x, std::int64_t rows,
               const CodedRows& w, std::int64_t begin, std::int64_t end, float* memory) {
-  for (std::int64_t o = begin; o < end; ++o) {
-    float* to = sums + (o - begin);
-    const std::uint8_t* codes = w.codes + o * w.stride;
-    widen_scales(memory, w, o);
-    float shift[kMostCodeRows];
-    if (w.zeros != nullptr) {
-      for (std::int64_t r = 0; r < rows; ++r)
-        shift[r] = zero_part(w, o, memory, x.group_sums + r * w.groups);
-    }
-    if (w.group == 32) {
-      w.nibbles ? multiply_rows_of<32, true>(to, stride, x, rows, w, codes, memory)
-                : multiply_rows_of<32, false>(to, stride, x, rows, w, codes, memory);
-    } else if (w.group == 64) {
-      w.nibbles ? multiply_rows_of<64, true>(to, stride, x, rows, w, codes, memory)
-                : multiply_rows_of<64, false>(to, stride, x, rows, w, codes, memory);
-    } else {
-      if (w.group != kCodeBlock) repeat_scales(memory, w);
-      w.nibbles ? multiply_rows_of<128, true>(to, stride, x, rows, w, codes, memory)
-                : multiply_rows_of<128, false>(to, stride, x, rows, w, codes, memory);
-    }
-    if (w.zeros == nullptr) continue;
-    for (std::int64_t r = 0; r < rows; ++r) to[r * stride] -= shift[r];
-  }
+  const PassScales scales(w, x, memory);
+  const std::int64_t step = code_step(w);
+  if (step == 32) return multiply_stored<32>(sums, stride, x, rows, w, begin, end, scales);
+  if (step == 64) return multiply_stored<64>(sums, stride, x, rows, w, begin, end, scales);
+  multiply_stored<kCodeBlock>(sums, stride, x, rows, w, begin, end, scales);
 }
 
-// One block; returns its scale, NaN if a value is not finite.
-PITON_INLINE float round_block(std::int16_t* to, const float* x, std::int64_t n, bool nibbles) {
+// The order of integers in IntegerRows.
+struct Places {
+  explicit Places(const CodedRows& w) {
+    const Stored stored = stored_as(w);
+    const bool ordered = has_ordered_lanes(static_cast<int>(code_step(w)));
+    for (int c = 0; c < kCodeBlock; ++c)
+      of[c] = static_cast<std::uint8_t>(place(stored, ordered, c));
+  }
+  std::uint8_t of[kCodeBlock];
+};
+
+// One block, as `rounded` too; returns its scale, NaN if a value is not finite.
+PITON_INLINE float round_block(std::int16_t* to, const float* x, std::int64_t n,
+                               const Places& places, std::int32_t (&rounded)[kCodeBlock]) {
   alignas(64) float block[kCodeBlock] = {};
   __builtin_memcpy(block, x, static_cast<std::size_t>(n) * sizeof(float));
   F top = splat(0);
@@ -205,39 +324,38 @@ PITON_INLINE float round_block(std::int16_t* to, const float* x, std::int64_t n,
   const float largest = max_lanes(top);
   const float scale = largest > kSmallest ? largest / kLargest : 0;
   const float inverse = largest > kSmallest ? kLargest / largest : 0;
-  std::int32_t rounded[kCodeBlock];
   for (int i = 0; i < kCodeBlock; i += kLanes) {
     // Adding 1.5 * 2^23 rounds to nearest even.
     const F moved = load(block + i) * splat(inverse) + splat(0x1.8p23F);
     const I bits = (I)moved - splat_i(0x4B400000);
     __builtin_memcpy(rounded + i, &bits, sizeof bits);
   }
-  for (int c = 0; c < kCodeBlock; ++c) {
-    const int at = nibbles ? Order<true>::place(c) : Order<false>::place(c);
-    to[at] = static_cast<std::int16_t>(rounded[c]);
-  }
+  for (int c = 0; c < kCodeBlock; ++c) to[places.of[c]] = static_cast<std::int16_t>(rounded[c]);
   return scale + sum_lanes(finite);
 }
 
 void round_row(const IntegerRows& to, std::int64_t row, const float* x, const CodedRows& w) {
+  const Places places(w);
   const std::int64_t blocks = code_blocks(w.columns);
+  const std::int64_t entries = code_scales(w);
+  const std::int64_t size = code_step(w);
+  float* sums = to.group_sums == nullptr ? nullptr : to.group_sums + row * code_group_sums(w);
+  for (std::int64_t g = 0; sums != nullptr && g < code_group_sums(w); ++g) sums[g] = 0;
   for (std::int64_t b = 0; b < blocks; ++b) {
     const std::int64_t rest = w.columns - b * kCodeBlock;
-    to.scales[row * blocks + b] =
-        round_block(to.values + (row * blocks + b) * kCodeBlock, x + b * kCodeBlock,
-                    rest < kCodeBlock ? rest : kCodeBlock, w.nibbles);
-  }
-  if (to.group_sums == nullptr) return;
-  for (std::int64_t g = 0; g < w.groups; ++g) {
-    const std::int64_t rest = w.columns - g * w.group;
-    F sum = splat(0);
-    for_vectors(
-        rest < w.group ? rest : w.group, [&](std::int64_t i, auto count)
-                                             __attribute__((always_inline)) {
-                                               sum += load(x + g * w.group + i, count);
-                                             });
-    // `step` is in the scales that these sums are multiplied with.
-    to.group_sums[row * w.groups + g] = sum_lanes(sum) / w.step;
+    std::int32_t rounded[kCodeBlock];
+    const float scale =
+        round_block(to.values + row * code_row_size(w.columns) + b * kCodeBlock, x + b * kCodeBlock,
+                    rest < kCodeBlock ? rest : kCodeBlock, places, rounded);
+    float* scales = to.scales + row * entries + b * (kCodeBlock / size);
+    for (std::int64_t first = 0; first < kCodeBlock; first += size) {
+      scales[first / size] = scale;
+      if (sums == nullptr || b * kCodeBlock + first >= w.columns) continue;
+      std::int32_t sum = 0;
+      for (std::int64_t c = first; c < first + size; ++c) sum += rounded[c];
+      // `step` is in the scales that these sums are multiplied with.
+      sums[(b * kCodeBlock + first) / w.group] += static_cast<float>(sum) * (scale / w.step);
+    }
   }
 }
 

@@ -10,8 +10,17 @@ namespace piton::cpu::PITON_ISA {
 typedef __m512i W;
 PITON_INLINE W load_words(const void* p) { return _mm512_loadu_si512(p); }
 PITON_INLINE W shifted(W x, int bits) { return _mm512_srli_epi16(x, bits); }
+PITON_INLINE W nibble(W x) { return _mm512_and_si512(x, _mm512_set1_epi16(15)); }
 PITON_INLINE W low_bytes(W x) { return _mm512_srai_epi16(_mm512_slli_epi16(x, 8), 8); }
 PITON_INLINE W high_bytes(W x) { return _mm512_srai_epi16(x, 8); }
+PITON_INLINE W load_bytes(const std::uint8_t* p) {
+  return _mm512_cvtepi8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+}
+PITON_INLINE W even_quarters(W x, W y) { return _mm512_shuffle_i64x2(x, y, 0x88); }
+PITON_INLINE W odd_quarters(W x, W y) { return _mm512_shuffle_i64x2(x, y, 0xDD); }
+PITON_INLINE F load_halves(const void* p) {
+  return (F)_mm512_cvtph_ps(_mm256_loadu_si256(static_cast<const __m256i*>(p)));
+}
 PITON_INLINE F as_floats(W sum) { return (F)_mm512_cvtepi32_ps(sum); }
 
 PITON_INLINE float add_lanes(F x) { return _mm512_reduce_add_ps((__m512)x); }

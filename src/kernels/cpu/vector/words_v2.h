@@ -10,8 +10,15 @@ namespace piton::cpu::PITON_ISA {
 typedef __m128i W;
 PITON_INLINE W load_words(const void* p) { return _mm_loadu_si128(static_cast<const __m128i*>(p)); }
 PITON_INLINE W shifted(W x, int bits) { return _mm_srli_epi16(x, bits); }
+PITON_INLINE W nibble(W x) { return _mm_and_si128(x, _mm_set1_epi16(15)); }
 PITON_INLINE W low_bytes(W x) { return _mm_srai_epi16(_mm_slli_epi16(x, 8), 8); }
 PITON_INLINE W high_bytes(W x) { return _mm_srai_epi16(x, 8); }
+PITON_INLINE W load_bytes(const std::uint8_t* p) {
+  return _mm_cvtepi8_epi16(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)));
+}
+PITON_INLINE W even_quarters(W x, W) { return x; }  // a part is in one group
+PITON_INLINE W odd_quarters(W, W y) { return y; }
+PITON_INLINE F load_halves(const void* p) { return load(static_cast<const Half*>(p)); }
 PITON_INLINE W raised(W x) { return _mm_slli_epi16(x, 8); }
 PITON_INLINE W add_products(W sum, W a, W b) { return _mm_add_epi32(sum, _mm_madd_epi16(a, b)); }
 PITON_INLINE F as_floats(W sum) { return (F)_mm_cvtepi32_ps(sum); }

@@ -1,0 +1,69 @@
+// Packs a weight held as codes into the right side of bf16 products, for many rows of x.
+#include "kernels/cpu/dot/functions.h"
+#include "kernels/cpu/dot/words.h"
+
+namespace piton::cpu::v4_bf16 {
+namespace {
+
+constexpr std::int64_t kColumns = 32;        // of a vector of bf16; in one group
+constexpr std::int64_t kAheadColumns = 256;  // of the codes that are prefetched
+
+PITON_INLINE float scale_at(const CodedRows& w, std::int64_t at) {
+  if (w.scale_type == Type::kF32) return static_cast<const float*>(w.scales)[at];
+  return _cvtsh_ss(static_cast<const std::uint16_t*>(w.scales)[at]);
+}
+
+PITON_INLINE __m128i load_16(const std::uint8_t* p) {
+  return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+}
+
+// 32 columns of a row from `column` on, which are in `group`, as CodesTable::expand has them,
+// rounded to bf16.
+PITON_INLINE __m512i values(const CodedRows& w, std::int64_t row, std::int64_t column,
+                            std::int64_t group) {
+  const std::int64_t at = row * w.groups + group;
+  const __m512 scale = _mm512_set1_ps(scale_at(w, at));
+  const __m512 zero = _mm512_set1_ps(w.zeros == nullptr ? 0.0F : w.zeros[at]);
+  const std::uint8_t* codes = w.codes + row * w.stride + (w.nibbles ? column / 2 : column);
+  if (w.nibbles) {
+    __builtin_prefetch(codes + kAheadColumns / 2);
+    const __m512 table = _mm512_mul_ps(_mm512_sub_ps(_mm512_loadu_ps(w.values), zero), scale);
+    const __m512i twice = _mm512_broadcast_i64x4((__m256i)_mm512_cvtneps_pbh(table));
+    // The low four bits of each half of a word are a code; other bits are not looked at.
+    const __m512i bytes = _mm512_cvtepu8_epi32(load_16(codes));
+    const __m512i places = _mm512_or_si512(bytes, _mm512_slli_epi32(bytes, 12));
+    return _mm512_permutexvar_epi16(places, twice);
+  }
+  __builtin_prefetch(codes + kAheadColumns);
+  const auto sixteen = [&](const std::uint8_t* from) {
+    const __m512 code = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(load_16(from)));
+    return _mm512_mul_ps(_mm512_sub_ps(code, zero), scale);
+  };
+  return (__m512i)_mm512_cvtne2ps_pbh(sixteen(codes + 16), sixteen(codes));
+}
+
+}  // namespace
+
+void pack_codes(Pair* panels, const CodedRows& w, std::int64_t begin, std::int64_t n) {
+  const std::int64_t pairs = w.columns / 2;
+  for (std::int64_t panel = 0; panel < n; panel += kPanel) {
+    const std::int64_t width = ((n - panel < kPanel ? n - panel : kPanel) + 15) / 16 * 16;
+    for (std::int64_t first = 0; first < width; first += 16) {
+      const std::int64_t rows = n - panel - first < 16 ? n - panel - first : 16;
+      for (std::int64_t column = 0; column < w.columns; column += kColumns) {
+        const std::int64_t group = w.groups == 1 ? 0 : column / w.group;
+        __m512i r[16];
+        for (int i = 0; i < 16; ++i) {
+          r[i] = i < rows ? values(w, begin + panel + first + i, column, group)
+                          : _mm512_setzero_si512();
+        }
+        transpose(r);
+        for (int i = 0; i < 16; ++i)
+          _mm512_storeu_si512(panels + (column / 2 + i) * width + first, r[i]);
+      }
+    }
+    panels += pairs * width;
+  }
+}
+
+}  // namespace piton::cpu::v4_bf16
