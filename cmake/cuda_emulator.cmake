@@ -1,4 +1,4 @@
-# The CUDA back end for the host: the files of src/device/cuda and src/kernels/cuda with the headers of
+# The CUDA back end for the host: the files of src/device/cuda, src/kernels/cuda and src/comm/nccl with the headers of
 # tests/cuda_emulator/include in place of CUDA's, and product.cpp there in place of the library's products.
 # Its kernels are compiled with -fsanitize=thread, whose functions are those of tests/cuda_emulator/memory.cpp:
 # they see each access. So it is no part of builds with sanitizers.
@@ -9,8 +9,8 @@ set(emulator ${CMAKE_SOURCE_DIR}/tests/cuda_emulator)
 file(GLOB emulator_sources CONFIGURE_DEPENDS ${emulator}/*.cpp)
 list(FILTER emulator_sources EXCLUDE REGEX "_test.cpp$")
 file(GLOB host_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/device/cuda/*.cpp
-     ${CMAKE_SOURCE_DIR}/src/kernels/cuda/*.cpp)
-list(FILTER host_sources EXCLUDE REGEX "kernels/cuda/product.cpp$")
+     ${CMAKE_SOURCE_DIR}/src/kernels/cuda/*.cpp ${CMAKE_SOURCE_DIR}/src/comm/nccl/*.cpp)
+list(FILTER host_sources EXCLUDE REGEX "kernels/cuda/(product|cublas_lt).cpp$")
 file(GLOB device_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/kernels/cuda/*.cu)
 add_library(piton_cuda_emulated STATIC EXCLUDE_FROM_ALL ${emulator_sources} ${host_sources})
 foreach(source IN LISTS device_sources ITEMS ${emulator}/faulty.cu)
@@ -21,9 +21,17 @@ foreach(source IN LISTS device_sources ITEMS ${emulator}/faulty.cu)
   target_sources(piton_cuda_emulated PRIVATE ${wrapper})
 endforeach()
 target_include_directories(piton_cuda_emulated BEFORE PUBLIC ${emulator}/include ${CMAKE_SOURCE_DIR}/tests)
-target_link_libraries(piton_cuda_emulated PUBLIC piton_kernels)
+target_link_libraries(piton_cuda_emulated PUBLIC piton_kernels piton_comm piton_comm_rendezvous)
 
 file(GLOB sources CONFIGURE_DEPENDS ${emulator}/*_test.cpp)
 piton_test(cuda_emulated ops SOURCES ${sources} ${CMAKE_SOURCE_DIR}/tests/ops/call_cases.cpp
            ${CMAKE_SOURCE_DIR}/tests/ops/attention_cases.cpp ${CMAKE_SOURCE_DIR}/tests/ops/call_runner.cpp
            LIBS piton_cuda_emulated piton_session piton_kernels_reference piton_kernels_cpu)
+# In place of NCCL: a library that moves the emulator's memory between processes, and calls its runtime functions.
+add_library(fake_nccl SHARED ${CMAKE_SOURCE_DIR}/tests/fake_nccl/nccl.cpp)
+target_include_directories(fake_nccl BEFORE PRIVATE ${emulator}/include ${CMAKE_SOURCE_DIR}/src)
+target_link_libraries(fake_nccl PRIVATE piton_tensor)
+set_target_properties(fake_nccl PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+set_target_properties(cuda_emulated PROPERTIES ENABLE_EXPORTS ON)
+target_compile_definitions(cuda_emulated PRIVATE PITON_FAKE_NCCL="$<TARGET_FILE:fake_nccl>")
+add_dependencies(cuda_emulated fake_nccl)

@@ -1,68 +1,146 @@
 #!/usr/bin/env python3
-"""Registers, stack and spills of every CUDA kernel, as a table; exit code 1 if a register is spilled.
+"""Registers, shared memory, occupancy and limits of the CUDA kernels, as the table of docs/cuda.md.
 
-    tools/cuda_resources.py [--arch 90] [--nvcc nvcc] [FILE.cu ...]
+    tools/cuda_resources.py [--build build-cuda] [--arch 90] [--cuobjdump cuobjdump] [--all]
 
-Compiles src/kernels/cuda/*.cu, or some of them, for one compute capability, without linking. Needs nvcc and the include
-folders of a configured build (build/compile_commands.json or build-cuda/compile_commands.json).
+Reads the objects of a build with CUDA (cmake --build --preset cuda). Needs cuobjdump of the CUDA toolkit. Exit code 1
+if a kernel of any architecture has spilled registers to local memory (--all also lists every instance).
+
+The registers of a row are the largest over fp32, bf16 and fp16. The work is that of one call in a step of GPT-2 124M with
+8 x 1024 tokens in bf16. Its limit is the time of its bytes at 4.8 TB/s, or of its FLOPs at 67 TFLOP/s (H200, fp32).
 """
 import argparse
-import json
 import pathlib
 import re
 import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-FIELDS = re.compile(
-    r"Compiling entry function '(\S+)'.*?(\d+) bytes stack frame, (\d+) bytes spill stores, "
-    r"(\d+) bytes spill loads.*?Used (\d+) registers", re.DOTALL)
+BYTES_A_SECOND, FLOPS = 4.8e12, 67e12
+ROWS, WIDTH, INNER, VOCABULARY, PARAMETERS = 8 * 1024, 768, 3072, 50304, 124_475_904
+HIDDEN = 2 * ROWS * WIDTH  # bytes of a hidden state in bf16
+PRODUCT = 2 * 8 * 12 * 1024 * 1024 / 2 * 64  # FLOPs of one causal product of attention
+
+# name in the sources: (what it does, threads, shared bytes, bytes of a call, FLOPs of a call)
+KERNELS = {
+    "attention_forward, d <= 64": ("attention forward", 256, 20_864, 4 * HIDDEN, 2 * PRODUCT),
+    "attention_forward, d <= 128": ("", 256, 37_248, 0, 0),
+    "attention_forward, d <= 256": ("", 256, 70_016, 0, 0),
+    "cached_attention, d <= 64": ("attention over a cache in pages", 256, 20_864, 0, 0),
+    "cached_attention, d <= 128": ("", 256, 37_248, 0, 0),
+    "cached_attention, d <= 256": ("", 256, 70_016, 0, 0),
+    "query_gradient, d <= 64": ("attention backward of queries", 256, 37_504, 6 * HIDDEN, 3 * PRODUCT),
+    "query_gradient, d <= 128": ("", 256, 70_272, 0, 0),
+    "query_gradient, d <= 256": ("", 128, 66_880, 0, 0),
+    "key_gradient, d <= 64": ("attention backward of keys and values", 256, 41_984, 7 * HIDDEN, 4 * PRODUCT),
+    "key_gradient, d <= 128": ("", 256, 74_752, 0, 0),
+    "key_gradient, d <= 256": ("", 128, 68_096, 0, 0),
+    "norm_rows": ("norm forward", 256, 0, 2 * HIDDEN, 0),
+    "norm_gradient_rows": ("norm backward", 256, 0, 4 * HIDDEN, 0),
+    "GainTerm": ("its gain", 256, 1024, 2 * HIDDEN, 0),
+    "BiasTerm": ("its bias", 256, 1024, HIDDEN, 0),
+    "DropAndAdd": ("bias, dropout and residual", 256, 0, 3 * HIDDEN, 0),
+    "WriteDropGradient": ("dropout backward", 256, 0, 2 * HIDDEN, 0),
+    "DropGradient": ("its bias", 256, 1024, HIDDEN, 0),
+    "LinearEnd": ("end of the first linear of an MLP, input kept", 256, 0, 8 * ROWS * INNER, 0),
+    "ActivationGradient": ("activation backward", 256, 0, 6 * ROWS * INNER, 0),
+    "RowTerm": ("bias of that linear, backward", 256, 1024, 2 * ROWS * INNER, 0),
+    "LookUp": ("embedding forward", 256, 0, 2 * HIDDEN, 0),
+    "add_table_rows": ("embedding backward", 256, 1056, 5 * HIDDEN, 0),
+    "statistics_rows": ("loss statistics of fp32 logits", 256, 0, 4 * ROWS * VOCABULARY, 0),
+    "LossGradient": ("loss backward", 256, 0, 6 * ROWS * VOCABULARY, 0),
+    "square_blocks": ("norm of the gradients", 256, 0, 4 * PARAMETERS, 0),
+    "Adamw": ("AdamW with a bf16 copy", 256, 0, 30 * PARAMETERS, 0),
+}
+CHANNELS = {"8": "64", "16": "128", "32": "256"}  # of a lane: of a head
 
 
-def include_folders():
-    """Those of a C++ file of src/kernels."""
-    for build in ("build-cuda", "build"):
-        commands = ROOT / build / "compile_commands.json"
-        if not commands.exists():
-            continue
-        for entry in json.loads(commands.read_text()):
-            if "piton_kernels.dir" in entry.get("output", entry["command"]):
-                found = re.findall(r"-(?:isystem|I) ?(\S+)", entry["command"])
-                return ["-I" + folder for folder in found]
-    return ["-I" + str(ROOT / "src")]
-
-
-def resources(source, nvcc, arch):
-    run = subprocess.run(
-        [nvcc, "-std=c++20", "--fmad=false", "-O3", "-DFMT_USE_CONSTEXPR=1", f"-arch=sm_{arch}",
-         "--resource-usage", "-c", "-o", "/dev/null", *include_folders(), str(source)],
-        capture_output=True, text=True, check=False)
-    if run.returncode != 0:
-        sys.exit(f"cuda_resources: {source.name}: nvcc failed:\n{run.stderr}")
-    for mangled, stack, stores, loads, registers in FIELDS.findall(run.stderr):
-        name = subprocess.run(["c++filt", mangled], capture_output=True, text=True,
-                              check=True).stdout.strip()
+def functions(build, cuobjdump):
+    """(architecture, demangled name, registers, local bytes) of every kernel of the build."""
+    objects = sorted(build.glob("CMakeFiles/piton_kernels_cuda.dir/src/kernels/cuda/*.cu.o"))
+    if not objects:
+        sys.exit(f"cuda_resources: {build}: no objects of src/kernels/cuda; build it with the preset cuda")
+    found = []
+    for path in objects:
+        text = subprocess.run([cuobjdump, "-res-usage", str(path)], capture_output=True, text=True, check=True).stdout
+        arch = ""
+        name = ""
+        for line in text.splitlines():
+            if match := re.match(r"arch = sm_(\d+)", line):
+                arch = match[1]
+            elif match := re.match(r" Function (\S+):", line):
+                name = match[1]
+            elif match := re.match(r"  REG:(\d+) .*?LOCAL:(\d+)", line):
+                found.append((arch, name, int(match[1]), int(match[2])))
+    names = "\n".join(name for _, name, _, _ in found)
+    plain = subprocess.run(["c++filt"], input=names, capture_output=True, text=True, check=True).stdout.splitlines()
+    for (arch, _, registers, local), name in zip(found, plain):
         name = name.replace("piton::cuda::", "").replace("(anonymous namespace)::", "")
-        name = re.sub(r"^void ", "", name)
-        name = re.sub(r"\(.*\)$", "", name) if name.endswith(")") else name
-        yield name, int(registers), int(stack), int(stores) + int(loads)
+        yield arch, re.sub(r"^void ", "", name), registers, local
+
+
+def group_of(name):
+    """The row of an instance; None for instances in fp64, which are for checks."""
+    if "double" in name:
+        return None
+    body = re.match(r"(?:run_elements|add_column_sums)<(?:float, )?(\w+)", name)
+    kernel = body[1] if body else re.match(r"\w+", name)[0]
+    if channels := re.match(r"(?:attention_forward|cached_attention|query_gradient|key_gradient)<\w+, (\d+)", name):
+        kernel += f", d <= {CHANNELS[channels[1]]}"
+    return kernel
+
+
+def occupancy(registers, threads, shared):
+    """Threads of a multiprocessor of compute capability 9.0 that run at a time, of 2048."""
+    warps = threads // 32
+    per_warp = (registers * 32 + 255) // 256 * 256
+    blocks = min(64 // warps, 65536 // (per_warp * warps), 32)
+    if shared:
+        blocks = min(blocks, 228 * 1024 // (shared + 1024))
+    return blocks * threads
+
+
+def text_of(number, unit):
+    if not number:
+        return ""
+    for factor, prefix in ((1e9, "G"), (1e6, "M")):
+        if number >= factor:
+            return f"{number / factor:.3g} {prefix}{unit}"
+    return f"{number:.3g} {unit}"
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build-cuda")
     parser.add_argument("--arch", default="90")
-    parser.add_argument("--nvcc", default="nvcc")
-    parser.add_argument("sources", nargs="*", type=pathlib.Path)
+    parser.add_argument("--cuobjdump", default="cuobjdump")
+    parser.add_argument("--all", action="store_true")
     options = parser.parse_args()
+    largest = {}
     spilled = []
-    print("| kernel | registers | stack bytes | spilled bytes |\n| --- | --- | --- | --- |", flush=True)
-    for source in options.sources or sorted((ROOT / "src/kernels/cuda").glob("*.cu")):
-        for name, registers, stack, spills in resources(source, options.nvcc, options.arch):
-            print(f"| `{name}` | {registers} | {stack} | {spills} |", flush=True)
-            if spills:
-                spilled.append(name)
-    for name in spilled:
-        print(f"cuda_resources: {name} spills registers", file=sys.stderr)
+    for arch, name, registers, local in functions(options.build, options.cuobjdump):
+        if options.all:
+            print(f"sm_{arch} {registers:3} registers, {local} bytes spilled: {name}")
+        if local:
+            spilled.append(f"sm_{arch}: {name}: {local} bytes")
+        group = group_of(name)
+        if arch == options.arch and group:
+            largest[group] = max(largest.get(group, 0), registers)
+    print("| kernel | work | threads | registers | shared bytes | occupancy | bytes | FLOPs | limit |")
+    print("| --- | --- | --- | --- | --- | --- | --- | --- | --- |")
+    for name, (work, threads, shared, moved, flops) in KERNELS.items():
+        if name not in largest:
+            sys.exit(f"cuda_resources: no kernel is called {name} any more")
+        registers = largest.pop(name)
+        share = occupancy(registers, threads, shared) / 2048
+        seconds = max(moved / BYTES_A_SECOND, flops / FLOPS)
+        limit = f"{seconds * 1e6:.0f} us" if seconds else ""
+        print(f"| {name} | {work} | {threads} | {registers} | {shared or ''} | {100 * share:.0f} % | {text_of(moved, 'B')} "
+              f"| {text_of(flops, '')} | {limit} |")
+    others = ", ".join(f"{name} {registers}" for name, registers in sorted(largest.items()))
+    print(f"\nRegisters of the others, of 256 threads: {others}.")
+    for line in spilled:
+        print(f"cuda_resources: {line} of spilled registers", file=sys.stderr)
     return 1 if spilled else 0
 
 

@@ -8,6 +8,7 @@
 
 #include "api/planning.h"
 #include "comm/mpi/world.h"
+#include "comm/nccl/world.h"
 #include "device/cuda/device.h"
 #include "device/host_device.h"
 #include "kernels/cpu/kernels.h"
@@ -20,16 +21,44 @@ namespace {
 
 constexpr std::string_view kCuda = "cuda";
 
+// `auto` chosen: a GPU if this process has one and can join the other ranks.
+EngineOptions chosen(EngineOptions options) {
+  if (options.kernels != "auto") return options;
+  const bool joined = options.meeting.has_value() || !options.launched;
+  options.kernels = joined && has_kernels("cuda") ? "cuda" : "cpu";
+  return options;
+}
+
 std::unique_ptr<Device> make_cuda_device(const EngineOptions& options) {
-  auto device = cuda::make_device();
-  if (options.launched) {
+  if (!options.meeting) {
+    auto device = cuda::make_device();
+    if (!options.launched) return device;
     throw Error(Fault::kUsage,
-                "--kernels cuda: no communicator of this build reaches the memory of {}; run one "
-                "rank without "
-                "mpirun, or use --kernels cpu",
+                "--kernels cuda: the ranks of mpirun on several hosts meet at MASTER_ADDR, which "
+                "is not set; export the host of rank 0 (mpirun -x MASTER_ADDR=HOST), or use "
+                "--kernels cpu on {}",
                 device->name());
   }
-  return device;
+  // A launcher may show each rank only its own GPU.
+  const int devices = cuda::cuda_devices();
+  const int rank = options.meeting->host_rank;
+  if (devices > 1 && rank >= devices) {
+    throw Error(Fault::kUsage,
+                "--kernels cuda: rank {} is number {} of its host, which has {} GPUs; start at "
+                "most {} ranks a host",
+                options.meeting->rank, rank, devices, devices);
+  }
+  return cuda::make_device(devices == 1 ? 0 : rank);
+}
+
+std::unique_ptr<World> make_world(const EngineOptions& options, Device& device) {
+  if (options.kernels == kCuda && options.meeting) {
+    return make_nccl_world(
+        device,
+        {.place = *options.meeting, .timeout_seconds = options.timeout_seconds, .library = ""});
+  }
+  if (!options.launched) return make_single_world(device);
+  return make_mpi_world(device, {.job = options.job, .timeout_seconds = options.timeout_seconds});
 }
 
 std::unique_ptr<Kernels> make_kernels(const EngineOptions& options, const Device& device,
@@ -42,7 +71,7 @@ std::unique_ptr<Kernels> make_kernels(const EngineOptions& options, const Device
 }  // namespace
 
 bool has_kernels(const std::string& kernels) {
-  return kernels == "cpu" || kernels == "reference" ||
+  return kernels == "cpu" || kernels == "reference" || kernels == "auto" ||
          (kernels == kCuda && cuda::cuda_devices() > 0);
 }
 
@@ -78,11 +107,13 @@ struct Engine::State {
   std::optional<MachinePlanner> planner;
 };
 
-Engine::Engine(const EngineOptions& options, Log& log) : state_(std::make_unique<State>()) {
+Engine::Engine(const EngineOptions& asked, Log& log) : state_(std::make_unique<State>()) {
+  const EngineOptions options = chosen(asked);
   State& state = *state_;
   if (options.kernels != kCuda &&
       !has_kernels(options.kernels)) {  // if CUDA cannot run, make_cuda_device() reports why
-    throw Error(Fault::kUsage, "--kernels: got {}, wanted reference, cpu or cuda", options.kernels);
+    throw Error(Fault::kUsage, "--kernels: got {}, wanted reference, cpu, cuda or auto",
+                options.kernels);
   }
   HostDevice* host = nullptr;
   if (options.kernels == kCuda) {
@@ -93,12 +124,7 @@ Engine::Engine(const EngineOptions& options, Log& log) : state_(std::make_unique
     state.device = std::move(made);
   }
   Device& device = *state.device;
-  if (options.launched) {
-    state.world =
-        make_mpi_world(device, {.job = options.job, .timeout_seconds = options.timeout_seconds});
-  } else {
-    state.world = make_single_world(device);
-  }
+  state.world = make_world(options, device);
   // The ranks of a host get different cores. The calling thread is thread 0.
   const std::vector<int> cores =
       cores_of_rank(available_cores(), state.world->host_rank(), state.world->host_size());
@@ -122,6 +148,9 @@ Engine::Engine(const EngineOptions& options, Log& log) : state_(std::make_unique
   state.planner.emplace(*state.machine);
   if (state.world->rank() == 0) {
     const std::string choice = state.kernels->choice();
+    if (options.kernels == kCuda && state.world->size() > 1) {
+      log.info("communication: NCCL; sums over ranks have its order and rounding");
+    }
     // One line on every processor.
     log.info(fmt::format("kernels: {}; {} rank{}, {} thread{} each{}{}", state.kernels->name(),
                          state.world->size(), state.world->size() > 1 ? "s" : "", threads,

@@ -3,28 +3,33 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "base/log.h"
 #include "comm/mpi/job_record.h"
+#include "comm/rendezvous/rendezvous.h"
 #include "session/machine.h"
 #include "train/run/run_planner.h"
 
 namespace piton {
 
 struct EngineOptions {
-  std::string kernels = "cpu";  // reference, cpu or cuda
+  std::string kernels = "cpu";  // reference, cpu, cuda, or auto: cuda where it works, else cpu
   std::string isa;        // instruction set to use ("x86-64-v3"); empty: the best of this processor
   int threads = 0;        // 0: all cores of this process, divided among the ranks of the host
   bool launched = false;  // started by mpirun: join the other ranks
   LaunchedJob job;        // the launcher's job, if known
+  // Where the ranks meet that have a GPU each, whoever started them; empty: one process.
+  std::optional<MeetingPlace> meeting;
   double timeout_seconds = 600;
 };
 
 class Engine {
  public:
-  // Collective over all ranks of an mpirun. Throws Error(kUsage) for kernels that this build lacks,
-  // for cuda without a GPU, and for cuda under mpirun.
+  // Collective over all ranks of an mpirun, and with cuda over those of `meeting`. Throws
+  // Error(kUsage) for kernels that this build lacks, for cuda without a GPU for this rank, and for
+  // cuda under mpirun without `meeting`.
   Engine(const EngineOptions& options, Log& log);
   ~Engine();
   Engine(const Engine&) = delete;

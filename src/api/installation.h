@@ -12,6 +12,9 @@ struct InstallationFacts {
   std::string mpi_library;
   bool cuda_built = false;
   int cuda_devices = 0;
+  std::string
+      cuda_obstacle;  // why `--kernels cuda` does not work in this build, here; "" if it does
+  std::string nccl_obstacle;  // why several ranks with a GPU each do not
   bool parquet = false;
 };
 

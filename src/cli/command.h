@@ -26,7 +26,7 @@ namespace piton::cli {
 struct GeneralOptions {
   std::string config;  // --config FILE.toml
   int threads = 0;     // --threads N; 0: every core this process may use, shared with local ranks
-  std::string kernels = "cpu";  // --kernels reference|cpu|cuda
+  std::string kernels = "cpu";  // --kernels reference|cpu|cuda|auto
   double distributed_timeout_minutes = 10;
   bool quiet = false;  // --quiet
 
@@ -37,10 +37,13 @@ struct GeneralOptions {
              {.placeholder = "FILE"}},
       config);
     v(Option{"threads", "number of compute threads of this process (0: all its cores)"}, threads);
-    v(Option{"kernels",
-             "implementation of the kernels (reference: simple and slow, for comparison)",
-             {.choices = {"reference", "cpu", "cuda"}}},
-      kernels);
+    v(
+        Option{
+            "kernels",
+            "implementation of the kernels (reference: simple and slow, for comparison; auto: cuda "
+            "where a GPU can be used, else cpu)",
+            {.choices = {"reference", "cpu", "cuda", "auto"}}},
+        kernels);
     v(Option{"distributed-timeout-minutes",
              "minutes that a rank waits for the others before the run fails"},
       distributed_timeout_minutes);

@@ -5,7 +5,10 @@
 #include <charconv>
 #include <cstdint>
 #include <cstdlib>
+#include <optional>
 #include <string>
+
+#include "cli/compatibility/meeting_place.h"
 
 namespace piton::cli {
 namespace {
@@ -35,6 +38,11 @@ EngineOptions engine_options(const GeneralOptions& general) {
   if (const char* isa = std::getenv("PITON_ISA")) options.isa = isa;
   options.launched = is_launched();
   if (options.launched) options.job = launched_job();
+  // Ranks that have no GPU are joined by MPI alone.
+  if (general.kernels == "cuda" || general.kernels == "auto") {
+    options.meeting = find_meeting_place(
+        [](const char* name) { return has(name) ? std::optional(value_of(name)) : std::nullopt; });
+  }
   return options;
 }
 
@@ -45,7 +53,8 @@ int launched_rank() {
   for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK"}) {
     if (const char* rank = std::getenv(name)) return std::atoi(rank);
   }
-  return 0;
+  // torchrun's are joined where they have GPUs, and refused elsewhere.
+  return has("WORLD_SIZE") ? std::atoi(value_of("RANK").c_str()) : 0;
 }
 
 }  // namespace piton::cli

@@ -6,7 +6,8 @@
 
 namespace piton::cli {
 
-// Engine options from the general flags and the environment: the ranks to join, PITON_ISA.
+// Engine options from the general flags and the environment: the ranks to join, PITON_ISA. Throws
+// Error(kUsage) if a launcher's variables are no numbers.
 EngineOptions engine_options(const GeneralOptions& general);
 
 // True if a launcher started this process as one of several ranks.

@@ -175,8 +175,23 @@ Finding mpi(const InstallationFacts& installation, const LauncherFacts& launcher
 
 Finding gpu(const HostFacts& host, const InstallationFacts& installation) {
   Finding found{.about = "GPU"};
-  if (installation.cuda_devices > 0) {
+  if (installation.cuda_built && !installation.cuda_obstacle.empty()) {
+    found.text =
+        fmt::format("this build has CUDA, and cannot use it: {}", installation.cuda_obstacle);
+    // Without a GPU nobody misses the driver.
+    if (!host.has_nvidia && installation.cuda_devices == 0) return found;
+    found.health = Health::kWarning;
+    found.mend =
+        "install the driver of NVIDIA, and the libraries of the CUDA version named here (folders "
+        "on "
+        "LD_LIBRARY_PATH); in a container: docker run --gpus all; --kernels cpu works";
+  } else if (installation.cuda_devices > 0) {
     found.text = fmt::format("{} for --kernels cuda", installation.cuda_devices);
+    if (!installation.nccl_obstacle.empty()) {
+      found.text += fmt::format("; several ranks cannot be joined: {}", installation.nccl_obstacle);
+      found.health = installation.cuda_devices > 1 ? Health::kWarning : Health::kOk;
+      found.mend = found.health == Health::kOk ? "" : "apt-get install libnccl2; one process works";
+    }
   } else if (installation.cuda_built) {
     found.health = Health::kWarning;
     found.text = "this build has CUDA, and no GPU answers";

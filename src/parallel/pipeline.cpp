@@ -55,6 +55,7 @@ Pipeline::Pipeline(Schedule schedule, std::vector<Chunk*> chunks, Communicator& 
   const std::vector<int> own = schedule_.chunks_of_stage(group.rank());
   PITON_ASSERT(own.size() == chunks_.size(), "stage {} has {} chunks, got {}", group.rank(),
                own.size(), chunks_.size());
+  open_lanes(group, StageMessages::lanes(schedule_), StageMessages::lane_count(schedule_));
 }
 
 void Pipeline::set_schedule(Schedule schedule) {

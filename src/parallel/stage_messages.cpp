@@ -6,6 +6,20 @@
 #include "base/error.h"
 
 namespace piton {
+namespace {
+
+// The micro-batches of the forwards (backwards) of `chunk`, in the order of its stage.
+std::vector<int> order_of(const Schedule& schedule, Direction direction, int chunk) {
+  std::vector<int> order;
+  for (const Step& step : schedule.steps[schedule.stage_of_chunk[chunk]]) {
+    const bool forward = step.pass == Pass::kForward;
+    if (step.chunk != chunk || step.pass == Pass::kBackwardWeight) continue;
+    if (forward == (direction == Direction::kForward)) order.push_back(step.micro_batch);
+  }
+  return order;
+}
+
+}  // namespace
 
 StageMessages::StageMessages(const Schedule& schedule, Communicator& group, const Context& context,
                              BoundaryOf boundary_of)
@@ -24,18 +38,38 @@ int StageMessages::target_stage(const Name& name) const {
 std::int64_t StageMessages::tag(const Name& name, int tensor) const {
   const auto& [direction, chunk, micro_batch] = name;
   // A unique number for each boundary, direction, micro-batch and tensor, so that the order of
-  // sends does not matter.
-  return ((std::int64_t{micro_batch} * schedule_.chunks() + chunk) * 2 +
-          static_cast<int>(direction)) *
-             kMaxTensors +
-         tensor;
+  // sends does not matter. Modulo lane_count() it is the lane.
+  return (std::int64_t{micro_batch} * kMaxTensors + tensor) * lane_count(schedule_) +
+         lane(direction, chunk);
+}
+
+int StageMessages::lane(Direction direction, int chunk) {
+  return 2 * chunk + static_cast<int>(direction);
+}
+
+int StageMessages::lane_count(const Schedule& schedule) { return 2 * schedule.chunks(); }
+
+std::vector<MessageLane> StageMessages::lanes(const Schedule& schedule) {
+  std::vector<MessageLane> all;
+  for (int chunk = 0; chunk + 1 < schedule.chunks(); ++chunk) {
+    const int stage = schedule.stage_of_chunk[chunk];
+    const int next = schedule.stage_of_chunk[chunk + 1];
+    if (stage == next) continue;
+    for (const Direction direction : {Direction::kForward, Direction::kBackward}) {
+      if (order_of(schedule, direction, chunk) != order_of(schedule, direction, chunk + 1))
+        continue;
+      const bool forward = direction == Direction::kForward;
+      all.push_back({forward ? stage : next, forward ? next : stage, lane(direction, chunk)});
+    }
+  }
+  return all;
 }
 
 void StageMessages::expect(const std::vector<Step>& steps) {
   int last = 0;
   for (const Step& step : steps) last = std::max(last, step.micro_batch);
-  if (group_.size() > 1 &&
-      tag({Direction::kBackward, schedule_.chunks(), last}, 0) > group_.largest_tag()) {
+  if (group_.size() > 1 && tag({Direction::kBackward, schedule_.chunks() - 1, last},
+                               kMaxTensors - 1) > group_.largest_tag()) {
     throw Error(Fault::kUsage,
                 "--global-batch-size: {} micro-batches per step through {} chunks need more "
                 "message tags than this MPI has ({}); use fewer, larger micro-batches",

@@ -17,6 +17,7 @@
 #include <tuple>
 #include <vector>
 
+#include "comm/message_lanes.h"
 #include "nn/chunk.h"
 #include "parallel/schedule.h"
 
@@ -35,6 +36,11 @@ class StageMessages {
   // called for the boundaries before and after the chunks of this stage.
   StageMessages(const Schedule& schedule, Communicator& group, const Context& context,
                 BoundaryOf boundary_of);
+
+  // The messages between stages: a lane for each boundary and direction, where both stages have the
+  // micro-batches in the same order.
+  static std::vector<MessageLane> lanes(const Schedule& schedule);
+  static int lane_count(const Schedule& schedule);
 
   // From now on each of the ranks of `tensors`, which all have the same boundaries, sends its part
   // of a tensor and gathers what it receives. All ranks of a pipeline call it, or none. Call it
@@ -62,6 +68,7 @@ class StageMessages {
     std::vector<Event> events;
   };
   std::int64_t tag(const Name& name, int tensor) const;
+  static int lane(Direction direction, int chunk);
   int source_stage(const Name& name) const;
   int target_stage(const Name& name) const;
   void post(const Name& name);

@@ -1,16 +1,61 @@
-// CUDA's runtime functions: work is done at once, so streams and events are always complete.
+// CUDA's runtime functions. Work is done at once, so streams and events are complete, unless a
+// stream has deferred work: that is done by the first wait for it.
 #include <cuda_runtime_api.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
+#include <utility>
+#include <vector>
 
 #include "cuda_emulator/memory.h"
 
 using piton::emulator::host_reads;
 using piton::emulator::host_writes;
 
-struct CUstream_st {};
-struct CUevent_st {};
+namespace {
+
+struct Deferred {
+  void (*work)(void*);
+  void* data;
+  bool begun = false;
+  std::atomic<bool> done{false};
+};
+using DeferredWork = std::vector<std::shared_ptr<Deferred>>;
+
+// In order. Only one thread waits; others may look.
+void finish(const DeferredWork& all) {
+  for (const auto& one : all) {
+    if (one->begun) continue;
+    one->begun = true;
+    one->work(one->data);
+    one->done = true;
+  }
+}
+
+bool finished(const DeferredWork& all) {
+  for (const auto& one : all) {
+    if (!one->done) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+struct CUstream_st {
+  DeferredWork work;
+};
+struct CUevent_st {
+  DeferredWork work;
+};
+
+void emulator_defer(cudaStream_t stream, void (*work)(void*), void* data) {
+  auto one = std::make_shared<Deferred>();
+  one->work = work;
+  one->data = data;
+  stream->work.push_back(std::move(one));
+}
 
 const char* cudaGetErrorString(cudaError_t) { return "an error of the emulator"; }
 const char* cudaGetErrorName(cudaError_t) { return "cudaErrorOfTheEmulator"; }
@@ -25,6 +70,11 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
   properties->major = 9;
   properties->minor = 0;
   properties->totalGlobalMem = std::size_t{4} << 30;
+  return cudaSuccess;
+}
+cudaError_t cudaDriverGetVersion(int* version) { return cudaRuntimeGetVersion(version); }
+cudaError_t cudaRuntimeGetVersion(int* version) {
+  *version = 13000;
   return cudaSuccess;
 }
 cudaError_t cudaSetDevice(int) { return cudaSuccess; }
@@ -83,12 +133,17 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
   *stream = new CUstream_st;
   return cudaSuccess;
 }
-cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaSuccess; }
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  finish(stream->work);
+  return cudaSuccess;
+}
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   delete stream;
   return cudaSuccess;
 }
-cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned) { return cudaSuccess; }
+cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t event, unsigned) {
+  return cudaEventSynchronize(event);
+}
 cudaError_t cudaLaunchHostFunc(cudaStream_t, cudaHostFn_t work, void* data) {
   work(data);
   return cudaSuccess;
@@ -102,6 +157,16 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
   delete event;
   return cudaSuccess;
 }
-cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t) { return cudaSuccess; }
-cudaError_t cudaEventQuery(cudaEvent_t) { return cudaSuccess; }
-cudaError_t cudaEventSynchronize(cudaEvent_t) { return cudaSuccess; }
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  DeferredWork& work = stream->work;
+  std::erase_if(work, [](const auto& one) { return one->done.load(); });
+  event->work = work;
+  return cudaSuccess;
+}
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  return finished(event->work) ? cudaSuccess : cudaErrorNotReady;
+}
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  finish(event->work);
+  return cudaSuccess;
+}

@@ -40,14 +40,16 @@ constexpr VariableGroup kTable[] = {
     {VariableKind::kRead, "PITON_ISA", "the newest instruction set that kernels use: v2, v3, ..."},
     {VariableKind::kRead, "OMPI_* PMIX_* SLURM_* PMI_*", "ranks, from mpirun or srun"},
     {VariableKind::kRead, "RANK WORLD_SIZE",
-     "of torchrun: processes that no MPI joins are refused, and a number of ranks that is not so "
-     "is named"},
+     "of torchrun: joins ranks that have a GPU each (`--kernels cuda`); without GPUs, processes "
+     "that "
+     "no MPI joins are refused, and a number of ranks that is not so is named"},
+    {VariableKind::kRead, "MASTER_ADDR MASTER_PORT LOCAL_RANK LOCAL_WORLD_SIZE PITON_PORT",
+     "where the ranks of `--kernels cuda` meet (PITON_PORT wins over MASTER_PORT), and the GPU of "
+     "each; ranks without GPUs are joined by mpirun or srun (tools/launch.sh)"},
     {VariableKind::kRead, "CUDA_VISIBLE_DEVICES",
      "by CUDA: the GPUs that `--kernels cuda` sees (of no effect in a build without CUDA)"},
-    {VariableKind::kIgnored,
-     "MASTER_ADDR MASTER_PORT LOCAL_RANK LOCAL_WORLD_SIZE GROUP_RANK NODE_RANK NNODES "
-     "NPUS_PER_NODE GPUS_PER_NODE",
-     "mpirun or srun joins the ranks (tools/launch.sh)"},
+    {VariableKind::kIgnored, "GROUP_RANK NODE_RANK NNODES NPUS_PER_NODE GPUS_PER_NODE",
+     "the launcher has counted the ranks"},
     {VariableKind::kIgnored, "CUDA_DEVICE_MAX_CONNECTIONS",
      "sequence parallelism does not depend on it"},
     {VariableKind::kIgnored, "ASCEND_* HIP_VISIBLE_DEVICES ROCR_VISIBLE_DEVICES",

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "device/cuda/check.h"
+#include "device/cuda/kept_failure.h"
 #include "device/cuda/staging.h"
 #include "device/cuda/stream.h"
 
@@ -54,7 +55,7 @@ class CudaDevice final : public Device {
 
   Place place() const override { return {DeviceKind::kCuda, index_}; }
   std::string name() const override { return name_; }
-  std::unique_ptr<Stream> make_stream() override { return cuda::make_stream(index_); }
+  std::unique_ptr<Stream> make_stream() override { return cuda::make_stream(index_, failure_); }
 
   void upload(const void* host, const Tensor& dst, Stream& stream) override {
     expect_here(dst, "upload to");
@@ -90,6 +91,8 @@ class CudaDevice final : public Device {
   Memory& host_memory() override { return pinned_; }
   std::byte* host_address(const Tensor&) const override { return nullptr; }
 
+  const std::shared_ptr<KeptFailure>& failure() const { return failure_; }
+
  private:
   void expect_here(const Tensor& tensor, const char* what) const {
     PITON_ASSERT(tensor.contiguous() && tensor.place() == place(), "cuda: {} {}", what,
@@ -99,6 +102,7 @@ class CudaDevice final : public Device {
 
   int index_;
   std::string name_;
+  std::shared_ptr<KeptFailure> failure_ = std::make_shared<KeptFailure>();
   PinnedStaging staging_;
   PinnedMemory pinned_;
 };
@@ -112,6 +116,26 @@ int cuda_devices() {
   if (cudaGetDeviceCount(&count) == cudaSuccess) return count;
   cudaGetLastError();
   return 0;
+}
+
+std::shared_ptr<KeptFailure> failure_of(Device& device) {
+  auto* cuda_device = dynamic_cast<CudaDevice*>(&device);
+  PITON_ASSERT(cuda_device != nullptr, "cuda: {} is another kind of device", device.name());
+  return cuda_device->failure();
+}
+
+std::string driver_obstacle() {
+  int driver = 0;
+  int built = 0;
+  cudaRuntimeGetVersion(&built);
+  if (cudaDriverGetVersion(&driver) != cudaSuccess) cudaGetLastError();
+  const auto version = [](int number) {  // 13020 is 13.2
+    return fmt::format("{}.{}", number / 1000, number % 1000 / 10);
+  };
+  if (driver == 0) return "no driver of NVIDIA is installed (libcuda.so.1)";
+  if (driver / 1000 >= built / 1000) return "";
+  return fmt::format("the driver is for CUDA {}, wanted {} or newer", version(driver),
+                     version(built));
 }
 
 std::unique_ptr<Device> make_device(int index) {

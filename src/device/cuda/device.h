@@ -6,6 +6,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "device/device.h"
 
@@ -16,6 +17,10 @@ bool is_built();
 
 // How many devices this process can use; 0 without a driver or a GPU. Throws nothing.
 int cuda_devices();
+
+// What is wrong with the driver of this machine: none is there, or it is older than CUDA of this
+// build. "" if it is right, and in a build without CUDA.
+std::string driver_obstacle();
 
 // Device `index` of cuda_devices(). Throws Error(kUsage) if there is no such device, or if its
 // compute capability is below 8.0.

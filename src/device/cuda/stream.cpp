@@ -2,7 +2,6 @@
 #include "device/cuda/stream.h"
 
 #include <exception>
-#include <mutex>
 #include <utility>
 
 #include "device/cuda/check.h"
@@ -10,46 +9,39 @@
 namespace piton::cuda {
 namespace {
 
-// Keeps the first exception of a stream's host work for the next call on the stream.
-class HostFailure {
- public:
-  void keep(std::exception_ptr failure) {
-    const std::scoped_lock lock(mutex_);
-    if (!failure_) failure_ = std::move(failure);
-  }
-  void rethrow() const {
-    const std::scoped_lock lock(mutex_);
-    if (failure_) std::rethrow_exception(failure_);
-  }
+// Of a stream: the failure of its host work, and that of its device.
+struct Failures {
+  std::shared_ptr<KeptFailure> host;
+  std::shared_ptr<KeptFailure> device;
 
- private:
-  mutable std::mutex mutex_;
-  std::exception_ptr failure_;
+  void rethrow() const {
+    host->rethrow();
+    device->rethrow();
+  }
 };
 
 class CudaFence final : public Fence {
  public:
-  CudaFence(cudaStream_t stream, std::shared_ptr<const HostFailure> failure)
-      : failure_(std::move(failure)) {
+  CudaFence(cudaStream_t stream, Failures failures) : failures_(std::move(failures)) {
     event_.record(stream);
   }
 
   bool complete() const override { return event_.complete(); }
   void wait() override {
     event_.wait();
-    failure_->rethrow();
+    failures_.rethrow();
   }
   cudaEvent_t handle() const { return event_.handle(); }
 
  private:
   RecordedEvent event_;
-  std::shared_ptr<const HostFailure> failure_;
+  Failures failures_;
 };
 
 // The argument of cudaLaunchHostFunc.
 struct HostWork {
   std::function<void()> work;
-  std::shared_ptr<HostFailure> failure;
+  std::shared_ptr<KeptFailure> failure;
 };
 
 void run_host_work(void* data) {
@@ -63,7 +55,8 @@ void run_host_work(void* data) {
 
 class CudaStream final : public Stream {
  public:
-  explicit CudaStream(int device) : device_(device) {
+  CudaStream(int device, std::shared_ptr<KeptFailure> failure)
+      : device_(device), failures_{std::make_shared<KeptFailure>(), std::move(failure)} {
     select(device_);
     check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "making of a stream");
   }
@@ -76,15 +69,15 @@ class CudaStream final : public Stream {
   }
 
   Event record() override {
-    failure_->rethrow();
+    failures_.rethrow();
     select(device_);
-    return Event(std::make_shared<CudaFence>(stream_, failure_));
+    return Event(std::make_shared<CudaFence>(stream_, failures_));
   }
 
   void enqueue(std::function<void()> work) override {
-    failure_->rethrow();
+    failures_.rethrow();
     select(device_);
-    auto host = std::make_unique<HostWork>(HostWork{std::move(work), failure_});
+    auto host = std::make_unique<HostWork>(HostWork{std::move(work), failures_.host});
     check(cudaLaunchHostFunc(stream_, run_host_work, host.get()), "launch of host work");
     static_cast<void>(host.release());  // run_host_work() owns it from here on
   }
@@ -93,7 +86,7 @@ class CudaStream final : public Stream {
 
  private:
   void follow(const Event& event) override {
-    failure_->rethrow();
+    failures_.rethrow();
     if (const auto* fence = dynamic_cast<const CudaFence*>(event.fence().get())) {
       select(device_);
       check(cudaStreamWaitEvent(stream_, fence->handle(), 0), "wait of a stream");
@@ -104,7 +97,7 @@ class CudaStream final : public Stream {
 
   int device_;
   cudaStream_t stream_ = nullptr;
-  std::shared_ptr<HostFailure> failure_ = std::make_shared<HostFailure>();
+  Failures failures_;
 };
 
 }  // namespace
@@ -129,7 +122,9 @@ bool RecordedEvent::complete() const {
 
 void RecordedEvent::wait() const { check(cudaEventSynchronize(event_), "wait for an event"); }
 
-std::unique_ptr<Stream> make_stream(int device) { return std::make_unique<CudaStream>(device); }
+std::unique_ptr<Stream> make_stream(int device, std::shared_ptr<KeptFailure> failure) {
+  return std::make_unique<CudaStream>(device, std::move(failure));
+}
 
 cudaStream_t handle_of(Stream& stream) {
   auto* cuda_stream = dynamic_cast<CudaStream*>(&stream);

@@ -5,6 +5,7 @@
 
 #include <memory>
 
+#include "device/cuda/kept_failure.h"
 #include "device/device.h"
 
 namespace piton::cuda {
@@ -26,7 +27,8 @@ class RecordedEvent {
   cudaEvent_t event_ = nullptr;
 };
 
-std::unique_ptr<Stream> make_stream(int device);
+// `failure`: of the device; calls and waits throw it.
+std::unique_ptr<Stream> make_stream(int device, std::shared_ptr<KeptFailure> failure);
 
 // The handle of a stream made by make_stream(); asserts that it is one.
 cudaStream_t handle_of(Stream& stream);

@@ -10,6 +10,8 @@ bool is_built() { return false; }
 
 int cuda_devices() { return 0; }
 
+std::string driver_obstacle() { return ""; }
+
 std::unique_ptr<Device> make_device(int) {
   throw Error(
       Fault::kUsage,

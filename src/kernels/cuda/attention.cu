@@ -20,7 +20,8 @@ struct ForwardGrid {
 
 // A block: a tile of queries, a head, a sample.
 template <typename T, int kChannels>
-__global__ void __launch_bounds__(kForwardTile* kLanes) attention_forward(ForwardGrid<T> grid) {
+__global__ void __launch_bounds__(kForwardTile* kLanes, kBlocks)
+    attention_forward(ForwardGrid<T> grid) {
   const std::int64_t first = std::int64_t{blockIdx.x} * kForwardTile;
   const std::int64_t head = blockIdx.y;
   const std::int64_t sample = blockIdx.z;

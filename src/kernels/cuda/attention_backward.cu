@@ -81,7 +81,7 @@ __device__ void write_row(T* row, const float* sums, float factor, std::int64_t 
 
 // A block: a tile of queries, a head, a sample.
 template <typename T, int kChannels, int kTile>
-__global__ void __launch_bounds__(kTile* kLanes) query_gradient(BackwardGrid<T> grid) {
+__global__ void __launch_bounds__(kTile* kLanes, kBlocks) query_gradient(BackwardGrid<T> grid) {
   constexpr int kWidth = kLanes * kChannels + 1;
   constexpr int kColumns = kTile / kLanes;
   float* q = shared_array<float>();
@@ -210,7 +210,7 @@ __device__ void add_queries(const BackwardGrid<T>& grid,
 
 // A block: a tile of keys, a head of keys, a sample.
 template <typename T, int kChannels, int kTile>
-__global__ void __launch_bounds__(kTile* kLanes) key_gradient(BackwardGrid<T> grid) {
+__global__ void __launch_bounds__(kTile* kLanes, kBlocks) key_gradient(BackwardGrid<T> grid) {
   constexpr int kWidth = kLanes * kChannels + 1;
   const KeyTiles<kWidth, kTile> tiles;
   const KeySight& sight = grid.sight;

@@ -50,7 +50,8 @@ struct CachedGrid {
 // A block: a tile of the rows of one sample, and a head. The host does not know how many tiles the
 // samples have, so it starts as many blocks as there may be; those that are not needed return.
 template <typename T, int kChannels>
-__global__ void __launch_bounds__(kForwardTile* kLanes) cached_attention(CachedGrid<T> grid) {
+__global__ void __launch_bounds__(kForwardTile* kLanes, kBlocks)
+    cached_attention(CachedGrid<T> grid) {
   std::int64_t tile_index = blockIdx.x;
   std::int64_t sample = 0;
   std::int64_t rows = 0;

@@ -42,7 +42,7 @@ struct MaximaRows {
   std::int64_t n;
 };
 
-__global__ void __launch_bounds__(kThreads) maxima_rows(MaximaRows all) {
+__global__ void __launch_bounds__(kThreads, kBlocks) maxima_rows(MaximaRows all) {
   float* parts = shared_array<float>();
   std::int64_t begin = std::int64_t{blockIdx.x} * all.m.columns - all.m.first_column;
   std::int64_t end = begin + all.m.columns;

@@ -22,7 +22,7 @@ struct TeacherRows {
 };
 
 template <typename S>
-__global__ void __launch_bounds__(kThreads) teacher_rows(TeacherRows<S> rows) {
+__global__ void __launch_bounds__(kThreads, kBlocks) teacher_rows(TeacherRows<S> rows) {
   S* parts = shared_array<S>();
   const std::int64_t row = blockIdx.x;
   const S* x = rows.logits + row * rows.columns;
@@ -101,7 +101,7 @@ struct CombinedRows {
 };
 
 template <typename S>
-__global__ void __launch_bounds__(kThreads) combine_teacher(CombinedRows<S> rows) {
+__global__ void __launch_bounds__(kThreads, kBlocks) combine_teacher(CombinedRows<S> rows) {
   double* losses = shared_array<double>();  // [kThreads]
   double* distances = losses + kThreads;    // [kThreads]
   double sum = *rows.sum;

@@ -39,7 +39,7 @@ struct TableGradient {
 
 // Block i adds all rows that have the id of row i, in their order, if row i is the first of them.
 template <typename T>
-__global__ void __launch_bounds__(kThreads) add_table_rows(TableGradient<T> all) {
+__global__ void __launch_bounds__(kThreads, kBlocks) add_table_rows(TableGradient<T> all) {
   int* parts = shared_array<int>();                                       // [kWarps]
   std::int32_t* some = shared_array<std::int32_t>(kWarps * sizeof(int));  // [kThreads]
   const std::int64_t first = blockIdx.x;

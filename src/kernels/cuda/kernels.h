@@ -5,6 +5,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "kernels/kernels.h"
 
@@ -12,5 +13,8 @@ namespace piton::cuda {
 
 // Kernels for tensors on `device`, which make_device() made. Keeps no reference to it.
 std::unique_ptr<Kernels> make_kernels(const Device& device);
+
+// Why make_kernels() would fail for want of a library of this machine; "" if it would not.
+std::string library_obstacle();
 
 }  // namespace piton::cuda

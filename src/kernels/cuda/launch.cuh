@@ -13,6 +13,10 @@
 namespace piton::cuda {
 
 inline constexpr int kThreads = 256;  // per block, unless a kernel says otherwise
+// Blocks that a multiprocessor has registers for, of every kernel: 128 registers for each of
+// kThreads threads. Without this number the compiler aims at more blocks, and spills registers for
+// them.
+inline constexpr int kBlocks = 2;
 inline constexpr int kWarp = 32;
 inline constexpr int kWarps = kThreads / kWarp;
 inline constexpr unsigned kAllLanes = 0xFFFFFFFFU;
@@ -64,7 +68,7 @@ struct Elements {
 };
 
 template <typename Body>
-__global__ void __launch_bounds__(kThreads) run_elements(Elements<Body> elements) {
+__global__ void __launch_bounds__(kThreads, kBlocks) run_elements(Elements<Body> elements) {
   const std::int64_t step = std::int64_t{blockDim.x} * gridDim.x;
   for (std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < elements.count;
        i += step) {

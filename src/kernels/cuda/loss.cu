@@ -22,7 +22,7 @@ struct StatisticsRows {
 };
 
 template <typename S>
-__global__ void __launch_bounds__(kThreads) statistics_rows(StatisticsRows<S> rows) {
+__global__ void __launch_bounds__(kThreads, kBlocks) statistics_rows(StatisticsRows<S> rows) {
   S* parts = shared_array<S>();
   const std::int64_t row = blockIdx.x;
   const S* x = rows.logits + row * rows.columns;
@@ -54,7 +54,7 @@ struct CombineRows {
 };
 
 template <typename S>
-__global__ void __launch_bounds__(kThreads) combine_rows(CombineRows<S> rows) {
+__global__ void __launch_bounds__(kThreads, kBlocks) combine_rows(CombineRows<S> rows) {
   double* terms = shared_array<double>();  // [kThreads]
   double sum = *rows.sum;
   for (std::int64_t begin = 0; begin < rows.n; begin += kThreads) {

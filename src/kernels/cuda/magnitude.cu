@@ -17,7 +17,7 @@ struct SquaredRows {
 };
 
 template <typename T>
-__global__ void __launch_bounds__(kThreads) square_rows(SquaredRows<T> all) {
+__global__ void __launch_bounds__(kThreads, kBlocks) square_rows(SquaredRows<T> all) {
   using S = Wide<T>;
   S* parts = shared_array<S>();
   const T* row = all.rows + std::int64_t{blockIdx.x} * all.h;

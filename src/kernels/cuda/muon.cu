@@ -38,7 +38,7 @@ struct Normalize {
 };
 
 template <typename T>
-__global__ void __launch_bounds__(kThreads) normalize(Normalize<T> all) {
+__global__ void __launch_bounds__(kThreads, kBlocks) normalize(Normalize<T> all) {
   double* length = shared_array<double>();
   if (threadIdx.x == 0) {
     double sum = 0;

@@ -24,7 +24,7 @@ struct NormRows {
 // Three passes over the row, for mean, variance and result. Summing squared differences from the
 // mean avoids the cancellation of sum(x^2) - sum(x)^2, and the row stays in the caches.
 template <typename T>
-__global__ void __launch_bounds__(kThreads) norm_rows(NormRows<T> rows) {
+__global__ void __launch_bounds__(kThreads, kBlocks) norm_rows(NormRows<T> rows) {
   using S = Wide<T>;
   S* parts = shared_array<S>();
   const S size = static_cast<S>(rows.h);
@@ -78,7 +78,7 @@ struct NormGradient {
 };
 
 template <typename T>
-__global__ void __launch_bounds__(kThreads) norm_gradient_rows(NormGradient<T> rows) {
+__global__ void __launch_bounds__(kThreads, kBlocks) norm_gradient_rows(NormGradient<T> rows) {
   using S = Wide<T>;
   S* parts = shared_array<S>();
   const S size = static_cast<S>(rows.h);

@@ -81,7 +81,7 @@ struct SquareBlocks {
   std::int64_t block;
 };
 
-__global__ void __launch_bounds__(kThreads) square_blocks(SquareBlocks all) {
+__global__ void __launch_bounds__(kThreads, kBlocks) square_blocks(SquareBlocks all) {
   double* parts = shared_array<double>();
   const std::int64_t begin = std::int64_t{blockIdx.x} * all.block;
   const std::int64_t end = begin + all.block < all.n ? begin + all.block : all.n;

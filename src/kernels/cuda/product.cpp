@@ -2,8 +2,6 @@
 // y = left right is computed as y^T = right^T left^T.
 #include "kernels/cuda/product.h"
 
-#include <cublasLt.h>
-
 #include <array>
 #include <bit>
 #include <map>
@@ -13,6 +11,7 @@
 
 #include "base/error.h"
 #include "device/cuda/check.h"
+#include "kernels/cuda/cublas_lt.h"
 #include "kernels/cuda/scratch.h"
 
 namespace piton::cuda {
@@ -22,18 +21,6 @@ namespace {
 constexpr std::int64_t kWorkspaceBytes = std::int64_t{32} << 20;
 // The rows for which an algorithm is chosen, whatever the number of rows of a call is.
 constexpr std::uint64_t kUsualRows = 4096;
-
-void check_library(cublasStatus_t status, std::string_view doing) {
-  if (status == CUBLAS_STATUS_SUCCESS) return;
-  const char* text = cublasLtGetStatusString(status);
-  if (status == CUBLAS_STATUS_EXECUTION_FAILED || status == CUBLAS_STATUS_INTERNAL_ERROR)
-    throw Error(Fault::kPeer, "cuda: {}: the device is lost: {}", doing, text);
-  if (status == CUBLAS_STATUS_NOT_INITIALIZED || status == CUBLAS_STATUS_ARCH_MISMATCH ||
-      status == CUBLAS_STATUS_NOT_SUPPORTED) {
-    throw Error(Fault::kUsage, "cuda: {}: cuBLASLt: {}; use --kernels cpu", doing, text);
-  }
-  PITON_ASSERT(false, "cuda: {}: cuBLASLt: {}", doing, text);
-}
 
 cudaDataType_t type_of(DType dtype) {
   switch (dtype) {
@@ -49,12 +36,12 @@ cudaDataType_t type_of(DType dtype) {
 }
 
 // Handles of the library that end with their scope.
-template <typename Handle, auto kDestroy>
+template <typename Handle>
 class Owned {
  public:
-  Owned() = default;
+  explicit Owned(cublasStatus_t (*destroy)(Handle)) : destroy_(destroy) {}
   ~Owned() {
-    if (handle_ != nullptr) kDestroy(handle_);
+    if (handle_ != nullptr) destroy_(handle_);
   }
   Owned(const Owned&) = delete;
   Owned& operator=(const Owned&) = delete;
@@ -62,12 +49,13 @@ class Owned {
   Handle get() const { return handle_; }
 
  private:
+  cublasStatus_t (*destroy_)(Handle);
   Handle handle_ = nullptr;
 };
 
-using Layout = Owned<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy>;
-using Description = Owned<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy>;
-using Preference = Owned<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDestroy>;
+using Layout = Owned<cublasLtMatrixLayout_t>;
+using Description = Owned<cublasLtMatmulDesc_t>;
+using Preference = Owned<cublasLtMatmulPreference_t>;
 
 // What the choice of an algorithm depends on: widths, types, the form, and alignments.
 using AlgorithmKey = std::array<std::int64_t, 16>;
@@ -80,66 +68,60 @@ std::int64_t alignment_of(const Tensor& matrix) {
   return std::int64_t{1} << std::countr_zero(bits);
 }
 
-void make_layout(Layout& layout, const Tensor& matrix, std::uint64_t rows, std::uint64_t columns) {
-  check_library(cublasLtMatrixLayoutCreate(layout.address(), type_of(matrix.dtype()), rows, columns,
-                                           matrix.stride(0)),
-                "layout of a product");
-}
-
-template <typename Value>
-void set(Description& description, cublasLtMatmulDescAttributes_t attribute, const Value& value) {
-  check_library(cublasLtMatmulDescSetAttribute(description.get(), attribute, &value, sizeof(value)),
-                "description of a product");
-}
-
-template <typename Value>
-void set(Preference& preference, cublasLtMatmulPreferenceAttributes_t attribute,
-         const Value& value) {
-  check_library(
-      cublasLtMatmulPreferenceSetAttribute(preference.get(), attribute, &value, sizeof(value)),
-      "preference of a product");
-}
-
 // One product in the library's terms. `rows`: m, or the usual rows while an algorithm is chosen.
 struct LibraryProduct {
-  Description description;
-  Layout a;  // right
-  Layout b;  // left
-  Layout c;  // addend
-  Layout d;  // y
+  const CublasLt& blas;
+  Description description{blas.destroy_description};
+  Layout a{blas.destroy_layout};  // right
+  Layout b{blas.destroy_layout};  // left
+  Layout c{blas.destroy_layout};  // addend
+  Layout d{blas.destroy_layout};  // y
 
-  LibraryProduct(const Product& product, std::uint64_t rows) {
+  LibraryProduct(const CublasLt& library, const Product& product, std::uint64_t rows)
+      : blas(library) {
     const bool wide = product.y.dtype() == DType::kF64;
-    check_library(cublasLtMatmulDescCreate(description.address(),
-                                           wide ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F,
-                                           wide ? CUDA_R_64F : CUDA_R_32F),
-                  "description of a product");
+    blas.check(blas.create_description(description.address(),
+                                       wide ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F,
+                                       wide ? CUDA_R_64F : CUDA_R_32F),
+               "description of a product");
     const cublasOperation_t transposed = CUBLAS_OP_T;
-    if (product.right_transposed) set(description, CUBLASLT_MATMUL_DESC_TRANSA, transposed);
-    if (product.left_transposed) set(description, CUBLASLT_MATMUL_DESC_TRANSB, transposed);
+    if (product.right_transposed) set(CUBLASLT_MATMUL_DESC_TRANSA, transposed);
+    if (product.left_transposed) set(CUBLASLT_MATMUL_DESC_TRANSB, transposed);
     if (product.bias.defined()) {
       const cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_BIAS;
       const void* bias = product.bias.raw();
-      set(description, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue);
-      set(description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+      set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue);
+      set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
     }
     const auto columns = [](const Tensor& matrix) {
       return static_cast<std::uint64_t>(matrix.dim(1));
     };
     const auto right_rows = static_cast<std::uint64_t>(product.right.dim(0));
-    make_layout(a, product.right, columns(product.right), right_rows);
+    make(a, product.right, columns(product.right), right_rows);
     if (product.left_transposed) {  // [k, m]
-      make_layout(b, product.left, rows, static_cast<std::uint64_t>(product.left.dim(0)));
+      make(b, product.left, rows, static_cast<std::uint64_t>(product.left.dim(0)));
     } else {
-      make_layout(b, product.left, columns(product.left), rows);
+      make(b, product.left, columns(product.left), rows);
     }
-    make_layout(c, addend_of(product), columns(product.y), rows);
-    make_layout(d, product.y, columns(product.y), rows);
+    make(c, addend_of(product), columns(product.y), rows);
+    make(d, product.y, columns(product.y), rows);
   }
 
   // Without an addend beta is 0, and y is not read.
   static const Tensor& addend_of(const Product& product) {
     return product.addend.defined() ? product.addend : product.y;
+  }
+
+ private:
+  template <typename Value>
+  void set(cublasLtMatmulDescAttributes_t attribute, const Value& value) {
+    blas.check(blas.set_in_description(description.get(), attribute, &value, sizeof(value)),
+               "description of a product");
+  }
+  void make(Layout& layout, const Tensor& matrix, std::uint64_t rows, std::uint64_t columns) {
+    blas.check(blas.create_layout(layout.address(), type_of(matrix.dtype()), rows, columns,
+                                  matrix.stride(0)),
+               "layout of a product");
   }
 };
 
@@ -157,7 +139,8 @@ AlgorithmKey key_of(const Product& product) {
 }  // namespace
 
 struct Products::State {
-  Owned<cublasLtHandle_t, cublasLtDestroy> library;
+  CublasLt blas;
+  Owned<cublasLtHandle_t> library{blas.destroy};
   std::mutex mutex;
   std::map<AlgorithmKey, cublasLtMatmulAlgo_t> algorithms;
 
@@ -168,13 +151,16 @@ struct Products::State {
     if (known != algorithms.end()) return known->second;
     const std::uint64_t rows =
         product.left_transposed ? static_cast<std::uint64_t>(product.y.dim(0)) : kUsualRows;
-    const LibraryProduct asked(product, rows);
-    Preference preference;
-    check_library(cublasLtMatmulPreferenceCreate(preference.address()), "preference of a product");
-    set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
-        static_cast<std::uint64_t>(kWorkspaceBytes));
+    const LibraryProduct asked(blas, product, rows);
+    Preference preference{blas.destroy_preference};
+    blas.check(blas.create_preference(preference.address()), "preference of a product");
+    const auto set = [&](cublasLtMatmulPreferenceAttributes_t attribute, auto value) {
+      blas.check(blas.set_in_preference(preference.get(), attribute, &value, sizeof(value)),
+                 "preference of a product");
+    };
+    set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<std::uint64_t>(kWorkspaceBytes));
     const auto align = [&](cublasLtMatmulPreferenceAttributes_t attribute, const Tensor& matrix) {
-      set(preference, attribute, static_cast<std::uint32_t>(alignment_of(matrix)));
+      set(attribute, static_cast<std::uint32_t>(alignment_of(matrix)));
     };
     align(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, product.right);
     align(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, product.left);
@@ -182,10 +168,10 @@ struct Products::State {
     align(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, product.y);
     cublasLtMatmulHeuristicResult_t best{};
     int found = 0;
-    check_library(cublasLtMatmulAlgoGetHeuristic(library.get(), asked.description.get(),
-                                                 asked.a.get(), asked.b.get(), asked.c.get(),
-                                                 asked.d.get(), preference.get(), 1, &best, &found),
-                  "choice of an algorithm for a product");
+    blas.check(
+        blas.find_algorithm(library.get(), asked.description.get(), asked.a.get(), asked.b.get(),
+                            asked.c.get(), asked.d.get(), preference.get(), 1, &best, &found),
+        "choice of an algorithm for a product");
     if (found == 0) {
       throw Error(Fault::kUsage,
                   "cuda: cuBLASLt has no algorithm for a product of width {} and depth {} in {}; "
@@ -197,7 +183,7 @@ struct Products::State {
 };
 
 Products::Products() : state_(std::make_unique<State>()) {
-  check_library(cublasLtCreate(state_->library.address()), "start of cuBLASLt");
+  state_->blas.check(state_->blas.create(state_->library.address()), "start of cuBLASLt");
   // Scratch stays in the pool of the device, so that a step requests nothing from the system.
   int device = 0;
   check(cudaGetDevice(&device), "look at the device");
@@ -211,21 +197,22 @@ Products::~Products() = default;
 
 void Products::multiply(const Product& product, cudaStream_t stream) {
   const cublasLtMatmulAlgo_t algorithm = state_->algorithm(product);
-  const LibraryProduct library(product, static_cast<std::uint64_t>(product.y.dim(0)));
+  const CublasLt& blas = state_->blas;
+  const LibraryProduct library(blas, product, static_cast<std::uint64_t>(product.y.dim(0)));
   const Tensor workspace = scratch(DType::kU8, {kWorkspaceBytes}, product.y.place(), stream);
   const bool wide = product.y.dtype() == DType::kF64;
   const double one = 1;
   const double beta = product.addend.defined() ? 1 : 0;
   const float one32 = 1;
   const auto beta32 = static_cast<float>(beta);
-  check_library(cublasLtMatmul(state_->library.get(), library.description.get(),
-                               wide ? static_cast<const void*>(&one) : &one32, product.right.raw(),
-                               library.a.get(), product.left.raw(), library.b.get(),
-                               wide ? static_cast<const void*>(&beta) : &beta32,
-                               LibraryProduct::addend_of(product).raw(), library.c.get(),
-                               product.y.raw(), library.d.get(), &algorithm, workspace.raw(),
-                               static_cast<std::size_t>(kWorkspaceBytes), stream),
-                "product");
+  blas.check(blas.multiply(state_->library.get(), library.description.get(),
+                           wide ? static_cast<const void*>(&one) : &one32, product.right.raw(),
+                           library.a.get(), product.left.raw(), library.b.get(),
+                           wide ? static_cast<const void*>(&beta) : &beta32,
+                           LibraryProduct::addend_of(product).raw(), library.c.get(),
+                           product.y.raw(), library.d.get(), &algorithm, workspace.raw(),
+                           static_cast<std::size_t>(kWorkspaceBytes), stream),
+             "product");
 }
 
 }  // namespace piton::cuda

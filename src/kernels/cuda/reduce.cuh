@@ -51,7 +51,7 @@ struct ColumnSums {
 };
 
 template <typename S, typename Body>
-__global__ void __launch_bounds__(kThreads) add_column_sums(ColumnSums<S, Body> all) {
+__global__ void __launch_bounds__(kThreads, kBlocks) add_column_sums(ColumnSums<S, Body> all) {
   S* parts = shared_array<S>();  // [kWarps, kWarp]
   const std::int64_t column = std::int64_t{blockIdx.x} * kWarp + threadIdx.x % kWarp;
   const int warp = static_cast<int>(threadIdx.x / kWarp);

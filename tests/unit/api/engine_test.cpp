@@ -29,9 +29,17 @@ TEST(Engine, RefusesCudaUnderMpirun) {
   EXPECT_THAT(refusal({.kernels = "cuda", .launched = true}), HasSubstr("--kernels cpu"));
 }
 
+TEST(Engine, ChoosesTheCpuWhereNoGpuCanBeUsed) {
+  if (has_kernels("cuda")) GTEST_SKIP() << "this machine has a GPU that this build can use";
+  SilentLog log;
+  Engine engine({.kernels = "auto", .threads = 1}, log);
+  EXPECT_EQ(engine.machine().device.place().kind, DeviceKind::kHost);
+}
+
 TEST(Engine, RefusesKernelsThatNobodyKnows) {
   EXPECT_FALSE(has_kernels("gpu"));
-  EXPECT_THAT(refusal({.kernels = "gpu"}), HasSubstr("got gpu, wanted reference, cpu or cuda"));
+  EXPECT_THAT(refusal({.kernels = "gpu"}),
+              HasSubstr("got gpu, wanted reference, cpu, cuda or auto"));
 }
 
 }  // namespace

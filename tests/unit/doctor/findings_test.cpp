@@ -107,6 +107,20 @@ TEST(Findings, NameWhatIsWrongAndWhatMendsIt) {
        "cmake --preset cuda"},
       {"GPU", [](MadeUpMachine& m) { m.installation.cuda_built = true; }, "no GPU answers",
        "nvidia-smi"},
+      {"GPU",
+       [](MadeUpMachine& m) {
+         m.host.has_nvidia = m.installation.cuda_built = true;
+         m.installation.cuda_obstacle = "the driver is for CUDA 12.2, wanted 13.0 or newer";
+       },
+       "cannot use it: the driver is for CUDA 12.2", "install the driver"},
+      {"GPU",
+       [](MadeUpMachine& m) {
+         m.installation.cuda_built = true;
+         m.installation.cuda_devices = 8;
+         m.installation.nccl_obstacle = "NCCL: cannot open libnccl.so.2";
+       },
+       "8 for --kernels cuda; several ranks cannot be joined: NCCL: cannot open libnccl.so.2",
+       "apt-get install libnccl2"},
       {"libraries", [](MadeUpMachine& m) { m.installation.parquet = false; },
        "Parquet cannot be read", "apt-get install python3-pip, then make"},
       {"build", [](MadeUpMachine& m) { m.build.build = "Debug, GNU 12.2.0"; }, "Debug",
@@ -136,8 +150,17 @@ TEST(Findings, TakeWhatMakesNoDifferenceAsWell) {
   machine.host.has_nvidia = true;
   machine.installation.cuda_built = true;
   machine.installation.cuda_devices = 1;
+  machine.installation.nccl_obstacle = "of no consequence for one GPU";
   machine.launcher.version = "mpirun (Open MPI) 4.1.6";
   for (const Finding& one : machine.found()) EXPECT_EQ(one.health, Health::kOk) << one.about;
+}
+
+TEST(Findings, DoNotMissADriverWithoutAGpu) {
+  MadeUpMachine machine;
+  machine.installation.cuda_built = true;
+  machine.installation.cuda_obstacle = "no driver of NVIDIA is installed (libcuda.so.1)";
+  EXPECT_EQ(machine.found("GPU").health, Health::kOk);
+  EXPECT_THAT(machine.found("GPU").text, HasSubstr("no driver of NVIDIA is installed"));
 }
 
 class MadeUpSystem : public testing::Test {
