@@ -54,10 +54,11 @@ void ModelLayout::check_context(const ModelConfig& config) const {
   for (const auto& [value, what] :
        {std::pair{config.heads, "attention heads"}, {config.groups, "query groups"}}) {
     if (value / t % c == 0) continue;
-    throw Error(Fault::kUsage,
-                "layout: --cp-comm-type a2a: {} {} on {} tensor ranks cannot be split over {} "
-                "context ranks; change --context-parallel-size, or use --cp-comm-type p2p",
-                value, what, t, c);
+    throw Error(
+        Fault::kUsage,
+        "layout: --cp-comm-type a2a: {} {} cannot be split over tensor {} x context {} ranks; "
+        "change --context-parallel-size, or use --cp-comm-type p2p",
+        value, what, t, c);
   }
 }
 

@@ -74,7 +74,7 @@ expect(RUN ${plan} ${two} --seq-length 30 CODE 2 ERR "--seq-length: got 30, want
 expect(RUN ${plan} ${two} --seq-length 36 --attention-dropout 0.1 CODE 2 ERR "--seq-length: got 36, wanted a multiple of 16")
 expect(RUN ${plan} ${two} --seq-length 36 --attention-dropout 0.1 --cp-comm-type a2a CODE 0)
 expect(RUN ${plan} --context-parallel-size 4 --cp-comm-type a2a CODE 2
-       ERR "--cp-comm-type a2a: 2 query groups on 1 tensor ranks cannot be split over 4 context ranks")
+       ERR "--cp-comm-type a2a: 2 query groups cannot be split over tensor 1 x context 4 ranks")
 expect(RUN ${plan} ${two} --cp-comm-type allgather CODE 2 ERR "--cp-comm-type: [^\n]*allgather[^\n]*p2p[^\n]*a2a")
 expect(RUN ${plan} --context-parallel-size 0 CODE 2 ERR "--context-parallel-size is 0, wanted at least 1")
 expect(RUN plan --model bert-tiny ${two} CODE 2 ERR "--context-parallel-size divides the rows of decoders")

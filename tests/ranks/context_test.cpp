@@ -4,7 +4,11 @@
 // dropout, under every other kind of parallelism.
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <filesystem>
+#include <thread>
+#include <utility>
+#include <vector>
 
 #include "api/planning.h"
 #include "support/ranks_main.h"
@@ -240,7 +244,33 @@ TEST(ContextParallelPlan, PredictsMemoryAndBytesOfEveryRank) {
   }
 }
 
-// The addresses of a step repeat, so it could be captured.
+// A step gets the same addresses as the one before, whatever the pace of the ranks.
+TEST(ContextParallelMemory, OfStep3IsAtTheAddressesOfStep6) {
+  using Requests = std::vector<std::pair<const std::byte*, std::int64_t>>;
+  const ModelConfig model = small("gpt2-tiny");
+  for (const RunLayout& layout : layouts_of(model)) {
+    SCOPED_TRACE(layout.name);
+    TrainingRun run(ranks::world(), layout, model);
+    Requests third, last;
+    Requests* seen = nullptr;
+    run.arena().observe([&](const std::byte* data, std::int64_t bytes) {
+      if (seen != nullptr) seen->emplace_back(data, bytes);
+    });
+    std::uint64_t pace = 5 + 77 * static_cast<std::uint64_t>(ranks::world().rank());
+    run.session().pipeline().observer = [&](const Step&) {
+      pace = pace * 6364136223846793005ULL + 1442695040888963407ULL;
+      std::this_thread::sleep_for(std::chrono::microseconds((pace >> 33) % 2000));
+    };
+    for (int step = 1; step <= 6; ++step) {
+      seen = step == 3 ? &third : step == 6 ? &last : nullptr;
+      run.step();
+    }
+    run.arena().observe(nullptr);
+    EXPECT_GT(third.size(), 100U);
+    EXPECT_TRUE(third == last);
+  }
+}
+
 TEST(ContextParallelMemory, IsNotAskedOfTheSystemAfterTheSecondStep) {
   const ModelConfig model = small("gpt2-tiny");
   for (const RunLayout& layout : layouts_of(model)) {
