@@ -79,6 +79,7 @@ diagrams: build
 	python3 tools/diagrams/token_path.py docs/diagrams/token.svg
 	python3 tools/diagrams/step.py docs/diagrams/step.svg build/piton
 	python3 tools/diagrams/schedules.py docs/diagrams/schedules.svg build/piton
+	python3 tools/diagrams/context.py docs/diagrams/context.svg
 	python3 tools/diagrams/regions.py docs/diagrams/regions.svg
 
 format:

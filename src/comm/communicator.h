@@ -45,6 +45,7 @@ struct TrafficCounts {
   std::int64_t all_gather_bytes = 0;
   std::int64_t reduce_scatter_bytes = 0;
   std::int64_t broadcast_bytes = 0;
+  std::int64_t all_to_all_bytes = 0;
   std::int64_t point_to_point_bytes = 0;
   std::int64_t received_bytes = 0;  // of all kinds together
   std::int64_t collectives = 0;
@@ -54,6 +55,7 @@ struct TrafficCounts {
     all_gather_bytes += other.all_gather_bytes;
     reduce_scatter_bytes += other.reduce_scatter_bytes;
     broadcast_bytes += other.broadcast_bytes;
+    all_to_all_bytes += other.all_to_all_bytes;
     point_to_point_bytes += other.point_to_point_bytes;
     received_bytes += other.received_bytes;
     collectives += other.collectives;
@@ -99,6 +101,9 @@ class Communicator {
   // must not overlap `all`, unless it is this member's slice of it. The rest of `all` may be
   // overwritten.
   virtual Event reduce_scatter(const Tensor& mine, const Tensor& all, const After& after) = 0;
+  // Slice m of `out` = slice rank() of member m's `mine`. Both [n * rows, ...] for n members, of
+  // the same shape on every member; they must not overlap.
+  virtual Event all_to_all(const Tensor& out, const Tensor& mine, const After& after) = 0;
   // Copies the data of member `root` to all members. The same shape everywhere, contiguous.
   virtual Event broadcast(const Tensor& data, int root, const After& after) = 0;
   // Point-to-point messages, after all work on stream `after`. A receive matches the send with the

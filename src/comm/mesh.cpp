@@ -128,6 +128,25 @@ Communicator& Mesh::group(AxisSet set, const std::string& purpose) {
   return *group;
 }
 
+Communicator& Mesh::part_of_group(AxisSet set, GroupPart part, const std::string& purpose) {
+  const std::string name = fmt::format("{} {}, {} {} parts", group_name(set), purpose,
+                                       part.across ? "across" : "one of", part.parts);
+  auto& group = parts_of_groups_[name];
+  if (group) return *group;
+  const std::vector<int> all = members(set);
+  PITON_ASSERT(part.parts > 0 && std::ssize(all) % part.parts == 0, "{} members in {} parts",
+               all.size(), part.parts);
+  const auto run = std::ssize(all) / part.parts;
+  const auto own = std::ranges::find(all, world_->rank()) - all.begin();
+  std::vector<int> ranks;
+  for (std::ptrdiff_t i = 0; i < std::ssize(all); ++i) {
+    if (part.across ? i % run == own % run : i / run == own / run)
+      ranks.push_back(all[static_cast<std::size_t>(i)]);
+  }
+  group = world_->make_group(ranks, name);
+  return *group;
+}
+
 Communicator& Mesh::stages(const std::vector<int>& stages) {
   PITON_ASSERT(std::is_sorted(stages.begin(), stages.end()), "stages ascend");
   auto& group = stage_groups_[stages];

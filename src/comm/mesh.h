@@ -50,6 +50,13 @@ struct MeshSizes {
 // The coordinates of rank `rank` in a mesh of these sizes, by axis.
 std::array<int, kAxes> coordinates_of(int rank, const MeshSizes& sizes);
 
+// The members of a group are cut into `parts` runs of equal length: a run, or the members at one
+// place of all runs.
+struct GroupPart {
+  int parts = 1;
+  bool across = false;
+};
+
 class Mesh {
  public:
   // Throws Error(kUsage) if the product of `sizes` is not world.size(); the message says what fits.
@@ -69,6 +76,10 @@ class Mesh {
   // A separate group of the same ranks: its collectives do not wait for those of other purposes.
   Communicator& group(AxisSet set, const std::string& purpose);
 
+  // Of the group along `set`, the part with this rank; like group(), collective and made on first
+  // use. `parts` divides the size of the group.
+  Communicator& part_of_group(AxisSet set, GroupPart part, const std::string& purpose);
+
   // The ranks of this rank's pipeline group at `stages`, in ascending order and including this
   // stage. For tied embeddings, which two stages hold. Collective over these ranks.
   Communicator& stages(const std::vector<int>& stages);
@@ -81,6 +92,7 @@ class Mesh {
   MeshSizes sizes_;
   std::array<int, kAxes> coordinates_{};
   std::map<std::pair<AxisSet, std::string>, std::unique_ptr<Communicator>> groups_;
+  std::map<std::string, std::unique_ptr<Communicator>> parts_of_groups_;  // by name
   std::map<std::vector<int>, std::unique_ptr<Communicator>> stage_groups_;
 };
 

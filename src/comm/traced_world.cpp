@@ -100,6 +100,10 @@ class TracedCommunicator final : public Communicator {
     return collective("reduce-scatter", all, after,
                       [&] { return inner_->reduce_scatter(mine, all, after); });
   }
+  Event all_to_all(const Tensor& out, const Tensor& mine, const After& after) override {
+    return collective("all-to-all", out, after,
+                      [&] { return inner_->all_to_all(out, mine, after); });
+  }
   Event broadcast(const Tensor& data, int root, const After& after) override {
     return collective("broadcast", data, after,
                       [&] { return inner_->broadcast(data, root, after); });

@@ -26,14 +26,23 @@ enum class Access { kRead, kWrite, kUpdate };
 
 // Which rows of the global batch a matrix [rows, channels] holds. Dropout masks are drawn from
 // this. Row i of the matrix is row r = first_row + i of the unsplit micro-batch. Its sample is
-// *consumed_samples + sample_index + r / sequence; its position is r mod sequence. Column i is
-// channel first_column + i.
+// *consumed_samples + sample_index + r / sequence; its position is that of place r mod sequence.
+// Column i is channel first_column + i.
 struct MaskRows {
   Tensor consumed_samples;        // int64 [1], on the device: changes from step to step
   std::int64_t sample_index = 0;  // of the micro-batch's first sample in the global batch
   std::int64_t sequence = 1;      // rows per sample
   std::int64_t first_row = 0;     // > 0 under sequence parallelism
   std::int64_t first_column = 0;  // of the unsplit matrix; > 0 where tensor ranks split columns
+  // Under context parallelism a rank has two stretches of a sample, of sequence / 2 rows each. What
+  // is added to a place in the first or the second one gives the position in the whole sample.
+  std::int64_t first_shift = 0;
+  std::int64_t second_shift = 0;
+
+  // The position in its sample of place 0 .. sequence - 1.
+  std::int64_t position(std::int64_t place) const {
+    return place + (place < sequence / 2 ? first_shift : second_shift);
+  }
 };
 
 // Dropout at one site, a named place in the model. Elements that are kept are scaled by

@@ -16,6 +16,7 @@
 #include "device/device.h"
 #include "kernels/activation.h"
 #include "kernels/attention.h"
+#include "kernels/attention_merge.h"
 #include "kernels/cached_attention.h"
 #include "kernels/cadam.h"
 #include "kernels/dropout.h"
@@ -34,13 +35,13 @@ namespace piton {
 using KernelCall =
     std::variant<LinearForward, LinearBackwardInput, LinearBackwardWeight, PackWeight, ExpandWeight,
                  NormForward, NormBackward, Rotary, AttentionForward, AttentionBackward,
-                 CacheAppend, CachedAttention, ActivationForward, ActivationBackward,
-                 DropoutAddForward, DropoutAddBackward, EmbeddingForward, EmbeddingBackward,
-                 LossStatistics, LossCombine, LossBackward, TeacherStatistics, TeacherCombine,
-                 TeacherBackward, Copy, Add, Scale, SoftCapForward, SoftCapBackward, RowSquares,
-                 MagnitudeForward, MagnitudeGradient, AdamwUpdate, SgdUpdate, MovingAverage,
-                 SquareSums, BeginUpdate, MuonMomentum, MuonNormalize, SymmetricProduct, MuonUpdate,
-                 CadamMaxima, CadamUpdate>;
+                 AttentionMerge, CacheAppend, CachedAttention, ActivationForward,
+                 ActivationBackward, DropoutAddForward, DropoutAddBackward, EmbeddingForward,
+                 EmbeddingBackward, LossStatistics, LossCombine, LossBackward, TeacherStatistics,
+                 TeacherCombine, TeacherBackward, Copy, Add, Scale, SoftCapForward, SoftCapBackward,
+                 RowSquares, MagnitudeForward, MagnitudeGradient, AdamwUpdate, SgdUpdate,
+                 MovingAverage, SquareSums, BeginUpdate, MuonMomentum, MuonNormalize,
+                 SymmetricProduct, MuonUpdate, CadamMaxima, CadamUpdate>;
 
 // These four forward to the call that the variant holds (kernels/call.h).
 std::string_view name(const KernelCall& call);

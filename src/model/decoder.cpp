@@ -129,7 +129,8 @@ class DecoderChunk final : public Chunk {
         shard_{.group = &layout.mesh->group(Axis::kTensor),
                .strategy = layout.options.linears,
                .shared = layout.shared,
-               .dtype = config.dtype} {
+               .dtype = config.dtype,
+               .context = layout.context_group()} {
     const LayersOfChunk of{config, layout, place_, shard_};
     vocabulary_ = {config.vocabulary, layout.padded_vocabulary(config.vocabulary)};
     ParameterList& parameters = setup.parameters;
@@ -225,8 +226,11 @@ class DecoderChunk final : public Chunk {
       return;
     if (input.cache != nullptr) {
       row_rotary_ = make_row_tables(context, config_, angles(1), *input.cache);
-    } else if (rotary_.length != rotary_length(config_.rotary_scaling, input.sequence)) {
-      rotary_ = make_rotary_tables(config_, angles(input.sequence), context.device, context.arena,
+      return;
+    }
+    const std::int64_t sequence = input.sequence * shard_.context.size();
+    if (rotary_.length != rotary_length(config_.rotary_scaling, sequence)) {
+      rotary_ = make_rotary_tables(config_, angles(sequence), context.device, context.arena,
                                    context.stream);
     }
   }
@@ -240,6 +244,7 @@ class DecoderChunk final : public Chunk {
                    .key_positions = input.key_positions,
                    .query_segments = input.segments,
                    .key_segments = input.segments},
+        .of_ranks = {.segments = input.segments, .stretches = input.stretches},
         .rotary = {.cosine = tables.cosine,
                    .sine = tables.sine,
                    .positions = tables.positions.defined() ? tables.positions : input.positions},

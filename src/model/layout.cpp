@@ -41,6 +41,27 @@ std::int64_t ModelLayout::padded_vocabulary(std::int64_t vocabulary) const {
   return (vocabulary + multiple - 1) / multiple * multiple;
 }
 
+void ModelLayout::check_context(const ModelConfig& config) const {
+  const int c = mesh->size(Axis::kContext);
+  if (c == 1) return;
+  if (config.encoder) {
+    throw Error(Fault::kUsage,
+                "layout: --context-parallel-size divides the rows of decoders, and the model is an "
+                "encoder (bert); leave it out");
+  }
+  if (options.context_exchange != ContextExchange::kHeads) return;
+  const int t = mesh->size(Axis::kTensor);
+  for (const auto& [value, what] :
+       {std::pair{config.heads, "attention heads"}, {config.groups, "query groups"}}) {
+    if (value / t % c == 0) continue;
+    throw Error(
+        Fault::kUsage,
+        "layout: --cp-comm-type a2a: {} {} cannot be split over tensor {} x context {} ranks; "
+        "change --context-parallel-size, or use --cp-comm-type p2p",
+        value, what, t, c);
+  }
+}
+
 void ModelLayout::check(const ModelConfig& config, int chunks) const {
   const int t = mesh->size(Axis::kTensor);
   const auto divides = [&](std::int64_t value, const char* what, const char* flag) {
@@ -54,6 +75,7 @@ void ModelLayout::check(const ModelConfig& config, int chunks) const {
   divides(config.heads, "attention heads", "--num-attention-heads");
   divides(config.groups, "query groups", "--num-query-groups");
   divides(config.ffn_hidden, "columns of the MLP", "--ffn-hidden-size");
+  check_context(config);
   if (config.layers < chunks) {
     throw Error(Fault::kUsage,
                 "layout: {} layers cannot fill {} {}; change --num-layers or "

@@ -6,6 +6,7 @@
 
 #include "comm/mesh.h"
 #include "model/config.h"
+#include "ops/context/context_group.h"
 #include "ops/linear/linear.h"
 #include "ops/recompute.h"
 
@@ -19,6 +20,7 @@ struct LayoutOptions {
   std::int64_t vocabulary_rows = 0;        // or to exactly this many rows, if above 0
   // Layers of each chunk of the model, in order; empty: equal numbers (LayerDivision).
   std::vector<std::int64_t> layers_of_chunks;
+  ContextExchange context_exchange = ContextExchange::kRing;
 };
 
 // Layers [begin, end) of the whole model.
@@ -54,9 +56,16 @@ struct ModelLayout {
   LayerDivision division(std::int64_t layers, int chunks) const {
     return {layers, chunks, options.layers_of_chunks};
   }
+  ContextGroup context_group() const {
+    return {&mesh->group(Axis::kContext), options.context_exchange};
+  }
   // Throws Error(kUsage) that names the flag if heads, groups or the MLP's width are not divisible
-  // by the tensor size, or if there are fewer layers than chunks.
+  // by the tensor size, heads or groups not by the context size under kHeads, or if there are fewer
+  // layers than chunks.
   void check(const ModelConfig& config, int chunks) const;
+
+ private:
+  void check_context(const ModelConfig& config) const;
 };
 
 }  // namespace piton

@@ -3,6 +3,7 @@
 #include <bit>
 #include <cmath>
 
+#include "ops/context/context_attention.h"
 #include "ops/split.h"
 
 namespace piton {
@@ -86,8 +87,9 @@ Value Attention::forward(Context& context, const Value& x, const Value& residual
     const auto per_sample = [&](const Value& all) {
       return Value{all.tensor.split_dim(0, sequence), all.id};
     };
-    return attend(context, {per_sample(rows.q), per_sample(rows.k), per_sample(rows.v)},
-                  input.places, settings);
+    const AttentionRows samples{per_sample(rows.q), per_sample(rows.k), per_sample(rows.v)};
+    if (shard_.context.size() == 1) return attend(context, samples, input.places, settings);
+    return attend_over_ranks(context, samples, input.of_ranks, settings, shard_.context);
   };
   const Value mixed = attended();
   return output_.forward(context, mixed, &residual,

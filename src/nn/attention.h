@@ -10,6 +10,7 @@
 #include "nn/linear.h"
 #include "nn/norm.h"
 #include "ops/attention.h"
+#include "ops/context/context_attention.h"
 #include "ops/rotary.h"
 
 namespace piton {
@@ -47,6 +48,7 @@ std::vector<float> alibi_slopes(std::int64_t heads);
 struct AttentionInput {
   std::int64_t batch = 1;          // b; ignored with a cache
   AttentionPlaces places;          // ignored with a cache
+  ContextPlaces of_ranks;          // in place of it, if rows are divided over context ranks
   RotarySettings rotary;           // tables and positions; AttentionShape has the convention
   Tensor slopes;                   // fp32 [a/t]: ALiBi slopes of this rank's heads, or empty
   std::optional<CacheView> cache;  // of this layer; x has the rows of its pass

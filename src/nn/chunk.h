@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "ops/context/ring_attention.h"
 #include "ops/head_loss.h"
 #include "ops/parameter.h"
 #include "ops/tape.h"
@@ -41,10 +42,10 @@ struct EncoderInput {
 // One micro-batch on the device.
 struct ModelInput {
   std::int64_t samples = 0;   // b
-  std::int64_t sequence = 0;  // s
+  std::int64_t sequence = 0;  // s; under context parallelism this rank's rows of a sample
   Tensor tokens;              // int32 [b*s]
   Tensor positions;           // int32 [b*s], for learned and rotary embeddings
-  Tensor segments;            // int32 [b, s] or empty: packed documents
+  Tensor segments;            // int32 [b, s] or empty: packed documents, always of whole samples
   LossInputs loss;            // labels, mask, scale; only the last chunk reads them
   MaskRows rows;              // coordinates for drawing dropout masks
   Wanted wanted;
@@ -56,6 +57,7 @@ struct ModelInput {
   // or empty. Only decoders read them.
   Tensor query_positions;
   Tensor key_positions;
+  StretchPlaces stretches;  // of ring attention; else empty
   EncoderInput encoder;
 };
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "ops/context/context_group.h"
 #include "ops/linear/linear.h"
 #include "ops/parameter.h"
 
@@ -15,6 +16,7 @@ struct Shard {
   LinearStrategy strategy;
   SharedRows* shared = nullptr;  // of the tensor axis, for fused linears; null: there are none
   DType dtype = DType::kF32;
+  ContextGroup context;  // rows of a sample are divided over it; linears and norms do not see it
 
   int size() const { return group->size(); }
   int rank() const { return group->rank(); }

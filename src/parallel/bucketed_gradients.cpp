@@ -135,6 +135,10 @@ void BucketedGradients::advance(bool finishing, Stream& stream) {
     progress.reduced = units_[next_].parts > 1
                            ? group.reduce_scatter(own_part(next_), gradients_[next_], sums)
                            : group.all_reduce(gradients_[next_], Reduction::kSum, sums);
+    if (Communicator* const replicas = units_[next_].group->replicas) {
+      progress.reduced =
+          replicas->all_reduce(own_part(next_), Reduction::kSum, After(stream, {progress.reduced}));
+    }
     arena_->hold(gradients_[next_], progress.reduced.fence());
   }
 }

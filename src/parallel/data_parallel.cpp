@@ -18,17 +18,18 @@ std::unique_ptr<ShardedParameters> ShardedParameters::make(int zero_stage,
                                                            std::vector<Parameter*> parameters,
                                                            Mesh& mesh,
                                                            const ComputeContext& compute,
-                                                           CutPolicy cut) {
+                                                           ShardingRules rules) {
   const auto& [kernels, device, arena, stream] = compute;
-  ShardingSetup setup{.groups = make_reduction_groups(parameters, mesh),
+  ShardingSetup setup{.groups = make_reduction_groups(parameters, mesh, rules.instances),
                       .kernels = kernels,
                       .device = device,
                       .arena = arena,
-                      .cut = cut};
+                      .cut = rules.cut};
   for (Parameter* parameter : parameters) {
     if (parameter->codes.given()) continue;  // neither sharded nor trained
     (parameter->trainable ? setup.trainable : setup.frozen).push_back(parameter);
   }
+  PITON_ASSERT(zero_stage > 0 || rules.instances == 1, "instances of what is not sharded");
   switch (zero_stage) {
     case 0:
       return make_replicated(std::move(setup), stream);

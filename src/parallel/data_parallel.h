@@ -58,14 +58,21 @@ struct OwnValues {
   Tensor values;            // [size]; empty if this rank's part is all padding
 };
 
+struct ShardingRules {
+  // Of trainable parameters of stages 1 and 2; stage 3 cuts every parameter evenly.
+  CutPolicy cut = CutPolicy::kEven;
+  // Stages 1 to 3: groups of data-parallel ranks, each of which holds all shards. Gradients are
+  // reduce-scattered within an instance, and the parts summed over instances.
+  int instances = 1;
+};
+
 class ShardedParameters : public WeightProvider {
  public:
   // Allocates the buffers. Sets `value` and `gradient` of each parameter if the stage keeps them
-  // whole. Values are not initialized. Frozen parameters get no gradient. `cut` is for trainable
-  // parameters of stages 1 and 2; stage 3 cuts every parameter evenly.
+  // whole. Values are not initialized. Frozen parameters get no gradient.
   static std::unique_ptr<ShardedParameters> make(int zero_stage, std::vector<Parameter*> parameters,
                                                  Mesh& mesh, const ComputeContext& compute,
-                                                 CutPolicy cut = CutPolicy::kEven);
+                                                 ShardingRules rules = {});
   // For inference: every rank holds all values, without gradients, and one copy of each weight. A
   // weight is stored as plain rows until a packed form of it is first acquired; then the packed
   // form replaces the rows. A table that is both embedding and head keeps both forms. owned() is

@@ -14,27 +14,40 @@ void expect_positive(const char* flag, int value) {
   throw Error(Fault::kUsage, "parallel: --{} is {}, wanted at least 1", flag, value);
 }
 
-// Ranks that share one model.
-std::int64_t replica_of(int tensor, int pipeline) {
-  expect_positive("tensor-model-parallel-size", tensor);
-  expect_positive("pipeline-model-parallel-size", pipeline);
-  return std::int64_t{tensor} * pipeline;
-}
+// The ranks of one data-parallel rank.
+struct Replica {
+  int tensor = 1;
+  int pipeline = 1;
+  int context = 1;
 
-MeshSizes mesh_of(int world_size, int tensor, int pipeline) {
-  const std::int64_t replica = replica_of(tensor, pipeline);
-  if (world_size % replica != 0) {
+  // Throws Error(kUsage) that names a flag whose value is below 1.
+  std::int64_t ranks() const {
+    expect_positive("tensor-model-parallel-size", tensor);
+    expect_positive("context-parallel-size", context);
+    expect_positive("pipeline-model-parallel-size", pipeline);
+    return checked_product("--context-parallel-size", "ranks", tensor, context, pipeline);
+  }
+  std::string text() const {
+    const std::string of_context = context > 1 ? fmt::format(" x context {}", context) : "";
+    return fmt::format("tensor {}{} x pipeline {}", tensor, of_context, pipeline);
+  }
+};
+
+MeshSizes mesh_of(int world_size, const Replica& replica) {
+  const std::int64_t ranks = replica.ranks();
+  if (world_size % ranks != 0) {
     throw Error(
         Fault::kUsage,
-        "mesh: {} {} cannot form tensor {} x pipeline {}; start a multiple of {} (tools/launch.sh "
-        "{} "
-        "piton ...), or change --tensor-model-parallel-size or --pipeline-model-parallel-size",
-        world_size, world_size == 1 ? "process" : "processes", tensor, pipeline, replica, replica);
+        "mesh: {} {} cannot form {}; start a multiple of {} (tools/launch.sh {} piton ...), or "
+        "change --tensor-model-parallel-size{} or --pipeline-model-parallel-size",
+        world_size, world_size == 1 ? "process" : "processes", replica.text(), ranks, ranks,
+        replica.context > 1 ? ", --context-parallel-size" : "");
   }
   MeshSizes sizes;
-  sizes[Axis::kTensor] = tensor;
-  sizes[Axis::kPipeline] = pipeline;
-  sizes[Axis::kData] = static_cast<int>(world_size / replica);
+  sizes[Axis::kTensor] = replica.tensor;
+  sizes[Axis::kContext] = replica.context;
+  sizes[Axis::kPipeline] = replica.pipeline;
+  sizes[Axis::kData] = static_cast<int>(world_size / ranks);
   return sizes;
 }
 
@@ -198,12 +211,12 @@ int ParallelOptions::planned_ranks(const std::optional<std::int64_t>& world_size
     check_range("--world-size", *world_size, 1, kMostRanks);
     return static_cast<int>(*world_size);
   }
-  const std::int64_t replica = replica_of(tensor, pipeline);
-  if (replica > kMostRanks) {
-    throw Error(Fault::kUsage, "mesh: tensor {} x pipeline {} are {} ranks, wanted 1 to {}", tensor,
-                pipeline, replica, kMostRanks);
+  const Replica replica{tensor, pipeline, context};
+  if (replica.ranks() > kMostRanks) {
+    throw Error(Fault::kUsage, "mesh: {} are {} ranks, wanted 1 to {}", replica.text(),
+                replica.ranks(), kMostRanks);
   }
-  return static_cast<int>(replica);
+  return static_cast<int>(replica.ranks());
 }
 
 MeshSizes ParallelOptions::check(int world_size) const {
@@ -211,7 +224,42 @@ MeshSizes ParallelOptions::check(int world_size) const {
   if (zero_stage < 0 || zero_stage > 3) {
     throw Error(Fault::kUsage, "parallel: --zero-stage is {}, wanted 0, 1, 2 or 3", zero_stage);
   }
-  return mesh_of(world_size, tensor, pipeline);
+  const MeshSizes sizes = mesh_of(world_size, {tensor, pipeline, context});
+  check_instances(sizes[Axis::kData] * sizes[Axis::kContext]);
+  return sizes;
+}
+
+void ParallelOptions::check_instances(int ranks) const {
+  const char* const flag = "num-distributed-optimizer-instances";
+  expect_positive(flag, zero_instances);
+  if (zero_instances == 1) return;
+  needs(true, flag, effective_zero_stage() > 0,
+        "--use-distributed-optimizer or --zero-stage 1, 2 or 3, whose shards it holds several "
+        "times");
+  if (ranks % zero_instances == 0) return;
+  throw Error(Fault::kUsage,
+              "parallel: --{}: got {}, wanted a number that divides the {} data-parallel ranks{}",
+              flag, zero_instances, ranks, context > 1 ? " (with those of the context)" : "");
+}
+
+std::int64_t ParallelOptions::sequence_multiple(bool dropout) const {
+  if (context == 1) return 1;
+  // Masks of attention are drawn for four keys at a time (kernels/attention.h).
+  const bool fours = dropout && context_exchange == ContextExchange::kRing;
+  return SequenceStretches{0, context}.count() * std::int64_t{fours ? 4 : 1};
+}
+
+void ParallelOptions::check_sequence(std::int64_t sequence, bool dropout) const {
+  const std::int64_t multiple = sequence_multiple(dropout);
+  if (sequence % multiple == 0) return;
+  const bool fours = multiple > SequenceStretches{0, context}.count();
+  throw Error(Fault::kUsage,
+              "--seq-length: got {}, wanted a multiple of {}: --context-parallel-size {} cuts "
+              "samples into {} stretches{}",
+              sequence, multiple, context, 2 * context,
+              fours ? ", of 4 tokens each or a multiple with --attention-dropout and "
+                      "--cp-comm-type p2p"
+                    : "");
 }
 
 MeshSizes InferenceOptions::check(int world_size) const {
@@ -221,7 +269,7 @@ MeshSizes InferenceOptions::check(int world_size) const {
                 "gradients and no optimizer state to share",
                 zero_stage);
   }
-  const MeshSizes sizes = mesh_of(world_size, tensor, pipeline);
+  const MeshSizes sizes = mesh_of(world_size, {tensor, pipeline});
   if (sizes[Axis::kData] > 1 && zero_stage == 0) {
     throw Error(Fault::kUsage,
                 "mesh: {} processes, and tensor {} x pipeline {} has work for {}; start {}, change "

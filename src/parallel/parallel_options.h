@@ -1,5 +1,5 @@
 // Options of the parallel layout of a run, and the mesh that they define. The data-parallel size is
-// the number of ranks divided by tensor x pipeline.
+// the number of ranks divided by tensor x context x pipeline.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +9,7 @@
 
 #include "base/options/options.h"
 #include "comm/mesh.h"
+#include "ops/context/context_group.h"
 #include "ops/recompute.h"
 #include "parallel/linear_options.h"
 #include "parallel/pipeline_options.h"
@@ -23,10 +24,13 @@ inline constexpr std::int64_t kMostRanks = 1 << 20;
 
 struct ParallelOptions {
   int tensor = 1;
+  int context = 1;
+  ContextExchange context_exchange = ContextExchange::kRing;
   int pipeline = 1;
   LinearOptions linears;
   bool use_distributed_optimizer = false;
   int zero_stage = 0;
+  int zero_instances = 1;
   PipelineOptions schedule;
   RecomputeRequest recompute = RecomputeRequest::kNone;
   std::string memory_limit;                      // "": none
@@ -46,6 +50,12 @@ struct ParallelOptions {
   // chunk. None under kAuto. Throws Error(kUsage) naming the flag.
   RecomputeRules recompute_rules(const std::vector<std::int64_t>& layers_of_stages) const;
 
+  // What the lengths of samples must be a multiple of, so that they can be divided over the context
+  // ranks. `dropout`: of attention.
+  std::int64_t sequence_multiple(bool dropout) const;
+  // Throws Error(kUsage) if samples of `sequence` tokens cannot.
+  void check_sequence(std::int64_t sequence, bool dropout) const;
+
   // Bytes of --memory-limit under kAuto. Throws Error(kUsage) if one is given without the other.
   std::optional<std::int64_t> recompute_limit() const;
 
@@ -59,12 +69,12 @@ struct ParallelOptions {
   }
 
   // The number of ranks of a layout that is only shown: `world_size` (--world-size), or tensor x
-  // pipeline if it is not given. Throws Error(kUsage) unless it is 1 to kMostRanks.
+  // context x pipeline if it is not given. Throws Error(kUsage) unless it is 1 to kMostRanks.
   int planned_ranks(const std::optional<std::int64_t>& world_size) const;
 
   // The mesh of `world_size` ranks. Throws Error(kUsage) naming the flag if a value is out of range
-  // or `world_size` is not a multiple of tensor x pipeline. ModelLayout::check refuses layouts that
-  // do not fit the model, and sequence parallelism on one tensor rank.
+  // or `world_size` is not a multiple of tensor x context x pipeline. ModelLayout::check refuses
+  // layouts that do not fit the model, and sequence parallelism on one tensor rank.
   MeshSizes check(int world_size) const;
 
   template <typename Visitor>
@@ -72,6 +82,15 @@ struct ParallelOptions {
     v(Option{"tensor-model-parallel-size",
              "number of ranks that each layer's matrices are split over"},
       tensor);
+    v(Option{"context-parallel-size",
+             "number of ranks that the tokens of each sample are divided over"},
+      context);
+    v(Option{"cp-comm-type",
+             "how attention sees the tokens of other context ranks: p2p: keys and values travel "
+             "around the ranks (ring attention); a2a: each rank gets whole samples of some heads "
+             "(Ulysses)"},
+      Choice<ContextExchange>(context_exchange,
+                              {{"p2p", ContextExchange::kRing}, {"a2a", ContextExchange::kHeads}}));
     v(Option{"pipeline-model-parallel-size", "number of stages that the layers are divided into"},
       pipeline);
     linears.visit(v);
@@ -82,6 +101,13 @@ struct ParallelOptions {
              "what data-parallel ranks shard: 0 nothing, 1 optimizer state, 2 also gradients, 3 "
              "also weights"},
       zero_stage);
+    v(
+        Option{
+            "num-distributed-optimizer-instances",
+            "groups of data-parallel ranks (with --context-parallel-size, of data and context "
+            "ranks), each of which shards by itself what --zero-stage shards; 2 on two hosts keeps "
+            "gathers within a host"},
+        zero_instances);
     schedule.visit(v);
     visit_recomputation(v);
   }
@@ -148,6 +174,7 @@ struct ParallelOptions {
       auto_recompute_mebibytes);
   }
 
+  void check_instances(int ranks) const;
   void add_small_parts(RecomputeRules& rules, std::int64_t most_layers) const;
   void check_distribution(bool full) const;
 };

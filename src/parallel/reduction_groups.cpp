@@ -20,7 +20,20 @@ bool ReductionGroups::is_tied(const Parameter& parameter) const {
   return std::ranges::any_of(tied, [&](const auto& one) { return one.first == &parameter; });
 }
 
-ReductionGroups make_reduction_groups(const std::vector<Parameter*>& parameters, Mesh& mesh) {
+namespace {
+
+ReductionGroup group_of_instance(Mesh& mesh, AxisSet set, int instances) {
+  if (instances == 1) return {&mesh.group(set, "gradients"), &mesh.group(set, "values")};
+  const GroupPart instance{.parts = instances};
+  return {.gradients = &mesh.part_of_group(set, instance, "gradients"),
+          .values = &mesh.part_of_group(set, instance, "values"),
+          .replicas = &mesh.part_of_group(set, {instances, /*across=*/true}, "gradients")};
+}
+
+}  // namespace
+
+ReductionGroups make_reduction_groups(const std::vector<Parameter*>& parameters, Mesh& mesh,
+                                      int instances) {
   ReductionGroups groups;
   groups.tensor = &mesh.group(Axis::kTensor);
   // The group of dense parameters always exists, even on a stage without parameters.
@@ -38,7 +51,7 @@ ReductionGroups make_reduction_groups(const std::vector<Parameter*>& parameters,
     if (parameter->tied_stages.size() > 1) tied.push_back(parameter);
   }
   for (const AxisSet set : sets) {
-    groups.by_axes[set] = {&mesh.group(set, "gradients"), &mesh.group(set, "values")};
+    groups.by_axes[set] = group_of_instance(mesh, set, instances);
   }
   std::ranges::sort(tied, {}, &Parameter::name);
   for (Parameter* parameter : tied)

@@ -11,12 +11,16 @@
 
 namespace piton {
 
-// The ranks that hold the same values of a parameter and different contributions to its gradient.
-// They share its shards. Gradients and values have separate communicators, so that neither waits
-// for the other: values are prefetched while gradients are still being reduced.
+// The ranks that hold the same values of a parameter and different contributions to its gradient,
+// or one of several instances of them. They share its shards. Gradients and values have separate
+// communicators, so that neither waits for the other: values are prefetched while gradients are
+// still being reduced.
 struct ReductionGroup {
   Communicator* gradients = nullptr;
   Communicator* values = nullptr;
+  // The ranks of all instances that hold the same shard, over which its sum is completed; null:
+  // there is one instance.
+  Communicator* replicas = nullptr;
 
   int rank() const { return gradients->rank(); }
   int size() const { return gradients->size(); }
@@ -41,8 +45,10 @@ struct ReductionGroups {
   static AxisSet axes_of(const Parameter& parameter);
 };
 
-// Makes the groups. Collective: all ranks of the mesh call it. Asserts, for every trainable
-// parameter, that its gradient is partial over each axis of axes_of() with more than one rank.
-ReductionGroups make_reduction_groups(const std::vector<Parameter*>& parameters, Mesh& mesh);
+// Makes the groups. Collective: all ranks of the mesh call it. Each reduction group is divided into
+// `instances` of consecutive ranks. Asserts, for every trainable parameter, that its gradient is
+// partial over each axis of axes_of() with more than one rank.
+ReductionGroups make_reduction_groups(const std::vector<Parameter*>& parameters, Mesh& mesh,
+                                      int instances = 1);
 
 }  // namespace piton

@@ -80,6 +80,10 @@ void ScatteredGradients::submit(std::size_t unit, Stream& stream) {
   }
   next.scattered =
       units_[unit].group->gradients->reduce_scatter(own_part(unit, next.whole), next.whole, sums);
+  if (Communicator* const replicas = units_[unit].group->replicas) {
+    next.scattered = replicas->all_reduce(own_part(unit, next.whole), Reduction::kSum,
+                                          After(stream, {next.scattered}));
+  }
   arena_->hold(next.whole, next.scattered.fence());
   queued_bytes_ += next.whole.bytes();
   queue_.push_back(std::move(next));

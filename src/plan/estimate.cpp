@@ -23,6 +23,7 @@ TrafficCounts difference(TrafficCounts a, const TrafficCounts& b) {
   a.all_gather_bytes -= b.all_gather_bytes;
   a.reduce_scatter_bytes -= b.reduce_scatter_bytes;
   a.broadcast_bytes -= b.broadcast_bytes;
+  a.all_to_all_bytes -= b.all_to_all_bytes;
   a.point_to_point_bytes -= b.point_to_point_bytes;
   a.collectives -= b.collectives;
   return a;

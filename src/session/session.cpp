@@ -9,11 +9,13 @@
 #include "model/model_factory.h"
 #include "session/pair_weights.h"
 #include "session/run_sections.h"
+#include "session/sequence_part.h"
 
 namespace piton {
 namespace {
 
-constexpr AxisSet kSampleAxes = axes(Axis::kData, Axis::kContext);  // hold different tokens
+// Have different samples; ranks of the context axis get the same ones and divide their rows.
+constexpr AxisSet kSampleAxes = axes(Axis::kData);
 constexpr AxisSet kLossAxes =
     axes(Axis::kData, Axis::kContext, Axis::kPipeline);  // hold parts of the loss
 
@@ -126,8 +128,9 @@ void Session::make_parameters() {
   }
   sharded_ = ShardedParameters::make(
       settings_.zero_stage, all_parameters_, *mesh_, compute(machine_),
-      settings_.optimizer_options.kind == OptimizerKind::kMuon ? CutPolicy::kWholeMatrices
-                                                               : CutPolicy::kEven);
+      {.cut = settings_.optimizer_options.kind == OptimizerKind::kMuon ? CutPolicy::kWholeMatrices
+                                                                       : CutPolicy::kEven,
+       .instances = settings_.zero_instances});
 }
 
 Session::~Session() { machine_.stream.synchronize(); }
@@ -172,7 +175,32 @@ Context Session::context(bool training) {
           .seed = settings_.seed};
 }
 
-ModelInput Session::upload(const MicroBatch& batch, const Tensor& scale) {
+ModelInput Session::upload(const MicroBatch& whole, const Tensor& scale) {
+  const SequenceStretches stretches{mesh_->coordinate(Axis::kContext), mesh_->size(Axis::kContext)};
+  if (stretches.ranks == 1) return upload_rows(whole, scale);
+  ModelInput input = upload_rows(part_of_sequence(whole, stretches), scale);
+  const std::int64_t rows = stretches.rows(whole.sequence);
+  input.rows.first_shift = stretches.first() * rows;
+  input.rows.second_shift = (stretches.second() - 1) * rows;
+  if (settings_.layout.context_exchange == ContextExchange::kRing)
+    input.stretches = upload_stretches(whole, stretches.count());
+  return input;
+}
+
+StretchPlaces Session::upload_stretches(const MicroBatch& whole, int stretches) {
+  const auto put = [&](const std::vector<std::int32_t>& values) {
+    const Shape shape{stretches, whole.samples, whole.sequence / stretches};
+    Tensor tensor =
+        machine_.arena.allocate(DType::kI32, shape, MemoryKind::kActivations, machine_.stream);
+    machine_.device.upload(values.data(), tensor, machine_.stream);
+    return tensor;
+  };
+  StretchPlaces places{.positions = put(by_stretch(positions_of_rows(whole), whole, stretches))};
+  if (!whole.segments.empty()) places.segments = put(by_stretch(whole.segments, whole, stretches));
+  return places;
+}
+
+ModelInput Session::upload_rows(const MicroBatch& batch, const Tensor& scale) {
   const auto put = [&](DType dtype, const Shape& shape, const void* host) {
     Tensor tensor =
         machine_.arena.allocate(dtype, shape, MemoryKind::kActivations, machine_.stream);
@@ -190,8 +218,11 @@ ModelInput Session::upload(const MicroBatch& batch, const Tensor& scale) {
                    .rows = {.consumed_samples = consumed_samples_,
                             .sample_index = batch.sample_index,
                             .sequence = batch.sequence}};
-  if (!batch.segments.empty()) {
-    input.segments = put(DType::kI32, {batch.samples, batch.sequence}, batch.segments.data());
+  const bool ring = settings_.layout.context_exchange == ContextExchange::kRing &&
+                    mesh_->size(Axis::kContext) > 1;  // has them by stretch
+  if (!batch.segments.empty() && !ring) {
+    const std::int64_t whole = batch.sequence * mesh_->size(Axis::kContext);
+    input.segments = put(DType::kI32, {batch.samples, whole}, batch.segments.data());
   }
   if (!settings_.model.encoder) return input;
   if (const std::int64_t first = settings_.model.encoder->first_position; first > 0) {
@@ -420,6 +451,7 @@ Tensor Session::head_logits(const Tensor& hidden) {
 
 std::vector<std::vector<double>> Session::token_losses(const std::vector<MicroBatch>& batches,
                                                        const LossPass& pass) {
+  PITON_ASSERT(mesh_->size(Axis::kContext) == 1, "losses of rows that are divided over ranks");
   std::vector<ModelInput> inputs;
   inputs.reserve(batches.size());
   for (const MicroBatch& batch : batches) {

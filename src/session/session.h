@@ -39,6 +39,7 @@ struct SessionSettings {
   ModelConfig model;
   LayoutOptions layout;
   int zero_stage = 0;
+  int zero_instances = 1;  // ShardingRules
   ScheduleSettings schedule;
   std::optional<Schedule> own_schedule;  // instead of one of these settings
   int micro_batches = 1;                 // a step; fewer or more under a schedule of settings
@@ -98,7 +99,8 @@ class Session {
   // copies.
   void publish_values();
 
-  // One update from this data-parallel rank's micro-batches, as many on each rank.
+  // One update from this data-parallel rank's micro-batches, as many on each rank. Ranks of the
+  // context axis get the same whole samples, here and below.
   // `consumed_samples`: of the run, before this batch; mask draws count from it. `weight_decay`: of
   // this step; empty: that of the options.
   StepReport train_step(const std::vector<MicroBatch>& batches, std::int64_t consumed_samples,
@@ -118,7 +120,7 @@ class Session {
 
   // Cross entropy of each token [b*s], 0 without a label, for each micro-batch of this rank; on the
   // ranks of other stages than the last one empty lists. With dropout, the masks are those of the
-  // last consumed_samples.
+  // last consumed_samples. Not under context parallelism.
   std::vector<std::vector<double>> token_losses(const std::vector<MicroBatch>& batches,
                                                 const LossPass& pass);
 
@@ -139,7 +141,8 @@ class Session {
   // For forward passes outside of a step.
   Context context(bool training);
   // Copies the micro-batch to the device. `scale`: gradient of its loss sum, or empty.
-  ModelInput upload(const MicroBatch& batch, const Tensor& scale);
+  // Under context parallelism, this rank's rows of it.
+  ModelInput upload(const MicroBatch& whole, const Tensor& scale);
 
  private:
   void schedule_micro_batches(int count);
@@ -168,6 +171,8 @@ class Session {
     std::vector<ObjectiveFigure> figures;  // of a model with two losses
   };
   Losses losses_of(const PipelineResult& result, const Labels& labels);
+  ModelInput upload_rows(const MicroBatch& batch, const Tensor& scale);
+  StretchPlaces upload_stretches(const MicroBatch& whole, int stretches);
   EncoderInput upload_encoder_input(const MicroBatch& batch);
   // `pairs`: Labels::pairs, if the batches have weights for them.
   StepReport weighted_gradients(const std::vector<MicroBatch>& batches, StepReport report,

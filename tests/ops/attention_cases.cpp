@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "support/tensors.h"
 
@@ -89,6 +90,21 @@ class AttentionCases {
       add_attention(fmt::format("soft cap {}, triangle", cap), grouped, {}, 0, 6, cap);
     }
     add_attention("soft cap, decoding", decoding, {.query_begin = 140}, 0, 0, 1);
+  }
+
+  // Of two parts of the keys. Some queries see no key of one part, or of both.
+  void add_merges() {
+    for (const AttentionSizes& s : {AttentionSizes{2, 13, 0, 4, 0, 10}, {1, 150, 0, 3, 0, 64}}) {
+      const Shape rows{s.b, s.a, s.sq};
+      AttentionMerge call{.out = source_.normal(sums_, {s.b, s.sq, s.a, s.d}),
+                          .lse = source_.normal(sums_, rows),
+                          .part = source_.normal(dtype_, {s.b, s.sq, s.a, s.d}),
+                          .part_lse = source_.normal(sums_, rows)};
+      const double none = -std::numeric_limits<double>::infinity();
+      for (const std::int64_t i : {0, 1, 20}) set_value(call.lse, i, none);
+      for (const std::int64_t i : {1, 2, 30}) set_value(call.part_lse, i, none);
+      add(fmt::format("of {} queries", s.sq), 2, call, dtype_);
+    }
   }
 
   // Samples of one row and of several, in pages that are out of order and shared.
@@ -300,6 +316,7 @@ class AttentionCases {
 std::vector<CallCase> attention_cases(const CaseOptions& options) {
   AttentionCases list(options);
   list.add_attentions();
+  list.add_merges();
   list.add_cached();
   return list.take();
 }

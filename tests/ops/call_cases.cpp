@@ -649,7 +649,9 @@ class CaseList {
                     .sample_index = 3,
                     .sequence = 8,
                     .first_row = full ? 20 : 0,
-                    .first_column = full ? 7 : 0};
+                    .first_column = full ? 7 : 0,
+                    .first_shift = full ? 4 : 0,
+                    .second_shift = full ? 12 : 0};
     add(detail, 2,
         DropoutAddForward{.y = source_.unwritten(dtype_, {n, h}),
                           .x = source_.normal(dtype_, {n, h}),

@@ -201,6 +201,16 @@ TEST_P(KernelValues, OfDropoutKeepTheRightShareAndScaleIt) {
   run(DropoutAddForward{.y = slice, .x = x.slice(0, 0, 32), .dropout = part});
   EXPECT_TRUE(bit_equal(slice, y.slice(0, 40, 32)));
 
+  // A rank of two that has the first and the last quarter of each sample.
+  Dropout ends = dropout;
+  ends.rows.sequence = 16;
+  ends.rows.second_shift = 16;
+  run(DropoutAddForward{.y = slice, .x = x.slice(0, 0, 32), .dropout = ends});
+  for (const std::int64_t stretch : {0, 1, 2, 3}) {
+    EXPECT_TRUE(bit_equal(slice.slice(0, stretch * 8, 8),
+                          y.slice(0, stretch / 2 * 32 + stretch % 2 * 24, 8)));
+  }
+
   // The same for columns, from any one on.
   for (const std::int64_t first : {1, 2, 3, 4, 22}) {
     Dropout right = dropout;

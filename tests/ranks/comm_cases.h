@@ -488,6 +488,22 @@ TEST(Messages, BothDirectionsAtOnceWithMoreThanTheRingsHold) {
   EXPECT_EQ(wrong, 0);
 }
 
+TEST(AllToAll, GivesEachMemberItsSliceOfEveryOther) {
+  Stage s;
+  for (const std::int64_t rows : {0, 1, 5, 300'000}) {
+    const Tensor mine = host_tensor(DType::kF32, {s.n * rows});
+    const Tensor out = host_tensor(DType::kF32, {s.n * rows});
+    for (std::int64_t i = 0; i < s.n * rows; ++i) put(mine, i, input(s.me, i));
+    s.group.all_to_all(out, mine, *s.stream).wait();
+    std::int64_t wrong = 0;
+    for (int m = 0; m < s.n; ++m) {
+      for (std::int64_t i = 0; i < rows; ++i)
+        wrong += get(out, m * rows + i) != input(m, s.me * rows + i);
+    }
+    EXPECT_EQ(wrong, 0) << rows << " rows";
+  }
+}
+
 TEST(HostBytes, AreGatheredInOrderOfRank) {
   Stage s;
   const std::string mine(static_cast<std::size_t>(s.me) * 1000, static_cast<char>('a' + s.me));
@@ -509,6 +525,8 @@ TEST(Traffic, IsWhatTheFormulasSay) {
   s.group.all_gather(data, mine, *s.stream).wait();
   s.group.reduce_scatter(mine, data, *s.stream).wait();
   s.group.broadcast(data, 0, *s.stream).wait();
+  const Tensor exchanged = host_tensor(DType::kF32, {count});
+  s.group.all_to_all(exchanged, data, *s.stream).wait();
   const Event sent = s.group.send(mine, s.me ^ 1, 0, *s.stream);
   s.group.receive(mine, s.me ^ 1, 0, *s.stream).wait();
   sent.wait();
@@ -519,7 +537,8 @@ TEST(Traffic, IsWhatTheFormulasSay) {
   EXPECT_EQ(after.reduce_scatter_bytes - before.reduce_scatter_bytes, bytes / s.n * (s.n - 1));
   EXPECT_EQ(after.broadcast_bytes - before.broadcast_bytes, s.me == 0 ? bytes * (s.n - 1) : 0);
   EXPECT_EQ(after.point_to_point_bytes - before.point_to_point_bytes, bytes / s.n);
-  EXPECT_EQ(after.collectives - before.collectives, 4);
+  EXPECT_EQ(after.all_to_all_bytes - before.all_to_all_bytes, bytes / s.n * (s.n - 1));
+  EXPECT_EQ(after.collectives - before.collectives, 5);
 }
 
 }  // namespace piton::ranks

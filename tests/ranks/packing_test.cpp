@@ -16,10 +16,13 @@ namespace {
 using test::mesh;
 using test::RowForm;
 
-double loss_of(World& in, const MeshSizes& sizes, RowForm form, bool sequence_parallel = false) {
+double loss_of(World& in, const MeshSizes& sizes, RowForm form, bool sequence_parallel = false,
+               ContextExchange exchange = {}) {
   const ModelConfig model = preset("llama-tiny");
-  test::TrainingRun run(in, {.name = "rows", .mesh = sizes, .sequence_parallel = sequence_parallel},
-                        model);
+  test::TrainingRun run(
+      in,
+      {.name = "rows", .mesh = sizes, .sequence_parallel = sequence_parallel, .exchange = exchange},
+      model);
   Mesh& ranks = run.session().mesh();
   const auto batches = test::batch_of_conversations(
       form, model.vocabulary, 1, ranks.coordinate(Axis::kData), ranks.size(Axis::kData));
@@ -34,14 +37,18 @@ TEST(Packing, LossIsThatOfPaddedSamplesOnOneRankForEveryLayout) {
     const char* name;
     MeshSizes sizes;
     bool sequence_parallel;
+    ContextExchange exchange = ContextExchange::kRing;
   } layouts[] = {{"tensor", mesh(2, four ? 2 : 1, 1), false},
                  {"tensor, sequence parallel", mesh(2, four ? 2 : 1, 1), true},
+                 {"context", test::with_context(mesh(1, four ? 2 : 1, 1), 2), false},
+                 {"context, all-to-all", test::with_context(mesh(1, four ? 2 : 1, 1), 2), false,
+                  ContextExchange::kHeads},
                  {"data", mesh(1, four ? 4 : 2, 1), false},
                  {"pipeline", mesh(1, four ? 2 : 1, 2), false}};
   for (const auto& layout : layouts) {
     for (const RowForm form : {RowForm::kPadded, RowForm::kPacked, RowForm::kVariable}) {
-      EXPECT_NEAR(loss_of(world(), layout.sizes, form, layout.sequence_parallel), wanted,
-                  1e-6 * wanted)
+      EXPECT_NEAR(loss_of(world(), layout.sizes, form, layout.sequence_parallel, layout.exchange),
+                  wanted, 1e-6 * wanted)
           << layout.name << ", form " << static_cast<int>(form);
     }
   }

@@ -35,6 +35,11 @@ inline MeshSizes mesh(int t, int d, int p) {
   return sizes;
 }
 
+inline MeshSizes with_context(MeshSizes sizes, int c) {
+  sizes[Axis::kContext] = c;
+  return sizes;
+}
+
 struct RunLayout {
   std::string name;
   MeshSizes mesh;
@@ -42,6 +47,7 @@ struct RunLayout {
   int slices = 1;  // or kFused
   bool recompute = false;
   int zero = 0;
+  int instances = 1;  // of the shards
   ScheduleSettings schedule;
   std::optional<Schedule> own_schedule;
   RecomputeRules rules;  // instead of `recompute`
@@ -52,7 +58,8 @@ struct RunLayout {
   std::int64_t micro = 2;  // samples of a micro-batch; the others of a global batch are accumulated
   std::vector<std::int64_t> sizes;   // of the micro-batches of a rank, in place of `micro`
   std::vector<std::int64_t> layers;  // of the chunks of the model; empty: equal
-  bool scatters = true;              // each tensor rank sends its part of a boundary
+  ContextExchange exchange = ContextExchange::kHeads;
+  bool scatters = true;  // each tensor rank sends its part of a boundary
 
   std::vector<std::int64_t> sizes_of_rank() const {
     if (!sizes.empty()) return sizes;
@@ -155,8 +162,10 @@ class TrainingRun {
                        .recompute = layout.recompute ? RecomputeRules{RecomputeGranularity::kFull}
                                                      : layout.rules,
                        .vocabulary_multiple = 16,
-                       .layers_of_chunks = layout.layers},
+                       .layers_of_chunks = layout.layers,
+                       .context_exchange = layout.exchange},
             .zero_stage = layout.zero,
+            .zero_instances = layout.instances,
             .schedule = layout.schedule,
             .own_schedule = layout.own_schedule,
             .micro_batches = static_cast<int>(sizes_.size()),

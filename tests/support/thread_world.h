@@ -117,6 +117,10 @@ class ThreadCommunicator final : public Communicator {
     return start(after,
                  {.kind = "reduce-scatter", .out = mine, .in = all, .begins = equal_parts(all)});
   }
+  Event all_to_all(const Tensor& out, const Tensor& mine, const After& after) override {
+    counts_.all_to_all_bytes += mine.bytes() / size() * (size() - 1);
+    return start(after, {.kind = "all-to-all", .out = out, .in = mine, .begins = equal_parts(out)});
+  }
   int largest_tag() const override { return state_.largest_tag; }
   Event broadcast(const Tensor& data, int root, const After& after) override {
     return start(after, {.kind = "broadcast", .out = data, .in = data, .root = root});
@@ -285,14 +289,16 @@ class ThreadCommunicator final : public Communicator {
       }
       return;
     }
-    for (const auto& to : round) {
+    for (std::size_t member = 0; member < round.size(); ++member) {
+      const auto& to = round[member];
       if (kind == "broadcast") {
         if (to != round[round[0]->root])
           std::memcpy(to->out.raw(), round[round[0]->root]->in.raw(), to->out.bytes());
         continue;
       }
       for (std::size_t r = 0; r < round.size(); ++r) {
-        std::memmove(to->out.raw() + begins[r] * width, round[r]->in.raw(),
+        const std::int64_t from = kind == "all-to-all" ? begins[member] * width : 0;
+        std::memmove(to->out.raw() + begins[r] * width, round[r]->in.raw() + from,
                      (begins[r + 1] - begins[r]) * width);
       }
     }

@@ -152,6 +152,7 @@ nlohmann::ordered_json to_json(const RankEstimate& estimate, int rank, bool asyn
            {{"all_reduce", sent.all_reduce_bytes},
             {"all_gather", sent.all_gather_bytes},
             {"reduce_scatter", sent.reduce_scatter_bytes},
+            {"all_to_all", sent.all_to_all_bytes},
             {"point_to_point", sent.point_to_point_bytes}}}};
 }
 
@@ -169,7 +170,7 @@ std::string mebibytes_text(std::int64_t bytes) { return fmt::format("{:.1f}", me
 
 std::int64_t sent_bytes(const TrafficCounts& sent) {
   return sent.all_reduce_bytes + sent.all_gather_bytes + sent.reduce_scatter_bytes +
-         sent.point_to_point_bytes;
+         sent.all_to_all_bytes + sent.point_to_point_bytes;
 }
 
 bool alike(const RankEstimate& a, const RankEstimate& b) {
@@ -197,12 +198,11 @@ std::string ranges(const std::vector<std::size_t>& ranks) {
 std::string in_sentence(const RunPlan& plan, const PretrainOptions& options) {
   return fmt::format(
       "{} parameters in {}; a step is {} samples of {} tokens, {} at a time\n"
-      "{} ranks: tensor {} x pipeline {} x data {}; ZeRO stage {}\n",
+      "{} ranks: tensor {} x {}pipeline {} x data {}; ZeRO stage {}\n",
       in_words(plan.session.model.parameters()), name(plan.session.model.dtype), plan.global_batch,
-      plan.sequence, options.loop.micro_batch_size,
-      plan.mesh[Axis::kTensor] * plan.mesh[Axis::kPipeline] * plan.mesh[Axis::kData],
-      plan.mesh[Axis::kTensor], plan.mesh[Axis::kPipeline], plan.mesh[Axis::kData],
-      plan.session.zero_stage);
+      plan.sequence, options.loop.micro_batch_size, plan.mesh.ranks(), plan.mesh[Axis::kTensor],
+      plan.mesh[Axis::kContext] > 1 ? fmt::format("context {} x ", plan.mesh[Axis::kContext]) : "",
+      plan.mesh[Axis::kPipeline], plan.mesh[Axis::kData], plan.session.zero_stage);
 }
 
 std::string verdict(std::int64_t needed, std::int64_t memory) {

@@ -12,6 +12,8 @@ std::string_view name(CollectiveKind kind) {
       return "all-gather";
     case CollectiveKind::kScatter:
       return "reduce-scatter";
+    case CollectiveKind::kExchange:
+      return "all-to-all";
     case CollectiveKind::kBroadcast:
       return "broadcast";
     case CollectiveKind::kBarrier:

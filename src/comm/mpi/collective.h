@@ -12,7 +12,14 @@
 
 namespace piton {
 
-enum class CollectiveKind : std::uint8_t { kAllReduce, kGather, kScatter, kBroadcast, kBarrier };
+enum class CollectiveKind : std::uint8_t {
+  kAllReduce,
+  kGather,
+  kScatter,
+  kExchange,  // all-to-all
+  kBroadcast,
+  kBarrier
+};
 std::string_view name(CollectiveKind kind);
 
 struct Collective {
@@ -20,12 +27,14 @@ struct Collective {
   DType dtype = DType::kU8;
   Reduction reduction = Reduction::kSum;
   int root = 0;
-  std::int64_t elements = 0;         // of the whole tensor
-  std::vector<std::int64_t> begins;  // gather, scatter: part m is [begins[m], begins[m + 1])
+  std::int64_t elements = 0;  // of the whole tensor
+  std::vector<std::int64_t>
+      begins;  // gather, scatter, exchange: part m is [begins[m], begins[m + 1])
   //            source             target
   // all-reduce the whole          the same
   // gather     the own part       the whole
   // scatter    the whole          the own part
+  // exchange   for each member    of each member
   // broadcast  the whole          the same
   const std::byte* source = nullptr;
   std::byte* target = nullptr;

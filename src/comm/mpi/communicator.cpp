@@ -191,6 +191,20 @@ Event MpiCommunicator::reduce_scatter(const Tensor& mine, const Tensor& all, con
              &after);
 }
 
+Event MpiCommunicator::all_to_all(const Tensor& out, const Tensor& mine, const After& after) {
+  PITON_ASSERT(out.dtype() == mine.dtype() && out.elements() == mine.elements(),
+               "all-to-all of {} over {} ranks into {}", to_string(mine), size(), to_string(out));
+  const std::int64_t moved = out.bytes() / size() * (size() - 1);
+  count(&TrafficCounts::all_to_all_bytes, moved, moved, true);
+  return ask({.kind = CollectiveKind::kExchange,
+              .dtype = out.dtype(),
+              .elements = out.elements(),
+              .begins = even_parts(out.elements()),
+              .source = address_of(mine),
+              .target = address_of(out)},
+             &after);
+}
+
 Event MpiCommunicator::broadcast(const Tensor& data, int root, const After& after) {
   PITON_ASSERT(root >= 0 && root < size(), "root {} of {}", root, size());
   const bool sends = root == rank_;

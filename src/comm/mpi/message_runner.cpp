@@ -55,7 +55,8 @@ void MessageRunner::next_phase() {
   switch (phase_) {
     case Phase::kStart:
       phase_ = Phase::kLast;
-      if (now_.kind == CollectiveKind::kGather) return gather();
+      if (now_.kind == CollectiveKind::kGather || now_.kind == CollectiveKind::kExchange)
+        return move_parts();
       if (now_.kind == CollectiveKind::kBroadcast) return broadcast();
       if (now_.kind == CollectiveKind::kBarrier) {
         for (int m = 0; m < size(); ++m) {
@@ -136,17 +137,22 @@ void MessageRunner::share_sums(std::int64_t round) {
   }
 }
 
-void MessageRunner::gather() {
+// Part m of the target comes from member m; all get the whole source, or each its part of it.
+void MessageRunner::move_parts() {
   const std::int64_t size_of = now_.element_bytes();
+  const bool exchanges = now_.kind == CollectiveKind::kExchange;
+  const auto source_of = [&](int member) {
+    return now_.source + (exchanges ? now_.begins[member] * size_of : 0);
+  };
   std::byte* own = now_.target + now_.begins[rank_] * size_of;
   const std::int64_t own_elements = now_.part_elements(rank_);
   for (int m = 0; m < size(); ++m) {
     if (m == rank_) continue;
     receive(now_.target + now_.begins[m] * size_of, now_.part_elements(m), m);
-    send(now_.source, own_elements, m);
+    send(source_of(m), exchanges ? now_.part_elements(m) : own_elements, m);
   }
-  if (own != now_.source && own_elements > 0) {
-    std::memcpy(own, now_.source, own_elements * size_of);
+  if (own != source_of(rank_) && own_elements > 0) {
+    std::memcpy(own, source_of(rank_), own_elements * size_of);
   }
 }
 

@@ -5,6 +5,7 @@
 //                it, and sends the sum to all
 //   scatter      in chunks: every member collects its part from all members and sums it
 //   gather       every member sends its part to all
+//   all-to-all   every member sends each other one its part
 //   broadcast    the root sends to all
 //
 // A rank sends as many bytes as in a ring algorithm.
@@ -34,7 +35,7 @@ class MessageRunner final : public CollectiveRunner {
   void exchange_pieces(std::int64_t round);
   void sum_pieces(std::int64_t round);
   void share_sums(std::int64_t round);
-  void gather();
+  void move_parts();
   void broadcast();
   void send(const std::byte* data, std::int64_t elements, int member);
   void receive(std::byte* data, std::int64_t elements, int member);

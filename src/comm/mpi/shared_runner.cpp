@@ -88,9 +88,10 @@ void SharedRunner::start(const Collective& collective) {
       break;
     case CollectiveKind::kGather:
     case CollectiveKind::kScatter:
+    case CollectiveKind::kExchange:
       whole = 0;
       for (int m = 0; m < size(); ++m) whole = std::max(whole, now_.part_elements(m));
-      if (now_.kind == CollectiveKind::kScatter) room = room / size() / 16 * 16;
+      if (now_.kind != CollectiveKind::kGather) room = room / size() / 16 * 16;
       PITON_ASSERT(room > 0, "a group of {} ranks on one host", size());
       break;
   }
@@ -231,6 +232,7 @@ void SharedRunner::fill(std::int64_t round) {
       copy(now_.source + begin * size_of, std::min(per_round_, now_.part_elements(rank_) - begin));
       break;
     case CollectiveKind::kScatter:
+    case CollectiveKind::kExchange:
       for (int m = 0; m < size(); ++m) {
         to = slot(rank_, round) + m * per_round_ * size_of;
         copy(now_.source + (now_.begins[m] + begin) * size_of,
@@ -300,6 +302,13 @@ void SharedRunner::take(std::int64_t round) {
       if (count > 0) reduce(now_.dtype, now_.reduction, sources, count, std::span(&to, 1));
       break;
     }
+    case CollectiveKind::kExchange:
+      for (int m = 0; m < size(); ++m) {
+        copy(now_.target + (now_.begins[m] + begin) * size_of,
+             slot(m, round) + rank_ * per_round_ * size_of,
+             std::min(per_round_, now_.part_elements(m) - begin));
+      }
+      break;
     case CollectiveKind::kBarrier:
       break;
   }
@@ -330,6 +339,7 @@ bool SharedRunner::step_in_place() {
     case CollectiveKind::kScatter:
       end = now_.part_elements(rank_);
       break;
+    case CollectiveKind::kExchange:
     case CollectiveKind::kBroadcast:
     case CollectiveKind::kBarrier:
       PITON_ASSERT(false, "never in place");
@@ -366,6 +376,7 @@ bool SharedRunner::step_in_place() {
             if (here != there) std::memcpy(here, there, (to - from) * size_of);
           }
           break;
+        case CollectiveKind::kExchange:
         case CollectiveKind::kBroadcast:
         case CollectiveKind::kBarrier:
           break;

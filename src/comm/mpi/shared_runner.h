@@ -7,6 +7,8 @@
 //   sum     all-reduce: own slice over all slots, into own slot    once all filled round k
 //   take    copy the result out (scatter: sum it out)              once all filled (summed) round k
 //
+// An all-to-all fills as a scatter does, and takes its part of each slot.
+//
 // Each member counts its rounds in a line that only it writes. The member that completes a
 // condition rings the others' doorbells. Small all-reduces, and those between two members, skip the
 // sum step: every member sums everything while it takes.

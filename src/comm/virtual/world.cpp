@@ -36,6 +36,10 @@ class VirtualCommunicator final : public Communicator {
     const std::int64_t bytes = all.bytes() * (size_ - 1) / size_;
     return sent({.reduce_scatter_bytes = bytes, .collectives = 1}, after, bytes, size_ - 1);
   }
+  Event all_to_all(const Tensor& out, const Tensor&, const After& after) override {
+    const std::int64_t bytes = out.bytes() * (size_ - 1) / size_;
+    return sent({.all_to_all_bytes = bytes, .collectives = 1}, after, bytes, size_ - 1);
+  }
   Event broadcast(const Tensor& data, int, const After& after) override {
     return sent({.broadcast_bytes = data.bytes(), .collectives = 1}, after, data.bytes(), 1);
   }

@@ -69,8 +69,9 @@ MaskRow Masks::make(std::int64_t sample, std::int64_t head, std::int64_t positio
 
 MaskRow Masks::hidden(std::int64_t row) const {
   const std::int64_t unsplit = dropout_.rows.first_row + row;
+  const std::int64_t sequence = dropout_.rows.sequence;
   MaskRow mask =
-      make(first_sample_ + unsplit / dropout_.rows.sequence, 0, unsplit % dropout_.rows.sequence);
+      make(first_sample_ + unsplit / sequence, 0, dropout_.rows.position(unsplit % sequence));
   mask.first_column = dropout_.rows.first_column;
   return mask;
 }

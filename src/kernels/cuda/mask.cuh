@@ -37,6 +37,8 @@ struct MaskSite {
   std::int64_t sequence = 1;
   std::int64_t first_row = 0;
   std::int64_t first_column = 0;
+  std::int64_t first_shift = 0;  // MaskRows::position
+  std::int64_t second_shift = 0;
 
   // The words of columns 4 (column / 4) .. + 3.
   __device__ MaskWords words(std::int64_t sample, std::int64_t head, std::int64_t position,
@@ -56,7 +58,9 @@ struct MaskSite {
     if (!draws) return S{1};
     const std::int64_t global = first_row + row;
     const std::int64_t column = first_column + channel;
-    const MaskWords drawn = words(global / sequence, 0, global % sequence, column);
+    const std::int64_t place = global % sequence;
+    const std::int64_t shift = place < sequence / 2 ? first_shift : second_shift;
+    const MaskWords drawn = words(global / sequence, 0, place + shift, column);
     return keeps(drawn.word[column % 4]) ? static_cast<S>(kept) : S{0};
   }
 };
@@ -71,7 +75,9 @@ inline MaskSite mask_site(const Dropout& dropout) {
           .sample_index = dropout.rows.sample_index,
           .sequence = dropout.rows.sequence,
           .first_row = dropout.rows.first_row,
-          .first_column = dropout.rows.first_column};
+          .first_column = dropout.rows.first_column,
+          .first_shift = dropout.rows.first_shift,
+          .second_shift = dropout.rows.second_shift};
 }
 
 }  // namespace piton::cuda

@@ -15,6 +15,7 @@ void execute(const NormBackward& call);
 void execute(const Rotary& call);
 void execute(const AttentionForward& call);
 void execute(const AttentionBackward& call);
+void execute(const AttentionMerge& call);
 void execute(const CacheAppend& call);
 void execute(const CachedAttention& call);
 void execute(const ActivationForward& call);

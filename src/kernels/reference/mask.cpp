@@ -24,7 +24,8 @@ double MaskDraws::factor(std::int64_t sample, std::int64_t head, std::int64_t po
 double MaskDraws::row_factor(std::int64_t row, std::int64_t channel) const {
   const std::int64_t global = dropout_.rows.first_row + row;
   const std::int64_t sequence = dropout_.rows.sequence;
-  return factor(global / sequence, 0, global % sequence, dropout_.rows.first_column + channel);
+  return factor(global / sequence, 0, dropout_.rows.position(global % sequence),
+                dropout_.rows.first_column + channel);
 }
 
 }  // namespace piton::reference

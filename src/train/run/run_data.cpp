@@ -69,11 +69,13 @@ DataSets open_sets(const PretrainOptions& options, const SampleSettings& setting
   return sets;
 }
 
-// Rows of this length can be divided over tensor ranks, as those of --seq-length can.
-std::int64_t length_multiple(const PretrainOptions& options) {
+// Rows of this length can be divided over tensor and context ranks, as those of --seq-length can.
+std::int64_t length_multiple(const PretrainOptions& options, const ModelConfig& model) {
   const std::int64_t multiple = options.data.pad_to_multiple_of;
   check_range("--pad-to-multiple-of", multiple, 1, kLargestSize);
-  return std::lcm(multiple, std::int64_t{options.parallel.tensor});
+  const ParallelOptions& parallel = options.parallel;
+  return std::lcm(multiple,
+                  parallel.tensor * parallel.sequence_multiple(model.attention_dropout > 0));
 }
 
 void check_own(const OwnSamples& own, const PretrainOptions& options) {
@@ -110,7 +112,8 @@ RunData::RunData(const PretrainOptions& options, const RunPlan& plan, const Toke
       row_length_(plan.sequence) {
   BatchRules rules{.order = options.data.dataloader_type,
                    .vocabulary = plan.session.model.vocabulary};
-  if (options.data.variable_seq_lengths) rules.length_multiple = length_multiple(options);
+  if (options.data.variable_seq_lengths)
+    rules.length_multiple = length_multiple(options, plan.session.model);
   const SampleSettings settings = settings_of(options, plan, tokenizer, notes);
   if (own.make) {
     check_own(own, options);

@@ -87,7 +87,7 @@ RecomputeRules recompute_rules(const PretrainOptions& options, const RunPlan& pl
                                                       : "--recompute-modules activation");
   }
   for (const std::int64_t samples : plan.sizes_of_micro_batches()) {
-    const std::int64_t kept = samples * plan.sequence * model.hidden;
+    const std::int64_t kept = samples * plan.rows_of_sample() * model.hidden;
     if (!rules.distributed || kept % options.parallel.tensor == 0) continue;
     throw Error(Fault::kUsage,
                 "--distribute-saved-activations: {} elements of a layer's input cannot be divided "
@@ -138,7 +138,7 @@ void plan_pipeline(const PretrainOptions& options, RunPlan& plan) {
                 "--rampup-batch-size has several; leave one of them out");
   }
   std::vector<std::int64_t> tokens = plan.sizes_of_micro_batches();
-  for (std::int64_t& size : tokens) size *= plan.sequence;
+  for (std::int64_t& size : tokens) size *= plan.rows_of_sample();
   plan.session.layout.linears = options.parallel.linears.strategy(tokens, plan.mesh[Axis::kTensor]);
 }
 
@@ -179,6 +179,14 @@ void check_encoder_run(const PretrainOptions& options, const ModelConfig& model)
   refuse(!options.tasks.tasks.empty(), "--eval-tasks");
 }
 
+// Refuses what needs whole samples on a rank.
+void check_context_run(const PretrainOptions& options) {
+  if (options.parallel.context == 1 || options.preferences.stage == TrainingStage::kSft) return;
+  throw Error(Fault::kUsage,
+              "--context-parallel-size: divides samples, and --stage needs the losses of whole "
+              "answers on a rank; leave one of them out");
+}
+
 }  // namespace
 
 RunPlan make_run_plan(const PretrainOptions& options, int ranks,
@@ -198,6 +206,8 @@ RunPlan make_run_plan(const PretrainOptions& options, int ranks,
                 plan.sequence, model.encoder ? " - --first-position" : "",
                 model.longest_sequence());
   }
+  options.parallel.check_sequence(plan.sequence, model.attention_dropout > 0);
+  check_context_run(options);
   check_saves(options);
   plan.saves_optimizer = !loop.no_save_optim;
   plan.micro_batch = loop.micro_batch_size;
@@ -237,8 +247,10 @@ RunPlan make_run_plan(const PretrainOptions& options, int ranks,
                              .vocabulary_multiple = options.tokenizer.make_vocab_size_divisible_by,
                              .vocabulary_rows = padded_vocabulary_size(
                                  model.vocabulary, options.tokenizer, plan.mesh[Axis::kTensor]),
-                             .layers_of_chunks = plan.session.layout.layers_of_chunks},
+                             .layers_of_chunks = plan.session.layout.layers_of_chunks,
+                             .context_exchange = options.parallel.context_exchange},
                   .zero_stage = options.parallel.effective_zero_stage(),
+                  .zero_instances = options.parallel.zero_instances,
                   .schedule = plan.session.schedule,
                   .micro_batches = plan.micro_batches,
                   .scatter_boundaries = options.parallel.schedule.scatter_boundaries,

@@ -104,6 +104,7 @@ std::string to_json(const StepMetrics& metrics) {
               {"all_gather", metrics.traffic.all_gather_bytes},
               {"reduce_scatter", metrics.traffic.reduce_scatter_bytes},
               {"broadcast", metrics.traffic.broadcast_bytes},
+              {"all_to_all", metrics.traffic.all_to_all_bytes},
               {"point_to_point", metrics.traffic.point_to_point_bytes}}}};
   if (metrics.resumed) json["resumed"] = true;
   if (metrics.params_norm) json["params_norm"] = number(*metrics.params_norm);

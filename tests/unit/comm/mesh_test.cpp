@@ -70,6 +70,20 @@ std::vector<int> common(const std::vector<int>& a, const std::vector<int>& b) {
   return both;
 }
 
+TEST(Mesh, CutsAGroupIntoRunsAndAcrossThem) {
+  // Tensor 2, data 4: the data group of rank 3 is 1 3 5 7.
+  NumberedWorld world(3, 8);
+  Mesh mesh(world, sizes_of(2, 1, 4));
+  mesh.part_of_group(axes(Axis::kData), {.parts = 2}, "values");
+  mesh.part_of_group(axes(Axis::kData), {.parts = 2, .across = true}, "values");
+  mesh.part_of_group(axes(Axis::kData), {.parts = 4}, "values");
+  mesh.part_of_group(axes(Axis::kData), {.parts = 2}, "values");  // made already
+  ASSERT_EQ(world.made.size(), 3U);
+  EXPECT_EQ(world.made[0].ranks, (std::vector<int>{1, 3}));
+  EXPECT_EQ(world.made[1].ranks, (std::vector<int>{3, 7}));
+  EXPECT_EQ(world.made[2].ranks, (std::vector<int>{3}));
+}
+
 TEST(Mesh, StandsAsInItsTable) {
   const int tensor[] = {0, 1, 0, 1, 0, 1, 0, 1};
   const int data[] = {0, 0, 1, 1, 0, 0, 1, 1};

@@ -153,7 +153,8 @@ Bits trained(const OptimizerOptions& options, const Layout& layout) {
     }
     auto sharded = ShardedParameters::make(
         layout.zero, list.all(), mesh, {*kernels, device, arena, *stream},
-        options.kind == OptimizerKind::kMuon ? CutPolicy::kWholeMatrices : CutPolicy::kEven);
+        ShardingRules{.cut = options.kind == OptimizerKind::kMuon ? CutPolicy::kWholeMatrices
+                                                                  : CutPolicy::kEven});
     for (Parameter* parameter : list.all()) {
       const Tensor rows = host_tensor(parameter->dtype, parameter->shape);
       for_elements(*parameter,

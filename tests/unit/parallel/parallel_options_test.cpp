@@ -48,6 +48,62 @@ TEST(ParallelOptions, NameTheFlagsThatDoNotFitTheProcesses) {
             "--tensor-model-parallel-size or --pipeline-model-parallel-size");
 }
 
+TEST(ParallelOptions, DivideSamplesOverContextRanks) {
+  ParallelOptions options;
+  OptionSet set;
+  set.add("parallel", options);
+  set.parse({"--tensor-model-parallel-size", "2", "--context-parallel-size", "3"});
+  EXPECT_EQ(options.context_exchange, ContextExchange::kRing);
+  const MeshSizes sizes = options.check(12);
+  EXPECT_EQ(sizes[Axis::kContext], 3);
+  EXPECT_EQ(sizes[Axis::kData], 2);
+  EXPECT_EQ(options.planned_ranks({}), 6);
+  EXPECT_EQ(refusal({"--context-parallel-size=3", "--tensor-model-parallel-size=2"}, 4),
+            "mesh: 4 processes cannot form tensor 2 x context 3 x pipeline 1; start a multiple of "
+            "6 (tools/launch.sh 6 piton ...), or change --tensor-model-parallel-size, "
+            "--context-parallel-size or --pipeline-model-parallel-size");
+  EXPECT_THAT(refusal({"--context-parallel-size=0"}, 1),
+              testing::HasSubstr("--context-parallel-size is 0, wanted at least 1"));
+  EXPECT_THAT(refusal({"--cp-comm-type=allgather"}, 1), testing::HasSubstr("--cp-comm-type"));
+}
+
+TEST(ParallelOptions, ShardSeveralTimes) {
+  const std::string flag = "--num-distributed-optimizer-instances=";
+  EXPECT_EQ(refusal({flag + "2", "--zero-stage=1"}, 4), "accepted");
+  EXPECT_EQ(refusal({flag + "4", "--use-distributed-optimizer", "--context-parallel-size=2"}, 4),
+            "accepted");
+  EXPECT_EQ(refusal({flag + "3", "--zero-stage=3"}, 4),
+            "parallel: --num-distributed-optimizer-instances: got 3, wanted a number that divides "
+            "the 4 data-parallel ranks");
+  EXPECT_THAT(refusal({flag + "2"}, 4), testing::HasSubstr("needs --use-distributed-optimizer"));
+  EXPECT_THAT(refusal({flag + "0"}, 4), testing::HasSubstr("is 0, wanted at least 1"));
+}
+
+TEST(ParallelOptions, CutSamplesIntoStretches) {
+  const auto refusal = [](const ParallelOptions& options, std::int64_t sequence,
+                          bool dropout) -> std::string {
+    try {
+      options.check_sequence(sequence, dropout);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "accepted";
+  };
+  const ParallelOptions ring{.context = 3};
+  const ParallelOptions heads{.context = 3, .context_exchange = ContextExchange::kHeads};
+  EXPECT_EQ(refusal({}, 7, true), "accepted");
+  EXPECT_EQ(refusal(ring, 18, false), "accepted");
+  EXPECT_EQ(refusal(ring, 24, true), "accepted");
+  EXPECT_EQ(refusal(heads, 18, true), "accepted");
+  EXPECT_EQ(refusal(heads, 32, true),
+            "--seq-length: got 32, wanted a multiple of 6: --context-parallel-size 3 cuts samples "
+            "into 6 stretches");
+  EXPECT_EQ(refusal(ring, 18, true),
+            "--seq-length: got 18, wanted a multiple of 24: --context-parallel-size 3 cuts samples "
+            "into 6 stretches, of 4 tokens each or a multiple with --attention-dropout and "
+            "--cp-comm-type p2p");
+}
+
 TEST(InferenceOptions, HaveWorkForEveryProcess) {
   EXPECT_EQ((InferenceOptions{.tensor = 2, .pipeline = 2}).check(4)[Axis::kPipeline], 2);
   EXPECT_EQ(InferenceOptions{.zero_stage = 3}.check(4)[Axis::kData], 4);

@@ -1,0 +1,82 @@
+# Samples divided over context ranks by mpirun: the losses of one process with dropout and packed documents, evaluated, also
+# on a task, saved and continued on one process; planned; and what is refused.
+include(${CMAKE_CURRENT_LIST_DIR}/../support/expect.cmake)
+file(REMOVE_RECURSE ${WORK})
+file(MAKE_DIRECTORY ${WORK})
+string(REPEAT "To be, or not to be, that is the question:\nWhether 'tis nobler in the mind to suffer\n" 60 text)
+file(WRITE ${WORK}/text.txt "${text}")
+expect(RUN preprocess --input ${WORK}/text.txt --tokenizer-type ByteTokenizer --append-eod
+           --output-prefix ${WORK}/corpus CODE 0)
+set(bare pretrain --model llama-tiny --data-path ${WORK}/corpus_text_document --tokenizer-type ByteTokenizer
+         --seq-length 32 --micro-batch-size 2 --global-batch-size 4 --lr 1e-2 --split 90,10,0 --hidden-dropout 0.1
+         --attention-dropout 0.1 --reset-attention-mask --reset-position-ids --eval-interval 3 --eval-iters 2
+         --eval-tasks LAMBADA --eval-tasks-interval 3 --eval-tasks-data-path ${SOURCE}/tests/golden/evaluation/data
+         --eval-tasks-samples 2)
+
+# Runs on `ranks` processes with the flags that follow; sets the losses of training and evaluation as LOSSES.
+function(run_on ranks folder)
+  set(start ${PITON})
+  if(ranks GREATER 1)
+    set(start ${LAUNCH} ${ranks} ${PITON})
+  endif()
+  execute_process(COMMAND ${start} ${bare} ${ARGN} --save ${WORK}/${folder} RESULT_VARIABLE code
+                  OUTPUT_VARIABLE log ERROR_VARIABLE log)
+  if(NOT code EQUAL 0)
+    message(FATAL_ERROR "${ARGN}: exit ${code}\n${log}")
+  endif()
+  file(READ ${WORK}/${folder}/metrics.jsonl metrics)
+  string(REGEX MATCHALL "\"(lm_loss|validation_loss|lambada,perplexity)\":[0-9.]+" losses "${metrics}")
+  set(LOSSES "${losses}" PARENT_SCOPE)
+endfunction()
+
+# Losses that agree in their first five digits, or differ by one in the fifth.
+function(expect_losses name wanted got)
+  list(LENGTH wanted count)
+  list(LENGTH got other)
+  if(count LESS 6 OR NOT count EQUAL other)
+    message(FATAL_ERROR "${name}: ${other} losses, wanted ${count}\n${got}\n${wanted}")
+  endif()
+  foreach(a b IN ZIP_LISTS wanted got)
+    foreach(one a b)
+      string(REGEX REPLACE ".*:" "" ${one} "${${one}}")
+      string(REPLACE "." "" ${one} "${${one}}0000000")
+      string(SUBSTRING "${${one}}" 0 5 ${one})
+    endforeach()
+    math(EXPR difference "${a} - ${b}")
+    if(difference GREATER 1 OR difference LESS -1)
+      message(FATAL_ERROR "${name}: losses\n${got}\nwanted\n${wanted}")
+    endif()
+  endforeach()
+endfunction()
+
+set(two --context-parallel-size 2)
+run_on(1 one --train-iters 6)
+set(one "${LOSSES}")
+run_on(2 ring --train-iters 6 ${two})
+expect_losses("ring" "${one}" "${LOSSES}")
+run_on(2 heads --train-iters 6 ${two} --cp-comm-type a2a)
+expect_losses("all-to-all" "${one}" "${LOSSES}")
+
+# Three steps on two ranks and three more on one are six.
+run_on(2 parts --train-iters 3 --lr-decay-iters 6 ${two})
+run_on(1 parts --train-iters 6 --load ${WORK}/parts)
+expect_losses("two ranks, then one" "${one}" "${LOSSES}")
+
+expect(RUN plan --model llama-tiny ${two} --tensor-model-parallel-size 2 --world-size 8 CODE 0
+       OUT "8 ranks: tensor 2 x context 2 x pipeline 1 x data 2")
+expect(RUN plan --model llama-tiny ${two} --json CODE 0 OUT "\"all_to_all\":0,\"point_to_point\":[1-9]")
+expect(RUN plan --model llama-tiny ${two} --cp-comm-type a2a --json CODE 0 OUT "\"all_to_all\":[1-9][0-9]*,\"point_to_point\":0")
+
+# Refused, in one line.
+set(plan plan --model llama-tiny)
+expect(RUN ${bare} --train-iters 1 ${two} CODE 2 ERR "mesh: 1 process cannot form tensor 1 x context 2 x pipeline 1; start a multiple of 2")
+expect(RUN ${plan} ${two} --seq-length 30 CODE 2 ERR "--seq-length: got 30, wanted a multiple of 4")
+expect(RUN ${plan} ${two} --seq-length 36 --attention-dropout 0.1 CODE 2 ERR "--seq-length: got 36, wanted a multiple of 16")
+expect(RUN ${plan} ${two} --seq-length 36 --attention-dropout 0.1 --cp-comm-type a2a CODE 0)
+expect(RUN ${plan} --context-parallel-size 4 --cp-comm-type a2a CODE 2
+       ERR "--cp-comm-type a2a: 2 query groups cannot be split over tensor 1 x context 4 ranks")
+expect(RUN ${plan} ${two} --cp-comm-type allgather CODE 2 ERR "--cp-comm-type: [^\n]*allgather[^\n]*p2p[^\n]*a2a")
+expect(RUN ${plan} --context-parallel-size 0 CODE 2 ERR "--context-parallel-size is 0, wanted at least 1")
+expect(RUN plan --model bert-tiny ${two} CODE 2 ERR "--context-parallel-size divides the rows of decoders")
+expect(RUN ${plan} ${two} --stage dpo CODE 2 ERR "--context-parallel-size: divides samples, and --stage")
+expect(RUN generate ${WORK}/one --prompt a ${two} CODE 2 ERR "--context-parallel-size")

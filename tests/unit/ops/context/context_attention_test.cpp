@@ -1,0 +1,246 @@
+// Attention of rows on several ranks against the ordinary op with all of them, forward and
+// backward, in fp64, under every mask: both ways of exchange, two and three ranks.
+#include "ops/context/context_attention.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "device/host_device.h"
+#include "kernels/reference/kernels.h"
+#include "support/tensors.h"
+#include "support/thread_world.h"
+
+namespace piton {
+namespace {
+
+constexpr std::int64_t kBatch = 2, kHeads = 12, kGroups = 6, kHeadSize = 3;
+
+struct Case {
+  std::string name;
+  AttentionSettings settings = {};
+  bool slopes = false;
+  bool documents = false;
+};
+
+// The same on every rank: drawn from a seed.
+struct Inputs {
+  explicit Inputs(std::int64_t rows) : sequence(rows) {
+    test::TensorSource source(77);
+    const Shape queries{kBatch, rows, kHeads, kHeadSize};
+    const Shape keys{kBatch, rows, kGroups, kHeadSize};
+    q = source.normal(DType::kF64, queries);
+    k = source.normal(DType::kF64, keys);
+    v = source.normal(DType::kF64, keys);
+    dout = source.normal(DType::kF64, queries);
+    consumed = host_tensor(DType::kI64, {1});
+    *consumed.data<std::int64_t>() = 40;
+    slopes = host_tensor(DType::kF32, {kHeads});
+    for (std::int64_t head = 0; head < kHeads; ++head)
+      slopes.data<float>()[head] = 0.05F * static_cast<float>(head + 1);
+    // Documents that end within stretches.
+    for (std::int64_t i = 0; i < kBatch * rows; ++i)
+      segments.push_back(static_cast<std::int32_t>((i % rows) / 5));
+  }
+
+  std::int64_t sequence;
+  Tensor q, k, v, dout, consumed, slopes;
+  std::vector<std::int32_t> segments;
+};
+
+Tensor numbers(const Shape& shape, const std::vector<std::int32_t>& values) {
+  const Tensor tensor = host_tensor(DType::kI32, shape);
+  std::copy(values.begin(), values.end(), tensor.data<std::int32_t>());
+  return tensor;
+}
+
+struct Result {
+  std::vector<double> out, dq, dk, dv;
+};
+
+// Values of the rows of a rank, as they are in the whole.
+std::vector<double> part(const std::vector<double>& whole, const Inputs& of,
+                         const SequenceStretches& stretches) {
+  const auto width = std::ssize(whole) / (kBatch * of.sequence);
+  const std::int64_t n = stretches.rows(of.sequence);
+  std::vector<double> rows;
+  for (std::int64_t sample = 0; sample < kBatch; ++sample) {
+    for (const int stretch : {stretches.first(), stretches.second()}) {
+      const auto begin = whole.begin() + (sample * of.sequence + stretch * n) * width;
+      rows.insert(rows.end(), begin, begin + n * width);
+    }
+  }
+  return rows;
+}
+
+Tensor tensor_part(const Tensor& whole, const Inputs& of, const SequenceStretches& stretches) {
+  const std::vector<double> values = part(test::values(whole), of, stretches);
+  const Tensor rows = host_tensor(
+      DType::kF64, {kBatch, 2 * stretches.rows(of.sequence), whole.dim(2), whole.dim(3)});
+  std::copy(values.begin(), values.end(), rows.data<double>());
+  return rows;
+}
+
+class Rank {
+ public:
+  Rank(const Inputs& inputs, const Case& one) : inputs_(inputs), case_(one) {}
+
+  Result whole() {
+    const AttentionPlaces places = segments_places();
+    return run(inputs_.q, inputs_.k, inputs_.v, inputs_.dout,
+               [&](Context& context, const AttentionRows& rows) {
+                 return attend(context, rows, places, settings());
+               });
+  }
+
+  Result over(const ContextGroup& group) {
+    const SequenceStretches mine = group.stretches();
+    const auto own = [&](const Tensor& tensor) { return tensor_part(tensor, inputs_, mine); };
+    ContextPlaces places{.segments = segments_places().query_segments,
+                         .stretches = stretch_places(mine)};
+    return run(own(inputs_.q), own(inputs_.k), own(inputs_.v), own(inputs_.dout),
+               [&](Context& context, const AttentionRows& rows) {
+                 return attend_over_ranks(context, rows, places, settings(), group);
+               });
+  }
+
+ private:
+  AttentionSettings settings() const {
+    AttentionSettings settings = case_.settings;
+    settings.scale = 0.6;
+    settings.head_begin = 3;
+    settings.dropout.key = site_key(5, "attention");
+    settings.dropout.rows = {.consumed_samples = inputs_.consumed, .sample_index = 2};
+    if (case_.slopes) settings.slopes = inputs_.slopes;
+    return settings;
+  }
+
+  AttentionPlaces segments_places() const {
+    if (!case_.documents) return {};
+    const Tensor all = numbers({kBatch, inputs_.sequence}, inputs_.segments);
+    return {.query_segments = all, .key_segments = all};
+  }
+
+  StretchPlaces stretch_places(const SequenceStretches& of) const {
+    const std::int64_t n = of.rows(inputs_.sequence);
+    std::vector<std::int32_t> positions, segments;
+    for (std::int64_t i = 0; i < of.count() * kBatch * n; ++i) {
+      const std::int64_t position = i / (kBatch * n) * n + i % n;
+      const std::int64_t sample = i / n % kBatch;
+      positions.push_back(static_cast<std::int32_t>(position));
+      segments.push_back(
+          inputs_.segments[static_cast<std::size_t>(sample * inputs_.sequence + position)]);
+    }
+    const Shape shape{of.count(), kBatch, n};
+    return {.positions = numbers(shape, positions),
+            .segments = case_.documents ? numbers(shape, segments) : Tensor()};
+  }
+
+  template <typename Attend>
+  Result run(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& dout,
+             const Attend& attend) {
+    Tape tape;
+    Context context{.kernels = *kernels_,
+                    .stream = *stream_,
+                    .device = device_,
+                    .arena = arena_,
+                    .weights = weights_,
+                    .tape = &tape,
+                    .training = true};
+    const Value leaves[] = {tape.leaf(q), tape.leaf(k), tape.leaf(v)};
+    const Value out = attend(context, AttentionRows{leaves[0], leaves[1], leaves[2]});
+    tape.seed(out, dout.reshape(out.tensor.shape()));
+    tape.backward(context, Tape::Mode::kWhole);
+    const auto gradient = [&](int leaf) {
+      return test::values(tape.take_gradient(leaves[leaf], context));
+    };
+    return {test::values(out.tensor), gradient(0), gradient(1), gradient(2)};
+  }
+
+  const Inputs& inputs_;
+  const Case& case_;
+  HostDevice device_;
+  Arena arena_{device_};
+  std::unique_ptr<Stream> stream_ = device_.make_stream();
+  std::unique_ptr<Kernels> kernels_ = make_reference_kernels();
+  ResidentWeights weights_{*kernels_, arena_};
+};
+
+double largest_difference(const std::vector<double>& got, const std::vector<double>& wanted) {
+  if (got.size() != wanted.size()) return INFINITY;
+  double largest = 0;
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    const double difference = std::abs(got[i] - wanted[i]);
+    if (!(difference <= largest)) largest = difference;
+  }
+  return largest;
+}
+
+std::vector<Case> cases() {
+  return {
+      {.name = "causal"},
+      {.name = "full", .settings = {.causal = false}},
+      {.name = "window", .settings = {.window_before = 3}},
+      {.name = "window behind each query", .settings = {.window_before = 7, .window_after = -2}},
+      {.name = "two-sided window",
+       .settings = {.causal = false, .window_before = 6, .window_after = 9}},
+      {.name = "slopes", .slopes = true},
+      {.name = "dropout", .settings = {.dropout = {.probability = 0.3}}},
+      {.name = "dropout, computed again",
+       .settings = {.dropout = {.probability = 0.3}, .recompute = true}},
+      {.name = "documents", .documents = true},
+      {.name = "documents, slopes, soft cap",
+       .settings = {.soft_cap = 2},
+       .slopes = true,
+       .documents = true}};
+}
+
+TEST(ContextAttention, IsThatOfOneRankWithAllRows) {
+  for (const int ranks : {2, 3}) {
+    const Inputs inputs(2 * ranks * 4);
+    for (const Case& one : cases()) {
+      const Result whole = Rank(inputs, one).whole();
+      for (const ContextExchange exchange : {ContextExchange::kRing, ContextExchange::kHeads}) {
+        test::run_ranks(ranks, [&](World& world) {
+          const auto group = make_group_of_all(world, "context");
+          const ContextGroup context{group.get(), exchange};
+          Rank rank(inputs, one);
+          const Result own = rank.over(context);
+          group->barrier();  // the next rank may not have received yet what this one has sent
+          const auto difference = [&](const std::vector<double>& got,
+                                      const std::vector<double>& all) {
+            return largest_difference(got, part(all, inputs, context.stretches()));
+          };
+          const std::string what =
+              fmt::format("{}, {} ranks, {}", one.name, ranks,
+                          exchange == ContextExchange::kRing ? "ring" : "all-to-all");
+          EXPECT_LT(difference(own.out, whole.out), 1e-12) << what;
+          EXPECT_LT(difference(own.dq, whole.dq), 1e-12) << what;
+          EXPECT_LT(difference(own.dk, whole.dk), 1e-12) << what;
+          EXPECT_LT(difference(own.dv, whole.dv), 1e-12) << what;
+        });
+      }
+    }
+  }
+}
+
+// Every rank of a causal ring has 2 c + 1 pairs of stretches, so none waits for another one.
+TEST(ContextAttention, GivesEveryRankTheSameWork) {
+  for (const int ranks : {2, 3, 8}) {
+    for (int rank = 0; rank < ranks; ++rank) {
+      const SequenceStretches own{rank, ranks};
+      int pairs = 0;
+      for (const int query : {own.first(), own.second()}) {
+        for (int key = 0; key < own.count(); ++key) pairs += key <= query ? 1 : 0;
+      }
+      EXPECT_EQ(pairs, 2 * ranks + 1);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace piton
