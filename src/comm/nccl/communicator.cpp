@@ -37,7 +37,8 @@ std::size_t elements_of(const Tensor& tensor) {
 [[noreturn]] void refuse(const std::string& group, std::string_view what) {
   throw Error(Fault::kUsage,
               "--kernels cuda: group {}: {} between GPUs are not supported; leave out what needs "
-              "them (Muon with a distributed optimizer, --fused-linears), or use --kernels cpu",
+              "them (Muon with a distributed optimizer, --fused-linears, "
+              "--context-parallel-size), or use --kernels cpu",
               group, what);
 }
 
@@ -135,6 +136,10 @@ Event NcclCommunicator::reduce_scatter(const Tensor& mine, const Tensor& all, co
     return shared_.library.reduce_scatter(all.raw(), mine.raw(), elements_of(mine),
                                           type_of(all.dtype()), Op::kSum, all_.comm(), stream);
   });
+}
+
+Event NcclCommunicator::all_to_all(const Tensor&, const Tensor&, const After&) {
+  refuse(name_, "all-to-all exchanges");
 }
 
 Event NcclCommunicator::broadcast(const Tensor& data, int root, const After& after) {

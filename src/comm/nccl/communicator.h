@@ -62,6 +62,7 @@ class NcclCommunicator final : public Communicator, public LanedMessages {
   Event all_reduce(const Tensor& data, Reduction reduction, const After& after) override;
   Event all_gather(const Tensor& out, const Tensor& mine, const After& after) override;
   Event reduce_scatter(const Tensor& mine, const Tensor& all, const After& after) override;
+  Event all_to_all(const Tensor& out, const Tensor& mine, const After& after) override;
   Event broadcast(const Tensor& data, int root, const After& after) override;
   Event send(const Tensor& data, int member, int tag, Stream& after) override;
   Event receive(const Tensor& data, int member, int tag, Stream& after) override;
