@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "adapters/magnitude_source.h"
+#include "adapters/quantized_source.h"
 #include "checkpoint/load_values.h"
 #include "checkpoint/values.h"
 #include "generate/batched_engine.h"
@@ -114,8 +116,7 @@ class Reading {
     const auto engine = make_batched_engine(inference_, {});
     std::vector<double> losses;
     const auto scored = score_prompts(*engine, {request});
-    for (const GeneratedToken& token : scored.front())
-      losses.push_back(-token.log_probability);
+    for (const GeneratedToken& token : scored.front()) losses.push_back(-token.log_probability);
     return losses;
   }
   std::int64_t parameter_bytes() const {
@@ -170,10 +171,11 @@ TEST(CodesOnRanks, GroupsThatAreSplitAreRefused) {
             "whole groups of 128; use fewer tensor ranks or another format");
 }
 
-RunLayout adapted(RunLayout layout, bool quantized) {
+RunLayout adapted(RunLayout layout, bool quantized, bool magnitudes) {
   LoraOptions options;
   options.target_modules = {"all-linear"};
   options.rank = 4;
+  options.use_dora = magnitudes;
   layout.adapters = options.resolve(model());
   if (quantized) layout.codes = codes("nf4");
   return layout;
@@ -185,15 +187,45 @@ void load_base(TrainingRun& run) {
                {.parameters = base_parameters(run.session().parameters()),
                 .sharded = &run.session().sharded()},
                run.store());
+  const Machine& machine = run.machine();
+  QuantizedSource values(source, *code_format("", "nf4"),
+                         {machine.kernels, machine.device, machine.arena, machine.stream});
+  MagnitudeSource lengths(values, run.session().settings().adapters);
+  if (!lengths.tensors(TensorKind::kWeight).empty()) {
+    load_weights(lengths,
+                 {.parameters = magnitude_parameters(run.session().parameters()),
+                  .sharded = &run.session().sharded()},
+                 run.store());
+  }
   run.session().publish_values();
 }
 
-TEST(CodesOnRanks, AdaptersOfAnNf4BaseHaveTheGradientsOfItsValues) {
+// Magnitudes are the lengths of the rows of the values.
+void expect_lengths(TrainingRun& run, const std::string& weight, const Tensor& rows) {
+  for (const Parameter* parameter : run.session().parameters()) {
+    if (!parameter->name.ends_with(kAdapterMagnitude)) continue;
+    for (const Piece& piece : parameter->pieces) {
+      const std::string matrix = piece.name.substr(0, piece.name.size() - kAdapterMagnitude.size());
+      if (weight != matrix + ".weight") continue;
+      const std::vector<double> lengths =
+          test::values(parameter->value.slice(0, piece.local_row, piece.extent[0]));
+      for (std::int64_t row = 0; row < piece.extent[0]; ++row) {
+        double sum = 0;
+        for (const double one : test::values(rows.slice(0, row, 1))) sum += one * one;
+        EXPECT_NEAR(lengths[static_cast<std::size_t>(row)], std::sqrt(sum), 1e-6 * std::sqrt(sum));
+      }
+    }
+  }
+}
+
+class CodesUnderAdapters : public testing::TestWithParam<bool> {};
+
+TEST_P(CodesUnderAdapters, OfNf4GiveTheGradientsOfTheirValues) {
   HostDevice device;
   const auto world = make_single_world(device);
-  TrainingRun quantized(*world, adapted({.mesh = mesh(1, 1, 1)}, true), model());
+  TrainingRun quantized(*world, adapted({.mesh = mesh(1, 1, 1)}, true, GetParam()), model());
   load_base(quantized);
-  TrainingRun plain(*world, adapted({.mesh = mesh(1, 1, 1)}, false), model());
+  TrainingRun plain(*world, adapted({.mesh = mesh(1, 1, 1)}, false, GetParam()), model());
   load_base(plain);
   // The values of the codes, by other kernels.
   const auto reference = make_reference_kernels();
@@ -205,6 +237,8 @@ TEST(CodesOnRanks, AdaptersOfAnNf4BaseHaveTheGradientsOfItsValues) {
     const Tensor rows = host_tensor(DType::kF32, parameter->shape);
     const auto stream = device.make_stream();
     reference->run(ExpandWeight{.rows = rows, .codes = parameter->codes}, *stream);
+    for (const Piece& piece : parameter->pieces)
+      expect_lengths(quantized, piece.name, rows.slice(0, piece.local_row, piece.extent[0]));
     for (Parameter* other : plain.session().parameters()) {
       if (other->name == parameter->name)
         plain.session().sharded().set_value(*other, rows, plain.machine().stream);
@@ -218,10 +252,10 @@ TEST(CodesOnRanks, AdaptersOfAnNf4BaseHaveTheGradientsOfItsValues) {
   }
 }
 
-TEST(CodesOnRanks, AdaptersOfAnNf4BaseTrainAsOneProcessUnderEveryLayout) {
+TEST_P(CodesUnderAdapters, OfNf4TrainAsOneProcessUnderEveryLayout) {
   HostDevice device;
   const auto world = make_single_world(device);
-  TrainingRun one(*world, adapted({.mesh = mesh(1, 1, 1)}, true), model());
+  TrainingRun one(*world, adapted({.mesh = mesh(1, 1, 1)}, true, GetParam()), model());
   load_base(one);
   const std::vector<double> wanted = one.losses(5);
   for (const RunLayout& layout : {RunLayout{.name = "TP 2", .mesh = mesh(2, 1, 1)},
@@ -233,12 +267,15 @@ TEST(CodesOnRanks, AdaptersOfAnNf4BaseTrainAsOneProcessUnderEveryLayout) {
                                   RunLayout{.name = "ZeRO-2", .mesh = mesh(1, 2, 1), .zero = 2},
                                   RunLayout{.name = "ZeRO-3", .mesh = mesh(1, 2, 1), .zero = 3}}) {
     SCOPED_TRACE(layout.name);
-    TrainingRun many(ranks::world(), adapted(layout, true), model());
+    TrainingRun many(ranks::world(), adapted(layout, true, GetParam()), model());
     load_base(many);
     const std::vector<double> got = many.losses(5);
     for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], wanted[i], 1e-4) << i;
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Adapters, CodesUnderAdapters, testing::Values(false, true),
+                         [](const auto& info) { return info.param ? "Dora" : "Lora"; });
 
 }  // namespace
 }  // namespace piton

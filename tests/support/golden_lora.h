@@ -26,8 +26,13 @@ inline std::filesystem::path lora_folder(const std::string& name) {
   return std::filesystem::path(PITON_SOURCE_DIR) / "tests/golden/lora" / name;
 }
 
+// QLoRA: the frozen matrices are held in NF4.
+inline constexpr const char* kQloraCases[] = {"nf4", "nf4_dora"};
+inline bool is_qlora(const std::string& name) { return name.starts_with("nf4"); }
+
 // Cases of DoRA have the models of those of LoRA.
 inline std::filesystem::path lora_base(const std::string& name) {
+  if (is_qlora(name)) return lora_folder("nf4_base");
   return golden_folder(name.substr(0, name.find("_dora")));
 }
 

@@ -7,7 +7,9 @@
 expected.safetensors, computed in float64: `tokens` (int32), `logits` of the model with the adapter, `loss`, the mean over
 the tokens that follow another, and the `losses` and `norms` of ten steps of torch.optim.AdamW (matrices decay, the rest
 does not; gradients clipped to norm 1) on the batches `batches`. gradients.safetensors has the gradients of `loss` under the
-names of adapter_model.safetensors. B is drawn at random, so that no gradient is 0. `compare` loads each folder NAME-* that
+names of adapter_model.safetensors. B is drawn at random, so that no gradient is 0. The cases of QLoRA, nf4 and nf4_dora,
+are computed in float32 by bitsandbytes (0.50.2) on the CPU, over the model nf4_base, which `golden` writes too: its sizes
+are multiples of the 64 weights that have one scale. `compare` loads each folder NAME-* that
 Piton has written into PEFT and holds the logits against those of the case.
 """
 import datetime
@@ -17,6 +19,7 @@ import pathlib
 import shutil
 import sys
 
+import bitsandbytes
 import peft
 import torch
 import transformers
@@ -35,17 +38,56 @@ CASES = {
     "gpt2_dora": dict(target_modules=["c_attn", "c_proj", "c_fc"], fan_in_fan_out=True, use_dora=True),
     "qwen2_dora": dict(target_modules=["q_proj", "v_proj", "o_proj", "up_proj", "down_proj"], use_dora=True,
                        modules_to_save=["model.norm"]),
+    "nf4": dict(target_modules=["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]),
+    "nf4_dora": dict(target_modules=["q_proj", "v_proj", "o_proj", "up_proj", "down_proj"], use_dora=True),
 }
+NF4_BASE = GOLDEN / "nf4_base"
 
 
-def model_of(case):
-    return case.removesuffix("_dora")
+def is_quantized(case):
+    return case.startswith("nf4")
+
+
+def base_folder(case):
+    return NF4_BASE if is_quantized(case) else MODELS / case.removesuffix("_dora")
+
+
+def rounds_to_nearest(weight):
+    """Whether bitsandbytes' code for the CPU rounds each scale to the nearest of the 256 values; not where two are nearly
+    as far."""
+    _, state = bitsandbytes.functional.quantize_4bit(weight, blocksize=64, compress_statistics=True, quant_type="nf4")
+    scales = weight.reshape(-1, 64).abs().amax(1) - state.offset
+    each = [(block / block.abs().max())[:, None] - state.state2.code[None] for block in scales.split(256)]
+    return torch.equal(torch.cat(each).abs().argmin(1), state.absmax.long())
+
+
+def write_nf4_base():
+    config = transformers.LlamaConfig(vocab_size=131, hidden_size=64, intermediate_size=128, num_hidden_layers=1,
+                                      num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=128,
+                                      tie_word_embeddings=True, initializer_range=0.2, dtype="float32")
+    for seed in range(5, 100):
+        torch.manual_seed(seed)
+        model = transformers.LlamaForCausalLM(config)
+        if all(rounds_to_nearest(one.detach()) for name, one in model.named_parameters() if "proj" in name):
+            break
+    model.save_pretrained(NF4_BASE)
+    (NF4_BASE / "generation_config.json").unlink(missing_ok=True)
 
 
 def base(name):
-    model = transformers.AutoModelForCausalLM.from_pretrained(MODELS / model_of(name), dtype=torch.float32,
-                                                              attn_implementation="eager")
+    more = {}
+    if is_quantized(name):
+        more = dict(device_map="cpu", quantization_config=transformers.BitsAndBytesConfig(
+            load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True,
+            bnb_4bit_compute_dtype=torch.float32))
+    model = transformers.AutoModelForCausalLM.from_pretrained(base_folder(name), dtype=torch.float32,
+                                                              attn_implementation="eager", **more)
     return model.eval()
+
+
+def exact(name, model):
+    # In eval() bitsandbytes multiplies on the CPU by an operator that has no gradient.
+    return model.train() if is_quantized(name) else model.double()
 
 
 def adapted(name):
@@ -91,6 +133,8 @@ def steps(model, batches):
 def golden(folder, names):
     origin = {"format": "pt", "origin": f"tools/oracle/lora.py golden, {datetime.date.today()}, " + ", ".join(
         f"{name} {metadata.version(name)}" for name in ("torch", "transformers", "peft"))}
+    if not names or any(is_quantized(name) for name in names):
+        write_nf4_base()
     for name in names or CASES:
         out = pathlib.Path(folder) / name
         shutil.rmtree(out, ignore_errors=True)
@@ -98,11 +142,13 @@ def golden(folder, names):
         model.save_pretrained(out)
         (out / "README.md").unlink(missing_ok=True)
         config = json.loads((out / "adapter_config.json").read_text())
-        config["base_model_name_or_path"] = f"tests/golden/huggingface/{model_of(name)}"
+        config["base_model_name_or_path"] = str(base_folder(name).relative_to(GOLDEN.parents[2]))
         (out / "adapter_config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
         saved = set(load_file(out / "adapter_model.safetensors"))
-        model = model.double()
-        tokens = load_file(MODELS / model_of(name) / "expected.safetensors")["tokens"].long()[None]
+        model = exact(name, model)
+        tokens = torch.arange(3, 43)[None] * 7 % 131
+        if not is_quantized(name):
+            tokens = load_file(base_folder(name) / "expected.safetensors")["tokens"].long()[None]
         with torch.no_grad():
             logits = model(tokens).logits[0]
         loss = loss_of(model, tokens)
@@ -124,7 +170,7 @@ def compare(folder):
     for written in sorted(pathlib.Path(folder).iterdir()):
         name = written.name.split("-")[0]
         expected = load_file(GOLDEN / name / "expected.safetensors")
-        model = peft.PeftModel.from_pretrained(base(name), written).double().eval()
+        model = exact(name, peft.PeftModel.from_pretrained(base(name), written).eval())
         with torch.no_grad():
             logits = model(expected["tokens"].long()[None]).logits[0]
         worst = float((logits - expected["logits"]).abs().max())

@@ -234,8 +234,10 @@ class Opener {
     const DocumentRules& documents = settings_.documents;
     const std::int32_t pad = documents.pad.value_or(documents.eod.value_or(0));
     InstructionOrder order = order_of({first, end}, samples, exact_epochs);
-    std::shared_ptr<const SampleSource> source =
-        std::make_shared<PreferenceDataset>(files, PreferenceRules{sequence_, pad}, order);
+    const auto answers = std::make_shared<PreferenceDataset>(
+        files, PreferenceRules{sequence_, pad, settings_.for_rewards}, order);
+    report_cut(*answers, part.prefix, name);
+    std::shared_ptr<const SampleSource> source = answers;
     if (options_.pack) {
       source = std::make_shared<PackedSamples>(std::move(source),
                                                pack_request(samples, exact_epochs, pad));
@@ -248,6 +250,15 @@ class Opener {
                                           : ""));
     }
     return source;
+  }
+
+  void report_cut(const PreferenceDataset& answers, const std::string& prefix,
+                  const std::string& name) {
+    if (answers.cut_samples() == 0 || !said_.insert(prefix + name).second) return;
+    log_.warning(
+        fmt::format("{}: {} set: {} samples are longer than --seq-length {} and are cut, the first "
+                    "is sample {}",
+                    prefix, name, answers.cut_samples(), sequence_, *answers.first_cut()));
   }
 
   // Of samples [first, end): under --pack one epoch, unshuffled, which PackedSamples packs.

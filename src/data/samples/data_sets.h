@@ -82,6 +82,7 @@ struct SampleSettings {
   // Makes the samples of a share that is not empty. Corpora are then divided by documents, and
   // never cut within one. Empty: rows of running text, of corpora that are divided by sequences.
   DocumentSamples of_documents = {};
+  bool for_rewards = false;  // of answers: data/samples/preference_dataset.h
 };
 
 // Opens all corpora. Warns through `log` about a split that has a share but rounds to nothing.

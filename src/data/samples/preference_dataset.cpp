@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "data/instruct/conversation_encoder.h"
 #include "data/samples/describe.h"
 
 namespace piton {
@@ -84,6 +85,50 @@ std::int32_t PreferenceDataset::number(std::int64_t index) const {
   return order_[static_cast<std::size_t>(index)];
 }
 
+std::int64_t PreferenceDataset::Text::question() const {
+  return std::find_if(labels.begin(), labels.end(),
+                      [](std::int32_t label) { return label != kNoLabel; }) -
+         labels.begin();
+}
+
+std::int64_t PreferenceDataset::tokens_of(const Text& text) const {
+  return std::ssize(text.ids) - (rules_.for_rewards ? 0 : 1);
+}
+
+bool PreferenceDataset::fit(const std::vector<Text>& texts) const {
+  std::int64_t tokens = 0;
+  for (const Text& text : texts) tokens += tokens_of(text);
+  return tokens <= rules_.sequence;
+}
+
+// Each text to half of a row.
+void PreferenceDataset::cut(std::vector<Text>& texts) const {
+  const std::int64_t most = rules_.sequence / 2 + (rules_.for_rewards ? 0 : 1);  // ids
+  TurnLengths longest;
+  for (const Text& text : texts) {
+    longest.source = std::max(longest.source, text.question());
+    longest.target = std::max(longest.target, std::ssize(text.ids) - text.question());
+  }
+  TurnLengths kept = cut_turn(longest, most);
+  kept.target = std::max<std::int64_t>(kept.target, 1);
+  kept.source = std::min(kept.source, most - kept.target);
+  for (Text& text : texts) {
+    const std::int64_t question = text.question();
+    for (std::vector<std::int32_t>* const list : {&text.ids, &text.labels}) {
+      const auto answer = list->begin() + question;
+      const std::int64_t target = std::min(kept.target, list->end() - answer);
+      list->erase(answer + target, list->end());
+      list->erase(list->begin() + std::min(kept.source, question), answer);
+    }
+  }
+}
+
+std::vector<PreferenceDataset::Text> PreferenceDataset::texts(std::int32_t number) const {
+  std::vector<Text> both = whole_texts(number);
+  if (!fit(both)) cut(both);
+  return both;
+}
+
 // The text of files `column` and `column` + 1.
 PreferenceDataset::Text PreferenceDataset::text(std::int32_t number, std::size_t column) const {
   const IndexedDataset& ids = *files_->columns[column];
@@ -103,7 +148,7 @@ PreferenceDataset::Text PreferenceDataset::text(std::int32_t number, std::size_t
   return text;
 }
 
-std::vector<PreferenceDataset::Text> PreferenceDataset::texts(std::int32_t number) const {
+std::vector<PreferenceDataset::Text> PreferenceDataset::whole_texts(std::int32_t number) const {
   std::vector<Text> both{text(number, 0)};
   if (files_->pairs()) {
     both.push_back(text(number, 2));
@@ -119,26 +164,19 @@ std::vector<PreferenceDataset::Text> PreferenceDataset::texts(std::int32_t numbe
   }
   both[0].role = desirable[0] == 1 ? AnswerRole::kDesirable : AnswerRole::kUndesirable;
   const Text next = text(number + 1 < end_ ? number + 1 : first_, 0);
-  const auto answer = [](const Text& text) {
-    return std::find_if(text.labels.begin(), text.labels.end(),
-                        [](std::int32_t label) { return label != kNoLabel; }) -
-           text.labels.begin();
-  };
   Text mixed{.ids = both[0].ids, .labels = both[0].labels, .role = AnswerRole::kMismatched};
-  const auto keep = static_cast<std::size_t>(answer(both[0]));
+  const auto keep = static_cast<std::size_t>(both[0].question());
   mixed.ids.resize(keep);
   mixed.labels.resize(keep);
-  mixed.ids.insert(mixed.ids.end(), next.ids.begin() + answer(next), next.ids.end());
-  mixed.labels.insert(mixed.labels.end(), next.labels.begin() + answer(next), next.labels.end());
+  mixed.ids.insert(mixed.ids.end(), next.ids.begin() + next.question(), next.ids.end());
+  mixed.labels.insert(mixed.labels.end(), next.labels.begin() + next.question(), next.labels.end());
   both.push_back(std::move(mixed));
   return both;
 }
 
-// The tokens of a sample are one fewer than the ids of each of its texts.
 void PreferenceDataset::check(std::int32_t number) {
-  const std::vector<Text> both = texts(number);
+  std::vector<Text> both = whole_texts(number);
   const auto place = [&] { return fmt::format("{}: sample {}", files_->prefix, number); };
-  std::int64_t tokens = 0;
   for (const Text& text : both) {
     const bool teaches = std::any_of(text.labels.begin() + 1, text.labels.end(),
                                      [](std::int32_t label) { return label != kNoLabel; });
@@ -146,18 +184,25 @@ void PreferenceDataset::check(std::int32_t number) {
       throw Error(Fault::kData, "{}: an answer is empty: none of its {} ids has a label", place(),
                   text.ids.size());
     }
-    tokens += std::ssize(text.ids) - 1;
   }
   if (files_->pairs() && both[0].ids == both[1].ids) {
     throw Error(Fault::kData, "{}: chosen and rejected are equal; there is nothing to prefer",
                 place());
   }
-  if (tokens > rules_.sequence) {
-    throw Error(Fault::kData,
-                "{}: its two texts have {} tokens, longer than --seq-length {}; raise it, or "
-                "shorten texts with piton preprocess --cutoff-len {}",
-                place(), tokens, rules_.sequence, rules_.sequence / 2);
+  if (!fit(both)) {
+    // Of each text an id of the question and one of the answer.
+    constexpr std::int64_t kFewest = 4;
+    if (rules_.sequence < kFewest) {
+      throw Error(Fault::kData,
+                  "{}: its two texts do not fit into --seq-length {}, wanted at least {}", place(),
+                  rules_.sequence, kFewest);
+    }
+    cut(both);
+    ++cut_samples_;
+    if (!first_cut_) first_cut_ = number;
   }
+  std::int64_t tokens = 0;
+  for (const Text& text : both) tokens += tokens_of(text);
   lengths_.push_back(static_cast<std::int32_t>(tokens));
 }
 
@@ -174,10 +219,11 @@ void PreferenceDataset::sample(std::int64_t index, Sample& sample) const {
   sample = {};
   std::int32_t segment = 0;
   for (const Text& text : texts(number(index))) {
-    const std::int64_t count = std::ssize(text.ids) - 1;
+    const std::int64_t count = tokens_of(text);
     sample.answers.push_back({text.role, sample.length, sample.length + count});
-    sample.tokens.insert(sample.tokens.end(), text.ids.begin(), text.ids.end() - 1);
+    sample.tokens.insert(sample.tokens.end(), text.ids.begin(), text.ids.begin() + count);
     sample.labels.insert(sample.labels.end(), text.labels.begin() + 1, text.labels.end());
+    if (rules_.for_rewards) sample.labels.push_back(kNoLabel);
     for (std::int32_t i = 0; i < count; ++i) sample.positions.push_back(i);
     sample.segments.insert(sample.segments.end(), static_cast<std::size_t>(count), segment++);
     sample.length += count;

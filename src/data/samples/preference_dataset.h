@@ -13,10 +13,19 @@
 // Sequence i of each file belongs to sample i. The second text of an answer that is judged alone is
 // its question with the answer of the next sample in the file (KTO estimates a divergence with it);
 // after the last sample comes the first one of the split.
+//
+// Texts that do not fit into a row together are cut, each to half of a row, by the rule of
+// LlamaFactory: the longer one of question and answer at its end, both in proportion if both are
+// long (data/instruct/conversation_encoder.h). The two answers of a pair keep as many ids of the
+// question, and no answer is without its question.
+//
+// For rewards, which are read at the last id of a text, all ids are tokens; otherwise the last one
+// is only a label.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -44,13 +53,14 @@ struct PreferenceFiles {
 struct PreferenceRules {
   std::int64_t sequence = 0;  // s
   std::int32_t pad = 0;
+  bool for_rewards = false;  // the last id of a text is a token too
 };
 
 class PreferenceDataset final : public SampleSource {
  public:
-  // Reads all samples of the split. Throws Error(kData) that names the first sample that does not
-  // fit into a row, has an answer without a label, two equal answers, or a judgment that is neither
-  // 0 nor 1. `order`: as of InstructionDataset.
+  // Reads all samples of the split. Throws Error(kData) that names the first sample that has no
+  // room in a row even if it is cut, has an answer without a label, two equal answers, or a
+  // judgment that is neither 0 nor 1. `order`: as of InstructionDataset.
   PreferenceDataset(std::shared_ptr<const PreferenceFiles> files, const PreferenceRules& rules,
                     const InstructionOrder& order);
 
@@ -60,15 +70,25 @@ class PreferenceDataset final : public SampleSource {
   std::int64_t longest(std::int64_t index) const override;
   void announce(std::int64_t index) const override;
 
+  // How many samples of the split are cut, and the first of them.
+  std::int64_t cut_samples() const { return cut_samples_; }
+  std::optional<std::int32_t> first_cut() const { return first_cut_; }
+
  private:
   struct Text {
     std::vector<std::int32_t> ids;
     std::vector<std::int32_t> labels;
     AnswerRole role = AnswerRole::kChosen;
+
+    std::int64_t question() const;  // ids before the first label
   };
+  std::int64_t tokens_of(const Text& text) const;
+  bool fit(const std::vector<Text>& texts) const;
+  void cut(std::vector<Text>& texts) const;
   std::int32_t number(std::int64_t index) const;
   Text text(std::int32_t number, std::size_t column) const;
-  std::vector<Text> texts(std::int32_t number) const;
+  std::vector<Text> whole_texts(std::int32_t number) const;
+  std::vector<Text> texts(std::int32_t number) const;  // that fit into a row
   void check(std::int32_t number);
 
   std::shared_ptr<const PreferenceFiles> files_;
@@ -77,6 +97,8 @@ class PreferenceDataset final : public SampleSource {
   std::int32_t end_;
   std::vector<std::int32_t> lengths_;  // tokens of samples first_ to end_ - 1
   std::vector<std::int32_t> order_;
+  std::int64_t cut_samples_ = 0;
+  std::optional<std::int32_t> first_cut_;
 };
 
 }  // namespace piton

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "adapters/magnitude_source.h"
+#include "adapters/quantized_source.h"
 #include "base/seconds.h"
 #include "checkpoint/collective.h"
 #include "checkpoint/load_values.h"
@@ -188,7 +189,15 @@ void RunCheckpoints::load_base(const OpenedModel& base, Log& log) {
       *base.source,
       {.parameters = base_parameters(session_.parameters()), .sharded = &session_.sharded()},
       context());
-  MagnitudeSource lengths(*base.source, session_.settings().adapters);
+  // Those of the weights that products are computed with.
+  std::unique_ptr<QuantizedSource> quantized;
+  if (settled_.lora.quantized_base) {
+    quantized = std::make_unique<QuantizedSource>(
+        *base.source, *code_format("--qlora", "nf4"),
+        ComputeContext{machine_.kernels, machine_.device, machine_.arena, machine_.stream});
+  }
+  MagnitudeSource lengths(quantized != nullptr ? *quantized : *base.source,
+                          session_.settings().adapters);
   if (lengths.tensors(TensorKind::kWeight).empty()) return;
   load_weights(
       lengths,

@@ -104,8 +104,10 @@ expect(RUN ${dpo} --save ${WORK}/none CODE 2 ERR "--stage dpo: no reference; giv
 expect(RUN ${dpo} ${lora} --lora-modules-to-save norms --save ${WORK}/none CODE 2 ERR "--lora-modules-to-save changes weights of the base")
 expect(RUN ${dpo} ${lora} --simpo-beta 1 --save ${WORK}/none CODE 2 ERR "--simpo-beta: is for --stage simpo, got --stage dpo")
 expect(RUN ${dpo} ${lora} --dpo-beta 0 --save ${WORK}/none CODE 2 ERR "--dpo-beta: got 0, wanted a number above 0")
-expect(RUN ${tune} --data-path ${WORK}/judged --stage dpo ${lora} --seq-length 16 --save ${WORK}/none CODE 3
-  ERR "sample 0: its two texts have [0-9]+ tokens, longer than --seq-length 16")
+expect(RUN ${tune} --data-path ${WORK}/pairs --stage dpo ${lora} --seq-length 3 --save ${WORK}/none CODE 3
+  ERR "sample 0: its two texts do not fit into --seq-length 3, wanted at least 4")
+expect(RUN ${dpo} ${lora} --seq-length 16 --save ${WORK}/cut CODE 0
+  ERR "train set: 19 samples are longer than --seq-length 16 and are cut, the first is sample 0" "saved ")
 expect(RUN ${tune} --data-path ${WORK}/pairs --stage kto ${lora} CODE 3 ERR "--stage kto: wanted judged answers, got pairs of answers")
 expect(RUN ${tune} --data-path ${WORK}/text --stage dpo ${lora} --save ${WORK}/none CODE 3 ERR "does not exist; preferences are ")
 expect(RUN pretrain --stage dpo --load ${base} --data-path ${WORK}/pairs --seq-length 128 --train-iters 1 --save ${WORK}/none CODE 2

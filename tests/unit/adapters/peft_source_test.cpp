@@ -17,24 +17,34 @@ namespace {
 
 using test::HostMachine;
 using test::kLoraCases;
+using test::kQloraCases;
 using test::LoraFiles;
 using testing::HasSubstr;
 
-SessionSettings settings_of(const LoraFiles& files, SessionUse use) {
+// The cases of LoRA and DoRA, and those over a base in NF4.
+std::vector<std::string> all_cases() {
+  std::vector<std::string> all(std::begin(kLoraCases), std::end(kLoraCases));
+  all.insert(all.end(), std::begin(kQloraCases), std::end(kQloraCases));
+  return all;
+}
+
+SessionSettings settings_of(const std::string& name, const LoraFiles& files, SessionUse use) {
   return {.model = files.model(),
           .optimizer_options =
               {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .clip_grad = 1.0},
           .use = use,
-          .adapters = files.adapter.adapters()};
+          .adapters = files.adapter.adapters(),
+          .codes = test::is_qlora(name) ? codes_in(*code_format("--qlora", "nf4"), "--qlora")
+                                        : CodesOfParameter()};
 }
 
 TEST(PeftSource, GivesTheLogitsOfPeft) {
-  for (const char* name : kLoraCases) {
+  for (const std::string& name : all_cases()) {
     for (const SessionUse use : {SessionUse::kInference, SessionUse::kTraining}) {
       HostMachine machine;
       LoraFiles files(name);
       Mesh mesh(*machine.world, MeshSizes{});
-      Session session(machine.machine, mesh, settings_of(files, use));
+      Session session(machine.machine, mesh, settings_of(name, files, use));
       test::load_lora(session, files.base, files.adapter, machine);
       EXPECT_LT(test::largest_distance(test::logits_of(session, files.model(), files.tokens()),
                                        test::values(files.expected.tensor("logits"))),
@@ -66,7 +76,7 @@ double length_of(const std::vector<double>& x) {
 
 // gradients.safetensors as an adapter whose tensors are the gradients.
 TEST(PeftSource, GivesEveryGradientOfPeft) {
-  for (const char* name : kLoraCases) {
+  for (const std::string& name : all_cases()) {
     HostMachine machine;
     LoraFiles files(name);
     TempFolder folder;
@@ -75,7 +85,7 @@ TEST(PeftSource, GivesEveryGradientOfPeft) {
     std::filesystem::copy_file(test::lora_folder(name) / kPeftConfigName, folder / kPeftConfigName);
     PeftSource wanted(folder.path(), files.model(), files.family);
     Mesh mesh(*machine.world, MeshSizes{});
-    Session session(machine.machine, mesh, settings_of(files, SessionUse::kTraining));
+    Session session(machine.machine, mesh, settings_of(name, files, SessionUse::kTraining));
     test::load_lora(session, files.base, files.adapter, machine);
     const Tensor tokens = files.expected.tensor("tokens");
     const StepReport report = session.gradients({batch_of(tokens, 0, 1)}, 0);
@@ -101,15 +111,16 @@ TEST(PeftSource, GivesEveryGradientOfPeft) {
 }
 
 TEST(PeftSource, TrainsAsInPeftAndKeepsTheModel) {
-  for (const char* name : kLoraCases) {
+  for (const std::string& name : all_cases()) {
     HostMachine machine;
     LoraFiles files(name);
     Mesh mesh(*machine.world, MeshSizes{});
-    Session session(machine.machine, mesh, settings_of(files, SessionUse::kTraining));
+    Session session(machine.machine, mesh, settings_of(name, files, SessionUse::kTraining));
     test::load_lora(session, files.base, files.adapter, machine);
     std::map<std::string, std::vector<double>> before;
     for (Parameter* parameter : session.parameters()) {
-      if (!parameter->trainable) before[parameter->name] = test::values(parameter->value);
+      if (!parameter->trainable && !parameter->codes.given())
+        before[parameter->name] = test::values(parameter->value);
     }
     const Tensor batches = files.expected.tensor("batches");  // [steps, samples, s + 1]
     const std::int64_t samples = batches.dim(1);
@@ -123,7 +134,7 @@ TEST(PeftSource, TrainsAsInPeftAndKeepsTheModel) {
     }
     EXPECT_FALSE(before.empty());
     for (Parameter* parameter : session.parameters()) {
-      if (parameter->trainable) continue;
+      if (parameter->trainable || parameter->codes.given()) continue;
       EXPECT_EQ(test::values(parameter->value), before.at(parameter->name));
     }
   }
