@@ -15,6 +15,7 @@
 #include "model/canonical_tensors.h"
 #include "model/lora_options.h"
 #include "support/errors.h"
+#include "support/instruction_sets.h"
 #include "support/ranks_main.h"
 #include "support/run_session.h"
 
@@ -89,7 +90,7 @@ class Reading {
  public:
   Reading(World& world, const RunLayout& layout, const std::string& format)
       : pool_(1),
-        kernels_(make_cpu_kernels(pool_)),
+        kernels_(make_cpu_kernels(pool_, test::chosen_isa())),
         arena_(device_),
         stream_(device_.make_stream()),
         mesh_(world, layout.mesh),
@@ -114,8 +115,7 @@ class Reading {
     const auto engine = make_batched_engine(inference_, {});
     std::vector<double> losses;
     const auto scored = score_prompts(*engine, {request});
-    for (const GeneratedToken& token : scored.front())
-      losses.push_back(-token.log_probability);
+    for (const GeneratedToken& token : scored.front()) losses.push_back(-token.log_probability);
     return losses;
   }
   std::int64_t parameter_bytes() const {
