@@ -2,7 +2,7 @@
 # environments.sh BUILD [NAME ...]: the tests of the binary from outside, as BUILD has them, in other
 # environments; all that this machine has, or those that are named. --list names them.
 #
-#   isa-v2, isa-v3 ...  kernels of an older instruction set (PITON_ISA)
+#   isa-v2, isa-v3 ...  kernels of an older instruction set (PITON_ISA); also the unit tests and those of the kernels
 #   user                another user than root, who can write nothing but their own folder
 #   terminal            standard input is a terminal, which the program may open
 #   no-terminal         standard input is closed, and there is no terminal to open
@@ -50,12 +50,13 @@ german() {
 
 # Runs the tests in environment NAME, in a separate folder.
 run() {
-  local name=$1 folder=$work/$1 command=()
+  local name=$1 folder=$work/$1 labels=commands command=()
+  case $name in isa-*) labels='commands|unit|ops' ;; esac
   mkdir -p "$folder"
   # The build's list of tests, with other folders to work in and with time for a busy night.
   sed -E "s#-DWORK=$build/commands/#-DWORK=$folder/commands/#g; s/TIMEOUT \"[0-9]+\"/TIMEOUT 3600/" \
     "$build/CTestTestfile.cmake" > "$folder/CTestTestfile.cmake"
-  command=(ctest --test-dir "$folder" -L commands -LE nightly -R "${TESTS:-.}" -j "$jobs" --output-on-failure)
+  command=(ctest --test-dir "$folder" -L "^($labels)\$" -LE nightly -R "${TESTS:-.}" -j "$jobs" --output-on-failure)
   case $name in
     isa-*) PITON_ISA=${name#isa-} "${command[@]}" ;;
     user)

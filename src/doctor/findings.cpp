@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <regex>
 
 #include "base/amounts.h"
 
@@ -136,11 +135,23 @@ Finding disk(const HostFacts& host) {
   return found;
 }
 
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
 // "4.1.4" of "Open MPI v4.1.4, package: ..." and of "mpirun (Open MPI) 4.1.4".
 std::string version_in(const std::string& text) {
-  static const std::regex number("[0-9]+\\.[0-9]+(\\.[0-9]+)?");
-  std::smatch match;
-  return std::regex_search(text, match, number) ? match.str() : "";
+  constexpr const char* kDigits = "0123456789";
+  for (std::size_t begin = text.find_first_of(kDigits); begin != text.npos;) {
+    // Two or three numbers with points between.
+    std::size_t end = std::min(text.find_first_not_of(kDigits, begin), text.size());
+    int numbers = 1;
+    while (numbers < 3 && end + 1 < text.size() && text[end] == '.' && is_digit(text[end + 1])) {
+      end = std::min(text.find_first_not_of(kDigits, end + 1), text.size());
+      ++numbers;
+    }
+    if (numbers > 1) return text.substr(begin, end - begin);
+    begin = text.find_first_of(kDigits, end);
+  }
+  return "";
 }
 
 Finding mpi(const InstallationFacts& installation, const LauncherFacts& launcher) {

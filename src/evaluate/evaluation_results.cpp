@@ -47,6 +47,7 @@ OrderedJson config_of(const TaskEvaluation& evaluation) {
                         {"chat_template", data.is_chat},
                         {"cut_prompts", evaluation.cut_prompts},
                         {"empty_answers", evaluation.empty_answers}};
+  if (!data.task.variant.empty()) config["variant"] = data.task.variant;
   // The examples, where all questions of a subject have the same; else they are with the samples.
   std::map<std::string, std::vector<std::int64_t>> shots;
   for (const TaskSample& sample : data.samples) shots.try_emplace(sample.subject, sample.shots);

@@ -1,5 +1,7 @@
 #include "tasks/chat_prompts.h"
 
+#include <utility>
+
 #include "base/error.h"
 
 namespace piton {
@@ -14,11 +16,14 @@ OrderedJson message(const char* role, const std::string& content) {
 OrderedJson conversation(const Task& task, const TaskSample& sample, const std::string& asked,
                          const ChatPromptRules& rules) {
   OrderedJson messages = OrderedJson::array();
-  if (!sample.system.empty()) messages.push_back(message("system", sample.system));
   std::string text;
+  if (task.asks_in_chat)
+    text = sample.system;
+  else if (!sample.system.empty())
+    messages.push_back(message("system", sample.system));
   for (const ShotTurns& shot : sample.shot_turns) {
     if (rules.multiturn) {
-      messages.push_back(message("user", shot.question));
+      messages.push_back(message("user", std::exchange(text, "") + shot.question));
       messages.push_back(message("assistant", shot.answer));
     } else {
       text += shot.question + task.answer_delimiter + shot.answer + task.shot_delimiter;

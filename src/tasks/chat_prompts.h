@@ -4,7 +4,8 @@
 // first (the description) is the system message; examples and question are one message of the user,
 // or under `multiturn` each example is a question of the user and an answer of the assistant. The
 // choices of a multiple-choice task follow the prompt without a space. A template that refuses a
-// system message gets none.
+// system message gets none. Of Task::asks_in_chat, the description begins the first message of the
+// user, as in MindSpeed-LLM.
 #pragma once
 
 #include "tasks/task_samples.h"

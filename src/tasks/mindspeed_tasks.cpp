@@ -1,6 +1,7 @@
 #include "tasks/mindspeed_tasks.h"
 
 #include "tasks/answer_rules.h"
+#include "tasks/choice_phrases.h"
 #include "tasks/code_answers.h"
 #include "tasks/prepare_records.h"
 
@@ -36,9 +37,47 @@ Task generated_letter(const char* name, const char* prompt, const char* texts, s
   return task;
 }
 
+// The examples are the records of dev, all of which the published files have in five rows.
+Task mmlu_of_records(const char* prompt, std::int64_t tokens,
+                     std::string (*extract)(std::string_view)) {
+  Task task = generated_letter("mmlu", prompt, "", tokens, extract);
+  task.shot_splits = {"dev"};
+  return task;
+}
+
+Task mmlu(const TaskChoice& choice) {
+  if (choice.alternative_prompt) {
+    constexpr std::int64_t kLongAnswer = 128;  // tokens
+    Task task = mmlu_of_records(
+        "There is a single choice question about {subject_words}. Answer the question by replying "
+        "A, B, C or D. \nQuestion: {question}\nA. {A}\nB. {B}\nC. {C}\nD. {D}\nAnswer: ",
+        kLongAnswer, choice_after_phrases);
+    task.variant = "alternative prompt";
+    task.answer_delimiter = "\n";
+    return task;
+  }
+  if (choice.chat_prompt) {
+    Task task =
+        mmlu_of_records(choice.chinese ? "{question}\nA. {A}\nB. {B}\nC. {C}\nD. {D}\n答案："
+                                       : "{question}\nA. {A}\nB. {B}\nC. {C}\nD. {D}\nAnswer: ",
+                        2, letter_answer);
+    task.description =
+        choice.chinese ? "以下是中国关于{subject_name}考试的单项选择题，请选出其中的正确答案。\n\n"
+                       : "The following are multiple choice questions (with answers) about "
+                         "{subject_name}.\n\n";
+    task.variant = choice.chinese ? "fine-tuned template, zh" : "fine-tuned template, en";
+    task.seeded_shots = true;
+    task.asks_in_chat = true;
+    return task;
+  }
+  return generated_letter("mmlu", "{question}\nA. {A}\nB. {B}\nC. {C}\nD. {D}\nAnswer:",
+                          "mmlu_5shot_template.json", 2, letter_answer);
+}
+
 }  // namespace
 
-std::vector<Task> mindspeed_tasks(bool strict_lambada) {
+std::vector<Task> mindspeed_tasks(const TaskChoice& choice) {
+  const bool strict_lambada = choice.strict_lambada;
   Task agieval =
       generated("agieval", "   {passage} {question}", "AGI_fewshot.json", 16, bare_first_line);
   agieval.prepare = prepare_agieval;
@@ -105,8 +144,7 @@ std::vector<Task> mindspeed_tasks(bool strict_lambada) {
           std::move(gsm8k),
           std::move(humaneval),
           std::move(lambada),
-          generated_letter("mmlu", "{question}\nA. {A}\nB. {B}\nC. {C}\nD. {D}\nAnswer:",
-                           "mmlu_5shot_template.json", 2, letter_answer)};
+          mmlu(choice)};
 }
 
 }  // namespace piton

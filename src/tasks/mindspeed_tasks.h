@@ -9,6 +9,6 @@
 
 namespace piton {
 
-std::vector<Task> mindspeed_tasks(bool strict_lambada);
+std::vector<Task> mindspeed_tasks(const TaskChoice& choice);
 
 }  // namespace piton

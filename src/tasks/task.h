@@ -18,6 +18,17 @@ namespace piton {
 enum class Protocol : std::uint8_t { kLmEval, kMindSpeed };
 std::string_view name(Protocol protocol);
 
+// Which of the tasks of one name.
+struct TaskChoice {
+  Protocol protocol = Protocol::kLmEval;
+  // Of kMindSpeed alone.
+  bool strict_lambada = false;  // the last word, not the last token
+  bool alternative_prompt =
+      false;                 // mmlu: the subject in every question, a letter in a long answer
+  bool chat_prompt = false;  // mmlu: turns of a conversation, for fine-tuned models
+  bool chinese = false;      // of chat_prompt: its words
+};
+
 enum class TaskKind : std::uint8_t {
   kMultipleChoice,  // the choice with the largest log-likelihood after the prompt
   kNextToken,       // the same of the last token of each choice alone
@@ -45,6 +56,7 @@ struct CodeQuestion {
 struct Task {
   std::string name;
   Protocol protocol = Protocol::kLmEval;
+  std::string variant;  // for results, where the protocol has several; "": the usual one
   TaskKind kind = TaskKind::kMultipleChoice;
 
   // Files. A split is a word in the name of a file or of its folder (task_files.h).
@@ -56,7 +68,9 @@ struct Task {
   // `where`.
   std::vector<nlohmann::json> (*prepare)(nlohmann::json record, const std::string& where) = nullptr;
 
-  // Texts with {field} (rendered() in task_records.h); {subject} is the subject as words.
+  // Texts with {field} (rendered() in task_records.h). Of the subject, the description has
+  // {subject}, its words, and {subject_name}, its name in the files; the prompt has
+  // {subject_words}.
   std::string description;
   std::string prompt;
   std::vector<std::string> choices;
@@ -72,6 +86,10 @@ struct Task {
   // Draw one more, and leave out one that is the question: what lm-evaluation-harness does for data
   // sets without a test split.
   bool spare_shot = false;
+  // Draw them as pandas.DataFrame.sample does with TaskDataOptions::seed, the same for all
+  // questions of a subject.
+  bool seeded_shots = false;
+  bool asks_in_chat = false;     // a conversation whose first turn begins with the description
   std::string shot_texts;        // file of written examples by subject, instead of records
   std::string shot_texts_entry;  // the one entry of that file for all subjects
 

@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <memory>
+#include <numeric>
 #include <span>
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "data/samples/numpy_random.h"
 #include "tasks/code_answers.h"
 #include "tasks/python_random.h"
 #include "tasks/python_text.h"
@@ -31,6 +34,7 @@ struct Record {
 
 std::vector<Record> records_of(const Task& task, const TaskFile& file) {
   std::vector<Record> records;
+  const bool names_subject = task.prompt.find("{subject_words}") != task.prompt.npos;
   std::int64_t index = 0;
   for (Json& row : read_task_records(file.path, task.columns)) {
     const std::string where = fmt::format("{}: record {}", file.path.string(), ++index);
@@ -39,7 +43,10 @@ std::vector<Record> records_of(const Task& task, const TaskFile& file) {
       rows = task.prepare(std::move(row), where);
     else
       rows.push_back(std::move(row));
-    for (Json& one : rows) records.push_back({std::move(one), where, std::ssize(records)});
+    for (Json& one : rows) {
+      if (names_subject) one["subject_words"] = subject_words(task.name, file.subject);
+      records.push_back({std::move(one), where, std::ssize(records)});
+    }
   }
   return records;
 }
@@ -144,7 +151,7 @@ class SampleMaker {
     if (num_shots_ > 0 && !task_.shot_texts.empty())
       written = texts_.of(subject_, file.path.parent_path());
     PythonRandom random(kShotSeed);
-    const std::int64_t most = options_.max_samples.value_or(std::ssize(records));
+    const std::int64_t most = most_samples(std::ssize(records));
     for (const Record& record : records) {
       if (record.index >= most) break;
       TaskSample sample{.subject = subject_, .index = record.index};
@@ -171,6 +178,12 @@ class SampleMaker {
   }
 
  private:
+  std::int64_t most_samples(std::int64_t records) const {
+    if (options_.sample_share)
+      return std::llround(std::ceil(static_cast<double>(records) * *options_.sample_share));
+    return options_.max_samples.value_or(records);
+  }
+
   void check_shots() const {
     if (num_shots_ < 0)
       throw Error(Fault::kUsage, "--num-shots: got {}, wanted 0 or more", num_shots_);
@@ -193,7 +206,8 @@ class SampleMaker {
                   "{}: \"{}\" is not a subject of {}; wanted files called as its subjects",
                   files_.folder.string(), subject_, task_.name);
     }
-    return rendered(task_.description, Json{{"subject", words}}, task_.name);
+    return rendered(task_.description, Json{{"subject", words}, {"subject_name", subject_}},
+                    task_.name);
   }
 
   std::vector<Record> shot_records(const TaskFile& file) const {
@@ -230,7 +244,10 @@ class SampleMaker {
       shots.resize(std::min(shots.size(), static_cast<std::size_t>(num_shots_)));
       return shots;
     }
-    for (std::int64_t i = 0; i < num_shots_; ++i) shots.push_back(i);
+    shots.resize(pool.size());
+    std::iota(shots.begin(), shots.end(), std::int64_t{0});
+    if (task_.seeded_shots) NumpyRandom(options_.seed).shuffle(std::span(shots));
+    shots.resize(static_cast<std::size_t>(num_shots_));
     return shots;
   }
 

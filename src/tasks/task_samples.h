@@ -55,7 +55,9 @@ struct TaskDataOptions {
   std::vector<std::string> paths;           // --task-data-path
   std::optional<std::int64_t> num_shots;    // absent: the task's
   std::optional<std::int64_t> max_samples;  // of each subject; absent: all
+  std::optional<double> sample_share;       // the same as a share, rounded up
   std::string few_shot_path;                // file or folder of written examples; "": by the data
+  std::uint32_t seed = 1234;                // of Task::seeded_shots
 };
 
 // Reads the files of the task. Throws Error(kUsage) for data and examples that are not there,

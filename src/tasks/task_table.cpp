@@ -16,7 +16,7 @@ std::string_view name(Protocol protocol) {
 }
 
 std::vector<Task> built_in_tasks(Protocol protocol) {
-  return protocol == Protocol::kLmEval ? lm_eval_tasks() : mindspeed_tasks(false);
+  return protocol == Protocol::kLmEval ? lm_eval_tasks() : mindspeed_tasks({});
 }
 
 namespace {
@@ -35,9 +35,8 @@ std::string own_name(std::string name) {
 Task find_task(const std::string& given, const TaskChoice& choice) {
   if (given.ends_with(".toml")) return read_task_file(given, choice.protocol);
   const std::string wanted = own_name(given);
-  const std::vector<Task> tasks = choice.protocol == Protocol::kLmEval
-                                      ? lm_eval_tasks()
-                                      : mindspeed_tasks(choice.strict_lambada);
+  const std::vector<Task> tasks =
+      choice.protocol == Protocol::kLmEval ? lm_eval_tasks() : mindspeed_tasks(choice);
   std::vector<std::string> names;
   for (const Task& task : tasks) {
     if (task.name == wanted) return task;

@@ -12,10 +12,6 @@ namespace piton {
 // All tasks of a protocol, by name.
 std::vector<Task> built_in_tasks(Protocol protocol);
 
-struct TaskChoice {
-  Protocol protocol = Protocol::kLmEval;
-  bool strict_lambada = false;
-};
 // The task called `name`, in upper or lower case, or that of a file NAME.toml (task_file.h). Throws
 // Error(kUsage) if there is none, with the names that exist.
 Task find_task(const std::string& name, const TaskChoice& choice);

@@ -30,7 +30,7 @@ if(NOT config MATCHES "\"eos_token_id\": 256")
 endif()
 
 # NullTokenizer has one id more than --vocab-size says.
-expect(RUN pretrain --model llama-tiny --mock-data --tokenizer-type NullTokenizer --vocab-size 100 --seq-length 16 --micro-batch-size 1
+expect(RUN pretrain --model llama-tiny --mock-data --tokenizer-type NullTokenizer --vocab-size 100 --seq-length 128 --micro-batch-size 1
   --train-iters 1 --lr 1e-3 --save ${WORK}/null CODE 0)
 foreach(to hf mg piton)
   expect(RUN convert --load ${WORK}/null --save ${WORK}/null-${to} --to ${to} CODE 0 OUT "verified: ")

@@ -74,7 +74,7 @@ file(MAKE_DIRECTORY ${WORK})
 string(REPEAT "To be, or not to be, that is the question:\n" 60 text)
 file(WRITE ${WORK}/root.txt "${text}")
 set(preprocess ${PITON} preprocess --input ${WORK}/root.txt --tokenizer-type ByteTokenizer --overwrite --output-prefix ${WORK}/root)
-set(train pretrain --model llama-tiny --mock-data --vocab-size 100 --seq-length 16 --train-iters 1 --global-batch-size 2)
+set(train pretrain --model llama-tiny --mock-data --vocab-size 100 --seq-length 128 --train-iters 1 --global-batch-size 2)
 warnings_of_root(${wanted} ${preprocess})
 warnings_of_root(0 ${preprocess} --quiet)
 warnings_of_root(0 ${PITON} preprocess --input ${WORK}/absent.txt --tokenizer-type ByteTokenizer --output-prefix ${WORK}/root)
@@ -95,7 +95,7 @@ expect(RUN inspect ${WORK}/${forged} CODE 3 ERR "^piton inspect: [^\n]*/${shown}
 expect(RUN "he\nlp" CODE 2 ERR "^piton he.nlp: unknown command[^\n]*\n$")
 expect(RUN inspect ${WORK} "--a\nb" "--c${escape}" CODE 2
        ERR "^piton inspect: 2 options cannot be taken:\n  --a.nb: [^\n]*\n  --c.x1b: [^\n]*\n$")
-execute_process(COMMAND ${PITON} pretrain --model llama-tiny --mock-data --tokenizer-type ByteTokenizer --seq-length 8
+execute_process(COMMAND ${PITON} pretrain --model llama-tiny --mock-data --tokenizer-type ByteTokenizer --seq-length 128
                         --train-iters 1 --save ${WORK}/${forged} RESULT_VARIABLE code OUTPUT_VARIABLE out ERROR_VARIABLE err)
 string(REGEX MATCH "\n(saved [^\n]*|[^\n[][^\n]*)\n" line "\n${out}${err}\n")
 if(NOT code EQUAL 0 OR NOT line STREQUAL "" OR NOT out MATCHES "/${shown}" OR "${out}${err}" MATCHES "${escape}")

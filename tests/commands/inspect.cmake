@@ -148,5 +148,5 @@ expect(RUN inspect samples --seq-length 4 --tokenizer-type ByteTokenizer --data-
        ERR "three.jsonl: is a file, wanted a corpus [^\n]*; make one with piton preprocess --input [^\n]*three.jsonl\n$")
 
 # A checkpoint: every weight with its shape.
-expect(RUN pretrain --model llama-tiny --mock-data --vocab-size 100 --seq-length 8 --train-iters 1 --save ${WORK}/run CODE 0)
+expect(RUN pretrain --model llama-tiny --mock-data --vocab-size 100 --seq-length 128 --train-iters 1 --save ${WORK}/run CODE 0)
 expect(RUN inspect ${WORK}/run --json CODE 0 OUT "\"dtype\":\"fp32\",\"shape\":.100,64." "\"optimizer\":true")

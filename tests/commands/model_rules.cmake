@@ -3,6 +3,7 @@ include(${CMAKE_CURRENT_LIST_DIR}/../support/expect.cmake)
 include(${CMAKE_CURRENT_LIST_DIR}/../support/rule.cmake)
 file(REMOVE_RECURSE ${WORK})
 file(MAKE_DIRECTORY ${WORK})
+make_rules_corpus()
 
 # ---- Layout ----
 set(t --tensor-model-parallel-size)

@@ -3,6 +3,7 @@ include(${CMAKE_CURRENT_LIST_DIR}/../support/expect.cmake)
 include(${CMAKE_CURRENT_LIST_DIR}/../support/rule.cmake)
 file(REMOVE_RECURSE ${WORK})
 file(MAKE_DIRECTORY ${WORK})
+make_rules_corpus()
 
 # ---- Batch and length of the run ----
 rule(micro-batch PLAN ACCEPTS --micro-batch-size 2 REJECTS --micro-batch-size -1 SAYS "--micro-batch-size: got -1, wanted 1 to")

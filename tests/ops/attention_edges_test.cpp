@@ -81,7 +81,7 @@ class AttentionNumbers : public ::testing::TestWithParam<std::tuple<DType, std::
   AttentionNumbers()
       : dtype_(std::get<0>(GetParam())),
         threads_(1),
-        kernels_(make_cpu_kernels(threads_)),
+        kernels_(make_cpu_kernels(threads_, test::chosen_isa())),
         stream_(device_.make_stream()) {
     TensorSource source(8);
     const Shape queries{1, kRows, 2, 16};

@@ -11,6 +11,7 @@
 #include "device/host_device.h"
 #include "kernels/cpu/kernels.h"
 #include "support/compare.h"
+#include "support/instruction_sets.h"
 
 namespace piton::test {
 namespace {
@@ -27,7 +28,7 @@ class AttentionLayouts : public ::testing::TestWithParam<std::tuple<DType, std::
   AttentionLayouts()
       : dtype_(std::get<0>(GetParam())),
         threads_(2),
-        kernels_(make_cpu_kernels(threads_)),
+        kernels_(make_cpu_kernels(threads_, test::chosen_isa())),
         stream_(device_.make_stream()),
         source_(3) {
     q_ = source_.normal(dtype_, {kBatch, kLength, kHeads, kWidth});

@@ -22,8 +22,8 @@ class CpuKernels : public ::testing::TestWithParam<std::tuple<DType, bool>> {
   CpuKernels()
       : one_thread_(1),
         two_threads_(2),
-        one_(make_cpu_kernels(one_thread_)),
-        two_(make_cpu_kernels(two_threads_)) {}
+        one_(make_cpu_kernels(one_thread_, test::chosen_isa())),
+        two_(make_cpu_kernels(two_threads_, test::chosen_isa())) {}
 
   std::vector<CallCase> cases() const {
     return call_cases({.dtype = std::get<0>(GetParam()),
@@ -124,7 +124,7 @@ INSTANTIATE_TEST_SUITE_P(Sets, CpuInstructionSet, ::testing::ValuesIn(kInstructi
 
 TEST(CpuKernelsPacking, ThatIsOffByOnePercentIsSeen) {
   ThreadPool threads(1);
-  const auto kernels = make_cpu_kernels(threads);
+  const auto kernels = make_cpu_kernels(threads, test::chosen_isa());
   HostDevice device;
   PerturbedKernels broken(*kernels, "pack weight", "packed");
   CallRunner runner(broken, device);

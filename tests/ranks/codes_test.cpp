@@ -17,6 +17,7 @@
 #include "model/canonical_tensors.h"
 #include "model/lora_options.h"
 #include "support/errors.h"
+#include "support/instruction_sets.h"
 #include "support/ranks_main.h"
 #include "support/run_session.h"
 
@@ -91,7 +92,7 @@ class Reading {
  public:
   Reading(World& world, const RunLayout& layout, const std::string& format)
       : pool_(1),
-        kernels_(make_cpu_kernels(pool_)),
+        kernels_(make_cpu_kernels(pool_, test::chosen_isa())),
         arena_(device_),
         stream_(device_.make_stream()),
         mesh_(world, layout.mesh),

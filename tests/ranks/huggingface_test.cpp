@@ -8,6 +8,7 @@
 #include "huggingface/family.h"
 #include "kernels/cpu/kernels.h"
 #include "support/golden_huggingface.h"
+#include "support/instruction_sets.h"
 #include "support/tensors.h"
 // After what it needs: it defines main().
 #include "support/ranks_main.h"
@@ -40,7 +41,7 @@ TEST(HuggingFaceModel, IsReadUnderEveryLayout) {
       HostDevice device;
       SilentLog log;
       ThreadPool threads(1);
-      const auto kernels = make_cpu_kernels(threads);
+      const auto kernels = make_cpu_kernels(threads, test::chosen_isa());
       Arena arena(device);
       const auto stream = device.make_stream();
       const Machine machine{ranks::world(), device, *kernels, arena, *stream, threads, log};

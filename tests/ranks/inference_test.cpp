@@ -4,6 +4,7 @@
 #include "generate/beam_search.h"
 #include "generate/generator.h"
 #include "parallel/chunked_schedules.h"
+#include "support/instruction_sets.h"
 #include "support/ranks_main.h"
 #include "support/run_session.h"
 
@@ -54,7 +55,7 @@ class Reading {
  public:
   Reading(World& world, const ReadLayout& layout, const ModelConfig& model)
       : pool_(1),
-        kernels_(make_cpu_kernels(pool_)),
+        kernels_(make_cpu_kernels(pool_, test::chosen_isa())),
         arena_(device_),
         stream_(device_.make_stream()),
         mesh_(world, layout.mesh),

@@ -9,6 +9,7 @@
 #include "kernels/cpu/kernels.h"
 #include "model/initialize.h"
 #include "nn/linear.h"
+#include "support/instruction_sets.h"
 #include "support/ranks_main.h"
 
 namespace piton {
@@ -61,7 +62,7 @@ Result run(const LinearCase& linear, LinearStrategy strategy) {
   Device& device = ranks::device();
   Communicator& group = ranks::everyone();
   ThreadPool threads(1);
-  const auto kernels = make_cpu_kernels(threads);
+  const auto kernels = make_cpu_kernels(threads, test::chosen_isa());
   Arena arena(device);
   const auto stream = device.make_stream();
   ResidentWeights weights(*kernels, arena);

@@ -9,6 +9,7 @@
 #include "device/host_device.h"
 #include "kernels/cpu/kernels.h"
 #include "session/machine.h"
+#include "support/instruction_sets.h"
 
 namespace piton::test {
 
@@ -19,7 +20,7 @@ struct HostMachine {
       : kernels(make_kernels(threads)) {}
 
   static std::unique_ptr<Kernels> cpu_kernels(ThreadPool& threads) {
-    return make_cpu_kernels(threads);
+    return make_cpu_kernels(threads, test::chosen_isa());
   }
 
   HostDevice device;

@@ -1,10 +1,11 @@
-// The instruction sets of parameterized tests of the cpu back end.
+// The instruction sets of parameterized tests of the cpu back end, and that of the others.
 #pragma once
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <string>
 #include <tuple>
 
@@ -14,6 +15,13 @@ namespace piton::test {
 
 inline constexpr std::array kInstructionSets = {"x86-64-v2", "x86-64-v3", "x86-64-v4",
                                                 "x86-64-v4-bf16", "amx"};
+
+// The set of tests that run on one: PITON_ISA, which the program reads too; "" is the machine's
+// best.
+inline std::string chosen_isa() {
+  const char* isa = std::getenv("PITON_ISA");
+  return isa == nullptr ? "" : isa;
+}
 
 // A set's name as part of a test's name.
 inline std::string set_name(const ::testing::TestParamInfo<const char*>& info) {

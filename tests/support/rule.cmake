@@ -1,6 +1,16 @@
 # rule() of tests/commands/*_rules.cmake: a rule of the options, with a command line that keeps it and one that breaks it.
 set(model --num-layers 2 --hidden-size 32 --num-attention-heads 4 --vocab-size 64 --max-position-embeddings 16)
-set(data --mock-data --tokenizer-type NullTokenizer)
+# A corpus of bytes below 64. The order of mock data in samples of 16 tokens is 200 times as long to draw as such a run.
+set(data --data-path ${WORK}/rules_text_document --tokenizer-type NullTokenizer)
+function(make_rules_corpus)
+  string(REPEAT "0 12 345 6789\n" 400 text)
+  file(WRITE ${WORK}/rules.txt "${text}")
+  execute_process(COMMAND ${PITON} preprocess --input ${WORK}/rules.txt --tokenizer-type ByteTokenizer --output-prefix ${WORK}/rules
+    RESULT_VARIABLE code OUTPUT_QUIET ERROR_VARIABLE err)
+  if(NOT code EQUAL 0)
+    message(FATAL_ERROR "preprocess: exit ${code}\n${err}")
+  endif()
+endfunction()
 
 # rule(NAME [RANKS n] [PLAN]   pretrain of n ranks, or plan, of the model above
 #      ACCEPTS words...         exit 0; may be left out where another rule's line is the same

@@ -18,6 +18,7 @@
 #include "model/families.h"
 #include "session/session.h"
 #include "support/counting_kernels.h"
+#include "support/instruction_sets.h"
 #include "support/letter_v.h"
 #include "support/tensors.h"
 
@@ -143,7 +144,7 @@ class TrainingRun {
  public:
   TrainingRun(World& world, const RunLayout& layout, const ModelConfig& model, int threads = 1)
       : pool_(threads),
-        kernels_(make_cpu_kernels(pool_)),
+        kernels_(make_cpu_kernels(pool_, test::chosen_isa())),
         arena_(device_),
         stream_(device_.make_stream()),
         counting_(*kernels_),

@@ -11,6 +11,7 @@
 #include "data/corpus/indexed_dataset.h"
 #include "device/host_device.h"
 #include "kernels/cpu/kernels.h"
+#include "support/instruction_sets.h"
 #include "train/trainer.h"
 
 namespace piton::test {
@@ -20,7 +21,7 @@ class SmallMachine {
  public:
   explicit SmallMachine(World& world, int threads = 1)
       : pool_(threads),
-        kernels_(make_cpu_kernels(pool_)),
+        kernels_(make_cpu_kernels(pool_, test::chosen_isa())),
         arena_(device_),
         stream_(device_.make_stream()),
         machine_{world, device_, *kernels_, arena_, *stream_, pool_, log_} {}

@@ -2,7 +2,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
+#include <limits>
 
 #include "api/model.h"
 #include "base/files/files.h"
@@ -32,9 +34,14 @@ struct EvalOptions {
   Protocol protocol = Protocol::kLmEval;
   std::optional<std::int64_t> num_shots;
   std::optional<std::int64_t> max_samples;
+  std::optional<double> limit;
   std::string few_shot_path;
   std::optional<std::int64_t> max_new_tokens;
   bool strict_lambada = false;
+  bool alternative_prompt = false;
+  std::string prompt_type;
+  std::string language = "en";
+  std::int64_t seed = 1234;
   std::int64_t overlapping_eval = 0;
   std::int64_t batch_size = 8;
   std::optional<std::int64_t> sequence;
@@ -68,6 +75,11 @@ struct EvalOptions {
              "largest number of questions of each subject (default: all)",
              {.placeholder = "N"}},
       max_samples);
+    v(Option{"limit",
+             "the same as lm-evaluation-harness has it: a number of questions, or below 1 a share "
+             "of each subject",
+             {.placeholder = "N"}},
+      limit);
     v(Option{"few-shot-path",
              "file or folder with written examples (mindspeed, bbh; default: searched next to the "
              "data)",
@@ -79,6 +91,22 @@ struct EvalOptions {
       max_new_tokens);
     v(Option{"strict-lambada", "mindspeed: the whole last word of LAMBADA, not its last token"},
       strict_lambada);
+    v(
+        Option{
+            "alternative-prompt",
+            "mindspeed: mmlu with the subject in every question, and the letter found in an answer "
+            "of up to 128 tokens"},
+        alternative_prompt);
+    v(Option{"prompt-type",
+             "mindspeed: mmlu as a conversation, by the template of a fine-tuned model (as "
+             "--chat-template)",
+             {.placeholder = "NAME"}},
+      prompt_type);
+    v(Option{"eval-language",
+             "with --prompt-type: the words around the questions",
+             {.choices = {"en", "zh"}}},
+      language);
+    v(Option{"seed", "with --prompt-type: draws the examples", {.placeholder = "N"}}, seed);
     v(Option{"overlapping-eval",
              "wikitext: tokens by which windows of the text advance (0: windows do not overlap)"},
       overlapping_eval);
@@ -195,6 +223,26 @@ class Replicas {
   SilentLog silent_;
 };
 
+// Prompts that MindSpeed-LLM alone has.
+bool asks_as_mindspeed(const EvalOptions& options) {
+  return options.alternative_prompt || !options.prompt_type.empty();
+}
+
+// Both ways to take a part of the questions.
+TaskDataOptions data_options(const EvalOptions& options) {
+  TaskDataOptions data{.paths = options.paths,
+                       .num_shots = options.num_shots,
+                       .max_samples = options.max_samples,
+                       .few_shot_path = options.few_shot_path,
+                       .seed = static_cast<std::uint32_t>(options.seed)};
+  if (!options.limit) return data;
+  if (*options.limit < 1)
+    data.sample_share = options.limit;
+  else
+    data.max_samples = static_cast<std::int64_t>(*options.limit);
+  return data;
+}
+
 void check_options(const EvalOptions& options) {
   if (options.model.load.empty())
     throw Error(Fault::kUsage, "--load: no model is named; wanted the folder of a run");
@@ -215,6 +263,28 @@ void check_options(const EvalOptions& options) {
                 "--strict-lambada: goes with --protocol mindspeed; lm-eval always scores the whole "
                 "word; leave it out");
   }
+  if (options.protocol == Protocol::kLmEval && asks_as_mindspeed(options)) {
+    throw Error(Fault::kUsage, "--{}: goes with --protocol mindspeed; leave it out",
+                options.alternative_prompt ? "alternative-prompt" : "prompt-type");
+  }
+  if (options.alternative_prompt && !options.prompt_type.empty())
+    throw Error(Fault::kUsage,
+                "--alternative-prompt: got --prompt-type too; wanted one of the two prompts");
+  if (options.language != "en" && options.prompt_type.empty())
+    throw Error(Fault::kUsage,
+                "--eval-language: goes with --prompt-type; give it, or leave this "
+                "out");
+  check_range("--seed", options.seed, 0, std::numeric_limits<std::uint32_t>::max());
+  if (options.limit) {
+    if (options.max_samples)
+      throw Error(Fault::kUsage, "--limit: got --max-eval-samples too; wanted one of them");
+    const bool is_count = *options.limit >= 1 && *options.limit == std::floor(*options.limit);
+    if (!(*options.limit > 0 && *options.limit < 1) && !(is_count && *options.limit <= kMost))
+      throw Error(Fault::kUsage,
+                  "--limit: got {}, wanted a whole number, or a share above 0 and "
+                  "below 1",
+                  *options.limit);
+  }
   if (options.apply_chat_template && options.protocol != Protocol::kLmEval)
     throw Error(Fault::kUsage, "--apply-chat-template: goes with --protocol lm-eval; leave it out");
   if (!options.apply_chat_template &&
@@ -229,8 +299,11 @@ bool runs_programs(const TaskData& data) { return data.task.program != nullptr; 
 std::vector<TaskData> load_tasks(const EvalOptions& options) {
   std::vector<TaskData> all;
   for (const std::string& name : options.tasks) {
-    Task task =
-        find_task(name, {.protocol = options.protocol, .strict_lambada = options.strict_lambada});
+    Task task = find_task(name, {.protocol = options.protocol,
+                                 .strict_lambada = options.strict_lambada,
+                                 .alternative_prompt = options.alternative_prompt,
+                                 .chat_prompt = !options.prompt_type.empty(),
+                                 .chinese = options.language == "zh"});
     for (const TaskData& other : all) {
       if (other.task.name == task.name)
         throw Error(Fault::kUsage, "--task: {} is given twice", task.name);
@@ -242,15 +315,19 @@ std::vector<TaskData> load_tasks(const EvalOptions& options) {
                   task.name);
     if (options.max_new_tokens && task.kind == TaskKind::kGeneration)
       task.max_new_tokens = *options.max_new_tokens;
-    all.push_back(load_task(task, {.paths = options.paths,
-                                   .num_shots = options.num_shots,
-                                   .max_samples = options.max_samples,
-                                   .few_shot_path = options.few_shot_path}));
+    if (!options.prompt_type.empty() && !task.asks_in_chat)
+      throw Error(Fault::kUsage, "--prompt-type: goes with mmlu; evaluate {} without it",
+                  task.name);
+    all.push_back(load_task(task, data_options(options)));
   }
   const auto has = [&](TaskKind kind) {
     return std::any_of(all.begin(), all.end(),
                        [&](const TaskData& data) { return data.task.kind == kind; });
   };
+  const bool has_variant = std::any_of(
+      all.begin(), all.end(), [](const TaskData& data) { return !data.task.variant.empty(); });
+  if (options.alternative_prompt && !has_variant)
+    throw Error(Fault::kUsage, "--alternative-prompt: goes with mmlu; leave it out");
   if (options.overlapping_eval != 0 && !has(TaskKind::kPerplexity))
     throw Error(Fault::kUsage, "--overlapping-eval: goes with wikitext; leave it out");
   if (options.runs_code && std::none_of(all.begin(), all.end(), runs_programs))
@@ -286,8 +363,9 @@ void report_counts(const TaskEvaluation& evaluation, Log& log) {
 // Asks all tasks by the chat template. Returns the words that end an answer.
 std::vector<std::string> make_chats(std::vector<TaskData>& tasks, const Model& model,
                                     const EvalOptions& options) {
-  const ChatTemplate chat_template =
-      model_chat_template(model, options.chat_template, options.model.load);
+  const ChatTemplate chat_template = model_chat_template(
+      model, options.prompt_type.empty() ? options.chat_template : options.prompt_type,
+      options.model.load);
   for (TaskData& data : tasks)
     make_chat_prompts(data, chat_template,
                       {.multiturn = options.multiturn.value_or(data.task.shot_texts.empty())});
@@ -319,9 +397,14 @@ int run_eval(Invocation& invocation) {
   EvaluationFlags others;
   set.set_foreign(&others);
   refuse_more_arguments(invocation.parse(set, general));
-  // Only MindSpeed-LLM distinguishes the last word from the last token.
-  if (options.strict_lambada && !set.given("protocol")) options.protocol = Protocol::kMindSpeed;
-  if (invocation.leads) others.report(invocation.log);
+  // Only MindSpeed-LLM distinguishes the last word from the last token, and has several prompts.
+  if ((options.strict_lambada || asks_as_mindspeed(options)) && !set.given("protocol"))
+    options.protocol = Protocol::kMindSpeed;
+  if (invocation.leads) {
+    others.report(invocation.log);
+    if (set.given("seed") && options.prompt_type.empty())
+      invocation.log.info("--seed: no meaning here: answers are greedy, as there");
+  }
   std::vector<TaskData> tasks;
   std::optional<PythonSandbox> sandbox;
   invocation.together([&] {
@@ -336,7 +419,8 @@ int run_eval(Invocation& invocation) {
       Model::load(machine, options.model.load, tokenizer, layout, options.model.lora_load);
   others.check(model->config(), options.model.load);
   std::vector<std::string> ends;
-  if (options.apply_chat_template) ends = make_chats(tasks, *model, options);
+  if (options.apply_chat_template || !options.prompt_type.empty())
+    ends = make_chats(tasks, *model, options);
   const SpecialTokensRule rule = rule_of(options.special_tokens, model->special_tokens());
   const std::string said = describe_rule(rule, model->require_tokenizer());
   const bool leads = engine.world().rank() == 0;

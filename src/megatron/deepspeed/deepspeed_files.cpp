@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <charconv>
 #include <optional>
-#include <regex>
 #include <set>
 #include <system_error>
 
 #include "base/error.h"
 #include "base/files/links.h"
 #include "base/listed.h"
+#include "base/numbers_in_name.h"
 #include "megatron/format/run_progress.h"
 
 namespace piton {
@@ -28,17 +28,15 @@ struct Found {
 };
 
 Found files_in(const fs::path& folder) {
-  const std::regex rank_form("mp_rank_([0-9]{2,4})_model_states\\.pt");
-  const std::regex layer_form("layer_([0-9]{2,4})-model_([0-9]{2,4})-model_states\\.pt");
   Found found;
   std::error_code ignored;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
     const std::string name = entry.path().filename().string();
-    std::smatch match;
-    if (std::regex_match(name, match, rank_form)) {
-      found.ranks.push_back(std::stoi(match[1]));
-    } else if (std::regex_match(name, match, layer_form)) {
-      found.layers[{std::stoi(match[1]), std::stoi(match[2])}] = entry.path();
+    if (const auto rank = numbers_in_name(name, "mp_rank_{2,4}_model_states.pt")) {
+      found.ranks.push_back(rank->at(0));
+    } else if (const auto layer =
+                   numbers_in_name(name, "layer_{2,4}-model_{2,4}-model_states.pt")) {
+      found.layers[{layer->at(0), layer->at(1)}] = entry.path();
     } else if (name.ends_with("_optim_states.pt")) {
       found.optimizer = true;
     }

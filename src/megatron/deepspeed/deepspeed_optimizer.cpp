@@ -1,10 +1,10 @@
 #include "megatron/deepspeed/deepspeed_optimizer.h"
 
 #include <algorithm>
-#include <regex>
 #include <system_error>
 
 #include "base/error.h"
+#include "base/numbers_in_name.h"
 #include "megatron/format/flat_boxes.h"
 #include "megatron/format/optimizer_groups.h"
 
@@ -59,14 +59,14 @@ FlatVector flat_vector(const std::vector<std::unique_ptr<TorchFile>>& files, std
 }  // namespace
 
 DeepSpeedOptimizer::DeepSpeedOptimizer(const fs::path& folder) : folder_(folder) {
-  const std::regex form(
-      "(?:bf16_)?zero_pp_rank_([0-9]{1,6})_mp_rank_([0-9]{2,4})_optim_states\\.pt");
+  constexpr std::string_view kNarrow = "bf16_";
   std::error_code ignored;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
     const std::string name = entry.path().filename().string();
-    std::smatch match;
-    if (std::regex_match(name, match, form))
-      paths_[std::stoi(match[2])][std::stoi(match[1])] = entry.path();
+    const std::size_t begin = name.starts_with(kNarrow) ? kNarrow.size() : 0;
+    if (const auto numbers = numbers_in_name(std::string_view(name).substr(begin),
+                                             "zero_pp_rank_{1,6}_mp_rank_{2,4}_optim_states.pt"))
+      paths_[numbers->at(1)][numbers->at(0)] = entry.path();
   }
 }
 

@@ -3,12 +3,12 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <regex>
 #include <system_error>
 #include <utility>
 
 #include "base/error.h"
 #include "base/listed.h"
+#include "base/numbers_in_name.h"
 #include "checkpoint/safetensors.h"
 #include "megatron/deepspeed/deepspeed_files.h"
 #include "megatron/format/flat_boxes.h"
@@ -106,23 +106,23 @@ struct FoundParts {
   std::map<std::pair<int, int>, fs::path> states;
 };
 
-std::regex part_form(const char* kinds) {
-  return std::regex(
-      fmt::format("(?:bf16_|fp16_)?zero_pp_rank_([0-9]{{1,5}})_mp_rank_([0-9]{{2,4}})_({})_states"
-                  "\\.pt",
-                  kinds));
+// Data-parallel rank and tensor rank of a file of such states ("model" or "optim").
+std::optional<std::vector<int>> part_in_name(std::string_view name, const char* states) {
+  if (name.starts_with("bf16_") || name.starts_with("fp16_")) name.remove_prefix(5);
+  return numbers_in_name(name,
+                         fmt::format("zero_pp_rank_{{1,5}}_mp_rank_{{2,4}}_{}_states.pt", states));
 }
 
 FoundParts parts_in(const fs::path& folder) {
-  const std::regex form = part_form("model|optim");
   FoundParts found;
   std::error_code ignored;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
     const std::string name = entry.path().filename().string();
-    std::smatch match;
-    if (!name.ends_with("_states.pt") || !std::regex_match(name, match, form)) continue;
-    auto& parts = match[3] == "model" ? found.models : found.states;
-    const std::pair place{std::stoi(match[2]), std::stoi(match[1])};
+    const auto model = part_in_name(name, "model");
+    const auto numbers = model ? model : part_in_name(name, "optim");
+    if (!numbers) continue;
+    auto& parts = model ? found.models : found.states;
+    const std::pair place{numbers->at(1), numbers->at(0)};
     if (!parts.emplace(place, entry.path()).second)
       throw Error(Fault::kData, "{}: two files of part {} of tensor rank {}: {} and {}",
                   folder.string(), place.second, place.first, name,
@@ -134,11 +134,9 @@ FoundParts parts_in(const fs::path& folder) {
 }  // namespace
 
 bool has_zero3_files(const fs::path& folder) {
-  const std::regex form = part_form("model");
   std::error_code ignored;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
-    const std::string name = entry.path().filename().string();
-    if (name.ends_with("_model_states.pt") && std::regex_match(name, form)) return true;
+    if (part_in_name(entry.path().filename().string(), "model")) return true;
   }
   return false;
 }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <optional>
-#include <regex>
 #include <set>
 #include <system_error>
 #include <utility>
@@ -10,6 +9,7 @@
 #include "base/error.h"
 #include "base/files/links.h"
 #include "base/listed.h"
+#include "base/numbers_in_name.h"
 #include "megatron/format/arguments.h"
 #include "megatron/format/run_progress.h"
 #include "megatron/ranks/master_weights.h"
@@ -42,12 +42,14 @@ struct RankFolder {
 std::optional<RankFolder> rank_folder(const fs::path& path) {
   const std::string name = path.filename().string();
   if (!name.starts_with("mp_rank_")) return std::nullopt;
-  const std::regex form("mp_rank_([0-9]{2,6})(?:_([0-9]{3,6}))?(?:_([0-9]{3,6}))?");
-  std::smatch match;
-  if (!std::regex_match(name, match, form)) return std::nullopt;
-  RankFolder folder{.t = std::stoi(match[1]), .path = path};
-  if (match[2].matched) folder.second = std::stoi(match[2]);
-  if (match[3].matched) folder.third = std::stoi(match[3]);
+  std::optional<std::vector<int>> numbers;
+  for (const char* form : {"mp_rank_{2,6}", "mp_rank_{2,6}_{3,6}", "mp_rank_{2,6}_{3,6}_{3,6}"}) {
+    if (!numbers) numbers = numbers_in_name(name, form);
+  }
+  if (!numbers) return std::nullopt;
+  RankFolder folder{.t = numbers->at(0), .path = path};
+  if (numbers->size() > 1) folder.second = numbers->at(1);
+  if (numbers->size() > 2) folder.third = numbers->at(2);
   std::error_code ignored;
   folder.has_share = fs::exists(path / kShare, ignored);
   for (const char* model : {"model_rng.pt", "model_optim_rng.pt"}) {

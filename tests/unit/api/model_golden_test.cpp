@@ -18,6 +18,7 @@
 #include "model/families.h"
 #include "support/golden_model.h"
 #include "support/host_machine.h"
+#include "support/instruction_sets.h"
 
 namespace piton {
 namespace {
@@ -63,7 +64,7 @@ struct GoldenRun : test::HostMachine {
   GoldenRun(const std::string& name, DType dtype, bool reference,
             const OptimizerOptions& optimizer = kAdamw)
       : HostMachine([&](ThreadPool& pool) {
-          return reference ? make_reference_kernels() : make_cpu_kernels(pool);
+          return reference ? make_reference_kernels() : make_cpu_kernels(pool, test::chosen_isa());
         }),
         golden(std::string(PITON_SOURCE_DIR) + "/tests/golden/" + name + ".safetensors"),
         mesh(*world, MeshSizes{}),

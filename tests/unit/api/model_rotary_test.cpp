@@ -10,6 +10,7 @@
 #include "model/families.h"
 #include "support/golden_model.h"
 #include "support/golden_rotary.h"
+#include "support/instruction_sets.h"
 
 namespace piton {
 namespace {
@@ -43,7 +44,8 @@ Answer answer_of(const test::GoldenRotary& golden, DType dtype) {
   HostDevice device;
   SilentLog log;
   ThreadPool threads(2);
-  const auto kernels = dtype == DType::kF64 ? make_reference_kernels() : make_cpu_kernels(threads);
+  const auto kernels = dtype == DType::kF64 ? make_reference_kernels()
+                                            : make_cpu_kernels(threads, test::chosen_isa());
   Arena arena(device);
   const auto stream = device.make_stream();
   const auto world = make_single_world(device);

@@ -13,6 +13,7 @@
 #include "kernels/cpu/kernels.h"
 #include "kernels/reference/kernels.h"
 #include "support/compare.h"
+#include "support/instruction_sets.h"
 #include "support/thread_world.h"
 
 namespace piton {
@@ -339,7 +340,7 @@ TEST(HeadLoss, HasNoGradientWhereItsDistributionIsTheTeachers) {
 TEST(HeadLoss, HasTheSameBitsInSlicesAndInEvaluation) {
   constexpr Sizes kSizes{.rows = 301, .hidden = 48, .vocabulary = 333, .padded = 384};
   ThreadPool threads(2);
-  const auto kernels = make_cpu_kernels(threads);
+  const auto kernels = make_cpu_kernels(threads, test::chosen_isa());
   Alone alone;
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
     SCOPED_TRACE(name(dtype));

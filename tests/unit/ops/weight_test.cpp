@@ -10,6 +10,7 @@
 #include "ops/linear/linear.h"
 #include "support/compare.h"
 #include "support/counting_kernels.h"
+#include "support/instruction_sets.h"
 
 namespace piton {
 namespace {
@@ -60,7 +61,7 @@ class Weight : public testing::TestWithParam<bool> {
   Arena arena_{device_, 1 << 20};
   std::unique_ptr<Stream> stream_ = device_.make_stream();
   std::unique_ptr<Kernels> back_end_ =
-      GetParam() ? make_cpu_kernels(threads_) : make_reference_kernels();
+      GetParam() ? make_cpu_kernels(threads_, test::chosen_isa()) : make_reference_kernels();
   CountingKernels kernels_{*back_end_};
   ResidentWeights weights_{kernels_, arena_};
   Context context_{.kernels = kernels_,

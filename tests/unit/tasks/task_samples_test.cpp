@@ -200,6 +200,25 @@ TEST(TaskSamples, OfMindSpeedNameTheFileOfExamplesThatIsMissing) {
   load(0)();
 }
 
+// math.ceil(len(questions) * limit) of lm-evaluation-harness, of each subject.
+TEST(TaskSamples, MayBeAShareOfEachSubject) {
+  const TempFolder folder;
+  for (const auto& [subject, count] : {std::pair{"anatomy", 7}, {"virology", 3}}) {
+    std::string rows;
+    for (int i = 0; i < count; ++i) rows += fmt::format("q{},1,2,3,4,A\n", i);
+    write_text_file(folder / fmt::format("mmlu/test/{}_test.csv", subject), rows);
+  }
+  const auto samples = [&](double share) {
+    return load_task(find_task("mmlu", {}),
+                     {.paths = {folder.path().string()}, .num_shots = 0, .sample_share = share})
+        .samples;
+  };
+  EXPECT_EQ(samples(0.3).size(), 3U + 1U);
+  EXPECT_EQ(samples(0.3).back().subject, "virology");
+  EXPECT_EQ(samples(0.99).size(), 10U);
+  EXPECT_EQ(samples(1e-6).size(), 2U);
+}
+
 // convert_zero_shot() of AGIEval.
 TEST(TaskSamples, OfAgievalAreDividedByWhetherThereAreOptions) {
   const TempFolder folder;

@@ -108,7 +108,7 @@ TEST(Chains, HaveTheBitsOfTheirCallsOneByOne) {
   HostDevice device;
   const std::unique_ptr<Stream> stream = device.make_stream();
   ThreadPool threads(3);
-  const std::unique_ptr<Kernels> kernels = make_cpu_kernels(threads);
+  const std::unique_ptr<Kernels> kernels = make_cpu_kernels(threads, test::chosen_isa());
   TensorSource source(12);
   for (const std::vector<std::int64_t>& sizes :
        {std::vector<std::int64_t>{96, 200, 96, 200, 96, 200, 70, 70, 70}, {300, 40}, {}}) {

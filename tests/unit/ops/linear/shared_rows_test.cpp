@@ -13,6 +13,7 @@
 #include "kernels/cpu/kernels.h"
 #include "ops/linear/linear.h"
 #include "support/errors.h"
+#include "support/instruction_sets.h"
 #include "support/tensors.h"
 
 namespace piton {
@@ -35,7 +36,7 @@ Hidden hidden(LinearStrategy strategy) {
   const auto world = make_virtual_world(0, 2, &clock);
   const auto group = make_group_of_all(*world, "tensor");
   ThreadPool threads(1);
-  const auto kernels = make_cpu_kernels(threads);
+  const auto kernels = make_cpu_kernels(threads, test::chosen_isa());
   Arena arena(device);
   const auto stream = device.make_stream();
   ResidentWeights weights(*kernels, arena);
