@@ -1,8 +1,8 @@
 // Ranks find each other over TCP, without MPI: under torchrun, srun, or anything that starts
 // processes with MASTER_ADDR, MASTER_PORT, RANK and WORLD_SIZE.
 //
-// Rank 0 listens at MASTER_PORT. All ranks connect to it, exchange small texts through it, and learn
-// when one of them fails or is lost. Large data do not go through it. Nothing is encrypted or
+// Rank 0 listens at MASTER_PORT. All ranks connect to it, exchange small texts through it, and
+// learn when one of them fails or is lost. Large data do not go through it. Nothing is encrypted or
 // signed: use it in a network where only the run's users reach the port, as with torchrun.
 #pragma once
 
