@@ -21,10 +21,10 @@ SANITIZER_OPTIONS = UBSAN_OPTIONS=print_stacktrace=1 \
   LSAN_OPTIONS=suppressions=$(CURDIR)/tools/leaks.supp:print_suppressions=0 \
   TSAN_OPTIONS=suppressions=$(CURDIR)/tools/races.supp:history_size=4
 
-# With CUDA where nvcc is found: the kernels of GPUs take five minutes of a processor, once. CUDA=OFF leaves them out.
-CUDA ?= AUTO
+# With CUDA where nvcc is found: the kernels of GPUs take six minutes of a processor, once. PITON_CUDA=OFF leaves them out.
+PITON_CUDA ?= AUTO
 build: dependencies
-	cmake --preset cpu $(ARROW) -DPITON_CUDA=$(CUDA)
+	cmake --preset cpu $(ARROW) -DPITON_CUDA=$(PITON_CUDA)
 	cmake --build --preset cpu -j $(JOBS) --target piton
 
 test: test-debug test-cpu

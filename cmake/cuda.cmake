@@ -1,11 +1,11 @@
-# The CUDA language and toolkit: nvcc on PATH (or in CUDACXX). Preset `cuda` sets PITON_CUDA to ON, which fails
-# without nvcc; `make build` sets it to AUTO, which builds without CUDA where no nvcc of version 12.4 is found.
-# Compiled for compute capabilities 8.0 (A100), 9.0 (H100, H200), and, from nvcc 12.8 on, 10.0 (B200) and 12.0 (RTX
-# 50); newer devices take the PTX of the last one.
+# The CUDA language and toolkit: nvcc of CUDACXX, or on PATH and in the usual folders. Preset `cuda` sets PITON_CUDA to
+# ON, which fails without nvcc; `make build` sets it to AUTO, which builds without CUDA where no nvcc of version 12.4 is
+# found. Compiled for compute capabilities 8.0 (A100), 9.0 (H100, H200), and, from nvcc 12.8 on, 10.0 (B200) and 12.0
+# (RTX 50); newer devices take the PTX of the last one.
 if(NOT PITON_CUDA)
   return()
 endif()
-set(piton_cuda_obstacle "no nvcc on PATH")
+set(piton_cuda_obstacle "no nvcc is found")
 if(DEFINED ENV{CUDACXX})
   set(piton_nvcc "$ENV{CUDACXX}")
 else()

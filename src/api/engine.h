@@ -8,7 +8,7 @@
 
 #include "base/log.h"
 #include "comm/mpi/job_record.h"
-#include "comm/rendezvous/rendezvous.h"
+#include "comm/rendezvous/meeting_place.h"
 #include "session/machine.h"
 #include "train/run/run_planner.h"
 

@@ -10,7 +10,7 @@
 #include "cuda_emulator/guarded_kernels.h"
 #include "device/cuda/device.h"
 #include "kernels/cuda/kernels.h"
-#include "support/forked_ranks.h"
+#include "processes/forked_ranks.h"
 #include "support/run_session.h"
 
 namespace piton::cuda {
@@ -241,12 +241,13 @@ struct Layout {
   int zero = 0;
   bool sequence_parallel = false;
   ScheduleSettings schedule = {};
+  std::int64_t layers = 2;
 };
 
 // Losses and norms of three steps, as text.
 std::string train(World& world, Device& device, Kernels& kernels, const Layout& layout) {
   ModelConfig model = preset(layout.model);
-  model.layers = 4;
+  model.layers = layout.layers;
   model.vocabulary = 101;
   model.hidden_dropout = model.attention_dropout = 0.1;
   model.dtype = layout.dtype;
@@ -339,7 +340,8 @@ INSTANTIATE_TEST_SUITE_P(
                            test::mesh(1, 1, 2),
                            0,
                            false,
-                           {.kind = ScheduleKind::kInterleaved, .chunks = 2}},
+                           {.kind = ScheduleKind::kInterleaved, .chunks = 2},
+                           4},
                     Layout{"tensor_2_pipeline_2", "llama-tiny", DType::kF32, test::mesh(2, 1, 2)},
                     Layout{"tensor_2_data_2_zero_1", "llama-tiny", DType::kF32, test::mesh(2, 2, 1),
                            1}),

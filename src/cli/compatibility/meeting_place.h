@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "comm/rendezvous/rendezvous.h"
+#include "comm/rendezvous/meeting_place.h"
 
 namespace piton::cli {
 

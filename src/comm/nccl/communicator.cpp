@@ -11,22 +11,22 @@
 namespace piton::nccl {
 namespace {
 
-Type type_of(DType dtype) {
+NcclType type_of(DType dtype) {
   switch (dtype) {
     case DType::kF64:
-      return Type::kF64;
+      return NcclType::kF64;
     case DType::kF32:
-      return Type::kF32;
+      return NcclType::kF32;
     case DType::kBF16:
-      return Type::kBF16;
+      return NcclType::kBF16;
     case DType::kF16:
-      return Type::kF16;
+      return NcclType::kF16;
     case DType::kI64:
-      return Type::kI64;
+      return NcclType::kI64;
     default:
       PITON_ASSERT(false, "NCCL: sums of {}", name(dtype));
   }
-  return Type::kU8;
+  return NcclType::kU8;
 }
 
 std::size_t bytes_of(const Tensor& tensor) { return static_cast<std::size_t>(tensor.bytes()); }
@@ -119,8 +119,8 @@ Event NcclCommunicator::all_gather(const Tensor& out, const Tensor& mine, const 
          .received_bytes = out.bytes() - mine.bytes(),
          .collectives = 1});
   return all_.enqueue("all-gather", out, after, [&](cudaStream_t stream) {
-    return shared_.library.all_gather(mine.raw(), out.raw(), bytes_of(mine), Type::kU8, all_.comm(),
-                                      stream);
+    return shared_.library.all_gather(mine.raw(), out.raw(), bytes_of(mine), NcclType::kU8,
+                                      all_.comm(), stream);
   });
 }
 
@@ -149,7 +149,7 @@ Event NcclCommunicator::broadcast(const Tensor& data, int root, const After& aft
          .received_bytes = sends ? 0 : data.bytes(),
          .collectives = 1});
   return all_.enqueue("broadcast", data, after, [&](cudaStream_t stream) {
-    return shared_.library.broadcast(data.raw(), data.raw(), bytes_of(data), Type::kU8, root,
+    return shared_.library.broadcast(data.raw(), data.raw(), bytes_of(data), NcclType::kU8, root,
                                      all_.comm(), stream);
   });
 }
@@ -186,8 +186,8 @@ Event NcclCommunicator::send(const Tensor& data, int member, int tag, Stream& af
   Channel& lane = lane_of(rank(), member, tag);
   count({.point_to_point_bytes = data.bytes()});
   return lane.enqueue("send", data, after, [&](cudaStream_t stream) {
-    return shared_.library.send(data.raw(), bytes_of(data), Type::kU8, 1 - lane.rank(), lane.comm(),
-                                stream);
+    return shared_.library.send(data.raw(), bytes_of(data), NcclType::kU8, 1 - lane.rank(),
+                                lane.comm(), stream);
   });
 }
 
@@ -195,7 +195,7 @@ Event NcclCommunicator::receive(const Tensor& data, int member, int tag, Stream&
   Channel& lane = lane_of(member, rank(), tag);
   count({.received_bytes = data.bytes()});
   return lane.enqueue("receive", data, after, [&](cudaStream_t stream) {
-    return shared_.library.receive(data.raw(), bytes_of(data), Type::kU8, 1 - lane.rank(),
+    return shared_.library.receive(data.raw(), bytes_of(data), NcclType::kU8, 1 - lane.rank(),
                                    lane.comm(), stream);
   });
 }

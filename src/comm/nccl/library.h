@@ -29,7 +29,7 @@ enum class Result : int {
   kInProgress = 7,
 };
 
-enum class Type : int {
+enum class NcclType : int {
   kU8 = 1,
   kI32 = 2,
   kI64 = 4,
@@ -57,13 +57,14 @@ struct Library {
   Result (*destroy)(Comm) = nullptr;
   Result (*abort)(Comm) = nullptr;
   Result (*async_error)(Comm, Result*) = nullptr;
-  Result (*all_reduce)(const void*, void*, std::size_t, Type, Op, Comm, cudaStream_t) = nullptr;
-  Result (*all_gather)(const void*, void*, std::size_t, Type, Comm, cudaStream_t) = nullptr;
-  Result (*reduce_scatter)(const void*, void*, std::size_t, Type, Op, Comm, cudaStream_t) = nullptr;
-  Result (*broadcast)(const void*, void*, std::size_t, Type, int root, Comm,
+  Result (*all_reduce)(const void*, void*, std::size_t, NcclType, Op, Comm, cudaStream_t) = nullptr;
+  Result (*all_gather)(const void*, void*, std::size_t, NcclType, Comm, cudaStream_t) = nullptr;
+  Result (*reduce_scatter)(const void*, void*, std::size_t, NcclType, Op, Comm,
+                           cudaStream_t) = nullptr;
+  Result (*broadcast)(const void*, void*, std::size_t, NcclType, int root, Comm,
                       cudaStream_t) = nullptr;
-  Result (*send)(const void*, std::size_t, Type, int peer, Comm, cudaStream_t) = nullptr;
-  Result (*receive)(void*, std::size_t, Type, int peer, Comm, cudaStream_t) = nullptr;
+  Result (*send)(const void*, std::size_t, NcclType, int peer, Comm, cudaStream_t) = nullptr;
+  Result (*receive)(void*, std::size_t, NcclType, int peer, Comm, cudaStream_t) = nullptr;
 };
 
 }  // namespace piton::nccl

@@ -27,7 +27,7 @@ class NcclWorld final : public World {
                 .mutex = {},
                 .traffic = {}} {}
 
-  // Rank 0 serves the others until all have come here. During an exception they are told.
+  // Rank 0 serves the others until all have come here. During an exception it informs them.
   ~NcclWorld() override {
     if (watch_.failure()) return;
     if (std::uncaught_exceptions() > exceptions_) {

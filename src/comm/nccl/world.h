@@ -19,7 +19,7 @@
 #include <string>
 
 #include "comm/communicator.h"
-#include "comm/rendezvous/rendezvous.h"
+#include "comm/rendezvous/meeting_place.h"
 
 namespace piton {
 

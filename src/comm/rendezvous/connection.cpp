@@ -53,7 +53,7 @@ std::optional<std::string> FrameBuffer::next(std::uint64_t most) {
   return frame;
 }
 
-Connection::Connection(int descriptor) : descriptor_(descriptor) {
+RankConnection::RankConnection(int descriptor) : descriptor_(descriptor) {
   if (descriptor < 0) return;
   set(descriptor, IPPROTO_TCP, TCP_NODELAY, 1);
   // A host that has lost its power closes nothing: it is noticed after 25 seconds.
@@ -65,19 +65,19 @@ Connection::Connection(int descriptor) : descriptor_(descriptor) {
   ::setsockopt(descriptor, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
 }
 
-Connection::Connection(Connection&& other) noexcept
+RankConnection::RankConnection(RankConnection&& other) noexcept
     : descriptor_(std::exchange(other.descriptor_, -1)) {}
 
-Connection& Connection::operator=(Connection&& other) noexcept {
+RankConnection& RankConnection::operator=(RankConnection&& other) noexcept {
   std::swap(descriptor_, other.descriptor_);
   return *this;
 }
 
-Connection::~Connection() {
+RankConnection::~RankConnection() {
   if (descriptor_ >= 0) ::close(descriptor_);
 }
 
-bool Connection::send(std::string_view frame) const {
+bool RankConnection::send(std::string_view frame) const {
   std::string all = little_endian(frame.size(), kLengthBytes);
   all += frame;
   for (std::size_t sent = 0; sent < all.size();) {
@@ -89,7 +89,7 @@ bool Connection::send(std::string_view frame) const {
   return true;
 }
 
-bool Connection::receive(FrameBuffer& buffer) const {
+bool RankConnection::receive(FrameBuffer& buffer) const {
   std::array<char, 65536> bytes;
   for (;;) {
     const ssize_t count = ::recv(descriptor_, bytes.data(), bytes.size(), 0);
@@ -100,9 +100,9 @@ bool Connection::receive(FrameBuffer& buffer) const {
   }
 }
 
-void Connection::shut() const { ::shutdown(descriptor_, SHUT_RDWR); }
+void RankConnection::shut() const { ::shutdown(descriptor_, SHUT_RDWR); }
 
-Listener::Listener(int port) {
+RankListener::RankListener(int port) {
   // Of both families; a host without IPv6 has the other one.
   descriptor_ = ::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
   const bool both = descriptor_ >= 0;
@@ -130,13 +130,13 @@ Listener::Listener(int port) {
   port_ = ntohs(six.sin6_port);  // at the same place in both structs
 }
 
-Listener::~Listener() { ::close(descriptor_); }
+RankListener::~RankListener() { ::close(descriptor_); }
 
-Connection Listener::accept() const {
-  return Connection(::accept4(descriptor_, nullptr, nullptr, SOCK_CLOEXEC));
+RankConnection RankListener::accept() const {
+  return RankConnection(::accept4(descriptor_, nullptr, nullptr, SOCK_CLOEXEC));
 }
 
-Connection connect_to(const std::string& host, int port, Deadline deadline) {
+RankConnection connect_to(const std::string& host, int port, ConnectDeadline deadline) {
   std::string why = "no answer";
   for (;;) {
     addrinfo hints{};
@@ -154,7 +154,7 @@ Connection connect_to(const std::string& host, int port, Deadline deadline) {
       ::setsockopt(descriptor, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
       if (::connect(descriptor, one->ai_addr, one->ai_addrlen) == 0) {
         ::freeaddrinfo(all);
-        return Connection(descriptor);
+        return RankConnection(descriptor);
       }
       why = system_message(errno);
       ::close(descriptor);

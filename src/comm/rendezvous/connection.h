@@ -26,13 +26,13 @@ class FrameBuffer {
 };
 
 // The socket of one connection. Closes it at the end.
-class Connection {
+class RankConnection {
  public:
-  Connection() = default;
-  explicit Connection(int descriptor);
-  Connection(Connection&& other) noexcept;
-  Connection& operator=(Connection&& other) noexcept;
-  ~Connection();
+  RankConnection() = default;
+  explicit RankConnection(int descriptor);
+  RankConnection(RankConnection&& other) noexcept;
+  RankConnection& operator=(RankConnection&& other) noexcept;
+  ~RankConnection();
 
   bool open() const { return descriptor_ >= 0; }
   int descriptor() const { return descriptor_; }
@@ -49,27 +49,27 @@ class Connection {
 };
 
 // A listening socket on all addresses of this host.
-class Listener {
+class RankListener {
  public:
   // Port 0: the system chooses one. Throws Error(kUsage) if the port is in use or not allowed.
-  explicit Listener(int port);
-  Listener(const Listener&) = delete;
-  Listener& operator=(const Listener&) = delete;
-  ~Listener();
+  explicit RankListener(int port);
+  RankListener(const RankListener&) = delete;
+  RankListener& operator=(const RankListener&) = delete;
+  ~RankListener();
 
   int descriptor() const { return descriptor_; }
   int port() const { return port_; }
-  Connection accept() const;  // not open if the peer has left again
+  RankConnection accept() const;  // not open if the peer has left again
 
  private:
   int descriptor_ = -1;
   int port_ = 0;
 };
 
-using Deadline = std::chrono::steady_clock::time_point;
+using ConnectDeadline = std::chrono::steady_clock::time_point;
 
 // Connects to `port` of `host` (a name or an address), again and again until `deadline`. Throws
 // Error(kUsage) for a name that does not exist, and Error(kPeer) if nobody answers.
-Connection connect_to(const std::string& host, int port, Deadline deadline);
+RankConnection connect_to(const std::string& host, int port, ConnectDeadline deadline);
 
 }  // namespace piton

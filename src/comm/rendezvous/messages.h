@@ -20,8 +20,8 @@ enum class MessageKind : char {
   kGoodbye = 'B',   // rank -> server: it leaves, and is not lost
 };
 
-inline constexpr std::uint64_t kProtocol = 0x50495430;           // "PIT0"
-inline constexpr std::uint64_t kMostOfHello = 64;                // bytes
+inline constexpr std::uint64_t kProtocol = 0x50495430;               // "PIT0"
+inline constexpr std::uint64_t kMostOfHello = 64;                    // bytes
 inline constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 31;  // of one message
 
 // Writes a message.

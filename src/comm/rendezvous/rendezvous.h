@@ -1,8 +1,8 @@
 // Ranks find each other over TCP, without MPI: under torchrun, srun, or anything that starts
 // processes with MASTER_ADDR, MASTER_PORT, RANK and WORLD_SIZE.
 //
-// Rank 0 listens at MASTER_PORT. All ranks connect to it, exchange small texts through it, and are
-// told when one of them fails or is lost. Large data do not go through it. Nothing is encrypted or
+// Rank 0 listens at MASTER_PORT. All ranks connect to it, exchange small texts through it, and
+// learn when one of them fails or is lost. Large data do not go through it. Nothing is encrypted or
 // signed: use it in a network where only the run's users reach the port, as with torchrun.
 #pragma once
 
@@ -18,20 +18,11 @@
 #include <vector>
 
 #include "comm/rendezvous/connection.h"
+#include "comm/rendezvous/meeting_place.h"
 
 namespace piton {
 
 class RendezvousServer;
-
-// Where the ranks meet, and which of them this process is.
-struct MeetingPlace {
-  std::string address = "127.0.0.1";  // of rank 0
-  int port = 29500;
-  int rank = 0;
-  int size = 1;
-  int host_rank = 0;  // among the ranks of this host: the number of its GPU
-  int host_size = 1;
-};
 
 class Rendezvous {
  public:
@@ -40,8 +31,8 @@ class Rendezvous {
   Rendezvous(const MeetingPlace& place, double timeout_seconds);
   Rendezvous(const Rendezvous&) = delete;
   Rendezvous& operator=(const Rendezvous&) = delete;
-  // Leaves. In rank 0 it waits for the others to leave, at most ten seconds. Not orderly after
-  // fail(): the others have been told.
+  // Leaves. In rank 0 it waits for the others to leave, at most ten seconds. Waits for nobody
+  // after a failure.
   ~Rendezvous();
 
   int rank() const { return place_.rank; }
@@ -70,7 +61,7 @@ class Rendezvous {
 
   MeetingPlace place_;
   std::unique_ptr<RendezvousServer> server_;  // in rank 0
-  Connection connection_;
+  RankConnection connection_;
   FrameBuffer buffer_;
   std::mutex report_mutex_;  // guards report_; locked before mutex_
   std::function<void(const std::string&)> report_;

@@ -91,15 +91,17 @@ void RendezvousServer::greet(Guest& guest, MessageReader& hello) {
   const std::uint64_t size = hello.number();
   std::string why;
   if (size != static_cast<std::uint64_t>(size_)) {
-    why = fmt::format("rank {} is one of {} ranks, and rank 0 is one of {}; give all ranks the "
-                      "same WORLD_SIZE",
-                      rank, size, size_);
+    why = fmt::format(
+        "rank {} is one of {} ranks, and rank 0 is one of {}; give all ranks the "
+        "same WORLD_SIZE",
+        rank, size, size_);
   } else if (rank >= size) {
     why = fmt::format("RANK={} of {} ranks; wanted 0 to {}", rank, size, size - 1);
   } else if (complete_ || guest_of(static_cast<int>(rank)) != nullptr) {
-    why = fmt::format("two processes are rank {} of {}; give each its own RANK, and each run its "
-                      "own MASTER_PORT",
-                      rank, size);
+    why = fmt::format(
+        "two processes are rank {} of {}; give each its own RANK, and each run its "
+        "own MASTER_PORT",
+        rank, size);
   }
   if (!why.empty()) {
     guest.connection.send(MessageWriter(MessageKind::kRefused).text(why).bytes());
@@ -111,8 +113,8 @@ void RendezvousServer::greet(Guest& guest, MessageReader& hello) {
     guest.connection.send(MessageWriter(MessageKind::kFailed).text(*failure_).bytes());
     return;
   }
-  const auto here = std::count_if(guests_.begin(), guests_.end(),
-                                  [](const auto& one) { return one->rank >= 0; });
+  const auto here =
+      std::count_if(guests_.begin(), guests_.end(), [](const auto& one) { return one->rank >= 0; });
   if (here < size_) return;
   complete_ = true;
   for (const auto& one : guests_) {
@@ -161,18 +163,16 @@ void RendezvousServer::check_times() {
     return fmt::format("{}", fmt::join(missing, ", "));
   };
   if (!complete_ && now - begun_ > timeout_) {
-    return fail(fmt::format("not all of {} ranks have come within {:.3g} s: missing {}", size_,
-                            timeout_.count(), missing_of(size_, [&](int rank) {
-                              return guest_of(rank) != nullptr;
-                            })));
+    return fail(fmt::format(
+        "not all of {} ranks have come within {:.3g} s: missing {}", size_, timeout_.count(),
+        missing_of(size_, [&](int rank) { return guest_of(rank) != nullptr; })));
   }
   for (const auto& [key, gather] : gathers_) {
     if (now - gather.begun <= timeout_) continue;
     return fail(fmt::format(
         "{}: has waited {:.3g} s for ranks {}", key, timeout_.count(),
         missing_of(size_, [&, &ranks = gather.ranks, &parts = gather.parts](int rank) {
-          return parts.contains(rank) ||
-                 std::find(ranks.begin(), ranks.end(), rank) == ranks.end();
+          return parts.contains(rank) || std::find(ranks.begin(), ranks.end(), rank) == ranks.end();
         })));
   }
 }

@@ -35,7 +35,7 @@ class RendezvousServer {
   using Clock = std::chrono::steady_clock;
 
   struct Guest {
-    Connection connection;
+    RankConnection connection;
     FrameBuffer buffer;
     int rank = -1;  // unknown before the hello
     bool gone = false;
@@ -56,7 +56,7 @@ class RendezvousServer {
   void fail(const std::string& why);
   Guest* guest_of(int rank);
 
-  Listener listener_;
+  RankListener listener_;
   int size_;
   std::chrono::duration<double> timeout_;
   Clock::time_point begun_ = Clock::now();

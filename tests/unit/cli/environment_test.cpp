@@ -117,7 +117,7 @@ TEST(Environment, NamesTogetherWhatHasNoEffect) {
                       {"HOME", "/"},
                       {"RANK", "0"}}),
               ElementsAre("environment: ignored here: ASCEND_RT_VISIBLE_DEVICES, "
-                          "CUDA_DEVICE_MAX_CONNECTIONS, HCCL_CONNECT_TIMEOUT, MASTER_ADDR, "
+                          "CUDA_DEVICE_MAX_CONNECTIONS, HCCL_CONNECT_TIMEOUT, "
                           "TASK_QUEUE_ENABLE"));
   EXPECT_THAT(f.read({{"PATH", "/bin"}, {"CUDA_VISIBLE_DEVICES", "0"}}), IsEmpty());
 }

@@ -5,7 +5,7 @@
 
 #include <numeric>
 
-#include "support/forked_ranks.h"
+#include "processes/forked_ranks.h"
 
 namespace piton {
 namespace {
@@ -158,7 +158,7 @@ TEST(Rendezvous, RefusesRanksThatDoNotFit) {
 }
 
 TEST(Rendezvous, RefusesAPortInUseAndAnUnknownHost) {
-  const Listener other(0);
+  const RankListener other(0);
   EXPECT_THAT([&] { Rendezvous(place(other.port(), 0, 2), 1); },
               testing::ThrowsMessage<Error>(AllOf(HasSubstr("in use"), HasSubstr("MASTER_PORT"))));
   MeetingPlace nowhere = place(1, 1, 2);
@@ -172,9 +172,9 @@ TEST(Rendezvous, IsNotDisturbedByStrangers) {
   const auto ends = run_ranks(3, [&](int process) -> std::string {
     if (process == 2) {  // speaks HTTP to the port, and leaves a connection open
       const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-      const Connection http = connect_to("127.0.0.1", port, limit);
+      const RankConnection http = connect_to("127.0.0.1", port, limit);
       http.send("GET / HTTP/1.1");
-      const Connection silent = connect_to("127.0.0.1", port, limit);
+      const RankConnection silent = connect_to("127.0.0.1", port, limit);
       std::this_thread::sleep_for(std::chrono::milliseconds(500));
       return "";
     }

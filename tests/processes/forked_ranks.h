@@ -75,6 +75,6 @@ inline std::vector<RankEnd> run_ranks(int ranks, const std::function<std::string
 }
 
 // A port that nobody uses now.
-inline int free_port() { return Listener(0).port(); }
+inline int free_port() { return RankListener(0).port(); }
 
 }  // namespace piton::test
