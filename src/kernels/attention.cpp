@@ -1,8 +1,9 @@
-// Checks and operation counts of attention.
+// Checks and operation counts of attention and of merging its parts.
 #include "kernels/attention.h"
 
 #include <algorithm>
 
+#include "kernels/attention_merge.h"
 #include "kernels/expect.h"
 
 namespace piton {
@@ -138,5 +139,16 @@ void AttentionBackward::check() const {
 }
 
 double AttentionBackward::flops() const { return heads_flops(q, k, mask, 4); }
+
+void AttentionMerge::check() const {
+  expect_one_place(*this);
+  Operand{kName, "part", part}.floating().contiguous();
+  PITON_ASSERT(part.ndim() == 4, "{}: part is {}", kName, to_string(part));
+  const DType sums = sum_dtype(part.dtype());
+  const Shape rows{part.dim(0), part.dim(2), part.dim(1)};
+  Operand{kName, "out", out}.shape(part.shape()).dtype(sums).contiguous();
+  Operand{kName, "lse", lse}.shape(rows).dtype(sums).contiguous();
+  Operand{kName, "part_lse", part_lse}.shape(rows).dtype(sums).contiguous();
+}
 
 }  // namespace piton

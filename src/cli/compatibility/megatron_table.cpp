@@ -41,6 +41,7 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "min-loss-scale:1 "
      "loss-scale-window:1 hysteresis:1 start-weight-decay:1 end-weight-decay:1 "
      "weight-decay-incr-style:1 rampup-batch-size:* tensor-model-parallel-size:1 "
+     "context-parallel-size:1 cp-comm-type:1 num-distributed-optimizer-instances:1 "
      "pipeline-model-parallel-size:1 num-layers-per-virtual-pipeline-stage:1 "
      "num-virtual-stages-per-pipeline-rank:1 microbatch-group-size-per-virtual-pipeline-stage:1 "
      "optimized-pipeline manual-mbs:* fold-mode:1 foldx-mode:1 use-manual-layer-allocation "
@@ -81,6 +82,10 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "account-for-embedding-in-pipeline-split account-for-loss-in-pipeline-split",
      "--num-layers and --manual-layers: layers that do nothing, of the first and the last stage, "
      "and the embedding and the head counted as layers"},
+    {kRead, "pipeline-model-parallel-layout:1",
+     "--manual-layers and --num-virtual-stages-per-pipeline-rank: Et|tt|tL are chunks of 1, 2 and "
+     "1 "
+     "layers"},
     {kRead, "no-pipeline-parallel", "--pipeline-model-parallel-size is 1, or it is refused"},
 
     // For GPUs, PyTorch or Python only.
@@ -196,10 +201,9 @@ constexpr MegatronGroup kMegatronFlags[] = {
     {kSame, "no-position-embedding", "there is no table of positions under rotary ones"},
     {kSame, "data-impl:1=mmap|infer dataset-impl:1=mmap|infer", "corpora are of this form"},
     {kSame,
-     "context-parallel-size:1=1 expert-model-parallel-size:1=1 "
-     "expert-tensor-parallel-size:1=1 num-distributed-optimizer-instances:1=1",
+     "expert-model-parallel-size:1=1 "
+     "expert-tensor-parallel-size:1=1",
      "1 is the only size there is yet"},
-    {kSame, "cp-comm-type:*=p2p", "there is no context parallelism yet"},
     {kSame, "lr-warmup-init:1=0|0.0", "the warm-up starts at 0"},
     {kSame, "muon-tp-mode:1=duplicated|distributed",
      "Muon updates whole matrices, however many tensor ranks share them"},
@@ -257,13 +261,12 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "--offload-activations FOLDER --cpu-offloading-num-layers N moves what layers keep"},
     {kNotYet, "recompute-in-bubble recompute-in-advance",
      "they fill the idle time of interleaved stages; --recompute-num-layers N is of each chunk"},
-    {kNotYet, "pipeline-model-parallel-layout:1",
-     "--use-manual-layer-allocation --manual-layers N,N gives stages unequal numbers of layers"},
     {kNotYet,
      "use-megatron-fsdp fsdp-double-buffer suggested-communication-unit-size:1 "
      "enable-full-sharding-in-hsdp use-torch-fsdp2 torch-fsdp2-no-reshard-after-forward",
      "--zero-stage 1, 2 or 3 shards over data-parallel ranks"},
-    {kNotYet, "hierarchical-context-parallel-sizes:*", "there is no context parallelism"},
+    {kNotYet, "hierarchical-context-parallel-sizes:*",
+     "--cp-comm-type a2a divides heads over all context ranks"},
     {kNotYet, "window-size:1", "--pre-tockens N is a window of N keys"},
     {kNotYet,
      "no-rope-freq:1 mrope-section:* relative-attention-num-buckets:1 "

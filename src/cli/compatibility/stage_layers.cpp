@@ -3,10 +3,12 @@
 #include <fmt/ranges.h>
 
 #include <charconv>
+#include <numeric>
 #include <optional>
 #include <sstream>
 
 #include "base/error.h"
+#include "cli/compatibility/pipeline_layout.h"
 #include "model/layout.h"
 
 namespace piton::cli {
@@ -17,6 +19,7 @@ constexpr const char* kFirst = "decoder-first-pipeline-num-layers";
 constexpr const char* kLast = "decoder-last-pipeline-num-layers";
 constexpr const char* kEmbedding = "account-for-embedding-in-pipeline-split";
 constexpr const char* kLoss = "account-for-loss-in-pipeline-split";
+constexpr const char* kLayout = "pipeline-model-parallel-layout";
 
 template <typename... Args>
 [[noreturn]] void refuse(std::string_view flag, fmt::format_string<Args...> text, Args&&... args) {
@@ -99,6 +102,44 @@ std::vector<std::int64_t> places_of_chunks(const StageLayers& wanted) {
   return LayerDivision{wanted.layers, chunks}.counts();
 }
 
+void set_manual_layers(OptionSet& set, const std::vector<std::int64_t>& counts,
+                       const std::string& origin) {
+  set.parse({"--use-manual-layer-allocation=true",
+             fmt::format("--manual-layers={}", fmt::join(counts, ","))},
+            origin);
+}
+
+// --pipeline-model-parallel-layout, which says all of it.
+void read_layout(const std::string& layout, OptionSet& set, const ParallelOptions& parallel,
+                 const ModelOptions& model) {
+  const PipelineOptions& schedule = parallel.schedule;
+  if (schedule.layers_of_chunk || schedule.chunks || schedule.manual_allocation ||
+      schedule.balance) {
+    refuse(kLayout, "has the chunks of the stages and their layers; leave out --{}",
+           schedule.layers_of_chunk ? "num-layers-per-virtual-pipeline-stage"
+           : schedule.chunks        ? "num-virtual-stages-per-pipeline-rank"
+           : schedule.balance       ? "balance-layers"
+                                    : "use-manual-layer-allocation");
+  }
+  const std::vector<std::int64_t> counts = layers_of_layout(layout);
+  const auto chunks = std::ssize(counts);
+  const int stages = std::max(1, parallel.pipeline);
+  if (chunks % stages != 0 || (stages == 1 && chunks > 1)) {
+    refuse(kLayout, "got \"{}\": {} chunks, wanted a multiple of --pipeline-model-parallel-size {}",
+           layout, chunks, stages);
+  }
+  const std::int64_t layers = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
+  if (model.layers && *model.layers != layers) {
+    refuse(kLayout, "got \"{}\": {} layers, wanted --num-layers, {}", layout, layers,
+           *model.layers);
+  }
+  if (stages == 1) return;
+  const std::string origin = fmt::format("--{}", kLayout);
+  set_manual_layers(set, counts, origin);
+  if (chunks == stages) return;
+  set.parse({fmt::format("--num-virtual-stages-per-pipeline-rank={}", chunks / stages)}, origin);
+}
+
 std::optional<std::int64_t> number_of(const MegatronFlags& given, const char* flag,
                                       std::int64_t most) {
   const std::optional<std::string> text = given.value_of(flag);
@@ -132,6 +173,10 @@ void read_stage_layers(const MegatronFlags& given, OptionSet& set, ParallelOptio
   for (const char* flag : {kNoops, kFirst, kLast, kEmbedding, kLoss}) {
     if (given.value_of(flag)) asked = flag;
   }
+  if (const auto layout = given.value_of(kLayout)) {
+    if (asked != nullptr) refuse(kLayout, "has the layers of every chunk; leave out --{}", asked);
+    return read_layout(*layout, set, parallel, model);
+  }
   if (asked == nullptr) return;
   if (!model.layers) refuse(asked, "needs --num-layers");
   StageLayers wanted{.layers = *model.layers, .stages = std::max(1, parallel.pipeline)};
@@ -160,9 +205,7 @@ void read_stage_layers(const MegatronFlags& given, OptionSet& set, ParallelOptio
   const auto noops = static_cast<std::int64_t>(wanted.noops.size());
   if (noops > 0) set.parse({fmt::format("--num-layers={}", wanted.layers - noops)}, origin);
   if (counts.size() == 1) return;
-  set.parse({"--use-manual-layer-allocation=true",
-             fmt::format("--manual-layers={}", fmt::join(counts, ","))},
-            origin);
+  set_manual_layers(set, counts, origin);
   if (!parallel.schedule.layers_of_chunk) return;
   // Chunks may now have different numbers of layers.
   parallel.schedule.layers_of_chunk.reset();

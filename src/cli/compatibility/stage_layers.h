@@ -7,6 +7,7 @@
 //   --account-for-embedding-in-pipeline-split, --account-for-loss-in-pipeline-split
 //                                            the embedding, or the head and its loss, count as a
 //                                            layer of their chunk
+//   --pipeline-model-parallel-layout "Et|tt|tL"   each chunk (pipeline_layout.h)
 //
 // Source: get_num_layers_to_build and get_transformer_layer_offset of Megatron-core 0.16.
 #pragma once

@@ -85,9 +85,10 @@ void add(const Context& context, const Tensor& sum, const Tensor& part) {
 }
 
 // Messages to the next rank and from the one before.
-class Neighbors {
+class RingMessages {
  public:
-  Neighbors(const Context& context, const ContextGroup& group) : context_(context), group_(group) {}
+  RingMessages(const Context& context, const ContextGroup& group)
+      : context_(context), group_(group) {}
 
   void send(const Tensor& tensor, int tag) const {
     const int next = (group_.rank() + 1) % group_.size();
@@ -120,7 +121,7 @@ Tensor packed(const Context& context, const Tensor& k, const Tensor& v) {
 // visit(owner, its keys) for all ranks, this one first. The keys of the next one travel meanwhile.
 void around(const Context& context, Tensor keys, const ContextGroup& group,
             const std::function<void(int, const Tensor&)>& visit) {
-  const Neighbors neighbors(context, group);
+  const RingMessages messages(context, group);
   const int c = group.size();
   for (int step = 0; step < c; ++step) {
     const bool last = step + 1 == c;
@@ -128,8 +129,8 @@ void around(const Context& context, Tensor keys, const ContextGroup& group,
     Event arrived;
     if (!last) {
       next = context.workspace(keys.dtype(), keys.shape());
-      arrived = neighbors.receive(next, kKeysTag);
-      neighbors.send(keys, kKeysTag);
+      arrived = messages.receive(next, kKeysTag);
+      messages.send(keys, kKeysTag);
     }
     visit((group.rank() - step + c) % c, keys);
     if (last) return;
@@ -247,7 +248,7 @@ RingGradients ring_backward(const Context& context, const RowsOfBackward& of, co
                             const Dropout& dropout, const ContextGroup& group) {
   const QueriesKeysValues& rows = of.rows;
   const DType sums = sum_dtype(rows.q.dtype());
-  const Neighbors neighbors(context, group);
+  const RingMessages messages(context, group);
   const auto zeros = [&](const Shape& shape) {
     const Tensor tensor = context.workspace(sums, shape);
     context.device.zero(tensor, context.stream);
@@ -283,8 +284,8 @@ RingGradients ring_backward(const Context& context, const RowsOfBackward& of, co
       add(context, own, gradients.keys);
     }
     gradients.keys = context.workspace(sums, own.shape());
-    arrived = neighbors.receive(gradients.keys, kGradientsTag);
-    neighbors.send(own, kGradientsTag);
+    arrived = messages.receive(gradients.keys, kGradientsTag);
+    messages.send(own, kGradientsTag);
   });
   context.await(arrived);
   return gradients;

@@ -6,8 +6,8 @@
 // rank adds its own; after the last rank they reach their owner.
 //
 // For c ranks, b samples, s tokens and g heads of keys of size d, a rank sends 2 b s/c g d (c - 1)
-// elements in forward and again in backward, and 2 b s/c g d c of gradients. Each transfer goes on
-// while the keys before it are attended to. Of the pairs of stretches that a causal mask hides none
+// elements in forward and again in backward, and 2 b s/c g d c of gradients. Keys travel
+// while those before them are attended to. Of the pairs of stretches that a causal mask hides none
 // is computed, and each rank has 2 c + 1 of them.
 #pragma once
 

@@ -137,10 +137,10 @@ TEST(MegatronFlags, ThatStandForOptionsSetThem) {
 
 TEST(MegatronFlags, ThatSayWhatIsSoTakeNoOtherValue) {
   FlagsFixture f;
-  f.set.parse({"--data-impl", "mmap", "--context-parallel-size", "1"});
+  f.set.parse({"--data-impl", "mmap", "--expert-model-parallel-size", "1"});
   EXPECT_EQ(f.failure({"--data-impl", "lazy"}),
             "--data-impl: got \"lazy\", wanted mmap or infer; corpora are of this form");
-  EXPECT_THAT(f.failure({"--context-parallel-size", "2"}), HasSubstr("got \"2\", wanted 1"));
+  EXPECT_THAT(f.failure({"--expert-model-parallel-size", "2"}), HasSubstr("got \"2\", wanted 1"));
   EXPECT_EQ(f.failure({"--data-impl"}), "--data-impl: got no value, wanted one");
 }
 

@@ -92,6 +92,38 @@ TEST(StageLayers, BecomeOptions) {
   EXPECT_EQ(one.options.parallel.schedule.manual_layers, "");
 }
 
+TEST(StageLayers, OfALayout) {
+  const Parsed stages({"--num-layers", "8", "--pipeline-model-parallel-size", "4",
+                       "--pipeline-model-parallel-layout", "Et|(ttt|)*2tL"});
+  EXPECT_EQ(stages.options.parallel.schedule.manual_layers, "1,3,3,1");
+  EXPECT_EQ(stages.options.parallel.schedule.settings(4, 8).chunks, 1);
+  const Parsed chunks({"--num-layers", "8", "--pipeline-model-parallel-size", "2",
+                       "--pipeline-model-parallel-layout", "Et|ttt|ttt|tL"});
+  EXPECT_EQ(chunks.options.parallel.schedule.settings(2, 8).chunks, 2);
+  EXPECT_THAT(chunks.options.parallel.schedule.layers_of_chunks(4, 8), ElementsAre(1, 3, 3, 1));
+  const Parsed one({"--num-layers", "4", "--pipeline-model-parallel-layout", "Et*4L"});
+  EXPECT_EQ(one.options.parallel.schedule.manual_layers, "");
+}
+
+TEST(StageLayers, OfALayoutThatContradicts) {
+  const auto refusal = [](std::vector<std::string> words) {
+    words.insert(words.end(), {"--pipeline-model-parallel-size", "2"});
+    return message_of(Fault::kUsage, [&] { Parsed parsed(words); });
+  };
+  EXPECT_EQ(
+      refusal({"--num-layers", "8", "--pipeline-model-parallel-layout", "Ettt|tttL"}),
+      "--pipeline-model-parallel-layout: got \"Ettt|tttL\": 6 layers, wanted --num-layers, 8");
+  EXPECT_EQ(refusal({"--pipeline-model-parallel-layout", "Et|tt|tL"}),
+            "--pipeline-model-parallel-layout: got \"Et|tt|tL\": 3 chunks, wanted a multiple of "
+            "--pipeline-model-parallel-size 2");
+  EXPECT_THAT(refusal({"--pipeline-model-parallel-layout", "Et|tL",
+                       "--num-virtual-stages-per-pipeline-rank", "2"}),
+              HasSubstr("leave out --num-virtual-stages-per-pipeline-rank"));
+  EXPECT_THAT(refusal({"--num-layers", "2", "--pipeline-model-parallel-layout", "Et|tL",
+                       "--noop-layers", "1"}),
+              HasSubstr("leave out --noop-layers"));
+}
+
 TEST(StageLayers, RefuseWhatIsNoNumber) {
   const auto refusal = [](const std::vector<std::string>& words) {
     return message_of(Fault::kUsage, [&] { Parsed parsed(words); });

@@ -1,4 +1,4 @@
-// Rows of one query and head; the arithmetic is small beside the memory that is read.
+// Row by row of one query and head: reading memory takes longer than the arithmetic.
 #include "kernels/attention_merge.h"
 
 #include <cmath>
