@@ -5,7 +5,7 @@
 //   none: all
 //
 // `one` uses one thread and its processor time instead of the wall clock: on a machine that others
-// use too, only that means anything.
+// use too, only that means anything. PITON_ISA chooses another instruction set.
 //
 // Prints a line a call: time of the fastest of several runs, and its share of the peak of a loop on
 // registers measured beside it (multiply-adds of the same dtype, all threads), or GB/s.
@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <ctime>
 #include <set>
 #include <string>
@@ -35,7 +36,7 @@ class Bench {
         one_(groups_.erase("one") > 0),
         threads_(one_ ? 1 : static_cast<int>(available_cores().size()),
                  one_ ? std::vector<int>() : available_cores()),
-        kernels_(make_cpu_kernels(threads_)),
+        kernels_(make_cpu_kernels(threads_, isa())),
         stream_(device_.make_stream()) {}
 
   void run() {
@@ -53,6 +54,10 @@ class Bench {
   }
 
  private:
+  static std::string isa() {
+    const char* given = std::getenv("PITON_ISA");
+    return given == nullptr ? "" : given;
+  }
   bool wants(const std::string& group) const { return groups_.empty() || groups_.contains(group); }
 
   Tensor random(DType dtype, Shape shape) {

@@ -9,6 +9,7 @@
 //   add_lanes           sum_lanes(), with its bits
 //   WordTable           a table of 16 words: of(x) looks up the low four bits of each word
 //   load_halves         fp16 as fp32
+//   repeat_four         four fp32 in each 128 bits
 //   expand_pairs        columns from a table of fp32; returns how many it did
 #pragma once
 
@@ -35,7 +36,9 @@ constexpr int kWords = 2 * kLanes;  // 16-bit integers of a vector
 constexpr int kVectors = 4;
 constexpr int kPart = kVectors * kWords;
 constexpr int kParts = static_cast<int>(kCodeBlock) / kPart;
-constexpr std::int64_t kAhead = 2048;  // bytes of codes
+// Bytes of a row from a block to the one that is prefetched with it. Several rows of x hold back
+// the prefetcher of the processor.
+constexpr std::int64_t kAhead = 8192;
 // Rows of the weight in a register tile. One row of x is bound by memory, which is read fastest in
 // the order of its addresses.
 constexpr int kPairFrom = 8;
@@ -98,9 +101,9 @@ PITON_INLINE F lane_scales(const float* scales, int part) {
   } else {
     U index;
     for (int lane = 0; lane < kLanes; ++lane) {
-      index[lane] = static_cast<std::uint32_t>((first % size + lane * 8) / size);
+      index[lane] = static_cast<std::uint32_t>((first + lane * 8) / size);
     }
-    return __builtin_shuffle(load(scales + first / size), index);
+    return __builtin_shuffle(repeat_four(scales), index);
   }
 }
 
