@@ -153,6 +153,13 @@ std::unique_ptr<Model> Model::load(const Machine& machine, const std::filesystem
                 "a decoder",
                 path.string(), opened.model.family);
   }
+  if (opened.model.encoder_decoder) {
+    throw Error(
+        Fault::kData,
+        "{}: is a model of an encoder and a decoder ({}), from which texts are not generated "
+        "yet; wanted a decoder",
+        path.string(), opened.model.family);
+  }
   state.open_adapters(paths.adapters, opened);
   std::vector<std::string> notes = std::move(opened.notes);
   if (tokenizer.empty()) {

@@ -372,10 +372,10 @@ int run_plan(Invocation& invocation) {
                 options.saves_in_background(), size_bytes(plan.session.model.dtype));
     return 0;
   }
-  nlohmann::ordered_json out{
-      {"parameters", plan.session.model.parameters()},
-      {"flops_per_token", 3 * plan.session.model.forward_flops_per_token(plan.sequence)},
-      {"pipeline", to_json(simulation)}};
+  nlohmann::ordered_json out{{"parameters", plan.session.model.parameters()},
+                             {"flops_per_token", 3 * plan.session.model.forward_flops_per_token(
+                                                         plan.sequence, plan.decoder_sequence)},
+                             {"pipeline", to_json(simulation)}};
   for (std::size_t rank = 0; rank < estimates.size(); ++rank)
     out["ranks"].push_back(
         to_json(estimates[rank], static_cast<int>(rank), options.saves_in_background()));
