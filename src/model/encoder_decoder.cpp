@@ -133,7 +133,9 @@ class EncoderDecoderChunk final : public Chunk {
   ChunkOutput forward(Context& context, const ModelInput& input,
                       const std::vector<Value>& /*inputs*/) override {
     SharedInputs shared;
-    if (input.cache == nullptr) {
+    if (input.cache != nullptr) {
+      read_source(context, *input.cache);
+    } else {
       shared.source = encoded(context, input);
       shared.source_lengths = input.source.lengths;
     }
@@ -162,6 +164,21 @@ class EncoderDecoderChunk final : public Chunk {
     Context with_rows = context;
     with_rows.rows = of_encoder.rows;
     return encoder_->normed(with_rows, x);
+  }
+
+  // In generation: the text of the encoder, before the first pass after it.
+  void read_source(Context& context, KvCache& cache) {
+    const Tensor& tokens = cache.source().unread();
+    if (!tokens.defined()) return;
+    const std::int64_t length = cache.source().tokens();
+    const std::vector<std::int32_t> lengths{static_cast<std::int32_t>(length)};
+    ModelInput input{.samples = 1, .wanted = {.loss = false}};
+    input.source = {.sequence = length,
+                    .tokens = tokens,
+                    .positions = cache.source().slots(),
+                    .lengths = context.activation(DType::kI32, {1})};
+    context.device.upload(lengths.data(), input.source.lengths, context.stream);
+    decoder_->layers().write_source(context, encoded(context, input).tensor, cache);
   }
 
   Value head_input(Context& context, const Value& normed) const {

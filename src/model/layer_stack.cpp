@@ -15,6 +15,7 @@ LayerStack::LayerStack(ParameterList& parameters, const LayersOfChunk& of, const
       layers_(of.layout.division(of.config.layers, of.place.chunks()).of_chunk(of.place.index)),
       recompute_(of.layout.options.recompute),
       group_(of.shard.group),
+      crosses_(of.stack.cross),
       first_block_(of.blocks_before) {
   for (std::int64_t layer = layers_.begin; layer < layers_.end; ++layer) {
     blocks_.emplace_back(parameters, of.shard, of.config, Block::Place{of.stack, layer}, adapters);
@@ -38,6 +39,8 @@ Value LayerStack::forward(Context& context, const Value& x, const ModelInput& in
       group.attention.back().recompute = again;
       if (input.cache != nullptr) group.attention.back().cache = input.cache->layer(layer);
       group.cross.push_back({.batch = input.samples, .recompute = again});
+      if (crosses_ && input.cache != nullptr)
+        group.cross.back().cache = input.cache->source().layer(layer);
     }
     y = run(in_blocks, y, group, shared);
     i = last;
@@ -46,8 +49,18 @@ Value LayerStack::forward(Context& context, const Value& x, const ModelInput& in
 }
 
 void LayerStack::add_layers(KvCache& cache) const {
-  for (std::int64_t layer = layers_.begin; layer < layers_.end; ++layer)
+  for (std::int64_t layer = layers_.begin; layer < layers_.end; ++layer) {
     cache.add_layer(layer, dtype_, groups_, head_size_);
+    if (crosses_) cache.source().add_layer(layer, dtype_, groups_, head_size_);
+  }
+}
+
+void LayerStack::write_source(Context& context, const Tensor& source, KvCache& cache) const {
+  for (std::int64_t layer = layers_.begin; layer < layers_.end; ++layer) {
+    blocks_[static_cast<std::size_t>(layer - layers_.begin)].cross().write_keys(
+        context, source, cache.source().layer(layer), cache.source().slots());
+  }
+  cache.source().written();
 }
 
 // Whether block `index` of this chunk is computed again in backward.

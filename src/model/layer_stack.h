@@ -42,6 +42,9 @@ class LayerStack {
                 const SharedInputs& shared = {}) const;
 
   void add_layers(KvCache& cache) const;
+  // Of a stack with cross: writes the keys and values of the encoder's outputs [n, h], without
+  // padding, to the cache.
+  void write_source(Context& context, const Tensor& source, KvCache& cache) const;
 
  private:
   bool is_recomputed(std::size_t index) const;
@@ -60,7 +63,8 @@ class LayerStack {
   int stage_;
   LayerRange layers_;
   RecomputeRules recompute_;
-  Communicator* group_;       // of the tensor axis
+  Communicator* group_;  // of the tensor axis
+  bool crosses_;
   std::int64_t first_block_;  // number in the chunk of the first of these blocks
   std::vector<Block> blocks_;
 };

@@ -152,6 +152,7 @@ def texts_of(model, tokens, real, **how):
 
 def golden_pair(out, make):
     model = saved(out, make)
+    model.generation_config.save_pretrained(out)
     vocabulary = model.config.vocab_size
     tokens = torch.randint(2, vocabulary, (2, LENGTH))
     real = torch.arange(LENGTH)[None] < torch.tensor([[LENGTH], [LENGTH - 4]])

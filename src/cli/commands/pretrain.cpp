@@ -119,7 +119,7 @@ int train(Invocation& invocation, Training training) {
         options.data.is_instruction_dataset ? fmt::format("next: piton chat --load {}", run)
         : result.encoder ? fmt::format("next: piton embed --load {} --output F.npy FILE", run)
         : result.encoder_decoder
-            ? fmt::format("next: piton convert --load {} --save FOLDER --to hf", run)
+            ? fmt::format("next: piton generate --load {} --prompt TEXT", run)
             : fmt::format(
                   "next: piton generate --load {} --prompt TEXT, or piton score --load {} FILE",
                   run, run));

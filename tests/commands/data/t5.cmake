@@ -26,7 +26,7 @@ expect(RUN pretrain --model-family t5 --encoder-num-layers 2 --decoder-num-layer
   ERR "x: train set: [0-9]+ samples of 96 documents" "iteration +3/ +3 " "validation loss")
 
 # A run in one piece, and in two with evaluation, both with dropout.
-expect(RUN ${tiny} --train-iters 8 --save ${WORK}/whole CODE 0 ERR "next: piton convert")
+expect(RUN ${tiny} --train-iters 8 --save ${WORK}/whole CODE 0 ERR "next: piton generate")
 file(READ ${WORK}/whole/samples.txt shown)
 if(NOT shown MATCHES "--- sample 0: .*<extra_id_0>")
   message(FATAL_ERROR "samples.txt: ${shown}")
@@ -62,8 +62,22 @@ expect(RUN convert --load ${WORK}/whole --save ${WORK}/none --to hf CODE 3 ERR "
 expect(RUN convert --load ${WORK}/whole --save ${WORK}/mg --to mg CODE 3 ERR "an encoder .t5. cannot be expressed in the format mg")
 expect(RUN plan --model t5-220m --micro-batch-size 4 --decoder-seq-length 128 CODE 0)
 
+# Texts: by one rank and by two, with beams.
+foreach(how "--greedy" "--num-beams;3" "--seed;5;--num-samples;2")
+  execute_process(COMMAND ${PITON} generate --load ${WORK}/whole --prompt "w1 w2 w3" --max-new-tokens 12 ${how} --json
+    RESULT_VARIABLE code OUTPUT_VARIABLE alone ERROR_VARIABLE error)
+  execute_process(COMMAND ${LAUNCH} 2 ${PITON} generate --load ${WORK}/whole --prompt "w1 w2 w3" --max-new-tokens 12 ${how}
+    --json --tensor-model-parallel-size 2 RESULT_VARIABLE code2 OUTPUT_VARIABLE both ERROR_VARIABLE error2)
+  string(REGEX MATCH "\"ids\": ?\\[[0-9, ]*\\]" alone_ids "${alone}")
+  string(REGEX MATCH "\"ids\": ?\\[[0-9, ]*\\]" both_ids "${both}")
+  if(NOT code EQUAL 0 OR NOT code2 EQUAL 0 OR alone_ids STREQUAL "" OR NOT alone_ids STREQUAL both_ids)
+    message(FATAL_ERROR "generate ${how}: ${code} ${alone} ${error}\n${code2} ${both} ${error2}")
+  endif()
+endforeach()
+
 # What does not fit.
-expect(RUN generate --load ${WORK}/whole --prompt "a" CODE 3 ERR "is a model of an encoder and a decoder .t5.")
+expect(RUN score --load ${WORK}/whole ${WORK}/whole/samples.txt CODE 3 ERR "is one of an encoder and a decoder .t5.")
+expect(RUN generate --load ${WORK}/whole --prompt "w1 w2" --prompt-lookup 2 --greedy CODE 3 ERR "is one of an encoder and a decoder .t5.")
 expect(RUN embed --load ${WORK}/whole --output ${WORK}/v.npy ${folder}/config.json CODE 3 ERR "wanted an encoder .bert.")
 expect(RUN pretrain --model t5-tiny --data-path ${golden}/x --seq-length 64 ${words} --train-iters 1 CODE 2
   ERR "--decoder-seq-length: is not given; wanted the tokens that the decoder of T5 reads")
