@@ -215,14 +215,6 @@ class EncoderDecoderChunk final : public Chunk {
   std::optional<Head> head_;
 };
 
-void check_device(const ModelConfig& config, const Device& device) {
-  if (config.positions != PositionKind::kRelative || device.place().kind != DeviceKind::kCuda)
-    return;
-  throw Error(Fault::kUsage,
-              "--position-embedding-type: relative positions are computed on the processor alone; "
-              "use --device cpu");
-}
-
 }  // namespace
 
 ChunkFactory encoder_decoder_factory(const ModelConfig& config, const ModelLayout& layout) {
@@ -234,7 +226,6 @@ ChunkFactory encoder_decoder_factory(const ModelConfig& config, const ModelLayou
                   "--pipeline-model-parallel-size: a model of an encoder and a decoder (t5) is not "
                   "divided into stages; use tensor and data parallelism");
     }
-    check_device(config, setup.device);
     return std::make_unique<EncoderDecoderChunk>(config, layout, place, setup.parameters);
   };
 }

@@ -8,8 +8,7 @@
 namespace piton {
 
 // As decoder_factory() of model/decoder.h, for a model with ModelConfig::encoder_decoder. Making a
-// chunk throws Error(kUsage) if the model is divided into several, and for relative positions on
-// another device than the host.
+// chunk throws Error(kUsage) if the model is divided into several.
 ChunkFactory encoder_decoder_factory(const ModelConfig& config, const ModelLayout& layout);
 
 }  // namespace piton

@@ -51,8 +51,9 @@ Value CrossAttention::forward(Context& context, const Value& x, const Value& res
       .dropout = {shape_.attention_dropout, site_key(context.seed, attention_site_), context.rows},
       .head_begin = shard_.rank() * heads,
       .recompute = input.recompute};
-  const Value projected = query_.forward(context, x);
-  const Value q{projected.tensor.split_dim(1, d), projected.id};
+  // A part, so that its gradient has the rows of the projection.
+  const Value part = split_columns(context, query_.forward(context, x), {heads * d}).front();
+  const Value q{part.tensor.split_dim(1, d), part.id};
   const auto attended = [&] {
     if (input.cache) return attend_to_written(context, *input.cache, q, settings);
     const auto [k, v] = keys_and_values(context, input.source);

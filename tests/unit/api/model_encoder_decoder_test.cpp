@@ -17,8 +17,8 @@ namespace {
 using Ids = std::vector<std::int32_t>;
 
 // Row `row` of an int32 tensor [2, n], without the entries that are `filler`.
-Ids row_of(const SafetensorsFile& file, const std::string& name, std::int64_t row,
-           std::int32_t filler) {
+Ids golden_row(const SafetensorsFile& file, const std::string& name, std::int64_t row,
+               std::int32_t filler) {
   const Tensor tensor = file.tensor(name);
   const auto* begin = tensor.data<std::int32_t>() + row * tensor.dim(1);
   Ids ids(begin, begin + tensor.dim(1));
@@ -27,7 +27,7 @@ Ids row_of(const SafetensorsFile& file, const std::string& name, std::int64_t ro
 }
 
 template <typename Tokens>
-Ids ids_of(const Tokens& tokens) {
+Ids written_ids(const Tokens& tokens) {
   Ids ids{0};  // the start token
   for (const auto& token : tokens) ids.push_back(token.id);
   return ids;
@@ -44,33 +44,33 @@ class EncoderDecoder : public testing::TestWithParam<const char*> {
 
 TEST_P(EncoderDecoder, WritesTheTextsOfTransformers) {
   for (const std::int64_t row : {0, 1}) {
-    const Ids source = row_of(expected_, "tokens", row, 0);
+    const Ids source = golden_row(expected_, "tokens", row, 0);
     const auto every = [](const GeneratedToken&) { return true; };
-    EXPECT_EQ(ids_of(model_->generate(source, greedy_, every)),
-              row_of(expected_, "greedy", row, -1))
+    EXPECT_EQ(written_ids(model_->generate(source, greedy_, every)),
+              golden_row(expected_, "greedy", row, -1))
         << row;
     const std::vector<Beam> beams = model_->beams(
         source, 24, {.num_beams = 4}, [](std::span<const LikelyToken>) { return false; });
     ASSERT_EQ(beams.size(), 4U);
-    EXPECT_EQ(ids_of(beams.front().tokens), row_of(expected_, "beams", row, -1)) << row;
+    EXPECT_EQ(written_ids(beams.front().tokens), golden_row(expected_, "beams", row, -1)) << row;
   }
 }
 
 TEST_P(EncoderDecoder, StopsWhereItIsTold) {
-  const Ids source = row_of(expected_, "tokens", 1, 0);
+  const Ids source = golden_row(expected_, "tokens", 1, 0);
   const auto tokens =
       model_->generate(source, greedy_, [n = 0](const GeneratedToken&) mutable { return ++n < 2; });
   EXPECT_EQ(tokens.size(), 2U);
 }
 
 TEST_P(EncoderDecoder, DrawsTextsThatDifferInTheirDraws) {
-  const std::vector<Ids> sources(3, row_of(expected_, "tokens", 0, 0));
+  const std::vector<Ids> sources(3, golden_row(expected_, "tokens", 0, 0));
   const std::vector<std::uint64_t> draws{0, 1, 0};
   const auto every = [](std::size_t, const GeneratedToken&) { return true; };
   const auto texts = model_->generate_batch({.ids = sources, .draws = draws},
                                             {.max_new_tokens = 12, .temperature = 3}, every);
-  EXPECT_EQ(ids_of(texts[0]), ids_of(texts[2]));
-  EXPECT_NE(ids_of(texts[0]), ids_of(texts[1]));
+  EXPECT_EQ(written_ids(texts[0]), written_ids(texts[2]));
+  EXPECT_NE(written_ids(texts[0]), written_ids(texts[1]));
 }
 
 TEST_P(EncoderDecoder, RefusesWhatIsForDecoders) {

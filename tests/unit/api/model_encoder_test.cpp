@@ -26,7 +26,7 @@ using test::encoder_folder;
 constexpr const char* kEncoders[] = {"bert",    "bert-masked", "megatron-bert",
                                      "roberta", "t5",          "t5-v1.1"};
 
-std::vector<std::int32_t> ids_of(const Tensor& tensor) {
+std::vector<std::int32_t> ints_of(const Tensor& tensor) {
   return {tensor.data<std::int32_t>(), tensor.data<std::int32_t>() + tensor.elements()};
 }
 
@@ -54,13 +54,13 @@ struct EncoderRun {
     session->publish_values();
     const Tensor tokens = expected.tensor("tokens");
     batch.samples = tokens.dim(0);
-    batch.labels = ids_of(expected.tensor("labels"));
+    batch.labels = ints_of(expected.tensor("labels"));
     if (config.encoder_decoder) {
-      set_source(ids_of(tokens));
+      set_source(ints_of(tokens));
     } else {
-      batch.tokens = ids_of(tokens);
-      batch.types = ids_of(expected.tensor("types"));
-      batch.segments = ids_of(expected.tensor("segments"));
+      batch.tokens = ints_of(tokens);
+      batch.types = ints_of(expected.tensor("types"));
+      batch.segments = ints_of(expected.tensor("segments"));
     }
     batch.sequence = std::ssize(batch.tokens) / batch.samples;
     for (std::size_t i = 0; i < batch.tokens.size(); ++i) {
@@ -68,7 +68,7 @@ struct EncoderRun {
                                 static_cast<std::int32_t>(batch.sequence));
       batch.loss_mask.push_back(batch.labels[i] == kNoLabel ? 0.0F : 1.0F);
     }
-    if (has_pairs()) batch.pair_labels = ids_of(expected.tensor("pair_labels"));
+    if (has_pairs()) batch.pair_labels = ints_of(expected.tensor("pair_labels"));
   }
 
   bool has_pairs() const {
@@ -77,8 +77,8 @@ struct EncoderRun {
   }
 
   void set_source(const std::vector<std::int32_t>& tokens) {
-    const std::vector<std::int32_t> segments = ids_of(expected.tensor("segments"));
-    batch.tokens = ids_of(expected.tensor("decoder"));
+    const std::vector<std::int32_t> segments = ints_of(expected.tensor("segments"));
+    batch.tokens = ints_of(expected.tensor("decoder"));
     const auto samples = static_cast<std::size_t>(batch.samples);
     const std::size_t length = tokens.size() / samples;
     batch.source = {.sequence = static_cast<std::int64_t>(length), .tokens = tokens};
@@ -185,7 +185,7 @@ class GradientsInFolder {
   std::optional<HfSource> source_;
 };
 
-double product(const std::vector<double>& a, const std::vector<double>& b) {
+double sum_of_products(const std::vector<double>& a, const std::vector<double>& b) {
   return std::inner_product(a.begin(), a.end(), b.begin(), 0.0);
 }
 
@@ -206,7 +206,7 @@ TEST(HuggingFaceEncoder, GivesEveryGradientOfTransformers) {
     EXPECT_EQ(ours.size(), wanted.tensors().size()) << name;
     double all = 0;
     for (const CanonicalTensor& tensor : wanted.tensors())
-      all += product(wanted.of(tensor), wanted.of(tensor));
+      all += sum_of_products(wanted.of(tensor), wanted.of(tensor));
     for (const CanonicalTensor& tensor : wanted.tensors()) {
       ASSERT_TRUE(ours.contains(tensor.name)) << name << " " << tensor.name;
       const std::vector<double> right = wanted.of(tensor);
@@ -214,12 +214,13 @@ TEST(HuggingFaceEncoder, GivesEveryGradientOfTransformers) {
       ASSERT_EQ(got.size(), right.size()) << name << " " << tensor.name;
       // Adding a number to all scores of a row changes nothing: a key bias has no gradient.
       if (tensor.name.ends_with("attention.key.bias")) {
-        EXPECT_LE(product(got, got), 1e-12 * all) << name;
+        EXPECT_LE(sum_of_products(got, got), 1e-12 * all) << name;
         continue;
       }
-      const double lengths = std::sqrt(product(right, right) * product(got, got));
-      EXPECT_GE(product(right, got), (1 - 1e-6) * lengths) << name << " " << tensor.name;
-      EXPECT_NEAR(product(got, got), product(right, right), 1e-4 * product(right, right))
+      const double lengths = std::sqrt(sum_of_products(right, right) * sum_of_products(got, got));
+      EXPECT_GE(sum_of_products(right, got), (1 - 1e-6) * lengths) << name << " " << tensor.name;
+      EXPECT_NEAR(sum_of_products(got, got), sum_of_products(right, right),
+                  1e-4 * sum_of_products(right, right))
           << name << " " << tensor.name;
     }
   }

@@ -14,7 +14,7 @@ namespace {
 
 using testing::HasSubstr;
 
-ModelOptions tiny(const EncoderDecoderOptions& both = {}) {
+ModelOptions t5_tiny(const EncoderDecoderOptions& both = {}) {
   ModelOptions options;
   options.model = "t5-tiny";
   options.encoder_decoder = both;
@@ -22,8 +22,8 @@ ModelOptions tiny(const EncoderDecoderOptions& both = {}) {
 }
 
 // The published form, by its flags.
-ModelOptions published(bool untied = false) {
-  ModelOptions options = tiny({.buckets = 8, .farthest_bucket = 20});
+ModelOptions t5_published(bool untied = false) {
+  ModelOptions options = t5_tiny({.buckets = 8, .farthest_bucket = 20});
   options.attention.positions = "relative";
   options.normalization = "RMSNorm";
   options.disable_bias_linear = true;
@@ -32,19 +32,20 @@ ModelOptions published(bool untied = false) {
   return options;
 }
 
-std::vector<ModelOptions> all() {
-  return {tiny(), tiny({.encoder_layers = 3, .decoder_layers = 1}), published(), published(true)};
+std::vector<ModelOptions> t5_forms() {
+  return {t5_tiny(), t5_tiny({.encoder_layers = 3, .decoder_layers = 1}), t5_published(),
+          t5_published(true)};
 }
 
 TEST(EncoderDecoderOptions, SayAllThatTheseModelsHave) {
-  for (const ModelOptions& given : all()) {
+  for (const ModelOptions& given : t5_forms()) {
     const ModelConfig config = given.resolve({});
     EXPECT_EQ(ModelOptions::of(config).resolve({}), config);
   }
 }
 
 TEST(EncoderDecoderOptions, CountTheElementsOfTheCanonicalTensors) {
-  for (const ModelOptions& given : all()) {
+  for (const ModelOptions& given : t5_forms()) {
     const ModelConfig config = given.resolve({});
     std::int64_t elements = 0;
     for (const CanonicalShape& one : canonical_tensors(config)) elements += one.shape.elements();
@@ -53,7 +54,7 @@ TEST(EncoderDecoderOptions, CountTheElementsOfTheCanonicalTensors) {
 }
 
 TEST(EncoderDecoderOptions, GiveBothStacksTheLayersThatAreGiven) {
-  ModelOptions options = tiny();
+  ModelOptions options = t5_tiny();
   options.layers = 5;
   EXPECT_EQ(options.resolve({}).layers, 5);
   EXPECT_EQ(options.resolve({}).encoder_decoder->encoder_layers, 5);
@@ -63,14 +64,14 @@ TEST(EncoderDecoderOptions, GiveBothStacksTheLayersThatAreGiven) {
 }
 
 TEST(EncoderDecoderOptions, FollowTheFormOfTheModel) {
-  const ModelConfig megatron = tiny().resolve({});
+  const ModelConfig megatron = t5_tiny().resolve({});
   EXPECT_TRUE(megatron.encoder_decoder->head_bias);
   EXPECT_FALSE(megatron.encoder_decoder->scaled_head);
-  const ModelConfig tied = published().resolve({});
+  const ModelConfig tied = t5_published().resolve({});
   EXPECT_TRUE(tied.encoder_decoder->scaled_head);
   EXPECT_FALSE(tied.encoder_decoder->head_bias);
   EXPECT_EQ(tied.query_scalar, 1);
-  EXPECT_FALSE(published(true).resolve({}).encoder_decoder->scaled_head);
+  EXPECT_FALSE(t5_published(true).resolve({}).encoder_decoder->scaled_head);
 }
 
 TEST(EncoderDecoderOptions, RefuseWhatTheseModelsDoNotHave) {
@@ -78,16 +79,17 @@ TEST(EncoderDecoderOptions, RefuseWhatTheseModelsDoNotHave) {
     change(options);
     return message_of(Fault::kUsage, [&] { options.resolve({}); });
   };
-  EXPECT_EQ(refusal(tiny(), [](ModelOptions& o) { o.attention.window_before = 4; }),
+  EXPECT_EQ(refusal(t5_tiny(), [](ModelOptions& o) { o.attention.window_before = 4; }),
             "--pre-tockens, --next-tockens: a model of an encoder and a decoder (t5) has no "
             "attention window; leave the flag out");
-  EXPECT_THAT(refusal(tiny(), [](ModelOptions& o) { o.attention.positions = "rope"; }),
+  EXPECT_THAT(refusal(t5_tiny(), [](ModelOptions& o) { o.attention.positions = "rope"; }),
               HasSubstr("has learned_absolute or relative positions"));
-  EXPECT_THAT(refusal(published(), [](ModelOptions& o) { o.encoder_decoder.buckets = 7; }),
+  EXPECT_THAT(refusal(t5_published(), [](ModelOptions& o) { o.encoder_decoder.buckets = 7; }),
               HasSubstr("--relative-attention-num-buckets: got 7, wanted an even number"));
-  EXPECT_THAT(refusal(published(), [](ModelOptions& o) { o.encoder_decoder.farthest_bucket = 4; }),
-              HasSubstr("--relative-attention-max-distance: got 4, wanted 5"));
-  EXPECT_THAT(refusal(tiny(), [](ModelOptions& o) { o.encoder_decoder.encoder_layers = 0; }),
+  EXPECT_THAT(
+      refusal(t5_published(), [](ModelOptions& o) { o.encoder_decoder.farthest_bucket = 4; }),
+      HasSubstr("--relative-attention-max-distance: got 4, wanted 5"));
+  EXPECT_THAT(refusal(t5_tiny(), [](ModelOptions& o) { o.encoder_decoder.encoder_layers = 0; }),
               HasSubstr("--encoder-num-layers: got 0"));
   ModelOptions decoder;
   decoder.model = "gpt2-tiny";

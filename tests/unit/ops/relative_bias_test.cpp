@@ -6,14 +6,14 @@ namespace piton {
 namespace {
 
 // Numbers of T5Attention._relative_position_bucket of Transformers 5.23.0.
-struct Case {
+struct BucketCase {
   DistanceBuckets buckets;
   std::vector<std::int64_t> distances;
   std::vector<std::int32_t> wanted;
   std::int64_t weighted_sum;  // of the buckets of -600 .. 600, times 1, 2, 3, ...
 };
 
-const Case kCases[] = {
+const BucketCase kBucketCases[] = {
     {{.buckets = 32, .farthest = 128, .both_directions = true},
      {-300, -128, -127, -100, -91, -64, -33, -16, -12, -11, -8, -7,  -1,  0,
       1,    7,    8,    9,    11,  12,  16,  23,  24,  64,  91, 128, 1000},
@@ -32,7 +32,7 @@ const Case kCases[] = {
 };
 
 TEST(DistanceBuckets, AreThoseOfTransformers) {
-  for (const Case& one : kCases) {
+  for (const BucketCase& one : kBucketCases) {
     for (std::size_t i = 0; i < one.distances.size(); ++i)
       EXPECT_EQ(one.buckets.of(one.distances[i]), one.wanted[i]) << one.distances[i];
     const std::vector<std::int32_t> range = one.buckets.of_range(-600, 1201);
