@@ -112,8 +112,9 @@ std::unique_ptr<Encoder> Encoder::load(const Machine& machine, const std::filesy
   OpenedModel opened = open_model({.path = path, .ranks = state.everyone.get()});
   if (!opened.model.encoder) {
     throw Error(Fault::kData,
-                "{}: is a decoder ({}), which continues texts; wanted an encoder (bert)",
-                path.string(), opened.model.family);
+                "{}: is a decoder{} ({}), which continues texts; wanted an encoder (bert)",
+                path.string(), opened.model.encoder_decoder ? " with an encoder" : "",
+                opened.model.family);
   }
   state.tokenizer = tokenizer.empty() ? open_tokenizer_of(opened) : open_tokenizer(tokenizer);
   if (!state.tokenizer) {

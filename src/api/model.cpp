@@ -8,6 +8,7 @@
 #include "checkpoint/load_values.h"
 #include "checkpoint/read_newest.h"
 #include "generate/decoded_text.h"
+#include "generate/source_texts.h"
 #include "gguf/gguf_source.h"
 #include "model_files/generation_ends.h"
 #include "model_files/opened_adapter.h"
@@ -85,6 +86,7 @@ struct Model::State {
   std::unique_ptr<DecodingEngine> engine;  // from its first use on
   Drafter* drafter = nullptr;
   std::vector<std::int32_t> ends;
+  std::int32_t start = 0;  // what the decoder of a model with an encoder reads first
   // Source of the values: a run or a checkpoint, or what another program wrote.
   std::filesystem::path run;
   std::filesystem::path folder;  // of the values: sessions that are opened later have the same
@@ -115,6 +117,16 @@ struct Model::State {
                    context);
     }
     to.publish_values();
+  }
+
+  // Throws for a model with an encoder, which only generates.
+  void check_is_decoder() const {
+    const ModelConfig& model = session->settings().model;
+    if (!model.encoder_decoder) return;
+    throw Error(Fault::kData,
+                "model: is one of an encoder and a decoder ({}), which piton generate reads alone; "
+                "wanted a decoder",
+                model.family);
   }
 
   // Opens the adapters of `opened`; "": none.
@@ -163,6 +175,8 @@ std::unique_ptr<Model> Model::load(const Machine& machine, const std::filesystem
   }
   state.ends = ends_of(state.tokenizer.get(),
                        tokenizer.empty() ? opened.tokenizer.folder : std::filesystem::path());
+  // T5's own tokenizers have no beginning of texts: its decoders start with padding, id 0.
+  if (state.tokenizer) state.start = state.tokenizer->special().bos.value_or(0);
   if (state.tokenizer) check_rows_for(*state.tokenizer, opened.model, path.string());
   for (const std::string& note : notes) {
     if (machine.world.rank() == 0 && !note.empty()) machine.log.warning(note);
@@ -213,10 +227,12 @@ const SpecialTokensRule& Model::special_tokens() const { return state_->special_
 const std::vector<std::int32_t>& Model::ends() const { return state_->ends; }
 
 std::unique_ptr<DecodingEngine> Model::make_engine(const DecodingLimits& limits) const {
+  state_->check_is_decoder();
   return make_batched_engine(*state_->inference, limits, state_->drafter);
 }
 
 void Model::set_drafter(Drafter* drafter) {
+  if (drafter != nullptr) state_->check_is_decoder();
   state_->drafter = drafter;
   state_->engine.reset();
 }
@@ -226,7 +242,10 @@ DecodingEngine& Model::engine() const {
   return *state_->engine;
 }
 
-DecodingCounts Model::counts() const { return engine().counts(); }
+DecodingCounts Model::counts() const {
+  if (config().encoder_decoder) return {};
+  return engine().counts();
+}
 
 std::vector<GeneratedToken> Model::generate(
     std::span<const std::int32_t> prompt, const SamplingOptions& options,
@@ -240,19 +259,43 @@ std::vector<GeneratedToken> Model::generate(
 std::vector<std::vector<GeneratedToken>> Model::generate_batch(
     PromptBatch batch, const SamplingOptions& options,
     const std::function<bool(std::size_t prompt, const GeneratedToken&)>& each) {
+  if (config().encoder_decoder) return generate_of_sources(batch, options, each);
   batch.ends = state_->ends;
   return piton::generate_batch(engine(), batch, options, each);
+}
+
+std::vector<std::vector<GeneratedToken>> Model::generate_of_sources(
+    const PromptBatch& batch, const SamplingOptions& options,
+    const std::function<bool(std::size_t prompt, const GeneratedToken&)>& each) {
+  if (!batch.constraints.empty()) state_->check_is_decoder();
+  std::vector<std::vector<GeneratedToken>> texts;
+  for (std::size_t i = 0; i < batch.ids.size(); ++i) {
+    const SourceText source{.ids = batch.ids[i],
+                            .start = state_->start,
+                            .draw = batch.draws.empty() ? 0 : batch.draws[i]};
+    texts.push_back(
+        generate_from_source(*state_->inference, source, options, state_->ends,
+                             [&](const GeneratedToken& token) { return each(i, token); }));
+  }
+  return texts;
 }
 
 std::vector<Beam> Model::beams(std::span<const std::int32_t> prompt, std::int64_t max_new_tokens,
                                const BeamOptions& options,
                                const std::function<bool(std::span<const LikelyToken>)>& ends) {
-  return beam_search(*state_->inference, prompt, options,
+  const std::vector<std::int32_t> start{state_->start};
+  BeamPrompt read{.ids = prompt, .source = {}};
+  if (config().encoder_decoder) {
+    check_prompt(config(), prompt);
+    read = {.ids = start, .source = prompt};
+  }
+  return beam_search(*state_->inference, read, options,
                      {.max_new_tokens = max_new_tokens, .ids = state_->ends, .ends = ends});
 }
 
 // As DecodingEngine::submit() checks what is scored, but the last token is read too.
 void Model::check_read(std::span<const std::int32_t> ids) const {
+  state_->check_is_decoder();
   std::vector<std::int32_t> prompt(ids.begin(), ids.end());
   prompt.push_back(0);
   check_request(config(),
@@ -296,6 +339,7 @@ std::vector<ContinuationScore> Model::score_continuations(
 
 std::map<std::string, Tensor> Model::gradients(
     const std::vector<std::vector<std::int32_t>>& sequences) {
+  state_->check_is_decoder();
   if (state_->machine.world.size() != 1) {
     throw Error(Fault::kUsage, "score: gradients are written by one process, and {} were started",
                 state_->machine.world.size());

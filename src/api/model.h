@@ -52,8 +52,8 @@ class Model {
   // else by the tokenizer's own setting.
   const SpecialTokensRule& special_tokens() const;
 
-  // Continues one prompt. `each` gets every token as soon as it is drawn; if it returns false, the
-  // text ends.
+  // Continues one prompt; the prompt of a model with an encoder is what that reads. `each` gets
+  // every token as soon as it is drawn; if it returns false, the text ends.
   std::vector<GeneratedToken> generate(std::span<const std::int32_t> prompt,
                                        const SamplingOptions& options,
                                        const std::function<bool(const GeneratedToken&)>& each);
@@ -102,6 +102,10 @@ class Model {
  private:
   Model();
   DecodingEngine& engine() const;
+  // Of a model with an encoder: of each prompt, which its encoder reads, one after another.
+  std::vector<std::vector<GeneratedToken>> generate_of_sources(
+      const PromptBatch& batch, const SamplingOptions& options,
+      const std::function<bool(std::size_t prompt, const GeneratedToken&)>& each);
   void check_read(std::span<const std::int32_t> ids) const;
   struct State;
   std::unique_ptr<State> state_;

@@ -22,15 +22,25 @@ std::vector<MicroBatch> random_batches(const TrainBenchOptions& options) {
   std::vector<MicroBatch> batches;
   std::int64_t first = 0;
   for (const std::int64_t samples : options.plan.sizes_of_micro_batches()) {
-    const std::int64_t rows = samples * options.plan.sequence;
-    MicroBatch batch{.samples = samples, .sequence = options.plan.sequence, .sample_index = first};
+    const RunPlan& plan = options.plan;
+    const bool has_source = plan.decoder_sequence > 0;
+    const std::int64_t sequence = has_source ? plan.decoder_sequence : plan.sequence;
+    const std::int64_t rows = samples * sequence;
+    MicroBatch batch{.samples = samples, .sequence = sequence, .sample_index = first};
     first += samples;
     for (std::int64_t row = 0; row < rows; ++row) {
       batch.tokens.push_back(next());
       batch.labels.push_back(next());
-      batch.positions.push_back(static_cast<std::int32_t>(row % options.plan.sequence));
+      batch.positions.push_back(static_cast<std::int32_t>(row % sequence));
     }
     batch.loss_mask.assign(static_cast<std::size_t>(rows), 1.0F);
+    if (has_source) {
+      batch.source.sequence = plan.sequence;
+      for (std::int64_t i = 0; i < samples * plan.sequence; ++i)
+        batch.source.tokens.push_back(next());
+      batch.source.lengths.assign(static_cast<std::size_t>(samples),
+                                  static_cast<std::int32_t>(plan.sequence));
+    }
     batches.push_back(std::move(batch));
   }
   return batches;
@@ -58,7 +68,9 @@ class TrainRun {
     bench.tokens = tokens * options_.plan.mesh[Axis::kData];
     // The ranks of one replica share the work on its tokens.
     const int share = options_.plan.mesh.ranks() / options_.plan.mesh[Axis::kData];
-    bench.flops = 3 * options_.plan.session.model.forward_flops_per_token(options_.plan.sequence) *
+    bench.flops = 3 *
+                  options_.plan.session.model.forward_flops_per_token(
+                      options_.plan.sequence, options_.plan.decoder_sequence) *
                   tokens / share;
     const MemoryCounts planned = MachinePlanner(plain_).plan_memory(options_.plan);
     bench.planned_bytes = planned.peak_total_bytes;

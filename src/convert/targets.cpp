@@ -266,7 +266,7 @@ void check_megatron(const OpenedModel& from, const ConvertOptions& options) {
 }
 
 void refuse_encoder(const OpenedModel& from, ModelFormat to) {
-  if (!from.model.encoder) return;
+  if (!from.model.encoder && !from.model.encoder_decoder) return;
   throw Error(Fault::kData,
               "{}: an encoder ({}) cannot be expressed in the format {}, which Piton writes for "
               "decoders alone; use --to piton or --to hf",

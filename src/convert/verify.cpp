@@ -162,7 +162,8 @@ class LayerWalk {
     layout_ = {.mesh = &mesh_, .options = {.vocabulary_multiple = 1}};
   }
 
-  int chunks() const { return static_cast<int>(model_.layers); }
+  // A layer at a time; a model of an encoder and a decoder as a whole.
+  int chunks() const { return model_.encoder_decoder ? 1 : static_cast<int>(model_.layers); }
 
   // Loads chunk number `index` from `source` and runs it on the output of the chunk before.
   void run(int index, TensorSource& source) {
@@ -205,6 +206,13 @@ class LayerWalk {
     if (model_.encoder) {
       input.encoder.types =
           put(arena, DType::kI32, {rows}, std::vector<std::int32_t>(prompt_.ids.size()));
+    }
+    if (model_.encoder_decoder) {
+      const std::vector<std::int32_t> lengths{static_cast<std::int32_t>(rows)};
+      input.source = {.sequence = rows,
+                      .tokens = input.tokens,
+                      .positions = input.positions,
+                      .lengths = put(arena, DType::kI32, {1}, lengths)};
     }
     input.wanted = {.loss = false, .logits = true};
     std::vector<Value> inputs;

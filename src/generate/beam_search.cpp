@@ -25,16 +25,18 @@ struct RunningBeam {
 
 class BeamSearch {
  public:
-  BeamSearch(Inference& inference, std::span<const std::int32_t> prompt,
-             std::int64_t max_new_tokens, const BeamOptions& options)
+  BeamSearch(Inference& inference, const BeamPrompt& prompt, std::int64_t max_new_tokens,
+             const BeamOptions& options)
       : inference_(inference),
-        prompt_(prompt),
+        prompt_(prompt.ids),
         options_(options),
         vocabulary_(inference.config().vocabulary),
-        most_tokens_(
-            std::min(inference.config().max_positions - static_cast<std::int64_t>(prompt.size()),
-                     max_new_tokens)),
-        cache_(inference.make_cache()) {}
+        most_tokens_(std::min(
+            inference.config().max_positions - static_cast<std::int64_t>(prompt.ids.size()),
+            max_new_tokens)),
+        cache_(inference.make_cache()) {
+    if (!prompt.source.empty()) inference.set_source(prompt.source, cache_);
+  }
 
   std::vector<Beam> run(const BeamEnd& end) {
     std::vector<float> logits = read_prompt();
@@ -177,11 +179,11 @@ void BeamOptions::check(std::int64_t vocabulary) const {
   }
 }
 
-std::vector<Beam> beam_search(Inference& inference, std::span<const std::int32_t> prompt,
+std::vector<Beam> beam_search(Inference& inference, const BeamPrompt& prompt,
                               const BeamOptions& options, const BeamEnd& end) {
   options.check(inference.config().vocabulary);
   check_range("--max-new-tokens", end.max_new_tokens, 1);
-  check_prompt(inference.config(), prompt);
+  check_prompt(inference.config(), prompt.ids);
   return BeamSearch(inference, prompt, end.max_new_tokens, options).run(end);
 }
 

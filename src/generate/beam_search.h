@@ -46,6 +46,11 @@ struct BeamOptions {
   void check(std::int64_t vocabulary) const;
 };
 
+struct BeamPrompt {
+  std::span<const std::int32_t> ids;     // that are continued
+  std::span<const std::int32_t> source;  // what the encoder of a model with one reads; else empty
+};
+
 struct Beam {
   std::vector<LikelyToken> tokens;
   double score = 0;  // sum of log-probabilities / length^length_penalty
@@ -58,9 +63,9 @@ struct BeamEnd {
   std::function<bool(std::span<const LikelyToken>)> ends;  // is asked about each candidate
 };
 
-// The B best continuations of `prompt`, the best first; fewer only where there are no more.
+// The B best continuations of `prompt.ids`, the best first; fewer only where there are no more.
 // Collective over the model's ranks, as generate() is, and throws as it does.
-std::vector<Beam> beam_search(Inference& inference, std::span<const std::int32_t> prompt,
+std::vector<Beam> beam_search(Inference& inference, const BeamPrompt& prompt,
                               const BeamOptions& options, const BeamEnd& end);
 
 }  // namespace piton

@@ -41,6 +41,12 @@ class Inference {
   void make_room(KvCache& cache, std::int64_t pages,
                  std::int64_t most = std::numeric_limits<std::int64_t>::max()) const;
 
+  // For a model with an encoder: its text, which the next pass of the cache reads. `ids`: at least
+  // one.
+  void set_source(std::span<const std::int32_t> ids, KvCache& cache) const {
+    cache.source().set(context_, ids);
+  }
+
   // One pass over the next tokens of texts of a cache, which has them afterwards; the cache grows
   // if it has too few free pages. Logits of some rows, counted over all tokens of the pass: fp32
   // (fp64) [rows, padded vocabulary / t]; empty without rows, and on stages that do not hold the

@@ -27,6 +27,9 @@ ModelConfig without_training(ModelConfig model) {
 std::string difference(const ModelConfig& model, const ModelConfig& held) {
   const auto differs = [&](auto... fields) { return ((model.*fields != held.*fields) || ...); };
   using C = ModelConfig;
+  if (model.encoder_decoder.has_value() != held.encoder_decoder.has_value())
+    return model.encoder_decoder ? "an encoder and a decoder" : "one stack of layers";
+  if (differs(&C::encoder_decoder)) return "the sizes of its encoder, its buckets or its head";
   if (differs(&C::encoder)) return model.encoder ? "an encoder" : "a decoder";
   if (differs(&C::positions)) return "its kind of positions";
   if (differs(&C::norm)) return "its kind of norm";

@@ -22,5 +22,6 @@ HfFamily hf_phi3();
 HfFamily hf_qwen2();
 HfFamily hf_qwen3();
 HfFamily hf_stablelm();
+HfFamily hf_t5();
 
 }  // namespace piton

@@ -158,7 +158,8 @@ ActivationKind hf_activation(const HfConfig& config, const std::string& key,
   if (name == "gelu_new" || name == "gelu_pytorch_tanh" || name == "gelu_fast")
     return ActivationKind::kGeluTanh;
   if (name == "quick_gelu") return ActivationKind::kGeluFast;
-  config.refuse(key, "silu, gelu, gelu_new, gelu_pytorch_tanh, gelu_fast or quick_gelu");
+  if (name == "relu") return ActivationKind::kRelu;
+  config.refuse(key, "silu, gelu, gelu_new, gelu_pytorch_tanh, gelu_fast, quick_gelu or relu");
 }
 
 std::string hf_activation_name(ActivationKind kind) {
@@ -171,6 +172,8 @@ std::string hf_activation_name(ActivationKind kind) {
       return "gelu_new";
     case ActivationKind::kGeluFast:
       return "quick_gelu";
+    case ActivationKind::kRelu:
+      return "relu";
   }
   return "";
 }

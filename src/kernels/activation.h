@@ -5,6 +5,7 @@
 //   gelu fast  x / (1 + exp(-1.702 x))                               (the same); differs from gelu
 //              erf by at most 0.021
 //   silu       x / (1 + exp(-x))
+//   relu       max(x, 0), with slope 0 at 0
 //   gated      y = act(gate) * up: GeGLU, SwiGLU                     (Shazeer 2020,
 //              arXiv:2002.05202)
 #pragma once
@@ -13,7 +14,7 @@
 
 namespace piton {
 
-enum class ActivationKind : std::uint8_t { kGeluTanh, kGeluErf, kGeluFast, kSilu };
+enum class ActivationKind : std::uint8_t { kGeluTanh, kGeluErf, kGeluFast, kSilu, kRelu };
 
 struct ActivationForward {
   static constexpr std::string_view kName = "activation forward";

@@ -61,6 +61,23 @@ void expect_mask(std::string_view call, const AttentionMask& mask, const Sizes& 
   }
 }
 
+// That every visible pair has a column in the bias.
+void expect_bias(std::string_view call, const AttentionMask& mask, const Tensor& q,
+                 const Sizes& sizes, std::int64_t block_rows) {
+  if (!mask.bias.defined()) return;
+  const std::int64_t width = mask.bias.dim(-1);
+  Operand{call, "bias", mask.bias}.shape({sizes.a, width}).dtype(sum_dtype(q.dtype())).contiguous();
+  PITON_ASSERT(!mask.query_positions.defined() && !mask.key_positions.defined() && block_rows == 0,
+               "{}: a bias together with positions or blocks of rows", call);
+  if (sizes.sq == 0 || sizes.sk == 0) return;
+  const std::int64_t lowest = -(mask.query_begin + sizes.sq - 1);
+  const std::int64_t highest = sizes.sk - 1 - mask.query_begin;
+  const std::int64_t last = mask.causal ? std::min<std::int64_t>(highest, 0) : highest;
+  PITON_ASSERT(mask.bias_origin + lowest >= 0 && mask.bias_origin + last < width,
+               "{}: distances {} to {} in a bias of {} columns, of which {} is that of distance 0",
+               call, lowest, last, width, mask.bias_origin);
+}
+
 void expect_cap(std::string_view call, double cap) {
   PITON_ASSERT(cap >= 0, "{}: a soft cap of {}", call, cap);
 }
@@ -113,6 +130,7 @@ void AttentionForward::check() const {
       .contiguous();
   expect_mask(kName, mask, sizes);
   expect_blocks(kName, mask, block_rows);
+  expect_bias(kName, mask, q, sizes, block_rows);
   expect_cap(kName, soft_cap);
   expect_dropout(kName, dropout);
 }
@@ -126,6 +144,13 @@ void AttentionBackward::check() const {
   Operand{kName, "dq", dq}.shape(q.shape()).dtype(dtype).rows();
   Operand{kName, "dk", dk}.shape(k.shape()).dtype(dtype).rows();
   Operand{kName, "dv", dv}.shape(k.shape()).dtype(dtype).rows();
+  PITON_ASSERT(!dbias.defined() || mask.bias.defined(), "{}: dbias without a bias", kName);
+  if (dbias.defined()) {
+    Operand{kName, "dbias", dbias}
+        .shape({sizes.b, sizes.a, mask.bias.dim(1)})
+        .dtype(mask.bias.dtype())
+        .contiguous();
+  }
   Operand{kName, "dout", dout}.shape(q.shape()).dtype(dtype).rows();
   Operand{kName, "out", out}.shape(q.shape()).dtype(dtype).rows();
   Operand{kName, "lse", lse}
@@ -134,6 +159,7 @@ void AttentionBackward::check() const {
       .contiguous();
   expect_mask(kName, mask, sizes);
   expect_blocks(kName, mask, block_rows);
+  expect_bias(kName, mask, q, sizes, block_rows);
   expect_cap(kName, soft_cap);
   expect_dropout(kName, dropout);
 }

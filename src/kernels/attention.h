@@ -4,6 +4,9 @@
 //   P[i, j] = softmax over visible j of (scale * q_i . k_j + slope * (j - i)); i, j: positions
 //   out_i   = sum over j of dropout(P)[i, j] * v_j
 //
+// With a bias of distances, bias[head, j - i + bias_origin] is added to a score (T5: Raffel et al.
+// 2020, arXiv:1910.10683, section 2.1).
+//
 // With a soft cap c, c tanh(scale * q_i . k_j / c) replaces scale * q_i . k_j.
 //
 // Head A of q reads head A / (a / g) of k and v (grouped queries). Sums and softmax run in fp32
@@ -38,6 +41,10 @@ struct AttentionMask {
   Tensor query_segments;  // int32 [b, sq] and [b, sk], or both empty: only keys of the
   Tensor key_segments;    //   query's own segment are visible (packed documents)
   Tensor slopes;          // fp32 [a] or empty: ALiBi
+  // fp32 (fp64) [a, w] or empty: a bias of each distance. Every visible pair has a column in it.
+  // Not together with positions on the device or block_rows.
+  Tensor bias;
+  std::int64_t bias_origin = 0;  // column of distance 0
 };
 
 struct AttentionForward {
@@ -69,6 +76,7 @@ struct AttentionForward {
     v("query_segments", self.mask.query_segments, Access::kRead);
     v("key_segments", self.mask.key_segments, Access::kRead);
     v("slopes", self.mask.slopes, Access::kRead);
+    v("bias", self.mask.bias, Access::kRead);
     v("consumed_samples", self.dropout.rows.consumed_samples, Access::kRead);
   }
   void check() const;
@@ -79,12 +87,14 @@ struct AttentionForward {
 // parallelism: they are of the whole row, while k and v are a part of it).
 struct AttentionBackward {
   static constexpr std::string_view kName = "attention backward";
-  Tensor dq;    // [b, sq, a, d]  written
-  Tensor dk;    // [b, sk, g, d]  written
-  Tensor dv;    // [b, sk, g, d]  written
-  Tensor dout;  // [b, sq, a, d]
-  Tensor out;   // [b, sq, a, d]
-  Tensor lse;   // [b, a, sq]
+  Tensor dq;     // [b, sq, a, d]  written
+  Tensor dk;     // [b, sk, g, d]  written
+  Tensor dv;     // [b, sk, g, d]  written
+  Tensor dbias;  // [b, a, w]     written, type of the bias; or empty. The gradient of the bias is
+                 // its sum over b
+  Tensor dout;   // [b, sq, a, d]
+  Tensor out;    // [b, sq, a, d]
+  Tensor lse;    // [b, a, sq]
   Tensor q;
   Tensor k;
   Tensor v;
@@ -100,6 +110,7 @@ struct AttentionBackward {
     v("dq", self.dq, Access::kWrite);
     v("dk", self.dk, Access::kWrite);
     v("dv", self.dv, Access::kWrite);
+    v("dbias", self.dbias, Access::kWrite);
     v("dout", self.dout, Access::kRead);
     v("out", self.out, Access::kRead);
     v("lse", self.lse, Access::kRead);
@@ -112,6 +123,7 @@ struct AttentionBackward {
     v("query_segments", self.mask.query_segments, Access::kRead);
     v("key_segments", self.mask.key_segments, Access::kRead);
     v("slopes", self.mask.slopes, Access::kRead);
+    v("bias", self.mask.bias, Access::kRead);
     v("consumed_samples", self.dropout.rows.consumed_samples, Access::kRead);
   }
   void check() const;

@@ -42,6 +42,12 @@ void CachedAttention::check() const {
                kName, to_string(table), samples);
   if (slopes.defined())
     Operand{kName, "slopes", slopes}.shape({q.dim(1)}).dtype(DType::kF32).contiguous();
+  if (bias.defined()) {
+    Operand{kName, "bias", bias}
+        .shape({q.dim(1), bias.dim(-1)})
+        .dtype(sum_dtype(q.dtype()))
+        .contiguous();
+  }
   PITON_ASSERT(soft_cap >= 0, "{}: a soft cap of {}", kName, soft_cap);
 }
 

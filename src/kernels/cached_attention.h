@@ -50,6 +50,8 @@ struct CachedAttention {
   std::optional<std::int64_t> window_before;  // as in AttentionMask
   std::optional<std::int64_t> window_after;
   Tensor slopes;  // fp32 [a] or empty: ALiBi
+  Tensor bias;    // as in AttentionMask: of the distances to all keys of every text
+  std::int64_t bias_origin = 0;
   double scale = 0;
   double soft_cap = 0;  // 0: none
   double pairs = 0;     // of a query and a key that it sees, without windows: only for flops()
@@ -64,6 +66,7 @@ struct CachedAttention {
     v("lengths", self.lengths, Access::kRead);
     v("table", self.table, Access::kRead);
     v("slopes", self.slopes, Access::kRead);
+    v("bias", self.bias, Access::kRead);
   }
   void check() const;
   double flops() const;

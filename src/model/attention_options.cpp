@@ -11,6 +11,7 @@ constexpr std::int64_t kTriangleBlock = 512;  // the value of Megatron and MindS
 PositionKind position_kind(const std::string& name) {
   if (name == "rope" || name == "rotary") return PositionKind::kRotary;
   if (name == "alibi") return PositionKind::kAlibi;
+  if (name == "relative") return PositionKind::kRelative;
   if (name == "none") return PositionKind::kNone;
   return PositionKind::kLearned;
 }
@@ -94,6 +95,9 @@ AttentionOptions AttentionOptions::of(const ModelConfig& config) {
       break;
     case PositionKind::kAlibi:
       options.positions = "alibi";
+      break;
+    case PositionKind::kRelative:
+      options.positions = "relative";
       break;
     case PositionKind::kNone:
       options.positions = "none";

@@ -54,7 +54,8 @@ struct AttentionOptions {
              "kind of position embedding (default: that of the family); absolute and rotary are "
              "older names of learned_absolute and rope",
              {.resume = Resume::kMustMatch,
-              .choices = {"learned_absolute", "rope", "alibi", "none", "absolute", "rotary"}}},
+              .choices = {"learned_absolute", "rope", "alibi", "relative", "none", "absolute",
+                          "rotary"}}},
       positions);
     v(Option{"pre-tockens",
              "number of earlier keys that a token sees (default: all)",

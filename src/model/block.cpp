@@ -7,8 +7,8 @@
 namespace piton {
 namespace {
 
-std::string layer_name(std::int64_t index, const char* part) {
-  return fmt::format("layers.{}.{}", index, part);
+std::string layer_name(const Block::Place& place, const char* part) {
+  return fmt::format("{}layers.{}.{}", place.stack.prefix, place.index, part);
 }
 
 // Initialization of the last projection of a branch: the deviation is divided by the square root of
@@ -19,7 +19,7 @@ Initialization residual_weights(const ModelConfig& config) {
           config.init_deviation / std::sqrt(2.0 * static_cast<double>(config.layers))};
 }
 
-AttentionShape attention_shape(const ModelConfig& config, std::int64_t index,
+AttentionShape attention_shape(const ModelConfig& config, const Block::Place& place,
                                const Adapters& adapters) {
   AttentionShape shape{
       .hidden = config.hidden,
@@ -30,8 +30,8 @@ AttentionShape attention_shape(const ModelConfig& config, std::int64_t index,
       .qkv_biases = config.qkv_biases,
       .soft_cap = config.attention_soft_cap,
       .rotary = config.rotary_pairs ? Rotary::Convention::kPairs : Rotary::Convention::kHalves,
-      .causal = !config.encoder,
-      .window_before = config.window_of(index),
+      .causal = place.stack.causal,
+      .window_before = config.window_of(place.index),
       .window_after = config.window_after,
       .block_rows = config.attention_block,
       .attention_dropout = config.attention_dropout,
@@ -64,6 +64,24 @@ BranchInitialization branch_weights(const ModelConfig& config) {
   return {.input = input_weights(config), .output = residual_weights(config)};
 }
 
+// Parameters are in the order of the model, so these are made before those of the MLP.
+std::optional<Norm> cross_norm(ParameterList& parameters, const Shard& shard,
+                               const ModelConfig& config, const Block::Place& place) {
+  if (!place.stack.cross) return {};
+  return Norm(parameters, shard, layer_name(place, "cross_norm"), norm_shape(config));
+}
+
+std::optional<CrossAttention> cross_attention(ParameterList& parameters, const Shard& shard,
+                                              const ModelConfig& config,
+                                              const Block::Place& place) {
+  if (!place.stack.cross) return {};
+  const Adapters none;
+  AttentionShape shape = attention_shape(config, place, none);
+  shape.adapters = nullptr;
+  return CrossAttention(parameters, shard, layer_name(place, "cross"), shape,
+                        branch_weights(config));
+}
+
 }  // namespace
 
 Initialization input_weights(const ModelConfig& config) {
@@ -79,18 +97,25 @@ NormShape norm_shape(const ModelConfig& config) {
 }
 
 Block::Block(ParameterList& parameters, const Shard& shard, const ModelConfig& config,
-             std::int64_t index, const Adapters& adapters)
+             const Place& place, const Adapters& adapters)
     : post_norm_(config.encoder && config.encoder->post_norm),
-      attention_norm_(parameters, shard, layer_name(index, "attention_norm"), norm_shape(config)),
-      attention_(parameters, shard, layer_name(index, "attention"),
-                 attention_shape(config, index, adapters), branch_weights(config)),
-      mlp_norm_(parameters, shard, layer_name(index, "mlp_norm"), norm_shape(config)),
-      mlp_(parameters, shard, layer_name(index, "mlp"), mlp_shape(config, adapters),
+      attention_norm_(parameters, shard, layer_name(place, "attention_norm"), norm_shape(config)),
+      attention_(parameters, shard, layer_name(place, "attention"),
+                 attention_shape(config, place, adapters), branch_weights(config)),
+      cross_norm_(cross_norm(parameters, shard, config, place)),
+      cross_(cross_attention(parameters, shard, config, place)),
+      mlp_norm_(parameters, shard, layer_name(place, "mlp_norm"), norm_shape(config)),
+      mlp_(parameters, shard, layer_name(place, "mlp"), mlp_shape(config, adapters),
            branch_weights(config)) {}
 
-Value Block::forward(Context& context, const Value& x, const AttentionInput& input) const {
+Value Block::forward(Context& context, const Value& x, const AttentionInput& input,
+                     const CrossInput* cross) const {
   if (post_norm_) return post_norm_forward(context, x, input);
-  const Value middle = attention_.forward(context, attention_norm_.forward(context, x), x, input);
+  Value middle = attention_.forward(context, attention_norm_.forward(context, x), x, input);
+  if (cross_) {
+    PITON_ASSERT(cross != nullptr, "a block without the outputs of the encoder");
+    middle = cross_->forward(context, cross_norm_->forward(context, middle), middle, *cross);
+  }
   return mlp(context, mlp_norm_.forward(context, middle), middle);
 }
 

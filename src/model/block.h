@@ -1,11 +1,14 @@
 // One transformer block: x + attention(norm(x)), then x + mlp(norm(x)). Of encoders in the
-// published form: norm(x + attention(x)), then norm(x + mlp(x)).
+// published form: norm(x + attention(x)), then norm(x + mlp(x)). In a decoder with an encoder, x +
+// cross_attention(norm(x)) between the two.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "model/config.h"
 #include "nn/attention.h"
+#include "nn/cross_attention.h"
 #include "nn/mlp.h"
 #include "nn/norm.h"
 
@@ -17,13 +20,28 @@ NormShape norm_shape(const ModelConfig& config);
 // Of embeddings and of the first projection of a branch.
 Initialization input_weights(const ModelConfig& config);
 
+// What the blocks of a stack are: of a decoder, of an encoder, or of a decoder that also attends to
+// an encoder.
+struct StackKind {
+  std::string prefix;  // of names: "" or "encoder."
+  bool causal = true;
+  bool cross = false;
+};
+
 class Block {
  public:
-  // `index`: number of this layer in the whole model, from 0.
+  struct Place {
+    StackKind stack;
+    std::int64_t index = 0;  // of this layer in its whole stack, from 0
+  };
   Block(ParameterList& parameters, const Shard& shard, const ModelConfig& config,
-        std::int64_t index, const Adapters& adapters);
-  // x [b*s, h], under sequence parallelism this rank's [b*s/t, h] -> the same shape.
-  Value forward(Context& context, const Value& x, const AttentionInput& input) const;
+        const Place& place, const Adapters& adapters);
+  // x [b*s, h], under sequence parallelism this rank's [b*s/t, h] -> the same shape. `cross`: of a
+  // stack with cross, else null.
+  Value forward(Context& context, const Value& x, const AttentionInput& input,
+                const CrossInput* cross) const;
+  // Of a stack with cross.
+  const CrossAttention& cross() const { return *cross_; }
 
  private:
   Value mlp(Context& context, const Value& x, const Value& residual) const;
@@ -32,6 +50,8 @@ class Block {
   bool post_norm_;
   Norm attention_norm_;
   Attention attention_;
+  std::optional<Norm> cross_norm_;
+  std::optional<CrossAttention> cross_;
   Norm mlp_norm_;
   Mlp mlp_;
 };

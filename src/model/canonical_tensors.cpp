@@ -30,27 +30,46 @@ std::vector<CanonicalShape> canonical_tensors(const ModelConfig& config) {
     add("embedding.type.weight", {config.encoder->token_types, h});
   const bool post_norm = config.encoder && config.encoder->post_norm;
   if (config.embedding_norm || post_norm) norm("embedding.norm");
-  for (std::int64_t layer = 0; layer < config.layers; ++layer) {
-    const std::string at = fmt::format("layers.{}.", layer);
+  const auto attention = [&](const std::string& at) {
+    linear(at + ".query", queries, h, config.qkv_biases);
+    linear(at + ".key", keys, h, config.qkv_biases);
+    linear(at + ".value", keys, h, config.qkv_biases);
+    linear(at + ".output", h, queries, config.output_bias);
+  };
+  const auto distances = [&](const std::string& prefix) {
+    if (config.positions == PositionKind::kRelative)
+      add(prefix + "distance.weight", {config.encoder_decoder->buckets, config.heads});
+  };
+  const auto layer_of = [&](const std::string& at, bool cross) {
     norm(at + "attention_norm");
-    linear(at + "attention.query", queries, h, config.qkv_biases);
-    linear(at + "attention.key", keys, h, config.qkv_biases);
-    linear(at + "attention.value", keys, h, config.qkv_biases);
-    linear(at + "attention.output", h, queries, config.output_bias);
+    attention(at + "attention");
     norm(at + "attention.end_norm", config.end_norms);
     if (config.head_norms) {
       add(at + "attention.query_norm.weight", {config.head_size});
       add(at + "attention.key_norm.weight", {config.head_size});
     }
+    norm(at + "cross_norm", cross);
+    if (cross) attention(at + "cross");
     norm(at + "mlp_norm");
     if (config.gated) linear(at + "mlp.gate", config.ffn_hidden, h, config.biases);
     linear(at + "mlp.up", config.ffn_hidden, h, config.biases);
     linear(at + "mlp.down", h, config.ffn_hidden, config.biases);
     norm(at + "mlp.end_norm", config.end_norms);
+  };
+  if (config.encoder_decoder) {
+    distances("encoder.");
+    for (std::int64_t layer = 0; layer < config.encoder_decoder->encoder_layers; ++layer)
+      layer_of(fmt::format("encoder.layers.{}.", layer), false);
+    norm("encoder.final_norm");
   }
+  distances("");
+  for (std::int64_t layer = 0; layer < config.layers; ++layer)
+    layer_of(fmt::format("layers.{}.", layer), config.encoder_decoder.has_value());
   norm("final_norm", !post_norm);
   if (config.encoder && !config.encoder->word_head) return list;
   if (!config.tied) add("head.weight", {config.vocabulary, h});
+  if (config.encoder_decoder && config.encoder_decoder->head_bias)
+    add("head.bias", {config.vocabulary});
   if (!config.encoder) return list;
   linear("head.dense", h, h, true);
   norm("head.norm");
@@ -63,10 +82,12 @@ std::vector<CanonicalShape> canonical_tensors(const ModelConfig& config) {
 
 void check_layers(const ModelConfig& config, std::int64_t tensors, const std::string& where) {
   constexpr std::int64_t kAnyway = 1000;  // of which what is missing can be listed
-  if (config.layers <= std::max(kAnyway, tensors)) return;
+  const std::int64_t layers =
+      config.layers + (config.encoder_decoder ? config.encoder_decoder->encoder_layers : 0);
+  if (layers <= std::max(kAnyway, tensors)) return;
   throw Error(Fault::kData,
               "{}: a model of {} layers, and the files hold {} tensors; is it of another size?",
-              where, config.layers, tensors);
+              where, layers, tensors);
 }
 
 }  // namespace piton

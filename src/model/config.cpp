@@ -89,16 +89,37 @@ void ModelConfig::check() const {
     }
   }
   check_encoder(*this);
+  check_encoder_decoder(*this);
   if (!(init_deviation >= 0) || !std::isfinite(init_deviation))
     throw Error(Fault::kUsage, "--init-method-std: got {}, wanted 0 or more", init_deviation);
 }
 
 namespace {
 
+std::int64_t attention_matrices(const ModelConfig& c) {
+  return c.hidden * c.head_size * (c.heads + 2 * c.groups) + c.heads * c.head_size * c.hidden;
+}
+
 std::int64_t block_matrices(const ModelConfig& c) {
-  const std::int64_t attention =
-      c.hidden * c.head_size * (c.heads + 2 * c.groups) + c.heads * c.head_size * c.hidden;
-  return attention + (c.gated ? 3 : 2) * c.hidden * c.ffn_hidden;
+  return attention_matrices(c) + (c.gated ? 3 : 2) * c.hidden * c.ffn_hidden;
+}
+
+// Of a model of an encoder and a decoder, per token of the encoder.
+double encoder_decoder_flops(const ModelConfig& c, std::int64_t sequence,
+                             std::int64_t decoder_sequence) {
+  const auto of = [](std::int64_t value) { return static_cast<double>(value); };
+  const double s = of(sequence);
+  const double target = of(decoder_sequence > 0 ? decoder_sequence : sequence);
+  const double encoders = of(c.encoder_decoder->encoder_layers);
+  const double decoders = of(c.layers);
+  // Keys and values of attention to the encoder are computed of its tokens, the rest of those of
+  // the decoder.
+  const double of_source = of(c.hidden * c.head_size * 2 * c.groups);
+  const double source = encoders * of(block_matrices(c)) + decoders * of_source;
+  const double own = decoders * (of(block_matrices(c) + attention_matrices(c)) - of_source) +
+                     of(c.vocabulary * c.hidden);
+  const double pairs = encoders * s * s + decoders * (target * target / 2 + target * s);
+  return (2 * (source * s + own * target) + 4 * of(c.heads * c.head_size) * pairs) / s;
 }
 
 }  // namespace
@@ -120,10 +141,20 @@ std::int64_t ModelConfig::parameters() const {
     if (encoder->word_head) ends += hidden * hidden + hidden + norm_size + vocabulary;
     if (encoder->pair_head) ends += hidden * hidden + hidden + 2 * hidden + 2;
   }
-  return layers * block + ends;
+  if (!encoder_decoder) return layers * block + ends;
+  // Each layer of the decoder has another attention with its norm; the encoder has a norm at its
+  // end.
+  std::int64_t cross = attention_matrices(*this) + norm_size;
+  if (qkv_biases) cross += head_size * (heads + 2 * groups);
+  if (output_bias) cross += hidden;
+  if (positions == PositionKind::kRelative) ends += 2 * encoder_decoder->buckets * heads;
+  if (encoder_decoder->head_bias) ends += vocabulary;
+  return (encoder_decoder->encoder_layers + layers) * block + layers * cross + ends + norm_size;
 }
 
-double ModelConfig::forward_flops_per_token(std::int64_t sequence) const {
+double ModelConfig::forward_flops_per_token(std::int64_t sequence,
+                                            std::int64_t decoder_sequence) const {
+  if (encoder_decoder) return encoder_decoder_flops(*this, sequence, decoder_sequence);
   const double products =
       2.0 * static_cast<double>(layers * block_matrices(*this) + vocabulary * hidden);
   // Two products of 2 d FLOPs for each visible key. On average a causal query sees half of the
@@ -275,6 +306,7 @@ ModelConfig ModelOptions::resolve(std::optional<std::int64_t> tokenizer_vocabula
   set(config.logit_soft_cap, logit_soft_cap);
   if (head_norms) config.head_norms = true;
   encoder.apply(config);
+  encoder_decoder.apply(config, layers);
   if (bf16 && fp16) {
     throw Error(Fault::kUsage, "--fp16: contradicts --bf16; leave one of them out");
   }
@@ -336,6 +368,7 @@ void ModelOptions::settle(const ModelConfig& config) {
   head_norms = config.head_norms;
   untied = !config.tied;
   encoder = EncoderOptions::of(config);
+  encoder_decoder = EncoderDecoderOptions::of(config);
 }
 
 ModelOptions ModelOptions::of(const ModelConfig& config) {

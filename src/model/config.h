@@ -1,5 +1,6 @@
-// The description of a model by its family and its sizes, independent of the layout. Decoders and
-// encoders share it; `encoder` holds what only encoders have.
+// The description of a model by its family and its sizes, independent of the layout. All
+// architectures share it; `encoder` holds what only encoders have, `encoder_decoder` what only
+// models of both have.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +11,7 @@
 #include "base/options/options.h"
 #include "kernels/kernels.h"
 #include "model/attention_options.h"
+#include "model/encoder_decoder_options.h"
 #include "model/encoder_options.h"
 #include "model/mlp_options.h"
 #include "model/rotary.h"
@@ -17,7 +19,7 @@
 
 namespace piton {
 
-enum class PositionKind : std::uint8_t { kLearned, kRotary, kAlibi, kNone };
+enum class PositionKind : std::uint8_t { kLearned, kRotary, kAlibi, kRelative, kNone };
 
 struct ModelConfig {
   std::string family;           // "gpt2", "llama", ...
@@ -62,7 +64,9 @@ struct ModelConfig {
   double init_deviation = 0.02;  // divided by sqrt(2 L) for the last projection of a branch
   bool xavier_weights = false;   // uniform by the sizes of each matrix, in the deviation's place
   DType dtype = DType::kF32;     // of weights and activations
-  std::optional<EncoderFacts> encoder;  // none: a decoder
+  // None of these two: a decoder.
+  std::optional<EncoderFacts> encoder;
+  std::optional<EncoderDecoderFacts> encoder_decoder;  // `layers` are those of its decoder
 
   bool operator==(const ModelConfig&) const = default;
 
@@ -83,7 +87,9 @@ struct ModelConfig {
   std::int64_t parameters() const;  // without padding; tied weights count once
   // FLOPs of the forward pass, per token: 2 x elements of all weights in matrix products, plus
   // attention. Causal attention counts half of all pairs; with a window, only the visible ones.
-  double forward_flops_per_token(std::int64_t sequence) const;
+  // Of a model of an encoder and a decoder: per token of the encoder, which reads `sequence` tokens
+  // of a sample; the decoder reads `decoder_sequence`, 0: as many.
+  double forward_flops_per_token(std::int64_t sequence, std::int64_t decoder_sequence = 0) const;
 };
 
 // Megatron's flags for a model, and the named presets ("gpt2-124m", "llama-134m", ...).
@@ -113,21 +119,21 @@ struct ModelOptions {
   RotaryOptions rotary;
   MlpOptions mlp;
   EncoderOptions encoder;
+  EncoderDecoderOptions encoder_decoder;
 
   template <typename Visitor>
   void visit(Visitor&& v) {
     const OptionRules same{.resume = Resume::kMustMatch};
-    v(
-        Option{
-            "model",
-            "preset: gpt2-124m, gpt2-355m, llama-134m, llama-1.1b, llama2-7b, qwen1.5-0.5b, "
-            "qwen2.5-0.5b, qwen3-0.6b, bert-110m; for trying out: gpt2-tiny, llama-tiny, bert-tiny",
-            same},
-        model);
+    v(Option{"model",
+             "preset: gpt2-124m, gpt2-355m, llama-134m, llama-1.1b, llama2-7b, qwen1.5-0.5b, "
+             "qwen2.5-0.5b, qwen3-0.6b, bert-110m, t5-220m; for trying out: gpt2-tiny, llama-tiny, "
+             "bert-tiny, "
+             "t5-tiny",
+             same},
+      model);
     v(Option{"model-family",
-             "gpt2, bloom, llama, qwen2, qwen3, gemma or bert, an encoder (default: that of "
-             "--model, "
-             "else gpt2)",
+             "gpt2, bloom, llama, qwen2, qwen3, gemma, bert, an encoder, or t5, an encoder and a "
+             "decoder (default: that of --model, else gpt2)",
              same},
       family);
     v(Option{"num-layers", "number of transformer blocks", same}, layers);
@@ -189,6 +195,7 @@ struct ModelOptions {
     attention.visit(v);
     mlp.visit(v);
     encoder.visit(v);
+    encoder_decoder.visit(v);
   }
 
   // The preset with the flags applied; checked. `tokenizer_vocabulary` is used if --vocab-size is

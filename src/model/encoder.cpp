@@ -22,7 +22,7 @@ class EncoderChunk final : public Chunk {
                .dtype = config.dtype},
         vocabulary_{config.vocabulary, layout.padded_vocabulary(config.vocabulary)},
         layers_(make_embedding(parameters, {config_, layout, place_, shard_}),
-                {config_, layout, place_, shard_}, {}) {
+                {config_, layout, place_, shard_, {.causal = false}}, {}) {
     if (place_.last()) make_heads(parameters, {config_, layout, place_, shard_});
   }
 

@@ -8,6 +8,7 @@ std::vector<Preset> all_presets() {
   for (Preset& one : llama_presets()) all.push_back(std::move(one));
   for (Preset& one : qwen_presets()) all.push_back(std::move(one));
   for (Preset& one : bert_presets()) all.push_back(std::move(one));
+  for (Preset& one : t5_presets()) all.push_back(std::move(one));
   return all;
 }
 
@@ -26,12 +27,9 @@ ModelConfig family_facts(const std::string& family) {
   if (family == "qwen3") return qwen3_facts();
   if (family == "gemma") return gemma_facts();
   if (family == "bert") return bert_facts();
-  const std::vector<std::string> known{"gpt2", "bloom", "llama", "qwen2", "qwen3", "gemma", "bert"};
-  if (family == "t5") {
-    throw Error(Fault::kUsage,
-                "--model-family: got {}, which piton inspect samples has alone; wanted {}", family,
-                fmt::join(known, ", "));
-  }
+  if (family == "t5") return t5_facts();
+  const std::vector<std::string> known{"gpt2",  "bloom", "llama", "qwen2",
+                                       "qwen3", "gemma", "bert",  "t5"};
   throw Error(Fault::kUsage, "--model-family: got \"{}\", wanted {}{}", family,
               fmt::join(known, ", "), suggestion(family, known));
 }

@@ -12,7 +12,7 @@
 namespace piton {
 
 // The facts of a family; sizes are 0. In model/gpt2.cpp, bloom.cpp, llama.cpp,
-// qwen.cpp, gemma.cpp and bert.cpp.
+// qwen.cpp, gemma.cpp and encoders.cpp.
 ModelConfig gpt2_facts();
 ModelConfig bloom_facts();
 ModelConfig llama_facts();
@@ -20,6 +20,7 @@ ModelConfig qwen2_facts();
 ModelConfig qwen3_facts();
 ModelConfig gemma_facts();
 ModelConfig bert_facts();
+ModelConfig t5_facts();
 
 struct Preset {
   std::string name;
@@ -29,6 +30,7 @@ std::vector<Preset> gpt2_presets();
 std::vector<Preset> llama_presets();
 std::vector<Preset> qwen_presets();
 std::vector<Preset> bert_presets();
+std::vector<Preset> t5_presets();
 
 // These throw Error(kUsage) with the nearest known name if there is no such family or preset.
 ModelConfig family_facts(const std::string& family);

@@ -14,37 +14,53 @@ LayerStack::LayerStack(ParameterList& parameters, const LayersOfChunk& of, const
       stage_(of.place.stage()),
       layers_(of.layout.division(of.config.layers, of.place.chunks()).of_chunk(of.place.index)),
       recompute_(of.layout.options.recompute),
-      group_(of.shard.group) {
+      group_(of.shard.group),
+      crosses_(of.stack.cross),
+      first_block_(of.blocks_before) {
   for (std::int64_t layer = layers_.begin; layer < layers_.end; ++layer) {
-    blocks_.emplace_back(parameters, of.shard, of.config, layer, adapters);
+    blocks_.emplace_back(parameters, of.shard, of.config, Block::Place{of.stack, layer}, adapters);
   }
 }
 
 Value LayerStack::forward(Context& context, const Value& x, const ModelInput& input,
-                          const InputOf& input_of) const {
+                          const InputOf& input_of, const SharedInputs& shared) const {
   Context in_blocks = context;
   Value y = x;
   for (std::size_t i = 0; i < blocks_.size();) {
     const std::size_t last = std::min(i + group_at(i), blocks_.size());
     const auto index = static_cast<std::int64_t>(i);
-    if (context.tape != nullptr) context.tape->begin_block(index);
+    if (context.tape != nullptr) context.tape->begin_block(first_block_ + index);
     in_blocks.recompute = recompute_.parts_again(stage_, index);
-    std::vector<AttentionInput> attention;
+    Group group{.first = i};
     for (std::size_t block = i; block < last; ++block) {
       const std::int64_t layer = layers_.begin + static_cast<std::int64_t>(block);
-      attention.push_back(input_of(layer));
-      attention.back().recompute = !is_recomputed(i) && recompute_.parts_again().attention;
-      if (input.cache != nullptr) attention.back().cache = input.cache->layer(layer);
+      const bool again = !is_recomputed(i) && recompute_.parts_again().attention;
+      group.attention.push_back(input_of(layer));
+      group.attention.back().recompute = again;
+      if (input.cache != nullptr) group.attention.back().cache = input.cache->layer(layer);
+      group.cross.push_back({.batch = input.samples, .recompute = again});
+      if (crosses_ && input.cache != nullptr)
+        group.cross.back().cache = input.cache->source().layer(layer);
     }
-    y = run(in_blocks, i, y, attention);
+    y = run(in_blocks, y, group, shared);
     i = last;
   }
   return y;
 }
 
 void LayerStack::add_layers(KvCache& cache) const {
-  for (std::int64_t layer = layers_.begin; layer < layers_.end; ++layer)
+  for (std::int64_t layer = layers_.begin; layer < layers_.end; ++layer) {
     cache.add_layer(layer, dtype_, groups_, head_size_);
+    if (crosses_) cache.source().add_layer(layer, dtype_, groups_, head_size_);
+  }
+}
+
+void LayerStack::write_source(Context& context, const Tensor& source, KvCache& cache) const {
+  for (std::int64_t layer = layers_.begin; layer < layers_.end; ++layer) {
+    blocks_[static_cast<std::size_t>(layer - layers_.begin)].cross().write_keys(
+        context, source, cache.source().layer(layer), cache.source().slots());
+  }
+  cache.source().written();
 }
 
 // Whether block `index` of this chunk is computed again in backward.
@@ -59,19 +75,31 @@ std::size_t LayerStack::group_at(std::size_t index) const {
                                                    : 1;
 }
 
-// As many blocks as there are inputs, from `first` on.
-Value LayerStack::run(Context& context, std::size_t first, const Value& x,
-                      const std::vector<AttentionInput>& attention) const {
-  const Segment segment = [this, first, attention](Context& inner,
-                                                   const std::vector<Value>& values) {
+// As many blocks as there are inputs.
+Value LayerStack::run(Context& context, const Value& x, const Group& group,
+                      const SharedInputs& shared) const {
+  // What gradients flow to is an input of the segment.
+  const bool biased = shared.bias.values.tensor.defined();
+  const bool crosses = shared.source.tensor.defined();
+  std::vector<Value> inputs{x};
+  if (biased) inputs.push_back(shared.bias.values);
+  if (crosses) inputs.push_back(shared.source);
+  const Segment segment = [this, group, biased, crosses, origin = shared.bias.origin,
+                           lengths = shared.source_lengths](Context& inner,
+                                                            const std::vector<Value>& values) {
     Value y = values[0];
-    for (std::size_t i = 0; i < attention.size(); ++i) {
-      y = blocks_[first + i].forward(inner, y, attention[i]);
+    for (std::size_t i = 0; i < group.attention.size(); ++i) {
+      AttentionInput attention = group.attention[i];
+      if (biased) attention.bias = {values[1], origin};
+      CrossInput cross = group.cross[i];
+      cross.lengths = lengths;
+      if (crosses) cross.source = values.back();
+      y = blocks_[group.first + i].forward(inner, y, attention, &cross);
     }
     return std::vector<Value>{y};
   };
-  if (!is_recomputed(first)) return segment(context, {x})[0];
-  return recomputed(context, {x}, segment, recompute_.distributed ? group_ : nullptr)[0];
+  if (!is_recomputed(group.first)) return segment(context, inputs)[0];
+  return recomputed(context, inputs, segment, recompute_.distributed ? group_ : nullptr)[0];
 }
 
 Parameter& token_table(ParameterList& parameters, const LayersOfChunk& of, const std::string& name,

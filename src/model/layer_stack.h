@@ -19,6 +19,16 @@ struct LayersOfChunk {
   const ModelLayout& layout;
   const ChunkPlace& place;
   const Shard& shard;
+  StackKind stack = {};
+  std::int64_t blocks_before = 0;  // blocks of the chunk in stacks before this one
+};
+
+// What all layers of a stack read in addition to the output of the layer before; gradients flow to
+// it from each of them.
+struct SharedInputs {
+  DistanceBias bias;      // of self-attention, or empty
+  Value source;           // CrossInput::source, or empty
+  Tensor source_lengths;  // CrossInput::lengths
 };
 
 class LayerStack {
@@ -28,16 +38,24 @@ class LayerStack {
   // The inputs of attention of a layer, by its number in the model; without cache and recompute.
   using InputOf = std::function<AttentionInput(std::int64_t layer)>;
   // x [b*s, h], under sequence parallelism this rank's [b*s/t, h] -> the same shape.
-  Value forward(Context& context, const Value& x, const ModelInput& input,
-                const InputOf& input_of) const;
+  Value forward(Context& context, const Value& x, const ModelInput& input, const InputOf& input_of,
+                const SharedInputs& shared = {}) const;
 
   void add_layers(KvCache& cache) const;
+  // Of a stack with cross: writes the keys and values of the encoder's outputs [n, h], without
+  // padding, to the cache.
+  void write_source(Context& context, const Tensor& source, KvCache& cache) const;
 
  private:
   bool is_recomputed(std::size_t index) const;
   std::size_t group_at(std::size_t index) const;
-  Value run(Context& context, std::size_t first, const Value& x,
-            const std::vector<AttentionInput>& attention) const;
+  // Blocks that run one after another, from number `first` on.
+  struct Group {
+    std::size_t first = 0;
+    std::vector<AttentionInput> attention;
+    std::vector<CrossInput> cross;
+  };
+  Value run(Context& context, const Value& x, const Group& group, const SharedInputs& shared) const;
 
   DType dtype_;
   std::int64_t groups_;  // of this rank
@@ -46,6 +64,8 @@ class LayerStack {
   LayerRange layers_;
   RecomputeRules recompute_;
   Communicator* group_;  // of the tensor axis
+  bool crosses_;
+  std::int64_t first_block_;  // number in the chunk of the first of these blocks
   std::vector<Block> blocks_;
 };
 

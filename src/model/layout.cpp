@@ -44,10 +44,11 @@ std::int64_t ModelLayout::padded_vocabulary(std::int64_t vocabulary) const {
 void ModelLayout::check_context(const ModelConfig& config) const {
   const int c = mesh->size(Axis::kContext);
   if (c == 1) return;
-  if (config.encoder) {
+  if (config.encoder || config.encoder_decoder) {
     throw Error(Fault::kUsage,
                 "layout: --context-parallel-size divides the rows of decoders, and the model is an "
-                "encoder (bert); leave it out");
+                "encoder{}; leave it out",
+                config.encoder ? " (bert)" : " with a decoder (t5)");
   }
   if (options.context_exchange != ContextExchange::kHeads) return;
   const int t = mesh->size(Axis::kTensor);

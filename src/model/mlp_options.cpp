@@ -28,13 +28,15 @@ void MlpOptions::apply(ModelConfig& config) const {
   if (is_x_model && (name == "swiglu" || name == "geglu")) {
     throw Error(Fault::kUsage,
                 "--is-x-model: is already a gated GELU, but the given activation is {}; wanted "
-                "gelu, gelu-erf, gelu-fast or none",
+                "gelu, gelu-erf, gelu-fast, relu or none",
                 name);
   }
   if (name == "gelu-erf") {
     config.activation = ActivationKind::kGeluErf;
   } else if (name == "gelu-fast") {
     config.activation = ActivationKind::kGeluFast;
+  } else if (name == "relu") {
+    config.activation = ActivationKind::kRelu;
   } else if (name == "swiglu") {
     config.activation = ActivationKind::kSilu;
   } else if (!name.empty() || is_x_model) {
@@ -58,6 +60,9 @@ MlpOptions MlpOptions::of(const ModelConfig& config) {
       break;
     case ActivationKind::kGeluFast:
       options.activation = "gelu-fast";
+      break;
+    case ActivationKind::kRelu:
+      options.activation = "relu";
       break;
   }
   return options;

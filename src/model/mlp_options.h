@@ -4,6 +4,7 @@
 //   gelu           gelu(x), tanh form         f
 //   gelu-erf       gelu(x), exact             f              Megatron: --no-bias-gelu-fusion
 //   gelu-fast      x sigmoid(1.702 x)         f
+//   relu           max(x, 0)                  f
 //   swiglu         silu(gate) up              f each         Megatron: --swiglu
 //   geglu          gelu(gate) up              f each
 //
@@ -32,7 +33,7 @@ struct MlpOptions {
     v(Option{"activation",
              "activation of the MLP (default: that of the family)",
              {.resume = Resume::kMustMatch,
-              .choices = {"gelu", "gelu-erf", "gelu-fast", "swiglu", "geglu"}}},
+              .choices = {"gelu", "gelu-erf", "gelu-fast", "relu", "swiglu", "geglu"}}},
       activation);
     v(Option{"swiglu", "same as --activation swiglu", same}, swiglu);
     v(Option{"no-bias-gelu-fusion",

@@ -1,4 +1,4 @@
-// The chunks of any model: of a decoder or of an encoder.
+// The chunks of any model: of a decoder, of an encoder, or of both.
 #pragma once
 
 #include "model/config.h"

@@ -76,6 +76,7 @@ Value Attention::forward(Context& context, const Value& x, const Value& residual
       .window_before = shape_.window_before,
       .window_after = shape_.window_after,
       .slopes = input.slopes,
+      .bias = input.bias,
       .dropout = {shape_.attention_dropout, site_key(context.seed, attention_site_), context.rows},
       .head_begin = shard_.rank() * heads,
       .block_rows = shape_.block_rows,

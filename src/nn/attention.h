@@ -51,6 +51,7 @@ struct AttentionInput {
   ContextPlaces of_ranks;          // in place of it, if rows are divided over context ranks
   RotarySettings rotary;           // tables and positions; AttentionShape has the convention
   Tensor slopes;                   // fp32 [a/t]: ALiBi slopes of this rank's heads, or empty
+  DistanceBias bias;               // of this rank's heads, or empty
   std::optional<CacheView> cache;  // of this layer; x has the rows of its pass
   bool recompute = false;          // AttentionSettings::recompute
 };

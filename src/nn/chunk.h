@@ -1,6 +1,6 @@
 // The pipeline's view of a model. A chunk is a run of consecutive layers. Its forward pass takes
 // the boundary tensors of the previous chunk and returns those for the next one, and the results
-// that the input asks for. A boundary is a list of tensors: an encoder-decoder would pass two.
+// that the input asks for. A boundary is a list of tensors.
 #pragma once
 
 #include <cstdint>
@@ -39,6 +39,15 @@ struct EncoderInput {
   Tensor pair_weights;
 };
 
+// What a model with an encoder and a decoder reads in addition: the texts of the encoder, each with
+// padding at its end. Its tokens, labels and positions are those of the decoder.
+struct SourceInput {
+  std::int64_t sequence = 0;  // ss
+  Tensor tokens;              // int32 [b*ss]
+  Tensor positions;           // int32 [b*ss], for learned embeddings
+  Tensor lengths;             // int32 [b]: tokens of each text, without padding
+};
+
 // One micro-batch on the device.
 struct ModelInput {
   std::int64_t samples = 0;   // b
@@ -59,6 +68,7 @@ struct ModelInput {
   Tensor key_positions;
   StretchPlaces stretches;  // of ring attention; else empty
   EncoderInput encoder;
+  SourceInput source;
 };
 
 struct BoundaryTensor {

@@ -7,11 +7,6 @@
 #include "ops/scale.h"
 
 namespace piton {
-namespace {
-
-constexpr const char* kDropoutSite = "embedding.dropout";
-
-}  // namespace
 
 Embedding::Embedding(ParameterList& parameters, const Shard& shard, Parameter& tokens,
                      const Vocabulary& vocabulary, const EmbeddingShape& shape)
@@ -20,12 +15,13 @@ Embedding::Embedding(ParameterList& parameters, const Shard& shard, Parameter& t
       tokens_(&tokens),
       scale_(shape.scale),
       norm_of_sum_(shape.norm_of_sum),
-      hidden_dropout_(shape.hidden_dropout) {
+      hidden_dropout_(shape.hidden_dropout),
+      dropout_site_(shape.dropout_site) {
   tokens_->contributions += 1;
   if (shape.norm) norm_.emplace(parameters, shard, "embedding.norm", *shape.norm);
   const auto table = [&](const char* name, std::int64_t rows) {
-    Parameter* added =
-        &parameters.add(replicated_parameter(shard, name, rows, shape.hidden, shape.positions));
+    Parameter* added = &parameters.find_or_add(
+        replicated_parameter(shard, name, rows, shape.hidden, shape.positions));
     added->is_table = true;
     added->contributions += 1;
     return added;
@@ -51,7 +47,7 @@ Value Embedding::forward(Context& context, const ModelInput& input) const {
   if (norm_ && norm_of_sum_) x = norm_->forward(context, x);
   if (hidden_dropout_ == 0 || !context.training) return x;
   return dropout_add(context, x, nullptr, nullptr,
-                     {hidden_dropout_, site_key(context.seed, kDropoutSite),
+                     {hidden_dropout_, site_key(context.seed, dropout_site_),
                       shard_.residual_rows(context.rows, rows)});
 }
 

@@ -22,12 +22,14 @@ struct EmbeddingShape {
   std::optional<NormShape> norm;   // norm of the token embeddings, before positions are added,
   bool norm_of_sum = false;        // or of the sum of all tables
   double hidden_dropout = 0;       // probability
-  Initialization positions;        // of the tables of learned positions and of types
+  std::string dropout_site = "embedding.dropout";  // of two embeddings, each draws its own masks
+  Initialization positions;  // of the tables of learned positions and of types
 };
 
 class Embedding {
  public:
-  // `tokens`: the table [padded / t, h], which the head may share.
+  // `tokens`: the table [padded / t, h], which the head may share. Two embeddings share the tables
+  // of positions and of types.
   Embedding(ParameterList& parameters, const Shard& shard, Parameter& tokens,
             const Vocabulary& vocabulary, const EmbeddingShape& shape);
   // input.tokens int32 [b*s] -> [b*s, h], under sequence parallelism this rank's rows [b*s/t, h].
@@ -43,6 +45,7 @@ class Embedding {
   Parameter* positions_ = nullptr;
   Parameter* types_ = nullptr;
   double hidden_dropout_;
+  std::string dropout_site_;
 };
 
 struct HeadShape {

@@ -74,6 +74,7 @@ void KvCache::open(const Context& context, std::span<const CachePass> texts) {
   rows_.lengths = put(lengths, {b});
   rows_.table = put(table, {b, static_cast<std::int64_t>(longest)});
   copy_pages(context, copies);
+  if (source_.given()) source_.open(context, std::ssize(slots));
   is_open_ = true;
 }
 

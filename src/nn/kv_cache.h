@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "nn/cache_pages.h"
+#include "nn/source_cache.h"
 #include "ops/attention.h"
 
 namespace piton {
@@ -27,12 +28,16 @@ struct CachePass {
 class KvCache {
  public:
   // A cache without layers and pages. Chunks add their layers (Chunk::add_layers).
-  explicit KvCache(Arena& arena) : arena_(&arena) {}
+  explicit KvCache(Arena& arena) : arena_(&arena), source_(arena) {}
   // `layer`: index among the layers of the whole model. `groups`: key-value heads of this rank,
   // g/t. Before the first page.
   void add_layer(std::int64_t layer, DType dtype, std::int64_t groups, std::int64_t head_size);
   // Grows to `pages` pages; those that exist keep what they hold.
   void grow(const Context& context, std::int64_t pages);
+
+  // What an encoder read, of a model that has one: the same for all texts.
+  SourceCache& source() { return source_; }
+  const SourceCache& source() const { return source_; }
 
   // Texts and who holds which page. Append only by open().
   CachePages& pages() { return pages_; }
@@ -66,6 +71,7 @@ class KvCache {
                   std::span<const std::pair<std::int32_t, std::int32_t>> copies);
 
   Arena* arena_;
+  SourceCache source_;
   CachePages pages_;
   std::map<std::int64_t, Layer> layers_;
   bool is_open_ = false;

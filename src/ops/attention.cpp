@@ -6,7 +6,8 @@
 namespace piton {
 namespace {
 
-AttentionMask mask_of(const AttentionPlaces& places, const AttentionSettings& settings) {
+AttentionMask mask_of(const AttentionPlaces& places, const AttentionSettings& settings,
+                      const Tensor& bias) {
   return {.causal = settings.causal,
           .window_before = settings.window_before,
           .window_after = settings.window_after,
@@ -15,7 +16,9 @@ AttentionMask mask_of(const AttentionPlaces& places, const AttentionSettings& se
           .key_lengths = places.key_lengths,
           .query_segments = places.query_segments,
           .key_segments = places.key_segments,
-          .slopes = settings.slopes};
+          .slopes = settings.slopes,
+          .bias = bias,
+          .bias_origin = settings.bias.origin};
 }
 
 // Recomputes the attention forward when the backward of attention, or of the op after it, first
@@ -94,6 +97,7 @@ struct KeptAttention {
   Kept key_lengths;
   Kept query_segments;
   Kept key_segments;
+  Kept bias;
 
   AttentionPlaces places() const {
     return {.query_positions = query_positions.get(),
@@ -120,7 +124,7 @@ Value attend(Context& context, const AttentionRows& parts, const AttentionPlaces
                         .q = q.tensor,
                         .k = k.tensor,
                         .v = v.tensor,
-                        .mask = mask_of(places, settings),
+                        .mask = mask_of(places, settings, settings.bias.values.tensor),
                         .scale = settings.scale,
                         .dropout = settings.dropout,
                         .head_begin = settings.head_begin,
@@ -142,9 +146,12 @@ Value attend(Context& context, const AttentionRows& parts, const AttentionPlaces
                            .key_positions = keep(places.key_positions),
                            .key_lengths = keep(places.key_lengths),
                            .query_segments = keep(places.query_segments),
-                           .key_segments = keep(places.key_segments)};
+                           .key_segments = keep(places.key_segments),
+                           .bias = keep(settings.bias.values.tensor)};
+  AttentionSettings plain = settings;
+  plain.bias.values.tensor = {};
   tape.record([id = result.id, q_id = parts.q.id, k_id = parts.k.id, v_id = parts.v.id, kept,
-               settings, dropout = call.dropout](Backward& backward) {
+               settings = std::move(plain), dropout = call.dropout](Backward& backward) {
     Context& context = backward.context();
     const Tensor dout = backward.take(id);
     if (!dout.defined()) return;
@@ -153,7 +160,7 @@ Value attend(Context& context, const AttentionRows& parts, const AttentionPlaces
                            .q = kept.q.get(),
                            .k = kept.k.get(),
                            .v = kept.v.get(),
-                           .mask = mask_of(kept.places(), settings),
+                           .mask = mask_of(kept.places(), settings, kept.bias.get()),
                            .scale = settings.scale,
                            .dropout = dropout,
                            .head_begin = settings.head_begin,
@@ -165,11 +172,18 @@ Value attend(Context& context, const AttentionRows& parts, const AttentionPlaces
     call.dq = place(q_id, call.q);
     call.dk = place(k_id, call.k);
     call.dv = place(v_id, call.v);
+    const Value& bias = settings.bias.values;
+    if (bias.wants_gradient()) {
+      const Tensor& values = call.mask.bias;
+      call.dbias =
+          backward.place(bias.id, values.dtype(), {call.q.dim(0), values.dim(0), values.dim(1)});
+    }
     call.dout = dout.reshape(call.out.shape());
     context.kernels.run(call, context.stream);
     backward.give(q_id, std::move(call.dq));
     backward.give(k_id, std::move(call.dk));
     backward.give(v_id, std::move(call.dv));
+    if (call.dbias.defined()) backward.give(bias.id, std::move(call.dbias));
   });
   return result;
 }
@@ -183,7 +197,13 @@ Value attend_to_cache(Context& context, const CacheView& cache, const AttentionR
   };
   append(cache.keys, rows.k);
   append(cache.values, rows.v);
-  const Tensor& q = rows.q.tensor;
+  return attend_to_written(context, cache, rows.q, settings);
+}
+
+Value attend_to_written(Context& context, const CacheView& cache, const Value& query,
+                        const AttentionSettings& settings) {
+  PITON_ASSERT(context.tape == nullptr, "attention to a cache goes forward only");
+  const Tensor& q = query.tensor;
   const Tensor out = context.activation(q.dtype(), {q.dim(0), q.dim(1) * q.dim(2)});
   context.kernels.run(CachedAttention{.out = out.split_dim(1, q.dim(2)),
                                       .q = q,
@@ -195,6 +215,8 @@ Value attend_to_cache(Context& context, const CacheView& cache, const AttentionR
                                       .window_before = settings.window_before,
                                       .window_after = settings.window_after,
                                       .slopes = settings.slopes,
+                                      .bias = settings.bias.values.tensor,
+                                      .bias_origin = settings.bias.origin,
                                       .scale = settings.scale,
                                       .soft_cap = settings.soft_cap,
                                       .pairs = cache.rows.pairs},

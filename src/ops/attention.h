@@ -19,6 +19,12 @@ struct AttentionPlaces {
   Tensor key_segments;     // int32 [b, sk]
 };
 
+// A bias of distances (kernels/attention.h).
+struct DistanceBias {
+  Value values;             // fp32 (fp64) [a/t, w], or empty. Its gradient is [b, a/t, w]
+  std::int64_t origin = 0;  // column of distance 0
+};
+
 // Which keys a query sees, and how (kernels/attention.h).
 struct AttentionSettings {
   double scale = 0;
@@ -26,6 +32,7 @@ struct AttentionSettings {
   std::optional<std::int64_t> window_before;
   std::optional<std::int64_t> window_after;
   Tensor slopes;  // fp32 [a/t]: ALiBi slopes of this rank's heads, or empty
+  DistanceBias bias;
   Dropout dropout;
   std::int64_t head_begin = 0;  // index of this rank's first head among all heads
   std::int64_t block_rows = 0;
@@ -67,5 +74,9 @@ struct CacheView {
 // settings are ignored. Returns [n, a/t * d]. Asserts that there is no tape.
 Value attend_to_cache(Context& context, const CacheView& cache, const AttentionRows& rows,
                       const AttentionSettings& settings);
+
+// The same, to keys and values that are in the cache already. q [n, a/t, d].
+Value attend_to_written(Context& context, const CacheView& cache, const Value& q,
+                        const AttentionSettings& settings);
 
 }  // namespace piton

@@ -43,8 +43,9 @@ std::vector<Value> recomputed(Context& context, const std::vector<Value>& inputs
   };
   std::vector<Input> kept;
   for (const Value& input : inputs) {
-    kept.push_back({input.id, sharers != nullptr ? kept_in_parts(context, input.tensor, *sharers)
-                                                 : tape->keep(input.tensor)});
+    const bool in_parts = sharers != nullptr && kept.empty();
+    kept.push_back({input.id, in_parts ? kept_in_parts(context, input.tensor, *sharers)
+                                       : tape->keep(input.tensor)});
   }
   std::vector<std::int64_t> output_ids;
   for (Value& output : outputs) {

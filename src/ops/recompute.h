@@ -60,8 +60,8 @@ using Segment = std::function<std::vector<Value>(Context&, const std::vector<Val
 
 // Runs `segment` without a tape, and records one node that replays it. Returns the outputs of
 // `segment`, in their shapes. If `context` has no tape, only runs `segment`. `sharers`: ranks with
-// the same inputs, whose elements are a multiple of their number. Each keeps its part, and backward
-// gathers them. Null: the inputs are kept whole.
+// the same first input, whose elements are a multiple of their number. Each keeps its part of it,
+// and backward gathers them. Null: it is kept whole, as the other inputs are.
 std::vector<Value> recomputed(Context& context, const std::vector<Value>& inputs, Segment segment,
                               Communicator* sharers = nullptr);
 

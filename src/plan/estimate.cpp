@@ -8,13 +8,19 @@ namespace piton {
 namespace {
 
 // On the meta device only sizes matter, not contents.
-MicroBatch empty_batch(std::int64_t samples, std::int64_t sequence) {
+MicroBatch empty_batch(std::int64_t samples, const RunPlan& plan) {
+  const bool has_source = plan.decoder_sequence > 0;
+  const std::int64_t sequence = has_source ? plan.decoder_sequence : plan.sequence;
   const std::int64_t rows = samples * sequence;
   MicroBatch batch{.samples = samples, .sequence = sequence};
   batch.tokens.assign(rows, 0);
   batch.labels.assign(rows, 0);
   batch.loss_mask.assign(rows, 1.0F);
   batch.positions.assign(rows, 0);
+  if (!has_source) return batch;
+  batch.source.sequence = plan.sequence;
+  batch.source.tokens.assign(samples * plan.sequence, 0);
+  batch.source.lengths.assign(samples, static_cast<std::int32_t>(plan.sequence));
   return batch;
 }
 
@@ -60,7 +66,7 @@ RankEstimate estimate_rank(const Machine& machine, const RunPlan& plan,
   }
   std::vector<MicroBatch> batches;
   for (const std::int64_t samples : plan.sizes_of_micro_batches()) {
-    batches.push_back(empty_batch(samples, plan.sequence));
+    batches.push_back(empty_batch(samples, plan));
   }
   // The first step is a warm-up. The second one also makes packed forms again.
   const auto step = [&](std::int64_t consumed) {

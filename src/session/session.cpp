@@ -224,6 +224,7 @@ ModelInput Session::upload_rows(const MicroBatch& batch, const Tensor& scale) {
     const std::int64_t whole = batch.sequence * mesh_->size(Axis::kContext);
     input.segments = put(DType::kI32, {batch.samples, whole}, batch.segments.data());
   }
+  if (settings_.model.encoder_decoder) input.source = upload_source(batch);
   if (!settings_.model.encoder) return input;
   if (const std::int64_t first = settings_.model.encoder->first_position; first > 0) {
     std::vector<std::int32_t> positions = batch.positions;
@@ -232,6 +233,24 @@ ModelInput Session::upload_rows(const MicroBatch& batch, const Tensor& scale) {
   }
   input.encoder = upload_encoder_input(batch);
   return input;
+}
+
+SourceInput Session::upload_source(const MicroBatch& batch) {
+  const SourceRows& source = batch.source;
+  PITON_ASSERT(source.given(), "a model with an encoder, and samples without a source");
+  const auto put = [&](const std::vector<std::int32_t>& host) {
+    Tensor tensor = machine_.arena.allocate(DType::kI32, {std::ssize(host)},
+                                            MemoryKind::kActivations, machine_.stream);
+    machine_.device.upload(host.data(), tensor, machine_.stream);
+    return tensor;
+  };
+  std::vector<std::int32_t> positions;
+  for (std::size_t i = 0; i < source.tokens.size(); ++i)
+    positions.push_back(static_cast<std::int32_t>(i) % static_cast<std::int32_t>(source.sequence));
+  return {.sequence = source.sequence,
+          .tokens = put(source.tokens),
+          .positions = put(positions),
+          .lengths = put(source.lengths)};
 }
 
 EncoderInput Session::upload_encoder_input(const MicroBatch& batch) {

@@ -19,8 +19,10 @@ PretrainResult pretrain(const Machine& machine, const PretrainOptions& options,
   }
   Trainer trainer(machine, options, {&log, &shown},
                   {.planner = caller.planner, .tasks = caller.tasks});
-  PretrainResult result{.loss = trainer.state().lm_loss,
-                        .encoder = trainer.plan().session.model.encoder.has_value()};
+  PretrainResult result{
+      .loss = trainer.state().lm_loss,
+      .encoder = trainer.plan().session.model.encoder.has_value(),
+      .encoder_decoder = trainer.plan().session.model.encoder_decoder.has_value()};
   if (loop.skip_train) {
     result.validation_loss = trainer.evaluate();
     caller.over();

@@ -20,7 +20,8 @@ struct PretrainResult {
   bool finished = false;                  // the last iteration is done
   int stop_signal = 0;                    // signal that ended the run before its last step; 0: none
   bool saved = false;                     // a checkpoint has all steps of this run
-  bool encoder = false;                   // what was trained continues no text
+  bool encoder = false;                   // what was trained continues no text: an encoder,
+  bool encoder_decoder = false;           // or a model of an encoder and a decoder
 };
 
 // What the caller of pretrain() gives and is asked.

@@ -57,7 +57,7 @@ rule(groups-of-heads PLAN ACCEPTS --num-query-groups 2 REJECTS --num-query-group
 rule(positions PLAN ACCEPTS --seq-length 16 REJECTS --seq-length 17 SAYS "--seq-length: got 17, wanted at most --max-position-embeddings")
 rule(two-names-of-a-length PLAN ACCEPTS --encoder-seq-length 8
      REJECTS --seq-length 16 --encoder-seq-length 16 SAYS "--seq-length and --encoder-seq-length: two names of one option; give one")
-rule(decoder-length PLAN REJECTS --decoder-seq-length 8 SAYS "--decoder-seq-length: not yet; there is no encoder beside .* --seq-length")
+rule(decoder-length PLAN REJECTS --decoder-seq-length 8 SAYS "--decoder-seq-length: is for --model-family t5")
 rule(sixteen-bits PLAN ACCEPTS --bf16 REJECTS --bf16 --fp16 SAYS "--fp16: contradicts --bf16")
 rule(wide-residual PLAN REJECTS --bf16 --fp32-residual-connection SAYS "--fp32-residual-connection: not yet; the residual stream has")
 rule(short-loss PLAN REJECTS --fp16 --fp16-lm-cross-entropy SAYS "--fp16-lm-cross-entropy: not yet; the loss is computed in fp32")

@@ -90,6 +90,7 @@ class AttentionCases {
       add_attention(fmt::format("soft cap {}, triangle", cap), grouped, {}, 0, 6, cap);
     }
     add_attention("soft cap, decoding", decoding, {.query_begin = 140}, 0, 0, 1);
+    add_biases(square, grouped, cached, lengths);
   }
 
   // Of two parts of the keys. Some queries see no key of one part, or of both.
@@ -154,6 +155,7 @@ class AttentionCases {
     add_one("slopes", mixed, wide,
             {.slopes = tensor_of(DType::kF32, {6},
                                  std::vector<double>{0.5, 0.25, 0.125, 1, 0.0625, 0.3})});
+    add_one("bias", mixed, wide, {.bias = source_.normal(sums_, {6, 260}), .bias_origin = 257});
     add_one("no samples", {}, wide, {});
   }
 
@@ -198,6 +200,28 @@ class AttentionCases {
 
   // Whole blocks and a rest, less than a block, one row; with every mask that a block's rectangle
   // cuts.
+  // Biases of distances: of exactly the distances that occur, and of more.
+  void add_biases(const AttentionSizes& square, const AttentionSizes& grouped,
+                  const AttentionSizes& cached, AttentionMask lengths) {
+    const auto biased = [&](AttentionMask mask, std::int64_t heads, std::int64_t width,
+                            std::int64_t origin) {
+      mask.bias = source_.normal(sums_, {heads, width});
+      mask.bias_origin = origin;
+      return mask;
+    };
+    const AttentionMask full{.causal = false};
+    add_attention("bias, full", square, biased(full, 4, 25, 12), 0);
+    add_attention("bias, causal", square, biased({}, 4, 13, 12), 0);
+    add_attention("bias, causal, long", {1, 150, 150, 2, 1, 32}, biased({}, 2, 150, 149), 0);
+    add_attention("bias, full, long", {2, 70, 150, 2, 1, 32}, biased(full, 2, 240, 80), 0.1);
+    add_attention("bias, grouped, dropout", grouped, biased({}, 6, 40, 30), 0.3);
+    add_attention("bias, behind a cache", cached, biased({.query_begin = 14}, 4, 19, 18), 0);
+    add_attention("bias, decoding", {2, 1, 150, 6, 2, 64},
+                  biased({.query_begin = 149}, 6, 150, 149), 0);
+    add_attention("bias, key lengths", cached, biased(lengths, 4, 23, 4), 0);
+    add_attention("bias, soft cap", square, biased(full, 4, 25, 12), 0, 0, 0.5);
+  }
+
   void add_triangles(const AttentionSizes& grouped, const AttentionMask& segments,
                      const AttentionMask& slopes) {
     for (const std::int64_t rows : {1, 7, 8, 21, 64})
@@ -223,6 +247,8 @@ class AttentionCases {
         .consumed_samples = consumed(), .sample_index = 6, .sequence = s.sq, .first_row = 0};
     const auto q = [&] { return source_.normal_rows(dtype_, {s.b, s.sq, s.a, s.d}); };
     const auto k = [&] { return source_.normal_rows(dtype_, {s.b, s.sk, s.g, s.d}); };
+    Tensor dbias;
+    if (mask.bias.defined()) dbias = source_.unwritten(sums_, {s.b, s.a, mask.bias.dim(1)});
     AttentionForward forward{.out = source_.unwritten(dtype_, {s.b, s.sq, s.a, s.d}),
                              .lse = source_.unwritten(sums_, {s.b, s.a, s.sq}),
                              .q = q(),
@@ -242,6 +268,7 @@ class AttentionCases {
         AttentionBackward{.dq = source_.unwritten(dtype_, {s.b, s.sq, s.a, s.d}),
                           .dk = source_.unwritten(dtype_, {s.b, s.sk, s.g, s.d}),
                           .dv = source_.unwritten(dtype_, {s.b, s.sk, s.g, s.d}),
+                          .dbias = dbias,
                           .dout = q(),
                           .out = q(),
                           .lse = lse,
@@ -297,6 +324,8 @@ class AttentionCases {
             if (call.soft_cap > 0) score = call.soft_cap * std::tanh(score / call.soft_cap);
             if (mask.slopes.defined())
               score += value_at(mask.slopes, head) * static_cast<double>(j - i);
+            if (mask.bias.defined())
+              score += value_at(mask.bias, head * mask.bias.dim(1) + mask.bias_origin + j - i);
             sum += std::exp(score);
           }
           set_value(lse, (batch * a + head) * sq + row, std::log(sum));

@@ -207,6 +207,16 @@ struct AttentionSetting {
   double soft_cap = 0;
 };
 
+// [b, a, w] -> [a, w]
+Tensor summed_over_samples(const Tensor& all) {
+  const Tensor sums = all.select(0, 0);
+  for (std::int64_t sample = 1; sample < all.dim(0); ++sample) {
+    for (std::int64_t i = 0; i < sums.elements(); ++i)
+      set_value(sums, i, value_at(sums, i) + value_at(all.select(0, sample), i));
+  }
+  return sums;
+}
+
 ::testing::AssertionResult check_attention(Kernels& kernels, const AttentionSetting& s) {
   Runner run(kernels);
   TensorSource source(4, /*awkward=*/true);
@@ -226,9 +236,13 @@ struct AttentionSetting {
                                  .head_begin = 2,
                                  .soft_cap = s.soft_cap};
   run(forward);
+  const Tensor& bias = s.mask.bias;
+  Tensor dbias;
+  if (bias.defined()) dbias = source.unwritten(kDType, {s.b, s.a, bias.dim(1)});
   const AttentionBackward backward{.dq = source.unwritten_rows(kDType, queries),
                                    .dk = source.unwritten_rows(kDType, keys),
                                    .dv = source.unwritten_rows(kDType, keys),
+                                   .dbias = dbias,
                                    .dout = source.normal_rows(kDType, queries),
                                    .out = forward.out,
                                    .lse = forward.lse,
@@ -245,9 +259,10 @@ struct AttentionSetting {
     run(forward);
     return weighted_sum(forward.out, backward.dout);
   };
-  return slopes_agree(loss, {{"q", forward.q, backward.dq},
-                             {"k", forward.k, backward.dk},
-                             {"v", forward.v, backward.dv}});
+  std::vector<Gradient> slopes{
+      {"q", forward.q, backward.dq}, {"k", forward.k, backward.dk}, {"v", forward.v, backward.dv}};
+  if (bias.defined()) slopes.push_back({"bias", bias, summed_over_samples(dbias)});
+  return slopes_agree(loss, slopes);
 }
 
 ::testing::AssertionResult check_soft_cap(Kernels& kernels) {
@@ -426,6 +441,16 @@ void add_attentions(std::vector<GradientCheck>& checks) {
   slopes.probability = 0.3;
   slopes.soft_cap = 0.8;
   add("soft cap, slopes, dropout", slopes);
+  TensorSource source(8);
+  AttentionSetting biased{.b = 2, .a = 2, .g = 1, .mask = {.causal = false}, .probability = 0.3};
+  biased.mask.bias = source.normal(kDType, {2, 7});
+  biased.mask.bias_origin = 3;
+  biased.soft_cap = 0.9;
+  add("bias, soft cap, dropout", biased);
+  AttentionSetting behind{.sq = 2, .sk = 6, .mask = {.query_begin = 4}};
+  behind.mask.bias = source.normal(kDType, {2, 8});
+  behind.mask.bias_origin = 6;
+  add("bias, behind a cache", behind);
 }
 
 }  // namespace
@@ -447,8 +472,9 @@ std::vector<GradientCheck> gradient_checks() {
                       [=](Kernels& kernels) { return check_rotary(kernels, convention); }});
   }
   add_attentions(checks);
-  for (const auto kind : {ActivationKind::kGeluTanh, ActivationKind::kGeluErf,
-                          ActivationKind::kGeluFast, ActivationKind::kSilu}) {
+  for (const auto kind :
+       {ActivationKind::kGeluTanh, ActivationKind::kGeluErf, ActivationKind::kGeluFast,
+        ActivationKind::kSilu, ActivationKind::kRelu}) {
     for (const bool gated : {false, true}) {
       checks.push_back({fmt::format("activation {} gated {}", static_cast<int>(kind), gated),
                         [=](Kernels& kernels) { return check_activation(kernels, kind, gated); }});

@@ -147,7 +147,7 @@ class Reading {
 
   std::vector<Beam> beams(std::span<const std::int32_t> prompt) {
     return beam_search(
-        inference, prompt, {.num_beams = 3},
+        inference, {.ids = prompt, .source = {}}, {.num_beams = 3},
         {.max_new_tokens = 9, .ids = {5}, .ends = [](std::span<const LikelyToken> tokens) {
            return tokens.size() == 7;
          }});

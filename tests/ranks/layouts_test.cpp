@@ -3,8 +3,8 @@
 // one with norms and biases of its heads and a head of normalized rows, one like Gemma (norms at
 // the ends of branches, soft caps, a window in every second layer), and one with a window, a norm
 // after its embedding and ALiBi (six heads, so that their slopes are not powers of one number); and
-// BERT with norms before the branches and after the sums. A
-// checkpoint of one layout loads under another with the same bits.
+// BERT with norms before the branches and after the sums; and T5 in both forms, under the layouts
+// without pipelines. A checkpoint of one layout loads under another with the same bits.
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
@@ -142,11 +142,22 @@ ModelConfig small(const std::string& name) {
   const bool norms = name == "head norms";
   const bool gemma = name == "gemma";
   const bool post_norm = name == "bert, post-norm";
+  const bool published = name == "t5, published";
   ModelConfig model = preset(alibi            ? "gpt2-tiny"
                              : norms || gemma ? "llama-tiny"
                              : post_norm      ? "bert-tiny"
+                             : published      ? "t5-tiny"
                                               : name);
   if (post_norm) model.encoder->post_norm = true;
+  if (published) {
+    model.positions = PositionKind::kRelative;
+    model.norm = NormKind::kRms;
+    model.biases = model.output_bias = model.qkv_biases = false;
+    model.query_scalar = 1;
+    model.gated = true;
+    model.encoder_decoder = {
+        .encoder_layers = 3, .buckets = 8, .farthest_bucket = 20, .scaled_head = true};
+  }
   model.head_norms |= norms;
   model.qkv_biases |= norms;
   model.output_bias |= norms;
@@ -176,7 +187,10 @@ constexpr int kSteps = 20;
 
 // GPT-2 and LLaMA meet every layout; the others a third of them, or all where PITON_NIGHTLY is set.
 std::vector<RunLayout> layouts_of(const std::string& model, int ranks) {
-  const std::vector<RunLayout> all = layouts(ranks);
+  std::vector<RunLayout> all = layouts(ranks);
+  if (small(model).encoder_decoder) {
+    std::erase_if(all, [](const RunLayout& one) { return one.mesh[Axis::kPipeline] > 1; });
+  }
   if (model.ends_with("-tiny") || std::getenv("PITON_NIGHTLY") != nullptr) return all;
   std::vector<RunLayout> third;
   for (std::size_t i = model.size() % 3; i < all.size(); i += 3) third.push_back(all[i]);
@@ -228,7 +242,8 @@ TEST_P(Layouts, GiveTheLossesAndTheInitialWeightsOfOneProcess) {
 
 INSTANTIATE_TEST_SUITE_P(Models, Layouts,
                          testing::Values("gpt2-tiny", "llama-tiny", "alibi", "head norms", "gemma",
-                                         "bert-tiny", "bert, post-norm"));
+                                         "bert-tiny", "bert, post-norm", "t5-tiny",
+                                         "t5, published"));
 
 // Each tensor rank sends its part of a boundary, and the ranks of the next stage gather it.
 TEST(ScatteredBoundaries, HaveTheSameBitsAndTheirPartOfTheBytes) {

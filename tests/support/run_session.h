@@ -140,6 +140,27 @@ inline void add_parts(MicroBatch& batch, std::int64_t consumed) {
   }
 }
 
+// For an encoder and a decoder: the rows become those of the encoder, some with padding at their
+// ends, and the first tokens of each those of the decoder.
+inline void add_source(MicroBatch& batch, std::int64_t consumed) {
+  constexpr std::int64_t kDecoder = kSequence / 2;
+  MicroBatch whole = std::move(batch);
+  batch = {.samples = whole.samples, .sequence = kDecoder, .sample_index = whole.sample_index};
+  for (std::int64_t i = 0; i < whole.samples; ++i) {
+    const std::int64_t sample = consumed + whole.sample_index + i;
+    batch.source.lengths.push_back(static_cast<std::int32_t>(kSequence - sample % 5));
+    for (std::int64_t place = 0; place < kDecoder; ++place) {
+      const auto row = static_cast<std::size_t>(i * kSequence + place);
+      batch.tokens.push_back(whole.tokens[row]);
+      batch.labels.push_back(whole.labels[row]);
+      batch.loss_mask.push_back(whole.loss_mask[row]);
+      batch.positions.push_back(whole.positions[row]);
+    }
+  }
+  batch.source.sequence = kSequence;
+  batch.source.tokens = std::move(whole.tokens);
+}
+
 class TrainingRun {
  public:
   TrainingRun(World& world, const RunLayout& layout, const ModelConfig& model, int threads = 1)
@@ -235,6 +256,9 @@ class TrainingRun {
     std::vector<MicroBatch> all =
         batches(consumed_, mesh_.coordinate(Axis::kData), mesh_.size(Axis::kData),
                 session_->settings().model.vocabulary, sizes_);
+    if (session_->settings().model.encoder_decoder) {
+      for (MicroBatch& batch : all) add_source(batch, consumed_);
+    }
     if (!session_->settings().model.encoder) return all;
     for (MicroBatch& batch : all) add_parts(batch, consumed_);
     return all;

@@ -47,6 +47,11 @@ std::string Continuer::text_of(const Prompt& prompt) const {
   return replace_bad_utf8(model_.tokenizer()->decode(prompt.ids, kShown));
 }
 
+std::span<const std::int32_t> Continuer::before(std::span<const std::int32_t> prompt) const {
+  if (model_.config().encoder_decoder) return {};
+  return prompt;
+}
+
 bool Continuer::is_stop(std::int32_t id) const {
   return std::find(stop_ids_.begin(), stop_ids_.end(), id) != stop_ids_.end();
 }
@@ -79,7 +84,7 @@ std::vector<std::vector<Continuation>> Continuer::sampled(
     draws.push_back(i % n);
     if (model_.tokenizer() != nullptr) {
       growing[i].decoder.emplace(*model_.tokenizer(), kShown);
-      growing[i].decoder->start_after(ids.back());
+      growing[i].decoder->start_after(before(ids.back()));
     }
   }
   const auto add = [&](std::size_t i, const std::string& bytes) {
@@ -119,7 +124,7 @@ std::string Continuer::text_of(const Prompt& prompt, const std::vector<std::int3
   if (model_.tokenizer() == nullptr) return "";
   StopWords stop(stop_words_);
   StreamDecoder decoder(*model_.tokenizer(), kShown);
-  decoder.start_after(prompt.ids);
+  decoder.start_after(before(prompt.ids));
   std::string decoded;
   for (const std::int32_t id : ids) decoded += decoder.push(id);
   std::string text = stop.push(decoded + decoder.finish());

@@ -52,6 +52,8 @@ class Continuer {
 
  private:
   bool is_stop(std::int32_t id) const;
+  // The ids that the text follows: none of a model whose encoder reads the prompt.
+  std::span<const std::int32_t> before(std::span<const std::int32_t> prompt) const;
   std::vector<std::vector<Continuation>> sampled(
       std::span<const Prompt> prompts, const std::function<void(const std::string&)>& show,
       std::int64_t samples) const;

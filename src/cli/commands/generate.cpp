@@ -96,6 +96,7 @@ void check_together(const OptionSet& set, const GivenOptions& given) {
 void print_end_reason(const Model& model, std::size_t prompt, std::size_t written,
                       const SamplingOptions& sampling, Log& log) {
   const std::int64_t length = model.config().max_positions;
+  if (model.config().encoder_decoder) prompt = 1;  // it is not a part of the text
   if (static_cast<std::int64_t>(written) >= sampling.max_new_tokens) return;
   if (static_cast<std::int64_t>(prompt + written) < length) return;
   log.info(
@@ -186,7 +187,7 @@ int run_generate(Invocation& invocation) {
     }
   }
   if (leads) report_drafts(model->counts(), invocation.log);
-  if (leads && talks) {
+  if (leads && talks && !model->config().encoder_decoder) {
     invocation.log.info(fmt::format("next: piton score --load {} FILE, the loss on a text of yours",
                                     options.model.load));
   }

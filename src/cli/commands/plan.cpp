@@ -346,10 +346,10 @@ struct PlannedLayout {
 };
 
 void print_json(const RunPlan& plan, const PlannedLayout& layout, bool async_save) {
-  nlohmann::ordered_json out{
-      {"parameters", plan.session.model.parameters()},
-      {"flops_per_token", 3 * plan.session.model.forward_flops_per_token(plan.sequence)},
-      {"pipeline", to_json(layout.simulation)}};
+  nlohmann::ordered_json out{{"parameters", plan.session.model.parameters()},
+                             {"flops_per_token", 3 * plan.session.model.forward_flops_per_token(
+                                                         plan.sequence, plan.decoder_sequence)},
+                             {"pipeline", to_json(layout.simulation)}};
   if (layout.time) {
     out["step_time"] = {{"seconds", layout.time->seconds},
                         {"work", layout.time->work},

@@ -117,8 +117,9 @@ int train(Invocation& invocation, Training training) {
     const std::string& run = options.loop.save;
     invocation.log.info(
         options.data.is_instruction_dataset ? fmt::format("next: piton chat --load {}", run)
-        : result.encoder
-            ? fmt::format("next: piton embed --load {} --output F.npy FILE", run)
+        : result.encoder ? fmt::format("next: piton embed --load {} --output F.npy FILE", run)
+        : result.encoder_decoder
+            ? fmt::format("next: piton generate --load {} --prompt TEXT", run)
             : fmt::format(
                   "next: piton generate --load {} --prompt TEXT, or piton score --load {} FILE",
                   run, run));

@@ -59,7 +59,9 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "distributed-timeout-minutes:1 tensorboard-dir:1 async-save timing-log-level:1 "
      "timing-log-option:1 log-timers-to-tensorboard profile profile-step-start:1 "
      "profile-step-end:1 profile-ranks:* remote-device:1 cpu-optimizer "
-     "apply-residual-connection-post-layernorm bert-no-binary-head mask-prob:1 short-seq-prob:1",
+     "apply-residual-connection-post-layernorm bert-no-binary-head mask-prob:1 short-seq-prob:1 "
+     "decoder-seq-length:1 encoder-num-layers:1 decoder-num-layers:1 "
+     "relative-attention-num-buckets:1 relative-attention-max-distance:1",
      ""},
     // Older and alternative spellings.
     {kMeans, "use-rotary-position-embeddings", "--position-embedding-type rope"},
@@ -269,8 +271,7 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "--cp-comm-type a2a divides heads over all context ranks"},
     {kNotYet, "window-size:1", "--pre-tockens N is a window of N keys"},
     {kNotYet,
-     "no-rope-freq:1 mrope-section:* relative-attention-num-buckets:1 "
-     "relative-attention-max-distance:1 "
+     "no-rope-freq:1 mrope-section:* "
      "squared-relu quick-geglu activation-func-clamp-value:1 glu-linear-offset:1 "
      "qk-l2-norm mtp-loss-scaling-factor:1 multi-latent-attention "
      "q-lora-rank:1 kv-lora-rank:1 qk-head-dim:1 qk-pos-emb-head-dim:1 v-head-dim:1 "
@@ -332,10 +333,8 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "nccl-all-reduce-for-prefill mlp-chunks-for-prefill:1 disable-chunked-prefill "
      "inference-wandb-logging-step-interval:1",
      "`piton serve` has other limits: `--max-concurrent-requests`"},
-    {kNotYet, "decoder-seq-length:1",
-     "`piton inspect samples --model-family t5` has it; T5 is not trained here"},
     {kNotYet,
-     "encoder-num-layers:1 decoder-num-layers:1 output-bert-embeddings bert-embedder-type:1 "
+     "output-bert-embeddings bert-embedder-type:1 "
      "retriever-seq-length:1 ict-head-size:1 biencoder-projection-dim:1 "
      "biencoder-shared-query-context-model ict-load:1 bert-load:1 titles-data-path:1 "
      "query-in-block-prob:1 use-one-sent-docs evidence-data-path:1 "
@@ -345,7 +344,7 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "retro-encoder-hidden-dropout:1 retro-encoder-attention-dropout:1 "
      "retro-num-neighbors:1 retro-num-retrieved-chunks:1 retro-attention-gate:1 "
      "retro-no-verify-neighbor-count",
-     "decoders and BERT are trained here, not T5 or retrievers"},
+     "decoders, BERT and T5 are trained here, not retrievers"},
     {kNotYet,
      "num-classes:1 img-h:1 img-w:1 num-channels:1 patch-dim:1 classes-fraction:1 "
      "data-per-class-fraction:1 no-data-sharding head-lr-mult:1 vision-pretraining "

@@ -226,9 +226,7 @@ int run_inspect(Invocation& invocation) {
   PretrainOptions options;
   OptionSet set;
   set.add("Inspect", inspect);
-  DecoderRowOptions decoder;
   options.add_to(set);
-  set.add("Masked words (samples)", decoder);
   // A word before the recipe; parse() takes a recipe only from the first place.
   std::string what;
   if (!invocation.words.empty() &&
@@ -250,7 +248,7 @@ int run_inspect(Invocation& invocation) {
   if (what == "layout") {
     print_layout(options, inspect.ranks, inspect.json);
   } else if (what == "samples") {
-    print_samples(options, decoder, {inspect.part, inspect.first, inspect.count, inspect.json},
+    print_samples(options, {inspect.part, inspect.first, inspect.count, inspect.json},
                   invocation.log);
   } else if (!what.empty()) {
     print_path(what, inspect, options, invocation.log);

@@ -200,8 +200,7 @@ void print_tokenizer(const TokenizerOptions& options, std::int64_t tensor_parall
   print(text);
 }
 
-void print_samples(const PretrainOptions& options, const DecoderRowOptions& decoder,
-                   const SampleRange& range, Log& log) {
+void print_samples(const PretrainOptions& options, const SampleRange& range, Log& log) {
   const auto [part, first, count, json] = range;
   const LoopOptions& loop = options.loop;
   const std::unique_ptr<Tokenizer> tokenizer = tokenizer_of(options.tokenizer);
@@ -221,13 +220,11 @@ void print_samples(const PretrainOptions& options, const DecoderRowOptions& deco
                                             .seed = settings.seed,
                                             .masking = options.masking,
                                             .pairs = !options.model.encoder.no_pair_head,
-                                            .decoder_sequence = decoder.decoder_sequence},
+                                            .decoder_sequence = options.decoder.decoder_sequence},
                                            options.data, tokenizer.get(), log);
   } else {
     refuse_masking(options.masking);
-    if (decoder.decoder_sequence) {
-      throw Error(Fault::kUsage, "--decoder-seq-length: is for --model-family t5; leave it out");
-    }
+    refuse_decoder_row(options.decoder);
     if (options.model.family) family_facts(*options.model.family);  // refuses unknown ones
   }
   const DataSets sets = open_data_sets(options.data, settings, log);

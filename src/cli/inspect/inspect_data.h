@@ -44,7 +44,6 @@ struct SampleRange {
 // --model-family is bert or t5. Without --train-iters, the run is assumed to be just long enough;
 // without --eval-iters too, for the other parts. Throws Error(kUsage) if no data is named for the
 // part, and the errors of open_data_sets and BatchSource.
-void print_samples(const PretrainOptions& options, const DecoderRowOptions& decoder,
-                   const SampleRange& range, Log& log);
+void print_samples(const PretrainOptions& options, const SampleRange& range, Log& log);
 
 }  // namespace piton::cli

@@ -52,20 +52,30 @@ void check(const MaskedSettings& settings) {
   if (!settings.pairs) {
     throw Error(Fault::kUsage, "--bert-no-binary-head: is for --model-family bert; leave it out");
   }
-  if (!settings.decoder_sequence) {
+  static_cast<void>(decoder_row({settings.decoder_sequence}));
+}
+
+}  // namespace
+
+std::int64_t decoder_row(const DecoderRowOptions& decoder) {
+  if (!decoder.decoder_sequence) {
     throw Error(Fault::kUsage,
                 "--decoder-seq-length: is not given; wanted the tokens that the decoder of T5 "
                 "reads, such as 128 for --encoder-seq-length 512");
   }
-  check_range("--decoder-seq-length", *settings.decoder_sequence, 1, kLargestSize);
+  check_range("--decoder-seq-length", *decoder.decoder_sequence, 1, kLargestSize);
+  return *decoder.decoder_sequence;
 }
-
-}  // namespace
 
 std::optional<MaskedTask> masked_task(std::string_view family) {
   if (family == "bert") return MaskedTask::kBert;
   if (family == "t5") return MaskedTask::kT5;
   return std::nullopt;
+}
+
+void refuse_decoder_row(const DecoderRowOptions& decoder) {
+  if (!decoder.decoder_sequence) return;
+  throw Error(Fault::kUsage, "--decoder-seq-length: is for --model-family t5; leave it out");
 }
 
 void refuse_masking(const MaskingOptions& masking) {
@@ -74,9 +84,10 @@ void refuse_masking(const MaskingOptions& masking) {
       masking.short_sequence_probability == none.short_sequence_probability) {
     return;
   }
-  throw Error(Fault::kUsage,
-              "--mask-prob, --short-seq-prob: are for samples of --model-family bert (or t5, in "
-              "inspect samples); add that or leave them out");
+  throw Error(
+      Fault::kUsage,
+      "--mask-prob, --short-seq-prob: are for samples of --model-family bert or t5; add that or "
+      "leave them out");
 }
 
 DocumentSamples masked_samples(const MaskedSettings& settings, const DataOptions& data,

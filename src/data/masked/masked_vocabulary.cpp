@@ -38,7 +38,8 @@ MaskedVocabulary MaskedVocabulary::of(const Tokenizer& tokenizer, MaskedTask tas
     needed(special.sep, name, "[SEP]", tokenizer);
     needed(special.mask, name, "[MASK]", tokenizer);
   } else {
-    vocabulary.bos = needed(special.bos, name, "token that begins a text ([BOS])", tokenizer);
+    // T5's own tokenizers have none: its decoders start with padding.
+    vocabulary.bos = special.bos.value_or(*special.pad);
     vocabulary.eos = needed(special.eos, name, "token that ends a text ([EOS])", tokenizer);
     while (const auto id =
                tokenizer.id_of(fmt::format("<extra_id_{}>", vocabulary.sentinels.size()))) {

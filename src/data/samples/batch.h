@@ -9,6 +9,16 @@
 
 namespace piton {
 
+// What the encoder of a model with both an encoder and a decoder reads: texts with padding at their
+// ends.
+struct SourceRows {
+  std::int64_t sequence = 0;          // ss; 0: the samples have no source
+  std::vector<std::int32_t> tokens;   // [b*ss]
+  std::vector<std::int32_t> lengths;  // [b], without padding
+
+  bool given() const { return sequence > 0; }
+};
+
 struct MicroBatch {
   std::int64_t samples = 0;   // b
   std::int64_t sequence = 0;  // s
@@ -23,8 +33,9 @@ struct MicroBatch {
   std::vector<std::int32_t> types;        // [b*s] or empty: all 0
   std::vector<std::int32_t> pair_labels;  // [b] or empty: 1 where the two parts changed places
   std::vector<float> pair_weights;        // [b] or empty: of their losses; the session sets them
-  std::vector<Answer> answers;            // of all samples; begin and end are rows of the batch
-  double loss_tokens() const;             // sum of loss_mask
+  SourceRows source;            // tokens, labels and the other rows are then those of the decoder
+  std::vector<Answer> answers;  // of all samples; begin and end are rows of the batch
+  double loss_tokens() const;   // sum of loss_mask
 };
 
 }  // namespace piton

@@ -72,7 +72,32 @@ std::int64_t BatchSource::row_length(const BatchPlace& place) {
   return std::min((longest + multiple - 1) / multiple * multiple, samples_->sequence());
 }
 
+// Of samples with a decoder: its rows, and what its encoder reads.
+MicroBatch BatchSource::rows_with_source(std::span<const std::int64_t> places) {
+  MicroBatch batch{.samples = std::ssize(places)};
+  const auto append = [](std::vector<std::int32_t>& to, const std::vector<std::int32_t>& from) {
+    to.insert(to.end(), from.begin(), from.end());
+  };
+  for (const std::int64_t place : places) {
+    const std::int64_t index = sample_at(place);
+    samples_->sample(index, sample_);
+    check_ids(index);
+    batch.sequence = std::ssize(sample_.decoder);
+    batch.source.sequence = std::ssize(sample_.tokens);
+    append(batch.source.tokens, sample_.tokens);
+    batch.source.lengths.push_back(static_cast<std::int32_t>(sample_.length));
+    append(batch.tokens, sample_.decoder);
+    append(batch.labels, sample_.labels);
+    for (std::int64_t i = 0; i < batch.sequence; ++i)
+      batch.positions.push_back(static_cast<std::int32_t>(i));
+  }
+  for (const std::int32_t label : batch.labels)
+    batch.loss_mask.push_back(label == kNoLabel ? 0.0F : 1.0F);
+  return batch;
+}
+
 MicroBatch BatchSource::rows(std::span<const std::int64_t> places, std::int64_t length) {
+  if (rules_.has_source) return rows_with_source(places);
   MicroBatch batch;
   batch.samples = static_cast<std::int64_t>(places.size());
   batch.sequence = length;
@@ -115,7 +140,8 @@ MicroBatch BatchSource::rows(std::span<const std::int64_t> places, std::int64_t 
 
 void BatchSource::check_ids(std::int64_t sample) const {
   const auto length = static_cast<std::size_t>(samples_->sequence());
-  PITON_ASSERT(sample_.tokens.size() == length && sample_.labels.size() == length &&
+  const std::size_t labels = rules_.has_source ? sample_.decoder.size() : length;
+  PITON_ASSERT(sample_.tokens.size() == length && sample_.labels.size() == labels &&
                    sample_.positions.size() == length &&
                    (sample_.segments.empty() || sample_.segments.size() == length) &&
                    sample_.length <= samples_->longest(sample),
@@ -128,9 +154,10 @@ void BatchSource::check_ids(std::int64_t sample) const {
                 "with one tokenizer?",
                 sample, id, rules_.vocabulary);
   };
-  for (std::size_t i = 0; i < length; ++i) {
-    check(sample_.tokens[i]);
-    if (sample_.labels[i] != kNoLabel) check(sample_.labels[i]);
+  for (const std::int32_t id : sample_.tokens) check(id);
+  for (const std::int32_t id : sample_.decoder) check(id);
+  for (const std::int32_t id : sample_.labels) {
+    if (id != kNoLabel) check(id);
   }
 }
 

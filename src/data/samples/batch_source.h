@@ -27,6 +27,7 @@ struct BatchRules {
   // Rows are as long as the longest sample of the global batch, rounded up to a multiple of this,
   // and at most s. Unset: all have s tokens. All micro-batches and ranks get the same length.
   std::optional<std::int64_t> length_multiple = {};
+  bool has_source = false;  // samples have a decoder (Sample::decoder): batches have a source
 };
 
 struct BatchPlace {
@@ -65,6 +66,7 @@ class BatchSource {
   template <typename Visit>
   static void for_each_micro_batch(const BatchPlace& place, Visit&& visit);
   std::int64_t row_length(const BatchPlace& place);
+  MicroBatch rows_with_source(std::span<const std::int64_t> places);
   MicroBatch rows(std::span<const std::int64_t> places, std::int64_t length);
   void check_ids(std::int64_t sample) const;
 

@@ -14,9 +14,11 @@ Activation kind_of(ActivationKind kind) {
     case ActivationKind::kGeluFast:
       return Activation::kGeluFast;
     case ActivationKind::kSilu:
+      return Activation::kSilu;
+    case ActivationKind::kRelu:
       break;
   }
-  return Activation::kSilu;
+  return Activation::kRelu;
 }
 
 void execute(CpuContext& context, const ActivationForward& call) {

@@ -24,6 +24,8 @@ __device__ S activated(ActivationKind kind, S x) {
       return x / (one + exp(-S(kFast) * x));
     case ActivationKind::kSilu:
       return x / (one + exp(-x));
+    case ActivationKind::kRelu:
+      return x < S(0) ? S(0) : x;
   }
   return 0;
 }
@@ -50,6 +52,8 @@ __device__ S activation_slope(ActivationKind kind, S x) {
       const S s = one / (one + exp(-x));
       return s * (one + x * (one - s));
     }
+    case ActivationKind::kRelu:
+      return x > S(0) ? one : S(0);
   }
   return 0;
 }

@@ -47,6 +47,7 @@ __global__ void __launch_bounds__(kForwardTile* kLanes, kBlocks)
 }  // namespace
 
 void execute(const AttentionForward& call, const CallContext& context) {
+  refuse_bias(call.mask.bias);
   const std::int64_t samples = call.q.dim(0);
   const std::int64_t queries = call.q.dim(1);
   const std::int64_t heads = call.q.dim(2);

@@ -109,6 +109,7 @@ void execute(const CacheAppend& call, const CallContext& context) {
 }
 
 void execute(const CachedAttention& call, const CallContext& context) {
+  refuse_bias(call.bias);
   const std::int64_t n = call.q.dim(0);
   const std::int64_t heads = call.q.dim(1);
   const std::int64_t d = call.q.dim(2);

@@ -1,4 +1,4 @@
-// GELU in its three forms and SiLU, plain and gated.
+// GELU in its three forms, SiLU and ReLU, plain and gated.
 #include "kernels/activation.h"
 
 #include <cmath>
@@ -25,6 +25,8 @@ double value(ActivationKind kind, double x) {
       return x / (1 + std::exp(-kFast * x));
     case ActivationKind::kSilu:
       return x / (1 + std::exp(-x));
+    case ActivationKind::kRelu:
+      return x < 0 ? 0 : x;  // NaN stays
   }
   return 0;
 }
@@ -48,6 +50,8 @@ double slope(ActivationKind kind, double x) {
       const double s = 1 / (1 + std::exp(-x));
       return s * (1 + x * (1 - s));
     }
+    case ActivationKind::kRelu:
+      return x > 0 ? 1 : 0;
   }
   return 0;
 }

@@ -21,7 +21,8 @@ class Visibility {
         key_lengths_(Values::read(mask.key_lengths)),
         query_segments_(Values::read(mask.query_segments)),
         key_segments_(Values::read(mask.key_segments)),
-        slopes_(Values::read(mask.slopes)) {}
+        slopes_(Values::read(mask.slopes)),
+        bias_(Values::read(mask.bias)) {}
 
   std::int64_t position(std::int64_t batch, std::int64_t query) const {
     if (!positions_.given()) return mask_.query_begin + query;
@@ -44,8 +45,17 @@ class Visibility {
   }
 
   double bias(std::int64_t head, std::int64_t batch, std::int64_t query, std::int64_t key) const {
-    if (!slopes_.given()) return 0;
-    return slopes_(head) * static_cast<double>(key_position(batch, key) - position(batch, query));
+    double sum = 0;
+    if (slopes_.given()) {
+      sum = slopes_(head) * static_cast<double>(key_position(batch, key) - position(batch, query));
+    }
+    if (bias_.given()) sum += bias_(head, bias_column(query, key));
+    return sum;
+  }
+
+  // Of a visible pair.
+  std::int64_t bias_column(std::int64_t query, std::int64_t key) const {
+    return key - mask_.query_begin - query + mask_.bias_origin;
   }
 
  private:
@@ -56,6 +66,7 @@ class Visibility {
   Values query_segments_;
   Values key_segments_;
   Values slopes_;
+  Values bias_;
 };
 
 // A soft-capped score, and its derivative with respect to the uncapped score.
@@ -131,6 +142,7 @@ void execute(const AttentionForward& call) {
 // With P from q, k and lse, mask factors M, and D_i = dout_i . out_i:
 //   dv_j = sum_i M P dout_i     dS = P (M (dout_i . v_j) - D_i), times the derivative of a soft cap
 //   dq_i = scale sum_j dS k_j   dk_j = scale sum_i dS q_i
+// and dbias of a distance is the sum of dS of its pairs, without that derivative.
 void execute(const AttentionBackward& call) {
   const Values dout = Values::read(call.dout);
   const Values out = Values::read(call.out);
@@ -145,6 +157,7 @@ void execute(const AttentionBackward& call) {
   Values dq(call.dq.shape());
   Values dk(call.dk.shape());
   Values dv(call.dv.shape());
+  Values dbias(call.dbias.defined() ? call.dbias.shape() : Shape{0});
   for (std::int64_t batch = 0; batch < call.q.dim(0); ++batch) {
     for (std::int64_t head = 0; head < heads; ++head) {
       const std::int64_t group = head / queries_per_key;
@@ -160,8 +173,10 @@ void execute(const AttentionBackward& call) {
           const double factor =
               draws.factor(batch, call.head_begin + head, sight.position(batch, query),
                            sight.key_position(batch, key));
-          const double ds =
-              score.slope * p * (factor * dot(dout, v, batch, query, head, key, group) - dout_out);
+          const double dbiased =
+              p * (factor * dot(dout, v, batch, query, head, key, group) - dout_out);
+          const double ds = score.slope * dbiased;
+          if (call.dbias.defined()) dbias(batch, head, sight.bias_column(query, key)) += dbiased;
           for (std::int64_t c = 0; c < call.q.dim(3); ++c) {
             dv(batch, key, group, c) += factor * p * dout(batch, query, head, c);
             dq(batch, query, head, c) += call.scale * ds * k(batch, key, group, c);
@@ -174,6 +189,7 @@ void execute(const AttentionBackward& call) {
   dq.write(call.dq);
   dk.write(call.dk);
   dv.write(call.dv);
+  if (call.dbias.defined()) dbias.write(call.dbias);
 }
 
 }  // namespace piton::reference

@@ -48,7 +48,9 @@ void execute(const CachedAttention& call) {
                          .mask = {.window_before = call.window_before,
                                   .window_after = call.window_after,
                                   .query_begin = keys - rows,
-                                  .slopes = call.slopes},
+                                  .slopes = call.slopes,
+                                  .bias = call.bias,
+                                  .bias_origin = call.bias_origin},
                          .scale = call.scale,
                          .soft_cap = call.soft_cap});
   }

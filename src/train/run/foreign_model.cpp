@@ -144,6 +144,8 @@ void refuse_contradictions(const ModelConfig& got, const ModelConfig& wanted,
       "--apply-residual-connection-post-layernorm, --bert-no-binary-head, --token-types, "
       "--first-position",
       got.encoder == wanted.encoder);
+  alike("--encoder-num-layers, --relative-attention-num-buckets, --relative-attention-max-distance",
+        got.encoder_decoder == wanted.encoder_decoder);
   alike("--qk-layernorm", got.head_norms == wanted.head_norms);
   alike("--untie-embeddings-and-output-weights", got.tied == wanted.tied);
 }

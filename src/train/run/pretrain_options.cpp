@@ -23,6 +23,7 @@ void PretrainOptions::add_without_timing_to(OptionSet& options) {
   options.add("Optimizer", optimizer);
   options.add("Data", data);
   options.add("Data", masking);
+  options.add("Data", decoder);
   options.add("Tokenizer", tokenizer);
 }
 

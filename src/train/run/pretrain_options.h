@@ -187,6 +187,7 @@ struct PretrainOptions {
   OptimizerOptions optimizer;
   DataOptions data;
   MaskingOptions masking;
+  DecoderRowOptions decoder;
   TokenizerOptions tokenizer;
   std::vector<ChangedOption> changed;  // what the user gave, for the log
 

@@ -45,14 +45,15 @@ SampleSettings settings_of(const PretrainOptions& options, const RunPlan& plan,
                           .documents = document_rules(options, vocabulary, tokenizer),
                           .global_batch = plan.global_batch};
   settings.counts.train = plan.train_samples;
-  const std::optional<EncoderFacts>& encoder = plan.session.model.encoder;
-  if (encoder) {
-    settings.of_documents = masked_samples({.task = MaskedTask::kBert,
-                                            .sequence = settings.sequence,
-                                            .seed = settings.seed,
-                                            .masking = options.masking,
-                                            .pairs = encoder->pair_head},
-                                           options.data, tokenizer, log);
+  const ModelConfig& model = plan.session.model;
+  if (model.encoder || model.encoder_decoder) {
+    MaskedSettings masked{.task = model.encoder ? MaskedTask::kBert : MaskedTask::kT5,
+                          .sequence = settings.sequence,
+                          .seed = settings.seed,
+                          .masking = options.masking};
+    if (model.encoder) masked.pairs = model.encoder->pair_head;
+    if (model.encoder_decoder) masked.decoder_sequence = plan.decoder_sequence;
+    settings.of_documents = masked_samples(masked, options.data, tokenizer, log);
   } else {
     refuse_masking(options.masking);
   }
@@ -111,7 +112,8 @@ RunData::RunData(const PretrainOptions& options, const RunPlan& plan, const Toke
       sizes_(plan.micro_batch_sizes),
       row_length_(plan.sequence) {
   BatchRules rules{.order = options.data.dataloader_type,
-                   .vocabulary = plan.session.model.vocabulary};
+                   .vocabulary = plan.session.model.vocabulary,
+                   .has_source = plan.session.model.encoder_decoder.has_value()};
   if (options.data.variable_seq_lengths)
     rules.length_multiple = length_multiple(options, plan.session.model);
   const SampleSettings settings = settings_of(options, plan, tokenizer, notes);
@@ -198,7 +200,8 @@ BatchPlace RunData::training_place(const Mesh& mesh, std::int64_t consumed) cons
 
 std::vector<MicroBatch> RunData::training_batch(const Mesh& mesh, std::int64_t consumed) {
   std::vector<MicroBatch> all = batch(*train_, training_place(mesh, consumed));
-  row_length_ = all.front().sequence;
+  const MicroBatch& first = all.front();
+  row_length_ = first.source.given() ? first.source.sequence : first.sequence;
   return all;
 }
 
@@ -235,7 +238,7 @@ std::string RunData::first_samples(std::int64_t count, const Tokenizer* tokenize
   for (std::int64_t place = 0; place < std::min(count, train_->samples().size()); ++place) {
     Sample masked;
     train_->samples().sample(train_->sample_at(place), masked);
-    if (!masked.types.empty() && tokenizer != nullptr) {
+    if ((!masked.types.empty() || !masked.decoder.empty()) && tokenizer != nullptr) {
       text += masked_to_text(masked, place, *tokenizer);
       continue;
     }

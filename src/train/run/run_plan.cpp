@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/options/option_range.h"
+#include "data/masked/masked_sets.h"
 
 namespace piton {
 namespace {
@@ -88,7 +89,9 @@ RecomputeRules recompute_rules(const PretrainOptions& options, const RunPlan& pl
   }
   for (const std::int64_t samples : plan.sizes_of_micro_batches()) {
     const std::int64_t kept = samples * plan.rows_of_sample() * model.hidden;
-    if (!rules.distributed || kept % options.parallel.tensor == 0) continue;
+    const std::int64_t of_decoder = samples * plan.decoder_sequence * model.hidden;
+    const int tensor = options.parallel.tensor;
+    if (!rules.distributed || (kept % tensor == 0 && of_decoder % tensor == 0)) continue;
     throw Error(Fault::kUsage,
                 "--distribute-saved-activations: {} elements of a layer's input cannot be divided "
                 "over {} tensor ranks; change --seq-length, or leave it out",
@@ -137,8 +140,11 @@ void plan_pipeline(const PretrainOptions& options, RunPlan& plan) {
                 "--optimized-pipeline: --manual-mbs lists the micro-batches of one batch, and "
                 "--rampup-batch-size has several; leave one of them out");
   }
-  std::vector<std::int64_t> tokens = plan.sizes_of_micro_batches();
-  for (std::int64_t& size : tokens) size *= plan.rows_of_sample();
+  std::vector<std::int64_t> tokens;
+  for (const std::int64_t samples : plan.sizes_of_micro_batches()) {
+    tokens.push_back(samples * plan.rows_of_sample());
+    if (plan.decoder_sequence > 0) tokens.push_back(samples * plan.decoder_sequence);
+  }
   plan.session.layout.linears = options.parallel.linears.strategy(tokens, plan.mesh[Axis::kTensor]);
 }
 
@@ -167,16 +173,41 @@ namespace {
 
 // Refuses what is made for decoders alone.
 void check_encoder_run(const PretrainOptions& options, const ModelConfig& model) {
-  if (!model.encoder) return;
-  const auto refuse = [](bool given, const char* flag) {
+  if (!model.encoder && !model.encoder_decoder) return;
+  const auto refuse = [&](bool given, const char* flag) {
     if (!given) return;
-    throw Error(Fault::kUsage,
-                "{}: is for decoders, and the model is an encoder (bert); leave it out", flag);
+    throw Error(Fault::kUsage, "{}: is for decoders, and the model is an encoder{}; leave it out",
+                flag, model.encoder ? " (bert)" : " with a decoder (t5)");
   };
   refuse(options.lora.given(), "--lora-target-modules");
   refuse(options.data.is_instruction_dataset, "--is-instruction-dataset (of piton finetune)");
   refuse(options.preferences.stage != TrainingStage::kSft, "--stage");
   refuse(!options.tasks.tasks.empty(), "--eval-tasks");
+  if (model.encoder) return;
+  refuse(options.teaching.given(), "--teacher-model");
+  refuse(options.data.variable_seq_lengths, "--variable-seq-lengths");
+  if (options.parallel.pipeline > 1) {
+    throw Error(Fault::kUsage,
+                "--pipeline-model-parallel-size: got {}, wanted 1: a model of an encoder and a "
+                "decoder (t5) is not divided into stages; use tensor and data parallelism",
+                options.parallel.pipeline);
+  }
+}
+
+// Tokens of a row of the decoder; 0 for models without an encoder.
+std::int64_t decoder_sequence(const PretrainOptions& options, const ModelConfig& model) {
+  if (!model.encoder_decoder) {
+    refuse_decoder_row(options.decoder);
+    return 0;
+  }
+  const std::int64_t sequence = decoder_row(options.decoder);
+  if (sequence > model.max_positions) {
+    throw Error(Fault::kUsage,
+                "--decoder-seq-length: got {}, wanted at most --max-position-embeddings, which is "
+                "{}",
+                sequence, model.max_positions);
+  }
+  return sequence;
 }
 
 // Refuses what needs whole samples on a rank.
@@ -208,6 +239,7 @@ RunPlan make_run_plan(const PretrainOptions& options, int ranks,
   }
   options.parallel.check_sequence(plan.sequence, model.attention_dropout > 0);
   check_context_run(options);
+  plan.decoder_sequence = decoder_sequence(options, model);
   check_saves(options);
   plan.saves_optimizer = !loop.no_save_optim;
   plan.micro_batch = loop.micro_batch_size;

@@ -13,13 +13,14 @@ namespace piton {
 
 struct RunPlan {
   MeshSizes mesh;
-  std::int64_t sequence = 0;
-  std::int64_t micro_batch = 0;    // samples of one forward pass on a rank
-  std::int64_t global_batch = 0;   // whole, where it grows
-  BatchSizes batches;              // of each step
-  std::int64_t train_iters = 0;    // updates of the whole run
-  std::int64_t train_samples = 0;  // that the run asks of its data
-  int micro_batches = 0;           // of each data-parallel rank in one step of the whole batch
+  std::int64_t sequence = 0;          // of an encoder and a decoder: rows of the encoder,
+  std::int64_t decoder_sequence = 0;  // and of the decoder; else 0
+  std::int64_t micro_batch = 0;       // samples of one forward pass on a rank
+  std::int64_t global_batch = 0;      // whole, where it grows
+  BatchSizes batches;                 // of each step
+  std::int64_t train_iters = 0;       // updates of the whole run
+  std::int64_t train_samples = 0;     // that the run asks of its data
+  int micro_batches = 0;              // of each data-parallel rank in one step of the whole batch
   // Samples of each of these micro-batches, if they are unequal; else empty.
   std::vector<std::int64_t> micro_batch_sizes;
   // Of a rank: what backward computes again is to be chosen by it (train/run/recompute_choice.h).

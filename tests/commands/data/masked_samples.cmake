@@ -69,7 +69,3 @@ file(WRITE ${WORK}/few.txt "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n")
 expect(RUN ${samples} --model-family bert --tokenizer-type BertWordPieceLowerCase --vocab-file ${WORK}/few.txt --seq-length 64 CODE 3
   ERR "a sentence holds id [0-9]+, and the tokenizer has 8")
 
-# T5 is not trained, and says where its samples are.
-expect(RUN pretrain --model-family t5 --num-layers 1 --hidden-size 8 --num-attention-heads 1 --mock-data --train-iters 1 CODE 2
-  ERR "--model-family: got t5, which piton inspect samples has alone")
-expect(RUN pretrain --model gpt2-tiny --decoder-seq-length 8 --mock-data --train-iters 1 CODE 2 ERR "--decoder-seq-length.*piton inspect samples --model-family t5")

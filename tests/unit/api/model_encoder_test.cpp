@@ -1,6 +1,6 @@
-// Encoders of Hugging Face folders: logits, hidden states, losses, every gradient and ten training
-// steps equal those of Transformers (tests/golden/encoders, made by tools/oracle/encoders.py in
-// float64). A decoder's command refuses an encoder.
+// Encoders of Hugging Face folders, and models of an encoder and a decoder: logits, hidden states,
+// losses, every gradient and ten training steps equal those of Transformers (tests/golden/encoders,
+// made by tools/oracle/encoders.py in float64). A decoder's command refuses an encoder.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -23,9 +23,10 @@ namespace {
 
 using test::encoder_folder;
 
-constexpr const char* kEncoders[] = {"bert", "bert-masked", "megatron-bert", "roberta"};
+constexpr const char* kEncoders[] = {"bert",    "bert-masked", "megatron-bert",
+                                     "roberta", "t5",          "t5-v1.1"};
 
-std::vector<std::int32_t> ids_of(const Tensor& tensor) {
+std::vector<std::int32_t> ints_of(const Tensor& tensor) {
   return {tensor.data<std::int32_t>(), tensor.data<std::int32_t>() + tensor.elements()};
 }
 
@@ -53,17 +54,39 @@ struct EncoderRun {
     session->publish_values();
     const Tensor tokens = expected.tensor("tokens");
     batch.samples = tokens.dim(0);
-    batch.sequence = tokens.dim(1);
-    batch.tokens = ids_of(tokens);
-    batch.labels = ids_of(expected.tensor("labels"));
-    batch.types = ids_of(expected.tensor("types"));
-    batch.segments = ids_of(expected.tensor("segments"));
+    batch.labels = ints_of(expected.tensor("labels"));
+    if (config.encoder_decoder) {
+      set_source(ints_of(tokens));
+    } else {
+      batch.tokens = ints_of(tokens);
+      batch.types = ints_of(expected.tensor("types"));
+      batch.segments = ints_of(expected.tensor("segments"));
+    }
+    batch.sequence = std::ssize(batch.tokens) / batch.samples;
     for (std::size_t i = 0; i < batch.tokens.size(); ++i) {
       batch.positions.push_back(static_cast<std::int32_t>(i) %
                                 static_cast<std::int32_t>(batch.sequence));
       batch.loss_mask.push_back(batch.labels[i] == kNoLabel ? 0.0F : 1.0F);
     }
-    if (config.encoder->pair_head) batch.pair_labels = ids_of(expected.tensor("pair_labels"));
+    if (has_pairs()) batch.pair_labels = ints_of(expected.tensor("pair_labels"));
+  }
+
+  bool has_pairs() const {
+    const ModelConfig& config = source.model();
+    return config.encoder && config.encoder->pair_head;
+  }
+
+  void set_source(const std::vector<std::int32_t>& tokens) {
+    const std::vector<std::int32_t> segments = ints_of(expected.tensor("segments"));
+    batch.tokens = ints_of(expected.tensor("decoder"));
+    const auto samples = static_cast<std::size_t>(batch.samples);
+    const std::size_t length = tokens.size() / samples;
+    batch.source = {.sequence = static_cast<std::int64_t>(length), .tokens = tokens};
+    for (std::size_t i = 0; i < samples; ++i) {
+      const auto begin = segments.begin() + static_cast<std::ptrdiff_t>(i * length);
+      batch.source.lengths.push_back(static_cast<std::int32_t>(
+          std::count(begin, begin + static_cast<std::ptrdiff_t>(length), 0)));
+    }
   }
 
   // Logits and hidden states of all rows.
@@ -90,7 +113,8 @@ double worst_difference(const EncoderRun& run, const Tensor& got, const Tensor& 
   const std::int64_t columns = wanted.elements() / rows;
   double worst = 0;
   for (std::int64_t row = 0; row < rows; ++row) {
-    if (run.batch.segments[static_cast<std::size_t>(row)] < 0) continue;  // padding
+    const std::vector<std::int32_t>& segments = run.batch.segments;
+    if (!segments.empty() && segments[static_cast<std::size_t>(row)] < 0) continue;  // padding
     for (std::int64_t i = 0; i < columns; ++i) {
       worst = std::max(worst, std::abs(test::value_at(got, row * got.dim(1) + i) -
                                        test::value_at(wanted, row * columns + i)));
@@ -108,12 +132,12 @@ TEST(HuggingFaceEncoder, GivesTheLogitsAndTheLossOfTransformers) {
     EXPECT_LT(worst_difference(run, output.hidden, run.expected.tensor("hidden")), 1e-4);
     const Session::Evaluation found = run.session->evaluate({run.batch});
     const double loss = number(run.expected, "loss");
-    const double words = number(run.expected, "words");
     EXPECT_NEAR(found.loss_sum / found.loss_tokens, loss, 1e-5 * loss);
-    if (!run.source.model().encoder->pair_head) {
+    if (!run.has_pairs()) {
       EXPECT_TRUE(found.figures.empty());
       continue;
     }
+    const double words = number(run.expected, "words");
     ASSERT_EQ(found.figures.size(), 2U);
     EXPECT_EQ(found.figures[0].name, "masked_lm_loss");
     EXPECT_NEAR(found.figures[0].mean(), words, 1e-5 * words);
@@ -161,7 +185,7 @@ class GradientsInFolder {
   std::optional<HfSource> source_;
 };
 
-double product(const std::vector<double>& a, const std::vector<double>& b) {
+double sum_of_products(const std::vector<double>& a, const std::vector<double>& b) {
   return std::inner_product(a.begin(), a.end(), b.begin(), 0.0);
 }
 
@@ -182,7 +206,7 @@ TEST(HuggingFaceEncoder, GivesEveryGradientOfTransformers) {
     EXPECT_EQ(ours.size(), wanted.tensors().size()) << name;
     double all = 0;
     for (const CanonicalTensor& tensor : wanted.tensors())
-      all += product(wanted.of(tensor), wanted.of(tensor));
+      all += sum_of_products(wanted.of(tensor), wanted.of(tensor));
     for (const CanonicalTensor& tensor : wanted.tensors()) {
       ASSERT_TRUE(ours.contains(tensor.name)) << name << " " << tensor.name;
       const std::vector<double> right = wanted.of(tensor);
@@ -190,12 +214,13 @@ TEST(HuggingFaceEncoder, GivesEveryGradientOfTransformers) {
       ASSERT_EQ(got.size(), right.size()) << name << " " << tensor.name;
       // Adding a number to all scores of a row changes nothing: a key bias has no gradient.
       if (tensor.name.ends_with("attention.key.bias")) {
-        EXPECT_LE(product(got, got), 1e-12 * all) << name;
+        EXPECT_LE(sum_of_products(got, got), 1e-12 * all) << name;
         continue;
       }
-      const double lengths = std::sqrt(product(right, right) * product(got, got));
-      EXPECT_GE(product(right, got), (1 - 1e-6) * lengths) << name << " " << tensor.name;
-      EXPECT_NEAR(product(got, got), product(right, right), 1e-4 * product(right, right))
+      const double lengths = std::sqrt(sum_of_products(right, right) * sum_of_products(got, got));
+      EXPECT_GE(sum_of_products(right, got), (1 - 1e-6) * lengths) << name << " " << tensor.name;
+      EXPECT_NEAR(sum_of_products(got, got), sum_of_products(right, right),
+                  1e-4 * sum_of_products(right, right))
           << name << " " << tensor.name;
     }
   }

@@ -10,11 +10,12 @@
 namespace piton::cpu {
 namespace {
 
-// bf16 products read pairs of channels. Their softmax has neither a triangle form nor a soft cap.
+// bf16 products read pairs of channels. Their softmax has neither a triangle form, nor a soft cap,
+// nor a bias.
 template <typename Call>
 bool uses_dot(const CpuContext& context, const Call& call) {
   return context.dot != nullptr && call.q.dtype() == DType::kBF16 && call.q.dim(3) % 2 == 0 &&
-         call.block_rows == 0 && call.soft_cap == 0;
+         call.block_rows == 0 && call.soft_cap == 0 && !call.mask.bias.defined();
 }
 
 // Checks those rules of kernels/attention.h for key positions that depend on their values.
@@ -57,6 +58,10 @@ ForwardWork work_of_sample(const CachedAttention& call, std::int64_t sample) {
   const std::int64_t rows = begins[sample + 1] - begin;
   const std::int64_t keys = call.lengths.data<std::int32_t>()[sample];
   const std::int64_t pages = call.table.dim(1);
+  PITON_ASSERT(
+      !call.bias.defined() || (call.bias_origin >= keys - 1 && call.bias_origin < call.bias.dim(1)),
+      "{}: {} keys of sample {}, and a bias of {} columns", CachedAttention::kName, keys, sample,
+      call.bias.dim(1));
   PITON_ASSERT(rows > 0 && rows <= keys && keys <= pages * kCachePage,
                "{}: {} rows of sample {} with {} tokens in {} pages", CachedAttention::kName, rows,
                sample, keys, pages);
@@ -70,7 +75,9 @@ ForwardWork work_of_sample(const CachedAttention& call, std::int64_t sample) {
                    .mask = {.window_before = call.window_before,
                             .window_after = call.window_after,
                             .query_begin = keys - rows,
-                            .slopes = call.slopes},
+                            .slopes = call.slopes,
+                            .bias = call.bias,
+                            .bias_origin = call.bias_origin},
                    .scale = call.scale,
                    .soft_cap = call.soft_cap},
           .keys = keys,

@@ -28,6 +28,35 @@ float cap_scores(const CpuContext& context, const Call& call, float* scores, std
   return 1;
 }
 
+// Columns [begin, end) of a row of a tile have a bias: column c that of number first + c.
+struct BiasRow {
+  std::int64_t first;
+  std::int64_t begin;
+  std::int64_t end;
+};
+// `key`: of column 0.
+BiasRow bias_row(const AttentionMask& mask, const Sight& sight, std::int64_t query,
+                 std::int64_t key, std::int64_t columns) {
+  const std::int64_t first = key - sight.positions()[query] + mask.bias_origin;
+  return {first, std::clamp<std::int64_t>(-first, 0, columns),
+          std::clamp<std::int64_t>(mask.bias.dim(1) - first, 0, columns)};
+}
+
+// With a bias, multiplies the scores of one tile by `factor` and adds their biases. Returns the
+// factor that they still have to be multiplied by. Pairs without a distance are invisible.
+float add_bias(const AttentionMask& mask, const Sight& sight, std::int64_t head, std::int64_t query,
+               std::int64_t queries, std::int64_t key, std::int64_t columns, float* scores,
+               float factor) {
+  if (!mask.bias.defined()) return factor;
+  const float* bias = mask.bias.data<float>() + head * mask.bias.dim(1);
+  for (std::int64_t r = 0; r < queries; ++r) {
+    const BiasRow row = bias_row(mask, sight, query + r, key, columns);
+    float* at = scores + r * columns;
+    for (std::int64_t c = row.begin; c < row.end; ++c) at[c] = factor * at[c] + bias[row.first + c];
+  }
+  return 1;
+}
+
 class Forward {
  public:
   Forward(CpuContext& context, const ForwardWork& work)
@@ -90,7 +119,8 @@ class Forward {
       context_.vector.product(static_cast<int>(queries), static_cast<int>(columns),
                               static_cast<int>(d_), q + at * wide_, wide_, 1, k, columns, scores,
                               columns, false);
-      const float scale = cap_scores(context_, call_, scores, queries * columns);
+      const float scale = add_bias(call_.mask, sight, head, query, queries, key, columns, scores,
+                                   cap_scores(context_, call_, scores, queries * columns));
       context_.vector.softmax_step(
           scores_of(sight, query, queries, key, scores, scale, slope, columns), maxima + at,
           sums + at, out + at * wide_, wide_, static_cast<int>(wide_));
@@ -187,9 +217,10 @@ class Fp32Gradients {
     const float* q = q_ + query * wide;
     const float* dout = dout_ + query * wide;
     vector.product(m, kKeyBlock, d, q, wide, 1, k_columns_, kKeyBlock, p_, kKeyBlock, false);
-    const float scale = cap_scores(context_, call_, p_, queries * kKeyBlock);
+    const float left = cap_scores(context_, call_, p_, queries * kKeyBlock);
     if (call_.soft_cap > 0)
       std::memcpy(capped_, p_, static_cast<std::size_t>(queries * kKeyBlock) * 4);
+    const float scale = add_bias(call_.mask, sight, head, query, queries, key, kKeyBlock, p_, left);
     vector.softmax_again(scores_of(sight, query, queries, key, p_, scale, slope), lse + query);
     vector.product(m, kKeyBlock, d, dout, wide, 1, v_columns_, kKeyBlock, dp_, kKeyBlock, false);
     const float* kept = p_;
@@ -207,6 +238,7 @@ class Fp32Gradients {
                    true);
     vector.score_gradient(dp_, p_, kKeyBlock, m, kKeyBlock, sums.delta + query,
                           static_cast<float>(call_.scale));
+    if (call_.dbias.defined()) add_bias_gradient(tile);
     if (call_.soft_cap > 0) {
       vector.soft_cap_gradient(dp_, dp_, Type::kF32, capped_, queries * kKeyBlock,
                                static_cast<float>(call_.soft_cap));
@@ -221,6 +253,18 @@ class Fp32Gradients {
 
  private:
   static constexpr std::int64_t kTile = kQueryBlock * kKeyBlock;
+
+  // Of dp_, the gradients of scores times the scale; 0 where invisible.
+  void add_bias_gradient(const GradientTile& tile) const {
+    const auto inverse = static_cast<float>(1 / call_.scale);
+    const Tensor& dbias = call_.dbias;
+    float* sums = dbias.data<float>() + (tile.batch * dbias.dim(1) + tile.head) * dbias.dim(2);
+    for (std::int64_t r = 0; r < tile.queries; ++r) {
+      const BiasRow row = bias_row(call_.mask, tile.sight, tile.query + r, tile.key, kKeyBlock);
+      const float* from = dp_ + r * kKeyBlock;
+      for (std::int64_t c = row.begin; c < row.end; ++c) sums[row.first + c] += inverse * from[c];
+    }
+  }
 
   CpuContext& context_;
   const AttentionBackward& call_;
@@ -245,6 +289,9 @@ ForwardParts forward_parts_fp32(CpuContext& context, const ForwardWork& work) {
 }
 
 void attention_backward_fp32(CpuContext& context, const AttentionBackward& call) {
+  // A part adds to the heads of its sample alone.
+  if (call.dbias.defined())
+    std::memset(call.dbias.raw(), 0, static_cast<std::size_t>(call.dbias.bytes()));
   const BackwardPass<Fp32Gradients> backward(context, call);
   context.threads.run(backward.parts(), backward);
 }

@@ -1,4 +1,4 @@
-// GELU in its three forms and SiLU, plain and gated.
+// GELU in its three forms, SiLU and ReLU, plain and gated.
 #include "kernels/cpu/vector/math.h"
 #include "kernels/cpu/vector/rows.h"
 #include "kernels/cpu/vector/simd.h"
@@ -41,6 +41,12 @@ struct Silu {
   PITON_INLINE ActivationValue at(F x) {
     const Sigmoid s = sigmoid(x);
     return {x * s.s, s.s + x * s.s * s.rest};
+  }
+};
+
+struct Relu {
+  PITON_INLINE ActivationValue at(F x) {
+    return {x < 0.0F ? splat(0.0F) : x, x > 0.0F ? splat(1.0F) : splat(0.0F)};
   }
 };
 
@@ -123,6 +129,8 @@ PITON_INLINE void with_kind(Activation kind, Call call) {
       return call(GeluFast{});
     case Activation::kSilu:
       return call(Silu{});
+    case Activation::kRelu:
+      return call(Relu{});
   }
 }
 

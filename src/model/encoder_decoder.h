@@ -1,0 +1,14 @@
+// A model of an encoder and a decoder (T5; model/encoder_decoder_options.h), as one chunk.
+#pragma once
+
+#include "model/config.h"
+#include "model/layout.h"
+#include "nn/chunk.h"
+
+namespace piton {
+
+// As decoder_factory() of model/decoder.h, for a model with ModelConfig::encoder_decoder. Making a
+// chunk throws Error(kUsage) if the model is divided into several.
+ChunkFactory encoder_decoder_factory(const ModelConfig& config, const ModelLayout& layout);
+
+}  // namespace piton

@@ -1,0 +1,93 @@
+# pretrain --model-family t5: a run, its resume to the bit, evaluation, types of numbers, two ranks, Hugging Face folders, and
+# the messages for what is not for models of an encoder and a decoder.
+include(${SOURCE}/tests/support/expect.cmake)
+file(REMOVE_RECURSE ${WORK})
+file(MAKE_DIRECTORY ${WORK})
+set(golden ${SOURCE}/tests/golden/masked)
+set(words --tokenizer-type BertWordPieceLowerCase --vocab-file ${golden}/vocab.txt --vocab-extra-ids 100)
+set(data --data-path ${golden}/x --split 80,15,5 --encoder-seq-length 64 --decoder-seq-length 40)
+set(tiny pretrain --model t5-tiny ${data} ${words} --micro-batch-size 4 --lr 1e-3)
+
+# The newest checkpoints of both runs have the same bytes of weights and optimizer.
+function(expect_same_state one other)
+  foreach(run one other)
+    execute_process(COMMAND ${PITON} inspect ${WORK}/${${run}} --hash --json OUTPUT_VARIABLE hash_${run})
+  endforeach()
+  if(NOT hash_one MATCHES "weights" OR NOT hash_one STREQUAL hash_other)
+    message(FATAL_ERROR "${one} and ${other} differ: ${hash_one} ${hash_other}")
+  endif()
+endfunction()
+
+# Flags of Megatron-LM's examples/t5/train_t5_220m_distributed.sh.
+expect(RUN pretrain --model-family t5 --encoder-num-layers 2 --decoder-num-layers 1 --num-layers 2 --hidden-size 32
+  --num-attention-heads 4 --kv-channels 8 --ffn-hidden-size 96 --max-position-embeddings 64 --micro-batch-size 2
+  --global-batch-size 4 --lr 0.0001 --train-iters 3 --lr-decay-style linear --min-lr 0.00001 --weight-decay 1e-2
+  --lr-warmup-fraction .01 --clip-grad 1.0 --bf16 ${data} ${words} --log-interval 1 --eval-iters 1 --mask-prob 0.15 CODE 0
+  ERR "x: train set: [0-9]+ samples of 96 documents" "iteration +3/ +3 " "validation loss")
+
+# A run in one piece, and in two with evaluation, both with dropout.
+expect(RUN ${tiny} --train-iters 8 --save ${WORK}/whole CODE 0 ERR "next: piton generate")
+file(READ ${WORK}/whole/samples.txt shown)
+if(NOT shown MATCHES "--- sample 0: .*<extra_id_0>")
+  message(FATAL_ERROR "samples.txt: ${shown}")
+endif()
+expect(RUN ${tiny} --train-iters 8 --exit-interval 3 --save ${WORK}/parts CODE 0)
+expect(RUN ${tiny} --train-iters 8 --eval-interval 4 --eval-iters 2 --save ${WORK}/parts --load ${WORK}/parts CODE 0
+  ERR "resumed .*iteration 3," "validation loss")
+expect_same_state(whole parts)
+expect(RUN ${tiny} --train-iters 8 --decoder-seq-length 44 --save ${WORK}/whole --load ${WORK}/whole CODE 2
+  ERR "--decoder-seq-length: ")
+expect(RUN ${tiny} --train-iters 2 --fp16 --recompute-granularity full --recompute-method uniform CODE 0
+  ERR "iteration +2/ +2 ")
+execute_process(COMMAND ${LAUNCH} 2 ${PITON} ${tiny} --train-iters 9 --tensor-model-parallel-size 2 --sequence-parallel
+  --load ${WORK}/whole --save ${WORK}/split --override-opt_param-scheduler RESULT_VARIABLE code OUTPUT_VARIABLE error ERROR_VARIABLE error)
+if(NOT code EQUAL 0 OR NOT error MATCHES "iteration +9/ +9 ")
+  message(FATAL_ERROR "two ranks: exit ${code}\n${error}")
+endif()
+
+# The published form: from a folder, to Hugging Face and back.
+set(folder ${SOURCE}/tests/golden/encoders/t5-v1.1)
+expect(RUN convert --load ${folder} --save ${WORK}/native --to piton CODE 0)
+expect(RUN convert --load ${WORK}/native --save ${WORK}/hf --to hf CODE 0)
+set(published --position-embedding-type relative --normalization RMSNorm --disable-bias-linear --activation geglu)
+expect(RUN ${tiny} ${published} --ffn-hidden-size 100 --train-iters 2 --save ${WORK}/relative CODE 0 ERR "iteration +2/ +2 ")
+expect(RUN convert --load ${WORK}/relative --save ${WORK}/written --to hf CODE 0)
+file(READ ${WORK}/written/config.json config)
+if(NOT config MATCHES "T5ForConditionalGeneration" OR NOT config MATCHES "gated-gelu")
+  message(FATAL_ERROR "${config}")
+endif()
+expect(RUN pretrain --load ${WORK}/written ${data} ${words} --max-position-embeddings 128 --train-iters 1 --micro-batch-size 4
+  --lr 1e-3 CODE 0 ERR "iteration +1/ +1 ")
+expect(RUN convert --load ${WORK}/whole --save ${WORK}/none --to hf CODE 3 ERR "no family of Hugging Face holds this model")
+expect(RUN convert --load ${WORK}/whole --save ${WORK}/mg --to mg CODE 3 ERR "an encoder .t5. cannot be expressed in the format mg")
+expect(RUN plan --model t5-220m --micro-batch-size 4 --decoder-seq-length 128 CODE 0)
+
+# Texts: by one rank and by two, with beams.
+foreach(how "--greedy" "--num-beams;3" "--seed;5;--num-samples;2")
+  execute_process(COMMAND ${PITON} generate --load ${WORK}/whole --prompt "w1 w2 w3" --max-new-tokens 12 ${how} --json
+    RESULT_VARIABLE code OUTPUT_VARIABLE alone ERROR_VARIABLE error)
+  execute_process(COMMAND ${LAUNCH} 2 ${PITON} generate --load ${WORK}/whole --prompt "w1 w2 w3" --max-new-tokens 12 ${how}
+    --json --tensor-model-parallel-size 2 RESULT_VARIABLE code2 OUTPUT_VARIABLE both ERROR_VARIABLE error2)
+  string(REGEX MATCH "\"ids\": ?\\[[0-9, ]*\\]" alone_ids "${alone}")
+  string(REGEX MATCH "\"ids\": ?\\[[0-9, ]*\\]" both_ids "${both}")
+  if(NOT code EQUAL 0 OR NOT code2 EQUAL 0 OR alone_ids STREQUAL "" OR NOT alone_ids STREQUAL both_ids)
+    message(FATAL_ERROR "generate ${how}: ${code} ${alone} ${error}\n${code2} ${both} ${error2}")
+  endif()
+endforeach()
+
+# What does not fit.
+expect(RUN score --load ${WORK}/whole ${WORK}/whole/samples.txt CODE 3 ERR "is one of an encoder and a decoder .t5.")
+expect(RUN generate --load ${WORK}/whole --prompt "w1 w2" --prompt-lookup 2 --greedy CODE 3 ERR "is one of an encoder and a decoder .t5.")
+expect(RUN embed --load ${WORK}/whole --output ${WORK}/v.npy ${folder}/config.json CODE 3 ERR "wanted an encoder .bert.")
+expect(RUN pretrain --model t5-tiny --data-path ${golden}/x --seq-length 64 ${words} --train-iters 1 CODE 2
+  ERR "--decoder-seq-length: is not given; wanted the tokens that the decoder of T5 reads")
+expect(RUN ${tiny} --decoder-seq-length 200 --train-iters 1 CODE 2
+  ERR "--decoder-seq-length: got 200, wanted at most --max-position-embeddings, which is 128")
+expect(RUN ${tiny} --vocab-extra-ids 2 --train-iters 8 CODE 3 ERR "and the tokenizer has 2 sentinels")
+expect(RUN ${tiny} --pipeline-model-parallel-size 2 --train-iters 1 CODE 2 ERR "pipeline-model-parallel-size")
+expect(RUN ${tiny} --variable-seq-lengths --train-iters 1 CODE 2 ERR "--variable-seq-lengths: is for decoders")
+expect(RUN ${tiny} --train-iters 1 --lora-target-modules linear_qkv --load ${WORK}/whole CODE 2 ERR "--lora-target-modules: is for decoders")
+expect(RUN pretrain --model gpt2-tiny --decoder-seq-length 8 --mock-data --train-iters 1 CODE 2
+  ERR "--decoder-seq-length: is for --model-family t5; leave it out")
+expect(RUN pretrain --model gpt2-tiny --position-embedding-type relative --mock-data --train-iters 1 CODE 2
+  ERR "--position-embedding-type: relative is for --model-family t5")
