@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "model/reward_head.h"
 
 namespace piton {
 
@@ -50,7 +51,11 @@ std::vector<CanonicalShape> canonical_tensors(const ModelConfig& config) {
   }
   norm("final_norm", !post_norm);
   if (config.encoder && !config.encoder->word_head) return list;
-  if (!config.tied) add("head.weight", {config.vocabulary, h});
+  if (config.reward_head) {
+    add(kRewardTensor, {1, h});
+  } else if (!config.tied) {
+    add("head.weight", {config.vocabulary, h});
+  }
   if (!config.encoder) return list;
   linear("head.dense", h, h, true);
   norm("head.norm");
