@@ -40,7 +40,7 @@ void set_reward_head(const HfConfig& config, const HfFamily& family, ModelConfig
   const std::vector<std::string> named = config.words("architectures");
   const std::string architecture = reward_architecture(family);
   if (architecture.empty() || std::ranges::find(named, architecture) == named.end()) return;
-  // Transformers has two labels where nothing is said.
+  // Transformers has two labels if neither key is there.
   const HfConfig labels = config.object("id2label");
   const bool one = config.has("num_labels") ? config.size("num_labels") == 1
                                             : labels.lists("0") && !labels.lists("1");

@@ -173,10 +173,7 @@ struct ModelOptions {
     v(Option{"normalized-head",
              "divide each row of the output head by its length before use (Baichuan-2)", same},
       normalized_head);
-    v(Option{"reward-head",
-             "a head with one row, the reward of a text, in place of the output head (set by "
-             "--stage rm)",
-             same},
+    v(Option{"reward-head", "a head of one row, the reward of a text (set by --stage rm)", same},
       reward_head);
     v(Option{"apply-layernorm-1p",
              "store the gain of a norm as its difference from 1 (Gemma)",

@@ -14,7 +14,7 @@ namespace piton {
 
 inline constexpr const char* kRewardTensor = "reward.weight";
 
-// The label of a row whose reward is wanted; others have kNoLabel (data/samples/sample.h).
+// The label of a row that has a reward; others have kNoLabel (data/samples/sample.h).
 inline constexpr std::int32_t kRewardLabel = 1;
 
 }  // namespace piton

@@ -82,8 +82,19 @@ std::vector<std::vector<std::int32_t>> ids_of_file(const std::string& path) {
   return sequences;
 }
 
-std::vector<std::vector<std::int32_t>> ids_of_file_if_given(const std::string& path) {
-  return path.empty() ? std::vector<std::vector<std::int32_t>>() : ids_of_file(path);
+// `file`: of conversations, or "" with --ids-file. `prints`: this rank.
+RewardRequest reward_request(const ScoreOptions& options, const std::string& file, bool prints) {
+  const char* other = !options.logits.empty()      ? "logits"
+                      : !options.gradients.empty() ? "gradients"
+                      : !options.json_keys.empty() ? "json-keys"
+                                                   : nullptr;
+  if (other != nullptr)
+    throw Error(Fault::kUsage, "--{}: does not go with --reward; leave one of the two out", other);
+  RewardRequest request{.file = file, .load = options.model.load};
+  if (!options.ids_file.empty()) request.ids = ids_of_file(options.ids_file);
+  request.json = options.json;
+  request.prints = prints;
+  return request;
 }
 
 // If a row has one token more than the model takes, the last token is only a label.
@@ -198,13 +209,8 @@ int run_score(Invocation& invocation) {
   const auto model =
       Model::load(engine.machine(), options.model.load, tokenizer, layout, options.model.lora_load);
   if (options.reward) {
-    print_rewards(*model, {.ids = ids_of_file_if_given(options.ids_file),
-                           .file = from_pipe       ? "-"
-                                   : files.empty() ? ""
-                                                   : files[0],
-                           .load = options.model.load,
-                           .json = options.json,
-                           .prints = engine.world().rank() == 0});
+    const std::string file = from_pipe ? "-" : files.empty() ? "" : files[0];
+    print_rewards(*model, reward_request(options, file, engine.world().rank() == 0));
     return 0;
   }
   const std::vector<std::vector<std::int32_t>> sequences =
