@@ -14,6 +14,7 @@
 #include "checkpoint/safetensors.h"
 #include "huggingface/places.h"
 #include "huggingface/read_place.h"
+#include "huggingface/reward_head.h"
 
 namespace piton {
 namespace {
@@ -73,7 +74,7 @@ std::string without_wrapper(const std::string& name) {
 class Places {
  public:
   Places(const ModelConfig& model, const HfFamily& family) : prefix_(family.optional_prefix) {
-    for (const HfPlace& place : family.places(model)) by_name_[place.name].push_back(place);
+    for (const HfPlace& place : hf_places(family, model)) by_name_[place.name].push_back(place);
   }
   // Null: there is none.
   const std::vector<HfPlace>* find(const std::string& name) const {
@@ -112,6 +113,12 @@ bool is_linear(const std::vector<HfPlace>& places, const std::map<std::string, S
 }  // namespace
 
 bool is_peft_folder(const fs::path& folder) { return is_there(folder / kPeftConfigName); }
+
+bool is_reward_adapter(const fs::path& folder) {
+  const fs::path config = folder / kPeftConfigName;
+  return HfConfig(read_regular_file(config, kLargestConfig), config.string())
+             .word("task_type", "") == kPeftRewardTask;
+}
 
 std::string linear_name(const std::vector<std::string>& canonical) {
   PITON_ASSERT(!canonical.empty());

@@ -36,10 +36,15 @@ namespace piton {
 inline constexpr const char* kPeftConfigName = "adapter_config.json";
 inline constexpr const char* kPeftWeightsName = "adapter_model.safetensors";
 inline constexpr const char* kPeftPickledName = "adapter_model.bin";
+inline constexpr const char* kPeftRewardTask = "SEQ_CLS";  // task_type of a reward model's
 inline constexpr std::string_view kPeftPrefix = "base_model.model.";  // of names of modules
 
 // True if the folder has an adapter_config.json.
 bool is_peft_folder(const std::filesystem::path& folder);
+
+// Whether the adapter in the folder is one of a reward model (model/reward_head.h). Throws
+// Error(kData) for a configuration that cannot be read.
+bool is_reward_adapter(const std::filesystem::path& folder);
 
 class PeftSource final : public TensorSource {
  public:

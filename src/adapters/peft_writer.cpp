@@ -16,6 +16,7 @@
 #include "base/json.h"
 #include "checkpoint/safetensors.h"
 #include "huggingface/places.h"
+#include "huggingface/reward_head.h"
 
 namespace piton {
 namespace {
@@ -78,9 +79,9 @@ Modules modules_of(const PeftWritten& written) {
     }
   }
   const std::map<std::string, Shape> shapes = shapes_with_head(written.model);
-  const auto sizes = hf_shapes(written.family.places(written.model), written.model);
+  const auto sizes = hf_shapes(hf_places(written.family, written.model), written.model);
   std::map<std::string, Module> by_name;
-  for (const HfPlace& place : written.family.places(written.model)) {
+  for (const HfPlace& place : hf_places(written.family, written.model)) {
     const Shape& shape = shapes.at(place.canonical);
     if (!place.canonical.starts_with("layers.") || shape.ndim() != 2) continue;
     Module& module = by_name[place.name];
@@ -208,8 +209,8 @@ void add_module(const Module& module, Reader& reader, std::map<std::string, Tens
 std::vector<std::string> add_trained(const PeftWritten& written, Reader& reader,
                                      std::map<std::string, Tensor>& tensors) {
   std::vector<std::string> modules;
-  const auto sizes = hf_shapes(written.family.places(written.model), written.model);
-  for (const HfPlace& place : written.family.places(written.model)) {
+  const auto sizes = hf_shapes(hf_places(written.family, written.model), written.model);
+  for (const HfPlace& place : hf_places(written.family, written.model)) {
     if (!written.adapters.trained.contains(place.canonical)) continue;
     const Tensor values = reader.read(place.canonical);
     const auto shape = values.shape().sizes();
@@ -275,7 +276,7 @@ Json config_of(const PeftWritten& written, const Modules& modules,
     if (ranks[i] != rank) rank_pattern[modules.adapted[i].name] = ranks[i];
     if (alphas[i] != alpha) alpha_pattern[modules.adapted[i].name] = alphas[i];
   }
-  const std::vector<HfPlace> places = written.family.places(written.model);
+  const std::vector<HfPlace> places = hf_places(written.family, written.model);
   const bool conv = std::ranges::any_of(places, [](const HfPlace& one) { return one.transposed; });
   const bool ties =
       written.model.tied && written.adapters.trained.contains("embedding.token.weight");
@@ -296,7 +297,7 @@ Json config_of(const PeftWritten& written, const Modules& modules,
           {"rank_pattern", rank_pattern},
           {"revision", nullptr},
           {"target_modules", targets_of(modules)},
-          {"task_type", "CAUSAL_LM"},
+          {"task_type", written.model.reward_head ? kPeftRewardTask : "CAUSAL_LM"},
           {"use_dora", modules.adapted[0].has_magnitudes()},
           {"use_rslora", written.rank_stabilized}};
 }

@@ -10,6 +10,7 @@
 #include "generate/decoded_text.h"
 #include "generate/source_texts.h"
 #include "gguf/gguf_source.h"
+#include "model/reward_head.h"
 #include "model_files/generation_ends.h"
 #include "model_files/opened_adapter.h"
 #include "model_files/opened_model.h"
@@ -186,7 +187,7 @@ std::unique_ptr<Model> Model::load(const Machine& machine, const std::filesystem
                                            : chat_templates_in(tokenizer_of(tokenizer).folder);
   state.quantizes = !layout.quantize.empty();
   const CodesOfParameter codes = codes_of(layout, opened, machine);
-  if (opened.format == ModelFormat::kPiton) {
+  if (opened.format == ModelFormat::kPiton && !opened.new_head) {
     state.run = paths.base;
   } else {
     state.source = std::move(opened.source);
@@ -226,8 +227,16 @@ const SpecialTokensRule& Model::special_tokens() const { return state_->special_
 
 const std::vector<std::int32_t>& Model::ends() const { return state_->ends; }
 
+void Model::refuse_reward_model() const {
+  if (!config().reward_head) return;
+  throw Error(Fault::kUsage,
+              "--load: the model gives rewards, it has no probabilities of tokens and continues no "
+              "text; piton score --reward reads it");
+}
+
 std::unique_ptr<DecodingEngine> Model::make_engine(const DecodingLimits& limits) const {
   state_->check_is_decoder();
+  refuse_reward_model();
   return make_batched_engine(*state_->inference, limits, state_->drafter);
 }
 
@@ -283,6 +292,7 @@ std::vector<std::vector<GeneratedToken>> Model::generate_of_sources(
 std::vector<Beam> Model::beams(std::span<const std::int32_t> prompt, std::int64_t max_new_tokens,
                                const BeamOptions& options,
                                const std::function<bool(std::span<const LikelyToken>)>& ends) {
+  refuse_reward_model();
   const std::vector<std::int32_t> start{state_->start};
   BeamPrompt read{.ids = prompt, .source = {}};
   if (config().encoder_decoder) {
@@ -307,7 +317,33 @@ std::vector<float> Model::embedding(std::span<const std::int32_t> ids, Embedding
   return state_->inference->embedding(ids, pooling);
 }
 
+std::vector<double> Model::rewards(std::span<const std::vector<std::int32_t>> sequences) {
+  if (!config().reward_head) {
+    throw Error(Fault::kUsage,
+                "--reward: the model predicts tokens, wanted a reward model, as --stage rm makes");
+  }
+  std::vector<double> rewards;
+  for (const std::vector<std::int32_t>& ids : sequences) {
+    check_read(ids);
+    MicroBatch batch{.samples = 1, .sequence = std::ssize(ids), .tokens = ids};
+    batch.labels.assign(ids.size(), kNoLabel);
+    batch.labels.back() = kRewardLabel;
+    batch.loss_mask.assign(ids.size(), 0.0F);
+    batch.positions.resize(ids.size());
+    std::iota(batch.positions.begin(), batch.positions.end(), 0);
+    const auto all = state_->session->token_losses({batch}, {});
+    const double own = all[0].empty() ? 0 : all[0].back();
+    const std::string bytes =
+        state_->inference->from_last_stage({reinterpret_cast<const char*>(&own), sizeof own});
+    double reward = 0;
+    std::memcpy(&reward, bytes.data(), sizeof reward);
+    rewards.push_back(reward);
+  }
+  return rewards;
+}
+
 Tensor Model::logits(std::span<const std::int32_t> ids) {
+  refuse_reward_model();
   check_read(ids);
   Inference& inference = *state_->inference;
   const std::vector<float> whole = inference.whole_vocabulary(inference.logits(ids, 1));
@@ -340,6 +376,7 @@ std::vector<ContinuationScore> Model::score_continuations(
 std::map<std::string, Tensor> Model::gradients(
     const std::vector<std::vector<std::int32_t>>& sequences) {
   state_->check_is_decoder();
+  refuse_reward_model();
   if (state_->machine.world.size() != 1) {
     throw Error(Fault::kUsage, "score: gradients are written by one process, and {} were started",
                 state_->machine.world.size());

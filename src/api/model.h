@@ -93,6 +93,9 @@ class Model {
   Score score(std::span<const std::int32_t> ids);
   // How likely continuations of texts are; see generate/continuations.h. Throws as scores().
   std::vector<ContinuationScore> score_continuations(std::span<const ContinuationRequest> requests);
+  // The reward of each of several texts, as a reward model has it (model/reward_head.h). Throws
+  // Error(kUsage) for a model that is none, and as scores().
+  std::vector<double> rewards(std::span<const std::vector<std::int32_t>> sequences);
   // One vector for a text; see Inference::embedding(). Throws as scores().
   std::vector<float> embedding(std::span<const std::int32_t> ids, EmbeddingPooling pooling);
   // Gradients of the mean loss over all tokens of all `sequences`: canonical tensors in fp32, by
@@ -106,6 +109,7 @@ class Model {
   std::vector<std::vector<GeneratedToken>> generate_of_sources(
       const PromptBatch& batch, const SamplingOptions& options,
       const std::function<bool(std::size_t prompt, const GeneratedToken&)>& each);
+  void refuse_reward_model() const;
   void check_read(std::span<const std::int32_t> ids) const;
   struct State;
   std::unique_ptr<State> state_;

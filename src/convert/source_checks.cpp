@@ -122,6 +122,15 @@ void check_source(const ConvertOptions& options, const OpenedModel& from) {
     throw Error(Fault::kUsage, "--load-model-type: got {}, but {} is {}; leave the flag out",
                 options.load_model_type, options.load, name(from.format));
   }
+  const bool to_peft = options.save_model_type == "peft";
+  const bool other = options.save_model_type == "mg" || options.save_model_type == "gguf" ||
+                     options.save_model_type == "gguf-lora" || options.save.ends_with(".gguf");
+  if (from.model.reward_head && other && !to_peft) {
+    throw Error(Fault::kUsage,
+                "--load: {} is a reward model, which only folders of Hugging Face (--to hf), PEFT "
+                "(--to peft) and Piton hold",
+                options.load);
+  }
   check_model(options, from);
   check_size(options, from.model);
   check_layout(options, from);

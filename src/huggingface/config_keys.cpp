@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "huggingface/reward_head.h"
 
 namespace piton {
 namespace {
@@ -31,6 +32,8 @@ std::string difference(const ModelConfig& model, const ModelConfig& held) {
     return model.encoder_decoder ? "an encoder and a decoder" : "one stack of layers";
   if (differs(&C::encoder_decoder)) return "the sizes of its encoder, its buckets or its head";
   if (differs(&C::encoder)) return model.encoder ? "an encoder" : "a decoder";
+  if (differs(&C::reward_head))
+    return model.reward_head ? "a head of rewards" : "a head over the vocabulary";
   if (differs(&C::positions)) return "its kind of positions";
   if (differs(&C::norm)) return "its kind of norm";
   if (differs(&C::activation, &C::gated)) return "its activation";
@@ -66,6 +69,7 @@ Json config_of(const HfFamily& family, const ModelConfig& model) {
                  {"initializer_range", model.init_deviation},
                  {"dtype", dtype_word(model.dtype)}};
   config.update(family.keys(model));
+  if (model.reward_head) config.update(reward_keys(family));
   return config;
 }
 
@@ -109,10 +113,13 @@ HfDescription written_by(const std::vector<HfFamily>& families, const ModelConfi
                          std::string& why) {
   for (std::size_t i = 0; i < families.size(); ++i) {
     if (families[i].keys == nullptr) continue;
+    if (model.reward_head && reward_architecture(families[i]).empty()) continue;
     HfDescription written{families[i], config_of(families[i], model), ""};
     try {
       const HfConfig config(written.config.dump(), "config.json");
-      const std::string lost = model_difference(model, families[i].model(config));
+      ModelConfig read = families[i].model(config);
+      set_reward_head(config, families[i], read);
+      const std::string lost = model_difference(model, read);
       if (lost.empty()) return written;
       if (i == 0) why = lost;
     } catch (const Error& error) {

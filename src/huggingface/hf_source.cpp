@@ -14,6 +14,7 @@
 #include "checkpoint/values.h"
 #include "huggingface/places.h"
 #include "huggingface/read_place.h"
+#include "huggingface/reward_head.h"
 #include "model/canonical_tensors.h"
 
 namespace piton {
@@ -48,7 +49,7 @@ HfSource::HfSource(const fs::path& folder)
       files_(folder),
       model_(hf_model(config_)) {
   check_layers(model_, std::ssize(files_.tensors()), config_.where());
-  check_tensors(family_.places(model_));
+  check_tensors(hf_places(family_, model_));
   decide_head();
 }
 
@@ -57,7 +58,8 @@ std::map<std::string, HfTensor> HfSource::family_tensors() const {
   const std::string& prefix = family_.optional_prefix;
   std::map<std::string, HfTensor> named;
   for (const auto& [name, tensor] : files_.tensors()) {
-    const bool whole = prefix.empty() || name.starts_with(prefix) || name.starts_with("lm_head.");
+    const bool whole = prefix.empty() || name.starts_with(prefix) || name.starts_with("lm_head.") ||
+                       name.starts_with("score.");
     std::string full = whole ? name : prefix + name;
     for (const auto& [older, newer] : family_.older_ends) {
       if (full.ends_with(older)) full.replace(full.size() - older.size(), older.size(), newer);
@@ -124,6 +126,7 @@ void HfSource::check_tensors(const std::vector<HfPlace>& places) {
 }
 
 void HfSource::decide_head() {
+  if (model_.reward_head) return;
   const auto head = places_.find(kHead);
   const bool said = model_.tied;
   if (head == places_.end()) {

@@ -11,6 +11,7 @@
 #include "checkpoint/assembly.h"
 #include "checkpoint/safetensors.h"
 #include "huggingface/places.h"
+#include "huggingface/reward_head.h"
 #include "huggingface/tensor_files.h"
 
 namespace piton {
@@ -25,7 +26,7 @@ std::vector<TypedAssembly> written_tensors(const TensorSource& source, const Mod
   for (const CanonicalTensor& one : source.tensors(TensorKind::kWeight))
     stored[one.name] = one.dtype;
   std::vector<TypedAssembly> tensors;
-  for (Assembly& assembly : hf_assemblies(family.places(model), model)) {
+  for (Assembly& assembly : hf_assemblies(hf_places(family, model), model)) {
     const DType type = dtype.value_or(dtype_of(assembly, stored));
     tensors.push_back({std::move(assembly), type});
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "model/reward_head.h"
 
 namespace piton {
 
@@ -67,7 +68,11 @@ std::vector<CanonicalShape> canonical_tensors(const ModelConfig& config) {
     layer_of(fmt::format("layers.{}.", layer), config.encoder_decoder.has_value());
   norm("final_norm", !post_norm);
   if (config.encoder && !config.encoder->word_head) return list;
-  if (!config.tied) add("head.weight", {config.vocabulary, h});
+  if (config.reward_head) {
+    add(kRewardTensor, {1, h});
+  } else if (!config.tied) {
+    add("head.weight", {config.vocabulary, h});
+  }
   if (config.encoder_decoder && config.encoder_decoder->head_bias)
     add("head.bias", {config.vocabulary});
   if (!config.encoder) return list;

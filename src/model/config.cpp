@@ -90,6 +90,16 @@ void ModelConfig::check() const {
   }
   check_encoder(*this);
   check_encoder_decoder(*this);
+  if (reward_head &&
+      (encoder || encoder_decoder || tied || normalized_head || logit_soft_cap != 0)) {
+    throw Error(Fault::kUsage,
+                "--reward-head: is for decoders, and goes with no other option of the output head; "
+                "leave {} out",
+                encoder || encoder_decoder ? "it"
+                : tied                     ? "--tie-embeddings-and-output-weights"
+                : normalized_head          ? "--normalized-head"
+                                           : "--output-logit-softcapping");
+  }
   if (!(init_deviation >= 0) || !std::isfinite(init_deviation))
     throw Error(Fault::kUsage, "--init-method-std: got {}, wanted 0 or more", init_deviation);
 }
@@ -131,7 +141,8 @@ std::int64_t ModelConfig::parameters() const {
   if (head_norms) block += 2 * head_size;
   if (output_bias) block += hidden;
   if (biases) block += (gated ? 2 : 1) * ffn_hidden + hidden;
-  std::int64_t ends = vocabulary * hidden * (tied ? 1 : 2) + norm_size;
+  const std::int64_t head = reward_head ? 1 : tied ? 0 : vocabulary;
+  std::int64_t ends = (vocabulary + head) * hidden + norm_size;
   if (positions == PositionKind::kLearned) ends += max_positions * hidden;
   if (embedding_norm) ends += norm_size;
   if (encoder) {
@@ -155,8 +166,8 @@ std::int64_t ModelConfig::parameters() const {
 double ModelConfig::forward_flops_per_token(std::int64_t sequence,
                                             std::int64_t decoder_sequence) const {
   if (encoder_decoder) return encoder_decoder_flops(*this, sequence, decoder_sequence);
-  const double products =
-      2.0 * static_cast<double>(layers * block_matrices(*this) + vocabulary * hidden);
+  const double products = 2.0 * static_cast<double>(layers * block_matrices(*this) +
+                                                    (reward_head ? 1 : vocabulary) * hidden);
   // Two products of 2 d FLOPs for each visible key. On average a causal query sees half of the
   // sequence; with a window of w keys, w of them from position w on.
   const auto s = static_cast<double>(sequence);
@@ -289,6 +300,10 @@ ModelConfig ModelOptions::resolve(std::optional<std::int64_t> tokenizer_vocabula
   }
   if (untied) config.tied = false;
   if (tied) config.tied = true;
+  if (reward_head) {
+    config.reward_head = true;
+    if (!tied) config.tied = false;
+  }
   set(config.norm_eps, norm_eps);
   rotary.apply(config);
   set(config.hidden_dropout, hidden_dropout);
@@ -361,6 +376,7 @@ void ModelOptions::settle(const ModelConfig& config) {
   output_bias = config.output_bias;
   embedding_norm = config.embedding_norm;
   normalized_head = config.normalized_head;
+  reward_head = config.reward_head;
   gains_from_one = config.gains_from_one;
   end_norms = config.end_norms;
   scaled_embedding = config.scaled_embedding;

@@ -59,6 +59,7 @@ struct ModelConfig {
   bool embedding_norm = false;    // a norm of kind `norm` after the embedding
   bool normalized_head = false;   // each row of the head is divided by its length
   bool tied = true;               // head = token embedding
+  bool reward_head = false;       // in place of that over the vocabulary (model/reward_head.h)
   double hidden_dropout = 0;
   double attention_dropout = 0;
   double init_deviation = 0.02;  // divided by sqrt(2 L) for the last projection of a branch
@@ -109,6 +110,7 @@ struct ModelOptions {
   bool head_norms = false;
   bool embedding_norm = false;
   bool normalized_head = false;
+  bool reward_head = false;
   bool gains_from_one = false;
   bool end_norms = false;
   bool scaled_embedding = false;
@@ -177,6 +179,8 @@ struct ModelOptions {
     v(Option{"normalized-head",
              "divide each row of the output head by its length before use (Baichuan-2)", same},
       normalized_head);
+    v(Option{"reward-head", "a head of one row, the reward of a text (set by --stage rm)", same},
+      reward_head);
     v(Option{"apply-layernorm-1p",
              "store the gain of a norm as its difference from 1 (Gemma)",
              {.aliases = {"add-rmsnorm-offset"}, .resume = Resume::kMustMatch}},

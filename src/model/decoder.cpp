@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "model/layer_stack.h"
+#include "model/reward_head.h"
 #include "nn/embedding.h"
 #include "nn/kv_cache.h"
 
@@ -150,10 +151,7 @@ class DecoderChunk final : public Chunk {
     layers_.emplace(parameters, of, adapters);
     if (place_.last()) {
       final_norm_.emplace(parameters, shard_, "final_norm", norm_shape(config));
-      head_.emplace(
-          shard_, config.tied ? *tokens : token_table(parameters, of, "head.weight", false),
-          vocabulary_,
-          HeadShape{.normalized = config.normalized_head, .soft_cap = config.logit_soft_cap});
+      add_head(parameters, of, tokens);
     }
     if (config.positions == PositionKind::kRotary) {
       rotary_ = make_rotary_tables(config, angles(1), setup.device, setup.arena, setup.stream);
@@ -194,6 +192,22 @@ class DecoderChunk final : public Chunk {
   void add_layers(KvCache& cache) const override { layers_->add_layers(cache); }
 
  private:
+  // `tokens`: the table of tokens, where the head shares it.
+  void add_head(ParameterList& parameters, const LayersOfChunk& of, Parameter* tokens) {
+    if (config_.reward_head) {
+      const Vocabulary one{1, shard_.size()};
+      head_.emplace(shard_,
+                    parameters.add(vocabulary_parameter(shard_, kRewardTensor, one, config_.hidden,
+                                                        input_weights(config_))),
+                    one, HeadShape{});
+      return;
+    }
+    head_.emplace(
+        shard_, config_.tied ? *tokens : token_table(parameters, of, "head.weight", false),
+        vocabulary_,
+        HeadShape{.normalized = config_.normalized_head, .soft_cap = config_.logit_soft_cap});
+  }
+
   // What the last chunk returns. x [b*s, h], under sequence parallelism this rank's [b*s/t, h].
   ChunkOutput results(Context& context, const Value& x, const ModelInput& input) const {
     const Wanted& wanted = input.wanted;

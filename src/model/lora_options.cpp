@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "model/canonical_tensors.h"
+#include "model/reward_head.h"
 
 namespace piton {
 namespace {
@@ -60,6 +61,7 @@ const std::map<std::string, Names>& modules() {
     add({"post_attention_layernorm", "pre_mlp_layernorm", "ln_2"}, {"mlp_norm."});
     add({"final_layernorm", "norm", "ln_f"}, {"final_norm."});
     add({"lm_head", "output_layer"}, {"head."});
+    add({"score"}, {kRewardTensor});
     add({"norms"},
         {"embedding.norm.", "attention_norm.", "mlp_norm.", "final_norm.", "attention.end_norm.",
          "mlp.end_norm.", "attention.query_norm.", "attention.key_norm."});
@@ -185,6 +187,7 @@ Adapters LoraOptions::resolve(const ModelConfig& config) const {
     for (const std::string& tensor : tensors_of_module(config, module))
       adapters.trained.insert(tensor);
   }
+  if (config.reward_head) adapters.trained.insert(kRewardTensor);  // the base has none
   return adapters;
 }
 

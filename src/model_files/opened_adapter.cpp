@@ -12,13 +12,15 @@
 #include "model_files/checked_source.h"
 #include "model_files/gguf_adapter.h"
 #include "model_files/native_config.h"
+#include "model_files/reward_base.h"
 
 namespace piton {
 namespace {
 
 namespace fs = std::filesystem;
 
-OpenedAdapter open_peft(const fs::path& folder, const OpenedModel& base) {
+OpenedAdapter open_peft(const fs::path& folder, OpenedModel& base) {
+  if (is_reward_adapter(folder)) make_reward_model(base);
   OpenedAdapter opened{.kind = "adapter of PEFT"};
   auto source = std::make_unique<PeftSource>(folder, base.model,
                                              hf_config_of(base.model, base.origin).family);
@@ -35,7 +37,7 @@ OpenedAdapter open_gguf(const fs::path& path, const OpenedModel& base) {
   return opened;
 }
 
-OpenedAdapter open_checkpoint(const fs::path& checkpoint, const OpenedModel& base) {
+OpenedAdapter open_checkpoint(const fs::path& checkpoint, OpenedModel& base) {
   const NativeConfig config = read_native_config(checkpoint);
   if (!config.lora.given()) {
     throw Error(Fault::kData,
@@ -43,6 +45,7 @@ OpenedAdapter open_checkpoint(const fs::path& checkpoint, const OpenedModel& bas
                 "--lora-target-modules",
                 checkpoint.string());
   }
+  if (config.model.reward_head) make_reward_model(base);
   OpenedAdapter opened{.kind = "adapters of a run"};
   opened.adapters = config.lora.resolve(base.model);
   const Manifest manifest = read_manifest(checkpoint);

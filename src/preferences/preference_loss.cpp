@@ -98,6 +98,17 @@ PairLoss pair_loss(const PreferenceOptions& options, const ScoredAnswer& chosen,
   return loss;
 }
 
+PairLoss reward_loss(const PreferenceOptions& options, double chosen, double rejected) {
+  const double above = chosen - rejected - options.reward_margin;
+  const double sum = chosen + rejected;
+  const double centering = 2 * options.center_rewards * sum;
+  return {.loss = -log_sigmoid(above) + options.center_rewards * sum * sum,
+          .dchosen = -sigmoid(-above) + centering,
+          .drejected = sigmoid(-above) + centering,
+          .chosen_reward = chosen,
+          .rejected_reward = rejected};
+}
+
 AnswerLoss answer_loss(const PreferenceOptions& options, const ScoredAnswer& answer, bool desirable,
                        double divergence) {
   const double beta = options.kto_beta;

@@ -11,12 +11,15 @@
 //   simpo         as dpo, with z = p_c / n_c - p_j / n_j - g      Meng 2024, arXiv:2405.14734
 //   orpo          -p_c / n_c - b log s(o_c - o_j),                Hong 2024, arXiv:2403.07691
 //                 o = q - log(1 - exp q), q = p / n
+//   rm            -log s(R_c - R_j - m) + e (R_c + R_j)^2         Bradley and Terry 1952
+//                 R: the reward of an answer; m: --reward-margin; e: --center-rewards-coefficient
 //   kto           w (1 - s(b (p - r - k))) of a good answer,      Ethayarajh 2024, arXiv:2402.01306
 //                 w (1 - s(b (k - p + r))) of a bad one; k = max(0, mean of p - r over mismatched
 //                 answers), which has no gradient
 //
-// These are the formulas of TRL (DPOTrainer, CPOTrainer, ORPOTrainer, KTOTrainer), but the first
-// term of orpo is over the answer alone, as in the paper, where TRL takes the question too.
+// These are the formulas of TRL (DPOTrainer, CPOTrainer, ORPOTrainer, KTOTrainer, RewardTrainer),
+// but the first term of orpo is over the answer alone, as in the paper, where TRL takes the
+// question too.
 #pragma once
 
 #include "preferences/preference_options.h"
@@ -46,6 +49,9 @@ struct AnswerLoss {
 // Asserts that the stage of `options` is one of pairs, and that both answers have tokens.
 PairLoss pair_loss(const PreferenceOptions& options, const ScoredAnswer& chosen,
                    const ScoredAnswer& rejected);
+
+// Of rm. Derivatives are those by the rewards.
+PairLoss reward_loss(const PreferenceOptions& options, double chosen, double rejected);
 
 // Of kto. `divergence`: k.
 AnswerLoss answer_loss(const PreferenceOptions& options, const ScoredAnswer& answer, bool desirable,

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "comm/gathered_values.h"
+#include "preferences/checked_answers.h"
 
 namespace piton {
 namespace {
@@ -103,20 +104,8 @@ std::vector<std::vector<ScoredAnswer>> PreferenceObjective::scores(
 
 ObjectiveReport PreferenceObjective::weigh(Session& session, std::vector<MicroBatch>& batches,
                                            bool training) {
-  for (MicroBatch& batch : batches) {
-    if (batch.answers.empty()) {
-      throw Error(Fault::kData,
-                  "--stage {}: a batch has no answers to compare; wanted preference data "
-                  "(--is-pairwise-dataset)",
-                  name(options_.stage));
-    }
-    if ((batch.answers[0].role == AnswerRole::kChosen) != options_.by_pairs()) {
-      throw Error(Fault::kData, "--stage {}: wanted {}, got {}; give other data or another --stage",
-                  name(options_.stage), options_.by_pairs() ? "pairs of answers" : "judged answers",
-                  options_.by_pairs() ? "judged answers" : "pairs of answers");
-    }
-    std::ranges::fill(batch.loss_mask, 0.0F);
-  }
+  check_answers(options_, batches);
+  for (MicroBatch& batch : batches) std::ranges::fill(batch.loss_mask, 0.0F);
   const auto scored = scores(session, batches, training);
   const bool counts = session.pipeline().on_last_stage();
   const bool pairs = options_.by_pairs();

@@ -39,6 +39,8 @@ std::string name(TrainingStage stage) {
       return "simpo";
     case TrainingStage::kKto:
       return "kto";
+    case TrainingStage::kRm:
+      return "rm";
   }
   PITON_ASSERT(false, "stage {}", static_cast<int>(stage));
   return "";
@@ -61,6 +63,7 @@ void PreferenceOptions::check() const {
   const bool simpo = stage == TrainingStage::kSimpo;
   const bool orpo = stage == TrainingStage::kOrpo;
   const bool kto = stage == TrainingStage::kKto;
+  const bool rm = stage == TrainingStage::kRm;
   of_stages("ref-model", !ref_model.empty(), has_reference(), "dpo, ipo and kto");
   of_stages("dpo-beta", dpo_beta != usual.dpo_beta, dpo || ipo, "dpo and ipo");
   of_stages("dpo-loss-type", dpo_loss != usual.dpo_loss, dpo, "dpo");
@@ -76,6 +79,10 @@ void PreferenceOptions::check() const {
   of_stages("kto-beta", kto_beta != usual.kto_beta, kto, "kto");
   of_stages("kto-desirable-weight", kto_desirable_weight != 1, kto, "kto");
   of_stages("kto-undesirable-weight", kto_undesirable_weight != 1, kto, "kto");
+  of_stages("reward-margin", reward_margin != 0, rm, "rm");
+  of_stages("center-rewards-coefficient", center_rewards != 0, rm, "rm");
+  check_least_zero("reward-margin", reward_margin);
+  check_least_zero("center-rewards-coefficient", center_rewards);
   check_positive("dpo-beta", dpo_beta);
   check_smoothing("dpo-label-smoothing", dpo_label_smoothing);
   check_least_zero("pref-ftx", pref_ftx);

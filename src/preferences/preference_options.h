@@ -9,7 +9,7 @@
 
 namespace piton {
 
-enum class TrainingStage : std::uint8_t { kSft, kDpo, kIpo, kOrpo, kSimpo, kKto };
+enum class TrainingStage : std::uint8_t { kSft, kDpo, kIpo, kOrpo, kSimpo, kKto, kRm };
 enum class PairLossKind : std::uint8_t { kSigmoid, kHinge, kIpo };
 
 struct PreferenceOptions {
@@ -26,6 +26,8 @@ struct PreferenceOptions {
   double kto_beta = 0.1;
   double kto_desirable_weight = 1;
   double kto_undesirable_weight = 1;
+  double reward_margin = 0;
+  double center_rewards = 0;
   std::string ref_model;
 
   template <typename Visitor>
@@ -35,14 +37,15 @@ struct PreferenceOptions {
         Option{
             "stage",
             "what is learned: the labels (sft), or preferences: pairs of answers by dpo, ipo, orpo "
-            "or simpo, or answers that are judged alone by kto",
+            "or simpo, or answers that are judged alone by kto; or a reward model from pairs (rm)",
             same},
         Choice(stage, {{"sft", TrainingStage::kSft},
                        {"dpo", TrainingStage::kDpo},
                        {"ipo", TrainingStage::kIpo},
                        {"orpo", TrainingStage::kOrpo},
                        {"simpo", TrainingStage::kSimpo},
-                       {"kto", TrainingStage::kKto}}));
+                       {"kto", TrainingStage::kKto},
+                       {"rm", TrainingStage::kRm}}));
     v(Option{"ref-model",
              "model that dpo, ipo and kto compare with (default: the base of the adapters, where "
              "adapters are trained)",
@@ -74,6 +77,13 @@ struct PreferenceOptions {
       kto_desirable_weight);
     v(Option{"kto-undesirable-weight", "weight of the losses of bad answers", same},
       kto_undesirable_weight);
+    v(Option{"reward-margin",
+             "by how much the reward of the better answer of a pair of rm is to be higher", same},
+      reward_margin);
+    v(Option{"center-rewards-coefficient",
+             "weight of the square of the sum of both rewards of a pair of rm, added to its loss",
+             same},
+      center_rewards);
   }
 
   bool by_preferences() const { return stage != TrainingStage::kSft; }

@@ -253,6 +253,38 @@ std::string samples(const std::vector<RunRecord>& runs) {
   return out.empty() ? "" : "<h2>First samples</h2>" + out;
 }
 
+// What the model wrote to each prompt of --sample-prompts: the first time and the last ones.
+std::string answers(const std::vector<RunRecord>& runs) {
+  constexpr std::size_t kShown = 1000;  // bytes of a text
+  constexpr std::size_t kLast = 8;
+  std::string out;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    std::vector<const StepMetrics*> steps;
+    for (const StepMetrics& step : runs[i].steps) {
+      if (!step.answers.empty()) steps.push_back(&step);
+    }
+    if (steps.size() > kLast + 1) steps.erase(steps.begin() + 1, steps.end() - kLast);
+    if (steps.empty()) continue;
+    for (const PromptAnswer& asked : steps.back()->answers) {
+      std::string rows;
+      for (const StepMetrics* step : steps) {
+        for (const PromptAnswer& one : step->answers) {
+          if (one.prompt != asked.prompt) continue;
+          rows += fmt::format("<tr><td class=\"n\">{}</td><td>{}</td></tr>", step->iteration,
+                              html_escaped(text_beginning(one.answer, kShown)));
+          break;
+        }
+      }
+      out += fmt::format(
+          "<h3><span class=\"key\" {}></span>{}: {}</h3><div class=\"scroll\"><table><tr><th "
+          "class=\"n\">iteration</th><th>answer</th></tr>{}</table></div>",
+          color_of(i), html_escaped(runs[i].name),
+          html_escaped(text_beginning(asked.prompt, kShown)), rows);
+    }
+  }
+  return out.empty() ? "" : "<h2>Answers</h2>" + out;
+}
+
 // The times of --timing-log-level that every run wrote last.
 std::string timers(const std::vector<RunRecord>& runs) {
   std::string rows;
@@ -321,7 +353,7 @@ std::string report_page(const std::vector<RunRecord>& runs, const PageOptions& o
   std::string page = page_begin(names, refresh);
   page += "<div class=\"runs\">" + cards + "</div>\n<h2>Curves</h2><div class=\"plots\">" +
           plots(runs) + "</div>\n" + timers(runs) + "\n" + checkpoints(runs) + "\n" +
-          samples(runs) + "\n" + options_table(runs);
+          answers(runs) + "\n" + samples(runs) + "\n" + options_table(runs);
   return page + page_end(options.made +
                          (options.refresh_every ? "; refreshed while the run continues" : ""));
 }

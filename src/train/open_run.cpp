@@ -9,10 +9,12 @@
 #include "base/files/files.h"
 #include "base/options/option_range.h"
 #include "checkpoint/collective.h"
+#include "model_files/chat_templates.h"
 #include "model_files/opened_adapter.h"
 #include "session/run_sections.h"
 #include "train/run/adapter_run.h"
 #include "train/run/checkpoint_choice.h"
+#include "train/run/corpus_rule.h"
 #include "train/run/foreign_model.h"
 #include "train/run/memory_check.h"
 #include "train/run/option_lines.h"
@@ -90,6 +92,7 @@ class RunOpener {
   void say_kernel_differences();
   void take_folder(bool may_create);
   void open_data();
+  void open_prompts();
   void load_or_draw();
   void start_adapters();
   std::optional<std::int64_t> load(CheckpointChoice& choice);
@@ -118,6 +121,7 @@ void RunOpener::check_before_allocation() {
   continue_started_run();
   together([&] {
     check_preference_options(given_);
+    if (given_.preferences.stage == TrainingStage::kRm) given_.model.reward_head = true;
     open_tokenizer_and_plan();
   });
   choose_recomputation();
@@ -158,6 +162,7 @@ void RunOpener::open_tokenizer_and_plan() {
   RunPlan& plan = run_.plan;
   plan = make_run_plan(given_, machine_.world.size(),
                        tokenizer != nullptr ? tokenizer->vocabulary_size() : 0);
+  check_head(given_, plan);
   add_second_models(given_, plan);
   given_.optimizer.check();
   check_range("--timing-log-level", given_.timing.timing_log_level, 0, 2);
@@ -231,6 +236,30 @@ void RunOpener::open_data() {
         std::make_unique<RunData>(given_, run_.plan, run_.tokenizer.get(), sinks_, inputs_.samples);
     run_.state.facts.merge(run_.data->facts());
   });
+  if (!run_.settled.sample_prompts.file.empty()) together([&] { open_prompts(); });
+}
+
+void RunOpener::open_prompts() {
+  const auto refuse = [](const char* why, const char* what) {
+    throw Error(Fault::kUsage, "--sample-prompts: {}; {}", why, what);
+  };
+  const ModelConfig& model = run_.plan.session.model;
+  const ParallelOptions& parallel = run_.settled.parallel;
+  if (run_.tokenizer == nullptr)
+    refuse("the run has no tokenizer", "name it with --tokenizer-type, or leave this out");
+  if (model.encoder || model.reward_head) refuse("the model continues no text", "leave it out");
+  if (parallel.linears.sequence_parallel && parallel.tensor > 1)
+    refuse("does not go with --sequence-parallel", "leave one of the two out");
+  const std::filesystem::path folder = tokenizer_of(run_.settled.tokenizer).folder;
+  ModelChatTemplates found = chat_templates_in(folder);
+  if (!found.fault.empty()) throw Error(Fault::kData, "{}", found.fault);
+  run_.prompts = std::make_unique<SamplePrompts>(
+      run_.settled.sample_prompts,
+      PromptReading{.tokenizer = *run_.tokenizer,
+                    .templates = std::move(found.files),
+                    .own_template = run_.data->chat_template(sinks_),
+                    .adds_special_tokens = rule_of_run(run_.state.facts).add,
+                    .sequence = std::min(run_.plan.sequence, model.longest_sequence())});
 }
 
 void RunOpener::load_or_draw() {

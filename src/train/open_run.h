@@ -21,6 +21,7 @@
 #include "train/run/run_plan.h"
 #include "train/run/run_planner.h"
 #include "train/run_saves.h"
+#include "train/sample_prompts.h"
 #include "train/sinks/metrics_sink.h"
 #include "train/sinks/run_sink.h"
 #include "train/sinks/tensorboard_sink.h"
@@ -71,6 +72,7 @@ struct OpenedRun {
   std::unique_ptr<WeightDecay> decay;
   std::unique_ptr<Mesh> mesh;
   std::unique_ptr<RunData> data;
+  std::unique_ptr<SamplePrompts> prompts;  // null: --sample-prompts is not given
   std::unique_ptr<Session> session;
   RunObjective objective;  // of the session
   FolderClaim claim = FolderClaim::kNone;

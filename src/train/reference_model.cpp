@@ -8,6 +8,7 @@
 #include "checkpoint/load_values.h"
 #include "model_files/opened_adapter.h"
 #include "model_files/opened_model.h"
+#include "preferences/reward_objective.h"
 
 namespace piton {
 namespace {
@@ -122,6 +123,15 @@ void check_preference_options(const PretrainOptions& options) {
   }
 }
 
+void check_head(const PretrainOptions& options, const RunPlan& plan) {
+  const bool rewards = options.preferences.stage == TrainingStage::kRm;
+  if (plan.session.model.reward_head == rewards) return;
+  throw Error(Fault::kUsage,
+              "--stage {}: the head of the model is one of rewards, wanted one over the "
+              "vocabulary; give --stage rm, or --load another model",
+              name(options.preferences.stage));
+}
+
 void add_second_models(const PretrainOptions& options, RunPlan& plan) {
   const auto description_in = [](const std::string& folder) {
     return open_model({.path = model_paths(folder, "").base}).model;
@@ -165,7 +175,11 @@ RunObjective open_objective(const PretrainOptions& options, const Machine& machi
     run.reference = std::move(reference.session);
     run.reference_hash = std::move(reference.hash);
   }
-  run.objective = std::make_unique<PreferenceObjective>(preferences, run.reference.get());
+  if (preferences.stage == TrainingStage::kRm) {
+    run.objective = std::make_unique<RewardObjective>(preferences);
+  } else {
+    run.objective = std::make_unique<PreferenceObjective>(preferences, run.reference.get());
+  }
   session.set_objective(run.objective.get());
   return run;
 }

@@ -18,6 +18,10 @@ namespace piton {
 // data or the adapters: among them a loss with a reference where there is none.
 void check_preference_options(const PretrainOptions& options);
 
+// Throws Error(kUsage) if the head of the model is not that which --stage learns: of a reward model
+// for rm, over the vocabulary for the others.
+void check_head(const PretrainOptions& options, const RunPlan& plan);
+
 // Sets RunPlan::reference and teacher by the descriptions of the models that `options` name. Throws
 // as open_objective().
 void add_second_models(const PretrainOptions& options, RunPlan& plan);
@@ -30,11 +34,11 @@ inline constexpr const char* kTeacherFact = "weights of --teacher-model";
 
 // What --stage and --teacher-model ask for. Later members use earlier ones.
 struct RunObjective {
-  std::unique_ptr<Session> reference;              // of --ref-model; null without it
-  std::string reference_hash;                      // for kReferenceFact; "" without it
-  std::unique_ptr<PreferenceObjective> objective;  // null: --stage sft
-  std::unique_ptr<Session> teacher;                // null without --teacher-model
-  std::string teacher_hash;                        // for kTeacherFact
+  std::unique_ptr<Session> reference;    // of --ref-model; null without it
+  std::string reference_hash;            // for kReferenceFact; "" without it
+  std::unique_ptr<Objective> objective;  // null: --stage sft
+  std::unique_ptr<Session> teacher;      // null without --teacher-model
+  std::string teacher_hash;              // for kTeacherFact
 };
 
 // Collective. Opens the models of --ref-model and --teacher-model in the layout of `session`, the

@@ -137,6 +137,8 @@ StepMetrics Trainer::one_step() {
       sinks_.warning(fmt::format("iteration {}: {}", state.iteration, no_validation_loss()));
     }
   }
+  if (run_.prompts != nullptr && (state.iteration % loop.eval_interval == 0 || done()))
+    metrics.answers = answer_prompts();
   if (inputs_.tasks != nullptr && (state.iteration % run_.settled.tasks.interval == 0 || done())) {
     metrics.tasks = evaluate_tasks();
   }
@@ -265,6 +267,8 @@ void Trainer::check_tasks() const {
     throw Error(Fault::kUsage,
                 "--eval-tasks: the run has no tokenizer; name it with --tokenizer-type, or leave "
                 "this out");
+  if (run_.plan.session.model.reward_head)
+    throw Error(Fault::kUsage, "--eval-tasks: a reward model answers no question; leave it out");
   if (run_.settled.parallel.linears.sequence_parallel && run_.settled.parallel.tensor > 1)
     throw Error(Fault::kUsage,
                 "--eval-tasks: does not go with --sequence-parallel; evaluate checkpoints with "
@@ -272,9 +276,17 @@ void Trainer::check_tasks() const {
   inputs_.tasks->check(run_.plan.sequence);
 }
 
+std::vector<PromptAnswer> Trainer::answer_prompts() {
+  const Section whole(machine_.sections, kEvaluateSection);
+  // Passes of the engine are not those of micro-batches.
+  auto observer = std::exchange(run_.session->pipeline().observer, {});
+  std::vector<PromptAnswer> answers = run_.prompts->answers(*run_.session, *run_.tokenizer);
+  run_.session->pipeline().observer = std::move(observer);
+  return answers;
+}
+
 std::vector<TaskFigure> Trainer::evaluate_tasks() {
   const Section whole(machine_.sections, kEvaluateSection);
-  // Its passes are not those of micro-batches.
   auto observer = std::exchange(run_.session->pipeline().observer, {});
   std::vector<TaskFigure> figures =
       inputs_.tasks->evaluate({.session = *run_.session,

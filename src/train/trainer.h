@@ -115,6 +115,7 @@ class Trainer {
   StepMetrics measured(const StepReport& report, std::int64_t batch, double seconds) const;
   bool log_due() const;
   void check_tasks() const;
+  std::vector<PromptAnswer> answer_prompts();
   std::vector<TaskFigure> evaluate_tasks();
   std::optional<double> run_evaluation(std::vector<ObjectiveFigure>& figures);
   std::string no_validation_loss() const;

@@ -1,11 +1,12 @@
 // ranks: 2 4
 // Preferences under any layout have the losses, figures and values of one process: with the base
-// under the adapters as the reference, and with a second model.
+// under the adapters as the reference, and with a second model. So do reward models.
 #include <string>
 #include <vector>
 
 #include "model/lora_options.h"
 #include "preferences/preference_objective.h"
+#include "preferences/reward_objective.h"
 #include "support/preference_batches.h"
 #include "support/ranks_main.h"
 #include "support/run_session.h"
@@ -47,8 +48,9 @@ std::vector<RunLayout> layouts(int ranks) {
   };
 }
 
-ModelConfig small() {
+ModelConfig small(bool rewards) {
   ModelConfig model = preset("llama-tiny");
+  model.reward_head = rewards;
   model.vocabulary = 101;
   model.hidden_dropout = 0.1;
   model.attention_dropout = 0.1;
@@ -58,7 +60,8 @@ ModelConfig small() {
 // The losses and figures of some steps, and of an evaluation after them.
 std::vector<double> numbers_of(World& world, RunLayout layout, const PreferenceOptions& options,
                                bool adapters) {
-  const ModelConfig model = small();
+  const bool rewards = options.stage == TrainingStage::kRm;
+  const ModelConfig model = small(rewards);
   if (adapters) {
     LoraOptions lora;
     lora.target_modules = {"all-linear"};
@@ -69,15 +72,16 @@ std::vector<double> numbers_of(World& world, RunLayout layout, const PreferenceO
   TrainingRun run(world, layout, model);
   Session& session = run.session();
   std::unique_ptr<Session> reference;
-  if (!adapters) {
+  if (!adapters && options.has_reference()) {
     SessionSettings settings = session.settings();
     settings.use = SessionUse::kInference;
     settings.seed = 12;
     reference = std::make_unique<Session>(run.machine(), session.mesh(), settings);
     reference->initialize();
   }
-  PreferenceObjective objective(options, reference.get());
-  session.set_objective(&objective);
+  PreferenceObjective preferences(options, reference.get());
+  RewardObjective of_rewards(options);
+  session.set_objective(rewards ? static_cast<Objective*>(&of_rewards) : &preferences);
   const auto batches =
       test::preference_batch(test::answer_texts(model.vocabulary, kPairs), !options.by_pairs(),
                              {.sequence = test::kSequence,
@@ -118,6 +122,8 @@ TEST_P(Preferences, HaveTheLossesAndFiguresOfOneProcess) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Stages, Preferences, testing::ValuesIn(test::kPreferenceStages),
+                         [](const auto& info) { return name(info.param); });
+INSTANTIATE_TEST_SUITE_P(RewardModel, Preferences, testing::Values(TrainingStage::kRm),
                          [](const auto& info) { return name(info.param); });
 
 }  // namespace

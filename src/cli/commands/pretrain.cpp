@@ -116,7 +116,9 @@ int train(Invocation& invocation, Training training) {
   if (saves && leads && result.finished) {
     const std::string& run = options.loop.save;
     invocation.log.info(
-        options.data.is_instruction_dataset ? fmt::format("next: piton chat --load {}", run)
+        options.preferences.stage == TrainingStage::kRm
+            ? fmt::format("next: piton score --reward --load {} FILE", run)
+        : options.data.is_instruction_dataset ? fmt::format("next: piton chat --load {}", run)
         : result.encoder ? fmt::format("next: piton embed --load {} --output F.npy FILE", run)
         : result.encoder_decoder
             ? fmt::format("next: piton generate --load {} --prompt TEXT", run)

@@ -11,6 +11,7 @@
 #include "checkpoint/safetensors.h"
 #include "cli/command.h"
 #include "cli/commands/model_to_load.h"
+#include "cli/commands/score_rewards.h"
 #include "cli/launch.h"
 #include "cli/terminal/standard_input.h"
 
@@ -27,6 +28,7 @@ struct ScoreOptions {
   std::vector<std::string> json_keys;
   SpecialTokensOptions special_tokens;
   bool json = false;
+  bool reward = false;
 
   template <typename Visitor>
   void visit(Visitor&& v) {
@@ -50,6 +52,10 @@ struct ScoreOptions {
              {.placeholder = "KEY"}},
       json_keys);
     special_tokens.visit(v);
+    v(Option{"reward",
+             "print the reward of each conversation of the file, or list of --ids-file, by a model "
+             "of --stage rm"},
+      reward);
     v(Option{"json", "print one JSON object with the log-likelihood of each token"}, json);
   }
 };
@@ -74,6 +80,21 @@ std::vector<std::vector<std::int32_t>> ids_of_file(const std::string& path) {
     }
   }
   return sequences;
+}
+
+// `file`: of conversations, or "" with --ids-file. `prints`: this rank.
+RewardRequest reward_request(const ScoreOptions& options, const std::string& file, bool prints) {
+  const char* other = !options.logits.empty()      ? "logits"
+                      : !options.gradients.empty() ? "gradients"
+                      : !options.json_keys.empty() ? "json-keys"
+                                                   : nullptr;
+  if (other != nullptr)
+    throw Error(Fault::kUsage, "--{}: does not go with --reward; leave one of the two out", other);
+  RewardRequest request{.file = file, .load = options.model.load};
+  if (!options.ids_file.empty()) request.ids = ids_of_file(options.ids_file);
+  request.json = options.json;
+  request.prints = prints;
+  return request;
 }
 
 // If a row has one token more than the model takes, the last token is only a label.
@@ -187,6 +208,11 @@ int run_score(Invocation& invocation) {
   Engine engine(engine_options(general), invocation.log);
   const auto model =
       Model::load(engine.machine(), options.model.load, tokenizer, layout, options.model.lora_load);
+  if (options.reward) {
+    const std::string file = from_pipe ? "-" : files.empty() ? "" : files[0];
+    print_rewards(*model, reward_request(options, file, engine.world().rank() == 0));
+    return 0;
+  }
   const std::vector<std::vector<std::int32_t>> sequences =
       !options.ids_file.empty() ? ids_of_file(options.ids_file)
                                 : sequences_of(from_pipe ? "-" : files[0], options.json_keys,

@@ -8,9 +8,10 @@ namespace piton {
 namespace {
 
 // The product with gathered x: whole.x [n/t, h] on each rank, y [n, f/t]. `slices`: of cut_of().
-// Returns the gathered x [n, h] with `wants_x`.
-Tensor gathered_forward(Context& context, LinearForward whole, const SplitWeight& split, int slices,
-                        bool wants_x) {
+// `started`: slices of x that travel already; empty: the product is fused. Returns the gathered x
+// [n, h] with `wants_x`.
+Tensor gathered_forward(Context& context, LinearForward whole, const SplitWeight& split,
+                        std::optional<GatheredSlices>& started, bool wants_x) {
   const Tensor x = whole.x;
   Communicator& group = split.group;
   const auto multiply = [&](const RowRange& rows, const Tensor& part) {
@@ -21,14 +22,14 @@ Tensor gathered_forward(Context& context, LinearForward whole, const SplitWeight
     context.kernels.run(call, context.stream);
   };
   Tensor all;
-  if (wants_x && slices != 1) {
+  if (wants_x && !(started && started->whole())) {
     all = context.activation(x.dtype(), {x.dim(0) * group.size(), x.dim(1)});
   }
-  if (slices == kFused) {
+  if (!started) {
     split.shared->gather(context, x, all, multiply);
     return all;
   }
-  GatheredSlices gathered(context, x, group, slices);
+  GatheredSlices& gathered = *started;
   if (gathered.whole()) {
     context.await(gathered.ready[0]);
     whole.x = gathered.parts[0];
@@ -200,6 +201,13 @@ Value column_linear(Context& context, const Value& x, const SplitWeight& split,
   Tensor before = y;
   if (activation && context.tape != nullptr) before = context.activation(end.output, y.shape());
   PassAdapters adapters{.list = drawn_adapters(context, split.adapters)};
+  // x travels while the adapters multiply this rank's rows of it.
+  std::optional<GatheredSlices> travelling;
+  if (gathers) {
+    const ProductShape shape{rows, weight.shape[1], weight.shape[0]};
+    const int slices = cut_of(split, shape, bytes_of_rows(x.tensor.dtype(), rows, weight.shape[1]));
+    if (slices != kFused) travelling.emplace(context, x.tensor, group, slices);
+  }
   if (!adapters.list.empty()) {
     adapters.inputs = adapter_inputs(context, adapters.list, x.tensor);
     if (gathers) gather_all(context, adapters.inputs, group);
@@ -220,12 +228,9 @@ Value column_linear(Context& context, const Value& x, const SplitWeight& split,
                        .activation = activation};
     if (activation && context.tape != nullptr) call.preactivation = before;
     if (gathers) {
-      const ProductShape shape{rows, weight.shape[1], weight.shape[0]};
-      const int slices =
-          cut_of(split, shape, bytes_of_rows(x.tensor.dtype(), rows, weight.shape[1]));
       const bool keeps =
           split.strategy.keeps_gathered && context.tape != nullptr && weight.trainable;
-      gathered_x = gathered_forward(context, std::move(call), split, slices, keeps);
+      gathered_x = gathered_forward(context, std::move(call), split, travelling, keeps);
     } else {
       context.kernels.run(call, context.stream);  // without a collective there are no slices
     }

@@ -1,7 +1,6 @@
 #include "train/run/adapter_run.h"
 
 #include "base/error.h"
-#include "huggingface/origin.h"
 #include "model_files/opened_adapter.h"
 #include "train/run/checkpoint_choice.h"
 #include "train/run/foreign_model.h"
@@ -12,16 +11,6 @@ namespace piton {
 namespace {
 
 namespace fs = std::filesystem;
-
-// Of the facts of the base's own run, those that hold for a model that is made of it.
-std::map<std::string, std::string> facts_of_base(const OpenedModel& base) {
-  std::map<std::string, std::string> facts;
-  for (const char* key : {kOriginFact, kOtherTokenizerFact}) {
-    const auto found = base.facts.find(key);
-    if (found != base.facts.end()) facts.insert(*found);
-  }
-  return facts;
-}
 
 }  // namespace
 

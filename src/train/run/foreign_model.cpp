@@ -9,7 +9,9 @@
 #include "checkpoint/store.h"
 #include "gguf/gguf_source.h"
 #include "huggingface/config_keys.h"
+#include "huggingface/origin.h"
 #include "model_files/native_config.h"
+#include "model_files/reward_base.h"
 #include "train/run/checkpoint_choice.h"
 #include "train/run/run_start.h"
 #include "train/run/run_tokenizer.h"
@@ -59,15 +61,29 @@ void continue_optimizer(OpenedModel& model) {
   }
 }
 
+// Whether the checkpoint of Piton is a language model, of which a reward model is to be made: then
+// its weights are read as those of another program.
+bool gets_new_head(const PretrainOptions& options, const std::string& path) {
+  if (options.preferences.stage != TrainingStage::kRm || !holds_checkpoint(path)) return false;
+  const NativeConfig config = read_native_config(find_checkpoint(path));
+  return !config.model.reward_head && !config.lora.given();
+}
+
 std::optional<OpenedModel> open_foreign_model(const PretrainOptions& options) {
   const std::string path = folder_to_load(options.loop).string();
-  if (path.empty() || model_format_of(path) == ModelFormat::kPiton) return std::nullopt;
+  if (path.empty()) return std::nullopt;
+  const bool native = model_format_of(path) == ModelFormat::kPiton;
+  if (native && !gets_new_head(options, path)) return std::nullopt;
   OpenRequest request{.path = path};
   // NullTokenizer's --vocab-size is without the end of documents, which has a row.
   if (!options.tokenizer.is_null()) request.given.vocabulary = options.model.vocabulary;
-  if (options.model.describes_model())
-    request.given.model = [&](std::int64_t padded) { return options.model.resolve(padded); };
+  ModelOptions described = options.model;
+  described.reward_head = false;  // by --stage rm
+  if (described.describes_model())
+    request.given.model = [&](std::int64_t padded) { return described.resolve(padded); };
   OpenedModel foreign = open_model(request);
+  if (native) foreign.facts = facts_of_base(foreign);
+  if (options.preferences.stage == TrainingStage::kRm) make_reward_model(foreign);
   if (options.loop.finetune) foreign.run.reset();
   if (foreign.run && !options.loop.no_load_optim) continue_optimizer(foreign);
   keep_start(path, foreign.facts);
@@ -75,6 +91,15 @@ std::optional<OpenedModel> open_foreign_model(const PretrainOptions& options) {
 }
 
 }  // namespace
+
+std::map<std::string, std::string> facts_of_base(const OpenedModel& base) {
+  std::map<std::string, std::string> facts;
+  for (const char* key : {kOriginFact, kOtherTokenizerFact}) {
+    const auto found = base.facts.find(key);
+    if (found != base.facts.end()) facts.insert(*found);
+  }
+  return facts;
+}
 
 bool describe_a_model(const ModelOptions& flags) {
   try {
@@ -148,6 +173,7 @@ void refuse_contradictions(const ModelConfig& got, const ModelConfig& wanted,
         got.encoder_decoder == wanted.encoder_decoder);
   alike("--qk-layernorm", got.head_norms == wanted.head_norms);
   alike("--untie-embeddings-and-output-weights", got.tied == wanted.tied);
+  alike("--reward-head", got.reward_head == wanted.reward_head);
 }
 
 std::optional<OpenedModel> adopt_foreign_model(PretrainOptions& options) {

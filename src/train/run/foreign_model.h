@@ -2,6 +2,7 @@
 // a Hugging Face folder, a GGUF file or a checkpoint of Megatron, which describes the model.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 
@@ -18,6 +19,9 @@ namespace piton {
 // differ: dropout, the window, rotary positions, --bf16. Throws Error(kUsage) with a flag that
 // contradicts the model, and Error(kData) for one that cannot be read.
 std::optional<OpenedModel> adopt_foreign_model(PretrainOptions& options);
+
+// Of the facts of a model's own run, those that hold for a model that is made of it.
+std::map<std::string, std::string> facts_of_base(const OpenedModel& base);
 
 // Sets the options that nobody gave to those of `from`.
 void fill_open_options(ModelOptions& options, ModelOptions from);

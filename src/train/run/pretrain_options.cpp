@@ -13,6 +13,7 @@ void PretrainOptions::add_to(OptionSet& options) {
 void PretrainOptions::add_without_timing_to(OptionSet& options) {
   options.add("Model", model);
   options.add("Training", loop);
+  options.add("Training", sample_prompts);
   options.add("Evaluation on tasks", tasks);
   options.add("Adapters", lora);
   options.add("Preferences", preferences);

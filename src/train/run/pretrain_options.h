@@ -18,6 +18,7 @@
 #include "session/offload_options.h"
 #include "session/teaching_options.h"
 #include "text/files/tokenizer_options.h"
+#include "train/run/sample_prompt_options.h"
 #include "train/run/task_evaluator.h"
 #include "train/trace/timing_options.h"
 
@@ -176,6 +177,7 @@ struct LoopOptions {
 struct PretrainOptions {
   ModelOptions model;
   LoopOptions loop;
+  SamplePromptOptions sample_prompts;
   TaskEvaluationOptions tasks;
   LoraOptions lora;
   PreferenceOptions preferences;

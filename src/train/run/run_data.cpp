@@ -43,7 +43,8 @@ SampleSettings settings_of(const PretrainOptions& options, const RunPlan& plan,
                                                   loop.eval_iters, plan.global_batch),
                           .mock = mock_ids(options, vocabulary, tokenizer),
                           .documents = document_rules(options, vocabulary, tokenizer),
-                          .global_batch = plan.global_batch};
+                          .global_batch = plan.global_batch,
+                          .for_rewards = options.preferences.stage == TrainingStage::kRm};
   settings.counts.train = plan.train_samples;
   const ModelConfig& model = plan.session.model;
   if (model.encoder || model.encoder_decoder) {

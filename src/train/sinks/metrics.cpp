@@ -110,6 +110,8 @@ std::string to_json(const StepMetrics& metrics) {
   if (metrics.params_norm) json["params_norm"] = number(*metrics.params_norm);
   if (metrics.num_zeros) json["num_zeros"] = *metrics.num_zeros;
   if (metrics.validation_loss) json["validation_loss"] = number(*metrics.validation_loss);
+  for (const PromptAnswer& one : metrics.answers)
+    json["answers"].push_back({{"prompt", one.prompt}, {"answer", one.answer}});
   for (const TaskFigure& one : metrics.tasks) json["tasks"][one.name] = number(one.value);
   for (const ObjectiveFigure& one : metrics.figures) {
     if (one.count > 0) json[one.name] = number(one.mean());
@@ -118,7 +120,8 @@ std::string to_json(const StepMetrics& metrics) {
     if (one.count > 0) json["validation_" + one.name] = number(one.mean());
   }
   for (const TimerTimes& one : metrics.timers) json["timers_ms"][one.name] = one.most_ms();
-  return json.dump();
+  // Texts of a model need not be UTF-8.
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 std::vector<StepMetrics> read_metrics(const std::filesystem::path& path) {
@@ -150,6 +153,11 @@ std::vector<StepMetrics> read_metrics(const std::filesystem::path& path) {
       step.validation_loss = number_in(object, "validation_loss");
     }
     read_figures(object, step);
+    const auto answers = object.find("answers");
+    if (answers != object.end() && answers->is_array()) {
+      for (const Json& one : *answers)
+        step.answers.push_back({one.value("prompt", ""), one.value("answer", "")});
+    }
     const auto tasks = object.find("tasks");
     if (tasks != object.end() && tasks->is_object()) {
       for (const auto& [name, _] : tasks->items())

@@ -24,6 +24,12 @@ struct TaskFigure {
   double value = 0;
 };
 
+// What the model continues a prompt of --sample-prompts with.
+struct PromptAnswer {
+  std::string prompt;
+  std::string answer;
+};
+
 struct StepMetrics {
   std::int64_t iteration = 0;
   std::int64_t consumed_samples = 0;
@@ -45,6 +51,7 @@ struct StepMetrics {
   std::optional<double> params_norm;      // with --log-params-norm
   std::optional<std::int64_t> num_zeros;  // of the gradient; with --log-num-zeros-in-grad
   std::optional<double> validation_loss;
+  std::vector<PromptAnswer> answers;     // after this step; with --sample-prompts
   std::vector<TaskFigure> tasks;         // after this step; with --eval-tasks
   std::vector<ObjectiveFigure> figures;  // of an objective: of this step, and of the validation
   std::vector<ObjectiveFigure> validation_figures;

@@ -129,6 +129,27 @@ TEST(RunRecord, IsWhatTheFilesOfARunSay) {
   EXPECT_EQ(run.steps[1].timers[0].most_ms(), 12.25);
 }
 
+TEST(Page, ShowsWhatWasAnsweredAtEachEvaluation) {
+  const TempFolder dir;
+  MetricsFile metrics((create_folders(dir / "one"), dir / "one/metrics.jsonl"), 0);
+  for (int i = 1; i <= 30; ++i) {
+    StepMetrics step{.iteration = i};
+    if (i % 2 == 0) step.answers = {{"Why <so>?", fmt::format("<b>{}\xFF", i)}, {"Second", "x"}};
+    metrics.write(step);
+  }
+  metrics.finish();
+  const RunRecord run = read_run(dir / "one");
+  ASSERT_EQ(run.steps[3].answers.size(), 2U);
+  EXPECT_EQ(run.steps[3].answers[0].prompt, "Why <so>?");
+  EXPECT_EQ(run.steps[3].answers[0].answer, "<b>4\xEF\xBF\xBD");
+  const std::string page = report_page({run}, {});
+  EXPECT_TRUE(has(page, "<h2>Answers</h2>"));
+  EXPECT_TRUE(has(page, "one: Why &lt;so&gt;?"));
+  EXPECT_TRUE(has(page, "<tr><td class=\"n\">30</td><td>&lt;b&gt;30"));
+  EXPECT_TRUE(has(page, "<tr><td class=\"n\">2</td>"));
+  EXPECT_FALSE(has(page, "<tr><td class=\"n\">4</td>"));  // neither the first nor one of the last
+}
+
 TEST(Page, MarksWhereARunWasResumed) {
   const TempFolder dir;
   MetricsFile metrics((create_folders(dir / "one"), dir / "one/metrics.jsonl"), 0);

@@ -81,7 +81,7 @@ TEST(Linears, ShowTheCommunicationThatIsNotHidden) {
   const Hidden whole = hidden({.sequence_parallel = true});
   // Gathers of x, x again and dy, reduce-scatters of y and dx: half of the tensor each.
   EXPECT_NEAR(whole.transfers_seconds, 5 * (kTokens * kWidth * 4 / 2) / 2e9, 1e-4);
-  EXPECT_LT(whole.share, 0.7);  // x and y are waited for
+  EXPECT_LT(whole.share, 0.8);  // x and y are waited for, but for the packing of weights
 }
 
 TEST(SlicedLinears, HideNineTenthsOfTheirCommunication) {
