@@ -7,9 +7,9 @@
 
 namespace piton {
 
-// The numbers of a name of this form, in which {2,4} stands in the place of a number of 2 to 4
-// decimal digits (9 at most), and other characters for themselves. The name has no digit after such
-// a number. nullopt: another name.
+// The numbers of a name of this form, where {2,4} is a number of 2 to 4 decimal digits (9 at most)
+// and other characters are themselves. The name has no digit after such a number. nullopt: another
+// name.
 //
 //   numbers_in_name("layer_04-model_00.pt", "layer_{2,4}-model_{2,4}.pt")    4, 0
 std::optional<std::vector<int>> numbers_in_name(std::string_view name, std::string_view form);

@@ -27,6 +27,36 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Prompts that MindSpeed-LLM alone has.
+struct MindSpeedPrompts {
+  bool alternative_prompt = false;
+  std::string prompt_type;
+  std::string language = "en";
+  std::int64_t seed = 1234;
+
+  bool any() const { return alternative_prompt || !prompt_type.empty(); }
+
+  template <typename Visitor>
+  void visit(Visitor&& v) {
+    v(
+        Option{
+            "alternative-prompt",
+            "mindspeed: mmlu with the subject in every question, and the letter found in an answer "
+            "of up to 128 tokens"},
+        alternative_prompt);
+    v(Option{"prompt-type",
+             "mindspeed: mmlu as a conversation, by the template of a fine-tuned model (as "
+             "--chat-template)",
+             {.placeholder = "NAME"}},
+      prompt_type);
+    v(Option{"eval-language",
+             "with --prompt-type: the words around the questions",
+             {.choices = {"en", "zh"}}},
+      language);
+    v(Option{"seed", "with --prompt-type: draws the examples", {.placeholder = "N"}}, seed);
+  }
+};
+
 struct EvalOptions {
   ModelToLoad model;
   std::vector<std::string> tasks;
@@ -38,10 +68,7 @@ struct EvalOptions {
   std::string few_shot_path;
   std::optional<std::int64_t> max_new_tokens;
   bool strict_lambada = false;
-  bool alternative_prompt = false;
-  std::string prompt_type;
-  std::string language = "en";
-  std::int64_t seed = 1234;
+  MindSpeedPrompts prompts;
   std::int64_t overlapping_eval = 0;
   std::int64_t batch_size = 8;
   std::optional<std::int64_t> sequence;
@@ -91,22 +118,7 @@ struct EvalOptions {
       max_new_tokens);
     v(Option{"strict-lambada", "mindspeed: the whole last word of LAMBADA, not its last token"},
       strict_lambada);
-    v(
-        Option{
-            "alternative-prompt",
-            "mindspeed: mmlu with the subject in every question, and the letter found in an answer "
-            "of up to 128 tokens"},
-        alternative_prompt);
-    v(Option{"prompt-type",
-             "mindspeed: mmlu as a conversation, by the template of a fine-tuned model (as "
-             "--chat-template)",
-             {.placeholder = "NAME"}},
-      prompt_type);
-    v(Option{"eval-language",
-             "with --prompt-type: the words around the questions",
-             {.choices = {"en", "zh"}}},
-      language);
-    v(Option{"seed", "with --prompt-type: draws the examples", {.placeholder = "N"}}, seed);
+    prompts.visit(v);
     v(Option{"overlapping-eval",
              "wikitext: tokens by which windows of the text advance (0: windows do not overlap)"},
       overlapping_eval);
@@ -223,18 +235,13 @@ class Replicas {
   SilentLog silent_;
 };
 
-// Prompts that MindSpeed-LLM alone has.
-bool asks_as_mindspeed(const EvalOptions& options) {
-  return options.alternative_prompt || !options.prompt_type.empty();
-}
-
 // Both ways to take a part of the questions.
 TaskDataOptions data_options(const EvalOptions& options) {
   TaskDataOptions data{.paths = options.paths,
                        .num_shots = options.num_shots,
                        .max_samples = options.max_samples,
                        .few_shot_path = options.few_shot_path,
-                       .seed = static_cast<std::uint32_t>(options.seed)};
+                       .seed = static_cast<std::uint32_t>(options.prompts.seed)};
   if (!options.limit) return data;
   if (*options.limit < 1)
     data.sample_share = options.limit;
@@ -263,18 +270,18 @@ void check_options(const EvalOptions& options) {
                 "--strict-lambada: goes with --protocol mindspeed; lm-eval always scores the whole "
                 "word; leave it out");
   }
-  if (options.protocol == Protocol::kLmEval && asks_as_mindspeed(options)) {
+  if (options.protocol == Protocol::kLmEval && options.prompts.any()) {
     throw Error(Fault::kUsage, "--{}: goes with --protocol mindspeed; leave it out",
-                options.alternative_prompt ? "alternative-prompt" : "prompt-type");
+                options.prompts.alternative_prompt ? "alternative-prompt" : "prompt-type");
   }
-  if (options.alternative_prompt && !options.prompt_type.empty())
+  if (options.prompts.alternative_prompt && !options.prompts.prompt_type.empty())
     throw Error(Fault::kUsage,
                 "--alternative-prompt: got --prompt-type too; wanted one of the two prompts");
-  if (options.language != "en" && options.prompt_type.empty())
+  if (options.prompts.language != "en" && options.prompts.prompt_type.empty())
     throw Error(Fault::kUsage,
                 "--eval-language: goes with --prompt-type; give it, or leave this "
                 "out");
-  check_range("--seed", options.seed, 0, std::numeric_limits<std::uint32_t>::max());
+  check_range("--seed", options.prompts.seed, 0, std::numeric_limits<std::uint32_t>::max());
   if (options.limit) {
     if (options.max_samples)
       throw Error(Fault::kUsage, "--limit: got --max-eval-samples too; wanted one of them");
@@ -301,9 +308,9 @@ std::vector<TaskData> load_tasks(const EvalOptions& options) {
   for (const std::string& name : options.tasks) {
     Task task = find_task(name, {.protocol = options.protocol,
                                  .strict_lambada = options.strict_lambada,
-                                 .alternative_prompt = options.alternative_prompt,
-                                 .chat_prompt = !options.prompt_type.empty(),
-                                 .chinese = options.language == "zh"});
+                                 .alternative_prompt = options.prompts.alternative_prompt,
+                                 .chat_prompt = !options.prompts.prompt_type.empty(),
+                                 .chinese = options.prompts.language == "zh"});
     for (const TaskData& other : all) {
       if (other.task.name == task.name)
         throw Error(Fault::kUsage, "--task: {} is given twice", task.name);
@@ -315,7 +322,7 @@ std::vector<TaskData> load_tasks(const EvalOptions& options) {
                   task.name);
     if (options.max_new_tokens && task.kind == TaskKind::kGeneration)
       task.max_new_tokens = *options.max_new_tokens;
-    if (!options.prompt_type.empty() && !task.asks_in_chat)
+    if (!options.prompts.prompt_type.empty() && !task.asks_in_chat)
       throw Error(Fault::kUsage, "--prompt-type: goes with mmlu; evaluate {} without it",
                   task.name);
     all.push_back(load_task(task, data_options(options)));
@@ -326,7 +333,7 @@ std::vector<TaskData> load_tasks(const EvalOptions& options) {
   };
   const bool has_variant = std::any_of(
       all.begin(), all.end(), [](const TaskData& data) { return !data.task.variant.empty(); });
-  if (options.alternative_prompt && !has_variant)
+  if (options.prompts.alternative_prompt && !has_variant)
     throw Error(Fault::kUsage, "--alternative-prompt: goes with mmlu; leave it out");
   if (options.overlapping_eval != 0 && !has(TaskKind::kPerplexity))
     throw Error(Fault::kUsage, "--overlapping-eval: goes with wikitext; leave it out");
@@ -364,7 +371,8 @@ void report_counts(const TaskEvaluation& evaluation, Log& log) {
 std::vector<std::string> make_chats(std::vector<TaskData>& tasks, const Model& model,
                                     const EvalOptions& options) {
   const ChatTemplate chat_template = model_chat_template(
-      model, options.prompt_type.empty() ? options.chat_template : options.prompt_type,
+      model,
+      options.prompts.prompt_type.empty() ? options.chat_template : options.prompts.prompt_type,
       options.model.load);
   for (TaskData& data : tasks)
     make_chat_prompts(data, chat_template,
@@ -398,11 +406,11 @@ int run_eval(Invocation& invocation) {
   set.set_foreign(&others);
   refuse_more_arguments(invocation.parse(set, general));
   // Only MindSpeed-LLM distinguishes the last word from the last token, and has several prompts.
-  if ((options.strict_lambada || asks_as_mindspeed(options)) && !set.given("protocol"))
+  if ((options.strict_lambada || options.prompts.any()) && !set.given("protocol"))
     options.protocol = Protocol::kMindSpeed;
   if (invocation.leads) {
     others.report(invocation.log);
-    if (set.given("seed") && options.prompt_type.empty())
+    if (set.given("seed") && options.prompts.prompt_type.empty())
       invocation.log.info("--seed: no meaning here: answers are greedy, as there");
   }
   std::vector<TaskData> tasks;
@@ -419,7 +427,7 @@ int run_eval(Invocation& invocation) {
       Model::load(machine, options.model.load, tokenizer, layout, options.model.lora_load);
   others.check(model->config(), options.model.load);
   std::vector<std::string> ends;
-  if (options.apply_chat_template || !options.prompt_type.empty())
+  if (options.apply_chat_template || !options.prompts.prompt_type.empty())
     ends = make_chats(tasks, *model, options);
   const SpecialTokensRule rule = rule_of(options.special_tokens, model->special_tokens());
   const std::string said = describe_rule(rule, model->require_tokenizer());
