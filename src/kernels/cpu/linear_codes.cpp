@@ -29,7 +29,8 @@ class CodeProduct : LinearProduct {
     std::byte* values = memory_ + aligned(PanelRuns::bytes(context));
     x_.values = reinterpret_cast<std::int16_t*>(values);
     x_.scales = reinterpret_cast<float*>(values + values_bytes());
-    if (w_.zeros != nullptr || w_.zero != 0) x_.group_sums = x_.scales + m_ * code_scales(w_);
+    if (w_.zeros != nullptr || w_.minima != nullptr || w_.zero != 0)
+      x_.group_sums = x_.scales + m_ * code_scales(w_);
     context.ranges(m_, 1, [&](std::int64_t begin, std::int64_t end) {
       auto* row = reinterpret_cast<float*>(context.scratch.own(w_.columns * 4));
       for (std::int64_t r = begin; r < end; ++r) {

@@ -24,10 +24,12 @@ PITON_INLINE __m512i values(const CodedRows& w, std::int64_t row, std::int64_t c
   const std::int64_t at = row * w.groups + group;
   const __m512 scale = _mm512_set1_ps(scale_at(w, at));
   const __m512 zero = _mm512_set1_ps(w.zeros == nullptr ? 0.0F : w.zeros[at]);
+  const __m512 minimum = _mm512_set1_ps(w.minima == nullptr ? 0.0F : w.minima[at]);
   const std::uint8_t* codes = w.codes + row * w.stride + (w.nibbles ? column / 2 : column);
   if (w.nibbles) {
     __builtin_prefetch(codes + kAheadColumns / 2);
-    const __m512 table = _mm512_mul_ps(_mm512_sub_ps(_mm512_loadu_ps(w.values), zero), scale);
+    const __m512 products = _mm512_mul_ps(_mm512_sub_ps(_mm512_loadu_ps(w.values), zero), scale);
+    const __m512 table = _mm512_sub_ps(products, minimum);
     const __m512i twice = _mm512_broadcast_i64x4((__m256i)_mm512_cvtneps_pbh(table));
     // The low four bits of each half of a word are a code; other bits are not looked at.
     const __m512i bytes = _mm512_cvtepu8_epi32(load_16(codes));
@@ -37,7 +39,7 @@ PITON_INLINE __m512i values(const CodedRows& w, std::int64_t row, std::int64_t c
   __builtin_prefetch(codes + kAheadColumns);
   const auto sixteen = [&](const std::uint8_t* from) {
     const __m512 code = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(load_16(from)));
-    return _mm512_mul_ps(_mm512_sub_ps(code, zero), scale);
+    return _mm512_sub_ps(_mm512_mul_ps(_mm512_sub_ps(code, zero), scale), minimum);
   };
   return (__m512i)_mm512_cvtne2ps_pbh(sixteen(codes + 16), sixteen(codes));
 }

@@ -29,6 +29,8 @@ struct CodedRows {
   const void* scales = nullptr;  // [rows, groups]
   Type scale_type = Type::kF32;  // or fp16
   const float* zeros = nullptr;  // [rows, groups]; none: `zero`
+  // [rows, groups], subtracted after the product with the scale, and then `zero` is 0; or none.
+  const float* minima = nullptr;
   // The value of a nibble is values[code]; that of a byte itself.
   const float* values = nullptr;  // [16]
   // Products are those of code - zero or, where `is_table`, of integers[code] * step.
@@ -43,7 +45,7 @@ struct CodedRows {
 struct IntegerRows {
   std::int16_t* values = nullptr;
   float* scales = nullptr;  // [rows, code_scales()]: of each group, in wide groups of each block
-  float* group_sums = nullptr;  // [rows, code_group_sums()]: for zero points, then 0; or none
+  float* group_sums = nullptr;  // [rows, code_group_sums()]: for zero points and minima; or none
 };
 
 struct CodesTable {
@@ -56,7 +58,7 @@ struct CodesTable {
   void (*multiply)(float* sums, std::int64_t stride, const IntegerRows& x, std::int64_t rows,
                    const CodedRows& w, std::int64_t begin, std::int64_t end, float* memory);
   // Columns [first, first + n) of row `row` of the weight as fp32: scale * (code - zero), rounded
-  // once for the difference and once for the product.
+  // once for the difference and once for the product; without minima.
   void (*expand)(float* to, const CodedRows& w, std::int64_t row, std::int64_t first,
                  std::int64_t n);
 };

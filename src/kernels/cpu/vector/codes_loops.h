@@ -28,7 +28,7 @@
 namespace piton::cpu::PITON_ISA {
 namespace {
 
-// How the integers of a weight are stored, and what they stand for.
+// How the integers of a weight are stored: as they are, or as places in a table.
 enum class Stored { kBytes, kNibbles, kTable };
 
 constexpr int kWords = 2 * kLanes;  // 16-bit integers of a vector
@@ -36,11 +36,11 @@ constexpr int kWords = 2 * kLanes;  // 16-bit integers of a vector
 constexpr int kVectors = 4;
 constexpr int kPart = kVectors * kWords;
 constexpr int kParts = static_cast<int>(kCodeBlock) / kPart;
-// Bytes of a row from a block to the one that is prefetched with it. Several rows of x hold back
-// the prefetcher of the processor.
-constexpr std::int64_t kAhead = 8192;
-// Rows of the weight in a register tile. One row of x is bound by memory, which is read fastest in
-// the order of its addresses.
+// Bytes of a row from a block to the one that is prefetched with it. Farther ones gain nothing for
+// several rows of x, and one row is slower with them.
+constexpr std::int64_t kAhead = 2048;
+// Rows of the weight in a register tile. Few rows of x are bound by memory, which is read fastest
+// in the order of its addresses.
 constexpr int kPairFrom = 8;
 constexpr int tile_weights(int rows) {
   return PITON_VECTOR_BYTES == 64 && rows >= kPairFrom ? 2 : 1;
@@ -138,10 +138,10 @@ struct Ahead {
 PITON_INLINE void keep(W& x) { __asm__("" : "+v"(x)); }
 
 // Adds `blocks` blocks to the sums of a tile, lane by lane, and moves the tile behind them. Loops
-// over the tile are unrolled, for sums in registers.
+// over the tile are unrolled, for sums in registers. ahead: none where no codes follow.
 template <int weights, int rows, int size, Stored stored>
 PITON_INLINE void add_blocks(F (&lanes)[weights][rows], Tile<weights>& t, const WordTable& table,
-                             std::int64_t blocks, const Ahead& ahead) {
+                             std::int64_t blocks, const Ahead* ahead) {
   constexpr std::int64_t kBytes = bytes_of(stored, kCodeBlock);
   F totals[weights][rows];
 #pragma GCC unroll 8
@@ -150,9 +150,9 @@ PITON_INLINE void add_blocks(F (&lanes)[weights][rows], Tile<weights>& t, const 
     for (int r = 0; r < rows; ++r) totals[i][r] = lanes[i][r];
   }
   for (std::int64_t b = 0; b < blocks; ++b) {
-    const std::int64_t later = ahead.of(b * kBytes);
+    const std::int64_t later = ahead != nullptr ? ahead->of(b * kBytes) : 0;
 #pragma GCC unroll 8
-    for (int i = 0; i < weights; ++i) {
+    for (int i = 0; ahead != nullptr && i < weights; ++i) {
       __builtin_prefetch(t.codes[i] + later);
       if (kBytes > 64) __builtin_prefetch(t.codes[i] + later + 64);
     }
@@ -224,14 +224,14 @@ void multiply_tile(float* sums, std::int64_t stride, const IntegerRows& x, std::
     }
   }
   const Ahead ahead(w.stride, kWeights);
-  add_blocks<kWeights, rows, size, stored>(lanes, t, table, whole, ahead);
+  add_blocks<kWeights, rows, size, stored>(lanes, t, table, whole, &ahead);
   if (rest > 0) {
     std::uint8_t codes[kWeights][bytes_of(stored, kCodeBlock)] = {};
     for (int i = 0; i < kWeights; ++i) {
       __builtin_memcpy(codes[i], t.codes[i], static_cast<std::size_t>(bytes_of(stored, rest)));
       t.codes[i] = codes[i];
     }
-    add_blocks<kWeights, rows, size, stored>(lanes, t, table, 1, ahead);
+    add_blocks<kWeights, rows, size, stored>(lanes, t, table, 1, nullptr);
   }
   for (int i = 0; i < count; ++i) {
     for (int r = 0; r < rows; ++r)

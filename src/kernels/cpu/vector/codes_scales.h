@@ -13,7 +13,7 @@ PITON_INLINE F load_halves(const Half* p, int count) { return load(p, count); }
 // Scales of one row of the weight.
 struct RowScales {
   const float* scales;  // of products, [rows, code_scales()]
-  const float* zeros;   // [groups]: scale * zero; or none
+  const float* zeros;   // [groups]: scale * zero, or minima; or none
   float factor;         // of the sums
 };
 
@@ -34,7 +34,7 @@ class PassScales {
     float* products = zeros + step_;
     widen(scales, o);
     const bool shifts = x_.group_sums != nullptr;
-    if (shifts) multiply_zeros(zeros, scales, o);
+    if (shifts) subtracted(zeros, scales, o);
     // Where a group has several blocks.
     if (w_.group > kCodeBlock) {
       for (std::int64_t b = entries_ - 1; b >= 0; --b)
@@ -78,8 +78,11 @@ class PassScales {
       fill(to, [&](std::int64_t i, auto count) { return load(from + i, count) * w_.step; });
     }
   }
-  void multiply_zeros(float* to, const float* scales, std::int64_t o) const {
-    if (w_.zeros == nullptr) {
+  void subtracted(float* to, const float* scales, std::int64_t o) const {
+    if (w_.minima != nullptr) {
+      const float* minima = w_.minima + o * w_.groups;
+      fill(to, [&](std::int64_t i, auto count) { return load(minima + i, count); });
+    } else if (w_.zeros == nullptr) {
       fill(to, [&](std::int64_t i, auto) { return load(scales + i) * splat(w_.zero); });
     } else {
       const float* zeros = w_.zeros + o * w_.groups;
