@@ -25,6 +25,7 @@ namespace {
 using test::mesh;
 using test::RunLayout;
 using test::TrainingRun;
+using test::with_context;
 
 std::vector<RunLayout> layouts(int ranks) {
   const ScheduleSettings zb{ScheduleKind::kZeroBubbleH1};
@@ -84,6 +85,11 @@ std::vector<RunLayout> layouts(int ranks) {
              .mesh = mesh(1, 1, 2),
              .sizes = {1, 3, 3, 1},
              .layers = {3, 1}},
+            {.name = "CP 2", .mesh = with_context(mesh(1, 1, 1), 2)},
+            {.name = "CP 2, all-to-all, ZeRO-1",
+             .mesh = with_context(mesh(1, 1, 1), 2),
+             .zero = 1,
+             .exchange = ContextExchange::kHeads},
             {.name = "DP 2", .mesh = mesh(1, 2, 1)},
             {.name = "ZeRO-1", .mesh = mesh(1, 2, 1), .zero = 1},
             {.name = "ZeRO-2", .mesh = mesh(1, 2, 1), .zero = 2},
@@ -101,6 +107,18 @@ std::vector<RunLayout> layouts(int ranks) {
        .mesh = mesh(2, 1, 2),
        .schedule = zb,
        .rules = {.granularity = RecomputeGranularity::kFull, .distributed = true}},
+      {.name = "TP 2 x CP 2 + SP",
+       .mesh = with_context(mesh(2, 1, 1), 2),
+       .sequence_parallel = true},
+      {.name = "CP 2 x PP 2, ZB-H1, recompute",
+       .mesh = with_context(mesh(1, 1, 2), 2),
+       .recompute = true,
+       .schedule = zb},
+      {.name = "CP 2 x DP 2, all-to-all, ZeRO-3, 2 instances",
+       .mesh = with_context(mesh(1, 2, 1), 2),
+       .zero = 3,
+       .instances = 2,
+       .exchange = ContextExchange::kHeads},
       {.name = "TP 2 x DP 2", .mesh = mesh(2, 2, 1)},
       {.name = "TP 2 x PP 2, fused", .mesh = mesh(2, 1, 2), .slices = kFused},
       {.name = "TP 2 x PP 2 + SP, fused, recompute",
@@ -186,11 +204,14 @@ ModelConfig small(const std::string& name) {
 constexpr int kSteps = 20;
 
 // GPT-2 and LLaMA meet every layout; the others a third of them, or all where PITON_NIGHTLY is set.
+// Rows of encoders are not divided over context ranks.
 std::vector<RunLayout> layouts_of(const std::string& model, int ranks) {
   std::vector<RunLayout> all = layouts(ranks);
   if (small(model).encoder_decoder) {
     std::erase_if(all, [](const RunLayout& one) { return one.mesh[Axis::kPipeline] > 1; });
   }
+  if (small(model).encoder || small(model).encoder_decoder)
+    std::erase_if(all, [](const RunLayout& one) { return one.mesh[Axis::kContext] > 1; });
   if (model.ends_with("-tiny") || std::getenv("PITON_NIGHTLY") != nullptr) return all;
   std::vector<RunLayout> third;
   for (std::size_t i = model.size() % 3; i < all.size(); i += 3) third.push_back(all[i]);

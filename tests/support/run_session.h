@@ -59,7 +59,7 @@ struct RunLayout {
   std::int64_t micro = 2;  // samples of a micro-batch; the others of a global batch are accumulated
   std::vector<std::int64_t> sizes;   // of the micro-batches of a rank, in place of `micro`
   std::vector<std::int64_t> layers;  // of the chunks of the model; empty: equal
-  ContextExchange exchange = ContextExchange::kHeads;
+  ContextExchange exchange = ContextExchange::kRing;
   bool scatters = true;  // each tensor rank sends its part of a boundary
 
   std::vector<std::int64_t> sizes_of_rank() const {
