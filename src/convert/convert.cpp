@@ -219,7 +219,7 @@ void verify_tokenizers(const Conversion& made, ConvertReport& report) {
   const auto difference_of = [&](const std::vector<std::string>& some) {
     // Texts of an encoder get [CLS] and [SEP] whatever the files say (api/encoder.h).
     return text_difference({*theirs, "the source"}, {*ours, "the result"}, some,
-                           !made.from.model.encoder);
+                           !made.from.model.encoder && !made.from.model.encoder_decoder);
   };
   // llama.cpp puts a space before every text, the `tokenizers` library's Metaspace before those
   // that do not begin with one. No entry says which.

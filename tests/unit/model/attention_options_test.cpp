@@ -61,7 +61,8 @@ TEST(AttentionOptions, RefuseWindowsThatCannotBe) {
   refused({"--pre-tockens", "3", "--next-tockens", "-4"},
           "--next-tockens: got -4, wanted -3 or more");
   refused({"--next-tockens", "-129"}, "--next-tockens: got -129, wanted -128 or more");
-  refused({"--position-embedding-type", "rotated"}, "learned_absolute, rope, alibi, none");
+  refused({"--position-embedding-type", "rotated"},
+          "learned_absolute, rope, alibi, relative, none");
 }
 
 TEST(ModelConfig, RefusesToDropEverything) {
