@@ -74,11 +74,11 @@ class CodeProduct : LinearProduct {
   IntegerRows x_;
 };
 
-// Groups that the loops have.
+// Groups that the loops have; they have no minima.
 bool multiplies_codes(const LinearCall& call) {
   const WeightView& weight = call.right.weight;
   const std::int64_t group = weight.codes.group;
-  return !call.right.backward && weight.in % 32 == 0 &&
+  return !call.right.backward && !weight.codes.minima.defined() && weight.in % 32 == 0 &&
          (group == 32 || group == 64 || group % kCodeBlock == 0 || group >= weight.in);
 }
 
@@ -111,6 +111,7 @@ Tensor expand(CpuContext& context, const Right& right, std::int64_t begin, std::
     auto* values = reinterpret_cast<float*>(context.scratch.own(columns * 4));
     for (std::int64_t row = from; row < to; ++row) {
       context.codes.expand(values, w, first_row + row, first_column, columns);
+      subtract_minima(weight.codes, first_row + row, first_column, values, columns);
       context.vector.convert(at(rows, row, 0), type_of(weight.dtype), values, Type::kF32, columns);
     }
   });
