@@ -58,7 +58,8 @@ class Reader {
       const WeightCodes& codes = parameter->codes;
       if (!codes.given()) continue;
       saved += parameter->elements() * size_bytes(parameter->dtype) - codes.codes.bytes() -
-               codes.scales.bytes() - (codes.zeros.defined() ? codes.zeros.bytes() : 0);
+               codes.scales.bytes() - (codes.zeros.defined() ? codes.zeros.bytes() : 0) -
+               (codes.minima.defined() ? codes.minima.bytes() : 0);
     }
     return static_cast<double>(saved);
   }

@@ -29,7 +29,7 @@ class PieceLoader {
         codes_(parameter.codes),
         format_(*parameter.code_format),
         own_({piece.start[0], piece.extent[0], piece.start[1], piece.extent[1]}) {
-    const std::int64_t group = format_.group;
+    const std::int64_t group = block_columns(format_);
     PITON_ASSERT(group == 0 || own_.column % group == 0, "{}: a group of {} columns is split",
                  piece.name, group);
   }

@@ -43,7 +43,8 @@ class TensorSource {
     (void)name;
     return std::nullopt;
   }
-  // Copies the codes of such a matrix: whole groups of a row, without the zeros of CodedRow.
+  // Copies the codes of such a matrix, with all that CodedRow has in its format: whole groups of a
+  // row.
   virtual void read_codes(const std::string& name, const StoredRow& row, const CodedRow& to) {
     PITON_ASSERT(false, "{} has no codes of {}, row {}, to {}", where(), name, row.row,
                  to.codes != nullptr);

@@ -16,6 +16,7 @@ int run_inspect(Invocation& invocation);
 int run_plan(Invocation& invocation);
 int run_preprocess(Invocation& invocation);
 int run_pretrain(Invocation& invocation);
+int run_quantize(Invocation& invocation);
 int run_report(Invocation& invocation);
 int run_resume(Invocation& invocation);
 int run_score(Invocation& invocation);
@@ -120,6 +121,11 @@ constexpr Command kCommands[] = {
      "--load run --save run-hf\n"
      "--load run-hf --save run-bf16 --to hf --params-dtype bf16 --max-shard-size 2G",
      "", run_convert},
+    {"quantize", "MODEL --to FORMAT --save OUT",
+     "writes a model whose matrices have 8 bits a weight or fewer",
+     "run --to q4_k --save run-q4_k.gguf\n"
+     "HF_FOLDER --to q6_k --save model.gguf --perplexity-text valid.txt",
+     "", run_quantize},
     {"plan", "[RECIPE.toml] [OPTION ...]", "computes memory and traffic of a layout",
      "--model llama2-7b --bf16 --tensor-model-parallel-size 8 --micro-batch-size 1\n"
      "--simulate zb-h1 --stages 4 --micro-batches 8",

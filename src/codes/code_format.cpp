@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "codes/k_blocks.h"
 
 namespace piton {
 namespace {
@@ -15,28 +16,31 @@ namespace {
 constexpr std::int64_t kGgmlBlock = 32;  // of q8_0 and q4_0
 constexpr std::int64_t kInt4Group = 128;
 constexpr std::int64_t kNf4Group = 64;
+constexpr std::int64_t kNoGroup = 0;
 
 struct Named {
   std::string_view name;
   CodeFormat format;
 };
 
-constexpr std::array<Named, 5> kFormats{{
+constexpr std::array<Named, 10> kFormats{{
     {"int8", {Quantization::kInt8, 0}},
     {"int4", {Quantization::kInt4, kInt4Group}},
     {"q8_0", {Quantization::kQ80, kGgmlBlock}},
     {"q4_0", {Quantization::kQ40, kGgmlBlock}},
     {"nf4", {Quantization::kNf4, kNf4Group}},
+    {"q4_k", {Quantization::kQ4K, 32}},
+    {"q5_k", {Quantization::kQ5K, 32}},
+    {"q6_k", {Quantization::kQ6K, 16}},
+    {"int8-zeros", {Quantization::kInt8Zeros, kNoGroup}},
+    {"int4-zeros", {Quantization::kInt4Zeros, kNoGroup}},
 }};
 
-CodeKind kind_of(Quantization rule) {
-  if (rule == Quantization::kNf4) return CodeKind::kNf4;
-  return rule == Quantization::kInt8 || rule == Quantization::kQ80 ? CodeKind::kInt8
-                                                                   : CodeKind::kInt4;
-}
-
-DType scale_type(Quantization rule) {
-  return rule == Quantization::kInt8 || rule == Quantization::kNf4 ? DType::kF32 : DType::kF16;
+[[noreturn]] void refuse_scale(const std::string& where) {
+  throw Error(Fault::kData,
+              "{}: has values that are not finite, or too large for the scale of a group; it "
+              "cannot be quantized: load it in 16 or 32 bits",
+              where);
 }
 
 // To nearest even, for magnitudes below 2^22.
@@ -69,6 +73,18 @@ float largest_magnitude(std::span<const float> values) {
   return largest + sum;
 }
 
+void encode_k_row(const CodeFormat& format, std::span<const float> values, const CodedRow& to,
+                  const std::string& where) {
+  PITON_ASSERT(std::ssize(values) % kKBlockValues == 0, "{}: {} columns", where, values.size());
+  for (std::int64_t index = 0; index < std::ssize(values) / kKBlockValues; ++index) {
+    const KBlock block = quantize_k(
+        format.rule,
+        values.subspan(static_cast<std::size_t>(index * kKBlockValues)).first<kKBlockValues>());
+    if (!is_finite(block)) refuse_scale(where);
+    put_k_block(format.rule, block, to, index);
+  }
+}
+
 void pack(std::span<const std::byte> nibbles, std::byte* codes) {
   for (std::size_t i = 0; i < nibbles.size(); i += 2) {
     const std::byte high = i + 1 < nibbles.size() ? nibbles[i + 1] : std::byte{0};
@@ -85,19 +101,30 @@ float encode_int8(std::span<const float> group, std::byte* codes) {
   return scale;
 }
 
-float encode_int4(std::span<const float> group, float* zero, std::byte* nibbles) {
+// Codes from `least` to `least` + `steps`, with a zero point. `half`: the scale is fp16.
+struct CodeRange {
+  std::int32_t least;
+  std::int32_t steps;
+  bool half;
+};
+
+float encode_range(const CodeRange& range, std::span<const float> group, float* zero,
+                   std::byte* codes) {
   float low = 0, high = 0, sum = 0;
   for (const float value : group) {
     low = std::min(low, value);
     high = std::max(high, value);
     sum += value * 0;
   }
-  const float scale = to_float(to_float16((high - low) / 15 + sum));
+  const float exact = (high - low) / static_cast<float>(range.steps) + sum;
+  const float scale = range.half ? to_float(to_float16(exact)) : exact;
   if (!std::isfinite(scale)) return scale;
   const float factor = inverse(scale);
-  const std::int32_t middle = std::clamp(nearest(-low * factor), 0, 15);
+  const std::int32_t most = range.least + range.steps;
+  const std::int32_t middle = std::clamp(nearest(-low * factor) + range.least, range.least, most);
   for (std::size_t i = 0; i < group.size(); ++i) {
-    nibbles[i] = static_cast<std::byte>(std::clamp(nearest(group[i] * factor) + middle, 0, 15));
+    codes[i] =
+        static_cast<std::byte>(std::clamp(nearest(group[i] * factor) + middle, range.least, most));
   }
   *zero = static_cast<float>(middle);
   return scale;
@@ -141,12 +168,7 @@ float encode_nf4(std::span<const float> group, std::byte* nibbles) {
 void put_scale(DType type, float scale, std::byte* scales, std::int64_t index,
                const std::string& where) {
   const Float16 half = to_float16(scale);
-  if (!std::isfinite(type == DType::kF16 ? to_float(half) : scale)) {
-    throw Error(Fault::kData,
-                "{}: has values that are not finite, or too large for the scale of a group; it "
-                "cannot be quantized: load it in 16 or 32 bits",
-                where);
-  }
+  if (!std::isfinite(type == DType::kF16 ? to_float(half) : scale)) refuse_scale(where);
   if (type == DType::kF16) {
     std::memcpy(scales + index * 2, &half.bits, 2);
   } else {
@@ -163,12 +185,63 @@ std::string_view name(Quantization rule) {
   return "";
 }
 
+bool is_k_format(const CodeFormat& format) {
+  return format.rule == Quantization::kQ4K || format.rule == Quantization::kQ5K ||
+         format.rule == Quantization::kQ6K;
+}
+
+bool is_ggml_format(const CodeFormat& format) {
+  return format.rule == Quantization::kQ80 || format.rule == Quantization::kQ40 ||
+         is_k_format(format);
+}
+
+CodeKind code_kind(const CodeFormat& format) {
+  switch (format.rule) {
+    case Quantization::kNf4:
+      return CodeKind::kNf4;
+    case Quantization::kInt4:
+    case Quantization::kQ40:
+    case Quantization::kQ4K:
+    case Quantization::kInt4Zeros:
+      return CodeKind::kInt4;
+    case Quantization::kInt8:
+    case Quantization::kQ80:
+    case Quantization::kQ5K:
+    case Quantization::kQ6K:
+    case Quantization::kInt8Zeros:
+      return CodeKind::kInt8;
+  }
+  return CodeKind::kInt8;
+}
+
+DType scale_dtype(const CodeFormat& format) {
+  const Quantization rule = format.rule;
+  return rule == Quantization::kInt4 || rule == Quantization::kQ80 || rule == Quantization::kQ40
+             ? DType::kF16
+             : DType::kF32;
+}
+
+bool has_zeros(const CodeFormat& format) {
+  const Quantization rule = format.rule;
+  return rule == Quantization::kInt4 || rule == Quantization::kInt8Zeros ||
+         rule == Quantization::kInt4Zeros;
+}
+
+bool has_minima(const CodeFormat& format) {
+  return format.rule == Quantization::kQ4K || format.rule == Quantization::kQ5K;
+}
+
+std::int64_t block_columns(const CodeFormat& format) {
+  return is_k_format(format) ? kKBlockValues : format.group;
+}
+
 std::optional<CodeFormat> code_format(std::string_view flag, const std::string& word) {
   if (word.empty()) return std::nullopt;
   for (const Named& one : kFormats) {
-    if (one.name == word) return one.format;
+    if (one.name == word && one.format.rule < Quantization::kInt8Zeros) return one.format;
   }
-  throw Error(Fault::kUsage, "{}: got \"{}\", wanted int8, int4, q8_0, q4_0 or nf4", flag, word);
+  throw Error(Fault::kUsage,
+              "{}: got \"{}\", wanted int8, int4, q8_0, q4_0, nf4, q4_k, q5_k or q6_k", flag, word);
 }
 
 WeightCodes allocate_codes(const CodeFormat& format, std::int64_t out, std::int64_t in,
@@ -181,27 +254,29 @@ WeightCodes allocate_codes(const CodeFormat& format, std::int64_t out, std::int6
       std::memset(tensor.raw(), 0, static_cast<std::size_t>(tensor.bytes()));
     return tensor;
   };
-  const CodeKind kind = kind_of(format.rule);
+  const CodeKind kind = code_kind(format);
   return {.kind = kind,
           .group = group,
           .codes = allocate(DType::kU8, {out, code_bytes(kind, in)}),
-          .scales = allocate(scale_type(format.rule), {out, groups}),
-          .zeros =
-              format.rule == Quantization::kInt4 ? allocate(DType::kF32, {out, groups}) : Tensor()};
+          .scales = allocate(scale_dtype(format), {out, groups}),
+          .zeros = has_zeros(format) ? allocate(DType::kF32, {out, groups}) : Tensor(),
+          .minima = has_minima(format) ? allocate(DType::kF32, {out, groups}) : Tensor()};
 }
 
 CodedRow row_of(const WeightCodes& codes, std::int64_t row) {
   const std::int64_t groups = codes.scales.dim(1);
   return {.codes = codes.codes.raw() + row * codes.codes.dim(1),
           .scales = codes.scales.raw() + row * groups * size_bytes(codes.scales.dtype()),
-          .zeros = codes.zeros.defined() ? codes.zeros.data<float>() + row * groups : nullptr};
+          .zeros = codes.zeros.defined() ? codes.zeros.data<float>() + row * groups : nullptr,
+          .minima = codes.minima.defined() ? codes.minima.data<float>() + row * groups : nullptr};
 }
 
 void encode_row(const CodeFormat& format, std::span<const float> values, const CodedRow& to,
                 const std::string& where) {
+  if (is_k_format(format)) return encode_k_row(format, values, to, where);
   const std::size_t group = format.group > 0 ? static_cast<std::size_t>(format.group)
                                              : std::max<std::size_t>(values.size(), 1);
-  const bool half_bytes = is_half_byte(kind_of(format.rule));
+  const bool half_bytes = is_half_byte(code_kind(format));
   std::vector<std::byte> nibbles(half_bytes ? group : 0);
   for (std::size_t begin = 0, index = 0; begin < values.size(); begin += group, ++index) {
     const std::span<const float> part =
@@ -213,7 +288,13 @@ void encode_row(const CodeFormat& format, std::span<const float> values, const C
         scale = encode_int8(part, codes);
         break;
       case Quantization::kInt4:
-        scale = encode_int4(part, to.zeros + index, codes);
+        scale = encode_range({0, 15, true}, part, to.zeros + index, codes);
+        break;
+      case Quantization::kInt4Zeros:
+        scale = encode_range({0, 15, false}, part, to.zeros + index, codes);
+        break;
+      case Quantization::kInt8Zeros:
+        scale = encode_range({-128, 255, false}, part, to.zeros + index, codes);
         break;
       case Quantization::kQ80:
         scale = q80_scale(part);
@@ -226,8 +307,12 @@ void encode_row(const CodeFormat& format, std::span<const float> values, const C
       case Quantization::kNf4:
         scale = encode_nf4(part, codes);
         break;
+      case Quantization::kQ4K:
+      case Quantization::kQ5K:
+      case Quantization::kQ6K:
+        break;  // encode_k_row
     }
-    put_scale(scale_type(format.rule), scale, to.scales, static_cast<std::int64_t>(index), where);
+    put_scale(scale_dtype(format), scale, to.scales, static_cast<std::int64_t>(index), where);
     if (half_bytes) pack(std::span(nibbles).first(part.size()), to.codes + begin / 2);
   }
 }

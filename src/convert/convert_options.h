@@ -97,7 +97,7 @@ struct ConvertOptions {
       dtype);
     v(Option{"outtype",
              "gguf: dtype of every matrix (default: unchanged)",
-             {.choices = {"f32", "f16", "bf16", "q8_0", "q4_0"}}},
+             {.choices = {"f32", "f16", "bf16", "q8_0", "q4_0", "q4_k", "q5_k", "q6_k"}}},
       outtype);
     v(Option{"average", "convert the moving average of the weights (pretrain --ema-decay)"},
       average);

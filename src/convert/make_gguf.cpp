@@ -10,23 +10,6 @@
 namespace piton {
 namespace {
 
-// llama.cpp's numbers of what most of a file is.
-std::int64_t file_type(GgmlType type) {
-  switch (type) {
-    case GgmlType::kF32:
-      return 0;
-    case GgmlType::kF16:
-      return 1;
-    case GgmlType::kQ40:
-      return 2;
-    case GgmlType::kQ80:
-      return 7;
-    case GgmlType::kBF16:
-      return 32;
-  }
-  return 0;
-}
-
 // Of most of the weights.
 GgmlType main_type(const TensorSource& source) {
   std::map<GgmlType, std::int64_t> elements;
@@ -41,7 +24,7 @@ std::vector<GgufEntry> general_entries(const OpenedModel& from, const std::strin
   std::vector<GgufEntry> entries = {
       {"general.architecture", GgufValue::string(architecture)},
       {"general.type", GgufValue::string("model")},
-      {"general.file_type", GgufValue::u32(file_type(type))},
+      {"general.file_type", GgufValue::u32(ggml_file_type(type))},
       {"general.quantization_version", GgufValue::u32(2)},
   };
   const auto add = [&](const GgufEntry& entry) {
@@ -95,22 +78,20 @@ void note_differences(const ModelConfig& model, const std::string& architecture,
 }
 
 void note_types(const GgufWritten& written, std::vector<std::string>& notes) {
-  if (written.not_in_blocks.empty()) return;
-  notes.push_back(fmt::format("{} matrices are F16, as their rows are no multiple of 32: {}{}",
-                              written.not_in_blocks.size(), written.not_in_blocks.front(),
-                              written.not_in_blocks.size() > 1 ? ", ..." : ""));
+  const auto note = [&](const std::vector<std::string>& names, std::string_view type, int values) {
+    if (names.empty()) return;
+    notes.push_back(fmt::format("{} matrices are {}, as their rows are no multiple of {}: {}{}",
+                                names.size(), type, values, names.front(),
+                                names.size() > 1 ? ", ..." : ""));
+  };
+  note(written.in_short_blocks, "Q8_0", 256);
+  note(written.not_in_blocks, "F16", 32);
 }
 
 }  // namespace
 
 std::optional<GgmlType> chosen_ggml_type(const ConvertOptions& options) {
-  const std::string& word = options.outtype;
-  if (word.empty()) return std::nullopt;
-  return word == "f32"    ? GgmlType::kF32
-         : word == "f16"  ? GgmlType::kF16
-         : word == "bf16" ? GgmlType::kBF16
-         : word == "q8_0" ? GgmlType::kQ80
-                          : GgmlType::kQ40;
+  return ggml_type_of_word(options.outtype);
 }
 
 void make_gguf(const std::filesystem::path& draft, const OpenedModel& from,

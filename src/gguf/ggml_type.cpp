@@ -8,6 +8,8 @@
 
 #include "base/error.h"
 #include "checkpoint/values.h"
+#include "codes/k_blocks.h"
+#include "gguf/k_block_bytes.h"
 
 namespace piton {
 namespace {
@@ -15,13 +17,37 @@ namespace {
 constexpr std::int64_t kBlock = 32;
 constexpr std::int64_t kHalf = kBlock / 2;
 
+struct Facts {
+  GgmlType type;
+  std::string_view name;
+  std::string_view word;   // of options
+  std::int64_t values;     // of a block
+  std::int64_t bytes;      // of a block
+  std::int64_t file_type;  // of llama.cpp: a file most of which is of this type
+};
+constexpr std::array<Facts, 8> kTypes{{
+    {GgmlType::kF32, "F32", "f32", 1, 4, 0},
+    {GgmlType::kF16, "F16", "f16", 1, 2, 1},
+    {GgmlType::kQ40, "Q4_0", "q4_0", kBlock, 2 + kHalf, 2},
+    {GgmlType::kQ80, "Q8_0", "q8_0", kBlock, 2 + kBlock, 7},
+    {GgmlType::kQ4K, "Q4_K", "q4_k", kKBlockValues, 144, 14},
+    {GgmlType::kQ5K, "Q5_K", "q5_k", kKBlockValues, 176, 16},
+    {GgmlType::kQ6K, "Q6_K", "q6_k", kKBlockValues, 210, 18},
+    {GgmlType::kBF16, "BF16", "bf16", 1, 2, 32},
+}};
+
+const Facts& facts(GgmlType type) {
+  const auto found = std::ranges::find(kTypes, type, &Facts::type);
+  PITON_ASSERT(found != kTypes.end(), "type {}", static_cast<std::uint32_t>(type));
+  return *found;
+}
+
 // Those of published files that Piton does not read, for messages.
 constexpr std::pair<std::uint32_t, std::string_view> kOtherTypes[] = {
-    {3, "Q4_1"},     {6, "Q5_0"},   {7, "Q5_1"},    {9, "Q8_1"},   {10, "Q2_K"},    {11, "Q3_K"},
-    {12, "Q4_K"},    {13, "Q5_K"},  {14, "Q6_K"},   {15, "Q8_K"},  {16, "IQ2_XXS"}, {17, "IQ2_XS"},
-    {18, "IQ3_XXS"}, {19, "IQ1_S"}, {20, "IQ4_NL"}, {21, "IQ3_S"}, {22, "IQ2_S"},   {23, "IQ4_XS"},
-    {24, "I8"},      {25, "I16"},   {26, "I32"},    {27, "I64"},   {28, "F64"},     {29, "IQ1_M"},
-    {34, "TQ1_0"},   {35, "TQ2_0"}, {39, "MXFP4"},
+    {3, "Q4_1"},   {6, "Q5_0"},     {7, "Q5_1"},    {9, "Q8_1"},     {10, "Q2_K"},  {11, "Q3_K"},
+    {15, "Q8_K"},  {16, "IQ2_XXS"}, {17, "IQ2_XS"}, {18, "IQ3_XXS"}, {19, "IQ1_S"}, {20, "IQ4_NL"},
+    {21, "IQ3_S"}, {22, "IQ2_S"},   {23, "IQ4_XS"}, {24, "I8"},      {25, "I16"},   {26, "I32"},
+    {27, "I64"},   {28, "F64"},     {29, "IQ1_M"},  {34, "TQ1_0"},   {35, "TQ2_0"}, {39, "MXFP4"},
 };
 
 void put_scale(float d, std::byte* dst) {
@@ -35,12 +61,15 @@ float scale_of(const std::byte* src) {
   return to_float(scale);
 }
 
-void check_scale(float d, const std::string& where) {
-  if (std::isfinite(d) && std::isfinite(to_float(to_float16(d)))) return;
+[[noreturn]] void refuse_values(const std::string& where) {
   throw Error(Fault::kData,
               "{}: has values that are not finite, or too large for the fp16 scale of a block; it "
               "cannot be quantized: keep it as f32, f16 or bf16",
               where);
+}
+
+void check_scale(float d, const std::string& where) {
+  if (!std::isfinite(d) || !std::isfinite(to_float(to_float16(d)))) refuse_values(where);
 }
 
 void encode_q80(const float* x, std::byte* dst, const std::string& where) {
@@ -64,6 +93,13 @@ void encode_q40(const float* x, std::byte* dst, const std::string& where) {
   }
 }
 
+void encode_k(GgmlType type, const float* x, std::byte* dst, const std::string& where) {
+  const Quantization rule = code_format_of(type).rule;
+  const KBlock block = quantize_k(rule, std::span<const float, kKBlockValues>(x, kKBlockValues));
+  if (!is_finite(block)) refuse_values(where);
+  store_k_block(rule, block, dst);
+}
+
 void decode_q80(const std::byte* src, float* x) {
   const float d = scale_of(src);
   for (std::int64_t i = 0; i < kBlock; ++i)
@@ -81,29 +117,23 @@ void decode_q40(const std::byte* src, float* x) {
 
 }  // namespace
 
-std::string_view name(GgmlType type) {
-  switch (type) {
-    case GgmlType::kF32:
-      return "F32";
-    case GgmlType::kF16:
-      return "F16";
-    case GgmlType::kQ40:
-      return "Q4_0";
-    case GgmlType::kQ80:
-      return "Q8_0";
-    case GgmlType::kBF16:
-      return "BF16";
-  }
-  return "";
-}
+std::string_view name(GgmlType type) { return facts(type).name; }
 
 std::optional<GgmlType> ggml_type(std::uint32_t number) {
-  for (const GgmlType type :
-       {GgmlType::kF32, GgmlType::kF16, GgmlType::kQ40, GgmlType::kQ80, GgmlType::kBF16}) {
-    if (static_cast<std::uint32_t>(type) == number) return type;
+  for (const Facts& one : kTypes) {
+    if (static_cast<std::uint32_t>(one.type) == number) return one.type;
   }
   return std::nullopt;
 }
+
+std::optional<GgmlType> ggml_type_of_word(const std::string& word) {
+  for (const Facts& one : kTypes) {
+    if (one.word == word) return one.type;
+  }
+  return std::nullopt;
+}
+
+std::int64_t ggml_file_type(GgmlType type) { return facts(type).file_type; }
 
 std::string ggml_type_name(std::uint32_t number) {
   if (const std::optional<GgmlType> type = ggml_type(number)) return std::string(name(*type));
@@ -113,14 +143,13 @@ std::string ggml_type_name(std::uint32_t number) {
   return fmt::format("number {}", number);
 }
 
-std::int64_t block_values(GgmlType type) {
-  return type == GgmlType::kQ40 || type == GgmlType::kQ80 ? kBlock : 1;
-}
+std::int64_t block_values(GgmlType type) { return facts(type).values; }
 
-std::int64_t block_bytes(GgmlType type) {
-  if (type == GgmlType::kQ80) return 2 + kBlock;
-  if (type == GgmlType::kQ40) return 2 + kHalf;
-  return size_bytes(plain_dtype(type));
+std::int64_t block_bytes(GgmlType type) { return facts(type).bytes; }
+
+CodeFormat code_format_of(GgmlType type) {
+  PITON_ASSERT(is_quantized(type), "{}", name(type));
+  return *code_format("type", std::string(facts(type).word));
 }
 
 DType plain_dtype(GgmlType type) {
@@ -144,13 +173,19 @@ void encode_blocks(GgmlType type, std::span<const float> values, std::byte* dst,
                    plain_dtype(type), count);
     return;
   }
+  const bool k = is_k_format(code_format_of(type));
   const auto encode = type == GgmlType::kQ80 ? encode_q80 : encode_q40;
-  for (std::int64_t i = 0; i < count; i += kBlock, dst += block_bytes(type))
-    encode(values.data() + i, dst, where);
+  for (std::int64_t i = 0; i < count; i += block_values(type), dst += block_bytes(type))
+    k ? encode_k(type, values.data() + i, dst, where) : encode(values.data() + i, dst, where);
 }
 
 void split_blocks(GgmlType type, const std::byte* src, std::int64_t count, const CodedRow& to) {
-  PITON_ASSERT(is_quantized(type), "{}", name(type));
+  const CodeFormat format = code_format_of(type);
+  if (is_k_format(format)) {
+    for (std::int64_t block = 0; block < count; ++block, src += block_bytes(type))
+      put_k_block(format.rule, load_k_block(format.rule, src), to, block);
+    return;
+  }
   const std::int64_t bytes = block_bytes(type) - 2;
   for (std::int64_t block = 0; block < count; ++block, src += block_bytes(type)) {
     std::memcpy(to.scales + 2 * block, src, 2);
@@ -172,6 +207,12 @@ void decode_blocks(GgmlType type, const std::byte* src, std::int64_t count, floa
   if (!is_quantized(type)) {
     convert_values(src, plain_dtype(type), reinterpret_cast<std::byte*>(values), DType::kF32,
                    count);
+    return;
+  }
+  const CodeFormat format = code_format_of(type);
+  if (is_k_format(format)) {
+    for (std::int64_t i = 0; i < count; i += kKBlockValues, src += block_bytes(type))
+      k_values(format.rule, load_k_block(format.rule, src), values + i);
     return;
   }
   const auto decode = type == GgmlType::kQ80 ? decode_q80 : decode_q40;

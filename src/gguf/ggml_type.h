@@ -5,6 +5,7 @@
 //   F32, F16, BF16   1        the value
 //   Q8_0             32       fp16 d, 32 int8 q           d q[i]
 //   Q4_0             32       fp16 d, 16 bytes of two q   d (q[i] - 8)
+//   Q4_K, Q5_K, Q6_K 256      gguf/k_block_bytes.h        codes/k_blocks.h
 //
 // In Q4_0, byte j has q[j] in its low half and q[16 + j] in its high half.
 #pragma once
@@ -21,7 +22,16 @@
 
 namespace piton {
 
-enum class GgmlType : std::uint32_t { kF32 = 0, kF16 = 1, kQ40 = 2, kQ80 = 8, kBF16 = 30 };
+enum class GgmlType : std::uint32_t {
+  kF32 = 0,
+  kF16 = 1,
+  kQ40 = 2,
+  kQ80 = 8,
+  kQ4K = 12,
+  kQ5K = 13,
+  kQ6K = 14,
+  kBF16 = 30
+};
 
 // "F32", "Q8_0", ...: the name in llama.cpp.
 std::string_view name(GgmlType type);
@@ -33,18 +43,25 @@ std::string ggml_type_name(std::uint32_t number);
 std::int64_t block_values(GgmlType type);
 std::int64_t block_bytes(GgmlType type);
 inline bool is_quantized(GgmlType type) { return block_values(type) > 1; }
+// As which a quantized type is held in memory.
+CodeFormat code_format_of(GgmlType type);
+// The type of a word of options: "q4_k"; nullopt for another.
+std::optional<GgmlType> ggml_type_of_word(const std::string& word);
+// llama.cpp's number for a file most of which is of this type.
+std::int64_t ggml_file_type(GgmlType type);
 // For types that are not quantized.
 DType plain_dtype(GgmlType type);
 GgmlType ggml_type_of(DType dtype);  // fp32 for fp64
 
 // Encodes `values`, which fill whole blocks, to `dst`: with the bits of ggml's
-// quantize_row_q8_0_ref and quantize_row_q4_0_ref; types that are not quantized are rounded to
-// nearest even. Throws Error(kData), beginning with `where`, for a value that is not finite or too
-// large for the scale of a block.
+// quantize_row_q8_0_ref, quantize_row_q4_0_ref and so on; types that are not quantized are rounded
+// to nearest even. Throws Error(kData), beginning with `where`, for a value that is not finite or
+// too large for the scale of a block.
 void encode_blocks(GgmlType type, std::span<const float> values, std::byte* dst,
                    const std::string& where);
 
-// The codes and scales of `count` quantized blocks (codes/code_format.h), which keep their values.
+// The codes, scales and minima of `count` quantized blocks (codes/code_format.h), which keep their
+// values.
 void split_blocks(GgmlType type, const std::byte* src, std::int64_t count, const CodedRow& to);
 
 // Decodes `count` values, which fill whole blocks.

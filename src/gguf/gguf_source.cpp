@@ -155,9 +155,7 @@ std::optional<CodeFormat> GgufSource::stored_format(const std::string& name) con
   const auto found = places_.find(name);
   if (found == places_.end() || found->second.tensor.shape.ndim() != 2) return std::nullopt;
   const GgmlType type = found->second.stored->type;
-  if (type == GgmlType::kQ80) return CodeFormat{Quantization::kQ80, block_values(type)};
-  if (type == GgmlType::kQ40) return CodeFormat{Quantization::kQ40, block_values(type)};
-  return std::nullopt;
+  return is_quantized(type) ? std::optional(code_format_of(type)) : std::nullopt;
 }
 
 void GgufSource::read_codes(const std::string& name, const StoredRow& row, const CodedRow& to) {

@@ -67,6 +67,13 @@ GgmlType type_of(const Assembly& assembly, bool is_head, const SourceTypes& type
   if (!wanted) return types.of(assembly);
   GgmlType type = *wanted;
   if (type == GgmlType::kQ40 && is_head) type = GgmlType::kQ80;
+  if ((type == GgmlType::kQ4K || type == GgmlType::kQ5K) && is_head) type = GgmlType::kQ6K;
+  const bool k = is_quantized(type) && is_k_format(code_format_of(type));
+  if (k && assembly.shape[1] % block_values(type) != 0) {
+    type = GgmlType::kQ80;
+    if (assembly.shape[1] % block_values(type) == 0)
+      written.in_short_blocks.push_back(assembly.name);
+  }
   if (assembly.shape[1] % block_values(type) != 0) {
     written.not_in_blocks.push_back(assembly.name);
     return GgmlType::kF16;

@@ -17,8 +17,9 @@ namespace piton {
 
 struct GgufWriteOptions {
   // The type of matrices; not set: each keeps its type. Norms, biases and learned positions are
-  // F32. With Q4_0 the head's table is Q8_0, because the loss of precision costs most there. A
-  // matrix whose rows are not whole blocks cannot be quantized; it is F16.
+  // F32. With Q4_0 the head's table is Q8_0, with Q4_K and Q5_K it is Q6_K, because the loss of
+  // precision costs most there. A matrix whose rows are not whole blocks of 256 is Q8_0, and one of
+  // which they are not whole blocks of 32 is F16.
   std::optional<GgmlType> type;
   std::vector<GgufEntry> entries;                 // before those of the description
   std::vector<GgufEntry> vocabulary;              // after those of the description
@@ -27,8 +28,9 @@ struct GgufWriteOptions {
 };
 
 struct GgufWritten {
-  std::int64_t quantized = 0;              // tensors
-  std::vector<std::string> not_in_blocks;  // names of tensors that are F16 instead
+  std::int64_t quantized = 0;                // tensors
+  std::vector<std::string> in_short_blocks;  // names of tensors that are Q8_0 instead
+  std::vector<std::string> not_in_blocks;    // names of tensors that are F16 instead
 };
 
 // Throws Error(kData) like the source, for values that cannot be quantized, and if the disk is

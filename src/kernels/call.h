@@ -95,12 +95,18 @@ inline constexpr float kNf4Values[16] = {-1.0F,
 // and each group has a scale and a zero point:
 //   W[i, j] = scales[i, j / group] * (code[i, j] - zeros[i, j / group])
 // and for kNf4, which has no zero points, W[i, j] = scales[i, j / group] * kNf4Values[code[i, j]].
+// Instead of zero points, groups may have values that are subtracted, which zero points cannot
+// express to the bit, nor where a scale is 0:
+//   W[i, j] = scales[i, j / group] * code[i, j] - minima[i, j / group]
+// The product is rounded before the difference; in fp32 it is exact for the formats that have
+// minima (codes/code_format.h).
 struct WeightCodes {
   CodeKind kind = CodeKind::kInt8;
   std::int64_t group = 0;  // columns of a group; the last group of a row may have fewer
   Tensor codes;            // u8 [out, code_bytes(kind, in)]; contiguous
   Tensor scales;           // fp32 or fp16 [out, groups]; contiguous
   Tensor zeros;            // fp32 [out, groups]; empty means 0 for kInt8, 8 for kInt4
+  Tensor minima;           // fp32 [out, groups], or empty; not for kNf4, nor with zeros
 
   bool given() const { return codes.defined(); }
 
@@ -109,6 +115,7 @@ struct WeightCodes {
     v("weight codes", self.codes, Access::kRead);
     v("weight scales", self.scales, Access::kRead);
     v("weight zeros", self.zeros, Access::kRead);
+    v("weight minima", self.minima, Access::kRead);
   }
 };
 

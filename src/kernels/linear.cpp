@@ -18,9 +18,14 @@ void expect_codes(std::string_view call, const WeightCodes& codes, std::int64_t 
   PITON_ASSERT(scales == DType::kF32 || scales == DType::kF16, "{}: weight scales are {}", call,
                name(scales));
   Operand{call, "weight scales", codes.scales}.shape({out, groups}).contiguous();
-  if (!codes.zeros.defined()) return;
-  PITON_ASSERT(codes.kind != CodeKind::kNf4, "{}: NF4 has no zero points", call);
-  Operand{call, "weight zeros", codes.zeros}.shape({out, groups}).dtype(DType::kF32).contiguous();
+  PITON_ASSERT(!codes.zeros.defined() || !codes.minima.defined(), "{}: zero points and minima",
+               call);
+  for (const auto& [name, tensor] :
+       {std::pair{"weight zeros", &codes.zeros}, {"weight minima", &codes.minima}}) {
+    if (!tensor->defined()) continue;
+    PITON_ASSERT(codes.kind != CodeKind::kNf4, "{}: NF4 has no zero points", call);
+    Operand{call, name, *tensor}.shape({out, groups}).dtype(DType::kF32).contiguous();
+  }
 }
 
 void expect_weight(std::string_view call, const WeightView& weight, WeightForm packed,

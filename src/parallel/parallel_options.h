@@ -203,7 +203,7 @@ struct InferenceOptions {
       zero_stage);
     v(Option{"quantize",
              "hold the matrices of the layers in 8 or 4 bits, quantized while they are read",
-             {.choices = {"int8", "int4", "q8_0", "q4_0", "nf4"}}},
+             {.choices = {"int8", "int4", "q8_0", "q4_0", "nf4", "q4_k", "q5_k", "q6_k"}}},
       quantize);
   }
 };

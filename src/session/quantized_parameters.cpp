@@ -24,26 +24,38 @@ bool is_matrix_of_model(const Parameter& parameter) {
 
 // Whether the columns of a piece are whole groups, or those of the last and shorter group.
 bool whole_groups(const CodeFormat& format, const Piece& piece) {
-  if (format.group == 0) return true;
+  const std::int64_t columns = block_columns(format);
+  if (columns == 0) return true;
   const std::int64_t end = piece.start[1] + piece.extent[1];
-  return piece.start[1] % format.group == 0 && (end % format.group == 0 || end == piece.global[1]);
+  return piece.start[1] % columns == 0 && (end % columns == 0 || end == piece.global[1]);
+}
+
+// That of a matrix: GGUF files have rows of other sizes than whole blocks of 256 in Q8_0.
+CodeFormat format_of(const CodeFormat& format, const std::string& flag,
+                     const Parameter& parameter) {
+  if (!is_k_format(format)) return format;
+  const bool whole = std::ranges::all_of(parameter.pieces, [&](const Piece& piece) {
+    return piece.global[1] % block_columns(format) == 0;
+  });
+  return whole ? format : *code_format(flag, "q8_0");
 }
 
 }  // namespace
 
 CodesOfParameter codes_in(const CodeFormat& format, const std::string& flag) {
-  const bool ggml = format.rule == Quantization::kQ80 || format.rule == Quantization::kQ40;
+  const CodeFormat of_head = *code_format(flag, is_k_format(format) ? "q6_k" : "q8_0");
   return [=](const Parameter& parameter) -> std::optional<CodeFormat> {
-    if (is_head(parameter) && ggml) return *code_format(flag, "q8_0");
-    if (!is_matrix_of_model(parameter)) return std::nullopt;
+    const bool head = is_head(parameter) && is_ggml_format(format);
+    if (!head && !is_matrix_of_model(parameter)) return std::nullopt;
+    const CodeFormat chosen = format_of(head ? of_head : format, flag, parameter);
     for (const Piece& piece : parameter.pieces) {
-      if (whole_groups(format, piece)) continue;
+      if (head || whole_groups(chosen, piece)) continue;
       throw Error(Fault::kUsage,
                   "{} {}: a rank has {} columns of {}, wanted whole groups of {}; use fewer tensor "
                   "ranks or another format",
-                  flag, name(format.rule), piece.extent[1], piece.name, format.group);
+                  flag, name(chosen.rule), piece.extent[1], piece.name, block_columns(chosen));
     }
-    return format;
+    return chosen;
   };
 }
 

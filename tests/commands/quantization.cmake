@@ -7,7 +7,7 @@ string(REPEAT "To be, or not to be: that is the question.\n" 60 text)
 file(WRITE ${WORK}/text.txt "${text}")
 expect(RUN preprocess --input ${WORK}/text.txt --tokenizer-type ByteTokenizer --output-prefix ${WORK}/corpus CODE 0)
 set(data --data-path ${WORK}/corpus_text_document --split 100,0,0 --seq-length 64)
-expect(RUN pretrain --model llama-tiny --hidden-size 128 --ffn-hidden-size 256 ${data} --tokenizer-type ByteTokenizer
+expect(RUN pretrain --model llama-tiny --hidden-size 256 --ffn-hidden-size 256 ${data} --tokenizer-type ByteTokenizer
   --train-iters 60 --lr 3e-3 --save ${WORK}/run CODE 0)
 file(WRITE ${WORK}/part.txt "To be, or not to be: that is the question.\nTo be, or not")
 
@@ -30,7 +30,7 @@ function(near a b tolerance what)
 endfunction()
 
 loss_of(plain --load ${WORK}/run)
-foreach(format int8 int4 q8_0 q4_0 nf4)
+foreach(format int8 int4 q8_0 q4_0 nf4 q4_k q5_k q6_k)
   loss_of(loss --load ${WORK}/run --quantize ${format})
   if(format MATCHES 8)
     near(${loss} ${plain} 0.01 ${format})
@@ -45,13 +45,26 @@ expect(RUN generate --load ${WORK}/run --quantize int8 --prompt "To be, or" --gr
 expect(RUN generate --load ${WORK}/run --quantize q4_0 --prompt "To be, or" --greedy --max-new-tokens 12 CODE 0 OUT "[a-z]")
 
 # A GGUF file is used as it is stored: the loss is that of its values.
-foreach(type q8_0 q4_0)
+foreach(type q8_0 q4_0 q4_k q5_k q6_k)
   expect(RUN convert --load ${WORK}/run --save ${WORK}/${type}.gguf --outtype ${type} CODE 0)
   expect(RUN convert --load ${WORK}/${type}.gguf --save ${WORK}/${type}-values --to piton CODE 0)
   loss_of(stored --load ${WORK}/${type}.gguf)
   loss_of(values --load ${WORK}/${type}-values)
   near(${stored} ${values} 0.0001 "a file in ${type}")
 endforeach()
+
+# quantize makes the file of convert, and prints what it costs.
+expect(RUN quantize ${WORK}/run --to q4_k --save ${WORK}/quantized.gguf --perplexity-text ${WORK}/part.txt CODE 0
+  OUT "verified: .*quantization: logits differ by .*perplexity: [0-9.]+ before, [0-9.]+ after \\([+-][0-9.]+ %\\), [0-9]+ tokens")
+loss_of(quantized --load ${WORK}/quantized.gguf)
+loss_of(converted --load ${WORK}/q4_k.gguf)
+near(${quantized} ${converted} 0.0000001 "quantize and convert")
+expect(RUN quantize ${WORK}/run --to q6_k --save ${WORK}/q6.gguf --perplexity-text ${WORK}/part.txt --json CODE 0
+  OUT "\"perplexity\":{\"before\":[0-9.]+,\"after\":[0-9.]+,\"tokens\":[0-9]+}")
+expect(RUN quantize --to q6_k --save ${WORK}/x.gguf CODE 2 ERR "quantize: no model is named")
+expect(RUN quantize ${WORK}/run --save ${WORK}/x.gguf CODE 2 ERR "--to: no format is named; wanted q8_0")
+expect(RUN quantize ${WORK}/run --to q6_k --save ${WORK}/x CODE 2 ERR "--save: got .*x, wanted NAME.gguf with --to q6_k")
+expect(RUN quantize ${WORK}/run --to int8 --save ${WORK}/x.gguf CODE 2 ERR "--to: got")
 
 # Adapters over a base of 4 bits.
 set(adapters --lora-target-modules all-linear --lora-r 4 --train-iters 4 --lr 1e-3 --no-is-instruction-dataset --no-pack)

@@ -49,6 +49,10 @@ class CaseList {
           const WeightCodes stored = codes(kind, out, in, 32, with_zeros);
           add(fmt::format("{} zeros {} in {}", code_name(kind), with_zeros, in), 1,
               ExpandWeight{.rows = source_.unwritten_rows(dtype_, {out, in}), .codes = stored});
+          if (!with_zeros) continue;
+          add(fmt::format("{} minima in {}", code_name(kind), in), 1,
+              ExpandWeight{.rows = source_.unwritten_rows(dtype_, {out, in}),
+                           .codes = with_minima(stored)});
         }
       }
     }
@@ -81,6 +85,8 @@ class CaseList {
     }
     for (const std::int64_t n : {16, 17}) {
       add_coded_linear(n, 33, 160, codes(CodeKind::kInt4, 33, 160, 32, true));
+      add_coded_linear(n, 33, 160, with_minima(codes(CodeKind::kInt4, 33, 160, 32, true)));
+      add_coded_linear(n, 33, 160, with_minima(codes(CodeKind::kInt8, 33, 160, 32, true)));
     }
     if (size_bytes(dtype_) == 2) {  // wide enough for several expanded parts
       add_coded_linear(17, 300, 4160, codes(CodeKind::kNf4, 300, 4160, 64, false));
@@ -440,6 +446,13 @@ class CaseList {
             .zeros = with_zeros ? source_.normal(DType::kF32, {out, groups}) : Tensor()};
   }
 
+  // Minima of the size of a code's values in place of the zero points.
+  static WeightCodes with_minima(WeightCodes codes) {
+    codes.minima = codes.zeros;
+    codes.zeros = Tensor();
+    return codes;
+  }
+
   // Both directions, with all that may follow the forward sums. The weight may be rounded to its
   // type on the way.
   void add_coded_linear(std::int64_t n, std::int64_t out, std::int64_t in,
@@ -447,8 +460,8 @@ class CaseList {
     const WeightView coded{
         .form = WeightForm::kCodes, .out = out, .in = in, .dtype = dtype_, .codes = stored};
     const std::string detail =
-        fmt::format("{} zeros {} n {} out {} in {} group {}", code_name(stored.kind),
-                    stored.zeros.defined(), n, out, in, stored.group);
+        fmt::format("{} zeros {} minima {} n {} out {} in {} group {}", code_name(stored.kind),
+                    stored.zeros.defined(), stored.minima.defined(), n, out, in, stored.group);
     LinearForward forward{.y = source_.unwritten_rows(dtype_, {n, out}),
                           .x = source_.normal_rows(dtype_, {n, in}),
                           .weight = coded};

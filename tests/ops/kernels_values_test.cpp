@@ -89,6 +89,14 @@ TEST_P(KernelValues, OfWeightCodesAreTheirDistancesFromZeroTimesTheirScales) {
                              .codes = bytes({2, 2}, {0xF0, 0x07, 0x7F, 0x0F}),
                              .scales = fp32({2, 2}, {2, 1, 4, 0.5})}});
   expect_values(rows, {-2, 2, 0, 4, 0, 0.5});
+  // With minima a code is not centered.
+  run(ExpandWeight{.rows = rows,
+                   .codes = {.kind = CodeKind::kInt4,
+                             .group = 2,
+                             .codes = bytes({2, 2}, {0x2F, 0x08, 0x80, 0xF7}),
+                             .scales = fp32({2, 2}, {1, 3, 0, 0.5}),
+                             .minima = fp32({2, 2}, {0.5, 1, 7, -2})}});
+  expect_values(rows, {14.5, 1.5, 23, -7, -7, 5.5});
 }
 
 TEST_P(KernelValues, OfNormsFollowTheirDefinitions) {

@@ -31,12 +31,19 @@ using test::mesh;
 using test::RunLayout;
 using test::TrainingRun;
 
-// Two tensor ranks have whole groups of 64 columns.
-ModelConfig model() {
+// Two tensor ranks have whole groups of 64 columns, `wide` of 256.
+ModelConfig model(bool wide = false) {
   ModelConfig model = preset("llama-tiny");
   model.hidden = 128;
   model.head_size = 32;
   model.ffn_hidden = 256;
+  if (wide) {
+    model.hidden = 512;
+    model.heads = 16;
+    model.groups = 16;
+    model.layers = 2;
+    model.ffn_hidden = 512;
+  }
   model.vocabulary = 101;
   model.tied = false;
   return model;
@@ -90,19 +97,21 @@ class DrawnTensors final : public TensorSource {
 // A model that only reads.
 class Reading {
  public:
-  Reading(World& world, const RunLayout& layout, const std::string& format)
-      : pool_(1),
+  Reading(World& world, const RunLayout& layout, const std::string& format,
+          const ModelConfig& model = piton::model())
+      : model_(model),
+        pool_(1),
         kernels_(make_cpu_kernels(pool_, test::chosen_isa())),
         arena_(device_),
         stream_(device_.make_stream()),
         mesh_(world, layout.mesh),
         session_({world, device_, *kernels_, arena_, *stream_, pool_, log_}, mesh_,
-                 {.model = model(),
+                 {.model = model_,
                   .layout = {.vocabulary_multiple = 16},
                   .use = SessionUse::kInference,
                   .codes = format.empty() ? CodesOfParameter() : codes(format)}),
-        inference_(session_.context(false), session_.pipeline(), mesh_, model()) {
-    DrawnTensors source(model());
+        inference_(session_.context(false), session_.pipeline(), mesh_, model_) {
+    DrawnTensors source(model_, 0.2 * std::sqrt(128.0 / static_cast<double>(model_.hidden)));
     load_weights(source, {.parameters = session_.parameters(), .sharded = &session_.sharded()},
                  {mesh_, device_, arena_, *stream_, &pool_});
     session_.publish_values();
@@ -110,7 +119,7 @@ class Reading {
 
   std::vector<double> losses() {
     std::vector<std::int32_t> ids;
-    for (int i = 0; i < 41; ++i) ids.push_back(test::token(3, i, model().vocabulary));
+    for (int i = 0; i < 41; ++i) ids.push_back(test::token(3, i, model_.vocabulary));
     DecodingRequest request{.prompt = ids};
     request.sampling = {.max_new_tokens = 0};
     request.scored_from = 1;
@@ -125,6 +134,7 @@ class Reading {
   }
 
  private:
+  ModelConfig model_;
   HostDevice device_;
   SilentLog log_;
   ThreadPool pool_;
@@ -141,8 +151,9 @@ class Codes : public testing::TestWithParam<const char*> {};
 TEST_P(Codes, GiveTheLossesOfOneProcessUnderEveryLayout) {
   HostDevice device;
   const auto world = make_single_world(device);
-  Reading one(*world, {.mesh = mesh(1, 1, 1)}, GetParam());
-  Reading plain(*world, {.mesh = mesh(1, 1, 1)}, "");
+  const ModelConfig shape = model(/*wide=*/std::string(GetParam()).ends_with("_k"));
+  Reading one(*world, {.mesh = mesh(1, 1, 1)}, GetParam(), shape);
+  Reading plain(*world, {.mesh = mesh(1, 1, 1)}, "", shape);
   EXPECT_LT(one.parameter_bytes(), 0.5 * static_cast<double>(plain.parameter_bytes()));
   const std::vector<double> wanted = one.losses();
   const std::vector<double> unquantized = plain.losses();
@@ -154,7 +165,7 @@ TEST_P(Codes, GiveTheLossesOfOneProcessUnderEveryLayout) {
   for (const RunLayout& layout : {RunLayout{.name = "TP 2", .mesh = mesh(2, 1, 1)},
                                   RunLayout{.name = "PP 2", .mesh = mesh(1, 1, 2)}}) {
     SCOPED_TRACE(layout.name);
-    Reading many(ranks::world(), layout, GetParam());
+    Reading many(ranks::world(), layout, GetParam(), shape);
     EXPECT_LT(many.parameter_bytes(), 0.7 * static_cast<double>(one.parameter_bytes()));
     const std::vector<double> got = many.losses();
     ASSERT_EQ(got.size(), wanted.size());
@@ -162,7 +173,8 @@ TEST_P(Codes, GiveTheLossesOfOneProcessUnderEveryLayout) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Formats, Codes, testing::Values("int8", "q8_0", "q4_0", "nf4"));
+INSTANTIATE_TEST_SUITE_P(Formats, Codes,
+                         testing::Values("int8", "q8_0", "q4_0", "nf4", "q4_k", "q6_k"));
 
 TEST(CodesOnRanks, GroupsThatAreSplitAreRefused) {
   const std::string message =

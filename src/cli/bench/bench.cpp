@@ -42,7 +42,7 @@ struct BenchOptions {
     v(Option{"tokens", "decode: number of tokens per round"}, tokens);
     v(Option{"quantize",
              "decode, prefill: hold the matrices of the layers in 8 or 4 bits",
-             {.choices = {"int8", "int4", "q8_0", "q4_0", "nf4"}}},
+             {.choices = {"int8", "int4", "q8_0", "q4_0", "nf4", "q4_k", "q5_k", "q6_k"}}},
       quantize);
     v(Option{"shape-order",
              "attention: memory layout of queries, keys and values (TND: samples packed in a row)"},

@@ -2,7 +2,6 @@
 #include <cmath>
 #include <optional>
 #include <span>
-#include <sstream>
 
 #include "api/model.h"
 #include "base/files/files.h"
@@ -12,13 +11,12 @@
 #include "cli/command.h"
 #include "cli/commands/model_to_load.h"
 #include "cli/commands/score_rewards.h"
+#include "cli/commands/scored_text.h"
 #include "cli/launch.h"
 #include "cli/terminal/standard_input.h"
 
 namespace piton::cli {
 namespace {
-
-constexpr std::size_t kReadTogether = 32;  // sequences, between two lines of progress
 
 struct ScoreOptions {
   ModelToLoad model;
@@ -102,65 +100,6 @@ std::span<const std::int32_t> inputs_of(const std::vector<std::int32_t>& ids, st
   return std::span(ids).first(std::min(ids.size(), static_cast<std::size_t>(length)));
 }
 
-// Splits a long text into rows of the model's length. The first token of a row is the last one of
-// the row before.
-std::vector<std::vector<std::int32_t>> rows_of(const std::vector<std::int32_t>& ids,
-                                               std::int64_t length) {
-  std::vector<std::vector<std::int32_t>> rows;
-  for (std::size_t begin = 0; begin + 1 < ids.size(); begin += static_cast<std::size_t>(length)) {
-    const std::size_t end = std::min(ids.size(), begin + static_cast<std::size_t>(length) + 1);
-    rows.emplace_back(ids.begin() + static_cast<std::ptrdiff_t>(begin),
-                      ids.begin() + static_cast<std::ptrdiff_t>(end));
-  }
-  return rows;
-}
-
-// The texts of a file of JSON lines under `keys`, each a document.
-std::vector<std::string> texts_of(const std::string& file, const std::string& lines,
-                                  const std::vector<std::string>& keys) {
-  std::vector<std::string> texts;
-  std::istringstream stream(lines);
-  std::int64_t number = 0;
-  for (std::string line; std::getline(stream, line);) {
-    ++number;
-    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
-    const nlohmann::json record = read_json_or_discarded<nlohmann::json>(line);
-    for (const std::string& key : keys) {
-      if (!record.is_object() || !record.contains(key) || !record[key].is_string()) {
-        throw Error(Fault::kData,
-                    "{}: line {}: wanted a JSON object with a text under \"{}\" (--json-keys)",
-                    file, number, key);
-      }
-      texts.push_back(record[key].get<std::string>());
-    }
-  }
-  return texts;
-}
-
-std::vector<std::vector<std::int32_t>> sequences_of(const std::string& file,
-                                                    std::vector<std::string> keys,
-                                                    const SpecialTokensOptions& special,
-                                                    const Model& model, Log& log) {
-  const Tokenizer& tokenizer = model.require_tokenizer();
-  const SpecialTokensRule rule = rule_of(special, model.special_tokens());
-  const std::string said = describe_rule(rule, tokenizer);
-  if (!said.empty()) log.info(said);
-  const std::string text = read_text(file);
-  if (keys.empty() && file.ends_with(".jsonl")) {
-    keys = {"text"};
-    log.info(fmt::format("{}: JSON lines; scoring the text under \"text\" (--json-keys)", file));
-  }
-  const std::vector<std::string> texts =
-      keys.empty() ? std::vector{text} : texts_of(file, text, keys);
-  std::vector<std::vector<std::int32_t>> sequences;
-  for (const std::string& one : texts) {
-    const auto ids = tokenizer.encode(one, {.add_special_tokens = rule.add});
-    for (auto& row : rows_of(ids, model.config().max_positions))
-      sequences.push_back(std::move(row));
-  }
-  return sequences;
-}
-
 // Collective; the rank with `writes` writes the file.
 void write_logits(Model& model, const std::vector<std::vector<std::int32_t>>& sequences,
                   const std::string& path, bool writes) {
@@ -215,45 +154,31 @@ int run_score(Invocation& invocation) {
   }
   const std::vector<std::vector<std::int32_t>> sequences =
       !options.ids_file.empty() ? ids_of_file(options.ids_file)
-                                : sequences_of(from_pipe ? "-" : files[0], options.json_keys,
-                                               options.special_tokens, *model, invocation.log);
+                                : rows_to_score(from_pipe ? "-" : files[0], options.json_keys,
+                                                options.special_tokens, *model, invocation.log);
 
-  double sum = 0;
-  std::int64_t count = 0;
   nlohmann::ordered_json each = nlohmann::ordered_json::array();
-  ThrottledProgress shown(invocation.progress, std::ssize(sequences));
-  std::int64_t done = 0;
-  for (auto rest = std::span(sequences); !rest.empty();) {
-    const auto batch = rest.first(std::min(rest.size(), kReadTogether));
-    rest = rest.subspan(batch.size());
-    for (const Model::Score& score : model->scores(batch)) {
-      sum += score.sum();
-      count += static_cast<std::int64_t>(score.log_likelihood.size());
-      if (options.json) each.push_back(score.log_likelihood);
-    }
-    done += std::ssize(batch);
-    shown.at(done, [&] {
-      return fmt::format("{:.0f} tokens/s", static_cast<double>(count) / shown.seconds());
-    });
-  }
-  invocation.progress.finish();
-  if (count == 0)
+  const TextLoss scored =
+      loss_of(*model, sequences, invocation.progress, [&](const Model::Score& score) {
+        if (options.json) each.push_back(score.log_likelihood);
+      });
+  if (scored.tokens == 0)
     throw Error(Fault::kData, "score: no token to score; wanted a sequence of two tokens or more");
   const bool leads = engine.world().rank() == 0;
   if (!options.logits.empty()) write_logits(*model, sequences, options.logits, leads);
   if (!options.gradients.empty()) write_safetensors(options.gradients, model->gradients(sequences));
 
   if (!leads) return 0;
-  const double loss = -sum / static_cast<double>(count);
+  const double loss = scored.mean();
   if (options.json) {
     const nlohmann::ordered_json out{{"loss", loss},
                                      {"perplexity", std::exp(loss)},
-                                     {"tokens", count},
+                                     {"tokens", scored.tokens},
                                      {"log_likelihood", each}};
     std::fputs((out.dump() + "\n").c_str(), stdout);
   } else {
     std::fputs(fmt::format("loss {:.6f} nats a token, perplexity {:.4f}, {} tokens\n", loss,
-                           std::exp(loss), count)
+                           std::exp(loss), scored.tokens)
                    .c_str(),
                stdout);
     if (is_conversation()) {

@@ -113,6 +113,7 @@ Tensor expand(CpuContext& context, const Right& right, std::int64_t begin, std::
     auto* values = reinterpret_cast<float*>(context.scratch.own(columns * 4));
     for (std::int64_t row = from; row < to; ++row) {
       context.codes.expand(values, w, first_row + row, first_column, columns);
+      subtract_minima(weight.codes, first_row + row, first_column, values, columns);
       context.vector.convert(at(rows, row, 0), type_of(weight.dtype), values, Type::kF32, columns);
     }
   });

@@ -174,5 +174,8 @@ void codes_product(CpuContext& context, const LinearCall& call, LinearFunction p
 
 // weight_codes.cpp: the codes as loops read them.
 CodedRows coded_rows(const WeightCodes& codes, std::int64_t in);
+// Of expanded columns [first, first + count) of a row; nothing if the codes have no minima.
+void subtract_minima(const WeightCodes& codes, std::int64_t row, std::int64_t first, float* values,
+                     std::int64_t count);
 
 }  // namespace piton::cpu

@@ -39,7 +39,7 @@ const NibbleTable& table_of(const WeightCodes& codes) {
   static constexpr NibbleTable kPlain = steps_from(0);
   static constexpr NibbleTable kNf4 = nf4_table();
   if (codes.kind == CodeKind::kNf4) return kNf4;
-  return codes.zeros.defined() ? kPlain : kCentered;
+  return codes.zeros.defined() || codes.minima.defined() ? kPlain : kCentered;
 }
 
 int code_at(const WeightCodes& codes, const std::byte* row, std::int64_t column) {
@@ -58,6 +58,7 @@ void expand_wide(const WeightCodes& codes, std::int64_t row, std::int64_t in, do
     const int code = code_at(codes, bytes, column);
     const double value = w.nibbles ? w.values[code] : static_cast<float>(code);
     values[column] = scale * (value - (w.zeros != nullptr ? w.zeros[at] : 0.0F));
+    if (codes.minima.defined()) values[column] -= codes.minima.data<float>()[at];
   }
 }
 
@@ -74,11 +75,19 @@ CodedRows coded_rows(const WeightCodes& codes, std::int64_t in) {
           .scales = codes.scales.raw(),
           .scale_type = type_of(codes.scales.dtype()),
           .zeros = codes.zeros.defined() ? codes.zeros.data<float>() : nullptr,
+          .minima = codes.minima.defined() ? codes.minima.data<float>() : nullptr,
           .values = table.values.data(),
-          .zero = codes.kind == CodeKind::kInt4 ? 8.0F : 0.0F,
+          .zero = codes.kind == CodeKind::kInt4 && !codes.minima.defined() ? 8.0F : 0.0F,
           .is_table = codes.kind == CodeKind::kNf4,
           .integers = table.integers.data(),
           .step = codes.kind == CodeKind::kNf4 ? table.step : 1};
+}
+
+void subtract_minima(const WeightCodes& codes, std::int64_t row, std::int64_t first, float* values,
+                     std::int64_t count) {
+  if (!codes.minima.defined()) return;
+  const float* minima = codes.minima.data<float>() + row * codes.minima.dim(1);
+  for (std::int64_t i = 0; i < count; ++i) values[i] -= minima[(first + i) / codes.group];
 }
 
 void execute(CpuContext& context, const ExpandWeight& call) {
@@ -95,6 +104,7 @@ void execute(CpuContext& context, const ExpandWeight& call) {
                      }
                      auto* values = reinterpret_cast<float*>(context.scratch.own(in * 4));
                      context.codes.expand(values, w, row, 0, in);
+                     subtract_minima(call.codes, row, 0, values, in);
                      context.vector.convert(to, type_of(dtype), values, Type::kF32, in);
                    }
                  });

@@ -19,7 +19,8 @@ struct Expand {
   std::int64_t in;
   const std::uint8_t* codes;
   const Scale* scales;
-  const float* zeros;  // or nullptr
+  const float* zeros;   // or nullptr
+  const float* minima;  // or nullptr
   std::int64_t group;
   std::int64_t groups;
   CodeKind kind;
@@ -37,12 +38,14 @@ struct Expand {
       code = byte < 128 ? byte : byte - 256;
     }
     const std::int64_t at = row * groups + column / group;
-    const S zero = zeros != nullptr          ? static_cast<S>(zeros[at])
-                   : kind == CodeKind::kInt4 ? S{8}
-                                             : S{0};
+    const S zero = zeros != nullptr                               ? static_cast<S>(zeros[at])
+                   : kind == CodeKind::kInt4 && minima == nullptr ? S{8}
+                                                                  : S{0};
     const S value =
         kind == CodeKind::kNf4 ? static_cast<S>(kNf4[code]) : static_cast<S>(code) - zero;
-    rows[row * row_stride + column] = narrow<T>(static_cast<S>(widen(scales[at])) * value);
+    const S product = static_cast<S>(widen(scales[at])) * value;
+    const S minimum = minima != nullptr ? static_cast<S>(minima[at]) : S{0};
+    rows[row * row_stride + column] = narrow<T>(product - minimum);
   }
 };
 
@@ -58,6 +61,7 @@ void execute(const ExpandWeight& call, const CallContext& context) {
                                      .codes = pointer<const std::uint8_t>(call.codes.codes),
                                      .scales = pointer<const Scale>(call.codes.scales),
                                      .zeros = pointer<const float>(call.codes.zeros),
+                                     .minima = pointer<const float>(call.codes.minima),
                                      .group = call.codes.group,
                                      .groups = call.codes.scales.dim(1),
                                      .kind = call.codes.kind},

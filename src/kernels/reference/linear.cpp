@@ -22,6 +22,7 @@ Values expanded(const WeightCodes& codes, std::int64_t out, std::int64_t in) {
   const Values bytes = Values::read(codes.codes);
   const Values scales = Values::read(codes.scales);
   const Values zeros = Values::read(codes.zeros);
+  const Values minima = Values::read(codes.minima);
   Values rows(Shape{out, in});
   for (std::int64_t row = 0; row < out; ++row) {
     for (std::int64_t column = 0; column < in; ++column) {
@@ -29,6 +30,10 @@ Values expanded(const WeightCodes& codes, std::int64_t out, std::int64_t in) {
       const double code = code_at(codes, bytes, row, column);
       if (codes.kind == CodeKind::kNf4) {
         rows(row, column) = scales(row, group) * kNf4Values[static_cast<int>(code)];
+        continue;
+      }
+      if (minima.given()) {
+        rows(row, column) = scales(row, group) * code - minima(row, group);
         continue;
       }
       const double zero = zeros.given() ? zeros(row, group) : codes.kind == CodeKind::kInt4 ? 8 : 0;

@@ -124,6 +124,22 @@ TEST_F(CodeFormatTest, ZerosAndShortRowsKeepTheirValues) {
   }
 }
 
+// Formats with zero points: every value is within half a step, and 0 is exact.
+TEST_F(CodeFormatTest, OfZerosAreWithinHalfAStep) {
+  std::vector<float> values;
+  for (int i = 0; i < 64; ++i) values.push_back(0.01F * static_cast<float>(i * i % 41) - 0.1F);
+  values[5] = 0;
+  for (const auto& [rule, steps] :
+       {std::pair{Quantization::kInt8Zeros, 255.0F}, {Quantization::kInt4Zeros, 15.0F}}) {
+    for (const std::int64_t group : {0, 32}) {
+      const std::vector<float> got = expanded(encode({rule, group}, values, 64), 64);
+      for (std::size_t i = 0; i < values.size(); ++i)
+        EXPECT_NEAR(got[i], values[i], 0.51F * 0.5F / steps) << i;
+      EXPECT_EQ(got[5], 0);
+    }
+  }
+}
+
 TEST_F(CodeFormatTest, WhatCannotBeQuantizedIsRefused) {
   for (const char* word : {"int8", "int4", "q8_0", "q4_0", "nf4"}) {
     for (const float bad :
@@ -137,7 +153,8 @@ TEST_F(CodeFormatTest, WhatCannotBeQuantizedIsRefused) {
     }
   }
   EXPECT_THAT(message_of(Fault::kUsage, [] { (void)code_format("--quantize", "int3"); }),
-              HasSubstr("--quantize: got \"int3\", wanted int8, int4, q8_0, q4_0 or nf4"));
+              HasSubstr("--quantize: got \"int3\", wanted int8, int4, q8_0, q4_0, nf4, "
+                        "q4_k, q5_k or q6_k"));
   EXPECT_FALSE(code_format("--quantize", ""));
 }
 

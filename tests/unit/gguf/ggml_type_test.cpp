@@ -1,15 +1,18 @@
 // Blocks of quantized values against those of the `gguf` package
-// (tests/golden/gguf/blocks.safetensors, tools/oracle/gguf_files.py).
+// (tests/golden/gguf/blocks.safetensors, tools/oracle/gguf_files.py), and of llama.cpp's own code
+// (k_blocks.safetensors, tools/oracle/k_quants.py).
 #include "gguf/ggml_type.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstring>
 #include <limits>
 
 #include "checkpoint/safetensors.h"
 #include "device/host_device.h"
+#include "kernels/cpu/kernels.h"
 #include "kernels/reference/kernels.h"
 #include "support/errors.h"
 
@@ -18,8 +21,13 @@ namespace {
 
 using testing::HasSubstr;
 
-const std::filesystem::path kBlocks =
-    std::filesystem::path(PITON_SOURCE_DIR) / "tests/golden/gguf/blocks.safetensors";
+constexpr std::array kTypes = {GgmlType::kQ80, GgmlType::kQ40, GgmlType::kQ4K, GgmlType::kQ5K,
+                               GgmlType::kQ6K};
+
+std::filesystem::path blocks_of(GgmlType type) {
+  return std::filesystem::path(PITON_SOURCE_DIR) / "tests/golden/gguf" /
+         (block_values(type) == 256 ? "k_blocks.safetensors" : "blocks.safetensors");
+}
 
 std::vector<std::byte> encoded(GgmlType type, const std::vector<float>& values) {
   std::vector<std::byte> bytes(values.size() / static_cast<std::size_t>(block_values(type)) *
@@ -28,12 +36,12 @@ std::vector<std::byte> encoded(GgmlType type, const std::vector<float>& values) 
   return bytes;
 }
 
-TEST(GgmlType, BlocksEqualThoseOfTheGgufPackageToTheBit) {
-  const SafetensorsFile file(kBlocks);
-  const Tensor values = file.tensor("values");
-  const auto* begin = values.data<float>();
-  const std::vector<float> x(begin, begin + values.elements());
-  for (const GgmlType type : {GgmlType::kQ80, GgmlType::kQ40}) {
+TEST(GgmlType, BlocksEqualThoseOfLlamaCppToTheBit) {
+  for (const GgmlType type : kTypes) {
+    const SafetensorsFile file(blocks_of(type));
+    const Tensor values = file.tensor("values");
+    const auto* begin = values.data<float>();
+    const std::vector<float> x(begin, begin + values.elements());
     const std::string key(name(type));
     const Tensor blocks = file.tensor(key);
     const std::vector<std::byte> got = encoded(type, x);
@@ -51,49 +59,50 @@ TEST(GgmlType, BlocksEqualThoseOfTheGgufPackageToTheBit) {
 }
 
 TEST(GgmlType, CodesOfBlocksHaveTheirValuesToTheBit) {
-  const SafetensorsFile file(kBlocks);
-  for (const GgmlType type : {GgmlType::kQ80, GgmlType::kQ40}) {
+  HostDevice device;
+  Arena arena(device);
+  for (const GgmlType type : kTypes) {
+    const SafetensorsFile file(blocks_of(type));
     const std::string key(name(type));
     const Tensor wanted = file.tensor(key + ".values");
     const std::int64_t columns = wanted.elements();
-    const bool bytes = type == GgmlType::kQ80;
-    const WeightCodes codes{.kind = bytes ? CodeKind::kInt8 : CodeKind::kInt4,
-                            .group = block_values(type),
-                            .codes = host_tensor(DType::kU8, {1, bytes ? columns : columns / 2}),
-                            .scales = host_tensor(DType::kF16, {1, columns / block_values(type)})};
+    const WeightCodes codes = allocate_codes(code_format_of(type), 1, columns, arena);
     split_blocks(type, file.tensor(key).raw(), columns / block_values(type), row_of(codes, 0));
     const Tensor rows = host_tensor(DType::kF32, {1, columns});
-    HostDevice device;
     const auto stream = device.make_stream();
-    make_reference_kernels()->run(ExpandWeight{.rows = rows, .codes = codes}, *stream);
-    EXPECT_EQ(std::memcmp(rows.raw(), wanted.raw(), static_cast<std::size_t>(rows.bytes())), 0)
-        << key;
+    ThreadPool pool(1);
+    for (const auto& kernels : {make_reference_kernels(), make_cpu_kernels(pool)}) {
+      kernels->run(ExpandWeight{.rows = rows, .codes = codes}, *stream);
+      EXPECT_EQ(std::memcmp(rows.raw(), wanted.raw(), static_cast<std::size_t>(rows.bytes())), 0)
+          << key;
+    }
   }
 }
 
 TEST(GgmlType, WhatNoBlockHoldsIsRefused) {
-  for (const GgmlType type : {GgmlType::kQ80, GgmlType::kQ40}) {
+  for (const GgmlType type : kTypes) {
+    const auto count = static_cast<std::size_t>(block_values(type));
     for (const float bad :
          {std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(),
           std::numeric_limits<float>::quiet_NaN(), 1e9F}) {
-      std::vector<float> values(64, 0.5F);
+      std::vector<float> values(2 * count, 0.5F);
       values[40] = bad;
       EXPECT_THAT(message_of(Fault::kData, [&] { encoded(type, values); }),
                   HasSubstr("w: has values that are not finite, or too large"));
     }
     // As small as numbers get: zeros.
-    std::vector<float> tiny(32, 1e-42F);
-    std::vector<float> decoded(32, 1);
-    decode_blocks(type, encoded(type, tiny).data(), 32, decoded.data());
+    std::vector<float> tiny(count, 1e-42F);
+    std::vector<float> decoded(count, 1);
+    decode_blocks(type, encoded(type, tiny).data(), std::ssize(tiny), decoded.data());
     for (const float value : decoded) EXPECT_EQ(value, 0);
   }
 }
 
 TEST(GgmlType, OnesThatAreNotReadHaveNames) {
-  EXPECT_EQ(ggml_type_name(14), "Q6_K");
+  EXPECT_EQ(ggml_type_name(10), "Q2_K");
   EXPECT_EQ(ggml_type_name(8), "Q8_0");
   EXPECT_EQ(ggml_type_name(4000), "number 4000");
-  EXPECT_FALSE(ggml_type(14));
+  EXPECT_FALSE(ggml_type(10));
 }
 
 }  // namespace

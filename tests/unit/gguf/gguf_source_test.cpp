@@ -118,7 +118,8 @@ TEST_F(WrittenGguf, OfEveryTypeIsReadAsItWasWritten) {
                                  "stablelm", "internlm", "internlm2", "baichuan", "mistral"}) {
     for (const std::optional<GgmlType> type :
          {std::optional<GgmlType>{}, std::optional(GgmlType::kF16), std::optional(GgmlType::kBF16),
-          std::optional(GgmlType::kQ80), std::optional(GgmlType::kQ40)}) {
+          std::optional(GgmlType::kQ80), std::optional(GgmlType::kQ40),
+          std::optional(GgmlType::kQ4K)}) {
       SCOPED_TRACE(fmt::format("{} {}", name, type ? piton::name(*type) : "as it is"));
       GgufSource source(write(test::golden_folder(name), type));
       HfSource folder(test::golden_folder(name));
@@ -141,6 +142,11 @@ TEST_F(WrittenGguf, HasTheTypesThatLlamaCppExpects) {
   EXPECT_THAT(written_.not_in_blocks,
               testing::ElementsAre("blk.0.ffn_down.weight", "blk.1.ffn_down.weight"));
   EXPECT_EQ(source.architecture().name, "llama");
+  // No rows of the model are whole blocks of 256.
+  GgufSource short_rows(write(test::golden_folder("llama"), GgmlType::kQ4K));
+  EXPECT_EQ(short_rows.stored_type("layers.0.attention.query.weight"), GgmlType::kQ80);
+  EXPECT_THAT(written_.in_short_blocks, testing::Contains("output.weight"));
+  EXPECT_EQ(short_rows.stored_type("layers.0.mlp.down.weight"), GgmlType::kF16);
 }
 
 TEST_F(WrittenGguf, TurnsQueriesAndKeysOfLlamaIntoPairs) {
