@@ -1,4 +1,5 @@
-// An encoder with a head for masked words (BERT), divided into chunks (model/encoder_options.h).
+// Models with an encoder, divided into chunks: an encoder with a head for masked words (BERT;
+// model/encoder_options.h), and an encoder with a decoder (T5; model/encoder_decoder_options.h).
 #pragma once
 
 #include "model/config.h"
@@ -9,5 +10,9 @@ namespace piton {
 
 // As decoder_factory() of model/decoder.h, for a model with ModelConfig::encoder.
 ChunkFactory encoder_factory(const ModelConfig& config, const ModelLayout& layout);
+
+// The same for a model with ModelConfig::encoder_decoder. Making a chunk throws Error(kUsage) if
+// the model is divided into several.
+ChunkFactory encoder_decoder_factory(const ModelConfig& config, const ModelLayout& layout);
 
 }  // namespace piton

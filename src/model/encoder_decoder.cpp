@@ -1,4 +1,4 @@
-#include "model/encoder_decoder.h"
+#include "model/encoder.h"
 
 #include <cmath>
 #include <optional>

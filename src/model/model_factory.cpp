@@ -2,7 +2,6 @@
 
 #include "model/decoder.h"
 #include "model/encoder.h"
-#include "model/encoder_decoder.h"
 
 namespace piton {
 

@@ -1,4 +1,4 @@
-#include "cli/commands/plan_speeds.h"
+#include "cli/plan/speeds.h"
 
 #include "base/error.h"
 #include "base/options/option_range.h"

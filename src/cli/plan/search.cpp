@@ -1,4 +1,4 @@
-#include "cli/commands/plan_search.h"
+#include "cli/plan/search.h"
 
 #include <algorithm>
 #include <optional>
