@@ -80,6 +80,7 @@ class LineSearch {
       std::copy_n(trial.data(), x_.size(), codes);
       least = error;
       best = line;
+      low_ = line.minimum;  // later trials begin there, as in ggml
     }
     return {best.scale, -best.minimum};
   }
