@@ -1,9 +1,8 @@
-#include "model/encoder.h"
-
 #include <cmath>
 #include <optional>
 #include <utility>
 
+#include "model/encoder.h"
 #include "model/layer_stack.h"
 #include "nn/embedding.h"
 #include "nn/kv_cache.h"

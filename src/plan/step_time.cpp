@@ -26,8 +26,8 @@ RunPlan with_micro_batches(const RunPlan& plan, int count) {
   return other;
 }
 
-// The first of many micro-batches and the work of the optimizer are told apart by the difference
-// between two steps, because times grow by the micro-batch.
+// Work of a micro-batch and of the optimizer: from the difference between two steps, because times
+// grow by the micro-batch.
 StageSeconds timed_stage(const RunPlan& plan, int rank, const TimeRank& time_rank) {
   if (!plan.micro_batch_sizes.empty()) {
     const RankSeconds all = time_rank(plan, rank);

@@ -1,4 +1,4 @@
-// A clock that nothing real moves: work advances it by what it is said to take, and a wait moves it
+// A clock that nothing real moves: work advances it by its known time, and a wait moves it
 // to the end of the transfer. With a device without memory it gives the time of a step on links and
 // devices that are not at hand, as soon as the step's calls have been listed.
 #pragma once

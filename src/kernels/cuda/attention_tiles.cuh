@@ -196,9 +196,10 @@ __device__ void add_weighted_rows(float* sums, const float* weights, int row, co
 // Throws Error(kUsage) for a call with a bias of distances.
 inline void refuse_bias(const Tensor& bias) {
   if (!bias.defined()) return;
-  throw Error(Fault::kUsage,
-              "cuda: attention with a bias of distances (--position-embedding-type relative): wanted "
-              "none; use --kernels cpu");
+  throw Error(
+      Fault::kUsage,
+      "cuda: attention with a bias of distances (--position-embedding-type relative): wanted "
+      "none; use --kernels cpu");
 }
 
 // use(std::type_identity<T>, std::integral_constant<int, channels>) for heads of d channels: as
