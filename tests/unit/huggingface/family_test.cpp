@@ -289,11 +289,12 @@ TEST(HfModel, OfWhatPitonDoesNotHaveIsRefusedByName) {
   }
   EXPECT_THAT(key("llama", "model_type", "mamba"),
               HasSubstr("config.json: model_type: got \"mamba\", wanted gpt2, llama, aquila, "));
-  EXPECT_THAT(
-      key("llama", "architectures", {"LlamaForSequenceClassification"}),
-      HasSubstr("architectures: got [\"LlamaForSequenceClassification\"], wanted LlamaFor"));
-  EXPECT_THAT(key("llama", "hidden_act", "relu"),
-              HasSubstr("hidden_act: got \"relu\", wanted silu"));
+  EXPECT_THAT(key("llama", "architectures", {"LlamaForTokenClassification"}),
+              HasSubstr("architectures: got [\"LlamaForTokenClassification\"], wanted LlamaFor"));
+  EXPECT_THAT(key("llama", "architectures", {"LlamaForSequenceClassification"}),
+              HasSubstr("id2label: got nothing, wanted one label: the head of a reward model"));
+  EXPECT_THAT(key("llama", "hidden_act", "mish"),
+              HasSubstr("hidden_act: got \"mish\", wanted silu"));
   EXPECT_THAT(key("bloom", "apply_residual_connection_post_layernorm", true),
               HasSubstr("got true, wanted false"));
   EXPECT_THAT(key("llama", "final_logit_softcapping", 30.0), HasSubstr("got 30.0, wanted null"));

@@ -77,7 +77,7 @@ TEST(MlpOptions, RefuseContradictions) {
   refused({"--is-x-model", "--swiglu"}, "--is-x-model");
   refused({"--is-x-model", "--ffn-hidden-size", "77"},
           "--ffn-hidden-size: got 77, wanted an even number");
-  refused({"--activation", "relu"}, "gelu, gelu-erf, gelu-fast, relu, swiglu, geglu");
+  refused({"--activation", "tanh"}, "gelu, gelu-erf, gelu-fast, relu, swiglu, geglu");
 }
 
 }  // namespace
