@@ -111,10 +111,9 @@ std::unique_ptr<Encoder> Encoder::load(const Machine& machine, const std::filesy
   state.everyone = make_group_of_all(machine.world, "encoder");
   OpenedModel opened = open_model({.path = path, .ranks = state.everyone.get()});
   if (!opened.model.encoder) {
-    throw Error(Fault::kData,
-                "{}: is a decoder{} ({}), which continues texts; wanted an encoder (bert)",
-                path.string(), opened.model.encoder_decoder ? " with an encoder" : "",
-                opened.model.family);
+    throw Error(
+        Fault::kData, "{}: is a decoder{} ({}), which continues texts; wanted an encoder (bert)",
+        path.string(), opened.model.encoder_decoder ? " with an encoder" : "", opened.model.family);
   }
   state.tokenizer = tokenizer.empty() ? open_tokenizer_of(opened) : open_tokenizer(tokenizer);
   if (!state.tokenizer) {
