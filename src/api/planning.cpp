@@ -9,27 +9,43 @@
 namespace piton {
 namespace {
 
+// The machine of one planned rank: no memory, no products, and a world of `ranks` in which nothing
+// travels. `clock`: takes the time of its messages; or null.
+class MetaRank {
+ public:
+  MetaRank(const Machine& real, Kernels& kernels, int rank, int ranks,
+           SimulatedClock* clock = nullptr)
+      : world_(make_virtual_world(rank, ranks, clock)),
+        machine_{.world = *world_,
+                 .device = device_,
+                 .kernels = kernels,
+                 .arena = arena_,
+                 .stream = *stream_,
+                 .threads = real.threads,
+                 .log = real.log} {}
+
+  const Machine& machine() const { return machine_; }
+
+ private:
+  MetaDevice device_;
+  Arena arena_{device_};
+  std::unique_ptr<Stream> stream_ = device_.make_stream();
+  std::unique_ptr<World> world_;
+  Machine machine_;
+};
+
 struct ProbedRank {
   RankEstimate estimate;
   PlannedCalls calls;  // only if they are recorded
 };
 
-// One rank without memory. `record`: keeps the calls.
+// `record`: keeps the calls.
 ProbedRank probe_rank(const RunPlan& plan, const Machine& machine, int rank, bool record) {
-  MetaDevice device;
   MetaKernels kernels(&machine.kernels);
   RecordedCalls recorded(kernels);
-  Arena arena(device);
-  const std::unique_ptr<Stream> stream = device.make_stream();
-  const std::unique_ptr<World> world = make_virtual_world(rank, plan.mesh.ranks());
-  const Machine meta{.world = *world,
-                     .device = device,
-                     .kernels = record ? static_cast<Kernels&>(recorded) : kernels,
-                     .arena = arena,
-                     .stream = *stream,
-                     .threads = machine.threads,
-                     .log = machine.log};
-  RankEstimate estimate = estimate_rank(meta, plan);
+  const MetaRank meta(machine, record ? static_cast<Kernels&>(recorded) : kernels, rank,
+                      plan.mesh.ranks());
+  RankEstimate estimate = estimate_rank(meta.machine(), plan);
   return {std::move(estimate), recorded.calls()};
 }
 
@@ -74,22 +90,12 @@ StepTime estimate_time(const RunPlan& plan, const Machine& machine, const Planne
     SimulatedClock clock({.within_hosts = link(speeds.link_bytes_per_second),
                           .between_hosts = link(speeds.host_link_bytes_per_second),
                           .ranks_of_host = speeds.ranks_of_host});
-    MetaDevice device;
     // Other devices read plain rows.
     MetaKernels kernels(speeds.device ? nullptr : &machine.kernels);
     TimedCalls timed(kernels, known, seconds, [&](double more) { clock.advance(more); });
-    Arena arena(device);
-    const std::unique_ptr<Stream> stream = device.make_stream();
-    const std::unique_ptr<World> world = make_virtual_world(rank, one.mesh.ranks(), &clock);
-    const Machine meta{.world = *world,
-                       .device = device,
-                       .kernels = timed,
-                       .arena = arena,
-                       .stream = *stream,
-                       .threads = machine.threads,
-                       .log = machine.log};
+    const MetaRank meta(machine, timed, rank, one.mesh.ranks(), &clock);
     double work_before = 0, waited_before = 0;
-    estimate_rank(meta, one, [&] {
+    estimate_rank(meta.machine(), one, [&] {
       work_before = timed.work_seconds();
       waited_before = clock.times().waited_seconds;
     });

@@ -1,24 +1,14 @@
 #include "model/families.h"
 
-// Models with an encoder. BERT as Megatron-LM trains it: learned positions, layer norm before each
-// branch, tanh GELU, biases in all linears, heads for masked words and for the order of two parts
-// of a text (model/encoder_options.h). T5 as Megatron-LM trains it: the same, with a decoder and a
-// tied head that has a bias (model/encoder_decoder_options.h); folders of Hugging Face have the
-// published form.
+// Models with an encoder. BERT as Megatron-LM trains it: the layers of GPT-2, with heads for masked
+// words and for the order of two parts of a text (model/encoder_options.h). T5 as Megatron-LM
+// trains it: the same, with a decoder and a tied head that has a bias
+// (model/encoder_decoder_options.h); folders of Hugging Face have the published form.
 namespace piton {
 
 ModelConfig bert_facts() {
-  ModelConfig config;
+  ModelConfig config = gpt2_facts();
   config.family = "bert";
-  config.norm = NormKind::kLayer;
-  config.norm_eps = 1e-5;
-  config.positions = PositionKind::kLearned;
-  config.activation = ActivationKind::kGeluTanh;
-  config.gated = false;
-  config.biases = config.output_bias = config.qkv_biases = true;
-  config.tied = true;
-  config.hidden_dropout = 0.1;
-  config.attention_dropout = 0.1;
   config.encoder.emplace();
   return config;
 }

@@ -4,33 +4,11 @@
 include(${CMAKE_CURRENT_LIST_DIR}/../support/expect.cmake)
 file(REMOVE_RECURSE ${WORK})
 file(MAKE_DIRECTORY ${WORK})
-string(REPEAT "To be, or not to be, that is the question:\nWhether 'tis nobler in the mind to suffer\n" 60 text)
-file(WRITE ${WORK}/text.txt "${text}")
-expect(RUN preprocess --input ${WORK}/text.txt --tokenizer-type ByteTokenizer --append-eod
-           --output-prefix ${WORK}/corpus CODE 0)
+write_corpus()
 set(bare pretrain --model llama-tiny --data-path ${WORK}/corpus_text_document --tokenizer-type ByteTokenizer
          --seq-length 32 --micro-batch-size 2 --global-batch-size 8 --lr 1e-2 --split 100,0,0 --hidden-dropout 0.1
          --train-iters 6)
 set(away --remote-device ${WORK}/away)
-
-# Runs on `ranks` processes with the flags that follow, and sets HASH and LOG.
-function(run_on ranks folder)
-  set(start ${PITON})
-  if(ranks GREATER 1)
-    set(start ${LAUNCH} ${ranks} ${PITON})
-  endif()
-  execute_process(COMMAND ${start} ${bare} ${ARGN} --save ${WORK}/${folder} RESULT_VARIABLE code
-                  OUTPUT_VARIABLE log ERROR_VARIABLE log)
-  if(NOT code EQUAL 0)
-    message(FATAL_ERROR "${ARGN}: exit ${code}\n${log}")
-  endif()
-  execute_process(COMMAND ${PITON} inspect ${WORK}/${folder} --hash --json OUTPUT_VARIABLE hash RESULT_VARIABLE code)
-  if(NOT code EQUAL 0 OR NOT hash MATCHES "weights")
-    message(FATAL_ERROR "${folder}: no hash: ${hash}")
-  endif()
-  set(HASH "${hash}" PARENT_SCOPE)
-  set(LOG "${log}" PARENT_SCOPE)
-endfunction()
 
 # The same with and without what `away` says, and with a stop in between.
 function(expect_same name ranks)
@@ -129,7 +107,7 @@ run_on(1 moves --bf16 --exit-interval 3)
 run_on(1 moves --bf16 --load ${WORK}/moves ${away})
 run_on(1 adam_again --bf16)
 set(whole "${HASH}")
-execute_process(COMMAND ${PITON} inspect ${WORK}/moves --hash --json OUTPUT_VARIABLE moved)
+state_of(${WORK}/moves moved)
 if(NOT moved STREQUAL whole)
   message(FATAL_ERROR "a checkpoint does not continue with its state elsewhere: ${moved} ${whole}")
 endif()

@@ -2,23 +2,10 @@
 include(${CMAKE_CURRENT_LIST_DIR}/../support/expect.cmake)
 file(REMOVE_RECURSE ${WORK})
 file(MAKE_DIRECTORY ${WORK})
-string(REPEAT "To be, or not to be, that is the question:\nWhether 'tis nobler in the mind to suffer\n" 60 text)
-file(WRITE ${WORK}/text.txt "${text}")
-expect(RUN preprocess --input ${WORK}/text.txt --tokenizer-type ByteTokenizer --append-eod
-           --output-prefix ${WORK}/corpus CODE 0)
+write_corpus()
 set(bare pretrain --model llama-tiny --data-path ${WORK}/corpus_text_document --tokenizer-type ByteTokenizer
          --seq-length 32 --split 100,0,0 --lr 1e-3)
 set(again --save ${WORK}/run --load ${WORK}/run)
-
-# The newest checkpoints of both runs have the same bytes of weights and optimizer; else `fault` is printed.
-function(expect_same_state one other fault)
-  foreach(run one other)
-    execute_process(COMMAND ${PITON} inspect ${WORK}/${${run}} --hash --json OUTPUT_VARIABLE hash_${run})
-  endforeach()
-  if(NOT hash_one MATCHES "weights" OR NOT hash_one STREQUAL hash_other)
-    message(FATAL_ERROR "${fault}: ${hash_one} ${hash_other}")
-  endif()
-endfunction()
 
 # The global batch follows from the micro-batch and the ranks; the result is what counts.
 expect(RUN ${bare} --train-iters 3 --micro-batch-size 4 ${again} CODE 0)

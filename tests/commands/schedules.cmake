@@ -3,53 +3,10 @@
 include(${CMAKE_CURRENT_LIST_DIR}/../support/expect.cmake)
 file(REMOVE_RECURSE ${WORK})
 file(MAKE_DIRECTORY ${WORK})
-string(REPEAT "To be, or not to be, that is the question:\nWhether 'tis nobler in the mind to suffer\n" 60 text)
-file(WRITE ${WORK}/text.txt "${text}")
-expect(RUN preprocess --input ${WORK}/text.txt --tokenizer-type ByteTokenizer --append-eod
-           --output-prefix ${WORK}/corpus CODE 0)
+write_corpus()
 set(bare pretrain --model gpt2-tiny --data-path ${WORK}/corpus_text_document --tokenizer-type ByteTokenizer
          --seq-length 32 --micro-batch-size 2 --global-batch-size 8 --lr 1e-2 --split 90,10,0 --hidden-dropout 0.1
          --train-iters 6 --eval-interval 3 --eval-iters 2)
-
-# Runs on `ranks` processes with the flags that follow; sets LOG, HASH of the checkpoint in `folder`, and the losses of
-# training and evaluation as LOSSES.
-function(run_on ranks folder)
-  set(start ${PITON})
-  if(ranks GREATER 1)
-    set(start ${LAUNCH} ${ranks} ${PITON})
-  endif()
-  execute_process(COMMAND ${start} ${bare} ${ARGN} --save ${WORK}/${folder} RESULT_VARIABLE code
-                  OUTPUT_VARIABLE log ERROR_VARIABLE log)
-  if(NOT code EQUAL 0)
-    message(FATAL_ERROR "${ARGN}: exit ${code}\n${log}")
-  endif()
-  execute_process(COMMAND ${PITON} inspect ${WORK}/${folder} --hash --json OUTPUT_VARIABLE hash RESULT_VARIABLE code)
-  file(READ ${WORK}/${folder}/metrics.jsonl metrics)
-  string(REGEX MATCHALL "\"(lm_loss|loss|valid_loss|validation_loss)\":[0-9.]+" losses "${metrics}")
-  set(HASH "${hash}" PARENT_SCOPE)
-  set(LOSSES "${losses}" PARENT_SCOPE)
-  set(LOG "${log}" PARENT_SCOPE)
-endfunction()
-
-# Losses that agree in their first five digits, or differ by one in the fifth.
-function(expect_losses name wanted got)
-  list(LENGTH wanted count)
-  list(LENGTH got other)
-  if(count LESS 6 OR NOT count EQUAL other)
-    message(FATAL_ERROR "${name}: ${other} losses, wanted ${count}\n${got}\n${wanted}")
-  endif()
-  foreach(a b IN ZIP_LISTS wanted got)
-    foreach(one a b)
-      string(REGEX REPLACE ".*:" "" ${one} "${${one}}")
-      string(REPLACE "." "" ${one} "${${one}}0000000")
-      string(SUBSTRING "${${one}}" 0 5 ${one})
-    endforeach()
-    math(EXPR difference "${a} - ${b}")
-    if(difference GREATER 1 OR difference LESS -1)
-      message(FATAL_ERROR "${name}: losses\n${got}\nwanted\n${wanted}")
-    endif()
-  endforeach()
-endfunction()
 
 run_on(1 one)
 set(one "${LOSSES}")

@@ -5,6 +5,7 @@
 
 #include <filesystem>
 
+#include "saved_runs.h"
 #include "support/ranks_main.h"
 #include "support/run_session.h"
 
@@ -75,30 +76,12 @@ TEST(HybridSharding, GivesTheLossesOfOneProcess) {
 
 TEST(HybridSharding, SavesWhatOneProcessSaves) {
   const ModelConfig model = small("gpt2-tiny");
-  const std::filesystem::path folder =
-      std::filesystem::path(PITON_BINARY_DIR) / fmt::format("hybrid_{}", ranks::world().size());
-  const RunLayout one{.name = "one process"};
-  if (ranks::world().rank() == 0) {
-    std::filesystem::remove_all(folder);
-    HostDevice device;
-    const auto world = make_single_world(device);
-    TrainingRun run(*world, one, model);
-    run.losses(3);
-    save_checkpoint(run.stored(), run.store(),
-                    {folder / "one", {.iteration = 3, .consumed_samples = run.consumed()}, ""});
-  }
-  ranks::everyone().barrier();
-  const auto from_one = find_checkpoint(folder / "one");
+  const std::filesystem::path from_one = ranks::save_from_one_process(model, "hybrid");
   for (const RunLayout& layout : layouts()) {
     if (layout.optimizer.kind != OptimizerKind::kAdam) continue;
     SCOPED_TRACE(layout.name);
     TrainingRun run(ranks::world(), layout, model);
-    run.set_consumed(load_checkpoint(from_one, run.stored(), run.store()).consumed_samples);
-    const auto saved = save_checkpoint(
-        run.stored(), run.store(),
-        {folder / "many", {.iteration = 3, .consumed_samples = run.consumed()}, ""});
-    EXPECT_EQ(weights_hash(saved), weights_hash(from_one));
-    EXPECT_EQ(optimizer_hash(saved), optimizer_hash(from_one));
+    ranks::expect_saved_again(run, from_one);
     ranks::everyone().barrier();
   }
 }

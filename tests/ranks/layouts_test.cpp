@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "api/planning.h"
+#include "saved_runs.h"
 #include "support/ranks_main.h"
 #include "support/run_session.h"
 
@@ -313,35 +314,13 @@ TEST(Figures, AreTheSameUnderEveryLayout) {
 // process, and the reverse.
 TEST(Checkpoints, AreTheSameUnderEveryLayout) {
   const ModelConfig model = small("gpt2-tiny");
-  const std::filesystem::path folder =
-      std::filesystem::path(PITON_BINARY_DIR) / fmt::format("layouts_{}", ranks::world().size());
-  const RunLayout one{.name = "one process"};
-  if (ranks::world().rank() == 0) {
-    std::filesystem::remove_all(folder);
-    HostDevice device;
-    const auto world = make_single_world(device);
-    TrainingRun run(*world, one, model);
-    run.losses(3);
-    save_checkpoint(run.stored(), run.store(),
-                    {folder / "one", {.iteration = 3, .consumed_samples = run.consumed()}, ""});
-  }
-  ranks::everyone().barrier();
-  const auto from_one = find_checkpoint(folder / "one");
+  const std::filesystem::path from_one = ranks::save_from_one_process(model, "layouts");
   for (const RunLayout& layout : layouts(ranks::world().size())) {
     SCOPED_TRACE(layout.name);
     TrainingRun run(ranks::world(), layout, model);
-    run.set_consumed(load_checkpoint(from_one, run.stored(), run.store()).consumed_samples);
-    const auto saved = save_checkpoint(
-        run.stored(), run.store(),
-        {folder / "many", {.iteration = 3, .consumed_samples = run.consumed()}, ""});
-    EXPECT_EQ(weights_hash(saved), weights_hash(from_one));
-    EXPECT_EQ(optimizer_hash(saved), optimizer_hash(from_one));
+    const std::filesystem::path saved = ranks::expect_saved_again(run, from_one);
     const double next = run.step().loss;
-    HostDevice device;
-    const auto world = make_single_world(device);
-    TrainingRun alone(*world, one, model);
-    alone.set_consumed(load_checkpoint(saved, alone.stored(), alone.store()).consumed_samples);
-    EXPECT_NEAR(alone.step().loss, next, 1e-6 * next);
+    EXPECT_NEAR(ranks::next_loss_of_one_process(model, saved), next, 1e-6 * next);
     ranks::everyone().barrier();
   }
 }

@@ -26,3 +26,89 @@ function(expect)
     endif()
   endforeach()
 endfunction()
+
+# A corpus of bytes, ${WORK}/corpus, which says one sentence again and again.
+function(write_corpus)
+  string(REPEAT "To be, or not to be, that is the question:\nWhether 'tis nobler in the mind to suffer\n" 60 text)
+  file(WRITE ${WORK}/text.txt "${text}")
+  expect(RUN preprocess --input ${WORK}/text.txt --tokenizer-type ByteTokenizer --append-eod
+             --output-prefix ${WORK}/corpus CODE 0)
+endfunction()
+
+# A model of bytes that was trained for two steps: the run ${WORK}/start and its Hugging Face folder ${WORK}/base.
+function(write_base_model)
+  string(REPEAT "What is one and one?\nTwo.\n" 40 text)
+  file(WRITE ${WORK}/text.txt "${text}")
+  expect(RUN preprocess --input ${WORK}/text.txt --tokenizer-type ByteTokenizer --output-prefix ${WORK}/text CODE 0)
+  expect(RUN pretrain --model llama-tiny --tokenizer-type ByteTokenizer --data-path ${WORK}/text_text_document
+    --seq-length 32 --micro-batch-size 2 --train-iters 2 --lr 1e-3 --save ${WORK}/start CODE 0)
+  expect(RUN convert --load ${WORK}/start --save ${WORK}/base CODE 0)
+endfunction()
+
+# Runs ${bare} on `ranks` processes with the flags that follow, saved in ${WORK}/folder. Sets LOG, HASH (of the newest
+# checkpoint: weights and optimizer) and LOSSES (of training, evaluation and the task LAMBADA).
+function(run_on ranks folder)
+  set(start ${PITON})
+  if(ranks GREATER 1)
+    set(start ${LAUNCH} ${ranks} ${PITON})
+  endif()
+  execute_process(COMMAND ${start} ${bare} ${ARGN} --save ${WORK}/${folder} RESULT_VARIABLE code
+                  OUTPUT_VARIABLE log ERROR_VARIABLE log)
+  if(NOT code EQUAL 0)
+    message(FATAL_ERROR "${ARGN}: exit ${code}\n${log}")
+  endif()
+  state_of(${WORK}/${folder} hash)
+  file(READ ${WORK}/${folder}/metrics.jsonl metrics)
+  string(REGEX MATCHALL "\"(lm_loss|loss|valid_loss|validation_loss|lambada,perplexity)\":[0-9.]+" losses "${metrics}")
+  set(HASH "${hash}" PARENT_SCOPE)
+  set(LOSSES "${losses}" PARENT_SCOPE)
+  set(LOG "${log}" PARENT_SCOPE)
+endfunction()
+
+# At least six losses, which agree in their first five digits, or differ by one in the fifth.
+function(expect_losses name wanted got)
+  list(LENGTH wanted count)
+  list(LENGTH got other)
+  if(count LESS 6 OR NOT count EQUAL other)
+    message(FATAL_ERROR "${name}: ${other} losses, wanted ${count}\n${got}\n${wanted}")
+  endif()
+  foreach(a b IN ZIP_LISTS wanted got)
+    foreach(one a b)
+      string(REGEX REPLACE ".*:" "" ${one} "${${one}}")
+      string(REPLACE "." "" ${one} "${${one}}0000000")
+      string(SUBSTRING "${${one}}" 0 5 ${one})
+    endforeach()
+    math(EXPR difference "${a} - ${b}")
+    if(difference GREATER 1 OR difference LESS -1)
+      message(FATAL_ERROR "${name}: losses\n${got}\nwanted\n${wanted}")
+    endif()
+  endforeach()
+endfunction()
+
+# The hashes of weights and optimizer of a run's newest checkpoint.
+function(state_of folder out)
+  execute_process(COMMAND ${PITON} inspect ${folder} --hash --json RESULT_VARIABLE code OUTPUT_VARIABLE hash)
+  if(NOT code EQUAL 0 OR NOT hash MATCHES "weights")
+    message(FATAL_ERROR "${folder}: no hash: exit ${code}: ${hash}")
+  endif()
+  set(${out} "${hash}" PARENT_SCOPE)
+endfunction()
+
+# The newest checkpoints of two runs in ${WORK} have the same bytes of weights and optimizer.
+function(expect_same_state one other)
+  state_of(${WORK}/${one} hash_one)
+  state_of(${WORK}/${other} hash_other)
+  if(NOT hash_one STREQUAL hash_other)
+    message(FATAL_ERROR "${one} and ${other} differ: ${ARGN}\n${hash_one} ${hash_other}")
+  endif()
+endfunction()
+
+# The hash of the weights of a run or folder.
+function(hash_of path out)
+  execute_process(COMMAND ${PITON} inspect ${path} --hash OUTPUT_VARIABLE text RESULT_VARIABLE code)
+  string(REGEX MATCH "weights +[0-9a-f]+" found "${text}")
+  if(NOT code EQUAL 0 OR found STREQUAL "")
+    message(FATAL_ERROR "inspect ${path} --hash: exit ${code}\n${text}")
+  endif()
+  set(${out} "${found}" PARENT_SCOPE)
+endfunction()

@@ -6,12 +6,7 @@ set(base ${WORK}/base)
 set(data ${WORK}/chats)
 
 # A model of bytes in the form of Hugging Face, and conversations about it.
-string(REPEAT "What is one and one?\nTwo.\n" 40 text)
-file(WRITE ${WORK}/text.txt "${text}")
-expect(RUN preprocess --input ${WORK}/text.txt --tokenizer-type ByteTokenizer --output-prefix ${WORK}/text CODE 0)
-expect(RUN pretrain --model llama-tiny --tokenizer-type ByteTokenizer --data-path ${WORK}/text_text_document
-  --seq-length 32 --micro-batch-size 2 --train-iters 2 --lr 1e-3 --save ${WORK}/start CODE 0)
-expect(RUN convert --load ${WORK}/start --save ${base} CODE 0)
+write_base_model()
 set(rows "")
 foreach(i RANGE 1 24)
   string(APPEND rows "{\"instruction\": \"What is ${i} and 1?\", \"input\": \"\", \"output\": \"It is ${i}1.\"}\n")
@@ -19,16 +14,6 @@ endforeach()
 file(WRITE ${WORK}/chats.jsonl "${rows}")
 expect(RUN preprocess --input ${WORK}/chats.jsonl --handler-name AlpacaStyleInstructionHandler --prompt-type default
   --tokenizer-type ByteTokenizer --output-prefix ${data} CODE 0)
-
-# What `inspect --hash` says of the weights.
-function(hash_of path out)
-  execute_process(COMMAND ${PITON} inspect ${path} --hash OUTPUT_VARIABLE text RESULT_VARIABLE code)
-  string(REGEX MATCH "weights +[0-9a-f]+" found "${text}")
-  if(NOT code EQUAL 0 OR found STREQUAL "")
-    message(FATAL_ERROR "inspect ${path} --hash: exit ${code}\n${text}")
-  endif()
-  set(${out} "${found}" PARENT_SCOPE)
-endfunction()
 
 set(tune finetune --load ${base} --data-path ${data} --split 100,0,0 --seq-length 64 --micro-batch-size 1
          --global-batch-size 2 --lr 1e-2 --tokenizer-type ByteTokenizer --train-iters 4)

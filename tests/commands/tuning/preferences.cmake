@@ -4,12 +4,7 @@ file(REMOVE_RECURSE ${WORK})
 file(MAKE_DIRECTORY ${WORK})
 set(base ${WORK}/base)
 
-string(REPEAT "What is one and one?\nTwo.\n" 40 text)
-file(WRITE ${WORK}/text.txt "${text}")
-expect(RUN preprocess --input ${WORK}/text.txt --tokenizer-type ByteTokenizer --output-prefix ${WORK}/text CODE 0)
-expect(RUN pretrain --model llama-tiny --tokenizer-type ByteTokenizer --data-path ${WORK}/text_text_document
-  --seq-length 32 --micro-batch-size 2 --train-iters 2 --lr 1e-3 --save ${WORK}/start CODE 0)
-expect(RUN convert --load ${WORK}/start --save ${base} CODE 0)
+write_base_model()
 
 set(pairs "")
 set(judged "")
@@ -24,15 +19,6 @@ set(encode preprocess --tokenizer-type ByteTokenizer --prompt-type default)
 expect(RUN ${encode} --input ${WORK}/pairs.jsonl --handler-name AlpacaStylePairwiseHandler --output-prefix ${WORK}/pairs CODE 0)
 expect(RUN ${encode} --input ${WORK}/judged.jsonl --handler-name auto --output-prefix ${WORK}/judged CODE 0
   ERR "AlpacaStyleUnpairedHandler")
-
-function(hash_of path out)
-  execute_process(COMMAND ${PITON} inspect ${path} --hash OUTPUT_VARIABLE text RESULT_VARIABLE code)
-  string(REGEX MATCH "weights +[0-9a-f]+" found "${text}")
-  if(NOT code EQUAL 0 OR found STREQUAL "")
-    message(FATAL_ERROR "inspect ${path} --hash: exit ${code}\n${text}")
-  endif()
-  set(${out} "${found}" PARENT_SCOPE)
-endfunction()
 
 set(tune finetune --load ${base} --split 80,20,0 --seq-length 128 --micro-batch-size 1 --global-batch-size 2 --lr 1e-2
          --tokenizer-type ByteTokenizer --train-iters 4)

@@ -4,12 +4,7 @@ file(REMOVE_RECURSE ${WORK})
 file(MAKE_DIRECTORY ${WORK})
 set(base ${WORK}/base)
 
-string(REPEAT "What is one and one?\nTwo.\n" 40 text)
-file(WRITE ${WORK}/text.txt "${text}")
-expect(RUN preprocess --input ${WORK}/text.txt --tokenizer-type ByteTokenizer --output-prefix ${WORK}/text CODE 0)
-expect(RUN pretrain --model llama-tiny --tokenizer-type ByteTokenizer --data-path ${WORK}/text_text_document
-  --seq-length 32 --micro-batch-size 2 --train-iters 2 --lr 1e-3 --save ${WORK}/start CODE 0)
-expect(RUN convert --load ${WORK}/start --save ${base} CODE 0)
+write_base_model()
 
 set(pairs "")
 foreach(i RANGE 1 24)
@@ -19,15 +14,6 @@ file(WRITE ${WORK}/pairs.jsonl "${pairs}")
 expect(RUN preprocess --tokenizer-type ByteTokenizer --prompt-type default --input ${WORK}/pairs.jsonl
   --handler-name AlpacaStylePairwiseHandler --output-prefix ${WORK}/pairs CODE 0)
 file(WRITE ${WORK}/ids.json "[[5, 6, 7], [9, 8, 7, 6, 5, 4], [1]]")
-
-function(hash_of path out)
-  execute_process(COMMAND ${PITON} inspect ${path} --hash OUTPUT_VARIABLE text RESULT_VARIABLE code)
-  string(REGEX MATCH "weights +[0-9a-f]+" found "${text}")
-  if(NOT code EQUAL 0 OR found STREQUAL "")
-    message(FATAL_ERROR "inspect ${path} --hash: exit ${code}\n${text}")
-  endif()
-  set(${out} "${found}" PARENT_SCOPE)
-endfunction()
 
 function(rewards_of out)
   execute_process(COMMAND ${PITON} score --reward --ids-file ${WORK}/ids.json ${ARGN} OUTPUT_VARIABLE text
