@@ -3,26 +3,12 @@
 #include <algorithm>
 #include <string_view>
 
-#include "base/error.h"
-
 namespace piton {
 namespace {
 
 constexpr std::string_view kGgufKey = "tokenizer.chat_template";
 
 }  // namespace
-
-ModelChatTemplates chat_templates_in(const std::filesystem::path& folder) {
-  ModelChatTemplates found;
-  found.files.where = folder.string();
-  if (folder.empty()) return found;
-  try {
-    found.files = read_chat_templates(folder);
-  } catch (const Error& error) {
-    found.fault = error.what();
-  }
-  return found;
-}
 
 ModelChatTemplates chat_templates_of(const GgufHeader& header,
                                      const std::map<std::string, std::string>& texts,

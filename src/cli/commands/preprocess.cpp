@@ -9,7 +9,7 @@
 #include "cli/command.h"
 #include "data/corpus/corpus_card.h"
 #include "data/preprocess/merge_corpora.h"
-#include "text/files/tokenizer_options.h"
+#include "model_files/chosen_tokenizer.h"
 #include "text/special_tokens.h"
 
 namespace piton::cli {
@@ -232,8 +232,9 @@ int run_preprocess(Invocation& invocation) {
                 "preprocess: no tokenizer; give --tokenizer-name-or-path DIR, or --tokenizer-type "
                 "with its files");
   }
-  const std::unique_ptr<Tokenizer> opened = open_tokenizer(tokenizer);
-  options.tokenizer_folder = tokenizer.name_or_path;
+  ChosenTokenizer chosen = chosen_tokenizer(tokenizer);
+  const std::unique_ptr<Tokenizer> opened = open_tokenizer(chosen);
+  options.chat_templates = std::move(chosen.chat_templates);
   const std::string special =
       special_tokens_line(options, set.given("add-special-tokens"), *opened);
   const bool texts = options.instruct.handler_name.empty() && !options.instruct.asks_for_answers();

@@ -9,7 +9,7 @@
 #include "cli/command.h"
 #include "cli/commands/tokenize_chat.h"
 #include "cli/terminal/standard_input.h"
-#include "text/files/tokenizer_options.h"
+#include "model_files/chosen_tokenizer.h"
 
 namespace piton::cli {
 namespace {
@@ -182,14 +182,12 @@ int run_tokenize(Invocation& invocation) {
   refuse_more_arguments(arguments, 1);
   options.check();
   check_chat(chat, options);
-  const std::unique_ptr<Tokenizer> tokenizer = open_tokenizer(tokenizer_options);
+  const ChosenTokenizer chosen = chosen_tokenizer(tokenizer_options);
+  const std::unique_ptr<Tokenizer> tokenizer = open_tokenizer(chosen);
   const std::string input = read_text(arguments.empty() ? "-" : arguments[0]);
   if (chat.chat) {
-    const std::string& folder = tokenizer_options.name_or_path.empty()
-                                    ? tokenizer_options.vocab_file
-                                    : tokenizer_options.name_or_path;
-    print_chats({*tokenizer, chat, folder, arguments.empty() ? "-" : arguments[0], options.json,
-                 options.pieces},
+    print_chats({*tokenizer, chat, chosen.chat_templates, arguments.empty() ? "-" : arguments[0],
+                 options.json, options.pieces},
                 input);
     return 0;
   }

@@ -20,10 +20,9 @@ using Json = nlohmann::ordered_json;
 
 ChatTemplate template_of(const ChatDisplay& display, bool with_tools) {
   const std::string& wanted = display.options.chat_template;
-  ChatTemplateFiles files;
-  if (!display.folder.empty()) {
-    files = read_chat_templates(display.folder);
-  } else if (wanted.empty()) {
+  if (!display.templates.fault.empty()) throw Error(Fault::kData, "{}", display.templates.fault);
+  const ChatTemplateFiles& files = display.templates.files;
+  if (files.where.empty() && wanted.empty()) {
     throw Error(Fault::kUsage,
                 "--chat: the tokenizer has no folder with a chat template; give --chat-template");
   }

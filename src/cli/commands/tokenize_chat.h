@@ -1,10 +1,10 @@
 // piton tokenize --chat: conversations as a model's chat template writes them, with ids and mask.
 #pragma once
 
-#include <filesystem>
 #include <string>
 
 #include "base/options/options.h"
+#include "text/chat/chat_template_files.h"
 #include "text/tokenizer.h"
 
 namespace piton::cli {
@@ -30,12 +30,12 @@ struct ChatDisplayOptions {
   }
 };
 
-// `text`: what was read from `where`. `folder`: the tokenizer's folder or a file in it. Prints one
-// JSON object per conversation if `json`; pieces too if `pieces`.
+// `text`: what was read from `where`. Prints one JSON object per conversation if `json`; pieces too
+// if `pieces`.
 struct ChatDisplay {
   const Tokenizer& tokenizer;
   const ChatDisplayOptions& options;
-  std::filesystem::path folder;
+  const ModelChatTemplates& templates;
   std::string where;
   bool json = false;
   bool pieces = false;

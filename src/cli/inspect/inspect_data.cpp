@@ -15,6 +15,7 @@
 #include "data/samples/data_sets.h"
 #include "data/samples/describe.h"
 #include "model/families.h"
+#include "model_files/chosen_tokenizer.h"
 #include "text/tokenizer.h"
 #include "train/run/run_data.h"
 
@@ -40,8 +41,8 @@ std::array<Role, 8> roles(const SpecialIds& ids) {
            {"mask", ids.mask}}};
 }
 
-std::unique_ptr<Tokenizer> tokenizer_of(const TokenizerOptions& options) {
-  return options.empty() ? nullptr : open_tokenizer(options);
+std::unique_ptr<Tokenizer> opened_tokenizer(const TokenizerOptions& options) {
+  return options.empty() ? nullptr : open_tokenizer(chosen_tokenizer(options));
 }
 
 std::int64_t sequence_of(const PretrainOptions& options) {
@@ -130,7 +131,7 @@ bool is_tokenizer(const fs::path& path) {
 
 void print_corpus(const std::string& prefix, const TokenizerOptions& options,
                   const CorpusView& view, Log& log) {
-  const std::unique_ptr<Tokenizer> tokenizer = tokenizer_of(options);
+  const std::unique_ptr<Tokenizer> tokenizer = opened_tokenizer(options);
   const CorpusDescription about = describe_corpus(prefix, tokenizer.get(), view.count, view.scan);
   if (tokenizer && about.largest_id >= tokenizer->vocabulary_size()) {
     log.warning(fmt::format(
@@ -203,7 +204,7 @@ void print_tokenizer(const TokenizerOptions& options, std::int64_t tensor_parall
 void print_samples(const PretrainOptions& options, const SampleRange& range, Log& log) {
   const auto [part, first, count, json] = range;
   const LoopOptions& loop = options.loop;
-  const std::unique_ptr<Tokenizer> tokenizer = tokenizer_of(options.tokenizer);
+  const std::unique_ptr<Tokenizer> tokenizer = opened_tokenizer(options.tokenizer);
   const std::optional<MaskedTask> task = masked_task(options.model.family.value_or(""));
   const std::int64_t model_ids = options.data.mock_data && tokenizer == nullptr && !task
                                      ? options.resolve_model(std::nullopt).vocabulary

@@ -7,7 +7,6 @@
 #include "base/error.h"
 #include "base/nesting.h"
 #include "data/instruct/tool_text.h"
-#include "text/chat/chat_template_files.h"
 #include "text/chat/chat_tokens.h"
 
 namespace piton {
@@ -81,16 +80,16 @@ ChatInput chat_input(const Conversation& conversation) {
   return input;
 }
 
-ModelPrompt::ModelPrompt(const std::string& folder, const Tokenizer& tokenizer,
+ModelPrompt::ModelPrompt(const ModelChatTemplates& templates, const Tokenizer& tokenizer,
                          ModelPromptRules rules)
     : tokenizer_(&tokenizer), rules_(rules) {
-  ChatTemplateFiles files;
-  if (!folder.empty()) files = read_chat_templates(folder);
+  if (!templates.fault.empty()) throw Error(Fault::kData, "{}", templates.fault);
+  const ChatTemplateFiles& files = templates.files;
   if (files.templates.empty()) {
     throw Error(Fault::kUsage,
                 "preprocess: {} has no chat template; name one with --prompt-type (qwen, llama2, "
                 "llama3, default, ...)",
-                folder.empty() ? "the tokenizer" : folder);
+                files.where.empty() ? "the tokenizer" : files.where);
   }
   const auto named = [&](std::string_view name) {
     return std::any_of(files.templates.begin(), files.templates.end(),
@@ -132,11 +131,11 @@ std::vector<TaughtText> ModelPrompt::encode(const Conversation& conversation) co
   return {sample(conversation, true), sample(other, true)};
 }
 
-std::string difference_from_model(const std::string& folder, const Tokenizer& tokenizer,
+std::string difference_from_model(const ModelChatTemplates& templates, const Tokenizer& tokenizer,
                                   const Conversation& conversation, const TaughtText& sample) {
   std::vector<std::int32_t> own;
   try {
-    own = ModelPrompt(folder, tokenizer, {}).encode(conversation).at(0).ids;
+    own = ModelPrompt(templates, tokenizer, {}).encode(conversation).at(0).ids;
   } catch (const Error&) {
     return "";  // there is no template, or it has no form for this conversation
   }

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "data/instruct/conversation_encoder.h"
-#include "text/chat/chat_template.h"
+#include "text/chat/chat_template_files.h"
 #include "text/tokenizer.h"
 
 namespace piton {
@@ -23,10 +23,10 @@ inline constexpr std::int64_t kDateOfPrompts = 1721952000;
 
 class ModelPrompt final : public ConversationEncoder {
  public:
-  // `folder`: that of the tokenizer, or a file in it; "" for a tokenizer without one. `tokenizer`
-  // must outlive this. Throws Error(kUsage) if the folder has no template: --prompt-type must name
-  // one.
-  ModelPrompt(const std::string& folder, const Tokenizer& tokenizer, ModelPromptRules rules);
+  // `tokenizer` must outlive this. Throws Error(kUsage) if there is no template (--prompt-type must
+  // name one), and Error(kData) if the model's cannot be read.
+  ModelPrompt(const ModelChatTemplates& templates, const Tokenizer& tokenizer,
+              ModelPromptRules rules);
 
   // Every answer is learned, with what the template writes after it; of pairs and judged answers
   // the last one.
@@ -46,7 +46,7 @@ class ModelPrompt final : public ConversationEncoder {
 
 // Where a sample under --prompt-type and that of the model's own template first differ, for
 // a warning; "" if they are equal or if there is no such template.
-std::string difference_from_model(const std::string& folder, const Tokenizer& tokenizer,
+std::string difference_from_model(const ModelChatTemplates& templates, const Tokenizer& tokenizer,
                                   const Conversation& conversation, const TaughtText& sample);
 
 // The messages as a chat template reads them: role, content, tool_calls.

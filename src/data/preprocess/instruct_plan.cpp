@@ -96,7 +96,7 @@ void set_prompt(const PreprocessOptions& options, const Tokenizer& tokenizer, In
     plan.prompt_name = "AscendSpeed's";
   } else if (instruct.prompt_type.empty()) {
     const auto own =
-        std::make_shared<ModelPrompt>(options.tokenizer_folder, tokenizer,
+        std::make_shared<ModelPrompt>(options.chat_templates, tokenizer,
                                       ModelPromptRules{.enable_thinking = instruct.enable_thinking,
                                                        .append_eod = options.append_eod,
                                                        .lengths = lengths});
@@ -154,7 +154,7 @@ void report_first(const PreprocessOptions& options, const Tokenizer& tokenizer,
                              .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)));
     if (options.instruct.prompt_type.empty()) return;
     const std::string difference =
-        difference_from_model(options.tokenizer_folder, tokenizer, conversation, samples[0]);
+        difference_from_model(options.chat_templates, tokenizer, conversation, samples[0]);
     if (!difference.empty()) log.warning(difference);
   } catch (const Error&) {
     // The run reports bad records with their places.

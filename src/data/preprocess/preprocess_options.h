@@ -9,6 +9,7 @@
 #include "base/options/options.h"
 #include "data/instruct/instruct_options.h"
 #include "data/records/record_options.h"
+#include "text/chat/chat_template_files.h"
 
 namespace piton {
 
@@ -33,7 +34,7 @@ struct PreprocessOptions : RecordOptions {
   InstructOptions instruct;
 
   // Not options: filled in by the command and by preprocess().
-  std::string tokenizer_folder;             // of the model's chat template
+  ModelChatTemplates chat_templates;        // of the model
   std::vector<std::string> sample_columns;  // of instruction data: "input_ids", ...
 
   template <typename Visitor>

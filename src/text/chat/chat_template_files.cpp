@@ -129,6 +129,18 @@ ChatTemplateFiles read_chat_templates(const fs::path& path) {
   return files;
 }
 
+ModelChatTemplates chat_templates_in(const std::filesystem::path& folder) {
+  ModelChatTemplates found;
+  found.files.where = folder.string();
+  if (folder.empty()) return found;
+  try {
+    found.files = read_chat_templates(folder);
+  } catch (const Error& error) {
+    found.fault = error.what();
+  }
+  return found;
+}
+
 Json special_tokens_of(const std::string& tokenizer_config) {
   Json tokens = Json::object();
   const Json config = read_json_or_discarded<Json>(tokenizer_config);

@@ -32,6 +32,14 @@ struct ChatTemplateFiles {
 // Error(kData) if a file is malformed.
 ChatTemplateFiles read_chat_templates(const std::filesystem::path& folder);
 
+struct ModelChatTemplates {
+  ChatTemplateFiles files;
+  std::string fault;  // why they cannot be read; "": they can
+};
+
+// The same, of a model that may be used without a template. `folder` "": none.
+ModelChatTemplates chat_templates_in(const std::filesystem::path& folder);
+
 // The texts of special tokens in the contents of a tokenizer_config.json, as an object:
 // {"bos_token": "<s>"}. Empty if the contents are no JSON object.
 nlohmann::ordered_json special_tokens_of(const std::string& tokenizer_config);

@@ -45,7 +45,7 @@ struct TokenizerOptions {
              {.choices = types(), .placeholder = "TYPE"}},
       type);
     v(Option{"tokenizer-name-or-path",
-             "folder or file of the tokenizer",
+             "folder or file of the tokenizer, or a run or GGUF file that has one",
              {.aliases = {"tokenizer-model"}, .placeholder = "DIR"}},
       name_or_path);
     v(Option{"tokenizer-not-use-fast", "prefer tokenizer.model to tokenizer.json"}, not_use_fast);

@@ -2,6 +2,8 @@
 
 #include <filesystem>
 
+#include "model_files/chosen_tokenizer.h"
+
 namespace piton {
 namespace {
 
@@ -11,7 +13,7 @@ ModelTokenizer files_of_tokenizer(const PretrainOptions& options,
   if (foreign && !foreign->tokenizer.texts.empty() &&
       options.tokenizer.name_or_path == place_of_tokenizer(*foreign, options.loop.save))
     return foreign->tokenizer;
-  return tokenizer_of(options.tokenizer);
+  return chosen_tokenizer(options.tokenizer).tokenizer;
 }
 
 }  // namespace

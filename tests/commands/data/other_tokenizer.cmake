@@ -19,6 +19,23 @@ expect(RUN pretrain --model llama-tiny --num-layers 1 --tokenizer-name-or-path $
 expect(RUN convert --load ${WORK}/first --to hf --save ${WORK}/hf CODE 0 OUT "verified: the tokenizers give the same ids for [1-9][0-9][0-9] texts")
 expect(RUN convert --load ${WORK}/hf --to gguf --save ${WORK}/model.gguf CODE 0 OUT "verified: the tokenizers give the same ids for [1-9][0-9][0-9] texts")
 
+# --tokenizer-name-or-path may be a model that has the tokenizer: a run, its checkpoint, a GGUF file.
+expect(RUN pretrain --model llama-tiny --num-layers 1 --tokenizer-type ByteTokenizer --mock-data ${train} --save ${WORK}/bytes CODE 0)
+file(SHA256 ${WORK}/own_corpus_text_document.bin wanted)
+foreach(model first first/iter_0000001 model.gguf bytes)
+  expect(RUN preprocess --input ${WORK}/text.txt --tokenizer-name-or-path ${WORK}/${model} --append-eod --output-prefix ${WORK}/by_model --overwrite CODE 0)
+  file(SHA256 ${WORK}/by_model_text_document.bin got)
+  if((model STREQUAL bytes AND got STREQUAL wanted) OR (NOT model STREQUAL bytes AND NOT got STREQUAL wanted))
+    message(FATAL_ERROR "${model}: preprocess with the model's tokenizer: ${got}, with its files ${wanted}")
+  endif()
+endforeach()
+expect(RUN pretrain --model llama-tiny --num-layers 1 --tokenizer-name-or-path ${WORK}/first --data-path ${WORK}/own_corpus_text_document
+  ${train} --save ${WORK}/by_run CODE 0)
+expect(RUN generate --load ${WORK}/by_run --prompt be --max-new-tokens 1 CODE 0)
+expect(RUN pretrain --model llama-tiny --num-layers 1 --vocab-size 300 --tokenizer-type NullTokenizer --mock-data ${train} --save ${WORK}/null CODE 0)
+expect(RUN preprocess --input ${WORK}/text.txt --tokenizer-name-or-path ${WORK}/null --output-prefix ${WORK}/by_null CODE 3
+  ERR "null: the model has no tokenizer; give the folder or file of one")
+
 # Fails if standard error has the words, or if the command fails.
 function(expect_no_line words regex)
   execute_process(COMMAND ${PITON} ${words} OUTPUT_VARIABLE out ERROR_VARIABLE err RESULT_VARIABLE code)
