@@ -3,8 +3,9 @@
 // one with norms and biases of its heads and a head of normalized rows, one like Gemma (norms at
 // the ends of branches, soft caps, a window in every second layer), and one with a window, a norm
 // after its embedding and ALiBi (six heads, so that their slopes are not powers of one number); and
-// BERT with norms before the branches and after the sums; and T5 in its published form, under the
-// layouts without pipelines. A checkpoint of one layout loads under another with the same bits.
+// BERT with norms before the branches and after the sums; and T5 in Megatron's and in its published
+// form, under the layouts without pipelines. A checkpoint of one layout loads under another with
+// the same bits.
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
@@ -219,6 +220,15 @@ std::vector<RunLayout> layouts_of(const std::string& model, int ranks) {
   return third;
 }
 
+// T5 with learned positions passes, at its 17th step, a place where the loss of one process moves
+// by 1e-2 if a single weight is moved by 4.5e-5. A step of AdamW makes such differences out of the
+// rounding of gradients near its eps, so that is larger there.
+OptimizerOptions optimizer_of(const std::string& model) {
+  OptimizerOptions optimizer;
+  if (model == "t5-tiny") optimizer.eps = 1e-5;
+  return optimizer;
+}
+
 class Layouts : public testing::TestWithParam<const char*> {};
 
 TEST_P(Layouts, GiveTheLossesAndTheInitialWeightsOfOneProcess) {
@@ -228,13 +238,14 @@ TEST_P(Layouts, GiveTheLossesAndTheInitialWeightsOfOneProcess) {
   {
     HostDevice device;
     const auto world = make_single_world(device);
-    TrainingRun run(*world, {.name = "one process"}, model);
+    TrainingRun run(*world, {.name = "one process", .optimizer = optimizer_of(GetParam())}, model);
     whole = run.pieces();
     alone = run.losses(kSteps);
   }
   ASSERT_LT(alone.back(), alone.front());
-  for (const RunLayout& layout : layouts_of(GetParam(), ranks::world().size())) {
+  for (RunLayout layout : layouts_of(GetParam(), ranks::world().size())) {
     SCOPED_TRACE(layout.name);
+    layout.optimizer = optimizer_of(GetParam());
     TrainingRun run(ranks::world(), layout, model);
     std::map<std::string, const Piece*> cuts;
     for (Parameter* parameter : run.session().parameters()) {
@@ -264,7 +275,8 @@ TEST_P(Layouts, GiveTheLossesAndTheInitialWeightsOfOneProcess) {
 
 INSTANTIATE_TEST_SUITE_P(Models, Layouts,
                          testing::Values("gpt2-tiny", "llama-tiny", "alibi", "head norms", "gemma",
-                                         "bert-tiny", "bert, post-norm", "t5, published"));
+                                         "bert-tiny", "bert, post-norm", "t5-tiny",
+                                         "t5, published"));
 
 // Each tensor rank sends its part of a boundary, and the ranks of the next stage gather it.
 TEST(ScatteredBoundaries, HaveTheSameBitsAndTheirPartOfTheBytes) {
