@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <map>
 #include <memory>
 
@@ -271,11 +272,19 @@ class MadeBuffer : public testing::Test {
  protected:
   using Floats = std::vector<float>;
 
+  // The file, which gets its floats in places().
+  const RegularFile* opened() {
+    if (!file_) {
+      std::ofstream(dir_ / "floats", std::ios::app);
+      file_ = std::make_unique<RegularFile>(dir_ / "floats");
+    }
+    return file_.get();
+  }
   // After the elements that are there already.
   FlatVector vector_of(const Floats& floats) {
     const auto offset = static_cast<std::int64_t>(4 * all_.size());
     all_.insert(all_.end(), floats.begin(), floats.end());
-    return {{{nullptr, offset, 0, std::ssize(floats)}}};
+    return {{{opened(), offset, 0, std::ssize(floats)}}};
   }
   BoxedTensor tensor_of(const Floats& floats, std::int64_t columns) {
     const std::int64_t rows = std::ssize(floats) / columns;
@@ -286,7 +295,8 @@ class MadeBuffer : public testing::Test {
   std::map<std::string, std::int64_t> places(std::vector<FlatVector> copies) {
     write_text_file(dir_ / "floats",
                     std::string(reinterpret_cast<const char*>(all_.data()), 4 * all_.size()));
-    file_ = std::make_unique<RegularFile>(dir_ / "floats");
+    file_.reset();
+    opened();
     OrderedWeights weights;
     for (auto& [key, tensor] : weights_) {
       for (TensorBox& box : tensor.boxes) box.file = file_.get();
