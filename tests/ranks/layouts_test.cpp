@@ -9,11 +9,13 @@
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <numeric>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "api/planning.h"
+#include "comm/gathered_values.h"
 #include "saved_runs.h"
 #include "support/ranks_main.h"
 #include "support/run_session.h"
@@ -278,6 +280,39 @@ INSTANTIATE_TEST_SUITE_P(Models, Layouts,
                                          "bert-tiny", "bert, post-norm", "t5-tiny",
                                          "t5, published"));
 
+// Under tensor parallelism every rank has whole gradients of what is not split, or its part of the
+// rows or columns: the squares of the parts add up to those of one process.
+TEST(Gradients, OfEncodersAreThoseOfOneProcess) {
+  if (ranks::world().size() != 2) return;
+  for (const char* name : {"bert-tiny", "t5-tiny", "t5, published"}) {
+    const ModelConfig model = small(name);
+    HostDevice device;
+    const auto world = make_single_world(device);
+    TrainingRun one(*world, {.name = "one process"}, model);
+    TrainingRun run(ranks::world(), {.name = "TP 2", .mesh = mesh(2, 1, 1)}, model);
+    for (int step = 0; step < 3; ++step) {
+      const auto alone = one.gradients();
+      const auto own = run.gradients();
+      ASSERT_EQ(own.size(), alone.size());
+      const auto squares = [](const std::vector<double>& x) {
+        return std::inner_product(x.begin(), x.end(), x.begin(), 0.0);
+      };
+      double whole = 0;
+      for (const auto& [parameter, one_gradient] : alone) whole += squares(one_gradient);
+      for (const auto& [parameter, gradient] : own) {
+        SCOPED_TRACE(fmt::format("{}, step {}, {}", name, step, parameter));
+        const bool split = gradient.size() < alone.at(parameter).size();
+        const std::vector<double> parts = gathered_values(ranks::everyone(), squares(gradient));
+        const double sum = split ? parts[0] + parts[1] : parts[0];
+        const double wanted = squares(alone.at(parameter));
+        EXPECT_NEAR(sum, wanted, 1e-4 * wanted + 1e-12 * whole);
+      }
+      one.step();
+      run.step();
+    }
+  }
+}
+
 // Each tensor rank sends its part of a boundary, and the ranks of the next stage gather it.
 TEST(ScatteredBoundaries, HaveTheSameBitsAndTheirPartOfTheBytes) {
   if (ranks::world().size() != 4) return;
@@ -325,15 +360,17 @@ TEST(Figures, AreTheSameUnderEveryLayout) {
 // Every layout that the two-rank and four-rank runs have, saved after some steps and loaded by one
 // process, and the reverse.
 TEST(Checkpoints, AreTheSameUnderEveryLayout) {
-  const ModelConfig model = small("gpt2-tiny");
-  const std::filesystem::path from_one = ranks::save_from_one_process(model, "layouts");
-  for (const RunLayout& layout : layouts(ranks::world().size())) {
-    SCOPED_TRACE(layout.name);
-    TrainingRun run(ranks::world(), layout, model);
-    const std::filesystem::path saved = ranks::expect_saved_again(run, from_one);
-    const double next = run.step().loss;
-    EXPECT_NEAR(ranks::next_loss_of_one_process(model, saved), next, 1e-6 * next);
-    ranks::everyone().barrier();
+  for (const char* name : {"gpt2-tiny", "bert-tiny", "t5-tiny"}) {
+    const ModelConfig model = small(name);
+    const std::filesystem::path from_one = ranks::save_from_one_process(model, "layouts");
+    for (const RunLayout& layout : layouts_of(name, ranks::world().size())) {
+      SCOPED_TRACE(std::string(name) + ", " + layout.name);
+      TrainingRun run(ranks::world(), layout, model);
+      const std::filesystem::path saved = ranks::expect_saved_again(run, from_one);
+      const double next = run.step().loss;
+      EXPECT_NEAR(ranks::next_loss_of_one_process(model, saved), next, 1e-6 * next);
+      ranks::everyone().barrier();
+    }
   }
 }
 
@@ -342,9 +379,9 @@ TEST(Resume, TenStepsAndTenMoreAreTwentyToTheBit) {
       std::filesystem::path(PITON_BINARY_DIR) / fmt::format("resume_{}", ranks::world().size());
   if (ranks::world().rank() == 0) std::filesystem::remove_all(folder);
   ranks::everyone().barrier();
-  for (const char* name : {"gpt2-tiny", "llama-tiny"}) {
+  for (const char* name : {"gpt2-tiny", "llama-tiny", "bert, post-norm", "t5, published"}) {
     const ModelConfig model = small(name);
-    for (const RunLayout& layout : layouts(ranks::world().size())) {
+    for (const RunLayout& layout : layouts_of(name, ranks::world().size())) {
       SCOPED_TRACE(std::string(name) + ", " + layout.name);
       std::vector<double> through;
       std::map<std::string, std::string> end;
