@@ -106,6 +106,7 @@ def main():
         best = {side: min(one[side][task]["seconds"] for one in rounds) for side in rounds[0]}
         ratios[task] = min(s for side, s in best.items() if side != "piton") / best["piton"]
         print(task, {side: round(s, 2) for side, s in best.items()}, f"{ratios[task]:.2f} x", flush=True)
+    options.piton, options.model, options.bench = "piton", "MODEL", "BENCH"
     commands = [" ".join(command_of(options, task, "DIR")) for task in options.tasks]
     print(record("evaluation", commands, {"ratios": ratios, "rounds": rounds, "limits": options.limit,
                                           "batch": options.batch}))

@@ -26,11 +26,12 @@ ChosenTokenizer tokenizer_of_run(const fs::path& path) {
 
 ChosenTokenizer chosen_tokenizer(const TokenizerOptions& options) {
   const fs::path path = options.name_or_path;
+  const bool may_be_model = options.type.empty() && !path.empty();
   ChosenTokenizer chosen;
-  if (options.type.empty() && model_format_of(path) == ModelFormat::kGguf) {
+  if (may_be_model && model_format_of(path) == ModelFormat::kGguf) {
     OpenedModel model = open_model({.path = path});
     chosen = {std::move(model.tokenizer), std::move(model.chat_templates), path.string()};
-  } else if (options.type.empty() && tokenizer_of_folder(path).empty() && holds_checkpoint(path)) {
+  } else if (may_be_model && tokenizer_of_folder(path).empty() && holds_checkpoint(path)) {
     chosen = tokenizer_of_run(path);
   } else {
     chosen.tokenizer = tokenizer_of(options);
@@ -47,6 +48,8 @@ ChosenTokenizer chosen_tokenizer(const TokenizerOptions& options) {
 }
 
 std::unique_ptr<Tokenizer> open_tokenizer(const ChosenTokenizer& chosen) {
+  // None is chosen: this throws, and says what can be given.
+  if (chosen.tokenizer.empty()) return open_tokenizer(chosen.tokenizer.options);
   return open_tokenizer(chosen.tokenizer, chosen.where);
 }
 

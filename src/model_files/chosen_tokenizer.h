@@ -16,7 +16,7 @@ struct ChosenTokenizer {
 // model's tokenizer. Throws Error(kData) if the model has none or cannot be read.
 ChosenTokenizer chosen_tokenizer(const TokenizerOptions& options);
 
-// As open_tokenizer() of model_tokenizer.h.
+// Throws Error(kUsage) if none is chosen, and Error(kData) as open_tokenizer() of its files does.
 std::unique_ptr<Tokenizer> open_tokenizer(const ChosenTokenizer& chosen);
 
 }  // namespace piton

@@ -81,3 +81,10 @@ expect(RUN pretrain --model gpt2-tiny --decoder-seq-length 8 --mock-data --train
   ERR "--decoder-seq-length: is for --model-family t5; leave it out")
 expect(RUN pretrain --model gpt2-tiny --position-embedding-type relative --mock-data --train-iters 1 CODE 2
   ERR "--position-embedding-type: relative is for --model-family t5")
+
+# A checkpoint of one kind of model given to another kind.
+expect(RUN pretrain --load ${WORK}/whole --finetune --model gpt2-tiny --mock-data --tokenizer-type ByteTokenizer --seq-length 32
+  --train-iters 1 CODE 3 ERR "whole/iter_0000008: embedding.token.weight is [^\n]*; is the checkpoint from another size of this model")
+expect(RUN pretrain --model gpt2-tiny --mock-data --tokenizer-type ByteTokenizer --seq-length 32 --train-iters 1 --save ${WORK}/decoder CODE 0)
+expect(RUN ${tiny} --load ${WORK}/decoder --finetune --train-iters 1 CODE 3
+  ERR "decoder/iter_0000001: embedding.token.weight is [^\n]*; is the checkpoint from another size of this model")

@@ -69,20 +69,25 @@ TEST_F(ModelPromptTest, CutsTurns) {
 TEST_F(ModelPromptTest, DifferencesFromItAreShown) {
   const Conversation conversation = talk({"b", "c"});
   TaughtText sample = prompt().encode(conversation)[0];
-  EXPECT_EQ(difference_from_model(chat_templates_in(folder_.path()), tokenizer_, conversation, sample), "");
+  EXPECT_EQ(
+      difference_from_model(chat_templates_in(folder_.path()), tokenizer_, conversation, sample),
+      "");
   sample.ids[4] = 'A';
-  EXPECT_THAT(difference_from_model(chat_templates_in(folder_.path()), tokenizer_, conversation, sample),
-              HasSubstr("token 4 begins \"A:c;\" here, and \"a:c;\" there"));
+  EXPECT_THAT(
+      difference_from_model(chat_templates_in(folder_.path()), tokenizer_, conversation, sample),
+      HasSubstr("token 4 begins \"A:c;\" here, and \"a:c;\" there"));
   sample.ids.resize(4);
-  EXPECT_THAT(difference_from_model(chat_templates_in(folder_.path()), tokenizer_, conversation, sample),
-              HasSubstr("token 4 begins the end here"));
+  EXPECT_THAT(
+      difference_from_model(chat_templates_in(folder_.path()), tokenizer_, conversation, sample),
+      HasSubstr("token 4 begins the end here"));
   EXPECT_EQ(difference_from_model({}, tokenizer_, conversation, sample), "");
 }
 
 TEST(ModelPrompt, AFolderWithoutTemplatesIsRefused) {
   const TempFolder folder;
   const ByteTokenizer tokenizer;
-  EXPECT_THAT(message_of(Fault::kUsage, [&] { ModelPrompt(chat_templates_in(folder.path()), tokenizer, {}); }),
+  EXPECT_THAT(message_of(Fault::kUsage,
+                         [&] { ModelPrompt(chat_templates_in(folder.path()), tokenizer, {}); }),
               HasSubstr("has no chat template; name one with --prompt-type"));
   EXPECT_THAT(message_of(Fault::kUsage, [&] { ModelPrompt({}, tokenizer, {}); }),
               HasSubstr("the tokenizer has no chat template"));
