@@ -197,7 +197,7 @@ void check_multiple(int stages, int micro_batches) {
 }
 
 Schedule all_in_all_out(int stages, int chunks, int micro_batches) {
-  Schedule schedule = round_robin_schedule("fold3d-aiao", stages, chunks, micro_batches);
+  Schedule schedule = round_robin_schedule("aiao", stages, chunks, micro_batches);
   check_multiple(stages, micro_batches);
   for (int stage = 0; stage < stages; ++stage) {
     std::vector<Step>& steps = schedule.steps[stage];

@@ -22,15 +22,18 @@ struct SizesPreset {
   std::vector<std::int64_t> sizes;
 };
 
-const SizesPreset* find_preset(std::string_view name) {
-  static const SizesPreset presets[] = {
+const std::vector<SizesPreset>& presets() {
+  static const std::vector<SizesPreset> all = {
       {"example-config-1", 4, {1, 2, 3, 4, 5, 5, 5, 5, 5, 5, 5, 5, 5, 4, 3, 2}},
       {"example-config-2", 8, {1, 2, 2, 3, 4, 5, 5, 5, 5, 5, 5, 5,
                                5, 5, 5, 5, 5, 5, 4, 4, 3, 3, 3, 2}}};
-  for (const SizesPreset& preset : presets) {
-    if (preset.name == name) return &preset;
-  }
-  return nullptr;
+  return all;
+}
+
+template <typename Member, typename Value>
+const SizesPreset* find_preset(Member member, const Value& value) {
+  const auto found = std::ranges::find(presets(), value, member);
+  return found == presets().end() ? nullptr : &*found;
 }
 
 std::optional<std::int64_t> whole_number(std::string_view text) {
@@ -50,15 +53,75 @@ void wants(bool given, const char* flag, bool has, const char* what) {
 
 }  // namespace
 
+const std::vector<std::pair<std::string, PipelineOrder>>& pipeline_orders() {
+  static const std::vector<std::pair<std::string, PipelineOrder>> orders = {
+      {"1f1b", PipelineOrder::kOneForwardOneBackward},
+      {"interleaved", PipelineOrder::kInterleaved},
+      {"opp", PipelineOrder::kOptimized},
+      {"aiao", PipelineOrder::kAllInAllOut},
+      {"fifo", PipelineOrder::kFirstInFirstOut},
+      {"zb-h1", PipelineOrder::kZeroBubbleH1},
+      {"zb-v", PipelineOrder::kZeroBubbleV},
+      {"dualpipe-v", PipelineOrder::kDualPipeV}};
+  return orders;
+}
+
+ScheduleKind schedule_kind(PipelineOrder order) {
+  switch (order) {
+    case PipelineOrder::kOneForwardOneBackward:
+    case PipelineOrder::kOptimized:
+      return ScheduleKind::kOneForwardOneBackward;
+    case PipelineOrder::kInterleaved:
+    case PipelineOrder::kFirstInFirstOut:
+      return ScheduleKind::kInterleaved;
+    case PipelineOrder::kAllInAllOut:
+      return ScheduleKind::kAllInAllOut;
+    case PipelineOrder::kZeroBubbleH1:
+      return ScheduleKind::kZeroBubbleH1;
+    case PipelineOrder::kZeroBubbleV:
+      return ScheduleKind::kZeroBubbleV;
+    case PipelineOrder::kDualPipeV:
+      return ScheduleKind::kDualPipeV;
+  }
+  PITON_ASSERT(false, "order of passes {}", static_cast<int>(order));
+}
+
+std::vector<std::int64_t> preset_sizes(int stages) {
+  const SizesPreset* preset = find_preset(&SizesPreset::stages, stages);
+  return preset == nullptr ? std::vector<std::int64_t>{} : preset->sizes;
+}
+
+const char* PipelineOptions::optimizing_flag() const {
+  if (optimized) return "optimized-pipeline";
+  return schedule == PipelineOrder::kOptimized ? "pipeline-schedule opp" : nullptr;
+}
+
+ScheduleKind PipelineOptions::kind() const {
+  const ScheduleKind named = schedule_kind(schedule);
+  if (!fold_mode) return named;
+  const ScheduleKind folded =
+      *fold_mode == "aiao" ? ScheduleKind::kAllInAllOut : ScheduleKind::kInterleaved;
+  if (schedule != PipelineOrder::kOneForwardOneBackward && named != folded) {
+    refuse_flag("foldx-mode", fmt::format("{} is another order than that of --pipeline-schedule; "
+                                          "leave one of them out",
+                                          *fold_mode));
+  }
+  return folded;
+}
+
 ScheduleSettings PipelineOptions::settings(int stages, std::int64_t layers) const {
-  const bool straight = schedule == ScheduleKind::kOneForwardOneBackward;
+  const ScheduleKind order = kind();
+  const bool interleaves =
+      order == ScheduleKind::kInterleaved || order == ScheduleKind::kAllInAllOut;
+  const bool plain = schedule == PipelineOrder::kOneForwardOneBackward;
   const bool asks = layers_of_chunk || chunks;
   const char* const flag = layers_of_chunk ? "num-layers-per-virtual-pipeline-stage"
                                            : "num-virtual-stages-per-pipeline-rank";
   if (layers_of_chunk && chunks) {
     refuse_flag(flag, "says the same as --num-virtual-stages-per-pipeline-rank; give one of them");
   }
-  wants(asks, flag, straight, "--pipeline-schedule 1f1b; the others have chunks of their own");
+  wants(asks, flag, plain || interleaves,
+        "--pipeline-schedule interleaved, aiao or fifo; the others have chunks of their own");
   wants(asks, flag, stages > 1, "--pipeline-model-parallel-size of 2 or more");
   std::int64_t of_a_stage = chunks.value_or(1);
   check_range("parallel: --num-virtual-stages-per-pipeline-rank", of_a_stage, 1, layers);
@@ -73,28 +136,29 @@ ScheduleSettings PipelineOptions::settings(int stages, std::int64_t layers) cons
     of_a_stage = layers / stages / *layers_of_chunk;
   }
   const bool several = of_a_stage > 1;
-  const bool all_in = fold_mode == "aiao";
-  const char* const interleaves =
-      "several chunks a stage: --num-layers-per-virtual-pipeline-stage or "
-      "--num-virtual-stages-per-pipeline-rank";
-  wants(fold_mode.has_value(), "foldx-mode", several, interleaves);
-  wants(group.has_value(), "microbatch-group-size-per-virtual-pipeline-stage", several && !all_in,
-        "interleaved stages, or --foldx-mode fifo");
+  wants(interleaves, fold_mode ? "foldx-mode" : "pipeline-schedule", several,
+        "several chunks a stage: --num-layers-per-virtual-pipeline-stage or "
+        "--num-virtual-stages-per-pipeline-rank");
+  wants(group.has_value(), "microbatch-group-size-per-virtual-pipeline-stage",
+        several && order != ScheduleKind::kAllInAllOut,
+        "interleaved stages, or --pipeline-schedule fifo");
   if (group) {
     check_range("parallel: --microbatch-group-size-per-virtual-pipeline-stage", *group, stages,
                 kLargestSize);
   }
-  wants(optimized, "optimized-pipeline", straight && !several,
-        "--pipeline-schedule 1f1b with one chunk a stage");
-  wants(optimized, "optimized-pipeline", stages > 1, "--pipeline-model-parallel-size of 2 or more");
+  if (const char* const optimizing = optimizing_flag()) {
+    wants(true, optimizing, order == ScheduleKind::kOneForwardOneBackward && !several,
+          "--pipeline-schedule 1f1b with one chunk a stage");
+    wants(true, optimizing, stages > 1, "--pipeline-model-parallel-size of 2 or more");
+  }
   const bool has_several =
-      several || schedule == ScheduleKind::kZeroBubbleV || schedule == ScheduleKind::kDualPipeV;
+      several || order == ScheduleKind::kZeroBubbleV || order == ScheduleKind::kDualPipeV;
   wants(recompute_by_stage, "enable-recompute-layers-per-pp-rank", !has_several,
         "stages of one chunk: with several, --recompute-num-layers and --recomputation-layer-num "
         "count layers of each chunk");
-  ScheduleSettings settings{schedule};
+  ScheduleSettings settings{order};
   if (several) {
-    settings = {.kind = all_in ? ScheduleKind::kAllInAllOut : ScheduleKind::kInterleaved,
+    settings = {.kind = interleaves ? order : ScheduleKind::kInterleaved,
                 .chunks = static_cast<int>(of_a_stage),
                 .group = static_cast<int>(group.value_or(0))};
   }
@@ -139,7 +203,8 @@ std::vector<std::int64_t> PipelineOptions::layers_of_chunks(int count, std::int6
 
 std::vector<std::int64_t> PipelineOptions::listed_sizes() const {
   if (micro_batches.size() == 1) {
-    if (const SizesPreset* preset = find_preset(micro_batches[0])) return preset->sizes;
+    if (const SizesPreset* preset = find_preset(&SizesPreset::name, micro_batches[0]))
+      return preset->sizes;
   }
   std::vector<std::int64_t> sizes;
   for (const std::string& word : micro_batches) {
@@ -157,12 +222,15 @@ std::vector<std::int64_t> PipelineOptions::listed_sizes() const {
 
 std::vector<std::int64_t> PipelineOptions::micro_batch_sizes(int stages, std::int64_t micro_batch,
                                                              std::int64_t samples) const {
-  wants(optimized, "optimized-pipeline", !micro_batches.empty(),
+  const char* const optimizing = optimizing_flag();
+  wants(optimizing != nullptr, optimizing, !micro_batches.empty(),
         "--manual-mbs, the samples of each micro-batch");
-  wants(!micro_batches.empty(), "manual-mbs", optimized, "--optimized-pipeline");
-  if (!optimized) return {};
+  wants(!micro_batches.empty(), "manual-mbs", optimizing != nullptr,
+        "--pipeline-schedule opp or --optimized-pipeline");
+  if (optimizing == nullptr) return {};
   const std::vector<std::int64_t> sizes = listed_sizes();
-  const SizesPreset* preset = micro_batches.size() == 1 ? find_preset(micro_batches[0]) : nullptr;
+  const SizesPreset* preset =
+      micro_batches.size() == 1 ? find_preset(&SizesPreset::name, micro_batches[0]) : nullptr;
   if (preset != nullptr && preset->stages != stages) {
     refuse_flag("manual-mbs",
                 fmt::format("{} is for {} stages: --pipeline-model-parallel-size is {}",

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/options/options.h"
@@ -12,8 +13,26 @@
 
 namespace piton {
 
+// The names of --pipeline-schedule. Some are one ScheduleKind with other settings.
+enum class PipelineOrder : std::uint8_t {
+  kOneForwardOneBackward,
+  kInterleaved,
+  kOptimized,        // 1F1B over micro-batches of unequal sizes (AscendSpeed's optimized pipeline)
+  kAllInAllOut,      // Fold3D
+  kFirstInFirstOut,  // Fold3D: the order of kInterleaved
+  kZeroBubbleH1,
+  kZeroBubbleV,
+  kDualPipeV,
+};
+
+const std::vector<std::pair<std::string, PipelineOrder>>& pipeline_orders();
+ScheduleKind schedule_kind(PipelineOrder order);
+
+// Sizes of the micro-batches of AscendSpeed's preset for so many stages; empty if there is none.
+std::vector<std::int64_t> preset_sizes(int stages);
+
 struct PipelineOptions {
-  ScheduleKind schedule = ScheduleKind::kOneForwardOneBackward;
+  PipelineOrder schedule = PipelineOrder::kOneForwardOneBackward;
   std::optional<std::int64_t> layers_of_chunk;  // more than one chunk a stage, by its layers
   std::optional<std::int64_t> chunks;           // or by their number
   std::optional<std::int64_t> group;            // default: the number of stages
@@ -40,16 +59,18 @@ struct PipelineOptions {
                                               std::int64_t samples) const;
   // Those of --manual-mbs, as they are given.
   std::vector<std::int64_t> listed_sizes() const;
+  // The flag that asks for unequal micro-batches, without dashes; nullptr if none does.
+  const char* optimizing_flag() const;
+  // By --pipeline-schedule and --foldx-mode alone. Throws Error(kUsage) if they disagree.
+  ScheduleKind kind() const;
 
   template <typename Visitor>
   void visit(Visitor&& v) {
     v(Option{"pipeline-schedule",
-             "order of forward and backward passes on the stages; zb-v and dualpipe-v have two "
-             "chunks of the model on each stage"},
-      Choice<ScheduleKind>(schedule, {{"1f1b", ScheduleKind::kOneForwardOneBackward},
-                                      {"zb-h1", ScheduleKind::kZeroBubbleH1},
-                                      {"zb-v", ScheduleKind::kZeroBubbleV},
-                                      {"dualpipe-v", ScheduleKind::kDualPipeV}}));
+             "order of forward and backward passes on the stages; interleaved, aiao and fifo (of "
+             "Fold3D) need several chunks of the model on each stage, zb-v and dualpipe-v have "
+             "two, opp (1f1b with unequal micro-batches) needs --manual-mbs"},
+      Choice<PipelineOrder>(schedule, pipeline_orders()));
     v(Option{"num-layers-per-virtual-pipeline-stage",
              "interleave: each stage has several chunks of the model, of this many layers",
              {.placeholder = "N"}},
@@ -64,8 +85,9 @@ struct PipelineOptions {
              {.placeholder = "N"}},
       group);
     v(Option{"foldx-mode",
-             "Fold3D on interleaved stages: aiao: all micro-batches pass a chunk before the next, "
-             "so that its gradients are summed under the backward of another; fifo: in groups",
+             "Fold3D on interleaved stages, as --pipeline-schedule aiao and fifo: aiao: all "
+             "micro-batches pass a chunk before the next, so that its gradients are summed under "
+             "the backward of another; fifo: in groups",
              {.aliases = {"fold-mode"}, .choices = {"aiao", "fifo"}}},
       fold_mode);
     v(Option{"optimized-pipeline", "micro-batches have the unequal sizes of --manual-mbs"},

@@ -43,8 +43,15 @@ expect(RUN generate --load ${WORK}/interleaved --prompt "To be" --max-new-tokens
 # The bubble: presets against equal micro-batches, closed forms.
 expect(RUN plan --simulate 1f1b --stages 4 --manual-mbs example-config-1 CODE 0 OUT "\"bubble\":0.1302" "\"time\":217.0")
 expect(RUN plan --simulate 1f1b --stages 8 --manual-mbs example-config-2 CODE 0 OUT "\"bubble\":0.2222" "\"time\":352.0")
+expect(RUN plan --simulate opp --stages 4 CODE 0 OUT "\"bubble\":0.1302" "\"time\":217.0")
+expect(RUN plan --simulate opp --stages 2 --manual-mbs 1 3 3 1 CODE 0 OUT "\"bubble\":0.")
+expect(RUN plan --simulate opp --stages 3 CODE 2 ERR "--simulate opp: no preset has 3 stages; give --manual-mbs")
+expect(RUN plan --simulate opp --stages 4 --micro-batches 8 CODE 2
+       ERR "--micro-batches: got 8, but the preset of these stages has 16")
+expect(RUN plan --simulate fifo --stages 4 --micro-batches 8 CODE 0 OUT "\"bubble\":0.1875")
+expect(RUN plan --simulate 1f1c CODE 2 ERR "wanted one of 1f1b, interleaved, opp, aiao, fifo, zb-h1, zb-v, dualpipe-v")
 expect(RUN plan --simulate interleaved --chunks 4 --stages 4 --micro-batches 8 CODE 0 OUT "\"bubble\":0.09375")
-expect(RUN plan --simulate fold3d-aiao --stages 2 --micro-batches 4 CODE 0 OUT "\"peak_activations\":.8,8.")
+expect(RUN plan --simulate aiao --stages 2 --micro-batches 4 CODE 0 OUT "\"peak_activations\":.8,8.")
 expect(RUN plan --simulate zb-v --stages 4 --micro-batches 8 CODE 0 OUT "\"inner_bubble\":0.0,")
 expect(RUN plan --simulate dualpipe-v --stages 2 --micro-batches 4 CODE 0 OUT "\"peak_activations\":.5,5.")
 set(plan plan --model llama-tiny --micro-batch-size 1 --global-batch-size 8)

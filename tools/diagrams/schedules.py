@@ -18,7 +18,7 @@ SCHEDULES = [
     ("1F1B, unequal micro-batches (1 3 3 1)", ["1f1b", "--manual-mbs", "1", "3", "3", "1"]),
     ("ZB-H1", ["zb-h1"]),
     ("interleaved, two chunks a stage", ["interleaved"]),
-    ("Fold3D, all in, all out", ["fold3d-aiao"]),
+    ("Fold3D, all in, all out", ["aiao"]),
     ("ZB-V", ["zb-v"]),
     ("DualPipe-V", ["dualpipe-v"]),
 ]

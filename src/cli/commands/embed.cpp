@@ -26,7 +26,7 @@ struct EmbedOptions {
     v(Option{"output",
              "file for the vectors, fp32 [lines, hidden size]: the tensor embeddings of a "
              "safetensors file, or a NumPy file (.npy)",
-             {.placeholder = "F.safetensors"}},
+             {.aliases = {"save"}, .placeholder = "F.safetensors"}},
       output);
     v(Option{"pooling",
              "hidden states of the last layer that make the vector of a line: their mean, or the "

@@ -1,6 +1,8 @@
 // piton plan: what a layout costs each rank, and how long its pipeline idles.
 #include <algorithm>
 #include <charconv>
+#include <limits>
+#include <utility>
 
 #include "api/planning.h"
 #include "base/amounts.h"
@@ -24,10 +26,16 @@ namespace {
 
 constexpr std::int64_t kMostPasses = 1 << 24;  // to simulate: some seconds and 1 GiB
 
+std::vector<std::string> names_of_orders() {
+  std::vector<std::string> names;
+  for (const auto& [name, order] : pipeline_orders()) names.push_back(name);
+  return names;
+}
+
 struct PlanOptions {
-  std::string simulate;
+  std::optional<std::string> simulate;
   int stages = 4;
-  int micro_batches = 8;
+  std::optional<std::int64_t> micro_batches;
   int chunks = 2;
   bool passes = false;
   std::optional<std::int64_t> ranks;
@@ -41,12 +49,13 @@ struct PlanOptions {
     v(Option{"simulate",
              "simulate this schedule with passes of equal length, or in proportion to "
              "--manual-mbs, instead of planning a model",
-             {.choices = {"", "1f1b", "zb-h1", "interleaved", "fold3d-aiao", "zb-v",
-                          "dualpipe-v"}}},
+             {.choices = names_of_orders()}},
       simulate);
     v(Option{"stages", "number of pipeline stages to simulate"}, stages);
-    v(Option{"micro-batches", "number of micro-batches to simulate"}, micro_batches);
-    v(Option{"chunks", "chunks of each stage to simulate, interleaved or fold3d-aiao"}, chunks);
+    v(Option{"micro-batches",
+             "number of micro-batches to simulate (default: 8; of opp: those of its preset)"},
+      micro_batches);
+    v(Option{"chunks", "chunks of each stage to simulate, interleaved, aiao or fifo"}, chunks);
     v(Option{"passes",
              "with --simulate, print every pass of every stage too: its kind, micro-batch, "
              "chunk, start and end"},
@@ -69,28 +78,18 @@ struct PlanOptions {
   }
 };
 
-ScheduleSettings settings_of(const PlanOptions& asked) {
-  const std::pair<std::string_view, ScheduleKind> kinds[] = {
-      {"1f1b", ScheduleKind::kOneForwardOneBackward}, {"zb-h1", ScheduleKind::kZeroBubbleH1},
-      {"interleaved", ScheduleKind::kInterleaved},    {"fold3d-aiao", ScheduleKind::kAllInAllOut},
-      {"zb-v", ScheduleKind::kZeroBubbleV},           {"dualpipe-v", ScheduleKind::kDualPipeV}};
-  check_range("--chunks", asked.chunks, 1, kMostPasses);
-  const auto found =
-      std::ranges::find(kinds, asked.simulate, &std::pair<std::string_view, ScheduleKind>::first);
-  PITON_ASSERT(found != std::end(kinds), "schedule {}", asked.simulate);
-  return {.kind = found->second, .chunks = asked.chunks};
-}
-
-Schedule checked_schedule(const ScheduleSettings& settings, int stages, int micro_batches) {
+Schedule checked_schedule(const ScheduleSettings& settings, int stages,
+                          std::int64_t micro_batches) {
   if (stages < 1 || micro_batches < 1) {
     throw Error(Fault::kUsage, "--stages, --micro-batches: got {} and {}, wanted 1 or more", stages,
                 micro_batches);
   }
-  check_range("--stages x --micro-batches", std::int64_t{stages} * micro_batches, 1, kMostPasses);
-  const std::int64_t cells = std::int64_t{stages} * micro_batches;
+  check_range("--micro-batches", micro_batches, 1, std::numeric_limits<int>::max());
+  const std::int64_t cells = stages * micro_batches;
+  check_range("--stages x --micro-batches", cells, 1, kMostPasses);
   check_range("--stages x --micro-batches x --chunks", cells * chunks_of_each_stage(settings), 1,
               kMostPasses);
-  return make_schedule(settings, stages, micro_batches);
+  return make_schedule(settings, stages, static_cast<int>(micro_batches));
 }
 
 // The pipeline of a plan. Passes are in proportion to layers, where these are given by chunk, and
@@ -326,11 +325,40 @@ void print_layouts(const PlanOptions& asked, const PretrainOptions& options,
   std::fputs(text.c_str(), stdout);
 }
 
+// The sizes of micro-batches to simulate; empty if they are equal.
+std::vector<std::int64_t> simulated_sizes(const PlanOptions& asked, PipelineOrder order,
+                                          const PipelineOptions& pipeline) {
+  std::vector<std::int64_t> sizes = pipeline.listed_sizes();
+  if (sizes.empty() && order == PipelineOrder::kOptimized) {
+    sizes = preset_sizes(asked.stages);
+    if (sizes.empty()) {
+      throw Error(Fault::kUsage,
+                  "--simulate opp: no preset has {} stages; give --manual-mbs, the samples of "
+                  "each micro-batch",
+                  asked.stages);
+    }
+  }
+  if (!sizes.empty() && asked.micro_batches && *asked.micro_batches != std::ssize(sizes)) {
+    throw Error(Fault::kUsage,
+                "--micro-batches: got {}, but {} has {}; leave it out, or change --manual-mbs",
+                *asked.micro_batches,
+                pipeline.micro_batches.empty() ? "the preset of these stages" : "--manual-mbs",
+                sizes.size());
+  }
+  return sizes;
+}
+
 // `--simulate`: one JSON object.
 int print_simulation(const PlanOptions& asked, const ParallelOptions& parallel) {
-  const std::vector<std::int64_t> sizes = parallel.schedule.listed_sizes();
-  const int micro_batches = sizes.empty() ? asked.micro_batches : static_cast<int>(sizes.size());
-  const Schedule schedule = checked_schedule(settings_of(asked), asked.stages, micro_batches);
+  const PipelineOrder order = std::ranges::find(pipeline_orders(), *asked.simulate,
+                                                &std::pair<std::string, PipelineOrder>::first)
+                                  ->second;
+  const std::vector<std::int64_t> sizes = simulated_sizes(asked, order, parallel.schedule);
+  const std::int64_t micro_batches =
+      sizes.empty() ? asked.micro_batches.value_or(8) : std::ssize(sizes);
+  check_range("--chunks", asked.chunks, 1, kMostPasses);
+  const Schedule schedule = checked_schedule({.kind = schedule_kind(order), .chunks = asked.chunks},
+                                             asked.stages, micro_batches);
   const Simulation simulation = simulate(schedule, {StepTimes{}}, sizes);
   nlohmann::ordered_json out = to_json(simulation);
   if (asked.passes) out["passes"] = passes_json(schedule, simulation);
@@ -382,7 +410,7 @@ int run_plan(Invocation& invocation) {
   megatron.check(options.model);
   const auto deepspeed = read_deepspeed(megatron, set, options.parallel);
   read_stage_layers(megatron, set, options.parallel, options.model);
-  if (!plan_options.simulate.empty()) return print_simulation(plan_options, options.parallel);
+  if (plan_options.simulate) return print_simulation(plan_options, options.parallel);
   const int ranks = options.parallel.planned_ranks(plan_options.ranks);
   if (deepspeed) deepspeed->settle_batch(set, options.parallel.check(ranks)[Axis::kData]);
   Engine engine(engine_options(general), invocation.log);

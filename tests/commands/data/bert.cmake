@@ -57,7 +57,7 @@ file(SHA256 ${WORK}/hf.npy other)
 if(NOT one STREQUAL other)
   message(FATAL_ERROR "the vectors of the run and of the folder differ")
 endif()
-expect(RUN embed --load ${WORK}/hf ${words} --pooling first --normalize --output ${WORK}/v.safetensors ${WORK}/lines.txt CODE 0)
+expect(RUN embed --load ${WORK}/hf ${words} --pooling first --normalize --save ${WORK}/v.safetensors ${WORK}/lines.txt CODE 0)
 expect(RUN embed --load ${WORK}/hf ${words} --output ${WORK}/v.txt ${WORK}/lines.txt CODE 2 ERR "--output: got .*wanted a file F.safetensors or F.npy")
 expect(RUN embed --load ${WORK}/hf --output ${WORK}/v.npy ${WORK}/none.txt CODE 3 ERR "none.txt")
 expect(RUN embed --load ${SOURCE}/tests/golden/huggingface/gpt2 --output ${WORK}/v.npy ${WORK}/lines.txt CODE 3

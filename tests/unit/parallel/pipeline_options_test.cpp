@@ -56,6 +56,41 @@ TEST(PipelineOptions, KnowFold3DByBothSpellings) {
   }
 }
 
+TEST(PipelineOptions, KnowEveryOrderByName) {
+  const auto settings = [](const std::string& name, std::vector<std::string> words) {
+    words.insert(words.end(), {"--pipeline-schedule", name});
+    return parsed(words).settings(2, 4);
+  };
+  EXPECT_EQ(settings("interleaved", {kChunks, "2"}).kind, ScheduleKind::kInterleaved);
+  EXPECT_EQ(settings("fifo", {kLayers, "1"}).kind, ScheduleKind::kInterleaved);
+  EXPECT_EQ(settings("fifo", {kLayers, "1", "--foldx-mode", "fifo"}).chunks, 2);
+  EXPECT_EQ(settings("aiao", {kChunks, "2"}).kind, ScheduleKind::kAllInAllOut);
+  EXPECT_EQ(settings("opp", {}).kind, ScheduleKind::kOneForwardOneBackward);
+  for (const char* name : {"interleaved", "aiao", "fifo"}) {
+    EXPECT_THAT(refusal({"--pipeline-schedule", name}, 2, 4),
+                HasSubstr("--pipeline-schedule: needs several chunks a stage"));
+  }
+  EXPECT_THAT(
+      refusal({"--pipeline-schedule", "interleaved", "--foldx-mode", "aiao", kChunks, "2"}, 2, 4),
+      HasSubstr("--foldx-mode: aiao is another order than that of --pipeline-schedule"));
+  EXPECT_THAT(refusal({"--pipeline-schedule", "opp"}, 1, 4),
+              HasSubstr("--pipeline-schedule opp: needs --pipeline-model-parallel-size of 2"));
+  EXPECT_THAT(refusal({"--pipeline-schedule", "opp", kChunks, "2"}, 2, 4), HasSubstr(kChunks));
+}
+
+TEST(PipelineOptions, TakeUnequalSizesUnderOpp) {
+  const PipelineOptions opp =
+      parsed({"--pipeline-schedule", "opp", "--manual-mbs", "1", "3", "3", "1"});
+  EXPECT_THAT(opp.micro_batch_sizes(2, 2, 8), ElementsAre(1, 3, 3, 1));
+  EXPECT_THAT(
+      message_of(
+          Fault::kUsage,
+          [] {
+            static_cast<void>(parsed({"--pipeline-schedule", "opp"}).micro_batch_sizes(2, 2, 8));
+          }),
+      HasSubstr("--pipeline-schedule opp: needs --manual-mbs"));
+}
+
 TEST(PipelineOptions, RefuseWhatDoesNotFit) {
   EXPECT_THAT(refusal({kLayers, "3"}, 2, 8), HasSubstr("cannot divide 8 layers"));
   EXPECT_THAT(refusal({kLayers, "0"}, 2, 8), HasSubstr(kLayers));
@@ -65,7 +100,7 @@ TEST(PipelineOptions, RefuseWhatDoesNotFit) {
   EXPECT_THAT(refusal({kChunks, "5"}, 2, 8), HasSubstr("10 chunks of a model (5 on each of 2"));
   EXPECT_THAT(refusal({"--pipeline-schedule", "zb-v"}, 4, 7), HasSubstr("got 7 layers"));
   EXPECT_THAT(refusal({kLayers, "1", "--pipeline-schedule", "zb-h1"}, 2, 8),
-              HasSubstr("--pipeline-schedule 1f1b"));
+              HasSubstr("--pipeline-schedule interleaved, aiao or fifo"));
   EXPECT_THAT(refusal({"--foldx-mode", "aiao"}, 2, 8), HasSubstr(kLayers));
   EXPECT_THAT(refusal({"--microbatch-group-size-per-virtual-pipeline-stage", "4"}, 2, 8),
               HasSubstr("interleaved stages"));
