@@ -12,6 +12,7 @@
 
 #include "base/amounts.h"
 #include "base/error.h"
+#include "tensor/held_storage.h"
 
 namespace piton {
 namespace {
@@ -225,10 +226,10 @@ struct ArenaSlot {
 
 // Frees its slot when the last tensor is destroyed.
 template <typename State>
-class ArenaStorage final : public Storage {
+class ArenaStorage final : public HeldStorage {
  public:
   ArenaStorage(const ArenaSlot& slot, StreamIdentity user, std::shared_ptr<State> state)
-      : Storage(slot.data, slot.bytes, state->memory.place()),
+      : HeldStorage(slot.data, slot.bytes, state->memory.place()),
         block_(slot.block),
         kind_(slot.kind),
         user_(std::move(user)),

@@ -515,6 +515,41 @@ TEST(HostBytes, AreGatheredInOrderOfRank) {
   s.group.barrier();
 }
 
+// The last rank destroys its tensor before the others join, as an exception does.
+TEST(Memory, OfAnOpenOperationIsKeptUntilItEnds) {
+  Stage s;
+  const bool last = s.me == s.n - 1;
+  const int sender = 0;
+  const Tensor word = host_tensor(DType::kI64, {1});
+  for (const bool collective : {true, false}) {
+    Tensor data = host_tensor(DType::kF32, {1000});
+    put(data, 999, 1);
+    if (last) {
+      const std::weak_ptr<Storage> memory = data.storage();
+      const Event open = collective ? s.group.all_reduce(data, Reduction::kSum, *s.stream)
+                                    : s.group.receive(data, sender, 4, *s.stream);
+      data = {};
+      EXPECT_FALSE(memory.expired());
+      const Tensor other = host_tensor(DType::kF32, {1000});  // at that address, if it were free
+      std::vector<Event> sent;
+      for (int m = 0; m < s.n - 1; ++m) sent.push_back(s.group.send(word, m, 5, *s.stream));
+      for (const Event& event : sent) event.wait();
+      open.wait();
+      EXPECT_TRUE(memory.expired());
+      for (std::int64_t i = 0; i < 1000; ++i) ASSERT_EQ(get(other, i), 0) << i;
+    } else {
+      s.group.receive(word, s.n - 1, 5, *s.stream).wait();
+      if (collective) {
+        s.group.all_reduce(data, Reduction::kSum, *s.stream).wait();
+        EXPECT_EQ(get(data, 999), s.n);
+      } else if (s.me == sender) {
+        s.group.send(data, s.n - 1, 4, *s.stream).wait();
+      }
+    }
+    s.group.barrier();
+  }
+}
+
 TEST(Traffic, IsWhatTheFormulasSay) {
   Stage s;
   const std::int64_t count = 12'000LL * s.n;

@@ -4,7 +4,7 @@
 
 namespace piton::ranks {
 
-MpiOptions options() { return {.timeout_seconds = 60, .force_messages = true}; }
+MpiOptions options() { return {.timeout_seconds = 60, .ranks_per_host = 1}; }
 
 TEST(Symmetric, BetweenHostsOnlyTheOwnPartIsThere) {
   Stage s;

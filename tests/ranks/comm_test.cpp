@@ -89,6 +89,22 @@ TEST(Symmetric, AMemberWithOrdinaryMemoryMakesAllUseTheSlots) {
   }
 }
 
+// The communication thread is then the last owner of the memory, and returns it.
+TEST(Symmetric, MemoryOfAnOpenCollectiveIsReturnedAfterIt) {
+  Stage s;
+  for (int run = 0; run < 3; ++run) {
+    auto memory = s.group.allocate_symmetric(4000);
+    Tensor inside(memory->mine().storage(), 0, DType::kF32, {1000});
+    const std::weak_ptr<Storage> storage = inside.storage();
+    if (s.me == 0) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    const Event open = s.group.all_reduce(inside, Reduction::kSum, *s.stream);
+    inside = {};
+    memory.reset();
+    open.wait();
+    EXPECT_TRUE(storage.expired());
+  }
+}
+
 // Which has no separate form in place.
 TEST(Symmetric, MemoryIsBroadcastToo) {
   Stage s;

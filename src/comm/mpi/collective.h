@@ -38,6 +38,9 @@ struct Collective {
   // broadcast  the whole          the same
   const std::byte* source = nullptr;
   std::byte* target = nullptr;
+  // Kept until the collective has ended, even if the caller destroys its tensors during an
+  // exception. Empty for memory of an arena, which is kept by Arena::hold().
+  std::vector<std::shared_ptr<Storage>> memory;
 
   std::int64_t number = 0;  // counts the collectives of its group, from 0
   std::shared_ptr<Job> job;

@@ -3,12 +3,47 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <initializer_list>
 
+#include "comm/mpi/hierarchical_runner.h"
 #include "comm/mpi/message_runner.h"
 #include "comm/mpi/mpi_call.h"
 #include "comm/mpi/symmetric.h"
+#include "tensor/held_storage.h"
 
 namespace piton {
+
+namespace {
+
+// What the communication thread must keep: an operation may outlive the tensors of its caller,
+// whose exception destroys them.
+std::vector<std::shared_ptr<Storage>> memory_of(std::initializer_list<const Tensor*> tensors) {
+  std::vector<std::shared_ptr<Storage>> result;
+  for (const Tensor* tensor : tensors) {
+    const auto& storage = tensor->storage();
+    const bool held = dynamic_cast<const HeldStorage*>(storage.get()) != nullptr;
+    if (storage != nullptr && !held) result.push_back(storage);
+  }
+  return result;
+}
+
+// Collective over the members of a group on this host.
+std::unique_ptr<SharedRunner> shared_runner_of_host(MPI_Comm group, MpiEngine& engine,
+                                                    const std::vector<int>& world_ranks,
+                                                    const HostBlocks& blocks) {
+  int rank = 0;
+  check_mpi(MPI_Comm_rank(group, &rank), "MPI_Comm_rank");
+  const int host = rank / blocks.per_host;
+  MPI_Comm local = MPI_COMM_NULL;
+  check_mpi(MPI_Comm_split(group, host, rank, &local), "MPI_Comm_split");
+  std::vector<int> members;
+  for (int j = 0; j < blocks.per_host; ++j) {
+    members.push_back(engine.board().host_rank(world_ranks[host * blocks.per_host + j]));
+  }
+  return std::make_unique<SharedRunner>(local, engine.board(), std::move(members));
+}
+
+}  // namespace
 
 MpiCommunicator::MpiCommunicator(MpiEngine& engine, Device& device, MpiGroup group,
                                  std::shared_ptr<TrafficTotal> total)
@@ -49,21 +84,36 @@ void MpiCommunicator::make(Made& made, MpiEngine& engine, const std::vector<int>
   MPI_Group_free(&group);
   MPI_Group_free(&world);
   std::unique_ptr<CollectiveRunner> runner;
+  SharedRunner* on_host = nullptr;
   if (!host_ranks.empty()) {
     auto shared = std::make_unique<SharedRunner>(made.comm, engine.board(), host_ranks);
-    made.shared = shared.get();
+    on_host = made.shared = shared.get();
     runner = std::move(shared);
   } else {
+    std::vector<bool> elsewhere;
+    for (const int rank : world_ranks) {
+      elsewhere.push_back(!engine.hosts().same_host(rank, engine.world_rank()));
+    }
+    const HostTraffic traffic(engine.bytes_between_hosts(), elsewhere);
     check_mpi(MPI_Comm_dup(made.comm, &made.mail_comm), "MPI_Comm_dup");
-    made.mail = std::make_shared<MessageMail>(made.mail_comm);
+    made.mail = std::make_shared<MessageMail>(made.mail_comm, traffic);
     engine.add(made.mail);
-    runner = std::make_unique<MessageRunner>(made.comm, world_ranks);
+    auto flat = std::make_unique<MessageRunner>(made.comm, world_ranks, traffic);
     made.largest_tag = largest_mpi_tag(made.mail_comm);
+    if (const auto blocks = engine.hosts().blocks(world_ranks)) {
+      auto local = shared_runner_of_host(made.comm, engine, world_ranks, *blocks);
+      on_host = local.get();
+      runner = std::make_unique<HierarchicalRunner>(
+          made.comm, world_ranks,
+          HierarchicalRunner::Parts{*blocks, std::move(local), std::move(flat)}, traffic);
+    } else {
+      runner = std::move(flat);
+    }
   }
   made.queue = std::make_shared<GroupQueue>(name, std::move(runner));
   engine.add(made.queue);
-  engine.at_end([queue = made.queue, shared = made.shared] {
-    if (shared != nullptr) shared->free();
+  engine.at_end([queue = made.queue, on_host] {
+    if (on_host != nullptr) on_host->free();
   });
 }
 
@@ -158,7 +208,8 @@ Event MpiCommunicator::all_reduce(const Tensor& data, Reduction reduction, const
               .reduction = reduction,
               .elements = data.elements(),
               .source = address,
-              .target = address},
+              .target = address,
+              .memory = memory_of({&data})},
              &after);
 }
 
@@ -172,7 +223,8 @@ Event MpiCommunicator::all_gather(const Tensor& out, const Tensor& mine, const A
               .elements = out.elements(),
               .begins = even_parts(out.elements()),
               .source = address_of(mine),
-              .target = address_of(out)},
+              .target = address_of(out),
+              .memory = memory_of({&out, &mine})},
              &after);
 }
 
@@ -187,7 +239,8 @@ Event MpiCommunicator::reduce_scatter(const Tensor& mine, const Tensor& all, con
               .elements = all.elements(),
               .begins = even_parts(all.elements()),
               .source = address_of(all),
-              .target = address_of(mine)},
+              .target = address_of(mine),
+              .memory = memory_of({&all, &mine})},
              &after);
 }
 
@@ -201,7 +254,8 @@ Event MpiCommunicator::all_to_all(const Tensor& out, const Tensor& mine, const A
               .elements = out.elements(),
               .begins = even_parts(out.elements()),
               .source = address_of(mine),
-              .target = address_of(out)},
+              .target = address_of(out),
+              .memory = memory_of({&out, &mine})},
              &after);
 }
 
@@ -216,7 +270,8 @@ Event MpiCommunicator::broadcast(const Tensor& data, int root, const After& afte
               .root = root,
               .elements = data.elements(),
               .source = address,
-              .target = address},
+              .target = address,
+              .memory = memory_of({&data})},
              &after);
 }
 
@@ -231,6 +286,7 @@ Event MpiCommunicator::post(bool send, const Tensor& data, int member, int tag, 
             .world_rank = world_ranks_[member],
             .data = address_of(data),
             .bytes = data.bytes(),
+            .memory = memory_of({&data}),
             .text = fmt::format("group {}: {} rank {} of {} bytes, tag {}", name_,
                                 send ? "send to" : "receive from", world_ranks_[member],
                                 data.bytes(), tag),

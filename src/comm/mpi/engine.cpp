@@ -110,14 +110,21 @@ void MpiEngine::initialize() {
   check_mpi(MPI_Comm_rank(machine, &machine_rank_), "MPI_Comm_rank");
   check_mpi(MPI_Comm_size(machine, &machine_size_), "MPI_Comm_size");
   MPI_Comm host = machine;
-  if (options_.force_messages) {
-    check_mpi(MPI_Comm_split(machine, machine_rank_, 0, &host), "MPI_Comm_split");
+  if (options_.ranks_per_host > 0) {
+    check_mpi(
+        MPI_Comm_split(machine, machine_rank_ / options_.ranks_per_host, machine_rank_, &host),
+        "MPI_Comm_split");
   }
   int host_size = 0;
   check_mpi(MPI_Comm_size(host, &host_size), "MPI_Comm_size");
   std::vector<int> world_ranks(host_size);
   check_mpi(MPI_Allgather(&world_rank_, 1, MPI_INT, world_ranks.data(), 1, MPI_INT, host),
             "MPI_Allgather");
+  std::vector<int> host_of(static_cast<std::size_t>(world_size_));
+  check_mpi(
+      MPI_Allgather(world_ranks.data(), 1, MPI_INT, host_of.data(), 1, MPI_INT, MPI_COMM_WORLD),
+      "MPI_Allgather");
+  hosts_ = HostMap(std::move(host_of));
   board_ = std::make_unique<HostBoard>(host, std::move(world_ranks));
   host_mail_ = std::make_shared<HostMail>(*board_);
   activities_.push_back(host_mail_);
@@ -229,6 +236,7 @@ bool MpiEngine::run_calls() {
 }
 
 void MpiEngine::call(const std::string& what, std::function<void()> work) {
+  if (std::this_thread::get_id() == thread_.get_id()) return work();
   auto call = std::make_shared<Call>();
   call->work = std::move(work);
   call->job = std::make_shared<Job>();

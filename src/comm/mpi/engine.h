@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "comm/mpi/host_board.h"
+#include "comm/mpi/host_map.h"
 #include "comm/mpi/job_record.h"
 #include "comm/mpi/mail.h"
 #include "comm/mpi/world.h"
@@ -41,15 +42,18 @@ class MpiEngine {
   int world_rank() const { return world_rank_; }
   int world_size() const { return world_size_; }
   int machine_rank() const { return machine_rank_; }  // among the ranks of this machine, also
-  int machine_size() const { return machine_size_; }  // if force_messages is set
+  int machine_size() const { return machine_size_; }  // if ranks_per_host is set
+  const HostMap& hosts() const { return hosts_; }
+  // Bytes that this rank has sent to ranks of other hosts.
+  std::atomic<std::int64_t>& bytes_between_hosts() { return bytes_between_hosts_; }
   HostBoard& board() { return *board_; }
   HostMail& host_mail() { return *host_mail_; }
   double timeout_seconds() const { return options_.timeout_seconds; }
 
-  // Runs `work` on the communication thread between two rounds of progress. Returns after it has
-  // run, and rethrows its exception. `what` describes it in the message of a timeout. If this
-  // throws Error(kPeer), `work` may still be running, so it may use only objects that it owns or
-  // shares ownership of.
+  // Runs `work` on the communication thread between two rounds of progress; on that thread at once.
+  // Returns after it has run, and rethrows its exception. `what` describes it in the message of a
+  // timeout. If this throws Error(kPeer), `work` may still be running, so it may use only objects
+  // that it owns or shares ownership of.
   void call(const std::string& what, std::function<void()> work);
 
   // On the communication thread.
@@ -94,6 +98,8 @@ class MpiEngine {
   int machine_rank_ = 0;
   int machine_size_ = 1;
   double spin_us_ = 0;
+  HostMap hosts_;
+  std::atomic<std::int64_t> bytes_between_hosts_{0};
   std::unique_ptr<HostBoard> board_;
   std::shared_ptr<HostMail> host_mail_;
   std::vector<std::shared_ptr<Activity>> activities_;

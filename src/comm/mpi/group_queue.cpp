@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 namespace piton {
 
 GroupQueue::GroupQueue(std::string group, std::unique_ptr<CollectiveRunner> runner)
@@ -30,12 +32,14 @@ bool GroupQueue::progress() {
     if (queue_.empty() || !queue_.front().job->ready()) return false;
     running_ = std::move(queue_.front());
     queue_.pop_front();
+    memory_ = std::exchange(running_->memory, {});  // not in the copy that the runner makes
     started_ = Clock::now();
     moved = true;
   }
   if (moved) runner_->start(*running_);
   moved |= runner_->step();
   if (runner_->finished()) {
+    memory_.clear();
     running_->job->finish();
     running_.reset();
   }
@@ -57,6 +61,7 @@ void GroupQueue::fail(const std::string& why) {
                             ? why
                             : fmt::format("{}; group {} was in {}", why, group_, running_->text()));
   }
+  // MPI may still write into the memory of the collective, which stays in memory_.
   running_.reset();
   for (Collective& collective : queue_) collective.job->fail(*failure_);
   queue_.clear();

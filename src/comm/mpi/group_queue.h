@@ -32,6 +32,7 @@ class GroupQueue final : public Activity {
   std::optional<std::string> failure_;
 
   std::optional<Collective> running_;
+  std::vector<std::shared_ptr<Storage>> memory_;  // of running_; and of one that has failed
   Clock::time_point started_;
 };
 

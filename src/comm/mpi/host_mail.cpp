@@ -72,7 +72,7 @@ bool HostMail::start_ready() {
         PITON_ASSERT(std::ssize(message) == mail.bytes, "{}: a message of {} bytes came", mail.text,
                      message.size());
         if (mail.bytes > 0) std::memcpy(mail.data, message.data(), message.size());
-        mail.job->finish();
+        mail.finish();
         kept->second.pop_front();
         if (kept->second.empty()) kept_.erase(kept);
       }
@@ -91,7 +91,7 @@ bool HostMail::write(int peer) {
   bool moved = false;
   while (!queue.empty()) {
     Sending& sending = queue.front();
-    const Mail& mail = sending.mail;
+    Mail& mail = sending.mail;
     if (sending.written < 0) {
       if (!has_room(ring, sizeof(Header))) break;
       const Header header{.group = mail.group, .tag = mail.tag, .bytes = mail.bytes};
@@ -112,7 +112,7 @@ bool HostMail::write(int peer) {
         continue;
       }
     }
-    mail.job->finish();
+    mail.finish();
     queue.pop_front();
   }
   if (moved) board_->bell(peer).ring();
@@ -153,7 +153,7 @@ bool HostMail::read(int peer) {
     }
     if (arriving.taken < arriving.header.bytes) break;
     if (arriving.mail) {
-      arriving.mail->job->finish();
+      arriving.mail->finish();
       arriving.mail.reset();
     } else {
       const Key key{false, peer, arriving.header.group, static_cast<int>(arriving.header.tag)};

@@ -14,9 +14,11 @@
 #include <mutex>
 #include <optional>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "comm/mpi/host_board.h"
+#include "comm/mpi/host_map.h"
 #include "comm/mpi/job.h"
 
 namespace piton {
@@ -29,10 +31,16 @@ struct Mail {
   int world_rank = 0;  // the peer's
   std::byte* data = nullptr;
   std::int64_t bytes = 0;
+  std::vector<std::shared_ptr<Storage>> memory;  // see Collective::memory
   std::string
       text;  // for error messages: "group pipeline: receive of 4096 bytes, tag 3, from rank 2"
   Clock::time_point asked;
   std::shared_ptr<Job> job;
+
+  void finish() {
+    memory.clear();
+    job->finish();
+  }
 };
 
 // The queue of requests of both kinds of mail.
@@ -98,7 +106,7 @@ class HostMail final : public Mailbox {
 class MessageMail final : public Mailbox {
  public:
   // Only this mailbox may use `comm`.
-  explicit MessageMail(MPI_Comm comm) : comm_(comm) {}
+  MessageMail(MPI_Comm comm, HostTraffic traffic) : comm_(comm), traffic_(std::move(traffic)) {}
   bool progress() override;
   bool pending() const override;
   bool polls() const override { return !moving_.empty(); }
@@ -108,11 +116,14 @@ class MessageMail final : public Mailbox {
     Mail mail;
     std::vector<MPI_Request> requests;
   };
-  void drop() override { moving_.clear(); }
+  // MPI may still write into the memory of these messages.
+  void drop() override { dropped_ = std::exchange(moving_, {}); }
   std::vector<Mail*> under_way() override;
 
   MPI_Comm comm_;
+  HostTraffic traffic_;
   std::vector<Moving> moving_;
+  std::vector<Moving> dropped_;
 };
 
 }  // namespace piton

@@ -22,6 +22,7 @@ bool MessageMail::progress() {
       Moving moving{.mail = std::move(queue.front()), .requests = {}};
       queue.pop_front();
       const Mail& mail = moving.mail;
+      if (mail.send) traffic_.sent(mail.bytes, mail.peer);
       for (std::int64_t at = 0; at == 0 || at < mail.bytes; at += kMessageBytes) {
         const int bytes = static_cast<int>(std::min(kMessageBytes, mail.bytes - at));
         MPI_Request& request = moving.requests.emplace_back();
@@ -41,7 +42,7 @@ bool MessageMail::progress() {
     check_mpi(MPI_Testall(static_cast<int>(moving.requests.size()), moving.requests.data(), &done,
                           MPI_STATUSES_IGNORE),
               moving.mail.text);
-    if (done) moving.mail.job->finish();
+    if (done) moving.mail.finish();
     moved = moved || done;
     return done != 0;
   });

@@ -17,8 +17,8 @@ constexpr int kTag = 1;
 
 }  // namespace
 
-MessageRunner::MessageRunner(MPI_Comm comm, std::vector<int> world_ranks)
-    : comm_(comm), world_ranks_(std::move(world_ranks)) {
+MessageRunner::MessageRunner(MPI_Comm comm, std::vector<int> world_ranks, HostTraffic traffic)
+    : comm_(comm), world_ranks_(std::move(world_ranks)), traffic_(std::move(traffic)) {
   check_mpi(MPI_Comm_rank(comm, &rank_), "MPI_Comm_rank");
 }
 
@@ -166,6 +166,7 @@ void MessageRunner::broadcast() {
 void MessageRunner::send(const std::byte* data, std::int64_t elements, int member) {
   const std::int64_t bytes = elements * now_.element_bytes();
   if (bytes == 0 && now_.kind != CollectiveKind::kBarrier) return;
+  traffic_.sent(bytes, member);
   for (std::int64_t at = 0; at == 0 || at < bytes; at += kMessageBytes) {
     check_mpi(MPI_Isend(data + at, static_cast<int>(std::min(kMessageBytes, bytes - at)), MPI_BYTE,
                         member, kTag, comm_, &requests_.emplace_back()),

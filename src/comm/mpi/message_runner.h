@@ -16,13 +16,14 @@
 #include <vector>
 
 #include "comm/mpi/collective.h"
+#include "comm/mpi/host_map.h"
 
 namespace piton {
 
 class MessageRunner final : public CollectiveRunner {
  public:
   // Only this runner may use `comm`; `world_ranks` are its members, for messages.
-  MessageRunner(MPI_Comm comm, std::vector<int> world_ranks);
+  MessageRunner(MPI_Comm comm, std::vector<int> world_ranks, HostTraffic traffic);
 
   void start(const Collective& collective) override;
   bool step() override;
@@ -49,6 +50,7 @@ class MessageRunner final : public CollectiveRunner {
 
   MPI_Comm comm_;
   std::vector<int> world_ranks_;
+  HostTraffic traffic_;
   int rank_ = 0;
 
   Collective now_;

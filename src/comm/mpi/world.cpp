@@ -59,6 +59,8 @@ class MpiWorld final : public World {
 
   [[noreturn]] void abort(int code) override { engine_->abort(code); }
 
+  std::int64_t bytes_between_hosts() const { return engine_->bytes_between_hosts().load(); }
+
   TrafficCounts traffic() const override {
     const std::lock_guard lock(total_->mutex);
     return total_->counts;
@@ -76,6 +78,10 @@ class MpiWorld final : public World {
 
 std::unique_ptr<World> make_mpi_world(Device& device, const MpiOptions& options) {
   return std::make_unique<MpiWorld>(device, options);
+}
+
+std::int64_t bytes_between_hosts(const World& world) {
+  return dynamic_cast<const MpiWorld&>(world).bytes_between_hosts();
 }
 
 }  // namespace piton
