@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Says which sources are not as .clang-format wants them; `make format` mends them.
+# Says which sources are not as .clang-format wants them; `make format` fixes them.
 #   tools/check-format.sh          all sources
 #   tools/check-format.sh staged   those of the next commit, as .git/hooks/pre-commit calls it
 set -euo pipefail

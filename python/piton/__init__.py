@@ -60,12 +60,12 @@ class Error(RuntimeError):
 
 
 def _library():
-    """The library beside this file, or the one that PITON_LIBRARY names."""
+    """The library next to this file, or the one that PITON_LIBRARY names."""
     path = os.environ.get("PITON_LIBRARY")
     if not path:
         found = sorted(pathlib.Path(__file__).parent.rglob("libpiton.so*"))
         if not found:
-            raise ImportError("piton: libpiton.so is not beside the package; pip install it, or set PITON_LIBRARY")
+            raise ImportError("piton: libpiton.so is not next to the package; pip install it, or set PITON_LIBRARY")
         path = str(found[0])
     library = ctypes.CDLL(path)
     library.piton_version.restype = ctypes.c_char_p
@@ -311,7 +311,7 @@ class Trainer(_Opened):
 
     tokens   samples of the program, an integer array [samples, sequence + 1]: a row's ids but the last are inputs, all but
              the first are labels (rows() cuts a corpus so). Each is read once, in order; dataloader_type="cyclic" shuffles
-             them anew each epoch. None: the corpora that the options name
+             them again each epoch. None: the corpora that the options name
     recipe   a TOML file of options, which the keyword arguments override
     name     identifies `tokens` in checkpoints
     """

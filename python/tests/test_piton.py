@@ -1,4 +1,4 @@
-"""The Python package beside the command line: the same losses, text, scores; errors; no leaks through callbacks.
+"""The Python package compared with the command line: the same losses, text, scores; errors; no leaks through callbacks.
 
     PITON_LIBRARY=build/libpiton.so PITON=build/piton PYTHONPATH=python python python/tests/test_piton.py
 """

@@ -75,7 +75,7 @@ MergedSource::MergedSource(TensorSource& model, TensorSource& adapter, const Ada
       continue;
     }
     if (found->second != one.shape) {
-      throw Error(Fault::kData, "{}: {} is {}, the model wants {}; is it for another model?",
+      throw Error(Fault::kData, "{}: {} is {}, the model needs {}; is it for another model?",
                   adapter.where(), one.name, to_string(one.shape), to_string(found->second));
     }
     wanted.erase(found);

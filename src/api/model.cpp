@@ -60,7 +60,7 @@ CodesOfParameter codes_of(const InferenceOptions& layout, const OpenedModel& ope
   const std::optional<CodeFormat> format = code_format("--quantize", layout.quantize);
   if (!format) return holds && opened.source ? codes_stored_in(*opened.source) : CodesOfParameter();
   if (!holds) {
-    throw Error(Fault::kUsage, "--quantize: does not go with {}; leave one of them out",
+    throw Error(Fault::kUsage, "--quantize: cannot be combined with {}; leave one of them out",
                 layout.zero_stage < 3 ? "--kernels cuda" : "--zero-stage 3");
   }
   if (opened.gguf != nullptr && opened.gguf->has_quantized_weights()) {
@@ -125,7 +125,7 @@ struct Model::State {
     const ModelConfig& model = session->settings().model;
     if (!model.encoder_decoder) return;
     throw Error(Fault::kData,
-                "model: is one of an encoder and a decoder ({}), which piton generate reads alone; "
+                "model: has an encoder and a decoder ({}), and only piton generate reads such models; "
                 "wanted a decoder",
                 model.family);
   }

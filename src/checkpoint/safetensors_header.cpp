@@ -87,10 +87,10 @@ class HeaderReader : public nlohmann::json_sax<Json> {
 
   bool key(string_t& text) override {
     if (at_ == At::kTop) {
-      if (!names_.insert(text).second) refuse(fmt::format("the name \"{}\" stands twice", text));
+      if (!names_.insert(text).second) refuse(fmt::format("the name \"{}\" appears twice", text));
     } else {
       if (!fields_.insert(text).second) {
-        refuse(fmt::format("the key \"{}\" stands twice in \"{}\"", text, place()));
+        refuse(fmt::format("the key \"{}\" appears twice in \"{}\"", text, place()));
       }
       if (at_ == At::kEntry && text != "dtype" && text != "shape" && text != "data_offsets") {
         refuse(fmt::format("tensor \"{}\" has the unknown field \"{}\"", entry_.name, text));

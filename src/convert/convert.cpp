@@ -67,20 +67,20 @@ void check_format_flags(const ConvertOptions& options, ModelFormat from, ModelFo
   if (divided.pipeline == 1) divided.pipeline.reset();
   if (from == ModelFormat::kMegatron) divided.core = false;
   if (to != ModelFormat::kMegatron && !divided.megatron_flag().empty()) {
-    throw Error(Fault::kUsage, "{}: is of --to mg, and this makes {}, which any layout loads",
+    throw Error(Fault::kUsage, "{}: is for --to mg, and this writes {}, which any layout loads",
                 divided.megatron_flag(), name(to));
   }
   if (to != ModelFormat::kHuggingFace && options.tokenizer_ids) {
-    throw Error(Fault::kUsage, "--tokenizer-special-ids: is of --to hf, and this makes {}",
+    throw Error(Fault::kUsage, "--tokenizer-special-ids: is for --to hf, and this writes {}",
                 name(to));
   }
   if (to == ModelFormat::kGguf && !options.dtype.empty()) {
     throw Error(
         Fault::kUsage,
-        "--params-dtype: is of hf, mg and piton; name the type of a GGUF file by --outtype");
+        "--params-dtype: is for hf, mg and piton; name the type of a GGUF file by --outtype");
   }
   if (to != ModelFormat::kGguf && !options.outtype.empty()) {
-    throw Error(Fault::kUsage, "--outtype: is of gguf; name the type of {} by --params-dtype",
+    throw Error(Fault::kUsage, "--outtype: is for gguf; name the type of {} by --params-dtype",
                 name(to));
   }
 }

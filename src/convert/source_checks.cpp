@@ -74,7 +74,7 @@ void check_model(const ConvertOptions& options, const OpenedModel& from) {
   refuse_contradictions(got, model, options.load);
   const std::string other = model_difference(model, got);
   if (other.empty()) return;
-  throw Error(Fault::kUsage, "{}: {} is another than the flags of a model say; leave them out",
+  throw Error(Fault::kUsage, "{}: {} differs from the flags; leave the flags of the model out",
               options.load, other);
 }
 

@@ -143,11 +143,12 @@ void check_deepspeed(const ConvertOptions& options, MegatronLayout& layout,
                      const ModelConfig& model) {
   if (options.core) {
     throw Error(Fault::kUsage,
-                "--deepspeed: is of the older module tree; leave out --use-mcore-models");
+                "--deepspeed: is for the older names of modules; leave out --use-mcore-models");
   }
   if (layout.chunks > 1 || !layout.empty_layers.empty()) {
     throw Error(Fault::kUsage,
-                "--deepspeed: has neither virtual stages nor places without a layer");
+                "--deepspeed: leave out --num-layers-per-virtual-pipeline-stage and --noop-layers, "
+                "which its checkpoints cannot express");
   }
   if (layout.pipeline > 1 && !is_deepspeed_pipeline(model)) {
     throw Error(Fault::kUsage,
@@ -187,7 +188,7 @@ MegatronLayout layout_of(const ConvertOptions& options, const OpenedModel& from)
   }
   if (!options.core_layers.empty() && !options.core && !options.is_torch_dist()) {
     throw Error(Fault::kUsage,
-                "--transformer-impl: is of Megatron-core's modules; give --use-mcore-models too");
+                "--transformer-impl: is for Megatron-core's modules; give --use-mcore-models too");
   }
   if (stage != 0 && !layout.stage_layers.empty()) {
     throw Error(Fault::kUsage,
@@ -223,8 +224,7 @@ void check_checkpoint(const OpenedModel& from, const ConvertOptions& options) {
   const ModelConfig said = flags_of(model).resolve(model.vocabulary);
   if (said == model) return;
   throw Error(Fault::kData,
-              "{}: no flag of pretrain says {}, so it cannot be a checkpoint of Piton; it can be "
-              "used as it is",
+              "{}: no flag of pretrain expresses {}, so it cannot be a checkpoint of Piton; use it as it is",
               from.source->where(), model_difference(model, said));
 }
 

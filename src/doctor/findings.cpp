@@ -25,13 +25,13 @@ Finding instruction_sets(const InstallationFacts& installation) {
   if (sets.empty()) {
     found.health = Health::kMissing;
     found.text = "older than x86-64-v2 (SSE4.2)";
-    found.mend = "use another machine, or --kernels reference for very small models";
+    found.fix = "use another machine, or --kernels reference for very small models";
     return found;
   }
   found.text = fmt::format("{}; the kernels use {}", fmt::join(sets, ", "), installation.chosen);
   if (sets.size() == 1) {
     found.health = Health::kWarning;
-    found.mend =
+    found.fix =
         "a processor with AVX2 (x86-64-v3) is several times as fast; in a virtual machine, "
         "pass the host's processor through (-cpu host)";
   }
@@ -46,7 +46,7 @@ Finding cores(const HostFacts& host) {
   const int whole = std::max(1, static_cast<int>(std::floor(*host.core_quota)));
   if (whole >= host.cores) return found;
   found.health = Health::kWarning;
-  found.mend = fmt::format(
+  found.fix = fmt::format(
       "threads would be stopped in the middle of their work: give --threads {}, or give the "
       "container more (docker run --cpus {})",
       whole, host.cores);
@@ -65,7 +65,7 @@ Finding memory(const HostFacts& host) {
   // GPT-2 124M takes 16 bytes a parameter and as much again for what a step holds.
   if (usable < 4 * kGiB) {
     found.health = Health::kWarning;
-    found.mend =
+    found.fix =
         "piton plan tells what a model takes; end other programs, or give the container "
         "more (docker run --memory)";
   }
@@ -80,7 +80,7 @@ Finding open_files(const HostFacts& host) {
       host.open_files ? fmt::format("at most {} (ulimit -n)", *host.open_files) : "not limited";
   if (host.open_files && *host.open_files < kEnough) {
     found.health = Health::kWarning;
-    found.mend = "ulimit -n 4096, before the run, in the same shell";
+    found.fix = "ulimit -n 4096, before the run, in the same shell";
   }
   return found;
 }
@@ -93,7 +93,7 @@ Finding locked_memory(const HostFacts& host) {
   if (host.has_infiniband && host.locked_memory && *host.locked_memory < kGiB) {
     found.health = Health::kWarning;
     found.text += "; InfiniBand needs more";
-    found.mend =
+    found.fix =
         "ulimit -l unlimited (its hard limit: \"* - memlock unlimited\" in "
         "/etc/security/limits.conf, then log in again)";
   }
@@ -105,14 +105,14 @@ Finding shared_memory(const HostFacts& host) {
   if (!host.shared_memory_free) {
     found.health = Health::kWarning;
     found.text = "no /dev/shm: ranks of one host cannot share memory";
-    found.mend = "mount -t tmpfs -o size=50% tmpfs /dev/shm";
+    found.fix = "mount -t tmpfs -o size=50% tmpfs /dev/shm";
     return found;
   }
   found.text = fmt::format("{} free in /dev/shm", size_text(*host.shared_memory_free));
   // Gradients of GPT-2 124M in fp32, once.
   if (*host.shared_memory_free < 512 * kMiB) {
     found.health = Health::kWarning;
-    found.mend =
+    found.fix =
         "several ranks on a host need more: mount -o remount,size=50% /dev/shm (in a "
         "container: docker run --shm-size 8g)";
   }
@@ -125,10 +125,10 @@ Finding disk(const HostFacts& host) {
   if (!host.folder_writable) {
     found.health = Health::kWarning;
     found.text += ", which cannot be written to";
-    found.mend = "start from a folder of yours, or name one with --save";
+    found.fix = "start from a folder of yours, or name one with --save";
   } else if (host.folder_free < 4 * kGiB) {
     found.health = Health::kWarning;
-    found.mend =
+    found.fix =
         "a checkpoint of GPT-2 124M takes 1.5 GiB: make room, or name another disk with "
         "--save";
   }
@@ -164,7 +164,7 @@ Finding mpi(const InstallationFacts& installation, const LauncherFacts& launcher
   if (launcher.path.empty()) {
     found.health = Health::kWarning;
     found.text += "; no mpirun on the path: one process runs, several do not";
-    found.mend = "apt-get install openmpi-bin, or put the folder of mpirun on PATH";
+    found.fix = "apt-get install openmpi-bin, or put the folder of mpirun on PATH";
     return found;
   }
   found.text += fmt::format("; {}: {}", launcher.path, launcher.version);
@@ -176,7 +176,7 @@ Finding mpi(const InstallationFacts& installation, const LauncherFacts& launcher
   };
   if (!is_open_mpi || major(started_by) != major(library)) {
     found.health = Health::kWarning;
-    found.mend = fmt::format(
+    found.fix = fmt::format(
         "this launcher does not join the processes of Open MPI {}: put that one's mpirun first on "
         "PATH (command -v -a mpirun lists all)",
         library);
@@ -192,7 +192,7 @@ Finding gpu(const HostFacts& host, const InstallationFacts& installation) {
     // Without a GPU nobody misses the driver.
     if (!host.has_nvidia && installation.cuda_devices == 0) return found;
     found.health = Health::kWarning;
-    found.mend =
+    found.fix =
         "install the driver of NVIDIA, and the libraries of the CUDA version named here (folders "
         "on "
         "LD_LIBRARY_PATH); in a container: docker run --gpus all; --kernels cpu works";
@@ -201,16 +201,16 @@ Finding gpu(const HostFacts& host, const InstallationFacts& installation) {
     if (!installation.nccl_obstacle.empty()) {
       found.text += fmt::format("; several ranks cannot be joined: {}", installation.nccl_obstacle);
       found.health = installation.cuda_devices > 1 ? Health::kWarning : Health::kOk;
-      found.mend = found.health == Health::kOk ? "" : "apt-get install libnccl2; one process works";
+      found.fix = found.health == Health::kOk ? "" : "apt-get install libnccl2; one process works";
     }
   } else if (installation.cuda_built) {
     found.health = Health::kWarning;
     found.text = "this build has CUDA, and no GPU answers";
-    found.mend = "nvidia-smi says why; in a container: docker run --gpus all; --kernels cpu works";
+    found.fix = "nvidia-smi says why; in a container: docker run --gpus all; --kernels cpu works";
   } else if (host.has_nvidia) {
     found.health = Health::kWarning;
     found.text = "one of NVIDIA is here, and this build has no CUDA";
-    found.mend = "cmake --preset cuda && cmake --build --preset cuda (needs nvcc)";
+    found.fix = "cmake --preset cuda && cmake --build --preset cuda (needs nvcc)";
   } else {
     found.text = "none; processors do the work";
   }
@@ -226,7 +226,7 @@ Finding libraries(const InstallationFacts& installation) {
   }
   found.health = Health::kWarning;
   found.text += "no Apache Arrow: Parquet cannot be read";
-  found.mend =
+  found.fix =
       "apt-get install python3-pip, then make: it fetches Apache Arrow into the build folder";
   return found;
 }
@@ -236,7 +236,7 @@ Finding build_of(const BuildFacts& build) {
   found.text = fmt::format("piton {}; {}", build.version, build.build);
   if (!build.build.starts_with("Release")) {
     found.health = Health::kWarning;
-    found.mend = "not optimized: cmake --preset cpu && cmake --build --preset cpu";
+    found.fix = "not optimized: cmake --preset cpu && cmake --build --preset cpu";
   }
   return found;
 }

@@ -199,7 +199,7 @@ GgufTensor read_tensor(Cursor& cursor, std::int64_t index) {
   }
   tensor.type = *type;
   if (tensor.shape.back() % block_values(*type) != 0) {
-    cursor.refuse(fmt::format("{}: rows of {}, wanted whole blocks of {} for {}", tensor.name,
+    cursor.refuse(fmt::format("{}: rows of {}, wanted a multiple of {} for {}", tensor.name,
                               tensor.shape.back(), block_values(*type), name(*type)));
   }
   const auto offset = cursor.number<std::uint64_t>(tensor.name);

@@ -129,9 +129,9 @@ void refuse_partial_rotary(const HfConfig& config, const ModelConfig& model) {
   const char* key = "partial_rotary_factor";
   for (const char* name : {"rope_scaling", "rope_parameters"}) {
     const HfConfig rope = config.object(name);
-    if (rope.has(key)) rope.refuse(key, "1: in this family all channels turn");
+    if (rope.has(key)) rope.refuse(key, "1: this family rotates all channels");
   }
-  config.refuse(key, "1: in this family all channels turn");
+  config.refuse(key, "1: this family rotates all channels");
 }
 
 std::string one_layer_type(const HfConfig& config) {

@@ -41,11 +41,11 @@ void set_rotary(const HfConfig& config, ModelConfig& model);
 // Reads one object of "rope_parameters". `base`: where it names none.
 void set_rotary(const HfConfig& config, const HfConfig& rope, double base, ModelConfig& model);
 
-// Of "longrope": "factor", else the ratio of two lengths; below 1 it is as 1.
+// Of "longrope": "factor", else longest / original; a result below 1 counts as 1.
 double longrope_factor(const HfConfig& rope, std::int64_t longest, std::int64_t original);
 
-// Transformers turns all channels in families whose code does not ask for "partial_rotary_factor",
-// whatever config.json says; other programs do not. Throws Error(kData) if it says another than 1.
+// For families whose code in Transformers ignores "partial_rotary_factor" and rotates all channels;
+// other programs read the key. Throws Error(kData) if config.json has a factor other than 1.
 void refuse_partial_rotary(const HfConfig& config, const ModelConfig& model);
 
 // The value of "layer_types" if all layers have the same; "" if the key is absent. Throws

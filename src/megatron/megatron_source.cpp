@@ -129,15 +129,15 @@ void MegatronSource::read_arguments(const MegatronGiven& given) {
     if (!given.model) {
       throw Error(
           Fault::kData,
-          "{}: keeps no arguments, so that its model is not known: name it (--model, or "
-          "--num-layers, --hidden-size, --num-attention-heads and what else its script had)",
+          "{}: stores no arguments, so its model is unknown: describe it (--model, or "
+          "--num-layers, --hidden-size, --num-attention-heads and others)",
           where);
     }
     describes_model_ = false;
     model_ = given.model(stored_.padded_vocabulary);
     if (model_.encoder) {
       throw Error(Fault::kUsage,
-                  "{}: --model-family {}: checkpoints of Megatron are read of decoders alone",
+                  "{}: --model-family {}: Piton reads only decoders from checkpoints of Megatron",
                   where, model_.family);
     }
     if (!vocabulary && model_.vocabulary > 0) vocabulary = model_.vocabulary;
@@ -275,7 +275,7 @@ void MegatronSource::check_copy(const BoxedTensor& head, int t, const std::strin
   const auto table = first.find("word_embeddings.weight");
   if (table == first.end() || have_same_values(head, table->second)) return;
   throw Error(Fault::kData,
-              "{}: its head is not the table of the embedding, though the model should tie them; "
+              "{}: its head differs from the table of the embedding, but its arguments tie them; "
               "wanted untie_embeddings_and_output_weights (without arguments: "
               "--untie-embeddings-and-output-weights)",
               where);

@@ -93,7 +93,7 @@ void ModelConfig::check() const {
   if (reward_head &&
       (encoder || encoder_decoder || tied || normalized_head || logit_soft_cap != 0)) {
     throw Error(Fault::kUsage,
-                "--reward-head: is for decoders, and goes with no other option of the output head; "
+                "--reward-head: is for decoders, without other options of the output head; "
                 "leave {} out",
                 encoder || encoder_decoder ? "it"
                 : tied                     ? "--tie-embeddings-and-output-weights"

@@ -28,8 +28,8 @@ struct ModelConfig;
 // What only models of an encoder and a decoder have. ModelConfig::layers are those of the decoder.
 struct EncoderDecoderFacts {
   std::int64_t encoder_layers = 0;
-  std::int64_t buckets = 32;           // of distances, for relative positions
-  std::int64_t farthest_bucket = 128;  // distance from which all are in the last one
+  std::int64_t buckets = 32;           // into which distances are divided, for relative positions
+  std::int64_t farthest_bucket = 128;  // this distance and longer ones share the last bucket
   bool scaled_head = false;            // the input of the head is multiplied by h^-0.5
   bool head_bias = false;              // logits have a bias
 

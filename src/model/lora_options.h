@@ -63,7 +63,7 @@ struct LoraOptions {
     v(Option{"lora-use-rslora", "divide --lora-alpha by the square root of the rank instead", same},
       rank_stabilized);
     v(Option{"use-dora",
-             "adapters have the length of each row of a weight as a parameter of its own (DoRA)",
+             "adapters have the length of each row of a weight as a separate parameter (DoRA)",
              same},
       use_dora);
     v(Option{"lora-modules-to-save",

@@ -107,7 +107,7 @@ RecomputeRequest ParallelOptions::effective_recompute() const {
   if (recompute != RecomputeRequest::kNone || !memory_limit.empty()) {
     throw Error(Fault::kUsage,
                 "parallel: --auto-recompute-device-size: means --recompute-granularity auto "
-                "--memory-limit {}MiB; leave out what is given of these",
+                "--memory-limit {}MiB; leave those flags out",
                 auto_recompute_mebibytes);
   }
   return RecomputeRequest::kAuto;
@@ -150,7 +150,7 @@ void ParallelOptions::check_distribution(bool full) const {
   needs(true, flag, tensor > 1, "--tensor-model-parallel-size of 2 or more, over which it divides");
   if (!linears.sequence_parallel) return;
   throw Error(Fault::kUsage,
-              "parallel: --{}: --sequence-parallel has divided what is kept; leave one of them out",
+              "parallel: --{}: --sequence-parallel divides them already; leave one of them out",
               flag);
 }
 

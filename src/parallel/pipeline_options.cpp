@@ -121,7 +121,7 @@ ScheduleSettings PipelineOptions::settings(int stages, std::int64_t layers) cons
     refuse_flag(flag, "says the same as --num-virtual-stages-per-pipeline-rank; give one of them");
   }
   wants(asks, flag, plain || interleaves,
-        "--pipeline-schedule interleaved, aiao or fifo; the others have chunks of their own");
+        "--pipeline-schedule interleaved, aiao or fifo; the others define their chunks");
   wants(asks, flag, stages > 1, "--pipeline-model-parallel-size of 2 or more");
   std::int64_t of_a_stage = chunks.value_or(1);
   check_range("parallel: --num-virtual-stages-per-pipeline-rank", of_a_stage, 1, layers);

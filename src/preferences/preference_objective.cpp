@@ -94,7 +94,7 @@ std::vector<std::vector<ScoredAnswer>> PreferenceObjective::scores(
       }
       if (score.tokens == 0) {
         throw Error(Fault::kData,
-                    "an answer of {} tokens has none to learn; piton inspect samples shows them",
+                    "no token of an answer of {} tokens has a label; piton inspect samples shows them",
                     answer.end - answer.begin);
       }
     }

@@ -26,7 +26,7 @@ class ServedModel {
   // The template for conversations with or without tools; null if there is none.
   virtual const ChatTemplate* chat_template(bool with_tools) const = 0;
 
-  // By the thread of the engine; on several ranks collective, as the engine is.
+  // Called only by the engine's thread. Collective on several ranks, like the engine's calls.
   virtual DecodingEngine& engine() = 0;
   // A vector for a text, as fp32. Throws Error(kUsage) for ids outside the vocabulary and for too
   // many.

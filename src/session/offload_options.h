@@ -32,8 +32,8 @@ struct OffloadOptions {
       remote_device);
     v(Option{"cpu-optimizer", "the same as --remote-device cpu"}, cpu_optimizer);
     v(Option{"offload-activations",
-             "where what a layer keeps for its backward is in the meantime: none: on the device; "
-             "cpu: in host memory beside it; a folder: in a file there",
+             "where the activations that layers keep for backward are stored: none: on the device; "
+             "cpu: in host memory; a folder: in a file there",
              {.placeholder = "PLACE"}},
       activations);
     v(Option{"cpu-offloading-num-layers",

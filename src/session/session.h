@@ -185,7 +185,7 @@ class Session {
   std::unique_ptr<SharedRows> shared_rows_;  // of the tensor ranks, for fused linears
   ModelLayout layout_;
   Tensor consumed_samples_;   // int64 [1]
-  ParameterList parameters_;  // of this stage: its chunks find or add theirs
+  ParameterList parameters_;  // of this stage; shared by its chunks
   std::vector<Parameter*> all_parameters_;
   std::vector<std::unique_ptr<Chunk>> chunks_;
   std::unique_ptr<ShardedParameters> sharded_;

@@ -39,7 +39,7 @@ Task read_task_file(const std::filesystem::path& file, Protocol protocol) {
       refuse(fmt::format("answer-labels: got {} labels of {} choices", fields.answer_labels.size(),
                          fields.choices.size()));
   } else if (!fields.choices.empty() || !fields.choices_field.empty()) {
-    refuse(fmt::format("choices: go with kind = \"multiple-choice\", and kind is \"{}\"",
+    refuse(fmt::format("choices: are for kind = \"multiple-choice\", and kind is \"{}\"",
                        fields.kind));
   }
   if (kind == TaskKind::kLastWord && fields.answer.empty())

@@ -147,7 +147,7 @@ fs::path task_data_path(std::string_view task, const std::vector<std::string>& g
   if (given.size() == 1) return given.front();
   throw Error(Fault::kUsage,
               "--task-data-path: none of {} holds the name \"{}\"; wanted a folder or file for "
-              "each --task, called as the task",
+              "each --task, with the name of the task",
               listed(given), task);
 }
 

@@ -194,7 +194,7 @@ class SampleMaker {
     const bool surrounds = !task_.shot_texts.empty() && !task_.ending.empty();
     if (!task_.shot_texts.empty() && num_shots_ != task_.num_shots &&
         (num_shots_ != 0 || surrounds))
-      throw Error(Fault::kUsage, "--num-shots: got {}; the examples of {} are written, wanted {}{}",
+      throw Error(Fault::kUsage, "--num-shots: got {}; the examples of {} are a fixed text, wanted {}{}",
                   num_shots_, task_.name, task_.num_shots, surrounds ? "" : " or 0");
   }
 
@@ -203,7 +203,7 @@ class SampleMaker {
     const std::string words = subject_words(task_.name, subject_);
     if (words.empty() && task_.description.find("{subject}") != std::string::npos) {
       throw Error(Fault::kData,
-                  "{}: \"{}\" is not a subject of {}; wanted files called as its subjects",
+                  "{}: \"{}\" is not a subject of {}; wanted files with the names of subjects",
                   files_.folder.string(), subject_, task_.name);
     }
     return rendered(task_.description, Json{{"subject", words}, {"subject_name", subject_}},

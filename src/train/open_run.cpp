@@ -143,8 +143,7 @@ void RunOpener::continue_started_run() {
   });
   if (found.empty()) return;
   say(fmt::format(
-      "--save: {} holds iteration {} of the run that started from {}: going on with "
-      "that",
+      "--save: {} holds iteration {} of the run that started from {}: continuing from that",
       loop.save, iteration_of(std::filesystem::path(found).filename().string()).value_or(0),
       loop.load));
   (adapters ? loop.lora_load : loop.load) = loop.save;
@@ -249,7 +248,7 @@ void RunOpener::open_prompts() {
     refuse("the run has no tokenizer", "name it with --tokenizer-type, or leave this out");
   if (model.encoder || model.reward_head) refuse("the model continues no text", "leave it out");
   if (parallel.linears.sequence_parallel && parallel.tensor > 1)
-    refuse("does not go with --sequence-parallel", "leave one of the two out");
+    refuse("cannot be combined with --sequence-parallel", "leave one of the two out");
   const std::filesystem::path folder = tokenizer_of(run_.settled.tokenizer).folder;
   ModelChatTemplates found = chat_templates_in(folder);
   if (!found.fault.empty()) throw Error(Fault::kData, "{}", found.fault);

@@ -177,7 +177,7 @@ expect(RUN convert --load ${golden}/bloom --save ${WORK}/x --ckpt-format torch_d
 expect(RUN convert --load ${golden}/qwen3 --save ${WORK}/x --ckpt-format zarr CODE 2 ERR "--ckpt-format: got \"zarr\", wanted one of torch, torch_dist")
 expect(RUN convert --load ${golden}/qwen3 --save ${WORK}/x --ckpt-format torch_dist --deepspeed CODE 2
   ERR "--deepspeed: has no meaning with --ckpt-format torch_dist, whose tensors are whole")
-expect(RUN convert --load ${golden}/qwen3 --save ${WORK}/x --to hf --ckpt-format torch CODE 2 ERR "--ckpt-format: is of --to mg")
+expect(RUN convert --load ${golden}/qwen3 --save ${WORK}/x --to hf --ckpt-format torch CODE 2 ERR "--ckpt-format: is for --to mg")
 if(EXISTS ${WORK}/x OR EXISTS ${WORK}/x.unfinished)
   message(FATAL_ERROR "left behind: ${WORK}/x")
 endif()

@@ -6,7 +6,7 @@ foreach(about build processor "instruction sets" cores memory "open files" "lock
 endforeach()
 expect(RUN doctor --json CODE 0 OUT "^{\"findings\":..\"about\":\"build\",\"health\":\"")
 expect(RUN doctor now CODE 2 ERR "got \"now\", wanted no argument here")
-# What is wrong comes with what mends it.
+# What is wrong comes with a fix.
 execute_process(COMMAND sh -c "ulimit -n 256; PATH=/nowhere \"${PITON}\" doctor" RESULT_VARIABLE code OUTPUT_VARIABLE out)
 if(NOT code EQUAL 0 OR NOT out MATCHES "warning +open files +at most 256 .ulimit -n.\n +-> ulimit -n 4096"
     OR NOT out MATCHES "warning +MPI .*no mpirun on the path.*\n +-> apt-get install openmpi-bin")

@@ -96,10 +96,10 @@ expect(RUN pretrain --load ${WORK}/q8.gguf --mock-data --num-layers 3 --train-it
 
 # Refused, and nothing is left.
 expect(RUN convert --load ${golden}/llama --save ${WORK}/llama.gguf CODE 2 ERR "llama.gguf: is there already; wanted a file that is not there yet")
-expect(RUN convert --load ${golden}/llama --save ${WORK}/x.gguf --params-dtype bf16 CODE 2 ERR "--params-dtype: is of hf, mg and piton; name the type of a GGUF file by --outtype")
-expect(RUN convert --load ${golden}/llama --save ${WORK}/x --outtype f16 --to hf CODE 2 ERR "--outtype: is of gguf; name the type of hf by --params-dtype")
+expect(RUN convert --load ${golden}/llama --save ${WORK}/x.gguf --params-dtype bf16 CODE 2 ERR "--params-dtype: is for hf, mg and piton; name the type of a GGUF file by --outtype")
+expect(RUN convert --load ${golden}/llama --save ${WORK}/x --outtype f16 --to hf CODE 2 ERR "--outtype: is for gguf; name the type of hf by --params-dtype")
 expect(RUN convert --load ${golden}/gemma2 --save ${WORK}/x.gguf CODE 3 ERR "as \"gemma2\": there is no word for the scale of its scores")
-expect(RUN convert --load ${golden}/llama --save ${WORK}/x.gguf --target-tensor-parallel-size 2 CODE 2 ERR "--target-tensor-parallel-size: is of --to mg, and this makes gguf")
+expect(RUN convert --load ${golden}/llama --save ${WORK}/x.gguf --target-tensor-parallel-size 2 CODE 2 ERR "--target-tensor-parallel-size: is for --to mg, and this writes gguf")
 file(WRITE ${WORK}/broken.gguf "GGUF and nothing else")
 expect(RUN inspect ${WORK}/broken.gguf CODE 3 ERR "broken.gguf: version [0-9]+, wanted 2 or 3; is the copy complete, and a GGUF file.\n$")
 file(GLOB left ${WORK}/x* ${WORK}/*.unfinished ${WORK}/*.lock)

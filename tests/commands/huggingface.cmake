@@ -64,9 +64,9 @@ file(READ ${golden}/llama/config.json config)
 string(REPLACE "\"silu\"" "\"gelu\"" config "${config}")
 file(WRITE ${WORK}/gelu/llama/config.json "${config}")
 expect(RUN generate --load ${WORK}/gelu/llama --prompt-ids 5,6 --greedy --max-new-tokens 3 --json CODE 0)
-expect(RUN ${run} --load ${WORK}/gelu/llama CODE 3 ERR "gelu/llama: no flag of pretrain says its activation; it can be scored")
+expect(RUN ${run} --load ${WORK}/gelu/llama CODE 3 ERR "gelu/llama: no flag of pretrain expresses its activation; use the model with piton score")
 expect(RUN convert --load ${WORK}/gelu/llama --save ${WORK}/gelu-piton CODE 3
-  ERR "gelu/llama: no flag of pretrain says its activation, so it cannot be a checkpoint of Piton")
+  ERR "gelu/llama: no flag of pretrain expresses its activation, so it cannot be a checkpoint of Piton")
 
 # A tokenizer of more ids than the model has rows, where nobody named a size.
 expect(RUN ${run} --load ${golden}/llama --tokenizer-type ByteTokenizer CODE 3

@@ -27,7 +27,7 @@ expect(RUN plan --model gpt2-124m --bf16 --world-size 2 --global-batch-size 2 --
 expect(RUN plan --model llama-tiny --world-size 2 --search CODE 2 ERR "--search: steps of equal size are compared; add --global-batch-size")
 expect(RUN plan --model llama-tiny --device-tflops 10 --step-time CODE 2 ERR "--device-tflops, --device-bandwidth: got one of them, wanted both")
 expect(RUN plan --model llama-tiny --link-bandwidth -1 --step-time CODE 2 ERR "--link-bandwidth: got -1, wanted a number above 0")
-expect(RUN plan --model llama-tiny --link-bandwidth 10 CODE 2 ERR "speeds of devices and links go with --step-time or --search")
+expect(RUN plan --model llama-tiny --link-bandwidth 10 CODE 2 ERR "speeds of devices and links need --step-time or --search")
 
 # Numbers of ranks that cannot be: none, and more than 32 bits count.
 set(plan plan --model llama-tiny --global-batch-size 8)

@@ -48,4 +48,4 @@ foreach(part "<h2>Scores</h2>" "<td>boolq</td><td>acc,none</td>" "Differences to
   endif()
 endforeach()
 expect(RUN report ${WORK}/results-a ${WORK}/lr1e-3 CODE 2 ERR "some folders are of runs and some of results")
-expect(RUN report ${WORK}/results-a --follow CODE 2 ERR "--follow: goes with runs")
+expect(RUN report ${WORK}/results-a --follow CODE 2 ERR "--follow: works only with runs")

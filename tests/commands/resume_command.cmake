@@ -26,7 +26,7 @@ in(here 0 "" convert --load first --save hf)
 set(run ${data} --train-iters 6 --load hf --hidden-dropout 0.1)
 in(here 0 "a new run from the weights of" pretrain ${run} --save whole)
 in(here 0 "a new run from the weights of" pretrain ${run} --save again --exit-interval 2)
-in(here 0 "--save: again holds iteration 2 of the run that started from hf: going on with that.*resumed [^\n]*again/iter_0000002"
+in(here 0 "--save: again holds iteration 2 of the run that started from hf: continuing from that.*resumed [^\n]*again/iter_0000002"
    pretrain ${run} --save again --exit-interval 4)
 # The run alone: sizes, family and tokenizer are the checkpoint's.
 in(here 0 "model and tokenizer: those of again/iter_0000004.*resumed [^\n]*again/iter_0000004: iteration 4,"
@@ -59,7 +59,7 @@ in(here 0 "resumed [^\n]*parts/iter_0000004.*iteration +5/ +5 " resume parts/ite
 in(here 2 "wanted the folder of a run, as in piton resume RUN" resume)
 in(here 2 "got \"parts\", wanted at most 1 argument" resume again parts)
 in(here 2 "--load: a resume loads the run that it names; leave it out" resume parts --load again)
-in(here 2 "--finetune: is of a new run: piton pretrain --finetune --load parts" resume parts --finetune)
+in(here 2 "--finetune: starts a new run: piton pretrain --finetune --load parts" resume parts --finetune)
 in(here 3 "nowhere" resume nowhere)
 in(here 3 "hf[^\n]*not a run" resume hf)
 

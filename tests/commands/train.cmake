@@ -94,7 +94,7 @@ endif()
 expect(RUN ${run} --save ${WORK}/whole CODE 2 ERR "already holds a run")
 expect(RUN ${run} --load ${WORK}/parts --save ${WORK}/parts --adam-beta1 0.5 CODE 2 ERR "another experiment" "adam-beta1")
 expect(RUN ${run} --load ${WORK}/parts --save ${WORK}/parts --weight-decay 0.5 CODE 2
-       ERR "another learning rate or weight decay ahead: --weight-decay")
+       ERR "another schedule of learning rate or weight decay: --weight-decay")
 expect(RUN pretrain --model lama-tiny CODE 2 ERR "did you mean llama-tiny")
 expect(RUN pretrain --model llama-tiny --train-iters 1 CODE 2 ERR "--data-path")
 set(bare pretrain --model llama-tiny --data-path ${WORK}/corpus_text_document --tokenizer-type ByteTokenizer --train-iters 2)

@@ -115,6 +115,28 @@ inline std::string comments_only(std::string_view text) {
   return comments;
 }
 
+// The insides of the literals of `text`, line breaks kept. Quotes and escapes are blanks, so that
+// adjacent literals are one text; each other character is ';'.
+inline std::string literals_only(std::string_view text) {
+  std::string literals(text);
+  for (char& c : literals) {
+    if (c != '\n' && c != ' ') c = ';';
+  }
+  for_each_blanked(text, [&](Blanked kind, std::size_t begin, std::size_t end) {
+    if (kind != Blanked::kLiteral) return;
+    for (std::size_t i = begin; i < end; ++i) {
+      const bool escape = text[i] == '\\' && i + 1 < end;
+      literals[i] = escape ? ' ' : text[i];
+      if (escape) literals[++i] = ' ';
+    }
+    const char quote = begin > 0 ? text[begin - 1] : ' ';
+    if (quote != '"' && quote != '\'') return;
+    literals[begin - 1] = ' ';
+    if (end < text.size() && text[end] == quote) literals[end] = ' ';
+  });
+  return literals;
+}
+
 // "src/base/files/files.h:12: what"
 inline std::string at_line(std::string_view path, std::size_t index, std::string_view what) {
   return std::string(path) + ":" + std::to_string(index + 1) + ": " + std::string(what);

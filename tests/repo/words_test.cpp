@@ -1,5 +1,5 @@
-// Comments and pages use the usual words: phrases that were replaced do not return. The finder is
-// first tested on made-up text.
+// Comments, messages and pages use the usual words: phrases that were replaced do not return. The
+// finder is first tested on made-up text.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -43,6 +43,7 @@ constexpr auto kPhrases = std::to_array<std::string_view>({
     "are wanted",   "wants a",
     "wants an",     "wants the",
     "wants more",   "that it is none",
+    "mend",         "mends",
 });
 
 // Only where a clause ends: "of its own size" is usual.
@@ -108,17 +109,27 @@ Faults phrase_faults(const SourceTree& texts) {
   return faults;
 }
 
-// `folder`: put before each path, with its slash.
+// `part` of each text. `folder`: put before each path, with its slash.
+SourceTree parts_of(const std::string& folder, const SourceTree& sources,
+                    std::string (*part)(std::string_view)) {
+  SourceTree parts;
+  for (const auto& [path, text] : sources) parts[folder + path] = part(text);
+  return parts;
+}
+
 SourceTree comments_of(const std::string& folder, const SourceTree& sources) {
-  SourceTree comments;
-  for (const auto& [path, text] : sources) comments[folder + path] = comments_only(text);
-  return comments;
+  return parts_of(folder, sources, comments_only);
 }
 
 TEST(CommentsOnly, LeavesOutCodeAndLiterals) {
   EXPECT_EQ(comments_only("a // b\nc /* d\ne */ f"), ";    b\n;    d\ne    ;");
   EXPECT_EQ(comments_only("x(\"// a\"); // \"b\""), ";;;;; ;;;;    \"b\"");
   EXPECT_EQ(comments_only("R\"(/* a)\" /**/"), ";;;;; ;;;     ");
+}
+
+TEST(LiteralsOnly, LeavesOutCodeAndComments) {
+  EXPECT_EQ(literals_only("f(\"a\\nb\" // \"c\"\n\"d\", 'e')"), ";; a  b  ;; ;;;\n d ;  e ;");
+  EXPECT_EQ(literals_only("x = R\"(a \"b)\";"), "; ; R\"(a \"b)\";");
 }
 
 TEST(Phrases, AreFoundInWholeWordsAndOverTheEndOfALine) {
@@ -144,21 +155,34 @@ TEST(Phrases, OfTwoCommentsAreNotOne) {
       ElementsAre("src/b.h:1: \"goes on\": use the usual words"));
 }
 
+TEST(Phrases, AreFoundOverAdjacentLiterals) {
+  EXPECT_THAT(phrase_faults(parts_of("src/",
+                                     {{"a.cpp",
+                                       "f(\"a\\ngoes \"\n  \"on\");  // goes on\n"
+                                       "f(\"goes\", \"on\", lies);\n"}},
+                                     literals_only)),
+              ElementsAre("src/a.cpp:1: \"goes on\": use the usual words"));
+}
+
 TEST(Phrases, AreNotInCommentsOfThisRepository) {
   const std::filesystem::path root = PITON_SOURCE_DIR;
   EXPECT_THAT(phrase_faults(comments_of("src/", read_tree(root / "src"))), IsEmpty());
   EXPECT_THAT(phrase_faults(comments_of("tests/", read_tree(root / "tests"))), IsEmpty());
 }
 
-// docs/cli.md and docs/megatron_flags.md are generated from messages.
+// Prompts of tasks are those of other programs.
+TEST(Phrases, AreNotInMessagesOfThisRepository) {
+  SourceTree sources = read_tree(std::filesystem::path(PITON_SOURCE_DIR) / "src");
+  std::erase_if(sources, [](const auto& file) { return file.first.starts_with("tasks/"); });
+  EXPECT_THAT(phrase_faults(parts_of("src/", sources, literals_only)), IsEmpty());
+}
+
 TEST(Phrases, AreNotInPagesOfThisRepository) {
   SourceTree texts;
   for (const auto& [path, page] : read_pages(PITON_SOURCE_DIR)) {
     if (path == "README.md" || path == "CONTRIBUTING.md" || path.starts_with("docs/"))
       texts[path] = without_code(page);
   }
-  texts.erase("docs/cli.md");
-  texts.erase("docs/megatron_flags.md");
   EXPECT_THAT(phrase_faults(texts), IsEmpty());
 }
 

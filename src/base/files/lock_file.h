@@ -33,7 +33,7 @@ struct LockOwner {
 std::optional<LockOwner> living_owner(const std::filesystem::path& path);
 
 struct LockRules {
-  bool kernel_locks = true;  // false: as if the file system had none
+  bool kernel_locks = true;  // false: treat the file system as one without locks
   std::chrono::milliseconds touched_every{15'000};
   std::chrono::milliseconds stale_after{120'000};
 };

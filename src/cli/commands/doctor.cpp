@@ -1,4 +1,4 @@
-// piton doctor: whether this machine has what Piton needs, and the command that mends it.
+// piton doctor: whether this machine has what Piton needs, and the command that fixes it.
 #include <unistd.h>
 
 #include <algorithm>
@@ -55,7 +55,7 @@ std::string text_of(const std::vector<Finding>& found) {
   std::string text;
   for (const Finding& one : found) {
     text += fmt::format("{:<8} {:<17} {}\n", name(one.health), one.about, one.text);
-    if (!one.mend.empty()) text += fmt::format("{:<8} {:<17} -> {}\n", "", "", one.mend);
+    if (!one.fix.empty()) text += fmt::format("{:<8} {:<17} -> {}\n", "", "", one.fix);
   }
   return text;
 }
@@ -66,7 +66,7 @@ std::string json_of(const std::vector<Finding>& found) {
     all.push_back({{"about", one.about},
                    {"health", name(one.health)},
                    {"text", one.text},
-                   {"mend", one.mend}});
+                   {"fix", one.fix}});
   }
   const nlohmann::ordered_json object = {{"findings", all}};
   return object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";

@@ -267,11 +267,11 @@ void check_options(const EvalOptions& options) {
   if (options.max_new_tokens) check_range("--max-new-tokens", *options.max_new_tokens, 1, kMost);
   if (options.strict_lambada && options.protocol == Protocol::kLmEval) {
     throw Error(Fault::kUsage,
-                "--strict-lambada: goes with --protocol mindspeed; lm-eval always scores the whole "
+                "--strict-lambada: works only with --protocol mindspeed; lm-eval always scores the whole "
                 "word; leave it out");
   }
   if (options.protocol == Protocol::kLmEval && options.prompts.any()) {
-    throw Error(Fault::kUsage, "--{}: goes with --protocol mindspeed; leave it out",
+    throw Error(Fault::kUsage, "--{}: works only with --protocol mindspeed; leave it out",
                 options.prompts.alternative_prompt ? "alternative-prompt" : "prompt-type");
   }
   if (options.prompts.alternative_prompt && !options.prompts.prompt_type.empty())
@@ -279,7 +279,7 @@ void check_options(const EvalOptions& options) {
                 "--alternative-prompt: got --prompt-type too; wanted one of the two prompts");
   if (options.prompts.language != "en" && options.prompts.prompt_type.empty())
     throw Error(Fault::kUsage,
-                "--eval-language: goes with --prompt-type; give it, or leave this "
+                "--eval-language: works only with --prompt-type; give it, or leave this "
                 "out");
   check_range("--seed", options.prompts.seed, 0, std::numeric_limits<std::uint32_t>::max());
   if (options.limit) {
@@ -293,10 +293,10 @@ void check_options(const EvalOptions& options) {
                   *options.limit);
   }
   if (options.apply_chat_template && options.protocol != Protocol::kLmEval)
-    throw Error(Fault::kUsage, "--apply-chat-template: goes with --protocol lm-eval; leave it out");
+    throw Error(Fault::kUsage, "--apply-chat-template: works only with --protocol lm-eval; leave it out");
   if (!options.apply_chat_template &&
       (options.multiturn.has_value() || !options.chat_template.empty()))
-    throw Error(Fault::kUsage, "{}: goes with --apply-chat-template; give it, or leave this out",
+    throw Error(Fault::kUsage, "{}: works only with --apply-chat-template; give it, or leave this out",
                 options.multiturn.has_value() ? "--fewshot-as-multiturn" : "--chat-template");
 }
 
@@ -323,7 +323,7 @@ std::vector<TaskData> load_tasks(const EvalOptions& options) {
     if (options.max_new_tokens && task.kind == TaskKind::kGeneration)
       task.max_new_tokens = *options.max_new_tokens;
     if (!options.prompts.prompt_type.empty() && !task.asks_in_chat)
-      throw Error(Fault::kUsage, "--prompt-type: goes with mmlu; evaluate {} without it",
+      throw Error(Fault::kUsage, "--prompt-type: works only with mmlu; evaluate {} without it",
                   task.name);
     all.push_back(load_task(task, data_options(options)));
   }
@@ -334,9 +334,9 @@ std::vector<TaskData> load_tasks(const EvalOptions& options) {
   const bool has_variant = std::any_of(
       all.begin(), all.end(), [](const TaskData& data) { return !data.task.variant.empty(); });
   if (options.prompts.alternative_prompt && !has_variant)
-    throw Error(Fault::kUsage, "--alternative-prompt: goes with mmlu; leave it out");
+    throw Error(Fault::kUsage, "--alternative-prompt: works only with mmlu; leave it out");
   if (options.overlapping_eval != 0 && !has(TaskKind::kPerplexity))
-    throw Error(Fault::kUsage, "--overlapping-eval: goes with wikitext; leave it out");
+    throw Error(Fault::kUsage, "--overlapping-eval: works only with wikitext; leave it out");
   if (options.runs_code && std::none_of(all.begin(), all.end(), runs_programs))
     throw Error(Fault::kUsage, "--allow-code-execution: no --task runs programs; leave it out");
   return all;

@@ -57,7 +57,7 @@ void check_together(const OptionSet& set, const GivenOptions& given) {
   check_range("--prompts-at-once", prompts.prompts_at_once, 1, kMostPromptsAtOnce);
   if (options.stream && set.given("prompts")) {
     throw Error(Fault::kUsage,
-                "--stream: goes with one prompt; --prompts prints an object when each is done");
+                "--stream: works only with one prompt; --prompts prints an object when each is done");
   }
   check_range("--num-samples", options.num_samples, 1, kMostPromptsAtOnce);
   if (options.num_samples > 1 && (options.stream || sampling.greedy)) {
@@ -69,14 +69,14 @@ void check_together(const OptionSet& set, const GivenOptions& given) {
   const std::string constrained = constraint.flag();
   if (beams.num_beams == 1) {
     if (set.given("early-stopping"))
-      throw Error(Fault::kUsage, "--early-stopping: goes with --num-beams; leave it out");
+      throw Error(Fault::kUsage, "--early-stopping: works only with --num-beams; leave it out");
     return;
   }
   if (!constrained.empty())
-    throw Error(Fault::kUsage, "--num-beams: does not go with {}; leave one of them out",
+    throw Error(Fault::kUsage, "--num-beams: cannot be combined with {}; leave one of them out",
                 constrained);
   if (speculation.any())
-    throw Error(Fault::kUsage, "--num-beams: does not go with {}; leave one of them out",
+    throw Error(Fault::kUsage, "--num-beams: cannot be combined with {}; leave one of them out",
                 speculation.prompt_lookup > 0 ? "--prompt-lookup" : "--draft-model");
   for (const char* name : {"temperature", "top-k", "top-p", "min-p", "repetition-penalty",
                            "presence-penalty", "frequency-penalty", "seed", "num-samples"}) {
@@ -87,7 +87,7 @@ void check_together(const OptionSet& set, const GivenOptions& given) {
                 name);
   }
   if (options.stream || sampling.log_probabilities.value_or(0) > 0) {
-    throw Error(Fault::kUsage, "--num-beams: does not go with {}; leave one of them out",
+    throw Error(Fault::kUsage, "--num-beams: cannot be combined with {}; leave one of them out",
                 options.stream ? "--stream" : "--logprobs above 0");
   }
 }

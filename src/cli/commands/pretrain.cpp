@@ -29,7 +29,7 @@ void read_stored_options(const std::vector<std::string>& positional, OptionSet& 
     throw Error(Fault::kUsage, "--load: a resume loads the run that it names; leave it out");
   }
   if (set.given("finetune")) {
-    throw Error(Fault::kUsage, "--finetune: is of a new run: piton pretrain --finetune --load {}",
+    throw Error(Fault::kUsage, "--finetune: starts a new run: piton pretrain --finetune --load {}",
                 folder);
   }
   const RunToResume run = find_run(folder, options.loop.allow_fallback);

@@ -95,7 +95,7 @@ std::vector<Prompt> read_prompts(const PromptOptions& options, bool text_given, 
                 given);
   if (!options.prompt_ids_text.empty()) {
     if (options.special_tokens.add) {
-      throw Error(Fault::kUsage, "{}: goes with a text, and --prompt-ids gives ids; leave it out",
+      throw Error(Fault::kUsage, "{}: is for text, and --prompt-ids gives ids; leave it out",
                   options.special_tokens.flag());
     }
     return {{"", parse_prompt_ids(options.prompt_ids_text)}};

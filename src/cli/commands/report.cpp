@@ -76,7 +76,7 @@ int run_report(Invocation& invocation) {
                 "report: some folders are of runs and some of results; make a page of each kind");
   }
   if (evaluated > 0 && options.follow)
-    throw Error(Fault::kUsage, "--follow: goes with runs; results do not change");
+    throw Error(Fault::kUsage, "--follow: works only with runs; results do not change");
   const std::filesystem::path output = options.output.empty()
                                            ? std::filesystem::path(folders.front()) / "report.html"
                                            : std::filesystem::path(options.output);

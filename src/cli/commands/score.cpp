@@ -87,7 +87,7 @@ RewardRequest reward_request(const ScoreOptions& options, const std::string& fil
                       : !options.json_keys.empty() ? "json-keys"
                                                    : nullptr;
   if (other != nullptr)
-    throw Error(Fault::kUsage, "--{}: does not go with --reward; leave one of the two out", other);
+    throw Error(Fault::kUsage, "--{}: cannot be combined with --reward; leave one of the two out", other);
   RewardRequest request{.file = file, .load = options.model.load};
   if (!options.ids_file.empty()) request.ids = ids_of_file(options.ids_file);
   request.json = options.json;
@@ -141,7 +141,7 @@ int run_score(Invocation& invocation) {
     throw Error(Fault::kUsage,
                 "score: wanted either a FILE of text (- is standard input) or --ids-file");
   if (!options.ids_file.empty() && options.special_tokens.add) {
-    throw Error(Fault::kUsage, "{}: goes with a text, and --ids-file gives ids; leave it out",
+    throw Error(Fault::kUsage, "{}: is for text, and --ids-file gives ids; leave it out",
                 options.special_tokens.flag());
   }
   Engine engine(engine_options(general), invocation.log);

@@ -49,7 +49,7 @@ struct TokenizeOptions {
     if (decode && (pieces || count || add_special_tokens || parse_special_tokens)) {
       throw Error(
           Fault::kUsage,
-          "--decode: goes with --lines, --json-strings and --json only; leave the others out");
+          "--decode: works only with --lines, --json-strings and --json; leave the others out");
     }
     if (pieces && count && !json) {
       throw Error(Fault::kUsage,
@@ -64,13 +64,13 @@ struct TokenizeOptions {
 void check_chat(const ChatDisplayOptions& chat, const TokenizeOptions& options) {
   if (!chat.chat) {
     if (chat.chat_template.empty() && !chat.add_generation_prompt) return;
-    throw Error(Fault::kUsage, "{}: goes with --chat only; add it",
+    throw Error(Fault::kUsage, "{}: works only with --chat; add it",
                 chat.add_generation_prompt ? "--add-generation-prompt" : "--chat-template");
   }
   if (options.lines || options.json_strings || options.decode || options.count ||
       options.add_special_tokens || options.parse_special_tokens) {
     throw Error(Fault::kUsage,
-                "--chat: goes with --json and --pieces only: the template writes special tokens; "
+                "--chat: works only with --json and --pieces: the template writes special tokens; "
                 "leave the others out");
   }
 }

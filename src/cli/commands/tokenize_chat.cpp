@@ -48,7 +48,7 @@ ShownChat shown_chat(const ChatDisplay& display, const ChatInput& input) {
     }
   } else if (!chat_template.has_generation_blocks()) {
     shown.no_mask =
-        "--add-generation-prompt goes with a mask only if the template has generation "
+        "--add-generation-prompt works with a mask only if the template has generation "
         "blocks";
   }
   shown.tokens = encode_chat(display.tokenizer, shown.chat);

@@ -71,8 +71,8 @@ class LoadedTasks final : public TaskEvaluator {
     for (const TaskData& data : tasks_) {
       if (data.task.max_new_tokens < sequence) continue;
       throw Error(Fault::kUsage,
-                  "--eval-tasks: {} generates up to {} tokens, and --seq-length is {}; evaluate "
-                  "checkpoints with piton eval --max-new-tokens",
+                  "--eval-tasks: {} generates up to {} tokens, but --seq-length is {}; evaluate "
+                  "checkpoints with piton eval --max-new-tokens N",
                   data.task.name, data.task.max_new_tokens, sequence);
     }
   }

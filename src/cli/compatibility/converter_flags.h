@@ -19,7 +19,7 @@ class ConverterFlags final : public ForeignOptions {
   std::vector<std::string> take(const std::string& name,
                                 const std::vector<std::string>& values) override;
 
-  // Says which of the flags that were given mean nothing here, a line each.
+  // Logs a line for each given flag that has no effect here.
   void report(Log& log) const;
 
  private:

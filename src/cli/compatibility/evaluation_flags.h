@@ -22,10 +22,10 @@ class EvaluationFlags final : public ForeignOptions {
   std::vector<std::string> take(const std::string& name,
                                 const std::vector<std::string>& values) override;
 
-  // Says which of the flags that were given mean nothing here, a line each.
+  // Logs a line for each given flag that has no effect here.
   void report(Log& log) const;
-  // Throws Error(kUsage) naming the first flag with another size than that of `model`, which `load`
-  // names.
+  // Throws Error(kUsage) for the first flag whose size differs from that of `model`. `load`: the
+  // name of the model in the message.
   void check(const ModelConfig& model, const std::string& load) const;
 
  private:

@@ -48,9 +48,9 @@ void refuse_unjoined_processes(int ranks) {
     const std::optional<long> rank = number(launcher.rank);
     if (!size || *size < 2 || !rank || *rank < launcher.least_rank) continue;
     throw Error(Fault::kUsage,
-                "{} started {} processes ({} is set) that are not joined: each would be a run of "
-                "its own; start them with mpirun of Open MPI, or srun --mpi=pmix; for runs that "
-                "are meant to be apart, unset {}",
+                "{} started {} processes ({} is set) that are not joined: each would be a separate "
+                "run; start them with mpirun of Open MPI, or srun --mpi=pmix; if separate runs are "
+                "what you want, unset {}",
                 launcher.name, *size, launcher.size, launcher.size);
   }
 }

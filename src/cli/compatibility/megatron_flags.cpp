@@ -66,11 +66,11 @@ std::string_view title(MegatronKind kind) {
     case MegatronKind::kMeans:
       return "Other spellings";
     case MegatronKind::kRead:
-      return "Read, and become options (cli/compatibility)";
+      return "Translated into other options (cli/compatibility)";
     case MegatronKind::kIgnored:
-      return "Accepted, and mean nothing here (one line at the start says so)";
+      return "Accepted without effect (a line at the start lists them)";
     case MegatronKind::kSame:
-      return "Say what is so anyway (another value, or a model of which it is not so, is refused)";
+      return "Ask for what Piton does anyway (other values and other models are refused)";
     case MegatronKind::kNotYet:
       return "Not yet (refused, all in one message)";
   }
@@ -197,7 +197,7 @@ std::string megatron_page() {
         MegatronKind::kSame, MegatronKind::kNotYet}) {
     page += fmt::format("\n## {}\n\n", title(kind));
     if (kind != MegatronKind::kWorks) {
-      page += kind == MegatronKind::kMeans ? "| flag | stands for |\n| --- | --- |\n"
+      page += kind == MegatronKind::kMeans ? "| flag | means |\n| --- | --- |\n"
                                            : "| flags | why |\n| --- | --- |\n";
     }
     for (const MegatronGroup& group : megatron_table()) {

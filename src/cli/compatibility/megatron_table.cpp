@@ -199,7 +199,7 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "attention is causal under ALiBi too, whatever the form of its mask"},
     {kSame, "apply-query-key-layer-scaling no-query-key-layer-scaling",
      "the factor cancels; scores and softmax are in fp32, where it would help nothing"},
-    {kSame, "group-query-attention", "heads share keys where --num-query-groups says so"},
+    {kSame, "group-query-attention", "heads share keys if --num-query-groups says how many"},
     {kSame, "no-position-embedding", "there is no table of positions under rotary ones"},
     {kSame, "data-impl:1=mmap|infer dataset-impl:1=mmap|infer", "corpora are of this form"},
     {kSame,

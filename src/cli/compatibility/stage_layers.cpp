@@ -62,7 +62,7 @@ std::vector<std::int64_t> places_of_chunks(const StageLayers& wanted) {
                            : wanted.counts_embedding ? kEmbedding
                                                      : kLoss;
   if (!wanted.given.empty()) {
-    if (ends || counts) refuse(flag, "--manual-layers says it; give one of them");
+    if (ends || counts) refuse(flag, "--manual-layers defines the same; give one of them");
     return wanted.given;
   }
   if (ends || counts) {
@@ -90,8 +90,8 @@ std::vector<std::int64_t> places_of_chunks(const StageLayers& wanted) {
         wanted.layers + (wanted.counts_embedding ? 1 : 0) + (wanted.counts_loss ? 1 : 0);
     if (slots % chunks != 0) {
       refuse(flag,
-             "{} layers, with what counts as one, cannot be divided into {} chunks; change "
-             "--num-layers",
+             "{} layers, with the ends that count as layers, cannot be divided into {} chunks; "
+             "change --num-layers",
              slots, chunks);
     }
     std::vector<std::int64_t> places(static_cast<std::size_t>(chunks), slots / chunks);

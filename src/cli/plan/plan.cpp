@@ -419,7 +419,7 @@ int run_plan(Invocation& invocation) {
   if (!options.tokenizer.empty()) vocabulary = open_tokenizer(options.tokenizer)->vocabulary_size();
   const PlannedSpeeds speeds = speed_options.check();
   if (speed_options.any() && !speed_options.step_time && !plan_options.search) {
-    throw Error(Fault::kUsage, "speeds of devices and links go with --step-time or --search");
+    throw Error(Fault::kUsage, "speeds of devices and links need --step-time or --search");
   }
   if (plan_options.search) {
     const SearchRequest request{

@@ -30,7 +30,7 @@ struct SpeedOptions {
              {.placeholder = "TFLOPS"}},
       device_tflops);
     v(Option{"device-bandwidth",
-             "memory bandwidth that a device reaches; goes with --device-tflops",
+             "memory bandwidth that a device reaches; needs --device-tflops",
              {.placeholder = "GB/s"}},
       device_bandwidth);
     v(Option{"link-bandwidth",

@@ -33,8 +33,8 @@ struct NcclOptions {
 // rank uses. Throws Error(kUsage) if NCCL is missing, and what Rendezvous throws.
 std::unique_ptr<World> make_nccl_world(Device& device, const NcclOptions& options);
 
-// Why make_nccl_world() would fail for want of the library; "" if it would not, and in a build
-// without CUDA.
+// Why make_nccl_world() would fail because the library is missing; "" if it would not, and in a
+// build without CUDA.
 std::string nccl_obstacle();
 
 }  // namespace piton

@@ -2,8 +2,8 @@
 // bytes / bandwidth of its class of links, and uses no core meanwhile. So one process shows how
 // much communication the work of a rank hides.
 //
-// All other ranks are taken to be as far as this one: a collective begins when this rank is ready
-// for it. Transfers of a class follow one another.
+// All other ranks are assumed to keep pace with this one: a collective begins when this rank is
+// ready for it. Transfers of one class of links run one after another.
 #pragma once
 
 #include <chrono>

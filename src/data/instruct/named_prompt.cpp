@@ -127,7 +127,7 @@ void NamedPrompt::add_message(const Message& message, std::size_t index, const s
     return;
   }
   if (calls.calls.size() != 1 || !calls.thought.empty()) {
-    throw Error(Fault::kData, "the template {} has no form of {}", prompt_.name,
+    throw Error(Fault::kData, "the template {} cannot write {}", prompt_.name,
                 calls.thought.empty() ? "several tool calls in one message"
                                       : "a thought before a tool call");
   }

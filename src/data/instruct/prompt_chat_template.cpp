@@ -100,7 +100,7 @@ std::string chat_template_of(const PromptTemplate& prompt, const Tokenizer& toke
   const Expressions content = {{"content", "content"}, {"idx", "(loop.index0 // 2) | string"}};
   const std::string system = text.expression(prompt.system, {{"content", "system"}});
   std::string jinja =
-      "{% if tools %}{{ raise_exception('this template has no form of tools') }}{% endif %}"
+      "{% if tools %}{{ raise_exception('this template cannot write tools') }}{% endif %}"
       "{% if messages[0]['role'] == 'system' %}"
       "{% set system = messages[0]['content'] %}{% set turns = messages[1:] %}"
       "{% else %}"
@@ -115,7 +115,7 @@ std::string chat_template_of(const PromptTemplate& prompt, const Tokenizer& toke
       "{% set content = message['content'] %}"
       "{% if message['role'] == 'assistant' %}"
       "{% if message['tool_calls'] %}"
-      "{{ raise_exception('this template has no form of tool calls') }}"
+      "{{ raise_exception('this template cannot write tool calls') }}"
       "{% endif %}";
   if (no_thoughts) {
     jinja +=

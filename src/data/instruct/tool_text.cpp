@@ -104,7 +104,7 @@ std::string tool_descriptions(ToolFormat format, const std::string& tools) {
     case ToolFormat::kQwen:
       return qwen_descriptions(list);
     case ToolFormat::kGlm4:
-      throw Error(Fault::kData, "the template has no form of tools; choose another --prompt-type");
+      throw Error(Fault::kData, "the template cannot write tools; choose another --prompt-type");
   }
   PITON_ASSERT(false, "tool format {}", static_cast<int>(format));
   return "";

@@ -1,5 +1,5 @@
-// Records of AscendSpeed's handlers: the turns are in texts of their own form. Each function throws
-// Error(kData) with the reason why a record cannot be used.
+// Records of AscendSpeed's handlers, each of which has a format for turns within one text. Each
+// function throws Error(kData) with the reason why a record cannot be used.
 #pragma once
 
 #include "base/json.h"

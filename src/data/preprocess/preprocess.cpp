@@ -81,7 +81,7 @@ std::vector<InputFile> files_of_partition(const PreprocessOptions& options, Log&
   const auto edge = [&](std::int64_t part) { return count * part / options.partitions; };
   if (count < options.partitions) {
     throw Error(Fault::kUsage,
-                "preprocess: {} partitions of {} files; a partition is whole files: use fewer",
+                "preprocess: --partitions {}: a partition has at least one whole file, and there are {}",
                 options.partitions, count);
   }
   return {files.begin() + edge(*options.partition_index),

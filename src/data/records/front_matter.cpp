@@ -39,7 +39,7 @@ std::size_t quoted_length(std::string_view text) {
 
 bool is_quote(char c) { return c == '"' || c == '\''; }
 
-// Where `text` ends, or one of `ends` stands outside of quotes.
+// The first place of one of `ends` outside of quotes; the size of `text` if there is none.
 std::size_t end_of_scalar(std::string_view text, std::string_view ends) {
   for (std::size_t i = 0; i < text.size(); ++i) {
     if (is_quote(text[i]) && without_blanks(text.substr(0, i)).empty()) {
@@ -178,7 +178,7 @@ class Reader {
   nlohmann::json scalar_or_flow(std::string_view text) {
     if (text.front() != '[' && text.front() != '{') return scalar(text);
     nlohmann::json value = flow(text, 0);
-    if (!without_blanks(text).empty()) throw refusal("something stands behind the bracket");
+    if (!without_blanks(text).empty()) throw refusal("something follows the bracket");
     return value;
   }
 

@@ -108,7 +108,7 @@ class JsonParser final : public RecordParser {
       for (std::size_t i = 0; i < keys_.size(); ++i) {
         if (name != keys_[i]) continue;
         if (found_[i]) {
-          reason = fmt::format("key \"{}\" stands twice", keys_[i]);
+          reason = fmt::format("key \"{}\" appears twice", keys_[i]);
           return Parsed::kBad;
         }
         found_[i] = true;
@@ -149,7 +149,7 @@ class JsonParser final : public RecordParser {
   static std::string_view kind(simdjson::dom::element value) {
     switch (value.type()) {
       case simdjson::dom::element_type::ARRAY:
-        return "a list of other things than texts";
+        return "a list of values that are not text";
       case simdjson::dom::element_type::OBJECT:
         return "an object";
       case simdjson::dom::element_type::BOOL:
@@ -177,7 +177,7 @@ class WholeJsonParser final : public WholeRecordParser {
     names_.clear();
     for (const auto [name, value] : objects_.object()) {
       if (names_.insert(std::string(name)).second) continue;
-      reason = fmt::format("key \"{}\" stands twice", name);
+      reason = fmt::format("key \"{}\" appears twice", name);
       return Parsed::kBad;
     }
     try {

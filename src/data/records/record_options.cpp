@@ -106,7 +106,7 @@ std::vector<InputFile> files_of(const RecordOptions& options, std::string_view c
 }
 
 void refuse_bad_record(const BadRecord& bad) {
-  throw Error(Fault::kData, "{}; mend it, or count and leave out such records with --on-error skip",
+  throw Error(Fault::kData, "{}; fix it, or count and leave out such records with --on-error skip",
               describe(bad));
 }
 

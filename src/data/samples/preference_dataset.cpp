@@ -136,7 +136,7 @@ PreferenceDataset::Text PreferenceDataset::text(std::int32_t number, std::size_t
   const std::int64_t length = ids.length(number);
   if (labels.length(number) != length || length < 2) {
     throw Error(Fault::kData,
-                "{}: sample {} has {} values, but {} has {} ids; wanted as many, and at least 2; "
+                "{}: sample {} has {} values, but {} has {} ids; wanted equal numbers, at least 2; "
                 "preprocess it again",
                 labels.prefix(), number, labels.length(number), ids.prefix(), length);
   }

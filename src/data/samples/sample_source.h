@@ -18,8 +18,8 @@ class SampleSource {
   virtual void sample(std::int64_t index, Sample& sample) const = 0;
   // At least Sample::length of sample `index`, known without reading it. Thread-safe.
   virtual std::int64_t longest(std::int64_t /*index*/) const { return sequence(); }
-  // Sample `index` will be asked for soon: a source that reads files tells the system so, and does
-  // not wait. Throws as sample().
+  // A hint that sample `index` is needed soon. A source that reads files asks the system to read
+  // ahead, and returns at once. Throws as sample().
   virtual void announce(std::int64_t /*index*/) const {}
 };
 

@@ -11,7 +11,7 @@
 // or, written by DeepSpeed itself,
 //   layer_LL-model_TT-model_states.pt        the tensors of one layer, without its number
 //
-// Optimizers are in files of their own (megatron/deepspeed/deepspeed_optimizer.h). ZeRO-3 divides
+// Optimizers are in separate files (megatron/deepspeed/deepspeed_optimizer.h). ZeRO-3 divides
 // the weights too (megatron/deepspeed/zero3_files.h).
 #pragma once
 

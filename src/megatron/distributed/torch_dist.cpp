@@ -266,7 +266,7 @@ const RegularFile& TorchDist::bytes_of(const std::string& name, const Box& box) 
   const RegularFile& bytes = file(box.file);
   if (box.length > bytes.size_bytes() || box.offset > bytes.size_bytes() - box.length) {
     throw Error(Fault::kData,
-                "{}: {} is to be at bytes {} to {}, and the file has {}; is the copy complete?",
+                "{}: {} should be at bytes {} to {}, but the file has {}; is the copy complete?",
                 bytes.path().string(), name, box.offset, box.offset + box.length,
                 bytes.size_bytes());
   }

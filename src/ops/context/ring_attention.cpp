@@ -206,7 +206,7 @@ RingResult ring_forward(const Context& context, const QueriesKeysValues& rows, c
       for (const int key : {0, 1}) {
         const int of_query = pairs.own(query);
         const int of_key = pairs.stretch(owner, key);
-        // A row that sees none of its own stretch is given its 0 there.
+        // A row that sees no key of its stretch gets its 0 there.
         if (of_query == of_key || pairs.visible(of_query, of_key))
           halves[query].attend(of_query, of_key, keys.select(0, key));
       }

@@ -11,7 +11,7 @@
 // Nothing but what the linear sends anyway has to be summed. Row: each rank adds B (A_local
 // x_local) to its product, and the sum of the linear completes both, because B is linear. Column:
 // dx of W and of A are summed in one collective. Only under sequence parallelism there are two
-// more, of r numbers for each token: column gathers x A^T, which each rank computes of its own
+// more, of r numbers for each token: column gathers x A^T, which each rank computes for its
 // tokens, and reduce-scatters the gradient of that for the gradient of A. So x itself is gathered
 // for the product with W in forward, and not in backward if W is frozen.
 //

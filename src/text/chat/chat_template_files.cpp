@@ -26,7 +26,7 @@ Json read_object(const fs::path& file) {
   if (!is_regular(file)) return nullptr;
   Json json = read_json_or_discarded<Json>(read_text_file(file, kSmallFileLimit));
   if (!json.is_object()) {
-    throw Error(Fault::kData, "{}: got no JSON object, wanted one; mend the file", file.string());
+    throw Error(Fault::kData, "{}: got no JSON object, wanted one; fix the file", file.string());
   }
   return json;
 }
@@ -65,7 +65,7 @@ void read_config_templates(const Json& config, const std::string& where, ChatTem
     if (!one.is_object() || !one.contains(key) || !one[key].is_string()) {
       throw Error(Fault::kData,
                   "{}: chat_template: got an item without the text \"{}\", wanted "
-                  "{{\"name\": .., \"template\": ..}}; mend the file",
+                  "{{\"name\": .., \"template\": ..}}; fix the file",
                   where, key);
     }
     return one[key].get<std::string>();
@@ -73,7 +73,7 @@ void read_config_templates(const Json& config, const std::string& where, ChatTem
   if (!templates.is_array()) {
     throw Error(Fault::kData,
                 "{}: chat_template: got {}, wanted a text or a list of {{\"name\", \"template\"}}; "
-                "mend the file",
+                "fix the file",
                 where, templates.type_name());
   }
   for (const Json& one : templates) {

@@ -8,7 +8,7 @@ namespace {
 
 [[noreturn]] void wrong_type(const char* key, const std::string& where, const Json& value,
                              const char* wanted) {
-  throw Error(Fault::kData, "{}: field \"{}\": got {}, wanted {}; mend the file", where, key,
+  throw Error(Fault::kData, "{}: field \"{}\": got {}, wanted {}; fix the file", where, key,
               value.is_null() ? "nothing" : value.type_name(), wanted);
 }
 

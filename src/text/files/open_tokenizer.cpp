@@ -68,7 +68,7 @@ std::unique_ptr<Tokenizer> open_tokenizer(const TokenizerOptions& options) {
   const bool bert = type.starts_with("BertWordPiece");
   if (options.vocab_extra_ids > 0 && !bert) {
     throw Error(Fault::kUsage,
-                "tokenizer: --vocab-extra-ids goes with BertWordPieceLowerCase and "
+                "tokenizer: --vocab-extra-ids works only with BertWordPieceLowerCase and "
                 "BertWordPieceCase, not with {}; leave it out",
                 type);
   }

@@ -23,7 +23,7 @@ std::optional<Json> read_json(const FindText& find, const char* name, const std:
   if (!text) return std::nullopt;
   Json json = parse_json(*text, where);
   if (!json.is_object()) {
-    throw Error(Fault::kData, "{}: got {}, wanted an object; mend the file", where,
+    throw Error(Fault::kData, "{}: got {}, wanted an object; fix the file", where,
                 json.type_name());
   }
   return json;

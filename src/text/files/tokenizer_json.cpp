@@ -63,7 +63,7 @@ UnigramFacts read_unigram(const Json& model, const std::string& where) {
   UnigramFacts facts;
   for (const Json& entry : need_array(model, "vocab", where)) {
     if (!entry.is_array() || entry.size() != 2 || !entry[0].is_string() || !entry[1].is_number()) {
-      throw Error(Fault::kData, "{}: vocabulary entry {}: wanted [piece, score]; mend the file",
+      throw Error(Fault::kData, "{}: vocabulary entry {}: wanted [piece, score]; fix the file",
                   where, facts.pieces.size());
     }
     facts.pieces.emplace_back(entry[0].get<std::string>(), entry[1].get<double>());
@@ -129,7 +129,7 @@ struct Frame {
 std::int32_t pair_id(const Json& processor, const char* key, const std::string& where) {
   const Json& pair = need_array(processor, key, where);
   if (pair.size() != 2 || !pair[1].is_number_integer()) {
-    throw Error(Fault::kData, "{}: field \"{}\": wanted [token, id]; mend the file", where, key);
+    throw Error(Fault::kData, "{}: field \"{}\": wanted [token, id]; fix the file", where, key);
   }
   return read_id(pair[1].get<std::int64_t>(), key, where);
 }
@@ -148,14 +148,14 @@ void read_template(const Json& processor, const std::string& where, Frame& frame
     const Json& token = need_object(known, name.c_str(), where);
     for (const Json& id : need_array(token, "ids", where)) {
       if (!id.is_number_integer()) {
-        throw Error(Fault::kData, "{}: ids of \"{}\" are not integers; mend the file", where, name);
+        throw Error(Fault::kData, "{}: ids of \"{}\" are not integers; fix the file", where, name);
       }
       (sequences == 0 ? before : after).push_back(read_id(id.get<std::int64_t>(), name, where));
     }
   }
   if (sequences != 1) {
     throw Error(Fault::kData,
-                "{}: the template holds the text {} times, wanted once; mend the file", where,
+                "{}: the template holds the text {} times, wanted once; fix the file", where,
                 sequences);
   }
   frame.wrap(before, after);
@@ -192,7 +192,7 @@ void check_frame(const Frame& frame, const TokenizerParts& parts, const std::str
       if (is_known(id)) continue;
       throw Error(Fault::kData,
                   "{}: it puts id {} around a text, which neither the vocabulary nor the added "
-                  "tokens have; mend the file",
+                  "tokens have; fix the file",
                   where, id);
     }
   }

@@ -277,7 +277,7 @@ void read_decoder_steps(const Json& json, const std::string& where, int depth, D
     const std::int64_t start = integer_field(json, "start", where, 0);
     const std::int64_t stop = integer_field(json, "stop", where, 0);
     if (start < 0 || stop < 0) {
-      throw Error(Fault::kData, "{}: Strip: got {} and {}, wanted counts; mend the file", where,
+      throw Error(Fault::kData, "{}: Strip: got {} and {}, wanted counts; fix the file", where,
                   start, stop);
     }
     steps.push_back(make_strip_decoder(need_text(json, "content", where),

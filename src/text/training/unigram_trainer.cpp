@@ -173,7 +173,7 @@ class UnigramRun {
     }
     if (kept.pieces.size() == 1) {
       throw Error(Fault::kData,
-                  "train-tokenizer: no piece is expected once in the text; give more of it");
+                  "train-tokenizer: all pieces are too rare in the text; give more text");
     }
     const double all = digamma(sum);
     for (std::size_t id = 1; id < kept.pieces.size(); ++id) {

@@ -145,7 +145,7 @@ Pattern::Pattern(std::string_view expression, const std::string& where)
   if (state_->code == nullptr) {
     throw Error(Fault::kData,
                 "{}: the expression \"{}\" does not compile: {} at byte {} of "
-                "\"{}\"; mend it",
+                "\"{}\"; fix it",
                 where, expression, message_of(error), offset, translated);
   }
   pcre2_jit_compile(state_->code, PCRE2_JIT_COMPLETE);  // without it, matching is only slower

@@ -96,7 +96,7 @@ fs::path newest(const LoopOptions& loop, Log& notes) {
     // The run may have ended between the two steps of its first save.
     const std::optional<fs::path> found = older_checkpoint(load, {});
     notes.info(
-        found ? fmt::format("{}: no file {} names the newest checkpoint; going on from {}",
+        found ? fmt::format("{}: no file {} names the newest checkpoint; continuing from {}",
                             loop.load, kTrackerName, found->filename().string())
               : fmt::format("{}: nothing is saved yet; starting from random weights", loop.load));
     return found.value_or(fs::path());

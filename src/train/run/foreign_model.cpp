@@ -220,7 +220,7 @@ std::optional<OpenedModel> adopt_foreign_model(PretrainOptions& options) {
   const ModelConfig said = theirs.resolve(model.vocabulary);
   if (said != model) {
     throw Error(Fault::kData,
-                "{}: no flag of pretrain says {}; it can be scored and generated from",
+                "{}: no flag of pretrain expresses {}; use the model with piton score or generate",
                 foreign->source->where(), model_difference(model, said));
   }
   const RotaryOptions& rotary = options.model.rotary;

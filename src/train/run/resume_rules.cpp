@@ -98,7 +98,7 @@ std::string settle_schedules(const PretrainOptions& before, PretrainOptions& set
   if (!differences.empty() && !settled.loop.override_scheduler &&
       !only_end_differs(before, settled, steps)) {
     throw Error(Fault::kUsage,
-                "--load: {} has another learning rate or weight decay ahead: {}; use its values, "
+                "--load: {} has another schedule of learning rate or weight decay: {}; use its values, "
                 "or give --override-opt_param-scheduler to continue with this run's",
                 where, fmt::join(differences, "; "));
   }

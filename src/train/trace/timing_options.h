@@ -42,7 +42,7 @@ struct TimingOptions {
              {.placeholder = "N"}},
       profile_ranks);
     v(Option{"timing-log-level",
-             "which times of a step are logged beside its own: 0: none; 1: forward and backward, "
+             "which parts of a step are timed in the log: 0: none; 1: forward and backward, "
              "sums of gradients, optimizer, saves and the load; 2: also each pass, the reading of "
              "data and logging"},
       timing_log_level);

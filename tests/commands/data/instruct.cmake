@@ -28,7 +28,7 @@ file(WRITE ${WORK}/mixed.jsonl "{\"instruction\": \"a\", \"output\": \"b\"}
 {\"instruction\": \"a\", \"output\": \"\"}
 ")
 set(mixed preprocess --input ${WORK}/mixed.jsonl ${bytes} --handler-name AlpacaStyleInstructionHandler --prompt-type empty --seq-length 40 --overwrite)
-expect(RUN ${mixed} --output-prefix ${WORK}/b CODE 3 ERR "mixed.jsonl: line 2 .byte 36.: no key \"output\". it has instruction, response. mend it")
+expect(RUN ${mixed} --output-prefix ${WORK}/b CODE 3 ERR "mixed.jsonl: line 2 .byte 36.: no key \"output\". it has instruction, response. fix it")
 expect(RUN ${mixed} --output-prefix ${WORK}/b --on-error skip CODE 0
        ERR "line 2 .byte 36.: no key \"output\"" "1 bad record was left out"
            "line 3 .byte [0-9]+.: the sample has 50 tokens, not below --seq-length 40" "1 sample that is too long was left out"

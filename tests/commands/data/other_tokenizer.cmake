@@ -72,7 +72,7 @@ expect(RUN convert --load ${WORK}/second --to hf --save ${WORK}/kept CODE 0
 expect_eos(${WORK}/kept 2)
 expect(RUN convert --load ${WORK}/second --to hf --tokenizer-special-ids --save ${WORK}/asked CODE 0)
 expect_eos(${WORK}/asked 1)
-expect(RUN convert --load ${WORK}/second --to mg --tokenizer-special-ids --save ${WORK}/x CODE 2 ERR "--tokenizer-special-ids: is of --to hf, and this makes mg")
+expect(RUN convert --load ${WORK}/second --to mg --tokenizer-special-ids --save ${WORK}/x CODE 2 ERR "--tokenizer-special-ids: is for --to hf, and this writes mg")
 expect(RUN pretrain --load ${WORK}/first --finetune ${other} --model llama-tiny --num-layers 1 --data-path ${WORK}/other_corpus_text_document ${train}
   --save ${WORK}/third CODE 0 ERR "${difference}")
 expect_no_line("pretrain;--load;${WORK}/hf;--data-path;${WORK}/own_corpus_text_document;${train};--save;${WORK}/fourth" "another tokenizer")

@@ -87,10 +87,10 @@ set(generate generate --load ${WORK}/run_hf --max-new-tokens 1 --json --prompt)
 expect_ids("${generate};To be" ${plain} "special tokens: none .as the corpus of the run")
 
 # Ids are taken as they are.
-expect(RUN generate --load ${WORK}/hf --prompt-ids 5,6 --add-special-tokens CODE 2 ERR "--add-special-tokens: goes with a text, and --prompt-ids gives ids")
+expect(RUN generate --load ${WORK}/hf --prompt-ids 5,6 --add-special-tokens CODE 2 ERR "--add-special-tokens: is for text, and --prompt-ids gives ids")
 file(WRITE ${WORK}/ids.json "[[5, 6, 7]]")
 expect(RUN score --load ${WORK}/hf --ids-file ${WORK}/ids.json --no-add-special-tokens CODE 2
-  ERR "--no-add-special-tokens: goes with a text, and --ids-file gives ids")
+  ERR "--no-add-special-tokens: is for text, and --ids-file gives ids")
 
 # Prompt and text together are the text: what follows a word keeps the space before it, streamed or not. --echo prints both.
 set(generate generate --load ${WORK}/run_framed --greedy --max-new-tokens 8)

@@ -66,8 +66,8 @@ foreach(how "--greedy" "--num-beams;3" "--seed;5;--num-samples;2")
 endforeach()
 
 # What does not fit.
-expect(RUN score --load ${WORK}/whole ${WORK}/whole/samples.txt CODE 3 ERR "is one of an encoder and a decoder .t5.")
-expect(RUN generate --load ${WORK}/whole --prompt "w1 w2" --prompt-lookup 2 --greedy CODE 3 ERR "is one of an encoder and a decoder .t5.")
+expect(RUN score --load ${WORK}/whole ${WORK}/whole/samples.txt CODE 3 ERR "has an encoder and a decoder .t5.")
+expect(RUN generate --load ${WORK}/whole --prompt "w1 w2" --prompt-lookup 2 --greedy CODE 3 ERR "has an encoder and a decoder .t5.")
 expect(RUN embed --load ${WORK}/whole --output ${WORK}/v.npy ${folder}/config.json CODE 3 ERR "wanted an encoder .bert.")
 expect(RUN pretrain --model t5-tiny --data-path ${golden}/x --seq-length 64 ${words} --train-iters 1 CODE 2
   ERR "--decoder-seq-length: is not given; wanted the tokens that the decoder of T5 reads")

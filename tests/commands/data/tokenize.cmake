@@ -34,7 +34,7 @@ expect(RUN tokenize ${WORK}/two.txt --tokenizer-type BytTokenizer CODE 2 ERR "di
 expect(RUN tokenize ${WORK}/missing.txt ${bytes} CODE 3 ERR "missing.txt")
 expect(RUN tokenize ${WORK}/two.txt ${WORK}/two.txt ${bytes} CODE 2)
 expect(RUN tokenize ${WORK}/two.txt ${bytes} --decode CODE 3 ERR "--decode: byte 0: wanted ids separated by spaces")
-expect(RUN tokenize ${WORK}/two.txt ${bytes} --decode --count CODE 2 ERR "--decode: goes with")
+expect(RUN tokenize ${WORK}/two.txt ${bytes} --decode --count CODE 2 ERR "--decode: works only with")
 expect(RUN tokenize ${WORK}/two.txt ${bytes} --json-strings CODE 3 ERR "line 1 is not a JSON string")
 expect(RUN tokenize ${WORK}/two.txt --tokenizer-name-or-path ${WORK} CODE 3 ERR "no tokenizer in the folder")
 if(EXISTS /dev/full)

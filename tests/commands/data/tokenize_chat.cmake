@@ -28,8 +28,8 @@ expect(RUN tokenize --chat ${WORK}/chats.jsonl ${folder} --chat-template x CODE 
   ERR "--chat-template: got x, wanted a file in Jinja, or one of default, tool_use,.* qwen3,")
 expect(RUN tokenize --chat ${WORK}/chats.jsonl --tokenizer-type ByteTokenizer CODE 2
   ERR "the tokenizer has no folder with a chat template; give --chat-template")
-expect(RUN tokenize --chat ${WORK}/chats.jsonl ${folder} --lines CODE 2 ERR "--chat: goes with --json and --pieces only")
-expect(RUN tokenize ${WORK}/chats.jsonl ${folder} --add-generation-prompt CODE 2 ERR "goes with --chat only; add it")
+expect(RUN tokenize --chat ${WORK}/chats.jsonl ${folder} --lines CODE 2 ERR "--chat: works only with --json and --pieces")
+expect(RUN tokenize ${WORK}/chats.jsonl ${folder} --add-generation-prompt CODE 2 ERR "works only with --chat; add it")
 file(WRITE ${WORK}/strict.jinja "a\n{{ raise_exception('no ' ~ messages[0].role) }}")
 expect(RUN tokenize --chat ${WORK}/chats.jsonl ${folder} --chat-template ${WORK}/strict.jinja CODE 3
   ERR "strict.jinja: line 2: the template refuses the conversation: no user")

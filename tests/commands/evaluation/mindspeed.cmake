@@ -59,11 +59,11 @@ expect(RUN ${eval} --task mmlu --limit 0.5 --json CODE 0 OUT "\"n-samples\":{\"m
 
 # Wrong inputs, found before the model is loaded.
 set(none eval --load ${WORK}/no-such-run --task-data-path ${data})
-expect(RUN ${none} --task mmlu --alternative-prompt --protocol lm-eval CODE 2 ERR "--alternative-prompt: goes with --protocol mindspeed")
+expect(RUN ${none} --task mmlu --alternative-prompt --protocol lm-eval CODE 2 ERR "--alternative-prompt: works only with --protocol mindspeed")
 expect(RUN ${none} --task mmlu --alternative-prompt --prompt-type qwen CODE 2 ERR "--alternative-prompt: got --prompt-type too")
-expect(RUN ${none} --task boolq --alternative-prompt CODE 2 ERR "--alternative-prompt: goes with mmlu; leave it out")
-expect(RUN ${none} --task mmlu boolq --prompt-type qwen CODE 2 ERR "--prompt-type: goes with mmlu; evaluate boolq without it")
-expect(RUN ${none} --task mmlu --eval-language zh CODE 2 ERR "--eval-language: goes with --prompt-type")
+expect(RUN ${none} --task boolq --alternative-prompt CODE 2 ERR "--alternative-prompt: works only with mmlu; leave it out")
+expect(RUN ${none} --task mmlu boolq --prompt-type qwen CODE 2 ERR "--prompt-type: works only with mmlu; evaluate boolq without it")
+expect(RUN ${none} --task mmlu --eval-language zh CODE 2 ERR "--eval-language: works only with --prompt-type")
 expect(RUN ${none} --task mmlu --prompt-type qwen --eval-language de CODE 2 ERR "--eval-language: got .de., wanted one of en")
 expect(RUN ${none} --task mmlu --prompt-type qwen --seed -1 CODE 2 ERR "--seed: got -1, wanted 0 to 4294967295")
 expect(RUN ${none} --task mmlu --limit 0 CODE 2 ERR "--limit: got 0, wanted a whole number, or a share above 0 and below 1")

@@ -109,7 +109,7 @@ file(WRITE ${WORK}/short/test.csv "question,right\nsky,blue\nsnow,white\n")
 expect(RUN ${train} --eval-tasks ${WORK}/short.toml --eval-tasks-data-path ${WORK}/short --save ${WORK}/generates CODE 0
   ERR "tasks at iteration 5 . short,exact_match: ")
 expect(RUN ${train} --eval-tasks gsm8k --eval-tasks-data-path ${data} CODE 2
-  ERR "--eval-tasks: gsm8k generates up to [0-9]+ tokens, and --seq-length is 128")
+  ERR "--eval-tasks: gsm8k generates up to [0-9]+ tokens, but --seq-length is 128")
 expect(RUN ${train} --eval-tasks humaneval --eval-tasks-data-path ${data} CODE 2 ERR "humaneval runs programs that the model writes")
 expect(RUN ${train} --eval-tasks lambada CODE 2 ERR "--eval-tasks-data-path: not given")
 expect(RUN ${train} --eval-tasks-data-path ${data} CODE 2 ERR "--eval-tasks: not given; wanted tasks for --eval-tasks-data-path")

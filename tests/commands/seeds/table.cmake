@@ -180,7 +180,7 @@ seed_line(msl-convert-back
   THEN RUNS SAYS "back-as-there: hf from mg")
 seed_line(msl-convert-back-divided
   RUN convert --model-type GPT --load-model-type mg --save-model-type hf --target-tensor-parallel-size 2 --load-dir core --save-dir x
-  THEN REFUSED SAYS "--target-tensor-parallel-size: is of --to mg, and this makes hf, which any layout loads")
+  THEN REFUSED SAYS "--target-tensor-parallel-size: is for --to mg, and this writes hf, which any layout loads")
 seed_line(msl-convert-back-without
   RUN convert --model-type GPT --load-model-type mg --save-model-type hf --load-dir core --save-dir back
   THEN RUNS SAYS "back: hf from mg" MAKES back/config.json)

@@ -107,7 +107,7 @@ endforeach()
 # What is refused.
 expect(RUN generate --load ${WORK}/whole --prompt-ids 5,6 CODE 2 ERR "--load: the model gives rewards")
 expect(RUN score --load ${WORK}/whole --ids-file ${WORK}/ids.json CODE 2 ERR "piton score --reward reads it")
-expect(RUN score --reward --load ${WORK}/whole --ids-file ${WORK}/ids.json --logits ${WORK}/l CODE 2 ERR "--logits: does not go with --reward")
+expect(RUN score --reward --load ${WORK}/whole --ids-file ${WORK}/ids.json --logits ${WORK}/l CODE 2 ERR "--logits: cannot be combined with --reward")
 expect(RUN score --reward --load ${base} --ids-file ${WORK}/ids.json CODE 2 ERR "--reward: the model predicts tokens")
 expect(RUN convert --load ${WORK}/whole --save ${WORK}/no.gguf --to gguf CODE 2 ERR "is a reward model, which only folders")
 expect(RUN finetune --load ${WORK}/hf --data-path ${WORK}/pairs --seq-length 128 --train-iters 1 --stage orpo --save ${WORK}/none CODE 2

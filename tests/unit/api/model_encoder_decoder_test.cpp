@@ -76,7 +76,7 @@ TEST_P(EncoderDecoder, DrawsTextsThatDifferInTheirDraws) {
 TEST_P(EncoderDecoder, RefusesWhatIsForDecoders) {
   const auto refused = [&](const std::function<void()>& call) {
     EXPECT_THAT(message_of(Fault::kData, call),
-                testing::HasSubstr("is one of an encoder and a decoder (t5)"));
+                testing::HasSubstr("has an encoder and a decoder (t5)"));
   };
   const Ids ids{5, 6, 7};
   refused([&] { model_->score(ids); });

@@ -137,7 +137,7 @@ TEST(Safetensors, SaysWhichTensorIsWrongAndHow) {
   EXPECT_THAT(refused(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})", 3),
               HasSubstr("tensor \"a\" has data_offsets [0, 4], the data has 3 bytes"));
   EXPECT_THAT(refused(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"a":{}})", 4),
-              HasSubstr("the name \"a\" stands twice"));
+              HasSubstr("the name \"a\" appears twice"));
   EXPECT_THAT(refused(R"({"a":{"dtype":"F32","shape":[1,-1],"data_offsets":[0,4]}})", 4),
               HasSubstr("tensor \"a\": its shape holds the number -1"));
   EXPECT_THAT(refused(R"({"a":[1]})", 0), HasSubstr("\"a\" is a list, wanted an object"));

@@ -52,7 +52,7 @@ TEST(StageLayers, MustDivideAndLeaveNoChunkEmpty) {
             "--decoder-first-pipeline-num-layers: 8 layers are left for 3 other stages, wanted a "
             "multiple; change --num-layers");
   EXPECT_THAT(refusal({.layers = 8, .stages = 4, .counts_loss = true}),
-              HasSubstr("--account-for-loss-in-pipeline-split: 9 layers, with what counts as one"));
+              HasSubstr("--account-for-loss-in-pipeline-split: 9 layers, with the ends that count as layers"));
   EXPECT_THAT(refusal({.layers = 4, .stages = 2, .noops = {2, 3}}),
               HasSubstr("--noop-layers: chunk 1 of the 2 on the stages would have no layer"));
   EXPECT_THAT(refusal({.layers = 2, .noops = {0, 1}}), HasSubstr("would have no layer"));
@@ -61,7 +61,7 @@ TEST(StageLayers, MustDivideAndLeaveNoChunkEmpty) {
   EXPECT_THAT(refusal({.layers = 8, .stages = 2, .last = 2, .counts_loss = true}),
               HasSubstr("leave out --account-for-loss-in-pipeline-split"));
   EXPECT_THAT(refusal({.layers = 8, .stages = 2, .given = {4, 4}, .last = 2}),
-              HasSubstr("--manual-layers says it"));
+              HasSubstr("--manual-layers defines the same"));
 }
 
 struct Parsed {

@@ -170,7 +170,7 @@ TEST_F(Convert, FlagsOfMegatronMakeMegatronOrAreRefused) {
     return message_of(Fault::kUsage, [&] { run(source, dir_ / "x", to, set); });
   };
   EXPECT_THAT(usage("hf", [](auto& o) { o.vocabulary_multiple = 16; }),
-              HasSubstr("--make-vocab-size-divisible-by: is of --to mg"));
+              HasSubstr("--make-vocab-size-divisible-by: is for --to mg"));
   EXPECT_THAT(usage("", [](auto& o) { o.vocabulary_multiple = 0; }), HasSubstr("got 0, wanted 1"));
   EXPECT_THAT(usage("", [](auto& o) { o.core_layers = "transformer_engine"; }),
               HasSubstr("give --use-mcore-models too"));
@@ -458,7 +458,7 @@ TEST_F(Convert, ComparesWhatIsSaidOfTheSourceWithIt) {
   EXPECT_THAT(said([](ConvertOptions& o) { o.model.model = "llama-tiny"; }),
               HasSubstr("--model: "));
   EXPECT_THAT(said([](ConvertOptions& o) { o.tensor = 2; }),
-              HasSubstr("--target-tensor-parallel-size: is of --to mg, and this makes hf"));
+              HasSubstr("--target-tensor-parallel-size: is for --to mg, and this writes hf"));
   run(test::golden_folder("qwen2"), dir_ / "same", "hf", [](ConvertOptions& o) {
     o.model.layers = 2;
     o.model.hidden = 32;

@@ -319,7 +319,7 @@ TEST(Preprocess, BadRecordsAreNamedByFileLineAndByteAndMayBeSkipped) {
   const std::vector<std::pair<std::string, std::string>> bad = {
       {R"({"text": "cut off)", "not JSON"},
       {R"({"title": 1, "body": 2})", "no key \"text\"; it has title, body"},
-      {R"({"text": "a", "text": "b"})", "key \"text\" stands twice"},
+      {R"({"text": "a", "text": "b"})", "key \"text\" appears twice"},
       {R"({"text": null})", "key \"text\" holds null"},
       {R"({"text": 7})", "key \"text\" holds a number"},
       {R"({"text": "\ud800"})", "half of a surrogate pair"},
@@ -438,7 +438,7 @@ TEST(Preprocess, OptionsThatDoNotFitAreRefused) {
                 o.partitions = 2;
                 o.partition_index = 1;
               }),
-              HasSubstr("2 partitions of 1 files"));
+              HasSubstr("--partitions 2: a partition has at least one whole file, and there are 1"));
   put_file(folder / "params.json", "{\"path\": \"json,\n \"streaming\": True}");
   EXPECT_THAT(with([&](auto& o) {
                 o.input.clear();

@@ -51,7 +51,7 @@ TEST(Findings, OfAGoodMachineAreAllWell) {
   EXPECT_EQ(machine.found().size(), 12U);
   for (const Finding& one : machine.found()) {
     EXPECT_EQ(one.health, Health::kOk) << one.about << ": " << one.text;
-    EXPECT_EQ(one.mend, "") << one.about;
+    EXPECT_EQ(one.fix, "") << one.about;
     EXPECT_NE(one.text, "") << one.about;
   }
   EXPECT_EQ(machine.found("instruction sets").text,
@@ -62,13 +62,13 @@ TEST(Findings, OfAGoodMachineAreAllWell) {
             "library: Open MPI v4.1.4; /usr/bin/mpirun: mpirun (Open MPI) 4.1.4");
 }
 
-// One thing is spoilt at a time: that one alone is found, with what mends it.
+// One thing is spoilt at a time: that one alone is found, with its fix.
 TEST(Findings, NameWhatIsWrongAndWhatMendsIt) {
   struct Case {
     std::string about;
     std::function<void(MadeUpMachine&)> spoil;
     std::string text;
-    std::string mend;
+    std::string fix;
     Health health = Health::kWarning;
   };
   const Case cases[] = {
@@ -136,7 +136,7 @@ TEST(Findings, NameWhatIsWrongAndWhatMendsIt) {
       }
       EXPECT_EQ(found.health, one.health) << one.about;
       EXPECT_THAT(found.text, HasSubstr(one.text));
-      EXPECT_THAT(found.mend, HasSubstr(one.mend));
+      EXPECT_THAT(found.fix, HasSubstr(one.fix));
     }
   }
 }

@@ -135,7 +135,7 @@ TEST(GgufHeader, KeysTensorsAndTypesAreChecked) {
   set(bytes, type, std::uint32_t{10});
   EXPECT_THAT(refusal(bytes), HasSubstr("first is of type Q2_K, wanted F32"));
   set(bytes, type, std::uint32_t{8});
-  EXPECT_THAT(refusal(bytes), HasSubstr("first: rows of 5, wanted whole blocks of 32 for Q8_0"));
+  EXPECT_THAT(refusal(bytes), HasSubstr("first: rows of 5, wanted a multiple of 32 for Q8_0"));
 }
 
 TEST(GgufHeader, ShapesAndOffsetsThatLieAreRefused) {

@@ -340,7 +340,7 @@ TEST(HfModel, OfWhatPitonDoesNotHaveIsRefusedByName) {
     EXPECT_THAT(
         refusal(family,
                 [](Json& config) { config["rope_parameters"]["partial_rotary_factor"] = 0.5; }),
-        HasSubstr("partial_rotary_factor: got 0.5, wanted 1: in this family all channels turn"));
+        HasSubstr("partial_rotary_factor: got 0.5, wanted 1: this family rotates all channels"));
   }
 }
 

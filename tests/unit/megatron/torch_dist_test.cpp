@@ -285,7 +285,7 @@ TEST_F(TorchDistMade, OfAnotherKindIsRefused) {
   write_text_file(dir_ / "metadata.json", R"({"sharded_backend": "torch_dist"})");
   EXPECT_NO_THROW(TorchDist{dir_.path()});
   EXPECT_THAT(message_of(Fault::kData, [&] { MegatronSource{dir_.path()}; }),
-              HasSubstr(".metadata: keeps no arguments, so that its model is not known"));
+              HasSubstr(".metadata: stores no arguments, so its model is unknown"));
   write_text_file(dir_ / ".metadata",
                   "\x80\x02"
                   "cos\nsystem\n.");

@@ -219,7 +219,7 @@ TEST(ParallelOptions, InputsAreDividedOverTensorRanks) {
   options.tensor = 2;
   EXPECT_TRUE(options.recompute_rules({4, 4}).distributed);
   options.linears.sequence_parallel = true;
-  EXPECT_THAT(refused(), testing::HasSubstr("--sequence-parallel has divided what is kept"));
+  EXPECT_THAT(refused(), testing::HasSubstr("--sequence-parallel divides them already"));
 }
 
 TEST(ParallelOptions, DeviceSizeStandsForAutoAndALimit) {
@@ -234,7 +234,7 @@ TEST(ParallelOptions, DeviceSizeStandsForAutoAndALimit) {
   EXPECT_THAT(refused(), testing::HasSubstr("auto --memory-limit 3MiB; leave out what is given"));
   options.memory_limit = "";
   options.recompute = RecomputeRequest::kFull;
-  EXPECT_THAT(refused(), testing::HasSubstr("leave out what is given of these"));
+  EXPECT_THAT(refused(), testing::HasSubstr("leave those flags out"));
   options.auto_recompute_mebibytes = 0;
   EXPECT_THAT(refused(), testing::HasSubstr("(MiB, or -1): got 0, wanted 1 to"));
 }

@@ -207,7 +207,7 @@ TEST(PreferenceObjective, RefusesWhatCannotBeCompared) {
   auto silent = batches;
   std::fill(silent[0].labels.begin(), silent[0].labels.end(), kNoLabel);
   EXPECT_THAT(message_of(Fault::kData, [&] { models.session->gradients(silent, 0); }),
-              testing::HasSubstr("has none to learn"));
+              testing::HasSubstr("no token of an answer of "));
   const auto judged = test::preference_batch(test::answer_texts(61, 2), true, {.sequence = 64});
   EXPECT_THAT(message_of(Fault::kData, [&] { models.session->gradients(judged, 0); }),
               testing::HasSubstr("--stage dpo: wanted pairs of answers, got judged answers"));

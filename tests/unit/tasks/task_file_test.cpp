@@ -51,7 +51,7 @@ TEST_F(TaskInAFile, IsRefusedWithWhatIsWrong) {
               HasSubstr("metrics: got \"f1\", wanted one of acc, acc_norm, acc_bytes"));
   EXPECT_THAT(
       refusal("prompt = \"x\"\nkind = \"generation\"\nanswer = \"{a}\"\nchoices = [\"a\"]\n"),
-      HasSubstr("go with kind = \"multiple-choice\""));
+      HasSubstr("are for kind = \"multiple-choice\""));
 }
 
 TEST(TaskTable, NamesTheTasksThatExist) {

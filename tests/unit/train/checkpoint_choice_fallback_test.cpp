@@ -200,7 +200,7 @@ TEST_F(FallbackOf, AMissingTrackerIsNoNewRun) {
   EventSink sink;
   Trainer trainer(own_.machine(), again(), {&sink});
   EXPECT_EQ(trainer.state().iteration, 4);
-  EXPECT_THAT(sink.messages, Contains(HasSubstr("going on from iter_0000004")));
+  EXPECT_THAT(sink.messages, Contains(HasSubstr("continuing from iter_0000004")));
 }
 
 TEST_F(FallbackOf, SeveralAreSkippedEachInALineAndNoneIsLeft) {

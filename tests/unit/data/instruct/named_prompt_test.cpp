@@ -87,7 +87,7 @@ TEST(NamedPrompt, SeveralCallsNeedATemplateThatHasThem) {
   conversation.messages[1] = {MessageRole::kFunction, R"([{"name": "f", "arguments": {}},
                                                    {"name": "g", "arguments": {}}])"};
   EXPECT_THAT(message_of(Fault::kData, [&] { bytes_prompt("default").encode(conversation); }),
-              HasSubstr("no form of several tool calls"));
+              HasSubstr("cannot write several tool calls"));
   conversation.messages[1].content = R"({"name": "f", "arguments": {"x": 1}})";
   EXPECT_THAT(byte_text(bytes_prompt("default").encode(conversation)[0].ids),
               HasSubstr("Assistant:Action: f\nAction Input: {\"x\": 1}$"));

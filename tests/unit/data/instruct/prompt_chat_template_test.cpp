@@ -126,7 +126,7 @@ TEST(PromptChatTemplate, RefusesToolsAndOtherRoles) {
   input.messages[0]["role"] = "user";
   input.tools = nlohmann::ordered_json::array({{{"name", "f"}}});
   EXPECT_THAT(message_of(Fault::kData, [&] { chat.render(input, true); }),
-              testing::HasSubstr("no form of tools"));
+              testing::HasSubstr("cannot write tools"));
 }
 
 }  // namespace

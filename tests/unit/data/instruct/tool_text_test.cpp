@@ -46,7 +46,7 @@ TEST(ToolDescriptions, RefuseWhatIsNoListOfTools) {
   EXPECT_THAT(fault(ToolFormat::kDefault, "weather"), HasSubstr("are not JSON"));
   EXPECT_THAT(fault(ToolFormat::kDefault, "[3]"), HasSubstr("no list of objects"));
   EXPECT_THAT(fault(ToolFormat::kDefault, "[{}]"), HasSubstr("a tool has no name"));
-  EXPECT_THAT(fault(ToolFormat::kGlm4, R"([{"name": "f"}])"), HasSubstr("no form of tools"));
+  EXPECT_THAT(fault(ToolFormat::kGlm4, R"([{"name": "f"}])"), HasSubstr("cannot write tools"));
 }
 
 }  // namespace
