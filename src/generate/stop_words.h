@@ -7,10 +7,10 @@
 
 namespace piton {
 
-// The parts that push() and finish() return, one after the other, are the text up to the stop word
-// that is complete first, without it. What may be the beginning of one is withheld until it is
-// certain; no part ends
-// inside a UTF-8 character if none that is pushed does.
+// The parts that push() and finish() return are together the text before the stop
+// word that is complete first. What may be the beginning of a stop word is withheld
+// until the rest of it is known. If no pushed text ends inside a UTF-8 character,
+// no returned part does.
 class StopWords {
  public:
   // Words are not empty.

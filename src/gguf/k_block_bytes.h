@@ -1,8 +1,8 @@
 // The bytes of blocks q4_k, q5_k and q6_k (codes/k_blocks.h) in GGUF files:
 //
 //   Q4_K   144   d, dmin, 12 bytes of scales and minima, 128 of codes
-//   Q5_K   176   d, dmin, 12 bytes of scales and minima, 32 of the fifth bits, 128 of the lower
-//   four Q6_K   210   128 bytes of the lower four bits, 64 of the upper two, 16 scales, d
+//   Q5_K   176   d, dmin, 12 bytes of scales and minima, 32 of the fifth bits, 128 of the rest
+//   Q6_K   210   128 bytes of the lower four bits, 64 of the upper two, 16 scales, d
 //
 // A byte of the lower four bits has two codes, 32 apart in Q4_K and Q5_K and 64 apart in Q6_K.
 // Of the 12 bytes, 0 - 3 have the scales of groups 0 - 3 in their lower six bits, 4 - 7 the minima,

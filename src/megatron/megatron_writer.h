@@ -8,9 +8,9 @@
 // For DeepSpeed, as AscendSpeed's converters write it:
 //
 //   DIR/latest                                "release"
-//   DIR/release/mp_rank_NN_model_states.pt    megatron/deepspeed/deepspeed_files.h: the model's
-//   tree is
-//                                             "module"; Bloom is a pipeline of numbered layers
+//   DIR/release/mp_rank_NN_model_states.pt    megatron/deepspeed/deepspeed_files.h: the model
+//                                             is "module"; Bloom is a pipeline of
+//                                             numbered layers
 //
 // These are read by torch.load(weights_only=True): they hold dicts, numbers, text and tensors, but
 // for MegatronWriteOptions::arguments. For Megatron-core's dist_checkpointing:

@@ -1,8 +1,8 @@
 // The head and its cross entropy (kernels/loss.h) as one op. It works on slices of rows, so the
 // logits of the whole micro-batch never exist at once.
 //
-//   for each slice   logits = x W^T + bias -> statistics -> one gather of [rows, 3] over the group
-//   -> loss
+//   for each slice   logits = x W^T + bias -> statistics -> one gather of [rows, 3] over the
+//                    group -> loss
 //     with a tape    dlogits -> dx (the rows of the slice), dW +=, db +=
 //
 // With a tape, the gradients of a slice are computed in the forward pass, while its logits are in

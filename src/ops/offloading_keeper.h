@@ -1,8 +1,8 @@
 // Kept tensors that leave the device until their backward (device/offload_target.h).
 //
-//   forward    block 1   block 2   block 3           what block 1 kept is written while block 2
-//   runs backward   block 3   block 2   block 1           what block 1 needs is read while block 2
-//   runs
+//              time ->
+//   forward    block 1   block 2   block 3     what block 1 kept is written while block 2 runs
+//   backward   block 3   block 2   block 1     what block 1 needs is read while block 2 runs
 //
 // What leaves is whole storages of activations, so views of one buffer travel once. Small ones
 // stay, and so does what is kept behind the last begin_block(): its backward comes first. The

@@ -78,9 +78,9 @@ struct LearningRateOptions {
   }
 };
 
-// Checks that all lengths that are given count alike, as Megatron-LM does: in iterations in a run
-// by
-// --train-iters, in samples in one by --train-samples (`by_samples`), or in tokens in either.
+// Checks that all given lengths have the same unit, as Megatron-LM does: iterations in a run
+// with --train-iters, samples in a run with --train-samples (`by_samples`), or tokens
+// in either.
 // Throws Error(kUsage) that names the flag. For options as given: a settled configuration may have
 // an end in samples for a warm-up in tokens.
 void check_one_unit(const LearningRateOptions& options, bool by_samples);

@@ -4,11 +4,11 @@
 // times of forward, input backward and weight backward of one chunk. Bubbles are idle time as a
 // share of the work of a stage; tests/unit/parallel/chunked_schedules_test.cpp holds each figure.
 //
-//   schedule        chunk c is on stage       bubble                  chunks kept at most on stage
-//   r interleaved     c mod p                   (p-1) / (v M)           2 (p-r-1) + (v-1) G + 1 all
-//   in all out  c mod p                   (p-1) / (v M)           v M ZB-V            c, or 2p-1-c
-//   from p on    (p-1) / (6 M), F=B=W    2 p DualPipe-V      c, or 2p-1-c from p on    (p-1) / (6
-//   M), F=B=W    2 p + 1
+//   schedule        chunk c is on stage       bubble                  most chunks kept on stage r
+//   interleaved     c mod p                   (p-1) / (v M)           2 (p-r-1) + (v-1) G + 1
+//   all in all out  c mod p                   (p-1) / (v M)           v M
+//   ZB-V            c, or 2p-1-c from p on    (p-1) / (6 M), F=B=W    2 p
+//   DualPipe-V      c, or 2p-1-c from p on    (p-1) / (6 M), F=B=W    2 p + 1
 #pragma once
 
 #include <vector>

@@ -3,9 +3,9 @@
 // Models write calls in different forms. Found are
 //   Hermes, Qwen   <tool_call>{"name": N, "arguments": {...}}</tool_call>, one or more
 //   Mistral        [TOOL_CALLS] and a list of such objects
-//   Llama 3        nothing but {"name": N, "parameters": {...}}, after <|python_tag|> or not;
-//   several
-//                  are separated by ";"
+//   Llama 3        nothing but {"name": N, "parameters": {...}}, after <|python_tag|> or
+//                  not; several objects are
+//                  separated by ";"
 // and a list of such objects alone, which is what Mistral's form is without its special token. N
 // must be a tool of the request; all else is text.
 #pragma once

@@ -8,11 +8,11 @@
 //   GeneralInstructionHandler             instruction, input, output           answers
 //   BelleMultiTurnInstructionHandler      instruction (Human: Assistant:), output   answers
 //   MOSSInstructionHandler                chat {turn: {Human, MOSS}}           answers, a turn each
-//   MOSSMultiTurnHandler                  the same                             answers, Baichuan's
-//   ids LeetcodePythonInstructionHandler      code_with_problem, code_only, explanation_only
-//   answers AlpacaStyleInstructionHandler         instruction, input, output, history, system
-//   answers SharegptStyleInstructionHandler       conversations [{from, value}], system, tools
-//   answers OpenAIInstructionHandler              messages [{role, content}], tools    answers
+//   MOSSMultiTurnHandler                  the same                             answers (Baichuan)
+//   LeetcodePythonInstructionHandler      code_*, explanation_only             answers
+//   AlpacaStyleInstructionHandler         instruction, input, output, history  answers
+//   SharegptStyleInstructionHandler       conversations, system, tools         answers
+//   OpenAIInstructionHandler              messages, tools                      answers
 //   AlpacaStylePairwiseHandler            instruction, input, chosen, rejected pairs
 //   SharegptStylePairwiseHandler          conversations, chosen, rejected      pairs
 //   AlpacaStyleUnpairedHandler            instruction, input, output, kto_tag  judged answers

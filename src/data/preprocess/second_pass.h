@@ -1,6 +1,6 @@
-// The second pass over encoded documents, for what needs all of them: the order of several data
-// sets
-// (--mix-strategy), and packing (--pack).
+// The second pass over encoded documents, for what needs all of them:
+// the order of several data sets (--mix-strategy),
+// and packing (--pack).
 //
 // The first pass writes to PREFIX.unpacked and leaves its journal as PREFIX.unpacked.done, so that
 // a run which is killed in the second pass does not repeat it.

@@ -10,10 +10,10 @@
 
 namespace piton {
 
-// --tokenizer-name-or-path of a run that takes the tokenizer of `model`; "" where it has none. One
-// inside a GGUF file becomes files when the run keeps its tokenizer in `save`: their folder.
-// Without
-// --save: the file.
+// --tokenizer-name-or-path of a run that takes the tokenizer of `model`; "" where it has none. A
+// tokenizer inside a GGUF file becomes files when the run keeps it in `save`: the result is
+// their folder.
+// Without --save it is the GGUF file.
 std::string place_of_tokenizer(const OpenedModel& model, const std::string& save);
 
 // Opens the tokenizer that `options` name, after adopt_foreign_model(); null: none. Its ids must
