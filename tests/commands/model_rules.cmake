@@ -60,7 +60,7 @@ rule(two-names-of-a-length PLAN ACCEPTS --encoder-seq-length 8
 rule(decoder-length PLAN REJECTS --decoder-seq-length 8 SAYS "--decoder-seq-length: is for --model-family t5")
 rule(sixteen-bits PLAN ACCEPTS --bf16 REJECTS --bf16 --fp16 SAYS "--fp16: contradicts --bf16")
 rule(wide-residual PLAN REJECTS --bf16 --fp32-residual-connection SAYS "--fp32-residual-connection: not yet; the residual stream has")
-rule(short-loss PLAN REJECTS --fp16 --fp16-lm-cross-entropy SAYS "--fp16-lm-cross-entropy: not yet; the loss is computed in fp32")
+rule(short-loss PLAN ACCEPTS --fp16 --fp16-lm-cross-entropy)
 rule(tied PLAN ACCEPTS --untie-embeddings-and-output-weights
      REJECTS --untie-embeddings-and-output-weights --tie-embeddings-and-output-weights SAYS "contradicts")
 rule(epsilon-and-deviation PLAN ACCEPTS --norm-epsilon 1e-6 --init-method-std 0)

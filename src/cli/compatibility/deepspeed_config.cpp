@@ -8,10 +8,14 @@
 #include "base/error.h"
 #include "base/files/files.h"
 #include "base/json.h"
+#include "cli/compatibility/deepspeed_values.h"
 
 namespace piton::cli {
 namespace {
 
+using deepspeed::got;
+using deepspeed::is_auto;
+using deepspeed::is_count;
 using nlohmann::json;
 
 enum class KeyKind : std::uint8_t {
@@ -67,6 +71,7 @@ constexpr KnownKey kKeys[] = {
     {"bf16.immediate_grad_update", KeyKind::kAnyFlag},
     {"bfloat16.enabled", KeyKind::kOwn},
     {"optimizer", KeyKind::kOwn},
+    {"scheduler", KeyKind::kOwn},
     {"zero_optimization.stage", KeyKind::kWhole, "zero-stage"},
     {"zero_optimization.allgather_partitions", KeyKind::kAnyFlag},
     {"zero_optimization.allgather_bucket_size", KeyKind::kAnyCount},
@@ -109,14 +114,6 @@ bool has_keys_below(const std::string& path) {
   return std::ranges::any_of(kKeys,
                              [&](const KnownKey& key) { return key.path.starts_with(path + "."); });
 }
-
-bool is_auto(const json& value) { return value.is_string() && value == "auto"; }
-
-std::string got(const json& value, std::string_view wanted) {
-  return fmt::format("got {}, wanted {}", value.dump(), wanted);
-}
-
-bool is_count(const json& value) { return value.is_number() && value.get<double>() >= 0; }
 
 bool is_true(const std::string& literal) { return literal == "true"; }
 
@@ -262,60 +259,10 @@ void DeepSpeedConfig::read_value(const json& value, const std::string& path) {
     if (value == true) mean(path, "cpu-optimizer", "true");
   } else if (path == "optimizer") {
     read_optimizer(value);
+  } else if (path == "scheduler") {
+    read_scheduler(value);
   } else {
     read_offloading(value, path);
-  }
-}
-
-void DeepSpeedConfig::read_optimizer(const json& optimizer) {
-  const std::string where = "optimizer";
-  const auto wrong = [&](const std::string& key, const std::string& what) {
-    mistakes_.push_back(fmt::format("--deepspeed_config: {}: {}: {}", file_, key, what));
-  };
-  if (!optimizer.is_object()) return wrong(where, got(optimizer, "an object"));
-  const json type = optimizer.value("type", json());
-  const bool sgd = type == "SGD" || type == "sgd";
-  const bool adam = type == "Adam" || type == "AdamW" || type == "adam" || type == "adamw";
-  if (!sgd && !adam) wrong(where + ".type", got(type, "\"Adam\", \"AdamW\" or \"SGD\""));
-  mean(where + ".type", "optimizer", sgd ? "sgd" : "adam");
-  for (const auto& [name, value] : optimizer.items()) {
-    if (name == "type" || name == "params") continue;
-    if (name == "legacy_fusion" && value == false) continue;
-    wrong(where + "." + name, "unknown; wanted type and params");
-  }
-  const json params = optimizer.value("params", json::object());
-  if (!params.is_object()) return wrong(where + ".params", got(params, "an object"));
-  for (const auto& [name, value] : params.items()) {
-    const std::string key = where + ".params." + name;
-    const bool automatic = is_auto(value);
-    const bool number = is_count(value) || automatic;
-    if (name == "lr" || name == "weight_decay" || (adam && name == "eps") ||
-        (sgd && name == "momentum")) {
-      if (!number) wrong(key, got(value, "a number from 0 up, or \"auto\""));
-      if (automatic || !number) continue;
-      mean(key,
-           name == "lr"         ? "lr"
-           : name == "eps"      ? "adam-eps"
-           : name == "momentum" ? "sgd-momentum"
-                                : "weight-decay",
-           value.dump());
-    } else if (adam && name == "betas") {
-      if (automatic) continue;
-      if (!value.is_array() || value.size() != 2 || !is_count(value[0]) || !is_count(value[1])) {
-        wrong(key, got(value, "two numbers, or \"auto\""));
-        continue;
-      }
-      mean(key, "adam-beta1", value[0].dump());
-      mean(key, "adam-beta2", value[1].dump());
-    } else if (adam && (name == "adam_w_mode" || name == "bias_correction")) {
-      if (value != true) wrong(key, got(value, "true: there is nothing else here"));
-    } else if (adam && (name == "amsgrad" || name == "torch_adam" || name == "fused")) {
-      const bool any = name != "amsgrad" && value.is_boolean();
-      if (!any && value != false) wrong(key, got(value, "false"));
-    } else {
-      wrong(key, "unknown; wanted lr, weight_decay" +
-                     std::string(adam ? ", betas, eps, adam_w_mode" : ", momentum"));
-    }
   }
 }
 

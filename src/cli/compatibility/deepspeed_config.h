@@ -44,6 +44,7 @@ class DeepSpeedConfig {
   void read_value(const nlohmann::json& value, const std::string& path);
   void mean(const std::string& key, const char* flag, const std::string& value);
   void read_optimizer(const nlohmann::json& optimizer);
+  void read_scheduler(const nlohmann::json& scheduler);
   void read_offloading(const nlohmann::json& target, const std::string& path);
 
   std::string file_;

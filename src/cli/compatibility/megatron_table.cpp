@@ -184,6 +184,10 @@ constexpr MegatronGroup kMegatronFlags[] = {
     // Fixed properties, or flags that accept only these values.
     {kIgnored, "grad-reduce-in-bf16",
      "gradients are summed over ranks in fp32, which is a higher precision"},
+    {kIgnored, "fp16-lm-cross-entropy",
+     "the loss is computed in fp32, which is a higher precision"},
+    {kIgnored, "no-contiguous-buffers-in-local-ddp",
+     "gradients are in buckets, which are reduced during backward"},
     {kSame, "exit-signal-handler", "SIGTERM always saves and ends"},
     {kSame, "log-throughput", "the log line always has it"},
     {kSame, "log-validation-ppl-to-tensorboard",
@@ -243,8 +247,6 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "docs/numerics.md says what each sum is taken in"},
     {kNotYet, "fp32-residual-connection",
      "the residual stream has the type of the weights; leave it out, or train without --bf16"},
-    {kNotYet, "fp16-lm-cross-entropy",
-     "the loss is computed in fp32, in every run; leave the flag out"},
     {kNotYet, "no-load-lr-state",
      "--override-opt_param-scheduler takes this run's schedule from the checkpoint's step on, "
      "--finetune starts again"},

@@ -4,7 +4,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
 #include "base/files/files.h"
+#include "optim/learning_rate.h"
 #include "support/errors.h"
 #include "support/temp_folder.h"
 #include "train/run/pretrain_options.h"
@@ -132,7 +137,7 @@ TEST_F(DeepSpeed, RefusesABatchThatCannotBeDivided) {
 TEST_F(DeepSpeed, NamesEveryMistakeAtOnce) {
   EXPECT_THAT(
       refusal(R"({"zero_optimisation": {}, "zero_optimization": {"stag": 2, "overlap_comm": 3},
-                  "train_batch_size": 1.5, "gradient_accumulation_steps": 0, "scheduler": {},
+                  "train_batch_size": 1.5, "gradient_accumulation_steps": 0, "schedule": {},
                   "fp16": true, "optimizer": {"type": "Lion", "params": {"rate": 1}},
                   "amp": {"enabled": true}, "bf16": {"enabled": "yes"},
                   "gradient_clipping": -1})"),
@@ -141,7 +146,7 @@ TEST_F(DeepSpeed, NamesEveryMistakeAtOnce) {
             HasSubstr("zero_optimization.overlap_comm: got 3, wanted true or false"),
             HasSubstr("train_batch_size: got 1.5, wanted a whole number from 0 up"),
             HasSubstr("gradient_accumulation_steps: got 0, wanted a whole number from 1 up"),
-            HasSubstr("scheduler: no key that is known here"),
+            HasSubstr("schedule: unknown; did you mean scheduler?"),
             HasSubstr("fp16: got true, wanted an object"),
             HasSubstr("optimizer.type: got \"Lion\", wanted \"Adam\", \"AdamW\" or \"SGD\""),
             HasSubstr("optimizer.params.rate: unknown; wanted lr"),
@@ -162,6 +167,64 @@ TEST_F(DeepSpeed, MovesTheStateOfTheOptimizer) {
   read(R"({"zero_optimization": {"stage": 1, "offload_optimizer": {"device": "nvme",
            "nvme_path": "/disk", "pin_memory": true}, "offload_param": {"device": "none"}}})");
   EXPECT_EQ(options_.offload.remote_device, "/disk");
+}
+
+// The rates of DeepSpeed itself (tools/oracle/deepspeed_schedules.py).
+TEST_F(DeepSpeed, SchedulesTheLearningRate) {
+  std::ifstream golden(std::filesystem::path(PITON_SOURCE_DIR) /
+                       "tests/golden/deepspeed_schedules.txt");
+  int cases = 0;
+  for (std::string line; std::getline(golden, line);) {
+    if (line.starts_with('#')) continue;
+    std::istringstream words(line);
+    std::string scheduler;
+    words >> scheduler;
+    SCOPED_TRACE(scheduler);
+    PretrainOptions options;
+    OptionSet set;
+    options.add_to(set);
+    DeepSpeedConfig config(write("{\"scheduler\": " + scheduler + "}"));
+    config.apply(set);
+    const LearningRate rate(options.learning_rate, /*train_steps=*/30, /*global_batch=*/1);
+    double wanted = 0;
+    int iteration = 0;
+    for (; words >> wanted; ++iteration) {
+      EXPECT_NEAR(rate.at(iteration), wanted, 1e-15) << iteration;
+    }
+    EXPECT_EQ(iteration, 30);
+    ++cases;
+  }
+  EXPECT_EQ(cases, 4);
+}
+
+TEST_F(DeepSpeed, TakesTheRateOfTheSchedulerInPlaceOfTheOptimizers) {
+  read(R"({"optimizer": {"type": "Adam", "params": {"lr": 1e-6}},
+           "scheduler": {"type": "WarmupLR", "params": {"warmup_max_lr": 2e-4,
+                         "warmup_num_steps": "auto", "warmup_type": "linear"}}})",
+       {"--lr-warmup-iters", "7"});
+  EXPECT_EQ(options_.learning_rate.lr, 2e-4);
+  EXPECT_EQ(options_.learning_rate.warmup_iters, 7);
+  EXPECT_EQ(options_.learning_rate.decay_style, DecayStyle::kConstant);
+}
+
+TEST_F(DeepSpeed, RefusesSchedulesThatAreNotHereByKey) {
+  EXPECT_THAT(refusal(R"({"scheduler": {"type": "OneCycle"}})"),
+              HasSubstr("scheduler.type: got \"OneCycle\", wanted \"WarmupLR\" or"));
+  EXPECT_THAT(refusal(R"({"scheduler": {"type": "WarmupCosineLR"}})"),
+              HasSubstr("give --lr-decay-style cosine, --lr-warmup-iters"));
+  EXPECT_THAT(
+      refusal(R"({"scheduler": {"type": "WarmupDecayLR", "last": 1, "params": {
+                  "warmup_min_lr": 1e-6, "warmup_max_lr": "high", "warmup_num_step": 3,
+                  "warmup_num_steps": 1.5, "last_batch_iteration": 4}}})"),
+      AllOf(HasSubstr("scheduler.last: unknown; wanted type and params"),
+            HasSubstr("scheduler.params.warmup_min_lr: got 1e-06, wanted 0"),
+            HasSubstr("scheduler.params.warmup_max_lr: got \"high\", wanted a number"),
+            HasSubstr("scheduler.params.warmup_num_step: unknown; did you mean warmup_num_steps?"),
+            HasSubstr("scheduler.params.warmup_num_steps: got 1.5, wanted a whole number"),
+            HasSubstr("scheduler.params.warmup_type: is \"log\" where it is left out"),
+            HasSubstr("scheduler.params.last_batch_iteration: got 4, wanted -1"),
+            HasSubstr("scheduler.params.total_num_steps: is not there")));
+  EXPECT_THAT(refusal(R"({"scheduler": [1]})"), HasSubstr("scheduler: got [1], wanted an object"));
 }
 
 TEST_F(DeepSpeed, RefusesToMoveWeights) {

@@ -89,6 +89,33 @@ TEST(MegatronTable, OtherSpellingsStandForOptions) {
   }
 }
 
+// Those that the four programs whose scripts run here have for parallelism, recomputation and CoC:
+// of Megatron-LM of 2023 with its Ascend port, MindSpeed's CoC, MindSpeed-LLM and AscendSpeed.
+TEST(MegatronTable, HasNoParallelFlagOfItsOriginsForLater) {
+  const auto kinds = table();
+  std::istringstream words(
+      "DDP-impl accumulate-allreduce-grads-in-fp32 auto-recompute-device-size "
+      "auto-recompute-profiling-step checkpoint-activations checkpoint-num-layers "
+      "checkpoint-policy checkpoint-block-layer coc-fused-kernel coc-mode coc-parallel-num "
+      "cpu-optimizer deepspeed deepspeed-activation-checkpointing deepspeed_config "
+      "distribute-checkpointed-activations fold-mode foldx-mode fp16-lm-cross-entropy "
+      "manual-layers manual-mbs no-contiguous-buffers-in-local-ddp no-pipeline-parallel "
+      "no-scatter-gather-tensors-in-pipeline num-layers-per-virtual-pipeline-stage "
+      "optimized-pipeline partition-activations pipeline-model-parallel-size rampup-batch-size "
+      "recomputation-layer-num recompute-granularity recompute-method recompute-num-layers "
+      "remote-device sequence-parallel tensor-model-parallel-size use-ascend-coc "
+      "use-cpu-initialization use-distributed-optimizer use-manual-layer-allocation "
+      "use-pin-memory variable-seq-lengths zero-stage");
+  for (std::string name; words >> name;) {
+    const auto found = kinds.find(name);
+    if (found == kinds.end()) {
+      EXPECT_TRUE(is_option(name)) << name;
+    } else {
+      EXPECT_NE(found->second, MegatronKind::kNotYet) << name;
+    }
+  }
+}
+
 TEST(MegatronFlags, OfNoMeaningAreTakenAndReportedTogether) {
   FlagsFixture f;
   EXPECT_TRUE(f.set
