@@ -11,6 +11,8 @@ PyTorch's variants, of which the fastest counts:
              (what most scripts do)                                (less work: no fp32 main copy is updated)
 each as it stands ("eager") and through torch.compile. With --dtype fp32 there is one variant of weights.
 
+With --lora-r R adapters of all linears are trained, in PyTorch by PEFT (pip install peft); the rest is frozen.
+
 Writes bench/results/DATE-train-MODEL-DTYPE-BxS.json with the command, the commit, the machine and all
 times of both sides.
 """
@@ -28,6 +30,9 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
+LLAMAS = {"llama-134m": (768, 2048, 12, 12, 12), "llama-1.1b": (2048, 5632, 22, 32, 4)}
+
+
 def make_model(name, sequence):
     import transformers
 
@@ -36,13 +41,14 @@ def make_model(name, sequence):
         config = transformers.GPT2Config(vocab_size=50304, n_positions=max(1024, sequence), resid_pdrop=0,
                                          embd_pdrop=0, attn_pdrop=0, use_cache=False)
         return transformers.GPT2LMHeadModel(config), config.vocab_size
-    if name == "llama-134m":
-        config = transformers.LlamaConfig(vocab_size=32000, hidden_size=768, intermediate_size=2048,
-                                          num_hidden_layers=12, num_attention_heads=12, num_key_value_heads=12,
+    if name in LLAMAS:
+        hidden, intermediate, layers, heads, groups = LLAMAS[name]
+        config = transformers.LlamaConfig(vocab_size=32000, hidden_size=hidden, intermediate_size=intermediate,
+                                          num_hidden_layers=layers, num_attention_heads=heads, num_key_value_heads=groups,
                                           max_position_embeddings=max(2048, sequence),
                                           tie_word_embeddings=False, use_cache=False)
         return transformers.LlamaForCausalLM(config), config.vocab_size
-    raise SystemExit(f"--model: got {name}, wanted gpt2-124m or llama-134m")
+    raise SystemExit(f"--model: got {name}, wanted gpt2-124m, {' or '.join(LLAMAS)}")
 
 
 class Variant:
@@ -57,9 +63,14 @@ class Variant:
         self.model, vocabulary = make_model(arguments.model, arguments.seq_length)
         if weights == "weights" and arguments.dtype == "bf16":
             self.model = self.model.to(torch.bfloat16)
+        if arguments.lora_r:
+            import peft
+
+            self.model = peft.get_peft_model(self.model, peft.LoraConfig(
+                r=arguments.lora_r, lora_alpha=2 * arguments.lora_r, target_modules="all-linear"))
         self.autocast = weights == "autocast"
         self.model.train()
-        self.parameters = list(self.model.parameters())
+        self.parameters = [one for one in self.model.parameters() if one.requires_grad]
         self.call = torch.compile(self.model) if compiled else self.model
         self.optimizer = torch.optim.AdamW(self.parameters, lr=1e-4, fused=True)
         self.ids = torch.randint(0, vocabulary, (arguments.micro_batch_size, arguments.seq_length))
@@ -82,6 +93,9 @@ def piton_command(arguments, rounds):
     command = [arguments.piton, "bench", "train", "--model", arguments.model, "--micro-batch-size",
                str(arguments.micro_batch_size), "--seq-length", str(arguments.seq_length), "--threads",
                str(arguments.threads), "--rounds", str(rounds), "--no-floor", "--json", "--quiet"]
+    if arguments.lora_r:
+        command += ["--lora-target-modules", "all-linear", "--lora-r", str(arguments.lora_r), "--lora-alpha",
+                    str(2 * arguments.lora_r)]
     return command + (["--bf16"] if arguments.dtype == "bf16" else [])
 
 
@@ -89,7 +103,7 @@ def command_line(arguments):
     """What was run, without the paths of one machine."""
     words = ["python bench/compare/train.py"]
     for name, value in vars(arguments).items():
-        if value is None or name in ("piton", "output", "gguf"):
+        if not value or name in ("piton", "output", "gguf"):
             continue
         words.append(f"--{name.replace('_', '-')} {' '.join(value) if isinstance(value, list) else value}")
     return " ".join(words)
@@ -112,6 +126,7 @@ def main():
     parser.add_argument("--micro-batch-size", type=int, default=4)
     parser.add_argument("--seq-length", type=int, default=256)
     parser.add_argument("--dtype", choices=["bf16", "fp32"], default="bf16")
+    parser.add_argument("--lora-r", type=int, default=0, help="train adapters of this rank (0: all weights)")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--steps", type=int, default=1, help="of each side in a round")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
@@ -151,7 +166,7 @@ def main():
     own = min(one["best_seconds"] for one in piton)
     peak = max(one.get("peak_gflops", 0) for one in piton)
     result = {
-        "what": "training step: forward, backward, clipping, AdamW",
+        "what": "training step: forward, backward, clipping, AdamW" + (", of adapters" if arguments.lora_r else ""),
         "command": command_line(arguments),
         "piton_command": " ".join(["piton", *piton_command(arguments, arguments.steps)[1:]]),
         "commit": text_of("git", "rev-parse", "HEAD"),
@@ -174,7 +189,8 @@ def main():
     if arguments.output == "-":
         print(text, end="")
         return
-    name = f"{result['date'][:10]}-train-{arguments.model}-{arguments.dtype}-{arguments.micro_batch_size}x{arguments.seq_length}.json"
+    kind = "lora" if arguments.lora_r else "train"
+    name = f"{result['date'][:10]}-{kind}-{arguments.model}-{arguments.dtype}-{arguments.micro_batch_size}x{arguments.seq_length}.json"
     path = pathlib.Path(arguments.output) if arguments.output else ROOT / "bench" / "results" / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)

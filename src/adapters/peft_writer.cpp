@@ -205,21 +205,30 @@ void add_module(const Module& module, Reader& reader, std::map<std::string, Tens
   }
 }
 
-// The tensors that are trained in full. Returns their modules.
-std::vector<std::string> add_trained(const PeftWritten& written, Reader& reader,
-                                     std::map<std::string, Tensor>& tensors) {
-  std::vector<std::string> modules;
+// Where the tensors that are trained in full are in the files.
+std::vector<HfPlace> trained_places(const PeftWritten& written) {
+  std::vector<HfPlace> trained;
+  const std::map<std::string, Shape> shapes = shapes_with_head(written.model);
   const auto sizes = hf_shapes(hf_places(written.family, written.model), written.model);
   for (const HfPlace& place : hf_places(written.family, written.model)) {
     if (!written.adapters.trained.contains(place.canonical)) continue;
-    const Tensor values = reader.read(place.canonical);
-    const auto shape = values.shape().sizes();
+    const auto shape = shapes.at(place.canonical).sizes();
     if (place.transposed || sizes.at(place.name) != std::vector(shape.begin(), shape.end())) {
       throw Error(Fault::kUsage,
                   "adapter: {} is a part of {} in the files, which cannot be trained in full alone",
                   place.canonical, place.name);
     }
-    tensors[std::string(kPeftPrefix) + place.name] = values;
+    trained.push_back(place);
+  }
+  return trained;
+}
+
+// Adds the tensors that are trained in full. Returns their modules.
+std::vector<std::string> add_trained(const PeftWritten& written, Reader& reader,
+                                     std::map<std::string, Tensor>& tensors) {
+  std::vector<std::string> modules;
+  for (const HfPlace& place : trained_places(written)) {
+    tensors[std::string(kPeftPrefix) + place.name] = reader.read(place.canonical);
     modules.push_back(place.name.substr(0, place.name.rfind('.')));
   }
   modules.erase(std::unique(modules.begin(), modules.end()), modules.end());
@@ -303,6 +312,11 @@ Json config_of(const PeftWritten& written, const Modules& modules,
 }
 
 }  // namespace
+
+void check_peft(const PeftWritten& written) {
+  modules_of(written);
+  trained_places(written);
+}
 
 void write_peft(const fs::path& folder, TensorSource& source, const PeftWritten& written) {
   const Modules modules = modules_of(written);

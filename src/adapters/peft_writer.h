@@ -27,11 +27,14 @@ struct PeftWritten {
   bool rank_stabilized = false;  // use_rslora; alpha follows from the scales
 };
 
+// Throws Error(kUsage) for adapters that a folder of PEFT cannot hold: matrices that are one module
+// have adapters of different scales, or some of them magnitudes, or a part of a tensor of the files
+// is trained in full.
+void check_peft(const PeftWritten& written);
+
 // Writes into `folder`, which must exist. `source` has the tensors of the adapter, and of what is
 // trained in full; each keeps its type. Needs memory for all of them. Throws Error(kData) as the
-// source does, and if the disk is full; Error(kUsage) if matrices that are one module have adapters
-// of different scales, or some of them magnitudes, or if a part of a tensor of the files is trained
-// in full.
+// source does, and if the disk is full, and as check_peft().
 void write_peft(const std::filesystem::path& folder, TensorSource& source,
                 const PeftWritten& written);
 

@@ -183,6 +183,7 @@ fs::path write_save(const SaveOrder& order, SaveLayout& layout, Communicator& ra
     hash_tensors(unfinished, layout.plan, writer.parts(), options.verify ? &disk : nullptr, ranks);
     phase(ranks, 0, [&] {
       write_texts(unfinished, layout.plan, state, order.config, disk);
+      if (order.add_files) order.add_files(unfinished);
       publish(dir, unfinished, folder, state.iteration, disk);
     });
   } catch (const Error&) {

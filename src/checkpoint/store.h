@@ -25,6 +25,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -72,6 +73,9 @@ struct SaveOrder {
   TrainState state;    // the optimizer's progress is taken from the optimizer, if there is one
   std::string config;  // the resolved options, stored as config.toml
   SaveOptions options;
+  // Called on the first rank, maybe by another thread, when the folder is whole but for its name:
+  // adds files for other programs, which a load does not read. What it throws ends the save.
+  std::function<void(const std::filesystem::path& folder)> add_files = {};
 };
 
 // Saves as DIR/iter_NNNNNNN, NNNNNNN being state.iteration; replaces one of that number. Returns

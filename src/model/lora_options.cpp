@@ -164,12 +164,6 @@ Adapters LoraOptions::resolve(const ModelConfig& config) const {
     throw Error(Fault::kUsage, "--lora-alpha: got {}, wanted a number above 0", alpha);
   if (!(dropout >= 0 && dropout < 1))
     throw Error(Fault::kUsage, "--lora-dropout: got {}, wanted 0 or more and less than 1", dropout);
-  if (use_dora && dropout > 0) {
-    throw Error(Fault::kUsage,
-                "--use-dora: got --lora-dropout {}, wanted 0: the lengths are those of the weight "
-                "without dropout; leave one of the two out",
-                dropout);
-  }
   if (adapter_name.empty() || adapter_name.find_first_of("./\\") != std::string::npos) {
     throw Error(Fault::kUsage,
                 "--lora-adapter-name: got \"{}\", wanted a name without dots and slashes, which a "

@@ -60,7 +60,9 @@ struct LoraOptions {
     v(Option{"lora-r", "rank of an adapter", same}, rank);
     v(Option{"lora-alpha", "an adapter's product is multiplied by this / rank", same}, alpha);
     v(Option{"lora-dropout", "dropout rate of the input of an adapter", same}, dropout);
-    v(Option{"lora-use-rslora", "divide --lora-alpha by the square root of the rank instead", same},
+    v(Option{"lora-use-rslora",
+             "divide --lora-alpha by the square root of the rank instead",
+             {.aliases = {"use-rslora"}, .resume = Resume::kMustMatch}},
       rank_stabilized);
     v(Option{"use-dora",
              "adapters have the length of each row of a weight as a separate parameter (DoRA)",

@@ -111,6 +111,30 @@ std::vector<LinearAdapter> drawn_from(const Context& context,
   return list;
 }
 
+// A linear whose adapters have magnitudes (ops/linear/linear_adapter.h), measured before.
+// `product`(x, split, bias): x W^T with the adapters of `split`, and this bias or none. Under
+// dropout as PEFT has it, with one mask for all adapters of the linear: they and the part of the
+// product that is brought to other lengths see the masked x, the product itself the whole x:
+//
+//   y_j = (x W^T)_j + (c_j - 1) (x' W^T)_j + c_j (scale x' A^T B^T)_j      x' = dropout(x)
+//       = ((x - x') W^T)_j + c_j (x' W^T + scale x' A^T B^T)_j             c_j = m_j / |row j|
+template <typename Product>
+Value product_at_lengths(Context& context, const Value& x, const SplitWeight& split,
+                         Parameter* bias, const Product& product) {
+  const Dropout dropout = split.adapters.front().dropout;
+  if (!context.training || dropout.probability == 0)
+    return with_magnitudes(context, product(x, split, bias), split.adapters, bias);
+  SplitWeight without = split;
+  without.adapters.clear();
+  SplitWeight undrawn = split;
+  for (LinearAdapter& adapter : undrawn.adapters) adapter.dropout = {};
+  const MaskedParts parts = split_by_mask(context, x, dropout);
+  const Value rest = product(parts.rest, without, bias);
+  const Value kept =
+      with_magnitudes(context, product(parts.kept, undrawn, nullptr), undrawn.adapters, nullptr);
+  return dropout_add(context, kept, nullptr, &rest, {});
+}
+
 }  // namespace
 
 ColumnLinear::ColumnLinear(ParameterList& parameters, const Shard& shard, const std::string& name,
@@ -142,8 +166,11 @@ Value ColumnLinear::forward(Context& context, const Value& x,
                          {.bias = bias_, .output = shard_.dtype, .activation = activation});
   }
   measure_rows(context, *weight_, split.adapters, nullptr);
-  const Value product = column_linear(context, x, split, {.bias = bias_, .output = shard_.dtype});
-  const Value y = with_magnitudes(context, product, split.adapters, bias_);
+  const Value y = product_at_lengths(
+      context, x, split, bias_,
+      [&](const Value& part, const SplitWeight& adapted, Parameter* bias) {
+        return column_linear(context, part, adapted, {.bias = bias, .output = shard_.dtype});
+      });
   if (!activation) return y;
   const Tensor active =
       context.tape != nullptr ? context.activation(y.tensor.dtype(), y.tensor.shape()) : y.tensor;
@@ -182,8 +209,10 @@ Value RowLinear::forward(Context& context, const Value& x, const Value* residual
                           drawn_from(context, adapters_, rows)};
   if (has_magnitudes(context, adapters_)) {
     measure_rows(context, *weight_, split.adapters, shard_.group);
-    const Value product = row_linear(context, x, split, {});
-    const Value sum = with_magnitudes(context, product, split.adapters, nullptr);
+    const Value sum = product_at_lengths(
+        context, x, split, nullptr, [&](const Value& part, const SplitWeight& adapted, Parameter*) {
+          return row_linear(context, part, adapted, {});
+        });
     if (!norm_) return dropout_add(context, sum, bias_, residual, dropout);
     const Value biased = bias_ != nullptr ? dropout_add(context, sum, bias_, nullptr, {}) : sum;
     return dropout_add(context, norm_->forward(context, biased), nullptr, residual, dropout);

@@ -4,6 +4,19 @@
 
 namespace piton {
 
+namespace {
+
+// a - b, in the memory of a third tensor.
+Tensor difference(Context& context, const Tensor& a, const Tensor& b, const Dropout& of_b) {
+  const Tensor y = context.activation(a.dtype(), a.shape());
+  context.kernels.run(Scale{.y = y, .x = b, .factor = -1}, context.stream);
+  context.kernels.run(DropoutAddForward{.y = y, .x = y, .residual = a, .dropout = of_b},
+                      context.stream);
+  return y;
+}
+
+}  // namespace
+
 Value dropout_add(Context& context, const Value& x, Parameter* bias, const Value* residual,
                   const Dropout& dropout) {
   Dropout drawn = dropout;
@@ -40,6 +53,30 @@ Value dropout_add(Context& context, const Value& x, Parameter* bias, const Value
     backward.give(x_id, std::move(dx));
   });
   return result;
+}
+
+//   dx = drest + mask (dkept - drest)
+MaskedParts split_by_mask(Context& context, const Value& x, const Dropout& dropout) {
+  PITON_ASSERT(context.training && dropout.probability > 0, "no mask");
+  const Tensor kept = context.activation(x.tensor.dtype(), x.tensor.shape());
+  context.kernels.run(DropoutAddForward{.y = kept, .x = x.tensor, .dropout = dropout},
+                      context.stream);
+  const Tensor rest = difference(context, x.tensor, x.tensor, dropout);
+  if (context.tape == nullptr) return {{kept}, {rest}};
+  MaskedParts parts{context.tape->output(kept), context.tape->output(rest)};
+  context.tape->record([x_id = x.id, kept_id = parts.kept.id, rest_id = parts.rest.id,
+                        dropout](Backward& backward) {
+    Context& context = backward.context();
+    const Tensor dkept = backward.take(kept_id);
+    const Tensor drest = backward.take(rest_id);
+    PITON_ASSERT(dkept.defined() == drest.defined(), "one part has a gradient");
+    if (!dkept.defined() || x_id < 0) return;
+    const Tensor dx = difference(context, dkept, drest, {});
+    context.kernels.run(DropoutAddForward{.y = dx, .x = dx, .residual = drest, .dropout = dropout},
+                        context.stream);
+    backward.give(x_id, dx);
+  });
+  return parts;
 }
 
 }  // namespace piton

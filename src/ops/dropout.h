@@ -1,4 +1,5 @@
-// The last step of a residual branch: y = residual + dropout(x + bias) (kernels/dropout.h).
+// The last step of a residual branch: y = residual + dropout(x + bias) (kernels/dropout.h); and a
+// value in two parts, divided by a mask.
 #pragma once
 
 #include "ops/tape.h"
@@ -9,5 +10,13 @@ namespace piton {
 // this rank's [n/t, h]; `dropout.rows` says which rows of the micro-batch x holds.
 Value dropout_add(Context& context, const Value& x, Parameter* bias, const Value* residual,
                   const Dropout& dropout);
+
+// kept = dropout(x), rest = x - dropout(x): their sum is x. x [n, h]; `dropout.rows` as above. The
+// context is one of training.
+struct MaskedParts {
+  Value kept;
+  Value rest;
+};
+MaskedParts split_by_mask(Context& context, const Value& x, const Dropout& dropout);
 
 }  // namespace piton

@@ -51,6 +51,58 @@ bool PreferenceOptions::has_reference() const {
          stage == TrainingStage::kKto;
 }
 
+void PreferenceOptions::apply_short_names() {
+  const PreferenceOptions usual;
+  struct Beta {
+    std::string_view flag;
+    double PreferenceOptions::*value;
+  };
+  const auto beta_of_stage = [&]() -> Beta {
+    switch (stage) {
+      case TrainingStage::kDpo:
+      case TrainingStage::kIpo:
+        return {"dpo-beta", &PreferenceOptions::dpo_beta};
+      case TrainingStage::kOrpo:
+        return {"orpo-beta", &PreferenceOptions::orpo_beta};
+      case TrainingStage::kSimpo:
+        return {"simpo-beta", &PreferenceOptions::simpo_beta};
+      case TrainingStage::kKto:
+        return {"kto-beta", &PreferenceOptions::kto_beta};
+      case TrainingStage::kSft:
+      case TrainingStage::kRm:
+        break;
+    }
+    throw Error(
+        Fault::kUsage,
+        "--beta: is for --stage dpo, ipo, orpo, simpo and kto, got --stage {}; leave it out",
+        name(stage));
+  };
+  const auto set = [&](std::string_view flag, double value, Beta other) {
+    double& target = this->*other.value;
+    if (target != usual.*other.value && target != value) {
+      throw Error(Fault::kUsage, "--{}: got {}, and --{} {}; wanted one of them", flag, value,
+                  other.flag, target);
+    }
+    target = value;
+  };
+  if (beta) {
+    const Beta other = beta_of_stage();
+    check_positive("beta", *beta);
+    set("beta", *beta, other);
+    beta.reset();
+  }
+  if (!simpo_gamma) return;
+  if (stage != TrainingStage::kSimpo) {
+    throw Error(Fault::kUsage, "--simpo-gamma: is for --stage simpo, got --stage {}; leave it out",
+                name(stage));
+  }
+  check_positive("simpo-beta", simpo_beta);
+  check_least_zero("simpo-gamma", *simpo_gamma);
+  set("simpo-gamma", *simpo_gamma / simpo_beta,
+      {"gamma-beta-ratio", &PreferenceOptions::gamma_beta_ratio});
+  simpo_gamma.reset();
+}
+
 void PreferenceOptions::check() const {
   const PreferenceOptions usual;
   const auto of_stages = [&](std::string_view flag, bool changed, bool has, const char* stages) {

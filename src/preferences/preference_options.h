@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "base/options/options.h"
@@ -14,6 +15,8 @@ enum class PairLossKind : std::uint8_t { kSigmoid, kHinge, kIpo };
 
 struct PreferenceOptions {
   TrainingStage stage = TrainingStage::kSft;
+  std::optional<double> beta;
+  std::optional<double> simpo_gamma;
   double dpo_beta = 0.1;
   PairLossKind dpo_loss = PairLossKind::kSigmoid;
   double dpo_label_smoothing = 0;
@@ -38,7 +41,7 @@ struct PreferenceOptions {
             "stage",
             "what is learned: the labels (sft), or preferences: pairs of answers by dpo, ipo, orpo "
             "or simpo, or answers that are judged alone by kto; or a reward model from pairs (rm)",
-            same},
+            {.aliases = {"preference"}, .resume = Resume::kMustMatch}},
         Choice(stage, {{"sft", TrainingStage::kSft},
                        {"dpo", TrainingStage::kDpo},
                        {"ipo", TrainingStage::kIpo},
@@ -46,6 +49,11 @@ struct PreferenceOptions {
                        {"simpo", TrainingStage::kSimpo},
                        {"kto", TrainingStage::kKto},
                        {"rm", TrainingStage::kRm}}));
+    v(Option{"beta",
+             "beta of the loss of --stage: the same as --dpo-beta, --simpo-beta, --orpo-beta or "
+             "--kto-beta"},
+      beta);
+    v(Option{"simpo-gamma", "gamma of simpo, in place of --gamma-beta-ratio"}, simpo_gamma);
     v(Option{"ref-model",
              "model that dpo, ipo and kto compare with (default: the base of the adapters, where "
              "adapters are trained)",
@@ -90,6 +98,9 @@ struct PreferenceOptions {
   bool by_pairs() const { return by_preferences() && stage != TrainingStage::kKto; }
   // Whether the loss compares with a model that is not trained.
   bool has_reference() const;
+  // Sets the options of the stage by --beta and --simpo-gamma, and clears these two. Throws
+  // Error(kUsage) for a stage that has none, and where both names of one value are given.
+  void apply_short_names();
   // Throws Error(kUsage) for a value out of its range, and for an option of another stage.
   void check() const;
 };

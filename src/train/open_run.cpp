@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <string>
 #include <utility>
 
@@ -120,6 +121,7 @@ class RunOpener {
 void RunOpener::check_before_allocation() {
   continue_started_run();
   together([&] {
+    given_.preferences.apply_short_names();
     check_preference_options(given_);
     if (given_.preferences.stage == TrainingStage::kRm) given_.model.reward_head = true;
     open_tokenizer_and_plan();
@@ -230,9 +232,21 @@ void RunOpener::take_folder(bool may_create) {
 }
 
 void RunOpener::open_data() {
+  const auto reading = [&]() -> RecordReading {
+    return {.tokenizer = run_.tokenizer.get(),
+            .chat_templates = chat_templates_of_run(given_, foreign_),
+            .workers = machine_.threads.threads()};
+  };
+  const std::map<std::string, std::string> prefixes =
+      convert_on_first_rank(given_, reading, everyone_, sinks_, run_.records);
   together([&] {
-    run_.data =
-        std::make_unique<RunData>(given_, run_.plan, run_.tokenizer.get(), sinks_, inputs_.samples);
+    PretrainOptions options = given_;
+    options.data = with_prefixes(std::move(options.data), prefixes);
+    std::map<std::string, std::string> files;
+    for (const auto& [file, prefix] : prefixes) files[prefix] = file;
+    run_.data = std::make_unique<RunData>(options, run_.plan, run_.tokenizer.get(), sinks_,
+                                          inputs_.samples);
+    run_.data->set_files(std::move(files));
     run_.state.facts.merge(run_.data->facts());
   });
   if (!run_.settled.sample_prompts.file.empty()) together([&] { open_prompts(); });

@@ -12,6 +12,7 @@
 #include "session/machine.h"
 #include "session/session.h"
 #include "text/tokenizer.h"
+#include "train/record_files.h"
 #include "train/reference_model.h"
 #include "train/run/failure_report.h"
 #include "train/run/pretrain_options.h"
@@ -71,6 +72,7 @@ struct OpenedRun {
   std::unique_ptr<LearningRate> rate;
   std::unique_ptr<WeightDecay> decay;
   std::unique_ptr<Mesh> mesh;
+  RecordCorpora records;  // of files in --data-path; of the first rank
   std::unique_ptr<RunData> data;
   std::unique_ptr<SamplePrompts> prompts;  // null: --sample-prompts is not given
   std::unique_ptr<Session> session;

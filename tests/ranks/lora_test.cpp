@@ -206,6 +206,21 @@ TEST_P(Lora, MayHaveMagnitudes) {
   compare(model, options.resolve(model), layouts(ranks::world().size()));
 }
 
+// One mask for each linear, of global coordinates.
+TEST_P(Lora, MayHaveMagnitudesUnderDropout) {
+  const ModelConfig model = small(GetParam());
+  LoraOptions options;
+  options.target_modules = {"q_proj", "v_proj", "o_proj", "linear_fc1", "down_proj"};
+  options.rank = 4;
+  options.dropout = 0.2;
+  options.use_dora = true;
+  std::vector<RunLayout> some;
+  for (const RunLayout& layout : layouts(ranks::world().size())) {
+    if (layout.mesh[Axis::kTensor] > 1 || layout.zero == 3) some.push_back(layout);
+  }
+  compare(model, options.resolve(model), some);
+}
+
 INSTANTIATE_TEST_SUITE_P(Models, Lora, testing::Values("gpt2-tiny", "llama-tiny"));
 
 // One end of the model has no trained parameter; gradients still pass to the other end.

@@ -7,8 +7,10 @@
 #include "base/json.h"
 #include "cli/build_info.h"
 #include "cli/command.h"
+#include "cli/compatibility/preprocess_flags.h"
 #include "data/corpus/corpus_card.h"
 #include "data/preprocess/merge_corpora.h"
+#include "data/preprocess/preprocess_cards.h"
 #include "model_files/chosen_tokenizer.h"
 #include "text/special_tokens.h"
 
@@ -102,45 +104,6 @@ std::string special_tokens_line(const PreprocessOptions& options, bool given,
       frame);
 }
 
-// Writes the card of each corpus.
-void write_cards(const PreprocessOptions& options, const Tokenizer& tokenizer,
-                 const PreprocessReport& done) {
-  const std::string_view sample_by[] = {"line", "paragraph", "document"};
-  for (std::size_t i = 0; i < done.prefixes.size(); ++i) {
-    if (!done.prompt.empty()) {
-      write_card(done.prefixes[i],
-                 {.tokenizer_name = tokenizer.name(),
-                  .tokenizer_hash = tokenizer.content_hash(),
-                  .vocabulary = tokenizer.vocabulary_size(),
-                  .options = {{"handler-name", done.handler},
-                              {"prompt-type", done.prompt},
-                              {"append-eod", options.append_eod ? "true" : "false"},
-                              {"pack", options.instruct.neat_pack ? "neat"
-                                       : options.instruct.pack    ? "true"
-                                                                  : "false"}},
-                  .chat_template = done.chat_template,
-                  .documents = done.documents,
-                  .tokens = done.tokens[i],
-                  .made_by = std::string(build_info().version)});
-      continue;
-    }
-    write_card(
-        done.prefixes[i],
-        {.tokenizer_name = tokenizer.name(),
-         .tokenizer_hash = tokenizer.content_hash(),
-         .vocabulary = tokenizer.vocabulary_size(),
-         .options = {{"json-key", options.json_keys[i]},
-                     {"sample-by", std::string(sample_by[static_cast<int>(options.sample_by)])},
-                     {"append-eod", options.append_eod ? "true" : "false"},
-                     {"add-special-tokens", options.add_special_tokens ? "true" : "false"},
-                     {"split-sentences", options.split_sentences ? "true" : "false"},
-                     {"remove-duplicates", options.remove_duplicates ? "true" : "false"}},
-         .documents = done.documents,
-         .tokens = done.tokens[i],
-         .made_by = std::string(build_info().version)});
-  }
-}
-
 // A merged corpus has a card if all its parts have one; these must be of one tokenizer.
 std::optional<CorpusCard> joined_card(const std::vector<std::string>& prefixes) {
   std::optional<CorpusCard> joined;
@@ -207,6 +170,8 @@ int run_preprocess(Invocation& invocation) {
   PreprocessOptions options;
   TokenizerOptions tokenizer;
   OptionSet set;
+  PreprocessFlags foreign;
+  set.set_foreign(&foreign);
   set.add("Input and output", options);
   set.add("Tokenizer", tokenizer);
   set.add("Report", output);
@@ -240,7 +205,7 @@ int run_preprocess(Invocation& invocation) {
   const bool texts = options.instruct.handler_name.empty() && !options.instruct.asks_for_answers();
   if (texts && !special.empty()) invocation.log.info(special);
   const PreprocessReport done = preprocess(options, *opened, invocation.log, invocation.progress);
-  write_cards(options, *opened, done);
+  write_cards(options, *opened, done, std::string(build_info().version));
   invocation.warn_of_root(general);
   report(done, output.json, invocation.log);
   return 0;

@@ -10,6 +10,7 @@
 #include "checkpoint/safetensors.h"
 #include "cli/command.h"
 #include "cli/commands/model_to_load.h"
+#include "cli/commands/score_pairs.h"
 #include "cli/commands/score_rewards.h"
 #include "cli/commands/scored_text.h"
 #include "cli/launch.h"
@@ -27,6 +28,7 @@ struct ScoreOptions {
   SpecialTokensOptions special_tokens;
   bool json = false;
   bool reward = false;
+  bool pairs = false;
 
   template <typename Visitor>
   void visit(Visitor&& v) {
@@ -54,6 +56,10 @@ struct ScoreOptions {
              "print the reward of each conversation of the file, or list of --ids-file, by a model "
              "of --stage rm"},
       reward);
+    v(Option{"pairs",
+             "with --reward: the file has pairs of answers (chosen, rejected); print how often the "
+             "better one has the higher reward"},
+      pairs);
     v(Option{"json", "print one JSON object with the log-likelihood of each token"}, json);
   }
 };
@@ -144,12 +150,26 @@ int run_score(Invocation& invocation) {
     throw Error(Fault::kUsage, "{}: is for text, and --ids-file gives ids; leave it out",
                 options.special_tokens.flag());
   }
+  if (options.pairs && !options.reward)
+    throw Error(Fault::kUsage, "--pairs: needs --reward, as rewards are compared");
+  if (options.pairs && !options.ids_file.empty()) {
+    throw Error(Fault::kUsage,
+                "--pairs: reads a file of records, and --ids-file gives ids; leave one out");
+  }
   Engine engine(engine_options(general), invocation.log);
   const auto model =
       Model::load(engine.machine(), options.model.load, tokenizer, layout, options.model.lora_load);
   if (options.reward) {
     const std::string file = from_pipe ? "-" : files.empty() ? "" : files[0];
-    print_rewards(*model, reward_request(options, file, engine.world().rank() == 0));
+    const RewardRequest request = reward_request(options, file, engine.world().rank() == 0);
+    if (options.pairs) {
+      print_pair_rewards(
+          *model,
+          {.file = file, .load = request.load, .json = request.json, .prints = request.prints},
+          invocation.log);
+    } else {
+      print_rewards(*model, request);
+    }
     return 0;
   }
   const std::vector<std::vector<std::int32_t>> sequences =

@@ -305,7 +305,6 @@ constexpr MegatronGroup kMegatronFlags[] = {
     {kIgnored, "lora-register-forward-hook:*", "gradients pass through frozen layers without it"},
     {kIgnored, "lora-fusion", "products of adapters are always computed during collectives"},
     {kIgnored, "lora-ckpt-filter qlora-save-dequantize", "checkpoints of adapters hold them alone"},
-    {kIgnored, "prompt-type:1", "the data have it: piton preprocess --prompt-type"},
     {kNotYet, "sft sft-tokenizer-prompt-format:1",
      "conversations become token files by piton preprocess; --is-instruction-dataset reads them"},
     {kNotYet,
@@ -320,6 +319,9 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "rl-importance-sampling-truncation-coef:1 rl-calculate-intra-group-similarity "
      "rl-use-sequence-packing rl-sequence-packing-bin-size:1 rl-sequence-packing-algo:1",
      "there is no reinforcement learning"},
+    {kNotYet, "dataset-additional-keys:*",
+     "columns of prompts for the rewards of reinforcement learning, which is not there; training "
+     "reads ids and labels alone"},
     {kNotYet,
      "inference-batch-times-seqlen-threshold:1 max-tokens-to-oom:1 "
      "use-legacy-static-engine inference-max-requests:1 inference-max-seq-length:1 "

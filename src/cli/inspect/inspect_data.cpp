@@ -17,6 +17,7 @@
 #include "model/families.h"
 #include "model_files/chosen_tokenizer.h"
 #include "text/tokenizer.h"
+#include "train/record_files.h"
 #include "train/run/run_data.h"
 
 namespace piton::cli {
@@ -228,7 +229,18 @@ void print_samples(const PretrainOptions& options, const SampleRange& range, Log
     refuse_decoder_row(options.decoder);
     if (options.model.family) family_facts(*options.model.family);  // refuses unknown ones
   }
-  const DataSets sets = open_data_sets(options.data, settings, log);
+  RecordCorpora records;
+  const std::vector<std::string> files = record_files_of(options);
+  if (!files.empty()) {
+    RecordCorpora converted =
+        convert_record_files(options, files,
+                             {.tokenizer = tokenizer.get(),
+                              .chat_templates = chosen_tokenizer(options.tokenizer).chat_templates},
+                             log);
+    records.swap(converted);
+  }
+  const DataSets sets =
+      open_data_sets(with_prefixes(options.data, records.prefixes), settings, log);
   const std::int64_t vocabulary =
       tokenizer ? padded_vocabulary_size(tokenizer->vocabulary_size(), options.tokenizer,
                                          options.parallel.tensor)

@@ -147,6 +147,31 @@ void add_message(const Json& message, Conversation& conversation) {
   }
 }
 
+// Adds the messages of a list under `key`; a first one of the system sets that.
+void add_messages(const Json& list, const std::string& key, Conversation& conversation) {
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    const Json& message = object_of(list[i], key, i);
+    if (i == 0 && text_at(message, "role") == "system") {
+      conversation.system = content_of(message);
+      continue;
+    }
+    add_message(message, conversation);
+  }
+}
+
+// Adds an answer: a text, or messages after the prompt or in place of it.
+void add_answer(const Json& record, const std::string& key, Conversation& conversation) {
+  const auto at = record.find(key);
+  if (at == record.end() || !at->is_array()) {
+    conversation.messages.push_back({MessageRole::kAssistant, text_at(record, key)});
+    return;
+  }
+  if (at->empty()) throw Error(Fault::kData, "key \"{}\" holds no message", key);
+  const std::string first = text_at(object_of(at->front(), key, 0), "role");
+  if (first == "user" || first == "system") conversation.messages.clear();
+  add_messages(*at, key, conversation);
+}
+
 }  // namespace
 
 Conversation read_alpaca(const RecordFields& fields, const Json& record) {
@@ -200,15 +225,35 @@ Conversation read_messages(const RecordFields& fields, const Json& record) {
   conversation.system = optional_text_at(record, fields.key("system"));
   conversation.tools = json_text_at(record, fields.key("tools"));
   const std::string& key = fields.key("messages");
-  const Json list = list_at(record, key);
-  for (std::size_t i = 0; i < list.size(); ++i) {
-    const Json& message = object_of(list[i], key, i);
-    if (i == 0 && text_at(message, "role") == "system") {
-      conversation.system = content_of(message);
-      continue;
-    }
-    add_message(message, conversation);
+  add_messages(list_at(record, key), key, conversation);
+  return conversation;
+}
+
+Conversation read_prompt(const RecordFields& fields, const Json& record) {
+  Conversation conversation;
+  conversation.system = optional_text_at(record, fields.key("system"));
+  conversation.tools = json_text_at(record, fields.key("tools"));
+  const std::string& prompt = fields.key("prompt");
+  if (const auto at = record.find(prompt); at != record.end() && at->is_array()) {
+    add_messages(*at, prompt, conversation);
+  } else if (const std::string text = optional_text_at(record, prompt); !text.empty()) {
+    conversation.messages.push_back({MessageRole::kUser, text});
   }
+  if (!fields.has("chosen")) {
+    add_answer(record, fields.key("completion"), conversation);
+    if (fields.has("label")) conversation.desirable = judgment_at(record, fields.key("label"));
+    return conversation;
+  }
+  Conversation worse = conversation;
+  add_answer(record, fields.key("chosen"), conversation);
+  add_answer(record, fields.key("rejected"), worse);
+  const Message rejected = worse.messages.back();
+  worse.messages.back() = conversation.messages.back();
+  if (worse.messages != conversation.messages || worse.system != conversation.system) {
+    throw Error(Fault::kData, "\"{}\" and \"{}\" differ before their last message",
+                fields.key("chosen"), fields.key("rejected"));
+  }
+  conversation.rejected = rejected;
   return conversation;
 }
 

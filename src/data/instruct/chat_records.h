@@ -1,5 +1,6 @@
-// Records in the formats that LlamaFactory and MindSpeed-LLM read: alpaca, sharegpt, and messages
-// as of OpenAI. Each function throws Error(kData) with the reason why a record cannot be used.
+// Records in the formats that LlamaFactory and MindSpeed-LLM read (alpaca, sharegpt, and messages
+// as of OpenAI), and in those of TRL. Each function throws Error(kData) with the reason why a
+// record cannot be used.
 #pragma once
 
 #include "base/json.h"
@@ -22,5 +23,11 @@ Conversation read_share_gpt(const RecordFields& fields, const nlohmann::ordered_
 // there is reasoning_content. Results of tools that follow each other become one message, joined as
 // Qwen writes them.
 Conversation read_messages(const RecordFields& fields, const nlohmann::ordered_json& record);
+
+// As TRL has them. The prompt is a text, the user's, or a list of messages; the answer (completion,
+// chosen, rejected) a text, or a list of messages that continue the prompt. A list that begins with
+// the user or the system is the whole conversation, in place of the prompt; then the lists of
+// chosen and rejected are equal but for their last messages.
+Conversation read_prompt(const RecordFields& fields, const nlohmann::ordered_json& record);
 
 }  // namespace piton

@@ -51,6 +51,12 @@ const std::vector<Handler>& handlers() {
        "system=system? tools=tools?"},
       {"SharegptStyleUnpairedHandler", F::kShareGpt, S::kJudged, P::kNamed,
        "messages=conversations label=kto_tag system=system? tools=tools?"},
+      {"PromptCompletionHandler", F::kPrompt, S::kAnswers, P::kNamed,
+       "prompt=prompt completion=completion system=system? tools=tools?"},
+      {"PromptPairwiseHandler", F::kPrompt, S::kPairs, P::kNamed,
+       "prompt=prompt? chosen=chosen rejected=rejected system=system? tools=tools?"},
+      {"PromptUnpairedHandler", F::kPrompt, S::kJudged, P::kNamed,
+       "prompt=prompt completion=completion label=label system=system? tools=tools?"},
   };
   return list;
 }
@@ -67,13 +73,29 @@ const Handler& handler_named(const std::string& name) {
               listed(names, names.size()));
 }
 
-const Handler& handler_of(const nlohmann::ordered_json& record) {
+std::string_view name(SampleForm form) {
+  switch (form) {
+    case SampleForm::kTexts:
+      return "texts";
+    case SampleForm::kAnswers:
+      return "answers";
+    case SampleForm::kPairs:
+      return "pairs of answers";
+    case SampleForm::kJudged:
+      return "judged answers";
+  }
+  PITON_ASSERT(false, "sample form {}", static_cast<int>(form));
+  return "";
+}
+
+const Handler& handler_of(const nlohmann::ordered_json& record, std::optional<SampleForm> wanted) {
   const auto holds = [&](const char* key) {
     const auto at = record.find(key);
     return at != record.end() && !at->is_null();
   };
   const bool pair = holds("chosen") && holds("rejected");
-  if (holds("messages")) return handler_named("OpenAIInstructionHandler");
+  const bool wants_pairs = wanted == SampleForm::kPairs && pair;
+  if (holds("messages") && !wants_pairs) return handler_named("OpenAIInstructionHandler");
   if (holds("conversations")) {
     return handler_named(pair               ? "SharegptStylePairwiseHandler"
                          : holds("kto_tag") ? "SharegptStyleUnpairedHandler"
@@ -84,13 +106,18 @@ const Handler& handler_of(const nlohmann::ordered_json& record) {
     return handler_named(holds("kto_tag") ? "AlpacaStyleUnpairedHandler"
                                           : "AlpacaStyleInstructionHandler");
   }
+  if (pair) return handler_named("PromptPairwiseHandler");
+  if (holds("prompt") && holds("completion")) {
+    return handler_named(holds("label") ? "PromptUnpairedHandler" : "PromptCompletionHandler");
+  }
   if (holds("text")) return handler_named("GeneralPretrainHandler");
   std::vector<std::string> keys;
   for (const auto& [key, value] : record.items()) keys.push_back(key);
   throw Error(Fault::kData,
               "the format is not recognized: the record has {}; wanted instruction and output "
-              "(alpaca), conversations (sharegpt), messages or text; name the handler with "
-              "--handler-name, and the keys with --map-keys",
+              "(alpaca), conversations (sharegpt), messages, prompt and completion, chosen and "
+              "rejected, or text; name the handler with --handler-name, and the keys with "
+              "--map-keys",
               keys.empty() ? "no keys" : listed(keys, 12));
 }
 
@@ -122,6 +149,9 @@ Conversation read_conversation(const Handler& handler, const RecordFields& field
       break;
     case RecordFormat::kMessages:
       conversation = read_messages(fields, record);
+      break;
+    case RecordFormat::kPrompt:
+      conversation = read_prompt(fields, record);
       break;
     default:
       PITON_ASSERT(false, "{} reads texts", handler.name);

@@ -1,5 +1,5 @@
 // Handlers: how a record of a data set is read, and what becomes of it. The names are those of
-// AscendSpeed and MindSpeed-LLM.
+// AscendSpeed and MindSpeed-LLM; those of prompts read the records of TRL.
 //
 //   handler                               keys of a record                     written
 //   GeneralPretrainHandler                --json-keys                          texts
@@ -17,12 +17,16 @@
 //   SharegptStylePairwiseHandler          conversations, chosen, rejected      pairs
 //   AlpacaStyleUnpairedHandler            instruction, input, output, kto_tag  judged answers
 //   SharegptStyleUnpairedHandler          conversations, kto_tag               judged answers
+//   PromptCompletionHandler               prompt, completion                   answers
+//   PromptPairwiseHandler                 prompt, chosen, rejected             pairs
+//   PromptUnpairedHandler                 prompt, completion, label            judged answers
 //
 // Answers are written as input_ids, attention_mask and labels; pairs as ids and labels of both;
 // judged answers as ids, labels, and 1 for a good answer or 0 for a bad one.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -44,9 +48,13 @@ enum class RecordFormat : std::uint8_t {
   kAlpaca,
   kShareGpt,
   kMessages,
+  kPrompt,
 };
 
 enum class SampleForm : std::uint8_t { kTexts, kAnswers, kPairs, kJudged };
+
+// "texts", "answers", "pairs of answers", "judged answers".
+std::string_view name(SampleForm form);
 
 // The prompt around the messages.
 enum class PromptRule : std::uint8_t {
@@ -71,8 +79,10 @@ const std::vector<Handler>& handlers();
 const Handler& handler_named(const std::string& name);
 
 // The handler that fits a record: by its keys messages, conversations, chosen and rejected,
-// instruction, text. Throws Error(kData) with the keys of a record that none fits.
-const Handler& handler_of(const nlohmann::ordered_json& record);
+// instruction, prompt, text. Of a record that has messages, and chosen and rejected too, the latter
+// are read if pairs are `wanted`. Throws Error(kData) with the keys of a record that none fits.
+const Handler& handler_of(const nlohmann::ordered_json& record,
+                          std::optional<SampleForm> wanted = {});
 
 // The names of the record's keys for a handler.
 RecordFields fields_of(const Handler& handler, const std::string& map_keys);

@@ -47,16 +47,17 @@ const Handler& detected_handler(const PreprocessOptions& options,
     throw Error(Fault::kUsage,
                 "preprocess: --map-keys names the keys of a handler; give --handler-name too");
   }
-  const auto record =
-      first_record(options, files,
-                   {.sample_by = options.sample_by,
-                    .optional_columns = {"messages", "conversations", "instruction", "input",
-                                         "output", "chosen", "rejected", "text"}});
+  const auto record = first_record(
+      options, files,
+      {.sample_by = options.sample_by,
+       .optional_columns = {"messages", "conversations", "instruction", "input", "output", "prompt",
+                            "completion", "chosen", "rejected", "kto_tag", "label", "text"},
+       .any_type = true});
   if (record.is_discarded()) {
     throw Error(Fault::kData, "preprocess: {}: no record; is it empty?", files.at(0).path);
   }
   try {
-    const Handler& handler = handler_of(record);
+    const Handler& handler = handler_of(record, options.wanted_form);
     log.info(fmt::format("records: {} (from the keys of the first one)", handler.name));
     return handler;
   } catch (const Error& error) {
@@ -167,7 +168,8 @@ BlockReader::Rules reader_rules(const PreprocessOptions& options, const Instruct
   return {.sample_by = options.sample_by,
           .columns = plan.fields.required(),
           .max_record_bytes = options.max_record_bytes,
-          .optional_columns = plan.fields.optional()};
+          .optional_columns = plan.fields.optional(),
+          .any_type = plan.handler->form != SampleForm::kTexts};
 }
 
 void check_instruct_options(const PreprocessOptions& options) {
@@ -216,6 +218,10 @@ std::optional<InstructPlan> make_instruct_plan(const PreprocessOptions& options,
   InstructPlan plan;
   plan.handler =
       automatic ? &detected_handler(options, files, log) : &handler_named(instruct.handler_name);
+  if (options.wanted_form && plan.handler->form != *options.wanted_form) {
+    throw Error(Fault::kData, "{}: {} has {}, wanted {}", files.at(0).path, plan.handler->name,
+                name(plan.handler->form), name(*options.wanted_form));
+  }
   if (plan.handler->form == SampleForm::kTexts && instruct.asks_for_answers()) {
     throw Error(Fault::kUsage,
                 "preprocess: {} writes texts, which have no answers; leave out --prompt-type, "

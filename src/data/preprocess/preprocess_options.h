@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/options/options.h"
+#include "data/instruct/handlers.h"
 #include "data/instruct/instruct_options.h"
 #include "data/records/record_options.h"
 #include "text/chat/chat_template_files.h"
@@ -35,6 +36,7 @@ struct PreprocessOptions : RecordOptions {
 
   // Not options: filled in by the command and by preprocess().
   ModelChatTemplates chat_templates;        // of the model
+  std::optional<SampleForm> wanted_form;    // of instruction data; unset: any
   std::vector<std::string> sample_columns;  // of instruction data: "input_ids", ...
 
   template <typename Visitor>

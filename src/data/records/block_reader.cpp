@@ -97,6 +97,8 @@ bool BlockReader::open_next_file() {
         file_->read.push_back(column);
       }
     }
+    for (const std::string& column : file_->read)
+      file_->json.push_back(rules_.any_type && !columns_->holds_text(column));
     return true;
   }
   if (buffer_.starts_with("\xEF\xBB\xBF")) {
@@ -268,9 +270,11 @@ std::optional<RecordBlock> BlockReader::next_of_stream() {
 std::optional<RecordBlock> BlockReader::next_of_parquet() {
   RecordBlock block;
   block.file = file_;
-  if (!columns_->next({file_->read, rules_.columns.size(), rules_.max_record_bytes}, block)) {
-    return {};
-  }
+  const ColumnReader::Wanted wanted{.keys = file_->read,
+                                    .required = rules_.columns.size(),
+                                    .max_record_bytes = rules_.max_record_bytes,
+                                    .any_type = rules_.any_type};
+  if (!columns_->next(wanted, block)) return {};
   const InputFile& input = files_[file_->index];
   block.consumed_bytes = finished_bytes_ + (block.ends_file ? input.bytes : 0);
   return block;

@@ -25,6 +25,7 @@ struct FileFacts {
   InputFormat format = InputFormat::kText;
   std::vector<std::string> columns;  // csv, tsv, parquet: their names
   std::vector<std::string> read;     // parquet: the columns that are read, in this order
+  std::vector<bool> json;            // parquet: which of these are given as JSON, not as texts
 };
 
 // A record that could not be used, and where it begins: byte of the unpacked file, and line from 1.
@@ -71,10 +72,15 @@ class ColumnReader {
     std::vector<std::string> keys;  // their columns exist
     std::size_t required = 0;  // a null in one of the first makes a row bad, in others it is ""
     std::int64_t max_record_bytes = 0;
+    // Values that are no texts are given as JSON, structs without their fields that are null; ""
+    // for a null.
+    bool any_type = false;
   };
+  virtual bool holds_text(const std::string& column) const = 0;
   // Reads the next rows of the keys; returns false at the end. Fills bytes, ends, bad_rows (null
   // values, rows whose texts together exceed the limit), first_line (row), first_byte and end_byte
-  // (row number), ends_file. Which rows form a block depends only on the file.
+  // (row number), ends_file. Which rows form a block depends only on the file. Throws Error(kData)
+  // for a column that is no text, unless any type is wanted.
   virtual bool next(const Wanted& wanted, RecordBlock& block) = 0;
 };
 
@@ -92,6 +98,7 @@ class BlockReader {
     std::int64_t block_bytes = 1 << 21;
     std::int64_t max_record_bytes = 64 << 20;
     std::vector<std::string> optional_columns = {};  // of parquet: read where a file has them
+    bool any_type = false;  // of parquet: columns of lists, structs, numbers are read, as JSON
   };
   // Where an earlier run stopped: everything before byte `byte` of file `file` is done.
   struct Place {

@@ -28,6 +28,10 @@ class ArrowColumnReader final : public ColumnReader {
 
   std::vector<std::string> columns() const override { return schema_->field_names(); }
 
+  bool holds_text(const std::string& column) const override {
+    return is_text(schema_->GetFieldByName(column)->type()->id());
+  }
+
   bool next(const Wanted& wanted, RecordBlock& block) override {
     bool more = false;
     guard([&] { more = read(wanted, block); });
@@ -49,7 +53,8 @@ class ArrowColumnReader final : public ColumnReader {
         for (std::int64_t row = 0; row < batch->num_rows(); ++row, ++row_) {
           nlohmann::json& object = rows.emplace_back(nlohmann::json::object());
           for (int i = 0; i < batch->num_columns(); ++i)
-            object[batch->column_name(i)] = json_of(*batch->column(i), row, batch->column_name(i));
+            object[batch->column_name(i)] =
+                json_of<nlohmann::json>(*batch->column(i), row, batch->column_name(i));
         }
       }
     });
@@ -57,18 +62,17 @@ class ArrowColumnReader final : public ColumnReader {
   }
 
  private:
-  template <typename List>
-  nlohmann::json list_of(const arrow::Array& column, std::int64_t row,
-                         const std::string& name) const {
+  template <typename Json, typename List>
+  Json list_of(const arrow::Array& column, std::int64_t row, const std::string& name) const {
     const auto& list = static_cast<const List&>(column);
-    nlohmann::json out = nlohmann::json::array();
+    Json out = Json::array();
     for (std::int64_t i = 0; i < list.value_length(row); ++i)
-      out.push_back(json_of(*list.values(), list.value_offset(row) + i, name));
+      out.push_back(json_of<Json>(*list.values(), list.value_offset(row) + i, name));
     return out;
   }
 
-  nlohmann::json json_of(const arrow::Array& column, std::int64_t row,
-                         const std::string& name) const {
+  template <typename Json>
+  Json json_of(const arrow::Array& column, std::int64_t row, const std::string& name) const {
     using arrow::Type;
     if (column.IsNull(row)) return nullptr;
     switch (column.type_id()) {
@@ -94,15 +98,16 @@ class ArrowColumnReader final : public ColumnReader {
       case Type::DOUBLE:
         return static_cast<const arrow::DoubleArray&>(column).Value(row);
       case Type::LIST:
-        return list_of<arrow::ListArray>(column, row, name);
+        return list_of<Json, arrow::ListArray>(column, row, name);
       case Type::LARGE_LIST:
-        return list_of<arrow::LargeListArray>(column, row, name);
+        return list_of<Json, arrow::LargeListArray>(column, row, name);
       case Type::STRUCT: {
         const auto& parts = static_cast<const arrow::StructArray&>(column);
-        nlohmann::json object = nlohmann::json::object();
+        Json object = Json::object();
         for (int i = 0; i < parts.num_fields(); ++i) {
+          if (drops_nulls_ && parts.field(i)->IsNull(row)) continue;
           const std::string& part = parts.struct_type()->field(i)->name();
-          object[part] = json_of(*parts.field(i), row, name);
+          object[part] = json_of<Json>(*parts.field(i), row, name);
         }
         return object;
       }
@@ -131,32 +136,22 @@ class ArrowColumnReader final : public ColumnReader {
   }
 
   bool read(const Wanted& wanted, RecordBlock& block) {
-    if (batches_ == nullptr) open(wanted.keys);
+    if (batches_ == nullptr) open(wanted);
     std::shared_ptr<arrow::RecordBatch> batch;
     check(batches_->ReadNext(&batch));
     if (batch == nullptr || batch->num_rows() == 0) return false;
     block.first_line = row_;
     block.first_byte = row_;
+    std::vector<std::shared_ptr<arrow::Array>> columns;
+    for (const std::string& key : wanted.keys) columns.push_back(batch->GetColumnByName(key));
     for (std::int64_t row = 0; row < batch->num_rows(); ++row) {
-      bool null = false;
-      std::int64_t bytes = 0;
-      for (std::size_t i = 0; i < wanted.keys.size(); ++i) {
-        const auto column = batch->GetColumnByName(wanted.keys[i]);
-        null = null || (i < wanted.required && column->IsNull(row));
-        if (!column->IsNull(row)) bytes += static_cast<std::int64_t>(text_of(*column, row).size());
-      }
-      const bool usable = !null && bytes <= wanted.max_record_bytes;
-      for (const std::string& key : wanted.keys) {
-        const auto column = batch->GetColumnByName(key);
-        if (usable && !column->IsNull(row)) block.bytes.append(text_of(*column, row));
-        block.ends.push_back(block.bytes.size());
-      }
-      if (usable) continue;
-      block.bad_rows.emplace_back(
-          static_cast<std::size_t>(row),
-          null ? "the value is null"
-               : fmt::format("the row has {} bytes of text, --max-record-bytes allows {}", bytes,
-                             wanted.max_record_bytes));
+      const std::size_t begin = block.bytes.size();
+      const std::string fault = add_row(wanted, columns, row, block);
+      if (fault.empty()) continue;
+      block.bytes.resize(begin);
+      block.ends.resize((static_cast<std::size_t>(row) + 1) * wanted.keys.size(), begin);
+      std::fill(block.ends.end() - std::ssize(wanted.keys), block.ends.end(), begin);
+      block.bad_rows.emplace_back(static_cast<std::size_t>(row), fault);
     }
     row_ += batch->num_rows();
     block.end_byte = row_;
@@ -164,14 +159,44 @@ class ArrowColumnReader final : public ColumnReader {
     return true;
   }
 
-  void open(const std::vector<std::string>& keys) {
+  // Appends the values of a row. Returns why it cannot be used; "": it can. Then its entries in the
+  // block are to be undone.
+  std::string add_row(const Wanted& wanted,
+                      const std::vector<std::shared_ptr<arrow::Array>>& columns, std::int64_t row,
+                      RecordBlock& block) {
+    std::int64_t bytes = 0;
+    for (std::size_t i = 0; i < columns.size(); ++i) {
+      const arrow::Array& column = *columns[i];
+      if (column.IsNull(row)) {
+        if (i < wanted.required) return "the value is null";
+      } else if (is_text(column.type_id())) {
+        const std::string_view text = text_of(column, row);
+        bytes += std::ssize(text);
+        if (bytes <= wanted.max_record_bytes) block.bytes.append(text);
+      } else {
+        try {
+          const std::string json =
+              json_of<nlohmann::ordered_json>(column, row, wanted.keys[i]).dump();
+          bytes += std::ssize(json);
+          if (bytes <= wanted.max_record_bytes) block.bytes.append(json);
+        } catch (const nlohmann::json::exception&) {
+          return fmt::format("column \"{}\" holds text that is not UTF-8", wanted.keys[i]);
+        }
+      }
+      block.ends.push_back(block.bytes.size());
+    }
+    if (bytes <= wanted.max_record_bytes) return "";
+    return fmt::format("the row has {} bytes of text, --max-record-bytes allows {}", bytes,
+                       wanted.max_record_bytes);
+  }
+
+  void open(const Wanted& wanted) {
+    drops_nulls_ = wanted.any_type;
     std::vector<int> groups, leaves;
     for (int i = 0; i < reader_->num_row_groups(); ++i) groups.push_back(i);
-    for (const std::string& key : keys) {
+    for (const std::string& key : wanted.keys) {
       const auto type = schema_->GetFieldByName(key)->type();
-      const auto id = type->id();
-      if (id != arrow::Type::STRING && id != arrow::Type::LARGE_STRING &&
-          id != arrow::Type::BINARY && id != arrow::Type::LARGE_BINARY) {
+      if (!wanted.any_type && !is_text(type->id())) {
         throw Error(Fault::kData,
                     "{}: column \"{}\" holds {}, wanted text; choose another with --json-keys",
                     path_, key, type->ToString());
@@ -179,7 +204,7 @@ class ArrowColumnReader final : public ColumnReader {
       // Leaves include the parts of nested columns.
       const auto* columns = reader_->parquet_reader()->metadata()->schema();
       for (int i = 0; i < columns->num_columns(); ++i) {
-        if (columns->Column(i)->path()->ToDotString() == key) leaves.push_back(i);
+        if (columns->Column(i)->path()->ToDotVector().at(0) == key) leaves.push_back(i);
       }
     }
     const auto metadata = reader_->parquet_reader()->metadata();
@@ -192,6 +217,11 @@ class ArrowColumnReader final : public ColumnReader {
     }
     reader_->set_batch_size(std::clamp<std::int64_t>(kBlockBytes / row_bytes, 1, kRows));
     batches_ = check(reader_->GetRecordBatchReader(groups, leaves));
+  }
+
+  static bool is_text(arrow::Type::type id) {
+    return id == arrow::Type::STRING || id == arrow::Type::LARGE_STRING ||
+           id == arrow::Type::BINARY || id == arrow::Type::LARGE_BINARY;
   }
 
   static std::string_view text_of(const arrow::Array& column, std::int64_t row) {
@@ -236,6 +266,7 @@ class ArrowColumnReader final : public ColumnReader {
   std::shared_ptr<arrow::RecordBatchReader> batches_;
   std::int64_t rows_ = 0;
   std::int64_t row_ = 0;
+  bool drops_nulls_ = false;  // fields of structs that are null: which other rows alone have
 };
 
 }  // namespace

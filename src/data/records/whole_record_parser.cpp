@@ -9,11 +9,15 @@
 namespace piton {
 namespace {
 
-// Columns as texts.
+// Columns as texts, or what their JSON says.
 class ColumnsParser final : public WholeRecordParser {
  public:
   ColumnsParser(const FileFacts& file, std::vector<std::string> keys, SampleBy sample_by)
-      : keys_(std::move(keys)), parser_(make_record_parser(file, keys_, sample_by)) {}
+      : keys_(std::move(keys)),
+        json_(file.json),
+        parser_(make_record_parser(file, keys_, sample_by)) {
+    json_.resize(keys_.size());
+  }
 
   Parsed parse(RecordBlock& block, std::size_t index, nlohmann::ordered_json& record,
                std::string& reason) override {
@@ -21,13 +25,20 @@ class ColumnsParser final : public WholeRecordParser {
     if (parsed != Parsed::kRecord) return parsed;
     record = nlohmann::ordered_json::object();
     for (std::size_t i = 0; i < keys_.size(); ++i) {
-      record[keys_[i]] = std::string(columns_.texts[i].at(0));
+      const std::string_view text = columns_.texts[i].at(0);
+      if (json_[i]) {
+        record[keys_[i]] = text.empty() ? nlohmann::ordered_json()
+                                        : read_json_or_discarded<nlohmann::ordered_json>(text);
+      } else {
+        record[keys_[i]] = std::string(text);
+      }
     }
     return Parsed::kRecord;
   }
 
  private:
   std::vector<std::string> keys_;
+  std::vector<bool> json_;  // of each
   std::unique_ptr<RecordParser> parser_;
   ParsedRecord columns_;
 };

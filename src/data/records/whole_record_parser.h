@@ -2,7 +2,8 @@
 //
 //   format                      the object
 //   jsonl, json                 as written, keys in their order
-//   csv, tsv, parquet           the columns as texts
+//   csv, tsv                    the columns as texts
+//   parquet                     the same; columns of other types, where they are read, as they are
 //   text, wikiextractor, ...    {"text": ...}
 #pragma once
 

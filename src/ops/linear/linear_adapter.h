@@ -18,13 +18,14 @@
 // The functions of this header are steps of column_linear and row_linear.
 //
 // With a magnitude m (DoRA, Liu et al. 2024, arXiv:2402.09353), each row of the weight has the
-// direction of W + scale B A and the length m, and dropout is not allowed:
+// direction of W + scale B A and the length m:
 //
 //   y_j = m_j / |W_j + scale B_j A| (x W^T + scale x A^T B^T)_j + bias_j
 //
 // The length in the denominator counts as a constant in backward, as in the paper and in PEFT. The
 // factor of a column is a separate op after the linear, with_magnitudes(). A row linear has parts
-// of all rows: there the squares of lengths are summed over the group.
+// of all rows: there the squares of lengths are summed over the group. Dropout of such adapters is
+// that of nn/linear.cpp: the linear gets its masked input.
 #pragma once
 
 #include <array>

@@ -1,6 +1,12 @@
 #include "train/run/adapter_run.h"
 
+#include <utility>
+
+#include "adapters/peft_writer.h"
 #include "base/error.h"
+#include "checkpoint/manifest.h"
+#include "huggingface/config_keys.h"
+#include "model_files/checked_source.h"
 #include "model_files/opened_adapter.h"
 #include "train/run/checkpoint_choice.h"
 #include "train/run/foreign_model.h"
@@ -11,6 +17,18 @@ namespace piton {
 namespace {
 
 namespace fs = std::filesystem;
+
+// What a folder of PEFT is written with.
+struct PeftAdapter {
+  ModelConfig model;
+  HfFamily family;
+  Adapters adapters;
+  std::string base;
+
+  PeftWritten written() const {
+    return {.model = model, .family = family, .adapters = adapters, .base = base};
+  }
+};
 
 }  // namespace
 
@@ -64,6 +82,22 @@ OpenedModel adopt_base(PretrainOptions& options) {
   base.facts = facts_of_base(base);
   keep_start(load, base.facts);
   return base;
+}
+
+std::function<void(const fs::path&)> writer_of_adapter(const OpenedModel& base,
+                                                       const Adapters& adapters) {
+  const PeftAdapter adapter{
+      .model = base.model,
+      .family = hf_config_of(base.model, base.origin).family,
+      .adapters = adapters,
+      .base = base.format == ModelFormat::kHuggingFace ? base.source->where() : ""};
+  check_peft(adapter.written());
+  return [adapter](const fs::path& checkpoint) {
+    const fs::path folder = checkpoint / kAdapterFolder;
+    fs::create_directory(folder);
+    CheckedSource source(checkpoint, read_manifest(checkpoint), WeightsKind::kTrained);
+    write_peft(folder, source, adapter.written());
+  };
 }
 
 }  // namespace piton

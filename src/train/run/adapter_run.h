@@ -4,9 +4,11 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <optional>
 
 #include "model_files/opened_model.h"
+#include "nn/adapters.h"
 #include "train/run/pretrain_options.h"
 
 namespace piton {
@@ -25,5 +27,13 @@ LoopOptions loop_of_adapters(LoopOptions loop);
 // Opens the base, and completes `options` as adopt_foreign_model() and adopt_checkpoint() do: a new
 // run from its weights. Throws as these.
 OpenedModel adopt_base(PretrainOptions& options);
+
+// Folder of a checkpoint with its adapters as PEFT reads them.
+inline constexpr const char* kAdapterFolder = "adapter";
+
+// Writes kAdapterFolder into the folder of a checkpoint of adapters. Throws Error(kUsage, kData) if
+// PEFT has no such model or adapters.
+std::function<void(const std::filesystem::path& checkpoint)> writer_of_adapter(
+    const OpenedModel& base, const Adapters& adapters);
 
 }  // namespace piton

@@ -23,6 +23,7 @@ void PretrainOptions::add_without_timing_to(OptionSet& options) {
   options.add("Learning rate", learning_rate);
   options.add("Optimizer", optimizer);
   options.add("Data", data);
+  options.add("Data", records);
   options.add("Data", masking);
   options.add("Data", decoder);
   options.add("Tokenizer", tokenizer);

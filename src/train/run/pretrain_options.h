@@ -8,6 +8,7 @@
 
 #include "base/options/options.h"
 #include "data/masked/masking_options.h"
+#include "data/preprocess/record_file_options.h"
 #include "data/samples/data_options.h"
 #include "model/config.h"
 #include "model/lora_options.h"
@@ -188,6 +189,7 @@ struct PretrainOptions {
   LearningRateOptions learning_rate;
   OptimizerOptions optimizer;
   DataOptions data;
+  RecordFileOptions records;
   MaskingOptions masking;
   DecoderRowOptions decoder;
   TokenizerOptions tokenizer;

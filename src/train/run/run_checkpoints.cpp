@@ -13,6 +13,7 @@
 #include "huggingface/origin.h"
 #include "model_files/model_tokenizer.h"
 #include "model_files/native_config.h"
+#include "train/run/adapter_run.h"
 #include "train/run/foreign_resume.h"
 #include "train/run/resume_rules.h"
 
@@ -184,6 +185,12 @@ std::int64_t RunCheckpoints::trained_elements() {
 
 void RunCheckpoints::load_base(const OpenedModel& base, Log& log) {
   for (const std::string& note : base.notes) log.warning(note);
+  try {
+    write_adapter_ = writer_of_adapter(base, session_.settings().adapters);
+  } catch (const Error& error) {
+    log.info(fmt::format("checkpoints have no folder \"{}\" for PEFT: {}", kAdapterFolder,
+                         error.what()));
+  }
   session_.initialize(adapter_parameters(session_.parameters()));
   load_weights(
       *base.source,
@@ -286,6 +293,14 @@ void RunCheckpoints::add_facts(TrainState& state) const {
   state.facts[kKernelsFact] = machine_.kernels.name();
 }
 
+SaveOrder RunCheckpoints::save_order(const TrainState& state) {
+  return {.dir = settled_.loop.save,
+          .state = state,
+          .config = configuration_of(settled_),
+          .options = save_options(state.iteration),
+          .add_files = write_adapter_};
+}
+
 SaveOptions RunCheckpoints::save_options(std::int64_t iteration) {
   SaveOptions options{.keep = static_cast<int>(settled_.loop.keep),
                       .damaged = damaged_,
@@ -299,9 +314,7 @@ std::filesystem::path RunCheckpoints::save(TrainState& state) {
   PITON_ASSERT(!in_background());
   state = with_progress(std::move(state), stored_model());
   add_facts(state);
-  return save_checkpoint(
-      saved_model(), context(),
-      {settled_.loop.save, state, configuration_of(settled_), save_options(state.iteration)});
+  return save_checkpoint(saved_model(), context(), save_order(state));
 }
 
 bool RunCheckpoints::start_save(TrainState& state) {
@@ -309,10 +322,8 @@ bool RunCheckpoints::start_save(TrainState& state) {
   const auto begin = std::chrono::steady_clock::now();
   state = with_progress(std::move(state), stored_model());
   add_facts(state);
-  background_ = BackgroundSave::start(
-      saved_model(), context(),
-      {settled_.loop.save, state, configuration_of(settled_), save_options(state.iteration)}, copy_,
-      machine_.threads);
+  background_ =
+      BackgroundSave::start(saved_model(), context(), save_order(state), copy_, machine_.threads);
   begun_ = {.iteration = state.iteration, .copy_seconds = seconds_since(begin)};
   return in_background();
 }

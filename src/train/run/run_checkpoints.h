@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -79,6 +80,7 @@ class RunCheckpoints final : public CheckpointWriter {
   StoredModel saved_model();
   StoreContext context();
   void add_facts(TrainState& state) const;
+  SaveOrder save_order(const TrainState& state);
   SaveOptions save_options(std::int64_t iteration);
 
   Machine machine_;
@@ -86,6 +88,7 @@ class RunCheckpoints final : public CheckpointWriter {
   Session& session_;
   RunData& data_;
   PretrainOptions& settled_;
+  std::function<void(const std::filesystem::path& folder)> write_adapter_;  // empty: none
   std::vector<std::int64_t> damaged_;
   SaveCopy copy_;
   std::unique_ptr<BackgroundSave> background_;  // its destructor waits for its end

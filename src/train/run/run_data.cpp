@@ -169,7 +169,12 @@ std::string RunData::chat_template(Log& notes) const { return chat_template_of(c
 
 std::string RunData::name_of_fact(const std::string& key) const {
   for (std::size_t i = 0; i < corpora_.size(); ++i) {
-    if (key == fact_of_corpus(i)) return "corpus " + corpora_[i]->prefix();
+    if (key != fact_of_corpus(i)) continue;
+    const std::string prefix = corpora_[i]->prefix();
+    for (const auto& [start, file] : files_) {
+      if (prefix.starts_with(start)) return file;
+    }
+    return "corpus " + prefix;
   }
   if (corpora_.empty() && key == fact_of_corpus(0)) return "corpus of --mock-data";
   return key;

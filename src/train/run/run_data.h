@@ -56,6 +56,8 @@ class RunData {
   std::string chat_template(Log& notes) const;
   // "corpus PREFIX" for the key of a corpus; other keys unchanged.
   std::string name_of_fact(const std::string& key) const;
+  // Files of which corpora were made for this run, by the prefix of these: messages name the files.
+  void set_files(std::map<std::string, std::string> files) { files_ = std::move(files); }
 
   // Throws Error(kData) with a corpus that was written to while it was read, so that it does not
   // reach a checkpoint unnoticed. A new modification time alone is not a change.
@@ -85,10 +87,11 @@ class RunData {
   std::unique_ptr<BatchSource> train_;
   std::unique_ptr<BatchSource> valid_;
   std::vector<std::shared_ptr<const IndexedDataset>> corpora_;
-  std::vector<std::string> fingerprints_;  // of each
-  std::optional<bool> special_tokens_;     // around the texts of the corpora; unset: not known
-  std::string own_samples_;                // fact about samples of a program; "": none
-  std::vector<std::string> stamps_;        // of each, when its contents were last checked
+  std::vector<std::string> fingerprints_;     // of each
+  std::map<std::string, std::string> files_;  // by prefix
+  std::optional<bool> special_tokens_;        // around the texts of the corpora; unset: not known
+  std::string own_samples_;                   // fact about samples of a program; "": none
+  std::vector<std::string> stamps_;           // of each, when its contents were last checked
 };
 
 }  // namespace piton

@@ -2,17 +2,23 @@
 
 #include <filesystem>
 
+#include "checkpoint/store.h"
 #include "model_files/chosen_tokenizer.h"
+#include "model_files/native_config.h"
 
 namespace piton {
 namespace {
 
+// Whether the run's tokenizer is the one inside the file of the model.
+bool is_in_model(const PretrainOptions& options, const std::optional<OpenedModel>& foreign) {
+  return foreign && !foreign->tokenizer.texts.empty() &&
+         options.tokenizer.name_or_path == place_of_tokenizer(*foreign, options.loop.save);
+}
+
 // Of the run's tokenizer: those inside the model's file, or those that the options name.
 ModelTokenizer files_of_tokenizer(const PretrainOptions& options,
                                   const std::optional<OpenedModel>& foreign) {
-  if (foreign && !foreign->tokenizer.texts.empty() &&
-      options.tokenizer.name_or_path == place_of_tokenizer(*foreign, options.loop.save))
-    return foreign->tokenizer;
+  if (is_in_model(options, foreign)) return foreign->tokenizer;
   return chosen_tokenizer(options.tokenizer).tokenizer;
 }
 
@@ -36,6 +42,21 @@ std::unique_ptr<Tokenizer> open_run_tokenizer(const PretrainOptions& options,
     foreign->facts[kOtherTokenizerFact] = "true";
   }
   return tokenizer;
+}
+
+ModelChatTemplates chat_templates_of_run(const PretrainOptions& options,
+                                         const std::optional<OpenedModel>& foreign) {
+  if (is_in_model(options, foreign)) return foreign->chat_templates;
+  // A run whose tokenizer has no files may have the template of its data.
+  const bool has_files = !options.tokenizer.name_or_path.empty();
+  if (!has_files && foreign && foreign->format == ModelFormat::kPiton)
+    return foreign->chat_templates;
+  if (!has_files && !foreign && !options.loop.load.empty()) {
+    const std::filesystem::path checkpoint = find_checkpoint(options.loop.load);
+    const NativeConfig config = read_native_config(checkpoint);
+    return chat_templates_in(tokenizer_of_checkpoint(config.tokenizer, checkpoint).folder);
+  }
+  return chosen_tokenizer(options.tokenizer).chat_templates;
 }
 
 void keep_run_tokenizer(const PretrainOptions& options, const std::optional<OpenedModel>& foreign,

@@ -22,6 +22,10 @@ std::string place_of_tokenizer(const OpenedModel& model, const std::string& save
 std::unique_ptr<Tokenizer> open_run_tokenizer(const PretrainOptions& options,
                                               std::optional<OpenedModel>& foreign);
 
+// The chat templates in the files of that tokenizer.
+ModelChatTemplates chat_templates_of_run(const PretrainOptions& options,
+                                         const std::optional<OpenedModel>& foreign);
+
 // Keeps its files in --save (keep_tokenizer() in model_files/model_tokenizer.h).
 void keep_run_tokenizer(const PretrainOptions& options, const std::optional<OpenedModel>& foreign,
                         const Tokenizer& tokenizer);

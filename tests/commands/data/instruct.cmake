@@ -64,7 +64,41 @@ expect(RUN ${two} --mix-strategy interleave_over CODE 0 OUT "m_packed_labels_doc
 expect(RUN ${two} --mix-strategy interleave_over --interleave-probs 0.5,0.5 --seed 5 CODE 0)
 expect(RUN ${two} --mix-strategy interleave_over --interleave-probs 0.5,0.4 CODE 2 ERR "with the sum 0.9, wanted one for each of 2 data sets")
 
+# Tables with lists and structs, written by pyarrow: the bytes of the same records in JSON Lines.
+set(golden ${SOURCE}/tests/golden/instruct)
+foreach(name alpaca messages sharegpt pairs_alpaca pairs_sharegpt prompts)
+  set(table preprocess --input ${golden}/parquet/${name}.parquet ${bytes} --prompt-type default --handler-name auto
+            --output-prefix ${WORK}/parquet_${name} --workers 2)
+  execute_process(COMMAND ${PITON} ${table} RESULT_VARIABLE code OUTPUT_VARIABLE out ERROR_VARIABLE err)
+  if(code EQUAL 2 AND err MATCHES "this build cannot read Parquet: .*run make again")
+    break()
+  endif()
+  expect(RUN preprocess --input ${golden}/${name}.jsonl ${bytes} --prompt-type default --handler-name auto
+             --output-prefix ${WORK}/lines_${name} CODE 0)
+  file(GLOB lines RELATIVE ${WORK} ${WORK}/lines_${name}_packed_*.bin ${WORK}/lines_${name}_packed_*.idx)
+  list(LENGTH lines count)
+  if(NOT code EQUAL 0 OR count LESS 6)
+    message(FATAL_ERROR "${name}: exit ${code}, ${count} files\n${out}${err}")
+  endif()
+  foreach(one IN LISTS lines)
+    string(REPLACE lines_ parquet_ other ${one})
+    file(SHA256 ${WORK}/${one} wanted)
+    file(SHA256 ${WORK}/${other} got)
+    if(NOT got STREQUAL wanted)
+      message(FATAL_ERROR "${other} differs from ${one}")
+    endif()
+  endforeach()
+endforeach()
+if(code EQUAL 0)
+  # A column of another type is not a text, there as in JSON.
+  expect(RUN preprocess --input ${golden}/parquet/prompts.parquet ${bytes} --prompt-type default --handler-name OpenAIInstructionHandler
+             --map-keys "{\"messages\": \"label\"}" --output-prefix ${WORK}/z CODE 3 ERR "row 0: key \"label\" holds a boolean, wanted a list")
+  expect(RUN preprocess --input ${golden}/parquet/prompts.parquet ${bytes} --json-keys prompt --output-prefix ${WORK}/z CODE 3
+    ERR "column \"prompt\" holds list<.*, wanted text")
+endif()
+
 # What does not fit.
+expect(RUN ${two} --dataset-additional-keys labels CODE 2 ERR "--dataset-additional-keys: keeps columns of prompts for the rewards of rein")
 expect(RUN ${two} --handler-name GeneralInstructionHandlers CODE 2 ERR "--handler-name: got \"GeneralInstructionHandlers\" .did you mean GeneralInstructionHandler")
 expect(RUN ${two} --handler-name GeneralInstructionHandler CODE 2 ERR "--prompt-type: GeneralInstructionHandler has its own prompt")
 expect(RUN ${two} --pack CODE 2 ERR "--pack: no --seq-length")

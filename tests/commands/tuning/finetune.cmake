@@ -145,7 +145,16 @@ expect(RUN convert --load ${WORK}/dora --save ${WORK}/dora.gguf --to gguf-lora C
 expect(RUN ${tune} ${lora} --lora-load ${WORK}/dora-peft --save ${WORK}/none CODE 2
   ERR "one of rank 4 and scale 2 with DoRA, this run has one of rank 4 and scale 2; change .*--use-dora")
 expect(RUN ${tune} --use-dora --save ${WORK}/none CODE 2 ERR "--use-dora: needs --lora-target-modules")
-expect(RUN ${tune} ${lora} --use-dora --lora-dropout 0.1 --save ${WORK}/none CODE 2 ERR "--use-dora: got --lora-dropout 0.1, wanted 0")
+# Under dropout: the same bits after an interruption.
+set(dropped ${tune} ${lora} --use-dora --lora-dropout 0.1)
+expect(RUN ${dropped} --save ${WORK}/dropped CODE 0 ERR "saved ")
+expect(RUN ${dropped} --save ${WORK}/dropped-resumed --exit-interval 2 --save-interval 2 CODE 0)
+expect(RUN resume ${WORK}/dropped-resumed CODE 0)
+hash_of(${WORK}/dropped uninterrupted)
+hash_of(${WORK}/dropped-resumed resumed)
+if(NOT resumed STREQUAL uninterrupted OR resumed STREQUAL uninterrupted_dora)
+  message(FATAL_ERROR "DoRA with dropout: ${resumed}, uninterrupted ${uninterrupted}, without dropout ${uninterrupted_dora}")
+endif()
 
 # Two ranks save the same adapters.
 foreach(layout "tensor-model-parallel-size;2" "pipeline-model-parallel-size;2" "zero-stage;3")

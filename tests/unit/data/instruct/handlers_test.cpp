@@ -56,9 +56,52 @@ TEST(Handlers, AreFoundByTheKeysOfARecord) {
             "SharegptStylePairwiseHandler");
   EXPECT_EQ(found(R"({"instruction": "", "chosen": "a", "rejected": "b"})"),
             "AlpacaStylePairwiseHandler");
+  EXPECT_EQ(found(R"({"prompt": "x", "completion": "y"})"), "PromptCompletionHandler");
+  EXPECT_EQ(found(R"({"prompt": "x", "completion": "y", "label": false})"),
+            "PromptUnpairedHandler");
+  EXPECT_EQ(found(R"({"chosen": [], "rejected": []})"), "PromptPairwiseHandler");
   EXPECT_EQ(found(R"({"text": "x"})"), "GeneralPretrainHandler");
   EXPECT_THAT(message_of(Fault::kData, [&] { found(R"({"question": "a", "answer": "b"})"); }),
               HasSubstr("the record has question, answer; wanted instruction and output"));
+}
+
+// As ultrafeedback_binarized has both.
+TEST(Handlers, OfMessagesAndPairsAreChosenByWhatIsWanted) {
+  const auto record = nlohmann::ordered_json::parse(
+      R"({"prompt": "a", "messages": [], "chosen": [], "rejected": []})");
+  EXPECT_EQ(handler_of(record).name, kMessages);
+  EXPECT_EQ(handler_of(record, SampleForm::kAnswers).name, kMessages);
+  EXPECT_EQ(handler_of(record, SampleForm::kPairs).name, "PromptPairwiseHandler");
+}
+
+TEST(Prompts, AreTextsOrMessages) {
+  constexpr const char* kCompletion = "PromptCompletionHandler";
+  constexpr const char* kPairwise = "PromptPairwiseHandler";
+  EXPECT_EQ(shown(read(kCompletion, R"({"prompt": "a", "completion": "b"})")),
+            "user:a|assistant:b|");
+  EXPECT_EQ(shown(read(kCompletion, R"({"prompt": [{"role": "system", "content": "s"},
+      {"role": "user", "content": "a"}], "completion": [{"role": "assistant", "content": "b"}]})")),
+            "[s]user:a|assistant:b|");
+  EXPECT_EQ(shown(read(kPairwise, R"({"prompt": [{"role": "user", "content": "a"}],
+      "chosen": "b", "rejected": [{"role": "assistant", "content": "c"}]})")),
+            "user:a|assistant:b|not:c");
+  // Whole conversations, with and without the prompt.
+  constexpr const char* kWhole = R"("chosen": [{"role": "user", "content": "a"},
+      {"role": "assistant", "content": "b"}], "rejected": [{"role": "user", "content": "a"},
+      {"role": "assistant", "content": "c"}]})";
+  EXPECT_EQ(shown(read(kPairwise, (std::string("{") + kWhole).c_str())),
+            "user:a|assistant:b|not:c");
+  EXPECT_EQ(shown(read(kPairwise, (std::string(R"({"prompt": "a", )") + kWhole).c_str())),
+            "user:a|assistant:b|not:c");
+  EXPECT_EQ(read("PromptUnpairedHandler", R"({"prompt": "a", "completion": "b", "label": false})")
+                .desirable,
+            false);
+  EXPECT_THAT(fault_of(kPairwise, R"({"chosen": "a", "rejected": "b"})"), HasSubstr("user"));
+  EXPECT_THAT(fault_of(kPairwise, R"({"prompt": "a", "chosen": [], "rejected": "b"})"),
+              HasSubstr("key \"chosen\" holds no message"));
+  EXPECT_THAT(fault_of(kPairwise, R"({"prompt": "x", "chosen": "b", "rejected": [
+      {"role": "user", "content": "y"}, {"role": "assistant", "content": "c"}]})"),
+              HasSubstr("differ before their last message"));
 }
 
 TEST(Alpaca, JoinsThePartsThatAreNotEmpty) {

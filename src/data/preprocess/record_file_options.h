@@ -1,0 +1,54 @@
+// Options of a run whose --data-path names files of conversations: how they become samples. They
+// are those of `piton preprocess`.
+#pragma once
+
+#include <string>
+
+#include "base/options/options.h"
+
+namespace piton {
+
+struct RecordFileOptions {
+  std::string handler_name = "auto";
+  std::string prompt_type;
+  std::string prompt_type_path;
+  std::string map_keys;
+  bool enable_thinking = false;
+
+  bool given() const {
+    return handler_name != "auto" || !prompt_type.empty() || !prompt_type_path.empty() ||
+           !map_keys.empty() || enable_thinking;
+  }
+
+  template <typename Visitor>
+  void visit(Visitor&& v) {
+    const auto rules = [](const char* placeholder) {
+      return OptionRules{.resume = Resume::kMustMatch, .placeholder = placeholder};
+    };
+    v(Option{"handler-name",
+             "how records of files in --data-path are read: auto (from the first record), or a "
+             "handler; see docs/instruction_data.md",
+             rules("NAME")},
+      handler_name);
+    v(Option{"prompt-type",
+             "named template of the prompt around records of files in --data-path (default: the "
+             "chat template of the model)",
+             rules("NAME")},
+      prompt_type);
+    v(Option{"prompt-type-path", "JSON file with the template that --prompt-type names",
+             rules("FILE")},
+      prompt_type_path);
+    v(Option{"map-keys",
+             "JSON object that maps keys to their names in files of --data-path: "
+             "{\"prompt\": \"question\"}; needs --handler-name",
+             rules("JSON")},
+      map_keys);
+    v(Option{"enable-thinking",
+             "reasoning templates (qwen3): keep the thoughts of files in --data-path, and learn "
+             "them",
+             rules("")},
+      enable_thinking);
+  }
+};
+
+}  // namespace piton

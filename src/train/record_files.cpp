@@ -1,0 +1,240 @@
+#include "train/record_files.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <sstream>
+#include <system_error>
+#include <utility>
+
+#include "base/error.h"
+#include "base/files/files.h"
+#include "base/files/regular_file.h"
+#include "base/hash.h"
+#include "checkpoint/collective.h"
+#include "data/preprocess/preprocess.h"
+#include "data/preprocess/preprocess_cards.h"
+
+namespace piton {
+namespace {
+
+namespace fs = std::filesystem;
+
+// All places of `data` that name corpora.
+std::array<std::vector<std::string>*, 4> paths_of(DataOptions& data) {
+  return {&data.data_path, &data.train_data_path, &data.valid_data_path, &data.test_data_path};
+}
+
+bool is_record_file(const std::string& path) {
+  std::error_code ignored;
+  const fs::path name(path);
+  return fs::is_regular_file(name, ignored) && name.extension() != ".bin" &&
+         name.extension() != ".idx";
+}
+
+SampleForm form_of(TrainingStage stage) {
+  if (stage == TrainingStage::kSft) return SampleForm::kAnswers;
+  return stage == TrainingStage::kKto ? SampleForm::kJudged : SampleForm::kPairs;
+}
+
+fs::path make_temporary_folder() {
+  std::string name = (fs::temp_directory_path() / "piton-data-XXXXXX").string();
+  if (::mkdtemp(name.data()) == nullptr) {
+    throw Error(Fault::kData,
+                "--data-path: no temporary folder {} can be made: {}; give "
+                "--data-cache-path DIR",
+                name, std::generic_category().message(errno));
+  }
+  return name;
+}
+
+PreprocessOptions preprocess_options(const PretrainOptions& options, const std::string& file,
+                                     const RecordReading& reading) {
+  const RecordFileOptions& records = options.records;
+  PreprocessOptions made;
+  made.input = {file};
+  made.workers = reading.workers;
+  made.map_keys = records.map_keys;
+  made.instruct.handler_name = records.handler_name;
+  made.instruct.prompt_type = records.prompt_type;
+  made.instruct.prompt_type_path = records.prompt_type_path;
+  made.instruct.enable_thinking = records.enable_thinking;
+  made.chat_templates = reading.chat_templates;
+  made.wanted_form = form_of(options.preferences.stage);
+  return made;
+}
+
+std::string hash_of_file(const std::string& file) {
+  const RegularFile bytes(file);
+  std::vector<std::byte> block(1 << 20);
+  StreamHash hash;
+  for (std::int64_t at = 0; at < bytes.size_bytes();) {
+    const auto part = std::span(block).first(static_cast<std::size_t>(
+        std::min<std::int64_t>(bytes.size_bytes() - at, std::ssize(block))));
+    bytes.read_at(at, part);
+    hash.add(part);
+    at += std::ssize(part);
+  }
+  return hash.hex();
+}
+
+// Identifies the corpora by all that determines them.
+std::string identity_of(const PretrainOptions& options, const std::string& file,
+                        const RecordReading& reading) {
+  const RecordFileOptions& records = options.records;
+  StreamHash hash;
+  const auto add = [&](const std::string& text) {
+    const std::string part = fmt::format("{}:{}|", text.size(), text);
+    hash.add(std::as_bytes(std::span(part)));
+  };
+  add(reading.tokenizer->content_hash());
+  for (const ChatTemplateSource& source : reading.chat_templates.files.templates) {
+    add(source.name);
+    add(source.text);
+  }
+  add(reading.chat_templates.files.special_tokens.dump());
+  add(records.handler_name);
+  add(records.prompt_type);
+  if (!records.prompt_type_path.empty()) add(read_text_file(records.prompt_type_path, 16 << 20));
+  add(records.map_keys);
+  add(records.enable_thinking ? "thinking" : "");
+  add(name(options.preferences.stage));
+  add(hash_of_file(file));
+  return hash.hex();
+}
+
+std::string stem_of(const std::string& file) {
+  const std::string name = fs::path(file).filename().string();
+  return name.substr(0, name.find('.', 1));
+}
+
+void report(const std::string& file, const PreprocessReport& done, Log& log) {
+  for (const LeftOut* left_out : {&done.bad, &done.too_long, &done.unteaching}) {
+    for (const BadRecord& record : left_out->first) log.warning(describe(record));
+    if (left_out->count > std::ssize(left_out->first))
+      log.warning(fmt::format("{}: {} such records are left out", file, left_out->count));
+  }
+  log.info(fmt::format("{}: {} ({} prompt): {} samples, {} tokens to learn of {}", file,
+                       done.handler, done.prompt, done.samples, done.taught_tokens,
+                       done.tokens.at(0)));
+}
+
+}  // namespace
+
+RecordCorpora::RecordCorpora(RecordCorpora&& other) noexcept
+    : prefixes(std::move(other.prefixes)), temporary(std::exchange(other.temporary, {})) {}
+
+void RecordCorpora::swap(RecordCorpora& other) noexcept {
+  prefixes.swap(other.prefixes);
+  temporary.swap(other.temporary);
+}
+
+RecordCorpora::~RecordCorpora() {
+  std::error_code ignored;
+  if (!temporary.empty()) fs::remove_all(temporary, ignored);
+}
+
+std::vector<std::string> record_files_of(const PretrainOptions& options) {
+  std::vector<std::string> files;
+  if (!options.data.is_instruction_dataset) return files;
+  DataOptions data = options.data;
+  for (const std::vector<std::string>* paths : paths_of(data)) {
+    for (const std::string& path : *paths) {
+      if (is_record_file(path) && std::ranges::count(files, path) == 0) files.push_back(path);
+    }
+  }
+  if (!files.empty() && data.neat_pack) {
+    throw Error(Fault::kUsage,
+                "--neat-pack: is of corpora that were packed so, got the file {}; its samples are "
+                "packed by --pack",
+                files.front());
+  }
+  return files;
+}
+
+RecordCorpora convert_record_files(const PretrainOptions& options,
+                                   const std::vector<std::string>& files, RecordReading reading,
+                                   Log& log) {
+  if (reading.tokenizer == nullptr) {
+    throw Error(Fault::kUsage,
+                "--data-path: {} is a file of conversations, and the run has no tokenizer; name it "
+                "with --tokenizer-type or --tokenizer-name-or-path",
+                files.front());
+  }
+  RecordCorpora made;
+  const std::optional<std::string>& kept = options.data.data_cache_path;
+  if (!kept) made.temporary = make_temporary_folder();
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    const std::string& file = files[i];
+    PreprocessOptions one = preprocess_options(options, file, reading);
+    const std::string place =
+        kept ? (fs::path(*kept) /
+                fmt::format("{}-{}", stem_of(file), identity_of(options, file, reading)))
+                   .string()
+             : (made.temporary / fmt::format("{}-{}", i, stem_of(file))).string();
+    made.prefixes[file] = place;
+    // The mark is written last.
+    const fs::path mark = place + ".complete";
+    if (kept && fs::exists(mark)) {
+      log.info(fmt::format("{}: its samples are in {}", file, place));
+      continue;
+    }
+    if (kept) fs::create_directories(*kept);
+    one.output_prefix = place;
+    one.overwrite = true;
+    SilentProgress progress;
+    const PreprocessReport done = preprocess(one, *reading.tokenizer, log, progress);
+    write_cards(one, *reading.tokenizer, done, "a run");
+    if (kept) write_text_file(mark, file + "\n");
+    report(file, done, log);
+  }
+  return made;
+}
+
+std::map<std::string, std::string> convert_on_first_rank(
+    const PretrainOptions& options, const std::function<RecordReading()>& reading,
+    Communicator& everyone, Log& log, RecordCorpora& made) {
+  std::vector<std::string> files;
+  phase(everyone, std::nullopt, [&] { files = record_files_of(options); });
+  if (files.empty()) {
+    if (options.records.given()) {
+      log.info(
+          "--data-path: names corpora, which have their prompts; --handler-name, --prompt-type, "
+          "--map-keys and --enable-thinking are of files of conversations");
+    }
+    return {};
+  }
+  const std::string places = found_by_first(everyone, [&] {
+    RecordCorpora converted = convert_record_files(options, files, reading(), log);
+    std::string lines;
+    for (const std::string& file : files) lines += converted.prefixes.at(file) + '\n';
+    made.swap(converted);
+    return lines;
+  });
+  std::map<std::string, std::string> prefixes;
+  std::istringstream lines(places);
+  for (const std::string& file : files) std::getline(lines, prefixes[file]);
+  phase(everyone, std::nullopt, [&] {
+    for (const auto& [file, prefix] : prefixes) {
+      const fs::path folder = fs::path(prefix).parent_path();
+      if (fs::is_directory(folder)) continue;
+      throw Error(Fault::kUsage,
+                  "--data-path: {} was converted by the first rank into {}, which does not exist "
+                  "on this host; give --data-cache-path DIR, a folder that all hosts share",
+                  file, folder.string());
+    }
+  });
+  return prefixes;
+}
+
+DataOptions with_prefixes(DataOptions data, const std::map<std::string, std::string>& prefixes) {
+  for (std::vector<std::string>* paths : paths_of(data)) {
+    for (std::string& path : *paths) {
+      if (const auto found = prefixes.find(path); found != prefixes.end()) path = found->second;
+    }
+  }
+  return data;
+}
+
+}  // namespace piton
