@@ -137,7 +137,7 @@ class DecoderChunk final : public Chunk {
     ParameterList& parameters = setup.parameters;
     Parameter* tokens = nullptr;
     if (place_.first() || (place_.last() && config.tied)) {
-      tokens = &token_table(parameters, of, kTokenTable, config.tied);
+      tokens = &token_table(parameters, of, kTokenTable, stages_of_table());
     }
     if (place_.first()) {
       EmbeddingShape shape{.hidden = config.hidden,
@@ -192,6 +192,10 @@ class DecoderChunk final : public Chunk {
   void add_layers(KvCache& cache) const override { layers_->add_layers(cache); }
 
  private:
+  std::vector<int> stages_of_table() const {
+    return config_.tied ? place_.stages_of_ends() : std::vector<int>();
+  }
+
   // `tokens`: the table of tokens, where the head shares it.
   void add_head(ParameterList& parameters, const LayersOfChunk& of, Parameter* tokens) {
     if (config_.reward_head) {
@@ -203,7 +207,7 @@ class DecoderChunk final : public Chunk {
       return;
     }
     head_.emplace(
-        shard_, config_.tied ? *tokens : token_table(parameters, of, "head.weight", false),
+        shard_, config_.tied ? *tokens : token_table(parameters, of, "head.weight", {}),
         vocabulary_,
         HeadShape{.normalized = config_.normalized_head, .soft_cap = config_.logit_soft_cap});
   }

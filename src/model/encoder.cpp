@@ -70,7 +70,7 @@ class EncoderChunk final : public Chunk {
   }
 
   static Parameter& table(ParameterList& parameters, const LayersOfChunk& of) {
-    return token_table(parameters, of, "embedding.token.weight", true);
+    return token_table(parameters, of, "embedding.token.weight", of.place.stages_of_ends());
   }
 
   void make_heads(ParameterList& parameters, const LayersOfChunk& of) {

@@ -12,7 +12,7 @@ namespace piton {
 ChunkFactory encoder_factory(const ModelConfig& config, const ModelLayout& layout);
 
 // The same for a model with ModelConfig::encoder_decoder. Making a chunk throws Error(kUsage) if
-// the model is divided into several.
+// the model is divided into several and LayoutOptions::split_stage is not given.
 ChunkFactory encoder_decoder_factory(const ModelConfig& config, const ModelLayout& layout);
 
 }  // namespace piton

@@ -12,7 +12,9 @@ LayerStack::LayerStack(ParameterList& parameters, const LayersOfChunk& of, const
       groups_(of.config.groups / of.shard.size()),
       head_size_(of.config.head_size),
       stage_(of.place.stage()),
-      layers_(of.layout.division(of.config.layers, of.place.chunks()).of_chunk(of.place.index)),
+      layers_(of.layers
+                  ? *of.layers
+                  : of.layout.division(of.config, of.place.chunks()).of_chunk(of.place.index)),
       recompute_(of.layout.options.recompute),
       group_(of.shard.group),
       crosses_(of.stack.cross),
@@ -103,16 +105,12 @@ Value LayerStack::run(Context& context, const Value& x, const Group& group,
 }
 
 Parameter& token_table(ParameterList& parameters, const LayersOfChunk& of, const std::string& name,
-                       bool tied) {
+                       const std::vector<int>& stages) {
   const ModelConfig& config = of.config;
   Parameter table = vocabulary_parameter(
       of.shard, name, {config.vocabulary, of.layout.padded_vocabulary(config.vocabulary)},
       config.hidden, input_weights(config));
-  const std::vector<int> ends = of.place.stages_of_ends();
-  if (tied && ends.size() > 1) {
-    table.tied_stages = ends;
-    table.placement[Axis::kPipeline].gradient_is_partial = true;
-  }
+  tie_over_stages(table, stages);
   return parameters.find_or_add(std::move(table));
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "model/block.h"
@@ -21,6 +22,8 @@ struct LayersOfChunk {
   const Shard& shard;
   StackKind stack = {};
   std::int64_t blocks_before = 0;  // blocks of the chunk in stacks before this one
+  // Of the stack in this chunk; none: the share of a chunk of a model that is one stack.
+  std::optional<LayerRange> layers = {};
 };
 
 // What all layers of a stack read in addition to the output of the layer before; gradients flow to
@@ -69,9 +72,9 @@ class LayerStack {
   std::vector<Block> blocks_;
 };
 
-// The table of tokens [padded / t, h] of a chunk. If embedding and head share it (`tied`) and are
-// on one stage, it is one parameter; on two stages, their gradients are summed.
+// The table of tokens [padded / t, h] of a chunk. If embedding and head share it and are on one
+// stage, it is one parameter; on several `stages`, their gradients are summed.
 Parameter& token_table(ParameterList& parameters, const LayersOfChunk& of, const std::string& name,
-                       bool tied);
+                       const std::vector<int>& stages);
 
 }  // namespace piton

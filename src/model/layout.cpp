@@ -35,6 +35,20 @@ std::vector<std::int64_t> LayerDivision::most_of_stages(
   return most;
 }
 
+LayerDivision LayerDivision::of(const ModelConfig& config, const LayoutOptions& options,
+                                int chunks) {
+  if (!config.encoder_decoder || chunks == 1)
+    return {config.layers, chunks, options.layers_of_chunks};
+  const std::int64_t of_encoder = config.encoder_decoder->encoder_layers;
+  LayerDivision both{of_encoder + config.layers, chunks, options.layers_of_chunks};
+  if (!both.given.empty()) return both;
+  both.given = LayerDivision{of_encoder, options.split_stage}.counts();
+  for (const std::int64_t count :
+       LayerDivision{config.layers, chunks - options.split_stage}.counts())
+    both.given.push_back(count);
+  return both;
+}
+
 std::int64_t ModelLayout::padded_vocabulary(std::int64_t vocabulary) const {
   if (options.vocabulary_rows > 0) return options.vocabulary_rows;
   const std::int64_t multiple = options.vocabulary_multiple * mesh->size(Axis::kTensor);
@@ -63,6 +77,36 @@ void ModelLayout::check_context(const ModelConfig& config) const {
   }
 }
 
+void ModelLayout::check_layers(const ModelConfig& config, int chunks) const {
+  const bool both = config.encoder_decoder && chunks > 1;
+  const auto fill = [&](std::int64_t layers, int count, const char* what, const char* flags) {
+    if (layers >= count) return;
+    throw Error(Fault::kUsage, "layout: {} layers cannot fill {} {}; change {}", layers, count,
+                what, flags);
+  };
+  if (both) {
+    PITON_ASSERT(options.split_stage > 0 && options.split_stage < chunks,
+                 "a decoder from stage {} of {} on", options.split_stage, chunks);
+    fill(config.encoder_decoder->encoder_layers, options.split_stage,
+         "pipeline stages of the encoder",
+         "--encoder-num-layers or --pipeline-model-parallel-split-rank");
+    fill(config.layers, chunks - options.split_stage, "pipeline stages of the decoder",
+         "--decoder-num-layers or --pipeline-model-parallel-split-rank");
+  } else {
+    fill(
+        config.layers, chunks,
+        chunks == mesh->size(Axis::kPipeline) ? "pipeline stages" : "chunks of the pipeline stages",
+        "--num-layers or --pipeline-model-parallel-size");
+  }
+  const std::int64_t all =
+      config.layers + (both ? config.encoder_decoder->encoder_layers : std::int64_t{0});
+  const std::vector<std::int64_t>& given = options.layers_of_chunks;
+  PITON_ASSERT(
+      given.empty() || (static_cast<int>(given.size()) == chunks &&
+                        std::accumulate(given.begin(), given.end(), std::int64_t{0}) == all),
+      "layers of {} chunks, wanted {}", given.size(), chunks);
+}
+
 void ModelLayout::check(const ModelConfig& config, int chunks) const {
   const int t = mesh->size(Axis::kTensor);
   const auto divides = [&](std::int64_t value, const char* what, const char* flag) {
@@ -77,19 +121,7 @@ void ModelLayout::check(const ModelConfig& config, int chunks) const {
   divides(config.groups, "query groups", "--num-query-groups");
   divides(config.ffn_hidden, "columns of the MLP", "--ffn-hidden-size");
   check_context(config);
-  if (config.layers < chunks) {
-    throw Error(Fault::kUsage,
-                "layout: {} layers cannot fill {} {}; change --num-layers or "
-                "--pipeline-model-parallel-size",
-                config.layers, chunks,
-                chunks == mesh->size(Axis::kPipeline) ? "pipeline stages"
-                                                      : "chunks of the pipeline stages");
-  }
-  const std::vector<std::int64_t>& given = options.layers_of_chunks;
-  PITON_ASSERT(given.empty() ||
-                   (static_cast<int>(given.size()) == chunks &&
-                    std::accumulate(given.begin(), given.end(), std::int64_t{0}) == config.layers),
-               "layers of {} chunks, wanted {}", given.size(), chunks);
+  check_layers(config, chunks);
   if (options.linears.sequence_parallel && t == 1) {
     throw Error(Fault::kUsage,
                 "layout: --sequence-parallel splits tokens over tensor ranks, and "

@@ -20,6 +20,9 @@ struct LayoutOptions {
   std::int64_t vocabulary_rows = 0;        // or to exactly this many rows, if above 0
   // Layers of each chunk of the model, in order; empty: equal numbers (LayerDivision).
   std::vector<std::int64_t> layers_of_chunks;
+  // The first stage of the decoder of a model with an encoder, whose stages are those before it; 0:
+  // the model is one chunk. Then layers_of_chunks has the layers of the encoder first.
+  int split_stage = 0;
   ContextExchange context_exchange = ContextExchange::kRing;
 };
 
@@ -45,6 +48,10 @@ struct LayerDivision {
   std::int64_t most() const;  // of a chunk
   // The most that a chunk of each stage has. `stage_of_chunk` [chunks].
   std::vector<std::int64_t> most_of_stages(const std::vector<int>& stage_of_chunk) const;
+
+  // Of a model of `chunks` chunks. If it is an encoder with a decoder in several, the layers are
+  // those of the encoder, in the chunks before options.split_stage, and then those of the decoder.
+  static LayerDivision of(const ModelConfig& config, const LayoutOptions& options, int chunks);
 };
 
 struct ModelLayout {
@@ -53,19 +60,20 @@ struct ModelLayout {
   SharedRows* shared = nullptr;  // for fused linears of the tensor ranks; null: there are none
 
   std::int64_t padded_vocabulary(std::int64_t vocabulary) const;
-  LayerDivision division(std::int64_t layers, int chunks) const {
-    return {layers, chunks, options.layers_of_chunks};
+  LayerDivision division(const ModelConfig& config, int chunks) const {
+    return LayerDivision::of(config, options, chunks);
   }
   ContextGroup context_group() const {
     return {&mesh->group(Axis::kContext), options.context_exchange};
   }
   // Throws Error(kUsage) that names the flag if heads, groups or the MLP's width are not divisible
   // by the tensor size, heads or groups not by the context size under kHeads, or if there are fewer
-  // layers than chunks.
+  // layers than chunks (of an encoder with a decoder, in one of both).
   void check(const ModelConfig& config, int chunks) const;
 
  private:
   void check_context(const ModelConfig& config) const;
+  void check_layers(const ModelConfig& config, int chunks) const;
 };
 
 }  // namespace piton

@@ -1,6 +1,7 @@
 #include "nn/embedding.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "ops/dropout.h"
 #include "ops/embedding.h"
@@ -20,8 +21,9 @@ Embedding::Embedding(ParameterList& parameters, const Shard& shard, Parameter& t
   tokens_->contributions += 1;
   if (shape.norm) norm_.emplace(parameters, shard, "embedding.norm", *shape.norm);
   const auto table = [&](const char* name, std::int64_t rows) {
-    Parameter* added = &parameters.find_or_add(
-        replicated_parameter(shard, name, rows, shape.hidden, shape.positions));
+    Parameter made = replicated_parameter(shard, name, rows, shape.hidden, shape.positions);
+    tie_over_stages(made, shape.stages);
+    Parameter* added = &parameters.find_or_add(std::move(made));
     added->is_table = true;
     added->contributions += 1;
     return added;
@@ -57,6 +59,7 @@ Head::Head(const Shard& shard, Parameter& table, const Vocabulary& vocabulary,
       vocabulary_(vocabulary),
       table_(&table),
       bias_(shape.bias),
+      same_rows_(shape.same_rows),
       soft_cap_(shape.soft_cap),
       normalized_(shape.normalized ? std::make_shared<NormalizedRowsCache>() : nullptr) {
   table_->contributions += 1;
@@ -103,9 +106,9 @@ LossOutput Head::loss(Context& context, const Value& x, const LossInputs& inputs
   local.bias = bias_;
   local.normalized = normalized_ != nullptr;
   local.soft_cap = soft_cap_;
-  return head_loss(
-      context, x, *table_, local,
-      {.group = *shard_.group, .sequence_parallel = shard_.strategy.sequence_parallel});
+  return head_loss(context, x, *table_, local,
+                   {.group = *shard_.group,
+                    .sequence_parallel = shard_.strategy.sequence_parallel && !same_rows_});
 }
 
 }  // namespace piton

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "nn/chunk.h"
 #include "nn/norm.h"
@@ -24,6 +25,7 @@ struct EmbeddingShape {
   double hidden_dropout = 0;       // probability
   std::string dropout_site = "embedding.dropout";  // of two embeddings, each draws its own masks
   Initialization positions;  // of the tables of learned positions and of types
+  std::vector<int> stages;   // that hold these tables, if several do
 };
 
 class Embedding {
@@ -52,6 +54,7 @@ struct HeadShape {
   bool normalized = false;    // each row of the table divided by its length (ops/normalized_rows.h)
   double soft_cap = 0;        // of logits (kernels/elementwise.h); 0: none
   Parameter* bias = nullptr;  // [padded / t] of the logits; null: none
+  bool same_rows = false;     // loss() gets the same rows on every tensor rank, in any case
 };
 
 class Head {
@@ -64,7 +67,8 @@ class Head {
   // x [n, h], the same on every tensor rank -> fp32 (fp64) [n, padded / t]: the logits of this
   // rank's part of the vocabulary. For a loss use loss(), which needs less memory.
   Tensor logits(Context& context, const Tensor& x) const;
-  // The loss of x [n, h], under sequence parallelism this rank's [n/t, h]. Labels and mask are [n].
+  // The loss of x [n, h], under sequence parallelism this rank's [n/t, h] unless
+  // HeadShape::same_rows. Labels and mask are [n].
   LossOutput loss(Context& context, const Value& x, const LossInputs& inputs) const;
 
  private:
@@ -72,6 +76,7 @@ class Head {
   Vocabulary vocabulary_;
   Parameter* table_;
   Parameter* bias_;
+  bool same_rows_;
   double soft_cap_;
   std::shared_ptr<NormalizedRowsCache> normalized_;  // null: the table as it is
 };

@@ -96,6 +96,12 @@ std::int64_t Vocabulary::valid(const Shard& shard) const {
   return std::clamp<std::int64_t>(size - begin(shard), 0, padded / shard.size());
 }
 
+void tie_over_stages(Parameter& parameter, const std::vector<int>& stages) {
+  if (stages.size() < 2) return;
+  parameter.tied_stages = stages;
+  parameter.placement[Axis::kPipeline].gradient_is_partial = true;
+}
+
 Parameter vocabulary_parameter(const Shard& shard, std::string name, const Vocabulary& vocabulary,
                                std::int64_t in, Initialization initialization) {
   const auto [size, padded] = vocabulary;

@@ -60,6 +60,9 @@ Parameter column_split_parameter(const Shard& shard, std::string name, std::int6
 // sequence parallelism its gradient is summed over the tensor ranks, which hold different tokens.
 Parameter replicated_parameter(const Shard& shard, std::string name, std::int64_t size,
                                std::int64_t in, Initialization initialization);
+// Says that the parameter is on each of `stages` (ascending), over which its gradient is summed.
+// With one of them it stays as it is.
+void tie_over_stages(Parameter& parameter, const std::vector<int>& stages);
 // A table of tokens with the local shape [padded / t, in], or one number for each token, [padded /
 // t], if `in` is 0. Rows from vocabulary.size on are padding and belong to no piece.
 Parameter vocabulary_parameter(const Shard& shard, std::string name, const Vocabulary& vocabulary,

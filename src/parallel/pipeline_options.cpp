@@ -173,6 +173,30 @@ ScheduleSettings PipelineOptions::settings(int stages, std::int64_t layers) cons
   return settings;
 }
 
+int PipelineOptions::split_stage(int stages, bool both) const {
+  const char* const flag = "pipeline-model-parallel-split-rank";
+  wants(split_rank.has_value(), flag, both,
+        "a model of an encoder and a decoder (--model-family t5)");
+  wants(split_rank.has_value(), flag, stages > 1, "--pipeline-model-parallel-size of 2 or more");
+  if (!both || stages == 1) return 0;
+  if (!split_rank) {
+    refuse_flag(flag, fmt::format("is not given; wanted 1 to {}, the first of the {} stages that "
+                                  "has the decoder (t5)",
+                                  stages - 1, stages));
+  }
+  check_range(fmt::format("parallel: --{} (the first stage of the decoder)", flag), *split_rank, 1,
+              stages - 1);
+  const ScheduleKind order = kind();
+  const bool several = layers_of_chunk || chunks || order == ScheduleKind::kZeroBubbleV ||
+                       order == ScheduleKind::kDualPipeV;
+  wants(several, flag, false,
+        "stages of one chunk: --pipeline-schedule 1f1b or zb-h1, without virtual stages");
+  wants(balance, flag, false,
+        "layers of equal length, and --balance-layers counts those of one stack; leave it out, or "
+        "use --manual-layers");
+  return static_cast<int>(*split_rank);
+}
+
 std::vector<std::int64_t> PipelineOptions::layers_of_chunks(int count, std::int64_t layers) const {
   wants(manual_allocation, "use-manual-layer-allocation", !manual_layers.empty(),
         "--manual-layers N,N, the layers of each stage");

@@ -37,6 +37,7 @@ struct PipelineOptions {
   std::optional<std::int64_t> chunks;           // or by their number
   std::optional<std::int64_t> group;            // default: the number of stages
   std::optional<std::string> fold_mode;
+  std::optional<std::int64_t> split_rank;
   bool optimized = false;
   std::vector<std::string> micro_batches;  // sizes, or the name of a preset
   bool manual_allocation = false;
@@ -48,6 +49,10 @@ struct PipelineOptions {
   // The schedule of a model of `layers` layers on `stages` stages. Throws Error(kUsage) naming the
   // flag if options contradict each other or do not fit.
   ScheduleSettings settings(int stages, std::int64_t layers) const;
+
+  // The first stage of the decoder of a model with an encoder (`both`); 0: the model is one stage,
+  // or has one stack. Throws Error(kUsage) naming the flag.
+  int split_stage(int stages, bool both) const;
 
   // Layers of each of the model's chunks by --manual-layers; empty if it is not given. Throws
   // Error(kUsage) unless there are `chunks` positive numbers whose sum is `layers`.
@@ -71,6 +76,10 @@ struct PipelineOptions {
              "Fold3D) need several chunks of the model on each stage, zb-v and dualpipe-v have "
              "two, opp (1f1b with unequal micro-batches) needs --manual-mbs"},
       Choice<PipelineOrder>(schedule, pipeline_orders()));
+    v(Option{"pipeline-model-parallel-split-rank",
+             "t5: the first stage of the decoder; the stages before it have the encoder",
+             {.placeholder = "N"}},
+      split_rank);
     v(Option{"num-layers-per-virtual-pipeline-stage",
              "interleave: each stage has several chunks of the model, of this many layers",
              {.placeholder = "N"}},

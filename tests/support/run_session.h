@@ -59,6 +59,7 @@ struct RunLayout {
   std::int64_t micro = 2;  // samples of a micro-batch; the others of a global batch are accumulated
   std::vector<std::int64_t> sizes;   // of the micro-batches of a rank, in place of `micro`
   std::vector<std::int64_t> layers;  // of the chunks of the model; empty: equal
+  int split = 0;                     // the first stage of the decoder of T5
   ContextExchange exchange = ContextExchange::kRing;
   bool scatters = true;  // each tensor rank sends its part of a boundary
 
@@ -185,6 +186,7 @@ class TrainingRun {
                                                      : layout.rules,
                        .vocabulary_multiple = 16,
                        .layers_of_chunks = layout.layers,
+                       .split_stage = layout.split,
                        .context_exchange = layout.exchange},
             .zero_stage = layout.zero,
             .zero_instances = layout.instances,

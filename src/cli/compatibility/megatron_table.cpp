@@ -61,6 +61,7 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "profile-step-end:1 profile-ranks:* remote-device:1 cpu-optimizer "
      "apply-residual-connection-post-layernorm bert-no-binary-head mask-prob:1 short-seq-prob:1 "
      "decoder-seq-length:1 encoder-num-layers:1 decoder-num-layers:1 "
+     "pipeline-model-parallel-split-rank:1 "
      "relative-attention-num-buckets:1 relative-attention-max-distance:1",
      ""},
     // Older and alternative spellings.

@@ -92,12 +92,27 @@ Schedule checked_schedule(const ScheduleSettings& settings, int stages,
   return make_schedule(settings, stages, static_cast<int>(micro_batches));
 }
 
+// Operations of a layer of the encoder, and of one of the decoder, of a model with both; 1 for
+// models of one stack, whose layers are alike.
+std::pair<double, double> work_of_layers(const RunPlan& plan) {
+  if (plan.session.layout.split_stage == 0) return {1, 1};
+  const auto work = [&](std::int64_t of_encoder, std::int64_t of_decoder) {
+    ModelConfig model = plan.session.model;
+    model.layers = of_decoder;
+    model.encoder_decoder->encoder_layers = of_encoder;
+    return model.forward_flops_per_token(plan.sequence, plan.decoder_sequence);
+  };
+  return {work(1, 0) - work(0, 0), work(0, 1) - work(0, 0)};
+}
+
 // The pipeline of a plan. Passes are in proportion to layers, where these are given by chunk, and
 // to samples, where micro-batches are unequal.
 Simulation simulated(const RunPlan& plan) {
   std::vector<StepTimes> times;
+  const auto [of_encoder, of_decoder] = work_of_layers(plan);
   for (const std::int64_t layers : plan.session.layout.layers_of_chunks) {
-    const auto time = static_cast<double>(layers);
+    const bool encodes = std::ssize(times) < plan.session.layout.split_stage;
+    const double time = static_cast<double>(layers) * (encodes ? of_encoder : of_decoder);
     times.push_back({.forward = time, .backward_input = time, .backward_weight = time});
   }
   if (times.empty()) times.emplace_back();
@@ -109,7 +124,10 @@ Simulation simulated(const RunPlan& plan) {
 std::string bubble_line(const RunPlan& plan, const Simulation& simulation) {
   const bool equal = plan.micro_batch_sizes.empty() && plan.session.layout.layers_of_chunks.empty();
   return fmt::format("pipeline bubble {:.1f} % (passes of {})\n", 100 * simulation.bubble,
-                     equal ? "equal length" : "lengths in proportion to layers x samples");
+                     equal ? "equal length"
+                     : plan.session.layout.split_stage > 0
+                         ? "lengths in proportion to operations of layers x samples"
+                         : "lengths in proportion to layers x samples");
 }
 
 nlohmann::ordered_json to_json(const Simulation& simulation) {

@@ -1,6 +1,7 @@
 #include "train/run/run_plan.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/options/option_range.h"
 #include "data/masked/masked_sets.h"
@@ -118,17 +119,41 @@ void balance_layers(RunPlan& plan, const PipelineOptions& pipeline) {
       model.layers, stages_of_chunks(plan.session.schedule, stages), of_head / of_layer);
 }
 
+// Layers of the stages of an encoder and of those of a decoder, given by --manual-layers or equal.
+void divide_both(LayoutOptions& layout, const ModelConfig& model, int stages) {
+  const std::vector<std::int64_t>& given = layout.layers_of_chunks;
+  const std::int64_t wanted = model.encoder_decoder->encoder_layers;
+  if (given.empty()) {
+    const bool fits = wanted >= layout.split_stage && model.layers >= stages - layout.split_stage;
+    if (fits) layout.layers_of_chunks = LayerDivision::of(model, layout, stages).counts();
+    return;
+  }
+  const std::int64_t sum =
+      std::accumulate(given.begin(), given.begin() + layout.split_stage, std::int64_t{0});
+  if (sum == wanted) return;
+  throw Error(Fault::kUsage,
+              "parallel: --manual-layers: the {} stages before "
+              "--pipeline-model-parallel-split-rank have {} layers, wanted the {} of the encoder",
+              layout.split_stage, sum, wanted);
+}
+
 // The schedule of the stages, their layers, and the sizes of micro-batches.
 void plan_pipeline(const PretrainOptions& options, RunPlan& plan) {
   const PipelineOptions& pipeline = options.parallel.schedule;
   const int stages = plan.mesh[Axis::kPipeline];
-  const std::int64_t layers = plan.session.model.layers;
+  const ModelConfig& model = plan.session.model;
+  LayoutOptions& layout = plan.session.layout;
+  layout.split_stage = pipeline.split_stage(stages, model.encoder_decoder.has_value());
+  const std::int64_t of_encoder =
+      layout.split_stage > 0 ? model.encoder_decoder->encoder_layers : 0;
+  const std::int64_t layers = of_encoder + model.layers;
   const std::int64_t micro_batch = options.loop.micro_batch_size;
   const std::int64_t share = micro_batch * plan.mesh[Axis::kData];
   ScheduleSettings& schedule = plan.session.schedule;
   schedule = pipeline.settings(stages, layers);
-  plan.session.layout.layers_of_chunks =
+  layout.layers_of_chunks =
       pipeline.layers_of_chunks(stages * chunks_of_each_stage(schedule), layers);
+  if (layout.split_stage > 0) divide_both(layout, model, stages);
   if (pipeline.balance) balance_layers(plan, options.parallel.schedule);
   for (const std::int64_t batch : plan.batches.all()) {
     check_micro_batches(schedule, stages, static_cast<int>(batch / share));
@@ -145,14 +170,14 @@ void plan_pipeline(const PretrainOptions& options, RunPlan& plan) {
     tokens.push_back(samples * plan.rows_of_sample());
     if (plan.decoder_sequence > 0) tokens.push_back(samples * plan.decoder_sequence);
   }
-  plan.session.layout.linears = options.parallel.linears.strategy(tokens, plan.mesh[Axis::kTensor]);
+  layout.linears = options.parallel.linears.strategy(tokens, plan.mesh[Axis::kTensor]);
 }
 
 }  // namespace
 
 LayerDivision RunPlan::layer_division() const {
-  return {session.model.layers, mesh[Axis::kPipeline] * chunks_of_each_stage(session.schedule),
-          session.layout.layers_of_chunks};
+  return LayerDivision::of(session.model, session.layout,
+                           mesh[Axis::kPipeline] * chunks_of_each_stage(session.schedule));
 }
 
 std::vector<std::int64_t> RunPlan::layers_of_stages() const {
@@ -183,15 +208,9 @@ void check_encoder_run(const PretrainOptions& options, const ModelConfig& model)
   refuse(options.data.is_instruction_dataset, "--is-instruction-dataset (of piton finetune)");
   refuse(options.preferences.stage != TrainingStage::kSft, "--stage");
   refuse(!options.tasks.tasks.empty(), "--eval-tasks");
-  if (model.encoder) return;
   refuse(options.teaching.given(), "--teacher-model");
+  if (model.encoder) return;
   refuse(options.data.variable_seq_lengths, "--variable-seq-lengths");
-  if (options.parallel.pipeline > 1) {
-    throw Error(Fault::kUsage,
-                "--pipeline-model-parallel-size: got {}, wanted 1: a model of an encoder and a "
-                "decoder (t5) is not divided into stages; use tensor and data parallelism",
-                options.parallel.pipeline);
-  }
 }
 
 // Tokens of a row of the decoder; 0 for models without an encoder.
@@ -240,6 +259,7 @@ RunPlan make_run_plan(const PretrainOptions& options, int ranks,
   options.parallel.check_sequence(plan.sequence, model.attention_dropout > 0);
   check_context_run(options);
   plan.decoder_sequence = decoder_sequence(options, model);
+  if (model.encoder) plan.masked_share = options.masking.mask_probability;
   check_saves(options);
   plan.saves_optimizer = !loop.no_save_optim;
   plan.micro_batch = loop.micro_batch_size;
@@ -280,6 +300,7 @@ RunPlan make_run_plan(const PretrainOptions& options, int ranks,
                              .vocabulary_rows = padded_vocabulary_size(
                                  model.vocabulary, options.tokenizer, plan.mesh[Axis::kTensor]),
                              .layers_of_chunks = plan.session.layout.layers_of_chunks,
+                             .split_stage = plan.session.layout.split_stage,
                              .context_exchange = options.parallel.context_exchange},
                   .zero_stage = options.parallel.effective_zero_stage(),
                   .zero_instances = options.parallel.zero_instances,

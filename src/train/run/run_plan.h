@@ -15,6 +15,7 @@ struct RunPlan {
   MeshSizes mesh;
   std::int64_t sequence = 0;          // of an encoder and a decoder: rows of the encoder,
   std::int64_t decoder_sequence = 0;  // and of the decoder; else 0
+  double masked_share = 1;            // of an encoder's tokens: those with a label, at most
   std::int64_t micro_batch = 0;       // samples of one forward pass on a rank
   std::int64_t global_batch = 0;      // whole, where it grows
   BatchSizes batches;                 // of each step

@@ -30,6 +30,19 @@ TEST(LayerDivision, KnowsTheLargestChunkOfEachStage) {
   EXPECT_THAT((LayerDivision{12, 4, {2, 4, 5, 1}}.most_of_stages({0, 1, 1, 0})), ElementsAre(2, 5));
 }
 
+TEST(LayerDivision, OfAnEncoderAndADecoderHasTheEncodersStagesFirst) {
+  ModelConfig config;
+  config.layers = 5;
+  EXPECT_THAT(LayerDivision::of(config, {}, 3).counts(), ElementsAre(2, 2, 1));
+  config.encoder_decoder = EncoderDecoderFacts{.encoder_layers = 3};
+  EXPECT_THAT(LayerDivision::of(config, {}, 1).counts(), ElementsAre(5));
+  EXPECT_THAT(LayerDivision::of(config, {.split_stage = 1}, 3).counts(), ElementsAre(3, 3, 2));
+  EXPECT_THAT(LayerDivision::of(config, {.split_stage = 2}, 4).counts(), ElementsAre(2, 1, 3, 2));
+  EXPECT_EQ(LayerDivision::of(config, {.split_stage = 2}, 4).of_chunk(2), (LayerRange{3, 6}));
+  const LayoutOptions given{.layers_of_chunks = {1, 2, 4, 1}, .split_stage = 2};
+  EXPECT_THAT(LayerDivision::of(config, given, 4).counts(), ElementsAre(1, 2, 4, 1));
+}
+
 TEST(LayerDivision, GivesEachLayerToOneChunkInOrder) {
   for (std::int64_t layers = 1; layers <= 20; ++layers) {
     for (int chunks = 1; chunks <= layers; ++chunks) {
