@@ -21,7 +21,7 @@ state=$commit
 [ "$changes" = "$(sha256sum </dev/null | cut -c 1-12)" ] || state+=-$changes
 
 parts() {
-  echo unit-sanitized unit-races build unit operations rules ranks commands
+  echo unit-sanitized unit-races build unit operations rules ranks layouts commands
   tools/environments.sh build --list 2>/dev/null | sed 's/^/commands-/'
   for drill in tests/drills/*_drill.cpp; do drill=${drill##*/}; echo "drill-${drill%_drill.cpp}"; done
   echo fuzzers mutants
@@ -35,7 +35,8 @@ run() {
     unit) tests -L unit ;;
     operations) tests -L ops ;;
     rules) tests -L repo ;;
-    ranks) tests -L ranks ;;
+    ranks) tests -L ranks -E pairwise_test ;;
+    layouts) PITON_LAYOUTS_DONE=$folder/layouts-$state tests -R '^ranks[0-9]+/pairwise_test$' ;;
     commands) tests -L commands ;;
     commands-*) tools/environments.sh build "${1#commands-}" ;;
     drill-*) tests -R "^drills/drills_${1#drill-}\$" ;;

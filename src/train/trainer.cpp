@@ -24,10 +24,11 @@ void Trainer::check(const Machine& machine, const PretrainOptions& options,
 Trainer::Trainer(const Machine& machine, const PretrainOptions& options,
                  std::vector<RunSink*> sinks, TrainerInputs inputs, Extent extent)
     : created_(std::chrono::steady_clock::now()),
+      faults_(RunFaults::make(options.faults, machine)),
       trace_(extent == Extent::kRun
                  ? RunTrace::make(options.timing, options.loop.save, machine.world.rank())
                  : nullptr),
-      machine_(trace_ ? trace_->traced(machine) : machine),
+      machine_(own_machine(machine)),
       inputs_(std::move(inputs)),
       sinks_(std::move(sinks), machine.world.rank() == 0),
       run_(options) {
@@ -48,6 +49,11 @@ Trainer::Trainer(const Machine& machine, const PretrainOptions& options,
     check_tasks();
     begin();
   });
+}
+
+Machine Trainer::own_machine(const Machine& given) {
+  const Machine faulty = faults_ ? faults_->faulty(given) : given;
+  return trace_ ? trace_->traced(faulty) : faulty;
 }
 
 void Trainer::report(const std::exception& error) {
@@ -109,7 +115,10 @@ StepMetrics Trainer::step() {
     }
     run_.saves->before_step();
     if (trace_) trace_->before_step(run_.state.iteration, *everyone_);
+    const std::int64_t iteration = run_.state.iteration + 1;
+    if (faults_) faults_->before_step(iteration);
     const StepMetrics metrics = one_step();
+    if (faults_) faults_->after_step(iteration, *everyone_);
     run_.saves->after_step();
     if (trace_) trace_->after_step(run_.state.iteration, *everyone_, sinks_);
     return metrics;

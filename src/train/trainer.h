@@ -28,6 +28,7 @@
 #include "session/machine.h"
 #include "session/run_sections.h"
 #include "train/open_run.h"
+#include "train/run_faults.h"
 #include "train/run/pretrain_options.h"
 #include "train/sinks/run_sink.h"
 #include "train/skip_rules.h"
@@ -107,6 +108,7 @@ class Trainer {
       throw;
     }
   }
+  Machine own_machine(const Machine& given);  // which faults_ and trace_ observe
   void report(const std::exception& error);
   void begin();
   StepMetrics one_step();
@@ -122,6 +124,7 @@ class Trainer {
   void check_that_it_ends_well() const;
 
   std::chrono::steady_clock::time_point created_;
+  std::unique_ptr<RunFaults> faults_;  // --fault
   std::unique_ptr<RunTrace> trace_;    // --trace
   std::unique_ptr<RunTimers> timers_;  // --timing-log-level
   RunSections sections_;               // what these two observe

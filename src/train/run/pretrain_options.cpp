@@ -8,6 +8,7 @@ namespace piton {
 void PretrainOptions::add_to(OptionSet& options) {
   add_without_timing_to(options);
   options.add("Traces and timers", timing);
+  options.add("Fault injection", faults);
 }
 
 void PretrainOptions::add_without_timing_to(OptionSet& options) {

@@ -16,6 +16,7 @@
 #include "optim/optimizer_options.h"
 #include "parallel/parallel_options.h"
 #include "preferences/preference_options.h"
+#include "session/fault_options.h"
 #include "session/offload_options.h"
 #include "session/teaching_options.h"
 #include "text/files/tokenizer_options.h"
@@ -184,6 +185,7 @@ struct PretrainOptions {
   PreferenceOptions preferences;
   TeachingOptions teaching;
   TimingOptions timing;
+  FaultOptions faults;
   ParallelOptions parallel;
   OffloadOptions offload;
   LearningRateOptions learning_rate;

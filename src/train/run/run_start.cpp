@@ -55,6 +55,7 @@ void forget_start(PretrainOptions& options) {
   options.timing.profile = false;
   options.timing.profile_step_start.reset();
   options.timing.profile_step_end.reset();
+  options.faults.fault.clear();
 }
 
 bool names_a_tokenizer(const TokenizerOptions& options) {
