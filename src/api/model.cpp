@@ -202,8 +202,9 @@ std::unique_ptr<Model> Model::load(const Machine& machine, const std::filesystem
   state.mesh = std::make_unique<Mesh>(machine.world, sizes);
   state.session = std::make_unique<Session>(state.machine, *state.mesh, settings);
   state.load_values(*state.session);
-  state.inference = std::make_unique<Inference>(
-      state.session->context(false), state.session->pipeline(), *state.mesh, settings.model);
+  state.inference =
+      std::make_unique<Inference>(state.session->context(false), state.session->pipeline(),
+                                  *state.mesh, settings.model, &state.machine.threads);
   return model;
 }
 

@@ -1,6 +1,7 @@
 #include "evaluate/evaluation.h"
 
 #include <algorithm>
+#include <numeric>
 #include <string>
 
 #include "base/error.h"
@@ -96,27 +97,47 @@ class Runner {
     });
   }
 
-  // Requests that differ in the last token alone count as one text.
+  // Texts that are generated, as many as a batch has; or texts that are scored, up to the tokens of
+  // a round. Every model gets about as many.
   std::vector<std::span<const std::size_t>> batches_of(std::span<const std::size_t> order) const {
+    const bool generates = kind() == TaskKind::kGeneration;
+    std::vector<std::int64_t> sizes;
+    for (std::size_t i = 0; i < order.size(); ++i) {
+      if (generates)
+        sizes.push_back(1);
+      else if (i == 0)
+        sizes.push_back(std::ssize(requests_[order[i]].text.ids));
+      else
+        sizes.push_back(new_tokens(order[i - 1], order[i]));
+    }
+    std::int64_t most = rules_.batch_size;
+    if (!generates) {
+      const std::int64_t all = std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0});
+      most = std::min(rules_.round_tokens, all / rules_.shares.count + 1);
+    }
     std::vector<std::span<const std::size_t>> batches;
-    std::int64_t texts = 0;
+    std::int64_t size = 0;
     std::size_t begin = 0;
     for (std::size_t i = 0; i < order.size(); ++i) {
-      if (i > begin && same_reading(order[i - 1], order[i])) continue;
-      if (texts++ < rules_.batch_size) continue;
-      batches.push_back(order.subspan(begin, i - begin));
-      begin = i;
-      texts = 1;
+      if (size >= most && sizes[i] > 0) {
+        batches.push_back(order.subspan(begin, i - begin));
+        begin = i;
+        size = 0;
+      }
+      size += sizes[i];
     }
     if (begin < order.size()) batches.push_back(order.subspan(begin));
     return batches;
   }
 
-  bool same_reading(std::size_t a, std::size_t b) const {
-    const auto& x = requests_[a].text.ids;
-    const auto& y = requests_[b].text.ids;
-    return kind() != TaskKind::kGeneration && x.size() == y.size() &&
-           std::equal(x.begin(), x.end() - 1, y.begin());
+  // Tokens that are read for request b and not for a. None if they differ in the last one alone,
+  // which is not read.
+  std::int64_t new_tokens(std::size_t a, std::size_t b) const {
+    const auto read = [&](std::size_t i) {
+      const std::span<const std::int32_t> ids(requests_[i].text.ids);
+      return ids.first(ids.size() - 1);
+    };
+    return read(b).end() - std::ranges::mismatch(read(b), read(a)).in1;
   }
 
   // Those of all models.

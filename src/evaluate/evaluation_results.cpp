@@ -111,7 +111,8 @@ OrderedJson results_json(const std::vector<TaskEvaluation>& evaluations,
       {"results", OrderedJson::object()},   {"groups", OrderedJson::object()},
       {"configs", OrderedJson::object()},   {"n-shot", OrderedJson::object()},
       {"n-samples", OrderedJson::object()}, {"higher_is_better", OrderedJson::object()},
-      {"model_name", source.model},         {"tokenizer_hash", source.tokenizer}};
+      {"model_name", source.model},         {"model_hash", source.model_hash},
+      {"tokenizer_hash", source.tokenizer}, {"piton_version", source.version}};
   for (const TaskEvaluation& evaluation : evaluations) {
     const TaskData& data = evaluation.data;
     std::set<std::string> subjects;

@@ -22,8 +22,10 @@ std::vector<GroupScore> scores_of(const TaskEvaluation& evaluation);
 std::string results_table(const std::vector<TaskEvaluation>& evaluations);
 
 struct EvaluatedSource {
-  std::string model;      // as given: --load
-  std::string tokenizer;  // hash of its contents
+  std::string model;       // as given: --load
+  std::string model_hash;  // of its weights: that of `inspect --hash`
+  std::string tokenizer;   // hash of its contents
+  std::string version;     // of Piton, with its commit
 };
 nlohmann::ordered_json results_json(const std::vector<TaskEvaluation>& evaluations,
                                     const EvaluatedSource& source);

@@ -99,8 +99,8 @@ class BatchedEngine final : public DecodingEngine {
     }
     counts_.computed_tokens += end;
     ++counts_.passes;
-    const std::vector<float> logits =
-        inference_.whole_vocabulary(inference_.logits(texts, rows, cache_));
+    const std::span<const float> logits =
+        inference_.host_logits(inference_.logits(texts, rows, cache_));
     std::vector<GeneratedToken> tokens;
     if (!rows.empty()) tokens = agreed_tokens(readings, logits);
     take_all(readings, tokens, events);
@@ -363,7 +363,8 @@ class BatchedEngine final : public DecodingEngine {
       const Text& text = running_[one.text];
       const auto size = static_cast<std::size_t>(one.rows(text) * config_.vocabulary);
       if (logits.empty() || size == 0) continue;
-      for (GeneratedToken& token : tokens_of_rows(text, one, logits.first(size)))
+      for (GeneratedToken& token :
+           tokens_of_rows(text, one, logits.first(size), inference_.threads()))
         all.push_back(std::move(token));
       logits = logits.subspan(size);
     }

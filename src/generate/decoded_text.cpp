@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <limits>
 #include <utility>
 
@@ -105,18 +106,28 @@ void check_request(const ModelConfig& config, const DecodingRequest& request) {
 }
 
 std::vector<GeneratedToken> tokens_of_rows(const DecodedText& text, const TextReading& reading,
-                                           std::span<const float> logits) {
+                                           std::span<const float> logits, ThreadPool* threads) {
   std::vector<GeneratedToken> tokens;
   const std::int64_t first = std::max(reading.begin, text.first_row());
   const std::size_t width = logits.size() / static_cast<std::size_t>(reading.rows(text));
   const auto logits_of = [&](std::int64_t row) {
     return logits.subspan(static_cast<std::size_t>(row - first) * width, width);
   };
-  for (std::int64_t row = first; row < reading.end && scores(text, row); ++row) {
-    for (GeneratedToken& token :
-         tokens_of(logits_of(row), text.request.sampling, scored_ids(text, row)))
-      tokens.push_back(std::move(token));
+  // Sums over a vocabulary take about as long as a small part of the pass.
+  const std::int64_t rows =
+      std::max<std::int64_t>(0, std::min(reading.end, text.length() - 1) - first);
+  std::vector<std::vector<GeneratedToken>> scored(static_cast<std::size_t>(rows));
+  const auto score = [&](std::int64_t i) {
+    scored[static_cast<std::size_t>(i)] =
+        tokens_of(logits_of(first + i), text.request.sampling, scored_ids(text, first + i));
+  };
+  if (threads != nullptr) {
+    threads->run(rows, score);
+  } else {
+    for (std::int64_t i = 0; i < rows; ++i) score(i);
   }
+  for (std::vector<GeneratedToken>& of_row : scored)
+    std::ranges::move(of_row, std::back_inserter(tokens));
   if (reading.end < text.to_read() || text.request.only_scores()) return tokens;
   for (std::size_t drafts = 0;; ++drafts) {
     const std::int64_t row = text.length() - 1 + static_cast<std::int64_t>(drafts);

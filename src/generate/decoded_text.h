@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/threads.h"
 #include "generate/decoding_engine.h"
 #include "model/config.h"
 
@@ -62,9 +63,10 @@ struct TextReading {
 // The tokens that the rows of a reading give: first those that are scored, then one that is drawn,
 // if the whole text was read, and one after each draft that is the token which was drawn. `logits`
 // [rows x vocabulary]. Throws Error(kData) if these are not finite. Changes nothing, so that ranks
-// without logits can do the same with the tokens.
+// without logits can do the same with the tokens. `threads` share the rows; null: none.
 std::vector<GeneratedToken> tokens_of_rows(const DecodedText& text, const TextReading& reading,
-                                           std::span<const float> logits);
+                                           std::span<const float> logits,
+                                           ThreadPool* threads = nullptr);
 
 // Adds the next of these tokens to the text; `tokens` begins after them then. Returns what there is
 // to report: an event for each new token, or one about a text that is only scored.

@@ -40,8 +40,13 @@ std::vector<float> on_host(const Context& context, const Tensor& tensor) {
 
 }  // namespace
 
-Inference::Inference(Context context, Pipeline& pipeline, Mesh& mesh, const ModelConfig& config)
-    : context_(context.with_tape(nullptr)), pipeline_(pipeline), mesh_(mesh), config_(config) {
+Inference::Inference(Context context, Pipeline& pipeline, Mesh& mesh, const ModelConfig& config,
+                     ThreadPool* threads)
+    : context_(context.with_tape(nullptr)),
+      pipeline_(pipeline),
+      mesh_(mesh),
+      config_(config),
+      threads_(threads) {
   context_.training = false;
 }
 
@@ -155,6 +160,11 @@ std::vector<float> Inference::embedding(std::span<const std::int32_t> ids,
 }
 
 std::vector<float> Inference::whole_vocabulary(const Tensor& split) {
+  const std::span<const float> logits = host_logits(split);
+  return {logits.begin(), logits.end()};
+}
+
+std::span<const float> Inference::host_logits(const Tensor& split) {
   if (!split.defined()) return {};
   PITON_ASSERT(split.dtype() == DType::kF32, "logits in {}", name(split.dtype()));
   Communicator& group = mesh_.group(Axis::kTensor);
@@ -168,10 +178,17 @@ std::vector<float> Inference::whole_vocabulary(const Tensor& split) {
     context_.arena.hold(split, ready.fence());
     context_.await(ready);
   }
-  std::vector<float> parts(static_cast<std::size_t>(all.elements()));
+  // Memory that is kept grows, and is not set to zero again.
+  const auto room_in = [](std::vector<float>& kept, std::int64_t count) {
+    const auto size = static_cast<std::size_t>(count);
+    if (kept.size() < size) kept.resize(size);
+    return std::span(kept).first(size);
+  };
+  const std::span<float> parts = room_in(parts_, all.elements());
   context_.device.download(all, parts.data(), context_.stream);
+  if (group.size() == 1 && part == config_.vocabulary) return parts;
   // [t, rows, part] -> [rows, vocabulary]; padding is at the end of the last parts.
-  std::vector<float> whole(static_cast<std::size_t>(rows * config_.vocabulary));
+  const std::span<float> whole = room_in(whole_, rows * config_.vocabulary);
   for (int rank = 0; rank < group.size(); ++rank) {
     const std::int64_t begin = rank * part;
     const std::int64_t size = std::clamp<std::int64_t>(config_.vocabulary - begin, 0, part);

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "base/threads.h"
 #include "comm/mesh.h"
 #include "model/config.h"
 #include "nn/kv_cache.h"
@@ -32,9 +33,12 @@ class Inference {
  public:
   // The arguments belong to a session and must outlive this object. The model's rows must not be
   // split over tensor ranks (sequence parallelism): a single token cannot be split.
-  Inference(Context context, Pipeline& pipeline, Mesh& mesh, const ModelConfig& config);
+  // `threads` share the work on logits of the host; null: the calling thread does it.
+  Inference(Context context, Pipeline& pipeline, Mesh& mesh, const ModelConfig& config,
+            ThreadPool* threads = nullptr);
 
   const ModelConfig& config() const { return config_; }
+  ThreadPool* threads() const { return threads_; }
   KvCache make_cache() const;  // without texts and pages
   // Grows the cache until at least `pages` are free. It grows by half, so that growing texts are
   // seldom copied, but not beyond `most` pages if that suffices.
@@ -68,6 +72,8 @@ class Inference {
   // The result of logits() on the host: [rows x vocabulary] in fp32, without padding. Empty where
   // `split` is empty.
   std::vector<float> whole_vocabulary(const Tensor& split);
+  // The same, valid until the next call.
+  std::span<const float> host_logits(const Tensor& split);
 
   // Gives every rank the bytes of the lowest rank that has the last chunk; `bytes` of other ranks
   // is ignored.
@@ -82,6 +88,10 @@ class Inference {
   Pipeline& pipeline_;
   Mesh& mesh_;
   ModelConfig config_;
+  ThreadPool* threads_;
+  // Of host_logits(). Kept, since the system gives large memory page by page.
+  std::vector<float> parts_;
+  std::vector<float> whole_;
 };
 
 }  // namespace piton

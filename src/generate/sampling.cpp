@@ -1,6 +1,7 @@
 #include "generate/sampling.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -23,11 +24,26 @@ double uniform(std::uint64_t seed, DrawPlace place) {
   return static_cast<double>(bits) * 0x1p-53;
 }
 
+// The largest logit; NaN only if the first one is. Several at a time, which std::max_element() is
+// not compiled to.
+float largest_logit(std::span<const float> logits) {
+  constexpr std::size_t kLanes = 16;
+  std::array<float, kLanes> most;
+  most.fill(logits.front());
+  std::size_t i = 0;
+  for (; i + kLanes <= logits.size(); i += kLanes) {
+    for (std::size_t lane = 0; lane < kLanes; ++lane)
+      most[lane] = logits[i + lane] > most[lane] ? logits[i + lane] : most[lane];
+  }
+  for (; i < logits.size(); ++i) most[0] = logits[i] > most[0] ? logits[i] : most[0];
+  return *std::max_element(most.begin(), most.end());
+}
+
 // The ids of the `count` largest logits, the lower id first on ties.
 std::vector<std::int32_t> largest(std::span<const float> logits, std::size_t count) {
   if (count == 1) {
-    const auto first = std::max_element(logits.begin(), logits.end());
-    return {static_cast<std::int32_t>(first - logits.begin())};
+    const auto first = std::find(logits.begin(), logits.end(), largest_logit(logits));
+    return {first == logits.end() ? 0 : static_cast<std::int32_t>(first - logits.begin())};
   }
   std::vector<std::int32_t> order(logits.size());
   std::iota(order.begin(), order.end(), 0);
@@ -76,7 +92,7 @@ void check_numbers(std::span<const float> logits) {
 }  // namespace
 
 double log_sum_exp(std::span<const float> logits) {
-  const float largest = *std::max_element(logits.begin(), logits.end());
+  const float largest = largest_logit(logits);
   double sum = 0;
   for (const float logit : logits) sum += std::exp(static_cast<double>(logit) - largest);
   return largest + std::log(sum);

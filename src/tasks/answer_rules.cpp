@@ -22,6 +22,12 @@ std::string ascii_lower(std::string text) {
   return text;
 }
 
+// str.splitlines() of Python.
+bool ends_python_line(char32_t c) {
+  return (c >= 0x0A && c <= 0x0D) || (c >= 0x1C && c <= 0x1E) || c == 0x85 || c == 0x2028 ||
+         c == 0x2029;
+}
+
 }  // namespace
 
 std::string filtered_answer(const AnswerFilter& filter, std::string_view text) {
@@ -66,7 +72,13 @@ std::string first_line(std::string_view text) {
 }
 
 std::string bare_first_line(std::string_view text) {
-  return std::string(python_stripped(without(first_line(text), "$()")));
+  text = python_left_stripped(text);
+  for (std::size_t at = 0; at < text.size();) {
+    const Utf8Char c = decode_utf8(text, at);
+    if (ends_python_line(c.value)) return without(text.substr(0, at), "$()");
+    at += c.length;
+  }
+  return without(text, "$()");
 }
 
 std::string stripped_answer(std::string_view text) { return std::string(python_stripped(text)); }

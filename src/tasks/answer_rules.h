@@ -20,7 +20,8 @@ std::string letter_answer(std::string_view text);
 std::string number_after_phrase(std::string_view text);
 // BBH of MindSpeed-LLM: the first line that is not empty.
 std::string first_line(std::string_view text);
-// AGIEval of MindSpeed-LLM: the same without $ ( and ).
+// AGIEval of MindSpeed-LLM: the first line after white space, without $ ( and ). Lines are those of
+// Python's splitlines().
 std::string bare_first_line(std::string_view text);
 // The whole text without the white space around it.
 std::string stripped_answer(std::string_view text);

@@ -78,10 +78,9 @@ Task mmlu(const TaskChoice& choice) {
 
 std::vector<Task> mindspeed_tasks(const TaskChoice& choice) {
   const bool strict_lambada = choice.strict_lambada;
-  Task agieval =
-      generated("agieval", "   {passage} {question}", "AGI_fewshot.json", 16, bare_first_line);
-  agieval.prepare = prepare_agieval;
-  agieval.answer = "{label}";
+  Task agieval = generated("agieval", "   {asked}", "AGI_fewshot.json", 32, bare_first_line);
+  agieval.prepare = prepare_mindspeed_agieval;
+  agieval.answer = "{right}";
   agieval.ending = "{lines}";
 
   Task bbh = generated("bbh", "Q: {input}\nA:", "bbh_template.json", 32, first_line);
@@ -144,7 +143,15 @@ std::vector<Task> mindspeed_tasks(const TaskChoice& choice) {
           std::move(gsm8k),
           std::move(humaneval),
           std::move(lambada),
-          mmlu(choice)};
+          mmlu(choice),
+          {.name = "needlebench",
+           .protocol = Protocol::kMindSpeed,
+           .kind = TaskKind::kGeneration,
+           .has_subjects = true,
+           .max_new_tokens = 64,
+           .filters = {{}},
+           .has_needles = true,
+           .metrics = {"score", "acc"}}};
 }
 
 }  // namespace piton

@@ -1,5 +1,7 @@
 #include "tasks/prepare_records.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <array>
 
@@ -252,10 +254,6 @@ TaskRows prepare_agieval(Json record, const std::string& where) {
                         last)
           : fmt::format("{}Q: {} Answer Choices: {}\nA: Among A through {}, the answer is", passage,
                         question, list, last);
-  record["passage"] = passage;
-  std::string lines;
-  for (const Json& one : options) lines += (lines.empty() ? "" : "\n") + one.get<std::string>();
-  record["lines"] = lines;
   Json gold = Json::array();
   for (const char letter : label) {
     const std::size_t index = kOptionLetters.find(letter);
@@ -265,6 +263,27 @@ TaskRows prepare_agieval(Json record, const std::string& where) {
     throw Error(Fault::kData, "{}: label is \"{}\", wanted letters from A to {}", where, label,
                 last);
   record["gold"] = gold;
+  return {std::move(record)};
+}
+
+TaskRows prepare_mindspeed_agieval(Json record, const std::string& where) {
+  if (!has_all(record, {"question"}))
+    refuse_columns(record, where, "passage, question, options, label or answer");
+  const auto list_or_empty = [&](std::string_view name) {
+    const Json* list = find_field(record, name);
+    return list != nullptr && list->is_array() ? texts_of(*list, where)
+                                               : std::vector<std::string>();
+  };
+  const std::string passage = text_field(record, "passage");
+  std::vector<std::string> labels = list_or_empty("label");
+  if (labels.empty()) labels = {text_field(record, "label")};
+  std::string right = fmt::format("{}", fmt::join(labels, ","));
+  if (right.empty()) right = python_replaced(text_field(record, "answer"), "$", "");
+  if (right.empty())
+    throw Error(Fault::kData, "{}: has neither label nor answer, wanted one of them", where);
+  record["asked"] = (passage.empty() ? "" : passage + "\n") + text_field(record, "question");
+  record["lines"] = fmt::format("{}", fmt::join(list_or_empty("options"), "\n"));
+  record["right"] = right;
   return {std::move(record)};
 }
 

@@ -26,12 +26,15 @@ TaskRows prepare_lambada(nlohmann::json record, const std::string& where);
 TaskRows prepare_arc(nlohmann::json record, const std::string& where);
 // WinoGrande: before, after, option1, option2, gold.
 TaskRows prepare_winogrande(nlohmann::json record, const std::string& where);
-// AGIEval: query, options, gold (a list), label, passage and question for MindSpeed. Layouts:
-// passage, question, options, label; or query, choices, gold. Questions without options are left
-// out.
+// AGIEval: query, options, gold (a list). Layouts: passage, question, options, label; or query,
+// choices, gold. Questions without options are left out.
 TaskRows prepare_agieval(nlohmann::json record, const std::string& where);
 // The questions of AGIEval with free answers, which prepare_agieval() leaves out: query, answer.
 TaskRows prepare_agieval_cloze(nlohmann::json record, const std::string& where);
+// AGIEval of MindSpeed-LLM (eval_utils/agi_utils.py): asked (passage and question), lines (the
+// options), right (the letters, with commas if there are several, or a free answer without $).
+// Layout: passage, question, options, label or answer.
+TaskRows prepare_mindspeed_agieval(nlohmann::json record, const std::string& where);
 // GSM8K: question, answer (text), number. An answer may be a list of one text.
 TaskRows prepare_gsm8k(nlohmann::json record, const std::string& where);
 // HumanEval: prompt, test, entry_point.

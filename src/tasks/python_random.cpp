@@ -56,6 +56,11 @@ std::int64_t PythonRandom::below(std::int64_t limit) {
   }
 }
 
+void PythonRandom::shuffle(std::span<std::int64_t> list) {
+  for (std::size_t i = list.size(); i > 1; --i)
+    std::swap(list[i - 1], list[static_cast<std::size_t>(below(static_cast<std::int64_t>(i)))]);
+}
+
 std::vector<std::int64_t> PythonRandom::sample(std::int64_t population, std::int64_t count) {
   PITON_ASSERT(count >= 0 && count <= population, "sample of {} of {}", count, population);
   // The size from which a set of what was drawn is smaller than a copy of the population:

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -97,6 +98,8 @@ struct Task {
   std::int64_t max_new_tokens = 0;
   std::vector<std::string> stop;
   std::vector<AnswerFilter> filters;
+  // The text is searched for a needle: samples are made by needlebench.h.
+  bool has_needles = false;
   // Applied to the found answer and to the right one before they are compared.
   std::string (*normalize)(std::string_view answer) = nullptr;
   // The answer is code, which is right if this program of Python, with the tests of the question,
@@ -105,6 +108,39 @@ struct Task {
   double program_seconds = 0;
 
   std::vector<std::string> metrics;  // of task_scores.h
+};
+
+// What is asked in needlebench.
+struct NeedleOptions {
+  std::vector<std::int64_t> lengths;   // tokens; empty: as MindSpeed-LLM for the model's length
+  std::vector<double> depths;          // percent; empty: as MindSpeed-LLM
+  std::int64_t repeats = 10;           // of each length and depth
+  std::optional<std::int64_t> buffer;  // tokens; absent: as MindSpeed-LLM
+  std::vector<std::string> languages = {"en", "zh"};
+
+  template <typename Visitor>
+  void visit(Visitor&& v) {
+    v(Option{"needle-lengths",
+             "needlebench: numbers of tokens of the texts with their needles (default: as "
+             "MindSpeed-LLM for a model that reads as many tokens)",
+             {.placeholder = "N"}},
+      lengths);
+    v(Option{"needle-depths",
+             "needlebench: where needles are put, in percent of the text (default: as "
+             "MindSpeed-LLM)",
+             {.placeholder = "P"}},
+      depths);
+    v(Option{"needle-repeats",
+             "needlebench: number of texts of each length and depth",
+             {.placeholder = "N"}},
+      repeats);
+    v(Option{"needle-buffer",
+             "needlebench: tokens of --needle-lengths that are left for the question (default: as "
+             "MindSpeed-LLM)",
+             {.placeholder = "N"}},
+      buffer);
+    v(Option{"needle-languages", "needlebench: en, zh or both"}, languages);
+  }
 };
 
 // How a description is written in a file of a task of the user's.

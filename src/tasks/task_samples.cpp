@@ -11,6 +11,7 @@
 #include "base/hash.h"
 #include "data/samples/numpy_random.h"
 #include "tasks/code_answers.h"
+#include "tasks/needlebench.h"
 #include "tasks/python_random.h"
 #include "tasks/python_text.h"
 #include "tasks/shot_texts.h"
@@ -256,7 +257,8 @@ class SampleMaker {
     sample.answer = question.answer;
     sample.gold = question.gold;
     if (written.size() == 3) {
-      sample.asked = {question.prompt + written[1] + question.ending + written[2]};
+      sample.asked = {
+          fmt::format("{}\n{}\n{}\n{}", question.prompt, written[1], question.ending, written[2])};
     } else if (has_choices(task_.kind) && !task_.ending.empty()) {
       sample.asked = question.choices;
       sample.continuations.assign(question.choices.size(),
@@ -299,6 +301,7 @@ std::string hash_of_prompts(const std::vector<TaskSample>& samples) {
 }
 
 TaskData load_task(const Task& task, const TaskDataOptions& options) {
+  if (task.has_needles) return load_needlebench(task, options);
   const TaskFiles files = find_task_files(task, task_data_path(task.name, options.paths));
   SampleMaker maker(task, options, files);
   TaskData data{.task = task, .num_shots = maker.num_shots()};

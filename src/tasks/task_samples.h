@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -36,12 +37,15 @@ struct TaskSample {
   std::string system;
   std::vector<ShotTurns> shot_turns;
   std::vector<std::string> asked;
-  CodeQuestion code;  // of tasks whose answers are programs
+  CodeQuestion code;    // of tasks whose answers are programs
+  std::string keyword;  // of tasks with needles: what a right answer has
 
   const std::string& context(std::size_t choice) const {
     return contexts[contexts.size() == 1 ? 0 : choice];
   }
 };
+
+struct NeedleFiles;  // needlebench.h
 
 struct TaskData {
   Task task;
@@ -49,6 +53,8 @@ struct TaskData {
   std::vector<TaskSample> samples;  // subject after subject, in the order of the files
   std::string prompt_hash;          // of all contexts and continuations, 32 hex digits
   bool is_chat = false;             // chat_prompts.h made the contexts
+  // Of Task::has_needles, whose samples a tokenizer is needed for.
+  std::shared_ptr<const NeedleFiles> needles;
 };
 
 struct TaskDataOptions {
@@ -58,10 +64,12 @@ struct TaskDataOptions {
   std::optional<double> sample_share;       // the same as a share, rounded up
   std::string few_shot_path;                // file or folder of written examples; "": by the data
   std::uint32_t seed = 1234;                // of Task::seeded_shots
+  NeedleOptions needles;                    // of Task::has_needles
 };
 
-// Reads the files of the task. Throws Error(kUsage) for data and examples that are not there,
-// Error(kData) for records that do not have the fields of the task, or if there is no question.
+// Reads the files of the task. Samples with needles are left to make_needle_samples(). Throws
+// Error(kUsage) for data and examples that are not there, Error(kData) for records that do not have
+// the fields of the task, or if there is no question.
 TaskData load_task(const Task& task, const TaskDataOptions& options);
 
 // TaskData::prompt_hash of these samples.

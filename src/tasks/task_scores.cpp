@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "tasks/answer_rules.h"
+#include "tasks/needlebench.h"
 #include "tasks/python_text.h"
 
 namespace piton {
@@ -55,7 +56,17 @@ SampleScore score_greedy(const Task& task, const SampleResponse& response) {
   return score;
 }
 
+SampleScore score_needle(const TaskSample& sample, const SampleResponse& response) {
+  SampleScore score{.answer = response.text,
+                    .correct = response.text.find(sample.keyword) != std::string::npos};
+  score.metrics = {
+      {.metric = "score", .value = needle_score(response.text, sample.answer, sample.keyword)},
+      {.metric = "acc", .value = score.correct ? 1.0 : 0.0}};
+  return score;
+}
+
 SampleScore score_text(const Task& task, const TaskSample& sample, const SampleResponse& response) {
+  if (task.has_needles) return score_needle(sample, response);
   SampleScore score;
   if (task.program != nullptr) {
     score.correct = response.verdict == kPassed;
@@ -94,7 +105,8 @@ SampleScore score_likelihood(const Task& task, const TaskSample& sample,
 }
 
 bool is_mean(const std::string& metric) {
-  return metric.starts_with("acc") || metric == "exact_match" || metric == "pass@1";
+  return metric.starts_with("acc") || metric == "exact_match" || metric == "pass@1" ||
+         metric == "score";
 }
 
 struct Sums {

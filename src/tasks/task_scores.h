@@ -7,6 +7,8 @@
 //   acc_bytes         the same, divided by its UTF-8 bytes
 //   exact_match       the answer that a filter finds in the text is the right one
 //   pass@1            the program of the answer runs to its end
+//   score             of needlebench: needle_score() of the text (needlebench.h); acc: it has the
+//                     keyword
 //   perplexity        exp(-mean log-likelihood)
 //   word_perplexity   exp(-sum of log-likelihoods / words), byte_perplexity of bytes
 //   bits_per_byte     -sum of log-likelihoods / bytes / ln 2

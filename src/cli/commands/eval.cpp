@@ -1,24 +1,24 @@
 // piton eval: how well a model answers the questions of a task.
-#include <fmt/ranges.h>
-
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
-#include <limits>
 
+#include "adapters/base_hash.h"
 #include "api/model.h"
 #include "base/files/files.h"
-#include "base/options/option_range.h"
+#include "cli/build_info.h"
 #include "cli/command.h"
 #include "cli/commands/continuation.h"
+#include "cli/commands/eval_options.h"
 #include "cli/commands/model_chat_template.h"
-#include "cli/commands/model_to_load.h"
 #include "cli/compatibility/evaluation_flags.h"
 #include "cli/launch.h"
 #include "comm/part_of_world.h"
 #include "evaluate/code_tests.h"
 #include "evaluate/evaluation_results.h"
+#include "model_files/opened_adapter.h"
+#include "model_files/opened_model.h"
 #include "tasks/chat_prompts.h"
+#include "tasks/needlebench.h"
 #include "tasks/task_table.h"
 #include "text/chat/turn_ends.h"
 
@@ -27,139 +27,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Prompts that MindSpeed-LLM alone has.
-struct MindSpeedPrompts {
-  bool alternative_prompt = false;
-  std::string prompt_type;
-  std::string language = "en";
-  std::int64_t seed = 1234;
-
-  bool any() const { return alternative_prompt || !prompt_type.empty(); }
-
-  template <typename Visitor>
-  void visit(Visitor&& v) {
-    v(
-        Option{
-            "alternative-prompt",
-            "mindspeed: mmlu with the subject in every question, and the letter found in an answer "
-            "of up to 128 tokens"},
-        alternative_prompt);
-    v(Option{"prompt-type",
-             "mindspeed: mmlu as a conversation, by the template of a fine-tuned model (as "
-             "--chat-template)",
-             {.placeholder = "NAME"}},
-      prompt_type);
-    v(Option{"eval-language",
-             "with --prompt-type: the words around the questions",
-             {.choices = {"en", "zh"}}},
-      language);
-    v(Option{"seed", "with --prompt-type: draws the examples", {.placeholder = "N"}}, seed);
-  }
-};
-
-struct EvalOptions {
-  ModelToLoad model;
-  std::vector<std::string> tasks;
-  std::vector<std::string> paths;
-  Protocol protocol = Protocol::kLmEval;
-  std::optional<std::int64_t> num_shots;
-  std::optional<std::int64_t> max_samples;
-  std::optional<double> limit;
-  std::string few_shot_path;
-  std::optional<std::int64_t> max_new_tokens;
-  bool strict_lambada = false;
-  MindSpeedPrompts prompts;
-  std::int64_t overlapping_eval = 0;
-  std::int64_t batch_size = 8;
-  std::optional<std::int64_t> sequence;
-  std::string save_results;
-  bool apply_chat_template = false;
-  std::string chat_template;
-  std::optional<bool> multiturn;
-  bool runs_code = false;
-  SpecialTokensOptions special_tokens;
-  bool json = false;
-
-  template <typename Visitor>
-  void visit(Visitor&& v) {
-    model.visit(v);
-    v(Option{"task",
-             "tasks to evaluate (docs/evaluation.md lists them), or TOML files with a task",
-             {.placeholder = "TASK"}},
-      tasks);
-    v(Option{"task-data-path",
-             "files or folders with the questions; of several, the last one whose path holds the "
-             "task's name",
-             {.placeholder = "PATH"}},
-      paths);
-    v(Option{"protocol", "whose prompts and decisions: of lm-evaluation-harness, or MindSpeed-LLM"},
-      Choice(protocol, {{"lm-eval", Protocol::kLmEval}, {"mindspeed", Protocol::kMindSpeed}}));
-    v(Option{"num-shots",
-             "number of examples before a question (default: as the task)",
-             {.aliases = {"num-fewshot"}, .placeholder = "N"}},
-      num_shots);
-    v(Option{"max-eval-samples",
-             "largest number of questions of each subject (default: all)",
-             {.placeholder = "N"}},
-      max_samples);
-    v(Option{"limit",
-             "the same as lm-evaluation-harness has it: a number of questions, or below 1 a share "
-             "of each subject",
-             {.placeholder = "N"}},
-      limit);
-    v(Option{"few-shot-path",
-             "file or folder with written examples (mindspeed, bbh; default: searched next to the "
-             "data)",
-             {.placeholder = "PATH"}},
-      few_shot_path);
-    v(Option{"max-new-tokens",
-             "largest number of tokens of a generated answer (default: as the task)",
-             {.placeholder = "N"}},
-      max_new_tokens);
-    v(Option{"strict-lambada", "mindspeed: the whole last word of LAMBADA, not its last token"},
-      strict_lambada);
-    prompts.visit(v);
-    v(Option{"overlapping-eval",
-             "wikitext: tokens by which windows of the text advance (0: windows do not overlap)"},
-      overlapping_eval);
-    v(Option{"batch-size",
-             "number of texts that are read or generated at once",
-             {.aliases = {"evaluation-batch-size"}}},
-      batch_size);
-    v(Option{"seq-length",
-             "most tokens that are read at once; longer prompts are cut on the left (default: as "
-             "many as the model reads)",
-             {.placeholder = "N"}},
-      sequence);
-    v(Option{"save-results",
-             "folder for results.json and TASK.jsonl, a line a question; a killed evaluation "
-             "continues there",
-             {.placeholder = "DIR"}},
-      save_results);
-    v(Option{"apply-chat-template",
-             "lm-eval: ask by the chat template of the model; the description of a task is the "
-             "system message"},
-      apply_chat_template);
-    v(Option{"chat-template",
-             "for --apply-chat-template: file of a chat template in Jinja, the name of one of the "
-             "model's, or one of --prompt-type (default: the model's own)",
-             {.placeholder = "FILE"}},
-      chat_template);
-    v(Option{"fewshot-as-multiturn",
-             "with --apply-chat-template: each example is a question and an answer of the "
-             "conversation (default: so it is, unless the examples are one written text)",
-             {.negation = "no-fewshot-as-multiturn"}},
-      multiturn);
-    v(
-        Option{
-            "allow-code-execution",
-            "humaneval: run the programs that the model writes, in a sandbox (docs/evaluation.md)"},
-        runs_code);
-    special_tokens.visit(v);
-    v(Option{"json", "print the JSON of results.json instead of the table"}, json);
-  }
-};
-
 // A loaded model, as an evaluation needs it.
 class LoadedModel final : public EvaluatedModel {
  public:
@@ -167,8 +34,12 @@ class LoadedModel final : public EvaluatedModel {
     bool special_tokens = true;
     std::optional<std::int64_t> sequence;  // most tokens at once; absent: the model's
     std::vector<std::string> ends;         // words that end every generated text
+    std::int64_t batch_size = 1;           // texts that are scored at once
   };
-  LoadedModel(Model& model, Rules rules) : model_(model), rules_(std::move(rules)) {}
+  LoadedModel(Model& model, Rules rules)
+      : model_(model),
+        rules_(std::move(rules)),
+        scorer_(model.make_engine({.texts = rules_.batch_size})) {}
 
   const Tokenizer& tokenizer() const override { return model_.require_tokenizer(); }
   bool adds_special_tokens() const override { return rules_.special_tokens; }
@@ -178,9 +49,9 @@ class LoadedModel final : public EvaluatedModel {
   }
 
   std::vector<ContinuationScore> score(std::span<const ContinuationRequest> requests) override {
-    return model_.score_continuations(requests);
+    return score_continuations(*scorer_, requests);
   }
-  std::int64_t computed_tokens() const override { return model_.counts().computed_tokens; }
+  std::int64_t computed_tokens() const override { return scorer_->counts().computed_tokens; }
   std::vector<std::string> generate(std::span<const std::vector<std::int32_t>> prompts,
                                     const TextEnd& end) override {
     const SamplingOptions sampling{.max_new_tokens = end.max_new_tokens, .greedy = true};
@@ -199,6 +70,7 @@ class LoadedModel final : public EvaluatedModel {
  private:
   Model& model_;
   Rules rules_;
+  std::unique_ptr<DecodingEngine> scorer_;
 };
 
 // The groups of ranks that hold a model each, and this rank's. Every group answers its share of the
@@ -235,69 +107,15 @@ class Replicas {
   SilentLog silent_;
 };
 
-// Both ways to take a part of the questions.
-TaskDataOptions data_options(const EvalOptions& options) {
-  TaskDataOptions data{.paths = options.paths,
-                       .num_shots = options.num_shots,
-                       .max_samples = options.max_samples,
-                       .few_shot_path = options.few_shot_path,
-                       .seed = static_cast<std::uint32_t>(options.prompts.seed)};
-  if (!options.limit) return data;
-  if (*options.limit < 1)
-    data.sample_share = options.limit;
-  else
-    data.max_samples = static_cast<std::int64_t>(*options.limit);
-  return data;
-}
-
-void check_options(const EvalOptions& options) {
-  if (options.model.load.empty())
-    throw Error(Fault::kUsage, "--load: no model is named; wanted the folder of a run");
-  if (options.tasks.empty()) {
-    std::vector<std::string> names;
-    for (const Task& task : built_in_tasks(options.protocol)) names.push_back(task.name);
-    throw Error(Fault::kUsage, "--task: not given; wanted one or more of {}, or a file NAME.toml",
-                fmt::join(names, ", "));
+// Options of needlebench, which are wrong without it.
+void check_needle_options(const OptionSet& set, const std::vector<TaskData>& tasks) {
+  const auto has_needles = [](const TaskData& data) { return data.task.has_needles; };
+  if (std::any_of(tasks.begin(), tasks.end(), has_needles)) return;
+  for (const char* name :
+       {"needle-lengths", "needle-depths", "needle-repeats", "needle-buffer", "needle-languages"}) {
+    if (set.given(name))
+      throw Error(Fault::kUsage, "--{}: works only with needlebench; leave it out", name);
   }
-  constexpr std::int64_t kMost = std::int64_t{1} << 40;
-  check_range("--batch-size", options.batch_size, 1, 4096);
-  if (options.sequence) check_range("--seq-length", *options.sequence, 2, kMost);
-  if (options.num_shots) check_range("--num-shots", *options.num_shots, 0, 1000);
-  if (options.max_samples) check_range("--max-eval-samples", *options.max_samples, 1, kMost);
-  if (options.max_new_tokens) check_range("--max-new-tokens", *options.max_new_tokens, 1, kMost);
-  if (options.strict_lambada && options.protocol == Protocol::kLmEval) {
-    throw Error(Fault::kUsage,
-                "--strict-lambada: works only with --protocol mindspeed; lm-eval always scores the whole "
-                "word; leave it out");
-  }
-  if (options.protocol == Protocol::kLmEval && options.prompts.any()) {
-    throw Error(Fault::kUsage, "--{}: works only with --protocol mindspeed; leave it out",
-                options.prompts.alternative_prompt ? "alternative-prompt" : "prompt-type");
-  }
-  if (options.prompts.alternative_prompt && !options.prompts.prompt_type.empty())
-    throw Error(Fault::kUsage,
-                "--alternative-prompt: got --prompt-type too; wanted one of the two prompts");
-  if (options.prompts.language != "en" && options.prompts.prompt_type.empty())
-    throw Error(Fault::kUsage,
-                "--eval-language: works only with --prompt-type; give it, or leave this "
-                "out");
-  check_range("--seed", options.prompts.seed, 0, std::numeric_limits<std::uint32_t>::max());
-  if (options.limit) {
-    if (options.max_samples)
-      throw Error(Fault::kUsage, "--limit: got --max-eval-samples too; wanted one of them");
-    const bool is_count = *options.limit >= 1 && *options.limit == std::floor(*options.limit);
-    if (!(*options.limit > 0 && *options.limit < 1) && !(is_count && *options.limit <= kMost))
-      throw Error(Fault::kUsage,
-                  "--limit: got {}, wanted a whole number, or a share above 0 and "
-                  "below 1",
-                  *options.limit);
-  }
-  if (options.apply_chat_template && options.protocol != Protocol::kLmEval)
-    throw Error(Fault::kUsage, "--apply-chat-template: works only with --protocol lm-eval; leave it out");
-  if (!options.apply_chat_template &&
-      (options.multiturn.has_value() || !options.chat_template.empty()))
-    throw Error(Fault::kUsage, "{}: works only with --apply-chat-template; give it, or leave this out",
-                options.multiturn.has_value() ? "--fewshot-as-multiturn" : "--chat-template");
 }
 
 bool runs_programs(const TaskData& data) { return data.task.program != nullptr; }
@@ -383,9 +201,18 @@ std::vector<std::string> make_chats(std::vector<TaskData>& tasks, const Model& m
   return ends;
 }
 
+// Of the model without adapters. All ranks read their share.
+std::string hash_of_weights(const ModelToLoad& model, World& world) {
+  const fs::path base = model_paths(model.load, model.lora_load).base;
+  const auto ranks = make_group_of_all(world, "hash");
+  const OpenedModel opened = open_model({.path = base, .ranks = ranks.get()});
+  return weights_hash(*opened.source, *ranks);
+}
+
 void save(const EvalOptions& options, const std::vector<TaskEvaluation>& evaluations,
-          const nlohmann::ordered_json& results) {
+          const nlohmann::ordered_json& results, const std::string& settings) {
   const fs::path folder = options.save_results;
+  write_text_file(folder / "config.toml", settings);
   for (const TaskEvaluation& one : evaluations)
     write_text_file(folder / (one.data.task.name + ".jsonl"), sample_lines(one));
   write_text_file(folder / "results.json", results.dump(2) + "\n");
@@ -405,8 +232,10 @@ int run_eval(Invocation& invocation) {
   EvaluationFlags others;
   set.set_foreign(&others);
   refuse_more_arguments(invocation.parse(set, general));
-  // Only MindSpeed-LLM distinguishes the last word from the last token, and has several prompts.
-  if ((options.strict_lambada || options.prompts.any()) && !set.given("protocol"))
+  // Only MindSpeed-LLM distinguishes the last word from the last token, and has several prompts and
+  // needlebench.
+  const bool asks_needles = std::ranges::count(options.tasks, "needlebench") > 0;
+  if ((options.strict_lambada || options.prompts.any() || asks_needles) && !set.given("protocol"))
     options.protocol = Protocol::kMindSpeed;
   if (invocation.leads) {
     others.report(invocation.log);
@@ -418,6 +247,7 @@ int run_eval(Invocation& invocation) {
   invocation.together([&] {
     check_options(options);
     tasks = load_tasks(options);
+    check_needle_options(set, tasks);
     if (options.runs_code && invocation.leads) sandbox.emplace();
   });
   Engine engine(engine_options(general), invocation.log);
@@ -433,28 +263,38 @@ int run_eval(Invocation& invocation) {
   const std::string said = describe_rule(rule, model->require_tokenizer());
   const bool leads = engine.world().rank() == 0;
   if (!said.empty() && leads) invocation.log.info(said);
-  LoadedModel evaluated(
-      *model, {.special_tokens = rule.add, .sequence = options.sequence, .ends = std::move(ends)});
+  LoadedModel evaluated(*model, {.special_tokens = rule.add,
+                                 .sequence = options.sequence,
+                                 .ends = std::move(ends),
+                                 .batch_size = options.batch_size});
   if (!options.save_results.empty() && leads) create_folders(options.save_results);
 
   std::vector<TaskEvaluation> evaluations;
   std::vector<EvaluationRules> rules;
   for (TaskData& data : tasks) {
+    if (data.task.has_needles)
+      make_needle_samples(data, evaluated.tokenizer(), evaluated.longest_sequence());
     rules.push_back(rules_for(options, data.task, leads));
     rules.back().shares = replicas.shares();
     evaluations.push_back(
         evaluate_task(evaluated, std::move(data), rules.back(), invocation.progress));
     if (leads) report_counts(evaluations.back(), invocation.log);
   }
+  std::string model_hash;
+  if (!options.save_results.empty() || options.json)
+    model_hash = hash_of_weights(options.model, engine.world());
   if (!leads) return 0;
   for (TaskEvaluation& one : evaluations) {
     if (runs_programs(one.data)) run_code_tests(one, *sandbox, invocation.progress);
   }
-  const nlohmann::ordered_json results = results_json(
-      evaluations,
-      {.model = options.model.load, .tokenizer = evaluated.tokenizer().content_hash()});
+  const BuildInfo info = build_info();
+  const nlohmann::ordered_json results =
+      results_json(evaluations, {.model = options.model.load,
+                                 .model_hash = model_hash,
+                                 .tokenizer = evaluated.tokenizer().content_hash(),
+                                 .version = fmt::format("{} ({})", info.version, info.commit)});
   if (!options.save_results.empty()) {
-    save(options, evaluations, results);
+    save(options, evaluations, results, set.to_toml());
     for (const EvaluationRules& one : rules) forget_journal(one);
   }
   const std::string text = options.json ? results.dump() + "\n" : results_table(evaluations);

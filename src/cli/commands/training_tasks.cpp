@@ -22,7 +22,7 @@ class TrainedModel final : public EvaluatedModel {
       : model_(model),
         inference_(model.session.context(false), model.session.pipeline(), model.session.mesh(),
                    model.session.settings().model),
-        engine_(make_batched_engine(inference_, {})) {}
+        engine_(make_batched_engine(inference_, {.texts = model.batch_size})) {}
 
   const Tokenizer& tokenizer() const override { return model_.tokenizer; }
   bool adds_special_tokens() const override { return model_.special_tokens.add; }

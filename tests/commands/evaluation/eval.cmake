@@ -37,6 +37,16 @@ string(JSON protocol GET "${results}" configs mmlu protocol)
 if(NOT samples EQUAL 5 OR NOT protocol STREQUAL "lm-eval")
   message(FATAL_ERROR "results.json: ${results}")
 endif()
+# The model, the tokenizer, the program and the options are named.
+execute_process(COMMAND ${PITON} inspect ${WORK}/run --hash --json OUTPUT_VARIABLE hashes)
+string(JSON wanted GET "${hashes}" weights)
+string(JSON hash GET "${results}" model_hash)
+string(JSON version GET "${results}" piton_version)
+file(READ ${WORK}/first/config.toml config)
+if(NOT hash STREQUAL wanted OR NOT version MATCHES "^[0-9]+[.][0-9]+[.][0-9]+ .[0-9a-z]" OR
+   NOT config MATCHES "task = .\"boolq\", \"piqa\", \"mmlu\".")
+  message(FATAL_ERROR "results.json: ${hash} instead of ${wanted}, ${version}\n${config}")
+endif()
 expect(RUN ${eval} --task boolq --task-data-path ${data}/boolq --json --max-eval-samples 2 --num-shots 1 CODE 0
   OUT "\"n-samples\":{\"boolq\":2}" "\"n-shot\":{\"boolq\":1}")
 

@@ -53,6 +53,39 @@ if(NOT prompt MATCHES "There is a single choice question about anatomy. Answer t
 endif()
 expect_config(${WORK}/chat1 chat_template ON)
 
+# needlebench: the same answers on one and on two ranks; the texts are cut by the model's tokenizer.
+set(needles --protocol mindspeed --task needlebench --task-data-path ${SOURCE}/tests/golden/evaluation/mindspeed
+  --needle-depths 0 50 --needle-languages en --needle-repeats 2 --max-new-tokens 8)
+expect(RUN eval --load ${WORK}/run --quiet ${needles} --needle-lengths 90 180 --needle-buffer 20 --save-results ${WORK}/needles1
+  CODE 0 OUT "needlebench.mindspeed.none.0.score.*needlebench_PaulGrahamEssays_90_50.mindspeed.none.0.acc")
+file(READ ${WORK}/needles1/needlebench.jsonl first)
+file(READ ${WORK}/needles1/results.json results)
+string(JSON count GET "${results}" n-samples needlebench)
+string(JSON variant GET "${results}" configs needlebench variant)
+if(NOT count EQUAL 8 OR NOT variant STREQUAL "texts cut by the model's tokenizer")
+  message(FATAL_ERROR "needlebench: ${count} questions, ${variant}")
+endif()
+foreach(layout "" "--tensor-model-parallel-size;2")
+  execute_process(COMMAND ${LAUNCH} 2 ${PITON} eval --load ${WORK}/run --quiet ${needles} --needle-lengths 90 180
+    --needle-buffer 20 ${layout} --save-results ${WORK}/needles2 RESULT_VARIABLE code OUTPUT_QUIET)
+  file(READ ${WORK}/needles2/needlebench.jsonl second)
+  if(NOT code EQUAL 0 OR NOT first STREQUAL second)
+    message(FATAL_ERROR "needlebench on two ranks ${layout}: exit ${code}")
+  endif()
+  file(REMOVE_RECURSE ${WORK}/needles2)
+endforeach()
+# The script of MindSpeed-LLM, evaluate_qwen2_7b_needle_bench_ptd.sh, but for sizes, paths and the length.
+expect(RUN eval --load ${WORK}/run --use-mcore-models --task-data-path ${SOURCE}/tests/golden/evaluation/mindspeed/needlebench
+  --task needlebench --tensor-model-parallel-size 1 --pipeline-model-parallel-size 1 --seq-length 256
+  --max-position-embeddings 256 --max-new-tokens 64 --num-layers 4 --disable-bias-linear --swiglu
+  --position-embedding-type rope --normalization RMSNorm --micro-batch-size 1 --exit-on-missing-checkpoint --no-load-rng
+  --no-load-optim --untie-embeddings-and-output-weights --add-qkv-bias --make-vocab-size-divisible-by 1 --rotary-base 1000000
+  --no-gradient-accumulation-fusion --attention-softmax-in-fp32 --seed 42 --group-query-attention --max-tokens-to-oom 131072
+  --rope-scaling-beta-fast 32 --rope-scaling-beta-slow 1 --rope-scaling-factor 4 --rope-scaling-type yarn
+  --rope-scaling-original-max-position-embeddings 32768 --needle-lengths 100 --needle-buffer 20 --needle-repeats 1
+  CODE 0 OUT "needlebench.mindspeed.none.0.score")
+expect(RUN eval --load ${WORK}/run --quiet ${needles} CODE 2 ERR "--needle-lengths: not given, and needlebench has lengths")
+
 # --limit of lm-evaluation-harness: questions of each subject, or a share of them.
 expect(RUN ${eval} --task mmlu --limit 1 --json CODE 0 OUT "\"n-samples\":{\"mmlu\":2,")
 expect(RUN ${eval} --task mmlu --limit 0.5 --json CODE 0 OUT "\"n-samples\":{\"mmlu\":3,")
@@ -70,3 +103,7 @@ expect(RUN ${none} --task mmlu --limit 0 CODE 2 ERR "--limit: got 0, wanted a wh
 expect(RUN ${none} --task mmlu --limit 1.5 CODE 2 ERR "--limit: got 1.5, wanted a whole number")
 expect(RUN ${none} --task mmlu --limit 2 --max-eval-samples 2 CODE 2 ERR "--limit: got --max-eval-samples too")
 expect(RUN ${eval} --task mmlu --prompt-type none-such CODE 2 ERR "none-such")
+expect(RUN ${none} --protocol lm-eval --task needlebench CODE 2 ERR "--task: needlebench is a task of --protocol mindspeed, and --protocol is lm-eval")
+expect(RUN ${none} --task boolq --needle-lengths 100 CODE 2 ERR "--needle-lengths: works only with needlebench; leave it out")
+expect(RUN ${none} --task needlebench CODE 2 ERR "needles.jsonl is not in it; wanted needles.jsonl, and Paul")
+expect(RUN ${none} --protocol mindspeed --task needlebench --num-shots 2 CODE 2 ERR "--num-shots: got 2, and needlebench has no examples")

@@ -25,13 +25,14 @@ TaskEvaluation evaluated_mmlu() {
 }
 
 TEST(EvaluationResults, HaveTheTaskItsGroupsAndItsSubjects) {
-  const auto json = results_json({evaluated_mmlu()}, {.model = "run", .tokenizer = "hash"});
+  const auto json = results_json({evaluated_mmlu()}, {.model = "run", .model_hash = "ab", .tokenizer = "hash"});
   EXPECT_EQ(json["results"]["mmlu"]["acc,none"], 0.4);
   EXPECT_EQ(json["results"]["mmlu_stem"]["acc,none"], 1.0 / 3);
   EXPECT_EQ(json["results"]["mmlu_humanities"]["acc,none"], 0.5);
   EXPECT_EQ(json["results"]["mmlu_world_religions"]["acc,none"], 0.5);
   EXPECT_TRUE(json["groups"].contains("mmlu_stem"));
   EXPECT_FALSE(json["groups"].contains("mmlu_anatomy"));
+  EXPECT_EQ(json["model_hash"], "ab");
   EXPECT_EQ(json["n-samples"]["mmlu"], 5);
   EXPECT_EQ(json["n-shot"]["mmlu"], 5);
   EXPECT_EQ(json["configs"]["mmlu"]["protocol"], "lm-eval");

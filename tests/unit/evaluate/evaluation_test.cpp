@@ -3,8 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/files/files.h"
+#include "base/hash.h"
 #include "support/scripted_model.h"
 #include "support/temp_folder.h"
+#include "tasks/needlebench.h"
 #include "tasks/task_table.h"
 
 namespace piton {
@@ -60,6 +63,33 @@ TEST(Evaluation, OfAModelThatKnowsAllIsOne) {
   }
 }
 
+TEST(Evaluation, OfAModelThatFindsAllNeedlesIsOne) {
+  const Task task = find_task("needlebench", {.protocol = Protocol::kMindSpeed});
+  TaskData data =
+      load_task(task, {.paths = {kData + "/../mindspeed"},
+                       .needles = {.lengths = {300, 900}, .depths = {0, 50, 100}, .buffer = 100}});
+  ScriptedModel model;
+  make_needle_samples(data, model.tokenizer(), model.longest_sequence());
+  model.answer = [&data](const std::string& prompt) {
+    for (const TaskSample& sample : data.samples) {
+      if (sample.contexts[0] == prompt) return "It is " + sample.keyword;
+    }
+    return std::string();
+  };
+  const TaskEvaluation found = evaluate(model, data, {.requests = {.max_new_tokens = 64}});
+  EXPECT_EQ(found.scores.size(), 120U);
+  EXPECT_EQ(value_of(found), 1.0);
+  EXPECT_EQ(found.cut_prompts, 0);
+  // Half a needle is like it, and has no keyword.
+  model.answer = [&data](const std::string&) { return data.samples[0].answer.substr(0, 10); };
+  const TaskEvaluation half = evaluate(model, data, {.requests = {.max_new_tokens = 64}});
+  EXPECT_GT(value_of(half), 0.0);
+  EXPECT_LT(value_of(half), 0.2);
+  EXPECT_FALSE(half.scores[0].correct);
+  EXPECT_EQ(half.scores[0].metrics[1].metric, "acc");
+  EXPECT_EQ(half.scores[0].metrics[1].value, 0.0);
+}
+
 TEST(Evaluation, OfAModelThatAlwaysSaysAIsTheShareOfA) {
   const TaskData data = mmlu();
   ScriptedModel model;
@@ -69,11 +99,76 @@ TEST(Evaluation, OfAModelThatAlwaysSaysAIsTheShareOfA) {
   EXPECT_EQ(value_of(evaluate(model, data)), 1.0 / 5);  // A B C, B C
 }
 
+// Tasks of MindSpeed-LLM whose answer is generated, of a model that writes `answer` of the sample.
+double generated_score(const TaskData& data,
+                       const std::function<std::string(const TaskSample&)>& answer) {
+  ScriptedModel model;
+  model.answer = [&](const std::string& prompt) {
+    for (const TaskSample& sample : data.samples) {
+      if (sample.contexts[0] == prompt) return answer(sample);
+    }
+    return std::string();
+  };
+  return value_of(evaluate(model, data, {.requests = {.max_new_tokens = 16}}));
+}
+
+TEST(Evaluation, ByMindSpeedOfAModelThatKnowsAllIsOneAndThatAlwaysSaysAIsTheShareOfA) {
+  struct Case {
+    const char* task;
+    std::string path = kData;
+    std::optional<std::int64_t> shots = 0;
+    TaskChoice choice = {.protocol = Protocol::kMindSpeed};
+    double share_of_a = 0;
+  };
+  const TaskChoice long_prompt{.protocol = Protocol::kMindSpeed, .alternative_prompt = true};
+  for (const Case& one :
+       {Case{.task = "mmlu", .share_of_a = 0.2},
+        Case{.task = "mmlu", .choice = long_prompt, .share_of_a = 0.2}, Case{.task = "ceval"},
+        Case{.task = "cmmlu"}, Case{.task = "bbh"}, Case{.task = "gsm8k"},
+        Case{
+            .task = "agieval", .path = kData + "/../mindspeed", .shots = {}, .share_of_a = 0.25}}) {
+    SCOPED_TRACE(one.task);
+    const TaskData data =
+        load_task(find_task(one.task, one.choice), {.paths = {one.path}, .num_shots = one.shots});
+    const bool says_so = data.task.name == "gsm8k";
+    EXPECT_EQ(generated_score(data,
+                              [&](const TaskSample& sample) {
+                                return (says_so ? "So. The answer is " : " ") + sample.answer +
+                                       "\n";
+                              }),
+              1.0);
+    std::int64_t right = 0;
+    for (const TaskSample& sample : data.samples) right += sample.answer == "A" ? 1 : 0;
+    const double share = static_cast<double>(right) / static_cast<double>(data.samples.size());
+    EXPECT_EQ(generated_score(data, [](const TaskSample&) { return "A"; }), share);
+    if (one.share_of_a > 0) {
+      EXPECT_EQ(share, one.share_of_a);
+    }
+  }
+}
+
+// Four choices: 4.4 standard errors around 1/4 of 2000 questions, which one of 100,000 draws
+// leaves.
+TEST(Evaluation, OfAModelThatGuessesIsAboutTheShareOfOneChoice) {
+  const TempFolder folder;
+  std::string rows;
+  for (int i = 0; i < 2000; ++i)
+    rows += fmt::format("question {},one,two,three,four,{}\n", i, "ABCD"[i % 4]);
+  write_text_file(folder / "mmlu/test/anatomy_test.csv", rows);
+  const TaskData data =
+      load_task(find_task("mmlu", {}), {.paths = {folder.path().string()}, .num_shots = 0});
+  ScriptedModel model;
+  model.likelihood = [](const std::string& context, const std::string& continuation) {
+    return -static_cast<double>(hash64(context + continuation) >> 11) * 0x1p-53;
+  };
+  EXPECT_NEAR(value_of(evaluate(model, data)), 0.25, 0.0426);
+}
+
 TEST(Evaluation, GivesTheSameForEveryBatchSize) {
   const TaskData data = load_task(find_task("hellaswag", {}), {.paths = {kData}});
   ScriptedModel model;
-  const TaskEvaluation one = evaluate(model, data, {.batch_size = 1});
-  const TaskEvaluation many = evaluate(model, data, {.batch_size = 64});
+  const TaskEvaluation one = evaluate(model, data, {.round_tokens = 1});
+  const TaskEvaluation many = evaluate(model, data, {.round_tokens = 1000});
   EXPECT_EQ(one.responses, many.responses);
   EXPECT_EQ(model.scored, 2 * (12 + 1)) << "and a text that tells models apart";
 }
@@ -81,7 +176,7 @@ TEST(Evaluation, GivesTheSameForEveryBatchSize) {
 TEST(Evaluation, ContinuesWhereItWasKilled) {
   const TempFolder folder;
   const TaskData data = mmlu();
-  const EvaluationRules rules{.batch_size = 1, .journal = folder / "mmlu.journal"};
+  const EvaluationRules rules{.round_tokens = 1, .journal = folder / "mmlu.journal"};
   ScriptedModel model = truthful_model(data);
   model.fails_after = 8;
   EXPECT_THROW(evaluate(model, data, rules), std::runtime_error);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <numeric>
 
 namespace piton {
 namespace {
@@ -28,6 +29,20 @@ TEST(PythonRandom, DrawsAllOfAPopulation) {
   std::sort(all.begin(), all.end());
   EXPECT_EQ(all, Draw({0, 1, 2, 3, 4, 5, 6, 7, 8}));
   EXPECT_TRUE(random.sample(3, 0).empty());
+}
+
+// From Python 3.11.2: random.Random(seed).shuffle(list(range(12))), and .choice(range(7)).
+TEST(PythonRandom, ShufflesAndChoosesAsPython) {
+  Draw list(12);
+  std::iota(list.begin(), list.end(), 0);
+  PythonRandom(0).shuffle(list);
+  EXPECT_EQ(list, Draw({1, 9, 8, 5, 10, 2, 3, 7, 4, 0, 11, 6}));
+  std::iota(list.begin(), list.end(), 0);
+  PythonRandom(3).shuffle(list);
+  EXPECT_EQ(list, Draw({1, 7, 10, 0, 6, 11, 4, 5, 2, 8, 9, 3}));
+  Draw chosen;
+  for (std::uint32_t seed = 0; seed < 10; ++seed) chosen.push_back(PythonRandom(seed).below(7));
+  EXPECT_EQ(chosen, Draw({6, 1, 6, 1, 1, 4, 6, 2, 1, 3}));
 }
 
 }  // namespace

@@ -176,7 +176,7 @@ TEST(TaskSamples, OfMindSpeedSurroundTheQuestionWithWrittenExamples) {
         .samples.at(0);
   };
   EXPECT_EQ(sample("mmlu").contexts[0], "EXAMPLES\n\nq\nA. 1\nB. 2\nC. 3\nD. 4\nAnswer:");
-  EXPECT_EQ(sample("agieval").contexts[0], "Problem 6.    q\nChoose:\n(A)x\n(B)y\nAnswer:");
+  EXPECT_EQ(sample("agieval").contexts[0], "Problem 6.   q\n\nChoose:\n\n(A)x\n(B)y\n\nAnswer:");
   EXPECT_EQ(sample("agieval").answer, "B");
   EXPECT_EQ(sample("bbh").contexts[0], "Q: x\nA: y\n\nQ: go\nA:");
   EXPECT_EQ(sample("gsm8k").contexts[0], "Q: x\n\nhow?");
