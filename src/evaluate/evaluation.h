@@ -27,7 +27,7 @@ struct RequestShares {
 
 struct EvaluationRules {
   RequestRules requests;
-  std::int64_t batch_size = 8;                   // texts that are generated at once
+  std::int64_t batch_size = 8;  // texts that are generated at once
   // Texts that are scored are given to the model in rounds of about so many tokens, common
   // beginnings counted once; the journal gets the answers of each.
   std::int64_t round_tokens = 8192;

@@ -127,11 +127,10 @@ void MegatronSource::read_arguments(const MegatronGiven& given) {
   std::optional<std::int64_t> vocabulary = given.vocabulary;
   if (values == nullptr) {
     if (!given.model) {
-      throw Error(
-          Fault::kData,
-          "{}: stores no arguments, so its model is unknown: describe it (--model, or "
-          "--num-layers, --hidden-size, --num-attention-heads and others)",
-          where);
+      throw Error(Fault::kData,
+                  "{}: stores no arguments, so its model is unknown: describe it (--model, or "
+                  "--num-layers, --hidden-size, --num-attention-heads and others)",
+                  where);
     }
     describes_model_ = false;
     model_ = given.model(stored_.padded_vocabulary);

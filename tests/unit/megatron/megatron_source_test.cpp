@@ -265,8 +265,7 @@ TEST_F(Megatron, ThatKeepsNoArgumentsHasToBeTold) {
   out.end_dict();
   out.append(std::vector<std::byte>(131 * 32 * 4));
   out.commit();
-  EXPECT_THAT(refusal(dir_.path()),
-              HasSubstr("stores no arguments, so its model is unknown"));
+  EXPECT_THAT(refusal(dir_.path()), HasSubstr("stores no arguments, so its model is unknown"));
   const MegatronGiven given{.model = [&](std::int64_t) { return source.model(); }};
   const MegatronGiven many{.model = [&](std::int64_t) {
     ModelConfig model = source.model();
