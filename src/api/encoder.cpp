@@ -77,17 +77,18 @@ struct Encoder::State {
     session->publish_values();
   }
 
-  // fp32 [b*s, h] on the host.
-  std::vector<float> hidden(const MicroBatch& batch) {
+  // fp32 [b*s, h] on the host; of the pooler [b, h].
+  std::vector<float> hidden(const MicroBatch& batch, bool pooled) {
     std::vector<ModelInput> inputs = {session->upload(batch, {})};
-    inputs[0].wanted = {.loss = false, .hidden = true};
+    inputs[0].wanted = {.loss = false, .hidden = !pooled, .pooled = pooled};
     std::vector<float> values;
     session->pipeline().forward(session->context(false), inputs, [&](int, ChunkOutput& output) {
-      Tensor wide = output.hidden;
+      const Tensor found = pooled ? output.pooled : output.hidden;
+      Tensor wide = found;
       if (wide.dtype() != DType::kF32) {
-        wide = machine.arena.allocate(DType::kF32, output.hidden.shape(), MemoryKind::kActivations,
+        wide = machine.arena.allocate(DType::kF32, found.shape(), MemoryKind::kActivations,
                                       machine.stream);
-        machine.kernels.run(Copy{.dst = wide, .src = output.hidden}, machine.stream);
+        machine.kernels.run(Copy{.dst = wide, .src = found}, machine.stream);
       }
       values.resize(static_cast<std::size_t>(wide.elements()));
       machine.device.download(wide, values.data(), machine.stream);
@@ -149,6 +150,12 @@ std::vector<std::int32_t> Encoder::ids_of(const std::string& text) const {
 
 Tensor Encoder::embed(std::span<const std::vector<std::int32_t>> texts, Pooling pooling) {
   const std::int64_t most = config().longest_sequence();
+  const EncoderFacts& facts = *config().encoder;
+  const bool pooled = pooling == Pooling::kPooler;
+  if (pooled && !facts.pair_head && !facts.pooler) {
+    throw Error(Fault::kUsage,
+                "embed: --pooling pooler: the model has no pooler; wanted mean or first");
+  }
   for (const std::vector<std::int32_t>& ids : texts) {
     if (ids.empty()) throw Error(Fault::kUsage, "embed: a text without ids; wanted one or more");
     for (const std::int32_t id : ids) {
@@ -171,11 +178,11 @@ Tensor Encoder::embed(std::span<const std::vector<std::int32_t>> texts, Pooling 
     }
     const std::span<const std::size_t> numbers = std::span(order).subspan(begin, end - begin);
     const MicroBatch batch = padded_batch(texts, numbers, most);
-    const std::vector<float> hidden = state_->hidden(batch);
+    const std::vector<float> hidden = state_->hidden(batch, pooled);
     for (std::size_t i = 0; i < numbers.size(); ++i) {
-      const std::int64_t tokens = std::min(std::ssize(texts[numbers[i]]), most);
-      pool(hidden.data() + static_cast<std::int64_t>(i) * batch.sequence * config().hidden, tokens,
-           pooling,
+      const std::int64_t tokens = pooled ? 1 : std::min(std::ssize(texts[numbers[i]]), most);
+      const std::int64_t rows = pooled ? 1 : batch.sequence;  // of each text
+      pool(hidden.data() + static_cast<std::int64_t>(i) * rows * config().hidden, tokens, pooling,
            {vectors.data<float>() + static_cast<std::int64_t>(numbers[i]) * config().hidden,
             static_cast<std::size_t>(config().hidden)});
     }

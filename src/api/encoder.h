@@ -16,8 +16,9 @@ namespace piton {
 
 // Which hidden states of the last layer are the vector of a text.
 enum class Pooling : std::uint8_t {
-  kMean,   // the mean over its tokens, [CLS] and [SEP] too, without padding
-  kFirst,  // that of the first token, [CLS]
+  kMean,    // the mean over its tokens, [CLS] and [SEP] too, without padding
+  kFirst,   // that of the first token, [CLS]
+  kPooler,  // what the model's pooler makes of that one: tanh of a linear map
 };
 
 class Encoder {
@@ -34,9 +35,9 @@ class Encoder {
   std::vector<std::int32_t> ids_of(const std::string& text) const;
 
   // fp32 [texts, h], a row for each text. Of a text that is longer than the model takes, the ids
-  // before the last one are cut. Throws Error(kUsage) for an empty text or an id outside the
-  // vocabulary. Texts of about one length are computed together, so a row may differ in its last
-  // bits with the texts around it.
+  // before the last one are cut. Throws Error(kUsage) for an empty text, an id outside the
+  // vocabulary, and kPooler of a model without one. Texts of about one length are computed
+  // together, so a row may differ in its last bits with the texts around it.
   Tensor embed(std::span<const std::vector<std::int32_t>> texts, Pooling pooling);
 
  private:

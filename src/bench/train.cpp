@@ -1,5 +1,6 @@
 #include "bench/train.h"
 
+#include <algorithm>
 #include <numeric>
 #include <optional>
 
@@ -34,6 +35,15 @@ std::vector<MicroBatch> random_batches(const TrainBenchOptions& options) {
       batch.positions.push_back(static_cast<std::int32_t>(row % sequence));
     }
     batch.loss_mask.assign(static_cast<std::size_t>(rows), 1.0F);
+    if (plan.session.model.encoder) {
+      // Words are masked at equal distances.
+      const auto distance = static_cast<std::size_t>(std::max(1.0, 1 / plan.masked_share));
+      for (std::size_t row = 0; row < batch.labels.size(); ++row) {
+        if (row % distance == 0) continue;
+        batch.labels[row] = kNoLabel;
+        batch.loss_mask[row] = 0;
+      }
+    }
     if (has_source) {
       batch.source.sequence = plan.sequence;
       for (std::int64_t i = 0; i < samples * plan.sequence; ++i)

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "base/error.h"
@@ -189,9 +190,13 @@ DType wider_dtype(DType a, DType b) {
 }
 
 DType dtype_of(const Assembly& assembly, const std::map<std::string, DType>& stored) {
-  DType dtype = stored.at(assembly.parts.front().name);
-  for (const AssemblyPart& part : assembly.parts) dtype = wider_dtype(dtype, stored.at(part.name));
-  return dtype;
+  std::optional<DType> dtype;
+  for (const AssemblyPart& part : assembly.parts) {
+    if (part.name.empty()) continue;
+    const DType own = stored.at(part.name);
+    dtype = dtype ? wider_dtype(*dtype, own) : own;
+  }
+  return dtype.value_or(stored.begin()->second);
 }
 
 void assemble(TensorSource& source, std::span<const TypedAssembly> tensors, ThreadPool* threads,

@@ -40,7 +40,7 @@ struct Assembly {
 
 // The type that holds the values of both without loss.
 DType wider_dtype(DType a, DType b);
-// The type that holds all parts without loss. `stored`: those of the canonical tensors by name.
+// The type that holds all parts without loss; zeros have any. `stored`: by canonical name.
 DType dtype_of(const Assembly& assembly, const std::map<std::string, DType>& stored);
 
 // A tensor of a file, and its type there.

@@ -4,6 +4,8 @@
 #include <cstring>
 #include <functional>
 #include <map>
+#include <ranges>
+#include <string_view>
 
 #include "base/listed.h"
 #include "checkpoint/collective.h"
@@ -147,6 +149,17 @@ std::vector<Holding> weight_holdings(const StoredModel& model) {
   return holdings;
 }
 
+// What a model with these weights is, by their names.
+template <typename Names>
+std::string_view kind_of_model(const Names& names) {
+  bool is_encoder = false;
+  for (const std::string& name : names) {
+    if (name.starts_with("encoder.")) return "an encoder with a decoder (t5)";
+    is_encoder |= name == "head.dense.weight" || name == "embedding.type.weight";
+  }
+  return is_encoder ? "an encoder (bert)" : "a decoder";
+}
+
 std::vector<Holding> state_holdings(const Optimizer& optimizer) {
   std::vector<Holding> holdings;
   const auto add = [&](const std::vector<Holding>& more) {
@@ -178,6 +191,18 @@ void check_tensors(const TensorSource& source, const std::vector<CanonicalTensor
                    TensorKind kind) {
   std::map<std::string, Shape> stored;
   for (const CanonicalTensor& one : source.tensors(kind)) stored[one.name] = one.shape;
+  if (kind == TensorKind::kWeight) {
+    std::vector<std::string> names;
+    for (const CanonicalTensor& one : wanted) names.push_back(one.name);
+    const std::string_view got = kind_of_model(std::views::keys(stored));
+    const std::string_view own = kind_of_model(names);
+    if (got != own) {
+      throw Error(Fault::kData,
+                  "checkpoint: {}: is of {}, and this model is {}; give another checkpoint, or the "
+                  "flags of its model (--model-family)",
+                  source.where(), got, own);
+    }
+  }
   std::vector<std::string> missing, unknown, shapes;
   for (const CanonicalTensor& tensor : wanted) {
     const auto found = stored.find(tensor.name);

@@ -145,6 +145,13 @@ void check_deepspeed(const ConvertOptions& options, MegatronLayout& layout,
     throw Error(Fault::kUsage,
                 "--deepspeed: is for the older names of modules; leave out --use-mcore-models");
   }
+  if (model.encoder || model.encoder_decoder) {
+    throw Error(
+        Fault::kUsage,
+        "--deepspeed: is written of decoders alone, and the model is an encoder ({}); leave "
+        "it out",
+        model.family);
+  }
   if (layout.chunks > 1 || !layout.empty_layers.empty()) {
     throw Error(Fault::kUsage,
                 "--deepspeed: leave out --num-layers-per-virtual-pipeline-stage and --noop-layers, "
@@ -289,7 +296,6 @@ void check_target_holds(const OpenedModel& from, ModelFormat to, const ConvertOp
       static_cast<void>(hf_config_of(from.model, from.origin));
       return;
     case ModelFormat::kMegatron:
-      refuse_encoder(from, to);
       return check_megatron(from, options);
     case ModelFormat::kGguf:
       refuse_encoder(from, to);

@@ -114,7 +114,10 @@ std::vector<HfPlace> bert_like_places(const ModelConfig& model, BertNames names)
     places.both(at + "mlp.down", in + "output.dense");
   }
   if (!names.final_norm.empty()) places.both("final_norm", names.base + names.final_norm);
-  if (!model.encoder->word_head) return places.take();
+  if (!model.encoder->word_head) {
+    if (model.encoder->pooler) places.both("pooler", "pooler.dense");
+    return places.take();
+  }
   places.both("head.dense", names.dense);
   places.both("head.norm", names.head_norm);
   places.one("head.bias", names.bias);

@@ -48,6 +48,8 @@ HfSource::HfSource(const fs::path& folder)
       family_(hf_family(config_)),
       files_(folder),
       model_(hf_model(config_)) {
+  if (model_.encoder && !model_.encoder->word_head)  // config.json does not say it
+    model_.encoder->pooler = files_.tensors().contains("pooler.dense.weight");
   check_layers(model_, std::ssize(files_.tensors()), config_.where());
   check_tensors(hf_places(family_, model_));
   decide_head();

@@ -134,16 +134,14 @@ void MegatronSource::read_arguments(const MegatronGiven& given) {
     }
     describes_model_ = false;
     model_ = given.model(stored_.padded_vocabulary);
-    if (model_.encoder) {
-      throw Error(Fault::kUsage,
-                  "{}: --model-family {}: Piton reads only decoders from checkpoints of Megatron",
-                  where, model_.family);
-    }
+    parts_.check_kind(model_, where);
     if (!vocabulary && model_.vocabulary > 0) vocabulary = model_.vocabulary;
   } else {
     const MegatronArguments read = read_megatron_arguments(*values, where);
     model_ = read.model;
     model_type_ = read.model_type;
+    parts_.head_like_layers = read.head_like_layers;
+    parts_.apply(model_);
     compare(read, where);
     if (!vocabulary) vocabulary = read.vocabulary;
   }
@@ -164,6 +162,12 @@ void MegatronSource::read_arguments(const MegatronGiven& given) {
     model_.check();
   } catch (const Error& error) {
     throw Error(Fault::kData, "{}: describes an impossible model: {}", where, error.what());
+  }
+  if (stored_.version < 2 && model_.encoder_decoder) {
+    throw Error(Fault::kData,
+                "{}: a model of an encoder and a decoder in checkpoint_version {}, "
+                "wanted 2 or more",
+                where, stored_.version);
   }
   if (stored_.version < 2 && model_.groups != model_.heads)
     throw Error(Fault::kData, "{}: grouped queries in checkpoint_version {}, wanted 2 or more",
@@ -211,6 +215,7 @@ void MegatronSource::read_first_ranks() {
       const bool apart = std::ranges::any_of(
           tensors, [](const auto& one) { return one.first.ends_with(".gate.weight"); });
       stored_.fused_mlp = stored_.fused_mlp && !apart;
+      parts_.add(tensors);
     }
   }
 }

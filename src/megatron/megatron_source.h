@@ -21,6 +21,7 @@
 #include "megatron/format/arguments.h"
 #include "megatron/format/canonical_pieces.h"
 #include "megatron/format/megatron_files.h"
+#include "megatron/format/model_parts.h"
 #include "megatron/format/run_progress.h"
 #include "megatron/ranks/optimizer_buffer.h"
 #include "megatron/ranks/rank_weights.h"
@@ -95,6 +96,7 @@ class MegatronSource final : public TensorSource {
   std::unique_ptr<MegatronFiles> files_;
   ModelConfig model_;
   std::string model_type_;
+  MegatronParts parts_;
   MegatronLayout layout_;
   bool from_masters_ = false;
   std::string why_no_masters_;       // "": they are not of these weights

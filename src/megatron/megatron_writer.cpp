@@ -25,8 +25,10 @@ std::vector<std::string> path_of(const std::string& name, MegatronTree tree) {
   if (tree != MegatronTree::kLegacy) return {name};
   std::vector<std::string> path;
   std::string rest = name;
-  for (const char* outer : {"language_model.", "encoder.", "embedding.", "word_embeddings.",
-                            "position_embeddings.", "output_layer.", "word_embeddings_for_head."}) {
+  for (const char* outer :
+       {"language_model.", "encoder.", "decoder.", "embedding.", "word_embeddings.",
+        "position_embeddings.", "tokentype_embeddings.", "pooler.", "output_layer.", "lm_head.",
+        "binary_head.", "word_embeddings_for_head."}) {
     if (!rest.starts_with(outer)) continue;
     const std::size_t size = std::string_view(outer).size();
     path.push_back(rest.substr(0, size - 1));
@@ -132,12 +134,20 @@ class RankFile {
   }
 
   void write_chunk(std::vector<MegatronTensor> tensors) {
+    const MegatronStacks stacks = megatron_stacks(*model_);
+    std::vector<std::string> names;
+    for (const MegatronTensor& tensor : tensors)
+      names.push_back(megatron_name(tensor.key, options_.tree, stacks));
+    for (std::size_t i = 0, own = tensors.size(); i < own; ++i) {
+      for (const std::string& name : megatron_copies(tensors[i].key, options_.tree, stacks)) {
+        names.push_back(name);
+        tensors.push_back(MegatronTensor(tensors[i]));
+      }
+    }
     Node root;
     for (std::size_t i = 0; i < tensors.size(); ++i) {
       Node* node = &root;
-      for (const std::string& part :
-           path_of(megatron_name(tensors[i].key, options_.tree), options_.tree))
-        node = &node->child(part);
+      for (const std::string& part : path_of(names[i], options_.tree)) node = &node->child(part);
       node->tensor = i;
     }
     write_node(root, tensors);

@@ -302,6 +302,12 @@ class DistFolder {
 }  // namespace
 
 void check_torch_dist_holds(const ModelConfig& model, const std::string& where) {
+  if (model.encoder || model.encoder_decoder) {
+    throw Error(Fault::kData,
+                "{}: torch_dist is written of decoders alone, and the model is an encoder ({}); "
+                "wanted --ckpt-format torch",
+                where, model.family);
+  }
   if (!model.embedding_norm) return;
   throw Error(Fault::kData,
               "{}: has a norm after the embedding, which Megatron-core's models do not store in "

@@ -67,7 +67,10 @@ std::vector<CanonicalShape> canonical_tensors(const ModelConfig& config) {
   for (std::int64_t layer = 0; layer < config.layers; ++layer)
     layer_of(fmt::format("layers.{}.", layer), config.encoder_decoder.has_value());
   norm("final_norm", !post_norm);
-  if (config.encoder && !config.encoder->word_head) return list;
+  if (config.encoder && !config.encoder->word_head) {
+    if (config.encoder->pooler) linear("pooler", h, h, true);
+    return list;
+  }
   if (config.reward_head) {
     add(kRewardTensor, {1, h});
   } else if (!config.tied) {

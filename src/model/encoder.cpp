@@ -6,6 +6,7 @@
 #include "model/layer_stack.h"
 #include "nn/embedding.h"
 #include "nn/encoder_heads.h"
+#include "ops/split.h"
 
 namespace piton {
 namespace {
@@ -75,7 +76,9 @@ class EncoderChunk final : public Chunk {
 
   void make_heads(ParameterList& parameters, const LayersOfChunk& of) {
     const EncoderHeadShape shape{.hidden = config_.hidden,
-                                 .activation = config_.activation,
+                                 .activation = config_.encoder->exact_gelu_head
+                                                   ? ActivationKind::kGeluErf
+                                                   : config_.activation,
                                  .norm = norm_shape(config_),
                                  .weights = input_weights(config_),
                                  .alone = &of.layout.mesh->group(AxisSet{0})};
@@ -83,16 +86,46 @@ class EncoderChunk final : public Chunk {
       final_norm_.emplace(parameters, shard_, "final_norm", norm_shape(config_));
     if (!config_.encoder->word_head) {
       head_.emplace(shard_, table(parameters, of), vocabulary_, HeadShape{});
+      if (config_.encoder->pooler) pooler_.emplace(parameters, shard_, shape);
       return;
     }
     transform_.emplace(parameters, shard_, shape);
     Parameter& bias = parameters.add(vocabulary_parameter(shard_, "head.bias", vocabulary_, 0, {}));
-    head_.emplace(shard_, table(parameters, of), vocabulary_, HeadShape{.bias = &bias});
+    head_.emplace(shard_, table(parameters, of), vocabulary_,
+                  HeadShape{.bias = &bias, .same_rows = true});
     if (config_.encoder->pair_head) pairs_.emplace(parameters, shard_, shape);
   }
 
   Value normed(Context& context, const Value& x) const {
     return final_norm_ ? final_norm_->forward(context, x) : x;
+  }
+
+  // Of the rows with a label; with ModelInput::wanted.token_losses, of all rows.
+  LossOutput words_loss(Context& context, const Value& hidden, const ModelInput& input) const {
+    if (input.wanted.token_losses) {
+      PITON_ASSERT(context.tape == nullptr, "losses of all rows in training");
+      const Value whole{head_->whole_rows(context, hidden.tensor, {})};
+      return head_->loss(context, transform_->forward(context, whole), input.loss);
+    }
+    const EncoderInput& encoder = input.encoder;
+    const Value rows =
+        chosen_rows(context, hidden, encoder.word_rows,
+                    {.group = *shard_.group, .sequence_parallel = shard_.splits_sequence()});
+    LossInputs inputs = input.loss;
+    inputs.labels = encoder.word_labels;
+    inputs.mask = encoder.word_mask;
+    return head_->loss(context, transform_->forward(context, rows), inputs);
+  }
+
+  // What the pooler makes of the first token of each text.
+  Tensor pooled(Context& context, const Value& x, const ModelInput& input) const {
+    PITON_ASSERT(pooler_ || pairs_, "an encoder without a pooler");
+    Context plain = context.with_tape(nullptr);
+    const Value first =
+        chosen_rows(plain, x, input.encoder.first_rows,
+                    {.group = *shard_.group, .sequence_parallel = shard_.splits_sequence()});
+    const Pooler& pooler = pooler_ ? *pooler_ : pairs_->pooler();
+    return pooler.forward(plain, normed(plain, first)).tensor;
   }
 
   // What the last chunk returns. x [b*s, h], under sequence parallelism this rank's [b*s/t, h].
@@ -103,12 +136,13 @@ class EncoderChunk final : public Chunk {
     ChunkOutput output;
     if (wanted.loss) {
       const Value hidden = normed(context, x);
-      LossOutput loss = head_->loss(context, transform_->forward(context, hidden), input.loss);
+      const LossOutput loss = words_loss(context, hidden, input);
       output.sums.push_back({std::string(kLossSum), loss.sum});
       if (wanted.token_losses) output.token_losses = loss.per_token;
       if (pairs_)
         output.sums.push_back({std::string(kPairLossSum), pairs_->loss(context, hidden, input)});
     }
+    if (wanted.pooled) output.pooled = pooled(context, x, input);
     if (wanted.logits || wanted.hidden) {
       Context plain = context.with_tape(nullptr);
       const Tensor rows = head_->whole_rows(plain, x.tensor, wanted.rows);
@@ -130,6 +164,7 @@ class EncoderChunk final : public Chunk {
   std::optional<WordTransform> transform_;
   std::optional<Head> head_;
   std::optional<PairHead> pairs_;
+  std::optional<Pooler> pooler_;  // without a head for pairs
 };
 
 }  // namespace

@@ -19,6 +19,7 @@ void EncoderOptions::apply(ModelConfig& config) const {
   refuse(no_pair_head, "bert-no-binary-head");
   refuse(token_types.has_value(), "token-types");
   refuse(first_position.has_value(), "first-position");
+  refuse(exact_gelu_head, "exact-gelu-head");
   if (!config.encoder) return;
   EncoderFacts& facts = *config.encoder;
   if (post_norm) facts.post_norm = true;
@@ -28,6 +29,7 @@ void EncoderOptions::apply(ModelConfig& config) const {
   }
   if (token_types) facts.token_types = *token_types;
   if (first_position) facts.first_position = *first_position;
+  facts.exact_gelu_head = exact_gelu_head;
 }
 
 EncoderOptions EncoderOptions::of(const ModelConfig& config) {
@@ -36,7 +38,8 @@ EncoderOptions EncoderOptions::of(const ModelConfig& config) {
   return {.post_norm = facts.post_norm,
           .token_types = facts.token_types,
           .first_position = facts.first_position,
-          .no_pair_head = !facts.pair_head};
+          .no_pair_head = !facts.pair_head,
+          .exact_gelu_head = facts.exact_gelu_head};
 }
 
 void check_encoder(const ModelConfig& config) {
@@ -67,7 +70,10 @@ void check_encoder(const ModelConfig& config) {
   only(!config.scaled_embedding, "--input-embeds-norm", "an embedding without a factor");
   only(config.attention_soft_cap == 0, "--attn-logit-softcapping", "no caps");
   only(config.logit_soft_cap == 0, "--output-logit-softcapping", "no caps");
+  only(!facts.exact_gelu_head || config.activation != ActivationKind::kGeluErf, "--exact-gelu-head",
+       "gelu-erf in its layers already");
   PITON_ASSERT(facts.word_head || !facts.pair_head, "a head for pairs alone");
+  PITON_ASSERT(!facts.word_head || !facts.pooler, "a pooler without its head");
   check_range("--token-types", facts.token_types, 0, kMostTypes);
   check_range("--first-position", facts.first_position, 0, config.max_positions - 1);
   if (facts.pair_head && facts.token_types == 1) {

@@ -27,7 +27,9 @@ struct EncoderFacts {
   std::int64_t token_types = 2;  // rows of the table of types; 0: no table
   bool word_head = true;         // without it a model gives vectors alone (Hugging Face BertModel)
   bool pair_head = true;         // and the pooler before it; only with the other head
+  bool pooler = false;           // alone, of a model without heads
   std::int64_t first_position = 0;  // position of the first token (RoBERTa: 2)
+  bool exact_gelu_head = false;     // the head for words has gelu-erf, whatever the layers have
 
   bool operator==(const EncoderFacts&) const = default;
 };
@@ -36,6 +38,7 @@ struct EncoderOptions {
   bool post_norm = false;
   std::optional<std::int64_t> token_types, first_position;
   bool no_pair_head = false;
+  bool exact_gelu_head = false;
 
   template <typename Visitor>
   void visit(Visitor&& v) {
@@ -57,6 +60,11 @@ struct EncoderOptions {
              "bert: position of the first token (default: 0; RoBERTa: 2)",
              {.resume = Resume::kMustMatch, .placeholder = "N"}},
       first_position);
+    v(Option{"exact-gelu-head",
+             "bert: the head for masked words has the exact GELU, as Megatron's has, and not the "
+             "activation of the layers",
+             same},
+      exact_gelu_head);
   }
 
   // Throws Error(kUsage) that names the flag, also for a flag that `config`, a decoder, does not

@@ -25,6 +25,7 @@ struct Wanted {
   bool token_losses = false;  // the loss of each token; only together with `loss`
   bool logits = false;
   bool hidden = false;  // hidden states: the output of the final norm
+  bool pooled = false;  // of an encoder with a pooler: its output
   // The rows of the micro-batch whose logits and hidden states are returned: int32 [k], numbers
   // from 0 to b*s - 1 in any order. Empty: all rows, in order.
   Tensor rows;
@@ -33,6 +34,12 @@ struct Wanted {
 // What only encoders read of a micro-batch.
 struct EncoderInput {
   Tensor types;  // int32 [b*s]: which part of its text a token is of
+  // The rows that have a label, which are all that the head for words computes: int32 [k]; their
+  // labels int32 [k], and the weight of each fp32 [k]. Filled up with row 0, without a label.
+  Tensor word_rows;
+  Tensor word_labels;
+  Tensor word_mask;
+  Tensor first_rows;  // int32 [b]: the first row of each sample
   // The order of the two parts of each sample: int32 [b], 0 or 1, below 0 where there is none; and
   // fp32 [b], the weight of each in the sum kPairLossSum.
   Tensor pair_labels;
@@ -97,6 +104,7 @@ struct ChunkOutput {
   Tensor token_losses;  // fp32 (fp64) [b*s], before the mask
   Tensor logits;        // fp32 (fp64) [k, padded V / t]: split over the tensor ranks
   Tensor hidden;        // [k, h], whole on every tensor rank
+  Tensor pooled;        // [b, h], whole on every tensor rank
 };
 
 class Chunk {

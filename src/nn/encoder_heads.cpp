@@ -33,27 +33,35 @@ Value WholeLinear::forward(Context& context, const Value& x, Communicator& alone
 WordTransform::WordTransform(ParameterList& parameters, const Shard& shard,
                              const EncoderHeadShape& shape)
     : shape_(shape),
-      dense_(parameters, shard, "head.dense", {shape.hidden, shape.hidden}, shape.weights),
-      norm_(parameters, shard, "head.norm", shape.norm) {}
+      dense_(parameters, of_same_rows(shard), "head.dense", {shape.hidden, shape.hidden},
+             shape.weights),
+      norm_(parameters, of_same_rows(shard), "head.norm", shape.norm) {}
 
 Value WordTransform::forward(Context& context, const Value& x) const {
   return norm_.forward(context, dense_.forward(context, x, *shape_.alone, shape_.activation));
 }
 
+Pooler::Pooler(ParameterList& parameters, const Shard& shard, const EncoderHeadShape& shape)
+    : alone_(shape.alone),
+      dense_(parameters, of_same_rows(shard), "pooler", {shape.hidden, shape.hidden},
+             shape.weights) {}
+
+Value Pooler::forward(Context& context, const Value& x) const {
+  return tanh_of(context, dense_.forward(context, x, *alone_));
+}
+
 PairHead::PairHead(ParameterList& parameters, const Shard& shard, const EncoderHeadShape& shape)
     : shard_(shard),
       alone_(shape.alone),
-      pooler_(parameters, of_same_rows(shard), "pooler", {shape.hidden, shape.hidden},
-              shape.weights),
+      pooler_(parameters, shard, shape),
       logits_(parameters, of_same_rows(shard), "pair_head", {kLabels, shape.hidden},
               shape.weights) {}
 
 Value PairHead::loss(Context& context, const Value& x, const ModelInput& input) const {
-  const Value first = first_rows(context, x,
-                                 {.samples = input.samples,
-                                  .group = *shard_.group,
-                                  .sequence_parallel = shard_.splits_sequence()});
-  const Value pooled = tanh_of(context, pooler_.forward(context, first, *alone_));
+  const Value first =
+      chosen_rows(context, x, input.encoder.first_rows,
+                  {.group = *shard_.group, .sequence_parallel = shard_.splits_sequence()});
+  const Value pooled = pooler_.forward(context, first);
   const LossInputs inputs{.labels = input.encoder.pair_labels,
                           .mask = input.encoder.pair_weights,
                           .scale = input.loss.scale,

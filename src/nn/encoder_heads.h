@@ -43,13 +43,25 @@ struct EncoderHeadShape {
 class WordTransform {
  public:
   WordTransform(ParameterList& parameters, const Shard& shard, const EncoderHeadShape& shape);
-  // norm(activation(linear(x))): [n, h] -> [n, h], of any rows.
+  // norm(activation(linear(x))): [n, h] -> [n, h], of any rows, the same on every tensor rank.
   Value forward(Context& context, const Value& x) const;
 
  private:
   EncoderHeadShape shape_;
   WholeLinear dense_;
   Norm norm_;
+};
+
+// Of the whole text, from its first token.
+class Pooler {
+ public:
+  Pooler(ParameterList& parameters, const Shard& shard, const EncoderHeadShape& shape);
+  // tanh(linear(x)): [b, h] of first tokens -> [b, h], the same on every tensor rank.
+  Value forward(Context& context, const Value& x) const;
+
+ private:
+  Communicator* alone_;
+  WholeLinear dense_;
 };
 
 class PairHead {
@@ -59,13 +71,14 @@ class PairHead {
   // parallelism this rank's [b*s/t, h]: the same sum on every tensor rank. `scale`: as in
   // LossInputs.
   Value loss(Context& context, const Value& x, const ModelInput& input) const;
+  const Pooler& pooler() const { return pooler_; }
 
  private:
   static constexpr std::int64_t kLabels = 2;
 
   Shard shard_;
   Communicator* alone_;
-  WholeLinear pooler_;
+  Pooler pooler_;
   WholeLinear logits_;
 };
 

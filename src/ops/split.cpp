@@ -93,38 +93,14 @@ Value packed_rows(Context& context, const Value& x) {
   return result;
 }
 
-namespace {
-
-// A sample whose first row this rank has.
-struct OwnFirstRow {
-  std::int64_t sample = 0;
-  std::int64_t row = 0;  // of this rank's
-};
-
-std::vector<OwnFirstRow> own_first_rows(std::int64_t rows, const SampleRows& of, bool gathers) {
-  const std::int64_t all = rows * (gathers ? of.group.size() : 1);
-  const std::int64_t begin = gathers ? of.group.rank() * rows : 0;
-  PITON_ASSERT(of.samples > 0 && all % of.samples == 0, "{} rows of {} samples", all, of.samples);
-  std::vector<OwnFirstRow> own;
-  for (std::int64_t sample = 0; sample < of.samples; ++sample) {
-    const std::int64_t row = sample * (all / of.samples) - begin;
-    if (row >= 0 && row < rows) own.push_back({sample, row});
-  }
-  return own;
-}
-
-}  // namespace
-
-Value first_rows(Context& context, const Value& x, const SampleRows& rows) {
+Value chosen_rows(Context& context, const Value& x, const Tensor& ids, const DividedRows& rows) {
   const bool gathers = rows.sequence_parallel && rows.group.size() > 1;
-  const std::vector<OwnFirstRow> own = own_first_rows(x.tensor.dim(0), rows, gathers);
-  const Tensor y = context.activation(x.tensor.dtype(), {rows.samples, x.tensor.dim(1)});
-  if (gathers) context.device.zero(y, context.stream);
-  for (const OwnFirstRow& one : own) {
-    context.kernels.run(
-        Copy{.dst = y.slice(0, one.sample, 1), .src = x.tensor.slice(0, one.row, 1)},
-        context.stream);
-  }
+  const std::int64_t first = gathers ? rows.group.rank() * x.tensor.dim(0) : 0;
+  const Tensor y = context.activation(x.tensor.dtype(), {ids.dim(0), x.tensor.dim(1)});
+  // Rows of other ranks are 0 here.
+  context.kernels.run(
+      EmbeddingForward{.y = y, .table = x.tensor, .ids = ids, .vocabulary_begin = first},
+      context.stream);
   if (gathers) {
     const Event ready = rows.group.all_reduce(y, Reduction::kSum, context.stream);
     context.arena.hold(y, ready.fence());
@@ -132,18 +108,22 @@ Value first_rows(Context& context, const Value& x, const SampleRows& rows) {
   }
   if (context.tape == nullptr) return {y};
   Value result = context.tape->output(y);
-  context.tape->record([x_id = x.id, id = result.id, own,
+  context.tape->record([x_id = x.id, id = result.id, ids, first, dtype = x.tensor.dtype(),
                         shape = x.tensor.shape()](Backward& backward) {
     const Tensor dy = backward.take(id);
     if (!dy.defined() || x_id < 0) return;
     Context& context = backward.context();
-    const Tensor dx = context.activation(dy.dtype(), shape);
-    context.device.zero(dx, context.stream);
-    for (const OwnFirstRow& one : own) {
-      context.kernels.run(Copy{.dst = dx.slice(0, one.row, 1), .src = dy.slice(0, one.sample, 1)},
-                          context.stream);
+    const Tensor sums = context.activation(sum_dtype(dtype), shape);
+    context.device.zero(sums, context.stream);
+    context.kernels.run(
+        EmbeddingBackward{.dtable = sums, .dy = dy, .ids = ids, .vocabulary_begin = first},
+        context.stream);
+    Tensor dx = sums;
+    if (dtype != sums.dtype()) {
+      dx = context.activation(dtype, shape);
+      context.kernels.run(Copy{.dst = dx, .src = sums}, context.stream);
     }
-    backward.give(x_id, dx);
+    backward.give(x_id, std::move(dx));
   });
   return result;
 }

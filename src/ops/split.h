@@ -21,15 +21,15 @@ std::vector<Value> split_columns(Context& context, const Value& x,
 Value packed_rows(Context& context, const Value& x);
 
 // How the rows of a micro-batch are divided.
-struct SampleRows {
-  std::int64_t samples = 0;  // b
+struct DividedRows {
   Communicator& group;
   bool sequence_parallel = false;  // x has this rank's rows of the group's
 };
 
-// The first row of each sample, of which an encoder predicts what the whole sample is. x [b*s, h],
-// under sequence parallelism this rank's [b*s/t, h] -> rows 0, s, 2 s, ... of the
-// whole, [b, h], on every rank. Its gradient must be the same on every rank of the group.
-Value first_rows(Context& context, const Value& x, const SampleRows& rows);
+// The rows with the numbers `ids`, int32 [k], of which an encoder predicts something. x [n, h],
+// under sequence parallelism this rank's [n/t, h] -> [k, h], the same on every rank. A row may be
+// chosen several times. The gradient must be the same on every rank of the group; sums of it are
+// fp32 (fp64).
+Value chosen_rows(Context& context, const Value& x, const Tensor& ids, const DividedRows& rows);
 
 }  // namespace piton

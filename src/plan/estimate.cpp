@@ -1,5 +1,7 @@
 #include "plan/estimate.h"
 
+#include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <optional>
 #include <vector>
@@ -17,6 +19,14 @@ MicroBatch empty_batch(std::int64_t samples, const RunPlan& plan) {
   batch.labels.assign(rows, 0);
   batch.loss_mask.assign(rows, 1.0F);
   batch.positions.assign(rows, 0);
+  if (plan.session.model.encoder) {
+    // Those that are not masked have no label.
+    const auto masked =
+        static_cast<std::size_t>(std::ceil(plan.masked_share * static_cast<double>(sequence)) *
+                                 static_cast<double>(samples));
+    std::fill(batch.labels.begin() + static_cast<std::ptrdiff_t>(masked), batch.labels.end(),
+              kNoLabel);
+  }
   if (!has_source) return batch;
   batch.source.sequence = plan.sequence;
   batch.source.tokens.assign(samples * plan.sequence, 0);

@@ -7,6 +7,7 @@
 #include "comm/gathered_values.h"
 #include "model/initialize.h"
 #include "model/model_factory.h"
+#include "session/encoder_upload.h"
 #include "session/pair_weights.h"
 #include "session/run_sections.h"
 #include "session/sequence_part.h"
@@ -224,52 +225,16 @@ ModelInput Session::upload_rows(const MicroBatch& batch, const Tensor& scale) {
     const std::int64_t whole = batch.sequence * mesh_->size(Axis::kContext);
     input.segments = put(DType::kI32, {batch.samples, whole}, batch.segments.data());
   }
-  if (settings_.model.encoder_decoder) input.source = upload_source(batch);
+  const EncoderUpload of_encoder(machine_);
+  if (settings_.model.encoder_decoder) input.source = of_encoder.source(batch);
   if (!settings_.model.encoder) return input;
   if (const std::int64_t first = settings_.model.encoder->first_position; first > 0) {
     std::vector<std::int32_t> positions = batch.positions;
     for (std::int32_t& position : positions) position += static_cast<std::int32_t>(first);
     input.positions = put(DType::kI32, {rows}, positions.data());
   }
-  input.encoder = upload_encoder_input(batch);
+  input.encoder = of_encoder.input(batch);
   return input;
-}
-
-SourceInput Session::upload_source(const MicroBatch& batch) {
-  const SourceRows& source = batch.source;
-  PITON_ASSERT(source.given(), "a model with an encoder, and samples without a source");
-  const auto put = [&](const std::vector<std::int32_t>& host) {
-    Tensor tensor = machine_.arena.allocate(DType::kI32, {std::ssize(host)},
-                                            MemoryKind::kActivations, machine_.stream);
-    machine_.device.upload(host.data(), tensor, machine_.stream);
-    return tensor;
-  };
-  std::vector<std::int32_t> positions;
-  for (std::size_t i = 0; i < source.tokens.size(); ++i)
-    positions.push_back(static_cast<std::int32_t>(i) % static_cast<std::int32_t>(source.sequence));
-  return {.sequence = source.sequence,
-          .tokens = put(source.tokens),
-          .positions = put(positions),
-          .lengths = put(source.lengths)};
-}
-
-EncoderInput Session::upload_encoder_input(const MicroBatch& batch) {
-  const auto put = [&](DType dtype, const Shape& shape, const void* host) {
-    Tensor tensor =
-        machine_.arena.allocate(dtype, shape, MemoryKind::kActivations, machine_.stream);
-    machine_.device.upload(host, tensor, machine_.stream);
-    return tensor;
-  };
-  std::vector<std::int32_t> types = batch.types;
-  types.resize(static_cast<std::size_t>(batch.samples * batch.sequence), 0);
-  // Of samples without pairs, or without weights for them, none counts.
-  std::vector<std::int32_t> labels = batch.pair_labels;
-  labels.resize(static_cast<std::size_t>(batch.samples), kNoLabel);
-  std::vector<float> weights = batch.pair_weights;
-  weights.resize(static_cast<std::size_t>(batch.samples), 0.0F);
-  return {.types = put(DType::kI32, {std::ssize(types)}, types.data()),
-          .pair_labels = put(DType::kI32, {batch.samples}, labels.data()),
-          .pair_weights = put(DType::kF32, {batch.samples}, weights.data())};
 }
 
 double Session::summed_over_ranks(double value, AxisSet axes) {

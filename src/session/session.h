@@ -173,8 +173,6 @@ class Session {
   Losses losses_of(const PipelineResult& result, const Labels& labels);
   ModelInput upload_rows(const MicroBatch& batch, const Tensor& scale);
   StretchPlaces upload_stretches(const MicroBatch& whole, int stretches);
-  EncoderInput upload_encoder_input(const MicroBatch& batch);
-  SourceInput upload_source(const MicroBatch& batch);
   // `pairs`: Labels::pairs, if the batches have weights for them.
   StepReport weighted_gradients(const std::vector<MicroBatch>& batches, StepReport report,
                                 double pairs = 0);

@@ -8,7 +8,7 @@ Writes a folder for each case of CASES: config.json and model.safetensors as Tra
   expected.safetensors   `tokens`, `types`, `segments` (0, or -1 for padding), `labels` (-100 where nothing is predicted),
                          int32 [2, s]; `pair_labels` int32 [2] of models with a head for pairs; `logits` and `hidden` (the
                          last hidden states), 0 at padding; `loss` (words + pairs) and `words`; `first` and `mean` [2, h] of
-                         the last hidden states if all types are 0
+                         the last hidden states if all types are 0, and `pooled`, of a model with a pooler
   gradients.safetensors  the gradient of the loss by every tensor, under the name that the tensor has in the files;
                          `losses` and `norms` of ten steps of torch.optim.AdamW (matrices decay, the rest does not;
                          gradients clipped to norm 1) on the same batch
@@ -107,9 +107,13 @@ def int32(tensor):
 
 
 def vectors_of(model, tokens, real):
-    plain = model.base_model(input_ids=tokens, attention_mask=real.long()).last_hidden_state
+    output = model.base_model(input_ids=tokens, attention_mask=real.long())
+    plain = output.last_hidden_state
     mean = (plain * real[..., None]).sum(1) / real.sum(1, keepdim=True)
-    return {"first": plain[:, 0].detach().float().contiguous(), "mean": mean.detach().float().contiguous()}
+    vectors = {"first": plain[:, 0], "mean": mean}
+    if getattr(output, "pooler_output", None) is not None:
+        vectors["pooled"] = output.pooler_output
+    return {key: value.detach().float().contiguous() for key, value in vectors.items()}
 
 
 def origin():

@@ -28,10 +28,14 @@ struct EmbedOptions {
              "safetensors file, or a NumPy file (.npy)",
              {.aliases = {"save"}, .placeholder = "F.safetensors"}},
       output);
-    v(Option{"pooling",
-             "hidden states of the last layer that make the vector of a line: their mean, or the "
-             "first one, of [CLS]"},
-      Choice(pooling, {{"mean", Pooling::kMean}, {"first", Pooling::kFirst}}));
+    v(
+        Option{
+            "pooling",
+            "what makes the vector of a line: the mean of the hidden states of the last layer, the "
+            "first one, of [CLS], or what the model's pooler makes of that"},
+        Choice(
+            pooling,
+            {{"mean", Pooling::kMean}, {"first", Pooling::kFirst}, {"pooler", Pooling::kPooler}}));
     v(Option{"normalize", "divide each vector by its length"}, normalize);
   }
 };

@@ -45,7 +45,8 @@ std::string masked_to_json(const Sample& sample, std::int64_t index) {
     json["types"] = sample.types;
     json["labels"] = labels;
     json["is_random"] = sample.swapped.value_or(false) ? 1 : 0;
-    json["padding_mask"] = mask_where(sample.tokens, is_token);
+    json["padding_mask"] = mask_where(
+        sample.segments, [](std::int32_t segment) { return segment != kPaddingSegment; });
     json["loss_mask"] = learned;
   } else {
     json["encoder_ids"] = sample.tokens;

@@ -29,7 +29,7 @@ struct MaskedData {
     return NumpyRandom(seed + static_cast<std::uint32_t>(index));
   }
   // Sets tokens, positions, segments and length of `sample`: `ids` and padding. As in Megatron, a
-  // token of id 0 is padding wherever it is.
+  // token with the id of padding is padding wherever it is.
   void set_row(std::span<const std::int32_t> ids, Sample& sample) const;
 };
 

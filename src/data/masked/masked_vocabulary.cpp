@@ -19,17 +19,20 @@ std::int32_t needed(std::optional<std::int32_t> id, std::string_view task, std::
 
 }  // namespace
 
-MaskedVocabulary MaskedVocabulary::of(const Tokenizer& tokenizer, MaskedTask task) {
+MaskedVocabulary MaskedVocabulary::of(const Tokenizer& tokenizer, MaskedTask task, bool pairs) {
   const SpecialIds& special = tokenizer.special();
   const bool is_bert = task == MaskedTask::kBert;
   const std::string_view name = is_bert ? "bert" : "t5";
-  if (special.pad.value_or(kNone) != 0) {
+  const bool other = is_bert && !pairs && special.pad.value_or(kNone) > 0;
+  if (special.pad.value_or(kNone) != 0 && !other) {
     throw Error(Fault::kUsage,
                 "--model-family {}: the id of padding is {}, wanted 0, since masks take tokens of "
-                "id 0 for padding; use a vocabulary that starts with [PAD]",
-                name, special.pad ? fmt::format("{}", *special.pad) : "not known");
+                "id 0 for padding; use a vocabulary that starts with [PAD]{}",
+                name, special.pad ? fmt::format("{}", *special.pad) : "not known",
+                is_bert && pairs && special.pad ? ", or --bert-no-binary-head" : "");
   }
   MaskedVocabulary vocabulary;
+  vocabulary.pad = *special.pad;
   vocabulary.cls = special.cls.value_or(kNone);
   vocabulary.sep = special.sep.value_or(kNone);
   vocabulary.mask = special.mask.value_or(kNone);

@@ -12,6 +12,7 @@ namespace piton {
 struct MaskedVocabulary {
   static constexpr std::int32_t kNone = -1;  // no token has this id
 
+  std::int32_t pad = 0;  // fills rows up
   std::int32_t cls = kNone;
   std::int32_t sep = kNone;
   std::int32_t mask = kNone;
@@ -23,8 +24,9 @@ struct MaskedVocabulary {
 
   // Throws Error(kUsage) if the tokenizer lacks an id that `task` needs ([CLS], [SEP] and [MASK] of
   // BERT; a begin, an end and sentinels of T5), and if padding is not id 0: Megatron's masks take
-  // every token of id 0 for padding.
-  static MaskedVocabulary of(const Tokenizer& tokenizer, MaskedTask task);
+  // every token of id 0 for padding. Samples of BERT with one part, without `pairs`, may have
+  // another id (RoBERTa).
+  static MaskedVocabulary of(const Tokenizer& tokenizer, MaskedTask task, bool pairs = true);
 };
 
 }  // namespace piton

@@ -9,6 +9,7 @@
 #include <system_error>
 
 #include "base/error.h"
+#include "megatron/format/model_parts.h"
 #include "model/families.h"
 
 namespace piton {
@@ -19,6 +20,7 @@ using Kind = PickleValue::Kind;
 // Words of Piton.
 constexpr const char* kNormalizedHead = "normalized_head";
 constexpr const char* kModelType = "hf_model_type";
+constexpr const char* kHeadLikeLayers = "head_activation_of_layers";
 constexpr const char* kDynamicScaling = "dynamic";  // next to MindSpeed's rope_scaling_type
 
 // Arguments by name; None counts as absent.
@@ -177,6 +179,12 @@ std::string family_of(const ModelConfig& model) {
   return model.qkv_biases && !model.biases ? "qwen2" : "llama";
 }
 
+// The head of Megatron's BERT has the exact GELU, whatever its layers have.
+bool head_is_like_layers(const ModelConfig& model) {
+  return model.encoder && !model.encoder->exact_gelu_head &&
+         model.activation != ActivationKind::kGeluErf;
+}
+
 // A dict that read_megatron_arguments() reads, in the words of a TorchWriter.
 class ArgumentsInMemory {
  public:
@@ -287,6 +295,12 @@ void write_fields(const MegatronArguments& arguments, Out& out) {
   flag("embed_layernorm", model.embedding_norm);
   flag("qk_layernorm", model.head_norms);
   if (model.normalized_head) flag(kNormalizedHead, true);
+  if (model.encoder_decoder) {
+    size("encoder_num_layers", model.encoder_decoder->encoder_layers);
+    size("decoder_num_layers", model.layers);
+  }
+  if (model.encoder) flag("bert_binary_head", model.encoder->pair_head);
+  if (head_is_like_layers(model)) flag(kHeadLikeLayers, true);
   flag("untie_embeddings_and_output_weights", !model.tied);
   number("hidden_dropout", model.hidden_dropout);
   number("attention_dropout", model.attention_dropout);
@@ -350,6 +364,7 @@ MegatronArguments read_megatron_arguments(const PickleValue& values, const std::
   layout.padded_vocabulary = arguments.size("padded_vocab_size").value_or(0);
   result.vocabulary = arguments.size("vocab_size");
   result.model_type = arguments.word(kModelType, "");
+  result.head_like_layers = arguments.flag(kHeadLikeLayers, false);
   return result;
 }
 
@@ -370,11 +385,15 @@ ModelConfig model_in_megatron(const ModelConfig& model) {
   write_fields({.model = model, .layout = {.padded_vocabulary = model.vocabulary}}, arguments);
   ModelConfig said = read_megatron_arguments(arguments.dict(), "Megatron's arguments").model;
   said.vocabulary = model.vocabulary;
+  MegatronParts parts = MegatronParts::of(model);
+  parts.head_like_layers = head_is_like_layers(model);
+  parts.apply(said);
   return said;
 }
 
 std::string beyond_megatron(const ModelConfig& model) {
   if (model.normalized_head) return "a normalized head";
+  if (head_is_like_layers(model)) return "a head with the GELU of its layers";
   const RotaryScaling& scaling = model.rotary_scaling;
   if (scaling.kind == RotaryScaling::Kind::kDynamic) return "dynamic rotary scaling";
   return "";

@@ -24,6 +24,9 @@ struct MegatronArguments {
   // model_type of the Hugging Face folder that the weights come from; "": not said. Only Piton
   // writes it, so that they go back into a folder of the same family.
   std::string model_type;
+  // Of an encoder: its head has the activation of the layers. Only Piton writes it; Megatron's head
+  // has the exact GELU.
+  bool head_like_layers = false;
 };
 
 // `arguments`: a namespace or a dict. Throws Error(kData) with `where` and the argument if one is

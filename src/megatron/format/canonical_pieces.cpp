@@ -20,6 +20,7 @@ void CanonicalPieces::add(const Assembly& assembly, const BoxedTensor& stored,
                           const std::string& where) {
   const std::int64_t width = size_bytes(stored.dtype);
   for (const AssemblyPart& part : assembly.parts) {
+    if (part.name.empty()) continue;  // padding
     Canonical& canonical = tensors_[part.name];
     const bool matrix = part.extent.ndim() > 1;
     for (const TensorBox& box : stored.boxes) {

@@ -56,6 +56,35 @@ class RankTensors {
     add(key, std::move(table));
   }
 
+  // A number for each row of the table; those of padding are 0.
+  void row_biases(const std::string& key, const std::string& name) {
+    const std::int64_t rows = layout_.padded_vocabulary / layout_.tensor;
+    const std::int64_t first = t_ * rows;
+    const std::int64_t own = std::clamp<std::int64_t>(model_.vocabulary - first, 0, rows);
+    Assembly biases{.shape = {rows}};
+    if (own > 0) biases.parts.push_back(box(name, {.first = first, .rows = own}));
+    if (own < rows) biases.parts.push_back(box("", {.first = 0, .rows = rows - own, .row = own}));
+    add(key, std::move(biases));
+  }
+
+  // Keys and values of attention to an encoder, head by head.
+  void cross_kv(const std::string& key, const std::string& at, bool bias) {
+    const std::int64_t d = model_.head_size;
+    const std::int64_t heads = model_.heads / layout_.tensor;
+    const std::int64_t columns = bias ? 0 : model_.hidden;
+    const std::string end = bias ? ".bias" : ".weight";
+    Assembly packed{.shape = shape(2 * heads * d, columns)};
+    for (std::int64_t head = 0; head < heads; ++head) {
+      const std::int64_t first = (t_ * heads + head) * d;
+      for (const auto& [which, row] :
+           {std::pair{"key", 2 * head * d}, {"value", (2 * head + 1) * d}}) {
+        packed.parts.push_back(
+            box(at + which + end, {.first = first, .rows = d, .columns = columns, .row = row}));
+      }
+    }
+    add(key + end, std::move(packed));
+  }
+
   void qkv(const std::string& key, const std::string& at, bool bias) {
     const std::int64_t d = model_.head_size;
     const std::int64_t groups = model_.groups / layout_.tensor;
@@ -148,10 +177,11 @@ class RankTensors {
   std::vector<MegatronTensor> tensors_;
 };
 
+// `stack`: of the keys and names of its layers, "" or "encoder.".
 void add_layer(RankTensors& rank, const ModelConfig& model, const MegatronLayout& layout,
-               std::int64_t local, std::int64_t layer) {
-  const std::string key = fmt::format("layers.{}.", local);
-  const std::string at = fmt::format("layers.{}.", layer);
+               const PlacedLayer& place, std::string_view stack) {
+  const std::string key = fmt::format("{}layers.{}.", stack, place.local);
+  const std::string at = fmt::format("{}layers.{}.", stack, place.layer);
   rank.norm(key + "input_norm", at + "attention_norm");
   rank.qkv(key + "qkv", at + "attention.", false);
   if (model.qkv_biases) rank.qkv(key + "qkv", at + "attention.", true);
@@ -162,6 +192,16 @@ void add_layer(RankTensors& rank, const ModelConfig& model, const MegatronLayout
   }
   rank.columns_of(key + "dense", at + "attention.output", model.heads * model.head_size,
                   model.output_bias);
+  if (model.encoder_decoder && stack.empty()) {
+    const std::int64_t rows = model.heads * model.head_size;
+    rank.norm(key + "cross_norm", at + "cross_norm");
+    for (const bool bias : {false, true}) {
+      if (bias && !model.qkv_biases) continue;
+      rank.rows_of(key + "cross_q", {at + "cross.query"}, rows, bias);
+      rank.cross_kv(key + "cross_kv", at + "cross.", bias);
+    }
+    rank.columns_of(key + "cross_dense", at + "cross.output", rows, model.output_bias);
+  }
   rank.norm(key + "post_norm", at + "mlp_norm");
   const auto up = [&](const char* name, const std::vector<std::string>& parts) {
     rank.rows_of(key + name, parts, model.ffn_hidden, false);
@@ -178,7 +218,24 @@ void add_layer(RankTensors& rank, const ModelConfig& model, const MegatronLayout
   rank.columns_of(key + "fc2", at + "mlp.down", model.ffn_hidden, model.biases);
 }
 
+void add_encoder_heads(RankTensors& rank, const ModelConfig& model) {
+  const auto linear = [&](const std::string& key, const std::string& name, std::int64_t rows) {
+    rank.whole(key + ".weight", name + ".weight", {rows, model.hidden});
+    rank.whole(key + ".bias", name + ".bias", {rows});
+  };
+  linear("lm_dense", "head.dense", model.hidden);
+  rank.norm("lm_norm", "head.norm");
+  if (!model.encoder->pair_head) return;
+  linear("pooler", "pooler", model.hidden);
+  linear("binary_head", "pair_head", 2);
+}
+
 }  // namespace
+
+MegatronStacks megatron_stacks(const ModelConfig& model) {
+  if (model.encoder_decoder) return MegatronStacks::kBoth;
+  return model.encoder ? MegatronStacks::kEncoder : MegatronStacks::kDecoder;
+}
 
 void MegatronLayout::check(const ModelConfig& model) const {
   const char* tensor_flag = "--target-tensor-parallel-size";
@@ -191,6 +248,13 @@ void MegatronLayout::check(const ModelConfig& model) const {
         Fault::kUsage,
         "--num-layers-per-virtual-pipeline-stage: virtual stages need two pipeline ranks or "
         "more");
+  }
+  if (model.encoder_decoder && pipeline > 1) {
+    throw Error(
+        Fault::kUsage,
+        "{}: got {}, wanted 1: a model of an encoder and a decoder (t5) is not divided into "
+        "stages in these files",
+        pipeline_flag, pipeline);
   }
   must_divide("heads", model.heads, tensor_flag, tensor);
   must_divide("groups of heads", model.groups, tensor_flag, tensor);
@@ -260,11 +324,23 @@ std::vector<MegatronTensor> megatron_tensors(const ModelConfig& model, const Meg
                  {model.max_positions, model.hidden});
     }
   }
+  if (first && model.encoder && model.encoder->token_types > 0) {
+    rank.whole("token_types.weight", "embedding.type.weight",
+               {model.encoder->token_types, model.hidden});
+  }
   if (first && model.embedding_norm) rank.norm("embedding_norm", "embedding.norm");
+  if (model.encoder_decoder) {
+    for (std::int64_t layer = 0; layer < model.encoder_decoder->encoder_layers; ++layer)
+      add_layer(rank, model, layout, {layer, layer}, kEncoderKeys);
+    rank.norm("encoder.final_norm", "encoder.final_norm");
+  }
   for (const PlacedLayer& one : megatron_layers(model, layout, p, chunk))
-    add_layer(rank, model, layout, one.local, one.layer);
+    add_layer(rank, model, layout, one, "");
   if (last) {
     rank.norm("final_norm", "final_norm");
+    if (model.encoder) add_encoder_heads(rank, model);
+    if (model.encoder || (model.encoder_decoder && model.encoder_decoder->head_bias))
+      rank.row_biases("output.bias", "head.bias");
     if (!model.tied) rank.table("output.weight", "head.weight");
     if (model.tied && !first && layout.head_copy)
       rank.table("head_copy.weight", "embedding.token.weight");

@@ -14,6 +14,10 @@
 //   fc1        f/T rows of up; gated: f/T rows of gate, then f/T of up
 //   dense, fc2 all rows, of columns [t c, (t + 1) c)
 //   norms, biases of dense and fc2: whole, on every rank
+//   cross_q    of attention to an encoder: rows of rank t of the queries
+//   cross_kv   for each of a/T heads: its rows of k, then of v
+//   output.bias  of the logits: V/T of them, padded with zeros
+//   lm_dense, lm_norm, pooler, binary_head  of an encoder: whole, on every rank
 #pragma once
 
 #include <cstdint>
@@ -21,6 +25,7 @@
 #include <vector>
 
 #include "checkpoint/assembly.h"
+#include "megatron/format/names.h"
 #include "model/config.h"
 
 namespace piton {
@@ -39,6 +44,8 @@ struct MegatronLayout {
   // Throws Error(kUsage) with the size that is not divisible.
   void check(const ModelConfig& model) const;
 };
+
+MegatronStacks megatron_stacks(const ModelConfig& model);
 
 // A layer of the model, and its number in the chunk that holds it.
 struct PlacedLayer {

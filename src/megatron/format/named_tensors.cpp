@@ -52,6 +52,36 @@ void name_up_apart(BoxedTensors& tensors, std::vector<std::string>& order) {
   }
 }
 
+// Keys of an encoder keep their beginning in a model that has a decoder too, whose layers attend to
+// it; there the norm before that attention is called like that before the MLP elsewhere.
+class StackKeys {
+ public:
+  explicit StackKeys(const BoxedTensors& tensors) {
+    both_ = std::ranges::any_of(
+        tensors, [](const auto& one) { return one.first.find(".cross_q.") != one.first.npos; });
+    inter_ = std::ranges::any_of(
+        tensors, [](const auto& one) { return one.first.find(".inter_norm.") != one.first.npos; });
+  }
+
+  std::string of(const std::string& key) const {
+    const bool of_encoder = key.starts_with(kEncoderKeys);
+    if (!both_) return of_encoder ? key.substr(kEncoderKeys.size()) : key;
+    if (of_encoder || !inter_) return key;
+    std::string own = key;
+    for (const auto& [from, to] :
+         {std::pair{".post_norm.", ".cross_norm."}, std::pair{".inter_norm.", ".post_norm."}}) {
+      const std::size_t at = own.find(from);
+      if (at == own.npos) continue;
+      return own.replace(at, std::string_view(from).size(), to);
+    }
+    return own;
+  }
+
+ private:
+  bool both_ = false;
+  bool inter_ = false;
+};
+
 // Rows [first, last) of all columns.
 void read_rows(const BoxedTensor& tensor, std::int64_t first, std::int64_t last,
                std::vector<std::byte>& bytes) {
@@ -124,14 +154,20 @@ bool have_same_values(const BoxedTensor& a, const BoxedTensor& b) {
 
 void NamedTensors::add(const std::string& name, const std::function<BoxedTensor()>& make) {
   if (is_ignored_by_megatron(name)) return;
-  const std::optional<std::string> key = megatron_key(name);
+  std::optional<std::string> key = megatron_key(name);
+  if (key && is_in_encoder(name)) *key = std::string(kEncoderKeys) + *key;
   if (!key) {
     unknown_.push_back(name);
     return;
   }
-  if (!tensors_.emplace(*key, make()).second)
+  BoxedTensor tensor = make();
+  const auto known = tensors_.find(*key);
+  if (known == tensors_.end()) {
+    tensors_.emplace(*key, std::move(tensor));
+    order_.push_back(*key);
+  } else if (!have_same_values(known->second, tensor)) {
     throw Error(Fault::kData, "{}: {} is there twice, under two names", where_, name);
-  order_.push_back(*key);
+  }
 }
 
 void NamedTensors::add_tree(const TorchFile& file, const PickleValue& tree) {
@@ -145,8 +181,15 @@ BoxedTensors NamedTensors::take() {
     throw Error(Fault::kData, "{}: tensors that are not of a model that Piton has ({}): {}", where_,
                 unknown_.size(), listed(unknown_));
   }
-  name_up_apart(tensors_, order_);
-  return std::move(tensors_);
+  const StackKeys stacks(tensors_);
+  BoxedTensors tensors;
+  for (auto& [key, tensor] : tensors_) {
+    if (!tensors.emplace(stacks.of(key), std::move(tensor)).second)
+      throw Error(Fault::kData, "{}: {} is there twice, under two names", where_, key);
+  }
+  for (std::string& key : order_) key = stacks.of(key);
+  name_up_apart(tensors, order_);
+  return tensors;
 }
 
 }  // namespace piton

@@ -25,6 +25,15 @@ constexpr Name kLegacyLayer[] = {
     {"fc2.", "mlp.dense_4h_to_h."},
     {"gate.", "mlp.gate_proj."},
     {"up.", "mlp.up_proj."},
+    {"cross_q.", "inter_attention.query."},
+    {"cross_kv.", "inter_attention.key_value."},
+    {"cross_dense.", "inter_attention.dense."},
+    {"inter_norm.", "post_inter_attention_layernorm."},
+};
+// In place of those, in a layer with attention to an encoder.
+constexpr Name kLegacyCrossLayer[] = {
+    {"cross_norm.", "post_attention_layernorm."},
+    {"post_norm.", "post_inter_attention_layernorm."},
 };
 constexpr Name kCoreLayer[] = {
     {"input_norm.", "input_layernorm."},
@@ -35,6 +44,10 @@ constexpr Name kCoreLayer[] = {
     {"post_norm.", "pre_mlp_layernorm."},
     {"fc1.", "mlp.linear_fc1."},
     {"fc2.", "mlp.linear_fc2."},
+    {"cross_norm.", "pre_cross_attn_layernorm."},
+    {"cross_q.", "cross_attention.linear_q."},
+    {"cross_kv.", "cross_attention.linear_kv."},
+    {"cross_dense.", "cross_attention.linear_proj."},
 };
 // In place of those of kCoreLayer.
 constexpr Name kTransformerLayer[] = {
@@ -51,21 +64,32 @@ constexpr Name kOtherLayer[] = {
     {"k_norm.", "self_attention.k_norm."},
     {"fc1.", "mlp.proj."},
     {"fc2.", "mlp.down_proj."},
+    {"inter_norm.", "post_inter_attention_norm."},
 };
 
 constexpr Name kLegacyEnds[] = {
     {"word_embeddings.weight", "language_model.embedding.word_embeddings.weight"},
     {"position_embeddings.weight", "language_model.embedding.position_embeddings.weight"},
+    {"token_types.weight", "language_model.embedding.tokentype_embeddings.weight"},
     {"embedding_norm.", "language_model.embedding.word_embeddings.norm."},
-    {"final_norm.", "language_model.encoder.final_layernorm."},
+    {"pooler.", "language_model.pooler.dense."},
+    {"lm_dense.", "lm_head.dense."},
+    {"lm_norm.", "lm_head.layernorm."},
+    {"output.bias", "lm_head.bias"},
+    {"binary_head.", "binary_head."},
     {"output.weight", "language_model.output_layer.weight"},
     {"head_copy.weight", "word_embeddings_for_head.weight"},
 };
 constexpr Name kCoreEnds[] = {
     {"word_embeddings.weight", "embedding.word_embeddings.weight"},
     {"position_embeddings.weight", "embedding.position_embeddings.weight"},
+    {"token_types.weight", "embedding.tokentype_embeddings.weight"},
     {"embedding_norm.", "embedding.word_embeddings.norm."},
-    {"final_norm.", "decoder.final_layernorm."},
+    {"pooler.", "pooler.dense."},
+    {"lm_dense.", "lm_head.dense."},
+    {"lm_norm.", "lm_head.layer_norm."},
+    {"output.bias", "output_layer.bias"},
+    {"binary_head.", "binary_head."},
     {"output.weight", "output_layer.weight"},
     {"head_copy.weight", "output_layer.weight"},
 };
@@ -82,6 +106,21 @@ constexpr Name kOtherEnds[] = {
     {"word_embeddings.weight", "word_embeddings.weight"},
     {"position_embeddings.weight", "position_embeddings.weight"},
     {"head_copy.weight", "word_embeddings_for_head.weight"},
+    {"token_types.weight", "tokentype_embeddings.weight"},
+    {"pooler.weight", "pooler.dense.weight"},
+    {"pooler.bias", "pooler.dense.bias"},
+    {"lm_dense.weight", "lm_head.dense.weight"},
+    {"lm_dense.bias", "lm_head.dense.bias"},
+    {"lm_norm.weight", "lm_head.layernorm.weight"},
+    {"lm_norm.bias", "lm_head.layernorm.bias"},
+    {"lm_norm.weight", "lm_head.layer_norm.weight"},
+    {"lm_norm.bias", "lm_head.layer_norm.bias"},
+    {"lm_norm.weight", "lm_head.norm.weight"},
+    {"lm_norm.bias", "lm_head.norm.bias"},
+    {"output.bias", "lm_head.bias"},
+    {"output.bias", "output_layer.bias"},
+    {"binary_head.weight", "binary_head.weight"},
+    {"binary_head.bias", "binary_head.bias"},
 };
 
 template <std::size_t N>
@@ -136,23 +175,50 @@ std::optional<std::string> megatron_key(std::string_view name) {
   return std::nullopt;
 }
 
-std::string megatron_name(const std::string& key, MegatronTree tree) {
+bool is_in_encoder(std::string_view name) {
+  for (const std::string_view part : {"layers.", "final_layernorm.", "final_norm."}) {
+    const std::size_t at = name.find(part);
+    if (at == name.npos) continue;
+    const std::string_view module = name.substr(0, at);
+    return module == kEncoderKeys || module.ends_with(".encoder.");
+  }
+  return false;
+}
+
+std::string megatron_name(const std::string& key, MegatronTree tree, MegatronStacks stacks) {
   const bool legacy = tree == MegatronTree::kLegacy;
+  const bool both = stacks == MegatronStacks::kBoth;
+  const bool of_encoder = key.starts_with(kEncoderKeys);
+  const std::string own = of_encoder ? key.substr(kEncoderKeys.size()) : key;
+  // The modules of layers, and of the norm after them.
+  const std::string_view outer = legacy ? "language_model." : "";
+  const bool is_encoder = both ? of_encoder : legacy || stacks == MegatronStacks::kEncoder;
+  const std::string stack = fmt::format("{}{}", outer, is_encoder ? "encoder." : "decoder.");
   std::optional<std::string> name;
-  if (key.starts_with("layers.")) {
-    const std::size_t point = key.find('.', 7) + 1;
-    const std::string_view rest = std::string_view(key).substr(point);
+  if (own.starts_with("layers.")) {
+    const std::size_t point = own.find('.', 7) + 1;
+    const std::string_view rest = std::string_view(own).substr(point);
     if (tree == MegatronTree::kTransformer) name = name_of(kTransformerLayer, rest);
+    if (legacy && both && !of_encoder) name = name_of(kLegacyCrossLayer, rest);
     if (!name) name = legacy ? name_of(kLegacyLayer, rest) : name_of(kCoreLayer, rest);
-    if (name) {
-      name = fmt::format("{}{}{}", legacy ? "language_model.encoder." : "decoder.",
-                         key.substr(0, point), *name);
-    }
+    if (name) name = fmt::format("{}{}{}", stack, own.substr(0, point), *name);
+  } else if (own.starts_with("final_norm.")) {
+    name = fmt::format("{}final_layernorm.{}", stack, own.substr(11));
+  } else if (both && !legacy && own.starts_with("output.")) {
+    name = "lm_head.output_layer." + own.substr(7);
   } else {
-    name = legacy ? name_of(kLegacyEnds, key) : name_of(kCoreEnds, key);
+    name = legacy ? name_of(kLegacyEnds, own) : name_of(kCoreEnds, own);
   }
   PITON_ASSERT(name, "{} has no name in Megatron", key);
   return *name;
+}
+
+std::vector<std::string> megatron_copies(const std::string& key, MegatronTree tree,
+                                         MegatronStacks stacks) {
+  if (tree == MegatronTree::kLegacy || stacks != MegatronStacks::kBoth) return {};
+  if (key == "position_embeddings.weight") return {key};
+  if (key.starts_with("output.")) return {"output_layer." + key.substr(7)};
+  return {};
 }
 
 }  // namespace piton

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace piton {
 
@@ -15,16 +16,35 @@ enum class MegatronTree {
   kTransformer,  // the same with those of Transformer Engine, whose linears hold their norms
 };
 
+// Which stacks a model has. Trees name them differently:
+//
+//            kDecoder                kEncoder                kBoth
+//   kLegacy  language_model.encoder  language_model.encoder  language_model.encoder and .decoder
+//   others   decoder                 encoder                 encoder and decoder
+enum class MegatronStacks { kDecoder, kEncoder, kBoth };
+
+// Under kBoth, keys of the encoder begin with this.
+inline constexpr std::string_view kEncoderKeys = "encoder.";
+
 // The key of a tensor by its name in the file, nested dicts joined by dots; nullopt if it is not a
 // weight or not known. For example "layers.3.qkv.weight" for
-// "language_model.encoder.layers.3.self_attention.query_key_value.weight".
+// "language_model.encoder.layers.3.self_attention.query_key_value.weight". It does not say which
+// stack the tensor is of.
 std::optional<std::string> megatron_key(std::string_view name);
+
+// True for layers and the norm of a module that is called encoder.
+bool is_in_encoder(std::string_view name);
 
 // True for names of tensors that follow from the configuration: angles, states of Transformer
 // Engine.
 bool is_ignored_by_megatron(std::string_view name);
 
 // The inverse, with dots where dicts nest.
-std::string megatron_name(const std::string& key, MegatronTree tree);
+std::string megatron_name(const std::string& key, MegatronTree tree,
+                          MegatronStacks stacks = MegatronStacks::kDecoder);
+
+// Other names under which the tree has the same tensor again: those of Megatron-core's T5Model.
+std::vector<std::string> megatron_copies(const std::string& key, MegatronTree tree,
+                                         MegatronStacks stacks);
 
 }  // namespace piton

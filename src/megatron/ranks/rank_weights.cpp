@@ -41,14 +41,13 @@ bool ends_in_any(std::string_view key, std::span<const std::string_view> ends) {
   return std::ranges::any_of(ends, [&](std::string_view end) { return key.ends_with(end); });
 }
 
-constexpr std::array<std::string_view, 7> kByRows = {"word_embeddings.weight",
-                                                     "output.weight",
-                                                     "head_copy.weight",
-                                                     ".qkv.weight",
-                                                     ".qkv.bias",
-                                                     ".fc1.weight",
-                                                     ".fc1.bias"};
-constexpr std::array<std::string_view, 2> kByColumns = {".dense.weight", ".fc2.weight"};
+constexpr std::array<std::string_view, 12> kByRows = {
+    "word_embeddings.weight", "output.weight", "output.bias",
+    "head_copy.weight",       ".qkv.weight",   ".qkv.bias",
+    ".cross_q.weight",        ".cross_q.bias", ".cross_kv.weight",
+    ".cross_kv.bias",         ".fc1.weight",   ".fc1.bias"};
+constexpr std::array<std::string_view, 3> kByColumns = {".dense.weight", ".cross_dense.weight",
+                                                        ".fc2.weight"};
 
 // Parts of whole tensors, one below another.
 class Cut {

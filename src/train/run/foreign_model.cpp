@@ -139,6 +139,15 @@ void refuse_contradictions(const ModelConfig& got, const ModelConfig& wanted,
     throw Error(Fault::kUsage, "{}: got {}, but the model of {} has {}; leave the flag out", flag,
                 ours, folder, theirs);
   };
+  if (got.encoder.has_value() != wanted.encoder.has_value() ||
+      got.encoder_decoder.has_value() != wanted.encoder_decoder.has_value()) {
+    throw Error(Fault::kUsage,
+                "--model-family: got {}, but the model of {} is {}; leave the flag out", got.family,
+                folder,
+                wanted.encoder           ? "an encoder (bert)"
+                : wanted.encoder_decoder ? "an encoder with a decoder (t5)"
+                                         : "a decoder");
+  }
   same("--num-layers", got.layers, wanted.layers);
   same("--hidden-size", got.hidden, wanted.hidden);
   same("--ffn-hidden-size", got.ffn_hidden, wanted.ffn_hidden);
@@ -167,7 +176,7 @@ void refuse_contradictions(const ModelConfig& got, const ModelConfig& wanted,
   alike("--normalized-head", got.normalized_head == wanted.normalized_head);
   alike(
       "--apply-residual-connection-post-layernorm, --bert-no-binary-head, --token-types, "
-      "--first-position",
+      "--first-position, --exact-gelu-head",
       got.encoder == wanted.encoder);
   alike("--encoder-num-layers, --relative-attention-num-buckets, --relative-attention-max-distance",
         got.encoder_decoder == wanted.encoder_decoder);

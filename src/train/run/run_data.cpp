@@ -10,6 +10,7 @@
 #include "data/masked/describe_masked.h"
 #include "data/masked/masked_sets.h"
 #include "data/samples/describe.h"
+#include "text/files/tokenizer_options.h"
 #include "train/run/corpus_rule.h"
 
 namespace piton {
@@ -21,6 +22,19 @@ constexpr const char* kCorpusFact = "corpus_content.";
 constexpr const char* kOwnSamplesFact = "samples";
 
 std::string fact_of_corpus(std::size_t index) { return fmt::format("{}{}", kCorpusFact, index); }
+
+// What the card of a corpus is compared with. Ids of --vocab-extra-ids come after all others, so a
+// corpus may be made without them.
+std::string hash_for_card(const PretrainOptions& options, const Tokenizer* tokenizer,
+                          const std::string& prefix) {
+  if (tokenizer == nullptr) return "";
+  if (options.tokenizer.vocab_extra_ids == 0) return tokenizer->content_hash();
+  TokenizerOptions plain = options.tokenizer;
+  plain.vocab_extra_ids = 0;
+  const std::string without = open_tokenizer(plain)->content_hash();
+  const std::optional<CorpusCard> card = read_card(prefix);
+  return card && card->tokenizer_hash == without ? without : tokenizer->content_hash();
+}
 
 DocumentRules document_rules(const PretrainOptions& options, std::int64_t vocabulary,
                              const Tokenizer* tokenizer) {
@@ -131,7 +145,7 @@ RunData::RunData(const PretrainOptions& options, const RunPlan& plan, const Toke
   for (std::size_t i = 0; i < sets.prefixes.size(); ++i) {
     const std::string note =
         check_card(sets.prefixes[i], sets.tokens[i], tokenizer != nullptr ? tokenizer->name() : "",
-                   tokenizer != nullptr ? tokenizer->content_hash() : "");
+                   hash_for_card(options, tokenizer, sets.prefixes[i]));
     if (!note.empty()) notes.info(note);
   }
   corpora_ = sets.corpora;

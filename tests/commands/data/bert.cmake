@@ -44,7 +44,47 @@ if(NOT config MATCHES "MegatronBertForPreTraining")
 endif()
 expect(RUN convert --load ${WORK}/hf --save ${WORK}/back --to piton CODE 0)
 expect(RUN pretrain --load ${WORK}/hf ${data} ${words} --train-iters 1 --micro-batch-size 4 --lr 1e-3 CODE 0 ERR "sop loss: ")
-expect(RUN convert --load ${WORK}/whole --save ${WORK}/mg --to mg CODE 3 ERR "an encoder .bert. cannot be expressed in the format mg")
+# To Megatron's files, for two tensor ranks and two stages, and back; they start a run.
+expect(RUN convert --load ${WORK}/whole --save ${WORK}/mg --to mg --target-tensor-parallel-size 2 --target-pipeline-parallel-size 2 CODE 0
+  ERR "has a head with the GELU of its layers, which Megatron-LM does not know")
+expect(RUN convert --load ${WORK}/mg --save ${WORK}/core --to mg --use-mcore-models CODE 0)
+expect(RUN convert --load ${WORK}/core --save ${WORK}/hf-again --to hf CODE 0)
+file(SHA256 ${WORK}/hf/model.safetensors one)
+file(SHA256 ${WORK}/hf-again/model.safetensors other)
+if(NOT one STREQUAL other)
+  message(FATAL_ERROR "Megatron's files changed the weights")
+endif()
+expect(RUN pretrain --load ${WORK}/core ${data} ${words} --train-iters 1 --micro-batch-size 4 --lr 1e-3 CODE 0 ERR "sop loss: ")
+expect(RUN ${tiny} --exact-gelu-head --train-iters 1 --save ${WORK}/exact CODE 0)
+expect(RUN convert --load ${WORK}/exact --save ${WORK}/mg-exact --to mg --megatron-args CODE 0)
+expect(RUN convert --load ${WORK}/mg-exact --save ${WORK}/exact-again --to piton CODE 0)
+expect(RUN convert --load ${WORK}/exact --save ${WORK}/none --to hf CODE 3 ERR "no family of Hugging Face holds this model")
+expect(RUN convert --load ${WORK}/whole --save ${WORK}/none --to mg --ckpt-format torch_dist CODE 3 ERR "torch_dist is written of decoders alone")
+expect(RUN convert --load ${WORK}/whole --save ${WORK}/none.gguf --to gguf CODE 3 ERR "an encoder .bert. cannot be expressed in the format gguf")
+
+# RoBERTa: the id of padding is 1, positions begin after it, one part.
+file(WRITE ${WORK}/roberta.txt "[CLS]\n[PAD]\n[SEP]\n[UNK]\n[MASK]\nto\nbe\nis\ndo\n.\n")
+set(pages "")
+foreach(number RANGE 1 40)
+  string(APPEND pages "{\"text\": \"to be is to do. to do is to be. do be do. is be to. be is. do to be is.\"}\n")
+endforeach()
+file(WRITE ${WORK}/roberta.jsonl "${pages}")
+set(other --tokenizer-type BertWordPieceLowerCase --vocab-file ${WORK}/roberta.txt)
+expect(RUN preprocess --input ${WORK}/roberta.jsonl --split-sentences ${other} --output-prefix ${WORK}/roberta CODE 0)
+set(corpus --data-path ${WORK}/roberta_text_sentence ${other} --split 90,10,0 --seq-length 40)
+set(roberta pretrain --model bert-tiny ${corpus} --apply-residual-connection-post-layernorm --bert-no-binary-head --token-types 1
+  --first-position 2 --max-position-embeddings 42 --micro-batch-size 4 --lr 1e-3)
+expect(RUN ${roberta} --train-iters 6 --save ${WORK}/roberta-run CODE 0 ERR "iteration +6/ +6 ")
+expect(RUN inspect samples --model-family bert ${corpus} --bert-no-binary-head --short-seq-prob 0.9 --json CODE 0
+  OUT "\"ids\":.0,[0-9,]*2,1,1,1[1,]*." "\"padding_mask\":.1,[1,]*1,0,0,0[0,]*.")
+expect(RUN convert --load ${WORK}/roberta-run --save ${WORK}/roberta-hf --to hf CODE 0)
+file(READ ${WORK}/roberta-hf/config.json config)
+if(NOT config MATCHES "RobertaForMaskedLM" OR NOT config MATCHES "\"pad_token_id\": 1")
+  message(FATAL_ERROR "${config}")
+endif()
+expect(RUN pretrain --load ${WORK}/roberta-hf ${corpus} --micro-batch-size 4 --lr 1e-3 --train-iters 1 CODE 0 ERR "iteration +1/ +1 ")
+expect(RUN pretrain --model bert-tiny ${corpus} --micro-batch-size 4 --train-iters 1 CODE 2
+  ERR "the id of padding is 1, wanted 0, .* use a vocabulary that starts with .PAD., or --bert-no-binary-head")
 expect(RUN plan --model bert-110m --micro-batch-size 4 CODE 0)
 
 # Vectors of lines: one a line, the same from the run and from the folder.
@@ -74,6 +114,26 @@ expect(RUN ${tiny} --train-iters 1 --token-types 1 CODE 2 ERR "--token-types: go
 expect(RUN ${tiny} --train-iters 1 --lora-target-modules linear_qkv --load ${WORK}/whole CODE 2 ERR "--lora-target-modules: is for decoders")
 expect(RUN pretrain --model gpt2-tiny --bert-no-binary-head --mock-data --train-iters 1 CODE 2 ERR "--bert-no-binary-head: is for --model-family bert")
 expect(RUN pretrain --model gpt2-tiny --mask-prob 0.2 --mock-data --train-iters 1 --seq-length 32 CODE 2 ERR "--mask-prob, --short-seq-prob: are for")
-file(WRITE ${WORK}/few.txt "[PAD]\n[UNK]\n[CLS]\n[SEP]\na\n")
-expect(RUN pretrain --model bert-tiny ${data} --vocab-file ${WORK}/few.txt --tokenizer-type BertWordPieceLowerCase --train-iters 1
-  CODE 2 ERR "MASK")
+foreach(token CLS SEP MASK)
+  set(pieces "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n")
+  string(REPLACE "[${token}]\n" "" pieces "${pieces}")
+  file(WRITE ${WORK}/few.txt "${pieces}")
+  expect(RUN pretrain --model bert-tiny ${data} --vocab-file ${WORK}/few.txt --tokenizer-type BertWordPieceLowerCase --train-iters 1
+    CODE 2 ERR "the tokenizer .WordPiece of [0-9]+ ids. has no .${token}.; wanted one with it")
+endforeach()
+expect(RUN embed --load ${WORK}/roberta-hf ${other} --output ${WORK}/v.npy ${WORK}/lines.txt CODE 0 ERR "4 vectors of 64")
+expect(RUN embed --load ${WORK}/hf ${words} --pooling pooler --output ${WORK}/v.npy ${WORK}/lines.txt CODE 0)
+expect(RUN embed --load ${WORK}/roberta-hf ${other} --pooling pooler --output ${WORK}/v.npy ${WORK}/lines.txt CODE 2
+  ERR "--pooling pooler: the model has no pooler; wanted mean or first")
+
+# A checkpoint of one kind of model given to another kind.
+set(decoder pretrain --model gpt2-tiny --mock-data --tokenizer-type ByteTokenizer --seq-length 32 --train-iters 1)
+expect(RUN ${decoder} --load ${WORK}/whole --finetune CODE 3
+  ERR "whole/iter_0000008: is of an encoder .bert., and this model is a decoder; give another checkpoint, or the flags of its model")
+expect(RUN ${decoder} --save ${WORK}/decoder CODE 0)
+expect(RUN ${tiny} --load ${WORK}/decoder --finetune --train-iters 1 CODE 3
+  ERR "decoder/iter_0000001: is of a decoder, and this model is an encoder .bert.")
+expect(RUN pretrain --model-family gpt2 --load ${WORK}/hf ${data} ${words} --train-iters 1 CODE 2
+  ERR "--model-family: got gpt2, but the model of [^\n]* is an encoder .bert.; leave the flag out")
+expect(RUN pretrain --model-family bert --load ${SOURCE}/tests/golden/huggingface/gpt2 ${data} ${words} --train-iters 1 CODE 2
+  ERR "--model-family: got bert, but the model of [^\n]* is a decoder; leave the flag out")

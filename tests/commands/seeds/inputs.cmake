@@ -27,5 +27,9 @@ file(COPY ${SOURCE}/tests/golden/evaluation/data/boolq/validation.jsonl DESTINAT
 
 # Wiki text as WikiExtractor leaves it, and a vocabulary of BERT.
 file(MAKE_DIRECTORY ${WORK}/text/AA)
-file(WRITE ${WORK}/text/AA/wiki_00 "{\"id\": \"1\", \"url\": \"u\", \"title\": \"t\", \"text\": \"to be is to do. to do is to be. do be do.\"}\n")
+set(pages "")
+foreach(number RANGE 1 40)
+  string(APPEND pages "{\"id\": \"${number}\", \"url\": \"u\", \"title\": \"t\", \"text\": \"to be is to do. to do is to be. do be do.\"}\n")
+endforeach()
+file(WRITE ${WORK}/text/AA/wiki_00 "${pages}")
 file(WRITE ${WORK}/bert-large-uncased-vocab.txt "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nto\nbe\nis\ndo\n.\n")

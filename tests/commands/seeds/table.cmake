@@ -267,6 +267,23 @@ seed_line(meg-t5
   RUN preprocess --input text/AA/wiki_00 --output-prefix my-t5 --vocab-file bert-large-uncased-vocab.txt --dataset-impl mmap
       --tokenizer-type BertWordPieceLowerCase --split-sentences --workers 4
   THEN RUNS MAKES my-t5_text_sentence.bin my-t5_text_sentence.idx)
+# What these files are for: Megatron-LM's pretrain_t5_distributed.sh, _with_mp.sh and with stages; pretrain_bert_distributed.sh.
+set(words --data-path my-t5_text_sentence --vocab-file bert-large-uncased-vocab.txt --split 949,50,1 --distributed-backend nccl
+  --num-layers 2 --hidden-size 64 --num-attention-heads 4 --micro-batch-size 1 --global-batch-size 2 --max-position-embeddings 64
+  --train-iters 2 --lr-decay-iters 2 --lr 0.0001 --min-lr 0.00001 --lr-decay-style linear --lr-warmup-fraction .01
+  --weight-decay 1e-2 --clip-grad 1.0 --log-interval 1 --save-interval 10000 --eval-interval 1000 --eval-iters 1 --fp16)
+set(t5 pretrain --model-family t5 ${words} --kv-channels 16 --ffn-hidden-size 128 --encoder-seq-length 64 --decoder-seq-length 32
+  --vocab-extra-ids 100)
+seed_line(meg-t5-train RUN ${t5} --save t5 --load t5 THEN RUNS SAYS "iteration +2/ +2 " "validation loss")
+seed_line(meg-t5-train-mp LAUNCH 2 ${t5} --tensor-model-parallel-size 2 --load t5 --finetune --save t5-mp THEN RUNS SAYS "iteration +2/ +2 ")
+seed_line(meg-t5-train-stages
+  LAUNCH 2 ${t5} --pipeline-model-parallel-size 2 --pipeline-model-parallel-split-rank 1 --load t5 --finetune --save t5-stages
+  THEN RUNS SAYS "iteration +2/ +2 ")
+set(bert pretrain --model-family bert ${words} --seq-length 64)
+seed_line(meg-bert-train RUN ${bert} --save bert --load bert THEN RUNS SAYS "iteration +2/ +2 " "sop loss")
+seed_line(meg-bert-train-mp
+  LAUNCH 4 ${bert} --tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 --load bert --finetune --save bert-mp
+  THEN RUNS SAYS "iteration +2/ +2 ")
 # pretrain_gpt_distributed.sh, and with the large kernels: pretrain_gpt_distributed_bf16.sh --pre=2048 --next=0 --shape_order=SBH.
 set(gpt pretrain --num-layers 2 --hidden-size 64 --num-attention-heads 4 --micro-batch-size 1 --global-batch-size 2 --seq-length 32
   --max-position-embeddings 32 --train-iters 2 --lr-decay-iters 2 --data-path dataset/enwiki_text_document ${tokenizer} --split 949,50,1

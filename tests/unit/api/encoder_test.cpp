@@ -67,6 +67,19 @@ TEST_F(Vectors, AreThoseOfTransformers) {
   }
 }
 
+TEST_F(Vectors, OfThePoolerAreThoseOfTransformers) {
+  const auto encoder = load("bert-model");
+  const SafetensorsFile expected(encoder_folder("bert-model") / "expected.safetensors");
+  EXPECT_LT(largest_difference(encoder->embed(texts_of(expected), Pooling::kPooler),
+                               expected.tensor("pooled")),
+            1e-5);
+  EXPECT_EQ(message_of(Fault::kUsage,
+                       [&] {
+                         load("roberta")->embed(Texts{{2, 3}}, Pooling::kPooler);
+                       }),
+            "embed: --pooling pooler: the model has no pooler; wanted mean or first");
+}
+
 TEST_F(Vectors, OfManyTextsAreInTheirOrder) {
   const auto encoder = load("bert");
   Texts texts;

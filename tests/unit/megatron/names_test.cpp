@@ -24,6 +24,36 @@ TEST(MegatronNames, OfEveryTreeAreReadBack) {
             "language_model.encoder.layers.3.mlp.dense_h_to_4h.weight");
 }
 
+TEST(MegatronNames, OfEncodersAreReadBack) {
+  const auto both = MegatronStacks::kBoth;
+  for (const MegatronTree tree :
+       {MegatronTree::kLegacy, MegatronTree::kCore, MegatronTree::kTransformer}) {
+    for (const char* key :
+         {"token_types.weight", "pooler.weight", "lm_dense.bias", "lm_norm.weight", "output.bias",
+          "binary_head.weight", "layers.1.post_norm.weight", "final_norm.bias"}) {
+      const std::string name = megatron_name(key, tree, MegatronStacks::kEncoder);
+      EXPECT_EQ(megatron_key(name), key) << name;
+    }
+    for (const char* key : {"layers.0.cross_q.weight", "layers.0.cross_kv.bias",
+                            "layers.0.cross_dense.weight", "output.bias", "output.weight"}) {
+      EXPECT_EQ(megatron_key(megatron_name(key, tree, both)), key);
+    }
+    EXPECT_TRUE(is_in_encoder(megatron_name("encoder.layers.0.fc1.weight", tree, both)));
+    EXPECT_TRUE(is_in_encoder(megatron_name("encoder.final_norm.weight", tree, both)));
+    EXPECT_FALSE(is_in_encoder(megatron_name("layers.0.fc1.weight", tree, both)));
+    EXPECT_FALSE(is_in_encoder(megatron_name("final_norm.weight", tree, both)));
+  }
+  EXPECT_EQ(megatron_name("layers.0.qkv.weight", MegatronTree::kCore, MegatronStacks::kEncoder),
+            "encoder.layers.0.self_attention.linear_qkv.weight");
+  EXPECT_EQ(megatron_name("layers.0.cross_norm.weight", MegatronTree::kLegacy, both),
+            "language_model.decoder.layers.0.post_attention_layernorm.weight");
+  EXPECT_EQ(megatron_name("layers.0.post_norm.weight", MegatronTree::kLegacy, both),
+            "language_model.decoder.layers.0.post_inter_attention_layernorm.weight");
+  EXPECT_EQ(megatron_name("encoder.layers.0.post_norm.weight", MegatronTree::kLegacy, both),
+            "language_model.encoder.layers.0.post_attention_layernorm.weight");
+  EXPECT_EQ(megatron_name("output.bias", MegatronTree::kCore, both), "lm_head.output_layer.bias");
+}
+
 TEST(MegatronNames, OfOtherVersionsAreKnown) {
   EXPECT_EQ(megatron_key("language_model.transformer.layers.1.attention.query_key_value.bias"),
             "layers.1.qkv.bias");
@@ -32,7 +62,9 @@ TEST(MegatronNames, OfOtherVersionsAreKnown) {
   EXPECT_EQ(megatron_key("language_model.encoder.layers.0.mlp.proj.weight"), "layers.0.fc1.weight");
   EXPECT_EQ(megatron_key("language_model.encoder.final_norm.weight"), "final_norm.weight");
   EXPECT_EQ(megatron_key("word_embeddings_for_head.weight"), "head_copy.weight");
-  EXPECT_EQ(megatron_key("language_model.pooler.dense.weight"), std::nullopt);
+  EXPECT_EQ(megatron_key("language_model.pooler.dense.weight"), "pooler.weight");
+  EXPECT_EQ(megatron_key("lm_head.norm.bias"), "lm_norm.bias");
+  EXPECT_EQ(megatron_key("language_model.adaptor.dense.weight"), std::nullopt);
   EXPECT_EQ(megatron_key("decoder.layers.0.mlp.experts.linear_fc1.weight0"), std::nullopt);
   EXPECT_EQ(megatron_key("decoder.layers.0"), std::nullopt);
   EXPECT_TRUE(is_ignored_by_megatron("decoder.layers.0.mlp.linear_fc1._extra_state"));

@@ -99,7 +99,7 @@ TEST(Rotary, TurnsTheGradientOfAPartInItsPlace) {
 }
 
 // Several ranks that share the rows: tests/ranks/layouts_test.cpp, under sequence parallelism.
-TEST(FirstRows, AreOneOfEachSampleWithItsGradient) {
+TEST(ChosenRows, HaveTheSumOfTheirGradients) {
   HostDevice device;
   Arena arena{device};
   const std::unique_ptr<Stream> stream = device.make_stream();
@@ -117,14 +117,16 @@ TEST(FirstRows, AreOneOfEachSampleWithItsGradient) {
   const Tensor rows = context.activation(DType::kF32, {6, 2});
   for (std::int64_t i = 0; i < 12; ++i) test::set_value(rows, i, static_cast<double>(i));
   const Value x = tape.leaf(rows);
-  const Value y = first_rows(context, x, {.samples = 2, .group = *alone});
-  EXPECT_EQ(test::values(y.tensor), (std::vector<double>{0, 1, 6, 7}));
-  const Tensor dy = context.activation(DType::kF32, {2, 2});
-  for (std::int64_t i = 0; i < 4; ++i) test::set_value(dy, i, static_cast<double>(i + 1));
+  const Tensor ids = context.activation(DType::kI32, {3});
+  for (std::int64_t i = 0; i < 3; ++i) test::set_value(ids, i, i == 1 ? 3 : 0);
+  const Value y = chosen_rows(context, x, ids, {.group = *alone});
+  EXPECT_EQ(test::values(y.tensor), (std::vector<double>{0, 1, 6, 7, 0, 1}));
+  const Tensor dy = context.activation(DType::kF32, {3, 2});
+  for (std::int64_t i = 0; i < 6; ++i) test::set_value(dy, i, static_cast<double>(i + 1));
   tape.seed(y, dy);
   tape.backward(context, Tape::Mode::kWhole);
   EXPECT_EQ(test::values(tape.take_gradient(x, context)),
-            (std::vector<double>{1, 2, 0, 0, 0, 0, 3, 4, 0, 0, 0, 0}));
+            (std::vector<double>{6, 8, 0, 0, 0, 0, 3, 4, 0, 0, 0, 0}));
 }
 
 }  // namespace

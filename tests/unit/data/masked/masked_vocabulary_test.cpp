@@ -42,6 +42,9 @@ TEST(MaskedVocabulary, NamesWhatIsMissing) {
   const std::string whole = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n";
   EXPECT_EQ(refusal("[UNK]\n[PAD]\n[CLS]\n[SEP]\n[MASK]\n", MaskedTask::kBert),
             "--model-family bert: the id of padding is 1, wanted 0, since masks take tokens of id "
+            "0 for padding; use a vocabulary that starts with [PAD], or --bert-no-binary-head");
+  EXPECT_EQ(refusal("[UNK]\n[PAD]\n[CLS]\n[SEP]\n[MASK]\n", MaskedTask::kT5, 5),
+            "--model-family t5: the id of padding is 1, wanted 0, since masks take tokens of id "
             "0 for padding; use a vocabulary that starts with [PAD]");
   EXPECT_EQ(refusal("[PAD]\n[UNK]\n[CLS]\n[SEP]\n", MaskedTask::kBert),
             "--model-family bert: the tokenizer (WordPiece of 6 ids) has no [MASK]; wanted one "
