@@ -58,7 +58,7 @@ constexpr Command kCommands[] = {
      "weight-decay clip-grad data-path split tokenizer-type tokenizer-name-or-path config "
      "threads",
      run_pretrain},
-    {"finetune", "--load MODEL --data-path PREFIX --save RUN",
+    {"finetune", "--load MODEL --data-path PREFIX_OR_FILE --save RUN",
      "trains a model that exists on questions and answers, or on preferences",
      "--load HF_FOLDER --data-path chats --seq-length 1024 --micro-batch-size 4 "
      "--global-batch-size 16 --train-iters 500 --lr 1e-5 --bf16 --save run\n"

@@ -80,7 +80,7 @@ class ColumnReader {
   // Reads the next rows of the keys; returns false at the end. Fills bytes, ends, bad_rows (null
   // values, rows whose texts together exceed the limit), first_line (row), first_byte and end_byte
   // (row number), ends_file. Which rows form a block depends only on the file. Throws Error(kData)
-  // for a column that is no text, unless any type is wanted.
+  // for a column that is no text, unless `any_type` is set.
   virtual bool next(const Wanted& wanted, RecordBlock& block) = 0;
 };
 
