@@ -4,7 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 
 #include "comm/mpi/job_record.h"
 #include "support/temp_folder.h"
@@ -259,6 +262,105 @@ TEST_F(Peers, LoseOneOfThemInOrder) {
   }
   EXPECT_LE(too_slow, 1 + rounds(6, 300) / 10);
   EXPECT_LE(launcher_hangs, 1 + rounds(6, 300) / 20);
+}
+
+constexpr int kIterations = 300;
+
+// The samples that each step of a run has consumed, and its loss, by iteration.
+std::map<std::int64_t, std::pair<std::int64_t, double>> steps_of(
+    const std::filesystem::path& run_folder) {
+  std::map<std::int64_t, std::pair<std::int64_t, double>> steps;
+  std::ifstream stream(run_folder / "metrics.jsonl");
+  for (std::string line; std::getline(stream, line);) {
+    const auto record = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+    if (!record.is_object() || !record.contains("lm_loss")) continue;
+    steps[record.at("iteration").get<std::int64_t>()] = {
+        record.at("consumed_samples").get<std::int64_t>(), record.at("lm_loss").get<double>()};
+  }
+  return steps;
+}
+
+// A rank of four is killed, stopped, or stopped for a while. The first two end the run, and two
+// ranks, or one, continue it on the samples that are next; the third changes nothing.
+TEST_F(Peers, ContinueWithFewerOnTheSameSamples) {
+  const Words flags = pretrain(folder_.path()) + Words{"--seq-length",
+                                                       "16",
+                                                       "--global-batch-size",
+                                                       "8",
+                                                       "--micro-batch-size",
+                                                       "1",
+                                                       "--train-iters",
+                                                       std::to_string(kIterations),
+                                                       "--lr",
+                                                       "1e-4",
+                                                       "--save-interval",
+                                                       "5",
+                                                       "--keep",
+                                                       "2",
+                                                       "--log-interval",
+                                                       "1"};
+  const auto whole = folder_ / "whole";
+  ASSERT_EQ(run(flags + Words{"--save", whole.string()}, {.out = folder_ / "whole.log"}),
+            (ProcessEnd{.code = 0}))
+      << text_of(folder_ / "whole.log");
+  const auto wanted = steps_of(whole);
+  ASSERT_EQ(std::ssize(wanted), kIterations);
+  const Words four{"--tensor-model-parallel-size", "2", "--zero-stage", "1"};
+  enum class Blow { kKill, kStop, kDelay };
+  for (const Blow blow : {Blow::kKill, Blow::kStop, Blow::kDelay}) {
+    SCOPED_TRACE(testing::Message() << "blow " << static_cast<int>(blow));
+    const auto to = folder_ / ("four" + std::to_string(static_cast<int>(blow)));
+    std::filesystem::create_directories(notes(to));
+    Process::Settings settings;
+    settings.out = to.string() + ".log";
+    settings.environment = {"PITON_GRACE_SECONDS=3"};
+    Words words = Words{launcher(), "4", (folder_ / "rank.sh").string(), notes(to).string()} +
+                  with_program(flags) + four + Words{"--save", to.string()};
+    // Only a rank that stays stopped is to be missed by the clock.
+    if (blow == Blow::kStop) words = words + Words{"--distributed-timeout-minutes", "0.13"};
+    Process process(words, settings);
+    const int victim = 1 + static_cast<int>(blow);
+    ASSERT_TRUE(wait_for([&] { return latest(to) >= 5 || !process.running(); }))
+        << text_of(settings.out);
+    ASSERT_TRUE(process.running()) << "over too soon\n" << text_of(settings.out);
+    const auto number = static_cast<pid_t>(
+        std::atoll(text_of(notes(to) / ("process." + std::to_string(victim))).c_str()));
+    ::kill(number, blow == Blow::kKill ? SIGKILL : SIGSTOP);
+    if (blow == Blow::kDelay) {
+      std::this_thread::sleep_for(seconds(2));
+      ::kill(number, SIGCONT);
+      const auto end = process.wait(seconds(120));
+      ASSERT_TRUE(end) << text_of(settings.out);
+      EXPECT_EQ(*end, (ProcessEnd{.code = 0})) << text_of(settings.out);
+      EXPECT_FALSE(std::filesystem::exists(to / "failure.json"));
+    } else {
+      const auto end = process.wait(seconds(30));
+      process.kill_group(SIGKILL);
+      ASSERT_TRUE(end) << "still runs after 30 s\n" << text_of(settings.out);
+      EXPECT_NE(text_of(to / "failure.json").find("rank " + std::to_string(victim)),
+                std::string::npos)
+          << text_of(to / "failure.json") << text_of(settings.out);
+      const std::int64_t saved = latest(to);
+      ASSERT_GE(saved, 5);
+      ASSERT_LT(saved, kIterations);
+      // Two ranks after a kill, one after a stop.
+      Words again = with_program(flags) + Words{"--save", to.string(), "--load", to.string()};
+      if (blow == Blow::kKill) {
+        again = Words{launcher(), "2"} + again + Words{"--tensor-model-parallel-size", "2"};
+      }
+      Process resumed(again, {.out = to.string() + ".resumed.log"});
+      const auto over = resumed.wait(seconds(120));
+      ASSERT_TRUE(over);
+      EXPECT_EQ(*over, (ProcessEnd{.code = 0})) << text_of(to.string() + ".resumed.log");
+    }
+    const auto got = steps_of(to);
+    ASSERT_EQ(std::ssize(got), kIterations);
+    for (const auto& [iteration, step] : got) {
+      ASSERT_EQ(step.first, wanted.at(iteration).first) << "samples of step " << iteration;
+      const double loss = wanted.at(iteration).second;
+      ASSERT_NEAR(step.second, loss, 1e-4 * loss) << "step " << iteration;
+    }
+  }
 }
 
 }  // namespace

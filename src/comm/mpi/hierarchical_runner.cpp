@@ -62,6 +62,10 @@ void HierarchicalRunner::start(const Collective& collective) {
   switch (now_.kind) {
     case CollectiveKind::kAllReduce:
     case CollectiveKind::kScatter:
+      if (scatters() && flat_sends_less()) {
+        flat_runs_ = true;
+        return flat_->start(now_);
+      }
       per_round_ = kRoundBytes / now_.element_bytes();
       if (scatters()) {
         per_round_ = std::max<std::int64_t>(16, per_round_ / std::ssize(world_ranks_));
@@ -101,7 +105,9 @@ bool HierarchicalRunner::step() {
     waits_for_.clear();
   }
   if (stages_.empty()) {
-    finished_ = true;
+    finished_ = late_.empty();
+    requests_ = std::exchange(late_, {});
+    waits_for_ = std::exchange(late_for_, {});
     return true;
   }
   const std::function<void()> stage = std::move(stages_.front());
@@ -113,6 +119,11 @@ bool HierarchicalRunner::step() {
 bool HierarchicalRunner::widens() const {
   return now_.reduction == Reduction::kSum &&
          (now_.dtype == DType::kBF16 || now_.dtype == DType::kF16);
+}
+
+// Of a reduce-scatter with running sums of another type, by the table.
+bool HierarchicalRunner::flat_sends_less() const {
+  return blocks_.per_host * blocks_.hosts < (widens() ? 2 : 1) * blocks_.hosts + 1;
 }
 
 std::byte* HierarchicalRunner::room(Bytes& buffer, std::int64_t bytes) {
@@ -217,12 +228,19 @@ void HierarchicalRunner::pass_back() {
   if (host_ > 0) send(sums_.data(), mine_ * now_.element_bytes(), counterpart(host_ - 1));
 }
 
-// The last host has the sums of all parts.
+// The last host has the sums of all parts. Nobody waits for them before the last round: running
+// sums go on while parts come back.
 void HierarchicalRunner::give_parts() {
   const std::int64_t bytes = count_ * now_.element_bytes();
   std::byte* target = now_.target + begin_ * now_.element_bytes();
   const int last = blocks_.hosts - 1;
-  if (host_ != last) return receive(target, bytes, counterpart(last));
+  if (host_ != last) {
+    receive(target, bytes, counterpart(last));
+    late_.insert(late_.end(), requests_.begin(), requests_.end());
+    late_for_.insert(late_for_.end(), waits_for_.begin(), waits_for_.end());
+    requests_.clear();
+    return waits_for_.clear();
+  }
   for (int host = 0; host < last; ++host) {
     send(sums_.data() + host * bytes, bytes, counterpart(host));
   }

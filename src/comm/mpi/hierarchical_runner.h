@@ -23,7 +23,8 @@
 // are those of any other runner. That is why running sums go along the hosts: partial sums of whole
 // hosts, added up, would be rounded otherwise. The price is a chain of H messages.
 //
-// All-to-all and barriers go from each rank to each other one (MessageRunner).
+// All-to-all and barriers go from each rank to each other one (MessageRunner), and so does a
+// reduce-scatter of bf16 or fp16 with two members on a host, which sends less so.
 #pragma once
 
 #include <mpi.h>
@@ -76,6 +77,7 @@ class HierarchicalRunner final : public CollectiveRunner {
   // Number own_ of host `host`.
   int counterpart(int host) const { return host * blocks_.per_host + own_; }
   bool scatters() const { return now_.kind == CollectiveKind::kScatter; }
+  bool flat_sends_less() const;
   // Whether running sums have another type than the tensor.
   bool widens() const;
   std::int64_t wide_bytes() const { return widens() ? 4 : now_.element_bytes(); }
@@ -98,7 +100,9 @@ class HierarchicalRunner final : public CollectiveRunner {
   std::int64_t locals_ = 0;  // local collectives so far
   std::deque<std::function<void()>> stages_;
   std::vector<MPI_Request> requests_;
-  std::vector<int> waits_for_;  // the member of each request
+  std::vector<int> waits_for_;     // the member of each request
+  std::vector<MPI_Request> late_;  // are waited for after the last stage
+  std::vector<int> late_for_;
 
   // A round of sums: `count_` elements of the whole (all-reduce), or of each part (scatter), from
   // `begin_` on.
