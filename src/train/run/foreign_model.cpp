@@ -10,6 +10,7 @@
 #include "gguf/gguf_source.h"
 #include "huggingface/config_keys.h"
 #include "huggingface/origin.h"
+#include "model/families.h"
 #include "model_files/native_config.h"
 #include "model_files/reward_base.h"
 #include "train/run/checkpoint_choice.h"
@@ -132,6 +133,22 @@ void fill_open_options(ModelOptions& options, ModelOptions from) {
   options.visit(filler);
 }
 
+// A family whose models are of another kind than the one in the folder.
+void refuse_other_kind(const ModelOptions& options, const ModelConfig& wanted,
+                       const std::string& folder) {
+  if (!options.family) return;
+  const ModelConfig got = family_facts(*options.family);
+  if (got.encoder.has_value() == wanted.encoder.has_value() &&
+      got.encoder_decoder.has_value() == wanted.encoder_decoder.has_value())
+    return;
+  throw Error(Fault::kUsage,
+              "--model-family: got {}, but the model of {} is {}; leave the flag out",
+              *options.family, folder,
+              wanted.encoder           ? "an encoder (bert)"
+              : wanted.encoder_decoder ? "an encoder with a decoder (t5)"
+                                       : "a decoder");
+}
+
 void refuse_contradictions(const ModelConfig& got, const ModelConfig& wanted,
                            const std::string& folder) {
   const auto same = [&](const char* flag, const auto& ours, const auto& theirs) {
@@ -139,15 +156,6 @@ void refuse_contradictions(const ModelConfig& got, const ModelConfig& wanted,
     throw Error(Fault::kUsage, "{}: got {}, but the model of {} has {}; leave the flag out", flag,
                 ours, folder, theirs);
   };
-  if (got.encoder.has_value() != wanted.encoder.has_value() ||
-      got.encoder_decoder.has_value() != wanted.encoder_decoder.has_value()) {
-    throw Error(Fault::kUsage,
-                "--model-family: got {}, but the model of {} is {}; leave the flag out", got.family,
-                folder,
-                wanted.encoder           ? "an encoder (bert)"
-                : wanted.encoder_decoder ? "an encoder with a decoder (t5)"
-                                         : "a decoder");
-  }
   same("--num-layers", got.layers, wanted.layers);
   same("--hidden-size", got.hidden, wanted.hidden);
   same("--ffn-hidden-size", got.ffn_hidden, wanted.ffn_hidden);
@@ -225,6 +233,7 @@ std::optional<OpenedModel> adopt_foreign_model(PretrainOptions& options) {
                 "reads it",
                 foreign->source->where());
   }
+  refuse_other_kind(options.model, model, foreign->source->where());
   ModelOptions theirs = ModelOptions::of(model);
   const ModelConfig said = theirs.resolve(model.vocabulary);
   if (said != model) {

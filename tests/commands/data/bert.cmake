@@ -69,9 +69,9 @@ foreach(number RANGE 1 40)
   string(APPEND pages "{\"text\": \"to be is to do. to do is to be. do be do. is be to. be is. do to be is.\"}\n")
 endforeach()
 file(WRITE ${WORK}/roberta.jsonl "${pages}")
-set(other --tokenizer-type BertWordPieceLowerCase --vocab-file ${WORK}/roberta.txt)
-expect(RUN preprocess --input ${WORK}/roberta.jsonl --split-sentences ${other} --output-prefix ${WORK}/roberta CODE 0)
-set(corpus --data-path ${WORK}/roberta_text_sentence ${other} --split 90,10,0 --seq-length 40)
+set(ones --tokenizer-type BertWordPieceLowerCase --vocab-file ${WORK}/roberta.txt)
+expect(RUN preprocess --input ${WORK}/roberta.jsonl --split-sentences ${ones} --output-prefix ${WORK}/roberta CODE 0)
+set(corpus --data-path ${WORK}/roberta_text_sentence ${ones} --split 90,10,0 --seq-length 40)
 set(roberta pretrain --model bert-tiny ${corpus} --apply-residual-connection-post-layernorm --bert-no-binary-head --token-types 1
   --first-position 2 --max-position-embeddings 42 --micro-batch-size 4 --lr 1e-3)
 expect(RUN ${roberta} --train-iters 6 --save ${WORK}/roberta-run CODE 0 ERR "iteration +6/ +6 ")
@@ -121,9 +121,9 @@ foreach(token CLS SEP MASK)
   expect(RUN pretrain --model bert-tiny ${data} --vocab-file ${WORK}/few.txt --tokenizer-type BertWordPieceLowerCase --train-iters 1
     CODE 2 ERR "the tokenizer .WordPiece of [0-9]+ ids. has no .${token}.; wanted one with it")
 endforeach()
-expect(RUN embed --load ${WORK}/roberta-hf ${other} --output ${WORK}/v.npy ${WORK}/lines.txt CODE 0 ERR "4 vectors of 64")
+expect(RUN embed --load ${WORK}/roberta-hf ${ones} --output ${WORK}/v.npy ${WORK}/lines.txt CODE 0 ERR "4 vectors of 64")
 expect(RUN embed --load ${WORK}/hf ${words} --pooling pooler --output ${WORK}/v.npy ${WORK}/lines.txt CODE 0)
-expect(RUN embed --load ${WORK}/roberta-hf ${other} --pooling pooler --output ${WORK}/v.npy ${WORK}/lines.txt CODE 2
+expect(RUN embed --load ${WORK}/roberta-hf ${ones} --pooling pooler --output ${WORK}/v.npy ${WORK}/lines.txt CODE 2
   ERR "--pooling pooler: the model has no pooler; wanted mean or first")
 
 # A checkpoint of one kind of model given to another kind.

@@ -65,7 +65,8 @@ TEST_F(ConvertedEncoder, ComesBackToTheByte) {
   }
 }
 
-TEST_F(ConvertedEncoder, IsRefusedByFormatsOfDecoders) {
+// Megatron's files have norms before the branches alone (tests/unit/api/model_megatron_test.cpp).
+TEST_F(ConvertedEncoder, IsRefusedByFormatsThatDoNotHoldIt) {
   for (const char* to : {"mg", "gguf"}) {
     const fs::path source = folder_of(std::string(to) == "mg" ? "bert" : "t5");
     const std::string save = (dir_ / fmt::format("refused.{}", to)).string();
@@ -76,8 +77,7 @@ TEST_F(ConvertedEncoder, IsRefusedByFormatsOfDecoders) {
                                      {.load = source.string(), .save = save, .save_model_type = to},
                                      silent);
                            }),
-                testing::ContainsRegex(fmt::format(
-                    "an encoder \\((bert|t5)\\) cannot be expressed in the format {}", to)));
+                HasSubstr(fmt::format("cannot be expressed in the format {}", to)));
     EXPECT_FALSE(fs::exists(save));
   }
 }
