@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -27,7 +28,7 @@ struct RequestShares {
 
 struct EvaluationRules {
   RequestRules requests;
-  std::int64_t batch_size = 8;                   // texts that are generated at once
+  std::int64_t batch_size = 8;  // texts that are generated at once
   // Texts that are scored are given to the model in rounds of about so many tokens, common
   // beginnings counted once; the journal gets the answers of each.
   std::int64_t round_tokens = 8192;
@@ -41,6 +42,7 @@ struct TaskEvaluation {
   std::vector<SampleResponse> responses;  // one a sample
   std::vector<SampleScore> scores;        // one a sample
   std::int64_t cut_prompts = 0;           // requests that did not fit
+  std::set<std::size_t> cut_samples;      // and their samples
   std::int64_t empty_answers = 0;         // generated texts without a character
   std::int64_t restored = 0;              // requests that the journal had answers to
   // Of the other requests, if nothing is generated: tokens that were computed, and those that must

@@ -25,7 +25,8 @@ TaskEvaluation evaluated_mmlu() {
 }
 
 TEST(EvaluationResults, HaveTheTaskItsGroupsAndItsSubjects) {
-  const auto json = results_json({evaluated_mmlu()}, {.model = "run", .model_hash = "ab", .tokenizer = "hash"});
+  const auto json =
+      results_json({evaluated_mmlu()}, {.model = "run", .model_hash = "ab", .tokenizer = "hash"});
   EXPECT_EQ(json["results"]["mmlu"]["acc,none"], 0.4);
   EXPECT_EQ(json["results"]["mmlu_stem"]["acc,none"], 1.0 / 3);
   EXPECT_EQ(json["results"]["mmlu_humanities"]["acc,none"], 0.5);
