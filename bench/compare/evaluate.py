@@ -5,7 +5,8 @@
 Wants lm_eval (0.4.13), torch and transformers (see tools/oracle/evaluation.py) and a built piton. MODEL is a
 Hugging Face folder, BENCH a folder of data as tools/oracle/evaluation.py reads it. Both sides answer the first
 --limit questions of each subject, MMLU with five examples, with at most --batch texts at once. Of the harness
-the requests alone are timed, in bf16 and in fp32, of which the faster counts; of piton the whole command.
+the requests alone are timed, in bf16 and in fp32 (--dtypes), of which the faster counts; of piton the whole command. Seconds of all threads
+(cpu_seconds) tell about a busy machine.
 
 Writes bench/results/DATE-evaluation.json with the commands, the commit, the machine, all times, the scores of
 both sides, the tokens that piton computed, and the largest memory of both.
@@ -29,7 +30,7 @@ FILES = {"mmlu": "mmlu", "hellaswag": "hellaswag_val_subset.jsonl", "lambada": "
 
 
 def harness(options, dtype):
-    """Seconds and the mean of `acc` of each task."""
+    """Seconds, those of all threads, and the mean of `acc` of each task."""
     import evaluation
     import torch
     from lm_eval.models.huggingface import HFLM
@@ -38,16 +39,18 @@ def harness(options, dtype):
     lm = HFLM(pretrained=options.model, device="cpu", dtype=dtype, batch_size=options.batch)
     out = {}
     for task in options.tasks:
-        seconds, right = 0.0, []
+        seconds, cpu_seconds, right = 0.0, 0.0, []
         for name, subject, file, rows, shots in evaluation.cases(options.bench, options.limit[task]):
             if name != task:
                 continue
             made = evaluation.make_task(file, rows, shots)
-            begin = time.perf_counter()
+            begin, cpu_begin = time.perf_counter(), time.process_time()
             samples = evaluation.run(lm, name, subject, made, options.limit[task], False)["samples"]
             seconds += time.perf_counter() - begin
+            cpu_seconds += time.process_time() - cpu_begin
             right += [s["metrics"]["acc,none"] for s in samples]
-        out[task] = {"seconds": seconds, "questions": len(right), "acc": sum(right) / len(right)}
+        out[task] = {"seconds": seconds, "cpu_seconds": cpu_seconds, "questions": len(right),
+                     "acc": sum(right) / len(right)}
     out["largest_memory_mib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return out
 
@@ -72,7 +75,8 @@ def piton(options):
                 raise SystemExit(f"{' '.join(command_of(options, task, 'DIR'))}: status {status}")
             memory = max(memory, usage.ru_maxrss)
             found = json.loads((pathlib.Path(results) / "results.json").read_text())
-        out[task] = {"seconds": seconds, "results": found["results"], "computation": found.get("computation")}
+        cpu_seconds = usage.ru_utime + usage.ru_stime
+        out[task] = {"seconds": seconds, "cpu_seconds": cpu_seconds, "results": found["results"], "computation": found.get("computation")}
     out["largest_memory_mib"] = memory / 1024
     return out
 
@@ -87,6 +91,7 @@ def main():
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--dtypes", nargs="+", default=["bfloat16", "float32"], help="of the harness")
     parser.add_argument("--dtype", help="one round of the harness in this type, in this process")
     options = parser.parse_args()
     options.limit = dict(zip(options.tasks, options.limits))
@@ -96,19 +101,21 @@ def main():
     rounds = []
     for _ in range(options.rounds):
         one = {"piton": piton(options)}
-        for dtype in ("bfloat16", "float32"):
+        for dtype in options.dtypes:
             run = subprocess.run([sys.executable, __file__, *sys.argv[1:], "--dtype", dtype], check=True,
                                  stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
             one[f"lm_eval {dtype}"] = json.loads(run.stdout.splitlines()[-1])
         rounds.append(one)
-    ratios = {}
+    ratios, cpu_ratios = {}, {}
     for task in options.tasks:
         best = {side: min(one[side][task]["seconds"] for one in rounds) for side in rounds[0]}
         ratios[task] = min(s for side, s in best.items() if side != "piton") / best["piton"]
+        cpu = {side: min(one[side][task]["cpu_seconds"] for one in rounds) for side in rounds[0]}
+        cpu_ratios[task] = min(s for side, s in cpu.items() if side != "piton") / cpu["piton"]
         print(task, {side: round(s, 2) for side, s in best.items()}, f"{ratios[task]:.2f} x", flush=True)
     options.piton, options.model, options.bench = "piton", "MODEL", "BENCH"
     commands = [" ".join(command_of(options, task, "DIR")) for task in options.tasks]
-    print(record("evaluation", commands, {"ratios": ratios, "rounds": rounds, "limits": options.limit,
+    print(record("evaluation", commands, {"ratios": ratios, "cpu_ratios": cpu_ratios, "rounds": rounds, "limits": options.limit,
                                           "batch": options.batch}))
 
 

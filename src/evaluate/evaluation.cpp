@@ -197,6 +197,7 @@ class Runner {
       SampleResponse& response = out_.responses[request.sample];
       const RequestAnswer& answer = answers_[i];
       out_.cut_prompts += request.cut ? 1 : 0;
+      if (request.cut) out_.cut_samples.insert(request.sample);
       if (kind() == TaskKind::kGeneration) {
         response.text = answer.text;
         out_.empty_answers += answer.text.empty() ? 1 : 0;

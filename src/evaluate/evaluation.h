@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -41,6 +42,7 @@ struct TaskEvaluation {
   std::vector<SampleResponse> responses;  // one a sample
   std::vector<SampleScore> scores;        // one a sample
   std::int64_t cut_prompts = 0;           // requests that did not fit
+  std::set<std::size_t> cut_samples;      // and their samples
   std::int64_t empty_answers = 0;         // generated texts without a character
   std::int64_t restored = 0;              // requests that the journal had answers to
   // Of the other requests, if nothing is generated: tokens that were computed, and those that must

@@ -146,6 +146,7 @@ std::string sample_lines(const TaskEvaluation& evaluation) {
       line["prompt"] = sample.contexts.front();
     else
       line["prompt"] = sample.contexts;
+    if (evaluation.cut_samples.contains(i)) line["cut"] = true;
     if (!sample.continuations.empty()) line["continuations"] = sample.continuations;
     if (data.task.kind == TaskKind::kGeneration)
       line["text"] = response.text;

@@ -30,8 +30,8 @@ struct EvaluatedSource {
 nlohmann::ordered_json results_json(const std::vector<TaskEvaluation>& evaluations,
                                     const EvaluatedSource& source);
 
-// One object a sample: id, subject, index, prompt, choices, log_likelihoods or text, gold, answer,
-// correct, shots, metrics.
+// One object a sample: id, subject, index, prompt, cut (true: the prompt did not fit),
+// continuations, log_likelihoods or text, gold, answer, correct, shots, metrics.
 std::string sample_lines(const TaskEvaluation& evaluation);
 
 }  // namespace piton

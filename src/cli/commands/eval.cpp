@@ -209,6 +209,24 @@ std::string hash_of_weights(const ModelToLoad& model, World& world) {
   return weights_hash(*opened.source, *ranks);
 }
 
+EvaluatedSource source_of(const EvalOptions& options, const Tokenizer& tokenizer, World& world) {
+  const BuildInfo info = build_info();
+  EvaluatedSource source{.model = options.model.load,
+                         .tokenizer = tokenizer.content_hash(),
+                         .version = fmt::format("{} ({})", info.version, info.commit)};
+  if (!options.save_results.empty() || options.json)
+    source.model_hash = hash_of_weights(options.model, world);
+  return source;
+}
+
+// Only MindSpeed-LLM distinguishes the last word from the last token, and has several prompts and
+// needlebench.
+void choose_protocol(EvalOptions& options, const OptionSet& set) {
+  const bool asks_needles = std::ranges::count(options.tasks, "needlebench") > 0;
+  if ((options.strict_lambada || options.prompts.any() || asks_needles) && !set.given("protocol"))
+    options.protocol = Protocol::kMindSpeed;
+}
+
 void save(const EvalOptions& options, const std::vector<TaskEvaluation>& evaluations,
           const nlohmann::ordered_json& results, const std::string& settings) {
   const fs::path folder = options.save_results;
@@ -232,11 +250,7 @@ int run_eval(Invocation& invocation) {
   EvaluationFlags others;
   set.set_foreign(&others);
   refuse_more_arguments(invocation.parse(set, general));
-  // Only MindSpeed-LLM distinguishes the last word from the last token, and has several prompts and
-  // needlebench.
-  const bool asks_needles = std::ranges::count(options.tasks, "needlebench") > 0;
-  if ((options.strict_lambada || options.prompts.any() || asks_needles) && !set.given("protocol"))
-    options.protocol = Protocol::kMindSpeed;
+  choose_protocol(options, set);
   if (invocation.leads) {
     others.report(invocation.log);
     if (set.given("seed") && options.prompts.prompt_type.empty())
@@ -280,19 +294,12 @@ int run_eval(Invocation& invocation) {
         evaluate_task(evaluated, std::move(data), rules.back(), invocation.progress));
     if (leads) report_counts(evaluations.back(), invocation.log);
   }
-  std::string model_hash;
-  if (!options.save_results.empty() || options.json)
-    model_hash = hash_of_weights(options.model, engine.world());
+  const EvaluatedSource source = source_of(options, evaluated.tokenizer(), engine.world());
   if (!leads) return 0;
   for (TaskEvaluation& one : evaluations) {
     if (runs_programs(one.data)) run_code_tests(one, *sandbox, invocation.progress);
   }
-  const BuildInfo info = build_info();
-  const nlohmann::ordered_json results =
-      results_json(evaluations, {.model = options.model.load,
-                                 .model_hash = model_hash,
-                                 .tokenizer = evaluated.tokenizer().content_hash(),
-                                 .version = fmt::format("{} ({})", info.version, info.commit)});
+  const nlohmann::ordered_json results = results_json(evaluations, source);
   if (!options.save_results.empty()) {
     save(options, evaluations, results, set.to_toml());
     for (const EvaluationRules& one : rules) forget_journal(one);

@@ -53,6 +53,20 @@ if(NOT prompt MATCHES "There is a single choice question about anatomy. Answer t
 endif()
 expect_config(${WORK}/chat1 chat_template ON)
 
+# The command of AscendSpeed's README (BoolQ) and MindSpeed-LLM's script evaluate_qwen15_0point5b_ptd.sh, but for paths and sizes.
+expect(RUN eval --task-data-path ${data}/boolq --task boolq --seq-length 128 --max-new-tokens 1 --max-position-embeddings 512
+  --tensor-model-parallel-size 1 --pipeline-model-parallel-size 1 --num-layers 4 --hidden-size 64 --ffn-hidden-size 176
+  --load ${WORK}/run --num-attention-heads 4 --tokenizer-type ByteTokenizer --tokenizer-not-use-fast --fp16
+  --micro-batch-size 1 --seed 42 --protocol mindspeed CODE 0 OUT "boolq.mindspeed.none.0.acc")
+expect(RUN eval --task-data-path ${data}/mmlu/test --task mmlu --tensor-model-parallel-size 1
+  --pipeline-model-parallel-size 1 --seq-length 256 --max-new-tokens 1 --max-position-embeddings 8192 --num-layers 4
+  --hidden-size 64 --ffn-hidden-size 176 --num-attention-heads 4 --disable-bias-linear --swiglu --position-embedding-type rope
+  --load ${WORK}/run --normalization RMSNorm --tokenizer-type ByteTokenizer --tokenizer-not-use-fast
+  --micro-batch-size 1 --exit-on-missing-checkpoint --no-load-rng --no-load-optim --add-qkv-bias
+  --make-vocab-size-divisible-by 1 --padded-vocab-size 151936 --rotary-base 1000000 --no-gradient-accumulation-fusion
+  --attention-softmax-in-fp32 --seed 42 --no-chat-template --alternative-prompt --origin-postprocess --num-shots 2
+  CODE 0 OUT "mmlu.mindspeed.none.2.exact_match")
+
 # needlebench: the same answers on one and on two ranks; the texts are cut by the model's tokenizer.
 set(needles --protocol mindspeed --task needlebench --task-data-path ${SOURCE}/tests/golden/evaluation/mindspeed
   --needle-depths 0 50 --needle-languages en --needle-repeats 2 --max-new-tokens 8)

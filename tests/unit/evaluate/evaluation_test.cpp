@@ -5,6 +5,7 @@
 
 #include "base/files/files.h"
 #include "base/hash.h"
+#include "evaluate/evaluation_results.h"
 #include "support/scripted_model.h"
 #include "support/temp_folder.h"
 #include "tasks/needlebench.h"
@@ -195,7 +196,10 @@ TEST(Evaluation, CountsPromptsThatWereCutAndEmptyAnswers) {
   const TaskData data = mmlu();
   ScriptedModel model;
   model.longest = 60;
-  EXPECT_EQ(evaluate(model, data).cut_prompts, 20);
+  const TaskEvaluation cut = evaluate(model, data);
+  EXPECT_EQ(cut.cut_prompts, 20);
+  EXPECT_EQ(cut.cut_samples, std::set<std::size_t>({0, 1, 2, 3, 4}));
+  EXPECT_THAT(sample_lines(cut), testing::HasSubstr("\"cut\":true"));
   const TaskData words = load_task(find_task("gsm8k", {}), {.paths = {kData}, .num_shots = 0});
   ScriptedModel silent;
   const TaskEvaluation evaluation = evaluate(silent, words, {.requests = {.max_new_tokens = 16}});

@@ -3,8 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <map>
 
+#include "base/error.h"
+#include "base/hash.h"
 #include "unit/generate/small_engine.h"
 
 namespace piton {
@@ -83,6 +86,39 @@ TEST(DecodedText, ScoresTokensOfPrompts) {
         }
       }
     }
+  }
+}
+
+TEST(DecodedText, HasTheSameTokensWithThreads) {
+  constexpr std::int64_t kWidth = 61;
+  DecodedText text;
+  text.request = {.prompt = prompt_of(40),
+                  .sampling = {.max_new_tokens = 0, .log_probabilities = 3},
+                  .scored_from = 5,
+                  .alternatives = {7, 8}};
+  text.ids = text.request.prompt;
+  const TextReading reading{.begin = 0, .end = text.to_read()};
+  std::vector<float> logits(static_cast<std::size_t>(reading.rows(text) * kWidth));
+  for (std::size_t i = 0; i < logits.size(); ++i)
+    logits[i] = static_cast<float>(hash64("logit", i) % 997) / 97.0F;
+  // The numbers of tokens, in order.
+  const auto numbers = [](const std::vector<GeneratedToken>& tokens) {
+    std::vector<double> all;
+    for (const GeneratedToken& token : tokens) {
+      all.insert(all.end(), {static_cast<double>(token.id), token.log_probability});
+      for (const LikelyToken& one : token.likeliest)
+        all.insert(all.end(), {static_cast<double>(one.id), one.log_probability});
+    }
+    return all;
+  };
+  const std::vector<double> alone = numbers(tokens_of_rows(text, reading, logits));
+  EXPECT_EQ(alone.size(), (35U + 2U) * 8U);
+  for (const int count : {1, 3}) {
+    ThreadPool threads(count);
+    EXPECT_EQ(numbers(tokens_of_rows(text, reading, logits, &threads)), alone);
+    std::vector<float> damaged = logits;
+    damaged.back() = std::numeric_limits<float>::infinity();
+    EXPECT_THROW(tokens_of_rows(text, reading, damaged, &threads), Error);
   }
 }
 

@@ -148,5 +148,22 @@ TEST(Sampling, AmongNumbersThatAreNoneIsRefused) {
   }
 }
 
+// In any place, whatever the length is a multiple of; the first of equal ones.
+TEST(LikeliestToken, IsTheLargestLogit) {
+  for (const std::size_t size : {1U, 2U, 15U, 16U, 17U, 33U, 100U}) {
+    for (std::size_t at = 0; at < size; ++at) {
+      std::vector<float> logits(size, -3.0F);
+      logits[at] = -1.0F;
+      logits.back() = -1.0F;
+      const LikelyToken token = likeliest_tokens(logits, 1).front();
+      EXPECT_EQ(token.id, static_cast<std::int32_t>(at)) << size;
+      EXPECT_EQ(token.log_probability, -1.0 - log_sum_exp(logits));
+      double sum = 0;
+      for (const float logit : logits) sum += std::exp(static_cast<double>(logit));
+      EXPECT_NEAR(log_sum_exp(logits), std::log(sum), 1e-14);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace piton
