@@ -9,7 +9,7 @@
 #include "checkpoint/read_newest.h"
 #include "generate/decoded_text.h"
 #include "generate/source_texts.h"
-#include "gguf/gguf_source.h"
+#include "huggingface/compressed_tensors.h"
 #include "model/reward_head.h"
 #include "model_files/generation_ends.h"
 #include "model_files/opened_adapter.h"
@@ -63,7 +63,7 @@ CodesOfParameter codes_of(const InferenceOptions& layout, const OpenedModel& ope
     throw Error(Fault::kUsage, "--quantize: cannot be combined with {}; leave one of them out",
                 layout.zero_stage < 3 ? "--kernels cuda" : "--zero-stage 3");
   }
-  if (opened.gguf != nullptr && opened.gguf->has_quantized_weights()) {
+  if (opened.source && stores_codes(*opened.source)) {
     throw Error(Fault::kUsage,
                 "--quantize: {} is quantized, and used as it is stored; leave --quantize out, or "
                 "load the model that it was made from",

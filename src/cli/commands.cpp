@@ -121,10 +121,10 @@ constexpr Command kCommands[] = {
      "--load run --save run-hf\n"
      "--load run-hf --save run-bf16 --to hf --params-dtype bf16 --max-shard-size 2G",
      "", run_convert},
-    {"quantize", "MODEL --to FORMAT --save OUT",
+    {"quantize", "--load MODEL --weights FORMAT --save OUT",
      "writes a model whose matrices have 8 bits a weight or fewer",
-     "run --to q4_k --save run-q4_k.gguf\n"
-     "HF_FOLDER --to q6_k --save model.gguf --perplexity-text valid.txt",
+     "--load run --weights q4_k --save run-q4_k.gguf --evaluate valid.txt\n"
+     "--load run --weights int4 --save run-int4 --method gptq --calibration train.txt",
      "", run_quantize},
     {"plan", "[RECIPE.toml] [OPTION ...]", "computes memory and traffic of a layout",
      "--model llama2-7b --bf16 --tensor-model-parallel-size 8 --micro-batch-size 1\n"

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "codes/integer_codes.h"
 #include "codes/k_blocks.h"
 
 namespace piton {
@@ -35,19 +36,6 @@ constexpr std::array<Named, 10> kFormats{{
     {"int8-zeros", {Quantization::kInt8Zeros, kNoGroup}},
     {"int4-zeros", {Quantization::kInt4Zeros, kNoGroup}},
 }};
-
-[[noreturn]] void refuse_scale(const std::string& where) {
-  throw Error(Fault::kData,
-              "{}: has values that are not finite, or too large for the scale of a group; it "
-              "cannot be quantized: load it in 16 or 32 bits",
-              where);
-}
-
-// To nearest even, for magnitudes below 2^22.
-std::int32_t nearest(float x) {
-  constexpr float kMove = 12582912.0F;  // 1.5 * 2^23
-  return static_cast<std::int32_t>((x + kMove) - kMove);
-}
 
 // std::round() for magnitudes below 2^31.
 std::int32_t nearest_from_zero(float x) {
@@ -92,42 +80,23 @@ void pack(std::span<const std::byte> nibbles, std::byte* codes) {
   }
 }
 
-float encode_int8(std::span<const float> group, std::byte* codes) {
-  const float scale = largest_magnitude(group) / 127;
-  if (!std::isfinite(scale)) return scale;
-  const float factor = inverse(scale);
-  for (std::size_t i = 0; i < group.size(); ++i)
-    codes[i] = static_cast<std::byte>(static_cast<std::int8_t>(nearest(group[i] * factor)));
-  return scale;
+// The rule of formats whose codes are whole numbers.
+IntegerFormat integers_of(const CodeFormat& format) {
+  const bool half = is_half_byte(code_kind(format));
+  return {.bits = half ? 4 : 8,
+          .group = format.group,
+          .symmetric = !has_zeros(format),
+          .scale = scale_dtype(format)};
 }
 
-// Codes from `least` to `least` + `steps`, with a zero point. `half`: the scale is fp16.
-struct CodeRange {
-  std::int32_t least;
-  std::int32_t steps;
-  bool half;
-};
-
-float encode_range(const CodeRange& range, std::span<const float> group, float* zero,
-                   std::byte* codes) {
-  float low = 0, high = 0, sum = 0;
-  for (const float value : group) {
-    low = std::min(low, value);
-    high = std::max(high, value);
-    sum += value * 0;
-  }
-  const float exact = (high - low) / static_cast<float>(range.steps) + sum;
-  const float scale = range.half ? to_float(to_float16(exact)) : exact;
-  if (!std::isfinite(scale)) return scale;
-  const float factor = inverse(scale);
-  const std::int32_t most = range.least + range.steps;
-  const std::int32_t middle = std::clamp(nearest(-low * factor) + range.least, range.least, most);
-  for (std::size_t i = 0; i < group.size(); ++i) {
-    codes[i] =
-        static_cast<std::byte>(std::clamp(nearest(group[i] * factor) + middle, range.least, most));
-  }
-  *zero = static_cast<float>(middle);
-  return scale;
+float encode_integer_group(const CodeFormat& format, std::span<const float> group, float* zero,
+                           std::byte* codes) {
+  const IntegerFormat integers = integers_of(format);
+  const IntegerScale scale = integer_scale(integers, ValueRange::of(group));
+  if (!std::isfinite(scale.scale)) return scale.scale;
+  integer_codes(integers, scale, group, codes);
+  if (zero != nullptr) *zero = scale.zero;
+  return scale.scale;
 }
 
 // The nearest value of the table: where a step of 1/128 begins, and at most one change within it.
@@ -285,16 +254,11 @@ void encode_row(const CodeFormat& format, std::span<const float> values, const C
     float scale = 0;
     switch (format.rule) {
       case Quantization::kInt8:
-        scale = encode_int8(part, codes);
-        break;
       case Quantization::kInt4:
-        scale = encode_range({0, 15, true}, part, to.zeros + index, codes);
-        break;
       case Quantization::kInt4Zeros:
-        scale = encode_range({0, 15, false}, part, to.zeros + index, codes);
-        break;
       case Quantization::kInt8Zeros:
-        scale = encode_range({-128, 255, false}, part, to.zeros + index, codes);
+        scale = encode_integer_group(format, part, to.zeros != nullptr ? to.zeros + index : nullptr,
+                                     codes);
         break;
       case Quantization::kQ80:
         scale = q80_scale(part);

@@ -6,11 +6,13 @@
 
 #include "base/error.h"
 #include "base/listed.h"
+#include "convert/coded_weights.h"
 #include "convert/source_checks.h"
 #include "convert/target.h"
 #include "convert/targets.h"
 #include "gguf/architectures.h"
 #include "gguf/gguf_source.h"
+#include "huggingface/compressed_tensors.h"
 #include "huggingface/config_keys.h"
 #include "model_files/opened_adapter.h"
 #include "text/compare_tokenizers.h"
@@ -113,6 +115,10 @@ std::int64_t bytes_of(const TensorSource& source, const ConvertOptions& options)
   std::int64_t bytes = 0;
   for (const CanonicalTensor& one : source.tensors(TensorKind::kWeight)) {
     const std::int64_t elements = one.shape.elements();
+    if (options.coded && is_coded_matrix(one)) {
+      bytes += elements * options.coded->format.bits / 8;
+      continue;
+    }
     bytes += type ? elements * block_bytes(*type) / block_values(*type)
                   : elements * size_bytes(dtype.value_or(one.dtype));
   }
@@ -163,6 +169,7 @@ struct Conversion {
   const fs::path& target;
   const SourceStamps& stamps;
   Progress& progress;
+  CodedSource* coded;  // or null
 };
 
 // Throws, and so withdraws the draft, where the result is not `wanted`, which is what the format
@@ -190,12 +197,12 @@ void verify_result(const Conversion& made, ConvertReport& report) {
   const OpenedModel& from = made.from;
   const GgufSource* gguf = made.result.gguf;
   if (gguf == nullptr) {
-    report.verified = verified(made, *from.source);
-    return;
+    report.verified = verified(made, made.coded != nullptr ? *made.coded : *from.source);
+  } else {
+    AsGgufHolds wanted(*from.source, *gguf);
+    report.verified = verified(made, wanted);
   }
-  AsGgufHolds wanted(*from.source, *gguf);
-  report.verified = verified(made, wanted);
-  if (gguf->has_quantized_weights()) {
+  if (made.coded != nullptr || (gguf != nullptr && stores_codes(*gguf))) {
     report.quantization = compare_outputs(made.machine, {*from.source, from.model},
                                           {*made.result.source, made.result.model}, made.progress);
   }
@@ -272,11 +279,18 @@ ConvertReport convert(const Machine& machine, const ConvertOptions& options, Pro
   check_target_holds(from, report.to, options);
   report.parameters = from.model.parameters();
   const std::unique_ptr<Target> target = target_of(options, report.to);
+  const fs::path codes_folder = target->draft() / "codes";  // while they are made
+  std::unique_ptr<CodedSource> coded;
+  if (options.coded) {
+    CodedWeights wanted = *options.coded;
+    coded = make_coded({machine, from, codes_folder, progress}, wanted);
+  }
   Counter counter(bytes_of(*from.source, options), progress);
   const TargetContext context{.options = options,
                               .wrote = [&](std::int64_t bytes) { counter.add(bytes); },
                               .threads = machine.threads,
-                              .notes = report.notes};
+                              .notes = report.notes,
+                              .coded = coded.get()};
   switch (report.to) {
     case ModelFormat::kHuggingFace:
       make_huggingface(target->draft(), from, context);
@@ -299,7 +313,7 @@ ConvertReport convert(const Machine& machine, const ConvertOptions& options, Pro
     const OpenedModel result = open_side({.path = target->result()});
     check_description(from, result, report.to);
     if (!options.no_verify) {
-      const Conversion made{machine, from, result, options.save, stamps, progress};
+      const Conversion made{machine, from, result, options.save, stamps, progress, coded.get()};
       verify_result(made, report);
       verify_tokenizers(made, report);
     }
@@ -309,6 +323,8 @@ ConvertReport convert(const Machine& machine, const ConvertOptions& options, Pro
                                          listed(report.verified->not_finite)));
     }
   }
+  coded.reset();
+  fs::remove_all(codes_folder);
   target->publish();
   return report;
 }

@@ -9,9 +9,23 @@
 #include <vector>
 
 #include "base/options/options.h"
+#include "codes/integer_codes.h"
 #include "model/config.h"
+#include "text/files/tokenizer_options.h"
 
 namespace piton {
+
+// What `piton quantize` makes of the matrices of the layers in a Hugging Face folder.
+struct CodedWeights {
+  IntegerFormat format;  // `scale` follows from the model
+  bool gptq = false;     // codes/gptq.h; else each weight is rounded to the nearest code
+  // Of GPTQ: a text, or JSON lines with "text", cut into samples of `length` tokens.
+  std::string calibration;
+  std::int64_t samples = 128;  // at most
+  std::int64_t length = 512;
+  double damping = 0.01;
+  TokenizerOptions tokenizer;  // empty: that of the model
+};
 
 struct ConvertOptions {
   std::string load;
@@ -45,6 +59,7 @@ struct ConvertOptions {
   std::optional<std::int64_t> source_pipeline;
   // Of a --load of Megatron without these facts.
   ModelOptions model;
+  std::optional<CodedWeights> coded;  // no flag; only to Hugging Face folders
 
   // A flag that says how --to mg divides a model was given; "" where none was.
   std::string megatron_flag() const {

@@ -326,11 +326,14 @@ void make_huggingface(const fs::path& draft, const OpenedModel& from,
   } else {
     set_special_ids(from, draft, description.config, context.options.tokenizer_ids, context.notes);
   }
-  write_huggingface(draft, *from.source, {from.model, description.family, description.config},
-                    {.dtype = chosen_dtype(context.options),
-                     .max_shard_bytes = context.options.max_shard_bytes,
-                     .wrote = context.wrote,
-                     .threads = &context.threads});
+  TensorSource& source = context.coded != nullptr ? *context.coded : *from.source;
+  write_huggingface(
+      draft, source, {from.model, description.family, description.config},
+      {.dtype = chosen_dtype(context.options),
+       .codes = context.coded != nullptr ? std::optional(context.coded->format()) : std::nullopt,
+       .max_shard_bytes = context.options.max_shard_bytes,
+       .wrote = context.wrote,
+       .threads = &context.threads});
 }
 
 void make_checkpoint(const fs::path& draft, const OpenedModel& from, const TargetContext& context) {

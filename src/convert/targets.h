@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/threads.h"
+#include "convert/coded_weights.h"
 #include "convert/convert_options.h"
 #include "gguf/ggml_type.h"
 #include "model_files/opened_model.h"
@@ -24,6 +25,7 @@ struct TargetContext {
   std::function<void(std::int64_t bytes)> wrote;  // called with the bytes of each block
   ThreadPool& threads;
   std::vector<std::string>& notes;  // what a user should know, a line each
+  CodedSource* coded = nullptr;     // what ConvertOptions::coded makes of the source
 };
 
 // Throws Error(kData) where the format cannot hold the model, naming what it has no words for, and

@@ -4,15 +4,13 @@
 #include <cmath>
 #include <cstring>
 #include <map>
-#include <numeric>
 #include <set>
 
 #include "base/error.h"
 #include "checkpoint/load_values.h"
 #include "checkpoint/values.h"
 #include "comm/mesh.h"
-#include "model/model_factory.h"
-#include "parallel/data_parallel.h"
+#include "convert/layer_walk.h"
 
 namespace piton {
 namespace {
@@ -129,107 +127,17 @@ class ComparedSource final : public TensorSource {
   std::set<std::string> seen_;
 };
 
-struct Prompt {
-  std::vector<std::int32_t> ids;
-  std::vector<std::int32_t> positions;
-};
-
 // Ids spread over the vocabulary, including the first and the last.
-Prompt make_prompt(const ModelConfig& model) {
+std::vector<std::int32_t> make_prompt(const ModelConfig& model) {
   const std::int64_t length = std::min(kPrompt, model.longest_sequence());
-  Prompt prompt;
+  std::vector<std::int32_t> ids;
   for (std::int64_t i = 0; i < length; ++i) {
     const std::int64_t id =
         length == 1 ? 0 : (i * 7 % length) * (model.vocabulary - 1) / (length - 1);
-    prompt.ids.push_back(static_cast<std::int32_t>(id));
+    ids.push_back(static_cast<std::int32_t>(id));
   }
-  prompt.positions.resize(prompt.ids.size());
-  const std::int64_t first = model.encoder ? model.encoder->first_position : 0;
-  std::iota(prompt.positions.begin(), prompt.positions.end(), static_cast<std::int32_t>(first));
-  return prompt;
+  return ids;
 }
-
-// Runs the chunks of a model one after another; only the hidden states of the prompt are kept
-// between chunks.
-class LayerWalk {
- public:
-  LayerWalk(const Machine& machine, Mesh& mesh, const ModelConfig& model, const Prompt& prompt)
-      : machine_(machine), mesh_(mesh), model_(model), prompt_(prompt) {
-    model_.dtype = DType::kF32;
-    model_.hidden_dropout = model_.attention_dropout = 0;
-    // Angles are computed for as many positions as there may be: a million of them in some models.
-    if (model_.positions != PositionKind::kLearned) model_.max_positions = std::ssize(prompt_.ids);
-    layout_ = {.mesh = &mesh_, .options = {.vocabulary_multiple = 1}};
-  }
-
-  // A layer at a time; a model of an encoder and a decoder as a whole.
-  int chunks() const { return model_.encoder_decoder ? 1 : static_cast<int>(model_.layers); }
-
-  // Loads chunk number `index` from `source` and runs it on the output of the chunk before.
-  void run(int index, TensorSource& source) {
-    Arena arena(machine_.device);
-    {
-      ParameterList parameters;
-      const ChunkPlace place{index, std::vector<int>(static_cast<std::size_t>(chunks()), 0)};
-      const std::unique_ptr<Chunk> chunk = model_factory(model_, layout_)(
-          place, {parameters, machine_.device, arena, machine_.stream});
-      const std::unique_ptr<ShardedParameters> values =
-          ShardedParameters::make_inference(parameters.all(), machine_.kernels, arena);
-      const StoredModel stored{.parameters = parameters.all(), .sharded = values.get()};
-      load_values(source, stored, {mesh_, machine_.device, arena, machine_.stream});
-      Context context{.kernels = machine_.kernels,
-                      .stream = machine_.stream,
-                      .device = machine_.device,
-                      .arena = arena,
-                      .weights = *values};
-      forward(*chunk, context, arena, place);
-      machine_.stream.synchronize();
-    }
-  }
-
-  const std::vector<float>& logits() const { return result_; }
-
- private:
-  template <typename T>
-  Tensor put(Arena& arena, DType dtype, const Shape& shape, const std::vector<T>& host) {
-    Tensor tensor = arena.allocate(dtype, shape, MemoryKind::kActivations, machine_.stream);
-    machine_.device.upload(host.data(), tensor, machine_.stream);
-    return tensor;
-  }
-
-  void forward(Chunk& chunk, Context& context, Arena& arena, const ChunkPlace& place) {
-    const auto rows = static_cast<std::int64_t>(prompt_.ids.size());
-    ModelInput input{.samples = 1,
-                     .sequence = rows,
-                     .tokens = put(arena, DType::kI32, {rows}, prompt_.ids),
-                     .positions = put(arena, DType::kI32, {rows}, prompt_.positions)};
-    if (model_.encoder) {
-      input.encoder.types =
-          put(arena, DType::kI32, {rows}, std::vector<std::int32_t>(prompt_.ids.size()));
-    }
-    if (model_.encoder_decoder) {
-      const std::vector<std::int32_t> lengths{static_cast<std::int32_t>(rows)};
-      input.source = {.sequence = rows,
-                      .tokens = input.tokens,
-                      .positions = input.positions,
-                      .lengths = put(arena, DType::kI32, {1}, lengths)};
-    }
-    input.wanted = {.loss = false, .logits = true};
-    std::vector<Value> inputs;
-    if (!place.first()) inputs.push_back({put(arena, DType::kF32, {rows, model_.hidden}, result_)});
-    const ChunkOutput output = chunk.forward(context, input, inputs);
-    const Tensor& given = place.last() ? output.logits : output.boundary.at(0).tensor;
-    result_.resize(static_cast<std::size_t>(given.elements()));
-    machine_.device.download(given, result_.data(), machine_.stream);
-  }
-
-  Machine machine_;
-  Mesh& mesh_;
-  ModelConfig model_;
-  Prompt prompt_;
-  ModelLayout layout_;
-  std::vector<float> result_;  // of the last chunk that ran
-};
 
 void check_same_tensors(const ModelSide& source, const ModelSide& result) {
   check_tensors(result.source, source.source.tensors(TensorKind::kWeight), TensorKind::kWeight);
@@ -275,11 +183,11 @@ void compare_logits(const std::vector<float>& a, const std::vector<float>& b,
 // The prompt through both, chunk by chunk.
 void walk_both(const Machine& machine, const ModelSide& source, const ModelSide& result,
                Progress& progress, VerifyReport& report) {
-  const Prompt prompt = make_prompt(source.model);
-  report.tokens = static_cast<std::int64_t>(prompt.ids.size());
+  const std::vector<std::int32_t> prompt = make_prompt(source.model);
+  report.tokens = std::ssize(prompt);
   Mesh mesh(machine.world, MeshSizes{});
-  LayerWalk theirs(machine, mesh, source.model, prompt);
-  LayerWalk ours(machine, mesh, result.model, prompt);
+  LayerWalk theirs(machine, mesh, source.model, {prompt});
+  LayerWalk ours(machine, mesh, result.model, {prompt});
   ThrottledProgress shown(progress, ours.chunks());
   for (int chunk = 0; chunk < ours.chunks(); ++chunk) {
     shown.at(chunk, [] { return std::string("comparing with the source"); });
@@ -287,7 +195,7 @@ void walk_both(const Machine& machine, const ModelSide& source, const ModelSide&
     ours.run(chunk, result.source);
   }
   progress.finish();
-  compare_logits(theirs.logits(), ours.logits(), report);
+  compare_logits(theirs.output(0), ours.output(0), report);
 }
 
 }  // namespace

@@ -124,11 +124,6 @@ void GgufSource::decide_head() {
   places_.erase(head);
 }
 
-bool GgufSource::has_quantized_weights() const {
-  return std::ranges::any_of(file_.header().tensors,
-                             [](const GgufTensor& tensor) { return is_quantized(tensor.type); });
-}
-
 std::vector<CanonicalTensor> GgufSource::tensors(TensorKind kind) const {
   std::vector<CanonicalTensor> result;
   if (kind != TensorKind::kWeight) return result;

@@ -28,7 +28,6 @@ class GgufSource final : public TensorSource {
   const GgufArchitecture& architecture() const { return architecture_; }
   const ModelConfig& model() const { return model_; }
 
-  bool has_quantized_weights() const;
   // How a canonical tensor is stored in this file.
   GgmlType stored_type(const std::string& name) const { return places_.at(name).stored->type; }
   bool stored_from_one(const std::string& name) const { return places_.at(name).place.from_one; }

@@ -119,6 +119,12 @@ std::vector<double> HfConfig::numbers(const std::string& key) const {
   return numbers;
 }
 
+std::vector<std::string> HfConfig::keys() const {
+  std::vector<std::string> names;
+  for (const auto& [name, value] : document_->items()) names.push_back(name);
+  return names;
+}
+
 HfConfig HfConfig::object(const std::string& key) const {
   HfConfig inner;
   inner.where_ = where_;

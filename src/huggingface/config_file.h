@@ -41,6 +41,8 @@ class HfConfig {
   std::vector<std::string> words(const std::string& key) const;  // absent: empty
   std::vector<double> numbers(const std::string& key) const;     // absent: empty
 
+  // All keys, in order.
+  std::vector<std::string> keys() const;
   // The object under `key`; empty if absent. Its messages name "key.inner".
   HfConfig object(const std::string& key) const;
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "huggingface/compressed_tensors.h"
 #include "huggingface/families.h"
 #include "huggingface/reward_head.h"
 
@@ -14,8 +15,7 @@ namespace {
 // Refuses features that no family here has. A model without the key, or with the value that changes
 // nothing, is accepted.
 void refuse_other_models(const HfConfig& config) {
-  if (config.has("quantization_config"))
-    config.refuse("quantization_config", "none: weights as floating numbers");
+  static_cast<void>(compressed_scheme(config));
   if (config.flag("use_mrope", false)) config.refuse("use_mrope", "false");
 }
 

@@ -74,13 +74,31 @@ std::map<std::string, HfTensor> HfSource::family_tensors() const {
   return named;
 }
 
+void HfSource::place_compressed(const HfPlace& place, const CompressedMatrix& matrix,
+                                const std::vector<std::int64_t>& wanted, const Shape& shape) {
+  const std::vector<std::int64_t> sizes = {matrix.rows, matrix.columns};
+  if (place.transposed || sizes != wanted) {
+    throw Error(Fault::kData, "{}: {} is {}, {} says {}; is it from another size of this model?",
+                matrix.codes.file->path().string(), matrix.codes.name, text_of(sizes),
+                config_.where(), text_of(wanted));
+  }
+  places_[place.canonical] = {
+      .place = place, .tensor = {place.canonical, DType::kF32, shape}, .compressed = &matrix};
+}
+
 void HfSource::check_tensors(const std::vector<HfPlace>& places) {
-  const std::map<std::string, HfTensor> stored = family_tensors();
+  std::map<std::string, HfTensor> stored = family_tensors();
+  if (const std::optional<CompressedScheme> scheme = compressed_scheme(config_))
+    compressed_ = take_compressed(*scheme, stored);
   const std::map<std::string, Shape> shapes = shapes_with_head(model_);
   const std::map<std::string, std::vector<std::int64_t>> wanted = hf_shapes(places, model_);
 
   std::vector<std::string> missing, surplus;
   for (const HfPlace& place : places) {
+    if (const auto codes = compressed_.find(place.name); codes != compressed_.end()) {
+      place_compressed(place, codes->second, wanted.at(place.name), shapes.at(place.canonical));
+      continue;
+    }
     const auto found = stored.find(place.name);
     if (found == stored.end()) {
       const bool may_be_tied =
@@ -105,6 +123,9 @@ void HfSource::check_tensors(const std::vector<HfPlace>& places) {
     }
     places_[place.canonical] = {
         place, {place.canonical, *dtype, shapes.at(place.canonical)}, found->second};
+  }
+  for (const auto& [name, matrix] : compressed_) {
+    if (!wanted.contains(name)) surplus.push_back(name);
   }
   for (const auto& [name, tensor] : stored) {
     if (wanted.contains(name)) continue;
@@ -137,7 +158,8 @@ void HfSource::decide_head() {
   }
   const Place& table = places_.at(kTable);
   model_.tied = false;
-  if (table.tensor.dtype == head->second.tensor.dtype) {
+  const bool coded = table.compressed != nullptr || head->second.compressed != nullptr;
+  if (!coded && table.tensor.dtype == head->second.tensor.dtype) {
     // Tables that differ nearly always differ in the first rows; equal ones are read to the end.
     const Shape& shape = table.tensor.shape;
     const std::int64_t rows = std::min<std::int64_t>(shape[0], 16);
@@ -175,8 +197,22 @@ FileTensor HfSource::file_tensor(const Place& place) const {
 void HfSource::read(const std::string& name, const TensorRun& run, DType dtype, std::byte* dst) {
   const Place& place = places_.at(name);
   if (run.begin >= run.end) return;
+  if (place.compressed != nullptr) {
+    return read_coded(*this, {name, place.tensor.shape}, run, dtype, dst);
+  }
   const FileTensor stored = file_tensor(place);
   read_place(stored, place.place, run, dtype, dst);
+}
+
+std::optional<CodeFormat> HfSource::stored_format(const std::string& name) const {
+  const auto found = places_.find(name);
+  if (found == places_.end() || found->second.compressed == nullptr) return std::nullopt;
+  return found->second.compressed->format();
+}
+
+void HfSource::read_codes(const std::string& name, const StoredRow& row, const CodedRow& to) {
+  const Place& place = places_.at(name);
+  place.compressed->read({stored_row(place.place, row.row), row.column, row.columns}, to);
 }
 
 }  // namespace piton

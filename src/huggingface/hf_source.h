@@ -5,6 +5,9 @@
 // size, and a tensor unknown to the family are found before any weight is read. Rows of the token
 // table from vocab_size on are padding and are skipped.
 //
+// Matrices of whole numbers (huggingface/compressed_tensors.h) are read as fp32 values, or as their
+// codes.
+//
 // Whether the head is tied is decided by the data: it is tied if no head is stored, or if the
 // stored head is a bit-for-bit copy of the token table.
 #pragma once
@@ -15,6 +18,7 @@
 
 #include "checkpoint/file_tensor.h"
 #include "checkpoint/tensor_source.h"
+#include "huggingface/compressed_tensors.h"
 #include "huggingface/config_file.h"
 #include "huggingface/family.h"
 #include "huggingface/tensor_files.h"
@@ -41,15 +45,20 @@ class HfSource final : public TensorSource {
   // None of kOptimizer.
   std::vector<CanonicalTensor> tensors(TensorKind kind) const override;
   void read(const std::string& name, const TensorRun& run, DType dtype, std::byte* dst) override;
+  std::optional<CodeFormat> stored_format(const std::string& name) const override;
+  void read_codes(const std::string& name, const StoredRow& row, const CodedRow& to) override;
 
  private:
   struct Place {
     HfPlace place;
     CanonicalTensor tensor;
-    HfTensor stored;
+    HfTensor stored;                               // not of a matrix of whole numbers
+    const CompressedMatrix* compressed = nullptr;  // such a matrix
   };
 
   void check_tensors(const std::vector<HfPlace>& places);
+  void place_compressed(const HfPlace& place, const CompressedMatrix& matrix,
+                        const std::vector<std::int64_t>& wanted, const Shape& shape);
   std::map<std::string, HfTensor> family_tensors() const;
   void decide_head();
   FileTensor file_tensor(const Place& place) const;
@@ -58,7 +67,8 @@ class HfSource final : public TensorSource {
   HfFamily family_;
   HfTensorFiles files_;
   ModelConfig model_;
-  std::map<std::string, Place> places_;  // by canonical name
+  std::map<std::string, CompressedMatrix> compressed_;  // by name of the weight
+  std::map<std::string, Place> places_;                 // by canonical name
   std::vector<std::string> notes_;
 };
 

@@ -10,9 +10,11 @@
 #include "base/files/files.h"
 #include "checkpoint/assembly.h"
 #include "checkpoint/safetensors.h"
+#include "huggingface/compressed_tensors.h"
 #include "huggingface/places.h"
 #include "huggingface/reward_head.h"
 #include "huggingface/tensor_files.h"
+#include "model/reward_head.h"
 
 namespace piton {
 namespace {
@@ -20,24 +22,66 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-std::vector<TypedAssembly> written_tensors(const TensorSource& source, const ModelConfig& model,
-                                           const HfFamily& family, std::optional<DType> dtype) {
+// A tensor of the model, and those of the file that hold it.
+struct WrittenTensor {
+  TypedAssembly typed;
+  std::vector<SafetensorsEntry> entries;
+  bool coded = false;
+
+  std::int64_t bytes() const {
+    if (!coded) return typed.bytes();
+    std::int64_t sum = 0;
+    for (const SafetensorsEntry& entry : entries) {
+      std::int64_t elements = 1;
+      for (const std::int64_t size : entry.shape) elements *= size;
+      const std::optional<DType> dtype = dtype_of_safetensors(entry.dtype);
+      sum += elements * (dtype ? size_bytes(*dtype) : 1);
+    }
+    return sum;
+  }
+};
+
+// The name of the module that a weight belongs to.
+std::string module_of(const std::string& weight) {
+  constexpr std::string_view kEnd = ".weight";
+  PITON_ASSERT(weight.ends_with(kEnd), "{}", weight);
+  return weight.substr(0, weight.size() - kEnd.size());
+}
+
+WrittenTensor written_tensor(TypedAssembly typed, bool coded,
+                             const std::optional<IntegerFormat>& codes) {
+  WrittenTensor tensor{.typed = std::move(typed), .coded = coded};
+  const Assembly& assembly = tensor.typed.assembly;
+  const auto sizes = assembly.shape.sizes();
+  if (coded) {
+    tensor.entries = compressed_entries(*codes, module_of(assembly.name), sizes[0], sizes[1]);
+  } else {
+    tensor.entries = {{.name = assembly.name,
+                       .dtype = std::string(safetensors_name(tensor.typed.dtype)),
+                       .shape = {sizes.begin(), sizes.end()}}};
+  }
+  return tensor;
+}
+
+std::vector<WrittenTensor> written_tensors(const TensorSource& source, const ModelConfig& model,
+                                           const HfFamily& family, const HfWriteOptions& options) {
   std::map<std::string, DType> stored;
   for (const CanonicalTensor& one : source.tensors(TensorKind::kWeight))
     stored[one.name] = one.dtype;
-  std::vector<TypedAssembly> tensors;
+  std::vector<WrittenTensor> tensors;
   for (Assembly& assembly : hf_assemblies(hf_places(family, model), model)) {
-    const DType type = dtype.value_or(dtype_of(assembly, stored));
-    tensors.push_back({std::move(assembly), type});
+    const DType type = options.dtype.value_or(dtype_of(assembly, stored));
+    const bool coded = options.codes && source.stored_format(assembly.parts.front().name);
+    tensors.push_back(written_tensor({std::move(assembly), type}, coded, options.codes));
   }
   return tensors;
 }
 
-std::vector<std::vector<TypedAssembly>> in_shards(std::vector<TypedAssembly> tensors,
+std::vector<std::vector<WrittenTensor>> in_shards(std::vector<WrittenTensor> tensors,
                                                   std::int64_t max_bytes) {
-  std::vector<std::vector<TypedAssembly>> shards(1);
+  std::vector<std::vector<WrittenTensor>> shards(1);
   std::int64_t bytes = 0;
-  for (TypedAssembly& tensor : tensors) {
+  for (WrittenTensor& tensor : tensors) {
     if (bytes > 0 && bytes + tensor.bytes() > max_bytes) {
       shards.emplace_back();
       bytes = 0;
@@ -49,36 +93,61 @@ std::vector<std::vector<TypedAssembly>> in_shards(std::vector<TypedAssembly> ten
 }
 
 void write_shard(const fs::path& path, TensorSource& source,
-                 const std::vector<TypedAssembly>& tensors, const HfWriteOptions& options) {
+                 const std::vector<WrittenTensor>& tensors, const HfWriteOptions& options) {
   std::vector<SafetensorsEntry> entries;
-  std::map<std::string, const TypedAssembly*> by_name;
-  for (const TypedAssembly& tensor : tensors) {
-    const auto sizes = tensor.assembly.shape.sizes();
-    entries.push_back({.name = tensor.assembly.name,
-                       .dtype = std::string(safetensors_name(tensor.dtype)),
-                       .shape = {sizes.begin(), sizes.end()}});
-    by_name[tensor.assembly.name] = &tensor;
+  std::map<std::string, const WrittenTensor*> by_name;
+  for (const WrittenTensor& tensor : tensors) {
+    for (const SafetensorsEntry& entry : tensor.entries) {
+      by_name[entry.name] = &tensor;
+      entries.push_back(entry);
+    }
   }
   sort_for_alignment(entries);
   SafetensorsWriter writer(path, std::move(entries));
-  std::vector<TypedAssembly> in_order;
-  for (const SafetensorsEntry& entry : writer.entries())
-    in_order.push_back(*by_name.at(entry.name));
-  assemble(source, in_order, options.threads, [&](std::size_t, std::span<const std::byte> bytes) {
+  const auto take = [&](std::span<const std::byte> bytes) {
     writer.append(bytes);
     if (options.wrote) options.wrote(static_cast<std::int64_t>(bytes.size()));
-  });
+  };
+  std::vector<TypedAssembly> plain;  // that follow each other
+  const auto assemble_plain = [&] {
+    assemble(source, plain, options.threads,
+             [&](std::size_t, std::span<const std::byte> bytes) { take(bytes); });
+    plain.clear();
+  };
+  for (const SafetensorsEntry& entry : writer.entries()) {
+    const WrittenTensor& tensor = *by_name.at(entry.name);
+    if (!tensor.coded) {
+      plain.push_back(tensor.typed);
+      continue;
+    }
+    assemble_plain();
+    write_compressed(source, *options.codes, tensor.typed.assembly, entry, take);
+  }
+  assemble_plain();
   writer.commit();
+}
+
+// Modules with a matrix that is not written as codes: Linear ones for other programs.
+std::vector<std::string> modules_as_they_are(const HfFamily& family, const ModelConfig& model) {
+  std::vector<std::string> modules;
+  for (const HfPlace& place : hf_places(family, model)) {
+    if (place.canonical == "head.weight" || place.canonical == kRewardTensor)
+      modules.push_back(module_of(place.name));
+  }
+  return modules;
 }
 
 void write_json(const fs::path& path, const Json& json) {
   write_text_file(path, json.dump(2) + "\n");
 }
 
-// The type of most of the weights.
-DType main_dtype(const std::vector<TypedAssembly>& tensors) {
+// The type of most of the weights that are no codes, or else of the scales.
+DType main_dtype(const std::vector<WrittenTensor>& tensors, const HfWriteOptions& options) {
   std::map<DType, std::int64_t> elements;
-  for (const TypedAssembly& one : tensors) elements[one.dtype] += one.assembly.shape.elements();
+  for (const WrittenTensor& one : tensors) {
+    const DType dtype = one.coded ? options.codes->scale : one.typed.dtype;
+    elements[dtype] += one.typed.assembly.shape.elements();
+  }
   return std::ranges::max_element(elements, {}, [](const auto& one) { return one.second; })->first;
 }
 
@@ -101,14 +170,17 @@ void write_huggingface(const fs::path& folder, TensorSource& source, HfWrittenMo
                        const HfWriteOptions& options) {
   const ModelConfig& model = written.model;
   Json& config = written.config;
-  std::vector<TypedAssembly> tensors =
-      written_tensors(source, model, written.family, options.dtype);
+  std::vector<WrittenTensor> tensors = written_tensors(source, model, written.family, options);
   // "dtype" as in Transformers 5; configurations of Transformers 4 keep "torch_dtype".
   config[config.contains("torch_dtype") ? "torch_dtype" : "dtype"] =
-      torch_name(main_dtype(tensors));
+      torch_name(main_dtype(tensors, options));
   config["tie_word_embeddings"] = model.tied;
+  if (options.codes) {
+    config[kQuantizationKey] =
+        quantization_config(*options.codes, modules_as_they_are(written.family, model));
+  }
 
-  const std::vector<std::vector<TypedAssembly>> shards =
+  const std::vector<std::vector<WrittenTensor>> shards =
       in_shards(std::move(tensors), options.max_shard_bytes);
   if (shards.size() == 1) {
     write_shard(folder / kHfSingleName, source, shards[0], options);
@@ -119,9 +191,9 @@ void write_huggingface(const fs::path& folder, TensorSource& source, HfWrittenMo
     for (std::size_t i = 0; i < shards.size(); ++i) {
       const std::string name =
           fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, shards.size());
-      for (const TypedAssembly& tensor : shards[i]) {
-        names[tensor.assembly.name] = name;
-        elements += tensor.assembly.shape.elements();
+      for (const WrittenTensor& tensor : shards[i]) {
+        for (const SafetensorsEntry& entry : tensor.entries) names[entry.name] = name;
+        elements += tensor.typed.assembly.shape.elements();
         bytes += tensor.bytes();
       }
       write_shard(folder / name, source, shards[i], options);

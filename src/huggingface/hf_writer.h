@@ -3,8 +3,9 @@
 //   config.json
 //   model.safetensors, or model-00001-of-00003.safetensors ... and model.safetensors.index.json
 //
-// Tensors have the names and shapes of the family; their bytes are unchanged if their type is. A
-// tied head and padding rows are not written.
+// Matrices that the source has as whole numbers are written so with HfWriteOptions::codes
+// (huggingface/compressed_tensors.h). All other tensors have the names and shapes of the family;
+// their bytes are unchanged if their type is. A tied head and padding rows are not written.
 #pragma once
 
 #include <cstdint>
@@ -15,12 +16,15 @@
 #include "base/json.h"
 #include "base/threads.h"
 #include "checkpoint/tensor_source.h"
+#include "codes/integer_codes.h"
 #include "huggingface/family.h"
 
 namespace piton {
 
 struct HfWriteOptions {
   std::optional<DType> dtype;  // of every tensor; else each stays as it is
+  // How the source has matrices as codes, which are written as such then.
+  std::optional<IntegerFormat> codes = std::nullopt;
   // A shard is closed before it exceeds this; a larger tensor gets a separate shard.
   std::int64_t max_shard_bytes = std::int64_t{5'000'000'000};
   std::function<void(std::int64_t bytes)> wrote;  // called with the bytes of each block

@@ -58,6 +58,7 @@ OpenedModel open_huggingface(const fs::path& path) {
   opened.kind = source->config().word("model_type");
   opened.model = source->model();
   opened.origin = read_json<nlohmann::ordered_json>(source->config().text());
+  opened.origin.erase(kQuantizationKey);  // of these files, not of the model
   opened.notes = source->notes();
   opened.tokenizer = tokenizer_of_folder(path);
   opened.tokenizer.folder = path;  // it may have generation settings alone

@@ -24,8 +24,9 @@ bool is_matrix_of_model(const Parameter& parameter) {
 
 // Whether the columns of a piece are whole groups, or those of the last and shorter group.
 bool whole_groups(const CodeFormat& format, const Piece& piece) {
-  const std::int64_t columns = block_columns(format);
-  if (columns == 0) return true;
+  // Of a whole row any part, as long as no byte is split.
+  const bool halves = is_half_byte(code_kind(format));
+  const std::int64_t columns = std::max<std::int64_t>(block_columns(format), halves ? 2 : 1);
   const std::int64_t end = piece.start[1] + piece.extent[1];
   return piece.start[1] % columns == 0 && (end % columns == 0 || end == piece.global[1]);
 }

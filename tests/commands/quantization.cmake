@@ -1,5 +1,5 @@
-# Models whose matrices are held as small integers: quantized while they are read, or stored so in a GGUF file, and the
-# base of adapters.
+# Models whose matrices are held as small integers: quantized while they are read, or stored so in a GGUF file or in a
+# folder of whole numbers, and the base of adapters.
 include(${CMAKE_CURRENT_LIST_DIR}/../support/expect.cmake)
 file(REMOVE_RECURSE ${WORK})
 file(MAKE_DIRECTORY ${WORK})
@@ -61,10 +61,71 @@ loss_of(converted --load ${WORK}/q4_k.gguf)
 near(${quantized} ${converted} 0.0000001 "quantize and convert")
 expect(RUN quantize ${WORK}/run --to q6_k --save ${WORK}/q6.gguf --perplexity-text ${WORK}/part.txt --json CODE 0
   OUT "\"perplexity\":{\"before\":[0-9.]+,\"after\":[0-9.]+,\"tokens\":[0-9]+}")
-expect(RUN quantize --to q6_k --save ${WORK}/x.gguf CODE 2 ERR "quantize: no model is named")
-expect(RUN quantize ${WORK}/run --save ${WORK}/x.gguf CODE 2 ERR "--to: no format is named; wanted q8_0")
-expect(RUN quantize ${WORK}/run --to q6_k --save ${WORK}/x CODE 2 ERR "--save: got .*x, wanted NAME.gguf with --to q6_k")
-expect(RUN quantize ${WORK}/run --to int8 --save ${WORK}/x.gguf CODE 2 ERR "--to: got")
+
+# Folders of whole numbers: used as they are stored, the same ids under every layout, and back to values.
+set(bytes --tokenizer-type ByteTokenizer)
+set(prompt --prompt "To be, or" --greedy --max-new-tokens 16 --quiet ${bytes})
+set(int8-tensor --weights int8 --granularity tensor)
+set(int8-channel --weights int8 --zero-points)
+set(int8-group --weights int8 --granularity group --group-size 32)
+set(int4-group --weights int4)
+set(int4-channel --weights int4 --granularity channel --zero-points)
+set(int4-gptq --weights int4 --group-size 64 --method gptq --calibration ${WORK}/text.txt --calibration-length 64
+  --calibration-samples 8 ${bytes})
+foreach(kind int8-tensor int8-channel int8-group int4-group int4-channel int4-gptq)
+  expect(RUN quantize --load ${WORK}/run --save ${WORK}/${kind} ${${kind}} CODE 0
+    OUT "verified: [0-9]+ tensors equal to the bit to what the source's become in these types.*quantization: logits differ")
+  expect(RUN convert --load ${WORK}/${kind} --save ${WORK}/${kind}-values --to hf CODE 0 OUT "verified: [0-9]+ tensors equal")
+  loss_of(stored --load ${WORK}/${kind} ${bytes})
+  loss_of(values --load ${WORK}/${kind}-values ${bytes})
+  near(${stored} ${values} 0.0001 "a folder of ${kind}")
+  near(${stored} ${plain} 0.3 "a folder of ${kind} and the run")
+  execute_process(COMMAND ${PITON} generate --load ${WORK}/${kind} ${prompt} --json OUTPUT_VARIABLE one)
+  string(JSON wanted GET "${one}" ids)
+  foreach(layout tensor pipeline)
+    execute_process(COMMAND ${LAUNCH} 2 ${PITON} generate --load ${WORK}/${kind} ${prompt} --json
+      --${layout}-model-parallel-size 2 OUTPUT_VARIABLE two ERROR_VARIABLE err RESULT_VARIABLE code)
+    string(JSON ids GET "${two}" ids)
+    if(NOT code EQUAL 0 OR NOT ids STREQUAL wanted)
+      message(FATAL_ERROR "${kind}, two ${layout} ranks: exit ${code}: ${two}\n${err}\ninstead of ${one}")
+    endif()
+  endforeach()
+endforeach()
+file(SIZE ${WORK}/int8-channel/model.safetensors eight)
+file(SIZE ${WORK}/int4-group/model.safetensors four)
+file(SIZE ${WORK}/int4-group-values/model.safetensors values)
+math(EXPR eight_share "100 * ${eight} / ${values}")
+math(EXPR four_share "100 * ${four} / ${values}")
+if(eight_share GREATER 40 OR four_share GREATER 30)
+  message(FATAL_ERROR "int8 takes ${eight_share} %, int4 ${four_share} % of fp32")
+endif()
+expect(RUN quantize --load ${WORK}/run --weights int8 --save ${WORK}/evaluated --evaluate ${WORK}/part.txt --json CODE 0
+  OUT "\"perplexity\":{\"before\":[0-9.]+,\"after\":[0-9.]+,\"tokens\":[0-9]+}")
+expect(RUN generate --load ${WORK}/int8-channel --quantize int8 --prompt a ${bytes} CODE 2
+  ERR "--quantize: int8-channel is quantized, and used as it is stored")
+expect(RUN score --load ${WORK}/int8-channel ${bytes} --kernels reference ${WORK}/part.txt CODE 0 OUT "perplexity")
+
+expect(RUN quantize --weights q6_k --save ${WORK}/x.gguf CODE 2 ERR "--load: no model is named")
+expect(RUN quantize ${WORK}/run --save ${WORK}/x.gguf CODE 2 ERR "--weights: no format is named; wanted int8")
+expect(RUN quantize ${WORK}/run --to q6_k --save ${WORK}/x CODE 2 ERR "--save: got .*x, wanted NAME.gguf with --weights q6_k")
+set(refused quantize --load ${WORK}/run --save ${WORK}/x)
+expect(RUN quantize --load ${WORK}/run --weights int8 --save ${WORK}/x.gguf CODE 2 ERR "--save: got .*x.gguf, wanted a folder with --weights int8")
+expect(RUN quantize --load ${WORK}/run ${WORK}/run --weights int8 --save ${WORK}/x CODE 2 ERR "run")
+expect(RUN ${refused} --weights int3 CODE 2 ERR "--weights: got")
+expect(RUN ${refused}.gguf --weights q8_0 --granularity group CODE 2 ERR "--granularity: goes with --weights int8 or int4")
+expect(RUN ${refused} --weights int8 --granularity channel --group-size 32 CODE 2 ERR "--group-size: goes with --granularity group")
+expect(RUN ${refused} --weights int8 --group-size 48 CODE 2 ERR "--group-size: 48 does not divide the 256 columns of layers.0.")
+expect(RUN ${refused} --weights int4 --group-size 7 CODE 2 ERR "--group-size: got 7, wanted an even number with int4")
+expect(RUN ${refused} --weights int4 --method gptq CODE 2 ERR "--method gptq: no text is named; wanted --calibration FILE")
+expect(RUN ${refused} --weights int4 --calibration ${WORK}/text.txt CODE 2 ERR "--calibration: goes with --method gptq")
+expect(RUN ${refused} --weights int8 --granularity tensor --method gptq --calibration ${WORK}/text.txt CODE 2
+  ERR "--method gptq: has scales of rows or groups; wanted --granularity channel or group")
+expect(RUN ${refused} --weights int4 --method gptq --calibration ${WORK}/none.txt CODE 3 ERR "none.txt")
+expect(RUN ${refused} --weights int4 --method gptq --calibration ${WORK}/text.txt --damping 0 CODE 2
+  ERR "--damping: got 0, wanted a positive number")
+if(EXISTS ${WORK}/x OR EXISTS ${WORK}/x.unfinished)
+  message(FATAL_ERROR "something is left of what was refused")
+endif()
 
 # Adapters over a base of 4 bits.
 set(adapters --lora-target-modules all-linear --lora-r 4 --train-iters 4 --lr 1e-3 --no-is-instruction-dataset --no-pack)

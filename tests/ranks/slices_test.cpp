@@ -2,10 +2,14 @@
 // Linears that overlap their collectives, in slices or fused with them, give the same bits as whole
 // ones: outputs, input gradients and weight gradients, with and without sequence parallelism. Whole
 // ones agree with loops in double precision over the matrices of all ranks. Rank 0 of four tensor
-// ranks counts what is sent.
+// ranks counts what is sent. The same of weights of whole numbers (W8A16, and of 4 bits), with a
+// scale for the tensor, for each row, or for groups of columns, with and without zero points.
 #include <cmath>
 #include <cstring>
+#include <map>
+#include <optional>
 
+#include "codes/integer_codes.h"
 #include "kernels/cpu/kernels.h"
 #include "model/initialize.h"
 #include "nn/linear.h"
@@ -31,10 +35,11 @@ struct LinearCase {
   bool column = true;
   bool sequence_parallel = false;
   DType dtype = DType::kF32;
+  std::optional<IntegerFormat> codes = {};
 };
 
 struct Result {
-  std::string x, weight, dy;  // of this rank
+  std::string x, weight, dy;  // of this rank; of codes the values of the weight
   std::string y, dx, dweight;
   TrafficCounts sent;
 };
@@ -56,8 +61,36 @@ Tensor numbers(Arena& arena, DType dtype, const Shape& shape, std::int64_t first
   return out;
 }
 
+// Holds the parameter as codes of its `rows`. Returns their values: fp32, as bytes.
+std::string hold_as_codes(Parameter& parameter, const IntegerFormat& format, const Tensor& rows,
+                          Arena& arena) {
+  const std::int64_t columns = parameter.shape[1];
+  parameter.trainable = false;
+  parameter.code_format = held_format(format);
+  parameter.codes = allocate_codes(held_format(format), parameter.shape[0], columns, arena);
+  std::vector<float> row(static_cast<std::size_t>(columns));
+  std::string values;
+  for (std::int64_t i = 0; i < parameter.shape[0]; ++i) {
+    for (std::int64_t j = 0; j < columns; ++j) {
+      const std::int64_t at = i * columns + j;
+      row[static_cast<std::size_t>(j)] = rows.dtype() == DType::kBF16
+                                             ? to_float(rows.data<BFloat16>()[at])
+                                             : rows.data<float>()[at];
+    }
+    const CodedRow to = row_of(parameter.codes, i);
+    if (format.whole_tensor) {
+      encode_integers(format, {.scale = 0.004F, .zero = format.symmetric ? 0.0F : 3.0F}, row, to);
+    } else {
+      encode_integers(format, row, to, "weight");
+    }
+    integer_values(held_format(format), to, row);
+    values.append(reinterpret_cast<const char*>(row.data()), row.size() * sizeof(float));
+  }
+  return values;
+}
+
 Result run(const LinearCase& linear, LinearStrategy strategy) {
-  const auto [column, sequence_parallel, dtype] = linear;
+  const auto& [column, sequence_parallel, dtype, codes] = linear;
   strategy.sequence_parallel = sequence_parallel;
   Device& device = ranks::device();
   Communicator& group = ranks::everyone();
@@ -75,7 +108,14 @@ Result run(const LinearCase& linear, LinearStrategy strategy) {
       {.parts = {{"column", kOut}}, .in = kIn, .initialization = normal});
   const RowLinear row_linear(parameters, shard, "row",
                              {.out = kOut, .in = kIn, .initialization = normal});
+  std::map<std::string, std::string> values;
   for (Parameter* parameter : parameters.all()) {
+    if (codes) {
+      const Tensor rows = host_tensor(dtype, parameter->shape);
+      write_initial_rows(*parameter, 3, threads, rows);
+      values[parameter->name] = hold_as_codes(*parameter, *codes, rows, arena);
+      continue;
+    }
     parameter->value = arena.allocate(dtype, parameter->shape, MemoryKind::kParameters);
     parameter->gradient = arena.allocate(DType::kF32, parameter->shape, MemoryKind::kGradients);
     const Tensor rows = host_tensor(dtype, parameter->shape);
@@ -101,19 +141,21 @@ Result run(const LinearCase& linear, LinearStrategy strategy) {
                                     column && !splits ? 0 : in_rows * r, "x"));
   const Tensor dy = numbers(arena, dtype, {out_rows, column ? kOut / t : kOut},
                             !column && !splits ? 0 : out_rows * r, "dy");
-  Result result{
-      .x = bytes_of(x.tensor), .weight = bytes_of(weight.value), .dy = bytes_of(dy), .sent = {}};
+  Result result{.x = bytes_of(x.tensor),
+                .weight = codes ? values.at(weight.name) : bytes_of(weight.value),
+                .dy = bytes_of(dy),
+                .sent = {}};
   const TrafficCounts before = group.traffic();
   // Twice, because shared memory must be free again.
   for (int pass = 0; pass < 2; ++pass) {
-    device.zero(weight.gradient, *stream);
+    if (!codes) device.zero(weight.gradient, *stream);
     const Value y =
         column ? column_linear.forward(context, x) : row_linear.forward(context, x, nullptr, {});
     result.y = bytes_of(y.tensor);
     tape.seed(y, dy);
     tape.backward(context, Tape::Mode::kWhole);
     result.dx = bytes_of(tape.take_gradient(x, context));
-    result.dweight = bytes_of(weight.gradient);
+    if (!codes) result.dweight = bytes_of(weight.gradient);
   }
   result.sent = group.traffic();
   result.sent.collectives -= before.collectives;
@@ -162,42 +204,49 @@ double difference(const Matrix& got, const Matrix& wanted) {
   return most / largest;
 }
 
+void expect_products(const LinearCase& linear, const Result& got) {
+  const bool column = linear.column;
+  const int t = ranks::everyone().size();
+  const bool splits = linear.sequence_parallel && t > 1;
+  const std::int64_t part = kRows / t;
+  // One of x and y is of whole width: below one another, or the same on all ranks.
+  const auto wide = [&](const std::string& mine) {
+    Matrix whole = joined(mine, splits ? part : kRows, false);
+    if (!splits) whole.resize(whole.size() / t);
+    return whole;
+  };
+  const auto narrow = [&](const std::string& mine) { return joined(mine, kRows, true); };
+  const auto of_weight = [&](const std::string& mine) {
+    return joined(mine, column ? kOut / t : kOut, !column);
+  };
+  const Matrix x = column ? wide(got.x) : narrow(got.x);
+  const Matrix dy = column ? narrow(got.dy) : wide(got.dy);
+  const Matrix w = of_weight(got.weight);
+  Matrix y(kRows * kOut);
+  Matrix dx(kRows * kIn);
+  Matrix dw(kOut * kIn);
+  for (std::int64_t n = 0; n < kRows; ++n) {
+    for (std::int64_t o = 0; o < kOut; ++o) {
+      for (std::int64_t i = 0; i < kIn; ++i) {
+        y[n * kOut + o] += x[n * kIn + i] * w[o * kIn + i];
+        dx[n * kIn + i] += dy[n * kOut + o] * w[o * kIn + i];
+        dw[o * kIn + i] += dy[n * kOut + o] * x[n * kIn + i];
+      }
+    }
+  }
+  EXPECT_LE(difference(column ? narrow(got.y) : wide(got.y), y), 1e-5);
+  EXPECT_LE(difference(column ? wide(got.dx) : narrow(got.dx), dx), 1e-5);
+  if (!linear.codes) {
+    EXPECT_LE(difference(of_weight(got.dweight), dw), 1e-5);
+  }
+}
+
 TEST(SplitLinears, AgreeWithLoopsInDoublePrecision) {
   for (const bool column : {true, false}) {
     for (const bool sequence_parallel : {false, true}) {
       SCOPED_TRACE(fmt::format("{} {}", column ? "column" : "row", sequence_parallel));
-      const Result got = run({column, sequence_parallel}, {});
-      const int t = ranks::everyone().size();
-      const bool splits = sequence_parallel && t > 1;
-      const std::int64_t part = kRows / t;
-      // One of x and y is of whole width: below one another, or the same on all ranks.
-      const auto wide = [&](const std::string& mine) {
-        Matrix whole = joined(mine, splits ? part : kRows, false);
-        if (!splits) whole.resize(whole.size() / t);
-        return whole;
-      };
-      const auto narrow = [&](const std::string& mine) { return joined(mine, kRows, true); };
-      const auto of_weight = [&](const std::string& mine) {
-        return joined(mine, column ? kOut / t : kOut, !column);
-      };
-      const Matrix x = column ? wide(got.x) : narrow(got.x);
-      const Matrix dy = column ? narrow(got.dy) : wide(got.dy);
-      const Matrix w = of_weight(got.weight);
-      Matrix y(kRows * kOut);
-      Matrix dx(kRows * kIn);
-      Matrix dw(kOut * kIn);
-      for (std::int64_t n = 0; n < kRows; ++n) {
-        for (std::int64_t o = 0; o < kOut; ++o) {
-          for (std::int64_t i = 0; i < kIn; ++i) {
-            y[n * kOut + o] += x[n * kIn + i] * w[o * kIn + i];
-            dx[n * kIn + i] += dy[n * kOut + o] * w[o * kIn + i];
-            dw[o * kIn + i] += dy[n * kOut + o] * x[n * kIn + i];
-          }
-        }
-      }
-      EXPECT_LE(difference(column ? narrow(got.y) : wide(got.y), y), 1e-5);
-      EXPECT_LE(difference(column ? wide(got.dx) : narrow(got.dx), dx), 1e-5);
-      EXPECT_LE(difference(of_weight(got.dweight), dw), 1e-5);
+      const LinearCase linear{column, sequence_parallel};
+      expect_products(linear, run(linear, {}));
     }
   }
 }
@@ -243,6 +292,39 @@ TEST(SlicedLinears, GiveTheBitsOfTheWholeOnes) {
           if (2048 % ranks::everyone().size() == 0 && one.strategy.slices == kFused) {
             EXPECT_EQ(cut.sent.all_reduce_bytes, whole.sent.all_reduce_bytes);
           }
+        }
+      }
+    }
+  }
+}
+
+// Groups are of columns that one rank holds. The columns of a row linear have a scale for each rank
+// where rows have one.
+std::vector<std::pair<std::string, IntegerFormat>> code_formats() {
+  return {{"int8, tensor", {.whole_tensor = true}},
+          {"int8, tensor, offset", {.whole_tensor = true, .symmetric = false}},
+          {"int8, channel", {}},
+          {"int8, channel, offset", {.symmetric = false}},
+          {"int8, group", {.group = 24}},
+          {"int8, group, offset", {.group = 12, .symmetric = false}},
+          {"int4, channel", {.bits = 4}},
+          {"int4, group, offset", {.bits = 4, .group = 24, .symmetric = false}}};
+}
+
+TEST(SlicedLinears, OfCodesGiveTheBitsOfTheWholeOnes) {
+  for (const auto& [name, format] : code_formats()) {
+    for (const DType dtype : {DType::kF32, DType::kBF16}) {
+      for (const bool column : {true, false}) {
+        const bool sequence_parallel = format.group > 0;
+        const LinearCase linear{column, sequence_parallel, dtype, format};
+        SCOPED_TRACE(fmt::format("{}, {} {}", name, piton::name(dtype), column ? "column" : "row"));
+        const Result whole = run(linear, {});
+        if (dtype == DType::kF32) expect_products(linear, whole);
+        for (const LinearStrategy& cut :
+             {LinearStrategy{.slices = 2}, {.slices = 8}, {.slices = kFused}}) {
+          const Result got = run(linear, cut);
+          EXPECT_TRUE(got.y == whole.y) << cut.slices << " slices";
+          EXPECT_TRUE(got.dx == whole.dx) << cut.slices << " slices";
         }
       }
     }

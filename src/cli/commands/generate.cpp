@@ -31,7 +31,10 @@ struct GenerateOptions {
     model.visit(v);
     v(Option{"stop", "words that end the text; they are not printed", {.placeholder = "WORD"}},
       stop);
-    v(Option{"num-samples", "number of texts that are sampled for each prompt"}, num_samples);
+    v(Option{"num-samples",
+             "number of texts that are sampled for each prompt",
+             {.aliases = {"num-return-sequences"}}},
+      num_samples);
     v(Option{"stream", "print each piece of text as soon as it is generated"}, stream);
     v(Option{"echo", "print the prompt before the text that continues it"}, echo);
     v(Option{"json", "print one JSON object: text, ids, log_probabilities"}, json);
@@ -55,10 +58,11 @@ void check_together(const OptionSet& set, const GivenOptions& given) {
   if (options.model.load.empty())
     throw Error(Fault::kUsage, "--load: no model is named; wanted the folder of a run");
   check_range("--prompts-at-once", prompts.prompts_at_once, 1, kMostPromptsAtOnce);
-  if (options.stream && set.given("prompts")) {
-    throw Error(
-        Fault::kUsage,
-        "--stream: works only with one prompt; --prompts prints an object when each is done");
+  for (const char* many : {"prompts", "ids-file"}) {
+    if (!options.stream || !set.given(many)) continue;
+    throw Error(Fault::kUsage,
+                "--stream: works only with one prompt; --{} prints an object when each is done",
+                many);
   }
   check_range("--num-samples", options.num_samples, 1, kMostPromptsAtOnce);
   if (options.num_samples > 1 && (options.stream || sampling.greedy)) {
@@ -148,7 +152,7 @@ int run_generate(Invocation& invocation) {
 
   const bool has_words = model->tokenizer() != nullptr;
   const bool leads = engine.world().rank() == 0;
-  const bool as_json = options.json || !prompt_options.prompts.empty();
+  const bool as_json = options.json || prompt_options.many();
   const bool talks = is_conversation() && !as_json && has_words;
   const bool streams =
       (options.stream || talks) && !as_json && has_words && options.num_samples == 1;

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/nesting.h"
+#include "cli/commands/ids_file.h"
 #include "cli/terminal/standard_input.h"
 
 namespace piton::cli {
@@ -81,24 +82,40 @@ std::vector<Prompt> prompts_of_file(const std::string& path, const Tokenizer& to
   return prompts;
 }
 
+std::vector<Prompt> prompts_of_lists(const std::string& path) {
+  std::vector<Prompt> prompts;
+  for (std::vector<std::int32_t>& ids : ids_of_file(path)) {
+    if (ids.empty()) {
+      throw Error(Fault::kData, "{}: list {} is empty, wanted ids to continue", path,
+                  prompts.size() + 1);
+    }
+    prompts.push_back({.ids = std::move(ids)});
+  }
+  if (prompts.empty()) throw Error(Fault::kData, "{}: no list in it, wanted some", path);
+  return prompts;
+}
+
 }  // namespace
 
 std::vector<Prompt> read_prompts(const PromptOptions& options, bool text_given, const Model& model,
                                  Log& log) {
   const int given =
       static_cast<int>(text_given) + static_cast<int>(!options.prompt_ids_text.empty()) +
-      static_cast<int>(!options.prompt_file.empty()) + static_cast<int>(!options.prompts.empty());
+      static_cast<int>(!options.prompt_file.empty()) + static_cast<int>(!options.prompts.empty()) +
+      static_cast<int>(!options.ids_file.empty());
   if (given > 1 || (given == 0 && !has_standard_input()))
     throw Error(Fault::kUsage,
-                "--prompt, --prompt-ids, --prompt-file, --prompts: got {} of them, wanted exactly "
-                "one, or the text on standard input",
+                "--prompt, --prompt-ids, --prompt-file, --prompts, --ids-file: got {} of them, "
+                "wanted exactly one, or the text on standard input",
                 given);
-  if (!options.prompt_ids_text.empty()) {
+  const bool one_list = !options.prompt_ids_text.empty();
+  if (one_list || !options.ids_file.empty()) {
     if (options.special_tokens.add) {
-      throw Error(Fault::kUsage, "{}: is for text, and --prompt-ids gives ids; leave it out",
-                  options.special_tokens.flag());
+      throw Error(Fault::kUsage, "{}: is for text, and {} gives ids; leave it out",
+                  options.special_tokens.flag(), one_list ? "--prompt-ids" : "--ids-file");
     }
-    return {{"", parse_prompt_ids(options.prompt_ids_text)}};
+    if (one_list) return {{"", parse_prompt_ids(options.prompt_ids_text)}};
+    return prompts_of_lists(options.ids_file);
   }
   const Tokenizer& tokenizer = model.require_tokenizer();
   const SpecialTokensRule rule = rule_of(options.special_tokens, model.special_tokens());

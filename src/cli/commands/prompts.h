@@ -17,8 +17,12 @@ struct PromptOptions {
   std::string prompt_ids_text;
   std::string prompt_file;
   std::string prompts;
+  std::string ids_file;
   std::int64_t prompts_at_once = 8;
   SpecialTokensOptions special_tokens;
+
+  // A file of several.
+  bool many() const { return !prompts.empty() || !ids_file.empty(); }
 
   template <typename Visitor>
   void visit(Visitor&& v) {
@@ -36,7 +40,12 @@ struct PromptOptions {
              "with \"prompt\"; prints one JSON object per prompt",
              {.placeholder = "FILE"}},
       prompts);
-    v(Option{"prompts-at-once", "number of --prompts that are continued at the same time"},
+    v(Option{"ids-file",
+             "JSON file with lists of token ids to continue; prints one JSON object per list",
+             {.placeholder = "F.json"}},
+      ids_file);
+    v(Option{"prompts-at-once",
+             "number of --prompts or lists of --ids-file that are continued at the same time"},
       prompts_at_once);
     special_tokens.visit(v);
   }
@@ -47,9 +56,9 @@ struct Prompt {
   std::vector<std::int32_t> ids;
 };
 
-// In order, one but for --prompts. `text_given`: --prompt was. `log` receives the rule for special
-// tokens. Throws Error(kUsage) for none and
-// for several ways at once, Error(kData) for a file that holds none.
+// In order, one but for --prompts and --ids-file. `text_given`: --prompt was. `log` receives the
+// rule for special tokens. Throws Error(kUsage) for none and for several ways at once, Error(kData)
+// for a file that holds none.
 std::vector<Prompt> read_prompts(const PromptOptions& options, bool text_given, const Model& model,
                                  Log& log);
 

@@ -6,9 +6,9 @@
 #include "api/model.h"
 #include "base/files/files.h"
 #include "base/json.h"
-#include "base/nesting.h"
 #include "checkpoint/safetensors.h"
 #include "cli/command.h"
+#include "cli/commands/ids_file.h"
 #include "cli/commands/model_to_load.h"
 #include "cli/commands/score_pairs.h"
 #include "cli/commands/score_rewards.h"
@@ -63,28 +63,6 @@ struct ScoreOptions {
     v(Option{"json", "print one JSON object with the log-likelihood of each token"}, json);
   }
 };
-
-std::vector<std::vector<std::int32_t>> ids_of_file(const std::string& path) {
-  const std::string text = read_text_file(path);
-  check_json_depth(text, path);
-  const nlohmann::json lists = read_json_or_discarded<nlohmann::json>(text);
-  const auto refuse = [&](const std::string& got) {
-    throw Error(Fault::kData, "{}: got {}, wanted a JSON list of lists of token ids", path, got);
-  };
-  if (!lists.is_array()) refuse(lists.is_discarded() ? "text that is not JSON" : lists.type_name());
-  std::vector<std::vector<std::int32_t>> sequences;
-  for (const auto& list : lists) {
-    if (!list.is_array()) refuse(list.type_name());
-    auto& ids = sequences.emplace_back();
-    for (const auto& id : list) {
-      if (!id.is_number_integer() || id.get<std::int64_t>() < 0 ||
-          id.get<std::int64_t>() > INT32_MAX)
-        refuse(id.dump());
-      ids.push_back(id.get<std::int32_t>());
-    }
-  }
-  return sequences;
-}
 
 // `file`: of conversations, or "" with --ids-file. `prints`: this rank.
 RewardRequest reward_request(const ScoreOptions& options, const std::string& file, bool prints) {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "checkpoint/store.h"
-#include "gguf/gguf_source.h"
+#include "huggingface/compressed_tensors.h"
 #include "huggingface/config_keys.h"
 #include "huggingface/origin.h"
 #include "model/families.h"
@@ -218,7 +218,7 @@ std::optional<OpenedModel> adopt_foreign_model(PretrainOptions& options) {
         "{}: its weights are bf16, and this run trains in fp32; --bf16 trains in bf16", folder));
   }
   foreign->model.dtype = DType::kF32;  // the run's own choice
-  if (foreign->gguf != nullptr && foreign->gguf->has_quantized_weights()) {
+  if (stores_codes(*foreign->source)) {
     foreign->notes.push_back(fmt::format(
         "{}: some of its weights are quantized; the run trains and saves their values", folder));
   }

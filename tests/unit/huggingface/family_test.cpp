@@ -309,8 +309,9 @@ TEST(HfModel, OfWhatPitonDoesNotHaveIsRefusedByName) {
   EXPECT_THAT(key("internlm", "rotary", {{"type", "xpos"}}), HasSubstr("rotary.type: got"));
   EXPECT_THAT(key("phi3", "embd_pdrop", 0.3), HasSubstr("embd_pdrop: got 0.3"));
   EXPECT_THAT(key("baichuan2", "tie_word_embeddings", true), HasSubstr("--normalized-head"));
-  EXPECT_THAT(key("llama", "quantization_config", {{"bits", 4}}),
-              HasSubstr("quantization_config: got {\"bits\":4}"));
+  EXPECT_THAT(
+      key("llama", "quantization_config", {{"quant_method", "awq"}}),
+      HasSubstr("quantization_config.quant_method: got \"awq\", wanted compressed-tensors"));
   EXPECT_THAT(key("llama", "rope_parameters", {{"rope_type", "magic"}}),
               HasSubstr("rope_parameters.rope_type: got \"magic\""));
   EXPECT_THAT(key("llama", "rope_parameters", {{"rope_type", "linear"}}),
