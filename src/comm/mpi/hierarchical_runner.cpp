@@ -228,8 +228,8 @@ void HierarchicalRunner::pass_back() {
   if (host_ > 0) send(sums_.data(), mine_ * now_.element_bytes(), counterpart(host_ - 1));
 }
 
-// The last host has the sums of all parts. Nobody waits for them before the last round: running
-// sums go on while parts come back.
+// The last host has the sums of all parts. The others receive theirs while they send the running
+// sums of later rounds.
 void HierarchicalRunner::give_parts() {
   const std::int64_t bytes = count_ * now_.element_bytes();
   std::byte* target = now_.target + begin_ * now_.element_bytes();
