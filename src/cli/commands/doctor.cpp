@@ -63,10 +63,8 @@ std::string text_of(const std::vector<Finding>& found) {
 std::string json_of(const std::vector<Finding>& found) {
   nlohmann::ordered_json all = nlohmann::ordered_json::array();
   for (const Finding& one : found) {
-    all.push_back({{"about", one.about},
-                   {"health", name(one.health)},
-                   {"text", one.text},
-                   {"fix", one.fix}});
+    all.push_back(
+        {{"about", one.about}, {"health", name(one.health)}, {"text", one.text}, {"fix", one.fix}});
   }
   const nlohmann::ordered_json object = {{"findings", all}};
   return object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";

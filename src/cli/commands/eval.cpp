@@ -266,9 +266,10 @@ void check_options(const EvalOptions& options) {
   if (options.max_samples) check_range("--max-eval-samples", *options.max_samples, 1, kMost);
   if (options.max_new_tokens) check_range("--max-new-tokens", *options.max_new_tokens, 1, kMost);
   if (options.strict_lambada && options.protocol == Protocol::kLmEval) {
-    throw Error(Fault::kUsage,
-                "--strict-lambada: works only with --protocol mindspeed; lm-eval always scores the whole "
-                "word; leave it out");
+    throw Error(
+        Fault::kUsage,
+        "--strict-lambada: works only with --protocol mindspeed; lm-eval always scores the whole "
+        "word; leave it out");
   }
   if (options.protocol == Protocol::kLmEval && options.prompts.any()) {
     throw Error(Fault::kUsage, "--{}: works only with --protocol mindspeed; leave it out",
@@ -293,10 +294,12 @@ void check_options(const EvalOptions& options) {
                   *options.limit);
   }
   if (options.apply_chat_template && options.protocol != Protocol::kLmEval)
-    throw Error(Fault::kUsage, "--apply-chat-template: works only with --protocol lm-eval; leave it out");
+    throw Error(Fault::kUsage,
+                "--apply-chat-template: works only with --protocol lm-eval; leave it out");
   if (!options.apply_chat_template &&
       (options.multiturn.has_value() || !options.chat_template.empty()))
-    throw Error(Fault::kUsage, "{}: works only with --apply-chat-template; give it, or leave this out",
+    throw Error(Fault::kUsage,
+                "{}: works only with --apply-chat-template; give it, or leave this out",
                 options.multiturn.has_value() ? "--fewshot-as-multiturn" : "--chat-template");
 }
 

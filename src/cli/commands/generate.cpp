@@ -56,8 +56,9 @@ void check_together(const OptionSet& set, const GivenOptions& given) {
     throw Error(Fault::kUsage, "--load: no model is named; wanted the folder of a run");
   check_range("--prompts-at-once", prompts.prompts_at_once, 1, kMostPromptsAtOnce);
   if (options.stream && set.given("prompts")) {
-    throw Error(Fault::kUsage,
-                "--stream: works only with one prompt; --prompts prints an object when each is done");
+    throw Error(
+        Fault::kUsage,
+        "--stream: works only with one prompt; --prompts prints an object when each is done");
   }
   check_range("--num-samples", options.num_samples, 1, kMostPromptsAtOnce);
   if (options.num_samples > 1 && (options.stream || sampling.greedy)) {

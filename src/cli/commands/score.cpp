@@ -87,7 +87,8 @@ RewardRequest reward_request(const ScoreOptions& options, const std::string& fil
                       : !options.json_keys.empty() ? "json-keys"
                                                    : nullptr;
   if (other != nullptr)
-    throw Error(Fault::kUsage, "--{}: cannot be combined with --reward; leave one of the two out", other);
+    throw Error(Fault::kUsage, "--{}: cannot be combined with --reward; leave one of the two out",
+                other);
   RewardRequest request{.file = file, .load = options.model.load};
   if (!options.ids_file.empty()) request.ids = ids_of_file(options.ids_file);
   request.json = options.json;
