@@ -189,8 +189,9 @@ void PeftSource::check_parts(const std::string& name, const Module& module) cons
                 name);
   }
   if (module.magnitude != nullptr && !config_.magnitudes) {
-    throw Error(Fault::kData, "{}: has {}, but use_dora of {} is not true; do they belong together?",
-                where(), module.magnitude->name, kPeftConfigName);
+    throw Error(Fault::kData,
+                "{}: has {}, but use_dora of {} is not true; do they belong together?", where(),
+                module.magnitude->name, kPeftConfigName);
   }
 }
 

@@ -124,10 +124,11 @@ struct Model::State {
   void check_is_decoder() const {
     const ModelConfig& model = session->settings().model;
     if (!model.encoder_decoder) return;
-    throw Error(Fault::kData,
-                "model: has an encoder and a decoder ({}), and only piton generate reads such models; "
-                "wanted a decoder",
-                model.family);
+    throw Error(
+        Fault::kData,
+        "model: has an encoder and a decoder ({}), and only piton generate reads such models; "
+        "wanted a decoder",
+        model.family);
   }
 
   // Opens the adapters of `opened`; "": none.

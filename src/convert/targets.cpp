@@ -224,7 +224,8 @@ void check_checkpoint(const OpenedModel& from, const ConvertOptions& options) {
   const ModelConfig said = flags_of(model).resolve(model.vocabulary);
   if (said == model) return;
   throw Error(Fault::kData,
-              "{}: no flag of pretrain expresses {}, so it cannot be a checkpoint of Piton; use it as it is",
+              "{}: no flag of pretrain expresses {}, so it cannot be a checkpoint of Piton; use it "
+              "as it is",
               from.source->where(), model_difference(model, said));
 }
 

@@ -21,7 +21,7 @@ struct Finding {
   std::string about;  // "instruction sets"
   Health health = Health::kOk;
   std::string text;  // what was found
-  std::string fix;  // a command or an instruction that fixes it; "" if nothing is wrong
+  std::string fix;   // a command or an instruction that fixes it; "" if nothing is wrong
 };
 
 struct LauncherFacts {

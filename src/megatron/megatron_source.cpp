@@ -127,11 +127,10 @@ void MegatronSource::read_arguments(const MegatronGiven& given) {
   std::optional<std::int64_t> vocabulary = given.vocabulary;
   if (values == nullptr) {
     if (!given.model) {
-      throw Error(
-          Fault::kData,
-          "{}: stores no arguments, so its model is unknown: describe it (--model, or "
-          "--num-layers, --hidden-size, --num-attention-heads and others)",
-          where);
+      throw Error(Fault::kData,
+                  "{}: stores no arguments, so its model is unknown: describe it (--model, or "
+                  "--num-layers, --hidden-size, --num-attention-heads and others)",
+                  where);
     }
     describes_model_ = false;
     model_ = given.model(stored_.padded_vocabulary);
@@ -275,7 +274,7 @@ void MegatronSource::check_copy(const BoxedTensor& head, int t, const std::strin
   const auto table = first.find("word_embeddings.weight");
   if (table == first.end() || have_same_values(head, table->second)) return;
   throw Error(Fault::kData,
-              "{}: its head differs from the table of the embedding, but its arguments tie them; "
+              "{}: its head differs from the table of the embedding, but the model ties them; "
               "wanted untie_embeddings_and_output_weights (without arguments: "
               "--untie-embeddings-and-output-weights)",
               where);

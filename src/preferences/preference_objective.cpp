@@ -93,9 +93,10 @@ std::vector<std::vector<ScoredAnswer>> PreferenceObjective::scores(
         if (!reference.empty()) score.reference -= reference[i][row];
       }
       if (score.tokens == 0) {
-        throw Error(Fault::kData,
-                    "no token of an answer of {} tokens has a label; piton inspect samples shows them",
-                    answer.end - answer.begin);
+        throw Error(
+            Fault::kData,
+            "no token of an answer of {} tokens has a label; piton inspect samples shows them",
+            answer.end - answer.begin);
       }
     }
   }

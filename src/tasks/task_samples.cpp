@@ -194,7 +194,8 @@ class SampleMaker {
     const bool surrounds = !task_.shot_texts.empty() && !task_.ending.empty();
     if (!task_.shot_texts.empty() && num_shots_ != task_.num_shots &&
         (num_shots_ != 0 || surrounds))
-      throw Error(Fault::kUsage, "--num-shots: got {}; the examples of {} are a fixed text, wanted {}{}",
+      throw Error(Fault::kUsage,
+                  "--num-shots: got {}; the examples of {} are a fixed text, wanted {}{}",
                   num_shots_, task_.name, task_.num_shots, surrounds ? "" : " or 0");
   }
 

@@ -270,9 +270,10 @@ void Trainer::check_tasks() const {
   if (run_.plan.session.model.reward_head)
     throw Error(Fault::kUsage, "--eval-tasks: a reward model answers no question; leave it out");
   if (run_.settled.parallel.linears.sequence_parallel && run_.settled.parallel.tensor > 1)
-    throw Error(Fault::kUsage,
-                "--eval-tasks: cannot be combined with --sequence-parallel; evaluate checkpoints with "
-                "piton eval");
+    throw Error(
+        Fault::kUsage,
+        "--eval-tasks: cannot be combined with --sequence-parallel; evaluate checkpoints with "
+        "piton eval");
   inputs_.tasks->check(run_.plan.sequence);
 }
 

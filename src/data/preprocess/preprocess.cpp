@@ -80,9 +80,10 @@ std::vector<InputFile> files_of_partition(const PreprocessOptions& options, Log&
   const auto count = static_cast<std::int64_t>(files.size());
   const auto edge = [&](std::int64_t part) { return count * part / options.partitions; };
   if (count < options.partitions) {
-    throw Error(Fault::kUsage,
-                "preprocess: --partitions {}: a partition has at least one whole file, and there are {}",
-                options.partitions, count);
+    throw Error(
+        Fault::kUsage,
+        "preprocess: --partitions {}: a partition has at least one whole file, and there are {}",
+        options.partitions, count);
   }
   return {files.begin() + edge(*options.partition_index),
           files.begin() + edge(*options.partition_index + 1)};

@@ -154,9 +154,8 @@ void read_template(const Json& processor, const std::string& where, Frame& frame
     }
   }
   if (sequences != 1) {
-    throw Error(Fault::kData,
-                "{}: the template holds the text {} times, wanted once; fix the file", where,
-                sequences);
+    throw Error(Fault::kData, "{}: the template holds the text {} times, wanted once; fix the file",
+                where, sequences);
   }
   frame.wrap(before, after);
 }

@@ -220,10 +220,11 @@ TokenizerPlan plan_tokenizer(const TokenizerTrainingOptions& options) {
   if (options.limit_alphabet) {
     check_range("--limit-alphabet", *options.limit_alphabet, 1);
     if (byte_level_pieces || unigram) {
-      throw Error(Fault::kUsage,
-                  "--limit-alphabet: works only with --algorithm bpe and wordpiece; leave it out ({})",
-                  byte_level_pieces ? "the alphabet of byte-level-bpe is the 256 bytes"
-                                    : "unigram keeps every character");
+      throw Error(
+          Fault::kUsage,
+          "--limit-alphabet: works only with --algorithm bpe and wordpiece; leave it out ({})",
+          byte_level_pieces ? "the alphabet of byte-level-bpe is the 256 bytes"
+                            : "unigram keeps every character");
     }
   }
   const auto& fitting = defaults.pre_tokenizers;

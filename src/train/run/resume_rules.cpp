@@ -97,10 +97,11 @@ std::string settle_schedules(const PretrainOptions& before, PretrainOptions& set
   }
   if (!differences.empty() && !settled.loop.override_scheduler &&
       !only_end_differs(before, settled, steps)) {
-    throw Error(Fault::kUsage,
-                "--load: {} has another schedule of learning rate or weight decay: {}; use its values, "
-                "or give --override-opt_param-scheduler to continue with this run's",
-                where, fmt::join(differences, "; "));
+    throw Error(
+        Fault::kUsage,
+        "--load: {} has another schedule of learning rate or weight decay: {}; use its values, "
+        "or give --override-opt_param-scheduler to continue with this run's",
+        where, fmt::join(differences, "; "));
   }
   return fmt::format("{}", fmt::join(differences, "; "));
 }

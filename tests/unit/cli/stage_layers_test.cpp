@@ -51,8 +51,10 @@ TEST(StageLayers, MustDivideAndLeaveNoChunkEmpty) {
   EXPECT_EQ(refusal({.layers = 10, .stages = 4, .first = 2}),
             "--decoder-first-pipeline-num-layers: 8 layers are left for 3 other stages, wanted a "
             "multiple; change --num-layers");
-  EXPECT_THAT(refusal({.layers = 8, .stages = 4, .counts_loss = true}),
-              HasSubstr("--account-for-loss-in-pipeline-split: 9 layers, with the ends that count as layers"));
+  EXPECT_THAT(
+      refusal({.layers = 8, .stages = 4, .counts_loss = true}),
+      HasSubstr(
+          "--account-for-loss-in-pipeline-split: 9 layers, with the ends that count as layers"));
   EXPECT_THAT(refusal({.layers = 4, .stages = 2, .noops = {2, 3}}),
               HasSubstr("--noop-layers: chunk 1 of the 2 on the stages would have no layer"));
   EXPECT_THAT(refusal({.layers = 2, .noops = {0, 1}}), HasSubstr("would have no layer"));

@@ -434,11 +434,12 @@ TEST(Preprocess, OptionsThatDoNotFitAreRefused) {
                 o.partition_index = 2;
               }),
               HasSubstr("--partition-index 2"));
-  EXPECT_THAT(with([](auto& o) {
-                o.partitions = 2;
-                o.partition_index = 1;
-              }),
-              HasSubstr("--partitions 2: a partition has at least one whole file, and there are 1"));
+  EXPECT_THAT(
+      with([](auto& o) {
+        o.partitions = 2;
+        o.partition_index = 1;
+      }),
+      HasSubstr("--partitions 2: a partition has at least one whole file, and there are 1"));
   put_file(folder / "params.json", "{\"path\": \"json,\n \"streaming\": True}");
   EXPECT_THAT(with([&](auto& o) {
                 o.input.clear();

@@ -195,8 +195,9 @@ TEST(TaskSamples, OfMindSpeedNameTheFileOfExamplesThatIsMissing) {
   };
   EXPECT_THAT(message_of(Fault::kUsage, load(5)),
               HasSubstr("--few-shot-path: mmlu_5shot_template.json is not in "));
-  EXPECT_THAT(message_of(Fault::kUsage, load(3)),
-              HasSubstr("--num-shots: got 3; the examples of mmlu are a fixed text, wanted 5 or 0"));
+  EXPECT_THAT(
+      message_of(Fault::kUsage, load(3)),
+      HasSubstr("--num-shots: got 3; the examples of mmlu are a fixed text, wanted 5 or 0"));
   load(0)();
 }
 
