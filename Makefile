@@ -46,8 +46,8 @@ test-debug: dependencies
 demo: build
 	tools/demo.sh
 
-# In parts, each of which is run once for the sources as they are: what was ended goes on. FUZZ_SECONDS=7200 fuzzes
-# longer. Tests that have a larger matrix run it where PITON_NIGHTLY is set.
+# In parts, each of which is run once for the sources as they are, and which resume where they were ended.
+# FUZZ_SECONDS=7200 fuzzes longer. Tests that have a larger matrix run it where PITON_NIGHTLY is set.
 nightly: dependencies
 	tools/nightly.sh
 
@@ -60,7 +60,7 @@ test-tsan: dependencies
 mutants: dependencies
 	tools/mutate.sh --anew yes --seed $$(date +%Y%m%d) --count 100
 
-# Needs clang. Findings stay as crash-* beside the fuzzers.
+# Needs clang. Findings stay as crash-* next to the fuzzers.
 fuzz: dependencies
 	cmake --preset fuzz $(ARROW)
 	cmake --build --preset fuzz -j $(JOBS) --target fuzzers

@@ -1,4 +1,4 @@
-"""Time of a save and of a load of a checkpoint beside plain sequential writing and reading of the same bytes.
+"""Time of a save and of a load of a checkpoint, compared with plain sequential writing and reading of the same bytes.
 
   python bench/checkpoint.py build/piton [--model gpt2-124m] [--work DIR] [--repeat 5] [--json]
 

@@ -1,4 +1,4 @@
-"""Time and memory of `piton convert` beside a plain copy of the same bytes.
+"""Time and memory of `piton convert`, compared with a plain copy of the same bytes.
 
   python bench/convert.py build/piton [--gigabytes 7] [--work DIR] [--repeat 3] [--json]
 

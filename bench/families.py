@@ -1,4 +1,4 @@
-"""Share of peak of a training step, other families beside LLaMA of the same width, in turns.
+"""Share of peak of a training step, other families compared with LLaMA of the same width, in turns.
 
     python bench/families.py [--rounds 2] [--seq-length 2048]
 

@@ -1,4 +1,4 @@
-"""Start of a model from a cold page cache: a Hugging Face folder of 1.1 billion bf16 weights beside a plain read.
+"""Start of a model from a cold page cache: a Hugging Face folder of 1.1 billion bf16 weights, compared with a plain read.
 
     python bench/load.py [--tokenizer ../shared/data/tokenizers/llama2] [--rounds 5] [--work DIR]
 

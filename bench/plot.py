@@ -69,7 +69,7 @@ def main(output):
             out.append(f'<circle cx="{a:.1f}" cy="{b:.1f}" r="4" stroke="{color}" fill="{"white" if disturbed else color}"/>')
         row = TOP + 18 * (names.index(name) + 1)
         out.append(f'<text x="{WIDTH - RIGHT + 15}" y="{row}" fill="{color}">{name}</text>')
-    out.append(f'<text x="{WIDTH - RIGHT + 15}" y="{TOP + 18 * (len(names) + 2)}" fill="#555">hollow: other work ran beside it</text>')
+    out.append(f'<text x="{WIDTH - RIGHT + 15}" y="{TOP + 18 * (len(names) + 2)}" fill="#555">hollow: machine was not idle</text>')
     pathlib.Path(output).write_text("\n".join(out) + "\n</svg>\n")
 
 

@@ -150,7 +150,7 @@ if(TARGET piton)
   endforeach()
 endif()
 
-# A drill may start the binary (PITON_PROGRAM) and call the library. What it needs beside piton_api is
+# A drill may start the binary (PITON_PROGRAM) and call the library. What it needs in addition to piton_api is
 # named by tests/drills/NAME_drill.cmake, which may append to `libraries`.
 file(GLOB drill_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/drills/*_drill.cpp)
 add_custom_target(drills)

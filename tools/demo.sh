@@ -18,7 +18,7 @@ echo
 echo
 "$piton" generate --quiet --load "$run/model" --prompt "ROMEO:" --max-new-tokens 240 --temperature 0.8 --top-k 40 --stream
 echo
-echo "Trained model: $run/model. Go on with"
+echo "Trained model: $run/model. Continue with"
 echo "  $piton generate --load $run/model --prompt \"JULIET:\" --stream"
 echo "  $piton score --load $run/model README.md"
 echo "  $piton inspect $run/model"

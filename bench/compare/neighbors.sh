@@ -1,5 +1,5 @@
 #!/bin/sh
-# A training step alone and beside one spinning process a core, in turns.
+# A training step alone and with one spinning process on each core, in turns.
 #
 #   bench/compare/neighbors.sh [ROUNDS] [OPTION of piton bench train ...]
 #
@@ -29,7 +29,7 @@ for round in $(seq "$rounds"); do
   done
   beside=$(step "$@")
   stop
-  echo "round $round: alone $alone s, beside a spinning process a core $beside s"
+  echo "round $round: alone $alone s, with a spinning process on each core $beside s"
   quiet="$quiet $alone"
   busy="$busy $beside"
 done

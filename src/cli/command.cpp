@@ -57,7 +57,6 @@ constexpr OtherName kOtherNames[] = {
     {"run", "that is piton generate"},
     {"evaluate", "that is piton eval"},
     {"perplexity", "that is piton score"},
-    {"serve", "there is no server yet; piton generate --stream writes as it goes"},
     {"export", "that is piton convert"},
     {"encode", "that is piton tokenize"},
     {"decode", "that is piton tokenize --decode"},

@@ -113,6 +113,9 @@ struct Command {
 // All commands, in the order of the help.
 std::span<const Command> commands();
 
+// The kinds of `piton bench` that have other options than it: "bench tokenizer".
+std::span<const Command> text_benches();
+
 // The command called `name`. Throws Error(kUsage) if there is none, with the command that people
 // usually mean by it, or the nearest one.
 const Command& find_command(std::string_view name);

@@ -4,6 +4,8 @@
 namespace piton::cli {
 
 int run_bench(Invocation& invocation);
+int run_bench_tokenizer(Invocation& invocation);
+int run_bench_preprocess(Invocation& invocation);
 int run_chat(Invocation& invocation);
 int run_convert(Invocation& invocation);
 int run_doctor(Invocation& invocation);
@@ -151,15 +153,27 @@ constexpr Command kCommands[] = {
      "...]",
      "measures speed, and compares it with the limits of the machine",
      "train --model gpt2-124m --bf16 --seq-length 256\n"
-     "tokenizer --tokenizer-name-or-path DIR book.txt",
+     "tokenizer --tokenizer-name-or-path DIR --input book.txt",
      "", run_bench},
     {"doctor", "[--json]", "checks what Piton can use on this machine, and how to fix the rest",
      "--json", "", run_doctor},
     {"help", "[COMMAND]", "shows how to use a command", "pretrain\n--megatron", "", run_help},
 };
 
+constexpr Command kTextBenches[] = {
+    {"bench tokenizer", "[OPTION ...]", "measures how many MB of text a tokenizer reads per second",
+     "--tokenizer-name-or-path DIR --input book.txt\n"
+     "--tokenizer-name-or-path DIR --made-text random-letters",
+     "", run_bench_tokenizer},
+    {"bench preprocess", "[OPTION ...]",
+     "measures how many MB of text become token files per second",
+     "--tokenizer-name-or-path DIR --input 'texts/*.jsonl'", "", run_bench_preprocess},
+};
+
 }  // namespace
 
 std::span<const Command> commands() { return kCommands; }
+
+std::span<const Command> text_benches() { return kTextBenches; }
 
 }  // namespace piton::cli

@@ -279,7 +279,7 @@ void MegatronSource::check_copy(const BoxedTensor& head, int t, const std::strin
   const auto table = first.find("word_embeddings.weight");
   if (table == first.end() || have_same_values(head, table->second)) return;
   throw Error(Fault::kData,
-              "{}: its head differs from the table of the embedding, but its arguments tie them; "
+              "{}: its head differs from the table of the embedding, but the model ties them; "
               "wanted untie_embeddings_and_output_weights (without arguments: "
               "--untie-embeddings-and-output-weights)",
               where);

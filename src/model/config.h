@@ -76,7 +76,7 @@ struct ModelConfig {
   std::int64_t rotary_channels() const {
     return static_cast<std::int64_t>(static_cast<double>(head_size) * rotary_share);
   }
-  // Number of keys before a token that it sees in layer `layer`, within its document; none: all.
+  // Number of keys before a token that it sees in layer `layer`, within its document; unset: all.
   std::optional<std::int64_t> window_of(std::int64_t layer) const {
     const bool full = full_attention_every > 0 && (layer + 1) % full_attention_every == 0;
     return full ? std::nullopt : window_before;
@@ -213,7 +213,7 @@ struct ModelOptions {
   void settle(const ModelConfig& config);
   // Whether any flag but that of the vocabulary was given.
   bool describes_model() const;
-  // Flags that resolve() to `config`, but for its dtype, where there are flags for all of it.
+  // The flags of `config`, without its dtype. If flags express all of it, resolve() gives `config`.
   static ModelOptions of(const ModelConfig& config);
 
  private:

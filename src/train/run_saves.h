@@ -57,7 +57,7 @@ class RunSaves {
   void after_step();
   // Not collective. Warns if a crash would lose hours. `seconds_since_start`: of this start.
   void warn_if_rare(double seconds_per_step, double seconds_since_start) const;
-  // The run has failed: ends the save in the background, whose state is of before the failure.
+  // After a failure: completes the save in the background, whose state is from before it.
   void end_after_failure() noexcept;
 
   // By --save-interval, --save-interval-in-mins, or the end of the run.

@@ -33,7 +33,7 @@ foreach(name interleaved zbv unequal)
   endif()
 endforeach()
 
-# A checkpoint of one schedule goes on under another, and in one process: the same weights are loaded.
+# A checkpoint of one schedule resumes under another, and in one process: the same weights are loaded.
 run_on(2 moved ${interleaved} --exit-interval 3)
 run_on(2 moved ${zbv} --load ${WORK}/moved --exit-interval 5)
 run_on(1 moved --load ${WORK}/moved)

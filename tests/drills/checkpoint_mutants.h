@@ -192,7 +192,7 @@ inline Mutant change_tensor(CheckpointFiles& checkpoint, Draw& draw) {
     }
     case 4:
       tensor["offset"] = tensor["offset"].get<std::int64_t>() + (draw.below(2) == 0 ? 4 : -4);
-      return {"an offset beside its own"};
+      return {"an offset next to its own"};
     case 5:
       tensor["offset"] = kHuge[draw.below(6)];
       return {"a huge offset"};

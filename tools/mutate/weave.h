@@ -1,4 +1,4 @@
-// Many faults in one source, each behind a switch of its own (switch.h), so that one build serves
+// Many faults in one source, each behind a separate switch (switch.h), so that one build serves
 // them all: mutant schemata (R. H. Untch, A. J. Offutt, M. J. Harrold, "Mutation analysis using
 // mutant schemata", ISSTA 1993).
 //

@@ -1,4 +1,4 @@
-"""The loss curve of PyTorch beside Piton's, from the same weights over the same samples.
+"""The loss curve of PyTorch compared with Piton's, from the same weights over the same samples.
 
   piton pretrain ... --train-iters 1 --lr 1e-30 --save init         initial weights, unchanged
   piton inspect samples ... --train-iters 300 --count 1200 --json > samples.jsonl

@@ -111,7 +111,7 @@ def row_of(parts, s):
     labels = [x for text in texts for x in text[1]]
     positions = [x for text in texts for x in text[2]]
     segments = [i for i, text in enumerate(texts) for _ in text[0]]
-    stored = parts[0][1] if len(parts) == 1 else 0  # padding of the files has positions of its own
+    stored = parts[0][1] if len(parts) == 1 else 0  # padding of the files has separate positions
     length, rest = len(tokens), s - len(tokens)
     positions += list(range(stored)) + list(range(rest - stored))
     return (length, tokens + [PAD] * rest, labels + [NO_LABEL] * rest, positions, segments + [-1] * rest)

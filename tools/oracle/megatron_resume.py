@@ -1,9 +1,9 @@
-"""Runs of Megatron that stop and go on: checkpoints with optimizers, and the losses that PyTorch has from there.
+"""Runs of Megatron that stop and resume: checkpoints with optimizers, and the losses that PyTorch has from there.
 
   python tools/oracle/megatron_resume.py tests/golden/megatron/resume          (torch 2.15, megatron-core 0.16.1)
 
 A GPTModel of megatron-core (fp32, on the CPU) is trained on samples of its GPTDataset by torch.optim.AdamW, with the groups of
-parameters and the OptimizerParamScheduler of megatron-core. After STOP steps its state is saved, then training goes on;
+parameters and the OptimizerParamScheduler of megatron-core. After STOP steps its state is saved, then training continues;
 losses.txt has the loss, the gradient's norm and the learning rate of each step, before and after. The state is saved in these forms:
 
   gpt      2 x 2 ranks, mp_rank_TT_PPP/model_optim_rng.pt, the optimizer by groups; the head is tied

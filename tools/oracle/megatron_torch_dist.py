@@ -123,7 +123,7 @@ def master(parameter):
 
 
 def save_optimizers(model, state, folder):
-    """What Megatron's optimizers save beside a model that one process has: fp32 weights in the order of Megatron-core's own
+    """What Megatron's optimizers save with a model that one process has: fp32 weights in the order of Megatron-core's own
     parameter groups and buffers. Its optimizers themselves want a GPU."""
     from megatron.core import parallel_state
     from megatron.core.distributed import DistributedDataParallelConfig

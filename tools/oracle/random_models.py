@@ -10,13 +10,13 @@ config.json says it: as Transformers 5 or 4 does, with or without the keys whose
 
 logits     of a prompt that may be longer than the window or the original length: within 1e-4 in fp32 (or 3 times what
            Transformers' fp32 is away from its float64)
-greedy     64 tokens with a KV cache, beside forward passes of Transformers over the whole text (as if nothing were cached)
+greedy     64 tokens with a KV cache, compared with forward passes of Transformers over the whole text (as if nothing were cached)
 gradients  the loss of two sequences within 1e-5, and every gradient of it: cosine at least 0.999999, norm within 1e-4
 export     to a checkpoint of Piton and back, and to another folder: loads in Transformers without a warning, equal logits and bytes
 gguf       F32: llama.cpp's logits and greedy text where it has the model; Piton's logits of the same file
 megatron   GPT, LLaMA, Qwen2 and Qwen3 shapes: what Piton writes loads into Megatron-core's GPTModel with equal logits; what that
            saves becomes the first folder again
-steps      ten AdamW steps beside those of PyTorch: losses within 1e-5, norms of the gradient within 1e-4 (or the same 3 times)
+steps      ten AdamW steps compared with those of PyTorch: losses within 1e-5, norms of the gradient within 1e-4 (or the same 3 times)
 
 A model that Piton refuses in one line is counted under that line. A line BAD names seed, family and check; `--seeds N:N+1
 --families F --work DIR` makes that folder again. The last lines are the largest difference of each family.

@@ -122,7 +122,7 @@ def check_tools(client):
             jsonschema.validate(json.loads(call.arguments), parameters)
             calls = []
             for part in client.chat.completions.create(**arguments, stream=True):
-                check(not part.choices[0].delta.content, "text beside a call")
+                check(not part.choices[0].delta.content, "text next to a call")
                 calls += part.choices[0].delta.tool_calls or []
             check([(c.function.name, c.function.arguments) for c in calls] == [(call.name, call.arguments)],
                   "calls of the stream differ")

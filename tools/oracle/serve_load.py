@@ -4,7 +4,7 @@
     serve_load.py PITON MODEL [--clients N] [--requests N]
 
 MODEL is any folder that `piton serve --load` takes; a run of a few steps is enough. Every answer must be what
-`piton generate` writes to the prompt: whole, streamed, streamed to a client that reads slowly. Beside them clients send
+`piton generate` writes to the prompt: whole, streamed, streamed to a client that reads slowly. At the same time clients send
 a byte a second, never read, or leave. At the end nothing runs, and the second half of the requests has not made the
 server's memory grow by more than 2 %. Exits with 1 at the first difference.
 """

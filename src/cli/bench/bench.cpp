@@ -272,15 +272,6 @@ constexpr Kind kKinds[] = {{"train", run_train},         {"gemm", run_gemm},
                            {"attention", run_attention}, {"optimizer", run_optimizer},
                            {"decode", run_decode},       {"prefill", run_prefill}};
 
-// Benches of text have other options than those of models.
-struct TextKind {
-  std::string_view name;
-  int (*run)(Invocation&);
-};
-
-constexpr TextKind kTextKinds[] = {{"tokenizer", run_bench_tokenizer},
-                                   {"preprocess", run_bench_preprocess}};
-
 const Kind& find_kind(const std::string& name) {
   for (const Kind& kind : kKinds) {
     if (kind.name == name) return kind;
@@ -288,7 +279,8 @@ const Kind& find_kind(const std::string& name) {
   std::string known;
   for (const Kind& kind : kKinds)
     known += fmt::format("{}{}", known.empty() ? "" : ", ", kind.name);
-  for (const TextKind& kind : kTextKinds) known += fmt::format(", {}", kind.name);
+  for (const Command& bench : text_benches())
+    known += fmt::format(", {}", bench.name.substr(bench.name.find(' ') + 1));
   throw Error(Fault::kUsage, "bench: got \"{}\", wanted one of {}", name, known);
 }
 
@@ -398,8 +390,16 @@ int run_bench(Invocation& invocation) {
     name = invocation.words[0];
     invocation.words.erase(invocation.words.begin());
   }
-  for (const TextKind& kind : kTextKinds) {
-    if (kind.name == name) return kind.run(invocation);
+  for (const Command& text : text_benches()) {
+    if (text.name != "bench " + name) continue;
+    Invocation inner{text,
+                     invocation.words,
+                     invocation.terminal,
+                     invocation.log,
+                     invocation.progress,
+                     invocation.explained,
+                     invocation.leads};
+    return text.run(inner);
   }
   refuse_more_arguments(invocation.parse(set, general, true));
   const Kind& kind = find_kind(name);

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "cli/bench/bench_rounds.h"
 #include "cli/bench/bench_text.h"
+#include "cli/command.h"
 #include "text/files/tokenizer_options.h"
 
 namespace piton::cli {

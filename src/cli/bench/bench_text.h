@@ -4,12 +4,8 @@
 
 #include "base/json.h"
 #include "bench/text.h"
-#include "cli/command.h"
 
 namespace piton::cli {
-
-int run_bench_tokenizer(Invocation& invocation);
-int run_bench_preprocess(Invocation& invocation);
 
 // {"mb_per_second", "mb_per_cpu_second", "best_seconds", "spread", "cpu_seconds", "seconds"}
 nlohmann::ordered_json figures(const TextSamples& samples, std::int64_t bytes);

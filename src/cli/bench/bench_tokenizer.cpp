@@ -2,6 +2,7 @@
 #include "base/error.h"
 #include "cli/bench/bench_rounds.h"
 #include "cli/bench/bench_text.h"
+#include "cli/command.h"
 #include "text/files/tokenizer_options.h"
 
 namespace piton::cli {
@@ -72,7 +73,7 @@ int run_bench_tokenizer(Invocation& invocation) {
   TokenizerOptions named;
   OptionSet set;
   set.add("Bench", bench);
-  set.add("Input", input);
+  set.add("Input and output", input);
   set.add("Tokenizer", named);
   refuse_more_arguments(invocation.parse(set, general));
   if (input.input.empty() == bench.made_text.empty()) {

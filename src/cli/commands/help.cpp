@@ -32,7 +32,7 @@ void print_page(Terminal& terminal) {
       options.markdown() + "\n";
   std::fputs(head.c_str(), stdout);
   ExplainedGroups explained;
-  for (const Command& command : commands()) {
+  const auto print = [&](const Command& command) {
     Invocation invocation{command, {kMarkdownHelp}, terminal};
     invocation.explained = &explained;
     try {
@@ -40,6 +40,11 @@ void print_page(Terminal& terminal) {
     } catch (const HelpShown&) {
       // Every command ends like this after printing its part.
     }
+  };
+  for (const Command& command : commands()) {
+    print(command);
+    if (command.name != "bench") continue;
+    for (const Command& bench : text_benches()) print(bench);
   }
 }
 

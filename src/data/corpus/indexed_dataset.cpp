@@ -209,9 +209,9 @@ void IndexedDataset::convert_old_index() {
     if (length < 0 || length > std::numeric_limits<std::int32_t>::max() || start != ids ||
         end != ids + length) {
       throw Error(Fault::kData,
-                  "{}: sequence {}: {} ids from id {} to {}; wanted them to follow each other; "
-                  "the file is damaged",
-                  file, i, length, start, end);
+                  "{}: sequence {} has the length {} and ids {} to {}; wanted that many ids from "
+                  "id {} on; the file is damaged",
+                  file, i, length, start, end, ids);
     }
     const auto narrow = static_cast<std::int32_t>(length);
     const std::int64_t pointer = ids * bytes_of(type_);

@@ -94,7 +94,7 @@ foreach(layout "--tensor-model-parallel-size 2" "--pipeline-model-parallel-size 
   file(REMOVE_RECURSE ${WORK}/ranks)
 endforeach()
 
-# A resumed run goes on with its tasks; the page of the run shows them.
+# A resumed run continues with its tasks; the page of the run shows them.
 expect(RUN resume ${WORK}/run --train-iters 6 --override-opt_param-scheduler CODE 0 ERR "tasks at iteration 6 . lambada")
 expect(RUN report ${WORK}/run CODE 0)
 file(READ ${WORK}/run/report.html page)

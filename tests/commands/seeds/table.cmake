@@ -230,7 +230,7 @@ seed_line(msl-convert-lora
   THEN RUNS SAYS "verified: ")
 seed_line(msl-generate-merged
   RUN generate --load merged ${tokenizer} --prompt hello --max-new-tokens 8 --greedy THEN RUNS)
-# The whole model: tuned, saved, loaded to go on, converted, and used.
+# The whole model: tuned, saved, resumed, converted, and used.
 set(sft --stage sft --is-instruction-dataset --prompt-type llama2)
 seed_line(msl-tune-save
   RUN ${tune} ${sft} --save tuned THEN RUNS SAYS "saved tuned/iter_0000002")

@@ -151,7 +151,7 @@ class SmallModel {
   ParameterList list_;
 };
 
-// The number that stands at `index` of a canonical tensor; exact in bf16, different for every
+// The number at `index` of a canonical tensor; exact in bf16, different for every
 // `salt`.
 inline double element(const std::string& name, std::int64_t index, int salt) {
   std::uint64_t bits =

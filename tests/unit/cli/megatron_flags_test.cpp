@@ -42,7 +42,7 @@ std::map<std::string, MegatronKind> table() {
     std::istringstream words{std::string(group.flags)};
     for (std::string word; words >> word;) {
       const std::string name = word.substr(0, word.find(':'));
-      EXPECT_TRUE(kinds.emplace(name, group.kind).second) << name << " stands in it twice";
+      EXPECT_TRUE(kinds.emplace(name, group.kind).second) << name << " is in it twice";
     }
   }
   return kinds;

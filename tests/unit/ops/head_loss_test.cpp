@@ -170,7 +170,7 @@ Result run(const Case& one, Kernels& kernels, Communicator& group, const How& ho
     table.trainable = !how.frozen;
     table.value = one.table.slice(0, begin, share);
     const DType sums = table.dtype == DType::kF64 ? DType::kF64 : DType::kF32;
-    if (!how.frozen) {  // something stands there already
+    if (!how.frozen) {  // something is there already
       table.gradient = test::tensor_of(sums, table.shape, std::vector<double>(table.elements(), 1));
     }
     LossInputs inputs = one.inputs;
@@ -379,7 +379,7 @@ TEST(HeadLoss, LeavesAloneWhatHasNoGradient) {
   EXPECT_NEAR(*neither.sum.data<double>(), expected.sum, 1e-12 * expected.sum);
 }
 
-// The weight gradient stands after forward; a split backward has nothing left to do.
+// The weight gradient is complete after forward; a split backward has nothing left to do.
 TEST(HeadLoss, QueuesNoWeightJob) {
   const Case one(kSmall, DType::kF64);
   const auto kernels = make_reference_kernels();

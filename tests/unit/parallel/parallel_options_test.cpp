@@ -231,7 +231,7 @@ TEST(ParallelOptions, DeviceSizeStandsForAutoAndALimit) {
     return message_of(Fault::kUsage, [&] { options.recompute_limit(); });
   };
   options.memory_limit = "1GB";
-  EXPECT_THAT(refused(), testing::HasSubstr("auto --memory-limit 3MiB; leave out what is given"));
+  EXPECT_THAT(refused(), testing::HasSubstr("auto --memory-limit 3MiB; leave those flags out"));
   options.memory_limit = "";
   options.recompute = RecomputeRequest::kFull;
   EXPECT_THAT(refused(), testing::HasSubstr("leave those flags out"));

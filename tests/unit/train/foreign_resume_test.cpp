@@ -258,8 +258,8 @@ TEST(MegatronResume, OfAnotherExperimentIsRefused) {
     EXPECT_THAT(refusal({flag, value}),
                 AllOf(HasSubstr("is another experiment"), HasSubstr(message)));
   }
-  EXPECT_THAT(refusal({"--lr", "2e-2"}),
-              AllOf(HasSubstr("another learning rate"), HasSubstr("has 0.01, this run has 0.02")));
+  EXPECT_THAT(refusal({"--lr", "2e-2"}), AllOf(HasSubstr("another schedule of learning rate"),
+                                               HasSubstr("has 0.01, this run has 0.02")));
   EXPECT_THAT(refusal({"--lr-warmup-iters", "4"}), HasSubstr("has 3 steps, this run has 4 steps"));
   EXPECT_THAT(refusal({"--lr-decay-iters", "13"}), HasSubstr("has 12 steps, this run has 13"));
   EXPECT_THAT(refusal({"--weight-decay", "0.2"}), HasSubstr("--weight-decay: "));
