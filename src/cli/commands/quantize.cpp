@@ -125,7 +125,7 @@ class PerplexityOfText {
 void check_flags(const OptionSet& set, const QuantizeOptions& options) {
   const auto refuse = [&](const char* flag, const std::string& with) {
     if (!set.given(flag)) return;
-    throw Error(Fault::kUsage, "--{}: goes with {}; leave it out", flag, with);
+    throw Error(Fault::kUsage, "--{}: works only with {}; leave it out", flag, with);
   };
   if (!options.is_integer()) {
     for (const char* flag : {"granularity", "group-size", "zero-points", "method"})
