@@ -57,6 +57,7 @@ void check_together(const OptionSet& set, const GivenOptions& given) {
   const auto& [options, prompts, sampling, beams, speculation, constraint] = given;
   if (options.model.load.empty())
     throw Error(Fault::kUsage, "--load: no model is named; wanted the folder of a run");
+  check_one_way(prompts, set.given("prompt"));
   check_range("--prompts-at-once", prompts.prompts_at_once, 1, kMostPromptsAtOnce);
   for (const char* many : {"prompts", "ids-file"}) {
     if (!options.stream || !set.given(many)) continue;

@@ -82,6 +82,19 @@ std::vector<Prompt> prompts_of_file(const std::string& path, const Tokenizer& to
   return prompts;
 }
 
+int ways_given(const PromptOptions& options, bool text_given) {
+  return static_cast<int>(text_given) + static_cast<int>(!options.prompt_ids_text.empty()) +
+         static_cast<int>(!options.prompt_file.empty()) +
+         static_cast<int>(!options.prompts.empty()) + static_cast<int>(!options.ids_file.empty());
+}
+
+[[noreturn]] void refuse_ways(int given) {
+  throw Error(Fault::kUsage,
+              "--prompt, --prompt-ids, --prompt-file, --prompts, --ids-file: got {} of them, "
+              "wanted exactly one, or the text on standard input",
+              given);
+}
+
 std::vector<Prompt> prompts_of_lists(const std::string& path) {
   std::vector<Prompt> prompts;
   for (std::vector<std::int32_t>& ids : ids_of_file(path)) {
@@ -97,17 +110,15 @@ std::vector<Prompt> prompts_of_lists(const std::string& path) {
 
 }  // namespace
 
+void check_one_way(const PromptOptions& options, bool text_given) {
+  const int given = ways_given(options, text_given);
+  if (given > 1) refuse_ways(given);
+}
+
 std::vector<Prompt> read_prompts(const PromptOptions& options, bool text_given, const Model& model,
                                  Log& log) {
-  const int given =
-      static_cast<int>(text_given) + static_cast<int>(!options.prompt_ids_text.empty()) +
-      static_cast<int>(!options.prompt_file.empty()) + static_cast<int>(!options.prompts.empty()) +
-      static_cast<int>(!options.ids_file.empty());
-  if (given > 1 || (given == 0 && !has_standard_input()))
-    throw Error(Fault::kUsage,
-                "--prompt, --prompt-ids, --prompt-file, --prompts, --ids-file: got {} of them, "
-                "wanted exactly one, or the text on standard input",
-                given);
+  check_one_way(options, text_given);
+  if (ways_given(options, text_given) == 0 && !has_standard_input()) refuse_ways(0);
   const bool one_list = !options.prompt_ids_text.empty();
   if (one_list || !options.ids_file.empty()) {
     if (options.special_tokens.add) {

@@ -56,6 +56,10 @@ struct Prompt {
   std::vector<std::int32_t> ids;
 };
 
+// Before a model is read. Throws Error(kUsage) for several ways to say a prompt at once.
+// `text_given`: --prompt was.
+void check_one_way(const PromptOptions& options, bool text_given);
+
 // In order, one but for --prompts and --ids-file. `text_given`: --prompt was. `log` receives the
 // rule for special tokens. Throws Error(kUsage) for none and for several ways at once, Error(kData)
 // for a file that holds none.
