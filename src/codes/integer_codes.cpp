@@ -127,7 +127,7 @@ void encode_integers(const IntegerFormat& format, std::span<const float> values,
 
 void encode_integers(const IntegerFormat& format, const IntegerScale& given,
                      std::span<const float> values, const CodedRow& to) {
-  PITON_ASSERT(format.group == 0, "groups have scales of their own");
+  PITON_ASSERT(format.group == 0, "each group has a scale");
   put_part(format, given, values, to, 0);
   std::memcpy(to.scales, &given.scale, 4);
   if (has_zeros(held_format(format))) *to.zeros = given.zero;

@@ -27,6 +27,7 @@ const Flags kOthers = {
     "help",
     "version",                 // of every command
     "modle",                   // a mistake, whose message docs/first_hour.md shows
+    "fault",                   // of builds with assertions; the page is of the release
     "list",                    // of tools/nightly.sh
     "num_layers",              // of MindSpeed's converters, accepted by piton convert
     "model-type-hf",           // the same

@@ -1,4 +1,4 @@
-#include "cli/commands/tokenize_chat.h"
+#include "cli/text/tokenize_chat.h"
 
 #include <fmt/ranges.h>
 

@@ -7,7 +7,7 @@
 #include "base/json.h"
 #include "base/nesting.h"
 #include "cli/command.h"
-#include "cli/commands/tokenize_chat.h"
+#include "cli/text/tokenize_chat.h"
 #include "cli/terminal/standard_input.h"
 #include "model_files/chosen_tokenizer.h"
 
