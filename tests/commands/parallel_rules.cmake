@@ -52,7 +52,7 @@ rule(divided-inputs PLAN ACCEPTS ${divided} --recompute-granularity full REJECTS
 rule(divided-by-one PLAN REJECTS --distribute-saved-activations --recompute-granularity full
      SAYS "--distribute-saved-activations: needs --tensor-model-parallel-size of 2 or more")
 rule(divided-twice PLAN REJECTS ${divided} --recompute-granularity full --sequence-parallel
-     SAYS "--sequence-parallel has divided what is kept")
+     SAYS "--sequence-parallel divides them already")
 
 row("`--num-layers-per-virtual-pipeline-stage` with one stage, `zb-h1`, `zb-v` or `dualpipe-v`")
 set(chunked --num-layers-per-virtual-pipeline-stage 1)
@@ -60,7 +60,7 @@ rule(interleaved PLAN ACCEPTS ${two_stages} ${chunked} REJECTS ${chunked}
      SAYS "--num-layers-per-virtual-pipeline-stage: needs --pipeline-model-parallel-size of 2 or more")
 foreach(schedule zb-h1 zb-v dualpipe-v)
   rule(chunks-of-${schedule} PLAN REJECTS ${two_stages} ${chunked} --pipeline-schedule ${schedule}
-       SAYS "--num-layers-per-virtual-pipeline-stage: needs --pipeline-schedule 1f1b")
+       SAYS "--num-layers-per-virtual-pipeline-stage: needs --pipeline-schedule interleaved")
 endforeach()
 
 row("`--foldx-mode` without several chunks a stage")
