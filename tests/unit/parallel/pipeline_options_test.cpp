@@ -165,7 +165,8 @@ TEST(PipelineOptions, TakeSizesOfMicroBatchesOrAPreset) {
     });
   };
   EXPECT_THAT(alone("--optimized-pipeline", ""), HasSubstr("needs --manual-mbs"));
-  EXPECT_THAT(alone("--manual-mbs", "2"), HasSubstr("needs --optimized-pipeline"));
+  EXPECT_THAT(alone("--manual-mbs", "2"),
+              HasSubstr("needs --pipeline-schedule opp or --optimized-pipeline"));
 }
 
 double most_work(const std::vector<std::int64_t>& counts, double head) {
