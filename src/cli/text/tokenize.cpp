@@ -7,8 +7,8 @@
 #include "base/json.h"
 #include "base/nesting.h"
 #include "cli/command.h"
-#include "cli/text/tokenize_chat.h"
 #include "cli/terminal/standard_input.h"
+#include "cli/text/tokenize_chat.h"
 #include "model_files/chosen_tokenizer.h"
 
 namespace piton::cli {
