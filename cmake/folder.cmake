@@ -27,6 +27,7 @@ function(piton_folder folder)
   target_link_libraries(${target} ${scope} ${arg_LIBS})
   if(sources)
     piton_compile_together(${target} 12)
+    target_compile_options(${target} PRIVATE $<$<CONFIG:Debug>:${PITON_DEBUG_OPTIMIZATION}>)
   endif()
   if(EXISTS ${path}/folder.cmake)
     include(${path}/folder.cmake)  # sources compiled with flags of their own, generated files

@@ -218,17 +218,27 @@ inline std::vector<RunLayout> with_split(std::vector<RunLayout> all) {
   return all;
 }
 
-// GPT-2 and LLaMA meet every layout; the others a third of them, or all where PITON_NIGHTLY is set.
-// Rows of encoders are not divided over context ranks.
-inline std::vector<RunLayout> layouts_of(const std::string& model, int ranks) {
+// All layouts that a model can have. Rows of encoders are not divided over context ranks.
+inline std::vector<RunLayout> all_layouts_of(const std::string& model, int ranks) {
   std::vector<RunLayout> all = layouts(ranks);
   if (small(model).encoder_decoder) all = with_split(std::move(all));
   if (small(model).encoder || small(model).encoder_decoder)
     std::erase_if(all, [](const RunLayout& one) { return one.mesh[Axis::kContext] > 1; });
-  if (model.ends_with("-tiny") || std::getenv("PITON_NIGHTLY") != nullptr) return all;
+  return all;
+}
+
+// A third of its layouts, chosen by the first letter of its name, or all where PITON_NIGHTLY is set.
+inline std::vector<RunLayout> third_of_layouts(const std::string& model, int ranks) {
+  std::vector<RunLayout> all = all_layouts_of(model, ranks);
+  if (std::getenv("PITON_NIGHTLY") != nullptr) return all;
   std::vector<RunLayout> third;
-  for (std::size_t i = model.size() % 3; i < all.size(); i += 3) third.push_back(all[i]);
+  for (std::size_t i = model.front() % 3; i < all.size(); i += 3) third.push_back(all[i]);
   return third;
+}
+
+// GPT-2, LLaMA and T5 meet every layout; the others a third of them.
+inline std::vector<RunLayout> layouts_of(const std::string& model, int ranks) {
+  return model.ends_with("-tiny") ? all_layouts_of(model, ranks) : third_of_layouts(model, ranks);
 }
 
 // T5 with learned positions passes, at its 17th step, a place where the loss of one process moves
