@@ -9,6 +9,7 @@
 #include "base/listed.h"
 #include "data/records/byte_stream.h"
 #include "tasks/task_records.h"
+#include "tasks/task_table.h"
 
 namespace piton {
 namespace {
@@ -86,6 +87,25 @@ bool holds_name(const std::string& path, std::string_view name, bool whole) {
   return false;
 }
 
+// Other built-in tasks whose folders or files are directly in `folder`; none for a user's own task,
+// whose files may be called after another's.
+std::vector<std::string> other_tasks_in(const fs::path& folder, std::string_view own) {
+  const std::vector<Task> tasks = built_in_tasks(Protocol::kLmEval);
+  std::vector<std::string> found;
+  if (std::none_of(tasks.begin(), tasks.end(), [&](const Task& task) { return task.name == own; }))
+    return found;
+  for (const Task& task : tasks) {
+    std::error_code ignored;
+    const auto names_task = [&](const fs::directory_entry& entry) {
+      return holds_name(stem_of(entry.path()), task.name, true) &&
+             (entry.is_directory(ignored) || is_task_file(entry.path()));
+    };
+    const fs::directory_iterator entries(folder, fs::directory_options::skip_permission_denied);
+    if (std::any_of(begin(entries), end(entries), names_task)) found.push_back(task.name);
+  }
+  return found;
+}
+
 }  // namespace
 
 TaskFile task_file_of(const fs::path& relative) {
@@ -144,7 +164,17 @@ fs::path task_data_path(std::string_view task, const std::vector<std::string>& g
     }
     if (files.size() == 1) return files.front();
   }
-  if (given.size() == 1) return given.front();
+  if (given.size() == 1) {
+    // A folder of several tasks: a file of another one would be read as this one's.
+    const fs::path only = given.front();
+    const std::vector<std::string> others =
+        fs::is_directory(only) ? other_tasks_in(only, task) : std::vector<std::string>();
+    if (others.empty()) return only;
+    throw Error(Fault::kUsage,
+                "--task-data-path: {} has files of {}, but none of {}; wanted a folder or file {} "
+                "in it",
+                only.string(), listed(others), task, task);
+  }
   throw Error(Fault::kUsage,
               "--task-data-path: none of {} holds the name \"{}\"; wanted a folder or file for "
               "each --task, with the name of the task",

@@ -117,5 +117,14 @@ TEST_F(TaskFilesOfAFolder, AreInTheLastPathThatHoldsTheName) {
               HasSubstr("--task-data-path: not given"));
 }
 
+TEST_F(TaskFilesOfAFolder, AreNotThoseOfAnotherTaskInAFolderOfSeveral) {
+  make("ceval/val/law_val.csv");
+  make("hellaswag_val.jsonl");
+  const std::vector<std::string> given = {folder_.path().string()};
+  EXPECT_EQ(task_data_path("ceval", given), folder_ / "ceval");
+  EXPECT_THAT(message_of(Fault::kUsage, [&] { task_data_path("piqa", given); }),
+              HasSubstr("has files of ceval, hellaswag, but none of piqa"));
+}
+
 }  // namespace
 }  // namespace piton
