@@ -109,12 +109,14 @@ void remove_old(const fs::path& dir, std::int64_t newest, const SaveOptions& opt
     const bool ours = fs::is_directory(entry.symlink_status()) &&
                       fs::is_regular_file(entry.path() / kManifestName);
     if (!iteration || *iteration >= newest || !ours) continue;
-    (std::ranges::count(options.damaged, *iteration) > 0 ? damaged : iterations)
-        .push_back(*iteration);
+    const bool is_damaged = std::ranges::count(options.damaged, *iteration) > 0;
+    (is_damaged ? damaged : iterations).push_back(*iteration);
   }
   std::sort(iterations.rbegin(), iterations.rend());
   const std::size_t kept = std::min(iterations.size(), static_cast<std::size_t>(options.keep) - 1);
   iterations.erase(iterations.begin(), iterations.begin() + static_cast<std::ptrdiff_t>(kept));
+  if (options.retain_interval > 0)
+    std::erase_if(iterations, [&](std::int64_t one) { return one % options.retain_interval == 0; });
   iterations.insert(iterations.end(), damaged.begin(), damaged.end());
   for (const std::int64_t iteration : iterations) {
     // Rename first: half a checkpoint must not look like a whole one.

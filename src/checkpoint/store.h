@@ -59,7 +59,8 @@ struct StoreContext {
 struct SaveOptions {
   std::int64_t file_bytes = std::int64_t{4} << 30;  // a tensor file is closed when it reaches this
   int keep = 0;                       // checkpoints to keep in DIR, including this one; 0: all
-  std::vector<std::int64_t> damaged;  // of DIR, which --keep does not count
+  std::int64_t retain_interval = 0;   // multiples are kept in addition to these; 0: none
+  std::vector<std::int64_t> damaged;  // of DIR, which are not counted
   bool verify = false;                // read every tensor back from the disk and compare
   DiskHook hook;                      // for tests
 };

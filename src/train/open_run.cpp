@@ -37,6 +37,7 @@ PretrainOptions options_of_run(PretrainOptions options) {
   loop.save.clear();
   loop.tensorboard_dir.clear();
   loop.save_interval = loop.keep = 0;
+  loop.retain_interval.reset();
   loop.save_interval_minutes.reset();
   loop.verify_saves = loop.no_save_optim = false;
   loop.no_load_optim = loop.override_scheduler = true;

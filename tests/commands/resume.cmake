@@ -92,6 +92,24 @@ expect_same_state(ended elsewhere "nothing was left to do, and another state was
 expect(RUN ${bare} --train-iters 4 --lr-decay-iters 3 --micro-batch-size 4 --load ${WORK}/elsewhere
            --save ${WORK}/elsewhere CODE 0 ERR "resumed [^\n]*elsewhere/iter_0000003" "iteration +4/ +4 ")
 
+# Multiples of --save-retain-interval stay, and the newest.
+expect(RUN ${bare} --train-iters 5 --micro-batch-size 4 --save-interval 1 --save-retain-interval 2 --save ${WORK}/retained
+       CODE 0)
+file(GLOB kept RELATIVE ${WORK}/retained ${WORK}/retained/iter_*)
+if(NOT kept STREQUAL "iter_0000002;iter_0000004;iter_0000005")
+  message(FATAL_ERROR "--save-retain-interval 2 kept ${kept}")
+endif()
+expect(RUN ${bare} --train-iters 5 --micro-batch-size 4 --save-interval 2 --save-retain-interval 3 --save ${WORK}/no CODE 2
+       ERR "--save-retain-interval: got 3, wanted a multiple of --save-interval, which is 2")
+# A first start that has to be a resume.
+expect(RUN ${bare} --train-iters 5 --micro-batch-size 4 --load ${WORK}/no --save ${WORK}/no --exit-on-missing-checkpoint
+       CODE 3 ERR "--exit-on-missing-checkpoint: [^\n]*no holds no checkpoint; correct --load")
+if(EXISTS ${WORK}/no)
+  message(FATAL_ERROR "a run that is refused left a folder")
+endif()
+expect(RUN ${bare} --train-iters 6 --micro-batch-size 4 --lr-decay-iters 5 --load ${WORK}/retained --save ${WORK}/retained
+           --exit-on-missing-checkpoint CODE 0 ERR "resumed [^\n]*retained/iter_0000005")
+
 # A folder that cannot be written to is refused before the first step, in one line.
 foreach(folder /sys/piton /sys/kernel /proc/piton)
   execute_process(COMMAND ${PITON} ${bare} --train-iters 3 --micro-batch-size 4 --load ${WORK}/ended --save ${folder}

@@ -36,7 +36,7 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "dataloader-type:1 sequence-parallel seed:1 init-method-std:1 init-method-xavier-uniform lr:1 "
      "lr-decay-style:1 "
      "lr-decay-iters:1 lr-warmup-fraction:1 lr-warmup-iters:1 min-lr:1 save:1 save-interval:1 "
-     "load:1 no-save-optim no-load-optim ckpt-step:1 skip-train finetune bf16 fp16 loss-scale:1 "
+     "save-retain-interval:1 exit-on-missing-checkpoint load:1 no-save-optim no-load-optim ckpt-step:1 skip-train finetune bf16 fp16 loss-scale:1 "
      "initial-loss-scale:1 "
      "min-loss-scale:1 "
      "loss-scale-window:1 hysteresis:1 start-weight-decay:1 end-weight-decay:1 "
@@ -145,6 +145,11 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "--remote-device and --cpu-optimizer say where the state is; its memory is ordinary"},
     {kIgnored, "deepspeed-activation-checkpointing",
      "--recompute-granularity full computes layers again, without DeepSpeed"},
+    {kIgnored, "use-checkpoint-args use-mp-args-from-checkpoint-args",
+     "a checkpoint loads into any layout; sizes that flags do not give are read from it, and others "
+     "are refused"},
+    {kIgnored, "no-use-tokenizer-model-from-checkpoint-args",
+     "the tokenizer that flags name is taken, and compared with the checkpoint's"},
     {kIgnored,
      "num-workers:1 no-mmap-bin-files mmap-warmup no-create-attention-mask-in-dataloader "
      "num-dataset-builder-threads:1 object-storage-cache-path:1 trust-remote-code "
@@ -233,12 +238,10 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "check-weight-hash-across-dp-replicas-interval:1",
      ""},
     {kNotYet,
-     "save-retain-interval:1 non-persistent-save-interval:1 "
+     "non-persistent-save-interval:1 "
      "non-persistent-ckpt-type:1 non-persistent-global-ckpt-dir:1 "
      "non-persistent-local-ckpt-dir:1 non-persistent-local-ckpt-algo:1 "
-     "pretrained-checkpoint:1 use-checkpoint-args "
-     "use-mp-args-from-checkpoint-args no-use-tokenizer-model-from-checkpoint-args "
-     "exit-on-missing-checkpoint ckpt-convert-format:1 ckpt-convert-save:1 "
+     "pretrained-checkpoint:1 ckpt-convert-format:1 ckpt-convert-save:1 "
      "ckpt-convert-update-legacy-dist-opt-format replication replication-jump:1 "
      "replication-factor:1",
      ""},

@@ -45,10 +45,12 @@ struct LoopOptions {
   std::string tensorboard_dir;
   std::int64_t save_interval = 0;  // 0: at the end only
   std::optional<double> save_interval_minutes;
-  std::int64_t keep = 0;  // 0: all
+  std::int64_t keep = 0;  // 0: all, or one if retain_interval is given
+  std::optional<std::int64_t> retain_interval;
   bool verify_saves = false;
   bool async_save = true;
   bool allow_fallback = false;
+  bool exit_on_missing_checkpoint = false;
   bool no_save_optim = false;
   bool no_load_optim = false;
   bool finetune = false;
@@ -61,6 +63,9 @@ struct LoopOptions {
   std::int64_t eval_iters = 0;  // 0: no evaluation
   std::int64_t max_consecutive_skips = 10;
   bool brief_log = false;  // log lines as wide as a terminal; set if the log goes to a terminal
+
+  // How many of the newest checkpoints stay in --save; 0: all.
+  std::int64_t kept_checkpoints() const { return keep == 0 && retain_interval ? 1 : keep; }
 
   template <typename Visitor>
   void visit(Visitor&& v) {
@@ -153,6 +158,10 @@ struct LoopOptions {
     v(Option{"keep",
              "number of newest checkpoints to keep in --save; older ones are removed (0: all)"},
       keep);
+    v(Option{"save-retain-interval",
+             "keep the checkpoints of multiples of this many iterations too, whatever --keep says; "
+             "without --keep the newest one and these"},
+      retain_interval);
     v(Option{"verify-saves", "read every checkpoint back from disk and compare it with memory"},
       verify_saves);
     v(Option{"async-save",
@@ -164,6 +173,10 @@ struct LoopOptions {
              "if the newest checkpoint of --load is damaged, take the newest older one that is "
              "whole, and say what was skipped"},
       allow_fallback);
+    v(Option{"exit-on-missing-checkpoint",
+             "fail if --load, which may be --save's own folder, has no checkpoint yet; otherwise "
+             "that is the start of a run from random weights"},
+      exit_on_missing_checkpoint);
     v(Option{"no-save-optim",
              "save the weights alone; a run continues from them with a new optimizer "
              "(--no-load-optim)"},

@@ -302,9 +302,11 @@ SaveOrder RunCheckpoints::save_order(const TrainState& state) {
 }
 
 SaveOptions RunCheckpoints::save_options(std::int64_t iteration) {
-  SaveOptions options{.keep = static_cast<int>(settled_.loop.keep),
+  const LoopOptions& loop = settled_.loop;
+  SaveOptions options{.keep = static_cast<int>(loop.kept_checkpoints()),
+                      .retain_interval = loop.retain_interval.value_or(0),
                       .damaged = damaged_,
-                      .verify = settled_.loop.verify_saves};
+                      .verify = loop.verify_saves};
   // This save replaces it, or removes it.
   std::erase_if(damaged_, [&](std::int64_t one) { return one <= iteration; });
   return options;

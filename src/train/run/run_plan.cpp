@@ -50,6 +50,18 @@ void check_saves(const PretrainOptions& options) {
   if (loop.keep < 0 || loop.keep > kMostKept) {
     throw Error(Fault::kUsage, "--keep: got {}, wanted 0 (all) to {}", loop.keep, kMostKept);
   }
+  if (loop.retain_interval) {
+    check_range("--save-retain-interval", *loop.retain_interval, 1, kLargestSize);
+    if (loop.save_interval == 0 || *loop.retain_interval % loop.save_interval != 0) {
+      throw Error(Fault::kUsage,
+                  "--save-retain-interval: got {}, wanted a multiple of --save-interval, which is "
+                  "{}",
+                  *loop.retain_interval, loop.save_interval);
+    }
+  }
+  if (loop.exit_on_missing_checkpoint && loop.load.empty()) {
+    throw Error(Fault::kUsage, "--exit-on-missing-checkpoint: needs --load DIR, where one is");
+  }
   if (loop.no_save_optim && options.optimizer.average_decay) {
     throw Error(Fault::kUsage,
                 "--no-save-optim: leaves out the moving average of --ema-decay; give one of them");

@@ -239,6 +239,15 @@ TEST(Store, KeepsAsManyCheckpointsAsAskedFor) {
   EXPECT_TRUE(fs::exists(dir / "iter_0000004"));
 }
 
+TEST(Store, KeepsMultiplesOfTheRetainedInterval) {
+  const TempFolder dir;
+  const SaveOptions options{.keep = 1, .retain_interval = 2, .hook = {}};
+  for (int salt : {1, 2, 3, 4, 5}) saved_at(dir.path(), {}, salt, {}, options);
+  for (const int iteration : {1, 2, 3, 4, 5}) {
+    EXPECT_EQ(fs::exists(dir / iteration_folder(iteration)), iteration != 1 && iteration != 3);
+  }
+}
+
 TEST(Store, ReplacesACheckpointOfTheSameIteration) {
   const TempFolder dir;
   run_ranks(1, [&](World& world) {
