@@ -78,9 +78,10 @@ std::string spelling(const BoundOption& bound) {
   return text;
 }
 
-// Whether help shows a default: not an empty text or list, an unset optional, or a flag that is
-// off.
+// The default that help shows: not an empty text or list, an unset optional, or a flag that is off,
+// nor the value of an option whose help has a default in words.
 std::string shown_default(const BoundOption& bound) {
+  if (bound.option.help.find("(default") != std::string::npos) return "";
   const std::string value = bound.toml();
   return value == "\"\"" || value == "[]" || value == "false" ? "" : value;
 }

@@ -45,7 +45,7 @@ struct AllOptions {
     v(Option{"num-layers", "blocks", {.aliases = {"layers", "L"}, .resume = Resume::kMustMatch}},
       layers);
     v(Option{"train-samples", "samples"}, samples);
-    v(Option{"shard-size", "of a file", {.placeholder = "BYTES"}}, shard);
+    v(Option{"shard-size", "of a file (default: a whole one)", {.placeholder = "BYTES"}}, shard);
     v(Option{"seed", "seed", {.resume = Resume::kMustMatch}}, seed);
     v(Option{"lr", "learning rate", {.resume = Resume::kMustMatch}}, lr);
     v(Option{"save", "where to save", {.placeholder = "DIR"}}, save);
@@ -311,6 +311,7 @@ TEST(OptionSet, HelpShowsFlagsAliasesValuesAndDefaults) {
   EXPECT_THAT(help, HasSubstr("Everything:\n"));
   EXPECT_THAT(help, HasSubstr("  --num-layers, --layers, -L N    blocks (default: 12)\n"));
   EXPECT_THAT(help, HasSubstr("  --save DIR                      where to save\n"));
+  EXPECT_THAT(help, HasSubstr("of a file (default: a whole one)\n"));
   EXPECT_THAT(help, HasSubstr("--tie-embeddings, --untie-embeddings"));
   EXPECT_THAT(help, HasSubstr("--pipeline-schedule 1f1b|interleaved"));
   EXPECT_THAT(help, HasSubstr("--data-path TEXT ..."));
