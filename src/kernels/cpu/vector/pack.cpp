@@ -103,7 +103,7 @@ void copy_columns(T* to, const T* from, std::int64_t stride, std::int64_t k, std
   }
 }
 
-// Two neighbors in k as they lie in a row, in one word: words are transposed, then each is widened
+// A word has two neighbors in k, as a row has them: words are transposed, then each is widened
 // twice.
 PITON_INLINE void widen_words(float* even, float* odd, U words, Bf16) {
   store(even, (F)(words << 16));
