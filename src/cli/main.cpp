@@ -57,7 +57,7 @@ void flush_results() {
 int report(Terminal& terminal, const std::string& name, std::string_view message, int code) {
   terminal.finish();
   std::fflush(stdout);
-  // Messages of the library name the command too ("preprocess: ..."), for programs without a
+  // Some messages of the library name the command ("train-tokenizer: ..."), for programs without a
   // command line.
   const bool names_it =
       !name.empty() && (message.starts_with(name + ":") || message.starts_with(name + " "));

@@ -20,7 +20,7 @@
 namespace piton {
 
 struct RequestAnswer {
-  double log_likelihood = 0;
+  double log_likelihood = 0;  // of kPreference: the reward
   bool greedy = false;
   std::string text;
 };

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "generate/continuations.h"
 #include "text/tokenizer.h"
 
@@ -32,6 +33,11 @@ class EvaluatedModel {
   // The greedy continuation of each prompt as text, without special tokens.
   virtual std::vector<std::string> generate(std::span<const std::vector<std::int32_t>> prompts,
                                             const TextEnd& end) = 0;
+  // The reward of each text, of a reward model. Collective, as Model::rewards().
+  virtual std::vector<double> rewards(std::span<const std::vector<std::int32_t>> texts) {
+    PITON_ASSERT(false, "{} texts for a model that gives no rewards", texts.size());
+    return {};
+  }
   // Tokens that the model has computed for scores since it was made.
   virtual std::int64_t computed_tokens() const = 0;
 };

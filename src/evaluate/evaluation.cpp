@@ -55,7 +55,7 @@ class Runner {
                            static_cast<double>(done) / std::max(shown.seconds(), 1e-9));
       });
     }
-    if (kind() != TaskKind::kGeneration) {
+    if (kind() != TaskKind::kGeneration && kind() != TaskKind::kPreference) {
       out_.computed_tokens = sum_over_models(model_.computed_tokens() - computed_before);
       out_.distinct_tokens = sum_over_models(distinct_tokens(mine));
     }
@@ -74,8 +74,6 @@ class Runner {
         probe.size(),
         static_cast<std::size_t>(std::min<std::int64_t>(10, model_.longest_sequence()))));
     if (probe.size() < 2) probe.resize(2, probe.front());
-    const ContinuationRequest text{.ids = std::move(probe), .given = 1};
-    const double likelihood = model_.score(std::span(&text, 1)).front().log_likelihood;
     return {.facts = {{"task", data.task.name},
                       {"protocol", name(data.task.protocol)},
                       {"prompt_hash", data.prompt_hash},
@@ -86,7 +84,14 @@ class Runner {
                       {"overlapping_eval", rules_.requests.overlapping_eval},
                       {"max_new_tokens", rules_.requests.max_new_tokens},
                       {"stop", data.task.stop}},
-            .probe = likelihood};
+            .probe = figure_of(std::move(probe))};
+  }
+
+  // A number that differs for other weights.
+  double figure_of(std::vector<std::int32_t> ids) const {
+    if (kind() == TaskKind::kPreference) return model_.rewards(std::span(&ids, 1)).front();
+    const ContinuationRequest text{.ids = std::move(ids), .given = 1};
+    return model_.score(std::span(&text, 1)).front().log_likelihood;
   }
 
   // By their tokens, so that those that begin alike are neighbors: the model then has their
@@ -171,6 +176,12 @@ class Runner {
     RequestAnswers new_answers;
     if (kind() == TaskKind::kGeneration) {
       generate(batch, new_answers);
+    } else if (kind() == TaskKind::kPreference) {
+      std::vector<std::vector<std::int32_t>> texts;
+      for (const std::size_t i : batch) texts.push_back(requests_[i].text.ids);
+      const std::vector<double> rewards = model_.rewards(texts);
+      for (std::size_t i = 0; i < batch.size(); ++i)
+        new_answers[batch[i]] = {rewards[i], false, ""};
     } else {
       std::vector<ContinuationRequest> texts;
       for (const std::size_t i : batch) texts.push_back(requests_[i].text);

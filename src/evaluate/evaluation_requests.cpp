@@ -41,6 +41,9 @@ class RequestMaker {
         return add_prompt(texts.contexts.front());
       case TaskKind::kPerplexity:
         return add_windows(encoded(texts.contexts.front()));
+      case TaskKind::kPreference:
+        for (const std::string& text : texts.contexts) add_conversation(text);
+        return;
     }
   }
 
@@ -114,6 +117,12 @@ class RequestMaker {
     add_divided(std::move(ids), 1);
   }
 
+  void add_conversation(std::string_view text) {
+    Ids ids = model_.tokenizer().encode(text, {.parse_special_tokens = true});
+    if (ids.empty()) throw Error(Fault::kData, "{}: the conversation has no token", where());
+    add_given(std::move(ids), model_.longest_sequence());
+  }
+
   void add_prompt(std::string_view prompt) {
     const std::int64_t room = model_.longest_sequence() - rules_.max_new_tokens;
     if (room < 1)
@@ -123,6 +132,11 @@ class RequestMaker {
                   rules_.max_new_tokens, model_.longest_sequence());
     Ids ids = encoded(prompt);
     if (ids.empty()) ids = {prefix_token()};
+    add_given(std::move(ids), room);
+  }
+
+  // The last `room` tokens at most.
+  void add_given(Ids ids, std::int64_t room) {
     EvaluationRequest request{.sample = sample_, .slot = slot_++};
     if (std::ssize(ids) > room) {
       ids.erase(ids.begin(), ids.end() - room);

@@ -4,6 +4,7 @@
 // are encoded together and divided after as many tokens as the context has alone; white space at
 // the end of the context belongs to the continuation. Without a context the continuation follows
 // the token that begins a text, or else the one that ends it. What is too long is cut on the left.
+// A conversation of kPreference has the tokens of its template alone.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +20,7 @@ namespace piton {
 struct EvaluationRequest {
   std::size_t sample = 0;    // index in TaskData::samples
   std::size_t slot = 0;      // continuation of the sample, or window of its text
-  ContinuationRequest text;  // of kGeneration: the prompt, all of it given
+  ContinuationRequest text;  // of kGeneration, kPreference: all of it given
   bool cut = false;          // tokens were cut off on the left
 };
 

@@ -122,7 +122,8 @@ OrderedJson results_json(const std::vector<TaskEvaluation>& evaluations,
       add_metrics(group, out["results"], out["higher_is_better"]);
       out["n-samples"][group.name] = group.samples;
       out["n-shot"][group.name] = data.num_shots;
-      if (data.task.has_subjects && !subjects.contains(group.name))
+      const bool grouped = data.task.has_subjects || !data.task.subject_field.empty();
+      if (grouped && !subjects.contains(group.name))
         out["groups"][group.name] = out["results"][group.name];
     }
     out["configs"][data.task.name] = config_of(evaluation);
@@ -151,7 +152,8 @@ std::string sample_lines(const TaskEvaluation& evaluation) {
     if (data.task.kind == TaskKind::kGeneration)
       line["text"] = response.text;
     else
-      line["log_likelihoods"] = response.log_likelihoods;
+      line[data.task.kind == TaskKind::kPreference ? "rewards" : "log_likelihoods"] =
+          response.log_likelihoods;
     if (!sample.gold.empty())
       line["gold"] = sample.gold;
     else if (data.task.kind == TaskKind::kGeneration)

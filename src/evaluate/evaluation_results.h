@@ -31,7 +31,7 @@ nlohmann::ordered_json results_json(const std::vector<TaskEvaluation>& evaluatio
                                     const EvaluatedSource& source);
 
 // One object a sample: id, subject, index, prompt, cut (true: the prompt did not fit),
-// continuations, log_likelihoods or text, gold, answer, correct, shots, metrics.
+// continuations, log_likelihoods, rewards or text, gold, answer, correct, shots, metrics.
 std::string sample_lines(const TaskEvaluation& evaluation);
 
 }  // namespace piton

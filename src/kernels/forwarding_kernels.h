@@ -20,6 +20,9 @@ class ForwardingKernels : public Kernels {
   WeightForm forward_form(std::int64_t rows, std::int64_t in, DType dtype) const final {
     return inner_.forward_form(rows, in, dtype);
   }
+  WeightForm frozen_form(WeightForm form, DType dtype) const final {
+    return inner_.frozen_form(form, dtype);
+  }
   bool reads_codes() const final { return inner_.reads_codes(); }
   std::int64_t row_tile() const final { return inner_.row_tile(); }
 

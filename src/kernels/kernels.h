@@ -102,6 +102,14 @@ class Kernels {
     return WeightForm::kForward;
   }
 
+  // The form in which to hold a weight that does not change and is read in both directions: kRows
+  // if products of many rows read plain rows about as fast as `form`, else `form`. Both give the
+  // same bits.
+  virtual WeightForm frozen_form(WeightForm form, DType dtype) const {
+    (void)dtype;
+    return form;
+  }
+
   // Whether linears accept a weight as kCodes. If not, ExpandWeight computes its plain rows first.
   virtual bool reads_codes() const { return false; }
 

@@ -16,6 +16,9 @@ WeightView PackedForms::get(Parameter& parameter, const Tensor& rows, WeightForm
     view.codes = parameter.codes;
     return view;
   }
+  if (frozen_ == FrozenForms::kFewest && !parameter.trainable && form != WeightForm::kRows) {
+    form = kernels_->frozen_form(form, view.dtype);
+  }
   const std::int64_t bytes =
       form == WeightForm::kRows ? 0 : kernels_->packed_bytes(form, view.out, view.in, view.dtype);
   if (bytes == 0) {

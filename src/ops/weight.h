@@ -60,13 +60,20 @@ class WeightProvider {
   virtual void contribute(Parameter& parameter, Stream& stream) = 0;
 };
 
+// What the cache does with frozen parameters.
+enum class FrozenForms : std::uint8_t {
+  kPacked,  // packs them, as others
+  kFewest,  // for training: does not pack what the back end reads about as fast as plain rows
+};
+
 // The cache of packed weights, by parameter and form. All weight providers use it. If a parameter
 // has a newer version than its packed form, it is packed again into the same memory. The version of
 // a frozen parameter does not change, so it is packed once.
 class PackedForms {
  public:
-  PackedForms(Kernels& kernels, Arena& arena, MemoryKind kind = MemoryKind::kParameters)
-      : kernels_(&kernels), arena_(&arena), kind_(kind) {}
+  PackedForms(Kernels& kernels, Arena& arena, FrozenForms frozen = FrozenForms::kPacked,
+              MemoryKind kind = MemoryKind::kParameters)
+      : kernels_(&kernels), arena_(&arena), frozen_(frozen), kind_(kind) {}
 
   // A view of the parameter in `form`, or of `rows` as kRows if the back end does not pack this
   // weight. `rows`: [out, in], the plain local rows of the parameter. They may be empty if this
@@ -86,6 +93,7 @@ class PackedForms {
   };
   Kernels* kernels_;
   Arena* arena_;
+  FrozenForms frozen_;
   MemoryKind kind_;
   std::map<std::pair<const Parameter*, WeightForm>, Packed> packed_;
 };

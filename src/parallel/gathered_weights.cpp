@@ -7,7 +7,7 @@
 namespace piton {
 
 GatheredWeights::GatheredWeights(const std::vector<Source>& sources, Kernels& kernels, Arena& arena)
-    : arena_(arena), forms_(kernels, arena, MemoryKind::kCommunication) {
+    : arena_(arena), forms_(kernels, arena, FrozenForms::kFewest, MemoryKind::kCommunication) {
   for (const Source& source : sources) {
     for (std::size_t u = 0; u < source.units->size(); ++u) {
       const ShardUnit& unit = (*source.units)[u];

@@ -66,9 +66,11 @@ std::map<std::string, ResultFigure> figures_in(const OrderedJson& group,
   return figures;
 }
 
-// By how much the likeliest wrong choice is likelier than the likeliest right one.
+// By how much the likeliest wrong choice is likelier than the likeliest right one; of rewards, by
+// how much the worse answer has more.
 double margin_of(const OrderedJson& line) {
-  const auto values = line.find("log_likelihoods");
+  auto values = line.find("log_likelihoods");
+  if (values == line.end()) values = line.find("rewards");
   const auto gold = line.find("gold");
   if (values == line.end() || gold == line.end() || !values->is_array() || !gold->is_array() ||
       values->size() < 2)

@@ -33,18 +33,19 @@ OrderedJson conversation(const Task& task, const TaskSample& sample, const std::
   return messages;
 }
 
-std::string rendered_chat(const ChatTemplate& chat_template, OrderedJson messages) {
+// `prompt`: what the assistant answers to follows; else the conversation is complete.
+std::string rendered_chat(const ChatTemplate& chat_template, OrderedJson messages, bool prompt) {
   ChatInput input;
   const bool has_system = messages.front()["role"] == "system";
   input.messages = messages;
   try {
-    return chat_template.render(input, /*add_generation_prompt=*/true).text;
+    return chat_template.render(input, prompt).text;
   } catch (const Error&) {
     if (!has_system) throw;
   }
   messages.erase(messages.begin());
   input.messages = std::move(messages);
-  return chat_template.render(input, true).text;
+  return chat_template.render(input, prompt).text;
 }
 
 }  // namespace
@@ -52,7 +53,7 @@ std::string rendered_chat(const ChatTemplate& chat_template, OrderedJson message
 void make_chat_prompts(TaskData& data, const ChatTemplate& chat_template,
                        const ChatPromptRules& rules) {
   const Task& task = data.task;
-  if (task.kind == TaskKind::kPerplexity) return;
+  if (task.kind == TaskKind::kPerplexity || task.kind == TaskKind::kPreference) return;
   if (rules.multiturn && !task.shot_texts.empty() && data.num_shots > 0)
     throw Error(Fault::kUsage,
                 "--fewshot-as-multiturn: the examples of {} are one written text; leave it out",
@@ -61,12 +62,27 @@ void make_chat_prompts(TaskData& data, const ChatTemplate& chat_template,
     sample.contexts.clear();
     for (const std::string& asked : sample.asked)
       sample.contexts.push_back(
-          rendered_chat(chat_template, conversation(task, sample, asked, rules)));
+          rendered_chat(chat_template, conversation(task, sample, asked, rules), true));
     if (task.kind != TaskKind::kMultipleChoice) continue;
     for (std::string& continuation : sample.continuations) {
       if (continuation.starts_with(task.answer_delimiter))
         continuation.erase(0, task.answer_delimiter.size());
     }
+  }
+  data.is_chat = true;
+  data.prompt_hash = hash_of_prompts(data.samples);
+}
+
+void make_preference_texts(TaskData& data, const ChatTemplate& chat_template) {
+  for (TaskSample& sample : data.samples) {
+    sample.contexts.clear();
+    const OrderedJson asked = conversation(data.task, sample, sample.asked.front(), {});
+    for (const std::string& answer : sample.choices) {
+      OrderedJson messages = asked;
+      messages.push_back(message("assistant", answer));
+      sample.contexts.push_back(rendered_chat(chat_template, std::move(messages), false));
+    }
+    sample.continuations = sample.choices;
   }
   data.is_chat = true;
   data.prompt_hash = hash_of_prompts(data.samples);

@@ -17,10 +17,15 @@ struct ChatPromptRules {
   bool multiturn = false;
 };
 
-// Replaces the contexts of `data`, except of texts whose perplexity is measured. Throws
+// Replaces the contexts of `data`, except of texts whose perplexity or reward is measured. Throws
 // Error(kUsage) for examples that are one written text and cannot be turns, Error(kData) if the
 // template refuses the conversation.
 void make_chat_prompts(TaskData& data, const ChatTemplate& chat_template,
                        const ChatPromptRules& rules);
+
+// Of kPreference: replaces the context of each sample by the two conversations whose rewards are
+// compared: the description as the system message, the prompt, an answer. Throws Error(kData) if
+// the template refuses one.
+void make_preference_texts(TaskData& data, const ChatTemplate& chat_template);
 
 }  // namespace piton

@@ -199,6 +199,17 @@ Task wikitext() {
           .metrics = {"word_perplexity", "byte_perplexity", "bits_per_byte"}};
 }
 
+// RewardBench (Lambert et al. 2024, arXiv:2403.13787): a reward model prefers the better answer.
+Task rewardbench() {
+  return {.name = "rewardbench",
+          .kind = TaskKind::kPreference,
+          .splits = kTest,
+          .subject_field = "subset",
+          .prompt = "{prompt}",
+          .choices = {"{chosen}", "{rejected}"},
+          .metrics = {"acc"}};
+}
+
 }  // namespace
 
 std::vector<Task> lm_eval_tasks() {
@@ -218,6 +229,7 @@ std::vector<Task> lm_eval_tasks() {
           mmlu(),
           arc("openbookqa", "{question}"),
           piqa(),
+          rewardbench(),
           wikitext(),
           winogrande()};
 }

@@ -198,6 +198,33 @@ constexpr auto kMmluGroups = std::to_array<Pair>({
     {"world_religions", "humanities"},
 });
 
+// From rewardbench/constants.py of RewardBench (Apache 2.0).
+constexpr auto kRewardBenchGroups = std::to_array<Pair>({
+    {"alpacaeval-easy", "chat"},
+    {"alpacaeval-hard", "chat"},
+    {"alpacaeval-length", "chat"},
+    {"mt-bench-easy", "chat"},
+    {"mt-bench-med", "chat"},
+    {"llmbar-adver-GPTInst", "chat_hard"},
+    {"llmbar-adver-GPTOut", "chat_hard"},
+    {"llmbar-adver-manual", "chat_hard"},
+    {"llmbar-adver-neighbor", "chat_hard"},
+    {"llmbar-natural", "chat_hard"},
+    {"mt-bench-hard", "chat_hard"},
+    {"donotanswer", "safety"},
+    {"refusals-dangerous", "safety"},
+    {"refusals-offensive", "safety"},
+    {"xstest-should-refuse", "safety"},
+    {"xstest-should-respond", "safety"},
+    {"hep-cpp", "reasoning"},
+    {"hep-go", "reasoning"},
+    {"hep-java", "reasoning"},
+    {"hep-js", "reasoning"},
+    {"hep-python", "reasoning"},
+    {"hep-rust", "reasoning"},
+    {"math-prm", "reasoning"},
+});
+
 std::string_view value_of(std::span<const Pair> table, std::string_view subject) {
   const auto found = std::find_if(table.begin(), table.end(),
                                   [&](const Pair& pair) { return pair.subject == subject; });
@@ -215,6 +242,7 @@ std::string subject_words(std::string_view task, std::string_view subject) {
 }
 
 std::string_view subject_group(std::string_view task, std::string_view subject) {
+  if (task == "rewardbench") return value_of(kRewardBenchGroups, subject);
   return task == "mmlu" ? value_of(kMmluGroups, subject) : "";
 }
 

@@ -37,6 +37,7 @@ enum class TaskKind : std::uint8_t {
   kLastToken,       // the same of the last token
   kGeneration,      // an answer in a greedily generated text
   kPerplexity,      // the likelihood of whole texts
+  kPreference,      // which of two answers has the higher reward
 };
 
 // How the answer is found in a generated text; the filters of lm-evaluation-harness.
@@ -64,6 +65,7 @@ struct Task {
   std::vector<std::string> splits;       // that are evaluated, the preferred one first
   std::vector<std::string> shot_splits;  // that examples are taken from
   bool has_subjects = false;             // every file is a subject with separate examples
+  std::string subject_field;             // the field with the subject of a record, if it has one
   std::vector<std::string> columns;      // of csv files without a header
   // Makes records with the fields that the texts below name. Throws Error(kData) beginning with
   // `where`.
@@ -74,10 +76,10 @@ struct Task {
   // {subject_words}.
   std::string description;
   std::string prompt;
-  std::vector<std::string> choices;
-  std::string choices_field;  // a list in the record, instead of `choices`
-  std::string ending;         // not empty: the choices are prompts, and this is what follows them
-  std::string answer;         // right choice: its index, its label or its text; otherwise the text
+  std::vector<std::string> choices;  // kPreference: the better answer, the worse one
+  std::string choices_field;         // a list in the record, instead of `choices`
+  std::string ending;  // not empty: the choices are prompts, and this is what follows them
+  std::string answer;  // right choice: its index, its label or its text; otherwise the text
   std::vector<std::string> answer_labels;
   std::string answer_delimiter = " ";
   std::string shot_delimiter = "\n\n";
@@ -150,9 +152,12 @@ struct TaskFields {
   std::vector<std::string> splits = {"test", "validation", "val", "dev"};
   std::vector<std::string> shot_splits = {"train", "dev"};
   bool has_subjects = false;
+  std::string subject_field;
   std::vector<std::string> columns;
   std::string description;
   std::string prompt;
+  std::string chosen;
+  std::string rejected;
   std::vector<std::string> choices;
   std::string choices_field;
   std::string answer;
@@ -171,15 +176,19 @@ struct TaskFields {
   void visit(Visitor&& v) {
     v(Option{"name", "name of the task in results"}, name);
     v(Option{"kind",
-             "multiple-choice, last-word, generation or perplexity",
-             {.choices = {"multiple-choice", "last-word", "generation", "perplexity"}}},
+             "multiple-choice, last-word, generation, perplexity or preference",
+             {.choices = {"multiple-choice", "last-word", "generation", "perplexity",
+                          "preference"}}},
       kind);
     v(Option{"splits", "splits that are evaluated, the preferred one first"}, splits);
     v(Option{"shot-splits", "splits that examples are taken from"}, shot_splits);
     v(Option{"has-subjects", "every file is a subject with separate examples"}, has_subjects);
+    v(Option{"subject-field", "field with the subject of a record, if it has one"}, subject_field);
     v(Option{"columns", "columns of csv files without a header"}, columns);
     v(Option{"description", "text before the examples"}, description);
     v(Option{"prompt", "question, with {field}"}, prompt);
+    v(Option{"chosen", "the better answer of kind = \"preference\", with {field}"}, chosen);
+    v(Option{"rejected", "the worse answer, with {field}"}, rejected);
     v(Option{"choices", "choices, with {field}"}, choices);
     v(Option{"choices-field", "field with the list of choices"}, choices_field);
     v(Option{"answer", "right answer, with {field}"}, answer);

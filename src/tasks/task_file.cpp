@@ -14,7 +14,15 @@ TaskKind kind_of(const std::string& word) {
   if (word == "last-word") return TaskKind::kLastWord;
   if (word == "generation") return TaskKind::kGeneration;
   if (word == "perplexity") return TaskKind::kPerplexity;
+  if (word == "preference") return TaskKind::kPreference;
   return TaskKind::kMultipleChoice;
+}
+
+// The texts of a pair have the usual names of fields.
+void complete_preference(TaskFields& fields) {
+  if (fields.prompt.empty()) fields.prompt = "{prompt}";
+  if (fields.chosen.empty()) fields.chosen = "{chosen}";
+  if (fields.rejected.empty()) fields.rejected = "{rejected}";
 }
 
 }  // namespace
@@ -29,6 +37,15 @@ Task read_task_file(const std::filesystem::path& file, Protocol protocol) {
   };
   const TaskKind kind = kind_of(fields.kind);
   if (fields.name.empty()) fields.name = file.stem().string();
+  const bool compares = kind == TaskKind::kPreference;
+  if (!compares && !(fields.chosen + fields.rejected).empty())
+    refuse(fmt::format("{}: is for kind = \"preference\", and kind is \"{}\"",
+                       fields.chosen.empty() ? "rejected" : "chosen", fields.kind));
+  if (compares) complete_preference(fields);
+  if (compares && fields.num_shots > 0)
+    refuse("num-shots: a pair of kind = \"preference\" has no examples");
+  if (!fields.subject_field.empty() && fields.has_subjects)
+    refuse("subject-field: got has-subjects too; subjects are either files or a field");
   if (fields.prompt.empty()) refuse("prompt: is missing, wanted a text with {field}");
   if (kind == TaskKind::kMultipleChoice) {
     if (fields.choices.empty() == fields.choices_field.empty())
@@ -59,12 +76,13 @@ Task read_task_file(const std::filesystem::path& file, Protocol protocol) {
   }
   Task task{.name = fields.name, .protocol = protocol, .kind = kind};
   task.splits = fields.splits;
-  task.shot_splits = fields.shot_splits;
+  if (!compares) task.shot_splits = fields.shot_splits;
   task.has_subjects = fields.has_subjects;
+  task.subject_field = fields.subject_field;
   task.columns = fields.columns;
   task.description = fields.description;
   task.prompt = fields.prompt;
-  task.choices = fields.choices;
+  task.choices = compares ? std::vector{fields.chosen, fields.rejected} : fields.choices;
   task.choices_field = fields.choices_field;
   task.answer =
       kind == TaskKind::kPerplexity && fields.answer.empty() ? fields.prompt : fields.answer;

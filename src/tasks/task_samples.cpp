@@ -101,7 +101,8 @@ std::vector<std::int64_t> gold_of(const Task& task, const Record& record,
 }
 
 bool has_choices(TaskKind kind) {
-  return kind == TaskKind::kMultipleChoice || kind == TaskKind::kNextToken;
+  return kind == TaskKind::kMultipleChoice || kind == TaskKind::kNextToken ||
+         kind == TaskKind::kPreference;
 }
 
 Question question_of(const Task& task, const Record& record) {
@@ -116,7 +117,8 @@ Question question_of(const Task& task, const Record& record) {
   if (question.choices.size() < 2)
     throw Error(Fault::kData, "{}: got {} choices, wanted two or more", record.where,
                 question.choices.size());
-  question.gold = gold_of(task, record, question.choices);
+  question.gold = task.kind == TaskKind::kPreference ? std::vector<std::int64_t>{0}
+                                                     : gold_of(task, record, question.choices);
   return question;
 }
 
@@ -127,6 +129,13 @@ ShotTurns shot_of(const Task& task, const Record& record) {
   const std::string& right = question.choices[static_cast<std::size_t>(question.gold.front())];
   return task.ending.empty() ? ShotTurns{question.prompt, right}
                              : ShotTurns{right, question.ending};
+}
+
+// The subject of a record, of Task::subject_field; "" where it has none.
+std::string subject_of(const Task& task, const Record& record) {
+  const Json* field = find_field(record.fields, task.subject_field);
+  if (field == nullptr || field->is_null()) return "";
+  return field->is_string() ? field->get<std::string>() : field->dump();
 }
 
 // Makes the samples of one subject after another.
@@ -152,9 +161,13 @@ class SampleMaker {
     if (num_shots_ > 0 && !task_.shot_texts.empty())
       written = texts_.of(subject_, file.path.parent_path());
     PythonRandom random(kShotSeed);
-    const std::int64_t most = most_samples(std::ssize(records));
+    std::map<std::string, std::int64_t> sizes;
+    std::map<std::string, std::int64_t> taken;
+    const bool by_record = !task_.subject_field.empty();
+    for (const Record& record : records) ++sizes[by_record ? subject_of(task_, record) : subject_];
     for (const Record& record : records) {
-      if (record.index >= most) break;
+      if (by_record) subject_ = subject_of(task_, record);
+      if (taken[subject_]++ >= most_samples(sizes[subject_])) continue;
       TaskSample sample{.subject = subject_, .index = record.index};
       sample.shots = drawn_shots(random, pool, record);
       sample.system = description();

@@ -23,6 +23,8 @@ struct ShotTurns {
 //   kLastWord                     one context, one continuation
 //   kLastToken, kPerplexity       one context: the text
 //   kGeneration                   one context
+//   kPreference                   one context, the prompt, until make_preference_texts() makes a
+//                                 conversation with each answer
 struct TaskSample {
   std::string subject;     // "" if the task has none
   std::int64_t index = 0;  // of the record in its file, from 0

@@ -45,6 +45,18 @@ SampleScore score_choices(const Task& task, const TaskSample& sample,
   return score;
 }
 
+// A pair of equal rewards is wrong.
+SampleScore score_preference(const Task& task, const TaskSample& sample,
+                             const SampleResponse& response) {
+  const double better = response.log_likelihoods.at(0);
+  const double worse = response.log_likelihoods.at(1);
+  SampleScore score{.correct = better > worse};
+  score.answer = sample.choices[score.correct ? 0 : 1];
+  for (const std::string& metric : task.metrics)
+    score.metrics.push_back({.metric = metric, .value = score.correct ? 1.0 : 0.0});
+  return score;
+}
+
 SampleScore score_greedy(const Task& task, const SampleResponse& response) {
   SampleScore score;
   score.correct = response.greedy.at(0);
@@ -136,6 +148,8 @@ SampleScore score_sample(const Task& task, const TaskSample& sample,
       return score_text(task, sample, response);
     case TaskKind::kPerplexity:
       return score_likelihood(task, sample, response);
+    case TaskKind::kPreference:
+      return score_preference(task, sample, response);
   }
   return {};
 }
@@ -183,6 +197,7 @@ std::vector<std::string> metrics_of(TaskKind kind) {
       return {"acc", "acc_norm", "acc_bytes"};
     case TaskKind::kNextToken:
     case TaskKind::kLastToken:
+    case TaskKind::kPreference:
       return {"acc"};
     case TaskKind::kLastWord:
       return {"perplexity", "acc"};

@@ -2,7 +2,8 @@
 //
 // Names and formulas are those of lm-evaluation-harness 0.4 (lm_eval/api/task.py, metrics.py):
 //
-//   acc               the right choice has the largest log-likelihood; the first one on ties
+//   acc               the right choice has the largest log-likelihood; the first one on ties. Of
+//                     kPreference: the better answer has the higher reward
 //   acc_norm          the same, divided by the characters of the choice
 //   acc_bytes         the same, divided by its UTF-8 bytes
 //   exact_match       the answer that a filter finds in the text is the right one
@@ -26,8 +27,8 @@ namespace piton {
 // What a model says about a sample: a log-likelihood of each continuation (of a text: one), or a
 // text that it generated.
 struct SampleResponse {
-  std::vector<double> log_likelihoods;
-  std::vector<bool> greedy;  // each token of the continuation is the likeliest one
+  std::vector<double> log_likelihoods;  // kPreference: the rewards of both answers
+  std::vector<bool> greedy;             // each token of the continuation is the likeliest one
   std::string text;
   std::string verdict;  // of an answer that is code: kPassed, or why it failed; "": was not run
   bool operator==(const SampleResponse&) const = default;

@@ -19,6 +19,9 @@ class ScriptedModel final : public EvaluatedModel {
   std::function<std::string(const std::string& prompt)> answer = [](const std::string&) {
     return "";
   };
+  std::function<double(const std::string& text)> reward = [](const std::string& text) {
+    return static_cast<double>(std::ssize(text));
+  };
   std::int64_t longest = 4096;
   std::int64_t scored = 0;
   std::int64_t generated = 0;
@@ -41,6 +44,13 @@ class ScriptedModel final : public EvaluatedModel {
     return scores;
   }
   std::int64_t computed_tokens() const override { return 3 * scored; }
+  std::vector<double> rewards(std::span<const std::vector<std::int32_t>> texts) override {
+    std::vector<double> all;
+    for (const auto& ids : texts) all.push_back(reward(tokenizer_->decode(ids)));
+    if (scored >= fails_after) throw std::runtime_error("killed");
+    scored += std::ssize(texts);
+    return all;
+  }
   std::vector<std::string> generate(std::span<const std::vector<std::int32_t>> prompts,
                                     const TextEnd&) override {
     std::vector<std::string> texts;

@@ -39,7 +39,8 @@ class LoadedModel final : public EvaluatedModel {
   LoadedModel(Model& model, Rules rules)
       : model_(model),
         rules_(std::move(rules)),
-        scorer_(model.make_engine({.texts = rules_.batch_size})) {}
+        scorer_(model.config().reward_head ? nullptr
+                                           : model.make_engine({.texts = rules_.batch_size})) {}
 
   const Tokenizer& tokenizer() const override { return model_.require_tokenizer(); }
   bool adds_special_tokens() const override { return rules_.special_tokens; }
@@ -51,7 +52,12 @@ class LoadedModel final : public EvaluatedModel {
   std::vector<ContinuationScore> score(std::span<const ContinuationRequest> requests) override {
     return score_continuations(*scorer_, requests);
   }
-  std::int64_t computed_tokens() const override { return scorer_->counts().computed_tokens; }
+  std::int64_t computed_tokens() const override {
+    return scorer_ ? scorer_->counts().computed_tokens : 0;
+  }
+  std::vector<double> rewards(std::span<const std::vector<std::int32_t>> texts) override {
+    return model_.rewards(texts);
+  }
   std::vector<std::string> generate(std::span<const std::vector<std::int32_t>> prompts,
                                     const TextEnd& end) override {
     const SamplingOptions sampling{.max_new_tokens = end.max_new_tokens, .greedy = true};
@@ -70,7 +76,7 @@ class LoadedModel final : public EvaluatedModel {
  private:
   Model& model_;
   Rules rules_;
-  std::unique_ptr<DecodingEngine> scorer_;
+  std::unique_ptr<DecodingEngine> scorer_;  // null: a reward model
 };
 
 // The groups of ranks that hold a model each, and this rank's. Every group answers its share of the
@@ -185,6 +191,25 @@ void report_counts(const TaskEvaluation& evaluation, Log& log) {
     log.warning(fmt::format("{}: {} generated answers are empty", task, evaluation.empty_answers));
 }
 
+bool compares_rewards(const TaskData& data) { return data.task.kind == TaskKind::kPreference; }
+
+// Throws Error(kUsage) for a task that asks the model what it does not say.
+void check_kinds(const std::vector<TaskData>& tasks, const Model& model, const std::string& load) {
+  const bool gives_rewards = model.config().reward_head;
+  for (const TaskData& data : tasks) {
+    if (compares_rewards(data) == gives_rewards) continue;
+    if (gives_rewards)
+      throw Error(Fault::kUsage,
+                  "--task: {} needs probabilities of tokens, and {} gives rewards; wanted "
+                  "rewardbench, or a file with kind = \"preference\"",
+                  data.task.name, load);
+    throw Error(Fault::kUsage,
+                "--task: {} compares rewards, and {} predicts tokens; wanted a reward model, as "
+                "piton finetune --stage rm makes",
+                data.task.name, load);
+  }
+}
+
 // Asks all tasks by the chat template. Returns the words that end an answer.
 std::vector<std::string> make_chats(std::vector<TaskData>& tasks, const Model& model,
                                     const EvalOptions& options) {
@@ -270,6 +295,12 @@ int run_eval(Invocation& invocation) {
   const auto model =
       Model::load(machine, options.model.load, tokenizer, layout, options.model.lora_load);
   others.check(model->config(), options.model.load);
+  check_kinds(tasks, *model, options.model.load);
+  for (TaskData& data : tasks) {
+    if (compares_rewards(data))
+      make_preference_texts(data,
+                            model_chat_template(*model, options.chat_template, options.model.load));
+  }
   std::vector<std::string> ends;
   if (options.apply_chat_template || !options.prompts.prompt_type.empty())
     ends = make_chats(tasks, *model, options);

@@ -29,7 +29,7 @@ std::vector<AnswerPair> read_pairs(const Model& model, const PairRequest& reques
   options.instruct.handler_name = "auto";
   options.wanted_form = SampleForm::kPairs;
   options.chat_templates = {.files = model.chat_templates(), .fault = ""};
-  const std::vector<InputFile> files = files_of(options, "score", log);
+  const std::vector<InputFile> files = files_of(options, log);
   const auto plan = make_instruct_plan(options, tokenizer, files, log);
   PITON_ASSERT(plan && plan->prompt != nullptr, "pairs without a prompt");
   BlockReader::Rules rules = reader_rules(options, *plan);

@@ -131,6 +131,11 @@ std::unique_ptr<TaskEvaluator> make_task_evaluator(const TaskEvaluationOptions& 
                   "--eval-tasks: {} runs programs that the model writes; evaluate checkpoints with "
                   "piton eval",
                   task.name);
+    if (task.kind == TaskKind::kPreference)
+      throw Error(Fault::kUsage,
+                  "--eval-tasks: {} compares rewards; evaluate checkpoints of a reward model with "
+                  "piton eval",
+                  task.name);
     for (const TaskData& other : tasks) {
       if (other.task.name == task.name)
         throw Error(Fault::kUsage, "--eval-tasks: {} is given twice", task.name);

@@ -141,7 +141,7 @@ PreprocessReport merge(const std::vector<std::string>& prefixes, const std::stri
 PreprocessReport merge_groups(const PreprocessOptions& options) {
   if (options.input.size() != 1 || !options.datasets.empty() || options.output_prefix.empty()) {
     throw Error(Fault::kUsage,
-                "preprocess: --merge-group-keys needs one --input, the folder of the corpora, and "
+                "--merge-group-keys needs one --input, the folder of the corpora, and "
                 "--output-prefix");
   }
   PreprocessReport all;
@@ -150,7 +150,7 @@ PreprocessReport merge_groups(const PreprocessOptions& options) {
         merge(group.prefixes, options.output_prefix + "_" + group.key, options.overwrite);
     if (!all.prefixes.empty() && all.documents != one.documents) {
       throw Error(Fault::kData,
-                  "preprocess: --merge-group-keys: {} has {} documents, and {} has {}; the corpora "
+                  "--merge-group-keys: {} has {} documents, and {} has {}; the corpora "
                   "do not belong together",
                   all.prefixes.back(), all.documents, one.prefixes[0], one.documents);
     }
@@ -179,7 +179,7 @@ int run_preprocess(Invocation& invocation) {
   if (!options.merge.empty()) {
     if (!options.input.empty() || !options.datasets.empty()) {
       throw Error(Fault::kUsage,
-                  "preprocess: both --merge and --input are given; join corpora in a separate run");
+                  "both --merge and --input are given; join corpora in a separate run");
     }
     const PreprocessReport merged = merge(options.merge, options.output_prefix, options.overwrite);
     invocation.warn_of_root(general);
@@ -194,7 +194,7 @@ int run_preprocess(Invocation& invocation) {
   }
   if (tokenizer.empty()) {
     throw Error(Fault::kUsage,
-                "preprocess: no tokenizer; give --tokenizer-name-or-path DIR, or --tokenizer-type "
+                "no tokenizer; give --tokenizer-name-or-path DIR, or --tokenizer-type "
                 "with its files");
   }
   ChosenTokenizer chosen = chosen_tokenizer(tokenizer);

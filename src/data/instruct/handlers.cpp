@@ -68,8 +68,8 @@ const Handler& handler_named(const std::string& name) {
     names.emplace_back(handler.name);
   }
   const std::string nearest = nearest_name(name, names);
-  throw Error(Fault::kUsage, "preprocess: --handler-name: got \"{}\"{}, wanted one of auto, {}",
-              name, nearest.empty() ? "" : fmt::format(" (did you mean {}?)", nearest),
+  throw Error(Fault::kUsage, "--handler-name: got \"{}\"{}, wanted one of auto, {}", name,
+              nearest.empty() ? "" : fmt::format(" (did you mean {}?)", nearest),
               listed(names, names.size()));
 }
 

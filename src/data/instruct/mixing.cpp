@@ -105,7 +105,7 @@ std::vector<double> mix_probabilities(const std::string& text, std::size_t sets)
     while (*end == ' ') ++end;
     if (end == at || (*end != ',' && *end != '\0') || !(values.back() >= 0 && values.back() <= 1)) {
       throw Error(Fault::kUsage,
-                  "preprocess: --interleave-probs: got \"{}\", wanted numbers from 0 to 1, with "
+                  "--interleave-probs: got \"{}\", wanted numbers from 0 to 1, with "
                   "commas between them: 0.3,0.7",
                   text);
     }
@@ -114,11 +114,10 @@ std::vector<double> mix_probabilities(const std::string& text, std::size_t sets)
   double total = 0;
   for (const double value : values) total += value;
   if (values.size() != sets || std::abs(total - 1) > 1e-8) {
-    throw Error(
-        Fault::kUsage,
-        "preprocess: --interleave-probs: got {} numbers with the sum {}, wanted one for each "
-        "of {} data sets (--input, --datasets) with the sum 1",
-        values.size(), total, sets);
+    throw Error(Fault::kUsage,
+                "--interleave-probs: got {} numbers with the sum {}, wanted one for each "
+                "of {} data sets (--input, --datasets) with the sum 1",
+                values.size(), total, sets);
   }
   return values;
 }

@@ -87,7 +87,7 @@ ModelPrompt::ModelPrompt(const ModelChatTemplates& templates, const Tokenizer& t
   const ChatTemplateFiles& files = templates.files;
   if (files.templates.empty()) {
     throw Error(Fault::kUsage,
-                "preprocess: {} has no chat template; name one with --prompt-type (qwen, llama2, "
+                "{} has no chat template; name one with --prompt-type (qwen, llama2, "
                 "llama3, default, ...)",
                 files.where.empty() ? "the tokenizer" : files.where);
   }

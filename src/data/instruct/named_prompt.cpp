@@ -52,17 +52,16 @@ NamedPrompt::NamedPrompt(PromptTemplate prompt, const Tokenizer& tokenizer, Name
     : prompt_(std::move(prompt)), tokenizer_(&tokenizer), rules_(rules), special_(tokenizer) {
   const auto require = [&](const std::string& token, std::string_view what) {
     if (const auto id = tokenizer.id_of(token)) return *id;
-    throw Error(
-        Fault::kUsage,
-        "preprocess: --prompt-type {}: the tokenizer ({}) has no token {}, {}; the template "
-        "is for other models",
-        prompt_.name, tokenizer.name(), token, what);
+    throw Error(Fault::kUsage,
+                "--prompt-type {}: the tokenizer ({}) has no token {}, {}; the template "
+                "is for other models",
+                prompt_.name, tokenizer.name(), token, what);
   };
   eos_ = tokenizer.special().eos ? tokenizer.special().eos : tokenizer.special().eod;
   if (prompt_.replace_eos) {
     if (prompt_.stop_words.empty()) {
       throw Error(Fault::kUsage,
-                  "preprocess: --prompt-type {}: replace_eos needs a stop word; the template has "
+                  "--prompt-type {}: replace_eos needs a stop word; the template has "
                   "none",
                   prompt_.name);
     }
@@ -78,7 +77,7 @@ NamedPrompt::NamedPrompt(PromptTemplate prompt, const Tokenizer& tokenizer, Name
   }
   if (needs_eos && !eos_) {
     throw Error(Fault::kUsage,
-                "preprocess: --prompt-type {}: the tokenizer ({}) has no end-of-text token, which "
+                "--prompt-type {}: the tokenizer ({}) has no end-of-text token, which "
                 "ends a turn",
                 prompt_.name, tokenizer.name());
   }

@@ -238,7 +238,7 @@ PromptTemplate prompt_template(const std::string& name, const std::string& file)
     names.push_back(prompt.name);
   }
   const std::string nearest = nearest_name(name, names);
-  throw Error(Fault::kUsage, "preprocess: --prompt-type: got \"{}\"{}, wanted one of {}{}", name,
+  throw Error(Fault::kUsage, "--prompt-type: got \"{}\"{}, wanted one of {}{}", name,
               nearest.empty() ? "" : fmt::format(" (did you mean {}?)", nearest),
               file.empty() ? "" : file + "'s ", listed(names, names.size()));
 }

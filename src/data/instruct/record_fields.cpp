@@ -62,12 +62,12 @@ void RecordFields::set(std::map<std::string, Name>& names, const std::string& me
   if (at == names.end()) {
     std::vector<std::string> known;
     for (const auto& [name, rest] : names) known.push_back(name);
-    throw Error(Fault::kUsage, "preprocess: --map-keys: no {} \"{}\"; there are {}", what, meaning,
+    throw Error(Fault::kUsage, "--map-keys: no {} \"{}\"; there are {}", what, meaning,
                 known.empty() ? "none" : listed(known, known.size()));
   }
   if (!value.is_string() || value.get_ref<const std::string&>().empty()) {
-    throw Error(Fault::kUsage, "preprocess: --map-keys: \"{}\" is {}, wanted the name of a {}",
-                meaning, value.dump(), what == "tag" ? "tag" : "key");
+    throw Error(Fault::kUsage, "--map-keys: \"{}\" is {}, wanted the name of a {}", meaning,
+                value.dump(), what == "tag" ? "tag" : "key");
   }
   at->second.key = value.get<std::string>();
   at->second.given = true;
@@ -77,11 +77,11 @@ RecordFields::RecordFields(std::string_view fields, std::string_view tags,
                            const std::string& map_keys)
     : names_(parse(fields)), tags_(parse(tags)) {
   if (map_keys.empty()) return;
-  check_json_depth(map_keys, "preprocess: --map-keys");
+  check_json_depth(map_keys, "--map-keys");
   const auto map = read_json_or_discarded<nlohmann::json>(map_keys);
   if (!map.is_object()) {
     throw Error(Fault::kUsage,
-                "preprocess: --map-keys: got {}, wanted a JSON object, as in {{\"prompt\": "
+                "--map-keys: got {}, wanted a JSON object, as in {{\"prompt\": "
                 "\"question\"}}",
                 map_keys);
   }
@@ -92,7 +92,7 @@ RecordFields::RecordFields(std::string_view fields, std::string_view tags,
     }
     if (!value.is_object()) {
       throw Error(Fault::kUsage,
-                  "preprocess: --map-keys: \"tags\" is {}, wanted an object, as in "
+                  "--map-keys: \"tags\" is {}, wanted an object, as in "
                   "{{\"role_tag\": \"role\"}}",
                   value.dump());
     }

@@ -84,12 +84,11 @@ std::vector<TaughtText> SeedPrompt::encode(const Conversation& conversation) con
 BaichuanPrompt::BaichuanPrompt(const Tokenizer& tokenizer, SeedPromptRules rules)
     : tokenizer_(&tokenizer), rules_(rules) {
   if (!tokenizer.special().eos || tokenizer.vocabulary_size() <= kBaichuanAssistant) {
-    throw Error(
-        Fault::kUsage,
-        "preprocess: --handler-name MOSSMultiTurnHandler writes Baichuan's ids {} and {} and "
-        "its end-of-text token; the tokenizer ({}) lacks {}",
-        kBaichuanUser, kBaichuanAssistant, tokenizer.name(),
-        tokenizer.special().eos ? "these ids" : "such a token");
+    throw Error(Fault::kUsage,
+                "--handler-name MOSSMultiTurnHandler writes Baichuan's ids {} and {} and "
+                "its end-of-text token; the tokenizer ({}) lacks {}",
+                kBaichuanUser, kBaichuanAssistant, tokenizer.name(),
+                tokenizer.special().eos ? "these ids" : "such a token");
   }
 }
 

@@ -142,8 +142,7 @@ void CorpusWriter::finish() {
     count(journal_.bad, "bad records");
     count(journal_.too_long, "samples are too long");
     count(journal_.unteaching, "samples teach nothing");
-    throw Error(Fault::kData, "preprocess: no document in the input{}",
-                rest.empty() ? "; is it empty?" : rest);
+    throw Error(Fault::kData, "no document in the input{}", rest.empty() ? "; is it empty?" : rest);
   }
   if (!journal_.complete) {
     journal_.complete = true;

@@ -40,12 +40,11 @@ const Handler& detected_handler(const PreprocessOptions& options,
                                 const std::vector<InputFile>& files, Log& log) {
   if (reads_standard_input(files)) {
     throw Error(Fault::kUsage,
-                "preprocess: standard input is read once, so that its format cannot be looked at "
+                "standard input is read once, so that its format cannot be looked at "
                 "first; name it with --handler-name");
   }
   if (!options.map_keys.empty()) {
-    throw Error(Fault::kUsage,
-                "preprocess: --map-keys names the keys of a handler; give --handler-name too");
+    throw Error(Fault::kUsage, "--map-keys names the keys of a handler; give --handler-name too");
   }
   const auto record = first_record(
       options, files,
@@ -54,14 +53,14 @@ const Handler& detected_handler(const PreprocessOptions& options,
                             "completion", "chosen", "rejected", "kto_tag", "label", "text"},
        .any_type = true});
   if (record.is_discarded()) {
-    throw Error(Fault::kData, "preprocess: {}: no record; is it empty?", files.at(0).path);
+    throw Error(Fault::kData, "{}: no record; is it empty?", files.at(0).path);
   }
   try {
     const Handler& handler = handler_of(record, options.wanted_form);
     log.info(fmt::format("records: {} (from the keys of the first one)", handler.name));
     return handler;
   } catch (const Error& error) {
-    throw Error(error.fault(), fmt::format("preprocess: {}: {}", files.at(0).path, error.what()));
+    throw Error(error.fault(), fmt::format("{}: {}", files.at(0).path, error.what()));
   }
 }
 
@@ -80,11 +79,10 @@ void set_prompt(const PreprocessOptions& options, const Tokenizer& tokenizer, In
   const LengthRules lengths = lengths_of(instruct);
   const bool named = plan.handler->prompt == PromptRule::kNamed;
   if (!named && (!instruct.prompt_type.empty() || !instruct.prompt_type_path.empty())) {
-    throw Error(
-        Fault::kUsage,
-        "preprocess: --prompt-type: {} has its own prompt; AlpacaStyleInstructionHandler and "
-        "SharegptStyleInstructionHandler take a template",
-        plan.handler->name);
+    throw Error(Fault::kUsage,
+                "--prompt-type: {} has its own prompt; AlpacaStyleInstructionHandler and "
+                "SharegptStyleInstructionHandler take a template",
+                plan.handler->name);
   }
   const SeedPromptRules seed{.every_turn = plan.handler->prompt == PromptRule::kSeedEveryTurn,
                              .append_eod = options.append_eod,
@@ -177,34 +175,30 @@ void check_instruct_options(const PreprocessOptions& options) {
   const auto positive = [](const std::optional<std::int64_t>& value, const char* name,
                            std::int64_t least) {
     if (value && *value < least) {
-      throw Error(Fault::kUsage, "preprocess: --{}: got {}, wanted {} or more", name, *value,
-                  least);
+      throw Error(Fault::kUsage, "--{}: got {}, wanted {} or more", name, *value, least);
     }
   };
   positive(instruct.cutoff_len, "cutoff-len", 2);
   positive(instruct.seq_length, "seq-length", 3);
   positive(instruct.max_samples, "max-samples", 1);
   if (options.n_subs < 1 || options.n_subs > 1024) {
-    throw Error(Fault::kUsage, "preprocess: --n-subs: got {}, wanted 1 to 1024", options.n_subs);
+    throw Error(Fault::kUsage, "--n-subs: got {}, wanted 1 to 1024", options.n_subs);
   }
   if (instruct.packs() && !instruct.seq_length) {
-    throw Error(Fault::kUsage,
-                "preprocess: --pack: no --seq-length; packed sequences have that many tokens");
+    throw Error(Fault::kUsage, "--pack: no --seq-length; packed sequences have that many tokens");
   }
   if (!instruct.prompt_type_path.empty() && instruct.prompt_type.empty()) {
-    throw Error(Fault::kUsage,
-                "preprocess: --prompt-type-path: no --prompt-type; name a template of the file");
+    throw Error(Fault::kUsage, "--prompt-type-path: no --prompt-type; name a template of the file");
   }
   if (!instruct.interleave_probs.empty() && instruct.mix_strategy == MixStrategy::kConcat) {
     throw Error(Fault::kUsage,
-                "preprocess: --interleave-probs needs --mix-strategy interleave_under or "
+                "--interleave-probs needs --mix-strategy interleave_under or "
                 "interleave_over");
   }
   if (instruct.mix_strategy != MixStrategy::kConcat && options.partition_index) {
-    throw Error(
-        Fault::kUsage,
-        "preprocess: --mix-strategy and --partition-index cannot be combined; mix the whole "
-        "input");
+    throw Error(Fault::kUsage,
+                "--mix-strategy and --partition-index cannot be combined; mix the whole "
+                "input");
   }
 }
 
@@ -224,7 +218,7 @@ std::optional<InstructPlan> make_instruct_plan(const PreprocessOptions& options,
   }
   if (plan.handler->form == SampleForm::kTexts && instruct.asks_for_answers()) {
     throw Error(Fault::kUsage,
-                "preprocess: {} writes texts, which have no answers; leave out --prompt-type, "
+                "{} writes texts, which have no answers; leave out --prompt-type, "
                 "--seq-length, --cutoff-len, --pack and --enable-thinking, or name another "
                 "--handler-name",
                 plan.handler->name);
@@ -232,21 +226,20 @@ std::optional<InstructPlan> make_instruct_plan(const PreprocessOptions& options,
   if (plan.handler->format == RecordFormat::kText) return {};
   if (options.split_sentences || options.json_keys != std::vector<std::string>{"text"}) {
     throw Error(Fault::kUsage,
-                "preprocess: {} reads its own keys (--map-keys); leave out --json-keys and "
+                "{} reads its own keys (--map-keys); leave out --json-keys and "
                 "--split-sentences",
                 plan.handler->name);
   }
   if (plan.handler->form != SampleForm::kTexts &&
       (options.add_special_tokens || options.parse_special_tokens)) {
     throw Error(Fault::kUsage,
-                "preprocess: --add-special-tokens and --parse-special-tokens are for texts; the "
+                "--add-special-tokens and --parse-special-tokens are for texts; the "
                 "prompt decides which special tokens samples have");
   }
   const bool preferences =
       plan.handler->form == SampleForm::kPairs || plan.handler->form == SampleForm::kJudged;
   if (preferences && (instruct.packs() || options.append_eod)) {
-    throw Error(Fault::kUsage,
-                "preprocess: {}: preferences are neither packed nor ended by --append-eod",
+    throw Error(Fault::kUsage, "{}: preferences are neither packed nor ended by --append-eod",
                 plan.handler->name);
   }
   plan.fields = fields_of(*plan.handler, options.map_keys);

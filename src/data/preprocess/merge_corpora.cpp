@@ -13,25 +13,22 @@ namespace piton {
 
 PreprocessReport merge_corpora(const std::vector<std::string>& prefixes,
                                const std::string& output_prefix, bool overwrite) {
-  if (output_prefix.empty())
-    throw Error(Fault::kUsage, "preprocess: --merge needs --output-prefix");
+  if (output_prefix.empty()) throw Error(Fault::kUsage, "--merge needs --output-prefix");
   const auto start = std::chrono::steady_clock::now();
   PreprocessReport report;
   std::vector<IndexedDataset> corpora;
   for (const std::string& prefix : prefixes) {
     if (prefix == output_prefix) {
-      throw Error(Fault::kUsage,
-                  "preprocess: --merge: {} is read and written; choose another --output-prefix",
+      throw Error(Fault::kUsage, "--merge: {} is read and written; choose another --output-prefix",
                   prefix);
     }
     corpora.push_back(IndexedDataset::open(prefix));
     if (corpora.back().type() != corpora.front().type()) {
-      throw Error(
-          Fault::kUsage,
-          "preprocess: --merge: {} has ids of type {}, {} of type {}; corpora of one tokenizer "
-          "have one type",
-          prefix, static_cast<int>(corpora.back().type()), prefixes.front(),
-          static_cast<int>(corpora.front().type()));
+      throw Error(Fault::kUsage,
+                  "--merge: {} has ids of type {}, {} of type {}; corpora of one tokenizer "
+                  "have one type",
+                  prefix, static_cast<int>(corpora.back().type()), prefixes.front(),
+                  static_cast<int>(corpora.front().type()));
     }
   }
   PITON_ASSERT(!corpora.empty(), "nothing to merge");
@@ -53,8 +50,7 @@ std::vector<CorpusGroup> corpus_groups(const std::string& folder,
   namespace fs = std::filesystem;
   if (!fs::is_directory(folder)) {
     throw Error(Fault::kUsage,
-                "preprocess: --merge-group-keys: --input: got \"{}\", wanted a folder of corpora",
-                folder);
+                "--merge-group-keys: --input: got \"{}\", wanted a folder of corpora", folder);
   }
   std::set<std::string> names;  // of corpora, in order
   for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
@@ -71,18 +67,16 @@ std::vector<CorpusGroup> corpus_groups(const std::string& folder,
     for (const std::string& prefix : group.prefixes) {
       for (const char* ending : {".bin", ".idx"}) {
         if (fs::exists(prefix + ending)) continue;
-        throw Error(Fault::kData, "preprocess: --merge-group-keys: {}{} is missing", prefix,
-                    ending);
+        throw Error(Fault::kData, "--merge-group-keys: {}{} is missing", prefix, ending);
       }
     }
     if (group.prefixes.empty()) {
-      throw Error(Fault::kUsage,
-                  "preprocess: --merge-group-keys: no corpus in {} has \"{}\" in its name", folder,
-                  key);
+      throw Error(Fault::kUsage, "--merge-group-keys: no corpus in {} has \"{}\" in its name",
+                  folder, key);
     }
     if (group.prefixes.size() != groups.front().prefixes.size()) {
       throw Error(Fault::kUsage,
-                  "preprocess: --merge-group-keys: {} corpora have \"{}\" in their names, and {} "
+                  "--merge-group-keys: {} corpora have \"{}\" in their names, and {} "
                   "have \"{}\"; the groups must be equally large",
                   groups.front().prefixes.size(), groups.front().key, group.prefixes.size(), key);
     }

@@ -65,7 +65,7 @@ void OutputPrefix::refuse_existing(const std::vector<std::string>& corpora, bool
     for (const char* ending : {".idx", ".bin"}) {
       if (!is_there(corpus + ending)) continue;
       throw Error(Fault::kUsage,
-                  "preprocess: {}{} is there already; give --overwrite to replace it, or another "
+                  "{}{} is there already; give --overwrite to replace it, or another "
                   "--output-prefix",
                   corpus, ending);
     }
@@ -82,7 +82,7 @@ void OutputPrefix::start_afresh(const std::vector<std::string>& new_files) {
   for (const std::string& file : new_files) {
     if (!is_there(file)) continue;
     throw Error(Fault::kUsage,
-                "preprocess: {} is there already, and no journal says that it is a run's own; move "
+                "{} is there already, and no journal says that it is a run's own; move "
                 "it away, or choose another --output-prefix",
                 file);
   }

@@ -37,53 +37,47 @@ using Clock = std::chrono::steady_clock;
 
 void check(const PreprocessOptions& options, const Tokenizer& tokenizer) {
   if (options.output_prefix.empty()) {
-    throw Error(
-        Fault::kUsage,
-        "preprocess: no --output-prefix; the corpora are written to PREFIX_KEY_document.bin and "
-        ".idx");
+    throw Error(Fault::kUsage,
+                "no --output-prefix; the corpora are written to PREFIX_KEY_document.bin and "
+                ".idx");
   }
-  check_record_options(options, "preprocess");
+  check_record_options(options);
   if (options.log_interval < 0) {
-    throw Error(Fault::kUsage, "preprocess: --log-interval: got {}, wanted 0 or more",
-                options.log_interval);
+    throw Error(Fault::kUsage, "--log-interval: got {}, wanted 0 or more", options.log_interval);
   }
   if (options.workers < 1 || options.workers > 1024) {
-    throw Error(Fault::kUsage, "preprocess: --workers: got {}, wanted 1 to 1024", options.workers);
+    throw Error(Fault::kUsage, "--workers: got {}, wanted 1 to 1024", options.workers);
   }
   if (options.partitions < 1 ||
       (options.partition_index &&
        (*options.partition_index < 0 || *options.partition_index >= options.partitions))) {
-    throw Error(
-        Fault::kUsage,
-        "preprocess: --partition-index {} of --partitions {}; wanted an index from 0 and below "
-        "the number of partitions",
-        options.partition_index.value_or(0), options.partitions);
+    throw Error(Fault::kUsage,
+                "--partition-index {} of --partitions {}; wanted an index from 0 and below "
+                "the number of partitions",
+                options.partition_index.value_or(0), options.partitions);
   }
   if (options.append_eod && !tokenizer.special().eod) {
-    throw Error(
-        Fault::kUsage,
-        "preprocess: --append-eod: the tokenizer ({}) has no end-of-document token; leave the flag "
-        "out or use another tokenizer",
-        tokenizer.name());
+    throw Error(Fault::kUsage,
+                "--append-eod: the tokenizer ({}) has no end-of-document token; leave the flag "
+                "out or use another tokenizer",
+                tokenizer.name());
   }
   if (options.keep_newlines && !options.split_sentences) {
-    throw Error(
-        Fault::kUsage,
-        "preprocess: --keep-newlines says how sentences are cut; it needs --split-sentences");
+    throw Error(Fault::kUsage,
+                "--keep-newlines says how sentences are cut; it needs --split-sentences");
   }
   check_instruct_options(options);
 }
 
 std::vector<InputFile> files_of_partition(const PreprocessOptions& options, Log& log) {
-  const std::vector<InputFile> files = files_of(options, "preprocess", log);
+  const std::vector<InputFile> files = files_of(options, log);
   if (!options.partition_index) return files;
   const auto count = static_cast<std::int64_t>(files.size());
   const auto edge = [&](std::int64_t part) { return count * part / options.partitions; };
   if (count < options.partitions) {
-    throw Error(
-        Fault::kUsage,
-        "preprocess: --partitions {}: a partition has at least one whole file, and there are {}",
-        options.partitions, count);
+    throw Error(Fault::kUsage,
+                "--partitions {}: a partition has at least one whole file, and there are {}",
+                options.partitions, count);
   }
   return {files.begin() + edge(*options.partition_index),
           files.begin() + edge(*options.partition_index + 1)};
@@ -166,10 +160,9 @@ PunktParameters punkt_parameters(const PreprocessOptions& options,
   constexpr std::int64_t kLearnBytes = 64 << 20;
   if (std::any_of(files.begin(), files.end(),
                   [](const InputFile& file) { return file.path == "-"; })) {
-    throw Error(
-        Fault::kUsage,
-        "preprocess: --split-sentences learns from the input, and standard input cannot be read "
-        "twice; give --punkt-parameters");
+    throw Error(Fault::kUsage,
+                "--split-sentences learns from the input, and standard input cannot be read "
+                "twice; give --punkt-parameters");
   }
   PunktTrainer trainer;
   std::int64_t learned = 0;
@@ -311,7 +304,7 @@ std::vector<std::unique_ptr<BlockEncoder>> make_encoders(const Run& run, IdType 
                     .type = type,
                     .hash_documents = options.remove_duplicates,
                     .splitter = splitter};
-  if (!run.plan) rules.keys = names_in_files(options, "preprocess");
+  if (!run.plan) rules.keys = names_in_files(options);
   if (run.plan) {
     rules.text_of = [&plan = *run.plan](const nlohmann::ordered_json& record) {
       return read_text(*plan.handler, plan.fields, record);
@@ -343,8 +336,7 @@ PreprocessReport run_pass(const Run& run, const std::string& finished_journal) {
   std::unique_ptr<PunktSplitter> splitter;
   std::string splitter_hash;
   if (options.split_sentences) {
-    auto parameters =
-        punkt_parameters(options, run.files, names_in_files(options, "preprocess"), run.log);
+    auto parameters = punkt_parameters(options, run.files, names_in_files(options), run.log);
     splitter_hash = parameters.content_hash() + (options.keep_newlines ? "n" : "");
     splitter = std::make_unique<PunktSplitter>(std::move(parameters), options.keep_newlines);
   }
@@ -373,9 +365,8 @@ PreprocessReport run_pass(const Run& run, const std::string& finished_journal) {
                        .input = input,
                        .rule = run.rule,
                        .set_of_file = run.set_of_file});
-  BlockReader::Rules rules = run.plan
-                                 ? reader_rules(options, *run.plan)
-                                 : reader_rules(options, names_in_files(options, "preprocess"));
+  BlockReader::Rules rules =
+      run.plan ? reader_rules(options, *run.plan) : reader_rules(options, names_in_files(options));
   // Small enough that each worker has one in flight and the next one waits.
   rules.block_bytes = std::clamp<std::int64_t>(kInFlightBytes / (2 * workers_of(options)), 1 << 18,
                                                rules.block_bytes);
@@ -459,7 +450,7 @@ PreprocessReport preprocess(const PreprocessOptions& options, const Tokenizer& t
   if (plan) resolved.sample_columns = sample_columns(plan->handler->form);
   std::vector<std::size_t> set_of_file;
   if (options.instruct.max_samples || options.instruct.mix_strategy != MixStrategy::kConcat) {
-    set_of_file = sets_of_files(options, "preprocess");
+    set_of_file = sets_of_files(options);
     PITON_ASSERT(set_of_file.size() == files.size(), "{} files of {}", files.size(),
                  set_of_file.size());
   }

@@ -19,8 +19,7 @@ std::vector<std::int64_t> order_of(const PreprocessOptions& options, const Secon
   const auto empty =
       std::find(pass.set_documents.begin(), pass.set_documents.end(), std::int64_t{0});
   if (empty != pass.set_documents.end()) {
-    throw Error(Fault::kData,
-                "preprocess: --mix-strategy: data set {} of {} has no document to mix",
+    throw Error(Fault::kData, "--mix-strategy: data set {} of {} has no document to mix",
                 empty - pass.set_documents.begin() + 1, pass.set_documents.size());
   }
   MixRules rules{.strategy = instruct.mix_strategy, .seed = instruct.seed};

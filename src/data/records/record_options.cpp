@@ -10,47 +10,45 @@
 
 namespace piton {
 
-void check_record_options(const RecordOptions& options, std::string_view command) {
+void check_record_options(const RecordOptions& options) {
   if (options.input.empty() && options.datasets.empty() && options.hf_datasets_params.empty()) {
-    throw Error(Fault::kUsage,
-                "{}: no --input; give files, globs, folders, or - for standard input", command);
+    throw Error(Fault::kUsage, "no --input; give files, globs, folders, or - for standard input");
   }
   if (!options.streaming) {
     throw Error(Fault::kUsage,
-                "{}: --no-streaming: records are always read as they come; leave it out", command);
+                "--no-streaming: records are always read as they come; leave it out");
   }
   if (options.json_keys.empty() || options.json_keys[0].empty()) {
     throw Error(Fault::kUsage,
-                "{}: --json-keys is empty; name the keys to read, as in --json-keys text", command);
+                "--json-keys is empty; name the keys to read, as in --json-keys text");
   }
   const std::set<std::string> once(options.json_keys.begin(), options.json_keys.end());
   if (once.size() != options.json_keys.size()) {
-    throw Error(Fault::kUsage, "{}: --json-keys names a key twice", command);
+    throw Error(Fault::kUsage, "--json-keys names a key twice");
   }
   if (options.max_record_bytes < 1 || options.max_record_bytes > (std::int64_t{1} << 31)) {
-    throw Error(Fault::kUsage, "{}: --max-record-bytes: got {}, wanted 1 to 2147483648", command,
+    throw Error(Fault::kUsage, "--max-record-bytes: got {}, wanted 1 to 2147483648",
                 options.max_record_bytes);
   }
 }
 
-std::vector<std::string> names_in_files(const RecordOptions& options, std::string_view command) {
+std::vector<std::string> names_in_files(const RecordOptions& options) {
   std::vector<std::string> names = options.json_keys;
   if (options.map_keys.empty()) return names;
   const auto wrong = [&] {
     return Error(Fault::kUsage,
-                 "{}: --map-keys: got {}, wanted a JSON object of keys and names, as in "
+                 "--map-keys: got {}, wanted a JSON object of keys and names, as in "
                  "{{\"text\": \"content\"}}",
-                 command, options.map_keys);
+                 options.map_keys);
   };
-  check_json_depth(options.map_keys, fmt::format("{}: --map-keys", command));
+  check_json_depth(options.map_keys, "--map-keys");
   const auto map = read_json_or_discarded<nlohmann::json>(options.map_keys);
   if (!map.is_object()) throw wrong();
   for (const auto& [key, value] : map.items()) {
     if (!value.is_string()) throw wrong();
     const auto at = std::find(options.json_keys.begin(), options.json_keys.end(), key);
     if (at == options.json_keys.end()) {
-      throw Error(Fault::kUsage, "{}: --map-keys names \"{}\", which --json-keys does not hold",
-                  command, key);
+      throw Error(Fault::kUsage, "--map-keys names \"{}\", which --json-keys does not hold", key);
     }
     names[static_cast<std::size_t>(at - options.json_keys.begin())] = value.get<std::string>();
   }
@@ -60,16 +58,16 @@ std::vector<std::string> names_in_files(const RecordOptions& options, std::strin
 namespace {
 
 // The names that are given, of --input, --hf-datasets-params and --datasets.
-std::vector<std::string> inputs_of(const RecordOptions& options, std::string_view command) {
+std::vector<std::string> inputs_of(const RecordOptions& options) {
   std::vector<std::string> inputs = options.input;
   if (!options.hf_datasets_params.empty()) {
     const HfInputs named = inputs_of_hf_params(options.hf_datasets_params);
     // Scripts name the data set twice.
     if (!inputs.empty() && inputs != std::vector<std::string>{named.path}) {
       throw Error(Fault::kUsage,
-                  "{}: --input and --hf-datasets-params name different data: got \"{}\", and "
+                  "--input and --hf-datasets-params name different data: got \"{}\", and "
                   "\"path\": \"{}\" in {}; use one of them",
-                  command, inputs[0], named.path, options.hf_datasets_params);
+                  inputs[0], named.path, options.hf_datasets_params);
     }
     inputs = named.files;
   }
@@ -84,10 +82,10 @@ std::optional<InputFormat> format_of(const RecordOptions& options) {
 
 }  // namespace
 
-std::vector<std::size_t> sets_of_files(const RecordOptions& options, std::string_view command) {
+std::vector<std::size_t> sets_of_files(const RecordOptions& options) {
   std::vector<std::size_t> sets;
   std::size_t set = 0;
-  for (const std::string& input : inputs_of(options, command)) {
+  for (const std::string& input : inputs_of(options)) {
     SilentLog silent;
     const auto files = find_input_files({input}, format_of(options), options.data_set, silent);
     sets.insert(sets.end(), files.size(), set++);
@@ -95,12 +93,11 @@ std::vector<std::size_t> sets_of_files(const RecordOptions& options, std::string
   return sets;
 }
 
-std::vector<InputFile> files_of(const RecordOptions& options, std::string_view command, Log& log) {
-  auto files =
-      find_input_files(inputs_of(options, command), format_of(options), options.data_set, log);
+std::vector<InputFile> files_of(const RecordOptions& options, Log& log) {
+  auto files = find_input_files(inputs_of(options), format_of(options), options.data_set, log);
   if (std::count_if(files.begin(), files.end(),
                     [](const InputFile& file) { return file.path == "-"; }) > 1) {
-    throw Error(Fault::kUsage, "{}: standard input (-) is named twice", command);
+    throw Error(Fault::kUsage, "standard input (-) is named twice");
   }
   return files;
 }

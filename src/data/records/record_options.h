@@ -85,19 +85,19 @@ struct RecordOptions {
   }
 };
 
-// Throws Error(kUsage), beginning with the name of the command, for options that do not fit.
-void check_record_options(const RecordOptions& options, std::string_view command);
+// Throws Error(kUsage) for options that do not fit.
+void check_record_options(const RecordOptions& options);
 
 // The names in the files of --json-keys. Throws Error(kUsage) for a --map-keys that is none.
-std::vector<std::string> names_in_files(const RecordOptions& options, std::string_view command);
+std::vector<std::string> names_in_files(const RecordOptions& options);
 
 // The files in the order in which they are read; the log says what was chosen of a data set's
 // folder. Throws Error(kUsage) for what does not exist.
-std::vector<InputFile> files_of(const RecordOptions& options, std::string_view command, Log& log);
+std::vector<InputFile> files_of(const RecordOptions& options, Log& log);
 
 // The data set of each of these files, from 0: each --input and each of --datasets is one. Throws
 // as files_of().
-std::vector<std::size_t> sets_of_files(const RecordOptions& options, std::string_view command);
+std::vector<std::size_t> sets_of_files(const RecordOptions& options);
 
 // Throws Error(kData) that names a record which cannot be used.
 [[noreturn]] void refuse_bad_record(const BadRecord& bad);

@@ -57,9 +57,9 @@ class TokenizerFiles {
 class CorpusCount {
  public:
   CorpusCount(const LearnOptions& options, const WordCutter& cutter, Log& log, Progress& progress)
-      : options_(options), keys_(names_in_files(options, kCommand)) {
+      : options_(options), keys_(names_in_files(options)) {
     std::int64_t total = 0;  // -1: unknown
-    for (const InputFile& file : files_ = files_of(options, kCommand, log)) {
+    for (const InputFile& file : files_ = files_of(options, log)) {
       total = file.path == "-" || total < 0 ? -1 : total + file.bytes;
     }
     shown_.emplace(progress, std::max<std::int64_t>(total, 0));
@@ -128,7 +128,7 @@ LearnReport learn_tokenizer(const LearnOptions& options, const TokenizerTraining
   if (options.save.empty()) {
     throw Error(Fault::kUsage, "{}: no --save; give the folder for tokenizer.json", kCommand);
   }
-  check_record_options(options, kCommand);
+  check_record_options(options);
   const TokenizerPlan plan = plan_tokenizer(training);
   const TokenizerFiles files(options.save, options.overwrite);
   const WordCutter cutter(plan.normalizer, plan.pre_tokenizer);

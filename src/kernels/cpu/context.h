@@ -92,6 +92,7 @@ class Masks {
 std::int64_t packed_bytes(const CpuContext& context, WeightForm form, std::int64_t out,
                           std::int64_t in, DType dtype);
 WeightForm forward_form(const CpuContext& context, std::int64_t rows, std::int64_t in, DType dtype);
+WeightForm frozen_form(const CpuContext& context, WeightForm form, DType dtype);
 std::int64_t row_tile();
 
 void execute(CpuContext& context, const LinearForward& call);

@@ -69,6 +69,10 @@ class CpuKernels final : public Kernels {
     return cpu::forward_form(context_, rows, in, dtype);
   }
 
+  WeightForm frozen_form(WeightForm form, DType dtype) const override {
+    return cpu::frozen_form(context_, form, dtype);
+  }
+
   bool reads_codes() const override { return true; }
 
   std::int64_t row_tile() const override { return cpu::row_tile(); }

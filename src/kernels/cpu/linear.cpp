@@ -40,6 +40,13 @@ WeightForm forward_form(const CpuContext& context, std::int64_t rows, std::int64
   return few ? WeightForm::kRows : WeightForm::kForward;
 }
 
+WeightForm frozen_form(const CpuContext& context, WeightForm form, DType dtype) {
+  const bool panels = !uses_tiles(context, dtype) && !uses_dot(context, dtype);
+  // Panels of fp32 are read where they are: from rows, products take 3 to 6 % longer.
+  const bool widens = size_bytes(dtype) == 2;
+  return panels && widens && context.panels.reads_rows ? WeightForm::kRows : form;
+}
+
 void execute(CpuContext& context, const PackWeight& call) {
   const std::int64_t wanted =
       packed_bytes(context, call.form, call.rows.dim(0), call.rows.dim(1), call.rows.dtype());

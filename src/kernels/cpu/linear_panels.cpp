@@ -17,6 +17,8 @@ constexpr std::int64_t kWaitingColumns = 1024;
 // Parts per thread, so that threads finish together.
 constexpr std::int64_t kPartsOfThread = 4;
 constexpr std::int64_t kFewestPanels = 4;
+// Panels that are read at once from rows of a weight, backward: whole lines of rows.
+constexpr std::int64_t kReadTogether = 4;
 
 // Rows of x and dy per pass of the weight gradient: dW is read and written once per pass.
 constexpr std::int64_t kGradientDepth = 1024;
@@ -47,31 +49,14 @@ class PanelProduct : protected LinearProduct {
            (column * k_ + first * padded_width(column)) * width_of(type_);
   }
 
-  // For a stretch of one panel: bytes in fp32 unless it is packed so, and bytes before it is
-  // widened.
+  // Bytes of a stretch of one panel in fp32, unless it is packed so.
   std::int64_t tile_bytes() const {
     return packed_ && type_ == Type::kF32 ? 0 : table_.panel * stretch_ * 4;
   }
-  std::int64_t narrow_bytes() const {
-    return packed_ || type_ == Type::kF32 ? 0 : aligned(table_.panel * stretch_ * 2);
-  }
-  // Returns a stretch of one panel in fp32.
+  // Returns a stretch of one packed panel in fp32.
   const void* right(std::int64_t column, std::int64_t first, std::int64_t k,
                     std::byte* memory) const {
-    const void* panel = packed_ ? packed_at(column, first) : nullptr;
-    if (!packed_) {
-      const std::int64_t columns = std::min(table_.panel, n_ - column);
-      const Tensor& weight = right_.weight.tensor;
-      if (right_.backward) {
-        table_.pack_right_wide(reinterpret_cast<float*>(memory),
-                               {at(weight, first, column), type_, weight.stride(0)}, k, columns);
-        return memory;
-      }
-      std::byte* to = type_ == Type::kF32 ? memory : memory + tile_bytes();
-      table_.pack_right_columns(to, {at(weight, column, first), type_, weight.stride(0)}, k,
-                                columns);
-      panel = to;
-    }
+    const std::byte* panel = packed_at(column, first);
     if (type_ == Type::kF32) return panel;
     context_.vector.convert(memory, Type::kF32, panel, type_, k * padded_width(column));
     return memory;
@@ -103,7 +88,8 @@ class ManyRows : PanelProduct {
       : PanelProduct(context, call),
         rows_(rows_of_part()),
         row_parts_(tiles(a_.dim(0), rows_)),
-        columns_(columns_of_part()) {}
+        columns_(columns_of_part()),
+        together_(packed_ || !right_.backward ? 1 : kReadTogether) {}
 
   std::int64_t parts() const { return row_parts_ * tiles(n_, columns_); }
 
@@ -134,11 +120,12 @@ class ManyRows : PanelProduct {
     const std::int64_t n = std::min(columns_, n_ - column);
     const std::int64_t left_bytes = m * table_.left_stride * 4;
     const std::int64_t kept = waits() ? up(n, table_.panel) : direct_ ? 0 : table_.panel;
-    std::byte* memory = context_.scratch.own(aligned(left_bytes) + tile_bytes() + narrow_bytes() +
-                                             m * kept * 4 + table_.panel * 4);
+    const std::int64_t right_bytes = together_ * tile_bytes();
+    std::byte* memory =
+        context_.scratch.own(aligned(left_bytes) + right_bytes + m * kept * 4 + table_.panel * 4);
     auto* left = reinterpret_cast<float*>(memory);
     std::byte* tile = memory + aligned(left_bytes);
-    auto* sums = reinterpret_cast<float*>(tile + tile_bytes() + narrow_bytes());
+    auto* sums = reinterpret_cast<float*>(tile + right_bytes);
     float* bias = sums + m * kept;
     for (std::int64_t first = 0; first == 0 || first < k_; first += stretch_) {
       const std::int64_t k = std::min(stretch_, k_ - first);
@@ -147,22 +134,21 @@ class ManyRows : PanelProduct {
       for (std::int64_t panel = 0; panel < n; panel += table_.panel) {
         const std::int64_t from = column + panel;
         const std::int64_t width = std::min(table_.panel, n - panel);
-        PanelMultiply product{.rows = m,
-                              .columns = width,
-                              .depth = k,
-                              .left = left,
-                              .right = right(from, first, k, tile),
-                              .sums = sums + (waits() ? m * panel : 0),
-                              .stride = table_.panel,
-                              .adds = first > 0,
-                              .bias = last ? bias_of(bias, from, width) : nullptr};
+        PanelMultiply product{
+            .rows = m,
+            .columns = width,
+            .depth = k,
+            .left = left,
+            .right = packed_ ? right(from, first, k, tile) : read(from, panel, first, k, tile),
+            .sums = sums + (waits() ? m * panel : 0),
+            .stride = table_.panel,
+            .adds = first > 0,
+            .bias = last ? bias_of(bias, from, width) : nullptr,
+            .ahead = packed_ ? packed_ahead(from + table_.panel, first, k)
+                             : rows_ahead(from, panel, first, k)};
         if (direct_) {
           product.sums = reinterpret_cast<float*>(at(y_, row, from));
           product.stride = y_.stride(0);
-        }
-        if (packed_ && from + table_.panel < n_) {
-          product.ahead = packed_at(from + table_.panel, first);
-          product.ahead_bytes = k * padded_width(from + table_.panel) * width_of(type_);
         }
         table_.multiply_rows(product);
         if (last && !direct_) finish(product.sums, row, from, m);
@@ -170,9 +156,51 @@ class ManyRows : PanelProduct {
     }
   }
 
+  PanelAhead packed_ahead(std::int64_t column, std::int64_t first, std::int64_t k) const {
+    if (column >= n_) return {};
+    return {.data = packed_at(column, first), .bytes = k * padded_width(column) * width_of(type_)};
+  }
+
+  // Returns a stretch of one panel in fp32 of a weight in plain rows. `panel`: columns of the part
+  // before it. The first of `together_` panels reads them all.
+  const void* read(std::int64_t column, std::int64_t panel, std::int64_t first, std::int64_t k,
+                   std::byte* memory) const {
+    const Tensor& weight = right_.weight.tensor;
+    auto* to = reinterpret_cast<float*>(memory);
+    const std::int64_t columns = std::min(together_ * table_.panel, n_ - column);
+    if (!right_.backward) {
+      table_.pack_right_columns_wide(to, {at(weight, column, first), type_, weight.stride(0)}, k,
+                                     columns);
+      return memory;
+    }
+    const std::int64_t index = panel / table_.panel % together_;
+    if (index == 0) {
+      table_.pack_right_wide(to, {at(weight, first, column), type_, weight.stride(0)}, k, columns);
+    }
+    return to + index * k * table_.panel;
+  }
+
+  // What read() needs after the panel at `column`: forward all of the next panel; backward a share
+  // of the next `together_` panels.
+  PanelAhead rows_ahead(std::int64_t column, std::int64_t panel, std::int64_t first,
+                        std::int64_t k) const {
+    const Tensor& weight = right_.weight.tensor;
+    const std::int64_t bytes = width_of(type_);
+    const std::int64_t index = panel / table_.panel % together_;
+    const std::int64_t next = column + (together_ - index) * table_.panel;
+    if (next >= n_) return {};
+    const std::int64_t columns = std::min(together_ * table_.panel, n_ - next);
+    if (!right_.backward)
+      return {at(weight, next, first), k * bytes, columns, weight.stride(0) * bytes};
+    const std::int64_t begin = k * index / together_;
+    return {at(weight, first + begin, next), columns * bytes, k * (index + 1) / together_ - begin,
+            weight.stride(0) * bytes};
+  }
+
   std::int64_t rows_;  // of a part
   std::int64_t row_parts_;
-  std::int64_t columns_;  // of a part
+  std::int64_t columns_;   // of a part
+  std::int64_t together_;  // panels that are read at once from rows
 };
 
 class FewRows : PanelProduct {
@@ -223,8 +251,7 @@ class FewRows : PanelProduct {
                             .adds = first > 0,
                             .bias = last ? bias_of(sums + m_ * table_.panel, column, n) : nullptr};
       if (m_ >= kSlowRows && !(last && last_panel)) {
-        product.ahead = packed + bytes;
-        product.ahead_bytes = bytes;
+        product.ahead = {.data = packed + bytes, .bytes = bytes};
       }
       (narrow ? table_.multiply_bf16 : table_.multiply_rows)(product);
     }
@@ -358,8 +385,8 @@ class WeightGradient {
                             .sums = call_.dweight.data<float>() + left.row * stride + right.column,
                             .stride = stride,
                             .adds = row > 0 || !call_.overwrites,
-                            .ahead = reinterpret_cast<const std::byte*>(next.data),
-                            .ahead_bytes = next.elements * 4});
+                            .ahead = {.data = reinterpret_cast<const std::byte*>(next.data),
+                                      .bytes = next.elements * 4}});
   }
 
   CpuContext& context_;

@@ -14,6 +14,10 @@ WeightForm MetaKernels::forward_form(std::int64_t rows, std::int64_t in, DType d
   return like_ ? like_->forward_form(rows, in, dtype) : WeightForm::kForward;
 }
 
+WeightForm MetaKernels::frozen_form(WeightForm form, DType dtype) const {
+  return like_ ? like_->frozen_form(form, dtype) : form;
+}
+
 bool MetaKernels::reads_codes() const { return like_ && like_->reads_codes(); }
 
 std::int64_t MetaKernels::row_tile() const { return like_ ? like_->row_tile() : 1; }

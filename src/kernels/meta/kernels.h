@@ -8,15 +8,16 @@ namespace piton {
 
 class MetaKernels final : public Kernels {
  public:
-  // packed_bytes(), forward_form() and row_tile() return the values of `like`, so that the counted
-  // memory is that of a run on it; `like` must outlive this object. Without `like`: plain rows,
-  // tiles of one row.
+  // packed_bytes(), forward_form(), frozen_form() and row_tile() return the values of `like`, so
+  // that the counted memory is that of a run on it; `like` must outlive this object. Without
+  // `like`: plain rows, tiles of one row.
   explicit MetaKernels(const Kernels* like = nullptr) : like_(like) {}
 
   std::string name() const override;
   std::int64_t packed_bytes(WeightForm form, std::int64_t out, std::int64_t in,
                             DType dtype) const override;
   WeightForm forward_form(std::int64_t rows, std::int64_t in, DType dtype) const override;
+  WeightForm frozen_form(WeightForm form, DType dtype) const override;
   bool reads_codes() const override;
   std::int64_t row_tile() const override;
 

@@ -100,6 +100,14 @@ expect(RUN ${talks} --save ${WORK}/changed --exit-interval 2 CODE 0)
 file(APPEND ${WORK}/talks.jsonl "{\"messages\": [{\"role\": \"user\", \"content\": \"?\"}, {\"role\": \"assistant\", \"content\": \"!\"}]}\n")
 expect(RUN resume ${WORK}/changed CODE 3 ERR "talks.jsonl has changed since the checkpoint")
 
+# What is wrong is named by the command that was given.
+expect(RUN ${tune} ${file} --data-path ${WORK}/talks.jsonl --map-keys "{" --save ${WORK}/none CODE 2
+  ERR "piton finetune: --map-keys names the keys of a handler; give --handler-name too")
+expect(RUN ${tune} ${file} --data-path ${WORK}/talks.jsonl --handler-name Alpaca --save ${WORK}/none CODE 2
+  ERR "piton finetune: --handler-name: got \"Alpaca\"")
+expect(RUN preprocess --tokenizer-type ByteTokenizer --prompt-type default --handler-name Alpaca --input ${WORK}/talks.jsonl
+  --output-prefix ${WORK}/none CODE 2 ERR "piton preprocess: --handler-name: got \"Alpaca\"")
+
 # The template of the model, where the files name none: that of the run, whose data had --prompt-type default.
 expect(RUN finetune --finetune --load ${WORK}/talks-prefix --data-path ${WORK}/questions.jsonl --split 80,20,0 --seq-length 128
   --global-batch-size 2 --lr 1e-2 --train-iters 2 --save ${WORK}/own CODE 0

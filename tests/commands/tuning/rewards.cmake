@@ -102,6 +102,44 @@ expect(RUN score --reward --load ${WORK}/whole --pairs ${WORK}/right.jsonl CODE 
 expect(RUN score --reward --load ${WORK}/whole --pairs ${WORK}/talks.jsonl CODE 3 ERR "talks.jsonl: OpenAIInstructionHandler has answers, wanted pairs")
 expect(RUN score --load ${WORK}/whole --pairs ${WORK}/right.jsonl CODE 2 ERR "--pairs: needs --reward")
 
+# The same by eval: as a task with categories, for each batch size and on ranks that share the pairs.
+set(asks eval --load ${WORK}/whole --task rewardbench --task-data-path ${WORK}/right.jsonl)
+expect(RUN ${asks} --save-results ${WORK}/results CODE 0 OUT "rewardbench.lm-eval.none.0.acc.↑.1.0000" "rewardbench_part 3")
+file(READ ${WORK}/results/rewardbench.jsonl lines)
+string(REGEX MATCHALL "\"rewards\":.-?[0-9.e-]+,-?[0-9.e-]+" lines "${lines}")
+string(REGEX MATCHALL "-?[0-9]+\\.[0-9e-]+" got "${lines}")
+if(NOT got STREQUAL wanted)
+  message(FATAL_ERROR "rewards of eval: ${got}, of score ${wanted}")
+endif()
+file(READ ${WORK}/results/results.json results)
+if(NOT results MATCHES "\"rewardbench_part 2\": 1")
+  message(FATAL_ERROR "results of eval: ${results}")
+endif()
+expect(RUN ${asks} --batch-size 1 --save-results ${WORK}/results-1 CODE 0)
+execute_process(COMMAND ${LAUNCH} 2 ${PITON} ${asks} --save-results ${WORK}/results-2 RESULT_VARIABLE code OUTPUT_VARIABLE text
+                ERROR_VARIABLE text)
+if(NOT code EQUAL 0)
+  message(FATAL_ERROR "eval of rewards on two ranks: exit ${code}\n${text}")
+endif()
+foreach(other 1 2)
+  foreach(name results.json rewardbench.jsonl)
+    file(SHA256 ${WORK}/results/${name} wanted_hash)
+    file(SHA256 ${WORK}/results-${other}/${name} got_hash)
+    if(NOT got_hash STREQUAL wanted_hash)
+      message(FATAL_ERROR "${name} differs in results-${other}")
+    endif()
+  endforeach()
+endforeach()
+file(WRITE ${WORK}/reversed.toml "kind = \"preference\"\nchosen = \"{rejected}\"\nrejected = \"{chosen}\"\n")
+expect(RUN eval --load ${WORK}/whole --task ${WORK}/reversed.toml --task-data-path ${WORK}/right.jsonl --json CODE 0
+  OUT "\"reversed\":{\"acc,none\":0.0,\"acc_stderr,none\":0.0}")
+expect(RUN eval --load ${base} --task rewardbench --task-data-path ${WORK}/right.jsonl CODE 2
+  ERR "piton eval: --task: rewardbench compares rewards, and [^ ]* predicts tokens; wanted a reward model")
+expect(RUN eval --load ${WORK}/whole --task piqa --task-data-path ${CMAKE_CURRENT_LIST_DIR}/../../golden/evaluation/data CODE 2
+  ERR "piton eval: --task: piqa needs probabilities of tokens, and [^ ]* gives rewards; wanted rewardbench")
+expect(RUN eval --load ${WORK}/whole --task rewardbench --task-data-path ${WORK}/talks.jsonl CODE 3 ERR "talks.jsonl: record 1: [^\n]*prompt")
+expect(RUN ${asks} --num-shots 1 CODE 2 ERR "--num-shots: got 1, and rewardbench has no examples")
+
 # A reward model as the start of another one.
 expect(RUN ${rm} --load ${WORK}/hf --save ${WORK}/again --reward-margin 0.5 --center-rewards-coefficient 0.01 CODE 0)
 

@@ -192,6 +192,64 @@ TEST(Evaluation, ContinuesWhereItWasKilled) {
   EXPECT_FALSE(std::filesystem::exists(folder / "mmlu.journal"));
 }
 
+// Pairs of two subsets whose better answer has more letters, but for one.
+TaskData pairs_of_answers(const std::filesystem::path& file) {
+  write_text_file(file,
+                  R"({"prompt": "p", "chosen": "long", "rejected": "no", "subset": "hep-go"}
+{"prompt": "p", "chosen": "no", "rejected": "long", "subset": "hep-js"}
+{"prompt": "q", "chosen": "longer", "rejected": "long", "subset": "donotanswer"}
+{"prompt": "r", "chosen": "longest", "rejected": "x", "subset": "hep-go"}
+)");
+  TaskData data = load_task(find_task("rewardbench", {}), {.paths = {file.string()}});
+  for (TaskSample& sample : data.samples) {
+    sample.contexts.clear();
+    for (const std::string& answer : sample.choices)
+      sample.contexts.push_back(sample.asked[0] + answer);
+  }
+  return data;
+}
+
+TEST(Evaluation, OfPreferencesIsTheShareOfHigherRewardsByCategory) {
+  const TempFolder folder;
+  const TaskData data = pairs_of_answers(folder / "rewardbench.jsonl");
+  ScriptedModel model;
+  const TaskEvaluation evaluation = evaluate(model, data);
+  EXPECT_EQ(evaluation.responses[0].log_likelihoods, std::vector<double>({5, 3}));
+  std::map<std::string, std::pair<std::int64_t, double>> scores;
+  for (const GroupScore& group : scores_of(evaluation))
+    scores[group.name] = {group.samples, group.values[0].value};
+  const std::map<std::string, std::pair<std::int64_t, double>> wanted = {
+      {"rewardbench", {4, 0.75}},     {"rewardbench_reasoning", {3, 2.0 / 3}},
+      {"rewardbench_safety", {1, 1}}, {"rewardbench_hep-go", {2, 1}},
+      {"rewardbench_hep-js", {1, 0}}, {"rewardbench_donotanswer", {1, 1}}};
+  EXPECT_EQ(scores, wanted);
+  const auto json = results_json({evaluation}, {});
+  EXPECT_EQ(json["results"]["rewardbench"]["acc,none"], 0.75);
+  EXPECT_TRUE(json["groups"].contains("rewardbench_safety"));
+  EXPECT_FALSE(json["groups"].contains("rewardbench_hep-js"));
+  EXPECT_FALSE(json.contains("computation"));
+  EXPECT_THAT(sample_lines(evaluation), testing::HasSubstr("\"rewards\":[5.0,3.0]"));
+}
+
+TEST(Evaluation, OfPreferencesContinuesWhereItWasKilled) {
+  const TempFolder folder;
+  const TaskData data = pairs_of_answers(folder / "rewardbench.jsonl");
+  const EvaluationRules rules{.round_tokens = 1, .journal = folder / "journal"};
+  ScriptedModel model;
+  model.fails_after = 4;
+  EXPECT_THROW(evaluate(model, data, rules), std::runtime_error);
+  model.fails_after = 1000;
+  const TaskEvaluation rest = evaluate(model, data, rules);
+  EXPECT_GT(rest.restored, 0);
+  EXPECT_LT(rest.restored, 8);
+  EXPECT_EQ(rest.responses, evaluate(model, data).responses);
+  // A conversation that does not fit keeps its end.
+  model.longest = 4;
+  const TaskEvaluation cut = evaluate(model, data);
+  EXPECT_EQ(cut.responses[3].log_likelihoods, std::vector<double>({4, 2}));
+  EXPECT_EQ(cut.cut_samples, std::set<std::size_t>({0, 1, 2, 3}));
+}
+
 TEST(Evaluation, CountsPromptsThatWereCutAndEmptyAnswers) {
   const TaskData data = mmlu();
   ScriptedModel model;

@@ -98,5 +98,38 @@ TEST_P(Weight, HeldAsCodesStillComesAsRowsWhereRowsAreAskedFor) {
   EXPECT_TRUE(test::bit_equal(use.rows(), plain_.value));
 }
 
+// What a training run holds of a frozen weight where the back end reads its rows as fast.
+TEST(FrozenForms, AreRowsAloneWhereProductsReadThem) {
+  ThreadPool threads(1);
+  HostDevice device;
+  Arena arena(device, 1 << 20);
+  const auto stream = device.make_stream();
+  std::unique_ptr<Kernels> kernels;
+  try {
+    kernels = make_cpu_kernels(threads, "x86-64-v3");
+  } catch (const Error& error) {
+    GTEST_SKIP() << error.what();
+  }
+  PackedForms fewest(*kernels, arena, FrozenForms::kFewest);
+  PackedForms packed(*kernels, arena, FrozenForms::kPacked);
+  const auto form_of = [&](PackedForms& forms, DType dtype, bool trainable, WeightForm form) {
+    Parameter parameter;
+    parameter.name = "weight";
+    parameter.shape = {kOut, kIn};
+    parameter.dtype = dtype;
+    parameter.trainable = trainable;
+    const Tensor rows = host_tensor(dtype, {kOut, kIn});
+    const WeightView view = forms.get(parameter, rows, form, *stream);
+    forms.drop(parameter, {});
+    return view.form;
+  };
+  for (const WeightForm form : {WeightForm::kForward, WeightForm::kBackward}) {
+    EXPECT_EQ(form_of(fewest, DType::kBF16, false, form), WeightForm::kRows);
+    EXPECT_EQ(form_of(fewest, DType::kBF16, true, form), form);
+    EXPECT_EQ(form_of(packed, DType::kBF16, false, form), form);
+    EXPECT_EQ(form_of(fewest, DType::kF32, false, form), form);
+  }
+}
+
 }  // namespace
 }  // namespace piton

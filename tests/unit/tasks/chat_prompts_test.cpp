@@ -69,6 +69,22 @@ TEST(ChatPrompts, OfTextsWhosePerplexityIsMeasuredAreTheTexts) {
   EXPECT_FALSE(data.is_chat);
 }
 
+TEST(ChatPrompts, OfPreferencesAreAConversationForEachAnswer) {
+  TaskData data;
+  data.task = {.kind = TaskKind::kPreference};
+  data.samples = {{.choices = {"a", "b"}, .system = "Be kind.", .asked = {"q"}}};
+  const ChatTemplate all = template_of(
+      "{{ bos_token }}{% for m in messages %}{{ m.role[0] }}:{{ m.content }};{% endfor %}"
+      "{% if add_generation_prompt %}a:{% endif %}");
+  make_chat_prompts(data, all, {});
+  EXPECT_FALSE(data.is_chat);
+  make_preference_texts(data, all);
+  EXPECT_THAT(data.samples[0].contexts,
+              testing::ElementsAre("<s>s:Be kind.;u:q;a:a;", "<s>s:Be kind.;u:q;a:b;"));
+  EXPECT_TRUE(data.is_chat);
+  EXPECT_EQ(data.prompt_hash, hash_of_prompts(data.samples));
+}
+
 TEST(ChatPrompts, AreRefusedAsTheTemplateRefusesThem) {
   TaskData data = load_task(find_task("boolq", {}), {.paths = {kGolden + "data"}});
   EXPECT_THAT(

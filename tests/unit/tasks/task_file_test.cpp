@@ -42,7 +42,37 @@ TEST_F(TaskInAFile, IsReadAsABuiltInTask) {
   EXPECT_THAT(data.samples[0].gold, ElementsAre(0));
 }
 
+TEST_F(TaskInAFile, OfPreferencesHasThePairsOfTheRecords) {
+  const auto file = write(
+      "kind = \"preference\"\nprompt = \"{question}\"\nchosen = \"{good}\"\n"
+      "rejected = \"{bad}\"\nsubject-field = \"part\"\n");
+  // The text of an answer may be that of a number, which elsewhere names a choice.
+  write_text_file(folder_ / "colors/test.csv",
+                  "question,good,bad,part\nsky?,blue,0,one\nsnow?,1,red,\nsea?,blue,red,one\n");
+  const Task task = find_task(file.string(), {});
+  const TaskData data = load_task(task, {.paths = {(folder_ / "colors").string()}});
+  ASSERT_EQ(data.samples.size(), 3U);
+  EXPECT_THAT(data.samples[0].asked, ElementsAre("sky?"));
+  EXPECT_THAT(data.samples[0].choices, ElementsAre("blue", "0"));
+  EXPECT_THAT(data.samples[1].choices, ElementsAre("1", "red"));
+  for (const TaskSample& sample : data.samples) EXPECT_THAT(sample.gold, ElementsAre(0));
+  EXPECT_EQ(data.samples[0].subject, "one");
+  EXPECT_EQ(data.samples[1].subject, "");
+  // The first of each subject.
+  const TaskData first =
+      load_task(task, {.paths = {(folder_ / "colors").string()}, .max_samples = 1});
+  ASSERT_EQ(first.samples.size(), 2U);
+  EXPECT_EQ(first.samples[1].index, 1);
+}
+
 TEST_F(TaskInAFile, IsRefusedWithWhatIsWrong) {
+  EXPECT_THAT(refusal("prompt = \"x\"\nchosen = \"{a}\"\n"),
+              HasSubstr("chosen: is for kind = \"preference\", and kind is \"multiple-choice\""));
+  EXPECT_THAT(refusal("kind = \"preference\"\nnum-shots = 1\n"), HasSubstr("has no examples"));
+  EXPECT_THAT(refusal("kind = \"preference\"\nchoices = [\"a\"]\n"),
+              HasSubstr("are for kind = \"multiple-choice\""));
+  EXPECT_THAT(refusal("kind = \"preference\"\nsubject-field = \"a\"\nhas-subjects = true\n"),
+              HasSubstr("subject-field: got has-subjects too"));
   EXPECT_THAT(refusal("prompts = \"x\"\n"), HasSubstr("prompts"));
   EXPECT_THAT(refusal("name = \"x\"\n"), HasSubstr("colors.toml: prompt: is missing"));
   EXPECT_THAT(refusal("prompt = \"x\"\n"), HasSubstr("wanted either choices or choices-field"));

@@ -34,6 +34,18 @@ TEST(SampleScore, TakesTheFirstOfEqualChoicesAndAllowsSeveralRightOnes) {
   EXPECT_TRUE(score_sample(task, sample, {.log_likelihoods = {-1, -0.5, -0.2}}).correct);
 }
 
+TEST(SampleScore, OfAPreferenceNeedsTheHigherReward) {
+  const Task task{.kind = TaskKind::kPreference, .metrics = {"acc"}};
+  const TaskSample sample{.choices = {"good", "bad"}, .gold = {0}};
+  const SampleScore right = score_sample(task, sample, {.log_likelihoods = {-0.5, -0.75}});
+  EXPECT_EQ(values_of(right), std::vector<double>({1}));
+  EXPECT_EQ(right.answer, "good");
+  const SampleScore equal = score_sample(task, sample, {.log_likelihoods = {2, 2}});
+  EXPECT_EQ(values_of(equal), std::vector<double>({0}));
+  EXPECT_EQ(equal.answer, "bad");
+  EXPECT_FALSE(score_sample(task, sample, {.log_likelihoods = {1, 2}}).correct);
+}
+
 TEST(SampleScore, OfATextIsThatOfEachFilter) {
   Task task{.kind = TaskKind::kGeneration};
   task.metrics = {"exact_match"};

@@ -18,6 +18,7 @@ constexpr int kLeftStride = kDepth + 16;
 void pack_right(void* panels, const Matrix& rows, std::int64_t k, std::int64_t n);
 void pack_right_columns(void* panels, const Matrix& rows, std::int64_t k, std::int64_t n);
 void pack_right_wide(float* panels, const Matrix& rows, std::int64_t k, std::int64_t n);
+void pack_right_columns_wide(float* panels, const Matrix& rows, std::int64_t k, std::int64_t n);
 void pack_left(float* groups, const Matrix& columns, std::int64_t k, std::int64_t m);
 
 }  // namespace piton::cpu::PITON_ISA

@@ -39,10 +39,28 @@ struct Groups {
 
 constexpr int kUnrolled = kLanes == 16 ? 2 : 4;
 
-// Every `kUnrolled` steps, prefetches the line at `ahead`, which advances by `pace` bytes.
+// Advances through the memory ahead by `pace` bytes at a time.
+struct Prefetch {
+  const std::byte* at;
+  const std::byte* end;  // of the piece
+  std::int64_t pace;
+  std::int64_t gap;  // from the end of a piece to the next one
+  std::int64_t bytes;
+
+  inline __attribute__((always_inline)) void step() {
+    __builtin_prefetch(at, 0, 2);
+    at += pace;
+    if (at >= end) {
+      at += gap;
+      end = at + bytes;
+    }
+  }
+};
+
+// Every `kUnrolled` steps, prefetches a line.
 template <int rows, int wide, typename Left, typename T>
 PITON_INLINE void sum_up(F (&sum)[rows][wide], std::int64_t depth, const float* a, const T* b,
-                         const std::byte* ahead, std::int64_t pace) {
+                         Prefetch ahead) {
   const auto step = [&](int at) __attribute__((always_inline)) {
     F right[wide];
     for (int w = 0; w < wide; ++w) right[w] = load(b + (at * wide + w) * kLanes);
@@ -54,8 +72,7 @@ PITON_INLINE void sum_up(F (&sum)[rows][wide], std::int64_t depth, const float* 
   };
   std::int64_t p = 0;
   for (; p + kUnrolled <= depth; p += kUnrolled) {
-    __builtin_prefetch(ahead, 0, 2);
-    ahead += pace;
+    ahead.step();
 #pragma GCC unroll 4
     for (int at = 0; at < kUnrolled; ++at) step(at);
     a += kUnrolled * Left::kStep;
@@ -85,8 +102,7 @@ PITON_INLINE void put(const F (&sum)[rows][wide], const PanelMultiply& p, std::i
 }
 
 template <int rows, int wide, typename Left, typename T>
-void tile(const PanelMultiply& p, const float* a, std::int64_t row, const std::byte* ahead,
-          std::int64_t pace) {
+void tile(const PanelMultiply& p, const float* a, std::int64_t row, const Prefetch& ahead) {
   if (p.adds) {
     for (int r = 0; r < rows; ++r) {
       for (int w = 0; w < wide; ++w) {
@@ -95,7 +111,7 @@ void tile(const PanelMultiply& p, const float* a, std::int64_t row, const std::b
     }
   }
   F sum[rows][wide] = {};
-  sum_up<rows, wide, Left>(sum, p.depth, a, static_cast<const T*>(p.right), ahead, pace);
+  sum_up<rows, wide, Left>(sum, p.depth, a, static_cast<const T*>(p.right), ahead);
   const int count = static_cast<int>(p.columns - (wide - 1) * kLanes);
   if (count == kLanes) {
     put<rows, wide>(sum, p, row, Full{});
@@ -107,25 +123,34 @@ void tile(const PanelMultiply& p, const float* a, std::int64_t row, const std::b
 // tile() for a number of rows that is known only at run time.
 template <int wide, typename Left, typename T, int rows = kGroup>
 PITON_INLINE void tile_of(std::int64_t count, const PanelMultiply& p, const float* a,
-                          std::int64_t row, const std::byte* ahead, std::int64_t pace) {
-  if (count == rows) return tile<rows, wide, Left, T>(p, a, row, ahead, pace);
-  if constexpr (rows > 1) tile_of<wide, Left, T, rows - 1>(count, p, a, row, ahead, pace);
+                          std::int64_t row, const Prefetch& ahead) {
+  if (count == rows) return tile<rows, wide, Left, T>(p, a, row, ahead);
+  if constexpr (rows > 1) tile_of<wide, Left, T, rows - 1>(count, p, a, row, ahead);
 }
 
 // Each group prefetches its share of the memory ahead.
 struct Ahead {
   Ahead(const PanelMultiply& p, std::int64_t groups)
-      : first(p.ahead != nullptr ? p.ahead : static_cast<const std::byte*>(p.right)),
-        bytes(p.ahead != nullptr ? p.ahead_bytes : 0),
+      : memory(p.ahead),
+        all(p.ahead.data != nullptr ? p.ahead.rows * p.ahead.bytes : 0),
         groups(groups),
-        steps(p.depth / kUnrolled < 1 ? 1 : p.depth / kUnrolled),
-        pace((bytes / groups + steps - 1) / steps) {}
-  const std::byte* at(std::int64_t group) const { return first + bytes * group / groups; }
+        right(static_cast<const std::byte*>(p.right)),
+        pace(0) {
+    const std::int64_t steps = p.depth / kUnrolled < 1 ? 1 : p.depth / kUnrolled;
+    pace = (all / groups + steps - 1) / steps;
+  }
+  Prefetch at(std::int64_t group) const {
+    if (all == 0) return {right, right + 1, 0, 0, 1};
+    const std::int64_t first = all * group / groups;
+    const std::byte* piece = memory.data + first / memory.bytes * memory.stride;
+    return {piece + first % memory.bytes, piece + memory.bytes, pace, memory.stride - memory.bytes,
+            memory.bytes};
+  }
 
-  const std::byte* first;
-  std::int64_t bytes;
+  const PanelAhead& memory;
+  std::int64_t all;
   std::int64_t groups;
-  std::int64_t steps;
+  const std::byte* right;
   std::int64_t pace;
 };
 
@@ -136,8 +161,7 @@ void multiply_panel(const PanelMultiply& p) {
   for (std::int64_t group = 0; group < groups; ++group) {
     const std::int64_t row = Left::first_row(p, group, groups);
     const std::int64_t count = Left::first_row(p, group + 1, groups) - row;
-    tile_of<wide, Left, float>(count, p, p.left + Left::offset(p, row), row, ahead.at(group),
-                               ahead.pace);
+    tile_of<wide, Left, float>(count, p, p.left + Left::offset(p, row), row, ahead.at(group));
   }
 }
 
@@ -155,7 +179,7 @@ void multiply(const PanelMultiply& p) {
 
 void multiply_bf16(const PanelMultiply& p) {
   const Ahead ahead(p, 1);
-  tile_of<kPanelVectors, Rows, Bf16>(p.rows, p, p.left, 0, ahead.first, ahead.pace);
+  tile_of<kPanelVectors, Rows, Bf16>(p.rows, p, p.left, 0, ahead.at(0));
 }
 
 }  // namespace
@@ -166,6 +190,7 @@ const PanelTable& panel_table() {
                                      .group = kGroup,
                                      .depth = kDepth,
                                      .left_stride = kLeftStride,
+                                     .reads_rows = kLanes < 16,
                                      .part_rows = kPartRows,
                                      .multiply_rows = multiply<Rows>,
                                      .multiply_groups = multiply<Groups>,
@@ -173,6 +198,7 @@ const PanelTable& panel_table() {
                                      .pack_right = pack_right,
                                      .pack_right_columns = pack_right_columns,
                                      .pack_right_wide = pack_right_wide,
+                                     .pack_right_columns_wide = pack_right_columns_wide,
                                      .pack_left = pack_left};
   return kTable;
 }

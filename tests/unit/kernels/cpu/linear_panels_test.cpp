@@ -145,10 +145,15 @@ TEST_P(PanelEdges, ForwardIsTheSum) {
     for (std::int64_t i = 0; i < wanted.elements(); ++i) {
       set_value(wanted, i, value_at(wanted, i) + value_at(bias, i % size.columns));
     }
+    Tensor of_rows;
     for (const WeightView& view : forms(weight, WeightForm::kForward)) {
       const Tensor y = source_.unwritten(dtype(), {size.rows, size.columns});
       run_by_all(LinearForward{.y = y, .x = x, .weight = view, .bias = bias}, &LinearForward::y);
       EXPECT_TRUE(close(y, wanted, tolerance(dtype(), size.depth)));
+      if (of_rows.defined()) {
+        EXPECT_TRUE(bit_equal(y, of_rows));
+      }
+      of_rows = y;
     }
   }
 }
@@ -159,10 +164,15 @@ TEST_P(PanelEdges, BackwardInputIsTheSum) {
     const Tensor dy = source_.normal_rows(dtype(), {size.rows, size.depth});
     const Tensor weight = source_.normal(dtype(), {size.depth, size.columns});
     const Tensor wanted = product(size, reader(dy), reader(weight));
+    Tensor of_rows;
     for (const WeightView& view : forms(weight, WeightForm::kBackward)) {
       const Tensor dx = source_.unwritten(dtype(), {size.rows, size.columns});
       run_by_all(LinearBackwardInput{.dx = dx, .dy = dy, .weight = view}, &LinearBackwardInput::dx);
       EXPECT_TRUE(close(dx, wanted, tolerance(dtype(), size.depth)));
+      if (of_rows.defined()) {
+        EXPECT_TRUE(bit_equal(dx, of_rows));
+      }
+      of_rows = dx;
     }
   }
 }
