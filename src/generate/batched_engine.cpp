@@ -91,7 +91,8 @@ class BatchedEngine final : public DecodingEngine {
       texts.push_back({.text = text.place,
                        .ids = ids.subspan(static_cast<std::size_t>(one.begin),
                                           static_cast<std::size_t>(one.count())),
-                       .whole = angle_length(text)});
+                       .whole = angle_length(text),
+                       .adapter = text.request.adapter});
       text.read_as = text.length();
       end += one.count();
       for (std::int64_t row = end - one.rows(text); row < end; ++row)
@@ -172,7 +173,7 @@ class BatchedEngine final : public DecodingEngine {
       const bool shares = can_share(text.to_read());
       // Rows whose logits are needed are always read.
       const auto to_find = std::span(text.ids).first(static_cast<std::size_t>(text.first_row()));
-      if (shares) prefix = index_.find(to_find);
+      if (shares) prefix = index_.find(to_find, PrefixIndex::root_of(text.request.adapter));
       if (shares && is_being_read(text, prefix.tokens)) {
         if (++passed == kMostPassedOver) return;
         ++next;
@@ -201,7 +202,7 @@ class BatchedEngine final : public DecodingEngine {
   // soon have it: whole pages, and the last page of a text that ends when it is read.
   bool is_being_read(const Text& text, std::int64_t known) const {
     return std::ranges::any_of(running_, [&](const Text& other) {
-      if (!other.node) return false;
+      if (!other.node || other.request.adapter != text.request.adapter) return false;
       const std::int64_t whole = other.to_read() / kCachePage * kCachePage;
       const std::int64_t to_share = other.request.only_scores() ? other.to_read() : whole;
       if (cache_.pages().length(other.place) >= to_share) return false;
@@ -278,6 +279,9 @@ class BatchedEngine final : public DecodingEngine {
       pages += cache_.pages().pages_to_append(place, count);
       readings.push_back(one);
     }
+    // Linears compute the rows of an adapter as one range.
+    std::ranges::stable_sort(
+        readings, {}, [&](const TextReading& one) { return running_[one.text].request.adapter; });
     return readings;
   }
 

@@ -38,6 +38,20 @@ std::vector<float> on_host(const Context& context, const Tensor& tensor) {
   }
 }
 
+// Adds `rows` rows after the first `begin` ones.
+void add_rows(std::vector<AdapterRows>& all, std::optional<std::int64_t> adapter,
+              std::int64_t begin, std::int64_t rows) {
+  if (!adapter) return;
+  if (!all.empty() && all.back().choice == *adapter &&
+      all.back().begin + all.back().size == begin) {
+    all.back().size += rows;
+    return;
+  }
+  PITON_ASSERT(std::ranges::find(all, *adapter, &AdapterRows::choice) == all.end(),
+               "the rows of adapter {} are not next to each other", *adapter);
+  all.push_back({.choice = *adapter, .begin = begin, .size = rows});
+}
+
 }  // namespace
 
 Inference::Inference(Context context, Pipeline& pipeline, Mesh& mesh, const ModelConfig& config,
@@ -93,12 +107,14 @@ Tensor Inference::logits(std::span<const TextTokens> texts, std::span<const std:
                          KvCache& cache) {
   std::vector<CachePass> passes;
   std::vector<std::int32_t> ids;
+  std::vector<AdapterRows> adapter_rows;
   std::int64_t pages = 0;
   for (const TextTokens& text : texts) {
     const auto count = std::ssize(text.ids);
     const std::int64_t end = cache.pages().length(text.text) + count;
     passes.push_back(
         {.text = text.text, .tokens = count, .whole = text.whole > 0 ? text.whole : end});
+    add_rows(adapter_rows, text.adapter, std::ssize(ids), count);
     ids.insert(ids.end(), text.ids.begin(), text.ids.end());
     pages += cache.pages().pages_to_append(text.text, count);
   }
@@ -109,7 +125,8 @@ Tensor Inference::logits(std::span<const TextTokens> texts, std::span<const std:
                  .tokens = put(ids),
                  .positions = put(cache.positions()),
                  .wanted = {.loss = false, .logits = !rows.empty()},
-                 .cache = &cache};
+                 .cache = &cache,
+                 .adapter_rows = std::move(adapter_rows)};
   if (!rows.empty()) one.wanted.rows = put(rows);
   Tensor logits = pass(std::move(one)).logits;
   cache.close();
@@ -134,9 +151,10 @@ Tensor Inference::logits(std::span<const std::int32_t> ids, std::int64_t samples
   return pass(std::move(one)).logits;
 }
 
-std::vector<float> Inference::embedding(std::span<const std::int32_t> ids,
-                                        EmbeddingPooling pooling) {
+std::vector<float> Inference::embedding(std::span<const std::int32_t> ids, EmbeddingPooling pooling,
+                                        std::optional<std::int64_t> adapter) {
   ModelInput one = input(ids, 1);
+  add_rows(one.adapter_rows, adapter, 0, std::ssize(ids));
   one.wanted.hidden = true;
   const std::vector<std::int32_t> last{static_cast<std::int32_t>(ids.size()) - 1};
   if (pooling == EmbeddingPooling::kLast) one.wanted.rows = put(last);

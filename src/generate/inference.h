@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -25,6 +26,7 @@ struct TextTokens {
   std::int64_t text = 0;  // its number in the cache
   std::span<const std::int32_t> ids;
   std::int64_t whole = 0;  // CachePass::whole; 0: the tokens of the text with these
+  std::optional<std::int64_t> adapter = {};  // AdapterRows::choice; nothing: none
 };
 
 enum class EmbeddingPooling : std::uint8_t { kMean, kLast };
@@ -52,9 +54,9 @@ class Inference {
   }
 
   // One pass over the next tokens of texts of a cache, which has them afterwards; the cache grows
-  // if it has too few free pages. Logits of some rows, counted over all tokens of the pass: fp32
-  // (fp64) [rows, padded vocabulary / t]; empty without rows, and on stages that do not hold the
-  // last chunk.
+  // if it has too few free pages. Texts with the same adapter are next to each other. Logits of
+  // some rows, counted over all tokens of the pass: fp32 (fp64) [rows, padded vocabulary / t];
+  // empty without rows, and on stages that do not hold the last chunk.
   Tensor logits(std::span<const TextTokens> texts, std::span<const std::int32_t> rows,
                 KvCache& cache);
   // The last row of each text.
@@ -66,8 +68,9 @@ class Inference {
                 std::span<const std::int32_t> rows = {});
 
   // One vector for a text, on every rank: the mean of the hidden states of its tokens (the output
-  // of the final norm), or the last one; fp32 [h].
-  std::vector<float> embedding(std::span<const std::int32_t> ids, EmbeddingPooling pooling);
+  // of the final norm), or the last one; fp32 [h]. `adapter`: as in TextTokens.
+  std::vector<float> embedding(std::span<const std::int32_t> ids, EmbeddingPooling pooling,
+                               std::optional<std::int64_t> adapter = {});
 
   // The result of logits() on the host: [rows x vocabulary] in fp32, without padding. Empty where
   // `split` is empty.
