@@ -100,8 +100,7 @@ class BatchedEngine final : public DecodingEngine {
     }
     counts_.computed_tokens += end;
     ++counts_.passes;
-    const std::span<const float> logits =
-        inference_.host_logits(inference_.logits(texts, rows, cache_));
+    const Tensor logits = inference_.logits(texts, rows, cache_);
     std::vector<GeneratedToken> tokens;
     if (!rows.empty()) tokens = agreed_tokens(readings, logits);
     take_all(readings, tokens, events);
@@ -359,20 +358,55 @@ class BatchedEngine final : public DecodingEngine {
     }
   }
 
-  // Only the last stage has logits and draws; all ranks continue with its tokens.
+  // Only the last stage has logits and draws; all ranks continue with its tokens. Logits of texts
+  // that take the likeliest token stay on the device.
   std::vector<GeneratedToken> agreed_tokens(const std::vector<TextReading>& readings,
-                                            std::span<const float> logits) const {
+                                            const Tensor& logits) const {
     std::vector<GeneratedToken> all;
+    if (logits.defined()) {
+      const auto takes = [&](const TextReading& one) {
+        return takes_likeliest(running_[one.text], one);
+      };
+      std::vector<LikelyToken> likeliest;
+      if (std::ranges::any_of(readings, takes)) likeliest = inference_.likeliest(logits);
+      std::int64_t begin = 0;  // of the rows of a reading
+      for (auto one = readings.begin(); one != readings.end();) {
+        if (takes(*one)) {
+          const std::int64_t count = one->rows(running_[one->text]);
+          for (GeneratedToken& token :
+               likeliest_of_rows(running_[one->text], *one,
+                                 std::span(likeliest).subspan(static_cast<std::size_t>(begin),
+                                                              static_cast<std::size_t>(count))))
+            all.push_back(std::move(token));
+          begin += count;
+          ++one;
+          continue;
+        }
+        const auto end = std::find_if(one, readings.end(), takes);
+        begin = draw_tokens(std::span(one, end), logits, begin, all);
+        one = end;
+      }
+    }
+    return read_tokens(inference_.from_last_stage(bytes_of(all)));
+  }
+
+  // Appends the tokens of readings, whose rows begin at row `begin`; returns the row after them.
+  std::int64_t draw_tokens(std::span<const TextReading> readings, const Tensor& logits,
+                           std::int64_t begin, std::vector<GeneratedToken>& tokens) const {
+    std::int64_t rows = 0;
+    for (const TextReading& one : readings) rows += one.rows(running_[one.text]);
+    if (rows == 0) return begin;
+    std::span<const float> left = inference_.host_logits(logits.slice(0, begin, rows));
     for (const TextReading& one : readings) {
       const Text& text = running_[one.text];
       const auto size = static_cast<std::size_t>(one.rows(text) * config_.vocabulary);
-      if (logits.empty() || size == 0) continue;
+      if (size == 0) continue;
       for (GeneratedToken& token :
-           tokens_of_rows(text, one, logits.first(size), inference_.threads()))
-        all.push_back(std::move(token));
-      logits = logits.subspan(size);
+           tokens_of_rows(text, one, left.first(size), inference_.threads()))
+        tokens.push_back(std::move(token));
+      left = left.subspan(size);
     }
-    return read_tokens(inference_.from_last_stage(bytes_of(all)));
+    return begin + rows;
   }
 
   Inference& inference_;

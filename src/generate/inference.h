@@ -15,6 +15,7 @@
 
 #include "base/threads.h"
 #include "comm/mesh.h"
+#include "generate/sampling.h"
 #include "model/config.h"
 #include "nn/kv_cache.h"
 #include "parallel/pipeline.h"
@@ -41,6 +42,8 @@ class Inference {
 
   const ModelConfig& config() const { return config_; }
   ThreadPool* threads() const { return threads_; }
+  // Of caches that are made from now on.
+  void set_cache_numbers(CacheNumbers numbers) { cache_numbers_ = numbers; }
   KvCache make_cache() const;  // without texts and pages
   // Grows the cache until at least `pages` are free. It grows by half, so that growing texts are
   // seldom copied, but not beyond `most` pages if that suffices.
@@ -78,6 +81,11 @@ class Inference {
   // The same, valid until the next call.
   std::span<const float> host_logits(const Tensor& split);
 
+  // The likeliest token of each row of the result of logits(), the lowest id on ties, with its
+  // log-probability; computed where the logits are. Empty where `split` is empty. Throws
+  // Error(kData) if logits are not finite.
+  std::vector<LikelyToken> likeliest(const Tensor& split);
+
   // Gives every rank the bytes of the lowest rank that has the last chunk; `bytes` of other ranks
   // is ignored.
   std::string from_last_stage(const std::string& bytes);
@@ -92,6 +100,7 @@ class Inference {
   Mesh& mesh_;
   ModelConfig config_;
   ThreadPool* threads_;
+  CacheNumbers cache_numbers_ = CacheNumbers::kOfModel;
   // Of host_logits(). Kept, since the system gives large memory page by page.
   std::vector<float> parts_;
   std::vector<float> whole_;
