@@ -4,6 +4,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "adapters/prefixed_source.h"
 #include "checkpoint/collective.h"
 #include "checkpoint/load_values.h"
 #include "checkpoint/read_newest.h"
@@ -94,6 +95,8 @@ struct Model::State {
   std::unique_ptr<Communicator> everyone;  // reads the run
   std::unique_ptr<TensorSource> source;
   std::optional<OpenedAdapter> adapter;
+  std::vector<OpenedAdapter> choices;  // of adapters that requests choose
+  std::vector<std::string> choice_names;
 
   void load_values(Session& to) {
     const StoredModel stored{.parameters = base_parameters(to.parameters()),
@@ -115,6 +118,12 @@ struct Model::State {
       load_weights(*adapter->source,
                    {.parameters = trained_parameters(to.parameters(), adapter->adapters),
                     .sharded = &to.sharded()},
+                   context);
+    }
+    for (std::size_t i = 0; i < choices.size(); ++i) {
+      PrefixedSource named(*choices[i].source, choice_prefix(i));
+      load_weights(named,
+                   {.parameters = choice_parameters(to.parameters(), i), .sharded = &to.sharded()},
                    context);
     }
     to.publish_values();
@@ -140,6 +149,27 @@ struct Model::State {
     opened.chat_templates = chat_templates_in(opened.tokenizer.folder);
     opened.facts = adapter->facts;
   }
+
+  // Opens the adapters that requests choose.
+  void open_choices(const AdapterFiles& files, OpenedModel& opened) {
+    for (const auto& [name, path] : files.choices) {
+      OpenedAdapter one = open_adapter(path, opened, *everyone);
+      if (!one.adapters.trained.empty()) {
+        throw Error(Fault::kUsage,
+                    "{}: trains {} in full, and adapters to choose from share all of the model's "
+                    "tensors; load it alone, with --lora-load",
+                    path.string(), *one.adapters.trained.begin());
+      }
+      choices.push_back(std::move(one));
+      choice_names.push_back(name);
+    }
+  }
+
+  Adapters all_adapters() const {
+    Adapters all = adapter ? adapter->adapters : Adapters();
+    for (const OpenedAdapter& one : choices) all.choices.push_back(one.adapters);
+    return all;
+  }
 };
 
 Model::Model() = default;
@@ -151,15 +181,21 @@ double Model::Score::sum() const {
 
 std::unique_ptr<Model> Model::load(const Machine& machine, const std::filesystem::path& path,
                                    const TokenizerOptions& tokenizer,
-                                   const InferenceOptions& layout,
-                                   const std::filesystem::path& adapters) {
+                                   const InferenceOptions& layout, const AdapterFiles& adapters) {
   const MeshSizes sizes = layout.check(machine.world.size());
   std::unique_ptr<Model> model(new Model);
   model->state_ = std::make_unique<State>(machine);
   State& state = *model->state_;
   state.everyone = make_group_of_all(machine.world, "model");
   ModelPaths paths;
-  phase(*state.everyone, std::nullopt, [&] { paths = model_paths(path, adapters); });
+  phase(*state.everyone, std::nullopt, [&] { paths = model_paths(path, adapters.path); });
+  if (!paths.adapters.empty() && !adapters.choices.empty()) {
+    throw Error(
+        Fault::kUsage,
+        "{}: are adapters of every text, and \"{}\" is one to choose; name both as adapters "
+        "to choose from, and their base as --load",
+        paths.adapters.string(), adapters.choices.front().first);
+  }
   OpenedModel opened = open_model({.path = paths.base, .ranks = state.everyone.get()});
   if (opened.model.encoder) {
     throw Error(Fault::kData,
@@ -168,6 +204,7 @@ std::unique_ptr<Model> Model::load(const Machine& machine, const std::filesystem
                 path.string(), opened.model.family);
   }
   state.open_adapters(paths.adapters, opened);
+  state.open_choices(adapters, opened);
   std::vector<std::string> notes = std::move(opened.notes);
   if (tokenizer.empty()) {
     state.tokenizer = open_tokenizer_of(opened);
@@ -188,6 +225,11 @@ std::unique_ptr<Model> Model::load(const Machine& machine, const std::filesystem
                                            : chat_templates_in(tokenizer_of(tokenizer).folder);
   state.quantizes = !layout.quantize.empty();
   const CodesOfParameter codes = codes_of(layout, opened, machine);
+  if (layout.kv_cache_dtype == CacheNumbers::kInt8 && !machine.kernels.reads_codes()) {
+    throw Error(Fault::kUsage,
+                "--kv-cache-dtype int8: cannot be combined with --kernels cuda; leave one of them "
+                "out");
+  }
   if (opened.format == ModelFormat::kPiton && !opened.new_head) {
     state.run = paths.base;
   } else {
@@ -198,7 +240,7 @@ std::unique_ptr<Model> Model::load(const Machine& machine, const std::filesystem
       .layout = {.vocabulary_multiple = opened.tokenizer.options.make_vocab_size_divisible_by},
       .zero_stage = layout.zero_stage,
       .use = SessionUse::kInference,
-      .adapters = state.adapter ? state.adapter->adapters : Adapters(),
+      .adapters = state.all_adapters(),
       .codes = codes};
   state.mesh = std::make_unique<Mesh>(machine.world, sizes);
   state.session = std::make_unique<Session>(state.machine, *state.mesh, settings);
@@ -206,10 +248,13 @@ std::unique_ptr<Model> Model::load(const Machine& machine, const std::filesystem
   state.inference =
       std::make_unique<Inference>(state.session->context(false), state.session->pipeline(),
                                   *state.mesh, settings.model, &state.machine.threads);
+  state.inference->set_cache_numbers(layout.kv_cache_dtype);
   return model;
 }
 
 const ModelConfig& Model::config() const { return state_->session->settings().model; }
+
+const std::vector<std::string>& Model::adapter_names() const { return state_->choice_names; }
 
 const Tokenizer* Model::tokenizer() const { return state_->tokenizer.get(); }
 
@@ -314,9 +359,10 @@ void Model::check_read(std::span<const std::int32_t> ids) const {
                 {.prompt = std::move(prompt), .sampling = {.max_new_tokens = 0}, .scored_from = 1});
 }
 
-std::vector<float> Model::embedding(std::span<const std::int32_t> ids, EmbeddingPooling pooling) {
+std::vector<float> Model::embedding(std::span<const std::int32_t> ids, EmbeddingPooling pooling,
+                                    std::optional<std::int64_t> adapter) {
   check_read(ids);
-  return state_->inference->embedding(ids, pooling);
+  return state_->inference->embedding(ids, pooling, adapter);
 }
 
 std::vector<double> Model::rewards(std::span<const std::vector<std::int32_t>> sequences) {

@@ -24,24 +24,40 @@
 
 namespace piton {
 
+// The adapters that a model is loaded with.
+struct AdapterFiles {
+  AdapterFiles() = default;
+  AdapterFiles(std::filesystem::path of_all) : path(std::move(of_all)) {}  // NOLINT
+  AdapterFiles(const std::string& of_all) : path(of_all) {}                // NOLINT
+
+  // Folder of a run that trained adapters of the model, or of an adapter of PEFT, or a GGUF file:
+  // those of every text. "": none.
+  std::filesystem::path path;
+  // Of the same kinds, each with the name by which a request chooses it. Not together with `path`.
+  std::vector<std::pair<std::string, std::filesystem::path>> choices;
+};
+
 class Model {
  public:
   // `path`: the folder of a run (its newest checkpoint is loaded), one checkpoint, a Hugging Face
   // folder, or a GGUF file. The tokenizer is that of the folder or file, unless `tokenizer` names
   // another. `machine` must outlive the model.
   //
-  // `adapters`: folder of a run that trained adapters of the model, or of an adapter of PEFT. If
-  // `path` is such a run, its adapters are loaded, and the base that it names.
+  // If `path` is a run that trained adapters, these are loaded, and the base that it names.
+  // Adapters to choose from have the tokenizer and the templates of the model. Throws
+  // Error(kUsage) for those that train a part of the model in full.
   //
   // load() and the functions below are collective: all ranks of the machine call them with the same
   // arguments and get the same results.
   static std::unique_ptr<Model> load(const Machine& machine, const std::filesystem::path& path,
                                      const TokenizerOptions& tokenizer,
                                      const InferenceOptions& layout = {},
-                                     const std::filesystem::path& adapters = {});
+                                     const AdapterFiles& adapters = {});
   ~Model();
 
   const ModelConfig& config() const;
+  // The names of AdapterFiles::choices; requests have their indices (DecodingRequest::adapter).
+  const std::vector<std::string>& adapter_names() const;
   // Null if the run had no tokenizer and load() was given none.
   const Tokenizer* tokenizer() const;
   // Throws Error(kUsage) if there is none.
@@ -97,7 +113,8 @@ class Model {
   // Error(kUsage) for a model that is none, and as scores().
   std::vector<double> rewards(std::span<const std::vector<std::int32_t>> sequences);
   // One vector for a text; see Inference::embedding(). Throws as scores().
-  std::vector<float> embedding(std::span<const std::int32_t> ids, EmbeddingPooling pooling);
+  std::vector<float> embedding(std::span<const std::int32_t> ids, EmbeddingPooling pooling,
+                               std::optional<std::int64_t> adapter = {});
   // Gradients of the mean loss over all tokens of all `sequences`: canonical tensors in fp32, by
   // name. Throws Error(kUsage) if there is more than one rank.
   std::map<std::string, Tensor> gradients(const std::vector<std::vector<std::int32_t>>& sequences);

@@ -91,7 +91,8 @@ class BatchedEngine final : public DecodingEngine {
       texts.push_back({.text = text.place,
                        .ids = ids.subspan(static_cast<std::size_t>(one.begin),
                                           static_cast<std::size_t>(one.count())),
-                       .whole = angle_length(text)});
+                       .whole = angle_length(text),
+                       .adapter = text.request.adapter});
       text.read_as = text.length();
       end += one.count();
       for (std::int64_t row = end - one.rows(text); row < end; ++row)
@@ -99,8 +100,7 @@ class BatchedEngine final : public DecodingEngine {
     }
     counts_.computed_tokens += end;
     ++counts_.passes;
-    const std::span<const float> logits =
-        inference_.host_logits(inference_.logits(texts, rows, cache_));
+    const Tensor logits = inference_.logits(texts, rows, cache_);
     std::vector<GeneratedToken> tokens;
     if (!rows.empty()) tokens = agreed_tokens(readings, logits);
     take_all(readings, tokens, events);
@@ -172,7 +172,7 @@ class BatchedEngine final : public DecodingEngine {
       const bool shares = can_share(text.to_read());
       // Rows whose logits are needed are always read.
       const auto to_find = std::span(text.ids).first(static_cast<std::size_t>(text.first_row()));
-      if (shares) prefix = index_.find(to_find);
+      if (shares) prefix = index_.find(to_find, PrefixIndex::root_of(text.request.adapter));
       if (shares && is_being_read(text, prefix.tokens)) {
         if (++passed == kMostPassedOver) return;
         ++next;
@@ -201,7 +201,7 @@ class BatchedEngine final : public DecodingEngine {
   // soon have it: whole pages, and the last page of a text that ends when it is read.
   bool is_being_read(const Text& text, std::int64_t known) const {
     return std::ranges::any_of(running_, [&](const Text& other) {
-      if (!other.node) return false;
+      if (!other.node || other.request.adapter != text.request.adapter) return false;
       const std::int64_t whole = other.to_read() / kCachePage * kCachePage;
       const std::int64_t to_share = other.request.only_scores() ? other.to_read() : whole;
       if (cache_.pages().length(other.place) >= to_share) return false;
@@ -278,6 +278,9 @@ class BatchedEngine final : public DecodingEngine {
       pages += cache_.pages().pages_to_append(place, count);
       readings.push_back(one);
     }
+    // Linears compute the rows of an adapter as one range.
+    std::ranges::stable_sort(
+        readings, {}, [&](const TextReading& one) { return running_[one.text].request.adapter; });
     return readings;
   }
 
@@ -355,20 +358,55 @@ class BatchedEngine final : public DecodingEngine {
     }
   }
 
-  // Only the last stage has logits and draws; all ranks continue with its tokens.
+  // Only the last stage has logits and draws; all ranks continue with its tokens. Logits of texts
+  // that take the likeliest token stay on the device.
   std::vector<GeneratedToken> agreed_tokens(const std::vector<TextReading>& readings,
-                                            std::span<const float> logits) const {
+                                            const Tensor& logits) const {
     std::vector<GeneratedToken> all;
+    if (logits.defined()) {
+      const auto takes = [&](const TextReading& one) {
+        return takes_likeliest(running_[one.text], one);
+      };
+      std::vector<LikelyToken> likeliest;
+      if (std::ranges::any_of(readings, takes)) likeliest = inference_.likeliest(logits);
+      std::int64_t begin = 0;  // of the rows of a reading
+      for (auto one = readings.begin(); one != readings.end();) {
+        if (takes(*one)) {
+          const std::int64_t count = one->rows(running_[one->text]);
+          for (GeneratedToken& token :
+               likeliest_of_rows(running_[one->text], *one,
+                                 std::span(likeliest).subspan(static_cast<std::size_t>(begin),
+                                                              static_cast<std::size_t>(count))))
+            all.push_back(std::move(token));
+          begin += count;
+          ++one;
+          continue;
+        }
+        const auto end = std::find_if(one, readings.end(), takes);
+        begin = draw_tokens(std::span(one, end), logits, begin, all);
+        one = end;
+      }
+    }
+    return read_tokens(inference_.from_last_stage(bytes_of(all)));
+  }
+
+  // Appends the tokens of readings, whose rows begin at row `begin`; returns the row after them.
+  std::int64_t draw_tokens(std::span<const TextReading> readings, const Tensor& logits,
+                           std::int64_t begin, std::vector<GeneratedToken>& tokens) const {
+    std::int64_t rows = 0;
+    for (const TextReading& one : readings) rows += one.rows(running_[one.text]);
+    if (rows == 0) return begin;
+    std::span<const float> left = inference_.host_logits(logits.slice(0, begin, rows));
     for (const TextReading& one : readings) {
       const Text& text = running_[one.text];
       const auto size = static_cast<std::size_t>(one.rows(text) * config_.vocabulary);
-      if (logits.empty() || size == 0) continue;
+      if (size == 0) continue;
       for (GeneratedToken& token :
-           tokens_of_rows(text, one, logits.first(size), inference_.threads()))
-        all.push_back(std::move(token));
-      logits = logits.subspan(size);
+           tokens_of_rows(text, one, left.first(size), inference_.threads()))
+        tokens.push_back(std::move(token));
+      left = left.subspan(size);
     }
-    return read_tokens(inference_.from_last_stage(bytes_of(all)));
+    return begin + rows;
   }
 
   Inference& inference_;

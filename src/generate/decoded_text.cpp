@@ -136,6 +136,22 @@ std::vector<GeneratedToken> tokens_of_rows(const DecodedText& text, const TextRe
   }
 }
 
+bool takes_likeliest(const DecodedText& text, const TextReading& reading) {
+  const SamplingOptions& sampling = text.request.sampling;
+  return sampling.greedy && !sampling.has_penalties() && !text.request.constraint &&
+         sampling.log_probabilities.value_or(0) == 0 && !text.request.only_scores() &&
+         text.first_row() == text.length() - 1 && reading.rows(text) > 0;
+}
+
+std::vector<GeneratedToken> likeliest_of_rows(const DecodedText& text, const TextReading& reading,
+                                              std::span<const LikelyToken> likeliest) {
+  std::vector<GeneratedToken> tokens;
+  for (std::size_t drafts = 0;; ++drafts) {
+    tokens.push_back({likeliest[drafts], {}});
+    if (!goes_on(text, reading, drafts, tokens.back().id)) return tokens;
+  }
+}
+
 std::vector<DecodingEvent> take_tokens(DecodedText& text, const TextReading& reading,
                                        std::span<GeneratedToken>& tokens) {
   for (std::int64_t row = std::max(reading.begin, text.first_row());

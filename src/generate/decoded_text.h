@@ -68,6 +68,12 @@ std::vector<GeneratedToken> tokens_of_rows(const DecodedText& text, const TextRe
                                            std::span<const float> logits,
                                            ThreadPool* threads = nullptr);
 
+// Whether all tokens of the reading are the likeliest ones, as Inference::likeliest() gives them.
+bool takes_likeliest(const DecodedText& text, const TextReading& reading);
+// The same as tokens_of_rows() for such a reading; `likeliest`: of its rows.
+std::vector<GeneratedToken> likeliest_of_rows(const DecodedText& text, const TextReading& reading,
+                                              std::span<const LikelyToken> likeliest);
+
 // Adds the next of these tokens to the text; `tokens` begins after them then. Returns what there is
 // to report: an event for each new token, or one about a text that is only scored.
 std::vector<DecodingEvent> take_tokens(DecodedText& text, const TextReading& reading,

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -40,6 +41,9 @@ struct DecodingRequest {
   std::int64_t scored_from = 0;
   // Ids in the place of the prompt's last token that are scored as well.
   std::vector<std::int32_t> alternatives;
+  // Index of the adapters that its tokens are computed with, among those of the model that requests
+  // choose; nothing: none of them.
+  std::optional<std::int64_t> adapter;
 
   bool only_scores() const { return scored_from > 0 && sampling.max_new_tokens == 0; }
 };

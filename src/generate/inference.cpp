@@ -1,6 +1,7 @@
 #include "generate/inference.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <type_traits>
 #include <utility>
@@ -38,6 +39,20 @@ std::vector<float> on_host(const Context& context, const Tensor& tensor) {
   }
 }
 
+// Adds `rows` rows after the first `begin` ones.
+void add_rows(std::vector<AdapterRows>& all, std::optional<std::int64_t> adapter,
+              std::int64_t begin, std::int64_t rows) {
+  if (!adapter) return;
+  if (!all.empty() && all.back().choice == *adapter &&
+      all.back().begin + all.back().size == begin) {
+    all.back().size += rows;
+    return;
+  }
+  PITON_ASSERT(std::ranges::find(all, *adapter, &AdapterRows::choice) == all.end(),
+               "the rows of adapter {} are not next to each other", *adapter);
+  all.push_back({.choice = *adapter, .begin = begin, .size = rows});
+}
+
 }  // namespace
 
 Inference::Inference(Context context, Pipeline& pipeline, Mesh& mesh, const ModelConfig& config,
@@ -51,7 +66,7 @@ Inference::Inference(Context context, Pipeline& pipeline, Mesh& mesh, const Mode
 }
 
 KvCache Inference::make_cache() const {
-  KvCache cache(context_.arena);
+  KvCache cache(context_.arena, cache_numbers_);
   pipeline_.add_layers(cache);
   return cache;
 }
@@ -93,12 +108,14 @@ Tensor Inference::logits(std::span<const TextTokens> texts, std::span<const std:
                          KvCache& cache) {
   std::vector<CachePass> passes;
   std::vector<std::int32_t> ids;
+  std::vector<AdapterRows> adapter_rows;
   std::int64_t pages = 0;
   for (const TextTokens& text : texts) {
     const auto count = std::ssize(text.ids);
     const std::int64_t end = cache.pages().length(text.text) + count;
     passes.push_back(
         {.text = text.text, .tokens = count, .whole = text.whole > 0 ? text.whole : end});
+    add_rows(adapter_rows, text.adapter, std::ssize(ids), count);
     ids.insert(ids.end(), text.ids.begin(), text.ids.end());
     pages += cache.pages().pages_to_append(text.text, count);
   }
@@ -109,7 +126,8 @@ Tensor Inference::logits(std::span<const TextTokens> texts, std::span<const std:
                  .tokens = put(ids),
                  .positions = put(cache.positions()),
                  .wanted = {.loss = false, .logits = !rows.empty()},
-                 .cache = &cache};
+                 .cache = &cache,
+                 .adapter_rows = std::move(adapter_rows)};
   if (!rows.empty()) one.wanted.rows = put(rows);
   Tensor logits = pass(std::move(one)).logits;
   cache.close();
@@ -134,9 +152,10 @@ Tensor Inference::logits(std::span<const std::int32_t> ids, std::int64_t samples
   return pass(std::move(one)).logits;
 }
 
-std::vector<float> Inference::embedding(std::span<const std::int32_t> ids,
-                                        EmbeddingPooling pooling) {
+std::vector<float> Inference::embedding(std::span<const std::int32_t> ids, EmbeddingPooling pooling,
+                                        std::optional<std::int64_t> adapter) {
   ModelInput one = input(ids, 1);
+  add_rows(one.adapter_rows, adapter, 0, std::ssize(ids));
   one.wanted.hidden = true;
   const std::vector<std::int32_t> last{static_cast<std::int32_t>(ids.size()) - 1};
   if (pooling == EmbeddingPooling::kLast) one.wanted.rows = put(last);
@@ -198,6 +217,61 @@ std::span<const float> Inference::host_logits(const Tensor& split) {
     }
   }
   return whole;
+}
+
+std::vector<LikelyToken> Inference::likeliest(const Tensor& split) {
+  if (!split.defined()) return {};
+  PITON_ASSERT(split.dtype() == DType::kF32, "logits in {}", name(split.dtype()));
+  Communicator& group = mesh_.group(Axis::kTensor);
+  const std::int64_t rows = split.dim(0);
+  const std::int64_t part = split.dim(1);
+  const std::int64_t begin = group.rank() * part;
+  const std::int64_t valid = std::clamp<std::int64_t>(config_.vocabulary - begin, 0, part);
+  const std::vector<std::int32_t> no_labels(static_cast<std::size_t>(rows), -1);
+  Tensor ids = context_.activation(DType::kI32, {rows});
+  Tensor statistics = context_.activation(DType::kF32, {rows, 3});
+  context_.kernels.run(
+      LargestLogits{.ids = ids, .logits = split, .vocabulary_begin = begin, .valid = valid},
+      context_.stream);
+  context_.kernels.run(LossStatistics{.statistics = statistics,
+                                      .logits = split,
+                                      .labels = put(no_labels),
+                                      .vocabulary_begin = begin,
+                                      .valid = valid},
+                       context_.stream);
+  const auto of_all = [&](Tensor& mine, const Shape& shape) {
+    if (group.size() == 1) return;
+    const Tensor all = context_.workspace(mine.dtype(), shape);
+    const Event ready = group.all_gather(all, mine, context_.stream);
+    context_.arena.hold(all, ready.fence());
+    context_.arena.hold(mine, ready.fence());
+    context_.await(ready);
+    mine = all;
+  };
+  of_all(ids, {group.size() * rows});
+  of_all(statistics, {group.size() * rows, 3});
+  std::vector<std::int32_t> all_ids(static_cast<std::size_t>(ids.elements()));
+  std::vector<float> numbers(static_cast<std::size_t>(statistics.elements()));
+  context_.device.download(ids, all_ids.data(), context_.stream);
+  context_.device.download(statistics, numbers.data(), context_.stream);
+  std::vector<LikelyToken> tokens;
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const auto place = [&](std::int64_t rank) {
+      return static_cast<std::size_t>(rank * rows + row);
+    };
+    std::int64_t best = 0;
+    for (std::int64_t rank = 1; rank < group.size(); ++rank)
+      if (numbers[3 * place(rank)] > numbers[3 * place(best)]) best = rank;
+    const double largest = numbers[3 * place(best)];
+    double sum = 0;
+    for (std::int64_t rank = 0; rank < group.size(); ++rank) {
+      const float mass = numbers[3 * place(rank) + 1];
+      if (mass != 0) sum += mass * std::exp(numbers[3 * place(rank)] - largest);
+    }
+    if (!std::isfinite(largest) || !std::isfinite(sum)) refuse_logits();
+    tokens.push_back({.id = all_ids[place(best)], .log_probability = -std::log(sum)});
+  }
+  return tokens;
 }
 
 std::string Inference::from_last_stage(const std::string& bytes) {

@@ -8,12 +8,14 @@
 
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "base/threads.h"
 #include "comm/mesh.h"
+#include "generate/sampling.h"
 #include "model/config.h"
 #include "nn/kv_cache.h"
 #include "parallel/pipeline.h"
@@ -25,6 +27,7 @@ struct TextTokens {
   std::int64_t text = 0;  // its number in the cache
   std::span<const std::int32_t> ids;
   std::int64_t whole = 0;  // CachePass::whole; 0: the tokens of the text with these
+  std::optional<std::int64_t> adapter = {};  // AdapterRows::choice; nothing: none
 };
 
 enum class EmbeddingPooling : std::uint8_t { kMean, kLast };
@@ -39,6 +42,8 @@ class Inference {
 
   const ModelConfig& config() const { return config_; }
   ThreadPool* threads() const { return threads_; }
+  // Of caches that are made from now on.
+  void set_cache_numbers(CacheNumbers numbers) { cache_numbers_ = numbers; }
   KvCache make_cache() const;  // without texts and pages
   // Grows the cache until at least `pages` are free. It grows by half, so that growing texts are
   // seldom copied, but not beyond `most` pages if that suffices.
@@ -52,9 +57,9 @@ class Inference {
   }
 
   // One pass over the next tokens of texts of a cache, which has them afterwards; the cache grows
-  // if it has too few free pages. Logits of some rows, counted over all tokens of the pass: fp32
-  // (fp64) [rows, padded vocabulary / t]; empty without rows, and on stages that do not hold the
-  // last chunk.
+  // if it has too few free pages. Texts with the same adapter are next to each other. Logits of
+  // some rows, counted over all tokens of the pass: fp32 (fp64) [rows, padded vocabulary / t];
+  // empty without rows, and on stages that do not hold the last chunk.
   Tensor logits(std::span<const TextTokens> texts, std::span<const std::int32_t> rows,
                 KvCache& cache);
   // The last row of each text.
@@ -66,14 +71,20 @@ class Inference {
                 std::span<const std::int32_t> rows = {});
 
   // One vector for a text, on every rank: the mean of the hidden states of its tokens (the output
-  // of the final norm), or the last one; fp32 [h].
-  std::vector<float> embedding(std::span<const std::int32_t> ids, EmbeddingPooling pooling);
+  // of the final norm), or the last one; fp32 [h]. `adapter`: as in TextTokens.
+  std::vector<float> embedding(std::span<const std::int32_t> ids, EmbeddingPooling pooling,
+                               std::optional<std::int64_t> adapter = {});
 
   // The result of logits() on the host: [rows x vocabulary] in fp32, without padding. Empty where
   // `split` is empty.
   std::vector<float> whole_vocabulary(const Tensor& split);
   // The same, valid until the next call.
   std::span<const float> host_logits(const Tensor& split);
+
+  // The likeliest token of each row of the result of logits(), the lowest id on ties, with its
+  // log-probability; computed where the logits are. Empty where `split` is empty. Throws
+  // Error(kData) if logits are not finite.
+  std::vector<LikelyToken> likeliest(const Tensor& split);
 
   // Gives every rank the bytes of the lowest rank that has the last chunk; `bytes` of other ranks
   // is ignored.
@@ -89,6 +100,7 @@ class Inference {
   Mesh& mesh_;
   ModelConfig config_;
   ThreadPool* threads_;
+  CacheNumbers cache_numbers_ = CacheNumbers::kOfModel;
   // Of host_logits(). Kept, since the system gives large memory page by page.
   std::vector<float> parts_;
   std::vector<float> whole_;

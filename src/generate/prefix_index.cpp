@@ -7,8 +7,8 @@
 
 namespace piton {
 
-PrefixIndex::Prefix PrefixIndex::find(std::span<const std::int32_t> ids) {
-  Prefix prefix;
+PrefixIndex::Prefix PrefixIndex::find(std::span<const std::int32_t> ids, std::int64_t root) {
+  Prefix prefix{.pages = {}, .node = root};
   while (std::ssize(ids) >= kCachePage) {
     const auto tokens = ids.first(kCachePage);
     const auto found = nodes_.find({prefix.node, {tokens.begin(), tokens.end()}});
@@ -50,7 +50,7 @@ std::optional<std::int64_t> PrefixIndex::add(std::int64_t parent, std::span<cons
   const std::int64_t tokens = std::ssize(ids);
   PITON_ASSERT(tokens > 0 && tokens <= kCachePage, "a page of {} tokens", tokens);
   const auto above = keys_.find(parent);
-  PITON_ASSERT(parent == kRoot || above != keys_.end(), "node {} was evicted", parent);
+  PITON_ASSERT(parent <= kRoot || above != keys_.end(), "node {} was evicted", parent);
   if (tokens < kCachePage) {
     const Common known = most_common(parent, ids);
     if (known.tokens == tokens) {
@@ -58,7 +58,7 @@ std::optional<std::int64_t> PrefixIndex::add(std::int64_t parent, std::span<cons
       return std::nullopt;
     }
   }
-  const std::int64_t depth = parent == kRoot ? 1 : nodes_.at(above->second).depth + 1;
+  const std::int64_t depth = parent <= kRoot ? 1 : nodes_.at(above->second).depth + 1;
   const auto [place, is_new] = nodes_.try_emplace({parent, {ids.begin(), ids.end()}});
   Node& node = place->second;
   if (is_new) {
@@ -93,7 +93,7 @@ void PrefixIndex::evict(std::int64_t wanted) {
 // Marks the node and all above it as used now.
 void PrefixIndex::touch(std::int64_t node) {
   ++time_;
-  while (node != kRoot) {
+  while (node > kRoot) {
     const Key& key = keys_.at(node);
     nodes_.at(key).used = time_;
     node = key.first;

@@ -20,16 +20,20 @@ namespace piton {
 class PrefixIndex {
  public:
   static constexpr std::int64_t kRoot = 0;  // the node before the first page of every text
+  // Texts of different adapters have different keys and values, and so roots: 0 and below.
+  static std::int64_t root_of(std::optional<std::int64_t> adapter) {
+    return adapter ? kRoot - 1 - *adapter : kRoot;
+  }
 
   explicit PrefixIndex(CachePages& pages) : pages_(&pages) {}
 
-  // The longest known beginning of `ids`.
+  // The longest known beginning of `ids`, from this root on.
   struct Prefix {
     std::vector<std::int32_t> pages;
     std::int64_t tokens = 0;    // in these pages
-    std::int64_t node = kRoot;  // of the last page that is used as a whole
+    std::int64_t node = kRoot;  // the root, or of the last page that is used as a whole
   };
-  Prefix find(std::span<const std::int32_t> ids);
+  Prefix find(std::span<const std::int32_t> ids, std::int64_t root = kRoot);
 
   // Adds the page after node `parent`, which has the keys and values of `ids`: kCachePage tokens,
   // or fewer and at least one, if the text has ended. The caller holds the pages of `parent` and

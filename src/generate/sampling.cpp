@@ -57,12 +57,6 @@ std::vector<std::int32_t> largest(std::span<const float> logits, std::size_t cou
   return order;
 }
 
-[[noreturn]] void refuse_logits() {
-  throw Error(Fault::kData,
-              "the model's logits are not finite; are its weights damaged, or too large "
-              "for the type it computes in?");
-}
-
 // log_sum_exp(). Throws Error(kData) where a logit is NaN or infinite.
 double checked_sum(std::span<const float> logits) {
   const double sum = log_sum_exp(logits);
@@ -90,6 +84,12 @@ void check_numbers(std::span<const float> logits) {
 }
 
 }  // namespace
+
+void refuse_logits() {
+  throw Error(Fault::kData,
+              "the model's logits are not finite; are its weights damaged, or too large "
+              "for the type it computes in?");
+}
 
 double log_sum_exp(std::span<const float> logits) {
   const float largest = largest_logit(logits);

@@ -78,6 +78,9 @@ struct GeneratedToken : LikelyToken {
   std::vector<LikelyToken> likeliest;  // as many as were asked for, the likeliest first
 };
 
+// Throws Error(kData): logits are not finite.
+[[noreturn]] void refuse_logits();
+
 // log(sum(exp(logits))) in fp64.
 double log_sum_exp(std::span<const float> logits);
 // The `count` likeliest tokens, the lower id first on ties.

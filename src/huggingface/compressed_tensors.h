@@ -73,6 +73,8 @@ std::map<std::string, CompressedMatrix> take_compressed(const CompressedScheme& 
 class CodedRowBuffer {
  public:
   CodedRowBuffer(const CodeFormat& format, std::int64_t columns);
+  CodedRowBuffer(const CodedRowBuffer&) = delete;  // row() points into it
+  CodedRowBuffer& operator=(const CodedRowBuffer&) = delete;
   const CodedRow& row() const { return row_; }
   std::int64_t groups() const { return groups_; }
 

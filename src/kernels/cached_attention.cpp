@@ -4,6 +4,17 @@
 #include "kernels/expect.h"
 
 namespace piton {
+namespace {
+
+// Of a cache [pages, kCachePage, g, d] of codes: the rows of a head are consecutive.
+void expect_scales(std::string_view call, const Tensor& cache, const Tensor& scales) {
+  Operand{call, "scales", scales}
+      .shape({cache.dim(0), cache.dim(1), cache.dim(2)})
+      .dtype(DType::kF32);
+  PITON_ASSERT(scales.stride(1) == 1, "{}: scales of a head are {} apart", call, scales.stride(1));
+}
+
+}  // namespace
 
 void CacheAppend::check() const {
   expect_one_place(*this);
@@ -13,9 +24,9 @@ void CacheAppend::check() const {
                to_string(cache), to_string(rows));
   PITON_ASSERT(cache.dim(1) == kCachePage, "{}: pages of {} rows, wanted {}", kName, cache.dim(1),
                kCachePage);
-  Operand{kName, "rows", rows}
-      .shape({rows.dim(0), cache.dim(2), cache.dim(3)})
-      .dtype(cache.dtype());
+  Operand{kName, "rows", rows}.shape({rows.dim(0), cache.dim(2), cache.dim(3)}).floating();
+  if (scales.defined()) expect_scales(kName, cache, scales);
+  Operand{kName, "cache", cache}.dtype(scales.defined() ? DType::kU8 : rows.dtype());
   Operand{kName, "slots", slots}.shape({rows.dim(0)}).dtype(DType::kI32).contiguous();
 }
 
@@ -29,8 +40,15 @@ void CachedAttention::check() const {
                kCachePage);
   Operand{kName, "out", out}.shape(q.shape()).dtype(q.dtype()).rows();
   const Shape pages{keys.dim(0), kCachePage, keys.dim(2), q.dim(2)};
-  Operand{kName, "keys", keys}.shape(pages).dtype(q.dtype()).rows();
-  Operand{kName, "values", values}.shape(pages).dtype(q.dtype()).rows();
+  const bool coded = key_scales.defined();
+  PITON_ASSERT(coded == value_scales.defined(), "{}: scales of one of keys and values", kName);
+  const DType cached = coded ? DType::kU8 : q.dtype();
+  Operand{kName, "keys", keys}.shape(pages).dtype(cached).rows();
+  Operand{kName, "values", values}.shape(pages).dtype(cached).rows();
+  if (coded) {
+    expect_scales(kName, keys, key_scales);
+    expect_scales(kName, values, value_scales);
+  }
   PITON_ASSERT(keys.dim(2) > 0 && q.dim(1) % keys.dim(2) == 0, "{}: {} query heads on {} key heads",
                kName, q.dim(1), keys.dim(2));
   Operand{kName, "lengths", lengths}.given().dtype(DType::kI32).contiguous();

@@ -4,6 +4,12 @@
 // the key of position j is row j % kCachePage of page table[j / kCachePage]. Samples may share
 // pages (Kwon et al. 2023, arXiv:2309.06180).
 //
+// A cache may hold integers (codes) instead of values: one byte each, two's complement, with a
+// scale for each row of a head. The scale is max |x| / 127, a code is x / scale rounded to the
+// nearest integer, ties to even, at most 127 in size; both in fp32. A row of zeros has scale 0 and
+// codes 0, a row with a value that is not finite the scale NaN and codes 0. Attention reads scale *
+// code, multiplied in fp32 and rounded to the type of the queries.
+//
 // A pass is a list of rows. Those of one sample are consecutive, and they are the last tokens of
 // its text: so a part of one prompt and the next token of another text are one call.
 #pragma once
@@ -20,15 +26,17 @@ inline constexpr std::int64_t kCachePage = 64;
 // are different.
 struct CacheAppend {
   static constexpr std::string_view kName = "cache append";
-  Tensor cache;  // [pages, kCachePage, g, d]  updated
-  Tensor rows;   // [n, g, d]
-  Tensor slots;  // int32 [n]
+  Tensor cache;   // [pages, kCachePage, g, d]  updated; u8 with scales, else of the type of rows
+  Tensor rows;    // [n, g, d]
+  Tensor slots;   // int32 [n]
+  Tensor scales;  // fp32 [pages, kCachePage, g]  updated; rows of a head consecutive; or empty
 
   template <typename Self, typename Visitor>
   static void tensors(Self& self, Visitor&& v) {
     v("cache", self.cache, Access::kUpdate);
     v("rows", self.rows, Access::kRead);
     v("slots", self.slots, Access::kRead);
+    v("scales", self.scales, Access::kUpdate);
   }
   void check() const;
   double flops() const { return 0; }
@@ -42,8 +50,8 @@ struct CachedAttention {
   static constexpr std::string_view kName = "cached attention";
   Tensor out;      // [n, a, d]  written; dtype of q
   Tensor q;        // [n, a, d]  last dim contiguous, the others any strides, as in keys, values
-  Tensor keys;     // [pages, kCachePage, g, d]
-  Tensor values;   // [pages, kCachePage, g, d]
+  Tensor keys;     // [pages, kCachePage, g, d]; u8 with scales
+  Tensor values;   // the same
   Tensor begins;   // int32 [b + 1]: 0, ..., n
   Tensor lengths;  // int32 [b]
   Tensor table;    // int32 [b, p]
@@ -54,7 +62,11 @@ struct CachedAttention {
   std::int64_t bias_origin = 0;
   double scale = 0;
   double soft_cap = 0;  // 0: none
-  double pairs = 0;     // of a query and a key that it sees, without windows: only for flops()
+  // Of keys and values that are codes: fp32 [pages, kCachePage, g], as CacheAppend writes them; or
+  // empty, both.
+  Tensor key_scales;
+  Tensor value_scales;
+  double pairs = 0;  // of a query and a key that it sees, without windows: only for flops()
 
   template <typename Self, typename Visitor>
   static void tensors(Self& self, Visitor&& v) {
@@ -67,6 +79,8 @@ struct CachedAttention {
     v("table", self.table, Access::kRead);
     v("slopes", self.slopes, Access::kRead);
     v("bias", self.bias, Access::kRead);
+    v("key scales", self.key_scales, Access::kRead);
+    v("value scales", self.value_scales, Access::kRead);
   }
   void check() const;
   double flops() const;

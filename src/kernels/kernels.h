@@ -37,11 +37,11 @@ using KernelCall =
                  NormForward, NormBackward, Rotary, AttentionForward, AttentionBackward,
                  AttentionMerge, CacheAppend, CachedAttention, ActivationForward,
                  ActivationBackward, DropoutAddForward, DropoutAddBackward, EmbeddingForward,
-                 EmbeddingBackward, LossStatistics, LossCombine, LossBackward, TeacherStatistics,
-                 TeacherCombine, TeacherBackward, Copy, Add, Scale, SoftCapForward, SoftCapBackward,
-                 RowSquares, MagnitudeForward, MagnitudeGradient, AdamwUpdate, SgdUpdate,
-                 MovingAverage, SquareSums, BeginUpdate, MuonMomentum, MuonNormalize,
-                 SymmetricProduct, MuonUpdate, CadamMaxima, CadamUpdate>;
+                 EmbeddingBackward, LossStatistics, LargestLogits, LossCombine, LossBackward,
+                 TeacherStatistics, TeacherCombine, TeacherBackward, Copy, Add, Scale,
+                 SoftCapForward, SoftCapBackward, RowSquares, MagnitudeForward, MagnitudeGradient,
+                 AdamwUpdate, SgdUpdate, MovingAverage, SquareSums, BeginUpdate, MuonMomentum,
+                 MuonNormalize, SymmetricProduct, MuonUpdate, CadamMaxima, CadamUpdate>;
 
 // These four forward to the call that the variant holds (kernels/call.h).
 std::string_view name(const KernelCall& call);

@@ -33,6 +33,12 @@ void LossStatistics::check() const {
       .contiguous();
 }
 
+void LargestLogits::check() const {
+  expect_one_place(*this);
+  Operand{kName, "logits", logits}.given();
+  expect_logits(kName, logits, ids, valid);
+}
+
 void LossCombine::check() const {
   expect_one_place(*this);
   Operand{kName, "statistics", statistics}.floating().contiguous();

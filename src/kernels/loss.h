@@ -39,6 +39,23 @@ struct LossStatistics {
   double flops() const { return 0; }
 };
 
+// The likeliest id of each row, by its logits. Its largest logit is that of LossStatistics.
+struct LargestLogits {
+  static constexpr std::string_view kName = "largest logits";
+  Tensor ids;     // int32 [n]  written: the lowest id with the largest logit of the valid columns
+  Tensor logits;  // [n, columns]  fp32 (fp64)
+  std::int64_t vocabulary_begin = 0;  // the id of column 0
+  std::int64_t valid = 0;             // as in LossStatistics; if it is 0, ids are vocabulary_begin
+
+  template <typename Self, typename Visitor>
+  static void tensors(Self& self, Visitor&& v) {
+    v("ids", self.ids, Access::kWrite);
+    v("logits", self.logits, Access::kRead);
+  }
+  void check() const;
+  double flops() const { return 0; }
+};
+
 struct LossCombine {
   static constexpr std::string_view kName = "loss combine";
   Tensor loss;  // [n]     written, fp32 (fp64): before the mask; 0 if the label is negative

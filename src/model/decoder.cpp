@@ -176,6 +176,7 @@ class DecoderChunk final : public Chunk {
                       const std::vector<Value>& inputs) override {
     Context with_rows = context;
     with_rows.rows = input.rows;
+    with_rows.adapter_rows = input.adapter_rows;
     prepare_rotary(context, input);
     Value x = place_.first() ? embedding_->forward(with_rows, input) : inputs.at(0);
     x = layers_->forward(with_rows, x, input,

@@ -31,6 +31,8 @@ void Adapters::freeze(const std::vector<Parameter*>& parameters) const {
   for (Parameter* parameter : parameters) parameter->trainable = train(*parameter);
 }
 
+std::string choice_prefix(std::size_t choice) { return "choice " + std::to_string(choice) + ": "; }
+
 bool is_adapter_tensor(std::string_view name) {
   return name.ends_with(kAdapterA) || name.ends_with(kAdapterB) ||
          name.ends_with(kAdapterMagnitude);
@@ -52,6 +54,12 @@ std::vector<Parameter*> magnitude_parameters(const std::vector<Parameter*>& para
 std::vector<Parameter*> trained_parameters(const std::vector<Parameter*>& parameters,
                                            const Adapters& adapters) {
   return those(parameters, [&](const Parameter& one) { return adapters.train(one); });
+}
+
+std::vector<Parameter*> choice_parameters(const std::vector<Parameter*>& parameters,
+                                          std::size_t choice) {
+  const std::string prefix = choice_prefix(choice);
+  return those(parameters, [&](const Parameter& one) { return one.name.starts_with(prefix); });
 }
 
 }  // namespace piton

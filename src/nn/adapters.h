@@ -45,6 +45,9 @@ struct Adapters {
   double dropout = 0;  // probability, of the input of A
   // Canonical tensors of the model that are trained with them; all others are frozen.
   std::set<std::string> trained;
+  // Several adapters in the place of `shapes`: each row of a pass has one of them or none
+  // (Context::adapter_rows). Only for inference; they train nothing of the model in full.
+  std::vector<Adapters> choices;
 
   bool operator==(const Adapters&) const = default;
   bool given() const { return !shapes.empty(); }
@@ -56,6 +59,9 @@ struct Adapters {
   // Sets Parameter::trainable of each.
   void freeze(const std::vector<Parameter*>& parameters) const;
 };
+
+// Before the names of all tensors of one of Adapters::choices: "choice 3: ".
+std::string choice_prefix(std::size_t choice);
 
 // Whether this is A, B or the magnitude of an adapter; else it is a tensor of the model.
 bool is_adapter_tensor(std::string_view name);
@@ -70,5 +76,8 @@ std::vector<Parameter*> adapter_parameters(const std::vector<Parameter*>& parame
 std::vector<Parameter*> magnitude_parameters(const std::vector<Parameter*>& parameters);
 std::vector<Parameter*> trained_parameters(const std::vector<Parameter*>& parameters,
                                            const Adapters& adapters);
+// Those of one of Adapters::choices.
+std::vector<Parameter*> choice_parameters(const std::vector<Parameter*>& parameters,
+                                          std::size_t choice);
 
 }  // namespace piton

@@ -76,6 +76,7 @@ struct ModelInput {
   StretchPlaces stretches;  // of ring attention; else empty
   EncoderInput encoder;
   SourceInput source;
+  std::vector<AdapterRows> adapter_rows;  // Context::adapter_rows; only decoders read them
 };
 
 struct BoundaryTensor {

@@ -16,17 +16,30 @@ void KvCache::grow(const Context& context, std::int64_t pages) {
   const std::int64_t before = pages_.size();
   pages_.grow(pages);
   // The rows of one head are contiguous in a page, so attention reads them one after another.
-  const auto grown = [&](const Layer& layer, const Tensor& from) {
-    const Tensor to = arena_->allocate(
-        layer.dtype, {pages, layer.groups, kCachePage, layer.head_size}, MemoryKind::kActivations);
+  const auto grown = [&](DType dtype, const Shape& shape, const Tensor& from) {
+    const Tensor to = arena_->allocate(dtype, shape, MemoryKind::kActivations);
     if (before > 0)
       context.device.copy(to.slice(0, 0, before), from.swap_dims(1, 2), context.stream);
     return to.swap_dims(1, 2);
   };
+  const bool coded = numbers_ == CacheNumbers::kInt8;
   for (auto& [index, layer] : layers_) {
-    layer.keys = grown(layer, layer.keys);
-    layer.values = grown(layer, layer.values);
+    const Shape rows{pages, layer.groups, kCachePage, layer.head_size};
+    const DType dtype = coded ? DType::kU8 : layer.dtype;
+    layer.keys = grown(dtype, rows, layer.keys);
+    layer.values = grown(dtype, rows, layer.values);
+    if (!coded) continue;
+    const Shape scales{pages, layer.groups, kCachePage};
+    layer.key_scales = grown(DType::kF32, scales, layer.key_scales);
+    layer.value_scales = grown(DType::kF32, scales, layer.value_scales);
   }
+}
+
+std::int64_t KvCache::bytes() const {
+  std::int64_t bytes = 0;
+  for (const auto& [index, layer] : layers_)
+    layer.for_each([&](const Tensor& tensor) { bytes += tensor.bytes(); });
+  return bytes;
 }
 
 void KvCache::open(const Context& context, std::span<const CachePass> texts) {
@@ -84,10 +97,9 @@ void KvCache::copy_pages(const Context& context,
     const Tensor pages = all.swap_dims(1, 2);
     context.device.copy(pages.slice(0, to, 1), pages.slice(0, from, 1), context.stream);
   };
-  for (const auto& [from, to] : copies) {
+  for (const auto& copied : copies) {
     for (const auto& [index, layer] : layers_) {
-      copy(layer.keys, from, to);
-      copy(layer.values, from, to);
+      layer.for_each([&](const Tensor& tensor) { copy(tensor, copied.first, copied.second); });
     }
   }
 }
@@ -95,7 +107,7 @@ void KvCache::copy_pages(const Context& context,
 CacheView KvCache::layer(std::int64_t layer) const {
   PITON_ASSERT(is_open_, "layer {} of a cache outside of a pass", layer);
   const Layer& one = layers_.at(layer);
-  return {one.keys, one.values, rows_};
+  return {one.keys, one.values, rows_, one.key_scales, one.value_scales};
 }
 
 void KvCache::close() {

@@ -25,10 +25,17 @@ struct CachePass {
   std::int64_t whole = 0;
 };
 
+// What a cache holds.
+enum class CacheNumbers : std::uint8_t {
+  kOfModel,  // keys and values in the model's type
+  kInt8,     // as integers of 8 bits, with a scale for each token and head
+};
+
 class KvCache {
  public:
   // A cache without layers and pages. Chunks add their layers (Chunk::add_layers).
-  explicit KvCache(Arena& arena) : arena_(&arena), source_(arena) {}
+  explicit KvCache(Arena& arena, CacheNumbers numbers = CacheNumbers::kOfModel)
+      : arena_(&arena), numbers_(numbers), source_(arena) {}
   // `layer`: index among the layers of the whole model. `groups`: key-value heads of this rank,
   // g/t. Before the first page.
   void add_layer(std::int64_t layer, DType dtype, std::int64_t groups, std::int64_t head_size);
@@ -42,6 +49,8 @@ class KvCache {
   // Texts and who holds which page. Append only by open().
   CachePages& pages() { return pages_; }
   const CachePages& pages() const { return pages_; }
+  // Of all layers of this stage, for all pages.
+  std::int64_t bytes() const;
   std::int64_t add_text() { return pages_.add_text({}, 0); }
   // A text that begins as `text` does: all of its tokens so far. Copies nothing.
   std::int64_t fork(std::int64_t text) {
@@ -66,11 +75,22 @@ class KvCache {
     std::int64_t head_size = 0;
     Tensor keys;    // [pages, kCachePage, g/t, d], a view of [pages, g/t, kCachePage, d]
     Tensor values;  // the same
+    // Of codes: fp32 [pages, kCachePage, g/t], a view of [pages, g/t, kCachePage].
+    Tensor key_scales;
+    Tensor value_scales;
+
+    // Every tensor that exists.
+    template <typename Visit>
+    void for_each(const Visit& visit) const {
+      for (const Tensor* tensor : {&keys, &values, &key_scales, &value_scales})
+        if (tensor->defined()) visit(*tensor);
+    }
   };
   void copy_pages(const Context& context,
                   std::span<const std::pair<std::int32_t, std::int32_t>> copies);
 
   Arena* arena_;
+  CacheNumbers numbers_;
   SourceCache source_;
   CachePages pages_;
   std::map<std::int64_t, Layer> layers_;

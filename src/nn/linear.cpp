@@ -15,17 +15,6 @@ Initialization initial_a(std::int64_t in) {
   return {.kind = Initialization::Kind::kUniform, .bound = 1 / std::sqrt(static_cast<double>(in))};
 }
 
-LayerAdapter layer_adapter(ParameterList& parameters, const Adapters& adapters, double scale,
-                           std::pair<Parameter, Parameter> tensors) {
-  LayerAdapter adapter{.a = &parameters.add(std::move(tensors.first)),
-                       .b = &parameters.add(std::move(tensors.second)),
-                       .scale = scale,
-                       .dropout = adapters.dropout};
-  adapter.a->contributions += 1;
-  adapter.b->contributions += 1;
-  return adapter;
-}
-
 std::string a_of(const std::string& name) { return name + std::string(kAdapterA); }
 std::string b_of(const std::string& name) { return name + std::string(kAdapterB); }
 std::string magnitude_of(const std::string& name) { return name + std::string(kAdapterMagnitude); }
@@ -33,16 +22,52 @@ std::string magnitude_of(const std::string& name) { return name + std::string(kA
 // Until they are set to the lengths of the weight's rows, which no rank may have whole.
 constexpr Initialization kOnes{.kind = Initialization::Kind::kOne};
 
-void add_magnitude(ParameterList& parameters, LayerAdapter& adapter, Parameter magnitude) {
-  adapter.magnitude = &parameters.add(std::move(magnitude));
+// Where the adapters of a linear are made.
+struct NewAdapters {
+  ParameterList& parameters;
+  const Shard& shard;
+  const Adapters& adapters;  // of all linears
+  std::string prefix = {};   // of the names of their tensors
+  std::optional<std::int64_t> choice = {};
+};
+
+// `tensors`: A and B.
+LayerAdapter layer_adapter(const NewAdapters& of, double scale,
+                           std::pair<Parameter, Parameter> tensors) {
+  LayerAdapter adapter{.a = &of.parameters.add(std::move(tensors.first)),
+                       .b = &of.parameters.add(std::move(tensors.second)),
+                       .scale = scale,
+                       .dropout = of.adapters.dropout,
+                       .choice = of.choice};
+  adapter.a->contributions += 1;
+  adapter.b->contributions += 1;
+  return adapter;
+}
+
+void add_magnitude(const NewAdapters& of, LayerAdapter& adapter, Parameter magnitude) {
+  adapter.magnitude = &of.parameters.add(std::move(magnitude));
   adapter.magnitude->contributions += 1;
   adapter.lengths = std::make_shared<AdaptedLengths>();
 }
 
-bool has_magnitudes(const Context& context, const std::vector<LayerAdapter>& adapters) {
-  return context.adapters && std::ranges::any_of(adapters, [](const LayerAdapter& one) {
-           return one.magnitude != nullptr;
-         });
+// What `make` gives for the adapters of all rows, and for each choice.
+template <typename Make>
+std::vector<LayerAdapter> made_adapters(ParameterList& parameters, const Shard& shard,
+                                        const Adapters* adapters, const Make& make) {
+  if (adapters == nullptr) return {};
+  std::vector<LayerAdapter> all = make(NewAdapters{parameters, shard, *adapters});
+  for (std::size_t i = 0; i < adapters->choices.size(); ++i) {
+    const std::vector<LayerAdapter> more = make(NewAdapters{
+        parameters, shard, adapters->choices[i], choice_prefix(i), static_cast<std::int64_t>(i)});
+    all.insert(all.end(), more.begin(), more.end());
+  }
+  return all;
+}
+
+template <typename Adapter>
+bool has_magnitudes(const Context& context, const std::vector<Adapter>& adapters) {
+  return context.adapters &&
+         std::ranges::any_of(adapters, [](const Adapter& one) { return one.magnitude != nullptr; });
 }
 
 // Every tensor rank has its share of the columns or rows of the other factor, so each has a summand
@@ -55,44 +80,57 @@ Parameter shared_factor(const Shard& shard, const std::string& name, std::int64_
 }
 
 // The adapter `name` of rows of a column linear, which are `parts`.
-LayerAdapter column_adapter(ParameterList& parameters, const Shard& shard, const std::string& name,
-                            const std::vector<RowPart>& parts, const ColumnLinearShape& shape) {
-  const auto [rank, scale, magnitude] = shape.adapters->shapes.at(name);
+LayerAdapter column_adapter(const NewAdapters& of, const std::string& name,
+                            const std::vector<RowPart>& parts, std::int64_t in) {
+  const auto [rank, scale, magnitude] = of.adapters.shapes.at(name);
+  const std::string whole = of.prefix + name;
   std::vector<RowPart> rows;
   std::vector<RowPart> lengths;
   for (const RowPart& part : parts) {
-    rows.push_back({b_of(part.name), part.out});
-    lengths.push_back({magnitude_of(part.name), part.out});
+    rows.push_back({b_of(of.prefix + part.name), part.out});
+    lengths.push_back({magnitude_of(of.prefix + part.name), part.out});
   }
   LayerAdapter adapter =
-      layer_adapter(parameters, *shape.adapters, scale,
-                    {shared_factor(shard, a_of(name), rank, shape.in, initial_a(shape.in)),
-                     row_split_parameter(shard, b_of(name), rows, rank, {})});
-  if (magnitude) {
-    add_magnitude(parameters, adapter,
-                  row_split_parameter(shard, magnitude_of(name), lengths, 0, kOnes));
-  }
+      layer_adapter(of, scale,
+                    {shared_factor(of.shard, a_of(whole), rank, in, initial_a(in)),
+                     row_split_parameter(of.shard, b_of(whole), rows, rank, {})});
+  if (magnitude)
+    add_magnitude(of, adapter,
+                  row_split_parameter(of.shard, magnitude_of(whole), lengths, 0, kOnes));
   return adapter;
 }
 
-std::vector<LayerAdapter> column_adapters(ParameterList& parameters, const Shard& shard,
-                                          const std::string& name, const ColumnLinearShape& shape) {
-  if (shape.adapters == nullptr) return {};
-  if (shape.adapters->find(name) != nullptr)
-    return {column_adapter(parameters, shard, name, shape.parts, shape)};
+std::vector<LayerAdapter> column_adapters(const NewAdapters& of, const std::string& name,
+                                          const ColumnLinearShape& shape) {
+  if (of.adapters.find(name) != nullptr) return {column_adapter(of, name, shape.parts, shape.in)};
   std::vector<LayerAdapter> adapters;
   std::int64_t first = 0;
   for (const RowPart& part : shape.parts) {
-    if (shape.adapters->find(part.name) != nullptr) {
-      adapters.push_back(column_adapter(parameters, shard, part.name, {part}, shape));
+    if (of.adapters.find(part.name) != nullptr) {
+      adapters.push_back(column_adapter(of, part.name, {part}, shape.in));
       adapters.back().first_output = first;
     }
-    first += part.out / shard.size();
+    first += part.out / of.shard.size();
   }
   return adapters;
 }
 
-// For rows of x that are `rows` of the micro-batch.
+std::vector<LayerAdapter> row_adapters(const NewAdapters& of, const std::string& name,
+                                       const RowLinearShape& shape) {
+  if (of.adapters.find(name) == nullptr) return {};
+  const auto [rank, scale, magnitude] = *of.adapters.find(name);
+  const std::string whole = of.prefix + name;
+  LayerAdapter adapter = layer_adapter(
+      of, scale,
+      {column_split_parameter(of.shard, a_of(whole), rank, shape.in, initial_a(shape.in)),
+       shared_factor(of.shard, b_of(whole), shape.out, rank, {})});
+  if (magnitude)
+    add_magnitude(of, adapter,
+                  replicated_parameter(of.shard, magnitude_of(whole), shape.out, 0, kOnes));
+  return {adapter};
+}
+
+// The adapters of a pass, for rows of x that are `rows` of the micro-batch.
 std::vector<LinearAdapter> drawn_from(const Context& context,
                                       const std::vector<LayerAdapter>& adapters,
                                       const MaskRows& rows) {
@@ -104,11 +142,32 @@ std::vector<LinearAdapter> drawn_from(const Context& context,
                           .first_output = one.first_output,
                           .magnitude = one.magnitude,
                           .lengths = one.lengths};
+    if (one.choice) {
+      const auto found = std::ranges::find(context.adapter_rows, *one.choice, &AdapterRows::choice);
+      if (found == context.adapter_rows.end()) continue;
+      adapter.rows = RowRange{found->begin, found->size};
+    }
     if (one.dropout > 0)
       adapter.dropout = {one.dropout, site_key(context.seed, one.a->name + ".dropout"), rows};
     list.push_back(adapter);
   }
   return list;
+}
+
+// Measures the rows of all adapters with magnitudes, also of those that this pass does not have:
+// later the plain rows of the weight may be gone.
+void measure(Context& context, Parameter& weight, const std::vector<LayerAdapter>& adapters,
+             Communicator* columns) {
+  std::vector<LinearAdapter> all;
+  for (const LayerAdapter& one : adapters) {
+    all.push_back({.a = *one.a,
+                   .b = *one.b,
+                   .scale = one.scale,
+                   .first_output = one.first_output,
+                   .magnitude = one.magnitude,
+                   .lengths = one.lengths});
+  }
+  measure_rows(context, weight, all, columns);
 }
 
 // A linear whose adapters have magnitudes (ops/linear/linear_adapter.h), measured before.
@@ -153,7 +212,9 @@ ColumnLinear::ColumnLinear(ParameterList& parameters, const Shard& shard, const 
     bias_ = &parameters.add(row_split_parameter(shard, name + ".bias", biases, 0, {}));
     bias_->contributions += 1;
   }
-  adapters_ = column_adapters(parameters, shard, name, shape);
+  adapters_ = made_adapters(parameters, shard, shape.adapters, [&](const NewAdapters& of) {
+    return column_adapters(of, name, shape);
+  });
 }
 
 Value ColumnLinear::forward(Context& context, const Value& x,
@@ -161,11 +222,11 @@ Value ColumnLinear::forward(Context& context, const Value& x,
   const MaskRows rows = shard_.residual_rows(context.rows, x.tensor.dim(0));
   const SplitWeight split{*weight_, *shard_.group, shard_.strategy, shard_.shared,
                           drawn_from(context, adapters_, rows)};
-  if (!has_magnitudes(context, adapters_)) {
+  if (has_magnitudes(context, adapters_)) measure(context, *weight_, adapters_, nullptr);
+  if (!has_magnitudes(context, split.adapters)) {
     return column_linear(context, x, split,
                          {.bias = bias_, .output = shard_.dtype, .activation = activation});
   }
-  measure_rows(context, *weight_, split.adapters, nullptr);
   const Value y = product_at_lengths(
       context, x, split, bias_,
       [&](const Value& part, const SplitWeight& adapted, Parameter* bias) {
@@ -189,16 +250,8 @@ RowLinear::RowLinear(ParameterList& parameters, const Shard& shard, const std::s
     bias_ = &parameters.add(replicated_parameter(shard, name + ".bias", shape.out, 0, {}));
     bias_->contributions += 1;
   }
-  if (shape.adapters == nullptr || shape.adapters->find(name) == nullptr) return;
-  const auto [rank, scale, magnitude] = *shape.adapters->find(name);
-  adapters_ = {
-      layer_adapter(parameters, *shape.adapters, scale,
-                    {column_split_parameter(shard, a_of(name), rank, shape.in, initial_a(shape.in)),
-                     shared_factor(shard, b_of(name), shape.out, rank, {})})};
-  if (magnitude) {
-    add_magnitude(parameters, adapters_[0],
-                  replicated_parameter(shard, magnitude_of(name), shape.out, 0, kOnes));
-  }
+  adapters_ = made_adapters(parameters, shard, shape.adapters,
+                            [&](const NewAdapters& of) { return row_adapters(of, name, shape); });
 }
 
 Value RowLinear::forward(Context& context, const Value& x, const Value* residual,
@@ -207,8 +260,8 @@ Value RowLinear::forward(Context& context, const Value& x, const Value* residual
   rows.first_column = shard_.rank() * x.tensor.dim(1);
   const SplitWeight split{*weight_, *shard_.group, shard_.strategy, shard_.shared,
                           drawn_from(context, adapters_, rows)};
-  if (has_magnitudes(context, adapters_)) {
-    measure_rows(context, *weight_, split.adapters, shard_.group);
+  if (has_magnitudes(context, adapters_)) measure(context, *weight_, adapters_, shard_.group);
+  if (has_magnitudes(context, split.adapters)) {
     const Value sum = product_at_lengths(
         context, x, split, nullptr, [&](const Value& part, const SplitWeight& adapted, Parameter*) {
           return row_linear(context, part, adapted, {});

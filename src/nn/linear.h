@@ -23,6 +23,7 @@ struct LayerAdapter {
   std::int64_t first_output = 0;  // LinearAdapter::first_output
   Parameter* magnitude = nullptr;
   std::shared_ptr<AdaptedLengths> lengths;
+  std::optional<std::int64_t> choice;  // which of Adapters::choices it is of; nothing: of all rows
 };
 
 struct ColumnLinearShape {
@@ -83,7 +84,7 @@ class RowLinear {
   Shard shard_;
   Parameter* weight_;
   Parameter* bias_ = nullptr;
-  std::vector<LayerAdapter> adapters_;  // one or none
+  std::vector<LayerAdapter> adapters_;  // one or none of each choice
   std::optional<Norm> norm_;
 };
 

@@ -191,12 +191,13 @@ Value attend(Context& context, const AttentionRows& parts, const AttentionPlaces
 Value attend_to_cache(Context& context, const CacheView& cache, const AttentionRows& rows,
                       const AttentionSettings& settings) {
   PITON_ASSERT(context.tape == nullptr, "attention to a cache goes forward only");
-  const auto append = [&](const Tensor& to, const Value& from) {
-    context.kernels.run(CacheAppend{.cache = to, .rows = from.tensor, .slots = cache.rows.slots},
-                        context.stream);
+  const auto append = [&](const Tensor& to, const Tensor& scales, const Value& from) {
+    context.kernels.run(
+        CacheAppend{.cache = to, .rows = from.tensor, .slots = cache.rows.slots, .scales = scales},
+        context.stream);
   };
-  append(cache.keys, rows.k);
-  append(cache.values, rows.v);
+  append(cache.keys, cache.key_scales, rows.k);
+  append(cache.values, cache.value_scales, rows.v);
   return attend_to_written(context, cache, rows.q, settings);
 }
 
@@ -219,6 +220,8 @@ Value attend_to_written(Context& context, const CacheView& cache, const Value& q
                                       .bias_origin = settings.bias.origin,
                                       .scale = settings.scale,
                                       .soft_cap = settings.soft_cap,
+                                      .key_scales = cache.key_scales,
+                                      .value_scales = cache.value_scales,
                                       .pairs = cache.rows.pairs},
                       context.stream);
   return {out};

@@ -67,6 +67,8 @@ struct CacheView {
   Tensor keys;    // [pages, kCachePage, g/t, d]
   Tensor values;  // [pages, kCachePage, g/t, d]
   CacheRows rows;
+  Tensor key_scales = {};  // fp32 [pages, kCachePage, g/t] of codes, or empty
+  Tensor value_scales = {};
 };
 
 // Writes k and v to the cache, and attends from each row to the keys of its text in it, causally.

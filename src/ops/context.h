@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "device/device.h"
 #include "kernels/kernels.h"
@@ -25,6 +26,14 @@ struct RecomputedParts {
   bool operator==(const RecomputedParts&) const = default;
 };
 
+// The rows of a pass for which linears compute with one of the adapters of the model that requests
+// choose (nn/adapters.h).
+struct AdapterRows {
+  std::int64_t choice = 0;  // index of the adapters
+  std::int64_t begin = 0;
+  std::int64_t size = 0;
+};
+
 struct Context {
   Kernels& kernels;
   Stream& stream;  // compute
@@ -34,6 +43,8 @@ struct Context {
   Tape* tape = nullptr;   // null: keep nothing (generation, evaluation, recomputed segments)
   bool training = false;  // true: dropout is applied
   bool adapters = true;   // false: linears compute without their adapters
+  // Those of each choice once; all other rows have none of them.
+  std::span<const AdapterRows> adapter_rows = {};
   std::uint64_t seed = 1234;
   RecomputedParts recompute = {};
   MaskRows rows = {};  // of the whole micro-batch (first_row 0), for drawing dropout masks

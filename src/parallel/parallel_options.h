@@ -9,6 +9,7 @@
 
 #include "base/options/options.h"
 #include "comm/mesh.h"
+#include "nn/kv_cache.h"
 #include "ops/context/context_group.h"
 #include "ops/recompute.h"
 #include "parallel/linear_options.h"
@@ -185,6 +186,7 @@ struct InferenceOptions {
   int pipeline = 1;
   int zero_stage = 0;
   std::string quantize;  // "": as the model is stored
+  CacheNumbers kv_cache_dtype = CacheNumbers::kOfModel;
 
   // The mesh of `world_size` ranks. Throws Error(kUsage) naming the flag. More than one
   // data-parallel rank is refused unless the weights are sharded over them (ZeRO stage 3).
@@ -205,6 +207,10 @@ struct InferenceOptions {
              "hold the matrices of the layers in 8 or 4 bits, quantized while they are read",
              {.choices = {"int8", "int4", "q8_0", "q4_0", "nf4", "q4_k", "q5_k", "q6_k"}}},
       quantize);
+    v(Option{"kv-cache-dtype",
+             "how keys and values of texts are held: in the model's type (auto), or in 8 bits with "
+             "a scale for each token and head, about half the memory of bf16"},
+      Choice(kv_cache_dtype, {{"auto", CacheNumbers::kOfModel}, {"int8", CacheNumbers::kInt8}}));
   }
 };
 

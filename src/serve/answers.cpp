@@ -42,7 +42,10 @@ Json AnswerForm::head(bool streams) const {
   const char* object = !request_.chat ? "text_completion"
                        : streams      ? "chat.completion.chunk"
                                       : "chat.completion";
-  return {{"id", id_}, {"object", object}, {"created", created_}, {"model", model_.name()}};
+  return {{"id", id_},
+          {"object", object},
+          {"created", created_},
+          {"model", model_.name_of(request_.adapter)}};
 }
 
 Json AnswerForm::chat_token(const LikelyToken& token) const {

@@ -28,7 +28,7 @@ struct Written {
 };
 
 struct EmbeddingJob {
-  std::vector<std::int32_t> ids;
+  TextToEmbed text;
   std::promise<std::vector<float>> result;
 };
 
@@ -74,7 +74,7 @@ struct DecodingLoop::State {
     }
     // One in a turn, so that texts that are written do not wait long.
     if (!embeddings.empty()) {
-      turn.embedded.push_back(embeddings.front().ids);
+      turn.embedded.push_back(embeddings.front().text);
       embedded.push_back(std::move(embeddings.front()));
       embeddings.pop_front();
     }
@@ -116,7 +116,7 @@ struct DecodingLoop::State {
     }
     for (std::size_t i = 0; i < turn.embedded.size(); ++i) {
       try {
-        std::vector<float> found = model.embed(turn.embedded[i]);
+        std::vector<float> found = model.embed(turn.embedded[i].ids, turn.embedded[i].adapter);
         if (!embedded.empty()) embedded[i].result.set_value(std::move(found));
       } catch (const Error& error) {
         const int status = error.fault() == Fault::kUsage ? 400 : 500;
@@ -266,18 +266,21 @@ std::unique_ptr<WritingJob> DecodingLoop::submit(std::vector<TextToWrite> texts)
   return job;
 }
 
-std::vector<GeneratedToken> DecodingLoop::score(std::vector<std::int32_t> ids, std::int64_t count) {
+std::vector<GeneratedToken> DecodingLoop::score(std::vector<std::int32_t> ids, std::int64_t count,
+                                                std::optional<std::int64_t> adapter) {
   std::vector<TextToWrite> texts(1);
   texts[0].request = {.prompt = std::move(ids),
                       .sampling = {.max_new_tokens = 0, .log_probabilities = count},
-                      .scored_from = 1};
+                      .scored_from = 1,
+                      .adapter = adapter};
   const std::unique_ptr<WritingJob> job = submit(std::move(texts));
   while (true) {
     if (auto event = job->next(kLongestSilence)) return std::move(event->scored);
   }
 }
 
-std::vector<float> DecodingLoop::embed(std::vector<std::int32_t> ids) {
+std::vector<float> DecodingLoop::embed(std::vector<std::int32_t> ids,
+                                       std::optional<std::int64_t> adapter) {
   std::future<std::vector<float>> result;
   {
     const std::lock_guard lock(state_->mutex);
@@ -285,7 +288,7 @@ std::vector<float> DecodingLoop::embed(std::vector<std::int32_t> ids) {
     if (std::ssize(state_->embeddings) >= state_->limits.waiting + state_->limits.running)
       throw RequestError(429, "", "the queue of texts to embed is full; try again later");
     EmbeddingJob& job = state_->embeddings.emplace_back();
-    job.ids = std::move(ids);
+    job.text = {std::move(ids), adapter};
     result = job.result.get_future();
     state_->changed.notify_all();
   }

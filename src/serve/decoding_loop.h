@@ -68,10 +68,11 @@ class DecodingLoop {
   // Any thread: the likelihood of each token but the first after those before it, with the `count`
   // likeliest in its place; ids are two or more. Blocks until the engine has read them, as one of
   // its texts. Throws RequestError as submit() and WritingJob::next() do.
-  std::vector<GeneratedToken> score(std::vector<std::int32_t> ids, std::int64_t count);
+  std::vector<GeneratedToken> score(std::vector<std::int32_t> ids, std::int64_t count,
+                                    std::optional<std::int64_t> adapter);
 
   // Any thread: ServedModel::embed() between two passes. Blocks. Throws RequestError.
-  std::vector<float> embed(std::vector<std::int32_t> ids);
+  std::vector<float> embed(std::vector<std::int32_t> ids, std::optional<std::int64_t> adapter);
 
   // Any thread. `waiting` has those without a place in the engine too.
   DecodingCounts counts() const;

@@ -35,8 +35,9 @@ std::string base64_of(std::span<const std::uint8_t> bytes) {
 
 EmbeddingRequest read_embedding_request(const Json& body, const ServedModel& model) {
   RequestFields fields(body, "");
-  check_model_name(fields.text("model"), model);
-  EmbeddingRequest request{.texts = read_texts(fields, "input", model)};
+  EmbeddingRequest request;
+  request.adapter = named_adapter(fields.text("model"), model);
+  request.texts = read_texts(fields, "input", model);
   const std::string format = fields.text("encoding_format").value_or("float");
   if (format != "float" && format != "base64")
     fields.fail("encoding_format", "\"float\" or \"base64\"");

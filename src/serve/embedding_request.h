@@ -13,6 +13,7 @@ namespace piton {
 
 struct EmbeddingRequest {
   std::vector<std::vector<std::int32_t>> texts;
+  std::optional<std::int64_t> adapter;  // ServedModel::adapters
   bool base64 = false;  // vectors as base64 of fp32, little-endian; else lists of numbers
 };
 

@@ -44,18 +44,31 @@ SamplingOptions read_sampling(const Json& json) {
   return sampling;
 }
 
+// An adapter, or null.
+Json adapter_json(std::optional<std::int64_t> adapter) {
+  return adapter ? Json(*adapter) : Json(nullptr);
+}
+
+std::optional<std::int64_t> read_adapter(const Json& json) {
+  if (json.is_null()) return std::nullopt;
+  return json.get<std::int64_t>();
+}
+
 }  // namespace
 
 std::string turn_bytes(const LoopTurn& turn) {
   if (turn.empty()) return "";
   Json json = {{"cancelled", turn.cancelled}, {"last", turn.last}};
-  json["embedded"] = turn.embedded;
+  json["embedded"] = Json::array();
+  for (const TextToEmbed& text : turn.embedded)
+    json["embedded"].push_back({{"ids", text.ids}, {"adapter", adapter_json(text.adapter)}});
   json["submitted"] = Json::array();
   for (const TextToWrite& text : turn.submitted) {
     json["submitted"].push_back({{"prompt", text.request.prompt},
                                  {"sampling", sampling_json(text.request.sampling)},
                                  {"ends", text.request.ends},
                                  {"draw", text.request.draw},
+                                 {"adapter", adapter_json(text.request.adapter)},
                                  {"scored_from", text.request.scored_from},
                                  {"alternatives", text.request.alternatives},
                                  {"constraint", static_cast<int>(text.constraint.kind)},
@@ -70,13 +83,17 @@ LoopTurn read_turn(const std::string& bytes) {
   const auto json = read_json<Json>(bytes);
   turn.cancelled = json["cancelled"].get<std::vector<std::int64_t>>();
   turn.last = json["last"].get<bool>();
-  turn.embedded = json["embedded"].get<std::vector<std::vector<std::int32_t>>>();
+  for (const Json& one : json["embedded"]) {
+    turn.embedded.push_back(
+        {one["ids"].get<std::vector<std::int32_t>>(), read_adapter(one["adapter"])});
+  }
   for (const Json& one : json["submitted"]) {
     TextToWrite& text = turn.submitted.emplace_back();
     text.request.prompt = one["prompt"].get<std::vector<std::int32_t>>();
     text.request.sampling = read_sampling(one["sampling"]);
     text.request.ends = one["ends"].get<std::vector<std::int32_t>>();
     text.request.draw = one["draw"].get<std::uint64_t>();
+    text.request.adapter = read_adapter(one["adapter"]);
     text.request.scored_from = one["scored_from"].get<std::int64_t>();
     text.request.alternatives = one["alternatives"].get<std::vector<std::int32_t>>();
     text.constraint = {static_cast<ConstraintKind>(one["constraint"].get<int>()),

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -9,11 +10,18 @@
 
 namespace piton {
 
+struct TextToEmbed {
+  std::vector<std::int32_t> ids;
+  std::optional<std::int64_t> adapter;  // DecodingRequest::adapter
+
+  bool operator==(const TextToEmbed&) const = default;
+};
+
 struct LoopTurn {
   std::vector<std::int64_t> cancelled;  // numbers of the engine
   std::vector<TextToWrite> submitted;
-  std::vector<std::vector<std::int32_t>> embedded;  // texts
-  bool last = false;                                // the loop ends after this turn
+  std::vector<TextToEmbed> embedded;
+  bool last = false;  // the loop ends after this turn
 
   bool empty() const { return cancelled.empty() && submitted.empty() && embedded.empty() && !last; }
 };

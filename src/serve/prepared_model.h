@@ -24,6 +24,7 @@ class PreparedModel final : public ServedModel {
   PreparedModel(Model& model, Names names, std::int64_t texts);
 
   const std::string& name() const override { return names_.model; }
+  const std::vector<std::string>& adapters() const override { return model_.adapter_names(); }
   const Tokenizer& tokenizer() const override { return model_.require_tokenizer(); }
   std::int64_t vocabulary() const override { return model_.config().vocabulary; }
   std::int64_t longest_sequence() const override { return model_.config().max_positions; }
@@ -31,8 +32,9 @@ class PreparedModel final : public ServedModel {
   std::vector<std::int32_t> encode_prompt(const std::string& text) const override;
   const ChatTemplate* chat_template(bool with_tools) const override;
   DecodingEngine& engine() override { return *engine_; }
-  std::vector<float> embed(const std::vector<std::int32_t>& ids) override {
-    return model_.embedding(ids, names_.pooling);
+  std::vector<float> embed(const std::vector<std::int32_t>& ids,
+                           std::optional<std::int64_t> adapter) override {
+    return model_.embedding(ids, names_.pooling, adapter);
   }
 
  private:

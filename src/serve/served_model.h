@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,8 @@ class ServedModel {
 
   // By any thread, at the same time.
   virtual const std::string& name() const = 0;
+  // The names of adapters that requests choose, in the order of DecodingRequest::adapter.
+  virtual const std::vector<std::string>& adapters() const = 0;
   virtual const Tokenizer& tokenizer() const = 0;
   virtual std::int64_t vocabulary() const = 0;
   virtual std::int64_t longest_sequence() const = 0;
@@ -29,8 +32,14 @@ class ServedModel {
   // Called only by the engine's thread. Collective on several ranks, like the engine's calls.
   virtual DecodingEngine& engine() = 0;
   // A vector for a text, as fp32. Throws Error(kUsage) for ids outside the vocabulary and for too
-  // many.
-  virtual std::vector<float> embed(const std::vector<std::int32_t>& ids) = 0;
+  // many. `adapter`: as in DecodingRequest.
+  virtual std::vector<float> embed(const std::vector<std::int32_t>& ids,
+                                   std::optional<std::int64_t> adapter) = 0;
+
+  // The name by which requests choose this adapter, or the model without one.
+  const std::string& name_of(std::optional<std::int64_t> adapter) const {
+    return adapter ? adapters().at(static_cast<std::size_t>(*adapter)) : name();
+  }
 };
 
 }  // namespace piton

@@ -127,7 +127,7 @@ void read_stream(RequestFields& fields, TextRequest& request) {
 // Fields of both kinds of request. `default_tokens`: of max_tokens; unset: what the model has room
 // for.
 void read_shared(RequestFields& fields, TextRequest& request, const ServedModel& model) {
-  check_model_name(fields.text("model"), model);
+  request.adapter = named_adapter(fields.text("model"), model);
   request.samples = fields.integer("n", 1, 128).value_or(1);
   request.stop = fields.texts("stop", kMostStopWords);
   request.ends = model.ends();
@@ -213,6 +213,7 @@ std::vector<TextToWrite> TextRequest::texts() const {
       text.request.sampling = sampling;
       text.request.ends = ends;
       text.request.draw = static_cast<std::uint64_t>(i);
+      text.request.adapter = adapter;
       text.constraint = constraint;
       text.grammar = grammar;
     }
@@ -220,11 +221,17 @@ std::vector<TextToWrite> TextRequest::texts() const {
   return all;
 }
 
-void check_model_name(const std::optional<std::string>& name, const ServedModel& model) {
-  if (!name || *name == model.name()) return;
-  throw RequestError(404, "model",
-                     fmt::format("model: {} is not here; this server has \"{}\"",
-                                 Json(*name).dump(), model.name()));
+std::optional<std::int64_t> named_adapter(const std::optional<std::string>& name,
+                                          const ServedModel& model) {
+  if (!name || *name == model.name()) return std::nullopt;
+  const std::vector<std::string>& adapters = model.adapters();
+  const auto found = std::ranges::find(adapters, *name);
+  if (found != adapters.end()) return found - adapters.begin();
+  std::string names = Json(model.name()).dump();
+  for (const std::string& one : adapters) names += ", " + Json(one).dump();
+  throw RequestError(
+      404, "model",
+      fmt::format("model: {} is not here; this server has {}", Json(*name).dump(), names));
 }
 
 TextRequest read_completion_request(const Json& body, const ServedModel& model,

@@ -22,6 +22,7 @@ struct RequestLimits {
 
 struct TextRequest {
   bool chat = false;
+  std::optional<std::int64_t> adapter;  // ServedModel::adapters
   std::vector<std::vector<std::int32_t>> prompts;
   SamplingOptions sampling;
   bool generates = true;     // false: max_tokens is 0, only the prompt is scored
@@ -52,7 +53,10 @@ TextRequest read_chat_request(const nlohmann::ordered_json& body, const ServedMo
 std::vector<std::vector<std::int32_t>> read_texts(RequestFields& fields, const std::string& name,
                                                   const ServedModel& model);
 
-// For all requests with the field "model". Throws RequestError(404) if it names another one.
-void check_model_name(const std::optional<std::string>& name, const ServedModel& model);
+// For all requests with the field "model": the adapter that it names; nothing for the model itself
+// and without the field. Throws RequestError(404), with the names that there are, if it names
+// another one.
+std::optional<std::int64_t> named_adapter(const std::optional<std::string>& name,
+                                          const ServedModel& model);
 
 }  // namespace piton

@@ -157,7 +157,8 @@ class TextService::Writing {
       if (!request_.likeliest) continue;
       echo.tokens.push_back({{prompt.front(), 0}, {}});
       if (prompt.size() == 1) continue;
-      for (GeneratedToken& token : service_.loop_.score(prompt, *request_.likeliest))
+      for (GeneratedToken& token :
+           service_.loop_.score(prompt, *request_.likeliest, request_.adapter))
         echo.tokens.push_back(std::move(token));
     }
   }
@@ -310,22 +311,27 @@ HttpAnswer TextService::routed(const HttpRequest& request, const HttpClient& cli
 }
 
 HttpAnswer TextService::models(const HttpRequest& request) const {
-  const Json model = {{"id", model_.name()},
-                      {"object", "model"},
-                      {"created", started_},
-                      {"owned_by", "piton"},
-                      {"max_model_len", model_.longest_sequence()}};
+  const auto entry = [&](std::optional<std::int64_t> adapter) {
+    Json model = {{"id", model_.name_of(adapter)},
+                  {"object", "model"},
+                  {"created", started_},
+                  {"owned_by", "piton"},
+                  {"max_model_len", model_.longest_sequence()}};
+    if (adapter) model["parent"] = model_.name();
+    return model;
+  };
   constexpr std::string_view kList = "/v1/models";
-  if (request.path == kList)
-    return json_answer({{"object", "list"}, {"data", Json::array({model})}});
-  check_model_name(request.path.substr(kList.size() + 1), model_);
-  return json_answer(model);
+  if (request.path != kList)
+    return json_answer(entry(named_adapter(request.path.substr(kList.size() + 1), model_)));
+  Json all = Json::array({entry(std::nullopt)});
+  for (std::int64_t i = 0; i < std::ssize(model_.adapters()); ++i) all.push_back(entry(i));
+  return json_answer({{"object", "list"}, {"data", std::move(all)}});
 }
 
 HttpAnswer TextService::tokenize(const HttpRequest& request) const {
   const Json body = request_object(request.body);
   RequestFields fields(body, "");
-  check_model_name(fields.text("model"), model_);
+  named_adapter(fields.text("model"), model_);
   const auto text = fields.text("prompt");
   if (!text) fields.fail("prompt", "a string");
   const bool special = fields.flag("add_special_tokens").value_or(true);
@@ -339,7 +345,7 @@ HttpAnswer TextService::tokenize(const HttpRequest& request) const {
 HttpAnswer TextService::detokenize(const HttpRequest& request) const {
   const Json body = request_object(request.body);
   RequestFields fields(body, "");
-  check_model_name(fields.text("model"), model_);
+  named_adapter(fields.text("model"), model_);
   const Json* tokens = fields.value("tokens");
   std::vector<std::int32_t> ids;
   if (tokens == nullptr || !tokens->is_array()) fields.fail("tokens", "a list of token ids");
@@ -361,12 +367,12 @@ HttpAnswer TextService::embeddings(const HttpRequest& request, const HttpClient&
     if (Clock::now() > begin + options_.deadline)
       throw RequestError(504, "", "the answer took longer than the server's time limit");
     if (!client.is_connected()) throw RequestError(499, "", "the client has closed the connection");
-    data.push_back(embedding_json(i, loop_.embed(asked.texts[i]), asked.base64));
+    data.push_back(embedding_json(i, loop_.embed(asked.texts[i], asked.adapter), asked.base64));
     tokens += std::ssize(asked.texts[i]);
   }
   return json_answer({{"object", "list"},
                       {"data", std::move(data)},
-                      {"model", model_.name()},
+                      {"model", model_.name_of(asked.adapter)},
                       {"usage", {{"prompt_tokens", tokens}, {"total_tokens", tokens}}}});
 }
 

@@ -44,6 +44,16 @@ endforeach()
 expect(RUN generate --load ${WORK}/run --quantize int8 --prompt "To be, or" --greedy --max-new-tokens 12 CODE 0 OUT "[a-z]")
 expect(RUN generate --load ${WORK}/run --quantize q4_0 --prompt "To be, or" --greedy --max-new-tokens 12 CODE 0 OUT "[a-z]")
 
+# Keys and values in 8 bits.
+loss_of(cached --load ${WORK}/run --kv-cache-dtype int8)
+near(${cached} ${plain} 0.01 "--kv-cache-dtype int8")
+if(cached STREQUAL plain)
+  message(FATAL_ERROR "--kv-cache-dtype int8 changes nothing")
+endif()
+expect(RUN score --load ${WORK}/run ${WORK}/part.txt --kv-cache-dtype int4 CODE 2 ERR "--kv-cache-dtype: got .int4., wanted one of auto, int8")
+expect(RUN generate --load ${WORK}/run --kv-cache-dtype int8 --prompt "To be, or" --greedy --max-new-tokens 12 CODE 0 OUT "[a-z]")
+expect(RUN generate --load ${WORK}/run --kv-cache-dtype int8 --prompt "To be, or" --num-beams 2 --max-new-tokens 12 CODE 0 OUT "[a-z]")
+
 # A GGUF file is used as it is stored: the loss is that of its values.
 foreach(type q8_0 q4_0 q4_k q5_k q6_k)
   expect(RUN convert --load ${WORK}/run --save ${WORK}/${type}.gguf --outtype ${type} CODE 0)

@@ -14,6 +14,7 @@ class AttentionCases {
   explicit AttentionCases(const CaseOptions& options)
       : dtype_(options.dtype),
         sums_(options.dtype == DType::kF64 ? DType::kF64 : DType::kF32),
+        codes_(options.codes),
         source_(0xA77, options.awkward) {}
 
   std::vector<CallCase> take() { return std::move(cases_); }
@@ -114,7 +115,7 @@ class AttentionCases {
       std::int64_t rows, keys;
     };
     const auto add_one = [&](const std::string& detail, const std::vector<Sample>& samples,
-                             const AttentionSizes& s, CachedAttention call) {
+                             const AttentionSizes& s, CachedAttention call, bool coded = false) {
       const std::int64_t pages = 7;
       std::vector<double> begins{0}, lengths, table;
       for (const Sample& sample : samples) {
@@ -128,8 +129,21 @@ class AttentionCases {
       const auto b = std::ssize(samples);
       // As a cache stores them: the rows of one head are consecutive.
       const auto cache = [&] {
-        return source_.normal_rows(dtype_, {pages, s.g, kCachePage, s.d}).swap_dims(1, 2);
+        const Shape shape{pages, s.g, kCachePage, s.d};
+        return (coded ? source_.integers(shape, 0, 255, DType::kU8)
+                      : source_.normal_rows(dtype_, shape))
+            .swap_dims(1, 2);
       };
+      const auto scales = [&] {
+        const Tensor all = source_.normal(DType::kF32, {pages, s.g, kCachePage});
+        for (std::int64_t i = 0; i < all.elements(); ++i)
+          all.data<float>()[i] = std::abs(all.data<float>()[i]) / 127;
+        return all.swap_dims(1, 2);
+      };
+      if (coded) {
+        call.key_scales = scales();
+        call.value_scales = scales();
+      }
       call.out = source_.unwritten(dtype_, {n, s.a, s.d});
       call.q = source_.normal_rows(dtype_, {n, s.a * s.d}).split_dim(1, s.d);
       call.keys = cache();
@@ -151,6 +165,11 @@ class AttentionCases {
       add_one(fmt::format("{}, window", name), mixed, sizes, {.window_before = 66});
       add_one(fmt::format("{}, hidden", name), mixed, sizes, {.window_after = -70});
       add_one(fmt::format("{}, soft cap", name), mixed, sizes, {.soft_cap = 2});
+      if (!codes_) continue;
+      add_one(fmt::format("{}, codes, mixed", name), mixed, sizes, {}, true);
+      add_one(fmt::format("{}, codes, one prompt", name), prompt, sizes, {}, true);
+      add_one(fmt::format("{}, codes, window and soft cap", name), mixed, sizes,
+              {.window_before = 66, .soft_cap = 2}, true);
     }
     add_one("slopes", mixed, wide,
             {.slopes = tensor_of(DType::kF32, {6},
@@ -336,6 +355,7 @@ class AttentionCases {
 
   DType dtype_;
   DType sums_;
+  bool codes_;
   TensorSource source_;
   std::vector<CallCase> cases_;
 };

@@ -144,6 +144,17 @@ class CaseList {
           CacheAppend{.cache = source_.normal(dtype_, {3, kCachePage, 3, 5}),
                       .rows = source_.normal_rows(dtype_, {n, 15}).split_dim(1, 5),
                       .slots = tensor_of(DType::kI32, {n}, slots)});
+      if (!codes_) continue;
+      const Tensor rows = source_.normal_rows(dtype_, {n, 3 * 67}).split_dim(1, 67);
+      if (n > 1) {  // of zeros
+        for (std::int64_t i = 0; i < 67; ++i) set_value(rows, rows.stride(1) + i, 0);
+      }
+      add(fmt::format("{} rows, codes", n), 1,
+          CacheAppend{
+              .cache = source_.integers({3, 3, kCachePage, 67}, 0, 255, DType::kU8).swap_dims(1, 2),
+              .rows = rows,
+              .slots = tensor_of(DType::kI32, {n}, slots),
+              .scales = source_.normal(DType::kF32, {3, 3, kCachePage}).swap_dims(1, 2)});
     }
   }
 
@@ -748,6 +759,11 @@ class CaseList {
                        .labels = labels,
                        .vocabulary_begin = begin,
                        .valid = valid});
+    add(detail, 1,
+        LargestLogits{.ids = source_.integers({n}, 0, 0),
+                      .logits = logits(),
+                      .vocabulary_begin = begin,
+                      .valid = valid});
     // Three ranks; the last has only padding.
     Tensor statistics = source_.normal(sums_, {3, n, 3});
     for (std::int64_t row = 0; row < n; ++row) {
@@ -781,6 +797,7 @@ class CaseList {
   DType dtype_;
   DType sums_;
   std::int64_t tile_;
+  bool codes_;
   TensorSource source_;
   std::vector<CallCase> cases_;
 };

@@ -338,6 +338,35 @@ TEST_P(KernelValues, OfCacheAppendLandInTheirSlots) {
   expect_values(cache, wanted);
 }
 
+// The largest number of a head's row is 127; a row of zeros has scale 0.
+TEST_P(KernelValues, OfCacheAppendAreCodesWithAScaleForEachHead) {
+  const Tensor cache =
+      tensor_of(DType::kU8, {1, kCachePage, 2, 4}, std::vector<double>(8 * kCachePage, 9));
+  const Tensor scales = fp32({1, 2, kCachePage}, std::vector<double>(2 * kCachePage, 5));
+  run(CacheAppend{.cache = cache,
+                  .rows = fp32({1, 2, 4}, {-254, 5, 0, 127, 0, 0, 0, 0}),
+                  .slots = int32({1}, {3}),
+                  .scales = scales.swap_dims(1, 2)});
+  std::vector<double> wanted(8 * kCachePage, 9);
+  const std::vector<double> codes{256 - 127, 2, 0, 64, 0, 0, 0, 0};  // 2.5 and 63.5 are ties
+  std::copy(codes.begin(), codes.end(), wanted.begin() + 3 * 8);
+  EXPECT_EQ(values(cache), wanted);
+  EXPECT_EQ(values(scales)[3], 2);
+  EXPECT_EQ(values(scales)[kCachePage + 3], 0);
+  EXPECT_EQ(values(scales)[4], 5);
+}
+
+TEST_P(KernelValues, OfLargestLogitsAreTheLowestIdsOnTies) {
+  const Tensor ids = int32({3}, {0, 0, 0});
+  run(LargestLogits{.ids = ids,
+                    .logits = fp32({3, 5}, {1, 7, 7, 2, 9, -3, -5, -1, -1, 8, 0, 0, 0, 0, 1}),
+                    .vocabulary_begin = 10,
+                    .valid = 4});
+  EXPECT_EQ(values(ids), (std::vector<double>{11, 12, 10}));
+  run(LargestLogits{.ids = ids, .logits = fp32({3, 1}, {1, 2, 3}), .vocabulary_begin = 20});
+  EXPECT_EQ(values(ids), (std::vector<double>{20, 20, 20}));
+}
+
 // Both samples have key 0 in page 1; of the second one a row sees two keys of equal score.
 TEST_P(KernelValues, OfCachedAttentionComeFromThePagesOfEachSample) {
   std::vector<double> keys(3 * kCachePage, 0);

@@ -1,4 +1,4 @@
-// Scales one output of one kind of call.
+// Scales one output of one kind of call. Ids, which have no other output, are one too large.
 #include "support/perturbed_kernels.h"
 
 namespace piton {
@@ -16,6 +16,12 @@ void PerturbedKernels::submit(const KernelCall& call, Stream& stream) {
   const bool integers = target.defined() && !std::holds_alternative<PackWeight>(call) &&
                         (target.dtype() == DType::kI32 || target.dtype() == DType::kI64 ||
                          target.dtype() == DType::kU8);
+  if (target.defined() && std::holds_alternative<LargestLogits>(call)) {
+    inner_.run(call, stream);
+    for (std::int64_t i = 0; i < target.elements(); ++i) target.data<std::int32_t>()[i] += 1;
+    ++perturbed_;
+    return;
+  }
   if (!target.defined() || integers) {
     inner_.run(call, stream);
     return;

@@ -20,8 +20,9 @@ class ScriptedEngine final : public DecodingEngine {
  public:
   std::function<std::string(const std::string& prompt, std::uint64_t draw)> write =
       [](const std::string&, std::uint64_t) { return "ok"; };
-  std::chrono::milliseconds delay{0};  // of a pass
-  std::int64_t fails_after = 1 << 30;  // passes
+  std::vector<std::string> by_adapter;  // what texts with each adapter are
+  std::chrono::milliseconds delay{0};   // of a pass
+  std::int64_t fails_after = 1 << 30;   // passes
   std::int64_t cancelled = 0;
 
   std::int64_t submit(DecodingRequest request) override {
@@ -29,7 +30,9 @@ class ScriptedEngine final : public DecodingEngine {
     for (const std::int32_t id : request.prompt) prompt += static_cast<char>(id);
     if (prompt == "refuse") throw Error(Fault::kUsage, "generate: refused");
     if (request.only_scores() && prompt[0] == '!') throw Error(Fault::kUsage, "score: refused");
-    Text text{write(prompt, request.draw), 0, std::move(request)};
+    std::string whole = request.adapter ? by_adapter.at(static_cast<std::size_t>(*request.adapter))
+                                        : write(prompt, request.draw);
+    Text text{std::move(whole), 0, std::move(request)};
     counts_.prompt_tokens += std::ssize(text.request.prompt);
     texts_.emplace(submitted_, std::move(text));
     return submitted_++;
@@ -104,8 +107,10 @@ class ScriptedEngine final : public DecodingEngine {
 class ScriptedServedModel final : public ServedModel {
  public:
   ScriptedEngine engine_of_it;
+  std::vector<std::string> adapter_names;
 
   const std::string& name() const override { return name_; }
+  const std::vector<std::string>& adapters() const override { return adapter_names; }
   const Tokenizer& tokenizer() const override { return tokenizer_; }
   std::int64_t vocabulary() const override { return ByteTokenizer::kVocabularySize; }
   std::int64_t longest_sequence() const override { return 200; }
@@ -116,9 +121,11 @@ class ScriptedServedModel final : public ServedModel {
   const ChatTemplate* chat_template(bool) const override { return &template_; }
   DecodingEngine& engine() override { return engine_of_it; }
   // 3 and 4 times the first id, so that the direction is always the same.
-  std::vector<float> embed(const std::vector<std::int32_t>& ids) override {
+  std::vector<float> embed(const std::vector<std::int32_t>& ids,
+                           std::optional<std::int64_t> adapter) override {
     if (ids[0] == '!') throw Error(Fault::kUsage, "score: refused");
     const auto first = static_cast<float>(ids[0]);
+    if (adapter) return {-4 * first, 3 * first};
     return {3 * first, -4 * first};
   }
 

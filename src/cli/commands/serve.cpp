@@ -4,7 +4,11 @@
 #include <chrono>
 #include <filesystem>
 #include <memory>
+#include <set>
+#include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "api/model.h"
 #include "api/speculation.h"
@@ -29,6 +33,7 @@ struct ServeOptions {
   std::string ssl_certfile;
   std::string ssl_keyfile;
   std::string served_model_name;
+  std::vector<std::string> lora_modules;
   std::string chat_template;
   EmbeddingPooling embedding_pooling = EmbeddingPooling::kMean;
   std::int64_t max_concurrent_requests = 8;
@@ -57,6 +62,11 @@ struct ServeOptions {
              "name of the model in requests and answers (default: that of its folder or file)",
              {.placeholder = "NAME"}},
       served_model_name);
+    v(Option{"lora-modules",
+             "adapters that requests choose by these names in their field model: folders of runs "
+             "that trained them, or of adapters of PEFT, or GGUF files",
+             {.aliases = {"adapter"}, .placeholder = "NAME=DIR"}},
+      lora_modules);
     v(Option{"chat-template",
              "file of a chat template in Jinja, the name of one of the model's, or one of "
              "--prompt-type (default: the model's own)",
@@ -96,6 +106,7 @@ struct ServeOptions {
     if (ssl_certfile.empty() != ssl_keyfile.empty())
       throw Error(Fault::kUsage,
                   "--ssl-certfile, --ssl-keyfile: one is given; wanted both or none");
+    check_adapters();
     check_range("--port", port, 0, 65535);
     check_range("--max-concurrent-requests", max_concurrent_requests, 1, 4096);
     check_range("--max-waiting-requests", max_waiting_requests, 0, 1 << 20);
@@ -106,7 +117,42 @@ struct ServeOptions {
     check_seconds("--client-timeout-seconds", client_timeout_seconds);
   }
 
+  // The name and the folder of each adapter.
+  std::vector<std::pair<std::string, std::filesystem::path>> adapters() const {
+    std::vector<std::pair<std::string, std::filesystem::path>> all;
+    for (const std::string& one : lora_modules) {
+      const std::size_t end = one.find('=');
+      all.emplace_back(one.substr(0, end), one.substr(end + 1));
+    }
+    return all;
+  }
+
+  // The name of the model in requests.
+  std::string name() const {
+    if (!served_model_name.empty()) return served_model_name;
+    std::filesystem::path path = std::filesystem::absolute(model.load).lexically_normal();
+    if (!path.has_filename()) path = path.parent_path();
+    return path.filename().string();
+  }
+
  private:
+  void check_adapters() const {
+    std::set<std::string> names{name()};
+    for (const std::string& one : lora_modules) {
+      const std::size_t end = one.find('=');
+      if (end == 0 || end == std::string::npos || end + 1 == one.size())
+        throw Error(Fault::kUsage, "--lora-modules: got {:?}, wanted NAME=FOLDER", one);
+      const std::string adapter = one.substr(0, end);
+      if (names.insert(adapter).second) continue;
+      throw Error(Fault::kUsage,
+                  "--lora-modules: two models have the name {}; give each another one", adapter);
+    }
+    if (!lora_modules.empty() && !model.lora_load.empty()) {
+      throw Error(Fault::kUsage,
+                  "--lora-load, --lora-modules: an adapter of every text and adapters to choose "
+                  "from; give one of them");
+    }
+  }
   static void check_seconds(const char* flag, double seconds) {
     constexpr double kWeek = 7 * 24 * 3600;
     if (!(seconds > 0 && seconds <= kWeek))
@@ -129,13 +175,6 @@ std::string read_api_key(const std::string& path) {
 
 std::chrono::milliseconds milliseconds_of(double seconds) {
   return std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
-}
-
-std::string name_of_model(const ServeOptions& options) {
-  if (!options.served_model_name.empty()) return options.served_model_name;
-  std::filesystem::path path = std::filesystem::absolute(options.model.load).lexically_normal();
-  if (!path.has_filename()) path = path.parent_path();
-  return path.filename().string();
 }
 
 // Ends the loop when a signal has come; joined with this object.
@@ -183,11 +222,12 @@ int run_serve(Invocation& invocation) {
   StopSignals signals(invocation.log);
   Engine engine(engine_options(general), invocation.log);
   const auto ranks = make_group_of_all(engine.world(), "serve");
-  const auto model =
-      Model::load(engine.machine(), options.model.load, tokenizer, layout, options.model.lora_load);
+  AdapterFiles adapters(options.model.lora_load);
+  adapters.choices = options.adapters();
+  const auto model = Model::load(engine.machine(), options.model.load, tokenizer, layout, adapters);
   const Speculation drafts(engine.machine(), speculation, *model, layout);
   PreparedModel served(*model,
-                       {.model = name_of_model(options),
+                       {.model = options.name(),
                         .chat_template = options.chat_template,
                         .pooling = options.embedding_pooling},
                        options.max_concurrent_requests);

@@ -115,6 +115,7 @@ void execute(CpuContext& context, const DropoutAddBackward& call);
 void execute(CpuContext& context, const EmbeddingForward& call);
 void execute(CpuContext& context, const EmbeddingBackward& call);
 void execute(CpuContext& context, const LossStatistics& call);
+void execute(CpuContext& context, const LargestLogits& call);
 void execute(CpuContext& context, const LossCombine& call);
 void execute(CpuContext& context, const LossBackward& call);
 void execute(CpuContext& context, const TeacherStatistics& call);

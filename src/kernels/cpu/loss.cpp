@@ -1,6 +1,7 @@
 // Cross entropy: rows of logits are divided among threads; one thread sums over rows.
 #include "kernels/loss.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -8,6 +9,22 @@
 
 namespace piton::cpu {
 namespace {
+
+// The first place of the largest value; 0 if none is a number. Eight running maxima are vectorized.
+std::int64_t place_of_largest(const float* x, std::int64_t n) {
+  constexpr std::int64_t kLanes = 8;
+  float largest[kLanes];
+  std::fill_n(largest, kLanes, -std::numeric_limits<float>::infinity());
+  std::int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    for (std::int64_t lane = 0; lane < kLanes; ++lane)
+      largest[lane] = x[i + lane] > largest[lane] ? x[i + lane] : largest[lane];
+  }
+  for (; i < n; ++i) largest[0] = x[i] > largest[0] ? x[i] : largest[0];
+  const float most = *std::max_element(largest, largest + kLanes);
+  const float* found = std::find(x, x + n, most);
+  return found != x + n ? found - x : 0;
+}
 
 void put(std::byte* at, DType dtype, float value) {
   switch (dtype) {
@@ -33,6 +50,14 @@ void execute(CpuContext& context, const LossStatistics& call) {
     context.vector.loss_statistics(logits, call.valid, &statistics[0], &statistics[1]);
     const std::int64_t label = labels[row] - call.vocabulary_begin;
     statistics[2] = labels[row] >= 0 && label >= 0 && label < call.valid ? logits[label] : 0.0F;
+  });
+}
+
+void execute(CpuContext& context, const LargestLogits& call) {
+  context.ranges(call.logits.dim(0), 1, [&](std::int64_t row, std::int64_t) {
+    const float* logits = call.logits.data<float>() + row * call.logits.stride(0);
+    call.ids.data<std::int32_t>()[row] =
+        static_cast<std::int32_t>(call.vocabulary_begin + place_of_largest(logits, call.valid));
   });
 }
 

@@ -92,9 +92,17 @@ __global__ void __launch_bounds__(kForwardTile* kLanes, kBlocks)
       });
 }
 
+void refuse_codes(const Tensor& scales) {
+  if (!scales.defined()) return;
+  throw Error(Fault::kUsage,
+              "cuda: a cache of 8-bit integers (--kv-cache-dtype int8): wanted the model's type; "
+              "use --kernels cpu");
+}
+
 }  // namespace
 
 void execute(const CacheAppend& call, const CallContext& context) {
+  refuse_codes(call.scales);
   with_floating(call.rows.dtype(), [&]<typename T>(std::type_identity<T>) {
     launch_elements("launch of cache append", call.rows.elements(),
                     Append<T>{.cache = head_matrix<T>(call.cache),
@@ -110,6 +118,7 @@ void execute(const CacheAppend& call, const CallContext& context) {
 
 void execute(const CachedAttention& call, const CallContext& context) {
   refuse_bias(call.bias);
+  refuse_codes(call.key_scales);
   const std::int64_t n = call.q.dim(0);
   const std::int64_t heads = call.q.dim(1);
   const std::int64_t d = call.q.dim(2);

@@ -27,6 +27,7 @@ void execute(const DropoutAddBackward& call, const CallContext& context);
 void execute(const EmbeddingForward& call, const CallContext& context);
 void execute(const EmbeddingBackward& call, const CallContext& context);
 void execute(const LossStatistics& call, const CallContext& context);
+void execute(const LargestLogits& call, const CallContext& context);
 void execute(const LossCombine& call, const CallContext& context);
 void execute(const LossBackward& call, const CallContext& context);
 void execute(const TeacherStatistics& call, const CallContext& context);

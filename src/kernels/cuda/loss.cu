@@ -41,6 +41,38 @@ __global__ void __launch_bounds__(kThreads, kBlocks) statistics_rows(StatisticsR
 }
 
 template <typename S>
+struct LargestRows {
+  std::int32_t* ids;
+  const S* logits;
+  std::int64_t columns;
+  std::int64_t begin;
+  std::int64_t valid;
+};
+
+// Each thread has the lowest of its own columns with their largest logit; the first thread takes
+// the best of all, the lower column on ties.
+template <typename S>
+__global__ void __launch_bounds__(kThreads, kBlocks) largest_rows(LargestRows<S> rows) {
+  std::int64_t* places = shared_array<std::int64_t>();  // [kThreads]
+  const std::int64_t row = blockIdx.x;
+  const S* x = rows.logits + row * rows.columns;
+  std::int64_t best = threadIdx.x;
+  for (std::int64_t i = best + kThreads; i < rows.valid; i += kThreads) {
+    if (x[i] > x[best]) best = i;
+  }
+  places[threadIdx.x] = best;
+  __syncthreads();
+  if (threadIdx.x != 0) return;
+  best = 0;
+  for (std::int64_t i = 1; i < kThreads && i < rows.valid; ++i) {
+    const std::int64_t place = places[i];
+    if (i == 1) best = places[0];
+    if (x[place] > x[best] || (x[place] == x[best] && place < best)) best = place;
+  }
+  rows.ids[row] = static_cast<std::int32_t>(rows.begin + best);
+}
+
+template <typename S>
 struct CombineRows {
   S* loss;
   S* lse;
@@ -130,6 +162,22 @@ void execute(const LossStatistics& call, const CallContext& context) {
                              .begin = call.vocabulary_begin,
                              .valid = call.valid,
                              .lowest = kLowest<S>},
+           context.stream);
+  });
+}
+
+void execute(const LargestLogits& call, const CallContext& context) {
+  const std::int64_t n = call.logits.dim(0);
+  if (n == 0) return;
+  with_sums(call.logits.dtype(), [&]<typename S>(std::type_identity<S>) {
+    launch("launch of largest logits", largest_rows<S>,
+           {.blocks = {static_cast<unsigned>(n), 1, 1},
+            .shared_bytes = kThreads * sizeof(std::int64_t)},
+           LargestRows<S>{.ids = pointer<std::int32_t>(call.ids),
+                          .logits = pointer<const S>(call.logits),
+                          .columns = call.logits.dim(1),
+                          .begin = call.vocabulary_begin,
+                          .valid = call.valid},
            context.stream);
   });
 }

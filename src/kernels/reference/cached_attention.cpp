@@ -1,6 +1,10 @@
 // Attention to a cache: of each sample, by AttentionForward over its keys without pages.
 #include "kernels/cached_attention.h"
 
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
 #include "kernels/expect.h"
 #include "kernels/reference/calls.h"
 #include "kernels/reference/values.h"
@@ -8,16 +12,65 @@
 namespace piton::reference {
 namespace {
 
+// A row of a cache [g, d] of codes with these scales [g] (or without) as numbers.
+Values numbers_of(const Tensor& row, const Tensor& scales) {
+  Values numbers = Values::read(row);
+  if (!scales.defined()) return numbers;
+  const Values factors = Values::read(scales);
+  for (std::int64_t head = 0; head < row.dim(0); ++head) {
+    for (std::int64_t i = 0; i < row.dim(1); ++i) {
+      const double code = numbers(head, i) < 128 ? numbers(head, i) : numbers(head, i) - 256;
+      numbers(head, i) = static_cast<float>(code) * static_cast<float>(factors(head));
+    }
+  }
+  return numbers;
+}
+
+// Keys or values of a cache, and the scales of codes.
+struct CachedRows {
+  const Tensor& cache;
+  const Tensor& scales;
+};
+
 // Rows of a sample [1, keys, g, d], from the pages of row `sample` of the table.
-Tensor without_pages(const Tensor& cache, const Values& table, std::int64_t sample,
+Tensor without_pages(const CachedRows& from, DType dtype, const Values& table, std::int64_t sample,
                      std::int64_t keys) {
-  Tensor rows = host_tensor(cache.dtype(), {1, keys, cache.dim(2), cache.dim(3)});
+  Tensor rows = host_tensor(dtype, {1, keys, from.cache.dim(2), from.cache.dim(3)});
   for (std::int64_t key = 0; key < keys; ++key) {
     const auto page = static_cast<std::int64_t>(table(sample, key / kCachePage));
-    Values::read(cache.select(0, page).select(0, key % kCachePage))
-        .write(rows.select(0, 0).select(0, key));
+    const auto place = [&](const Tensor& all) {
+      return all.defined() ? all.select(0, page).select(0, key % kCachePage) : all;
+    };
+    numbers_of(place(from.cache), place(from.scales)).write(rows.select(0, 0).select(0, key));
   }
   return rows;
+}
+
+// Codes of a row x [g, d], and their scales.
+void write_codes(const Tensor& x, const Tensor& row, const Tensor& scales) {
+  Values codes = Values::read(x);
+  Values factors(Shape{x.dim(0)});
+  for (std::int64_t head = 0; head < x.dim(0); ++head) {
+    float largest = 0;
+    bool finite = true;
+    for (std::int64_t i = 0; i < x.dim(1); ++i) {
+      const auto value = static_cast<float>(codes(head, i));
+      finite = finite && std::isfinite(value);
+      largest = std::max(largest, std::abs(value));
+    }
+    const float scale = finite ? largest / 127 : std::numeric_limits<float>::quiet_NaN();
+    factors(head) = scale;
+    for (std::int64_t i = 0; i < x.dim(1); ++i) {
+      float code = 0;
+      if (finite && scale > 0) {
+        code = std::nearbyint(static_cast<float>(codes(head, i)) / scale);
+        code = std::clamp(code, -127.0F, 127.0F);
+      }
+      codes(head, i) = code < 0 ? code + 256 : code;
+    }
+  }
+  codes.write(row);
+  factors.write(scales);
 }
 
 }  // namespace
@@ -26,8 +79,15 @@ void execute(const CacheAppend& call) {
   const Values slots = Values::read(call.slots);
   for (std::int64_t row = 0; row < call.rows.dim(0); ++row) {
     const auto slot = static_cast<std::int64_t>(slots(row));
-    Values::read(call.rows.select(0, row))
-        .write(call.cache.select(0, slot / kCachePage).select(0, slot % kCachePage));
+    const auto place = [&](const Tensor& all) {
+      return all.select(0, slot / kCachePage).select(0, slot % kCachePage);
+    };
+    const Tensor x = call.rows.select(0, row);
+    if (call.scales.defined()) {
+      write_codes(x, place(call.cache), place(call.scales));
+    } else {
+      Values::read(x).write(place(call.cache));
+    }
   }
 }
 
@@ -39,20 +99,20 @@ void execute(const CachedAttention& call) {
     const auto begin = static_cast<std::int64_t>(begins(sample));
     const std::int64_t rows = static_cast<std::int64_t>(begins(sample + 1)) - begin;
     const auto keys = static_cast<std::int64_t>(lengths(sample));
-    execute(
-        AttentionForward{.out = call.out.slice(0, begin, rows).split_dim(0, rows),
-                         .lse = host_tensor(sum_dtype(call.q.dtype()), {1, call.q.dim(1), rows}),
-                         .q = call.q.slice(0, begin, rows).split_dim(0, rows),
-                         .k = without_pages(call.keys, table, sample, keys),
-                         .v = without_pages(call.values, table, sample, keys),
-                         .mask = {.window_before = call.window_before,
-                                  .window_after = call.window_after,
-                                  .query_begin = keys - rows,
-                                  .slopes = call.slopes,
-                                  .bias = call.bias,
-                                  .bias_origin = call.bias_origin},
-                         .scale = call.scale,
-                         .soft_cap = call.soft_cap});
+    execute(AttentionForward{
+        .out = call.out.slice(0, begin, rows).split_dim(0, rows),
+        .lse = host_tensor(sum_dtype(call.q.dtype()), {1, call.q.dim(1), rows}),
+        .q = call.q.slice(0, begin, rows).split_dim(0, rows),
+        .k = without_pages({call.keys, call.key_scales}, call.q.dtype(), table, sample, keys),
+        .v = without_pages({call.values, call.value_scales}, call.q.dtype(), table, sample, keys),
+        .mask = {.window_before = call.window_before,
+                 .window_after = call.window_after,
+                 .query_begin = keys - rows,
+                 .slopes = call.slopes,
+                 .bias = call.bias,
+                 .bias_origin = call.bias_origin},
+        .scale = call.scale,
+        .soft_cap = call.soft_cap});
   }
 }
 

@@ -25,6 +25,7 @@ void execute(const DropoutAddBackward& call);
 void execute(const EmbeddingForward& call);
 void execute(const EmbeddingBackward& call);
 void execute(const LossStatistics& call);
+void execute(const LargestLogits& call);
 void execute(const LossCombine& call);
 void execute(const LossBackward& call);
 void execute(const TeacherStatistics& call);

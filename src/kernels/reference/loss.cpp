@@ -28,6 +28,19 @@ void execute(const LossStatistics& call) {
   statistics.write(call.statistics);
 }
 
+void execute(const LargestLogits& call) {
+  const Values x = Values::read(call.logits);
+  Values ids(call.ids.shape());
+  for (std::int64_t row = 0; row < call.logits.dim(0); ++row) {
+    std::int64_t best = 0;
+    for (std::int64_t i = 1; i < call.valid; ++i) {
+      if (x(row, i) > x(row, best)) best = i;
+    }
+    ids(row) = static_cast<double>(call.vocabulary_begin + best);
+  }
+  ids.write(call.ids);
+}
+
 void execute(const LossCombine& call) {
   const Values statistics = Values::read(call.statistics);
   const Values labels = Values::read(call.labels);

@@ -25,6 +25,16 @@ Tensor columns_of(const LinearAdapter& adapter, const Tensor& y) {
   return y.slice(y.ndim() - 1, adapter.first_output, adapter.b.shape[0]);
 }
 
+// Those of the adapter, of x [n, any].
+Tensor rows_of_adapter(const LinearAdapter& adapter, const Tensor& x) {
+  return adapter.rows ? x.slice(0, adapter.rows->begin, adapter.rows->size) : x;
+}
+
+// Of n rows, how many the adapter has.
+std::int64_t row_count(const LinearAdapter& adapter, std::int64_t n) {
+  return adapter.rows ? adapter.rows->size : n;
+}
+
 // dW += dy^T x
 void add_product(Context& context, Parameter& parameter, const Tensor& dy, const Tensor& x) {
   const auto [dweight, overwrites] = context.weights.gradient_buffer(parameter, context.stream);
@@ -85,8 +95,9 @@ void rescale(Context& context, const std::vector<LinearAdapter>& adapters, const
     end = adapter.first_output + adapter.b.shape[0];
     const WeightUse magnitude =
         context.weights.acquire(*adapter.magnitude, WeightForm::kRows, context.stream);
-    context.kernels.run(MagnitudeForward{.y = columns_of(adapter, y),
-                                         .x = columns_of(adapter, x),
+    PITON_ASSERT(in_place || !adapter.rows, "lengths of some rows are set in place");
+    context.kernels.run(MagnitudeForward{.y = columns_of(adapter, rows_of_adapter(adapter, y)),
+                                         .x = columns_of(adapter, rows_of_adapter(adapter, x)),
                                          .magnitude = magnitude.rows(),
                                          .squares = adapter.lengths->squares,
                                          .bias = columns_of(adapter, offset.rows())},
@@ -159,8 +170,9 @@ Value with_magnitudes(Context& context, const Value& x, const std::vector<Linear
 std::vector<LinearAdapter> drawn_adapters(const Context& context,
                                           std::vector<LinearAdapter> adapters) {
   if (!context.adapters) return {};
-  if (!context.training) {
-    for (LinearAdapter& adapter : adapters) adapter.dropout.probability = 0;
+  for (LinearAdapter& adapter : adapters) {
+    PITON_ASSERT(!adapter.rows || context.tape == nullptr, "gradients of adapters of some rows");
+    if (!context.training) adapter.dropout.probability = 0;
   }
   return adapters;
 }
@@ -169,11 +181,12 @@ std::vector<Tensor> adapter_inputs(Context& context, const std::vector<LinearAda
                                    const Tensor& x) {
   std::vector<Tensor> inputs;
   for (const LinearAdapter& adapter : adapters) {
-    const Tensor y = context.activation(x.dtype(), {x.dim(0), adapter.a.shape[0]});
+    const Tensor mine = rows_of_adapter(adapter, x);
+    const Tensor y = context.activation(x.dtype(), {mine.dim(0), adapter.a.shape[0]});
     const WeightUse use =
-        acquire_forward(context.weights, adapter.a, x.dim(0), context.kernels, context.stream);
+        acquire_forward(context.weights, adapter.a, mine.dim(0), context.kernels, context.stream);
     context.kernels.run(
-        LinearForward{.y = y, .x = masked(context, adapter, x), .weight = use.view()},
+        LinearForward{.y = y, .x = masked(context, adapter, mine), .weight = use.view()},
         context.stream);
     scale(context, y, adapter.scale);
     inputs.push_back(y);
@@ -181,27 +194,52 @@ std::vector<Tensor> adapter_inputs(Context& context, const std::vector<LinearAda
   return inputs;
 }
 
+AdaptersOfRows adapters_of_rows(const std::vector<LinearAdapter>& adapters,
+                                const std::vector<Tensor>& inputs, const RowRange& range) {
+  AdaptersOfRows part;
+  for (std::size_t i = 0; i < adapters.size(); ++i) {
+    LinearAdapter adapter = adapters[i];
+    if (!adapter.rows) {
+      part.list.push_back(adapter);
+      part.inputs.push_back(inputs[i].slice(0, range.begin, range.size));
+      continue;
+    }
+    const std::int64_t begin = std::max(range.begin, adapter.rows->begin);
+    const std::int64_t end =
+        std::min(range.begin + range.size, adapter.rows->begin + adapter.rows->size);
+    if (begin >= end) continue;
+    part.inputs.push_back(inputs[i].slice(0, begin - adapter.rows->begin, end - begin));
+    adapter.rows = RowRange{begin - range.begin, end - begin};
+    part.list.push_back(adapter);
+  }
+  return part;
+}
+
 void write_adapter_outputs(Context& context, const std::vector<LinearAdapter>& adapters,
                            const std::vector<Tensor>& inputs, const Tensor& y,
                            const Tensor& residual) {
   Tensor before = residual;
-  std::int64_t covered = 0;
-  for (const LinearAdapter& adapter : adapters) covered += adapter.b.shape[0];
-  if (covered < y.dim(1) && !before.defined()) {
-    context.device.zero(y, context.stream);
+  std::int64_t covered = 0;  // elements
+  for (const LinearAdapter& adapter : adapters)
+    covered += adapter.b.shape[0] * row_count(adapter, y.dim(0));
+  if (covered < y.elements()) {
+    if (!before.defined()) {
+      context.device.zero(y, context.stream);
+    } else if (before.raw() != y.raw()) {
+      context.kernels.run(Copy{.dst = y, .src = before}, context.stream);
+    }
     before = y;
   }
-  PITON_ASSERT(covered == y.dim(1) || before.raw() == y.raw(),
-               "adapters of {} of {} columns, and a residual elsewhere", covered, y.dim(1));
   for (std::size_t i = 0; i < adapters.size(); ++i) {
-    Parameter& b = adapters[i].b;
-    const WeightUse use =
-        acquire_forward(context.weights, b, y.dim(0), context.kernels, context.stream);
-    context.kernels.run(LinearForward{.y = columns_of(adapters[i], y),
-                                      .x = inputs[i],
-                                      .weight = use.view(),
-                                      .residual = columns_of(adapters[i], before)},
-                        context.stream);
+    const LinearAdapter& adapter = adapters[i];
+    const auto part = [&](const Tensor& of) {
+      return of.defined() ? columns_of(adapter, rows_of_adapter(adapter, of)) : of;
+    };
+    const WeightUse use = acquire_forward(context.weights, adapter.b, row_count(adapter, y.dim(0)),
+                                          context.kernels, context.stream);
+    context.kernels.run(
+        LinearForward{.y = part(y), .x = inputs[i], .weight = use.view(), .residual = part(before)},
+        context.stream);
   }
 }
 

@@ -26,14 +26,19 @@
 // factor of a column is a separate op after the linear, with_magnitudes(). A row linear has parts
 // of all rows: there the squares of lengths are summed over the group. Dropout of such adapters is
 // that of nn/linear.cpp: the linear gets its masked input.
+//
+// Without a tape, adapters may be those of some rows alone, so that one pass has the rows of texts
+// with different adapters. Their products are over these rows.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "comm/communicator.h"
+#include "ops/row_ranges.h"
 #include "ops/tape.h"
 
 namespace piton {
@@ -52,17 +57,28 @@ struct LinearAdapter {
   std::int64_t first_output = 0;   // B adds to columns first_output .. first_output + out - 1 of y
   Parameter* magnitude = nullptr;  // [out]; null: LoRA
   std::shared_ptr<AdaptedLengths> lengths;  // given exactly if `magnitude` is
+  std::optional<RowRange> rows;             // of x that have it; nothing: all
 };
 
-// scale dropout(x) A^T of each adapter, [n, r]. x [n, in].
+// scale dropout(x) A^T of each adapter, [n, r], of its rows alone. x [n, in].
 std::vector<Tensor> adapter_inputs(Context& context, const std::vector<LinearAdapter>& adapters,
                                    const Tensor& x);
 
 // y = residual + the products of B. y [n, f]; residual [n, f] or empty: 0; it may be y itself.
+// Elements that no adapter adds to are those of the residual.
 // `inputs`: adapter_inputs() of the rows of y.
 void write_adapter_outputs(Context& context, const std::vector<LinearAdapter>& adapters,
                            const std::vector<Tensor>& inputs, const Tensor& y,
                            const Tensor& residual);
+
+// The adapters of a range of rows, and the rows of their inputs: their rows are counted from the
+// beginning of the range. Adapters of none of these rows are left out.
+struct AdaptersOfRows {
+  std::vector<LinearAdapter> list;
+  std::vector<Tensor> inputs;
+};
+AdaptersOfRows adapters_of_rows(const std::vector<LinearAdapter>& adapters,
+                                const std::vector<Tensor>& inputs, const RowRange& range);
 
 // The gradients of adapter_inputs() without their scale, which is in the result: scale dy B of each
 // adapter, [n, r]. dy [n, f].

@@ -138,11 +138,9 @@ void multiply_rows(Context& context, const LinearForward& all, const PassAdapter
   LinearForward call = all;
   call.x = all.x.slice(0, range.begin, range.size);
   call.y = y;
-  if (!adapters.list.empty()) {
-    std::vector<Tensor> inputs;
-    for (const Tensor& input : adapters.inputs)
-      inputs.push_back(input.slice(0, range.begin, range.size));
-    write_adapter_outputs(context, adapters.list, inputs, y, {});
+  const AdaptersOfRows part = adapters_of_rows(adapters.list, adapters.inputs, range);
+  if (!part.list.empty()) {
+    write_adapter_outputs(context, part.list, part.inputs, y, {});
     call.residual = y;
   }
   context.kernels.run(call, context.stream);

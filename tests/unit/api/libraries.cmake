@@ -1,1 +1,1 @@
-list(APPEND libraries piton_evaluate)
+list(APPEND libraries piton_evaluate piton_convert)

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <numeric>
 
@@ -66,6 +67,36 @@ TEST(Stories260K, GivesItsGoldenLogitsAndText) {
     for (std::size_t i = 1; i < got.size() && got[i] > 2; ++i)  // from one <s> to the next
       text += words.at(static_cast<std::size_t>(got[i]));
     EXPECT_EQ(text, one["greedy_text"].get<std::string>());
+  }
+}
+
+// Keys and values in 8 bits give the likelihoods of Transformers with rounded keys and values
+// (tests/golden/stories_cache_codes.txt), which are near those of the model.
+TEST(Stories260K, HasTheLikelihoodsOfRoundedKeysAndValues) {
+  if (!fs::exists(kStories)) GTEST_SKIP() << "no model at " << kStories;
+  const TempFolder folder;
+  test::StoriesFile(kStories / "stories260K.bin").write_folder(folder.path());
+  const auto golden = nlohmann::json::parse(read_text_file(kStories / "weights_golden_260K.json"));
+  std::ifstream sums(fs::path(PITON_SOURCE_DIR) / "tests/golden/stories_cache_codes.txt");
+  for (std::string comment; sums.peek() == '#';) std::getline(sums, comment);
+  test::HostMachine machine;
+  const auto full = Model::load(machine.machine, folder.path(), {});
+  InferenceOptions options;
+  options.kv_cache_dtype = CacheNumbers::kInt8;
+  const auto coded = Model::load(machine.machine, folder.path(), {}, options);
+  for (const auto& one : golden["models"]["stories260K"]["cases"]) {
+    double wanted = 0;
+    double wanted_coded = 0;
+    ASSERT_TRUE(sums >> wanted >> wanted_coded);
+    const std::vector<std::int32_t> ids = one["greedy_ids"];
+    const Model::Score whole = full->score(ids);
+    const Model::Score got = coded->score(ids);
+    EXPECT_NEAR(whole.sum(), wanted, 1e-3);
+    EXPECT_NEAR(got.sum(), wanted_coded, 5e-3);
+    ASSERT_EQ(got.log_likelihood.size(), whole.log_likelihood.size());
+    for (std::size_t i = 0; i < whole.log_likelihood.size(); ++i)
+      EXPECT_NEAR(got.log_likelihood[i], whole.log_likelihood[i], 0.3) << i;
+    EXPECT_NEAR(got.sum(), whole.sum(), 0.01 * static_cast<double>(ids.size()));
   }
 }
 

@@ -11,11 +11,12 @@ TEST(LoopTurn, IsReadAsItWasWritten) {
   LoopTurn turn;
   turn.cancelled = {3, 5};
   turn.last = true;
-  turn.embedded = {{1, 2}, {3}};
+  turn.embedded = {{{1, 2}, {}}, {{3}, 0}};
   TextToWrite text;
   text.request.prompt = {7, 8};
   text.request.ends = {9};
   text.request.draw = 11;
+  text.request.adapter = 2;
   text.request.scored_from = 1;
   text.request.alternatives = {4, 5};
   text.request.sampling.temperature = 0.1;
@@ -34,6 +35,7 @@ TEST(LoopTurn, IsReadAsItWasWritten) {
   EXPECT_EQ(request.prompt, text.request.prompt);
   EXPECT_EQ(request.ends, text.request.ends);
   EXPECT_EQ(request.draw, 11U);
+  EXPECT_EQ(request.adapter, 2);
   EXPECT_EQ(request.scored_from, 1);
   EXPECT_EQ(request.alternatives, text.request.alternatives);
   EXPECT_EQ(request.sampling.temperature, 0.1);
@@ -44,6 +46,7 @@ TEST(LoopTurn, IsReadAsItWasWritten) {
   EXPECT_EQ(read.submitted[0].constraint, text.constraint);
   EXPECT_NE(read.submitted[0].grammar, nullptr);
   EXPECT_EQ(read.submitted[1].grammar, nullptr);
+  EXPECT_EQ(read.submitted[1].request.adapter, std::nullopt);
   EXPECT_EQ(read.submitted[1].request.sampling.log_probabilities, std::nullopt);
 }
 

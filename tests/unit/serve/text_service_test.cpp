@@ -378,6 +378,42 @@ TEST_F(Service, HasTheOtherPaths) {
   EXPECT_THAT(metrics, HasSubstr("piton_first_token_seconds_count 1\n"));
 }
 
+TEST_F(Service, HasAdaptersAsModels) {
+  model_.adapter_names = {"sums", "poems"};
+  model_.engine_of_it.by_adapter = {"1+1", "rose"};
+  begin();
+  const Json list = read_json<Json>(ask("/v1/models", "", "GET").body)["data"];
+  ASSERT_EQ(list.size(), 3U);
+  EXPECT_FALSE(list[0].contains("parent"));
+  EXPECT_EQ(list[1]["id"], "sums");
+  EXPECT_EQ(list[2]["parent"], "scripted");
+  EXPECT_EQ(read_json<Json>(ask("/v1/models/poems", "", "GET").body), list[2]);
+  const auto text_of = [&](const std::string& name) {
+    const Json answer = post("/v1/completions", {{"prompt", "p"}, {"model", name}});
+    EXPECT_EQ(answer["model"], name);
+    return answer["choices"][0]["text"];
+  };
+  EXPECT_EQ(text_of("scripted"), "ok");
+  EXPECT_EQ(text_of("sums"), "1+1");
+  EXPECT_EQ(text_of("poems"), "rose");
+  const Json chat =
+      post("/v1/chat/completions",
+           {{"model", "poems"}, {"messages", {{{"role", "user"}, {"content", "p"}}}}});
+  EXPECT_EQ(chat["choices"][0]["message"]["content"], "rose");
+  for (const Json& part :
+       stream("/v1/completions", {{"prompt", "p"}, {"model", "sums"}, {"stream", true}}))
+    EXPECT_EQ(part["model"], "sums");
+  const auto vector_of = [&](const std::string& name) {
+    const Json answer = post("/v1/embeddings", {{"input", "p"}, {"model", name}});
+    EXPECT_EQ(answer["model"], name);
+    return answer["data"][0]["embedding"];
+  };
+  EXPECT_NE(vector_of("scripted"), vector_of("sums"));
+  const Json error = post("/v1/completions", {{"prompt", "p"}, {"model", "songs"}}, 404);
+  EXPECT_EQ(error["error"]["message"],
+            "model: \"songs\" is not here; this server has \"scripted\", \"sums\", \"poems\"");
+}
+
 TEST_F(Service, NeedsTheKey) {
   begin({.api_key = "secret"});
   EXPECT_EQ(ask("/v1/models", "", "GET").status, 401);

@@ -2,7 +2,6 @@
 #include "kernels/attention.h"
 
 #include <algorithm>
-#include <cstring>
 #include <vector>
 
 #include "kernels/cpu/attention/attention_tiles.h"
@@ -81,7 +80,9 @@ ForwardWork work_of_sample(const CachedAttention& call, std::int64_t sample) {
                    .scale = call.scale,
                    .soft_cap = call.soft_cap},
           .keys = keys,
-          .pages = call.table.data<std::int32_t>() + sample * pages};
+          .pages = call.table.data<std::int32_t>() + sample * pages,
+          .key_scales = call.key_scales,
+          .value_scales = call.value_scales};
 }
 
 }  // namespace
@@ -121,30 +122,6 @@ void execute(CpuContext& context, const CachedAttention& call) {
         static_cast<std::size_t>(std::upper_bound(ends.begin(), ends.end(), part) - ends.begin());
     all[sample].run(part - (sample > 0 ? ends[sample - 1] : 0));
   });
-}
-
-void execute(CpuContext& context, const CacheAppend& call) {
-  const auto* slots = call.slots.data<std::int32_t>();
-  const std::int64_t heads = call.rows.dim(1);
-  const std::int64_t width = size_bytes(call.rows.dtype());
-  const std::int64_t bytes = call.rows.dim(2) * width;
-  const std::int64_t cached_rows = call.cache.dim(0) * kCachePage;
-  const auto append = [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t row = begin; row < end; ++row) {
-      const std::int64_t slot = slots[row];
-      PITON_ASSERT(slot >= 0 && slot < cached_rows, "{}: slot {} of {}", CacheAppend::kName, slot,
-                   cached_rows);
-      const std::byte* from = call.rows.raw() + row * call.rows.stride(0) * width;
-      std::byte* to = call.cache.raw() + (slot / kCachePage * call.cache.stride(0) +
-                                          slot % kCachePage * call.cache.stride(1)) *
-                                             width;
-      for (std::int64_t head = 0; head < heads; ++head) {
-        std::memcpy(to + head * call.cache.stride(2) * width,
-                    from + head * call.rows.stride(1) * width, static_cast<std::size_t>(bytes));
-      }
-    }
-  };
-  context.ranges(call.rows.dim(0), grain_of(2 * heads * bytes), append);
 }
 
 }  // namespace piton::cpu

@@ -64,7 +64,7 @@ void bring(const HeadRows& head, std::int64_t begin, std::int64_t end, std::int6
   constexpr std::int64_t kLine = 64;
   for (std::int64_t row = begin; row < end; ++row) {
     const std::byte* from = head.row(row);
-    for (std::int64_t at = 0; at < d * 2; at += kLine) __builtin_prefetch(from + at);
+    for (std::int64_t at = 0; at < d * head.width; at += kLine) __builtin_prefetch(from + at);
   }
 }
 
@@ -90,9 +90,10 @@ class Decode {
     const std::int64_t batch = part / call_.k.dim(2);
     const std::int64_t group = part % call_.k.dim(2);
     const std::int64_t sk = work_.keys;
-    Pieces pieces(context_.scratch.own(
-        Sight::bytes(1, sk) + rows_ * (d_ * 2 + 4 * wide_ + 28 + 6 * kKeyBlock) +
-        softmax_bytes(rows_) + 4 * panel_words(kKeyBlock, d_) + 4 * panels_of(d_) + 16 * 64));
+    Pieces pieces(context_.scratch.own(Sight::bytes(1, sk) +
+                                       rows_ * (d_ * 2 + 4 * wide_ + 28 + 6 * kKeyBlock) +
+                                       softmax_bytes(rows_) + 4 * panel_words(kKeyBlock, d_) +
+                                       4 * panels_of(d_) + 2 * work_.expanded_bytes() + 16 * 64));
     const Sight sight(call_.mask, 0, batch, 1, sk, pieces.bytes(Sight::bytes(1, sk)));
     auto* q = reinterpret_cast<std::uint16_t*>(pieces.bytes(rows_ * d_ * 2));
     float* out = pieces.floats(rows_ * wide_);
@@ -102,6 +103,8 @@ class Decode {
     auto* weights = reinterpret_cast<std::uint16_t*>(pieces.bytes(rows_ * kKeyBlock * 2));
     auto* k = reinterpret_cast<Pair*>(pieces.floats(panel_words(kKeyBlock, d_)));
     auto* v = reinterpret_cast<Pair*>(pieces.floats(panels_of(d_)));
+    std::byte* expanded_keys = pieces.bytes(work_.expanded_bytes());
+    std::byte* expanded_values = pieces.bytes(work_.expanded_bytes());
     const auto repeated = [&](const auto* one) {  // every row has the one query's position
       using T = std::remove_cvref_t<decltype(*one)>;
       auto* all = reinterpret_cast<T*>(pieces.bytes(rows_ * static_cast<std::int64_t>(sizeof(T))));
@@ -130,8 +133,10 @@ class Decode {
       if (!sight.computed(0, 1, key, kKeyBlock)) continue;
       const std::int64_t valid = std::min(kKeyBlock, sight.keys() - key);
       const std::int64_t pairs = (valid + 1) / 2;
-      context_.dot->pack_columns(k, {keys.row(key), Type::kBF16, keys.stride}, d_, valid);
-      context_.dot->pack_rows(v, {values.row(key), Type::kBF16, values.stride}, valid, d_);
+      const HeadRows from = expanded_block(context_, keys, key, valid, expanded_keys);
+      const HeadRows with = expanded_block(context_, values, key, valid, expanded_values);
+      context_.dot->pack_columns(k, {from.row(key), Type::kBF16, from.stride}, d_, valid);
+      context_.dot->pack_rows(v, {with.row(key), Type::kBF16, with.stride}, valid, d_);
       context_.dot->product(rows_, valid, d_ / 2, q, d_, 2, k, 0, 0,
                             {.data = scores, .stride = kKeyBlock});
       ScoreArguments arguments =

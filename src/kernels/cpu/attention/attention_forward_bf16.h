@@ -80,9 +80,10 @@ class Bf16Forward {
     const std::int64_t rows = end - begin;
     const std::int64_t whole = padded(rows, Products::kQueries);
     const std::int64_t blocks = padded(std::min(sk, kStretch), kKeyBlock) / kKeyBlock;
-    Pieces pieces(context_.scratch.own(
-        Sight::bytes(sq, sk) + whole * wide_ * 6 + softmax_bytes(rows) +
-        blocks * (products.key_bytes + products.value_bytes) + 10 * kTile + 10 * 64));
+    Pieces pieces(context_.scratch.own(Sight::bytes(sq, sk) + whole * wide_ * 6 +
+                                       softmax_bytes(rows) +
+                                       blocks * (products.key_bytes + products.value_bytes) +
+                                       10 * kTile + 2 * work_.expanded_bytes() + 10 * 64));
     const Sight sight(call_.mask, 0, batch, sq, sk, pieces.bytes(Sight::bytes(sq, sk)));
     const Tiles t{.q = reinterpret_cast<std::uint16_t*>(pieces.bytes(whole * wide_ * 2)),
                   .out = pieces.floats(whole * wide_),
@@ -93,6 +94,8 @@ class Bf16Forward {
                   .scores = pieces.floats(kTile),
                   .kept = pieces.floats(kTile),
                   .weights = reinterpret_cast<std::uint16_t*>(pieces.bytes(kTile * 2))};
+    std::byte* expanded_keys = pieces.bytes(work_.expanded_bytes());
+    std::byte* expanded_values = pieces.bytes(work_.expanded_bytes());
     copy_rows(HeadRows(call_.q, batch, head), begin, rows, d_, t.q, wide_);
     std::fill_n(t.out, whole * wide_, 0.0F);
     std::fill_n(t.bases, rows, -std::numeric_limits<float>::infinity());
@@ -112,8 +115,10 @@ class Bf16Forward {
       std::byte* k = t.k + block * products.key_bytes;
       std::byte* v = t.v + block * products.value_bytes;
       if (!packed[static_cast<std::size_t>(block)]) {
-        products.pack(k, v, {keys.row(key), Type::kBF16, keys.stride},
-                      {values.row(key), Type::kBF16, values.stride}, valid);
+        const HeadRows from = expanded_block(context_, keys, key, valid, expanded_keys);
+        const HeadRows with = expanded_block(context_, values, key, valid, expanded_values);
+        products.pack(k, v, {from.row(key), Type::kBF16, from.stride},
+                      {with.row(key), Type::kBF16, with.stride}, valid);
         packed[static_cast<std::size_t>(block)] = true;
       }
       tile(products, sight, batch, head, query, queries, key, query - begin, t, k, v, valid);

@@ -90,7 +90,8 @@ class Forward {
         call_.block_rows > 0 ? padded(std::min(begin + part_rows_, sk), kKeyBlock) : kKeyBlock;
     Pieces pieces(context_.scratch.own(
         Sight::bytes(sq, sk) +
-        4 * (2 * rows * wide_ + 2 * rows + 2 * columns * wide_ + kQueryBlock * columns) + 8 * 64));
+        4 * (2 * rows * wide_ + 2 * rows + 2 * columns * wide_ + kQueryBlock * columns) +
+        work_.expanded_bytes() + 8 * 64));
     const Sight sight(call_.mask, call_.block_rows, batch, sq, sk,
                       pieces.bytes(Sight::bytes(sq, sk)));
     float* q = pieces.floats(rows * wide_);
@@ -100,6 +101,7 @@ class Forward {
     float* k = pieces.floats(columns * wide_);
     float* v = pieces.floats(columns * wide_);
     float* scores = pieces.floats(kQueryBlock * columns);
+    std::byte* expanded = pieces.bytes(work_.expanded_bytes());
     const float slope = call_.mask.slopes.defined() ? call_.mask.slopes.data<float>()[head] : 0.0F;
     const HeadRows keys = work_.key_rows(batch, group);
     const HeadRows values = work_.value_rows(batch, group);
@@ -111,8 +113,11 @@ class Forward {
     std::int64_t loaded = -1;
     const auto tile = [&](std::int64_t query, std::int64_t queries, std::int64_t key) {
       if (key != loaded) {
-        load_columns(context_, keys, key, columns, sight.keys(), d_, k);
-        load_rows(context_, values, key, columns, sight.keys(), d_, v, wide_);
+        const std::int64_t valid = std::min(columns, sight.keys() - key);
+        load_columns(context_, expanded_block(context_, keys, key, valid, expanded), key, columns,
+                     sight.keys(), d_, k);
+        load_rows(context_, expanded_block(context_, values, key, valid, expanded), key, columns,
+                  sight.keys(), d_, v, wide_);
         loaded = key;
       }
       const std::int64_t at = query - begin;

@@ -6,6 +6,8 @@
 #include <cstring>
 #include <span>
 
+#include "kernels/cpu/vector/codes.h"
+
 namespace piton::cpu {
 
 namespace {
@@ -136,6 +138,38 @@ bool Sight::masked(std::int64_t query, std::int64_t queries, std::int64_t key,
   if (query_segments_ != nullptr) return true;
   const Span all = span(query, query + queries, true);
   return all.low > key || all.high < key + columns;
+}
+
+HeadRows expanded_block(const CpuContext& context, const HeadRows& head, std::int64_t begin,
+                        std::int64_t rows, std::byte* memory) {
+  if (head.scales == nullptr) return head;
+  const std::int64_t d = head.channels;
+  const CodedRows codes{
+      .codes = reinterpret_cast<const std::uint8_t*>(head.row(begin)),
+      .stride = head.stride,
+      .columns = d,
+      .group = d,
+      .groups = 1,
+      .scales = head.scales + head.pages[begin / kCachePage] * head.scale_page_stride};
+  HeadRows block = head;
+  block.data = memory;
+  block.stride = d;
+  block.width = head.type == Type::kF32 ? 4 : 2;
+  block.pages = nullptr;
+  block.first = begin;
+  block.scales = nullptr;
+  // Of 16 bits, rows fill one half of the memory: a row of fp32 is in the other.
+  auto* wide = reinterpret_cast<float*>(memory + kKeyBlock * d * 2);
+  for (std::int64_t r = 0; r < rows; ++r) {
+    std::byte* to = block.row(begin + r);
+    if (head.type == Type::kF32) {
+      context.codes.expand(reinterpret_cast<float*>(to), codes, r, 0, d);
+    } else {
+      context.codes.expand(wide, codes, r, 0, d);
+      context.vector.convert(to, head.type, wide, Type::kF32, d);
+    }
+  }
+  return block;
 }
 
 void load_rows(const CpuContext& context, const HeadRows& head, std::int64_t begin,

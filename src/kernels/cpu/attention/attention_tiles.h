@@ -21,44 +21,80 @@ inline std::int64_t padded(std::int64_t n, std::int64_t to) { return (n + to - 1
 
 // One head of one sample: row r is at data + r * stride elements; with pages, row r % kCachePage of
 // a page is at that place of the page. Rows from a multiple of kKeyBlock on up to the next one are
-// `stride` elements apart in either case.
+// `stride` elements apart in either case. Rows of a cache of codes are read through
+// expanded_block().
 struct HeadRows {
   std::byte* data;
-  Type type;
+  Type type;  // of codes: of the numbers that they are expanded to
   std::int64_t stride;
   std::int64_t width;
   const std::int32_t* pages = nullptr;
   std::int64_t page_stride = 0;
+  std::int64_t first = 0;         // without pages: the row at `data`
+  const float* scales = nullptr;  // of codes: of a page those of its rows; pages as of `data`
+  std::int64_t scale_page_stride = 0;
+  std::int64_t channels = 0;
 
   HeadRows(const Tensor& tensor, std::int64_t batch, std::int64_t head)
       : data(tensor.raw() +
              (batch * tensor.stride(0) + head * tensor.stride(2)) * size_bytes(tensor.dtype())),
         type(type_of(tensor.dtype())),
         stride(tensor.stride(1)),
-        width(size_bytes(tensor.dtype())) {}
+        width(size_bytes(tensor.dtype())),
+        channels(tensor.dim(3)) {}
   // The head of a sample in a cache [pages, kCachePage, g, d]; its pages in order.
-  HeadRows(const Tensor& cache, const std::int32_t* pages_of_sample, std::int64_t head)
-      : HeadRows(cache, std::int64_t{0}, head) {
-    pages = pages_of_sample;
-    page_stride = cache.stride(0);
-  }
+  HeadRows(const Tensor& cache, const std::int32_t* pages_of_sample, std::int64_t head,
+           Type numbers)
+      : data(cache.raw() + head * cache.stride(2) * size_bytes(cache.dtype())),
+        type(numbers),
+        stride(cache.stride(1)),
+        width(size_bytes(cache.dtype())),
+        pages(pages_of_sample),
+        page_stride(cache.stride(0)),
+        channels(cache.dim(3)) {}
   std::byte* row(std::int64_t r) const {
-    if (pages == nullptr) return data + r * stride * width;
+    if (pages == nullptr) return data + (r - first) * stride * width;
     return data + (pages[r / kCachePage] * page_stride + r % kCachePage * stride) * width;
   }
 };
+
+// Memory for one block of keys or values that are expanded from codes.
+inline std::int64_t block_bytes(std::int64_t d) { return padded(kKeyBlock * d * 4, 64); }
+
+// A head whose `rows` rows from `begin`, the first of a block, can be read: `head` itself or, of
+// codes, their numbers in `memory`, which has block_bytes().
+HeadRows expanded_block(const CpuContext& context, const HeadRows& head, std::int64_t begin,
+                        std::int64_t rows, std::byte* memory);
 
 // What forward attention computes: a call, or one sample of a CachedAttention.
 struct ForwardWork {
   AttentionForward call;  // with pages: one sample without lse; k and v are the cache
   std::int64_t keys = 0;  // sk
   const std::int32_t* pages = nullptr;
+  Tensor key_scales = {};  // of a cache of codes
+  Tensor value_scales = {};
 
   HeadRows key_rows(std::int64_t batch, std::int64_t group) const {
-    return pages != nullptr ? HeadRows(call.k, pages, group) : HeadRows(call.k, batch, group);
+    return rows_of(call.k, key_scales, batch, group);
   }
   HeadRows value_rows(std::int64_t batch, std::int64_t group) const {
-    return pages != nullptr ? HeadRows(call.v, pages, group) : HeadRows(call.v, batch, group);
+    return rows_of(call.v, value_scales, batch, group);
+  }
+  // Memory for a block of keys, and for one of values, where they are expanded; else 0.
+  std::int64_t expanded_bytes() const {
+    return key_scales.defined() ? block_bytes(call.q.dim(3)) : 0;
+  }
+
+ private:
+  HeadRows rows_of(const Tensor& all, const Tensor& scales, std::int64_t batch,
+                   std::int64_t group) const {
+    if (pages == nullptr) return {all, batch, group};
+    HeadRows rows(all, pages, group, type_of(call.q.dtype()));
+    if (scales.defined()) {
+      rows.scales = scales.data<float>() + group * scales.stride(2);
+      rows.scale_page_stride = scales.stride(0);
+    }
+    return rows;
   }
 };
 

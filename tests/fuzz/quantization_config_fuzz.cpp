@@ -1,0 +1,66 @@
+// libraries: piton_huggingface
+// Any bytes as the quantization_config of a folder, the names, types and shapes of its tensors, and
+// what they hold: an Error, or a scheme that is written and read again to the same, and matrices
+// whose rows are read or refused. The three parts end with a zero byte.
+#include <cstdint>
+
+#include "base/error.h"
+#include "fuzz/scratch_files.h"
+#include "huggingface/compressed_tensors.h"
+
+namespace {
+
+constexpr std::int64_t kMostColumns = 4096;  // of rows that are read
+
+// A list of [name, type, [sizes]], all of the same bytes. Empty for anything else.
+std::map<std::string, piton::HfTensor> tensors_of(std::string_view text,
+                                                  const piton::RegularFile& file) {
+  std::map<std::string, piton::HfTensor> tensors;
+  const auto json = nlohmann::ordered_json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_array()) return tensors;
+  for (const auto& one : json) {
+    if (!one.is_array() || one.size() != 3 || !one[0].is_string() || !one[1].is_string() ||
+        !one[2].is_array())
+      continue;
+    piton::HfTensor tensor{
+        .file = &file, .name = one[0].get<std::string>(), .dtype = one[1].get<std::string>()};
+    for (const auto& size : one[2]) {
+      // Those of a file are smaller than the file.
+      if (size.is_number_integer() && size >= 0 && size < (std::int64_t{1} << 40))
+        tensor.shape.push_back(size.get<std::int64_t>());
+    }
+    tensors[tensor.name] = tensor;
+  }
+  return tensors;
+}
+
+void read_rows(const piton::CompressedMatrix& matrix) {
+  PITON_ASSERT(matrix.rows > 0 && matrix.columns > 0 &&
+               matrix.zeros.has_value() == !matrix.scheme.format.symmetric);
+  if (matrix.columns > kMostColumns) return;
+  const piton::CodedRowBuffer row(matrix.format(), matrix.columns);
+  for (const std::int64_t index : {std::int64_t{0}, matrix.rows - 1})
+    matrix.read({index, 0, matrix.columns}, row.row());
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  std::string_view bytes(reinterpret_cast<const char*>(data), size);
+  const std::string config(piton::take_part(bytes));
+  const std::string names(piton::take_part(bytes));
+  try {
+    const auto scheme = piton::compressed_scheme({config, "config.json"});
+    if (!scheme) return 0;
+    nlohmann::ordered_json written;
+    written[piton::kQuantizationKey] = piton::quantization_config(scheme->format, {"lm_head"});
+    const auto again = piton::compressed_scheme({written.dump(), "written"});
+    PITON_ASSERT(again && again->packed && again->format == scheme->format);
+    const piton::RegularFile file(piton::scratch_file("tensors", bytes));
+    std::map<std::string, piton::HfTensor> named = tensors_of(names, file);
+    for (const auto& [name, matrix] : piton::take_compressed(*scheme, named)) read_rows(matrix);
+  } catch (const piton::Error& error) {
+    PITON_ASSERT(error.fault() == piton::Fault::kData);
+  }
+  return 0;
+}
