@@ -26,7 +26,7 @@ main{flex:1;overflow-y:auto;border-top:1px solid var(--line);border-bottom:1px s
 .error p{color:var(--bad)}
 .soft{color:var(--soft);font-size:13px}
 form{display:flex;gap:8px;padding-top:10px;padding-bottom:12px;align-items:flex-end}
-textarea,input{font:inherit;color:inherit;background:var(--bg);border:1px solid var(--line);border-radius:8px;padding:8px 10px;width:100%}
+textarea,input,select{font:inherit;color:inherit;background:var(--bg);border:1px solid var(--line);border-radius:8px;padding:8px 10px;width:100%}
 textarea{flex:1;min-width:0;resize:none}
 button{font:inherit;min-height:44px;padding:6px 14px;border-radius:8px;border:1px solid var(--line);background:var(--card);color:inherit;cursor:pointer}
 button.main{background:var(--key);border-color:var(--key);color:var(--bg)}
@@ -43,6 +43,7 @@ label{font-size:13px;color:var(--soft)}
 <details id="settings"><summary>Settings</summary><div class="grid">
 <label>Temperature<input id="temperature" type="number" min="0" max="100" step="0.1" value="0.7"></label>
 <label>Most tokens<input id="tokens" type="number" min="1" step="1" placeholder="all that fit"></label>
+<label id="models" hidden>Model<select id="model"></select></label>
 <label>API key<input id="key" type="password" autocomplete="off"></label>
 <label style="grid-column:1/-1">System message<textarea id="system" rows="2"></textarea></label>
 </div></details>
@@ -76,8 +77,12 @@ function show(kind, name, text) {
 
 async function findModel() {
   const answer = await fetch("v1/models", {headers: headers()});
-  if (answer.ok) get("title").textContent = (await answer.json()).data[0].id;
-  else if (answer.status === 401) get("settings").open = true;
+  if (answer.status === 401) get("settings").open = true;
+  if (!answer.ok) return;
+  const names = (await answer.json()).data.map(one => one.id);
+  get("model").replaceChildren(...names.map(name => new Option(name)));
+  get("models").hidden = names.length < 2;
+  get("title").textContent = names[0];
 }
 
 // The events of a stream, as objects.
@@ -109,7 +114,8 @@ async function ask(text) {
     const answer = await fetch("v1/chat/completions", {
       method: "POST", headers: headers(), signal: running.signal,
       // An empty field is left out: the model then writes as much as it has room for.
-      body: JSON.stringify({messages: all, stream: true, temperature: +get("temperature").value,
+      body: JSON.stringify({messages: all, stream: true, model: get("model").value || undefined,
+                            temperature: +get("temperature").value,
                             max_tokens: get("tokens").value ? +get("tokens").value : undefined})});
     if (!answer.ok) throw new Error((await answer.json()).error.message);
     const main = get("main");
@@ -160,6 +166,7 @@ get("clear").addEventListener("click", () => {
   get("turns").replaceChildren();
 });
 get("key").addEventListener("change", findModel);
+get("model").addEventListener("change", () => get("title").textContent = get("model").value);
 findModel();
 </script>
 </body>

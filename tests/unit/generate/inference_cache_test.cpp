@@ -106,5 +106,61 @@ TEST(LikeliestTokens, AreThoseOfTheLogits) {
               testing::HasSubstr("logits are not finite"));
 }
 
+// Counts the bytes that are copied to the host.
+class CountingDevice final : public Device {
+ public:
+  explicit CountingDevice(Device& inner) : inner_(inner) {}
+  std::byte* allocate(std::int64_t bytes) override { return inner_.allocate(bytes); }
+  void release(std::byte* data, std::int64_t bytes) override { inner_.release(data, bytes); }
+  Place place() const override { return inner_.place(); }
+  std::string name() const override { return inner_.name(); }
+  std::unique_ptr<Stream> make_stream() override { return inner_.make_stream(); }
+  void upload(const void* host, const Tensor& dst, Stream& stream) override {
+    inner_.upload(host, dst, stream);
+  }
+  void download(const Tensor& src, void* host, Stream& stream) override {
+    downloaded += src.bytes();
+    inner_.download(src, host, stream);
+  }
+  void zero(const Tensor& dst, Stream& stream) override { inner_.zero(dst, stream); }
+  void copy(const Tensor& dst, const Tensor& src, Stream& stream) override {
+    inner_.copy(dst, src, stream);
+  }
+  Memory& host_memory() override { return inner_.host_memory(); }
+  std::byte* host_address(const Tensor& tensor) const override {
+    return inner_.host_address(tensor);
+  }
+  std::int64_t downloaded = 0;
+
+ private:
+  Device& inner_;
+};
+
+TEST(LikeliestTokens, LeaveTheLogitsWhereTheyAre) {
+  Loaded loaded;
+  CountingDevice device(loaded.device);
+  const Context own = loaded.session.context(false);
+  Inference inference({.kernels = own.kernels,
+                       .stream = own.stream,
+                       .device = device,
+                       .arena = own.arena,
+                       .weights = own.weights},
+                      loaded.session.pipeline(), loaded.mesh, test::small_model());
+  const auto bytes_of = [&](const SamplingOptions& sampling, int texts) {
+    device.downloaded = 0;
+    const auto engine = make_batched_engine(inference, {});
+    for (int i = 0; i < texts; ++i)
+      engine->submit({.prompt = prompt_of(5 + i), .sampling = sampling});
+    test::run(*engine);
+    return device.downloaded;
+  };
+  // An id and three sums of each token.
+  EXPECT_EQ(bytes_of({.max_new_tokens = 10, .greedy = true}, 3), 3 * 10 * (4 + 3 * 4));
+  const std::int64_t logits = 10 * 4 * test::small_model().vocabulary;
+  EXPECT_GE(bytes_of({.max_new_tokens = 10}, 1), logits);
+  EXPECT_GE(bytes_of({.max_new_tokens = 10, .greedy = true, .repetition_penalty = 1.1}, 1), logits);
+  EXPECT_GE(bytes_of({.max_new_tokens = 10, .greedy = true, .log_probabilities = 2}, 1), logits);
+}
+
 }  // namespace
 }  // namespace piton
