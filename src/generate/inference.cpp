@@ -111,7 +111,16 @@ Tensor Inference::logits(std::span<const TextTokens> texts, std::span<const std:
                  .wanted = {.loss = false, .logits = !rows.empty()},
                  .cache = &cache};
   if (!rows.empty()) one.wanted.rows = put(rows);
+  const SourceCache& source = cache.source();
+  if (source.unread().defined()) {
+    const std::vector<std::int32_t> length{static_cast<std::int32_t>(source.tokens())};
+    one.source = {.sequence = source.tokens(),
+                  .tokens = source.unread(),
+                  .positions = source.slots(),
+                  .lengths = put(length)};
+  }
   Tensor logits = pass(std::move(one)).logits;
+  cache.source().read();
   cache.close();
   return logits;
 }

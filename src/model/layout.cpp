@@ -1,6 +1,7 @@
 #include "model/layout.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 namespace piton {
@@ -47,6 +48,17 @@ LayerDivision LayerDivision::of(const ModelConfig& config, const LayoutOptions& 
        LayerDivision{config.layers, chunks - options.split_stage}.counts())
     both.given.push_back(count);
   return both;
+}
+
+int first_decoder_stage(const ModelConfig& config, int stages) {
+  if (!config.encoder_decoder || stages == 1) return 0;
+  const std::int64_t of_encoder = config.encoder_decoder->encoder_layers;
+  const double share =
+      static_cast<double>(of_encoder) / static_cast<double>(of_encoder + config.layers);
+  const auto near = static_cast<int>(std::lround(share * stages));
+  const auto fewest = static_cast<int>(std::max<std::int64_t>(stages - config.layers, 1));
+  const auto most = static_cast<int>(std::min<std::int64_t>(of_encoder, stages - 1));
+  return std::max(fewest, std::min(near, most));
 }
 
 std::int64_t ModelLayout::padded_vocabulary(std::int64_t vocabulary) const {
