@@ -163,11 +163,13 @@ std::int64_t ModelConfig::parameters() const {
   return (encoder_decoder->encoder_layers + layers) * block + layers * cross + ends + norm_size;
 }
 
-double ModelConfig::forward_flops_per_token(std::int64_t sequence,
-                                            std::int64_t decoder_sequence) const {
+double ModelConfig::forward_flops_per_token(std::int64_t sequence, std::int64_t decoder_sequence,
+                                            double labelled) const {
   if (encoder_decoder) return encoder_decoder_flops(*this, sequence, decoder_sequence);
-  const double products = 2.0 * static_cast<double>(layers * block_matrices(*this) +
-                                                    (reward_head ? 1 : vocabulary) * hidden);
+  const auto of_head = static_cast<double>((reward_head ? 1 : vocabulary) * hidden +
+                                           (encoder ? hidden * hidden : 0));
+  const double products = 2.0 * (static_cast<double>(layers * block_matrices(*this)) +
+                                 (encoder ? labelled : 1) * of_head);
   // Two products of 2 d FLOPs for each visible key. On average a causal query sees half of the
   // sequence; with a window of w keys, w of them from position w on.
   const auto s = static_cast<double>(sequence);
@@ -179,8 +181,6 @@ double ModelConfig::forward_flops_per_token(std::int64_t sequence,
   }
   if (encoder) {
     pairs *= 2;  // every token sees all
-    return products + 2.0 * static_cast<double>(hidden * hidden) +
-           2.0 * 2.0 * static_cast<double>(heads * head_size) * pairs;
   }
   return products + 2.0 * 2.0 * static_cast<double>(heads * head_size) * pairs;
 }

@@ -89,8 +89,10 @@ struct ModelConfig {
   // FLOPs of the forward pass, per token: 2 x elements of all weights in matrix products, plus
   // attention. Causal attention counts half of all pairs; with a window, only the visible ones.
   // Of a model of an encoder and a decoder: per token of the encoder, which reads `sequence` tokens
-  // of a sample; the decoder reads `decoder_sequence`, 0: as many.
-  double forward_flops_per_token(std::int64_t sequence, std::int64_t decoder_sequence = 0) const;
+  // of a sample; the decoder reads `decoder_sequence`, 0: as many. An encoder's head for words
+  // computes the rows with a label alone, a share `labelled` of all.
+  double forward_flops_per_token(std::int64_t sequence, std::int64_t decoder_sequence = 0,
+                                 double labelled = 1) const;
 };
 
 // Megatron's flags for a model, and the named presets ("gpt2-124m", "llama-134m", ...).

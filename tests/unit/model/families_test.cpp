@@ -161,6 +161,17 @@ TEST(Families, HaveWindowsInTheLayersThatFlagsName) {
   EXPECT_LT(model.forward_flops_per_token(32), whole.forward_flops_per_token(32));
 }
 
+// The head for words computes rows with a label alone: a seventh of BERT's vocabulary and the
+// linear before it.
+TEST(Families, CountTheHeadOfAnEncoderByItsLabels) {
+  const ModelConfig bert = preset("bert-110m");
+  const auto head = static_cast<double>(2 * bert.hidden * (bert.vocabulary + bert.hidden));
+  EXPECT_NEAR(bert.forward_flops_per_token(512) - bert.forward_flops_per_token(512, 0, 1.0 / 7),
+              head * 6 / 7, 1e-6 * head);
+  const ModelConfig llama = preset("llama-tiny");
+  EXPECT_EQ(llama.forward_flops_per_token(32, 0, 0.1), llama.forward_flops_per_token(32));
+}
+
 TEST(Families, RefuseFlagsThatSayNothing) {
   const auto refused = [](const std::vector<std::string>& flags, const std::string& with) {
     EXPECT_NE(message_of(Fault::kUsage, [&] { made_of(flags); }).find(with), std::string::npos)
