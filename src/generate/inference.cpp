@@ -48,6 +48,11 @@ Inference::Inference(Context context, Pipeline& pipeline, Mesh& mesh, const Mode
       config_(config),
       threads_(threads) {
   context_.training = false;
+  if (!config.prefix) return;
+  throw Error(Fault::kUsage,
+              "model: it was trained with prompts whose tokens see one another (--sparse-mode 5 or "
+              "6), which decoding does not compute: its results would be those of another model; "
+              "only training reads it");
 }
 
 KvCache Inference::make_cache() const {

@@ -28,6 +28,23 @@ void check_size(const ModelConfig& c) {
               c.max_positions);
 }
 
+// Refuses what only decoders have, and tables of distances in forms that take none.
+void check_masks(const ModelConfig& c) {
+  const auto refuse = [](bool given, const char* flag, const char* why) {
+    if (given) throw Error(Fault::kUsage, "{}: {}; leave it out", flag, why);
+  };
+  if (c.encoder || c.encoder_decoder) {
+    constexpr const char* kDecoders = "is for decoders, and the model is an encoder (bert, t5)";
+    refuse(c.prefix, "--sparse-mode 5 and 6", kDecoders);
+    refuse(c.fp32_residual, "--fp32-residual-connection", kDecoders);
+  }
+  if (c.attention_block == 0) return;
+  refuse(c.prefix, "--triangle-attn",
+         "reads no key after a block of rows, and --sparse-mode 5 and 6 show later ones");
+  refuse(c.alibi_table(), "--triangle-attn",
+         "takes slopes of distances alone, and --alibi-fusion-attn-type gives a table of them");
+}
+
 }  // namespace
 
 void ModelConfig::check() const {
@@ -88,6 +105,7 @@ void ModelConfig::check() const {
                   "given; give both");
     }
   }
+  check_masks(*this);
   check_encoder(*this);
   check_encoder_decoder(*this);
   if (reward_head &&
@@ -327,6 +345,12 @@ ModelConfig ModelOptions::resolve(std::optional<std::int64_t> tokenizer_vocabula
   }
   if (bf16) config.dtype = DType::kBF16;
   if (fp16) config.dtype = DType::kF16;
+  if (fp32_residual && !bf16 && !fp16) {
+    throw Error(Fault::kUsage,
+                "--fp32-residual-connection: all is in fp32 without --bf16 or --fp16; give one of "
+                "them too, or leave it out");
+  }
+  config.fp32_residual = fp32_residual;
   config.check();
   return config;
 }

@@ -76,6 +76,15 @@ void ModelLayout::check_context(const ModelConfig& config) const {
                 "encoder{}; leave it out",
                 config.encoder ? " (bert)" : " with a decoder (t5)");
   }
+  const auto refuse = [](bool given, const char* flag) {
+    if (!given) return;
+    throw Error(Fault::kUsage,
+                "layout: --context-parallel-size divides rows of causal masks and slopes of "
+                "distances, not with {}; leave one of them out",
+                flag);
+  };
+  refuse(config.prefix, "--sparse-mode 5 or 6");
+  refuse(config.alibi_table(), "--alibi-fusion-attn-type 3");
   if (options.context_exchange != ContextExchange::kHeads) return;
   const int t = mesh->size(Axis::kTensor);
   for (const auto& [value, what] :

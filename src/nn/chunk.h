@@ -74,6 +74,7 @@ struct ModelInput {
   // or empty. Only decoders read them.
   Tensor query_positions;
   Tensor key_positions;
+  Tensor query_reach;       // AttentionPlaces::query_reach, or empty; only decoders read it
   StretchPlaces stretches;  // of ring attention; else empty
   EncoderInput encoder;
   SourceInput source;

@@ -95,6 +95,12 @@ fs::path newest(const LoopOptions& loop, Log& notes) {
   if (is_resume(loop) && !holds_checkpoint(load)) {
     // The run may have ended between the two steps of its first save.
     const std::optional<fs::path> found = older_checkpoint(load, {});
+    if (!found && loop.exit_on_missing_checkpoint) {
+      throw Error(Fault::kData,
+                  "--load: {}: nothing is saved there; check the path, or leave "
+                  "--exit-on-missing-checkpoint out to start from random weights",
+                  loop.load);
+    }
     notes.info(
         found ? fmt::format("{}: no file {} names the newest checkpoint; continuing from {}",
                             loop.load, kTrackerName, found->filename().string())

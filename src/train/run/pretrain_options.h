@@ -51,6 +51,8 @@ struct LoopOptions {
   bool allow_fallback = false;
   bool no_save_optim = false;
   bool no_load_optim = false;
+  bool no_load_lr_state = false;
+  bool exit_on_missing_checkpoint = false;
   bool finetune = false;
   bool override_scheduler = false;
   bool use_checkpoint_scheduler = false;
@@ -170,6 +172,16 @@ struct LoopOptions {
       no_save_optim);
     v(Option{"no-load-optim", "start with a new optimizer state; load only the weights"},
       no_load_optim);
+    v(Option{"no-load-lr-state",
+             "resume with the optimizer of the checkpoint, and this run's schedules of learning "
+             "rate and weight decay from their first step on"},
+      no_load_lr_state);
+    v(
+        Option{
+            "exit-on-missing-checkpoint",
+            "fail where --load and --save are one folder without a checkpoint, instead of starting "
+            "from random weights"},
+        exit_on_missing_checkpoint);
     v(Option{"finetune",
              "start a new run from the loaded weights: iteration 0, its own data and options"},
       finetune);
