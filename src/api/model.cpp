@@ -237,7 +237,8 @@ std::unique_ptr<Model> Model::load(const Machine& machine, const std::filesystem
   }
   const SessionSettings settings{
       .model = opened.model,
-      .layout = {.vocabulary_multiple = opened.tokenizer.options.make_vocab_size_divisible_by},
+      .layout = {.vocabulary_multiple = opened.tokenizer.options.make_vocab_size_divisible_by,
+                 .split_stage = first_decoder_stage(opened.model, sizes[Axis::kPipeline])},
       .zero_stage = layout.zero_stage,
       .use = SessionUse::kInference,
       .adapters = state.all_adapters(),

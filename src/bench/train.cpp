@@ -78,10 +78,7 @@ class TrainRun {
     bench.tokens = tokens * options_.plan.mesh[Axis::kData];
     // The ranks of one replica share the work on its tokens.
     const int share = options_.plan.mesh.ranks() / options_.plan.mesh[Axis::kData];
-    bench.flops = 3 *
-                  options_.plan.session.model.forward_flops_per_token(
-                      options_.plan.sequence, options_.plan.decoder_sequence) *
-                  tokens / share;
+    bench.flops = 3 * options_.plan.forward_flops_per_token() * tokens / share;
     const MemoryCounts planned = MachinePlanner(plain_).plan_memory(options_.plan);
     bench.planned_bytes = planned.peak_total_bytes;
     check_memory(plain_, planned, *make_group_of_all(plain_.world, "bench"));

@@ -63,6 +63,11 @@ Inference::Inference(Context context, Pipeline& pipeline, Mesh& mesh, const Mode
       config_(config),
       threads_(threads) {
   context_.training = false;
+  if (!config.prefix) return;
+  throw Error(Fault::kUsage,
+              "model: it was trained with prompts whose tokens see one another (--sparse-mode 5 or "
+              "6), which decoding does not compute: its results would be those of another model; "
+              "only training reads it");
 }
 
 KvCache Inference::make_cache() const {
@@ -129,7 +134,16 @@ Tensor Inference::logits(std::span<const TextTokens> texts, std::span<const std:
                  .cache = &cache,
                  .adapter_rows = std::move(adapter_rows)};
   if (!rows.empty()) one.wanted.rows = put(rows);
+  const SourceCache& source = cache.source();
+  if (source.unread().defined()) {
+    const std::vector<std::int32_t> length{static_cast<std::int32_t>(source.tokens())};
+    one.source = {.sequence = source.tokens(),
+                  .tokens = source.unread(),
+                  .positions = source.slots(),
+                  .lengths = put(length)};
+  }
   Tensor logits = pass(std::move(one)).logits;
+  cache.source().read();
   cache.close();
   return logits;
 }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "generate/decoded_text.h"
+
 namespace piton {
 
 std::vector<GeneratedToken> generate_from_source(
@@ -19,14 +21,19 @@ std::vector<GeneratedToken> generate_from_source(
   while (std::ssize(tokens) < most) {
     const TextTokens next{.text = text, .ids = std::span(read).last(1)};
     const std::vector<std::int32_t> rows{0};
-    // Every rank has the same logits: there are no stages.
+    // Only the last stage has logits and draws; all ranks continue with its token.
     const std::vector<float> logits =
         inference.whole_vocabulary(inference.logits(std::span(&next, 1), rows, cache));
-    std::vector<float> changed = logits;
-    penalize(changed, options, read, 1);
-    const std::int32_t id =
-        draw_id(changed, options, {.index = std::ssize(tokens), .draw = source.draw});
-    tokens.push_back(token_of(logits, options, id));
+    std::vector<GeneratedToken> drawn;
+    if (!logits.empty()) {
+      std::vector<float> changed = logits;
+      penalize(changed, options, read, 1);
+      const std::int32_t id =
+          draw_id(changed, options, {.index = std::ssize(tokens), .draw = source.draw});
+      drawn.push_back(token_of(logits, options, id));
+    }
+    tokens.push_back(read_tokens(inference.from_last_stage(bytes_of(drawn))).front());
+    const std::int32_t id = tokens.back().id;
     read.push_back(id);
     if (!each(tokens.back()) || std::ranges::find(ends, id) != ends.end()) break;
   }

@@ -49,6 +49,8 @@ std::string difference(const ModelConfig& model, const ModelConfig& held) {
   if (differs(&C::local_rotary_base)) return "its rotary positions";
   if (differs(&C::window_before, &C::window_after, &C::full_attention_every))
     return "its attention window";
+  if (differs(&C::alibi)) return "biases of distances (--alibi-fusion-attn-type)";
+  if (differs(&C::prefix)) return "prompts whose tokens see one another (--sparse-mode 5)";
   if (differs(&C::heads, &C::groups, &C::head_size)) return "its heads";
   if (differs(&C::query_scalar)) return "the scale of its scores";
   if (differs(&C::tied)) return "a separate head";

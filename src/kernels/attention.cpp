@@ -41,6 +41,10 @@ void expect_mask(std::string_view call, const AttentionMask& mask, const Sizes& 
         .dtype(DType::kI32)
         .contiguous();
   }
+  if (mask.query_reach.defined()) {
+    PITON_ASSERT(mask.causal, "{}: a reach of queries that see all keys", call);
+    Operand{call, "query_reach", mask.query_reach}.shape(queries).dtype(DType::kI32).contiguous();
+  }
   if (mask.key_lengths.defined()) {
     Operand{call, "key_lengths", mask.key_lengths}.shape({sizes.b}).dtype(DType::kI32).contiguous();
   }
@@ -72,7 +76,8 @@ void expect_bias(std::string_view call, const AttentionMask& mask, const Tensor&
   if (sizes.sq == 0 || sizes.sk == 0) return;
   const std::int64_t lowest = -(mask.query_begin + sizes.sq - 1);
   const std::int64_t highest = sizes.sk - 1 - mask.query_begin;
-  const std::int64_t last = mask.causal ? std::min<std::int64_t>(highest, 0) : highest;
+  const bool bounded = mask.causal && !mask.query_reach.defined();
+  const std::int64_t last = bounded ? std::min<std::int64_t>(highest, 0) : highest;
   PITON_ASSERT(mask.bias_origin + lowest >= 0 && mask.bias_origin + last < width,
                "{}: distances {} to {} in a bias of {} columns, of which {} is that of distance 0",
                call, lowest, last, width, mask.bias_origin);
@@ -86,14 +91,14 @@ void expect_blocks(std::string_view call, const AttentionMask& mask, std::int64_
   PITON_ASSERT(block_rows >= 0, "{}: blocks of {} rows", call, block_rows);
   PITON_ASSERT(
       block_rows == 0 || (mask.causal && mask.query_begin == 0 && !mask.query_positions.defined() &&
-                          !mask.key_positions.defined()),
+                          !mask.key_positions.defined() && !mask.query_reach.defined()),
       "{}: keys behind a block of the triangle are not read, so the mask must be causal, from "
       "position 0 on",
       call);
 }
 
-// Query-key pairs that the mask allows, computed from host values only: segments, lengths and
-// positions on the device are ignored.
+// Query-key pairs that the mask allows, computed from host values only: segments, lengths,
+// reaches and positions on the device are ignored.
 double visible_pairs(const AttentionMask& mask, std::int64_t sq, std::int64_t sk) {
   const auto all = static_cast<double>(sq) * static_cast<double>(sk);
   if (mask.query_positions.defined() || mask.key_positions.defined())

@@ -36,6 +36,10 @@ struct AttentionMask {
   std::int64_t query_begin = 0;               // position of query 0: > 0 with a cache
   Tensor query_positions;                     // int32 [b, sq] or empty: instead of query_begin + i
   Tensor key_positions;                       // int32 [b, sk] or empty: instead of j
+  // int32 [b, sq] or empty, with `causal`: a query also sees later keys, up to this position (the
+  // prefix of a text, whose tokens see one another). Values before the query's position change
+  // nothing. Not together with block_rows.
+  Tensor query_reach;
   Tensor key_lengths;     // int32 [b] or empty: keys key_lengths[b], key_lengths[b] + 1, ... are
                           // invisible
   Tensor query_segments;  // int32 [b, sq] and [b, sk], or both empty: only keys of the
@@ -72,6 +76,7 @@ struct AttentionForward {
     v("v", self.v, Access::kRead);
     v("query_positions", self.mask.query_positions, Access::kRead);
     v("key_positions", self.mask.key_positions, Access::kRead);
+    v("query_reach", self.mask.query_reach, Access::kRead);
     v("key_lengths", self.mask.key_lengths, Access::kRead);
     v("query_segments", self.mask.query_segments, Access::kRead);
     v("key_segments", self.mask.key_segments, Access::kRead);
@@ -119,6 +124,7 @@ struct AttentionBackward {
     v("v", self.v, Access::kRead);
     v("query_positions", self.mask.query_positions, Access::kRead);
     v("key_positions", self.mask.key_positions, Access::kRead);
+    v("query_reach", self.mask.query_reach, Access::kRead);
     v("key_lengths", self.mask.key_lengths, Access::kRead);
     v("query_segments", self.mask.query_segments, Access::kRead);
     v("key_segments", self.mask.key_segments, Access::kRead);

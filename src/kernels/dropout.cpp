@@ -4,16 +4,27 @@
 #include "kernels/expect.h"
 
 namespace piton {
+namespace {
+
+// That `wide` has the dtype of `x`, or is fp32 where that is narrower.
+void expect_wider(std::string_view call, const Tensor& wide, const Tensor& x) {
+  PITON_ASSERT(
+      wide.dtype() == x.dtype() || (wide.dtype() == DType::kF32 && size_bytes(x.dtype()) == 2),
+      "{}: {} next to {}", call, name(wide.dtype()), name(x.dtype()));
+}
+
+}  // namespace
 
 void DropoutAddForward::check() const {
   expect_one_place(*this);
   Operand{kName, "x", x}.floating().contiguous();
   const Shape shape{x.dim(0), x.dim(-1)};
   Operand{kName, "x", x}.shape(shape);
-  Operand{kName, "y", y}.shape(shape).dtype(x.dtype()).contiguous();
+  Operand{kName, "y", y}.floating().shape(shape).contiguous();
+  expect_wider(kName, y, x);
   if (bias.defined()) Operand{kName, "bias", bias}.shape({shape[1]}).dtype(x.dtype()).contiguous();
   if (residual.defined()) {
-    Operand{kName, "residual", residual}.shape(shape).dtype(x.dtype()).contiguous();
+    Operand{kName, "residual", residual}.shape(shape).dtype(y.dtype()).contiguous();
   }
   expect_dropout(kName, dropout);
 }
@@ -23,7 +34,8 @@ void DropoutAddBackward::check() const {
   Operand{kName, "dy", dy}.floating().contiguous();
   const Shape shape{dy.dim(0), dy.dim(-1)};
   Operand{kName, "dy", dy}.shape(shape);
-  Operand{kName, "dx", dx}.shape(shape).dtype(dy.dtype()).contiguous();
+  Operand{kName, "dx", dx}.floating().shape(shape).contiguous();
+  expect_wider(kName, dy, dx);
   if (dbias.defined()) {
     Operand{kName, "dbias", dbias}.shape({shape[1]}).dtype(sum_dtype(dy.dtype())).contiguous();
   }

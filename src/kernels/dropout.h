@@ -1,6 +1,7 @@
 // y = residual + dropout(x + bias), the last step of every residual branch. All parts except x are
-// optional. The mask is drawn from the global coordinates of each element (base/random/philox.h),
-// head 0, column = channel, so it does not depend on the layout, and backward recomputes it.
+// optional. y and residual may be fp32 where x is narrower: a residual stream in fp32. The mask is
+// drawn from the global coordinates of each element (base/random/philox.h), head 0, column =
+// channel, so it does not depend on the layout, and backward recomputes it.
 #pragma once
 
 #include "kernels/call.h"
@@ -9,10 +10,11 @@ namespace piton {
 
 struct DropoutAddForward {
   static constexpr std::string_view kName = "dropout add forward";
-  Tensor y;         // [n, h]  written; may be the same memory as x or residual
+  Tensor y;         // [n, h]  written; dtype of x, or fp32; may be the memory of x (if of its
+                    // dtype) or residual
   Tensor x;         // [n, h]
-  Tensor bias;      // [h] or empty
-  Tensor residual;  // [n, h] or empty
+  Tensor bias;      // [h] or empty; dtype of x
+  Tensor residual;  // [n, h] or empty; dtype of y
   Dropout dropout;
 
   template <typename Self, typename Visitor>
@@ -31,7 +33,8 @@ struct DropoutAddForward {
 // dy.
 struct DropoutAddBackward {
   static constexpr std::string_view kName = "dropout add backward";
-  Tensor dx;     // [n, h]  written; may be the same memory as dy
+  Tensor dx;     // [n, h]  written; dtype of dy, or narrower than fp32; of its dtype, it may be
+                 // the same memory as dy
   Tensor dbias;  // [h] or empty, fp32 (fp64), ADDED TO
   Tensor dy;     // [n, h]
   Dropout dropout;

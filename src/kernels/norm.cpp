@@ -4,6 +4,16 @@
 #include "kernels/expect.h"
 
 namespace piton {
+namespace {
+
+// That x has the dtype of `rest`, or is fp32 where that is narrower.
+void expect_stream(std::string_view call, const Tensor& x, const Tensor& rest) {
+  PITON_ASSERT(
+      x.dtype() == rest.dtype() || (x.dtype() == DType::kF32 && size_bytes(rest.dtype()) == 2),
+      "{}: x is {}, the rest {}", call, name(x.dtype()), name(rest.dtype()));
+}
+
+}  // namespace
 
 void NormForward::check() const {
   expect_one_place(*this);
@@ -12,11 +22,12 @@ void NormForward::check() const {
   const std::int64_t h = x.dim(-1);
   const DType sums = sum_dtype(x.dtype());
   Operand{kName, "x", x}.shape({n, h});
-  Operand{kName, "y", y}.shape({n, h}).dtype(x.dtype()).contiguous();
+  Operand{kName, "y", y}.floating().shape({n, h}).contiguous();
+  expect_stream(kName, x, y);
   if (mean.defined()) Operand{kName, "mean", mean}.shape({n}).dtype(sums).contiguous();
   Operand{kName, "rstd", rstd}.shape({n}).dtype(sums).contiguous();
-  Operand{kName, "gain", gain}.shape({h}).dtype(x.dtype()).contiguous();
-  if (bias.defined()) Operand{kName, "bias", bias}.shape({h}).dtype(x.dtype()).contiguous();
+  Operand{kName, "gain", gain}.shape({h}).dtype(y.dtype()).contiguous();
+  if (bias.defined()) Operand{kName, "bias", bias}.shape({h}).dtype(y.dtype()).contiguous();
   PITON_ASSERT(eps >= 0, "{}: eps {}", kName, eps);
 }
 
@@ -28,13 +39,14 @@ void NormBackward::check() const {
   const DType sums = sum_dtype(x.dtype());
   Operand{kName, "x", x}.shape({n, h});
   Operand{kName, "dx", dx}.shape({n, h}).dtype(x.dtype()).contiguous();
-  Operand{kName, "dy", dy}.shape({n, h}).dtype(x.dtype()).contiguous();
+  Operand{kName, "dy", dy}.floating().shape({n, h}).contiguous();
+  expect_stream(kName, x, dy);
   if (dgain.defined()) Operand{kName, "dgain", dgain}.shape({h}).dtype(sums).contiguous();
   if (dbias.defined()) Operand{kName, "dbias", dbias}.shape({h}).dtype(sums).contiguous();
   if (dresidual.defined()) {
     Operand{kName, "dresidual", dresidual}.shape({n, h}).dtype(x.dtype()).contiguous();
   }
-  Operand{kName, "gain", gain}.shape({h}).dtype(x.dtype()).contiguous();
+  Operand{kName, "gain", gain}.shape({h}).dtype(dy.dtype()).contiguous();
   if (mean.defined()) Operand{kName, "mean", mean}.shape({n}).dtype(sums).contiguous();
   Operand{kName, "rstd", rstd}.shape({n}).dtype(sums).contiguous();
 }

@@ -5,7 +5,8 @@
 //   RMS    y = x * r * gain,                   r = 1 / sqrt(mean(x^2) + eps)
 // With a gain offset, gain + offset replaces gain: offset 1 for gains stored as their difference
 // from 1. A call with `mean` is a layer norm, a call without it an RMS norm. Sums run in fp32 (fp64
-// for fp64); y is rounded once.
+// for fp64); y is rounded once. x and its gradient may be fp32 where the rest is narrower: a
+// residual stream in fp32.
 #pragma once
 
 #include "kernels/call.h"
@@ -14,12 +15,12 @@ namespace piton {
 
 struct NormForward {
   static constexpr std::string_view kName = "norm forward";
-  Tensor y;     // [n, h]  written; dtype of x
+  Tensor y;     // [n, h]  written
   Tensor mean;  // [n]     written, fp32 (fp64 for fp64); empty: RMS norm
   Tensor rstd;  // [n]     written, as mean
-  Tensor x;     // [n, h]
-  Tensor gain;  // [h]     dtype of x
-  Tensor bias;  // [h] or empty
+  Tensor x;     // [n, h]  dtype of y, or fp32
+  Tensor gain;  // [h]     dtype of y
+  Tensor bias;  // [h] or empty; dtype of y
   double eps = 1e-5;
   double gain_offset = 0;
 
@@ -42,10 +43,10 @@ struct NormBackward {
   Tensor dgain;      // [h] or empty, fp32 (fp64), ADDED TO; row order fixed by n
   Tensor dbias;      // [h] or empty, fp32 (fp64), ADDED TO
   Tensor dy;         // [n, h]
-  Tensor dresidual;  // [n, h] or empty: added to dx (the gradient of the residual path around the
-                     // norm)
-  Tensor x;          // [n, h]
-  Tensor gain;       // [h]
+  Tensor dresidual;  // [n, h] or empty; dtype of x: added to dx (the gradient of the residual path
+                     // around the norm)
+  Tensor x;          // [n, h]  dtype of dy, or fp32
+  Tensor gain;       // [h]     dtype of dy
   Tensor mean;       // [n] or empty
   Tensor rstd;       // [n]
   double gain_offset = 0;

@@ -16,21 +16,47 @@ PositionKind position_kind(const std::string& name) {
   return PositionKind::kLearned;
 }
 
+void set_alibi(const AttentionOptions& options, ModelConfig& config) {
+  if (!options.alibi_type) return;
+  const std::int64_t type = *options.alibi_type;
+  if (type != 0 && type != 2 && type != 3) {
+    throw Error(Fault::kUsage, "--alibi-fusion-attn-type: got {}, wanted 0, 2 or 3{}", type,
+                type == 1
+                    ? " (1 multiplies the bias by the scale of scores too, which makes it too "
+                      "small; 0 adds it to scaled scores)"
+                    : "");
+  }
+  if (config.positions != PositionKind::kAlibi) {
+    throw Error(Fault::kUsage,
+                "--alibi-fusion-attn-type: is for --position-embedding-type alibi; add that or "
+                "leave it out");
+  }
+  // Keys that a causal mask shows are not after the query: then 0 and 2 are the same.
+  config.alibi = type == 3                           ? AlibiKind::kRootOfDistance
+                 : type == 2 && options.has_prefix() ? AlibiKind::kDistance
+                                                     : AlibiKind::kDifference;
+}
+
 }  // namespace
 
 void AttentionOptions::apply(ModelConfig& config) const {
   if (positions) config.positions = position_kind(*positions);
-  if (sparse_mode < 0 || sparse_mode > 4) {
-    throw Error(Fault::kUsage,
-                "--sparse-mode: got {}, wanted 0 to 4 (5 to 8 need masks as input; for "
-                "packed documents use --reset-attention-mask)",
-                sparse_mode);
+  if (sparse_mode < 0 || sparse_mode > 8)
+    throw Error(Fault::kUsage, "--sparse-mode: got {}, wanted 0 to 8", sparse_mode);
+  if (sparse_mode >= 5 && use_flash_attn) {
+    throw Error(
+        Fault::kUsage,
+        "--sparse-mode: got {}, wanted 0 or 2 with --use-flash-attn, as in MindSpeed; leave "
+        "--use-flash-attn out: attention is computed in tiles without it too",
+        sparse_mode);
   }
+  set_alibi(*this, config);
+  config.prefix = has_prefix();
   if (window_after) check_range("--next-tockens", *window_after, -kLargestSize);
   if (triangle_block_size) {
     check_range("--triangle-block-size", *triangle_block_size, 1, kLargestSize);
   }
-  if (sparse_mode >= 1 && sparse_mode <= 3 && (window_before || window_after)) {
+  if (sparse_mode >= 1 && sparse_mode != 4 && (window_before || window_after)) {
     throw Error(Fault::kUsage,
                 "--sparse-mode: mode {} has no window, and {} is given; leave one of them out, or "
                 "take mode 0",
@@ -107,6 +133,9 @@ AttentionOptions AttentionOptions::of(const ModelConfig& config) {
   options.window_after = config.window_after;
   if (config.full_attention_every > 0) options.full_attention_every = config.full_attention_every;
   options.query_scalar = config.query_scalar;
+  if (config.prefix) options.sparse_mode = 5;
+  if (config.alibi != AlibiKind::kDifference)
+    options.alibi_type = config.alibi == AlibiKind::kDistance ? 2 : 3;
   if (config.attention_soft_cap > 0) options.soft_cap = config.attention_soft_cap;
   return options;
 }

@@ -16,8 +16,23 @@
 //         tokens here, so both are causal attention; the window is ignored
 //   4     the window alone; both of its ends must be given. It is causal only if next <= 0, so
 //         other values are refused
-// In modes that ignore the window, giving one is an error. Modes 5 to 8 need prefixes and lengths
-// as extra inputs; for packed documents use --reset-attention-mask.
+//   5, 6  causal, with a prefix (6 is the compressed form of the same mask): the tokens of a prompt
+//         see one another. A prompt is what precedes the first label of a text, of each document of
+//         a packed row, so no token sees the token that it predicts. Training on instruction data
+//         only: running text has no prompts, and decoding with a cache does not compute the mask
+//   7, 8  of packed rows: causal within each document, aligned as modes 3 and 2 are
+//         (--reset-attention-mask, or --neat-pack, divides rows into documents)
+// In modes that ignore the window, giving one is an error. MindSpeed takes only modes 0 and 2 with
+// --use-flash-attn; of the modes that differ from causal attention here, 5 to 8 are refused with
+// it.
+//
+// ALiBi adds a bias to the score of a query at i and a key at j, with the slope m of a head:
+// --alibi-fusion-attn-type, the pse types of MindSpeed's kernels,
+//   0   scale q k + m (j - i)               the bias is an input of the kernel (the default)
+//   2   scale q k - m |j - i|               the kernel computes it: that of 0, but for keys after i
+//   3   scale q k - m sqrt(|j - i|)         the same with the root
+// Type 1 is scale (q k + bias): callers have to divide the bias by the scale, which gives type 0,
+// or it is too small by sqrt(d). MindSpeed refuses it, as here.
 //
 // The triangle form (--triangle-attn) computes the same attention with another algorithm, in
 // training and evaluation: each block of rows against all keys up to its end, with one softmax
@@ -46,6 +61,7 @@ struct AttentionOptions {
   std::optional<std::int64_t> triangle_block_size;
   std::optional<std::int64_t> full_attention_every;
   std::optional<double> query_scalar, soft_cap;
+  std::optional<std::int64_t> alibi_type;
 
   template <typename Visitor>
   void visit(Visitor&& v) {
@@ -67,9 +83,16 @@ struct AttentionOptions {
              {.aliases = {"next-tokens"}, .resume = Resume::kMustMatch}},
       window_after);
     v(Option{"sparse-mode",
-             "mask: 0 causal and window; 1, 2, 3 causal only; 4 window only, with both ends given",
+             "mask: 0 causal and window; 1, 2, 3 causal only; 4 window only, with both ends given; "
+             "5, 6 causal, and the tokens of a prompt see one another (instruction data); 7, 8 "
+             "causal within each document (with --reset-attention-mask or --neat-pack)",
              same},
       sparse_mode);
+    v(Option{"alibi-fusion-attn-type",
+             "bias of ALiBi, times the slope of a head: 0 the difference of positions, 2 minus the "
+             "distance (the same for earlier keys), 3 minus the root of the distance (default: 0)",
+             same},
+      alibi_type);
     v(Option{"window-attn-skip-freq",
              "N: layers N, 2 N, ... see all keys, the others only the window (default: all have "
              "the window)",
@@ -91,6 +114,8 @@ struct AttentionOptions {
       triangle_block_size);
   }
 
+  bool has_prefix() const { return sparse_mode == 5 || sparse_mode == 6; }
+  bool divides_documents() const { return sparse_mode == 7 || sparse_mode == 8; }
   // Throws Error(kUsage) that names the flag.
   void apply(ModelConfig& config) const;
   // The options whose apply() gives the values of `config`.

@@ -28,6 +28,23 @@ void check_size(const ModelConfig& c) {
               c.max_positions);
 }
 
+// Refuses what only decoders have, and tables of distances in forms that take none.
+void check_masks(const ModelConfig& c) {
+  const auto refuse = [](bool given, const char* flag, const char* why) {
+    if (given) throw Error(Fault::kUsage, "{}: {}; leave it out", flag, why);
+  };
+  if (c.encoder || c.encoder_decoder) {
+    constexpr const char* kDecoders = "is for decoders, and the model is an encoder (bert, t5)";
+    refuse(c.prefix, "--sparse-mode 5 and 6", kDecoders);
+    refuse(c.fp32_residual, "--fp32-residual-connection", kDecoders);
+  }
+  if (c.attention_block == 0) return;
+  refuse(c.prefix, "--triangle-attn",
+         "reads no key after a block of rows, and --sparse-mode 5 and 6 show later ones");
+  refuse(c.alibi_table(), "--triangle-attn",
+         "takes slopes of distances alone, and --alibi-fusion-attn-type gives a table of them");
+}
+
 }  // namespace
 
 void ModelConfig::check() const {
@@ -88,6 +105,7 @@ void ModelConfig::check() const {
                   "given; give both");
     }
   }
+  check_masks(*this);
   check_encoder(*this);
   check_encoder_decoder(*this);
   if (reward_head &&
@@ -163,11 +181,13 @@ std::int64_t ModelConfig::parameters() const {
   return (encoder_decoder->encoder_layers + layers) * block + layers * cross + ends + norm_size;
 }
 
-double ModelConfig::forward_flops_per_token(std::int64_t sequence,
-                                            std::int64_t decoder_sequence) const {
+double ModelConfig::forward_flops_per_token(std::int64_t sequence, std::int64_t decoder_sequence,
+                                            double labelled) const {
   if (encoder_decoder) return encoder_decoder_flops(*this, sequence, decoder_sequence);
-  const double products = 2.0 * static_cast<double>(layers * block_matrices(*this) +
-                                                    (reward_head ? 1 : vocabulary) * hidden);
+  const auto of_head = static_cast<double>((reward_head ? 1 : vocabulary) * hidden +
+                                           (encoder ? hidden * hidden : 0));
+  const double products = 2.0 * (static_cast<double>(layers * block_matrices(*this)) +
+                                 (encoder ? labelled : 1) * of_head);
   // Two products of 2 d FLOPs for each visible key. On average a causal query sees half of the
   // sequence; with a window of w keys, w of them from position w on.
   const auto s = static_cast<double>(sequence);
@@ -179,8 +199,6 @@ double ModelConfig::forward_flops_per_token(std::int64_t sequence,
   }
   if (encoder) {
     pairs *= 2;  // every token sees all
-    return products + 2.0 * static_cast<double>(hidden * hidden) +
-           2.0 * 2.0 * static_cast<double>(heads * head_size) * pairs;
   }
   return products + 2.0 * 2.0 * static_cast<double>(heads * head_size) * pairs;
 }
@@ -327,6 +345,12 @@ ModelConfig ModelOptions::resolve(std::optional<std::int64_t> tokenizer_vocabula
   }
   if (bf16) config.dtype = DType::kBF16;
   if (fp16) config.dtype = DType::kF16;
+  if (fp32_residual && !bf16 && !fp16) {
+    throw Error(Fault::kUsage,
+                "--fp32-residual-connection: all is in fp32 without --bf16 or --fp16; give one of "
+                "them too, or leave it out");
+  }
+  config.fp32_residual = fp32_residual;
   config.check();
   return config;
 }

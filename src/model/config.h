@@ -21,6 +21,10 @@ namespace piton {
 
 enum class PositionKind : std::uint8_t { kLearned, kRotary, kAlibi, kRelative, kNone };
 
+// What ALiBi adds to the score of a query at i and a key at j, times the slope of a head
+// (model/attention_options.h).
+enum class AlibiKind : std::uint8_t { kDifference, kDistance, kRootOfDistance };
+
 struct ModelConfig {
   std::string family;           // "gpt2", "llama", ...
   std::int64_t layers = 0;      // L
@@ -46,7 +50,9 @@ struct ModelConfig {
   std::optional<double> query_scalar;         // scores are divided by its root; none: head_size
   double attention_soft_cap = 0;              // c: scores become c tanh(score / c); 0: no cap
   double logit_soft_cap = 0;                  // the same for logits
-  std::int64_t attention_block = 0;           // rows of a block in the triangle form; 0: tiles
+  AlibiKind alibi = AlibiKind::kDifference;
+  bool prefix = false;               // tokens up to the first label of a text see one another
+  std::int64_t attention_block = 0;  // rows of a block in the triangle form; 0: tiles
   ActivationKind activation = ActivationKind::kGeluTanh;
   bool gated = false;       // gate and up projections
   bool biases = true;       // of the MLP's linears
@@ -65,6 +71,7 @@ struct ModelConfig {
   double init_deviation = 0.02;  // divided by sqrt(2 L) for the last projection of a branch
   bool xavier_weights = false;   // uniform by the sizes of each matrix, in the deviation's place
   DType dtype = DType::kF32;     // of weights and activations
+  bool fp32_residual = false;    // the residual stream is fp32 also where dtype is narrower
   // None of these two: a decoder.
   std::optional<EncoderFacts> encoder;
   std::optional<EncoderDecoderFacts> encoder_decoder;  // `layers` are those of its decoder
@@ -73,6 +80,12 @@ struct ModelConfig {
 
   // Throws Error(kUsage) that names the flag of the first invalid field.
   void check() const;
+  // Of the tensors between blocks.
+  DType stream_dtype() const { return fp32_residual ? sum_dtype(dtype) : dtype; }
+  // Whether ALiBi needs a table of distances, in place of slopes of heads.
+  bool alibi_table() const {
+    return positions == PositionKind::kAlibi && alibi != AlibiKind::kDifference;
+  }
   std::int64_t rotary_channels() const {
     return static_cast<std::int64_t>(static_cast<double>(head_size) * rotary_share);
   }
@@ -89,8 +102,10 @@ struct ModelConfig {
   // FLOPs of the forward pass, per token: 2 x elements of all weights in matrix products, plus
   // attention. Causal attention counts half of all pairs; with a window, only the visible ones.
   // Of a model of an encoder and a decoder: per token of the encoder, which reads `sequence` tokens
-  // of a sample; the decoder reads `decoder_sequence`, 0: as many.
-  double forward_flops_per_token(std::int64_t sequence, std::int64_t decoder_sequence = 0) const;
+  // of a sample; the decoder reads `decoder_sequence`, 0: as many. An encoder's head for words
+  // computes the rows with a label alone, a share `labelled` of all.
+  double forward_flops_per_token(std::int64_t sequence, std::int64_t decoder_sequence = 0,
+                                 double labelled = 1) const;
 };
 
 // Megatron's flags for a model, and the named presets ("gpt2-124m", "llama-134m", ...).
@@ -117,6 +132,7 @@ struct ModelOptions {
   std::optional<double> logit_soft_cap;
   bool bf16 = false;
   bool fp16 = false;
+  bool fp32_residual = false;
   AttentionOptions attention;
   RotaryOptions rotary;
   MlpOptions mlp;
@@ -194,8 +210,7 @@ struct ModelOptions {
       logit_soft_cap);
     v(Option{"qk-layernorm", "normalize heads of query and key before positions", same},
       head_norms);
-    v(Option{"bf16", "use bfloat16; sums and main copies are in fp32", same}, bf16);
-    v(Option{"fp16", "use fp16 with a loss scale; sums and main copies are in fp32", same}, fp16);
+    visit_precision(v);
     attention.visit(v);
     mlp.visit(v);
     encoder.visit(v);
@@ -213,10 +228,25 @@ struct ModelOptions {
   void settle(const ModelConfig& config);
   // Whether any flag but that of the vocabulary was given.
   bool describes_model() const;
-  // The flags of `config`, without its dtype. If flags express all of it, resolve() gives `config`.
+  // The flags of `config`, without its dtype and that of its residual stream. If flags express all
+  // of it, resolve() gives `config`.
   static ModelOptions of(const ModelConfig& config);
 
  private:
+  template <typename Visitor>
+  void visit_precision(Visitor&& v) {
+    const OptionRules same{.resume = Resume::kMustMatch};
+    v(Option{"bf16", "use bfloat16; sums and main copies are in fp32", same}, bf16);
+    v(Option{"fp16", "use fp16 with a loss scale; sums and main copies are in fp32", same}, fp16);
+    v(
+        Option{
+            "fp32-residual-connection",
+            "keep the sum of all branches in fp32, from the embedding to the last norm and between "
+            "pipeline stages; with --bf16 or --fp16",
+            same},
+        fp32_residual);
+  }
+
   template <typename Visitor>
   void visit_initial_weights(Visitor&& v) {
     const OptionRules same{.resume = Resume::kMustMatch};

@@ -1,6 +1,7 @@
 #include "model/decoder.h"
 
 #include <cmath>
+#include <cstdlib>
 #include <optional>
 #include <utility>
 
@@ -121,6 +122,39 @@ Tensor make_slopes(const ModelConfig& config, const Shard& shard, Device& device
   return slopes;
 }
 
+// The biases of distances of this rank's heads (AlibiKind), and the column of distance 0. Of a
+// causal mask no key is after its query.
+struct AlibiTable {
+  Tensor values;  // fp32 (fp64) [a/t, w]
+  std::int64_t origin = 0;
+};
+
+AlibiTable make_alibi_table(const ModelConfig& config, const Shard& shard, Device& device,
+                            Arena& arena, Stream& stream) {
+  const std::vector<float> slopes = alibi_slopes(config.heads);
+  const std::int64_t heads = config.heads / shard.size();
+  const std::int64_t origin = config.max_positions - 1;
+  const std::int64_t width = config.prefix ? 2 * origin + 1 : origin + 1;
+  const Tensor host = host_tensor(sum_dtype(config.dtype), {heads, width});
+  for (std::int64_t head = 0; head < heads; ++head) {
+    const double slope = slopes[static_cast<std::size_t>(shard.rank() * heads + head)];
+    for (std::int64_t column = 0; column < width; ++column) {
+      const auto distance = static_cast<double>(std::abs(column - origin));
+      const double bias =
+          -slope * (config.alibi == AlibiKind::kDistance ? distance : std::sqrt(distance));
+      const std::int64_t at = head * width + column;
+      if (host.dtype() == DType::kF64) {
+        host.data<double>()[at] = bias;
+      } else {
+        host.data<float>()[at] = static_cast<float>(bias);
+      }
+    }
+  }
+  AlibiTable table{arena.allocate(host.dtype(), host.shape(), MemoryKind::kParameters), origin};
+  device.upload(host.raw(), table.values, stream);
+  return table;
+}
+
 class DecoderChunk final : public Chunk {
  public:
   DecoderChunk(const ModelConfig& config, const ModelLayout& layout, const Adapters& adapters,
@@ -141,6 +175,7 @@ class DecoderChunk final : public Chunk {
     }
     if (place_.first()) {
       EmbeddingShape shape{.hidden = config.hidden,
+                           .stream = config.stream_dtype(),
                            .hidden_dropout = config.hidden_dropout,
                            .positions = input_weights(config)};
       if (config.positions == PositionKind::kLearned) shape.max_positions = config.max_positions;
@@ -161,15 +196,18 @@ class DecoderChunk final : public Chunk {
                                setup.device, setup.arena, setup.stream);
       }
     }
-    if (config.positions == PositionKind::kAlibi)
+    if (config.alibi_table()) {
+      alibi_ = make_alibi_table(config, shard_, setup.device, setup.arena, setup.stream);
+    } else if (config.positions == PositionKind::kAlibi) {
       slopes_ = make_slopes(config, shard_, setup.device, setup.arena, setup.stream);
+    }
     adapters.freeze(parameters.all());
   }
 
   std::vector<BoundaryTensor> boundary(int chunk, const ModelInput& input) const override {
     if (chunk + 1 == place_.chunks()) return {};
     const std::int64_t ranks = shard_.splits_sequence() ? shard_.size() : 1;
-    return {{config_.dtype, {input.samples * input.sequence / ranks, config_.hidden}}};
+    return {{config_.stream_dtype(), {input.samples * input.sequence / ranks, config_.hidden}}};
   }
 
   ChunkOutput forward(Context& context, const ModelInput& input,
@@ -261,13 +299,15 @@ class DecoderChunk final : public Chunk {
         .batch = input.samples,
         .places = {.query_positions = input.query_positions,
                    .key_positions = input.key_positions,
+                   .query_reach = input.query_reach,
                    .query_segments = input.segments,
                    .key_segments = input.segments},
         .of_ranks = {.segments = input.segments, .stretches = input.stretches},
         .rotary = {.cosine = tables.cosine,
                    .sine = tables.sine,
                    .positions = tables.positions.defined() ? tables.positions : input.positions},
-        .slopes = slopes_};
+        .slopes = slopes_,
+        .bias = {{alibi_.values}, alibi_.origin}};
   }
 
   ModelConfig config_;
@@ -282,6 +322,7 @@ class DecoderChunk final : public Chunk {
   std::optional<RotaryTables> row_rotary_;  // of a pass whose rows have texts of other lengths
   RotaryTables local_rotary_;               // for layers with a window, if they have their own base
   Tensor slopes_;
+  AlibiTable alibi_;
 };
 
 }  // namespace

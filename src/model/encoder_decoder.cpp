@@ -207,33 +207,42 @@ class EncoderDecoderChunk final : public Chunk {
   }
 
   // Between chunks of the encoder its rows; from its last chunk on, its normed outputs, which all
-  // chunks of the decoder read; between these, the rows of the decoder first.
+  // chunks of the decoder read; between these, the rows of the decoder first. With a cache, outputs
+  // of the encoder are there only in the pass that reads its text.
   std::vector<BoundaryTensor> boundary(int chunk, const ModelInput& input) const override {
     if (chunk + 1 == division_.place.chunks()) return {};
     const std::int64_t ranks = shard_.splits_sequence() ? shard_.size() : 1;
     const auto rows_of = [&](std::int64_t sequence) {
       return BoundaryTensor{config_.dtype, {input.samples * sequence / ranks, config_.hidden}};
     };
+    const bool reads = input.cache == nullptr || input.source.tokens.defined();
+    if (!reads && chunk < division_.split) return {};
+    if (!reads) return {rows_of(input.sequence)};
     if (chunk < division_.split) return {rows_of(input.source.sequence)};
     return {rows_of(input.sequence), rows_of(input.source.sequence)};
   }
 
   ChunkOutput forward(Context& context, const ModelInput& input,
                       const std::vector<Value>& inputs) override {
-    SharedInputs shared;
-    if (input.cache != nullptr) {
-      PITON_ASSERT(division_.whole(), "a model of several chunks with a cache");
-      read_source(context, *input.cache);
-    } else {
-      shared.source =
-          encoder_ ? encoded(context, input, inputs.empty() ? Value() : inputs[0]) : inputs.back();
-      shared.source_lengths = input.source.lengths;
+    const bool reads = input.cache == nullptr || input.source.tokens.defined();
+    std::vector<Value> source;  // the outputs of the encoder, in a pass that has them
+    if (reads) {
+      source.push_back(encoder_ ? encoded(context, input, inputs.empty() ? Value() : inputs[0])
+                                : inputs.back());
     }
-    if (!decoder_) return {.boundary = {shared.source}};
+    if (!decoder_) return {.boundary = source};
+    SharedInputs shared;
+    if (input.cache == nullptr) {
+      shared = {.source = source[0], .source_lengths = input.source.lengths};
+    } else if (reads) {
+      decoder_->layers().write_source(context, source[0].tensor, *input.cache);
+    }
     const Value x =
         decoder_->forward(context, inputs.empty() ? Value() : inputs[0], input, {}, shared);
-    if (!division_.place.last()) return {.boundary = {x, shared.source}};
-    return results(context, x, input);
+    if (division_.place.last()) return results(context, x, input);
+    std::vector<Value> boundary{x};
+    boundary.insert(boundary.end(), source.begin(), source.end());
+    return {.boundary = boundary};
   }
 
   Tensor head_logits(Context& context, const Tensor& hidden) const override {
@@ -251,6 +260,7 @@ class EncoderDecoderChunk final : public Chunk {
     const SourceInput& source = input.source;
     PITON_ASSERT(source.tokens.defined(), "a model with an encoder, and no source");
     ModelInput of_encoder = input;
+    of_encoder.cache = nullptr;
     of_encoder.sequence = source.sequence;
     of_encoder.tokens = source.tokens;
     of_encoder.positions = source.positions;
@@ -260,21 +270,6 @@ class EncoderDecoderChunk final : public Chunk {
     Context with_rows = context;
     with_rows.rows = of_encoder.rows;
     return encoder_->normed(with_rows, x);
-  }
-
-  // In generation: the text of the encoder, before the first pass after it.
-  void read_source(Context& context, KvCache& cache) {
-    const Tensor& tokens = cache.source().unread();
-    if (!tokens.defined()) return;
-    const std::int64_t length = cache.source().tokens();
-    const std::vector<std::int32_t> lengths{static_cast<std::int32_t>(length)};
-    ModelInput input{.samples = 1, .wanted = {.loss = false}};
-    input.source = {.sequence = length,
-                    .tokens = tokens,
-                    .positions = cache.source().slots(),
-                    .lengths = context.activation(DType::kI32, {1})};
-    context.device.upload(lengths.data(), input.source.lengths, context.stream);
-    decoder_->layers().write_source(context, encoded(context, input, {}).tensor, cache);
   }
 
   Value head_input(Context& context, const Value& normed) const {
@@ -317,11 +312,6 @@ class EncoderDecoderChunk final : public Chunk {
 ChunkFactory encoder_decoder_factory(const ModelConfig& config, const ModelLayout& layout) {
   PITON_ASSERT(config.encoder_decoder.has_value(), "{} has no encoder", config.family);
   return [config, layout](const ChunkPlace& place, const ChunkSetup& setup) {
-    if (place.chunks() > 1 && layout.options.split_stage == 0) {
-      throw Error(Fault::kUsage,
-                  "--pipeline-model-parallel-size: a model of an encoder and a decoder (t5) is "
-                  "divided into stages in training alone; use tensor parallelism");
-    }
     layout.check(config, place.chunks());
     return std::make_unique<EncoderDecoderChunk>(config, layout, place, setup.parameters);
   };

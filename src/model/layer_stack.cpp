@@ -62,7 +62,6 @@ void LayerStack::write_source(Context& context, const Tensor& source, KvCache& c
     blocks_[static_cast<std::size_t>(layer - layers_.begin)].cross().write_keys(
         context, source, cache.source().layer(layer), cache.source().slots());
   }
-  cache.source().written();
 }
 
 // Whether block `index` of this chunk is computed again in backward.

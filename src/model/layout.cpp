@@ -1,6 +1,7 @@
 #include "model/layout.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 namespace piton {
@@ -49,6 +50,17 @@ LayerDivision LayerDivision::of(const ModelConfig& config, const LayoutOptions& 
   return both;
 }
 
+int first_decoder_stage(const ModelConfig& config, int stages) {
+  if (!config.encoder_decoder || stages == 1) return 0;
+  const std::int64_t of_encoder = config.encoder_decoder->encoder_layers;
+  const double share =
+      static_cast<double>(of_encoder) / static_cast<double>(of_encoder + config.layers);
+  const auto near = static_cast<int>(std::lround(share * stages));
+  const auto fewest = static_cast<int>(std::max<std::int64_t>(stages - config.layers, 1));
+  const auto most = static_cast<int>(std::min<std::int64_t>(of_encoder, stages - 1));
+  return std::max(fewest, std::min(near, most));
+}
+
 std::int64_t ModelLayout::padded_vocabulary(std::int64_t vocabulary) const {
   if (options.vocabulary_rows > 0) return options.vocabulary_rows;
   const std::int64_t multiple = options.vocabulary_multiple * mesh->size(Axis::kTensor);
@@ -64,6 +76,15 @@ void ModelLayout::check_context(const ModelConfig& config) const {
                 "encoder{}; leave it out",
                 config.encoder ? " (bert)" : " with a decoder (t5)");
   }
+  const auto refuse = [](bool given, const char* flag) {
+    if (!given) return;
+    throw Error(Fault::kUsage,
+                "layout: --context-parallel-size divides rows of causal masks and slopes of "
+                "distances, not with {}; leave one of them out",
+                flag);
+  };
+  refuse(config.prefix, "--sparse-mode 5 or 6");
+  refuse(config.alibi_table(), "--alibi-fusion-attn-type 3");
   if (options.context_exchange != ContextExchange::kHeads) return;
   const int t = mesh->size(Axis::kTensor);
   for (const auto& [value, what] :

@@ -54,6 +54,10 @@ struct LayerDivision {
   static LayerDivision of(const ModelConfig& config, const LayoutOptions& options, int chunks);
 };
 
+// The first of `stages` stages that has the decoder of a model with an encoder, where nobody says
+// it: the encoder has about its share of the layers. 0 for one stage, and for other models.
+int first_decoder_stage(const ModelConfig& config, int stages);
+
 struct ModelLayout {
   Mesh* mesh = nullptr;
   LayoutOptions options;

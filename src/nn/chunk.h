@@ -47,7 +47,8 @@ struct EncoderInput {
 };
 
 // What a model with an encoder and a decoder reads in addition: the texts of the encoder, each with
-// padding at its end. Its tokens, labels and positions are those of the decoder.
+// padding at its end. Its tokens, labels and positions are those of the decoder. With a cache, only
+// the first pass after SourceCache::set() has a text.
 struct SourceInput {
   std::int64_t sequence = 0;  // ss
   Tensor tokens;              // int32 [b*ss]
@@ -73,6 +74,7 @@ struct ModelInput {
   // or empty. Only decoders read them.
   Tensor query_positions;
   Tensor key_positions;
+  Tensor query_reach;       // AttentionPlaces::query_reach, or empty; only decoders read it
   StretchPlaces stretches;  // of ring attention; else empty
   EncoderInput encoder;
   SourceInput source;

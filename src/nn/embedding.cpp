@@ -16,6 +16,7 @@ Embedding::Embedding(ParameterList& parameters, const Shard& shard, Parameter& t
       tokens_(&tokens),
       scale_(shape.scale),
       norm_of_sum_(shape.norm_of_sum),
+      stream_(shape.stream),
       hidden_dropout_(shape.hidden_dropout),
       dropout_site_(shape.dropout_site) {
   tokens_->contributions += 1;
@@ -47,6 +48,7 @@ Value Embedding::forward(Context& context, const ModelInput& input) const {
   if (types_ != nullptr)
     x = add_position_embedding(context, x, input.encoder.types.slice(0, first, rows), *types_);
   if (norm_ && norm_of_sum_) x = norm_->forward(context, x);
+  if (stream_ && x.tensor.dtype() != *stream_) x = converted(context, x, *stream_);
   if (hidden_dropout_ == 0 || !context.training) return x;
   return dropout_add(context, x, nullptr, nullptr,
                      {hidden_dropout_, site_key(context.seed, dropout_site_),

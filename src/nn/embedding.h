@@ -22,6 +22,7 @@ struct EmbeddingShape {
   std::int64_t token_types = 0;    // rows of the table of token types; 0: no table
   std::optional<NormShape> norm;   // norm of the token embeddings, before positions are added,
   bool norm_of_sum = false;        // or of the sum of all tables
+  std::optional<DType> stream;     // type of the result; unset: that of the table
   double hidden_dropout = 0;       // probability
   std::string dropout_site = "embedding.dropout";  // of two embeddings, each draws its own masks
   Initialization positions;  // of the tables of learned positions and of types
@@ -46,6 +47,7 @@ class Embedding {
   bool norm_of_sum_;
   Parameter* positions_ = nullptr;
   Parameter* types_ = nullptr;
+  std::optional<DType> stream_;
   double hidden_dropout_;
   std::string dropout_site_;
 };

@@ -22,8 +22,7 @@ void SourceCache::add_layer(std::int64_t layer, DType dtype, std::int64_t groups
 }
 
 void SourceCache::set(const Context& context, std::span<const std::int32_t> ids) {
-  PITON_ASSERT(!layers_.empty() && !ids.empty(), "a source of {} ids for {} layers", ids.size(),
-               layers_.size());
+  PITON_ASSERT(!ids.empty(), "a source without ids");
   tokens_ = std::ssize(ids);
   unread_ = put(context, {ids.begin(), ids.end()}, {tokens_});
   std::vector<std::int32_t> slots(ids.size());

@@ -19,11 +19,11 @@ class SourceCache {
 
   // The text of the encoder. The next pass reads it.
   void set(const Context& context, std::span<const std::int32_t> ids);
-  // The text, until its keys are written: int32 [tokens], else empty.
+  // The text, until a pass has read it: int32 [tokens], else empty.
   const Tensor& unread() const { return unread_; }
   std::int64_t tokens() const { return tokens_; }
   const Tensor& slots() const { return slots_; }  // of its rows, int32 [tokens]
-  void written() { unread_ = {}; }
+  void read() { unread_ = {}; }
 
   // Starts a pass of `rows` rows, each of which sees the whole text.
   void open(const Context& context, std::int64_t rows);

@@ -13,6 +13,7 @@ AttentionMask mask_of(const AttentionPlaces& places, const AttentionSettings& se
           .window_after = settings.window_after,
           .query_positions = places.query_positions,
           .key_positions = places.key_positions,
+          .query_reach = places.query_reach,
           .key_lengths = places.key_lengths,
           .query_segments = places.query_segments,
           .key_segments = places.key_segments,
@@ -94,6 +95,7 @@ struct KeptAttention {
   Kept v;
   Kept query_positions;
   Kept key_positions;
+  Kept query_reach;
   Kept key_lengths;
   Kept query_segments;
   Kept key_segments;
@@ -102,6 +104,7 @@ struct KeptAttention {
   AttentionPlaces places() const {
     return {.query_positions = query_positions.get(),
             .key_positions = key_positions.get(),
+            .query_reach = query_reach.get(),
             .key_lengths = key_lengths.get(),
             .query_segments = query_segments.get(),
             .key_segments = key_segments.get()};
@@ -144,6 +147,7 @@ Value attend(Context& context, const AttentionRows& parts, const AttentionPlaces
                            .v = keep(call.v),
                            .query_positions = keep(places.query_positions),
                            .key_positions = keep(places.key_positions),
+                           .query_reach = keep(places.query_reach),
                            .key_lengths = keep(places.key_lengths),
                            .query_segments = keep(places.query_segments),
                            .key_segments = keep(places.key_segments),

@@ -14,6 +14,7 @@ namespace piton {
 struct AttentionPlaces {
   Tensor query_positions;  // int32 [b, sq]
   Tensor key_positions;    // int32 [b, sk], ascending in each sample
+  Tensor query_reach;      // int32 [b, sq]: the last position that a query sees, if after its own
   Tensor key_lengths;      // int32 [b]: number of valid keys of each sample
   Tensor query_segments;   // int32 [b, sq]: a query sees only keys with its segment (document)
   Tensor key_segments;     // int32 [b, sk]

@@ -21,7 +21,9 @@ Value dropout_add(Context& context, const Value& x, Parameter* bias, const Value
                   const Dropout& dropout) {
   Dropout drawn = dropout;
   if (!context.training) drawn.probability = 0;
-  Tensor y = context.activation(x.tensor.dtype(), x.tensor.shape());
+  const DType dtype = x.tensor.dtype();
+  Tensor y =
+      context.activation(residual != nullptr ? residual->tensor.dtype() : dtype, x.tensor.shape());
   {
     WeightUse bias_use;
     if (bias != nullptr)
@@ -37,14 +39,17 @@ Value dropout_add(Context& context, const Value& x, Parameter* bias, const Value
   if (context.tape == nullptr) return {y};
   Value result = context.tape->output(y);
   const std::int64_t residual_id = residual != nullptr ? residual->id : -1;
-  context.tape->record([x_id = x.id, residual_id, id = result.id, bias, drawn](Backward& backward) {
+  context.tape->record([x_id = x.id, residual_id, id = result.id, bias, drawn,
+                        dtype](Backward& backward) {
     Context& context = backward.context();
     Tensor dy = backward.take(id);
     if (!dy.defined()) return;
     Tensor dbias = bias != nullptr ? context.weights.gradient(*bias, context.stream) : Tensor();
-    // Without a mask dx is dy; the call then only computes the gradient of the bias.
-    Tensor dx = drawn.probability > 0 ? context.activation(dy.dtype(), dy.shape()) : dy;
-    if (drawn.probability > 0 || dbias.defined()) {
+    // Without a mask dx is dy, unless x is of another type; the call then only computes the
+    // gradient of the bias.
+    const bool other = drawn.probability > 0 || dy.dtype() != dtype;
+    Tensor dx = other ? context.activation(dtype, dy.shape()) : dy;
+    if (other || dbias.defined()) {
       context.kernels.run(DropoutAddBackward{.dx = dx, .dbias = dbias, .dy = dy, .dropout = drawn},
                           context.stream);
     }
@@ -52,6 +57,23 @@ Value dropout_add(Context& context, const Value& x, Parameter* bias, const Value
     backward.give(residual_id, dy);
     backward.give(x_id, std::move(dx));
   });
+  return result;
+}
+
+Value converted(Context& context, const Value& x, DType dtype) {
+  const auto copy = [](const Context& at, const Tensor& from, DType to) {
+    const Tensor y = at.activation(to, from.shape());
+    at.kernels.run(Copy{.dst = y, .src = from}, at.stream);
+    return y;
+  };
+  const Tensor y = copy(context, x.tensor, dtype);
+  if (context.tape == nullptr) return {y};
+  Value result = context.tape->output(y);
+  context.tape->record(
+      [x_id = x.id, id = result.id, from = x.tensor.dtype(), copy](Backward& backward) {
+        const Tensor dy = backward.take(id);
+        if (dy.defined() && x_id >= 0) backward.give(x_id, copy(backward.context(), dy, from));
+      });
   return result;
 }
 

@@ -16,7 +16,7 @@ struct Normed {
 Normed run_norm(Context& context, const Tensor& x, Parameter& gain, Parameter* bias,
                 const NormSettings& settings) {
   const DType sums = sum_dtype(x.dtype());
-  Normed normed{.y = context.activation(x.dtype(), x.shape()),
+  Normed normed{.y = context.activation(gain.dtype, x.shape()),
                 .mean = bias != nullptr ? context.activation(sums, {x.dim(0)}) : Tensor(),
                 .rstd = context.activation(sums, {x.dim(0)})};
   const WeightUse gain_use = context.weights.acquire(gain, WeightForm::kRows, context.stream);

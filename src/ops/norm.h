@@ -1,5 +1,5 @@
 // Layer and RMS norm as tape ops (kernels/norm.h, which explains the offset of gains). x [n, h],
-// gain and bias [h] -> [n, h].
+// gain and bias [h] -> [n, h], of the type of the gain; x may be fp32 where that is narrower.
 #pragma once
 
 #include "ops/tape.h"

@@ -218,9 +218,12 @@ std::vector<std::int64_t> PipelineOptions::layers_of_chunks(int count, std::int6
   if (!positive || static_cast<int>(numbers.size()) != count || sum != layers) {
     refuse_flag(
         "manual-layers",
-        fmt::format("got \"{}\", wanted {} positive numbers with commas between them, one for "
-                    "each stage (or chunk of the model), whose sum is --num-layers, {}",
-                    manual_layers, count, layers));
+        fmt::format(
+            "got \"{}\", wanted {} positive numbers with commas between them, one for "
+            "each stage (or chunk of the model), whose sum is {}, {}",
+            manual_layers, count,
+            split_rank ? "--encoder-num-layers and --decoder-num-layers together" : "--num-layers",
+            layers));
   }
   return numbers;
 }

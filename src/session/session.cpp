@@ -9,6 +9,7 @@
 #include "model/model_factory.h"
 #include "session/encoder_upload.h"
 #include "session/pair_weights.h"
+#include "session/prompt_reach.h"
 #include "session/run_sections.h"
 #include "session/sequence_part.h"
 
@@ -224,6 +225,10 @@ ModelInput Session::upload_rows(const MicroBatch& batch, const Tensor& scale) {
   if (!batch.segments.empty() && !ring) {
     const std::int64_t whole = batch.sequence * mesh_->size(Axis::kContext);
     input.segments = put(DType::kI32, {batch.samples, whole}, batch.segments.data());
+  }
+  if (settings_.model.prefix) {
+    const std::vector<std::int32_t> reach = prompt_reach(batch);
+    input.query_reach = put(DType::kI32, {batch.samples, batch.sequence}, reach.data());
   }
   const EncoderUpload of_encoder(machine_);
   if (settings_.model.encoder_decoder) input.source = of_encoder.source(batch);

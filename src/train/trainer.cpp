@@ -227,9 +227,9 @@ StepMetrics Trainer::measured(const StepReport& report, std::int64_t batch, doub
   const std::int64_t sequence = run_.plan.sequence;
   const double tokens = static_cast<double>(batch * sequence);
   metrics.tokens_per_second = tokens / seconds;
-  const double flops =
-      3.0 * run_.plan.session.model.forward_flops_per_token(sequence, run_.plan.decoder_sequence) *
-      tokens / seconds;
+  const double flops = 3.0 * tokens / seconds *
+                       run_.plan.session.model.forward_flops_per_token(
+                           sequence, run_.plan.decoder_sequence, report.loss_tokens / tokens);
   metrics.model_tflops = flops * 1e-12;
   if (peak_flops_ > 0) metrics.share_of_peak = flops / (peak_flops_ * machine_.world.size());
   return metrics;

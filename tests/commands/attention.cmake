@@ -22,6 +22,14 @@ if(out MATCHES "embedding.position")
   message(FATAL_ERROR "an ALiBi model has a table of positions:\n${out}")
 endif()
 
+# Roots of distances: another experiment than differences, in decoding as in training. Documents of packed rows.
+expect(RUN ${run} --alibi-fusion-attn-type 3 --save ${WORK}/roots --exit-interval 2 CODE 0)
+expect(RUN ${run} --alibi-fusion-attn-type 3 --save ${WORK}/roots --load ${WORK}/roots CODE 0 ERR "resumed .*iteration 2,")
+expect(RUN ${run} --save ${WORK}/roots --load ${WORK}/roots CODE 2 ERR "another experiment" "alibi-fusion-attn-type")
+expect(RUN generate --load ${WORK}/roots --prompt "To be" --greedy --max-new-tokens 40 CODE 0 OUT ".")
+expect(RUN ${run} --sparse-mode 8 --reset-attention-mask --save ${WORK}/documents CODE 0 ERR "iteration +4/ +4 ")
+expect(RUN ${run} --sparse-mode 5 --save ${WORK}/x CODE 2 ERR "mode 5 is for prompts, which running text does not have")
+
 expect(RUN ${run} --sparse-mode 2 --pre-tockens 5 --save ${WORK}/x CODE 2 ERR "mode 2 has no window")
 expect(RUN ${run} --pre-tockens -2 --save ${WORK}/x CODE 2 ERR "--pre-tockens: got -2")
 

@@ -59,7 +59,15 @@ rule(two-names-of-a-length PLAN ACCEPTS --encoder-seq-length 8
      REJECTS --seq-length 16 --encoder-seq-length 16 SAYS "--seq-length and --encoder-seq-length: two names of one option; give one")
 rule(decoder-length PLAN REJECTS --decoder-seq-length 8 SAYS "--decoder-seq-length: is for --model-family t5")
 rule(sixteen-bits PLAN ACCEPTS --bf16 REJECTS --bf16 --fp16 SAYS "--fp16: contradicts --bf16")
-rule(wide-residual PLAN REJECTS --bf16 --fp32-residual-connection SAYS "--fp32-residual-connection: not yet; the residual stream has")
+rule(wide-residual PLAN ACCEPTS --bf16 --fp32-residual-connection
+     REJECTS --fp32-residual-connection SAYS "--fp32-residual-connection: all is in fp32 without --bf16 or --fp16")
+rule(wide-residual-of-encoders PLAN REJECTS --model-family bert --bf16 --fp32-residual-connection SAYS "--fp32-residual-connection: is for decoders")
+rule(prefix PLAN REJECTS --sparse-mode 5 SAYS "--sparse-mode: mode 5 is for prompts, which running text does not have")
+rule(documents PLAN ACCEPTS --sparse-mode 8 --reset-attention-mask
+     REJECTS --sparse-mode 7 SAYS "--sparse-mode: mode 7 is causal within each document, and rows are not divided")
+rule(mask-of-none PLAN REJECTS --sparse-mode 9 SAYS "--sparse-mode: got 9, wanted 0 to 8")
+rule(bias PLAN ACCEPTS --position-embedding-type alibi --alibi-fusion-attn-type 3
+     REJECTS --position-embedding-type alibi --alibi-fusion-attn-type 1 SAYS "--alibi-fusion-attn-type: got 1, wanted 0, 2 or 3")
 rule(short-loss PLAN ACCEPTS --fp16 --fp16-lm-cross-entropy)
 rule(tied PLAN ACCEPTS --untie-embeddings-and-output-weights
      REJECTS --untie-embeddings-and-output-weights --tie-embeddings-and-output-weights SAYS "contradicts")

@@ -36,6 +36,27 @@ expect(RUN ${said} --override-opt_param-scheduler --use-checkpoint-opt_param-sch
 expect(RUN ${said} --use-checkpoint-opt_param-scheduler CODE 0 ERR "resumed .*iteration 5,")
 expect_same_state(meant said "the checkpoint's schedule was not taken")
 
+# The optimizer of the checkpoint, and this run's schedule from its first step on: the third step has the rate of the
+# first one after the warm-up's begin. What another schedule says is no contradiction then.
+set(anew ${bare} --micro-batch-size 4 --lr-warmup-iters 4 --lr-decay-iters 20 --log-interval 1)
+list(REMOVE_ITEM anew --lr 1e-3)
+expect(RUN ${anew} --train-iters 2 --lr 4e-3 --save ${WORK}/anew CODE 0)
+expect(RUN ${anew} --train-iters 5 --lr 8e-3 --save ${WORK}/anew --load ${WORK}/anew CODE 2 ERR "--lr: [^\n]* has 0.004")
+expect(RUN ${anew} --train-iters 5 --lr 8e-3 --no-load-lr-state --save ${WORK}/anew --load ${WORK}/anew CODE 0
+       ERR "by this run's schedule: from its first step on .--no-load-lr-state." "iteration +3/ +5 .*learning rate: 0[.]0*E.00"
+       "iteration +4/ +5 .*learning rate: 2[.]0*E-03" "iteration +5/ +5 .*learning rate: 4[.]0*E-03")
+# Later it goes on where it was.
+expect(RUN ${anew} --train-iters 6 --lr 8e-3 --override-opt_param-scheduler --save ${WORK}/anew --load ${WORK}/anew CODE 0
+       ERR "iteration +6/ +6 .*learning rate: 6[.]0*E-03")
+expect(RUN ${anew} --train-iters 7 --lr 8e-3 --no-load-lr-state --use-checkpoint-opt_param-scheduler CODE 2
+       ERR "--no-load-lr-state: begins the schedules of this run")
+
+# A folder that holds nothing: a new run, unless that is not meant.
+set(missing ${bare} --micro-batch-size 4 --train-iters 1 --save ${WORK}/missing --load ${WORK}/missing)
+expect(RUN ${missing} --exit-on-missing-checkpoint CODE 3 ERR "--load: [^\n]*missing: nothing is saved there; check the path")
+expect(RUN ${missing} CODE 0 ERR "nothing is saved yet; starting from random weights")
+expect(RUN ${missing} --exit-on-missing-checkpoint --train-iters 2 --override-opt_param-scheduler CODE 0 ERR "iteration +2/ +2 ")
+
 set(flat ${bare} --lr-decay-style constant --micro-batch-size 4 --save ${WORK}/flat --load ${WORK}/flat)
 expect(RUN ${flat} --train-iters 2 CODE 0)
 expect(RUN ${flat} --train-iters 4 CODE 0 ERR "resumed .*iteration 2," "iteration +4/ +4 ")
@@ -101,14 +122,6 @@ if(NOT kept STREQUAL "iter_0000002;iter_0000004;iter_0000005")
 endif()
 expect(RUN ${bare} --train-iters 5 --micro-batch-size 4 --save-interval 2 --save-retain-interval 3 --save ${WORK}/no CODE 2
        ERR "--save-retain-interval: got 3, wanted a multiple of --save-interval, which is 2")
-# A first start that has to be a resume.
-expect(RUN ${bare} --train-iters 5 --micro-batch-size 4 --load ${WORK}/no --save ${WORK}/no --exit-on-missing-checkpoint
-       CODE 3 ERR "--exit-on-missing-checkpoint: [^\n]*no holds no checkpoint; correct --load")
-if(EXISTS ${WORK}/no)
-  message(FATAL_ERROR "a run that is refused left a folder")
-endif()
-expect(RUN ${bare} --train-iters 6 --micro-batch-size 4 --lr-decay-iters 5 --load ${WORK}/retained --save ${WORK}/retained
-           --exit-on-missing-checkpoint CODE 0 ERR "resumed [^\n]*retained/iter_0000005")
 
 # A folder that cannot be written to is refused before the first step, in one line.
 foreach(folder /sys/piton /sys/kernel /proc/piton)

@@ -81,6 +81,7 @@ class AttentionCases {
     slopes.slopes =
         tensor_of(DType::kF32, {6}, std::vector<double>{0.5, 0.25, 0.125, 1, 0.0625, 0.3});
     add_attention("slopes", grouped, slopes, 0);
+    add_prefixes(square, grouped, segments, slopes);
     add_triangles(grouped, segments, slopes);
     add_attention("dropout", grouped, {}, 0.3);
     add_attention("dropout behind a cache", cached, {.query_begin = 14}, 0.1);
@@ -217,6 +218,37 @@ class AttentionCases {
 
   static Tensor consumed() { return tensor_of(DType::kI64, {1}, std::vector<double>{70000}); }
 
+  // Prefixes whose tokens see one another: of one length for each sample, of each document of a
+  // packed row, and reaches before the queries.
+  void add_prefixes(const AttentionSizes& square, const AttentionSizes& grouped,
+                    AttentionMask segments, AttentionMask slopes) {
+    const auto reach_of = [](const std::vector<std::int64_t>& lasts, std::int64_t rows) {
+      std::vector<double> all;
+      for (const std::int64_t last : lasts) all.insert(all.end(), rows, static_cast<double>(last));
+      return tensor_of(DType::kI32, {std::ssize(lasts), rows}, all);
+    };
+    const auto prefix = [&](const std::vector<std::int64_t>& lasts, std::int64_t rows) {
+      AttentionMask mask{};
+      mask.query_reach = reach_of(lasts, rows);
+      return mask;
+    };
+    add_attention("prefix", square, prefix({4, 12}, square.sq), 0);
+    add_attention("prefix, long", {3, 150, 150, 2, 1, 32}, prefix({0, 63, 100}, 150), 0);
+    add_attention("prefix, dropout", grouped, prefix({7, 20}, grouped.sq), 0.3);
+    add_attention("prefix, soft cap", square, prefix({5, 30}, square.sq), 0, 0, 0.5);
+    AttentionMask behind = prefix({2, 17}, 5);
+    behind.query_begin = 14;
+    add_attention("prefix, behind a cache", {2, 5, 19, 4, 4, 8}, behind, 0);
+    segments.query_reach = source_.integers({grouped.b, grouped.sq}, 0, grouped.sq);
+    add_attention("prefix, segments", grouped, segments, 0);
+    slopes.query_reach = reach_of({6, 15}, grouped.sq);
+    add_attention("prefix, slopes", grouped, slopes, 0.1);
+    AttentionMask biased = prefix({3, 9}, square.sq);
+    biased.bias = source_.normal(sums_, {4, 2 * square.sq});
+    biased.bias_origin = square.sq;
+    add_attention("prefix, bias", square, biased, 0);
+  }
+
   // Whole blocks and a rest, less than a block, one row; with every mask that a block's rectangle
   // cuts.
   // Biases of distances: of exactly the distances that occur, and of more.
@@ -324,7 +356,10 @@ class AttentionCases {
           for (std::int64_t key = 0; key < sk; ++key) {
             const std::int64_t j =
                 mask.key_positions.defined() ? element(mask.key_positions, batch * sk + key) : key;
-            bool visible = !(mask.causal && j > i);
+            const std::int64_t last = mask.query_reach.defined()
+                                          ? std::max(i, element(mask.query_reach, batch * sq + row))
+                                          : i;
+            bool visible = !(mask.causal && j > last);
             if (mask.window_before) visible &= i - j <= *mask.window_before;
             if (mask.window_after) visible &= j - i <= *mask.window_after;
             if (mask.key_lengths.defined()) visible &= key < element(mask.key_lengths, batch);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "attention_cases.h"
 #include "support/tensors.h"
@@ -100,6 +101,7 @@ class CaseList {
         add_norm(n, h, /*layer=*/true, n != 5);
         add_norm(n, h, /*layer=*/false, n == 5);
         if (n == 5) add_norm(n, h, /*layer=*/h == 64, true, /*gain_offset=*/1);
+        if (size_bytes(dtype_) == 2) add_norm(n, h, /*layer=*/n != 5, n != 1, 0, DType::kF32);
       }
     }
   }
@@ -174,7 +176,10 @@ class CaseList {
     for (const double probability : {0.0, 0.25}) {
       for (const std::int64_t n : {0, 1, 66}) {  // sums of rows go by blocks of 64
         for (const std::int64_t h : {1, 6, 67}) {
-          for (const bool full : {false, true}) add_dropout(n, h, probability, full);
+          for (const bool full : {false, true}) {
+            add_dropout(n, h, probability, full);
+            if (size_bytes(dtype_) == 2) add_dropout(n, h, probability, full, DType::kF32);
+          }
         }
       }
     }
@@ -569,27 +574,31 @@ class CaseList {
     }
   }
 
-  void add_norm(std::int64_t n, std::int64_t h, bool layer, bool full, double gain_offset = 0) {
+  // `stream`: the type of x, that of all else if it is not given.
+  void add_norm(std::int64_t n, std::int64_t h, bool layer, bool full, double gain_offset = 0,
+                std::optional<DType> given = {}) {
+    const DType stream = given.value_or(dtype_);
     const std::string detail =
-        fmt::format("{} n {} h {} offset {}", layer ? "layer" : "rms", n, h, gain_offset);
+        fmt::format("{} n {} h {} offset {}, x in {}", layer ? "layer" : "rms", n, h, gain_offset,
+                    name(stream));
     const double eps = 1e-2;  // a row of one element has no variance: eps keeps rstd moderate
     add(detail, h,
         NormForward{.y = source_.unwritten(dtype_, {n, h}),
                     .mean = layer ? source_.unwritten(sums_, {n}) : Tensor(),
                     .rstd = source_.unwritten(sums_, {n}),
-                    .x = source_.normal(dtype_, {n, h}),
+                    .x = source_.normal(stream, {n, h}),
                     .gain = source_.normal(dtype_, {h}, 1, 0.2),
                     .bias = full ? source_.normal(dtype_, {h}) : Tensor(),
                     .eps = eps,
                     .gain_offset = gain_offset});
     Tensor rstd = source_.normal(sums_, {n}, 1, 0.1);
     add(detail, std::max(h, n),
-        NormBackward{.dx = source_.unwritten(dtype_, {n, h}),
+        NormBackward{.dx = source_.unwritten(stream, {n, h}),
                      .dgain = full ? source_.normal(sums_, {h}) : Tensor(),
                      .dbias = full ? source_.normal(sums_, {h}) : Tensor(),
                      .dy = source_.normal(dtype_, {n, h}),
-                     .dresidual = full ? source_.normal(dtype_, {n, h}) : Tensor(),
-                     .x = source_.normal(dtype_, {n, h}),
+                     .dresidual = full ? source_.normal(stream, {n, h}) : Tensor(),
+                     .x = source_.normal(stream, {n, h}),
                      .gain = source_.normal(dtype_, {h}, 1, 0.2),
                      .mean = layer ? source_.normal(sums_, {n}, 0, 0.1) : Tensor(),
                      .rstd = rstd,
@@ -667,8 +676,12 @@ class CaseList {
                            .kind = kind});
   }
 
-  void add_dropout(std::int64_t n, std::int64_t h, double probability, bool full) {
-    const std::string detail = fmt::format("n {} h {} p {} full {}", n, h, probability, full);
+  // `given`: the type of y and the residual, that of all else if it is not given.
+  void add_dropout(std::int64_t n, std::int64_t h, double probability, bool full,
+                   std::optional<DType> given = {}) {
+    const DType stream = given.value_or(dtype_);
+    const std::string detail =
+        fmt::format("n {} h {} p {} full {}, y in {}", n, h, probability, full, name(stream));
     Dropout dropout{.probability = probability, .key = site_key(99, "layers.1.mlp.dropout")};
     dropout.rows = {.consumed_samples = consumed(),
                     .sample_index = 3,
@@ -678,12 +691,12 @@ class CaseList {
                     .first_shift = full ? 4 : 0,
                     .second_shift = full ? 12 : 0};
     add(detail, 2,
-        DropoutAddForward{.y = source_.unwritten(dtype_, {n, h}),
+        DropoutAddForward{.y = source_.unwritten(stream, {n, h}),
                           .x = source_.normal(dtype_, {n, h}),
                           .bias = full ? source_.normal(dtype_, {h}) : Tensor(),
-                          .residual = full ? source_.normal(dtype_, {n, h}) : Tensor(),
+                          .residual = full ? source_.normal(stream, {n, h}) : Tensor(),
                           .dropout = dropout});
-    const Tensor in_place = source_.normal(dtype_, {n, h});
+    const Tensor in_place = source_.normal(stream, {n, h});
     add(detail + " over the residual", 2,
         DropoutAddForward{.y = in_place,
                           .x = source_.normal(dtype_, {n, h}),
@@ -692,7 +705,7 @@ class CaseList {
     add(detail, n,
         DropoutAddBackward{.dx = source_.unwritten(dtype_, {n, h}),
                            .dbias = full ? source_.normal(sums_, {h}) : Tensor(),
-                           .dy = source_.normal(dtype_, {n, h}),
+                           .dy = source_.normal(stream, {n, h}),
                            .dropout = dropout});
   }
 

@@ -438,6 +438,10 @@ void add_attentions(std::vector<GradientCheck>& checks) {
   places.mask.query_positions = integers({1, 3}, {9, 4, 30});
   places.mask.key_positions = integers({1, 4}, {2, 4, 7, 25});
   add("positions of queries and keys", places);
+  AttentionSetting prefix{.b = 2, .sq = 5, .sk = 5, .probability = 0.2};
+  prefix.mask.query_reach = integers({2, 5}, {2, 2, 2, 2, 2, 0, 4, 4, 1, 0});
+  prefix.mask.slopes = slopes.mask.slopes;
+  add("prefix, slopes, dropout", prefix);
   slopes.probability = 0.3;
   slopes.soft_cap = 0.8;
   add("soft cap, slopes, dropout", slopes);

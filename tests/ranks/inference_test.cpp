@@ -3,6 +3,7 @@
 #include "generate/batched_engine.h"
 #include "generate/beam_search.h"
 #include "generate/generator.h"
+#include "generate/source_texts.h"
 #include "parallel/chunked_schedules.h"
 #include "support/instruction_sets.h"
 #include "support/ranks_main.h"
@@ -59,13 +60,15 @@ class Reading {
         arena_(device_),
         stream_(device_.make_stream()),
         mesh_(world, layout.mesh),
-        session_({world, device_, *kernels_, arena_, *stream_, pool_, log_}, mesh_,
-                 {.model = model,
-                  .layout = {.vocabulary_multiple = 16},
-                  .zero_stage = layout.zero,
-                  .own_schedule = layout.own_schedule,
-                  .seed = 5,
-                  .use = SessionUse::kInference}),
+        session_(
+            {world, device_, *kernels_, arena_, *stream_, pool_, log_}, mesh_,
+            {.model = model,
+             .layout = {.vocabulary_multiple = 16,
+                        .split_stage = first_decoder_stage(model, layout.mesh[Axis::kPipeline])},
+             .zero_stage = layout.zero,
+             .own_schedule = layout.own_schedule,
+             .seed = 5,
+             .use = SessionUse::kInference}),
         inference(session_.context(false), session_.pipeline(), mesh_, model) {
     session_.initialize();
   }
@@ -151,6 +154,21 @@ class Reading {
         {.max_new_tokens = 9, .ids = {5}, .ends = [](std::span<const LikelyToken> tokens) {
            return tokens.size() == 7;
          }});
+  }
+
+  // Of a model with an encoder: a text, and beams, after a source.
+  std::vector<GeneratedToken> text_after(std::span<const std::int32_t> source, bool greedy) {
+    const std::int32_t no_end = -1;
+    return generate_from_source(inference, {.ids = source, .start = 1, .draw = 2},
+                                {.max_new_tokens = 12, .greedy = greedy, .log_probabilities = 2},
+                                std::span(&no_end, 1), [](const GeneratedToken&) { return true; });
+  }
+  std::vector<Beam> beams_after(std::span<const std::int32_t> source) {
+    const std::vector<std::int32_t> start{1};
+    return beam_search(inference, {.ids = start, .source = source}, {.num_beams = 3},
+                       {.max_new_tokens = 9, .ids = {5}, .ends = [](std::span<const LikelyToken>) {
+                          return false;
+                        }});
   }
 
   std::int64_t parameter_bytes() const {
@@ -243,6 +261,54 @@ TEST_P(InferenceOnRanks, GivesTheTokensAndTheLogitsOfOneProcess) {
       ASSERT_EQ(beams[i].tokens.size(), wanted[i].tokens.size());
       for (std::size_t k = 0; k < wanted[i].tokens.size(); ++k)
         EXPECT_EQ(beams[i].tokens[k].id, wanted[i].tokens[k].id) << i << ", " << k;
+    }
+  }
+}
+
+// The encoder and the decoder of T5 are on other stages: the outputs of the encoder pass all stages
+// of the decoder once.
+TEST(EncoderDecoderOnRanks, GivesTheTextsAndTheBeamsOfOneProcess) {
+  for (const bool published : {false, true}) {
+    SCOPED_TRACE(published ? "relative positions" : "learned positions");
+    ModelConfig model = small("t5-tiny");
+    if (published) {
+      model.positions = PositionKind::kRelative;
+      model.encoder_decoder->buckets = 8;
+      model.encoder_decoder->farthest_bucket = 20;
+    }
+    model.layers = 4;
+    model.encoder_decoder->encoder_layers = 3;
+    std::vector<std::int32_t> ids;
+    for (std::int64_t i = 0; i < 70; ++i) ids.push_back(test::token(4, i, model.vocabulary));
+    HostDevice device;
+    const auto world = make_single_world(device);
+    Reading one(*world, {.name = "one process"}, model);
+    for (const ReadLayout& layout : layouts(ranks::world().size())) {
+      if (layout.own_schedule) continue;  // of several chunks a stage
+      SCOPED_TRACE(layout.name);
+      Reading many(ranks::world(), layout, model);
+      for (const std::size_t length : {5UL, 70UL}) {
+        const std::span<const std::int32_t> source = std::span(ids).first(length);
+        for (const bool greedy : {true, false}) {
+          const std::vector<GeneratedToken> wanted = one.text_after(source, greedy);
+          const std::vector<GeneratedToken> got = many.text_after(source, greedy);
+          ASSERT_EQ(got.size(), wanted.size());
+          for (std::size_t i = 0; i < got.size(); ++i) {
+            EXPECT_EQ(got[i].id, wanted[i].id) << i;
+            EXPECT_NEAR(got[i].log_probability, wanted[i].log_probability, 1e-5) << i;
+            EXPECT_EQ(got[i].likeliest.at(1).id, wanted[i].likeliest.at(1).id) << i;
+          }
+        }
+        const std::vector<Beam> wanted = one.beams_after(source);
+        const std::vector<Beam> got = many.beams_after(source);
+        ASSERT_EQ(got.size(), wanted.size());
+        for (std::size_t i = 0; i < got.size(); ++i) {
+          EXPECT_NEAR(got[i].score, wanted[i].score, 1e-5);
+          ASSERT_EQ(got[i].tokens.size(), wanted[i].tokens.size());
+          for (std::size_t k = 0; k < got[i].tokens.size(); ++k)
+            EXPECT_EQ(got[i].tokens[k].id, wanted[i].tokens[k].id) << i << ", " << k;
+        }
+      }
     }
   }
 }

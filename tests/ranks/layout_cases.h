@@ -144,7 +144,8 @@ inline std::vector<RunLayout> layouts(int ranks) {
 }
 
 inline ModelConfig small(const std::string& name) {
-  const bool alibi = name == "alibi";
+  const bool roots = name == "roots, prompts";
+  const bool alibi = name == "alibi" || roots;
   const bool norms = name == "head norms";
   const bool gemma = name == "gemma";
   const bool post_norm = name == "bert, post-norm";
@@ -171,9 +172,13 @@ inline ModelConfig small(const std::string& name) {
   if (alibi) {
     model.positions = PositionKind::kAlibi;
     model.embedding_norm = true;
-    model.window_before = 6;
+    if (!roots) model.window_before = 6;
     model.heads = model.groups = 6;
     model.head_size = 10;
+  }
+  if (roots) {
+    model.alibi = AlibiKind::kRootOfDistance;
+    model.prefix = true;
   }
   if (gemma) {
     model.gains_from_one = model.end_norms = model.scaled_embedding = model.tied = true;
@@ -218,11 +223,12 @@ inline std::vector<RunLayout> with_split(std::vector<RunLayout> all) {
   return all;
 }
 
-// All layouts that a model can have. Rows of encoders are not divided over context ranks.
+// All layouts that a model can have. Rows of encoders, of prompts and of tables of distances are not
+// divided over context ranks.
 inline std::vector<RunLayout> all_layouts_of(const std::string& model, int ranks) {
   std::vector<RunLayout> all = layouts(ranks);
   if (small(model).encoder_decoder) all = with_split(std::move(all));
-  if (small(model).encoder || small(model).encoder_decoder)
+  if (small(model).encoder || small(model).encoder_decoder || small(model).prefix)
     std::erase_if(all, [](const RunLayout& one) { return one.mesh[Axis::kContext] > 1; });
   return all;
 }

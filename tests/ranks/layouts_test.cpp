@@ -2,10 +2,11 @@
 // Any layout gives the losses of one process over twenty steps with dropout. Models: GPT-2, LLaMA,
 // one with norms and biases of its heads and a head of normalized rows, one like Gemma (norms at
 // the ends of branches, soft caps, a window in every second layer), and one with a window, a norm
-// after its embedding and ALiBi (six heads, so that their slopes are not powers of one number); and
-// BERT with norms before the branches and after the sums; and T5 in Megatron's and in its published
-// form, with stages of the encoder and of the decoder. A checkpoint of one layout loads under
-// another with the same bits.
+// after its embedding and ALiBi (six heads, so that their slopes are not powers of one number), and
+// one with prompts that see themselves and roots of distances in place of the window; and BERT with
+// norms before the branches and after the sums; and T5 in Megatron's and in its published form,
+// with stages of the encoder and of the decoder. A checkpoint of one layout loads under another
+// with the same bits.
 #include <chrono>
 #include <filesystem>
 #include <thread>
@@ -79,9 +80,9 @@ TEST_P(Layouts, GiveTheLossesAndTheInitialWeightsOfOneProcess) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, Layouts,
-                         testing::Values("gpt2-tiny", "llama-tiny", "alibi", "head norms", "gemma",
-                                         "bert-tiny", "bert, post-norm", "t5-tiny",
-                                         "t5, published"));
+                         testing::Values("gpt2-tiny", "llama-tiny", "alibi", "roots, prompts",
+                                         "head norms", "gemma", "bert-tiny", "bert, post-norm",
+                                         "t5-tiny", "t5, published"));
 
 // Each tensor rank sends its part of a boundary, and the ranks of the next stage gather it.
 TEST(ScatteredBoundaries, HaveTheSameBitsAndTheirPartOfTheBytes) {

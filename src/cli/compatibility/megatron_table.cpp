@@ -36,7 +36,7 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "dataloader-type:1 sequence-parallel seed:1 init-method-std:1 init-method-xavier-uniform lr:1 "
      "lr-decay-style:1 "
      "lr-decay-iters:1 lr-warmup-fraction:1 lr-warmup-iters:1 min-lr:1 save:1 save-interval:1 "
-     "save-retain-interval:1 exit-on-missing-checkpoint load:1 no-save-optim no-load-optim ckpt-step:1 skip-train finetune bf16 fp16 loss-scale:1 "
+     "save-retain-interval:1 load:1 no-save-optim no-load-optim ckpt-step:1 skip-train finetune bf16 fp16 loss-scale:1 "
      "initial-loss-scale:1 "
      "min-loss-scale:1 "
      "loss-scale-window:1 hysteresis:1 start-weight-decay:1 end-weight-decay:1 "
@@ -62,7 +62,8 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "apply-residual-connection-post-layernorm bert-no-binary-head mask-prob:1 short-seq-prob:1 "
      "decoder-seq-length:1 encoder-num-layers:1 decoder-num-layers:1 "
      "pipeline-model-parallel-split-rank:1 "
-     "relative-attention-num-buckets:1 relative-attention-max-distance:1",
+     "relative-attention-num-buckets:1 relative-attention-max-distance:1 "
+     "fp32-residual-connection no-load-lr-state exit-on-missing-checkpoint",
      ""},
     // Older and alternative spellings.
     {kMeans, "use-rotary-position-embeddings", "--position-embedding-type rope"},
@@ -230,30 +231,33 @@ constexpr MegatronGroup kMegatronFlags[] = {
     {kSame, "sample-rate:1=1|1.0 mid-level-dataset-surplus:1=0.005", "as Megatron-core has it"},
 
     // Planned, or for models that are not trained here.
+    {kNotYet, "decoupled-lr:1 decoupled-min-lr:1", "one learning rate is for all weights"},
+    {kNotYet, "embedding-init-method-std:1", "--init-method-std is for all matrices"},
+    {kNotYet, "data-parallel-random-init", "all data-parallel ranks hold the same weights"},
+    {kNotYet, "decrease-batch-size-if-needed",
+     "--global-batch-size is a multiple of --micro-batch-size x data-parallel ranks"},
+    {kNotYet, "iterations-to-skip:*", "samples are read in order, and none are left out"},
+    {kNotYet, "check-for-spiky-loss check-for-large-grads",
+     "updates without finite gradients are skipped (--max-consecutive-skips), all others are "
+     "taken"},
+    {kNotYet, "full-validation multiple-validation-sets",
+     "--eval-iters N evaluates N batches of one validation split"},
+    {kNotYet, "test-mode", "it is for the tests of Megatron-LM"},
+    {kNotYet, "check-weight-hash-across-dp-replicas-interval:1",
+     "weights of replicas are not compared between steps"},
     {kNotYet,
-     "decoupled-lr:1 decoupled-min-lr:1 embedding-init-method-std:1 "
-     "data-parallel-random-init decrease-batch-size-if-needed "
-     "iterations-to-skip:* check-for-spiky-loss check-for-large-grads "
-     "full-validation multiple-validation-sets test-mode "
-     "check-weight-hash-across-dp-replicas-interval:1",
-     ""},
+     "non-persistent-save-interval:1 non-persistent-ckpt-type:1 non-persistent-global-ckpt-dir:1 "
+     "non-persistent-local-ckpt-dir:1 non-persistent-local-ckpt-algo:1 replication "
+     "replication-jump:1 replication-factor:1",
+     "all checkpoints are whole and in --save; --async-save writes them while training continues"},
+    {kNotYet, "pretrained-checkpoint:1", "--load FOLDER --finetune starts from its weights"},
     {kNotYet,
-     "non-persistent-save-interval:1 "
-     "non-persistent-ckpt-type:1 non-persistent-global-ckpt-dir:1 "
-     "non-persistent-local-ckpt-dir:1 non-persistent-local-ckpt-algo:1 "
-     "pretrained-checkpoint:1 ckpt-convert-format:1 ckpt-convert-save:1 "
-     "ckpt-convert-update-legacy-dist-opt-format replication replication-jump:1 "
-     "replication-factor:1",
-     ""},
+     "ckpt-convert-format:1 ckpt-convert-save:1 ckpt-convert-update-legacy-dist-opt-format",
+     "`piton convert` converts checkpoints"},
     {kNotYet,
      "use-precision-aware-optimizer "
      "reuse-grad-buf-for-mxfp8-param-ag",
      "docs/numerics.md says what each sum is taken in"},
-    {kNotYet, "fp32-residual-connection",
-     "the residual stream has the type of the weights; leave it out, or train without --bf16"},
-    {kNotYet, "no-load-lr-state",
-     "--override-opt_param-scheduler takes this run's schedule from the checkpoint's step on, "
-     "--finetune starts again"},
     {kNotYet,
      "fp8-format:1 fp8-recipe:1 fp8-quantizer-factory:1 fp8-margin:1 fp8-interval:1 "
      "fp8-amax-history-len:1 fp8-amax-compute-algo:1 no-fp8-wgrad fp8-param-gather "

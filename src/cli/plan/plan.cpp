@@ -393,8 +393,7 @@ struct PlannedLayout {
 
 void print_json(const RunPlan& plan, const PlannedLayout& layout, bool async_save) {
   nlohmann::ordered_json out{{"parameters", plan.session.model.parameters()},
-                             {"flops_per_token", 3 * plan.session.model.forward_flops_per_token(
-                                                         plan.sequence, plan.decoder_sequence)},
+                             {"flops_per_token", 3 * plan.forward_flops_per_token()},
                              {"pipeline", to_json(layout.simulation)}};
   if (layout.time) {
     out["step_time"] = {{"seconds", layout.time->seconds},

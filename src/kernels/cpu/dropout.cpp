@@ -25,9 +25,14 @@ void execute(CpuContext& context, const DropoutAddForward& call) {
   context.ranges(call.x.dim(0), grain_of(h * 4), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = begin; row < end; ++row) {
       const MaskRow mask = masks.given() ? masks.hidden(row) : MaskRow{};
-      context.vector.dropout_add(
-          row_of(call.y, row), row_of(call.x, row), call.bias.defined() ? call.bias.raw() : nullptr,
-          row_of(call.residual, row), type, masks.given() ? &mask : nullptr, nullptr, h);
+      context.vector.dropout_add({.y = row_of(call.y, row),
+                                  .x = row_of(call.x, row),
+                                  .bias = call.bias.defined() ? call.bias.raw() : nullptr,
+                                  .residual = row_of(call.residual, row),
+                                  .type = type,
+                                  .type_of_y = type_of(call.y.dtype()),
+                                  .mask = masks.given() ? &mask : nullptr,
+                                  .columns = h});
     }
   });
 }
@@ -46,8 +51,13 @@ void execute(CpuContext& context, const DropoutAddBackward& call) {
     if (bias) std::memset(own, 0, static_cast<std::size_t>(h) * 4);
     for (std::int64_t row = begin; row < end; ++row) {
       const MaskRow mask = masks.given() ? masks.hidden(row) : MaskRow{};
-      context.vector.dropout_add(row_of(call.dx, row), row_of(call.dy, row), nullptr, nullptr, type,
-                                 masks.given() ? &mask : nullptr, own, h);
+      context.vector.dropout_add({.y = row_of(call.dx, row),
+                                  .x = row_of(call.dy, row),
+                                  .type = type,
+                                  .type_of_y = type_of(call.dx.dtype()),
+                                  .mask = masks.given() ? &mask : nullptr,
+                                  .sums = own,
+                                  .columns = h});
     }
   });
   if (!bias) return;

@@ -280,6 +280,7 @@ LaunchShape backward_shape(std::int64_t rows, std::int64_t heads, std::int64_t s
 
 void execute(const AttentionBackward& call, const CallContext& context) {
   refuse_bias(call.mask.bias);
+  refuse_reach(call.mask);
   const std::int64_t samples = call.q.dim(0);
   with_heads(call.q.dtype(), call.q.dim(3),
              [&]<typename T, int kChannels>(std::type_identity<T>,

@@ -196,10 +196,17 @@ __device__ void add_weighted_rows(float* sums, const float* weights, int row, co
 // Throws Error(kUsage) for a call with a bias of distances.
 inline void refuse_bias(const Tensor& bias) {
   if (!bias.defined()) return;
+  throw Error(Fault::kUsage,
+              "cuda: attention with a bias of distances (--position-embedding-type relative, or "
+              "--alibi-fusion-attn-type 3): wanted none; use --kernels cpu");
+}
+
+// Throws Error(kUsage) for a mask that tokens of a prefix see beyond (AttentionMask::query_reach).
+inline void refuse_reach(const AttentionMask& mask) {
+  if (!mask.query_reach.defined()) return;
   throw Error(
       Fault::kUsage,
-      "cuda: attention with a bias of distances (--position-embedding-type relative): wanted "
-      "none; use --kernels cpu");
+      "cuda: attention with a prefix (--sparse-mode 5 or 6): wanted none; use --kernels cpu");
 }
 
 // use(std::type_identity<T>, std::integral_constant<int, channels>) for heads of d channels: as

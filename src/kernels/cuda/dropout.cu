@@ -53,6 +53,7 @@ struct WriteDropGradient {
 }  // namespace
 
 void execute(const DropoutAddForward& call, const CallContext& context) {
+  refuse_wide_stream("an addition", call.y, call.x);
   with_floating(call.x.dtype(), [&]<typename T>(std::type_identity<T>) {
     launch_elements(
         "launch of dropout add forward", call.x.elements(),
@@ -63,6 +64,7 @@ void execute(const DropoutAddForward& call, const CallContext& context) {
 }
 
 void execute(const DropoutAddBackward& call, const CallContext& context) {
+  refuse_wide_stream("an addition", call.dy, call.dx);
   const std::int64_t n = call.dy.dim(0);
   const std::int64_t h = call.dy.dim(1);
   with_floating(call.dy.dtype(), [&]<typename T>(std::type_identity<T>) {

@@ -31,6 +31,15 @@ void with_floating(DType dtype, Use use) {
   }
 }
 
+// Throws Error(kUsage) if a residual stream is wider than the rest of the call `what`.
+inline void refuse_wide_stream(const char* what, const Tensor& stream, const Tensor& rest) {
+  if (stream.dtype() == rest.dtype()) return;
+  throw Error(Fault::kUsage,
+              "cuda: {} of a residual stream in {} (--fp32-residual-connection): wanted {}, as all "
+              "else; leave the flag out, or use --kernels cpu",
+              what, name(stream.dtype()), name(rest.dtype()));
+}
+
 // The same for the types of sums: fp32 and fp64.
 template <typename Use>
 void with_sums(DType dtype, Use use) {

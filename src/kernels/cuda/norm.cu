@@ -127,6 +127,7 @@ LaunchShape shape_of_rows(std::int64_t n) {
 }  // namespace
 
 void execute(const NormForward& call, const CallContext& context) {
+  refuse_wide_stream("a norm", call.x, call.y);
   const std::int64_t n = call.x.dim(0);
   if (n == 0) return;
   with_floating(call.x.dtype(), [&]<typename T>(std::type_identity<T>) {
@@ -146,6 +147,7 @@ void execute(const NormForward& call, const CallContext& context) {
 }
 
 void execute(const NormBackward& call, const CallContext& context) {
+  refuse_wide_stream("a norm", call.x, call.dy);
   const std::int64_t n = call.x.dim(0);
   const std::int64_t h = call.x.dim(1);
   if (n == 0) return;

@@ -1,6 +1,7 @@
 // Attention with explicit rows of the probability matrix, one query at a time.
 #include "kernels/attention.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -18,6 +19,7 @@ class Visibility {
       : mask_(mask),
         positions_(Values::read(mask.query_positions)),
         key_positions_(Values::read(mask.key_positions)),
+        query_reach_(Values::read(mask.query_reach)),
         key_lengths_(Values::read(mask.key_lengths)),
         query_segments_(Values::read(mask.query_segments)),
         key_segments_(Values::read(mask.key_segments)),
@@ -34,10 +36,16 @@ class Visibility {
     return static_cast<std::int64_t>(key_positions_(batch, key));
   }
 
+  // The last key position that a query of a causal mask sees, unless its own is later.
+  std::int64_t reach(std::int64_t batch, std::int64_t query) const {
+    if (!query_reach_.given()) return position(batch, query);
+    return static_cast<std::int64_t>(query_reach_(batch, query));
+  }
+
   bool visible(std::int64_t batch, std::int64_t query, std::int64_t key) const {
     const std::int64_t i = position(batch, query);
     const std::int64_t j = key_position(batch, key);
-    if (mask_.causal && j > i) return false;
+    if (mask_.causal && j > std::max(i, reach(batch, query))) return false;
     if (mask_.window_before && i - j > *mask_.window_before) return false;
     if (mask_.window_after && j - i > *mask_.window_after) return false;
     if (key_lengths_.given() && static_cast<double>(key) >= key_lengths_(batch)) return false;
@@ -62,6 +70,7 @@ class Visibility {
   const AttentionMask& mask_;
   Values positions_;
   Values key_positions_;
+  Values query_reach_;
   Values key_lengths_;
   Values query_segments_;
   Values key_segments_;

@@ -61,7 +61,7 @@ struct BranchEnd {
 
 // y = residual + dropout(sum over the group of (x W^T + adapters) + bias). x [n, h/t], weight [f,
 // h/t] -> y [n, f], under sequence parallelism this rank's [n/t, f]. `dropout.rows` says which rows
-// of the micro-batch y holds.
+// of the micro-batch y holds. y has the type of the residual, else that of x.
 Value row_linear(Context& context, const Value& x, const SplitWeight& split, const BranchEnd& end);
 
 }  // namespace piton

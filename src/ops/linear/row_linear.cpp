@@ -26,7 +26,9 @@ Value whole_row_linear(Context& context, const Value& x, const SplitWeight& spli
                        const Value* residual) {
   Parameter& weight = split.weight;
   PassAdapters adapters{.list = drawn_adapters(context, split.adapters)};
-  Tensor y = context.activation(x.tensor.dtype(), {x.tensor.dim(0), weight.shape[0]});
+  const DType dtype = x.tensor.dtype();
+  Tensor y = context.activation(residual != nullptr ? residual->tensor.dtype() : dtype,
+                                {x.tensor.dim(0), weight.shape[0]});
   Tensor added = residual != nullptr ? residual->tensor : Tensor();
   if (!adapters.list.empty()) {
     adapters.inputs = adapter_inputs(context, adapters.list, x.tensor);
@@ -51,12 +53,17 @@ Value whole_row_linear(Context& context, const Value& x, const SplitWeight& spli
   const std::int64_t residual_id = residual != nullptr ? residual->id : -1;
   const Kept kept = keep_for_gradients(context, x.tensor, weight, adapters.list);
   adapters.keep(*context.tape);
-  context.tape->record([x_id = x.id, kept, residual_id, id = result.id, &weight, bias,
+  context.tape->record([x_id = x.id, kept, residual_id, id = result.id, &weight, bias, dtype,
                         adapters = std::move(adapters)](Backward& backward) {
     Context& context = backward.context();
     Tensor dy = backward.take(id);
     if (!dy.defined()) return;
     backward.give(residual_id, dy);
+    if (dy.dtype() != dtype) {  // of a residual stream in fp32: rounded once for all products
+      const Tensor rounded = context.activation(dtype, dy.shape());
+      context.kernels.run(Copy{.dst = rounded, .src = dy}, context.stream);
+      dy = rounded;
+    }
     Tensor dx;
     if (x_id >= 0) {
       dx = context.activation(dy.dtype(), {dy.dim(0), weight.shape[1]});

@@ -97,8 +97,8 @@ fs::path newest(const LoopOptions& loop, Log& notes) {
     const std::optional<fs::path> found = older_checkpoint(load, {});
     if (!found && loop.exit_on_missing_checkpoint) {
       throw Error(Fault::kData,
-                  "--exit-on-missing-checkpoint: {} holds no checkpoint; correct --load, or leave "
-                  "this out to start from random weights",
+                  "--load: {}: nothing is saved there; check the path, or leave "
+                  "--exit-on-missing-checkpoint out to start from random weights",
                   loop.load);
     }
     notes.info(

@@ -118,6 +118,7 @@ bool gives_whole_model(const ModelOptions& flags, const ModelConfig& model) {
     // These are of no weight.
     own.family = model.family;
     own.dtype = model.dtype;
+    own.fp32_residual = model.fp32_residual;
     own.init_deviation = model.init_deviation;
     own.xavier_weights = model.xavier_weights;
     return own == model;

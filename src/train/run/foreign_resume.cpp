@@ -189,7 +189,8 @@ std::string compare_with_megatron(const MegatronRun& run, const std::string& whe
         "from its weights)",
         where, fmt::join(differences, "; "));
   }
-  if (settled.loop.no_load_optim || !run.schedule) return {};
+  if (settled.loop.no_load_optim || !(run.schedule || settled.loop.no_load_lr_state)) return {};
+  if (settled.loop.no_load_lr_state) return settle_schedules(before, settled, {}, run.steps, where);
   set_schedules(*run.schedule, where, before);
   return settle_schedules(before, settled, schedule_differences(before, settled, where), run.steps,
                           where);
@@ -205,6 +206,7 @@ TrainState state_of_megatron(const MegatronRun& run, const TrainState& fresh,
   if (settled.loop.no_load_optim) return state;
   state.optimizer_steps = run.steps;
   state.skipped_steps = std::max<std::int64_t>(run.iteration - run.steps, 0);
+  if (settled.loop.no_load_lr_state) return state;
   state.scheduled_samples = run.schedule ? run.schedule->position : run.steps * batch_of(settled);
   return state;
 }

@@ -50,9 +50,10 @@ struct LoopOptions {
   bool verify_saves = false;
   bool async_save = true;
   bool allow_fallback = false;
-  bool exit_on_missing_checkpoint = false;
   bool no_save_optim = false;
   bool no_load_optim = false;
+  bool no_load_lr_state = false;
+  bool exit_on_missing_checkpoint = false;
   bool finetune = false;
   bool override_scheduler = false;
   bool use_checkpoint_scheduler = false;
@@ -173,16 +174,22 @@ struct LoopOptions {
              "if the newest checkpoint of --load is damaged, take the newest older one that is "
              "whole, and say what was skipped"},
       allow_fallback);
-    v(Option{"exit-on-missing-checkpoint",
-             "fail if --load, which may be --save's own folder, has no checkpoint yet; otherwise "
-             "that is the start of a run from random weights"},
-      exit_on_missing_checkpoint);
     v(Option{"no-save-optim",
              "save the weights alone; a run continues from them with a new optimizer "
              "(--no-load-optim)"},
       no_save_optim);
     v(Option{"no-load-optim", "start with a new optimizer state; load only the weights"},
       no_load_optim);
+    v(Option{"no-load-lr-state",
+             "resume with the optimizer of the checkpoint, and this run's schedules of learning "
+             "rate and weight decay from their first step on"},
+      no_load_lr_state);
+    v(
+        Option{
+            "exit-on-missing-checkpoint",
+            "fail where --load and --save are one folder without a checkpoint, instead of starting "
+            "from random weights"},
+        exit_on_missing_checkpoint);
     v(Option{"finetune",
              "start a new run from the loaded weights: iteration 0, its own data and options"},
       finetune);

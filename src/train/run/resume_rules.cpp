@@ -95,6 +95,7 @@ std::string settle_schedules(const PretrainOptions& before, PretrainOptions& set
     take_schedules(before, settled, where);
     return {};
   }
+  if (settled.loop.no_load_lr_state) return "from its first step on (--no-load-lr-state)";
   if (!differences.empty() && !settled.loop.override_scheduler &&
       !only_end_differs(before, settled, steps)) {
     throw Error(

@@ -19,6 +19,7 @@ std::string configuration_of(const PretrainOptions& settled);
 // options of this run. Returns what differs in the schedules of learning rate and weight decay:
 // what comes after the checkpoint's steps, under a constant rate or WSD, or all that
 // --override-opt_param-scheduler allows; "" where nothing does. Under
+// --no-load-lr-state they begin again, so nothing is compared. Under
 // --use-checkpoint-opt_param-scheduler `settled` gets the checkpoint's schedules. Throws
 // Error(kUsage) that names every other difference.
 std::string compare_options(const std::filesystem::path& checkpoint, PretrainOptions& settled);

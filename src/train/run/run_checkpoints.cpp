@@ -135,6 +135,7 @@ TrainState RunCheckpoints::resume(const ResumeRequest& request, Log& log, bool* 
     session_.publish_values();
     state.scheduled_samples = 0;  // with the optimizer its schedule starts again
   }
+  if (loop.no_load_lr_state) state.scheduled_samples = 0;
   state.scheduled_samples =
       state.scheduled_samples.value_or(state.optimizer_steps * loop.global_batch_size.value_or(0));
   log.info(fmt::format(
@@ -272,7 +273,7 @@ TrainState RunCheckpoints::resume_foreign(const OpenedModel& foreign, const Trai
   log.info(
       "its random states stay behind: dropout is drawn from --seed and the position; samples come "
       "in its order if corpora, --split, --seed and --train-iters are those of its run");
-  if (with_optimizer && !run.schedule) {
+  if (with_optimizer && !run.schedule && !settled_.loop.no_load_lr_state) {
     log.warning(fmt::format(
         "{}: keeps no opt_param_scheduler: the schedule is this run's, after {} updates", where,
         state.optimizer_steps));

@@ -34,6 +34,11 @@ void check_ranges(const LoopOptions& loop) {
                 "--override-opt_param-scheduler and --use-checkpoint-opt_param-scheduler exclude "
                 "each other; give one");
   }
+  if (loop.no_load_lr_state && loop.use_checkpoint_scheduler) {
+    throw Error(Fault::kUsage,
+                "--no-load-lr-state: begins the schedules of this run, and "
+                "--use-checkpoint-opt_param-scheduler continues those of the checkpoint; give one");
+  }
   if (loop.exit_interval) check_range("--exit-interval", *loop.exit_interval, 1);
   if (loop.exit_duration_minutes && !(*loop.exit_duration_minutes > 0)) {
     throw Error(Fault::kUsage, "--exit-duration-in-mins: got {}, wanted more than 0",
@@ -58,9 +63,6 @@ void check_saves(const PretrainOptions& options) {
                   "{}",
                   *loop.retain_interval, loop.save_interval);
     }
-  }
-  if (loop.exit_on_missing_checkpoint && loop.load.empty()) {
-    throw Error(Fault::kUsage, "--exit-on-missing-checkpoint: needs --load DIR, where one is");
   }
   if (loop.no_save_optim && options.optimizer.average_decay) {
     throw Error(Fault::kUsage,
@@ -225,6 +227,30 @@ void check_encoder_run(const PretrainOptions& options, const ModelConfig& model)
   refuse(options.data.variable_seq_lengths, "--variable-seq-lengths");
 }
 
+// Refuses masks that the samples of a run do not have.
+void check_masks(const PretrainOptions& options) {
+  const AttentionOptions& attention = options.model.attention;
+  const DataOptions& data = options.data;
+  if (attention.divides_documents() && !data.reset_attention_mask && !data.neat_pack) {
+    throw Error(Fault::kUsage,
+                "--sparse-mode: mode {} is causal within each document, and rows are not divided "
+                "into documents; give --reset-attention-mask too (--neat-pack of instruction data)",
+                attention.sparse_mode);
+  }
+  if (!attention.has_prefix()) return;
+  const auto refuse = [&](bool given, const char* why) {
+    if (given) throw Error(Fault::kUsage, "--sparse-mode: mode {} {}", attention.sparse_mode, why);
+  };
+  refuse(!data.is_instruction_dataset,
+         "is for prompts, which running text does not have; give --is-instruction-dataset too, or "
+         "take mode 0");
+  refuse(options.preferences.stage != TrainingStage::kSft,
+         "is for --stage sft: losses of preferences are of two answers to a prompt; take mode 0");
+  refuse(!options.tasks.tasks.empty() || !options.sample_prompts.file.empty(),
+         "is for training: --eval-tasks and --sample-prompts decode with a cache, which shows no "
+         "later tokens; leave them out, or take mode 0");
+}
+
 // Tokens of a row of the decoder; 0 for models without an encoder.
 std::int64_t decoder_sequence(const PretrainOptions& options, const ModelConfig& model) {
   if (!model.encoder_decoder) {
@@ -257,6 +283,7 @@ RunPlan make_run_plan(const PretrainOptions& options, int ranks,
   const ModelConfig model = options.resolve_model(
       tokenizer_vocabulary > 0 ? std::optional(tokenizer_vocabulary) : std::nullopt);
   check_encoder_run(options, model);
+  check_masks(options);
   plan.mesh = options.parallel.check(ranks);
   const LoopOptions& loop = options.loop;
   check_ranges(loop);

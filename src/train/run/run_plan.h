@@ -37,6 +37,10 @@ struct RunPlan {
     if (!micro_batch_sizes.empty()) return micro_batch_sizes;
     return std::vector<std::int64_t>(static_cast<std::size_t>(micro_batches), micro_batch);
   }
+  // ModelConfig::forward_flops_per_token() of this run.
+  double forward_flops_per_token() const {
+    return session.model.forward_flops_per_token(sequence, decoder_sequence, masked_share);
+  }
   // Tokens of a sample on one rank of the context axis.
   std::int64_t rows_of_sample() const { return sequence / mesh[Axis::kContext]; }
   // Which layers each chunk of the model has, and how many a chunk of each stage has at most.

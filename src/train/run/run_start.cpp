@@ -49,7 +49,7 @@ void forget_start(PretrainOptions& options) {
   LoopOptions& loop = options.loop;
   loop.finetune = false;
   loop.no_load_optim = loop.no_save_optim;  // such checkpoints have none
-  loop.override_scheduler = false;
+  loop.no_load_lr_state = loop.override_scheduler = false;
   loop.use_checkpoint_scheduler = false;
   options.timing.trace.clear();
   options.timing.profile = false;

@@ -65,3 +65,34 @@ expect(RUN ${run} --train-iters 1 --vocab-size 100 CODE 3 ERR "the vocabulary ha
 expect(RUN pretrain --model llama-tiny --mock-data --pack --seq-length 32 --train-iters 1 CODE 2
   ERR "--pack: is for --is-instruction-dataset")
 expect(RUN ${run} --variable-seq-lengths --pad-to-multiple-of 0 --train-iters 1 CODE 2 ERR "--pad-to-multiple-of: got 0")
+
+# Prompts whose tokens see one another: two names of one mask, which teaches something else than a causal one; decoding and
+# other formats do not have it.
+foreach(mode 5 6)
+  expect(RUN ${run} --sparse-mode ${mode} --train-iters 3 --eval-iters 1 --save ${WORK}/prefix_${mode} CODE 0 ERR "iteration +3/ +3 " "validation loss")
+  state_of(${WORK}/prefix_${mode} prefix_${mode})
+endforeach()
+expect(RUN ${run} --train-iters 3 --save ${WORK}/prefix_0 CODE 0)
+state_of(${WORK}/prefix_0 prefix_0)
+if(NOT prefix_5 STREQUAL prefix_6 OR prefix_5 STREQUAL prefix_0)
+  message(FATAL_ERROR "sparse modes 5, 6 and 0: ${prefix_5} ${prefix_6} ${prefix_0}")
+endif()
+set(prefix ${run} --sparse-mode 5 --train-iters 3 --save ${WORK}/prefix_stopped --load ${WORK}/prefix_stopped)
+expect(RUN ${prefix} --exit-interval 2 CODE 0)
+expect(RUN ${prefix} CODE 0 ERR "resumed [^\n]*iteration 2,")
+state_of(${WORK}/prefix_stopped stopped)
+if(NOT stopped STREQUAL prefix_5)
+  message(FATAL_ERROR "a resume with a prefix has other weights: ${stopped} ${prefix_5}")
+endif()
+execute_process(COMMAND ${LAUNCH} 2 ${PITON} ${run} --sparse-mode 5 --train-iters 3 --tensor-model-parallel-size 2 --sequence-parallel
+  RESULT_VARIABLE code OUTPUT_VARIABLE error ERROR_VARIABLE error)
+if(NOT code EQUAL 0 OR NOT error MATCHES "iteration +3/ +3 ")
+  message(FATAL_ERROR "a prefix on two tensor ranks: exit ${code}\n${error}")
+endif()
+expect(RUN generate --load ${WORK}/prefix_5 --prompt-ids 5,6,7 --greedy --max-new-tokens 3 CODE 2
+  ERR "model: it was trained with prompts whose tokens see one another .--sparse-mode 5 or 6.")
+expect(RUN convert --load ${WORK}/prefix_5 --save ${WORK}/prefix_hf --to hf CODE 3 ERR "prompts whose tokens see one another")
+expect(RUN ${run} --sparse-mode 5 --use-flash-attn --train-iters 1 CODE 2 ERR "--sparse-mode: got 5, wanted 0 or 2 with --use-flash-attn")
+expect(RUN ${run} --sparse-mode 5 --stage dpo --is-pairwise-dataset --ref-model ${WORK}/prefix_0 --train-iters 1 CODE 2 ERR "--sparse-mode: mode 5 is for --stage sft")
+expect(RUN plan ${options} --model llama-tiny --sparse-mode 5 --micro-batch-size 2 --context-parallel-size 2 --world-size 2 CODE 2
+  ERR "layout: --context-parallel-size divides rows of causal masks")

@@ -98,11 +98,19 @@ foreach(schedule 1f1b zb-h1)
   endif()
 endforeach()
 expect(RUN ${tiny} --train-iters 10 --global-batch-size 8 --load ${WORK}/1f1b --override-opt_param-scheduler CODE 0 ERR "iteration +10/ +10 ")
-execute_process(COMMAND ${LAUNCH} 2 ${PITON} generate --load ${WORK}/whole --prompt "w1" --pipeline-model-parallel-size 2
-  RESULT_VARIABLE code OUTPUT_VARIABLE error ERROR_VARIABLE error)
-if(NOT code EQUAL 2 OR NOT error MATCHES "--pipeline-model-parallel-size: a model of an encoder and a decoder .t5. is divided into stages in training alone")
-  message(FATAL_ERROR "generate on two stages: exit ${code}\n${error}")
-endif()
+# Texts of two stages, one of which has the encoder: those of one process, greedy, drawn and with beams.
+foreach(how "--greedy" "--temperature;0.8;--top-k;5" "--num-beams;3")
+  execute_process(COMMAND ${PITON} generate --load ${WORK}/whole --prompt "w1 w2" --max-new-tokens 9 ${how}
+    RESULT_VARIABLE code OUTPUT_VARIABLE alone ERROR_VARIABLE error)
+  if(NOT code EQUAL 0)
+    message(FATAL_ERROR "generate ${how}: exit ${code}\n${error}")
+  endif()
+  execute_process(COMMAND ${LAUNCH} 2 ${PITON} generate --load ${WORK}/whole --prompt "w1 w2" --max-new-tokens 9 ${how}
+    --pipeline-model-parallel-size 2 RESULT_VARIABLE code OUTPUT_VARIABLE out ERROR_VARIABLE error)
+  if(NOT code EQUAL 0 OR NOT out STREQUAL alone)
+    message(FATAL_ERROR "generate ${how} on two stages: exit ${code}\n${out}wanted ${alone}\n${error}")
+  endif()
+endforeach()
 set(stages ${tiny} --train-iters 1 --pipeline-model-parallel-size 2)
 set(split --pipeline-model-parallel-split-rank)
 expect(RUN plan --model t5-tiny --micro-batch-size 2 --global-batch-size 8 --seq-length 64 --decoder-seq-length 32
@@ -110,7 +118,8 @@ expect(RUN plan --model t5-tiny --micro-batch-size 2 --global-batch-size 8 --seq
 expect(RUN plan --model t5-tiny --decoder-seq-length 32 --pipeline-model-parallel-size 4 ${split} 3 --world-size 4 CODE 2
   ERR "layout: 2 layers cannot fill 3 pipeline stages of the encoder; change --encoder-num-layers or --pipeline-model-parallel-split-rank")
 expect(RUN plan --model t5-tiny --decoder-seq-length 32 --pipeline-model-parallel-size 4 ${split} 2 --world-size 4
-  --use-manual-layer-allocation --manual-layers 2,1,0,1 CODE 2 ERR "--manual-layers: got")
+  --use-manual-layer-allocation --manual-layers 2,1,0,1 CODE 2
+  ERR "--manual-layers: got [^\n]*, whose sum is --encoder-num-layers and --decoder-num-layers together, [0-9]")
 expect(RUN plan --model t5-tiny --decoder-seq-length 32 --pipeline-model-parallel-size 3 ${split} 1 --world-size 3
   --use-manual-layer-allocation --manual-layers 1,2,1 CODE 2
   ERR "--manual-layers: the 1 stages before --pipeline-model-parallel-split-rank have 1 layers, wanted the 2 of the encoder")

@@ -13,7 +13,8 @@ ModelConfig attention_of(const std::vector<std::string>& flags) {
   ModelOptions options;
   OptionSet set;
   set.add("Model", options);
-  std::vector<std::string> words{"--model", "gpt2-tiny"};
+  std::vector<std::string> words;
+  if (flags.empty() || flags[0] != "--model") words = {"--model", "gpt2-tiny"};
   words.insert(words.end(), flags.begin(), flags.end());
   EXPECT_TRUE(set.parse(words).empty());
   return options.resolve(std::nullopt);
@@ -48,7 +49,7 @@ TEST(AttentionOptions, RefuseWindowsThatCannotBe) {
     EXPECT_NE(message_of(Fault::kUsage, [&] { attention_of(flags); }).find(with), std::string::npos)
         << with;
   };
-  refused({"--sparse-mode", "5"}, "--sparse-mode: got 5, wanted 0 to 4");
+  refused({"--sparse-mode", "9"}, "--sparse-mode: got 9, wanted 0 to 8");
   refused({"--sparse-mode", "-1"}, "--sparse-mode: got -1");
   refused({"--sparse-mode", "2", "--pre-tockens", "3"},
           "mode 2 has no window, and --pre-tockens is given");
@@ -63,6 +64,71 @@ TEST(AttentionOptions, RefuseWindowsThatCannotBe) {
   refused({"--next-tockens", "-129"}, "--next-tockens: got -129, wanted -128 or more");
   refused({"--position-embedding-type", "rotated"},
           "learned_absolute, rope, alibi, relative, none");
+}
+
+TEST(AttentionOptions, GiveThePrefixAndTheDocumentsOfTheLastModes) {
+  for (const char* mode : {"5", "6"}) {
+    EXPECT_TRUE(attention_of({"--sparse-mode", mode}).prefix);
+    EXPECT_EQ(AttentionOptions::of(attention_of({"--sparse-mode", mode})).sparse_mode, 5);
+  }
+  for (const char* mode : {"0", "7", "8"}) {
+    const ModelConfig config = attention_of({"--sparse-mode", mode});
+    EXPECT_FALSE(config.prefix || config.window_before || config.window_after);
+  }
+  const auto refused = [](const std::vector<std::string>& flags, const std::string& with) {
+    EXPECT_NE(message_of(Fault::kUsage, [&] { attention_of(flags); }).find(with), std::string::npos)
+        << with;
+  };
+  for (const char* mode : {"5", "6", "7", "8"}) {
+    refused({"--sparse-mode", mode, "--pre-tockens", "3"}, "has no window, and --pre-tockens");
+    refused({"--sparse-mode", mode, "--use-flash-attn"}, "wanted 0 or 2 with --use-flash-attn");
+  }
+  refused({"--sparse-mode", "5", "--triangle-attn"}, "--triangle-attn: reads no key after a block");
+  refused({"--model", "bert-tiny", "--sparse-mode", "6"}, "is for decoders");
+}
+
+TEST(AttentionOptions, GiveTheBiasOfEachTypeOfAlibi) {
+  const auto of = [](const std::vector<std::string>& flags) {
+    std::vector<std::string> all{"--position-embedding-type", "alibi"};
+    all.insert(all.end(), flags.begin(), flags.end());
+    return attention_of(all);
+  };
+  const std::string type = "--alibi-fusion-attn-type";
+  EXPECT_EQ(of({}).alibi, AlibiKind::kDifference);
+  EXPECT_EQ(of({type, "0"}).alibi, AlibiKind::kDifference);
+  EXPECT_EQ(of({type, "2"}).alibi, AlibiKind::kDifference);  // no key is after its query
+  EXPECT_EQ(of({type, "2", "--sparse-mode", "5"}).alibi, AlibiKind::kDistance);
+  EXPECT_EQ(of({type, "3"}).alibi, AlibiKind::kRootOfDistance);
+  EXPECT_EQ(AttentionOptions::of(of({type, "3"})).alibi_type, 3);
+  const auto message = [](const std::vector<std::string>& flags) {
+    return message_of(Fault::kUsage, [&] { attention_of(flags); });
+  };
+  const std::vector<std::string> alibi{"--position-embedding-type", "alibi"};
+  const auto with = [&](const std::vector<std::string>& flags) {
+    std::vector<std::string> all = alibi;
+    all.insert(all.end(), flags.begin(), flags.end());
+    return message(all);
+  };
+  EXPECT_NE(with({type, "1"}).find("got 1, wanted 0, 2 or 3 (1 multiplies the bias by the scale"),
+            std::string::npos);
+  EXPECT_NE(with({type, "4"}).find("got 4, wanted 0, 2 or 3"), std::string::npos);
+  EXPECT_NE(message({type, "3"}).find("is for --position-embedding-type alibi"), std::string::npos);
+  EXPECT_NE(with({type, "3", "--triangle-attn"}).find("--triangle-attn: takes slopes"),
+            std::string::npos);
+}
+
+TEST(ModelConfig, KeepsItsStreamInFp32NextToNarrowWeights) {
+  EXPECT_EQ(attention_of({"--bf16"}).stream_dtype(), DType::kBF16);
+  EXPECT_EQ(attention_of({"--bf16", "--fp32-residual-connection"}).stream_dtype(), DType::kF32);
+  EXPECT_EQ(attention_of({"--fp16", "--fp32-residual-connection"}).stream_dtype(), DType::kF32);
+  const auto message = [](const std::vector<std::string>& flags) {
+    return message_of(Fault::kUsage, [&] { attention_of(flags); });
+  };
+  EXPECT_NE(message({"--fp32-residual-connection"}).find("all is in fp32 without --bf16 or --fp16"),
+            std::string::npos);
+  EXPECT_NE(message({"--model", "bert-tiny", "--bf16", "--fp32-residual-connection"})
+                .find("--fp32-residual-connection: is for decoders"),
+            std::string::npos);
 }
 
 TEST(ModelConfig, RefusesToDropEverything) {

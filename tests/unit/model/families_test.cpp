@@ -17,6 +17,56 @@ TEST(Families, HaveTheParametersThatArePublished) {
   EXPECT_EQ(preset("qwen3-0.6b").parameters(), 596'049'920);
 }
 
+// The architectures of the documents that Piton replaces, by their sizes.
+TEST(Families, HaveTheParametersOfTheDocuments) {
+  struct Architecture {
+    const char* name;
+    const char* family;
+    std::int64_t layers, hidden, ffn, heads, groups, vocabulary, positions, parameters;
+    PositionKind kind = PositionKind::kRotary;
+    bool qkv_biases = false, output_bias = false, tied = false;
+  };
+  const auto alibi = PositionKind::kAlibi;
+  const auto learned = PositionKind::kLearned;
+  for (const Architecture& one : std::vector<Architecture>{
+           {"LLaMA-7B", "llama", 32, 4096, 11008, 32, 32, 32000, 2048, 6'738'415'616},
+           {"LLaMA-13B", "llama", 40, 5120, 13824, 40, 40, 32000, 2048, 13'015'864'320},
+           {"LLaMA-33B", "llama", 60, 6656, 17920, 52, 52, 32000, 2048, 32'528'943'616},
+           {"LLaMA-65B", "llama", 80, 8192, 22016, 64, 64, 32000, 2048, 65'285'660'672},
+           {"LLaMA2-70B", "llama", 80, 8192, 28672, 64, 8, 32000, 4096, 68'976'648'192},
+           {"Baichuan-7B", "llama", 32, 4096, 11008, 32, 32, 64000, 4096, 7'000'559'616},
+           {"Baichuan-13B", "llama", 40, 5120, 13696, 40, 40, 64000, 4096, 13'264'901'120, alibi},
+           {"InternLM-7B", "llama", 32, 4096, 11008, 32, 32, 103168, 2048, 7'321'948'160,
+            PositionKind::kRotary, true, true},
+           {"Aquila-7B", "llama", 32, 4096, 11008, 32, 32, 100008, 2048, 7'295'537'152},
+           {"Qwen1.5-0.5B", "qwen2", 24, 1024, 2816, 16, 16, 151936, 32768, 463'987'712,
+            PositionKind::kRotary, true, false, true},
+           {"Bloom-560m", "bloom", 24, 1024, 4096, 16, 16, 250880, 2048, 559'214'592, alibi, true,
+            true, true},
+           {"Bloom-7b1", "bloom", 30, 4096, 16384, 32, 32, 250880, 2048, 7'069'016'064, alibi, true,
+            true, true},
+           {"Bloom-176b", "bloom", 70, 14336, 57344, 112, 112, 250880, 2048, 176'247'271'424, alibi,
+            true, true, true},
+           {"GPT-345M", "gpt2", 24, 1024, 4096, 16, 16, 50257, 1024, 354'823'168, learned, true,
+            true, true}}) {
+    ModelConfig model = family_facts(one.family);
+    model.layers = one.layers;
+    model.hidden = one.hidden;
+    model.ffn_hidden = one.ffn;
+    model.heads = one.heads;
+    model.groups = one.groups;
+    model.head_size = one.hidden / one.heads;
+    model.vocabulary = one.vocabulary;
+    model.max_positions = one.positions;
+    model.positions = one.kind;
+    model.qkv_biases = one.qkv_biases;
+    model.output_bias = one.output_bias;
+    model.tied = one.tied;
+    EXPECT_NO_THROW(model.check()) << one.name;
+    EXPECT_EQ(model.parameters(), one.parameters) << one.name;
+  }
+}
+
 ModelConfig with_flags(const std::vector<std::string>& words, std::string* changes = nullptr) {
   ModelOptions options;
   OptionSet set;
@@ -159,6 +209,17 @@ TEST(Families, HaveWindowsInTheLayersThatFlagsName) {
   // 3 of 4 layers see 10 keys at most.
   const ModelConfig whole = made_of({"--model-family", "gemma"});
   EXPECT_LT(model.forward_flops_per_token(32), whole.forward_flops_per_token(32));
+}
+
+// The head for words computes rows with a label alone: a seventh of BERT's vocabulary and the
+// linear before it.
+TEST(Families, CountTheHeadOfAnEncoderByItsLabels) {
+  const ModelConfig bert = preset("bert-110m");
+  const auto head = static_cast<double>(2 * bert.hidden * (bert.vocabulary + bert.hidden));
+  EXPECT_NEAR(bert.forward_flops_per_token(512) - bert.forward_flops_per_token(512, 0, 1.0 / 7),
+              head * 6 / 7, 1e-6 * head);
+  const ModelConfig llama = preset("llama-tiny");
+  EXPECT_EQ(llama.forward_flops_per_token(32, 0, 0.1), llama.forward_flops_per_token(32));
 }
 
 TEST(Families, RefuseFlagsThatSayNothing) {

@@ -60,13 +60,18 @@ Sight::Sight(const AttentionMask& mask, std::int64_t block_rows, std::int64_t ba
   const std::int32_t* given = mask.query_positions.defined()
                                   ? mask.query_positions.data<std::int32_t>() + batch * queries
                                   : nullptr;
+  const std::int32_t* reach = mask.query_reach.defined()
+                                  ? mask.query_reach.data<std::int32_t>() + batch * queries
+                                  : nullptr;
   const KeyNumbers numbers(mask, batch, keys, keys_);
   first_position_ = numbers.position(0);
   for (std::int64_t i = 0; i < queries; ++i) {
     const std::int64_t position = given != nullptr ? given[i] : mask.query_begin + i;
     std::int64_t low = 0;
     std::int64_t high = keys_;
-    if (mask.causal) high = std::min(high, numbers.from(position + 1));
+    const std::int64_t last = reach != nullptr ? std::max<std::int64_t>(position, reach[i])
+                                               : position;  // of a causal mask
+    if (mask.causal) high = std::min(high, numbers.from(last + 1));
     // Bounds may be as large as their type: each is clamped to what reaches every key before it is
     // added.
     if (mask.window_before)

@@ -102,34 +102,50 @@ void column_sums(float* sums, const Matrix& x, std::int64_t rows, std::int64_t c
   });
 }
 
-void dropout_add(void* y, const void* x, const void* bias, const void* residual, Type type,
-                 const MaskRow* mask, float* sums, std::int64_t columns) {
-  with_type(type, [&](auto tag) {
-    using T = decltype(tag);
-    // mask_factors() starts at multiples of four columns: `skip` of its factors belong to columns
-    // before the first one.
-    float kept[kMaskBlock + 4] = {};
-    const std::int64_t skip = mask != nullptr ? mask->first_column % 4 : 0;
-    const std::int64_t block = skip == 0 ? kMaskBlock : kMaskBlock - 4;
-    for (std::int64_t first = 0; first < columns; first += block) {
-      const std::int64_t n = columns - first < block ? columns - first : block;
-      if (mask != nullptr) {
-        mask_factors(*mask, static_cast<std::uint32_t>(mask->first_column - skip + first), kept);
-      }
-      for_vectors(
-          n, [&](std::int64_t i, auto count) __attribute__((always_inline)) {
-            const std::int64_t at = first + i;
-            F value = load(static_cast<const T*>(x) + at, count);
-            if (bias != nullptr) value += load(static_cast<const T*>(bias) + at, count);
-            if (mask != nullptr) {
-              const F factor = load(kept + skip + i);
-              value *= factor;
-            }
-            if (residual != nullptr) value += load(static_cast<const T*>(residual) + at, count);
-            store(static_cast<T*>(y) + at, value, count);
-            if (sums != nullptr) store(sums + at, load(sums + at, count) + value, count);
-          });
+namespace {
+
+// T: the type of x and bias; Y: of y and the residual.
+template <typename T, typename Y>
+void drop_and_add(const DropoutArguments& a) {
+  const T* x = static_cast<const T*>(a.x);
+  const T* bias = static_cast<const T*>(a.bias);
+  const Y* residual = static_cast<const Y*>(a.residual);
+  Y* y = static_cast<Y*>(a.y);
+  // mask_factors() starts at multiples of four columns: `skip` of its factors belong to columns
+  // before the first one.
+  float kept[kMaskBlock + 4] = {};
+  const std::int64_t skip = a.mask != nullptr ? a.mask->first_column % 4 : 0;
+  const std::int64_t block = skip == 0 ? kMaskBlock : kMaskBlock - 4;
+  for (std::int64_t first = 0; first < a.columns; first += block) {
+    const std::int64_t n = a.columns - first < block ? a.columns - first : block;
+    if (a.mask != nullptr) {
+      mask_factors(*a.mask, static_cast<std::uint32_t>(a.mask->first_column - skip + first), kept);
     }
+    for_vectors(
+        n, [&](std::int64_t i, auto count) __attribute__((always_inline)) {
+          const std::int64_t at = first + i;
+          F value = load(x + at, count);
+          if (bias != nullptr) value += load(bias + at, count);
+          if (a.mask != nullptr) {
+            const F factor = load(kept + skip + i);
+            value *= factor;
+          }
+          if (residual != nullptr) value += load(residual + at, count);
+          store(y + at, value, count);
+          if (a.sums != nullptr) store(a.sums + at, load(a.sums + at, count) + value, count);
+        });
+  }
+}
+
+}  // namespace
+
+void dropout_add(const DropoutArguments& a) {
+  with_type(a.type, [&](auto tag) {
+    using T = decltype(tag);
+    if (a.type_of_y == a.type) return drop_and_add<T, T>(a);
+    if (a.type_of_y == Type::kF32) return drop_and_add<T, float>(a);
+    if (a.type != Type::kF32) return;  // two narrow types: the calls have none
+    a.type_of_y == Type::kBF16 ? drop_and_add<float, Bf16>(a) : drop_and_add<float, Half>(a);
   });
 }
 

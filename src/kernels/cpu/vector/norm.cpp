@@ -5,14 +5,15 @@
 namespace piton::cpu::PITON_ISA {
 namespace {
 
-template <typename T>
+// X: the type of x and of its gradient; T: of the rest.
+template <typename T, typename X>
 void forward(const NormArguments& a, std::int64_t begin, std::int64_t end) {
   const std::int64_t h = a.columns;
   const T* gain = static_cast<const T*>(a.gain);
   const T* bias = static_cast<const T*>(a.bias);
   const float inverse = 1.0F / static_cast<float>(h);
   for (std::int64_t row = begin; row < end; ++row) {
-    const T* x = static_cast<const T*>(a.x.data) + row * a.x.stride;
+    const X* x = static_cast<const X*>(a.x.data) + row * a.x.stride;
     T* y = static_cast<T*>(a.y.data) + row * a.y.stride;
     float mean = 0;
     if (a.mean != nullptr) {
@@ -42,16 +43,16 @@ void forward(const NormArguments& a, std::int64_t begin, std::int64_t end) {
 
 // With e = x^ = (x - mean) r and w = gain * dy:  dx = r (w - mean(w) - e mean(w e)); an RMS norm
 // has no mean(w).
-template <typename T>
+template <typename T, typename X>
 void backward(const NormArguments& a, std::int64_t begin, std::int64_t end) {
   const std::int64_t h = a.columns;
   const T* gain = static_cast<const T*>(a.gain);
   const float inverse = 1.0F / static_cast<float>(h);
   for (std::int64_t row = begin; row < end; ++row) {
-    const T* x = static_cast<const T*>(a.x.data) + row * a.x.stride;
+    const X* x = static_cast<const X*>(a.x.data) + row * a.x.stride;
     const T* dy = static_cast<const T*>(a.dy.data) + row * a.dy.stride;
-    const T* dresidual = static_cast<const T*>(a.dresidual.data) + row * a.dresidual.stride;
-    T* dx = static_cast<T*>(a.y.data) + row * a.y.stride;
+    const X* dresidual = static_cast<const X*>(a.dresidual.data) + row * a.dresidual.stride;
+    X* dx = static_cast<X*>(a.y.data) + row * a.y.stride;
     const float mean = a.mean != nullptr ? a.mean[row] : 0;
     const float r = a.rstd[row];
     F sum_w = splat(0), sum_we = splat(0);
@@ -81,11 +82,19 @@ void backward(const NormArguments& a, std::int64_t begin, std::int64_t end) {
 }  // namespace
 
 void norm_forward(const NormArguments& a, std::int64_t begin, std::int64_t end) {
-  with_type(a.x.type, [&](auto tag) { forward<decltype(tag)>(a, begin, end); });
+  with_type(a.y.type, [&](auto tag) {
+    using T = decltype(tag);
+    if (a.x.type == a.y.type) return forward<T, T>(a, begin, end);
+    forward<T, float>(a, begin, end);
+  });
 }
 
 void norm_backward(const NormArguments& a, std::int64_t begin, std::int64_t end) {
-  with_type(a.x.type, [&](auto tag) { backward<decltype(tag)>(a, begin, end); });
+  with_type(a.dy.type, [&](auto tag) {
+    using T = decltype(tag);
+    if (a.x.type == a.dy.type) return backward<T, T>(a, begin, end);
+    backward<T, float>(a, begin, end);
+  });
 }
 
 }  // namespace piton::cpu::PITON_ISA

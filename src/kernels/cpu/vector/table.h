@@ -29,12 +29,25 @@ struct MaskRow {
 
 enum class Activation : std::uint8_t { kGeluTanh, kGeluErf, kGeluFast, kSilu, kRelu };
 
+// One row: y = residual + mask * (x + bias), and sums += the same before rounding.
+struct DropoutArguments {
+  void* y = nullptr;
+  const void* x = nullptr;
+  const void* bias = nullptr;      // or not given
+  const void* residual = nullptr;  // or not given
+  Type type = Type::kF32;          // of x and bias
+  Type type_of_y = Type::kF32;     // and of the residual
+  const MaskRow* mask = nullptr;   // not given: all are kept
+  float* sums = nullptr;           // or not given
+  std::int64_t columns = 0;
+};
+
 struct NormArguments {
   Matrix y;  // forward: y; backward: dx
   Matrix x;
   Matrix dy;                   // backward
   Matrix dresidual;            // backward, or not given
-  const void* gain = nullptr;  // [columns], type of x
+  const void* gain = nullptr;  // [columns], type of y (dy)
   const void* bias = nullptr;  // forward, or not given
   float* mean = nullptr;       // not given: root mean square
   float* rstd = nullptr;
@@ -164,10 +177,7 @@ struct VectorTable {
   void (*activation_backward)(const ActivationArguments& a, std::int64_t begin, std::int64_t end);
   void (*finish)(const FinishArguments& a);
 
-  // One row: y = residual + mask * (x + bias), and sums += the same before rounding; bias, residual
-  // and sums may be null, mask null keeps all.
-  void (*dropout_add)(void* y, const void* x, const void* bias, const void* residual, Type type,
-                      const MaskRow* mask, float* sums, std::int64_t columns);
+  void (*dropout_add)(const DropoutArguments& a);
   // One head of one token, in place: sign -1 rotates back.
   void (*rotary)(void* x, Type type, const float* cosine, const float* sine, std::int64_t d,
                  bool pairs, float sign);

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <limits>
 
 #include "support/tensors.h"
@@ -64,6 +65,18 @@ TEST(AttentionTiles, OfPackedDocumentsAreThoseOfEachDocument) {
     mask.query_segments.data<std::int32_t>()[i] = static_cast<std::int32_t>(i / 128);
   mask.key_segments = mask.query_segments;
   EXPECT_EQ(count(mask, 512).tiles, 4 * 3);
+}
+
+// Of a prefix of p tiles its square, and those up to the diagonal behind it.
+TEST(AttentionTiles, OfAPrefixAreThoseThatItSees) {
+  const std::int64_t n = 16;
+  for (const std::int64_t p : {1, 5, 16}) {
+    AttentionMask mask;
+    mask.query_reach = host_tensor(DType::kI32, {1, 64 * n});
+    std::fill_n(mask.query_reach.data<std::int32_t>(), 64 * n,
+                static_cast<std::int32_t>(64 * p - 1));
+    EXPECT_EQ(count(mask, 64 * n).tiles, p * p + n * (n + 1) / 2 - p * (p + 1) / 2) << p;
+  }
 }
 
 // n (n + 1) / 2 of n^2 blocks, each of (B / 64)^2 tiles, whatever the mask hides inside of them.

@@ -1,0 +1,65 @@
+// ranks: 2 4
+// --fp32-residual-connection in bf16, with dropout: any layout gives the losses of one process, up
+// to the rounding of sums over tensor ranks; what stages send is fp32.
+#include "layout_cases.h"
+#include "support/ranks_main.h"
+#include "support/run_session.h"
+
+namespace piton {
+
+MpiOptions ranks::options() { return {.timeout_seconds = 60}; }
+
+namespace {
+
+using ranks::small;
+using test::mesh;
+using test::RunLayout;
+using test::TrainingRun;
+
+ModelConfig wide(const char* name, bool in_fp32 = true) {
+  ModelConfig model = small(name);
+  model.dtype = DType::kBF16;
+  model.fp32_residual = in_fp32;
+  return model;
+}
+
+TEST(WideResidual, GivesTheLossesOfOneProcessUnderEveryLayout) {
+  for (const char* name : {"gpt2-tiny", "llama-tiny", "gemma"}) {
+    const ModelConfig model = wide(name);
+    std::vector<double> alone;
+    {
+      HostDevice device;
+      const auto world = make_single_world(device);
+      TrainingRun run(*world, {.name = "one process"}, model);
+      alone = run.losses(8);
+    }
+    ASSERT_LT(alone.back(), alone.front());
+    for (const RunLayout& layout : ranks::layouts(ranks::world().size())) {
+      SCOPED_TRACE(std::string(name) + ", " + layout.name);
+      TrainingRun run(ranks::world(), layout, model);
+      const std::vector<double> losses = run.losses(8);
+      // The first loss is before any update. Sums over tensor or context ranks round parts to bf16.
+      const bool whole = layout.mesh[Axis::kTensor] == 1 && layout.mesh[Axis::kContext] == 1;
+      EXPECT_NEAR(losses[0], alone[0], (whole ? 1e-6 : 2e-3) * alone[0]);
+      for (std::size_t step = 1; step < losses.size(); ++step)
+        ASSERT_NEAR(losses[step], alone[step], 1e-2 * alone[step]) << "step " << step;
+    }
+  }
+}
+
+TEST(WideResidual, SendsItsStreamInFp32) {
+  const int stages = ranks::world().size();
+  std::int64_t sent[2] = {};
+  for (const bool in_fp32 : {false, true}) {
+    ModelConfig model = wide("llama-tiny", in_fp32);
+    TrainingRun run(ranks::world(), {.name = "stages", .mesh = mesh(1, 1, stages)}, model);
+    const std::int64_t before = ranks::world().traffic().point_to_point_bytes;
+    run.losses(2);
+    sent[in_fp32] = ranks::world().traffic().point_to_point_bytes - before;
+  }
+  EXPECT_GT(sent[0], 0);
+  EXPECT_EQ(sent[1], 2 * sent[0]);
+}
+
+}  // namespace
+}  // namespace piton
