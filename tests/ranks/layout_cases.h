@@ -223,8 +223,8 @@ inline std::vector<RunLayout> with_split(std::vector<RunLayout> all) {
   return all;
 }
 
-// All layouts that a model can have. Rows of encoders, of prompts and of tables of distances are not
-// divided over context ranks.
+// All layouts that a model can have. Rows of encoders, of prompts and of tables of distances are
+// not divided over context ranks.
 inline std::vector<RunLayout> all_layouts_of(const std::string& model, int ranks) {
   std::vector<RunLayout> all = layouts(ranks);
   if (small(model).encoder_decoder) all = with_split(std::move(all));
@@ -233,7 +233,8 @@ inline std::vector<RunLayout> all_layouts_of(const std::string& model, int ranks
   return all;
 }
 
-// A third of its layouts, chosen by the first letter of its name, or all where PITON_NIGHTLY is set.
+// A third of its layouts, chosen by the first letter of its name, or all where PITON_NIGHTLY is
+// set.
 inline std::vector<RunLayout> third_of_layouts(const std::string& model, int ranks) {
   std::vector<RunLayout> all = all_layouts_of(model, ranks);
   if (std::getenv("PITON_NIGHTLY") != nullptr) return all;

@@ -36,7 +36,8 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "dataloader-type:1 sequence-parallel seed:1 init-method-std:1 init-method-xavier-uniform lr:1 "
      "lr-decay-style:1 "
      "lr-decay-iters:1 lr-warmup-fraction:1 lr-warmup-iters:1 min-lr:1 save:1 save-interval:1 "
-     "save-retain-interval:1 load:1 no-save-optim no-load-optim ckpt-step:1 skip-train finetune bf16 fp16 loss-scale:1 "
+     "save-retain-interval:1 load:1 no-save-optim no-load-optim ckpt-step:1 skip-train finetune "
+     "bf16 fp16 loss-scale:1 "
      "initial-loss-scale:1 "
      "min-loss-scale:1 "
      "loss-scale-window:1 hysteresis:1 start-weight-decay:1 end-weight-decay:1 "
@@ -147,7 +148,8 @@ constexpr MegatronGroup kMegatronFlags[] = {
     {kIgnored, "deepspeed-activation-checkpointing",
      "--recompute-granularity full computes layers again, without DeepSpeed"},
     {kIgnored, "use-checkpoint-args use-mp-args-from-checkpoint-args",
-     "a checkpoint loads into any layout; sizes that flags do not give are read from it, and others "
+     "a checkpoint loads into any layout; sizes that flags do not give are read from it, and "
+     "others "
      "are refused"},
     {kIgnored, "no-use-tokenizer-model-from-checkpoint-args",
      "the tokenizer that flags name is taken, and compared with the checkpoint's"},
