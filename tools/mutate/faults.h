@@ -10,7 +10,9 @@
 namespace piton::mutate {
 
 // A character of a name or a number.
-inline bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
+inline bool is_word(char c) {
+  return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_';
+}
 
 struct Fault {
   std::size_t at = 0;  // first byte of what is replaced
