@@ -13,6 +13,9 @@ each as it stands ("eager") and through torch.compile. With --dtype fp32 there i
 
 With --lora-r R adapters of all linears are trained, in PyTorch by PEFT (pip install peft); the rest is frozen.
 
+bert-110m predicts masked words, one in seven, and has no head for pairs; t5-220m reads --seq-length tokens and
+writes --decoder-seq-length. Transformers computes BERT's logits of all rows, Piton those of masked ones.
+
 Writes bench/results/DATE-train-MODEL-DTYPE-BxS.json with the command, the commit, the machine and all
 times of both sides.
 """
@@ -48,7 +51,27 @@ def make_model(name, sequence):
                                           max_position_embeddings=max(2048, sequence),
                                           tie_word_embeddings=False, use_cache=False)
         return transformers.LlamaForCausalLM(config), config.vocab_size
-    raise SystemExit(f"--model: got {name}, wanted gpt2-124m, {' or '.join(LLAMAS)}")
+    if name == "bert-110m":
+        config = transformers.BertConfig(vocab_size=30592, hidden_dropout_prob=0, attention_probs_dropout_prob=0,
+                                         max_position_embeddings=max(512, sequence))
+        return transformers.BertForMaskedLM(config), config.vocab_size
+    if name == "t5-220m":
+        config = transformers.T5Config(vocab_size=32128, d_model=768, d_kv=64, d_ff=3072, num_layers=12, num_heads=12,
+                                       dropout_rate=0, use_cache=False, decoder_start_token_id=0, pad_token_id=0)
+        return transformers.T5ForConditionalGeneration(config), config.vocab_size
+    raise SystemExit(f"--model: got {name}, wanted gpt2-124m, bert-110m, t5-220m, {' or '.join(LLAMAS)}")
+
+
+def make_labels(name, ids, decoder_length):
+    """What the model is asked for: its own tokens, masked ones, or another text."""
+    import torch
+
+    if name == "t5-220m":
+        return torch.randint(0, 32000, (ids.shape[0], decoder_length))
+    if name == "bert-110m":
+        masked = torch.arange(ids.numel()).reshape(ids.shape) % 7 == 0
+        return torch.where(masked, ids, -100)
+    return ids
 
 
 class Variant:
@@ -74,13 +97,14 @@ class Variant:
         self.call = torch.compile(self.model) if compiled else self.model
         self.optimizer = torch.optim.AdamW(self.parameters, lr=1e-4, fused=True)
         self.ids = torch.randint(0, vocabulary, (arguments.micro_batch_size, arguments.seq_length))
+        self.labels = make_labels(arguments.model, self.ids, arguments.decoder_seq_length)
         self.seconds = []
 
     def step(self, keep=True):
         torch = self.torch
         start = time.perf_counter()
         with torch.autocast("cpu", torch.bfloat16, enabled=self.autocast):
-            loss = self.call(input_ids=self.ids, labels=self.ids).loss
+            loss = self.call(input_ids=self.ids, labels=self.labels).loss
         loss.backward()
         torch.nn.utils.clip_grad_norm_(self.parameters, 1.0)
         self.optimizer.step()
@@ -96,6 +120,10 @@ def piton_command(arguments, rounds):
     if arguments.lora_r:
         command += ["--lora-target-modules", "all-linear", "--lora-r", str(arguments.lora_r), "--lora-alpha",
                     str(2 * arguments.lora_r)]
+    if arguments.model == "bert-110m":
+        command += ["--bert-no-binary-head"]
+    if arguments.model == "t5-220m":
+        command += ["--decoder-seq-length", str(arguments.decoder_seq_length)]
     return command + (["--bf16"] if arguments.dtype == "bf16" else [])
 
 
@@ -125,6 +153,7 @@ def main():
     parser.add_argument("--model", default="gpt2-124m")
     parser.add_argument("--micro-batch-size", type=int, default=4)
     parser.add_argument("--seq-length", type=int, default=256)
+    parser.add_argument("--decoder-seq-length", type=int, default=0, help="of t5-220m (default there: 128)")
     parser.add_argument("--dtype", choices=["bf16", "fp32"], default="bf16")
     parser.add_argument("--lora-r", type=int, default=0, help="train adapters of this rank (0: all weights)")
     parser.add_argument("--rounds", type=int, default=7)
@@ -132,8 +161,12 @@ def main():
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--variants", nargs="+", help="of PyTorch: autocast, weights; with -compile behind, compiled")
     parser.add_argument("--piton", default=str(ROOT / "build" / "piton"))
+    parser.add_argument("--note", help="about the machine: 'shared' if others use it meanwhile")
     parser.add_argument("--output", help="default: bench/results/DATE-train-...json; - for stdout alone")
     arguments = parser.parse_args()
+
+    if arguments.model == "t5-220m":
+        arguments.decoder_seq_length = arguments.decoder_seq_length or 128
 
     import torch
     import transformers
@@ -171,7 +204,8 @@ def main():
         "piton_command": " ".join(["piton", *piton_command(arguments, arguments.steps)[1:]]),
         "commit": text_of("git", "rev-parse", "HEAD"),
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-        "machine": {"cpu": cpu_model(), "cores": arguments.threads, "system": platform.system()},
+        "machine": {"cpu": cpu_model(), "cores": arguments.threads, "system": platform.system(),
+                    **({"note": arguments.note} if arguments.note else {})},
         "peer": {"torch": torch.__version__, "transformers": transformers.__version__, "fastest": fastest.name},
         "tokens_per_step": tokens,
         "piton_tokens_per_second": tokens / own,

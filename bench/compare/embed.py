@@ -1,0 +1,123 @@
+"""Vectors of 1,000 short lines: `piton embed` beside Transformers with the batching of sentence-transformers.
+
+    python bench/compare/embed.py [--rounds 5] [--note shared]
+
+Wants PyTorch and transformers, and a built piton. A BERT of random weights (6 layers of width 384, as MiniLM) is written
+as a Hugging Face folder with a WordPiece vocabulary of the lines. The peer sorts lines by length and pads batches of 32,
+as sentence-transformers does, in fp32, and takes the mean of each; its time is without loading. Piton's time is that of
+the command on all lines less that on one line, so without loading too. In turns; the best of each counts.
+
+Writes bench/results/DATE-embed.json.
+"""
+import argparse
+import collections
+import json
+import os
+import pathlib
+import random
+import subprocess
+import tempfile
+import time
+
+from train import ROOT, cpu_model, text_of
+
+LINES = 1000
+
+
+def make_lines():
+    draw = random.Random(5)
+    words = ["".join(draw.choice("abcdefghijklmnopqrstuvwxyz") for _ in range(draw.randint(2, 9))) for _ in range(2000)]
+    return words, [" ".join(draw.choice(words) for _ in range(draw.randint(4, 24))) for _ in range(LINES)]
+
+
+def make_model(folder, words):
+    import torch
+    import transformers
+
+    vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *collections.OrderedDict.fromkeys(words)]
+    (folder / "vocab.txt").write_text("\n".join(vocabulary) + "\n")
+    tokenizer = transformers.BertTokenizerFast(vocab_file=str(folder / "vocab.txt"))
+    tokenizer.save_pretrained(folder)
+    torch.manual_seed(1)
+    model = transformers.BertModel(transformers.BertConfig(
+        vocab_size=len(vocabulary), hidden_size=384, num_hidden_layers=6, num_attention_heads=12, intermediate_size=1536))
+    model.save_pretrained(folder)
+    return tokenizer, model.eval()
+
+
+def peer_vectors(tokenizer, model, lines):
+    import torch
+
+    order = sorted(range(len(lines)), key=lambda i: -len(lines[i]))
+    vectors = [None] * len(lines)
+    with torch.no_grad():
+        for begin in range(0, len(order), 32):
+            part = order[begin:begin + 32]
+            batch = tokenizer([lines[i] for i in part], padding=True, truncation=True, return_tensors="pt")
+            hidden = model(**batch).last_hidden_state
+            mask = batch["attention_mask"][..., None]
+            for i, vector in zip(part, (hidden * mask).sum(1) / mask.sum(1)):
+                vectors[i] = vector
+    return torch.stack(vectors)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--piton", default=str(ROOT / "build" / "piton"))
+    parser.add_argument("--note", help="about the machine: 'shared' if others use it meanwhile")
+    parser.add_argument("--output", help="default: bench/results/DATE-embed.json")
+    arguments = parser.parse_args()
+    import datetime
+
+    import safetensors.torch
+    import torch
+    import transformers
+
+    torch.set_num_threads(arguments.threads)
+    words, lines = make_lines()
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        tokenizer, model = make_model(folder, words)
+        (folder / "all.txt").write_text("\n".join(lines) + "\n")
+        (folder / "one.txt").write_text(lines[0] + "\n")
+
+        def piton(texts):
+            output = folder / f"{texts}.safetensors"
+            output.unlink(missing_ok=True)
+            start = time.perf_counter()
+            subprocess.run([arguments.piton, "embed", "--load", str(folder), str(folder / f"{texts}.txt"), "--output",
+                            str(output), "--threads", str(arguments.threads), "--quiet"], check=True)
+            return time.perf_counter() - start
+
+        peers, own = [], []
+        for turn in range(arguments.rounds):
+            start = time.perf_counter()
+            wanted = peer_vectors(tokenizer, model, lines)
+            peers.append(time.perf_counter() - start)
+            own.append([piton("all"), piton("one")])
+            print(f"round {turn + 1}: peer {peers[-1]:.3f} s, piton {own[-1][0] - own[-1][1]:.3f} s", flush=True)
+        (got,) = safetensors.torch.load_file(folder / "all.safetensors").values()
+    difference = (got.double() - wanted.double()).abs().max().item()
+    assert difference < 1e-4, difference
+    seconds = min(all_ for all_, _ in own) - min(one for _, one in own)
+    result = {
+        "what": f"vectors of {LINES} lines of 4 to 24 words",
+        "command": "python bench/compare/embed.py --rounds " + str(arguments.rounds),
+        "commit": text_of("git", "rev-parse", "HEAD"),
+        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "machine": {"cpu": cpu_model(), "cores": arguments.threads,
+                    **({"note": arguments.note} if arguments.note else {})},
+        "peer": {"torch": torch.__version__, "transformers": transformers.__version__},
+        "piton_seconds": seconds, "peer_seconds": min(peers), "times_peer": min(peers) / seconds,
+        "largest_difference": difference,
+        "raw": {"peer": peers, "piton_all_and_one": own},
+    }
+    path = pathlib.Path(arguments.output or ROOT / "bench" / "results" / f"{result['date'][:10]}-embed.json")
+    path.write_text(json.dumps(result, indent=1) + "\n")
+    print(f"{path}: piton {seconds:.3f} s, peer {min(peers):.3f} s, ratio {result['times_peer']:.2f}")
+
+
+if __name__ == "__main__":
+    main()
