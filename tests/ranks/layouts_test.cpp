@@ -152,7 +152,7 @@ TEST(Resume, TenStepsAndTenMoreAreTwentyToTheBit) {
   ranks::everyone().barrier();
   for (const char* name : {"gpt2-tiny", "llama-tiny", "bert, post-norm", "t5, published"}) {
     const ModelConfig model = small(name);
-    for (const RunLayout& layout : third_of_layouts(name, ranks::world().size())) {
+    for (const RunLayout& layout : ranks::third_of_layouts(name, ranks::world().size())) {
       SCOPED_TRACE(std::string(name) + ", " + layout.name);
       std::vector<double> through;
       std::map<std::string, std::string> end;
