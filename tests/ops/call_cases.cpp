@@ -17,6 +17,7 @@ class CaseList {
       : dtype_(options.dtype),
         sums_(options.dtype == DType::kF64 ? DType::kF64 : DType::kF32),
         tile_(options.row_tile),
+        codes_(options.codes),
         source_(0x5EED, options.awkward) {}
 
   std::vector<CallCase> take() { return std::move(cases_); }
