@@ -151,8 +151,8 @@ if(TARGET piton)
   endforeach()
 endif()
 
-# A drill may start the binary (PITON_PROGRAM) and call the library. What it needs in addition to piton_api is
-# named by tests/drills/NAME_drill.cmake, which may append to `libraries`.
+# A drill may start the binary (PITON_PROGRAM) and call the library. tests/drills/NAME_drill.cmake may append to
+# `libraries` what it needs in addition to piton_api, and set `processors` to 1 where it starts one process at a time.
 file(GLOB drill_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/drills/*_drill.cpp)
 add_custom_target(drills)
 if(TARGET piton AND TARGET piton_api)
@@ -160,6 +160,7 @@ if(TARGET piton AND TARGET piton_api)
     get_filename_component(name ${file} NAME_WE)
     string(REGEX REPLACE "_drill$" "" name ${name})
     set(libraries piton_api)
+    set(processors 2)
     if(EXISTS ${CMAKE_SOURCE_DIR}/tests/drills/${name}_drill.cmake)
       include(${CMAKE_SOURCE_DIR}/tests/drills/${name}_drill.cmake)
     endif()
@@ -168,7 +169,7 @@ if(TARGET piton AND TARGET piton_api)
     add_dependencies(drills_${name} piton)
     add_dependencies(drills drills_${name})
     # Each drill ends what it started by itself; this limit is for the nights.
-    set_tests_properties(drills/drills_${name} PROPERTIES PROCESSORS 2 TIMEOUT 14400)
+    set_tests_properties(drills/drills_${name} PROPERTIES PROCESSORS ${processors} TIMEOUT 14400)
   endforeach()
 endif()
 

@@ -107,33 +107,35 @@ async function ask(text) {
   const place = show("assistant", "Model", "");
   running = new AbortController();
   get("send").textContent = "Stop";
-  let written = "", parts = 0, first = 0;
+  let written = "", tokens = 0, first = 0;
   try {
     const system = get("system").value.trim();
     const all = system ? [{role: "system", content: system}, ...messages] : messages;
     const answer = await fetch("v1/chat/completions", {
       method: "POST", headers: headers(), signal: running.signal,
       // An empty field is left out: the model then writes as much as it has room for.
-      body: JSON.stringify({messages: all, stream: true, model: get("model").value || undefined,
+      body: JSON.stringify({messages: all, stream: true, stream_options: {include_usage: true},
+                            model: get("model").value || undefined,
                             temperature: +get("temperature").value,
                             max_tokens: get("tokens").value ? +get("tokens").value : undefined})});
     if (!answer.ok) throw new Error((await answer.json()).error.message);
     const main = get("main");
     for await (const event of events(answer.body)) {
       if (event.error) throw new Error(event.error.message);
+      if (event.usage) tokens = event.usage.completion_tokens;
       const part = event.choices[0] && event.choices[0].delta.content;
       if (!part) continue;
-      if (!parts++) first = performance.now();
+      if (!written) first = performance.now();
       written += part;
       const atEnd = main.scrollHeight - main.scrollTop - main.clientHeight < 60;
       place.textContent = written;
       if (atEnd) main.scrollTop = main.scrollHeight;
     }
     const seconds = (performance.now() - first) / 1000;
-    if (parts > 1) {
+    if (tokens > 1) {
       const rate = document.createElement("span");
       rate.className = "soft";
-      rate.textContent = ((parts - 1) / seconds).toFixed(1) + " parts a second";
+      rate.textContent = ((tokens - 1) / seconds).toFixed(1) + " tokens a second";
       place.parentNode.append(rate);
     }
   } catch (error) {
