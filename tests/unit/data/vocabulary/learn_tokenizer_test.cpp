@@ -223,7 +223,7 @@ TEST(LearnTokenizer, RefusesInputWithoutWordsAndBadRecords) {
             "train-tokenizer: no word in the input; is it empty?");
   EXPECT_THAT(fault_of(Fault::kData, {"--input", (folder / "other.jsonl").string()}),
               HasSubstr("other.jsonl: line 2 (byte 17): no key \"text\""));
-  EXPECT_THAT(fault_of(Fault::kUsage, {}), HasSubstr("train-tokenizer: no --input"));
+  EXPECT_THAT(fault_of(Fault::kUsage, {}), HasSubstr("no --input; give files"));
   const LearnReport skipped = learn_into(
       folder / "t", {"--input", (folder / "other.jsonl").string(), "--on-error", "skip"});
   EXPECT_EQ(skipped.bad_records, 1);
