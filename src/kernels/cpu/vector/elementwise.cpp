@@ -104,36 +104,46 @@ void column_sums(float* sums, const Matrix& x, std::int64_t rows, std::int64_t c
 
 namespace {
 
-// T: the type of x and bias; Y: of y and the residual.
-template <typename T, typename Y>
+// T: the type of x and bias; Y: of y and the residual. Which parts there are is known when it is
+// compiled, so product and sum are rounded once wherever the processor can, under every compiler.
+template <typename T, typename Y, bool kMasks, bool kAdds>
 void drop_and_add(const DropoutArguments& a) {
   const T* x = static_cast<const T*>(a.x);
   const T* bias = static_cast<const T*>(a.bias);
   const Y* residual = static_cast<const Y*>(a.residual);
   Y* y = static_cast<Y*>(a.y);
+  const MaskRow* mask = a.mask;
+  float* sums = a.sums;
   // mask_factors() starts at multiples of four columns: `skip` of its factors belong to columns
   // before the first one.
   float kept[kMaskBlock + 4] = {};
-  const std::int64_t skip = a.mask != nullptr ? a.mask->first_column % 4 : 0;
+  const std::int64_t skip = kMasks ? mask->first_column % 4 : 0;
   const std::int64_t block = skip == 0 ? kMaskBlock : kMaskBlock - 4;
   for (std::int64_t first = 0; first < a.columns; first += block) {
     const std::int64_t n = a.columns - first < block ? a.columns - first : block;
-    if (a.mask != nullptr) {
-      mask_factors(*a.mask, static_cast<std::uint32_t>(a.mask->first_column - skip + first), kept);
+    if constexpr (kMasks) {
+      mask_factors(*mask, static_cast<std::uint32_t>(mask->first_column - skip + first), kept);
     }
     for_vectors(
         n, [&](std::int64_t i, auto count) __attribute__((always_inline)) {
           const std::int64_t at = first + i;
           F value = load(x + at, count);
           if (bias != nullptr) value += load(bias + at, count);
-          if (a.mask != nullptr) {
-            const F factor = load(kept + skip + i);
-            value *= factor;
-          }
-          if (residual != nullptr) value += load(residual + at, count);
+          if constexpr (kMasks) value *= load(kept + skip + i);
+          if constexpr (kAdds) value += load(residual + at, count);
           store(y + at, value, count);
-          if (a.sums != nullptr) store(a.sums + at, load(a.sums + at, count) + value, count);
+          if (sums != nullptr) store(sums + at, load(sums + at, count) + value, count);
         });
+  }
+}
+
+template <typename T, typename Y>
+void drop_and_add(const DropoutArguments& a) {
+  if (a.mask != nullptr) {
+    a.residual != nullptr ? drop_and_add<T, Y, true, true>(a) : drop_and_add<T, Y, true, false>(a);
+  } else {
+    a.residual != nullptr ? drop_and_add<T, Y, false, true>(a)
+                          : drop_and_add<T, Y, false, false>(a);
   }
 }
 
