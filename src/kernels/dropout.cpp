@@ -4,16 +4,6 @@
 #include "kernels/expect.h"
 
 namespace piton {
-namespace {
-
-// That `wide` has the dtype of `x`, or is fp32 where that is narrower.
-void expect_wider(std::string_view call, const Tensor& wide, const Tensor& x) {
-  PITON_ASSERT(
-      wide.dtype() == x.dtype() || (wide.dtype() == DType::kF32 && size_bytes(x.dtype()) == 2),
-      "{}: {} next to {}", call, name(wide.dtype()), name(x.dtype()));
-}
-
-}  // namespace
 
 void DropoutAddForward::check() const {
   expect_one_place(*this);

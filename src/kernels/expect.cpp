@@ -55,4 +55,10 @@ void expect_dropout(std::string_view call, const Dropout& dropout) {
   PITON_ASSERT(dropout.rows.sequence > 0, "{}: {} rows a sample", call, dropout.rows.sequence);
 }
 
+void expect_wider(std::string_view call, const Tensor& wide, const Tensor& rest) {
+  PITON_ASSERT(wide.dtype() == rest.dtype() ||
+                   (wide.dtype() == DType::kF32 && size_bytes(rest.dtype()) == 2),
+               "{}: {} next to {}", call, name(wide.dtype()), name(rest.dtype()));
+}
+
 }  // namespace piton

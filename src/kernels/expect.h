@@ -27,6 +27,10 @@ DType sum_dtype(DType dtype);
 // Asserts that the probability is in [0, 1), and that a nonzero one comes with the sample counter.
 void expect_dropout(std::string_view call, const Dropout& dropout);
 
+// Asserts that `wide` has the dtype of `rest`, or is fp32 where that has two bytes: a tensor of a
+// residual stream in fp32.
+void expect_wider(std::string_view call, const Tensor& wide, const Tensor& rest);
+
 // Asserts that all tensors of a call are on the same device.
 template <typename Call>
 void expect_one_place(const Call& call) {

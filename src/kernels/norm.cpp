@@ -4,16 +4,6 @@
 #include "kernels/expect.h"
 
 namespace piton {
-namespace {
-
-// That x has the dtype of `rest`, or is fp32 where that is narrower.
-void expect_stream(std::string_view call, const Tensor& x, const Tensor& rest) {
-  PITON_ASSERT(
-      x.dtype() == rest.dtype() || (x.dtype() == DType::kF32 && size_bytes(rest.dtype()) == 2),
-      "{}: x is {}, the rest {}", call, name(x.dtype()), name(rest.dtype()));
-}
-
-}  // namespace
 
 void NormForward::check() const {
   expect_one_place(*this);
@@ -23,7 +13,7 @@ void NormForward::check() const {
   const DType sums = sum_dtype(x.dtype());
   Operand{kName, "x", x}.shape({n, h});
   Operand{kName, "y", y}.floating().shape({n, h}).contiguous();
-  expect_stream(kName, x, y);
+  expect_wider(kName, x, y);
   if (mean.defined()) Operand{kName, "mean", mean}.shape({n}).dtype(sums).contiguous();
   Operand{kName, "rstd", rstd}.shape({n}).dtype(sums).contiguous();
   Operand{kName, "gain", gain}.shape({h}).dtype(y.dtype()).contiguous();
@@ -40,7 +30,7 @@ void NormBackward::check() const {
   Operand{kName, "x", x}.shape({n, h});
   Operand{kName, "dx", dx}.shape({n, h}).dtype(x.dtype()).contiguous();
   Operand{kName, "dy", dy}.floating().shape({n, h}).contiguous();
-  expect_stream(kName, x, dy);
+  expect_wider(kName, x, dy);
   if (dgain.defined()) Operand{kName, "dgain", dgain}.shape({h}).dtype(sums).contiguous();
   if (dbias.defined()) Operand{kName, "dbias", dbias}.shape({h}).dtype(sums).contiguous();
   if (dresidual.defined()) {

@@ -149,8 +149,7 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "--recompute-granularity full computes layers again, without DeepSpeed"},
     {kIgnored, "use-checkpoint-args use-mp-args-from-checkpoint-args",
      "a checkpoint loads into any layout; sizes that flags do not give are read from it, and "
-     "others "
-     "are refused"},
+     "others are refused"},
     {kIgnored, "no-use-tokenizer-model-from-checkpoint-args",
      "the tokenizer that flags name is taken, and compared with the checkpoint's"},
     {kIgnored,
