@@ -12,12 +12,15 @@
 
 #include "base/amounts.h"
 #include "base/error.h"
+#include "base/platform.h"
 #include "tensor/held_storage.h"
 
 namespace piton {
 namespace {
 
 constexpr std::int64_t kAlignment = 64;  // one cache line, and the widest vector load
+// In builds for tests, whose sanitizers pay for each byte of a segment, used or not.
+constexpr std::int64_t kMostOfTestBuilds = std::int64_t{4} << 20;
 
 std::int64_t round_up(std::int64_t bytes) {
   return std::max(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment);
@@ -78,7 +81,9 @@ struct Arena::State {
   };
 
   State(Memory& memory, std::int64_t segment_bytes)
-      : memory(memory), segment_bytes(round_up(segment_bytes)) {}
+      : memory(memory),
+        segment_bytes(round_up(kFaultInjection ? std::min(segment_bytes, kMostOfTestBuilds)
+                                               : segment_bytes)) {}
 
   // Every function below is called with `mutex` held.
 

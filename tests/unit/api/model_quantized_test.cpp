@@ -10,6 +10,7 @@
 #include "base/files/files.h"
 #include "convert/convert.h"
 #include "support/host_machine.h"
+#include "support/sampled.h"
 #include "support/stories_folder.h"
 #include "support/temp_folder.h"
 
@@ -66,6 +67,7 @@ TEST(QuantizedStories, AreBetterByGptqThanRoundedToNearest) {
   const double whole = perplexity(*model, held_out);
   SilentProgress progress;
   for (const bool symmetric : {true, false}) {
+    if (!symmetric && !test::nightly()) continue;
     SCOPED_TRACE(symmetric);
     const auto quantized = [&](bool gptq) {
       ConvertOptions options;

@@ -92,7 +92,8 @@ TEST(Stories260K, HasTheLikelihoodsOfRoundedKeysAndValues) {
     const Model::Score whole = full->score(ids);
     const Model::Score got = coded->score(ids);
     EXPECT_NEAR(whole.sum(), wanted, 1e-3);
-    EXPECT_NEAR(got.sum(), wanted_coded, 5e-3);
+    // Coding moves these sums by 0.17 to 1.3. Another order of sums moves some codes by one.
+    EXPECT_NEAR(got.sum(), wanted_coded, 0.04);
     ASSERT_EQ(got.log_likelihood.size(), whole.log_likelihood.size());
     for (std::size_t i = 0; i < whole.log_likelihood.size(); ++i)
       EXPECT_NEAR(got.log_likelihood[i], whole.log_likelihood[i], 0.3) << i;

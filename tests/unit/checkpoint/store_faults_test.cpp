@@ -16,6 +16,7 @@
 #include "checkpoint/background_save.h"
 #include "checkpoint/store.h"
 #include "support/errors.h"
+#include "support/sampled.h"
 #include "support/temp_folder.h"
 #include "unit/checkpoint/small_model.h"
 
@@ -134,7 +135,7 @@ TEST(Save, KilledBeforeAnyOfItsCallsLeavesTheOldCheckpointOrTheNewOneWhole) {
        {Case{2, 0, false}, {1, 0, false}, {2, 1, false}, {2, 1, true}}) {
     std::set<int> seen;
     int fatal = 0;
-    for (bool died = true; died; ++fatal) {
+    for (bool died = true; died; fatal += test::one_of(3)) {
       ASSERT_LT(fatal, 200);
       const FastDir dir;
       save(dir.path(), 1, 10);

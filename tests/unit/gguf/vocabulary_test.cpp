@@ -9,6 +9,7 @@
 
 #include "base/files/files.h"
 #include "support/errors.h"
+#include "support/sampled.h"
 #include "support/temp_folder.h"
 #include "text/compare_tokenizers.h"
 #include "text/files/tokenizer_folder.h"
@@ -77,6 +78,7 @@ void expect_comes_back(const TokenizerOptions& options, std::int64_t more_rows) 
 TEST(GgufVocabulary, OfPublishedTokenizersGivesTheSameIds) {
   if (!fs::exists(kShared)) GTEST_SKIP() << "no shared test data at " << kShared;
   for (const char* name : {"gpt2", "llama2", "qwen2.5"}) {
+    if (std::string(name) == "qwen2.5" && !test::nightly()) continue;  // has 150,000 merges
     SCOPED_TRACE(name);
     expect_comes_back({.name_or_path = (kShared / name).string()}, 5);
   }

@@ -6,6 +6,7 @@
 
 #include "comm/virtual/world.h"
 #include "support/delayed_device.h"
+#include "support/sampled.h"
 #include "support/small_training.h"
 
 namespace piton {
@@ -38,7 +39,7 @@ std::pair<Requests, Requests> requests(const test::SmallLayout& layout, int rank
 }
 
 TEST(Addresses, OfStep3AreThoseOfStep30UnderDelays) {
-  for (const int zero_stage : {0, 1, 2, 3}) {
+  for (const int zero_stage : test::sampled(std::vector{0, 1, 2, 3}, 2, 1)) {
     for (const int stages : {1, 2}) {
       SCOPED_TRACE(testing::Message() << "ZeRO " << zero_stage << ", " << stages << " stages");
       const test::SmallLayout layout{
@@ -49,6 +50,7 @@ TEST(Addresses, OfStep3AreThoseOfStep30UnderDelays) {
         EXPECT_GT(third.size(), 10);
         EXPECT_TRUE(third == last);
         EXPECT_EQ(segments, 0) << "no request reached the device after step 3";
+        if (rank != 0 && !test::nightly()) continue;
         // Other delays give the same places, counted from the first request.
         const auto [again, end] = requests(layout, rank, 99, &segments);
         ASSERT_EQ(again.size(), third.size());

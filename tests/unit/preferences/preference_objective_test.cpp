@@ -145,6 +145,9 @@ struct TwoModels {
 
 ModelConfig wide_model(double dropout) {
   ModelConfig model = preset("llama-tiny");
+  model.layers = 2;
+  model.hidden = 32;
+  model.ffn_hidden = 48;
   model.vocabulary = 61;
   model.dtype = DType::kF64;
   model.hidden_dropout = model.attention_dropout = dropout;
