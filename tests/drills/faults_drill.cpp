@@ -12,7 +12,7 @@
 
 #include "api/engine.h"
 #include "base/progress.h"
-#include "support/run_metrics.h"
+#include "run_metrics.h"
 #include "support/temp_folder.h"
 #include "support/tiny_run.h"
 #include "train/pretrain.h"

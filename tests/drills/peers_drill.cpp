@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "comm/mpi/job_record.h"
-#include "support/run_metrics.h"
+#include "run_metrics.h"
 #include "support/temp_folder.h"
 #include "support/tiny_run.h"
 

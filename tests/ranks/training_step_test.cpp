@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "sampled.h"
 #include "support/ranks_main.h"
 #include "support/run_session.h"
-#include "support/sampled.h"
 
 namespace piton {
 

@@ -1,6 +1,6 @@
 # Traces of real runs: the passes of each rank are those of its schedule, in its order (piton plan --simulate --passes),
 # and gradients are sent while others are computed.
-include(${CMAKE_CURRENT_LIST_DIR}/../support/expect.cmake)
+include(${CMAKE_CURRENT_LIST_DIR}/../../support/expect.cmake)
 file(REMOVE_RECURSE ${WORK})
 file(MAKE_DIRECTORY ${WORK})
 write_corpus()
