@@ -132,7 +132,7 @@ endforeach()
 
 file(GLOB command_tests CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/commands/*.cmake
      ${CMAKE_SOURCE_DIR}/tests/commands/data/*.cmake ${CMAKE_SOURCE_DIR}/tests/commands/evaluation/*.cmake
-     ${CMAKE_SOURCE_DIR}/tests/commands/tuning/*.cmake)
+     ${CMAKE_SOURCE_DIR}/tests/commands/traces/*.cmake ${CMAKE_SOURCE_DIR}/tests/commands/tuning/*.cmake)
 if(TARGET piton)
   add_dependencies(whole_tests piton piton_shared)
   foreach(file IN LISTS command_tests)
@@ -152,7 +152,8 @@ if(TARGET piton)
 endif()
 
 # A drill may start the binary (PITON_PROGRAM) and call the library. tests/drills/NAME_drill.cmake may append to
-# `libraries` what it needs in addition to piton_api, and set `processors` to 1 where it starts one process at a time.
+# `libraries` what it needs in addition to piton_api, set `processors` to 1 where it starts one process at a time or
+# mostly waits, and `shards` to the number of parts that may run at the same time.
 file(GLOB drill_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/drills/*_drill.cpp)
 add_custom_target(drills)
 if(TARGET piton AND TARGET piton_api)
@@ -161,6 +162,7 @@ if(TARGET piton AND TARGET piton_api)
     string(REGEX REPLACE "_drill$" "" name ${name})
     set(libraries piton_api)
     set(processors 2)
+    set(shards 1)
     if(EXISTS ${CMAKE_SOURCE_DIR}/tests/drills/${name}_drill.cmake)
       include(${CMAKE_SOURCE_DIR}/tests/drills/${name}_drill.cmake)
     endif()
@@ -169,7 +171,16 @@ if(TARGET piton AND TARGET piton_api)
     add_dependencies(drills_${name} piton)
     add_dependencies(drills drills_${name})
     # Each drill ends what it started by itself; this limit is for the nights.
-    set_tests_properties(drills/drills_${name} PROPERTIES PROCESSORS ${processors} TIMEOUT 14400)
+    foreach(shard RANGE 1 ${shards})
+      set(part drills/drills_${name})
+      if(shard GREATER 1)
+        string(APPEND part _${shard})
+        add_test(NAME ${part} COMMAND drills_${name})
+      endif()
+      math(EXPR index "${shard} - 1")
+      set_tests_properties(${part} PROPERTIES LABELS drills PROCESSORS ${processors} TIMEOUT 14400
+        ENVIRONMENT "GTEST_TOTAL_SHARDS=${shards};GTEST_SHARD_INDEX=${index}")
+    endforeach()
   endforeach()
 endif()
 

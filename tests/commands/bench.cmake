@@ -8,7 +8,7 @@ set(timed "\"best_seconds\":[0-9.e-]+" "\"spread\":[0-9.e-]+")
 set(tiny --model llama-tiny --rounds 2 --threads 1 --micro-batch-size 2 --seq-length 32 --json)
 expect(RUN bench train ${tiny} --profile CODE 0
   OUT "^{\"bench\":\"train\"" "\"tokens_per_second\":[0-9]" "\"share_of_peak\":[0-9]" "\"over_product_floor\":[0-9]"
-      "\"peak_memory_bytes\":[0-9]" "\"peak_resident_bytes\":[0-9]" "\"tokens_per_step\":64.0" "\"by_name\":"
+      "\"peak_memory_bytes\":[0-9]" "\"reserved_memory_bytes\":[0-9]" "\"peak_resident_bytes\":[0-9]" "\"tokens_per_step\":64.0" "\"by_name\":"
       "\"what\":\"attention backward\",\"calls\":4," "\"what\":\"linear backward weight" ${timed})
 # In words too, of each kind that can be profiled.
 set(words ${tiny})
@@ -43,6 +43,21 @@ expect(RUN bench optimizer --elements 1000 --rounds 2 --bf16 --json CODE 0
   OUT "\"share_of_bandwidth\":" "\"mb_per_second\":" "\"elements\":1000")
 expect(RUN bench decode ${tiny} --context 16 --tokens 3 CODE 0
   OUT "\"share_of_bandwidth\":" "\"tokens_per_second\":" "\"peak_memory_bytes\":")
+# Collectives: of one process, which only copy, and of two ranks, whose elements are divided.
+expect(RUN bench comm --elements 1000 --rounds 2 --json CODE 0 OUT "\"ranks\":1," "\"what\":\"all-reduce of fp32\",\"bytes\":4000,")
+execute_process(COMMAND ${LAUNCH} 2 ${PITON} bench comm --elements 1001 --rounds 2 --json OUTPUT_VARIABLE out RESULT_VARIABLE code)
+if(NOT code EQUAL 0 OR NOT out MATCHES "\"ranks\":2,")
+  message(FATAL_ERROR "bench comm on two ranks: exit ${code}\n${out}")
+endif()
+foreach(what "all-reduce of fp32\",\"bytes\":4008" "reduce-scatter of bf16\",\"bytes\":2004" "all-gather of bf16" "broadcast of fp32")
+  if(NOT out MATCHES "\"what\":\"${what}[^}]*\"bus_gb_per_second\":[0-9.e-]+,\"best_seconds\":[0-9.e-]+")
+    message(FATAL_ERROR "bench comm: no ${what} in\n${out}")
+  endif()
+endforeach()
+execute_process(COMMAND ${LAUNCH} 2 ${PITON} bench comm --elements 1000 --rounds 1 OUTPUT_VARIABLE out RESULT_VARIABLE code)
+if(NOT code EQUAL 0 OR NOT out MATCHES "GB/s a rank on the bus  all-gather of fp32")
+  message(FATAL_ERROR "bench comm in words: exit ${code}\n${out}")
+endif()
 expect(RUN bench prefill ${tiny} --context 16 CODE 0 OUT "\"share_of_peak\":" "\"tokens_per_second\":")
 # For people: a number a line.
 expect(RUN bench gemm --rows 8 --in 16 --out 32 --rounds 1 CODE 0 OUT "share_of_peak +[0-9.]+  .of what these cores could" "ms x +1 ")

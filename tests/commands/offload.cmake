@@ -10,13 +10,18 @@ set(bare pretrain --model llama-tiny --data-path ${WORK}/corpus_text_document --
          --train-iters 6)
 set(away --remote-device ${WORK}/away)
 
-# The same with and without what `away` says, and with a stop in between.
+# The same with and without what `away` says, and with a stop in between: of some cases at night alone.
+set(whole_by_day sgd half zero0 zero2 kept_bf16 kept_stages kept_tensor kept_zero)
 function(expect_same name ranks)
   run_on(${ranks} ${name}_here ${ARGN})
   set(here "${HASH}")
   run_on(${ranks} ${name}_away ${ARGN} ${away})
   if(NOT HASH STREQUAL here)
     message(FATAL_ERROR "${ARGN}: other bits: ${here} ${HASH}\n${LOG}")
+  endif()
+  if(";${whole_by_day};" MATCHES ";${name};" AND NOT DEFINED ENV{PITON_NIGHTLY})
+    set(LOG "${LOG}" PARENT_SCOPE)
+    return()
   endif()
   run_on(${ranks} ${name}_parts ${ARGN} ${away} --exit-interval 4)
   run_on(${ranks} ${name}_parts ${ARGN} ${away} --load ${WORK}/${name}_parts)

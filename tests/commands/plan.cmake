@@ -2,7 +2,7 @@
 include(${SOURCE}/tests/support/expect.cmake)
 
 expect(RUN plan --model gpt2-124m --micro-batch-size 4 --seq-length 256 --json CODE 0 OUT "\"parameters\":124439808")
-expect(RUN plan --model gpt2-124m --zero-stage 1 --world-size 2 CODE 0 OUT "pipeline bubble 0.0")
+expect(RUN plan --model gpt2-124m --zero-stage 1 --world-size 2 CODE 0 OUT "pipeline bubble 0.0" "segments of a rank [0-9.]+ MiB: ")
 expect(RUN plan --model llama-tiny --tensor-model-parallel-size 2 --world-size 4 --device-memory 1GB CODE 0
        OUT "[0-9.]+ thousand parameters in fp32; a step is 2 samples of 128 tokens" "4 ranks: tensor 2 x pipeline 1 x data 2"
            "\n0-3 " "fits: [0-9.]+ of 953.7 MiB")

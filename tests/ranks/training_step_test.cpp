@@ -1,12 +1,14 @@
 // ranks: 2
-// What a step does apart from its layout, on every layout of two ranks: an update without finite
-// gradients is skipped by all, half precision under a loss scale, Muon, and what is computed again.
+// What a step does apart from its layout, on every layout of two ranks (by day each case on some of
+// them): an update without finite gradients is skipped by all, half precision under a loss scale,
+// Muon, and what is computed again.
 #include <cmath>
 #include <filesystem>
 #include <limits>
 #include <string>
 #include <vector>
 
+#include "sampled.h"
 #include "support/ranks_main.h"
 #include "support/run_session.h"
 
@@ -18,6 +20,7 @@ namespace {
 
 using test::mesh;
 using test::RunLayout;
+using test::sampled;
 using test::TrainingRun;
 
 std::vector<RunLayout> layouts(const OptimizerOptions& optimizer = {}) {
@@ -76,7 +79,8 @@ TEST(Gradients, AreTheSameForEveryFactoringOfTheGlobalBatch) {
 TEST(NotFinite, InOneElementOfOneRankSkipsTheUpdateOnAll) {
   for (const double bad : {std::nan(""), std::numeric_limits<double>::infinity()}) {
     for (const int culprit : {0, 1}) {
-      for (const RunLayout& layout : layouts()) {
+      const std::size_t turn = (std::isnan(bad) ? 0 : 2) + static_cast<std::size_t>(culprit);
+      for (const RunLayout& layout : sampled(layouts(), 4, turn)) {
         SCOPED_TRACE(fmt::format("{}, {} on rank {}", layout.name, bad, culprit));
         TrainingRun run(ranks::world(), layout, small("gpt2-tiny"));
         run.step();
@@ -134,7 +138,7 @@ TEST(HalfPrecision, LearnsUnderAScaleThatAllRanksShare) {
     const bool adapts = !optimizer.loss_scale;
     EXPECT_EQ(alone.run.session().optimizer().skipped() > 5, adapts);
     EXPECT_EQ(alone.run.session().optimizer().loss_scale() == 1024, !adapts);
-    for (const RunLayout& layout : layouts(optimizer)) {
+    for (const RunLayout& layout : sampled(layouts(optimizer), 2, adapts ? 0 : 1)) {
       SCOPED_TRACE(layout.name);
       TrainingRun run(ranks::world(), layout, model);
       std::string told;
@@ -163,7 +167,7 @@ TEST(Muon, OnEveryLayoutFollowsOneProcess) {
     Alone alone({.name = "one process", .optimizer = optimizer}, model);
     const std::vector<double> losses = alone.run.losses(kSteps);
     EXPECT_LT(losses.back(), losses.front());
-    for (const RunLayout& layout : layouts(optimizer)) {
+    for (const RunLayout& layout : sampled(layouts(optimizer), 2, model.gated ? 0 : 1)) {
       SCOPED_TRACE(std::string(name) + ", " + layout.name);
       TrainingRun run(ranks::world(), layout, model);
       const std::vector<double> split = run.losses(kSteps);
@@ -184,7 +188,7 @@ TEST(Cadam, OnEveryLayoutFollowsOneProcess) {
     Alone alone({.name = "one process", .optimizer = optimizer}, model);
     const std::vector<double> losses = alone.run.losses(kSteps);
     EXPECT_LT(losses.back(), losses.front());
-    for (const RunLayout& layout : layouts(optimizer)) {
+    for (const RunLayout& layout : sampled(layouts(optimizer), 2, model.gated ? 1 : 0)) {
       SCOPED_TRACE(std::string(name) + ", " + layout.name);
       TrainingRun run(ranks::world(), layout, model);
       const std::vector<double> split = run.losses(kSteps);
@@ -208,7 +212,8 @@ TEST_P(WholeState, OfTenStepsAndTenMoreIsThatOfTwentyToTheBit) {
   ranks::everyone().barrier();
   const ModelConfig model = small("llama-tiny", DType::kBF16);
   std::string hash;
-  for (const RunLayout& layout : layouts(optimizer)) {
+  const bool muon = GetParam() == OptimizerKind::kMuon;
+  for (const RunLayout& layout : sampled(layouts(optimizer), 2, muon ? 0 : 1)) {
     SCOPED_TRACE(layout.name);
     std::map<std::string, std::string> end;
     {
@@ -242,7 +247,8 @@ TEST_P(WholeState, GoesFromOneLayoutToAnother) {
   if (ranks::world().rank() == 0) std::filesystem::remove_all(folder);
   ranks::everyone().barrier();
   const ModelConfig model = small("llama-tiny", DType::kBF16);
-  const std::vector<RunLayout> all = layouts(optimizer);
+  const bool muon = GetParam() == OptimizerKind::kMuon;
+  const std::vector<RunLayout> all = sampled(layouts(optimizer), 2, muon ? 1 : 0);
   for (std::size_t i = 0; i < all.size(); ++i) {
     const RunLayout& from = all[i];
     const RunLayout& to = all[(i + 1) % all.size()];
@@ -303,14 +309,15 @@ TEST(Recomputation, OfWhateverChangesNoBitAndKeepsLess) {
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
     ModelConfig model = small("llama-tiny", dtype);
     model.layers = 4;
-    for (RunLayout layout : layouts()) {
+    std::size_t turn = dtype == DType::kF32 ? 0 : 1;
+    for (RunLayout layout : sampled(layouts(), 2, turn)) {
       TrainingRun plain(ranks::world(), layout, model);
       const std::vector<double> losses = plain.losses(3);
       const auto end = plain.pieces();
       const auto activations = [](TrainingRun& run) {
         return run.arena().counts().peak_bytes[static_cast<int>(MemoryKind::kActivations)];
       };
-      for (const auto& [name, rules, call] : kinds) {
+      for (const auto& [name, rules, call] : sampled(kinds, 2, turn++)) {
         SCOPED_TRACE(fmt::format("{}, {}, {}", layout.name, piton::name(dtype), name));
         layout.rules = rules;
         TrainingRun run(ranks::world(), layout, model);
@@ -335,6 +342,8 @@ TEST(Recomputation, WithItsInputsDividedOverTensorRanksKeepsHalfOfThem) {
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
     for (const char* family : {"gpt2-tiny", "llama-tiny"}) {
       for (const std::int64_t group : {1, 2}) {
+        const bool half = (dtype == DType::kF32) == (*family == 'g') == (group == 1);
+        if (half && !test::at_night()) continue;
         SCOPED_TRACE(fmt::format("{}, {}, groups of {}", family, piton::name(dtype), group));
         ModelConfig model = small(family, dtype);
         model.layers = 16;

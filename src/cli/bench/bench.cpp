@@ -3,6 +3,7 @@
 
 #include "base/json.h"
 #include "base/options/option_range.h"
+#include "bench/collectives.h"
 #include "bench/decode.h"
 #include "bench/kernels.h"
 #include "bench/train.h"
@@ -37,7 +38,10 @@ struct BenchOptions {
              "gemm: number of columns of x, with --out (default: the linear layers of the model)"},
       in);
     v(Option{"out", "gemm: number of columns of y, with --in"}, out);
-    v(Option{"elements", "optimizer: number of weights (default: those of the model)"}, elements);
+    v(Option{"elements",
+             "optimizer: number of weights (default: those of the model); comm: number of elements "
+             "of a tensor (default: 16777216)"},
+      elements);
     v(Option{"context", "decode, prefill: number of tokens of the prompt"}, context);
     v(Option{"tokens", "decode: number of tokens per round"}, tokens);
     v(Option{"quantize",
@@ -154,6 +158,7 @@ Json run_optimizer(const Request& request) {
 
 void put_memory(Json& out, const MemoryCounts& memory) {
   out["peak_memory_bytes"] = memory.peak_total_bytes;
+  out["reserved_memory_bytes"] = memory.reserved_bytes;
   for (int kind = 0; kind < kMemoryKinds; ++kind) {
     out["memory_bytes"][std::string(name(static_cast<MemoryKind>(kind)))] = memory.peak_bytes[kind];
   }
@@ -263,14 +268,33 @@ Json run_prefill(const Request& request) {
   return out;
 }
 
+Json run_comm(const Request& request) {
+  const int ranks = request.machine.world.size();
+  const std::int64_t asked = request.bench.elements.value_or(std::int64_t{16} << 20);
+  const std::int64_t elements = (asked + ranks - 1) / ranks * ranks;
+  Json calls = Json::array();
+  for (const CollectiveFigure& figure :
+       bench_collectives(request.machine, elements, request.bench.of_all.rounds)) {
+    Json one{{"what", figure.what}, {"bytes", figure.bytes}};
+    put_if(one, "bus_gb_per_second", figure.bus_bytes * 1e-9 / figure.samples.best());
+    one.update(to_json(figure.samples));
+    calls.push_back(std::move(one));
+  }
+  return {{"ranks", ranks}, {"collectives", std::move(calls)}};
+}
+
 struct Kind {
   std::string_view name;
   Json (*run)(const Request&);
 };
 
-constexpr Kind kKinds[] = {{"train", run_train},         {"gemm", run_gemm},
-                           {"attention", run_attention}, {"optimizer", run_optimizer},
-                           {"decode", run_decode},       {"prefill", run_prefill}};
+constexpr Kind kKinds[] = {{"train", run_train},
+                           {"gemm", run_gemm},
+                           {"attention", run_attention},
+                           {"optimizer", run_optimizer},
+                           {"decode", run_decode},
+                           {"prefill", run_prefill},
+                           {"comm", run_comm}};
 
 const Kind& find_kind(const std::string& name) {
   for (const Kind& kind : kKinds) {
@@ -334,6 +358,13 @@ void print_text(const Json& result) {
       text += fmt::format("  {:10.3f} ms x {:3}  {:5.1f} % of peak  {}\n",
                           1e3 * one["best_seconds"].get<double>(), one["calls"].get<std::int64_t>(),
                           100 * one.value("share_of_peak", 0.0), one["what"].get<std::string>());
+    }
+  }
+  if (result.contains("collectives")) {
+    for (const Json& one : result["collectives"]) {
+      text += fmt::format("  {:10.3f} ms  {:8.3f} GB/s a rank on the bus  {}\n",
+                          1e3 * one["best_seconds"].get<double>(),
+                          one.value("bus_gb_per_second", 0.0), one["what"].get<std::string>());
     }
   }
   if (result.contains("profile")) {

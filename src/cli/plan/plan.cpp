@@ -159,6 +159,7 @@ nlohmann::ordered_json to_json(const RankEstimate& estimate, int rank, bool asyn
     bytes[std::string(name(static_cast<MemoryKind>(kind)))] = estimate.memory.peak_bytes[kind];
   }
   bytes["total"] = estimate.memory.peak_total_bytes;
+  bytes["reserved"] = estimate.memory.reserved_bytes;
   bytes["offloaded"] = estimate.offloaded_bytes;
   const TrafficCounts& sent = estimate.traffic;
   return {{"rank", rank},
@@ -247,6 +248,7 @@ void print_table(const std::vector<RankEstimate>& estimates, const std::string& 
     text += fmt::format("{:>14}", name(static_cast<MemoryKind>(kind)));
   text += fmt::format("{:>12}{:>18}\n", "peak", "sent a step, MiB");
   std::int64_t most = 0;
+  std::int64_t reserved = 0;
   std::int64_t offloaded = 0;
   for (const std::vector<std::size_t>& group : groups) {
     const RankEstimate& one = estimates[group[0]];
@@ -256,8 +258,13 @@ void print_table(const std::vector<RankEstimate>& estimates, const std::string& 
     text += fmt::format("{:>12}{:>18}\n", mebibytes_text(one.memory.peak_total_bytes),
                         mebibytes_text(sent_bytes(one.traffic)));
     most = std::max(most, one.memory.peak_total_bytes);
+    reserved = std::max(reserved, one.memory.reserved_bytes);
     offloaded = std::max(offloaded, one.offloaded_bytes);
   }
+  text += fmt::format(
+      "segments of a rank {} MiB: what is taken from the system, the peak and free places between "
+      "tensors; code, threads and batches are in addition\n",
+      mebibytes_text(reserved));
   if (offloaded > 0) {
     text += fmt::format("offloaded by a rank {} MiB, which is not in the peak\n",
                         mebibytes_text(offloaded));

@@ -11,8 +11,9 @@ namespace piton {
 
 namespace {
 
-// As in MessageRunner: the latency of a chain is small next to the time of its messages.
-constexpr std::int64_t kRoundBytes = 4 << 20;
+// Of each tensor. Large next to latency, and several rounds fit into a third-level cache.
+constexpr std::int64_t kRoundBytes = 1 << 20;
+constexpr int kMostSlots = 16;
 constexpr int kHostTag = 2;  // MessageRunner has 1
 
 std::int64_t whole_lines(std::int64_t elements) { return (elements + 15) / 16 * 16; }
@@ -58,28 +59,22 @@ HierarchicalRunner::HierarchicalRunner(MPI_Comm comm, std::vector<int> world_ran
 void HierarchicalRunner::start(const Collective& collective) {
   now_ = collective;
   finished_ = false;
-  stages_.clear();
+  exchanged_ = gathered_ = added_ = returned_ = 0;
   switch (now_.kind) {
     case CollectiveKind::kAllReduce:
     case CollectiveKind::kScatter:
-      if (scatters() && flat_sends_less()) {
-        flat_runs_ = true;
-        return flat_->start(now_);
-      }
-      per_round_ = kRoundBytes / now_.element_bytes();
-      if (scatters()) {
-        per_round_ = std::max<std::int64_t>(16, per_round_ / std::ssize(world_ranks_));
-      }
-      return plan_sums(0);
+      if (scatters() && flat_sends_less()) break;
+      return start_sums();
     case CollectiveKind::kGather:
-      return plan_gather();
+      return start_gather();
     case CollectiveKind::kBroadcast:
-      return plan_broadcast();
+      return start_broadcast();
     case CollectiveKind::kExchange:
     case CollectiveKind::kBarrier:
-      flat_runs_ = true;
-      return flat_->start(now_);
+      break;
   }
+  flat_runs_ = true;
+  flat_->start(now_);
 }
 
 bool HierarchicalRunner::step() {
@@ -90,30 +85,59 @@ bool HierarchicalRunner::step() {
     finished_ = !flat_runs_;
     return moved;
   }
+  bool moved = false;
   if (local_runs_) {
-    const bool moved = local_->step();
-    local_runs_ = !local_->finished();
-    if (local_runs_) return moved;
+    moved |= local_->step();
+    if (local_->finished()) {
+      local_runs_ = false;
+      end_local();
+    }
   }
-  if (!requests_.empty()) {
-    int done = 0;
-    check_mpi(MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &done,
-                          MPI_STATUSES_IGNORE),
-              "MPI_Testall");
-    if (!done) return false;
-    requests_.clear();
-    waits_for_.clear();
+  if (sums()) {
+    const std::int64_t oldest = std::max<std::int64_t>(0, exchanged_ - std::ssize(slots_));
+    for (std::int64_t round = oldest; round < exchanged_; ++round) moved |= advance(slot(round));
+  } else {
+    sent_.done();  // MPI moves messages in calls alone
+    if (exchanged_ < rounds_) part(exchanged_).done();
   }
-  if (stages_.empty()) {
-    finished_ = late_.empty();
-    requests_ = std::exchange(late_, {});
-    waits_for_ = std::exchange(late_for_, {});
-    return true;
-  }
-  const std::function<void()> stage = std::move(stages_.front());
-  stages_.pop_front();
-  stage();
+  if (!local_runs_) moved |= start_local();
+  if (!local_runs_ && all_done()) finished_ = moved = true;
+  return moved;
+}
+
+bool HierarchicalRunner::polls() const {
+  if (flat_runs_) return flat_->polls();
+  const auto open = [](const Messages& one) { return !one.requests.empty(); };
+  return !finished_ && (open(sent_) || std::ranges::any_of(parts_, open) ||
+                        std::ranges::any_of(slots_, [&](const Round& round) {
+                          return open(round.arrives) || open(round.returns) || open(round.leaves);
+                        }));
+}
+
+bool HierarchicalRunner::Messages::done() {
+  if (requests.empty()) return true;
+  int all = 0;
+  check_mpi(
+      MPI_Testall(static_cast<int>(requests.size()), requests.data(), &all, MPI_STATUSES_IGNORE),
+      "MPI_Testall");
+  if (!all) return false;
+  requests.clear();
+  members.clear();
   return true;
+}
+
+bool HierarchicalRunner::start_local() {
+  if (sums()) return start_round_local();
+  if (exchanged_ == rounds_) return false;
+  return now_.kind == CollectiveKind::kGather ? start_gather_local() : start_broadcast_local();
+}
+
+// Whether no local collective and no message is left.
+bool HierarchicalRunner::all_done() {
+  if (exchanged_ < rounds_) return false;
+  if (!sums()) return sent_.done();
+  return std::ranges::all_of(slots_,
+                             [](const Round& round) { return round.stage == Stage::kFree; });
 }
 
 bool HierarchicalRunner::widens() const {
@@ -131,188 +155,258 @@ std::byte* HierarchicalRunner::room(Bytes& buffer, std::int64_t bytes) {
   return buffer.data();
 }
 
-// The sums of elements [begin_, begin_ + count_) of the whole, or of each part.
-void HierarchicalRunner::plan_sums(std::int64_t round) {
+void HierarchicalRunner::start_sums() {
+  // The first part is as long as any other one.
   const std::int64_t whole = scatters() ? now_.part_elements(rank_) : now_.elements;
-  begin_ = round * per_round_;
-  count_ = std::min(per_round_, whole - begin_);
+  per_round_ = kRoundBytes / now_.element_bytes();
   if (scatters()) {
-    slice_ = mine_ = count_ * blocks_.hosts;
-  } else {
-    slice_ = whole_lines((count_ + blocks_.per_host - 1) / blocks_.per_host);
-    mine_ = std::clamp<std::int64_t>(count_ - own_ * slice_, 0, slice_);
+    per_round_ = std::max<std::int64_t>(16, per_round_ / std::ssize(world_ranks_));
   }
-  stages_ = {[this] { exchange(); }, [this] { receive_running_sum(); }, [this] { add_members(); },
-             [this] { pass_on(); }};
-  if (scatters()) {
-    stages_.emplace_back([this] { give_parts(); });
-  } else {
-    stages_.emplace_back([this] { pass_back(); });
-    stages_.emplace_back([this] { gather_sums(); });
-  }
-  if (begin_ + count_ < whole) stages_.emplace_back([this, round] { plan_sums(round + 1); });
+  rounds_ = std::max<std::int64_t>(1, (whole + per_round_ - 1) / per_round_);
+  slots_.resize(static_cast<std::size_t>(std::min(2 * blocks_.hosts, kMostSlots)));
 }
 
-// Number j of this host gets what it sums of every member of the host.
-void HierarchicalRunner::exchange() {
+// Exchanges as far ahead as there are slots, and then a gather and an exchange by turns.
+bool HierarchicalRunner::start_round_local() {
+  if (exchanged_ < rounds_ && (scatters() || exchanged_ < gathered_ + std::ssize(slots_))) {
+    Round& round = slot(exchanged_);
+    if (round.stage != Stage::kFree) return false;
+    round.number = exchanged_++;
+    exchange(round);
+    return true;
+  }
+  if (scatters() || gathered_ == rounds_) return false;
+  Round& round = slot(gathered_);
+  if (round.stage != Stage::kGathers) return false;
+  ++gathered_;
+  gather_sums(round);
+  return true;
+}
+
+void HierarchicalRunner::end_local() {
+  if (!sums()) return;
+  Round& round = *local_round_;
+  if (round.stage == Stage::kExchanges) {
+    round.stage = Stage::kReceives;
+  } else {
+    take_sums(round);
+    round.stage = Stage::kLeaves;
+  }
+}
+
+// Messages of rounds go in the order of rounds.
+bool HierarchicalRunner::advance(Round& round) {
+  switch (round.stage) {
+    case Stage::kFree:
+    case Stage::kExchanges:
+    case Stage::kGathers:
+      return false;
+    case Stage::kReceives:
+      if (added_ != round.number || !round.arrives.done()) return false;
+      ++added_;
+      add_members(round);
+      pass_on(round);
+      round.stage = Stage::kReturns;
+      return true;
+    case Stage::kReturns:
+      if (returned_ != round.number || !round.returns.done()) return false;
+      ++returned_;
+      round.stage = Stage::kLeaves;
+      if (scatters()) return true;
+      if (host_ > 0) {
+        send(round.sums.data(), round.mine * now_.element_bytes(), counterpart(host_ - 1),
+             round.leaves);
+      }
+      round.stage = Stage::kGathers;
+      return true;
+    case Stage::kLeaves:
+      if (!round.leaves.done()) return false;
+      round.stage = Stage::kFree;
+      return true;
+  }
+  return false;
+}
+
+// Number j of this host gets what it sums of every member of the host. Receives what comes from
+// other hosts.
+void HierarchicalRunner::exchange(Round& round) {
   const std::int64_t size_of = now_.element_bytes();
   const int locals = blocks_.per_host;
-  const std::byte* source = now_.source + begin_ * size_of;
+  const int last = blocks_.hosts - 1;
+  const std::int64_t whole = scatters() ? now_.part_elements(rank_) : now_.elements;
+  round.begin = round.number * per_round_;
+  round.count = std::min(per_round_, whole - round.begin);
+  const std::byte* source = now_.source + round.begin * size_of;
   if (scatters()) {
-    std::byte* to = room(packed_, locals * slice_ * size_of);
+    round.slice = round.mine = round.count * blocks_.hosts;
+    std::byte* to = room(round.packed, locals * round.slice * size_of);
     for (int j = 0; j < locals; ++j) {
       for (int host = 0; host < blocks_.hosts; ++host) {
         const std::int64_t part = now_.begins[host * locals + j];
-        if (count_ > 0) std::memcpy(to, source + part * size_of, count_ * size_of);
-        to += count_ * size_of;
+        if (round.count > 0) std::memcpy(to, source + part * size_of, round.count * size_of);
+        to += round.count * size_of;
       }
     }
-    source = packed_.data();
-  } else if (count_ != slice_ * locals) {
-    std::byte* to = room(packed_, locals * slice_ * size_of);
-    if (count_ > 0) std::memcpy(to, source, count_ * size_of);
-    source = to;
+    source = round.packed.data();
+  } else {
+    round.slice = whole_lines((round.count + locals - 1) / locals);
+    round.mine = std::clamp<std::int64_t>(round.count - own_ * round.slice, 0, round.slice);
+    if (round.count != round.slice * locals) {
+      std::byte* to = room(round.packed, locals * round.slice * size_of);
+      if (round.count > 0) std::memcpy(to, source, round.count * size_of);
+      source = to;
+    }
+  }
+  std::byte* running = room(round.running, round.mine * wide_bytes());
+  std::byte* sums = room(round.sums, round.slice * size_of);
+  if (host_ > 0) receive(running, round.mine * wide_bytes(), counterpart(host_ - 1), round.arrives);
+  if (host_ < last && scatters()) {
+    receive(now_.target + round.begin * size_of, round.count * size_of, counterpart(last),
+            round.returns);
+  } else if (host_ < last) {
+    receive(sums, round.mine * size_of, counterpart(host_ + 1), round.returns);
   }
   std::vector<std::int64_t> begins;
-  for (int j = 0; j <= locals; ++j) begins.push_back(j * slice_);
+  for (int j = 0; j <= locals; ++j) begins.push_back(j * round.slice);
+  round.stage = Stage::kExchanges;
+  local_round_ = &round;
   local({.kind = CollectiveKind::kExchange,
          .dtype = now_.dtype,
-         .elements = locals * slice_,
+         .elements = locals * round.slice,
          .begins = std::move(begins),
          .source = source,
-         .target = room(staged_, locals * slice_ * size_of)});
+         .target = room(round.staged, locals * round.slice * size_of)});
 }
 
-void HierarchicalRunner::receive_running_sum() {
-  std::byte* to = room(running_, mine_ * wide_bytes());
-  if (host_ > 0) receive(to, mine_ * wide_bytes(), counterpart(host_ - 1));
-}
-
-void HierarchicalRunner::add_members() {
-  if (mine_ == 0) return;
-  const std::int64_t stride = slice_ * now_.element_bytes();
-  std::byte* const target = running_.data();
+void HierarchicalRunner::add_members(Round& round) {
+  if (round.mine == 0) return;
+  const std::int64_t stride = round.slice * now_.element_bytes();
+  std::byte* const target = round.running.data();
   if (!widens()) {
     std::vector<const std::byte*> sources;
     if (host_ > 0) sources.push_back(target);
-    for (int j = 0; j < blocks_.per_host; ++j) sources.push_back(staged_.data() + j * stride);
-    return reduce(now_.dtype, now_.reduction, sources, mine_, {&target, 1});
+    for (int j = 0; j < blocks_.per_host; ++j) sources.push_back(round.staged.data() + j * stride);
+    return reduce(now_.dtype, now_.reduction, sources, round.mine, {&target, 1});
   }
   for (int j = 0; j < blocks_.per_host; ++j) {
-    const std::byte* from = staged_.data() + j * stride;
+    const std::byte* from = round.staged.data() + j * stride;
     if (host_ == 0 && j == 0) {
-      widen(now_.dtype, from, mine_, target);
+      widen(now_.dtype, from, round.mine, target);
       continue;
     }
-    std::byte* const wide = room(widened_, mine_ * 4);
-    widen(now_.dtype, from, mine_, wide);
+    std::byte* const wide = room(widened_, round.mine * 4);
+    widen(now_.dtype, from, round.mine, wide);
     const std::byte* const sources[] = {target, wide};
-    reduce(DType::kF32, Reduction::kSum, sources, mine_, {&target, 1});
+    reduce(DType::kF32, Reduction::kSum, sources, round.mine, {&target, 1});
   }
 }
 
-// To the next host; the last one rounds. The sums of an all-reduce come back from there.
-void HierarchicalRunner::pass_on() {
-  std::byte* sums = room(sums_, slice_ * now_.element_bytes());
+// To the next host; the last one rounds. The sums of an all-reduce come back from there, and the
+// parts of a reduce-scatter go to their owners.
+void HierarchicalRunner::pass_on(Round& round) {
   if (host_ + 1 < blocks_.hosts) {
-    send(running_.data(), mine_ * wide_bytes(), counterpart(host_ + 1));
-    if (!scatters()) receive(sums, mine_ * now_.element_bytes(), counterpart(host_ + 1));
-  } else if (widens()) {
-    round_to(now_.dtype, running_.data(), mine_, sums);
-  } else if (mine_ > 0) {
-    std::memcpy(sums, running_.data(), mine_ * now_.element_bytes());
+    return send(round.running.data(), round.mine * wide_bytes(), counterpart(host_ + 1),
+                round.leaves);
   }
+  if (widens()) {
+    round_to(now_.dtype, round.running.data(), round.mine, round.sums.data());
+  } else if (round.mine > 0) {
+    std::memcpy(round.sums.data(), round.running.data(), round.mine * now_.element_bytes());
+  }
+  if (scatters()) give_parts(round);
 }
 
-void HierarchicalRunner::pass_back() {
-  if (host_ > 0) send(sums_.data(), mine_ * now_.element_bytes(), counterpart(host_ - 1));
-}
-
-// The last host has the sums of all parts. The others receive theirs while they send the running
-// sums of later rounds.
-void HierarchicalRunner::give_parts() {
-  const std::int64_t bytes = count_ * now_.element_bytes();
-  std::byte* target = now_.target + begin_ * now_.element_bytes();
+void HierarchicalRunner::give_parts(Round& round) {
+  const std::int64_t bytes = round.count * now_.element_bytes();
   const int last = blocks_.hosts - 1;
-  if (host_ != last) {
-    receive(target, bytes, counterpart(last));
-    late_.insert(late_.end(), requests_.begin(), requests_.end());
-    late_for_.insert(late_for_.end(), waits_for_.begin(), waits_for_.end());
-    requests_.clear();
-    return waits_for_.clear();
-  }
   for (int host = 0; host < last; ++host) {
-    send(sums_.data() + host * bytes, bytes, counterpart(host));
+    send(round.sums.data() + host * bytes, bytes, counterpart(host), round.leaves);
   }
-  if (bytes > 0) std::memcpy(target, sums_.data() + last * bytes, bytes);
+  std::byte* target = now_.target + round.begin * now_.element_bytes();
+  if (bytes > 0) std::memcpy(target, round.sums.data() + last * bytes, bytes);
 }
 
-void HierarchicalRunner::gather_sums() {
+void HierarchicalRunner::gather_sums(Round& round) {
   const std::int64_t size_of = now_.element_bytes();
-  const std::int64_t padded = slice_ * blocks_.per_host;
-  std::byte* const target = now_.target + begin_ * size_of;
-  const bool fits = count_ == padded;
+  const std::int64_t padded = round.slice * blocks_.per_host;
   std::vector<std::int64_t> begins;
-  for (int j = 0; j <= blocks_.per_host; ++j) begins.push_back(j * slice_);
+  for (int j = 0; j <= blocks_.per_host; ++j) begins.push_back(j * round.slice);
+  local_round_ = &round;
   local({.kind = CollectiveKind::kGather,
          .dtype = now_.dtype,
          .elements = padded,
          .begins = std::move(begins),
-         .source = sums_.data(),
-         .target = fits ? target : room(staged_, padded * size_of)});
-  if (fits) return;
-  stages_.emplace_front([this, target, size_of] {
-    if (count_ > 0) std::memcpy(target, staged_.data(), count_ * size_of);
-  });
+         .source = round.sums.data(),
+         .target = round.count == padded ? now_.target + round.begin * size_of
+                                         : room(round.staged, padded * size_of)});
 }
 
-// The parts of number own_ of all hosts go to all of these; then each host gathers those of every
-// host, one after the other, because they are next to each other in the whole.
-void HierarchicalRunner::plan_gather() {
+// What did not fit into its place.
+void HierarchicalRunner::take_sums(Round& round) {
+  if (round.count == round.slice * blocks_.per_host || round.count == 0) return;
   const std::int64_t size_of = now_.element_bytes();
-  for (int host = 0; host < blocks_.hosts; ++host) {
-    if (host == host_) continue;
-    const int member = counterpart(host);
+  std::memcpy(now_.target + round.begin * size_of, round.staged.data(), round.count * size_of);
+}
+
+// The parts of number own_ of all hosts go to all of these; each host gathers those of every host,
+// one after the other, because they are next to each other in the whole. Its own come first.
+void HierarchicalRunner::start_gather() {
+  const std::int64_t size_of = now_.element_bytes();
+  rounds_ = blocks_.hosts;
+  parts_.assign(static_cast<std::size_t>(rounds_), {});
+  for (std::int64_t i = 1; i < rounds_; ++i) {
+    const int member = counterpart(host_of(i));
     receive(now_.target + now_.begins[member] * size_of, now_.part_elements(member) * size_of,
-            member);
-    send(now_.source, now_.part_elements(rank_) * size_of, member);
-  }
-  for (int host = 0; host < blocks_.hosts; ++host) {
-    stages_.emplace_back([this, host, size_of] {
-      const int first = host * blocks_.per_host;
-      const std::int64_t from = now_.begins[first];
-      std::vector<std::int64_t> begins;
-      for (int j = 0; j <= blocks_.per_host; ++j) begins.push_back(now_.begins[first + j] - from);
-      std::byte* target = now_.target + from * size_of;
-      local({.kind = CollectiveKind::kGather,
-             .dtype = now_.dtype,
-             .elements = begins.back(),
-             .begins = begins,
-             .source = host == host_ ? now_.source : target + begins[own_] * size_of,
-             .target = target});
-    });
+            member, part(i));
+    send(now_.source, now_.part_elements(rank_) * size_of, member, sent_);
   }
 }
 
-void HierarchicalRunner::plan_broadcast() {
+int HierarchicalRunner::host_of(std::int64_t gather) const {
+  return static_cast<int>(gather == 0 ? host_ : gather <= host_ ? gather - 1 : gather);
+}
+
+bool HierarchicalRunner::start_gather_local() {
+  if (!part(exchanged_).done()) return false;
+  const int host = host_of(exchanged_++);
+  const int first = host * blocks_.per_host;
+  const std::int64_t from = now_.begins[first];
+  std::vector<std::int64_t> begins;
+  for (int j = 0; j <= blocks_.per_host; ++j) begins.push_back(now_.begins[first + j] - from);
+  std::byte* target = now_.target + from * now_.element_bytes();
+  local({.kind = CollectiveKind::kGather,
+         .dtype = now_.dtype,
+         .elements = begins.back(),
+         .begins = begins,
+         .source = host == host_ ? now_.source : target + begins[own_] * now_.element_bytes(),
+         .target = target});
+  return true;
+}
+
+void HierarchicalRunner::start_broadcast() {
   const std::int64_t bytes = now_.elements * now_.element_bytes();
   const int root_host = now_.root / blocks_.per_host;
-  const int root = now_.root % blocks_.per_host;
+  rounds_ = 1;
+  parts_.assign(1, {});
   if (now_.root == rank_) {
     for (int host = 0; host < blocks_.hosts; ++host) {
-      if (host != root_host) send(now_.source, bytes, counterpart(host));
+      if (host != root_host) send(now_.source, bytes, counterpart(host), sent_);
     }
-  } else if (own_ == root && host_ != root_host) {
-    receive(now_.target, bytes, now_.root);
+  } else if (own_ == now_.root % blocks_.per_host && host_ != root_host) {
+    receive(now_.target, bytes, now_.root, part(0));
   }
-  stages_.emplace_back([this, root] {
-    local({.kind = CollectiveKind::kBroadcast,
-           .dtype = now_.dtype,
-           .root = root,
-           .elements = now_.elements,
-           .source = now_.source,
-           .target = now_.target});
-  });
+}
+
+bool HierarchicalRunner::start_broadcast_local() {
+  if (!part(exchanged_).done()) return false;
+  ++exchanged_;
+  local({.kind = CollectiveKind::kBroadcast,
+         .dtype = now_.dtype,
+         .root = now_.root % blocks_.per_host,
+         .elements = now_.elements,
+         .source = now_.source,
+         .target = now_.target});
+  return true;
 }
 
 void HierarchicalRunner::local(Collective collective) {
@@ -321,34 +415,47 @@ void HierarchicalRunner::local(Collective collective) {
   local_->start(collective);
 }
 
-void HierarchicalRunner::send(const std::byte* data, std::int64_t bytes, int member) {
+void HierarchicalRunner::send(const std::byte* data, std::int64_t bytes, int member, Messages& to) {
   traffic_.sent(bytes, member);
   for (std::int64_t at = 0; at < bytes; at += kMessageBytes) {
     check_mpi(MPI_Isend(data + at, static_cast<int>(std::min(kMessageBytes, bytes - at)), MPI_BYTE,
-                        member, kHostTag, comm_, &requests_.emplace_back()),
+                        member, kHostTag, comm_, &to.requests.emplace_back()),
               "MPI_Isend");
-    waits_for_.push_back(member);
+    to.members.push_back(member);
   }
 }
 
-void HierarchicalRunner::receive(std::byte* data, std::int64_t bytes, int member) {
+void HierarchicalRunner::receive(std::byte* data, std::int64_t bytes, int member, Messages& from) {
   for (std::int64_t at = 0; at < bytes; at += kMessageBytes) {
     check_mpi(MPI_Irecv(data + at, static_cast<int>(std::min(kMessageBytes, bytes - at)), MPI_BYTE,
-                        member, kHostTag, comm_, &requests_.emplace_back()),
+                        member, kHostTag, comm_, &from.requests.emplace_back()),
               "MPI_Irecv");
-    waits_for_.push_back(member);
+    from.members.push_back(member);
   }
 }
 
+// A round waits for the messages of its stage; later ones cannot be there yet.
 std::vector<Wait::Missing> HierarchicalRunner::missing() const {
   if (flat_runs_) return flat_->missing();
   if (local_runs_) return local_->missing();
   std::vector<int> members;
-  for (std::size_t i = 0; i < requests_.size(); ++i) {
-    int done = 0;
-    MPI_Status status;
-    MPI_Request_get_status(requests_[i], &done, &status);
-    if (!done) members.push_back(waits_for_[i]);
+  const auto add = [&](const Messages& messages) {
+    for (std::size_t i = 0; i < messages.requests.size(); ++i) {
+      int done = 0;
+      MPI_Status status;
+      MPI_Request_get_status(messages.requests[i], &done, &status);
+      if (!done) members.push_back(messages.members[i]);
+    }
+  };
+  if (sums()) {
+    for (const Round& round : slots_) {
+      if (round.stage == Stage::kReceives) add(round.arrives);
+      if (round.stage == Stage::kReturns) add(round.returns);
+      add(round.leaves);
+    }
+  } else {
+    for (const Messages& part : parts_) add(part);
+    add(sent_);
   }
   std::ranges::sort(members);
   members.erase(std::unique(members.begin(), members.end()), members.end());

@@ -23,14 +23,17 @@
 // are those of any other runner. That is why running sums go along the hosts: partial sums of whole
 // hosts, added up, would be rounded otherwise. The price is a chain of H messages.
 //
+// Sums go in rounds, several of which are under way: while the members of a host exchange and
+// add one, the links carry others. A chain of H hosts and back is 2 (H-1) messages long, so with 2
+// H rounds no link waits for the end of the chain. The members of a host start its local
+// collectives in one order, which depends on the numbers of rounds alone.
+//
 // All-to-all and barriers go from each rank to each other one (MessageRunner), and so does a
 // reduce-scatter of bf16 or fp16 with two members on a host, which sends less so.
 #pragma once
 
 #include <mpi.h>
 
-#include <deque>
-#include <functional>
 #include <memory>
 #include <vector>
 
@@ -53,34 +56,75 @@ class HierarchicalRunner final : public CollectiveRunner {
   void start(const Collective& collective) override;
   bool step() override;
   bool finished() const override { return finished_; }
-  bool polls() const override { return !requests_.empty() || (flat_runs_ && flat_->polls()); }
+  bool polls() const override;
   std::vector<Wait::Missing> missing() const override;
 
  private:
   using Bytes = std::vector<std::byte>;
-  void plan_sums(std::int64_t round);
-  void plan_gather();
-  void plan_broadcast();
 
-  // Stages of a round of sums. Each starts messages, a local collective, or none.
-  void exchange();
-  void receive_running_sum();
-  void add_members();
-  void pass_on();
-  void pass_back();
-  void give_parts();
-  void gather_sums();
+  // Messages that are waited for together.
+  struct Messages {
+    std::vector<MPI_Request> requests;
+    std::vector<int> members;  // of each request
+    bool done();               // and forgets them
+  };
+
+  // A round of sums: `count` elements of the whole (all-reduce), or of each part (scatter), from
+  // `begin` on.
+  enum class Stage { kFree, kExchanges, kReceives, kReturns, kGathers, kLeaves };
+  struct Round {
+    Stage stage = Stage::kFree;
+    std::int64_t number = 0;
+    std::int64_t begin = 0;
+    std::int64_t count = 0;
+    std::int64_t slice = 0;  // elements that each member of a host sums, with padding
+    std::int64_t mine = 0;   // elements that this one sums
+    Bytes packed;            // [L, slice]: what the members of this host get from this one
+    Bytes staged;            // [L, slice]: what this one got
+    Bytes running;           // [mine] in the type of running sums
+    Bytes sums;              // [slice] in the type of the tensor
+    Messages arrives;        // running sums of the host before
+    Messages returns;        // sums of the host behind, or of the last one
+    Messages leaves;
+  };
+
+  void start_sums();
+  void start_gather();
+  void start_broadcast();
+
+  // The next local collective, if what it needs is there.
+  bool start_local();
+  bool start_round_local();
+  bool start_gather_local();
+  bool start_broadcast_local();
+  void end_local();
+  bool all_done();
+
+  bool advance(Round& round);
+  void exchange(Round& round);
+  void add_members(Round& round);
+  void pass_on(Round& round);
+  void give_parts(Round& round);
+  void gather_sums(Round& round);
+  void take_sums(Round& round);
 
   void local(Collective collective);
-  void send(const std::byte* data, std::int64_t bytes, int member);
-  void receive(std::byte* data, std::int64_t bytes, int member);
+  void send(const std::byte* data, std::int64_t bytes, int member, Messages& to);
+  void receive(std::byte* data, std::int64_t bytes, int member, Messages& from);
   // Number own_ of host `host`.
   int counterpart(int host) const { return host * blocks_.per_host + own_; }
+  bool sums() const { return scatters() || now_.kind == CollectiveKind::kAllReduce; }
   bool scatters() const { return now_.kind == CollectiveKind::kScatter; }
   bool flat_sends_less() const;
   // Whether running sums have another type than the tensor.
   bool widens() const;
   std::int64_t wide_bytes() const { return widens() ? 4 : now_.element_bytes(); }
+  Round& slot(std::int64_t round) {
+    return slots_[static_cast<std::size_t>(round) % slots_.size()];
+  }
+  Messages& part(std::int64_t number) { return parts_[static_cast<std::size_t>(number)]; }
+  // Whose parts local gather `gather` takes.
+  int host_of(std::int64_t gather) const;
   static std::byte* room(Bytes& buffer, std::int64_t bytes);
 
   MPI_Comm comm_;
@@ -95,27 +139,21 @@ class HierarchicalRunner final : public CollectiveRunner {
 
   Collective now_;
   bool finished_ = true;
-  bool local_runs_ = false;
   bool flat_runs_ = false;
-  std::int64_t locals_ = 0;  // local collectives so far
-  std::deque<std::function<void()>> stages_;
-  std::vector<MPI_Request> requests_;
-  std::vector<int> waits_for_;     // the member of each request
-  std::vector<MPI_Request> late_;  // are waited for after the last stage
-  std::vector<int> late_for_;
+  bool local_runs_ = false;
+  std::int64_t locals_ = 0;       // local collectives so far
+  Round* local_round_ = nullptr;  // whose local collective runs
 
-  // A round of sums: `count_` elements of the whole (all-reduce), or of each part (scatter), from
-  // `begin_` on.
-  std::int64_t per_round_ = 0;
-  std::int64_t begin_ = 0;
-  std::int64_t count_ = 0;
-  std::int64_t slice_ = 0;  // elements that each member of a host sums, with padding
-  std::int64_t mine_ = 0;   // elements that this one sums
-  Bytes packed_;            // [L, slice]: what the members of this host get from this one
-  Bytes staged_;            // [L, slice]: what this one got
-  Bytes running_;           // [mine] in the type of running sums
-  Bytes widened_;           // [mine] fp32
-  Bytes sums_;              // [slice] in the type of the tensor
+  std::vector<Round> slots_;
+  std::int64_t rounds_ = 0;     // of this collective; hosts of a gather, 1 of a broadcast
+  std::int64_t per_round_ = 0;  // elements
+  std::int64_t exchanged_ = 0;  // rounds whose exchange, or only local collective, has started
+  std::int64_t gathered_ = 0;   // rounds whose gather has started
+  std::int64_t added_ = 0;      // rounds, which send in their order
+  std::int64_t returned_ = 0;
+  Bytes widened_;                // [mine] fp32
+  std::vector<Messages> parts_;  // of the hosts of a gather, of a broadcast
+  Messages sent_;                // of a gather or broadcast
 };
 
 }  // namespace piton

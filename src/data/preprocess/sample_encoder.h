@@ -36,7 +36,7 @@ class SampleEncoder final : public BlockEncoder {
   void encode(RecordBlock& block, EncodedBlock& out) override;
 
  private:
-  void add(const Conversation& conversation, const RecordBlock& block, std::size_t index,
+  void add(const Conversation& conversation, RecordBlock& block, std::size_t index,
            EncodedBlock& out);
   // Why samples, one or the two of a pair, are left out, and the list for it.
   struct Refusal {

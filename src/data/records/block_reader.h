@@ -50,6 +50,9 @@ struct RecordBlock {
   // parquet: records are rows; `ends` has one entry per key and row. Unusable rows are in
   // `bad_rows`, in order, with the reason; their entries in `ends` mean nothing.
   std::vector<std::pair<std::size_t, std::string>> bad_rows;
+  // Line ends before byte `counted`, so that place_of() counts each once.
+  std::size_t counted = 0;
+  std::int64_t counted_lines = 0;
 
   // The bytes of record `index`.
   std::string_view record(std::size_t index) const {

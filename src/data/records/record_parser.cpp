@@ -155,7 +155,7 @@ std::size_t records_of(const RecordBlock& block, std::size_t keys) {
   return block.file->format == InputFormat::kParquet ? block.ends.size() / keys : block.ends.size();
 }
 
-BadRecord place_of(const RecordBlock& block, std::size_t index, std::size_t keys) {
+BadRecord place_of(RecordBlock& block, std::size_t index, std::size_t keys) {
   if (block.file->format == InputFormat::kParquet) {
     return {block.file->path, block.first_line + static_cast<std::int64_t>(index), -1, ""};
   }
@@ -167,9 +167,15 @@ BadRecord place_of(const RecordBlock& block, std::size_t index, std::size_t keys
       block.file->format != InputFormat::kText)
     begin = first;
   // Oversized records were removed; their bytes are not in `bytes`.
-  std::int64_t line =
-      block.first_line + std::count(block.bytes.begin(),
-                                    block.bytes.begin() + static_cast<std::ptrdiff_t>(begin), '\n');
+  if (begin < block.counted) {
+    block.counted = 0;
+    block.counted_lines = 0;
+  }
+  const auto bytes = block.bytes.begin();
+  block.counted_lines += std::count(bytes + static_cast<std::ptrdiff_t>(block.counted),
+                                    bytes + static_cast<std::ptrdiff_t>(begin), '\n');
+  block.counted = begin;
+  const std::int64_t line = block.first_line + block.counted_lines;
   return {block.file->path, line, block.first_byte + static_cast<std::int64_t>(begin), ""};
 }
 

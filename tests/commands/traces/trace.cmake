@@ -1,5 +1,5 @@
 # --trace and the timers: what two ranks do, in one file, and the lines of Megatron's timers.
-include(${CMAKE_CURRENT_LIST_DIR}/../support/expect.cmake)
+include(${CMAKE_CURRENT_LIST_DIR}/../../support/expect.cmake)
 file(REMOVE_RECURSE ${WORK})
 file(MAKE_DIRECTORY ${WORK})
 string(REPEAT "To be, or not to be, that is the question:\n" 100 text)

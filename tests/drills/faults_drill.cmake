@@ -1,0 +1,1 @@
+list(APPEND libraries nlohmann_json::nlohmann_json)

@@ -1,0 +1,202 @@
+// --fault through whole runs of four ranks under the launcher: a rank that stops or is killed, and
+// a collective that does not take place. What goes wrong is seen, with its place, the run ends in
+// time, and the checkpoint before it continues with two ranks on the samples that are next.
+//
+// The binary of a release build has no --fault, so this program is such a run's rank itself:
+//   drills_faults rank FAULT FLAGS...      pretrain with these flags and --fault FAULT
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdio>
+
+#include "api/engine.h"
+#include "base/progress.h"
+#include "run_metrics.h"
+#include "support/temp_folder.h"
+#include "support/tiny_run.h"
+#include "train/pretrain.h"
+
+namespace piton::drill {
+namespace {
+
+using std::chrono::seconds;
+
+class ErrorLog final : public Log {
+ public:
+  void write(LogLevel, std::string_view message) override {
+    std::fprintf(stderr, "%.*s\n", static_cast<int>(message.size()), message.data());
+  }
+};
+
+struct RankOptions {
+  int threads = 0;
+  double minutes = 10;
+
+  template <typename Visitor>
+  void visit(Visitor&& v) {
+    v(Option{"threads", "as of piton"}, threads);
+    v(Option{"distributed-timeout-minutes", "as of piton"}, minutes);
+  }
+};
+
+// As piton ends: one line for an error, and its code.
+int be_a_rank(const std::string& fault, const Words& flags) {
+  try {
+    RankOptions rank;
+    PretrainOptions options;
+    OptionSet set;
+    set.add("Rank", rank);
+    options.add_to(set);
+    set.parse(flags);
+    options.faults.fault = {fault};
+    ErrorLog log;
+    Engine engine({.threads = rank.threads, .launched = true, .timeout_seconds = 60 * rank.minutes},
+                  log);
+    SilentProgress progress;
+    pretrain(engine.machine(), options,
+             {.planner = &engine.planner(),
+              .stop = [] { return 0; },
+              .over = [] {},
+              .progress = progress});
+    return 0;
+  } catch (const Error& error) {
+    std::fprintf(stderr, "rank: %s\n", error.what());
+    return static_cast<int>(error.fault());
+  }
+}
+
+class Faults : public testing::Test {
+ protected:
+  static constexpr int kIterations = 20;
+  static constexpr int kStep = 8;  // of the fault; 5 is saved before it
+
+  void SetUp() override {
+    make_corpus(folder_.path());
+    flags_ = pretrain(folder_.path()) + Words{"--seq-length",
+                                              "16",
+                                              "--global-batch-size",
+                                              "8",
+                                              "--micro-batch-size",
+                                              "1",
+                                              "--train-iters",
+                                              std::to_string(kIterations),
+                                              "--lr",
+                                              "1e-3",
+                                              "--save-interval",
+                                              "5",
+                                              "--log-interval",
+                                              "1"};
+    const auto whole = folder_ / "whole";
+    ASSERT_EQ(run(flags_ + Words{"--save", whole.string()}, {.out = folder_ / "whole.log"}),
+              (ProcessEnd{.code = 0}))
+        << text_of(folder_ / "whole.log");
+    wanted_ = steps_of(whole);
+    ASSERT_EQ(std::ssize(wanted_), kIterations);
+  }
+
+  // Four ranks, two of each of two tensor groups, until they end.
+  std::optional<ProcessEnd> train(const std::string& fault, const std::filesystem::path& to) {
+    const Words flags(flags_.begin() + 1, flags_.end());  // without the command's name
+    const Words ranks = Words{launcher(), "4", program(), "rank", fault} + flags +
+                        Words{"--tensor-model-parallel-size",  "2",    "--zero-stage", "1",
+                              "--distributed-timeout-minutes", "0.13", "--save",       to.string()};
+    Process process(ranks, {.environment = {"PITON_GRACE_SECONDS=3"}, .out = to.string() + ".log"});
+    return process.wait(seconds(60));
+  }
+  static std::string program() { return std::filesystem::read_symlink("/proc/self/exe").string(); }
+
+  // Two ranks continue after `iteration`, and end as one process did that nothing happened to.
+  void expect_continued(const std::filesystem::path& from, std::int64_t iteration) {
+    const std::filesystem::path to = from.string() + "_again";
+    const std::filesystem::path log = to.string() + ".log";
+    const Words again =
+        Words{launcher(), "2"} + with_program(flags_) + Words{"--tensor-model-parallel-size",
+                                                              "2",
+                                                              "--load",
+                                                              from.string(),
+                                                              "--save",
+                                                              to.string(),
+                                                              "--ckpt-step",
+                                                              std::to_string(iteration)};
+    Process process(again, {.out = log});
+    ASSERT_EQ(process.wait(seconds(60)), (ProcessEnd{.code = 0})) << text_of(log);
+    const auto got = steps_of(to);
+    ASSERT_EQ(got.rbegin()->first, kIterations) << text_of(log);
+    EXPECT_EQ(std::ssize(got), kIterations - iteration);
+    for (const auto& [number, step] : got) expect_as_wanted(number, step);
+  }
+  void expect_as_wanted(std::int64_t number, const StepFigures& step) const {
+    EXPECT_EQ(step.samples, wanted_.at(number).samples) << "step " << number;
+    EXPECT_NEAR(step.loss, wanted_.at(number).loss, 1e-4 * step.loss) << "step " << number;
+  }
+
+  const TempFolder folder_;
+  Words flags_;
+  std::map<std::int64_t, StepFigures> wanted_;
+};
+
+TEST_F(Faults, ARankThatStopsIsNamedAndTheRestEnd) {
+  std::vector<std::string> faults{"stop"};
+  if (whole()) faults.emplace_back("kill");
+  for (const std::string& fault : faults) {
+    SCOPED_TRACE(fault);
+    const auto to = folder_ / fault;
+    const auto end = train(fault + ":2:" + std::to_string(kStep), to);
+    const std::string log = text_of(to.string() + ".log");
+    ASSERT_TRUE(end) << "still runs\n" << log;
+    EXPECT_NE(*end, (ProcessEnd{.code = 0})) << log;
+    EXPECT_THAT(
+        text_of(to / "failure.json"),
+        testing::AllOf(testing::HasSubstr("\"fault\": \"peer\""), testing::HasSubstr("rank 2")))
+        << log;
+    for (const auto& [number, step] : steps_of(to)) {
+      EXPECT_LT(number, kStep);
+      expect_as_wanted(number, step);
+    }
+    EXPECT_EQ(latest(to), 5) << log;
+    EXPECT_NE(hash_of(to), "");
+    expect_continued(to, 5);
+  }
+}
+
+TEST_F(Faults, ACollectiveThatDoesNotTakePlaceIsSeenInItsStep) {
+  std::vector<std::string> collectives{"tensor:all-reduce:5"};
+  if (whole()) collectives.emplace_back("data:reduce-scatter:0");
+  for (const std::string& collective : collectives) {
+    SCOPED_TRACE(collective);
+    const auto to = folder_ / collective.substr(0, collective.find(':'));
+    const auto end = train("drop:" + std::to_string(kStep) + ":" + collective, to);
+    const std::string log = text_of(to.string() + ".log");
+    ASSERT_TRUE(end) << "still runs\n" << log;
+    ASSERT_EQ(*end, (ProcessEnd{.code = 0})) << log;
+    const auto got = steps_of(to);
+    ASSERT_EQ(std::ssize(got), kIterations);
+    for (const auto& [number, step] : got) {
+      if (number < kStep) expect_as_wanted(number, step);
+    }
+    const StepFigures& right = wanted_.at(kStep);
+    const StepFigures& wrong = got.at(kStep);
+    EXPECT_GT(std::abs(wrong.loss - right.loss) / right.loss +
+                  std::abs(wrong.norm - right.norm) / right.norm,
+              1e-3);
+    expect_continued(to, 5);
+  }
+  const auto to = folder_ / "none";
+  const auto end = train("drop:2:tensor:all-to-all:0", to);
+  const std::string log = text_of(to.string() + ".log");
+  EXPECT_EQ(end, (ProcessEnd{.code = 2})) << log;
+  EXPECT_THAT(log,
+              testing::HasSubstr("--fault: step 2 has no all-to-all number 0 of group tensor"));
+}
+
+}  // namespace
+}  // namespace piton::drill
+
+int main(int count, char** words) {
+  if (count > 2 && std::string(words[1]) == "rank") {
+    return piton::drill::be_a_rank(words[2], {words + 3, words + count});
+  }
+  testing::InitGoogleMock(&count, words);
+  return RUN_ALL_TESTS();
+}

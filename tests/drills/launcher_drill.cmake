@@ -1,0 +1,2 @@
+set(processors 1)  # most jobs sleep
+set(shards 2)
