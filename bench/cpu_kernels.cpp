@@ -1,7 +1,7 @@
 // How close the kernels of the cpu back end come to the machine's limits.
 //
 //   cpu_kernels [one] [group...]     groups: linear fp32 head skinny codes prompts attention rows
-//   optimizer muon;
+//   optimizer muon frozen;
 //   none: all
 //
 // `one` uses one thread and its processor time instead of the wall clock: on a machine that others
@@ -18,6 +18,7 @@
 #include <ctime>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "bench/bandwidth.h"
 #include "codes/code_format.h"
@@ -51,6 +52,7 @@ class Bench {
     if (wants("rows")) rows();
     if (wants("optimizer")) optimizer();
     if (wants("muon")) muon();
+    if (wants("frozen")) frozen();
   }
 
  private:
@@ -205,6 +207,44 @@ class Bench {
     linear(1024, 3072, 768, DType::kF32, DType::kF32);
     linear(1024, 768, 3072, DType::kF32, DType::kF32);
   }
+  // Products with a weight in plain rows and with a packed one, in turns, of the sizes of
+  // llama-134m and llama-1.1b: how much longer those from rows take, in each direction.
+  void frozen() {
+    constexpr std::int64_t kTokens = 512;
+    constexpr std::pair<std::int64_t, std::int64_t> kSizes[] = {
+        {2304, 768},  {768, 768},   {4096, 768}, {768, 2048},
+        {2560, 2048}, {2048, 2048}, {2048, 5632}};
+    for (const DType dtype : {DType::kBF16, DType::kF32}) {
+      for (const WeightForm form : {WeightForm::kForward, WeightForm::kBackward}) {
+        double packed_seconds = 0;
+        double rows_seconds = 0;
+        for (const auto& [out, in] : kSizes) {
+          const Tensor weight = random(dtype, {out, in});
+          const Tensor x = random(dtype, {kTokens, in});
+          const Tensor y = random(dtype, {kTokens, out});
+          const auto call = [&](const WeightView& view) -> KernelCall {
+            if (form == WeightForm::kForward) return LinearForward{.y = y, .x = x, .weight = view};
+            return LinearBackwardInput{.dx = x, .dy = y, .weight = view};
+          };
+          const KernelCall with_packed = call(packed(weight, form));
+          const KernelCall with_rows = call(
+              {.form = WeightForm::kRows, .tensor = weight, .out = out, .in = in, .dtype = dtype});
+          double best[2] = {1e9, 1e9};
+          for (int round = 0; round < 9; ++round) {
+            best[0] = std::min(best[0], seconds([&] { kernels_->run(with_packed, *stream_); }));
+            best[1] = std::min(best[1], seconds([&] { kernels_->run(with_rows, *stream_); }));
+          }
+          packed_seconds += best[0];
+          rows_seconds += best[1];
+        }
+        fmt::print("{} {}: packed {:.3f} ms, rows {:.3f} ms, {:+.1f} %\n", name(dtype),
+                   form == WeightForm::kForward ? "forward" : "backward", packed_seconds * 1e3,
+                   rows_seconds * 1e3, 100 * (rows_seconds / packed_seconds - 1));
+        std::fflush(stdout);
+      }
+    }
+  }
+
   void head() { linear(512, 50304, 768, DType::kBF16, DType::kF32); }
 
   void skinny() {

@@ -17,15 +17,17 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "compare"))
 from train import ROOT, cpu_model, text_of
 
 
-def record(name, command, result):
+def record(name, command, result, note=None, path=None):
+    """Writes bench/results/DATE-NAME.json, or `path`. `note`: about the machine, 'shared' if others use it meanwhile."""
     now = datetime.datetime.now(datetime.timezone.utc)
-    path = ROOT / "bench" / "results" / f"{now.date().isoformat()}-{name}.json"
+    path = pathlib.Path(path or ROOT / "bench" / "results" / f"{now.date().isoformat()}-{name}.json")
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps({
         "command": command,
         "commit": text_of("git", "rev-parse", "HEAD"),
         "date": now.isoformat(timespec="seconds"),
-        "machine": {"cpu": cpu_model(), "cores": len(os.sched_getaffinity(0)), "system": platform.system()},
+        "machine": {"cpu": cpu_model(), "cores": len(os.sched_getaffinity(0)), "system": platform.system(),
+                    **({"note": note} if note else {})},
         "result": result,
     }, indent=1) + "\n")
     return path

@@ -11,15 +11,18 @@ Writes bench/results/DATE-embed.json.
 """
 import argparse
 import collections
-import json
 import os
 import pathlib
 import random
 import subprocess
+import sys
 import tempfile
 import time
 
-from train import ROOT, cpu_model, text_of
+from train import ROOT
+
+sys.path.insert(0, str(ROOT / "bench"))
+from record import record  # noqa: E402
 
 LINES = 1000
 
@@ -69,8 +72,6 @@ def main():
     parser.add_argument("--note", help="about the machine: 'shared' if others use it meanwhile")
     parser.add_argument("--output", help="default: bench/results/DATE-embed.json")
     arguments = parser.parse_args()
-    import datetime
-
     import safetensors.torch
     import torch
     import transformers
@@ -104,18 +105,14 @@ def main():
     seconds = min(all_ for all_, _ in own) - min(one for _, one in own)
     result = {
         "what": f"vectors of {LINES} lines of 4 to 24 words",
-        "command": "python bench/compare/embed.py --rounds " + str(arguments.rounds),
-        "commit": text_of("git", "rev-parse", "HEAD"),
-        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-        "machine": {"cpu": cpu_model(), "cores": arguments.threads,
-                    **({"note": arguments.note} if arguments.note else {})},
+        "threads": arguments.threads,
         "peer": {"torch": torch.__version__, "transformers": transformers.__version__},
         "piton_seconds": seconds, "peer_seconds": min(peers), "times_peer": min(peers) / seconds,
         "largest_difference": difference,
         "raw": {"peer": peers, "piton_all_and_one": own},
     }
-    path = pathlib.Path(arguments.output or ROOT / "bench" / "results" / f"{result['date'][:10]}-embed.json")
-    path.write_text(json.dumps(result, indent=1) + "\n")
+    path = record("embed", f"python bench/compare/embed.py --rounds {arguments.rounds}", result, arguments.note,
+                  arguments.output)
     print(f"{path}: piton {seconds:.3f} s, peer {min(peers):.3f} s, ratio {result['times_peer']:.2f}")
 
 

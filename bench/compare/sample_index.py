@@ -3,24 +3,30 @@
     python bench/compare/sample_index.py [--documents 200000] [--rounds 3] [--note shared]
 
 Wants megatron-core, numpy and a built piton. Writes a corpus of documents of sentences of drawn lengths; its tokens are
-zeros in a sparse file, since only the lengths count. Megatron's time is that of the call alone; piton's is that of
-`piton inspect samples` less that on a corpus of ten documents. In turns; the best of each counts.
+zeros in a sparse file, since only the lengths count. Megatron's time is that of the call alone, on arrays that are in
+memory: it reads lengths and documents without checks, and shuffles. Piton's is that of `piton inspect samples` less that
+on a corpus of ten documents, so it has the opening of the index file too: each length, offset and document bound is
+checked against the files, then the same spans are made and shuffled. In turns; the best of each counts.
 
 Writes bench/results/DATE-sample-index.json.
 """
 import argparse
-import datetime
-import json
-import os
 import pathlib
 import struct
 import subprocess
+import sys
 import tempfile
 import time
 
-from train import ROOT, cpu_model, text_of
+from train import ROOT
+
+sys.path.insert(0, str(ROOT / "bench"))
+from record import record  # noqa: E402
 
 SEQUENCE, SEED, EPOCHS = 512, 1234, 1
+WORK = {"peer": "build_mapping on arrays in memory; no checks of them",
+        "piton": "a process that opens the index file, checks every length, offset and document, and makes the mapping, "
+                 "less one on ten documents"}
 
 
 def write_corpus(prefix, documents, draw):
@@ -83,17 +89,13 @@ def main():
     seconds = min(all_ for all_, _ in own) - min(few for _, few in own)
     result = {
         "what": f"index of {samples} samples of BERT over {len(lengths)} sentences",
-        "command": f"python bench/compare/sample_index.py --documents {arguments.documents}",
-        "commit": text_of("git", "rev-parse", "HEAD"),
-        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-        "machine": {"cpu": cpu_model(), "cores": len(os.sched_getaffinity(0)),
-                    **({"note": arguments.note} if arguments.note else {})},
+        "work": WORK,
         "peer": {"megatron_core": megatron.core.__version__},
         "piton_seconds": seconds, "peer_seconds": min(peers), "times_peer": min(peers) / seconds,
         "raw": {"peer": peers, "piton_all_and_few": own},
     }
-    path = pathlib.Path(arguments.output or ROOT / "bench" / "results" / f"{result['date'][:10]}-sample-index.json")
-    path.write_text(json.dumps(result, indent=1) + "\n")
+    path = record("sample-index", f"python bench/compare/sample_index.py --documents {arguments.documents}", result,
+                  arguments.note, arguments.output)
     print(f"{path}: piton {seconds:.3f} s, peer {min(peers):.3f} s, ratio {result['times_peer']:.2f}")
 
 

@@ -1,5 +1,6 @@
 #include "evaluate/evaluation_results.h"
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <set>
@@ -35,6 +36,41 @@ void add_metrics(const GroupScore& group, OrderedJson& results, OrderedJson& bet
       out[value.metric + "_stderr," + value.filter] = "N/A";
     better[group.name][value.metric] = value.higher_is_better;
   }
+}
+
+// A mean of accuracies with weights.
+struct WeightedMean {
+  double sum = 0;
+  double weights = 0;
+  double value() const { return sum / weights; }
+};
+
+// Adds `score` to the sections of RewardBench that have pairs, and to the task if all four have.
+// rewardbench/utils.py of RewardBench 0.1.4, calculate_scores_per_section.
+void add_section_scores(const std::string& task, std::vector<GroupScore>& scores,
+                        const std::set<std::string>& subjects) {
+  constexpr std::size_t kSections = 4;
+  std::map<std::string, WeightedMean> sections;
+  for (const std::string& subject : subjects) {
+    const auto weight = static_cast<double>(subject_weight(task, subject));
+    if (weight == 0) continue;
+    const auto own = std::find_if(scores.begin(), scores.end(), [&](const GroupScore& score) {
+      return score.name == task + "_" + subject;
+    });
+    WeightedMean& mean = sections[task + "_" + std::string(subject_group(task, subject))];
+    mean.sum += weight * own->values.front().value;
+    mean.weights += weight;
+  }
+  double sum = 0;
+  for (GroupScore& score : scores) {
+    const auto found = sections.find(score.name);
+    if (found == sections.end()) continue;
+    score.values.push_back({.metric = "score", .filter = "none", .value = found->second.value()});
+    sum += found->second.value();
+  }
+  if (sections.size() == kSections)
+    scores.front().values.push_back(
+        {.metric = "score", .filter = "none", .value = sum / kSections});
 }
 
 OrderedJson config_of(const TaskEvaluation& evaluation) {
@@ -82,6 +118,9 @@ std::vector<GroupScore> scores_of(const TaskEvaluation& evaluation) {
     for (const auto& [name, selection] : *some)
       scores.push_back(group_score(task + "_" + name, selection.scores, selection.subjects));
   }
+  std::set<std::string> names;
+  for (const auto& [name, selection] : subjects) names.insert(name);
+  add_section_scores(task, scores, names);
   return scores;
 }
 

@@ -92,7 +92,8 @@ class BatchedEngine final : public DecodingEngine {
                        .ids = ids.subspan(static_cast<std::size_t>(one.begin),
                                           static_cast<std::size_t>(one.count())),
                        .whole = angle_length(text),
-                       .adapter = text.request.adapter});
+                       .adapter = text.request.adapter,
+                       .prompt_end = text.prompt_end()});
       text.read_as = text.length();
       end += one.count();
       for (std::int64_t row = end - one.rows(text); row < end; ++row)
@@ -130,9 +131,10 @@ class BatchedEngine final : public DecodingEngine {
   }
 
   // Whether a text of this length has the angles of short ones, so that it can share their pages.
+  // Tokens of a prompt that see one another differ with all of it.
   bool can_share(std::int64_t length) const {
-    return rotary_length(config_.rotary_scaling, length) ==
-           rotary_length(config_.rotary_scaling, 1);
+    return !config_.prefix && rotary_length(config_.rotary_scaling, length) ==
+                                  rotary_length(config_.rotary_scaling, 1);
   }
 
   void end_those_without_a_token(std::vector<DecodingEvent>& events) {
@@ -243,18 +245,37 @@ class BatchedEngine final : public DecodingEngine {
     for (std::size_t i = 0; i < texts.size(); ++i) texts[i]->drafts = std::move(drafts[i]);
   }
 
+  // The first prompt that is not read, if its tokens see one another: it is read in one pass.
+  std::optional<TextReading> whole_prompt() {
+    if (!config_.prefix) return {};
+    for (std::size_t i = 0; i < running_.size(); ++i) {
+      const Text& text = running_[i];
+      if (text.prompt_end() == 0 || cache_.pages().length(text.place) > 0) continue;
+      const std::int64_t rows = std::max<std::int64_t>(1, kMostLogits / config_.vocabulary);
+      const std::int64_t end = std::min(text.to_read(), text.prompt_end() + rows);
+      const std::int64_t pages = cache_.pages().pages_to_append(text.place, end);
+      while (i < running_.size() && !make_room(pages)) give_up_newest();
+      if (i == running_.size()) return {};
+      return TextReading{.text = i, .begin = 0, .end = end};
+    }
+    return {};
+  }
+
   // What the next pass reads. Older texts get their pages first; if there are none left, the newest
   // text loses its place.
   std::vector<TextReading> plan() {
+    for (Text& text : running_) {
+      if (text.read_as > 0 &&
+          changes_all_angles(config_.rotary_scaling, text.read_as, text.length()))
+        read_again(text);
+    }
+    if (const std::optional<TextReading> one = whole_prompt()) return {*one};
     std::vector<TextReading> readings;
     std::int64_t prompt_tokens = limits_.prompt_tokens;
     std::int64_t rows = std::max<std::int64_t>(1, kMostLogits / config_.vocabulary);
     std::int64_t pages = 0;  // of the readings
     for (std::size_t i = 0; i < running_.size(); ++i) {
       Text& text = running_[i];
-      if (text.read_as > 0 &&
-          changes_all_angles(config_.rotary_scaling, text.read_as, text.length()))
-        read_again(text);
       const std::int64_t begin = cache_.pages().length(text.place);
       TextReading one{.text = i, .begin = begin, .end = text.to_read()};
       if (one.end - begin > 1) {

@@ -6,6 +6,9 @@
 // pages of ended texts are forgotten, those used least recently first; then the newest text gives
 // up its place and is read again later.
 //
+// Prompts whose tokens see one another (ModelConfig::prefix) are read whole, each in its own pass,
+// and share no beginning with others.
+//
 // A request has the tokens that it has alone, except where two are so near that the order of a sum
 // decides: random numbers are drawn by the coordinates of the request, and rotary angles that
 // depend on a text's length are those of this text.

@@ -69,8 +69,21 @@ class BeamSearch {
   // After the next tokens of the texts of all running beams.
   std::vector<float> last_logits(const std::vector<std::vector<std::int32_t>>& ids) {
     std::vector<TextTokens> next;
-    for (std::size_t i = 0; i < ids.size(); ++i) next.push_back({.text = texts_[i], .ids = ids[i]});
-    return inference_.whole_vocabulary(inference_.logits(next, Inference::last_rows(next), cache_));
+    for (std::size_t i = 0; i < ids.size(); ++i)
+      next.push_back({.text = texts_[i], .ids = ids[i], .prompt_end = std::ssize(prompt_) - 1});
+    const auto logits_of = [&](std::span<const TextTokens> texts) {
+      return inference_.whole_vocabulary(
+          inference_.logits(texts, Inference::last_rows(texts), cache_));
+    };
+    const bool begins = cache_.pages().length(texts_.front()) == 0;
+    if (!begins || !inference_.config().prefix) return logits_of(next);
+    // Prompts whose tokens see one another are read one at a time.
+    std::vector<float> all;
+    for (const TextTokens& one : next) {
+      const std::vector<float> logits = logits_of(std::span(&one, 1));
+      all.insert(all.end(), logits.begin(), logits.end());
+    }
+    return all;
   }
 
   // The prompt is read once, for all beams.

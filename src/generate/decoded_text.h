@@ -39,6 +39,10 @@ struct DecodedText {
   std::int64_t generated() const { return length() - std::ssize(request.prompt); }
   // Tokens that are read before the next one is drawn, or before the text ends.
   std::int64_t to_read() const { return request.only_scores() ? length() - 1 : length(); }
+  // The last token of the prompt: that after which the first one is scored or drawn.
+  std::int64_t prompt_end() const {
+    return request.scored_from > 0 ? request.scored_from - 1 : std::ssize(request.prompt) - 1;
+  }
   // The first row whose logits are needed: of a token after which one is scored or drawn.
   std::int64_t first_row() const {
     const std::int64_t left = std::ssize(request.prompt) - request.scored_from - scored_rows;

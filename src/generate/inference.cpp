@@ -53,6 +53,19 @@ void add_rows(std::vector<AdapterRows>& all, std::optional<std::int64_t> adapter
   all.push_back({.choice = *adapter, .begin = begin, .size = rows});
 }
 
+// The last token of the prompt that a pass reads, all of whose tokens see one another; 0: none.
+std::int64_t prompt_end_in(std::span<const TextTokens> texts, const CachePages& pages) {
+  for (const TextTokens& text : texts) {
+    if (text.prompt_end == 0 || pages.length(text.text) > text.prompt_end) continue;
+    PITON_ASSERT(
+        texts.size() == 1 && pages.length(text.text) == 0 && std::ssize(text.ids) > text.prompt_end,
+        "a prompt of {} tokens in a pass of {} tokens of it, and {} texts", text.prompt_end + 1,
+        text.ids.size(), texts.size());
+    return text.prompt_end;
+  }
+  return 0;
+}
+
 }  // namespace
 
 Inference::Inference(Context context, Pipeline& pipeline, Mesh& mesh, const ModelConfig& config,
@@ -63,11 +76,6 @@ Inference::Inference(Context context, Pipeline& pipeline, Mesh& mesh, const Mode
       config_(config),
       threads_(threads) {
   context_.training = false;
-  if (!config.prefix) return;
-  throw Error(Fault::kUsage,
-              "model: it was trained with prompts whose tokens see one another (--sparse-mode 5 or "
-              "6), which decoding does not compute: its results would be those of another model; "
-              "only training reads it");
 }
 
 KvCache Inference::make_cache() const {
@@ -124,6 +132,7 @@ Tensor Inference::logits(std::span<const TextTokens> texts, std::span<const std:
     ids.insert(ids.end(), text.ids.begin(), text.ids.end());
     pages += cache.pages().pages_to_append(text.text, count);
   }
+  const std::int64_t reach = config_.prefix ? prompt_end_in(texts, cache.pages()) : 0;
   make_room(cache, pages);
   cache.open(context_, passes);
   ModelInput one{.samples = 1,
@@ -134,6 +143,10 @@ Tensor Inference::logits(std::span<const TextTokens> texts, std::span<const std:
                  .cache = &cache,
                  .adapter_rows = std::move(adapter_rows)};
   if (!rows.empty()) one.wanted.rows = put(rows);
+  if (reach > 0) {
+    const std::vector<std::int32_t> of_rows(ids.size(), static_cast<std::int32_t>(reach));
+    one.query_reach = put(of_rows).reshape({1, std::ssize(of_rows)});
+  }
   const SourceCache& source = cache.source();
   if (source.unread().defined()) {
     const std::vector<std::int32_t> length{static_cast<std::int32_t>(source.tokens())};

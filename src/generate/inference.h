@@ -28,6 +28,9 @@ struct TextTokens {
   std::span<const std::int32_t> ids;
   std::int64_t whole = 0;  // CachePass::whole; 0: the tokens of the text with these
   std::optional<std::int64_t> adapter = {};  // AdapterRows::choice; nothing: none
+  // The last token of the prompt, 0: none. Under ModelConfig::prefix tokens up to it see one
+  // another: they are in one pass, without other texts.
+  std::int64_t prompt_end = 0;
 };
 
 enum class EmbeddingPooling : std::uint8_t { kMean, kLast };
@@ -65,8 +68,8 @@ class Inference {
   // The last row of each text.
   static std::vector<std::int32_t> last_rows(std::span<const TextTokens> texts);
 
-  // One pass without a cache over `samples` texts of one length, `ids` one after another. Logits of
-  // some rows, counted over all samples, or of all rows; shapes as above.
+  // One pass without a cache over `samples` texts of one length, `ids` one after another, which
+  // have no prompt. Logits of some rows, counted over all samples, or of all rows; shapes as above.
   Tensor logits(std::span<const std::int32_t> ids, std::int64_t samples,
                 std::span<const std::int32_t> rows = {});
 

@@ -39,14 +39,16 @@ struct SharedTensor {
 
 // "decoder.layers.mlp.linear_fc1.weight" for "decoder.layers.3.mlp.linear_fc1.weight".
 std::string shared_name(const std::string& name, bool& stacked) {
-  constexpr std::string_view kLayers = "decoder.layers.";
-  stacked = name.starts_with(kLayers);
-  if (!stacked) return name;
-  return std::string(kLayers) + name.substr(name.find('.', kLayers.size()) + 1);
+  for (const std::string_view layers : {"decoder.layers.", "encoder.layers."}) {
+    stacked = name.starts_with(layers);
+    if (stacked) return std::string(layers) + name.substr(name.find('.', layers.size()) + 1);
+  }
+  return name;
 }
 
-// Modules of Transformer Engine that have a state, and Megatron-core's in their place.
-std::vector<std::string> modules_with_state(const ModelConfig& model) {
+// Modules of Transformer Engine that have a state, and Megatron-core's in their place: those of a
+// layer, and of a model after its stacks.
+std::vector<std::string> modules_with_state(const ModelConfig& model, bool attends_to_encoder) {
   std::vector<std::string> modules = {"self_attention.linear_qkv", "self_attention.linear_proj",
                                       "self_attention.core_attention", "mlp.linear_fc1",
                                       "mlp.linear_fc2"};
@@ -54,7 +56,20 @@ std::vector<std::string> modules_with_state(const ModelConfig& model) {
     modules.emplace_back("self_attention.q_layernorm");
     modules.emplace_back("self_attention.k_layernorm");
   }
+  if (attends_to_encoder) {
+    for (const char* one :
+         {"pre_cross_attn_layernorm", "cross_attention.linear_q", "cross_attention.linear_kv",
+          "cross_attention.linear_proj", "cross_attention.core_attention"})
+      modules.emplace_back(one);
+  }
   return modules;
+}
+
+std::vector<std::string> heads_with_state(const ModelConfig& model) {
+  if (model.encoder) return {"output_layer"};
+  // T5Model has its head under two names.
+  if (model.encoder_decoder) return {"lm_head.output_layer", "output_layer"};
+  return {};
 }
 
 class DistFolder {
@@ -74,6 +89,7 @@ class DistFolder {
       if (options_.wrote) options_.wrote(std::ssize(bytes));
     });
     end_box(boxes[current].assembly.name, *out);
+    for (const auto& [copy, name] : copies_) tensors_[copy] = tensors_.at(name);
     write_empty_state();
     file_->commit();
     write_metadata();
@@ -91,12 +107,16 @@ class DistFolder {
     std::map<std::string, DType> stored;
     for (const CanonicalTensor& one : source.tensors(TensorKind::kWeight))
       stored[one.name] = one.dtype;
+    const MegatronStacks stacks = megatron_stacks(model_);
     const MegatronLayout whole{.padded_vocabulary = options_.layout.padded_vocabulary};
     std::vector<TypedAssembly> boxes;
     for (MegatronTensor& tensor : megatron_tensors(model_, whole, 0, 0, 0)) {
       bool stacked = false;
       const std::string name =
-          shared_name(megatron_name(tensor.key, MegatronTree::kTransformer), stacked);
+          shared_name(megatron_name(tensor.key, MegatronTree::kTransformer, stacks), stacked);
+      for (const std::string& copy :
+           megatron_copies(tensor.key, MegatronTree::kTransformer, stacks))
+        copies_[copy] = name;
       const DType dtype = options_.dtype.value_or(dtype_of(tensor.assembly, stored));
       const auto [known, fresh] = tensors_.try_emplace(
           name, SharedTensor{.stacked = stacked, .dtype = dtype, .shape = tensor.assembly.shape});
@@ -151,11 +171,17 @@ class DistFolder {
     const auto add = [&](const std::string& module, std::int64_t part, std::int64_t parts) {
       states_.push_back(fmt::format("{}._extra_state/shard_{}_{}", module, part, parts));
     };
-    for (const std::string& module : modules_with_state(model_)) {
-      for (std::int64_t layer = 0; layer < model_.layers; ++layer)
-        add("decoder.layers." + module, layer, model_.layers);
-    }
-    add("decoder.final_layernorm", 0, 1);
+    const auto add_stack = [&](const std::string& stack, std::int64_t layers, bool attends) {
+      for (const std::string& module : modules_with_state(model_, attends)) {
+        for (std::int64_t layer = 0; layer < layers; ++layer)
+          add(fmt::format("{}.layers.{}", stack, module), layer, layers);
+      }
+      add(stack + ".final_layernorm", 0, 1);
+    };
+    const bool both = model_.encoder_decoder.has_value();
+    if (both) add_stack("encoder", model_.encoder_decoder->encoder_layers, false);
+    add_stack(model_.encoder ? "encoder" : "decoder", model_.layers, both);
+    for (const std::string& head : heads_with_state(model_)) add(head, 0, 1);
   }
 
   static void put_size(PickleWriter& out, const Sizes& sizes) {
@@ -292,6 +318,7 @@ class DistFolder {
   const ModelConfig& model_;
   const MegatronWriteOptions& options_;
   std::map<std::string, SharedTensor> tensors_;
+  std::map<std::string, std::string> copies_;  // other names, which are at the same places
   std::vector<std::string> states_;
   FilePlace empty_state_;
   std::unique_ptr<AtomicFile> file_;
@@ -302,12 +329,6 @@ class DistFolder {
 }  // namespace
 
 void check_torch_dist_holds(const ModelConfig& model, const std::string& where) {
-  if (model.encoder || model.encoder_decoder) {
-    throw Error(Fault::kData,
-                "{}: torch_dist is written of decoders alone, and the model is an encoder ({}); "
-                "wanted --ckpt-format torch",
-                where, model.family);
-  }
   if (!model.embedding_norm) return;
   throw Error(Fault::kData,
               "{}: has a norm after the embedding, which Megatron-core's models do not store in "

@@ -6,12 +6,13 @@
 //   DIR/common.pt       args (a namespace), iteration, checkpoint_version 3.0
 //   DIR/metadata.json   written last: without it the folder is none
 //
-// Names and shapes are those of GPTModel.sharded_state_dict with layers that are alike: a layer's
-// tensors are one with a first dim more, and norms are in the linears that they precede, as in
-// Transformer Engine. Its states ("_extra_state", which modules of Transformer Engine load) are
-// there, and empty. A tied head is not there.
+// Names and shapes are those of sharded_state_dict() of GPTModel, BertModel and T5Model with layers
+// that are alike: a layer's tensors are one with a first dim more, and norms are in the linears
+// that they precede, as in Transformer Engine. Its states ("_extra_state", which modules of
+// Transformer Engine load) are there, and empty. A tied head is not there. What T5Model has under
+// two names is stored once, and both names are at its place.
 //
-// Source: megatron/core of Megatron-core 0.16 (models/gpt/gpt_layer_specs.py,
+// Source: megatron/core of Megatron-core 0.16 (models/{gpt,bert,T5},
 // transformer/transformer_block.py, dist_checkpointing/strategies/torch.py).
 #pragma once
 

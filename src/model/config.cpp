@@ -28,7 +28,8 @@ void check_size(const ModelConfig& c) {
               c.max_positions);
 }
 
-// Refuses what only decoders have, and tables of distances in forms that take none.
+// Refuses what only decoders have, a stream in fp32 where there is none, and tables of distances in
+// forms that take none.
 void check_masks(const ModelConfig& c) {
   const auto refuse = [](bool given, const char* flag, const char* why) {
     if (given) throw Error(Fault::kUsage, "{}: {}; leave it out", flag, why);
@@ -36,8 +37,10 @@ void check_masks(const ModelConfig& c) {
   if (c.encoder || c.encoder_decoder) {
     constexpr const char* kDecoders = "is for decoders, and the model is an encoder (bert, t5)";
     refuse(c.prefix, "--sparse-mode 5 and 6", kDecoders);
-    refuse(c.fp32_residual, "--fp32-residual-connection", kDecoders);
   }
+  refuse(c.fp32_residual && c.encoder && c.encoder->post_norm, "--fp32-residual-connection",
+         "widens the sum of all branches, and with --apply-residual-connection-post-layernorm (as "
+         "BERT was published) there is none: each sum is normed at once");
   if (c.attention_block == 0) return;
   refuse(c.prefix, "--triangle-attn",
          "reads no key after a block of rows, and --sparse-mode 5 and 6 show later ones");

@@ -30,7 +30,7 @@ class EncoderChunk final : public Chunk {
   std::vector<BoundaryTensor> boundary(int chunk, const ModelInput& input) const override {
     if (chunk + 1 == place_.chunks()) return {};
     const std::int64_t ranks = shard_.splits_sequence() ? shard_.size() : 1;
-    return {{config_.dtype, {input.samples * input.sequence / ranks, config_.hidden}}};
+    return {{config_.stream_dtype(), {input.samples * input.sequence / ranks, config_.hidden}}};
   }
 
   ChunkOutput forward(Context& context, const ModelInput& input,
@@ -60,6 +60,7 @@ class EncoderChunk final : public Chunk {
     EmbeddingShape shape{.hidden = config_.hidden,
                          .max_positions = config_.max_positions,
                          .token_types = config_.encoder->token_types,
+                         .stream = config_.stream_dtype(),
                          .hidden_dropout = config_.hidden_dropout,
                          .positions = input_weights(config_)};
     if (config_.encoder->post_norm) {

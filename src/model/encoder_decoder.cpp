@@ -72,6 +72,7 @@ class Stack {
       : config_(of.config) {
     if (stages.first) {
       EmbeddingShape shape{.hidden = config_.hidden,
+                           .stream = config_.stream_dtype(),
                            .hidden_dropout = config_.hidden_dropout,
                            .dropout_site = of.stack.prefix + "embedding.dropout",
                            .positions = input_weights(config_),
@@ -212,14 +213,17 @@ class EncoderDecoderChunk final : public Chunk {
   std::vector<BoundaryTensor> boundary(int chunk, const ModelInput& input) const override {
     if (chunk + 1 == division_.place.chunks()) return {};
     const std::int64_t ranks = shard_.splits_sequence() ? shard_.size() : 1;
-    const auto rows_of = [&](std::int64_t sequence) {
-      return BoundaryTensor{config_.dtype, {input.samples * sequence / ranks, config_.hidden}};
+    const auto rows_of = [&](std::int64_t sequence, DType dtype) {
+      return BoundaryTensor{dtype, {input.samples * sequence / ranks, config_.hidden}};
     };
+    const DType stream = config_.stream_dtype();
     const bool reads = input.cache == nullptr || input.source.tokens.defined();
     if (!reads && chunk < division_.split) return {};
-    if (!reads) return {rows_of(input.sequence)};
-    if (chunk < division_.split) return {rows_of(input.source.sequence)};
-    return {rows_of(input.sequence), rows_of(input.source.sequence)};
+    if (!reads) return {rows_of(input.sequence, stream)};
+    const bool normed = chunk + 1 >= division_.split;
+    const BoundaryTensor source = rows_of(input.source.sequence, normed ? config_.dtype : stream);
+    if (chunk < division_.split) return {source};
+    return {rows_of(input.sequence, stream), source};
   }
 
   ChunkOutput forward(Context& context, const ModelInput& input,

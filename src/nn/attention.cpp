@@ -19,6 +19,21 @@ std::vector<float> alibi_slopes(std::int64_t heads) {
   return slopes;
 }
 
+namespace {
+
+// Keys and values for later passes.
+void write_keys(Context& context, const CacheView& cache, const AttentionRows& rows) {
+  const auto write = [&](const Tensor& to, const Tensor& scales, const Value& from) {
+    context.kernels.run(
+        CacheAppend{.cache = to, .rows = from.tensor, .slots = cache.rows.slots, .scales = scales},
+        context.stream);
+  };
+  write(cache.keys, cache.key_scales, rows.k);
+  write(cache.values, cache.value_scales, rows.v);
+}
+
+}  // namespace
+
 Attention::Attention(ParameterList& parameters, const Shard& shard, const std::string& name,
                      const AttentionShape& shape, const BranchInitialization& initialization)
     : shard_(shard),
@@ -83,7 +98,10 @@ Value Attention::forward(Context& context, const Value& x, const Value& residual
       .soft_cap = shape_.soft_cap,
       .recompute = input.recompute};
   const auto attended = [&] {
-    if (input.cache) return attend_to_cache(context, *input.cache, rows, settings);
+    const bool whole = input.places.query_reach.defined();
+    if (input.cache && !whole) return attend_to_cache(context, *input.cache, rows, settings);
+    // The rows of a text from its beginning, of which some see later ones (Inference::logits).
+    if (input.cache) write_keys(context, *input.cache, rows);
     const std::int64_t sequence = parts[0].tensor.dim(0) / input.batch;
     const auto per_sample = [&](const Value& all) {
       return Value{all.tensor.split_dim(0, sequence), all.id};

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "data/instruct/model_prompt.h"
 
 namespace piton {
 namespace {
@@ -34,18 +35,43 @@ OrderedJson conversation(const Task& task, const TaskSample& sample, const std::
 }
 
 // `prompt`: what the assistant answers to follows; else the conversation is complete.
-std::string rendered_chat(const ChatTemplate& chat_template, OrderedJson messages, bool prompt) {
-  ChatInput input;
-  const bool has_system = messages.front()["role"] == "system";
-  input.messages = messages;
+// `system`: the task's description, which is left out if the template refuses it.
+std::string rendered_chat(const ChatTemplate& chat_template, ChatInput input, bool prompt,
+                          bool system) {
   try {
     return chat_template.render(input, prompt).text;
   } catch (const Error&) {
-    if (!has_system) throw;
+    if (!system) throw;
   }
-  messages.erase(messages.begin());
-  input.messages = std::move(messages);
+  input.messages.erase(input.messages.begin());
   return chat_template.render(input, prompt).text;
+}
+
+bool begins_with_system(const OrderedJson& messages) {
+  return messages.front()["role"] == "system";
+}
+
+// The two conversations of a pair.
+std::vector<std::string> rendered_pair(const ChatTemplate& chat_template, const TaskData& data,
+                                       const TaskSample& sample) {
+  std::vector<std::string> texts;
+  if (!sample.pair) {
+    const OrderedJson asked = conversation(data.task, sample, sample.asked.front(), {});
+    for (const std::string& answer : sample.choices) {
+      ChatInput input{.messages = asked, .now_seconds = kDateOfPrompts};
+      input.messages.push_back(message("assistant", answer));
+      texts.push_back(rendered_chat(chat_template, input, false, begins_with_system(asked)));
+    }
+    return texts;
+  }
+  Conversation pair = *sample.pair;
+  const bool described = pair.system.empty() && !sample.system.empty();
+  if (described) pair.system = sample.system;
+  for (const Message& answer : {pair.messages.back(), *pair.rejected}) {
+    pair.messages.back() = answer;
+    texts.push_back(rendered_chat(chat_template, chat_input(pair), false, described));
+  }
+  return texts;
 }
 
 }  // namespace
@@ -60,9 +86,11 @@ void make_chat_prompts(TaskData& data, const ChatTemplate& chat_template,
                 task.name);
   for (TaskSample& sample : data.samples) {
     sample.contexts.clear();
-    for (const std::string& asked : sample.asked)
+    for (const std::string& asked : sample.asked) {
+      const OrderedJson messages = conversation(task, sample, asked, rules);
       sample.contexts.push_back(
-          rendered_chat(chat_template, conversation(task, sample, asked, rules), true));
+          rendered_chat(chat_template, {.messages = messages}, true, begins_with_system(messages)));
+    }
     if (task.kind != TaskKind::kMultipleChoice) continue;
     for (std::string& continuation : sample.continuations) {
       if (continuation.starts_with(task.answer_delimiter))
@@ -75,13 +103,7 @@ void make_chat_prompts(TaskData& data, const ChatTemplate& chat_template,
 
 void make_preference_texts(TaskData& data, const ChatTemplate& chat_template) {
   for (TaskSample& sample : data.samples) {
-    sample.contexts.clear();
-    const OrderedJson asked = conversation(data.task, sample, sample.asked.front(), {});
-    for (const std::string& answer : sample.choices) {
-      OrderedJson messages = asked;
-      messages.push_back(message("assistant", answer));
-      sample.contexts.push_back(rendered_chat(chat_template, std::move(messages), false));
-    }
+    sample.contexts = rendered_pair(chat_template, data, sample);
     sample.continuations = sample.choices;
   }
   data.is_chat = true;

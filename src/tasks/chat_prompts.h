@@ -24,8 +24,10 @@ void make_chat_prompts(TaskData& data, const ChatTemplate& chat_template,
                        const ChatPromptRules& rules);
 
 // Of kPreference: replaces the context of each sample by the two conversations whose rewards are
-// compared: the description as the system message, the prompt, an answer. Throws Error(kData) if
-// the template refuses one.
+// compared: the description as the system message, the prompt, an answer. Those of
+// TaskSample::pair are its messages, and the description is their system message if they have none.
+// The date of today is that of data (data/instruct/model_prompt.h), so that results do not depend
+// on the day. Throws Error(kData) if the template refuses one.
 void make_preference_texts(TaskData& data, const ChatTemplate& chat_template);
 
 }  // namespace piton

@@ -198,32 +198,44 @@ constexpr auto kMmluGroups = std::to_array<Pair>({
     {"world_religions", "humanities"},
 });
 
-// From rewardbench/constants.py of RewardBench (Apache 2.0).
-constexpr auto kRewardBenchGroups = std::to_array<Pair>({
-    {"alpacaeval-easy", "chat"},
-    {"alpacaeval-hard", "chat"},
-    {"alpacaeval-length", "chat"},
-    {"mt-bench-easy", "chat"},
-    {"mt-bench-med", "chat"},
-    {"llmbar-adver-GPTInst", "chat_hard"},
-    {"llmbar-adver-GPTOut", "chat_hard"},
-    {"llmbar-adver-manual", "chat_hard"},
-    {"llmbar-adver-neighbor", "chat_hard"},
-    {"llmbar-natural", "chat_hard"},
-    {"mt-bench-hard", "chat_hard"},
-    {"donotanswer", "safety"},
-    {"refusals-dangerous", "safety"},
-    {"refusals-offensive", "safety"},
-    {"xstest-should-refuse", "safety"},
-    {"xstest-should-respond", "safety"},
-    {"hep-cpp", "reasoning"},
-    {"hep-go", "reasoning"},
-    {"hep-java", "reasoning"},
-    {"hep-js", "reasoning"},
-    {"hep-python", "reasoning"},
-    {"hep-rust", "reasoning"},
-    {"math-prm", "reasoning"},
+// SUBSET_MAPPING and EXAMPLE_COUNTS of rewardbench/constants.py of RewardBench 0.1.4 (Apache 2.0).
+// math-prm has 447 pairs, and there the weight of the six of hep together.
+struct Subset {
+  std::string_view name;
+  std::string_view section;
+  std::int64_t weight;
+};
+constexpr auto kRewardBenchSubsets = std::to_array<Subset>({
+    {"alpacaeval-easy", "chat", 100},
+    {"alpacaeval-length", "chat", 95},
+    {"alpacaeval-hard", "chat", 95},
+    {"mt-bench-easy", "chat", 28},
+    {"mt-bench-med", "chat", 40},
+    {"mt-bench-hard", "chat_hard", 37},
+    {"llmbar-natural", "chat_hard", 100},
+    {"llmbar-adver-neighbor", "chat_hard", 134},
+    {"llmbar-adver-GPTInst", "chat_hard", 92},
+    {"llmbar-adver-GPTOut", "chat_hard", 47},
+    {"llmbar-adver-manual", "chat_hard", 46},
+    {"refusals-dangerous", "safety", 100},
+    {"refusals-offensive", "safety", 100},
+    {"xstest-should-refuse", "safety", 154},
+    {"xstest-should-respond", "safety", 250},
+    {"donotanswer", "safety", 136},
+    {"math-prm", "reasoning", 984},
+    {"hep-cpp", "reasoning", 164},
+    {"hep-go", "reasoning", 164},
+    {"hep-java", "reasoning", 164},
+    {"hep-js", "reasoning", 164},
+    {"hep-python", "reasoning", 164},
+    {"hep-rust", "reasoning", 164},
 });
+
+const Subset* subset_of(std::string_view name) {
+  const auto found = std::find_if(kRewardBenchSubsets.begin(), kRewardBenchSubsets.end(),
+                                  [&](const Subset& subset) { return subset.name == name; });
+  return found == kRewardBenchSubsets.end() ? nullptr : &*found;
+}
 
 std::string_view value_of(std::span<const Pair> table, std::string_view subject) {
   const auto found = std::find_if(table.begin(), table.end(),
@@ -242,8 +254,14 @@ std::string subject_words(std::string_view task, std::string_view subject) {
 }
 
 std::string_view subject_group(std::string_view task, std::string_view subject) {
-  if (task == "rewardbench") return value_of(kRewardBenchGroups, subject);
+  const Subset* subset = task == "rewardbench" ? subset_of(subject) : nullptr;
+  if (subset != nullptr) return subset->section;
   return task == "mmlu" ? value_of(kMmluGroups, subject) : "";
+}
+
+std::int64_t subject_weight(std::string_view task, std::string_view subject) {
+  const Subset* subset = task == "rewardbench" ? subset_of(subject) : nullptr;
+  return subset == nullptr ? 0 : subset->weight;
 }
 
 }  // namespace piton

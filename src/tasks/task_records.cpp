@@ -205,6 +205,11 @@ const Json* find_field(const Json& fields, std::string_view name) {
   return nullptr;
 }
 
+const Json* named_value(std::string_view text, const Json& fields) {
+  const bool one = text.starts_with('{') && text.find('}') + 1 == text.size();
+  return one ? value_at(fields, text.substr(1, text.size() - 2)) : nullptr;
+}
+
 std::string rendered(std::string_view text, const Json& fields, const std::string& where) {
   std::string out;
   for (std::size_t at = 0; at < text.size();) {

@@ -33,6 +33,10 @@ std::vector<nlohmann::json> read_task_records(const std::filesystem::path& path,
 // Null if there is none.
 const nlohmann::json* find_field(const nlohmann::json& fields, std::string_view name);
 
+// The value that `template_text` names if it is one {name} and nothing else, a field or an element
+// as below. Null if it is another text, or if there is no such value.
+const nlohmann::json* named_value(std::string_view template_text, const nlohmann::json& fields);
+
 // `template_text` with {name} replaced by that field, {name.2} by element 2 of a list, {{ and }}
 // by braces. {name|strip} and {name|lstrip} remove white space. Numbers are written as JSON, true
 // and false as these words, null as nothing. Throws Error(kData) beginning with `where`, with the

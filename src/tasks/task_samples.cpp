@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "data/instruct/handlers.h"
 #include "data/samples/numpy_random.h"
 #include "tasks/code_answers.h"
 #include "tasks/needlebench.h"
@@ -59,6 +60,7 @@ struct Question {
   std::vector<std::string> choices;
   std::vector<std::int64_t> gold;
   std::string answer;
+  std::optional<Conversation> pair;
 };
 
 std::vector<std::string> choices_of(const Task& task, const Record& record) {
@@ -105,8 +107,59 @@ bool has_choices(TaskKind kind) {
          kind == TaskKind::kPreference;
 }
 
+// The fields of a pair as the lists of messages that they are, by the rules of read_prompt()
+// (data/instruct/chat_records.h). Absent if all are texts.
+std::optional<Conversation> pair_of_messages(const Task& task, const Record& record) {
+  nlohmann::ordered_json pair;
+  bool has_lists = false;
+  const auto add = [&](const char* key, const std::string& text) {
+    const Json* value = named_value(text, record.fields);
+    const bool is_list = value != nullptr && value->is_array();
+    has_lists = has_lists || is_list;
+    if (is_list) pair[key] = *value;
+    return is_list;
+  };
+  const bool is_list[] = {add("prompt", task.prompt), add("chosen", task.choices[0]),
+                          add("rejected", task.choices[1])};
+  if (!has_lists) return {};
+  const auto refuse = [&](const std::string& what) {
+    throw Error(Fault::kData, "{}: {}", record.where, what);
+  };
+  for (const auto& [key, list] : pair.items()) {
+    for (const auto& message : list) {
+      if (message.is_object() && message.contains("tool_calls"))
+        refuse(
+            fmt::format("a message of \"{}\" has tool_calls; piton score --reward --pairs reads "
+                        "calls of tools",
+                        key));
+    }
+  }
+  // Lists that are whole conversations need no prompt.
+  const Json* prompt = find_field(record.fields, "prompt");
+  const bool no_prompt = task.prompt == "{prompt}" && (prompt == nullptr || prompt->is_null());
+  if (!is_list[0] && !no_prompt)
+    pair["prompt"] = rendered(task.prompt, record.fields, record.where);
+  if (!is_list[1]) pair["chosen"] = rendered(task.choices[0], record.fields, record.where);
+  if (!is_list[2]) pair["rejected"] = rendered(task.choices[1], record.fields, record.where);
+  const Handler& handler = handler_named("PromptPairwiseHandler");
+  try {
+    return read_conversation(handler, fields_of(handler, ""), pair);
+  } catch (const Error& error) {
+    refuse(error.what());
+  }
+  return {};
+}
+
 Question question_of(const Task& task, const Record& record) {
   Question question;
+  if (task.kind == TaskKind::kPreference) question.pair = pair_of_messages(task, record);
+  if (question.pair) {
+    const std::vector<Message>& messages = question.pair->messages;
+    question.prompt = messages[messages.size() - 2].content;
+    question.choices = {messages.back().content, question.pair->rejected->content};
+    question.gold = {0};
+    return question;
+  }
   if (!task.prompt.empty()) question.prompt = rendered(task.prompt, record.fields, record.where);
   if (!task.ending.empty()) question.ending = rendered(task.ending, record.fields, record.where);
   if (!has_choices(task.kind)) {
@@ -270,6 +323,7 @@ class SampleMaker {
                  const std::vector<std::string>& written) const {
     sample.answer = question.answer;
     sample.gold = question.gold;
+    sample.pair = std::move(question.pair);
     if (written.size() == 3) {
       sample.asked = {
           fmt::format("{}\n{}\n{}\n{}", question.prompt, written[1], question.ending, written[2])};

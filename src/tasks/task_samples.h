@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "data/instruct/conversation.h"
 #include "tasks/task.h"
 
 namespace piton {
@@ -24,7 +25,9 @@ struct ShotTurns {
 //   kLastToken, kPerplexity       one context: the text
 //   kGeneration                   one context
 //   kPreference                   one context, the prompt, until make_preference_texts() makes a
-//                                 conversation with each answer
+//                                 conversation with each answer. Where the record has lists of
+//                                 messages, `pair` is that conversation, and the texts here are
+//                                 its last question and its two answers
 struct TaskSample {
   std::string subject;     // "" if the task has none
   std::int64_t index = 0;  // of the record in its file, from 0
@@ -39,8 +42,9 @@ struct TaskSample {
   std::string system;
   std::vector<ShotTurns> shot_turns;
   std::vector<std::string> asked;
-  CodeQuestion code;    // of tasks whose answers are programs
-  std::string keyword;  // of tasks with needles: what a right answer has
+  std::optional<Conversation> pair;  // kPreference: of a record with lists of messages
+  CodeQuestion code;                 // of tasks whose answers are programs
+  std::string keyword;               // of tasks with needles: what a right answer has
 
   const std::string& context(std::size_t choice) const {
     return contexts[contexts.size() == 1 ? 0 : choice];

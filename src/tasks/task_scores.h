@@ -10,6 +10,8 @@
 //   pass@1            the program of the answer runs to its end
 //   score             of needlebench: needle_score() of the text (needlebench.h); acc: it has the
 //                     keyword
+//                     of rewardbench: of a section the mean of the accuracies of its subsets, with
+//                     their published weights; of the task the mean of the four sections
 //   perplexity        exp(-mean log-likelihood)
 //   word_perplexity   exp(-sum of log-likelihoods / words), byte_perplexity of bytes
 //   bits_per_byte     -sum of log-likelihoods / bytes / ln 2

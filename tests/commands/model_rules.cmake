@@ -61,7 +61,9 @@ rule(decoder-length PLAN REJECTS --decoder-seq-length 8 SAYS "--decoder-seq-leng
 rule(sixteen-bits PLAN ACCEPTS --bf16 REJECTS --bf16 --fp16 SAYS "--fp16: contradicts --bf16")
 rule(wide-residual PLAN ACCEPTS --bf16 --fp32-residual-connection
      REJECTS --fp32-residual-connection SAYS "--fp32-residual-connection: all is in fp32 without --bf16 or --fp16")
-rule(wide-residual-of-encoders PLAN REJECTS --model-family bert --bf16 --fp32-residual-connection SAYS "--fp32-residual-connection: is for decoders")
+rule(wide-residual-of-encoders PLAN ACCEPTS --model bert-tiny --bf16 --fp32-residual-connection
+     REJECTS --model bert-tiny --bf16 --fp32-residual-connection --apply-residual-connection-post-layernorm
+     SAYS "--fp32-residual-connection: widens the sum of all branches")
 rule(prefix PLAN REJECTS --sparse-mode 5 SAYS "--sparse-mode: mode 5 is for prompts, which running text does not have")
 rule(documents PLAN ACCEPTS --sparse-mode 8 --reset-attention-mask
      REJECTS --sparse-mode 7 SAYS "--sparse-mode: mode 7 is causal within each document, and rows are not divided")

@@ -7,13 +7,14 @@ golden   writes a folder for each case of CASES: iter_0000005/mp_rank_00/model_o
          model of random weights and the arguments that Megatron-LM saves with it, and expected.safetensors: `tokens`,
          `types`, `segments` (0, or -1 for padding), `labels` (-100 where nothing is predicted), int32 [2, s]; of BERT
          `pair_labels` int32 [2]; of T5 `decoder` int32 [2, r], of whose rows the labels are; `logits` in float64, and
-         `loss` (words + pairs) and `words`
+         `loss` (words + pairs) and `words`. Of the cases in DIST also dist/iter_0000005, the folder that its
+         dist_checkpointing writes of the same model (torch_dist)
 compare  piton convert writes each case in both module trees, for one tensor rank and for two. The files of one rank load
          into a fresh model (strict), and are the state_dict that was saved byte by byte; those of two ranks load into the
-         models of two processes, which give the same logits; and back in one file the bytes are the same again
+         models of two processes, which give the same logits; and back in one file the bytes are the same again. Of torch_dist
+         Piton reads what dist_checkpointing has written, which loads what Piton writes, byte by byte, with nothing missing
 """
 import argparse
-import contextlib
 import datetime
 import importlib.metadata as metadata
 import os
@@ -23,6 +24,7 @@ import subprocess
 import sys
 import tempfile
 
+import megatron_torch_dist
 import torch
 from safetensors.torch import load_file, save_file
 
@@ -35,14 +37,13 @@ CASES = {
     "t5": dict(tied=True, encoder_layers=3),
     "t5-untied": dict(tied=False, encoder_layers=2, fused=True),
 }
+DIST = ("bert", "t5")  # with golden files
 
 
 def prepare(rank=0, ranks=1):
     from megatron.core import parallel_state
-    from megatron.core.tensor_parallel.random import CudaRNGStatesTracker
 
-    torch.cuda.current_device = lambda: "cpu"  # where its buffers are made
-    CudaRNGStatesTracker.fork = lambda self, name=None: contextlib.nullcontext()  # of dropout, which is 0
+    megatron_torch_dist.without_a_gpu()
     os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
     os.environ.setdefault("MASTER_PORT", "29523")
     torch.distributed.init_process_group("gloo", rank=rank, world_size=ranks)
@@ -148,6 +149,31 @@ def saved(folder, state, arguments):
     (folder / "latest_checkpointed_iteration.txt").write_text("5")
 
 
+def dist_state(model, arguments):
+    return {"args": arguments, "checkpoint_version": 3.0, "iteration": 5, "model": model.sharded_state_dict()}
+
+
+def save_dist(folder, model, arguments):
+    from megatron.core import dist_checkpointing
+
+    target = folder / "iter_0000005"
+    target.mkdir(parents=True)
+    dist_checkpointing.save(dist_state(model, arguments), str(target))
+    (folder / "latest_checkpointed_iteration.txt").write_text("5")
+
+
+def load_dist(name, folder):
+    """The weights that Megatron-core's own loader gives a fresh model; it throws where one is missing."""
+    from megatron.core import dist_checkpointing
+    from megatron.core.safe_globals import register_safe_globals
+
+    register_safe_globals()
+    model, arguments = model_of(name)
+    loaded = dist_checkpointing.load(dist_state(model, arguments), str(folder))
+    model.load_state_dict(loaded["model"], strict=False)
+    return weights_of(model)
+
+
 def golden(root):
     prepare()
     for name in CASES:
@@ -160,6 +186,8 @@ def golden(root):
                 gain = parameter.ndim == 1 and "bias" not in key
                 parameter.copy_(1 + 0.1 * noise if gain else 0.2 * noise)
         saved(root / name, weights_of(model), arguments)
+        if name in DIST:
+            save_dist(root / name / "dist", model, arguments)
         batch = batch_of(name)
         results = results_of(name, model.double(), batch)
         origin = f"tools/oracle/megatron_encoders.py, {datetime.date.today()}, torch {metadata.version('torch')}, " \
@@ -201,6 +229,22 @@ def same(a, b):
     return ""
 
 
+def one_rank_of_dist(_, program, case, work, name):
+    """torch_dist in both directions."""
+    prepare()
+    original = rank_file(case)
+    model, arguments = model_of(name)
+    model.load_state_dict(original, strict=False)
+    save_dist(work / "dist", model, arguments)
+    convert(program, work / "dist", work / "read", "--use-mcore-models")
+    convert(program, case, work / "written", "--ckpt-format", "torch_dist", "--target-tensor-parallel-size", "2")
+    convert(program, work / "written", work / "reread", "--use-mcore-models")
+    faults = [same(original, rank_file(work / "read")), same(original, load_dist(name, work / "written" / "release")),
+              same(original, rank_file(work / "reread"))]
+    if any(faults):
+        raise SystemExit(f"{name}: torch_dist read, written, read again: {faults}")
+
+
 def compare(program, root, work):
     bad = 0
     for name in CASES:
@@ -220,6 +264,7 @@ def compare(program, root, work):
             faults.append(f"the older tree has {sorted(old)}")
         convert(program, work / name / "old", work / name / "back", "--use-mcore-models")
         faults.append(same(original, rank_file(work / name / "back")))
+        torch.multiprocessing.spawn(one_rank_of_dist, (program, root / name, work / name, name), 1)
         faults = [fault for fault in faults if fault]
         bad += bool(faults)
         print("BAD " if faults else "ok  ", name, faults, flush=True)

@@ -50,6 +50,39 @@ Json tools_list(const std::string& tools) {
   return wrapped.empty() ? Json(nullptr) : wrapped;
 }
 
+// Where the text first differs from that of the same conversation with another last answer, a
+// character of private use. A template may write an answer in several ranges.
+std::size_t begin_of_last_answer(const ChatTemplate& chat, Conversation conversation,
+                                 const ChatInput& input, const std::string& text) {
+  conversation.messages.back() = {MessageRole::kAssistant, "\uE000"};
+  ChatInput other = chat_input(conversation);
+  other.variables = input.variables;
+  const std::string changed = chat.render(other, false).text;
+  const auto differing =
+      std::mismatch(text.begin(), text.end(), changed.begin(), changed.end()).first;
+  return static_cast<std::size_t>(differing - text.begin());
+}
+
+// The text with the ranges of its last answer alone, so that templates may write earlier messages
+// in another way once others follow.
+RenderedChat with_last_answer(const ChatTemplate& chat, const Conversation& conversation,
+                              const ChatInput& input) {
+  if (chat.has_generation_blocks()) {
+    RenderedChat rendered = chat.render_with_assistant(input);
+    const std::size_t begin = begin_of_last_answer(chat, conversation, input, rendered.text);
+    std::erase_if(rendered.assistant, [&](const TextRange& range) { return range.end <= begin; });
+    return rendered;
+  }
+  RenderedChat rendered{.text = chat.render(input, false).text, .assistant = {}};
+  ChatInput before = input;
+  before.messages.erase(before.messages.size() - 1);
+  const std::string asked = chat.render(before, true).text;
+  // Throws with what differs.
+  if (!rendered.text.starts_with(asked)) return chat.render_with_assistant(input);
+  rendered.assistant = {{asked.size(), rendered.text.size()}};
+  return rendered;
+}
+
 std::string quoted(const Tokenizer& tokenizer, const std::vector<std::int32_t>& ids,
                    std::size_t at) {
   if (at >= ids.size()) return "the end";
@@ -108,10 +141,8 @@ TaughtText ModelPrompt::sample(const Conversation& conversation, bool last_alone
   ChatInput input = chat_input(conversation);
   if (rules_.enable_thinking) input.variables = {{"enable_thinking", true}};
   const ChatTemplate& chat = *(input.tools.is_null() && plain_ ? plain_ : with_tools_);
-  RenderedChat rendered = chat.render_with_assistant(input);
-  if (last_alone && rendered.assistant.size() > 1) {
-    rendered.assistant = {rendered.assistant.back()};
-  }
+  const RenderedChat rendered =
+      last_alone ? with_last_answer(chat, conversation, input) : chat.render_with_assistant(input);
   ChatTokens tokens = encode_chat(*tokenizer_, rendered);
   TaughtText sample{std::move(tokens.ids), {}};
   for (std::size_t i = 0; i < sample.ids.size(); ++i) {

@@ -59,7 +59,13 @@ expect(RUN ${tiny} --exact-gelu-head --train-iters 1 --save ${WORK}/exact CODE 0
 expect(RUN convert --load ${WORK}/exact --save ${WORK}/mg-exact --to mg --megatron-args CODE 0)
 expect(RUN convert --load ${WORK}/mg-exact --save ${WORK}/exact-again --to piton CODE 0)
 expect(RUN convert --load ${WORK}/exact --save ${WORK}/none --to hf CODE 3 ERR "no family of Hugging Face holds this model")
-expect(RUN convert --load ${WORK}/whole --save ${WORK}/none --to mg --ckpt-format torch_dist CODE 3 ERR "torch_dist is written of decoders alone")
+expect(RUN convert --load ${WORK}/whole --save ${WORK}/dist --to mg --ckpt-format torch_dist CODE 0)
+expect(RUN convert --load ${WORK}/dist --save ${WORK}/hf-dist --to hf CODE 0)
+file(SHA256 ${WORK}/hf-dist/model.safetensors other)
+if(NOT one STREQUAL other)
+  message(FATAL_ERROR "torch_dist changed the weights")
+endif()
+expect(RUN pretrain --load ${WORK}/dist ${data} ${words} --train-iters 1 --micro-batch-size 4 --lr 1e-3 CODE 0 ERR "sop loss: ")
 expect(RUN convert --load ${WORK}/whole --save ${WORK}/none.gguf --to gguf CODE 3 ERR "an encoder .bert. cannot be expressed in the format gguf")
 
 # RoBERTa: the id of padding is 1, positions begin after it, one part.

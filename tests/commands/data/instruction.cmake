@@ -66,8 +66,8 @@ expect(RUN pretrain --model llama-tiny --mock-data --pack --seq-length 32 --trai
   ERR "--pack: is for --is-instruction-dataset")
 expect(RUN ${run} --variable-seq-lengths --pad-to-multiple-of 0 --train-iters 1 CODE 2 ERR "--pad-to-multiple-of: got 0")
 
-# Prompts whose tokens see one another: two names of one mask, which teaches something else than a causal one; decoding and
-# other formats do not have it.
+# Prompts whose tokens see one another: two names of one mask, which teaches something else than a causal one; other
+# formats do not have it.
 foreach(mode 5 6)
   expect(RUN ${run} --sparse-mode ${mode} --train-iters 3 --eval-iters 1 --save ${WORK}/prefix_${mode} CODE 0 ERR "iteration +3/ +3 " "validation loss")
   state_of(${WORK}/prefix_${mode} prefix_${mode})
@@ -89,8 +89,17 @@ execute_process(COMMAND ${LAUNCH} 2 ${PITON} ${run} --sparse-mode 5 --train-iter
 if(NOT code EQUAL 0 OR NOT error MATCHES "iteration +3/ +3 ")
   message(FATAL_ERROR "a prefix on two tensor ranks: exit ${code}\n${error}")
 endif()
-expect(RUN generate --load ${WORK}/prefix_5 --prompt-ids 5,6,7 --greedy --max-new-tokens 3 CODE 2
-  ERR "model: it was trained with prompts whose tokens see one another .--sparse-mode 5 or 6.")
+# Decoding has the mask: on one rank, on two, with several beams, with other limits of a pass.
+set(asks generate --load ${WORK}/prefix_5 --prompt-ids 5,6,7,8,9,10,11,12 --greedy --max-new-tokens 6)
+execute_process(COMMAND ${PITON} ${asks} RESULT_VARIABLE code OUTPUT_VARIABLE wanted ERROR_VARIABLE error)
+execute_process(COMMAND ${LAUNCH} 2 ${PITON} ${asks} --tensor-model-parallel-size 2 RESULT_VARIABLE other OUTPUT_VARIABLE got
+  ERROR_VARIABLE errors)
+if(NOT code EQUAL 0 OR NOT other EQUAL 0 OR NOT wanted STREQUAL got OR wanted STREQUAL "")
+  message(FATAL_ERROR "generate with a prompt that sees itself: ${code} ${other}: ${wanted} ${got} ${error} ${errors}")
+endif()
+expect(RUN generate --load ${WORK}/prefix_5 --prompt-ids 5,6,7 --num-beams 2 --max-new-tokens 3 CODE 0)
+file(WRITE ${WORK}/prefix_ids.json "[[5, 6, 7, 8]]")
+expect(RUN score --load ${WORK}/prefix_5 --ids-file ${WORK}/prefix_ids.json CODE 0 OUT "^loss [0-9.]+ nats a token")
 expect(RUN convert --load ${WORK}/prefix_5 --save ${WORK}/prefix_hf --to hf CODE 3 ERR "prompts whose tokens see one another")
 expect(RUN ${run} --sparse-mode 5 --use-flash-attn --train-iters 1 CODE 2 ERR "--sparse-mode: got 5, wanted 0 or 2 with --use-flash-attn")
 expect(RUN ${run} --sparse-mode 5 --stage dpo --is-pairwise-dataset --ref-model ${WORK}/prefix_0 --train-iters 1 CODE 2 ERR "--sparse-mode: mode 5 is for --stage sft")

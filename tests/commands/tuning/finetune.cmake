@@ -86,6 +86,22 @@ foreach(way same resume)
   endif()
 endforeach()
 
+# Killed at any step, and started again by the same command.
+string(REPLACE "--train-iters;4" "--train-iters;200" long "${tune};${lora}")
+list(JOIN long " " words)
+expect(RUN ${long} --save ${WORK}/long CODE 0)
+execute_process(COMMAND sh -c "${PITON} ${words} --save ${WORK}/killed --save-interval 10 2> /dev/null & \
+  until test -e ${WORK}/killed/iter_0000010; do sleep 0.02; done; kill -9 $!")
+if(EXISTS ${WORK}/killed/iter_0000200)
+  message(FATAL_ERROR "the run was not killed before its end")
+endif()
+expect(RUN ${long} --save ${WORK}/killed --save-interval 10 CODE 0 ERR "resumed [^ ]*/iter_0000[0-9]+: iteration [0-9]+,")
+hash_of(${WORK}/long uninterrupted_long)
+hash_of(${WORK}/killed resumed)
+if(NOT resumed STREQUAL uninterrupted_long)
+  message(FATAL_ERROR "killed: ${resumed}, uninterrupted ${uninterrupted_long}")
+endif()
+
 # To PEFT and back, and merged.
 expect(RUN convert --load ${WORK}/run --save ${WORK}/peft --to peft CODE 0 OUT "peft from hf: " "verified: ")
 foreach(file adapter_config.json adapter_model.safetensors)

@@ -10,7 +10,6 @@
 #include "generate/inference.h"
 #include "kernels/reference/kernels.h"
 #include "model/families.h"
-#include "support/errors.h"
 #include "support/golden_model.h"
 #include "support/host_machine.h"
 
@@ -127,15 +126,6 @@ TEST(AttentionMasks, DecodeTheRootsOfDistancesAsWithoutACache) {
     for (std::int64_t id = 0; id < one.dim(1); ++id)
       ASSERT_NEAR(one.data<float>()[id], whole.data<float>()[place * whole.dim(1) + id], 2e-5);
   }
-}
-
-TEST(AttentionMasks, RefuseToDecodeWithAPrefix) {
-  MaskedRun run("gpt2", masked_config("gpt2", true, 0, DType::kF32), false);
-  const std::string message = message_of(Fault::kUsage, [&] {
-    Inference(run.session.context(false), run.session.pipeline(), run.mesh,
-              run.session.settings().model);
-  });
-  EXPECT_NE(message.find("--sparse-mode 5 or 6"), std::string::npos) << message;
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "session/session.h"
 #include "support/golden_model.h"
 #include "support/host_machine.h"
+#include "support/run_session.h"
 
 namespace piton {
 namespace {
@@ -25,6 +26,21 @@ ModelConfig deep(const char* name, DType dtype, bool wide) {
   return model;
 }
 
+// Gives `to` the weights of another session, in its own type.
+void copy_weights(Session& from, Session& to, Stream& stream) {
+  std::map<std::string, Parameter*> theirs;
+  for (Parameter* parameter : from.parameters()) theirs[parameter->name] = parameter;
+  for (Parameter* parameter : to.parameters()) {
+    const Tensor rows = host_tensor(parameter->dtype, parameter->shape);
+    const std::vector<double> all =
+        test::values(from.sharded().whole_value(*theirs.at(parameter->name), stream));
+    for (std::size_t i = 0; i < all.size(); ++i)
+      test::set_value(rows, static_cast<std::int64_t>(i), all[i]);
+    to.sharded().set_value(*parameter, rows, stream);
+  }
+  to.publish_values();
+}
+
 struct DeepRun : test::HostMachine {
   explicit DeepRun(const ModelConfig& model)
       : mesh(*world, MeshSizes{}),
@@ -37,22 +53,6 @@ struct DeepRun : test::HostMachine {
     OptimizerOptions options;
     options.loss_scale = 1024;
     return options;
-  }
-
-  // The weights of another run, in the type of this one.
-  void take_weights(DeepRun& other) {
-    std::map<std::string, Parameter*> theirs;
-    for (Parameter* parameter : other.session.parameters()) theirs[parameter->name] = parameter;
-    for (Parameter* parameter : session.parameters()) {
-      const Tensor from =
-          other.session.sharded().whole_value(*theirs.at(parameter->name), *other.stream);
-      const Tensor rows = host_tensor(parameter->dtype, parameter->shape);
-      const std::vector<double> all = test::values(from);
-      for (std::size_t i = 0; i < all.size(); ++i)
-        test::set_value(rows, static_cast<std::int64_t>(i), all[i]);
-      session.sharded().set_value(*parameter, rows, *stream);
-    }
-    session.publish_values();
   }
 
   static MicroBatch batch() {
@@ -106,7 +106,7 @@ TEST_P(WideResidual, IsNearerToTheModelInFp32) {
     DeepRun narrow(deep(GetParam(), dtype, false));
     DeepRun wide(deep(GetParam(), dtype, true));
     DeepRun exact(deep(GetParam(), DType::kF32, false));
-    exact.take_weights(narrow);
+    copy_weights(narrow.session, exact.session, *exact.stream);
     const std::vector<double> wanted = exact.logits();
     EXPECT_LT(distance(wide.logits(), wanted), 0.7 * distance(narrow.logits(), wanted));
     EXPECT_LT(distance(wide.logits(), wanted), dtype == DType::kBF16 ? 1e-2 : 2e-3);
@@ -147,6 +147,41 @@ TEST_P(WideResidual, IsRecomputedToTheBit) {
       got.insert(got.end(), one.begin(), one.end());
     }
     EXPECT_EQ(got, wanted);
+  }
+}
+
+// BERT with its pairs, and T5 with learned positions and as published.
+TEST(WideResidualOfEncoders, IsNearerToTheModelInFp32) {
+  for (const char* name : {"bert-tiny", "t5-tiny", "published"}) {
+    SCOPED_TRACE(name);
+    const bool published = name == std::string("published");
+    const auto model_of = [&](DType dtype, bool wide) {
+      ModelConfig model = deep(published ? "t5-tiny" : name, dtype, wide);
+      if (model.encoder_decoder) model.encoder_decoder->encoder_layers = 16;
+      if (!published) return model;
+      model.positions = PositionKind::kRelative;
+      model.norm = NormKind::kRms;
+      model.biases = model.output_bias = model.qkv_biases = false;
+      model.query_scalar = 1;
+      model.encoder_decoder->head_bias = false;
+      return model;
+    };
+    HostDevice device;
+    const auto world = make_single_world(device);
+    const test::RunLayout layout{.name = "one process", .optimizer = DeepRun::scaled()};
+    const auto gradients_of = [&](DType dtype, bool wide, test::TrainingRun* of) {
+      auto run = std::make_unique<test::TrainingRun>(*world, layout, model_of(dtype, wide));
+      if (of != nullptr) copy_weights(of->session(), run->session(), run->machine().stream);
+      std::vector<double> all;
+      for (const auto& [parameter, one] : run->gradients())
+        all.insert(all.end(), one.begin(), one.end());
+      return std::pair{std::move(run), all};
+    };
+    const auto [narrow, got] = gradients_of(DType::kBF16, false, nullptr);
+    const auto [wide, wider] = gradients_of(DType::kBF16, true, nullptr);
+    const auto [exact, wanted] = gradients_of(DType::kF32, false, narrow.get());
+    EXPECT_LT(distance(wider, wanted), 0.9 * distance(got, wanted));
+    EXPECT_LT(distance(wider, wanted), 3e-2);
   }
 }
 

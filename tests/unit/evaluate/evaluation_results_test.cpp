@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
+
+#include "base/files/files.h"
 #include "support/scripted_model.h"
 #include "tasks/task_table.h"
 
@@ -58,6 +61,44 @@ TEST(EvaluationResults, HaveALineForEachSample) {
   EXPECT_EQ(first["correct"], false);
   EXPECT_THAT(first["prompt"].get<std::string>(), HasSubstr("\nAnswer:"));
   EXPECT_EQ(std::count(lines.begin(), lines.end(), '\n'), 5);
+}
+
+// Pairs of subsets, of which so many are right.
+TaskEvaluation evaluated_rewardbench(const nlohmann::json& pairs) {
+  TaskEvaluation evaluation;
+  evaluation.data.task = find_task("rewardbench", {});
+  for (const auto& [subset, counts] : pairs.items()) {
+    for (int i = 0; i < counts[1]; ++i) {
+      evaluation.data.samples.push_back({.subject = subset});
+      evaluation.scores.push_back(
+          {.metrics = {{.metric = "acc", .value = i < counts[0] ? 1. : 0.}}});
+    }
+  }
+  return evaluation;
+}
+
+// tests/golden/evaluation/rewardbench_sections.json, made by tools/oracle/rewardbench_sections.py.
+TEST(EvaluationResults, OfRewardBenchWeightItsSubsets) {
+  const auto golden = nlohmann::json::parse(read_text_file(
+      std::string(PITON_SOURCE_DIR) + "/tests/golden/evaluation/rewardbench_sections.json"));
+  ASSERT_EQ(golden["cases"].size(), 3U);
+  for (const auto& one : golden["cases"]) {
+    const auto results = results_json({evaluated_rewardbench(one["pairs"])}, {})["results"];
+    std::size_t sections = 0;
+    for (const auto& [name, values] : results.items()) {
+      if (!values.contains("score,none") || name == "rewardbench") continue;
+      const auto wanted =
+          one["sections"].at(name.substr(std::strlen("rewardbench_"))).get<double>();
+      EXPECT_NEAR(values["score,none"].get<double>(), wanted, 1e-12) << name;
+      ++sections;
+    }
+    EXPECT_EQ(sections, one["sections"].size());
+    EXPECT_EQ(results["rewardbench"].contains("score,none"), one.contains("score"));
+    if (!one.contains("score")) continue;
+    EXPECT_NEAR(results["rewardbench"]["score,none"].get<double>(), one["score"].get<double>(),
+                1e-12);
+    EXPECT_EQ(results["rewardbench"]["score_stderr,none"], "N/A");
+  }
 }
 
 }  // namespace

@@ -121,6 +121,30 @@ TEST(WrittenTorchDist, NamesWhatMegatronCoreDoes) {
   for (const std::string& name : theirs.objects) EXPECT_TRUE(ours.objects.contains(name)) << name;
 }
 
+// BERT and T5, of which each folder has the same model twice: a file of one rank, and what
+// Megatron-core's dist_checkpointing writes (tools/oracle/megatron_encoders.py).
+TEST(WrittenTorchDist, OfEncodersNamesWhatMegatronCoreDoes) {
+  for (const char* name : {"bert", "t5"}) {
+    SCOPED_TRACE(name);
+    const fs::path folder = golden_files(fmt::format("megatron_encoders/{}", name));
+    MegatronSource plain(folder);
+    MegatronSource theirs(folder / "dist");
+    EXPECT_EQ(theirs.form(), "torch_dist");
+    EXPECT_EQ(theirs.model(), plain.model());
+    expect_same(plain, theirs);
+    TempFolder dir;
+    write_megatron(dir.path(), plain, plain.model(), to_torch_dist(plain.model(), 2));
+    const Named wanted = named_in(folder / "dist/iter_0000005");
+    const Named got = named_in(dir / "release");
+    EXPECT_EQ(got.tensors, wanted.tensors);
+    EXPECT_GT(wanted.objects.size(), 8U);
+    for (const std::string& one : wanted.objects) EXPECT_TRUE(got.objects.contains(one)) << one;
+    MegatronSource ours(dir.path());
+    EXPECT_EQ(ours.model(), plain.model());
+    expect_same(plain, ours);
+  }
+}
+
 // Another source whose tensors of one layer are fp32.
 class MixedSource final : public TensorSource {
  public:

@@ -126,8 +126,9 @@ TEST(ModelConfig, KeepsItsStreamInFp32NextToNarrowWeights) {
   };
   EXPECT_NE(message({"--fp32-residual-connection"}).find("all is in fp32 without --bf16 or --fp16"),
             std::string::npos);
-  EXPECT_NE(message({"--model", "bert-tiny", "--bf16", "--fp32-residual-connection"})
-                .find("--fp32-residual-connection: is for decoders"),
+  EXPECT_NE(message({"--model", "bert-tiny", "--bf16", "--fp32-residual-connection",
+                     "--apply-residual-connection-post-layernorm"})
+                .find("--fp32-residual-connection: widens the sum of all branches"),
             std::string::npos);
 }
 

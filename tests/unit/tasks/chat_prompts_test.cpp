@@ -10,6 +10,7 @@
 
 #include "base/files/files.h"
 #include "support/errors.h"
+#include "support/temp_folder.h"
 #include "tasks/task_table.h"
 
 namespace piton {
@@ -83,6 +84,77 @@ TEST(ChatPrompts, OfPreferencesAreAConversationForEachAnswer) {
               testing::ElementsAre("<s>s:Be kind.;u:q;a:a;", "<s>s:Be kind.;u:q;a:b;"));
   EXPECT_TRUE(data.is_chat);
   EXPECT_EQ(data.prompt_hash, hash_of_prompts(data.samples));
+}
+
+TaskData pairs_in(const TempFolder& folder, const std::string& lines) {
+  write_text_file(folder / "pairs.jsonl", lines + "\n");
+  return load_task(find_task("rewardbench", {}), {.paths = {(folder / "pairs.jsonl").string()}});
+}
+
+// tests/golden/instruct/pairs_messages.jsonl, made by tools/oracle/preference_messages.py.
+TEST(ChatPrompts, OfPairsOfMessagesAreThoseOfTransformers) {
+  const std::string golden = std::string(PITON_SOURCE_DIR) + "/tests/golden/";
+  std::istringstream lines(read_text_file(golden + "instruct/pairs_messages.jsonl"));
+  std::string line;
+  std::getline(lines, line);  // the origin
+  int compared = 0;
+  while (std::getline(lines, line)) {
+    SCOPED_TRACE(line);
+    const auto one = nlohmann::json::parse(line);
+    const TempFolder folder;
+    TaskData data = pairs_in(folder, one["record"].dump());
+    const std::string source =
+        read_text_file(golden + "chat/templates/" + one["template"].get<std::string>() + ".jinja");
+    make_preference_texts(data,
+                          ChatTemplate(source, {{"bos_token", "<s>"}, {"eos_token", "</s>"}}, "t"));
+    EXPECT_THAT(data.samples.at(0).contexts,
+                testing::ElementsAre(one["chosen"]["text"], one["rejected"]["text"]));
+    ++compared;
+  }
+  EXPECT_EQ(compared, 24);
+}
+
+TEST(ChatPrompts, OfPairsOfMessagesHaveTheDescriptionUnlessTheyHaveASystemMessage) {
+  const TempFolder folder;
+  const std::string asks = R"({"role": "user", "content": "q"}, {"role": "assistant", "content": )";
+  TaskData data =
+      pairs_in(folder, R"({"chosen": [)" + asks + R"("a"}], "rejected": [)" + asks + R"("b"}]})");
+  data.samples[0].system = "Be kind.";
+  const ChatTemplate all =
+      template_of("{% for m in messages %}{{ m.role[0] }}:{{ m.content }};{% endfor %}");
+  make_preference_texts(data, all);
+  EXPECT_THAT(data.samples[0].contexts,
+              testing::ElementsAre("s:Be kind.;u:q;a:a;", "s:Be kind.;u:q;a:b;"));
+  EXPECT_THAT(data.samples[0].choices, testing::ElementsAre("a", "b"));
+  EXPECT_THAT(data.samples[0].asked, testing::ElementsAre("q"));
+  data.samples[0].pair->system = "Be brief.";
+  make_preference_texts(data, all);
+  EXPECT_EQ(data.samples[0].contexts[0], "s:Be brief.;u:q;a:a;");
+}
+
+TEST(ChatPrompts, OfPairsOfMessagesThatAreNoPairsAreRefused) {
+  const TempFolder folder;
+  const auto error = [&](const std::string& line) {
+    return message_of(Fault::kData, [&] { pairs_in(folder, line); });
+  };
+  constexpr const char* kAnswer = R"([{"role": "assistant", "content": "a"}])";
+  const auto pair = [&](const std::string& prompt, const std::string& chosen,
+                        const std::string& rejected) {
+    return error(R"({"prompt": )" + prompt + R"(, "chosen": )" + chosen + R"(, "rejected": )" +
+                 rejected + "}");
+  };
+  const std::string asks = R"([{"role": "user", "content": "q"}])";
+  EXPECT_THAT(pair(asks, kAnswer, kAnswer),
+              testing::HasSubstr("pairs.jsonl: record 1: chosen and rejected are equal"));
+  EXPECT_THAT(pair(asks, "[]", kAnswer), testing::HasSubstr("key \"chosen\" holds no message"));
+  EXPECT_THAT(pair(asks, asks, kAnswer), testing::HasSubstr("differ before their last message"));
+  EXPECT_THAT(pair(asks, R"([{"role": "user", "content": "r"}, {"role": "assistant"}])", kAnswer),
+              testing::HasSubstr("differ before their last message"));
+  EXPECT_THAT(pair(kAnswer, kAnswer, "\"b\""), testing::HasSubstr("message 1 is of the assistant"));
+  EXPECT_THAT(pair(asks, R"([{"role": "assistant", "content": "", "tool_calls": []}])", kAnswer),
+              testing::HasSubstr("record 1: a message of \"chosen\" has tool_calls; piton score"));
+  EXPECT_THAT(pair(asks, R"(["a"])", kAnswer),
+              testing::HasSubstr("message 1 of \"chosen\" is string, wanted an object"));
 }
 
 TEST(ChatPrompts, AreRefusedAsTheTemplateRefusesThem) {

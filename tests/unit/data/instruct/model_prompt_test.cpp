@@ -3,15 +3,20 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <sstream>
+
 #include "base/files/files.h"
+#include "data/instruct/handlers.h"
 #include "support/errors.h"
 #include "support/temp_folder.h"
 #include "talks.h"
 #include "text/files/byte_tokenizer.h"
+#include "text/files/tokenizer_folder.h"
 
 namespace piton {
 namespace {
 
+namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
 class ModelPromptTest : public testing::Test {
@@ -81,6 +86,40 @@ TEST_F(ModelPromptTest, DifferencesFromItAreShown) {
       difference_from_model(chat_templates_in(folder_.path()), tokenizer_, conversation, sample),
       HasSubstr("token 4 begins the end here"));
   EXPECT_EQ(difference_from_model({}, tokenizer_, conversation, sample), "");
+}
+
+// tests/golden/instruct/pairs_messages.jsonl, made by tools/oracle/preference_messages.py.
+TEST(ModelPrompt, PairsOfMessagesAreThoseOfTransformers) {
+  const fs::path golden = fs::path(PITON_SOURCE_DIR) / "tests/golden";
+  const auto tokenizer = open_tokenizer_folder(golden / "chat/bpe", false);
+  std::istringstream lines(read_text_file(golden / "instruct/pairs_messages.jsonl"));
+  std::string line;
+  std::getline(lines, line);  // the origin
+  int compared = 0;
+  while (std::getline(lines, line)) {
+    SCOPED_TRACE(line);
+    const auto one = nlohmann::ordered_json::parse(line);
+    const TempFolder folder;
+    const std::string name = one["template"];
+    write_text_file(folder / "chat_template.jinja",
+                    read_text_file(golden / "chat/templates" / (name + ".jinja")));
+    write_text_file(folder / "tokenizer_config.json", R"({"bos_token": "<s>", "eos_token": "</s>",
+                    "unk_token": "<unk>", "pad_token": "<pad>"})");
+    const ModelPrompt prompt(chat_templates_in(folder.path()), *tokenizer, {});
+    const Handler& handler = handler_of(one["record"]);
+    const auto samples =
+        prompt.encode(read_conversation(handler, fields_of(handler, ""), one["record"]));
+    ASSERT_EQ(samples.size(), 2U);
+    for (int i = 0; i < 2; ++i) {
+      const auto& wanted = one[i == 0 ? "chosen" : "rejected"];
+      EXPECT_EQ(samples[i].ids, wanted["ids"].get<std::vector<std::int32_t>>());
+      std::string mask;
+      for (const std::int32_t label : samples[i].labels) mask += label == kIgnoredLabel ? '0' : '1';
+      EXPECT_EQ(mask, wanted["mask"].get<std::string>());
+    }
+    ++compared;
+  }
+  EXPECT_EQ(compared, 24);
 }
 
 TEST(ModelPrompt, AFolderWithoutTemplatesIsRefused) {
