@@ -75,9 +75,9 @@ class Model {
                                        const std::function<bool(const GeneratedToken&)>& each);
 
   // Continues several prompts at the same time; `each` also gets the index of the prompt. `batch`:
-  // draws and constraints of the prompts; their ends are the model's. See generate_batch() in
-  // generate/generator.h. A prompt that begins like an earlier one is not read again as far as its
-  // keys and values are still in the cache.
+  // draws, constraints and adapters of the prompts; their ends are the model's. See
+  // generate_batch() in generate/generator.h. A prompt that begins like an earlier one is not read
+  // again as far as its keys and values are still in the cache.
   std::vector<std::vector<GeneratedToken>> generate_batch(
       PromptBatch batch, const SamplingOptions& options,
       const std::function<bool(std::size_t prompt, const GeneratedToken&)>& each);

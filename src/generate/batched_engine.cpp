@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <iterator>
 #include <optional>
 #include <utility>
 
@@ -379,55 +380,60 @@ class BatchedEngine final : public DecodingEngine {
     }
   }
 
-  // Only the last stage has logits and draws; all ranks continue with its tokens. Logits of texts
-  // that take the likeliest token stay on the device.
+  // Only the last stage has logits and draws; all ranks continue with its tokens. Logits are copied
+  // to the host only where texts need their numbers.
   std::vector<GeneratedToken> agreed_tokens(const std::vector<TextReading>& readings,
                                             const Tensor& logits) const {
     std::vector<GeneratedToken> all;
     if (logits.defined()) {
-      const auto takes = [&](const TextReading& one) {
-        return takes_likeliest(running_[one.text], one);
-      };
-      std::vector<LikelyToken> likeliest;
-      if (std::ranges::any_of(readings, takes)) likeliest = inference_.likeliest(logits);
+      const std::vector<LikelyToken> drawn = drawn_tokens(readings, logits);
       std::int64_t begin = 0;  // of the rows of a reading
-      for (auto one = readings.begin(); one != readings.end();) {
-        if (takes(*one)) {
-          const std::int64_t count = one->rows(running_[one->text]);
-          for (GeneratedToken& token :
-               likeliest_of_rows(running_[one->text], *one,
-                                 std::span(likeliest).subspan(static_cast<std::size_t>(begin),
-                                                              static_cast<std::size_t>(count))))
-            all.push_back(std::move(token));
-          begin += count;
-          ++one;
-          continue;
-        }
-        const auto end = std::find_if(one, readings.end(), takes);
-        begin = draw_tokens(std::span(one, end), logits, begin, all);
-        one = end;
+      for (const TextReading& one : readings) {
+        const Text& text = running_[one.text];
+        const std::int64_t rows = one.rows(text);
+        std::span<const float> numbers;
+        if (needs_logits(text, one)) numbers = inference_.host_logits(logits.slice(0, begin, rows));
+        const auto of_text =
+            std::span(drawn).subspan(static_cast<std::size_t>(begin + scored_rows(text, one)),
+                                     static_cast<std::size_t>(drawn_rows(text, one)));
+        std::ranges::move(tokens_of_rows(text, one, numbers, of_text, inference_.threads()),
+                          std::back_inserter(all));
+        begin += rows;
       }
     }
     return read_tokens(inference_.from_last_stage(bytes_of(all)));
   }
 
-  // Appends the tokens of readings, whose rows begin at row `begin`; returns the row after them.
-  std::int64_t draw_tokens(std::span<const TextReading> readings, const Tensor& logits,
-                           std::int64_t begin, std::vector<GeneratedToken>& tokens) const {
-    std::int64_t rows = 0;
-    for (const TextReading& one : readings) rows += one.rows(running_[one.text]);
-    if (rows == 0) return begin;
-    std::span<const float> left = inference_.host_logits(logits.slice(0, begin, rows));
+  // For each row of the logits the token that is drawn from it, if one is.
+  std::vector<LikelyToken> drawn_tokens(const std::vector<TextReading>& readings,
+                                        const Tensor& logits) const {
+    std::vector<LikelyToken> tokens(static_cast<std::size_t>(logits.dim(0)));
+    const auto takes = [&](const TextReading& one) {
+      return takes_likeliest(running_[one.text], one);
+    };
+    if (std::ranges::any_of(readings, takes)) tokens = inference_.likeliest(logits);
+    std::int64_t begin = 0;        // of the rows of a reading
+    std::vector<TokenDraw> draws;  // of the rows before `end`
+    std::int64_t end = 0;
+    const auto draw = [&] {
+      if (draws.empty()) return;
+      const std::int64_t first = end - std::ssize(draws);
+      std::ranges::copy(inference_.draw(logits.slice(0, first, std::ssize(draws)), draws),
+                        tokens.begin() + first);
+      draws.clear();
+    };
     for (const TextReading& one : readings) {
       const Text& text = running_[one.text];
-      const auto size = static_cast<std::size_t>(one.rows(text) * config_.vocabulary);
-      if (size == 0) continue;
-      for (GeneratedToken& token :
-           tokens_of_rows(text, one, left.first(size), inference_.threads()))
-        tokens.push_back(std::move(token));
-      left = left.subspan(size);
+      const std::int64_t rows = one.rows(text);
+      if (!takes(one) && drawn_rows(text, one) > 0) {
+        if (begin + scored_rows(text, one) != end) draw();
+        std::ranges::move(draws_of(text, one), std::back_inserter(draws));
+        end = begin + rows;
+      }
+      begin += rows;
     }
-    return begin + rows;
+    draw();
+    return tokens;
   }
 
   Inference& inference_;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstring>
 #include <iterator>
-#include <limits>
 #include <utility>
 
 #include "base/error.h"
@@ -22,32 +21,6 @@ std::vector<std::int32_t> scored_ids(const DecodedText& text, std::int64_t row) 
     ids.insert(ids.end(), others.begin(), others.end());
   }
   return ids;
-}
-
-// A new token of a text, after `drafts` of its drafts. Its log-probabilities are the model's,
-// whatever may be chosen.
-GeneratedToken drawn_token(const DecodedText& text, std::size_t drafts,
-                           std::span<const float> logits) {
-  const SamplingOptions& options = text.request.sampling;
-  const DrawPlace place{.index = text.generated() + static_cast<std::int64_t>(drafts),
-                        .draw = text.request.draw};
-  if (!options.has_penalties() && !text.request.constraint)
-    return draw_token(logits, options, place);
-  std::vector<float> chosen_by(logits.begin(), logits.end());
-  if (options.has_penalties()) {
-    std::vector<std::int32_t> ids = text.ids;
-    ids.insert(ids.end(), text.drafts.begin(),
-               text.drafts.begin() + static_cast<std::ptrdiff_t>(drafts));
-    penalize(chosen_by, options, ids, text.request.prompt.size());
-  }
-  if (text.request.constraint) {
-    std::vector<bool> allowed(logits.size(), false);
-    text.request.constraint->allow(allowed);
-    for (std::size_t id = 0; id < allowed.size(); ++id) {
-      if (!allowed[id]) chosen_by[id] = -std::numeric_limits<float>::infinity();
-    }
-  }
-  return token_of(logits, options, draw_id(chosen_by, options, place));
 }
 
 bool ends_with(const DecodedText& text, std::int32_t id) {
@@ -105,51 +78,79 @@ void check_request(const ModelConfig& config, const DecodingRequest& request) {
   }
 }
 
-std::vector<GeneratedToken> tokens_of_rows(const DecodedText& text, const TextReading& reading,
-                                           std::span<const float> logits, ThreadPool* threads) {
-  std::vector<GeneratedToken> tokens;
+std::int64_t scored_rows(const DecodedText& text, const TextReading& reading) {
   const std::int64_t first = std::max(reading.begin, text.first_row());
-  const std::size_t width = logits.size() / static_cast<std::size_t>(reading.rows(text));
+  return std::max<std::int64_t>(0, std::min(reading.end, text.length() - 1) - first);
+}
+
+std::int64_t drawn_rows(const DecodedText& text, const TextReading& reading) {
+  return reading.rows(text) - scored_rows(text, reading);
+}
+
+std::vector<TokenDraw> draws_of(const DecodedText& text, const TextReading& reading) {
+  const SamplingOptions& sampling = text.request.sampling;
+  std::vector<TokenDraw> draws;
+  for (std::int64_t drafts = 0; drafts < drawn_rows(text, reading); ++drafts) {
+    TokenDraw& draw = draws.emplace_back();
+    draw.sampling = &sampling;
+    draw.place = {.index = text.generated() + drafts, .draw = text.request.draw};
+    draw.constraint = text.request.constraint.get();
+    if (!sampling.has_penalties()) continue;
+    draw.text = text.ids;
+    draw.text.insert(draw.text.end(), text.drafts.begin(), text.drafts.begin() + drafts);
+    draw.prompt = text.request.prompt.size();
+  }
+  return draws;
+}
+
+bool takes_likeliest(const DecodedText& text, const TextReading& reading) {
+  const SamplingOptions& sampling = text.request.sampling;
+  return sampling.greedy && !sampling.has_penalties() && !text.request.constraint &&
+         !needs_logits(text, reading) && drawn_rows(text, reading) > 0;
+}
+
+bool needs_logits(const DecodedText& text, const TextReading& reading) {
+  return scored_rows(text, reading) > 0 ||
+         (text.request.sampling.log_probabilities.value_or(0) > 0 && drawn_rows(text, reading) > 0);
+}
+
+std::vector<GeneratedToken> tokens_of_rows(const DecodedText& text, const TextReading& reading,
+                                           std::span<const float> logits,
+                                           std::span<const LikelyToken> drawn,
+                                           ThreadPool* threads) {
+  const SamplingOptions& sampling = text.request.sampling;
+  const std::int64_t first = std::max(reading.begin, text.first_row());
+  const std::int64_t rows = scored_rows(text, reading);
+  const std::size_t width =
+      logits.size() / static_cast<std::size_t>(std::max<std::int64_t>(1, reading.rows(text)));
   const auto logits_of = [&](std::int64_t row) {
-    return logits.subspan(static_cast<std::size_t>(row - first) * width, width);
+    return logits.subspan(static_cast<std::size_t>(row) * width, width);
   };
   // Sums over a vocabulary take about as long as a small part of the pass.
-  const std::int64_t rows =
-      std::max<std::int64_t>(0, std::min(reading.end, text.length() - 1) - first);
   std::vector<std::vector<GeneratedToken>> scored(static_cast<std::size_t>(rows));
   const auto score = [&](std::int64_t i) {
     scored[static_cast<std::size_t>(i)] =
-        tokens_of(logits_of(first + i), text.request.sampling, scored_ids(text, first + i));
+        tokens_of(logits_of(i), sampling, scored_ids(text, first + i));
   };
   if (threads != nullptr) {
     threads->run(rows, score);
   } else {
     for (std::int64_t i = 0; i < rows; ++i) score(i);
   }
+  std::vector<GeneratedToken> tokens;
   for (std::vector<GeneratedToken>& of_row : scored)
     std::ranges::move(of_row, std::back_inserter(tokens));
-  if (reading.end < text.to_read() || text.request.only_scores()) return tokens;
-  for (std::size_t drafts = 0;; ++drafts) {
-    const std::int64_t row = text.length() - 1 + static_cast<std::int64_t>(drafts);
-    const GeneratedToken& token = tokens.emplace_back(drawn_token(text, drafts, logits_of(row)));
-    if (!goes_on(text, reading, drafts, token.id)) return tokens;
+  for (std::size_t drafts = 0; drafts < drawn.size(); ++drafts) {
+    const LikelyToken& one = drawn[drafts];
+    if (sampling.log_probabilities.value_or(0) > 0) {
+      const auto row = rows + static_cast<std::int64_t>(drafts);
+      tokens.push_back(token_of(logits_of(row), sampling, one.id));
+    } else {
+      tokens.push_back({one, {}});
+    }
+    if (!goes_on(text, reading, drafts, one.id)) break;
   }
-}
-
-bool takes_likeliest(const DecodedText& text, const TextReading& reading) {
-  const SamplingOptions& sampling = text.request.sampling;
-  return sampling.greedy && !sampling.has_penalties() && !text.request.constraint &&
-         sampling.log_probabilities.value_or(0) == 0 && !text.request.only_scores() &&
-         text.first_row() == text.length() - 1 && reading.rows(text) > 0;
-}
-
-std::vector<GeneratedToken> likeliest_of_rows(const DecodedText& text, const TextReading& reading,
-                                              std::span<const LikelyToken> likeliest) {
-  std::vector<GeneratedToken> tokens;
-  for (std::size_t drafts = 0;; ++drafts) {
-    tokens.push_back({likeliest[drafts], {}});
-    if (!goes_on(text, reading, drafts, tokens.back().id)) return tokens;
-  }
+  return tokens;
 }
 
 std::vector<DecodingEvent> take_tokens(DecodedText& text, const TextReading& reading,

@@ -11,6 +11,7 @@
 
 #include "base/threads.h"
 #include "generate/decoding_engine.h"
+#include "generate/token_draws.h"
 #include "model/config.h"
 
 namespace piton {
@@ -64,19 +65,31 @@ struct TextReading {
   }
 };
 
-// The tokens that the rows of a reading give: first those that are scored, then one that is drawn,
-// if the whole text was read, and one after each draft that is the token which was drawn. `logits`
-// [rows x vocabulary]. Throws Error(kData) if these are not finite. Changes nothing, so that ranks
-// without logits can do the same with the tokens. `threads` share the rows; null: none.
+// Of the rows of a reading those after which tokens of the prompt are scored come first; from each
+// of the others a token is drawn.
+std::int64_t scored_rows(const DecodedText& text, const TextReading& reading);
+std::int64_t drawn_rows(const DecodedText& text, const TextReading& reading);
+
+// With what the drawn rows are drawn: a token after the whole text, and one after each draft, as if
+// all drafts before it were right.
+std::vector<TokenDraw> draws_of(const DecodedText& text, const TextReading& reading);
+
+// Whether all tokens of the reading are the likeliest ones, as Inference::likeliest() gives them:
+// then nothing has to be drawn.
+bool takes_likeliest(const DecodedText& text, const TextReading& reading);
+
+// Whether logits of rows are needed to score tokens or to name likely ones.
+bool needs_logits(const DecodedText& text, const TextReading& reading);
+
+// The tokens that the rows of a reading give: first those that are scored, then the drawn ones
+// after the text and after each draft that is the token which was drawn. `logits` [rows x
+// vocabulary]: empty unless needs_logits(). `drawn`: of each drawn row. Throws Error(kData) if
+// logits are not finite. Changes nothing, so that ranks without logits can do the same with the
+// tokens. `threads` share the rows; null: none.
 std::vector<GeneratedToken> tokens_of_rows(const DecodedText& text, const TextReading& reading,
                                            std::span<const float> logits,
+                                           std::span<const LikelyToken> drawn,
                                            ThreadPool* threads = nullptr);
-
-// Whether all tokens of the reading are the likeliest ones, as Inference::likeliest() gives them.
-bool takes_likeliest(const DecodedText& text, const TextReading& reading);
-// The same as tokens_of_rows() for such a reading; `likeliest`: of its rows.
-std::vector<GeneratedToken> likeliest_of_rows(const DecodedText& text, const TextReading& reading,
-                                              std::span<const LikelyToken> likeliest);
 
 // Adds the next of these tokens to the text; `tokens` begins after them then. Returns what there is
 // to report: an event for each new token, or one about a text that is only scored.

@@ -38,7 +38,8 @@ std::vector<std::vector<GeneratedToken>> generate_batch(
                        .ends = prompts.ends,
                        .draw = prompts.draws.empty() ? 0 : prompts.draws[i],
                        .constraint = prompts.constraints.empty() ? nullptr : prompts.constraints[i],
-                       .alternatives = {}}));
+                       .alternatives = {},
+                       .adapter = prompts.adapters.empty() ? std::nullopt : prompts.adapters[i]}));
   }
   std::vector<std::vector<GeneratedToken>> texts(prompts.ids.size());
   std::vector<bool> ended(texts.size());

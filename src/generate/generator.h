@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -17,6 +18,7 @@ struct PromptBatch {
   std::vector<std::int32_t> ends;                  // DecodingRequest::ends
   // DecodingRequest::constraint of each; empty: none.
   std::span<const std::shared_ptr<TokenConstraint>> constraints = {};
+  std::span<const std::optional<std::int64_t>> adapters = {};  // the same; empty: none
 };
 
 // Continues all prompts at the same time, each until max_new_tokens, an id of `ends`, or the

@@ -213,17 +213,9 @@ std::vector<float> Inference::whole_vocabulary(const Tensor& split) {
 std::span<const float> Inference::host_logits(const Tensor& split) {
   if (!split.defined()) return {};
   PITON_ASSERT(split.dtype() == DType::kF32, "logits in {}", name(split.dtype()));
-  Communicator& group = mesh_.group(Axis::kTensor);
   const std::int64_t rows = split.dim(0);
   const std::int64_t part = split.dim(1);
-  Tensor all = split;
-  if (group.size() > 1) {
-    all = context_.workspace(split.dtype(), {group.size() * rows, part});
-    const Event ready = group.all_gather(all, split, context_.stream);
-    context_.arena.hold(all, ready.fence());
-    context_.arena.hold(split, ready.fence());
-    context_.await(ready);
-  }
+  const Tensor all = of_tensor_ranks(split);
   // Memory that is kept grows, and is not set to zero again.
   const auto room_in = [](std::vector<float>& kept, std::int64_t count) {
     const auto size = static_cast<std::size_t>(count);
@@ -232,10 +224,10 @@ std::span<const float> Inference::host_logits(const Tensor& split) {
   };
   const std::span<float> parts = room_in(parts_, all.elements());
   context_.device.download(all, parts.data(), context_.stream);
-  if (group.size() == 1 && part == config_.vocabulary) return parts;
+  if (all.dim(0) == 1 && part == config_.vocabulary) return parts;
   // [t, rows, part] -> [rows, vocabulary]; padding is at the end of the last parts.
   const std::span<float> whole = room_in(whole_, rows * config_.vocabulary);
-  for (int rank = 0; rank < group.size(); ++rank) {
+  for (std::int64_t rank = 0; rank < all.dim(0); ++rank) {
     const std::int64_t begin = rank * part;
     const std::int64_t size = std::clamp<std::int64_t>(config_.vocabulary - begin, 0, part);
     for (std::int64_t row = 0; row < rows; ++row) {
@@ -246,57 +238,97 @@ std::span<const float> Inference::host_logits(const Tensor& split) {
   return whole;
 }
 
+Tensor Inference::of_tensor_ranks(const Tensor& mine) {
+  Communicator& group = mesh_.group(Axis::kTensor);
+  const Tensor one = mine.split_dim(0, mine.dim(0));
+  if (group.size() == 1) return one;
+  Shape shape = one.shape();
+  shape[0] = group.size();
+  const Tensor all = context_.workspace(mine.dtype(), shape);
+  const Event ready = group.all_gather(all, one, context_.stream);
+  context_.arena.hold(all, ready.fence());
+  context_.arena.hold(mine, ready.fence());
+  context_.await(ready);
+  return all;
+}
+
+std::vector<std::int32_t> Inference::ids_on_host(const Tensor& ids) {
+  std::vector<std::int32_t> all(static_cast<std::size_t>(ids.elements()));
+  context_.device.download(ids, all.data(), context_.stream);
+  return all;
+}
+
+std::vector<Inference::RowSums> Inference::row_sums(const Tensor& split, const Tensor& labels) {
+  const std::int64_t part = split.dim(1);
+  const std::int64_t begin = mesh_.group(Axis::kTensor).rank() * part;
+  const Tensor mine = context_.activation(DType::kF32, {split.dim(0), 3});
+  context_.kernels.run(
+      LossStatistics{.statistics = mine,
+                     .logits = split,
+                     .labels = labels,
+                     .vocabulary_begin = begin,
+                     .valid = std::clamp<std::int64_t>(config_.vocabulary - begin, 0, part)},
+      context_.stream);
+  const Tensor all = of_tensor_ranks(mine);
+  std::vector<float> numbers(static_cast<std::size_t>(all.elements()));
+  context_.device.download(all, numbers.data(), context_.stream);
+  std::vector<RowSums> sums(static_cast<std::size_t>(split.dim(0)));
+  for (std::size_t row = 0; row < sums.size(); ++row) {
+    const auto of_rank = [&](std::int64_t rank) {
+      return numbers.data() + 3 * (static_cast<std::size_t>(rank) * sums.size() + row);
+    };
+    RowSums& one = sums[row];
+    for (std::int64_t rank = 1; rank < all.dim(0); ++rank)
+      if (of_rank(rank)[0] > of_rank(one.rank)[0]) one.rank = rank;
+    one.largest = of_rank(one.rank)[0];
+    for (std::int64_t rank = 0; rank < all.dim(0); ++rank) {
+      const float* numbers_of_rank = of_rank(rank);
+      const float mass = numbers_of_rank[1];
+      if (mass != 0) one.sum += mass * std::exp(numbers_of_rank[0] - one.largest);
+      one.label += numbers_of_rank[2];
+    }
+    if (!std::isfinite(one.largest) || !std::isfinite(one.sum)) refuse_logits();
+  }
+  return sums;
+}
+
 std::vector<LikelyToken> Inference::likeliest(const Tensor& split) {
   if (!split.defined()) return {};
   PITON_ASSERT(split.dtype() == DType::kF32, "logits in {}", name(split.dtype()));
-  Communicator& group = mesh_.group(Axis::kTensor);
   const std::int64_t rows = split.dim(0);
   const std::int64_t part = split.dim(1);
-  const std::int64_t begin = group.rank() * part;
-  const std::int64_t valid = std::clamp<std::int64_t>(config_.vocabulary - begin, 0, part);
-  const std::vector<std::int32_t> no_labels(static_cast<std::size_t>(rows), -1);
-  Tensor ids = context_.activation(DType::kI32, {rows});
-  Tensor statistics = context_.activation(DType::kF32, {rows, 3});
+  const std::int64_t begin = mesh_.group(Axis::kTensor).rank() * part;
+  const Tensor ids = context_.activation(DType::kI32, {rows});
   context_.kernels.run(
-      LargestLogits{.ids = ids, .logits = split, .vocabulary_begin = begin, .valid = valid},
+      LargestLogits{.ids = ids,
+                    .logits = split,
+                    .vocabulary_begin = begin,
+                    .valid = std::clamp<std::int64_t>(config_.vocabulary - begin, 0, part)},
       context_.stream);
-  context_.kernels.run(LossStatistics{.statistics = statistics,
-                                      .logits = split,
-                                      .labels = put(no_labels),
-                                      .vocabulary_begin = begin,
-                                      .valid = valid},
-                       context_.stream);
-  const auto of_all = [&](Tensor& mine, const Shape& shape) {
-    if (group.size() == 1) return;
-    const Tensor all = context_.workspace(mine.dtype(), shape);
-    const Event ready = group.all_gather(all, mine, context_.stream);
-    context_.arena.hold(all, ready.fence());
-    context_.arena.hold(mine, ready.fence());
-    context_.await(ready);
-    mine = all;
-  };
-  of_all(ids, {group.size() * rows});
-  of_all(statistics, {group.size() * rows, 3});
-  std::vector<std::int32_t> all_ids(static_cast<std::size_t>(ids.elements()));
-  std::vector<float> numbers(static_cast<std::size_t>(statistics.elements()));
-  context_.device.download(ids, all_ids.data(), context_.stream);
-  context_.device.download(statistics, numbers.data(), context_.stream);
+  const std::vector<std::int32_t> no_labels(static_cast<std::size_t>(rows), -1);
+  const std::vector<RowSums> sums = row_sums(split, put(no_labels));
+  const std::vector<std::int32_t> all_ids = ids_on_host(of_tensor_ranks(ids));
   std::vector<LikelyToken> tokens;
   for (std::int64_t row = 0; row < rows; ++row) {
-    const auto place = [&](std::int64_t rank) {
-      return static_cast<std::size_t>(rank * rows + row);
-    };
-    std::int64_t best = 0;
-    for (std::int64_t rank = 1; rank < group.size(); ++rank)
-      if (numbers[3 * place(rank)] > numbers[3 * place(best)]) best = rank;
-    const double largest = numbers[3 * place(best)];
-    double sum = 0;
-    for (std::int64_t rank = 0; rank < group.size(); ++rank) {
-      const float mass = numbers[3 * place(rank) + 1];
-      if (mass != 0) sum += mass * std::exp(numbers[3 * place(rank)] - largest);
-    }
-    if (!std::isfinite(largest) || !std::isfinite(sum)) refuse_logits();
-    tokens.push_back({.id = all_ids[place(best)], .log_probability = -std::log(sum)});
+    const RowSums& one = sums[static_cast<std::size_t>(row)];
+    tokens.push_back({.id = all_ids[static_cast<std::size_t>(one.rank * rows + row)],
+                      .log_probability = -std::log(one.sum)});
+  }
+  return tokens;
+}
+
+std::vector<LikelyToken> Inference::draw(const Tensor& split, std::span<const TokenDraw> draws) {
+  if (!split.defined()) return {};
+  PITON_ASSERT(split.dtype() == DType::kF32, "logits in {}", name(split.dtype()));
+  const Tensor ids = draw_ids(context_, of_tensor_ranks(split), config_.vocabulary, draws);
+  const std::vector<RowSums> sums = row_sums(split, ids);
+  const std::vector<std::int32_t> drawn = ids_on_host(ids);
+  std::vector<LikelyToken> tokens;
+  for (std::size_t row = 0; row < drawn.size(); ++row) {
+    if (drawn[row] < 0) refuse_logits();
+    const RowSums& one = sums[row];
+    tokens.push_back(
+        {.id = drawn[row], .log_probability = one.label - one.largest - std::log(one.sum)});
   }
   return tokens;
 }

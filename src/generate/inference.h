@@ -15,7 +15,7 @@
 
 #include "base/threads.h"
 #include "comm/mesh.h"
-#include "generate/sampling.h"
+#include "generate/token_draws.h"
 #include "model/config.h"
 #include "nn/kv_cache.h"
 #include "parallel/pipeline.h"
@@ -89,11 +89,31 @@ class Inference {
   // Error(kData) if logits are not finite.
   std::vector<LikelyToken> likeliest(const Tensor& split);
 
+  // A token drawn from each row of the result of logits(), with its log-probability by the logits
+  // themselves; computed where they are, and on each of the tensor ranks, which gather the rows.
+  // Empty where `split` is empty. Throws Error(kData) as likeliest().
+  std::vector<LikelyToken> draw(const Tensor& split, std::span<const TokenDraw> draws);
+
   // Gives every rank the bytes of the lowest rank that has the last chunk; `bytes` of other ranks
   // is ignored.
   std::string from_last_stage(const std::string& bytes);
 
  private:
+  // Of a row of the vocabulary's logits: the largest, sum exp(x - largest), the logit of the label,
+  // and the tensor rank that has the largest.
+  struct RowSums {
+    double largest = 0;
+    double sum = 0;
+    double label = 0;
+    std::int64_t rank = 0;
+  };
+  // `labels`: int32 [rows], the same on all tensor ranks. Throws Error(kData) if they are not
+  // finite.
+  std::vector<RowSums> row_sums(const Tensor& split, const Tensor& labels);
+  // Those of all tensor ranks, [t, ...].
+  Tensor of_tensor_ranks(const Tensor& mine);
+  std::vector<std::int32_t> ids_on_host(const Tensor& ids);
+
   ModelInput input(std::span<const std::int32_t> ids, std::int64_t samples);
   ChunkOutput pass(ModelInput input);
   Tensor put(std::span<const std::int32_t> ids);

@@ -3,26 +3,13 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <limits>
-#include <map>
 #include <numeric>
 #include <vector>
 
 #include "base/options/option_range.h"
-#include "base/random/philox.h"
 
 namespace piton {
 namespace {
-
-// In [0, 1), 53 bits of a Philox word pair.
-double uniform(std::uint64_t seed, DrawPlace place) {
-  const auto index = static_cast<std::uint32_t>(place.index);
-  const auto low = static_cast<std::uint32_t>(place.draw);
-  const auto high = static_cast<std::uint32_t>(place.draw >> 32);
-  const PhiloxBlock block = philox(site_key(seed, "generate"), {index, low, high, 2});
-  const std::uint64_t bits = (std::uint64_t{block[0]} << 32 | block[1]) >> 11;
-  return static_cast<double>(bits) * 0x1p-53;
-}
 
 // The largest logit; NaN only if the first one is. Several at a time, which std::max_element() is
 // not compiled to.
@@ -70,17 +57,6 @@ std::vector<LikelyToken> likeliest_of(std::span<const float> logits, std::int64_
   for (const std::int32_t id : largest(logits, static_cast<std::size_t>(count)))
     tokens.push_back({id, static_cast<double>(logits[id]) - total});
   return tokens;
-}
-
-// Throws Error(kData) unless a choice can be made: -infinity is never chosen.
-void check_numbers(std::span<const float> logits) {
-  bool has_number = false;
-  bool is_damaged = false;
-  for (const float logit : logits) {
-    has_number = has_number || std::isfinite(logit);
-    is_damaged = is_damaged || std::isnan(logit) || logit == std::numeric_limits<float>::infinity();
-  }
-  if (is_damaged || !has_number) refuse_logits();
 }
 
 }  // namespace
@@ -140,58 +116,6 @@ void SamplingOptions::check(std::int64_t vocabulary) const {
   if (!std::isfinite(frequency_penalty))
     throw Error(Fault::kUsage, "--frequency-penalty: got {}, wanted a number", frequency_penalty);
   if (log_probabilities) check_range("--logprobs", *log_probabilities, 0, vocabulary);
-}
-
-void penalize(std::span<float> logits, const SamplingOptions& options,
-              std::span<const std::int32_t> text, std::size_t prompt) {
-  std::map<std::int32_t, std::int64_t> generated;  // of each id of the text, how often
-  for (std::size_t i = 0; i < text.size(); ++i) generated[text[i]] += i >= prompt ? 1 : 0;
-  for (const auto& [id, times] : generated) {
-    double logit = logits[static_cast<std::size_t>(id)];
-    logit = logit < 0 ? logit * options.repetition_penalty : logit / options.repetition_penalty;
-    logit -= static_cast<double>(times) * options.frequency_penalty;
-    if (times > 0) logit -= options.presence_penalty;
-    logits[static_cast<std::size_t>(id)] = static_cast<float>(logit);
-  }
-}
-
-std::int32_t draw_id(std::span<const float> logits, const SamplingOptions& options,
-                     DrawPlace place) {
-  PITON_ASSERT(!logits.empty());
-  check_numbers(logits);
-  if (options.greedy || options.top_k == 1) {
-    return static_cast<std::int32_t>(std::max_element(logits.begin(), logits.end()) -
-                                     logits.begin());
-  }
-  std::size_t kept = options.top_k > 0 ? static_cast<std::size_t>(options.top_k) : logits.size();
-  const std::vector<std::int32_t> order = largest(logits, kept);
-  std::vector<double> weights(kept);
-  for (std::size_t i = 0; i < kept; ++i) {
-    weights[i] =
-        std::exp((static_cast<double>(logits[order[i]]) - logits[order[0]]) / options.temperature);
-  }
-  double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
-  if (options.top_p < 1) {
-    double reached = 0;
-    std::size_t count = 0;
-    while (count < kept && reached < options.top_p * sum) reached += weights[count++];
-    kept = count;
-    sum = reached;
-  }
-  // The first weight is 1. What is impossible has weight 0.
-  while (kept > 1 && (weights[kept - 1] < options.min_p || weights[kept - 1] == 0))
-    sum -= weights[--kept];
-  double mark = uniform(options.seed, place) * sum;
-  for (std::size_t i = 0; i + 1 < kept; ++i) {
-    mark -= weights[i];
-    if (mark < 0) return order[i];
-  }
-  return order[kept - 1];
-}
-
-GeneratedToken draw_token(std::span<const float> logits, const SamplingOptions& options,
-                          DrawPlace place) {
-  return token_of(logits, options, draw_id(logits, options, place));
 }
 
 GeneratedToken token_of(std::span<const float> logits, const SamplingOptions& options,

@@ -1,9 +1,9 @@
 // How the next token of a text is chosen from the logits of a model.
 //
 // First penalties change the logits, then the temperature divides them, then top-k, top-p and min-p
-// leave the likeliest, and a number drawn by coordinates (seed, draw, index of the token) chooses.
-// Penalties, filters and their order are those of Transformers; presence and frequency penalties
-// are those of OpenAI's interface.
+// leave the likeliest, and a number drawn by coordinates (seed, draw, index of the token) chooses:
+// generate/token_draws.h does this where the logits are. Penalties, filters and their order are
+// those of Transformers; presence and frequency penalties are those of OpenAI's interface.
 #pragma once
 
 #include <cstdint>
@@ -89,27 +89,11 @@ std::vector<LikelyToken> likeliest_tokens(std::span<const float> logits, std::in
 // Throws Error(kUsage) if `prompt` is empty, holds ids outside the vocabulary, or leaves no room.
 void check_prompt(const ModelConfig& config, std::span<const std::int32_t> prompt);
 
-// Changes `logits` [vocabulary] by the penalties. `text`: the ids so far, the first `prompt` of
-// them given. Each id of the text counts once for the repetition penalty, which applies to the
-// prompt too (Keskar et al. 2019, arXiv:1909.05858).
-void penalize(std::span<float> logits, const SamplingOptions& options,
-              std::span<const std::int32_t> text, std::size_t prompt);
-
 // Coordinates of a random number in addition to the seed.
 struct DrawPlace {
   std::int64_t index = 0;  // of the token among those generated
   std::uint64_t draw = 0;  // samples of one prompt differ in this
 };
-
-// Chooses an id by `logits` [vocabulary] (after penalties): temperature, then top-k, then top-p
-// (which keeps the token that crosses p), then min-p. Ids with a logit of -infinity are never
-// chosen. Throws Error(kData) if the logits are not finite otherwise, or none is.
-std::int32_t draw_id(std::span<const float> logits, const SamplingOptions& options,
-                     DrawPlace place);
-
-// Draws from logits without penalties. Throws as draw_id().
-GeneratedToken draw_token(std::span<const float> logits, const SamplingOptions& options,
-                          DrawPlace place);
 
 // A token with its log-probability by the model's own `logits`. Throws Error(kData) if these are
 // not finite.

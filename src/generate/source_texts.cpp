@@ -22,15 +22,16 @@ std::vector<GeneratedToken> generate_from_source(
     const TextTokens next{.text = text, .ids = std::span(read).last(1)};
     const std::vector<std::int32_t> rows{0};
     // Only the last stage has logits and draws; all ranks continue with its token.
-    const std::vector<float> logits =
-        inference.whole_vocabulary(inference.logits(std::span(&next, 1), rows, cache));
+    const Tensor logits = inference.logits(std::span(&next, 1), rows, cache);
+    const TokenDraw draw{.sampling = &options,
+                         .place = {.index = std::ssize(tokens), .draw = source.draw},
+                         .text = read,
+                         .prompt = 1};
     std::vector<GeneratedToken> drawn;
-    if (!logits.empty()) {
-      std::vector<float> changed = logits;
-      penalize(changed, options, read, 1);
-      const std::int32_t id =
-          draw_id(changed, options, {.index = std::ssize(tokens), .draw = source.draw});
-      drawn.push_back(token_of(logits, options, id));
+    for (const LikelyToken& one : inference.draw(logits, std::span(&draw, 1))) {
+      drawn.push_back({one, {}});
+      if (options.log_probabilities.value_or(0) > 0)
+        drawn.back() = token_of(inference.host_logits(logits), options, one.id);
     }
     tokens.push_back(read_tokens(inference.from_last_stage(bytes_of(drawn))).front());
     const std::int32_t id = tokens.back().id;

@@ -69,6 +69,15 @@ void CachedAttention::check() const {
   PITON_ASSERT(soft_cap >= 0, "{}: a soft cap of {}", kName, soft_cap);
 }
 
+AttentionMask CachedAttention::mask_of(std::int64_t rows, std::int64_t keys) const {
+  return {.window_before = window_before,
+          .window_after = window_after,
+          .query_begin = keys - rows,
+          .slopes = slopes,
+          .bias = bias,
+          .bias_origin = bias_origin};
+}
+
 double CachedAttention::flops() const {
   return 4.0 * static_cast<double>(q.dim(1) * q.dim(2)) * pairs;
 }

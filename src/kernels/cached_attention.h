@@ -16,6 +16,7 @@
 
 #include <optional>
 
+#include "kernels/attention.h"
 #include "kernels/call.h"
 
 namespace piton {
@@ -84,6 +85,8 @@ struct CachedAttention {
   }
   void check() const;
   double flops() const;
+  // The mask of the last `rows` tokens of a text of `keys`, as of an AttentionForward over it.
+  AttentionMask mask_of(std::int64_t rows, std::int64_t keys) const;
 };
 
 }  // namespace piton

@@ -29,19 +29,19 @@
 #include "kernels/norm.h"
 #include "kernels/optimizer.h"
 #include "kernels/rotary.h"
+#include "kernels/sampling.h"
 
 namespace piton {
 
-using KernelCall =
-    std::variant<LinearForward, LinearBackwardInput, LinearBackwardWeight, PackWeight, ExpandWeight,
-                 NormForward, NormBackward, Rotary, AttentionForward, AttentionBackward,
-                 AttentionMerge, CacheAppend, CachedAttention, ActivationForward,
-                 ActivationBackward, DropoutAddForward, DropoutAddBackward, EmbeddingForward,
-                 EmbeddingBackward, LossStatistics, LargestLogits, LossCombine, LossBackward,
-                 TeacherStatistics, TeacherCombine, TeacherBackward, Copy, Add, Scale,
-                 SoftCapForward, SoftCapBackward, RowSquares, MagnitudeForward, MagnitudeGradient,
-                 AdamwUpdate, SgdUpdate, MovingAverage, SquareSums, BeginUpdate, MuonMomentum,
-                 MuonNormalize, SymmetricProduct, MuonUpdate, CadamMaxima, CadamUpdate>;
+using KernelCall = std::variant<
+    LinearForward, LinearBackwardInput, LinearBackwardWeight, PackWeight, ExpandWeight, NormForward,
+    NormBackward, Rotary, AttentionForward, AttentionBackward, AttentionMerge, CacheAppend,
+    CachedAttention, ActivationForward, ActivationBackward, DropoutAddForward, DropoutAddBackward,
+    EmbeddingForward, EmbeddingBackward, LossStatistics, LargestLogits, LossCombine, LossBackward,
+    TeacherStatistics, TeacherCombine, TeacherBackward, ChangeLogits, DrawTokens, Copy, Add, Scale,
+    SoftCapForward, SoftCapBackward, RowSquares, MagnitudeForward, MagnitudeGradient, AdamwUpdate,
+    SgdUpdate, MovingAverage, SquareSums, BeginUpdate, MuonMomentum, MuonNormalize,
+    SymmetricProduct, MuonUpdate, CadamMaxima, CadamUpdate>;
 
 // These four forward to the call that the variant holds (kernels/call.h).
 std::string_view name(const KernelCall& call);

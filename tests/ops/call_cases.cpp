@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "attention_cases.h"
+#include "sampling_cases.h"
 #include "support/tensors.h"
 
 namespace piton::test {
@@ -836,6 +837,7 @@ std::vector<CallCase> call_cases(const CaseOptions& options) {
   list.add_cadam();
   std::vector<CallCase> cases = list.take();
   for (CallCase& attention : attention_cases(options)) cases.push_back(std::move(attention));
+  for (CallCase& sampling : sampling_cases(options)) cases.push_back(std::move(sampling));
   return cases;
 }
 

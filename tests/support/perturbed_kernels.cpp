@@ -16,7 +16,8 @@ void PerturbedKernels::submit(const KernelCall& call, Stream& stream) {
   const bool integers = target.defined() && !std::holds_alternative<PackWeight>(call) &&
                         (target.dtype() == DType::kI32 || target.dtype() == DType::kI64 ||
                          target.dtype() == DType::kU8);
-  if (target.defined() && std::holds_alternative<LargestLogits>(call)) {
+  if (target.defined() &&
+      (std::holds_alternative<LargestLogits>(call) || std::holds_alternative<DrawTokens>(call))) {
     inner_.run(call, stream);
     for (std::int64_t i = 0; i < target.elements(); ++i) target.data<std::int32_t>()[i] += 1;
     ++perturbed_;

@@ -79,9 +79,11 @@ std::vector<std::vector<Continuation>> Continuer::sampled(
   std::vector<Growing> growing(texts, {std::nullopt, StopWords(stop_words_)});
   std::vector<std::vector<std::int32_t>> ids;
   std::vector<std::uint64_t> draws;
+  std::vector<std::optional<std::int64_t>> adapters;
   for (std::size_t i = 0; i < texts; ++i) {
     ids.push_back(prompts[i / n].ids);
     draws.push_back(i % n);
+    adapters.push_back(prompts[i / n].adapter);
     if (model_.tokenizer() != nullptr) {
       growing[i].decoder.emplace(*model_.tokenizer(), kShown);
       growing[i].decoder->start_after(before(ids.back()));
@@ -102,8 +104,8 @@ std::vector<std::vector<Continuation>> Continuer::sampled(
     constraints.push_back(std::make_shared<GrammarConstraint>(grammar_, tokens_, model_.ends()));
   }
   const std::vector<std::shared_ptr<TokenConstraint>> plain(constraints.begin(), constraints.end());
-  auto tokens =
-      model_.generate_batch({.ids = ids, .draws = draws, .constraints = plain}, sampling_, each);
+  auto tokens = model_.generate_batch(
+      {.ids = ids, .draws = draws, .constraints = plain, .adapters = adapters}, sampling_, each);
   for (std::size_t i = 0; i < texts; ++i) {
     all[i].tokens = std::move(tokens[i]);
     all[i].is_cut = grammar_ && !growing[i].stop.found() && !constraints[i]->complete();

@@ -8,9 +8,9 @@
 #include "api/speculation.h"
 #include "base/options/option_range.h"
 #include "cli/command.h"
+#include "cli/commands/adapter_choices.h"
 #include "cli/commands/constraint_options.h"
 #include "cli/commands/continuation.h"
-#include "cli/commands/model_to_load.h"
 #include "cli/commands/prompts.h"
 #include "cli/launch.h"
 #include "cli/terminal/standard_input.h"
@@ -20,6 +20,7 @@ namespace {
 
 struct GenerateOptions {
   ModelToLoad model;
+  AdapterChoices adapters;
   std::vector<std::string> stop;
   std::int64_t num_samples = 1;
   bool stream = false;
@@ -29,6 +30,7 @@ struct GenerateOptions {
   template <typename Visitor>
   void visit(Visitor&& v) {
     model.visit(v);
+    adapters.visit(v, "objects of --prompts choose by these names in their field model");
     v(Option{"stop", "words that end the text; they are not printed", {.placeholder = "WORD"}},
       stop);
     v(Option{"num-samples",
@@ -72,6 +74,11 @@ void check_together(const OptionSet& set, const GivenOptions& given) {
                                : "all texts would be the most likely one under --greedy");
   }
   speculation.check();
+  if (set.given("lora-modules") && !prompts.prompts.ends_with(".jsonl")) {
+    throw Error(Fault::kUsage,
+                "--lora-modules: works only with --prompts FILE.jsonl, whose objects name one as "
+                "model; for an adapter of every text give --lora-load");
+  }
   const std::string constrained = constraint.flag();
   if (beams.num_beams == 1) {
     if (set.given("early-stopping"))
@@ -81,6 +88,9 @@ void check_together(const OptionSet& set, const GivenOptions& given) {
   if (!constrained.empty())
     throw Error(Fault::kUsage, "--num-beams: cannot be combined with {}; leave one of them out",
                 constrained);
+  if (set.given("lora-modules"))
+    throw Error(Fault::kUsage,
+                "--num-beams: cannot be combined with --lora-modules; leave one out");
   if (speculation.any())
     throw Error(Fault::kUsage, "--num-beams: cannot be combined with {}; leave one of them out",
                 speculation.prompt_lookup > 0 ? "--prompt-lookup" : "--draft-model");
@@ -141,13 +151,13 @@ int run_generate(Invocation& invocation) {
   refuse_more_arguments(invocation.parse(set, general));
   sampling.settle();
   check_together(set, {options, prompt_options, sampling, beams, speculation, constraint});
+  const AdapterFiles adapters = options.adapters.files(options.model, options.model.name());
   Engine engine(engine_options(general), invocation.log);
-  const auto model =
-      Model::load(engine.machine(), options.model.load, tokenizer, layout, options.model.lora_load);
+  const auto model = Model::load(engine.machine(), options.model.load, tokenizer, layout, adapters);
   const ConstraintText constrained = constraint.text();
   const Speculation drafts(engine.machine(), speculation, *model, layout);
-  const std::vector<Prompt> prompts =
-      read_prompts(prompt_options, set.given("prompt"), *model, invocation.log);
+  const std::vector<Prompt> prompts = read_prompts(prompt_options, set.given("prompt"), *model,
+                                                   options.model.name(), invocation.log);
   Continuer continuer(*model, sampling, beams, options.stop, options.echo);
   continuer.set_constraint(constrained);
 

@@ -1,6 +1,7 @@
 // The model that a command uses: --load and --lora-load.
 #pragma once
 
+#include <filesystem>
 #include <string>
 
 #include "base/options/options.h"
@@ -21,6 +22,12 @@ struct ModelToLoad {
              "adapters for the model: folder of a run that trained them, or of an adapter of PEFT",
              {.placeholder = "DIR"}},
       lora_load);
+  }
+  // That of the folder or file.
+  std::string name() const {
+    std::filesystem::path path = std::filesystem::absolute(load).lexically_normal();
+    if (!path.has_filename()) path = path.parent_path();
+    return path.filename().string();
   }
 };
 

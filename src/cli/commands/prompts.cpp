@@ -50,33 +50,57 @@ Prompt encoded(std::string text, const Tokenizer& tokenizer, bool add_special_to
   return prompt;
 }
 
+// The models that a line can name.
+struct ModelNames {
+  std::string base;
+  const std::vector<std::string>& adapters;
+
+  // Throws Error(kData) for another one. `where`: file and line.
+  std::optional<std::int64_t> adapter(const nlohmann::json& named, const std::string& where) const {
+    if (named.is_null() || named == base) return std::nullopt;
+    for (std::size_t i = 0; i < adapters.size(); ++i)
+      if (named == adapters[i]) return static_cast<std::int64_t>(i);
+    std::string names = nlohmann::json(base).dump();
+    for (const std::string& one : adapters) names += ", " + nlohmann::json(one).dump();
+    throw Error(Fault::kData, "{}: model: got {}, wanted one of {} (--lora-modules adds adapters)",
+                where, named.dump(), names);
+  }
+};
+
+struct PromptLine {
+  std::string text;
+  std::optional<std::int64_t> adapter;
+};
+
 // The prompt of a line of JSON. `where`: file and line.
-std::string prompt_of_json(const std::string& line, const std::string& where) {
+PromptLine prompt_of_json(const std::string& line, const std::string& where,
+                          const ModelNames& names) {
   check_json_depth(line, where);
   const auto json = read_json_or_discarded<nlohmann::json>(line);
-  if (json.is_string()) return json.get<std::string>();
+  if (json.is_string()) return {json.get<std::string>(), std::nullopt};
   if (json.is_object() && json.contains("prompt") && json["prompt"].is_string()) {
-    return json["prompt"].get<std::string>();
+    return {json["prompt"].get<std::string>(),
+            names.adapter(json.value("model", nlohmann::json()), where)};
   }
   throw Error(Fault::kData, "{}: wanted a JSON string, or an object with \"prompt\"", where);
 }
 
 std::vector<Prompt> prompts_of_file(const std::string& path, const Tokenizer& tokenizer,
-                                    bool add_special_tokens) {
+                                    bool add_special_tokens, const ModelNames& names) {
   const std::string text = read_text(path);
   std::vector<Prompt> prompts;
   std::int64_t number = 0;
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t end = std::min(text.find('\n', at), text.size());
-    std::string line = text.substr(at, end - at);
+    PromptLine line{text.substr(at, end - at), std::nullopt};
     at = end + 1;
     ++number;
-    if (line.ends_with('\r')) line.pop_back();
-    if (line.empty()) continue;
-    if (path.ends_with(".jsonl")) {
-      line = prompt_of_json(line, fmt::format("{}: line {}", path, number));
-    }
-    prompts.push_back(encoded(std::move(line), tokenizer, add_special_tokens));
+    if (line.text.ends_with('\r')) line.text.pop_back();
+    if (line.text.empty()) continue;
+    if (path.ends_with(".jsonl"))
+      line = prompt_of_json(line.text, fmt::format("{}: line {}", path, number), names);
+    prompts.push_back(encoded(std::move(line.text), tokenizer, add_special_tokens));
+    prompts.back().adapter = line.adapter;
   }
   if (prompts.empty()) throw Error(Fault::kData, "{}: no prompt in it; write one a line", path);
   return prompts;
@@ -116,7 +140,7 @@ void check_one_way(const PromptOptions& options, bool text_given) {
 }
 
 std::vector<Prompt> read_prompts(const PromptOptions& options, bool text_given, const Model& model,
-                                 Log& log) {
+                                 const std::string& name, Log& log) {
   check_one_way(options, text_given);
   if (ways_given(options, text_given) == 0 && !has_standard_input()) refuse_ways(0);
   const bool one_list = !options.prompt_ids_text.empty();
@@ -125,14 +149,17 @@ std::vector<Prompt> read_prompts(const PromptOptions& options, bool text_given, 
       throw Error(Fault::kUsage, "{}: is for text, and {} gives ids; leave it out",
                   options.special_tokens.flag(), one_list ? "--prompt-ids" : "--ids-file");
     }
-    if (one_list) return {{"", parse_prompt_ids(options.prompt_ids_text)}};
+    if (one_list) return {{.ids = parse_prompt_ids(options.prompt_ids_text)}};
     return prompts_of_lists(options.ids_file);
   }
   const Tokenizer& tokenizer = model.require_tokenizer();
   const SpecialTokensRule rule = rule_of(options.special_tokens, model.special_tokens());
   const std::string said = describe_rule(rule, tokenizer);
   if (!said.empty()) log.info(said);
-  if (!options.prompts.empty()) return prompts_of_file(options.prompts, tokenizer, rule.add);
+  if (!options.prompts.empty()) {
+    const ModelNames names{.base = name, .adapters = model.adapter_names()};
+    return prompts_of_file(options.prompts, tokenizer, rule.add, names);
+  }
   std::string text = options.prompt;
   if (!text_given || text == "-") {
     text = read_text(options.prompt_file.empty() ? "-" : options.prompt_file);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -37,7 +38,8 @@ struct PromptOptions {
       prompt_file);
     v(Option{"prompts",
              "file with one prompt per line: text, or in a .jsonl file a JSON string or an object "
-             "with \"prompt\"; prints one JSON object per prompt",
+             "with \"prompt\" (and \"model\", one of --lora-modules); prints one JSON object per "
+             "prompt",
              {.placeholder = "FILE"}},
       prompts);
     v(Option{"ids-file",
@@ -54,6 +56,7 @@ struct PromptOptions {
 struct Prompt {
   std::string text;  // "" where ids were given
   std::vector<std::int32_t> ids;
+  std::optional<std::int64_t> adapter = {};  // Model::adapter_names(); nothing: none of them
 };
 
 // Before a model is read. Throws Error(kUsage) for several ways to say a prompt at once.
@@ -61,9 +64,10 @@ struct Prompt {
 void check_one_way(const PromptOptions& options, bool text_given);
 
 // In order, one but for --prompts and --ids-file. `text_given`: --prompt was. `log` receives the
-// rule for special tokens. Throws Error(kUsage) for none and for several ways at once, Error(kData)
-// for a file that holds none.
+// rule for special tokens. `name`: by which a line of --prompts names the model without an adapter.
+// Throws Error(kUsage) for none and for several ways at once, Error(kData) for a file that holds
+// none, and for a line that names another model.
 std::vector<Prompt> read_prompts(const PromptOptions& options, bool text_given, const Model& model,
-                                 Log& log);
+                                 const std::string& name, Log& log);
 
 }  // namespace piton::cli

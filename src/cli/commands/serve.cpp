@@ -4,10 +4,8 @@
 #include <chrono>
 #include <filesystem>
 #include <memory>
-#include <set>
 #include <string>
 #include <thread>
-#include <utility>
 #include <vector>
 
 #include "api/model.h"
@@ -15,7 +13,7 @@
 #include "base/files/files.h"
 #include "base/options/option_range.h"
 #include "cli/command.h"
-#include "cli/commands/model_to_load.h"
+#include "cli/commands/adapter_choices.h"
 #include "cli/launch.h"
 #include "cli/terminal/print.h"
 #include "cli/terminal/stop_signals.h"
@@ -33,7 +31,7 @@ struct ServeOptions {
   std::string ssl_certfile;
   std::string ssl_keyfile;
   std::string served_model_name;
-  std::vector<std::string> lora_modules;
+  AdapterChoices adapters;
   std::string chat_template;
   EmbeddingPooling embedding_pooling = EmbeddingPooling::kMean;
   std::int64_t max_concurrent_requests = 8;
@@ -62,11 +60,7 @@ struct ServeOptions {
              "name of the model in requests and answers (default: that of its folder or file)",
              {.placeholder = "NAME"}},
       served_model_name);
-    v(Option{"lora-modules",
-             "adapters that requests choose by these names in their field model: folders of runs "
-             "that trained them, or of adapters of PEFT, or GGUF files",
-             {.aliases = {"adapter"}, .placeholder = "NAME=DIR"}},
-      lora_modules);
+    adapters.visit(v, "requests choose by these names in their field model");
     v(Option{"chat-template",
              "file of a chat template in Jinja, the name of one of the model's, or one of "
              "--prompt-type (default: the model's own)",
@@ -106,7 +100,6 @@ struct ServeOptions {
     if (ssl_certfile.empty() != ssl_keyfile.empty())
       throw Error(Fault::kUsage,
                   "--ssl-certfile, --ssl-keyfile: one is given; wanted both or none");
-    check_adapters();
     check_range("--port", port, 0, 65535);
     check_range("--max-concurrent-requests", max_concurrent_requests, 1, 4096);
     check_range("--max-waiting-requests", max_waiting_requests, 0, 1 << 20);
@@ -117,42 +110,13 @@ struct ServeOptions {
     check_seconds("--client-timeout-seconds", client_timeout_seconds);
   }
 
-  // The name and the folder of each adapter.
-  std::vector<std::pair<std::string, std::filesystem::path>> adapters() const {
-    std::vector<std::pair<std::string, std::filesystem::path>> all;
-    for (const std::string& one : lora_modules) {
-      const std::size_t end = one.find('=');
-      all.emplace_back(one.substr(0, end), one.substr(end + 1));
-    }
-    return all;
-  }
-
   // The name of the model in requests.
   std::string name() const {
     if (!served_model_name.empty()) return served_model_name;
-    std::filesystem::path path = std::filesystem::absolute(model.load).lexically_normal();
-    if (!path.has_filename()) path = path.parent_path();
-    return path.filename().string();
+    return model.name();
   }
 
  private:
-  void check_adapters() const {
-    std::set<std::string> names{name()};
-    for (const std::string& one : lora_modules) {
-      const std::size_t end = one.find('=');
-      if (end == 0 || end == std::string::npos || end + 1 == one.size())
-        throw Error(Fault::kUsage, "--lora-modules: got {:?}, wanted NAME=FOLDER", one);
-      const std::string adapter = one.substr(0, end);
-      if (names.insert(adapter).second) continue;
-      throw Error(Fault::kUsage,
-                  "--lora-modules: two models have the name {}; give each another one", adapter);
-    }
-    if (!lora_modules.empty() && !model.lora_load.empty()) {
-      throw Error(Fault::kUsage,
-                  "--lora-load, --lora-modules: an adapter of every text and adapters to choose "
-                  "from; give one of them");
-    }
-  }
   static void check_seconds(const char* flag, double seconds) {
     constexpr double kWeek = 7 * 24 * 3600;
     if (!(seconds > 0 && seconds <= kWeek))
@@ -211,6 +175,7 @@ int run_serve(Invocation& invocation) {
   set.add("Tokenizer", tokenizer);
   refuse_more_arguments(invocation.parse(set, general));
   options.check();
+  const AdapterFiles adapters = options.adapters.files(options.model, options.name());
   std::string api_key;
   std::shared_ptr<const TlsFiles> tls;
   invocation.together([&] {
@@ -222,8 +187,6 @@ int run_serve(Invocation& invocation) {
   StopSignals signals(invocation.log);
   Engine engine(engine_options(general), invocation.log);
   const auto ranks = make_group_of_all(engine.world(), "serve");
-  AdapterFiles adapters(options.model.lora_load);
-  adapters.choices = options.adapters();
   const auto model = Model::load(engine.machine(), options.model.load, tokenizer, layout, adapters);
   const Speculation drafts(engine.machine(), speculation, *model, layout);
   PreparedModel served(*model,

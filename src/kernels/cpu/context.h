@@ -121,6 +121,8 @@ void execute(CpuContext& context, const LossBackward& call);
 void execute(CpuContext& context, const TeacherStatistics& call);
 void execute(CpuContext& context, const TeacherCombine& call);
 void execute(CpuContext& context, const TeacherBackward& call);
+void execute(CpuContext& context, const ChangeLogits& call);
+void execute(CpuContext& context, const DrawTokens& call);
 void execute(CpuContext& context, const Copy& call);
 void execute(CpuContext& context, const Add& call);
 void execute(CpuContext& context, const Scale& call);

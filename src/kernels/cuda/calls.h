@@ -33,6 +33,8 @@ void execute(const LossBackward& call, const CallContext& context);
 void execute(const TeacherStatistics& call, const CallContext& context);
 void execute(const TeacherCombine& call, const CallContext& context);
 void execute(const TeacherBackward& call, const CallContext& context);
+void execute(const ChangeLogits& call, const CallContext& context);
+void execute(const DrawTokens& call, const CallContext& context);
 void execute(const Copy& call, const CallContext& context);
 void execute(const Add& call, const CallContext& context);
 void execute(const Scale& call, const CallContext& context);

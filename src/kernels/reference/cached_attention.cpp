@@ -105,12 +105,7 @@ void execute(const CachedAttention& call) {
         .q = call.q.slice(0, begin, rows).split_dim(0, rows),
         .k = without_pages({call.keys, call.key_scales}, call.q.dtype(), table, sample, keys),
         .v = without_pages({call.values, call.value_scales}, call.q.dtype(), table, sample, keys),
-        .mask = {.window_before = call.window_before,
-                 .window_after = call.window_after,
-                 .query_begin = keys - rows,
-                 .slopes = call.slopes,
-                 .bias = call.bias,
-                 .bias_origin = call.bias_origin},
+        .mask = call.mask_of(rows, keys),
         .scale = call.scale,
         .soft_cap = call.soft_cap});
   }

@@ -31,6 +31,8 @@ void execute(const LossBackward& call);
 void execute(const TeacherStatistics& call);
 void execute(const TeacherCombine& call);
 void execute(const TeacherBackward& call);
+void execute(const ChangeLogits& call);
+void execute(const DrawTokens& call);
 void execute(const Copy& call);
 void execute(const Add& call);
 void execute(const Scale& call);

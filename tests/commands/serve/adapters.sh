@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# usage: adapters.sh PITON LAUNCH WORK   serves WORK/base with two adapters, on one rank and on two: answers are generate's
+# usage: adapters.sh PITON LAUNCH WORK   texts of WORK/base with two adapters, from generate --prompts and from serve, on one rank and on two: those of each alone
 set -u
 piton=$1 launch=$2 work=$3
 . "${0%/*}/server.sh"
@@ -15,6 +15,22 @@ texts_of >"$work/wanted.base"
 texts_of --lora-load "$work/first" >"$work/wanted.first"
 texts_of --lora-load "$work/second" >"$work/wanted.second"
 [ "$(cat "$work"/wanted.* | sort -u | wc -l)" -ge 7 ] || fail "adapters change little: $(cat "$work"/wanted.*)"
+
+# generate with a line for each adapter: base, first, second, base, ...
+generated() { # OPTION...: from `launch`
+  for prompt in "${prompts[@]}"; do
+    echo "{\"prompt\":\"$prompt\"}" && echo "{\"prompt\":\"$prompt\",\"model\":\"first\"}"
+    echo "{\"model\":\"second\",\"prompt\":\"$prompt\"}"
+  done >"$work/mixed.jsonl"
+  "$@" generate --load "$work/base" --prompts "$work/mixed.jsonl" --prompts-at-once 9 "${options[@]}" \
+    --lora-modules first="$work/first" second="$work/second" "${layout[@]}" |
+    sed 's/.*"text":\("[^"]*"\).*/\1/' >"$work/mixed"
+  paste -d '\n' "$work/wanted.base" "$work/wanted.first" "$work/wanted.second" | cmp -s - "$work/mixed" ||
+    fail "generate: $(cat "$work/mixed"), wanted $(cat "$work"/wanted.*)"
+}
+layout=() && generated "$piton"
+layout=(--tensor-model-parallel-size 2) && generated "$launch" 2 "$piton"
+layout=(--pipeline-model-parallel-size 2) && generated "$launch" 2 "$piton"
 
 # All at the same time: the server computes them in common passes.
 ask_all() {

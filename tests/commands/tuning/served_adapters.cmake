@@ -1,4 +1,4 @@
-# piton serve --lora-modules: adapters of a run and of PEFT beside one base, chosen by the model of a request.
+# --lora-modules: adapters of a run and of PEFT beside one base, chosen by the model of a request or of a prompt.
 include(${CMAKE_CURRENT_LIST_DIR}/../../support/expect.cmake)
 file(REMOVE_RECURSE ${WORK})
 file(MAKE_DIRECTORY ${WORK})
@@ -49,3 +49,17 @@ expect(RUN pretrain --model llama-tiny --tokenizer-type ByteTokenizer --data-pat
   --seq-length 64 --split 100,0,0 --micro-batch-size 2 --train-iters 1 --save ${WORK}/other CODE 0)
 expect(RUN serve --load ${WORK}/other --port 0 --lora-modules a=${WORK}/first CODE 3
   ERR "first.*: was trained on a model whose weights have the hash ")
+
+# Prompts that choose.
+file(WRITE ${WORK}/unknown.jsonl "{\"prompt\": \"a\", \"model\": \"base\"}\n{\"prompt\": \"a\", \"model\": \"third\"}\n")
+set(generate generate --load ${WORK}/base --tokenizer-type ByteTokenizer)
+expect(RUN ${generate} --prompts ${WORK}/unknown.jsonl --lora-modules first=${WORK}/first CODE 3
+  ERR "unknown.jsonl: line 2: model: got .third., wanted one of .base., .first. [(]--lora-modules adds adapters[)]")
+file(WRITE ${WORK}/number.jsonl "{\"prompt\": \"a\", \"model\": 1}\n")
+expect(RUN ${generate} --prompts ${WORK}/number.jsonl CODE 3 ERR "number.jsonl: line 1: model: got 1, wanted one of .base. ")
+expect(RUN ${generate} --prompt a --lora-modules first=${WORK}/first CODE 2
+  ERR "--lora-modules: works only with --prompts FILE.jsonl, ")
+expect(RUN ${generate} --prompts ${WORK}/unknown.jsonl --num-beams 2 --lora-modules first=${WORK}/first CODE 2
+  ERR "--num-beams: cannot be combined with --lora-modules; leave one out")
+expect(RUN ${generate} --prompts ${WORK}/unknown.jsonl --lora-modules first CODE 2
+  ERR "--lora-modules: got .first., wanted NAME=FOLDER")

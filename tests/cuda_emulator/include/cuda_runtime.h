@@ -53,6 +53,13 @@ T __shfl_sync(unsigned mask, T value, int lane) {
   return piton::emulator::exchanged(mask, value, lane);
 }
 
+inline long long __double_as_longlong(double value) {
+  static_assert(sizeof(long long) == sizeof value);
+  long long bits = 0;
+  __builtin_memcpy(&bits, &value, sizeof bits);
+  return bits;
+}
+
 inline unsigned atomicAdd(unsigned* address, unsigned value) {
   return piton::emulator::atomic_add(address, value);
 }

@@ -111,14 +111,14 @@ TEST(DecodedText, HasTheSameTokensWithThreads) {
     }
     return all;
   };
-  const std::vector<double> alone = numbers(tokens_of_rows(text, reading, logits));
+  const std::vector<double> alone = numbers(tokens_of_rows(text, reading, logits, {}));
   EXPECT_EQ(alone.size(), (35U + 2U) * 8U);
   for (const int count : {1, 3}) {
     ThreadPool threads(count);
-    EXPECT_EQ(numbers(tokens_of_rows(text, reading, logits, &threads)), alone);
+    EXPECT_EQ(numbers(tokens_of_rows(text, reading, logits, {}, &threads)), alone);
     std::vector<float> damaged = logits;
     damaged.back() = std::numeric_limits<float>::infinity();
-    EXPECT_THROW(tokens_of_rows(text, reading, damaged, &threads), Error);
+    EXPECT_THROW(tokens_of_rows(text, reading, damaged, {}, &threads), Error);
   }
 }
 

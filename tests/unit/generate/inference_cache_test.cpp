@@ -106,6 +106,33 @@ TEST(LikeliestTokens, AreThoseOfTheLogits) {
               testing::HasSubstr("logits are not finite"));
 }
 
+// Their probabilities are those of the logits, which the penalties and the constraint leave alone.
+TEST(DrawnTokens, HaveTheModelsProbabilities) {
+  Loaded loaded;
+  const std::vector<std::int32_t> ids = prompt_of(40);
+  const Tensor split = loaded.inference.logits(ids, 1);
+  const std::vector<float> logits = loaded.inference.whole_vocabulary(split);
+  const SamplingOptions sampling{.temperature = 2, .repetition_penalty = 5};
+  std::vector<TokenDraw> draws(ids.size());
+  for (std::size_t row = 0; row < ids.size(); ++row)
+    draws[row] = {.sampling = &sampling,
+                  .place = {.index = static_cast<std::int64_t>(row)},
+                  .text = {ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(row) + 1},
+                  .prompt = row};
+  const std::vector<LikelyToken> tokens = loaded.inference.draw(split, draws);
+  ASSERT_EQ(tokens.size(), ids.size());
+  for (std::size_t row = 0; row < ids.size(); ++row) {
+    const std::span<const float> one = std::span(logits).subspan(row * 61, 61);
+    EXPECT_NEAR(tokens[row].log_probability,
+                token_of(one, sampling, tokens[row].id).log_probability, 1e-6)
+        << row;
+  }
+  EXPECT_EQ(loaded.inference.whole_vocabulary(split), logits);
+  split.data<float>()[split.dim(1) + 9] = std::nanf("");
+  EXPECT_THAT(message_of(Fault::kData, [&] { loaded.inference.draw(split, draws); }),
+              testing::HasSubstr("logits are not finite"));
+}
+
 // Counts the bytes that are copied to the host.
 class CountingDevice final : public Device {
  public:
@@ -136,7 +163,7 @@ class CountingDevice final : public Device {
   Device& inner_;
 };
 
-TEST(LikeliestTokens, LeaveTheLogitsWhereTheyAre) {
+TEST(ChosenTokens, LeaveTheLogitsWhereTheyAre) {
   Loaded loaded;
   CountingDevice device(loaded.device);
   const Context own = loaded.session.context(false);
@@ -155,10 +182,14 @@ TEST(LikeliestTokens, LeaveTheLogitsWhereTheyAre) {
     return device.downloaded;
   };
   // An id and three sums of each token.
-  EXPECT_EQ(bytes_of({.max_new_tokens = 10, .greedy = true}, 3), 3 * 10 * (4 + 3 * 4));
+  constexpr std::int64_t kOfTexts = 3 * 10 * (4 + 3 * 4);
+  EXPECT_EQ(bytes_of({.max_new_tokens = 10, .greedy = true}, 3), kOfTexts);
+  EXPECT_EQ(bytes_of({.max_new_tokens = 10}, 3), kOfTexts);
+  EXPECT_EQ(
+      bytes_of({.max_new_tokens = 10, .top_k = 9, .top_p = 0.9, .repetition_penalty = 1.1}, 3),
+      kOfTexts);
+  EXPECT_EQ(bytes_of({.max_new_tokens = 10, .greedy = true, .frequency_penalty = 1}, 3), kOfTexts);
   const std::int64_t logits = 10 * 4 * test::small_model().vocabulary;
-  EXPECT_GE(bytes_of({.max_new_tokens = 10}, 1), logits);
-  EXPECT_GE(bytes_of({.max_new_tokens = 10, .greedy = true, .repetition_penalty = 1.1}, 1), logits);
   EXPECT_GE(bytes_of({.max_new_tokens = 10, .greedy = true, .log_probabilities = 2}, 1), logits);
 }
 

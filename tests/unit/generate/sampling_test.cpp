@@ -8,13 +8,50 @@
 #include <map>
 #include <vector>
 
+#include "base/threads.h"
+#include "device/host_device.h"
+#include "generate/token_draws.h"
+#include "kernels/cpu/kernels.h"
 #include "support/errors.h"
+#include "support/tensors.h"
 
 namespace piton {
 namespace {
 
 const std::vector<float> kLogits = {2.0F, 0.5F, -1.0F, 1.0F, 0.0F};
 constexpr std::int64_t kDraws = 40000;
+
+// The ids of draws from the same logits.
+std::vector<std::int32_t> draw(const std::vector<float>& logits, const SamplingOptions& options,
+                               const std::vector<DrawPlace>& places) {
+  ThreadPool threads(2);
+  HostDevice device;
+  Arena arena{device};
+  const std::unique_ptr<Stream> stream = device.make_stream();
+  const std::unique_ptr<Kernels> kernels = make_cpu_kernels(threads);
+  ResidentWeights weights{*kernels, arena};
+  const Context context{
+      .kernels = *kernels, .stream = *stream, .device = device, .arena = arena, .weights = weights};
+  std::vector<double> rows;
+  std::vector<TokenDraw> draws;
+  for (const DrawPlace& place : places) {
+    rows.insert(rows.end(), logits.begin(), logits.end());
+    draws.push_back({.sampling = &options, .place = place});
+  }
+  const auto width = std::ssize(logits);
+  const Tensor ids = draw_ids(
+      context, test::tensor_of(DType::kF32, {1, std::ssize(places), width}, rows), width, draws);
+  const std::span<const std::int32_t> all(ids.data<std::int32_t>(), places.size());
+  return {all.begin(), all.end()};
+}
+
+// Draws of the first tokens of a text.
+std::vector<std::int32_t> draw(const std::vector<float>& logits, const SamplingOptions& options,
+                               std::int64_t count, std::uint64_t sample = 0) {
+  std::vector<DrawPlace> places;
+  for (std::int64_t i = 0; i < count; ++i) places.push_back({i, sample});
+  return draw(logits, options, places);
+}
 
 std::vector<double> softmax(double temperature, const std::vector<int>& among) {
   std::vector<double> shares(kLogits.size(), 0);
@@ -26,7 +63,7 @@ std::vector<double> softmax(double temperature, const std::vector<int>& among) {
 
 std::vector<double> frequencies(const SamplingOptions& options) {
   std::vector<double> shares(kLogits.size(), 0);
-  for (std::int64_t i = 0; i < kDraws; ++i) shares[draw_token(kLogits, options, {i}).id] += 1;
+  for (const std::int32_t id : draw(kLogits, options, kDraws)) shares[id] += 1;
   for (double& share : shares) share /= static_cast<double>(kDraws);
   return shares;
 }
@@ -41,45 +78,40 @@ void expect_shares(const SamplingOptions& options, const std::vector<double>& wa
   }
 }
 
-TEST(DrawToken, FollowsTheSoftmaxAtEveryTemperature) {
+TEST(TokenDraws, FollowsTheSoftmaxAtEveryTemperature) {
   for (const double temperature : {0.3, 1.0, 3.0}) {
     expect_shares({.temperature = temperature}, softmax(temperature, {0, 1, 2, 3, 4}));
   }
 }
 
-TEST(DrawToken, DrawsAmongTheKLikeliest) {
+TEST(TokenDraws, DrawsAmongTheKLikeliest) {
   expect_shares({.temperature = 2, .top_k = 2}, softmax(2, {0, 3}));
 }
 
 // At temperature 1 the shares are 0.55, 0.12, 0.03, 0.20, 0.07: 0.7 is passed by the second.
-TEST(DrawToken, DrawsAmongThoseThatReachP) { expect_shares({.top_p = 0.7}, softmax(1, {0, 3})); }
+TEST(TokenDraws, DrawsAmongThoseThatReachP) { expect_shares({.top_p = 0.7}, softmax(1, {0, 3})); }
 
-TEST(DrawToken, TakesTheLikeliestWhereGreedy) {
-  for (std::int64_t i = 0; i < 20; ++i) {
-    EXPECT_EQ(draw_token(kLogits, {.greedy = true, .temperature = 100}, {i}).id, 0);
-  }
+TEST(TokenDraws, TakesTheLikeliestWhereGreedy) {
+  for (const std::int32_t id : draw(kLogits, {.greedy = true, .temperature = 100}, 20))
+    EXPECT_EQ(id, 0);
 }
 
-TEST(DrawToken, DependsOnTheSeedAndThePlace) {
-  std::vector<std::int32_t> first, again, other;
-  for (std::int64_t i = 0; i < 64; ++i) {
-    first.push_back(draw_token(kLogits, {.seed = 1}, {i}).id);
-    again.push_back(draw_token(kLogits, {.seed = 1}, {i}).id);
-    other.push_back(draw_token(kLogits, {.seed = 2}, {i}).id);
-  }
+TEST(TokenDraws, DependsOnTheSeedAndThePlace) {
+  const std::vector<std::int32_t> first = draw(kLogits, {.seed = 1}, 64);
+  const std::vector<std::int32_t> again = draw(kLogits, {.seed = 1}, 64);
+  const std::vector<std::int32_t> other = draw(kLogits, {.seed = 2}, 64);
   EXPECT_EQ(first, again);
   EXPECT_NE(first, other);
 }
 
 // The log-probability is the model's, whatever the filters.
-TEST(DrawToken, GivesTheModelsOwnProbability) {
-  const GeneratedToken token =
-      draw_token(kLogits, {.greedy = true, .temperature = 3, .top_k = 1}, {0});
+TEST(TokenDraws, GivesTheModelsOwnProbability) {
+  const GeneratedToken token = token_of(kLogits, {.temperature = 3, .top_k = 1}, 0);
   EXPECT_NEAR(token.log_probability, std::log(softmax(1, {0, 1, 2, 3, 4})[0]), 1e-6);
 }
 
 // At temperature 1 the shares are 0.55, 0.12, 0.03, 0.20, 0.07.
-TEST(DrawToken, DrawsAmongThoseNearTheLikeliest) {
+TEST(TokenDraws, DrawsAmongThoseNearTheLikeliest) {
   expect_shares({.min_p = 0.3}, softmax(1, {0, 3}));
   expect_shares({.min_p = 0.2}, softmax(1, {0, 1, 3}));
   expect_shares({.top_k = 2, .min_p = 0.01}, softmax(1, {0, 3}));
@@ -87,35 +119,25 @@ TEST(DrawToken, DrawsAmongThoseNearTheLikeliest) {
 }
 
 // What a constraint does not allow is never drawn, and what is left has its shares.
-TEST(DrawId, NeverChoosesWhatIsImpossible) {
+TEST(TokenDraws, NeverChoosesWhatIsImpossible) {
   std::vector<float> logits = kLogits;
   logits[0] = logits[4] = -INFINITY;
   std::vector<double> shares(logits.size(), 0);
-  for (std::int64_t i = 0; i < kDraws; ++i)
-    shares[draw_id(logits, {}, {i})] += 1 / static_cast<double>(kDraws);
+  for (const std::int32_t id : draw(logits, {}, kDraws))
+    shares[id] += 1 / static_cast<double>(kDraws);
   const std::vector<double> wanted = softmax(1, {1, 2, 3});
   for (std::size_t id = 0; id < wanted.size(); ++id) EXPECT_NEAR(shares[id], wanted[id], 0.013);
   EXPECT_EQ(shares[0], 0);
-  EXPECT_EQ(draw_id(logits, {.greedy = true}, {0}), 3);
+  EXPECT_EQ(draw(logits, {.greedy = true}, 1), std::vector<std::int32_t>{3});
 }
 
-TEST(DrawToken, DiffersFromDrawToDraw) {
+TEST(TokenDraws, DiffersFromDrawToDraw) {
+  const std::vector<std::int32_t> first = draw(kLogits, {.temperature = 3}, 64);
+  const std::vector<std::int32_t> other =
+      draw(kLogits, {.temperature = 3}, 64, std::uint64_t{1} << 40);
   int equal = 0;
-  for (std::int64_t i = 0; i < 64; ++i) {
-    equal += draw_token(kLogits, {.temperature = 3}, {i, 0}).id ==
-             draw_token(kLogits, {.temperature = 3}, {i, std::uint64_t{1} << 40}).id;
-  }
+  for (std::size_t i = 0; i < first.size(); ++i) equal += first[i] == other[i] ? 1 : 0;
   EXPECT_LT(equal, 40);
-}
-
-TEST(Penalties, AreThoseOfTransformersAndOpenAi) {
-  std::vector<float> logits = {2, -2, 3, -3, 1};
-  penalize(logits, {.repetition_penalty = 2}, std::vector<std::int32_t>{0, 1, 1, 4}, 2);
-  EXPECT_THAT(logits, testing::ElementsAre(1, -4, 3, -3, 0.5));
-  logits = {2, -2, 3, -3, 1};  // the first two ids are the prompt
-  penalize(logits, {.presence_penalty = 0.5, .frequency_penalty = 0.25},
-           std::vector<std::int32_t>{0, 1, 1, 4, 4, 4}, 2);
-  EXPECT_THAT(logits, testing::ElementsAre(2, -2.75, 3, -3, -0.25));
 }
 
 TEST(SamplingOptions, RefuseWhatCannotBe) {
@@ -139,9 +161,10 @@ TEST(Sampling, AmongNumbersThatAreNoneIsRefused) {
       std::vector<float> logits = {1, 2, 3, 4};
       logits[at] = bad;
       for (const bool greedy : {true, false}) {
-        EXPECT_THAT(message_of(Fault::kData, [&] { draw_token(logits, {.greedy = greedy}, {0}); }),
-                    testing::HasSubstr("the model's logits are not finite; are its weights"));
+        EXPECT_EQ(draw(logits, {.greedy = greedy}, 1), std::vector<std::int32_t>{-1});
       }
+      EXPECT_THAT(message_of(Fault::kData, [&] { token_of(logits, {}, 0); }),
+                  testing::HasSubstr("the model's logits are not finite; are its weights"));
       EXPECT_THAT(message_of(Fault::kData, [&] { likeliest_tokens(logits, 2); }),
                   testing::HasSubstr("not finite"));
     }

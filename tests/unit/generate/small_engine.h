@@ -59,11 +59,12 @@ inline std::vector<std::int32_t> oracle(Inference& inference, const DecodingRequ
                static_cast<std::size_t>(inference.config().max_positions));
   while (ids.size() < most) {
     const std::vector<std::int32_t> last{static_cast<std::int32_t>(ids.size() - 1)};
-    std::vector<float> logits = inference.whole_vocabulary(inference.logits(ids, 1, last));
-    penalize(logits, request.sampling, ids, request.prompt.size());
-    ids.push_back(
-        draw_id(logits, request.sampling,
-                {.index = std::ssize(ids) - std::ssize(request.prompt), .draw = request.draw}));
+    const TokenDraw draw{
+        .sampling = &request.sampling,
+        .place = {.index = std::ssize(ids) - std::ssize(request.prompt), .draw = request.draw},
+        .text = ids,
+        .prompt = request.prompt.size()};
+    ids.push_back(inference.draw(inference.logits(ids, 1, last), std::span(&draw, 1)).front().id);
     if (std::ranges::find(request.ends, ids.back()) != request.ends.end()) break;
   }
   return {ids.begin() + static_cast<std::ptrdiff_t>(request.prompt.size()), ids.end()};

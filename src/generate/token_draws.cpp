@@ -1,0 +1,106 @@
+#include "generate/token_draws.h"
+
+#include <algorithm>
+#include <map>
+
+#include "base/random/philox.h"
+
+namespace piton {
+namespace {
+
+template <typename T>
+Tensor put(const Context& context, DType dtype, const Shape& shape, const std::vector<T>& values) {
+  const Tensor tensor = context.workspace(dtype, shape);
+  context.device.upload(values.data(), tensor, context.stream);
+  return tensor;
+}
+
+// [m, 3] of ChangeLogits.
+std::vector<std::int32_t> seen_of(std::span<const TokenDraw> draws) {
+  std::vector<std::int32_t> seen;
+  for (std::size_t row = 0; row < draws.size(); ++row) {
+    const TokenDraw& draw = draws[row];
+    if (!draw.sampling->has_penalties()) continue;
+    std::map<std::int32_t, std::int32_t> generated;  // of each id of the text, how often
+    for (std::size_t i = 0; i < draw.text.size(); ++i)
+      generated[draw.text[i]] += i >= draw.prompt ? 1 : 0;
+    for (const auto& [id, times] : generated)
+      seen.insert(seen.end(), {static_cast<std::int32_t>(row), id, times});
+  }
+  return seen;
+}
+
+// [n, bytes] of ChangeLogits.
+std::vector<std::uint8_t> allowed_of(std::span<const TokenDraw> draws, std::int64_t vocabulary) {
+  const auto bytes = static_cast<std::size_t>((vocabulary + 7) / 8);
+  std::vector<std::uint8_t> all(draws.size() * bytes, 0xFF);
+  for (std::size_t row = 0; row < draws.size(); ++row) {
+    if (draws[row].constraint == nullptr) continue;
+    std::vector<bool> allowed(static_cast<std::size_t>(vocabulary), false);
+    draws[row].constraint->allow(allowed);
+    std::uint8_t* of_row = all.data() + row * bytes;
+    std::fill_n(of_row, bytes, std::uint8_t{0});
+    for (std::size_t id = 0; id < allowed.size(); ++id)
+      if (allowed[id]) of_row[id / 8] |= static_cast<std::uint8_t>(1U << id % 8);
+  }
+  return all;
+}
+
+// The logits, or a copy of them with the changes that the draws ask for.
+Tensor changed(const Context& context, const Tensor& logits, std::int64_t vocabulary,
+               std::span<const TokenDraw> draws) {
+  const std::vector<std::int32_t> seen = seen_of(draws);
+  const bool constrained =
+      std::ranges::any_of(draws, [](const TokenDraw& draw) { return draw.constraint != nullptr; });
+  if (seen.empty() && !constrained) return logits;
+  const auto n = std::ssize(draws);
+  ChangeLogits call{.logits = context.workspace(logits.dtype(), logits.shape()),
+                    .vocabulary = vocabulary};
+  context.kernels.run(Copy{.dst = call.logits, .src = logits}, context.stream);
+  if (!seen.empty()) {
+    std::vector<double> penalties;
+    for (const TokenDraw& draw : draws) {
+      const SamplingOptions& sampling = *draw.sampling;
+      penalties.insert(penalties.end(), {sampling.repetition_penalty, sampling.frequency_penalty,
+                                         sampling.presence_penalty});
+    }
+    call.seen = put(context, DType::kI32, {std::ssize(seen) / 3, 3}, seen);
+    call.penalties = put(context, DType::kF64, {n, 3}, penalties);
+  }
+  if (constrained)
+    call.allowed =
+        put(context, DType::kU8, {n, (vocabulary + 7) / 8}, allowed_of(draws, vocabulary));
+  context.kernels.run(call, context.stream);
+  return call.logits;
+}
+
+}  // namespace
+
+Tensor draw_ids(const Context& context, const Tensor& logits, std::int64_t vocabulary,
+                std::span<const TokenDraw> draws) {
+  const auto n = std::ssize(draws);
+  PITON_ASSERT(n > 0 && logits.dim(1) == n, "{} draws from {}", n, to_string(logits));
+  std::vector<double> filters;
+  std::vector<std::int32_t> places;
+  for (const TokenDraw& draw : draws) {
+    const SamplingOptions& sampling = *draw.sampling;
+    std::int64_t most = sampling.top_k > 0 ? sampling.top_k : vocabulary;
+    if (sampling.greedy) most = 1;
+    filters.insert(filters.end(), {sampling.temperature, static_cast<double>(most), sampling.top_p,
+                                   sampling.min_p});
+    const PhiloxKey key = site_key(sampling.seed, "generate");
+    for (const std::uint64_t word :
+         {std::uint64_t{key.low}, std::uint64_t{key.high},
+          static_cast<std::uint64_t>(draw.place.index), draw.place.draw, draw.place.draw >> 32})
+      places.push_back(static_cast<std::int32_t>(static_cast<std::uint32_t>(word)));
+  }
+  DrawTokens call{.ids = context.workspace(DType::kI32, {n}),
+                  .logits = changed(context, logits, vocabulary, draws),
+                  .filters = put(context, DType::kF64, {n, 4}, filters),
+                  .places = put(context, DType::kI32, {n, 5}, places),
+                  .vocabulary = vocabulary};
+  context.kernels.run(call, context.stream);
+  return call.ids;
+}
+
+}  // namespace piton

@@ -1,0 +1,231 @@
+// Draws tokens: one block for each row. Nothing is sorted: the place in the order of a row at which
+// something ends is found by bisection, with a sum over the row for each step.
+#include <cmath>
+#include <limits>
+
+#include "kernels/cuda/calls.h"
+#include "kernels/cuda/element.cuh"
+#include "kernels/cuda/mask.cuh"
+#include "kernels/cuda/reduce.cuh"
+#include "kernels/sampling.h"
+
+namespace piton::cuda {
+namespace {
+
+// Logits [parts, n, columns].
+template <typename S>
+struct PartedLogits {
+  S* data;
+  std::int64_t n;
+  std::int64_t columns;
+  __device__ S& at(std::int64_t row, std::int64_t id) const {
+    return data[(id / columns * n + row) * columns + id % columns];
+  }
+};
+
+template <typename S>
+PartedLogits<S> parted(const Tensor& logits) {
+  return {pointer<S>(logits), logits.dim(1), logits.dim(2)};
+}
+
+template <typename S>
+struct Penalize {
+  PartedLogits<S> logits;
+  const std::int32_t* seen;
+  const double* penalties;
+
+  __device__ void operator()(std::int64_t i) const {
+    const std::int32_t* one = seen + 3 * i;
+    const double* penalty = penalties + 3 * std::int64_t{one[0]};
+    double x = logits.at(one[0], one[1]);
+    x = x < 0 ? x * penalty[0] : x / penalty[0];
+    x -= one[2] * penalty[1];
+    if (one[2] > 0) x -= penalty[2];
+    logits.at(one[0], one[1]) = static_cast<S>(x);
+  }
+};
+
+template <typename S>
+struct Forbid {
+  PartedLogits<S> logits;
+  const std::uint8_t* allowed;
+  std::int64_t bytes;  // of a row
+  std::int64_t vocabulary;
+  S never;  // -infinity
+
+  __device__ void operator()(std::int64_t i) const {
+    const std::int64_t row = i / vocabulary;
+    const std::int64_t id = i % vocabulary;
+    if ((allowed[row * bytes + id / 8] >> (id % 8) & 1) == 0) logits.at(row, id) = never;
+  }
+};
+
+template <typename S>
+struct DrawRows {
+  std::int32_t* ids;
+  PartedLogits<const S> logits;
+  const double* filters;
+  const std::int32_t* places;
+  std::int64_t vocabulary;
+  double never;  // -infinity
+  double infinity;
+};
+
+// Numbers whose order is that of the logits.
+__device__ inline std::uint64_t key_of(double logit) {
+  const auto bits = static_cast<std::uint64_t>(__double_as_longlong(logit + 0.0));
+  return bits >> 63 != 0 ? ~bits : bits | std::uint64_t{1} << 63;
+}
+
+// What is kept of the order of a row: all ids up to this one.
+struct OrderEnd {
+  std::uint64_t key;
+  std::int64_t id;
+  __device__ bool has(std::uint64_t other_key, std::int64_t other_id) const {
+    return other_key > key || (other_key == key && other_id <= id);
+  }
+};
+
+template <typename S>
+struct OrderedRow {
+  const DrawRows<S>& rows;
+  std::int64_t row;
+  double largest;
+  double temperature;
+  double* parts;  // shared memory of reductions
+
+  __device__ double weight_of(double logit) const { return exp((logit - largest) / temperature); }
+
+  // Of the ids that both ends keep: their number, or the sum of their weights.
+  __device__ double measure(OrderEnd kept, OrderEnd end, bool weights) const {
+    double sum = 0;
+    for (std::int64_t id = threadIdx.x; id < rows.vocabulary; id += kThreads) {
+      const double logit = rows.logits.at(row, id);
+      if (logit == rows.never) continue;
+      const std::uint64_t key = key_of(logit);
+      if (kept.has(key, id) && end.has(key, id)) sum += weights ? weight_of(logit) : 1;
+    }
+    return block_sum(sum, parts);
+  }
+
+  // The number of kept ids whose weight is large enough.
+  __device__ double likely(OrderEnd kept, double least) const {
+    double sum = 0;
+    for (std::int64_t id = threadIdx.x; id < rows.vocabulary; id += kThreads) {
+      const double logit = rows.logits.at(row, id);
+      if (logit == rows.never || !kept.has(key_of(logit), id)) continue;
+      const double weight = weight_of(logit);
+      if (weight >= least && weight > 0) sum += 1;
+    }
+    return block_sum(sum, parts);
+  }
+
+  // The first end with a measure of at least `target`, or above it; `kept` if there is none.
+  __device__ OrderEnd first_end(OrderEnd kept, double target, bool weights, bool above) const {
+    const auto enough = [&](OrderEnd end) {
+      const double reached = measure(kept, end, weights);
+      return above ? reached > target : reached >= target;
+    };
+    if (!enough(kept)) return kept;
+    const std::int64_t last = rows.vocabulary - 1;
+    std::uint64_t key = 0;
+    for (int bit = 63; bit >= 0; --bit) {
+      const std::uint64_t larger = key | std::uint64_t{1} << bit;
+      if (enough({larger, last})) key = larger;
+    }
+    std::int64_t low = 0;
+    std::int64_t high = last;
+    while (low < high) {
+      const std::int64_t middle = (low + high) / 2;
+      if (enough({key, middle})) {
+        high = middle;
+      } else {
+        low = middle + 1;
+      }
+    }
+    return {key, low};
+  }
+};
+
+template <typename S>
+__global__ void __launch_bounds__(kThreads, kBlocks) draw_rows(DrawRows<S> rows) {
+  double* parts = shared_array<double>();
+  const std::int64_t row = blockIdx.x;
+  double largest = rows.never;
+  double bad = 0;
+  for (std::int64_t id = threadIdx.x; id < rows.vocabulary; id += kThreads) {
+    const double logit = rows.logits.at(row, id);
+    largest = logit > largest ? logit : largest;
+    if (!(logit < rows.infinity)) bad = 1;
+  }
+  largest = reduced(largest, parts, Largest{});
+  bad = reduced(bad, parts, Largest{});
+  if (bad > 0 || largest == rows.never) {
+    if (threadIdx.x == 0) rows.ids[row] = -1;
+    return;
+  }
+  const double* filters = rows.filters + 4 * row;
+  const OrderedRow<S> order{rows, row, largest, filters[0], parts};
+  OrderEnd kept{0, rows.vocabulary - 1};
+  kept = order.first_end(kept, filters[1], /*weights=*/false, /*above=*/false);
+  if (filters[1] > 1) {
+    if (filters[2] < 1)
+      kept = order.first_end(kept, filters[2] * order.measure(kept, kept, /*weights=*/true),
+                             /*weights=*/true, /*above=*/false);
+    const double likely = fmax(1.0, order.likely(kept, filters[3]));
+    kept = order.first_end(kept, likely, /*weights=*/false, /*above=*/false);
+    const std::int32_t* place = rows.places + 5 * row;
+    const MaskWords words =
+        draw({static_cast<std::uint32_t>(place[0]), static_cast<std::uint32_t>(place[1])},
+             {{static_cast<std::uint32_t>(place[2]), static_cast<std::uint32_t>(place[3]),
+               static_cast<std::uint32_t>(place[4]), 2}});
+    const std::uint64_t bits = (std::uint64_t{words.word[0]} << 32 | words.word[1]) >> 11;
+    const double share = static_cast<double>(bits) * 0x1p-53;
+    kept = order.first_end(kept, share * order.measure(kept, kept, /*weights=*/true),
+                           /*weights=*/true, /*above=*/true);
+  }
+  if (threadIdx.x == 0) rows.ids[row] = static_cast<std::int32_t>(kept.id);
+}
+
+}  // namespace
+
+void execute(const ChangeLogits& call, const CallContext& context) {
+  with_sums(call.logits.dtype(), [&]<typename S>(std::type_identity<S>) {
+    const PartedLogits<S> logits = parted<S>(call.logits);
+    if (call.seen.defined()) {
+      launch_elements("launch of penalties", call.seen.dim(0),
+                      Penalize<S>{logits, pointer<const std::int32_t>(call.seen),
+                                  pointer<const double>(call.penalties)},
+                      context.stream);
+    }
+    if (call.allowed.defined()) {
+      launch_elements("launch of allowed ids", logits.n * call.vocabulary,
+                      Forbid<S>{.logits = logits,
+                                .allowed = pointer<const std::uint8_t>(call.allowed),
+                                .bytes = call.allowed.dim(1),
+                                .vocabulary = call.vocabulary,
+                                .never = -std::numeric_limits<S>::infinity()},
+                      context.stream);
+    }
+  });
+}
+
+void execute(const DrawTokens& call, const CallContext& context) {
+  const std::int64_t n = call.logits.dim(1);
+  if (n == 0) return;
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  with_sums(call.logits.dtype(), [&]<typename S>(std::type_identity<S>) {
+    launch("launch of draw tokens", draw_rows<S>,
+           {.blocks = {static_cast<unsigned>(n), 1, 1}, .shared_bytes = kWarps * sizeof(double)},
+           DrawRows<S>{.ids = pointer<std::int32_t>(call.ids),
+                       .logits = parted<const S>(call.logits),
+                       .filters = pointer<const double>(call.filters),
+                       .places = pointer<const std::int32_t>(call.places),
+                       .vocabulary = call.vocabulary,
+                       .never = -kInfinity,
+                       .infinity = kInfinity},
+           context.stream);
+  });
+}
+
+}  // namespace piton::cuda
