@@ -7,6 +7,8 @@
 #include "base/nesting.h"
 #include "cli/commands/ids_file.h"
 #include "cli/terminal/standard_input.h"
+#include "data/records/byte_stream.h"
+#include "data/records/whole_text.h"
 
 namespace piton::cli {
 namespace {
@@ -63,7 +65,8 @@ std::string prompt_of_json(const std::string& line, const std::string& where) {
 
 std::vector<Prompt> prompts_of_file(const std::string& path, const Tokenizer& tokenizer,
                                     bool add_special_tokens) {
-  const std::string text = read_text(path);
+  const std::string text = read_whole_text(path);
+  const bool lines_of_json = unpacked_name(path).ends_with(".jsonl");
   std::vector<Prompt> prompts;
   std::int64_t number = 0;
   for (std::size_t at = 0; at < text.size();) {
@@ -73,7 +76,7 @@ std::vector<Prompt> prompts_of_file(const std::string& path, const Tokenizer& to
     ++number;
     if (line.ends_with('\r')) line.pop_back();
     if (line.empty()) continue;
-    if (path.ends_with(".jsonl")) {
+    if (lines_of_json) {
       line = prompt_of_json(line, fmt::format("{}: line {}", path, number));
     }
     prompts.push_back(encoded(std::move(line), tokenizer, add_special_tokens));
@@ -135,7 +138,7 @@ std::vector<Prompt> read_prompts(const PromptOptions& options, bool text_given, 
   if (!options.prompts.empty()) return prompts_of_file(options.prompts, tokenizer, rule.add);
   std::string text = options.prompt;
   if (!text_given || text == "-") {
-    text = read_text(options.prompt_file.empty() ? "-" : options.prompt_file);
+    text = read_whole_text(options.prompt_file.empty() ? "-" : options.prompt_file);
   }
   return {encoded(std::move(text), tokenizer, rule.add)};
 }
