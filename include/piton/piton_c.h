@@ -52,8 +52,8 @@ typedef void (*piton_log_function)(void* user, int level, const char* line);
 /* "0.1.0" */
 PITON_PUBLIC const char* piton_version(void);
 
-/* `threads`: 0 for one thread per core of this process. `kernels`: "cpu" (also for null) or
-   "reference". `log`: null for no log. */
+/* `threads`: at most 8192; 0 for one thread per core of this process. `kernels`: "cpu" (also for
+   null) or "reference". `log`: null for no log. */
 PITON_PUBLIC int piton_engine_open(int threads, const char* kernels, piton_log_function log,
                                    void* user, piton_engine** result, piton_error* error);
 /* May be called before the models and trainers of the engine are closed. Every close function

@@ -135,8 +135,8 @@ struct Model::State {
     if (!model.encoder_decoder) return;
     throw Error(
         Fault::kData,
-        "model: has an encoder and a decoder ({}), and only piton generate reads such models; "
-        "wanted a decoder",
+        "model: has an encoder and a decoder ({}), which only piton generate reads, without "
+        "constraints; wanted a decoder",
         model.family);
   }
 

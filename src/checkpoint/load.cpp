@@ -111,7 +111,15 @@ fs::path find_checkpoint(const fs::path& path) {
   for (;;) {
     const std::optional<std::int64_t> iteration = latest_iteration(path);
     if (!iteration) {
-      throw Error(Fault::kData, "checkpoint: {}: no checkpoint: got neither {} nor {} in it",
+      if (present(path / "adapter_config.json")) {
+        throw Error(Fault::kData,
+                    "{}: is an adapter of PEFT, wanted a model; give its base by --load, and the "
+                    "adapter by --lora-load",
+                    path.string());
+      }
+      throw Error(Fault::kData,
+                  "checkpoint: {}: no checkpoint: got neither {} nor {} in it, and no model of "
+                  "another program (config.json with weights, mp_rank_*, .metadata)",
                   path.string(), kTrackerName, kManifestName);
     }
     const fs::path folder = path / iteration_folder(*iteration);

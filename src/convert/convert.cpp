@@ -224,9 +224,12 @@ void verify_tokenizers(const Conversion& made, ConvertReport& report) {
   if (!theirs || !ours) return;
   std::vector<std::string> texts = varied_texts(*theirs);
   const auto difference_of = [&](const std::vector<std::string>& some) {
-    // Texts of an encoder get [CLS] and [SEP] whatever the files say (api/encoder.h).
+    // Texts of an encoder get [CLS] and [SEP] whatever the files say (api/encoder.h), and it writes
+    // no text: Megatron's BERT tokenizers put a space before a full stop, Transformers' does not.
+    const ModelConfig& model = made.from.model;
     return text_difference({*theirs, "the source"}, {*ours, "the result"}, some,
-                           !made.from.model.encoder && !made.from.model.encoder_decoder);
+                           {.special_tokens = !model.encoder && !model.encoder_decoder,
+                            .decoded_text = !model.encoder});
   };
   // llama.cpp puts a space before every text, the `tokenizers` library's Metaspace before those
   // that do not begin with one. No entry says which.

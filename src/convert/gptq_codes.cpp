@@ -5,12 +5,13 @@
 #include <sstream>
 
 #include "base/error.h"
-#include "base/files/files.h"
 #include "base/json.h"
 #include "checkpoint/safetensors.h"
 #include "codes/gptq.h"
 #include "convert/coded_weights.h"
 #include "convert/layer_walk.h"
+#include "data/records/byte_stream.h"
+#include "data/records/whole_text.h"
 #include "device/host_device.h"
 #include "tensor/arena.h"
 
@@ -23,8 +24,8 @@ constexpr std::string_view kZerosEnd = ".zeros";
 
 // One document after the other.
 std::vector<std::string> calibration_texts(const std::string& path) {
-  const std::string text = read_text_file(path);
-  if (!path.ends_with(".jsonl")) return {text};
+  const std::string text = read_whole_text(path);
+  if (!unpacked_name(path).ends_with(".jsonl")) return {text};
   std::vector<std::string> texts;
   std::istringstream lines(text);
   std::int64_t number = 0;

@@ -56,6 +56,32 @@ void copy_companions(const OpenedModel& from, const fs::path& to) {
   }
 }
 
+// The files that flags name (--vocab-file, --merge-file), under the names that Transformers looks
+// for. A vocab.txt says nothing of capitals, and Transformers would lower the case of them all.
+void name_vocabulary_files(const OpenedModel& from, const fs::path& draft) {
+  const TokenizerOptions& options = from.tokenizer.options;
+  const std::string& file = options.vocab_file.empty() ? options.name_or_path : options.vocab_file;
+  const auto put = [&](const std::string& path, const char* name, const char* other) {
+    if (!fs::is_regular_file(path) || fs::exists(draft / name) || fs::exists(draft / other)) return;
+    write_text_file(draft / name, read_text_file(path));
+  };
+  if (!options.merge_file.empty()) {
+    put(file, "vocab.json", "encoder.json");
+    put(options.merge_file, "merges.txt", "vocab.bpe");
+  } else if (file.ends_with(".model")) {
+    put(file, "tokenizer.model", "spiece.model");
+  } else if (file.ends_with(".txt") || options.type.starts_with("BertWordPiece")) {
+    put(file, "vocab.txt", "vocab.txt");
+    if (fs::exists(draft / "tokenizer_config.json") || !fs::exists(draft / "vocab.txt")) return;
+    const bool lower = options.type != "BertWordPieceCase";
+    const Json json = {{"tokenizer_class", "BertTokenizer"},
+                       {"do_lower_case", lower},
+                       {"strip_accents", lower},
+                       {"tokenize_chinese_chars", true}};
+    write_text_file(draft / "tokenizer_config.json", json.dump(2) + "\n");
+  }
+}
+
 // Modules in Python of a model that Transformers lacks; "auto_map" names some, which import others.
 // They are copied and never run. A checkpoint of Piton does not have them.
 void copy_modules(const OpenedModel& from, const fs::path& draft, const Json& config,
@@ -316,6 +342,7 @@ std::optional<DType> chosen_dtype(const ConvertOptions& options) {
 void make_huggingface(const fs::path& draft, const OpenedModel& from,
                       const TargetContext& context) {
   copy_companions(from, draft);
+  name_vocabulary_files(from, draft);
   HfDescription description = hf_config_of(from.model, from.origin);
   if (!description.note.empty()) {
     context.notes.push_back(fmt::format("{}: {}", from.source->where(), description.note));

@@ -303,6 +303,13 @@ GgufArchitecture gguf_architecture(const std::string& name, const std::string& w
 ModelConfig gguf_model(const GgufDescription& description, const std::string& where) {
   const GgufArchitecture architecture = gguf_architecture(description.architecture, where);
   const GgufKeys keys(description, where);
+  const GgufValue* type = keys.find_own("general.type");
+  if (type != nullptr && type->kind == GgufKind::kString && type->text == "adapter") {
+    throw Error(Fault::kData,
+                "{}: is an adapter, wanted a model; give its base by --load, and the adapter by "
+                "--lora-load",
+                where);
+  }
   ModelConfig model = architecture.facts();
   model.hidden_dropout = model.attention_dropout = 0;
   read_sizes(keys, model);

@@ -1,4 +1,5 @@
 // The C interface: version and engine.
+#include "base/options/option_range.h"
 #include "library/handles.h"
 
 using namespace piton;           // NOLINT(google-build-using-namespace)
@@ -13,7 +14,7 @@ int piton_engine_open(int threads, const char* kernels, piton_log_function log, 
     *result = nullptr;
     EngineOptions options{.threads = threads};
     if (kernels != nullptr) options.kernels = kernels;
-    if (threads < 0) throw Error(Fault::kUsage, "threads: got {}, wanted 0 or more", threads);
+    check_range("threads", threads, 0, 8192);  // the limit of --threads
     *result = new piton_engine{std::make_shared<OpenedEngine>(options, log, user)};
   });
 }

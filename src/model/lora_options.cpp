@@ -116,6 +116,12 @@ std::set<std::string> linears_of(const ModelConfig& config, const Names& target_
   std::set<std::string> linears;
   for (const std::string& target : target_modules) {
     const auto found = targets.find(target);
+    if (found == targets.end() && target.find(',') != std::string::npos) {
+      throw Error(Fault::kUsage,
+                  "--lora-target-modules: got {}, wanted names with spaces between them: q_proj "
+                  "v_proj",
+                  target);
+    }
     if (found == targets.end()) {
       throw Error(Fault::kUsage, "--lora-target-modules: this model has no {}; wanted some of {}",
                   target, fmt::join(names_of(targets), ", "));

@@ -93,6 +93,16 @@ void check_base(const OpenedAdapter& adapter, OpenedModel& base, Communicator& r
 
 }  // namespace
 
+void check_holds_adapter(const fs::path& path) {
+  if (is_adapter_alone(path) || holds_checkpoint(path)) return;
+  std::error_code ignored;
+  throw Error(Fault::kData,
+              "{}: {}; wanted a run that trained adapters, one of its checkpoints, an "
+              "adapter of PEFT (a folder with adapter_config.json), or one in a GGUF file",
+              path.string(),
+              fs::exists(path, ignored) ? "holds no adapter" : "there is no such folder or file");
+}
+
 std::string base_of_adapters(const fs::path& path) {
   if (model_format_of(path) != ModelFormat::kPiton || !holds_checkpoint(path)) return "";
   const NativeConfig config = read_native_config(find_checkpoint(path));
@@ -102,6 +112,7 @@ std::string base_of_adapters(const fs::path& path) {
 bool is_adapter_alone(const fs::path& path) { return is_peft_folder(path) || is_gguf_file(path); }
 
 OpenedAdapter open_adapter(const fs::path& path, OpenedModel& base, Communicator& ranks) {
+  phase(ranks, 0, [&] { check_holds_adapter(path); });
   const fs::path place = is_adapter_alone(path) ? path : fs::path(found_by_first(ranks, [&] {
     return find_checkpoint(path).string();
   }));
@@ -116,8 +127,14 @@ OpenedAdapter open_adapter(const fs::path& path, OpenedModel& base, Communicator
 }
 
 ModelPaths model_paths(const fs::path& load, const fs::path& lora_load) {
-  if (!lora_load.empty()) return {load, lora_load};
   const std::string base = base_of_adapters(load);
+  if (!lora_load.empty()) {
+    if (base.empty()) return {load, lora_load};
+    throw Error(Fault::kUsage,
+                "--load: {} is a run of adapters, and --lora-load names other ones; give its base, "
+                "--load {}",
+                load.string(), base);
+  }
   if (base.empty()) return {load, {}};
   if (!fs::exists(base)) {
     throw Error(Fault::kData,

@@ -30,6 +30,9 @@ struct OpenedAdapter {
 // Whether `path` is an adapter alone, without the state of a run: a folder of PEFT or a GGUF file.
 bool is_adapter_alone(const std::filesystem::path& path);
 
+// Throws Error(kData) if `path` is neither an adapter alone nor a run or a checkpoint of Piton.
+void check_holds_adapter(const std::filesystem::path& path);
+
 // The base of the run in `path`, or of the run of that checkpoint, as its configuration names it;
 // "" if it is no run that trains adapters. Throws Error(kData) for a damaged checkpoint.
 std::string base_of_adapters(const std::filesystem::path& path);
@@ -48,7 +51,8 @@ struct ModelPaths {
   std::filesystem::path adapters;
 };
 
-// Throws as base_of_adapters(), and Error(kData) for a run whose base is not there any more.
+// Throws as base_of_adapters(), Error(kData) for a run whose base is not there any more, and
+// Error(kUsage) if `load` is a run of adapters and `lora_load` is given too.
 ModelPaths model_paths(const std::filesystem::path& load, const std::filesystem::path& lora_load);
 
 // Makes `base` the model with the adapters in its weights (adapters/merged_source.h). Its tokenizer

@@ -33,7 +33,7 @@ bool ends_python_line(char32_t c) {
 std::string filtered_answer(const AnswerFilter& filter, std::string_view text) {
   if (filter.extract != nullptr) return filter.extract(text);
   if (filter.pattern.empty()) return std::string(text);
-  const Pattern pattern(filter.pattern, "answer pattern");
+  const Pattern pattern(filter.pattern, "answer-pattern");
   const auto matches = pattern.matches(text);
   if (matches.empty()) return "[invalid]";
   const auto [begin, end] = filter.last ? matches.back() : matches.front();

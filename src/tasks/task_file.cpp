@@ -18,6 +18,16 @@ TaskKind kind_of(const std::string& word) {
   return TaskKind::kMultipleChoice;
 }
 
+// Calls `refuse` if the expression cannot be read.
+template <typename Refuse>
+void check_pattern(const AnswerFilter& filter, const Refuse& refuse) {
+  try {
+    filtered_answer(filter, "");
+  } catch (const Error& error) {
+    refuse(error.what());
+  }
+}
+
 // The texts of a pair have the usual names of fields.
 void complete_preference(TaskFields& fields) {
   if (fields.prompt.empty()) fields.prompt = "{prompt}";
@@ -99,7 +109,7 @@ Task read_task_file(const std::filesystem::path& file, Protocol protocol) {
     if (fields.answer_pattern.empty())
       task.filters.front().extract = stripped_answer;
     else
-      filtered_answer(task.filters.front(), "");  // the expression is checked now
+      check_pattern(task.filters.front(), refuse);
   }
   return task;
 }

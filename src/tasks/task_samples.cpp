@@ -375,7 +375,10 @@ TaskData load_task(const Task& task, const TaskDataOptions& options) {
   TaskData data{.task = task, .num_shots = maker.num_shots()};
   for (const TaskFile& file : files.questions) maker.add(file, data.samples);
   if (data.samples.empty())
-    throw Error(Fault::kData, "{}: holds no question of {}", files.folder.string(), task.name);
+    throw Error(
+        Fault::kData, "{}: holds no question of {}",
+        files.questions.size() == 1 ? files.questions[0].path.string() : files.folder.string(),
+        task.name);
   data.prompt_hash = hash_of_prompts(data.samples);
   return data;
 }

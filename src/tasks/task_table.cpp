@@ -50,6 +50,12 @@ Task find_task(const std::string& given, const TaskChoice& choice) {
                 "--task: {} is a task of --protocol {}, and --protocol is {}; it has {}", wanted,
                 name(other), name(choice.protocol), listed(names, names.size()));
   }
+  if (given.find(',') != std::string::npos) {
+    throw Error(Fault::kUsage,
+                "--task: got \"{}\", wanted names with spaces between them, as in --task hellaswag "
+                "boolq",
+                given);
+  }
   const std::string near = nearest_name(wanted, names);
   throw Error(Fault::kUsage, "--task: got \"{}\"{}; wanted one of {}, or a file NAME.toml", given,
               near.empty() ? "" : fmt::format(", did you mean {}?", near),

@@ -131,10 +131,10 @@ std::vector<std::string> varied_texts(const Tokenizer& tokenizer) {
 }
 
 std::string text_difference(const NamedTokenizer& a, const NamedTokenizer& b,
-                            const std::vector<std::string>& texts, bool with_special) {
+                            const std::vector<std::string>& texts, ComparedParts parts) {
   for (const std::string& text : texts) {
     for (const bool special : {false, true}) {
-      if (special && !with_special) continue;
+      if (special && !parts.special_tokens) continue;
       const EncodeOptions options{.add_special_tokens = special};
       const auto ids = a.tokenizer.encode(text, options);
       const auto other = b.tokenizer.encode(text, options);
@@ -142,6 +142,7 @@ std::string text_difference(const NamedTokenizer& a, const NamedTokenizer& b,
         return fmt::format("{} is {} in {}, {} in {}{}", shown(text), shown(ids), a.name,
                            shown(other), b.name, special ? ", with special tokens" : "");
       }
+      if (!parts.decoded_text) continue;
       // What is shown of unknown text is not in the vocabulary.
       const std::optional<std::int32_t> unknown = a.tokenizer.special().unk;
       if (unknown && std::ranges::find(ids, *unknown) != ids.end()) continue;

@@ -18,10 +18,15 @@ struct NamedTokenizer {
   std::string name;
 };
 
-// The first of `texts` with other ids, alone or (`with_special`) with special tokens around it, or
-// whose ids decode to another text: "\"abc\" is 5 6 in A, 7 in B". "" if there is none.
+struct ComparedParts {
+  bool special_tokens = true;  // the ids with special tokens around the text, too
+  bool decoded_text = true;    // the text of the ids, too
+};
+
+// The first of `texts` with other ids, or whose ids decode to another text:
+// "\"abc\" is 5 6 in A, 7 in B". "" if there is none.
 std::string text_difference(const NamedTokenizer& a, const NamedTokenizer& b,
-                            const std::vector<std::string>& texts, bool with_special = true);
+                            const std::vector<std::string>& texts, ComparedParts parts = {});
 
 // The first id of another text ("id 257: \"abc\" in A, \"xyz\" in B"), else text_difference() of
 // varied_texts(). "" if the tokenizers are the same.

@@ -5,6 +5,8 @@
 #include "base/error.h"
 #include "base/files/regular_file.h"
 #include "base/options/option_range.h"
+#include "data/records/byte_stream.h"
+#include "data/records/whole_text.h"
 #include "generate/batched_engine.h"
 #include "generate/generator.h"
 #include "generate/inference.h"
@@ -37,8 +39,10 @@ SamplePrompts::SamplePrompts(const SamplePromptOptions& options, const PromptRea
     : options_(options) {
   check_range("--sample-prompts-tokens", options.max_new_tokens, 1, kMostTokens);
   const std::string& file = options.file;
-  const std::string text = read_regular_file(file, kLargestFile);
-  if (file.ends_with(".json") || file.ends_with(".jsonl")) {
+  static_cast<void>(RegularFile(file));  // refuses a pipe, which would be read once
+  const std::string text = read_whole_text(file, kLargestFile);
+  const std::string name = unpacked_name(file);
+  if (name.ends_with(".json") || name.ends_with(".jsonl")) {
     read_conversations_of(text, reading);
   } else {
     read_lines(text, reading);

@@ -238,3 +238,18 @@ foreach(line IN LISTS lines)
     message(FATAL_ERROR "${line}: exit ${code}\n${out}${err}")
   endif()
 endforeach()
+
+# Vocabulary files of any name, as flags give them, get the names that Transformers looks for.
+file(WRITE ${WORK}/gpt2-vocab.json "{\"a\": 0, \"b\": 1, \"ab\": 2, \"Ġ\": 3, \"c\": 4, \"<|endoftext|>\": 5}")
+file(WRITE ${WORK}/gpt2-merges.txt "#version: 0.2\na b\n")
+file(WRITE ${WORK}/letters.txt "ab c ab c abc cab ab c ab c abc cab")
+set(letters --tokenizer-type GPT2BPETokenizer --vocab-file ${WORK}/gpt2-vocab.json --merge-file ${WORK}/gpt2-merges.txt)
+expect(RUN preprocess --input ${WORK}/letters.txt ${letters} --output-prefix ${WORK}/letters CODE 0)
+expect(RUN pretrain --model gpt2-tiny ${letters} --data-path ${WORK}/letters_text_document --split 100,0,0 --seq-length 8
+  --micro-batch-size 1 --train-iters 1 --lr 1e-3 --save ${WORK}/letters-run CODE 0)
+expect(RUN convert --load ${WORK}/letters-run --save ${WORK}/letters-hf --to hf CODE 0 OUT "the tokenizers give the same ids")
+foreach(name vocab.json merges.txt)
+  if(NOT EXISTS ${WORK}/letters-hf/${name})
+    message(FATAL_ERROR "the folder of a run with gpt2-vocab.json and gpt2-merges.txt has no ${name}")
+  endif()
+endforeach()

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "base/options/other_names.h"
 #include "base/printable.h"
 #include "base/several_errors.h"
 
@@ -157,7 +158,11 @@ std::vector<std::string> OptionSet::names() const {
 }
 
 std::string OptionSet::suggestion(std::string_view unknown) const {
-  return nearest_name(unknown, names());
+  const std::vector<std::string> known = names();
+  for (const std::string_view here : names_here(unknown)) {
+    if (std::ranges::find(known, here) != known.end()) return std::string(here);
+  }
+  return nearest_name(unknown, known);
 }
 
 struct OptionSet::Words {

@@ -7,6 +7,7 @@
 #include "cli/command.h"
 #include "cli/launch.h"
 #include "cli/terminal/standard_input.h"
+#include "data/records/whole_text.h"
 
 namespace piton::cli {
 namespace {
@@ -103,7 +104,7 @@ int run_embed(Invocation& invocation) {
   if (files.empty() && !has_standard_input())
     throw Error(Fault::kUsage, "embed: wanted a FILE of lines (- is standard input)");
   const std::string name = files.empty() ? "-" : files[0];
-  const std::vector<std::string> lines = lines_of(read_text(name));
+  const std::vector<std::string> lines = lines_of(read_whole_text(name));
   if (lines.empty()) throw Error(Fault::kData, "{}: has no lines; wanted one or more", name);
   Engine engine(engine_options(general), invocation.log);
   const auto encoder = Encoder::load(engine.machine(), options.load, tokenizer);

@@ -37,6 +37,20 @@ void read_stored_options(const std::vector<std::string>& positional, OptionSet& 
   prepare_resume(run, folder, options);
 }
 
+// Flags of adapters without adapters: the run would train the whole model and ignore them. A file
+// with all options of a run gives the targets too, as an empty list.
+void check_adapter_flags(const OptionSet& set) {
+  if (set.given("lora-target-modules")) return;
+  for (const char* flag : {"lora-r", "lora-alpha", "lora-dropout", "lora-use-rslora",
+                           "lora-adapter-name", "use-dora", "lora-modules-to-save"}) {
+    if (!set.given(flag)) continue;
+    throw Error(Fault::kUsage,
+                "--{}: needs --lora-target-modules, which is not given; add all-linear or names of "
+                "linears, or leave --{} out to train the whole model",
+                flag, flag);
+  }
+}
+
 enum class Training : std::uint8_t { kPretrain, kFinetune, kResume };
 
 // What differs in `piton finetune`: the model exists, and the data are packed samples of questions
@@ -80,6 +94,7 @@ int train(Invocation& invocation, Training training) {
       });
     } else {
       refuse_more_arguments(invocation.parse(set, general, true));
+      check_adapter_flags(set);
     }
     if (training == Training::kFinetune) check_finetuning(set, options);
     notes = read_environment(set, variables);

@@ -7,6 +7,8 @@
 #include "base/nesting.h"
 #include "cli/commands/ids_file.h"
 #include "cli/terminal/standard_input.h"
+#include "data/records/byte_stream.h"
+#include "data/records/whole_text.h"
 
 namespace piton::cli {
 namespace {
@@ -87,7 +89,8 @@ PromptLine prompt_of_json(const std::string& line, const std::string& where,
 
 std::vector<Prompt> prompts_of_file(const std::string& path, const Tokenizer& tokenizer,
                                     bool add_special_tokens, const ModelNames& names) {
-  const std::string text = read_text(path);
+  const std::string text = read_whole_text(path);
+  const bool lines_of_json = unpacked_name(path).ends_with(".jsonl");
   std::vector<Prompt> prompts;
   std::int64_t number = 0;
   for (std::size_t at = 0; at < text.size();) {
@@ -97,7 +100,7 @@ std::vector<Prompt> prompts_of_file(const std::string& path, const Tokenizer& to
     ++number;
     if (line.text.ends_with('\r')) line.text.pop_back();
     if (line.text.empty()) continue;
-    if (path.ends_with(".jsonl"))
+    if (lines_of_json)
       line = prompt_of_json(line.text, fmt::format("{}: line {}", path, number), names);
     prompts.push_back(encoded(std::move(line.text), tokenizer, add_special_tokens));
     prompts.back().adapter = line.adapter;
@@ -162,7 +165,7 @@ std::vector<Prompt> read_prompts(const PromptOptions& options, bool text_given, 
   }
   std::string text = options.prompt;
   if (!text_given || text == "-") {
-    text = read_text(options.prompt_file.empty() ? "-" : options.prompt_file);
+    text = read_whole_text(options.prompt_file.empty() ? "-" : options.prompt_file);
   }
   return {encoded(std::move(text), tokenizer, rule.add)};
 }

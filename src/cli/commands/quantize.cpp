@@ -141,7 +141,7 @@ void check_flags(const OptionSet& set, const QuantizeOptions& options) {
                   "--method gptq: has scales of rows or groups; wanted --granularity channel or "
                   "group");
     }
-    static_cast<void>(read_text_file(options.calibration));
+    static_cast<void>(read_whole_text(options.calibration));
   } else {
     for (const char* flag : {"calibration", "calibration-samples", "calibration-length", "damping"})
       refuse(flag, "--method gptq");
@@ -171,7 +171,7 @@ void check(const std::vector<std::string>& models, const OptionSet& set, Quantiz
                 options.is_integer() ? "a folder" : "NAME.gguf", options.weights);
   }
   check_flags(set, options);
-  if (!options.evaluate.empty()) static_cast<void>(read_text_file(options.evaluate));
+  if (!options.evaluate.empty()) static_cast<void>(read_whole_text(options.evaluate));
   if (is_launched()) {
     throw Error(Fault::kUsage,
                 "quantize: started as one of several ranks; one process makes the files of every "

@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "cli/commands/model_chat_template.h"
-#include "cli/terminal/standard_input.h"
+#include "data/records/whole_text.h"
 #include "text/chat/chat_tokens.h"
 #include "text/chat/conversations.h"
 
@@ -16,7 +16,7 @@ std::vector<std::vector<std::int32_t>> ids_of_conversations(const Model& model,
                                                             const RewardRequest& request) {
   const ChatTemplate chat_template = model_chat_template(model, "", request.load);
   std::vector<std::vector<std::int32_t>> all;
-  for (const ChatInput& input : read_conversations(read_text(request.file), request.file)) {
+  for (const ChatInput& input : read_conversations(read_whole_text(request.file), request.file)) {
     const RenderedChat chat = chat_template.render(input, /*add_generation_prompt=*/false);
     all.push_back(encode_chat(model.require_tokenizer(), chat).ids);
   }

@@ -6,7 +6,8 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "cli/terminal/standard_input.h"
+#include "data/records/byte_stream.h"
+#include "data/records/whole_text.h"
 
 namespace piton::cli {
 namespace {
@@ -58,8 +59,8 @@ std::vector<std::vector<std::int32_t>> rows_to_score(const std::string& file,
   const SpecialTokensRule rule = rule_of(special, model.special_tokens());
   const std::string said = describe_rule(rule, tokenizer);
   if (!said.empty()) log.info(said);
-  const std::string text = read_text(file);
-  if (keys.empty() && file.ends_with(".jsonl")) {
+  const std::string text = read_whole_text(file);
+  if (keys.empty() && unpacked_name(file).ends_with(".jsonl")) {
     keys = {"text"};
     log.info(fmt::format("{}: JSON lines; scoring the text under \"text\" (--json-keys)", file));
   }

@@ -1,7 +1,6 @@
-// Text input of a command: a file, or standard input if "-" is given or a pipe is connected.
+// What standard input is connected to. What a command reads from it, or from a file:
+// read_whole_text() (data/records/whole_text.h).
 #pragma once
-
-#include <string>
 
 namespace piton::cli {
 
@@ -10,8 +9,5 @@ bool is_conversation();
 
 // True if standard input is a pipe or a file, not a terminal or /dev/null.
 bool has_standard_input();
-
-// Reads `path`, or standard input for "-". Throws Error(kData) if it cannot be read.
-std::string read_text(const std::string& path);
 
 }  // namespace piton::cli

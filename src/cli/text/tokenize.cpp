@@ -7,8 +7,8 @@
 #include "base/json.h"
 #include "base/nesting.h"
 #include "cli/command.h"
-#include "cli/terminal/standard_input.h"
 #include "cli/text/tokenize_chat.h"
+#include "data/records/whole_text.h"
 #include "model_files/chosen_tokenizer.h"
 
 namespace piton::cli {
@@ -184,7 +184,7 @@ int run_tokenize(Invocation& invocation) {
   check_chat(chat, options);
   const ChosenTokenizer chosen = chosen_tokenizer(tokenizer_options);
   const std::unique_ptr<Tokenizer> tokenizer = open_tokenizer(chosen);
-  const std::string input = read_text(arguments.empty() ? "-" : arguments[0]);
+  const std::string input = read_whole_text(arguments.empty() ? "-" : arguments[0]);
   if (chat.chat) {
     print_chats({*tokenizer, chat, chosen.chat_templates, arguments.empty() ? "-" : arguments[0],
                  options.json, options.pieces},

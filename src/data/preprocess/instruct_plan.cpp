@@ -14,9 +14,11 @@
 namespace piton {
 namespace {
 
-// The first record that can be parsed; a discarded value if there is none.
+// The first record that can be parsed. A discarded value if there is none; `wrong` then gets where
+// the first bad record is and what is wrong with it, "" if there are no records.
 nlohmann::ordered_json first_record(const PreprocessOptions& options,
-                                    const std::vector<InputFile>& files, BlockReader::Rules rules) {
+                                    const std::vector<InputFile>& files, BlockReader::Rules rules,
+                                    std::string& wrong) {
   rules.block_bytes = 1 << 16;
   BlockReader reader(files, std::move(rules), {});
   nlohmann::ordered_json record;
@@ -25,7 +27,12 @@ nlohmann::ordered_json first_record(const PreprocessOptions& options,
     const auto parser = make_whole_record_parser(*block->file, options.sample_by);
     const std::size_t records = records_of(*block, entries_of_record(*block->file));
     for (std::size_t i = 0; i < records; ++i) {
-      if (parser->parse(*block, i, record, reason) == Parsed::kRecord) return record;
+      const Parsed parsed = parser->parse(*block, i, record, reason);
+      if (parsed == Parsed::kRecord) return record;
+      if (parsed != Parsed::kBad || !wrong.empty()) continue;
+      BadRecord bad = place_of(*block, i, entries_of_record(*block->file));
+      bad.reason = reason;
+      wrong = describe(bad);
     }
   }
   return nlohmann::ordered_json::value_t::discarded;
@@ -46,14 +53,18 @@ const Handler& detected_handler(const PreprocessOptions& options,
   if (!options.map_keys.empty()) {
     throw Error(Fault::kUsage, "--map-keys names the keys of a handler; give --handler-name too");
   }
+  std::string wrong;
   const auto record = first_record(
       options, files,
       {.sample_by = options.sample_by,
        .optional_columns = {"messages", "conversations", "instruction", "input", "output", "prompt",
                             "completion", "chosen", "rejected", "kto_tag", "label", "text"},
-       .any_type = true});
+       .any_type = true},
+      wrong);
   if (record.is_discarded()) {
-    throw Error(Fault::kData, "{}: no record; is it empty?", files.at(0).path);
+    throw Error(Fault::kData, "{}",
+                wrong.empty() ? fmt::format("{}: no record; is it empty?", files.at(0).path)
+                              : fmt::format("{}; no record of the input can be read", wrong));
   }
   try {
     const Handler& handler = handler_of(record, options.wanted_form);
@@ -142,7 +153,8 @@ std::string shown(const TaughtText& sample, const Tokenizer& tokenizer) {
 void report_first(const PreprocessOptions& options, const Tokenizer& tokenizer,
                   const std::vector<InputFile>& files, const InstructPlan& plan, Log& log) {
   if (reads_standard_input(files)) return;
-  const auto record = first_record(options, files, reader_rules(options, plan));
+  std::string wrong;  // the run reports bad records
+  const auto record = first_record(options, files, reader_rules(options, plan), wrong);
   if (record.is_discarded()) return;
   try {
     const Conversation conversation = read_conversation(*plan.handler, plan.fields, record);

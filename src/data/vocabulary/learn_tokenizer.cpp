@@ -30,8 +30,12 @@ class TokenizerFiles {
   // Throws Error(kUsage) if one is there and may not be replaced.
   TokenizerFiles(const fs::path& folder, bool overwrite)
       : json_(folder / "tokenizer.json"), config_(folder / "tokenizer_config.json") {
+    std::error_code ignored;
+    if (fs::exists(folder, ignored) && !fs::is_directory(folder, ignored)) {
+      throw Error(Fault::kUsage, "{}: --save: {} is a file, wanted a folder", kCommand,
+                  folder.string());
+    }
     for (const fs::path& file : {json_, config_}) {
-      std::error_code ignored;
       if (overwrite || !fs::exists(file, ignored)) continue;
       throw Error(Fault::kUsage, "{}: {} is there already; give --overwrite, or another --save",
                   kCommand, file.string());

@@ -68,6 +68,33 @@ endif()
 expect(RUN pretrain --load ${WORK}/dist ${data} ${words} --train-iters 1 --micro-batch-size 4 --lr 1e-3 CODE 0 ERR "sop loss: ")
 expect(RUN convert --load ${WORK}/whole --save ${WORK}/none.gguf --to gguf CODE 3 ERR "an encoder .bert. cannot be expressed in the format gguf")
 
+# A vocabulary of words with a full stop, before which Megatron's tokenizer writes a space and Transformers' none; with and
+# without capitals, which the folder records.
+file(WRITE ${WORK}/words.txt "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nto\nTo\nbe\nis\ndo\n.\n")
+file(WRITE ${WORK}/words.jsonl "")
+foreach(number RANGE 1 40)
+  file(APPEND ${WORK}/words.jsonl "{\"text\": \"To be is to do. to do is to be. do be do. is be to. be is. do to be is.\"}\n")
+endforeach()
+foreach(case LowerCase Case)
+  set(words_of --tokenizer-type BertWordPiece${case} --vocab-file ${WORK}/words.txt)
+  expect(RUN preprocess --input ${WORK}/words.jsonl --split-sentences ${words_of} --output-prefix ${WORK}/${case} CODE 0)
+  expect(RUN pretrain --model bert-tiny --data-path ${WORK}/${case}_text_sentence ${words_of} --split 90,10,0 --seq-length 40
+    --micro-batch-size 4 --lr 1e-3 --train-iters 2 --save ${WORK}/run-${case} CODE 0)
+  expect(RUN convert --load ${WORK}/run-${case} --save ${WORK}/hf-${case} --to hf CODE 0 OUT "the tokenizers give the same ids")
+  file(READ ${WORK}/hf-${case}/tokenizer_config.json config)
+  if((case STREQUAL Case AND NOT config MATCHES "\"do_lower_case\": false") OR (case STREQUAL LowerCase AND NOT config MATCHES "\"do_lower_case\": true"))
+    message(FATAL_ERROR "BertWordPiece${case}: ${config}")
+  endif()
+  file(WRITE ${WORK}/lines.txt "To be.\nis to do.\n")
+  foreach(model run hf)
+    expect(RUN embed --load ${WORK}/${model}-${case} --output ${WORK}/${model}-${case}.npy ${WORK}/lines.txt CODE 0)
+    file(SHA256 ${WORK}/${model}-${case}.npy ${model}_vectors)
+  endforeach()
+  if(NOT run_vectors STREQUAL hf_vectors)
+    message(FATAL_ERROR "BertWordPiece${case}: the folder has other vectors than the run")
+  endif()
+endforeach()
+
 # RoBERTa: the id of padding is 1, positions begin after it, one part.
 file(WRITE ${WORK}/roberta.txt "[CLS]\n[PAD]\n[SEP]\n[UNK]\n[MASK]\nto\nbe\nis\ndo\n.\n")
 set(pages "")

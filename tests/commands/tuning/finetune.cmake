@@ -160,7 +160,34 @@ expect(RUN convert --load ${WORK}/dora --save ${WORK}/dora-merged CODE 0 OUT "hf
 expect(RUN convert --load ${WORK}/dora --save ${WORK}/dora.gguf --to gguf-lora CODE 2 ERR "has magnitudes .DoRA., which a GGUF file ")
 expect(RUN ${tune} ${lora} --lora-load ${WORK}/dora-peft --save ${WORK}/none CODE 2
   ERR "one of rank 4 and scale 2 with DoRA, this run has one of rank 4 and scale 2; change .*--use-dora")
-expect(RUN ${tune} --use-dora --save ${WORK}/none CODE 2 ERR "--use-dora: needs --lora-target-modules")
+# Flags of adapters without adapters would be ignored, also those with their default value.
+foreach(flag "--use-dora" "--lora-r;16" "--lora-alpha;8" "--lora-dropout;0.1" "--use-rslora" "--lora-modules-to-save;norms"
+        "--lora-adapter-name;mine")
+  list(GET flag 0 name)
+  string(REPLACE "--use-rslora" "--lora-use-rslora" name ${name})
+  expect(RUN ${tune} ${flag} --save ${WORK}/none CODE 2 ERR "${name}: needs --lora-target-modules, which is not given; ")
+endforeach()
+expect(RUN ${tune} --lora-target-modules q_proj,v_proj --save ${WORK}/none CODE 2
+  ERR "--lora-target-modules: got q_proj,v_proj, wanted names with spaces between them")
+# A file with all options of a run that trains the whole model.
+expect(RUN finetune ${WORK}/whole/config.toml --save ${WORK}/again CODE 0 ERR "saved ")
+# Adapters in the place of a model, and the reverse.
+set(reading --prompt-ids 5,6,7 --greedy --max-new-tokens 3)
+set(is_adapter "is an adapter[^;]*, wanted a model; give its base by --load, and the adapter by --lora-load")
+expect(RUN generate --load ${WORK}/run/iter_0000004/adapter ${reading} CODE 3 ERR "${is_adapter}")
+expect(RUN finetune --load ${WORK}/run/iter_0000004/adapter --data-path ${data} --seq-length 64 --train-iters 1 CODE 3 ERR "${is_adapter}")
+expect(RUN convert --load ${WORK}/run --save ${WORK}/alone.gguf --to gguf-lora CODE 0)
+expect(RUN generate --load ${WORK}/alone.gguf ${reading} CODE 3 ERR "alone.gguf: ${is_adapter}")
+expect(RUN inspect ${WORK}/alone.gguf CODE 3 ERR "alone.gguf: ${is_adapter}")
+expect(RUN generate --load ${base} --lora-load ${base} ${reading} CODE 3 ERR "/base: holds no adapter; wanted a run that trained adapters")
+expect(RUN generate --load ${base} --lora-load ${WORK}/absent ${reading} CODE 3 ERR "/absent: there is no such folder or file; wanted a run")
+expect(RUN ${tune} ${lora} --lora-load ${base} --save ${WORK}/none CODE 3 ERR "/base: holds no adapter; wanted a run that trained adapters")
+expect(RUN generate --load ${WORK}/run --lora-load ${WORK}/same ${reading} CODE 2
+  ERR "--load: [^ ]*/run is a run of adapters, and --lora-load names other ones; give its base, --load [^ ]*/base")
+foreach(flags "" "${lora}")
+  expect(RUN finetune --load ${WORK}/run --data-path ${data} --seq-length 64 --train-iters 1 ${flags} --save ${WORK}/none CODE 2
+    ERR "--load: [^ ]*/run is a run of adapters, wanted a whole model; piton resume [^ ]*/run continues it, --load [^ ]*/base --lora-load [^ ]*/run --finetune ")
+endforeach()
 # Under dropout: the same bits after an interruption.
 set(dropped ${tune} ${lora} --use-dora --lora-dropout 0.1)
 expect(RUN ${dropped} --save ${WORK}/dropped CODE 0 ERR "saved ")

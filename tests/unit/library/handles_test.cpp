@@ -65,6 +65,16 @@ class CInterface : public testing::Test {
   piton_model* model_ = nullptr;
 };
 
+// More would take all memory of the machine for their stacks.
+TEST_F(CInterface, RefusesMoreThreadsThanThereCanBe) {
+  piton_engine* engine = nullptr;
+  for (const int threads : {-1, 8193, 1'000'000}) {
+    EXPECT_EQ(piton_engine_open(threads, nullptr, nullptr, nullptr, &engine, &error_), 2);
+    EXPECT_EQ(engine, nullptr);
+    EXPECT_THAT(error_.message, HasSubstr("wanted 0 to 8192"));
+  }
+}
+
 TEST_F(CInterface, RefusesWordsThatAreNull) {
   expect_null(piton_trainer_open(engine_, {nullptr, 3}, nullptr, &trainer_, &error_), "words");
   EXPECT_EQ(trainer_, nullptr);

@@ -1,0 +1,72 @@
+#include "base/options/other_names.h"
+
+#include <algorithm>
+#include <array>
+
+namespace piton {
+namespace {
+
+struct OtherName {
+  std::string_view name;
+  std::array<std::string_view, 2> here;  // "" where there is no second one
+};
+
+constexpr OtherName kOtherNames[] = {
+    // Transformers, PEFT, LlamaFactory
+    {"model-name-or-path", {"load", ""}},
+    {"adapter-name-or-path", {"lora-load", ""}},
+    {"output-dir", {"save", ""}},
+    {"dataset", {"data-path", ""}},
+    {"template", {"prompt-type", "chat-template"}},
+    {"cutoff-len", {"seq-length", ""}},
+    {"max-length", {"seq-length", "max-new-tokens"}},
+    {"max-seq-length", {"seq-length", ""}},
+    {"max-steps", {"train-iters", ""}},
+    {"num-train-epochs", {"train-data-exact-num-epochs", ""}},
+    {"learning-rate", {"lr", ""}},
+    {"lr-scheduler-type", {"lr-decay-style", ""}},
+    {"warmup-steps", {"lr-warmup-iters", ""}},
+    {"warmup-ratio", {"lr-warmup-fraction", ""}},
+    {"per-device-train-batch-size", {"micro-batch-size", ""}},
+    {"gradient-accumulation-steps", {"global-batch-size", ""}},
+    {"max-grad-norm", {"clip-grad", ""}},
+    {"save-steps", {"save-interval", ""}},
+    {"logging-steps", {"log-interval", ""}},
+    {"lora-rank", {"lora-r", ""}},
+    {"lora-target", {"lora-target-modules", ""}},
+    {"target-modules", {"lora-target-modules", ""}},
+    {"additional-target", {"lora-modules-to-save", ""}},
+    {"modules-to-save", {"lora-modules-to-save", ""}},
+    {"pref-beta", {"beta", ""}},
+    {"pref-loss", {"stage", ""}},
+    {"load-in-4bit", {"qlora", "quantize"}},
+    // lm-evaluation-harness
+    {"tasks", {"task", ""}},
+    {"model-args", {"load", ""}},
+    {"output-path", {"save-results", ""}},
+    // vLLM, llama.cpp
+    {"tensor-parallel-size", {"tensor-model-parallel-size", ""}},
+    {"pipeline-parallel-size", {"pipeline-model-parallel-size", ""}},
+    {"max-tokens", {"max-new-tokens", ""}},
+    {"n-predict", {"max-new-tokens", ""}},
+    {"quantization", {"quantize", ""}},
+    {"model", {"load", ""}},
+    {"lora", {"lora-load", ""}},
+    {"outfile", {"save", ""}},
+    {"repeat-penalty", {"repetition-penalty", ""}},
+    {"grammar", {"regex", "json-schema"}},
+    {"draft", {"draft-tokens", ""}},
+};
+
+}  // namespace
+
+std::span<const std::string_view> names_here(std::string_view name) {
+  const auto found = std::ranges::find_if(kOtherNames, [&](const OtherName& one) {
+    return std::ranges::equal(one.name, name,
+                              [](char ours, char c) { return ours == (c == '_' ? '-' : c); });
+  });
+  if (found == std::end(kOtherNames)) return {};
+  return std::span(found->here).first(found->here[1].empty() ? 1 : 2);
+}
+
+}  // namespace piton

@@ -1,0 +1,15 @@
+// Names that flags of this program have in Transformers, PEFT, LlamaFactory, lm-evaluation-harness,
+// vLLM and llama.cpp, for "did you mean".
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace piton {
+
+// Flags with the same meaning, without dashes, the likeliest one first; none if `name` (with "-" or
+// "_" between words) is not the name of such a flag.
+std::span<const std::string_view> names_here(std::string_view name);
+
+}  // namespace piton
