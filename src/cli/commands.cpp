@@ -149,7 +149,8 @@ constexpr Command kCommands[] = {
      "results/base results/tuned --output compare.html",
      "", run_report},
     {"bench",
-     "train|gemm|attention|optimizer|decode|prefill|comm|tokenizer|preprocess [RECIPE.toml] [OPTION "
+     "train|gemm|attention|optimizer|decode|prefill|comm|tokenizer|preprocess [RECIPE.toml] "
+     "[OPTION "
      "...]",
      "measures speed, and compares it with the limits of the machine",
      "train --model gpt2-124m --bf16 --seq-length 256\n"

@@ -75,8 +75,8 @@ std::optional<SampleEncoder::Refusal> SampleEncoder::refusal(
   return {};
 }
 
-void SampleEncoder::add(const Conversation& conversation, RecordBlock& block,
-                        std::size_t index, EncodedBlock& out) {
+void SampleEncoder::add(const Conversation& conversation, RecordBlock& block, std::size_t index,
+                        EncodedBlock& out) {
   const std::vector<TaughtText> samples = rules_.prompt->encode(conversation);
   for (const Message& message : conversation.messages)
     out.text_bytes += std::ssize(message.content);
