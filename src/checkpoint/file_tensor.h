@@ -2,9 +2,9 @@
 //
 // Files are not memory-mapped: a file that is truncated or cannot be read is an error, not a signal
 // (base/files/regular_file.h). A run of whole rows is one stretch of bytes, read directly to its
-// destination. In a run of some columns, each row is a separate stretch; if the gaps between
-// stretches are small, whole blocks are read.
-// few, blocks with them are read.
+// destination.
+// In a run of some columns, each row is a separate stretch. If the gaps between stretches are
+// small, whole blocks are read.
 #pragma once
 
 #include <cstddef>

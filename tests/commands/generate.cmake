@@ -125,7 +125,14 @@ foreach(early true false never)
   expect(RUN ${generate} --prompt "To be, or" --num-beams 3 --stop t --early-stopping ${early} CODE 0 OUT ".")
 endforeach()
 expect(RUN ${generate} --prompt a --num-beams 2 --early-stopping soon CODE 2 ERR "--early-stopping: got .*soon.*, wanted .*false")
+# Flags that would have no effect.
 expect(RUN ${generate} --prompt a --early-stopping true CODE 2 ERR "--early-stopping: works only with --num-beams")
+expect(RUN ${generate} --prompt a --length-penalty 2 CODE 2 ERR "--length-penalty: works only with --num-beams; leave it out")
+expect(RUN ${generate} --prompt a --draft-tokens 3 CODE 2 ERR "--draft-tokens: works only with --draft-model; leave it out")
+foreach(flag temperature top-p min-p)
+  expect(RUN ${generate} --prompt a --greedy --${flag} 0.5 CODE 2
+    ERR "--greedy: takes the most likely token, and --${flag} has no effect; leave one of them out")
+endforeach()
 
 # Guesses of the next tokens change nothing but the time; also of two tensor ranks.
 set(copied --prompt "To be, or not to be: To be, or" --quiet)

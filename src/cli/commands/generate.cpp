@@ -80,9 +80,20 @@ void check_together(const OptionSet& set, const GivenOptions& given) {
                 "model; for an adapter of every text give --lora-load");
   }
   const std::string constrained = constraint.flag();
+  if (set.given("draft-tokens") && speculation.draft_model.empty())
+    throw Error(Fault::kUsage, "--draft-tokens: works only with --draft-model; leave it out");
+  for (const char* flag : {"temperature", "top-k", "top-p", "min-p"}) {
+    if (!set.given("greedy") || !set.given(flag)) continue;
+    throw Error(Fault::kUsage,
+                "--greedy: takes the most likely token, and --{} has no effect; "
+                "leave one of them out",
+                flag);
+  }
   if (beams.num_beams == 1) {
-    if (set.given("early-stopping"))
-      throw Error(Fault::kUsage, "--early-stopping: works only with --num-beams; leave it out");
+    for (const char* flag : {"early-stopping", "length-penalty"}) {
+      if (!set.given(flag)) continue;
+      throw Error(Fault::kUsage, "--{}: works only with --num-beams; leave it out", flag);
+    }
     return;
   }
   if (!constrained.empty())

@@ -95,7 +95,7 @@ std::string tool_descriptions(ToolFormat format, const std::string& tools) {
   const Json list = read(tools, "the tools");
   const auto is_object = [](const Json& tool) { return tool.is_object(); };
   if (!list.is_array() || !std::all_of(list.begin(), list.end(), is_object)) {
-    throw Error(Fault::kData, "the tools are no list of objects");
+    throw Error(Fault::kData, "the tools are not a list of objects");
   }
   if (list.empty()) return "";
   switch (format) {

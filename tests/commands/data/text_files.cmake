@@ -1,6 +1,6 @@
 # Files of text that commands read whole: packed ones and those with a byte order mark give the results of the plain text,
 # and what is no text is refused.
-include(${CMAKE_CURRENT_LIST_DIR}/../support/expect.cmake)
+include(${SOURCE}/tests/support/expect.cmake)
 file(REMOVE_RECURSE ${WORK})
 file(MAKE_DIRECTORY ${WORK})
 write_base_model()
