@@ -1,9 +1,32 @@
-// Checks of optimizer updates.
+// Checks of optimizer updates, with those of CAdam.
 #include "kernels/optimizer.h"
 
+#include "kernels/cadam.h"
 #include "kernels/expect.h"
 
 namespace piton {
+namespace {
+
+// What the two calls have in common. Returns the number of elements.
+template <typename Call>
+std::int64_t check_span(const Call& call) {
+  expect_one_place(call);
+  const std::int64_t n = call.gradient.elements();
+  PITON_ASSERT(call.columns > 0 && call.first_column >= 0 && call.first_column < call.columns,
+               "{}: column {} of {}", Call::kName, call.first_column, call.columns);
+  const std::int64_t rows = span_rows(n, call.columns, call.first_column);
+  Operand{Call::kName, "gradient", call.gradient}.shape({n}).dtype(DType::kF32).contiguous();
+  Operand{Call::kName, "momentum", call.momentum}.shape({n}).dtype(DType::kF16).contiguous();
+  Operand{Call::kName, "scales", call.scales}.shape({rows}).dtype(DType::kF32).contiguous();
+  Operand{Call::kName, "maxima", call.maxima}.shape({rows}).dtype(DType::kF32).contiguous();
+  Operand{Call::kName, "scalars", call.scalars}
+      .shape({kStepScalars})
+      .dtype(DType::kF32)
+      .contiguous();
+  return n;
+}
+
+}  // namespace
 
 void AdamwUpdate::check() const {
   expect_one_place(*this);
@@ -57,6 +80,14 @@ void BeginUpdate::check() const {
   PITON_ASSERT(size >= kSpikeRings + 4 && (size - kSpikeRings) % 2 == 0, "{}: a history of {}",
                kName, size);
   Operand{kName, "history", spikes.history}.shape({size}).dtype(DType::kF64).contiguous();
+}
+
+void CadamMaxima::check() const { check_span(*this); }
+
+void CadamUpdate::check() const {
+  const Shape span{check_span(*this)};
+  Operand{kName, "main", main}.shape(span).dtype(DType::kF32).contiguous();
+  if (copy.defined()) Operand{kName, "copy", copy}.shape(span).floating().contiguous();
 }
 
 }  // namespace piton

@@ -78,25 +78,25 @@ void expect_shares(const SamplingOptions& options, const std::vector<double>& wa
   }
 }
 
-TEST(TokenDraws, FollowsTheSoftmaxAtEveryTemperature) {
+TEST(DrawToken, FollowsTheSoftmaxAtEveryTemperature) {
   for (const double temperature : {0.3, 1.0, 3.0}) {
     expect_shares({.temperature = temperature}, softmax(temperature, {0, 1, 2, 3, 4}));
   }
 }
 
-TEST(TokenDraws, DrawsAmongTheKLikeliest) {
+TEST(DrawToken, DrawsAmongTheKLikeliest) {
   expect_shares({.temperature = 2, .top_k = 2}, softmax(2, {0, 3}));
 }
 
 // At temperature 1 the shares are 0.55, 0.12, 0.03, 0.20, 0.07: 0.7 is passed by the second.
-TEST(TokenDraws, DrawsAmongThoseThatReachP) { expect_shares({.top_p = 0.7}, softmax(1, {0, 3})); }
+TEST(DrawToken, DrawsAmongThoseThatReachP) { expect_shares({.top_p = 0.7}, softmax(1, {0, 3})); }
 
-TEST(TokenDraws, TakesTheLikeliestWhereGreedy) {
+TEST(DrawToken, TakesTheLikeliestWhereGreedy) {
   for (const std::int32_t id : draw(kLogits, {.greedy = true, .temperature = 100}, 20))
     EXPECT_EQ(id, 0);
 }
 
-TEST(TokenDraws, DependsOnTheSeedAndThePlace) {
+TEST(DrawToken, DependsOnTheSeedAndThePlace) {
   const std::vector<std::int32_t> first = draw(kLogits, {.seed = 1}, 64);
   const std::vector<std::int32_t> again = draw(kLogits, {.seed = 1}, 64);
   const std::vector<std::int32_t> other = draw(kLogits, {.seed = 2}, 64);
@@ -105,13 +105,13 @@ TEST(TokenDraws, DependsOnTheSeedAndThePlace) {
 }
 
 // The log-probability is the model's, whatever the filters.
-TEST(TokenDraws, GivesTheModelsOwnProbability) {
+TEST(DrawToken, GivesTheModelsOwnProbability) {
   const GeneratedToken token = token_of(kLogits, {.temperature = 3, .top_k = 1}, 0);
   EXPECT_NEAR(token.log_probability, std::log(softmax(1, {0, 1, 2, 3, 4})[0]), 1e-6);
 }
 
 // At temperature 1 the shares are 0.55, 0.12, 0.03, 0.20, 0.07.
-TEST(TokenDraws, DrawsAmongThoseNearTheLikeliest) {
+TEST(DrawToken, DrawsAmongThoseNearTheLikeliest) {
   expect_shares({.min_p = 0.3}, softmax(1, {0, 3}));
   expect_shares({.min_p = 0.2}, softmax(1, {0, 1, 3}));
   expect_shares({.top_k = 2, .min_p = 0.01}, softmax(1, {0, 3}));
@@ -119,7 +119,7 @@ TEST(TokenDraws, DrawsAmongThoseNearTheLikeliest) {
 }
 
 // What a constraint does not allow is never drawn, and what is left has its shares.
-TEST(TokenDraws, NeverChoosesWhatIsImpossible) {
+TEST(DrawToken, NeverChoosesWhatIsImpossible) {
   std::vector<float> logits = kLogits;
   logits[0] = logits[4] = -INFINITY;
   std::vector<double> shares(logits.size(), 0);
@@ -131,7 +131,7 @@ TEST(TokenDraws, NeverChoosesWhatIsImpossible) {
   EXPECT_EQ(draw(logits, {.greedy = true}, 1), std::vector<std::int32_t>{3});
 }
 
-TEST(TokenDraws, DiffersFromDrawToDraw) {
+TEST(DrawToken, DiffersFromDrawToDraw) {
   const std::vector<std::int32_t> first = draw(kLogits, {.temperature = 3}, 64);
   const std::vector<std::int32_t> other =
       draw(kLogits, {.temperature = 3}, 64, std::uint64_t{1} << 40);
