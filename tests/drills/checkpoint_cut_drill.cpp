@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "checkpoint/store.h"
-#include "support/drill.h"
+#include "drills/drill.h"
 #include "support/temp_folder.h"
 #include "unit/checkpoint/small_model.h"
 

@@ -6,7 +6,7 @@
 #include <fstream>
 
 #include "checkpoint/store.h"
-#include "support/drill.h"
+#include "drills/drill.h"
 #include "support/errors.h"
 #include "support/temp_folder.h"
 #include "unit/checkpoint/small_model.h"

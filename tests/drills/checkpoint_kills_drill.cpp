@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "drills/tiny_run.h"
 #include "support/temp_folder.h"
-#include "support/tiny_run.h"
 
 namespace piton {
 namespace {

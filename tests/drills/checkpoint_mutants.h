@@ -17,7 +17,7 @@
 #include "base/files/files.h"
 #include "base/hash.h"
 #include "checkpoint/manifest.h"
-#include "support/drill.h"
+#include "drills/drill.h"
 
 namespace piton::drill {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "support/drill.h"
+#include "drills/drill.h"
 #include "support/process.h"
 #include "support/temp_folder.h"
 

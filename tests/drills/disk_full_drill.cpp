@@ -6,8 +6,8 @@
 
 #include <algorithm>
 
+#include "drills/tiny_run.h"
 #include "support/temp_folder.h"
-#include "support/tiny_run.h"
 
 namespace piton {
 namespace {

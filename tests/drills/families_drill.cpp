@@ -8,9 +8,9 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "drills/tiny_run.h"
 #include "support/family_folder.h"
 #include "support/temp_folder.h"
-#include "support/tiny_run.h"
 
 namespace piton::drill {
 namespace {

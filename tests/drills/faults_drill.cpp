@@ -12,9 +12,9 @@
 
 #include "api/engine.h"
 #include "base/progress.h"
+#include "drills/tiny_run.h"
 #include "run_metrics.h"
 #include "support/temp_folder.h"
-#include "support/tiny_run.h"
 #include "train/pretrain.h"
 
 namespace piton::drill {

@@ -9,8 +9,8 @@
 #include <regex>
 #include <string>
 
+#include "drills/tiny_run.h"
 #include "support/temp_folder.h"
-#include "support/tiny_run.h"
 
 namespace piton::drill {
 namespace {

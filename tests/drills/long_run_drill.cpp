@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "drills/tiny_run.h"
 #include "support/temp_folder.h"
-#include "support/tiny_run.h"
 
 namespace piton::drill {
 namespace {

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "comm/mpi/job_record.h"
+#include "drills/tiny_run.h"
 #include "run_metrics.h"
 #include "support/temp_folder.h"
-#include "support/tiny_run.h"
 
 namespace piton::drill {
 namespace {

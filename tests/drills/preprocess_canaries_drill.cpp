@@ -5,8 +5,8 @@
 
 #include <map>
 
+#include "drills/tiny_run.h"
 #include "support/temp_folder.h"
-#include "support/tiny_run.h"
 
 namespace piton {
 namespace {

@@ -6,8 +6,8 @@
 #include <set>
 #include <string>
 
+#include "drills/tiny_run.h"
 #include "support/temp_folder.h"
-#include "support/tiny_run.h"
 
 namespace piton::drill {
 namespace {

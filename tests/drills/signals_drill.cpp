@@ -6,9 +6,9 @@
 #include <string>
 #include <thread>
 
+#include "drills/tiny_run.h"
 #include "support/instruction_sets.h"
 #include "support/temp_folder.h"
-#include "support/tiny_run.h"
 
 namespace piton::drill {
 namespace {

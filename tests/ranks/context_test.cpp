@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "api/planning.h"
-#include "sampled.h"
 #include "saved_runs.h"
 #include "support/ranks_main.h"
 #include "support/run_session.h"
+#include "support/sampled.h"
 
 namespace piton {
 

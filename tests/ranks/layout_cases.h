@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include "sampled.h"
 #include "support/run_session.h"
+#include "support/sampled.h"
 
 namespace piton::ranks {
 

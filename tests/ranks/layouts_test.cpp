@@ -32,7 +32,7 @@ using test::mesh;
 using test::RunLayout;
 using test::TrainingRun;
 
-const int kSteps = test::at_night() ? 20 : 12;
+const int kSteps = test::nightly() ? 20 : 12;
 
 class Layouts : public testing::TestWithParam<const char*> {};
 

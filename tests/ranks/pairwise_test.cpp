@@ -18,6 +18,7 @@
 #include "comm/gathered_values.h"
 #include "support/ranks_main.h"
 #include "support/run_session.h"
+#include "support/sampled.h"
 
 namespace piton {
 
@@ -248,7 +249,7 @@ TEST_P(Pairwise, LayoutsGiveLossesNormsAndWeightsOfOneProcess) {
       test::all_combinations(kSizes,
                              [&](const Combination& one) { return is_allowed(one, ranks); }),
       kSizes);
-  const bool whole = std::getenv("PITON_NIGHTLY") != nullptr;
+  const bool whole = test::nightly();
   const Done done;
   int count = 0;
   for (std::size_t i = 0; i < rows.size(); ++i) {

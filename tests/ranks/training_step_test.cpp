@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "sampled.h"
 #include "support/ranks_main.h"
 #include "support/run_session.h"
+#include "support/sampled.h"
 
 namespace piton {
 
@@ -343,7 +343,7 @@ TEST(Recomputation, WithItsInputsDividedOverTensorRanksKeepsHalfOfThem) {
     for (const char* family : {"gpt2-tiny", "llama-tiny"}) {
       for (const std::int64_t group : {1, 2}) {
         const bool half = (dtype == DType::kF32) == (*family == 'g') == (group == 1);
-        if (half && !test::at_night()) continue;
+        if (half && !test::nightly()) continue;
         SCOPED_TRACE(fmt::format("{}, {}, groups of {}", family, piton::name(dtype), group));
         ModelConfig model = small(family, dtype);
         model.layers = 16;

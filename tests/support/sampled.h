@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdlib>
-#include <utility>
 #include <vector>
 
 namespace piton::test {
@@ -13,13 +12,13 @@ inline bool nightly() { return std::getenv("PITON_NIGHTLY") != nullptr; }
 // `by_day`, or 1 at night: of how many cases one is taken.
 inline int one_of(int by_day) { return nightly() ? 1 : by_day; }
 
-// Numbers first, first + by_day, first + 2 * by_day ... of `all`; at night all of them.
+// Every `stride`-th of a list, from place `first` mod `stride` on; at night the whole list. Several
+// tests, or models, with other values of `first` together meet each.
 template <typename T>
-std::vector<T> sampled(std::vector<T> all, int by_day, std::size_t first = 0) {
+std::vector<T> sampled(const std::vector<T>& all, std::size_t stride, std::size_t first = 0) {
   if (nightly()) return all;
   std::vector<T> some;
-  for (std::size_t i = first; i < all.size(); i += static_cast<std::size_t>(by_day))
-    some.push_back(std::move(all[i]));
+  for (std::size_t i = first % stride; i < all.size(); i += stride) some.push_back(all[i]);
   return some;
 }
 

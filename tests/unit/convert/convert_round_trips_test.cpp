@@ -51,7 +51,7 @@ class RoundTrip : public testing::Test {
   // By day in one tree: another one each time.
   void goes_round(const fs::path& source) {
     const std::vector<const char*> trees = {"legacy", "local", "transformer_engine"};
-    for (const char* tree : test::sampled(trees, 3, rounds_++ % 3)) {
+    for (const char* tree : test::sampled(trees, 3, rounds_++)) {
       SCOPED_TRACE(fmt::format("{} {}", source.filename().string(), tree));
       fs::path at = source;
       for (const auto& [tensor, pipeline, stage] :

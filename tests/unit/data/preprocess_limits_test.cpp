@@ -18,6 +18,7 @@
 #include "data/preprocess/preprocess.h"
 #include "data/samples/index_cache.h"
 #include "packing.h"
+#include "support/sampled.h"
 #include "support/sanitizers.h"
 #include "support/temp_folder.h"
 #include "text/files/byte_tokenizer.h"
@@ -26,8 +27,6 @@ namespace piton {
 namespace {
 
 using ::testing::HasSubstr;
-
-bool nightly() { return std::getenv("PITON_NIGHTLY") != nullptr; }
 
 PreprocessReport limited_run(const PreprocessOptions& options) {
   SilentLog silent_log;
@@ -72,10 +71,10 @@ TEST(Limits, MemoryStaysBelowHalfAGigabyteForALargeInputAndALineOfAGigabyte) {
              "\"}\n";
   }
   std::ofstream input(folder / "large.jsonl", std::ios::binary);
-  const int copies = nightly() ? 320 : 32;  // of 3 MB
+  const int copies = test::nightly() ? 320 : 32;  // of 3 MB
   for (int i = 0; i < copies; ++i) input << lines;
   // The hole in the file is a line of zero bytes.
-  const std::int64_t hole = nightly() ? std::int64_t{1} << 30 : std::int64_t{1} << 28;
+  const std::int64_t hole = test::nightly() ? std::int64_t{1} << 30 : std::int64_t{1} << 28;
   input << R"({"text": ")";
   const auto before = static_cast<std::int64_t>(input.tellp());
   input.seekp(hole, std::ios::cur);
@@ -136,7 +135,7 @@ TEST(Limits, AFullDiskIsNamedAndLeavesNothing) {
 // An index may be sparse: all sequences but the last are empty.
 TEST(Limits, ACorpusOfManyDocumentsThatWasCheckedOpensAtOnce) {
   TempFolder folder;
-  const std::int64_t sequences = nightly() ? 100'000'000 : 10'000'000;
+  const std::int64_t sequences = test::nightly() ? 100'000'000 : 10'000'000;
   put_file(folder / "corpus.bin", std::string("\x01\0\x02\0\x03\0", 6));
   {
     std::ofstream index(folder / "corpus.idx", std::ios::binary);

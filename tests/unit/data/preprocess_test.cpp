@@ -19,6 +19,7 @@
 #include "data/preprocess/preprocess_journal.h"
 #include "packing.h"
 #include "support/errors.h"
+#include "support/sampled.h"
 #include "support/sanitizers.h"
 #include "support/temp_folder.h"
 #include "text/files/byte_tokenizer.h"
@@ -255,8 +256,7 @@ TEST(Preprocess, KilledAtRandomMomentsAndRestartedGivesTheSameBytes) {
   options.output_prefix = folder / "killed/out";
   std::mt19937 random(11);
   int kills = 0, resumptions = 0;
-  const int attempts =
-      std::getenv("PITON_NIGHTLY") != nullptr ? 17 : 8;  // three kills in each at least
+  const int attempts = test::nightly() ? 17 : 8;  // three kills in each at least
   // On a quick machine many a run ends before its kill: more series make up for it.
   for (int attempt = 0; attempt < attempts || (kills < 3 * attempts && attempt < 40 * attempts);
        ++attempt) {

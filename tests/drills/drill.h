@@ -12,6 +12,8 @@
 #include <random>
 #include <string>
 
+#include "support/sampled.h"
+
 namespace piton::drill {
 
 inline std::int64_t number(const char* name, std::int64_t otherwise) {
@@ -19,7 +21,7 @@ inline std::int64_t number(const char* name, std::int64_t otherwise) {
   return text != nullptr && *text != '\0' ? std::atoll(text) : otherwise;
 }
 
-inline bool whole() { return std::getenv("PITON_NIGHTLY") != nullptr; }
+inline bool whole() { return test::nightly(); }
 
 inline std::int64_t rounds(std::int64_t sampled, std::int64_t all) {
   return number("PITON_DRILL_ROUNDS", whole() ? all : sampled);

@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "support/drill.h"
+#include "drills/drill.h"
 #include "support/process.h"
 
 namespace piton::drill {
