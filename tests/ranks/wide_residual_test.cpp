@@ -23,14 +23,6 @@ ModelConfig wide(const char* name, bool in_fp32 = true) {
   return model;
 }
 
-// All of a decoder, a third of those of an encoder.
-std::vector<RunLayout> layouts_of(const std::string& name) {
-  const ModelConfig model = small(name);
-  const int size = ranks::world().size();
-  const bool encodes = model.encoder || model.encoder_decoder;
-  return encodes ? ranks::third_of_layouts(name, size) : ranks::layouts(size);
-}
-
 TEST(WideResidual, GivesTheLossesOfOneProcessUnderEveryLayout) {
   for (const char* name :
        {"gpt2-tiny", "llama-tiny", "gemma", "bert-tiny", "t5-tiny", "t5, published"}) {
@@ -43,7 +35,7 @@ TEST(WideResidual, GivesTheLossesOfOneProcessUnderEveryLayout) {
       alone = run.losses(8);
     }
     ASSERT_LT(alone.back(), alone.front());
-    for (const RunLayout& layout : layouts_of(name)) {
+    for (const RunLayout& layout : ranks::layouts_of(name, ranks::world().size())) {
       SCOPED_TRACE(std::string(name) + ", " + layout.name);
       TrainingRun run(ranks::world(), layout, model);
       const std::vector<double> losses = run.losses(8);
