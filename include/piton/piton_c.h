@@ -77,8 +77,8 @@ PITON_PUBLIC int64_t piton_model_parameters(const piton_model* model);
 PITON_PUBLIC int piton_model_encode(piton_model* model, const char* text, size_t bytes, int special,
                                     int32_t* ids, size_t capacity, size_t* count,
                                     piton_error* error);
-/* Decodes `ids`. Writes at most `capacity` bytes to `text`, without a 0 at the end; `*bytes` is the
-   length of the whole text. */
+/* Decodes `ids`, each of which is in the vocabulary. Writes at most `capacity` bytes to `text`,
+   without a 0 at the end; `*bytes` is the length of the whole text. */
 PITON_PUBLIC int piton_model_decode(piton_model* model, const int32_t* ids, size_t count,
                                     char* text, size_t capacity, size_t* bytes, piton_error* error);
 

@@ -10,6 +10,7 @@ namespace {
 
 // A pass of more rows costs more than the tokens that it may spare.
 constexpr std::int64_t kMostDrafts = 64;
+constexpr std::int64_t kDrafts = 4;  // as --help says
 
 // The ids of both models mean the same.
 void check_vocabularies(const Model& model, const Model& draft, const std::string& path) {
@@ -37,7 +38,11 @@ void check_vocabularies(const Model& model, const Model& draft, const std::strin
 
 void SpeculationOptions::check() const {
   check_range("--prompt-lookup", prompt_lookup, 0, kMostDrafts);
-  check_range("--draft-tokens", draft_tokens, 1, kMostDrafts);
+  if (draft_tokens) {
+    check_range("--draft-tokens", *draft_tokens, 1, kMostDrafts);
+    if (draft_model.empty())
+      throw Error(Fault::kUsage, "--draft-tokens: works only with --draft-model; leave it out");
+  }
   if (prompt_lookup > 0 && !draft_model.empty())
     throw Error(
         Fault::kUsage,
@@ -52,8 +57,8 @@ Speculation::Speculation(const Machine& machine, const SpeculationOptions& optio
     draft_model_ = Model::load(machine, options.draft_model, {}, layout);
     check_vocabularies(model, *draft_model_, options.draft_model);
     engine_ = draft_model_->make_engine({});
-    drafter_ =
-        make_model_drafter(*engine_, draft_model_->config().max_positions, options.draft_tokens);
+    drafter_ = make_model_drafter(*engine_, draft_model_->config().max_positions,
+                                  options.draft_tokens.value_or(kDrafts));
   }
   model.set_drafter(drafter_.get());
 }

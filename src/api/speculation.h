@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "api/model.h"
@@ -15,7 +16,7 @@ namespace piton {
 struct SpeculationOptions {
   std::int64_t prompt_lookup = 0;
   std::string draft_model;
-  std::int64_t draft_tokens = 4;
+  std::optional<std::int64_t> draft_tokens;
 
   template <typename Visitor>
   void visit(Visitor&& v) {
@@ -30,7 +31,7 @@ struct SpeculationOptions {
              "are the same",
              {.placeholder = "DIR"}},
       draft_model);
-    v(Option{"draft-tokens", "number of tokens that --draft-model guesses at a time"},
+    v(Option{"draft-tokens", "number of tokens that --draft-model guesses at a time (4)"},
       draft_tokens);
   }
   bool any() const { return prompt_lookup > 0 || !draft_model.empty(); }

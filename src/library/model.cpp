@@ -80,6 +80,12 @@ int piton_model_decode(piton_model* model, const int32_t* ids, size_t count, cha
     require(model, "model");
     require(bytes, "bytes");
     require(text, capacity, "text");
+    const std::int64_t vocabulary = model->model->config().vocabulary;
+    for (const std::int32_t id : span_of(ids, count)) {
+      if (id >= 0 && id < vocabulary) continue;
+      throw Error(Fault::kUsage, "decode: id {} is outside of the vocabulary; wanted 0 to {}", id,
+                  vocabulary - 1);
+    }
     const std::string all = model->model->require_tokenizer().decode(span_of(ids, count));
     std::copy_n(all.begin(), std::min(capacity, all.size()), text);
     *bytes = all.size();

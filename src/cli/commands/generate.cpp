@@ -80,8 +80,6 @@ void check_together(const OptionSet& set, const GivenOptions& given) {
                 "model; for an adapter of every text give --lora-load");
   }
   const std::string constrained = constraint.flag();
-  if (set.given("draft-tokens") && speculation.draft_model.empty())
-    throw Error(Fault::kUsage, "--draft-tokens: works only with --draft-model; leave it out");
   for (const char* flag : {"temperature", "top-k", "top-p", "min-p"}) {
     if (!set.given("greedy") || !set.given(flag)) continue;
     throw Error(Fault::kUsage,

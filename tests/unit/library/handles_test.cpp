@@ -142,6 +142,16 @@ TEST_F(CInterface, RefusesNullForTextAndIds) {
   EXPECT_EQ(count, 4U);
 }
 
+TEST_F(CInterface, RefusesIdsOutsideOfTheVocabulary) {
+  ASSERT_NO_FATAL_FAILURE(open_model());
+  size_t bytes = 7;
+  for (const int32_t id : {-1, static_cast<int32_t>(piton_model_vocabulary_size(model_))}) {
+    EXPECT_EQ(piton_model_decode(model_, &id, 1, nullptr, 0, &bytes, &error_), 2);
+    EXPECT_THAT(error_.message, HasSubstr("decode: id "));
+    EXPECT_EQ(bytes, 7U);
+  }
+}
+
 TEST_F(CInterface, RefusesHandlesThatAreNull) {
   expect_null(piton_trainer_step(nullptr, nullptr, &error_), "trainer");
   expect_null(piton_trainer_save(nullptr, &error_), "trainer");
