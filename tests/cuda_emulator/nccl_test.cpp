@@ -12,6 +12,7 @@
 #include "kernels/cuda/kernels.h"
 #include "processes/forked_ranks.h"
 #include "support/run_session.h"
+#include "support/sampled.h"
 
 namespace piton::cuda {
 namespace {
@@ -323,29 +324,28 @@ TEST_P(NcclTraining, HasTheLossesOfOneProcess) {
   EXPECT_NE(wanted[0], wanted[4]);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Layouts, NcclTraining,
-    testing::Values(Layout{"data_2", "gpt2-tiny", DType::kF32, test::mesh(1, 2, 1)},
-                    Layout{"data_2_bf16", "llama-tiny", DType::kBF16, test::mesh(1, 2, 1)},
-                    Layout{"data_2_zero_1", "gpt2-tiny", DType::kF32, test::mesh(1, 2, 1), 1},
-                    Layout{"data_2_zero_2", "gpt2-tiny", DType::kF32, test::mesh(1, 2, 1), 2},
-                    Layout{"data_2_zero_3", "llama-tiny", DType::kF32, test::mesh(1, 2, 1), 3},
-                    Layout{"tensor_2", "gpt2-tiny", DType::kF32, test::mesh(2, 1, 1)},
-                    Layout{"tensor_2_sequence_parallel", "llama-tiny", DType::kF32,
-                           test::mesh(2, 1, 1), 0, true},
-                    Layout{"pipeline_2", "gpt2-tiny", DType::kF32, test::mesh(1, 1, 2)},
-                    Layout{"pipeline_2_interleaved",
-                           "llama-tiny",
-                           DType::kF32,
-                           test::mesh(1, 1, 2),
-                           0,
-                           false,
-                           {.kind = ScheduleKind::kInterleaved, .chunks = 2},
-                           4},
-                    Layout{"tensor_2_pipeline_2", "llama-tiny", DType::kF32, test::mesh(2, 1, 2)},
-                    Layout{"tensor_2_data_2_zero_1", "llama-tiny", DType::kF32, test::mesh(2, 2, 1),
-                           1}),
-    [](const auto& info) { return std::string(info.param.name); });
+// By day every second.
+const std::vector<Layout> kLayouts = {
+    Layout{"data_2", "gpt2-tiny", DType::kF32, test::mesh(1, 2, 1)},
+    Layout{"data_2_bf16", "llama-tiny", DType::kBF16, test::mesh(1, 2, 1)},
+    Layout{"data_2_zero_1", "gpt2-tiny", DType::kF32, test::mesh(1, 2, 1), 1},
+    Layout{"data_2_zero_2", "gpt2-tiny", DType::kF32, test::mesh(1, 2, 1), 2},
+    Layout{"data_2_zero_3", "llama-tiny", DType::kF32, test::mesh(1, 2, 1), 3},
+    Layout{"tensor_2", "gpt2-tiny", DType::kF32, test::mesh(2, 1, 1)},
+    Layout{"tensor_2_sequence_parallel", "llama-tiny", DType::kF32, test::mesh(2, 1, 1), 0, true},
+    Layout{"pipeline_2", "gpt2-tiny", DType::kF32, test::mesh(1, 1, 2)},
+    Layout{"pipeline_2_interleaved",
+           "llama-tiny",
+           DType::kF32,
+           test::mesh(1, 1, 2),
+           0,
+           false,
+           {.kind = ScheduleKind::kInterleaved, .chunks = 2},
+           4},
+    Layout{"tensor_2_pipeline_2", "llama-tiny", DType::kF32, test::mesh(2, 1, 2)},
+    Layout{"tensor_2_data_2_zero_1", "llama-tiny", DType::kF32, test::mesh(2, 2, 1), 1}};
+INSTANTIATE_TEST_SUITE_P(Layouts, NcclTraining, testing::ValuesIn(test::sampled(kLayouts, 2)),
+                         [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace
 }  // namespace piton::cuda

@@ -12,6 +12,7 @@
 #include "device/host_device.h"
 #include "kernels/cpu/kernels.h"
 #include "support/instruction_sets.h"
+#include "support/sampled.h"
 #include "support/tensors.h"
 
 namespace piton::test {
@@ -68,9 +69,10 @@ TEST_P(NonFinite, NumbersComeOutWhereTheyDoOfTheReference) {
   HostDevice device;
   CallRunner runner(*kernels, device);
   int nonfinite = 0;
+  int number = 0;  // by day a third of the cases, others of each type
   for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
     for (const CallCase& call_case : call_cases({.dtype = dtype, .row_tile = 4})) {
-      if (!applies(call_case.call)) continue;
+      if (!applies(call_case.call) || number++ % one_of(3) != 0) continue;
       for_each_tensor(
           call_case.call, [&](std::string_view tensor_name, const Tensor& tensor, Access access) {
             if (access == Access::kWrite || !is_float(tensor) || tensor.elements() == 0) return;
@@ -89,7 +91,7 @@ TEST_P(NonFinite, NumbersComeOutWhereTheyDoOfTheReference) {
           });
     }
   }
-  EXPECT_GT(nonfinite, 10000);
+  EXPECT_GT(nonfinite, 10000 / one_of(4));
 }
 
 INSTANTIATE_TEST_SUITE_P(Sets, NonFinite, ::testing::ValuesIn(kInstructionSets), set_name);
