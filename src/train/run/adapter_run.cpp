@@ -32,7 +32,13 @@ struct PeftAdapter {
 
 // --load has to be a whole model.
 void refuse_adapters_as_base(const LoopOptions& loop) {
-  const std::string base = loop.load.empty() ? "" : base_of_adapters(loop.load);
+  if (loop.load.empty()) return;
+  std::string base;
+  try {
+    base = base_of_adapters(loop.load);
+  } catch (const Error&) {
+    return;  // a damaged checkpoint: loading names it, or takes an older one
+  }
   if (base.empty()) return;
   throw Error(Fault::kUsage,
               "--load: {} is a run of adapters, wanted a whole model; piton resume {} continues "

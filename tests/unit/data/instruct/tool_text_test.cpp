@@ -44,7 +44,7 @@ TEST(ToolDescriptions, RefuseWhatIsNoListOfTools) {
     return message_of(Fault::kData, [&] { tool_descriptions(format, tools); });
   };
   EXPECT_THAT(fault(ToolFormat::kDefault, "weather"), HasSubstr("are not JSON"));
-  EXPECT_THAT(fault(ToolFormat::kDefault, "[3]"), HasSubstr("no list of objects"));
+  EXPECT_THAT(fault(ToolFormat::kDefault, "[3]"), HasSubstr("not a list of objects"));
   EXPECT_THAT(fault(ToolFormat::kDefault, "[{}]"), HasSubstr("a tool has no name"));
   EXPECT_THAT(fault(ToolFormat::kGlm4, R"([{"name": "f"}])"), HasSubstr("cannot write tools"));
 }

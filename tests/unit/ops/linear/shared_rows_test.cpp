@@ -40,6 +40,8 @@ Hidden hidden(LinearStrategy strategy) {
   ThreadPool threads(1);
   const auto kernels = make_cpu_kernels(threads, test::chosen_isa());
   Arena arena(device);
+  // Leaves one segment for all that follows: with sanitizers a new one takes time.
+  static_cast<void>(arena.allocate(DType::kF32, {16 << 20}, MemoryKind::kWorkspace));
   const auto stream = device.make_stream();
   ResidentWeights weights(*kernels, arena);
   SharedRows shared(*group, device, kTokens * kWidth * 4);
