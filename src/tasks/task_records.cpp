@@ -12,6 +12,7 @@
 #include "data/records/csv_fields.h"
 #include "data/records/parquet_rows.h"
 #include "data/records/record_scanner.h"
+#include "data/records/whole_text.h"
 #include "tasks/python_text.h"
 
 namespace piton {
@@ -24,15 +25,6 @@ constexpr std::array kExtensions = {".jsonl", ".ndjson", ".json", ".csv",
 
 std::string extension_of(const std::filesystem::path& path) {
   return std::filesystem::path(unpacked_name(path.string())).extension().string();
-}
-
-std::string whole_file(const std::filesystem::path& path) {
-  const auto stream = open_byte_stream(path.string());
-  std::string text;
-  std::vector<char> part(1 << 20);
-  while (const std::size_t size = stream->read(part)) text.append(part.data(), size);
-  if (text.starts_with("\xEF\xBB\xBF")) text.erase(0, 3);
-  return text;
 }
 
 Json object_of(std::string_view text, const std::string& where) {
@@ -179,7 +171,7 @@ std::vector<Json> read_task_records(const std::filesystem::path& path,
   const std::string extension = extension_of(path);
   const std::string file = path.string();
   if (extension == ".parquet") return read_parquet_rows(file);
-  std::string text = whole_file(path);
+  std::string text = read_unpacked(path.string());
   if (extension == ".jsonl" || extension == ".ndjson") return lines_of_json(text, file);
   if (extension == ".json") {
     // Several published .json files hold an object a line.

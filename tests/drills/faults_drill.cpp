@@ -73,26 +73,8 @@ class Faults : public testing::Test {
 
   void SetUp() override {
     make_corpus(folder_.path());
-    flags_ = pretrain(folder_.path()) + Words{"--seq-length",
-                                              "16",
-                                              "--global-batch-size",
-                                              "8",
-                                              "--micro-batch-size",
-                                              "1",
-                                              "--train-iters",
-                                              std::to_string(kIterations),
-                                              "--lr",
-                                              "1e-3",
-                                              "--save-interval",
-                                              "5",
-                                              "--log-interval",
-                                              "1"};
-    const auto whole = folder_ / "whole";
-    ASSERT_EQ(run(flags_ + Words{"--save", whole.string()}, {.out = folder_ / "whole.log"}),
-              (ProcessEnd{.code = 0}))
-        << text_of(folder_ / "whole.log");
-    wanted_ = steps_of(whole);
-    ASSERT_EQ(std::ssize(wanted_), kIterations);
+    flags_ = pretrain_in_steps(folder_.path(), kIterations, "1e-3");
+    run_whole(flags_, folder_.path(), kIterations, &wanted_);
   }
 
   // Four ranks, two of each of two tensor groups, until they end.

@@ -279,28 +279,9 @@ TEST_F(Peers, LoseOneOfThemInOrder) {
 // ranks, or one, continue it on the samples that are next; the third changes nothing.
 TEST_F(Peers, ContinueWithFewerOnTheSameSamples) {
   const int iterations = drill::whole() ? 300 : 80;
-  const Words flags = pretrain(folder_.path()) + Words{"--seq-length",
-                                                       "16",
-                                                       "--global-batch-size",
-                                                       "8",
-                                                       "--micro-batch-size",
-                                                       "1",
-                                                       "--train-iters",
-                                                       std::to_string(iterations),
-                                                       "--lr",
-                                                       "1e-4",
-                                                       "--save-interval",
-                                                       "5",
-                                                       "--keep",
-                                                       "2",
-                                                       "--log-interval",
-                                                       "1"};
-  const auto whole = folder_ / "whole";
-  ASSERT_EQ(run(flags + Words{"--save", whole.string()}, {.out = folder_ / "whole.log"}),
-            (ProcessEnd{.code = 0}))
-      << text_of(folder_ / "whole.log");
-  const auto wanted = steps_of(whole);
-  ASSERT_EQ(std::ssize(wanted), iterations);
+  const Words flags = pretrain_in_steps(folder_.path(), iterations, "1e-4") + Words{"--keep", "2"};
+  std::map<std::int64_t, StepFigures> wanted;
+  ASSERT_NO_FATAL_FAILURE(run_whole(flags, folder_.path(), iterations, &wanted));
   const Words four{"--tensor-model-parallel-size", "2", "--zero-stage", "1"};
   enum class Blow { kKill, kStop, kDelay };
   for (const Blow blow : {Blow::kKill, Blow::kStop, Blow::kDelay}) {

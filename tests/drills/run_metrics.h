@@ -1,4 +1,4 @@
-// What a run has written about its steps, for drills. Needs nlohmann/json.
+// Runs whose steps drills compare, and what they have written about them. Needs nlohmann/json.
 #pragma once
 
 #include <filesystem>
@@ -6,6 +6,8 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
+
+#include "drills/tiny_run.h"
 
 namespace piton::drill {
 
@@ -28,6 +30,36 @@ inline std::map<std::int64_t, StepFigures> steps_of(const std::filesystem::path&
         .norm = record.at("grad_norm").get<double>()};
   }
   return steps;
+}
+
+// `piton pretrain` on the corpus in FOLDER, eight samples a step, that saves every five steps.
+inline Words pretrain_in_steps(const std::filesystem::path& folder, int iterations,
+                               const std::string& lr) {
+  return pretrain(folder) + Words{"--seq-length",
+                                  "16",
+                                  "--global-batch-size",
+                                  "8",
+                                  "--micro-batch-size",
+                                  "1",
+                                  "--train-iters",
+                                  std::to_string(iterations),
+                                  "--lr",
+                                  lr,
+                                  "--save-interval",
+                                  "5",
+                                  "--log-interval",
+                                  "1"};
+}
+
+// The steps of a run with `flags` of one process, in FOLDER/whole.
+inline void run_whole(const Words& flags, const std::filesystem::path& folder, int iterations,
+                      std::map<std::int64_t, StepFigures>* steps) {
+  const std::filesystem::path whole = folder / "whole";
+  ASSERT_EQ(run(flags + Words{"--save", whole.string()}, {.out = folder / "whole.log"}),
+            (ProcessEnd{.code = 0}))
+      << text_of(folder / "whole.log");
+  *steps = steps_of(whole);
+  ASSERT_EQ(std::ssize(*steps), iterations);
 }
 
 }  // namespace piton::drill

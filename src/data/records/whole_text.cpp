@@ -8,25 +8,35 @@
 
 namespace piton {
 
-std::string read_whole_text(const std::string& path, std::int64_t limit_bytes) {
+namespace {
+
+std::string shown_path(const std::string& path) { return path == "-" ? "standard input" : path; }
+
+}  // namespace
+
+std::string read_unpacked(const std::string& path, std::int64_t limit_bytes) {
   constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
-  const std::string where = path == "-" ? "standard input" : path;
   const auto stream = open_byte_stream(path);
   std::string text;
   char part[1 << 16];
   while (const std::size_t got = stream->read(part)) {
     text.append(part, got);
     if (std::ssize(text) > limit_bytes) {
-      throw Error(Fault::kData, "{}: has more than {} bytes of text; divide it", where,
+      throw Error(Fault::kData, "{}: has more than {} bytes of text; divide it", shown_path(path),
                   limit_bytes);
     }
   }
   if (text.starts_with(kByteOrderMark)) text.erase(0, kByteOrderMark.size());
+  return text;
+}
+
+std::string read_whole_text(const std::string& path, std::int64_t limit_bytes) {
+  std::string text = read_unpacked(path, limit_bytes);
   if (const auto at = first_bad_utf8(text); at != std::string::npos) {
     throw Error(Fault::kData,
                 "{}: byte {} of the text (0x{:02x}) is not UTF-8; is it a text file? If it is, "
                 "convert it with iconv -t UTF-8",
-                where, at, static_cast<unsigned char>(text[at]));
+                shown_path(path), at, static_cast<unsigned char>(text[at]));
   }
   return text;
 }
