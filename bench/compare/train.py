@@ -9,7 +9,8 @@ random weights and tokens, gradient clipping at norm 1, AdamW with fused=True.
 PyTorch's variants, of which the fastest counts:
   autocast   fp32 weights, torch.autocast to bf16         weights  bf16 weights, moments as AdamW keeps them
              (what most scripts do)                                (less work: no fp32 main copy is updated)
-each as it stands ("eager") and through torch.compile. With --dtype fp32 there is one variant of weights.
+each as it stands ("eager") and through torch.compile. With fp32 there is one variant of weights. --peer-dtype fp32
+compares steps of piton in bf16 with PyTorch's in fp32: without AVX-512 PyTorch takes minutes for a step in bf16.
 
 With --lora-r R adapters of all linears are trained, in PyTorch by PEFT (pip install peft); the rest is frozen.
 
@@ -84,7 +85,7 @@ class Variant:
         self.name = f"{weights} {'compile' if compiled else 'eager'}"
         torch.manual_seed(1)
         self.model, vocabulary = make_model(arguments.model, arguments.seq_length)
-        if weights == "weights" and arguments.dtype == "bf16":
+        if weights == "weights" and arguments.peer_dtype == "bf16":
             self.model = self.model.to(torch.bfloat16)
         if arguments.lora_r:
             import peft
@@ -155,6 +156,7 @@ def main():
     parser.add_argument("--seq-length", type=int, default=256)
     parser.add_argument("--decoder-seq-length", type=int, default=0, help="of t5-220m (default there: 128)")
     parser.add_argument("--dtype", choices=["bf16", "fp32"], default="bf16")
+    parser.add_argument("--peer-dtype", choices=["bf16", "fp32"], help="of PyTorch (default: --dtype)")
     parser.add_argument("--lora-r", type=int, default=0, help="train adapters of this rank (0: all weights)")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--steps", type=int, default=1, help="of each side in a round")
@@ -165,6 +167,7 @@ def main():
     parser.add_argument("--output", help="default: bench/results/DATE-train-...json; - for stdout alone")
     arguments = parser.parse_args()
 
+    arguments.peer_dtype = arguments.peer_dtype or arguments.dtype
     if arguments.model == "t5-220m":
         arguments.decoder_seq_length = arguments.decoder_seq_length or 128
 
@@ -172,7 +175,7 @@ def main():
     import transformers
 
     torch.set_num_threads(arguments.threads)
-    default = ["weights", "weights-compile"] if arguments.dtype == "fp32" else [
+    default = ["weights", "weights-compile"] if arguments.peer_dtype == "fp32" else [
         "autocast", "autocast-compile", "weights", "weights-compile"]
     variants = []
     for name in arguments.variants or default:
@@ -224,7 +227,8 @@ def main():
         print(text, end="")
         return
     kind = "lora" if arguments.lora_r else "train"
-    name = f"{result['date'][:10]}-{kind}-{arguments.model}-{arguments.dtype}-{arguments.micro_batch_size}x{arguments.seq_length}.json"
+    dtypes = arguments.dtype + (f"-against-{arguments.peer_dtype}" if arguments.peer_dtype != arguments.dtype else "")
+    name = f"{result['date'][:10]}-{kind}-{arguments.model}-{dtypes}-{arguments.micro_batch_size}x{arguments.seq_length}.json"
     path = pathlib.Path(arguments.output) if arguments.output else ROOT / "bench" / "results" / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
