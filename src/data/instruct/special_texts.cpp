@@ -9,7 +9,7 @@ SpecialTexts::SpecialTexts(const Tokenizer& tokenizer) : tokenizer_(&tokenizer) 
     if (!tokenizer.is_special(id)) continue;
     std::string text = tokenizer.piece(id);
     if (text.empty()) continue;
-    if (first_bytes_.find(text[0]) == std::string::npos) first_bytes_ += text[0];
+    begins_[static_cast<unsigned char>(text[0])] = true;
     texts_.push_back(std::move(text));
   }
   std::stable_sort(texts_.begin(), texts_.end(),
@@ -24,8 +24,8 @@ std::string_view SpecialTexts::found_at(std::string_view text, std::size_t at) c
 }
 
 bool SpecialTexts::occur_in(std::string_view text) const {
-  for (std::size_t at = 0; (at = text.find_first_of(first_bytes_, at)) != text.npos; ++at) {
-    if (!found_at(text, at).empty()) return true;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    if (begins_[static_cast<unsigned char>(text[at])] && !found_at(text, at).empty()) return true;
   }
   return false;
 }

@@ -2,6 +2,7 @@
 // a record has in its content do not.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -34,7 +35,7 @@ class SpecialTexts {
 
   const Tokenizer* tokenizer_;
   std::vector<std::string> texts_;  // the longest first
-  std::string first_bytes_;
+  std::array<bool, 256> begins_{};  // whether a special text begins with this byte
 };
 
 }  // namespace piton

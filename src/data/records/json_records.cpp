@@ -3,6 +3,7 @@
 #include <simdjson.h>
 
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -65,13 +66,12 @@ class ObjectReader {
     }
     PITON_ASSERT(block.bytes.capacity() >= block.bytes.size() + simdjson::SIMDJSON_PADDING,
                  "no spare bytes");
-    simdjson::dom::element root;
-    const auto code = parser_.parse(text_.data(), text_.size(), false).get(root);
+    const auto code = parser_.parse(text_.data(), text_.size(), false).get(root_);
     if (code != simdjson::SUCCESS) {
       reason = explain(code, text_);
       return Parsed::kBad;
     }
-    if (root.get(object_) != simdjson::SUCCESS) {
+    if (root_.get(object_) != simdjson::SUCCESS) {
       reason = "not an object; wanted " + wanted_;
       return Parsed::kBad;
     }
@@ -80,11 +80,12 @@ class ObjectReader {
 
   // Valid until the next call.
   simdjson::dom::object object() const { return object_; }
-  std::string_view text() const { return text_; }
+  simdjson::dom::element value() const { return root_; }
 
  private:
   std::string wanted_;
   std::string_view text_;
+  simdjson::dom::element root_;
   simdjson::dom::object object_;
   simdjson::dom::parser parser_;
 };
@@ -168,6 +169,49 @@ class JsonParser final : public RecordParser {
   std::vector<bool> found_;
 };
 
+// A value with at most `levels` levels; none if it has more.
+std::optional<nlohmann::ordered_json> json_of(simdjson::dom::element value, int levels) {
+  using simdjson::dom::element_type;
+  using Json = nlohmann::ordered_json;
+  // simdjson has checked what it says the type is.
+  switch (value.type()) {
+    case element_type::ARRAY: {
+      if (levels == 0) return {};
+      Json list = Json::array();
+      for (const auto one : simdjson::dom::array(value)) {
+        auto json = json_of(one, levels - 1);
+        if (!json) return {};
+        list.push_back(std::move(*json));
+      }
+      return list;
+    }
+    case element_type::OBJECT: {
+      if (levels == 0) return {};
+      Json object = Json::object();
+      for (const auto [name, one] : simdjson::dom::object(value)) {
+        auto json = json_of(one, levels - 1);
+        if (!json) return {};
+        object[std::string(name)] = std::move(*json);
+      }
+      return object;
+    }
+    case element_type::STRING:
+      return std::string(std::string_view(value));
+    case element_type::INT64:
+      // Not negative: unsigned, as nlohmann's parser has it.
+      return std::int64_t(value) < 0 ? Json(std::int64_t(value))
+                                     : Json(static_cast<std::uint64_t>(std::int64_t(value)));
+    case element_type::UINT64:
+      return std::uint64_t(value);
+    case element_type::DOUBLE:
+      return double(value);
+    case element_type::BOOL:
+      return bool(value);
+    default:
+      return Json();
+  }
+}
+
 class WholeJsonParser final : public WholeRecordParser {
  public:
   Parsed parse(RecordBlock& block, std::size_t index, nlohmann::ordered_json& record,
@@ -176,25 +220,22 @@ class WholeJsonParser final : public WholeRecordParser {
     if (parsed != Parsed::kRecord) return parsed;
     names_.clear();
     for (const auto [name, value] : objects_.object()) {
-      if (names_.insert(std::string(name)).second) continue;
+      if (names_.insert(name).second) continue;
       reason = fmt::format("key \"{}\" appears twice", name);
       return Parsed::kBad;
     }
-    try {
-      check_json_depth(objects_.text(), "the record");
-    } catch (const Error& error) {
-      reason = error.what();
+    auto json = json_of(objects_.value(), kMostLevels);
+    if (!json) {
+      reason = fmt::format("nested too deeply: got more than {} levels", kMostLevels);
       return Parsed::kBad;
     }
-    record = read_json_or_discarded<nlohmann::ordered_json>(objects_.text());
-    if (record.is_object()) return Parsed::kRecord;
-    reason = "not JSON: a number is too large";
-    return Parsed::kBad;
+    record = std::move(*json);
+    return Parsed::kRecord;
   }
 
  private:
   ObjectReader objects_{"{\"KEY\": ...}"};
-  std::set<std::string> names_;
+  std::set<std::string_view> names_;  // of the record, where the parser has them
 };
 
 }  // namespace

@@ -40,6 +40,11 @@ void panel(int m, int k, const float* a, std::int64_t a_row, std::int64_t a_colu
     tile<kRows, wide>(k, a + r * a_row, a_row, a_column, b, b_stride, c + r * c_stride, c_stride,
                       accumulate);
   }
+  // Blocks of 64 rows leave four: two pairs of rows would wait for their own sums.
+  for (; r + 4 <= m; r += 4) {
+    tile<4, wide>(k, a + r * a_row, a_row, a_column, b, b_stride, c + r * c_stride, c_stride,
+                  accumulate);
+  }
   for (; r + 2 <= m; r += 2) {
     tile<2, wide>(k, a + r * a_row, a_row, a_column, b, b_stride, c + r * c_stride, c_stride,
                   accumulate);
