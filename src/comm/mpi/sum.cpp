@@ -17,8 +17,7 @@ void reduce(DType dtype, Reduction reduction, std::span<const std::byte* const> 
                   __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
                   __builtin_cpu_supports("avx512vl");
   const bool v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-                  __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") &&
-                  __builtin_cpu_supports("f16c");
+                  __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
   const bool known = v4 && v3 ? sum_v4::reduce(call)
                      : v3     ? sum_v3::reduce(call)
                               : sum_v2::reduce(call);
