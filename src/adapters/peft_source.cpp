@@ -24,6 +24,8 @@ namespace fs = std::filesystem;
 constexpr std::string_view kWeight = ".weight";
 constexpr std::string_view kSaved = ".modules_to_save";
 constexpr std::string_view kOriginal = ".original_module";
+constexpr std::string_view kFactorA = ".lora_A";
+constexpr std::string_view kFactorB = ".lora_B";
 constexpr std::int64_t kLargestConfig = 16'000'000;
 
 bool is_there(const fs::path& path) {
@@ -31,12 +33,8 @@ bool is_there(const fs::path& path) {
   return fs::exists(path, ignored);
 }
 
-std::string weights_name(const fs::path& folder) {
-  for (const char* name : {kPeftWeightsName, kPeftPickledName}) {
-    if (is_there(folder / name)) return name;
-  }
-  throw Error(Fault::kData, "{}: no weights of an adapter: wanted {} or {}; is the copy complete?",
-              folder.string(), kPeftWeightsName, kPeftPickledName);
+std::string without_peft_prefix(const std::string& name) {
+  return name.starts_with(kPeftPrefix) ? name.substr(kPeftPrefix.size()) : name;
 }
 
 // The module of "MODULE.lora_A.weight" or, as older versions write it, "MODULE.lora_A.NAME.weight".
@@ -114,6 +112,22 @@ bool is_linear(const std::vector<HfPlace>& places, const std::map<std::string, S
 
 bool is_peft_folder(const fs::path& folder) { return is_there(folder / kPeftConfigName); }
 
+std::string peft_weights_name(const fs::path& folder) {
+  for (const char* name : {kPeftWeightsName, kPeftPickledName}) {
+    if (is_there(folder / name)) return name;
+  }
+  throw Error(Fault::kData, "{}: no weights of an adapter: wanted {} or {}; is the copy complete?",
+              folder.string(), kPeftWeightsName, kPeftPickledName);
+}
+
+std::optional<std::string> peft_module_of(const std::string& tensor) {
+  const std::string name = without_peft_prefix(tensor);
+  for (const std::string_view factor : {kFactorA, kFactorB}) {
+    if (const auto module = module_of(name, factor)) return module;
+  }
+  return module_of_magnitude(name);
+}
+
 bool is_reward_adapter(const fs::path& folder) {
   const fs::path config = folder / kPeftConfigName;
   return HfConfig(read_regular_file(config, kLargestConfig), config.string())
@@ -131,7 +145,7 @@ std::string linear_name(const std::vector<std::string>& canonical) {
 }
 
 PeftSource::PeftSource(const fs::path& folder, const ModelConfig& model, const HfFamily& family)
-    : files_(folder, weights_name(folder)) {
+    : files_(folder, peft_weights_name(folder)) {
   const fs::path config = folder / kPeftConfigName;
   check_huggingface_link(config, folder);
   config_ = parse_peft_config(read_regular_file(config, kLargestConfig), config.string());
@@ -145,11 +159,11 @@ void PeftSource::read_tensors(const ModelConfig& model, const HfFamily& family) 
   std::map<std::string, Module> modules;
   std::vector<std::string> unknown;
   for (const auto& [full, tensor] : files_.tensors()) {
-    const std::string name = full.starts_with(kPeftPrefix) ? full.substr(kPeftPrefix.size()) : full;
+    const std::string name = without_peft_prefix(full);
     if (name.find(kOriginal) != name.npos) continue;  // the model has it
-    if (const auto a = module_of(name, ".lora_A")) {
+    if (const auto a = module_of(name, kFactorA)) {
       modules[*a].a = &tensor;
-    } else if (const auto b = module_of(name, ".lora_B")) {
+    } else if (const auto b = module_of(name, kFactorB)) {
       modules[*b].b = &tensor;
     } else if (const auto magnitude = module_of_magnitude(name)) {
       modules[*magnitude].magnitude = &tensor;

@@ -19,6 +19,7 @@
 
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -41,6 +42,13 @@ inline constexpr std::string_view kPeftPrefix = "base_model.model.";  // of name
 
 // True if the folder has an adapter_config.json.
 bool is_peft_folder(const std::filesystem::path& folder);
+
+// The file of the folder that has the weights. Throws Error(kData) if there is none.
+std::string peft_weights_name(const std::filesystem::path& folder);
+
+// The module that this tensor of the file adapts ("model.layers.0.self_attn.q_proj"); nullopt for a
+// tensor of the model.
+std::optional<std::string> peft_module_of(const std::string& tensor);
 
 // Whether the adapter in the folder is one of a reward model (model/reward_head.h). Throws
 // Error(kData) for a configuration that cannot be read.

@@ -214,8 +214,11 @@ std::unique_ptr<Model> Model::load(const Machine& machine, const std::filesystem
   }
   state.ends = ends_of(state.tokenizer.get(),
                        tokenizer.empty() ? opened.tokenizer.folder : std::filesystem::path());
-  // T5's own tokenizers have no beginning of texts: its decoders start with padding, id 0.
-  if (state.tokenizer) state.start = state.tokenizer->special().bos.value_or(0);
+  // T5's own tokenizers have no beginning of texts: its decoders start with padding.
+  if (state.tokenizer) {
+    const SpecialIds& special = state.tokenizer->special();
+    state.start = special.bos.value_or(special.pad.value_or(0));
+  }
   if (state.tokenizer) check_rows_for(*state.tokenizer, opened.model, path.string());
   for (const std::string& note : notes) {
     if (machine.world.rank() == 0 && !note.empty()) machine.log.warning(note);

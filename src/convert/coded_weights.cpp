@@ -102,10 +102,6 @@ DType scale_dtype_of(const TensorSource& source) {
 }
 
 void check_can_be_coded(const OpenedModel& from, const std::vector<HfPlace>& places) {
-  if (from.model.encoder || from.model.encoder_decoder) {
-    throw Error(Fault::kUsage, "quantize: {} is an encoder ({}); wanted a decoder",
-                from.source->where(), from.model.family);
-  }
   for (const HfPlace& place : places) {
     if (!place.transposed) continue;
     throw Error(Fault::kUsage,

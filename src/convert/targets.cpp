@@ -101,7 +101,10 @@ void copy_modules(const OpenedModel& from, const fs::path& draft, const Json& co
   }
 }
 
+bool is_encoder(const ModelConfig& model) { return model.encoder || model.encoder_decoder; }
+
 constexpr const char* kSpecialIds[] = {"bos_token_id", "eos_token_id", "pad_token_id"};
+constexpr const char* kDecoderStart = "decoder_start_token_id";
 
 // Whether config.json names ids that end a text, and `end` is none of them.
 bool ends_by_another(const Json& config, std::optional<std::int32_t> end) {
@@ -132,7 +135,11 @@ void set_special_ids(const OpenedModel& from, const fs::path& draft, Json& confi
     }
   }
   const auto is_given = [&](const char* key) { return config.contains(key); };
-  const bool is_new = from.origin.size() <= 1;  // "model_type" at most
+  const bool is_new = from.origin.size() <= 1;           // "model_type" at most
+  if (is_new && tokenizer && is_given(kDecoderStart)) {  // so far those of T5's own tokenizers
+    for (const char* key : kSpecialIds) config.erase(key);
+    config[kDecoderStart] = special.bos.value_or(special.pad.value_or(0));
+  }
   if ((tokenizer || is_new) && std::ranges::none_of(kSpecialIds, is_given)) {
     const std::optional<std::int32_t> ids[] = {special.bos, end, special.pad};
     for (std::size_t i = 0; i < std::size(ids); ++i)
@@ -171,7 +178,7 @@ void check_deepspeed(const ConvertOptions& options, MegatronLayout& layout,
     throw Error(Fault::kUsage,
                 "--deepspeed: is for the older names of modules; leave out --use-mcore-models");
   }
-  if (model.encoder || model.encoder_decoder) {
+  if (is_encoder(model)) {
     throw Error(
         Fault::kUsage,
         "--deepspeed: is written of decoders alone, and the model is an encoder ({}); leave "
@@ -299,8 +306,15 @@ void check_megatron(const OpenedModel& from, const ConvertOptions& options) {
   static_cast<void>(layout_of(options, from));
 }
 
+void refuse_quantization(const OpenedModel& from, const ConvertOptions& options) {
+  const bool quantizes = options.coded || options.outtype.starts_with("q");
+  if (!quantizes || !is_encoder(from.model)) return;
+  throw Error(Fault::kUsage, "quantize: {} is {} ({}); wanted a decoder", from.source->where(),
+              from.model.encoder ? "an encoder" : "an encoder with a decoder", from.model.family);
+}
+
 void refuse_encoder(const OpenedModel& from, ModelFormat to) {
-  if (!from.model.encoder && !from.model.encoder_decoder) return;
+  if (!is_encoder(from.model)) return;
   throw Error(Fault::kData,
               "{}: an encoder ({}) cannot be expressed in the format {}, which Piton writes for "
               "decoders alone; use --to piton or --to hf",
@@ -310,6 +324,7 @@ void refuse_encoder(const OpenedModel& from, ModelFormat to) {
 }  // namespace
 
 void check_target_holds(const OpenedModel& from, ModelFormat to, const ConvertOptions& options) {
+  refuse_quantization(from, options);
   if (from.model.encoder && !from.model.encoder->word_head) {
     throw Error(
         Fault::kData,

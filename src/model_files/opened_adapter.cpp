@@ -91,6 +91,14 @@ void check_base(const OpenedAdapter& adapter, OpenedModel& base, Communicator& r
               adapter.source->where(), adapter.base_hash, base.source->where(), got);
 }
 
+// The base of the run in `path`, or of the run of that checkpoint, as its configuration names it;
+// "" if it is no run that trains adapters. Throws Error(kData) for a damaged checkpoint.
+std::string base_of_adapters(const fs::path& path) {
+  if (model_format_of(path) != ModelFormat::kPiton || !holds_checkpoint(path)) return "";
+  const NativeConfig config = read_native_config(find_checkpoint(path));
+  return config.lora.given() ? config.base : "";
+}
+
 }  // namespace
 
 void check_holds_adapter(const fs::path& path) {
@@ -101,12 +109,6 @@ void check_holds_adapter(const fs::path& path) {
               "adapter of PEFT (a folder with adapter_config.json), or one in a GGUF file",
               path.string(),
               fs::exists(path, ignored) ? "holds no adapter" : "there is no such folder or file");
-}
-
-std::string base_of_adapters(const fs::path& path) {
-  if (model_format_of(path) != ModelFormat::kPiton || !holds_checkpoint(path)) return "";
-  const NativeConfig config = read_native_config(find_checkpoint(path));
-  return config.lora.given() ? config.base : "";
 }
 
 bool is_adapter_alone(const fs::path& path) { return is_peft_folder(path) || is_gguf_file(path); }

@@ -33,10 +33,6 @@ bool is_adapter_alone(const std::filesystem::path& path);
 // Throws Error(kData) if `path` is neither an adapter alone nor a run or a checkpoint of Piton.
 void check_holds_adapter(const std::filesystem::path& path);
 
-// The base of the run in `path`, or of the run of that checkpoint, as its configuration names it;
-// "" if it is no run that trains adapters. Throws Error(kData) for a damaged checkpoint.
-std::string base_of_adapters(const std::filesystem::path& path);
-
 // Opens the adapters in `path` for the model `base`. Collective: all ranks get the same checkpoint.
 // If the adapters say which base they were trained on, reads all weights of `base` and compares
 // them. Throws Error(kData) for a folder without adapters, for damaged ones, and for those of
@@ -51,7 +47,7 @@ struct ModelPaths {
   std::filesystem::path adapters;
 };
 
-// Throws as base_of_adapters(), Error(kData) for a run whose base is not there any more, and
+// Throws Error(kData) for a damaged checkpoint and for a run whose base is not there any more, and
 // Error(kUsage) if `load` is a run of adapters and `lora_load` is given too.
 ModelPaths model_paths(const std::filesystem::path& load, const std::filesystem::path& lora_load);
 

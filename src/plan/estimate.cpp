@@ -34,15 +34,52 @@ MicroBatch empty_batch(std::int64_t samples, const RunPlan& plan) {
   return batch;
 }
 
-TrafficCounts difference(TrafficCounts a, const TrafficCounts& b) {
-  a.all_reduce_bytes -= b.all_reduce_bytes;
-  a.all_gather_bytes -= b.all_gather_bytes;
-  a.reduce_scatter_bytes -= b.reduce_scatter_bytes;
-  a.broadcast_bytes -= b.broadcast_bytes;
-  a.all_to_all_bytes -= b.all_to_all_bytes;
-  a.point_to_point_bytes -= b.point_to_point_bytes;
-  a.collectives -= b.collectives;
+// a + times * b
+TrafficCounts sum(TrafficCounts a, std::int64_t times, const TrafficCounts& b) {
+  a.all_reduce_bytes += times * b.all_reduce_bytes;
+  a.all_gather_bytes += times * b.all_gather_bytes;
+  a.reduce_scatter_bytes += times * b.reduce_scatter_bytes;
+  a.broadcast_bytes += times * b.broadcast_bytes;
+  a.all_to_all_bytes += times * b.all_to_all_bytes;
+  a.point_to_point_bytes += times * b.point_to_point_bytes;
+  a.received_bytes += times * b.received_bytes;
+  a.collectives += times * b.collectives;
   return a;
+}
+
+// Micro-batches after which a schedule of many repeats itself.
+int round_of(const RunPlan& plan) {
+  return std::max(plan.mesh[Axis::kPipeline], plan.session.schedule.group);
+}
+
+// How many micro-batches of a step are run. Of many, as many as fill the pipeline for several
+// rounds, and end with the same part of a round; each further round adds the same.
+int counted_micro_batches(const RunPlan& plan) {
+  const bool keeps_all = plan.session.schedule.kind == ScheduleKind::kAllInAllOut;
+  const int round = round_of(plan);
+  const int few = std::max(32, 8 * round);
+  if (keeps_all || plan.session.own_schedule || !plan.micro_batch_sizes.empty() ||
+      plan.micro_batches <= 2 * few)
+    return plan.micro_batches;
+  return few + (plan.micro_batches - few) % round;
+}
+
+// Adds what `rounds` more than those of `least` need, by the difference between `least` and `most`,
+// which has one more. Inputs of all micro-batches are in memory for the whole step.
+void add_rounds(std::int64_t rounds, const RankEstimate& least, const RankEstimate& most,
+                RankEstimate& estimate) {
+  const auto add = [&](std::int64_t& to, std::int64_t at_least, std::int64_t at_most) {
+    to += rounds * (at_most - at_least);
+  };
+  for (std::size_t kind = 0; kind < estimate.memory.peak_bytes.size(); ++kind)
+    add(estimate.memory.peak_bytes[kind], least.memory.peak_bytes[kind],
+        most.memory.peak_bytes[kind]);
+  const std::int64_t before = estimate.memory.peak_total_bytes;
+  add(estimate.memory.peak_total_bytes, least.memory.peak_total_bytes,
+      most.memory.peak_total_bytes);
+  estimate.memory.reserved_bytes += estimate.memory.peak_total_bytes - before;
+  add(estimate.offloaded_bytes, least.offloaded_bytes, most.offloaded_bytes);
+  estimate.traffic = sum(estimate.traffic, rounds, sum(most.traffic, -1, least.traffic));
 }
 
 // Weights, main copies and moments of the whole model, over the ranks that write them.
@@ -61,12 +98,13 @@ std::int64_t save_copy_bytes(Session& session, const RunPlan& plan) {
          plan.mesh.ranks();
 }
 
-}  // namespace
-
-RankEstimate estimate_rank(const Machine& machine, const RunPlan& plan,
+// The estimate of a plan with the first `count` micro-batches of its steps.
+RankEstimate run_two_steps(const Machine& machine, const RunPlan& plan, int count,
                            const std::function<void()>& before_last) {
   Mesh mesh(machine.world, plan.mesh);
-  Session session(machine, mesh, plan.session);
+  SessionSettings settings = plan.session;
+  settings.micro_batches = count;
+  Session session(machine, mesh, settings);
   session.publish_values();
   std::optional<Session> reference, teacher;
   if (plan.reference) reference.emplace(machine, mesh, *plan.reference);
@@ -75,7 +113,10 @@ RankEstimate estimate_rank(const Machine& machine, const RunPlan& plan,
     session.set_teaching({.teacher = &*teacher});
   }
   std::vector<MicroBatch> batches;
-  for (const std::int64_t samples : plan.sizes_of_micro_batches()) {
+  for (int i = 0; i < count; ++i) {
+    const std::int64_t samples = plan.micro_batch_sizes.empty()
+                                     ? plan.micro_batch
+                                     : plan.micro_batch_sizes[static_cast<std::size_t>(i)];
     batches.push_back(empty_batch(samples, plan));
   }
   // The first step is a warm-up. The second one also makes packed forms again.
@@ -89,10 +130,25 @@ RankEstimate estimate_rank(const Machine& machine, const RunPlan& plan,
   step(plan.global_batch);
   RankEstimate estimate{.memory = machine.arena.counts(),
                         .offloaded_bytes = session.offloaded_bytes(),
-                        .traffic = difference(machine.world.traffic(), before),
+                        .traffic = sum(machine.world.traffic(), -1, before),
                         .save_copy_bytes = save_copy_bytes(session, plan)};
   for (const Parameter* parameter : session.parameters())
     estimate.parameters += parameter->elements();
+  return estimate;
+}
+
+}  // namespace
+
+RankEstimate estimate_rank(const Machine& machine, const RunPlan& plan,
+                           const std::function<void()>& before_last) {
+  const int counted = counted_micro_batches(plan);
+  RankEstimate estimate = run_two_steps(machine, plan, counted, before_last);
+  if (counted == plan.micro_batches) return estimate;
+  const RankEstimate least = estimate;
+  const int round = round_of(plan);
+  // In another session: ZeRO-3 fetches weights ahead by the order of the first step.
+  const RankEstimate most = run_two_steps(machine, plan, counted + round, {});
+  add_rounds((plan.micro_batches - counted) / round, least, most, estimate);
   return estimate;
 }
 

@@ -1,5 +1,7 @@
 // Finds what a layout costs each rank by running the model's own code on a device without memory:
-// the parameters, buffers and activations of two steps, the bytes sent, the multiply-adds.
+// the parameters, buffers and activations of two steps, the bytes sent, the multiply-adds. Steps of
+// many micro-batches repeat the same passes: some dozens are run, and the others are added by what
+// one more round of the pipeline costs.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +21,7 @@ struct RankEstimate {
 };
 
 // `machine` has the meta device and a virtual world of the plan's size. `before_last`: called
-// before the step whose traffic is counted.
+// before the second step, whose traffic is counted.
 RankEstimate estimate_rank(const Machine& machine, const RunPlan& plan,
                            const std::function<void()>& before_last = {});
 

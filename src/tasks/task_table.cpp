@@ -30,6 +30,17 @@ std::string own_name(std::string name) {
   return name == "wikitext103" ? "wikitext" : name;
 }
 
+// lm-eval's variants and parts of a task have its name and more words: gsm8k_cot, mmlu_anatomy.
+std::string whole_task(std::string_view wanted, const std::vector<std::string>& names) {
+  std::string longest;
+  for (const std::string& name : names) {
+    if (!wanted.starts_with(name) || name.size() <= longest.size()) continue;
+    const std::string_view more = wanted.substr(name.size());
+    if (more.starts_with('_') || more.starts_with('-')) longest = name;
+  }
+  return longest;
+}
+
 }  // namespace
 
 Task find_task(const std::string& given, const TaskChoice& choice) {
@@ -56,7 +67,8 @@ Task find_task(const std::string& given, const TaskChoice& choice) {
                 "boolq",
                 given);
   }
-  const std::string near = nearest_name(wanted, names);
+  std::string near = nearest_name(wanted, names);
+  if (near.empty()) near = whole_task(wanted, names);
   throw Error(Fault::kUsage, "--task: got \"{}\"{}; wanted one of {}, or a file NAME.toml", given,
               near.empty() ? "" : fmt::format(", did you mean {}?", near),
               listed(names, names.size()));

@@ -11,6 +11,7 @@
 #include "base/options/option_range.h"
 #include "checkpoint/collective.h"
 #include "model_files/chat_templates.h"
+#include "model_files/model_format.h"
 #include "model_files/opened_adapter.h"
 #include "session/run_sections.h"
 #include "train/run/adapter_run.h"
@@ -144,13 +145,21 @@ void RunOpener::continue_started_run() {
         .value_or("")
         .string();
   });
-  if (found.empty()) return;
+  if (found.empty()) {
+    if (!loop.starts_from_load) return;
+    const ModelFormat format = model_format_of(loop.load);
+    loop.finetune |= format == ModelFormat::kPiton || format == ModelFormat::kMegatron;
+    return;
+  }
   say(fmt::format(
       "--save: {} holds iteration {} of the run that started from {}: continuing from that",
       loop.save, iteration_of(std::filesystem::path(found).filename().string()).value_or(0),
       loop.load));
   (adapters ? loop.lora_load : loop.load) = loop.save;
   same_command_ = !adapters;
+  if (adapters) return;
+  loop.finetune = false;
+  loop.ckpt_step.reset();  // of the folder from which the run started
 }
 
 void RunOpener::open_tokenizer_and_plan() {
@@ -186,6 +195,8 @@ void RunOpener::open_tokenizer_and_plan() {
   }
   if (tokenizer != nullptr) state.facts[kTokenizerFact] = tokenizer->content_hash();
   if (foreign_) state.facts.insert(foreign_->facts.begin(), foreign_->facts.end());
+  if (!foreign_ && given_.loop.starts_from_load && given_.loop.finetune)
+    keep_start(given_.loop.load, state.facts);
 }
 
 // The first rank chooses: measured times differ between ranks.

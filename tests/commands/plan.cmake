@@ -6,7 +6,7 @@ expect(RUN plan --model gpt2-124m --zero-stage 1 --world-size 2 CODE 0 OUT "pipe
 expect(RUN plan --model llama-tiny --tensor-model-parallel-size 2 --world-size 4 --device-memory 1GB CODE 0
        OUT "[0-9.]+ thousand parameters in fp32; a step is 2 samples of 128 tokens" "4 ranks: tensor 2 x pipeline 1 x data 2"
            "\n0-3 " "fits: [0-9.]+ of 953.7 MiB")
-expect(RUN plan --model llama-tiny --device-memory 1MB CODE 0 OUT "does not fit: ")
+expect(RUN plan --model llama-tiny --device-memory 1MB CODE 0 OUT "does not fit: " "a step is 1 sample of 128 tokens" "\n1 rank: tensor 1 ")
 expect(RUN plan --model llama-tiny --layouts 1x1 2x1 1x2x2 CODE 0 OUT "\n1x1 +1 " "\n2x1 +2 " "\n1x2x2 +4 ")
 expect(RUN plan --model llama-tiny --layouts 2y1 CODE 2 ERR "--layouts: got \"2y1\"")
 expect(RUN plan --model llama-tiny --device-memory much CODE 2 ERR "--device-memory: got \"much\"")

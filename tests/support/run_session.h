@@ -62,6 +62,7 @@ struct RunLayout {
   int split = 0;                     // the first stage of the decoder of T5
   ContextExchange exchange = ContextExchange::kRing;
   bool scatters = true;  // each tensor rank sends its part of a boundary
+  std::int64_t vocabulary_multiple = 16;
 
   std::vector<std::int64_t> sizes_of_rank() const {
     if (!sizes.empty()) return sizes;
@@ -184,7 +185,7 @@ class TrainingRun {
                                    .shared_rows = kSamples * kSequence},
                        .recompute = layout.recompute ? RecomputeRules{RecomputeGranularity::kFull}
                                                      : layout.rules,
-                       .vocabulary_multiple = 16,
+                       .vocabulary_multiple = layout.vocabulary_multiple,
                        .layers_of_chunks = layout.layers,
                        .split_stage = layout.split,
                        .context_exchange = layout.exchange},

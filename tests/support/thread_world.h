@@ -205,23 +205,35 @@ class ThreadCommunicator final : public Communicator {
   Event post(const std::tuple<std::vector<int>, int, int, int>& key, const Tensor& data,
              std::shared_ptr<Call> ThreadWorldState::Message::*side) {
     auto call = std::make_shared<Call>(Call{.kind = "message", .out = data});
+    std::vector<std::function<void()>> then;
+    deliver(key, call, side, then);
+    for (const auto& work : then) work();
+    return event_of(call);
+  }
+
+  // Of the message whose other end is there already.
+  void deliver(const std::tuple<std::vector<int>, int, int, int>& key,
+               const std::shared_ptr<Call>& call,
+               std::shared_ptr<Call> ThreadWorldState::Message::*side,
+               std::vector<std::function<void()>>& then) {
     const std::scoped_lock lock(state_.mutex);
     auto& box = state_.mail[key];
     auto found = std::ranges::find_if(box, [&](const auto& one) { return one.*side == nullptr; });
     if (found == box.end()) found = box.emplace(box.end());
     (*found).*side = call;
-    if (found->send && found->receive) {
-      if (found->send->out.bytes() != found->receive->out.bytes()) {
-        throw Error(Fault::kPeer, "{}: a message of {} bytes for {}", name_,
-                    found->send->out.bytes(), found->receive->out.bytes());
-      }
-      std::memcpy(found->receive->out.raw(), found->send->out.raw(), found->send->out.bytes());
-      found->send->finish();
-      found->receive->finish();
-      box.erase(found);
-      state_.changed.notify_all();
+    if (!found->send || !found->receive) return;
+    if (found->send->out.bytes() != found->receive->out.bytes()) {
+      throw Error(Fault::kPeer, "{}: a message of {} bytes for {}", name_, found->send->out.bytes(),
+                  found->receive->out.bytes());
     }
-    return event_of(call);
+    std::memcpy(found->receive->out.raw(), found->send->out.raw(), found->send->out.bytes());
+    for (const auto& end : {found->send, found->receive}) {
+      end->finish();
+      for (auto& work : end->then) then.push_back(std::move(work));
+      end->then.clear();
+    }
+    box.erase(found);
+    state_.changed.notify_all();
   }
 
   template <typename T>

@@ -4,7 +4,8 @@
     VENV/bin/python tools/oracle/masked_samples.py golden tests/golden/masked
     VENV/bin/python tools/oracle/masked_samples.py compare build/piton CORPUS VOCAB.txt COUNT
 
-golden writes two small corpora, their vocabulary, and samples.txt. compare makes COUNT samples of a
+golden writes two small corpora, their vocabulary, another one of the same words in which [PAD] has id 3, and
+samples.txt. compare makes COUNT samples of a
 corpus of sentences (piton preprocess --split-sentences) for three seeds and both tasks, and compares
 each with what `piton inspect samples --json` prints.
 """
@@ -69,8 +70,26 @@ def build(task, words, split, s, decoder, seed, sizes, vocabulary, cache, mask_p
     return BlendedMegatronDatasetBuilder(kind, list(sizes), lambda: True, config).build()
 
 
-def line(task, index, sample):
+def bert_sample(data, index):
+    """A sample in whose types and padding mask padding is 0. Megatron writes the id of padding there, which with
+    another id than 0 attends to padding, and names types that do not exist. Where padding is follows from a second
+    sample, made as if no token were padding."""
+    sample = data[index]
+    pad = data._pad_token_id
+    if pad == 0:
+        return sample
+    data._pad_token_id = -1
+    plain = data[index]
+    data._pad_token_id = pad
+    added = plain["types"] == -1
+    sample["types"] = numpy.where(added, 0, plain["types"])
+    sample["padding_mask"] = numpy.where(added | (plain["text"] == pad), 0, 1)
+    return sample
+
+
+def line(task, index, data):
     """As `piton inspect samples --json` prints it."""
+    sample = bert_sample(data, index) if task == "bert" and hasattr(data, "_pad_token_id") else data[index]
     names = ([("ids", "text"), ("types", "types"), ("labels", "labels"), ("is_random", "is_random"),
               ("padding_mask", "padding_mask"), ("loss_mask", "loss_mask")] if task == "bert" else
              [("encoder_ids", "text_enc"), ("decoder_ids", "text_dec"), ("labels", "labels"), ("loss_mask", "loss_mask"),
@@ -103,13 +122,16 @@ def golden(folder):
     random = numpy.random.RandomState(3)
     vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     vocabulary += [("##" if random.random_sample() < 0.4 else "") + f"w{i}" for i in range(295)]
-    with open("vocab.txt", "w") as file:
-        file.write("\n".join(vocabulary) + "\n")
+    other = ["[UNK]", "[CLS]", "[SEP]", "[PAD]", "[MASK]"] + vocabulary[5:]
+    for name, pieces in (("vocab.txt", vocabulary), ("vocab_pad_3.txt", other)):
+        with open(name, "w") as file:
+            file.write("\n".join(pieces) + "\n")
     write_corpus("x", 120, len(vocabulary), 1)
     write_corpus("y", 40, len(vocabulary), 2)
     lines = [f"# megatron-core 0.16.1, numpy {numpy.__version__}: "
              f"python tools/oracle/masked_samples.py golden tests/golden/masked, {datetime.date.today()}",
-             "# case TASK | WORDS | SPLIT | s decoder | seed | train valid test | mask_prob short_prob pairs",
+             "# case TASK | WORDS | SPLIT | s decoder | seed | train valid test | mask_prob short_prob pairs "
+             "| VOCABULARY",
              "# set NAME SIZE CRC32 of all lines; then the first and the last of them"]
     cases = []
     for seed in (1, 1234, 99):
@@ -121,17 +143,29 @@ def golden(folder):
         ("bert", "0.3 x 0.7 y", "1,0,0", 48, 0, 11, (300, 0, 0), 0.15, 0.5, 1),
         ("t5", "0.3 x 0.7 y", "1,0,0", 512, 128, 11, (200, 0, 0), 0.15, 0.03, 1),
         ("t5", "y", "1,0,0", 20, 64, 5, (50, 0, 0), 0.5, 1, 1),
+        # Rows that are shorter than most sentences.
+        ("bert", "x", "80,15,5", 20, 0, 3, (300, 20, 5), 0.15, 0.1, 1),
+        ("bert", "x", "80,15,5", 12, 0, 4, (300, 20, 5), 0.3, 0.5, 0),
+        ("t5", "x", "80,15,5", 12, 20, 6, (300, 20, 5), 0.3, 0.5, 1),
+    ]
+    cases = [(*case, "vocab.txt") for case in cases]
+    # The id of padding is not 0.
+    cases += [
+        ("bert", "x", "80,15,5", 64, 0, 1, (700, 20, 5), 0.15, 0.1, 1, "vocab_pad_3.txt"),
+        ("bert", "x", "80,15,5", 64, 0, 2, (300, 20, 5), 0.3, 0.5, 0, "vocab_pad_3.txt"),
+        ("t5", "x", "80,15,5", 64, 40, 1, (700, 20, 5), 0.15, 0.1, 1, "vocab_pad_3.txt"),
     ]
     with tempfile.TemporaryDirectory() as cache:
-        for task, words, split, s, decoder, seed, sizes, mask_prob, short_prob, pairs in cases:
+        for task, words, split, s, decoder, seed, sizes, mask_prob, short_prob, pairs, pieces_of in cases:
             lines.append(f"case {task} | {words} | {split} | {s} {decoder} | {seed} | {sizes[0]} {sizes[1]} {sizes[2]} "
-                         f"| {mask_prob} {short_prob} {pairs}")
-            sets = build(task, words.split(), split, s, decoder, seed, sizes, vocabulary, cache, mask_prob, short_prob,
-                         bool(pairs))
+                         f"| {mask_prob} {short_prob} {pairs} | {pieces_of}")
+            pieces = vocabulary if pieces_of == "vocab.txt" else other
+            sets = build(task, words.split(), split, s, decoder, seed, sizes, pieces, os.path.join(cache, pieces_of),
+                         mask_prob, short_prob, bool(pairs))
             for name, data in zip(("train", "valid", "test"), sets):
                 if data is None:
                     continue
-                rows = [line(task, i, data[i]) for i in range(len(data))]
+                rows = [line(task, i, data) for i in range(len(data))]
                 lines.append(f"set {name} {len(rows)} {zlib.crc32(''.join(row + chr(10) for row in rows).encode())}")
                 lines += [rows[0], rows[-1]]
     with open("samples.txt", "w") as file:
@@ -146,7 +180,7 @@ def compare(program, corpus, vocabulary_file, count):
         for seed in (1, 1234, 99):
             with tempfile.TemporaryDirectory() as cache:
                 data = build(task, [corpus], "90,5,5", s, decoder, seed, (count, 0, 0), vocabulary, cache)[0]
-                theirs = [line(task, i, data[i]) for i in range(count)]
+                theirs = [line(task, i, data) for i in range(count)]
             command = [program, "inspect", "samples", "--model-family", task, "--data-path", corpus, "--split", "90,5,5",
                        "--seq-length", str(s), "--seed", str(seed), "--train-iters", str(count), "--count", str(count),
                        "--tokenizer-type", "BertWordPieceLowerCase", "--vocab-file", vocabulary_file, "--json", "--quiet"]

@@ -81,6 +81,15 @@ void report_left_out(std::int64_t count, Log& log) {
   if (count > 1) log.info(fmt::format("the model no longer sees the first {} questions", count));
 }
 
+// T5 answers no conversations.
+void check_is_decoder(const ModelConfig& model, const std::string& load) {
+  if (!model.encoder_decoder) return;
+  throw Error(Fault::kData,
+              "--load: {} has an encoder and a decoder ({}), wanted a decoder; piton generate "
+              "--load {} --prompt TEXT gives its texts",
+              load, model.family, load);
+}
+
 }  // namespace
 
 int run_chat(Invocation& invocation) {
@@ -107,6 +116,7 @@ int run_chat(Invocation& invocation) {
   const auto ranks = make_group_of_all(engine.world(), "chat");
   const auto model = Model::load(engine.machine(), options.model.load, tokenizer_options, layout,
                                  options.model.lora_load);
+  check_is_decoder(model->config(), options.model.load);
   const Speculation drafts(engine.machine(), speculation, *model, layout);
   const Tokenizer& tokenizer = model->require_tokenizer();
   const ChatTemplate chat_template =

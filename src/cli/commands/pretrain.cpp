@@ -12,29 +12,32 @@
 #include "cli/launch.h"
 #include "cli/terminal/descriptors.h"
 #include "cli/terminal/stop_signals.h"
+#include "train/run/run_folder.h"
 #include "train/run/run_start.h"
 
 namespace piton::cli {
 namespace {
 
 // The options of `piton resume RUN` before those of the command line.
-void read_stored_options(const std::vector<std::string>& positional, OptionSet& set,
-                         PretrainOptions& options) {
+RunToResume read_stored_options(const std::vector<std::string>& positional, OptionSet& set,
+                                PretrainOptions& options) {
   if (positional.empty()) {
     throw Error(Fault::kUsage, "wanted the folder of a run, as in piton resume RUN");
   }
   refuse_more_arguments(positional, 1);
   const std::string& folder = positional.front();
-  if (set.given("load")) {
-    throw Error(Fault::kUsage, "--load: a resume loads the run that it names; leave it out");
-  }
+  const bool moved = set.given("load");
   if (set.given("finetune")) {
     throw Error(Fault::kUsage, "--finetune: starts a new run: piton pretrain --finetune --load {}",
                 folder);
   }
-  const RunToResume run = find_run(folder, options.loop.allow_fallback);
+  RunToResume run = find_run(folder, options.loop.allow_fallback);
   set.read_toml_text(run.text, run.name);
   prepare_resume(run, folder, options);
+  if (moved && !reads_load(run, options)) {
+    throw Error(Fault::kUsage, "--load: a resume loads the run that it names; leave it out");
+  }
+  return run;
 }
 
 // Flags of adapters without adapters: the run would train the whole model and ignore them. A file
@@ -61,10 +64,12 @@ void set_finetuning(PretrainOptions& options) {
 }
 
 void check_finetuning(const OptionSet& set, PretrainOptions& options) {
-  if (options.loop.load.empty()) {
+  LoopOptions& loop = options.loop;
+  if (loop.load.empty()) {
     throw Error(Fault::kUsage,
                 "--load: no model is named; wanted the folder of the model to fine-tune");
   }
+  loop.starts_from_load = !options.lora.given() && !continues(loop.load, loop.save);
   if (options.preferences.by_preferences() && !set.given("is-pairwise-dataset"))
     options.data.is_pairwise_dataset = true;
   // Corpora have no samples to pack, and samples are packed once.
@@ -89,9 +94,11 @@ int train(Invocation& invocation, Training training) {
   std::optional<DeepSpeedConfig> deepspeed;
   invocation.together([&] {
     if (resumes) {
+      RunToResume run;
       invocation.parse(set, general, false, [&](const std::vector<std::string>& positional) {
-        read_stored_options(positional, set, options);
+        run = read_stored_options(positional, set, options);
       });
+      check_models_are_there(run, options);
     } else {
       refuse_more_arguments(invocation.parse(set, general, true));
       check_adapter_flags(set);

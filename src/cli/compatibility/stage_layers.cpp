@@ -112,13 +112,13 @@ void set_manual_layers(OptionSet& set, const std::vector<std::int64_t>& counts,
 // --pipeline-model-parallel-layout, which says all of it.
 void read_layout(const std::string& layout, OptionSet& set, const ParallelOptions& parallel,
                  const ModelOptions& model) {
-  const PipelineOptions& schedule = parallel.schedule;
-  if (schedule.layers_of_chunk || schedule.chunks || schedule.manual_allocation ||
-      schedule.balance) {
+  const PipelineOptions& pipeline = parallel.schedule;
+  if (pipeline.layers_of_chunk || pipeline.chunks || pipeline.manual_allocation ||
+      pipeline.balance) {
     refuse(kLayout, "has the chunks of the stages and their layers; leave out --{}",
-           schedule.layers_of_chunk ? "num-layers-per-virtual-pipeline-stage"
-           : schedule.chunks        ? "num-virtual-stages-per-pipeline-rank"
-           : schedule.balance       ? "balance-layers"
+           pipeline.layers_of_chunk ? "num-layers-per-virtual-pipeline-stage"
+           : pipeline.chunks        ? "num-virtual-stages-per-pipeline-rank"
+           : pipeline.balance       ? "balance-layers"
                                     : "use-manual-layer-allocation");
   }
   const std::vector<std::int64_t> counts = layers_of_layout(layout);

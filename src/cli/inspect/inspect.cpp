@@ -2,6 +2,7 @@
 // samples, in words.
 #include <filesystem>
 
+#include "adapters/peft_source.h"
 #include "api/model.h"
 #include "base/amounts.h"
 #include "base/json.h"
@@ -10,6 +11,7 @@
 #include "checkpoint/store.h"
 #include "cli/command.h"
 #include "cli/compatibility/megatron_flags.h"
+#include "cli/inspect/inspect_adapter.h"
 #include "cli/inspect/inspect_data.h"
 #include "cli/inspect/inspect_foreign.h"
 #include "cli/terminal/print.h"
@@ -196,6 +198,8 @@ void print_path(const std::string& path, const InspectOptions& inspect,
                  {.count = inspect.count, .scan = inspect.scan_ids, .json = inspect.json}, log);
   } else if (is_foreign) {
     print_foreign_model(path, options.model, inspect.json);
+  } else if (is_peft_folder(path)) {
+    print_adapter(path, inspect.json);
   } else if (holds_checkpoint(path)) {
     read_newest(path, [&](const auto& folder) { print_checkpoint(folder, inspect.json); });
   } else if (is_tokenizer(path)) {
@@ -207,9 +211,9 @@ void print_path(const std::string& path, const InspectOptions& inspect,
     throw Error(
         Fault::kData,
         "inspect: {}: {}; wanted a checkpoint ({} or {}), a Hugging Face model (config.json and "
-        "*.safetensors), a Megatron-LM checkpoint (mp_rank_*, .metadata), a GGUF file, a corpus "
-        "prefix "
-        "({}.idx), a tokenizer (tokenizer.json, *.model, "
+        "*.safetensors), an adapter of PEFT (adapter_config.json), a Megatron-LM checkpoint "
+        "(mp_rank_*, .metadata), a GGUF file, a corpus prefix ({}.idx), a tokenizer "
+        "(tokenizer.json, *.model, "
         "vocab.json, vocab.txt or *.tiktoken), a RECIPE.toml, samples or layout",
         path,
         std::filesystem::exists(path, ignored) ? "cannot be described"

@@ -214,11 +214,13 @@ std::string ranges(const std::vector<std::size_t>& ranks) {
 
 // The plan in one sentence.
 std::string in_sentence(const RunPlan& plan, const PretrainOptions& options) {
+  const int ranks = plan.mesh.ranks();
   return fmt::format(
-      "{} parameters in {}; a step is {} samples of {} tokens, {} at a time\n"
-      "{} ranks: tensor {} x {}pipeline {} x data {}; ZeRO stage {}\n",
+      "{} parameters in {}; a step is {} sample{} of {} tokens, {} at a time\n"
+      "{} rank{}: tensor {} x {}pipeline {} x data {}; ZeRO stage {}\n",
       in_words(plan.session.model.parameters()), name(plan.session.model.dtype), plan.global_batch,
-      plan.sequence, options.loop.micro_batch_size, plan.mesh.ranks(), plan.mesh[Axis::kTensor],
+      plan.global_batch == 1 ? "" : "s", plan.sequence, options.loop.micro_batch_size, ranks,
+      ranks == 1 ? "" : "s", plan.mesh[Axis::kTensor],
       plan.mesh[Axis::kContext] > 1 ? fmt::format("context {} x ", plan.mesh[Axis::kContext]) : "",
       plan.mesh[Axis::kPipeline], plan.mesh[Axis::kData], plan.session.zero_stage);
 }

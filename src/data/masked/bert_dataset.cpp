@@ -59,7 +59,7 @@ void BertDataset::sample(std::int64_t index, Sample& sample) const {
   for (const MaskedSpan& places : masked.spans) {
     for (const std::int32_t place : places) {
       const auto at = static_cast<std::size_t>(place);
-      sample.labels[at] = ids[at];
+      sample.labels[at] = vocabulary.shown(ids[at]);
     }
   }
   sample.swapped = swapped;

@@ -19,7 +19,7 @@ std::vector<int> mask_where(const Ids& values, Test&& test) {
 }
 
 bool is_learned(std::int32_t label) { return label != kNoLabel; }
-bool is_token(std::int32_t id) { return id != 0; }
+bool is_token(std::int32_t segment) { return segment != kPaddingSegment; }
 
 Ids megatron_labels(const Ids& labels) {
   Ids result = labels;
@@ -27,10 +27,11 @@ Ids megatron_labels(const Ids& labels) {
   return result;
 }
 
-std::string pieces(const Ids& ids, const Tokenizer& tokenizer) {
-  const auto last = std::find_if(ids.rbegin(), ids.rend(), is_token);
+// Of the first `count`.
+std::string pieces(const Ids& ids, std::int64_t count, const Tokenizer& tokenizer) {
   std::string text;
-  for (auto id = ids.begin(); id != last.base(); ++id) text += tokenizer.piece(*id) + ' ';
+  for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i)
+    text += tokenizer.piece(ids[i]) + ' ';
   return text;
 }
 
@@ -45,16 +46,15 @@ std::string masked_to_json(const Sample& sample, std::int64_t index) {
     json["types"] = sample.types;
     json["labels"] = labels;
     json["is_random"] = sample.swapped.value_or(false) ? 1 : 0;
-    json["padding_mask"] = mask_where(
-        sample.segments, [](std::int32_t segment) { return segment != kPaddingSegment; });
+    json["padding_mask"] = mask_where(sample.segments, is_token);
     json["loss_mask"] = learned;
   } else {
     json["encoder_ids"] = sample.tokens;
     json["decoder_ids"] = sample.decoder;
     json["labels"] = labels;
     json["loss_mask"] = learned;
-    json["encoder_mask"] = mask_where(sample.tokens, is_token);
-    json["decoder_mask"] = mask_where(sample.decoder, is_token);
+    json["encoder_mask"] = mask_where(sample.segments, is_token);
+    json["decoder_mask"] = mask_where(sample.decoder_segments, is_token);
   }
   return json.dump() + "\n";
 }
@@ -64,8 +64,10 @@ std::string masked_to_text(const Sample& sample, std::int64_t index, const Token
   std::string text = fmt::format("--- sample {}: {} tokens of {}, {} in the loss", index,
                                  sample.length, sample.tokens.size(), learned);
   if (!sample.decoder.empty()) {
-    return text + fmt::format("\nencoder: {}\ndecoder: {}\n", pieces(sample.tokens, tokenizer),
-                              pieces(sample.decoder, tokenizer));
+    // The decoder has a label for each of its tokens.
+    return text + fmt::format("\nencoder: {}\ndecoder: {}\n",
+                              pieces(sample.tokens, sample.length, tokenizer),
+                              pieces(sample.decoder, learned, tokenizer));
   }
   if (sample.swapped) text += *sample.swapped ? ", parts swapped" : ", parts in order";
   text += '\n';

@@ -11,13 +11,14 @@ void MaskedData::set_row(std::span<const std::int32_t> ids, Sample& sample) cons
                ids.size(), sequence);
   const auto size = static_cast<std::size_t>(sequence);
   sample = {};
-  sample.tokens.assign(ids.begin(), ids.end());
-  sample.tokens.resize(size, vocabulary->pad);
+  sample.tokens.resize(size, 0);
   sample.positions.resize(size);
   std::iota(sample.positions.begin(), sample.positions.end(), 0);
-  sample.segments.resize(size);
-  for (std::size_t i = 0; i < size; ++i)
-    sample.segments[i] = sample.tokens[i] == vocabulary->pad ? kPaddingSegment : 0;
+  sample.segments.resize(size, kPaddingSegment);
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    sample.tokens[i] = vocabulary->shown(ids[i]);
+    if (ids[i] != vocabulary->pad) sample.segments[i] = 0;
+  }
   sample.length = static_cast<std::int64_t>(ids.size());
 }
 

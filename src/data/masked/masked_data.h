@@ -28,8 +28,9 @@ struct MaskedData {
   NumpyRandom random(std::int64_t index) const {
     return NumpyRandom(seed + static_cast<std::uint32_t>(index));
   }
-  // Sets tokens, positions, segments and length of `sample`: `ids` and padding. As in Megatron, a
-  // token with the id of padding is padding wherever it is.
+  // Sets tokens, positions, segments and length of `sample`: `ids` and padding, which is id 0
+  // whatever the vocabulary's is. As in Megatron, a token with the id of padding is padding
+  // wherever it is.
   void set_row(std::span<const std::int32_t> ids, Sample& sample) const;
 };
 

@@ -101,8 +101,8 @@ DocumentSamples masked_samples(const MaskedSettings& settings, const DataOptions
                 "--tokenizer-type and --vocab-file, or --tokenizer-name-or-path",
                 family);
   }
-  const auto vocabulary = std::make_shared<const MaskedVocabulary>(
-      MaskedVocabulary::of(*tokenizer, settings.task, settings.pairs));
+  const auto vocabulary =
+      std::make_shared<const MaskedVocabulary>(MaskedVocabulary::of(*tokenizer, settings.task));
   return [settings, vocabulary, &log](const DocumentShare& share) {
     const bool is_bert = settings.task == MaskedTask::kBert;
     const bool pairs = is_bert && settings.pairs;

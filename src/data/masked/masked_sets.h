@@ -24,13 +24,13 @@ struct MaskedSettings {
   std::optional<std::int64_t> decoder_sequence = {};  // T5: tokens of a row of the decoder
 };
 
-// Throws Error(kUsage) if an option is given that only samples of masked words have.
 // Tokens of a row of the decoder of T5. Throws Error(kUsage) if they are not given.
 std::int64_t decoder_row(const DecoderRowOptions& decoder);
 
 // Throws Error(kUsage) if they are given, to a model without a decoder's rows.
 void refuse_decoder_row(const DecoderRowOptions& decoder);
 
+// Throws Error(kUsage) if an option is given that only samples of masked words have.
 void refuse_masking(const MaskingOptions& masking);
 
 // SampleSettings::of_documents for this task. Reports through `log`, which must outlive the result,

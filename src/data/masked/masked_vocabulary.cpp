@@ -8,6 +8,17 @@
 namespace piton {
 namespace {
 
+// Megatron-core's rule (MegatronDataset): an id with another role is not padding.
+std::int32_t padding_of(const SpecialIds& special) {
+  const std::int32_t pad = *special.pad;
+  for (const std::optional<std::int32_t>& other :
+       {special.bos, special.eos, special.eod, special.unk, special.cls, special.sep,
+        special.mask}) {
+    if (other == pad) return MaskedVocabulary::kNone;
+  }
+  return pad;
+}
+
 std::int32_t needed(std::optional<std::int32_t> id, std::string_view task, std::string_view token,
                     const Tokenizer& tokenizer) {
   if (id) return *id;
@@ -19,20 +30,13 @@ std::int32_t needed(std::optional<std::int32_t> id, std::string_view task, std::
 
 }  // namespace
 
-MaskedVocabulary MaskedVocabulary::of(const Tokenizer& tokenizer, MaskedTask task, bool pairs) {
+MaskedVocabulary MaskedVocabulary::of(const Tokenizer& tokenizer, MaskedTask task) {
   const SpecialIds& special = tokenizer.special();
   const bool is_bert = task == MaskedTask::kBert;
   const std::string_view name = is_bert ? "bert" : "t5";
-  const bool other = is_bert && !pairs && special.pad.value_or(kNone) > 0;
-  if (special.pad.value_or(kNone) != 0 && !other) {
-    throw Error(Fault::kUsage,
-                "--model-family {}: the id of padding is {}, wanted 0, since masks take tokens of "
-                "id 0 for padding; use a vocabulary that starts with [PAD]{}",
-                name, special.pad ? fmt::format("{}", *special.pad) : "not known",
-                is_bert && pairs && special.pad ? ", or --bert-no-binary-head" : "");
-  }
+  needed(special.pad, name, "[PAD]", tokenizer);
   MaskedVocabulary vocabulary;
-  vocabulary.pad = *special.pad;
+  vocabulary.pad = padding_of(special);
   vocabulary.cls = special.cls.value_or(kNone);
   vocabulary.sep = special.sep.value_or(kNone);
   vocabulary.mask = special.mask.value_or(kNone);

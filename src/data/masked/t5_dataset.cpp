@@ -59,9 +59,14 @@ void T5Dataset::sample(std::int64_t index, Sample& sample) const {
   copy_up_to(ids.size());
 
   data_.set_row(encoder, sample);
+  const auto size = static_cast<std::size_t>(decoder_sequence_);
+  sample.decoder_segments.resize(size, kPaddingSegment);
+  for (std::size_t i = 0; i < decoder.size(); ++i) {
+    if (decoder[i] != vocabulary.pad) sample.decoder_segments[i] = 0;
+    if (i > 0) decoder[i] = vocabulary.shown(decoder[i]);
+  }
   sample.labels.assign(decoder.begin() + 1, decoder.end());
   sample.labels.push_back(vocabulary.eos);
-  const auto size = static_cast<std::size_t>(decoder_sequence_);
   sample.labels.resize(size, kNoLabel);
   decoder.resize(size);
   sample.decoder = std::move(decoder);

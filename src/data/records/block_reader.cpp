@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/listed.h"
+#include "data/records/byte_order_mark.h"
 #include "data/records/csv_fields.h"
 
 namespace piton {
@@ -101,10 +102,9 @@ bool BlockReader::open_next_file() {
       file_->json.push_back(rules_.any_type && !columns_->holds_text(column));
     return true;
   }
-  if (buffer_.starts_with("\xEF\xBB\xBF")) {
-    buffer_.erase(0, 3);
-    buffer_byte_ = 3;
-  }
+  const std::size_t mark = byte_order_mark(buffer_);
+  buffer_.erase(0, mark);
+  buffer_byte_ = static_cast<std::int64_t>(mark);
   scanner_ = make_record_scanner(file_->format, rules_.sample_by);
   if ((file_->format == InputFormat::kCsv || file_->format == InputFormat::kTsv) &&
       !buffer_.empty()) {

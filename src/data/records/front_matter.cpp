@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/nesting.h"
+#include "data/records/byte_order_mark.h"
 
 namespace piton {
 namespace {
@@ -251,7 +252,7 @@ class Reader {
 
 std::optional<nlohmann::json> front_matter_value(std::string_view page, std::string_view key,
                                                  const std::string& where) {
-  if (page.starts_with("\xEF\xBB\xBF")) page.remove_prefix(3);
+  page.remove_prefix(byte_order_mark(page));
   std::vector<Line> lines;
   std::optional<std::string_view> rest;  // behind the key, on its line
   for (std::size_t number = 1; !page.empty(); ++number) {

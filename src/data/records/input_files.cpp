@@ -12,6 +12,7 @@
 #include "base/files/files.h"
 #include "base/json.h"
 #include "base/nesting.h"
+#include "data/records/byte_order_mark.h"
 #include "data/records/byte_stream.h"
 #include "data/records/record_scanner.h"
 
@@ -174,7 +175,7 @@ std::vector<InputFile> find_input_files(const std::vector<std::string>& inputs,
 InputFormat detect_format(const std::string& path, std::string_view head) {
   const std::string ending = ending_of(path);
   if (head.starts_with("PAR1")) return InputFormat::kParquet;
-  if (head.starts_with("\xEF\xBB\xBF")) head.remove_prefix(3);
+  head.remove_prefix(byte_order_mark(head));
   const auto first = head.find_first_not_of(" \t\r\n");
   const std::string_view content =
       first == std::string_view::npos ? std::string_view{} : head.substr(first);

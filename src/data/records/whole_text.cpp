@@ -1,8 +1,7 @@
 #include "data/records/whole_text.h"
 
-#include <string_view>
-
 #include "base/error.h"
+#include "data/records/byte_order_mark.h"
 #include "data/records/byte_stream.h"
 #include "data/records/record_parser.h"
 
@@ -15,7 +14,6 @@ std::string shown_path(const std::string& path) { return path == "-" ? "standard
 }  // namespace
 
 std::string read_unpacked(const std::string& path, std::int64_t limit_bytes) {
-  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
   const auto stream = open_byte_stream(path);
   std::string text;
   char part[1 << 16];
@@ -26,7 +24,7 @@ std::string read_unpacked(const std::string& path, std::int64_t limit_bytes) {
                   limit_bytes);
     }
   }
-  if (text.starts_with(kByteOrderMark)) text.erase(0, kByteOrderMark.size());
+  text.erase(0, byte_order_mark(text));
   return text;
 }
 

@@ -49,6 +49,7 @@ struct Sample {
   std::vector<std::int32_t> types;    // BERT, [s]: 0 in the first part, 1 in the second
   std::optional<bool> swapped;        // BERT: the second part comes before the first in the text
   std::vector<std::int32_t> decoder;  // T5: tokens that the decoder reads; it has as many labels
+  std::vector<std::int32_t> decoder_segments;  // T5: kPaddingSegment or 0, as many
   // Of preference data, in order: each kChosen is followed by its kRejected, each kDesirable or
   // kUndesirable by its kMismatched. Empty in other data.
   std::vector<Answer> answers;

@@ -30,23 +30,6 @@ struct PeftAdapter {
   }
 };
 
-// --load has to be a whole model.
-void refuse_adapters_as_base(const LoopOptions& loop) {
-  if (loop.load.empty()) return;
-  std::string base;
-  try {
-    base = base_of_adapters(loop.load);
-  } catch (const Error&) {
-    return;  // a damaged checkpoint: loading names it, or takes an older one
-  }
-  if (base.empty()) return;
-  throw Error(Fault::kUsage,
-              "--load: {} is a run of adapters, wanted a whole model; piton resume {} continues "
-              "it, --load {} --lora-load {} --finetune starts a new run from its adapters, and "
-              "piton convert --load {} --to hf makes a whole model of it",
-              loop.load, loop.load, base, loop.load, loop.load);
-}
-
 }  // namespace
 
 void check_adapter_options(const PretrainOptions& options) {
@@ -57,7 +40,7 @@ void check_adapter_options(const PretrainOptions& options) {
                   "--qlora: needs --lora-target-modules: weights of 4 bits are not trained, only "
                   "adapters of them");
     }
-    if (loop.lora_load.empty()) return refuse_adapters_as_base(loop);
+    if (loop.lora_load.empty()) return;
     throw Error(Fault::kUsage,
                 "--lora-load: needs --lora-target-modules, the linears that {} has adapters of",
                 loop.lora_load);
@@ -72,7 +55,6 @@ void check_adapter_options(const PretrainOptions& options) {
                 "piton resume RUN to continue a run",
                 loop.save);
   }
-  refuse_adapters_as_base(loop);
   if (!loop.lora_load.empty()) check_holds_adapter(loop.lora_load);
 }
 

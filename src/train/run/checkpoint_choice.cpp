@@ -64,7 +64,8 @@ void check_folders(const LoopOptions& loop) {
     throw Error(Fault::kUsage,
                 "--save: {} already holds a run; give --load {}{} to continue it, or another "
                 "folder",
-                loop.save, loop.save, loop.finetune ? " without --finetune" : "");
+                loop.save, loop.save,
+                loop.finetune && !loop.starts_from_load ? " without --finetune" : "");
   }
   if (loop.finetune && loop.load.empty()) {
     throw Error(Fault::kUsage, "--finetune: needs --load DIR, the weights to start from");

@@ -64,6 +64,9 @@ struct LoopOptions {
   std::int64_t eval_iters = 0;  // 0: no evaluation
   std::int64_t max_consecutive_skips = 10;
   bool brief_log = false;  // log lines as wide as a terminal; set if the log goes to a terminal
+  // A run in --load has the weights of a new one, as other models have: --finetune is set, unless
+  // the same command has started the run in --save already. Set by piton finetune.
+  bool starts_from_load = false;
 
   // How many of the newest checkpoints stay in --save; 0: all.
   std::int64_t kept_checkpoints() const { return keep == 0 && retain_interval ? 1 : keep; }

@@ -1,5 +1,6 @@
 #include "train/run/resume_rules.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "base/error.h"
@@ -19,6 +20,16 @@ double whole_steps(const LoopOptions& loop) {
 }
 
 namespace {
+
+// The first three, and how many more there are: the line has to be read.
+std::string some_of(const std::vector<std::string>& differences) {
+  const std::size_t shown = std::min<std::size_t>(differences.size(), 3);
+  const std::size_t more = differences.size() - shown;
+  const std::string text =
+      fmt::format("{}", fmt::join(differences.begin(),
+                                  differences.begin() + static_cast<std::ptrdiff_t>(shown), "; "));
+  return more == 0 ? text : fmt::format("{}; and {} more", text, more);
+}
 
 bool decays_differ(const PretrainOptions& before, const PretrainOptions& settled) {
   const WeightDecay earlier(before.optimizer, whole_steps(before.loop));
@@ -164,7 +175,7 @@ std::string compare_options(const std::filesystem::path& checkpoint, PretrainOpt
         Fault::kUsage,
         "--load: {} is another experiment: {}; use its values, or start again with another --save "
         "(--finetune starts from its weights)",
-        checkpoint.string(), fmt::join(differences, "; "));
+        checkpoint.string(), some_of(differences));
   }
   settle_decay(before);
   return settle_schedules(

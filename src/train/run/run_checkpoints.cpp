@@ -16,6 +16,7 @@
 #include "train/run/adapter_run.h"
 #include "train/run/foreign_resume.h"
 #include "train/run/resume_rules.h"
+#include "train/run/run_start.h"
 
 namespace piton {
 namespace {
@@ -28,6 +29,7 @@ constexpr const char* kKernelsFact = "train.kernels";
 void compare_facts(const TrainState& stored, const TrainState& fresh, const RunData& data,
                    const std::filesystem::path& checkpoint) {
   for (const auto& [key, value] : fresh.facts) {
+    if (key == kStartFact) continue;  // a base of adapters may have moved; its weights have a hash
     const auto found = stored.facts.find(key);
     if (found == stored.facts.end() || found->second == value) continue;
     throw Error(
@@ -117,6 +119,8 @@ TrainState RunCheckpoints::resume(const ResumeRequest& request, Log& log, bool* 
     log.info(fmt::format("from here on by this run's schedule: {}", schedule));
   }
   state.facts.insert(fresh.facts.begin(), fresh.facts.end());  // an earlier version stored fewer
+  const auto start = fresh.facts.find(kStartFact);
+  if (start != fresh.facts.end()) state.facts[kStartFact] = start->second;
   const auto order = state.facts.find(kOrderFact);
   if (order != state.facts.end() && state.iteration <= request.train_iters &&
       order->second != data_.order_of_samples(state.consumed_samples)) {

@@ -168,7 +168,7 @@ void plan_pipeline(const PretrainOptions& options, RunPlan& plan) {
   layout.layers_of_chunks =
       pipeline.layers_of_chunks(stages * chunks_of_each_stage(schedule), layers);
   if (layout.split_stage > 0) divide_both(layout, model, stages);
-  if (pipeline.balance) balance_layers(plan, options.parallel.schedule);
+  if (pipeline.balance) balance_layers(plan, pipeline);
   for (const std::int64_t batch : plan.batches.all()) {
     check_micro_batches(schedule, stages, static_cast<int>(batch / share));
   }

@@ -1,5 +1,6 @@
 #include "train/run/run_start.h"
 
+#include <string_view>
 #include <system_error>
 
 #include "base/error.h"
@@ -58,6 +59,16 @@ void forget_start(PretrainOptions& options) {
   options.faults.fault.clear();
 }
 
+// --load has to be a whole model.
+void refuse_adapters(const NativeConfig& stored, const std::string& load) {
+  if (!stored.lora.given()) return;
+  throw Error(Fault::kUsage,
+              "--load: {} is a run of adapters, wanted a whole model; piton resume {} continues "
+              "it, --load {} --lora-load {} --finetune starts a new run from its adapters, and "
+              "piton convert --load {} --to hf makes a whole model of it",
+              load, load, stored.base, load, load);
+}
+
 bool names_a_tokenizer(const TokenizerOptions& options) {
   return options.is_null() || !options.empty();
 }
@@ -69,8 +80,9 @@ void keep_start(const fs::path& folder, std::map<std::string, std::string>& fact
 }
 
 std::optional<fs::path> checkpoint_of_started_run(const LoopOptions& loop) {
-  if (loop.load.empty() || loop.save.empty() || loop.finetune) return std::nullopt;
-  if (model_format_of(loop.load) == ModelFormat::kPiton) return std::nullopt;
+  if (loop.load.empty() || loop.save.empty()) return std::nullopt;
+  const bool continues = !loop.finetune && model_format_of(loop.load) != ModelFormat::kPiton;
+  if (!continues && !loop.starts_from_load) return std::nullopt;
   return checkpoint_of_run_started_from(loop.load, loop);
 }
 
@@ -92,7 +104,6 @@ std::string adopt_checkpoint(PretrainOptions& options, bool same_command) {
   const LoopOptions& loop = options.loop;
   const bool described = !same_command && describe_a_model(options.model);
   const bool has_tokenizer = names_a_tokenizer(options.tokenizer);
-  if (described && (has_tokenizer || loop.finetune)) return "";
   NativeConfig stored;
   fs::path checkpoint;
   try {
@@ -108,6 +119,8 @@ std::string adopt_checkpoint(PretrainOptions& options, bool same_command) {
     if (described) return "";  // the load says it, and whether an older one is there
     throw;
   }
+  refuse_adapters(stored, loop.load);
+  if (described && (has_tokenizer || loop.finetune)) return "";
   std::string taken;
   const ModelConfig model = resolve_model(stored.model, stored.tokenizer, std::nullopt);
   if (!(same_command ? gives_whole_model(options.model, model) : described)) {
@@ -163,6 +176,26 @@ void prepare_resume(const RunToResume& run, const fs::path& folder, PretrainOpti
   (options.lora.given() ? options.loop.lora_load : options.loop.load) = folder.string();
   options.tokenizer = kept_tokenizer(options.tokenizer, fs::absolute(run.checkpoint));
   forget_start(options);
+}
+
+bool reads_load(const RunToResume& run, const PretrainOptions& options) {
+  return options.lora.given() || run.checkpoint.empty();
+}
+
+void check_models_are_there(const RunToResume& run, const PretrainOptions& options) {
+  const auto check = [&](const std::string& model, std::string_view what, std::string_view flag) {
+    std::error_code ignored;
+    if (model.empty() || fs::exists(model, ignored)) return;
+    throw Error(Fault::kData,
+                "{}: {} {}, which is not there; give its new place: piton resume {} --{} DIR",
+                run.save.string(), what, model, run.save.string(), flag);
+  };
+  const LoopOptions& loop = options.loop;
+  if (reads_load(run, options))
+    check(loop.load, options.lora.given() ? "trains adapters of" : "starts from", "load");
+  if (run.checkpoint.empty()) check(loop.lora_load, "starts from the adapters in", "lora-load");
+  check(options.preferences.ref_model, "compares with", "ref-model");
+  check(options.teaching.teacher_model, "learns from", "teacher-model");
 }
 
 }  // namespace piton

@@ -19,8 +19,9 @@ inline constexpr const char* kStartFact = "train.start";
 void keep_start(const std::filesystem::path& folder, std::map<std::string, std::string>& facts);
 
 // The checkpoint in --save from which the command resumes, where --load names the folder of another
-// program from which the run in --save started. Nullopt: it starts a new run, as --finetune always
-// does. Throws Error(kData) for a damaged checkpoint.
+// program from which the run in --save started, or with `starts_from_load` another run. Nullopt: it
+// starts a new run, as --finetune without `starts_from_load` always does. Throws Error(kData) for a
+// damaged checkpoint.
 std::optional<std::filesystem::path> checkpoint_of_started_run(const LoopOptions& loop);
 
 // The same for a run that started from `start`, of any format: what --load is to adapters.
@@ -31,7 +32,7 @@ std::optional<std::filesystem::path> checkpoint_of_run_started_from(
 // describe one, and the tokenizer where none is named. `same_command`: that which started the run
 // from another program's folder; its flags need not describe the whole model, as
 // adopt_foreign_model() completed them. Returns a note for the log; "" where nothing was taken.
-// Throws Error(kData) if there is no such checkpoint.
+// Throws Error(kData) if there is no such checkpoint, and Error(kUsage) if it has adapters alone.
 std::string adopt_checkpoint(PretrainOptions& options, bool same_command);
 
 // What `piton resume` starts with, before other options: those of the run in `folder`, or of one of
@@ -49,5 +50,13 @@ RunToResume find_run(const std::filesystem::path& folder, bool allow_fallback);
 // Sets `options`, which were read from `run`, to those of a new start.
 void prepare_resume(const RunToResume& run, const std::filesystem::path& folder,
                     PretrainOptions& options);
+
+// Whether a start of `run` reads --load again: the base of adapters, or what a run without a
+// checkpoint starts from.
+bool reads_load(const RunToResume& run, const PretrainOptions& options);
+
+// Throws Error(kData) if another model that a start of `run` reads is not where it was, with the
+// flag that gives its new place.
+void check_models_are_there(const RunToResume& run, const PretrainOptions& options);
 
 }  // namespace piton

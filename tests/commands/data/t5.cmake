@@ -43,7 +43,8 @@ set(published --position-embedding-type relative --normalization RMSNorm --disab
 expect(RUN ${tiny} ${published} --ffn-hidden-size 100 --train-iters 2 --save ${WORK}/relative CODE 0 ERR "iteration +2/ +2 ")
 expect(RUN convert --load ${WORK}/relative --save ${WORK}/written --to hf CODE 0)
 file(READ ${WORK}/written/config.json config)
-if(NOT config MATCHES "T5ForConditionalGeneration" OR NOT config MATCHES "gated-gelu")
+if(NOT config MATCHES "T5ForConditionalGeneration" OR NOT config MATCHES "gated-gelu"
+   OR NOT config MATCHES "\"decoder_start_token_id\": 300,?\n" OR NOT config MATCHES "\"eos_token_id\": 301,?\n")
   message(FATAL_ERROR "${config}")
 endif()
 expect(RUN pretrain --load ${WORK}/written ${data} ${words} --max-position-embeddings 128 --train-iters 1 --micro-batch-size 4
@@ -88,6 +89,18 @@ endforeach()
 # What does not fit.
 expect(RUN score --load ${WORK}/whole ${WORK}/whole/samples.txt CODE 3 ERR "has an encoder and a decoder .t5.")
 expect(RUN generate --load ${WORK}/whole --prompt "w1 w2" --prompt-lookup 2 --greedy CODE 3 ERR "has an encoder and a decoder .t5.")
+file(WRITE ${WORK}/question.txt "w1 w2\n")
+expect(RUN chat --load ${WORK}/whole INPUT ${WORK}/question.txt CODE 3
+  ERR "--load: [^ ]*/whole has an encoder and a decoder .t5., wanted a decoder; piton generate --load [^ ]*/whole --prompt TEXT gives its texts\n")
+foreach(weights "int8;q8" "q8_0;q8.gguf")
+  list(GET weights 0 type)
+  list(GET weights 1 to)
+  expect(RUN quantize --load ${WORK}/relative --weights ${type} --save ${WORK}/${to} CODE 2
+    ERR "quantize: [^ ]*/relative/iter_0000002 is an encoder with a decoder .t5.; wanted a decoder\n")
+  if(EXISTS ${WORK}/${to})
+    message(FATAL_ERROR "quantize left ${to}")
+  endif()
+endforeach()
 expect(RUN embed --load ${WORK}/whole --output ${WORK}/v.npy ${folder}/config.json CODE 3 ERR "wanted an encoder .bert.")
 expect(RUN pretrain --model t5-tiny --data-path ${golden}/x --seq-length 64 ${words} --train-iters 1 CODE 2
   ERR "--decoder-seq-length: is not given; wanted the tokens that the decoder of T5 reads")

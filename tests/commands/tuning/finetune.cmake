@@ -22,6 +22,25 @@ set(lora --lora-target-modules all-linear --lora-r 4 --lora-alpha 8)
 # Whole, packed by default.
 expect(RUN ${tune} --save ${WORK}/whole CODE 0 ERR "a new run from the weights of [^ ]*/base " "saved ")
 
+# A run as the model: a new run from its weights, which the same command continues.
+set(onward finetune --load ${WORK}/start --data-path ${data} --split 100,0,0 --seq-length 64 --micro-batch-size 1
+           --global-batch-size 2 --lr 1e-2 --tokenizer-type ByteTokenizer --train-iters 4)
+set(from_start "a new run from the weights of [^ ]*/start/iter_0000002, iteration 2\n")
+expect(RUN ${onward} CODE 0 ERR "${from_start}" "iteration +4/ +4 ")
+expect(RUN ${onward} --dry-run --save ${WORK}/onward CODE 0 ERR "it would start from the weights of [^ ]*/start/iter_0000002\n")
+expect(RUN ${onward} --save ${WORK}/onward CODE 0 ERR "${from_start}" "saved ")
+expect(RUN ${onward} --save ${WORK}/onward-parts --exit-interval 2 CODE 0 ERR "${from_start}")
+expect(RUN ${onward} --save ${WORK}/onward-parts CODE 0
+  ERR "onward-parts holds iteration 2 of the run that started from [^ ]*/start: continuing from that\n" "resumed [^\n]*iteration 2,")
+expect_same_state(onward onward-parts)
+# Its own folder as --load resumes, if the experiment is the same.
+expect(RUN ${onward} --finetune --save ${WORK}/onward CODE 0 ERR "onward holds iteration 4 of the run that started from [^ ]*/start: ")
+expect(RUN ${tune} --load ${WORK}/onward --save ${WORK}/whole CODE 2 ERR "whole already holds a run; give --load [^ ]*/whole to continue it, or another folder\n")
+expect(RUN ${onward} --load ${WORK}/onward --save ${WORK}/onward CODE 0 ERR "resumed [^\n]*iteration 4,")
+expect(RUN ${onward} --save ${WORK}/start CODE 2
+  ERR "start/iter_0000002 is another experiment: [^;]+; [^;]+; [^;]+; and [0-9]+ more; use its values, or start again with another --save")
+expect(RUN resume ${WORK}/onward-parts CODE 0 ERR "resumed [^\n]*iteration 4,")
+
 # The recipes of known models, on a small one: all that they set is taken, and what is given wins.
 file(GLOB recipes ${SOURCE}/recipes/tune-*.toml)
 list(LENGTH recipes count)
@@ -86,6 +105,21 @@ foreach(way same resume)
   endif()
 endforeach()
 
+# The base has moved: its new place, once and for the same command later on.
+expect(RUN ${tune} ${lora} --save ${WORK}/moving --exit-interval 1 CODE 0)
+file(RENAME ${base} ${WORK}/moved)
+expect(RUN resume ${WORK}/moving CODE 3
+  ERR "moving: trains adapters of [^ ]*/base, which is not there; give its new place: piton resume [^ ]*/moving --load DIR\n")
+expect(RUN resume ${WORK}/moving --load ${WORK}/moved --exit-interval 1 CODE 0 ERR "resumed [^ ]*/iter_0000001: iteration 1,")
+expect(RUN ${tune} ${lora} --load ${WORK}/moved --lora-load ${WORK}/moving --save ${WORK}/elsewhere CODE 0 ERR "resumed [^ ]*/iter_0000002: iteration 2,")
+expect(RUN ${tune} ${lora} --load ${WORK}/moved --save ${WORK}/moving CODE 0 ERR "resumed [^ ]*/iter_0000002: iteration 2,")
+hash_of(${WORK}/moving resumed)
+if(NOT resumed STREQUAL uninterrupted)
+  message(FATAL_ERROR "with a base that moved: ${resumed}, uninterrupted ${uninterrupted}")
+endif()
+expect(RUN resume ${WORK}/moving --load ${WORK}/whole CODE 3 ERR "lora.base has changed since the checkpoint: ")
+file(RENAME ${WORK}/moved ${base})
+
 # Killed at any step, and started again by the same command.
 string(REPLACE "--train-iters;4" "--train-iters;200" long "${tune};${lora}")
 list(JOIN long " " words)
@@ -109,6 +143,12 @@ foreach(file adapter_config.json adapter_model.safetensors)
     message(FATAL_ERROR "--to peft wrote no ${file}")
   endif()
 endforeach()
+# What it is, without its base; a run's own folder of PEFT too.
+set(summary "adapter of PEFT, rank 4, alpha 8\nbase     [^\n]*\ntargets  down_proj gate_proj k_proj o_proj q_proj up_proj v_proj, 28 modules\n[0-9]+ parameters\n  base_model.model.model.layers.0.mlp.down_proj.lora_A.weight +F32 +.4, 176.\n")
+expect(RUN inspect ${WORK}/peft CODE 0 OUT "${summary}")
+expect(RUN inspect ${WORK}/run/iter_0000004/adapter CODE 0 OUT "${summary}" "base     [^ ]*/base\n")
+expect(RUN inspect ${WORK}/peft --json CODE 0 OUT "^{\"format\":\"peft\",\"base\":\"[^\"]*\",\"rank\":4,\"alpha\":8.0,"
+  "\"targets\":.\"down_proj\",\"gate_proj\"," "\"modules\":28,\"trained\":..,\"parameters\":[0-9]+,\"tensors\":.{\"name\":")
 expect(RUN score --load ${base} --lora-load ${WORK}/peft --ids-file ${WORK}/ids.json --logits ${WORK}/peft.safetensors CODE 0)
 file(SHA256 ${WORK}/peft.safetensors peft_logits)
 if(NOT peft_logits STREQUAL run_logits)

@@ -89,5 +89,68 @@ TEST_F(EstimatedTime, OfMeasuredCallsIsPositive) {
   EXPECT_EQ(step.waited, 0);
 }
 
+class EstimatedStep : public EstimatedTime {
+ protected:
+  // Of micro-batches of one sample.
+  RankEstimate estimate(const PretrainOptions& layout, int ranks, std::int64_t micro_batches,
+                        int rank = 0) {
+    PretrainOptions options = layout;
+    const std::int64_t replicas = ranks / (layout.parallel.tensor * layout.parallel.pipeline);
+    options.loop.micro_batch_size = 1;
+    options.loop.sequence = 16;
+    options.loop.global_batch_size = micro_batches * replicas;
+    return estimate_layout(make_run_plan(options, ranks, 0),
+                           engine_.machine())[static_cast<std::size_t>(rank)];
+  }
+};
+
+// What `few` and `more` micro-batches need, for `many`, since each has the same passes.
+std::int64_t extended(std::int64_t at_few, std::int64_t at_more, std::int64_t few,
+                      std::int64_t more, std::int64_t many) {
+  return at_few + (at_more - at_few) / (more - few) * (many - few);
+}
+
+// Up to 64 micro-batches all are run.
+TEST_F(EstimatedStep, OfManyMicroBatchesFollowsFromThoseOfFewExactly) {
+  struct Case {
+    const char* name;
+    int ranks, tensor, pipeline, zero;
+    PipelineOrder order;
+  };
+  constexpr auto kPlain = PipelineOrder::kOneForwardOneBackward;
+  for (const Case& one :
+       std::vector<Case>{{"one process", 1, 1, 1, 0, kPlain},
+                         {"ZeRO-3", 2, 1, 1, 3, kPlain},
+                         {"TP 2 x PP 2, ZB-H1", 4, 2, 2, 0, PipelineOrder::kZeroBubbleH1},
+                         {"PP 2, DualPipe-V", 2, 1, 2, 0, PipelineOrder::kDualPipeV}}) {
+    SCOPED_TRACE(one.name);
+    PretrainOptions layout = options(one.tensor, one.pipeline, 1);
+    layout.parallel.zero_stage = one.zero;
+    layout.parallel.schedule.schedule = one.order;
+    const int last = one.ranks - 1;
+    const RankEstimate few = estimate(layout, one.ranks, 40, last);
+    const RankEstimate more = estimate(layout, one.ranks, 60, last);
+    const RankEstimate many = estimate(layout, one.ranks, 1000, last);
+    const auto expect = [&](const auto& field) {
+      EXPECT_EQ(field(many), extended(field(few), field(more), 40, 60, 1000));
+    };
+    expect([](const RankEstimate& x) { return x.memory.peak_total_bytes; });
+    for (const std::size_t kind : {0, 1, 2, 3, 4, 5})
+      expect([kind](const RankEstimate& x) { return x.memory.peak_bytes[kind]; });
+    expect([](const RankEstimate& x) { return x.traffic.all_reduce_bytes; });
+    expect([](const RankEstimate& x) { return x.traffic.all_gather_bytes; });
+    expect([](const RankEstimate& x) { return x.traffic.reduce_scatter_bytes; });
+    expect([](const RankEstimate& x) { return x.traffic.point_to_point_bytes; });
+    expect([](const RankEstimate& x) { return x.traffic.collectives; });
+  }
+}
+
+TEST_F(EstimatedStep, OfManyMicroBatchesIsNoMoreWorkThanOfHundreds) {
+  const PretrainOptions layout = options(1, 2, 1);
+  const std::int64_t requests = estimate(layout, 2, 200).memory.slots;
+  EXPECT_GT(requests, 0);
+  EXPECT_EQ(estimate(layout, 2, 65536).memory.slots, requests);
+}
+
 }  // namespace
 }  // namespace piton

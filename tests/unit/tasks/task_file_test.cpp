@@ -85,6 +85,19 @@ TEST_F(TaskInAFile, IsRefusedWithWhatIsWrong) {
 }
 
 TEST(TaskTable, NamesTheTasksThatExist) {
+  // Names of lm-eval that are variants of a task.
+  for (const auto& [given, task] :
+       std::vector<std::pair<std::string, std::string>>{{"lambada_openai", "lambada"},
+                                                        {"gsm8k_cot", "gsm8k"},
+                                                        {"mmlu_anatomy", "mmlu"},
+                                                        {"arc_challenge_chat", "arc_challenge"},
+                                                        {"bbh-cot", "bbh"}}) {
+    EXPECT_THAT(
+        message_of(Fault::kUsage, [&] { find_task(given, {}); }),
+        HasSubstr("--task: got \"" + given + "\", did you mean " + task + "?; wanted one "));
+  }
+  EXPECT_THAT(message_of(Fault::kUsage, [&] { find_task("mmluanatomy", {}); }),
+              testing::Not(HasSubstr("did you mean")));
   EXPECT_THAT(message_of(Fault::kUsage, [] { find_task("hellaswg", {}); }),
               HasSubstr("did you mean hellaswag?; wanted one of agieval, agieval_cloze"));
   EXPECT_THAT(

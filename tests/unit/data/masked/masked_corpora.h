@@ -13,10 +13,11 @@ namespace piton {
 
 inline const std::string kMaskedFolder = PITON_SOURCE_DIR "/tests/golden/masked/";
 
-inline std::unique_ptr<Tokenizer> masked_tokenizer(std::int64_t extra_ids) {
+inline std::unique_ptr<Tokenizer> masked_tokenizer(std::int64_t extra_ids,
+                                                   const std::string& vocabulary = "vocab.txt") {
   TokenizerOptions options;
   options.type = "BertWordPieceLowerCase";
-  options.vocab_file = kMaskedFolder + "vocab.txt";
+  options.vocab_file = kMaskedFolder + vocabulary;
   options.vocab_extra_ids = extra_ids;
   return open_tokenizer(options);
 }

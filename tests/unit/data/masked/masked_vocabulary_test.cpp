@@ -10,14 +10,18 @@
 namespace piton {
 namespace {
 
-std::string refusal(const std::string& vocabulary, MaskedTask task, std::int64_t extra_ids = 0) {
+std::unique_ptr<Tokenizer> tokenizer_of(const std::string& vocabulary, std::int64_t extra_ids) {
   const TempFolder folder;
   TokenizerOptions options;
   options.type = "BertWordPieceLowerCase";
   options.vocab_file = (folder.path() / "vocab.txt").string();
   options.vocab_extra_ids = extra_ids;
   write_text_file(options.vocab_file, vocabulary);
-  const auto tokenizer = open_tokenizer(options);
+  return open_tokenizer(options);
+}
+
+std::string refusal(const std::string& vocabulary, MaskedTask task) {
+  const auto tokenizer = tokenizer_of(vocabulary, 0);
   return message_of(Fault::kUsage, [&] { MaskedVocabulary::of(*tokenizer, task); });
 }
 
@@ -38,14 +42,32 @@ TEST(MaskedVocabulary, KnowsRolesSentinelsAndWords) {
   }
 }
 
+TEST(MaskedVocabulary, APaddingWithAnotherRoleHidesNothing) {
+  const auto own = tokenizer_of("[UNK]\n[CLS]\n[SEP]\n[PAD]\n[MASK]\na\n", 0);
+  const MaskedVocabulary vocabulary = MaskedVocabulary::of(*own, MaskedTask::kBert);
+  EXPECT_EQ(vocabulary.pad, 3);
+  EXPECT_EQ(vocabulary.shown(3), 0);
+  EXPECT_EQ(vocabulary.shown(5), 5);
+
+  // Padding of a folder that names none is the end of texts.
+  const TempFolder folder;
+  write_text_file(folder.path() / "vocab.txt", "[UNK]\n[CLS]\n[SEP]\n[MASK]\n</s>\na\n");
+  write_text_file(folder.path() / "tokenizer_config.json",
+                  R"({"tokenizer_class": "BertTokenizer", "unk_token": "[UNK]",
+                      "cls_token": "[CLS]", "sep_token": "[SEP]", "mask_token": "[MASK]",
+                      "eos_token": "</s>", "pad_token": "</s>"})");
+  TokenizerOptions options;
+  options.name_or_path = folder.path().string();
+  const auto shared = open_tokenizer(options);
+  ASSERT_EQ(shared->special().pad, shared->special().eos);
+  EXPECT_EQ(MaskedVocabulary::of(*shared, MaskedTask::kBert).pad, MaskedVocabulary::kNone);
+}
+
 TEST(MaskedVocabulary, NamesWhatIsMissing) {
   const std::string whole = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n";
-  EXPECT_EQ(refusal("[UNK]\n[PAD]\n[CLS]\n[SEP]\n[MASK]\n", MaskedTask::kBert),
-            "--model-family bert: the id of padding is 1, wanted 0, since masks take tokens of id "
-            "0 for padding; use a vocabulary that starts with [PAD], or --bert-no-binary-head");
-  EXPECT_EQ(refusal("[UNK]\n[PAD]\n[CLS]\n[SEP]\n[MASK]\n", MaskedTask::kT5, 5),
-            "--model-family t5: the id of padding is 1, wanted 0, since masks take tokens of id "
-            "0 for padding; use a vocabulary that starts with [PAD]");
+  EXPECT_EQ(refusal("[UNK]\n[CLS]\n[SEP]\n[MASK]\n", MaskedTask::kT5),
+            "--model-family t5: the tokenizer (WordPiece of 6 ids) has no [PAD]; wanted one with "
+            "it, such as --tokenizer-type BertWordPieceLowerCase");
   EXPECT_EQ(refusal("[PAD]\n[UNK]\n[CLS]\n[SEP]\n", MaskedTask::kBert),
             "--model-family bert: the tokenizer (WordPiece of 6 ids) has no [MASK]; wanted one "
             "with it, such as --tokenizer-type BertWordPieceLowerCase");

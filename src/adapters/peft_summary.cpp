@@ -1,0 +1,49 @@
+#include "adapters/peft_summary.h"
+
+#include <functional>
+#include <numeric>
+#include <set>
+
+#include "adapters/peft_source.h"
+#include "base/files/regular_file.h"
+#include "huggingface/config_file.h"
+
+namespace piton {
+namespace {
+
+constexpr std::int64_t kMostOfConfig = 16'000'000;  // bytes
+
+std::vector<std::string> listed_names(const std::set<std::string>& names) {
+  return {names.begin(), names.end()};
+}
+
+}  // namespace
+
+PeftSummary peft_summary(const std::filesystem::path& folder) {
+  const std::filesystem::path file = folder / kPeftConfigName;
+  check_huggingface_link(file, folder);
+  const std::string text = read_regular_file(file, kMostOfConfig);
+  PeftSummary summary{.config = parse_peft_config(text, file.string())};
+  summary.base = HfConfig(text, file.string()).word("base_model_name_or_path", "");
+  std::set<std::string> modules, targets, trained;
+  const HfTensorFiles files(folder, peft_weights_name(folder));
+  for (const auto& [name, tensor] : files.tensors()) {
+    if (const auto module = peft_module_of(name)) {
+      modules.insert(*module);
+      targets.insert(module->substr(module->rfind('.') + 1));
+    } else {
+      const std::string plain =
+          name.starts_with(kPeftPrefix) ? name.substr(kPeftPrefix.size()) : name;
+      trained.insert(plain.substr(0, plain.rfind('.')));
+    }
+    summary.parameters += std::accumulate(tensor.shape.begin(), tensor.shape.end(), std::int64_t{1},
+                                          std::multiplies<>());
+    summary.tensors.push_back({name, tensor.dtype, tensor.shape});
+  }
+  summary.modules = std::ssize(modules);
+  summary.targets = listed_names(targets);
+  summary.trained = listed_names(trained);
+  return summary;
+}
+
+}  // namespace piton

@@ -1,0 +1,11 @@
+// piton inspect for adapters of PEFT.
+#pragma once
+
+#include <filesystem>
+
+namespace piton::cli {
+
+// Prints rank, alpha, targets, base and tensors. Throws Error(kData) for one that cannot be read.
+void print_adapter(const std::filesystem::path& folder, bool json);
+
+}  // namespace piton::cli
