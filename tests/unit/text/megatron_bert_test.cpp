@@ -42,7 +42,7 @@ TEST(BasicTokenizer, LeavesOutControlsAndReplacementCharacters) {
   EXPECT_EQ(words_of("\uFFFD\0\x02"sv, true), Texts{});
 }
 
-// Earlier steps cut a text into words, and what stands behind one is not part of it.
+// Earlier steps cut a text into words: the next byte of the text is not part of a word.
 TEST(BasicTokenizer, KeepsToTheWordsThatItIsGiven) {
   Words words{.text = "abcd-e", .ranges = {{0, 2}, {2, 4}, {5, 6}}};
   make_basic_tokenizer(true)->apply(words, true);
