@@ -35,6 +35,7 @@ constexpr std::int64_t kAlignment = 64;
 
 template <typename T>
 T number(std::string_view bytes, std::size_t at) {
+  PITON_ASSERT(at <= bytes.size() && sizeof(T) <= bytes.size() - at);
   T value;
   std::memcpy(&value, bytes.data() + at, sizeof(T));
   return value;

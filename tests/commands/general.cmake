@@ -6,6 +6,7 @@ expect(RUN --version CODE 0
 expect(RUN --help CODE 0 OUT "usage: piton COMMAND" "\n  help  +shows how to use a command\n")
 expect(RUN CODE 2 ERR "usage: piton COMMAND")
 expect(RUN helpp CODE 2 ERR "^piton helpp: unknown command, did you mean help")
+expect(RUN help CODE 0 OUT "^Trains language models[^\n]*\n\nusage: piton COMMAND " "\n  pretrain ")
 expect(RUN help helpp CODE 2 ERR "^piton help: unknown command, did you mean help")
 expect(RUN help --thread 2 CODE 2 ERR "^piton help: --thread: unknown option, did you mean --threads")
 expect(RUN help --threads two CODE 2 ERR "^piton help: --threads: got \"two\", wanted integer\n$")

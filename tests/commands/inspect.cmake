@@ -149,4 +149,5 @@ expect(RUN inspect samples --seq-length 4 --tokenizer-type ByteTokenizer --data-
 
 # A checkpoint: every weight with its shape.
 expect(RUN pretrain --model llama-tiny --mock-data --vocab-size 100 --seq-length 128 --train-iters 1 --save ${WORK}/run CODE 0)
-expect(RUN inspect ${WORK}/run --json CODE 0 OUT "\"dtype\":\"fp32\",\"shape\":.100,64." "\"optimizer\":true")
+expect(RUN inspect ${WORK}/run --json CODE 0 OUT "\"dtype\":\"fp32\",\"shape\":.100,64." "\"optimizer\":true"
+       "\"parameters\":197696,")  # 2 x 100 x 64 of the tables, 46208 of each of 4 layers, 64 of the last norm

@@ -8,9 +8,22 @@ expect(RUN plan --model llama-tiny --tensor-model-parallel-size 2 --world-size 4
            "\n0-3 " "fits: [0-9.]+ of 953.7 MiB")
 expect(RUN plan --model llama-tiny --device-memory 1MB CODE 0 OUT "does not fit: " "a step is 1 sample of 128 tokens" "\n1 rank: tensor 1 ")
 expect(RUN plan --model llama-tiny --layouts 1x1 2x1 1x2x2 CODE 0 OUT "\n1x1 +1 " "\n2x1 +2 " "\n1x2x2 +4 ")
+# Whether it fits is said where a limit was given.
+expect(RUN plan --model llama-tiny --layouts 1x1 CODE 0 OUT "\n1x1 [^\n]* 0.0 %\n$")
+expect(RUN plan --model llama-tiny --layouts 1x1 2x1 --device-memory 1GB CODE 0
+       OUT "\n1x1 [^\n]* 0.0 %   fits: [^\n]*\n2x1 [^\n]* 0.0 %   fits: [^\n]*\n$")
+expect(RUN plan --model llama-tiny --layouts 1x1 --device-memory 1MB CODE 0 OUT "\n1x1 [^\n]* 0.0 %   does not fit: [^\n]*\n$")
 expect(RUN plan --model llama-tiny --layouts 2y1 CODE 2 ERR "--layouts: got \"2y1\"")
 expect(RUN plan --model llama-tiny --device-memory much CODE 2 ERR "--device-memory: got \"much\"")
 expect(RUN plan --simulate 1f1b --stages 4 --micro-batches 8 CODE 0 OUT "\"bubble\":0.375")
+# [stages][passes]: kind, micro-batch, chunk of the model, start, end; a backward pass takes twice as long as a forward one.
+set(simulated plan --simulate 1f1b --stages 2 --micro-batches 1)
+expect(RUN ${simulated} --passes CODE 0
+       OUT "\"passes\":..\\[\"forward\",0,0,0.0,1.0.,.\"backward\",0,0,4.0,6.0..,..\"forward\",0,1,1.0,2.0.,.\"backward\",0,1,2.0,4.0...}\n$")
+execute_process(COMMAND ${PITON} ${simulated} OUTPUT_VARIABLE out)
+if(NOT out MATCHES "\"bubble\":" OR out MATCHES "passes")
+  message(FATAL_ERROR "passes that nobody asked for: ${out}")
+endif()
 
 # The time of a step: by rates, by measurement; and the layouts that take least.
 set(rates --device-tflops 100 --device-bandwidth 1000 --link-bandwidth 50 --host-link-bandwidth 10 --ranks-per-host 2)
@@ -22,6 +35,10 @@ expect(RUN plan --model gpt2-124m --bf16 --world-size 4 --global-batch-size 16 -
            "\nof [0-9]+ layouts, [0-9]+ fit; the first one: --tensor-model-parallel-size [124] ")
 # 12 heads can't be split over 8 ranks: such layouts are passed over.
 expect(RUN plan --model gpt2-124m --bf16 --world-size 8 --global-batch-size 8 --search --device-tflops 100 --device-bandwidth 1000 CODE 0 OUT "\nof [0-9]+ layouts")
+# One data rank has no ZeRO. Of a global batch of 2 samples, micro-batches have 1 or 2 of them, or 1 on two data ranks.
+set(few plan --model llama-tiny --global-batch-size 2 --search --device-tflops 100 --device-bandwidth 1000)
+expect(RUN ${few} --world-size 1 CODE 0 OUT "\nof 2 layouts, 2 fit")
+expect(RUN ${few} --world-size 2 CODE 0 OUT "\n1x1x2 +3 " "\nof 8 layouts, 8 fit")
 expect(RUN plan --model gpt2-124m --bf16 --world-size 2 --global-batch-size 2 --device-memory 1MB --search ${rates} CODE 4
        ERR "--device-memory: got 1.0 MiB, wanted at least [0-9.]+, which the smallest of [0-9]+ layouts needs; give more ranks")
 expect(RUN plan --model llama-tiny --world-size 2 --search CODE 2 ERR "--search: steps of equal size are compared; add --global-batch-size")

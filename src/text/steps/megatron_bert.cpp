@@ -91,7 +91,7 @@ class BasicTokenizer final : public PreTokenizer {
     for (std::size_t at = 0; at < text.size();) {
       const Utf8Char c = decode_utf8(text, at);
       at += c.length;
-      if (c.value == 0 || c.value == 0xFFFD || is_control(c.value)) continue;
+      if (c.value == 0xFFFD || is_control(c.value)) continue;
       if (is_bert_space(c.value)) {
         out.push_back(' ');
       } else if (is_bert_ideograph(c.value)) {

@@ -12,6 +12,12 @@ expect(RUN preprocess --input ${WORK}/text.txt --tokenizer-type ByteTokenizer --
 expect(RUN inspect ${WORK}/corpus_text_document --json CODE 0 OUT "\"tokenizer\":{\"name\":\"byte\"" "\"sample-by\":\"document\"")
 expect(RUN inspect ${WORK}/corpus_text_document CODE 0 OUT "made by piton [0-9.]+ with the tokenizer byte")
 
+# Documents that were left out are counted, if there are any.
+file(WRITE ${WORK}/rows.jsonl "{\"text\": \"a\"}\n{\"text\": \"b\"}\n{\"text\": \"a\"}\n")
+set(rows preprocess --input ${WORK}/rows.jsonl --tokenizer-type ByteTokenizer --output-prefix ${WORK}/rows --overwrite)
+expect(RUN ${rows} CODE 0 OUT "rows_text_document.bin: 3 documents" ERR "MB of text in [0-9.]+ s\n")
+expect(RUN ${rows} --remove-duplicates CODE 0 OUT "rows_text_document.bin: 2 documents" ERR "MB of text in [0-9.]+ s, 1 duplicates left out\n")
+
 # One document, three splits: each gets a stretch of it, and the run reports it.
 set(run pretrain --model llama-tiny --data-path ${WORK}/corpus_text_document --seq-length 32 --train-iters 2
         --micro-batch-size 2 --eval-iters 1)

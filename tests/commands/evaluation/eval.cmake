@@ -229,5 +229,7 @@ expect(RUN ${none} --task boolq --task-data-path ${data} --allow-code-execution 
 expect(RUN ${none} --task boolq --task-data-path ${data} --fewshot-as-multiturn CODE 2 ERR "works only with --apply-chat-template")
 expect(RUN ${none} --task boolq --task-data-path ${data} --protocol mindspeed --apply-chat-template CODE 2 ERR "works only with --protocol lm-eval")
 expect(RUN ${none} --task boolq --task-data-path ${data} --seq-length 1 CODE 2 ERR "--seq-length: got 1, wanted 2 to")
+expect(RUN ${none} --task boolq --task-data-path ${data} --max-eval-samples 0 CODE 2
+  ERR "--max-eval-samples: got 0, wanted 1 to 1099511627776")
 expect(RUN ${none} --task boolq --task-data-path ${data} --batch-size 0 CODE 2 ERR "--batch-size: got 0, wanted 1 to")
 expect(RUN ${none} --task lambada --task-data-path ${data} --num-shots 2 CODE 2 ERR "lambada has no examples")

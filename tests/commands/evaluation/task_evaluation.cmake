@@ -113,5 +113,5 @@ expect(RUN ${train} --eval-tasks gsm8k --eval-tasks-data-path ${data} CODE 2
 expect(RUN ${train} --eval-tasks humaneval --eval-tasks-data-path ${data} CODE 2 ERR "humaneval runs programs that the model writes")
 expect(RUN ${train} --eval-tasks lambada CODE 2 ERR "--eval-tasks-data-path: not given")
 expect(RUN ${train} --eval-tasks-data-path ${data} CODE 2 ERR "--eval-tasks: not given; wanted tasks for --eval-tasks-data-path")
-expect(RUN ${train} ${tasks} --eval-tasks-interval 0 CODE 2 ERR "--eval-tasks-interval: got 0, wanted")
+expect(RUN ${train} ${tasks} --eval-tasks-interval 0 CODE 2 ERR "--eval-tasks-interval: got 0, wanted 1 or more")
 expect(RUN ${train} --eval-tasks lambada,LAMBADA --eval-tasks-data-path ${data} CODE 2 ERR "--eval-tasks: lambada is given twice")

@@ -68,6 +68,11 @@ foreach(from "--load ${WORK}/run" "--load ${base} --lora-load ${WORK}/run" "--lo
   separate_arguments(from)
   expect(RUN chat ${from} --max-new-tokens 4 --greedy INPUT ${WORK}/asked.txt CODE 0)
 endforeach()
+# Of 128 positions an answer leaves one for the question at least, and the question has to fit.
+expect(RUN chat --load ${WORK}/run --max-new-tokens 128 INPUT ${WORK}/asked.txt CODE 2
+  ERR "--max-new-tokens: got 128, wanted 1 to 127\n")
+expect(RUN chat --load ${WORK}/run --max-new-tokens 127 INPUT ${WORK}/asked.txt CODE 2
+  ERR "the question has [0-9]+ tokens, 1 fit; ask a shorter one")
 expect(RUN chat --load ${WORK}/run --chat-template alpacca INPUT ${WORK}/asked.txt CODE 2
   ERR "--chat-template: got alpacca, wanted a file in Jinja, or one of default, empty, default, trl, alpaca, ")
 expect(RUN chat --load ${base} --tokenizer-type ByteTokenizer INPUT ${WORK}/asked.txt CODE 2 ERR "has no chat template")

@@ -64,6 +64,12 @@ TEST_F(Dialogues, HaveAsManyTurnsAsAreAllowed) {
   dialogue.ask("six");
   EXPECT_EQ(text_of(dialogue), "<utwo><ayes><usix><a");
   EXPECT_EQ(dialogue.prompt().left_out, 1);
+  Dialogue alone = with({.turns = 1, .tokens = 1000});
+  alone.ask("one");
+  alone.answer("yes");
+  alone.ask("two");
+  EXPECT_EQ(text_of(alone), "<utwo><a");
+  EXPECT_EQ(alone.prompt().left_out, 1);
 }
 
 TEST_F(Dialogues, RefuseAQuestionThatDoesNotFit) {

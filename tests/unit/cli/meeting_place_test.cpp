@@ -47,6 +47,8 @@ TEST(MeetingPlace, IsNotThePortAtWhichTorchrunListens) {
   EXPECT_EQ(place(with(kTorchrun, "TORCHELASTIC_USE_AGENT_STORE", "True"))->port, 4322);
   EXPECT_EQ(place(with(kTorchrun, "TORCHELASTIC_USE_AGENT_STORE", "False"))->port, 4321);
   EXPECT_EQ(place(with(kTorchrun, "PITON_PORT", "999"))->port, 999);
+  EXPECT_EQ(place(with(kTorchrun, "PITON_PORT", "1"))->port, 1);
+  EXPECT_EQ(place(with(kTorchrun, "PITON_PORT", "65535"))->port, 65535);
 }
 
 TEST(MeetingPlace, IsThatOfSrunWithMasterAddress) {
@@ -90,6 +92,11 @@ TEST(MeetingPlace, RefusesWhatIsNoNumber) {
   EXPECT_THAT(message(with(kTorchrun, "WORLD_SIZE", "eight")), HasSubstr("got \"eight\""));
   EXPECT_THAT(message(with(kTorchrun, "LOCAL_RANK", "")), HasSubstr("LOCAL_RANK: got \"\""));
   EXPECT_THAT(message(with(kTorchrun, "MASTER_PORT", "65536")), HasSubstr("from 1 to 65535"));
+  for (const char* port : {"0", "65536"}) {
+    EXPECT_EQ(
+        message(with(kTorchrun, "PITON_PORT", port)),
+        fmt::format("environment: PITON_PORT: got \"{}\", wanted a number from 1 to 65535", port));
+  }
 }
 
 }  // namespace

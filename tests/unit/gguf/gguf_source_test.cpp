@@ -13,6 +13,7 @@
 #include "gguf/gguf_rotary.h"
 #include "gguf/gguf_writer.h"
 #include "huggingface/config_keys.h"
+#include "huggingface/family.h"
 #include "huggingface/hf_source.h"
 #include "support/errors.h"
 #include "support/temp_folder.h"
@@ -22,6 +23,7 @@ namespace piton {
 namespace {
 
 namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
 using test::HfFolder;
 using testing::HasSubstr;
 
@@ -186,6 +188,35 @@ TEST_F(WrittenGguf, OfGemmaHoldsGainsAndComesBack) {
     if (source.model().head_norms) {
       EXPECT_TRUE(source.stored_from_one("layers.0.attention.query_norm.weight"));
     }
+  }
+}
+
+// llama.cpp takes a cap that is not said for that of the published models in Gemma 2, for none in
+// Gemma 3.
+TEST_F(WrittenGguf, OfGemmaSaysTheCapsThatItHas) {
+  const auto described = [](const char* name, const Json& attention, const Json& logits) {
+    Json config = Json::parse(read_text_file(test::golden_folder(name) / "config.json"));
+    config["query_pre_attn_scalar"] = 12;
+    config["attn_logit_softcapping"] = attention;
+    config["final_logit_softcapping"] = logits;
+    const ModelConfig model = hf_model(HfConfig(config.dump(), "config.json"));
+    return describe_gguf(model, name, "the model");
+  };
+  const auto cap = [](const GgufDescription& description, const std::string& key) {
+    const auto found = std::ranges::find(description.entries, description.architecture + "." + key,
+                                         &GgufEntry::key);
+    return found == description.entries.end() ? std::nullopt : std::optional(found->value.number());
+  };
+  const GgufDescription gemma3 = described("gemma3", nullptr, nullptr);
+  EXPECT_EQ(cap(gemma3, "attn_logit_softcapping"), std::nullopt);
+  EXPECT_EQ(cap(gemma3, "final_logit_softcapping"), std::nullopt);
+  EXPECT_EQ(cap(described("gemma3", nullptr, 0.5), "final_logit_softcapping"), 0.5);
+  const GgufDescription gemma2 = described("gemma2", 0.25, 0.5);
+  EXPECT_EQ(cap(gemma2, "attn_logit_softcapping"), 0.25);
+  EXPECT_EQ(cap(gemma2, "final_logit_softcapping"), 0.5);
+  for (const auto& [attention, logits] : {std::pair<Json, Json>{nullptr, 0.5}, {0.5, nullptr}}) {
+    EXPECT_THAT(message_of(Fault::kData, [&] { described("gemma2", attention, logits); }),
+                HasSubstr("as \"gemma2\": there is no word for"));
   }
 }
 

@@ -318,6 +318,10 @@ TEST_F(SmallTokenizer, NamesHowWordsAreCut) {
     return vocabulary().pre;
   };
   EXPECT_EQ(split("{1,3}", true), "llama-bpe");
+  // The file that is made of it cuts as the published one, which this is.
+  const std::string made = files_of_vocabulary(vocabulary(), "x.gguf").at("tokenizer.json");
+  EXPECT_EQ(nlohmann::json::parse(made)["pre_tokenizer"]["pretokenizers"][0],
+            json_["pre_tokenizer"]["pretokenizers"][0]);
   EXPECT_EQ(split("{1,3}", false), "dbrx");
   EXPECT_EQ(split("", false), "stablelm2");
   json_["normalizer"] = {{"type", "NFC"}};

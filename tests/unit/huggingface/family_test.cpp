@@ -219,6 +219,13 @@ TEST(HfModel, OfAFileThatLacksKeysHasTheDefaultsOfTransformers) {
   window.erase("sliding_window");
   window.erase("layer_types");
   EXPECT_EQ(model_of(window).window_before, 4095);
+  // Transformers' max_window_layers is 28: layers before it have no window.
+  window.erase("max_window_layers");
+  window["num_hidden_layers"] = 28;
+  EXPECT_FALSE(model_of(window).window_before);
+  window["num_hidden_layers"] = 29;
+  EXPECT_THAT(message_of(Fault::kData, [&] { model_of(window); }),
+              HasSubstr("max_window_layers: got nothing, wanted 0"));
   Json groups = golden("mistral");
   groups["num_attention_heads"] = 16;
   groups["head_dim"] = 4;

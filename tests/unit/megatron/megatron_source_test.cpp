@@ -367,5 +367,39 @@ TEST(MegatronRun, HasTheFlagsOfItsLastDecay) {
                                    testing::Pair("lr-wsd-decay-style", "\"exponential\"")));
 }
 
+// Those of the parser of Megatron-LM: older checkpoints lack the flags that came later.
+TEST(MegatronArguments, ThatAreNotThereHaveTheDefaultsOfMegatron) {
+  PickleWriter out;
+  out.begin_dict();
+  for (const auto& [name, value] : {std::pair{"num_layers", 2},
+                                    {"hidden_size", 64},
+                                    {"num_attention_heads", 4},
+                                    {"max_position_embeddings", 32}}) {
+    out.text(name);
+    out.integer(value);
+  }
+  out.end_dict();
+  const PickleDocument document = read_pickle(out.finished(), "run");
+  const MegatronArguments arguments = read_megatron_arguments(document.root(), "run");
+  const ModelConfig& model = arguments.model;
+  EXPECT_EQ(model.ffn_hidden, 256);
+  EXPECT_EQ(model.groups, 4);
+  EXPECT_EQ(model.head_size, 16);
+  EXPECT_EQ(model.norm, NormKind::kLayer);
+  EXPECT_EQ(model.norm_eps, 1e-5);
+  EXPECT_EQ(model.positions, PositionKind::kLearned);
+  EXPECT_EQ(model.activation, ActivationKind::kGeluTanh);
+  EXPECT_TRUE(model.tied && model.biases && model.qkv_biases && model.output_bias);
+  EXPECT_FALSE(model.gated || model.embedding_norm || model.head_norms || model.normalized_head);
+  EXPECT_EQ(model.hidden_dropout, 0.1);
+  EXPECT_EQ(model.attention_dropout, 0.1);
+  EXPECT_EQ(model.init_deviation, 0.02);
+  EXPECT_FALSE(model.xavier_weights);
+  EXPECT_EQ(arguments.layout.tensor, 1);
+  EXPECT_EQ(arguments.layout.pipeline, 1);
+  EXPECT_EQ(arguments.layout.chunks, 1);
+  EXPECT_FALSE(arguments.vocabulary || arguments.head_like_layers);
+}
+
 }  // namespace
 }  // namespace piton

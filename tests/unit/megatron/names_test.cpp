@@ -3,6 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <string_view>
+
+#include "megatron/distributed/torch_dist_names.h"
+
 namespace piton {
 namespace {
 
@@ -68,6 +72,19 @@ TEST(MegatronNames, OfOtherVersionsAreKnown) {
   EXPECT_EQ(megatron_key("decoder.layers.0.mlp.experts.linear_fc1.weight0"), std::nullopt);
   EXPECT_EQ(megatron_key("decoder.layers.0"), std::nullopt);
   EXPECT_TRUE(is_ignored_by_megatron("decoder.layers.0.mlp.linear_fc1._extra_state"));
+}
+
+// torch_dist has one tensor of all layers under a name without a number, or one for each layer
+// under a name with it.
+TEST(TorchDistNames, HaveAPlaceForTheNumberThatTheyLack) {
+  EXPECT_EQ(place_of_layer("layers.mlp.linear_fc1.weight"), 7U);
+  EXPECT_EQ(place_of_layer("decoder.layers.mlp.linear_fc1.weight"), 15U);
+  for (const char* name :
+       {"decoder.layers.0.mlp.linear_fc1.weight", "layers.12.mlp.linear_fc1.weight", "layers.",
+        "decoder.layers.", "decoder.sublayers.mlp.linear_fc1.weight",
+        "decoder.final_layernorm.weight", "embedding.word_embeddings.weight", ""}) {
+    EXPECT_EQ(place_of_layer(name), std::string_view::npos) << name;
+  }
 }
 
 }  // namespace

@@ -257,6 +257,41 @@ TEST_F(WrittenTorch, ThatIsNoneIsRefused) {
   EXPECT_THAT(of(text_ + "more"), HasSubstr("not a valid zip archive"));
 }
 
+// APPNOTE 4.3.16: two bytes hold the size of the comment at the end.
+TEST_F(WrittenTorch, WithTheLongestCommentIsRead) {
+  const std::size_t end = text_.size() - 22;
+  for (const std::size_t size : {std::size_t{1}, std::size_t{65534}, std::size_t{65535}}) {
+    std::string text = text_ + std::string(size, 'c');
+    put(text, end + 20, size, 2);
+    const fs::path commented = dir_ / fmt::format("{}.pt", size);
+    std::ofstream(commented, std::ios::binary) << text;
+    const TorchFile file(commented);
+    EXPECT_THAT(first(file, file.tensor(*file.root().find("a"), "a"), 2), ElementsAre(1, 2))
+        << size;
+  }
+}
+
+TEST(TorchWriter, NamesTheStorageOfEveryType) {
+  // The classes are those of torch.
+  const std::pair<const char*, const char*> types[] = {{"F32", "FloatStorage"},
+                                                       {"BF16", "BFloat16Storage"},
+                                                       {"F16", "HalfStorage"},
+                                                       {"F64", "DoubleStorage"},
+                                                       {"I64", "LongStorage"}};
+  for (const auto& [type, storage] : types) {
+    const TempFolder dir;
+    const fs::path path = dir / "x.pt";
+    TorchWriter out(path);
+    out.tensor(type, Numbers{3});
+    const std::vector<std::byte> bytes(static_cast<std::size_t>(3 * torch_width(type)));
+    out.append(bytes);
+    out.commit();
+    EXPECT_THAT(read_text_file(path), HasSubstr(fmt::format("ctorch\n{}\n", storage)));
+    const TorchFile file(path);
+    EXPECT_EQ(file.tensor(file.root(), "it").dtype, type);
+  }
+}
+
 // Other programs check a member by the number before its bytes.
 TEST_F(WrittenTorch, HasTheCrcOfEveryMemberInBothPlaces) {
   for (const char* name : {"archive/data.pkl", "archive/data/0"}) {

@@ -166,6 +166,26 @@ TEST(BpeMerger, WhatARuleMakesMayStandInAWord) {
   EXPECT_LT(expect_definition(rules, random, 4), 10);
 }
 
+// Then the leftmost pair decides, which a search among tokens does not see: such words are merged.
+TEST(BpeMerger, RulesOfTheOrderOfTheirPartsAreMerged) {
+  const auto expect_merged = [](const std::vector<MergeRule>& rules, const Symbols& word,
+                                const Symbols& wanted) {
+    ASSERT_EQ(merge_plainly(rules, word), wanted);
+    const BpeRules both(rules);
+    BpeTokens::Scratch scratch;
+    Symbols symbols = word;
+    EXPECT_EQ(both.tokens.encode(symbols.data(), symbols.size(), scratch), 0U);
+    EXPECT_EQ(symbols, word);
+    BpeMerger merger(both);
+    symbols.resize(merger.merge(symbols.data(), symbols.size()));
+    EXPECT_EQ(symbols, wanted);
+  };
+  // (01)(23) would be one token, but (01)2 comes before.
+  expect_merged({{0, 1, 10, 0}, {10, 2, 11, 0}, {2, 3, 12, 0}, {10, 12, 13, 1}}, {0, 1, 2, 3},
+                {11, 3});
+  expect_merged({{3, 4, 10, 0}, {2, 10, 11, 0}}, {2, 3, 4}, {11});
+}
+
 TEST(BpeMerger, LongRunsStayLinear) {
   // a, aa, aaaa, ...: a quadratic way would take minutes.
   std::vector<MergeRule> rules;

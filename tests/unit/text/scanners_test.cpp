@@ -1,11 +1,13 @@
 #include "text/unicode/scanners.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <memory>
 #include <random>
 #include <utility>
 
+#include "support/errors.h"
 #include "text/steps/pre_tokenizers.h"
 #include "text/unicode/pattern.h"
 
@@ -87,6 +89,16 @@ TEST(Pattern, ReadsClassesAsTheFilesDialectDoes) {
   EXPECT_EQ(words(R"(.\B)", "ab\u2463"), (Words{"a", "\u2463"}));
   EXPECT_EQ(words(R"([[:alpha:]]+)", "a\u2163\u00BD"), (Words{"a\u2163"}));
   EXPECT_EQ(words(R"([]\w]+)", "a]\u00BD"), (Words{"a]"}));
+}
+
+// In Oniguruma "[b]" is a class of its own here, whatever follows.
+TEST(Pattern, RefusesAClassInsideAClass) {
+  for (const char* expression :
+       {"[a[b]]", "[a[b]:]", "[[b][:alpha:]]", "[a&&b]", "[[:alpha:][b]]"}) {
+    EXPECT_THAT(message_of(Fault::kData, [&] { Pattern(expression, "test"); }),
+                testing::HasSubstr("has a class inside a class"))
+        << expression;
+  }
 }
 
 TEST(Scanners, BertCutsAtWhiteSpaceAndPunctuation) {

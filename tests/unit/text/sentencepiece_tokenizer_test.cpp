@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "support/charsmap_bytes.h"
+
 namespace piton {
 namespace {
 
@@ -29,6 +31,21 @@ TEST(SentencePieceTokenizer, GivesAddedTokensTheirIdsBetweenStretches) {
   EXPECT_EQ(tokenizer.encode("<s>a<end>", parse), (Ids{1, 3, 4, 7}));
   EXPECT_EQ(tokenizer.decode(Ids{3, 4, 6, 3, 5}), "a<tool> b");
   EXPECT_EQ(tokenizer.vocabulary_size(), 8);
+}
+
+// SentencePiece's normalizer looks for them before it looks into the map of characters.
+TEST(SentencePieceTokenizer, NormalizesNoPieceOfTheUser) {
+  SentencePieceFacts facts = small_model();
+  facts.pieces.push_back({"A", 0, Type::kUserDefined});
+  facts.pieces.push_back({"BB", 0, Type::kUserDefined});
+  facts.charsmap = test::charsmap_bytes({{"A", "a"}, {"B", "b"}});
+  const SentencePieceTokenizer tokenizer(facts, {.add_bos = false}, "", "test");
+  ASSERT_EQ(tokenizer.normalized("A"), "\u2581A");
+  EXPECT_EQ(tokenizer.normalized("aABbBBB"), "\u2581aAbbBBb");
+  EXPECT_EQ(tokenizer.encode("aABbBBB"), (Ids{3, 4, 6, 5, 5, 7, 5}));
+  facts.pieces.resize(6);
+  const SentencePieceTokenizer without(facts, {.add_bos = false}, "", "test");
+  EXPECT_EQ(without.normalized("aABbBBB"), "\u2581aabbbbb");
 }
 
 }  // namespace

@@ -3,7 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <random>
+#include <set>
 #include <string>
+
+#include "text/tokenizer.h"
 
 namespace piton {
 namespace {
@@ -39,6 +42,28 @@ TEST(Utf8, ReplacingBadBytesLeavesWellFormedTextAndMakesAnyTextWellFormed) {
     ASSERT_EQ(replace_bad_utf8(text), text);
     const std::size_t valid = valid_utf8_prefix(bytes);
     ASSERT_TRUE(text.starts_with(bytes.substr(0, valid)));
+  }
+}
+
+TEST(Utf8, CompletePrefixesLeaveOutTheBeginningOfACharacterAndNothingElse) {
+  std::set<std::string> begun;                         // all that a character can begin with
+  for (char32_t c = 0x80; c <= 0x10FFFF; c += 0x40) {  // the last byte is in none of these
+    if (c >= 0xD800 && c < 0xE000) continue;
+    std::string text;
+    append_utf8(c, text);
+    EXPECT_EQ(complete_utf8_prefix(text), text.size()) << static_cast<std::uint32_t>(c);
+    for (std::size_t n = 1; n < text.size(); ++n) begun.insert(text.substr(0, n));
+  }
+  std::mt19937 random(7);
+  for (int trial = 0; trial < 200000; ++trial) {
+    std::string bytes = "a";
+    for (std::size_t i = random() % 5; i > 0; --i)
+      bytes.push_back(static_cast<char>(random() % 8 == 0 ? 'b' : 128 + random() % 128));
+    std::size_t wanted = bytes.size();
+    for (std::size_t at = 1; at < bytes.size(); ++at) {
+      if (begun.contains(bytes.substr(at))) wanted = at;
+    }
+    ASSERT_EQ(complete_utf8_prefix(bytes), wanted);
   }
 }
 

@@ -95,6 +95,11 @@ TEST(JinjaTemplate, NamesTemplateLineAndCauseOfErrors) {
             "t: line 1: the template refuses the conversation: No\\nsystem role");
   EXPECT_EQ(error_of("{% include 'x' %}"),
             "t: line 1: the tag \"include\" is not supported; write the template in one piece");
+  EXPECT_EQ(error_of("{% shout %}"), "t: line 1: unknown tag \"shout\"");
+  EXPECT_EQ(
+      error_of("{% if x %}{% shout %}"),
+      "t: line 1: unknown tag \"shout\", wanted {% elif %} or {% else %} or {% endif %} here");
+  EXPECT_EQ(error_of("{% 'a' %}"), "t: line 1: got \"a\", wanted the name of a tag");
   EXPECT_EQ(error_of("x{{ 'a' | shout }}"), "t: line 1: no filter named 'shout'");
   EXPECT_EQ(error_of("{{ {}.get() }}"), "t: line 1: get() needs the argument 'key'");
   EXPECT_EQ(error_of("{{ {}.get(1, key=2) }}"), "t: line 1: get() got two values for 'key'");
@@ -155,6 +160,13 @@ TEST(JinjaTemplate, RefusesNumbersThatPythonAloneHas) {
   EXPECT_EQ(message_of(Fault::kData, [] { value_of(18446744073709551615U, "x"); }),
             "x: got the integer 18446744073709551615, wanted at most 64 bits; write a text");
   EXPECT_THAT(error_of("{{ 9223372036854775807 + 1 }}"), HasSubstr("more than 64 bits"));
+}
+
+// The signs and prefixes of Python are not those of C.
+TEST(JinjaTemplate, RefusesHexadecimalFormatsThatPythonAloneHas) {
+  for (const char* source : {"{{ '%x' % -1 }}", "{{ '%o' % -8 }}", "{{ '%#X' % 255 }}"}) {
+    EXPECT_THAT(error_of(source), HasSubstr("this hexadecimal or octal format is not supported"));
+  }
 }
 
 }  // namespace
