@@ -124,6 +124,9 @@ TEST_F(Convert, DividesAFolderAnewAndKeepsWhatItDoesNotKnow) {
   for (const std::string& name : files.names())
     EXPECT_LT(fs::file_size(dir_.path() / "out" / name), 35'000U);
   test::expect_same_tensors(folder.path(), dir_ / "out");
+  EXPECT_THAT(read_text_file(dir_ / "out/model.safetensors.index.json"),
+              HasSubstr(fmt::format("\"total_parameters\": {},",
+                                    HfSource(folder.path()).model().parameters())));
   EXPECT_EQ(read_text_file(dir_.path() / "out/generation_config.json"), "{\"x\": 1}  ");
   EXPECT_EQ(read_text_file(dir_.path() / "out/chat_template.jinja"), "{{ a }}\n\n");
   EXPECT_FALSE(fs::exists(dir_.path() / "out/notes.bin"));

@@ -56,6 +56,19 @@ std::string refusal(const std::string& bytes) {
   return message;
 }
 
+TEST(GgufHeader, MayEndWithItsLastValue) {
+  for (const std::size_t size : {std::size_t{0}, std::size_t{32}}) {
+    // 24 bytes, the key of 20 and its length, the kind, the length of the text, the text.
+    const std::string name(size, 'x');
+    GgufHeader written{.entries = {{"general.architecture", GgufValue::string(name)}}};
+    const std::string bytes = make_gguf_header(written);
+    ASSERT_EQ(bytes.size(), 64 + size);
+    const GgufHeader header = parse(bytes);
+    EXPECT_EQ(header.find("general.architecture")->text, name);
+    EXPECT_EQ(header.data_begin, std::ssize(bytes));
+  }
+}
+
 TEST(GgufHeader, IsReadAsItWasWritten) {
   const std::string bytes = whole_file(small_header());
   const GgufHeader header = parse(bytes);

@@ -39,6 +39,8 @@ TEST(AddedTokens, ThatAreSingleWordsHaveNoWordOnEitherSide) {
 TEST(AddedTokens, TakeTheSpacesThatTheyAreToTake) {
   EXPECT_EQ(parts_of({.id = 1, .content = "x", .lstrip = true}, "a  x  b"),
             (Texts{"a", "[  x]", "  b"}));
+  EXPECT_EQ(parts_of({.id = 1, .content = "x", .lstrip = true}, "x a  x x"),
+            (Texts{"[x]", " a", "[  x]", "[ x]"}));
   EXPECT_EQ(parts_of({.id = 1, .content = "x", .rstrip = true}, "a  x  b"),
             (Texts{"a  ", "[x  ]", "b"}));
 }

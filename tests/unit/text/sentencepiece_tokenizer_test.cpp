@@ -1,6 +1,7 @@
 // Tokens that are no pieces of the model's text: controls, and those of the configuration.
 #include "text/sentencepiece/sentencepiece_tokenizer.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "support/charsmap_bytes.h"
@@ -46,6 +47,18 @@ TEST(SentencePieceTokenizer, NormalizesNoPieceOfTheUser) {
   facts.pieces.resize(6);
   const SentencePieceTokenizer without(facts, {.add_bos = false}, "", "test");
   EXPECT_EQ(without.normalized("aABbBBB"), "\u2581aabbbbb");
+}
+
+TEST(SentencePieceTokenizer, OfUnigramSpellsUnknownCharactersInBytes) {
+  SentencePieceFacts facts = small_model();
+  facts.byte_fallback = true;
+  for (int byte = 0; byte < 256; ++byte)
+    facts.pieces.push_back({fmt::format("<0x{:02X}>", byte), 0, Type::kByte});
+  const SentencePieceTokenizer tokenizer(facts, {.add_bos = false}, "", "test");
+  const auto id = [](int byte) { return 6 + byte; };
+  EXPECT_EQ(tokenizer.encode("\u00E9ab"), (Ids{3, id(0xC3), id(0xA9), 4, 5}));
+  EXPECT_EQ(tokenizer.encode("ab\u4E2D"), (Ids{3, 4, 5, id(0xE4), id(0xB8), id(0xAD)}));
+  EXPECT_EQ(tokenizer.encode("azb"), (Ids{3, 4, id('z'), 5}));
 }
 
 }  // namespace
