@@ -32,10 +32,20 @@ target_compile_options(piton_test_doubles PRIVATE $<$<CONFIG:Release>:-O1>)
 # All test programs but the unit tests.
 add_custom_target(whole_tests)
 
+# By day tests do not wait for disks (tests/no_sync). A sanitizer wants to be the first library of a program.
+add_library(piton_no_sync OBJECT ${CMAKE_SOURCE_DIR}/tests/no_sync/no_sync.cpp)
+set(no_sync_environment "")
+if(NOT PITON_SANITIZE)
+  add_library(no_sync SHARED ${CMAKE_SOURCE_DIR}/tests/no_sync/no_sync.cpp)
+  set_target_properties(no_sync PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  add_dependencies(whole_tests no_sync)
+  set(no_sync_environment LD_PRELOAD=$<TARGET_FILE:no_sync>)
+endif()
+
 # piton_test(name label libraries...  SOURCES files...)
 function(piton_test name label)
   cmake_parse_arguments(arg "" "" "SOURCES;LIBS" ${ARGN})
-  add_executable(${name} ${arg_SOURCES})
+  add_executable(${name} ${arg_SOURCES} $<TARGET_OBJECTS:piton_no_sync>)
   target_link_libraries(${name} PRIVATE piton_test_support GTest::gtest_main ${arg_LIBS})
   piton_test_compilation(${name})
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
@@ -100,7 +110,7 @@ endif()
 file(GLOB rank_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/ranks/*_test.cpp)
 foreach(file IN LISTS rank_sources)
   get_filename_component(name ${file} NAME_WE)
-  add_executable(ranks_${name} ${file})
+  add_executable(ranks_${name} ${file} $<TARGET_OBJECTS:piton_no_sync>)
   target_link_libraries(ranks_${name} PRIVATE piton_test_support piton_test_doubles piton_api)
   piton_test_compilation(ranks_${name})
   add_dependencies(whole_tests ranks_${name})
@@ -141,7 +151,9 @@ if(TARGET piton)
       COMMAND ${CMAKE_COMMAND} -DPITON=$<TARGET_FILE:piton> -DSOURCE=${CMAKE_SOURCE_DIR}
               -DLAUNCH=${CMAKE_SOURCE_DIR}/tools/launch.sh
               -DWORK=${CMAKE_BINARY_DIR}/commands/${name} -P ${file})
-    set_tests_properties(commands/${name} PROPERTIES LABELS commands TIMEOUT 600)
+    # After a rank has failed, mpirun waits for this long, twice.
+    set_tests_properties(commands/${name} PROPERTIES LABELS commands TIMEOUT 600
+      ENVIRONMENT "PITON_GRACE_SECONDS=1;${no_sync_environment}")
     if(name MATCHES "_rules$")  # a hundred runs each
       set_tests_properties(commands/${name} PROPERTIES TIMEOUT 1200)
     endif()
@@ -179,7 +191,7 @@ if(TARGET piton AND TARGET piton_api)
       endif()
       math(EXPR index "${shard} - 1")
       set_tests_properties(${part} PROPERTIES LABELS drills PROCESSORS ${processors} TIMEOUT 14400
-        ENVIRONMENT "GTEST_TOTAL_SHARDS=${shards};GTEST_SHARD_INDEX=${index}")
+        ENVIRONMENT "GTEST_TOTAL_SHARDS=${shards};GTEST_SHARD_INDEX=${index};${no_sync_environment}")
     endforeach()
   endforeach()
 endif()

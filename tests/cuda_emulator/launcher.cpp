@@ -40,10 +40,10 @@ piton_emulator_switch:
 namespace piton::emulator {
 
 Indices indices;
+RunningThread running_thread;
 
 namespace {
 
-constexpr std::size_t kStackBytes = std::size_t{64} << 10;
 // How far above a local of launch() the host's frames are taken for arguments of the kernel.
 constexpr std::uintptr_t kHostFrames = std::uintptr_t{256} << 10;
 
@@ -73,12 +73,9 @@ struct Block {
   std::size_t threads = 0;
   std::size_t current = 0;
   std::size_t at_barrier = 0;
-  std::uint32_t launch = 0;
   std::uint32_t number = 0;
-  std::uint32_t barriers = 0;
   std::size_t shared_bytes = 0;
   std::uintptr_t host_frame = 0;
-  bool running = false;
   std::string fault;
   const std::function<void()>* thread = nullptr;
   std::mutex mutex;  // one launch at a time
@@ -109,6 +106,9 @@ void prepare(std::size_t index) {
 void resume(std::size_t index) {
   block.current = index;
   indices.thread = {static_cast<unsigned>(index), 0, 0};
+  running_thread.stack = reinterpret_cast<std::uintptr_t>(block.stacks) + index * kStackBytes;
+  running_thread.moment.warp_barriers = block.warps[index / kWarpSize].barriers;
+  running_thread.moment.thread = static_cast<std::uint16_t>(index);
   piton_emulator_switch(&block.scheduler, block.fibers[index].stack_pointer);
 }
 
@@ -116,7 +116,8 @@ void run_block() {
   for (std::size_t i = 0; i < block.threads; ++i) prepare(i);
   for (Warp& warp : block.warps) warp.arrived = warp.barriers = warp.turn = 0;
   block.at_barrier = 0;
-  block.barriers = 0;
+  running_thread.moment.block = block.number;
+  running_thread.moment.block_barriers = 0;
   forget_shared_memory();
   while (block.fault.empty()) {
     bool moved = false;
@@ -179,24 +180,24 @@ void launch(dim3 grid, dim3 threads, std::size_t shared, const std::function<voi
   block.thread = &thread;
   block.fault.clear();
   block.host_frame = reinterpret_cast<std::uintptr_t>(&blocks) - 4096;
-  ++block.launch;
+  ++running_thread.moment.launch;
   indices.block_size = threads;
   indices.grid_size = grid;
-  block.running = true;
+  running_thread.runs = true;
   for (std::uint64_t i = 0; i < blocks && block.fault.empty(); ++i) {
     block.number = static_cast<std::uint32_t>(i);
     indices.block = {static_cast<unsigned>(i % grid.x), static_cast<unsigned>(i / grid.x % grid.y),
                      static_cast<unsigned>(i / grid.x / grid.y)};
     run_block();
   }
-  block.running = false;
+  running_thread.runs = false;
   if (!block.fault.empty()) throw Fault("cuda emulator: " + block.fault);
 }
 
 void sync_block() {
   if (++block.at_barrier == block.threads) {
     block.at_barrier = 0;
-    ++block.barriers;
+    ++running_thread.moment.block_barriers;
     for (std::size_t i = 0; i < block.threads; ++i) {
       if (block.fibers[i].state == State::kAtBlockBarrier) block.fibers[i].state = State::kReady;
     }
@@ -209,7 +210,7 @@ void sync_warp(unsigned mask) {
   Warp& warp = block.warps[block.current / kWarpSize];
   const std::uint16_t before = warp.barriers;
   wait_for_warp(mask);
-  warp.barriers = static_cast<std::uint16_t>(before + 1);
+  warp.barriers = running_thread.moment.warp_barriers = static_cast<std::uint16_t>(before + 1);
 }
 
 int lane() { return static_cast<int>(block.current % kWarpSize); }
@@ -234,24 +235,8 @@ void fail(const std::string& what) {
   std::abort();  // a fiber that is done is not resumed
 }
 
-bool running() { return block.running; }
-
-bool on_own_stack(const void* address) {
-  const auto at = reinterpret_cast<std::uintptr_t>(address);
-  const auto begin = reinterpret_cast<std::uintptr_t>(block.stacks) + block.current * kStackBytes;
-  return at - begin < kStackBytes;
-}
-
 bool on_launching_stack(const void* address) {
   return reinterpret_cast<std::uintptr_t>(address) - block.host_frame < kHostFrames;
-}
-
-Moment now() {
-  return {.launch = block.launch,
-          .block = block.number,
-          .block_barriers = block.barriers,
-          .warp_barriers = block.warps[block.current / kWarpSize].barriers,
-          .thread = static_cast<std::uint16_t>(block.current)};
 }
 
 std::size_t shared_bytes() { return block.shared_bytes; }

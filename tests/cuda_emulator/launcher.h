@@ -50,13 +50,7 @@ unsigned atomic_add(unsigned* address, unsigned value);
 // thread; does not return.
 [[noreturn]] void fail(const std::string& what);
 
-// True while a thread of a kernel runs.
-bool running();
-// Whether `address` is on the stack of the running thread, or of the host code that launched it.
-bool on_own_stack(const void* address);
-bool on_launching_stack(const void* address);
-
-// When the running thread is: two accesses are ordered by a barrier between them.
+// When a thread runs: two accesses are ordered by a barrier between them.
 struct Moment {
   std::uint32_t launch = 0;
   std::uint32_t block = 0;
@@ -64,7 +58,24 @@ struct Moment {
   std::uint16_t warp_barriers = 0;
   std::uint16_t thread = 0;
 };
-Moment now();
+
+inline constexpr std::size_t kStackBytes = std::size_t{64} << 10;  // of a thread
+
+// What each access asks for.
+struct RunningThread {
+  bool runs = false;
+  std::uintptr_t stack = 0;  // where its stack begins
+  Moment moment;
+};
+extern RunningThread running_thread;
+
+// True while a thread of a kernel runs.
+inline bool running() { return running_thread.runs; }
+// Whether `address` is on the stack of the running thread, or of the host code that launched it.
+inline bool on_own_stack(const void* address) {
+  return reinterpret_cast<std::uintptr_t>(address) - running_thread.stack < kStackBytes;
+}
+bool on_launching_stack(const void* address);
 
 // The bytes of shared memory that the running block has.
 std::size_t shared_bytes();

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <sys/mman.h>
 
+#include <array>
 #include <map>
 #include <mutex>
 
@@ -32,7 +33,7 @@ enum CellBit : std::uint8_t {
 struct Cell {
   Moment write;
   Moment read;
-  std::uint32_t call = 0;  // that may use it
+  std::uint32_t call = 0;  // that may use it; of shared memory: the block that last used it
   std::uint8_t bits = 0;
 };
 
@@ -54,10 +55,12 @@ struct DeviceMemory {
   std::mutex mutex;
   std::map<std::uintptr_t, Region> regions;  // by their begin
   Region shared;
-  Region* last = nullptr;
+  std::array<Region*, 4> recent{};  // of the last accesses: a kernel has a few tensors
+  std::size_t turn = 0;
   std::size_t bytes = 0;
   std::uint32_t call = 0;  // 0: none is declared
   std::uint32_t calls = 0;
+  std::uint32_t blocks = 0;  // that have run
 };
 
 DeviceMemory memory;
@@ -69,12 +72,14 @@ Region* region_of(std::uintptr_t at, std::size_t bytes) {
   const auto inside = [&](const Region& region) {
     return at >= region.begin && at + bytes <= region.begin + region.bytes;
   };
-  if (memory.last != nullptr && inside(*memory.last)) return memory.last;
+  for (Region* region : memory.recent) {
+    if (region != nullptr && inside(*region)) return region;
+  }
   auto next = memory.regions.upper_bound(at);
   if (next == memory.regions.begin()) return nullptr;
   Region& region = std::prev(next)->second;
   if (!inside(region)) return nullptr;
-  return memory.last = &region;
+  return memory.recent[memory.turn++ % memory.recent.size()] = &region;
 }
 
 template <typename Use>
@@ -114,7 +119,7 @@ void check_rules(const Region& region, const Cell& cell, const void* address, st
 
 void check_races(const Region& region, Cell& cell, const void* address, bool write) {
   const bool shared = &region == &memory.shared;
-  const Moment moment = now();
+  const Moment& moment = running_thread.moment;
   if (concurrent(cell.write, moment, shared)) {
     fail(fmt::format("a race with thread {} of block {}, which wrote to {}", cell.write.thread,
                      cell.write.block, address));
@@ -160,6 +165,7 @@ void access(const void* address, std::size_t bytes, bool write) {
   if (at % (bytes == 0 ? 1 : bytes) != 0 && bytes <= 16)
     fail(fmt::format("{}, which is not aligned", text_of(address, bytes)));
   for_cells(*region, at, bytes, [&](Cell& cell) {
+    if (region == &memory.shared && cell.call != memory.blocks) cell = {.call = memory.blocks};
     check_rules(*region, cell, address, bytes, write);
     if (bytes > 1) check_races(*region, cell, address, write);
     if (write) cell.bits |= kWritten;
@@ -218,7 +224,7 @@ void release(void* data) {
   munmap(found->second.cells, (found->second.bytes / kGranule + 1) * sizeof(Cell));
   memory.bytes -= found->second.bytes;
   memory.regions.erase(found);
-  memory.last = nullptr;
+  memory.recent = {};
   std::free(data);
 }
 
@@ -264,7 +270,7 @@ void forget_shared_memory() {
                      make_cells(kMostSharedBytes), 0};
   }
   std::memset(cuda::shared_memory, 0xFF, shared_bytes());
-  for (std::size_t i = 0; i <= shared_bytes() / kGranule; ++i) memory.shared.cells[i] = {};
+  ++memory.blocks;  // the cells of others are empty
 }
 
 unsigned atomic_add(unsigned* address, unsigned value) {

@@ -1,10 +1,12 @@
-// Whole training steps by the CUDA back end on the emulator: the losses are those of the CPU.
+// Whole training steps by the CUDA back end on the emulator: the losses are those of the CPU. By
+// day two steps, and each family in one type.
 #include <gtest/gtest.h>
 
 #include "cuda_emulator/guarded_kernels.h"
 #include "device/cuda/device.h"
 #include "kernels/cuda/kernels.h"
 #include "support/run_session.h"
+#include "support/sampled.h"
 
 namespace piton::cuda {
 namespace {
@@ -39,7 +41,7 @@ Steps train(Device& device, Kernels& kernels, const ModelConfig& model, Optimize
                    .optimizer_options = {.kind = optimizer}});
   session.initialize();
   Steps steps;
-  for (int step = 0; step < 3; ++step) {
+  for (int step = 0; step < (test::nightly() ? 3 : 2); ++step) {
     const std::int64_t consumed = 4 * step;
     const StepReport report =
         session.train_step(test::batches(consumed, 0, 1, model.vocabulary, {2, 2}), consumed, 3e-3);
@@ -64,7 +66,7 @@ void expect_losses_of_the_cpu(const ModelConfig& model, double tolerance,
     EXPECT_NEAR(got.norms[i], wanted.norms[i], 10 * tolerance * wanted.norms[i])
         << "norm of step " << i;
   }
-  EXPECT_NE(wanted.losses[0], wanted.losses[2]);
+  EXPECT_NE(wanted.losses.front(), wanted.losses.back());
 }
 
 TEST(EmulatedTraining, OfGpt2HasTheLossesOfTheCpu) {
@@ -72,11 +74,12 @@ TEST(EmulatedTraining, OfGpt2HasTheLossesOfTheCpu) {
 }
 
 TEST(EmulatedTraining, OfLlamaHasTheLossesOfTheCpu) {
+  if (!test::nightly()) GTEST_SKIP() << "by day in bf16, and with Muon";
   expect_losses_of_the_cpu(tiny("llama-tiny", DType::kF32), 1e-4);
 }
 
 TEST(EmulatedTraining, InBf16HasTheLossesOfTheCpu) {
-  expect_losses_of_the_cpu(tiny("gpt2-tiny", DType::kBF16), 5e-3);
+  if (test::nightly()) expect_losses_of_the_cpu(tiny("gpt2-tiny", DType::kBF16), 5e-3);
   expect_losses_of_the_cpu(tiny("llama-tiny", DType::kBF16), 5e-3);
 }
 

@@ -7,7 +7,6 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -16,6 +15,7 @@
 
 #include "base/files/files.h"
 #include "base/hash.h"
+#include "base/json.h"
 #include "checkpoint/manifest.h"
 #include "drills/drill.h"
 

@@ -1,1 +1,1 @@
-list(APPEND libraries piton_kernels_reference nlohmann_json::nlohmann_json)
+list(APPEND libraries piton_kernels_reference)

@@ -6,8 +6,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "drills/tiny_run.h"
 #include "support/family_folder.h"
 #include "support/temp_folder.h"
@@ -70,7 +70,7 @@ class EveryFamily : public testing::Test {
     std::ifstream file(run / "metrics.jsonl");
     std::vector<double> all;
     for (std::string line; std::getline(file, line);) {
-      const auto one = nlohmann::json::parse(line);
+      const auto one = read_json<nlohmann::json>(line);
       if (one.contains("lm_loss")) all.push_back(one["lm_loss"].get<double>());
     }
     return all;
@@ -95,7 +95,7 @@ class EveryFamily : public testing::Test {
                       "1"};
     EXPECT_EQ(run(words, settings), (ProcessEnd{.code = 0, .signal = 0}))
         << text_of(settings.error);
-    return nlohmann::json::parse(text_of(out))["ids"].get<std::vector<std::int32_t>>();
+    return read_json<nlohmann::json>(text_of(out))["ids"].get<std::vector<std::int32_t>>();
   }
 
   void trains(const fs::path& source, const NumberType& type) {

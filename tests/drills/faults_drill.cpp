@@ -9,6 +9,7 @@
 
 #include <cmath>
 #include <cstdio>
+#include <memory>
 
 #include "api/engine.h"
 #include "base/progress.h"
@@ -71,11 +72,13 @@ class Faults : public testing::Test {
   static constexpr int kIterations = 20;
   static constexpr int kStep = 8;  // of the fault; 5 is saved before it
 
-  void SetUp() override {
-    make_corpus(folder_.path());
-    flags_ = pretrain_in_steps(folder_.path(), kIterations, "1e-3");
-    run_whole(flags_, folder_.path(), kIterations, &wanted_);
+  static void SetUpTestSuite() {
+    corpus_ = std::make_unique<TempFolder>();
+    make_corpus(corpus_->path());
+    flags_ = pretrain_in_steps(corpus_->path(), kIterations, "1e-3");
+    run_whole(flags_, corpus_->path(), kIterations, &wanted_);
   }
+  static void TearDownTestSuite() { corpus_.reset(); }
 
   // Four ranks, two of each of two tensor groups, until they end.
   std::optional<ProcessEnd> train(const std::string& fault, const std::filesystem::path& to) {
@@ -83,7 +86,7 @@ class Faults : public testing::Test {
     const Words ranks = Words{launcher(), "4", program(), "rank", fault} + flags +
                         Words{"--tensor-model-parallel-size",  "2",    "--zero-stage", "1",
                               "--distributed-timeout-minutes", "0.13", "--save",       to.string()};
-    Process process(ranks, {.environment = {"PITON_GRACE_SECONDS=3"}, .out = to.string() + ".log"});
+    Process process(ranks, {.environment = {grace()}, .out = to.string() + ".log"});
     return process.wait(seconds(60));
   }
   static std::string program() { return std::filesystem::read_symlink("/proc/self/exe").string(); }
@@ -114,8 +117,9 @@ class Faults : public testing::Test {
   }
 
   const TempFolder folder_;
-  Words flags_;
-  std::map<std::int64_t, StepFigures> wanted_;
+  inline static std::unique_ptr<TempFolder> corpus_;
+  inline static Words flags_;
+  inline static std::map<std::int64_t, StepFigures> wanted_;
 };
 
 TEST_F(Faults, ARankThatStopsIsNamedAndTheRestEnd) {

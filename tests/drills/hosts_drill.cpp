@@ -5,10 +5,10 @@
 #include <gtest/gtest.h>
 
 #include <map>
-#include <nlohmann/json.hpp>
 #include <regex>
 #include <string>
 
+#include "base/json.h"
 #include "drills/tiny_run.h"
 #include "support/temp_folder.h"
 
@@ -48,7 +48,7 @@ std::map<std::int64_t, double> losses_of(const std::filesystem::path& run_folder
   std::map<std::int64_t, double> losses;
   std::ifstream stream(run_folder / "metrics.jsonl");
   for (std::string line; std::getline(stream, line);) {
-    const auto record = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+    const auto record = read_json_or_discarded<nlohmann::json>(line);
     if (record.is_object() && record.contains("lm_loss")) {
       losses[record.at("iteration").get<std::int64_t>()] = record.at("lm_loss").get<double>();
     }

@@ -2,8 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
-
+#include "base/json.h"
 #include "drills/tiny_run.h"
 #include "support/temp_folder.h"
 
@@ -55,7 +54,7 @@ std::vector<std::int64_t> iterations_in(const fs::path& metrics) {
   std::vector<std::int64_t> found;
   std::ifstream lines(metrics);
   for (std::string line; std::getline(lines, line);) {
-    found.push_back(nlohmann::json::parse(line)["iteration"].get<std::int64_t>());
+    found.push_back(read_json<nlohmann::json>(line)["iteration"].get<std::int64_t>());
   }
   return found;
 }

@@ -1,12 +1,12 @@
-// Runs whose steps drills compare, and what they have written about them. Needs nlohmann/json.
+// Runs whose steps drills compare, and what they have written about them.
 #pragma once
 
 #include <filesystem>
 #include <fstream>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <string>
 
+#include "base/json.h"
 #include "drills/tiny_run.h"
 
 namespace piton::drill {
@@ -22,7 +22,7 @@ inline std::map<std::int64_t, StepFigures> steps_of(const std::filesystem::path&
   std::map<std::int64_t, StepFigures> steps;
   std::ifstream stream(run_folder / "metrics.jsonl");
   for (std::string line; std::getline(stream, line);) {
-    const auto record = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+    const auto record = read_json_or_discarded<nlohmann::json>(line);
     if (!record.is_object() || !record.contains("lm_loss")) continue;
     steps[record.at("iteration").get<std::int64_t>()] = {
         .samples = record.at("consumed_samples").get<std::int64_t>(),

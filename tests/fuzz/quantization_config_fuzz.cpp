@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "fuzz/scratch_files.h"
 #include "huggingface/compressed_tensors.h"
 
@@ -16,7 +17,7 @@ constexpr std::int64_t kMostColumns = 4096;  // of rows that are read
 std::map<std::string, piton::HfTensor> tensors_of(std::string_view text,
                                                   const piton::RegularFile& file) {
   std::map<std::string, piton::HfTensor> tensors;
-  const auto json = nlohmann::ordered_json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const auto json = piton::read_json_or_discarded<nlohmann::ordered_json>(text);
   if (!json.is_array()) return tensors;
   for (const auto& one : json) {
     if (!one.is_array() || one.size() != 3 || !one[0].is_string() || !one[1].is_string() ||

@@ -70,7 +70,7 @@ class RandomWeights final : public piton::TensorSource {
 inline void write_family_folder(const std::filesystem::path& folder, const std::string& family,
                                 const std::function<void(nlohmann::ordered_json&)>& edit = {}) {
   auto config =
-      nlohmann::ordered_json::parse(read_text_file(golden_folder(family) / "config.json"));
+      read_json<nlohmann::ordered_json>(read_text_file(golden_folder(family) / "config.json"));
   const auto set = [&](std::initializer_list<const char*> names, std::int64_t value) {
     for (const char* name : names) {
       if (config.contains(name)) config[name] = value;

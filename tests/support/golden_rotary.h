@@ -3,11 +3,11 @@
 
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "base/json.h"
 #include "model/rotary.h"
 
 namespace piton::test {
@@ -57,7 +57,7 @@ inline std::vector<GoldenRotary> golden_rotary() {
   std::string line;
   std::getline(file, line);  // the first line describes the file
   while (std::getline(file, line)) {
-    const auto row = nlohmann::json::parse(line);
+    const auto row = read_json<nlohmann::json>(line);
     GoldenRotary one{.line = line.substr(0, 120),
                      .base = row.at("rope").at("rope_theta"),
                      .channels = row.at("channels"),

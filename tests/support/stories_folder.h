@@ -5,10 +5,10 @@
 #include <cstring>
 #include <filesystem>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "base/files/files.h"
+#include "base/json.h"
 #include "checkpoint/safetensors.h"
 #include "support/tensors.h"
 

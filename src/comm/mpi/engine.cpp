@@ -32,15 +32,6 @@ constexpr double kSayWaitSeconds = 0.5;
 // After this time a communication thread that does not answer is assumed to hang in MPI.
 constexpr double kAnswerSeconds = 2;
 
-bool ends_within(const Job& job, double seconds) {
-  const auto end = Clock::now() + duration<double>(seconds);
-  while (!job.complete()) {
-    if (Clock::now() >= end) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
-  return true;
-}
-
 }  // namespace
 
 MpiEngine::MpiEngine(const MpiOptions& options)
@@ -53,7 +44,7 @@ void MpiEngine::start() {
   }
   pthread_setname_np(thread_.native_handle(), "piton-comm");
   // MPI does not report a rank that does not start.
-  if (!ends_within(started_, options_.timeout_seconds)) {
+  if (!JobEnd(started_).within(options_.timeout_seconds)) {
     hangs_ = true;
     thread_.detach();
     record_.reset();
@@ -248,7 +239,8 @@ void MpiEngine::call(const std::string& what, std::function<void()> work) {
   wake();
   // A thread inside MPI does not notice that a rank has died, so this thread checks.
   const auto start = Clock::now();
-  while (!ends_within(*call->job, kWatchSeconds)) {
+  const JobEnd end(*call->job);
+  while (!end.within(kWatchSeconds)) {
     std::string why;
     if (const auto lost = board_->lost()) {
       why = fmt::format("comm: {}: {}", what, *lost);
@@ -328,7 +320,7 @@ void MpiEngine::stop(bool orderly) {
   const double limit = orderly  ? options_.timeout_seconds + kAnswerSeconds
                        : stuck_ ? 0
                                 : kAnswerSeconds;
-  const bool ended = ends_within(ended_, limit);
+  const bool ended = JobEnd(ended_).within(limit);
   if (!orderly) {
     // When this process ends, mpirun ends the others; give them time to print their messages.
     std::this_thread::sleep_for(duration<double>(kGraceSeconds));

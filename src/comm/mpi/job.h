@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -69,6 +70,34 @@ class Job final : public Fence {
   std::string failure_;  // written before kFailed
   std::mutex then_mutex_;
   std::vector<std::function<void()>> then_;  // not run yet; guarded by then_mutex_
+};
+
+// Waits for the end of a job, for a limited time.
+class JobEnd {
+ public:
+  explicit JobEnd(Job& job) {
+    job.then([state = state_] {
+      {
+        const std::lock_guard lock(state->mutex);
+        state->reached = true;
+      }
+      state->changed.notify_all();
+    });
+  }
+  // False if `job` is still open after `seconds`.
+  bool within(double seconds) const {
+    std::unique_lock lock(state_->mutex);
+    return state_->changed.wait_for(lock, std::chrono::duration<double>(seconds),
+                                    [this] { return state_->reached; });
+  }
+
+ private:
+  struct State {
+    std::mutex mutex;
+    std::condition_variable changed;
+    bool reached = false;
+  };
+  std::shared_ptr<State> state_ = std::make_shared<State>();
 };
 
 // An operation that waits for other ranks.

@@ -23,7 +23,7 @@ TEST(ModelEmbeddings, AreThoseOfTransformers) {
   test::HostMachine machine;
   int rows = 0;
   while (std::getline(golden, line)) {
-    const auto row = nlohmann::json::parse(line);
+    const auto row = read_json<nlohmann::json>(line);
     const auto model =
         Model::load(machine.machine, test::golden_folder(row["model"].get<std::string>()), {});
     const std::vector<std::int32_t> ids = row["ids"];

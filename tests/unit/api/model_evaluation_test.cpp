@@ -86,7 +86,7 @@ std::size_t compare_all(EvaluatedModel& model, const std::string& file, const fs
   std::size_t tasks = 0;
   for (std::string line; std::getline(lines, line); ++tasks) {
     if (tasks % static_cast<std::size_t>(test::one_of(2)) != 0) continue;
-    const auto golden = nlohmann::json::parse(line);
+    const auto golden = read_json<nlohmann::json>(line);
     SCOPED_TRACE(golden["task"].get<std::string>() + " " + golden["subject"].get<std::string>());
     TaskDataOptions options{.paths = {root.string()},
                             .num_shots = golden["num_shots"].get<std::int64_t>()};

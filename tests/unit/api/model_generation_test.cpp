@@ -4,11 +4,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "api/model.h"
 #include "base/files/files.h"
+#include "base/json.h"
 #include "checkpoint/load_values.h"
 #include "generate/generator.h"
 #include "huggingface/hf_source.h"
@@ -54,7 +54,7 @@ TEST(Beams, AreThoseOfTransformers) {
   int rows = 0;
   int ended_early = 0;
   while (std::getline(golden, line)) {
-    const auto row = nlohmann::json::parse(line);
+    const auto row = read_json<nlohmann::json>(line);
     if (row["model"] != loaded) {
       loaded = row["model"];
       model = Model::load(machine.machine, test::golden_folder(loaded), {});
@@ -147,7 +147,7 @@ TEST(Greedy, TextsAreThoseOfTransformers) {
   int scaled = 0;
   while (std::getline(golden, line)) {
     SCOPED_TRACE(line);
-    const auto row = nlohmann::json::parse(line);
+    const auto row = read_json<nlohmann::json>(line);
     const std::vector<std::int32_t> prompt = row["prompt"];
     const std::vector<std::int32_t> wanted = row["ids"];
     if (wanted.empty()) continue;

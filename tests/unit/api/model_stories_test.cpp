@@ -5,11 +5,11 @@
 #include <cmath>
 #include <cstring>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "api/model.h"
 #include "base/files/files.h"
+#include "base/json.h"
 #include "checkpoint/safetensors.h"
 #include "support/host_machine.h"
 #include "support/stories_folder.h"
@@ -41,7 +41,8 @@ TEST(Stories260K, GivesItsGoldenLogitsAndText) {
   const TempFolder folder;
   test::StoriesFile(kStories / "stories260K.bin").write_folder(folder.path());
   const std::vector<std::string> words = words_of(kStories / "tok512.bin");
-  const auto golden = nlohmann::json::parse(read_text_file(kStories / "weights_golden_260K.json"));
+  const auto golden =
+      read_json<nlohmann::json>(read_text_file(kStories / "weights_golden_260K.json"));
   test::HostMachine machine;
   const auto model = Model::load(machine.machine, folder.path(), {});
   const auto& cases = golden["models"]["stories260K"]["cases"];
@@ -76,7 +77,8 @@ TEST(Stories260K, HasTheLikelihoodsOfRoundedKeysAndValues) {
   if (!fs::exists(kStories)) GTEST_SKIP() << "no model at " << kStories;
   const TempFolder folder;
   test::StoriesFile(kStories / "stories260K.bin").write_folder(folder.path());
-  const auto golden = nlohmann::json::parse(read_text_file(kStories / "weights_golden_260K.json"));
+  const auto golden =
+      read_json<nlohmann::json>(read_text_file(kStories / "weights_golden_260K.json"));
   std::ifstream sums(fs::path(PITON_SOURCE_DIR) / "tests/golden/stories_cache_codes.txt");
   for (std::string comment; sums.peek() == '#';) std::getline(sums, comment);
   test::HostMachine machine;

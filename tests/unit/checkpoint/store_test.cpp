@@ -8,9 +8,9 @@
 
 #include <cmath>
 #include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "base/files/files.h"
+#include "base/json.h"
 #include "checkpoint/safetensors.h"
 #include "support/errors.h"
 #include "support/sampled.h"
@@ -143,7 +143,7 @@ TEST(TrainState, SurvivesTheRoundTripWithEveryField) {
   state.spike_history = {3, 0.1, 1.0 / 3, 2e-17};
   EXPECT_EQ(parse_train_state(to_json(state), "x"), state);
   const auto refused = [&](const char* key, const nlohmann::json& value) {
-    nlohmann::json json = nlohmann::json::parse(to_json(state));
+    nlohmann::json json = read_json<nlohmann::json>(to_json(state));
     json[key] = value;
     return message_of(Fault::kData, [&] { parse_train_state(json.dump(), "s"); });
   };

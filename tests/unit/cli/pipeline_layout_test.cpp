@@ -5,9 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <fstream>
-#include <nlohmann/json.hpp>
-
+#include "base/files/files.h"
+#include "base/json.h"
 #include "support/errors.h"
 
 namespace piton::cli {
@@ -17,8 +16,8 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 
 TEST(PipelineLayout, HasTheLayersThatMegatronGivesEachChunk) {
-  std::ifstream file(PITON_SOURCE_DIR "/tests/golden/pipeline_layouts.json");
-  const nlohmann::json golden = nlohmann::json::parse(file);
+  const auto golden = read_json<nlohmann::json>(
+      read_text_file(PITON_SOURCE_DIR "/tests/golden/pipeline_layouts.json"));
   EXPECT_GE(golden.at("layouts").size(), 8U);
   for (const auto& one : golden.at("layouts")) {
     EXPECT_EQ(layers_of_layout(one.at("layout").get<std::string>()),

@@ -6,9 +6,9 @@
 #include <array>
 #include <atomic>
 #include <chrono>
-#include <nlohmann/json.hpp>
 #include <thread>
 
+#include "base/json.h"
 #include "device/host_device.h"
 #include "support/thread_world.h"
 
@@ -20,7 +20,7 @@ using nlohmann::json;
 json events_of(const TraceEvents& events, TraceEvents::Time zero) {
   std::string text = "[0";
   events.write_json(0, "test", zero, [&](std::string_view more) { text += more; });
-  return json::parse(text + "]");
+  return read_json<nlohmann::json>(text + "]");
 }
 
 TEST(TracedWorld, RecordsCollectivesOneAfterTheOtherAndWhatIsWaitedFor) {

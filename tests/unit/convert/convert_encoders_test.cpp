@@ -60,8 +60,8 @@ TEST_F(ConvertedEncoder, ComesBackToTheByte) {
     const fs::path source = folder_of(name);
     const fs::path back = converted(converted(source, "piton"), "hf");
     test::expect_same_tensors(source, back);
-    EXPECT_EQ(nlohmann::json::parse(read_text_file(back / "config.json")),
-              nlohmann::json::parse(read_text_file(source / "config.json")));
+    EXPECT_EQ(read_json<nlohmann::json>(read_text_file(back / "config.json")),
+              read_json<nlohmann::json>(read_text_file(source / "config.json")));
   }
 }
 

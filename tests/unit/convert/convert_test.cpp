@@ -9,6 +9,7 @@
 #include <fstream>
 #include <thread>
 
+#include "base/json.h"
 #include "checkpoint/file_tensor.h"
 #include "huggingface/hf_source.h"
 #include "megatron/megatron_source.h"
@@ -334,7 +335,7 @@ TEST_F(Convert, WhoseDescriptionDiffersIsWithdrawn) {
     explicit OtherBase(fs::path file) : file_(std::move(file)) {}
     void update(const ProgressState&) override {}
     void finish() override {
-      auto config = nlohmann::ordered_json::parse(read_text_file(file_));
+      auto config = read_json<nlohmann::ordered_json>(read_text_file(file_));
       config["rope_parameters"]["rope_theta"] = 20000.0;
       fs::remove(file_);
       write_text_file(file_, config.dump());

@@ -4,9 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "support/temp_folder.h"
 #include "text/files/byte_tokenizer.h"
 #include "unit/data/small_corpora.h"

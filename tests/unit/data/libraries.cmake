@@ -1,1 +1,1 @@
-list(APPEND libraries piton_data_preprocess piton_data_samples PkgConfig::compression BZip2::BZip2 nlohmann_json::nlohmann_json)
+list(APPEND libraries piton_data_preprocess piton_data_samples PkgConfig::compression BZip2::BZip2)

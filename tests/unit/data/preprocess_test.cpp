@@ -8,12 +8,12 @@
 #include <unistd.h>
 
 #include <cstdlib>
-#include <nlohmann/json.hpp>
 #include <random>
 #include <set>
 
 #include "base/error.h"
 #include "base/files/files.h"
+#include "base/json.h"
 #include "data/corpus/indexed_dataset.h"
 #include "data/preprocess/merge_corpora.h"
 #include "data/preprocess/preprocess_journal.h"

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/files/files.h"
+#include "base/json.h"
 #include "support/scripted_model.h"
 #include "tasks/task_table.h"
 
@@ -53,7 +54,7 @@ TEST(EvaluationResults, AreAMarkdownTable) {
 
 TEST(EvaluationResults, HaveALineForEachSample) {
   const std::string lines = sample_lines(evaluated_mmlu());
-  const auto first = nlohmann::json::parse(lines.substr(0, lines.find('\n')));
+  const auto first = read_json<nlohmann::json>(lines.substr(0, lines.find('\n')));
   EXPECT_EQ(first["id"], 0);
   EXPECT_EQ(first["subject"], "anatomy");
   EXPECT_EQ(first["log_likelihoods"], nlohmann::json({-2.0, -1.0, -2.0, -2.0}));
@@ -79,7 +80,7 @@ TaskEvaluation evaluated_rewardbench(const nlohmann::json& pairs) {
 
 // tests/golden/evaluation/rewardbench_sections.json, made by tools/oracle/rewardbench_sections.py.
 TEST(EvaluationResults, OfRewardBenchWeightItsSubsets) {
-  const auto golden = nlohmann::json::parse(read_text_file(
+  const auto golden = read_json<nlohmann::json>(read_text_file(
       std::string(PITON_SOURCE_DIR) + "/tests/golden/evaluation/rewardbench_sections.json"));
   ASSERT_EQ(golden["cases"].size(), 3U);
   for (const auto& one : golden["cases"]) {

@@ -1,1 +1,1 @@
-list(APPEND libraries piton_text_files nlohmann_json::nlohmann_json)
+list(APPEND libraries piton_text_files)

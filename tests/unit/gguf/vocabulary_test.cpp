@@ -5,9 +5,9 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <nlohmann/json.hpp>
 
 #include "base/files/files.h"
+#include "base/json.h"
 #include "support/errors.h"
 #include "support/sampled.h"
 #include "support/temp_folder.h"

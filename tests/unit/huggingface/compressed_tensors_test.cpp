@@ -6,9 +6,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
-
 #include "base/files/files.h"
+#include "base/json.h"
 #include "support/errors.h"
 #include "support/temp_folder.h"
 

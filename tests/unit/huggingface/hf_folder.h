@@ -4,10 +4,10 @@
 #include <filesystem>
 #include <functional>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "base/files/files.h"
+#include "base/json.h"
 #include "checkpoint/safetensors.h"
 #include "support/golden_huggingface.h"
 #include "support/temp_folder.h"
@@ -27,7 +27,7 @@ class HfFolder {
   const std::filesystem::path& path() const { return dir_.path(); }
 
   void edit_config(const std::function<void(nlohmann::ordered_json&)>& edit) {
-    auto config = nlohmann::ordered_json::parse(read_text_file(path() / "config.json"));
+    auto config = read_json<nlohmann::ordered_json>(read_text_file(path() / "config.json"));
     edit(config);
     write_text_file(path() / "config.json", config.dump());
   }

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <random>
 
+#include "base/json.h"
 #include "model/canonical_tensors.h"
 #include "support/errors.h"
 #include "support/tensors.h"
@@ -194,7 +195,7 @@ TEST(HfDownload, WithAnIndexThatIsWrongIsNamed) {
   const fs::path index = folder.path() / "model.safetensors.index.json";
   const std::string good = read_text_file(index);
   const auto edited = [&](const std::function<void(nlohmann::json&)>& edit) {
-    nlohmann::json document = nlohmann::json::parse(good);
+    nlohmann::json document = read_json<nlohmann::json>(good);
     edit(document["weight_map"]);
     write_text_file(index, document.dump());
     return refusal(folder.path());

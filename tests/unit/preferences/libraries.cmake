@@ -1,1 +1,1 @@
-list(APPEND libraries piton_preferences piton_adapters piton_generate piton_kernels_reference piton_kernels_cpu nlohmann_json::nlohmann_json)
+list(APPEND libraries piton_preferences piton_adapters piton_generate piton_kernels_reference piton_kernels_cpu)

@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "base/files/files.h"
+#include "base/json.h"
 #include "support/errors.h"
 #include "support/temp_folder.h"
 #include "tasks/task_table.h"
@@ -26,10 +27,10 @@ TEST(ChatPrompts, AreThoseOfLmEvaluationHarness) {
   std::istringstream lines(read_text_file(kGolden + "chat.jsonl"));
   std::string line;
   std::getline(lines, line);
-  const auto templates = nlohmann::json::parse(line);
+  const auto templates = read_json<nlohmann::json>(line);
   std::size_t compared = 0;
   while (std::getline(lines, line)) {
-    const auto golden = nlohmann::json::parse(line);
+    const auto golden = read_json<nlohmann::json>(line);
     SCOPED_TRACE(golden["task"].dump() + golden["subject"].dump() + golden["template"].dump() +
                  golden["multiturn"].dump());
     TaskData data = load_task(find_task(golden["task"], {}),
@@ -100,7 +101,7 @@ TEST(ChatPrompts, OfPairsOfMessagesAreThoseOfTransformers) {
   int compared = 0;
   while (std::getline(lines, line)) {
     SCOPED_TRACE(line);
-    const auto one = nlohmann::json::parse(line);
+    const auto one = read_json<nlohmann::json>(line);
     const TempFolder folder;
     TaskData data = pairs_in(folder, one["record"].dump());
     const std::string source =

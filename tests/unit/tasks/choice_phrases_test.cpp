@@ -17,7 +17,7 @@ TEST(ChoiceAfterPhrases, IsTheLetterThatMindSpeedFinds) {
       read_text_file(PITON_SOURCE_DIR "/tests/golden/evaluation/mindspeed.jsonl"));
   std::size_t compared = 0;
   for (std::string line; std::getline(lines, line);) {
-    const auto golden = nlohmann::json::parse(line);
+    const auto golden = read_json<nlohmann::json>(line);
     if (!golden.contains("answers")) continue;
     for (const auto& answer : golden["answers"]) {
       EXPECT_EQ(choice_after_phrases(answer[0].get<std::string>()), answer[1].get<std::string>())

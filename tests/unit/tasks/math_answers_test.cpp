@@ -20,7 +20,7 @@ TEST(MathAnswer, IsEqualWhereLmEvaluationHarnessSaysSo) {
   std::map<std::string, int> places;
   std::size_t count = 0;
   for (std::string line; std::getline(lines, line); ++count) {
-    const auto golden = nlohmann::json::parse(line);
+    const auto golden = read_json<nlohmann::json>(line);
     SCOPED_TRACE(line);
     const int place = golden[1];
     const std::string form = math_answer(golden[0].get<std::string>());

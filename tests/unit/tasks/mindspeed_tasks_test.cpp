@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "base/files/files.h"
+#include "base/json.h"
 #include "support/errors.h"
 #include "support/temp_folder.h"
 #include "tasks/chat_prompts.h"
@@ -24,7 +25,7 @@ std::vector<nlohmann::json> golden_records(const char* key) {
   std::vector<nlohmann::json> records;
   std::istringstream lines(read_text_file(kEvaluationFiles + "/mindspeed.jsonl"));
   for (std::string line; std::getline(lines, line);) {
-    auto record = nlohmann::json::parse(line);
+    auto record = read_json<nlohmann::json>(line);
     if (record.contains(key)) records.push_back(std::move(record));
   }
   EXPECT_GT(records.size(), 1U);

@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "base/files/files.h"
+#include "base/json.h"
 #include "support/errors.h"
 #include "support/temp_folder.h"
 #include "tasks/task_table.h"
@@ -28,7 +29,7 @@ std::vector<nlohmann::json> needle_records(const char* key) {
   std::vector<nlohmann::json> records;
   std::istringstream lines(read_text_file(kNeedleGolden + "/needlebench.jsonl"));
   for (std::string line; std::getline(lines, line);) {
-    auto record = nlohmann::json::parse(line);
+    auto record = read_json<nlohmann::json>(line);
     if (record.contains(key)) records.push_back(std::move(record));
   }
   EXPECT_FALSE(records.empty());

@@ -25,7 +25,8 @@ const fs::path kBench = fs::path(PITON_SOURCE_DIR) / ".." / "shared" / "data" / 
 std::vector<nlohmann::json> golden_tasks(const std::string& file) {
   std::vector<nlohmann::json> tasks;
   std::istringstream lines(read_text_file(kGolden / file));
-  for (std::string line; std::getline(lines, line);) tasks.push_back(nlohmann::json::parse(line));
+  for (std::string line; std::getline(lines, line);)
+    tasks.push_back(read_json<nlohmann::json>(line));
   return tasks;
 }
 

@@ -4,9 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
-
 #include "base/files/files.h"
+#include "base/json.h"
 #include "support/temp_folder.h"
 #include "text/files/byte_tokenizer.h"
 #include "text/files/tokenizer_options.h"

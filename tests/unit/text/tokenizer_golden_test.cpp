@@ -4,10 +4,10 @@
 
 #include <filesystem>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "base/files/files.h"
+#include "base/json.h"
 #include "text/files/tokenizer_options.h"
 
 namespace piton {
@@ -43,7 +43,7 @@ TEST(Tokenizers, GiveTheIdsAndTheTextOfThePeers) {
   std::getline(golden, line);  // the provenance
   int rows = 0;
   while (std::getline(golden, line)) {
-    const auto row = nlohmann::json::parse(line);
+    const auto row = read_json<nlohmann::json>(line);
     const std::string family = row["family"];
     auto& tokenizer = tokenizers[family];
     if (tokenizer == nullptr) tokenizer = open_family(family);
@@ -56,7 +56,7 @@ TEST(Tokenizers, GiveTheIdsAndTheTextOfThePeers) {
     const std::string decoded = tokenizer->decode(ids);
     const auto shown =
         nlohmann::json(decoded).dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
-    ASSERT_EQ(nlohmann::json::parse(shown), row["decoded"]) << family << ": " << row["text"];
+    ASSERT_EQ(read_json<nlohmann::json>(shown), row["decoded"]) << family << ": " << row["text"];
     StreamDecoder stream(*tokenizer);
     std::string parts;
     for (const std::int32_t id : ids) parts += stream.push(id);

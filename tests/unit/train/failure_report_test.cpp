@@ -3,10 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <new>
-#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/files/files.h"
+#include "base/json.h"
 #include "support/temp_folder.h"
 
 namespace piton {
@@ -17,7 +17,7 @@ const Failure kOtherCause{.exit_code = 4, .fault = "memory", .message = "no room
 const Failure kConsequence{.exit_code = 6, .fault = "peer", .message = "rank 1 is gone"};
 
 std::string message_in(const std::filesystem::path& folder) {
-  return nlohmann::json::parse(read_text_file(folder / "failure.json")).at("message");
+  return read_json<nlohmann::json>(read_text_file(folder / "failure.json")).at("message");
 }
 
 TEST(FailureReport, KeepsTheFirstCauseAndLetsItTakeThePlaceOfAConsequence) {

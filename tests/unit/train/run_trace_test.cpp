@@ -4,10 +4,10 @@
 
 #include <map>
 #include <mutex>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "base/files/files.h"
+#include "base/json.h"
 #include "support/errors.h"
 #include "support/temp_folder.h"
 #include "support/thread_world.h"
@@ -49,7 +49,9 @@ class RunTraceTest : public testing::Test {
     });
     return messages;
   }
-  json events() const { return json::parse(read_text_file(file())).at("traceEvents"); }
+  json events() const {
+    return read_json<nlohmann::json>(read_text_file(file())).at("traceEvents");
+  }
 
   TempFolder folder_;
 };
@@ -200,7 +202,7 @@ TEST(TraceEvents, CountsWhatHasNoRoom) {
   EXPECT_EQ(events.dropped(), 2);
   std::string text = "[0";
   events.write_json(7, "p", now, [&](std::string_view more) { text += more; });
-  const json parsed = json::parse(text + "]");
+  const json parsed = read_json<nlohmann::json>(text + "]");
   EXPECT_EQ(parsed.back().at("pid"), 7);
   EXPECT_GT(parsed.back().at("dur"), 0);
 }

@@ -8,10 +8,10 @@
 
 #include <filesystem>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "base/files/files.h"
+#include "base/json.h"
 #include "data/corpus/indexed_dataset.h"
 #include "data/preprocess/preprocess.h"
 #include "support/sampled.h"

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/json.h"
 #include "support/errors.h"
 
 namespace piton {
@@ -14,7 +15,7 @@ Conversation read(const std::string& handler_name, const char* record,
                   const std::string& map_keys = "") {
   const Handler& handler = handler_named(handler_name);
   return read_conversation(handler, fields_of(handler, map_keys),
-                           nlohmann::ordered_json::parse(record));
+                           read_json<nlohmann::ordered_json>(record));
 }
 
 std::string fault_of(const std::string& handler_name, const char* record,
@@ -47,7 +48,7 @@ TEST(Handlers, AnUnknownNameIsAnErrorWithAllNames) {
 
 TEST(Handlers, AreFoundByTheKeysOfARecord) {
   const auto found = [](const char* record) {
-    return std::string(handler_of(nlohmann::ordered_json::parse(record)).name);
+    return std::string(handler_of(read_json<nlohmann::ordered_json>(record)).name);
   };
   EXPECT_EQ(found(R"({"instruction": "a", "input": null, "output": "b"})"), kAlpaca);
   EXPECT_EQ(found(R"({"conversations": []})"), kShareGpt);
@@ -67,7 +68,7 @@ TEST(Handlers, AreFoundByTheKeysOfARecord) {
 
 // As ultrafeedback_binarized has both.
 TEST(Handlers, OfMessagesAndPairsAreChosenByWhatIsWanted) {
-  const auto record = nlohmann::ordered_json::parse(
+  const auto record = read_json<nlohmann::ordered_json>(
       R"({"prompt": "a", "messages": [], "chosen": [], "rejected": []})");
   EXPECT_EQ(handler_of(record).name, kMessages);
   EXPECT_EQ(handler_of(record, SampleForm::kAnswers).name, kMessages);
@@ -238,7 +239,7 @@ TEST(Pairs, HaveTwoAnswers) {
 TEST(Texts, AreMadeOfSeveralKeys) {
   const auto text = [](const char* handler_name, const char* record) {
     const Handler& handler = handler_named(handler_name);
-    return read_text(handler, fields_of(handler, ""), nlohmann::ordered_json::parse(record));
+    return read_text(handler, fields_of(handler, ""), read_json<nlohmann::ordered_json>(record));
   };
   EXPECT_EQ(text("StackOverflowPythonPretrainHandler",
                  R"({"title": "t", "question_body": "q", "answer_body": "a"})"),

@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "base/files/files.h"
+#include "base/json.h"
 #include "data/instruct/handlers.h"
 #include "support/errors.h"
 #include "support/temp_folder.h"
@@ -98,7 +99,7 @@ TEST(ModelPrompt, PairsOfMessagesAreThoseOfTransformers) {
   int compared = 0;
   while (std::getline(lines, line)) {
     SCOPED_TRACE(line);
-    const auto one = nlohmann::ordered_json::parse(line);
+    const auto one = read_json<nlohmann::ordered_json>(line);
     const TempFolder folder;
     const std::string name = one["template"];
     write_text_file(folder / "chat_template.jinja",

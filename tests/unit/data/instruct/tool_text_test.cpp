@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/json.h"
 #include "support/errors.h"
 
 namespace piton {
@@ -12,7 +13,7 @@ using ::testing::HasSubstr;
 
 TEST(PythonJson, IsThatOfJsonDumps) {
   const auto written = [](const char* text) {
-    return python_json(nlohmann::ordered_json::parse(text));
+    return python_json(read_json<nlohmann::ordered_json>(text));
   };
   EXPECT_EQ(written(R"({"b":1,"a":[true,null,-2.5,"é\n\"",{}],"c":[]})"),
             R"({"b": 1, "a": [true, null, -2.5, "é\n\"", {}], "c": []})");

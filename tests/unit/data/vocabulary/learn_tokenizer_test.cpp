@@ -7,9 +7,9 @@
 
 #include <filesystem>
 #include <map>
-#include <nlohmann/json.hpp>
 
 #include "base/files/files.h"
+#include "base/json.h"
 #include "support/errors.h"
 #include "support/temp_folder.h"
 #include "text/files/tokenizer_options.h"
@@ -50,7 +50,7 @@ Learned learn(const std::vector<std::string>& flags, int threads = 1) {
   Learned learned;
   learned.report = learn_into(folder / "t", flags, threads);
   learned.text = read_text_file(folder / "t/tokenizer.json");
-  learned.tokenizer = json::parse(learned.text);
+  learned.tokenizer = read_json<nlohmann::json>(learned.text);
   return learned;
 }
 
@@ -62,7 +62,7 @@ std::vector<std::string> with_corpus(std::vector<std::string> flags) {
 class LearnedTokenizer : public testing::TestWithParam<const char*> {
  protected:
   json golden() const {
-    return json::parse(read_text_file(kGolden / (std::string(GetParam()) + ".json")));
+    return read_json<nlohmann::json>(read_text_file(kGolden / (std::string(GetParam()) + ".json")));
   }
 };
 

@@ -1,0 +1,1 @@
+set(processors 1)

@@ -1,1 +1,0 @@
-list(APPEND libraries nlohmann_json::nlohmann_json)
