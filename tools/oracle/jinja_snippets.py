@@ -112,7 +112,7 @@ TEMPLATES = [
     "{% for x in l %}{% generation %}{{ x }}{{ loop.last }}{% endgeneration %},{% endfor %}", "{% for x in l %}{% generation %}{% break %}{% endgeneration %}{% endfor %}", "{% include 'x' %}", "{% do l.append(1) %}",
     "{% set l = l + [9] %}{{ l }}", "{% set x = namespace(l=[]) %}{% for i in l %}{% set x.l = x.l + [i * 2] %}{% endfor %}{{ x.l }}", "{{ loop }}", "{% for x in l %}{{ loop.cycle('a', 'b') }}{% endfor %}", "{%- set n = n + 1 -%}\n {{ n }}",
     "{{ '{{' }}{{ '%}' }}{{ \"}}\" }}", "{{ 'a' -}}\n\n  b", "{{ d }}{{ people }}{{ q }}{{ [q, t, u] }}", "a{{ '\n' }}b", "{% for x in l -%}\n  {{ x }}\n{%- endfor %}\n!", "\n\n{% if yes %}\n\na\n{% endif %}\n\n", "\t {% if yes -%} \t\n a{% endif %}",
-    "{{ '%x %X %o' % (0, 0, 0) }}", "{{ '%x %X %o %d %i' % (254, 254, 8, -5, -6) }}", "{{ [0 in range(5), 4 in range(5), 5 in range(5), -1 in range(5)] }}",
+    "{{ '[%3s|%-3s|%2s|%1s]' % ('ab', 'ab', 'ab', 'ab') }}", "{{ '%x %X %o' % (0, 0, 0) }}", "{{ '%x %X %o %d %i' % (254, 254, 8, -5, -6) }}", "{{ [0 in range(5), 4 in range(5), 5 in range(5), -1 in range(5)] }}",
     "{{ [2 in range(2, 9, 3), 3 in range(2, 9, 3), 8 in range(2, 9, 3), 9 in range(2, 9, 3), -1 in range(2, 9, 3), 11 in range(2, 9, 3)] }}",
     "{{ [5 in range(5, 0, -2), 1 in range(5, 0, -2), 0 in range(5, 0, -1), 7 in range(5, 0, -2), 4 in range(5, 0, -2), -1 in range(5, 0, -2)] }}",
     "{{ [1.0 in range(3), 1.5 in range(3), 'a' in range(3), true in range(3), none in range(3)] }}",

@@ -221,6 +221,17 @@ TEST(BpeModel, CutsTextsWhereEveryByteHasAToken) {
   EXPECT_FALSE(BpeModel(facts, "test").has_parts());
 }
 
+TEST(WordCache, HasPlacesOfTheirOwnForMostShortWords) {
+  WordCache cache;
+  std::set<const void*> places;
+  for (int i = 0; i < 1000; ++i) {
+    // The first eight bytes are the same.
+    const std::string word = fmt::format("the word{:04}", i);
+    places.insert(&cache.short_line(WordCache::short_key(word, word.size())));
+  }
+  EXPECT_GT(places.size(), 800U);
+}
+
 TEST(WordCache, HasPlacesOfTheirOwnForMostLongWords) {
   WordCache cache;
   std::set<const void*> places;

@@ -91,6 +91,11 @@ TEST(Pattern, ReadsClassesAsTheFilesDialectDoes) {
   EXPECT_EQ(words(R"([]\w]+)", "a]\u00BD"), (Words{"a]"}));
 }
 
+TEST(Pattern, RefusesABackslashWithNothingBehind) {
+  EXPECT_THAT(message_of(Fault::kData, [&] { Pattern("a\\", "test"); }),
+              testing::HasSubstr("does not compile: \\ at end of pattern"));
+}
+
 // In Oniguruma "[b]" is a class of its own here, whatever follows.
 TEST(Pattern, RefusesAClassInsideAClass) {
   for (const char* expression :

@@ -43,6 +43,12 @@ TEST(Conversations, HaveToolsDocumentsAndVariables) {
   EXPECT_EQ(inputs[0].tools.dump(), R"([{"a":1}])");
   EXPECT_EQ(inputs[0].documents.dump(), "[{}]");
   EXPECT_EQ(inputs[0].variables.dump(), R"({"enable_thinking":false})");
+  // "system" is a message of ShareGPT's form, and any other name in the other one.
+  const auto variables_of = [](const char* text) {
+    return read_conversations(text, "f")[0].variables.dump();
+  };
+  EXPECT_EQ(variables_of(R"({"conversations": [], "system": "s", "a": 1})"), R"({"a":1})");
+  EXPECT_EQ(variables_of(R"({"messages": [], "system": "s", "a": 1})"), R"({"system":"s","a":1})");
 }
 
 TEST(Conversations, ThatAreMalformedAreNamed) {
