@@ -1,5 +1,5 @@
 // ranks: 2 4
-// Any layout gives the losses of one process over twelve steps with dropout, at night twenty. By
+// Any layout gives the losses of one process over eight steps with dropout, at night twenty. By
 // day a model meets some of the layouts (layout_cases.h). Models: GPT-2, LLaMA, one with norms and
 // biases of its heads and a head of normalized rows, one like Gemma (norms at the ends of branches,
 // soft caps, a window in every second layer), and one with a window, a norm after its embedding and
@@ -32,7 +32,7 @@ using test::mesh;
 using test::RunLayout;
 using test::TrainingRun;
 
-const int kSteps = test::nightly() ? 20 : 12;
+const int kSteps = test::nightly() ? 20 : 8;
 
 class Layouts : public testing::TestWithParam<const char*> {};
 
@@ -144,7 +144,8 @@ TEST(Checkpoints, AreTheSameUnderEveryLayout) {
   }
 }
 
-TEST(Resume, TenStepsAndTenMoreAreTwentyToTheBit) {
+TEST(Resume, StepsInTwoPartsAreThoseInOneToTheBit) {
+  const int part = test::nightly() ? 10 : 4;
   const std::filesystem::path folder =
       std::filesystem::path(PITON_BINARY_DIR) / fmt::format("resume_{}", ranks::world().size());
   if (ranks::world().rank() == 0) std::filesystem::remove_all(folder);
@@ -157,16 +158,16 @@ TEST(Resume, TenStepsAndTenMoreAreTwentyToTheBit) {
       std::map<std::string, std::string> end;
       {
         TrainingRun run(ranks::world(), layout, model);
-        through = run.losses(10);
+        through = run.losses(part);
         save_checkpoint(run.stored(), run.store(),
-                        {folder, {.iteration = 10, .consumed_samples = run.consumed()}, ""});
-        through = run.losses(10);
+                        {folder, {.iteration = part, .consumed_samples = run.consumed()}, ""});
+        through = run.losses(part);
         end = run.pieces();
       }
       TrainingRun again(ranks::world(), layout, model);
       again.set_consumed(
           load_checkpoint(find_checkpoint(folder), again.stored(), again.store()).consumed_samples);
-      EXPECT_EQ(again.losses(10), through);
+      EXPECT_EQ(again.losses(part), through);
       EXPECT_EQ(again.pieces(), end);
       ranks::everyone().barrier();
     }
@@ -206,7 +207,8 @@ TEST(Plan, PredictsTheHighWaterMarkOfEveryRank) {
 }
 
 // Whatever the pace of the ranks: each sleeps before its steps, by other times in every step.
-TEST(Memory, OfStep3IsAtTheAddressesOfStep10) {
+TEST(Memory, OfStep3IsAtTheAddressesOfLaterSteps) {
+  const int steps = test::nightly() ? 10 : 5;
   using Requests = std::vector<std::pair<const std::byte*, std::int64_t>>;
   const ModelConfig model = small("llama-tiny");
   for (const RunLayout& layout : layouts_of("llama-tiny", ranks::world().size())) {
@@ -223,8 +225,8 @@ TEST(Memory, OfStep3IsAtTheAddressesOfStep10) {
       pace = pace * 6364136223846793005ULL + 1442695040888963407ULL;
       std::this_thread::sleep_for(std::chrono::microseconds((pace >> 33) % 2000));
     };
-    for (int step = 1; step <= 10; ++step) {
-      seen = step == 3 ? &third : step == 10 ? &last : nullptr;
+    for (int step = 1; step <= steps; ++step) {
+      seen = step == 3 ? &third : step == steps ? &last : nullptr;
       run.step();
     }
     run.arena().observe(nullptr);

@@ -1,6 +1,7 @@
 // ranks: 2 4
 // Adapters under any layout have the losses, gradients and values of one process, and every other
-// parameter keeps its bits. Also with stages that have no adapter.
+// parameter keeps its bits. Also with stages that have no adapter. By day a test meets half of the
+// layouts, and another test, or model, the others.
 #include <cstring>
 #include <filesystem>
 #include <string>
@@ -11,6 +12,7 @@
 #include "model/lora_options.h"
 #include "support/ranks_main.h"
 #include "support/run_session.h"
+#include "support/sampled.h"
 
 namespace piton {
 
@@ -22,7 +24,7 @@ using test::mesh;
 using test::RunLayout;
 using test::TrainingRun;
 
-constexpr int kSteps = 8;
+const int kSteps = test::nightly() ? 8 : 5;
 
 std::vector<RunLayout> layouts(int ranks) {
   const auto zb = ScheduleKind::kZeroBubbleH1;
@@ -73,6 +75,11 @@ std::vector<RunLayout> layouts(int ranks) {
        .zero = 3},
       {.name = "PP 2 x DP 2, ZeRO-2", .mesh = mesh(1, 2, 2), .zero = 2},
   };
+}
+
+// By day the first, third ... of them (`first` 0), or the others (1).
+std::vector<RunLayout> half(std::size_t first) {
+  return test::sampled(layouts(ranks::world().size()), 2, first);
 }
 
 ModelConfig small(const std::string& name) {
@@ -185,13 +192,13 @@ class Lora : public testing::TestWithParam<const char*> {};
 
 TEST_P(Lora, HasTheLossesGradientsAndValuesOfOneProcess) {
   const ModelConfig model = small(GetParam());
-  compare(model, adapters(model, {"all-linear"}), layouts(ranks::world().size()));
+  compare(model, adapters(model, {"all-linear"}), half(model.gated ? 1 : 0));
 }
 
 TEST_P(Lora, MayTrainNormsAndEmbeddingsToo) {
   const ModelConfig model = small(GetParam());
   std::vector<RunLayout> some;
-  const std::vector<RunLayout> all = layouts(ranks::world().size());
+  const std::vector<RunLayout> all = half(model.gated ? 0 : 1);
   for (std::size_t i = 0; i < all.size(); i += 3) some.push_back(all[i]);
   compare(model, adapters(model, {"linear_qkv", "linear_fc1"}, {"word_embeddings", "norms"}), some);
 }
@@ -203,7 +210,7 @@ TEST_P(Lora, MayHaveMagnitudes) {
   options.target_modules = {"q_proj", "v_proj", "o_proj", "linear_fc1", "down_proj"};
   options.rank = 4;
   options.use_dora = true;
-  compare(model, options.resolve(model), layouts(ranks::world().size()));
+  compare(model, options.resolve(model), half(model.gated ? 0 : 1));
 }
 
 // One mask for each linear, of global coordinates.
@@ -215,7 +222,7 @@ TEST_P(Lora, MayHaveMagnitudesUnderDropout) {
   options.dropout = 0.2;
   options.use_dora = true;
   std::vector<RunLayout> some;
-  for (const RunLayout& layout : layouts(ranks::world().size())) {
+  for (const RunLayout& layout : half(model.gated ? 1 : 0)) {
     if (layout.mesh[Axis::kTensor] > 1 || layout.zero == 3) some.push_back(layout);
   }
   compare(model, options.resolve(model), some);
@@ -226,9 +233,9 @@ INSTANTIATE_TEST_SUITE_P(Models, Lora, testing::Values("gpt2-tiny", "llama-tiny"
 // One end of the model has no trained parameter; gradients still pass to the other end.
 TEST(LoraStages, MayHaveNoAdapter) {
   const ModelConfig model = small("llama-tiny");
-  std::vector<RunLayout> list;
+  std::vector<RunLayout> all;
   for (const RunLayout& layout : layouts(ranks::world().size())) {
-    if (layout.mesh[Axis::kPipeline] > 1 || layout.zero > 0) list.push_back(layout);
+    if (layout.mesh[Axis::kPipeline] > 1 || layout.zero > 0) all.push_back(layout);
   }
   for (const std::int64_t layer : {std::int64_t{0}, model.layers - 1}) {
     SCOPED_TRACE(layer);
@@ -236,14 +243,14 @@ TEST(LoraStages, MayHaveNoAdapter) {
     std::erase_if(only.shapes, [&](const auto& one) {
       return !one.first.starts_with(fmt::format("layers.{}.", layer));
     });
-    compare(model, only, list);
+    compare(model, only, test::sampled(all, 2, layer == 0 ? 0 : 1));
   }
 }
 
 // `plan` counts the memory of adapters, and no gradients and moments of frozen parameters.
 TEST(LoraMemory, IsWhatThePlanPredictsAndStaysTheSame) {
   const ModelConfig model = small("llama-tiny");
-  for (RunLayout layout : layouts(ranks::world().size())) {
+  for (RunLayout layout : half(0)) {
     SCOPED_TRACE(layout.name);
     layout.adapters = adapters(model, {"all-linear"}, {"norms"});
     TrainingRun run(ranks::world(), layout, model);
@@ -290,7 +297,7 @@ TEST(LoraOptimizers, HaveTheLossesOfOneProcess) {
                       model);
       alone = run.losses(4);
     }
-    for (RunLayout layout : layouts(ranks::world().size())) {
+    for (RunLayout layout : half(kind == OptimizerKind::kMuon ? 0 : 1)) {
       SCOPED_TRACE(layout.name);
       layout.adapters = some;
       layout.optimizer = optimizer;
@@ -332,7 +339,7 @@ TEST(LoraCheckpoints, OfAModelMayStartANewAdapter) {
   HostDevice device;
   const auto world = make_single_world(device);
   const std::vector<double> alone = losses_of(*world, {.name = "one process"});
-  for (const RunLayout& layout : layouts(ranks::world().size())) {
+  for (const RunLayout& layout : half(1)) {
     SCOPED_TRACE(layout.name);
     const std::vector<double> losses = losses_of(ranks::world(), layout);
     for (std::size_t i = 0; i < alone.size(); ++i)
@@ -378,7 +385,7 @@ TEST(LoraCheckpoints, HoldOnlyTrainedParametersUnderEveryLayout) {
   };
   load(alone);
   const std::vector<double> next = alone.losses(3);
-  for (RunLayout layout : layouts(ranks::world().size())) {
+  for (RunLayout layout : half(0)) {
     SCOPED_TRACE(layout.name);
     layout.adapters = some;
     TrainingRun run(ranks::world(), layout, model);

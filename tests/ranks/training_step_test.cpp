@@ -23,6 +23,9 @@ using test::RunLayout;
 using test::sampled;
 using test::TrainingRun;
 
+// Steps of a run, or of each half of one that is interrupted.
+const int kPart = test::nightly() ? 10 : 5;
+
 std::vector<RunLayout> layouts(const OptimizerOptions& optimizer = {}) {
   std::vector<RunLayout> all{
       {.name = "TP 2", .mesh = mesh(2, 1, 1)},
@@ -138,7 +141,7 @@ TEST(HalfPrecision, LearnsUnderAScaleThatAllRanksShare) {
     const bool adapts = !optimizer.loss_scale;
     EXPECT_EQ(alone.run.session().optimizer().skipped() > 5, adapts);
     EXPECT_EQ(alone.run.session().optimizer().loss_scale() == 1024, !adapts);
-    for (const RunLayout& layout : sampled(layouts(optimizer), 2, adapts ? 0 : 1)) {
+    for (const RunLayout& layout : sampled(layouts(optimizer), 4, adapts ? 1 : 2)) {
       SCOPED_TRACE(layout.name);
       TrainingRun run(ranks::world(), layout, model);
       std::string told;
@@ -163,15 +166,14 @@ TEST(Muon, OnEveryLayoutFollowsOneProcess) {
   optimizer.muon.nesterov = true;
   for (const char* name : {"gpt2-tiny", "llama-tiny"}) {
     const ModelConfig model = small(name);
-    constexpr int kSteps = 10;
     Alone alone({.name = "one process", .optimizer = optimizer}, model);
-    const std::vector<double> losses = alone.run.losses(kSteps);
+    const std::vector<double> losses = alone.run.losses(kPart);
     EXPECT_LT(losses.back(), losses.front());
     for (const RunLayout& layout : sampled(layouts(optimizer), 2, model.gated ? 0 : 1)) {
       SCOPED_TRACE(std::string(name) + ", " + layout.name);
       TrainingRun run(ranks::world(), layout, model);
-      const std::vector<double> split = run.losses(kSteps);
-      for (int step = 0; step < kSteps; ++step) {
+      const std::vector<double> split = run.losses(kPart);
+      for (int step = 0; step < kPart; ++step) {
         ASSERT_NEAR(split[step], losses[step], 1e-5 * losses[step]) << "step " << step;
       }
     }
@@ -184,15 +186,14 @@ TEST(Cadam, OnEveryLayoutFollowsOneProcess) {
   optimizer.kind = OptimizerKind::kCadam;
   for (const char* name : {"gpt2-tiny", "llama-tiny"}) {
     const ModelConfig model = small(name);
-    constexpr int kSteps = 10;
     Alone alone({.name = "one process", .optimizer = optimizer}, model);
-    const std::vector<double> losses = alone.run.losses(kSteps);
+    const std::vector<double> losses = alone.run.losses(kPart);
     EXPECT_LT(losses.back(), losses.front());
     for (const RunLayout& layout : sampled(layouts(optimizer), 2, model.gated ? 1 : 0)) {
       SCOPED_TRACE(std::string(name) + ", " + layout.name);
       TrainingRun run(ranks::world(), layout, model);
-      const std::vector<double> split = run.losses(kSteps);
-      for (int step = 0; step < kSteps; ++step) {
+      const std::vector<double> split = run.losses(kPart);
+      for (int step = 0; step < kPart; ++step) {
         ASSERT_NEAR(split[step], losses[step], 1e-5 * losses[step]) << "step " << step;
       }
     }
@@ -202,7 +203,7 @@ TEST(Cadam, OnEveryLayoutFollowsOneProcess) {
 class WholeState : public testing::TestWithParam<OptimizerKind> {};
 
 // Moments of two kinds, matrices on one rank each or cut, and rows that are cut: saved and loaded.
-TEST_P(WholeState, OfTenStepsAndTenMoreIsThatOfTwentyToTheBit) {
+TEST_P(WholeState, OfStepsInTwoPartsIsThatOfStepsInOneToTheBit) {
   OptimizerOptions optimizer;
   optimizer.kind = GetParam();
   optimizer.muon.extra_scale = 0.2;
@@ -218,16 +219,16 @@ TEST_P(WholeState, OfTenStepsAndTenMoreIsThatOfTwentyToTheBit) {
     std::map<std::string, std::string> end;
     {
       TrainingRun run(ranks::world(), layout, model);
-      run.losses(10);
+      run.losses(kPart);
       save_checkpoint(run.stored(), run.store(),
-                      {folder, {.iteration = 10, .consumed_samples = run.consumed()}, ""});
-      run.losses(10);
+                      {folder, {.iteration = kPart, .consumed_samples = run.consumed()}, ""});
+      run.losses(kPart);
       end = run.pieces();
     }
     TrainingRun again(ranks::world(), layout, model);
     again.set_consumed(
         load_checkpoint(find_checkpoint(folder), again.stored(), again.store()).consumed_samples);
-    again.losses(10);
+    again.losses(kPart);
     EXPECT_EQ(again.pieces(), end);
     ranks::everyone().barrier();
   }
@@ -346,7 +347,7 @@ TEST(Recomputation, WithItsInputsDividedOverTensorRanksKeepsHalfOfThem) {
         if (half && !test::nightly()) continue;
         SCOPED_TRACE(fmt::format("{}, {}, groups of {}", family, piton::name(dtype), group));
         ModelConfig model = small(family, dtype);
-        model.layers = 16;
+        model.layers = test::nightly() ? 16 : 8;
         RunLayout layout{.name = "TP 2", .mesh = mesh(2, 1, 1)};
         layout.rules = {.granularity = RecomputeGranularity::kFull, .layers = group};
         TrainingRun whole(ranks::world(), layout, model);

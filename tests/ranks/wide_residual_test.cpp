@@ -16,6 +16,8 @@ using test::mesh;
 using test::RunLayout;
 using test::TrainingRun;
 
+const int kSteps = test::nightly() ? 8 : 5;
+
 ModelConfig wide(const char* name, bool in_fp32 = true) {
   ModelConfig model = small(name);
   model.dtype = DType::kBF16;
@@ -32,13 +34,13 @@ TEST(WideResidual, GivesTheLossesOfOneProcessUnderEveryLayout) {
       HostDevice device;
       const auto world = make_single_world(device);
       TrainingRun run(*world, {.name = "one process"}, model);
-      alone = run.losses(8);
+      alone = run.losses(kSteps);
     }
     ASSERT_LT(alone.back(), alone.front());
     for (const RunLayout& layout : ranks::layouts_of(name, ranks::world().size())) {
       SCOPED_TRACE(std::string(name) + ", " + layout.name);
       TrainingRun run(ranks::world(), layout, model);
-      const std::vector<double> losses = run.losses(8);
+      const std::vector<double> losses = run.losses(kSteps);
       // The first loss is before any update. Sums over tensor or context ranks round parts to bf16.
       const bool whole = layout.mesh[Axis::kTensor] == 1 && layout.mesh[Axis::kContext] == 1;
       EXPECT_NEAR(losses[0], alone[0], (whole ? 1e-6 : 2e-3) * alone[0]);
