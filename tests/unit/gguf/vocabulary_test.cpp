@@ -320,7 +320,7 @@ TEST_F(SmallTokenizer, NamesHowWordsAreCut) {
   EXPECT_EQ(split("{1,3}", true), "llama-bpe");
   // The file that is made of it cuts as the published one, which this is.
   const std::string made = files_of_vocabulary(vocabulary(), "x.gguf").at("tokenizer.json");
-  EXPECT_EQ(nlohmann::json::parse(made)["pre_tokenizer"]["pretokenizers"][0],
+  EXPECT_EQ(read_json<nlohmann::json>(made)["pre_tokenizer"]["pretokenizers"][0],
             json_["pre_tokenizer"]["pretokenizers"][0]);
   EXPECT_EQ(split("{1,3}", false), "dbrx");
   EXPECT_EQ(split("", false), "stablelm2");

@@ -92,16 +92,6 @@ PITON_INLINE void unpack(W (&w)[kVectors], const std::uint8_t* codes, const Word
   }
 }
 
-PITON_INLINE F pick_lanes(F x, U index) {
-#ifdef __clang__  // for the fuzzers: it shuffles by constants alone
-  F picked;
-  for (int lane = 0; lane < kLanes; ++lane) picked[lane] = x[index[lane]];
-  return picked;
-#else
-  return __builtin_shuffle(x, index);
-#endif
-}
-
 // The scales of the lanes of a part, from those of its block.
 template <int size>
 PITON_INLINE F lane_scales(const float* scales, int part) {
@@ -113,7 +103,7 @@ PITON_INLINE F lane_scales(const float* scales, int part) {
     for (int lane = 0; lane < kLanes; ++lane) {
       index[lane] = static_cast<std::uint32_t>((first + lane * 8) / size);
     }
-    return pick_lanes(repeat_four(scales), index);
+    return pick_of_four(repeat_four(scales), index);
   }
 }
 

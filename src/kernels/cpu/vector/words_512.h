@@ -19,6 +19,9 @@ PITON_INLINE W load_bytes(const std::uint8_t* p) {
 PITON_INLINE W even_quarters(W x, W y) { return _mm512_shuffle_i64x2(x, y, 0x88); }
 PITON_INLINE W odd_quarters(W x, W y) { return _mm512_shuffle_i64x2(x, y, 0xDD); }
 PITON_INLINE F repeat_four(const float* p) { return (F)_mm512_broadcast_f32x4(_mm_loadu_ps(p)); }
+PITON_INLINE F pick_of_four(F x, U index) {
+  return (F)_mm512_permutevar_ps((__m512)x, (__m512i)index);
+}
 PITON_INLINE F load_halves(const void* p) {
   return (F)_mm512_cvtph_ps(_mm256_loadu_si256(static_cast<const __m256i*>(p)));
 }

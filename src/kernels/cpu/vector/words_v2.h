@@ -19,6 +19,11 @@ PITON_INLINE W load_bytes(const std::uint8_t* p) {
 PITON_INLINE W even_quarters(W x, W) { return x; }  // a part is in one group
 PITON_INLINE W odd_quarters(W, W y) { return y; }
 PITON_INLINE F repeat_four(const float* p) { return load(p); }
+// Lane i is lane index[i] of the four.
+PITON_INLINE F pick_of_four(F x, U index) {
+  const U bytes = index * 0x04040404U + 0x03020100U;
+  return (F)_mm_shuffle_epi8((__m128i)x, (__m128i)bytes);
+}
 PITON_INLINE F load_halves(const void* p) { return load(static_cast<const Half*>(p)); }
 PITON_INLINE W raised(W x) { return _mm_slli_epi16(x, 8); }
 PITON_INLINE W add_products(W sum, W a, W b) { return _mm_add_epi32(sum, _mm_madd_epi16(a, b)); }

@@ -23,6 +23,9 @@ PITON_INLINE W odd_quarters(W x, W y) { return _mm256_permute2x128_si256(x, y, 0
 PITON_INLINE F repeat_four(const float* p) {
   return (F)_mm256_broadcast_ps(reinterpret_cast<const __m128*>(p));
 }
+PITON_INLINE F pick_of_four(F x, U index) {
+  return (F)_mm256_permutevar_ps((__m256)x, (__m256i)index);
+}
 PITON_INLINE F load_halves(const void* p) {
   return (F)_mm256_cvtph_ps(_mm_loadu_si128(static_cast<const __m128i*>(p)));
 }
