@@ -33,10 +33,6 @@ bool is_there(const fs::path& path) {
   return fs::exists(path, ignored);
 }
 
-std::string without_peft_prefix(const std::string& name) {
-  return name.starts_with(kPeftPrefix) ? name.substr(kPeftPrefix.size()) : name;
-}
-
 // The module of "MODULE.lora_A.weight" or, as older versions write it, "MODULE.lora_A.NAME.weight".
 std::optional<std::string> module_of(const std::string& name, std::string_view factor) {
   const std::size_t at = name.find(factor);
@@ -112,12 +108,22 @@ bool is_linear(const std::vector<HfPlace>& places, const std::map<std::string, S
 
 bool is_peft_folder(const fs::path& folder) { return is_there(folder / kPeftConfigName); }
 
+std::string read_peft_config(const fs::path& folder) {
+  const fs::path config = folder / kPeftConfigName;
+  check_huggingface_link(config, folder);
+  return read_regular_file(config, kLargestConfig);
+}
+
 std::string peft_weights_name(const fs::path& folder) {
   for (const char* name : {kPeftWeightsName, kPeftPickledName}) {
     if (is_there(folder / name)) return name;
   }
   throw Error(Fault::kData, "{}: no weights of an adapter: wanted {} or {}; is the copy complete?",
               folder.string(), kPeftWeightsName, kPeftPickledName);
+}
+
+std::string without_peft_prefix(const std::string& name) {
+  return name.starts_with(kPeftPrefix) ? name.substr(kPeftPrefix.size()) : name;
 }
 
 std::optional<std::string> peft_module_of(const std::string& tensor) {
@@ -146,9 +152,7 @@ std::string linear_name(const std::vector<std::string>& canonical) {
 
 PeftSource::PeftSource(const fs::path& folder, const ModelConfig& model, const HfFamily& family)
     : files_(folder, peft_weights_name(folder)) {
-  const fs::path config = folder / kPeftConfigName;
-  check_huggingface_link(config, folder);
-  config_ = parse_peft_config(read_regular_file(config, kLargestConfig), config.string());
+  config_ = parse_peft_config(read_peft_config(folder), (folder / kPeftConfigName).string());
   adapters_.dropout = config_.dropout;
   read_tensors(model, family);
   check_tied(model);

@@ -43,8 +43,15 @@ inline constexpr std::string_view kPeftPrefix = "base_model.model.";  // of name
 // True if the folder has an adapter_config.json.
 bool is_peft_folder(const std::filesystem::path& folder);
 
+// The text of the folder's adapter_config.json. Throws Error(kData) if it cannot be read or is a
+// link that leads out of the folder.
+std::string read_peft_config(const std::filesystem::path& folder);
+
 // The file of the folder that has the weights. Throws Error(kData) if there is none.
 std::string peft_weights_name(const std::filesystem::path& folder);
+
+// The name of a tensor of the file without kPeftPrefix, if it has that.
+std::string without_peft_prefix(const std::string& name);
 
 // The module that this tensor of the file adapts ("model.layers.0.self_attn.q_proj"); nullopt for a
 // tensor of the model.

@@ -5,13 +5,10 @@
 #include <set>
 
 #include "adapters/peft_source.h"
-#include "base/files/regular_file.h"
 #include "huggingface/config_file.h"
 
 namespace piton {
 namespace {
-
-constexpr std::int64_t kMostOfConfig = 16'000'000;  // bytes
 
 std::vector<std::string> listed_names(const std::set<std::string>& names) {
   return {names.begin(), names.end()};
@@ -20,11 +17,10 @@ std::vector<std::string> listed_names(const std::set<std::string>& names) {
 }  // namespace
 
 PeftSummary peft_summary(const std::filesystem::path& folder) {
-  const std::filesystem::path file = folder / kPeftConfigName;
-  check_huggingface_link(file, folder);
-  const std::string text = read_regular_file(file, kMostOfConfig);
-  PeftSummary summary{.config = parse_peft_config(text, file.string())};
-  summary.base = HfConfig(text, file.string()).word("base_model_name_or_path", "");
+  const std::string where = (folder / kPeftConfigName).string();
+  const std::string text = read_peft_config(folder);
+  PeftSummary summary{.config = parse_peft_config(text, where)};
+  summary.base = HfConfig(text, where).word("base_model_name_or_path", "");
   std::set<std::string> modules, targets, trained;
   const HfTensorFiles files(folder, peft_weights_name(folder));
   for (const auto& [name, tensor] : files.tensors()) {
@@ -32,8 +28,7 @@ PeftSummary peft_summary(const std::filesystem::path& folder) {
       modules.insert(*module);
       targets.insert(module->substr(module->rfind('.') + 1));
     } else {
-      const std::string plain =
-          name.starts_with(kPeftPrefix) ? name.substr(kPeftPrefix.size()) : name;
+      const std::string plain = without_peft_prefix(name);
       trained.insert(plain.substr(0, plain.rfind('.')));
     }
     summary.parameters += std::accumulate(tensor.shape.begin(), tensor.shape.end(), std::int64_t{1},
