@@ -1,11 +1,12 @@
 """llama.cpp beside `piton bench decode` and `piton bench prefill`, in turns, on the same machine.
 
-    python bench/compare/decode.py
+    python bench/compare/decode.py [--quantize q8_0|q4_0]
 
 Wants llama-cpp-python and gguf (pip install llama-cpp-python gguf; the first is compiled for the processor
 that it is installed on) and a built piton; with --peers transformers also torch and transformers. Everyone
 gets the 1.1B LLaMA of random bf16 weights: llama.cpp a gguf file that this script writes (2.2 GB, --gguf),
-transformers a model made in memory.
+transformers a model made in memory. With --quantize the matrices of the layers are in this format on both sides,
+and the head in Q8_0.
 
   decode   --tokens tokens one after the other behind --context tokens in the cache, of 1 and of --batch
            samples together; the time is that of one step
@@ -14,7 +15,7 @@ transformers a model made in memory.
 Each round measures every peer and piton one after the other; the best of each counts. Ids are not drawn
 from the logits on either side: which token comes next takes no part of the time.
 
-Writes bench/results/DATE-decode-llama-1.1b.json with the command, the commit, the machine and all times of
+Writes bench/results/DATE-decode-llama-1.1b[-FORMAT].json with the command, the commit, the machine and all times of
 both sides.
 """
 import argparse
@@ -38,10 +39,21 @@ def token(index):
     return (index * 7919 + 1) % VOCABULARY
 
 
-def write_gguf(path):
+def write_gguf(path, quantize=None, model=None):
+    """The model in bf16, or with the matrices of the layers in `quantize` and the head in Q8_0.
+
+    `model` has `tokenizer(writer)`, which adds one, and `values(name, normals)`, the values of a matrix. Without it
+    there is no tokenizer, and every matrix has the same values: time does not depend on them.
+    """
     import gguf
     import numpy
 
+    types, files = gguf.GGMLQuantizationType, gguf.LlamaFileType
+    of_layers, of_head, of_file = {
+        None: (types.BF16, types.BF16, files.MOSTLY_BF16),
+        "q8_0": (types.Q8_0, types.Q8_0, files.MOSTLY_Q8_0),
+        "q4_0": (types.Q4_0, types.Q8_0, files.MOSTLY_Q4_0),
+    }[quantize]
     writer = gguf.GGUFWriter(path, "llama")
     writer.add_context_length(POSITIONS)
     writer.add_embedding_length(HIDDEN)
@@ -52,16 +64,24 @@ def write_gguf(path):
     writer.add_rope_dimension_count(HIDDEN // HEADS)
     writer.add_layer_norm_rms_eps(1e-5)
     writer.add_vocab_size(VOCABULARY)
-    writer.add_file_type(gguf.LlamaFileType.MOSTLY_BF16)
-    writer.add_tokenizer_model("no_vocab")
+    writer.add_file_type(of_file)
+    if model:
+        model.tokenizer(writer)
+    else:
+        writer.add_tokenizer_model("no_vocab")
 
     normals = numpy.random.default_rng(1).standard_normal(VOCABULARY * HIDDEN, dtype=numpy.float32) * 0.02
-    halves = (normals.view(numpy.uint32) >> 16).astype(numpy.uint16)
+    stored = {}
 
     def matrix(name, rows, columns):
-        # The same numbers in every matrix: time does not depend on them.
-        values = halves[: rows * columns].reshape(rows, columns).view(numpy.uint8)
-        writer.add_tensor(name, values, raw_dtype=gguf.GGMLQuantizationType.BF16)
+        form = {"token_embd.weight": types.BF16, "output.weight": of_head}.get(name, of_layers)
+        values = normals[: rows * columns].reshape(rows, columns)
+        if model:
+            writer.add_tensor(name, gguf.quants.quantize(model.values(name, values), form), raw_dtype=form)
+            return
+        if (form, rows, columns) not in stored:
+            stored[form, rows, columns] = gguf.quants.quantize(values, form)
+        writer.add_tensor(name, stored[form, rows, columns], raw_dtype=form)
 
     def gain(name):
         writer.add_tensor(name, numpy.ones(HIDDEN, dtype=numpy.float32))
@@ -106,7 +126,7 @@ class LlamaCpp:
         with tempfile.TemporaryDirectory() as folder:
             path = arguments.gguf or str(pathlib.Path(folder) / "model.gguf")
             if not pathlib.Path(path).exists():
-                write_gguf(path)
+                write_gguf(path, arguments.quantize)
             parameters = llama_cpp.llama_model_default_params()
             parameters.use_mmap = False
             self.model = llama_cpp.llama_model_load_from_file(path.encode(), parameters)
@@ -205,7 +225,8 @@ class Transformers:
 def piton_commands(arguments):
     def command(kind, *more):
         return [arguments.piton, "bench", kind, "--model", MODEL, "--bf16", "--threads", str(arguments.threads),
-                "--rounds", "1", "--json", "--quiet", *more]
+                "--rounds", "1", "--json", "--quiet",
+                *(["--quantize", arguments.quantize] if arguments.quantize else []), *more]
 
     def decode(samples):
         return command("decode", "--context", str(arguments.context), "--tokens", str(arguments.tokens),
@@ -218,6 +239,7 @@ def piton_commands(arguments):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--peers", nargs="+", choices=["llama.cpp", "transformers"], default=["llama.cpp"])
+    parser.add_argument("--quantize", choices=["q8_0", "q4_0"], help="format of the matrices (default: bf16)")
     parser.add_argument("--context", type=int, default=128)
     parser.add_argument("--tokens", type=int, default=8)
     parser.add_argument("--batch", type=int, default=8)
@@ -226,9 +248,11 @@ def main():
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--gguf", help="kept here, and not written where it is there; default: a temporary file")
     parser.add_argument("--piton", default=str(ROOT / "build" / "piton"))
-    parser.add_argument("--output", help="default: bench/results/DATE-decode-llama-1.1b.json; - for stdout alone")
+    parser.add_argument("--output", help="default: bench/results/DATE-decode-llama-1.1b[-FORMAT].json; -: stdout")
     arguments = parser.parse_args()
 
+    if arguments.quantize and "transformers" in arguments.peers:
+        parser.error("--quantize: transformers has no such format")
     peers = [{"llama.cpp": LlamaCpp, "transformers": Transformers}[name](arguments) for name in arguments.peers]
     commands = piton_commands(arguments)
     rows = {"decode batch 1": 1, f"decode batch {arguments.batch}": arguments.batch, "prefill": arguments.prompt}
@@ -268,7 +292,7 @@ def main():
         figures[what] = figure
 
     result = {
-        "what": "decoding and prefill of a LLaMA of 1.1 billion random bf16 weights",
+        "what": f"decoding and prefill of a LLaMA of 1.1 billion random {arguments.quantize or 'bf16'} weights",
         "command": command_line(arguments).replace("train.py", "decode.py"),
         "piton_commands": {what: " ".join(["piton", *command[1:]]) for what, command in commands.items()},
         "commit": text_of("git", "rev-parse", "HEAD"),
@@ -282,8 +306,8 @@ def main():
     if arguments.output == "-":
         print(text, end="")
         return
-    path = pathlib.Path(arguments.output) if arguments.output else (
-        ROOT / "bench" / "results" / f"{result['date'][:10]}-decode-{MODEL}.json")
+    name = "-".join([result["date"][:10], "decode", MODEL, *([arguments.quantize] if arguments.quantize else [])])
+    path = pathlib.Path(arguments.output) if arguments.output else ROOT / "bench" / "results" / f"{name}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
     for what, figure in figures.items():

@@ -132,7 +132,7 @@ def command_line(arguments):
     """What was run, without the paths of one machine."""
     words = ["python bench/compare/train.py"]
     for name, value in vars(arguments).items():
-        if not value or name in ("piton", "output", "gguf"):
+        if not value or name in ("piton", "output", "gguf", "llama_server", "tokenizer"):
             continue
         words.append(f"--{name.replace('_', '-')} {' '.join(value) if isinstance(value, list) else value}")
     return " ".join(words)

@@ -62,14 +62,12 @@ class PanelProduct : protected LinearProduct {
     return memory;
   }
 
-  // Writes the sums of one panel, bias included, to y.
-  void finish(const float* sums, std::int64_t row, std::int64_t column, std::int64_t m) const {
-    const std::int64_t n = std::min(table_.panel, n_ - column);
-    if (epilogue_.given()) {
-      return epilogue_.finish(context_, y_, sums, table_.panel, row, column, m, n);
-    }
+  // Writes n columns of sums, bias included, to y. Rows of sums are `stride` apart.
+  void finish(const float* sums, std::int64_t stride, std::int64_t row, std::int64_t column,
+              std::int64_t m, std::int64_t n) const {
+    if (epilogue_.given()) return epilogue_.finish(context_, y_, sums, stride, row, column, m, n);
     for (std::int64_t r = 0; r < m; ++r) {
-      context_.vector.convert(at(y_, row + r, column), type_of(y_.dtype()), sums + r * table_.panel,
+      context_.vector.convert(at(y_, row + r, column), type_of(y_.dtype()), sums + r * stride,
                               Type::kF32, n);
     }
   }
@@ -151,7 +149,7 @@ class ManyRows : PanelProduct {
           product.stride = y_.stride(0);
         }
         table_.multiply_rows(product);
-        if (last && !direct_) finish(product.sums, row, from, m);
+        if (last && !direct_) finish(product.sums, table_.panel, row, from, m, width);
       }
     }
   }
@@ -208,6 +206,7 @@ class FewRows : PanelProduct {
   FewRows(CpuContext& context, const LinearCall& call)
       : PanelProduct(context, call),
         m_(a_.dim(0)),
+        together_(type_ == Type::kF16 ? 1 : PanelTable::panels_at_once(m_)),
         memory_(context.scratch.shared(aligned(PanelRuns::bytes(context)) + left_bytes())),
         runs_(context, tiles(n_, table_.panel), memory_) {
     for (std::int64_t first = 0; first < k_; first += stretch_) {
@@ -219,7 +218,13 @@ class FewRows : PanelProduct {
   std::int64_t parts() const { return runs_.parts(); }
 
   void operator()(std::int64_t part) const {
-    runs_.take(part, [&](std::int64_t panel, bool last) { multiply(panel * table_.panel, last); });
+    runs_.take(part, together_, [&](std::int64_t panel, std::int64_t panels, bool last) {
+      const std::int64_t column = panel * table_.panel;
+      if (panels == together_ && column + panels * table_.panel <= n_)
+        return multiply(column, panels, last);
+      for (std::int64_t i = 0; i < panels; ++i)
+        multiply(column + i * table_.panel, 1, last && i + 1 == panels);
+    });
   }
 
  private:
@@ -230,12 +235,13 @@ class FewRows : PanelProduct {
            first / stretch_ * m_ * table_.left_stride;
   }
 
-  void multiply(std::int64_t column, bool last_panel) const {
-    const std::int64_t n = std::min(table_.panel, n_ - column);
-    std::byte* tile =
-        context_.scratch.own(tile_bytes() + (m_ + 1) * table_.panel * std::int64_t{4});
+  void multiply(std::int64_t column, std::int64_t panels, bool last_panel) const {
+    const std::int64_t n = std::min(panels * table_.panel, n_ - column);
+    const std::int64_t stride = panels * table_.panel;
+    std::byte* tile = context_.scratch.own(tile_bytes() + (m_ + 1) * stride * std::int64_t{4});
     auto* sums = reinterpret_cast<float*>(tile + tile_bytes());
-    const bool narrow = type_ == Type::kBF16 && m_ <= table_.group && n == table_.panel;
+    // Panels are read as they are.
+    const bool whole = type_ != Type::kF16 && n == stride;
     for (std::int64_t first = 0; first == 0 || first < k_; first += stretch_) {
       const std::int64_t k = std::min(stretch_, k_ - first);
       const bool last = first + k == k_;
@@ -245,20 +251,26 @@ class FewRows : PanelProduct {
                             .columns = n,
                             .depth = k,
                             .left = left(first),
-                            .right = narrow ? packed : right(column, first, k, tile),
+                            .right = whole ? packed : right(column, first, k, tile),
+                            .panel_bytes = k_ * table_.panel * width_of(type_),
                             .sums = direct_ ? reinterpret_cast<float*>(at(y_, 0, column)) : sums,
-                            .stride = direct_ ? y_.stride(0) : table_.panel,
+                            .stride = direct_ ? y_.stride(0) : stride,
                             .adds = first > 0,
-                            .bias = last ? bias_of(sums + m_ * table_.panel, column, n) : nullptr};
+                            .bias = last ? bias_of(sums + m_ * stride, column, n) : nullptr};
       if (m_ >= kSlowRows && !(last && last_panel)) {
         product.ahead = {.data = packed + bytes, .bytes = bytes};
       }
-      (narrow ? table_.multiply_bf16 : table_.multiply_rows)(product);
+      if (whole) {
+        table_.multiply_whole(product, type_);
+      } else {
+        table_.multiply_rows(product);
+      }
     }
-    if (!direct_) finish(sums, 0, column, m_);
+    if (!direct_) finish(sums, stride, 0, column, m_, n);
   }
 
   std::int64_t m_;
+  std::int64_t together_;  // panels that are multiplied at once
   std::byte* memory_;
   PanelRuns runs_;
 };

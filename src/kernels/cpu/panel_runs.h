@@ -32,16 +32,23 @@ class PanelRuns {
 
   std::int64_t parts() const { return runs_; }
 
-  // Does the work of one part: visit(panel, last). `last`: this thread reads nothing that follows
-  // in memory.
+  // Does the work of one part, up to `together` panels at a time: visit(panel, panels, last).
+  // `last`: this thread reads nothing that follows in memory.
   template <typename Visit>
-  void take(std::int64_t part, Visit visit) const {
+  void take(std::int64_t part, std::int64_t together, Visit visit) const {
     for (std::int64_t turn = 0; turn < runs_; ++turn) {
       Run& run = first_[(part + turn) % runs_];
-      for (std::int64_t panel = run.next++; panel < run.end; panel = run.next++) {
-        visit(panel, panel + 1 == run.end);
+      const auto next = [&] { return run.next.fetch_add(together); };
+      for (std::int64_t panel = next(); panel < run.end; panel = next()) {
+        const std::int64_t panels = std::min(together, run.end - panel);
+        visit(panel, panels, panel + panels == run.end);
       }
     }
+  }
+  // One panel at a time: visit(panel, last).
+  template <typename Visit>
+  void take(std::int64_t part, Visit visit) const {
+    take(part, 1, [&](std::int64_t panel, std::int64_t, bool last) { visit(panel, last); });
   }
 
  private:

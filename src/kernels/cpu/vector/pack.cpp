@@ -8,8 +8,8 @@ namespace {
 
 // 32-bit words; an element of 16 bits is in the low half.
 PITON_INLINE U load_words(const float* p) { return load_bits<U>(p); }
-PITON_INLINE U load_words(const Bf16* p) { return __builtin_convertvector(load_bits<H>(p), U); }
-PITON_INLINE U load_words(const Half* p) { return __builtin_convertvector(load_bits<H>(p), U); }
+PITON_INLINE U load_words(const Bf16* p) { return widen_words(load_bits<H>(p)); }
+PITON_INLINE U load_words(const Half* p) { return widen_words(load_bits<H>(p)); }
 PITON_INLINE void store_words(float* p, U x) { __builtin_memcpy(p, &x, sizeof x); }
 PITON_INLINE void store_words(Bf16* p, U x) {
   const H h = __builtin_convertvector(x, H);

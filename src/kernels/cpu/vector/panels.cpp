@@ -154,14 +154,14 @@ struct Ahead {
   std::int64_t pace;
 };
 
-template <typename Left, int wide>
+template <typename Left, int wide, typename T = float>
 void multiply_panel(const PanelMultiply& p) {
   const std::int64_t groups = (p.rows + kGroup - 1) / kGroup;
   const Ahead ahead(p, groups);
   for (std::int64_t group = 0; group < groups; ++group) {
     const std::int64_t row = Left::first_row(p, group, groups);
     const std::int64_t count = Left::first_row(p, group + 1, groups) - row;
-    tile_of<wide, Left, float>(count, p, p.left + Left::offset(p, row), row, ahead.at(group));
+    tile_of<wide, Left, T>(count, p, p.left + Left::offset(p, row), row, ahead.at(group));
   }
 }
 
@@ -177,9 +177,53 @@ void multiply(const PanelMultiply& p) {
   }
 }
 
-void multiply_bf16(const PanelMultiply& p) {
-  const Ahead ahead(p, 1);
-  tile_of<kPanelVectors, Rows, Bf16>(p.rows, p, p.left, 0, ahead.at(0));
+// Few rows by several whole panels: all sums stay in registers, and every panel is a stream of its
+// own.
+template <int rows, typename T>
+void tile_of_panels(const PanelMultiply& p) {
+  constexpr int kPanels = PanelTable::panels_at_once(rows);
+  constexpr int kWide = kPanels * kPanelVectors;
+  const std::int64_t apart = p.panel_bytes / static_cast<std::int64_t>(sizeof(T));
+  const float* a = p.left;
+  const T* b = static_cast<const T*>(p.right);
+  F sum[rows][kWide] = {};
+  const auto step = [&](int at) __attribute__((always_inline)) {
+    F left[rows];
+    for (int r = 0; r < rows; ++r) left[r] = splat(a[r * kLeftStride + at]);
+#pragma GCC unroll 4
+    for (int panel = 0; panel < kPanels; ++panel) {
+#pragma GCC unroll 3
+      for (int v = 0; v < kPanelVectors; ++v) {
+        const F right = load(b + panel * apart + (at * kPanelVectors + v) * kLanes);
+#pragma GCC unroll 3
+        for (int r = 0; r < rows; ++r) sum[r][panel * kPanelVectors + v] += left[r] * right;
+      }
+    }
+  };
+  std::int64_t k = 0;
+  for (; k + kUnrolled <= p.depth; k += kUnrolled) {
+#pragma GCC unroll 4
+    for (int at = 0; at < kUnrolled; ++at) step(at);
+    a += kUnrolled;
+    b += kUnrolled * kPanelColumns;
+  }
+  for (; k < p.depth; ++k) {
+    step(0);
+    ++a;
+    b += kPanelColumns;
+  }
+  put<rows, kWide>(sum, p, 0, Full{});
+}
+
+template <typename T>
+void multiply_whole(const PanelMultiply& p) {
+  if (p.columns == kPanelColumns) return multiply_panel<Rows, kPanelVectors, T>(p);
+  if (p.rows == 1) return tile_of_panels<1, T>(p);
+  if (p.rows == 2) return tile_of_panels<2, T>(p);
+  tile_of_panels<3, T>(p);
+}
+void multiply_whole_of(const PanelMultiply& p, Type type) {
+  type == Type::kF32 ? multiply_whole<float>(p) : multiply_whole<Bf16>(p);
 }
 
 }  // namespace
@@ -194,7 +238,7 @@ const PanelTable& panel_table() {
                                      .part_rows = kPartRows,
                                      .multiply_rows = multiply<Rows>,
                                      .multiply_groups = multiply<Groups>,
-                                     .multiply_bf16 = multiply_bf16,
+                                     .multiply_whole = multiply_whole_of,
                                      .pack_right = pack_right,
                                      .pack_right_columns = pack_right_columns,
                                      .pack_right_wide = pack_right_wide,

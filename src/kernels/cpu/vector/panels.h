@@ -27,13 +27,14 @@ struct PanelAhead {
   std::int64_t stride = 0;
 };
 
-// sums[rows, columns] = left right (+ sums) (+ bias), for the columns of one panel.
+// sums[rows, columns] = left right (+ sums) (+ bias), for the columns of one panel, or of several.
 struct PanelMultiply {
   std::int64_t rows = 0;
   std::int64_t columns = 0;  // columns after these are not written
   std::int64_t depth = 0;
   const float* left = nullptr;
   const void* right = nullptr;
+  std::int64_t panel_bytes = 0;  // from a panel of the right side to the next, of several
   float* sums = nullptr;
   std::int64_t stride = 0;
   bool adds = false;
@@ -54,8 +55,9 @@ struct PanelTable {
   // The left side in rows, or in groups; the right side in fp32.
   void (*multiply_rows)(const PanelMultiply& product);
   void (*multiply_groups)(const PanelMultiply& product);
-  // The left side in at most `group` rows, the right side a whole panel of bf16.
-  void (*multiply_bf16)(const PanelMultiply& product);
+  // The left side in rows, the right side whole panels of fp32 or bf16: one, or
+  // panels_at_once(rows).
+  void (*multiply_whole)(const PanelMultiply& product, Type type);
 
   // Packs panels in the type of the matrix, from b itself, [k, n], or from its transpose, [n, k].
   void (*pack_right)(void* panels, const Matrix& rows, std::int64_t k, std::int64_t n);
@@ -66,6 +68,12 @@ struct PanelTable {
                                   std::int64_t n);
   // Packs groups from columns [k, m] of any type. Rows that do not exist are not written.
   void (*pack_left)(float* groups, const Matrix& columns, std::int64_t k, std::int64_t m);
+
+  // Panels that multiply_whole() takes at once. The sums of one or two rows by one panel are too
+  // few chains of additions to read memory at its speed: each addition waits for the one before.
+  static constexpr std::int64_t panels_at_once(std::int64_t rows) {
+    return rows <= 1 ? 4 : rows == 2 ? 3 : rows == 3 ? 2 : 1;
+  }
 
   // Elements of a packed side with n columns.
   std::int64_t elements(std::int64_t n, std::int64_t k) const {
