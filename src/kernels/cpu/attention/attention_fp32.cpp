@@ -5,7 +5,9 @@
 // The triangle form differs only in its blocks: parts of block_rows queries, and tiles as wide as
 // all keys of the part, so that the running softmax has one step.
 //
-// Forward divides (sample, head, part of the queries) among threads.
+// Forward divides (sample, head, part of the queries) among threads. With few queries, as in
+// decoding, a part has several heads that share keys, which are then converted once for all of
+// them.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -66,49 +68,67 @@ class Forward {
         masks_(call_.dropout),
         d_(call_.q.dim(3)),
         wide_(padded(d_, context.vector.lanes)),
-        part_rows_(call_.block_rows > 0 ? call_.block_rows : kQueryPart) {}
+        part_rows_(call_.block_rows > 0 ? call_.block_rows : kQueryPart),
+        together_(heads_together()) {}
 
-  std::int64_t parts() const { return call_.q.dim(0) * call_.q.dim(2) * query_parts(); }
+  std::int64_t parts() const { return head_parts() * query_parts(); }
 
   void operator()(std::int64_t part) const {
-    const std::int64_t heads = call_.q.dim(0) * call_.q.dim(2);
-    const std::int64_t begin = part / heads * part_rows_;
-    const std::int64_t head = part % heads % call_.q.dim(2);
-    const std::int64_t batch = part % heads / call_.q.dim(2);
+    const std::int64_t heads = call_.q.dim(2) / together_;
+    const std::int64_t begin = part / head_parts() * part_rows_;
+    const std::int64_t head = part % head_parts() % heads * together_;
+    const std::int64_t batch = part % head_parts() / heads;
     run(batch, head, begin, std::min(begin + part_rows_, call_.q.dim(1)));
   }
 
  private:
+  std::int64_t head_parts() const { return call_.q.dim(0) * call_.q.dim(2) / together_; }
   std::int64_t query_parts() const { return (call_.q.dim(1) + part_rows_ - 1) / part_rows_; }
+
+  // Heads of a part, which have the same keys: as many as fill one tile of queries, but every
+  // thread gets a part.
+  std::int64_t heads_together() const {
+    const std::int64_t queries = call_.q.dim(1);
+    const std::int64_t heads = call_.q.dim(2) / call_.k.dim(2);
+    if (call_.block_rows > 0) return 1;
+    const std::int64_t all = call_.q.dim(0) * call_.q.dim(2);
+    const std::int64_t most = std::min(kQueryBlock / queries, all / context_.threads.threads());
+    std::int64_t together = std::min(heads, std::max<std::int64_t>(most, 1));
+    while (heads % together != 0) --together;
+    return together;
+  }
 
   void run(std::int64_t batch, std::int64_t head, std::int64_t begin, std::int64_t end) const {
     const std::int64_t sq = call_.q.dim(1);
     const std::int64_t sk = work_.keys;
     const std::int64_t group = head / (call_.q.dim(2) / call_.k.dim(2));
-    const std::int64_t rows = end - begin;
+    const std::int64_t rows = end - begin;  // of one head; those of the next head follow
+    const std::int64_t all = together_ * rows;
     const std::int64_t columns =
         call_.block_rows > 0 ? padded(std::min(begin + part_rows_, sk), kKeyBlock) : kKeyBlock;
     Pieces pieces(context_.scratch.own(
         Sight::bytes(sq, sk) +
-        4 * (2 * rows * wide_ + 2 * rows + 2 * columns * wide_ + kQueryBlock * columns) +
+        4 * (2 * all * wide_ + 2 * all + 2 * columns * wide_ + kQueryBlock * columns) +
         work_.expanded_bytes() + 8 * 64));
     const Sight sight(call_.mask, call_.block_rows, batch, sq, sk,
                       pieces.bytes(Sight::bytes(sq, sk)));
-    float* q = pieces.floats(rows * wide_);
-    float* out = pieces.floats(rows * wide_);
-    float* maxima = pieces.floats(rows);
-    float* sums = pieces.floats(rows);
+    float* q = pieces.floats(all * wide_);
+    float* out = pieces.floats(all * wide_);
+    float* maxima = pieces.floats(all);
+    float* sums = pieces.floats(all);
     float* k = pieces.floats(columns * wide_);
     float* v = pieces.floats(columns * wide_);
     float* scores = pieces.floats(kQueryBlock * columns);
     std::byte* expanded = pieces.bytes(work_.expanded_bytes());
-    const float slope = call_.mask.slopes.defined() ? call_.mask.slopes.data<float>()[head] : 0.0F;
     const HeadRows keys = work_.key_rows(batch, group);
     const HeadRows values = work_.value_rows(batch, group);
-    load_rows(context_, HeadRows(call_.q, batch, head), begin, rows, sq, d_, q, wide_);
-    std::fill_n(out, rows * wide_, 0.0F);
-    std::fill_n(maxima, rows, -std::numeric_limits<float>::infinity());
-    std::fill_n(sums, rows, 0.0F);
+    for (std::int64_t h = 0; h < together_; ++h) {
+      load_rows(context_, HeadRows(call_.q, batch, head + h), begin, rows, sq, d_,
+                q + h * rows * wide_, wide_);
+    }
+    std::fill_n(out, all * wide_, 0.0F);
+    std::fill_n(maxima, all, -std::numeric_limits<float>::infinity());
+    std::fill_n(sums, all, 0.0F);
 
     std::int64_t loaded = -1;
     const auto tile = [&](std::int64_t query, std::int64_t queries, std::int64_t key) {
@@ -120,22 +140,34 @@ class Forward {
                   sight.keys(), d_, v, wide_);
         loaded = key;
       }
-      const std::int64_t at = query - begin;
-      context_.vector.product(static_cast<int>(queries), static_cast<int>(columns),
-                              static_cast<int>(d_), q + at * wide_, wide_, 1, k, columns, scores,
-                              columns, false);
-      const float scale = add_bias(call_.mask, sight, head, query, queries, key, columns, scores,
-                                   cap_scores(context_, call_, scores, queries * columns));
-      context_.vector.softmax_step(
-          scores_of(sight, query, queries, key, scores, scale, slope, columns), maxima + at,
-          sums + at, out + at * wide_, wide_, static_cast<int>(wide_));
-      drop(sight, batch, head, query, queries, key, columns, scores);
-      context_.vector.product(static_cast<int>(queries), static_cast<int>(wide_),
-                              static_cast<int>(columns), scores, columns, 1, v, wide_,
-                              out + at * wide_, wide_, true);
+      const std::int64_t at = query - begin;  // 0 with several heads
+      const int tile_rows = static_cast<int>(together_ * queries);
+      context_.vector.product(tile_rows, static_cast<int>(columns), static_cast<int>(d_),
+                              q + at * wide_, wide_, 1, k, columns, scores, columns, false);
+      for (std::int64_t h = 0; h < together_; ++h) {
+        float* of_head = scores + h * queries * columns;
+        const std::int64_t row = at + h * rows;
+        const float scale =
+            add_bias(call_.mask, sight, head + h, query, queries, key, columns, of_head,
+                     cap_scores(context_, call_, of_head, queries * columns));
+        context_.vector.softmax_step(
+            scores_of(sight, query, queries, key, of_head, scale, slope_of(head + h), columns),
+            maxima + row, sums + row, out + row * wide_, wide_, static_cast<int>(wide_));
+        drop(sight, batch, head + h, query, queries, key, columns, of_head);
+      }
+      context_.vector.product(tile_rows, static_cast<int>(wide_), static_cast<int>(columns), scores,
+                              columns, 1, v, wide_, out + at * wide_, wide_, true);
     };
     sight.for_tiles(begin, end, kQueryBlock, columns, tile);
-    finish(HeadRows(call_.out, batch, head), batch, head, begin, rows, out, maxima, sums);
+    for (std::int64_t h = 0; h < together_; ++h) {
+      const std::int64_t row = h * rows;
+      finish(HeadRows(call_.out, batch, head + h), batch, head + h, begin, rows, out + row * wide_,
+             maxima + row, sums + row);
+    }
+  }
+
+  float slope_of(std::int64_t head) const {
+    return call_.mask.slopes.defined() ? call_.mask.slopes.data<float>()[head] : 0.0F;
   }
 
   void drop(const Sight& sight, std::int64_t batch, std::int64_t head, std::int64_t query,
@@ -169,6 +201,7 @@ class Forward {
   std::int64_t d_;
   std::int64_t wide_;
   std::int64_t part_rows_;
+  std::int64_t together_;  // heads of a part
 };
 
 // Products of the backward pass (attention_backward.h).
