@@ -39,6 +39,42 @@ struct Groups {
 
 constexpr int kUnrolled = kLanes == 16 ? 2 : 4;
 
+// A row of two vectors of bf16 is read as one vector of pairs: even columns are widened by a shift,
+// odd ones by a mask. Their sums are put in order at the end.
+template <typename T>
+constexpr bool kReadsPairs = false;
+template <>
+constexpr bool kReadsPairs<Bf16> = kPanelVectors == 2;
+
+// One row of a panel.
+template <int wide, typename T>
+PITON_INLINE void load_row(F (&right)[wide], const T* b) {
+  if constexpr (kReadsPairs<T>) {
+    static_assert(wide == 2);
+    const U pairs = load_bits<U>(b);
+    right[0] = (F)(pairs << 16);
+    right[1] = (F)(pairs & 0xFFFF0000U);
+  } else {
+    for (int w = 0; w < wide; ++w) right[w] = load(b + w * kLanes);
+  }
+}
+
+// Sums of load_row()'s columns in the order of the panel.
+template <typename T, typename Vector>
+PITON_INLINE void put_in_order(Vector* sum) {
+  if constexpr (kReadsPairs<T>) {
+    const Vector even = sum[0];
+    const Vector odd = sum[1];
+    if constexpr (kLanes == 8) {
+      sum[0] = __builtin_shufflevector(even, odd, 0, 8, 1, 9, 2, 10, 3, 11);
+      sum[1] = __builtin_shufflevector(even, odd, 4, 12, 5, 13, 6, 14, 7, 15);
+    } else {
+      sum[0] = __builtin_shufflevector(even, odd, 0, 4, 1, 5);
+      sum[1] = __builtin_shufflevector(even, odd, 2, 6, 3, 7);
+    }
+  }
+}
+
 // Advances through the memory ahead by `pace` bytes at a time.
 struct Prefetch {
   const std::byte* at;
@@ -63,7 +99,7 @@ PITON_INLINE void sum_up(F (&sum)[rows][wide], std::int64_t depth, const float* 
                          Prefetch ahead) {
   const auto step = [&](int at) __attribute__((always_inline)) {
     F right[wide];
-    for (int w = 0; w < wide; ++w) right[w] = load(b + (at * wide + w) * kLanes);
+    load_row<wide>(right, b + at * wide * kLanes);
 #pragma GCC unroll 8
     for (int r = 0; r < rows; ++r) {
       const F left = splat(a[r * Left::kRow + at * Left::kStep]);
@@ -112,6 +148,7 @@ void tile(const PanelMultiply& p, const float* a, std::int64_t row, const Prefet
   }
   F sum[rows][wide] = {};
   sum_up<rows, wide, Left>(sum, p.depth, a, static_cast<const T*>(p.right), ahead);
+  for (int r = 0; r < rows; ++r) put_in_order<T>(sum[r]);
   const int count = static_cast<int>(p.columns - (wide - 1) * kLanes);
   if (count == kLanes) {
     put<rows, wide>(sum, p, row, Full{});
@@ -177,8 +214,7 @@ void multiply(const PanelMultiply& p) {
   }
 }
 
-// Few rows by several whole panels: all sums stay in registers, and every panel is a stream of its
-// own.
+// One or two rows by several whole panels: all sums stay in registers.
 template <int rows, typename T>
 void tile_of_panels(const PanelMultiply& p) {
   constexpr int kPanels = PanelTable::panels_at_once(rows);
@@ -192,11 +228,11 @@ void tile_of_panels(const PanelMultiply& p) {
     for (int r = 0; r < rows; ++r) left[r] = splat(a[r * kLeftStride + at]);
 #pragma GCC unroll 4
     for (int panel = 0; panel < kPanels; ++panel) {
-#pragma GCC unroll 3
-      for (int v = 0; v < kPanelVectors; ++v) {
-        const F right = load(b + panel * apart + (at * kPanelVectors + v) * kLanes);
-#pragma GCC unroll 3
-        for (int r = 0; r < rows; ++r) sum[r][panel * kPanelVectors + v] += left[r] * right;
+      F right[kPanelVectors];
+      load_row<kPanelVectors>(right, b + panel * apart + at * kPanelColumns);
+      for (int r = 0; r < rows; ++r) {
+        for (int v = 0; v < kPanelVectors; ++v)
+          sum[r][panel * kPanelVectors + v] += left[r] * right[v];
       }
     }
   };
@@ -212,15 +248,16 @@ void tile_of_panels(const PanelMultiply& p) {
     ++a;
     b += kPanelColumns;
   }
+  for (int r = 0; r < rows; ++r) {
+    for (int panel = 0; panel < kPanels; ++panel) put_in_order<T>(sum[r] + panel * kPanelVectors);
+  }
   put<rows, kWide>(sum, p, 0, Full{});
 }
 
 template <typename T>
 void multiply_whole(const PanelMultiply& p) {
   if (p.columns == kPanelColumns) return multiply_panel<Rows, kPanelVectors, T>(p);
-  if (p.rows == 1) return tile_of_panels<1, T>(p);
-  if (p.rows == 2) return tile_of_panels<2, T>(p);
-  tile_of_panels<3, T>(p);
+  p.rows == 1 ? tile_of_panels<1, T>(p) : tile_of_panels<2, T>(p);
 }
 void multiply_whole_of(const PanelMultiply& p, Type type) {
   type == Type::kF32 ? multiply_whole<float>(p) : multiply_whole<Bf16>(p);

@@ -70,9 +70,9 @@ struct PanelTable {
   void (*pack_left)(float* groups, const Matrix& columns, std::int64_t k, std::int64_t m);
 
   // Panels that multiply_whole() takes at once. The sums of one or two rows by one panel are too
-  // few chains of additions to read memory at its speed: each addition waits for the one before.
+  // few chains of additions: each addition waits for the one before.
   static constexpr std::int64_t panels_at_once(std::int64_t rows) {
-    return rows <= 1 ? 4 : rows == 2 ? 3 : rows == 3 ? 2 : 1;
+    return rows <= 1 ? 4 : rows == 2 ? 2 : 1;
   }
 
   // Elements of a packed side with n columns.
