@@ -70,16 +70,17 @@ class SymmetricProducts : public ::testing::TestWithParam<std::tuple<const char*
   TensorSource source_{11};
 };
 
-struct Size {
+struct ProductSize {
   std::int64_t n, k;
 };
 // Whole and broken squares, groups of rows and steps; lines of a row that share a set of the cache
 // (512 columns are 1 KiB) or not; several parts of a thread; two depths.
-constexpr Size kSizes[] = {{1, 1},    {15, 31},  {16, 32},   {64, 64},  {80, 96},  {65, 33},
-                           {192, 96}, {130, 64}, {176, 512}, {330, 32}, {336, 96}, {144, 1600}};
+constexpr ProductSize kSizes[] = {{1, 1},     {15, 31},  {16, 32},  {64, 64},
+                                  {80, 96},   {65, 33},  {192, 96}, {130, 64},
+                                  {176, 512}, {330, 32}, {336, 96}, {144, 1600}};
 
 TEST_P(SymmetricProducts, AreThoseOfTheReference) {
-  for (const Size size : kSizes) {
+  for (const ProductSize size : kSizes) {
     for (const bool transposed : {false, true}) {
       const Shape side = transposed ? Shape{size.k, size.n} : Shape{size.n, size.k};
       const Tensor left = source_.normal(dtype(), side);
