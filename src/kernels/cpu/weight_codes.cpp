@@ -1,4 +1,5 @@
 // Expands small integers with scales into plain rows.
+#include <algorithm>
 #include <array>
 
 #include "kernels/cpu/linear_tiles.h"
@@ -87,7 +88,11 @@ void subtract_minima(const WeightCodes& codes, std::int64_t row, std::int64_t fi
                      std::int64_t count) {
   if (!codes.minima.defined()) return;
   const float* minima = codes.minima.data<float>() + row * codes.minima.dim(1);
-  for (std::int64_t i = 0; i < count; ++i) values[i] -= minima[(first + i) / codes.group];
+  for (std::int64_t i = 0; i < count;) {
+    const std::int64_t group = (first + i) / codes.group;
+    const std::int64_t end = std::min(count, (group + 1) * codes.group - first);
+    for (; i < end; ++i) values[i] -= minima[group];
+  }
 }
 
 void execute(CpuContext& context, const ExpandWeight& call) {

@@ -28,8 +28,4 @@ struct ByteTables {
 };
 using WordTable = ByteTables;
 
-PITON_INLINE std::int64_t expand_pairs(float*, const std::uint8_t*, std::int64_t, const float*) {
-  return 0;
-}
-
 }  // namespace piton::cpu::PITON_ISA

@@ -362,11 +362,21 @@ void round_row(const IntegerRows& to, std::int64_t row, const float* x, const Co
   }
 }
 
-PITON_INLINE float scale_at(const CodedRows& w, std::int64_t row, std::int64_t group) {
+// Scales of `n` groups of a row.
+PITON_INLINE void load_scales(float* to, const CodedRows& w, std::int64_t row, std::int64_t group,
+                              std::int64_t n) {
+  const std::int64_t first = row * w.groups + group;
+  const auto copy = [&](const auto* from) __attribute__((always_inline)) {
+    for_vectors(
+        n, [&](std::int64_t i, auto count) __attribute__((always_inline)) {
+          store(to + i, load(from + first + i, count), count);
+        });
+  };
   if (w.scale_type == Type::kF32) {
-    return static_cast<const float*>(w.scales)[row * w.groups + group];
+    copy(static_cast<const float*>(w.scales));
+  } else {
+    copy(static_cast<const Half*>(w.scales));
   }
-  return load(static_cast<const Half*>(w.scales) + row * w.groups + group, 1)[0];
 }
 
 PITON_INLINE void expand_bytes(float* to, const std::uint8_t* codes, std::int64_t n, float scale,
@@ -374,7 +384,7 @@ PITON_INLINE void expand_bytes(float* to, const std::uint8_t* codes, std::int64_
   typedef signed char B __attribute__((vector_size(kLanes)));
   std::int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes) {
-    const F code = __builtin_convertvector(load_bits<B>(codes + i), F);
+    const F code = __builtin_convertvector(widen_bytes(load_bits<B>(codes + i)), F);
     store(to + i, (code - splat(zero)) * splat(scale));
   }
   for (; i < n; ++i)
@@ -393,17 +403,29 @@ PITON_INLINE void expand_nibbles(float* to, const std::uint8_t* codes, std::int6
 }
 
 void expand(float* to, const CodedRows& w, std::int64_t row, std::int64_t first, std::int64_t n) {
+  constexpr std::int64_t kScales = 64;
+  float scales[kScales];
   const std::uint8_t* codes = w.codes + row * w.stride;
+  const std::int64_t last_group = (first + n + w.group - 1) / w.group;
+  std::int64_t scales_end = first / w.group;
+  std::int64_t scales_begin = scales_end;
   for (std::int64_t at = first; at < first + n;) {
     const std::int64_t group = at / w.group;
+    if (group == scales_end) {
+      const std::int64_t count = last_group - group < kScales ? last_group - group : kScales;
+      load_scales(scales, w, row, group, count);
+      scales_begin = group;
+      scales_end = group + count;
+    }
     const std::int64_t end = (group + 1) * w.group < first + n ? (group + 1) * w.group : first + n;
-    const float scale = scale_at(w, row, group);
+    const float scale = scales[group - scales_begin];
     const float zero = w.zeros != nullptr ? w.zeros[row * w.groups + group] : 0;
     if (!w.nibbles) {
       expand_bytes(to + (at - first), codes + at, end - at, scale, zero);
     } else {
       float table[16];
-      for (int code = 0; code < 16; ++code) table[code] = (w.values[code] - zero) * scale;
+      for (int code = 0; code < 16; code += kLanes)
+        store(table + code, (load(w.values + code) - splat(zero)) * splat(scale));
       expand_nibbles(to + (at - first), codes, at, end - at, table);
     }
     at = end;

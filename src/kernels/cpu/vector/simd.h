@@ -59,6 +59,17 @@ PITON_INLINE U widen_words(Words h) {
     return __builtin_convertvector(h, U);
   }
 }
+// The same for signed bytes.
+template <typename Bytes>
+PITON_INLINE I widen_bytes(Bytes b) {
+  if constexpr (sizeof b == 16) {
+    return (I)_mm512_cvtepi8_epi32((__m128i)b);
+  } else if constexpr (sizeof b == 8) {
+    return (I)_mm256_cvtepi8_epi32(_mm_cvtsi64_si128((long long)b));
+  } else {
+    return __builtin_convertvector(b, I);
+  }
+}
 PITON_INLINE F widen_bf16(H h) { return (F)(widen_words(h) << 16); }
 
 // Rounds to nearest even; NaN stays NaN.

@@ -32,6 +32,10 @@ PITON_INLINE W pick_bytes(W table, W x) { return _mm_shuffle_epi8(table, x); }
 PITON_INLINE W all_words(int x) { return _mm_set1_epi16(static_cast<short>(x)); }
 PITON_INLINE W repeated(__m128i x) { return x; }
 
+PITON_INLINE std::int64_t expand_pairs(float*, const std::uint8_t*, std::int64_t, const float*) {
+  return 0;
+}
+
 }  // namespace piton::cpu::PITON_ISA
 
 #include "kernels/cpu/vector/byte_tables.h"

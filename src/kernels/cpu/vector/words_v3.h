@@ -38,6 +38,30 @@ PITON_INLINE W pick_bytes(W table, W x) { return _mm256_shuffle_epi8(table, x); 
 PITON_INLINE W all_words(int x) { return _mm256_set1_epi16(static_cast<short>(x)); }
 PITON_INLINE W repeated(__m128i x) { return _mm256_broadcastsi128_si256(x); }
 
+// The entry of each index, of which the low four bits count.
+PITON_INLINE __m256 look_up(__m256 low, __m256 high, __m256i index) {
+  return _mm256_blendv_ps(_mm256_permutevar8x32_ps(low, index),
+                          _mm256_permutevar8x32_ps(high, index),
+                          _mm256_castsi256_ps(_mm256_slli_epi32(index, 28)));
+}
+PITON_INLINE std::int64_t expand_pairs(float* to, const std::uint8_t* codes, std::int64_t n,
+                                       const float* table) {
+  const __m256 low = _mm256_loadu_ps(table);
+  const __m256 high = _mm256_loadu_ps(table + 8);
+  std::int64_t i = 0;
+  for (; i + 16 <= n; i += 16) {
+    const __m256i bytes =
+        _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(codes + i / 2)));
+    const __m256 even = look_up(low, high, bytes);
+    const __m256 odd = look_up(low, high, _mm256_srli_epi32(bytes, 4));
+    const __m256 first = _mm256_unpacklo_ps(even, odd);
+    const __m256 second = _mm256_unpackhi_ps(even, odd);
+    _mm256_storeu_ps(to + i, _mm256_permute2f128_ps(first, second, 0x20));
+    _mm256_storeu_ps(to + i + 8, _mm256_permute2f128_ps(first, second, 0x31));
+  }
+  return i;
+}
+
 }  // namespace piton::cpu::PITON_ISA
 
 #include "kernels/cpu/vector/byte_tables.h"
