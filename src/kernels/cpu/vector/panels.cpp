@@ -103,7 +103,7 @@ PITON_INLINE void sum_up(F (&sum)[rows][wide], std::int64_t depth, const float* 
 #pragma GCC unroll 8
     for (int r = 0; r < rows; ++r) {
       const F left = splat(a[r * Left::kRow + at * Left::kStep]);
-      for (int w = 0; w < wide; ++w) sum[r][w] += left * right[w];
+      for (int w = 0; w < wide; ++w) sum[r][w] = add_product(sum[r][w], left, right[w]);
     }
   };
   std::int64_t p = 0;
@@ -231,8 +231,10 @@ void tile_of_panels(const PanelMultiply& p) {
       F right[kPanelVectors];
       load_row<kPanelVectors>(right, b + panel * apart + at * kPanelColumns);
       for (int r = 0; r < rows; ++r) {
-        for (int v = 0; v < kPanelVectors; ++v)
-          sum[r][panel * kPanelVectors + v] += left[r] * right[v];
+        for (int v = 0; v < kPanelVectors; ++v) {
+          F& own = sum[r][panel * kPanelVectors + v];
+          own = add_product(own, left[r], right[v]);
+        }
       }
     }
   };

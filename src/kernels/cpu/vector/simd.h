@@ -36,6 +36,16 @@ struct Half {
 PITON_INLINE F splat(float x) { return x - F{}; }
 PITON_INLINE U splat_u(std::uint32_t x) { return U{} + x; }
 PITON_INLINE I splat_i(std::int32_t x) { return I{} + x; }
+// sum + a b, fused if the set has that; for register tiles. AVX2 has no register to spare: GCC
+// chooses forms that overwrite a or b, and then moves a sum through memory. So the form is written.
+PITON_INLINE F add_product(F sum, F a, F b) {
+  if constexpr (kLanes == 8) {
+    __asm__("vfmadd231ps %2, %1, %0" : "+v"(sum) : "v"(a), "v"(b));
+  } else {
+    sum += a * b;
+  }
+  return sum;
+}
 PITON_INLINE F max(F a, F b) { return a > b ? a : b; }
 PITON_INLINE F min(F a, F b) { return a < b ? a : b; }
 PITON_INLINE F abs(F x) { return (F)((U)x & 0x7FFFFFFFU); }
