@@ -149,7 +149,7 @@ TEST_F(MegatronOptimizerFiles, OfZeroHaveTheCopiesOfNarrowWeights) {
   expect_same(wanted, got);
 }
 
-// The head has no copy of its own, the other weights have: those of another rank are not taken.
+// The head has no separate copy, the other weights have: those of another rank are not taken.
 TEST_F(MegatronOptimizerFiles, OfZeroAndATiedHeadAreThoseOfTheWeights) {
   const fs::path files = copied("zero") / "global_step6";
   for (int t = 0; t < 2; ++t) {
