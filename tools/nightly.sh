@@ -33,7 +33,7 @@ shared_among_nights() {
 by_waiting() {
   while read -r part; do echo "$(stat -c %Y "$folder/$part.log" 2>/dev/null || echo 0) $part"; done | sort -s -n -k 1,1 | cut -d ' ' -f 2
 }
-tests() { PITON_NIGHTLY=1 ctest --preset cpu --output-on-failure -j "$JOBS" "$@"; }
+tests() { PITON_NIGHTLY=1 ctest --preset cpu --output-on-failure -j $((2 * JOBS)) "$@"; }  # as `make test`
 run() {
   case $1 in
     unit-sanitized) "$make" test-debug SANITIZE_WHOLE=ON ;;
