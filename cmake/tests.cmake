@@ -25,6 +25,7 @@ piton_compile_together(piton_test_doubles 6)
 # -O0 halves it again.
 function(piton_test_compilation name)
   target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1> $<$<CONFIG:Debug>:-O0>)
+  target_link_options(${name} PRIVATE ${piton_link_quickly})
   piton_compile_together(${name} 6)
 endfunction()
 target_compile_options(piton_test_doubles PRIVATE $<$<CONFIG:Release>:-O1>)
@@ -84,6 +85,10 @@ foreach(folder IN LISTS unit_folders)
   endif()
   piton_test(unit_${name} unit SOURCES ${sources} LIBS ${libraries})
   add_dependencies(unit_tests unit_${name})
+  # The longest start first, so that no processor waits for one of them at the end.
+  if(name MATCHES "^(api|checkpoint|convert|data_instruct|kernels_cpu|parallel|session|text|train)$")
+    set_tests_properties(unit/unit_${name} PROPERTIES COST 1000)
+  endif()
 endforeach()
 
 file(GLOB ops_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/ops/*.cpp)
@@ -131,13 +136,19 @@ foreach(file IN LISTS rank_sources)
     if(NOT count IN_LIST daily)
       list(APPEND labels nightly)
     endif()
-    # The longest takes four minutes on two free cores. Machines that build meanwhile are three times as slow.
-    set_tests_properties(ranks${count}/${name} PROPERTIES LABELS "${labels}" PROCESSORS 2 TIMEOUT 1200
+    # `make test` has two places for each core, as most tests wait. On two cores a test of three places leaves one for
+    # a test that waits, so those of three start first. The longest takes four minutes on two free cores. Machines that
+    # build meanwhile are three times as slow.
+    set(places 3)
+    if(count EQUAL 1)
+      set(places 2)
+    endif()
+    set_tests_properties(ranks${count}/${name} PROPERTIES LABELS "${labels}" PROCESSORS ${places} COST 1000 TIMEOUT 1200
       ENVIRONMENT PITON_GRACE_SECONDS=1)
-    # A test of failures says on its second line what the survivors must print, and how soon:
+    # A test of failures, which mostly waits, says on its second line what the survivors must print, and how soon:
     #   // within 15 s: REGULAR EXPRESSION
     if(second MATCHES "^// within ([0-9]+) s: (.*)")
-      set_tests_properties(ranks${count}/${name} PROPERTIES TIMEOUT ${CMAKE_MATCH_1}
+      set_tests_properties(ranks${count}/${name} PROPERTIES PROCESSORS 1 COST 0 TIMEOUT ${CMAKE_MATCH_1}
         PASS_REGULAR_EXPRESSION "${CMAKE_MATCH_2}" FAIL_REGULAR_EXPRESSION "NOT AS IT SHOULD BE")
     endif()
   endforeach()
@@ -167,8 +178,8 @@ if(TARGET piton)
 endif()
 
 # A drill may start the binary (PITON_PROGRAM) and call the library. tests/drills/NAME_drill.cmake may append to
-# `libraries` what it needs in addition to piton_api, set `processors` to 1 where it starts one process at a time or
-# mostly waits, and `shards` to the number of parts that may run at the same time.
+# `libraries` what it needs in addition to piton_api, set `places` to 1 where it starts one process at a time or mostly
+# waits (tests of ranks, above), and `shards` to the number of parts that may run at the same time.
 file(GLOB drill_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/drills/*_drill.cpp)
 add_custom_target(drills)
 if(TARGET piton AND TARGET piton_api)
@@ -176,7 +187,7 @@ if(TARGET piton AND TARGET piton_api)
     get_filename_component(name ${file} NAME_WE)
     string(REGEX REPLACE "_drill$" "" name ${name})
     set(libraries piton_api)
-    set(processors 2)
+    set(places 3)
     set(shards 1)
     if(EXISTS ${CMAKE_SOURCE_DIR}/tests/drills/${name}_drill.cmake)
       include(${CMAKE_SOURCE_DIR}/tests/drills/${name}_drill.cmake)
@@ -193,7 +204,7 @@ if(TARGET piton AND TARGET piton_api)
         add_test(NAME ${part} COMMAND drills_${name})
       endif()
       math(EXPR index "${shard} - 1")
-      set_tests_properties(${part} PROPERTIES LABELS drills PROCESSORS ${processors} TIMEOUT 14400
+      set_tests_properties(${part} PROPERTIES LABELS drills PROCESSORS ${places} COST ${places} TIMEOUT 14400
         ENVIRONMENT "GTEST_TOTAL_SHARDS=${shards};GTEST_SHARD_INDEX=${index};${no_sync_environment}")
     endforeach()
   endforeach()

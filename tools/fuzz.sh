@@ -2,7 +2,7 @@
 # fuzz.sh BUILD SECONDS [RUNS]: every fuzzer of BUILD, from the examples under tests/fuzz, until it has had SECONDS
 # of processor time (a busy machine costs no inputs) or, where RUNS is given, as many inputs.
 # An input counts as one that hangs after five minutes: on a loaded machine seconds mean nothing.
-# JOBS of them at a time; FUZZERS="a_fuzz b_fuzz" names some alone.
+# JOBS of them at a time; FUZZERS="a_fuzz b_fuzz" names some alone, FUZZ_SHARE=2/4 takes the second quarter.
 set -u
 build=$1
 seconds=$2
@@ -43,6 +43,9 @@ fuzz_one() {
 export build seconds runs root
 export -f fuzz_one
 ls "$build"/fuzz/*_fuzz >/dev/null 2>&1 || { echo "fuzz: no fuzzer in $build/fuzz" >&2; exit 1; }
+place=0
 for fuzzer in ${FUZZERS:-$(cd "$build/fuzz" && ls -- *_fuzz)}; do
+  place=$((place + 1))
+  [ -z "${FUZZ_SHARE:-}" ] || [ $((place % ${FUZZ_SHARE#*/})) = $((${FUZZ_SHARE%/*} % ${FUZZ_SHARE#*/})) ] || continue
   printf '%s\0' "$build/fuzz/$fuzzer"
 done | xargs -0 -n 1 -P "$jobs" bash -c 'fuzz_one "$0"'

@@ -5,6 +5,9 @@
 # a night that was ended resumes where it was. A part that fails does not keep the others from running. Ends with
 # the time that each took; what each printed is in build/nightly/PART.log.
 #
+# NIGHT_HOURS (4): tests of the sources run every night. Environments, drills, fuzzers and faults are shared among
+# nights: those that failed in their last run, then those that have waited longest, until this time is over. With
+# NIGHT_HOURS=24 all run; so do parts that are named.
 # FUZZ_SECONDS (300): processor time of each fuzzer, or as many inputs as FUZZ_RUNS. MUTANTS (100): how many faults.
 set -u
 cd "$(dirname "$0")/.." || exit 1
@@ -20,13 +23,17 @@ changes=$({ git diff HEAD; git ls-files --others --exclude-standard -z | xargs -
 state=$commit
 [ "$changes" = "$(sha256sum </dev/null | cut -c 1-12)" ] || state+=-$changes
 
-parts() {
-  echo unit-sanitized unit-races build unit operations rules ranks layouts commands
+every_night() { printf '%s\n' unit-sanitized unit-races build unit operations rules ranks layouts commands; }
+shared_among_nights() {
   tools/environments.sh build --list 2>/dev/null | sed 's/^/commands-/'
   for drill in tests/drills/*_drill.cpp; do drill=${drill##*/}; echo "drill-${drill%_drill.cpp}"; done
-  echo fuzzers mutants
+  printf '%s\n' fuzzers-{1..4} mutants
 }
-tests() { PITON_NIGHTLY=1 ctest --preset cpu --output-on-failure -j "$JOBS" "$@"; }
+# Of the names on standard input, that whose log is oldest first.
+by_waiting() {
+  while read -r part; do echo "$(stat -c %Y "$folder/$part.log" 2>/dev/null || echo 0) $part"; done | sort -s -n -k 1,1 | cut -d ' ' -f 2
+}
+tests() { PITON_NIGHTLY=1 ctest --preset cpu --output-on-failure -j $((2 * JOBS)) "$@"; }  # as `make test`
 run() {
   case $1 in
     unit-sanitized) "$make" test-debug SANITIZE_WHOLE=ON ;;
@@ -40,7 +47,7 @@ run() {
     commands) tests -L commands ;;
     commands-*) tools/environments.sh build "${1#commands-}" ;;
     drill-*) tests -R "^drills/drills_${1#drill-}(_[0-9]+)?\$" ;;
-    fuzzers) "$make" fuzz ;;
+    fuzzers-[1-4]) FUZZ_SHARE=${1#fuzzers-}/4 "$make" fuzz ;;
     mutants) mutants ;;
     *) echo "nightly: $1: no such part, see tools/nightly.sh --list" >&2; return 2 ;;
   esac
@@ -56,18 +63,27 @@ mutants() {
 duration() { printf '%d:%02d:%02d' $(($1 / 3600)) $(($1 / 60 % 60)) $(($1 % 60)); }
 
 if [ "${1:-}" = --list ]; then
-  parts | tr ' ' '\n'
+  every_night
+  shared_among_nights
   exit
 fi
 [ -x build/piton ] || "$make" build || exit 1
-[ $# -gt 0 ] || mapfile -t all < <(parts | tr ' ' '\n')
-table=() total=0 failures=0
-for part in "${@:-${all[@]}}"; do
+all=("$@") waiting=()
+if [ $# = 0 ]; then
+  mapfile -t all < <(every_night)
+  mapfile -t waiting < <(shared_among_nights | by_waiting)
+fi
+end=$((${NIGHT_HOURS:-4} * 3600))
+table=() total=0 failures=0 left=0
+for part in "${all[@]}" "${waiting[@]}"; do
   stamp=$folder/$part.passed
   result=passed
   if [ "$(head -n 1 "$stamp" 2>/dev/null)" = "$state" ]; then
     seconds=$(tail -n 1 "$stamp")
     result="passed before"
+  elif [[ " ${waiting[*]} " = *" $part "* ]] && [ "$SECONDS" -ge "$end" ]; then
+    left=$((left + 1))
+    continue
   else
     echo "== $part: since $(date +%H:%M:%S)"
     rm -f "$stamp"
@@ -81,6 +97,7 @@ for part in "${@:-${all[@]}}"; do
       seconds=$((SECONDS - start))
       failures=$((failures + 1))
       tail -n 40 "$folder/$part.log"
+      touch -d @0 "$folder/$part.log"  # first in the next night
     fi
   fi
   total=$((total + seconds))
@@ -89,4 +106,5 @@ done
 printf '| %-24s | %9s | %-13s |\n' "$state" duration result "$(printf '%0.s-' {1..24})" -------- -------------
 printf '%s\n' "${table[@]}"
 printf '| %-24s | %9s | %-13s |\n' all "$(duration $total)" "$failures failed"
+[ "$left" = 0 ] || echo "$left parts are left for another night"
 [ "$failures" = 0 ]

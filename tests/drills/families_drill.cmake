@@ -1,1 +1,2 @@
 list(APPEND libraries piton_huggingface)
+set(places 1)  # programs of one thread, one after another

@@ -1,2 +1,2 @@
-set(processors 1)  # most jobs sleep
+set(places 1)  # most jobs sleep
 set(shards 2)

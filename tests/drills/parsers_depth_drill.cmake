@@ -1,1 +1,1 @@
-set(processors 1)
+set(places 1)

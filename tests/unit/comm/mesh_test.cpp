@@ -8,6 +8,7 @@
 #include <set>
 
 #include "device/host_device.h"
+#include "support/sampled.h"
 
 namespace piton {
 namespace {
@@ -105,7 +106,7 @@ TEST(Mesh, StandsAsInItsTable) {
 }
 
 TEST(Mesh, GroupsOfEveryAxisPartitionTheWorldAndCrossInOneRank) {
-  for_all_meshes(64, [](const MeshSizes& sizes) {
+  for_all_meshes(test::nightly() ? 64 : 32, [](const MeshSizes& sizes) {
     const int ranks = sizes.ranks();
     std::vector<std::vector<std::vector<int>>> groups(kAxes);  // of each axis, of each rank
     for (int rank = 0; rank < ranks; ++rank) {

@@ -169,12 +169,13 @@ class RoundTrip : public testing::Test {
 };
 
 TEST_F(RoundTrip, OfEveryFamilyThroughMegatronGivesTheSameBytes) {
-  for (const char* family :
-       {"gpt2", "llama", "llama3", "bloom", "baichuan", "baichuan-13b", "baichuan2", "internlm",
-        "internlm2", "aquila", "qwen2", "qwen3", "stablelm"}) {
-    const fs::path source = folder_of(family);
-    goes_round(source);
-    if (std::string(family) != "bloom") goes_through_torch_dist(source);
+  // By day a family goes one way or the other.
+  const std::vector<const char*> families = {
+      "gpt2",     "llama",     "llama3", "bloom", "baichuan", "baichuan-13b", "baichuan2",
+      "internlm", "internlm2", "aquila", "qwen2", "qwen3",    "stablelm"};
+  for (const char* family : test::sampled(families, 2)) goes_round(folder_of(family));
+  for (const char* family : test::sampled(families, 2, 1)) {
+    if (std::string(family) != "bloom") goes_through_torch_dist(folder_of(family));
   }
 }
 
@@ -241,7 +242,9 @@ TEST_F(RoundTrip, OfEveryFamilyThroughMegatronAndPitonGivesTheSameBytes) {
 }
 
 TEST_F(RoundTrip, AfterTrainingHasTheNamesOfTheFamily) {
-  for (const std::string& family : test::golden_folders()) {
+  std::vector<std::string> families = test::sampled(test::golden_folders(), 3, 2);
+  if (std::ranges::find(families, "internlm2") == families.end()) families.push_back("internlm2");
+  for (const std::string& family : families) {
     SCOPED_TRACE(family);
     const fs::path source = trainable(family, [](Json& config) {
       config["of_tomorrow"] = 1;

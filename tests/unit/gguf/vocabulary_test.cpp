@@ -78,7 +78,8 @@ void expect_comes_back(const TokenizerOptions& options, std::int64_t more_rows) 
 TEST(GgufVocabulary, OfPublishedTokenizersGivesTheSameIds) {
   if (!fs::exists(kShared)) GTEST_SKIP() << "no shared test data at " << kShared;
   for (const char* name : {"gpt2", "llama2", "qwen2.5"}) {
-    if (std::string(name) == "qwen2.5" && !test::nightly()) continue;  // has 150,000 merges
+    // It has 150,000 merges. LLaMA's are those of OfOneJsonFileGivesTheSameIds.
+    if (std::string(name) != "gpt2" && !test::nightly()) continue;
     SCOPED_TRACE(name);
     expect_comes_back({.name_or_path = (kShared / name).string()}, 5);
   }

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "checkpoint/values.h"
 #include "pickle/torch_file.h"
 #include "pickle/torch_writer.h"
 
@@ -19,6 +20,8 @@ struct FileEdits {
   std::map<std::string, std::int64_t> lengths;  // of vectors: so many elements of them stay
   std::set<std::string> dropped;                // of a dict
   std::map<std::string, std::string> renamed;   // keys of a dict
+  std::map<std::string, std::vector<std::int64_t>> lists = {};  // of numbers, instead of a value
+  std::string narrowed = {};  // a dict whose F32 tensors become BF16
 };
 
 class EditedFile {
@@ -26,9 +29,14 @@ class EditedFile {
   EditedFile(const std::filesystem::path& path, const FileEdits& edits)
       : file_(path), edits_(edits), out_(path.string() + ".edited") {
     write(file_.root(), "");
-    for (const auto& [offset, bytes] : blocks_) {
-      std::vector<std::byte> block(static_cast<std::size_t>(bytes));
-      file_.file().read_at(offset, block);
+    for (const Block& one : blocks_) {
+      std::vector<std::byte> block(static_cast<std::size_t>(one.bytes));
+      file_.file().read_at(one.offset, block);
+      if (one.narrowed) {
+        std::vector<std::byte> half(block.size() / 2);
+        convert_values(block.data(), DType::kF32, half.data(), DType::kBF16, one.bytes / 4);
+        block = std::move(half);
+      }
       out_.append(block);
     }
     out_.commit();
@@ -37,6 +45,12 @@ class EditedFile {
 
  private:
   using Kind = PickleValue::Kind;
+
+  struct Block {
+    std::int64_t offset = 0;
+    std::int64_t bytes = 0;
+    bool narrowed = false;
+  };
 
   void write_pairs(const PickleValue& dict, const std::string& path) {
     for (const auto& [key, value] : dict.pairs) {
@@ -56,6 +70,12 @@ class EditedFile {
   void write(const PickleValue& value, const std::string& path) {
     const auto number = edits_.numbers.find(path);
     if (number != edits_.numbers.end()) return out_.integer(number->second);
+    const auto list = edits_.lists.find(path);
+    if (list != edits_.lists.end()) {
+      out_.begin_list();
+      for (const std::int64_t one : list->second) out_.integer(one);
+      return out_.end_list();
+    }
     switch (value.kind) {
       case Kind::kBool:
         return out_.boolean(value.truth);
@@ -90,16 +110,18 @@ class EditedFile {
     TorchTensor tensor = file_.tensor(value, path);
     const auto length = edits_.lengths.find(path);
     if (length != edits_.lengths.end()) tensor.shape[0] = length->second;
-    out_.tensor(tensor.dtype, tensor.shape);
+    const bool narrowed = tensor.dtype == "F32" && !edits_.narrowed.empty() &&
+                          path.starts_with(edits_.narrowed + "/");
+    out_.tensor(narrowed ? "BF16" : tensor.dtype, tensor.shape);
     std::int64_t bytes = torch_width(tensor.dtype);
     for (const std::int64_t size : tensor.shape) bytes *= size;
-    blocks_.emplace_back(tensor.offset, bytes);
+    blocks_.push_back({tensor.offset, bytes, narrowed});
   }
 
   TorchFile file_;
   FileEdits edits_;
   TorchWriter out_;
-  std::vector<std::pair<std::int64_t, std::int64_t>> blocks_;  // offset, bytes
+  std::vector<Block> blocks_;
 };
 
 }  // namespace piton

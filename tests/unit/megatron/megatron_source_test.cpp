@@ -401,5 +401,19 @@ TEST(MegatronArguments, ThatAreNotThereHaveTheDefaultsOfMegatron) {
   EXPECT_FALSE(arguments.vocabulary || arguments.head_like_layers);
 }
 
+TEST(MegatronArguments, HaveEveryScalingOfPositions) {
+  using Kind = RotaryScaling::Kind;
+  ModelConfig model = HfSource(golden_model("llama")).model();
+  ASSERT_EQ(model.rotary_scaling.kind, Kind::kNone);
+  EXPECT_EQ(model_in_megatron(model).rotary_scaling.kind, Kind::kNone);
+  for (const Kind kind : {Kind::kLinear, Kind::kLlama3, Kind::kDynamic}) {
+    model.rotary_scaling = {.kind = kind, .factor = 4, .original_positions = model.max_positions};
+    const RotaryScaling scaling = model_in_megatron(model).rotary_scaling;
+    EXPECT_EQ(scaling.kind, kind);
+    EXPECT_EQ(scaling.factor, 4);
+    EXPECT_EQ(scaling.original_positions, model.max_positions);
+  }
+}
+
 }  // namespace
 }  // namespace piton

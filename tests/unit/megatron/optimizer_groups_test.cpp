@@ -17,6 +17,7 @@
 #include "support/errors.h"
 #include "support/temp_folder.h"
 #include "unit/megatron/compare_sources.h"
+#include "unit/megatron/edited_file.h"
 #include "unit/megatron/param_groups.h"
 
 namespace piton {
@@ -133,6 +134,56 @@ TEST_F(MegatronOptimizerFiles, OfZeroWithoutAPartOrOfAnotherRankAreRefused) {
   fs::remove(part(0, 0));
   fs::remove(part(0, 1));
   EXPECT_THAT(refusal_of(dir_ / "zero"), HasSubstr("keeps no optimizer"));
+}
+
+// ZeRO 1 with weights in bf16: the parts of the optimizer have the copies in fp32.
+TEST_F(MegatronOptimizerFiles, OfZeroHaveTheCopiesOfNarrowWeights) {
+  const fs::path half = copied("zero");
+  for (int t = 0; t < 2; ++t) {
+    EditedFile(half / fmt::format("global_step6/mp_rank_{:02}_model_states.pt", t),
+               {.narrowed = "module"});
+  }
+  MegatronSource wanted(golden_run("zero"));
+  MegatronSource got(half);
+  EXPECT_EQ(got.weight_dtype(), DType::kBF16);
+  expect_same(wanted, got);
+}
+
+// The head has no separate copy, the other weights have: those of another rank are not taken.
+TEST_F(MegatronOptimizerFiles, OfZeroAndATiedHeadAreThoseOfTheWeights) {
+  const fs::path files = copied("zero") / "global_step6";
+  for (int t = 0; t < 2; ++t) {
+    EditedFile(
+        files / fmt::format("mp_rank_{:02}_model_states.pt", t),
+        {.dropped = {"args/untie_embeddings_and_output_weights", "module/output_layer.weight"},
+         .narrowed = "module"});
+  }
+  MegatronSource untied(golden_run("zero"));
+  const auto same = [&](MegatronSource& tied) {
+    EXPECT_TRUE(tied.model().tied);
+    int count = 0;
+    for (CanonicalTensor tensor : tied.tensors(TensorKind::kWeight)) {
+      tensor.dtype = DType::kF32;
+      count += bytes_of(tied, tensor) == bytes_of(untied, tensor) ? 1 : 0;
+    }
+    return count;
+  };
+  MegatronSource own(files);
+  const auto all = std::ssize(own.tensors(TensorKind::kWeight));
+  EXPECT_GT(all, 10);
+  EXPECT_EQ(same(own), all);
+
+  for (int part = 0; part < 3; ++part) {
+    const auto path = [&](int t) {
+      return files / fmt::format("zero_pp_rank_{}_mp_rank_{:02}_optim_states.pt", part, t);
+    };
+    fs::rename(path(0), files / "first");
+    fs::rename(path(1), path(0));
+    fs::rename(files / "first", path(1));
+  }
+  MegatronSource other(files);
+  EXPECT_THAT(other.notes().back(), HasSubstr("no fp32 copies of the weights are found in it"));
+  EXPECT_EQ(same(other), 0) << "weights in bf16";
 }
 
 // A file of an optimizer, as torch.save makes it of AdamW.state_dict().

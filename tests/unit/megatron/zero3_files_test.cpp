@@ -112,6 +112,25 @@ TEST_F(Zero3, FilesThatAreMissingAreNamed) {
   EXPECT_THAT(refusal(files), HasSubstr("2 of 4 files are missing: "));
 }
 
+// As files of ZeRO 1 and 2 do, for each group.
+TEST_F(Zero3, PartsMayBeCountedInAList) {
+  const fs::path files = copied("zero3");
+  const auto count = [&](std::int64_t parts) {
+    for (int t = 0; t < 2; ++t) {
+      for (int part = 0; part < 3; ++part) {
+        EditedFile(states(files, part, t),
+                   {.lists = {{"optimizer_state_dict/partition_count", {parts, parts}}}});
+      }
+    }
+  };
+  count(3);
+  MegatronSource wanted(golden("llama"));
+  MegatronSource got(files);
+  expect_same(wanted, got);
+  count(2);
+  EXPECT_THAT(refusal(files), HasSubstr("partition_count is 2, but there are 3 files"));
+}
+
 TEST_F(Zero3, FilesOfAnotherIterationAreNamed) {
   const fs::path files = copied("zero3");
   EditedFile(states(files, 2, 1), after(7));

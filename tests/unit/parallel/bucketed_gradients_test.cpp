@@ -13,7 +13,7 @@
 
 #include "comm/virtual/world.h"
 #include "device/host_device.h"
-#include "kernels/reference/kernels.h"
+#include "kernels/meta/kernels.h"
 #include "parallel/data_parallel.h"
 
 namespace piton {
@@ -29,7 +29,7 @@ class OnSlowLinks {
                .between_hosts = {.latency_seconds = 2e-6, .bytes_per_second = 2e9},
                .ranks_of_host = 1}),
         world_(make_virtual_world(0, 2, &clock)),
-        kernels_(make_reference_kernels()),
+        kernels_(std::make_unique<MetaKernels>()),
         arena_(device_),
         stream(device_.make_stream()),
         mesh_(*world_, sizes()) {

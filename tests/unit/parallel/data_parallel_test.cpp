@@ -14,6 +14,7 @@
 #include "parallel/bucketed_gradients.h"
 #include "parallel/gathered_weights.h"
 #include "parallel/scattered_gradients.h"
+#include "support/sampled.h"
 #include "support/thread_world.h"
 
 namespace piton {
@@ -262,7 +263,8 @@ TEST(DataParallel, ALostReductionShows) {
       {"tensor", "all-reduce"},
       {"stages 0 1", "all-reduce"}};
   int tried = 0;
-  for (const int zero_stage : {0, 1, 2, 3}) {
+  const std::vector<int> stages = test::sampled(std::vector{0, 1, 2, 3}, 2, 1);
+  for (const int zero_stage : stages) {
     for (const auto& [group, kind] : losses) {
       int lost = 0;
       ThreadWorldState state;
@@ -287,7 +289,7 @@ TEST(DataParallel, ALostReductionShows) {
       EXPECT_GT(total, 0) << "stage " << zero_stage << " without " << kind << " over " << group;
     }
   }
-  EXPECT_EQ(tried, 4 * 3);
+  EXPECT_EQ(tried, 3 * std::ssize(stages));
 }
 
 // Ranks run at their own pace: the order of what they start in a group may not depend on what is

@@ -27,8 +27,9 @@ std::pair<Requests, Requests> requests(const test::SmallLayout& layout, int rank
   training.arena.observe([&](const std::byte* data, std::int64_t bytes) {
     if (seen != nullptr) seen->emplace_back(data, bytes);
   });
-  for (int step = 1; step <= 30; ++step) {
-    seen = step == 3 ? &third : step == 30 ? &last : nullptr;
+  const int steps = test::nightly() ? 30 : 8;
+  for (int step = 1; step <= steps; ++step) {
+    seen = step == 3 ? &third : step == steps ? &last : nullptr;
     if (step == 3) *segments = training.arena.counts().system_allocations;
     training.backward(0);
     training.weights->publish_values(*training.stream);
@@ -38,7 +39,7 @@ std::pair<Requests, Requests> requests(const test::SmallLayout& layout, int rank
   return {third, last};
 }
 
-TEST(Addresses, OfStep3AreThoseOfStep30UnderDelays) {
+TEST(Addresses, OfStep3AreThoseOfLaterStepsUnderDelays) {
   for (const int zero_stage : test::sampled(std::vector{0, 1, 2, 3}, 2, 1)) {
     for (const int stages : {1, 2}) {
       SCOPED_TRACE(testing::Message() << "ZeRO " << zero_stage << ", " << stages << " stages");

@@ -69,6 +69,21 @@ TEST_F(CompareTokenizers, FindsTextsThatAreCutInAnotherWay) {
   EXPECT_THAT(difference(words(names), bare), testing::EndsWith("with special tokens"));
 }
 
+TEST_F(CompareTokenizers, FindsIdsThatDecodeToOtherTexts) {
+  const std::vector<std::string> names = {"<unk>", "<s>", "the", "lazy", "dog"};
+  Json joined = words(names);
+  joined["decoder"] = {{"type", "Fuse"}};
+  const auto a = open(words(names));
+  const auto b = open(joined);
+  const auto found = [&](const std::string& text, ComparedParts parts = {}) {
+    return text_difference({*a, "A"}, {*b, "B"}, {text}, parts);
+  };
+  EXPECT_EQ(found("the dog"), "the ids 2 4 are \"the dog\" in A, \"thedog\" in B");
+  EXPECT_EQ(found("the dog", {.decoded_text = false}), "");
+  EXPECT_EQ(found("dog"), "");
+  EXPECT_EQ(found("the cat"), "") << "unknown words are decoded in any way";
+}
+
 TEST_F(CompareTokenizers, UsesHundredsOfTexts) {
   const ByteTokenizer bytes;
   EXPECT_GE(varied_texts(bytes).size(), 150U);
