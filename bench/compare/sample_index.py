@@ -1,17 +1,23 @@
-"""Building the index of samples of BERT: piton beside Megatron-core's helper (build_mapping), on one corpus.
+"""The runs of sentences of which samples of BERT and T5 are made: Piton beside Megatron-core's compiled helper
+(build_mapping), on one corpus.
 
-    python bench/compare/sample_index.py [--documents 200000] [--rounds 3] [--note shared]
+    cmake --build build --target bench_sample_index
+    python bench/compare/sample_index.py [--documents 1000000 | --corpus PREFIX] [--rounds 7] [--note shared]
 
-Wants megatron-core, numpy and a built piton. Writes a corpus of documents of sentences of drawn lengths; its tokens are
-zeros in a sparse file, since only the lengths count. Megatron's time is that of the call alone, on arrays that are in
-memory: it reads lengths and documents without checks, and shuffles. Piton's is that of `piton inspect samples` less that
-on a corpus of ten documents, so it has the opening of the index file too: each length, offset and document bound is
-checked against the files, then the same spans are made and shuffled. In turns; the best of each counts.
+Wants megatron-core and numpy. Without --corpus (piton preprocess --split-sentences), writes one of documents of
+sentences of drawn lengths; its tokens are zeros in a sparse file, since only the lengths count. Megatron's time is that
+of the call alone, on arrays that are in memory. Piton's is that of make_sentence_spans on an opened corpus, which reads
+the lengths from the index file (in the system's cache), on as many threads as it takes, and on one processor (taskset);
+opening the corpus with all checks of its index is measured apart. In turns; the median and the best of each count. Both
+must give the same runs in the same order.
 
-Writes bench/results/DATE-sample-index.json.
+Writes bench/results/DATE-sample-index.json: seconds by the clock, and of all processors.
 """
 import argparse
+import json
+import os
 import pathlib
+import statistics
 import struct
 import subprocess
 import sys
@@ -23,15 +29,15 @@ from train import ROOT
 sys.path.insert(0, str(ROOT / "bench"))
 from record import record  # noqa: E402
 
-SEQUENCE, SEED, EPOCHS = 512, 1234, 1
-WORK = {"peer": "build_mapping on arrays in memory; no checks of them",
-        "piton": "a process that opens the index file, checks every length, offset and document, and makes the mapping, "
-                 "less one on ten documents"}
+SEQUENCE, SEED, SHORT = 512, 1234, 0.1
+# Tokens that are not of the text, and the fewest sentences of a run.
+TASKS = {"bert": (3, 2), "t5": (2, 1)}
 
 
-def write_corpus(prefix, documents, draw):
+def write_corpus(prefix, documents):
     import numpy
 
+    draw = numpy.random.default_rng(3)
     sentences = draw.integers(2, 40, documents)
     lengths = draw.integers(4, 60, int(sentences.sum())).astype(numpy.int32)
     bounds = numpy.concatenate(([0], sentences.cumsum())).astype(numpy.int64)
@@ -42,14 +48,29 @@ def write_corpus(prefix, documents, draw):
             file.write(array.tobytes())
     with open(f"{prefix}.bin", "wb") as file:
         file.truncate(2 * int(lengths.sum()))
-    return bounds, lengths
+
+
+def read_index(prefix):
+    import numpy
+
+    data = pathlib.Path(f"{prefix}.idx").read_bytes()
+    sequences, boundaries = struct.unpack_from("<QQ", data, 18)
+    lengths = numpy.frombuffer(data, numpy.int32, sequences, 34).copy()
+    return lengths, numpy.frombuffer(data, numpy.int64, boundaries, 34 + 12 * sequences).copy()
+
+
+def summary(times):
+    """Of pairs of seconds, by the clock and of the processors."""
+    return {name: {"best": min(column), "median": statistics.median(column)}
+            for name, column in zip(("clock", "processor"), zip(*times))}
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--documents", type=int, default=200000)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--piton", default=str(ROOT / "build" / "piton"))
+    parser.add_argument("--documents", type=int, default=1000000)
+    parser.add_argument("--corpus", help="of sentences, in place of a written one")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--program", default=str(ROOT / "build" / "bench_sample_index"))
     parser.add_argument("--note", help="about the machine: 'shared' if others use it meanwhile")
     parser.add_argument("--output", help="default: bench/results/DATE-sample-index.json")
     arguments = parser.parse_args()
@@ -58,45 +79,57 @@ def main():
     import numpy
     from megatron.core.datasets import helpers_cpp
 
-    draw = numpy.random.default_rng(3)
+    core = str(min(os.sched_getaffinity(0)))
+    results = {}
     with tempfile.TemporaryDirectory() as name:
-        folder = pathlib.Path(name)
-        bounds, lengths = write_corpus(folder / "all", arguments.documents, draw)
-        write_corpus(folder / "few", 10, draw)
-        (folder / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a"]) + "\n")
+        prefix = arguments.corpus or f"{name}/corpus"
+        if not arguments.corpus:
+            write_corpus(prefix, arguments.documents)
+        lengths, bounds = read_index(prefix)
 
-        def peer():
-            start = time.perf_counter()
-            mapping = helpers_cpp.build_mapping(bounds, lengths, EPOCHS, 2**31 - 1, SEQUENCE - 3, 0.1, SEED, False, 2)
-            return time.perf_counter() - start, len(mapping)
+        def peer(added, least):
+            start, used = time.perf_counter(), time.process_time()
+            mapping = helpers_cpp.build_mapping(bounds, lengths, 1, 2**31 - 1, SEQUENCE - added, SHORT, SEED, False, least)
+            return (time.perf_counter() - start, time.process_time() - used), mapping
 
-        def piton(corpus):
-            start = time.perf_counter()
-            run = subprocess.run(
-                [arguments.piton, "inspect", "samples", "--model-family", "bert", "--data-path", str(folder / corpus),
-                 "--split", "100,0,0", "--seq-length", str(SEQUENCE), "--tokenizer-type", "BertWordPieceLowerCase",
-                 "--vocab-file", str(folder / "vocab.txt"), "--json"], capture_output=True, text=True)
+        def piton(added, least, before=(), output=()):
+            run = subprocess.run([*before, arguments.program, prefix, str(SEQUENCE - added), str(SHORT), str(SEED),
+                                  str(least), *output], capture_output=True, text=True)
             if run.returncode != 0:
                 raise SystemExit(run.stderr)
-            return time.perf_counter() - start
+            return json.loads(run.stdout)
 
-        peers, own = [], []
-        for turn in range(arguments.rounds):
-            seconds, samples = peer()
-            peers.append(seconds)
-            own.append([piton("all"), piton("few")])
-            print(f"round {turn + 1}: peer {seconds:.3f} s, piton {own[-1][0] - own[-1][1]:.3f} s", flush=True)
-    seconds = min(all_ for all_, _ in own) - min(few for _, few in own)
-    result = {
-        "what": f"index of {samples} samples of BERT over {len(lengths)} sentences",
-        "work": WORK,
-        "peer": {"megatron_core": megatron.core.__version__},
-        "piton_seconds": seconds, "peer_seconds": min(peers), "times_peer": min(peers) / seconds,
-        "raw": {"peer": peers, "piton_all_and_few": own},
-    }
-    path = record("sample-index", f"python bench/compare/sample_index.py --documents {arguments.documents}", result,
-                  arguments.note, arguments.output)
-    print(f"{path}: piton {seconds:.3f} s, peer {min(peers):.3f} s, ratio {result['times_peer']:.2f}")
+        for task, settings in TASKS.items():
+            piton(*settings, output=[f"{name}/spans"])
+            _, mapping = peer(*settings)
+            made = numpy.fromfile(f"{name}/spans", numpy.int64).reshape(-1, 3)
+            assert made.shape == mapping.shape and (made == mapping).all(), f"{task}: other runs than Megatron's"
+            del made, mapping
+            peers, own, one = [], [], []
+            for turn in range(arguments.rounds):
+                seconds, mapping = peer(*settings)
+                peers.append(seconds)
+                samples = len(mapping)
+                del mapping
+                own.append(piton(*settings))
+                one.append(piton(*settings, before=("taskset", "-c", core)))
+                print(f"{task}, round {turn + 1}: peer {seconds[0]:.4f} s, piton {own[-1]['build'][0]:.4f} s, on one "
+                      f"processor {one[-1]['build'][0]:.4f} s", flush=True)
+            figures = {"peer": summary(peers), "piton": summary(run["build"] for run in own),
+                       "piton_on_one_processor": summary(run["build"] for run in one),
+                       "piton_opens_and_checks": summary(run["open_checked"] for run in one)}
+            times = {kind: figures["peer"]["clock"][kind] / figures["piton"]["clock"][kind] for kind in ("best", "median")}
+            alone = {kind: figures["peer"]["processor"][kind] / figures["piton_on_one_processor"]["processor"][kind]
+                     for kind in ("best", "median")}
+            results[task] = {"samples": samples, "times_peer": times, "times_peer_by_one_processor": alone, **figures,
+                             "raw": {"peer": peers, "piton": own, "piton_on_one_processor": one}}
+            print(f"{task}: {times['best']:.2f} times as fast by the best, {times['median']:.2f} by the median; by one "
+                  f"processor's time {alone['best']:.2f} and {alone['median']:.2f}", flush=True)
+    result = {"what": f"index of samples over {len(lengths)} sentences of {len(bounds) - 1} documents; equal to Megatron's",
+              "peer": {"megatron_core": megatron.core.__version__}, **results}
+    command = " ".join(["python bench/compare/sample_index.py", f"--rounds {arguments.rounds}",
+                        "--corpus CORPUS" if arguments.corpus else f"--documents {arguments.documents}"])
+    print(record("sample-index", command, result, arguments.note, arguments.output))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 #include "api/encoder.h"
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
 
 #include "checkpoint/load_values.h"
@@ -14,41 +15,65 @@ namespace {
 
 constexpr std::int64_t kMostRows = 4096;  // tokens that are computed together, with padding
 
-// Texts with these numbers, filled up to the longest of them. `length`: of each, at most the
-// model's.
-MicroBatch padded_batch(std::span<const std::vector<std::int32_t>> texts,
-                        std::span<const std::size_t> numbers, std::int64_t most) {
-  std::int64_t longest = 0;
-  for (const std::size_t number : numbers)
-    longest = std::max(longest, std::min(std::ssize(texts[number]), most));
-  MicroBatch batch{.samples = std::ssize(numbers), .sequence = longest};
-  for (const std::size_t number : numbers) {
+// Tokens of padding that a batch may have: to read the weights for another batch takes about as
+// long.
+constexpr std::int64_t kMostPadding = 64;
+
+// Texts that are computed together, the longest first: their numbers, and the tokens of each row.
+struct Batch {
+  std::span<const std::size_t> numbers;
+  std::int64_t length = 0;
+};
+
+// The first texts of `order`, which is by falling length. `most`: tokens of a text, at most.
+Batch next_batch(std::span<const std::vector<std::int32_t>> texts,
+                 std::span<const std::size_t> order, std::int64_t most) {
+  const auto length_of = [&](std::size_t number) {
+    return std::min(std::ssize(texts[number]), most);
+  };
+  const std::int64_t longest = length_of(order.front());
+  std::int64_t padding = 0;
+  std::size_t count = 1;
+  for (; count < order.size(); ++count) {
+    padding += longest - length_of(order[count]);
+    if (padding > kMostPadding || static_cast<std::int64_t>(count + 1) * longest > kMostRows) break;
+  }
+  return {order.first(count), longest};
+}
+
+// The ids of a batch, filled up to the longest text.
+MicroBatch micro_batch_of(std::span<const std::vector<std::int32_t>> texts, const Batch& of) {
+  MicroBatch batch{.samples = std::ssize(of.numbers), .sequence = of.length};
+  bool has_padding = false;
+  for (const std::size_t number : of.numbers) {
     std::vector<std::int32_t> ids = texts[number];
-    if (std::ssize(ids) > most) {
-      ids[static_cast<std::size_t>(most) - 1] = ids.back();
-      ids.resize(static_cast<std::size_t>(most));
+    if (std::ssize(ids) > of.length) {
+      ids[static_cast<std::size_t>(of.length) - 1] = ids.back();
+      ids.resize(static_cast<std::size_t>(of.length));
     }
-    for (std::int64_t i = 0; i < longest; ++i) {
+    has_padding = has_padding || std::ssize(ids) < of.length;
+    for (std::int64_t i = 0; i < of.length; ++i) {
       const bool is_text = i < std::ssize(ids);
       batch.tokens.push_back(is_text ? ids[static_cast<std::size_t>(i)] : 0);
       batch.segments.push_back(is_text ? 0 : kPaddingSegment);
       batch.positions.push_back(static_cast<std::int32_t>(i));
     }
   }
+  if (!has_padding) batch.segments.clear();  // all see one another: no mask
   batch.labels.assign(batch.tokens.size(), kNoLabel);
   batch.loss_mask.assign(batch.tokens.size(), 0.0F);
   return batch;
 }
 
-// Row `text` of the vectors, of its hidden states [s, h].
+// The vector of a text of `tokens` tokens, of its hidden states [s, h].
 void pool(const float* hidden, std::int64_t tokens, Pooling pooling, std::span<float> row) {
-  const auto width = std::ssize(row);
-  for (std::int64_t i = 0; i < width; ++i) {
-    double sum = 0;
-    const std::int64_t count = pooling == Pooling::kFirst ? 1 : tokens;
-    for (std::int64_t token = 0; token < count; ++token) sum += hidden[token * width + i];
-    row[static_cast<std::size_t>(i)] = static_cast<float>(sum / static_cast<double>(count));
+  const std::int64_t count = pooling == Pooling::kFirst ? 1 : tokens;
+  std::vector<double> sums(row.size());
+  for (std::int64_t token = 0; token < count; ++token) {
+    for (double& sum : sums) sum += *hidden++;
   }
+  for (std::size_t i = 0; i < row.size(); ++i)
+    row[i] = static_cast<float>(sums[i] / static_cast<double>(count));
 }
 
 }  // namespace
@@ -168,25 +193,20 @@ Tensor Encoder::embed(std::span<const std::vector<std::int32_t>> texts, Pooling 
   const Tensor vectors = host_tensor(DType::kF32, {std::ssize(texts), config().hidden});
   std::vector<std::size_t> order(texts.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  std::ranges::stable_sort(order, {}, [&](std::size_t number) { return texts[number].size(); });
-  for (std::size_t begin = 0; begin < order.size();) {
-    std::size_t end = begin + 1;  // the text before it is the longest of the batch
-    while (end < order.size() && static_cast<std::int64_t>(end + 1 - begin) *
-                                         std::min(std::ssize(texts[order[end]]), most) <=
-                                     kMostRows) {
-      ++end;
-    }
-    const std::span<const std::size_t> numbers = std::span(order).subspan(begin, end - begin);
-    const MicroBatch batch = padded_batch(texts, numbers, most);
-    const std::vector<float> hidden = state_->hidden(batch, pooled);
-    for (std::size_t i = 0; i < numbers.size(); ++i) {
-      const std::int64_t tokens = pooled ? 1 : std::min(std::ssize(texts[numbers[i]]), most);
-      const std::int64_t rows = pooled ? 1 : batch.sequence;  // of each text
+  std::ranges::stable_sort(order, std::ranges::greater(),
+                           [&](std::size_t number) { return texts[number].size(); });
+  for (std::span<const std::size_t> left = order; !left.empty();) {
+    const Batch batch = next_batch(texts, left, most);
+    const std::vector<float> hidden = state_->hidden(micro_batch_of(texts, batch), pooled);
+    for (std::size_t i = 0; i < batch.numbers.size(); ++i) {
+      const std::size_t number = batch.numbers[i];
+      const std::int64_t tokens = pooled ? 1 : std::min(std::ssize(texts[number]), most);
+      const std::int64_t rows = pooled ? 1 : batch.length;  // of each text
       pool(hidden.data() + static_cast<std::int64_t>(i) * rows * config().hidden, tokens, pooling,
-           {vectors.data<float>() + static_cast<std::int64_t>(numbers[i]) * config().hidden,
+           {vectors.data<float>() + static_cast<std::int64_t>(number) * config().hidden,
             static_cast<std::size_t>(config().hidden)});
     }
-    begin = end;
+    left = left.subspan(batch.numbers.size());
   }
   return vectors;
 }

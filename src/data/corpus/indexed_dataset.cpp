@@ -278,87 +278,43 @@ void IndexedDataset::read_index(std::int64_t offset, std::span<std::byte> out) c
 }
 
 template <typename T>
+void IndexedDataset::read_array(std::int64_t array, std::int64_t first, std::span<T> out) const {
+  read_index(array + first * static_cast<std::int64_t>(sizeof(T)), std::as_writable_bytes(out));
+}
+
+template <typename T>
 std::vector<T> IndexedDataset::read_array(std::int64_t array, std::int64_t first,
                                           std::int64_t count) const {
   std::vector<T> values(static_cast<std::size_t>(count));
-  read_index(array + first * static_cast<std::int64_t>(sizeof(T)),
-             std::as_writable_bytes(std::span(values)));
+  read_array(array, first, std::span(values));
   return values;
 }
 
+void IndexedDataset::read_lengths(std::int64_t first, std::span<std::int32_t> out) const {
+  PITON_ASSERT(first >= 0 && std::ssize(out) <= sequences_ - first, "sequences {}+{} of {}", first,
+               out.size(), sequences_);
+  read_array(lengths_, first, out);
+}
+
 std::vector<std::int32_t> IndexedDataset::lengths(std::int64_t first, std::int64_t count) const {
-  PITON_ASSERT(first >= 0 && count >= 0 && first + count <= sequences_, "sequences {}+{} of {}",
-               first, count, sequences_);
-  return read_array<std::int32_t>(lengths_, first, count);
+  PITON_ASSERT(count >= 0, "{} sequences", count);
+  std::vector<std::int32_t> values(static_cast<std::size_t>(count));
+  read_lengths(first, values);
+  return values;
+}
+
+void IndexedDataset::read_document_starts(std::int64_t first, std::span<std::int64_t> out) const {
+  PITON_ASSERT(first >= 0 && std::ssize(out) <= boundaries_ - first, "documents {}+{} of {}", first,
+               out.size(), boundaries_);
+  read_array(documents_, first, out);
 }
 
 std::vector<std::int64_t> IndexedDataset::document_starts(std::int64_t first,
                                                           std::int64_t count) const {
-  PITON_ASSERT(first >= 0 && count >= 0 && first + count <= boundaries_, "documents {}+{} of {}",
-               first, count, boundaries_);
-  return read_array<std::int64_t>(documents_, first, count);
-}
-
-void IndexedDataset::check_arrays() const {
-  check_sequences();
-  check_documents();
-}
-
-void IndexedDataset::check_sequences() const {
-  const std::string file = index_.path().string();
-  const std::int64_t ids_bytes = ids_.size_bytes();
-  const int width = bytes_of(type_);
-  std::int64_t pointer = 0;
-  for (std::int64_t first = 0; first < sequences_; first += kBlock) {
-    const std::int64_t count = std::min(kBlock, sequences_ - first);
-    const std::vector<std::int32_t> block = lengths(first, count);
-    const auto pointers = read_array<std::int64_t>(pointers_, first, count);
-    for (std::int64_t i = first; i < first + count; ++i) {
-      const std::int64_t length = block[static_cast<std::size_t>(i - first)];
-      const std::int64_t start = pointers[static_cast<std::size_t>(i - first)];
-      if (length < 0) {
-        throw Error(Fault::kData,
-                    "{}: byte {}: sequence {} has a negative length: got {}; the file is damaged, "
-                    "copy it again",
-                    file, lengths_ + 4 * i, i, length);
-      }
-      if (start != pointer) {
-        throw Error(Fault::kData,
-                    "{}: byte {}: sequence {} starts at byte {} of the ids, wanted {}, the end of "
-                    "the one before; the file is damaged, copy it again",
-                    file, pointers_ + 8 * i, i, start, pointer);
-      }
-      // Stays below ids_bytes + 2^34, so the sum cannot wrap.
-      pointer += length * width;
-      if (pointer > ids_bytes) {
-        throw Error(Fault::kData,
-                    "{}: byte {}: sequence {} ends at byte {} of the ids, which have {}; copy both "
-                    "files again",
-                    file, lengths_ + 4 * i, i, pointer, ids_bytes);
-      }
-    }
-  }
-}
-
-void IndexedDataset::check_documents() const {
-  std::int64_t before = 0;
-  for (std::int64_t first = 0; first < boundaries_; first += kBlock) {
-    const std::int64_t count = std::min(kBlock, boundaries_ - first);
-    const std::vector<std::int64_t> starts = document_starts(first, count);
-    for (std::int64_t i = first; i < first + count; ++i) {
-      const std::int64_t start = starts[static_cast<std::size_t>(i - first)];
-      const bool last = i == boundaries_ - 1;
-      if ((i == 0 && start != 0) || start < before || start > sequences_ ||
-          (last && start != sequences_)) {
-        throw Error(Fault::kData,
-                    "{}: byte {}: document boundary {} of {} is {}; wanted 0 first, {} last and "
-                    "none below the one before ({}); the file is damaged, copy it again",
-                    index_.path().string(), documents_ + 8 * i, i, boundaries_, start, sequences_,
-                    before);
-      }
-      before = start;
-    }
-  }
+  PITON_ASSERT(count >= 0, "{} documents", count);
+  std::vector<std::int64_t> values(static_cast<std::size_t>(count));
+  read_document_starts(first, values);
+  return values;
 }
 
 IndexedDataset::Place IndexedDataset::place(std::int64_t sequence) const {

@@ -68,8 +68,11 @@ class IndexedDataset final : public TokenSequences {
 
   std::vector<std::int32_t> lengths(std::int64_t first, std::int64_t count) const override;
   std::int32_t length(std::int64_t sequence) const { return lengths(sequence, 1)[0]; }
+  // The same into `out`, as many as it has places.
+  void read_lengths(std::int64_t first, std::span<std::int32_t> out) const;
   // First sequences of `count` documents from `first` on. Entry documents() is sequences().
   std::vector<std::int64_t> document_starts(std::int64_t first, std::int64_t count) const;
+  void read_document_starts(std::int64_t first, std::span<std::int64_t> out) const;
   std::int64_t document_start(std::int64_t document) const {
     return document_starts(document, 1)[0];
   }
@@ -113,11 +116,21 @@ class IndexedDataset final : public TokenSequences {
       : index_(std::move(index)), ids_(std::move(ids)) {}
   void read_header(std::span<const std::byte> head);
   void convert_old_index();
+  // Sequences from `first` on, of which the first starts at byte `pointer` of the ids.
+  struct SequenceBlock {
+    std::int64_t first = 0;
+    std::int64_t pointer = 0;
+    std::span<const std::int32_t> lengths;
+    std::span<const std::int64_t> pointers;
+  };
   void check_sequences() const;
+  [[noreturn]] void refuse(const SequenceBlock& block) const;  // a block with a wrong number
   void check_documents() const;
   void read_wide(std::int64_t start, std::span<std::int32_t> out) const;  // int64 ids
   // Reads the index file, or converted_ if there is one.
   void read_index(std::int64_t offset, std::span<std::byte> out) const;
+  template <typename T>
+  void read_array(std::int64_t array, std::int64_t first, std::span<T> out) const;
   template <typename T>
   std::vector<T> read_array(std::int64_t array, std::int64_t first, std::int64_t count) const;
 

@@ -16,6 +16,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/huge_pages.h"
 #include "data/corpus/indexed_dataset.h"
 
 namespace piton {
@@ -37,7 +38,8 @@ struct SentenceRequest {
 };
 
 struct SentenceSpans {
-  std::vector<SentenceSpan> spans;
+  // In large pages: the shuffle reaches all of them at random.
+  std::vector<SentenceSpan, HugePageAllocator<SentenceSpan>> spans;
   std::int64_t epochs = 0;
   // Of the documents:
   std::int64_t documents = 0;
@@ -45,7 +47,9 @@ struct SentenceSpans {
   std::int64_t too_long = 0;  // have a sentence of more than 512 tokens
 };
 
-// Throws Error(kData) if no document can be used, and for more than 2^32 samples.
+// Reads the lengths of the sentences once in each epoch. If there are more than a few and the
+// caller may run on two processors, two threads are used; the result is the same. Throws
+// Error(kData) if no document can be used, and for more than 2^32 samples.
 SentenceSpans make_sentence_spans(const IndexedDataset& corpus, const SentenceRequest& request);
 
 // The ids of a run, and where its sentences start among them: [count + 1] places, the last one is

@@ -178,6 +178,41 @@ TEST(IndexedDataset, NamesFileOffsetAndWhatWasWanted) {
   EXPECT_EQ(with(34, "03000000"), "");
 }
 
+TEST(IndexedDataset, NamesASequenceFarFromTheFirstOne) {
+  constexpr std::int64_t kSequences = TokenSequences::kBlock + 1000, kWrong = kSequences - 10;
+  TempFolder folder;
+  {
+    IndexedWriter writer(folder / "x", IdType::kUint16);
+    for (std::int64_t i = 0; i < kSequences; ++i) writer.add_sequence(std::vector<std::int32_t>{7});
+    writer.end_document();
+    writer.finish();
+  }
+  const std::string index = read_text_file(folder / "x.idx");
+  const auto with = [&](std::int64_t offset, std::int32_t value) {
+    std::string wrong = index;
+    std::memcpy(wrong.data() + offset, &value, 4);
+    write_file(folder / "x.idx", wrong);
+    return error_of(folder / "x");
+  };
+  const std::int64_t length = 34 + 4 * kWrong, pointer = 34 + 4 * kSequences + 8 * kWrong;
+  EXPECT_EQ(with(length, 1), "");
+  EXPECT_THAT(with(length, -5), HasSubstr(fmt::format("x.idx: byte {}: sequence {} has a negative "
+                                                      "length: got -5",
+                                                      length, kWrong)));
+  EXPECT_THAT(with(length, 3),
+              HasSubstr(fmt::format("x.idx: byte {}: sequence {} starts at byte {} of the ids, "
+                                    "wanted {}",
+                                    pointer + 8, kWrong + 1, 2 * (kWrong + 1), 2 * (kWrong + 3))));
+  EXPECT_THAT(
+      with(length, 1 << 30),
+      HasSubstr(fmt::format("x.idx: byte {}: sequence {} ends at byte {} of the ids, which "
+                            "have {}",
+                            length, kWrong, 2 * kWrong + (std::int64_t{1} << 31), 2 * kSequences)));
+  EXPECT_THAT(with(pointer, 6), HasSubstr(fmt::format("x.idx: byte {}: sequence {} starts at byte "
+                                                      "6 of the ids, wanted {}",
+                                                      pointer, kWrong, 2 * kWrong)));
+}
+
 TEST(IndexedDataset, FingerprintChangesWithAnyOfTheFirstBytes) {
   TempFolder folder;
   write_corpus(folder / "x", IdType::kInt32, {{{1, 2, 3}}});

@@ -62,6 +62,24 @@ TEST_F(DeepSpeed, TreesAreReadBack) {
   }
 }
 
+// BERT and T5 as DeepSpeed itself saves them, without ZeRO and under ZeRO-3
+// (tools/oracle/deepspeed_encoders.py).
+TEST_F(DeepSpeed, EncodersAreThoseOfMegatron) {
+  for (const char* name : {"bert", "t5"}) {
+    SCOPED_TRACE(name);
+    const fs::path folder = fs::path(PITON_SOURCE_DIR) / "tests/golden/megatron_encoders" / name;
+    MegatronSource wanted(folder);
+    for (const char* form : {"deepspeed", "zero3"}) {
+      SCOPED_TRACE(form);
+      MegatronSource got(folder / form);
+      EXPECT_EQ(got.form(), "deepspeed");
+      EXPECT_EQ(got.iteration(), 5);
+      EXPECT_EQ(got.model(), wanted.model());
+      expect_same(wanted, got);
+    }
+  }
+}
+
 TEST_F(DeepSpeed, PipelinesOfBloomAreReadBack) {
   HfSource wanted = golden("bloom");
   ASSERT_TRUE(is_deepspeed_pipeline(wanted.model()));

@@ -104,11 +104,12 @@ class Forward {
     const std::int64_t group = head / (call_.q.dim(2) / call_.k.dim(2));
     const std::int64_t rows = end - begin;  // of one head; those of the next head follow
     const std::int64_t all = together_ * rows;
-    const std::int64_t columns =
+    // Of tiles; the last one of the keys has fewer, and of few keys all have.
+    const std::int64_t most =
         call_.block_rows > 0 ? padded(std::min(begin + part_rows_, sk), kKeyBlock) : kKeyBlock;
     Pieces pieces(context_.scratch.own(
         Sight::bytes(sq, sk) +
-        4 * (2 * all * wide_ + 2 * all + 2 * columns * wide_ + kQueryBlock * columns) +
+        4 * (2 * all * wide_ + 2 * all + 2 * most * wide_ + kQueryBlock * most) +
         work_.expanded_bytes() + 8 * 64));
     const Sight sight(call_.mask, call_.block_rows, batch, sq, sk,
                       pieces.bytes(Sight::bytes(sq, sk)));
@@ -116,9 +117,9 @@ class Forward {
     float* out = pieces.floats(all * wide_);
     float* maxima = pieces.floats(all);
     float* sums = pieces.floats(all);
-    float* k = pieces.floats(columns * wide_);
-    float* v = pieces.floats(columns * wide_);
-    float* scores = pieces.floats(kQueryBlock * columns);
+    float* k = pieces.floats(most * wide_);
+    float* v = pieces.floats(most * wide_);
+    float* scores = pieces.floats(kQueryBlock * most);
     std::byte* expanded = pieces.bytes(work_.expanded_bytes());
     const HeadRows keys = work_.key_rows(batch, group);
     const HeadRows values = work_.value_rows(batch, group);
@@ -132,11 +133,12 @@ class Forward {
 
     std::int64_t loaded = -1;
     const auto tile = [&](std::int64_t query, std::int64_t queries, std::int64_t key) {
+      const std::int64_t valid = std::min(most, sight.keys() - key);
+      const std::int64_t columns = padded(valid, context_.vector.lanes);
       if (key != loaded) {
-        const std::int64_t valid = std::min(columns, sight.keys() - key);
         load_columns(context_, expanded_block(context_, keys, key, valid, expanded), key, columns,
                      sight.keys(), d_, k);
-        load_rows(context_, expanded_block(context_, values, key, valid, expanded), key, columns,
+        load_rows(context_, expanded_block(context_, values, key, valid, expanded), key, valid,
                   sight.keys(), d_, v, wide_);
         loaded = key;
       }
@@ -155,10 +157,10 @@ class Forward {
             maxima + row, sums + row, out + row * wide_, wide_, static_cast<int>(wide_));
         drop(sight, batch, head + h, query, queries, key, columns, of_head);
       }
-      context_.vector.product(tile_rows, static_cast<int>(wide_), static_cast<int>(columns), scores,
+      context_.vector.product(tile_rows, static_cast<int>(wide_), static_cast<int>(valid), scores,
                               columns, 1, v, wide_, out + at * wide_, wide_, true);
     };
-    sight.for_tiles(begin, end, kQueryBlock, columns, tile);
+    sight.for_tiles(begin, end, kQueryBlock, most, tile);
     for (std::int64_t h = 0; h < together_; ++h) {
       const std::int64_t row = h * rows;
       finish(HeadRows(call_.out, batch, head + h), batch, head + h, begin, rows, out + row * wide_,
