@@ -76,6 +76,18 @@ std::vector<RankEstimate> estimate_stages(const RunPlan& plan, const Machine& ma
   return estimates;
 }
 
+RankEstimate estimate_own_rank(const RunPlan& plan, const Machine& machine) {
+  return probe_rank(plan, machine, machine.world.rank(), /*record=*/false).estimate;
+}
+
+void check_layout(const RunPlan& plan) {
+  const auto world = make_virtual_world(0, plan.mesh.ranks());
+  Mesh mesh(*world, plan.mesh);
+  const ModelLayout layout{.mesh = &mesh, .options = plan.session.layout};
+  layout.check(plan.session.model,
+               plan.mesh[Axis::kPipeline] * chunks_of_each_stage(plan.session.schedule));
+}
+
 StepTime estimate_time(const RunPlan& plan, const Machine& machine, const PlannedSpeeds& speeds,
                        KnownTimes& known) {
   const auto link = [&](double bytes_per_second) {
@@ -105,7 +117,7 @@ StepTime estimate_time(const RunPlan& plan, const Machine& machine, const Planne
 }
 
 MemoryCounts MachinePlanner::plan_memory(const RunPlan& plan) {
-  return probe_rank(plan, machine_, machine_.world.rank(), /*record=*/false).estimate.memory;
+  return estimate_own_rank(plan, machine_).memory;
 }
 
 RecomputeChoice MachinePlanner::choose_recompute(const RunPlan& plan) {

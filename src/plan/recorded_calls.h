@@ -18,8 +18,9 @@ class RecordedCalls final : public ForwardingKernels {
   PlannedCalls calls_;
 };
 
-// Seconds of a recorded call on `machine`, in memory of zeros: the shortest of three after a first
-// one.
+// Seconds of a recorded call on `machine`: the shortest of three after a first one. Its operands
+// are numbers of realistic bits, since zeros make some processors faster, and tell an update of
+// weights that there is nothing to do.
 double seconds_of_call(const KernelCall& call, const Machine& machine);
 
 }  // namespace piton
