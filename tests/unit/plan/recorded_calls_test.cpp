@@ -42,7 +42,7 @@ void time_call(const KernelCall& call, std::function<void(const KernelCall&)> se
                         .stream = *stream,
                         .threads = threads,
                         .log = log};
-  EXPECT_GT(seconds_of_call(call, machine), 0);
+  EXPECT_GT(seconds_of_call(call, machine, /*cold=*/true), 0);
 }
 
 TEST(SecondsOfCall, AreOfAnUpdateThatIsApplied) {
