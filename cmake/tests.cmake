@@ -156,7 +156,7 @@ endforeach()
 
 file(GLOB command_tests CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/commands/*.cmake
      ${CMAKE_SOURCE_DIR}/tests/commands/data/*.cmake ${CMAKE_SOURCE_DIR}/tests/commands/evaluation/*.cmake
-     ${CMAKE_SOURCE_DIR}/tests/commands/traces/*.cmake ${CMAKE_SOURCE_DIR}/tests/commands/tuning/*.cmake)
+     ${CMAKE_SOURCE_DIR}/tests/commands/speed/*.cmake ${CMAKE_SOURCE_DIR}/tests/commands/traces/*.cmake ${CMAKE_SOURCE_DIR}/tests/commands/tuning/*.cmake)
 if(TARGET piton)
   add_dependencies(whole_tests piton piton_shared)
   foreach(file IN LISTS command_tests)

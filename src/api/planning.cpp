@@ -9,6 +9,9 @@
 namespace piton {
 namespace {
 
+// Weights of a rank above this are not in its caches when a step comes back to them.
+constexpr std::int64_t kLargestCaches = 16 << 20;
+
 // The machine of one planned rank: no memory, no products, and a world of `ranks` in which nothing
 // travels. `clock`: takes the time of its messages; or null.
 class MetaRank {
@@ -76,6 +79,18 @@ std::vector<RankEstimate> estimate_stages(const RunPlan& plan, const Machine& ma
   return estimates;
 }
 
+RankEstimate estimate_own_rank(const RunPlan& plan, const Machine& machine) {
+  return probe_rank(plan, machine, machine.world.rank(), /*record=*/false).estimate;
+}
+
+void check_layout(const RunPlan& plan) {
+  const auto world = make_virtual_world(0, plan.mesh.ranks());
+  Mesh mesh(*world, plan.mesh);
+  const ModelLayout layout{.mesh = &mesh, .options = plan.session.layout};
+  layout.check(plan.session.model,
+               plan.mesh[Axis::kPipeline] * chunks_of_each_stage(plan.session.schedule));
+}
+
 StepTime estimate_time(const RunPlan& plan, const Machine& machine, const PlannedSpeeds& speeds,
                        KnownTimes& known) {
   const auto link = [&](double bytes_per_second) {
@@ -83,8 +98,12 @@ StepTime estimate_time(const RunPlan& plan, const Machine& machine, const Planne
     return LinkSpeed{.latency_seconds = bytes_per_second > 0 ? speeds.latency_seconds : 0,
                      .bytes_per_second = bytes_per_second > 0 ? bytes_per_second : kNoTime};
   };
+  const std::int64_t weights = plan.session.model.parameters() *
+                               size_bytes(plan.session.model.dtype) /
+                               (plan.mesh[Axis::kTensor] * plan.mesh[Axis::kPipeline]);
+  const bool cold = weights > kLargestCaches;
   const auto seconds = [&](const KernelCall& call) {
-    return speeds.device ? seconds_at(*speeds.device, call) : seconds_of_call(call, machine);
+    return speeds.device ? seconds_at(*speeds.device, call) : seconds_of_call(call, machine, cold);
   };
   return estimate_step_time(plan, [&](const RunPlan& one, int rank) {
     SimulatedClock clock({.within_hosts = link(speeds.link_bytes_per_second),
@@ -105,7 +124,7 @@ StepTime estimate_time(const RunPlan& plan, const Machine& machine, const Planne
 }
 
 MemoryCounts MachinePlanner::plan_memory(const RunPlan& plan) {
-  return probe_rank(plan, machine_, machine_.world.rank(), /*record=*/false).estimate.memory;
+  return estimate_own_rank(plan, machine_).memory;
 }
 
 RecomputeChoice MachinePlanner::choose_recompute(const RunPlan& plan) {
@@ -114,7 +133,7 @@ RecomputeChoice MachinePlanner::choose_recompute(const RunPlan& plan) {
     return RecomputeProbe{probed.estimate.memory.peak_total_bytes, std::move(probed.calls)};
   };
   return piton::choose_recompute(plan, *plan.memory_limit, probe, [&](const KernelCall& call) {
-    return seconds_of_call(call, machine_);
+    return seconds_of_call(call, machine_, /*cold=*/false);
   });
 }
 

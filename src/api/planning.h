@@ -21,6 +21,12 @@ std::vector<RankEstimate> estimate_layout(const RunPlan& plan, const Machine& ma
 // The same for the first rank of each stage alone.
 std::vector<RankEstimate> estimate_stages(const RunPlan& plan, const Machine& machine);
 
+// The same for the rank of this process.
+RankEstimate estimate_own_rank(const RunPlan& plan, const Machine& machine);
+
+// Throws Error(kUsage) that names the flag if the layout of `plan` does not divide its model.
+void check_layout(const RunPlan& plan);
+
 // Speeds of a machine that is not this one.
 struct PlannedSpeeds {
   std::optional<DeviceRates> device;      // else the calls are measured with `machine`'s kernels

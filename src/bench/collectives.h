@@ -1,9 +1,11 @@
-// `bench comm`: times of the collectives of all ranks, on tensors of one size.
+// `bench comm`: times of the collectives of all ranks, on tensors of one size; and what they say of
+// the links.
 #pragma once
 
 #include <string>
 #include <vector>
 
+#include "api/planning.h"
 #include "bench/timing.h"
 
 namespace piton {
@@ -20,5 +22,9 @@ struct CollectiveFigure {
 // broadcast, of `elements` each, which is a multiple of the ranks; every round measures each once.
 std::vector<CollectiveFigure> bench_collectives(const Machine& machine, std::int64_t elements,
                                                 int rounds);
+
+// Collective over all ranks: the speeds of links that an all-reduce of them reaches, of 16 MiB for
+// the bandwidth and of a few bytes for the latency. All ranks are taken to be on one kind of link.
+PlannedSpeeds measured_links(const Machine& machine);
 
 }  // namespace piton

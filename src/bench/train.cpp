@@ -5,8 +5,10 @@
 #include <optional>
 
 #include "api/planning.h"
+#include "bench/collectives.h"
 #include "bench/products.h"
 #include "bench/switched_kernels.h"
+#include "parallel/simulate.h"
 #include "session/session.h"
 #include "train/run/memory_check.h"
 
@@ -62,13 +64,15 @@ class TrainRun {
       : options_(options),
         plain_(machine),
         kernels_(machine.kernels),
+        passes_(machine.kernels),
         observed_{.world = machine.world,
                   .device = machine.device,
                   .kernels = kernels_,
                   .arena = machine.arena,
                   .stream = machine.stream,
                   .threads = machine.threads,
-                  .log = machine.log},
+                  .log = machine.log,
+                  .sections = &passes_},
         batches_(random_batches(options)) {}
 
   TrainBench operator()() {
@@ -79,9 +83,10 @@ class TrainRun {
     // The ranks of one replica share the work on its tokens.
     const int share = options_.plan.mesh.ranks() / options_.plan.mesh[Axis::kData];
     bench.flops = 3 * options_.plan.forward_flops_per_token() * tokens / share;
-    const MemoryCounts planned = MachinePlanner(plain_).plan_memory(options_.plan);
-    bench.planned_bytes = planned.peak_total_bytes;
-    check_memory(plain_, planned, *make_group_of_all(plain_.world, "bench"));
+    const RankEstimate planned = estimate_own_rank(options_.plan, plain_);
+    bench.planned_bytes = planned.memory.peak_total_bytes;
+    const auto everyone = make_group_of_all(plain_.world, "bench");
+    check_memory(plain_, planned.memory, *everyone);
 
     bench.start_seconds = seconds_of([&] {
       mesh_.emplace(plain_.world, options_.plan.mesh);
@@ -100,19 +105,64 @@ class TrainRun {
       kernels_.send_to_inner();
     }
     PeakSamples peak(plain_, options_.plan.session.model.dtype);
+    passes_.clear();
+    if (times_passes()) kernels_.send_to(passes_.kernels());
+    const std::int64_t sent = sent_bytes(plain_.world.traffic());
     for (int round = 0; round < options_.rounds; ++round) {
       peak.sample();
       bench.step.seconds.push_back(seconds_of([&] { step(); }));
       products.sample(plain_);
     }
+    kernels_.send_to_inner();
+    MeasuredRank mine = figures(bench, planned);
+    mine.sent_bytes = (sent_bytes(plain_.world.traffic()) - sent) / options_.rounds;
+    bench.ranks = gather_ranks(mine, *everyone);
+    if (times_passes()) add_bubble(bench);
     bench.peak = peak.flops_per_second();
     bench.products = products.figures();
     bench.floor_seconds = products.seconds();
     if (options_.profile) profile(bench);
+    if (options_.step_time) bench.planned_time = planned_time(*everyone);
     return bench;
   }
 
  private:
+  bool times_passes() const {
+    return options_.plan.mesh[Axis::kPipeline] > 1 &&
+           plain_.device.place().kind == DeviceKind::kHost;
+  }
+
+  MeasuredRank figures(const TrainBench& bench, const RankEstimate& planned) const {
+    MeasuredRank mine{.planned_bytes = planned.memory.peak_total_bytes,
+                      .peak_bytes = bench.memory.peak_total_bytes,
+                      .planned_reserved_bytes = planned.memory.reserved_bytes,
+                      .resident_bytes = bench.resident_bytes,
+                      .planned_sent_bytes = sent_bytes(planned.traffic),
+                      .passes = {}};
+    if (times_passes()) mine.passes = passes_.steps();
+    return mine;
+  }
+
+  void add_bubble(TrainBench& bench) const {
+    const std::vector<double>& seconds = bench.step.seconds;
+    bench.bubble = measured_bubble(
+        bench.ranks, static_cast<std::size_t>(std::ranges::min_element(seconds) - seconds.begin()));
+    const RunPlan& plan = options_.plan;
+    const Schedule schedule =
+        make_schedule(plan.session.schedule, plan.mesh[Axis::kPipeline], plan.micro_batches);
+    bench.formula_bubble = simulate(schedule, {StepTimes{}}, plan.micro_batch_sizes).bubble;
+  }
+
+  // Without the session, whose memory the calls need.
+  StepTime planned_time(Communicator& everyone) {
+    session_.reset();
+    mesh_.reset();
+    const PlannedSpeeds speeds = measured_links(plain_);
+    KnownTimes known;
+    everyone.barrier();
+    return estimate_time(options_.plan, plain_, speeds, known);
+  }
+
   void step() {
     session_->train_step(batches_, consumed_, 1e-4);
     plain_.stream.synchronize();
@@ -136,6 +186,7 @@ class TrainRun {
   TrainBenchOptions options_;
   Machine plain_;
   SwitchedKernels kernels_;
+  PassTimes passes_;
   Machine observed_;
   std::vector<MicroBatch> batches_;
   std::optional<Mesh> mesh_;

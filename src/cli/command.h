@@ -114,7 +114,7 @@ struct Command {
 std::span<const Command> commands();
 
 // The kinds of `piton bench` that have other options than it: "bench tokenizer".
-std::span<const Command> text_benches();
+std::span<const Command> benches_with_own_options();
 
 // The command called `name`. Throws Error(kUsage) if there is none, with the command that people
 // usually mean by it, or the nearest one.

@@ -4,6 +4,7 @@
 namespace piton::cli {
 
 int run_bench(Invocation& invocation);
+int run_bench_parallel(Invocation& invocation);
 int run_bench_tokenizer(Invocation& invocation);
 int run_bench_preprocess(Invocation& invocation);
 int run_chat(Invocation& invocation);
@@ -149,9 +150,8 @@ constexpr Command kCommands[] = {
      "results/base results/tuned --output compare.html",
      "", run_report},
     {"bench",
-     "train|gemm|attention|optimizer|decode|prefill|comm|tokenizer|preprocess [RECIPE.toml] "
-     "[OPTION "
-     "...]",
+     "train|gemm|attention|optimizer|decode|prefill|comm|parallel|tokenizer|preprocess "
+     "[RECIPE.toml] [OPTION ...]",
      "measures speed, and compares it with the limits of the machine",
      "train --model gpt2-124m --bf16 --seq-length 256\n"
      "tokenizer --tokenizer-name-or-path DIR --input book.txt",
@@ -161,7 +161,14 @@ constexpr Command kCommands[] = {
     {"help", "[COMMAND]", "shows how to use a command", "pretrain\n--megatron", "", run_help},
 };
 
-constexpr Command kTextBenches[] = {
+constexpr Command kOtherBenches[] = {
+    {"bench parallel", "[RECIPE.toml] [OPTION ...]",
+     "measures steps of parallel layouts on this machine's ranks, next to one process and the plan",
+     "--model gpt2-124m --bf16 --seq-length 1024 --micro-batch-size 4 --world-size 2\n"
+     "--model llama-tiny --layouts dp tp-sp pp --rounds 1",
+     "world-size layouts steps pipeline-micro-batches rounds json model bf16 seq-length "
+     "micro-batch-size global-batch-size config threads",
+     run_bench_parallel},
     {"bench tokenizer", "[OPTION ...]", "measures how many MB of text a tokenizer reads per second",
      "--tokenizer-name-or-path DIR --input book.txt\n"
      "--tokenizer-name-or-path DIR --made-text random-letters",
@@ -175,6 +182,6 @@ constexpr Command kTextBenches[] = {
 
 std::span<const Command> commands() { return kCommands; }
 
-std::span<const Command> text_benches() { return kTextBenches; }
+std::span<const Command> benches_with_own_options() { return kOtherBenches; }
 
 }  // namespace piton::cli

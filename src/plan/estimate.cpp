@@ -139,6 +139,11 @@ RankEstimate run_two_steps(const Machine& machine, const RunPlan& plan, int coun
 
 }  // namespace
 
+std::int64_t sent_bytes(const TrafficCounts& sent) {
+  return sent.all_reduce_bytes + sent.all_gather_bytes + sent.reduce_scatter_bytes +
+         sent.broadcast_bytes + sent.all_to_all_bytes + sent.point_to_point_bytes;
+}
+
 RankEstimate estimate_rank(const Machine& machine, const RunPlan& plan,
                            const std::function<void()>& before_last) {
   const int counted = counted_micro_batches(plan);

@@ -20,6 +20,9 @@ struct RankEstimate {
   std::int64_t save_copy_bytes = 0;
 };
 
+// Bytes of all kinds of collectives and messages.
+std::int64_t sent_bytes(const TrafficCounts& sent);
+
 // `machine` has the meta device and a virtual world of the plan's size. `before_last`: called
 // before the second step, whose traffic is counted.
 RankEstimate estimate_rank(const Machine& machine, const RunPlan& plan,

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <limits>
 #include <memory>
+#include <vector>
 
 #include "base/seconds.h"
 #include "kernels/measured/timed_kernels.h"
@@ -12,6 +14,7 @@ namespace piton {
 namespace {
 
 constexpr int kRounds = 3;
+constexpr std::int64_t kCachedBytes = 32 << 20;  // of the last level of caches
 
 KernelCall without_memory(KernelCall call) {
   std::map<const Storage*, std::shared_ptr<Storage>> ghosts;
@@ -25,24 +28,74 @@ KernelCall without_memory(KernelCall call) {
   return call;
 }
 
+// Numbers from 0.5 to 1 of either sign, as bytes. Integers are 0, which any index can be. Packed
+// weights are bytes too: pairs of these read as bf16, fours as fp32.
+std::vector<std::byte> pattern_of(DType dtype, std::size_t bytes) {
+  std::vector<std::byte> pattern(bytes);
+  if (dtype == DType::kI32 || dtype == DType::kI64) return pattern;
+  const auto size = static_cast<std::size_t>(dtype == DType::kU8 ? 2 : size_bytes(dtype));
+  // The sign, the exponent of 0.5, and the bits after it.
+  const auto fill = [&](std::uint64_t half, int fraction_bits) {
+    const int width = static_cast<int>(8 * size);
+    std::uint64_t state = 1;
+    for (std::size_t at = 0; at + size <= bytes; at += size) {
+      state = state * 6364136223846793005U + 1442695040888963407U;  // Knuth's MMIX generator
+      const std::uint64_t fraction = (state >> 8) & ((std::uint64_t{1} << fraction_bits) - 1);
+      const std::uint64_t value = (state >> 63 << (width - 1)) | half | fraction;
+      std::memcpy(pattern.data() + at, &value, size);  // the low bytes: this is little-endian
+    }
+  };
+  if (dtype == DType::kF64) fill(std::uint64_t{0x3fe} << 52, 52);
+  if (dtype == DType::kF32) fill(std::uint64_t{0x7e} << 23, 23);
+  if (dtype == DType::kF16) fill(std::uint64_t{0xe} << 10, 10);
+  if (dtype == DType::kBF16 || dtype == DType::kU8) fill(std::uint64_t{0x7e} << 7, 7);
+  return pattern;
+}
+
 // A contiguous tensor gets separate memory (the buffer of a weight has all weights), a strided
 // one its whole slot, which views share.
-KernelCall with_memory(KernelCall call, Arena& arena, const Machine& machine) {
-  std::map<const Storage*, std::shared_ptr<Storage>> slots;
-  const auto zeros = [&](DType dtype, const Shape& shape) {
-    Tensor tensor = arena.allocate(dtype, shape, MemoryKind::kWorkspace);
-    machine.device.zero(tensor, machine.stream);
-    return tensor;
-  };
-  for_each_tensor(call, [&](std::string_view, Tensor& tensor, Access) {
+class OperandMemory {
+ public:
+  OperandMemory(Arena& arena, const Machine& machine) : arena_(arena), machine_(machine) {}
+
+  void give(Tensor& tensor) {
     if (tensor.contiguous()) {
-      tensor = zeros(tensor.dtype(), tensor.shape());
+      tensor = filled(tensor.dtype(), tensor.shape(), tensor.dtype());
       return;
     }
-    std::shared_ptr<Storage>& slot = slots[tensor.storage().get()];
-    if (!slot) slot = zeros(DType::kU8, {tensor.storage()->bytes()}).storage();
+    std::shared_ptr<Storage>& slot = slots_[tensor.storage().get()];
+    if (!slot) {
+      slot = filled(DType::kU8, {tensor.storage()->bytes()}, tensor.dtype()).storage();
+    }
     tensor = tensor.with_storage(slot);
-  });
+  }
+
+ private:
+  static constexpr std::int64_t kPatternBytes = 1 << 20;
+
+  // With the numbers of `contents`.
+  Tensor filled(DType dtype, const Shape& shape, DType contents) {
+    Tensor tensor = arena_.allocate(dtype, shape, MemoryKind::kWorkspace);
+    std::vector<std::byte>& pattern = patterns_[contents];
+    if (pattern.empty()) pattern = pattern_of(contents, kPatternBytes);
+    const Tensor flat = tensor.flatten();
+    const std::int64_t part = kPatternBytes / size_bytes(dtype);
+    for (std::int64_t begin = 0; begin < flat.elements(); begin += part) {
+      const std::int64_t count = std::min(part, flat.elements() - begin);
+      machine_.device.upload(pattern.data(), flat.slice(0, begin, count), machine_.stream);
+    }
+    return tensor;
+  }
+
+  Arena& arena_;
+  const Machine& machine_;
+  std::map<const Storage*, std::shared_ptr<Storage>> slots_;
+  std::map<DType, std::vector<std::byte>> patterns_;
+};
+
+KernelCall with_memory(KernelCall call, Arena& arena, const Machine& machine) {
+  OperandMemory memory(arena, machine);
+  for_each_tensor(call, [&](std::string_view, Tensor& tensor, Access) { memory.give(tensor); });
   return call;
 }
 
@@ -54,11 +107,16 @@ void RecordedCalls::submit(const KernelCall& call, Stream& stream) {
   if (one.count++ == 0) one.call = without_memory(call);
 }
 
-double seconds_of_call(const KernelCall& call, const Machine& machine) {
+double seconds_of_call(const KernelCall& call, const Machine& machine, bool cold) {
   Arena arena(machine.device);
   const KernelCall real = with_memory(call, arena, machine);
+  Tensor others;  // what a step writes between two calls that are alike
+  if (cold && bytes_moved(call) < kCachedBytes) {
+    others = arena.allocate(DType::kU8, {kCachedBytes}, MemoryKind::kWorkspace);
+  }
   double best = std::numeric_limits<double>::infinity();
   for (int round = 0; round <= kRounds; ++round) {
+    if (others.defined()) machine.device.zero(others, machine.stream);
     machine.stream.synchronize();
     const auto begin = std::chrono::steady_clock::now();
     machine.kernels.run(real, machine.stream);

@@ -18,8 +18,10 @@ class RecordedCalls final : public ForwardingKernels {
   PlannedCalls calls_;
 };
 
-// Seconds of a recorded call on `machine`, in memory of zeros: the shortest of three after a first
-// one.
-double seconds_of_call(const KernelCall& call, const Machine& machine);
+// Seconds of a recorded call on `machine`: the shortest of three after a first one. Its operands
+// are numbers of realistic bits, since zeros make some processors faster, and tell an update of
+// weights that there is nothing to do. `cold`: they are not in the caches, as in a step of a model
+// that is larger than these.
+double seconds_of_call(const KernelCall& call, const Machine& machine, bool cold);
 
 }  // namespace piton

@@ -30,6 +30,11 @@ set(rates --device-tflops 100 --device-bandwidth 1000 --link-bandwidth 50 --host
 expect(RUN plan --model gpt2-124m --bf16 --world-size 4 --tensor-model-parallel-size 2 --global-batch-size 8 --step-time ${rates} CODE 0
        OUT "\na step takes 0.[0-9]+ s \\([0-9.e+]+ tokens/s\\): [0-9.]+ % work, [0-9.]+ % transfers that nothing hides, 0.0 % idle in the pipeline\n  kernel calls: by the given rates; links: 50 GB/s within a host of 2, 10 between hosts\n")
 expect(RUN plan --model llama-tiny --step-time --json CODE 0 OUT "\"step_time\":{\"seconds\":[0-9.e-]+,\"work\":[0-9.e-]+,\"waited\":0.0,\"idle\":0.0}")
+# Calls are measured by the threads of a rank: as given, or a rank's share of this machine's cores.
+set(measured "\n  kernel calls: each measured alone on this machine, by")
+expect(RUN plan --model llama-tiny --world-size 2 --step-time --threads 3 CODE 0
+       OUT "${measured} 3 threads; transfers take no time without --link-bandwidth\n")
+expect(RUN plan --model llama-tiny --world-size 1024 --ranks-per-host 1024 --step-time CODE 0 OUT "${measured} 1 thread; ")
 expect(RUN plan --model gpt2-124m --bf16 --world-size 4 --global-batch-size 16 --device-memory 8GB --search ${rates} CODE 0
        OUT "layout +ZeRO +micro-batch +recompute +peak, MiB +step, s +tokens/s +waited or idle\n[124]x[124]x[124] "
            "\nof [0-9]+ layouts, [0-9]+ fit; the first one: --tensor-model-parallel-size [124] ")

@@ -9,6 +9,7 @@
 #include "bench/train.h"
 #include "cli/bench/bench_rounds.h"
 #include "cli/bench/bench_text.h"
+#include "cli/bench/measured_model.h"
 #include "cli/command.h"
 #include "cli/launch.h"
 
@@ -20,6 +21,7 @@ using Json = nlohmann::ordered_json;
 struct BenchOptions {
   bool profile = false;
   bool no_floor = false;
+  bool step_time = false;
   std::optional<std::int64_t> rows, in, out, elements;
   std::int64_t context = 128;
   std::int64_t tokens = 8;
@@ -33,6 +35,10 @@ struct BenchOptions {
     v(Option{"no-floor",
              "train: do not measure the matrix products alone; leaves out over_product_floor"},
       no_floor);
+    v(Option{"step-time",
+             "train: also estimate the time of a step as piton plan does, with links and kernel "
+             "calls measured on all ranks at the same time"},
+      step_time);
     v(Option{"rows", "gemm: number of rows of x (default: micro batch x sequence)"}, rows);
     v(Option{"in",
              "gemm: number of columns of x, with --out (default: the linear layers of the model)"},
@@ -164,6 +170,23 @@ void put_memory(Json& out, const MemoryCounts& memory) {
   }
 }
 
+// What is known of all ranks together, and next to the plan.
+void put_ranks(Json& out, const TrainBench& bench) {
+  if (bench.bubble) {
+    out["bubble"] = *bench.bubble;
+    out["formula_bubble"] = bench.formula_bubble;
+  }
+  if (bench.planned_time) out["planned_step_seconds"] = bench.planned_time->seconds;
+  for (const MeasuredRank& rank : bench.ranks) {
+    out["ranks"].push_back({{"peak_memory_bytes", rank.peak_bytes},
+                            {"planned_memory_bytes", rank.planned_bytes},
+                            {"peak_resident_bytes", rank.resident_bytes},
+                            {"planned_reserved_bytes", rank.planned_reserved_bytes},
+                            {"sent_bytes", rank.sent_bytes},
+                            {"planned_sent_bytes", rank.planned_sent_bytes}});
+  }
+}
+
 using Profile = std::map<std::string, CallTime, std::less<>>;
 
 Json profile_json(const Profile& profile) {
@@ -201,7 +224,8 @@ void put_profile(Json& out, const char* what, double seconds, const Profile& by_
 Json run_train(const Request& request) {
   TrainBenchOptions options{.rounds = request.bench.of_all.rounds,
                             .profile = request.bench.profile,
-                            .floor = !request.bench.no_floor};
+                            .floor = !request.bench.no_floor,
+                            .step_time = request.bench.step_time};
   if (request.options.loop.train_iters == 0 && !request.options.loop.train_samples)
     request.options.loop.train_iters = 1;
   options.plan = make_run_plan(request.options, request.machine.world.size(), 0);
@@ -224,6 +248,7 @@ Json run_train(const Request& request) {
   out["first_step_seconds"] = bench.first_step_seconds;
   out["tokens_per_step"] = bench.tokens;
   out.update(to_json(bench.step));
+  put_ranks(out, bench);
   if (bench.floor_seconds > 0) out["products"] = to_json(bench.products, bench.peak);
   put_profile(out, "step_seconds", bench.profiled_step_seconds, bench.profile,
               bench.profile_by_call);
@@ -303,7 +328,7 @@ const Kind& find_kind(const std::string& name) {
   std::string known;
   for (const Kind& kind : kKinds)
     known += fmt::format("{}{}", known.empty() ? "" : ", ", kind.name);
-  for (const Command& bench : text_benches())
+  for (const Command& bench : benches_with_own_options())
     known += fmt::format(", {}", bench.name.substr(bench.name.find(' ') + 1));
   throw Error(Fault::kUsage, "bench: got \"{}\", wanted one of {}", name, known);
 }
@@ -325,6 +350,9 @@ std::string_view meaning(std::string_view figure) {
       {"best_seconds", "of one round, the shortest"},
       {"spread", "of the rounds: the longest over the shortest, less one"},
       {"peak_memory_bytes", "the most that was held at once"},
+      {"bubble", "of a pipeline: idle time over the work of the busiest stage"},
+      {"formula_bubble", "the same if all passes were equally long"},
+      {"planned_step_seconds", "as piton plan computes it from calls measured alone"},
       {"rounds", "measured; the best one counts"},
   };
   for (const Meaning& one : kMeanings) {
@@ -421,27 +449,19 @@ int run_bench(Invocation& invocation) {
     name = invocation.words[0];
     invocation.words.erase(invocation.words.begin());
   }
-  for (const Command& text : text_benches()) {
-    if (text.name != "bench " + name) continue;
-    Invocation inner{text,
-                     invocation.words,
-                     invocation.terminal,
-                     invocation.log,
-                     invocation.progress,
-                     invocation.explained,
+  for (const Command& other : benches_with_own_options()) {
+    if (other.name != "bench " + name) continue;
+    Invocation inner{other,           invocation.words,    invocation.terminal,
+                     invocation.log,  invocation.progress, invocation.explained,
                      invocation.leads};
-    return text.run(inner);
+    return other.run(inner);
   }
   refuse_more_arguments(invocation.parse(set, general, true));
   const Kind& kind = find_kind(name);
   bench.check();
   check_range("--micro-batch-size", options.loop.micro_batch_size, 1, kLargestSize);
   check_range("--seq-length", options.loop.sequence, 0, kLargestSize);
-  if (options.model.model.empty() && !options.model.family && !options.model.layers) {
-    options.model.model = "gpt2-124m";
-  }
-  if (!options.model.hidden_dropout) options.model.hidden_dropout = 0;
-  if (!options.model.attention_dropout) options.model.attention_dropout = 0;
+  settle_measured_model(options.model);
   Engine engine(engine_options(general), invocation.log);
   const Machine& machine = engine.machine();
   Json result{{"bench", name},

@@ -1,11 +1,8 @@
 // piton bench preprocess: raw files to token files, compared with the tokenizer alone.
-#include <unistd.h>
-
-#include <filesystem>
-
 #include "base/error.h"
 #include "cli/bench/bench_rounds.h"
 #include "cli/bench/bench_text.h"
+#include "cli/bench/scratch_folder.h"
 #include "cli/command.h"
 #include "text/files/tokenizer_options.h"
 
@@ -13,23 +10,6 @@ namespace piton::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-// Temporary folder for the corpora; removed at the end.
-class ScratchFolder {
- public:
-  ScratchFolder()
-      : path_(std::filesystem::temp_directory_path() / fmt::format("piton-bench-{}", ::getpid())) {}
-  ~ScratchFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  ScratchFolder(const ScratchFolder&) = delete;
-  ScratchFolder& operator=(const ScratchFolder&) = delete;
-  std::string prefix() const { return (path_ / "corpus").string(); }
-
- private:
-  std::filesystem::path path_;
-};
 
 }  // namespace
 
@@ -47,7 +27,7 @@ int run_bench_preprocess(Invocation& invocation) {
   if (options.input.empty())
     throw Error(Fault::kUsage, "bench preprocess: no --input; give files as for piton preprocess");
   const ScratchFolder scratch;
-  if (options.output_prefix.empty()) options.output_prefix = scratch.prefix();
+  if (options.output_prefix.empty()) options.output_prefix = (scratch.path() / "corpus").string();
   const std::unique_ptr<Tokenizer> tokenizer = open_tokenizer(named);
   const PreprocessBench done =
       bench_preprocess(*tokenizer, options, bench.rounds, invocation.log, invocation.progress);

@@ -44,7 +44,7 @@ void print_page(Terminal& terminal) {
   for (const Command& command : commands()) {
     print(command);
     if (command.name != "bench") continue;
-    for (const Command& bench : text_benches()) print(bench);
+    for (const Command& bench : benches_with_own_options()) print(bench);
   }
 }
 

@@ -186,11 +186,6 @@ std::string in_words(std::int64_t count) {
 
 std::string mebibytes_text(std::int64_t bytes) { return fmt::format("{:.1f}", mebibytes(bytes)); }
 
-std::int64_t sent_bytes(const TrafficCounts& sent) {
-  return sent.all_reduce_bytes + sent.all_gather_bytes + sent.reduce_scatter_bytes +
-         sent.all_to_all_bytes + sent.point_to_point_bytes;
-}
-
 bool alike(const RankEstimate& a, const RankEstimate& b) {
   return a.parameters == b.parameters &&
          std::equal(std::begin(a.memory.peak_bytes), std::end(a.memory.peak_bytes),
@@ -438,12 +433,13 @@ int run_plan(Invocation& invocation) {
   read_stage_layers(megatron, set, options.parallel, options.model);
   if (plan_options.simulate) return print_simulation(plan_options, options.parallel);
   const int ranks = options.parallel.planned_ranks(plan_options.ranks);
+  const PlannedSpeeds speeds = speed_options.check();
+  if (!speeds.device && general.threads == 0) general.threads = threads_of_rank(speeds, ranks);
   if (deepspeed) deepspeed->settle_batch(set, options.parallel.check(ranks)[Axis::kData]);
   Engine engine(engine_options(general), invocation.log);
   if (options.loop.train_iters == 0 && !options.loop.train_samples) options.loop.train_iters = 1;
   std::int64_t vocabulary = 0;
   if (!options.tokenizer.empty()) vocabulary = open_tokenizer(options.tokenizer)->vocabulary_size();
-  const PlannedSpeeds speeds = speed_options.check();
   if (speed_options.any() && !speed_options.step_time && !plan_options.search) {
     throw Error(Fault::kUsage, "speeds of devices and links need --step-time or --search");
   }
@@ -476,7 +472,8 @@ int run_plan(Invocation& invocation) {
   print_table(layout.ranks, bubble_line(plan, layout.simulation),
               bytes_of_size("--device-memory", plan_options.device_memory),
               options.saves_in_background(), size_bytes(plan.session.model.dtype));
-  if (layout.time) std::fputs(time_lines(plan, *layout.time, speeds).c_str(), stdout);
+  const int threads = engine.machine().threads.threads();
+  if (layout.time) std::fputs(time_lines(plan, *layout.time, speeds, threads).c_str(), stdout);
   return 0;
 }
 

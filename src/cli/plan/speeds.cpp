@@ -1,7 +1,10 @@
 #include "cli/plan/speeds.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/options/option_range.h"
+#include "base/threads.h"
 
 namespace piton::cli {
 namespace {
@@ -43,15 +46,23 @@ PlannedSpeeds SpeedOptions::check() const {
   return speeds;
 }
 
-std::string time_lines(const RunPlan& plan, const StepTime& time, const PlannedSpeeds& speeds) {
+int threads_of_rank(const PlannedSpeeds& speeds, int ranks) {
+  const int sharing = std::min(ranks, speeds.ranks_of_host);
+  return std::max(static_cast<int>(available_cores().size()) / sharing, 1);
+}
+
+std::string time_lines(const RunPlan& plan, const StepTime& time, const PlannedSpeeds& speeds,
+                       int threads) {
   const double tokens = static_cast<double>(plan.global_batch * plan.sequence);
   const auto share = [&](double seconds) { return 100 * seconds / time.seconds; };
   std::string text = fmt::format(
       "a step takes {:.4g} s ({:.4g} tokens/s): {:.1f} % work, {:.1f} % transfers that nothing "
       "hides, {:.1f} % idle in the pipeline\n",
       time.seconds, tokens / time.seconds, share(time.work), share(time.waited), share(time.idle));
-  text += speeds.device ? "  kernel calls: by the given rates"
-                        : "  kernel calls: each measured alone on this machine";
+  text += speeds.device
+              ? std::string("  kernel calls: by the given rates")
+              : fmt::format("  kernel calls: each measured alone on this machine, by {} thread{}",
+                            threads, threads == 1 ? "" : "s");
   text += speeds.link_bytes_per_second > 0
               ? fmt::format("; links: {:.4g} GB/s within a host of {}, {:.4g} between hosts\n",
                             speeds.link_bytes_per_second / 1e9, speeds.ranks_of_host,

@@ -52,7 +52,12 @@ struct SpeedOptions {
   PlannedSpeeds check() const;
 };
 
-// "a step takes 0.812 s: 5047 tokens/s; ..."
-std::string time_lines(const RunPlan& plan, const StepTime& time, const PlannedSpeeds& speeds);
+// The compute threads of each of `ranks` ranks, if they share this machine's cores, or, where a
+// host has fewer of them, so many.
+int threads_of_rank(const PlannedSpeeds& speeds, int ranks);
+
+// "a step takes 0.812 s: 5047 tokens/s; ..." `threads`: of this process, which measures calls.
+std::string time_lines(const RunPlan& plan, const StepTime& time, const PlannedSpeeds& speeds,
+                       int threads);
 
 }  // namespace piton::cli

@@ -30,6 +30,12 @@ std::map<std::string, CallTime, std::less<>> TimedKernels::by_name() const {
   return sums;
 }
 
+double TimedKernels::seconds() const {
+  double sum = 0;
+  for (const auto& [description, time] : times_) sum += time.seconds;
+  return sum;
+}
+
 void TimedKernels::submit(const KernelCall& call, Stream& stream) {
   using Clock = std::chrono::steady_clock;
   const Clock::time_point start = Clock::now();

@@ -36,6 +36,7 @@ class TimedKernels final : public ForwardingKernels {
   const std::map<std::string, CallTime, std::less<>>& by_call() const { return times_; }
   // The same, summed by name of the call.
   std::map<std::string, CallTime, std::less<>> by_name() const;
+  double seconds() const;  // of all calls
   void clear() { times_.clear(); }
 
  private:

@@ -1,6 +1,6 @@
 # Every bench prints the fields that scripts read. Sizes are tiny and times are not compared: only the
 # presence of each figure, and counts.
-include(${CMAKE_CURRENT_LIST_DIR}/../support/expect.cmake)
+include(${CMAKE_CURRENT_LIST_DIR}/../../support/expect.cmake)
 file(REMOVE_RECURSE ${WORK})
 file(MAKE_DIRECTORY ${WORK})
 
