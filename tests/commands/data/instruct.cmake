@@ -62,6 +62,7 @@ expect(RUN ${two} --max-samples 3 CODE 0 OUT "m_packed_labels_document.bin: 5 do
 expect(RUN ${two} --mix-strategy interleave_under CODE 0 OUT "m_packed_labels_document.bin: 4 documents")
 expect(RUN ${two} --mix-strategy interleave_over CODE 0 OUT "m_packed_labels_document.bin: 18 documents")
 expect(RUN ${two} --mix-strategy interleave_over --interleave-probs 0.5,0.5 --seed 5 CODE 0)
+expect(RUN ${two} --mix-strategy interleave_over --interleave-probs 1,0 CODE 2 ERR "got 0 for data set 2, which interleave_over would draw for ever")
 expect(RUN ${two} --mix-strategy interleave_over --interleave-probs 0.5,0.4 CODE 2 ERR "with the sum 0.9, wanted one for each of 2 data sets")
 
 # Tables with lists and structs, written by pyarrow: the bytes of the same records in JSON Lines.
