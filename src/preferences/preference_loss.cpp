@@ -38,8 +38,13 @@ Term of_margin(PairLossKind kind, double beta, double smoothing, double z) {
   return {};
 }
 
-// The log of the odds of a mean log-probability.
-Term log_odds(double q) { return {q - std::log(-std::expm1(q)), -1 / std::expm1(q)}; }
+// The log of the odds of a mean log-probability. A certain answer (q = 0) has infinite odds; losses
+// of tokens are fp32 numbers, in which the difference of q from 0 is not known below this.
+Term log_odds(double q) {
+  constexpr double kLeast = 1e-8;
+  q = std::min(q, -kLeast);
+  return {q - std::log(-std::expm1(q)), -1 / std::expm1(q)};
+}
 
 PairLoss with_reference(const PreferenceOptions& options, const ScoredAnswer& chosen,
                         const ScoredAnswer& rejected) {

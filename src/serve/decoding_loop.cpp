@@ -249,6 +249,12 @@ std::unique_ptr<WritingJob> DecodingLoop::submit(std::vector<TextToWrite> texts)
   const std::lock_guard lock(state_->mutex);
   if (state_->finishing) throw RequestError(503, "", "the server is stopping");
   const std::int64_t places = state_->limits.running + state_->limits.waiting;
+  if (std::ssize(texts) > places) {
+    throw RequestError(400, "n",
+                       fmt::format("n: the request has {} texts, and there are {} places "
+                                   "(--max-concurrent-requests, --max-waiting-requests)",
+                                   texts.size(), places));
+  }
   const std::int64_t taken = std::ssize(state_->running) + std::ssize(state_->queue);
   if (taken + std::ssize(texts) > places) {
     throw RequestError(429, "",
@@ -266,17 +272,15 @@ std::unique_ptr<WritingJob> DecodingLoop::submit(std::vector<TextToWrite> texts)
   return job;
 }
 
-std::vector<GeneratedToken> DecodingLoop::score(std::vector<std::int32_t> ids, std::int64_t count,
-                                                std::optional<std::int64_t> adapter) {
+std::unique_ptr<WritingJob> DecodingLoop::submit_to_score(std::vector<std::int32_t> ids,
+                                                          std::int64_t count,
+                                                          std::optional<std::int64_t> adapter) {
   std::vector<TextToWrite> texts(1);
   texts[0].request = {.prompt = std::move(ids),
                       .sampling = {.max_new_tokens = 0, .log_probabilities = count},
                       .scored_from = 1,
                       .adapter = adapter};
-  const std::unique_ptr<WritingJob> job = submit(std::move(texts));
-  while (true) {
-    if (auto event = job->next(kLongestSilence)) return std::move(event->scored);
-  }
+  return submit(std::move(texts));
 }
 
 std::vector<float> DecodingLoop::embed(std::vector<std::int32_t> ids,

@@ -78,9 +78,14 @@ std::vector<std::string> choices_of(const Task& task, const Record& record) {
   return choices;
 }
 
-// The right choices: an index, a list of indices, a label, or the text of a choice.
+// The right choices: an index, a list of indices, a label, or the text of a choice. A field that is
+// a number is an index, also where it is the text of another choice.
 std::vector<std::int64_t> gold_of(const Task& task, const Record& record,
                                   const std::vector<std::string>& choices) {
+  const Json* field = named_value(task.answer, record.fields);
+  if (task.answer_labels.empty() && field != nullptr && field->is_number_integer() && *field >= 0 &&
+      *field < choices.size())
+    return {field->get<std::int64_t>()};
   const std::string answer = rendered(task.answer, record.fields, record.where);
   const std::vector<std::string>& names = task.answer_labels.empty() ? choices : task.answer_labels;
   const std::string bare(python_stripped(answer));

@@ -11,6 +11,7 @@
 #include "base/options/option_range.h"
 #include "checkpoint/collective.h"
 #include "model_files/chat_templates.h"
+#include "model_files/generation_ends.h"
 #include "model_files/model_format.h"
 #include "model_files/opened_adapter.h"
 #include "session/run_sections.h"
@@ -275,14 +276,14 @@ void RunOpener::open_prompts() {
   if (model.encoder || model.reward_head) refuse("the model continues no text", "leave it out");
   if (parallel.linears.sequence_parallel && parallel.tensor > 1)
     refuse("cannot be combined with --sequence-parallel", "leave one of the two out");
-  const std::filesystem::path folder = tokenizer_of(run_.settled.tokenizer).folder;
-  ModelChatTemplates found = chat_templates_in(folder);
+  ModelChatTemplates found = chat_templates_of_run(given_, foreign_);
   if (!found.fault.empty()) throw Error(Fault::kData, "{}", found.fault);
   run_.prompts = std::make_unique<SamplePrompts>(
       run_.settled.sample_prompts,
       PromptReading{.tokenizer = *run_.tokenizer,
                     .templates = std::move(found.files),
                     .own_template = run_.data->chat_template(sinks_),
+                    .ends = generation_ends(tokenizer_of(run_.settled.tokenizer).folder),
                     .adds_special_tokens = rule_of_run(run_.state.facts).add,
                     .sequence = std::min(run_.plan.sequence, model.longest_sequence())});
 }

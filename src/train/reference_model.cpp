@@ -57,19 +57,37 @@ SecondModel open_second(const std::string& folder, const DescribeSecond& describ
   return second;
 }
 
-ModelConfig described_reference(const std::string& folder, const ModelConfig& other,
-                                const ModelConfig& own) {
-  if (other.layers == own.layers && other.hidden == own.hidden &&
-      other.vocabulary == own.vocabulary)
-    return own;
-  throw Error(Fault::kUsage,
-              "--ref-model: {} has {} layers of size {} and {} ids, wanted {} of size {} and {}, "
-              "as the model in training; give a model of its shape",
-              folder, other.layers, other.hidden, other.vocabulary, own.layers, own.hidden,
-              own.vocabulary);
+// `sequence`: tokens of a sample.
+void check_decoder(const char* flag, const std::string& folder, const ModelConfig& other,
+                   std::int64_t sequence) {
+  if (other.encoder || other.encoder_decoder || other.reward_head) {
+    throw Error(Fault::kUsage, "{}: {} {}, wanted a decoder that predicts tokens", flag, folder,
+                other.reward_head ? "gives rewards" : "has an encoder (" + other.family + ")");
+  }
+  if (other.positions != PositionKind::kLearned || other.max_positions >= sequence) return;
+  throw Error(Fault::kUsage, "{}: {} has {} positions, wanted {} or more; lower --seq-length", flag,
+              folder, other.max_positions, sequence);
 }
 
-// `sequence`: tokens of a sample.
+// The model as its files describe it; of the model in training is only how it is computed here.
+ModelConfig described_reference(const std::string& folder, const ModelConfig& other,
+                                const ModelConfig& own, std::int64_t sequence) {
+  if (other.layers != own.layers || other.hidden != own.hidden ||
+      other.vocabulary != own.vocabulary) {
+    throw Error(Fault::kUsage,
+                "--ref-model: {} has {} layers of size {} and {} ids, wanted {} of size {} and {}, "
+                "as the model in training; give a model of its shape",
+                folder, other.layers, other.hidden, other.vocabulary, own.layers, own.hidden,
+                own.vocabulary);
+  }
+  check_decoder("--ref-model", folder, other, sequence);
+  ModelConfig model = other;
+  model.fp32_residual = own.fp32_residual;
+  model.attention_block = own.attention_block;
+  model.alibi = own.alibi;
+  return model;
+}
+
 ModelConfig described_teacher(const std::string& folder, const ModelConfig& other,
                               const ModelConfig& own, std::int64_t sequence) {
   if (other.vocabulary != own.vocabulary) {
@@ -78,11 +96,7 @@ ModelConfig described_teacher(const std::string& folder, const ModelConfig& othe
                 "with the same tokens",
                 folder, other.vocabulary, own.vocabulary);
   }
-  if (other.positions == PositionKind::kLearned && other.max_positions < sequence) {
-    throw Error(Fault::kUsage,
-                "--teacher-model: {} has {} positions, wanted {} or more; lower --seq-length",
-                folder, other.max_positions, sequence);
-  }
+  check_decoder("--teacher-model", folder, other, sequence);
   return other;
 }
 
@@ -138,8 +152,8 @@ void add_second_models(const PretrainOptions& options, RunPlan& plan) {
   };
   const ModelConfig& own = plan.session.model;
   if (const std::string& folder = options.preferences.ref_model; !folder.empty()) {
-    plan.reference =
-        settings_of_second(plan.session, described_reference(folder, description_in(folder), own));
+    plan.reference = settings_of_second(
+        plan.session, described_reference(folder, description_in(folder), own, plan.sequence));
   }
   if (const std::string& folder = options.teaching.teacher_model; !folder.empty()) {
     plan.teacher = settings_of_second(
@@ -169,7 +183,7 @@ RunObjective open_objective(const PretrainOptions& options, const Machine& machi
   if (!preferences.ref_model.empty()) {
     const std::string& folder = preferences.ref_model;
     const DescribeSecond describe = [&](const ModelConfig& found) {
-      return described_reference(folder, found, own);
+      return described_reference(folder, found, own, options.loop.sequence);
     };
     SecondModel reference = open_second(folder, describe, machine, everyone, session);
     run.reference = std::move(reference.session);

@@ -1,5 +1,6 @@
 #include "train/sample_prompts.h"
 
+#include <algorithm>
 #include <sstream>
 
 #include "base/error.h"
@@ -12,6 +13,7 @@
 #include "generate/inference.h"
 #include "text/chat/chat_tokens.h"
 #include "text/chat/conversations.h"
+#include "text/chat/turn_ends.h"
 
 namespace piton {
 namespace {
@@ -36,7 +38,11 @@ ChatTemplate template_for(const PromptReading& reading, bool with_tools) {
 }  // namespace
 
 SamplePrompts::SamplePrompts(const SamplePromptOptions& options, const PromptReading& reading)
-    : options_(options) {
+    : options_(options), ends_(reading.ends) {
+  const SpecialIds& special = reading.tokenizer.special();
+  for (const auto& id : {special.eos, special.eod}) {
+    if (id) ends_.push_back(*id);
+  }
   check_range("--sample-prompts-tokens", options.max_new_tokens, 1, kMostTokens);
   const std::string& file = options.file;
   static_cast<void>(RegularFile(file));  // refuses a pipe, which would be read once
@@ -63,10 +69,13 @@ SamplePrompts::SamplePrompts(const SamplePromptOptions& options, const PromptRea
 
 void SamplePrompts::read_conversations_of(const std::string& text, const PromptReading& reading) {
   for (const ChatInput& input : read_conversations(text, options_.file)) {
-    const RenderedChat chat =
-        template_for(reading, !input.tools.is_null()).render(input, /*add_generation_prompt=*/true);
+    const ChatTemplate chosen = template_for(reading, !input.tools.is_null());
+    const RenderedChat chat = chosen.render(input, /*add_generation_prompt=*/true);
     prompts_.push_back(shown(input));
     ids_.push_back(encode_chat(reading.tokenizer, chat).ids);
+    for (const std::int32_t id : turn_ends(chosen, reading.tokenizer)) {
+      if (std::ranges::find(ends_, id) == ends_.end()) ends_.push_back(id);
+    }
   }
 }
 
@@ -86,11 +95,7 @@ std::vector<PromptAnswer> SamplePrompts::answers(Session& session,
   Inference inference(session.context(false), session.pipeline(), session.mesh(),
                       session.settings().model);
   const std::unique_ptr<DecodingEngine> engine = make_batched_engine(inference, {});
-  const SpecialIds& special = tokenizer.special();
-  PromptBatch batch{.ids = ids_, .draws = {}, .ends = {}};
-  for (const auto& id : {special.eos, special.eod}) {
-    if (id) batch.ends.push_back(*id);
-  }
+  const PromptBatch batch{.ids = ids_, .draws = {}, .ends = ends_};
   std::vector<StreamDecoder> decoders(
       ids_.size(), StreamDecoder(tokenizer, DecodeOptions{.skip_special_tokens = true}));
   std::vector<PromptAnswer> answers;

@@ -19,6 +19,7 @@ struct PromptReading {
   // Of the tokenizer's folder, and the Jinja of the corpora, which comes first; "": none.
   ChatTemplateFiles templates;
   std::string own_template;
+  std::vector<std::int32_t> ends;   // that the model's files name, in addition to the tokenizer's
   bool adds_special_tokens = true;  // to prompts that are no conversations
   std::int64_t sequence = 0;        // most tokens of a prompt with its answer
 };
@@ -30,8 +31,8 @@ class SamplePrompts {
   // and Error(kUsage) for a prompt that leaves no room, naming it.
   SamplePrompts(const SamplePromptOptions& options, const PromptReading& reading);
 
-  // The most likely continuations, of the weights as they are, without dropout. Collective over all
-  // ranks, which get the same.
+  // The most likely continuations, of the weights as they are, without dropout. They end where
+  // those of `piton chat` do. Collective over all ranks, which get the same.
   std::vector<PromptAnswer> answers(Session& session, const Tokenizer& tokenizer) const;
 
  private:
@@ -41,6 +42,7 @@ class SamplePrompts {
   SamplePromptOptions options_;
   std::vector<std::string> prompts_;            // as they are shown
   std::vector<std::vector<std::int32_t>> ids_;  // of each
+  std::vector<std::int32_t> ends_;              // of an answer
 };
 
 }  // namespace piton

@@ -78,6 +78,11 @@ class ScriptedEngine final : public DecodingEngine {
     std::int32_t id = text.at < text.whole.size() ? static_cast<std::uint8_t>(text.whole[text.at])
                                                   : ByteTokenizer::kEndOfDocument;
     TokenConstraint* constraint = text.request.constraint.get();
+    if (constraint != nullptr && text.at == 0 && constraint->done()) {
+      event.token = {{-1, 0}, {}};
+      event.finish = FinishReason::kStop;
+      return event;
+    }
     if (constraint != nullptr) {
       std::vector<bool> allowed(ByteTokenizer::kVocabularySize);
       constraint->allow(allowed);
@@ -136,7 +141,9 @@ class ScriptedServedModel final : public ServedModel {
   ChatTemplate template_{
       "{%- if messages[0].content == 'raise' %}{{ raise_exception('no') }}{% endif -%}"
       "{%- if tools %}T{{ tools | length }};{% endif -%}"
-      "{%- for m in messages %}{{ m.role }}:{{ m.content }};{% endfor -%}"
+      "{%- for m in messages %}{{ m.role }}:{{ m.content }}"
+      "{%- for c in m.tool_calls or [] %}{{ c.function.name }}={{ c.function.arguments | tojson }}"
+      "{%- endfor %};{% endfor -%}"
       "{%- if add_generation_prompt %}assistant:{% endif -%}",
       nlohmann::ordered_json::object(), "test.jinja"};
 };

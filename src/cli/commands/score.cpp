@@ -1,4 +1,5 @@
 // piton score: how probable a text is to a model.
+#include <algorithm>
 #include <cmath>
 #include <optional>
 #include <span>
@@ -64,6 +65,18 @@ struct ScoreOptions {
   }
 };
 
+// One or more lists, of which none is empty: a text without ids has no reward.
+std::vector<std::vector<std::int32_t>> lists_of_ids(const std::string& path) {
+  std::vector<std::vector<std::int32_t>> lists = ids_of_file(path);
+  const auto empty = std::ranges::find_if(lists, [](const auto& ids) { return ids.empty(); });
+  if (empty != lists.end()) {
+    throw Error(Fault::kData, "{}: list {} is empty, wanted ids to reward", path,
+                empty - lists.begin() + 1);
+  }
+  if (lists.empty()) throw Error(Fault::kData, "{}: no list in it, wanted some", path);
+  return lists;
+}
+
 // `file`: of conversations, or "" with --ids-file. `prints`: this rank.
 RewardRequest reward_request(const ScoreOptions& options, const std::string& file, bool prints) {
   const char* other = !options.logits.empty()      ? "logits"
@@ -74,7 +87,7 @@ RewardRequest reward_request(const ScoreOptions& options, const std::string& fil
     throw Error(Fault::kUsage, "--{}: cannot be combined with --reward; leave one of the two out",
                 other);
   RewardRequest request{.file = file, .load = options.model.load};
-  if (!options.ids_file.empty()) request.ids = ids_of_file(options.ids_file);
+  if (!options.ids_file.empty()) request.ids = lists_of_ids(options.ids_file);
   request.json = options.json;
   request.prints = prints;
   return request;

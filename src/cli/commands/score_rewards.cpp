@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "cli/commands/model_chat_template.h"
+#include "data/instruct/model_prompt.h"
 #include "data/records/whole_text.h"
 #include "text/chat/chat_tokens.h"
 #include "text/chat/conversations.h"
@@ -16,7 +17,8 @@ std::vector<std::vector<std::int32_t>> ids_of_conversations(const Model& model,
                                                             const RewardRequest& request) {
   const ChatTemplate chat_template = model_chat_template(model, "", request.load);
   std::vector<std::vector<std::int32_t>> all;
-  for (const ChatInput& input : read_conversations(read_whole_text(request.file), request.file)) {
+  for (ChatInput& input : read_conversations(read_whole_text(request.file), request.file)) {
+    input.now_seconds = kDateOfPrompts;  // as the data that it was trained with
     const RenderedChat chat = chat_template.render(input, /*add_generation_prompt=*/false);
     all.push_back(encode_chat(model.require_tokenizer(), chat).ids);
   }

@@ -40,4 +40,35 @@ TaughtText cut_sample(const TaughtText& sample, std::int64_t cutoff) {
   return cut;
 }
 
+std::int64_t AnswerText::question() const {
+  const auto is_label = [](std::int32_t label) { return label != kIgnoredLabel; };
+  return std::find_if(labels.begin(), labels.end(), is_label) - labels.begin();
+}
+
+void cut_answers(std::span<const AnswerText> texts, std::int64_t cutoff) {
+  TurnLengths longest;
+  for (const AnswerText& text : texts) {
+    longest.source = std::max(longest.source, text.question());
+    longest.target = std::max(longest.target, std::ssize(text.ids) - text.question());
+  }
+  TurnLengths kept = cut_turn(longest, cutoff);
+  kept.target = std::max<std::int64_t>(kept.target, 1);
+  kept.source = std::min(kept.source, cutoff - kept.target);
+  for (const AnswerText& text : texts) {
+    const std::int64_t question = text.question();
+    for (std::vector<std::int32_t>* const list : {&text.ids, &text.labels}) {
+      const auto answer = list->begin() + question;
+      const std::int64_t target = std::min(kept.target, list->end() - answer);
+      list->erase(answer + target, list->end());
+      list->erase(list->begin() + std::min(kept.source, question), answer);
+    }
+  }
+}
+
+void cut_answers(std::vector<TaughtText>& samples, std::int64_t cutoff) {
+  std::vector<AnswerText> texts;
+  for (TaughtText& sample : samples) texts.push_back({sample.ids, sample.labels});
+  cut_answers(texts, cutoff);
+}
+
 }  // namespace piton

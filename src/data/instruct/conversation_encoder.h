@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "data/instruct/conversation.h"
@@ -35,5 +36,17 @@ TurnLengths cut_turn(TurnLengths turn, std::int64_t cutoff);
 // Cuts the turns of a sample so that it has at most `cutoff` ids: ids without a label and the
 // labeled ones after them are a turn. Turns without room are left out.
 TaughtText cut_sample(const TaughtText& sample, std::int64_t cutoff);
+
+// A question and an answer to it, which begins at the first label.
+struct AnswerText {
+  std::vector<std::int32_t>& ids;
+  std::vector<std::int32_t>& labels;
+
+  std::int64_t question() const;  // ids
+};
+// Cuts answers to one question so that each text has at most `cutoff` ids, by cut_turn() for the
+// longest answer: all keep the same part of the question. Each keeps at least an id of its answer.
+void cut_answers(std::span<const AnswerText> texts, std::int64_t cutoff);
+void cut_answers(std::vector<TaughtText>& samples, std::int64_t cutoff);
 
 }  // namespace piton

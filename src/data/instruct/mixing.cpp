@@ -11,6 +11,9 @@
 namespace piton {
 namespace {
 
+// Of a set that is drawn until it is exhausted.
+constexpr double kLeastProbability = 1e-4;
+
 // numpy.random.SeedSequence (after O'Neill's seed_seq_fe): mixes the words of a seed into a pool of
 // four, and draws words from it.
 class SeedWords {
@@ -96,7 +99,8 @@ double NumpyGenerator::uniform() {
   return static_cast<double>(bits >> 11) * 0x1p-53;
 }
 
-std::vector<double> mix_probabilities(const std::string& text, std::size_t sets) {
+std::vector<double> mix_probabilities(const std::string& text, std::size_t sets,
+                                      MixStrategy strategy) {
   std::vector<double> values;
   const char* at = text.c_str();
   while (*at != '\0') {
@@ -118,6 +122,13 @@ std::vector<double> mix_probabilities(const std::string& text, std::size_t sets)
                 "--interleave-probs: got {} numbers with the sum {}, wanted one for each "
                 "of {} data sets (--input, --datasets) with the sum 1",
                 values.size(), total, sets);
+  }
+  const auto least = std::min_element(values.begin(), values.end());
+  if (strategy == MixStrategy::kOver && *least < kLeastProbability) {
+    throw Error(Fault::kUsage,
+                "--interleave-probs: got {} for data set {}, which interleave_over would draw for "
+                "ever; wanted {} or more, or --mix-strategy interleave_under",
+                *least, least - values.begin() + 1, kLeastProbability);
   }
   return values;
 }

@@ -20,8 +20,9 @@ struct MixRules {
 };
 
 // Probabilities of text "0.3, 0.7". Throws Error(kUsage) if their number is not `sets`, or if they
-// do not sum to 1.
-std::vector<double> mix_probabilities(const std::string& text, std::size_t sets);
+// do not sum to 1; and under kOver, which waits for every set, if one is hardly ever drawn.
+std::vector<double> mix_probabilities(const std::string& text, std::size_t sets,
+                                      MixStrategy strategy);
 
 // Indexes into the concatenation of the sets, which have `sizes` samples each, all above 0.
 std::vector<std::int64_t> mixed_order(const std::vector<std::int64_t>& sizes,

@@ -152,14 +152,23 @@ TaughtText ModelPrompt::sample(const Conversation& conversation, bool last_alone
     sample.ids.push_back(*tokenizer_->special().eod);
     sample.labels.push_back(sample.ids.back());
   }
-  return rules_.lengths.cutoff ? cut_sample(sample, *rules_.lengths.cutoff) : sample;
+  return sample;
 }
 
 std::vector<TaughtText> ModelPrompt::encode(const Conversation& conversation) const {
-  if (!conversation.rejected) return {sample(conversation, conversation.desirable.has_value())};
-  Conversation other = conversation;
-  other.messages.back() = *other.rejected;
-  return {sample(conversation, true), sample(other, true)};
+  const std::optional<std::int64_t>& cutoff = rules_.lengths.cutoff;
+  if (!conversation.desirable && !conversation.rejected) {
+    const TaughtText whole = sample(conversation, false);
+    return {cutoff ? cut_sample(whole, *cutoff) : whole};
+  }
+  std::vector<TaughtText> answers{sample(conversation, true)};
+  if (conversation.rejected) {
+    Conversation other = conversation;
+    other.messages.back() = *other.rejected;
+    answers.push_back(sample(other, true));
+  }
+  if (cutoff) cut_answers(answers, *cutoff);
+  return answers;
 }
 
 std::string difference_from_model(const ModelChatTemplates& templates, const Tokenizer& tokenizer,

@@ -36,7 +36,7 @@ class ModelPrompt final : public ConversationEncoder {
   std::string source() const;
 
  private:
-  TaughtText sample(const Conversation& conversation, bool last_alone) const;
+  TaughtText sample(const Conversation& conversation, bool last_alone) const;  // not cut
 
   const Tokenizer* tokenizer_;
   ModelPromptRules rules_;

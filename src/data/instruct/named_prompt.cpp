@@ -193,12 +193,13 @@ void NamedPrompt::close(TaughtText& sample) const {
   }
 }
 
-TaughtText NamedPrompt::joined(const std::vector<Turn>& turns) const {
+TaughtText NamedPrompt::joined(const std::vector<Turn>& turns,
+                               std::optional<std::int64_t> cutoff) const {
   TaughtText sample;
   const std::int64_t at_the_end = (prompt_.efficient_eos ? 1 : 0) + (rules_.append_eod ? 1 : 0);
   for (const Turn& turn : turns) {
     TurnLengths kept{std::ssize(turn.source), std::ssize(turn.target)};
-    if (const auto& cutoff = rules_.lengths.cutoff) {
+    if (cutoff) {
       const std::int64_t left = *cutoff - at_the_end - std::ssize(sample.ids);
       if (left <= 0) break;
       kept = cut_turn(kept, left);
@@ -221,7 +222,7 @@ TaughtText NamedPrompt::joined(const std::vector<Turn>& turns) const {
   return sample;
 }
 
-// Of a pair, and of a judged answer, only the last answer is learned.
+// Of a pair, and of a judged answer, only the last answer is learned. Not cut.
 TaughtText NamedPrompt::of_pair(const std::vector<Turn>& turns) const {
   Turn last;
   for (std::size_t i = 0; i + 1 < turns.size(); ++i) {
@@ -231,15 +232,20 @@ TaughtText NamedPrompt::of_pair(const std::vector<Turn>& turns) const {
   }
   last.source.insert(last.source.end(), turns.back().source.begin(), turns.back().source.end());
   last.target = turns.back().target;
-  return joined({last});
+  return joined({last}, {});
 }
 
 std::vector<TaughtText> NamedPrompt::encode(const Conversation& conversation) const {
-  if (conversation.desirable) return {of_pair(turns(conversation))};
-  if (!conversation.rejected) return {joined(turns(conversation))};
-  Conversation other = conversation;
-  other.messages.back() = *other.rejected;
-  return {of_pair(turns(conversation)), of_pair(turns(other))};
+  if (!conversation.desirable && !conversation.rejected)
+    return {joined(turns(conversation), rules_.lengths.cutoff)};
+  std::vector<TaughtText> answers{of_pair(turns(conversation))};
+  if (conversation.rejected) {
+    Conversation other = conversation;
+    other.messages.back() = *other.rejected;
+    answers.push_back(of_pair(turns(other)));
+  }
+  if (rules_.lengths.cutoff) cut_answers(answers, *rules_.lengths.cutoff);
+  return answers;
 }
 
 }  // namespace piton

@@ -51,7 +51,7 @@ class NamedPrompt final : public ConversationEncoder {
   void add_slots(const Slots& slots, const std::vector<std::pair<std::string, std::string>>& values,
                  std::vector<std::int32_t>& ids) const;
   void add_thoughts(std::vector<Message>& messages, std::vector<Turn>& turns) const;
-  TaughtText joined(const std::vector<Turn>& turns) const;
+  TaughtText joined(const std::vector<Turn>& turns, std::optional<std::int64_t> cutoff) const;
   TaughtText of_pair(const std::vector<Turn>& turns) const;
   void close(TaughtText& sample) const;
 

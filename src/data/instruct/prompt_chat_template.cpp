@@ -123,9 +123,14 @@ std::string chat_template_of(const PromptTemplate& prompt, const Tokenizer& toke
         "{% set content = content.split('</think>')[-1].lstrip('\\n') %}"
         "{% endif %}";
   }
-  // A generation block tells which text the assistant writes.
-  jinja += "{% generation %}" + print(text.expression(prompt.assistant, content)) +
-           "{% endgeneration %}{% else %}";
+  // A generation block tells which text the assistant writes. Where the next turn ends an answer,
+  // the last one has its own end.
+  jinja += "{% generation %}" + print(text.expression(prompt.assistant, content));
+  if (prompt.efficient_eos) {
+    jinja +=
+        "{% if loop.last %}" + print(text.expression({{Slot::Kind::kEos, ""}}, {})) + "{% endif %}";
+  }
+  jinja += "{% endgeneration %}{% else %}";
   if (!prompt.separator.empty()) {
     jinja +=
         "{% if not loop.first %}" + print(text.expression(prompt.separator, {})) + "{% endif %}";

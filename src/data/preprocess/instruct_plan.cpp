@@ -1,6 +1,7 @@
 #include "data/preprocess/instruct_plan.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "base/error.h"
@@ -189,6 +190,9 @@ void check_instruct_options(const PreprocessOptions& options) {
     if (value && *value < least) {
       throw Error(Fault::kUsage, "--{}: got {}, wanted {} or more", name, *value, least);
     }
+    constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();  // of a corpus
+    if (value && *value > kMost)
+      throw Error(Fault::kUsage, "--{}: got {}, wanted {} or less", name, *value, kMost);
   };
   positive(instruct.cutoff_len, "cutoff-len", 2);
   positive(instruct.seq_length, "seq-length", 3);

@@ -454,6 +454,11 @@ PreprocessReport preprocess(const PreprocessOptions& options, const Tokenizer& t
     PITON_ASSERT(set_of_file.size() == files.size(), "{} files of {}", files.size(),
                  set_of_file.size());
   }
+  // Wrong ones are refused before the input is read.
+  if (!options.instruct.interleave_probs.empty()) {
+    mix_probabilities(options.instruct.interleave_probs, set_of_file.back() + 1,
+                      options.instruct.mix_strategy);
+  }
   const Run run{resolved, tokenizer, files, plan, set_of_file, log, progress, rule};
   PreprocessReport report = needs_second_pass(resolved) ? run_passes(run) : run_pass(run, "");
   if (plan) {

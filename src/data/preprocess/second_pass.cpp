@@ -24,7 +24,8 @@ std::vector<std::int64_t> order_of(const PreprocessOptions& options, const Secon
   }
   MixRules rules{.strategy = instruct.mix_strategy, .seed = instruct.seed};
   if (!instruct.interleave_probs.empty()) {
-    rules.probabilities = mix_probabilities(instruct.interleave_probs, pass.set_documents.size());
+    rules.probabilities = mix_probabilities(instruct.interleave_probs, pass.set_documents.size(),
+                                            instruct.mix_strategy);
   }
   return mixed_order(pass.set_documents, rules);
 }

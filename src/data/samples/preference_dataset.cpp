@@ -85,11 +85,7 @@ std::int32_t PreferenceDataset::number(std::int64_t index) const {
   return order_[static_cast<std::size_t>(index)];
 }
 
-std::int64_t PreferenceDataset::Text::question() const {
-  return std::find_if(labels.begin(), labels.end(),
-                      [](std::int32_t label) { return label != kNoLabel; }) -
-         labels.begin();
-}
+std::int64_t PreferenceDataset::Text::question() { return AnswerText{ids, labels}.question(); }
 
 std::int64_t PreferenceDataset::tokens_of(const Text& text) const {
   return std::ssize(text.ids) - (rules_.for_rewards ? 0 : 1);
@@ -104,23 +100,9 @@ bool PreferenceDataset::fit(const std::vector<Text>& texts) const {
 // Each text to half of a row.
 void PreferenceDataset::cut(std::vector<Text>& texts) const {
   const std::int64_t most = rules_.sequence / 2 + (rules_.for_rewards ? 0 : 1);  // ids
-  TurnLengths longest;
-  for (const Text& text : texts) {
-    longest.source = std::max(longest.source, text.question());
-    longest.target = std::max(longest.target, std::ssize(text.ids) - text.question());
-  }
-  TurnLengths kept = cut_turn(longest, most);
-  kept.target = std::max<std::int64_t>(kept.target, 1);
-  kept.source = std::min(kept.source, most - kept.target);
-  for (Text& text : texts) {
-    const std::int64_t question = text.question();
-    for (std::vector<std::int32_t>* const list : {&text.ids, &text.labels}) {
-      const auto answer = list->begin() + question;
-      const std::int64_t target = std::min(kept.target, list->end() - answer);
-      list->erase(answer + target, list->end());
-      list->erase(list->begin() + std::min(kept.source, question), answer);
-    }
-  }
+  std::vector<AnswerText> answers;
+  for (Text& text : texts) answers.push_back({text.ids, text.labels});
+  cut_answers(answers, most);
 }
 
 std::vector<PreferenceDataset::Text> PreferenceDataset::texts(std::int32_t number) const {
@@ -163,7 +145,7 @@ std::vector<PreferenceDataset::Text> PreferenceDataset::whole_texts(std::int32_t
                 judgments.prefix(), number);
   }
   both[0].role = desirable[0] == 1 ? AnswerRole::kDesirable : AnswerRole::kUndesirable;
-  const Text next = text(number + 1 < end_ ? number + 1 : first_, 0);
+  Text next = text(number + 1 < end_ ? number + 1 : first_, 0);
   Text mixed{.ids = both[0].ids, .labels = both[0].labels, .role = AnswerRole::kMismatched};
   const auto keep = static_cast<std::size_t>(both[0].question());
   mixed.ids.resize(keep);

@@ -80,7 +80,7 @@ class PreferenceDataset final : public SampleSource {
     std::vector<std::int32_t> labels;
     AnswerRole role = AnswerRole::kChosen;
 
-    std::int64_t question() const;  // ids before the first label
+    std::int64_t question();  // ids before the first label
   };
   std::int64_t tokens_of(const Text& text) const;
   bool fit(const std::vector<Text>& texts) const;

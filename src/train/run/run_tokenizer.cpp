@@ -51,7 +51,7 @@ ModelChatTemplates chat_templates_of_run(const PretrainOptions& options,
   const bool has_files = !options.tokenizer.name_or_path.empty();
   if (!has_files && foreign && foreign->format == ModelFormat::kPiton)
     return foreign->chat_templates;
-  if (!has_files && !foreign && !options.loop.load.empty()) {
+  if (!has_files && !foreign && !options.loop.load.empty() && holds_checkpoint(options.loop.load)) {
     const std::filesystem::path checkpoint = find_checkpoint(options.loop.load);
     const NativeConfig config = read_native_config(checkpoint);
     return chat_templates_in(tokenizer_of_checkpoint(config.tokenizer, checkpoint).folder);

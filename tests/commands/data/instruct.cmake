@@ -62,6 +62,7 @@ expect(RUN ${two} --max-samples 3 CODE 0 OUT "m_packed_labels_document.bin: 5 do
 expect(RUN ${two} --mix-strategy interleave_under CODE 0 OUT "m_packed_labels_document.bin: 4 documents")
 expect(RUN ${two} --mix-strategy interleave_over CODE 0 OUT "m_packed_labels_document.bin: 18 documents")
 expect(RUN ${two} --mix-strategy interleave_over --interleave-probs 0.5,0.5 --seed 5 CODE 0)
+expect(RUN ${two} --mix-strategy interleave_over --interleave-probs 1,0 CODE 2 ERR "got 0 for data set 2, which interleave_over would draw for ever")
 expect(RUN ${two} --mix-strategy interleave_over --interleave-probs 0.5,0.4 CODE 2 ERR "with the sum 0.9, wanted one for each of 2 data sets")
 
 # Tables with lists and structs, written by pyarrow: the bytes of the same records in JSON Lines.
@@ -101,6 +102,7 @@ endif()
 expect(RUN ${two} --dataset-additional-keys labels CODE 2 ERR "--dataset-additional-keys: keeps columns of prompts for the rewards of rein")
 expect(RUN ${two} --handler-name GeneralInstructionHandlers CODE 2 ERR "--handler-name: got \"GeneralInstructionHandlers\" .did you mean GeneralInstructionHandler")
 expect(RUN ${two} --handler-name GeneralInstructionHandler CODE 2 ERR "--prompt-type: GeneralInstructionHandler has its own prompt")
+expect(RUN ${two} --pack --seq-length 4000000000000 CODE 2 ERR "--seq-length: got 4000000000000, wanted 2147483647 or less")
 expect(RUN ${two} --pack CODE 2 ERR "--pack: no --seq-length")
 expect(RUN ${two} --json-keys output CODE 2 ERR "leave out --json-keys")
 expect(RUN ${two} --add-special-tokens CODE 2 ERR "the prompt decides which special tokens samples have")

@@ -63,6 +63,23 @@ endforeach()
 
 expect(RUN ${dpo} --ref-model ${WORK}/run --save ${WORK}/whole --train-iters 6 --override-opt_param-scheduler CODE 3 ERR "weights of --ref-model has changed since the checkpoint")
 
+# The reference computes as its own files say: the same weights with other angles are another model.
+file(COPY ${base}/ DESTINATION ${WORK}/turned)
+file(READ ${base}/config.json config)
+string(REGEX REPLACE "\"rope_theta\": *[0-9.]+" "\"rope_theta\": 20" turned "${config}")
+if(turned STREQUAL config)
+  message(FATAL_ERROR "no rope_theta: ${config}")
+endif()
+file(WRITE ${WORK}/turned/config.json "${turned}")
+foreach(reference base turned)
+  expect(RUN ${dpo} --ref-model ${WORK}/${reference} --train-iters 1 --save ${WORK}/of-${reference} CODE 0)
+  file(STRINGS ${WORK}/of-${reference}/metrics.jsonl ${reference} LIMIT_COUNT 1)
+endforeach()
+if(NOT base MATCHES "\"lm_loss\":0.69314718055994" OR turned MATCHES "\"lm_loss\":0.69314718055994")
+  message(FATAL_ERROR "the loss against the model itself and against another one: ${base}\n${turned}")
+endif()
+set(base ${WORK}/base)
+
 # The other losses; a run's adapters as the reference; rows that are not packed.
 foreach(stage ipo orpo simpo)
   set(how "")

@@ -72,6 +72,22 @@ if(NOT got MATCHES "\"prompt\":\"Hi\"")
   message(FATAL_ERROR "no answer to a conversation: ${got}")
 endif()
 
+# An answer ends at the token that the template writes after it, as in a chat, also if texts end at another one.
+file(COPY ${SOURCE}/tests/golden/chat/bpe/tokenizer.json DESTINATION ${WORK}/words)
+file(WRITE ${WORK}/words/tokenizer_config.json "{\"eos_token\": \"<|endoftext|>\"}")
+file(WRITE ${WORK}/words/chat_template.jinja "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>zzz{% endfor %}"
+                                             "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}")
+set(talk "{\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}, {\"role\": \"assistant\", \"content\": \"Ho\"}]}\n")
+file(WRITE ${WORK}/talks.jsonl "${talk}${talk}")
+set(learn --is-instruction-dataset --data-path ${WORK}/talks.jsonl --seq-length 64 --split 1,0,0 --eval-iters 0 --lr 1e-2
+          --micro-batch-size 1 --sample-prompts ${WORK}/chats.jsonl --sample-prompts-tokens 12)
+expect(RUN pretrain --model llama-tiny --tokenizer-name-or-path ${WORK}/words ${learn} --train-iters 40 --eval-interval 40
+  --save ${WORK}/ended CODE 0)
+answers_of(${WORK}/ended got)
+if(NOT got MATCHES "\"answer\":\"Ho\"")
+  message(FATAL_ERROR "an answer does not end where its turn does: ${got}")
+endif()
+
 # What is refused.
 file(WRITE ${WORK}/empty.txt "\n")
 expect(RUN ${run} --sample-prompts ${WORK}/empty.txt --save ${WORK}/none CODE 3 ERR "--sample-prompts: [^ ]*empty.txt: no prompt is in it")

@@ -68,6 +68,20 @@ TEST(PairLoss, HasTheDerivativesOfItsLoss) {
   }
 }
 
+// The odds of a certain answer are infinite, and what the loss makes of them is not.
+TEST(PairLoss, OfOrpoIsFiniteForCertainAnswers) {
+  const ScoredAnswer certain{.policy = 0, .reference = 0, .tokens = 3};
+  const PreferenceOptions orpo{.stage = TrainingStage::kOrpo};
+  const PairLoss good = pair_loss(orpo, certain, kRejected);
+  EXPECT_NEAR(good.loss, 0, 1e-6);
+  // The limit of the derivative by p / n: -1 - b s(o_j - o_c) / (1 - exp q).
+  EXPECT_NEAR(3 * good.dchosen, -1 - 0.1 * std::exp(-3) / (1 - std::exp(-3)), 1e-6);
+  EXPECT_NEAR(good.drejected, 0, 1e-6);
+  for (const PairLoss& bad : {pair_loss(orpo, kChosen, certain), pair_loss(orpo, certain, certain)})
+    EXPECT_TRUE(std::isfinite(bad.loss) && std::isfinite(bad.dchosen) &&
+                std::isfinite(bad.drejected) && bad.drejected > 0);
+}
+
 TEST(PairLoss, IsFiniteFarFromZero) {
   for (const double policy : {-1e4, -1e-3}) {
     const ScoredAnswer far{.policy = policy, .reference = -5e3, .tokens = 7};

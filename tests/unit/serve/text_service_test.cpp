@@ -3,88 +3,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <thread>
 
-#include "device/host_device.h"
+#include "scripted_service.h"
 #include "serve/request_error.h"
-#include "support/scripted_served_model.h"
 
 namespace piton {
 namespace {
 
 using Json = nlohmann::ordered_json;
+using test::Service;
 using testing::HasSubstr;
-
-struct Client final : HttpClient {
-  std::atomic<bool> connected{true};
-  bool is_connected() const override { return connected; }
-};
-
-class Service : public testing::Test {
- protected:
-  void begin(ServiceOptions options = {}, LoopLimits limits = {}) {
-    options.limits.new_tokens = model_.longest_sequence();
-    loop_ = std::make_unique<DecodingLoop>(model_, *ranks_, limits);
-    service_ = std::make_unique<TextService>(model_, *loop_, options);
-    thread_ = std::thread([this] {
-      try {
-        loop_->run();
-      } catch (const Error& error) {
-        failure_ = error.what();
-      }
-    });
-  }
-  void TearDown() override {
-    if (!thread_.joinable()) return;
-    loop_->finish();
-    thread_.join();
-  }
-
-  HttpAnswer ask(const std::string& path, const std::string& body,
-                 const std::string& method = "POST") {
-    return service_->answer({.method = method, .path = path, .authorization = key_, .body = body},
-                            client_);
-  }
-  Json post(const std::string& path, const Json& body, int status = 200) {
-    const HttpAnswer answer = ask(path, body.dump());
-    EXPECT_EQ(answer.status, status) << answer.body;
-    return read_json<Json>(answer.body);
-  }
-  // The objects of a stream, without its end mark.
-  std::vector<Json> stream(const std::string& path, const Json& body) {
-    const HttpAnswer answer = ask(path, body.dump());
-    EXPECT_TRUE(answer.stream) << answer.body;
-    std::string text;
-    answer.stream(
-        [&](std::string_view part) {
-          text += part;
-          return client_.connected.load();
-        },
-        client_);
-    std::vector<Json> events;
-    for (std::size_t at = 0; at < text.size();) {
-      const std::size_t end = text.find("\n\n", at);
-      const std::string line = text.substr(at, end - at);
-      at = end + 2;
-      EXPECT_TRUE(line.starts_with("data: "));
-      if (line != "data: [DONE]") events.push_back(read_json<Json>(line.substr(6)));
-    }
-    EXPECT_TRUE(!client_.connected || text.ends_with("data: [DONE]\n\n"));
-    return events;
-  }
-
-  HostDevice device_;
-  std::unique_ptr<World> world_ = make_single_world(device_);
-  std::unique_ptr<Communicator> ranks_ = make_group_of_all(*world_, "test");
-  test::ScriptedServedModel model_;
-  std::unique_ptr<DecodingLoop> loop_;
-  std::unique_ptr<TextService> service_;
-  Client client_;
-  std::string key_;
-  std::string failure_;
-  std::thread thread_;
-};
 
 TEST_F(Service, CompletesPrompts) {
   model_.engine_of_it.write = [](const std::string& prompt, std::uint64_t draw) {
@@ -252,6 +181,31 @@ TEST_F(Service, FindsCallsOfTools) {
   EXPECT_EQ(reason, "tool_calls");
 }
 
+// What a client sends back of an answer with calls: arguments are a text there.
+TEST_F(Service, GivesArgumentsOfEarlierCallsToTheTemplateAsValues) {
+  std::string asked;
+  model_.engine_of_it.write = [&](const std::string& prompt, std::uint64_t) {
+    asked = prompt;
+    return "ok";
+  };
+  begin();
+  const auto prompt_with = [&](const Json& arguments) {
+    const Json call = {
+        {"id", "1"}, {"type", "function"}, {"function", {{"name", "f"}, {"arguments", arguments}}}};
+    post("/v1/chat/completions",
+         {{"messages",
+           {{{"role", "user"}, {"content", "q"}},
+            {{"role", "assistant"}, {"content", nullptr}, {"tool_calls", Json::array({call})}},
+            {{"role", "tool"}, {"tool_call_id", "1"}, {"content", "3"}}}}});
+    return asked;
+  };
+  const std::string wanted = "user:q;assistant:f={\"x\": 1};tool:3;assistant:";
+  EXPECT_EQ(prompt_with("{\"x\":1}"), wanted);
+  EXPECT_EQ(prompt_with({{"x", 1}}), wanted);
+  // No object: as it is.
+  EXPECT_EQ(prompt_with("x"), "user:q;assistant:f=\"x\";tool:3;assistant:");
+}
+
 TEST_F(Service, GivesVectorsOfTexts) {
   begin();
   const Json answer = post("/v1/embeddings", {{"input", {"abc", "x"}}});
@@ -291,6 +245,12 @@ TEST_F(Service, KeepsConstraints) {
   EXPECT_EQ(text({{"response_format", {{"type", "json_object"}}}}), "{\"x\": 12}");
   EXPECT_EQ(text({{"guided_choice", {"yes"}}}), "yes");
   EXPECT_EQ(text({{"guided_regex", "[0-9]{3}"}}).size(), 3U);
+  // The empty text has no token to count.
+  const Json none = post("/v1/completions", {{"prompt", "p"}, {"guided_regex", ""}});
+  EXPECT_EQ(none["choices"][0]["text"], "");
+  EXPECT_EQ(none["choices"][0]["finish_reason"], "stop");
+  EXPECT_EQ(none["usage"]["completion_tokens"], 0);
+  EXPECT_EQ(none["usage"]["total_tokens"], 1);
   const Json error = post("/v1/completions", {{"prompt", "p"}, {"guided_json", false}}, 400);
   EXPECT_EQ(error["error"]["param"], "guided_json");
   post("/v1/completions", {{"prompt", "p"}, {"guided_json", schema}, {"guided_regex", "a"}}, 400);
@@ -428,9 +388,31 @@ TEST_F(Service, NeedsTheKey) {
 }
 
 TEST_F(Service, RefusesMoreThanTheQueueHolds) {
+  model_.engine_of_it.delay = std::chrono::milliseconds(5);
+  model_.engine_of_it.write = [](const std::string& prompt, std::uint64_t) {
+    return std::string(prompt == "long" ? 150 : 1, 'a');
+  };
   begin({}, {.running = 2, .waiting = 1});
-  post("/v1/completions", {{"prompt", "p"}, {"n", 4}}, 429);
+  // Which would never be there: a client that tries again later would do so for ever.
+  const Json never = post("/v1/completions", {{"prompt", "p"}, {"n", 4}}, 400);
+  EXPECT_EQ(never["error"]["param"], "n");
+  EXPECT_THAT(never["error"]["message"], HasSubstr("has 4 texts, and there are 3 places"));
+  std::thread other([&] {
+    post("/v1/completions", {{"prompt", "long"}, {"n", 2}, {"max_tokens", 150}}, 200);
+  });
+  while (loop_->counts().running < 2) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  post("/v1/completions", {{"prompt", "p"}, {"n", 2}}, 429);
+  other.join();
   post("/v1/completions", {{"prompt", "p"}, {"n", 3}}, 200);
+}
+
+// The tokens of a prompt are scored before the answer begins, within the same time.
+TEST_F(Service, AnswersInTimeWhilePromptsAreScored) {
+  model_.engine_of_it.delay = std::chrono::milliseconds(500);
+  begin({.deadline = std::chrono::milliseconds(50)});
+  const Json scored = {{"prompt", "ab"}, {"echo", true}, {"logprobs", 1}, {"max_tokens", 0}};
+  const HttpAnswer answer = ask("/v1/completions", scored.dump());
+  EXPECT_EQ(answer.status, 504) << answer.body;
 }
 
 TEST_F(Service, FreesThePlaceOfAClientThatIsGone) {

@@ -221,6 +221,36 @@ TEST(TaskSamples, MayBeAShareOfEachSubject) {
   EXPECT_EQ(samples(1e-6).size(), 2U);
 }
 
+// As lm-evaluation-harness: the answer of ARC is the place of its label, and a choice may be the
+// text "1".
+TEST(TaskSamples, OfChoicesThatAreNumbersHaveTheirPlaceAsTheAnswer) {
+  const TempFolder folder;
+  write_text_file(folder / "arc_easy" / "test.jsonl",
+                  R"({"question": "How many?", "answerKey": "B", "choices": {"text": ["1", "2", )"
+                  R"("3", "0"], "label": ["A", "B", "C", "D"]}})"
+                  "\n"
+                  R"({"question": "How many?", "answerKey": "A", "choices": {"text": ["1", "0"], )"
+                  R"("label": ["A", "B"]}})"
+                  "\n");
+  const TaskData arc = load_task(find_task("arc_easy", {}), {.paths = {folder.path().string()}});
+  ASSERT_EQ(arc.samples.size(), 2U);
+  EXPECT_THAT(arc.samples[0].gold, ElementsAre(1));
+  EXPECT_THAT(arc.samples[1].gold, ElementsAre(0));
+  // In a task of one's own a text is the choice that it spells.
+  write_text_file(folder / "own.toml",
+                  "prompt = \"{q}\"\nchoices-field = \"c\"\nanswer = \"{a}\"\n");
+  write_text_file(folder / "own" / "test.jsonl",
+                  "{\"q\": \"?\", \"c\": [\"1\", \"2\"], \"a\": 1}\n"
+                  "{\"q\": \"?\", \"c\": [\"1\", \"2\"], \"a\": \"1\"}\n"
+                  "{\"q\": \"?\", \"c\": [\"5\", \"7\"], \"a\": 7}\n");
+  const TaskData own = load_task(find_task((folder / "own.toml").string(), {}),
+                                 {.paths = {(folder / "own").string()}});
+  ASSERT_EQ(own.samples.size(), 3U);
+  EXPECT_THAT(own.samples[0].gold, ElementsAre(1));
+  EXPECT_THAT(own.samples[1].gold, ElementsAre(0));
+  EXPECT_THAT(own.samples[2].gold, ElementsAre(1));
+}
+
 // convert_zero_shot() of AGIEval.
 TEST(TaskSamples, OfAgievalAreDividedByWhetherThereAreOptions) {
   const TempFolder folder;

@@ -43,9 +43,11 @@ TEST(MixedOrder, DrawsBySharesUntilOneOrAllAreExhausted) {
 }
 
 TEST(MixProbabilities, MustFitTheDataSets) {
-  EXPECT_THAT(mix_probabilities("0.25, 0.75", 2), ElementsAre(0.25, 0.75));
-  const auto fault = [](const char* text) {
-    return message_of(Fault::kUsage, [&] { mix_probabilities(text, 2); });
+  constexpr MixStrategy kUnder = MixStrategy::kUnder;
+  EXPECT_THAT(mix_probabilities("0.25, 0.75", 2, kUnder), ElementsAre(0.25, 0.75));
+  EXPECT_THAT(mix_probabilities("0,1", 2, kUnder), ElementsAre(0, 1));
+  const auto fault = [](const char* text, MixStrategy strategy = MixStrategy::kUnder) {
+    return message_of(Fault::kUsage, [&] { mix_probabilities(text, 2, strategy); });
   };
   EXPECT_THAT(fault("0.5"), HasSubstr("got 1 numbers with the sum 0.5, wanted one for each of 2"));
   EXPECT_THAT(fault("0.5,0.6"), HasSubstr("the sum 1.1"));
@@ -53,6 +55,10 @@ TEST(MixProbabilities, MustFitTheDataSets) {
   EXPECT_THAT(fault("nan,1"), HasSubstr("wanted numbers from 0 to 1"));
   EXPECT_THAT(fault("-1,2"), HasSubstr("wanted numbers from 0 to 1"));
   EXPECT_THAT(fault(""), HasSubstr("got 0 numbers"));
+  // Such a set is never exhausted.
+  EXPECT_THAT(fault("1,0", MixStrategy::kOver),
+              HasSubstr("got 0 for data set 2, which interleave_over would draw for ever"));
+  EXPECT_THAT(fault("1e-300,1", MixStrategy::kOver), HasSubstr("got 1e-300 for data set 1"));
 }
 
 }  // namespace

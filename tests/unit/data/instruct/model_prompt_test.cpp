@@ -72,6 +72,16 @@ TEST_F(ModelPromptTest, CutsTurns) {
             "u:01234ab;");
 }
 
+TEST_F(ModelPromptTest, APairIsCutAsOne) {
+  Conversation conversation = talk({"0123456789", "abcdefghijkl"});
+  conversation.rejected = Message{MessageRole::kAssistant, "xy"};
+  const auto samples = prompt({.lengths = {14}}).encode(conversation);
+  ASSERT_EQ(samples.size(), 2U);
+  // The question has 15 bytes ("u:0123456789;a:"), the longer answer 13.
+  EXPECT_EQ(byte_text(samples[0].ids), "u:012345abcdef");
+  EXPECT_EQ(byte_text(samples[1].ids), "u:012345xy;");
+}
+
 TEST_F(ModelPromptTest, DifferencesFromItAreShown) {
   const Conversation conversation = talk({"b", "c"});
   TaughtText sample = prompt().encode(conversation)[0];

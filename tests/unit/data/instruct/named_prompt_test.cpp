@@ -64,6 +64,21 @@ TEST(NamedPrompt, APairLearnsTheLastAnswersAlone) {
   EXPECT_EQ(byte_text(samples[1].labels), "___xy");
 }
 
+TEST(NamedPrompt, APairIsCutAsOne) {
+  // LlamaFactory's infer_seqlen() gives both answers the room of the longer one.
+  Conversation conversation = talk({"0123456789", "abcdefghijkl"});
+  conversation.rejected = Message{MessageRole::kAssistant, "xy"};
+  const auto samples = bytes_prompt("empty", {.lengths = {10}}).encode(conversation);
+  ASSERT_EQ(samples.size(), 2U);
+  EXPECT_EQ(byte_text(samples[0].ids), "01234abcde");
+  EXPECT_EQ(byte_text(samples[1].ids), "01234xy");
+  EXPECT_EQ(byte_text(samples[1].labels), "_____xy");
+  conversation.rejected.reset();
+  conversation.desirable = true;
+  EXPECT_EQ(byte_text(bytes_prompt("empty", {.lengths = {10}}).encode(conversation)[0].ids),
+            "01234abcde");
+}
+
 TEST(NamedPrompt, ContentWithPlaceholdersIsNotReplacedAgain) {
   EXPECT_EQ(byte_text(bytes_prompt("default").encode(talk({"{{content}}{{idx}}", "b"}))[0].ids),
             "Human: {{content}}{{idx}}\nAssistant:b$");
