@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <utility>
 
 #include "base/error.h"
 #include "base/nesting.h"
@@ -42,6 +43,37 @@ std::string text_of(const Json& message, const char* key, const std::string& whe
   return message[key].get<std::string>();
 }
 
+// The JSON in a text, an object or a list; null if it is none.
+Json json_in(const std::string& text) {
+  const std::string_view bare = trimmed(text);
+  if (!bare.starts_with('{') && !bare.starts_with('[')) return nullptr;
+  try {
+    check_json_depth(bare, "call");
+  } catch (const Error&) {
+    return nullptr;
+  }
+  Json json = read_json_or_discarded<Json>(bare);
+  return json.is_discarded() ? Json() : json;
+}
+
+// The calls of tools that a message from function_call is: an object with name and arguments, or a
+// list of them. Null if it is none, and stays a text.
+Json calls_in(const std::string& text) {
+  Json list = json_in(text);
+  if (list.is_object()) list = Json::array({list});
+  if (!list.is_array() || list.empty()) return nullptr;
+  Json calls = Json::array();
+  for (const Json& one : list) {
+    if (!one.is_object() || !one.contains("name") || !one.contains("arguments")) return nullptr;
+    Json arguments = one["arguments"];
+    if (arguments.is_string()) arguments = json_in(arguments.get<std::string>());
+    if (!one["name"].is_string() || !arguments.is_object()) return nullptr;
+    calls.push_back({{"type", "function"},
+                     {"function", {{"name", one["name"]}, {"arguments", std::move(arguments)}}}});
+  }
+  return calls;
+}
+
 Json messages_of_sharegpt(const Json& list, const std::string& where) {
   if (!list.is_array()) {
     throw Error(Fault::kData, "{}: \"conversations\": got {}, wanted a list", where,
@@ -49,10 +81,23 @@ Json messages_of_sharegpt(const Json& list, const std::string& where) {
   }
   Json messages = Json::array();
   for (const Json& message : list) {
-    messages.push_back({{"role", role_of(text_of(message, "from", where), where)},
-                        {"content", text_of(message, "value", where)}});
+    const std::string from = text_of(message, "from", where);
+    const std::string value = text_of(message, "value", where);
+    const Json calls = from == "function_call" ? calls_in(value) : Json();
+    messages.push_back({{"role", role_of(from, where)}, {"content", calls.is_null() ? value : ""}});
+    if (!calls.is_null()) messages.back()["tool_calls"] = calls;
   }
   return messages;
+}
+
+// Tools of ShareGPT as templates expect them.
+Json typed_tools(Json tools) {
+  if (!tools.is_array()) return tools;
+  for (Json& tool : tools) {
+    if (tool.is_object() && !tool.contains("function"))
+      tool = Json{{"type", "function"}, {"function", tool}};
+  }
+  return tools;
 }
 
 // Tools are a list, or a text that contains one.
@@ -85,6 +130,7 @@ ChatInput conversation_of(const Json& json, const std::string& where) {
   for (const auto& [key, value] : json.items()) {
     if (key == "tools") {
       input.tools = tools_of(value, where);
+      if (sharegpt) input.tools = typed_tools(std::move(input.tools));
     } else if (key == "documents") {
       input.documents = value;
     } else if (key == "messages") {

@@ -3,8 +3,8 @@
 // A conversation is a list of messages, or an object with "messages" (OpenAI: "role", "content") or
 // "conversations" (ShareGPT: "from", "value"), and optionally "tools" and "documents". Other fields
 // of the object are variables of the template. Roles of ShareGPT: human and user are user, gpt and
-// chatgpt are assistant, function_call is an assistant's message, observation and tool are tool,
-// system is system; a text in "system" next to the list is the first message.
+// chatgpt are assistant, function_call is an assistant's message with calls of tools, observation
+// and tool are tool, system is system; a text in "system" next to the list is the first message.
 #pragma once
 
 #include <string>

@@ -36,6 +36,27 @@ TEST(Conversations, OfShareGptHaveTheRolesOfTemplates) {
             R"({"role":"assistant","content":"g"},{"role":"tool","content":"o"}])");
 }
 
+// As `piton preprocess` gives them to the template of the model.
+TEST(Conversations, OfShareGptHaveCallsOfTools) {
+  const auto inputs = read_conversations(R"json(
+      {"tools": "[{\"name\": \"f\"}]", "conversations": [{"from": "human", "value": "h"},
+      {"from": "function_call", "value": "{\"name\": \"f\", \"arguments\": {\"x\": 1}}"},
+      {"from": "observation", "value": "o"},
+      {"from": "function_call", "value": "[{\"name\": \"f\", \"arguments\": \"{}\"}]"},
+      {"from": "function_call", "value": "f(1)"}]})json",
+                                         "f");
+  const auto call = [](const std::string& arguments) {
+    return R"({"role":"assistant","content":"","tool_calls":[{"type":"function","function":{)"
+           R"("name":"f","arguments":)" +
+           arguments + "}}]}";
+  };
+  const std::string wanted = R"([{"role":"user","content":"h"},)" + call(R"({"x":1})") +
+                             R"(,{"role":"tool","content":"o"},)" + call("{}") +
+                             R"json(,{"role":"assistant","content":"f(1)"}])json";
+  EXPECT_EQ(inputs[0].messages.dump(), wanted);
+  EXPECT_EQ(inputs[0].tools.dump(), R"([{"type":"function","function":{"name":"f"}}])");
+}
+
 TEST(Conversations, HaveToolsDocumentsAndVariables) {
   const auto inputs = read_conversations(
       R"({"messages": [], "tools": "[{\"a\": 1}]", "documents": [{}], "enable_thinking": false})",
