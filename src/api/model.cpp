@@ -144,9 +144,9 @@ struct Model::State {
   void open_adapters(const std::filesystem::path& path, OpenedModel& opened) {
     if (path.empty()) return;
     adapter = open_adapter(path, opened, *everyone);
+    take_chat_templates(*adapter, opened);
     if (adapter->tokenizer.empty()) return;
     opened.tokenizer = adapter->tokenizer;
-    opened.chat_templates = chat_templates_in(opened.tokenizer.folder);
     opened.facts = adapter->facts;
   }
 

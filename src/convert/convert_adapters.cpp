@@ -8,6 +8,7 @@
 #include "adapters/peft_source.h"
 #include "adapters/peft_writer.h"
 #include "base/error.h"
+#include "base/files/files.h"
 #include "base/seconds.h"
 #include "convert/convert.h"
 #include "convert/target.h"
@@ -38,9 +39,22 @@ std::string name_for_peft(const OpenedModel& base) {
   return base.format == ModelFormat::kHuggingFace ? base.source->where() : "";
 }
 
-}  // namespace
+// The chat template without a name; "": none.
+std::string default_template(const ModelChatTemplates& templates) {
+  for (const ChatTemplateSource& one : templates.files.templates)
+    if (one.name == "default") return one.text;
+  return "";
+}
 
-namespace {
+// The template that the data of the adapter's run had, if that is not the base's.
+void write_chat_template(const Target& target, const OpenedModel& base,
+                         const OpenedAdapter& adapter) {
+  const std::string text = default_template(adapter.tokenizer.folder.empty()
+                                                ? adapter.chat_templates
+                                                : chat_templates_in(adapter.tokenizer.folder));
+  if (text.empty() || text == default_template(base.chat_templates)) return;
+  write_text_file(target.result() / "chat_template.jinja", text);
+}
 
 // Writes the adapters into the draft of `target`, and opens them again.
 OpenedAdapter write_adapters(const Target& target, const ConvertOptions& options,
@@ -53,6 +67,7 @@ OpenedAdapter write_adapters(const Target& target, const ConvertOptions& options
                 .family = family,
                 .adapters = adapter.adapters,
                 .base = name_for_peft(base)});
+    write_chat_template(target, base, adapter);
     auto source = std::make_unique<PeftSource>(target.result(), base.model, family);
     written.adapters = source->adapters();
     written.source = std::move(source);

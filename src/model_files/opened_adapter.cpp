@@ -26,6 +26,7 @@ OpenedAdapter open_peft(const fs::path& folder, OpenedModel& base) {
                                              hf_config_of(base.model, base.origin).family);
   opened.adapters = source->adapters();
   opened.source = std::move(source);
+  opened.chat_templates = chat_templates_in(folder);
   return opened;
 }
 
@@ -146,12 +147,26 @@ ModelPaths model_paths(const fs::path& load, const fs::path& lora_load) {
   return {base, load};
 }
 
+void take_chat_templates(const OpenedAdapter& adapter, OpenedModel& base) {
+  if (!adapter.tokenizer.empty()) {
+    base.chat_templates = chat_templates_in(adapter.tokenizer.folder);
+    return;
+  }
+  const ChatTemplateFiles& own = adapter.chat_templates.files;
+  if (own.templates.empty()) return;
+  nlohmann::ordered_json special_tokens = base.chat_templates.files.special_tokens;
+  if (!special_tokens.is_object()) special_tokens = nlohmann::ordered_json::object();
+  special_tokens.update(own.special_tokens);
+  base.chat_templates = adapter.chat_templates;
+  base.chat_templates.files.special_tokens = std::move(special_tokens);
+}
+
 void merge_adapters(OpenedModel& base, OpenedAdapter adapter) {
+  take_chat_templates(adapter, base);
   base.source = std::make_unique<MergedModel>(std::move(base.source), std::move(adapter.source),
                                               adapter.adapters);
   if (adapter.tokenizer.empty()) return;
   base.tokenizer = std::move(adapter.tokenizer);
-  base.chat_templates = chat_templates_in(base.tokenizer.folder);
 }
 
 }  // namespace piton

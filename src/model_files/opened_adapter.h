@@ -25,6 +25,7 @@ struct OpenedAdapter {
   // Of a run: its tokenizer, and the facts of its checkpoint.
   ModelTokenizer tokenizer;
   std::map<std::string, std::string> facts;
+  ModelChatTemplates chat_templates;  // that are in a folder of PEFT; mostly none
 };
 
 // Whether `path` is an adapter alone, without the state of a run: a folder of PEFT or a GGUF file.
@@ -50,6 +51,9 @@ struct ModelPaths {
 // Throws Error(kData) for a damaged checkpoint and for a run whose base is not there any more, and
 // Error(kUsage) if `load` is a run of adapters and `lora_load` is given too.
 ModelPaths model_paths(const std::filesystem::path& load, const std::filesystem::path& lora_load);
+
+// A model with adapters has the chat templates that it was trained with, if the adapters have some.
+void take_chat_templates(const OpenedAdapter& adapter, OpenedModel& base);
 
 // Makes `base` the model with the adapters in its weights (adapters/merged_source.h). Its tokenizer
 // is that of the adapters' run, if there is one.

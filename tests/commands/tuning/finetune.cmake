@@ -301,3 +301,27 @@ expect(RUN score --load ${WORK}/other --lora-load ${WORK}/run --ids-file ${WORK}
 if(EXISTS ${WORK}/none)
   message(FATAL_ERROR "a command that was refused left a folder behind")
 endif()
+
+# A chat template in a folder of PEFT, as TRL leaves there, is that of the model with the adapter.
+file(COPY ${SOURCE}/tests/golden/chat/bpe/tokenizer.json DESTINATION ${WORK}/words)
+file(WRITE ${WORK}/words/tokenizer_config.json "{\"eos_token\": \"</s>\"}")
+file(WRITE ${WORK}/words/chat_template.jinja "{{ raise_exception('of the base') }}")
+file(WRITE ${WORK}/words.jsonl "{\"prompt\": \"a\", \"completion\": \"b\"}\n{\"prompt\": \"c\", \"completion\": \"d\"}\n")
+expect(RUN pretrain --model llama-tiny --tokenizer-name-or-path ${WORK}/words --mock-data --seq-length 32 --train-iters 1 --eval-iters 0
+  --lr 1e-3 --save ${WORK}/words-run CODE 0)
+expect(RUN convert --load ${WORK}/words-run --save ${WORK}/words-base CODE 0)
+expect(RUN finetune --load ${WORK}/words-base --data-path ${WORK}/words.jsonl --prompt-type default ${lora} --seq-length 32 --train-iters 1
+  --split 1,0,0 --eval-iters 0 --lr 1e-3 --save ${WORK}/words-tuned CODE 0)
+expect(RUN convert --load ${WORK}/words-tuned --save ${WORK}/words-peft --to peft CODE 0)
+file(WRITE ${WORK}/question.txt "a\n")
+set(talk chat --load ${WORK}/words-base --lora-load ${WORK}/words-peft --max-new-tokens 2)
+# The data had --prompt-type.
+expect(RUN ${talk} INPUT ${WORK}/question.txt CODE 0)
+file(READ ${WORK}/words-peft/chat_template.jinja template)
+if(NOT template MATCHES "Human: ")
+  message(FATAL_ERROR "the template of the data is not in the folder of PEFT: ${template}")
+endif()
+file(WRITE ${WORK}/words-peft/chat_template.jinja "{{ raise_exception('of the adapter') }}")
+expect(RUN ${talk} INPUT ${WORK}/question.txt CODE 3 ERR "of the adapter")
+file(REMOVE ${WORK}/words-peft/chat_template.jinja)
+expect(RUN ${talk} INPUT ${WORK}/question.txt CODE 3 ERR "of the base")
