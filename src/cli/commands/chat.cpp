@@ -1,4 +1,5 @@
 // piton chat: a conversation with a model, by the chat template that it was trained with.
+#include <algorithm>
 #include <functional>
 #include <iostream>
 #include <optional>
@@ -90,6 +91,11 @@ void check_is_decoder(const ModelConfig& model, const std::string& load) {
               load, model.family, load);
 }
 
+// A small model keeps room for a question.
+std::int64_t usual_length(std::int64_t most, const ModelConfig& model) {
+  return std::min(most, std::max<std::int64_t>(model.max_positions / 2, 1));
+}
+
 }  // namespace
 
 int run_chat(Invocation& invocation) {
@@ -117,6 +123,8 @@ int run_chat(Invocation& invocation) {
   const auto model = Model::load(engine.machine(), options.model.load, tokenizer_options, layout,
                                  options.model.lora_load);
   check_is_decoder(model->config(), options.model.load);
+  if (!set.given("max-new-tokens"))
+    sampling.max_new_tokens = usual_length(sampling.max_new_tokens, model->config());
   const Speculation drafts(engine.machine(), speculation, *model, layout);
   const Tokenizer& tokenizer = model->require_tokenizer();
   const ChatTemplate chat_template =

@@ -22,3 +22,9 @@ execute_process(COMMAND ${PITON} chat --load ${WORK}/model --chat-template ${SOU
 if(NOT code EQUAL 0)
   message(FATAL_ERROR "piton chat: exit ${code}\n${text}${errors}")
 endif()
+# Without --max-new-tokens an answer has half of a small model's length at most: there is room for a question.
+include(${CMAKE_CURRENT_LIST_DIR}/../../support/expect.cmake)
+set(base ${WORK}/base)
+write_base_model()
+file(WRITE ${WORK}/question.txt "Two?\n")
+expect(RUN chat --load ${WORK}/start --chat-template default INPUT ${WORK}/question.txt CODE 0)
