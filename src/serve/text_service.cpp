@@ -195,7 +195,9 @@ class TextService::Writing {
       }
       WrittenText& text = texts_[event->text];
       if (text.finished()) continue;
-      if (usage_.written++ == 0) service_.metrics_.add_first_token(seconds_since(begin_));
+      // A constraint may allow the empty text alone, which has no token.
+      if (event->token.id >= 0 && usage_.written++ == 0)
+        service_.metrics_.add_first_token(seconds_since(begin_));
       const std::string part = text.push(event->token, event->finish);
       if (text.finished()) {
         --left;

@@ -78,6 +78,11 @@ class ScriptedEngine final : public DecodingEngine {
     std::int32_t id = text.at < text.whole.size() ? static_cast<std::uint8_t>(text.whole[text.at])
                                                   : ByteTokenizer::kEndOfDocument;
     TokenConstraint* constraint = text.request.constraint.get();
+    if (constraint != nullptr && text.at == 0 && constraint->done()) {
+      event.token = {{-1, 0}, {}};
+      event.finish = FinishReason::kStop;
+      return event;
+    }
     if (constraint != nullptr) {
       std::vector<bool> allowed(ByteTokenizer::kVocabularySize);
       constraint->allow(allowed);

@@ -220,6 +220,12 @@ TEST_F(Service, KeepsConstraints) {
   EXPECT_EQ(text({{"response_format", {{"type", "json_object"}}}}), "{\"x\": 12}");
   EXPECT_EQ(text({{"guided_choice", {"yes"}}}), "yes");
   EXPECT_EQ(text({{"guided_regex", "[0-9]{3}"}}).size(), 3U);
+  // The empty text has no token to count.
+  const Json none = post("/v1/completions", {{"prompt", "p"}, {"guided_regex", ""}});
+  EXPECT_EQ(none["choices"][0]["text"], "");
+  EXPECT_EQ(none["choices"][0]["finish_reason"], "stop");
+  EXPECT_EQ(none["usage"]["completion_tokens"], 0);
+  EXPECT_EQ(none["usage"]["total_tokens"], 1);
   const Json error = post("/v1/completions", {{"prompt", "p"}, {"guided_json", false}}, 400);
   EXPECT_EQ(error["error"]["param"], "guided_json");
   post("/v1/completions", {{"prompt", "p"}, {"guided_json", schema}, {"guided_regex", "a"}}, 400);
