@@ -4,7 +4,10 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
+#include "base/error.h"
+#include "base/nesting.h"
 #include "serve/request_error.h"
 
 namespace piton {
@@ -28,6 +31,21 @@ Json joined_parts(const Json& parts, const std::string& path) {
     text += *words;
   }
   return text;
+}
+
+// Arguments of a call as a value: clients send them as a text of JSON, as they get them, and
+// templates write values. A text of no object stays as it is.
+void read_arguments(Json& function) {
+  const auto arguments = function.find("arguments");
+  if (arguments == function.end() || !arguments->is_string()) return;
+  const std::string& text = arguments->get_ref<const std::string&>();
+  try {
+    check_json_depth(text, "arguments");
+  } catch (const Error&) {
+    return;
+  }
+  Json value = read_json_or_discarded<Json>(text);
+  if (value.is_object()) *arguments = std::move(value);
 }
 
 Json message_of(const Json& given, const std::string& path) {
@@ -55,6 +73,7 @@ Json message_of(const Json& given, const std::string& path) {
       if (function == nullptr) call.fail("function", "an object with name and arguments");
       RequestFields called(*function, call_path + ".function");
       if (!called.text("name")) called.fail("name", "a string");
+      read_arguments(message["tool_calls"][i]["function"]);
     }
   }
   return message;

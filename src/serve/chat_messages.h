@@ -17,7 +17,8 @@ struct ChatRequest {
 };
 
 // Reads "messages", "tools" and "tool_choice". The role "developer" becomes "system"; a content of
-// several text parts becomes one text. Throws RequestError(400) that names the field.
+// several text parts becomes one text, and arguments of calls that are a text of JSON a value.
+// Throws RequestError(400) that names the field.
 ChatRequest read_chat(RequestFields& fields);
 
 }  // namespace piton

@@ -141,7 +141,9 @@ class ScriptedServedModel final : public ServedModel {
   ChatTemplate template_{
       "{%- if messages[0].content == 'raise' %}{{ raise_exception('no') }}{% endif -%}"
       "{%- if tools %}T{{ tools | length }};{% endif -%}"
-      "{%- for m in messages %}{{ m.role }}:{{ m.content }};{% endfor -%}"
+      "{%- for m in messages %}{{ m.role }}:{{ m.content }}"
+      "{%- for c in m.tool_calls or [] %}{{ c.function.name }}={{ c.function.arguments | tojson }}"
+      "{%- endfor %};{% endfor -%}"
       "{%- if add_generation_prompt %}assistant:{% endif -%}",
       nlohmann::ordered_json::object(), "test.jinja"};
 };

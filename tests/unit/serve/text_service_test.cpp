@@ -181,6 +181,31 @@ TEST_F(Service, FindsCallsOfTools) {
   EXPECT_EQ(reason, "tool_calls");
 }
 
+// What a client sends back of an answer with calls: arguments are a text there.
+TEST_F(Service, GivesArgumentsOfEarlierCallsToTheTemplateAsValues) {
+  std::string asked;
+  model_.engine_of_it.write = [&](const std::string& prompt, std::uint64_t) {
+    asked = prompt;
+    return "ok";
+  };
+  begin();
+  const auto prompt_with = [&](const Json& arguments) {
+    const Json call = {
+        {"id", "1"}, {"type", "function"}, {"function", {{"name", "f"}, {"arguments", arguments}}}};
+    post("/v1/chat/completions",
+         {{"messages",
+           {{{"role", "user"}, {"content", "q"}},
+            {{"role", "assistant"}, {"content", nullptr}, {"tool_calls", Json::array({call})}},
+            {{"role", "tool"}, {"tool_call_id", "1"}, {"content", "3"}}}}});
+    return asked;
+  };
+  const std::string wanted = "user:q;assistant:f={\"x\": 1};tool:3;assistant:";
+  EXPECT_EQ(prompt_with("{\"x\":1}"), wanted);
+  EXPECT_EQ(prompt_with({{"x", 1}}), wanted);
+  // No object: as it is.
+  EXPECT_EQ(prompt_with("x"), "user:q;assistant:f=\"x\";tool:3;assistant:");
+}
+
 TEST_F(Service, GivesVectorsOfTexts) {
   begin();
   const Json answer = post("/v1/embeddings", {{"input", {"abc", "x"}}});
