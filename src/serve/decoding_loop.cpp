@@ -249,6 +249,12 @@ std::unique_ptr<WritingJob> DecodingLoop::submit(std::vector<TextToWrite> texts)
   const std::lock_guard lock(state_->mutex);
   if (state_->finishing) throw RequestError(503, "", "the server is stopping");
   const std::int64_t places = state_->limits.running + state_->limits.waiting;
+  if (std::ssize(texts) > places) {
+    throw RequestError(400, "n",
+                       fmt::format("n: the request has {} texts, and there are {} places "
+                                   "(--max-concurrent-requests, --max-waiting-requests)",
+                                   texts.size(), places));
+  }
   const std::int64_t taken = std::ssize(state_->running) + std::ssize(state_->queue);
   if (taken + std::ssize(texts) > places) {
     throw RequestError(429, "",

@@ -39,7 +39,7 @@ vector=$(curl -s "${key[@]}" "$url/v1/embeddings" -d '{"input":"To be"}' | grep 
 ask 413 '"error"' "${key[@]}" "$completions" -d "{\"prompt\":\"$(head -c 30000 /dev/zero | tr '\0' a)\"}"
 ask 400 'the prompt has 300 tokens and the model takes 256' "${key[@]}" "$completions" \
   -d "{\"prompt\":\"$(head -c 300 /dev/zero | tr '\0' a)\"}"
-ask 429 'the queue is full' "${key[@]}" "$completions" -d '{"prompt":"x","n":9}'
+ask 400 'the request has 9 texts, and there are 8 places' "${key[@]}" "$completions" -d '{"prompt":"x","n":9}'
 
 # Malformed requests: every beginning of a valid one, and each with a changed byte.
 valid='{"prompt":"To","max_tokens":1,"temperature":0.5,"top_p":0.9,"n":1,"stop":["a","b"],"seed":7,"logprobs":1}'

@@ -388,8 +388,21 @@ TEST_F(Service, NeedsTheKey) {
 }
 
 TEST_F(Service, RefusesMoreThanTheQueueHolds) {
+  model_.engine_of_it.delay = std::chrono::milliseconds(5);
+  model_.engine_of_it.write = [](const std::string& prompt, std::uint64_t) {
+    return std::string(prompt == "long" ? 150 : 1, 'a');
+  };
   begin({}, {.running = 2, .waiting = 1});
-  post("/v1/completions", {{"prompt", "p"}, {"n", 4}}, 429);
+  // Which would never be there: a client that tries again later would do so for ever.
+  const Json never = post("/v1/completions", {{"prompt", "p"}, {"n", 4}}, 400);
+  EXPECT_EQ(never["error"]["param"], "n");
+  EXPECT_THAT(never["error"]["message"], HasSubstr("has 4 texts, and there are 3 places"));
+  std::thread other([&] {
+    post("/v1/completions", {{"prompt", "long"}, {"n", 2}, {"max_tokens", 150}}, 200);
+  });
+  while (loop_->counts().running < 2) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  post("/v1/completions", {{"prompt", "p"}, {"n", 2}}, 429);
+  other.join();
   post("/v1/completions", {{"prompt", "p"}, {"n", 3}}, 200);
 }
 
