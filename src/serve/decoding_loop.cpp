@@ -272,17 +272,15 @@ std::unique_ptr<WritingJob> DecodingLoop::submit(std::vector<TextToWrite> texts)
   return job;
 }
 
-std::vector<GeneratedToken> DecodingLoop::score(std::vector<std::int32_t> ids, std::int64_t count,
-                                                std::optional<std::int64_t> adapter) {
+std::unique_ptr<WritingJob> DecodingLoop::submit_to_score(std::vector<std::int32_t> ids,
+                                                          std::int64_t count,
+                                                          std::optional<std::int64_t> adapter) {
   std::vector<TextToWrite> texts(1);
   texts[0].request = {.prompt = std::move(ids),
                       .sampling = {.max_new_tokens = 0, .log_probabilities = count},
                       .scored_from = 1,
                       .adapter = adapter};
-  const std::unique_ptr<WritingJob> job = submit(std::move(texts));
-  while (true) {
-    if (auto event = job->next(kLongestSilence)) return std::move(event->scored);
-  }
+  return submit(std::move(texts));
 }
 
 std::vector<float> DecodingLoop::embed(std::vector<std::int32_t> ids,

@@ -62,14 +62,14 @@ class DecodingLoop {
   // ends at once.
   void finish();
 
-  // Any thread. Throws RequestError(429) if the queue has no place for all of them, and
-  // RequestError(503) after finish().
+  // Any thread. Throws RequestError(429) if the queue has no place for all of them now,
+  // RequestError(400) if it never has, and RequestError(503) after finish().
   std::unique_ptr<WritingJob> submit(std::vector<TextToWrite> texts);
-  // Any thread: the likelihood of each token but the first after those before it, with the `count`
-  // likeliest in its place; ids are two or more. Blocks until the engine has read them, as one of
-  // its texts. Throws RequestError as submit() and WritingJob::next() do.
-  std::vector<GeneratedToken> score(std::vector<std::int32_t> ids, std::int64_t count,
-                                    std::optional<std::int64_t> adapter);
+  // Any thread: the one event of the job has, as `scored`, the likelihood of each token but the
+  // first after those before it, with the `count` likeliest in its place; ids are two or more.
+  // Throws as submit() does.
+  std::unique_ptr<WritingJob> submit_to_score(std::vector<std::int32_t> ids, std::int64_t count,
+                                              std::optional<std::int64_t> adapter);
 
   // Any thread: ServedModel::embed() between two passes. Blocks. Throws RequestError.
   std::vector<float> embed(std::vector<std::int32_t> ids, std::optional<std::int64_t> adapter);

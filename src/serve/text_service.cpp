@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <random>
 
 #include "base/error.h"
@@ -60,7 +61,7 @@ bool equal_keys(std::string_view a, std::string_view b) {
 // One request for texts while it is answered.
 class TextService::Writing {
  public:
-  Writing(TextService& service, TextRequest request)
+  Writing(TextService& service, TextRequest request, const HttpClient& client)
       : service_(service),
         request_(std::move(request)),
         form_(request_, service.model_,
@@ -74,7 +75,7 @@ class TextService::Writing {
       tool_calls_.emplace_back(request_.tools);
       if (i % static_cast<std::size_t>(request_.samples) == 0) usage_.prompt += std::ssize(prompt);
     }
-    if (request_.echo) read_prompts();
+    if (request_.echo) read_prompts(client);
     if (request_.generates) job_ = service.loop_.submit(all);
   }
 
@@ -149,7 +150,14 @@ class TextService::Writing {
     std::vector<GeneratedToken> tokens;  // the first has no likelihood; none without logprobs
   };
 
-  void read_prompts() {
+  // Throws RequestError.
+  void check_time_and(const HttpClient& client) const {
+    if (Clock::now() > begin_ + service_.options_.deadline)
+      throw RequestError(504, "", "the answer took longer than the server's time limit");
+    if (!client.is_connected()) throw RequestError(499, "", "the client has closed the connection");
+  }
+
+  void read_prompts(const HttpClient& client) {
     for (const auto& prompt : request_.prompts) {
       Echo& echo = echoes_.emplace_back();
       echo.text = replace_bad_utf8(
@@ -157,9 +165,11 @@ class TextService::Writing {
       if (!request_.likeliest) continue;
       echo.tokens.push_back({{prompt.front(), 0}, {}});
       if (prompt.size() == 1) continue;
-      for (GeneratedToken& token :
-           service_.loop_.score(prompt, *request_.likeliest, request_.adapter))
-        echo.tokens.push_back(std::move(token));
+      const std::unique_ptr<WritingJob> job =
+          service_.loop_.submit_to_score(prompt, *request_.likeliest, request_.adapter);
+      std::optional<WritingJob::Event> event;
+      while (!(event = job->next(kLookAtClient))) check_time_and(client);
+      std::ranges::move(event->scored, std::back_inserter(echo.tokens));
     }
   }
 
@@ -379,7 +389,7 @@ HttpAnswer TextService::embeddings(const HttpRequest& request, const HttpClient&
 }
 
 HttpAnswer TextService::text(TextRequest request, const HttpClient& client) {
-  const auto writing = std::make_shared<Writing>(*this, std::move(request));
+  const auto writing = std::make_shared<Writing>(*this, std::move(request), client);
   if (!writing->request().stream) return writing->whole(client);
   return {.type = "text/event-stream",
           .stream = [writing](const HttpAnswer::Write& write, const HttpClient& reader) {

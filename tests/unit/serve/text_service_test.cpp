@@ -406,6 +406,15 @@ TEST_F(Service, RefusesMoreThanTheQueueHolds) {
   post("/v1/completions", {{"prompt", "p"}, {"n", 3}}, 200);
 }
 
+// The tokens of a prompt are scored before the answer begins, within the same time.
+TEST_F(Service, AnswersInTimeWhilePromptsAreScored) {
+  model_.engine_of_it.delay = std::chrono::milliseconds(500);
+  begin({.deadline = std::chrono::milliseconds(50)});
+  const Json scored = {{"prompt", "ab"}, {"echo", true}, {"logprobs", 1}, {"max_tokens", 0}};
+  const HttpAnswer answer = ask("/v1/completions", scored.dump());
+  EXPECT_EQ(answer.status, 504) << answer.body;
+}
+
 TEST_F(Service, FreesThePlaceOfAClientThatIsGone) {
   model_.engine_of_it.write = [](const std::string&, std::uint64_t) {
     return std::string(190, 'a');
