@@ -248,6 +248,12 @@ HttpServer::HttpServer(HttpOptions options, HttpHandler handler, HttpErrorBody e
   s.new_task_queue = [most = s.options.limits.connections] { return new ConnectionThreads(most); };
   s.set_payload_max_length(static_cast<std::size_t>(s.options.limits.body_bytes));
   s.set_tcp_nodelay(true);
+  // By cpp-httplib's own options a second server may take a port that is in use, and each gets some
+  // of the requests.
+  s.set_socket_options([](socket_t socket) {
+    const int yes = 1;
+    ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+  });
   const auto answer = [&s](const httplib::Request& request, httplib::Response& response) {
     s.answer(request, response);
   };

@@ -75,6 +75,19 @@ std::string post(const std::string& body, const std::string& headers = "") {
          "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body;
 }
 
+TEST_F(Server, RefusesAPortThatAnotherServerHas) {
+  begin([](const HttpRequest&, const HttpClient&) { return HttpAnswer{.body = "first"}; });
+  try {
+    HttpServer second(
+        {.host = "127.0.0.1", .port = server_->port()},
+        [](const HttpRequest&, const HttpClient&) { return HttpAnswer{}; },
+        [](int) { return std::string(); });
+    ADD_FAILURE() << "two servers have port " << second.port();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("is the port in use"));
+  }
+}
+
 TEST_F(Server, GivesTheHandlerPlainRequests) {
   begin(echo);
   const std::string answer = ask(post("x=1",
