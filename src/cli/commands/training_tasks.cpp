@@ -40,7 +40,7 @@ class TrainedModel final : public EvaluatedModel {
     std::vector<std::string> texts(prompts.size());
     for (std::size_t i = 0; i < prompts.size(); ++i) decoders[i].start_after(prompts[i]);
     const SpecialIds& special = tokenizer().special();
-    PromptBatch batch{.ids = prompts, .draws = {}, .ends = {}};
+    PromptBatch batch{.ids = prompts, .draws = {}, .ends = model_.ends};
     for (const auto& id : {special.eos, special.eod}) {
       if (id) batch.ends.push_back(*id);
     }

@@ -48,8 +48,9 @@ struct TaskModel {
   Session& session;
   const Tokenizer& tokenizer;
   SpecialTokensRule special_tokens;
-  std::int64_t sequence = 0;    // most tokens of a sample
-  std::int64_t batch_size = 1;  // samples that are read at once
+  std::vector<std::int32_t> ends;  // of a text, in addition to the tokenizer's
+  std::int64_t sequence = 0;       // most tokens of a sample
+  std::int64_t batch_size = 1;     // samples that are read at once
 };
 
 class TaskEvaluator {

@@ -88,6 +88,19 @@ if(NOT got MATCHES "\"answer\":\"Ho\"")
   message(FATAL_ERROR "an answer does not end where its turn does: ${got}")
 endif()
 
+# So does an answer to a task, if the files of the model name that token.
+file(WRITE ${WORK}/hello.toml "prompt = \"Q {question}\\nA\\n\"\nkind = \"generation\"\nanswer = \"{right}\"\n"
+  "max-new-tokens = 12\nmetrics = [\"exact_match\"]\n")
+file(WRITE ${WORK}/words/chat_template.jinja "{% for m in messages %}{% if m.role == 'user' %}Q {{ m.content }}\nA\n"
+  "{% else %}{{ m.content }}<|im_end|>zzz{% endif %}{% endfor %}")
+file(WRITE ${WORK}/hello/test.csv "question,right\nHi,Ho\n")
+file(READ ${WORK}/words/tokenizer.json ids)
+string(REGEX MATCH "\"id\": *([0-9]+),[^}]*\"content\": *\"<.im_end.>\"" found "${ids}")
+file(WRITE ${WORK}/words/generation_config.json "{\"eos_token_id\": ${CMAKE_MATCH_1}}")
+expect(RUN pretrain --model llama-tiny --tokenizer-name-or-path ${WORK}/words ${learn} --train-iters 40 --eval-interval 40
+  --eval-tasks ${WORK}/hello.toml --eval-tasks-data-path ${WORK}/hello --save ${WORK}/asked CODE 0
+  ERR "tasks at iteration 40 . hello,exact_match: 1")
+
 # What is refused.
 file(WRITE ${WORK}/empty.txt "\n")
 expect(RUN ${run} --sample-prompts ${WORK}/empty.txt --save ${WORK}/none CODE 3 ERR "--sample-prompts: [^ ]*empty.txt: no prompt is in it")
