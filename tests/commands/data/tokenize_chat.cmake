@@ -14,7 +14,7 @@ file(WRITE ${WORK}/model/chat_template.jinja "{{ bos_token }}${loop}{{ m.content
 file(WRITE ${WORK}/model/chat_templates/tool_use.jinja "{{ tools | tojson }}")
 # The template's own <s> is one id, and no other is added.
 expect(RUN tokenize --chat ${WORK}/chats.jsonl ${folder} --pieces CODE 0
-  OUT "^conversation 1: [0-9]+ tokens, [23] of the assistant\ntext:\n<s>.user.q</s>.assistant.a0</s>\npieces: <s> .*\nmask: 0 [0 ]*1 1( 1)?\nconversation 2: .*\n.{\"name\": \"f\"}.\n")
+  OUT "^conversation 1: [0-9]+ tokens, [23] of the assistant\ntext:\n<s>.user.q</s>.assistant.a0</s>\npieces: <s> .*\nmask: 0 [0 ]*1 1( 1)?\nconversation 2: .*\n.{\"type\": \"function\", \"function\": {\"name\": \"f\"}}.\n")
 expect(RUN tokenize --chat ${WORK}/chats.jsonl ${folder} --json CODE 0
   OUT "^{\"count\":[0-9]+,\"text\":\"<s>.user.q</s>.assistant.a0</s>\",\"ids\":.1,.*\"assistant_mask\":.0,.*,1.}\n")
 expect(RUN tokenize --chat ${WORK}/chats.jsonl ${folder} --chat-template default --add-generation-prompt CODE 0
