@@ -236,6 +236,16 @@ def piton_commands(arguments):
             "prefill": command("prefill", "--context", str(arguments.prompt))}
 
 
+def measured(command):
+    """The figures of a run, which is repeated if its limit was measured while the machine was busy."""
+    for attempt in range(5):
+        run = subprocess.run(command, capture_output=True, text=True)
+        if run.returncode == 0:
+            return json.loads(run.stdout)
+        print(run.stderr.strip(), file=sys.stderr)
+    raise SystemExit(f"{' '.join(command)}: failed {attempt + 1} times")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--peers", nargs="+", choices=["llama.cpp", "transformers"], default=["llama.cpp"])
@@ -273,8 +283,7 @@ def main():
         for what, command in commands.items():
             for peer in peers:
                 seconds[what][peer.name].append(measure(peer, what))
-            run = subprocess.run(command, capture_output=True, text=True, check=True)
-            piton[what].append(json.loads(run.stdout))
+            piton[what].append(measured(command))
         print(f"round {turn + 1} of {arguments.rounds}", file=sys.stderr, flush=True)
 
     figures = {}
