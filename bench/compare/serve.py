@@ -3,7 +3,7 @@
     python bench/compare/serve.py --llama-server LLAMA_SERVER [--quantize q8_0|q4_0]
 
 Wants a built piton, llama.cpp's llama-server, and gguf and sentencepiece from PyPI. The model is the 1.1B LLaMA of
-decode.py. Its head continues each token by a fixed one (tokens 1000 to 16999 in circles of 250), so that a text repeats
+decode.py. Its head continues each token by a fixed one (tokens 1000 to 16999 in circles of 40), so that a text repeats
 itself as a copied one does, both servers write the same ids, and no text ends early. All matrices are computed.
 
   one     one user: a prompt of --prompt tokens, --tokens new ones; tokens a second of the whole request
@@ -32,7 +32,7 @@ import time
 from decode import MODEL, VOCABULARY, write_gguf
 from train import ROOT, command_line, cpu_model, text_of
 
-FIRST, LAST, CIRCLE = 1000, 17000, 250
+FIRST, LAST, CIRCLE = 1000, 17000, 40
 
 
 def next_token(token):
