@@ -39,20 +39,13 @@ std::string name_for_peft(const OpenedModel& base) {
   return base.format == ModelFormat::kHuggingFace ? base.source->where() : "";
 }
 
-// The chat template without a name; "": none.
-std::string default_template(const ModelChatTemplates& templates) {
-  for (const ChatTemplateSource& one : templates.files.templates)
-    if (one.name == "default") return one.text;
-  return "";
-}
-
 // The template that the data of the adapter's run had, if that is not the base's.
 void write_chat_template(const Target& target, const OpenedModel& base,
                          const OpenedAdapter& adapter) {
-  const std::string text = default_template(adapter.tokenizer.folder.empty()
-                                                ? adapter.chat_templates
-                                                : chat_templates_in(adapter.tokenizer.folder));
-  if (text.empty() || text == default_template(base.chat_templates)) return;
+  const std::string text = default_chat_template(
+      adapter.tokenizer.folder.empty() ? adapter.chat_templates.files
+                                       : chat_templates_in(adapter.tokenizer.folder).files);
+  if (text.empty() || text == default_chat_template(base.chat_templates.files)) return;
   write_text_file(target.result() / "chat_template.jinja", text);
 }
 

@@ -70,14 +70,6 @@ TokenizerFiles find_files(const TokenizerOptions& options) {
   throw Error(Fault::kData, "{}: {}, which no GGUF file can say", where.string(), what);
 }
 
-// GGUF files have one template.
-std::string default_template_of(const fs::path& folder) {
-  for (const ChatTemplateSource& one : read_chat_templates(folder).templates) {
-    if (one.name == "default") return one.text;
-  }
-  return "";
-}
-
 // Which ids are around a text, seen at one that is encoded.
 void set_frame(const Tokenizer& tokenizer, GgufVocabulary& vocabulary) {
   const SpecialIds& special = tokenizer.special();
@@ -375,7 +367,7 @@ GgufVocabulary vocabulary_of_files(const TokenizerOptions& options, const Tokeni
     } else {
       refuse_tokenizer(files.folder, fmt::format("the tokenizer is of kind {}", tokenizer.name()));
     }
-    vocabulary.chat_template = default_template_of(files.folder);
+    vocabulary.chat_template = default_chat_template(read_chat_templates(files.folder));
   }
   const std::optional<std::int32_t> unknown = vocabulary.unk;
   set_frame(tokenizer, vocabulary);

@@ -148,6 +148,13 @@ Json special_tokens_of(const std::string& tokenizer_config) {
   return tokens;
 }
 
+std::string default_chat_template(const ChatTemplateFiles& files) {
+  for (const ChatTemplateSource& one : files.templates) {
+    if (one.name == "default") return one.text;
+  }
+  return "";
+}
+
 ChatTemplate choose_chat_template(const ChatTemplateFiles& files, const std::string& name,
                                   bool with_tools) {
   const auto named = [&](const std::string& wanted) {

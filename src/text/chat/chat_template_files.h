@@ -40,6 +40,9 @@ struct ModelChatTemplates {
 // The same, of a model that may be used without a template. `folder` "": none.
 ModelChatTemplates chat_templates_in(const std::filesystem::path& folder);
 
+// The text of the template that is used without a name ("default"); "": there is none.
+std::string default_chat_template(const ChatTemplateFiles& files);
+
 // The texts of special tokens in the contents of a tokenizer_config.json, as an object:
 // {"bos_token": "<s>"}. Empty if the contents are no JSON object.
 nlohmann::ordered_json special_tokens_of(const std::string& tokenizer_config);
