@@ -6,9 +6,8 @@
 #include <array>
 #include <utility>
 
-#include "base/error.h"
-#include "base/nesting.h"
 #include "serve/request_error.h"
+#include "text/chat/json_in_text.h"
 
 namespace piton {
 namespace {
@@ -38,13 +37,7 @@ Json joined_parts(const Json& parts, const std::string& path) {
 void read_arguments(Json& function) {
   const auto arguments = function.find("arguments");
   if (arguments == function.end() || !arguments->is_string()) return;
-  const std::string& text = arguments->get_ref<const std::string&>();
-  try {
-    check_json_depth(text, "arguments");
-  } catch (const Error&) {
-    return;
-  }
-  Json value = read_json_or_discarded<Json>(text);
+  Json value = json_in_text(arguments->get_ref<const std::string&>());
   if (value.is_object()) *arguments = std::move(value);
 }
 

@@ -4,8 +4,7 @@
 #include <array>
 #include <optional>
 
-#include "base/json.h"
-#include "base/nesting.h"
+#include "text/chat/json_in_text.h"
 
 namespace piton {
 namespace {
@@ -23,16 +22,10 @@ std::string_view stripped(std::string_view text) {
   return text.substr(first, text.find_last_not_of(kSpace) - first + 1);
 }
 
-// Null if `text` is not JSON, or nested too deeply to be read.
+// The object or the list that `text` is; null if it is none.
 Json read(std::string_view text) {
   if (!text.starts_with('{') && !text.starts_with('[')) return nullptr;
-  try {
-    check_json_depth(text, "call");
-  } catch (const std::exception&) {
-    return nullptr;
-  }
-  Json json = read_json_or_discarded<Json>(text);
-  return json.is_discarded() ? Json() : json;
+  return json_in_text(text);
 }
 
 std::optional<FunctionCall> call_of(const Json& json, const std::vector<std::string>& tools) {

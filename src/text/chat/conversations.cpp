@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/nesting.h"
 #include "base/trimmed.h"
+#include "text/chat/json_in_text.h"
 
 namespace piton {
 namespace {
@@ -43,30 +44,17 @@ std::string text_of(const Json& message, const char* key, const std::string& whe
   return message[key].get<std::string>();
 }
 
-// The JSON in a text, an object or a list; null if it is none.
-Json json_in(const std::string& text) {
-  const std::string_view bare = trimmed(text);
-  if (!bare.starts_with('{') && !bare.starts_with('[')) return nullptr;
-  try {
-    check_json_depth(bare, "call");
-  } catch (const Error&) {
-    return nullptr;
-  }
-  Json json = read_json_or_discarded<Json>(bare);
-  return json.is_discarded() ? Json() : json;
-}
-
 // The calls of tools that a message from function_call is: an object with name and arguments, or a
 // list of them. Null if it is none, and stays a text.
 Json calls_in(const std::string& text) {
-  Json list = json_in(text);
+  Json list = json_in_text(trimmed(text));
   if (list.is_object()) list = Json::array({list});
   if (!list.is_array() || list.empty()) return nullptr;
   Json calls = Json::array();
   for (const Json& one : list) {
     if (!one.is_object() || !one.contains("name") || !one.contains("arguments")) return nullptr;
     Json arguments = one["arguments"];
-    if (arguments.is_string()) arguments = json_in(arguments.get<std::string>());
+    if (arguments.is_string()) arguments = json_in_text(trimmed(arguments.get<std::string>()));
     if (!one["name"].is_string() || !arguments.is_object()) return nullptr;
     calls.push_back({{"type", "function"},
                      {"function", {{"name", one["name"]}, {"arguments", std::move(arguments)}}}});
