@@ -11,7 +11,6 @@
 #include "base/options/option_range.h"
 #include "checkpoint/collective.h"
 #include "model_files/chat_templates.h"
-#include "model_files/generation_ends.h"
 #include "model_files/model_format.h"
 #include "model_files/opened_adapter.h"
 #include "session/run_sections.h"
@@ -283,7 +282,7 @@ void RunOpener::open_prompts() {
       PromptReading{.tokenizer = *run_.tokenizer,
                     .templates = std::move(found.files),
                     .own_template = run_.data->chat_template(sinks_),
-                    .ends = generation_ends(tokenizer_of(run_.settled.tokenizer).folder),
+                    .ends = text_ends_of_run(run_.settled.tokenizer, *run_.tokenizer),
                     .adds_special_tokens = rule_of_run(run_.state.facts).add,
                     .sequence = std::min(run_.plan.sequence, model.longest_sequence())});
 }

@@ -39,10 +39,6 @@ ChatTemplate template_for(const PromptReading& reading, bool with_tools) {
 
 SamplePrompts::SamplePrompts(const SamplePromptOptions& options, const PromptReading& reading)
     : options_(options), ends_(reading.ends) {
-  const SpecialIds& special = reading.tokenizer.special();
-  for (const auto& id : {special.eos, special.eod}) {
-    if (id) ends_.push_back(*id);
-  }
   check_range("--sample-prompts-tokens", options.max_new_tokens, 1, kMostTokens);
   const std::string& file = options.file;
   static_cast<void>(RegularFile(file));  // refuses a pipe, which would be read once

@@ -19,7 +19,7 @@ struct PromptReading {
   // Of the tokenizer's folder, and the Jinja of the corpora, which comes first; "": none.
   ChatTemplateFiles templates;
   std::string own_template;
-  std::vector<std::int32_t> ends;   // that the model's files name, in addition to the tokenizer's
+  std::vector<std::int32_t> ends;   // of a text; those of the templates' turns are added
   bool adds_special_tokens = true;  // to prompts that are no conversations
   std::int64_t sequence = 0;        // most tokens of a prompt with its answer
 };

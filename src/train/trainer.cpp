@@ -7,9 +7,8 @@
 #include "base/reported_elsewhere.h"
 #include "base/seconds.h"
 #include "comm/gathered_values.h"
-#include "model_files/generation_ends.h"
-#include "model_files/model_tokenizer.h"
 #include "train/run/corpus_rule.h"
+#include "train/run/run_tokenizer.h"
 #include "train/run/task_evaluator.h"
 
 namespace piton {
@@ -304,7 +303,7 @@ std::vector<TaskFigure> Trainer::evaluate_tasks() {
       inputs_.tasks->evaluate({.session = *run_.session,
                                .tokenizer = *run_.tokenizer,
                                .special_tokens = rule_of_run(run_.state.facts),
-                               .ends = generation_ends(tokenizer_of(run_.settled.tokenizer).folder),
+                               .ends = text_ends_of_run(run_.settled.tokenizer, *run_.tokenizer),
                                .sequence = run_.plan.sequence,
                                .batch_size = run_.settled.loop.micro_batch_size});
   run_.session->pipeline().observer = std::move(observer);

@@ -39,11 +39,7 @@ class TrainedModel final : public EvaluatedModel {
     std::vector<StopWords> stops(prompts.size(), StopWords(end.stop));
     std::vector<std::string> texts(prompts.size());
     for (std::size_t i = 0; i < prompts.size(); ++i) decoders[i].start_after(prompts[i]);
-    const SpecialIds& special = tokenizer().special();
-    PromptBatch batch{.ids = prompts, .draws = {}, .ends = model_.ends};
-    for (const auto& id : {special.eos, special.eod}) {
-      if (id) batch.ends.push_back(*id);
-    }
+    const PromptBatch batch{.ids = prompts, .draws = {}, .ends = model_.ends};
     generate_batch(*engine_, batch, {.max_new_tokens = end.max_new_tokens, .greedy = true},
                    [&](std::size_t i, const GeneratedToken& token) {
                      texts[i] += stops[i].push(decoders[i].push(token.id));

@@ -4,6 +4,7 @@
 
 #include "checkpoint/store.h"
 #include "model_files/chosen_tokenizer.h"
+#include "model_files/generation_ends.h"
 #include "model_files/native_config.h"
 
 namespace piton {
@@ -57,6 +58,16 @@ ModelChatTemplates chat_templates_of_run(const PretrainOptions& options,
     return chat_templates_in(tokenizer_of_checkpoint(config.tokenizer, checkpoint).folder);
   }
   return chosen_tokenizer(options.tokenizer).chat_templates;
+}
+
+std::vector<std::int32_t> text_ends_of_run(const TokenizerOptions& options,
+                                           const Tokenizer& tokenizer) {
+  std::vector<std::int32_t> ends = generation_ends(tokenizer_of(options).folder);
+  const SpecialIds& special = tokenizer.special();
+  for (const auto& id : {special.eos, special.eod}) {
+    if (id) ends.push_back(*id);
+  }
+  return ends;
 }
 
 void keep_run_tokenizer(const PretrainOptions& options, const std::optional<OpenedModel>& foreign,

@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "model_files/opened_model.h"
 #include "train/run/pretrain_options.h"
@@ -25,6 +26,11 @@ std::unique_ptr<Tokenizer> open_run_tokenizer(const PretrainOptions& options,
 // The chat templates in the files of that tokenizer.
 ModelChatTemplates chat_templates_of_run(const PretrainOptions& options,
                                          const std::optional<OpenedModel>& foreign);
+
+// The ids at which texts of the run's model end: those of generation_config.json next to the files
+// of `tokenizer`, which `options` name, and its ends of text and of document.
+std::vector<std::int32_t> text_ends_of_run(const TokenizerOptions& options,
+                                           const Tokenizer& tokenizer);
 
 // Keeps its files in --save (keep_tokenizer() in model_files/model_tokenizer.h).
 void keep_run_tokenizer(const PretrainOptions& options, const std::optional<OpenedModel>& foreign,

@@ -48,7 +48,7 @@ struct TaskModel {
   Session& session;
   const Tokenizer& tokenizer;
   SpecialTokensRule special_tokens;
-  std::vector<std::int32_t> ends;  // of a text, in addition to the tokenizer's
+  std::vector<std::int32_t> ends;  // of a text
   std::int64_t sequence = 0;       // most tokens of a sample
   std::int64_t batch_size = 1;     // samples that are read at once
 };
