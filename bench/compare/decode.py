@@ -29,7 +29,7 @@ import sys
 import tempfile
 import time
 
-from train import ROOT, command_line, cpu_model, text_of
+from train import ROOT, command_line, cpu_model, text_of, write_result
 
 LAYERS, HIDDEN, FFN, HEADS, GROUPS, VOCABULARY, POSITIONS = 22, 2048, 5632, 32, 4, 32000, 2048
 MODEL = "llama-1.1b"
@@ -311,14 +311,9 @@ def main():
         "figures": figures,
         "raw": {"peer_seconds": seconds, "piton": piton},
     }
-    text = json.dumps(result, indent=1) + "\n"
-    if arguments.output == "-":
-        print(text, end="")
+    path = write_result(result, arguments.output, "-".join(filter(None, ["decode", MODEL, arguments.quantize])))
+    if path is None:
         return
-    name = "-".join([result["date"][:10], "decode", MODEL, *([arguments.quantize] if arguments.quantize else [])])
-    path = pathlib.Path(arguments.output) if arguments.output else ROOT / "bench" / "results" / f"{name}.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
     for what, figure in figures.items():
         print(f"{path}: {what}: " + ", ".join(f"{key} {value:.2f}" for key, value in figure.items()))
 

@@ -30,7 +30,7 @@ import threading
 import time
 
 from decode import MODEL, VOCABULARY, write_gguf
-from train import ROOT, command_line, cpu_model, text_of
+from train import ROOT, command_line, cpu_model, text_of, write_result
 
 FIRST, LAST, CIRCLE = 1000, 17000, 40
 
@@ -274,15 +274,9 @@ def main():
         "figures": figures,
         "raw": raw,
     }
-    text = json.dumps(result, indent=1) + "\n"
-    if arguments.output == "-":
-        print(text, end="")
-        return
-    name = "-".join([result["date"][:10], "serve", MODEL, *([arguments.quantize] if arguments.quantize else [])])
-    output = pathlib.Path(arguments.output) if arguments.output else ROOT / "bench" / "results" / f"{name}.json"
-    output.parent.mkdir(parents=True, exist_ok=True)
-    output.write_text(text)
-    print(f"{output}:\n{json.dumps(figures, indent=1)}")
+    path = write_result(result, arguments.output, "-".join(filter(None, ["serve", MODEL, arguments.quantize])))
+    if path is not None:
+        print(f"{path}:\n{json.dumps(figures, indent=1)}")
 
 
 if __name__ == "__main__":

@@ -138,6 +138,18 @@ def command_line(arguments):
     return " ".join(words)
 
 
+def write_result(result, output, name):
+    """The file that was written: bench/results/DATE-NAME.json unless `output` names one. None: "-", printed alone."""
+    text = json.dumps(result, indent=1) + "\n"
+    if output == "-":
+        print(text, end="")
+        return None
+    path = pathlib.Path(output) if output else ROOT / "bench" / "results" / f"{result['date'][:10]}-{name}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
 def text_of(*command):
     return subprocess.run(command, capture_output=True, text=True, cwd=ROOT).stdout.strip()
 
@@ -222,16 +234,12 @@ def main():
     }
     if len(variants) == 1:  # of several, the process holds all
         result["peer_peak_resident_bytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    text = json.dumps(result, indent=1) + "\n"
-    if arguments.output == "-":
-        print(text, end="")
-        return
     kind = "lora" if arguments.lora_r else "train"
     dtypes = arguments.dtype + (f"-against-{arguments.peer_dtype}" if arguments.peer_dtype != arguments.dtype else "")
-    name = f"{result['date'][:10]}-{kind}-{arguments.model}-{dtypes}-{arguments.micro_batch_size}x{arguments.seq_length}.json"
-    path = pathlib.Path(arguments.output) if arguments.output else ROOT / "bench" / "results" / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
+    name = f"{kind}-{arguments.model}-{dtypes}-{arguments.micro_batch_size}x{arguments.seq_length}"
+    path = write_result(result, arguments.output, name)
+    if path is None:
+        return
     print(f"{path}: piton {tokens / own:.0f} tokens/s, PyTorch ({fastest.name}) {tokens / peer:.0f}, ratio {peer / own:.2f}")
 
 
