@@ -37,6 +37,15 @@ echo $process > "$notes/process.$rank.new"
 mv "$notes/process.$rank.new" "$notes/process.$rank"
 while wait $process; code=$?; kill -0 $process 2>/dev/null; do :; done
 echo $code > "$notes/code.$rank"
+# mpirun kills the rest a second after the first code that is not 0. That a signal ended the run is
+# said by all ranks, so each is given the time to say it.
+waited=0
+set -- "$notes"/code.*
+while [ $code = 75 ] && [ $# -lt "$OMPI_COMM_WORLD_SIZE" ] && [ $waited -lt 100 ]; do
+  sleep 0.1
+  waited=$((waited + 1))
+  set -- "$notes"/code.*
+done
 exit $code
 )";
 
