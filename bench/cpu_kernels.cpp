@@ -250,7 +250,7 @@ class Bench {
   void skinny() {
     const Tensor weight = random(DType::kBF16, {5632, 2048});
     const WeightView view = packed(weight, WeightForm::kForward);
-    for (const std::int64_t n : {1, 2, 4, 8, 16, 32}) {
+    for (const std::int64_t n : {1, 2, 4, 6, 8, 16, 32}) {
       bandwidth(fmt::format("bf16 {} x 2048 -> 5632 forward", n),
                 LinearForward{.y = host_tensor(DType::kBF16, {n, 5632}),
                               .x = random(DType::kBF16, {n, 2048}),
