@@ -13,13 +13,13 @@
 namespace piton {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
 struct Outcome {
   Parsed parsed;
-  Json record;
+  OrderedJson record;
   std::string reason;
 };
 
@@ -52,7 +52,7 @@ TEST(WholeRecordParser, ReadsWhatNlohmannReads) {
   ASSERT_EQ(outcomes.size(), lines.size());
   for (std::size_t i = 0; i < lines.size(); ++i) {
     ASSERT_EQ(outcomes[i].parsed, Parsed::kRecord) << outcomes[i].reason;
-    const Json wanted = Json::parse(lines[i]);
+    const OrderedJson wanted = OrderedJson::parse(lines[i]);
     EXPECT_EQ(outcomes[i].record, wanted);
     EXPECT_EQ(outcomes[i].record.dump(), wanted.dump());
   }
