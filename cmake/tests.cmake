@@ -19,14 +19,14 @@ file(GLOB double_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/support/*.c
 add_library(piton_test_doubles STATIC ${double_sources})
 target_include_directories(piton_test_doubles PUBLIC ${CMAKE_SOURCE_DIR}/tests)
 target_link_libraries(piton_test_doubles PUBLIC piton_kernels PRIVATE piton_test_support)
-piton_compile_together(piton_test_doubles 32)
+piton_compile_together(piton_test_doubles)
 
 # A test is compiled more often than it runs long: half of the time of -O3, which the libraries have. With sanitizers
 # -O0 halves it again.
 function(piton_test_compilation name)
   target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1> $<$<CONFIG:Debug>:-O0>)
   target_link_options(${name} PRIVATE ${piton_link_quickly})
-  piton_compile_together(${name} 32)
+  piton_compile_together(${name})
 endfunction()
 target_compile_options(piton_test_doubles PRIVATE $<$<CONFIG:Release>:-O1>)
 
