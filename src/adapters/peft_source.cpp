@@ -278,8 +278,8 @@ void PeftSource::add(const HfPlace& place, const Shape& shape, const HfTensor& s
                 stored.file->path().string(), stored.name, stored.dtype);
   }
   if (!places_
-           .try_emplace(place.canonical, place, CanonicalTensor{place.canonical, *dtype, shape},
-                        stored)
+           .try_emplace(place.canonical,
+                        Place{place, CanonicalTensor{place.canonical, *dtype, shape}, stored})
            .second)
     throw Error(Fault::kData, "{}: {} is there twice, under two names", where(), stored.name);
 }

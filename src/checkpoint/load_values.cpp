@@ -4,7 +4,6 @@
 #include <cstring>
 #include <functional>
 #include <map>
-#include <ranges>
 #include <string_view>
 
 #include "base/listed.h"
@@ -150,12 +149,11 @@ std::vector<Holding> weight_holdings(const StoredModel& model) {
 }
 
 // What a model with these weights is, by their names.
-template <typename Names>
-std::string_view kind_of_model(const Names& names) {
+std::string_view kind_of_model(const std::vector<CanonicalTensor>& weights) {
   bool is_encoder = false;
-  for (const std::string& name : names) {
-    if (name.starts_with("encoder.")) return "an encoder with a decoder (t5)";
-    is_encoder |= name == "head.dense.weight" || name == "embedding.type.weight";
+  for (const CanonicalTensor& one : weights) {
+    if (one.name.starts_with("encoder.")) return "an encoder with a decoder (t5)";
+    is_encoder |= one.name == "head.dense.weight" || one.name == "embedding.type.weight";
   }
   return is_encoder ? "an encoder (bert)" : "a decoder";
 }
@@ -189,13 +187,12 @@ std::vector<CanonicalTensor> tensors_of(const StoredModel& model, TensorKind kin
 
 void check_tensors(const TensorSource& source, const std::vector<CanonicalTensor>& wanted,
                    TensorKind kind) {
+  const std::vector<CanonicalTensor> found = source.tensors(kind);
   std::map<std::string, Shape> stored;
-  for (const CanonicalTensor& one : source.tensors(kind)) stored[one.name] = one.shape;
+  for (const CanonicalTensor& one : found) stored[one.name] = one.shape;
   if (kind == TensorKind::kWeight) {
-    std::vector<std::string> names;
-    for (const CanonicalTensor& one : wanted) names.push_back(one.name);
-    const std::string_view got = kind_of_model(std::views::keys(stored));
-    const std::string_view own = kind_of_model(names);
+    const std::string_view got = kind_of_model(found);
+    const std::string_view own = kind_of_model(wanted);
     if (got != own) {
       throw Error(Fault::kData,
                   "checkpoint: {}: is of {}, and this model is {}; give another checkpoint, or the "
