@@ -233,13 +233,13 @@ void verify_tokenizers(const Conversion& made, ConvertReport& report) {
   };
   // llama.cpp puts a space before every text, the `tokenizers` library's Metaspace before those
   // that do not begin with one. No entry says which.
-  const auto spaced = std::ranges::stable_partition(
-      texts, [](const std::string& text) { return !text.starts_with(' '); });
-  const std::vector<std::string> with_space(spaced.begin(), spaced.end());
+  const auto spaced = std::stable_partition(
+      texts.begin(), texts.end(), [](const std::string& text) { return !text.starts_with(' '); });
+  const std::vector<std::string> with_space(spaced, texts.end());
   const std::string beyond =
       report.to == ModelFormat::kGguf ? difference_of(with_space) : std::string();
   if (!beyond.empty()) {
-    texts.erase(spaced.begin(), spaced.end());
+    texts.erase(spaced, texts.end());
     report.notes.push_back(fmt::format(
         "texts that begin with a space get one more from a GGUF file's tokenizer: {}", beyond));
   }

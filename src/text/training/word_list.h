@@ -48,8 +48,7 @@ class WordList {
   // Ascending, each once.
   void sort() {
     std::ranges::sort(words());
-    const auto rest = std::ranges::unique(words());
-    size_ -= static_cast<std::uint32_t>(rest.size());
+    size_ = static_cast<std::uint32_t>(std::unique(data(), data() + size_) - data());
   }
 
  private:
