@@ -27,7 +27,10 @@ if(NOT TARGET Parquet::parquet_shared AND PITON_PYARROW)
   set_source_files_properties(${CMAKE_SOURCE_DIR}/src/data/records/parquet_arrow.cpp PROPERTIES
     COMPILE_OPTIONS "-isystem;${PITON_PYARROW}/include")
   target_link_libraries(piton_data_records PRIVATE ${parquet_library} ${arrow_library})
-  target_link_options(piton_data_records INTERFACE -Wl,-rpath,${PITON_PYARROW})
+  # The wheel's libparquet exports the functions of a libcrypto that it contains. The loader takes the first library
+  # that has a name, so the system's comes first: otherwise libssl would work with parts of both.
+  target_link_options(piton_data_records INTERFACE -Wl,-rpath,${PITON_PYARROW}
+    LINKER:--push-state,--no-as-needed,-lcrypto,--pop-state)
   set(arrow_found ON)
 endif()
 if(arrow_found)
