@@ -90,7 +90,10 @@ stop TERM 0
 wait "$last" || fail "the answer that ran was cut"
 grep -q '"completion_tokens"' "$work/last" || fail "the answer that ran: $(cat "$work/last")"
 
-# TLS.
+# TLS. Another library that contains OpenSSL (libparquet of a wheel) lends libssl nothing.
+lent=$(LD_BIND_NOW=1 LD_DEBUG=bindings "$piton" --version 2>&1 | grep -E '/lib(ssl|crypto)[.][^ ]* \[0\] to' |
+  grep -oE 'to [^ ]*[.]so[^ ]*' | sort -u | grep -vE '/lib(ssl|crypto|c|dl|pthread)[.]so')
+[ -z "$lent" ] || fail "libssl is bound $lent"
 if command -v openssl >/dev/null; then
   openssl req -x509 -newkey rsa:2048 -nodes -keyout "$work/tls.key" -out "$work/tls.pem" -days 2 -subj /CN=localhost \
     -addext subjectAltName=IP:127.0.0.1 2>/dev/null || fail "openssl makes no certificate"
