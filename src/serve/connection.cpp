@@ -93,9 +93,11 @@ Connection::Connection(int socket, const TlsFiles* tls) : socket_(socket) {
 }
 
 Connection::~Connection() {
-  if (tls_ && tls_->ssl != nullptr && SSL_is_init_finished(tls_->ssl) == 1)
-    SSL_shutdown(tls_->ssl);  // says that it ends; does not wait for an answer
-  ERR_clear_error();
+  if (tls_) {
+    if (tls_->ssl != nullptr && SSL_is_init_finished(tls_->ssl) == 1)
+      SSL_shutdown(tls_->ssl);  // says that it ends; does not wait for an answer
+    ERR_clear_error();
+  }
   tls_.reset();
   ::shutdown(socket_, SHUT_RDWR);
   ::close(socket_);
