@@ -5,6 +5,7 @@
 #include <random>
 
 #include "base/error.h"
+#include "serve/answers.h"
 #include "serve/chat_messages.h"
 #include "serve/request_error.h"
 #include "serve/request_fields.h"
@@ -227,11 +228,12 @@ std::optional<std::int64_t> named_adapter(const std::optional<std::string>& name
   const std::vector<std::string>& adapters = model.adapters();
   const auto found = std::ranges::find(adapters, *name);
   if (found != adapters.end()) return found - adapters.begin();
-  std::string names = Json(model.name()).dump();
-  for (const std::string& one : adapters) names += ", " + Json(one).dump();
+  // A name of a path may have any bytes.
+  std::string names = json_line(model.name());
+  for (const std::string& one : adapters) names += ", " + json_line(one);
   throw RequestError(
       404, "model",
-      fmt::format("model: {} is not here; this server has {}", Json(*name).dump(), names));
+      fmt::format("model: {} is not here; this server has {}", json_line(*name), names));
 }
 
 TextRequest read_completion_request(const Json& body, const ServedModel& model,

@@ -318,6 +318,7 @@ TEST_F(Service, RefusesWhatIsNoRequest) {
   EXPECT_EQ(ask("/v1/models", "{}").status, 405);
   EXPECT_EQ(ask("/nothing", "").status, 404);
   EXPECT_EQ(ask("/v1/models/other", "", "GET").status, 404);
+  EXPECT_EQ(ask("/v1/models/\xFF", "", "GET").status, 404);
   post("/v1/completions", {{"prompt", "p"}, {"model", "other"}}, 404);
   post("/v1/completions", {{"prompt", "refuse"}}, 400);  // by the engine
 }
