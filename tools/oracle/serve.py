@@ -18,6 +18,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 
 import jsonschema
 import openai
@@ -142,6 +143,14 @@ def check_embeddings(client):
     print("embeddings: float and base64 agree")
 
 
+def status_of(call):
+    try:
+        call()
+    except openai.APIStatusError as error:
+        return error.status_code
+    return 200
+
+
 def check_errors(server, client):
     messages = [{"role": "user", "content": "q"}]
     refused = [
@@ -151,7 +160,8 @@ def check_errors(server, client):
         (openai.BadRequestError, lambda: client.chat.completions.create(model="m", messages=[])),
         (openai.NotFoundError, lambda: client.chat.completions.create(model="gpt", messages=messages)),
         (openai.AuthenticationError, lambda: server.client("wrong").models.list()),
-        (openai.RateLimitError, lambda: client.completions.create(model="m", prompt="x", n=100)),
+        # More texts than there are places at all: waiting would not help.
+        (openai.BadRequestError, lambda: client.completions.create(model="m", prompt="x", n=100)),
     ]
     for kind, call in refused:
         try:
@@ -160,6 +170,15 @@ def check_errors(server, client):
             check(error.body and error.body["message"], f"{kind.__name__} without a message")
         else:
             check(False, f"no {kind.__name__}")
+    # More texts than there are places now.
+    many = [threading.Thread(target=lambda: waited.append(status_of(
+        lambda: client.completions.create(model="m", prompt="x", n=50, max_tokens=100)))) for _ in range(4)]
+    waited = []
+    for one in many:
+        one.start()
+    for one in many:
+        one.join()
+    check({200, 429} == set(waited), f"four requests for 50 texts each: {waited}")
     print("errors: the client's classes")
 
 

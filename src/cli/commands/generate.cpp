@@ -159,6 +159,7 @@ int run_generate(Invocation& invocation) {
   set.add("Tokenizer", tokenizer);
   refuse_more_arguments(invocation.parse(set, general));
   sampling.settle();
+  sampling.check();
   check_together(set, {options, prompt_options, sampling, beams, speculation, constraint});
   const AdapterFiles adapters = options.adapters.files(options.model, options.model.name());
   Engine engine(engine_options(general), invocation.log);
