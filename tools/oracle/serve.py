@@ -106,6 +106,21 @@ def check_answers(client):
     print("chat completions: answers and streams agree")
 
 
+def check_offsets(client):
+    """Each token is where text_offset says, in the text of the answer; special tokens are nowhere."""
+    for prompt in ("Once upon", "naïve café 你好", "x"):
+        for echo in (False, True):
+            choice = client.completions.create(model="m", prompt=prompt, max_tokens=25, logprobs=1, echo=echo,
+                                               seed=3, temperature=1.5).choices[0]
+            text, tokens, offsets = choice.text, choice.logprobs.tokens, choice.logprobs.text_offset
+            check(offsets == sorted(offsets) and offsets[-1] <= len(text), f"offsets {offsets} of {text!r}")
+            for token, begin, end in zip(tokens, offsets, offsets[1:] + [len(text)]):
+                part = text[begin:end]
+                whole = "\ufffd" not in token and part
+                check(not whole or part in (token, token.lstrip()), f"{token!r} at {begin} of {text!r}")
+    print("text_offset: tokens are where it says")
+
+
 def check_tools(client):
     """Answers that must be calls, of models that know nothing about tools."""
     parameters = {"type": "object", "required": ["a", "b"], "additionalProperties": False,
@@ -262,6 +277,7 @@ def main():
     try:
         client = server.client()
         check_answers(client)
+        check_offsets(client)
         check_tools(client)
         check_embeddings(client)
         check_errors(server, client)
