@@ -7,11 +7,14 @@
 #include "base/error.h"
 #include "base/files/files.h"
 #include "base/json.h"
+#include "gguf/gguf_source.h"
 
 namespace piton {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr const char* kSettings = "generation_config.json";
 
 std::vector<std::int32_t> ends_in(const nlohmann::ordered_json& said, const std::string& where) {
   const auto found = said.find("eos_token_id");
@@ -30,14 +33,27 @@ std::vector<std::int32_t> ends_in(const nlohmann::ordered_json& said, const std:
   return ends;
 }
 
+// The ends of a turn and of a message of a GGUF file. That of a text is its tokenizer's.
+std::vector<std::int32_t> ends_in(const GgufHeader& header) {
+  std::vector<std::int32_t> ends;
+  for (const char* key : {"tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"}) {
+    const GgufValue* const id = header.find(key);
+    const bool fits = id != nullptr && id->is_integer() && id->integer() >= 0 &&
+                      id->integer() <= std::numeric_limits<std::int32_t>::max();
+    if (fits) ends.push_back(static_cast<std::int32_t>(id->integer()));
+  }
+  return ends;
+}
+
 }  // namespace
 
 std::vector<std::int32_t> generation_ends(const fs::path& folder) {
   if (folder.empty()) return {};
-  for (const char* name : {"generation_config.json", "config.json"}) {
-    const fs::path path = folder / name;
+  for (const fs::path& path : {folder / kSettings, folder / "config.json"}) {
     if (!fs::is_regular_file(path)) continue;
     const auto said = read_json_or_discarded<nlohmann::ordered_json>(read_text_file(path));
+    // Next to a tokenizer there may be a config.json of anything.
+    if (!said.is_object() && path.filename() != kSettings) continue;
     if (!said.is_object())
       throw Error(Fault::kData, "{}: not a JSON object, wanted settings", path.string());
     std::vector<std::int32_t> ends = ends_in(said, path.string());
@@ -47,6 +63,7 @@ std::vector<std::int32_t> generation_ends(const fs::path& folder) {
 }
 
 std::vector<std::int32_t> generation_ends(const OpenedModel& model) {
+  if (model.gguf != nullptr) return ends_in(model.gguf->file().header());
   std::vector<std::int32_t> ends = generation_ends(model.tokenizer.folder);
   if (!ends.empty() || model.origin.is_null() || model.has_other_tokenizer()) return ends;
   return ends_in(model.origin, model.source->where());

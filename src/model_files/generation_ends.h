@@ -16,8 +16,9 @@ namespace piton {
 // entry is something else.
 std::vector<std::int32_t> generation_ends(const std::filesystem::path& folder);
 
-// The same of a model in any format. What config.json of the folder says that a run started from is
-// not of a run with another tokenizer.
+// The same of a model in any format; of a GGUF file tokenizer.ggml.eot_token_id and eom_token_id.
+// What config.json of the folder says that a run started from is not of a run with another
+// tokenizer.
 std::vector<std::int32_t> generation_ends(const OpenedModel& model);
 
 // All ids at which a text ends, each once: `stated` ones, and the tokenizer's ends of text and of

@@ -57,6 +57,7 @@ struct GivenOptions {
 
 void check_together(const OptionSet& set, const GivenOptions& given) {
   const auto& [options, prompts, sampling, beams, speculation, constraint] = given;
+  sampling.check();
   if (options.model.load.empty())
     throw Error(Fault::kUsage, "--load: no model is named; wanted the folder of a run");
   check_one_way(prompts, set.given("prompt"));
@@ -159,7 +160,6 @@ int run_generate(Invocation& invocation) {
   set.add("Tokenizer", tokenizer);
   refuse_more_arguments(invocation.parse(set, general));
   sampling.settle();
-  sampling.check();
   check_together(set, {options, prompt_options, sampling, beams, speculation, constraint});
   const AdapterFiles adapters = options.adapters.files(options.model, options.model.name());
   Engine engine(engine_options(general), invocation.log);

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "base/files/files.h"
+#include "gguf/gguf_file.h"
 #include "support/errors.h"
 #include "support/temp_folder.h"
 #include "unit/huggingface/hf_folder.h"
@@ -45,6 +46,8 @@ TEST(GenerationEnds, AreThoseOfTheModelWhereTheSettingsNameNone) {
   write_text_file(folder.path() / "generation_config.json", R"({"eos_token_id": 7})");
   EXPECT_THAT(generation_ends(folder.path()), ElementsAre(7));
   write_text_file(folder.path() / "generation_config.json", "{}");
+  write_text_file(folder.path() / "config.json", "[1, 2]");  // of another program
+  EXPECT_THAT(generation_ends(folder.path()), IsEmpty());
   write_text_file(folder.path() / "config.json", R"({"eos_token_id": "</s>"})");
   EXPECT_THAT(message_of(Fault::kData, [&] { generation_ends(folder.path()); }),
               HasSubstr("/config.json: eos_token_id is \"</s>\""));
@@ -59,6 +62,20 @@ TEST(GenerationEnds, AreKeptWithTheOriginOfAModel) {
   EXPECT_THAT(generation_ends(model), ElementsAre(2));
   model.facts[kOtherTokenizerFact] = "true";
   EXPECT_THAT(generation_ends(model), IsEmpty());
+}
+
+// As files of llama.cpp have it for models that end a turn otherwise than a text.
+TEST(GenerationEnds, OfAGgufFileAreThoseOfTurnsAndMessages) {
+  const TempFolder folder;
+  const GgufFile golden(std::filesystem::path(PITON_SOURCE_DIR) / "tests/golden/gguf/llama.gguf");
+  GgufHeader header = golden.header();
+  std::string data(static_cast<std::size_t>(golden.file().size_bytes() - header.data_begin), '\0');
+  golden.file().read_at(header.data_begin, std::as_writable_bytes(std::span(data)));
+  header.entries.push_back({"tokenizer.ggml.eot_token_id", GgufValue::u32(107)});
+  header.entries.push_back({"tokenizer.ggml.eom_token_id", GgufValue::u32(108)});
+  write_text_file(folder / "m.gguf", make_gguf_header(header) + data);
+  EXPECT_THAT(generation_ends(open_model({.path = folder / "m.gguf"})), ElementsAre(107, 108));
+  EXPECT_THAT(generation_ends(open_model({.path = golden.where()})), IsEmpty());
 }
 
 class Ends final : public Tokenizer {
