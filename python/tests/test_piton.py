@@ -79,6 +79,7 @@ class PitonTest(unittest.TestCase):
         with piton.Model(run) as model:
             text = model.generate("All work", max_new_tokens=12, greedy=True)
             self.assertEqual(text + "\n", command("generate", "--load", run, "--prompt", "All work", "--max-new-tokens", 12, "--greedy"))
+            self.assertEqual(text, model.generate("All work", max_new_tokens=12, temperature=0))
             ids = model.encode("All work and no")
             self.assertEqual(model.decode(ids), "All work and no")
             logits = model.logits(ids).astype(numpy.float64)

@@ -135,8 +135,7 @@ std::optional<std::string> peft_module_of(const std::string& tensor) {
 }
 
 bool is_reward_adapter(const fs::path& folder) {
-  const fs::path config = folder / kPeftConfigName;
-  return HfConfig(read_regular_file(config, kLargestConfig), config.string())
+  return HfConfig(read_peft_config(folder), (folder / kPeftConfigName).string())
              .word("task_type", "") == kPeftRewardTask;
 }
 

@@ -22,16 +22,6 @@ namespace {
 
 constexpr std::int64_t kMostTexts = 4096;  // that are generated or scored at the same time
 
-// The end of text of the tokenizer, and the ids of generation_config.json in `folder` ("": none).
-std::vector<std::int32_t> ends_of(const Tokenizer* tokenizer, const std::filesystem::path& folder) {
-  std::vector<std::int32_t> ends = generation_ends(folder);
-  if (tokenizer == nullptr) return ends;
-  const SpecialIds& special = tokenizer->special();
-  const std::optional<std::int32_t> end = special.eos ? special.eos : special.eod;
-  if (end && std::ranges::find(ends, *end) == ends.end()) ends.push_back(*end);
-  return ends;
-}
-
 MicroBatch sequence_batch(std::span<const std::int32_t> ids) {
   const auto length = static_cast<std::int64_t>(ids.size()) - 1;
   MicroBatch batch{.samples = 1, .sequence = length};
@@ -58,19 +48,20 @@ void add_pieces(const Parameter& parameter, const Tensor& rows,
 CodesOfParameter codes_of(const InferenceOptions& layout, const OpenedModel& opened,
                           const Machine& machine) {
   const bool holds = machine.kernels.reads_codes() && layout.zero_stage < 3;
-  const std::optional<CodeFormat> format = code_format("--quantize", layout.quantize);
+  const char* const flag = layout.quantize_flag;
+  const std::optional<CodeFormat> format = code_format(flag, layout.quantize);
   if (!format) return holds && opened.source ? codes_stored_in(*opened.source) : CodesOfParameter();
   if (!holds) {
-    throw Error(Fault::kUsage, "--quantize: cannot be combined with {}; leave one of them out",
+    throw Error(Fault::kUsage, "{}: cannot be combined with {}; leave one of them out", flag,
                 layout.zero_stage < 3 ? "--kernels cuda" : "--zero-stage 3");
   }
   if (opened.source && stores_codes(*opened.source)) {
     throw Error(Fault::kUsage,
-                "--quantize: {} is quantized, and used as it is stored; leave --quantize out, or "
-                "load the model that it was made from",
-                opened.name);
+                "{}: {} is quantized, and used as it is stored; leave {} out, or load the model "
+                "that it was made from",
+                flag, opened.name, flag);
   }
-  return codes_in(*format, "--quantize");
+  return codes_in(*format, flag);
 }
 
 }  // namespace
@@ -212,8 +203,11 @@ std::unique_ptr<Model> Model::load(const Machine& machine, const std::filesystem
     state.tokenizer = open_tokenizer(tokenizer);
     notes.push_back(other_tokenizer_note(*state.tokenizer, opened.tokenizer, path.string()));
   }
-  state.ends = ends_of(state.tokenizer.get(),
-                       tokenizer.empty() ? opened.tokenizer.folder : std::filesystem::path());
+  // A tokenizer that is named replaces the model's, but not the ids that the model ends with.
+  std::vector<std::int32_t> stated = generation_ends(opened);
+  if (stated.empty() && !tokenizer.empty())
+    stated = generation_ends(tokenizer_of(tokenizer).folder);
+  state.ends = text_ends(stated, state.tokenizer.get());
   // T5's own tokenizers have no beginning of texts: its decoders start with padding.
   if (state.tokenizer) {
     const SpecialIds& special = state.tokenizer->special();

@@ -87,7 +87,7 @@ class Model {
   // Who guesses next tokens in engines that are made from now on (generate/drafts.h); null: nobody.
   // Must outlive them.
   void set_drafter(Drafter* drafter);
-  // Ids that end a text: those of generation_config.json, and the tokenizer's end of text.
+  // Ids that end a text (model_files/generation_ends.h).
   const std::vector<std::int32_t>& ends() const;
   // The continuations found by beam search, best first. `ends`: see beam_search().
   std::vector<Beam> beams(std::span<const std::int32_t> prompt, std::int64_t max_new_tokens,

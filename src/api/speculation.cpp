@@ -43,6 +43,8 @@ void SpeculationOptions::check() const {
     if (draft_model.empty())
       throw Error(Fault::kUsage, "--draft-tokens: works only with --draft-model; leave it out");
   }
+  if (!draft_quantize.empty() && draft_model.empty())
+    throw Error(Fault::kUsage, "--draft-quantize: works only with --draft-model; leave it out");
   if (prompt_lookup > 0 && !draft_model.empty())
     throw Error(
         Fault::kUsage,
@@ -54,7 +56,11 @@ Speculation::Speculation(const Machine& machine, const SpeculationOptions& optio
   if (options.prompt_lookup > 0) {
     drafter_ = make_prompt_lookup(options.prompt_lookup);
   } else if (!options.draft_model.empty()) {
-    draft_model_ = Model::load(machine, options.draft_model, {}, layout);
+    InferenceOptions own = layout;
+    own.quantize = options.draft_quantize;
+    own.quantize_flag = "--draft-quantize";
+    own.kv_cache_dtype = CacheNumbers::kOfModel;
+    draft_model_ = Model::load(machine, options.draft_model, {}, own);
     check_vocabularies(model, *draft_model_, options.draft_model);
     engine_ = draft_model_->make_engine({});
     drafter_ = make_model_drafter(*engine_, draft_model_->config().max_positions,

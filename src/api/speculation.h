@@ -17,6 +17,7 @@ struct SpeculationOptions {
   std::int64_t prompt_lookup = 0;
   std::string draft_model;
   std::optional<std::int64_t> draft_tokens;
+  std::string draft_quantize;
 
   template <typename Visitor>
   void visit(Visitor&& v) {
@@ -33,6 +34,11 @@ struct SpeculationOptions {
       draft_model);
     v(Option{"draft-tokens", "number of tokens that --draft-model guesses at a time (4)"},
       draft_tokens);
+    v(Option{"draft-quantize",
+             "as --quantize, of --draft-model (default: as it is stored; --quantize and "
+             "--kv-cache-dtype are of the model alone)",
+             {.choices = InferenceOptions::code_formats()}},
+      draft_quantize);
   }
   bool any() const { return prompt_lookup > 0 || !draft_model.empty(); }
   // Throws Error(kUsage) naming the flag.
@@ -43,9 +49,9 @@ struct SpeculationOptions {
 class Speculation {
  public:
   // Gives `model` a drafter, for engines that it makes from now on; `model` must not be used after
-  // this object is gone. The draft model has the layout of the model. Without any() nothing
-  // happens. Throws Error(kUsage) if the vocabularies differ, and as Model::load(). Collective, as
-  // Model::load().
+  // this object is gone. The draft model has the ranks of the model, and its own types. Without
+  // any() nothing happens. Throws Error(kUsage) if the vocabularies differ, and as Model::load().
+  // Collective, as Model::load().
   Speculation(const Machine& machine, const SpeculationOptions& options, Model& model,
               const InferenceOptions& layout);
   ~Speculation();

@@ -101,7 +101,10 @@ DType scale_dtype_of(const TensorSource& source) {
   return DType::kF32;
 }
 
-void check_can_be_coded(const OpenedModel& from, const std::vector<HfPlace>& places) {
+// Throws Error(kUsage) for a model that cannot be coded.
+std::vector<HfPlace> coded_places(const OpenedModel& from) {
+  const HfFamily family = hf_config_of(from.model, from.origin).family;
+  std::vector<HfPlace> places = hf_places(family, from.model);
   for (const HfPlace& place : places) {
     if (!place.transposed) continue;
     throw Error(Fault::kUsage,
@@ -109,18 +112,11 @@ void check_can_be_coded(const OpenedModel& from, const std::vector<HfPlace>& pla
                 "layout of codes for that; wanted --save NAME.gguf with --weights q8_0 or q4_k",
                 from.source->where(), place.name);
   }
+  return places;
 }
 
-}  // namespace
-
-std::unique_ptr<CodedSource> make_coded(const CodedModel& model, CodedWeights& wanted) {
-  const OpenedModel& from = model.from;
-  const HfFamily family = hf_config_of(from.model, from.origin).family;
-  std::vector<HfPlace> places = hf_places(family, from.model);
-  check_can_be_coded(from, places);
-  wanted.format.scale = scale_dtype_of(*from.source);
-  if (!wanted.gptq)
-    return std::make_unique<NearestCodes>(*from.source, wanted.format, std::move(places));
+std::vector<std::vector<std::int32_t>> samples_of(const OpenedModel& from,
+                                                  const CodedWeights& wanted) {
   const std::unique_ptr<Tokenizer> tokenizer =
       wanted.tokenizer.empty() ? open_tokenizer_of(from) : open_tokenizer(wanted.tokenizer);
   if (!tokenizer) {
@@ -128,11 +124,27 @@ std::unique_ptr<CodedSource> make_coded(const CodedModel& model, CodedWeights& w
                 from.source->where());
   }
   check_rows_for(*tokenizer, from.model, from.source->where());
-  const auto samples = calibration_samples(wanted, *tokenizer, from.model);
+  return calibration_samples(wanted, *tokenizer, from.model);
+}
+
+}  // namespace
+
+std::unique_ptr<CodedSource> make_coded(const CodedModel& model, CodedWeights& wanted) {
+  const OpenedModel& from = model.from;
+  std::vector<HfPlace> places = coded_places(from);
+  wanted.format.scale = scale_dtype_of(*from.source);
+  if (!wanted.gptq)
+    return std::make_unique<NearestCodes>(*from.source, wanted.format, std::move(places));
+  const auto samples = samples_of(from, wanted);
   create_folders(model.folder);
   return std::make_unique<GptqCodes>(
       *from.source, wanted,
       GptqCodes::Work{model.machine, from.model, samples, model.folder, model.progress});
+}
+
+void check_coded(const OpenedModel& from, const CodedWeights& wanted) {
+  static_cast<void>(NearestCodes(*from.source, wanted.format, coded_places(from)));
+  if (wanted.gptq) static_cast<void>(samples_of(from, wanted));
 }
 
 }  // namespace piton

@@ -94,6 +94,9 @@ struct CodedModel {
 };
 std::unique_ptr<CodedSource> make_coded(const CodedModel& model, CodedWeights& wanted);
 
+// Throws as make_coded(), without the work.
+void check_coded(const OpenedModel& from, const CodedWeights& wanted);
+
 // The token ids of a calibration text in samples. Throws Error(kData) with the file for one that
 // gives none.
 std::vector<std::vector<std::int32_t>> calibration_samples(const CodedWeights& wanted,

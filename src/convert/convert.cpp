@@ -253,14 +253,7 @@ void verify_tokenizers(const Conversion& made, ConvertReport& report) {
   report.texts = std::ssize(texts);
 }
 
-std::unique_ptr<Target> target_of(const ConvertOptions& options, ModelFormat to) {
-  if (to == ModelFormat::kGguf) return std::make_unique<Target>(options.save, kGgufDraft);
-  return std::make_unique<Target>(options.save);
-}
-
-}  // namespace
-
-ConvertReport convert(const Machine& machine, const ConvertOptions& options, Progress& progress) {
+void check_names(const ConvertOptions& options) {
   if (options.load.empty())
     throw Error(Fault::kUsage, "--load: no model is named; wanted the folder of one");
   if (options.save.empty())
@@ -269,17 +262,50 @@ ConvertReport convert(const Machine& machine, const ConvertOptions& options, Pro
     throw Error(Fault::kUsage, "--max-shard-size: got {}, wanted a number of bytes",
                 options.max_shard_bytes);
   }
+}
+
+struct Planned {
+  OpenedModel from;
+  std::unique_ptr<SourceStamps> stamps;
+  ModelFormat to = ModelFormat::kPiton;
+};
+
+// The source, which has been compared with the options.
+Planned plan_of(const Machine& machine, const ConvertOptions& options) {
+  const ModelPaths paths = model_paths(options.load, options.lora_load);
+  Planned planned{.from = open_source(machine, options, paths), .stamps = nullptr};
+  const OpenedModel& from = planned.from;
+  planned.stamps = std::make_unique<SourceStamps>(from);
+  check_source(options, from);
+  // What was trained goes to other programs.
+  planned.to = target_format(options, paths.adapters.empty() ? from.format : ModelFormat::kPiton);
+  check_format_flags(options, from.format, planned.to);
+  check_target_holds(from, planned.to, options);
+  return planned;
+}
+
+std::unique_ptr<Target> target_of(const ConvertOptions& options, ModelFormat to) {
+  if (to == ModelFormat::kGguf) return std::make_unique<Target>(options.save, kGgufDraft);
+  return std::make_unique<Target>(options.save);
+}
+
+}  // namespace
+
+void check_conversion(const Machine& machine, const ConvertOptions& options) {
+  check_names(options);
+  const Planned planned = plan_of(machine, options);
+  if (options.coded) check_coded(planned.from, *options.coded);
+  Target::check(options.save, planned.to == ModelFormat::kGguf);
+}
+
+ConvertReport convert(const Machine& machine, const ConvertOptions& options, Progress& progress) {
+  check_names(options);
   if (options.save_model_type == "peft" || options.save_model_type == "gguf-lora")
     return convert_adapters(machine, options, progress);
-  const ModelPaths paths = model_paths(options.load, options.lora_load);
-  const OpenedModel from = open_source(machine, options, paths);
-  const SourceStamps stamps(from);
-  check_source(options, from);
-  ConvertReport report{.from = from.format, .notes = from.notes};
-  // What was trained goes to other programs.
-  report.to = target_format(options, paths.adapters.empty() ? from.format : ModelFormat::kPiton);
-  check_format_flags(options, from.format, report.to);
-  check_target_holds(from, report.to, options);
+  const Planned planned = plan_of(machine, options);
+  const OpenedModel& from = planned.from;
+  const SourceStamps& stamps = *planned.stamps;
+  ConvertReport report{.from = from.format, .to = planned.to, .notes = from.notes};
   report.parameters = from.model.parameters();
   const std::unique_ptr<Target> target = target_of(options, report.to);
   const fs::path codes_folder = target->draft() / "codes";  // while they are made

@@ -34,6 +34,9 @@ struct ConvertReport {
 ConvertReport convert_adapters(const Machine& machine, const ConvertOptions& options,
                                Progress& progress);
 
+// Throws as convert() of a model does, for what can be known before it begins; writes nothing.
+void check_conversion(const Machine& machine, const ConvertOptions& options);
+
 // Throws Error(kUsage) for options that contradict each other, and Error(kData) for a source that
 // cannot be read, a full disk, or a result that differs from the source, and what `progress`
 // throws. There is no target then.

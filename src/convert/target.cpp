@@ -54,6 +54,10 @@ Target::Target(const fs::path& path, std::string file)
   create_folders(draft_);
 }
 
+void Target::check(const fs::path& path, bool is_file) {
+  check_target(without_slash(path), is_file);
+}
+
 Target::~Target() {
   std::error_code ignored;
   fs::remove_all(draft_, ignored);

@@ -19,6 +19,8 @@ class Target {
   // Throws Error(kUsage) where the target is there already (a folder may be empty), is a link, or
   // another process converts to it.
   explicit Target(const std::filesystem::path& path, std::string file = "");
+  // Throws Error(kUsage) where the target could not be made, except because of another process.
+  static void check(const std::filesystem::path& path, bool is_file);
   // Removes what was not published.
   ~Target();
   Target(const Target&) = delete;

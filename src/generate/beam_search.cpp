@@ -25,20 +25,21 @@ struct RunningBeam {
 
 class BeamSearch {
  public:
-  BeamSearch(Inference& inference, const BeamPrompt& prompt, std::int64_t max_new_tokens,
+  BeamSearch(Inference& inference, const BeamPrompt& prompt, const BeamEnd& end,
              const BeamOptions& options)
       : inference_(inference),
+        end_(end),
         prompt_(prompt.ids),
         options_(options),
         vocabulary_(inference.config().vocabulary),
         most_tokens_(std::min(
             inference.config().max_positions - static_cast<std::int64_t>(prompt.ids.size()),
-            max_new_tokens)),
+            end.max_new_tokens)),
         cache_(inference.make_cache()) {
     if (!prompt.source.empty()) inference.set_source(prompt.source, cache_);
   }
 
-  std::vector<Beam> run(const BeamEnd& end) {
+  std::vector<Beam> run() {
     std::vector<float> logits = read_prompt();
     std::vector<RunningBeam> running(1);
     while (true) {
@@ -49,8 +50,8 @@ class BeamSearch {
         const Candidate& one = candidates[i];
         RunningBeam grown{running[static_cast<std::size_t>(one.beam)].tokens, one.sum};
         grown.tokens.push_back(one.token);
-        const bool over = std::ranges::find(end.ids, one.token.id) != end.ids.end() ||
-                          std::ssize(grown.tokens) == most_tokens_ || end.ends(grown.tokens);
+        const bool over = std::ranges::find(end_.ids, one.token.id) != end_.ids.end() ||
+                          std::ssize(grown.tokens) == most_tokens_ || end_.ends(grown.tokens);
         if (over && i < beams()) finish(std::move(grown));
         if (over || next.size() == beams()) continue;
         next.push_back(std::move(grown));
@@ -127,10 +128,12 @@ class BeamSearch {
   }
 
   // The likeliest of all running beams with one more token: of two equal ones that of the earlier
-  // beam, then the lower id. The last stage finds them, and all ranks continue with these.
+  // beam, then the lower id. So many that as many continue as are followed if all ends of each beam
+  // are among them. The last stage finds them, and all ranks continue with these.
   std::vector<Candidate> agreed_candidates(const std::vector<float>& logits,
                                            const std::vector<RunningBeam>& running) {
-    const std::int64_t wanted = 2 * options_.num_beams;
+    const std::int64_t wanted =
+        options_.num_beams * std::max<std::int64_t>(2, 1 + std::ssize(end_.ids));
     std::vector<Candidate> all;
     for (std::size_t beam = 0; beam < running.size() && !logits.empty(); ++beam) {
       const auto row = std::span(logits).subspan(beam * static_cast<std::size_t>(vocabulary_),
@@ -174,6 +177,7 @@ class BeamSearch {
   }
 
   Inference& inference_;
+  const BeamEnd& end_;
   std::span<const std::int32_t> prompt_;
   const BeamOptions& options_;
   std::int64_t vocabulary_;
@@ -197,7 +201,7 @@ std::vector<Beam> beam_search(Inference& inference, const BeamPrompt& prompt,
   options.check(inference.config().vocabulary);
   check_range("--max-new-tokens", end.max_new_tokens, 1);
   check_prompt(inference.config(), prompt.ids);
-  return BeamSearch(inference, prompt, end.max_new_tokens, options).run(end);
+  return BeamSearch(inference, prompt, end, options).run();
 }
 
 }  // namespace piton

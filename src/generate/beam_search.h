@@ -1,8 +1,8 @@
 // Decoding by beams: several continuations side by side, of which the likeliest are kept.
 //
-// Gives what the beam search of Transformers 5 gives: of 2 B candidates the first B that end are
-// finished, the first B that do not continue. With B finished ones early stopping says when it is
-// over.
+// Gives what the beam search of Transformers 5 gives: of 2 B candidates, or (1 + n) B with n ids
+// that end a text, the first B that end are finished, the first B that do not continue. With B
+// finished ones early stopping says when it is over.
 #pragma once
 
 #include <cstdint>

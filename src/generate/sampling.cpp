@@ -94,27 +94,36 @@ void check_prompt(const ModelConfig& config, std::span<const std::int32_t> promp
   }
 }
 
-void SamplingOptions::check(std::int64_t vocabulary) const {
-  if (max_new_tokens < 1)
-    throw Error(Fault::kUsage, "--max-new-tokens: got {}, wanted 1 or more", max_new_tokens);
-  if (!(temperature > 0))
+void SamplingOptions::check() const {
+  const auto in_range = [](const char* flag, double value, double least, double most,
+                           const char* none) {
+    if (value >= least && value <= most) return;
+    throw Error(Fault::kUsage, "{}: got {}, wanted {} to {} ({}: none)", flag, value, least, most,
+                none);
+  };
+  check_range("--max-new-tokens", max_new_tokens, 1);
+  if (!(temperature > 0) || !std::isfinite(temperature))
     throw Error(Fault::kUsage,
-                "--temperature: got {}, wanted more than 0 (for the most likely token: --greedy)",
+                "--temperature: got {}, wanted a number above 0 (for the most likely token: "
+                "--greedy)",
                 temperature);
-  if (top_k < 0 || top_k > vocabulary)
-    throw Error(Fault::kUsage, "--top-k: got {}, wanted 0 to {} (the vocabulary)", top_k,
-                vocabulary);
+  check_range("--top-k", top_k, 0);
   if (!(top_p > 0 && top_p <= 1))
     throw Error(Fault::kUsage, "--top-p: got {}, wanted 0 < p <= 1", top_p);
   if (!(min_p >= 0 && min_p <= 1))
     throw Error(Fault::kUsage, "--min-p: got {}, wanted 0 <= p <= 1", min_p);
-  if (!(repetition_penalty > 0) || !std::isfinite(repetition_penalty))
-    throw Error(Fault::kUsage, "--repetition-penalty: got {}, wanted more than 0 (1: none)",
-                repetition_penalty);
-  if (!std::isfinite(presence_penalty))
-    throw Error(Fault::kUsage, "--presence-penalty: got {}, wanted a number", presence_penalty);
-  if (!std::isfinite(frequency_penalty))
-    throw Error(Fault::kUsage, "--frequency-penalty: got {}, wanted a number", frequency_penalty);
+  in_range("--repetition-penalty", repetition_penalty, kLeastRepetitionPenalty,
+           kMostRepetitionPenalty, "1");
+  in_range("--presence-penalty", presence_penalty, -kMostPenalty, kMostPenalty, "0");
+  in_range("--frequency-penalty", frequency_penalty, -kMostPenalty, kMostPenalty, "0");
+  if (log_probabilities) check_range("--logprobs", *log_probabilities, 0);
+}
+
+void SamplingOptions::check(std::int64_t vocabulary) const {
+  check();
+  if (top_k > vocabulary)
+    throw Error(Fault::kUsage, "--top-k: got {}, wanted 0 to {} (the vocabulary)", top_k,
+                vocabulary);
   if (log_probabilities) check_range("--logprobs", *log_probabilities, 0, vocabulary);
 }
 

@@ -16,6 +16,11 @@
 
 namespace piton {
 
+// Logits change by at most this, so that none of them leaves the range of its type.
+inline constexpr double kLeastRepetitionPenalty = 0.01;
+inline constexpr double kMostRepetitionPenalty = 100;
+inline constexpr double kMostPenalty = 1000;  // presence and frequency, of both signs
+
 struct SamplingOptions {
   std::int64_t max_new_tokens = 128;
   bool greedy = false;  // the most likely token, the lowest id on ties
@@ -66,7 +71,9 @@ struct SamplingOptions {
   bool has_penalties() const {
     return repetition_penalty != 1 || presence_penalty != 0 || frequency_penalty != 0;
   }
-  // Throws Error(kUsage) with the flag.
+  // All that can be wrong whatever the model is. Throws Error(kUsage) with the flag.
+  void check() const;
+  // The rest too.
   void check(std::int64_t vocabulary) const;
 };
 

@@ -100,6 +100,7 @@ int piton_model_generate(piton_model* model, const int32_t* prompt, size_t count
     require(reinterpret_cast<const void*>(each), "each");
     SamplingOptions options;
     read_words(sampling, "Sampling", options);
+    options.settle();
     const Tokenizer* words = model->model->tokenizer();
     std::optional<StreamDecoder> decoder;
     if (words != nullptr) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <set>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -23,6 +24,8 @@ namespace {
 constexpr std::string_view kA = ".lora_a";
 constexpr std::string_view kB = ".lora_b";
 constexpr std::string_view kWeight = ".weight";
+constexpr const char* kTypeKey = "general.type";
+constexpr const char* kAdapter = "adapter";
 constexpr const char* kAlphaKey = "adapter.lora.alpha";
 
 std::map<std::string, Shape> shapes_of(const ModelConfig& model) {
@@ -47,6 +50,14 @@ std::map<std::string, std::vector<GgufPlace>> linears_of(const GgufArchitecture&
 std::string word_of(const GgufFile& file, const char* key) {
   const GgufValue* const value = file.header().find(key);
   return value != nullptr && value->kind == GgufKind::kString ? value->text : "";
+}
+
+void check_is_adapter(const GgufFile& file) {
+  if (word_of(file, kTypeKey) == kAdapter && word_of(file, "adapter.type") == "lora") return;
+  throw Error(Fault::kData,
+              "{}: is no adapter: wanted general.type \"adapter\" and adapter.type \"lora\", got "
+              "\"{}\" and \"{}\"",
+              file.where(), word_of(file, kTypeKey), word_of(file, "adapter.type"));
 }
 
 double alpha_of(const GgufFile& file) {
@@ -75,15 +86,38 @@ void check_shape(const GgufFile& file, const GgufTensor& tensor,
 
 }  // namespace
 
+bool is_gguf_adapter(const std::filesystem::path& path) {
+  return word_of(GgufFile(path), kTypeKey) == kAdapter;
+}
+
+GgufAdapterSummary gguf_adapter_summary(const std::filesystem::path& path) {
+  const GgufFile file(path);
+  check_is_adapter(file);
+  GgufAdapterSummary summary{.name = word_of(file, "general.name"),
+                             .architecture = word_of(file, "general.architecture"),
+                             .alpha = alpha_of(file),
+                             .tensors = file.header().tensors};
+  std::set<std::string> modules, targets;
+  std::set<std::int64_t> ranks;
+  for (const GgufTensor& tensor : summary.tensors) {
+    summary.parameters += tensor.elements();
+    if (!tensor.name.ends_with(kA)) continue;
+    std::string module = tensor.name.substr(0, tensor.name.size() - kA.size());
+    if (module.ends_with(kWeight)) module.resize(module.size() - kWeight.size());
+    targets.insert(module.substr(module.rfind('.') + 1));
+    modules.insert(std::move(module));
+    ranks.insert(tensor.shape.front());
+  }
+  summary.modules = std::ssize(modules);
+  summary.targets.assign(targets.begin(), targets.end());
+  summary.ranks.assign(ranks.begin(), ranks.end());
+  return summary;
+}
+
 GgufAdapterSource::GgufAdapterSource(const std::filesystem::path& path, const ModelConfig& model) {
   const GgufFile file(path);
   where_ = file.where();
-  if (word_of(file, "general.type") != "adapter" || word_of(file, "adapter.type") != "lora") {
-    throw Error(Fault::kData,
-                "{}: is no adapter: wanted general.type \"adapter\" and adapter.type \"lora\", got "
-                "\"{}\" and \"{}\"",
-                where_, word_of(file, "general.type"), word_of(file, "adapter.type"));
-  }
+  check_is_adapter(file);
   alpha_ = alpha_of(file);
   const auto linears =
       linears_of(gguf_architecture(word_of(file, "general.architecture"), where_), model);
@@ -229,7 +263,7 @@ void write_gguf_adapter(const std::filesystem::path& path, TensorSource& source,
                 *adapters.trained.begin());
   }
   GgufHeader header{.entries = {{"general.architecture", GgufValue::string(written.architecture)},
-                                {"general.type", GgufValue::string("adapter")},
+                                {kTypeKey, GgufValue::string(kAdapter)},
                                 {"general.name", GgufValue::string(written.name)},
                                 {"adapter.type", GgufValue::string("lora")},
                                 {kAlphaKey, GgufValue::f32(common_alpha(adapters))}}};

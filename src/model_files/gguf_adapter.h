@@ -53,6 +53,24 @@ class GgufAdapterSource final : public TensorSource {
   std::map<std::string, Held> tensors_;
 };
 
+// Whether the file says that it is an adapter, and no model. Throws as GgufFile.
+bool is_gguf_adapter(const std::filesystem::path& path);
+
+// What a file of adapters is, read without the model that it is for: for piton inspect.
+struct GgufAdapterSummary {
+  std::string name;          // general.name; may be ""
+  std::string architecture;  // of the model
+  double alpha = 0;
+  std::vector<std::int64_t> ranks;   // each once, ascending
+  std::vector<std::string> targets;  // last parts of the names of adapted tensors, ascending
+  std::int64_t modules = 0;          // that are adapted
+  std::int64_t parameters = 0;
+  std::vector<GgufTensor> tensors;  // as in the file
+};
+
+// Throws Error(kData) for a file that is no adapter; whether tensors fit a model is not checked.
+GgufAdapterSummary gguf_adapter_summary(const std::filesystem::path& path);
+
 struct GgufAdapterWritten {
   const ModelConfig& model;
   std::string architecture;  // general.architecture

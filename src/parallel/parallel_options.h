@@ -185,8 +185,14 @@ struct InferenceOptions {
   int tensor = 1;
   int pipeline = 1;
   int zero_stage = 0;
-  std::string quantize;  // "": as the model is stored
+  std::string quantize;                      // "": as the model is stored
+  const char* quantize_flag = "--quantize";  // for messages
   CacheNumbers kv_cache_dtype = CacheNumbers::kOfModel;
+
+  // The values of --quantize.
+  static std::vector<std::string> code_formats() {
+    return {"int8", "int4", "q8_0", "q4_0", "nf4", "q4_k", "q5_k", "q6_k"};
+  }
 
   // The mesh of `world_size` ranks. Throws Error(kUsage) naming the flag. More than one
   // data-parallel rank is refused unless the weights are sharded over them (ZeRO stage 3).
@@ -205,7 +211,7 @@ struct InferenceOptions {
       zero_stage);
     v(Option{"quantize",
              "hold the matrices of the layers in 8 or 4 bits, quantized while they are read",
-             {.choices = {"int8", "int4", "q8_0", "q4_0", "nf4", "q4_k", "q5_k", "q6_k"}}},
+             {.choices = code_formats()}},
       quantize);
     v(Option{"kv-cache-dtype",
              "how keys and values of texts are held: in the model's type (auto), or in 8 bits with "

@@ -57,7 +57,7 @@ Json AnswerForm::chat_token(const LikelyToken& token) const {
           {"bytes", std::move(values)}};
 }
 
-Json AnswerForm::log_probabilities(const Choice& choice, std::int64_t text_offset) const {
+Json AnswerForm::log_probabilities(const Choice& choice) const {
   if (!request_.likeliest) return nullptr;
   if (request_.chat) {
     Json content = Json::array();
@@ -81,9 +81,7 @@ Json AnswerForm::log_probabilities(const Choice& choice, std::int64_t text_offse
     const bool unknown = i == 0 && choice.first_is_unknown;
     const std::string name = name_of(token.id);
     tokens.push_back(name);
-    offsets.push_back(text_offset);
-    text_offset += static_cast<std::int64_t>(
-        std::count_if(name.begin(), name.end(), [](char c) { return (c & 0xC0) != 0x80; }));
+    offsets.push_back(choice.offsets[i]);
     likelihoods.push_back(unknown ? Json() : Json(token.log_probability));
     if (unknown || *request_.likeliest == 0) {
       likeliest.push_back(nullptr);
@@ -119,7 +117,7 @@ Json AnswerForm::whole(std::span<const Choice> choices, TokenUsage usage) const 
     } else {
       one["text"] = choices[i].text;
     }
-    one["logprobs"] = log_probabilities(choices[i], 0);
+    one["logprobs"] = log_probabilities(choices[i]);
     one["finish_reason"] = reason_name(choices[i].reason, !choices[i].calls.empty());
     answer["choices"].push_back(std::move(one));
   }
@@ -137,7 +135,7 @@ Json AnswerForm::first_part(std::size_t index) const {
   return answer;
 }
 
-Json AnswerForm::part(std::size_t index, const Choice& choice, std::int64_t text_offset) const {
+Json AnswerForm::part(std::size_t index, const Choice& choice) const {
   Json answer = head(/*streams=*/true);
   Json one = {{"index", index}};
   if (request_.chat) {
@@ -145,7 +143,7 @@ Json AnswerForm::part(std::size_t index, const Choice& choice, std::int64_t text
   } else {
     one["text"] = choice.text;
   }
-  one["logprobs"] = log_probabilities(choice, text_offset);
+  one["logprobs"] = log_probabilities(choice);
   one["finish_reason"] = nullptr;
   answer["choices"] = Json::array({std::move(one)});
   return answer;

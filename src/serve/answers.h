@@ -31,6 +31,7 @@ class AnswerForm {
   struct Choice {
     std::string text;                        // with the echo
     std::span<const GeneratedToken> tokens;  // of `text`
+    std::span<const std::int64_t> offsets;   // of `tokens`, in the text of the whole answer
     // The first token of an echo has no likelihood.
     bool first_is_unknown = false;
     FinishReason reason = FinishReason::kNone;
@@ -40,14 +41,14 @@ class AnswerForm {
 
   // Parts of a stream. `index`: of the choice. first_part() is for chat alone.
   Json first_part(std::size_t index) const;
-  Json part(std::size_t index, const Choice& choice, std::int64_t text_offset) const;
+  Json part(std::size_t index, const Choice& choice) const;
   Json calls_part(std::size_t index, std::span<const FunctionCall> calls) const;
   Json last_part(std::size_t index, FinishReason reason, bool has_calls = false) const;
   Json usage_part(TokenUsage usage) const;
 
  private:
   Json head(bool streams) const;
-  Json log_probabilities(const Choice& choice, std::int64_t text_offset) const;
+  Json log_probabilities(const Choice& choice) const;
   Json chat_token(const LikelyToken& token) const;
   Json calls_json(std::size_t index, std::span<const FunctionCall> calls) const;
 

@@ -264,7 +264,10 @@ HttpServer::HttpServer(HttpOptions options, HttpHandler handler, HttpErrorBody e
     response.set_content(s.error_body(response.status), "application/json");
     const std::lock_guard lock(s.mutex);
     const auto found = s.streams.find(&request);
-    if (found != s.streams.end()) found->second->end();
+    if (found == s.streams.end()) return;
+    // Else clients send their next request on a connection that is about to be closed.
+    response.set_header("Connection", "close");
+    found->second->end();
   });
   if (s.options.port == 0) {
     s.bound_port = s.bind_to_any_port(s.options.host);

@@ -29,7 +29,8 @@ void read_sampling(RequestFields& fields, TextRequest& request, const ServedMode
   read("temperature", 0, 100, sampling.temperature);
   read("top_p", 0, 1, sampling.top_p);
   read("min_p", 0, 1, sampling.min_p);
-  read("repetition_penalty", 0.01, 100, sampling.repetition_penalty);
+  read("repetition_penalty", kLeastRepetitionPenalty, kMostRepetitionPenalty,
+       sampling.repetition_penalty);
   read("presence_penalty", -2, 2, sampling.presence_penalty);
   read("frequency_penalty", -2, 2, sampling.frequency_penalty);
   if (sampling.temperature > 0 && sampling.temperature < 1e-4) sampling.temperature = 0;
@@ -53,6 +54,9 @@ void refuse_unsupported(RequestFields& fields) {
   if (bias != nullptr && !(bias->is_object() && bias->empty()))
     fields.fail("logit_bias", "nothing (it is not supported)");
   if (fields.flag("store").value_or(false)) fields.fail("store", "false (answers are not stored)");
+  const Json* modalities = fields.value("modalities");
+  if (modalities != nullptr && *modalities != Json::array({"text"}))
+    fields.fail("modalities", "[\"text\"] (answers are texts)");
 }
 
 void read_constraint(RequestFields& fields, TextRequest& request) {
@@ -136,7 +140,9 @@ void read_shared(RequestFields& fields, TextRequest& request, const ServedModel&
   refuse_unsupported(fields);
   read_constraint(fields, request);
   read_stream(fields, request);
-  fields.ignore({"user", "metadata", "service_tier", "safety_identifier", "prompt_cache_key"});
+  // A prediction of the answer would only make it faster.
+  fields.ignore(
+      {"user", "metadata", "service_tier", "safety_identifier", "prompt_cache_key", "prediction"});
 }
 
 void set_length(TextRequest& request, std::optional<std::int64_t> asked,

@@ -38,10 +38,6 @@ HttpAnswer error_answer(const RequestError& error) {
   return json_answer(error.json(), error.status());
 }
 
-std::int64_t characters(std::string_view text) {
-  return std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; });
-}
-
 constexpr auto kPaths = std::to_array<std::string_view>(
     {"/", "/health", "/metrics", "/v1/models", "/v1/completions", "/v1/chat/completions",
      "/v1/embeddings", "/tokenize", "/detokenize"});
@@ -85,14 +81,21 @@ class TextService::Writing {
     write([](std::size_t, const std::string&) { return true; }, client);
     std::vector<AnswerForm::Choice> choices;
     std::vector<std::vector<GeneratedToken>> tokens(texts_.size());
+    std::vector<std::vector<std::int64_t>> offsets(texts_.size());
     for (std::size_t i = 0; i < texts_.size(); ++i) {
       const Echo* echo = echo_of(i);
-      if (echo != nullptr) tokens[i] = echo->tokens;
+      if (echo != nullptr) {
+        tokens[i] = echo->tokens;
+        offsets[i] = echo->offsets;
+      }
       tokens[i].insert(tokens[i].end(), texts_[i].tokens().begin(), texts_[i].tokens().end());
+      for (const std::int64_t offset : texts_[i].offsets())
+        offsets[i].push_back(begin_of(i) + offset);
       std::string text = tool_calls_[i].push(texts_[i].text());
       text += tool_calls_[i].finish();
       choices.push_back({.text = (echo != nullptr ? echo->text : "") + text,
                          .tokens = tokens[i],
+                         .offsets = offsets[i],
                          .first_is_unknown = echo != nullptr,
                          .reason = reason_of(i),
                          .calls = calls_of(i)});
@@ -106,13 +109,13 @@ class TextService::Writing {
       connected = connected && to_client(stream_event(json));
       return connected;
     };
-    std::vector<std::int64_t> offsets(texts_.size());
     for (std::size_t i = 0; i < texts_.size(); ++i) {
       if (request_.chat) send(form_.first_part(i));
       if (const Echo* echo = echo_of(i)) {
-        send(form_.part(i, {.text = echo->text, .tokens = echo->tokens, .first_is_unknown = true},
-                        0));
-        offsets[i] = characters(echo->text);
+        send(form_.part(i, {.text = echo->text,
+                            .tokens = echo->tokens,
+                            .offsets = echo->offsets,
+                            .first_is_unknown = true}));
       }
     }
     try {
@@ -123,8 +126,10 @@ class TextService::Writing {
             const std::span<const GeneratedToken> all = texts_[i].tokens();
             const auto last = all.last(std::min<std::size_t>(all.size(), 1));
             if (!part.empty() || request_.likeliest) {
-              send(form_.part(i, {.text = part, .tokens = last}, offsets[i]));
-              offsets[i] += characters(part);
+              const std::int64_t offset =
+                  begin_of(i) + (last.empty() ? 0 : texts_[i].offsets().back());
+              send(
+                  form_.part(i, {.text = part, .tokens = last, .offsets = {&offset, last.size()}}));
             }
             if (texts_[i].finished()) {
               const std::vector<FunctionCall> calls = calls_of(i);
@@ -148,6 +153,7 @@ class TextService::Writing {
   struct Echo {
     std::string text;
     std::vector<GeneratedToken> tokens;  // the first has no likelihood; none without logprobs
+    std::vector<std::int64_t> offsets;   // of `tokens`
   };
 
   // Throws RequestError.
@@ -160,9 +166,10 @@ class TextService::Writing {
   void read_prompts(const HttpClient& client) {
     for (const auto& prompt : request_.prompts) {
       Echo& echo = echoes_.emplace_back();
-      echo.text = replace_bad_utf8(
-          service_.model_.tokenizer().decode(prompt, {.skip_special_tokens = true}));
+      PromptText shown = prompt_text(service_.model_.tokenizer(), prompt);
+      echo.text = std::move(shown.text);
       if (!request_.likeliest) continue;
+      echo.offsets = std::move(shown.offsets);
       echo.tokens.push_back({{prompt.front(), 0}, {}});
       if (prompt.size() == 1) continue;
       const std::unique_ptr<WritingJob> job =
@@ -175,6 +182,12 @@ class TextService::Writing {
 
   const Echo* echo_of(std::size_t text) const {
     return request_.echo ? &echoes_[request_.prompt_of(text)] : nullptr;
+  }
+
+  // Characters before the text, in its answer.
+  std::int64_t begin_of(std::size_t text) const {
+    const Echo* echo = echo_of(text);
+    return echo != nullptr ? characters(echo->text) : 0;
   }
 
   std::vector<FunctionCall> calls_of(std::size_t text) const {

@@ -168,6 +168,10 @@ Question question_of(const Task& task, const Record& record) {
   if (!task.prompt.empty()) question.prompt = rendered(task.prompt, record.fields, record.where);
   if (!task.ending.empty()) question.ending = rendered(task.ending, record.fields, record.where);
   if (!has_choices(task.kind)) {
+    const Json* field = named_value(task.answer, record.fields);
+    if (field != nullptr && field->is_null())
+      throw Error(Fault::kData, "{}: {} is null; wanted the right answer", record.where,
+                  task.answer);
     question.answer = rendered(task.answer, record.fields, record.where);
     return question;
   }

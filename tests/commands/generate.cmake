@@ -63,7 +63,17 @@ expect(RUN ${generate} --prompt "To be, or" --max-new-tokens 2 --num-samples 2 -
 expect(RUN ${generate} --prompt a --num-samples 2 --greedy CODE 2 ERR "--num-samples: all texts would be the most likely one")
 expect(RUN ${generate} --prompt a --num-samples 0 CODE 2 ERR "--num-samples: got 0, wanted 1 to")
 expect(RUN ${generate} --prompt a --min-p 1.5 CODE 2 ERR "--min-p: got 1.5, wanted 0 <= p <= 1")
-expect(RUN ${generate} --prompt a --repetition-penalty 0 CODE 2 ERR "--repetition-penalty: got 0, wanted more than 0")
+expect(RUN ${generate} --prompt a --repetition-penalty 0 CODE 2 ERR "--repetition-penalty: got 0, wanted 0.01 to 100 .1: none.")
+# Numbers that would make logits infinite, or are none, are refused before the model is read.
+foreach(option "temperature;inf" "temperature;nan" "top-p;nan" "min-p;inf" "repetition-penalty;1e-30" "repetition-penalty;inf"
+    "presence-penalty;-2000" "frequency-penalty;nan")
+  list(GET option 0 flag)
+  list(GET option 1 value)
+  foreach(command generate chat)
+    expect(RUN ${command} --load ${WORK}/absent --${flag} ${value} CODE 2 ERR "^piton ${command}: --${flag}: got \"?${value}\"?, wanted ")
+  endforeach()
+endforeach()
+expect(RUN ${generate} --prompt a --num-beams 2 --length-penalty inf CODE 2 ERR "--length-penalty: got inf, wanted a number")
 
 # A file of prompts: an object a line, with the tokens that each prompt gets alone.
 file(WRITE ${WORK}/prompts.txt "To be, or\n\nthat is\n")
@@ -164,6 +174,52 @@ expect(RUN ${generate} --prompt a --prompt-lookup 65 CODE 2 ERR "--prompt-lookup
 expect(RUN ${generate} --prompt a --prompt-lookup 2 --num-beams 2 CODE 2 ERR "--num-beams: cannot be combined with --prompt-lookup")
 expect(RUN ${generate} --prompt a --draft-model ${SOURCE}/tests/golden/huggingface/gpt2 CODE 2
   ERR "--draft-model: the vocabulary of .*gpt2 has [0-9]+ tokens, and that of the model [0-9]+; name a model with the same")
+
+# A draft model is used as it is stored, whatever --quantize says of the model, unless --draft-quantize names a format.
+expect(RUN quantize --load ${WORK}/run --weights int8 --save ${WORK}/draft CODE 0)
+set(guessed ${generate} --prompt "To be, or" --greedy)
+expect(RUN ${guessed} --quantize int8 --kv-cache-dtype int8 --draft-model ${WORK}/draft CODE 0 ERR "guesses: ")
+expect(RUN ${guessed} --draft-model ${WORK}/run --draft-quantize q8_0 CODE 0 ERR "guesses: ")
+expect(RUN ${guessed} --draft-model ${WORK}/draft --draft-quantize int8 CODE 2
+  ERR "--draft-quantize: draft is quantized, and used as it is stored; leave --draft-quantize out")
+expect(RUN ${guessed} --draft-model ${WORK}/run --draft-quantize int3 CODE 2 ERR "--draft-quantize: got .*int3.*, wanted .*nf4")
+expect(RUN ${guessed} --draft-quantize int8 CODE 2 ERR "--draft-quantize: works only with --draft-model; leave it out")
+
+# Ids that end a text: those of generation_config.json, else those of config.json, also of a model whose tokenizer is named.
+expect(RUN convert --load ${WORK}/run --save ${WORK}/ends CODE 0)
+file(READ ${WORK}/ends/config.json described)
+set(ended generate --load ${WORK}/ends --tokenizer-type ByteTokenizer --prompt "To be, or" --greedy --max-new-tokens 9 --json --quiet)
+execute_process(COMMAND ${PITON} ${ended} OUTPUT_VARIABLE out)
+foreach(place RANGE 8)
+  string(JSON id_${place} GET "${out}" ids ${place})
+endforeach()
+# Fails unless the text ends after the first of these ids.
+function(expect_end)
+  set(wanted 0)
+  foreach(place RANGE 8 0 -1)
+    list(FIND ARGN ${id_${place}} found)
+    if(found GREATER -1)
+      math(EXPR wanted "${place} + 1")
+    endif()
+  endforeach()
+  execute_process(COMMAND ${PITON} ${ended} OUTPUT_VARIABLE out ERROR_VARIABLE err)
+  string(JSON got LENGTH "${out}" ids)
+  if(NOT got EQUAL wanted)
+    message(FATAL_ERROR "the text should end at one of ${ARGN}: ${got} ids, wanted ${wanted}: ${out}${err}")
+  endif()
+endfunction()
+file(REMOVE ${WORK}/ends/generation_config.json)
+string(JSON ended_there SET "${described}" eos_token_id ${id_3})
+file(WRITE ${WORK}/ends/config.json "${ended_there}")
+expect_end(${id_3})
+file(WRITE ${WORK}/ends/generation_config.json "{\"eos_token_id\": [${id_5}, 255]}")
+expect_end(${id_5})
+file(WRITE ${WORK}/ends/generation_config.json "{\"do_sample\": false}")
+expect_end(${id_3})
+# A run that starts from the folder keeps what its configuration says.
+expect(RUN convert --load ${WORK}/ends --to piton --save ${WORK}/ends-run CODE 0)
+list(TRANSFORM ended REPLACE "/ends$" "/ends-run")
+expect_end(${id_3})
 
 # Constrained texts.
 expect(RUN ${generate} --prompt "To be?" --choices yes,no CODE 0 OUT "^(yes|no)\n$")

@@ -3,8 +3,8 @@
     python -m venv VENV && VENV/bin/pip install torch transformers safetensors
     VENV/bin/python tools/oracle/beams.py > tests/golden/beams.jsonl
 
-In float64, but for the scores, which Transformers adds up in float32. `end`: the id that ends a text, chosen among
-those that the beams write, so that some of them end early.
+In float64, but for the scores, which Transformers adds up in float32. `end`: the id that ends a text, or several,
+chosen among those that the beams write, so that some of them end early.
 """
 import collections
 import datetime
@@ -26,8 +26,10 @@ def search(model, prompt, beams, penalty, tokens, end, early):
     found = []
     for sequence, score in zip(out.sequences.tolist(), out.sequences_scores.tolist()):
         written = sequence[len(prompt):]
-        if end is not None and end in written:
-            written = written[:written.index(end) + 1]
+        ends = end if isinstance(end, list) else [end]
+        places = [i for i, id in enumerate(written) if id in ends]
+        if places:
+            written = written[:places[0] + 1]
         found.append({"ids": written, "score": score})
     return found
 
@@ -44,7 +46,9 @@ for name in ["gpt2", "llama3", "gemma3"]:
         free = search(model, prompt, beams, penalty, 12, None, False)
         written = collections.Counter(i for one in free for i in one["ids"][2:])
         often = written.most_common(1)[0][0]
-        for end, early in [(None, False), (often, False), (often, True), (often, "never")]:
+        # So many that most of the likeliest tokens end a text.
+        several = sorted({often, *range(seed, vocabulary, 4), *range(seed + 1, vocabulary, 6)})
+        for end, early in [(None, False), (often, False), (often, True), (often, "never"), (several, False), (several, True)]:
             found = search(model, prompt, beams, penalty, 12, end, early)
             print(json.dumps({"model": name, "prompt": prompt, "beams": beams, "length_penalty": penalty, "tokens": 12,
                               "end": end, "early_stopping": str(early).lower(), "found": found}))

@@ -18,6 +18,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 
 import jsonschema
 import openai
@@ -105,6 +106,21 @@ def check_answers(client):
     print("chat completions: answers and streams agree")
 
 
+def check_offsets(client):
+    """Each token is where text_offset says, in the text of the answer; special tokens are nowhere."""
+    for prompt in ("Once upon", "naïve café 你好", "x"):
+        for echo in (False, True):
+            choice = client.completions.create(model="m", prompt=prompt, max_tokens=25, logprobs=1, echo=echo,
+                                               seed=3, temperature=1.5).choices[0]
+            text, tokens, offsets = choice.text, choice.logprobs.tokens, choice.logprobs.text_offset
+            check(offsets == sorted(offsets) and offsets[-1] <= len(text), f"offsets {offsets} of {text!r}")
+            for token, begin, end in zip(tokens, offsets, offsets[1:] + [len(text)]):
+                part = text[begin:end]
+                whole = "\ufffd" not in token and part
+                check(not whole or part in (token, token.lstrip()), f"{token!r} at {begin} of {text!r}")
+    print("text_offset: tokens are where it says")
+
+
 def check_tools(client):
     """Answers that must be calls, of models that know nothing about tools."""
     parameters = {"type": "object", "required": ["a", "b"], "additionalProperties": False,
@@ -142,6 +158,14 @@ def check_embeddings(client):
     print("embeddings: float and base64 agree")
 
 
+def status_of(call):
+    try:
+        call()
+    except openai.APIStatusError as error:
+        return error.status_code
+    return 200
+
+
 def check_errors(server, client):
     messages = [{"role": "user", "content": "q"}]
     refused = [
@@ -151,7 +175,8 @@ def check_errors(server, client):
         (openai.BadRequestError, lambda: client.chat.completions.create(model="m", messages=[])),
         (openai.NotFoundError, lambda: client.chat.completions.create(model="gpt", messages=messages)),
         (openai.AuthenticationError, lambda: server.client("wrong").models.list()),
-        (openai.RateLimitError, lambda: client.completions.create(model="m", prompt="x", n=100)),
+        # More texts than there are places at all: waiting would not help.
+        (openai.BadRequestError, lambda: client.completions.create(model="m", prompt="x", n=100)),
     ]
     for kind, call in refused:
         try:
@@ -160,6 +185,15 @@ def check_errors(server, client):
             check(error.body and error.body["message"], f"{kind.__name__} without a message")
         else:
             check(False, f"no {kind.__name__}")
+    # More texts than there are places now.
+    many = [threading.Thread(target=lambda: waited.append(status_of(
+        lambda: client.completions.create(model="m", prompt="x", n=50, max_tokens=100)))) for _ in range(4)]
+    waited = []
+    for one in many:
+        one.start()
+    for one in many:
+        one.join()
+    check({200, 429} == set(waited), f"four requests for 50 texts each: {waited}")
     print("errors: the client's classes")
 
 
@@ -243,6 +277,7 @@ def main():
     try:
         client = server.client()
         check_answers(client)
+        check_offsets(client)
         check_tools(client)
         check_embeddings(client)
         check_errors(server, client)

@@ -117,6 +117,7 @@ int run_chat(Invocation& invocation) {
     throw Error(Fault::kUsage, "--load: no model is named; wanted the folder of a model");
   check_range("--history-turns", options.history_turns, 0, std::int64_t{1} << 30);
   sampling.settle();
+  sampling.check();
   speculation.check();
   Engine engine(engine_options(general), invocation.log);
   const auto ranks = make_group_of_all(engine.world(), "chat");

@@ -57,6 +57,7 @@ struct GivenOptions {
 
 void check_together(const OptionSet& set, const GivenOptions& given) {
   const auto& [options, prompts, sampling, beams, speculation, constraint] = given;
+  sampling.check();
   if (options.model.load.empty())
     throw Error(Fault::kUsage, "--load: no model is named; wanted the folder of a run");
   check_one_way(prompts, set.given("prompt"));

@@ -18,7 +18,7 @@ struct QuantizeOptions {
   std::string save;
   std::string weights;
   std::string granularity;
-  std::int64_t group_size = 0;
+  std::optional<std::int64_t> group_size;
   bool zero_points = false;
   std::string method = "rtn";
   std::string calibration;
@@ -184,7 +184,7 @@ CodedWeights coded_weights(const QuantizeOptions& options, const TokenizerOption
   const bool half = options.weights == "int4";
   const std::string usual = half ? "group" : "channel";
   const std::string granularity = !options.granularity.empty() ? options.granularity
-                                  : options.group_size != 0    ? "group"
+                                  : options.group_size         ? "group"
                                                                : usual;
   CodedWeights coded{.gptq = options.method == "gptq",
                      .calibration = options.calibration,
@@ -196,7 +196,7 @@ CodedWeights coded_weights(const QuantizeOptions& options, const TokenizerOption
   coded.format.symmetric = !options.zero_points;
   coded.format.whole_tensor = granularity == "tensor";
   if (granularity != "group") return coded;
-  coded.format.group = options.group_size != 0 ? options.group_size : kUsualGroup;
+  coded.format.group = options.group_size.value_or(kUsualGroup);
   check_range("--group-size", coded.format.group, 1, kLargestSize);
   if (half && coded.format.group % 2 != 0) {
     throw Error(Fault::kUsage, "--group-size: got {}, wanted an even number with int4",
@@ -237,6 +237,7 @@ int run_quantize(Invocation& invocation) {
   PerplexityOfText text(invocation, engine, tokenizer, options.evaluate);
   std::optional<Perplexities> perplexities;
   if (!options.evaluate.empty()) {
+    check_conversion(engine.machine(), conversion);
     const TextLoss before = text.of(options.load, options.lora_load);
     perplexities = {.before = std::exp(before.mean()), .tokens = before.tokens};
   }

@@ -17,6 +17,7 @@
 #include "cli/terminal/print.h"
 #include "cli/terminal/text_plot.h"
 #include "huggingface/hf_source.h"
+#include "model_files/gguf_adapter.h"
 #include "model_files/model_format.h"
 #include "text/tokenizer.h"
 #include "train/run/run_plan.h"
@@ -196,6 +197,8 @@ void print_path(const std::string& path, const InspectOptions& inspect,
   } else if (const std::string prefix = corpus_prefix(path); !prefix.empty()) {
     print_corpus(prefix, options.tokenizer,
                  {.count = inspect.count, .scan = inspect.scan_ids, .json = inspect.json}, log);
+  } else if (format == ModelFormat::kGguf && is_gguf_adapter(path)) {
+    print_gguf_adapter(path, inspect.json);
   } else if (is_foreign) {
     print_foreign_model(path, options.model, inspect.json);
   } else if (is_peft_folder(path)) {
@@ -212,7 +215,8 @@ void print_path(const std::string& path, const InspectOptions& inspect,
         Fault::kData,
         "inspect: {}: {}; wanted a checkpoint ({} or {}), a Hugging Face model (config.json and "
         "*.safetensors), an adapter of PEFT (adapter_config.json), a Megatron-LM checkpoint "
-        "(mp_rank_*, .metadata), a GGUF file, a corpus prefix ({}.idx), a tokenizer "
+        "(mp_rank_*, .metadata), a GGUF file of a model or an adapter, a corpus prefix ({}.idx), a "
+        "tokenizer "
         "(tokenizer.json, *.model, "
         "vocab.json, vocab.txt or *.tiktoken), a RECIPE.toml, samples or layout",
         path,

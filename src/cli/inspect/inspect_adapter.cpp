@@ -9,6 +9,7 @@
 #include "adapters/peft_summary.h"
 #include "base/json.h"
 #include "cli/terminal/print.h"
+#include "model_files/gguf_adapter.h"
 
 namespace piton::cli {
 namespace {
@@ -32,6 +33,26 @@ std::string adapter_json(const PeftSummary& adapter) {
              {"trained", adapter.trained},
              {"parameters", adapter.parameters},
              {"tensors", tensors}}
+             .dump() +
+         "\n";
+}
+
+std::string gguf_adapter_json(const GgufAdapterSummary& adapter) {
+  nlohmann::ordered_json tensors = nlohmann::ordered_json::array();
+  for (const GgufTensor& tensor : adapter.tensors) {
+    tensors.push_back({{"name", tensor.name},
+                       {"dtype", std::string(name(tensor.type))},
+                       {"shape", tensor.shape}});
+  }
+  return nlohmann::ordered_json{{"format", "gguf-lora"},
+                                {"name", adapter.name},
+                                {"architecture", adapter.architecture},
+                                {"alpha", adapter.alpha},
+                                {"ranks", adapter.ranks},
+                                {"targets", adapter.targets},
+                                {"modules", adapter.modules},
+                                {"parameters", adapter.parameters},
+                                {"tensors", tensors}}
              .dump() +
          "\n";
 }
@@ -66,6 +87,23 @@ void print_adapter(const std::filesystem::path& folder, bool json) {
   text += fmt::format("{} parameters\n", adapter.parameters);
   for (const PeftTensor& tensor : adapter.tensors)
     text += fmt::format("  {:76} {:5} [{}]\n", tensor.name, tensor.dtype,
+                        fmt::join(tensor.shape, ", "));
+  print(text);
+}
+
+void print_gguf_adapter(const std::filesystem::path& file, bool json) {
+  const GgufAdapterSummary adapter = gguf_adapter_summary(file);
+  if (json) return print(gguf_adapter_json(adapter));
+  std::string text = fmt::format(
+      "{}: adapter in a GGUF file, rank {}, alpha {}\n"
+      "base     of the architecture {}\n"
+      "targets  {}, {} module{}\n"
+      "{} parameters\n",
+      file.string(), fmt::join(adapter.ranks, " and "), adapter.alpha, adapter.architecture,
+      fmt::join(adapter.targets, " "), adapter.modules, adapter.modules == 1 ? "" : "s",
+      adapter.parameters);
+  for (const GgufTensor& tensor : adapter.tensors)
+    text += fmt::format("  {:54} {:5} [{}]\n", tensor.name, name(tensor.type),
                         fmt::join(tensor.shape, ", "));
   print(text);
 }

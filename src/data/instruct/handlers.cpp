@@ -111,6 +111,14 @@ const Handler& handler_of(const nlohmann::ordered_json& record, std::optional<Sa
     return handler_named(holds("label") ? "PromptUnpairedHandler" : "PromptCompletionHandler");
   }
   if (holds("text")) return handler_named("GeneralPretrainHandler");
+  for (const char* key : {"output", "chosen", "rejected", "conversations", "messages", "completion",
+                          "text", "instruction", "prompt"}) {
+    if (!record.contains(key) || holds(key)) continue;
+    throw Error(Fault::kData,
+                "{} is null, and the format is recognized by the first record; wanted a value "
+                "there, or the handler by --handler-name",
+                key);
+  }
   std::vector<std::string> keys;
   for (const auto& [key, value] : record.items()) keys.push_back(key);
   throw Error(Fault::kData,

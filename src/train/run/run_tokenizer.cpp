@@ -62,12 +62,7 @@ ModelChatTemplates chat_templates_of_run(const PretrainOptions& options,
 
 std::vector<std::int32_t> text_ends_of_run(const TokenizerOptions& options,
                                            const Tokenizer& tokenizer) {
-  std::vector<std::int32_t> ends = generation_ends(tokenizer_of(options).folder);
-  const SpecialIds& special = tokenizer.special();
-  for (const auto& id : {special.eos, special.eod}) {
-    if (id) ends.push_back(*id);
-  }
-  return ends;
+  return text_ends(generation_ends(tokenizer_of(options).folder), &tokenizer);
 }
 
 void keep_run_tokenizer(const PretrainOptions& options, const std::optional<OpenedModel>& foreign,

@@ -27,8 +27,8 @@ std::unique_ptr<Tokenizer> open_run_tokenizer(const PretrainOptions& options,
 ModelChatTemplates chat_templates_of_run(const PretrainOptions& options,
                                          const std::optional<OpenedModel>& foreign);
 
-// The ids at which texts of the run's model end: those of generation_config.json next to the files
-// of `tokenizer`, which `options` name, and its ends of text and of document.
+// The ids at which texts of the run's model end (model_files/generation_ends.h): what the files
+// next to those of `tokenizer`, which `options` name, say.
 std::vector<std::int32_t> text_ends_of_run(const TokenizerOptions& options,
                                            const Tokenizer& tokenizer);
 

@@ -223,7 +223,10 @@ expect(RUN generate --load ${WORK}/run/iter_0000004/adapter ${reading} CODE 3 ER
 expect(RUN finetune --load ${WORK}/run/iter_0000004/adapter --data-path ${data} --seq-length 64 --train-iters 1 CODE 3 ERR "${is_adapter}")
 expect(RUN convert --load ${WORK}/run --save ${WORK}/alone.gguf --to gguf-lora CODE 0)
 expect(RUN generate --load ${WORK}/alone.gguf ${reading} CODE 3 ERR "alone.gguf: ${is_adapter}")
-expect(RUN inspect ${WORK}/alone.gguf CODE 3 ERR "alone.gguf: ${is_adapter}")
+expect(RUN inspect ${WORK}/alone.gguf CODE 0 OUT "alone.gguf: adapter in a GGUF file, rank 4, alpha 8\nbase     of the architecture llama\n"
+  "targets  attn_k attn_output attn_q attn_v ffn_down ffn_gate ffn_up, 28 modules\n18688 parameters\n  blk.0.attn_[a-z]+.weight.lora_a +F32 ")
+expect(RUN inspect ${WORK}/alone.gguf --json CODE 0 OUT "^{\"format\":\"gguf-lora\",\"name\":\"[^\"]*\",\"architecture\":\"llama\",\"alpha\":8.0,"
+  "\"ranks\":.4.,\"targets\":.\"attn_k\"," "\"modules\":28,\"parameters\":18688,\"tensors\":.{\"name\":")
 expect(RUN generate --load ${base} --lora-load ${base} ${reading} CODE 3 ERR "/base: holds no adapter; wanted a run that trained adapters")
 expect(RUN generate --load ${base} --lora-load ${WORK}/absent ${reading} CODE 3 ERR "/absent: there is no such folder or file; wanted a run")
 expect(RUN ${tune} ${lora} --lora-load ${base} --save ${WORK}/none CODE 3 ERR "/base: holds no adapter; wanted a run that trained adapters")

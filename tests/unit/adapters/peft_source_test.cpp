@@ -247,5 +247,14 @@ TEST(PeftSource, ReadsTheNamesOfOlderVersions) {
     EXPECT_EQ(test::values_of(older, tensor), test::values_of(files.adapter, tensor));
 }
 
+// Also to find out whether the adapter makes a reward model.
+TEST(PeftSource, ReadsNoConfigurationOutsideOfItsFolder) {
+  TempFolder folder;
+  std::filesystem::create_symlink(test::lora_folder("llama") / kPeftConfigName,
+                                  folder / kPeftConfigName);
+  EXPECT_THAT(message_of(Fault::kData, [&] { is_reward_adapter(folder.path()); }),
+              HasSubstr("adapter_config.json: a link that leads out of the folder"));
+}
+
 }  // namespace
 }  // namespace piton

@@ -21,9 +21,10 @@ namespace {
 const std::vector<float> kLogits = {2.0F, 0.5F, -1.0F, 1.0F, 0.0F};
 constexpr std::int64_t kDraws = 40000;
 
-// The ids of draws from the same logits.
+// The ids of draws from the same logits, after `text`, of which nothing was given.
 std::vector<std::int32_t> draw(const std::vector<float>& logits, const SamplingOptions& options,
-                               const std::vector<DrawPlace>& places) {
+                               const std::vector<DrawPlace>& places,
+                               const std::vector<std::int32_t>& text = {}) {
   ThreadPool threads(2);
   HostDevice device;
   Arena arena{device};
@@ -36,7 +37,7 @@ std::vector<std::int32_t> draw(const std::vector<float>& logits, const SamplingO
   std::vector<TokenDraw> draws;
   for (const DrawPlace& place : places) {
     rows.insert(rows.end(), logits.begin(), logits.end());
-    draws.push_back({.sampling = &options, .place = place});
+    draws.push_back({.sampling = &options, .place = place, .text = text});
   }
   const auto width = std::ssize(logits);
   const Tensor ids = draw_ids(
@@ -147,11 +148,35 @@ TEST(SamplingOptions, RefuseWhatCannotBe) {
   EXPECT_THAT(refusal({.min_p = -0.1}),
               testing::HasSubstr("--min-p: got -0.1, wanted 0 <= p <= 1"));
   EXPECT_THAT(refusal({.repetition_penalty = 0}),
-              testing::HasSubstr("--repetition-penalty: got 0, wanted more than 0"));
+              testing::HasSubstr("--repetition-penalty: got 0, wanted 0.01 to 100 (1: none)"));
+  EXPECT_THAT(refusal({.repetition_penalty = 1e-30}),
+              testing::HasSubstr("--repetition-penalty: got 1e-30, wanted 0.01 to 100"));
   EXPECT_THAT(refusal({.presence_penalty = NAN}),
-              testing::HasSubstr("--presence-penalty: got nan, wanted a number"));
-  EXPECT_THAT(refusal({.frequency_penalty = INFINITY}),
-              testing::HasSubstr("--frequency-penalty: got inf, wanted a number"));
+              testing::HasSubstr("--presence-penalty: got nan, wanted -1000 to 1000 (0: none)"));
+  EXPECT_THAT(refusal({.frequency_penalty = -1e38}),
+              testing::HasSubstr("--frequency-penalty: got -1e+38, wanted -1000 to 1000"));
+  for (const double temperature : {0.0, -1.0, static_cast<double>(INFINITY), std::nan("")}) {
+    EXPECT_THAT(refusal({.temperature = temperature}),
+                testing::HasSubstr(
+                    fmt::format("--temperature: got {}, wanted a number above 0", temperature)));
+  }
+  for (const double bad : {static_cast<double>(INFINITY), std::nan("")}) {
+    EXPECT_THAT(refusal({.top_p = bad}), testing::HasSubstr("--top-p: got"));
+    EXPECT_THAT(refusal({.min_p = bad}), testing::HasSubstr("--min-p: got"));
+  }
+}
+
+// The largest penalties leave logits in the range of their type.
+TEST(Sampling, UnderTheLargestPenaltiesStillDraws) {
+  const std::vector<float> logits = {3e4F, -3e4F, 10.0F};
+  for (const double sign : {-1.0, 1.0}) {
+    for (const double repetition : {kLeastRepetitionPenalty, kMostRepetitionPenalty}) {
+      const SamplingOptions options{.repetition_penalty = repetition,
+                                    .presence_penalty = sign * kMostPenalty,
+                                    .frequency_penalty = sign * kMostPenalty};
+      EXPECT_GE(draw(logits, options, {{0, 0}}, {0, 1, 1}).front(), 0);
+    }
+  }
 }
 
 // Some id would come out, and look like an answer.

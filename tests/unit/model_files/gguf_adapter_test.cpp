@@ -113,5 +113,19 @@ TEST(GgufAdapter, RefusesWhatIsNoAdapterOfTheModel) {
               HasSubstr("is a part of blk.0.attn_qkv.weight in a GGUF file"));
 }
 
+TEST(GgufAdapterSummary, IsReadWithoutTheModel) {
+  const GgufAdapterSummary adapter = gguf_adapter_summary(golden() / "adapter.gguf");
+  EXPECT_EQ(adapter.architecture, "llama");
+  EXPECT_EQ(adapter.alpha, 6);
+  EXPECT_THAT(adapter.ranks, testing::ElementsAre(4));
+  EXPECT_THAT(adapter.targets,
+              testing::ElementsAre("attn_k", "attn_q", "attn_v", "ffn_down", "ffn_up"));
+  EXPECT_EQ(adapter.modules, 10);
+  EXPECT_EQ(adapter.tensors.size(), 20U);
+  // Of 2 layers: rank 4 of [32, 32], twice [16, 32], [53, 32] and [32, 53].
+  EXPECT_EQ(adapter.parameters, 2 * 4 * (64 + 2 * 48 + 2 * 85));
+  EXPECT_TRUE(is_gguf_adapter(golden() / "adapter.gguf"));
+}
+
 }  // namespace
 }  // namespace piton

@@ -50,6 +50,7 @@ TEST_F(Service, EchoesPromptsWithTheirLikelihoods) {
   const Json more = post("/v1/completions", {{"prompt", "p"}, {"echo", true}, {"logprobs", 0}});
   EXPECT_EQ(more["choices"][0]["text"], "pok");
   EXPECT_EQ(more["choices"][0]["logprobs"]["tokens"].size(), 4U);  // the end is a token too
+  EXPECT_EQ(more["choices"][0]["logprobs"]["text_offset"], Json({0, 1, 2, 3}));
   post("/v1/completions", {{"prompt", "!x"}, {"echo", true}, {"logprobs", 0}}, 400);
   EXPECT_EQ(post("/v1/completions", {{"prompt", "p"}, {"echo", true}})["choices"][0]["text"],
             "pok");
@@ -79,6 +80,19 @@ TEST_F(Service, AnswersChats) {
       post("/v1/chat/completions",
            {{"messages", messages}, {"tools", Json::array({tool})}, {"tool_choice", "none"}});
   EXPECT_EQ(without["choices"][0]["message"]["content"], "system:s;user:q;assistant:");
+}
+
+TEST_F(Service, AcceptsFieldsThatChangeNothing) {
+  begin();
+  Json body = {{"messages", Json::array({{{"role", "user"}, {"content", "q"}}})},
+               {"modalities", {"text"}},
+               {"prediction", {{"type", "content"}, {"content", "a"}}},
+               {"logit_bias", Json::object()},
+               {"store", false}};
+  EXPECT_EQ(post("/v1/chat/completions", body)["choices"][0]["message"]["content"], "ok");
+  body["prediction"] = nullptr;
+  body["modalities"] = nullptr;
+  post("/v1/chat/completions", body);
 }
 
 TEST_F(Service, StreamsTheSameText) {
@@ -284,6 +298,9 @@ TEST_F(Service, RefusesWhatIsNoRequest) {
       {"/v1/completions", {{"prompt", "p"}, {"stream", 1}}, "stream"},
       {"/v1/completions", {{"prompt", "p"}, {"logprobs", 1000}}, "logprobs"},
       {"/v1/completions", {{"prompt", "p"}, {"best_of", 3}}, "best_of"},
+      {"/v1/chat/completions",
+       {{"messages", user}, {"modalities", {"text", "audio"}}},
+       "modalities"},
       {"/v1/completions", {{"prompt", "p"}, {"promt", "p"}}, "promt"},
       {"/v1/completions", {{"prompt", "p"}, {"stream_options", Json::object()}}, "stream_options"},
       {"/v1/chat/completions", Json::object(), "messages"},

@@ -1,8 +1,10 @@
 #include "serve/written_text.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "text/files/byte_tokenizer.h"
+#include "text/files/tokenizer_options.h"
 #include "text/unicode/utf8.h"
 
 namespace piton {
@@ -41,6 +43,22 @@ TEST(WrittenText, IsNeverCutInsideACharacter) {
   for (const std::string& part : written.parts) EXPECT_EQ(valid_utf8_prefix(part), part.size());
   EXPECT_EQ(write("a\xC3", {}, false).text, "a\uFFFD");
   EXPECT_EQ(write("a\xC3", {}, false).reason, FinishReason::kLength);
+}
+
+// The text of single bytes is known with the token after them.
+TEST(WrittenText, HasItsTokensWhereTheyBegin) {
+  const auto tokenizer = open_tokenizer(
+      {.name_or_path = PITON_SOURCE_DIR "/tests/golden/evaluation/stories_tokenizer.json"});
+  const std::vector<std::int32_t> ids = tokenizer->encode("naïve you");
+  ASSERT_EQ(ids.size(), 6U);  // n a 0xC3 0xAF ve you
+  const PromptText prompt = prompt_text(*tokenizer, ids);
+  EXPECT_EQ(prompt.text, "naïve you");
+  EXPECT_THAT(prompt.offsets, testing::ElementsAre(0, 1, 2, 2, 3, 5));
+  WrittenText text(*tokenizer, {}, {}, {2});
+  for (std::size_t i = 0; i < 4; ++i) text.push({{ids[i], -1}, {}}, FinishReason::kNone);
+  text.push({{2, -1}, {}}, FinishReason::kStop);
+  EXPECT_EQ(text.text(), "naï");
+  EXPECT_THAT(text.offsets(), testing::ElementsAre(0, 1, 2, 2, 3));
 }
 
 TEST(WrittenText, EndsBeforeAStopWordAndLeaksNoPartOfOne) {

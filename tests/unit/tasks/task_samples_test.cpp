@@ -309,5 +309,21 @@ TEST(TaskSamples, OfADamagedParquetFileAreRefused) {
               HasSubstr("test.parquet: row 0: cannot be read as Parquet"));
 }
 
+// It would be a text without letters, which no answer is.
+TEST(TaskSamples, OfARecordWithoutTheRightAnswerAreRefused) {
+  const TempFolder folder;
+  write_text_file(folder / "test.jsonl", R"({"question": "a", "answer": "b"})"
+                                         "\n"
+                                         R"({"question": "a", "answer": null})"
+                                         "\n");
+  Task task{.name = "own", .kind = TaskKind::kGeneration};
+  task.splits = {"test"};
+  task.prompt = "{question}";
+  task.answer = "{answer}";
+  EXPECT_THAT(
+      message_of(Fault::kData, [&] { load_task(task, {.paths = {folder.path().string()}}); }),
+      HasSubstr("record 2: {answer} is null; wanted the right answer"));
+}
+
 }  // namespace
 }  // namespace piton

@@ -64,6 +64,11 @@ TEST(Handlers, AreFoundByTheKeysOfARecord) {
   EXPECT_EQ(found(R"({"text": "x"})"), "GeneralPretrainHandler");
   EXPECT_THAT(message_of(Fault::kData, [&] { found(R"({"question": "a", "answer": "b"})"); }),
               HasSubstr("the record has question, answer; wanted instruction and output"));
+  EXPECT_THAT(message_of(Fault::kData,
+                         [&] { found(R"({"instruction": "a", "input": "", "output": null})"); }),
+              HasSubstr("output is null, and the format is recognized by the first record"));
+  EXPECT_THAT(message_of(Fault::kData, [&] { found(R"({"chosen": "a", "rejected": null})"); }),
+              HasSubstr("rejected is null"));
 }
 
 // As ultrafeedback_binarized has both.
