@@ -6,27 +6,7 @@
 namespace piton::cuda {
 namespace {
 
-template <typename T>
-struct Append {
-  HeadMatrix<T> cache;  // "samples" are pages
-  const T* rows;
-  std::int64_t row_stride;
-  std::int64_t head_stride;
-  const std::int32_t* slots;
-  std::int64_t heads;
-  std::int64_t d;
-
-  __device__ void operator()(std::int64_t index) const {
-    const std::int64_t c = index % d;
-    const std::int64_t head = index / d % heads;
-    const std::int64_t row = index / d / heads;
-    const std::int64_t slot = slots[row];
-    cache.row(slot / kCachePage, slot % kCachePage, head)[c] =
-        rows[row * row_stride + head * head_stride + c];
-  }
-};
-
-template <typename T>
+template <typename T, bool kCoded>
 struct CachedGrid {
   T* out;
   std::int64_t out_stride;
@@ -34,8 +14,8 @@ struct CachedGrid {
   const T* q;
   std::int64_t q_stride;
   std::int64_t q_head_stride;
-  HeadMatrix<const T> keys;
-  HeadMatrix<const T> values;
+  CachedRows<T, kCoded> keys;
+  CachedRows<T, kCoded> values;
   const std::int32_t* begins;
   const std::int32_t* lengths;
   const std::int32_t* table;
@@ -49,9 +29,9 @@ struct CachedGrid {
 
 // A block: a tile of the rows of one sample, and a head. The host does not know how many tiles the
 // samples have, so it starts as many blocks as there may be; those that are not needed return.
-template <typename T, int kChannels>
+template <typename T, int kChannels, bool kCoded>
 __global__ void __launch_bounds__(kForwardTile* kLanes, kBlocks)
-    cached_attention(CachedGrid<T> grid) {
+    cached_attention(CachedGrid<T, kCoded> grid) {
   std::int64_t tile_index = blockIdx.x;
   std::int64_t sample = 0;
   std::int64_t rows = 0;
@@ -92,68 +72,48 @@ __global__ void __launch_bounds__(kForwardTile* kLanes, kBlocks)
       });
 }
 
-void refuse_codes(const Tensor& scales) {
-  if (!scales.defined()) return;
-  throw Error(Fault::kUsage,
-              "cuda: a cache of 8-bit integers (--kv-cache-dtype int8): wanted the model's type; "
-              "use --kernels cpu");
+template <typename T, int kChannels, bool kCoded>
+void launch_cached(const CachedAttention& call, cudaStream_t stream) {
+  const std::int64_t heads = call.q.dim(1);
+  const std::int64_t samples = call.lengths.elements();
+  launch("launch of cached attention", cached_attention<T, kChannels, kCoded>,
+         {.blocks = {static_cast<unsigned>(call.q.dim(0) / kForwardTile + samples),
+                     static_cast<unsigned>(heads), 1},
+          .threads = kForwardTile * kLanes,
+          .shared_bytes = forward_shared_bytes(kChannels)},
+         CachedGrid<T, kCoded>{.out = pointer<T>(call.out),
+                               .out_stride = call.out.stride(0),
+                               .out_head_stride = call.out.stride(1),
+                               .q = pointer<const T>(call.q),
+                               .q_stride = call.q.stride(0),
+                               .q_head_stride = call.q.stride(1),
+                               .keys = cached_rows<T, kCoded>(call.keys, call.key_scales),
+                               .values = cached_rows<T, kCoded>(call.values, call.value_scales),
+                               .begins = pointer<const std::int32_t>(call.begins),
+                               .lengths = pointer<const std::int32_t>(call.lengths),
+                               .table = pointer<const std::int32_t>(call.table),
+                               .samples = samples,
+                               .pages = call.table.dim(1),
+                               .sight = sight_of(call.mask_of(0, 0), 0, 0),
+                               .rules = {.scale = static_cast<float>(call.scale),
+                                         .cap = static_cast<float>(call.soft_cap)},
+                               .heads_per_key = heads / call.keys.dim(2),
+                               .d = call.q.dim(2)},
+         stream);
 }
 
 }  // namespace
 
-void execute(const CacheAppend& call, const CallContext& context) {
-  refuse_codes(call.scales);
-  with_floating(call.rows.dtype(), [&]<typename T>(std::type_identity<T>) {
-    launch_elements("launch of cache append", call.rows.elements(),
-                    Append<T>{.cache = head_matrix<T>(call.cache),
-                              .rows = pointer<const T>(call.rows),
-                              .row_stride = call.rows.stride(0),
-                              .head_stride = call.rows.stride(1),
-                              .slots = pointer<const std::int32_t>(call.slots),
-                              .heads = call.rows.dim(1),
-                              .d = call.rows.dim(2)},
-                    context.stream);
-  });
-}
-
 void execute(const CachedAttention& call, const CallContext& context) {
-  refuse_bias(call.bias);
-  refuse_codes(call.key_scales);
-  const std::int64_t n = call.q.dim(0);
-  const std::int64_t heads = call.q.dim(1);
-  const std::int64_t d = call.q.dim(2);
-  const std::int64_t samples = call.lengths.elements();
   if (call.q.elements() == 0) return;
-  with_heads(call.q.dtype(), d,
+  with_heads(call.q.dtype(), call.q.dim(2),
              [&]<typename T, int kChannels>(std::type_identity<T>,
                                             std::integral_constant<int, kChannels>) {
-               launch("launch of cached attention", cached_attention<T, kChannels>,
-                      {.blocks = {static_cast<unsigned>(n / kForwardTile + samples),
-                                  static_cast<unsigned>(heads), 1},
-                       .threads = kForwardTile * kLanes,
-                       .shared_bytes = forward_shared_bytes(kChannels)},
-                      CachedGrid<T>{.out = pointer<T>(call.out),
-                                    .out_stride = call.out.stride(0),
-                                    .out_head_stride = call.out.stride(1),
-                                    .q = pointer<const T>(call.q),
-                                    .q_stride = call.q.stride(0),
-                                    .q_head_stride = call.q.stride(1),
-                                    .keys = head_matrix<const T>(call.keys),
-                                    .values = head_matrix<const T>(call.values),
-                                    .begins = pointer<const std::int32_t>(call.begins),
-                                    .lengths = pointer<const std::int32_t>(call.lengths),
-                                    .table = pointer<const std::int32_t>(call.table),
-                                    .samples = samples,
-                                    .pages = call.table.dim(1),
-                                    .sight = sight_of({.window_before = call.window_before,
-                                                       .window_after = call.window_after,
-                                                       .slopes = call.slopes},
-                                                      0, 0),
-                                    .rules = {.scale = static_cast<float>(call.scale),
-                                              .cap = static_cast<float>(call.soft_cap)},
-                                    .heads_per_key = heads / call.keys.dim(2),
-                                    .d = d},
-                      context.stream);
+               if (call.key_scales.defined()) {
+                 launch_cached<T, kChannels, true>(call, context.stream);
+               } else {
+                 launch_cached<T, kChannels, false>(call, context.stream);
+               }
              });
 }
 
