@@ -11,9 +11,10 @@ list(FILTER emulator_sources EXCLUDE REGEX "_test.cpp$")
 file(GLOB host_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/device/cuda/*.cpp
      ${CMAKE_SOURCE_DIR}/src/kernels/cuda/*.cpp ${CMAKE_SOURCE_DIR}/src/comm/nccl/*.cpp)
 list(FILTER host_sources EXCLUDE REGEX "kernels/cuda/(product|cublas_lt).cpp$")
-file(GLOB device_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/kernels/cuda/*.cu)
+file(GLOB device_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/kernels/cuda/*.cu
+     ${CMAKE_SOURCE_DIR}/src/kernels/cuda/attention/*.cu)
 add_library(piton_cuda_emulated STATIC EXCLUDE_FROM_ALL ${emulator_sources} ${host_sources})
-foreach(source IN LISTS device_sources ITEMS ${emulator}/faulty.cu)
+foreach(source IN LISTS device_sources ITEMS ${emulator}/faulty.cu ${emulator}/fragments.cu)
   get_filename_component(name ${source} NAME_WE)
   set(wrapper ${CMAKE_BINARY_DIR}/cuda_emulated/${name}.cpp)
   file(CONFIGURE OUTPUT ${wrapper} CONTENT "#include \"${source}\"\n")

@@ -11,6 +11,7 @@
 #include "ops/attention_cases.h"
 #include "ops/call_cases.h"
 #include "ops/call_runner.h"
+#include "support/compare.h"
 #include "support/errors.h"
 #include "support/sampled.h"
 #include "support/tensors.h"
@@ -59,6 +60,19 @@ TEST_P(EmulatedKernels, AgreeAtTheEdgesOfTilesOfAttention) {
   test::expect_agreement(guarded_, *device_, test::attention_edge_cases(options()));
 }
 
+// Rows that begin at multiples of 16 bytes are copied in vectors.
+TEST(EmulatedAttention, AgreesWithTheReferenceOnAlignedRows) {
+  const auto device = make_device();
+  const auto kernels = make_kernels(*device);
+  emulator::GuardedKernels guarded(*kernels);
+  std::vector<CallCase> cases = test::attention_cases({.dtype = DType::kF16});
+  std::erase_if(cases, [](const CallCase& one) {
+    return std::holds_alternative<AttentionBackward>(one.call) ||
+           std::holds_alternative<AttentionMerge>(one.call);
+  });
+  test::expect_agreement(guarded, *device, cases);
+}
+
 // The other three types by night.
 const std::vector<std::tuple<DType, bool>> kTypes = {
     {DType::kBF16, true}, {DType::kF32, false}, {DType::kF16, true}, {DType::kF64, true}};
@@ -81,6 +95,43 @@ TEST(EmulatedAttention, RefusesFp64AndWideHeads) {
                                 .v = q};
     EXPECT_THAT(message_of(Fault::kUsage, [&] { runner.run(call); }),
                 testing::HasSubstr("use --kernels cpu"));
+  }
+}
+
+// The last rows of a text, in another tile than before, over pages of keys.
+TEST(EmulatedAttention, OfACacheHasTheBitsOfAttentionWithoutOne) {
+  const auto device = make_device();
+  const auto kernels = make_kernels(*device);
+  test::CallRunner runner(*kernels, *device);
+  for (const DType dtype : {DType::kBF16, DType::kF32}) {
+    test::TensorSource source(11);
+    const Tensor q = source.normal(dtype, {1, 130, 2, 64});
+    const Tensor keys = source.normal(dtype, {1, 3 * kCachePage, 1, 64});
+    const Tensor values = source.normal(dtype, {1, 3 * kCachePage, 1, 64});
+    const auto whole = std::get<AttentionForward>(
+        runner.run(AttentionForward{.out = source.normal(dtype, q.shape()),
+                                    .lse = host_tensor(DType::kF32, {1, 2, 130}),
+                                    .q = q,
+                                    .k = keys.slice(1, 0, 130),
+                                    .v = values.slice(1, 0, 130),
+                                    .scale = 0.125}));
+    const auto paged = [](const Tensor& rows) { return rows.reshape({3, kCachePage, 1, 64}); };
+    for (const std::int64_t rows : {1, 5, 70}) {
+      const auto last = [&](const Tensor& all) {
+        return all.select(0, 0).slice(0, 130 - rows, rows);
+      };
+      const auto some = std::get<CachedAttention>(runner.run(CachedAttention{
+          .out = source.normal(dtype, {rows, 2, 64}),
+          .q = last(q),
+          .keys = paged(keys),
+          .values = paged(values),
+          .begins =
+              test::tensor_of(DType::kI32, {2}, std::vector<double>{0, static_cast<double>(rows)}),
+          .lengths = test::tensor_of(DType::kI32, {1}, std::vector<double>{130}),
+          .table = test::tensor_of(DType::kI32, {1, 3}, std::vector<double>{0, 1, 2}),
+          .scale = 0.125}));
+      EXPECT_TRUE(test::bit_equal(some.out, last(whole.out))) << rows << " rows";
+    }
   }
 }
 

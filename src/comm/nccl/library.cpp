@@ -1,6 +1,5 @@
 #include "comm/nccl/library.h"
 
-#include <cstdlib>
 #include <vector>
 
 #include "base/error.h"
@@ -12,22 +11,14 @@ namespace {
 
 constexpr int kOldest = 21000;  // 2.10: bf16
 
-// From 2.22 on NCCL connects ranks in their first collective, and blocks the host there, unless
-// this variable is 0: then in the making of a group, where all of its ranks are.
-std::vector<std::string> with_early_connections(std::vector<std::string> files) {
-  ::setenv("NCCL_RUNTIME_CONNECT", "0", /*overwrite=*/0);
-  return files;
-}
-
 }  // namespace
 
 Library::Library(const std::string& file)
     : library(
           "NCCL",
-          with_early_connections(
-              file.empty()
-                  ? std::vector<std::string>{"libnccl.so.2", "/usr/local/cuda/lib64/libnccl.so.2"}
-                  : std::vector<std::string>{file}),
+          file.empty()
+              ? std::vector<std::string>{"libnccl.so.2", "/usr/local/cuda/lib64/libnccl.so.2"}
+              : std::vector<std::string>{file},
           "install NCCL 2 (libnccl2), put its folder on LD_LIBRARY_PATH, or start one process") {
   library.find(error_text, "ncclGetErrorString");
   Result (*get_version)(int*) = nullptr;

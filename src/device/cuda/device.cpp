@@ -2,7 +2,6 @@
 #include "device/cuda/device.h"
 
 #include <algorithm>
-#include <cstdlib>
 
 #include "base/error.h"
 #include "device/cuda/check.h"
@@ -108,12 +107,6 @@ class CudaDevice final : public Device {
   PinnedMemory pinned_;
 };
 
-// Streams share connections to the GPU, 8 by default. In a connection, work of one stream waits
-// behind that of another: perhaps for a message whose sender waits for this rank. A run has a
-// stream for each group and each boundary of a pipeline, so it takes the most connections that
-// there are, also where scripts for Megatron-LM ask for one.
-void ask_for_connections() { ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*overwrite=*/1); }
-
 }  // namespace
 
 bool is_built() { return true; }
@@ -146,7 +139,6 @@ std::string driver_obstacle() {
 }
 
 std::unique_ptr<Device> make_device(int index) {
-  ask_for_connections();
   int count = 0;
   check(cudaGetDeviceCount(&count), "search for devices");
   if (index < 0 || index >= count) {

@@ -3,8 +3,8 @@
 #include <limits>
 
 #include "kernels/cached_attention.h"
+#include "kernels/cuda/attention/head_matrix.cuh"
 #include "kernels/cuda/calls.h"
-#include "kernels/cuda/head_matrix.cuh"
 #include "kernels/cuda/launch.cuh"
 
 namespace piton::cuda {

@@ -1,7 +1,7 @@
 // What the kernels of attention's gradients share. Internal to this folder.
 #pragma once
 
-#include "kernels/cuda/attention_tiles.cuh"
+#include "kernels/cuda/attention/attention_tiles.cuh"
 #include "kernels/cuda/context.h"
 
 namespace piton::cuda {

@@ -2,7 +2,7 @@
 // this folder.
 #pragma once
 
-#include "kernels/cuda/attention_tiles.cuh"
+#include "kernels/cuda/attention/attention_tiles.cuh"
 
 namespace piton::cuda {
 
@@ -21,6 +21,7 @@ struct QueryTile {
   std::int64_t first;
   int count;
   std::int64_t d;
+  bool vectors;  // rows of q, keys and values begin at multiples of 16 bytes
 };
 
 inline std::size_t forward_shared_bytes(int channels) {

@@ -1,6 +1,6 @@
 // The gradient of the bias of distances: of each column, the sum of the gradients of the scores
 // with this distance from query to key. P is computed again, as in attention_backward.cu.
-#include "kernels/cuda/attention_gradient.cuh"
+#include "kernels/cuda/attention/attention_gradient.cuh"
 #include "kernels/cuda/calls.h"
 
 namespace piton::cuda {
@@ -102,7 +102,7 @@ void launch_bias_gradient(const AttentionBackward& call, const CallContext& cont
   with_heads(call.q.dtype(), call.q.dim(3),
              [&]<typename T, int kChannels>(std::type_identity<T>,
                                             std::integral_constant<int, kChannels>) {
-               constexpr int kTile = kGradientTile<kChannels>;
+               constexpr int kTile = 16;  // with 32, registers are spilled for 64 channels
                launch("launch of attention backward, bias", bias_gradient<T, kChannels, kTile>,
                       backward_shape(call.dbias.dim(2), call.q.dim(2), call.q.dim(0), kTile,
                                      4 * kTile * (kLanes * kChannels + 1) + kTile * (kTile + 1)),

@@ -10,8 +10,8 @@
 #include <limits>
 
 #include "kernels/attention.h"
+#include "kernels/cuda/attention/head_matrix.cuh"
 #include "kernels/cuda/element.cuh"
-#include "kernels/cuda/head_matrix.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/mask.cuh"
 
@@ -76,6 +76,12 @@ struct KeySight {
     if (causal && low > of.reach) return false;
     if (bounded_before && of.first - high > before) return false;
     return !(bounded_after && low - of.last > after);
+  }
+  // By positions: whether each of these queries sees all keys of low .. high.
+  __device__ bool covers(const Positions& of, std::int64_t low, std::int64_t high) const {
+    if (query_segments != nullptr || (causal && high > of.first)) return false;
+    if (bounded_before && of.last - low > before) return false;
+    return !(bounded_after && high - of.first > after);
   }
   // What is added to the score of a visible pair. `distance`: from the query to the key.
   __device__ float added(std::int64_t head, std::int64_t distance) const {
@@ -152,7 +158,7 @@ struct ScoreRules {
 };
 
 // Widens `count` rows of d channels into a tile with rows of kWidth numbers; all else is 0. A warp
-// reads one row at a time. `row_of(i)` is row i: an address, or CodedRow.
+// reads one row at a time. `row_of(i)` is row i: an address, or CodedHeadRow.
 template <int kTile, int kWidth, typename RowOf>
 __device__ void load_tile(float* tile, int count, std::int64_t d, const RowOf& row_of) {
   const int warps = kTile * kLanes / kWarp;

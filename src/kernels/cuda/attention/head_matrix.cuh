@@ -26,7 +26,7 @@ HeadMatrix<T> head_matrix(const Tensor& tensor) {
 
 // A row of codes, read as numbers of type T (kernels/cached_attention.h).
 template <typename T>
-struct CodedRow {
+struct CodedHeadRow {
   const std::int8_t* codes;
   float scale;
 
@@ -52,7 +52,7 @@ struct CachedRows<T, true> {
   std::int64_t scales_of_page;  // strides; those of a head are consecutive
   std::int64_t scales_of_head;
 
-  __device__ CodedRow<T> row(std::int64_t page, std::int64_t row, std::int64_t head) const {
+  __device__ CodedHeadRow<T> row(std::int64_t page, std::int64_t row, std::int64_t head) const {
     return {codes.row(page, row, head),
             scales[page * scales_of_page + row + head * scales_of_head]};
   }

@@ -3,7 +3,7 @@
 //
 //   dv_j = sum_i M P dout_i     dS = P (M (dout_i . v_j) - D_i), times the slope of a soft cap
 //   dq_i = scale sum_j dS k_j   dk_j = scale sum_i dS q_i        D_i = dout_i . out_i
-#include "kernels/cuda/attention_gradient.cuh"
+#include "kernels/cuda/attention/attention_gradient.cuh"
 #include "kernels/cuda/calls.h"
 
 namespace piton::cuda {
