@@ -11,9 +11,10 @@ list(FILTER emulator_sources EXCLUDE REGEX "_test.cpp$")
 file(GLOB host_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/device/cuda/*.cpp
      ${CMAKE_SOURCE_DIR}/src/kernels/cuda/*.cpp ${CMAKE_SOURCE_DIR}/src/comm/nccl/*.cpp)
 list(FILTER host_sources EXCLUDE REGEX "kernels/cuda/(product|cublas_lt).cpp$")
-file(GLOB device_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/kernels/cuda/*.cu)
+file(GLOB device_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/kernels/cuda/*.cu
+     ${CMAKE_SOURCE_DIR}/src/kernels/cuda/attention/*.cu)
 add_library(piton_cuda_emulated STATIC EXCLUDE_FROM_ALL ${emulator_sources} ${host_sources})
-foreach(source IN LISTS device_sources ITEMS ${emulator}/faulty.cu)
+foreach(source IN LISTS device_sources ITEMS ${emulator}/faulty.cu ${emulator}/fragments.cu)
   get_filename_component(name ${source} NAME_WE)
   set(wrapper ${CMAKE_BINARY_DIR}/cuda_emulated/${name}.cpp)
   file(CONFIGURE OUTPUT ${wrapper} CONTENT "#include \"${source}\"\n")
@@ -27,7 +28,7 @@ file(GLOB sources CONFIGURE_DEPENDS ${emulator}/*_test.cpp)
 piton_test(cuda_emulated ops SOURCES ${sources} ${CMAKE_SOURCE_DIR}/tests/ops/call_cases.cpp
            ${CMAKE_SOURCE_DIR}/tests/ops/attention_cases.cpp ${CMAKE_SOURCE_DIR}/tests/ops/sampling_cases.cpp
            ${CMAKE_SOURCE_DIR}/tests/ops/call_runner.cpp
-           LIBS piton_cuda_emulated piton_session piton_kernels_reference piton_kernels_cpu)
+           LIBS piton_cuda_emulated piton_session piton_generate piton_kernels_reference piton_kernels_cpu)
 # In place of NCCL: a library that moves the emulator's memory between processes, and calls its runtime functions.
 add_library(fake_nccl SHARED ${CMAKE_SOURCE_DIR}/tests/fake_nccl/nccl.cpp)
 target_include_directories(fake_nccl BEFORE PRIVATE ${emulator}/include ${CMAKE_SOURCE_DIR}/src)

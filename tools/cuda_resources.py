@@ -7,7 +7,8 @@ Reads the objects of a build with CUDA (cmake --build --preset cuda). Needs cuob
 if a kernel of any architecture has spilled registers to local memory (--all also lists every instance).
 
 The registers of a row are the largest over fp32, bf16 and fp16. The work is that of one call in a step of GPT-2 124M with
-8 x 1024 tokens in bf16. Its limit is the time of its bytes at 4.8 TB/s, or of its FLOPs at 67 TFLOP/s (H200, fp32).
+8 x 1024 tokens in bf16. Its limit is the time of its bytes at 4.8 TB/s, or of its FLOPs at 67 TFLOP/s (H200, fp32), on
+tensor cores at 989 TFLOP/s.
 """
 import argparse
 import pathlib
@@ -16,25 +17,33 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-BYTES_A_SECOND, FLOPS = 4.8e12, 67e12
+BYTES_A_SECOND, FLOPS, TENSOR_FLOPS = 4.8e12, 67e12, 989e12
+ON_TENSOR_CORES = " on tensor cores"
 ROWS, WIDTH, INNER, VOCABULARY, PARAMETERS = 8 * 1024, 768, 3072, 50304, 124_475_904
 HIDDEN = 2 * ROWS * WIDTH  # bytes of a hidden state in bf16
 PRODUCT = 2 * 8 * 12 * 1024 * 1024 / 2 * 64  # FLOPs of one causal product of attention
 
 # name in the sources: (what it does, threads, shared bytes, bytes of a call, FLOPs of a call)
 KERNELS = {
-    "attention_forward, d <= 64": ("attention forward", 256, 20_864, 4 * HIDDEN, 2 * PRODUCT),
+    "attention_forward on tensor cores, d <= 64": ("attention forward, 16 bits", 128, 18_432, 4 * HIDDEN, 2 * PRODUCT),
+    "attention_forward on tensor cores, d <= 128": ("", 128, 34_816, 0, 0),
+    "attention_forward, d <= 64": ("the same, fp32", 256, 20_864, 8 * HIDDEN, 2 * PRODUCT),
     "attention_forward, d <= 128": ("", 256, 37_248, 0, 0),
-    "attention_forward, d <= 256": ("", 256, 70_016, 0, 0),
-    "cached_attention, d <= 64": ("attention over a cache in pages", 256, 20_864, 0, 0),
+    "attention_forward, d <= 256": ("all types", 256, 70_016, 0, 0),
+    "cached_attention on tensor cores, d <= 64": ("attention over a cache in pages, 16 bits", 128, 18_432, 0, 0),
+    "cached_attention on tensor cores, d <= 128": ("", 128, 34_816, 0, 0),
+    "cached_attention, d <= 64": ("the same, fp32", 256, 20_864, 0, 0),
     "cached_attention, d <= 128": ("", 256, 37_248, 0, 0),
-    "cached_attention, d <= 256": ("", 256, 70_016, 0, 0),
+    "cached_attention, d <= 256": ("all types", 256, 70_016, 0, 0),
     "query_gradient, d <= 64": ("attention backward of queries", 256, 37_504, 6 * HIDDEN, 3 * PRODUCT),
     "query_gradient, d <= 128": ("", 256, 70_272, 0, 0),
     "query_gradient, d <= 256": ("", 128, 66_880, 0, 0),
     "key_gradient, d <= 64": ("attention backward of keys and values", 256, 41_984, 7 * HIDDEN, 4 * PRODUCT),
     "key_gradient, d <= 128": ("", 256, 74_752, 0, 0),
     "key_gradient, d <= 256": ("", 128, 68_096, 0, 0),
+    "bias_gradient, d <= 64": ("attention backward of a bias of distances", 128, 17_728, 0, 0),
+    "bias_gradient, d <= 128": ("", 128, 34_112, 0, 0),
+    "bias_gradient, d <= 256": ("", 128, 66_880, 0, 0),
     "norm_rows": ("norm forward", 256, 0, 2 * HIDDEN, 0),
     "norm_gradient_rows": ("norm backward", 256, 0, 4 * HIDDEN, 0),
     "GainTerm": ("its gain", 256, 1024, 2 * HIDDEN, 0),
@@ -57,7 +66,7 @@ CHANNELS = {"8": "64", "16": "128", "32": "256"}  # of a lane: of a head
 
 def functions(build, cuobjdump):
     """(architecture, demangled name, registers, local bytes) of every kernel of the build."""
-    objects = sorted(build.glob("CMakeFiles/piton_kernels_cuda.dir/src/kernels/cuda/*.cu.o"))
+    objects = sorted(build.glob("CMakeFiles/piton_kernels_cuda.dir/src/kernels/cuda/**/*.cu.o"))
     if not objects:
         sys.exit(f"cuda_resources: {build}: no objects of src/kernels/cuda; build it with the preset cuda")
     found = []
@@ -85,8 +94,9 @@ def group_of(name):
         return None
     body = re.match(r"(?:run_elements|add_column_sums)<(?:float, )?(\w+)", name)
     kernel = body[1] if body else re.match(r"\w+", name)[0]
-    if channels := re.match(r"(?:attention_forward|cached_attention|query_gradient|key_gradient)<\w+, (\d+)", name):
-        kernel += f", d <= {CHANNELS[channels[1]]}"
+    if heads := re.match(r"(?:attention_forward|cached_attention|\w+_gradient)<(\w+), (\d+)", name):
+        tensor = "att" in kernel and heads[1] != "float" and heads[2] != "32"
+        kernel += f"{ON_TENSOR_CORES if tensor else ''}, d <= {CHANNELS[heads[2]]}"
     return kernel
 
 
@@ -133,7 +143,8 @@ def main():
             sys.exit(f"cuda_resources: no kernel is called {name} any more")
         registers = largest.pop(name)
         share = occupancy(registers, threads, shared) / 2048
-        seconds = max(moved / BYTES_A_SECOND, flops / FLOPS)
+        peak = TENSOR_FLOPS if ON_TENSOR_CORES in name else FLOPS
+        seconds = max(moved / BYTES_A_SECOND, flops / peak)
         limit = f"{seconds * 1e6:.0f} us" if seconds else ""
         print(f"| {name} | {work} | {threads} | {registers} | {shared or ''} | {100 * share:.0f} % | {text_of(moved, 'B')} "
               f"| {text_of(flops, '')} | {limit} |")

@@ -222,11 +222,6 @@ std::unique_ptr<Model> Model::load(const Machine& machine, const std::filesystem
                                            : chat_templates_in(tokenizer_of(tokenizer).folder);
   state.quantizes = !layout.quantize.empty();
   const CodesOfParameter codes = codes_of(layout, opened, machine);
-  if (layout.kv_cache_dtype == CacheNumbers::kInt8 && !machine.kernels.reads_codes()) {
-    throw Error(Fault::kUsage,
-                "--kv-cache-dtype int8: cannot be combined with --kernels cuda; leave one of them "
-                "out");
-  }
   if (opened.format == ModelFormat::kPiton && !opened.new_head) {
     state.run = paths.base;
   } else {

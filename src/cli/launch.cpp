@@ -29,6 +29,19 @@ LaunchedJob launched_job() {
   return {.number = fmt::format("{:x}", number), .session = value_of("PMIX_SERVER_TMPDIR")};
 }
 
+// Variables that libraries of GPUs read when they start.
+//
+// Streams share connections to a GPU, 8 by default. In a connection, work of one stream waits
+// behind that of another: perhaps for a message whose sender waits for this rank. A run has a
+// stream for each group and each boundary of a pipeline, so it takes the most connections that
+// there are, also where scripts for Megatron-LM ask for one. And from 2.22 on NCCL connects ranks
+// in their first collective, and blocks the host there, unless this variable is 0: then it does so
+// when a group is made, where all of its ranks are.
+void set_variables_of_gpus() {
+  ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*overwrite=*/1);
+  ::setenv("NCCL_RUNTIME_CONNECT", "0", /*overwrite=*/0);
+}
+
 }  // namespace
 
 EngineOptions engine_options(const GeneralOptions& general) {
@@ -40,6 +53,7 @@ EngineOptions engine_options(const GeneralOptions& general) {
   if (options.launched) options.job = launched_job();
   // Ranks that have no GPU are joined by MPI alone.
   if (general.kernels == "cuda" || general.kernels == "auto") {
+    set_variables_of_gpus();
     options.meeting = find_meeting_place(
         [](const char* name) { return has(name) ? std::optional(value_of(name)) : std::nullopt; });
   }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cuda_emulator/faulty.h"
+#include "cuda_emulator/fragments.h"
 #include "cuda_emulator/launcher.h"
 
 namespace piton::emulator {
@@ -88,6 +89,36 @@ TEST(EmulatorLaunch, RefusesWhatNoGpuRuns) {
   EXPECT_THROW(launch({0, 1, 1}, {32, 1, 1}, 0, [] {}), std::invalid_argument);
   EXPECT_THROW(launch({1, 1, 1}, {2048, 1, 1}, 0, [] {}), std::invalid_argument);
   EXPECT_THROW(launch({1, 1, 1}, {32, 1, 1}, kMostSharedBytes + 1, [] {}), std::invalid_argument);
+}
+
+// Of integers, so that sums are exact.
+TEST(EmulatorTensorCores, MultiplyFragmentsAsThePtxIsaOrdersThem) {
+  std::vector<__nv_bfloat16> a(256), b(128);
+  std::vector<float> wanted(128);
+  for (int i = 0; i < 256; ++i) a[i] = __float2bfloat16_rn(static_cast<float>(i * 7 % 31 - 15));
+  for (int i = 0; i < 128; ++i) b[i] = __float2bfloat16_rn(static_cast<float>(i * 11 % 29 - 14));
+  for (int i = 0; i < 128; ++i) {
+    for (int k = 0; k < 16; ++k)
+      wanted[i] += __bfloat162float(a[i / 8 * 16 + k]) * __bfloat162float(b[k * 8 + i % 8]);
+  }
+  __nv_bfloat16* left = nullptr;
+  __nv_bfloat16* right = nullptr;
+  float* sums = nullptr;
+  cudaMalloc(reinterpret_cast<void**>(&left), 512);
+  cudaMalloc(reinterpret_cast<void**>(&right), 256);
+  cudaMalloc(reinterpret_cast<void**>(&sums), 512);
+  cudaMemcpyAsync(left, a.data(), 512, cudaMemcpyHostToDevice, nullptr);
+  cudaMemcpyAsync(right, b.data(), 256, cudaMemcpyHostToDevice, nullptr);
+  for (const Reading reading :
+       {Reading::kByElement, Reading::kByMatrices, Reading::kByTransposed}) {
+    multiply(reading, left, right, sums);
+    EXPECT_EQ(std::vector<float>(sums, sums + 128), wanted) << static_cast<int>(reading);
+  }
+  EXPECT_THAT([&] { multiply(Reading::kByMatricesAside, left, right, sums); },
+              testing::ThrowsMessage<Fault>(HasSubstr("not aligned to 16 bytes")));
+  cudaFree(left);
+  cudaFree(right);
+  cudaFree(sums);
 }
 
 }  // namespace

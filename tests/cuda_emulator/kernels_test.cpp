@@ -4,15 +4,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <set>
+#include <cmath>
 
 #include "cuda_emulator/guarded_kernels.h"
 #include "device/cuda/device.h"
 #include "ops/attention_cases.h"
 #include "ops/call_cases.h"
 #include "ops/call_runner.h"
+#include "support/compare.h"
 #include "support/errors.h"
 #include "support/sampled.h"
+#include "support/tensors.h"
 
 namespace piton::cuda {
 namespace {
@@ -45,23 +47,8 @@ class EmulatedKernels : public testing::TestWithParam<std::tuple<DType, bool>> {
   emulator::GuardedKernels guarded_;
 };
 
-// Biases of distances, prefixes, and residual streams in fp32 next to narrower types are refused.
-bool is_refused(const KernelCall& call) {
-  bool found = false;
-  const std::string_view name = piton::name(call);
-  const bool attention = name.find("attention") != std::string_view::npos;
-  const bool stream = name.starts_with("norm") || name.starts_with("dropout add");
-  std::set<DType> dtypes;
-  for_each_tensor(call, [&](std::string_view tensor, const Tensor& given, Access) {
-    found = found || (attention && (tensor == "bias" || tensor == "query_reach"));
-    if (stream && given.ndim() == 2) dtypes.insert(given.dtype());
-  });
-  return found || dtypes.size() > 1;
-}
-
 TEST_P(EmulatedKernels, AgreeWithTheReferenceOnEveryCall) {
   std::vector<CallCase> cases = test::call_cases(options());
-  std::erase_if(cases, [](const CallCase& one) { return is_refused(one.call); });
   if (options().dtype == DType::kF64) {
     std::erase_if(cases, [](const CallCase& one) { return !takes_fp64(one.call); });
   }
@@ -71,6 +58,19 @@ TEST_P(EmulatedKernels, AgreeWithTheReferenceOnEveryCall) {
 TEST_P(EmulatedKernels, AgreeAtTheEdgesOfTilesOfAttention) {
   if (options().dtype == DType::kF64) GTEST_SKIP() << "attention takes no fp64";
   test::expect_agreement(guarded_, *device_, test::attention_edge_cases(options()));
+}
+
+// Rows that begin at multiples of 16 bytes are copied in vectors.
+TEST(EmulatedAttention, AgreesWithTheReferenceOnAlignedRows) {
+  const auto device = make_device();
+  const auto kernels = make_kernels(*device);
+  emulator::GuardedKernels guarded(*kernels);
+  std::vector<CallCase> cases = test::attention_cases({.dtype = DType::kF16});
+  std::erase_if(cases, [](const CallCase& one) {
+    return std::holds_alternative<AttentionBackward>(one.call) ||
+           std::holds_alternative<AttentionMerge>(one.call);
+  });
+  test::expect_agreement(guarded, *device, cases);
 }
 
 // The other three types by night.
@@ -95,6 +95,67 @@ TEST(EmulatedAttention, RefusesFp64AndWideHeads) {
                                 .v = q};
     EXPECT_THAT(message_of(Fault::kUsage, [&] { runner.run(call); }),
                 testing::HasSubstr("use --kernels cpu"));
+  }
+}
+
+// The last rows of a text, in another tile than before, over pages of keys.
+TEST(EmulatedAttention, OfACacheHasTheBitsOfAttentionWithoutOne) {
+  const auto device = make_device();
+  const auto kernels = make_kernels(*device);
+  test::CallRunner runner(*kernels, *device);
+  for (const DType dtype : {DType::kBF16, DType::kF32}) {
+    test::TensorSource source(11);
+    const Tensor q = source.normal(dtype, {1, 130, 2, 64});
+    const Tensor keys = source.normal(dtype, {1, 3 * kCachePage, 1, 64});
+    const Tensor values = source.normal(dtype, {1, 3 * kCachePage, 1, 64});
+    const auto whole = std::get<AttentionForward>(
+        runner.run(AttentionForward{.out = source.normal(dtype, q.shape()),
+                                    .lse = host_tensor(DType::kF32, {1, 2, 130}),
+                                    .q = q,
+                                    .k = keys.slice(1, 0, 130),
+                                    .v = values.slice(1, 0, 130),
+                                    .scale = 0.125}));
+    const auto paged = [](const Tensor& rows) { return rows.reshape({3, kCachePage, 1, 64}); };
+    for (const std::int64_t rows : {1, 5, 70}) {
+      const auto last = [&](const Tensor& all) {
+        return all.select(0, 0).slice(0, 130 - rows, rows);
+      };
+      const auto some = std::get<CachedAttention>(runner.run(CachedAttention{
+          .out = source.normal(dtype, {rows, 2, 64}),
+          .q = last(q),
+          .keys = paged(keys),
+          .values = paged(values),
+          .begins =
+              test::tensor_of(DType::kI32, {2}, std::vector<double>{0, static_cast<double>(rows)}),
+          .lengths = test::tensor_of(DType::kI32, {1}, std::vector<double>{130}),
+          .table = test::tensor_of(DType::kI32, {1, 3}, std::vector<double>{0, 1, 2}),
+          .scale = 0.125}));
+      EXPECT_TRUE(test::bit_equal(some.out, last(whole.out))) << rows << " rows";
+    }
+  }
+}
+
+// A query that is not finite gives no number that is; the others keep theirs.
+TEST(EmulatedAttention, ShowsWhatIsNotFinite) {
+  const auto device = make_device();
+  const auto kernels = make_kernels(*device);
+  test::CallRunner runner(*kernels, *device);
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    test::TensorSource source(7, /*awkward=*/false);
+    const auto rows = [&] { return source.normal(dtype, {1, 5, 1, 16}); };
+    AttentionForward call{.out = rows(),
+                          .lse = host_tensor(DType::kF32, {1, 1, 5}),
+                          .q = rows(),
+                          .k = rows(),
+                          .v = rows(),
+                          .scale = 0.25};
+    test::set_value(call.q, 2 * 16 + 3, std::nan(""));
+    const auto after = std::get<AttentionForward>(runner.run(call));
+    for (std::int64_t row = 0; row < 5; ++row) {
+      EXPECT_EQ(std::isfinite(test::value_at(after.lse, row)), row != 2) << row;
+      for (std::int64_t c = 0; c < 16; ++c)
+        EXPECT_EQ(std::isfinite(test::value_at(after.out, 16 * row + c)), row != 2) << row;
+    }
   }
 }
 

@@ -56,7 +56,7 @@ struct Fiber {
 
 struct Warp {
   struct Slot {
-    alignas(16) unsigned char bytes[16];
+    alignas(16) unsigned char bytes[kMostExchanged];
   };
   unsigned arrived = 0;
   unsigned mask = 0;  // of those that wait
@@ -226,6 +226,18 @@ void exchange(unsigned mask, void* value, std::size_t bytes, int from) {
     fail("a shuffle from lane " + std::to_string(from));
   }
   std::memcpy(value, slots[static_cast<std::size_t>(from)].bytes, bytes);
+}
+
+void gather(unsigned mask, const void* value, std::size_t bytes, void* all) {
+  Warp& warp = block.warps[block.current / kWarpSize];
+  const std::uint32_t turn = warp.turn;
+  auto& slots = warp.slots[turn % 2];
+  if (bytes > kMostExchanged) fail("an exchange of " + std::to_string(bytes) + " bytes");
+  std::memcpy(slots[static_cast<std::size_t>(lane())].bytes, value, bytes);
+  wait_for_warp(mask);
+  warp.turn = turn + 1;
+  for (std::size_t i = 0; i < kWarpSize; ++i)
+    std::memcpy(static_cast<unsigned char*>(all) + i * bytes, slots[i].bytes, bytes);
 }
 
 void fail(const std::string& what) {

@@ -84,6 +84,11 @@ std::size_t shared_bytes();
 // of lane `from` to `value`.
 void exchange(unsigned mask, void* value, std::size_t bytes, int from);
 
+// Gives `bytes` of `value` to the other lanes of the warp, waits for all of them, and copies those
+// of every lane to `all`, in order. At most kMostExchanged.
+inline constexpr std::size_t kMostExchanged = 32;
+void gather(unsigned mask, const void* value, std::size_t bytes, void* all);
+
 template <typename T>
 T exchanged(unsigned mask, T value, int from) {
   exchange(mask, &value, sizeof(T), from);

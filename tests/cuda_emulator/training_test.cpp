@@ -43,8 +43,11 @@ Steps train(Device& device, Kernels& kernels, const ModelConfig& model, Optimize
   Steps steps;
   for (int step = 0; step < (test::nightly() ? 3 : 2); ++step) {
     const std::int64_t consumed = 4 * step;
-    const StepReport report =
-        session.train_step(test::batches(consumed, 0, 1, model.vocabulary, {2, 2}), consumed, 3e-3);
+    std::vector<MicroBatch> batches = test::batches(consumed, 0, 1, model.vocabulary, {2, 2});
+    if (model.encoder_decoder) {
+      for (MicroBatch& batch : batches) test::add_source(batch, consumed);
+    }
+    const StepReport report = session.train_step(batches, consumed, 3e-3);
     steps.losses.push_back(report.loss);
     steps.norms.push_back(report.grad_norm);
   }
@@ -81,6 +84,40 @@ TEST(EmulatedTraining, OfLlamaHasTheLossesOfTheCpu) {
 TEST(EmulatedTraining, InBf16HasTheLossesOfTheCpu) {
   if (test::nightly()) expect_losses_of_the_cpu(tiny("gpt2-tiny", DType::kBF16), 5e-3);
   expect_losses_of_the_cpu(tiny("llama-tiny", DType::kBF16), 5e-3);
+}
+
+// The first tokens of each row see one another; how many differs from row to row.
+TEST(EmulatedTraining, OfPromptsThatSeeThemselvesHasTheLossesOfTheCpu) {
+  ModelConfig model = tiny("gpt2-tiny", DType::kF32);
+  model.prefix = true;
+  expect_losses_of_the_cpu(model, 1e-4);
+  if (!test::nightly()) return;
+  model = tiny("llama-tiny", DType::kBF16);
+  model.prefix = true;
+  expect_losses_of_the_cpu(model, 5e-3);
+}
+
+// --fp32-residual-connection
+TEST(EmulatedTraining, WithAStreamInFp32HasTheLossesOfTheCpu) {
+  for (const char* name : {"gpt2-tiny", "llama-tiny"}) {
+    ModelConfig model = tiny(name, name[0] == 'g' ? DType::kBF16 : DType::kF16);
+    model.fp32_residual = true;
+    expect_losses_of_the_cpu(model, 2e-3);
+    if (!test::nightly()) return;
+  }
+}
+
+// An encoder and a decoder with learned biases of distances, as T5 is published.
+TEST(EmulatedTraining, WithBiasesOfDistancesHasTheLossesOfTheCpu) {
+  ModelConfig model = tiny("t5-tiny", DType::kF32);
+  model.encoder_decoder->encoder_layers = 1;
+  model.layers = 1;
+  model.positions = PositionKind::kRelative;
+  model.norm = NormKind::kRms;
+  model.biases = model.output_bias = model.qkv_biases = false;
+  model.query_scalar = 1;
+  model.encoder_decoder->head_bias = false;
+  expect_losses_of_the_cpu(model, 1e-4);
 }
 
 TEST(EmulatedTraining, WithMuonHasTheLossesOfTheCpu) {

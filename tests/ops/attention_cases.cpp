@@ -14,7 +14,6 @@ class AttentionCases {
   explicit AttentionCases(const CaseOptions& options)
       : dtype_(options.dtype),
         sums_(options.dtype == DType::kF64 ? DType::kF64 : DType::kF32),
-        codes_(options.codes),
         source_(0xA77, options.awkward) {}
 
   std::vector<CallCase> take() { return std::move(cases_); }
@@ -166,7 +165,6 @@ class AttentionCases {
       add_one(fmt::format("{}, window", name), mixed, sizes, {.window_before = 66});
       add_one(fmt::format("{}, hidden", name), mixed, sizes, {.window_after = -70});
       add_one(fmt::format("{}, soft cap", name), mixed, sizes, {.soft_cap = 2});
-      if (!codes_) continue;
       add_one(fmt::format("{}, codes, mixed", name), mixed, sizes, {}, true);
       add_one(fmt::format("{}, codes, one prompt", name), prompt, sizes, {}, true);
       add_one(fmt::format("{}, codes, window and soft cap", name), mixed, sizes,
@@ -390,7 +388,6 @@ class AttentionCases {
 
   DType dtype_;
   DType sums_;
-  bool codes_;
   TensorSource source_;
   std::vector<CallCase> cases_;
 };

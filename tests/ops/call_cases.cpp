@@ -18,7 +18,6 @@ class CaseList {
       : dtype_(options.dtype),
         sums_(options.dtype == DType::kF64 ? DType::kF64 : DType::kF32),
         tile_(options.row_tile),
-        codes_(options.codes),
         source_(0x5EED, options.awkward) {}
 
   std::vector<CallCase> take() { return std::move(cases_); }
@@ -148,7 +147,6 @@ class CaseList {
           CacheAppend{.cache = source_.normal(dtype_, {3, kCachePage, 3, 5}),
                       .rows = source_.normal_rows(dtype_, {n, 15}).split_dim(1, 5),
                       .slots = tensor_of(DType::kI32, {n}, slots)});
-      if (!codes_) continue;
       const Tensor rows = source_.normal_rows(dtype_, {n, 3 * 67}).split_dim(1, 67);
       if (n > 1) {  // of zeros
         for (std::int64_t i = 0; i < 67; ++i) set_value(rows, rows.stride(1) + i, 0);
@@ -812,7 +810,6 @@ class CaseList {
   DType dtype_;
   DType sums_;
   std::int64_t tile_;
-  bool codes_;
   TensorSource source_;
   std::vector<CallCase> cases_;
 };

@@ -91,6 +91,18 @@ Event Channel::enqueue(std::string_view kind, const Tensor& data, const After& a
   return done;
 }
 
+void Channel::connect(bool sends) {
+  Arena arena(shared_.device, 1);
+  const Tensor byte = arena.allocate(DType::kU8, {1}, MemoryKind::kWorkspace);
+  const auto message = [&](cudaStream_t stream) {
+    const Library& library = shared_.library;
+    return sends ? library.send(byte.raw(), 1, NcclType::kU8, 1 - rank_, comm_, stream)
+                 : library.receive(byte.raw(), 1, NcclType::kU8, 1 - rank_, comm_, stream);
+  };
+  enqueue("first message", byte, *stream_, message).wait();
+  operations_ = 0;
+}
+
 NcclCommunicator::NcclCommunicator(Shared& shared, std::vector<int> world_ranks, std::string name)
     : shared_(shared),
       world_ranks_(std::move(world_ranks)),
@@ -168,6 +180,7 @@ void NcclCommunicator::open_lanes(const std::vector<MessageLane>& lanes, int cou
                                                    world_ranks_[static_cast<std::size_t>(high)]},
                                   fmt::format("group {}, messages {} from member {} to {}", name_,
                                               lane.number, lane.from, lane.to));
+    lanes_[lane]->connect(lane.from == rank());
   }
 }
 

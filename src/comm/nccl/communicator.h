@@ -40,6 +40,10 @@ class Channel {
   // Enqueues `call` behind `after`. `kind` and `data`: for messages.
   Event enqueue(std::string_view kind, const Tensor& data, const After& after,
                 const std::function<Result(cudaStream_t)>& call);
+  // Of two ranks, which call it at the same time: one sends to the other. NCCL connects them in
+  // their first message, which blocks each host until the other one has called it too. In the
+  // middle of a schedule both could wait for different messages.
+  void connect(bool sends);
 
  private:
   Shared& shared_;

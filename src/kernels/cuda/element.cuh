@@ -31,16 +31,20 @@ void with_floating(DType dtype, Use use) {
   }
 }
 
-// Throws Error(kUsage) if a residual stream is wider than the rest of the call `what`.
-inline void refuse_wide_stream(const char* what, const Tensor& stream, const Tensor& rest) {
-  if (stream.dtype() == rest.dtype()) return;
-  throw Error(Fault::kUsage,
-              "cuda: {} of a residual stream in {} (--fp32-residual-connection): wanted {}, as all "
-              "else; leave the flag out, or use --kernels cpu",
-              what, name(stream.dtype()), name(rest.dtype()));
+// use(std::type_identity<X>, std::type_identity<T>) with the types of a residual stream and of the
+// rest of a call: the same, or fp32 next to 16 bits.
+template <typename Use>
+void with_stream(DType stream, DType rest, Use use) {
+  with_floating(rest, [&]<typename T>(std::type_identity<T> type) {
+    if constexpr (sizeof(T) == 2) {
+      if (stream == DType::kF32) return use(std::type_identity<float>{}, type);
+    }
+    PITON_ASSERT(stream == rest, "cuda: {} next to {}", name(stream), name(rest));
+    use(type, type);
+  });
 }
 
-// The same for the types of sums: fp32 and fp64.
+// use(std::type_identity<S>) with a type of sums: fp32 or fp64.
 template <typename Use>
 void with_sums(DType dtype, Use use) {
   if (dtype == DType::kF64) return use(std::type_identity<double>{});

@@ -1,5 +1,5 @@
 # Files with device code; all others here are the C++ compiler's (cmake/cuda.cmake has the language).
-file(GLOB device_sources CONFIGURE_DEPENDS ${path}/*.cu)
+file(GLOB device_sources CONFIGURE_DEPENDS ${path}/*.cu ${path}/attention/*.cu)
 target_sources(${target} PRIVATE ${device_sources})
 # fmt 9 takes nvcc for a compiler without constexpr functions, and is then not consistent.
 target_compile_definitions(${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:FMT_USE_CONSTEXPR=1>)

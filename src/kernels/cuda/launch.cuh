@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "base/error.h"
 #include "device/cuda/check.h"
 
 namespace piton::cuda {
@@ -42,6 +43,8 @@ struct LaunchShape {
   std::size_t shared_bytes = 0;
 };
 
+// The most blocks of a grid in its second and third dim.
+inline constexpr unsigned kMostBlocks = 65535;
 // More than this has to be asked for.
 inline constexpr std::size_t kPlainSharedBytes = 48 * 1024;
 
@@ -49,6 +52,9 @@ inline constexpr std::size_t kPlainSharedBytes = 48 * 1024;
 template <typename Arguments>
 void launch(std::string_view name, void (*kernel)(Arguments), const LaunchShape& shape,
             Arguments arguments, cudaStream_t stream) {
+  PITON_ASSERT(shape.blocks.y <= kMostBlocks && shape.blocks.z <= kMostBlocks,
+               "cuda: {}: a grid of {} x {} x {} blocks", name, shape.blocks.x, shape.blocks.y,
+               shape.blocks.z);
   if (shape.shared_bytes > kPlainSharedBytes) {
     check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                static_cast<int>(shape.shared_bytes)),

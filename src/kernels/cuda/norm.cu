@@ -7,12 +7,13 @@
 namespace piton::cuda {
 namespace {
 
-template <typename T>
+// X: of x and its gradient, T: of the rest.
+template <typename X, typename T>
 struct NormRows {
   T* y;
   Wide<T>* mean;  // nullptr: RMS norm
   Wide<T>* rstd;
-  const T* x;
+  const X* x;
   const T* gain;
   const T* bias;  // or nullptr
   Wide<T> eps;
@@ -23,13 +24,13 @@ struct NormRows {
 
 // Three passes over the row, for mean, variance and result. Summing squared differences from the
 // mean avoids the cancellation of sum(x^2) - sum(x)^2, and the row stays in the caches.
-template <typename T>
-__global__ void __launch_bounds__(kThreads, kBlocks) norm_rows(NormRows<T> rows) {
+template <typename X, typename T>
+__global__ void __launch_bounds__(kThreads, kBlocks) norm_rows(NormRows<X, T> rows) {
   using S = Wide<T>;
   S* parts = shared_array<S>();
   const S size = static_cast<S>(rows.h);
   for (std::int64_t row = blockIdx.x; row < rows.n; row += gridDim.x) {
-    const T* x = rows.x + row * rows.h;
+    const X* x = rows.x + row * rows.h;
     T* y = rows.y + row * rows.h;
     S mean = 0;
     if (rows.mean != nullptr) {
@@ -55,12 +56,12 @@ __global__ void __launch_bounds__(kThreads, kBlocks) norm_rows(NormRows<T> rows)
   }
 }
 
-template <typename T>
+template <typename X, typename T>
 struct NormGradient {
-  T* dx;
+  X* dx;
   const T* dy;
-  const T* dresidual;  // or nullptr
-  const T* x;
+  const X* dresidual;  // or nullptr
+  const X* x;
   const T* gain;
   const Wide<T>* mean;  // nullptr: RMS norm
   const Wide<T>* rstd;
@@ -77,8 +78,8 @@ struct NormGradient {
   }
 };
 
-template <typename T>
-__global__ void __launch_bounds__(kThreads, kBlocks) norm_gradient_rows(NormGradient<T> rows) {
+template <typename X, typename T>
+__global__ void __launch_bounds__(kThreads, kBlocks) norm_gradient_rows(NormGradient<X, T> rows) {
   using S = Wide<T>;
   S* parts = shared_array<S>();
   const S size = static_cast<S>(rows.h);
@@ -97,14 +98,14 @@ __global__ void __launch_bounds__(kThreads, kBlocks) norm_gradient_rows(NormGrad
       const std::int64_t at = row * rows.h + i;
       const S residual = rows.dresidual != nullptr ? widen(rows.dresidual[at]) : S{0};
       const S inner = rows.g(row, i) - mean_g - rows.normalized(row, i) * mean_gn;
-      rows.dx[at] = narrow<T>(rstd * inner + residual);
+      rows.dx[at] = narrow<X>(rstd * inner + residual);
     }
   }
 }
 
-template <typename T>
+template <typename X, typename T>
 struct GainTerm {
-  NormGradient<T> rows;
+  NormGradient<X, T> rows;
   __device__ Wide<T> operator()(std::int64_t row, std::int64_t column) const {
     return widen(rows.dy[row * rows.h + column]) * rows.normalized(row, column);
   }
@@ -127,57 +128,57 @@ LaunchShape shape_of_rows(std::int64_t n) {
 }  // namespace
 
 void execute(const NormForward& call, const CallContext& context) {
-  refuse_wide_stream("a norm", call.x, call.y);
   const std::int64_t n = call.x.dim(0);
   if (n == 0) return;
-  with_floating(call.x.dtype(), [&]<typename T>(std::type_identity<T>) {
-    launch("launch of norm forward", norm_rows<T>, shape_of_rows<T>(n),
-           NormRows<T>{.y = pointer<T>(call.y),
-                       .mean = pointer<Wide<T>>(call.mean),
-                       .rstd = pointer<Wide<T>>(call.rstd),
-                       .x = pointer<const T>(call.x),
-                       .gain = pointer<const T>(call.gain),
-                       .bias = pointer<const T>(call.bias),
-                       .eps = static_cast<Wide<T>>(call.eps),
-                       .gain_offset = static_cast<Wide<T>>(call.gain_offset),
-                       .n = n,
-                       .h = call.x.dim(1)},
-           context.stream);
-  });
+  with_stream(call.x.dtype(), call.y.dtype(),
+              [&]<typename X, typename T>(std::type_identity<X>, std::type_identity<T>) {
+                launch("launch of norm forward", norm_rows<X, T>, shape_of_rows<T>(n),
+                       NormRows<X, T>{.y = pointer<T>(call.y),
+                                      .mean = pointer<Wide<T>>(call.mean),
+                                      .rstd = pointer<Wide<T>>(call.rstd),
+                                      .x = pointer<const X>(call.x),
+                                      .gain = pointer<const T>(call.gain),
+                                      .bias = pointer<const T>(call.bias),
+                                      .eps = static_cast<Wide<T>>(call.eps),
+                                      .gain_offset = static_cast<Wide<T>>(call.gain_offset),
+                                      .n = n,
+                                      .h = call.x.dim(1)},
+                       context.stream);
+              });
 }
 
 void execute(const NormBackward& call, const CallContext& context) {
-  refuse_wide_stream("a norm", call.x, call.dy);
   const std::int64_t n = call.x.dim(0);
   const std::int64_t h = call.x.dim(1);
   if (n == 0) return;
-  with_floating(call.x.dtype(), [&]<typename T>(std::type_identity<T>) {
-    using S = Wide<T>;
-    const NormGradient<T> rows{.dx = pointer<T>(call.dx),
-                               .dy = pointer<const T>(call.dy),
-                               .dresidual = pointer<const T>(call.dresidual),
-                               .x = pointer<const T>(call.x),
-                               .gain = pointer<const T>(call.gain),
-                               .mean = pointer<const S>(call.mean),
-                               .rstd = pointer<const S>(call.rstd),
-                               .gain_offset = static_cast<S>(call.gain_offset),
-                               .n = n,
-                               .h = h};
-    if (call.dgain.defined()) {
-      launch_column_sums(
-          "launch of norm backward, gain",
-          ColumnSums<S, GainTerm<T>>{GainTerm<T>{rows}, pointer<S>(call.dgain), n, h},
-          context.stream);
-    }
-    if (call.dbias.defined()) {
-      launch_column_sums(
-          "launch of norm backward, bias",
-          ColumnSums<S, BiasTerm<T>>{BiasTerm<T>{rows.dy, h}, pointer<S>(call.dbias), n, h},
-          context.stream);
-    }
-    launch("launch of norm backward", norm_gradient_rows<T>, shape_of_rows<T>(n), rows,
-           context.stream);
-  });
+  with_stream(call.x.dtype(), call.dy.dtype(),
+              [&]<typename X, typename T>(std::type_identity<X>, std::type_identity<T>) {
+                using S = Wide<T>;
+                const NormGradient<X, T> rows{.dx = pointer<X>(call.dx),
+                                              .dy = pointer<const T>(call.dy),
+                                              .dresidual = pointer<const X>(call.dresidual),
+                                              .x = pointer<const X>(call.x),
+                                              .gain = pointer<const T>(call.gain),
+                                              .mean = pointer<const S>(call.mean),
+                                              .rstd = pointer<const S>(call.rstd),
+                                              .gain_offset = static_cast<S>(call.gain_offset),
+                                              .n = n,
+                                              .h = h};
+                if (call.dgain.defined()) {
+                  launch_column_sums("launch of norm backward, gain",
+                                     ColumnSums<S, GainTerm<X, T>>{GainTerm<X, T>{rows},
+                                                                   pointer<S>(call.dgain), n, h},
+                                     context.stream);
+                }
+                if (call.dbias.defined()) {
+                  launch_column_sums("launch of norm backward, bias",
+                                     ColumnSums<S, BiasTerm<T>>{BiasTerm<T>{rows.dy, h},
+                                                                pointer<S>(call.dbias), n, h},
+                                     context.stream);
+                }
+                launch("launch of norm backward", norm_gradient_rows<X, T>, shape_of_rows<T>(n),
+                       rows, context.stream);
+              });
 }
 
 }  // namespace piton::cuda

@@ -2,6 +2,7 @@
 // y = left right is computed as y^T = right^T left^T.
 #include "kernels/cuda/product.h"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <map>
@@ -68,6 +69,14 @@ std::int64_t alignment_of(const Tensor& matrix) {
   return std::int64_t{1} << std::countr_zero(bits);
 }
 
+// That of y, and of the bias: the library has no other word for it, and reads it in vectors too.
+std::int64_t alignment_of_result(const Product& product) {
+  const std::int64_t own = alignment_of(product.y);
+  if (!product.bias.defined()) return own;
+  const auto bits = reinterpret_cast<std::uintptr_t>(product.bias.raw()) | std::uintptr_t{16};
+  return std::min(own, std::int64_t{1} << std::countr_zero(bits));
+}
+
 // One product in the library's terms. `rows`: m, or the usual rows while an algorithm is chosen.
 struct LibraryProduct {
   const CublasLt& blas;
@@ -131,7 +140,7 @@ AlgorithmKey key_of(const Product& product) {
           number(product.left.dtype()), number(product.y.dtype()), number(product.left_transposed),
           number(product.right_transposed), number(product.bias.defined()),
           number(product.addend.defined()), alignment_of(product.left), alignment_of(product.right),
-          alignment_of(product.y), alignment_of(LibraryProduct::addend_of(product)),
+          alignment_of_result(product), alignment_of(LibraryProduct::addend_of(product)),
           // A weight's gradient has its rows as m: they are the same in every call.
           product.left_transposed ? product.y.dim(0) : 0};
 }
@@ -159,13 +168,22 @@ struct Products::State {
                  "preference of a product");
     };
     set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<std::uint64_t>(kWorkspaceBytes));
-    const auto align = [&](cublasLtMatmulPreferenceAttributes_t attribute, const Tensor& matrix) {
-      set(attribute, static_cast<std::uint32_t>(alignment_of(matrix)));
+    // A sum that is divided along k takes scratch that grows with the rows, and may be rounded to
+    // the type of y in between. So only gradients of weights, whose rows are known and whose y is
+    // as wide as the sums, are divided.
+    set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+        static_cast<std::uint32_t>(product.left_transposed
+                                       ? CUBLASLT_REDUCTION_SCHEME_INPLACE |
+                                             CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE
+                                       : CUBLASLT_REDUCTION_SCHEME_NONE));
+    const auto align = [&](cublasLtMatmulPreferenceAttributes_t attribute, std::int64_t bytes) {
+      set(attribute, static_cast<std::uint32_t>(bytes));
     };
-    align(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, product.right);
-    align(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, product.left);
-    align(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, LibraryProduct::addend_of(product));
-    align(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, product.y);
+    align(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(product.right));
+    align(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment_of(product.left));
+    align(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
+          alignment_of(LibraryProduct::addend_of(product)));
+    align(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment_of_result(product));
     cublasLtMatmulHeuristicResult_t best{};
     int found = 0;
     blas.check(

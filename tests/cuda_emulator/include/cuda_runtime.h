@@ -53,6 +53,10 @@ T __shfl_sync(unsigned mask, T value, int lane) {
   return piton::emulator::exchanged(mask, value, lane);
 }
 
+struct alignas(16) uint4 {
+  unsigned x, y, z, w;
+};
+
 inline long long __double_as_longlong(double value) {
   static_assert(sizeof(long long) == sizeof value);
   long long bits = 0;

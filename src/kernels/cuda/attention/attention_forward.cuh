@@ -2,7 +2,7 @@
 // this folder.
 #pragma once
 
-#include "kernels/cuda/attention_tiles.cuh"
+#include "kernels/cuda/attention/attention_tiles.cuh"
 
 namespace piton::cuda {
 
@@ -21,6 +21,7 @@ struct QueryTile {
   std::int64_t first;
   int count;
   std::int64_t d;
+  bool vectors;  // rows of q, keys and values begin at multiples of 16 bytes
 };
 
 inline std::size_t forward_shared_bytes(int channels) {
@@ -53,7 +54,7 @@ struct RunningSoftmax {
   }
 };
 
-// `key_row(j)` and `value_row(j)` are the addresses of row j. All threads of the block call it.
+// `key_row(j)` and `value_row(j)` are row j, as in load_tile(). All threads of the block call it.
 template <typename T, int kChannels, typename KeyRow, typename ValueRow>
 __device__ void attend(const QueryTile<T>& tile, const KeySight& sight, const ScoreRules& rules,
                        const KeyRow& key_row, const ValueRow& value_row) {
@@ -68,9 +69,8 @@ __device__ void attend(const QueryTile<T>& tile, const KeySight& sight, const Sc
   const int column = lane * kColumns;
   const bool used = row < tile.count;
   const std::int64_t query = tile.first + (used ? row : 0);
-  const std::int64_t position = sight.query_position(tile.sample, query);
+  const Positions place = sight.place_of(tile.sample, query);
   const Positions range = query_range(sight, tile.sample, tile.first, tile.count);
-  const float slope = sight.slopes != nullptr ? sight.slopes[tile.head] : 0.0F;
   load_tile<kTile, kWidth>(q, tile.count, tile.d,
                            [&](int i) { return tile.q + i * tile.q_stride; });
   float sums[kChannels] = {};
@@ -78,7 +78,7 @@ __device__ void attend(const QueryTile<T>& tile, const KeySight& sight, const Sc
   const std::int64_t keys = sight.key_count(tile.sample);
   for (std::int64_t begin = 0; begin < keys; begin += kTile) {
     const int count = static_cast<int>(keys - begin < kTile ? keys - begin : kTile);
-    if (!sight.meets(range.first, range.last, sight.key_position(tile.sample, begin),
+    if (!sight.meets(range, sight.key_position(tile.sample, begin),
                      sight.key_position(tile.sample, begin + count - 1))) {
       continue;
     }
@@ -95,16 +95,15 @@ __device__ void attend(const QueryTile<T>& tile, const KeySight& sight, const Sc
       }
       const std::int64_t at = sight.key_position(tile.sample, key);
       float unused = 0;
-      const bool seen =
-          sight.meets(position, position, at, at) && sight.same_segment(tile.sample, query, key);
-      scores[j] = seen ? rules.score(scores[j], &unused) + slope * static_cast<float>(at - position)
+      const bool seen = sight.meets(place, at, at) && sight.same_segment(tile.sample, query, key);
+      scores[j] = seen ? rules.score(scores[j], &unused) + sight.added(tile.head, at - place.first)
                        : kNothing;
     }
     const float correction = softmax.take(scores);
     for (int j = 0; j < kColumns; ++j) {
       float weight = scores[j];
       if (weight != 0) {
-        weight *= rules.factor(tile.sample, tile.head, position,
+        weight *= rules.factor(tile.sample, tile.head, place.first,
                                sight.key_position(tile.sample, begin + column + j));
       }
       p[row * (kTile + 1) + column + j] = weight;
@@ -119,10 +118,11 @@ __device__ void attend(const QueryTile<T>& tile, const KeySight& sight, const Sc
   for (int i = 0; i < kChannels; ++i) {
     const int c = lane + kLanes * i;
     if (c >= tile.d) break;
-    tile.out[row * tile.out_stride + c] = narrow<T>(softmax.sum > 0 ? sums[i] / softmax.sum : 0.0F);
+    tile.out[row * tile.out_stride + c] =
+        narrow<T>(softmax.sum == 0 ? 0.0F : sums[i] / softmax.sum);
   }
   if (tile.lse != nullptr && lane == 0) {
-    tile.lse[row] = softmax.sum > 0 ? softmax.largest + logf(softmax.sum) : kNothing;
+    tile.lse[row] = softmax.sum == 0 ? kNothing : softmax.largest + logf(softmax.sum);
   }
 }
 

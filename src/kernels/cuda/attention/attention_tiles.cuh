@@ -10,6 +10,7 @@
 #include <limits>
 
 #include "kernels/attention.h"
+#include "kernels/cuda/attention/head_matrix.cuh"
 #include "kernels/cuda/element.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/mask.cuh"
@@ -19,7 +20,15 @@ namespace piton::cuda {
 inline constexpr int kLanes = 8;
 inline constexpr float kNothing = -std::numeric_limits<float>::infinity();  // score of a hidden key
 
-// Which keys a query sees (AttentionMask), on the device.
+// Of a query, or of a tile of queries: the smallest and largest position, and the last position
+// that one of them sees under a causal mask.
+struct Positions {
+  std::int64_t first;
+  std::int64_t last;
+  std::int64_t reach;
+};
+
+// Which keys a query sees (AttentionMask), and what is added to its scores, on the device.
 struct KeySight {
   bool causal;
   bool bounded_before;
@@ -29,16 +38,26 @@ struct KeySight {
   std::int64_t query_begin;
   const std::int32_t* query_positions;  // or nullptr, as all pointers here
   const std::int32_t* key_positions;
+  const std::int32_t* query_reach;
   const std::int32_t* key_lengths;
   const std::int32_t* query_segments;
   const std::int32_t* key_segments;
   const float* slopes;
+  const float* bias;  // [a, bias_width]
+  std::int64_t bias_width;
+  std::int64_t bias_origin;
   std::int64_t queries;  // of a sample
   std::int64_t keys;
 
   __device__ std::int64_t query_position(std::int64_t sample, std::int64_t query) const {
     return query_positions != nullptr ? query_positions[sample * queries + query]
                                       : query_begin + query;
+  }
+  __device__ Positions place_of(std::int64_t sample, std::int64_t query) const {
+    const std::int64_t position = query_position(sample, query);
+    if (query_reach == nullptr) return {position, position, position};
+    const std::int64_t reach = query_reach[sample * queries + query];
+    return {position, position, reach > position ? reach : position};
   }
   __device__ std::int64_t key_position(std::int64_t sample, std::int64_t key) const {
     return key_positions != nullptr ? key_positions[sample * keys + key] : key;
@@ -52,12 +71,24 @@ struct KeySight {
     return query_segments == nullptr ||
            query_segments[sample * queries + query] == key_segments[sample * keys + key];
   }
-  // Of positions: whether some query of first .. last may see some key of low .. high.
-  __device__ bool meets(std::int64_t first, std::int64_t last, std::int64_t low,
-                        std::int64_t high) const {
-    if (causal && low > last) return false;
-    if (bounded_before && first - high > before) return false;
-    return !(bounded_after && low - last > after);
+  // By positions: whether some of these queries may see some key of low .. high.
+  __device__ bool meets(const Positions& of, std::int64_t low, std::int64_t high) const {
+    if (causal && low > of.reach) return false;
+    if (bounded_before && of.first - high > before) return false;
+    return !(bounded_after && low - of.last > after);
+  }
+  // By positions: whether each of these queries sees all keys of low .. high.
+  __device__ bool covers(const Positions& of, std::int64_t low, std::int64_t high) const {
+    if (query_segments != nullptr || (causal && high > of.first)) return false;
+    if (bounded_before && of.last - low > before) return false;
+    return !(bounded_after && high - of.first > after);
+  }
+  // What is added to the score of a visible pair. `distance`: from the query to the key.
+  __device__ float added(std::int64_t head, std::int64_t distance) const {
+    float sum = 0;
+    if (slopes != nullptr) sum = slopes[head] * static_cast<float>(distance);
+    if (bias != nullptr) sum += bias[head * bias_width + distance + bias_origin];
+    return sum;
   }
 };
 
@@ -70,30 +101,34 @@ inline KeySight sight_of(const AttentionMask& mask, std::int64_t queries, std::i
           .query_begin = mask.query_begin,
           .query_positions = pointer<const std::int32_t>(mask.query_positions),
           .key_positions = pointer<const std::int32_t>(mask.key_positions),
+          .query_reach = pointer<const std::int32_t>(mask.query_reach),
           .key_lengths = pointer<const std::int32_t>(mask.key_lengths),
           .query_segments = pointer<const std::int32_t>(mask.query_segments),
           .key_segments = pointer<const std::int32_t>(mask.key_segments),
           .slopes = pointer<const float>(mask.slopes),
+          .bias = pointer<const float>(mask.bias),
+          .bias_width = mask.bias.defined() ? mask.bias.dim(1) : 0,
+          .bias_origin = mask.bias_origin,
           .queries = queries,
           .keys = keys};
 }
 
-// The smallest and largest position of a tile of queries.
-struct Positions {
-  std::int64_t first;
-  std::int64_t last;
-};
-
+// Of queries begin .. begin + count - 1, at most kWarp. All threads of a warp call it.
 __device__ inline Positions query_range(const KeySight& sight, std::int64_t sample,
                                         std::int64_t begin, int count) {
-  if (sight.query_positions == nullptr) {
-    return {sight.query_begin + begin, sight.query_begin + begin + count - 1};
+  if (sight.query_positions == nullptr && sight.query_reach == nullptr) {
+    const std::int64_t first = sight.query_begin + begin;
+    return {first, first + count - 1, first + count - 1};
   }
-  Positions range{sight.query_position(sample, begin), sight.query_position(sample, begin)};
-  for (int i = 1; i < count; ++i) {
-    const std::int64_t position = sight.query_position(sample, begin + i);
-    if (position < range.first) range.first = position;
-    if (position > range.last) range.last = position;
+  const int lane = static_cast<int>(threadIdx.x % kWarp);
+  Positions range = sight.place_of(sample, begin + (lane < count ? lane : 0));
+  for (int distance = kWarp / 2; distance > 0; distance /= 2) {
+    const std::int64_t first = __shfl_xor_sync(kAllLanes, range.first, distance);
+    const std::int64_t last = __shfl_xor_sync(kAllLanes, range.last, distance);
+    const std::int64_t reach = __shfl_xor_sync(kAllLanes, range.reach, distance);
+    if (first < range.first) range.first = first;
+    if (last > range.last) range.last = last;
+    if (reach > range.reach) range.reach = reach;
   }
   return range;
 }
@@ -122,32 +157,14 @@ struct ScoreRules {
   }
 };
 
-// A matrix [b, s, heads, d] of a call.
-template <typename T>
-struct HeadMatrix {
-  T* data;
-  std::int64_t sample_stride;
-  std::int64_t row_stride;
-  std::int64_t head_stride;
-
-  __device__ T* row(std::int64_t sample, std::int64_t row, std::int64_t head) const {
-    return data + sample * sample_stride + row * row_stride + head * head_stride;
-  }
-};
-
-template <typename T>
-HeadMatrix<T> head_matrix(const Tensor& tensor) {
-  return {pointer<T>(tensor), tensor.stride(0), tensor.stride(1), tensor.stride(2)};
-}
-
 // Widens `count` rows of d channels into a tile with rows of kWidth numbers; all else is 0. A warp
-// reads one row at a time. `address(i)` is row i.
-template <int kTile, int kWidth, typename Address>
-__device__ void load_tile(float* tile, int count, std::int64_t d, const Address& address) {
+// reads one row at a time. `row_of(i)` is row i: an address, or CodedHeadRow.
+template <int kTile, int kWidth, typename RowOf>
+__device__ void load_tile(float* tile, int count, std::int64_t d, const RowOf& row_of) {
   const int warps = kTile * kLanes / kWarp;
   for (int i = static_cast<int>(threadIdx.x / kWarp); i < kTile; i += warps) {
     for (int c = static_cast<int>(threadIdx.x % kWarp); c < kWidth; c += kWarp) {
-      tile[i * kWidth + c] = i < count && c < d ? widen(address(i)[c]) : 0.0F;
+      tile[i * kWidth + c] = i < count && c < d ? widen(row_of(i)[c]) : 0.0F;
     }
   }
 }
@@ -191,22 +208,6 @@ __device__ void add_weighted_rows(float* sums, const float* weights, int row, co
       sums[i] = fmaf(weight, tile[j * kWidth + lane + kLanes * i], sums[i]);
     }
   }
-}
-
-// Throws Error(kUsage) for a call with a bias of distances.
-inline void refuse_bias(const Tensor& bias) {
-  if (!bias.defined()) return;
-  throw Error(Fault::kUsage,
-              "cuda: attention with a bias of distances (--position-embedding-type relative, or "
-              "--alibi-fusion-attn-type 3): wanted none; use --kernels cpu");
-}
-
-// Throws Error(kUsage) for a mask that tokens of a prefix see beyond (AttentionMask::query_reach).
-inline void refuse_reach(const AttentionMask& mask) {
-  if (!mask.query_reach.defined()) return;
-  throw Error(
-      Fault::kUsage,
-      "cuda: attention with a prefix (--sparse-mode 5 or 6): wanted none; use --kernels cpu");
 }
 
 // use(std::type_identity<T>, std::integral_constant<int, channels>) for heads of d channels: as

@@ -1,5 +1,5 @@
-// Attention in tiles of 32 queries and 32 keys, on the fp32 units.
-#include "kernels/cuda/attention_forward.cuh"
+// Attention in tiles of queries and keys, on tensor cores where they have the type.
+#include "kernels/cuda/attention/attention_tensor.cuh"
 #include "kernels/cuda/calls.h"
 
 namespace piton::cuda {
@@ -16,13 +16,15 @@ struct ForwardGrid {
   ScoreRules rules;
   std::int64_t heads_per_key;
   std::int64_t d;
+  bool vectors;  // in_vectors(), of q, k and v
 };
 
 // A block: a tile of queries, a head, a sample.
 template <typename T, int kChannels>
-__global__ void __launch_bounds__(kForwardTile* kLanes, kBlocks)
+__global__ void __launch_bounds__((ForwardShape<T, kChannels>::kThreads), kBlocks)
     attention_forward(ForwardGrid<T> grid) {
-  const std::int64_t first = std::int64_t{blockIdx.x} * kForwardTile;
+  constexpr int kTile = ForwardShape<T, kChannels>::kTile;
+  const std::int64_t first = std::int64_t{blockIdx.x} * kTile;
   const std::int64_t head = blockIdx.y;
   const std::int64_t sample = blockIdx.z;
   const std::int64_t key_head = head / grid.heads_per_key;
@@ -36,9 +38,10 @@ __global__ void __launch_bounds__(kForwardTile* kLanes, kBlocks)
                           .sample = sample,
                           .head = head,
                           .first = first,
-                          .count = static_cast<int>(left < kForwardTile ? left : kForwardTile),
-                          .d = grid.d};
-  attend<T, kChannels>(
+                          .count = static_cast<int>(left < kTile ? left : kTile),
+                          .d = grid.d,
+                          .vectors = grid.vectors};
+  attend_in_shape<T, kChannels>(
       tile, grid.sight, grid.rules,
       [&](std::int64_t key) { return grid.k.row(sample, key, key_head); },
       [&](std::int64_t key) { return grid.v.row(sample, key, key_head); });
@@ -47,8 +50,6 @@ __global__ void __launch_bounds__(kForwardTile* kLanes, kBlocks)
 }  // namespace
 
 void execute(const AttentionForward& call, const CallContext& context) {
-  refuse_bias(call.mask.bias);
-  refuse_reach(call.mask);
   const std::int64_t samples = call.q.dim(0);
   const std::int64_t queries = call.q.dim(1);
   const std::int64_t heads = call.q.dim(2);
@@ -57,24 +58,27 @@ void execute(const AttentionForward& call, const CallContext& context) {
   with_heads(call.q.dtype(), d,
              [&]<typename T, int kChannels>(std::type_identity<T>,
                                             std::integral_constant<int, kChannels>) {
+               using Shape = ForwardShape<T, kChannels>;
                launch(
                    "launch of attention forward", attention_forward<T, kChannels>,
-                   {.blocks = {static_cast<unsigned>((queries + kForwardTile - 1) / kForwardTile),
+                   {.blocks = {static_cast<unsigned>((queries + Shape::kTile - 1) / Shape::kTile),
                                static_cast<unsigned>(heads), static_cast<unsigned>(samples)},
-                    .threads = kForwardTile * kLanes,
-                    .shared_bytes = forward_shared_bytes(kChannels)},
-                   ForwardGrid<T>{.out = head_matrix<T>(call.out),
-                                  .lse = pointer<float>(call.lse),
-                                  .q = head_matrix<const T>(call.q),
-                                  .k = head_matrix<const T>(call.k),
-                                  .v = head_matrix<const T>(call.v),
-                                  .sight = sight_of(call.mask, queries, call.k.dim(1)),
-                                  .rules = {.scale = static_cast<float>(call.scale),
-                                            .cap = static_cast<float>(call.soft_cap),
-                                            .site = mask_site(call.dropout),
-                                            .head_begin = call.head_begin},
-                                  .heads_per_key = heads / call.k.dim(2),
-                                  .d = d},
+                    .threads = Shape::kThreads,
+                    .shared_bytes = Shape::shared_bytes()},
+                   ForwardGrid<T>{
+                       .out = head_matrix<T>(call.out),
+                       .lse = pointer<float>(call.lse),
+                       .q = head_matrix<const T>(call.q),
+                       .k = head_matrix<const T>(call.k),
+                       .v = head_matrix<const T>(call.v),
+                       .sight = sight_of(call.mask, queries, call.k.dim(1)),
+                       .rules = {.scale = static_cast<float>(call.scale),
+                                 .cap = static_cast<float>(call.soft_cap),
+                                 .site = mask_site(call.dropout),
+                                 .head_begin = call.head_begin},
+                       .heads_per_key = heads / call.k.dim(2),
+                       .d = d,
+                       .vectors = in_vectors(call.q) && in_vectors(call.k) && in_vectors(call.v)},
                    context.stream);
              });
 }

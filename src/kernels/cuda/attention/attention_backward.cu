@@ -3,73 +3,11 @@
 //
 //   dv_j = sum_i M P dout_i     dS = P (M (dout_i . v_j) - D_i), times the slope of a soft cap
 //   dq_i = scale sum_j dS k_j   dk_j = scale sum_i dS q_i        D_i = dout_i . out_i
-#include "kernels/cuda/attention_tiles.cuh"
+#include "kernels/cuda/attention/attention_gradient.cuh"
 #include "kernels/cuda/calls.h"
 
 namespace piton::cuda {
 namespace {
-
-template <typename T>
-struct BackwardGrid {
-  HeadMatrix<T> dq;
-  HeadMatrix<T> dk;
-  HeadMatrix<T> dv;
-  HeadMatrix<const T> dout;
-  HeadMatrix<const T> out;
-  const float* lse;  // [b, a, sq]
-  HeadMatrix<const T> q;
-  HeadMatrix<const T> k;
-  HeadMatrix<const T> v;
-  KeySight sight;
-  ScoreRules rules;
-  std::int64_t heads;
-  std::int64_t heads_per_key;
-  std::int64_t d;
-};
-
-// P with its mask factor, and dS, of one query and one key.
-struct PairGradient {
-  float weight = 0;
-  float ds = 0;
-};
-
-// What is known of a query.
-struct QueryFacts {
-  std::int64_t index;
-  std::int64_t position;
-  float lse;
-  float dout_out;
-};
-
-template <typename T>
-__device__ PairGradient pair_gradient(const BackwardGrid<T>& grid, std::int64_t sample,
-                                      std::int64_t head, const QueryFacts& query, std::int64_t key,
-                                      float product, float dout_v) {
-  const std::int64_t at = grid.sight.key_position(sample, key);
-  if (query.lse == kNothing || !grid.sight.meets(query.position, query.position, at, at) ||
-      !grid.sight.same_segment(sample, query.index, key)) {
-    return {};
-  }
-  float slope = 1;
-  float score = grid.rules.score(product, &slope);
-  if (grid.sight.slopes != nullptr) {
-    score += grid.sight.slopes[head] * static_cast<float>(at - query.position);
-  }
-  const float p = expf(score - query.lse);
-  const float factor = grid.rules.factor(sample, head, query.position, at);
-  return {factor * p, slope * p * (factor * dout_v - query.dout_out)};
-}
-
-// dout . out of a query, from its row of the tile; every lane of the row gets it.
-template <int kChannels, typename T>
-__device__ float dot_with_out(const float* dout_row, const T* out, std::int64_t d) {
-  float sum = 0;
-  for (int i = 0; i < kChannels; ++i) {
-    const int c = static_cast<int>(threadIdx.x % kLanes) + kLanes * i;
-    if (out != nullptr && c < d) sum = fmaf(dout_row[c], widen(out[c]), sum);
-  }
-  return row_sum(sum);
-}
 
 template <typename T, int kChannels>
 __device__ void write_row(T* row, const float* sums, float factor, std::int64_t d) {
@@ -107,7 +45,7 @@ __global__ void __launch_bounds__(kTile* kLanes, kBlocks) query_gradient(Backwar
   const std::int64_t index = first + (used ? row : 0);
   const QueryFacts query{
       .index = index,
-      .position = sight.query_position(sample, index),
+      .place = sight.place_of(sample, index),
       .lse = used ? grid.lse[(sample * grid.heads + head) * sight.queries + index] : kNothing,
       .dout_out = dot_with_out<kChannels>(
           dout + row * kWidth, used ? grid.out.row(sample, index, head) : nullptr, grid.d)};
@@ -116,7 +54,7 @@ __global__ void __launch_bounds__(kTile* kLanes, kBlocks) query_gradient(Backwar
   const std::int64_t keys = sight.key_count(sample);
   for (std::int64_t begin = 0; begin < keys; begin += kTile) {
     const int count = static_cast<int>(keys - begin < kTile ? keys - begin : kTile);
-    if (!sight.meets(range.first, range.last, sight.key_position(sample, begin),
+    if (!sight.meets(range, sight.key_position(sample, begin),
                      sight.key_position(sample, begin + count - 1))) {
       continue;
     }
@@ -196,7 +134,7 @@ __device__ void add_queries(const BackwardGrid<T>& grid,
     const int i = column + j;
     PairGradient pair;
     if (row < keys && i < rows) {
-      const QueryFacts query{first + i, sight.query_position(sample, first + i), tiles.lse[i],
+      const QueryFacts query{first + i, sight.place_of(sample, first + i), tiles.lse[i],
                              tiles.dout_out[i]};
       pair = pair_gradient(grid, sample, head, query, begin + row, products[j], dout_v[j]);
     }
@@ -237,7 +175,7 @@ __global__ void __launch_bounds__(kTile* kLanes, kBlocks) key_gradient(BackwardG
         const std::int64_t rest = sight.queries - first;
         const int rows = static_cast<int>(rest < kTile ? rest : kTile);
         const Positions range = query_range(sight, sample, first, rows);
-        if (!sight.meets(range.first, range.last, low, high)) continue;
+        if (!sight.meets(range, low, high)) continue;
         add_queries<T, kChannels, kTile>(grid, tiles, head, first, begin, keys, dk, dv);
       }
     }
@@ -247,46 +185,14 @@ __global__ void __launch_bounds__(kTile* kLanes, kBlocks) key_gradient(BackwardG
   write_row<T, kChannels>(grid.dv.row(sample, begin + row, key_head), dv, 1, grid.d);
 }
 
-template <typename T>
-BackwardGrid<T> backward_grid(const AttentionBackward& call) {
-  return {.dq = head_matrix<T>(call.dq),
-          .dk = head_matrix<T>(call.dk),
-          .dv = head_matrix<T>(call.dv),
-          .dout = head_matrix<const T>(call.dout),
-          .out = head_matrix<const T>(call.out),
-          .lse = pointer<const float>(call.lse),
-          .q = head_matrix<const T>(call.q),
-          .k = head_matrix<const T>(call.k),
-          .v = head_matrix<const T>(call.v),
-          .sight = sight_of(call.mask, call.q.dim(1), call.k.dim(1)),
-          .rules = {.scale = static_cast<float>(call.scale),
-                    .cap = static_cast<float>(call.soft_cap),
-                    .site = mask_site(call.dropout),
-                    .head_begin = call.head_begin},
-          .heads = call.q.dim(2),
-          .heads_per_key = call.q.dim(2) / call.k.dim(2),
-          .d = call.q.dim(3)};
-}
-
-LaunchShape backward_shape(std::int64_t rows, std::int64_t heads, std::int64_t samples, int tile,
-                           std::size_t shared_floats) {
-  return {.blocks = {static_cast<unsigned>((rows + tile - 1) / tile), static_cast<unsigned>(heads),
-                     static_cast<unsigned>(samples)},
-          .threads = tile * kLanes,
-          .shared_bytes = shared_floats * sizeof(float)};
-}
-
 }  // namespace
 
 void execute(const AttentionBackward& call, const CallContext& context) {
-  refuse_bias(call.mask.bias);
-  refuse_reach(call.mask);
   const std::int64_t samples = call.q.dim(0);
   with_heads(call.q.dtype(), call.q.dim(3),
              [&]<typename T, int kChannels>(std::type_identity<T>,
                                             std::integral_constant<int, kChannels>) {
-               // Tiles of 16 rows keep four tiles of 256 channels below the 99 KiB of small GPUs.
-               constexpr int kTile = kChannels > 16 ? 16 : 32;
+               constexpr int kTile = kGradientTile<kChannels>;
                constexpr int kRows = 4 * kTile * (kLanes * kChannels + 1);
                constexpr int kPairs = kTile * (kTile + 1);
                const BackwardGrid<T> grid = backward_grid<T>(call);
@@ -303,6 +209,7 @@ void execute(const AttentionBackward& call, const CallContext& context) {
                         grid, context.stream);
                }
              });
+  if (call.dbias.defined()) launch_bias_gradient(call, context);
 }
 
 }  // namespace piton::cuda

@@ -1,0 +1,98 @@
+// Texts that the engine writes by the CUDA back end on the emulator: their tokens are those of the
+// CPU, with keys and values in the model's type and in 8 bits.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "cuda_emulator/guarded_kernels.h"
+#include "device/cuda/device.h"
+#include "kernels/cuda/kernels.h"
+#include "unit/generate/small_engine.h"
+
+namespace piton::cuda {
+namespace {
+
+class Decoder {
+ public:
+  Decoder(Device& device, Kernels& kernels, const ModelConfig& model)
+      : world_(make_single_world(device)),
+        arena_(device, std::int64_t{1} << 20),
+        stream_(device.make_stream()),
+        machine_{*world_, device, kernels, arena_, *stream_, threads_, log_},
+        mesh_(*world_, MeshSizes{}),
+        session_(machine_, mesh_, {.model = model, .seed = 3, .use = SessionUse::kInference}) {
+    session_.initialize();
+    inference_.emplace(session_.context(false), session_.pipeline(), mesh_, model);
+  }
+
+  // Two texts at a time, one of them drawn; a prompt has more than one page of the cache.
+  std::map<std::int64_t, std::vector<GeneratedToken>> write(CacheNumbers numbers) {
+    inference_->set_cache_numbers(numbers);
+    const auto engine = make_batched_engine(*inference_, {.cache_tokens = 300});
+    for (const std::int64_t length : {5, 70}) {
+      DecodingRequest request{.prompt = test::prompt_of(length), .sampling = {.max_new_tokens = 6}};
+      request.sampling.greedy = length == 70;
+      engine->submit(request);
+    }
+    std::map<std::int64_t, std::vector<GeneratedToken>> texts;
+    while (!engine->idle()) {
+      for (const DecodingEvent& event : engine->step()) texts[event.request].push_back(event.token);
+    }
+    return texts;
+  }
+
+ private:
+  SilentLog log_;
+  ThreadPool threads_{1};
+  std::unique_ptr<World> world_;
+  Arena arena_;
+  std::unique_ptr<Stream> stream_;
+  Machine machine_;
+  Mesh mesh_;
+  Session session_;
+  std::optional<Inference> inference_;
+};
+
+// Returns the sum of the log-probabilities of the CPU's tokens.
+double expect_tokens_of_the_cpu(const ModelConfig& model, CacheNumbers numbers) {
+  HostDevice host;
+  ThreadPool threads(1);
+  const auto cpu = make_cpu_kernels(threads);
+  const auto device = make_device();
+  const auto kernels = make_kernels(*device);
+  emulator::GuardedKernels guarded(*kernels);
+  const auto wanted = Decoder(host, *cpu, model).write(numbers);
+  const auto got = Decoder(*device, guarded, model).write(numbers);
+  EXPECT_EQ(got.size(), 2U);
+  double sum = 0;
+  for (const auto& [request, tokens] : wanted) {
+    const auto found = got.find(request);
+    if (found == got.end() || found->second.size() != tokens.size()) {
+      ADD_FAILURE() << "text " << request << " has other tokens";
+      continue;
+    }
+    EXPECT_EQ(tokens.size(), 6U);
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+      const GeneratedToken& token = found->second[i];
+      EXPECT_EQ(token.id, tokens[i].id) << "token " << i << " of text " << request;
+      EXPECT_NEAR(token.log_probability, tokens[i].log_probability, 1e-3);
+      sum += tokens[i].log_probability;
+    }
+  }
+  return sum;
+}
+
+TEST(EmulatedDecoding, HasTheTokensOfTheCpu) {
+  const ModelConfig model = test::small_model();
+  const double full = expect_tokens_of_the_cpu(model, CacheNumbers::kOfModel);
+  EXPECT_NE(expect_tokens_of_the_cpu(model, CacheNumbers::kInt8), full) << "nothing was rounded";
+}
+
+TEST(EmulatedDecoding, OfPromptsThatSeeThemselvesHasTheTokensOfTheCpu) {
+  ModelConfig model = test::small_model();
+  model.prefix = true;
+  expect_tokens_of_the_cpu(model, CacheNumbers::kInt8);
+}
+
+}  // namespace
+}  // namespace piton::cuda
