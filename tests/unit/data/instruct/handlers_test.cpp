@@ -201,7 +201,8 @@ TEST(Messages, HaveATextBeforeCallsAndTheOlderNameOfACall) {
       {"role": "assistant", "content": "Wait.", "tool_calls": [{"function": {"name": "f",
         "arguments": "{}"}}]},
       {"role": "tool", "content": "1"},
-      {"role": "assistant", "content": null, "function_call": {"name": "g", "arguments": "{}"}}]})");
+      {"role": "assistant", "content": null,
+       "function_call": {"name": "g", "arguments": "{}"}}]})");
   EXPECT_EQ(shown(conversation),
             "user:a|function:[{\"name\":\"f\",\"arguments\":\"{}\"}]|observation:1|"
             "function:[{\"name\":\"g\",\"arguments\":\"{}\"}]|");

@@ -60,7 +60,8 @@ TEST(Conversations, OfShareGptHaveCallsOfTools) {
 TEST(Conversations, AnswersOfWeight0AreNotLearned) {
   const auto untaught = [](const std::string& weights) {
     return read_conversations(
-               R"([{"role": "user", "content": "q", "weight": 0}, {"role": "assistant", "content": "a")" +
+               R"([{"role": "user", "content": "q", "weight": 0},
+                   {"role": "assistant", "content": "a")" +
                    weights + R"(}, {"role": "user", "content": "r"},
                    {"role": "assistant", "content": "b", "weight": 0.0}])",
                "f")[0]
