@@ -205,6 +205,13 @@ void add_module(const Module& module, Reader& reader, std::map<std::string, Tens
   }
 }
 
+constexpr const char* kTokenTable = "embedding.token.weight";
+
+// A table that the head shares.
+bool trains_tied_table(const PeftWritten& written) {
+  return written.model.tied && written.adapters.trained.contains(kTokenTable);
+}
+
 // Where the tensors that are trained in full are in the files.
 std::vector<HfPlace> trained_places(const PeftWritten& written) {
   std::vector<HfPlace> trained;
@@ -230,6 +237,13 @@ std::vector<std::string> add_trained(const PeftWritten& written, Reader& reader,
   for (const HfPlace& place : trained_places(written)) {
     tensors[std::string(kPeftPrefix) + place.name] = reader.read(place.canonical);
     modules.push_back(place.name.substr(0, place.name.rfind('.')));
+  }
+  if (trains_tied_table(written)) {
+    // PEFT looks for the table under the name of the head too.
+    for (const HfPlace& place : hf_places(written.family, written.model)) {
+      if (place.canonical == "head.weight")
+        tensors[std::string(kPeftPrefix) + place.name] = reader.read(kTokenTable);
+    }
   }
   modules.erase(std::unique(modules.begin(), modules.end()), modules.end());
   return modules;
@@ -287,12 +301,10 @@ Json config_of(const PeftWritten& written, const Modules& modules,
   }
   const std::vector<HfPlace> places = hf_places(written.family, written.model);
   const bool conv = std::ranges::any_of(places, [](const HfPlace& one) { return one.transposed; });
-  const bool ties =
-      written.model.tied && written.adapters.trained.contains("embedding.token.weight");
   return {{"alpha_pattern", alpha_pattern},
           {"base_model_name_or_path", written.base.empty() ? Json() : Json(written.base)},
           {"bias", "none"},
-          {"ensure_weight_tying", ties},
+          {"ensure_weight_tying", trains_tied_table(written)},
           {"fan_in_fan_out", conv},
           {"inference_mode", true},
           {"init_lora_weights", true},

@@ -136,7 +136,7 @@ Engine::Engine(const EngineOptions& asked, Log& log) : state_(std::make_unique<S
   state.kernels = make_kernels(options, device, *state.threads);
   state.arena.emplace(device);
   state.stream = device.make_stream();
-  state.peak.emplace(*state.threads, options.isa);
+  if (host != nullptr) state.peak.emplace(*state.threads, options.isa);
   state.machine.emplace(Machine{.world = *state.world,
                                 .device = device,
                                 .kernels = *state.kernels,
@@ -144,7 +144,7 @@ Engine::Engine(const EngineOptions& asked, Log& log) : state_(std::make_unique<S
                                 .stream = *state.stream,
                                 .threads = *state.threads,
                                 .log = log,
-                                .peak = &*state.peak});
+                                .peak = host != nullptr ? &*state.peak : nullptr});
   state.planner.emplace(*state.machine);
   if (state.world->rank() == 0) {
     const std::string choice = state.kernels->choice();

@@ -85,23 +85,18 @@ void ModelConfig::check() const {
   };
   probability(hidden_dropout, "--hidden-dropout");
   probability(attention_dropout, "--attention-dropout");
-  if (!(norm_eps > 0) || !std::isfinite(norm_eps))
-    throw Error(Fault::kUsage, "--norm-epsilon: got {}, wanted a positive number", norm_eps);
+  check_positive("--norm-epsilon", norm_eps);
   check_rotary(*this);
   if (normalized_head && tied) {
     throw Error(Fault::kUsage,
                 "--normalized-head: needs a head with its own table; give "
                 "--untie-embeddings-and-output-weights too");
   }
-  const auto positive_number = [](double value, const char* flag) {
-    if (!(value > 0) || !std::isfinite(value))
-      throw Error(Fault::kUsage, "{}: got {}, wanted a positive number", flag, value);
-  };
-  if (query_scalar) positive_number(*query_scalar, "--query-pre-attn-scalar");
-  if (attention_soft_cap != 0) positive_number(attention_soft_cap, "--attn-logit-softcapping");
-  if (logit_soft_cap != 0) positive_number(logit_soft_cap, "--output-logit-softcapping");
+  if (query_scalar) check_positive("--query-pre-attn-scalar", *query_scalar);
+  if (attention_soft_cap != 0) check_positive("--attn-logit-softcapping", attention_soft_cap);
+  if (logit_soft_cap != 0) check_positive("--output-logit-softcapping", logit_soft_cap);
   if (local_rotary_base) {
-    positive_number(*local_rotary_base, "--rotary-base-local");
+    check_positive("--rotary-base-local", *local_rotary_base);
     if (!window_before) {
       throw Error(Fault::kUsage,
                   "--rotary-base-local: needs layers with a window, and --pre-tockens is not "
@@ -121,8 +116,7 @@ void ModelConfig::check() const {
                 : normalized_head          ? "--normalized-head"
                                            : "--output-logit-softcapping");
   }
-  if (!(init_deviation >= 0) || !std::isfinite(init_deviation))
-    throw Error(Fault::kUsage, "--init-method-std: got {}, wanted 0 or more", init_deviation);
+  check_not_negative("--init-method-std", init_deviation);
 }
 
 namespace {

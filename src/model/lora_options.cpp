@@ -10,6 +10,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/options/option_range.h"
 #include "model/canonical_tensors.h"
 #include "model/reward_head.h"
 
@@ -166,8 +167,7 @@ Adapters LoraOptions::resolve(const ModelConfig& config) const {
   constexpr std::int64_t kMostRank = 1 << 20;
   if (rank < 1 || rank > kMostRank)
     throw Error(Fault::kUsage, "--lora-r: got {}, wanted 1 to {}", rank, kMostRank);
-  if (!(alpha > 0) || !std::isfinite(alpha))
-    throw Error(Fault::kUsage, "--lora-alpha: got {}, wanted a number above 0", alpha);
+  check_positive("--lora-alpha", alpha);
   if (!(dropout >= 0 && dropout < 1))
     throw Error(Fault::kUsage, "--lora-dropout: got {}, wanted 0 or more and less than 1", dropout);
   if (adapter_name.empty() || adapter_name.find_first_of("./\\") != std::string::npos) {

@@ -184,9 +184,9 @@ void RotaryOptions::apply(ModelConfig& config) const {
 void check_rotary(const ModelConfig& config) {
   if (config.positions != PositionKind::kRotary) return;
   const RotaryScaling& s = config.rotary_scaling;
-  if (!(config.rotary_base > 1) || !std::isfinite(config.rotary_base)) {
-    throw Error(Fault::kUsage, "--rotary-base: got {}, wanted a number above 1",
-                config.rotary_base);
+  if (!(config.rotary_base > 1 && config.rotary_base <= kMostNumber)) {
+    throw Error(Fault::kUsage, "--rotary-base: got {}, wanted a number above 1, at most {}",
+                config.rotary_base, kMostNumber);
   }
   const std::int64_t channels = config.rotary_channels();
   if (!(config.rotary_share > 0 && config.rotary_share <= 1) || channels < 2 || channels % 2 != 0) {
@@ -196,8 +196,9 @@ void check_rotary(const ModelConfig& config) {
                 config.rotary_share, config.head_size);
   }
   if (s.kind == Kind::kNone) return;
-  if (!(s.factor >= 1) || !std::isfinite(s.factor)) {
-    throw Error(Fault::kUsage, "--rotary-scaling-factor: got {}, wanted at least 1", s.factor);
+  if (!(s.factor >= 1 && s.factor <= kMostNumber)) {
+    throw Error(Fault::kUsage, "--rotary-scaling-factor: got {}, wanted at least 1, at most {}",
+                s.factor, kMostNumber);
   }
   if (s.original_positions <= 1) {
     throw Error(Fault::kUsage, "--original-max-position-embeddings: got {}, wanted at least 2",

@@ -82,9 +82,7 @@ void check_one_unit(const LearningRateOptions& options, bool by_samples) {
 LearningRate::LearningRate(const LearningRateOptions& options, double train_steps,
                            std::int64_t global_batch, std::int64_t sequence)
     : options_(options), batch_(static_cast<double>(global_batch)) {
-  if (!(options.lr > 0) || !std::isfinite(options.lr)) {
-    throw Error(Fault::kUsage, "learning rate: --lr: got {}, wanted a number above 0", options.lr);
-  }
+  check_positive("learning rate: --lr", options.lr);
   if (!(options.min_lr >= 0) || !(options.min_lr <= options.lr)) {
     throw Error(Fault::kUsage, "learning rate: --min-lr: got {}, wanted 0 to --lr, which is {}",
                 options.min_lr, options.lr);

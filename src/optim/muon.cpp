@@ -67,11 +67,7 @@ void MuonOptions::check() const {
                 momentum);
   }
   check_range("optimizer: --muon-num-ns-steps", steps, 1, kMostSteps);
-  if (!(extra_scale > 0) || !std::isfinite(extra_scale)) {
-    throw Error(Fault::kUsage,
-                "optimizer: --muon-extra-scale-factor: got {}, wanted a number above 0",
-                extra_scale);
-  }
+  check_positive("optimizer: --muon-extra-scale-factor", extra_scale);
 }
 
 Muon::Muon(const MuonOptions& options, Mesh& mesh, Kernels& kernels, Device& device, Arena& arena)

@@ -1,7 +1,5 @@
 #include "optim/optimizer_options.h"
 
-#include <cmath>
-
 #include "base/error.h"
 #include "base/options/option_range.h"
 
@@ -36,12 +34,7 @@ void check_loss_scales(const OptimizerOptions& options) {
 }
 
 void check_weight_decay(const OptimizerOptions& options) {
-  const auto decay = [](const char* flag, double value) {
-    if (!(value >= 0) || !std::isfinite(value)) {
-      throw Error(Fault::kUsage, "optimizer: {}: got {}, wanted at least 0", flag, value);
-    }
-  };
-  decay("--weight-decay", options.weight_decay);
+  check_not_negative("optimizer: --weight-decay", options.weight_decay);
   const bool constant = options.weight_decay_increase == WeightDecayIncrease::kConstant;
   if (constant && (options.start_weight_decay || options.end_weight_decay)) {
     throw Error(Fault::kUsage,
@@ -55,8 +48,8 @@ void check_weight_decay(const OptimizerOptions& options) {
                 "optimizer: --weight-decay-incr-style: needs --start-weight-decay and "
                 "--end-weight-decay");
   }
-  decay("--start-weight-decay", *options.start_weight_decay);
-  decay("--end-weight-decay", *options.end_weight_decay);
+  check_not_negative("optimizer: --start-weight-decay", *options.start_weight_decay);
+  check_not_negative("optimizer: --end-weight-decay", *options.end_weight_decay);
   if (*options.end_weight_decay < *options.start_weight_decay) {
     throw Error(Fault::kUsage,
                 "optimizer: --end-weight-decay: got {}, wanted at least --start-weight-decay, "
@@ -77,9 +70,7 @@ void OptimizerOptions::check() const {
   share("--sgd-momentum", sgd_momentum);
   share("--adam-beta1", beta1);
   share("--adam-beta2", beta2);
-  if (!(eps > 0) || !std::isfinite(eps)) {
-    throw Error(Fault::kUsage, "optimizer: --adam-eps: got {}, wanted a number above 0", eps);
-  }
+  check_positive("optimizer: --adam-eps", eps);
   check_weight_decay(*this);
   check_loss_scales(*this);
   muon.check();
@@ -94,15 +85,9 @@ void OptimizerOptions::check() const {
     throw Error(Fault::kUsage, "optimizer: --ema-decay: got {}, wanted a number between 0 and 1",
                 *average_decay);
   }
-  if (spike_sigmas && (!(*spike_sigmas > 0) || !std::isfinite(*spike_sigmas))) {
-    throw Error(Fault::kUsage, "optimizer: --skip-spikes: got {}, wanted a number above 0",
-                *spike_sigmas);
-  }
+  if (spike_sigmas) check_positive("optimizer: --skip-spikes", *spike_sigmas);
   check_range("optimizer: --spike-window", spike_window, 2, kMostSpikeWindow);
-  if (!(clip_grad >= 0) || !std::isfinite(clip_grad)) {
-    throw Error(Fault::kUsage, "optimizer: --clip-grad: got {}, wanted at least 0 (0: no limit)",
-                clip_grad);
-  }
+  check_not_negative("optimizer: --clip-grad", clip_grad);
 }
 
 }  // namespace piton

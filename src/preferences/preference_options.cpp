@@ -1,22 +1,12 @@
 #include "preferences/preference_options.h"
 
-#include <cmath>
 #include <string_view>
 
 #include "base/error.h"
+#include "base/options/option_range.h"
 
 namespace piton {
 namespace {
-
-void check_positive(std::string_view flag, double value) {
-  if (std::isfinite(value) && value > 0) return;
-  throw Error(Fault::kUsage, "--{}: got {}, wanted a number above 0", flag, value);
-}
-
-void check_least_zero(std::string_view flag, double value) {
-  if (std::isfinite(value) && value >= 0) return;
-  throw Error(Fault::kUsage, "--{}: got {}, wanted 0 or more", flag, value);
-}
 
 void check_smoothing(std::string_view flag, double value) {
   if (value >= 0 && value < 0.5) return;
@@ -87,7 +77,7 @@ void PreferenceOptions::apply_short_names() {
   };
   if (beta) {
     const Beta other = beta_of_stage();
-    check_positive("beta", *beta);
+    check_positive("--beta", *beta);
     set("beta", *beta, other);
     beta.reset();
   }
@@ -96,8 +86,8 @@ void PreferenceOptions::apply_short_names() {
     throw Error(Fault::kUsage, "--simpo-gamma: is for --stage simpo, got --stage {}; leave it out",
                 name(stage));
   }
-  check_positive("simpo-beta", simpo_beta);
-  check_least_zero("simpo-gamma", *simpo_gamma);
+  check_positive("--simpo-beta", simpo_beta);
+  check_not_negative("--simpo-gamma", *simpo_gamma);
   set("simpo-gamma", *simpo_gamma / simpo_beta,
       {"gamma-beta-ratio", &PreferenceOptions::gamma_beta_ratio});
   simpo_gamma.reset();
@@ -133,18 +123,18 @@ void PreferenceOptions::check() const {
   of_stages("kto-undesirable-weight", kto_undesirable_weight != 1, kto, "kto");
   of_stages("reward-margin", reward_margin != 0, rm, "rm");
   of_stages("center-rewards-coefficient", center_rewards != 0, rm, "rm");
-  check_least_zero("reward-margin", reward_margin);
-  check_least_zero("center-rewards-coefficient", center_rewards);
-  check_positive("dpo-beta", dpo_beta);
+  check_not_negative("--reward-margin", reward_margin);
+  check_not_negative("--center-rewards-coefficient", center_rewards);
+  check_positive("--dpo-beta", dpo_beta);
   check_smoothing("dpo-label-smoothing", dpo_label_smoothing);
-  check_least_zero("pref-ftx", pref_ftx);
-  check_positive("simpo-beta", simpo_beta);
-  check_least_zero("gamma-beta-ratio", gamma_beta_ratio);
+  check_not_negative("--pref-ftx", pref_ftx);
+  check_positive("--simpo-beta", simpo_beta);
+  check_not_negative("--gamma-beta-ratio", gamma_beta_ratio);
   check_smoothing("simpo-label-smoothing", simpo_label_smoothing);
-  check_positive("orpo-beta", orpo_beta);
-  check_positive("kto-beta", kto_beta);
-  check_least_zero("kto-desirable-weight", kto_desirable_weight);
-  check_least_zero("kto-undesirable-weight", kto_undesirable_weight);
+  check_positive("--orpo-beta", orpo_beta);
+  check_positive("--kto-beta", kto_beta);
+  check_not_negative("--kto-desirable-weight", kto_desirable_weight);
+  check_not_negative("--kto-undesirable-weight", kto_undesirable_weight);
 }
 
 }  // namespace piton

@@ -11,6 +11,7 @@
 
 #include "base/log.h"
 #include "comm/communicator.h"
+#include "data/corpus/corpus_files.h"
 #include "data/samples/data_options.h"
 #include "text/chat/chat_template_files.h"
 #include "text/tokenizer.h"
@@ -40,7 +41,8 @@ struct RecordReading {
 };
 
 // The paths among those of the data options that are files of records: regular files, of
-// instruction data only. Throws Error(kUsage) where files go with options of corpora.
+// instruction data only. Throws Error(kUsage) where files go with options of corpora, and
+// Error(kData) for folders and for names of files that are not there.
 std::vector<std::string> record_files_of(const PretrainOptions& options);
 
 // Converts `files`. Corpora of --data-cache-path that are there already are taken, if they were
@@ -57,6 +59,9 @@ RecordCorpora convert_record_files(const PretrainOptions& options,
 std::map<std::string, std::string> convert_on_first_rank(
     const PretrainOptions& options, const std::function<RecordReading()>& reading,
     Communicator& everyone, Log& log, RecordCorpora& made);
+
+// The files of corpora, from the prefixes by file.
+CorpusFiles files_by_prefix(const std::map<std::string, std::string>& prefixes);
 
 // `data` with the prefixes in place of the files.
 DataOptions with_prefixes(DataOptions data, const std::map<std::string, std::string>& prefixes);

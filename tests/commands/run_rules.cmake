@@ -38,7 +38,8 @@ endforeach()
 rule(eval-iters REJECTS --eval-iters -1 SAYS "--eval-iters: got -1, wanted 0 or more")
 
 # ---- Learning rate and optimizer ----
-foreach(value 0 -1 nan inf)
+# Numbers that are 0 or infinite in fp32 too.
+foreach(value 0 -1 nan inf 1e-320 1e300)
   rule(lr-${value} REJECTS --lr ${value} SAYS "--lr: got [^,]*, wanted (a number above 0|number)")
 endforeach()
 rule(min-lr ACCEPTS --lr 1e-3 --min-lr 1e-3 REJECTS --lr 1e-3 --min-lr 2e-3 SAYS "--min-lr: got 0.002, wanted 0 to --lr, which is 0.001")
@@ -52,11 +53,13 @@ rule(optimizer ACCEPTS --optimizer sgd REJECTS --optimizer adagrad SAYS "--optim
 foreach(flag adam-beta1 adam-beta2 sgd-momentum)
   rule(${flag} ACCEPTS --${flag} 0.5 REJECTS --${flag} 1 SAYS "--${flag}: got 1, wanted at least 0 and below 1")
 endforeach()
-rule(adam-eps REJECTS --adam-eps 0 SAYS "--adam-eps: got 0, wanted a number above 0")
+foreach(value 0 inf 1e-320)
+  rule(adam-eps-${value} REJECTS --adam-eps ${value} SAYS "--adam-eps: got [^,]*, wanted a number above 0, 1e-30 to 1e.30")
+endforeach()
 rule(no-clipping ACCEPTS --clip-grad 0 --weight-decay 0)
-foreach(value -1 nan inf)
-  rule(clip-grad-${value} REJECTS --clip-grad ${value} SAYS "--clip-grad: got [^,]*, wanted (at least 0 .0: no limit.|number)")
-  rule(weight-decay-${value} REJECTS --weight-decay ${value} SAYS "--weight-decay: got [^,]*, wanted (at least 0|number)")
+foreach(value -1 nan inf 1e-320 1e300)
+  rule(clip-grad-${value} REJECTS --clip-grad ${value} SAYS "--clip-grad: got [^,]*, wanted (0 or more|0, or 1e-30 or more|number)")
+  rule(weight-decay-${value} REJECTS --weight-decay ${value} SAYS "--weight-decay: got [^,]*, wanted (0 or more|0, or 1e-30 or more|number)")
 endforeach()
 rule(decay-increase ACCEPTS --weight-decay-incr-style linear --start-weight-decay 0 --end-weight-decay 0.1
      REJECTS --start-weight-decay 0 SAYS "--start-weight-decay: needs --weight-decay-incr-style linear or cosine")

@@ -19,8 +19,8 @@
 
 namespace piton::test {
 
-inline constexpr const char* kLoraCases[] = {"bloom", "gpt2",  "gpt2_dora", "llama",
-                                             "phi3",  "qwen2", "qwen2_dora"};
+inline constexpr const char* kLoraCases[] = {"bloom", "gpt2",  "gpt2_dora",  "llama",
+                                             "phi3",  "qwen2", "qwen2_dora", "qwen2_tied"};
 
 inline std::filesystem::path lora_folder(const std::string& name) {
   return std::filesystem::path(PITON_SOURCE_DIR) / "tests/golden/lora" / name;
@@ -30,10 +30,10 @@ inline std::filesystem::path lora_folder(const std::string& name) {
 inline constexpr const char* kQloraCases[] = {"nf4", "nf4_dora"};
 inline bool is_qlora(const std::string& name) { return name.starts_with("nf4"); }
 
-// Cases of DoRA have the models of those of LoRA.
+// Cases of DoRA, and of a table that is trained with the head, have the models of those of LoRA.
 inline std::filesystem::path lora_base(const std::string& name) {
   if (is_qlora(name)) return lora_folder("nf4_base");
-  return golden_folder(name.substr(0, name.find("_dora")));
+  return golden_folder(name.substr(0, name.find('_')));
 }
 
 // The model of a case and its adapter, as files.

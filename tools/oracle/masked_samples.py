@@ -148,6 +148,7 @@ def golden(folder):
         ("bert", "x", "80,15,5", 12, 0, 4, (300, 20, 5), 0.3, 0.5, 0),
         ("t5", "x", "80,15,5", 12, 20, 6, (300, 20, 5), 0.3, 0.5, 1),
     ]
+    cases.append(("bert", "y", "1,0,0", 64, 0, 2**31 - 1, (50, 0, 0), 0.15, 0.1, 1))  # the largest seed
     cases = [(*case, "vocab.txt") for case in cases]
     # The id of padding is not 0.
     cases += [

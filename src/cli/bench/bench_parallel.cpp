@@ -95,10 +95,11 @@ std::string toml_of(const OptionSet& set, ParallelBenchOptions own) {
 // Starts `bench train` for one layout and returns what it printed.
 class Starter {
  public:
-  Starter(const std::string& options, const ParallelBenchOptions& bench, Threads threads)
-      : steps_(bench.steps), threads_(threads) {
+  Starter(const std::string& options, const ParallelBenchOptions& bench, Threads threads,
+          ScratchFolder& scratch)
+      : scratch_(scratch), steps_(bench.steps), threads_(threads) {
     write_text_file(recipe(), options);
-    const ChildResult found = run_child({"mpirun", "--version"}, scratch_.path());
+    const ChildResult found = run_child({"mpirun", "--version"}, scratch_.path(), scratch_.child());
     if (found.code == 0) return;
     throw Error(Fault::kUsage,
                 "bench parallel: needs mpirun to start ranks: {}; apt-get install openmpi-bin, or "
@@ -118,7 +119,7 @@ class Starter {
       words.push_back(word);
     }
     words.insert(words.end(), layout.flags.begin(), layout.flags.end());
-    const ChildResult result = run_child(words, scratch_.path());
+    const ChildResult result = run_child(words, scratch_.path(), scratch_.child());
     if (result.code != 0) {
       throw Error(Fault::kPeer,
                   "bench parallel: layout {}: {} rank{} of piton bench train ended with {}: {}",
@@ -147,7 +148,7 @@ class Starter {
     return words;
   }
 
-  ScratchFolder scratch_;
+  ScratchFolder& scratch_;
   int steps_;
   Threads threads_;
 };
@@ -220,6 +221,7 @@ void print_result(const Json& result) {
 }  // namespace
 
 int run_bench_parallel(Invocation& invocation) {
+  ScratchFolder scratch(invocation.log);
   GeneralOptions general;
   ParallelBenchOptions bench;
   PretrainOptions options;
@@ -247,7 +249,7 @@ int run_bench_parallel(Invocation& invocation) {
   }
   Compared compared = chosen(bench, options, sizes);
   const Threads threads = divided_threads(general.threads, sizes.ranks);
-  const Starter starter(toml_of(set, bench), bench, threads);
+  const Starter starter(toml_of(set, bench), bench, threads, scratch);
   for (int round = 0; round < bench.of_all.rounds; ++round) {
     for (LayoutRounds& one : compared.layouts) {
       const bool alone = &one == &compared.layouts.front();

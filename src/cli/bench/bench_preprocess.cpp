@@ -14,6 +14,7 @@ using Json = nlohmann::ordered_json;
 }  // namespace
 
 int run_bench_preprocess(Invocation& invocation) {
+  const ScratchFolder scratch(invocation.log);
   GeneralOptions general;
   BenchRounds bench;
   PreprocessOptions options;
@@ -26,7 +27,6 @@ int run_bench_preprocess(Invocation& invocation) {
   refuse_more_arguments(invocation.parse(set, general));
   if (options.input.empty())
     throw Error(Fault::kUsage, "bench preprocess: no --input; give files as for piton preprocess");
-  const ScratchFolder scratch;
   if (options.output_prefix.empty()) options.output_prefix = (scratch.path() / "corpus").string();
   const std::unique_ptr<Tokenizer> tokenizer = open_tokenizer(named);
   const PreprocessBench done =

@@ -1,6 +1,7 @@
 #include "cli/bench/child.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -21,7 +22,8 @@ int code_of(int status) {
 
 }  // namespace
 
-ChildResult run_child(const std::vector<std::string>& words, const std::filesystem::path& folder) {
+ChildResult run_child(const std::vector<std::string>& words, const std::filesystem::path& folder,
+                      std::atomic<pid_t>& running) {
   create_folders(folder);
   const std::string output = folder / "output", errors = folder / "errors";
   std::vector<char*> arguments;
@@ -33,19 +35,28 @@ ChildResult run_child(const std::vector<std::string>& words, const std::filesyst
   posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
   posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, output.c_str(), kNew, 0640);
   posix_spawn_file_actions_addopen(&files, STDERR_FILENO, errors.c_str(), kNew, 0640);
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  sigset_t none;
+  sigemptyset(&none);
+  posix_spawnattr_setsigmask(&attributes, &none);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
   pid_t child = 0;
   const int failure =
-      posix_spawnp(&child, arguments[0], &files, nullptr, arguments.data(), environ);
+      posix_spawnp(&child, arguments[0], &files, &attributes, arguments.data(), environ);
+  posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&files);
   if (failure != 0) {
     return {kNotStarted, "", fmt::format("{}: {}", words[0], system_message(failure))};
   }
+  running = child;
   int status = 0;
   while (waitpid(child, &status, 0) < 0) {
     if (errno != EINTR) {
       throw Error(Fault::kUsage, "{}: cannot be waited for: {}", words[0], system_message(errno));
     }
   }
+  running = 0;
   return {code_of(status), read_text_file(output), read_text_file(errors)};
 }
 

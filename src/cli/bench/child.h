@@ -1,6 +1,9 @@
 // Another program, started and waited for.
 #pragma once
 
+#include <sys/types.h>
+
+#include <atomic>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -16,9 +19,10 @@ struct ChildResult {
 
 inline constexpr int kNotStarted = 127;
 
-// Runs words[0], found on PATH, with nothing on standard input, and waits for it. `folder`: for its
-// output.
-ChildResult run_child(const std::vector<std::string>& words, const std::filesystem::path& folder);
+// Runs words[0], found on PATH, with nothing on standard input and no signal blocked, and waits for
+// it. `folder`: for its output. `running`: its number while it runs, else 0.
+ChildResult run_child(const std::vector<std::string>& words, const std::filesystem::path& folder,
+                      std::atomic<pid_t>& running);
 
 // Of what a program wrote before it failed: the last line of piton, else the last line; "" of none.
 // A launcher adds lines of its own after those of its ranks.

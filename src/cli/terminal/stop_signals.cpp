@@ -95,7 +95,10 @@ struct StopSignals::State {
       const std::lock_guard lock(mutex);
       if (settled) return;
       // Nothing is flushed: flushing may block on what blocks the run.
-      if (answer.empty()) std::_Exit(128 + number);
+      if (answer.empty()) {
+        if (before_end) before_end();
+        std::_Exit(128 + number);
+      }
       if (ends && !end_asked) end_asked = now;
       if (ends && now - *end_asked > kSameRequest) std::_Exit(128 + number);
       if (first != 0) return;
@@ -118,7 +121,8 @@ struct StopSignals::State {
   const sigset_t set = stop_set();
   const Descriptor signals{::signalfd(-1, &set, SFD_CLOEXEC), "descriptor for signals"};
   const Descriptor end{::eventfd(0, EFD_CLOEXEC), "descriptor for the end"};
-  std::mutex mutex;  // guards the next four
+  std::mutex mutex;  // guards the next five
+  std::function<void()> before_end;
   std::string answer;
   bool settled = false;
   bool silent = false;
@@ -139,6 +143,11 @@ StopSignals::~StopSignals() {
   static_cast<void>(::write(state_->end.number(), &one, sizeof one));
   state_->listener.join();
   if (state_->speaker.joinable()) state_->speaker.join();
+}
+
+void StopSignals::before_end(std::function<void()> work) {
+  const std::lock_guard lock(state_->mutex);
+  state_->before_end = std::move(work);
 }
 
 void StopSignals::promise(std::string answer) {

@@ -5,7 +5,8 @@
 // blocked in the thread that makes this object, and so in all threads that it starts later; one
 // dedicated thread receives them from the kernel.
 //
-//   before promise()   nothing can be lost: any of them ends the process, with 128 + its number
+//   before promise()   nothing can be lost: any of them ends the process, with 128 + its number,
+//                      after the work of before_end()
 //   after promise()    the first one asks the command to stop, and a line is logged at once; a
 //                      second SIGINT or SIGTERM, more than a quarter of a second after the first,
 //                      ends the process at once, with 128 + its number; a second SIGUSR1 or SIGHUP
@@ -19,6 +20,7 @@
 // Make it before any other thread of the process.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -32,6 +34,10 @@ class StopSignals {
   ~StopSignals();
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
+
+  // What a signal before promise() does before it ends the process, on another thread; nothing if
+  // null. Waits for work that a signal has begun.
+  void before_end(std::function<void()> work);
 
   // From now on a signal requests a stop. `answer`: what happens then ("ending after this step").
   void promise(std::string answer);

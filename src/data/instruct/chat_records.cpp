@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "text/chat/conversations.h"
 
 namespace piton {
 namespace {
@@ -74,6 +75,12 @@ const Json& object_of(const Json& message, const std::string& key, std::size_t i
               message.type_name());
 }
 
+// Weights of questions have no meaning: they are not learned anyway.
+bool taught_by(MessageRole role, const Json& message) {
+  const bool answers = role == MessageRole::kAssistant || role == MessageRole::kFunction;
+  return !answers || is_taught(message);
+}
+
 Message share_gpt_message(const RecordFields& fields, const Json& message) {
   const std::string word = text_at(message, fields.tag("role_tag"));
   const auto role = role_of_tag(fields, word);
@@ -83,7 +90,7 @@ Message share_gpt_message(const RecordFields& fields, const Json& message) {
                 word, fields.tag("user_tag"), fields.tag("assistant_tag"),
                 fields.tag("observation_tag"), fields.tag("function_tag"));
   }
-  return {*role, text_at(message, fields.tag("content_tag"))};
+  return {*role, text_at(message, fields.tag("content_tag")), taught_by(*role, message)};
 }
 
 // The text of a content, which may be absent, a text, or a list of parts.
@@ -117,6 +124,18 @@ std::string calls_of(const Json& list) {
   return calls.dump();
 }
 
+// The calls of an answer: "tool_calls", or the older "function_call"; empty if there are none.
+Json called_by(const Json& message) {
+  for (const char* key : {"tool_calls", "function_call"}) {
+    const auto calls = message.find(key);
+    if (calls == message.end() || calls->is_null() || calls->empty()) continue;
+    if (calls->is_array()) return *calls;
+    if (calls->is_object()) return Json::array({*calls});
+    throw Error(Fault::kData, "\"{}\" is a {}, wanted calls of tools", key, calls->type_name());
+  }
+  return Json::array();
+}
+
 // Adds one message of OpenAI's form.
 void add_message(const Json& message, Conversation& conversation) {
   const std::string role = text_at(message, "role");
@@ -126,15 +145,14 @@ void add_message(const Json& message, Conversation& conversation) {
   } else if (role == "assistant") {
     std::string thought = optional_text_at(message, "reasoning_content");
     if (!thought.empty()) thought = "<think>\n" + thought + "\n</think>\n\n";
-    const auto calls = message.find("tool_calls");
-    if (calls == message.end() || !calls->is_array() || calls->empty()) {
-      messages.push_back({MessageRole::kAssistant, thought + content_of(message)});
+    const Json calls = called_by(message);
+    if (calls.empty()) {
+      messages.push_back(
+          {MessageRole::kAssistant, thought + content_of(message), is_taught(message)});
       return;
     }
-    if (!content_of(message).empty()) {
-      throw Error(Fault::kData, "a message has both content and tool_calls");
-    }
-    messages.push_back({MessageRole::kFunction, thought + calls_of(*calls)});
+    messages.push_back({MessageRole::kFunction, thought + calls_of(calls), is_taught(message),
+                        content_of(message)});
   } else if (role == "tool" || role == "function") {
     if (!messages.empty() && messages.back().role == MessageRole::kObservation) {
       messages.back().content += "\n</tool_response>\n<tool_response>\n" + content_of(message);
@@ -153,6 +171,7 @@ void add_messages(const Json& list, const std::string& key, Conversation& conver
     const Json& message = object_of(list[i], key, i);
     if (i == 0 && text_at(message, "role") == "system") {
       conversation.system = content_of(message);
+      conversation.has_system = true;
       continue;
     }
     add_message(message, conversation);
@@ -204,6 +223,7 @@ Conversation read_share_gpt(const RecordFields& fields, const Json& record) {
     const Json& message = object_of(list[i], key, i);
     if (i == 0 && text_at(message, fields.tag("role_tag")) == fields.tag("system_tag")) {
       conversation.system = text_at(message, fields.tag("content_tag"));
+      conversation.has_system = true;
       continue;
     }
     conversation.messages.push_back(share_gpt_message(fields, message));

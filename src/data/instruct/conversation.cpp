@@ -36,6 +36,12 @@ void check_turns(const Conversation& conversation) {
                 messages.size(), name(messages.back().role));
   }
   if (!conversation.rejected && !conversation.desirable) return;
+  if (!messages.back().taught || (conversation.rejected && !conversation.rejected->taught)) {
+    throw Error(Fault::kData, "the {} answer has \"weight\" 0, but it is what is learned",
+                messages.back().taught  ? "rejected"
+                : conversation.rejected ? "chosen"
+                                        : "judged");
+  }
   if (messages.back().content.empty()) {
     throw Error(Fault::kData, "the {} answer is empty",
                 conversation.rejected ? "chosen" : "judged");

@@ -23,12 +23,17 @@ std::string_view name(MessageRole role);
 struct Message {
   MessageRole role = MessageRole::kUser;
   std::string content;
+  bool taught = true;     // of an answer; false: it is shown, not learned ("weight": 0)
+  std::string said = {};  // of calls of tools: the text of the message before them
   bool operator==(const Message&) const = default;
 };
 
 struct Conversation {
-  std::string system;  // "": none
-  std::string tools;   // JSON: a list of descriptions; "": none
+  std::string system;  // "": none, or an empty one
+  // There is a message of the system, which may be empty: then a template writes that in place of
+  // its own words.
+  bool has_system = false;
+  std::string tools;  // JSON: a list of descriptions; "": none
   std::vector<Message> messages;
   // Pairwise data: the answer that is worse than the last message.
   std::optional<Message> rejected;
@@ -38,7 +43,7 @@ struct Conversation {
 
 // The user's and the tools' messages alternate with the assistant's: user first, assistant last.
 // Throws Error(kData) that names the first message which breaks this. The answers of a pair differ,
-// and neither they nor a judged one is empty.
+// and neither they nor a judged one is empty or left out of what is learned.
 void check_turns(const Conversation& conversation);
 
 // What is not learned has this label.

@@ -17,15 +17,15 @@ using Json = nlohmann::ordered_json;
 // Between results of tools in one message (chat_records.h).
 constexpr std::string_view kNextResult = "\n</tool_response>\n<tool_response>\n";
 
-Json calls_message(const std::string& content) {
-  const ToolCalls calls = tool_calls(content);
+Json calls_message(const Message& message) {
+  const ToolCalls calls = tool_calls(message.content);
   Json list = Json::array();
   for (const ToolCall& call : calls.calls) {
     list.push_back(
         {{"type", "function"},
          {"function", {{"name", call.name}, {"arguments", read_json<Json>(call.arguments)}}}});
   }
-  return {{"role", "assistant"}, {"content", calls.thought}, {"tool_calls", list}};
+  return {{"role", "assistant"}, {"content", calls.thought + message.said}, {"tool_calls", list}};
 }
 
 void add_results(std::string_view content, Json& messages) {
@@ -96,12 +96,13 @@ std::string quoted(const Tokenizer& tokenizer, const std::vector<std::int32_t>& 
 ChatInput chat_input(const Conversation& conversation) {
   ChatInput input;
   input.messages = Json::array();
-  if (!conversation.system.empty()) {
+  if (conversation.has_system || !conversation.system.empty()) {
     input.messages.push_back({{"role", "system"}, {"content", conversation.system}});
   }
   for (const Message& message : conversation.messages) {
+    if (!message.taught) input.untaught.insert(input.messages.size());
     if (message.role == MessageRole::kFunction) {
-      input.messages.push_back(calls_message(message.content));
+      input.messages.push_back(calls_message(message));
     } else if (message.role == MessageRole::kObservation) {
       add_results(message.content, input.messages);
     } else {
@@ -150,7 +151,8 @@ TaughtText ModelPrompt::sample(const Conversation& conversation, bool last_alone
   }
   if (rules_.append_eod) {
     sample.ids.push_back(*tokenizer_->special().eod);
-    sample.labels.push_back(sample.ids.back());
+    sample.labels.push_back(conversation.messages.back().taught ? sample.ids.back()
+                                                                : kIgnoredLabel);
   }
   return sample;
 }

@@ -121,6 +121,10 @@ void NamedPrompt::add_message(const Message& message, std::size_t index, const s
       break;
   }
   const ToolCalls calls = tool_calls(message.content);
+  if (!message.said.empty()) {
+    throw Error(Fault::kData, "the template {} cannot write a text before a tool call",
+                prompt_.name);
+  }
   if (prompt_.tools == ToolFormat::kQwen) {
     add_slots(prompt_.function, {{"content", qwen_calls(calls)}}, ids);
     return;
@@ -166,6 +170,7 @@ std::vector<NamedPrompt::Turn> NamedPrompt::turns(const Conversation& conversati
     }
     add_message(messages[i], i, before, turn.source);
     add_message(messages[i + 1], i + 1, "", turn.target);
+    turn.taught = messages[i + 1].taught;
     result.push_back(std::move(turn));
   }
   if (reasoning) add_thoughts(messages, result);
@@ -186,10 +191,10 @@ void NamedPrompt::add_thoughts(std::vector<Message>& messages, std::vector<Turn>
   }
 }
 
-void NamedPrompt::close(TaughtText& sample) const {
+void NamedPrompt::close(TaughtText& sample, bool taught) const {
   if (prompt_.efficient_eos) {
     sample.ids.push_back(*eos_);
-    sample.labels.push_back(*eos_);
+    sample.labels.push_back(taught ? *eos_ : kIgnoredLabel);
   }
 }
 
@@ -197,6 +202,7 @@ TaughtText NamedPrompt::joined(const std::vector<Turn>& turns,
                                std::optional<std::int64_t> cutoff) const {
   TaughtText sample;
   const std::int64_t at_the_end = (prompt_.efficient_eos ? 1 : 0) + (rules_.append_eod ? 1 : 0);
+  bool taught = true;  // the turn before
   for (const Turn& turn : turns) {
     TurnLengths kept{std::ssize(turn.source), std::ssize(turn.target)};
     if (cutoff) {
@@ -207,17 +213,22 @@ TaughtText NamedPrompt::joined(const std::vector<Turn>& turns,
     const bool ends_turn = !sample.ids.empty() && prompt_.efficient_eos && kept.source > 0;
     sample.ids.insert(sample.ids.end(), turn.source.begin(), turn.source.begin() + kept.source);
     sample.ids.insert(sample.ids.end(), turn.target.begin(), turn.target.begin() + kept.target);
-    if (ends_turn) sample.labels.push_back(*eos_);
+    if (ends_turn) sample.labels.push_back(taught ? *eos_ : kIgnoredLabel);
+    taught = turn.taught;
     sample.labels.insert(sample.labels.end(),
                          static_cast<std::size_t>(kept.source - (ends_turn ? 1 : 0)),
                          kIgnoredLabel);
-    sample.labels.insert(sample.labels.end(), turn.target.begin(),
-                         turn.target.begin() + kept.target);
+    if (taught) {
+      sample.labels.insert(sample.labels.end(), turn.target.begin(),
+                           turn.target.begin() + kept.target);
+    } else {
+      sample.labels.resize(sample.ids.size(), kIgnoredLabel);
+    }
   }
-  close(sample);
+  close(sample, taught);
   if (rules_.append_eod) {
     sample.ids.push_back(*eos_);
-    sample.labels.push_back(*eos_);
+    sample.labels.push_back(taught ? *eos_ : kIgnoredLabel);
   }
   return sample;
 }

@@ -3,7 +3,8 @@
 //
 // Every answer is learned, with its end-of-turn token. Where a template has efficient_eos, the
 // first id of each later turn has the end-of-turn token as its label: the model shall end its
-// answer there; and the sample ends with that token.
+// answer there; and the sample ends with that token. An answer that is not taught has no labels,
+// and neither has its end.
 #pragma once
 
 #include <cstdint>
@@ -43,6 +44,7 @@ class NamedPrompt final : public ConversationEncoder {
   struct Turn {
     std::vector<std::int32_t> source;  // all before the answer
     std::vector<std::int32_t> target;  // the answer
+    bool taught = true;
   };
 
   std::vector<Turn> turns(const Conversation& conversation) const;
@@ -53,7 +55,7 @@ class NamedPrompt final : public ConversationEncoder {
   void add_thoughts(std::vector<Message>& messages, std::vector<Turn>& turns) const;
   TaughtText joined(const std::vector<Turn>& turns, std::optional<std::int64_t> cutoff) const;
   TaughtText of_pair(const std::vector<Turn>& turns) const;
-  void close(TaughtText& sample) const;
+  void close(TaughtText& sample, bool taught) const;
 
   PromptTemplate prompt_;
   const Tokenizer* tokenizer_;

@@ -146,8 +146,9 @@ class SpanBuilder {
       // The next epochs have about as many.
       if (++result_.epochs == 1) spans.reserve(static_cast<std::size_t>(wanted) + 2 * spans.size());
     }
-    const auto seed = static_cast<std::int32_t>(request_.seed);
-    shuffle(spans, static_cast<std::uint64_t>(std::int64_t{seed} + 1), *threads_);
+    // Megatron adds in 32 bits: after the largest seed comes the smallest number.
+    const auto seed = static_cast<std::int32_t>(static_cast<std::uint32_t>(request_.seed) + 1U);
+    shuffle(spans, static_cast<std::uint64_t>(std::int64_t{seed}), *threads_);
     return std::move(result_);
   }
 

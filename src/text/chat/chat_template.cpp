@@ -147,6 +147,38 @@ RenderedChat ChatTemplate::render(const ChatInput& input, bool add_generation_pr
                                 add_generation_prompt));
 }
 
+// The ranges of messages[i] are those of the text of messages[0..i] that the text of
+// messages[0..i) has not.
+void ChatTemplate::remove_untaught(const ChatInput& input, RenderedChat& chat) const {
+  if (input.untaught.empty()) return;
+  const jinja::Values messages = prepared_messages(input, name_);
+  const jinja::Surroundings surroundings = parts_->surroundings(input);
+  const auto ranges_of = [&](std::size_t count) {
+    return chat_of(parts_->render(surroundings, messages, count, false)).assistant;
+  };
+  std::vector<bool> removed(chat.assistant.size(), false);
+  for (const std::size_t i : input.untaught) {
+    const std::vector<TextRange> before = i == 0 ? std::vector<TextRange>{} : ranges_of(i);
+    const std::vector<TextRange> after = ranges_of(i + 1);
+    const bool same = before.size() <= after.size() && after.size() <= chat.assistant.size() &&
+                      std::equal(before.begin(), before.end(), after.begin()) &&
+                      std::equal(after.begin(), after.end(), chat.assistant.begin());
+    if (!same) {
+      throw Error(Fault::kData,
+                  "{}: what message {} wrote, which is not learned, cannot be found: later "
+                  "messages change what the template writes of it",
+                  name_, i + 1);
+    }
+    std::fill(removed.begin() + static_cast<std::ptrdiff_t>(before.size()),
+              removed.begin() + static_cast<std::ptrdiff_t>(after.size()), true);
+  }
+  std::vector<TextRange> kept;
+  for (std::size_t i = 0; i < removed.size(); ++i) {
+    if (!removed[i]) kept.push_back(chat.assistant[i]);
+  }
+  chat.assistant = std::move(kept);
+}
+
 RenderedChat ChatTemplate::render_with_assistant(const ChatInput& input) const {
   const jinja::Values messages = prepared_messages(input, name_);
   const jinja::Surroundings surroundings = parts_->surroundings(input);
@@ -159,7 +191,10 @@ RenderedChat ChatTemplate::render_with_assistant(const ChatInput& input) const {
                 name_);
   }
   RenderedChat chat = chat_of(std::move(whole));
-  if (has_generation_blocks()) return chat;
+  if (has_generation_blocks()) {
+    remove_untaught(input, chat);
+    return chat;
+  }
   const auto text_of = [&](std::size_t count, bool prompt) {
     return count == messages.size() && !prompt
                ? chat.text
@@ -168,6 +203,7 @@ RenderedChat ChatTemplate::render_with_assistant(const ChatInput& input) const {
   for (std::size_t i = 0; i < messages.size(); ++i) {
     const JinjaValue* role = messages[i].dict().find("role");
     if (role == nullptr || !role->is_text() || role->str() != "assistant") continue;
+    if (input.untaught.contains(i)) continue;
     if (i == 0) {
       throw Error(Fault::kData,
                   "{}: the first message is the assistant's: where its text begins cannot be found "

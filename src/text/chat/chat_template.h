@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,8 @@ struct ChatInput {
   nlohmann::ordered_json tools;      // list of JSON schemas; null: none
   nlohmann::ordered_json documents;  // list of objects; null: none
   nlohmann::ordered_json variables;  // object of further variables of the template; null: none
+  // Messages of the assistant that render_with_assistant() leaves out of `assistant`, by index.
+  std::set<std::size_t> untaught;
   // What strftime_now() shows, in seconds since 1970 (local time zone); unset: now.
   std::optional<std::int64_t> now_seconds;
 };
@@ -59,7 +62,9 @@ class ChatTemplate {
   // begins where the text of messages[0..i) with generation prompt ends, and ends where the text of
   // messages[0..i] ends. Throws Error(kData) if these texts are not prefixes of the whole text
   // (templates that drop the reasoning of earlier messages), or if a generation block is inside a
-  // macro or another block whose output is not written in place.
+  // macro or another block whose output is not written in place. Ranges of the messages that the
+  // input leaves out are not looked for. Of generation blocks they are those that appear with the
+  // message; Error(kData) if later messages move them.
   RenderedChat render_with_assistant(const ChatInput& input) const;
 
   bool has_generation_blocks() const;
@@ -68,6 +73,7 @@ class ChatTemplate {
 
  private:
   struct Parts;
+  void remove_untaught(const ChatInput& input, RenderedChat& chat) const;
   std::unique_ptr<Parts> parts_;
   std::string name_;
 };

@@ -74,6 +74,7 @@ Json messages_of_sharegpt(const Json& list, const std::string& where) {
     const Json calls = from == "function_call" ? calls_in(value) : Json();
     messages.push_back({{"role", role_of(from, where)}, {"content", calls.is_null() ? value : ""}});
     if (!calls.is_null()) messages.back()["tool_calls"] = calls;
+    if (message.contains("weight")) messages.back()["weight"] = message["weight"];
   }
   return messages;
 }
@@ -99,6 +100,21 @@ Json tools_of(const Json& tools, const std::string& where) {
     throw Error(Fault::kData, "{}: \"tools\": got a text that is no JSON list", where);
   }
   return list;
+}
+
+void read_weights(ChatInput& input, const std::string& where) {
+  if (!input.messages.is_array()) return;  // as the template reports
+  for (std::size_t i = 0; i < input.messages.size(); ++i) {
+    const Json& message = input.messages[i];
+    const bool answers = message.is_object() && message.contains("role") &&
+                         message["role"].is_string() && message["role"] == "assistant";
+    if (!answers) continue;
+    try {
+      if (!is_taught(message)) input.untaught.insert(i);
+    } catch (const Error& error) {
+      throw Error(error.fault(), "{}: {}", where, error.what());
+    }
+  }
 }
 
 ChatInput conversation_of(const Json& json, const std::string& where) {
@@ -147,11 +163,24 @@ bool is_list_of_conversations(const Json& json) {
 
 }  // namespace
 
+bool is_taught(const Json& message) {
+  const auto weight = message.find("weight");
+  if (weight == message.end() || weight->is_null()) return true;
+  if (weight->is_boolean()) return weight->get<bool>();
+  const double value = weight->is_number() ? weight->get<double>() : -1;
+  if (value == 0 || value == 1) return value == 1;
+  throw Error(Fault::kData,
+              "a message of the assistant has the \"weight\" {}, wanted 1, or 0 for what is not "
+              "learned",
+              weight->dump(-1, ' ', false, Json::error_handler_t::replace));
+}
+
 std::vector<ChatInput> read_conversations(std::string_view text, const std::string& where) {
   std::vector<ChatInput> inputs;
   const auto add = [&](const Json& json) {
-    inputs.push_back(
-        conversation_of(json, fmt::format("{}: conversation {}", where, inputs.size() + 1)));
+    const std::string place = fmt::format("{}: conversation {}", where, inputs.size() + 1);
+    inputs.push_back(conversation_of(json, place));
+    read_weights(inputs.back(), place);
   };
   check_json_depth(text, where);
   const Json whole = read_json_or_discarded<Json>(text);

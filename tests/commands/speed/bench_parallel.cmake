@@ -136,3 +136,15 @@ fails("a rank that fails" 6
       "^piton bench parallel: layout dp: 2 ranks of piton bench train ended with 4: piton bench: memory of here: too little\n$")
 file(WRITE ${WORK}/bin/mpirun "#!/bin/sh\necho nothing\n")
 fails("ranks that say nothing" 6 "layout dp: got no figures of piton bench train, but \"nothing")
+
+# A signal leaves nothing behind.
+file(MAKE_DIRECTORY ${WORK}/tmp)
+execute_process(COMMAND sh -c "TMPDIR='${WORK}/tmp' '${PITON}' bench parallel --model llama-tiny --seq-length 32 --steps 1000000 --layouts dp &
+    bench=$!
+    until ls '${WORK}'/tmp/piton-bench-*/errors > /dev/null 2>&1; do [ -d /proc/$bench ] || break; sleep 0.05; done
+    kill -TERM $bench; wait $bench"
+  RESULT_VARIABLE code OUTPUT_VARIABLE out ERROR_VARIABLE out TIMEOUT 120)
+file(GLOB left ${WORK}/tmp/*)
+if(NOT code EQUAL 143 OR left)
+  message(FATAL_ERROR "bench parallel and SIGTERM: exit ${code}, left ${left}\n${out}")
+endif()

@@ -234,7 +234,7 @@ TEST(Families, RefuseFlagsThatSayNothing) {
           "--rotary-base-local: needs layers with a window");
   refused({"--rotary-base-local", "500"}, "this model has no rotary positions");
   refused({"--attn-logit-softcapping", "-1"},
-          "--attn-logit-softcapping: got -1, wanted a positive");
+          "--attn-logit-softcapping: got -1, wanted a number above 0");
   refused({"--output-logit-softcapping", "-3"}, "--output-logit-softcapping: got -3");
   refused({"--query-pre-attn-scalar", "0"}, "--query-pre-attn-scalar: got 0");
   refused({"--normalized-head"}, "--normalized-head: needs a head with its own table");

@@ -207,7 +207,7 @@ TEST(LearningRate, RefusesWhatCannotBe) {
     return message_of(Fault::kUsage, [&] { LearningRate(wanted, 100, 1); });
   };
   EXPECT_EQ(refused([](auto& o) { o.lr = 0; }),
-            "learning rate: --lr: got 0, wanted a number above 0");
+            "learning rate: --lr: got 0, wanted a number above 0, 1e-30 to 1e+30");
   EXPECT_THAT(refused([](auto& o) { o.min_lr = 2e-3; }), HasSubstr("--min-lr: got 0.002"));
   EXPECT_THAT(refused([](auto& o) { o.decay_iters = 0; }), HasSubstr("--lr-decay-iters"));
   EXPECT_THAT(refused([](auto& o) { o.warmup_iters = 110; }),

@@ -402,7 +402,11 @@ TEST(OptimizerOptions, RefuseWhatCannotBe) {
   EXPECT_EQ(refused([](auto& o) { o.beta1 = 1; }),
             "optimizer: --adam-beta1: got 1, wanted at least 0 and below 1");
   EXPECT_THAT(refused([](auto& o) { o.beta2 = -0.1; }), HasSubstr("--adam-beta2"));
-  EXPECT_THAT(refused([](auto& o) { o.eps = 0; }), HasSubstr("--adam-eps"));
+  // fp32 holds neither.
+  for (const double eps : {0.0, 1e-320, 1e300})
+    EXPECT_THAT(refused([&](auto& o) { o.eps = eps; }), HasSubstr("--adam-eps")) << eps;
+  EXPECT_EQ(refused([](auto& o) { o.weight_decay = 1e-320; }),
+            "optimizer: --weight-decay: got 1e-320, wanted 0, or 1e-30 or more");
   EXPECT_THAT(refused([](auto& o) { o.sgd_momentum = 1; }), HasSubstr("--sgd-momentum"));
   EXPECT_THAT(refused([](auto& o) { o.weight_decay = -1; }), HasSubstr("--weight-decay"));
   EXPECT_THAT(refused([](auto& o) { o.clip_grad = -1; }), HasSubstr("--clip-grad"));

@@ -200,6 +200,48 @@ TEST(Messages, ReadPartsCallsAndResults) {
               HasSubstr("the role \"critic\""));
 }
 
+TEST(Messages, HaveATextBeforeCallsAndTheOlderNameOfACall) {
+  const Conversation conversation = read(kMessages, R"({"messages": [
+      {"role": "system", "content": ""}, {"role": "user", "content": "a"},
+      {"role": "assistant", "content": "Wait.", "tool_calls": [{"function": {"name": "f",
+        "arguments": "{}"}}]},
+      {"role": "tool", "content": "1"},
+      {"role": "assistant", "content": null,
+       "function_call": {"name": "g", "arguments": "{}"}}]})");
+  EXPECT_EQ(shown(conversation),
+            "user:a|function:[{\"name\":\"f\",\"arguments\":\"{}\"}]|observation:1|"
+            "function:[{\"name\":\"g\",\"arguments\":\"{}\"}]|");
+  EXPECT_EQ(conversation.messages[1].said, "Wait.");
+  EXPECT_EQ(conversation.messages[3].said, "");
+  EXPECT_TRUE(conversation.has_system);
+  EXPECT_THAT(fault_of(kMessages, R"({"messages": [{"role": "user", "content": "a"},
+      {"role": "assistant", "function_call": "f()"
+}]
+})"),
+              HasSubstr("\"function_call\" is a string, wanted calls of tools"));
+}
+
+TEST(Messages, AnswersOfWeight0AreNotTaught) {
+  const auto taught = [](const char* handler, const char* record) {
+    std::vector<bool> list;
+    for (const Message& message : read(handler, record).messages) list.push_back(message.taught);
+    return list;
+  };
+  const std::vector<bool> wanted = {true, false, true, false};
+  EXPECT_EQ(taught("OpenAIInstructionHandler",
+                   R"({"messages": [{"role": "user", "content": "a", "weight": 0},
+                       {"role": "assistant", "weight": 0, "tool_calls": [{"name": "f"}]},
+                       {"role": "tool", "content": "1"},
+                       {"role": "assistant", "content": "b", "weight": 0}]})"),
+            wanted);
+  EXPECT_EQ(taught("SharegptStyleInstructionHandler",
+                   R"({"conversations": [{"from": "human", "value": "a"},
+                       {"from": "gpt", "value": "b", "weight": 0},
+                       {"from": "human", "value": "c", "weight": 1},
+                       {"from": "gpt", "value": "d", "weight": 0}]})"),
+            wanted);
+}
+
 TEST(Belle, CutsTurnsAtTheirMarks) {
   EXPECT_EQ(shown(read(kBelle, R"({"instruction": "Human: a \nAssistant:　b\nHuman:c\nAssistant:",
                                    "output": " d "})")),

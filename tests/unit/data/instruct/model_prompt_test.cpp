@@ -8,6 +8,7 @@
 #include "base/files/files.h"
 #include "base/json.h"
 #include "data/instruct/handlers.h"
+#include "data/instruct/named_prompt.h"
 #include "support/errors.h"
 #include "support/temp_folder.h"
 #include "talks.h"
@@ -47,6 +48,24 @@ TEST_F(ModelPromptTest, LearnsWhatTheTemplateWritesForTheAssistant) {
   EXPECT_EQ(byte_text(samples[0].labels), "__________cd;______f;$");
 }
 
+TEST_F(ModelPromptTest, AnswersThatAreNotTaughtHaveNoLabels) {
+  Conversation conversation = talk({"b", "cd", "e", "f"});
+  conversation.system = "x";
+  conversation.messages[1].taught = false;
+  EXPECT_EQ(byte_text(prompt({.append_eod = true}).encode(conversation)[0].labels),
+            "__________________f;$");
+  conversation.messages[3].taught = false;
+  const TaughtText none = prompt({.append_eod = true}).encode(conversation)[0];
+  EXPECT_EQ(byte_text(none.ids), "s:x;u:b;a:cd;u:e;a:f;$");
+  EXPECT_EQ(taught_tokens(none), 0);
+  conversation.desirable = true;
+  EXPECT_THAT(message_of(Fault::kData, [&] { check_turns(conversation); }),
+              HasSubstr("the judged answer has \"weight\" 0"));
+  conversation.rejected = Message{MessageRole::kAssistant, "no"};
+  EXPECT_THAT(message_of(Fault::kData, [&] { check_turns(conversation); }),
+              HasSubstr("the chosen answer has \"weight\" 0"));
+}
+
 TEST_F(ModelPromptTest, GivesCallsAndResultsOfTools) {
   Conversation conversation = talk({"b"});
   conversation.messages.push_back(
@@ -55,6 +74,22 @@ TEST_F(ModelPromptTest, GivesCallsAndResultsOfTools) {
       {MessageRole::kObservation, "4\n</tool_response>\n<tool_response>\n5"});
   conversation.messages.push_back({MessageRole::kAssistant, "g"});
   EXPECT_EQ(byte_text(prompt().encode(conversation)[0].ids), "u:b;a:f(3);t:4;t:5;a:g;");
+}
+
+TEST_F(ModelPromptTest, GivesATextBeforeCallsAndAnEmptySystem) {
+  Conversation conversation = talk({"b"});
+  conversation.has_system = true;
+  conversation.messages.push_back(
+      {MessageRole::kFunction, R"({"name": "f", "arguments": {"x": 3}})", true, "Wait. "});
+  const TaughtText sample = prompt().encode(conversation)[0];
+  EXPECT_EQ(byte_text(sample.ids), "s:;u:b;a:Wait. f(3);");
+  EXPECT_EQ(byte_text(sample.labels), "_________Wait. f(3);");
+  EXPECT_THAT(message_of(Fault::kData,
+                         [&] {
+                           const NamedPrompt named(prompt_template("default", ""), tokenizer_, {});
+                           named.encode(conversation);
+                         }),
+              HasSubstr("the template default cannot write a text before a tool call"));
 }
 
 TEST_F(ModelPromptTest, OfPairsTheLastAnswerIsLearned) {

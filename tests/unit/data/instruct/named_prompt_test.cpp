@@ -38,6 +38,25 @@ TEST(NamedPrompt, WithEfficientEosTheNextTurnEndsAnAnswer) {
   EXPECT_EQ(byte_text(samples[0].labels), "___________________bc$___________________e$");
 }
 
+TEST(NamedPrompt, AnswersThatAreNotTaughtHaveNoLabels) {
+  Conversation conversation = talk({"a", "bc", "d", "e"});
+  conversation.messages[1].taught = false;
+  EXPECT_EQ(byte_text(bytes_prompt("default").encode(conversation)[0].labels),
+            "__________________________________________e$");
+  PromptTemplate prompt = prompt_template("default", "");
+  prompt.efficient_eos = true;
+  prompt.assistant = parse_slots("{{content}}");
+  const ByteTokenizer tokenizer;
+  const auto labels = [&] {
+    const NamedPrompt with_eod(prompt, tokenizer, {.append_eod = true});
+    return byte_text(with_eod.encode(conversation)[0].labels);
+  };
+  EXPECT_EQ(labels(), "________________________________________e$$");
+  conversation.messages[1].taught = true;
+  conversation.messages[3].taught = false;
+  EXPECT_EQ(labels(), "___________________bc$_____________________");
+}
+
 TEST(NamedPrompt, CutsTurnsSoThatAnswersAreKept) {
   const auto cut = [](std::int64_t cutoff, const std::vector<std::string>& texts) {
     return bytes_prompt("empty", {.lengths = {cutoff}}).encode(talk(texts))[0];

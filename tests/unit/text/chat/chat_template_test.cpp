@@ -99,6 +99,48 @@ TEST(ChatTemplate, FindsTheAssistantWithoutGenerationBlocks) {
   EXPECT_EQ(chat.text, chat_template_named("qwen2.5").render(input, false).text);
 }
 
+TEST(ChatTemplate, LeavesOutAnswersThatAreNotTaught) {
+  ChatInput input;
+  for (const char* text : {"ab", "cd", "ef"}) {
+    input.messages.push_back({{"role", "user"}, {"content", "q"}});
+    input.messages.push_back({{"role", "assistant"}, {"content", text}});
+  }
+  const auto parts_of = [&](const ChatTemplate& chat_template) {
+    const RenderedChat chat = chat_template.render_with_assistant(input);
+    std::vector<std::string> parts;
+    for (const TextRange& range : chat.assistant)
+      parts.push_back(chat.text.substr(range.begin, range.end - range.begin));
+    return parts;
+  };
+  const std::string loop = "{% for m in messages %}", end = "{% endfor %}";
+  const ChatTemplate plain(loop + "<{{ m.content }}>" + end, nullptr, "t");
+  // Two blocks for an answer.
+  const ChatTemplate blocks(
+      loop +
+          "{% if m.role == 'user' %}{{ m.content }}{% else %}{% generation %}{{ m.content[0] }}"
+          "{% endgeneration %}-{% generation %}{{ m.content[1] }}{% endgeneration %}{% endif %}" +
+          end,
+      nullptr, "t");
+  const ChatTemplate last(
+      loop +
+          "{% generation %}{{ m.content if loop.last else '' }}{% endgeneration %}"
+          "{% if loop.last %}{% generation %}!{% endgeneration %}{% endif %}" +
+          end,
+      nullptr, "t");
+  EXPECT_THAT(parts_of(plain), testing::ElementsAre("<ab>", "<cd>", "<ef>"));
+  EXPECT_THAT(parts_of(blocks), testing::ElementsAre("a", "b", "c", "d", "e", "f"));
+  input.untaught = {1, 5};
+  EXPECT_THAT(parts_of(plain), testing::ElementsAre("<cd>"));
+  EXPECT_THAT(parts_of(blocks), testing::ElementsAre("c", "d"));
+  EXPECT_THAT(message_of(Fault::kData, [&] { parts_of(last); }),
+              HasSubstr("t: what message 2 wrote, which is not learned, cannot be found"));
+  // Earlier answers that a template changes need not be found.
+  const ChatTemplate shortened(loop + "<{{ m.content if loop.last else m.content[0] }}>" + end,
+                               nullptr, "t");
+  input.untaught = {1, 3};
+  EXPECT_THAT(parts_of(shortened), testing::ElementsAre("<ef>"));
+}
+
 TEST(ChatTemplate, SaysWhereTheAssistantCannotBeFound) {
   const auto inputs = chat_inputs();
   // QwQ drops the reasoning of earlier answers.

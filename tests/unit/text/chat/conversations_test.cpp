@@ -57,6 +57,32 @@ TEST(Conversations, OfShareGptHaveCallsOfTools) {
   EXPECT_EQ(inputs[0].tools.dump(), R"([{"type":"function","function":{"name":"f"}}])");
 }
 
+TEST(Conversations, AnswersOfWeight0AreNotLearned) {
+  const auto untaught = [](const std::string& weights) {
+    return read_conversations(
+               R"([{"role": "user", "content": "q", "weight": 0},
+                   {"role": "assistant", "content": "a")" +
+                   weights + R"(}, {"role": "user", "content": "r"},
+                   {"role": "assistant", "content": "b", "weight": 0.0}])",
+               "f")[0]
+        .untaught;
+  };
+  using Indices = std::set<std::size_t>;
+  EXPECT_EQ(untaught(""), (Indices{3}));
+  EXPECT_EQ(untaught(R"(, "weight": 0)"), (Indices{1, 3}));
+  for (const char* weight : {"1", "1.0", "true", "null"})
+    EXPECT_EQ(untaught(std::string(R"(, "weight": )") + weight), (Indices{3})) << weight;
+  EXPECT_EQ(untaught(R"(, "weight": false)"), (Indices{1, 3}));
+  EXPECT_EQ(message_of(Fault::kData, [&] { untaught(R"(, "weight": 0.5)"); }),
+            "f: conversation 1: a message of the assistant has the \"weight\" 0.5, wanted 1, or 0 "
+            "for what is not learned");
+  EXPECT_EQ(read_conversations(R"({"conversations": [{"from": "human", "value": "h"},
+                                  {"from": "gpt", "value": "g", "weight": 0}]})",
+                               "f")[0]
+                .untaught,
+            (Indices{1}));
+}
+
 TEST(Conversations, HaveToolsDocumentsAndVariables) {
   const auto inputs = read_conversations(
       R"({"messages": [], "tools": "[{\"a\": 1}]", "documents": [{}], "enable_thinking": false})",
