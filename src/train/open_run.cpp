@@ -245,7 +245,7 @@ void RunOpener::take_folder(bool may_create) {
 }
 
 void RunOpener::open_data() {
-  together([&] { templates_ = chat_templates_of_run(given_, foreign_); });
+  together([&] { templates_ = used_templates(given_, foreign_); });
   if (!templates_.note.empty()) say(templates_.note);
   const auto reading = [&]() -> RecordReading {
     return {.tokenizer = run_.tokenizer.get(),

@@ -198,6 +198,13 @@ std::vector<std::string> record_files_of(const PretrainOptions& options) {
   return files;
 }
 
+RunTemplates used_templates(const PretrainOptions& options,
+                            const std::optional<OpenedModel>& foreign) {
+  const bool used = !options.loop.lora_load.empty() || !options.sample_prompts.file.empty() ||
+                    !record_files_of(options).empty();
+  return used ? chat_templates_of_run(options, foreign) : RunTemplates{};
+}
+
 RecordCorpora convert_record_files(const PretrainOptions& options,
                                    const std::vector<std::string>& files, RecordReading reading,
                                    Log& log) {

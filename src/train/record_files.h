@@ -16,6 +16,7 @@
 #include "text/chat/chat_template_files.h"
 #include "text/tokenizer.h"
 #include "train/run/pretrain_options.h"
+#include "train/run/run_tokenizer.h"
 
 namespace piton {
 
@@ -44,6 +45,11 @@ struct RecordReading {
 // instruction data only. Throws Error(kUsage) where files go with options of corpora, and
 // Error(kData) for folders and for names of files that are not there.
 std::vector<std::string> record_files_of(const PretrainOptions& options);
+
+// chat_templates_of_run() of a run that reads files or prompts, or continues adapters. None for
+// others: they do not need the checkpoint that has them, which may be damaged.
+RunTemplates used_templates(const PretrainOptions& options,
+                            const std::optional<OpenedModel>& foreign);
 
 // Converts `files`. Corpora of --data-cache-path that are there already are taken, if they were
 // made of the same bytes in the same way. Throws Error(kUsage, kData) as preprocess() does; records

@@ -1,8 +1,6 @@
 #include "train/run/run_checkpoints.h"
 
-#include <algorithm>
 #include <chrono>
-#include <map>
 #include <set>
 #include <utility>
 
@@ -68,16 +66,6 @@ std::string difference_of(const Adapters& theirs, const Adapters& own, const std
                        text(own, name));
   }
   return fmt::format("{} has other modules that are trained in full", where);
-}
-
-// What options can say: one rank and scale for all, and each linear in every layer.
-bool is_uniform(const Adapters& adapters, std::int64_t layers) {
-  std::map<std::string, std::int64_t> counts;  // of layers, by the name of the linear in one
-  for (const auto& [name, shape] : adapters.shapes) {
-    if (shape != adapters.shapes.begin()->second) return false;
-    ++counts[name.substr(name.find('.', name.find('.') + 1))];
-  }
-  return std::ranges::all_of(counts, [&](const auto& one) { return one.second == layers; });
 }
 
 }  // namespace
@@ -232,13 +220,6 @@ void RunCheckpoints::load_base(const OpenedModel& base, Log& log) {
 void RunCheckpoints::start_adapters(const OpenedAdapter* from, Log& log) {
   const Adapters& own = session_.settings().adapters;
   if (from != nullptr) {
-    if (!is_uniform(from->adapters, session_.settings().model.layers)) {
-      throw Error(Fault::kUsage,
-                  "--lora-load: {} has adapters of several ranks or scales, or of some layers "
-                  "alone, which a run does not continue; merge them into their base (piton convert "
-                  "--lora-load) and train new ones of that",
-                  from->source->where());
-    }
     if (from->adapters.shapes != own.shapes || from->adapters.trained != own.trained) {
       throw Error(Fault::kUsage,
                   "--lora-load: {}; change --lora-target-modules, --lora-r, "

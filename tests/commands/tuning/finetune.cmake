@@ -298,13 +298,6 @@ expect(RUN ${tune} ${lora} --lora-alpha nan --save ${WORK}/none CODE 2 ERR "--lo
 expect(RUN ${tune} --lora-load ${WORK}/run --save ${WORK}/none CODE 2 ERR "--lora-load: needs --lora-target-modules")
 expect(RUN ${tune} ${lora} --lora-r 8 --lora-load ${WORK}/peft --save ${WORK}/none CODE 2
   ERR "--lora-load: [^ ]*/peft has for layers.0.attention.[a-z]+ one of rank 4 and scale 2, this run has one of rank 8 and scale 1; change ")
-# Adapters that no options describe: PEFT's rank_pattern and layers_to_transform.
-file(COPY ${WORK}/peft/ DESTINATION ${WORK}/peft-pattern)
-file(READ ${WORK}/peft/adapter_config.json config)
-string(JSON config SET "${config}" alpha_pattern "{\"q_proj\": 3}")
-file(WRITE ${WORK}/peft-pattern/adapter_config.json "${config}")
-expect(RUN ${tune} ${lora} --lora-load ${WORK}/peft-pattern --save ${WORK}/none CODE 2
-  ERR "--lora-load: [^ ]*/peft-pattern has adapters of several ranks or scales, or of some layers alone, which a run does not continue; merge ")
 expect(RUN ${tune} ${lora} --save ${base} CODE 2 ERR "--save: ")
 expect(RUN convert --load ${base} --save ${WORK}/none --to peft CODE 2 ERR "--to peft: [^ ]*/base has no adapters; ")
 # Another base: the same sizes, other weights.
