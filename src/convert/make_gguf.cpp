@@ -41,18 +41,24 @@ std::vector<GgufEntry> general_entries(const OpenedModel& from, const std::strin
 }
 
 std::vector<GgufEntry> vocabulary_of(const OpenedModel& from, std::vector<std::string>& notes) {
+  const std::string& own_template = from.adapter_template;
   if (from.gguf != nullptr) {
     std::vector<GgufEntry> entries;
     for (const GgufEntry& entry : from.gguf->file().header().entries) {
-      if (entry.key.starts_with("tokenizer.")) entries.push_back(entry);
+      const bool replaced = !own_template.empty() && entry.key == kGgufTemplateKey;
+      if (entry.key.starts_with("tokenizer.") && !replaced) entries.push_back(entry);
     }
+    if (!own_template.empty())
+      entries.push_back({kGgufTemplateKey, GgufValue::string(own_template)});
     return entries;
   }
   if (from.tokenizer.empty()) return vocabulary_entries({});
   try {
     const std::unique_ptr<Tokenizer> tokenizer = open_tokenizer_of(from);
-    return vocabulary_entries(
-        vocabulary_of_files(from.tokenizer.options, *tokenizer, from.model.vocabulary));
+    GgufVocabulary vocabulary =
+        vocabulary_of_files(from.tokenizer.options, *tokenizer, from.model.vocabulary);
+    if (!own_template.empty()) vocabulary.chat_template = own_template;
+    return vocabulary_entries(vocabulary);
   } catch (const Error& error) {
     notes.push_back(fmt::format("the file has no tokenizer: {}", error.what()));
     return vocabulary_entries({});

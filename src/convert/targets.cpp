@@ -48,12 +48,14 @@ std::unique_ptr<Tokenizer> usable_tokenizer(const OpenedModel& model,
 void copy_companions(const OpenedModel& from, const fs::path& to) {
   for (const auto& [name, content] : from.tokenizer.texts) write_text_file(to / name, content);
   const fs::path& folder = from.tokenizer.folder;
-  if (folder.empty()) return;
-  create_folders(to);
+  if (!folder.empty()) create_folders(to);
   for (const fs::path& file : tokenizer_files_in(folder)) {
     check_huggingface_link(file, folder);
     write_text_file(to / file.lexically_relative(folder), read_text_file(file));
   }
+  if (from.adapter_template.empty()) return;
+  create_folders(to);
+  write_text_file(to / "chat_template.jinja", from.adapter_template);
 }
 
 // The files that flags name (--vocab-file, --merge-file), under the names that Transformers looks
@@ -393,6 +395,7 @@ void make_checkpoint(const fs::path& draft, const OpenedModel& from, const Targe
     stored.tokenizer.name_or_path =
         (fs::absolute(context.options.save) / kTokenizerFolder).string();
   }
+  keep_chat_template(from.adapter_template, draft);
   const std::string config = configuration_of(stored);
   write_text_file(draft / kConfigName, config);
   TrainState state{.iteration = from.iteration};

@@ -19,6 +19,8 @@
 
 namespace piton {
 
+inline constexpr const char* kGgufTemplateKey = "tokenizer.chat_template";  // of the default one
+
 // The numbers are those of SentencePiece, which GGUF also uses.
 enum class TokenKind : std::int32_t {
   kNormal = 1,

@@ -14,7 +14,6 @@ constexpr const char* kKindsKey = "tokenizer.ggml.token_type";
 constexpr const char* kScoresKey = "tokenizer.ggml.scores";
 constexpr const char* kMergesKey = "tokenizer.ggml.merges";
 constexpr const char* kCharsmapKey = "tokenizer.ggml.precompiled_charsmap";
-constexpr const char* kTemplateKey = "tokenizer.chat_template";
 
 using Ids = std::optional<std::int32_t> GgufVocabulary::*;
 constexpr std::pair<const char*, Ids> kIdKeys[] = {
@@ -111,7 +110,7 @@ std::vector<GgufEntry> vocabulary_entries(const GgufVocabulary& vocabulary) {
   if (!vocabulary.charsmap.empty())
     entries.push_back({kCharsmapKey, GgufValue::bytes(vocabulary.charsmap)});
   if (!vocabulary.chat_template.empty())
-    entries.push_back({kTemplateKey, GgufValue::string(vocabulary.chat_template)});
+    entries.push_back({kGgufTemplateKey, GgufValue::string(vocabulary.chat_template)});
   return entries;
 }
 
@@ -134,7 +133,7 @@ GgufVocabulary read_gguf_vocabulary(const GgufHeader& header, const std::string&
   const GgufValue* charsmap = header.find(kCharsmapKey);
   if (charsmap != nullptr && charsmap->kind == GgufKind::kArray)
     vocabulary.charsmap = charsmap->text;
-  vocabulary.chat_template = reader.text(kTemplateKey, "");
+  vocabulary.chat_template = reader.text(kGgufTemplateKey, "");
   return vocabulary;
 }
 

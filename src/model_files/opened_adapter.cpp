@@ -58,6 +58,27 @@ OpenedAdapter open_checkpoint(const fs::path& checkpoint, OpenedModel& base) {
   return opened;
 }
 
+// Where the run in `path`, or the run of that checkpoint, keeps its tokenizer.
+fs::path tokenizer_folder(const fs::path& path) {
+  const bool is_checkpoint = fs::exists(path / kManifestName);
+  return (is_checkpoint ? (fs::absolute(path) / "").parent_path().parent_path() : path) /
+         kTokenizerFolder;
+}
+
+// Puts `own` in the place of `templates`, whose special tokens stay where `own` has none; not if
+// there are none. Returns a line about it, "" if nothing changes.
+std::string replace_templates(const ModelChatTemplates& own, ModelChatTemplates& templates) {
+  if (own.files.templates.empty() && own.fault.empty()) return "";
+  const bool same = own.fault.empty() &&
+                    default_chat_template(own.files) == default_chat_template(templates.files);
+  nlohmann::ordered_json special_tokens = templates.files.special_tokens;
+  if (!special_tokens.is_object()) special_tokens = nlohmann::ordered_json::object();
+  if (own.files.special_tokens.is_object()) special_tokens.update(own.files.special_tokens);
+  templates = own;
+  templates.files.special_tokens = std::move(special_tokens);
+  return same ? "" : fmt::format("chat template: that of {}, not the base's", own.files.where);
+}
+
 // Owns both parts.
 class MergedModel final : public TensorSource {
  public:
@@ -152,17 +173,22 @@ void take_chat_templates(const OpenedAdapter& adapter, OpenedModel& base) {
     base.chat_templates = chat_templates_in(adapter.tokenizer.folder);
     return;
   }
-  const ChatTemplateFiles& own = adapter.chat_templates.files;
-  if (own.templates.empty()) return;
-  nlohmann::ordered_json special_tokens = base.chat_templates.files.special_tokens;
-  if (!special_tokens.is_object()) special_tokens = nlohmann::ordered_json::object();
-  special_tokens.update(own.special_tokens);
-  base.chat_templates = adapter.chat_templates;
-  base.chat_templates.files.special_tokens = std::move(special_tokens);
+  replace_templates(adapter.chat_templates, base.chat_templates);
+}
+
+std::string take_chat_templates(const fs::path& path, ModelChatTemplates& templates) {
+  if (is_gguf_file(path)) return "";
+  return replace_templates(chat_templates_in(is_peft_folder(path) ? path : tokenizer_folder(path)),
+                           templates);
 }
 
 void merge_adapters(OpenedModel& base, OpenedAdapter adapter) {
   take_chat_templates(adapter, base);
+  if (adapter.tokenizer.empty() && !adapter.chat_templates.files.templates.empty()) {
+    base.adapter_template = default_chat_template(adapter.chat_templates.files);
+    base.notes.push_back(fmt::format("{}: its chat template is that of the merged model",
+                                     adapter.chat_templates.files.where));
+  }
   base.source = std::make_unique<MergedModel>(std::move(base.source), std::move(adapter.source),
                                               adapter.adapters);
   if (adapter.tokenizer.empty()) return;

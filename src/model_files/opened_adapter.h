@@ -55,8 +55,14 @@ ModelPaths model_paths(const std::filesystem::path& load, const std::filesystem:
 // A model with adapters has the chat templates that it was trained with, if the adapters have some.
 void take_chat_templates(const OpenedAdapter& adapter, OpenedModel& base);
 
+// Replaces `templates`, those of the base, for a run that continues the adapters in `path`: by
+// those of a folder of PEFT, or those that a run of adapters keeps. Returns a line about it; ""
+// where there are none, or the same.
+std::string take_chat_templates(const std::filesystem::path& path, ModelChatTemplates& templates);
+
 // Makes `base` the model with the adapters in its weights (adapters/merged_source.h). Its tokenizer
-// is that of the adapters' run, if there is one.
+// is that of the adapters' run, if there is one; of a folder of PEFT with a chat template it has
+// that.
 void merge_adapters(OpenedModel& base, OpenedAdapter adapter);
 
 }  // namespace piton

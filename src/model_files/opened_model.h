@@ -40,6 +40,9 @@ struct OpenedModel {
 
   ModelTokenizer tokenizer;
   ModelChatTemplates chat_templates;
+  // The default one of merged adapters, which the files of `tokenizer` do not have; "": they have
+  // it.
+  std::string adapter_template;
   // Of the Hugging Face folder that it is or comes from (huggingface/origin.h); null: not known.
   nlohmann::ordered_json origin;
   // Facts of its checkpoint, and of those of a run that starts from it (TrainState::facts).

@@ -116,8 +116,9 @@ class RunOpener {
   OpenedRun& run_;
   PretrainOptions given_;               // completed by what --load is
   std::optional<OpenedModel> foreign_;  // --load is a folder of another program
-  LoopOptions source_;                  // of the run's state: of adapters other than of their base
-  bool same_command_ = false;           // that started the run from another program's folder, again
+  RunTemplates templates_;
+  LoopOptions source_;         // of the run's state: of adapters other than of their base
+  bool same_command_ = false;  // that started the run from another program's folder, again
 };
 
 void RunOpener::check_before_allocation() {
@@ -244,9 +245,11 @@ void RunOpener::take_folder(bool may_create) {
 }
 
 void RunOpener::open_data() {
+  together([&] { templates_ = used_templates(given_, foreign_); });
+  if (!templates_.note.empty()) say(templates_.note);
   const auto reading = [&]() -> RecordReading {
     return {.tokenizer = run_.tokenizer.get(),
-            .chat_templates = chat_templates_of_run(given_, foreign_),
+            .chat_templates = templates_.templates,
             .workers = machine_.threads.threads()};
   };
   const std::map<std::string, std::string> prefixes =
@@ -254,11 +257,9 @@ void RunOpener::open_data() {
   together([&] {
     PretrainOptions options = given_;
     options.data = with_prefixes(std::move(options.data), prefixes);
-    std::map<std::string, std::string> files;
-    for (const auto& [file, prefix] : prefixes) files[prefix] = file;
-    run_.data = std::make_unique<RunData>(options, run_.plan, run_.tokenizer.get(), sinks_,
-                                          inputs_.samples);
-    run_.data->set_files(std::move(files));
+    run_.data = std::make_unique<RunData>(
+        options, run_.plan, run_.tokenizer.get(), sinks_,
+        RunInputs{.own = inputs_.samples, .files = files_by_prefix(prefixes)});
     run_.state.facts.merge(run_.data->facts());
   });
   if (!run_.settled.sample_prompts.file.empty()) together([&] { open_prompts(); });
@@ -275,12 +276,12 @@ void RunOpener::open_prompts() {
   if (model.encoder || model.reward_head) refuse("the model continues no text", "leave it out");
   if (parallel.linears.sequence_parallel && parallel.tensor > 1)
     refuse("cannot be combined with --sequence-parallel", "leave one of the two out");
-  ModelChatTemplates found = chat_templates_of_run(given_, foreign_);
-  if (!found.fault.empty()) throw Error(Fault::kData, "{}", found.fault);
+  if (!templates_.templates.fault.empty())
+    throw Error(Fault::kData, "{}", templates_.templates.fault);
   run_.prompts = std::make_unique<SamplePrompts>(
       run_.settled.sample_prompts,
       PromptReading{.tokenizer = *run_.tokenizer,
-                    .templates = std::move(found.files),
+                    .templates = templates_.templates.files,
                     .own_template = run_.data->chat_template(sinks_),
                     .ends = text_ends_of_run(run_.settled.tokenizer, *run_.tokenizer),
                     .adds_special_tokens = rule_of_run(run_.state.facts).add,
@@ -402,6 +403,7 @@ void RunOpener::start_folder() {
     write_text_file(std::filesystem::path(save) / kSamplesName,
                     run_.data->first_samples(kSamplesKept, run_.tokenizer.get()));
     if (run_.tokenizer != nullptr) keep_run_tokenizer(given_, foreign_, *run_.tokenizer);
+    keep_chat_template(templates_.kept, save);
     keep_chat_template(run_.data->chat_template(sinks_), save);
     run_.failures.forget_earlier();
   });

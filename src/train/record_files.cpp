@@ -15,6 +15,7 @@
 #include "checkpoint/collective.h"
 #include "data/preprocess/preprocess.h"
 #include "data/preprocess/preprocess_cards.h"
+#include "data/records/byte_stream.h"
 
 namespace piton {
 namespace {
@@ -31,6 +32,26 @@ bool is_record_file(const std::string& path) {
   const fs::path name(path);
   return fs::is_regular_file(name, ignored) && name.extension() != ".bin" &&
          name.extension() != ".idx";
+}
+
+// A folder, and the name of a file that is not there, are no prefix that a corpus is missing of.
+void check_is_there(const std::string& path) {
+  constexpr std::array<std::string_view, 5> kEnds = {".jsonl", ".ndjson", ".json", ".csv",
+                                                     ".parquet"};
+  std::error_code ignored;
+  for (const char* column : {"input_ids", "chosen_input_ids"}) {
+    if (fs::exists(fmt::format("{}_packed_{}_document.idx", path, column), ignored)) return;
+  }
+  const fs::path name(path);
+  if (fs::is_directory(name, ignored)) {
+    throw Error(Fault::kData,
+                "--data-path: {} is a folder; name the files of conversations in it, or the prefix "
+                "of what piton preprocess --input {} wrote",
+                path, path);
+  }
+  const std::string end = fs::path(unpacked_name(path)).extension().string();
+  if (std::ranges::count(kEnds, end) == 0 || fs::exists(name, ignored)) return;
+  throw Error(Fault::kData, "--data-path: there is no file {}; check the path", path);
 }
 
 SampleForm form_of(TrainingStage stage) {
@@ -104,9 +125,32 @@ std::string identity_of(const PretrainOptions& options, const std::string& file,
   return hash.hex();
 }
 
+// Without line ends and other control characters, which a file may have in its name.
 std::string stem_of(const std::string& file) {
   const std::string name = fs::path(file).filename().string();
-  return name.substr(0, name.find('.', 1));
+  std::string stem = name.substr(0, name.find('.', 1));
+  std::ranges::replace_if(
+      stem, [](char c) { return static_cast<unsigned char>(c) < 0x20; }, '_');
+  return stem;
+}
+
+// preprocess() of one file. What it writes is of no interest to the user, unless it cannot be
+// written.
+PreprocessReport converted(const PreprocessOptions& one, const std::string& file,
+                           const Tokenizer& tokenizer, Log& log) {
+  SilentProgress progress;
+  try {
+    const PreprocessReport done = preprocess(one, tokenizer, log, progress);
+    write_cards(one, tokenizer, done, "a run");
+    return done;
+  } catch (const Error& error) {
+    const std::string reason = error.what();
+    if (reason.find(one.output_prefix) == reason.npos) throw;
+    throw Error(error.fault(),
+                "--data-path: {} cannot be made into samples: {}; --data-cache-path DIR names "
+                "another place for them",
+                file, reason);
+  }
 }
 
 void report(const std::string& file, const PreprocessReport& done, Log& log) {
@@ -141,6 +185,7 @@ std::vector<std::string> record_files_of(const PretrainOptions& options) {
   DataOptions data = options.data;
   for (const std::vector<std::string>* paths : paths_of(data)) {
     for (const std::string& path : *paths) {
+      check_is_there(path);
       if (is_record_file(path) && std::ranges::count(files, path) == 0) files.push_back(path);
     }
   }
@@ -151,6 +196,13 @@ std::vector<std::string> record_files_of(const PretrainOptions& options) {
                 files.front());
   }
   return files;
+}
+
+RunTemplates used_templates(const PretrainOptions& options,
+                            const std::optional<OpenedModel>& foreign) {
+  const bool used = !options.loop.lora_load.empty() || !options.sample_prompts.file.empty() ||
+                    !record_files_of(options).empty();
+  return used ? chat_templates_of_run(options, foreign) : RunTemplates{};
 }
 
 RecordCorpora convert_record_files(const PretrainOptions& options,
@@ -183,9 +235,7 @@ RecordCorpora convert_record_files(const PretrainOptions& options,
     if (kept) fs::create_directories(*kept);
     one.output_prefix = place;
     one.overwrite = true;
-    SilentProgress progress;
-    const PreprocessReport done = preprocess(one, *reading.tokenizer, log, progress);
-    write_cards(one, *reading.tokenizer, done, "a run");
+    const PreprocessReport done = converted(one, file, *reading.tokenizer, log);
     if (kept) write_text_file(mark, file + "\n");
     report(file, done, log);
   }
@@ -208,13 +258,13 @@ std::map<std::string, std::string> convert_on_first_rank(
   const std::string places = found_by_first(everyone, [&] {
     RecordCorpora converted = convert_record_files(options, files, reading(), log);
     std::string lines;
-    for (const std::string& file : files) lines += converted.prefixes.at(file) + '\n';
+    for (const std::string& file : files) lines += converted.prefixes.at(file) + '\0';
     made.swap(converted);
     return lines;
   });
   std::map<std::string, std::string> prefixes;
   std::istringstream lines(places);
-  for (const std::string& file : files) std::getline(lines, prefixes[file]);
+  for (const std::string& file : files) std::getline(lines, prefixes[file], '\0');
   phase(everyone, std::nullopt, [&] {
     for (const auto& [file, prefix] : prefixes) {
       const fs::path folder = fs::path(prefix).parent_path();
@@ -226,6 +276,12 @@ std::map<std::string, std::string> convert_on_first_rank(
     }
   });
   return prefixes;
+}
+
+CorpusFiles files_by_prefix(const std::map<std::string, std::string>& prefixes) {
+  std::map<std::string, std::string> files;
+  for (const auto& [file, prefix] : prefixes) files[prefix] = file;
+  return CorpusFiles(std::move(files));
 }
 
 DataOptions with_prefixes(DataOptions data, const std::map<std::string, std::string>& prefixes) {

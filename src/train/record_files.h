@@ -11,10 +11,12 @@
 
 #include "base/log.h"
 #include "comm/communicator.h"
+#include "data/corpus/corpus_files.h"
 #include "data/samples/data_options.h"
 #include "text/chat/chat_template_files.h"
 #include "text/tokenizer.h"
 #include "train/run/pretrain_options.h"
+#include "train/run/run_tokenizer.h"
 
 namespace piton {
 
@@ -40,8 +42,14 @@ struct RecordReading {
 };
 
 // The paths among those of the data options that are files of records: regular files, of
-// instruction data only. Throws Error(kUsage) where files go with options of corpora.
+// instruction data only. Throws Error(kUsage) where files go with options of corpora, and
+// Error(kData) for folders and for names of files that are not there.
 std::vector<std::string> record_files_of(const PretrainOptions& options);
+
+// chat_templates_of_run() of a run that reads files or prompts, or continues adapters. None for
+// others: they do not need the checkpoint that has them, which may be damaged.
+RunTemplates used_templates(const PretrainOptions& options,
+                            const std::optional<OpenedModel>& foreign);
 
 // Converts `files`. Corpora of --data-cache-path that are there already are taken, if they were
 // made of the same bytes in the same way. Throws Error(kUsage, kData) as preprocess() does; records
@@ -57,6 +65,9 @@ RecordCorpora convert_record_files(const PretrainOptions& options,
 std::map<std::string, std::string> convert_on_first_rank(
     const PretrainOptions& options, const std::function<RecordReading()>& reading,
     Communicator& everyone, Log& log, RecordCorpora& made);
+
+// The files of corpora, from the prefixes by file.
+CorpusFiles files_by_prefix(const std::map<std::string, std::string>& prefixes);
 
 // `data` with the prefixes in place of the files.
 DataOptions with_prefixes(DataOptions data, const std::map<std::string, std::string>& prefixes);

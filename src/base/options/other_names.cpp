@@ -12,15 +12,20 @@ struct OtherName {
 };
 
 constexpr OtherName kOtherNames[] = {
-    // Transformers, PEFT, LlamaFactory
+    // Transformers, PEFT, LlamaFactory, Axolotl
     {"model-name-or-path", {"load", ""}},
     {"adapter-name-or-path", {"lora-load", ""}},
     {"output-dir", {"save", ""}},
     {"dataset", {"data-path", ""}},
+    {"datasets", {"data-path", ""}},
+    {"train-file", {"data-path", ""}},
+    {"validation-file", {"valid-data-path", ""}},
     {"template", {"prompt-type", "chat-template"}},
     {"cutoff-len", {"seq-length", ""}},
     {"max-length", {"seq-length", "max-new-tokens"}},
     {"max-seq-length", {"seq-length", ""}},
+    {"sequence-len", {"seq-length", ""}},
+    {"sample-packing", {"pack", ""}},
     {"max-steps", {"train-iters", ""}},
     {"num-train-epochs", {"train-data-exact-num-epochs", ""}},
     {"learning-rate", {"lr", ""}},
@@ -32,6 +37,7 @@ constexpr OtherName kOtherNames[] = {
     {"max-grad-norm", {"clip-grad", ""}},
     {"save-steps", {"save-interval", ""}},
     {"logging-steps", {"log-interval", ""}},
+    {"adapter", {"lora-target-modules", ""}},
     {"lora-rank", {"lora-r", ""}},
     {"lora-target", {"lora-target-modules", ""}},
     {"target-modules", {"lora-target-modules", ""}},

@@ -1,5 +1,5 @@
-// Names that flags of this program have in Transformers, PEFT, LlamaFactory, lm-evaluation-harness,
-// vLLM and llama.cpp, for "did you mean".
+// Names that flags of this program have in Transformers, PEFT, LlamaFactory, Axolotl,
+// lm-evaluation-harness, vLLM and llama.cpp, for "did you mean".
 #pragma once
 
 #include <span>

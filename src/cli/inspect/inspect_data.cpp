@@ -239,27 +239,31 @@ void print_samples(const PretrainOptions& options, const SampleRange& range, Log
                              log);
     records.swap(converted);
   }
-  const DataSets sets =
-      open_data_sets(with_prefixes(options.data, records.prefixes), settings, log);
-  const std::int64_t vocabulary =
-      tokenizer ? padded_vocabulary_size(tokenizer->vocabulary_size(), options.tokenizer,
-                                         options.parallel.tensor)
-                : 0;
-  BatchRules rules{.order = options.data.dataloader_type, .vocabulary = vocabulary};
-  if (part != SamplePart::kTrain) rules.order = DataloaderType::kSingle;  // as a run evaluates
-  BatchSource source(source_of(sets, part, log), rules);
-  const bool colors = isatty(STDOUT_FILENO) == 1;
-  Sample sample;
-  for (std::int64_t place = first; place < first + count; ++place) {
-    if (task) {
-      source.samples().sample(source.sample_at(place), sample);
-      print(json ? masked_to_json(sample, place) : masked_to_text(sample, place, *tokenizer));
-      continue;
+  const CorpusFiles names = files_by_prefix(records.prefixes);
+  CorpusFilesLog named_log(names, log);
+  names.naming([&] {
+    const DataSets sets =
+        open_data_sets(with_prefixes(options.data, records.prefixes), settings, named_log);
+    const std::int64_t vocabulary =
+        tokenizer ? padded_vocabulary_size(tokenizer->vocabulary_size(), options.tokenizer,
+                                           options.parallel.tensor)
+                  : 0;
+    BatchRules rules{.order = options.data.dataloader_type, .vocabulary = vocabulary};
+    if (part != SamplePart::kTrain) rules.order = DataloaderType::kSingle;  // as a run evaluates
+    BatchSource source(source_of(sets, part, named_log), rules);
+    const bool colors = isatty(STDOUT_FILENO) == 1;
+    Sample sample;
+    for (std::int64_t place = first; place < first + count; ++place) {
+      if (task) {
+        source.samples().sample(source.sample_at(place), sample);
+        print(json ? masked_to_json(sample, place) : masked_to_text(sample, place, *tokenizer));
+        continue;
+      }
+      const MicroBatch batch = source.micro_batch(std::array{place});
+      print(json ? samples_to_json(batch, place, tokenizer.get())
+                 : samples_to_text(batch, place, tokenizer.get(), colors));
     }
-    const MicroBatch batch = source.micro_batch(std::array{place});
-    print(json ? samples_to_json(batch, place, tokenizer.get())
-               : samples_to_text(batch, place, tokenizer.get(), colors));
-  }
+  });
 }
 
 }  // namespace piton::cli

@@ -63,8 +63,8 @@ class ChatTemplate {
   // messages[0..i] ends. Throws Error(kData) if these texts are not prefixes of the whole text
   // (templates that drop the reasoning of earlier messages), or if a generation block is inside a
   // macro or another block whose output is not written in place. Ranges of the messages that the
-  // input leaves out are not looked for; of generation blocks they are those that appear with the
-  // message, and Error(kData) says so if later messages move them.
+  // input leaves out are not looked for. Of generation blocks they are those that appear with the
+  // message; Error(kData) if later messages move them.
   RenderedChat render_with_assistant(const ChatInput& input) const;
 
   bool has_generation_blocks() const;

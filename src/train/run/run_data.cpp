@@ -120,18 +120,25 @@ MockIds mock_ids(const PretrainOptions& options, std::int64_t vocabulary,
 }
 
 RunData::RunData(const PretrainOptions& options, const RunPlan& plan, const Tokenizer* tokenizer,
-                 Log& notes, const OwnSamples& own)
+                 Log& notes, const RunInputs& inputs)
     : batches_(plan.batches),
       global_batch_(plan.global_batch),
       micro_batch_(options.loop.micro_batch_size),
       sizes_(plan.micro_batch_sizes),
-      row_length_(plan.sequence) {
+      row_length_(plan.sequence),
+      files_(inputs.files),
+      notes_(files_, notes) {
+  files_.naming([&] { open(options, plan, tokenizer, inputs.own); });
+}
+
+void RunData::open(const PretrainOptions& options, const RunPlan& plan, const Tokenizer* tokenizer,
+                   const OwnSamples& own) {
   BatchRules rules{.order = options.data.dataloader_type,
                    .vocabulary = plan.session.model.vocabulary,
                    .has_source = plan.session.model.encoder_decoder.has_value()};
   if (options.data.variable_seq_lengths)
     rules.length_multiple = length_multiple(options, plan.session.model);
-  const SampleSettings settings = settings_of(options, plan, tokenizer, notes);
+  const SampleSettings settings = settings_of(options, plan, tokenizer, notes_);
   if (own.make) {
     check_own(own, options);
     const std::shared_ptr<const SampleSource> samples = own.make(settings);
@@ -141,19 +148,19 @@ RunData::RunData(const PretrainOptions& options, const RunPlan& plan, const Toke
     if (options.loop.eval_iters != 0) open_validation(own.make_validation(settings), rules);
     return;
   }
-  const DataSets sets = open_sets(options, settings, notes);
+  const DataSets sets = open_sets(options, settings, notes_);
   for (std::size_t i = 0; i < sets.prefixes.size(); ++i) {
     const std::string note =
         check_card(sets.prefixes[i], sets.tokens[i], tokenizer != nullptr ? tokenizer->name() : "",
                    hash_for_card(options, tokenizer, sets.prefixes[i]));
-    if (!note.empty()) notes.info(note);
+    if (!note.empty()) notes_.info(note);
   }
   corpora_ = sets.corpora;
   fingerprints_ = sets.fingerprints;
   for (const auto& corpus : corpora_) stamps_.push_back(corpus->stamp());
   // A template puts special tokens into instruction data.
   if (tokenizer != nullptr && !options.data.is_instruction_dataset)
-    special_tokens_ = have_special_tokens(corpora_, *tokenizer, notes);
+    special_tokens_ = have_special_tokens(corpora_, *tokenizer, notes_);
   train_ = std::make_unique<BatchSource>(sets.train, rules);
   if (options.loop.eval_iters == 0) return;
   open_validation(sets.valid.empty() ? nullptr : sets.valid[0].source, rules);
@@ -179,28 +186,33 @@ std::map<std::string, std::string> RunData::facts() const {
   return facts;
 }
 
-std::string RunData::chat_template(Log& notes) const { return chat_template_of(corpora_, notes); }
+std::string RunData::chat_template(Log& notes) const {
+  CorpusFilesLog named(files_, notes);
+  return chat_template_of(corpora_, named);
+}
 
 std::string RunData::name_of_fact(const std::string& key) const {
   for (std::size_t i = 0; i < corpora_.size(); ++i) {
     if (key != fact_of_corpus(i)) continue;
-    const std::string prefix = corpora_[i]->prefix();
-    for (const auto& [start, file] : files_) {
-      if (prefix.starts_with(start)) return file;
-    }
-    return "corpus " + prefix;
+    const std::string& prefix = corpora_[i]->prefix();
+    const std::string file = files_.file_of(prefix);
+    return file.empty() ? "corpus " + prefix : file;
   }
   if (corpora_.empty() && key == fact_of_corpus(0)) return "corpus of --mock-data";
   return key;
 }
 
 std::vector<MicroBatch> RunData::batch(BatchSource& source, const BatchPlace& place) {
-  try {
-    return source.batch(place);
-  } catch (const Error&) {
-    check_unchanged();  // an invalid sample may come from a corpus that was written to
-    throw;
-  }
+  std::vector<MicroBatch> all;
+  files_.naming([&] {
+    try {
+      all = source.batch(place);
+    } catch (const Error&) {
+      check_unchanged();  // an invalid sample may come from a corpus that was written to
+      throw;
+    }
+  });
+  return all;
 }
 
 BatchPlace RunData::place_of(const Mesh& mesh, std::int64_t consumed,
@@ -239,6 +251,10 @@ std::vector<MicroBatch> RunData::validation_batch(const Mesh& mesh, std::int64_t
 }
 
 void RunData::check_unchanged() {
+  files_.naming([&] { compare_contents(); });
+}
+
+void RunData::compare_contents() {
   for (std::size_t i = 0; i < corpora_.size(); ++i) {
     const std::string stamp = corpora_[i]->stamp();
     if (stamp == stamps_[i]) continue;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "comm/mesh.h"
+#include "data/corpus/corpus_files.h"
 #include "data/corpus/indexed_dataset.h"
 #include "data/samples/batch_source.h"
 #include "data/samples/data_sets.h"
@@ -30,13 +31,21 @@ struct OwnSamples {
   Make make_validation;  // empty: the run evaluates nothing
 };
 
+// What a run reads.
+struct RunInputs {
+  OwnSamples own = {};     // in place of corpora
+  CorpusFiles files = {};  // of which corpora were made for this run
+};
+
 class RunData {
  public:
   // Not collective. `tokenizer`: null if the run has none. `notes`: receives facts about splits,
-  // and about corpora whose tokenizer is unknown. Throws Error(kUsage, kData) for data that cannot
-  // be trained on.
+  // and about corpora whose tokenizer is unknown; must outlive this. Throws Error(kUsage, kData)
+  // for data that cannot be trained on.
   RunData(const PretrainOptions& options, const RunPlan& plan, const Tokenizer* tokenizer,
-          Log& notes, const OwnSamples& own = {});
+          Log& notes, const RunInputs& inputs = {});
+  RunData(const RunData&) = delete;
+  RunData& operator=(const RunData&) = delete;
 
   // This rank's micro-batches of the global batch after `consumed` samples. Throws Error(kData); if
   // a corpus was written to, the error of check_unchanged().
@@ -56,9 +65,6 @@ class RunData {
   std::string chat_template(Log& notes) const;
   // "corpus PREFIX" for the key of a corpus; other keys unchanged.
   std::string name_of_fact(const std::string& key) const;
-  // Files of which corpora were made for this run, by the prefix of these: messages name the files.
-  void set_files(std::map<std::string, std::string> files) { files_ = std::move(files); }
-
   // Throws Error(kData) with a corpus that was written to while it was read, so that it does not
   // reach a checkpoint unnoticed. A new modification time alone is not a change.
   void check_unchanged();
@@ -72,6 +78,9 @@ class RunData {
   std::string order_of_samples(std::int64_t consumed);
 
  private:
+  void open(const PretrainOptions& options, const RunPlan& plan, const Tokenizer* tokenizer,
+            const OwnSamples& own);
+  void compare_contents();
   // Null or empty samples are an Error(kData).
   void open_validation(std::shared_ptr<const SampleSource> samples, BatchRules rules);
   // Throws Error(kData); if a corpus was written to, the error of check_unchanged().
@@ -87,11 +96,12 @@ class RunData {
   std::unique_ptr<BatchSource> train_;
   std::unique_ptr<BatchSource> valid_;
   std::vector<std::shared_ptr<const IndexedDataset>> corpora_;
-  std::vector<std::string> fingerprints_;     // of each
-  std::map<std::string, std::string> files_;  // by prefix
-  std::optional<bool> special_tokens_;        // around the texts of the corpora; unset: not known
-  std::string own_samples_;                   // fact about samples of a program; "": none
-  std::vector<std::string> stamps_;           // of each, when its contents were last checked
+  std::vector<std::string> fingerprints_;  // of each
+  CorpusFiles files_;
+  CorpusFilesLog notes_;
+  std::optional<bool> special_tokens_;  // around the texts of the corpora; unset: not known
+  std::string own_samples_;             // fact about samples of a program; "": none
+  std::vector<std::string> stamps_;     // of each, when its contents were last checked
 };
 
 }  // namespace piton

@@ -6,6 +6,7 @@
 #include "model_files/chosen_tokenizer.h"
 #include "model_files/generation_ends.h"
 #include "model_files/native_config.h"
+#include "model_files/opened_adapter.h"
 
 namespace piton {
 namespace {
@@ -21,6 +22,21 @@ ModelTokenizer files_of_tokenizer(const PretrainOptions& options,
                                   const std::optional<OpenedModel>& foreign) {
   if (is_in_model(options, foreign)) return foreign->tokenizer;
   return chosen_tokenizer(options.tokenizer).tokenizer;
+}
+
+ModelChatTemplates templates_of_tokenizer(const PretrainOptions& options,
+                                          const std::optional<OpenedModel>& foreign) {
+  if (is_in_model(options, foreign)) return foreign->chat_templates;
+  // A run whose tokenizer has no files may have the template of its data.
+  const bool has_files = !options.tokenizer.name_or_path.empty();
+  if (!has_files && foreign && foreign->format == ModelFormat::kPiton)
+    return foreign->chat_templates;
+  if (!has_files && !foreign && !options.loop.load.empty() && holds_checkpoint(options.loop.load)) {
+    const std::filesystem::path checkpoint = find_checkpoint(options.loop.load);
+    const NativeConfig config = read_native_config(checkpoint);
+    return chat_templates_in(tokenizer_of_checkpoint(config.tokenizer, checkpoint).folder);
+  }
+  return chosen_tokenizer(options.tokenizer).chat_templates;
 }
 
 }  // namespace
@@ -45,19 +61,13 @@ std::unique_ptr<Tokenizer> open_run_tokenizer(const PretrainOptions& options,
   return tokenizer;
 }
 
-ModelChatTemplates chat_templates_of_run(const PretrainOptions& options,
-                                         const std::optional<OpenedModel>& foreign) {
-  if (is_in_model(options, foreign)) return foreign->chat_templates;
-  // A run whose tokenizer has no files may have the template of its data.
-  const bool has_files = !options.tokenizer.name_or_path.empty();
-  if (!has_files && foreign && foreign->format == ModelFormat::kPiton)
-    return foreign->chat_templates;
-  if (!has_files && !foreign && !options.loop.load.empty() && holds_checkpoint(options.loop.load)) {
-    const std::filesystem::path checkpoint = find_checkpoint(options.loop.load);
-    const NativeConfig config = read_native_config(checkpoint);
-    return chat_templates_in(tokenizer_of_checkpoint(config.tokenizer, checkpoint).folder);
-  }
-  return chosen_tokenizer(options.tokenizer).chat_templates;
+RunTemplates chat_templates_of_run(const PretrainOptions& options,
+                                   const std::optional<OpenedModel>& foreign) {
+  RunTemplates found{.templates = templates_of_tokenizer(options, foreign)};
+  const std::string& adapters = options.loop.lora_load;
+  if (!adapters.empty()) found.note = take_chat_templates(adapters, found.templates);
+  if (!found.note.empty()) found.kept = default_chat_template(found.templates.files);
+  return found;
 }
 
 std::vector<std::int32_t> text_ends_of_run(const TokenizerOptions& options,

@@ -23,9 +23,16 @@ std::string place_of_tokenizer(const OpenedModel& model, const std::string& save
 std::unique_ptr<Tokenizer> open_run_tokenizer(const PretrainOptions& options,
                                               std::optional<OpenedModel>& foreign);
 
-// The chat templates in the files of that tokenizer.
-ModelChatTemplates chat_templates_of_run(const PretrainOptions& options,
-                                         const std::optional<OpenedModel>& foreign);
+// The chat templates of a run.
+struct RunTemplates {
+  ModelChatTemplates templates = {};
+  std::string note = {};  // a line about where they are from, if not from its tokenizer; or ""
+  std::string kept = {};  // then the default one, which the run keeps
+};
+
+// Those in the files of that tokenizer, or of the adapters in --lora-load, where these have some.
+RunTemplates chat_templates_of_run(const PretrainOptions& options,
+                                   const std::optional<OpenedModel>& foreign);
 
 // The ids at which texts of the run's model end: those of generation_config.json next to the files
 // of `tokenizer`, which `options` name, and its ends of text and of document.

@@ -146,6 +146,32 @@ endif()
 expect(RUN inspect samples --data-path ${WORK}/questions.jsonl --is-instruction-dataset --tokenizer-type ByteTokenizer --prompt-type default
   --seq-length 64 --count 1 --json CODE 0 OUT "\"ids\":")
 
+# Messages about samples name the file, not the folder of temporary files where they are.
+foreach(case "${WORK}/talks.jsonl --seq-length 16" "0.5 ${WORK}/talks.jsonl 0.5 ${WORK}/questions.jsonl"
+        "${WORK}/pairs.jsonl --seq-length 16 --stage orpo" "${WORK}/talks.jsonl --split 1,0,0" "${WORK}/talks.jsonl --vocab-size 40")
+  separate_arguments(case)
+  execute_process(COMMAND ${PITON} ${tune} ${file} --data-path ${case} RESULT_VARIABLE code OUTPUT_VARIABLE text ERROR_VARIABLE text)
+  string(APPEND messages "${text}")
+endforeach()
+execute_process(COMMAND ${PITON} inspect samples --data-path ${WORK}/pairs.jsonl --is-instruction-dataset --is-pairwise-dataset --stage orpo
+  --tokenizer-type ByteTokenizer ${file} --seq-length 16 --count 1 RESULT_VARIABLE code OUTPUT_VARIABLE text ERROR_VARIABLE text)
+string(APPEND messages "${text}")
+foreach(line "/talks.jsonl: [^\n]*16" "/pairs.jsonl: [^\n]*16" "/questions.jsonl: train")
+  if(NOT messages MATCHES "${line}")
+    message(SEND_ERROR "no message has ${line}:\n${messages}")
+  endif()
+endforeach()
+if(messages MATCHES "[^\n]*piton-data[^\n]*")
+  message(FATAL_ERROR "a message names a temporary file: ${CMAKE_MATCH_0}")
+endif()
+# A name with a line end.
+file(COPY_FILE ${WORK}/questions.jsonl "${WORK}/two\nlines.jsonl")
+execute_process(COMMAND ${LAUNCH} 2 ${PITON} ${tune} ${file} --data-path "${WORK}/two\nlines.jsonl" --save ${WORK}/lines-file
+  RESULT_VARIABLE code OUTPUT_VARIABLE text ERROR_VARIABLE text)
+if(NOT code EQUAL 0)
+  message(FATAL_ERROR "a file with a line end in its name: exit ${code}\n${text}")
+endif()
+
 # What is refused, in a line that names the file.
 set(pairs ${tune} ${file} --data-path ${WORK}/pairs.jsonl)
 expect(RUN ${pairs} --save ${WORK}/none CODE 3 ERR "pairs.jsonl: PromptPairwiseHandler has pairs of answers, wanted answers")
@@ -155,6 +181,11 @@ expect(RUN ${tune} --data-path ${WORK}/questions.jsonl --save ${WORK}/none CODE 
 expect(RUN ${tune} ${file} --data-path ${WORK}/questions.jsonl --neat-pack --save ${WORK}/none CODE 2 ERR "--neat-pack: is of corpora")
 expect(RUN ${tune} --data-path ${WORK}/questions --map-keys "{\"prompt\": \"q\"}" --train-iters 1 --save ${WORK}/noted CODE 0
   ERR "--data-path: names corpora, which have their prompts")
+expect(RUN ${tune} ${file} --data-path ${WORK}/nowhere.jsonl --save ${WORK}/none CODE 3
+  ERR "--data-path: there is no file [^ ]*/nowhere.jsonl; check the path")
+expect(RUN ${tune} ${file} --data-path ${WORK} --save ${WORK}/none CODE 3 ERR "--data-path: [^ ]* is a folder; name the files of conversations in it")
+expect(RUN ${tune} --train_file ${WORK}/talks.jsonl --sequence_len 64 --adapter lora CODE 2
+  ERR "--train_file: unknown option, did you mean --data-path" "did you mean --seq-length" "did you mean --lora-target-modules")
 file(WRITE ${WORK}/bad.jsonl "{\"prompt\": \"Why?\", \"completion\": 3}\n")
 expect(RUN ${tune} ${file} --data-path ${WORK}/bad.jsonl --save ${WORK}/none CODE 3
   ERR "bad.jsonl: line 1 .byte 0.: key \"completion\" holds a number, wanted text")
@@ -166,6 +197,7 @@ expect(RUN ${tune} --data-path ${WORK}/questions --beta 0.1 --save ${WORK}/none 
   ERR "--beta: is for --stage dpo, ipo, orpo, simpo and kto, got --stage sft")
 expect(RUN ${pairs} ${lora} --preference dpo --beta 0.2 --dpo-beta 0.3 --save ${WORK}/none CODE 2
   ERR "--beta: got 0.2, and --dpo-beta 0.3; wanted one of them")
+expect(RUN ${pairs} ${lora} --preference dpo --beta 1e-320 --save ${WORK}/none CODE 2 ERR "--beta: got [^,]*, wanted a number above 0, 1e-30 to")
 expect(RUN ${pairs} ${lora} --preference dpo --beta 0 --save ${WORK}/none CODE 2 ERR "--beta: got 0, wanted a number above 0")
 expect(RUN ${pairs} --preference orpo --simpo-gamma 1 --save ${WORK}/none CODE 2 ERR "--simpo-gamma: is for --stage simpo, got --stage orpo")
 if(EXISTS ${WORK}/none)

@@ -102,11 +102,12 @@ TEST_F(RunDataTest, TakesSamplesOfAProgramForTrainingAndValidation) {
     return std::make_shared<Ones>(settings);
   };
   const RunPlan plan = make_run_plan(options, 1, 0);
-  RunData data(options, plan, nullptr, log_, {"ones", make, make});
+  RunData data(options, plan, nullptr, log_, {.own = {"ones", make, make}});
   EXPECT_TRUE(data.has_validation());
   EXPECT_THAT(
-      message_of(Fault::kUsage,
-                 [&] { RunData(options, plan, nullptr, log_, {.name = "ones", .make = make}); }),
+      message_of(
+          Fault::kUsage,
+          [&] { RunData(options, plan, nullptr, log_, {.own = {.name = "ones", .make = make}}); }),
       HasSubstr("--eval-iters: got"));
 }
 
