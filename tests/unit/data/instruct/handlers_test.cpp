@@ -215,9 +215,7 @@ TEST(Messages, HaveATextBeforeCallsAndTheOlderNameOfACall) {
   EXPECT_EQ(conversation.messages[3].said, "");
   EXPECT_TRUE(conversation.has_system);
   EXPECT_THAT(fault_of(kMessages, R"({"messages": [{"role": "user", "content": "a"},
-      {"role": "assistant", "function_call": "f()"
-}]
-})"),
+      {"role": "assistant", "function_call": "f"}]})"),
               HasSubstr("\"function_call\" is a string, wanted calls of tools"));
 }
 
