@@ -29,14 +29,14 @@ std::string refusal(const std::vector<std::string>& words, int stages, std::int6
                     [&] { static_cast<void>(parsed(words).settings(stages, layers)); });
 }
 
-constexpr const char* kLayers = "--num-layers-per-virtual-pipeline-stage";
+constexpr const char* kChunkLayers = "--num-layers-per-virtual-pipeline-stage";
 constexpr const char* kChunks = "--num-virtual-stages-per-pipeline-rank";
 
 TEST(PipelineOptions, AskFor1F1BUnlessTheyAskForChunks) {
   EXPECT_EQ(parsed({}).settings(4, 8).kind, ScheduleKind::kOneForwardOneBackward);
-  EXPECT_EQ(parsed({kLayers, "2"}).settings(4, 8).kind, ScheduleKind::kOneForwardOneBackward)
+  EXPECT_EQ(parsed({kChunkLayers, "2"}).settings(4, 8).kind, ScheduleKind::kOneForwardOneBackward)
       << "one chunk a stage";
-  const ScheduleSettings two = parsed({kLayers, "1"}).settings(4, 8);
+  const ScheduleSettings two = parsed({kChunkLayers, "1"}).settings(4, 8);
   EXPECT_EQ(two.kind, ScheduleKind::kInterleaved);
   EXPECT_EQ(two.chunks, 2);
   EXPECT_EQ(two.group, 0);
@@ -51,8 +51,10 @@ TEST(PipelineOptions, AskFor1F1BUnlessTheyAskForChunks) {
 
 TEST(PipelineOptions, KnowFold3DByBothSpellings) {
   for (const char* flag : {"--foldx-mode", "--fold-mode"}) {
-    EXPECT_EQ(parsed({flag, "aiao", kLayers, "1"}).settings(2, 4).kind, ScheduleKind::kAllInAllOut);
-    EXPECT_EQ(parsed({flag, "fifo", kLayers, "1"}).settings(2, 4).kind, ScheduleKind::kInterleaved);
+    EXPECT_EQ(parsed({flag, "aiao", kChunkLayers, "1"}).settings(2, 4).kind,
+              ScheduleKind::kAllInAllOut);
+    EXPECT_EQ(parsed({flag, "fifo", kChunkLayers, "1"}).settings(2, 4).kind,
+              ScheduleKind::kInterleaved);
   }
 }
 
@@ -62,8 +64,8 @@ TEST(PipelineOptions, KnowEveryOrderByName) {
     return parsed(words).settings(2, 4);
   };
   EXPECT_EQ(settings("interleaved", {kChunks, "2"}).kind, ScheduleKind::kInterleaved);
-  EXPECT_EQ(settings("fifo", {kLayers, "1"}).kind, ScheduleKind::kInterleaved);
-  EXPECT_EQ(settings("fifo", {kLayers, "1", "--foldx-mode", "fifo"}).chunks, 2);
+  EXPECT_EQ(settings("fifo", {kChunkLayers, "1"}).kind, ScheduleKind::kInterleaved);
+  EXPECT_EQ(settings("fifo", {kChunkLayers, "1", "--foldx-mode", "fifo"}).chunks, 2);
   EXPECT_EQ(settings("aiao", {kChunks, "2"}).kind, ScheduleKind::kAllInAllOut);
   EXPECT_EQ(settings("opp", {}).kind, ScheduleKind::kOneForwardOneBackward);
   for (const char* name : {"interleaved", "aiao", "fifo"}) {
@@ -92,26 +94,26 @@ TEST(PipelineOptions, TakeUnequalSizesUnderOpp) {
 }
 
 TEST(PipelineOptions, RefuseWhatDoesNotFit) {
-  EXPECT_THAT(refusal({kLayers, "3"}, 2, 8), HasSubstr("cannot divide 8 layers"));
-  EXPECT_THAT(refusal({kLayers, "0"}, 2, 8), HasSubstr(kLayers));
-  EXPECT_THAT(refusal({kLayers, "1"}, 1, 8), HasSubstr("--pipeline-model-parallel-size of 2"));
-  EXPECT_THAT(refusal({kLayers, "1", kChunks, "2"}, 2, 8), HasSubstr("give one of them"));
+  EXPECT_THAT(refusal({kChunkLayers, "3"}, 2, 8), HasSubstr("cannot divide 8 layers"));
+  EXPECT_THAT(refusal({kChunkLayers, "0"}, 2, 8), HasSubstr(kChunkLayers));
+  EXPECT_THAT(refusal({kChunkLayers, "1"}, 1, 8), HasSubstr("--pipeline-model-parallel-size of 2"));
+  EXPECT_THAT(refusal({kChunkLayers, "1", kChunks, "2"}, 2, 8), HasSubstr("give one of them"));
   EXPECT_THAT(refusal({kChunks, "9"}, 2, 8), HasSubstr(kChunks));
   EXPECT_THAT(refusal({kChunks, "5"}, 2, 8), HasSubstr("10 chunks of a model (5 on each of 2"));
   EXPECT_THAT(refusal({"--pipeline-schedule", "zb-v"}, 4, 7), HasSubstr("got 7 layers"));
-  EXPECT_THAT(refusal({kLayers, "1", "--pipeline-schedule", "zb-h1"}, 2, 8),
+  EXPECT_THAT(refusal({kChunkLayers, "1", "--pipeline-schedule", "zb-h1"}, 2, 8),
               HasSubstr("--pipeline-schedule interleaved, aiao or fifo"));
-  EXPECT_THAT(refusal({"--foldx-mode", "aiao"}, 2, 8), HasSubstr(kLayers));
+  EXPECT_THAT(refusal({"--foldx-mode", "aiao"}, 2, 8), HasSubstr(kChunkLayers));
   EXPECT_THAT(refusal({"--microbatch-group-size-per-virtual-pipeline-stage", "4"}, 2, 8),
               HasSubstr("interleaved stages"));
   EXPECT_THAT(
-      refusal({kLayers, "1", "--microbatch-group-size-per-virtual-pipeline-stage", "3"}, 4, 8),
+      refusal({kChunkLayers, "1", "--microbatch-group-size-per-virtual-pipeline-stage", "3"}, 4, 8),
       HasSubstr("--microbatch-group-size-per-virtual-pipeline-stage"));
-  EXPECT_THAT(refusal({"--optimized-pipeline", kLayers, "1"}, 2, 8),
+  EXPECT_THAT(refusal({"--optimized-pipeline", kChunkLayers, "1"}, 2, 8),
               HasSubstr("--optimized-pipeline: needs --pipeline-schedule 1f1b with one chunk"));
   EXPECT_THAT(refusal({"--optimized-pipeline"}, 1, 8),
               HasSubstr("--optimized-pipeline: needs --pipeline-model-parallel-size"));
-  EXPECT_THAT(refusal({"--enable-recompute-layers-per-pp-rank", kLayers, "1"}, 2, 8),
+  EXPECT_THAT(refusal({"--enable-recompute-layers-per-pp-rank", kChunkLayers, "1"}, 2, 8),
               HasSubstr("count layers of each chunk"));
   EXPECT_EQ(parsed({"--enable-recompute-layers-per-pp-rank"}).settings(2, 8).chunks, 1);
 }
