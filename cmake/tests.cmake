@@ -27,6 +27,8 @@ function(piton_test_compilation name)
   target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1> $<$<CONFIG:Debug>:-O0>)
   target_link_options(${name} PRIVATE ${piton_link_quickly})
   piton_compile_together(${name})
+  # Less than a folder of the library: tests call many things alike.
+  set_target_properties(${name} PROPERTIES UNITY_BUILD_BATCH_SIZE 6)
 endfunction()
 target_compile_options(piton_test_doubles PRIVATE $<$<CONFIG:Release>:-O1>)
 
