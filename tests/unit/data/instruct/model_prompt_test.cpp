@@ -53,7 +53,7 @@ TEST_F(ModelPromptTest, AnswersThatAreNotTaughtHaveNoLabels) {
   conversation.system = "x";
   conversation.messages[1].taught = false;
   EXPECT_EQ(byte_text(prompt({.append_eod = true}).encode(conversation)[0].labels),
-            "__________________f;$");
+            "___________________f;$");
   conversation.messages[3].taught = false;
   const TaughtText none = prompt({.append_eod = true}).encode(conversation)[0];
   EXPECT_EQ(byte_text(none.ids), "s:x;u:b;a:cd;u:e;a:f;$");

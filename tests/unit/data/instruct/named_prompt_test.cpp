@@ -51,10 +51,10 @@ TEST(NamedPrompt, AnswersThatAreNotTaughtHaveNoLabels) {
     const NamedPrompt with_eod(prompt, tokenizer, {.append_eod = true});
     return byte_text(with_eod.encode(conversation)[0].labels);
   };
-  EXPECT_EQ(labels(), "________________________________________e$$");
+  EXPECT_EQ(labels(), "_________________________________________e$$");
   conversation.messages[1].taught = true;
   conversation.messages[3].taught = false;
-  EXPECT_EQ(labels(), "___________________bc$_____________________");
+  EXPECT_EQ(labels(), "___________________bc$______________________");
 }
 
 TEST(NamedPrompt, CutsTurnsSoThatAnswersAreKept) {
