@@ -152,6 +152,7 @@ class TextService::Writing {
  private:
   struct Echo {
     std::string text;
+    std::int64_t characters = 0;         // of `text`
     std::vector<GeneratedToken> tokens;  // the first has no likelihood; none without logprobs
     std::vector<std::int64_t> offsets;   // of `tokens`
   };
@@ -168,6 +169,7 @@ class TextService::Writing {
       Echo& echo = echoes_.emplace_back();
       PromptText shown = prompt_text(service_.model_.tokenizer(), prompt);
       echo.text = std::move(shown.text);
+      echo.characters = characters(echo.text);
       if (!request_.likeliest) continue;
       echo.offsets = std::move(shown.offsets);
       echo.tokens.push_back({{prompt.front(), 0}, {}});
@@ -187,7 +189,7 @@ class TextService::Writing {
   // Characters before the text, in its answer.
   std::int64_t begin_of(std::size_t text) const {
     const Echo* echo = echo_of(text);
-    return echo != nullptr ? characters(echo->text) : 0;
+    return echo != nullptr ? echo->characters : 0;
   }
 
   std::vector<FunctionCall> calls_of(std::size_t text) const {
