@@ -13,7 +13,7 @@ target_compile_definitions(piton_shared PRIVATE PITON_VERSION="${PROJECT_VERSION
 target_link_libraries(piton_shared PRIVATE piton_api)
 target_link_options(piton_shared PRIVATE -Wl,--version-script=${CMAKE_SOURCE_DIR}/cmake/library.map -Wl,--as-needed)
 set_target_properties(piton_shared PROPERTIES LINK_DEPENDS ${CMAKE_SOURCE_DIR}/cmake/library.map)
-piton_compile_together(piton_shared)
+piton_compile_together(piton_shared 32)
 target_include_directories(piton_shared PUBLIC $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/include>
   $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 target_compile_features(piton_shared INTERFACE cxx_std_17)

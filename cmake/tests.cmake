@@ -19,16 +19,14 @@ file(GLOB double_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/support/*.c
 add_library(piton_test_doubles STATIC ${double_sources})
 target_include_directories(piton_test_doubles PUBLIC ${CMAKE_SOURCE_DIR}/tests)
 target_link_libraries(piton_test_doubles PUBLIC piton_kernels PRIVATE piton_test_support)
-piton_compile_together(piton_test_doubles)
+piton_compile_together(piton_test_doubles 32)
 
 # A test is compiled more often than it runs long: half of the time of -O3, which the libraries have. With sanitizers
 # -O0 halves it again.
 function(piton_test_compilation name)
   target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1> $<$<CONFIG:Debug>:-O0>)
   target_link_options(${name} PRIVATE ${piton_link_quickly})
-  piton_compile_together(${name})
-  # Less than a folder of the library: tests call many things alike.
-  set_target_properties(${name} PROPERTIES UNITY_BUILD_BATCH_SIZE 6)
+  piton_compile_together(${name} 6)  # not 32 as folders: tests call many things alike
 endfunction()
 target_compile_options(piton_test_doubles PRIVATE $<$<CONFIG:Release>:-O1>)
 
