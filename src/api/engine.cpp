@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "api/device_peak_meter.h"
 #include "api/planning.h"
 #include "comm/mpi/world.h"
 #include "comm/nccl/world.h"
@@ -102,7 +103,7 @@ struct Engine::State {
   std::unique_ptr<Kernels> kernels;
   std::optional<Arena> arena;
   std::unique_ptr<Stream> stream;
-  std::optional<CpuPeakMeter> peak;
+  std::unique_ptr<PeakMeter> peak;
   std::optional<Machine> machine;
   std::optional<MachinePlanner> planner;
 };
@@ -136,7 +137,11 @@ Engine::Engine(const EngineOptions& asked, Log& log) : state_(std::make_unique<S
   state.kernels = make_kernels(options, device, *state.threads);
   state.arena.emplace(device);
   state.stream = device.make_stream();
-  if (host != nullptr) state.peak.emplace(*state.threads, options.isa);
+  if (host != nullptr) {
+    state.peak = std::make_unique<CpuPeakMeter>(*state.threads, options.isa);
+  } else {
+    state.peak = std::make_unique<DevicePeakMeter>(device, *state.kernels);
+  }
   state.machine.emplace(Machine{.world = *state.world,
                                 .device = device,
                                 .kernels = *state.kernels,
@@ -144,7 +149,7 @@ Engine::Engine(const EngineOptions& asked, Log& log) : state_(std::make_unique<S
                                 .stream = *state.stream,
                                 .threads = *state.threads,
                                 .log = log,
-                                .peak = host != nullptr ? &*state.peak : nullptr});
+                                .peak = state.peak.get()});
   state.planner.emplace(*state.machine);
   if (state.world->rank() == 0) {
     const std::string choice = state.kernels->choice();

@@ -254,12 +254,16 @@ class CaseList {
         const std::string what =
             fmt::format("{} x {}{}", size.n, size.k, transposed ? ", transposed" : "");
         const Tensor left = source_.normal_rows(dtype_, side);
-        add(what, size.k,
+        // The squares on the diagonal add up to k, not to sqrt(k): the sum of the errors, of up to
+        // u i each, is sqrt(k) / 3 times as large (support/tolerance.h).
+        const auto k = static_cast<double>(size.k);
+        const auto terms = static_cast<std::int64_t>(k * std::max(1.0, std::sqrt(k) / 3));
+        add(what, terms,
             SymmetricProduct{.y = source_.unwritten_rows(dtype_, {size.n, size.n}),
                              .left = left,
                              .right = left,
                              .transposed = transposed});
-        add(what + ", with terms", size.k + 4,
+        add(what + ", with terms", 2 * size.k + 4,
             SymmetricProduct{.y = source_.unwritten(dtype_, {size.n, size.n}),
                              .left = left,
                              .right = source_.normal(dtype_, side),

@@ -29,6 +29,8 @@ class CudaKernels : public testing::TestWithParam<std::tuple<DType, bool>> {
                                     .row_tile = kernels_->row_tile(),
                                     .codes = kernels_->reads_codes()};
     std::vector<CallCase> all = test::call_cases(options);
+    // Tensor cores cut sums off instead of rounding them, which is twice the error.
+    for (CallCase& one : all) one.terms *= 2;
     if (options.dtype == DType::kF64) {
       std::erase_if(all, [](const CallCase& one) {
         const auto is = [&](std::string_view kind) {
