@@ -1,6 +1,9 @@
 // In place of kernels/cuda/product.cpp: products by plain loops, in double.
 #include "kernels/cuda/product.h"
 
+#include <cmath>
+#include <numbers>
+
 #include "cuda_emulator/memory.h"
 #include "tensor/rounded.h"
 
@@ -36,6 +39,10 @@ void set_value(const Tensor& tensor, std::int64_t offset, double value) {
   }
 }
 
+double gelu_by_tanh(double x) {
+  return 0.5 * x * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
+}
+
 // The numbers of a matrix, row by row, after it is transposed.
 std::vector<double> numbers(const Tensor& matrix, bool transposed) {
   const std::int64_t rows = matrix.dim(transposed ? 1 : 0);
@@ -52,6 +59,17 @@ std::vector<double> numbers(const Tensor& matrix, bool transposed) {
 }
 
 }  // namespace
+
+bool activates_in_product(ActivationKind kind, const Tensor& y, const Tensor& preactivation) {
+  const auto in_vectors = [](const Tensor& tensor) {
+    return (reinterpret_cast<std::uintptr_t>(tensor.raw()) |
+            static_cast<std::uintptr_t>(tensor.stride(0) * size_bytes(tensor.dtype()))) %
+               16 ==
+           0;
+  };
+  return kind == ActivationKind::kGeluTanh && size_bytes(y.dtype()) == 2 && in_vectors(y) &&
+         (!preactivation.defined() || in_vectors(preactivation));
+}
 
 struct Products::State {};
 Products::Products() = default;
@@ -78,13 +96,19 @@ void Products::multiply(const Product& product, cudaStream_t) {
       if (product.addend.defined())
         sum += value_at(product.addend, row * product.addend.stride(0) + column);
       if (product.bias.defined()) sum += value_at(product.bias, column);
+      if (product.preactivation.defined()) {
+        set_value(product.preactivation, row * product.preactivation.stride(0) + column, sum);
+      }
+      if (product.activates) sum = gelu_by_tanh(sum);
       set_value(product.y, row * product.y.stride(0) + column, sum);
     }
   }
-  for (std::int64_t row = 0; row < m; ++row) {
-    emulator::host_writes(
-        product.y.raw() + row * product.y.stride(0) * size_bytes(product.y.dtype()),
-        static_cast<std::size_t>(n * size_bytes(product.y.dtype())));
+  for (const Tensor& written : {product.y, product.preactivation}) {
+    if (!written.defined()) continue;
+    for (std::int64_t row = 0; row < m; ++row) {
+      emulator::host_writes(written.raw() + row * written.stride(0) * size_bytes(written.dtype()),
+                            static_cast<std::size_t>(n * size_bytes(written.dtype())));
+    }
   }
 }
 

@@ -1,5 +1,5 @@
-// y = x W^T and what follows it. The library's product adds the residual, and the bias if it has
-// the dtype of y; an activation reads the sums from scratch.
+// y = x W^T and what follows it. The library's product adds the residual, the bias if it has the
+// dtype of y, and GELU by tanh; other activations read the sums from scratch.
 #include "kernels/cuda/calls.h"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/linear_end.cuh"
@@ -39,8 +39,13 @@ void execute(const LinearForward& call, const CallContext& context) {
                   .right_transposed = true,
                   .addend = call.residual,
                   .bias = call.bias};
-  const bool fused = !call.activation && (!call.bias.defined() || call.y.dtype() == call.x.dtype());
-  if (fused) return context.products.multiply(product, context.stream);
+  const bool bias_fits = !call.bias.defined() || call.y.dtype() == call.x.dtype();
+  product.activates = call.activation && !call.residual.defined() &&
+                      call.y.dtype() == call.x.dtype() &&
+                      activates_in_product(*call.activation, call.y, call.preactivation);
+  if (product.activates) product.preactivation = call.preactivation;
+  if (bias_fits && (product.activates || !call.activation))
+    return context.products.multiply(product, context.stream);
   const DType sums = call.x.dtype() == DType::kF64 ? DType::kF64 : DType::kF32;
   product.y = scratch(sums, call.y.shape(), call.y.place(), context.stream);
   product.addend = product.bias = {};

@@ -59,7 +59,9 @@ using Description = Owned<cublasLtMatmulDesc_t>;
 using Preference = Owned<cublasLtMatmulPreference_t>;
 
 // What the choice of an algorithm depends on: widths, types, the form, and alignments.
-using AlgorithmKey = std::array<std::int64_t, 16>;
+using AlgorithmKey = std::array<std::int64_t, 14>;
+
+constexpr std::int64_t kWidestAlignment = 16;
 
 // The largest power of two, up to 16, that divides address and row length in bytes.
 std::int64_t alignment_of(const Tensor& matrix) {
@@ -96,11 +98,15 @@ struct LibraryProduct {
     const cublasOperation_t transposed = CUBLAS_OP_T;
     if (product.right_transposed) set(CUBLASLT_MATMUL_DESC_TRANSA, transposed);
     if (product.left_transposed) set(CUBLASLT_MATMUL_DESC_TRANSB, transposed);
+    set(CUBLASLT_MATMUL_DESC_EPILOGUE, end_of(product));
     if (product.bias.defined()) {
-      const cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_BIAS;
       const void* bias = product.bias.raw();
-      set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue);
       set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+    }
+    if (product.preactivation.defined()) {
+      const void* preactivation = product.preactivation.raw();
+      set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, preactivation);
+      set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, product.preactivation.stride(0));
     }
     const auto columns = [](const Tensor& matrix) {
       return static_cast<std::uint64_t>(matrix.dim(1));
@@ -114,6 +120,15 @@ struct LibraryProduct {
     }
     make(c, addend_of(product), columns(product.y), rows);
     make(d, product.y, columns(product.y), rows);
+  }
+
+  // What follows the sum.
+  static cublasLtEpilogue_t end_of(const Product& product) {
+    const bool bias = product.bias.defined();
+    if (!product.activates) return bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+    if (product.preactivation.defined())
+      return bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
+    return bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
   }
 
   // Without an addend beta is 0, and y is not read.
@@ -138,7 +153,7 @@ AlgorithmKey key_of(const Product& product) {
   const auto number = [](auto value) { return static_cast<std::int64_t>(value); };
   return {product.y.dim(1), product.left.dim(product.left_transposed ? 0 : 1),
           number(product.left.dtype()), number(product.y.dtype()), number(product.left_transposed),
-          number(product.right_transposed), number(product.bias.defined()),
+          number(product.right_transposed), number(LibraryProduct::end_of(product)),
           number(product.addend.defined()), alignment_of(product.left), alignment_of(product.right),
           alignment_of_result(product), alignment_of(LibraryProduct::addend_of(product)),
           // A weight's gradient has its rows as m: they are the same in every call.
@@ -146,6 +161,12 @@ AlgorithmKey key_of(const Product& product) {
 }
 
 }  // namespace
+
+bool activates_in_product(ActivationKind kind, const Tensor& y, const Tensor& preactivation) {
+  return kind == ActivationKind::kGeluTanh && size_bytes(y.dtype()) == 2 &&
+         alignment_of(y) == kWidestAlignment &&
+         (!preactivation.defined() || alignment_of(preactivation) == kWidestAlignment);
+}
 
 struct Products::State {
   CublasLt blas;

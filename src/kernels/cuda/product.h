@@ -7,12 +7,14 @@
 #include <cstdint>
 #include <memory>
 
+#include "kernels/activation.h"
 #include "tensor/tensor.h"
 
 namespace piton::cuda {
 
-// y = left right + addend + bias, rounded once. Matrices are row-major with contiguous columns:
-// y [m, n], left [m, k], right [k, n]. Sums run in fp32 (fp64 for fp64), without TF32.
+// y = left right + addend + bias, or the activation of that sum, rounded once. Matrices are
+// row-major with contiguous columns: y [m, n], left [m, k], right [k, n]. Sums run in fp32 (fp64
+// for fp64), without TF32.
 struct Product {
   Tensor y;      // written; dtype of left, or fp32
   Tensor left;   // [m, k], or [k, m] if transposed
@@ -21,7 +23,14 @@ struct Product {
   bool right_transposed = false;
   Tensor addend;  // [m, n] or empty; dtype of y; may be y
   Tensor bias;    // [n] or empty; only if y has the dtype of left
+  // Only where the library has it (activates_in_product): GELU by tanh, of the unrounded sum.
+  bool activates = false;
+  Tensor preactivation;  // [m, n] or empty  written; the sum, rounded; only if `activates`
 };
+
+// Whether the library can add this activation to a product with y of `dtype`: its rows and its
+// preactivation's begin at multiples of 16 bytes.
+bool activates_in_product(ActivationKind kind, const Tensor& y, const Tensor& preactivation);
 
 class Products {
  public:
