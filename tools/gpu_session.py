@@ -1,0 +1,255 @@
+#!/usr/bin/env python3
+"""Everything that needs a GPU, in the order of what is needed first.
+
+    cmake --preset cuda $(tools/fetch-arrow.sh)                                    without a GPU: the build
+    cmake --build --preset cuda --target piton unit_device_cuda unit_kernels_cuda
+    tools/gpu_session.py OUT_FOLDER [--parts PART ...] [--build build-cuda]        on the GPU
+
+Parts: tests, losses (both back ends, many options), layouts (two ranks over NCCL, also on one GPU), steps (times, with
+PyTorch if it is installed), calls (bench of kernels, decoding), profile (Nsight Compute), sanitizers. A part never
+stops at a failure. Each command has a log; summary.txt has a line for each with its exit code and its seconds. The exit
+code is 1 if a test or a comparison failed.
+"""
+import argparse
+import concurrent.futures
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+PARTS = ["tests", "losses", "layouts", "steps", "calls", "profile", "sanitizers"]
+
+STEPS = ("--mock-data --vocab-size 257 --seq-length 64 --micro-batch-size 2 --global-batch-size 8 --train-iters 6 "
+         "--log-interval 1 --lr 1e-3 --seed 7").split()
+GPT, LLAMA = "gpt2-tiny", "llama-tiny"
+# name: (model, options). Losses of both back ends differ by at most 1e-4, in 16 bits by 5e-3.
+TRAINING = {
+    "gpt": (GPT, ""),
+    "gpt_bf16": (GPT, "--bf16"),
+    "gpt_fp16": (GPT, "--fp16 --initial-loss-scale 4096"),
+    "llama": (LLAMA, ""),
+    "llama_bf16": (LLAMA, "--bf16"),
+    "llama_fp16": (LLAMA, "--fp16 --initial-loss-scale 4096"),
+    "dropout": (GPT, "--bf16 --hidden-dropout 0.2 --attention-dropout 0.2"),
+    "recompute": (LLAMA, "--bf16 --recompute-granularity full --recompute-method uniform --recompute-num-layers 1"),
+    "selective": (LLAMA, "--bf16 --recompute-granularity selective --recompute-modules core_attn layernorm"),
+    "residual_fp32": (LLAMA, "--bf16 --fp32-residual-connection"),
+    "alibi": (GPT, "--bf16 --position-embedding-type alibi"),
+    "window": (LLAMA, "--bf16 --pre-tockens 16"),
+    "documents": (LLAMA, "--bf16 --reset-attention-mask --reset-position-ids"),
+    "muon": (LLAMA, "--optimizer muon"),
+    "sgd": (LLAMA, "--optimizer sgd"),
+    "cadam": (LLAMA, "--optimizer cadam"),
+    "offload_optimizer": (LLAMA, "--bf16 --remote-device cpu"),
+    "qwen3": ("qwen3-0.6b", "--bf16 --num-layers 2 --hidden-size 64 --ffn-hidden-size 96 --num-attention-heads 4 "
+              "--num-query-groups 2 --kv-channels 16"),
+    "bloom": ("", "--bf16 --model-family bloom --max-position-embeddings 64 --num-layers 2 --hidden-size 64 --num-attention-heads 4"),
+    "gemma": ("", "--bf16 --model-family gemma --max-position-embeddings 64 --num-layers 2 --hidden-size 64 --num-attention-heads 4 "
+              "--ffn-hidden-size 96 --kv-channels 32"),
+}
+# name: (model, options) of two ranks. Losses are those of one process.
+LAYOUTS = {
+    "data": (GPT, ""),
+    "tensor": (GPT, "--tensor-model-parallel-size 2"),
+    "sequence": (LLAMA, "--tensor-model-parallel-size 2 --sequence-parallel"),
+    "pipeline": (LLAMA, "--pipeline-model-parallel-size 2"),
+    "zero_1": (LLAMA, "--zero-stage 1"),
+    "zero_2": (LLAMA, "--zero-stage 2"),
+    "zero_3": (LLAMA, "--zero-stage 3"),
+    "context": (LLAMA, "--context-parallel-size 2"),
+    "zb_h1": (LLAMA, "--pipeline-model-parallel-size 2 --pipeline-schedule zb-h1"),
+}
+
+
+class Session:
+    def __init__(self, arguments):
+        self.build = ROOT / arguments.build
+        self.piton = str(self.build / "piton")
+        self.out = pathlib.Path(arguments.out)
+        self.limit = arguments.seconds
+        self.failed = []
+        self.out.mkdir(parents=True, exist_ok=True)
+        self.summary = open(self.out / "summary.txt", "a")
+
+    def say(self, line):
+        print(line, flush=True)
+        self.summary.write(line + "\n")
+        self.summary.flush()
+
+    def run(self, name, command, counts=True, seconds=None, environment=None):
+        """Runs a command with a log. counts: its failure is one of the session."""
+        begin = time.monotonic()
+        with open(self.out / f"{name}.log", "w") as log:
+            try:
+                code = subprocess.run([str(word) for word in command], stdout=log, stderr=subprocess.STDOUT, cwd=ROOT,
+                                      timeout=seconds or self.limit, env={**os.environ, **(environment or {})}).returncode
+            except subprocess.TimeoutExpired:
+                code = 124
+        self.say(f"{name:32} exit {code:3}  {time.monotonic() - begin:5.1f} s")
+        if code != 0 and counts:
+            self.failed.append(name)
+        return code
+
+    def text(self, name):
+        return (self.out / f"{name}.log").read_text(errors="replace")
+
+    def losses(self, name):
+        return [float(loss) for loss in re.findall(r"lm loss: ([0-9.E+-]+)", self.text(name))]
+
+    def compare(self, name, other, allowed):
+        ours, theirs = self.losses(name), self.losses(other)
+        if not ours or len(ours) != len(theirs):
+            self.say(f"{name:32} against {other}: {len(ours)} and {len(theirs)} losses: FAILED")
+            self.failed.append(name)
+            return
+        difference = max(abs(a - b) for a, b in zip(ours, theirs))
+        good = difference <= allowed  # not if one is NaN
+        self.say(f"{name:32} against {other}: {difference:.2g}, wanted at most {allowed}{'' if good else ': FAILED'}")
+        if not good:
+            self.failed.append(name)
+
+    def pretrain(self, kernels, model, options):
+        preset = ["--model", model] if model else []
+        return [self.piton, "pretrain", "--kernels", kernels, *preset, *STEPS, *options.split()]
+
+    def tests(self):
+        self.run("device", ["nvidia-smi", "-q"], counts=False)
+        self.run("doctor", [self.piton, "doctor"])
+        self.run("unit_device", [self.build / "tests/unit_device_cuda"])
+        self.run("unit_kernels", [self.build / "tests/unit_kernels_cuda"])
+
+    def train_both(self, name):
+        model, options = TRAINING[name]
+        for kernels in ["cpu", "cuda"]:
+            self.run(f"train_{name}_{kernels}", self.pretrain(kernels, model, options), seconds=60,
+                     environment={"OMP_NUM_THREADS": "2"})
+        self.compare(f"train_{name}_cuda", f"train_{name}_cpu", 5e-3 if "16" in options else 1e-4)
+
+    def in_parallel(self, work, names, workers):
+        with concurrent.futures.ThreadPoolExecutor(workers) as pool:
+            list(pool.map(work, names))
+
+    def training(self):
+        self.in_parallel(self.train_both, TRAINING, max(1, (os.cpu_count() or 2) // 3))
+
+    def two_ranks(self, place):
+        number, name = place
+        model, options = LAYOUTS[name]
+        several = self.gpus() >= 2
+        ranks = []
+        for rank in range(2):
+            environment = {**os.environ, "RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_RANK": str(rank),
+                           "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(29500 + 10 * number)}
+            if not several:
+                # NCCL refuses two ranks with one GPU. With two names for the host it takes them for GPUs of two hosts.
+                environment |= {"NCCL_HOSTID": f"host{rank}", "NCCL_SOCKET_IFNAME": "lo", "NCCL_IB_DISABLE": "1"}
+            with open(self.out / f"two_{name}_{rank}.log", "w") as log:
+                ranks.append(subprocess.Popen(self.pretrain("cuda", model, options), stdout=log, cwd=ROOT,
+                                              stderr=subprocess.STDOUT, env=environment))
+        end = time.monotonic() + 120
+        for rank in ranks:
+            try:
+                rank.wait(max(1, end - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                rank.kill()
+        last = max((0, 1), key=lambda rank: self.text(f"two_{name}_{rank}").count("lm loss"))
+        one = "train_gpt_cpu" if model == GPT else "train_llama_cpu"
+        self.compare(f"two_{name}_{last}", one, 1e-4)
+
+    def layouts(self):
+        for name, (model, options) in [("gpt", TRAINING["gpt"]), ("llama", TRAINING["llama"])]:
+            if not (self.out / f"train_{name}_cpu.log").exists():
+                self.run(f"train_{name}_cpu", self.pretrain("cpu", model, options))
+        self.in_parallel(self.two_ranks, list(enumerate(LAYOUTS)), 3)
+
+    def gpus(self):
+        return len(subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True).stdout.splitlines())
+
+    # Without dropout, as PyTorch's.
+    def step(self, name, model, micro, length, *more, iterations=8):
+        self.run(name, [self.piton, "pretrain", "--kernels", "cuda", "--model", model, "--mock-data", "--bf16",
+                        "--seq-length", length, "--micro-batch-size", micro, "--global-batch-size", micro,
+                        "--train-iters", iterations, "--log-interval", 1, *more])
+        times = [float(x) for x in re.findall(r"per iteration \(ms\): ([0-9.]+)", self.text(name))]
+        share = re.findall(r"share of peak: ([0-9.]+)", self.text(name))
+        if times:
+            self.say(f"{name:32} best step {min(times):.1f} ms, last share of peak {share[-1] if share else '?'} %")
+
+    def steps(self):
+        plain = ["--hidden-dropout", "0", "--attention-dropout", "0"]
+        self.step("step_gpt2_8", "gpt2-124m", 8, 1024, *plain)
+        self.step("step_gpt2_32", "gpt2-124m", 32, 1024, *plain)
+        self.step("step_gpt2_32_dropout", "gpt2-124m", 32, 1024, "--hidden-dropout", "0.1", "--attention-dropout", "0.1")
+        self.step("step_llama_8", "llama-1.1b", 8, 2048)
+        # The time of the host: the GPU has next to nothing to do.
+        self.step("step_gpt2_host", "gpt2-124m", 1, 64, *plain, iterations=20)
+
+    def torch(self):
+        if subprocess.run(["python3", "-c", "import torch, transformers; assert torch.cuda.is_available()"],
+                          capture_output=True).returncode != 0:
+            return
+        for model, micro, length in [("gpt2-124m", 8, 1024), ("gpt2-124m", 32, 1024), ("llama-1.1b", 8, 2048)]:
+            name = f"torch_{model}_{micro}"
+            self.run(name, ["python3", "bench/compare/train_cuda.py", "--model", model, "--micro-batch-size", micro,
+                            "--seq-length", length, "--forms", "compile"], counts=False)
+            times = re.findall(r'"compile": \[(.*)\]', self.text(name))
+            if times:
+                self.say(f"{name:32} best step {1e3 * min(map(float, times[0].split(','))):.1f} ms")
+
+    def bench(self, name, *words):
+        self.run(name, [self.piton, "bench", *words, "--kernels", "cuda"])
+
+    def calls(self):
+        self.bench("bench_train", "train", "--model", "gpt2-124m", "--bf16", "--seq-length", "1024", "--micro-batch-size",
+                   "32", "--rounds", "3", "--profile", "--hidden-dropout", "0", "--attention-dropout", "0")
+        self.bench("bench_attention", "attention", "--bf16", "--model", "llama2-7b", "--num-attention-heads", "16",
+                   "--hidden-size", "2048", "--seq-length", "16384", "--micro-batch-size", "1", "--rounds", "3")
+        self.bench("bench_optimizer", "optimizer", "--bf16", "--elements", "500000000", "--rounds", "3")
+        self.bench("bench_decode", "decode", "--model", "llama-1.1b", "--bf16", "--tokens", "32", "--rounds", "3")
+        self.bench("bench_decode_8", "decode", "--model", "llama-1.1b", "--bf16", "--tokens", "32", "--rounds", "3",
+                   "--micro-batch-size", "8")
+        self.bench("bench_prefill", "prefill", "--model", "llama-1.1b", "--bf16", "--context", "2048", "--rounds", "3")
+
+    def profile(self):
+        if shutil.which("ncu") is None:
+            self.say("profile: no ncu")
+            return
+        self.run("profile", ["ncu", "--metrics", "gpu__time_duration.sum,dram__bytes.sum", "--clock-control", "none",
+                             "--csv", "--log-file", self.out / "profile.csv", self.piton, "pretrain", "--kernels", "cuda",
+                             "--model", "gpt2-124m", "--mock-data", "--bf16", "--seq-length", 1024, "--micro-batch-size",
+                             32, "--train-iters", 2, "--global-batch-size", 32, "--hidden-dropout", 0,
+                             "--attention-dropout", 0])
+
+    def sanitizers(self):
+        if shutil.which("compute-sanitizer") is None:
+            self.say("sanitizers: no compute-sanitizer")
+            return
+        for tool in ["memcheck", "racecheck", "initcheck"]:
+            for case in ["fp32_plain", "bf16_plain"]:
+                self.run(f"sanitizer_{tool}_{case}",
+                         ["compute-sanitizer", "--tool", tool, "--error-exitcode", "9",
+                          self.build / "tests/unit_kernels_cuda", f"--gtest_filter=*AgreeWithTheReference/{case}"])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out")
+    parser.add_argument("--parts", nargs="+", choices=[*PARTS, "torch"], default=[*PARTS, "torch"])
+    parser.add_argument("--build", default="build-cuda")
+    parser.add_argument("--seconds", type=float, default=300, help="limit of one command")
+    arguments = parser.parse_args()
+    session = Session(arguments)
+    if not pathlib.Path(session.piton).exists():
+        sys.exit(f"gpu_session: no {session.piton}; build it: cmake --build --preset cuda")
+    for part in arguments.parts:
+        getattr(session, "training" if part == "losses" else part)()
+    session.say(f"failed: {', '.join(session.failed) or 'nothing'}")
+    sys.exit(1 if session.failed else 0)
+
+
+if __name__ == "__main__":
+    main()
