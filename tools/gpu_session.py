@@ -18,6 +18,7 @@ import re
 import shutil
 import subprocess
 import sys
+import threading
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -72,13 +73,15 @@ class Session:
         self.out = pathlib.Path(arguments.out)
         self.limit = arguments.seconds
         self.failed = []
+        self.lock = threading.Lock()
         self.out.mkdir(parents=True, exist_ok=True)
         self.summary = open(self.out / "summary.txt", "a")
 
     def say(self, line):
-        print(line, flush=True)
-        self.summary.write(line + "\n")
-        self.summary.flush()
+        with self.lock:
+            print(line, flush=True)
+            self.summary.write(line + "\n")
+            self.summary.flush()
 
     def run(self, name, command, counts=True, seconds=None, environment=None):
         """Runs a command with a log. counts: its failure is one of the session."""
