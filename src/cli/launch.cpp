@@ -56,6 +56,9 @@ EngineOptions engine_options(const GeneralOptions& general) {
     set_variables_of_gpus();
     options.meeting = find_meeting_place(
         [](const char* name) { return has(name) ? std::optional(value_of(name)) : std::nullopt; });
+    // A kernel that is loaded when it is first launched waits for those that run. One of them may
+    // be the receiver of a message that the sender answers only after this launch.
+    if (options.meeting) ::setenv("CUDA_MODULE_LOADING", "EAGER", /*overwrite=*/1);
   }
   return options;
 }

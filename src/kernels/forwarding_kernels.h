@@ -25,6 +25,7 @@ class ForwardingKernels : public Kernels {
   }
   bool reads_codes() const final { return inner_.reads_codes(); }
   std::int64_t row_tile() const final { return inner_.row_tile(); }
+  std::int64_t full_speed_rows() const final { return inner_.full_speed_rows(); }
 
  protected:
   Kernels& inner_;

@@ -117,6 +117,9 @@ class Kernels {
   // have the same bits as the whole.
   virtual std::int64_t row_tile() const = 0;
 
+  // Rows of x for which products of linears run at full speed.
+  virtual std::int64_t full_speed_rows() const { return 1024; }
+
  protected:
   // The calls one by one, unless a back end can do better.
   virtual void submit_chains(const std::vector<CallChain>& chains, Stream& stream) {

@@ -61,17 +61,14 @@ struct LossOutput {
   Tensor divergence;  // fp64 [1]: sum of mask * divergence from the teacher; empty without one
 };
 
-// Rows of a slice: enough for products to run at full speed. Each slice adds to the whole dW once;
-// the time for this is then small compared with the products.
-inline constexpr std::int64_t kHeadSliceRows = 1024;
-
 // How the head is split over ranks and rows. Slices have at most `slice_rows` rows, rounded up to a
-// row tile, and sizes as equal as row tiles allow. The bits of the loss do not depend on
-// slice_rows; those of dW do.
+// row tile, and sizes as equal as row tiles allow. Each slice adds to the whole dW once; with
+// Kernels::full_speed_rows() the time for this is small compared with the products. The bits of the
+// loss do not depend on slice_rows; those of dW do.
 struct HeadSplit {
   Communicator& group;  // over which the vocabulary is split
   bool sequence_parallel = false;
-  std::int64_t slice_rows = kHeadSliceRows;
+  std::int64_t slice_rows = 0;  // 0: Kernels::full_speed_rows()
 };
 
 // x [n, h], under sequence parallelism this rank's [n/t, h]; `table` [V/t, h].

@@ -22,6 +22,10 @@ bool MetaKernels::reads_codes() const { return like_ && like_->reads_codes(); }
 
 std::int64_t MetaKernels::row_tile() const { return like_ ? like_->row_tile() : 1; }
 
+std::int64_t MetaKernels::full_speed_rows() const {
+  return like_ ? like_->full_speed_rows() : Kernels::full_speed_rows();
+}
+
 void MetaKernels::submit(const KernelCall& call, Stream&) { counts_.add(call); }
 
 }  // namespace piton

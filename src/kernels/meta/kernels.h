@@ -8,9 +8,9 @@ namespace piton {
 
 class MetaKernels final : public Kernels {
  public:
-  // packed_bytes(), forward_form(), frozen_form() and row_tile() return the values of `like`, so
-  // that the counted memory is that of a run on it; `like` must outlive this object. Without
-  // `like`: plain rows, tiles of one row.
+  // packed_bytes(), forward_form(), frozen_form(), row_tile() and full_speed_rows() return the
+  // values of `like`, so that the counted memory is that of a run on it; `like` must outlive this
+  // object. Without `like`: plain rows, tiles of one row.
   explicit MetaKernels(const Kernels* like = nullptr) : like_(like) {}
 
   std::string name() const override;
@@ -20,6 +20,7 @@ class MetaKernels final : public Kernels {
   WeightForm frozen_form(WeightForm form, DType dtype) const override;
   bool reads_codes() const override;
   std::int64_t row_tile() const override;
+  std::int64_t full_speed_rows() const override;
 
   CallCounts& counts() { return counts_; }
   const CallCounts& counts() const { return counts_; }

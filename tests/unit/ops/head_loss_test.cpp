@@ -145,7 +145,7 @@ struct Result {
 };
 
 struct How {
-  std::int64_t slice_rows = kHeadSliceRows;
+  std::int64_t slice_rows = 0;
   bool sequence_parallel = false;
   bool training = true;
   bool frozen = false;         // the table
