@@ -1,50 +1,59 @@
 // GELU in its three forms and SiLU, plain and gated.
 #include "kernels/cuda/activation.cuh"
 #include "kernels/cuda/calls.h"
-#include "kernels/cuda/element.cuh"
-#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/rows.cuh"
 
 namespace piton::cuda {
 namespace {
 
 template <typename T>
 struct Activate {
+  static constexpr int kVector = kVectorOf<T>;
   StridedRows<T> y;
   StridedRows<const T> x;
   StridedRows<const T> up;
-  std::int64_t f;
   ActivationKind kind;
 
-  __device__ void operator()(std::int64_t index) const {
-    const std::int64_t row = index / f;
-    const std::int64_t i = index % f;
-    Wide<T> value = activated(kind, widen(x.at(row, i)));
-    if (up.data != nullptr) value *= widen(up.at(row, i));
-    y.at(row, i) = narrow<T>(value);
+  template <int kCount>
+  __device__ void run(std::int64_t row, std::int64_t column) const {
+    auto value = load_wide<kCount>(&x.at(row, column));
+    for (Wide<T>& one : value.at) one = activated(kind, one);
+    if (up.data != nullptr) {
+      const auto factor = load_wide<kCount>(&up.at(row, column));
+      for (int i = 0; i < kCount; ++i) value.at[i] *= factor.at[i];
+    }
+    store_rounded(&y.at(row, column), value);
   }
 };
 
 template <typename T>
 struct ActivationGradient {
+  static constexpr int kVector = kVectorOf<T>;
   StridedRows<T> dx;
   StridedRows<T> dup;
   StridedRows<const T> dy;
   StridedRows<const T> x;
   StridedRows<const T> up;
-  std::int64_t f;
   ActivationKind kind;
 
-  __device__ void operator()(std::int64_t index) const {
-    const std::int64_t row = index / f;
-    const std::int64_t i = index % f;
-    const Wide<T> value = widen(x.at(row, i));
-    const Wide<T> gradient = widen(dy.at(row, i));
-    Wide<T> result = gradient * activation_slope(kind, value);
-    if (up.data != nullptr) {
-      result *= widen(up.at(row, i));
-      dup.at(row, i) = narrow<T>(gradient * activated(kind, value));
+  template <int kCount>
+  __device__ void run(std::int64_t row, std::int64_t column) const {
+    const auto value = load_wide<kCount>(&x.at(row, column));
+    const auto gradient = load_wide<kCount>(&dy.at(row, column));
+    Numbers<Wide<T>, kCount> result;
+    for (int i = 0; i < kCount; ++i) {
+      result.at[i] = gradient.at[i] * activation_slope(kind, value.at[i]);
     }
-    dx.at(row, i) = narrow<T>(result);
+    if (up.data != nullptr) {
+      const auto factor = load_wide<kCount>(&up.at(row, column));
+      Numbers<Wide<T>, kCount> other;
+      for (int i = 0; i < kCount; ++i) {
+        result.at[i] *= factor.at[i];
+        other.at[i] = gradient.at[i] * activated(kind, value.at[i]);
+      }
+      store_rounded(&dup.at(row, column), other);
+    }
+    store_rounded(&dx.at(row, column), result);
   }
 };
 
@@ -52,21 +61,22 @@ struct ActivationGradient {
 
 void execute(const ActivationForward& call, const CallContext& context) {
   with_floating(call.x.dtype(), [&]<typename T>(std::type_identity<T>) {
-    launch_elements("launch of activation forward", call.x.elements(),
-                    Activate<T>{strided_rows<T>(call.y), strided_rows<const T>(call.x),
-                                strided_rows<const T>(call.up), call.x.dim(1), call.kind},
-                    context.stream);
+    launch_rows("launch of activation forward",
+                rows_of(call.x, kVectorOf<T>, {call.y, call.x, call.up}),
+                Activate<T>{strided_rows<T>(call.y), strided_rows<const T>(call.x),
+                            strided_rows<const T>(call.up), call.kind},
+                context.stream);
   });
 }
 
 void execute(const ActivationBackward& call, const CallContext& context) {
   with_floating(call.x.dtype(), [&]<typename T>(std::type_identity<T>) {
-    launch_elements(
-        "launch of activation backward", call.x.elements(),
-        ActivationGradient<T>{strided_rows<T>(call.dx), strided_rows<T>(call.dup),
-                              strided_rows<const T>(call.dy), strided_rows<const T>(call.x),
-                              strided_rows<const T>(call.up), call.x.dim(1), call.kind},
-        context.stream);
+    launch_rows("launch of activation backward",
+                rows_of(call.x, kVectorOf<T>, {call.dx, call.dup, call.dy, call.x, call.up}),
+                ActivationGradient<T>{strided_rows<T>(call.dx), strided_rows<T>(call.dup),
+                                      strided_rows<const T>(call.dy), strided_rows<const T>(call.x),
+                                      strided_rows<const T>(call.up), call.kind},
+                context.stream);
   });
 }
 

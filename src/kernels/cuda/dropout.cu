@@ -1,8 +1,7 @@
 // Dropout with bias and residual.
 #include "kernels/cuda/calls.h"
-#include "kernels/cuda/element.cuh"
+#include "kernels/cuda/column_sums.cuh"
 #include "kernels/cuda/mask.cuh"
-#include "kernels/cuda/reduce.cuh"
 
 namespace piton::cuda {
 namespace {
@@ -10,6 +9,7 @@ namespace {
 // Y: of y and the residual, T: of the rest.
 template <typename Y, typename T>
 struct DropAndAdd {
+  static constexpr int kVector = kVectorOf<Y, T>;
   Y* y;
   const T* x;
   const T* bias;      // or nullptr
@@ -17,37 +17,54 @@ struct DropAndAdd {
   std::int64_t h;
   MaskSite site;
 
-  __device__ void operator()(std::int64_t index) const {
+  template <int kCount>
+  __device__ void run(std::int64_t row, std::int64_t column) const {
     using S = Wide<T>;
-    const std::int64_t row = index / h;
-    const std::int64_t i = index % h;
-    S sum = widen(x[index]);
-    if (bias != nullptr) sum += widen(bias[i]);
-    sum *= site.row_factor<S>(row, i);
-    if (residual != nullptr) sum += widen(residual[index]);
-    y[index] = narrow<Y>(sum);
+    const std::int64_t at = row * h + column;
+    auto sum = load_wide<kCount>(x + at);
+    const auto before = load_or_zero<kCount>(residual != nullptr ? residual + at : nullptr);
+    if (bias != nullptr) {
+      const auto term = load_wide<kCount>(bias + column);
+      for (int i = 0; i < kCount; ++i) sum.at[i] += term.at[i];
+    }
+    const auto factors = site.row_factors<S, kCount>(row, column);
+    for (int i = 0; i < kCount; ++i) sum.at[i] *= factors.at[i];
+    if (residual != nullptr) {
+      for (int i = 0; i < kCount; ++i) sum.at[i] += before.at[i];
+    }
+    store_rounded(y + at, sum);
   }
 };
 
-// The gradient before it is rounded.
-template <typename Y>
+// dx, and the gradient of the bias from numbers that are not rounded.
+template <typename Y, typename T>
 struct DropGradient {
+  static constexpr int kVector = kVectorOf<Y, T>;
+  static constexpr int kSums = 1;
+  using Sum = Wide<Y>;
+  T* dx;  // may be dy, if of its type
   const Y* dy;
   std::int64_t h;
   MaskSite site;
 
-  __device__ Wide<Y> operator()(std::int64_t row, std::int64_t i) const {
-    return widen(dy[row * h + i]) * site.row_factor<Wide<Y>>(row, i);
+  template <int kCount>
+  __device__ __forceinline__ Numbers<Sum, kCount> written(std::int64_t row,
+                                                          std::int64_t column) const {
+    auto gradient = load_wide<kCount>(dy + row * h + column);
+    const auto factors = site.row_factors<Sum, kCount>(row, column);
+    for (int i = 0; i < kCount; ++i) gradient.at[i] *= factors.at[i];
+    store_rounded(dx + row * h + column, gradient);
+    return gradient;
   }
-};
-
-template <typename Y, typename T>
-struct WriteDropGradient {
-  T* dx;  // may be dy, if of its type
-  DropGradient<Y> gradient;
-
-  __device__ void operator()(std::int64_t index) const {
-    dx[index] = narrow<T>(gradient(index / gradient.h, index % gradient.h));
+  template <int kCount>
+  __device__ void run(std::int64_t row, std::int64_t column) const {
+    written<kCount>(row, column);
+  }
+  template <int kCount>
+  __device__ void add(std::int64_t row, std::int64_t column,
+                      Numbers<Sum, kCount> (&sums)[kSums]) const {
+    const auto gradient = written<kCount>(row, column);
+    for (int i = 0; i < kCount; ++i) sums[0].at[i] += gradient.at[i];
   }
 };
 
@@ -56,31 +73,30 @@ struct WriteDropGradient {
 void execute(const DropoutAddForward& call, const CallContext& context) {
   with_stream(call.y.dtype(), call.x.dtype(),
               [&]<typename Y, typename T>(std::type_identity<Y>, std::type_identity<T>) {
-                launch_elements(
-                    "launch of dropout add forward", call.x.elements(),
-                    DropAndAdd<Y, T>{pointer<Y>(call.y), pointer<const T>(call.x),
-                                     pointer<const T>(call.bias), pointer<const Y>(call.residual),
-                                     call.x.dim(1), mask_site(call.dropout)},
+                using Body = DropAndAdd<Y, T>;
+                launch_rows(
+                    "launch of dropout add forward",
+                    rows_of(call.x, Body::kVector, {call.y, call.x, call.bias, call.residual}),
+                    Body{pointer<Y>(call.y), pointer<const T>(call.x), pointer<const T>(call.bias),
+                         pointer<const Y>(call.residual), call.x.dim(1), mask_site(call.dropout)},
                     context.stream);
               });
 }
 
 void execute(const DropoutAddBackward& call, const CallContext& context) {
-  const std::int64_t n = call.dy.dim(0);
-  const std::int64_t h = call.dy.dim(1);
-  with_stream(
-      call.dy.dtype(), call.dx.dtype(),
-      [&]<typename Y, typename T>(std::type_identity<Y>, std::type_identity<T>) {
-        using S = Wide<Y>;
-        const DropGradient<Y> gradient{pointer<const Y>(call.dy), h, mask_site(call.dropout)};
-        if (call.dbias.defined()) {  // first: dx may be the memory of dy
-          launch_column_sums("launch of dropout add backward, bias",
-                             ColumnSums<S, DropGradient<Y>>{gradient, pointer<S>(call.dbias), n, h},
-                             context.stream);
-        }
-        launch_elements("launch of dropout add backward", call.dy.elements(),
-                        WriteDropGradient<Y, T>{pointer<T>(call.dx), gradient}, context.stream);
-      });
+  with_stream(call.dy.dtype(), call.dx.dtype(),
+              [&]<typename Y, typename T>(std::type_identity<Y>, std::type_identity<T>) {
+                using Body = DropGradient<Y, T>;
+                const Extent extent = rows_of(call.dy, Body::kVector, {call.dx, call.dy});
+                const Body body{pointer<T>(call.dx), pointer<const Y>(call.dy), call.dy.dim(1),
+                                mask_site(call.dropout)};
+                if (call.dbias.defined()) {
+                  launch_column_sums("launch of dropout add backward", {extent, call.dbias}, body,
+                                     context.stream);
+                } else {
+                  launch_rows("launch of dropout add backward", extent, body, context.stream);
+                }
+              });
 }
 
 }  // namespace piton::cuda

@@ -75,14 +75,14 @@ StridedRows<T> strided_rows(const Tensor& tensor) {
 template <typename T>
 using Wide = std::conditional_t<std::is_same_v<T, double>, double, float>;
 
-__device__ inline double widen(double x) { return x; }
-__device__ inline float widen(float x) { return x; }
-__device__ inline float widen(__nv_bfloat16 x) { return __bfloat162float(x); }
-__device__ inline float widen(__half x) { return __half2float(x); }
+__device__ __forceinline__ double widen(double x) { return x; }
+__device__ __forceinline__ float widen(float x) { return x; }
+__device__ __forceinline__ float widen(__nv_bfloat16 x) { return __bfloat162float(x); }
+__device__ __forceinline__ float widen(__half x) { return __half2float(x); }
 
 // Rounds to nearest even; to 16 bits through fp32, as on the host.
 template <typename To, typename From>
-__device__ To narrow(From x) {
+__device__ __forceinline__ To narrow(From x) {
   if constexpr (std::is_same_v<To, __nv_bfloat16>) {
     return __float2bfloat16_rn(static_cast<float>(x));
   } else if constexpr (std::is_same_v<To, __half>) {

@@ -1,13 +1,14 @@
 // Lookup of table rows by id.
 #include "kernels/cuda/calls.h"
-#include "kernels/cuda/element.cuh"
 #include "kernels/cuda/reduce.cuh"
+#include "kernels/cuda/rows.cuh"
 
 namespace piton::cuda {
 namespace {
 
 template <typename T>
 struct LookUp {
+  static constexpr int kVector = kVectorOf<T>;
   T* y;
   const T* table;
   const std::int32_t* ids;
@@ -16,13 +17,19 @@ struct LookUp {
   std::int64_t begin;
   bool add;
 
-  __device__ void operator()(std::int64_t index) const {
-    const std::int64_t id = ids[index / h] - begin;
+  template <int kCount>
+  __device__ void run(std::int64_t row, std::int64_t column) const {
+    const std::int64_t id = ids[row] - begin;
     const bool here = id >= 0 && id < rows;
     if (!here && add) return;
-    Wide<T> value = here ? widen(table[id * h + index % h]) : Wide<T>{0};
-    if (add) value += widen(y[index]);
-    y[index] = narrow<T>(value);
+    T* to = y + row * h + column;
+    if (here && !add) return store(to, load<kCount>(table + id * h + column));
+    auto value = load_or_zero<kCount>(here ? table + id * h + column : nullptr);
+    if (add) {
+      const auto before = load_wide<kCount>(to);
+      for (int i = 0; i < kCount; ++i) value.at[i] += before.at[i];
+    }
+    store_rounded(to, value);
   }
 };
 
@@ -70,15 +77,15 @@ __global__ void __launch_bounds__(kThreads, kBlocks) add_table_rows(TableGradien
 
 void execute(const EmbeddingForward& call, const CallContext& context) {
   with_floating(call.y.dtype(), [&]<typename T>(std::type_identity<T>) {
-    launch_elements("launch of embedding forward", call.y.elements(),
-                    LookUp<T>{.y = pointer<T>(call.y),
-                              .table = pointer<const T>(call.table),
-                              .ids = pointer<const std::int32_t>(call.ids),
-                              .rows = call.table.dim(0),
-                              .h = call.table.dim(1),
-                              .begin = call.vocabulary_begin,
-                              .add = call.add},
-                    context.stream);
+    launch_rows("launch of embedding forward", rows_of(call.y, kVectorOf<T>, {call.y, call.table}),
+                LookUp<T>{.y = pointer<T>(call.y),
+                          .table = pointer<const T>(call.table),
+                          .ids = pointer<const std::int32_t>(call.ids),
+                          .rows = call.table.dim(0),
+                          .h = call.table.dim(1),
+                          .begin = call.vocabulary_begin,
+                          .add = call.add},
+                context.stream);
   });
 }
 

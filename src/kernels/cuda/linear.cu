@@ -1,9 +1,9 @@
 // y = x W^T and what follows it. The library's product adds the residual, the bias if it has the
 // dtype of y, and GELU by tanh; other activations read the sums from scratch.
 #include "kernels/cuda/calls.h"
-#include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/linear_end.cuh"
 #include "kernels/cuda/product.h"
+#include "kernels/cuda/rows.cuh"
 #include "kernels/cuda/scratch.h"
 
 namespace piton::cuda {
@@ -13,19 +13,22 @@ std::int64_t stride_of(const Tensor& tensor) { return tensor.defined() ? tensor.
 
 template <typename T, typename B>
 void launch_end(const LinearForward& call, const Tensor& sums, cudaStream_t stream) {
-  launch_elements("launch of linear forward, its end", call.y.elements(),
-                  LinearEnd<T, B>{.y = pointer<T>(call.y),
-                                  .preactivation = pointer<T>(call.preactivation),
-                                  .residual = pointer<const T>(call.residual),
-                                  .bias = pointer<const B>(call.bias),
-                                  .sums = pointer<const Wide<T>>(sums),
-                                  .y_stride = call.y.stride(0),
-                                  .preactivation_stride = stride_of(call.preactivation),
-                                  .residual_stride = stride_of(call.residual),
-                                  .out = call.weight.out,
-                                  .activates = call.activation.has_value(),
-                                  .kind = call.activation.value_or(ActivationKind::kSilu)},
-                  stream);
+  using End = LinearEnd<T, B>;
+  launch_rows(
+      "launch of linear forward, its end",
+      rows_of(call.y, End::kVector, {call.y, call.preactivation, call.residual, call.bias, sums}),
+      End{.y = pointer<T>(call.y),
+          .preactivation = pointer<T>(call.preactivation),
+          .residual = pointer<const T>(call.residual),
+          .bias = pointer<const B>(call.bias),
+          .sums = pointer<const Wide<T>>(sums),
+          .y_stride = call.y.stride(0),
+          .preactivation_stride = stride_of(call.preactivation),
+          .residual_stride = stride_of(call.residual),
+          .out = call.weight.out,
+          .activates = call.activation.has_value(),
+          .kind = call.activation.value_or(ActivationKind::kSilu)},
+      stream);
 }
 
 }  // namespace

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "kernels/cuda/activation.cuh"
-#include "kernels/cuda/element.cuh"
+#include "kernels/cuda/vector.cuh"
 #include "kernels/linear.h"
 
 namespace piton::cuda {
@@ -11,6 +11,7 @@ namespace piton::cuda {
 // T: of y, residual and preactivation; B: of the bias.
 template <typename T, typename B>
 struct LinearEnd {
+  static constexpr int kVector = kVectorOf<T, B, Wide<T>>;
   T* y;
   T* preactivation;     // or nullptr
   const T* residual;    // or nullptr; may be y or preactivation
@@ -23,15 +24,23 @@ struct LinearEnd {
   bool activates;
   ActivationKind kind;
 
-  __device__ void operator()(std::int64_t index) const {
-    const std::int64_t row = index / out;
-    const std::int64_t column = index % out;
-    Wide<T> sum = sums[index];
-    if (bias != nullptr) sum += widen(bias[column]);
-    if (residual != nullptr) sum += widen(residual[row * residual_stride + column]);
+  template <int kCount>
+  __device__ void run(std::int64_t row, std::int64_t column) const {
+    auto sum = load<kCount>(sums + row * out + column);
+    if (bias != nullptr) {
+      const auto term = load_wide<kCount>(bias + column);
+      for (int i = 0; i < kCount; ++i) sum.at[i] += term.at[i];
+    }
+    if (residual != nullptr) {
+      const auto term = load_wide<kCount>(residual + row * residual_stride + column);
+      for (int i = 0; i < kCount; ++i) sum.at[i] += term.at[i];
+    }
     if (preactivation != nullptr)
-      preactivation[row * preactivation_stride + column] = narrow<T>(sum);
-    y[row * y_stride + column] = narrow<T>(activates ? activated(kind, sum) : sum);
+      store_rounded(preactivation + row * preactivation_stride + column, sum);
+    if (activates) {
+      for (Wide<T>& one : sum.at) one = activated(kind, one);
+    }
+    store_rounded(y + row * y_stride + column, sum);
   }
 };
 

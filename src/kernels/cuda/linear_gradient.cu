@@ -1,9 +1,7 @@
 // dx = dy W + residual, dW += dy^T x, dbias += column sums of dy.
 #include "kernels/cuda/calls.h"
-#include "kernels/cuda/element.cuh"
+#include "kernels/cuda/column_sums.cuh"
 #include "kernels/cuda/product.h"
-#include "kernels/cuda/reduce.cuh"
-#include "kernels/cuda/scratch.h"
 
 namespace piton::cuda {
 namespace {
@@ -18,10 +16,16 @@ Tensor in_dtype(const Tensor& tensor, DType dtype, const CallContext& context) {
 
 template <typename T>
 struct RowTerm {
-  const T* dy;
-  std::int64_t stride;
-  __device__ Wide<T> operator()(std::int64_t row, std::int64_t column) const {
-    return widen(dy[row * stride + column]);
+  static constexpr int kVector = kVectorOf<T>;
+  static constexpr int kSums = 1;
+  using Sum = Wide<T>;
+  StridedRows<const T> dy;
+
+  template <int kCount>
+  __device__ void add(std::int64_t row, std::int64_t column,
+                      Numbers<Sum, kCount> (&sums)[kSums]) const {
+    const auto term = load_wide<kCount>(&dy.at(row, column));
+    for (int i = 0; i < kCount; ++i) sums[0].at[i] += term.at[i];
   }
 };
 
@@ -55,12 +59,9 @@ void execute(const LinearBackwardWeight& call, const CallContext& context) {
                             context.stream);
   if (!call.dbias.defined()) return;
   with_floating(call.dy.dtype(), [&]<typename T>(std::type_identity<T>) {
-    using S = Wide<T>;
-    launch_column_sums(
-        "launch of linear backward weight, bias",
-        ColumnSums<S, RowTerm<T>>{RowTerm<T>{pointer<const T>(call.dy), call.dy.stride(0)},
-                                  pointer<S>(call.dbias), n, call.dy.dim(1)},
-        context.stream);
+    launch_column_sums("launch of linear backward weight, bias",
+                       {rows_of(call.dy, kVectorOf<T>, {call.dy}), call.dbias},
+                       RowTerm<T>{strided_rows<const T>(call.dy)}, context.stream);
   });
 }
 

@@ -4,8 +4,8 @@
 #include <limits>
 
 #include "kernels/cuda/calls.h"
-#include "kernels/cuda/element.cuh"
 #include "kernels/cuda/reduce.cuh"
+#include "kernels/cuda/rows.cuh"
 
 namespace piton::cuda {
 namespace {
@@ -122,6 +122,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks) combine_rows(CombineRows<S>
 
 template <typename T, typename S>
 struct LossGradient {
+  static constexpr int kVector = kVectorOf<T, S>;
   T* dlogits;  // may be logits
   const S* logits;
   const S* lse;
@@ -132,15 +133,19 @@ struct LossGradient {
   std::int64_t begin;
   std::int64_t valid;
 
-  __device__ void operator()(std::int64_t index) const {
-    const std::int64_t row = index / columns;
-    const std::int64_t i = index % columns;
-    S gradient = 0;
-    if (i < valid && labels[row] >= 0) {
-      const S onehot = i == labels[row] - begin ? S{1} : S{0};
-      gradient = (exp(logits[index] - lse[row]) - onehot) * static_cast<S>(mask[row]) * *scale;
+  template <int kCount>
+  __device__ void run(std::int64_t row, std::int64_t column) const {
+    auto gradient = load<kCount>(logits + row * columns + column);
+    const S center = lse[row];
+    const S factor = static_cast<S>(mask[row]);
+    const S all = *scale;
+    const std::int32_t label = labels[row];
+    for (int i = 0; i < kCount; ++i) {
+      const S onehot = column + i == label - begin ? S{1} : S{0};
+      const bool counts = column + i < valid && label >= 0;
+      gradient.at[i] = counts ? (exp(gradient.at[i] - center) - onehot) * factor * all : S{0};
     }
-    dlogits[index] = narrow<T>(gradient);
+    store_rounded(dlogits + row * columns + column, gradient);
   }
 };
 
@@ -204,17 +209,19 @@ void execute(const LossCombine& call, const CallContext& context) {
 void execute(const LossBackward& call, const CallContext& context) {
   with_floating(call.dlogits.dtype(), [&]<typename T>(std::type_identity<T>) {
     with_sums(call.logits.dtype(), [&]<typename S>(std::type_identity<S>) {
-      launch_elements("launch of loss backward", call.logits.elements(),
-                      LossGradient<T, S>{.dlogits = pointer<T>(call.dlogits),
-                                         .logits = pointer<const S>(call.logits),
-                                         .lse = pointer<const S>(call.lse),
-                                         .labels = pointer<const std::int32_t>(call.labels),
-                                         .mask = pointer<const float>(call.mask),
-                                         .scale = pointer<const S>(call.scale),
-                                         .columns = call.logits.dim(1),
-                                         .begin = call.vocabulary_begin,
-                                         .valid = call.valid},
-                      context.stream);
+      using Body = LossGradient<T, S>;
+      launch_rows("launch of loss backward",
+                  rows_of(call.logits, Body::kVector, {call.dlogits, call.logits}),
+                  Body{.dlogits = pointer<T>(call.dlogits),
+                       .logits = pointer<const S>(call.logits),
+                       .lse = pointer<const S>(call.lse),
+                       .labels = pointer<const std::int32_t>(call.labels),
+                       .mask = pointer<const float>(call.mask),
+                       .scale = pointer<const S>(call.scale),
+                       .columns = call.logits.dim(1),
+                       .begin = call.vocabulary_begin,
+                       .valid = call.valid},
+                  context.stream);
     });
   });
 }

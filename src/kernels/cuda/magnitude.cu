@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "kernels/cuda/calls.h"
-#include "kernels/cuda/element.cuh"
+#include "kernels/cuda/column_sums.cuh"
 #include "kernels/cuda/reduce.cuh"
 #include "kernels/magnitude.h"
 
@@ -38,35 +38,47 @@ __device__ S inverse_length(S squares) {
 // `M`: of magnitude and bias.
 template <typename T, typename M>
 struct WithMagnitude {
+  static constexpr int kVector = kVectorOf<T>;
   StridedRows<T> y;
   StridedRows<const T> x;
   const M* magnitude;
   const Wide<T>* squares;
   const M* bias;  // or nullptr
-  std::int64_t f;
 
-  __device__ void operator()(std::int64_t index) const {
+  template <int kCount>
+  __device__ void run(std::int64_t row, std::int64_t column) const {
     using S = Wide<T>;
-    const std::int64_t row = index / f;
-    const std::int64_t j = index % f;
-    const S offset = bias != nullptr ? static_cast<S>(widen(bias[j])) : S{0};
-    const S factor = static_cast<S>(widen(magnitude[j])) * inverse_length(squares[j]);
-    y.at(row, j) = narrow<T>((static_cast<S>(widen(x.at(row, j))) - offset) * factor + offset);
+    auto value = load_wide<kCount>(&x.at(row, column));
+    for (int i = 0; i < kCount; ++i) {
+      const std::int64_t j = column + i;
+      const S offset = bias != nullptr ? static_cast<S>(widen(bias[j])) : S{0};
+      const S factor = static_cast<S>(widen(magnitude[j])) * inverse_length(squares[j]);
+      value.at[i] = (value.at[i] - offset) * factor + offset;
+    }
+    store_rounded(&y.at(row, column), value);
   }
 };
 
 template <typename T, typename M>
 struct MagnitudeTerm {
+  static constexpr int kVector = kVectorOf<T>;
+  static constexpr int kSums = 1;
+  using Sum = Wide<T>;
   StridedRows<const T> dy;
   StridedRows<const T> x;
-  const Wide<T>* squares;
+  const Sum* squares;
   const M* bias;  // or nullptr
 
-  __device__ Wide<T> operator()(std::int64_t row, std::int64_t j) const {
-    using S = Wide<T>;
-    const S offset = bias != nullptr ? static_cast<S>(widen(bias[j])) : S{0};
-    return static_cast<S>(widen(dy.at(row, j))) * (static_cast<S>(widen(x.at(row, j))) - offset) *
-           inverse_length(squares[j]);
+  template <int kCount>
+  __device__ void add(std::int64_t row, std::int64_t column,
+                      Numbers<Sum, kCount> (&sums)[kSums]) const {
+    const auto gradient = load_wide<kCount>(&dy.at(row, column));
+    const auto value = load_wide<kCount>(&x.at(row, column));
+    for (int i = 0; i < kCount; ++i) {
+      const std::int64_t j = column + i;
+      const Sum offset = bias != nullptr ? static_cast<Sum>(widen(bias[j])) : Sum{0};
+      sums[0].at[i] += gradient.at[i] * (value.at[i] - offset) * inverse_length(squares[j]);
+    }
   }
 };
 
@@ -88,14 +100,13 @@ void execute(const RowSquares& call, const CallContext& context) {
 void execute(const MagnitudeForward& call, const CallContext& context) {
   with_floating(call.x.dtype(), [&]<typename T>(std::type_identity<T>) {
     with_floating(call.magnitude.dtype(), [&]<typename M>(std::type_identity<M>) {
-      launch_elements("launch of magnitude forward", call.x.elements(),
-                      WithMagnitude<T, M>{.y = strided_rows<T>(call.y),
-                                          .x = strided_rows<const T>(call.x),
-                                          .magnitude = pointer<const M>(call.magnitude),
-                                          .squares = pointer<const Wide<T>>(call.squares),
-                                          .bias = pointer<const M>(call.bias),
-                                          .f = call.x.dim(1)},
-                      context.stream);
+      launch_rows("launch of magnitude forward", rows_of(call.x, kVectorOf<T>, {call.y, call.x}),
+                  WithMagnitude<T, M>{.y = strided_rows<T>(call.y),
+                                      .x = strided_rows<const T>(call.x),
+                                      .magnitude = pointer<const M>(call.magnitude),
+                                      .squares = pointer<const Wide<T>>(call.squares),
+                                      .bias = pointer<const M>(call.bias)},
+                  context.stream);
     });
   });
 }
@@ -104,15 +115,12 @@ void execute(const MagnitudeGradient& call, const CallContext& context) {
   const DType bias = call.bias.defined() ? call.bias.dtype() : call.x.dtype();
   with_floating(call.x.dtype(), [&]<typename T>(std::type_identity<T>) {
     with_floating(bias, [&]<typename M>(std::type_identity<M>) {
-      using Term = MagnitudeTerm<T, M>;
       launch_column_sums("launch of magnitude gradient",
-                         ColumnSums<Wide<T>, Term>{{.dy = strided_rows<const T>(call.dy),
-                                                    .x = strided_rows<const T>(call.x),
-                                                    .squares = pointer<const Wide<T>>(call.squares),
-                                                    .bias = pointer<const M>(call.bias)},
-                                                   pointer<Wide<T>>(call.dmagnitude),
-                                                   call.x.dim(0),
-                                                   call.x.dim(1)},
+                         {rows_of(call.x, kVectorOf<T>, {call.dy, call.x}), call.dmagnitude},
+                         MagnitudeTerm<T, M>{.dy = strided_rows<const T>(call.dy),
+                                             .x = strided_rows<const T>(call.x),
+                                             .squares = pointer<const Wide<T>>(call.squares),
+                                             .bias = pointer<const M>(call.bias)},
                          context.stream);
     });
   });

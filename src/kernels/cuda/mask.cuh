@@ -4,6 +4,7 @@
 #include <cuda_runtime.h>
 
 #include "kernels/call.h"
+#include "kernels/cuda/vector.cuh"
 
 namespace piton::cuda {
 
@@ -52,16 +53,39 @@ struct MaskSite {
   }
   __device__ bool keeps(std::uint32_t word) const { return word >= threshold; }
 
-  // The factor of an element of a matrix [rows, channels].
-  template <typename S>
-  __device__ S row_factor(std::int64_t row, std::int64_t channel) const {
-    if (!draws) return S{1};
+  // The factors of elements channel .. channel + kCount - 1 of a row of a matrix [rows, channels].
+  // Four columns share a draw.
+  template <typename S, int kCount>
+  __device__ __forceinline__ Numbers<S, kCount> row_factors(std::int64_t row,
+                                                            std::int64_t channel) const {
+    Numbers<S, kCount> factors;
+    for (S& factor : factors.at) factor = S{1};
+    if (!draws) return factors;
     const std::int64_t global = first_row + row;
+    const std::int64_t sample = global / sequence;
+    const std::int64_t place = global - sample * sequence;
+    const std::int64_t position = place + (place < sequence / 2 ? first_shift : second_shift);
     const std::int64_t column = first_column + channel;
-    const std::int64_t place = global % sequence;
-    const std::int64_t shift = place < sequence / 2 ? first_shift : second_shift;
-    const MaskWords drawn = words(global / sequence, 0, place + shift, column);
-    return keeps(drawn.word[column % 4]) ? static_cast<S>(kept) : S{0};
+    const auto factor_of = [&](std::uint32_t word) {
+      return keeps(word) ? static_cast<S>(kept) : S{0};
+    };
+    if (kCount % 4 == 0 && column % 4 == 0) {
+      for (int i = 0; i + 3 < kCount; i += 4) {
+        const MaskWords drawn = words(sample, 0, position, column + i);
+        for (int j = 0; j < 4; ++j) factors.at[i + j] = factor_of(drawn.word[j]);
+      }
+      return factors;
+    }
+    MaskWords drawn = words(sample, 0, position, column);
+    for (int i = 0; i < kCount; ++i) {
+      const std::int64_t which = (column + i) % 4;
+      if (i > 0 && which == 0) drawn = words(sample, 0, position, column + i);
+      // No index: the words stay in registers.
+      const std::uint32_t low = which == 0 ? drawn.word[0] : drawn.word[1];
+      const std::uint32_t high = which == 2 ? drawn.word[2] : drawn.word[3];
+      factors.at[i] = factor_of(which < 2 ? low : high);
+    }
+    return factors;
   }
 };
 

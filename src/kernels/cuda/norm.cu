@@ -1,7 +1,7 @@
 // Layer norm and RMS norm: one block per row, and one per 32 columns for the gradients of gain and
 // bias. The order of the sums depends only on sizes.
 #include "kernels/cuda/calls.h"
-#include "kernels/cuda/element.cuh"
+#include "kernels/cuda/column_sums.cuh"
 #include "kernels/cuda/reduce.cuh"
 
 namespace piton::cuda {
@@ -103,22 +103,42 @@ __global__ void __launch_bounds__(kThreads, kBlocks) norm_gradient_rows(NormGrad
   }
 }
 
-template <typename X, typename T>
-struct GainTerm {
-  NormGradient<X, T> rows;
-  __device__ Wide<T> operator()(std::int64_t row, std::int64_t column) const {
-    return widen(rows.dy[row * rows.h + column]) * rows.normalized(row, column);
+// The terms of the gradients of the gain, and with kBias of the bias.
+template <typename X, typename T, bool kBias>
+struct GainTerms {
+  static constexpr int kVector = kVectorOf<X, T>;
+  static constexpr int kSums = kBias ? 2 : 1;
+  using Sum = Wide<T>;
+  const T* dy;
+  const X* x;
+  const Sum* mean;  // nullptr: RMS norm
+  const Sum* rstd;
+  std::int64_t h;
+
+  template <int kCount>
+  __device__ void add(std::int64_t row, std::int64_t column,
+                      Numbers<Sum, kCount> (&sums)[kSums]) const {
+    const auto value = load_wide<kCount>(x + row * h + column);
+    const auto gradient = load_wide<kCount>(dy + row * h + column);
+    const Sum center = mean != nullptr ? mean[row] : Sum{0};
+    const Sum scale = rstd[row];
+    for (int i = 0; i < kCount; ++i) {
+      sums[0].at[i] += gradient.at[i] * ((value.at[i] - center) * scale);
+      if (kBias) sums[kSums - 1].at[i] += gradient.at[i];
+    }
   }
 };
 
-template <typename T>
-struct BiasTerm {
-  const T* dy;
-  std::int64_t h;
-  __device__ Wide<T> operator()(std::int64_t row, std::int64_t column) const {
-    return widen(dy[row * h + column]);
-  }
-};
+template <bool kBias, typename X, typename T>
+void launch_gains(const NormBackward& call, cudaStream_t stream) {
+  using Body = GainTerms<X, T, kBias>;
+  launch_column_sums(
+      "launch of norm backward, gain and bias",
+      {rows_of(call.x, Body::kVector, {call.dy, call.x}), call.dgain, call.dbias},
+      Body{pointer<const T>(call.dy), pointer<const X>(call.x), pointer<const Wide<T>>(call.mean),
+           pointer<const Wide<T>>(call.rstd), call.x.dim(1)},
+      stream);
+}
 
 template <typename T>
 LaunchShape shape_of_rows(std::int64_t n) {
@@ -164,17 +184,10 @@ void execute(const NormBackward& call, const CallContext& context) {
                                               .gain_offset = static_cast<S>(call.gain_offset),
                                               .n = n,
                                               .h = h};
-                if (call.dgain.defined()) {
-                  launch_column_sums("launch of norm backward, gain",
-                                     ColumnSums<S, GainTerm<X, T>>{GainTerm<X, T>{rows},
-                                                                   pointer<S>(call.dgain), n, h},
-                                     context.stream);
-                }
                 if (call.dbias.defined()) {
-                  launch_column_sums("launch of norm backward, bias",
-                                     ColumnSums<S, BiasTerm<T>>{BiasTerm<T>{rows.dy, h},
-                                                                pointer<S>(call.dbias), n, h},
-                                     context.stream);
+                  launch_gains<true, X, T>(call, context.stream);
+                } else if (call.dgain.defined()) {
+                  launch_gains<false, X, T>(call, context.stream);
                 }
                 launch("launch of norm backward", norm_gradient_rows<X, T>, shape_of_rows<T>(n),
                        rows, context.stream);

@@ -2,14 +2,15 @@
 #include <cmath>
 
 #include "kernels/cuda/calls.h"
-#include "kernels/cuda/element.cuh"
 #include "kernels/cuda/reduce.cuh"
+#include "kernels/cuda/rows.cuh"
 
 namespace piton::cuda {
 namespace {
 
 template <typename T>
 struct Adamw {
+  static constexpr int kVector = kVectorOf<T, float>;
   float* main;
   float* first;
   float* second;
@@ -24,23 +25,32 @@ struct Adamw {
   float decay_multiplier;
   float lr_multiplier;
 
-  __device__ void operator()(std::int64_t i) const {
+  template <int kCount>
+  __device__ void run(std::int64_t, std::int64_t i) const {
     if (scalars[kApply] == 0) return;
+    const auto gradients = load<kCount>(gradient + i);
+    auto m = load<kCount>(first + i);
+    auto v = load<kCount>(second + i);
+    auto x = load<kCount>(main + i);
     const float lr = scalars[kLearningRate] * lr_multiplier;
-    const float g = gradient[i] * scalars[kGradientScale];
-    const float m = beta1 * first[i] + rest1 * g;
-    const float v = beta2 * second[i] + rest2 * g * g;
-    float x = main[i] * (1.0F - lr * scalars[kWeightDecay] * decay_multiplier);
-    x -= lr * (m / scalars[kCorrection1]) / (sqrtf(v / scalars[kCorrection2]) + eps);
-    first[i] = m;
-    second[i] = v;
-    main[i] = x;
-    if (copy != nullptr) copy[i] = narrow<T>(x);
+    const float kept = 1.0F - lr * scalars[kWeightDecay] * decay_multiplier;
+    for (int j = 0; j < kCount; ++j) {
+      const float g = gradients.at[j] * scalars[kGradientScale];
+      m.at[j] = beta1 * m.at[j] + rest1 * g;
+      v.at[j] = beta2 * v.at[j] + rest2 * g * g;
+      x.at[j] = x.at[j] * kept - lr * (m.at[j] / scalars[kCorrection1]) /
+                                     (sqrtf(v.at[j] / scalars[kCorrection2]) + eps);
+    }
+    store(first + i, m);
+    store(second + i, v);
+    store(main + i, x);
+    if (copy != nullptr) store_rounded(copy + i, x);
   }
 };
 
 template <typename T>
 struct Sgd {
+  static constexpr int kVector = kVectorOf<T, float>;
   float* main;
   float* buffer;  // or nullptr
   T* copy;        // or nullptr
@@ -50,27 +60,42 @@ struct Sgd {
   float decay_multiplier;
   float lr_multiplier;
 
-  __device__ void operator()(std::int64_t i) const {
+  template <int kCount>
+  __device__ void run(std::int64_t, std::int64_t i) const {
     if (scalars[kApply] == 0) return;
+    const auto gradients = load<kCount>(gradient + i);
+    auto x = load<kCount>(main + i);
     const float lr = scalars[kLearningRate] * lr_multiplier;
-    float g =
-        gradient[i] * scalars[kGradientScale] + scalars[kWeightDecay] * decay_multiplier * main[i];
-    if (buffer != nullptr) g = buffer[i] = momentum * buffer[i] + g;
-    const float x = main[i] - lr * g;
-    main[i] = x;
-    if (copy != nullptr) copy[i] = narrow<T>(x);
+    Numbers<float, kCount> step;
+    for (int j = 0; j < kCount; ++j) {
+      step.at[j] = gradients.at[j] * scalars[kGradientScale] +
+                   scalars[kWeightDecay] * decay_multiplier * x.at[j];
+    }
+    if (buffer != nullptr) {
+      const auto before = load<kCount>(buffer + i);
+      for (int j = 0; j < kCount; ++j) step.at[j] = momentum * before.at[j] + step.at[j];
+      store(buffer + i, step);
+    }
+    for (int j = 0; j < kCount; ++j) x.at[j] = x.at[j] - lr * step.at[j];
+    store(main + i, x);
+    if (copy != nullptr) store_rounded(copy + i, x);
   }
 };
 
 struct Average {
+  static constexpr int kVector = kVectorOf<float>;
   float* average;
   const float* main;
   const float* scalars;
   float rest;  // 1 - decay
 
-  __device__ void operator()(std::int64_t i) const {
+  template <int kCount>
+  __device__ void run(std::int64_t, std::int64_t i) const {
     if (scalars[kApply] == 0) return;
-    average[i] += rest * (main[i] - average[i]);
+    auto mean = load<kCount>(average + i);
+    const auto x = load<kCount>(main + i);
+    for (int j = 0; j < kCount; ++j) mean.at[j] += rest * (x.at[j] - mean.at[j]);
+    store(average + i, mean);
   }
 };
 
@@ -176,44 +201,47 @@ DType copy_dtype(const Tensor& copy) { return copy.defined() ? copy.dtype() : DT
 
 void execute(const AdamwUpdate& call, const CallContext& context) {
   with_floating(copy_dtype(call.copy), [&]<typename T>(std::type_identity<T>) {
-    launch_elements("launch of adamw", call.main.elements(),
-                    Adamw<T>{.main = pointer<float>(call.main),
-                             .first = pointer<float>(call.first),
-                             .second = pointer<float>(call.second),
-                             .copy = pointer<T>(call.copy),
-                             .gradient = pointer<const float>(call.gradient),
-                             .scalars = pointer<const float>(call.scalars),
-                             .beta1 = static_cast<float>(call.beta1),
-                             .rest1 = static_cast<float>(1 - call.beta1),
-                             .beta2 = static_cast<float>(call.beta2),
-                             .rest2 = static_cast<float>(1 - call.beta2),
-                             .eps = static_cast<float>(call.eps),
-                             .decay_multiplier = static_cast<float>(call.decay_multiplier),
-                             .lr_multiplier = static_cast<float>(call.lr_multiplier)},
-                    context.stream);
+    launch_rows(
+        "launch of adamw",
+        flat(Adamw<T>::kVector, {call.main, call.first, call.second, call.copy, call.gradient}),
+        Adamw<T>{.main = pointer<float>(call.main),
+                 .first = pointer<float>(call.first),
+                 .second = pointer<float>(call.second),
+                 .copy = pointer<T>(call.copy),
+                 .gradient = pointer<const float>(call.gradient),
+                 .scalars = pointer<const float>(call.scalars),
+                 .beta1 = static_cast<float>(call.beta1),
+                 .rest1 = static_cast<float>(1 - call.beta1),
+                 .beta2 = static_cast<float>(call.beta2),
+                 .rest2 = static_cast<float>(1 - call.beta2),
+                 .eps = static_cast<float>(call.eps),
+                 .decay_multiplier = static_cast<float>(call.decay_multiplier),
+                 .lr_multiplier = static_cast<float>(call.lr_multiplier)},
+        context.stream);
   });
 }
 
 void execute(const SgdUpdate& call, const CallContext& context) {
   with_floating(copy_dtype(call.copy), [&]<typename T>(std::type_identity<T>) {
-    launch_elements("launch of sgd", call.main.elements(),
-                    Sgd<T>{.main = pointer<float>(call.main),
-                           .buffer = pointer<float>(call.buffer),
-                           .copy = pointer<T>(call.copy),
-                           .gradient = pointer<const float>(call.gradient),
-                           .scalars = pointer<const float>(call.scalars),
-                           .momentum = static_cast<float>(call.momentum),
-                           .decay_multiplier = static_cast<float>(call.decay_multiplier),
-                           .lr_multiplier = static_cast<float>(call.lr_multiplier)},
-                    context.stream);
+    launch_rows("launch of sgd",
+                flat(Sgd<T>::kVector, {call.main, call.buffer, call.copy, call.gradient}),
+                Sgd<T>{.main = pointer<float>(call.main),
+                       .buffer = pointer<float>(call.buffer),
+                       .copy = pointer<T>(call.copy),
+                       .gradient = pointer<const float>(call.gradient),
+                       .scalars = pointer<const float>(call.scalars),
+                       .momentum = static_cast<float>(call.momentum),
+                       .decay_multiplier = static_cast<float>(call.decay_multiplier),
+                       .lr_multiplier = static_cast<float>(call.lr_multiplier)},
+                context.stream);
   });
 }
 
 void execute(const MovingAverage& call, const CallContext& context) {
-  launch_elements("launch of moving average", call.main.elements(),
-                  Average{pointer<float>(call.average), pointer<const float>(call.main),
-                          pointer<const float>(call.scalars), static_cast<float>(1 - call.decay)},
-                  context.stream);
+  launch_rows("launch of moving average", flat(Average::kVector, {call.average, call.main}),
+              Average{pointer<float>(call.average), pointer<const float>(call.main),
+                      pointer<const float>(call.scalars), static_cast<float>(1 - call.decay)},
+              context.stream);
 }
 
 void execute(const SquareSums& call, const CallContext& context) {

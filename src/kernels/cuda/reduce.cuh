@@ -1,5 +1,5 @@
-// Sums and maxima over the threads of a block, and over the rows of a matrix. Their order depends
-// only on sizes. Internal to this folder.
+// Sums and maxima over the threads of a block. Their order depends only on sizes. Internal to this
+// folder.
 #pragma once
 
 #include "kernels/cuda/launch.cuh"
@@ -38,42 +38,6 @@ __device__ S reduced(S mine, S* parts, Combine combine) {
 template <typename S>
 __device__ S block_sum(S mine, S* parts) {
   return reduced(mine, parts, Plus{});
-}
-
-// sums[column] += sum over rows of body(row, column), which is of type S. A block computes kWarp
-// columns: each of its warps sums every kWarps-th row, and the warps are added in order.
-template <typename S, typename Body>
-struct ColumnSums {
-  Body body;
-  S* sums;
-  std::int64_t n;
-  std::int64_t columns;
-};
-
-template <typename S, typename Body>
-__global__ void __launch_bounds__(kThreads, kBlocks) add_column_sums(ColumnSums<S, Body> all) {
-  S* parts = shared_array<S>();  // [kWarps, kWarp]
-  const std::int64_t column = std::int64_t{blockIdx.x} * kWarp + threadIdx.x % kWarp;
-  const int warp = static_cast<int>(threadIdx.x / kWarp);
-  S sum = 0;
-  if (column < all.columns) {
-    for (std::int64_t row = warp; row < all.n; row += kWarps) sum += all.body(row, column);
-  }
-  parts[threadIdx.x] = sum;
-  __syncthreads();
-  if (warp != 0 || column >= all.columns) return;
-  for (int other = 1; other < kWarps; ++other) sum += parts[other * kWarp + threadIdx.x];
-  all.sums[column] += sum;
-}
-
-template <typename S, typename Body>
-void launch_column_sums(std::string_view name, const ColumnSums<S, Body>& all,
-                        cudaStream_t stream) {
-  if (all.columns == 0 || all.n == 0) return;
-  launch(name, add_column_sums<S, Body>,
-         {.blocks = {static_cast<unsigned>((all.columns + kWarp - 1) / kWarp), 1, 1},
-          .shared_bytes = kThreads * sizeof(S)},
-         all, stream);
 }
 
 }  // namespace piton::cuda

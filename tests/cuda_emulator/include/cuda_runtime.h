@@ -13,7 +13,7 @@
 #define __device__
 #define __host__
 #define __shared__
-#define __forceinline__ inline
+#define __forceinline__ inline __attribute__((always_inline))
 #define __align__(bytes) __attribute__((aligned(bytes)))
 #define __launch_bounds__(...)
 
@@ -52,6 +52,10 @@ template <typename T>
 T __shfl_sync(unsigned mask, T value, int lane) {
   return piton::emulator::exchanged(mask, value, lane);
 }
+
+struct alignas(8) uint2 {
+  unsigned x, y;
+};
 
 struct alignas(16) uint4 {
   unsigned x, y, z, w;
