@@ -48,9 +48,10 @@ TRAINING = {
     "offload_optimizer": (LLAMA, "--bf16 --remote-device cpu"),
     "qwen3": ("qwen3-0.6b", "--bf16 --num-layers 2 --hidden-size 64 --ffn-hidden-size 96 --num-attention-heads 4 "
               "--num-query-groups 2 --kv-channels 16"),
-    "bloom": ("", "--bf16 --model-family bloom --max-position-embeddings 64 --num-layers 2 --hidden-size 64 --num-attention-heads 4"),
-    "gemma": ("", "--bf16 --model-family gemma --max-position-embeddings 64 --num-layers 2 --hidden-size 64 --num-attention-heads 4 "
-              "--ffn-hidden-size 96 --kv-channels 32"),
+    "bloom": ("", "--bf16 --model-family bloom --max-position-embeddings 64 --num-layers 2 --hidden-size 64 "
+              "--num-attention-heads 4"),
+    "gemma": ("", "--bf16 --model-family gemma --max-position-embeddings 64 --num-layers 2 --hidden-size 64 "
+              "--num-attention-heads 4 --ffn-hidden-size 96 --kv-channels 32"),
 }
 # name: (model, options) of two ranks. Losses are those of one process.
 LAYOUTS = {
@@ -89,7 +90,8 @@ class Session:
         with open(self.out / f"{name}.log", "w") as log:
             try:
                 code = subprocess.run([str(word) for word in command], stdout=log, stderr=subprocess.STDOUT, cwd=ROOT,
-                                      timeout=seconds or self.limit, env={**os.environ, **(environment or {})}).returncode
+                                      timeout=seconds or self.limit,
+                                      env={**os.environ, **(environment or {})}).returncode
             except subprocess.TimeoutExpired:
                 code = 124
         self.say(f"{name:32} exit {code:3}  {time.monotonic() - begin:5.1f} s")
@@ -186,7 +188,8 @@ class Session:
         plain = ["--hidden-dropout", "0", "--attention-dropout", "0"]
         self.step("step_gpt2_8", "gpt2-124m", 8, 1024, *plain)
         self.step("step_gpt2_32", "gpt2-124m", 32, 1024, *plain)
-        self.step("step_gpt2_32_dropout", "gpt2-124m", 32, 1024, "--hidden-dropout", "0.1", "--attention-dropout", "0.1")
+        self.step("step_gpt2_32_dropout", "gpt2-124m", 32, 1024, "--hidden-dropout", "0.1", "--attention-dropout",
+                  "0.1")
         self.step("step_llama_8", "llama-1.1b", 8, 2048)
         # The time of the host: the GPU has next to nothing to do.
         self.step("step_gpt2_host", "gpt2-124m", 1, 64, *plain, iterations=20)
@@ -207,8 +210,9 @@ class Session:
         self.run(name, [self.piton, "bench", *words, "--kernels", "cuda"])
 
     def calls(self):
-        self.bench("bench_train", "train", "--model", "gpt2-124m", "--bf16", "--seq-length", "1024", "--micro-batch-size",
-                   "32", "--rounds", "3", "--profile", "--hidden-dropout", "0", "--attention-dropout", "0")
+        self.bench("bench_train", "train", "--model", "gpt2-124m", "--bf16", "--seq-length", "1024",
+                   "--micro-batch-size", "32", "--rounds", "3", "--profile", "--hidden-dropout", "0",
+                   "--attention-dropout", "0")
         self.bench("bench_attention", "attention", "--bf16", "--model", "llama2-7b", "--num-attention-heads", "16",
                    "--hidden-size", "2048", "--seq-length", "16384", "--micro-batch-size", "1", "--rounds", "3")
         self.bench("bench_optimizer", "optimizer", "--bf16", "--elements", "500000000", "--rounds", "3")
@@ -222,10 +226,10 @@ class Session:
             self.say("profile: no ncu")
             return
         self.run("profile", ["ncu", "--metrics", "gpu__time_duration.sum,dram__bytes.sum", "--clock-control", "none",
-                             "--csv", "--log-file", self.out / "profile.csv", self.piton, "pretrain", "--kernels", "cuda",
-                             "--model", "gpt2-124m", "--mock-data", "--bf16", "--seq-length", 1024, "--micro-batch-size",
-                             32, "--train-iters", 2, "--global-batch-size", 32, "--hidden-dropout", 0,
-                             "--attention-dropout", 0])
+                             "--csv", "--log-file", self.out / "profile.csv", self.piton, "pretrain", "--kernels",
+                             "cuda", "--model", "gpt2-124m", "--mock-data", "--bf16", "--seq-length", 1024,
+                             "--micro-batch-size", 32, "--train-iters", 2, "--global-batch-size", 32,
+                             "--hidden-dropout", 0, "--attention-dropout", 0])
 
     def sanitizers(self):
         if shutil.which("compute-sanitizer") is None:
