@@ -1,38 +1,18 @@
 // y = x W^T and what follows it. The library's product adds the residual, and the bias if it has
-// the dtype of y; an activation reads the sums from scratch.
+// the dtype of y; an activation reads the sums from scratch. Few rows have another kernel.
 #include "kernels/cuda/calls.h"
+#include "kernels/cuda/few_row_product.h"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/linear_end.cuh"
 #include "kernels/cuda/product.h"
 #include "kernels/cuda/scratch.h"
 
 namespace piton::cuda {
-namespace {
-
-std::int64_t stride_of(const Tensor& tensor) { return tensor.defined() ? tensor.stride(0) : 0; }
-
-template <typename T, typename B>
-void launch_end(const LinearForward& call, const Tensor& sums, cudaStream_t stream) {
-  launch_elements("launch of linear forward, its end", call.y.elements(),
-                  LinearEnd<T, B>{.y = pointer<T>(call.y),
-                                  .preactivation = pointer<T>(call.preactivation),
-                                  .residual = pointer<const T>(call.residual),
-                                  .bias = pointer<const B>(call.bias),
-                                  .sums = pointer<const Wide<T>>(sums),
-                                  .y_stride = call.y.stride(0),
-                                  .preactivation_stride = stride_of(call.preactivation),
-                                  .residual_stride = stride_of(call.residual),
-                                  .out = call.weight.out,
-                                  .activates = call.activation.has_value(),
-                                  .kind = call.activation.value_or(ActivationKind::kSilu)},
-                  stream);
-}
-
-}  // namespace
 
 void execute(const LinearForward& call, const CallContext& context) {
   if (call.y.elements() == 0) return;
   PITON_ASSERT(call.weight.form == WeightForm::kRows, "cuda: linear forward of a packed weight");
+  if (has_few_rows(call)) return multiply_few_rows(call, context.stream);
   Product product{.y = call.y,
                   .left = call.x,
                   .right = call.weight.tensor,
@@ -49,7 +29,8 @@ void execute(const LinearForward& call, const CallContext& context) {
     with_floating(call.x.dtype(), [&]<typename B>(std::type_identity<B>) {
       // y has the dtype of x, or is fp32 next to 16-bit numbers.
       if constexpr (std::is_same_v<T, B> || (std::is_same_v<T, float> && sizeof(B) == 2)) {
-        launch_end<T, B>(call, product.y, context.stream);
+        launch_elements("launch of linear forward, its end", call.y.elements(),
+                        linear_end<T, B>(call, pointer<const Wide<T>>(product.y)), context.stream);
       }
     });
   });

@@ -53,9 +53,18 @@ T __shfl_sync(unsigned mask, T value, int lane) {
   return piton::emulator::exchanged(mask, value, lane);
 }
 
+struct alignas(8) uint2 {
+  unsigned x, y;
+};
 struct alignas(16) uint4 {
   unsigned x, y, z, w;
 };
+
+// A load that asks caches not to keep what it reads.
+template <typename T>
+T __ldcs(const T* address) {
+  return *address;
+}
 
 inline long long __double_as_longlong(double value) {
   static_assert(sizeof(long long) == sizeof value);
