@@ -46,7 +46,8 @@ struct CacheAppend {
 // Causal attention as in kernels/attention.h, of rows of samples to the keys of their texts.
 // Sample i has rows begins[i] .. begins[i + 1] - 1 (at least one), at the last positions of its
 // text of lengths[i] tokens. The results have the bits of an AttentionForward over one sample with
-// the same queries and keys.
+// the same queries and keys; on a GPU, only if a sample may have more than 16 rows
+// (kernels/cuda/attention/cached_chunks.h).
 struct CachedAttention {
   static constexpr std::string_view kName = "cached attention";
   Tensor out;      // [n, a, d]  written; dtype of q

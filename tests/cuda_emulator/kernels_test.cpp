@@ -99,7 +99,8 @@ TEST(EmulatedAttention, RefusesFp64AndWideHeads) {
   }
 }
 
-// The last rows of a text, in another tile than before, over pages of keys.
+// The last rows of a text, in another tile than before, over pages of keys. Few rows have kernels
+// of their own (cached_chunks_test.cpp).
 TEST(EmulatedAttention, OfACacheHasTheBitsOfAttentionWithoutOne) {
   const auto device = make_device();
   const auto kernels = make_kernels(*device);
@@ -117,7 +118,7 @@ TEST(EmulatedAttention, OfACacheHasTheBitsOfAttentionWithoutOne) {
                                     .v = values.slice(1, 0, 130),
                                     .scale = 0.125}));
     const auto paged = [](const Tensor& rows) { return rows.reshape({3, kCachePage, 1, 64}); };
-    for (const std::int64_t rows : {1, 5, 70}) {
+    for (const std::int64_t rows : {17, 70}) {
       const auto last = [&](const Tensor& all) {
         return all.select(0, 0).slice(0, 130 - rows, rows);
       };

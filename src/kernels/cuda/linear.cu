@@ -1,6 +1,8 @@
 // y = x W^T and what follows it. The library's product adds the residual, the bias if it has the
-// dtype of y, and GELU by tanh; other activations read the sums from scratch.
+// dtype of y, and GELU by tanh; other activations read the sums from scratch. Few rows have another
+// kernel.
 #include "kernels/cuda/calls.h"
+#include "kernels/cuda/few_row_product.h"
 #include "kernels/cuda/linear_end.cuh"
 #include "kernels/cuda/product.h"
 #include "kernels/cuda/rows.cuh"
@@ -9,26 +11,13 @@
 namespace piton::cuda {
 namespace {
 
-std::int64_t stride_of(const Tensor& tensor) { return tensor.defined() ? tensor.stride(0) : 0; }
-
 template <typename T, typename B>
 void launch_end(const LinearForward& call, const Tensor& sums, cudaStream_t stream) {
   using End = LinearEnd<T, B>;
   launch_rows(
       "launch of linear forward, its end",
       rows_of(call.y, End::kVector, {call.y, call.preactivation, call.residual, call.bias, sums}),
-      End{.y = pointer<T>(call.y),
-          .preactivation = pointer<T>(call.preactivation),
-          .residual = pointer<const T>(call.residual),
-          .bias = pointer<const B>(call.bias),
-          .sums = pointer<const Wide<T>>(sums),
-          .y_stride = call.y.stride(0),
-          .preactivation_stride = stride_of(call.preactivation),
-          .residual_stride = stride_of(call.residual),
-          .out = call.weight.out,
-          .activates = call.activation.has_value(),
-          .kind = call.activation.value_or(ActivationKind::kSilu)},
-      stream);
+      linear_end<T, B>(call, pointer<const Wide<T>>(sums)), stream);
 }
 
 }  // namespace
@@ -36,6 +25,7 @@ void launch_end(const LinearForward& call, const Tensor& sums, cudaStream_t stre
 void execute(const LinearForward& call, const CallContext& context) {
   if (call.y.elements() == 0) return;
   PITON_ASSERT(call.weight.form == WeightForm::kRows, "cuda: linear forward of a packed weight");
+  if (has_few_rows(call)) return multiply_few_rows(call, context.stream);
   Product product{.y = call.y,
                   .left = call.x,
                   .right = call.weight.tensor,

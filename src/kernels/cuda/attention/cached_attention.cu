@@ -1,32 +1,11 @@
-// Attention to a cache in pages: the tiles of attention.cu, so that the bits are the same.
-#include "kernels/cached_attention.h"
-#include "kernels/cuda/attention/attention_tensor.cuh"
+// Attention to a cache in pages: the tiles of attention.cu, so that the bits are the same. Few
+// queries have other kernels (cached_chunks.cu).
+#include "kernels/cuda/attention/cached_chunks.h"
+#include "kernels/cuda/attention/cached_grid.cuh"
 #include "kernels/cuda/calls.h"
 
 namespace piton::cuda {
 namespace {
-
-template <typename T, bool kCoded>
-struct CachedGrid {
-  T* out;
-  std::int64_t out_stride;
-  std::int64_t out_head_stride;
-  const T* q;
-  std::int64_t q_stride;
-  std::int64_t q_head_stride;
-  CachedRows<T, kCoded> keys;
-  CachedRows<T, kCoded> values;
-  const std::int32_t* begins;
-  const std::int32_t* lengths;
-  const std::int32_t* table;
-  std::int64_t samples;
-  std::int64_t pages;  // of a row of the table
-  KeySight sight;
-  ScoreRules rules;
-  std::int64_t heads_per_key;
-  std::int64_t d;
-  bool vectors;  // in_vectors(), of q and of a cache without codes
-};
 
 // A block: a tile of the rows of one sample, and a head. The host does not know how many tiles the
 // samples have, so it starts as many blocks as there may be; those that are not needed return.
@@ -38,7 +17,7 @@ __global__ void __launch_bounds__((ForwardShape<T, kChannels>::kThreads), kBlock
   std::int64_t sample = 0;
   std::int64_t rows = 0;
   for (; sample < grid.samples; ++sample) {
-    rows = grid.begins[sample + 1] - grid.begins[sample];
+    rows = grid.rows_of(sample);
     const std::int64_t tiles = (rows + kTile - 1) / kTile;
     if (tile_index < tiles) break;
     tile_index -= tiles;
@@ -48,10 +27,7 @@ __global__ void __launch_bounds__((ForwardShape<T, kChannels>::kThreads), kBlock
   const std::int64_t key_head = head / grid.heads_per_key;
   const std::int64_t first = tile_index * kTile;
   const std::int64_t at = grid.begins[sample] + first;
-  KeySight sight = grid.sight;
-  sight.queries = rows;
-  sight.keys = grid.lengths[sample];
-  sight.query_begin = sight.keys - rows;
+  const KeySight sight = grid.sight_of_sample(sample);
   const std::int64_t left = rows - first;
   const QueryTile<T> tile{.q = grid.q + at * grid.q_stride + head * grid.q_head_stride,
                           .q_stride = grid.q_stride,
@@ -85,33 +61,14 @@ void launch_cached(const CachedAttention& call, cudaStream_t stream) {
                      static_cast<unsigned>(heads), 1},
           .threads = Shape::kThreads,
           .shared_bytes = Shape::shared_bytes()},
-         CachedGrid<T, kCoded>{
-             .out = pointer<T>(call.out),
-             .out_stride = call.out.stride(0),
-             .out_head_stride = call.out.stride(1),
-             .q = pointer<const T>(call.q),
-             .q_stride = call.q.stride(0),
-             .q_head_stride = call.q.stride(1),
-             .keys = cached_rows<T, kCoded>(call.keys, call.key_scales),
-             .values = cached_rows<T, kCoded>(call.values, call.value_scales),
-             .begins = pointer<const std::int32_t>(call.begins),
-             .lengths = pointer<const std::int32_t>(call.lengths),
-             .table = pointer<const std::int32_t>(call.table),
-             .samples = samples,
-             .pages = call.table.dim(1),
-             .sight = sight_of(call.mask_of(0, 0), 0, 0),
-             .rules = {.scale = static_cast<float>(call.scale),
-                       .cap = static_cast<float>(call.soft_cap)},
-             .heads_per_key = heads / call.keys.dim(2),
-             .d = call.q.dim(2),
-             .vectors = in_vectors(call.q) && in_vectors(call.keys) && in_vectors(call.values)},
-         stream);
+         cached_grid<T, kCoded>(call), stream);
 }
 
 }  // namespace
 
 void execute(const CachedAttention& call, const CallContext& context) {
   if (call.q.elements() == 0) return;
+  if (has_few_queries(call)) return attend_in_chunks(call, context.stream);
   with_heads(call.q.dtype(), call.q.dim(2),
              [&]<typename T, int kChannels>(std::type_identity<T>,
                                             std::integral_constant<int, kChannels>) {

@@ -1,0 +1,465 @@
+// Attention to a cache by chunks of keys, on tensor cores. A block has a chunk, a key head and 16
+// of its queries (the heads that share the key head, of all rows), so that grouped queries read the
+// cache once. Its warps take 16 keys each in turn. A lane reads 16 consecutive bytes of a key or a
+// value and uses them as its pairs of fragments, with channels in another order
+// (tensor_cores.cuh): nothing but the sums of the warps passes through shared memory.
+#include "kernels/cuda/attention/cached_chunks.h"
+#include "kernels/cuda/attention/cached_grid.cuh"
+#include "kernels/cuda/reduce.cuh"
+#include "kernels/cuda/scratch.h"
+
+namespace piton::cuda {
+namespace {
+
+constexpr int kChunkKeys = 128;
+constexpr int kChunkWarps = 4;
+constexpr int kTileQueries = 16;
+constexpr int kStepKeys = 16;
+
+// What blocks leave of their chunks: of each row and head, sums over keys of exp(score - largest)
+// times the value, `largest`, and the sum of these weights.
+struct ChunkSums {
+  float* values;   // [n, a, chunks, d]
+  float* softmax;  // [n, a, chunks, 2]
+  std::int64_t chunks;
+};
+
+template <typename T, bool kCoded>
+struct ChunkGrid {
+  CachedGrid<T, kCoded> of;
+  ChunkSums sums;
+  std::int64_t heads;
+  std::int64_t key_heads;
+};
+
+// Part `of` another softmax with the largest score `most`.
+__device__ inline float chunk_weight(float largest, float sum, float most) {
+  return sum == 0 ? 0.0F : exp2f((largest - most) * kLogE2);
+}
+
+__device__ inline std::uint32_t word_of(const uint4& vector, int i) {
+  return i == 0 ? vector.x : i == 1 ? vector.y : i == 2 ? vector.z : vector.w;
+}
+
+// Channels c .. c + 7 of a row, those from d on as 0. `vectors`: rows begin at multiples of 16
+// bytes.
+template <typename T, typename Row>
+__device__ uint4 eight_channels(const Row& row, std::int64_t c, std::int64_t d, bool vectors) {
+  if (vectors && c + 8 <= d) {
+    if constexpr (std::is_pointer_v<Row>) {
+      return *reinterpret_cast<const uint4*>(row + c);
+    } else {
+      const uint2 codes = *reinterpret_cast<const uint2*>(row.codes + c);
+      const auto value = [&](std::uint32_t word, int i) {
+        return row.scale * static_cast<float>(static_cast<std::int8_t>(word >> 8 * i & 0xFFU));
+      };
+      return {rounded_pair<T>(value(codes.x, 0), value(codes.x, 1)),
+              rounded_pair<T>(value(codes.x, 2), value(codes.x, 3)),
+              rounded_pair<T>(value(codes.y, 0), value(codes.y, 1)),
+              rounded_pair<T>(value(codes.y, 2), value(codes.y, 3))};
+    }
+  }
+  const auto value = [&](int i) { return c + i < d ? widen(row[c + i]) : 0.0F; };
+  return {rounded_pair<T>(value(0), value(1)), rounded_pair<T>(value(2), value(3)),
+          rounded_pair<T>(value(4), value(5)), rounded_pair<T>(value(6), value(7))};
+}
+
+// The queries of a block, and which of them a lane has.
+struct ChunkQueries {
+  std::int64_t first_row;  // of the sample, in the call
+  std::int64_t first;      // of all queries of the key head: row * heads_per_key + head
+  int count;
+  std::int64_t key_head;
+  std::int64_t heads_per_key;
+
+  __device__ std::int64_t row(int i) const { return (first + i) / heads_per_key; }
+  __device__ std::int64_t head(int i) const {
+    return key_head * heads_per_key + (first + i) % heads_per_key;
+  }
+};
+
+// The softmax of one row of a lane and its sum of the lane's own columns, over the steps so far.
+struct StepSoftmax {
+  float largest = kNothing;
+  float sum = 0;
+
+  // Makes the four scores of a step weights. Returns the factor of what was summed before.
+  __device__ float take(float (&scores)[4]) {
+    float most = largest;
+    for (float score : scores) most = fmaxf(most, score);
+    for (int distance = 2; distance > 0; distance /= 2)
+      most = fmaxf(most, __shfl_xor_sync(kAllLanes, most, distance));
+    const float correction = most == kNothing ? 1.0F : exp2f((largest - most) * kLogE2);
+    sum *= correction;
+    for (float& score : scores) {
+      score = score == kNothing ? 0.0F : exp2f((score - most) * kLogE2);
+      sum += score;
+    }
+    largest = most;
+    return correction;
+  }
+  __device__ float whole_sum() const {
+    float all = sum;
+    for (int distance = 2; distance > 0; distance /= 2)
+      all += __shfl_xor_sync(kAllLanes, all, distance);
+    return all;
+  }
+};
+
+template <int kSteps>
+constexpr int kSumPitch = 16 * kSteps + 1;  // the odd length spreads rows over the banks
+
+template <int kSteps>
+constexpr std::size_t chunk_shared_bytes() {
+  return sizeof(float) * kChunkWarps * kTileQueries * (kSumPitch<kSteps> + 2);
+}
+
+// What a warp leaves in shared memory, of its lane's rows.
+template <int kSteps>
+__device__ void leave_sums(const float (&sums)[2 * kSteps][4], const StepSoftmax (&softmax)[2],
+                           int count) {
+  const int warp = static_cast<int>(threadIdx.x / kWarp);
+  const int g = static_cast<int>(threadIdx.x % kWarp / 4);
+  const int pair = static_cast<int>(threadIdx.x % 4);
+  float* values = shared_array<float>() + warp * kTileQueries * kSumPitch<kSteps>;
+  float* ends = shared_array<float>() + kChunkWarps * kTileQueries * kSumPitch<kSteps> +
+                warp * kTileQueries * 2;
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    const float sum = softmax[i].whole_sum();
+    const int row = g + 8 * i;
+    if (row >= count) continue;
+#pragma unroll
+    for (int n = 0; n < 2 * kSteps; ++n) {
+#pragma unroll
+      for (int e = 0; e < 2; ++e)
+        values[row * kSumPitch<kSteps> + n / 8 * 64 + 8 * (2 * pair + e) + n % 8] =
+            sums[n][2 * i + e];
+    }
+    if (pair == 0) {
+      ends[2 * row] = softmax[i].largest;
+      ends[2 * row + 1] = sum;
+    }
+  }
+}
+
+// Adds what the warps have left, in order, and stores it: as the result if there is one chunk.
+template <typename T, int kSteps, bool kCoded>
+__device__ void store_sums(const ChunkGrid<T, kCoded>& grid, const ChunkQueries& queries) {
+  const CachedGrid<T, kCoded>& of = grid.of;
+  const float* values = shared_array<float>();
+  const float* ends = values + kChunkWarps * kTileQueries * kSumPitch<kSteps>;
+  const int d = static_cast<int>(of.d);
+  for (int at = static_cast<int>(threadIdx.x); at < queries.count * d; at += kChunkWarps * kWarp) {
+    const int query = at / d;
+    const int c = at % d;
+    float largest = kNothing;
+    for (int warp = 0; warp < kChunkWarps; ++warp)
+      largest = fmaxf(largest, ends[2 * (warp * kTileQueries + query)]);
+    float sum = 0;
+    float value = 0;
+    for (int warp = 0; warp < kChunkWarps; ++warp) {
+      const float* end = ends + 2 * (warp * kTileQueries + query);
+      const float weight = chunk_weight(end[0], end[1], largest);
+      sum = fmaf(weight, end[1], sum);
+      value = fmaf(weight, values[(warp * kTileQueries + query) * kSumPitch<kSteps> + c], value);
+    }
+    const std::int64_t row = queries.first_row + queries.row(query);
+    const std::int64_t head = queries.head(query);
+    if (grid.sums.chunks == 1) {
+      of.out[row * of.out_stride + head * of.out_head_stride + c] =
+          narrow<T>(sum == 0 ? 0.0F : value / sum);
+      continue;
+    }
+    const std::int64_t place = (row * grid.heads + head) * grid.sums.chunks + blockIdx.x;
+    grid.sums.values[place * d + c] = value;
+    if (c == 0) {
+      grid.sums.softmax[2 * place] = largest;
+      grid.sums.softmax[2 * place + 1] = sum;
+    }
+  }
+}
+
+// The keys and values of a step that a lane has: of key g of each block of 8, every fourth vector;
+// of the four keys of its pairs, every eighth.
+template <int kSteps>
+struct StepRows {
+  uint4 k[2][kSteps / 2];
+  uint4 v[4][kSteps / 4];
+
+  // Of keys key .. key + kStepKeys - 1; those from `keys` on are 0.
+  template <typename T, bool kCoded>
+  __device__ void load(const CachedGrid<T, kCoded>& of, std::int64_t sample, std::int64_t key_head,
+                       std::int64_t key, std::int64_t keys) {
+    const int g = static_cast<int>(threadIdx.x % kWarp / 4);
+    const int pair = static_cast<int>(threadIdx.x % 4);
+    // A step is within a page.
+    const std::int64_t page = of.table[sample * of.pages + key / kCachePage];
+    const std::int64_t in_page = key % kCachePage;
+#pragma unroll
+    for (int j = 0; j < 2; ++j) {
+      const int at = 8 * j + g;
+      const bool given = key + at < keys;
+      const auto row = of.keys.row(page, in_page + (given ? at : 0), key_head);
+#pragma unroll
+      for (int s = 0; s < kSteps / 2; ++s) {
+        k[j][s] = uint4{0, 0, 0, 0};
+        if (given) k[j][s] = eight_channels<T>(row, 32 * s + 8 * pair, of.d, of.vectors);
+      }
+    }
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      const int at = j / 2 * 8 + 2 * pair + j % 2;
+      const bool given = key + at < keys;
+      const auto row = of.values.row(page, in_page + (given ? at : 0), key_head);
+#pragma unroll
+      for (int s = 0; s < kSteps / 4; ++s) {
+        v[j][s] = uint4{0, 0, 0, 0};
+        if (given) v[j][s] = eight_channels<T>(row, 64 * s + 8 * g, of.d, of.vectors);
+      }
+    }
+  }
+};
+
+// products = q k^T
+template <typename T, int kSteps>
+__device__ void multiply_step(float (&products)[2][4], const uint4 (&q)[kSteps / 2][2],
+                              const StepRows<kSteps>& rows) {
+#pragma unroll
+  for (int s = 0; s < kSteps / 2; ++s) {
+    const std::uint32_t before[4] = {q[s][0].x, q[s][1].x, q[s][0].y, q[s][1].y};
+    const std::uint32_t behind[4] = {q[s][0].z, q[s][1].z, q[s][0].w, q[s][1].w};
+#pragma unroll
+    for (int j = 0; j < 2; ++j) {
+      const std::uint32_t right[4] = {rows.k[j][s].x, rows.k[j][s].y, rows.k[j][s].z,
+                                      rows.k[j][s].w};
+      multiply_fragments<T>(products[j], before, right);
+      multiply_fragments<T>(products[j], behind, right + 2);
+    }
+  }
+}
+
+// sums = sums corrections + weights v
+template <typename T, int kSteps>
+__device__ void add_step(float (&sums)[2 * kSteps][4], const float (&weights)[2][4],
+                         const float (&corrections)[2], const StepRows<kSteps>& rows) {
+  const std::uint32_t p[4] = {
+      rounded_pair<T>(weights[0][0], weights[0][1]), rounded_pair<T>(weights[1][0], weights[1][1]),
+      rounded_pair<T>(weights[0][2], weights[0][3]), rounded_pair<T>(weights[1][2], weights[1][3])};
+#pragma unroll
+  for (int n = 0; n < 2 * kSteps; ++n) {
+#pragma unroll
+    for (int e = 0; e < 4; ++e) sums[n][e] *= corrections[e / 2];
+    std::uint32_t right[2];
+#pragma unroll
+    for (int j = 0; j < 2; ++j) {
+      const std::uint32_t low = word_of(rows.v[2 * j][n / 8], n % 8 / 2);
+      const std::uint32_t high = word_of(rows.v[2 * j + 1][n / 8], n % 8 / 2);
+      right[j] = n % 2 == 0 ? (low & 0xFFFFU) | high << 16 : low >> 16 | (high & 0xFFFF0000U);
+    }
+    multiply_fragments<T>(sums[n], p, right);
+  }
+}
+
+template <typename T, int kSteps, bool kCoded>
+__global__ void __launch_bounds__(kChunkWarps* kWarp, 2)
+    attend_to_chunk(ChunkGrid<T, kCoded> grid) {
+  const CachedGrid<T, kCoded>& of = grid.of;
+  const std::int64_t sample = blockIdx.z;
+  const KeySight sight = of.sight_of_sample(sample);
+  const std::int64_t begin = std::int64_t{blockIdx.x} * kChunkKeys;
+  const std::int64_t first = std::int64_t{blockIdx.y} / grid.key_heads * kTileQueries;
+  const std::int64_t left = sight.queries * of.heads_per_key - first;
+  if (begin >= sight.keys || left <= 0) return;  // the whole block
+  const ChunkQueries queries{.first_row = of.begins[sample],
+                             .first = first,
+                             .count = static_cast<int>(left < kTileQueries ? left : kTileQueries),
+                             .key_head = std::int64_t{blockIdx.y} % grid.key_heads,
+                             .heads_per_key = of.heads_per_key};
+  const int warp = static_cast<int>(threadIdx.x / kWarp);
+  const int g = static_cast<int>(threadIdx.x % kWarp / 4);
+  const int pair = static_cast<int>(threadIdx.x % 4);
+  uint4 q[kSteps / 2][2];
+  std::int64_t heads[2];
+  std::int64_t positions[2];
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    const int query = g + 8 * i < queries.count ? g + 8 * i : 0;
+    heads[i] = queries.head(query);
+    positions[i] = sight.query_begin + queries.row(query);
+    const T* row =
+        of.q + (queries.first_row + queries.row(query)) * of.q_stride + heads[i] * of.q_head_stride;
+#pragma unroll
+    for (int s = 0; s < kSteps / 2; ++s)
+      q[s][i] = eight_channels<T>(row, 32 * s + 8 * pair, of.d, of.vectors);
+  }
+  const Positions range{sight.query_begin + queries.row(0),
+                        sight.query_begin + queries.row(queries.count - 1),
+                        sight.query_begin + queries.row(queries.count - 1)};
+  float sums[2 * kSteps][4] = {};
+  StepSoftmax softmax[2];
+#pragma unroll 1
+  for (std::int64_t key = begin + warp * kStepKeys; key < begin + kChunkKeys && key < sight.keys;
+       key += kChunkWarps * kStepKeys) {
+    if (!sight.meets(range, key, key + kStepKeys - 1)) continue;  // the whole warp
+    StepRows<kSteps> rows;
+    rows.template load<T>(of, sample, queries.key_head, key, sight.keys);
+    float products[2][4] = {};
+    multiply_step<T, kSteps>(products, q, rows);
+    float weights[2][4];  // of the two rows of a lane, for two keys of each block of 8
+    float corrections[2];
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const std::int64_t at = key + e / 2 * 8 + 2 * pair + e % 2;
+        const Positions place{positions[i], positions[i], positions[i]};
+        float unused = 0;
+        weights[i][e] = at < sight.keys && sight.meets(place, at, at)
+                            ? of.rules.score(products[e / 2][2 * i + e % 2], &unused) +
+                                  sight.added(heads[i], at - positions[i])
+                            : kNothing;
+      }
+      corrections[i] = softmax[i].take(weights[i]);
+    }
+    add_step<T, kSteps>(sums, weights, corrections, rows);
+  }
+  leave_sums<kSteps>(sums, softmax, queries.count);
+  __syncthreads();
+  store_sums<T, kSteps, kCoded>(grid, queries);
+}
+
+template <typename T>
+struct ChunkMerge {
+  T* out;
+  std::int64_t out_stride;
+  std::int64_t out_head_stride;
+  ChunkSums sums;
+  const std::int32_t* begins;
+  const std::int32_t* lengths;
+  std::int64_t samples;
+  std::int64_t rows;
+  std::int64_t heads;
+  std::int64_t d;
+
+  // Of the sample that has this row.
+  __device__ std::int64_t chunks_of(std::int64_t row) const {
+    std::int64_t low = 0;
+    std::int64_t high = samples - 1;
+    while (low < high) {
+      const std::int64_t middle = (low + high + 1) / 2;
+      if (begins[middle] <= row) {
+        low = middle;
+      } else {
+        high = middle - 1;
+      }
+    }
+    return (std::int64_t{lengths[low]} + kChunkKeys - 1) / kChunkKeys;
+  }
+};
+
+// A warp: a head of a row.
+template <typename T>
+__global__ void __launch_bounds__(kThreads, kBlocks) merge_chunks(ChunkMerge<T> all) {
+  const std::int64_t index = std::int64_t{blockIdx.x} * kWarps + threadIdx.x / kWarp;
+  if (index >= all.rows * all.heads) return;  // the whole warp
+  const int lane = static_cast<int>(threadIdx.x % kWarp);
+  const std::int64_t row = index / all.heads;
+  const std::int64_t head = index % all.heads;
+  const std::int64_t chunks = all.chunks_of(row);
+  const float* softmax = all.sums.softmax + 2 * index * all.sums.chunks;
+  const float* values = all.sums.values + index * all.sums.chunks * all.d;
+  float largest = kNothing;
+  for (std::int64_t chunk = lane; chunk < chunks; chunk += kWarp)
+    largest = fmaxf(largest, softmax[2 * chunk]);
+  for (int distance = kWarp / 2; distance > 0; distance /= 2)
+    largest = fmaxf(largest, __shfl_xor_sync(kAllLanes, largest, distance));
+  constexpr int kOfLane = 128 / kWarp;
+  float value[kOfLane] = {};
+  float sum = 0;
+#pragma unroll 4
+  for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
+    const float weight = chunk_weight(softmax[2 * chunk], softmax[2 * chunk + 1], largest);
+    sum = fmaf(weight, softmax[2 * chunk + 1], sum);
+#pragma unroll
+    for (int i = 0; i < kOfLane; ++i) {
+      const std::int64_t c = lane + kWarp * i;
+      if (c < all.d) value[i] = fmaf(weight, values[chunk * all.d + c], value[i]);
+    }
+  }
+  T* out = all.out + row * all.out_stride + head * all.out_head_stride;
+#pragma unroll
+  for (int i = 0; i < kOfLane; ++i) {
+    const std::int64_t c = lane + kWarp * i;
+    if (c < all.d) out[c] = narrow<T>(sum == 0 ? 0.0F : value[i] / sum);
+  }
+}
+
+// The most rows that a text of the call can have: all texts have one.
+std::int64_t most_rows(const CachedAttention& call) {
+  return call.q.dim(0) - call.lengths.elements() + 1;
+}
+
+template <typename T, int kSteps, bool kCoded>
+void launch_chunks(const CachedAttention& call, cudaStream_t stream) {
+  const std::int64_t rows = call.q.dim(0);
+  const std::int64_t heads = call.q.dim(1);
+  const std::int64_t d = call.q.dim(2);
+  const std::int64_t key_heads = call.keys.dim(2);
+  // The host does not know the lengths of the texts: blocks that are not needed return.
+  const std::int64_t chunks = (call.table.dim(1) * kCachePage + kChunkKeys - 1) / kChunkKeys;
+  const std::int64_t tiles =
+      (most_rows(call) * (heads / key_heads) + kTileQueries - 1) / kTileQueries;
+  Tensor values;
+  Tensor softmax;
+  if (chunks > 1) {
+    values = scratch(DType::kF32, {rows * heads * chunks * d}, call.out.place(), stream);
+    softmax = scratch(DType::kF32, {rows * heads * chunks * 2}, call.out.place(), stream);
+  }
+  const ChunkSums sums{
+      .values = pointer<float>(values), .softmax = pointer<float>(softmax), .chunks = chunks};
+  launch(
+      "launch of cached attention, chunks", attend_to_chunk<T, kSteps, kCoded>,
+      {.blocks = {static_cast<unsigned>(chunks), static_cast<unsigned>(key_heads * tiles),
+                  static_cast<unsigned>(call.lengths.elements())},
+       .threads = kChunkWarps * kWarp,
+       .shared_bytes = chunk_shared_bytes<kSteps>()},
+      ChunkGrid<T, kCoded>{
+          .of = cached_grid<T, kCoded>(call), .sums = sums, .heads = heads, .key_heads = key_heads},
+      stream);
+  if (chunks == 1) return;
+  launch("launch of cached attention, merge", merge_chunks<T>,
+         {.blocks = {static_cast<unsigned>((rows * heads + kWarps - 1) / kWarps), 1, 1}},
+         ChunkMerge<T>{.out = pointer<T>(call.out),
+                       .out_stride = call.out.stride(0),
+                       .out_head_stride = call.out.stride(1),
+                       .sums = sums,
+                       .begins = pointer<const std::int32_t>(call.begins),
+                       .lengths = pointer<const std::int32_t>(call.lengths),
+                       .samples = call.lengths.elements(),
+                       .rows = rows,
+                       .heads = heads,
+                       .d = d},
+         stream);
+}
+
+}  // namespace
+
+bool has_few_queries(const CachedAttention& call) {
+  return size_bytes(call.q.dtype()) == 2 && call.q.dim(2) <= 128 && most_rows(call) <= kFewQueries;
+}
+
+void attend_in_chunks(const CachedAttention& call, cudaStream_t stream) {
+  with_floating(call.q.dtype(), [&]<typename T>(std::type_identity<T>) {
+    if constexpr (sizeof(T) == 2) {
+      const auto launch_all = [&]<int kSteps>(std::integral_constant<int, kSteps>) {
+        if (call.key_scales.defined()) return launch_chunks<T, kSteps, true>(call, stream);
+        launch_chunks<T, kSteps, false>(call, stream);
+      };
+      if (call.q.dim(2) <= 64) return launch_all(std::integral_constant<int, 4>{});
+      launch_all(std::integral_constant<int, 8>{});
+    }
+  });
+}
+
+}  // namespace piton::cuda

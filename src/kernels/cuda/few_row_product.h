@@ -1,0 +1,21 @@
+// y = x W^T of a few rows, as in decoding. Its time is that of reading W once; the library's
+// algorithms for many rows would use an eighth of a GPU. Internal to this folder.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include "kernels/linear.h"
+
+namespace piton::cuda {
+
+inline constexpr std::int64_t kFewRows = 16;
+
+// Whether multiply_few_rows() takes the call: 16-bit numbers, at most kFewRows rows, and rows of x
+// and W that begin at multiples of 16 bytes and are as many bytes long.
+bool has_few_rows(const LinearForward& call);
+
+// Enqueues the whole call, with its end. The order of the sums depends only on the width of x, so a
+// row has the same bits next to any other rows, but not those of a product of many rows.
+void multiply_few_rows(const LinearForward& call, cudaStream_t stream);
+
+}  // namespace piton::cuda
