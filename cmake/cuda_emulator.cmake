@@ -18,7 +18,8 @@ foreach(source IN LISTS device_sources ITEMS ${emulator}/faulty.cu ${emulator}/f
   get_filename_component(name ${source} NAME_WE)
   set(wrapper ${CMAKE_BINARY_DIR}/cuda_emulated/${name}.cpp)
   file(CONFIGURE OUTPUT ${wrapper} CONTENT "#include \"${source}\"\n")
-  set_source_files_properties(${wrapper} PROPERTIES COMPILE_OPTIONS -fsanitize=thread OBJECT_DEPENDS ${source})
+  set_source_files_properties(${wrapper} PROPERTIES COMPILE_OPTIONS "-fsanitize=thread;-Wno-unknown-pragmas"
+                              OBJECT_DEPENDS ${source})
   target_sources(piton_cuda_emulated PRIVATE ${wrapper})
 endforeach()
 target_include_directories(piton_cuda_emulated BEFORE PUBLIC ${emulator}/include ${CMAKE_SOURCE_DIR}/tests)
