@@ -25,20 +25,25 @@ PRODUCT = 2 * 8 * 12 * 1024 * 1024 / 2 * 64  # FLOPs of one causal product of at
 
 # name in the sources: (what it does, threads, shared bytes, bytes of a call, FLOPs of a call)
 KERNELS = {
-    "attention_forward on tensor cores, d <= 64": ("attention forward, 16 bits", 128, 18_432, 4 * HIDDEN, 2 * PRODUCT),
-    "attention_forward on tensor cores, d <= 128": ("", 128, 34_816, 0, 0),
+    "attention_forward on tensor cores, d <= 64": ("attention forward, 16 bits", 128, 36_864, 4 * HIDDEN, 2 * PRODUCT),
+    "attention_forward on tensor cores, d <= 128": ("", 128, 69_632, 0, 0),
     "attention_forward, d <= 64": ("the same, fp32", 256, 20_864, 8 * HIDDEN, 2 * PRODUCT),
     "attention_forward, d <= 128": ("", 256, 37_248, 0, 0),
     "attention_forward, d <= 256": ("all types", 256, 70_016, 0, 0),
-    "cached_attention on tensor cores, d <= 64": ("attention over a cache in pages, 16 bits", 128, 18_432, 0, 0),
-    "cached_attention on tensor cores, d <= 128": ("", 128, 34_816, 0, 0),
+    "cached_attention on tensor cores, d <= 64": ("attention over a cache in pages, 16 bits", 128, 36_864, 0, 0),
+    "cached_attention on tensor cores, d <= 128": ("", 128, 69_632, 0, 0),
     "cached_attention, d <= 64": ("the same, fp32", 256, 20_864, 0, 0),
     "cached_attention, d <= 128": ("", 256, 37_248, 0, 0),
     "cached_attention, d <= 256": ("all types", 256, 70_016, 0, 0),
-    "query_gradient, d <= 64": ("attention backward of queries", 256, 37_504, 6 * HIDDEN, 3 * PRODUCT),
+    "query_terms": ("terms of queries for the backward", 256, 0, 2 * HIDDEN, 0),
+    "query_gradient on tensor cores, d <= 64": ("attention backward of queries, 16 bits", 128, 47_104, 5 * HIDDEN, 3 * PRODUCT),
+    "query_gradient on tensor cores, d <= 128": ("", 128, 88_064, 0, 0),
+    "query_gradient, d <= 64": ("the same, fp32", 256, 37_504, 12 * HIDDEN, 3 * PRODUCT),
     "query_gradient, d <= 128": ("", 256, 70_272, 0, 0),
     "query_gradient, d <= 256": ("", 128, 66_880, 0, 0),
-    "key_gradient, d <= 64": ("attention backward of keys and values", 256, 41_984, 7 * HIDDEN, 4 * PRODUCT),
+    "key_gradient on tensor cores, d <= 64": ("attention backward of keys and values, 16 bits", 128, 47_104, 6 * HIDDEN, 4 * PRODUCT),
+    "key_gradient on tensor cores, d <= 128": ("", 128, 88_064, 0, 0),
+    "key_gradient, d <= 64": ("the same, fp32", 256, 41_984, 14 * HIDDEN, 4 * PRODUCT),
     "key_gradient, d <= 128": ("", 256, 74_752, 0, 0),
     "key_gradient, d <= 256": ("", 128, 68_096, 0, 0),
     "bias_gradient, d <= 64": ("attention backward of a bias of distances", 128, 17_728, 0, 0),
@@ -95,7 +100,7 @@ def group_of(name):
     body = re.match(r"(?:run_elements|add_column_sums)<(?:float, )?(\w+)", name)
     kernel = body[1] if body else re.match(r"\w+", name)[0]
     if heads := re.match(r"(?:attention_forward|cached_attention|\w+_gradient)<(\w+), (\d+)", name):
-        tensor = "att" in kernel and heads[1] != "float" and heads[2] != "32"
+        tensor = kernel != "bias_gradient" and heads[1] != "float" and heads[2] != "32"
         kernel += f"{ON_TENSOR_CORES if tensor else ''}, d <= {CHANNELS[heads[2]]}"
     return kernel
 

@@ -19,12 +19,13 @@ struct ForwardGrid {
   bool vectors;  // in_vectors(), of q, k and v
 };
 
-// A block: a tile of queries, a head, a sample.
+// A block: a tile of queries, a head, a sample. Under a causal mask the last tile sees the most
+// keys, so it is the first to start.
 template <typename T, int kChannels>
 __global__ void __launch_bounds__((ForwardShape<T, kChannels>::kThreads), kBlocks)
     attention_forward(ForwardGrid<T> grid) {
   constexpr int kTile = ForwardShape<T, kChannels>::kTile;
-  const std::int64_t first = std::int64_t{blockIdx.x} * kTile;
+  const std::int64_t first = std::int64_t{gridDim.x - 1 - blockIdx.x} * kTile;
   const std::int64_t head = blockIdx.y;
   const std::int64_t sample = blockIdx.z;
   const std::int64_t key_head = head / grid.heads_per_key;

@@ -192,21 +192,25 @@ void execute(const AttentionBackward& call, const CallContext& context) {
   with_heads(call.q.dtype(), call.q.dim(3),
              [&]<typename T, int kChannels>(std::type_identity<T>,
                                             std::integral_constant<int, kChannels>) {
-               constexpr int kTile = kGradientTile<kChannels>;
-               constexpr int kRows = 4 * kTile * (kLanes * kChannels + 1);
-               constexpr int kPairs = kTile * (kTile + 1);
-               const BackwardGrid<T> grid = backward_grid<T>(call);
-               if (call.q.elements() > 0) {
-                 launch(
-                     "launch of attention backward, queries", query_gradient<T, kChannels, kTile>,
-                     backward_shape(call.q.dim(1), call.q.dim(2), samples, kTile, kRows + kPairs),
-                     grid, context.stream);
-               }
-               if (call.k.elements() > 0) {
-                 launch("launch of attention backward, keys", key_gradient<T, kChannels, kTile>,
-                        backward_shape(call.k.dim(1), call.k.dim(2), samples, kTile,
-                                       kRows + 2 * kPairs + 2 * kTile),
-                        grid, context.stream);
+               if constexpr (sizeof(T) == 2 && kChannels <= 16) {
+                 return launch_gradients_on_tensor_cores<T, kChannels>(call, context);
+               } else {
+                 constexpr int kTile = kGradientTile<kChannels>;
+                 constexpr int kRows = 4 * kTile * (kLanes * kChannels + 1);
+                 constexpr int kPairs = kTile * (kTile + 1);
+                 const BackwardGrid<T> grid = backward_grid<T>(call);
+                 if (call.q.elements() > 0) {
+                   launch(
+                       "launch of attention backward, queries", query_gradient<T, kChannels, kTile>,
+                       backward_shape(call.q.dim(1), call.q.dim(2), samples, kTile, kRows + kPairs),
+                       grid, context.stream);
+                 }
+                 if (call.k.elements() > 0) {
+                   launch("launch of attention backward, keys", key_gradient<T, kChannels, kTile>,
+                          backward_shape(call.k.dim(1), call.k.dim(2), samples, kTile,
+                                         kRows + 2 * kPairs + 2 * kTile),
+                          grid, context.stream);
+                 }
                }
              });
   if (call.dbias.defined()) launch_bias_gradient(call, context);

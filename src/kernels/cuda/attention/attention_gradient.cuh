@@ -103,6 +103,10 @@ inline LaunchShape backward_shape(std::int64_t rows, std::int64_t heads, std::in
 template <int kChannels>
 constexpr int kGradientTile = kChannels > 16 ? 16 : 32;
 
+// As AttentionBackward without `dbias`, for 16-bit types and heads of at most 128 channels.
+template <typename T, int kChannels>
+void launch_gradients_on_tensor_cores(const AttentionBackward& call, const CallContext& context);
+
 // Writes the gradient of the bias of distances.
 void launch_bias_gradient(const AttentionBackward& call, const CallContext& context);
 

@@ -6,70 +6,14 @@
 // multiples of kTensorTile.
 #pragma once
 
-#include <utility>
-
 #include "kernels/cuda/attention/attention_forward.cuh"
-#include "kernels/cuda/attention/tensor_cores.cuh"
+#include "kernels/cuda/attention/tensor_tiles.cuh"
 
 namespace piton::cuda {
 
-inline constexpr int kTensorTile = 64;  // queries of a block, and keys of a step
-inline constexpr int kTensorThreads = kTensorTile / 16 * kWarp;
-inline constexpr float kLogE2 = 1.44269504088896340736F;  // log2(e)
-
-// Rows of a tile in shared memory, for heads of 16 kSteps channels. The 16 bytes in addition keep
-// rows of one column in different banks.
-template <int kSteps>
-inline constexpr int kTensorPitch = 16 * kSteps + 8;
-
+// Two tiles of keys and of values: one of each is used, the other filled.
 inline std::size_t tensor_shared_bytes(int steps) {
-  return sizeof(std::uint16_t) * static_cast<std::size_t>(2 * kTensorTile * (16 * steps + 8));
-}
-
-// Whether all rows of heads begin at multiples of 16 bytes.
-inline bool in_vectors(const Tensor& tensor) {
-  auto bits = reinterpret_cast<std::uintptr_t>(tensor.raw());
-  for (int dim = 0; dim + 1 < tensor.ndim(); ++dim) {
-    if (tensor.dim(dim) > 1)
-      bits |= static_cast<std::uintptr_t>(tensor.stride(dim) * size_bytes(tensor.dtype()));
-  }
-  return bits % sizeof(uint4) == 0;
-}
-
-// Copies `count` rows of d channels into a tile; all else of it is 0. `vectors`: in_vectors().
-template <typename T, int kSteps, typename RowOf>
-__device__ void load_rows(T* tile, int count, std::int64_t d, bool vectors, const RowOf& row_of) {
-  constexpr int kInVector = static_cast<int>(sizeof(uint4) / sizeof(T));
-  constexpr int kVectors = 16 * kSteps / kInVector;  // of a row
-  for (int i = static_cast<int>(threadIdx.x); i < kTensorTile * kVectors; i += kTensorThreads) {
-    const int row = i / kVectors;
-    const int c = i % kVectors * kInVector;
-    T* to = tile + row * kTensorPitch<kSteps> + c;
-    if (row < count) {
-      const auto from = row_of(row);
-      if constexpr (std::is_pointer_v<decltype(row_of(row))>) {
-        if (vectors && c + kInVector <= d) {
-          *reinterpret_cast<uint4*>(to) = *reinterpret_cast<const uint4*>(from + c);
-          continue;
-        }
-      }
-      for (int j = 0; j < kInVector; ++j) to[j] = c + j < d ? from[c + j] : narrow<T>(0.0F);
-    } else {
-      *reinterpret_cast<uint4*>(to) = uint4{0, 0, 0, 0};
-    }
-  }
-}
-
-// Of the first `count` queries of a tile, as query_range().
-__device__ inline Positions range_of_tile(const KeySight& sight, std::int64_t sample,
-                                          std::int64_t begin, int count) {
-  Positions range = query_range(sight, sample, begin, count < kWarp ? count : kWarp);
-  if (count <= kWarp) return range;
-  const Positions rest = query_range(sight, sample, begin + kWarp, count - kWarp);
-  if (rest.first < range.first) range.first = rest.first;
-  if (rest.last > range.last) range.last = rest.last;
-  if (rest.reach > range.reach) range.reach = rest.reach;
-  return range;
+  return sizeof(std::uint16_t) * static_cast<std::size_t>(4 * kTensorTile * (16 * steps + 8));
 }
 
 // The scores of 16 queries and the keys of a step, in a warp: row g + 8 i of the queries has
@@ -79,16 +23,10 @@ struct WarpScores {
   float block[kKeyBlocks][4];
 };
 
-// body(0), body(1), ... of every block of keys, each as separate code: an index that is not known
-// to the compiler would put the scores into memory.
-template <typename Body>
-__device__ void for_key_blocks(const Body& body) {
-  [&]<int... j>(std::integer_sequence<int, j...>) { (body(j), ...); }
-  (std::make_integer_sequence<int, kKeyBlocks>{});
-}
-
-// The softmax of the two rows of a lane. `sum` is of the lane's own columns.
+// The softmax of the two rows of a lane. `unit`, above 0: of scores, in powers of two. `sum` is of
+// the lane's own columns.
 struct LaneSoftmax {
+  float unit;
   float largest[2] = {kNothing, kNothing};
   float sum[2] = {0, 0};
 
@@ -100,12 +38,13 @@ struct LaneSoftmax {
         most = fmaxf(most, fmaxf(scores.block[j][2 * i], scores.block[j][2 * i + 1]));
       for (int distance = 2; distance > 0; distance /= 2)
         most = fmaxf(most, __shfl_xor_sync(kAllLanes, most, distance));
-      corrections[i] = most == kNothing ? 1.0F : exp2f((largest[i] - most) * kLogE2);
+      const float base = most == kNothing ? 0.0F : most * unit;
+      corrections[i] = power_of_two(fmaf(largest[i], unit, -base));
       sum[i] *= corrections[i];
       for (int j = 0; j < kKeyBlocks; ++j) {
         for (int e = 2 * i; e < 2 * i + 2; ++e) {
           float& score = scores.block[j][e];
-          score = score == kNothing ? 0.0F : exp2f((score - most) * kLogE2);
+          score = power_of_two(fmaf(score, unit, -base));
           sum[i] += score;
         }
       }
@@ -128,159 +67,170 @@ struct LaneQueries {
   const ScoreRules& rules;
   std::int64_t sample;
   std::int64_t head;
-  bool used[2];
   std::int64_t index[2];
-  Positions place[2];
+  int position[2];
+  Bounds bounds[2];
 
-  // From products to scores. `count`: keys of the step, from key `begin` on. `all`: each query sees
-  // each of them.
-  __device__ void mask(WarpScores& scores, std::int64_t begin, int count, bool all) const {
+  // Whether a score is a scaled product: those remain products.
+  __device__ bool plain() const {
+    return rules.cap == 0 && rules.scale > 0 && sight.slopes == nullptr && sight.bias == nullptr;
+  }
+
+  // Whether query i of the lane sees key begin + column, one of the first `count`.
+  __device__ bool sees(int i, std::int64_t begin, int column, int count) const {
+    const std::int64_t key = begin + (column < count ? column : 0);
+    const std::int64_t at = sight.key_position(sample, key);
+    return column < count && at >= bounds[i].first && at <= bounds[i].last &&
+           sight.same_segment(sample, index[i], key);
+  }
+
+  // Hides the keys that a query does not see. `count`: keys of the step, from key `begin` on.
+  __device__ void mask(WarpScores& scores, std::int64_t begin, int count) const {
     const int pair = static_cast<int>(threadIdx.x % 4);
-    for_key_blocks([&](int j) {
+    for_each_block<kKeyBlocks>([&](int j) {
       for (int e = 0; e < 4; ++e) {
-        const int column = 8 * j + 2 * pair + e % 2;
-        float& score = scores.block[j][e];
-        if (!all && (!used[e / 2] || column >= count)) {
-          score = kNothing;
-          continue;
-        }
-        const std::int64_t at = sight.key_position(sample, begin + column);
-        const bool seen = all || (sight.meets(place[e / 2], at, at) &&
-                                  sight.same_segment(sample, index[e / 2], begin + column));
-        float unused = 0;
-        score = seen ? rules.score(score, &unused) + sight.added(head, at - place[e / 2].first)
-                     : kNothing;
+        if (!sees(e / 2, begin, 8 * j + 2 * pair + e % 2, count)) scores.block[j][e] = kNothing;
       }
     });
+  }
+
+  // From products to scores, by the rules: one after the other, as they need many registers.
+  __device__ void apply_rules(WarpScores& scores, std::int64_t begin, int count) const {
+    const int pair = static_cast<int>(threadIdx.x % 4);
+    WarpScores all = scores;
+#pragma unroll 1
+    for (int i = 0; i < 4 * kKeyBlocks; ++i) {
+      const int e = i % 4;
+      const int column = i / 4 * 8 + 2 * pair + e % 2;
+      float& score = all.block[i / 4][e];
+      if (!sees(e / 2, begin, column, count)) {
+        score = kNothing;
+        continue;
+      }
+      float unused = 0;
+      score = rules.score(score, &unused) +
+              sight.added(head, sight.key_position(sample, begin + column) - position[e / 2]);
+    }
+    scores = all;
   }
 
   // Multiplies probabilities by the factors of dropout. Positions of keys are consecutive, from a
   // multiple of 4 on (attention.h), so a draw is for both columns of a pair.
   __device__ void drop(WarpScores& scores, std::int64_t begin) const {
-    if (!rules.site.draws) return;
     const int pair = static_cast<int>(threadIdx.x % 4);
     const std::int64_t first = sight.key_position(sample, begin);
     const auto kept = static_cast<float>(rules.site.kept);
-    for_key_blocks([&](int j) {
-      for (int i = 0; i < 2; ++i) {
-        float& low = scores.block[j][2 * i];
-        float& high = scores.block[j][2 * i + 1];
-        if (low == 0 && high == 0) continue;
-        const MaskWords drawn = rules.site.words(sample, rules.head_begin + head, place[i].first,
-                                                 first + 8 * j + 2 * pair);
-        low *= rules.site.keeps(pair % 2 == 0 ? drawn.word[0] : drawn.word[2]) ? kept : 0.0F;
-        high *= rules.site.keeps(pair % 2 == 0 ? drawn.word[1] : drawn.word[3]) ? kept : 0.0F;
-      }
-    });
+    WarpScores all = scores;
+#pragma unroll 1
+    for (int at = 0; at < 2 * kKeyBlocks; ++at) {
+      const int i = at % 2;
+      float& low = all.block[at / 2][2 * i];
+      float& high = all.block[at / 2][2 * i + 1];
+      const MaskWords drawn = rules.site.words(sample, rules.head_begin + head, position[i],
+                                               first + at / 2 * 8 + 2 * pair);
+      low *= rules.site.keeps(pair % 2 == 0 ? drawn.word[0] : drawn.word[2]) ? kept : 0.0F;
+      high *= rules.site.keeps(pair % 2 == 0 ? drawn.word[1] : drawn.word[3]) ? kept : 0.0F;
+    }
+    scores = all;
   }
 };
 
-// scores = q k^T, of the queries of a warp and a tile of keys.
-template <typename T, int kSteps>
-__device__ void multiply_keys(WarpScores& scores, const std::uint32_t (&q)[kSteps][4], const T* k) {
-  const int lane = static_cast<int>(threadIdx.x % kWarp);
-  scores = {};
-  for (int j = 0; j < kKeyBlocks; ++j) {
-    for (int s = 0; s < kSteps; s += 2) {
-      std::uint32_t right[4];
-      load_matrices<false>(right,
-                           k + (8 * j + lane % 8) * kTensorPitch<kSteps> + 16 * s + lane / 8 * 8);
-      multiply_fragments<T>(scores.block[j], q[s], right);
-      multiply_fragments<T>(scores.block[j], q[s + 1], right + 2);
-    }
-  }
-}
-
-// sums = sums corrections + p v, of the probabilities of a warp and a tile of values.
-template <typename T, int kSteps>
-__device__ void add_values(float (&sums)[2 * kSteps][4], const float (&corrections)[2],
-                           const WarpScores& p, const T* v) {
-  const int lane = static_cast<int>(threadIdx.x % kWarp);
-  for (auto& block : sums) {
-    for (int e = 0; e < 4; ++e) block[e] *= corrections[e / 2];
-  }
-  for (int j = 0; j < kKeyBlocks; j += 2) {  // 16 keys
-    const auto& before = p.block[j];
-    const auto& behind = p.block[j + 1];
-    const std::uint32_t left[4] = {
-        rounded_pair<T>(before[0], before[1]), rounded_pair<T>(before[2], before[3]),
-        rounded_pair<T>(behind[0], behind[1]), rounded_pair<T>(behind[2], behind[3])};
-    for (int s = 0; s < kSteps; ++s) {
-      std::uint32_t right[4];
-      load_matrices<true>(right,
-                          v + (8 * j + lane % 16) * kTensorPitch<kSteps> + 16 * s + lane / 16 * 8);
-      multiply_fragments<T>(sums[2 * s], left, right);
-      multiply_fragments<T>(sums[2 * s + 1], left, right + 2);
-    }
-  }
-}
-
-// As attend(), by kTensorThreads threads, for heads of at most 16 kSteps channels.
+// As attend(), by kTensorThreads threads, for heads of at most 16 kSteps channels. While the tiles
+// of a step are multiplied, those of the next one are copied.
 template <typename T, int kSteps, typename KeyRow, typename ValueRow>
 __device__ void attend_on_tensor_cores(const QueryTile<T>& tile, const KeySight& sight,
                                        const ScoreRules& rules, const KeyRow& key_row,
                                        const ValueRow& value_row) {
-  constexpr int kPitch = kTensorPitch<kSteps>;
-  T* k = shared_array<T>();
-  T* v = k + kTensorTile * kPitch;
   const int lane = static_cast<int>(threadIdx.x % kWarp);
-  const int first = static_cast<int>(threadIdx.x / kWarp) * 16;  // query of the warp, in the tile
-  const int left = tile.count - first;
+  const int own = static_cast<int>(threadIdx.x / kWarp) * 16;  // query of the warp, in the tile
+  const int left = tile.count - own;
   const int rows = left < 16 ? left : 16;  // of the warp; at most 0: none
-  load_rows<T, kSteps>(k, tile.count, tile.d, tile.vectors,
+  const auto keys_of = [](int stage) {
+    return shared_array<T>() + 2 * stage * kTensorNumbers<kSteps>;
+  };
+  const auto values_of = [&](int stage) { return keys_of(stage) + kTensorNumbers<kSteps>; };
+  const std::int64_t keys = sight.key_count(tile.sample);
+  const Positions whole = range_of_tile(sight, tile.sample, tile.first, tile.count);
+  // Finds the first step from `begin` on with a key that some query may see.
+  const auto find = [&](std::int64_t& begin) {
+    for (; begin < keys; begin += kTensorTile) {
+      const std::int64_t end = keys < begin + kTensorTile ? keys : begin + kTensorTile;
+      if (sight.meets(whole, sight.key_position(tile.sample, begin),
+                      sight.key_position(tile.sample, end - 1))) {
+        return true;
+      }
+    }
+    return false;
+  };
+  const auto load = [&](int stage, std::int64_t begin) {
+    const int count = static_cast<int>(keys - begin < kTensorTile ? keys - begin : kTensorTile);
+    load_rows<T, kSteps>(keys_of(stage), count, tile.d, tile.vectors,
+                         [&](int i) { return key_row(begin + i); });
+    load_rows<T, kSteps>(values_of(stage), count, tile.d, tile.vectors,
+                         [&](int i) { return value_row(begin + i); });
+  };
+  std::int64_t begin = 0;
+  bool more = find(begin);
+  load_rows<T, kSteps>(keys_of(1), tile.count, tile.d, tile.vectors,
                        [&](int i) { return tile.q + i * tile.q_stride; });
+  if (more) load(0, begin);
+  wait_for_copies();
   __syncthreads();
   std::uint32_t q[kSteps][4];
-  for (int s = 0; s < kSteps; ++s)
-    load_matrices<false>(q[s], k + (first + lane % 16) * kPitch + 16 * s + lane / 16 * 8);
+  read_left<T, kSteps>(q, keys_of(1) + own * kTensorPitch<kSteps>);
   LaneQueries queries{.sight = sight, .rules = rules, .sample = tile.sample, .head = tile.head};
   for (int i = 0; i < 2; ++i) {
     const int row = lane / 4 + 8 * i;
-    queries.used[i] = row < rows;
-    queries.index[i] = tile.first + (row < rows ? first + row : 0);
-    queries.place[i] = sight.place_of(tile.sample, queries.index[i]);
+    queries.index[i] = tile.first + (row < rows ? own + row : 0);
+    const Positions place = sight.place_of(tile.sample, queries.index[i]);
+    queries.position[i] = in_32_bits(place.first);
+    queries.bounds[i] = sight.bounds_of(place);
   }
-  const Positions whole = range_of_tile(sight, tile.sample, tile.first, tile.count);
-  const Positions own =
-      rows > 0 ? query_range(sight, tile.sample, tile.first + first, rows) : whole;
+  const Positions range =
+      rows > 0 ? query_range(sight, tile.sample, tile.first + own, rows) : whole;
+  const bool plain = queries.plain();
+  const float natural = plain ? rules.scale : 1.0F;  // of a score
   float sums[2 * kSteps][4] = {};
-  LaneSoftmax softmax;
-  const std::int64_t keys = sight.key_count(tile.sample);
-  for (std::int64_t begin = 0; begin < keys; begin += kTensorTile) {
-    const int count = static_cast<int>(keys - begin < kTensorTile ? keys - begin : kTensorTile);
-    const std::int64_t low = sight.key_position(tile.sample, begin);
-    const std::int64_t high = sight.key_position(tile.sample, begin + count - 1);
-    if (!sight.meets(whole, low, high)) continue;
-    __syncthreads();
-    load_rows<T, kSteps>(k, count, tile.d, tile.vectors, [&](int i) { return key_row(begin + i); });
-    load_rows<T, kSteps>(v, count, tile.d, tile.vectors,
-                         [&](int i) { return value_row(begin + i); });
-    __syncthreads();
-    if (rows <= 0 || !sight.meets(own, low, high)) continue;  // the whole warp
+  LaneSoftmax softmax{.unit = natural * kLogE2};
+  for (int stage = 0; more; stage ^= 1) {
+    wait_for_copies();
+    __syncthreads();  // the tiles are there, and those of the other stage have been read
+    const std::int64_t now = begin;
+    begin += kTensorTile;
+    more = find(begin);
+    if (more) load(stage ^ 1, begin);
+    const int count = static_cast<int>(keys - now < kTensorTile ? keys - now : kTensorTile);
+    const std::int64_t low = sight.key_position(tile.sample, now);
+    const std::int64_t high = sight.key_position(tile.sample, now + count - 1);
+    if (rows <= 0 || !sight.meets(range, low, high)) continue;  // the whole warp
     WarpScores scores;
-    multiply_keys<T, kSteps>(scores, q, k);
-    queries.mask(scores, begin, count,
-                 rows == 16 && count == kTensorTile && sight.covers(own, low, high));
+    multiply_by_rows<T, kSteps>(scores.block, q, keys_of(stage));
+    if (!plain) {
+      queries.apply_rules(scores, now, count);
+    } else if (count < kTensorTile || !sight.covers(range, low, high)) {
+      queries.mask(scores, now, count);
+    }
     float corrections[2];
     softmax.take(scores, corrections);
-    queries.drop(scores, begin);
-    add_values<T, kSteps>(sums, corrections, scores, v);
+    if (rules.site.draws) queries.drop(scores, now);
+    for (auto& block : sums) {
+      for (int e = 0; e < 4; ++e) block[e] *= corrections[e / 2];
+    }
+    add_weighted<T, kSteps>(sums, scores.block, values_of(stage));
   }
   if (rows <= 0) return;  // the whole warp
+  WrittenRows<T> written{.first = tile.out + own * tile.out_stride,
+                         .stride = tile.out_stride,
+                         .count = rows,
+                         .d = tile.d};
   for (int i = 0; i < 2; ++i) {
     const float sum = softmax.whole_sum(i);
-    if (!queries.used[i]) continue;
-    const int row = first + lane / 4 + 8 * i;
-    T* out = tile.out + row * tile.out_stride;
-    for (int n = 0; n < 2 * kSteps; ++n) {
-      for (int e = 0; e < 2; ++e) {
-        const int c = 8 * n + lane % 4 * 2 + e;
-        if (c < tile.d) out[c] = narrow<T>(sum == 0 ? 0.0F : sums[n][2 * i + e] / sum);
-      }
-    }
-    if (tile.lse != nullptr && lane % 4 == 0)
-      tile.lse[row] = sum == 0 ? kNothing : softmax.largest[i] + logf(sum);
+    written.factor[i] = sum == 0 ? 0.0F : 1.0F / sum;
+    const int row = lane / 4 + 8 * i;
+    if (tile.lse != nullptr && lane % 4 == 0 && row < rows)
+      tile.lse[own + row] = sum == 0 ? kNothing : softmax.largest[i] * natural + logf(sum);
   }
+  write_sums<T, kSteps>(sums, written);
 }
 
 // How queries in T with heads of kLanes kChannels channels are divided among blocks.

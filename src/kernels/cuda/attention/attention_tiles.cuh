@@ -7,6 +7,7 @@
 // kLanes * kChannels + 1 numbers: the odd length keeps the rows of one column in different banks.
 #pragma once
 
+#include <algorithm>
 #include <limits>
 
 #include "kernels/attention.h"
@@ -27,6 +28,19 @@ struct Positions {
   std::int64_t last;
   std::int64_t reach;
 };
+
+inline constexpr std::int64_t kMostPosition = std::numeric_limits<std::int32_t>::max();
+
+// The first and the last position of a key that a query sees.
+struct Bounds {
+  int first;
+  int last;
+};
+
+__device__ inline int in_32_bits(std::int64_t x) {
+  return static_cast<int>(x > kMostPosition ? kMostPosition
+                                            : (x < -kMostPosition ? -kMostPosition : x));
+}
 
 // Which keys a query sees (AttentionMask), and what is added to its scores, on the device.
 struct KeySight {
@@ -83,6 +97,17 @@ struct KeySight {
     if (bounded_before && of.last - low > before) return false;
     return !(bounded_after && high - of.first > after);
   }
+  // Of one query. Positions fit in 32 bits.
+  __device__ Bounds bounds_of(const Positions& of) const {
+    Bounds bounds{static_cast<int>(-kMostPosition), static_cast<int>(kMostPosition)};
+    if (causal) bounds.last = in_32_bits(of.reach);
+    if (bounded_before) bounds.first = in_32_bits(of.first - before);
+    if (bounded_after) {
+      const int last = in_32_bits(of.first + after);
+      if (last < bounds.last) bounds.last = last;
+    }
+    return bounds;
+  }
   // What is added to the score of a visible pair. `distance`: from the query to the key.
   __device__ float added(std::int64_t head, std::int64_t distance) const {
     float sum = 0;
@@ -93,11 +118,12 @@ struct KeySight {
 };
 
 inline KeySight sight_of(const AttentionMask& mask, std::int64_t queries, std::int64_t keys) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 40;  // a window as wide as any
   return {.causal = mask.causal,
           .bounded_before = mask.window_before.has_value(),
           .bounded_after = mask.window_after.has_value(),
-          .before = mask.window_before.value_or(0),
-          .after = mask.window_after.value_or(0),
+          .before = std::clamp(mask.window_before.value_or(0), -kMost, kMost),
+          .after = std::clamp(mask.window_after.value_or(0), -kMost, kMost),
           .query_begin = mask.query_begin,
           .query_positions = pointer<const std::int32_t>(mask.query_positions),
           .key_positions = pointer<const std::int32_t>(mask.key_positions),

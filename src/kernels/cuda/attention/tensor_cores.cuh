@@ -69,4 +69,11 @@ __device__ std::uint32_t rounded_pair(float low, float high) {
   return pair;
 }
 
+// 2^x to about 2 ulp; results below 2^-126 are 0.
+__device__ inline float power_of_two(float x) {
+  float power = 0;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x));
+  return power;
+}
+
 }  // namespace piton::cuda

@@ -54,4 +54,6 @@ std::uint32_t rounded_pair(float low, float high) {
   return both;
 }
 
+inline float power_of_two(float x) { return exp2f(x); }
+
 }  // namespace piton::cuda
