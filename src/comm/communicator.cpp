@@ -5,6 +5,19 @@
 
 namespace piton {
 
+// Receives first, so that no send waits for them.
+Exchanged Communicator::exchange(const std::vector<Message>& sends,
+                                 const std::vector<Message>& receives, Stream& after) {
+  Exchanged events;
+  for (const Message& one : receives) {
+    events.received.push_back(receive(one.data, one.member, one.tag, after));
+  }
+  for (const Message& one : sends) {
+    events.sent.push_back(send(one.data, one.member, one.tag, after));
+  }
+  return events;
+}
+
 std::unique_ptr<Communicator> make_group_of_all(World& world, const std::string& name) {
   std::vector<int> ranks(static_cast<std::size_t>(world.size()));
   std::iota(ranks.begin(), ranks.end(), 0);

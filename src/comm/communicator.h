@@ -81,6 +81,19 @@ class SymmetricMemory {
   virtual void sum(const Tensor& out, std::int64_t begin) = 0;
 };
 
+// A tensor that goes to, or comes from, another member.
+struct Message {
+  Tensor data;
+  int member = 0;
+  int tag = 0;
+};
+
+// The events of an exchange, in the order of its lists.
+struct Exchanged {
+  std::vector<Event> sent;
+  std::vector<Event> received;
+};
+
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -112,6 +125,12 @@ class Communicator {
   virtual Event send(const Tensor& data, int member, int tag, Stream& after) = 0;
   virtual Event receive(const Tensor& data, int member, int tag, Stream& after) = 0;
   virtual int largest_tag() const { return std::numeric_limits<int>::max(); }
+  // receive() of all `receives` and send() of all `sends`, as one operation: of two members, either
+  // both or none exchange something, and they do so in the same order, as if it were a collective.
+  // So no lanes are needed (comm/message_lanes.h), and on GPUs no receive is under way while its
+  // sender still has work to do.
+  virtual Exchanged exchange(const std::vector<Message>& sends,
+                             const std::vector<Message>& receives, Stream& after);
 
   // Every member's `mine` (host bytes, any length), in order of rank. Blocks. For setup, checks and
   // small results.

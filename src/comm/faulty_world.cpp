@@ -6,6 +6,8 @@
 #include <map>
 #include <utility>
 
+#include "comm/message_lanes.h"
+
 namespace piton {
 
 std::string to_string(const CollectiveName& name) {
@@ -30,7 +32,7 @@ struct FaultyWorld::Record {
   }
 };
 
-class FaultyWorld::Group final : public Communicator {
+class FaultyWorld::Group final : public Communicator, public LanedMessages {
  public:
   Group(std::unique_ptr<Communicator> inner, Device& device, std::shared_ptr<Record> record)
       : inner_(std::move(inner)), device_(device), record_(std::move(record)) {}
@@ -79,6 +81,14 @@ class FaultyWorld::Group final : public Communicator {
   Event receive(const Tensor& data, int member, int tag, Stream& after) override {
     return inner_->receive(data, member, tag, after);
   }
+  Exchanged exchange(const std::vector<Message>& sends, const std::vector<Message>& receives,
+                     Stream& after) override {
+    return inner_->exchange(sends, receives, after);
+  }
+  void open_lanes(const std::vector<MessageLane>& lanes, int count) override {
+    piton::open_lanes(*inner_, lanes, count);
+  }
+  void connect(const std::vector<int>& members) override { piton::connect(*inner_, members); }
   std::vector<std::string> gather_bytes(const std::string& mine) override {
     if (!drops("gather-bytes")) return inner_->gather_bytes(mine);
     return std::vector<std::string>(static_cast<std::size_t>(size()), mine);

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "comm/message_lanes.h"
+
 namespace piton {
 namespace {
 
@@ -70,7 +72,7 @@ struct LastTime {
   }
 };
 
-class TracedCommunicator final : public Communicator {
+class TracedCommunicator final : public Communicator, public LanedMessages {
  public:
   TracedCommunicator(std::unique_ptr<Communicator> inner, std::shared_ptr<TraceEvents> events)
       : inner_(std::move(inner)), events_(events), row_(std::make_shared<GroupRow>()) {
@@ -116,6 +118,23 @@ class TracedCommunicator final : public Communicator {
     return message("receive from", data, member, after,
                    [&] { return inner_->receive(data, member, tag, after); });
   }
+  Exchanged exchange(const std::vector<Message>& sends, const std::vector<Message>& receives,
+                     Stream& after) override {
+    Exchanged events = inner_->exchange(sends, receives, after);
+    const auto trace = [&](const char* what, const std::vector<Message>& messages,
+                           std::vector<Event>& of) {
+      for (std::size_t i = 0; i < messages.size(); ++i) {
+        of[i] = message(what, messages[i].data, messages[i].member, after, [&] { return of[i]; });
+      }
+    };
+    trace("receive from", receives, events.received);
+    trace("send to", sends, events.sent);
+    return events;
+  }
+  void open_lanes(const std::vector<MessageLane>& lanes, int count) override {
+    piton::open_lanes(*inner_, lanes, count);
+  }
+  void connect(const std::vector<int>& members) override { piton::connect(*inner_, members); }
   std::vector<std::string> gather_bytes(const std::string& mine) override {
     if (!traces()) return inner_->gather_bytes(mine);
     const Time begin = time_now();

@@ -1,7 +1,11 @@
 #include "optim/matrix_rounds.h"
 
 #include <algorithm>
+#include <map>
+#include <set>
 #include <utility>
+
+#include "comm/message_lanes.h"
 
 namespace piton {
 
@@ -39,6 +43,31 @@ std::vector<MatrixRound> make_matrix_rounds(const std::vector<CutMatrix>& matric
   }
   rounds.insert(rounds.end(), small.begin(), small.end());
   return rounds;
+}
+
+void connect_holders(const std::vector<MatrixRound>& rounds,
+                     const std::vector<CutMatrix>& matrices) {
+  std::map<std::size_t, const CutMatrix*> of_span;
+  for (const CutMatrix& matrix : matrices) of_span[matrix.span] = &matrix;
+  std::vector<std::pair<Communicator*, std::set<int>>> groups;  // in the order of their rounds
+  for (const MatrixRound& round : rounds) {
+    for (const MatrixOfRound& one : round) {
+      const CutMatrix& matrix = *of_span.at(one.span);
+      const int holders = matrix.cut.holders(matrix.elements);
+      if (holders == 1) continue;
+      Communicator* ranks = matrix.cut.ranks;
+      auto group = std::ranges::find(groups, ranks, [](const auto& g) { return g.first; });
+      if (group == groups.end()) group = groups.insert(group, {ranks, {}});
+      if (ranks->rank() != one.owner) {
+        group->second.insert(one.owner);
+        continue;
+      }
+      for (int rank = 0; rank < holders; ++rank) {
+        if (rank != one.owner) group->second.insert(rank);
+      }
+    }
+  }
+  for (const auto& [ranks, members] : groups) connect(*ranks, {members.begin(), members.end()});
 }
 
 }  // namespace piton

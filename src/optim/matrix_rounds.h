@@ -48,4 +48,8 @@ struct CutMatrix {
 std::vector<MatrixRound> make_matrix_rounds(const std::vector<CutMatrix>& matrices,
                                             std::int64_t most_elements);
 
+// Announces the messages of the rounds of `matrices`. Collective over the ranks of each cut.
+void connect_holders(const std::vector<MatrixRound>& rounds,
+                     const std::vector<CutMatrix>& matrices);
+
 }  // namespace piton

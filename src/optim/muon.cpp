@@ -55,6 +55,14 @@ Tensor part_of(const Tensor& whole, const MatrixCut& cut, int rank) {
   return whole.slice(0, begin, std::min(cut.part, whole.elements() - begin));
 }
 
+// use(rank) for those that hold parts of a cut matrix, without its owner.
+template <typename Use>
+void for_others(const Muon::Span& span, Use use) {
+  for (int rank = 0; rank < span.cut.holders(span.parameter->elements()); ++rank) {
+    if (rank != span.owner) use(rank);
+  }
+}
+
 // Tags of the messages of matrix `index` of a round.
 int direction_tag(int index) { return 2 * index; }
 int update_tag(int index) { return 2 * index + 1; }
@@ -88,60 +96,106 @@ DType Muon::dtype_of(const Parameter& parameter) {
 void Muon::update(const std::vector<Span>& round, const Tensor& scalars, Stream& stream) {
   std::vector<Work> works;
   works.reserve(round.size());
-  for (std::size_t i = 0; i < round.size(); ++i) {
-    works.push_back(collect(round[i], static_cast<int>(i), scalars, stream));
-  }
+  for (const Span& span : round) works.push_back(begin(span, scalars, stream));
+  collect(round, works, stream);
   std::vector<CallChain> chains;
   for (std::size_t i = 0; i < round.size(); ++i) {
     if (works[i].whole.defined()) add_chains(round[i], works[i], scalars, chains, stream);
   }
   kernels_->run_chains(chains, stream);
   chains.clear();
-  for (std::size_t i = 0; i < round.size(); ++i) {
-    if (works[i].orthogonal.defined()) send(round[i], static_cast<int>(i), works[i], stream);
-  }
+  distribute(round, works, stream);
   for (std::size_t i = 0; i < round.size(); ++i) {
     if (is_cut(round[i])) apply(round[i], works[i], scalars, stream);
   }
-  // Every receive of the round is posted before its rank computes, so this is not long.
+  // The others have computed too, so this is not long.
   for (const Work& work : works) {
     for (const Event& sent : work.sent) stream.wait(sent);
   }
 }
 
-Muon::Work Muon::collect(const Span& span, int index, const Tensor& scalars, Stream& stream) {
+Muon::Work Muon::begin(const Span& span, const Tensor& scalars, Stream& stream) {
   const Parameter& parameter = *span.parameter;
   const std::int64_t elements = parameter.elements();
   const std::int64_t mine = span.gradient.elements();
   const int holders = span.cut.holders(elements);
   PITON_ASSERT(holders > 1 || mine == elements, "{}: {} of its {} elements are here",
                parameter.name, mine, elements);
-  const bool owner = holders == 1 || span.cut.ranks->rank() == span.owner;
   Work work;
-  if (owner) work.whole = memory(DType::kF32, {elements}, stream);
-  const Tensor direction =
-      owner ? work.whole.slice(0, span.offset, mine) : memory(DType::kF32, {mine}, stream);
+  if (is_owner(span)) work.whole = memory(DType::kF32, {elements}, stream);
+  work.direction = work.whole.defined() ? work.whole.slice(0, span.offset, mine)
+                                        : memory(DType::kF32, {mine}, stream);
   if (is_alone(span)) return work;  // with the rest of its chain
-  kernels_->run(momentum(direction, span.buffer, span.gradient, scalars), stream);
-  if (holders == 1) return work;
-  Communicator& ranks = *span.cut.ranks;
-  PITON_ASSERT(span.offset == ranks.rank() * span.cut.part, "{}: a part from element {} on rank {}",
-               parameter.name, span.offset, ranks.rank());
-  if (!owner) {
-    const Event sent = ranks.send(direction, span.owner, direction_tag(index), stream);
-    arena_->hold(direction, sent.fence());
-    work.update = memory(dtype_of(parameter), {mine}, stream);
-    work.arrived.push_back(ranks.receive(work.update, span.owner, update_tag(index), stream));
-    arena_->hold(work.update, work.arrived.back().fence());
-    return work;
-  }
-  for (int rank = 0; rank < holders; ++rank) {
-    if (rank == span.owner) continue;
-    const Tensor part = part_of(work.whole, span.cut, rank);
-    work.arrived.push_back(ranks.receive(part, rank, direction_tag(index), stream));
-    arena_->hold(part, work.arrived.back().fence());
-  }
+  kernels_->run(momentum(work.direction, span.buffer, span.gradient, scalars), stream);
   return work;
+}
+
+// The matrices of a round that are cut are those of one group.
+class Muon::RoundMessages {
+ public:
+  RoundMessages(Arena& arena, Stream& stream) : arena_(arena), stream_(stream) {}
+
+  void send(const Span& span, const Message& message, Work& work) {
+    add(sends_, work.sent, span, message);
+  }
+  void receive(const Span& span, const Message& message, Work& work) {
+    add(receives_, work.arrived, span, message);
+  }
+
+  // Adds the events to the lists of their spans.
+  void exchange() {
+    if (ranks_ == nullptr) return;
+    const Exchanged events = ranks_->exchange(sends_.messages, receives_.messages, stream_);
+    finish(sends_, events.sent);
+    finish(receives_, events.received);
+  }
+
+ private:
+  struct List {
+    std::vector<Message> messages;
+    std::vector<std::vector<Event>*> events;
+  };
+
+  void add(List& list, std::vector<Event>& events, const Span& span, const Message& message) {
+    PITON_ASSERT(ranks_ == nullptr || ranks_ == span.cut.ranks, "{}: a round of two groups",
+                 span.parameter->name);
+    ranks_ = span.cut.ranks;
+    list.messages.push_back(message);
+    list.events.push_back(&events);
+  }
+  void finish(const List& list, const std::vector<Event>& events) {
+    for (std::size_t i = 0; i < events.size(); ++i) {
+      arena_.hold(list.messages[i].data, events[i].fence());
+      list.events[i]->push_back(events[i]);
+    }
+  }
+
+  Arena& arena_;
+  Stream& stream_;
+  Communicator* ranks_ = nullptr;
+  List sends_;
+  List receives_;
+};
+
+void Muon::collect(const std::vector<Span>& round, std::vector<Work>& works, Stream& stream) {
+  RoundMessages messages(*arena_, stream);
+  for (std::size_t i = 0; i < round.size(); ++i) {
+    const Span& span = round[i];
+    if (!is_cut(span)) continue;
+    const int tag = direction_tag(static_cast<int>(i));
+    PITON_ASSERT(span.offset == span.cut.ranks->rank() * span.cut.part,
+                 "{}: a part from element {} on rank {}", span.parameter->name, span.offset,
+                 span.cut.ranks->rank());
+    if (!is_owner(span)) {
+      messages.send(span, {works[i].direction, span.owner, tag}, works[i]);
+      continue;
+    }
+    for_others(span, [&](int rank) {
+      messages.receive(span, {part_of(works[i].whole, span.cut, rank), rank, tag}, works[i]);
+    });
+  }
+  messages.exchange();
+  for (Work& work : works) work.direction = {};
 }
 
 // A piece is a separate chain: pieces of all matrices of the round are independent.
@@ -176,14 +230,23 @@ void Muon::add_chains(const Span& span, Work& work, const Tensor& scalars,
   }
 }
 
-void Muon::send(const Span& span, int index, Work& work, Stream& stream) {
-  const std::int64_t elements = span.parameter->elements();
-  for (int rank = 0; rank < span.cut.holders(elements); ++rank) {
-    if (rank == span.owner) continue;
-    const Tensor part = part_of(work.orthogonal, span.cut, rank);
-    work.sent.push_back(span.cut.ranks->send(part, rank, update_tag(index), stream));
-    arena_->hold(part, work.sent.back().fence());
+void Muon::distribute(const std::vector<Span>& round, std::vector<Work>& works, Stream& stream) {
+  RoundMessages messages(*arena_, stream);
+  for (std::size_t i = 0; i < round.size(); ++i) {
+    const Span& span = round[i];
+    if (!is_cut(span)) continue;
+    Work& work = works[i];
+    const int tag = update_tag(static_cast<int>(i));
+    if (is_owner(span)) {
+      for_others(span, [&](int rank) {
+        messages.send(span, {part_of(work.orthogonal, span.cut, rank), rank, tag}, work);
+      });
+      continue;
+    }
+    work.update = memory(dtype_of(*span.parameter), {span.gradient.elements()}, stream);
+    messages.receive(span, {work.update, span.owner, tag}, work);
   }
+  messages.exchange();
 }
 
 void Muon::apply(const Span& span, const Work& work, const Tensor& scalars, Stream& stream) {
@@ -222,6 +285,10 @@ MuonMomentum Muon::momentum(const Tensor& direction, const Tensor& buffer, const
 }
 
 bool Muon::is_cut(const Span& span) { return span.cut.holders(span.parameter->elements()) > 1; }
+
+bool Muon::is_owner(const Span& span) {
+  return !is_cut(span) || span.cut.ranks->rank() == span.owner;
+}
 
 bool Muon::is_alone(const Span& span) const {
   return !is_cut(span) && split_dim(*span.parameter, *tensor_ranks_) < 0;

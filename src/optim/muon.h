@@ -92,6 +92,7 @@ class Muon {
   // A span during its round.
   struct Work {
     Tensor whole;                // fp32 [elements], the direction, on the owner; else empty
+    Tensor direction;            // fp32 [n], this rank's part of it, until it is collected
     Tensor orthogonal;           // [elements], the update, on the owner
     Tensor update;               // [n], this rank's part of the update
     std::vector<Event> arrived;  // the other parts of `whole`, or `update`
@@ -103,14 +104,17 @@ class Muon {
   static bool is_cut(const Span& span);
   // Whether no other rank has to do with it.
   bool is_alone(const Span& span) const;
-  // Enqueues the momentum, unless the span is alone, and starts to collect the direction on its
-  // owner. `index`: in the round.
-  Work collect(const Span& span, int index, const Tensor& scalars, Stream& stream);
+  static bool is_owner(const Span& span);
+  // Enqueues the momentum, unless the span is alone.
+  Work begin(const Span& span, const Tensor& scalars, Stream& stream);
+  class RoundMessages;
+  // Starts to collect the directions of cut matrices on their owners.
+  void collect(const std::vector<Span>& round, std::vector<Work>& works, Stream& stream);
   // On the owner: adds the calls that compute the update and, if the matrix is not cut, apply it.
   void add_chains(const Span& span, Work& work, const Tensor& scalars,
                   std::vector<CallChain>& chains, Stream& stream);
-  // On the owner: sends other ranks their parts of the update.
-  void send(const Span& span, int index, Work& work, Stream& stream);
+  // Starts to send the updates of cut matrices to all of their ranks.
+  void distribute(const std::vector<Span>& round, std::vector<Work>& works, Stream& stream);
   void apply(const Span& span, const Work& work, const Tensor& scalars, Stream& stream);
   // Elements [begin, end) of the local tensor of a parameter.
   struct Elements {

@@ -176,6 +176,7 @@ void Optimizer::plan_updates() {
     }
   }
   rounds_ = make_matrix_rounds(matrices, transfer_ ? 1 : kRoundElements);
+  connect_holders(rounds_, matrices);
 }
 
 std::vector<Cadam::Span> Optimizer::cadam_spans() const {

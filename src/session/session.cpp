@@ -4,9 +4,11 @@
 #include <string>
 #include <utility>
 
+#include "base/error.h"
 #include "comm/gathered_values.h"
 #include "model/initialize.h"
 #include "model/model_factory.h"
+#include "ops/context/context_attention.h"
 #include "session/encoder_upload.h"
 #include "session/pair_weights.h"
 #include "session/prompt_reach.h"
@@ -35,13 +37,23 @@ Tensor on_device(const Machine& machine, const Tensor& rows) {
 
 }  // namespace
 
+void Session::check(const Device& device, const MeshSizes& mesh, const SessionSettings& settings) {
+  const bool fuses = settings.layout.linears.fuses() && mesh[Axis::kTensor] > 1;
+  if (!fuses || device.place().kind != DeviceKind::kCuda) return;
+  throw Error(Fault::kUsage,
+              "--fused-linears: the ranks of --kernels cuda cannot write to the memory of each "
+              "other; leave it out, or use --kernels cpu");
+}
+
 Session::Session(const Machine& machine, Mesh& mesh, const SessionSettings& settings)
     : machine_(machine), mesh_(&mesh), settings_(settings) {
+  check(machine.device, mesh.sizes(), settings);
   layout_ = {.mesh = mesh_, .options = settings.layout};
   // Made now: creating a group waits for its members, and must not come between messages of a step.
   for (const AxisSet set :
        {axes(Axis::kTensor), axes(Axis::kPipeline), kSampleAxes, kLossAxes, kAllAxes})
     mesh.group(set);
+  if (mesh.size(Axis::kContext) > 1) connect_members(layout_.context_group());
   share_rows();
 
   consumed_samples_ = machine.arena.allocate(DType::kI64, {1}, MemoryKind::kWorkspace);
@@ -135,7 +147,12 @@ void Session::make_parameters() {
        .instances = settings_.zero_instances});
 }
 
-Session::~Session() { machine_.stream.synchronize(); }
+Session::~Session() {
+  try {
+    machine_.stream.synchronize();
+  } catch (const Error&) {  // the run has failed; others report it
+  }
+}
 
 void Session::initialize(const std::vector<Parameter*>& parameters) {
   std::int64_t largest = 0;

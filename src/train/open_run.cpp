@@ -174,6 +174,7 @@ void RunOpener::open_tokenizer_and_plan() {
   RunPlan& plan = run_.plan;
   plan = make_run_plan(given_, machine_.world.size(),
                        tokenizer != nullptr ? tokenizer->vocabulary_size() : 0);
+  Session::check(machine_.device, plan.mesh, plan.session);
   check_head(given_, plan);
   add_second_models(given_, plan);
   given_.optimizer.check();
@@ -211,10 +212,9 @@ void RunOpener::choose_recomputation() {
 }
 
 void RunOpener::make_schedules() {
-  const RunPlan& plan = run_.plan;
-  run_.rate = std::make_unique<LearningRate>(run_.settled.learning_rate, plan.whole_steps(),
-                                             plan.global_batch, plan.sequence);
-  run_.decay = std::make_unique<WeightDecay>(run_.settled.optimizer, plan.whole_steps());
+  run_.rate = std::make_unique<LearningRate>(run_.settled.learning_rate, run_.plan.whole_steps(),
+                                             run_.plan.global_batch, run_.plan.sequence);
+  run_.decay = std::make_unique<WeightDecay>(run_.settled.optimizer, run_.plan.whole_steps());
 }
 
 // Ranks on processors of other kinds compute with other instructions.

@@ -169,6 +169,57 @@ TEST(NcclRanks, RefuseMessagesThatNobodyHasAnnounced) {
       HasSubstr("messages that are not those of a pipeline between GPUs are not supported"));
 }
 
+// Slices of several elements, of three ranks.
+TEST(NcclRanks, ExchangeWithAllOthers) {
+  const int port = test::free_port();
+  const auto ends = run_ranks(3, [&](int number) {
+    Rank rank(port, number, 3);
+    connect_all(*rank.all);
+    const auto mine = static_cast<float>(10 * number);
+    const Tensor sent =
+        rank.tensor<float>(DType::kF32, {mine, -mine, mine + 1, -mine - 1, mine + 2, -mine - 2});
+    const Tensor got = rank.tensor<float>(DType::kF32, std::vector<float>(6));
+    rank.stream->wait(rank.all->all_to_all(got, sent, *rank.stream));
+    const TrafficCounts traffic = rank.world->traffic();
+    return text(rank.values<float>(got)) +
+           fmt::format("| {} {}", traffic.all_to_all_bytes, traffic.received_bytes);
+  });
+  EXPECT_EQ(ends[0].text, "0 -0 10 -10 20 -20 | 16 16");
+  EXPECT_EQ(ends[1].text, "1 -1 11 -11 21 -21 | 16 16");
+  EXPECT_EQ(ends[2].text, "2 -2 12 -12 22 -22 | 16 16");
+}
+
+// Around a ring, and of different sizes between two of three ranks; more than a mailbox holds.
+TEST(NcclRanks, ExchangeMessagesWithSomeOthers) {
+  const int port = test::free_port();
+  const auto ends = run_ranks(3, [&](int number) {
+    Rank rank(port, number, 3);
+    connect_all(*rank.all);
+    const std::size_t many = (std::size_t{1} << 20) + 1000;
+    std::vector<float> all(many, static_cast<float>(number));
+    all.back() = 7;
+    const Tensor sent = rank.tensor<float>(DType::kF32, all);
+    const Tensor got = rank.tensor<float>(DType::kF32, std::vector<float>(many));
+    const Exchanged ring = rank.all->exchange({{sent, (number + 1) % 3, 0}},
+                                              {{got, (number + 2) % 3, 0}}, *rank.stream);
+    rank.stream->wait(ring.received.at(0));
+    const std::vector<float> values = rank.values<float>(got);
+    std::string result = fmt::format("{} {}", values.front(), values.back());
+    if (number == 2) return result;
+    const Tensor small = rank.tensor<float>(DType::kF32, {static_cast<float>(number) + 0.5F});
+    const Tensor two = rank.tensor<float>(DType::kF32, {0, 0});
+    const Exchanged pair =
+        number == 0 ? rank.all->exchange({{small, 1, 0}}, {{two, 1, 1}}, *rank.stream)
+                    : rank.all->exchange({{rank.tensor<float>(DType::kF32, {8, 9}), 0, 1}},
+                                         {{small, 0, 0}}, *rank.stream);
+    rank.stream->wait(pair.received.at(0));
+    return result + " " + text(rank.values<float>(number == 0 ? two : small));
+  });
+  EXPECT_EQ(ends[0].text, "2 7 8 9 ");
+  EXPECT_EQ(ends[1].text, "0 7 0.5 ");
+  EXPECT_EQ(ends[2].text, "1 7");
+}
+
 TEST(NcclRanks, SendMessagesOfDifferentLanesInAnyOrder) {
   const int port = test::free_port();
   const auto ends = run_ranks(2, [&](int number) {
@@ -243,10 +294,15 @@ struct Layout {
   bool sequence_parallel = false;
   ScheduleSettings schedule = {};
   std::int64_t layers = 2;
+  ContextExchange exchange = ContextExchange::kRing;
+  OptimizerKind optimizer = OptimizerKind::kAdam;
+  int slices = 1;
 };
 
-// Losses and norms of three steps, as text.
-std::string train(World& world, Device& device, Kernels& kernels, const Layout& layout) {
+// Losses and norms of three steps, as text. `before`: a step, as it begins.
+std::string train(
+    World& world, Device& device, Kernels& kernels, const Layout& layout,
+    const std::function<void(int)>& before = [](int) {}) {
   ModelConfig model = preset(layout.model);
   model.layers = layout.layers;
   model.vocabulary = 101;
@@ -262,15 +318,19 @@ std::string train(World& world, Device& device, Kernels& kernels, const Layout& 
   const std::vector<std::int64_t> sizes(static_cast<std::size_t>(4 / data), 1);
   Session session(machine, mesh,
                   {.model = model,
-                   .layout = {.linears = {.sequence_parallel = layout.sequence_parallel},
-                              .vocabulary_multiple = 16},
+                   .layout = {.linears = {.slices = layout.slices,
+                                          .sequence_parallel = layout.sequence_parallel},
+                              .vocabulary_multiple = 16,
+                              .context_exchange = layout.exchange},
                    .zero_stage = layout.zero,
                    .schedule = layout.schedule,
                    .micro_batches = static_cast<int>(sizes.size()),
-                   .seed = 11});
+                   .seed = 11,
+                   .optimizer_options = {.kind = layout.optimizer}});
   session.initialize();
   std::string all;
   for (int step = 0; step < 3; ++step) {
+    before(step);
     const std::int64_t consumed = 4 * step;
     const StepReport report = session.train_step(
         test::batches(consumed, mesh.coordinate(Axis::kData), data, model.vocabulary, sizes),
@@ -285,6 +345,45 @@ std::vector<double> numbers(const std::string& text) {
   std::istringstream words(text);
   for (double one; words >> one;) all.push_back(one);
   return all;
+}
+
+// As a run does: it reports the failure before its session ends.
+TEST(NcclFailures, InAStepReachTheirCallers) {
+  const int port = test::free_port();
+  const Layout layout{"", "gpt2-tiny", DType::kF32, test::mesh(2, 1, 1)};
+  const auto ends = run_ranks(
+      2,
+      [&](int number) {
+        const auto device = make_device();
+        const auto kernels = make_kernels(*device);
+        const auto world = make_nccl_world(*device, options(port, number, 2));
+        return train(*world, *device, *kernels, layout, [&](int step) {
+          if (step != 1 || number != 1) return;
+          world->fail(static_cast<int>(Fault::kUsage), "refused in a step");
+          throw Error(Fault::kUsage, "refused in a step");
+        });
+      },
+      std::chrono::seconds(60));
+  EXPECT_EQ(ends[1].code, static_cast<int>(Fault::kUsage));
+  EXPECT_EQ(ends[1].text, "refused in a step");
+  EXPECT_EQ(ends[0].code, kPeerCode);
+  EXPECT_THAT(ends[0].text, HasSubstr("rank 1 has failed (exit code 2): refused in a step"));
+}
+
+TEST(NcclFailures, FusedLinearsAreRefusedBeforeMemoryIsAllocated) {
+  const int port = test::free_port();
+  Layout layout{"", "gpt2-tiny", DType::kF32, test::mesh(2, 1, 1)};
+  layout.slices = kFused;
+  const auto ends = run_ranks(2, [&](int number) {
+    const auto device = make_device();
+    const auto kernels = make_kernels(*device);
+    const auto world = make_nccl_world(*device, options(port, number, 2));
+    return train(*world, *device, *kernels, layout);
+  });
+  for (const RankEnd& end : ends) {
+    EXPECT_EQ(end.code, static_cast<int>(Fault::kUsage));
+    EXPECT_THAT(end.text, HasSubstr("--fused-linears: the ranks of --kernels cuda cannot"));
+  }
 }
 
 class NcclTraining : public testing::TestWithParam<Layout> {};
@@ -324,6 +423,34 @@ TEST_P(NcclTraining, HasTheLossesOfOneProcess) {
   EXPECT_NE(wanted[0], wanted[4]);
 }
 
+Layout context_2_heads(DType dtype) {
+  return {.name = dtype == DType::kF32 ? "context_2_heads" : "context_2_heads_bf16",
+          .model = "llama-tiny",
+          .dtype = dtype,
+          .mesh = test::with_context(test::mesh(1, 1, 1), 2),
+          .exchange = ContextExchange::kHeads};
+}
+
+Layout context_4_heads() {
+  return {.name = "context_4_heads_zero_3",
+          .model = "gpt2-tiny",
+          .dtype = DType::kF32,
+          .mesh = test::with_context(test::mesh(1, 1, 1), 4),
+          .zero = 3,
+          .exchange = ContextExchange::kHeads};
+}
+
+Layout muon(int data, int zero) {
+  return {.name = zero == 1   ? "muon_zero_1"
+                  : data == 2 ? "muon_2_zero_3"
+                              : "muon_4_zero_3",
+          .model = "llama-tiny",
+          .dtype = DType::kF32,
+          .mesh = test::mesh(1, data, 1),
+          .zero = zero,
+          .optimizer = OptimizerKind::kMuon};
+}
+
 // By day every second.
 const std::vector<Layout> kLayouts = {
     Layout{"data_2", "gpt2-tiny", DType::kF32, test::mesh(1, 2, 1)},
@@ -343,7 +470,17 @@ const std::vector<Layout> kLayouts = {
            {.kind = ScheduleKind::kInterleaved, .chunks = 2},
            4},
     Layout{"tensor_2_pipeline_2", "llama-tiny", DType::kF32, test::mesh(2, 1, 2)},
-    Layout{"tensor_2_data_2_zero_1", "llama-tiny", DType::kF32, test::mesh(2, 2, 1), 1}};
+    Layout{"tensor_2_data_2_zero_1", "llama-tiny", DType::kF32, test::mesh(2, 2, 1), 1},
+    Layout{"context_2_ring", "gpt2-tiny", DType::kF32, test::with_context(test::mesh(1, 1, 1), 2)},
+    Layout{"context_4_ring", "llama-tiny", DType::kF32, test::with_context(test::mesh(1, 1, 1), 4)},
+    context_2_heads(DType::kF32),
+    context_2_heads(DType::kBF16),
+    Layout{"context_2_ring_pipeline_2", "llama-tiny", DType::kF32,
+           test::with_context(test::mesh(1, 1, 2), 2)},
+    context_4_heads(),
+    muon(2, 3),
+    muon(4, 3),
+    muon(2, 1)};
 INSTANTIATE_TEST_SUITE_P(Layouts, NcclTraining, testing::ValuesIn(test::sampled(kLayouts, 2)),
                          [](const auto& info) { return std::string(info.param.name); });
 

@@ -4,8 +4,9 @@
 // slots in rounds, and blocks until it has finished: unlike NCCL's, it does not wait for a stream,
 // since the work of the emulator's streams has been done before. Sums run in the order of ranks in
 // fp32 (fp64 for fp64), and are rounded once. A send copies to a mailbox; a receive is deferred
-// until its event is waited for, as others may have to send first. Only what
-// src/comm/nccl/library.h names is here.
+// until its event is waited for, as others may have to send first. Those between ncclGroupStart and
+// ncclGroupEnd run together and block, like collectives. Only what src/comm/nccl/library.h names is
+// here.
 #include <cuda_runtime_api.h>
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -17,9 +18,11 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 #include "tensor/rounded.h"
@@ -49,7 +52,8 @@ struct Slot {
   unsigned char data[kSlotBytes];
 };
 
-// Of the messages that a rank of a group of two sends: the bytes from `taken` to `sent` are in it.
+// Of the messages from a rank to another one: the bytes from `taken` to `sent` are in it. Memory is
+// taken when it is first used.
 constexpr std::uint64_t kMailBytes = 4 << 20;
 struct Mail {
   std::atomic<std::uint64_t> sent;
@@ -59,7 +63,7 @@ struct Mail {
 
 struct Board {
   std::atomic<int> joined;
-  Mail mails[2];
+  Mail mails[kMostRanks][kMostRanks];  // from, to
   Slot slots[kMostRanks];
 };
 
@@ -225,46 +229,72 @@ Result run(ncclComm* comm, const Asked& asked, const void* source, void* target,
   return kSuccess;
 }
 
-// Bytes go through the mailbox in pieces, each as large as there is room (for `write`) or content.
-bool pass(ncclComm& comm, Mail& mail, bool write, unsigned char* bytes, std::uint64_t count) {
-  for (std::uint64_t done = 0; done < count;) {
-    const std::uint64_t sent = mail.sent;
-    const std::uint64_t taken = mail.taken;
-    const std::uint64_t at = (write ? sent : taken) % kMailBytes;
-    const std::uint64_t there = write ? kMailBytes - (sent - taken) : sent - taken;
-    const std::uint64_t piece = std::min({there, kMailBytes - at, count - done});
-    if (piece == 0) {
-      if (comm.aborted) return false;
-      std::this_thread::sleep_for(std::chrono::microseconds(20));
-      continue;
-    }
-    if (write) {
-      std::memcpy(mail.data + at, bytes + done, piece);
-      mail.sent += piece;
-    } else {
-      std::memcpy(bytes + done, mail.data + at, piece);
-      mail.taken += piece;
-    }
-    done += piece;
+// Passes as many bytes as there is room for (`write`) or as there are; returns their number.
+std::uint64_t pass_some(Mail& mail, bool write, unsigned char* bytes, std::uint64_t count) {
+  const std::uint64_t sent = mail.sent;
+  const std::uint64_t taken = mail.taken;
+  const std::uint64_t at = (write ? sent : taken) % kMailBytes;
+  const std::uint64_t there = write ? kMailBytes - (sent - taken) : sent - taken;
+  const std::uint64_t piece = std::min({there, kMailBytes - at, count});
+  if (write) {
+    std::memcpy(mail.data + at, bytes, piece);
+    mail.sent += piece;
+  } else {
+    std::memcpy(bytes, mail.data + at, piece);
+    mail.taken += piece;
   }
-  return true;
+  return piece;
 }
 
-struct Receive {
+// A message through a mailbox.
+struct Passage {
   ncclComm* comm;
-  void* target;
-  std::size_t bytes;
+  bool write;
   int peer;
+  void* target;  // of a receive
+  std::vector<unsigned char> bytes;
   cudaStream_t stream;
+  std::uint64_t done = 0;
+
+  bool over() const { return done == bytes.size(); }
+  bool pass() {  // true if something was passed
+    const int from = write ? comm->rank : peer;
+    const int to = write ? peer : comm->rank;
+    const std::uint64_t piece =
+        pass_some(comm->board->mails[from][to], write, bytes.data() + done, bytes.size() - done);
+    done += piece;
+    if (over() && !write) to_device(target, bytes.data(), bytes.size(), stream);
+    return piece > 0;
+  }
 };
 
-void receive(void* data) {
-  const std::unique_ptr<Receive> one(static_cast<Receive*>(data));
-  std::vector<unsigned char> bytes(one->bytes);
-  Mail& mail = one->comm->board->mails[one->peer];
-  if (!pass(*one->comm, mail, false, bytes.data(), bytes.size())) return;
-  to_device(one->target, bytes.data(), bytes.size(), one->stream);
+// All of them at the same time; of the same two ranks and direction one after another.
+Result pass_all(std::vector<Passage>& all) {
+  for (;;) {
+    bool over = true, moved = false;
+    std::map<std::tuple<ncclComm*, bool, int>, bool> busy;
+    for (Passage& one : all) {
+      if (one.over()) continue;
+      over = false;
+      bool& before = busy[{one.comm, one.write, one.peer}];
+      if (!before) moved = one.pass() || moved;
+      before = true;
+      if (one.comm->aborted) return kSystemError;
+    }
+    if (over) return kSuccess;
+    if (!moved) std::this_thread::sleep_for(std::chrono::microseconds(20));
+  }
 }
+
+void receive(void* data) {
+  const std::unique_ptr<Passage> one(static_cast<Passage*>(data));
+  std::vector<Passage> alone{std::move(*one)};
+  pass_all(alone);
+}
+
+// What was called since ncclGroupStart.
+thread_local bool is_grouped = false;
+thread_local std::vector<Passage> grouped;
 
 }  // namespace
 
@@ -341,19 +371,42 @@ int ncclBroadcast(const void* source, void* target, std::size_t count, int type,
                   ncclComm* comm, cudaStream_t stream) {
   return run(comm, {Kind::kBroadcast, type, 0, root, count}, source, target, stream);
 }
-int ncclSend(const void* source, std::size_t count, int type, int, ncclComm* comm,
+int ncclSend(const void* source, std::size_t count, int type, int peer, ncclComm* comm,
              cudaStream_t stream) {
-  if (comm->size != 2) return kInvalidArgument;
-  std::vector<unsigned char> bytes(count * size_of(type));
-  from_device(bytes.data(), source, bytes.size(), stream);
-  Mail& mail = comm->board->mails[comm->rank];
-  return pass(*comm, mail, true, bytes.data(), bytes.size()) ? kSuccess : kSystemError;
+  if (peer < 0 || peer >= comm->size || peer == comm->rank) return kInvalidArgument;
+  Passage one{comm, true, peer, nullptr, {}, stream};
+  one.bytes.resize(count * size_of(type));
+  from_device(one.bytes.data(), source, one.bytes.size(), stream);
+  if (is_grouped) {
+    grouped.push_back(std::move(one));
+    return kSuccess;
+  }
+  std::vector<Passage> alone{std::move(one)};
+  return pass_all(alone);
 }
 int ncclRecv(void* target, std::size_t count, int type, int peer, ncclComm* comm,
              cudaStream_t stream) {
-  if (comm->size != 2 || peer != 1 - comm->rank) return kInvalidArgument;
-  emulator_defer(stream, receive, new Receive{comm, target, count * size_of(type), peer, stream});
+  if (peer < 0 || peer >= comm->size || peer == comm->rank) return kInvalidArgument;
+  Passage one{comm, false, peer, target, {}, stream};
+  one.bytes.resize(count * size_of(type));
+  if (is_grouped) {
+    grouped.push_back(std::move(one));
+  } else {
+    emulator_defer(stream, receive, new Passage(std::move(one)));
+  }
   return kSuccess;
+}
+int ncclGroupStart() {
+  if (is_grouped) return kInvalidUsage;
+  is_grouped = true;
+  return kSuccess;
+}
+int ncclGroupEnd() {
+  if (!is_grouped) return kInvalidUsage;
+  is_grouped = false;
+  std::vector<Passage> all = std::move(grouped);
+  grouped.clear();
+  return pass_all(all);
 }
 
 }  // extern "C"

@@ -37,8 +37,7 @@ std::size_t elements_of(const Tensor& tensor) {
 [[noreturn]] void refuse(const std::string& group, std::string_view what) {
   throw Error(Fault::kUsage,
               "--kernels cuda: group {}: {} between GPUs are not supported; leave out what needs "
-              "them (Muon with a distributed optimizer, --fused-linears, "
-              "--context-parallel-size), or use --kernels cpu",
+              "them, or use --kernels cpu",
               group, what);
 }
 
@@ -150,8 +149,30 @@ Event NcclCommunicator::reduce_scatter(const Tensor& mine, const Tensor& all, co
   });
 }
 
-Event NcclCommunicator::all_to_all(const Tensor&, const Tensor&, const After&) {
-  refuse(name_, "all-to-all exchanges");
+// The part of this member is copied.
+Event NcclCommunicator::all_to_all(const Tensor& out, const Tensor& mine, const After& after) {
+  PITON_ASSERT(out.dtype() == mine.dtype() && out.elements() == mine.elements() &&
+                   out.elements() % size() == 0 && mine.contiguous() && mine.place() == out.place(),
+               "all-to-all of {} over {} ranks into {}", to_string(mine), size(), to_string(out));
+  const std::int64_t moved = out.bytes() / size() * (size() - 1);
+  count({.all_to_all_bytes = moved, .received_bytes = moved, .collectives = 1});
+  const auto part = [&](const Tensor& whole, int member) {
+    const std::int64_t elements = whole.elements() / size();
+    return whole.flatten().slice(0, elements * member, elements);
+  };
+  return all_.enqueue("all-to-all", out, after, [&](cudaStream_t stream) {
+    const Tensor own = part(mine, rank());
+    cuda::check(cudaMemcpyAsync(part(out, rank()).raw(), own.raw(), bytes_of(own),
+                                cudaMemcpyDeviceToDevice, stream),
+                "copy");
+    std::vector<Message> sends, receives;
+    for (int member = 0; member < size(); ++member) {
+      if (member == rank()) continue;
+      sends.push_back({part(mine, member), member});
+      receives.push_back({part(out, member), member});
+    }
+    return start(sends, receives, stream);
+  });
 }
 
 Event NcclCommunicator::broadcast(const Tensor& data, int root, const After& after) {
@@ -184,6 +205,22 @@ void NcclCommunicator::open_lanes(const std::vector<MessageLane>& lanes, int cou
   }
 }
 
+// Both send a byte: it is what makes the connections.
+void NcclCommunicator::connect(const std::vector<int>& members) {
+  Arena arena(shared_.device, 1);
+  const auto count = static_cast<std::int64_t>(members.size());
+  const Tensor bytes = arena.allocate(DType::kU8, {2, count}, MemoryKind::kWorkspace);
+  std::vector<Message> sends, receives;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const int member = members[static_cast<std::size_t>(i)];
+    sends.push_back({bytes.select(0, 0).slice(0, i, 1), member});
+    receives.push_back({bytes.select(0, 1).slice(0, i, 1), member});
+  }
+  all_.enqueue("first exchange", bytes, all_.stream(),
+               [&](cudaStream_t stream) { return start(sends, receives, stream); })
+      .wait();
+}
+
 Channel& NcclCommunicator::lane_of(int from, int to, int tag) {
   PITON_ASSERT(to >= 0 && to < size() && from >= 0 && from < size() && tag >= 0,
                "a message from {} to {} of {}, tag {}", from, to, size(), tag);
@@ -211,6 +248,49 @@ Event NcclCommunicator::receive(const Tensor& data, int member, int tag, Stream&
     return shared_.library.receive(data.raw(), bytes_of(data), NcclType::kU8, 1 - lane.rank(),
                                    lane.comm(), stream);
   });
+}
+
+// A group that was started is ended, also after an error.
+Result NcclCommunicator::start(const std::vector<Message>& sends,
+                               const std::vector<Message>& receives, cudaStream_t stream) {
+  const Library& library = shared_.library;
+  Result result = library.group_start();
+  if (result != Result::kSuccess) return result;
+  for (const Message& one : sends) {
+    if (result != Result::kSuccess || one.data.bytes() == 0) continue;
+    result = library.send(one.data.raw(), bytes_of(one.data), NcclType::kU8, one.member,
+                          all_.comm(), stream);
+  }
+  for (const Message& one : receives) {
+    if (result != Result::kSuccess || one.data.bytes() == 0) continue;
+    result = library.receive(one.data.raw(), bytes_of(one.data), NcclType::kU8, one.member,
+                             all_.comm(), stream);
+  }
+  const Result end = library.group_end();
+  return result != Result::kSuccess ? result : end;
+}
+
+Exchanged NcclCommunicator::exchange(const std::vector<Message>& sends,
+                                     const std::vector<Message>& receives, Stream& after) {
+  Tensor largest;  // names the operation
+  const auto bytes = [&](const std::vector<Message>& messages) {
+    std::int64_t sum = 0;
+    for (const auto& [data, member, tag] : messages) {
+      PITON_ASSERT(member >= 0 && member < size() && member != rank() && data.contiguous() &&
+                       data.place() == shared_.device.place(),
+                   "an exchange of {} with member {} of {}", to_string(data), member, size());
+      sum += data.bytes();
+      if (!largest.defined() || data.bytes() > largest.bytes()) largest = data;
+    }
+    return sum;
+  };
+  count({.point_to_point_bytes = bytes(sends), .received_bytes = bytes(receives)});
+  if (!largest.defined()) return {};
+  const Event done = all_.enqueue("exchange", largest, after, [&](cudaStream_t stream) {
+    return start(sends, receives, stream);
+  });
+  return {.sent = std::vector<Event>(sends.size(), done),
+          .received = std::vector<Event>(receives.size(), done)};
 }
 
 std::vector<std::string> NcclCommunicator::gather_bytes(const std::string& mine) {

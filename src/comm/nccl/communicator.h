@@ -37,6 +37,7 @@ class Channel {
 
   int rank() const { return rank_; }
   Comm comm() const { return comm_; }
+  Stream& stream() { return *stream_; }
   // Enqueues `call` behind `after`. `kind` and `data`: for messages.
   Event enqueue(std::string_view kind, const Tensor& data, const After& after,
                 const std::function<Result(cudaStream_t)>& call);
@@ -70,6 +71,8 @@ class NcclCommunicator final : public Communicator, public LanedMessages {
   Event broadcast(const Tensor& data, int root, const After& after) override;
   Event send(const Tensor& data, int member, int tag, Stream& after) override;
   Event receive(const Tensor& data, int member, int tag, Stream& after) override;
+  Exchanged exchange(const std::vector<Message>& sends, const std::vector<Message>& receives,
+                     Stream& after) override;
   std::vector<std::string> gather_bytes(const std::string& mine) override;
   void barrier() override;
   std::unique_ptr<SymmetricMemory> allocate_symmetric(std::int64_t bytes) override;
@@ -77,9 +80,13 @@ class NcclCommunicator final : public Communicator, public LanedMessages {
   TrafficCounts traffic() const override;
 
   void open_lanes(const std::vector<MessageLane>& lanes, int count) override;
+  void connect(const std::vector<int>& members) override;
 
  private:
   Channel& lane_of(int from, int to, int tag);
+  // Starts all of them together, on the stream of the group.
+  Result start(const std::vector<Message>& sends, const std::vector<Message>& receives,
+               cudaStream_t stream);
 
   Shared& shared_;
   std::vector<int> world_ranks_;

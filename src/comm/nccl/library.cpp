@@ -39,6 +39,8 @@ Library::Library(const std::string& file)
   library.find(broadcast, "ncclBroadcast");
   library.find(send, "ncclSend");
   library.find(receive, "ncclRecv");
+  library.find(group_start, "ncclGroupStart");
+  library.find(group_end, "ncclGroupEnd");
 }
 
 void Library::check(Result result, std::string_view doing) const {

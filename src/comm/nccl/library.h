@@ -65,6 +65,8 @@ struct Library {
                       cudaStream_t) = nullptr;
   Result (*send)(const void*, std::size_t, NcclType, int peer, Comm, cudaStream_t) = nullptr;
   Result (*receive)(void*, std::size_t, NcclType, int peer, Comm, cudaStream_t) = nullptr;
+  Result (*group_start)() = nullptr;
+  Result (*group_end)() = nullptr;
 };
 
 }  // namespace piton::nccl

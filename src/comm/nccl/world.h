@@ -11,8 +11,9 @@
 // operations, and all calls and waits on streams of the device throw Error(kPeer) with the reason.
 //
 // NCCL matches messages by their order alone: they need lanes (comm/message_lanes.h), each of which
-// is a communicator of two ranks with a stream, so that no message waits for another one. Messages
-// without a lane, and symmetric memory, throw Error(kUsage).
+// is a communicator of two ranks with a stream, so that no message waits for another one. Exchanges
+// need none: their sends and receives are one operation of the group. Messages without a lane, and
+// symmetric memory, throw Error(kUsage).
 #pragma once
 
 #include <memory>

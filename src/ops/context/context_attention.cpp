@@ -1,5 +1,6 @@
 #include "ops/context/context_attention.h"
 
+#include "comm/message_lanes.h"
 #include "ops/context/heads_exchange.h"
 
 namespace piton {
@@ -22,6 +23,14 @@ Value attend_to_sequences(Context& context, const AttentionRows& parts,
 }
 
 }  // namespace
+
+void connect_members(const ContextGroup& group) {
+  if (group.size() == 1) return;
+  if (group.exchange == ContextExchange::kHeads) return connect_all(*group.group);
+  std::vector<int> members{group.before()};
+  if (group.next() != group.before()) members.push_back(group.next());
+  connect(*group.group, members);
+}
 
 Value attend_over_ranks(Context& context, const AttentionRows& parts, const ContextPlaces& places,
                         const AttentionSettings& settings, const ContextGroup& group) {

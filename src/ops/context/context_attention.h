@@ -14,6 +14,9 @@ struct ContextPlaces {
   StretchPlaces stretches;  // kRing
 };
 
+// Announces the exchanges of attend_over_ranks(). Collective over the group, once, before them.
+void connect_members(const ContextGroup& group);
+
 // q, k and v of this rank's rows, [b, s/c, heads, d] -> [b * s/c, a/t * d]. Under kHeads c must
 // divide the heads of q and of k.
 Value attend_over_ranks(Context& context, const AttentionRows& parts, const ContextPlaces& places,

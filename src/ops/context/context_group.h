@@ -18,6 +18,8 @@ struct ContextGroup {
 
   int size() const { return group == nullptr ? 1 : group->size(); }
   int rank() const { return group == nullptr ? 0 : group->rank(); }
+  int next() const { return (rank() + 1) % size(); }  // in the ring
+  int before() const { return (rank() + size() - 1) % size(); }
   SequenceStretches stretches() const { return {rank(), size()}; }
 };
 

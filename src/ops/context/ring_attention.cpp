@@ -90,16 +90,13 @@ class RingMessages {
   RingMessages(const Context& context, const ContextGroup& group)
       : context_(context), group_(group) {}
 
-  void send(const Tensor& tensor, int tag) const {
-    const int next = (group_.rank() + 1) % group_.size();
-    const Event event = group_.group->send(tensor, next, tag, context_.stream);
-    context_.arena.hold(tensor, event.fence());
-  }
-  Event receive(const Tensor& tensor, int tag) const {
-    const int before = (group_.rank() + group_.size() - 1) % group_.size();
-    Event event = group_.group->receive(tensor, before, tag, context_.stream);
-    context_.arena.hold(tensor, event.fence());
-    return event;
+  // The event: `received` has arrived.
+  Event pass_on(const Tensor& sent, const Tensor& received, int tag) const {
+    const Exchanged events = group_.group->exchange(
+        {{sent, group_.next(), tag}}, {{received, group_.before(), tag}}, context_.stream);
+    context_.arena.hold(received, events.received.front().fence());
+    context_.arena.hold(sent, events.sent.front().fence());
+    return events.received.front();
   }
 
  private:
@@ -129,8 +126,7 @@ void around(const Context& context, Tensor keys, const ContextGroup& group,
     Event arrived;
     if (!last) {
       next = context.workspace(keys.dtype(), keys.shape());
-      arrived = messages.receive(next, kKeysTag);
-      messages.send(keys, kKeysTag);
+      arrived = messages.pass_on(keys, next, kKeysTag);
     }
     visit((group.rank() - step + c) % c, keys);
     if (last) return;
@@ -284,8 +280,7 @@ RingGradients ring_backward(const Context& context, const RowsOfBackward& of, co
       add(context, own, gradients.keys);
     }
     gradients.keys = context.workspace(sums, own.shape());
-    arrived = messages.receive(gradients.keys, kGradientsTag);
-    messages.send(own, kGradientsTag);
+    arrived = messages.pass_on(own, gradients.keys, kGradientsTag);
   });
   context.await(arrived);
   return gradients;
