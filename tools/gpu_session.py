@@ -5,13 +5,16 @@
     cmake --build --preset cuda --target piton unit_device_cuda unit_kernels_cuda
     tools/gpu_session.py OUT_FOLDER [--parts PART ...] [--build build-cuda]        on the GPU
 
-Parts: tests, losses (both back ends, many options), layouts (two ranks over NCCL, also on one GPU), steps (times, with
+Parts: tests, losses (both back ends, many options), layouts (two ranks over NCCL, also on one GPU), chain
+(train, resume, fine-tune, generate, score), steps (times, with
 PyTorch if it is installed), calls (bench of kernels, decoding), profile (Nsight Compute), sanitizers. A part never
 stops at a failure. Each command has a log; summary.txt has a line for each with its exit code and its seconds. The exit
 code is 1 if a test or a comparison failed.
 """
 import argparse
 import concurrent.futures
+import gzip
+import json
 import os
 import pathlib
 import re
@@ -22,7 +25,7 @@ import threading
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-PARTS = ["tests", "losses", "layouts", "steps", "calls", "profile", "sanitizers"]
+PARTS = ["tests", "losses", "layouts", "chain", "steps", "calls", "profile", "sanitizers"]
 
 STEPS = ("--mock-data --vocab-size 257 --seq-length 64 --micro-batch-size 2 --global-batch-size 8 --train-iters 6 "
          "--log-interval 1 --lr 1e-3 --seed 7").split()
@@ -117,6 +120,11 @@ class Session:
         if not good:
             self.failed.append(name)
 
+    def judge(self, name, good, what):
+        self.say(f"{name:32} {what}{'' if good else ': FAILED'}")
+        if not good:
+            self.failed.append(name)
+
     def pretrain(self, kernels, model, options):
         preset = ["--model", model] if model else []
         return [self.piton, "pretrain", "--kernels", kernels, *preset, *STEPS, *options.split()]
@@ -170,6 +178,75 @@ class Session:
             if not (self.out / f"train_{name}_cpu.log").exists():
                 self.run(f"train_{name}_cpu", self.pretrain("cpu", model, options))
         self.in_parallel(self.two_ranks, list(enumerate(LAYOUTS)), 3)
+
+    # From a text to a tuned model by both back ends; runs are saved by one and go on by the other.
+    def chain(self):
+        here = (self.out / "chain").resolve()
+        here.mkdir(exist_ok=True)
+        with gzip.open(ROOT / "recipes/demo/shakespeare_train.txt.gz") as text:
+            book = text.read(250_000)
+        (here / "book.txt").write_bytes(book)
+        (here / "part.txt").write_bytes(book[:20_000])
+        lines = [line.strip() for line in book.decode(errors="replace").splitlines() if len(line) > 20][:400]
+        (here / "chats.json").write_text(json.dumps([{"instruction": first, "input": "", "output": second}
+                                                     for first, second in zip(lines[::2], lines[1::2])]))
+        tokens = ["--tokenizer-type", "ByteTokenizer"]
+        self.run("chain_book", [self.piton, "preprocess", "--input", here / "book.txt", *tokens, "--append-eod",
+                                "--output-prefix", here / "book"])
+        self.run("chain_chats", [self.piton, "preprocess", "--input", here / "chats.json", "--handler-name",
+                                 "AlpacaStyleInstructionHandler", "--prompt-type", "default", *tokens,
+                                 "--output-prefix", here / "chats"])
+
+        def train(name, kernels, *options):
+            self.run(name, [self.piton, "pretrain", "--kernels", kernels, "--model", "llama-tiny", *tokens,
+                            "--data-path", here / "book_text_document", "--seq-length", 128, "--micro-batch-size", 16,
+                            "--train-iters", 100, "--lr", "3e-3", "--eval-iters", 0, "--log-interval", 1, *options])
+
+        def hashes(name, folder):
+            self.run(name, [self.piton, "inspect", folder, "--hash"])
+            return re.findall(r"(?:weights|optimizer) +([0-9a-f]{32})", self.text(name))
+
+        for kernels in ["cpu", "cuda"]:
+            train(f"chain_half_{kernels}", kernels, "--exit-interval", 50, "--save", here / kernels)
+            shutil.copytree(here / kernels, here / f"{kernels}_first", symlinks=True)
+        for kernels, other in [("cpu", "cuda"), ("cuda", "cpu")]:
+            train(f"chain_rest_{kernels}", kernels, "--save", here / kernels, "--load", here / kernels)
+            folder = here / f"{kernels}_first"
+            train(f"chain_{kernels}_then_{other}", other, "--save", folder, "--load", folder)
+        train("chain_whole_cuda", "cuda", "--save", here / "whole")
+        same = hashes("chain_hash_resumed", here / "cuda") == hashes("chain_hash_whole", here / "whole")
+        self.judge("chain_resumed", same, "weights and optimizer of a resumed run have the bits of one without a stop")
+        self.compare("chain_half_cuda", "chain_half_cpu", 1e-3)
+        self.compare("chain_cuda_then_cpu", "chain_rest_cuda", 5e-3)
+        self.compare("chain_cpu_then_cuda", "chain_rest_cpu", 5e-3)
+
+        model = here / "cpu"
+        for name, options in {"plain": "", "int8": "--quantize int8", "q4_0": "--quantize q4_0",
+                              "nf4": "--quantize nf4", "q4_k": "--quantize q4_k",
+                              "cache_int8": "--kv-cache-dtype int8"}.items():
+            texts = []
+            for kernels in ["cpu", "cuda"]:
+                log = f"chain_generate_{name}_{kernels}"
+                self.run(log, [self.piton, "generate", "--kernels", kernels, "--load", model, "--prompt", "ROMEO:",
+                               "--greedy", "--max-new-tokens", 60, *options.split()])
+                texts.append([line for line in self.text(log).splitlines() if not re.match(r"\[20|warning", line)])
+            self.judge(f"chain_generate_{name}", texts[0] == texts[1], "the texts of both back ends are the same")
+        scores = []
+        for kernels in ["cpu", "cuda"]:
+            self.run(f"chain_score_{kernels}", [self.piton, "score", "--kernels", kernels, "--load", model,
+                                                here / "part.txt"])
+            scores += [float(x) for x in re.findall(r"loss ([0-9.]+) nats", self.text(f"chain_score_{kernels}"))]
+        self.judge("chain_score", len(scores) == 2 and abs(scores[0] - scores[1]) <= 1e-5, f"losses {scores}")
+        for name, options in {"all": "", "lora": "--lora-target-modules all-linear", "bf16": "--bf16",
+                              "dora": "--lora-target-modules all-linear --use-dora",
+                              "qlora": "--lora-target-modules all-linear --qlora"}.items():
+            for kernels in ["cpu", "cuda"]:
+                self.run(f"chain_tune_{name}_{kernels}",
+                         [self.piton, "finetune", "--kernels", kernels, "--load", model, "--data-path", here / "chats",
+                          "--prompt-type", "default", "--seq-length", 128, "--micro-batch-size", 4,
+                          "--global-batch-size", 8, "--train-iters", 6, "--lr", "1e-3", "--log-interval", 1,
+                          *options.split()])
+            self.compare(f"chain_tune_{name}_cuda", f"chain_tune_{name}_cpu", 5e-3 if name == "bf16" else 1e-3)
 
     def gpus(self):
         return len(subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True).stdout.splitlines())
