@@ -22,11 +22,14 @@ namespace {
 
 constexpr std::string_view kCuda = "cuda";
 
-// `auto` chosen: a GPU if this process has one and can join the other ranks.
+// `auto` chosen: a GPU if this process has one and can join the other ranks. Ranks of mpirun that
+// outnumber the GPUs of their host use its CPU.
 EngineOptions chosen(EngineOptions options) {
   if (options.kernels != "auto") return options;
   const bool joined = options.meeting.has_value() || !options.launched;
-  options.kernels = joined && has_kernels("cuda") ? "cuda" : "cpu";
+  const bool crowded =
+      options.launched && options.meeting && options.meeting->host_size > cuda::cuda_devices();
+  options.kernels = joined && !crowded && has_kernels("cuda") ? "cuda" : "cpu";
   return options;
 }
 

@@ -26,7 +26,7 @@ namespace piton::cli {
 struct GeneralOptions {
   std::string config;  // --config FILE.toml
   int threads = 0;     // --threads N; 0: every core this process may use, shared with local ranks
-  std::string kernels = "cpu";  // --kernels reference|cpu|cuda|auto
+  std::string kernels = "auto";  // --kernels reference|cpu|cuda|auto
   double distributed_timeout_minutes = 10;
   bool quiet = false;  // --quiet
 

@@ -40,6 +40,10 @@ LaunchedJob launched_job() {
 void set_variables_of_gpus() {
   ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*overwrite=*/1);
   ::setenv("NCCL_RUNTIME_CONNECT", "0", /*overwrite=*/0);
+  // A kernel that is loaded when it is first launched waits for those that run. One of them may be
+  // the receiver of a message that the sender sends only after this launch.
+  if (is_launched() || has("WORLD_SIZE") || has("SLURM_NTASKS"))
+    ::setenv("CUDA_MODULE_LOADING", "EAGER", /*overwrite=*/1);
 }
 
 }  // namespace
@@ -52,13 +56,11 @@ EngineOptions engine_options(const GeneralOptions& general) {
   options.launched = is_launched();
   if (options.launched) options.job = launched_job();
   // Ranks that have no GPU are joined by MPI alone.
-  if (general.kernels == "cuda" || general.kernels == "auto") {
-    set_variables_of_gpus();
+  const bool automatic = general.kernels == "auto";
+  if (general.kernels == "cuda" || automatic) set_variables_of_gpus();
+  if (general.kernels == "cuda" || (automatic && has_kernels("cuda"))) {
     options.meeting = find_meeting_place(
         [](const char* name) { return has(name) ? std::optional(value_of(name)) : std::nullopt; });
-    // A kernel that is loaded when it is first launched waits for those that run. One of them may
-    // be the receiver of a message that the sender answers only after this launch.
-    if (options.meeting) ::setenv("CUDA_MODULE_LOADING", "EAGER", /*overwrite=*/1);
   }
   return options;
 }
