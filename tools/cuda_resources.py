@@ -51,16 +51,15 @@ KERNELS = {
     "bias_gradient, d <= 256": ("", 128, 66_880, 0, 0),
     "norm_rows": ("norm forward", 256, 0, 2 * HIDDEN, 0),
     "norm_gradient_rows": ("norm backward", 256, 0, 4 * HIDDEN, 0),
-    "GainTerm": ("its gain", 256, 1024, 2 * HIDDEN, 0),
-    "BiasTerm": ("its bias", 256, 1024, HIDDEN, 0),
+    "GainTerms over rows": ("its gain and bias", 256, 16_384, 2 * HIDDEN, 0),
     "DropAndAdd": ("bias, dropout and residual", 256, 0, 3 * HIDDEN, 0),
-    "WriteDropGradient": ("dropout backward", 256, 0, 2 * HIDDEN, 0),
-    "DropGradient": ("its bias", 256, 1024, HIDDEN, 0),
+    "DropGradient": ("dropout backward", 256, 0, 2 * HIDDEN, 0),
+    "DropGradient over rows": ("the same with its bias", 256, 8_192, 2 * HIDDEN, 0),
     "LinearEnd": ("end of the first linear of an MLP, input kept", 256, 0, 8 * ROWS * INNER, 0),
     "ActivationGradient": ("activation backward", 256, 0, 6 * ROWS * INNER, 0),
-    "RowTerm": ("bias of that linear, backward", 256, 1024, 2 * ROWS * INNER, 0),
+    "RowTerm over rows": ("bias of that linear, backward", 256, 8_192, 2 * ROWS * INNER, 0),
     "LookUp": ("embedding forward", 256, 0, 2 * HIDDEN, 0),
-    "add_table_rows": ("embedding backward", 256, 1056, 5 * HIDDEN, 0),
+    "add_table_rows": ("embedding backward", 256, 4_256, 5 * HIDDEN, 0),
     "statistics_rows": ("loss statistics of fp32 logits", 256, 0, 4 * ROWS * VOCABULARY, 0),
     "LossGradient": ("loss backward", 256, 0, 6 * ROWS * VOCABULARY, 0),
     "square_blocks": ("norm of the gradients", 256, 0, 4 * PARAMETERS, 0),
@@ -97,8 +96,10 @@ def group_of(name):
     """The row of an instance; None for instances in fp64, which are for checks."""
     if "double" in name:
         return None
-    body = re.match(r"(?:run_elements|add_column_sums)<(?:float, )?(\w+)", name)
-    kernel = body[1] if body else re.match(r"\w+", name)[0]
+    body = re.match(r"(run_elements|run_groups|add_column_sums)<(\w+)", name)
+    kernel = body[2] if body else re.match(r"\w+", name)[0]
+    if body and body[1] == "add_column_sums":
+        kernel += " over rows"
     if heads := re.match(r"(?:attention_forward|cached_attention|\w+_gradient)<(\w+), (\d+)", name):
         tensor = kernel != "bias_gradient" and heads[1] != "float" and heads[2] != "32"
         kernel += f"{ON_TENSOR_CORES if tensor else ''}, d <= {CHANNELS[heads[2]]}"

@@ -156,7 +156,7 @@ struct SpikeRule {
 
 // What the updates of one step need to know, from the sums of squares of the gradient: on the
 // device, so that no step waits for the host.
-//   norm = sqrt(sum of sums, in order) / loss scale
+//   norm = sqrt(sum of sums, in an order fixed by n) / loss scale
 //                                           finite and no spike: updates += 1, apply = 1;
 //                                           else skipped += 1
 //   correctionK = 1 - betaK^max(updates, 1)

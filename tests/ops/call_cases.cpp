@@ -105,6 +105,13 @@ class CaseList {
         if (size_bytes(dtype_) == 2) add_norm(n, h, /*layer=*/n != 5, n != 1, 0, DType::kF32);
       }
     }
+    // Rows that a warp or a block of CUDA threads holds, in one or several vectors, and longer
+    // ones.
+    for (const std::int64_t h : {1040, 2056, 8208}) {
+      add_norm(2, h, /*layer=*/true, /*full=*/true);
+      add_norm(1, h, /*layer=*/false, h == 2056);
+    }
+    add_norm(70, 320, /*layer=*/true, /*full=*/true);  // several chunks of rows in vectors
   }
 
   void add_rotaries() {
@@ -175,7 +182,7 @@ class CaseList {
   void add_dropouts() {
     for (const double probability : {0.0, 0.25}) {
       for (const std::int64_t n : {0, 1, 66}) {  // sums of rows go by blocks of 64
-        for (const std::int64_t h : {1, 6, 67}) {
+        for (const std::int64_t h : {1, 6, 16, 67}) {
           for (const bool full : {false, true}) {
             add_dropout(n, h, probability, full);
             if (size_bytes(dtype_) == 2) add_dropout(n, h, probability, full, DType::kF32);
@@ -188,19 +195,7 @@ class CaseList {
   void add_embeddings() {
     for (const std::int64_t n : {0, 1, 40}) {
       for (const bool add_to : {false, true}) {
-        const std::int64_t begin = 10;
-        add(fmt::format("n {}", n), 1,
-            EmbeddingForward{
-                .y = add_to ? source_.normal(dtype_, {n, 19}) : source_.unwritten(dtype_, {n, 19}),
-                .table = source_.normal(dtype_, {12, 19}),
-                .ids = source_.integers({n}, 7, 24),
-                .vocabulary_begin = begin,
-                .add = add_to});
-        add(fmt::format("n {}", n), n,
-            EmbeddingBackward{.dtable = source_.normal(sums_, {12, 19}),
-                              .dy = source_.normal(dtype_, {n, 19}),
-                              .ids = source_.integers({n}, 7, 24),
-                              .vocabulary_begin = begin});
+        for (const std::int64_t h : {19, 32}) add_embedding(n, h, add_to);
       }
     }
   }
@@ -224,6 +219,10 @@ class CaseList {
         add(fmt::format("{} to {}, {} rows", name(dtype_), name(to), n), 1,
             Copy{.dst = source_.unwritten_rows(to, {n, 3, 5}),
                  .src = source_.normal_rows(dtype_, {n, 3, 5})});
+        // A part of each head, and heads in another order.
+        add(fmt::format("{} to {}, parts of {} rows", name(dtype_), name(to), n), 1,
+            Copy{.dst = source_.unwritten_rows(to, {n, 3, 32}).swap_dims(0, 1).slice(2, 0, 20),
+                 .src = source_.normal_rows(dtype_, {3, n, 48}).slice(2, 16, 20)});
       }
       add(fmt::format("{}", n), 2,
           Add{.y = source_.unwritten(dtype_, {n, 3}),
@@ -359,7 +358,7 @@ class CaseList {
   }
 
   void add_updates() {
-    for (const std::int64_t n : {0, 1, 1000}) {
+    for (const std::int64_t n : {0, 1, 1003}) {
       for (const double apply : {1.0, 0.0}) {
         for (const bool copied : {false, true}) {
           const std::vector<double> scalars{0.01, 0.271, 0.002997, 0.5, apply, 0.1};
@@ -611,7 +610,7 @@ class CaseList {
 
   // Around both ways to compute the hyperbolic tangent, and where it is 1.
   void add_magnitudes() {
-    for (const std::int64_t f : {1, 9, 70}) {
+    for (const std::int64_t f : {1, 9, 70, 72}) {
       for (const std::int64_t n : {0, 1, 5, 150}) {
         const bool with_bias = n % 2 == 1;
         const std::string detail = fmt::format("{} x {}{}", n, f, with_bias ? ", with bias" : "");
@@ -711,6 +710,22 @@ class CaseList {
                            .dbias = full ? source_.normal(sums_, {h}) : Tensor(),
                            .dy = source_.normal(stream, {n, h}),
                            .dropout = dropout});
+  }
+
+  void add_embedding(std::int64_t n, std::int64_t h, bool add_to) {
+    const std::int64_t begin = 10;
+    add(fmt::format("n {} h {}", n, h), 1,
+        EmbeddingForward{
+            .y = add_to ? source_.normal(dtype_, {n, h}) : source_.unwritten(dtype_, {n, h}),
+            .table = source_.normal(dtype_, {12, h}),
+            .ids = source_.integers({n}, 7, 24),
+            .vocabulary_begin = begin,
+            .add = add_to});
+    add(fmt::format("n {} h {}", n, h), n,
+        EmbeddingBackward{.dtable = source_.normal(sums_, {12, h}),
+                          .dy = source_.normal(dtype_, {n, h}),
+                          .ids = source_.integers({n}, 7, 24),
+                          .vocabulary_begin = begin});
   }
 
   struct LossPart {

@@ -13,6 +13,7 @@ namespace piton::cuda {
 // Adds to body.kSums vectors of columns, of type Body::Sum:
 //   body.add<kCount>(row, column, sums) adds the terms of columns column .. column + kCount - 1 of
 //   a row to sums[0] .. sums[kSums - 1], which are Numbers<Sum, kCount>. kCount is as in rows.cuh.
+// Body::kRowsAtOnce rows are loaded before the first of them is added.
 template <typename Body>
 struct ColumnSums {
   using Sum = typename Body::Sum;
@@ -41,12 +42,14 @@ __device__ void sum_columns(const ColumnSums<Body>& all) {
   Numbers<Sum, kCount> sums[kSums] = {};
   // Vectors are only used where they fill the rows.
   if (column < all.columns) {
-#pragma unroll 4
+#pragma unroll Body::kRowsAtOnce
     for (std::int64_t row = begin + warp; row < end; row += kWarps) {
       all.body.template add<kCount>(row, column, sums);
     }
   }
+#pragma unroll
   for (int which = 0; which < kSums; ++which) {
+#pragma unroll
     for (int i = 0; i < kCount; ++i) {
       parts[(warp * kSums + which) * kWidth + lane * kCount + i] = sums[which].at[i];
     }
@@ -60,8 +63,8 @@ __device__ void sum_columns(const ColumnSums<Body>& all) {
     if (at >= all.columns) continue;
     if (all.partial != nullptr) {
       all.partial[(std::int64_t{blockIdx.y} * kSums + which) * all.columns + at] = sum;
-    } else if (all.sums[which] != nullptr) {
-      all.sums[which][at] += sum;
+    } else if (Sum* to = which == 0 ? all.sums[0] : all.sums[kSums - 1]; to != nullptr) {
+      to[at] += sum;
     }
   }
 }

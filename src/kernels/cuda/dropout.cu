@@ -41,6 +41,7 @@ template <typename Y, typename T>
 struct DropGradient {
   static constexpr int kVector = kVectorOf<Y, T>;
   static constexpr int kSums = 1;
+  static constexpr int kRowsAtOnce = 1;  // it also writes
   using Sum = Wide<Y>;
   T* dx;  // may be dy, if of its type
   const Y* dy;
@@ -64,6 +65,7 @@ struct DropGradient {
   __device__ void add(std::int64_t row, std::int64_t column,
                       Numbers<Sum, kCount> (&sums)[kSums]) const {
     const auto gradient = written<kCount>(row, column);
+#pragma unroll
     for (int i = 0; i < kCount; ++i) sums[0].at[i] += gradient.at[i];
   }
 };

@@ -1,6 +1,6 @@
 // Lookup of table rows by id.
 #include "kernels/cuda/calls.h"
-#include "kernels/cuda/reduce.cuh"
+#include "kernels/cuda/held_row.cuh"
 #include "kernels/cuda/rows.cuh"
 
 namespace piton::cuda {
@@ -42,35 +42,76 @@ struct TableGradient {
   std::int64_t rows;
   std::int64_t h;
   std::int64_t begin;
+  bool vectors;
 };
 
-// Block i adds all rows that have the id of row i, in their order, if row i is the first of them.
+constexpr int kIdsOfThread = 4;  // that a thread compares at a time
+constexpr int kIdsOfBlock = kIdsOfThread * kThreads;
+constexpr int kIdWords = kIdsOfBlock / kWarp;
+
+// Block (i, j) adds all rows that have the id of row i, in their order, if row i is the first of
+// them: a vector of columns for each thread, of the j-th part of the columns. The rows are found by
+// comparing ids, which all fit in the caches: the first loop has n^2 / 2 comparisons for all
+// blocks, 0.1 ms for 32768 rows.
 template <typename T>
 __global__ void __launch_bounds__(kThreads, kBlocks) add_table_rows(TableGradient<T> all) {
-  int* parts = shared_array<int>();                                       // [kWarps]
-  std::int32_t* some = shared_array<std::int32_t>(kWarps * sizeof(int));  // [kThreads]
+  using S = Wide<T>;
+  constexpr int kCount = kVectorOf<T, S>;
+  int* parts = shared_array<int>();                                     // [kWarps]
+  unsigned* found = shared_array<unsigned>(kWarps * sizeof(int));       // [kIdWords]
+  int* matches = shared_array<int>((kWarps + kIdWords) * sizeof(int));  // [kIdsOfBlock]
   const std::int64_t first = blockIdx.x;
   const std::int32_t wanted = all.ids[first];
   const std::int64_t id = wanted - all.begin;
   if (id < 0 || id >= all.rows) return;
   int earlier = 0;
+#pragma unroll 4
   for (std::int64_t row = threadIdx.x; row < first; row += kThreads) {
     if (all.ids[row] == wanted) earlier = 1;
   }
   if (reduced(earlier, parts, Largest{}) != 0) return;
-  Wide<T>* sums = all.dtable + id * all.h;
-  for (std::int64_t begin = first; begin < all.n; begin += kThreads) {
+  const int warp = static_cast<int>(threadIdx.x) / kWarp;
+  const unsigned lower_lanes = (1U << (threadIdx.x % kWarp)) - 1;
+  const std::int64_t column = (std::int64_t{blockIdx.y} * kThreads + threadIdx.x) * kCount;
+  const bool mine = column < all.h;
+  S* to = all.dtable + id * all.h;
+  Numbers<S, kCount> sum = {};
+  if (mine) sum = load_part<kCount>(to, column, all.h, all.vectors);
+  for (std::int64_t begin = first; begin < all.n; begin += kIdsOfBlock) {
+    __syncthreads();  // the last matches have been read
+    bool same[kIdsOfThread];
+#pragma unroll
+    for (int j = 0; j < kIdsOfThread; ++j) {
+      const std::int64_t row = begin + j * kThreads + threadIdx.x;
+      same[j] = row < all.n && all.ids[row] == wanted;
+      const unsigned word = __ballot_sync(kAllLanes, same[j]);
+      if (threadIdx.x % kWarp == 0) found[j * kWarps + warp] = word;
+    }
     __syncthreads();
-    const std::int64_t mine = begin + threadIdx.x;
-    const bool found = mine < all.n && all.ids[mine] == wanted;
-    some[threadIdx.x] = found ? 1 : 0;
-    if (reduced(found ? 1 : 0, parts, Largest{}) == 0) continue;
-    for (int i = 0; i < kThreads; ++i) {
-      if (some[i] == 0) continue;
-      const T* dy = all.dy + (begin + i) * all.h;
-      for (std::int64_t c = threadIdx.x; c < all.h; c += kThreads) sums[c] += widen(dy[c]);
+    int count = 0;
+    int rank[kIdsOfThread] = {};
+#pragma unroll
+    for (int word = 0; word < kIdWords; ++word) {
+      const unsigned bits = found[word];
+      if (word % kWarps == warp) rank[word / kWarps] = count + __popc(bits & lower_lanes);
+      count += __popc(bits);
+    }
+    if (count == 0) continue;
+#pragma unroll
+    for (int j = 0; j < kIdsOfThread; ++j) {
+      if (same[j]) matches[rank[j]] = j * kThreads + static_cast<int>(threadIdx.x);
+    }
+    __syncthreads();
+    if (!mine) continue;
+#pragma unroll 4
+    for (int i = 0; i < count; ++i) {
+      const T* dy = all.dy + (begin + matches[i]) * all.h;
+      const auto row = load_part<kCount>(dy, column, all.h, all.vectors);
+#pragma unroll
+      for (int c = 0; c < kCount; ++c) sum.at[c] += widen(row.at[c]);
     }
   }
+  if (mine) store_part(to, column, all.h, all.vectors, sum);
 }
 
 }  // namespace
@@ -91,19 +132,24 @@ void execute(const EmbeddingForward& call, const CallContext& context) {
 
 void execute(const EmbeddingBackward& call, const CallContext& context) {
   const std::int64_t n = call.ids.dim(0);
-  if (n == 0) return;
+  const std::int64_t h = call.dtable.dim(1);
+  if (n == 0 || h == 0) return;
   with_floating(call.dy.dtype(), [&]<typename T>(std::type_identity<T>) {
-    launch("launch of embedding backward", add_table_rows<T>,
-           {.blocks = {static_cast<unsigned>(n), 1, 1},
-            .shared_bytes = (kWarps + kThreads) * sizeof(int)},
-           TableGradient<T>{.dtable = pointer<Wide<T>>(call.dtable),
-                            .dy = pointer<const T>(call.dy),
-                            .ids = pointer<const std::int32_t>(call.ids),
-                            .n = n,
-                            .rows = call.dtable.dim(0),
-                            .h = call.dtable.dim(1),
-                            .begin = call.vocabulary_begin},
-           context.stream);
+    constexpr int kCount = kVectorOf<T, Wide<T>>;
+    const std::int64_t parts = (h + kThreads * kCount - 1) / (kThreads * kCount);
+    launch(
+        "launch of embedding backward", add_table_rows<T>,
+        {.blocks = {static_cast<unsigned>(n), static_cast<unsigned>(parts), 1},
+         .shared_bytes = (kWarps + kIdWords + kIdsOfBlock) * sizeof(int)},
+        TableGradient<T>{.dtable = pointer<Wide<T>>(call.dtable),
+                         .dy = pointer<const T>(call.dy),
+                         .ids = pointer<const std::int32_t>(call.ids),
+                         .n = n,
+                         .rows = call.dtable.dim(0),
+                         .h = h,
+                         .begin = call.vocabulary_begin,
+                         .vectors = h % kCount == 0 && vectors_fit(kCount, {call.dtable, call.dy})},
+        context.stream);
   });
 }
 

@@ -18,6 +18,7 @@ template <typename T>
 struct RowTerm {
   static constexpr int kVector = kVectorOf<T>;
   static constexpr int kSums = 1;
+  static constexpr int kRowsAtOnce = 4;
   using Sum = Wide<T>;
   StridedRows<const T> dy;
 
@@ -25,6 +26,7 @@ struct RowTerm {
   __device__ void add(std::int64_t row, std::int64_t column,
                       Numbers<Sum, kCount> (&sums)[kSums]) const {
     const auto term = load_wide<kCount>(&dy.at(row, column));
+#pragma unroll
     for (int i = 0; i < kCount; ++i) sums[0].at[i] += term.at[i];
   }
 };

@@ -1,11 +1,12 @@
-// Cross entropy over a vocabulary that may be split. One block per row for the statistics; one
-// block in all for the sum of losses, which is in row order.
+// Cross entropy over a vocabulary that may be split. One block per row for the statistics; a thread
+// per row for the loss, whose sum is that of blocks of rows.
 #include <cmath>
 #include <limits>
 
 #include "kernels/cuda/calls.h"
-#include "kernels/cuda/reduce.cuh"
+#include "kernels/cuda/held_row.cuh"
 #include "kernels/cuda/rows.cuh"
+#include "kernels/cuda/scratch.h"
 
 namespace piton::cuda {
 namespace {
@@ -19,19 +20,54 @@ struct StatisticsRows {
   std::int64_t begin;
   std::int64_t valid;
   S lowest;  // -infinity
+  bool vectors;
 };
 
+// The largest of some numbers, and the sum of the exponentials of their distances from it.
+template <typename S>
+struct Exponentials {
+  S largest;
+  S sum = 0;
+
+  // No distance from -infinity is taken: of numbers that are all -infinity the sum is 0.
+  static __device__ S share(S x, S largest, S lowest) {
+    return exp(x - (largest == lowest ? S{0} : largest));
+  }
+};
+
+// Each thread goes over its part of the row once. When it meets a larger number, it multiplies its
+// sum by the exponential of the distance.
 template <typename S>
 __global__ void __launch_bounds__(kThreads, kBlocks) statistics_rows(StatisticsRows<S> rows) {
+  constexpr int kCount = kVectorOf<S>;
+  using Team = RowTeam<kThreads, 4, kCount>;
+  using Sums = Exponentials<S>;
   S* parts = shared_array<S>();
   const std::int64_t row = blockIdx.x;
   const S* x = rows.logits + row * rows.columns;
-  S largest = rows.lowest;
-  for (std::int64_t i = threadIdx.x; i < rows.valid; i += kThreads) largest = fmax(largest, x[i]);
-  largest = reduced(largest, parts, Largest{});
-  S sum = 0;
-  for (std::int64_t i = threadIdx.x; i < rows.valid; i += kThreads) sum += exp(x[i] - largest);
-  sum = block_sum(sum, parts);
+  const Team team{rows.columns, rows.vectors};
+  Sums mine{.largest = rows.lowest};
+  for (std::int64_t strip = 0; strip < rows.valid; strip += Team::kStrip) {
+    Numbers<S, kCount> held[4];
+    team.load(x, strip, held);
+    S largest = mine.largest;
+    team.each(strip, [&](int v, std::int64_t column) {
+#pragma unroll
+      for (int i = 0; i < kCount; ++i) {
+        if (column + i < rows.valid) largest = fmax(largest, held[v].at[i]);
+      }
+    });
+    if (largest > mine.largest) mine.sum *= Sums::share(mine.largest, largest, rows.lowest);
+    mine.largest = largest;
+    team.each(strip, [&](int v, std::int64_t column) {
+#pragma unroll
+      for (int i = 0; i < kCount; ++i) {
+        if (column + i < rows.valid) mine.sum += Sums::share(held[v].at[i], largest, rows.lowest);
+      }
+    });
+  }
+  const S largest = reduced(mine.largest, parts, Largest{});
+  const S sum = block_sum(mine.sum * Sums::share(mine.largest, largest, rows.lowest), parts);
   if (threadIdx.x != 0) return;
   const std::int64_t label = rows.labels[row] - rows.begin;
   const bool here = rows.labels[row] >= 0 && label >= 0 && label < rows.valid;
@@ -76,7 +112,7 @@ template <typename S>
 struct CombineRows {
   S* loss;
   S* lse;
-  double* sum;
+  double* sums;         // of each block
   const S* statistics;  // [ranks, n, 3]
   const std::int32_t* labels;
   const float* mask;
@@ -85,39 +121,44 @@ struct CombineRows {
   S lowest;
 };
 
+// A thread has a row.
 template <typename S>
 __global__ void __launch_bounds__(kThreads, kBlocks) combine_rows(CombineRows<S> rows) {
-  double* terms = shared_array<double>();  // [kThreads]
-  double sum = *rows.sum;
-  for (std::int64_t begin = 0; begin < rows.n; begin += kThreads) {
-    const std::int64_t row = begin + threadIdx.x;
-    double term = 0;
-    if (row < rows.n) {
-      S largest = rows.lowest;
-      for (std::int64_t rank = 0; rank < rows.ranks; ++rank) {
-        largest = fmax(largest, rows.statistics[3 * (rank * rows.n + row)]);
-      }
-      S exponentials = 0;
-      S label_logit = 0;
-      for (std::int64_t rank = 0; rank < rows.ranks; ++rank) {
-        const S* one = rows.statistics + 3 * (rank * rows.n + row);
-        exponentials += one[1] * exp(one[0] - largest);
-        label_logit += one[2];
-      }
-      const S lse = largest + log(exponentials);
-      const S loss = rows.labels[row] < 0 ? S{0} : lse - label_logit;
-      rows.lse[row] = lse;
-      rows.loss[row] = loss;
-      term = static_cast<double>(rows.mask[row]) * static_cast<double>(loss);
+  double* parts = shared_array<double>();
+  const std::int64_t row = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  double term = 0;
+  if (row < rows.n) {
+    S largest = rows.lowest;
+    for (std::int64_t rank = 0; rank < rows.ranks; ++rank) {
+      largest = fmax(largest, rows.statistics[3 * (rank * rows.n + row)]);
     }
-    terms[threadIdx.x] = term;
-    __syncthreads();
-    if (threadIdx.x == 0) {
-      for (std::int64_t i = 0; i < kThreads && begin + i < rows.n; ++i) sum += terms[i];
+    S exponentials = 0;
+    S label_logit = 0;
+    for (std::int64_t rank = 0; rank < rows.ranks; ++rank) {
+      const S* one = rows.statistics + 3 * (rank * rows.n + row);
+      exponentials += one[1] * exp(one[0] - largest);
+      label_logit += one[2];
     }
-    __syncthreads();
+    const S lse = largest + log(exponentials);
+    const S loss = rows.labels[row] < 0 ? S{0} : lse - label_logit;
+    rows.lse[row] = lse;
+    rows.loss[row] = loss;
+    term = static_cast<double>(rows.mask[row]) * static_cast<double>(loss);
   }
-  if (threadIdx.x == 0) *rows.sum = sum;
+  const double sum = block_sum(term, parts);
+  if (threadIdx.x == 0) rows.sums[blockIdx.x] = sum;
+}
+
+struct AddedTerms {
+  double* sum;
+  const double* terms;
+  std::int64_t n;
+};
+
+// *sum += all terms: one block.
+__global__ void __launch_bounds__(kThreads, kBlocks) add_terms(AddedTerms all) {
+  const double sum = sum_in_block(all.terms, all.n, shared_array<double>());
+  if (threadIdx.x == 0) *all.sum += sum;
 }
 
 template <typename T, typename S>
@@ -166,7 +207,9 @@ void execute(const LossStatistics& call, const CallContext& context) {
                              .columns = call.logits.dim(1),
                              .begin = call.vocabulary_begin,
                              .valid = call.valid,
-                             .lowest = kLowest<S>},
+                             .lowest = kLowest<S>,
+                             .vectors = call.logits.dim(1) % kVectorOf<S> == 0 &&
+                                        vectors_fit(kVectorOf<S>, {call.logits})},
            context.stream);
   });
 }
@@ -190,12 +233,15 @@ void execute(const LargestLogits& call, const CallContext& context) {
 void execute(const LossCombine& call, const CallContext& context) {
   const std::int64_t n = call.labels.dim(0);
   if (n == 0) return;
+  const unsigned blocks = blocks_for(n, kThreads);
+  PITON_ASSERT(std::int64_t{blocks} * kThreads >= n, "cuda: the loss of {} rows", n);
+  const Tensor sums = scratch(DType::kF64, {blocks}, call.sum.place(), context.stream);
   with_sums(call.statistics.dtype(), [&]<typename S>(std::type_identity<S>) {
     launch("launch of loss combine", combine_rows<S>,
-           {.blocks = {1, 1, 1}, .shared_bytes = kThreads * sizeof(double)},
+           {.blocks = {blocks, 1, 1}, .shared_bytes = kWarps * sizeof(double)},
            CombineRows<S>{.loss = pointer<S>(call.loss),
                           .lse = pointer<S>(call.lse),
-                          .sum = pointer<double>(call.sum),
+                          .sums = pointer<double>(sums),
                           .statistics = pointer<const S>(call.statistics),
                           .labels = pointer<const std::int32_t>(call.labels),
                           .mask = pointer<const float>(call.mask),
@@ -204,6 +250,10 @@ void execute(const LossCombine& call, const CallContext& context) {
                           .lowest = kLowest<S>},
            context.stream);
   });
+  launch("launch of loss combine, sum", add_terms,
+         {.blocks = {1, 1, 1}, .shared_bytes = kWarps * sizeof(double)},
+         AddedTerms{pointer<double>(call.sum), pointer<const double>(sums), blocks},
+         context.stream);
 }
 
 void execute(const LossBackward& call, const CallContext& context) {

@@ -63,6 +63,7 @@ template <typename T, typename M>
 struct MagnitudeTerm {
   static constexpr int kVector = kVectorOf<T>;
   static constexpr int kSums = 1;
+  static constexpr int kRowsAtOnce = 4;
   using Sum = Wide<T>;
   StridedRows<const T> dy;
   StridedRows<const T> x;

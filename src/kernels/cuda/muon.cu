@@ -1,7 +1,7 @@
 // Muon's momentum, scaling and update.
 #include "kernels/cuda/calls.h"
 #include "kernels/cuda/element.cuh"
-#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/reduce.cuh"
 
 namespace piton::cuda {
 namespace {
@@ -39,15 +39,8 @@ struct Normalize {
 
 template <typename T>
 __global__ void __launch_bounds__(kThreads, kBlocks) normalize(Normalize<T> all) {
-  double* length = shared_array<double>();
-  if (threadIdx.x == 0) {
-    double sum = 0;
-    for (std::int64_t i = 0; i < all.parts; ++i) sum += all.sums[i];
-    const double root = sqrt(sum);
-    *length = root > all.eps ? root : all.eps;
-  }
-  __syncthreads();
-  const auto divisor = static_cast<Wide<T>>(*length);
+  const double root = sqrt(sum_in_block(all.sums, all.parts, shared_array<double>()));
+  const auto divisor = static_cast<Wide<T>>(root > all.eps ? root : all.eps);
   const std::int64_t step = std::int64_t{blockDim.x} * gridDim.x;
   for (std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < all.n; i += step) {
     all.x[i] = narrow<T>(static_cast<Wide<T>>(all.direction[i]) / divisor);
@@ -91,11 +84,12 @@ void execute(const MuonNormalize& call, const CallContext& context) {
   const std::int64_t n = call.x.elements();
   if (n == 0) return;
   with_floating(call.x.dtype(), [&]<typename T>(std::type_identity<T>) {
-    launch("launch of muon normalize", normalize<T>,
-           {.blocks = {blocks_for(n, 16 * kThreads), 1, 1}, .shared_bytes = sizeof(double)},
-           Normalize<T>{pointer<T>(call.x), pointer<const float>(call.direction),
-                        pointer<const double>(call.sums), call.sums.dim(0), n, call.eps},
-           context.stream);
+    launch(
+        "launch of muon normalize", normalize<T>,
+        {.blocks = {blocks_for(n, 16 * kThreads), 1, 1}, .shared_bytes = kWarps * sizeof(double)},
+        Normalize<T>{pointer<T>(call.x), pointer<const float>(call.direction),
+                     pointer<const double>(call.sums), call.sums.dim(0), n, call.eps},
+        context.stream);
   });
 }
 

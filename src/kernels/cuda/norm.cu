@@ -1,8 +1,8 @@
-// Layer norm and RMS norm: one block per row, and one per 32 columns for the gradients of gain and
-// bias. The order of the sums depends only on sizes.
+// Layer norm and RMS norm: one warp or block per row, which holds it in registers, and sums over
+// columns for the gradients of gain and bias. The order of the sums depends only on sizes.
 #include "kernels/cuda/calls.h"
 #include "kernels/cuda/column_sums.cuh"
-#include "kernels/cuda/reduce.cuh"
+#include "kernels/cuda/held_row.cuh"
 
 namespace piton::cuda {
 namespace {
@@ -20,40 +20,69 @@ struct NormRows {
   Wide<T> gain_offset;
   std::int64_t n;
   std::int64_t h;
+  bool vectors;
 };
 
-// Three passes over the row, for mean, variance and result. Summing squared differences from the
-// mean avoids the cancellation of sum(x^2) - sum(x)^2, and the row stays in the caches.
-template <typename X, typename T>
+// The mean, then the squares of the differences from it: that avoids the cancellation of
+// sum(x^2) - sum(x)^2.
+template <typename Rows, typename X, typename T>
 __global__ void __launch_bounds__(kThreads, kBlocks) norm_rows(NormRows<X, T> rows) {
   using S = Wide<T>;
+  constexpr int kCount = kVectorOf<X, T>;
+  constexpr int kTeam = Rows::kTeam;
+  using Team = RowTeam<kTeam, Rows::kHeld, kCount>;
   S* parts = shared_array<S>();
+  const std::int64_t row = row_of_team<kTeam>();
+  if (row >= rows.n) return;
+  const Team team{rows.h, rows.vectors};
+  const X* x = rows.x + row * rows.h;
+  T* y = rows.y + row * rows.h;
   const S size = static_cast<S>(rows.h);
-  for (std::int64_t row = blockIdx.x; row < rows.n; row += gridDim.x) {
-    const X* x = rows.x + row * rows.h;
-    T* y = rows.y + row * rows.h;
-    S mean = 0;
-    if (rows.mean != nullptr) {
-      S sum = 0;
-      for (std::int64_t i = threadIdx.x; i < rows.h; i += kThreads) sum += widen(x[i]);
-      mean = block_sum(sum, parts) / size;
+  Numbers<X, kCount> held[Rows::kHeld];
+  team.load(x, 0, held);
+  S mean = 0;
+  if (rows.mean != nullptr) {
+    S sum = 0;
+    for (std::int64_t strip = 0; strip < rows.h; strip += Team::kStrip) {
+      if (strip > 0) team.load(x, strip, held);
+      team.each(strip, [&](int v, std::int64_t) {
+#pragma unroll
+        for (int i = 0; i < kCount; ++i) sum += widen(held[v].at[i]);
+      });
     }
-    S squares = 0;
-    for (std::int64_t i = threadIdx.x; i < rows.h; i += kThreads) {
-      const S difference = widen(x[i]) - mean;
-      squares += difference * difference;
-    }
-    const S rstd = S{1} / sqrt(block_sum(squares, parts) / size + rows.eps);
-    for (std::int64_t i = threadIdx.x; i < rows.h; i += kThreads) {
-      const S bias = rows.bias != nullptr ? widen(rows.bias[i]) : S{0};
-      const S gain = widen(rows.gain[i]) + rows.gain_offset;
-      y[i] = narrow<T>(fma((widen(x[i]) - mean) * rstd, gain, bias));
-    }
-    if (threadIdx.x == 0) {
-      if (rows.mean != nullptr) rows.mean[row] = mean;
-      rows.rstd[row] = rstd;
-    }
+    mean = team_sum<kTeam>(sum, parts) / size;
   }
+  S squares = 0;
+  for (std::int64_t strip = 0; strip < rows.h; strip += Team::kStrip) {
+    if (!team.holds_all()) team.load(x, strip, held);
+    team.each(strip, [&](int v, std::int64_t column) {
+#pragma unroll
+      for (int i = 0; i < kCount; ++i) {
+        const S difference = column + i < rows.h ? widen(held[v].at[i]) - mean : S{0};
+        squares += difference * difference;
+      }
+    });
+  }
+  const S rstd = S{1} / sqrt(team_sum<kTeam>(squares, parts) / size + rows.eps);
+  for (std::int64_t strip = 0; strip < rows.h; strip += Team::kStrip) {
+    if (!team.holds_all()) team.load(x, strip, held);
+    team.each(strip, [&](int v, std::int64_t column) {
+      const auto gain = load_part<kCount>(rows.gain, column, rows.h, rows.vectors);
+      Numbers<S, kCount> result;
+      Numbers<T, kCount> bias = {};
+      if (rows.bias != nullptr) bias = load_part<kCount>(rows.bias, column, rows.h, rows.vectors);
+#pragma unroll
+      for (int i = 0; i < kCount; ++i) {
+        const S offset = rows.bias != nullptr ? widen(bias.at[i]) : S{0};
+        result.at[i] =
+            fma((widen(held[v].at[i]) - mean) * rstd, widen(gain.at[i]) + rows.gain_offset, offset);
+      }
+      store_part(y, column, rows.h, rows.vectors, result);
+    });
+  }
+  if (threadIdx.x % kTeam != 0) return;
+  if (rows.mean != nullptr) rows.mean[row] = mean;
+  rows.rstd[row] = rstd;
 }
 
 template <typename X, typename T>
@@ -68,38 +97,64 @@ struct NormGradient {
   Wide<T> gain_offset;
   std::int64_t n;
   std::int64_t h;
-
-  __device__ Wide<T> normalized(std::int64_t row, std::int64_t i) const {
-    const Wide<T> center = mean != nullptr ? mean[row] : Wide<T>{0};
-    return (widen(x[row * h + i]) - center) * rstd[row];
-  }
-  __device__ Wide<T> g(std::int64_t row, std::int64_t i) const {
-    return widen(dy[row * h + i]) * (widen(gain[i]) + gain_offset);
-  }
+  bool vectors;
 };
 
-template <typename X, typename T>
+template <typename Rows, typename X, typename T>
 __global__ void __launch_bounds__(kThreads, kBlocks) norm_gradient_rows(NormGradient<X, T> rows) {
   using S = Wide<T>;
+  constexpr int kCount = kVectorOf<X, T>;
+  constexpr int kTeam = Rows::kTeam;
+  using Team = RowTeam<kTeam, Rows::kHeld, kCount>;
   S* parts = shared_array<S>();
+  const std::int64_t row = row_of_team<kTeam>();
+  if (row >= rows.n) return;
+  const Team team{rows.h, rows.vectors};
+  const X* x = rows.x + row * rows.h;
+  const T* dy = rows.dy + row * rows.h;
+  Numbers<X, kCount> held[Rows::kHeld];
+  Numbers<T, kCount> gradient[Rows::kHeld];
+  team.load(x, 0, held);
+  team.load(dy, 0, gradient);
   const S size = static_cast<S>(rows.h);
-  for (std::int64_t row = blockIdx.x; row < rows.n; row += gridDim.x) {
-    S sum_g = 0;
-    S sum_gn = 0;
-    for (std::int64_t i = threadIdx.x; i < rows.h; i += kThreads) {
-      const S g = rows.g(row, i);
-      sum_g += g;
-      sum_gn += g * rows.normalized(row, i);
-    }
-    const S mean_g = rows.mean != nullptr ? block_sum(sum_g, parts) / size : S{0};
-    const S mean_gn = block_sum(sum_gn, parts) / size;
-    const S rstd = rows.rstd[row];
-    for (std::int64_t i = threadIdx.x; i < rows.h; i += kThreads) {
-      const std::int64_t at = row * rows.h + i;
-      const S residual = rows.dresidual != nullptr ? widen(rows.dresidual[at]) : S{0};
-      const S inner = rows.g(row, i) - mean_g - rows.normalized(row, i) * mean_gn;
-      rows.dx[at] = narrow<X>(rstd * inner + residual);
-    }
+  const S center = rows.mean != nullptr ? rows.mean[row] : S{0};
+  const S rstd = rows.rstd[row];
+  S sum_g = 0;
+  S sum_gn = 0;
+  for (std::int64_t strip = 0; strip < rows.h; strip += Team::kStrip) {
+    if (strip > 0) team.load(x, strip, held);
+    if (strip > 0) team.load(dy, strip, gradient);
+    team.each(strip, [&](int v, std::int64_t column) {
+      const auto gain = load_part<kCount>(rows.gain, column, rows.h, rows.vectors);
+#pragma unroll
+      for (int i = 0; i < kCount; ++i) {  // past the end of the row dy is zero
+        const S g = widen(gradient[v].at[i]) * (widen(gain.at[i]) + rows.gain_offset);
+        sum_g += g;
+        sum_gn += g * ((widen(held[v].at[i]) - center) * rstd);
+      }
+    });
+  }
+  const S mean_g = rows.mean != nullptr ? team_sum<kTeam>(sum_g, parts) / size : S{0};
+  const S mean_gn = team_sum<kTeam>(sum_gn, parts) / size;
+  for (std::int64_t strip = 0; strip < rows.h; strip += Team::kStrip) {
+    if (!team.holds_all()) team.load(x, strip, held);
+    if (!team.holds_all()) team.load(dy, strip, gradient);
+    team.each(strip, [&](int v, std::int64_t column) {
+      const auto gain = load_part<kCount>(rows.gain, column, rows.h, rows.vectors);
+      Numbers<X, kCount> residual = {};
+      if (rows.dresidual != nullptr) {
+        residual = load_part<kCount>(rows.dresidual + row * rows.h, column, rows.h, rows.vectors);
+      }
+      Numbers<S, kCount> result;
+#pragma unroll
+      for (int i = 0; i < kCount; ++i) {
+        const S g = widen(gradient[v].at[i]) * (widen(gain.at[i]) + rows.gain_offset);
+        const S normalized = (widen(held[v].at[i]) - center) * rstd;
+        const S after = rows.dresidual != nullptr ? widen(residual.at[i]) : S{0};
+        result.at[i] = rstd * (g - mean_g - normalized * mean_gn) + after;
+      }
+      store_part(rows.dx + row * rows.h, column, rows.h, rows.vectors, result);
+    });
   }
 }
 
@@ -108,6 +163,7 @@ template <typename X, typename T, bool kBias>
 struct GainTerms {
   static constexpr int kVector = kVectorOf<X, T>;
   static constexpr int kSums = kBias ? 2 : 1;
+  static constexpr int kRowsAtOnce = 4;
   using Sum = Wide<T>;
   const T* dy;
   const X* x;
@@ -122,6 +178,7 @@ struct GainTerms {
     const auto gradient = load_wide<kCount>(dy + row * h + column);
     const Sum center = mean != nullptr ? mean[row] : Sum{0};
     const Sum scale = rstd[row];
+#pragma unroll
     for (int i = 0; i < kCount; ++i) {
       sums[0].at[i] += gradient.at[i] * ((value.at[i] - center) * scale);
       if (kBias) sums[kSums - 1].at[i] += gradient.at[i];
@@ -140,30 +197,44 @@ void launch_gains(const NormBackward& call, cudaStream_t stream) {
       stream);
 }
 
-template <typename T>
+template <typename Rows, typename S>
 LaunchShape shape_of_rows(std::int64_t n) {
-  return {.blocks = {blocks_for(n, 1), 1, 1}, .shared_bytes = kWarps * sizeof(Wide<T>)};
+  constexpr std::int64_t kRows = kThreads / Rows::kTeam;
+  return {.blocks = {static_cast<unsigned>((n + kRows - 1) / kRows), 1, 1},
+          .shared_bytes = kWarps * sizeof(S)};
+}
+
+// Whether rows of h can be read in vectors of `count`, in all of these tensors.
+bool rows_fit(std::int64_t h, int count, std::initializer_list<Tensor> tensors) {
+  return h % count == 0 && vectors_fit(count, tensors);
 }
 
 }  // namespace
 
 void execute(const NormForward& call, const CallContext& context) {
   const std::int64_t n = call.x.dim(0);
+  const std::int64_t h = call.x.dim(1);
   if (n == 0) return;
   with_stream(call.x.dtype(), call.y.dtype(),
               [&]<typename X, typename T>(std::type_identity<X>, std::type_identity<T>) {
-                launch("launch of norm forward", norm_rows<X, T>, shape_of_rows<T>(n),
-                       NormRows<X, T>{.y = pointer<T>(call.y),
-                                      .mean = pointer<Wide<T>>(call.mean),
-                                      .rstd = pointer<Wide<T>>(call.rstd),
-                                      .x = pointer<const X>(call.x),
-                                      .gain = pointer<const T>(call.gain),
-                                      .bias = pointer<const T>(call.bias),
-                                      .eps = static_cast<Wide<T>>(call.eps),
-                                      .gain_offset = static_cast<Wide<T>>(call.gain_offset),
-                                      .n = n,
-                                      .h = call.x.dim(1)},
-                       context.stream);
+                using S = Wide<T>;
+                constexpr int kCount = kVectorOf<X, T>;
+                with_team(h, kCount, [&]<typename Rows>(Rows) {
+                  launch("launch of norm forward", norm_rows<Rows, X, T>, shape_of_rows<Rows, S>(n),
+                         NormRows<X, T>{.y = pointer<T>(call.y),
+                                        .mean = pointer<S>(call.mean),
+                                        .rstd = pointer<S>(call.rstd),
+                                        .x = pointer<const X>(call.x),
+                                        .gain = pointer<const T>(call.gain),
+                                        .bias = pointer<const T>(call.bias),
+                                        .eps = static_cast<S>(call.eps),
+                                        .gain_offset = static_cast<S>(call.gain_offset),
+                                        .n = n,
+                                        .h = h,
+                                        .vectors = rows_fit(
+                                            h, kCount, {call.y, call.x, call.gain, call.bias})},
+                         context.stream);
+                });
               });
 }
 
@@ -174,23 +245,30 @@ void execute(const NormBackward& call, const CallContext& context) {
   with_stream(call.x.dtype(), call.dy.dtype(),
               [&]<typename X, typename T>(std::type_identity<X>, std::type_identity<T>) {
                 using S = Wide<T>;
-                const NormGradient<X, T> rows{.dx = pointer<X>(call.dx),
-                                              .dy = pointer<const T>(call.dy),
-                                              .dresidual = pointer<const X>(call.dresidual),
-                                              .x = pointer<const X>(call.x),
-                                              .gain = pointer<const T>(call.gain),
-                                              .mean = pointer<const S>(call.mean),
-                                              .rstd = pointer<const S>(call.rstd),
-                                              .gain_offset = static_cast<S>(call.gain_offset),
-                                              .n = n,
-                                              .h = h};
+                constexpr int kCount = kVectorOf<X, T>;
                 if (call.dbias.defined()) {
                   launch_gains<true, X, T>(call, context.stream);
                 } else if (call.dgain.defined()) {
                   launch_gains<false, X, T>(call, context.stream);
                 }
-                launch("launch of norm backward", norm_gradient_rows<X, T>, shape_of_rows<T>(n),
-                       rows, context.stream);
+                with_team(h, kCount, [&]<typename Rows>(Rows) {
+                  launch("launch of norm backward", norm_gradient_rows<Rows, X, T>,
+                         shape_of_rows<Rows, S>(n),
+                         NormGradient<X, T>{
+                             .dx = pointer<X>(call.dx),
+                             .dy = pointer<const T>(call.dy),
+                             .dresidual = pointer<const X>(call.dresidual),
+                             .x = pointer<const X>(call.x),
+                             .gain = pointer<const T>(call.gain),
+                             .mean = pointer<const S>(call.mean),
+                             .rstd = pointer<const S>(call.rstd),
+                             .gain_offset = static_cast<S>(call.gain_offset),
+                             .n = n,
+                             .h = h,
+                             .vectors = rows_fit(
+                                 h, kCount, {call.dx, call.dy, call.dresidual, call.x, call.gain})},
+                         context.stream);
+                });
               });
 }
 

@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "kernels/cuda/calls.h"
-#include "kernels/cuda/reduce.cuh"
+#include "kernels/cuda/held_row.cuh"
 #include "kernels/cuda/rows.cuh"
 
 namespace piton::cuda {
@@ -104,16 +104,28 @@ struct SquareBlocks {
   const float* x;
   std::int64_t n;
   std::int64_t block;
+  bool vectors;
 };
 
 __global__ void __launch_bounds__(kThreads, kBlocks) square_blocks(SquareBlocks all) {
+  constexpr int kCount = kVectorOf<float>;
+  using Team = RowTeam<kThreads, 4, kCount>;
   double* parts = shared_array<double>();
   const std::int64_t begin = std::int64_t{blockIdx.x} * all.block;
-  const std::int64_t end = begin + all.block < all.n ? begin + all.block : all.n;
+  const std::int64_t rest = all.n - begin;
+  const std::int64_t size = rest < all.block ? rest : all.block;
+  const Team team{size, all.vectors && size % kCount == 0};
   double sum = 0;
-  for (std::int64_t i = begin + threadIdx.x; i < end; i += kThreads) {
-    const double x = all.x[i];
-    sum += x * x;
+  for (std::int64_t strip = 0; strip < size; strip += Team::kStrip) {
+    Numbers<float, kCount> held[4];
+    team.load(all.x + begin, strip, held);
+    team.each(strip, [&](int v, std::int64_t) {
+#pragma unroll
+      for (int i = 0; i < kCount; ++i) {  // zeros past the end
+        const double x = held[v].at[i];
+        sum = fma(x, x, sum);
+      }
+    });
   }
   sum = block_sum(sum, parts);
   if (threadIdx.x == 0) all.sums[blockIdx.x] = sum;
@@ -164,10 +176,10 @@ __device__ bool is_spike(const Begin& all, double norm) {
   return spike;
 }
 
-// One thread: a few thousand numbers.
-__global__ void begin_update(Begin all) {
-  double sum = 0;
-  for (std::int64_t i = 0; i < all.n; ++i) sum += all.sums[i];
+// One block adds the sums, some ten thousand numbers, and its first thread does the rest.
+__global__ void __launch_bounds__(kThreads, kBlocks) begin_update(Begin all) {
+  const double sum = sum_in_block(all.sums, all.n, shared_array<double>());
+  if (threadIdx.x != 0) return;
   double* counts = all.counts;
   const double loss_scale = counts[kLossScale];
   const double norm = sqrt(sum) / loss_scale;
@@ -249,14 +261,19 @@ void execute(const SquareSums& call, const CallContext& context) {
   launch("launch of square sums", square_blocks,
          {.blocks = {static_cast<unsigned>(call.sums.dim(0)), 1, 1},
           .shared_bytes = kWarps * sizeof(double)},
-         SquareBlocks{pointer<double>(call.sums), pointer<const float>(call.x), call.x.dim(0),
-                      call.block},
+         SquareBlocks{.sums = pointer<double>(call.sums),
+                      .x = pointer<const float>(call.x),
+                      .n = call.x.dim(0),
+                      .block = call.block,
+                      .vectors = call.block % kVectorOf<float> == 0 &&
+                                 vectors_fit(kVectorOf<float>, {call.x})},
          context.stream);
 }
 
 void execute(const BeginUpdate& call, const CallContext& context) {
   const Tensor& history = call.spikes.history;
-  launch("launch of begin update", begin_update, {.blocks = {1, 1, 1}, .threads = 1},
+  launch("launch of begin update", begin_update,
+         {.blocks = {1, 1, 1}, .shared_bytes = kWarps * sizeof(double)},
          Begin{.scalars = pointer<float>(call.scalars),
                .counts = pointer<double>(call.counts),
                .sums = pointer<const double>(call.sums),

@@ -40,4 +40,13 @@ __device__ S block_sum(S mine, S* parts) {
   return reduced(mine, parts, Plus{});
 }
 
+// The sum of all n terms, by one block.
+template <typename S>
+__device__ S sum_in_block(const S* terms, std::int64_t n, S* parts) {
+  S sum = 0;
+#pragma unroll 8
+  for (std::int64_t i = threadIdx.x; i < n; i += kThreads) sum += terms[i];
+  return block_sum(sum, parts);
+}
+
 }  // namespace piton::cuda

@@ -49,6 +49,7 @@ __device__ __forceinline__ Numbers<T, kCount> load(const T* from) {
   } else {
     using Word = typename WordOf<kWordBytes<kCount, T>>::Word;
     Word words[sizeof numbers / sizeof(Word)];
+#pragma unroll
     for (std::size_t i = 0; i < sizeof numbers / sizeof(Word); ++i) {
       words[i] = reinterpret_cast<const Word*>(from)[i];
     }
@@ -63,10 +64,11 @@ __device__ __forceinline__ void store(T* to, const Numbers<T, kCount>& numbers) 
     *to = numbers.at[0];
   } else {
     using Word = typename WordOf<kWordBytes<kCount, T>>::Word;
-    Word words[sizeof numbers / sizeof(Word)];
-    memcpy(words, &numbers, sizeof numbers);
+#pragma unroll
     for (std::size_t i = 0; i < sizeof numbers / sizeof(Word); ++i) {
-      reinterpret_cast<Word*>(to)[i] = words[i];
+      Word word;
+      memcpy(&word, &numbers.at[i * sizeof(Word) / sizeof(T)], sizeof word);
+      reinterpret_cast<Word*>(to)[i] = word;
     }
   }
 }
@@ -76,6 +78,7 @@ template <int kCount, typename T>
 __device__ __forceinline__ Numbers<Wide<T>, kCount> load_wide(const T* from) {
   const Numbers<T, kCount> numbers = load<kCount>(from);
   Numbers<Wide<T>, kCount> wide;
+#pragma unroll
   for (int i = 0; i < kCount; ++i) wide.at[i] = widen(numbers.at[i]);
   return wide;
 }
@@ -90,6 +93,7 @@ __device__ __forceinline__ Numbers<Wide<T>, kCount> load_or_zero(const T* from) 
 template <typename T, typename S, int kCount>
 __device__ __forceinline__ void store_rounded(T* to, const Numbers<S, kCount>& wide) {
   Numbers<T, kCount> numbers;
+#pragma unroll
   for (int i = 0; i < kCount; ++i) numbers.at[i] = narrow<T>(wide.at[i]);
   store(to, numbers);
 }

@@ -53,6 +53,16 @@ T __shfl_sync(unsigned mask, T value, int lane) {
   return piton::emulator::exchanged(mask, value, lane);
 }
 
+inline unsigned __ballot_sync(unsigned mask, int predicate) {
+  int all[piton::emulator::kWarpSize];
+  piton::emulator::gather(mask, &predicate, sizeof predicate, all);
+  unsigned bits = 0;
+  for (unsigned i = 0; i < piton::emulator::kWarpSize; ++i) bits |= (all[i] != 0 ? 1U : 0U) << i;
+  return bits;
+}
+
+inline int __popc(unsigned x) { return __builtin_popcount(x); }
+
 struct alignas(8) uint2 {
   unsigned x, y;
 };
