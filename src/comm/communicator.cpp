@@ -6,13 +6,13 @@
 namespace piton {
 
 // Receives first, so that no send waits for them.
-Exchanged Communicator::exchange(const std::vector<Message>& sends,
-                                 const std::vector<Message>& receives, Stream& after) {
+Exchanged Communicator::exchange(const std::vector<PeerTensor>& sends,
+                                 const std::vector<PeerTensor>& receives, Stream& after) {
   Exchanged events;
-  for (const Message& one : receives) {
+  for (const PeerTensor& one : receives) {
     events.received.push_back(receive(one.data, one.member, one.tag, after));
   }
-  for (const Message& one : sends) {
+  for (const PeerTensor& one : sends) {
     events.sent.push_back(send(one.data, one.member, one.tag, after));
   }
   return events;

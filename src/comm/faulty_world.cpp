@@ -81,7 +81,7 @@ class FaultyWorld::Group final : public Communicator, public LanedMessages {
   Event receive(const Tensor& data, int member, int tag, Stream& after) override {
     return inner_->receive(data, member, tag, after);
   }
-  Exchanged exchange(const std::vector<Message>& sends, const std::vector<Message>& receives,
+  Exchanged exchange(const std::vector<PeerTensor>& sends, const std::vector<PeerTensor>& receives,
                      Stream& after) override {
     return inner_->exchange(sends, receives, after);
   }
