@@ -65,13 +65,14 @@ __global__ void __launch_bounds__(kThreads, kBlocks) add_table_rows(TableGradien
   const std::int64_t id = wanted - all.begin;
   if (id < 0 || id >= all.rows) return;
   int earlier = 0;
-#pragma unroll 4
+#pragma unroll 8
   for (std::int64_t row = threadIdx.x; row < first; row += kThreads) {
     if (all.ids[row] == wanted) earlier = 1;
   }
   if (reduced(earlier, parts, Largest{}) != 0) return;
   const int warp = static_cast<int>(threadIdx.x) / kWarp;
-  const unsigned lower_lanes = (1U << (threadIdx.x % kWarp)) - 1;
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  const unsigned lower_lanes = (1U << lane) - 1;
   const std::int64_t column = (std::int64_t{blockIdx.y} * kThreads + threadIdx.x) * kCount;
   const bool mine = column < all.h;
   S* to = all.dtable + id * all.h;
@@ -85,21 +86,24 @@ __global__ void __launch_bounds__(kThreads, kBlocks) add_table_rows(TableGradien
       const std::int64_t row = begin + j * kThreads + threadIdx.x;
       same[j] = row < all.n && all.ids[row] == wanted;
       const unsigned word = __ballot_sync(kAllLanes, same[j]);
-      if (threadIdx.x % kWarp == 0) found[j * kWarps + warp] = word;
+      if (lane == 0) found[j * kWarps + warp] = word;
     }
     __syncthreads();
-    int count = 0;
-    int rank[kIdsOfThread] = {};
-#pragma unroll
-    for (int word = 0; word < kIdWords; ++word) {
-      const unsigned bits = found[word];
-      if (word % kWarps == warp) rank[word / kWarps] = count + __popc(bits & lower_lanes);
-      count += __popc(bits);
+    // Each lane counts the matches of one word, and of those before it.
+    static_assert(kIdWords == kWarp);
+    const int in_word = __popc(found[lane]);
+    int up_to = in_word;
+    for (int distance = 1; distance < kWarp; distance *= 2) {
+      const int other = __shfl_sync(kAllLanes, up_to, lane < distance ? lane : lane - distance);
+      if (lane >= distance) up_to += other;
     }
+    const int count = __shfl_sync(kAllLanes, up_to, kWarp - 1);
     if (count == 0) continue;
 #pragma unroll
     for (int j = 0; j < kIdsOfThread; ++j) {
-      if (same[j]) matches[rank[j]] = j * kThreads + static_cast<int>(threadIdx.x);
+      const int before = __shfl_sync(kAllLanes, up_to - in_word, j * kWarps + warp);
+      const int rank = before + __popc(found[j * kWarps + warp] & lower_lanes);
+      if (same[j]) matches[rank] = j * kThreads + static_cast<int>(threadIdx.x);
     }
     __syncthreads();
     if (!mine) continue;
