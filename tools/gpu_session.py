@@ -62,6 +62,8 @@ LAYOUTS = {
     "zero_2": (LLAMA, "--zero-stage 2"),
     "zero_3": (LLAMA, "--zero-stage 3"),
     "context": (LLAMA, "--context-parallel-size 2"),
+    "context_heads": (LLAMA, "--context-parallel-size 2 --cp-comm-type a2a"),
+    "muon_zero_3": (LLAMA, "--optimizer muon --zero-stage 3"),
     "zb_h1": (LLAMA, "--pipeline-model-parallel-size 2 --pipeline-schedule zb-h1"),
 }
 
@@ -160,11 +162,12 @@ class Session:
             except subprocess.TimeoutExpired:
                 rank.kill()
         last = max((0, 1), key=lambda rank: self.text(f"two_{name}_{rank}").count("lm loss"))
-        one = "train_gpt_cpu" if model == GPT else "train_llama_cpu"
+        one = "train_gpt_cpu" if model == GPT else "train_muon_cpu" if "muon" in name else "train_llama_cpu"
         self.compare(f"two_{name}_{last}", one, 1e-4)
 
     def layouts(self):
-        for name, (model, options) in [("gpt", TRAINING["gpt"]), ("llama", TRAINING["llama"])]:
+        for name in ["gpt", "llama", "muon"]:
+            model, options = TRAINING[name]
             if not (self.out / f"train_{name}_cpu.log").exists():
                 self.run(f"train_{name}_cpu", self.pretrain("cpu", model, options))
         self.in_parallel(self.two_ranks, list(enumerate(LAYOUTS)), 3)
