@@ -66,6 +66,9 @@ LAYOUTS = {
     "zero_2": (LLAMA, "--zero-stage 2"),
     "zero_3": (LLAMA, "--zero-stage 3"),
     "context": (LLAMA, "--context-parallel-size 2"),
+    "context_heads": (LLAMA, "--context-parallel-size 2 --cp-comm-type a2a"),
+    "muon_zero_3": (LLAMA, "--optimizer muon --zero-stage 3"),
+    "ulysses": (LLAMA, "--context-parallel-size 2 --context-parallel-algo ulysses_cp_algo"),
     "zb_h1": (LLAMA, "--pipeline-model-parallel-size 2 --pipeline-schedule zb-h1"),
 }
 
@@ -170,11 +173,12 @@ class Session:
             except subprocess.TimeoutExpired:
                 rank.kill()
         last = max((0, 1), key=lambda rank: self.text(f"two_{name}_{rank}").count("lm loss"))
-        one = "train_gpt_cpu" if model == GPT else "train_llama_cpu"
+        one = "train_gpt_cpu" if model == GPT else "train_muon_cpu" if "muon" in name else "train_llama_cpu"
         self.compare(f"two_{name}_{last}", one, 1e-4)
 
     def layouts(self):
-        for name, (model, options) in [("gpt", TRAINING["gpt"]), ("llama", TRAINING["llama"])]:
+        for name in ["gpt", "llama", "muon"]:
+            model, options = TRAINING[name]
             if not (self.out / f"train_{name}_cpu.log").exists():
                 self.run(f"train_{name}_cpu", self.pretrain("cpu", model, options))
         self.in_parallel(self.two_ranks, list(enumerate(LAYOUTS)), 3)
@@ -221,9 +225,7 @@ class Session:
         self.compare("chain_cpu_then_cuda", "chain_rest_cpu", 5e-3)
 
         model = here / "cpu"
-        for name, options in {"plain": "", "int8": "--quantize int8", "q4_0": "--quantize q4_0",
-                              "nf4": "--quantize nf4", "q4_k": "--quantize q4_k",
-                              "cache_int8": "--kv-cache-dtype int8"}.items():
+        for name, options in {"plain": "", "cache_int8": "--kv-cache-dtype int8"}.items():
             texts = []
             for kernels in ["cpu", "cuda"]:
                 log = f"chain_generate_{name}_{kernels}"
@@ -238,8 +240,7 @@ class Session:
             scores += [float(x) for x in re.findall(r"loss ([0-9.]+) nats", self.text(f"chain_score_{kernels}"))]
         self.judge("chain_score", len(scores) == 2 and abs(scores[0] - scores[1]) <= 1e-5, f"losses {scores}")
         for name, options in {"all": "", "lora": "--lora-target-modules all-linear", "bf16": "--bf16",
-                              "dora": "--lora-target-modules all-linear --use-dora",
-                              "qlora": "--lora-target-modules all-linear --qlora"}.items():
+                              "dora": "--lora-target-modules all-linear --use-dora"}.items():
             for kernels in ["cpu", "cuda"]:
                 self.run(f"chain_tune_{name}_{kernels}",
                          [self.piton, "finetune", "--kernels", kernels, "--load", model, "--data-path", here / "chats",

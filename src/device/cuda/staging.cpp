@@ -16,15 +16,22 @@ PinnedStaging::~PinnedStaging() {
   }
 }
 
-PinnedStaging::Buffer& PinnedStaging::next_buffer() {
-  Buffer& buffer = buffers_[static_cast<std::size_t>(next_)];
-  next_ = (next_ + 1) % kBuffers;
-  if (buffer.data == nullptr) {
+// All at once: an allocation waits for the kernels that run, and later one of them may be a receive
+// whose sender waits for this rank.
+void PinnedStaging::allocate() {
+  for (Buffer& buffer : buffers_) {
+    if (buffer.data != nullptr) continue;  // the last call failed at a later one
     void* data = nullptr;
     check(cudaHostAlloc(&data, kBufferBytes, cudaHostAllocDefault),
           "allocation of pinned host memory", kBufferBytes);
     buffer.data = static_cast<std::byte*>(data);
   }
+}
+
+PinnedStaging::Buffer& PinnedStaging::next_buffer() {
+  if (buffers_.back().data == nullptr) allocate();
+  Buffer& buffer = buffers_[static_cast<std::size_t>(next_)];
+  next_ = (next_ + 1) % kBuffers;
   buffer.free.wait();
   return buffer;
 }

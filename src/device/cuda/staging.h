@@ -11,7 +11,7 @@
 
 namespace piton::cuda {
 
-// Copies in pieces through a few pinned buffers, which are allocated at first use. Thread-safe; one
+// Copies in pieces through a few pinned buffers, all allocated at first use. Thread-safe; one
 // copy at a time. The device must be selected.
 class PinnedStaging {
  public:
@@ -36,6 +36,7 @@ class PinnedStaging {
     RecordedEvent free;  // complete if no transfer uses `data`
   };
 
+  void allocate();
   // Returns the next buffer in turn, after waiting until it is free.
   Buffer& next_buffer();
 
