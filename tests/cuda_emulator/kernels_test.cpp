@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 
 #include "cuda_emulator/guarded_kernels.h"
 #include "device/cuda/device.h"
@@ -71,10 +72,10 @@ TEST(EmulatedAttention, AgreesWithTheReferenceOnAlignedRows) {
   test::expect_agreement(guarded, *device, cases);
 }
 
-// The other three types by night.
-const std::vector<std::tuple<DType, bool>> kTypes = {
-    {DType::kBF16, true}, {DType::kF32, false}, {DType::kF16, true}, {DType::kF64, true},
-    {DType::kBF16, false}, {DType::kF64, false}};
+// The others by night.
+const std::vector<std::tuple<DType, bool>> kTypes = {{DType::kBF16, true},  {DType::kF32, false},
+                                                     {DType::kF16, true},   {DType::kF64, true},
+                                                     {DType::kBF16, false}, {DType::kF64, false}};
 INSTANTIATE_TEST_SUITE_P(Types, EmulatedKernels, testing::ValuesIn(test::sampled(kTypes, 4)),
                          [](const auto& info) {
                            return std::string(name(std::get<0>(info.param))) +
@@ -132,6 +133,79 @@ TEST(EmulatedAttention, OfACacheHasTheBitsOfAttentionWithoutOne) {
           .scale = 0.125}));
       EXPECT_TRUE(test::bit_equal(some.out, last(whole.out))) << rows << " rows";
     }
+  }
+}
+
+// Logits of -infinity, as of words that are not allowed: alone in all columns that a thread sees
+// first, and alone in its columns.
+TEST(EmulatedLoss, TakesLogitsThatAreMinusInfinity) {
+  const auto device = make_device();
+  const auto kernels = make_kernels(*device);
+  test::CallRunner runner(*kernels, *device);
+  const std::int64_t columns = 6000;
+  test::TensorSource source(3);
+  LossStatistics call{.statistics = source.unwritten(DType::kF32, {2, 3}),
+                      .logits = source.normal(DType::kF32, {2, columns}),
+                      .labels = test::tensor_of(DType::kI32, {2}, std::vector<double>{5000, 1}),
+                      .valid = columns};
+  const double none = -std::numeric_limits<double>::infinity();
+  for (std::int64_t i = 0; i < 4500; ++i) test::set_value(call.logits, i, none);
+  for (std::int64_t i = 2; i < columns; ++i) test::set_value(call.logits, columns + i, none);
+  const auto got = std::get<LossStatistics>(runner.run(call));
+  const auto wanted = std::get<LossStatistics>(test::run_reference(call));
+  EXPECT_TRUE(
+      test::close(got.statistics, wanted.statistics, test::tolerance(DType::kF32, columns)));
+}
+
+// The same numbers at other addresses, where vectors do not fit, have the same bits.
+TEST(EmulatedVectors, HaveTheSameBitsWithAndWithoutVectors) {
+  const auto device = make_device();
+  const auto kernels = make_kernels(*device);
+  test::CallRunner runner(*kernels, *device);
+  test::TensorSource source(5);
+  const std::int64_t n = 70;
+  for (const std::int64_t h : {48, 1040}) {
+    const auto moved = [&](const Tensor& tensor) {
+      const Tensor block = host_tensor(tensor.dtype(), {tensor.elements() + 1});
+      const Tensor copy = block.slice(0, 1, tensor.elements()).reshape(tensor.shape());
+      test::assign(copy, test::values(tensor));
+      return copy;
+    };
+    const auto same_elsewhere = [&](auto call) {
+      const KernelCall here = runner.run(call);
+      for_each_tensor(call, [&](std::string_view, Tensor& tensor, Access) {
+        if (tensor.defined()) tensor = moved(tensor);
+      });
+      EXPECT_TRUE(test::same_bits(runner.run(call), here)) << name(here) << " of " << h;
+    };
+    const auto rows = [&] { return source.normal(DType::kBF16, {n, h}); };
+    const auto gains = [&] { return source.normal(DType::kBF16, {h}); };
+    const auto sums = [&] { return source.normal(DType::kF32, {h}); };
+    const auto statistics = [&] { return source.normal(DType::kF32, {n}, 1, 0.1); };
+    same_elsewhere(KernelCall(NormForward{.y = rows(),
+                                          .mean = statistics(),
+                                          .rstd = statistics(),
+                                          .x = rows(),
+                                          .gain = gains(),
+                                          .bias = gains()}));
+    same_elsewhere(KernelCall(NormBackward{.dx = rows(),
+                                           .dgain = sums(),
+                                           .dbias = sums(),
+                                           .dy = rows(),
+                                           .dresidual = rows(),
+                                           .x = rows(),
+                                           .gain = gains(),
+                                           .mean = statistics(),
+                                           .rstd = statistics()}));
+    Dropout dropout{.probability = 0.25, .key = site_key(99, "layers.1.mlp.dropout")};
+    dropout.rows.consumed_samples = test::tensor_of(DType::kI64, {1}, std::vector<double>{7});
+    dropout.rows.sequence = 8;
+    same_elsewhere(KernelCall(
+        DropoutAddBackward{.dx = rows(), .dbias = sums(), .dy = rows(), .dropout = dropout}));
+    same_elsewhere(KernelCall(LossStatistics{.statistics = source.unwritten(DType::kF32, {n, 3}),
+                                             .logits = source.normal(DType::kF32, {n, h}),
+                                             .labels = source.integers({n}, 0, h - 1),
+                                             .valid = h - 3}));
   }
 }
 

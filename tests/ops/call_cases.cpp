@@ -211,6 +211,8 @@ class CaseList {
         if (dtype_ != sums_) add_loss(n, part.columns, part.valid, part.begin, dtype_);
       }
     }
+    add_loss(2, 4504, 4403, 0, dtype_);  // more than a block of CUDA threads holds
+    add_loss(300, 4, 3, 0, dtype_);      // more than it has rows
   }
 
   void add_elementwise() {
@@ -394,7 +396,7 @@ class CaseList {
           }
         }
       }
-      for (const std::int64_t block : {1, 64, 300}) {
+      for (const std::int64_t block : {1, 64, 300, 900}) {
         add(fmt::format("n {} block {}", n, block), block,
             SquareSums{.sums = source_.unwritten(DType::kF64, {(n + block - 1) / block}),
                        .x = source_.normal(DType::kF32, {n}),
@@ -417,6 +419,12 @@ class CaseList {
         }
       }
     }
+    const std::int64_t block = 5000;  // longer than what a block of CUDA threads holds
+    // Squares are positive: their sum, and the errors of its additions, are sqrt(n) times as large.
+    add("n 12001 block 5000", 71 * block,
+        SquareSums{.sums = source_.unwritten(DType::kF64, {3}),
+                   .x = source_.normal(DType::kF32, {12001}),
+                   .block = block});
   }
 
  private:
