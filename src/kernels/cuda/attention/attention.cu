@@ -21,7 +21,7 @@ struct ForwardGrid {
 
 // A block: a tile of queries, a head, a sample. Under a causal mask the last tile sees the most
 // keys, so it is the first to start.
-template <typename T, int kChannels>
+template <typename T, int kChannels, bool kPlain>
 __global__ void __launch_bounds__((ForwardShape<T, kChannels>::kThreads), kBlocks)
     attention_forward(ForwardGrid<T> grid) {
   constexpr int kTile = ForwardShape<T, kChannels>::kTile;
@@ -42,7 +42,7 @@ __global__ void __launch_bounds__((ForwardShape<T, kChannels>::kThreads), kBlock
                           .count = static_cast<int>(left < kTile ? left : kTile),
                           .d = grid.d,
                           .vectors = grid.vectors};
-  attend_in_shape<T, kChannels>(
+  attend_in_shape<T, kChannels, kPlain>(
       tile, grid.sight, grid.rules,
       [&](std::int64_t key) { return grid.k.row(sample, key, key_head); },
       [&](std::int64_t key) { return grid.v.row(sample, key, key_head); });
@@ -60,27 +60,32 @@ void execute(const AttentionForward& call, const CallContext& context) {
              [&]<typename T, int kChannels>(std::type_identity<T>,
                                             std::integral_constant<int, kChannels>) {
                using Shape = ForwardShape<T, kChannels>;
+               const ForwardGrid<T> grid{
+                   .out = head_matrix<T>(call.out),
+                   .lse = pointer<float>(call.lse),
+                   .q = head_matrix<const T>(call.q),
+                   .k = head_matrix<const T>(call.k),
+                   .v = head_matrix<const T>(call.v),
+                   .sight = sight_of(call.mask, queries, call.k.dim(1)),
+                   .rules = {.scale = static_cast<float>(call.scale),
+                             .cap = static_cast<float>(call.soft_cap),
+                             .site = mask_site(call.dropout),
+                             .head_begin = call.head_begin},
+                   .heads_per_key = heads / call.k.dim(2),
+                   .d = d,
+                   .vectors = in_vectors(call.q) && in_vectors(call.k) && in_vectors(call.v)};
+               void (*kernel)(ForwardGrid<T>) = attention_forward<T, kChannels, false>;
+               if constexpr (Shape::kOnTensorCores) {
+                 if (has_plain_scores(grid.sight, grid.rules) && !grid.rules.site.draws)
+                   kernel = attention_forward<T, kChannels, true>;
+               }
                launch(
-                   "launch of attention forward", attention_forward<T, kChannels>,
+                   "launch of attention forward", kernel,
                    {.blocks = {static_cast<unsigned>((queries + Shape::kTile - 1) / Shape::kTile),
                                static_cast<unsigned>(heads), static_cast<unsigned>(samples)},
                     .threads = Shape::kThreads,
                     .shared_bytes = Shape::shared_bytes()},
-                   ForwardGrid<T>{
-                       .out = head_matrix<T>(call.out),
-                       .lse = pointer<float>(call.lse),
-                       .q = head_matrix<const T>(call.q),
-                       .k = head_matrix<const T>(call.k),
-                       .v = head_matrix<const T>(call.v),
-                       .sight = sight_of(call.mask, queries, call.k.dim(1)),
-                       .rules = {.scale = static_cast<float>(call.scale),
-                                 .cap = static_cast<float>(call.soft_cap),
-                                 .site = mask_site(call.dropout),
-                                 .head_begin = call.head_begin},
-                       .heads_per_key = heads / call.k.dim(2),
-                       .d = d,
-                       .vectors = in_vectors(call.q) && in_vectors(call.k) && in_vectors(call.v)},
-                   context.stream);
+                   grid, context.stream);
              });
 }
 

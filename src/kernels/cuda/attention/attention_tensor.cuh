@@ -65,27 +65,22 @@ struct LaneSoftmax {
 struct LaneQueries {
   const KeySight& sight;
   const ScoreRules& rules;
-  std::int64_t sample;
-  std::int64_t head;
-  std::int64_t index[2];
+  int sample;
+  int head;
+  int index[2];
   int position[2];
   Bounds bounds[2];
 
-  // Whether a score is a scaled product: those remain products.
-  __device__ bool plain() const {
-    return rules.cap == 0 && rules.scale > 0 && sight.slopes == nullptr && sight.bias == nullptr;
-  }
-
   // Whether query i of the lane sees key begin + column, one of the first `count`.
-  __device__ bool sees(int i, std::int64_t begin, int column, int count) const {
-    const std::int64_t key = begin + (column < count ? column : 0);
+  __device__ bool sees(int i, int begin, int column, int count) const {
+    const int key = begin + (column < count ? column : 0);
     const std::int64_t at = sight.key_position(sample, key);
     return column < count && at >= bounds[i].first && at <= bounds[i].last &&
            sight.same_segment(sample, index[i], key);
   }
 
   // Hides the keys that a query does not see. `count`: keys of the step, from key `begin` on.
-  __device__ void mask(WarpScores& scores, std::int64_t begin, int count) const {
+  __device__ void mask(WarpScores& scores, int begin, int count) const {
     const int pair = static_cast<int>(threadIdx.x % 4);
     for_each_block<kKeyBlocks>([&](int j) {
       for (int e = 0; e < 4; ++e) {
@@ -95,7 +90,7 @@ struct LaneQueries {
   }
 
   // From products to scores, by the rules: one after the other, as they need many registers.
-  __device__ void apply_rules(WarpScores& scores, std::int64_t begin, int count) const {
+  __device__ void apply_rules(WarpScores& scores, int begin, int count) const {
     const int pair = static_cast<int>(threadIdx.x % 4);
     WarpScores all = scores;
 #pragma unroll 1
@@ -116,7 +111,7 @@ struct LaneQueries {
 
   // Multiplies probabilities by the factors of dropout. Positions of keys are consecutive, from a
   // multiple of 4 on (attention.h), so a draw is for both columns of a pair.
-  __device__ void drop(WarpScores& scores, std::int64_t begin) const {
+  __device__ void drop(WarpScores& scores, int begin) const {
     const int pair = static_cast<int>(threadIdx.x % 4);
     const std::int64_t first = sight.key_position(sample, begin);
     const auto kept = static_cast<float>(rules.site.kept);
@@ -135,9 +130,15 @@ struct LaneQueries {
   }
 };
 
+// Whether a score is a scaled product: those remain products.
+__host__ __device__ inline bool has_plain_scores(const KeySight& sight, const ScoreRules& rules) {
+  return rules.cap == 0 && rules.scale > 0 && sight.slopes == nullptr && sight.bias == nullptr;
+}
+
 // As attend(), by kTensorThreads threads, for heads of at most 16 kSteps channels. While the tiles
-// of a step are multiplied, those of the next one are copied.
-template <typename T, int kSteps, typename KeyRow, typename ValueRow>
+// of a step are multiplied, those of the next one are copied. `kPlain`: scores are known to be
+// plain, and there is no dropout; rows have the same bits without it.
+template <typename T, int kSteps, bool kPlain, typename KeyRow, typename ValueRow>
 __device__ void attend_on_tensor_cores(const QueryTile<T>& tile, const KeySight& sight,
                                        const ScoreRules& rules, const KeyRow& key_row,
                                        const ValueRow& value_row) {
@@ -149,12 +150,12 @@ __device__ void attend_on_tensor_cores(const QueryTile<T>& tile, const KeySight&
     return shared_array<T>() + 2 * stage * kTensorNumbers<kSteps>;
   };
   const auto values_of = [&](int stage) { return keys_of(stage) + kTensorNumbers<kSteps>; };
-  const std::int64_t keys = sight.key_count(tile.sample);
+  const int keys = static_cast<int>(sight.key_count(tile.sample));
   const Positions whole = range_of_tile(sight, tile.sample, tile.first, tile.count);
   // Finds the first step from `begin` on with a key that some query may see.
-  const auto find = [&](std::int64_t& begin) {
+  const auto find = [&](int& begin) {
     for (; begin < keys; begin += kTensorTile) {
-      const std::int64_t end = keys < begin + kTensorTile ? keys : begin + kTensorTile;
+      const int end = keys < begin + kTensorTile ? keys : begin + kTensorTile;
       if (sight.meets(whole, sight.key_position(tile.sample, begin),
                       sight.key_position(tile.sample, end - 1))) {
         return true;
@@ -162,14 +163,14 @@ __device__ void attend_on_tensor_cores(const QueryTile<T>& tile, const KeySight&
     }
     return false;
   };
-  const auto load = [&](int stage, std::int64_t begin) {
-    const int count = static_cast<int>(keys - begin < kTensorTile ? keys - begin : kTensorTile);
+  const auto load = [&](int stage, int begin) {
+    const int count = keys - begin < kTensorTile ? keys - begin : kTensorTile;
     load_rows<T, kSteps>(keys_of(stage), count, tile.d, tile.vectors,
                          [&](int i) { return key_row(begin + i); });
     load_rows<T, kSteps>(values_of(stage), count, tile.d, tile.vectors,
                          [&](int i) { return value_row(begin + i); });
   };
-  std::int64_t begin = 0;
+  int begin = 0;
   bool more = find(begin);
   load_rows<T, kSteps>(keys_of(1), tile.count, tile.d, tile.vectors,
                        [&](int i) { return tile.q + i * tile.q_stride; });
@@ -178,28 +179,31 @@ __device__ void attend_on_tensor_cores(const QueryTile<T>& tile, const KeySight&
   __syncthreads();
   std::uint32_t q[kSteps][4];
   read_left<T, kSteps>(q, keys_of(1) + own * kTensorPitch<kSteps>);
-  LaneQueries queries{.sight = sight, .rules = rules, .sample = tile.sample, .head = tile.head};
+  LaneQueries queries{.sight = sight,
+                      .rules = rules,
+                      .sample = static_cast<int>(tile.sample),
+                      .head = static_cast<int>(tile.head)};
   for (int i = 0; i < 2; ++i) {
     const int row = lane / 4 + 8 * i;
-    queries.index[i] = tile.first + (row < rows ? own + row : 0);
+    queries.index[i] = static_cast<int>(tile.first) + (row < rows ? own + row : 0);
     const Positions place = sight.place_of(tile.sample, queries.index[i]);
     queries.position[i] = in_32_bits(place.first);
     queries.bounds[i] = sight.bounds_of(place);
   }
   const Positions range =
       rows > 0 ? query_range(sight, tile.sample, tile.first + own, rows) : whole;
-  const bool plain = queries.plain();
+  const bool plain = kPlain || has_plain_scores(sight, rules);
   const float natural = plain ? rules.scale : 1.0F;  // of a score
   float sums[2 * kSteps][4] = {};
   LaneSoftmax softmax{.unit = natural * kLogE2};
   for (int stage = 0; more; stage ^= 1) {
     wait_for_copies();
     __syncthreads();  // the tiles are there, and those of the other stage have been read
-    const std::int64_t now = begin;
+    const int now = begin;
     begin += kTensorTile;
     more = find(begin);
     if (more) load(stage ^ 1, begin);
-    const int count = static_cast<int>(keys - now < kTensorTile ? keys - now : kTensorTile);
+    const int count = keys - now < kTensorTile ? keys - now : kTensorTile;
     const std::int64_t low = sight.key_position(tile.sample, now);
     const std::int64_t high = sight.key_position(tile.sample, now + count - 1);
     if (rows <= 0 || !sight.meets(range, low, high)) continue;  // the whole warp
@@ -212,7 +216,7 @@ __device__ void attend_on_tensor_cores(const QueryTile<T>& tile, const KeySight&
     }
     float corrections[2];
     softmax.take(scores, corrections);
-    if (rules.site.draws) queries.drop(scores, now);
+    if (!kPlain && rules.site.draws) queries.drop(scores, now);
     for (auto& block : sums) {
       for (int e = 0; e < 4; ++e) block[e] *= corrections[e / 2];
     }
@@ -244,12 +248,12 @@ struct ForwardShape {
   }
 };
 
-template <typename T, int kChannels, typename KeyRow, typename ValueRow>
+template <typename T, int kChannels, bool kPlain = false, typename KeyRow, typename ValueRow>
 __device__ void attend_in_shape(const QueryTile<T>& tile, const KeySight& sight,
                                 const ScoreRules& rules, const KeyRow& key_row,
                                 const ValueRow& value_row) {
   if constexpr (ForwardShape<T, kChannels>::kOnTensorCores) {
-    attend_on_tensor_cores<T, kChannels / 2>(tile, sight, rules, key_row, value_row);
+    attend_on_tensor_cores<T, kChannels / 2, kPlain>(tile, sight, rules, key_row, value_row);
   } else {
     attend<T, kChannels>(tile, sight, rules, key_row, value_row);
   }

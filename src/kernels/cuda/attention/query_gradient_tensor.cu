@@ -1,0 +1,192 @@
+// The gradient of queries on tensor cores.
+#include "kernels/cuda/attention/gradient_tensor.cuh"
+
+namespace piton::cuda {
+namespace {
+
+// The queries of a warp in query_gradient(); a lane has two of them.
+struct OwnQueries {
+  std::int64_t sample;
+  std::int64_t head;
+  std::int64_t index[2];
+  Bounds bounds[2];
+  QueryTerms terms[2];
+  bool used[2];
+};
+
+// As take_queries_by_rules(), of own queries and keys first + 8 j .., of `count`.
+template <typename T, int kCount>
+__device__ void take_keys_by_rules(Pairs<kCount>& pairs, const BackwardGrid<T>& grid,
+                                   const OwnQueries& queries, std::int64_t first, int count) {
+  const int column = static_cast<int>(threadIdx.x % 4) * 2;
+#pragma unroll 1
+  for (int i = 0; i < 4 * kCount; ++i) {
+    const int e = i % 4;
+    const int at = 8 * (i / 4) + column + e % 2;
+    PairGradient pair;
+    if (at < count && queries.used[e / 2]) {
+      pair = pair_gradient(grid, queries.sample, queries.head,
+                           facts_of(grid, queries.sample, queries.head, queries.index[e / 2],
+                                    queries.terms[e / 2].dout_out),
+                           first + at, pairs.p[i / 4][e], pairs.ds[i / 4][e]);
+    }
+    pairs.ds[i / 4][e] = pair.ds;
+  }
+}
+
+// As take_queries(), of own queries and keys first + 8 j .., of `count`.
+template <typename T, int kCount>
+__device__ void take_keys(Pairs<kCount>& pairs, const BackwardGrid<T>& grid,
+                          const OwnQueries& queries, std::int64_t first, int count, bool all) {
+  const KeySight& sight = grid.sight;
+  const float factor = grid.rules.scale * kLogE2;
+  const int column = static_cast<int>(threadIdx.x % 4) * 2;
+  for_each_block<kCount>([&](int j) {
+    for (int e = 0; e < 4; ++e) take_plain(pairs, j, e, factor, queries.terms[e / 2]);
+    if (all) return;
+    for (int h = 0; h < 2; ++h) {
+      const bool used = 8 * j + column + h < count;
+      const std::int64_t key = first + (used ? 8 * j + column + h : 0);
+      const std::int64_t at = sight.key_position(queries.sample, key);
+      for (int i = 0; i < 2; ++i) {
+        const bool seen = used && at >= queries.bounds[i].first && at <= queries.bounds[i].last &&
+                          sight.same_segment(queries.sample, queries.index[i], key);
+        if (!seen) pairs.ds[j][2 * i + h] = 0;
+      }
+    }
+  });
+}
+
+// Blocks that a multiprocessor has registers for: 168 for each thread of three.
+template <int kChannels, bool kPlain>
+inline constexpr int kQueryBlocks = kChannels <= 8 && kPlain ? 3 : kBlocks;
+
+// A block: a tile of queries, a head, a sample. Under a causal mask the last tile sees the most
+// keys, so it is the first to start.
+template <typename T, int kChannels, bool kPlain>
+__global__ void __launch_bounds__(kTensorThreads, (kQueryBlocks<kChannels, kPlain>))
+    query_gradient(TensorGrid<T> grid) {
+  constexpr int kSteps = kChannels / 2;
+  constexpr int kPitch = kTensorPitch<kSteps>;
+  const Stages<T, kSteps> stages;
+  const BackwardGrid<T>& pairs = grid.pairs;
+  const KeySight& sight = pairs.sight;
+  const std::int64_t first = std::int64_t{gridDim.x - 1 - blockIdx.x} * kTensorTile;
+  const std::int64_t head = blockIdx.y;
+  const std::int64_t sample = blockIdx.z;
+  const std::int64_t key_head = head / pairs.heads_per_key;
+  const std::int64_t left = sight.queries - first;
+  const int rows = static_cast<int>(left < kTensorTile ? left : kTensorTile);
+  const int lane = static_cast<int>(threadIdx.x % kWarp);
+  const int own = static_cast<int>(threadIdx.x / kWarp) * 16;  // query of the warp, in the tile
+  const int own_rows = rows - own < 16 ? rows - own : 16;      // at most 0: none
+  const std::int64_t keys = sight.key_count(sample);
+  const Positions whole = range_of_tile(sight, sample, first, rows);
+  float dq[2 * kSteps][4] = {};
+  // Finds the first tile from `begin` on that a query may see a key of.
+  const auto find = [&](std::int64_t& begin) {
+    for (; begin < keys; begin += kTensorTile) {
+      const std::int64_t end = keys < begin + kTensorTile ? keys : begin + kTensorTile;
+      if (sight.meets(whole, sight.key_position(sample, begin),
+                      sight.key_position(sample, end - 1))) {
+        return true;
+      }
+    }
+    return false;
+  };
+  const auto load = [&](int stage, std::int64_t begin) {
+    const int count = static_cast<int>(keys - begin < kTensorTile ? keys - begin : kTensorTile);
+    load_rows<T, kSteps>(stages.first(stage), count, pairs.d, grid.vectors,
+                         [&](int i) { return pairs.k.row(sample, begin + i, key_head); });
+    load_rows<T, kSteps>(stages.second(stage), count, pairs.d, grid.vectors,
+                         [&](int i) { return pairs.v.row(sample, begin + i, key_head); });
+  };
+  std::int64_t begin = 0;
+  bool more = find(begin);
+  if (more) {
+    load_rows<T, kSteps>(stages.first(1), rows, pairs.d, grid.vectors,
+                         [&](int i) { return pairs.q.row(sample, first + i, head); });
+    load_rows<T, kSteps>(stages.own(), rows, pairs.d, grid.vectors,
+                         [&](int i) { return pairs.dout.row(sample, first + i, head); });
+    load(0, begin);
+    wait_for_copies();
+    __syncthreads();
+    std::uint32_t q[kSteps][4];
+    read_left<T, kSteps>(q, stages.first(1) + own * kPitch);
+    const T* dout = stages.own() + own * kPitch;
+    OwnQueries mine{.sample = sample, .head = head};
+    for (int i = 0; i < 2; ++i) {
+      const int row = own + lane / 4 + 8 * i;
+      mine.used[i] = row < rows;
+      mine.index[i] = first + (row < rows ? row : 0);
+      mine.bounds[i] = sight.bounds_of(sight.place_of(sample, mine.index[i]));
+      mine.terms[i] = grid.terms_of(sample, head)[first + row];
+    }
+    const Positions range =
+        own_rows > 0 ? query_range(sight, sample, first + own, own_rows) : whole;
+    for (int stage = 0; more; stage ^= 1) {
+      wait_for_copies();
+      __syncthreads();  // the tile is there, and the other stage has been read
+      const std::int64_t now = begin;
+      begin += kTensorTile;
+      more = find(begin);
+      if (more) load(stage ^ 1, begin);
+      if (own_rows <= 0) continue;
+      for (int part = 0; part < kTensorTile; part += kPart<kSteps>) {
+        const std::int64_t from = now + part;
+        if (from >= keys) break;
+        const int count =
+            static_cast<int>(keys - from < kPart<kSteps> ? keys - from : kPart<kSteps>);
+        const std::int64_t low = sight.key_position(sample, from);
+        const std::int64_t high = sight.key_position(sample, from + count - 1);
+        if (!sight.meets(range, low, high)) continue;
+        const T* k = stages.first(stage) + part * kPitch;
+        const T* v = stages.second(stage) + part * kPitch;
+        Pairs<kPart<kSteps> / 8> products;
+        multiply_by_rows<T, kSteps>(products.p, q, k);
+        multiply_rows_by_rows<T, kSteps>(products.ds, dout, v);
+        if constexpr (kPlain) {
+          take_keys(products, pairs, mine, from, count,
+                    count == kPart<kSteps> && sight.covers(range, low, high));
+        } else {
+          take_keys_by_rules(products, pairs, mine, from, count);
+        }
+        add_weighted<T, kSteps>(dq, products.ds, k);
+      }
+    }
+  }
+  const float scale = pairs.rules.scale;
+  write_sums<T, kSteps>(dq, {.first = pairs.dq.row(sample, first + own, head),
+                             .stride = pairs.dq.row_stride,
+                             .count = own_rows,
+                             .d = pairs.d,
+                             .factor = {scale, scale}});
+}
+
+}  // namespace
+
+template <typename T, int kChannels>
+void launch_query_gradient(const AttentionBackward& call, const TensorGrid<T>& grid,
+                           cudaStream_t stream) {
+  if (call.q.elements() == 0) return;
+  launch("launch of attention backward, queries",
+         grid.plain ? query_gradient<T, kChannels, true> : query_gradient<T, kChannels, false>,
+         {.blocks = {tiles_of(call.q.dim(1)), static_cast<unsigned>(call.q.dim(2)),
+                     static_cast<unsigned>(call.q.dim(0))},
+          .threads = kTensorThreads,
+          .shared_bytes = Stages<T, kChannels / 2>::kBytesWithOwn},
+         grid, stream);
+}
+
+template void launch_query_gradient<__nv_bfloat16, 8>(const AttentionBackward&,
+                                                      const TensorGrid<__nv_bfloat16>&,
+                                                      cudaStream_t);
+template void launch_query_gradient<__nv_bfloat16, 16>(const AttentionBackward&,
+                                                       const TensorGrid<__nv_bfloat16>&,
+                                                       cudaStream_t);
+template void launch_query_gradient<__half, 8>(const AttentionBackward&, const TensorGrid<__half>&,
+                                               cudaStream_t);
+template void launch_query_gradient<__half, 16>(const AttentionBackward&, const TensorGrid<__half>&,
+                                                cudaStream_t);
+
+}  // namespace piton::cuda
