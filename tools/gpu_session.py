@@ -68,7 +68,6 @@ LAYOUTS = {
     "context": (LLAMA, "--context-parallel-size 2"),
     "context_heads": (LLAMA, "--context-parallel-size 2 --cp-comm-type a2a"),
     "muon_zero_3": (LLAMA, "--optimizer muon --zero-stage 3"),
-    "ulysses": (LLAMA, "--context-parallel-size 2 --context-parallel-algo ulysses_cp_algo"),
     "zb_h1": (LLAMA, "--pipeline-model-parallel-size 2 --pipeline-schedule zb-h1"),
 }
 
