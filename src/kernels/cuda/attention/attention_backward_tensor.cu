@@ -48,6 +48,12 @@ __global__ void __launch_bounds__(kThreads, kBlocks) query_terms(TensorGrid<T> g
   grid.terms[item] = {lse == kNothing ? -kNothing : lse * kLogE2, sum};
 }
 
+PairForm form_of(const AttentionBackward& call) {
+  if (call.soft_cap != 0 || call.mask.slopes.defined() || call.mask.bias.defined())
+    return PairForm::kRuled;
+  return call.dropout.probability == 0 ? PairForm::kPlain : PairForm::kDropped;
+}
+
 }  // namespace
 
 template <typename T, int kChannels>
@@ -64,8 +70,7 @@ void launch_gradients_on_tensor_cores(const AttentionBackward& call, const CallC
                            .padded = padded,
                            .samples = call.q.dim(0),
                            .vectors = vectors,
-                           .plain = call.soft_cap == 0 && call.dropout.probability == 0 &&
-                                    !call.mask.slopes.defined() && !call.mask.bias.defined()};
+                           .form = form_of(call)};
   if (call.q.elements() > 0) {
     launch("launch of the terms of queries, attention backward", query_terms<T>,
            {.blocks = {static_cast<unsigned>((items * kLanes + kThreads - 1) / kThreads), 1, 1}},

@@ -7,13 +7,16 @@
 #pragma once
 
 #include "kernels/cuda/attention/attention_forward.cuh"
+#include "kernels/cuda/attention/kept_pairs.cuh"
 #include "kernels/cuda/attention/tensor_tiles.cuh"
 
 namespace piton::cuda {
 
-// Two tiles of keys and of values: one of each is used, the other filled.
+// Two tiles of keys and of values, and two words of kept pairs for each query: one of each is used,
+// the other filled.
 inline std::size_t tensor_shared_bytes(int steps) {
-  return sizeof(std::uint16_t) * static_cast<std::size_t>(4 * kTensorTile * (16 * steps + 8));
+  return sizeof(std::uint16_t) * static_cast<std::size_t>(4 * kTensorTile * (16 * steps + 8)) +
+         2 * sizeof(std::uint32_t) * kKeptWords;
 }
 
 // The scores of 16 queries and the keys of a step, in a warp: row g + 8 i of the queries has
@@ -109,24 +112,22 @@ struct LaneQueries {
     scores = all;
   }
 
-  // Multiplies probabilities by the factors of dropout. Positions of keys are consecutive, from a
-  // multiple of 4 on (attention.h), so a draw is for both columns of a pair.
-  __device__ void drop(WarpScores& scores, int begin) const {
-    const int pair = static_cast<int>(threadIdx.x % 4);
-    const std::int64_t first = sight.key_position(sample, begin);
-    const auto kept = static_cast<float>(rules.site.kept);
-    WarpScores all = scores;
-#pragma unroll 1
-    for (int at = 0; at < 2 * kKeyBlocks; ++at) {
-      const int i = at % 2;
-      float& low = all.block[at / 2][2 * i];
-      float& high = all.block[at / 2][2 * i + 1];
-      const MaskWords drawn = rules.site.words(sample, rules.head_begin + head, position[i],
-                                               first + at / 2 * 8 + 2 * pair);
-      low *= rules.site.keeps(pair % 2 == 0 ? drawn.word[0] : drawn.word[2]) ? kept : 0.0F;
-      high *= rules.site.keeps(pair % 2 == 0 ? drawn.word[1] : drawn.word[3]) ? kept : 0.0F;
+  // Multiplies probabilities by the factors of dropout. `kept`: those of the warp's first query.
+  __device__ void drop(WarpScores& scores, const std::uint32_t* kept) const {
+    const int lane = static_cast<int>(threadIdx.x % kWarp);
+    const auto factor = static_cast<float>(rules.site.kept);
+    for (int i = 0; i < 2; ++i) {
+      const std::uint32_t* words = kept + (lane / 4 + 8 * i) * kWordsOfRow;
+      const std::uint32_t of_columns[kWordsOfRow] = {words[0] >> lane % 4 * 2,
+                                                     words[1] >> lane % 4 * 2};
+      for_each_block<kKeyBlocks>([&](int j) {
+        const std::uint32_t bits = of_columns[j / 4] >> j % 4 * 8;
+        float& low = scores.block[j][2 * i];
+        float& high = scores.block[j][2 * i + 1];
+        low *= (bits & 1U) != 0 ? factor : 0.0F;
+        high *= (bits & 2U) != 0 ? factor : 0.0F;
+      });
     }
-    scores = all;
   }
 };
 
@@ -150,6 +151,11 @@ __device__ void attend_on_tensor_cores(const QueryTile<T>& tile, const KeySight&
     return shared_array<T>() + 2 * stage * kTensorNumbers<kSteps>;
   };
   const auto values_of = [&](int stage) { return keys_of(stage) + kTensorNumbers<kSteps>; };
+  const auto kept_of = [](int stage) {
+    return reinterpret_cast<std::uint32_t*>(shared_array<T>() + 4 * kTensorNumbers<kSteps>) +
+           stage * kKeptWords;
+  };
+  const bool drops = !kPlain && rules.site.draws;
   const int keys = static_cast<int>(sight.key_count(tile.sample));
   const Positions whole = range_of_tile(sight, tile.sample, tile.first, tile.count);
   // Finds the first step from `begin` on with a key that some query may see.
@@ -169,6 +175,11 @@ __device__ void attend_on_tensor_cores(const QueryTile<T>& tile, const KeySight&
                          [&](int i) { return key_row(begin + i); });
     load_rows<T, kSteps>(values_of(stage), count, tile.d, tile.vectors,
                          [&](int i) { return value_row(begin + i); });
+    if (!drops) return;
+    draw_kept(kept_of(stage), rules,
+              {tile.sample, tile.head, sight.key_position(tile.sample, begin)}, [&](int row) {
+                return sight.place_of(tile.sample, tile.first + (row < tile.count ? row : 0)).first;
+              });
   };
   int begin = 0;
   bool more = find(begin);
@@ -216,7 +227,7 @@ __device__ void attend_on_tensor_cores(const QueryTile<T>& tile, const KeySight&
     }
     float corrections[2];
     softmax.take(scores, corrections);
-    if (!kPlain && rules.site.draws) queries.drop(scores, now);
+    if (drops) queries.drop(scores, kept_of(stage) + own * kWordsOfRow);
     for (auto& block : sums) {
       for (int e = 0; e < 4; ++e) block[e] *= corrections[e / 2];
     }

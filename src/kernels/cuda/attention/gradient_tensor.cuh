@@ -8,6 +8,7 @@
 #pragma once
 
 #include "kernels/cuda/attention/attention_gradient.cuh"
+#include "kernels/cuda/attention/kept_pairs.cuh"
 #include "kernels/cuda/attention/tensor_tiles.cuh"
 
 namespace piton::cuda {
@@ -22,6 +23,21 @@ struct alignas(16) TwoQueryTerms {
   QueryTerms of[2];
 };
 
+// What lies between a product and a probability.
+enum class PairForm {
+  kPlain,    // a score is a scaled product, and there is no dropout
+  kDropped,  // the same with dropout
+  kRuled     // slopes, a bias or a soft cap
+};
+
+// use(std::integral_constant<PairForm, form>)
+template <typename Use>
+void with_form(PairForm form, Use use) {
+  if (form == PairForm::kPlain) return use(std::integral_constant<PairForm, PairForm::kPlain>{});
+  if (form == PairForm::kRuled) return use(std::integral_constant<PairForm, PairForm::kRuled>{});
+  use(std::integral_constant<PairForm, PairForm::kDropped>{});
+}
+
 template <typename T>
 struct TensorGrid {
   BackwardGrid<T> pairs;
@@ -29,18 +45,20 @@ struct TensorGrid {
   std::int64_t padded;  // queries of a sample, and those that fill the last tile
   std::int64_t samples;
   bool vectors;  // in_vectors(), of all inputs
-  bool plain;    // a score is a scaled product, and there is no dropout
+  PairForm form;
 
   __device__ const QueryTerms* terms_of(std::int64_t sample, std::int64_t head) const {
     return terms + (sample * pairs.heads + head) * padded;
   }
 };
 
-// Two tiles of the other side and the terms of their rows, twice: one is used, the other filled.
+// Two tiles of the other side, the terms of their rows and the kept pairs, twice: one is used, the
+// other filled.
 template <typename T, int kSteps>
 struct Stages {
   static constexpr int kTerms = kTensorTile * static_cast<int>(sizeof(QueryTerms) / sizeof(T));
-  static constexpr int kNumbers = 2 * kTensorNumbers<kSteps> + kTerms;
+  static constexpr int kKept = kKeptWords * static_cast<int>(sizeof(std::uint32_t) / sizeof(T));
+  static constexpr int kNumbers = 2 * kTensorNumbers<kSteps> + kTerms + kKept;
   static constexpr std::size_t kBytes = 2 * kNumbers * sizeof(T);
   static constexpr std::size_t kBytesWithOwn = kBytes + kTensorNumbers<kSteps> * sizeof(T);
 
@@ -48,6 +66,9 @@ struct Stages {
   __device__ T* second(int stage) const { return first(stage) + kTensorNumbers<kSteps>; }
   __device__ QueryTerms* terms(int stage) const {
     return reinterpret_cast<QueryTerms*>(second(stage) + kTensorNumbers<kSteps>);
+  }
+  __device__ std::uint32_t* kept(int stage) const {
+    return reinterpret_cast<std::uint32_t*>(terms(stage) + kTensorTile);
   }
   __device__ T* own() const { return shared_array<T>() + 2 * kNumbers; }
 };
@@ -64,13 +85,13 @@ struct Pairs {
   float ds[kCount][4];  // before: dout . v
 };
 
-// P and dS of a plain pair that is visible.
+// P times its mask factor, and dS, of a visible pair without rules. `factor`: of the product.
 template <int kCount>
-__device__ void take_plain(Pairs<kCount>& pairs, int j, int e, float factor,
-                           const QueryTerms& terms) {
+__device__ void take_pair(Pairs<kCount>& pairs, int j, int e, float factor, const QueryTerms& terms,
+                          float mask_factor) {
   const float p = power_of_two(fmaf(pairs.p[j][e], factor, -terms.lse));
-  pairs.ds[j][e] = p * (pairs.ds[j][e] - terms.dout_out);
-  pairs.p[j][e] = p;
+  pairs.ds[j][e] = p * (mask_factor * pairs.ds[j][e] - terms.dout_out);
+  pairs.p[j][e] = mask_factor * p;
 }
 
 // Pair e of block j is nothing where bit 4 j + e is set.

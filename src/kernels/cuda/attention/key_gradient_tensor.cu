@@ -35,16 +35,31 @@ __device__ void take_queries_by_rules(Pairs<kCount>& pairs, const BackwardGrid<T
   }
 }
 
-// The same for plain pairs. `terms`: of query `first`. `all`: each key is seen by each query.
-template <typename T, int kCount>
+// The terms of query `first`, and the words of its kept pairs that have the keys of the warp.
+struct QueriesOfStep {
+  const QueryTerms* terms;
+  const std::uint32_t* kept;
+  int first_bit;  // of the lane's first key
+};
+
+// The same without rules. `all`: each key is seen by each query.
+template <typename T, int kCount, bool kDrops>
 __device__ void take_queries(Pairs<kCount>& pairs, const BackwardGrid<T>& grid, const OwnKeys& keys,
-                             int first, const QueryTerms* terms, bool all) {
+                             int first, const QueriesOfStep& step, bool all) {
   const KeySight& sight = grid.sight;
   const float factor = grid.rules.scale * kLogE2;
   const int column = static_cast<int>(threadIdx.x % 4) * 2;
   for_each_block<kCount>([&](int j) {
-    const TwoQueryTerms two = *reinterpret_cast<const TwoQueryTerms*>(terms + 8 * j + column);
-    for (int e = 0; e < 4; ++e) take_plain(pairs, j, e, factor, two.of[e % 2]);
+    const TwoQueryTerms two = *reinterpret_cast<const TwoQueryTerms*>(step.terms + 8 * j + column);
+    for (int e = 0; e < 4; ++e) {
+      float mask_factor = 1;
+      if constexpr (kDrops) {
+        const std::uint32_t word = step.kept[(8 * j + column + e % 2) * kWordsOfRow];
+        const bool kept = (word >> (step.first_bit + e / 2 * 8) & 1U) != 0;
+        mask_factor = kept ? static_cast<float>(grid.rules.site.kept) : 0.0F;
+      }
+      take_pair(pairs, j, e, factor, two.of[e % 2], mask_factor);
+    }
   });
   if (all) return;
   std::uint32_t hidden = 0;  // a bit for each pair
@@ -66,8 +81,8 @@ __device__ void take_queries(Pairs<kCount>& pairs, const BackwardGrid<T>& grid, 
 
 // Of key_gradient(). Wide heads with rules for scores leave no registers for keys, which stay in
 // the memory of the second stage.
-template <int kSteps, bool kPlain>
-inline constexpr int kStages = kSteps > 4 && !kPlain ? 1 : 2;
+template <int kSteps, PairForm kForm>
+inline constexpr int kStages = kSteps > 4 && kForm != PairForm::kPlain ? 1 : 2;
 
 // A tile of queries of one of the heads of a key head.
 struct QueryStep {
@@ -77,11 +92,11 @@ struct QueryStep {
 };
 
 // A block: a tile of keys, a head of keys, a sample.
-template <typename T, int kChannels, bool kPlain>
+template <typename T, int kChannels, PairForm kForm>
 __global__ void __launch_bounds__(kTensorThreads, kBlocks) key_gradient(TensorGrid<T> grid) {
   constexpr int kSteps = kChannels / 2;
   constexpr int kPitch = kTensorPitch<kSteps>;
-  constexpr bool kAhead = kStages<kSteps, kPlain> == 2;
+  constexpr bool kAhead = kStages<kSteps, kForm> == 2;
   const Stages<T, kSteps> stages;
   T* v_tile = kAhead ? stages.own() : stages.second(1);
   const BackwardGrid<T>& pairs = grid.pairs;
@@ -126,6 +141,11 @@ __global__ void __launch_bounds__(kTensorThreads, kBlocks) key_gradient(TensorGr
     if (two < kTensorTile) {
       start_copy(stages.terms(stage) + two, grid.terms_of(sample, step.head) + step.first + two,
                  static_cast<int>(sizeof(TwoQueryTerms)));
+    }
+    if constexpr (kForm == PairForm::kDropped) {
+      draw_kept(stages.kept(stage), pairs.rules, {sample, step.head, low}, [&](int i) {
+        return sight.place_of(sample, step.first + (i < rows ? i : 0)).first;
+      });
     }
   };
   QueryStep step{static_cast<int>(key_head * pairs.heads_per_key), 0, false};
@@ -181,8 +201,12 @@ __global__ void __launch_bounds__(kTensorThreads, kBlocks) key_gradient(TensorGr
           multiply_rows_by_rows<T, kSteps>(products.p, own_k, q);
         }
         multiply_rows_by_rows<T, kSteps>(products.ds, own_v, dout);
-        if constexpr (kPlain) {
-          take_queries(products, pairs, mine, first, stages.terms(stage) + part, all);
+        if constexpr (kForm != PairForm::kRuled) {
+          const QueriesOfStep queries{stages.terms(stage) + part,
+                                      stages.kept(stage) + part * kWordsOfRow + own / kWordBits,
+                                      own % kWordBits + lane / 4};
+          take_queries<T, kPart<kSteps> / 8, kForm == PairForm::kDropped>(products, pairs, mine,
+                                                                          first, queries, all);
         } else {
           take_queries_by_rules(products, pairs, mine, first, stages.terms(stage) + part);
         }
@@ -214,14 +238,15 @@ void launch_key_gradient(const AttentionBackward& call, const TensorGrid<T>& gri
                          cudaStream_t stream) {
   if (call.k.elements() == 0) return;
   using Memory = Stages<T, kChannels / 2>;
-  const int stages = grid.plain ? kStages<kChannels / 2, true> : kStages<kChannels / 2, false>;
-  launch("launch of attention backward, keys",
-         grid.plain ? key_gradient<T, kChannels, true> : key_gradient<T, kChannels, false>,
-         {.blocks = {tiles_of(call.k.dim(1)), static_cast<unsigned>(call.k.dim(2)),
-                     static_cast<unsigned>(call.q.dim(0))},
-          .threads = kTensorThreads,
-          .shared_bytes = stages == 2 ? Memory::kBytesWithOwn : Memory::kBytes},
-         grid, stream);
+  with_form(grid.form, [&]<PairForm kForm>(std::integral_constant<PairForm, kForm>) {
+    constexpr bool kOwn = kStages<kChannels / 2, kForm> == 2;
+    launch("launch of attention backward, keys", key_gradient<T, kChannels, kForm>,
+           {.blocks = {tiles_of(call.k.dim(1)), static_cast<unsigned>(call.k.dim(2)),
+                       static_cast<unsigned>(call.q.dim(0))},
+            .threads = kTensorThreads,
+            .shared_bytes = kOwn ? Memory::kBytesWithOwn : Memory::kBytes},
+           grid, stream);
+  });
 }
 
 template void launch_key_gradient<__nv_bfloat16, 8>(const AttentionBackward&,

@@ -34,22 +34,37 @@ __device__ void take_keys_by_rules(Pairs<kCount>& pairs, const BackwardGrid<T>& 
   }
 }
 
-// As take_queries(), of own queries and keys first + 8 j .., of `count`.
-template <typename T, int kCount>
+// Keys first .. first + count - 1, and the kept pairs of own queries from the first of them on.
+struct KeysOfPart {
+  std::int64_t first;
+  int count;
+  std::uint32_t kept[2];
+};
+
+// As take_queries(), of own queries and keys first + 8 j ..
+template <typename T, int kCount, bool kDrops>
 __device__ void take_keys(Pairs<kCount>& pairs, const BackwardGrid<T>& grid,
-                          const OwnQueries& queries, std::int64_t first, int count, bool all) {
+                          const OwnQueries& queries, const KeysOfPart& keys, bool all) {
   const KeySight& sight = grid.sight;
   const float factor = grid.rules.scale * kLogE2;
   for_each_block<kCount>([&](int j) {
-    for (int e = 0; e < 4; ++e) take_plain(pairs, j, e, factor, queries.terms[e / 2]);
+    for (int e = 0; e < 4; ++e) {
+      float mask_factor = 1;
+      if constexpr (kDrops) {
+        const int bit = 8 * j + static_cast<int>(threadIdx.x % 4) * 2 + e % 2;
+        const bool kept = (keys.kept[e / 2] >> bit & 1U) != 0;
+        mask_factor = kept ? static_cast<float>(grid.rules.site.kept) : 0.0F;
+      }
+      take_pair(pairs, j, e, factor, queries.terms[e / 2], mask_factor);
+    }
   });
   if (all) return;
   std::uint32_t hidden = 0;  // a bit for each pair
 #pragma unroll 1             // all at a time need more registers
   for (int i = 0; i < 2 * kCount; ++i) {
     const int column = i / 2 * 8 + static_cast<int>(threadIdx.x % 4) * 2 + i % 2;
-    const bool used = column < count;
-    const std::int64_t key = first + (used ? column : 0);
+    const bool used = column < keys.count;
+    const std::int64_t key = keys.first + (used ? column : 0);
     const std::int64_t at = sight.key_position(queries.sample, key);
     for (int own = 0; own < 2; ++own) {
       const bool seen = used && at >= queries.bounds[own].first && at <= queries.bounds[own].last &&
@@ -61,13 +76,13 @@ __device__ void take_keys(Pairs<kCount>& pairs, const BackwardGrid<T>& grid,
 }
 
 // Blocks that a multiprocessor has registers for: 168 for each thread of three.
-template <int kChannels, bool kPlain>
-inline constexpr int kQueryBlocks = kChannels <= 8 && kPlain ? 3 : kBlocks;
+template <int kChannels, PairForm kForm>
+inline constexpr int kQueryBlocks = kChannels <= 8 && kForm == PairForm::kPlain ? 3 : kBlocks;
 
 // A block: a tile of queries, a head, a sample. Under a causal mask the last tile sees the most
 // keys, so it is the first to start.
-template <typename T, int kChannels, bool kPlain>
-__global__ void __launch_bounds__(kTensorThreads, (kQueryBlocks<kChannels, kPlain>))
+template <typename T, int kChannels, PairForm kForm>
+__global__ void __launch_bounds__(kTensorThreads, (kQueryBlocks<kChannels, kForm>))
     query_gradient(TensorGrid<T> grid) {
   constexpr int kSteps = kChannels / 2;
   constexpr int kPitch = kTensorPitch<kSteps>;
@@ -103,6 +118,10 @@ __global__ void __launch_bounds__(kTensorThreads, (kQueryBlocks<kChannels, kPlai
                          [&](int i) { return pairs.k.row(sample, begin + i, key_head); });
     load_rows<T, kSteps>(stages.second(stage), count, pairs.d, grid.vectors,
                          [&](int i) { return pairs.v.row(sample, begin + i, key_head); });
+    if constexpr (kForm == PairForm::kDropped) {
+      draw_kept(stages.kept(stage), pairs.rules, {sample, head, sight.key_position(sample, begin)},
+                [&](int i) { return sight.place_of(sample, first + (i < rows ? i : 0)).first; });
+    }
   };
   std::int64_t begin = 0;
   bool more = find(begin);
@@ -148,9 +167,18 @@ __global__ void __launch_bounds__(kTensorThreads, (kQueryBlocks<kChannels, kPlai
         Pairs<kPart<kSteps> / 8> products;
         multiply_by_rows<T, kSteps>(products.p, q, k);
         multiply_rows_by_rows<T, kSteps>(products.ds, dout, v);
-        if constexpr (kPlain) {
-          take_keys(products, pairs, mine, from, count,
-                    count == kPart<kSteps> && sight.covers(range, low, high));
+        if constexpr (kForm != PairForm::kRuled) {
+          KeysOfPart part_keys{from, count, {}};
+          if constexpr (kForm == PairForm::kDropped) {
+            for (int i = 0; i < 2; ++i) {
+              const int row = own + lane / 4 + 8 * i;
+              part_keys.kept[i] =
+                  stages.kept(stage)[row * kWordsOfRow + part / kWordBits] >> part % kWordBits;
+            }
+          }
+          take_keys<T, kPart<kSteps> / 8, kForm == PairForm::kDropped>(
+              products, pairs, mine, part_keys,
+              count == kPart<kSteps> && sight.covers(range, low, high));
         } else {
           take_keys_by_rules(products, pairs, mine, from, count);
         }
@@ -172,13 +200,14 @@ template <typename T, int kChannels>
 void launch_query_gradient(const AttentionBackward& call, const TensorGrid<T>& grid,
                            cudaStream_t stream) {
   if (call.q.elements() == 0) return;
-  launch("launch of attention backward, queries",
-         grid.plain ? query_gradient<T, kChannels, true> : query_gradient<T, kChannels, false>,
-         {.blocks = {tiles_of(call.q.dim(1)), static_cast<unsigned>(call.q.dim(2)),
-                     static_cast<unsigned>(call.q.dim(0))},
-          .threads = kTensorThreads,
-          .shared_bytes = Stages<T, kChannels / 2>::kBytesWithOwn},
-         grid, stream);
+  with_form(grid.form, [&]<PairForm kForm>(std::integral_constant<PairForm, kForm>) {
+    launch("launch of attention backward, queries", query_gradient<T, kChannels, kForm>,
+           {.blocks = {tiles_of(call.q.dim(1)), static_cast<unsigned>(call.q.dim(2)),
+                       static_cast<unsigned>(call.q.dim(0))},
+            .threads = kTensorThreads,
+            .shared_bytes = Stages<T, kChannels / 2>::kBytesWithOwn},
+           grid, stream);
+  });
 }
 
 template void launch_query_gradient<__nv_bfloat16, 8>(const AttentionBackward&,
