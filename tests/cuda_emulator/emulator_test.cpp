@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <numeric>
 #include <vector>
 
@@ -73,6 +74,14 @@ TEST_F(Emulator, SeesRacesBetweenBarriers) {
   EXPECT_EQ(fault(Deed::kWarpWithBarrier), "");
   EXPECT_EQ(fault(Deed::kAtomics), "");
   EXPECT_EQ(*count_, 129U);  // and the 1 that two blocks wrote
+}
+
+TEST_F(Emulator, GivesNaNBeforeTheWaitForACopy) {
+  EXPECT_EQ(fault(Deed::kCopyWithoutWait), "");
+  for (int i = 0; i < 128; ++i) EXPECT_TRUE(std::isnan(y_[i])) << i;
+  EXPECT_EQ(fault(Deed::kCopy), "");
+  for (int i = 0; i < 128; ++i) EXPECT_EQ(y_[i], static_cast<float>(i / 64 * 64 + 63 - i % 64));
+  EXPECT_THAT(fault(Deed::kCopyOverWhatOthersRead), HasSubstr("a race with thread"));
 }
 
 TEST_F(Emulator, SeesBarriersAndShufflesThatNotAllThreadsReach) {

@@ -1,5 +1,6 @@
 // Kernels with a fault each; see faulty.h.
 #include "cuda_emulator/faulty.h"
+#include "kernels/cuda/attention/async_copy.cuh"
 #include "kernels/cuda/launch.cuh"
 
 namespace piton::emulator {
@@ -11,6 +12,21 @@ struct Arguments {
   float* y;
   unsigned* count;
 };
+
+// As reverse_kernel(), with four numbers in each copy.
+__global__ void copying_kernel(Arguments all) {
+  float* numbers = cuda::shared_array<float>();
+  const int i = static_cast<int>(threadIdx.x);
+  const int at = static_cast<int>(blockIdx.x) * 64 + i;
+  const auto copy = [&] {
+    if (i % 4 == 0) cuda::start_copy(numbers + i, all.x + at, 16);
+  };
+  copy();
+  if (all.deed != Deed::kCopyWithoutWait) cuda::wait_for_copies();
+  __syncthreads();
+  all.y[at] = numbers[63 - i];
+  if (all.deed == Deed::kCopyOverWhatOthersRead) copy();
+}
 
 __global__ void reverse_kernel(Arguments all) {
   float* numbers = cuda::shared_array<float>();
@@ -40,7 +56,7 @@ __global__ void reverse_kernel(Arguments all) {
 }  // namespace
 
 void reverse(Deed deed, const float* x, float* y, unsigned* count) {
-  cuda::launch("reverse", reverse_kernel,
+  cuda::launch("reverse", deed >= Deed::kCopy ? copying_kernel : reverse_kernel,
                {.blocks = {2, 1, 1}, .threads = 64, .shared_bytes = 64 * sizeof(float)},
                Arguments{deed, x, y, count}, nullptr);
 }

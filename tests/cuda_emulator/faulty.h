@@ -18,7 +18,10 @@ enum class Deed {
   kSharedUnwritten,
   kWarpWithoutBarrier,
   kWarpWithBarrier,
-  kAtomics
+  kAtomics,
+  kCopy,  // by start_copy()
+  kCopyWithoutWait,
+  kCopyOverWhatOthersRead
 };
 
 // Two blocks of 64 threads turn each 64 numbers of `x` around: y[i] = x[63 - i]. The call counter

@@ -38,27 +38,30 @@ __device__ void take_queries_by_rules(Pairs<kCount>& pairs, const BackwardGrid<T
 // The same for plain pairs. `terms`: of query `first`. `all`: each key is seen by each query.
 template <typename T, int kCount>
 __device__ void take_queries(Pairs<kCount>& pairs, const BackwardGrid<T>& grid, const OwnKeys& keys,
-                             std::int64_t first, const QueryTerms* terms, bool all) {
+                             int first, const QueryTerms* terms, bool all) {
   const KeySight& sight = grid.sight;
   const float factor = grid.rules.scale * kLogE2;
   const int column = static_cast<int>(threadIdx.x % 4) * 2;
   for_each_block<kCount>([&](int j) {
     const TwoQueryTerms two = *reinterpret_cast<const TwoQueryTerms*>(terms + 8 * j + column);
     for (int e = 0; e < 4; ++e) take_plain(pairs, j, e, factor, two.of[e % 2]);
-    if (all) return;
-    for (int h = 0; h < 2; ++h) {
-      const std::int64_t query = first + 8 * j + column + h;
-      const bool used = query < sight.queries;
-      const std::int64_t known = used ? query : first;
-      const Bounds bounds = sight.bounds_of(sight.place_of(keys.sample, known));
-      for (int i = 0; i < 2; ++i) {
-        const bool seen = used && keys.position[i] >= bounds.first &&
-                          keys.position[i] <= bounds.last &&
-                          sight.same_segment(keys.sample, known, keys.index[i]);
-        if (!seen) pairs.p[j][2 * i + h] = pairs.ds[j][2 * i + h] = 0;
-      }
-    }
   });
+  if (all) return;
+  std::uint32_t hidden = 0;  // a bit for each pair
+#pragma unroll 1             // all at a time need more registers
+  for (int i = 0; i < 2 * kCount; ++i) {
+    const int query = first + i / 2 * 8 + column + i % 2;
+    const bool used = query < sight.queries;
+    const int known = used ? query : first;
+    const Bounds bounds = sight.bounds_of(sight.place_of(keys.sample, known));
+    for (int own = 0; own < 2; ++own) {
+      const bool seen = used && keys.position[own] >= bounds.first &&
+                        keys.position[own] <= bounds.last &&
+                        sight.same_segment(keys.sample, known, keys.index[own]);
+      if (!seen) hidden |= 1U << (i / 2 * 4 + 2 * own + i % 2);
+    }
+  }
+  hide(pairs, hidden);
 }
 
 // Of key_gradient(). Wide heads with rules for scores leave no registers for keys, which stay in

@@ -40,21 +40,24 @@ __device__ void take_keys(Pairs<kCount>& pairs, const BackwardGrid<T>& grid,
                           const OwnQueries& queries, std::int64_t first, int count, bool all) {
   const KeySight& sight = grid.sight;
   const float factor = grid.rules.scale * kLogE2;
-  const int column = static_cast<int>(threadIdx.x % 4) * 2;
   for_each_block<kCount>([&](int j) {
     for (int e = 0; e < 4; ++e) take_plain(pairs, j, e, factor, queries.terms[e / 2]);
-    if (all) return;
-    for (int h = 0; h < 2; ++h) {
-      const bool used = 8 * j + column + h < count;
-      const std::int64_t key = first + (used ? 8 * j + column + h : 0);
-      const std::int64_t at = sight.key_position(queries.sample, key);
-      for (int i = 0; i < 2; ++i) {
-        const bool seen = used && at >= queries.bounds[i].first && at <= queries.bounds[i].last &&
-                          sight.same_segment(queries.sample, queries.index[i], key);
-        if (!seen) pairs.ds[j][2 * i + h] = 0;
-      }
-    }
   });
+  if (all) return;
+  std::uint32_t hidden = 0;  // a bit for each pair
+#pragma unroll 1             // all at a time need more registers
+  for (int i = 0; i < 2 * kCount; ++i) {
+    const int column = i / 2 * 8 + static_cast<int>(threadIdx.x % 4) * 2 + i % 2;
+    const bool used = column < count;
+    const std::int64_t key = first + (used ? column : 0);
+    const std::int64_t at = sight.key_position(queries.sample, key);
+    for (int own = 0; own < 2; ++own) {
+      const bool seen = used && at >= queries.bounds[own].first && at <= queries.bounds[own].last &&
+                        sight.same_segment(queries.sample, queries.index[own], key);
+      if (!seen) hidden |= 1U << (i / 2 * 4 + 2 * own + i % 2);
+    }
+  }
+  hide(pairs, hidden);
 }
 
 // Blocks that a multiprocessor has registers for: 168 for each thread of three.

@@ -40,7 +40,7 @@ __device__ void load_rows(T* tile, int count, std::int64_t d, bool vectors, cons
   constexpr int kVectors = 16 * kSteps / kInVector;  // of a row
   if constexpr (std::is_pointer_v<decltype(row_of(0))>) {
     if (vectors) {
-#pragma unroll 2  // addresses of all would take many registers
+#pragma unroll(kSteps > 4 ? 1 : 2)  // addresses of all would take many registers
       for (int i = 0; i < kTensorTile * kVectors / kTensorThreads; ++i) {
         const int vector = i * kTensorThreads + static_cast<int>(threadIdx.x);
         const int row = vector / kVectors;
