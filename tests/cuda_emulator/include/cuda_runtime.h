@@ -71,6 +71,12 @@ struct alignas(16) uint4 {
   unsigned x, y, z, w;
 };
 
+// A load that asks caches not to keep what it reads.
+template <typename T>
+T __ldcs(const T* address) {
+  return *address;
+}
+
 inline long long __double_as_longlong(double value) {
   static_assert(sizeof(long long) == sizeof value);
   long long bits = 0;
