@@ -6,13 +6,13 @@
 namespace piton {
 
 // Receives first, so that no send waits for them.
-Exchanged Communicator::exchange(const std::vector<PeerTensor>& sends,
-                                 const std::vector<PeerTensor>& receives, Stream& after) {
+Exchanged Communicator::exchange(const std::vector<PeerMessage>& sends,
+                                 const std::vector<PeerMessage>& receives, Stream& after) {
   Exchanged events;
-  for (const PeerTensor& one : receives) {
+  for (const PeerMessage& one : receives) {
     events.received.push_back(receive(one.data, one.member, one.tag, after));
   }
-  for (const PeerTensor& one : sends) {
+  for (const PeerMessage& one : sends) {
     events.sent.push_back(send(one.data, one.member, one.tag, after));
   }
   return events;

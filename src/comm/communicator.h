@@ -82,7 +82,7 @@ class SymmetricMemory {
 };
 
 // A tensor that goes to, or comes from, another member.
-struct PeerTensor {
+struct PeerMessage {
   Tensor data;
   int member = 0;
   int tag = 0;
@@ -129,8 +129,8 @@ class Communicator {
   // both or none exchange something, and they do so in the same order, as if it were a collective.
   // So no lanes are needed (comm/message_lanes.h), and on GPUs no receive is under way while its
   // sender still has work to do.
-  virtual Exchanged exchange(const std::vector<PeerTensor>& sends,
-                             const std::vector<PeerTensor>& receives, Stream& after);
+  virtual Exchanged exchange(const std::vector<PeerMessage>& sends,
+                             const std::vector<PeerMessage>& receives, Stream& after);
 
   // Every member's `mine` (host bytes, any length), in order of rank. Blocks. For setup, checks and
   // small results.

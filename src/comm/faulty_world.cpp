@@ -81,8 +81,8 @@ class FaultyWorld::Group final : public Communicator, public LanedMessages {
   Event receive(const Tensor& data, int member, int tag, Stream& after) override {
     return inner_->receive(data, member, tag, after);
   }
-  Exchanged exchange(const std::vector<PeerTensor>& sends, const std::vector<PeerTensor>& receives,
-                     Stream& after) override {
+  Exchanged exchange(const std::vector<PeerMessage>& sends,
+                     const std::vector<PeerMessage>& receives, Stream& after) override {
     return inner_->exchange(sends, receives, after);
   }
   void open_lanes(const std::vector<MessageLane>& lanes, int count) override {

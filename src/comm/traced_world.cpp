@@ -118,10 +118,10 @@ class TracedCommunicator final : public Communicator, public LanedMessages {
     return message("receive from", data, member, after,
                    [&] { return inner_->receive(data, member, tag, after); });
   }
-  Exchanged exchange(const std::vector<PeerTensor>& sends, const std::vector<PeerTensor>& receives,
-                     Stream& after) override {
+  Exchanged exchange(const std::vector<PeerMessage>& sends,
+                     const std::vector<PeerMessage>& receives, Stream& after) override {
     Exchanged events = inner_->exchange(sends, receives, after);
-    const auto trace = [&](const char* what, const std::vector<PeerTensor>& messages,
+    const auto trace = [&](const char* what, const std::vector<PeerMessage>& messages,
                            std::vector<Event>& of) {
       for (std::size_t i = 0; i < messages.size(); ++i) {
         of[i] = message(what, messages[i].data, messages[i].member, after, [&] { return of[i]; });

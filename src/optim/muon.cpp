@@ -135,10 +135,10 @@ class Muon::RoundMessages {
  public:
   RoundMessages(Arena& arena, Stream& stream) : arena_(arena), stream_(stream) {}
 
-  void send(const Span& span, const PeerTensor& message, Work& work) {
+  void send(const Span& span, const PeerMessage& message, Work& work) {
     add(sends_, work.sent, span, message);
   }
-  void receive(const Span& span, const PeerTensor& message, Work& work) {
+  void receive(const Span& span, const PeerMessage& message, Work& work) {
     add(receives_, work.arrived, span, message);
   }
 
@@ -152,11 +152,11 @@ class Muon::RoundMessages {
 
  private:
   struct List {
-    std::vector<PeerTensor> messages;
+    std::vector<PeerMessage> messages;
     std::vector<std::vector<Event>*> events;
   };
 
-  void add(List& list, std::vector<Event>& events, const Span& span, const PeerTensor& message) {
+  void add(List& list, std::vector<Event>& events, const Span& span, const PeerMessage& message) {
     PITON_ASSERT(ranks_ == nullptr || ranks_ == span.cut.ranks, "{}: a round of two groups",
                  span.parameter->name);
     ranks_ = span.cut.ranks;

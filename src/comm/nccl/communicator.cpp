@@ -165,7 +165,7 @@ Event NcclCommunicator::all_to_all(const Tensor& out, const Tensor& mine, const 
     cuda::check(cudaMemcpyAsync(part(out, rank()).raw(), own.raw(), bytes_of(own),
                                 cudaMemcpyDeviceToDevice, stream),
                 "copy");
-    std::vector<PeerTensor> sends, receives;
+    std::vector<PeerMessage> sends, receives;
     for (int member = 0; member < size(); ++member) {
       if (member == rank()) continue;
       sends.push_back({part(mine, member), member});
@@ -210,7 +210,7 @@ void NcclCommunicator::connect(const std::vector<int>& members) {
   Arena arena(shared_.device, 1);
   const auto count = static_cast<std::int64_t>(members.size());
   const Tensor bytes = arena.allocate(DType::kU8, {2, count}, MemoryKind::kWorkspace);
-  std::vector<PeerTensor> sends, receives;
+  std::vector<PeerMessage> sends, receives;
   for (std::int64_t i = 0; i < count; ++i) {
     const int member = members[static_cast<std::size_t>(i)];
     sends.push_back({bytes.select(0, 0).slice(0, i, 1), member});
@@ -251,17 +251,17 @@ Event NcclCommunicator::receive(const Tensor& data, int member, int tag, Stream&
 }
 
 // A group that was started is ended, also after an error.
-Result NcclCommunicator::start(const std::vector<PeerTensor>& sends,
-                               const std::vector<PeerTensor>& receives, cudaStream_t stream) {
+Result NcclCommunicator::start(const std::vector<PeerMessage>& sends,
+                               const std::vector<PeerMessage>& receives, cudaStream_t stream) {
   const Library& library = shared_.library;
   Result result = library.group_start();
   if (result != Result::kSuccess) return result;
-  for (const PeerTensor& one : sends) {
+  for (const PeerMessage& one : sends) {
     if (result != Result::kSuccess || one.data.bytes() == 0) continue;
     result = library.send(one.data.raw(), bytes_of(one.data), NcclType::kU8, one.member,
                           all_.comm(), stream);
   }
-  for (const PeerTensor& one : receives) {
+  for (const PeerMessage& one : receives) {
     if (result != Result::kSuccess || one.data.bytes() == 0) continue;
     result = library.receive(one.data.raw(), bytes_of(one.data), NcclType::kU8, one.member,
                              all_.comm(), stream);
@@ -270,10 +270,10 @@ Result NcclCommunicator::start(const std::vector<PeerTensor>& sends,
   return result != Result::kSuccess ? result : end;
 }
 
-Exchanged NcclCommunicator::exchange(const std::vector<PeerTensor>& sends,
-                                     const std::vector<PeerTensor>& receives, Stream& after) {
+Exchanged NcclCommunicator::exchange(const std::vector<PeerMessage>& sends,
+                                     const std::vector<PeerMessage>& receives, Stream& after) {
   Tensor largest;  // names the operation
-  const auto bytes = [&](const std::vector<PeerTensor>& messages) {
+  const auto bytes = [&](const std::vector<PeerMessage>& messages) {
     std::int64_t sum = 0;
     for (const auto& [data, member, tag] : messages) {
       PITON_ASSERT(member >= 0 && member < size() && member != rank() && data.contiguous() &&

@@ -71,8 +71,8 @@ class NcclCommunicator final : public Communicator, public LanedMessages {
   Event broadcast(const Tensor& data, int root, const After& after) override;
   Event send(const Tensor& data, int member, int tag, Stream& after) override;
   Event receive(const Tensor& data, int member, int tag, Stream& after) override;
-  Exchanged exchange(const std::vector<PeerTensor>& sends, const std::vector<PeerTensor>& receives,
-                     Stream& after) override;
+  Exchanged exchange(const std::vector<PeerMessage>& sends,
+                     const std::vector<PeerMessage>& receives, Stream& after) override;
   std::vector<std::string> gather_bytes(const std::string& mine) override;
   void barrier() override;
   std::unique_ptr<SymmetricMemory> allocate_symmetric(std::int64_t bytes) override;
@@ -85,7 +85,7 @@ class NcclCommunicator final : public Communicator, public LanedMessages {
  private:
   Channel& lane_of(int from, int to, int tag);
   // Starts all of them together, on the stream of the group.
-  Result start(const std::vector<PeerTensor>& sends, const std::vector<PeerTensor>& receives,
+  Result start(const std::vector<PeerMessage>& sends, const std::vector<PeerMessage>& receives,
                cudaStream_t stream);
 
   Shared& shared_;
