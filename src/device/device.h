@@ -31,6 +31,14 @@ class Event {
   std::shared_ptr<Fence> fence_;
 };
 
+// Work that was recorded on a stream, to run any number of times: the same calls with the same
+// settings, on the same memory.
+class RecordedWork {
+ public:
+  virtual ~RecordedWork() = default;
+  virtual void run() = 0;  // enqueues it on its stream
+};
+
 class Stream : public MemoryUser {
  public:
   virtual Event record() = 0;  // complete when all work enqueued so far is done
@@ -47,6 +55,15 @@ class Stream : public MemoryUser {
   // function must not use the stream.
   virtual void enqueue(std::function<void()> work) = 0;
   void synchronize() { record().wait(); }
+  // Whether this stream has recorded(). On CPUs it would spare nothing.
+  virtual bool can_record() const { return false; }
+  // Records what `enqueue` enqueues on this stream, which does not run then. It may enqueue kernel
+  // calls, copies on the device and zeros, and may not wait.
+  virtual std::unique_ptr<RecordedWork> recorded(const std::function<void()>& enqueue) {
+    (void)enqueue;
+    PITON_ASSERT(false, "this stream cannot record work");
+    return nullptr;
+  }
 
  private:
   virtual void follow(const Event& event) = 0;  // wait(); the event has a fence

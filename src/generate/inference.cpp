@@ -6,6 +6,9 @@
 #include <type_traits>
 #include <utility>
 
+#include "generate/recorded_passes.h"
+#include "model/rotary.h"
+
 namespace piton {
 namespace {
 
@@ -78,6 +81,8 @@ Inference::Inference(Context context, Pipeline& pipeline, Mesh& mesh, const Mode
   context_.training = false;
 }
 
+Inference::~Inference() = default;
+
 KvCache Inference::make_cache() const {
   KvCache cache(context_.arena, cache_numbers_);
   pipeline_.add_layers(cache);
@@ -108,11 +113,13 @@ ModelInput Inference::input(std::span<const std::int32_t> ids, std::int64_t samp
           .wanted = {.loss = false}};
 }
 
-ChunkOutput Inference::pass(ModelInput input) {
+ChunkOutput Inference::pass(ModelInput input) { return pass(context_, std::move(input)); }
+
+ChunkOutput Inference::pass(const Context& context, ModelInput input) {
   ChunkOutput result;
   std::vector<ModelInput> inputs;
   inputs.push_back(std::move(input));
-  pipeline_.forward(context_, inputs,
+  pipeline_.forward(context, inputs,
                     [&](int /*micro_batch*/, ChunkOutput& output) { result = std::move(output); });
   return result;
 }
@@ -134,15 +141,21 @@ Tensor Inference::logits(std::span<const TextTokens> texts, std::span<const std:
   }
   const std::int64_t reach = config_.prefix ? prompt_end_in(texts, cache.pages()) : 0;
   make_room(cache, pages);
-  cache.open(context_, passes);
+  PassPlace place;
+  if (reach == 0 && repeats(texts, rows, cache)) {
+    std::int64_t longest = 0;
+    for (const TextTokens& text : texts)
+      longest = std::max(longest, pages_of(cache.pages().length(text.text) + 1));
+    place = recorded_->place(cache, std::ssize(texts), longest);
+  }
+  const PassTensors tensors = cache.open(context_, passes, {.tokens = ids, .wanted = rows}, place);
   ModelInput one{.samples = 1,
                  .sequence = std::ssize(ids),
-                 .tokens = put(ids),
-                 .positions = put(cache.positions()),
-                 .wanted = {.loss = false, .logits = !rows.empty()},
+                 .tokens = tensors.tokens,
+                 .positions = tensors.positions,
+                 .wanted = {.loss = false, .logits = !rows.empty(), .rows = tensors.wanted},
                  .cache = &cache,
                  .adapter_rows = std::move(adapter_rows)};
-  if (!rows.empty()) one.wanted.rows = put(rows);
   if (reach > 0) {
     const std::vector<std::int32_t> of_rows(ids.size(), static_cast<std::int32_t>(reach));
     one.query_reach = put(of_rows).reshape({1, std::ssize(of_rows)});
@@ -155,10 +168,30 @@ Tensor Inference::logits(std::span<const TextTokens> texts, std::span<const std:
                   .positions = source.slots(),
                   .lengths = put(length)};
   }
-  Tensor logits = pass(std::move(one)).logits;
+  Tensor logits = place.integers.defined()
+                      ? recorded_->run(place, [&](const Context& c) { return pass(c, one).logits; })
+                      : pass(std::move(one)).logits;
   cache.source().read();
   cache.close();
   return logits;
+}
+
+// Whether a pass enqueues what another one over as many texts does.
+bool Inference::repeats(std::span<const TextTokens> texts, std::span<const std::int32_t> rows,
+                        const KvCache& cache) {
+  const auto n = std::ssize(texts);
+  const bool is_one = context_.stream.can_record() && n <= RecordedPasses::kMostRows &&
+                      std::ssize(rows) == n && !cache.source().given() &&
+                      !depends_on_length(config_.rotary_scaling) &&
+                      mesh_.group(kAllAxes).size() == 1 && context_.weights.keeps_forms();
+  if (!records_passes_ || !is_one) return false;
+  for (std::int64_t i = 0; i < n; ++i) {
+    const TextTokens& text = texts[static_cast<std::size_t>(i)];
+    if (text.ids.size() != 1 || text.adapter || rows[static_cast<std::size_t>(i)] != i)
+      return false;
+  }
+  if (!recorded_) recorded_ = std::make_unique<RecordedPasses>(context_);
+  return true;
 }
 
 std::vector<std::int32_t> Inference::last_rows(std::span<const TextTokens> texts) {

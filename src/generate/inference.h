@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -21,6 +22,8 @@
 #include "parallel/pipeline.h"
 
 namespace piton {
+
+class RecordedPasses;
 
 // The next tokens of one text of a cache.
 struct TextTokens {
@@ -42,6 +45,11 @@ class Inference {
   // `threads` share the work on logits of the host; null: the calling thread does it.
   Inference(Context context, Pipeline& pipeline, Mesh& mesh, const ModelConfig& config,
             ThreadPool* threads = nullptr);
+  ~Inference();
+
+  // Whether passes of decoding may be recorded (recorded_passes.h), as they are at first. Without,
+  // each one passes through the kernels of the context.
+  void record_passes(bool records) { records_passes_ = records; }
 
   const ModelConfig& config() const { return config_; }
   ThreadPool* threads() const { return threads_; }
@@ -116,6 +124,9 @@ class Inference {
 
   ModelInput input(std::span<const std::int32_t> ids, std::int64_t samples);
   ChunkOutput pass(ModelInput input);
+  ChunkOutput pass(const Context& context, ModelInput input);
+  bool repeats(std::span<const TextTokens> texts, std::span<const std::int32_t> rows,
+               const KvCache& cache);
   Tensor put(std::span<const std::int32_t> ids);
 
   Context context_;
@@ -124,6 +135,8 @@ class Inference {
   ModelConfig config_;
   ThreadPool* threads_;
   CacheNumbers cache_numbers_ = CacheNumbers::kOfModel;
+  bool records_passes_ = true;
+  std::unique_ptr<RecordedPasses> recorded_;  // made by the first pass that may be recorded
   // Of host_logits(). Kept, since the system gives large memory page by page.
   std::vector<float> parts_;
   std::vector<float> whole_;

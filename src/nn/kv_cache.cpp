@@ -1,8 +1,40 @@
 #include "nn/kv_cache.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace piton {
+namespace {
+
+// Arrays that are uploaded together.
+class JoinedArrays {
+ public:
+  // Returns the number of the array.
+  std::size_t add(std::span<const std::int32_t> values) {
+    all_.insert(all_.end(), values.begin(), values.end());
+    ends_.push_back(std::ssize(all_));
+    return ends_.size() - 1;
+  }
+  // `to`: memory for all of them, or empty.
+  void upload(const Context& context, const Tensor& to) {
+    const auto count = std::ssize(all_);
+    joined_ = to.defined() ? to.slice(0, 0, count) : context.activation(DType::kI32, {count});
+    context.device.upload(all_.data(), joined_, context.stream);
+  }
+  // Empty if the array is.
+  Tensor tensor(std::size_t number) const {
+    const std::int64_t begin = number == 0 ? 0 : ends_[number - 1];
+    const std::int64_t size = ends_[number] - begin;
+    return size == 0 ? Tensor() : joined_.slice(0, begin, size);
+  }
+
+ private:
+  std::vector<std::int32_t> all_;
+  std::vector<std::int64_t> ends_;
+  Tensor joined_;
+};
+
+}  // namespace
 
 void KvCache::add_layer(std::int64_t layer, DType dtype, std::int64_t groups,
                         std::int64_t head_size) {
@@ -15,6 +47,7 @@ void KvCache::grow(const Context& context, std::int64_t pages) {
   PITON_ASSERT(!is_open_, "a cache grows between passes");
   const std::int64_t before = pages_.size();
   pages_.grow(pages);
+  memory_ = std::make_shared<char>();
   // The rows of one head are contiguous in a page, so attention reads them one after another.
   const auto grown = [&](DType dtype, const Shape& shape, const Tensor& from) {
     const Tensor to = arena_->allocate(dtype, shape, MemoryKind::kActivations);
@@ -42,7 +75,8 @@ std::int64_t KvCache::bytes() const {
   return bytes;
 }
 
-void KvCache::open(const Context& context, std::span<const CachePass> texts) {
+PassTensors KvCache::open(const Context& context, std::span<const CachePass> texts,
+                          const PassInput& input, const PassPlace& place) {
   PITON_ASSERT(!is_open_ && !texts.empty(), "a pass of {} texts", texts.size());
   std::vector<std::int32_t> slots;
   std::vector<std::int32_t> begins{0};
@@ -70,25 +104,36 @@ void KvCache::open(const Context& context, std::span<const CachePass> texts) {
     lengths.push_back(static_cast<std::int32_t>(end));
     longest = std::max(longest, table.size());
   }
+  if (place.pages > 0) {
+    PITON_ASSERT(std::cmp_less_equal(longest, place.pages), "a text of {} pages, wanted {}",
+                 longest, place.pages);
+    longest = static_cast<std::size_t>(place.pages);
+  }
   std::vector<std::int32_t> table;
   for (const CachePass& one : texts) {
     const std::vector<std::int32_t>& pages = pages_.table(one.text);
     table.insert(table.end(), pages.begin(), pages.end());
     table.resize(table.size() + longest - pages.size(), 0);
   }
-  const auto put = [&](const std::vector<std::int32_t>& host, const Shape& shape) {
-    Tensor tensor = context.activation(DType::kI32, shape);
-    context.device.upload(host.data(), tensor, context.stream);
-    return tensor;
-  };
+  const auto n = std::ssize(slots);
   const auto b = std::ssize(texts);
-  rows_.slots = put(slots, {std::ssize(slots)});
-  rows_.begins = put(begins, {b + 1});
-  rows_.lengths = put(lengths, {b});
-  rows_.table = put(table, {b, static_cast<std::int64_t>(longest)});
+  JoinedArrays arrays;
+  const std::size_t places = arrays.add(slots);
+  const std::size_t ends = arrays.add(begins);
+  const std::size_t sizes = arrays.add(lengths);
+  const std::size_t tables = arrays.add(table);
+  const std::size_t tokens = arrays.add(input.tokens);
+  const std::size_t positions = arrays.add(positions_);
+  const std::size_t wanted = arrays.add(input.wanted);
+  arrays.upload(context, place.integers);
+  rows_.slots = arrays.tensor(places);
+  rows_.begins = arrays.tensor(ends);
+  rows_.lengths = arrays.tensor(sizes);
+  rows_.table = arrays.tensor(tables).reshape({b, static_cast<std::int64_t>(longest)});
   copy_pages(context, copies);
-  if (source_.given()) source_.open(context, std::ssize(slots));
+  if (source_.given()) source_.open(context, n);
   is_open_ = true;
+  return {arrays.tensor(tokens), arrays.tensor(positions), arrays.tensor(wanted)};
 }
 
 void KvCache::copy_pages(const Context& context,

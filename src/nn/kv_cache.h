@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -29,6 +30,26 @@ struct CachePass {
 enum class CacheNumbers : std::uint8_t {
   kOfModel,  // keys and values in the model's type
   kInt8,     // as integers of 8 bits, with a scale for each token and head
+};
+
+// What else a pass reads, in one upload with the rows of the cache.
+struct PassInput {
+  std::span<const std::int32_t> tokens = {};  // ids of the rows
+  std::span<const std::int32_t> wanted = {};  // numbers of rows
+};
+
+// The same on the device.
+struct PassTensors {
+  Tensor tokens;     // int32 [n]
+  Tensor positions;  // int32 [n]
+  Tensor wanted;     // empty if there are none
+};
+
+// Where a pass has its integers, for one whose work is recorded. Empty: new memory, and as many
+// pages a text as the longest has.
+struct PassPlace {
+  Tensor integers;         // int32 [integers_of() or more]
+  std::int64_t pages = 0;  // of a row of the table: at least those of the longest text
 };
 
 class KvCache {
@@ -59,7 +80,16 @@ class KvCache {
 
   // Starts a pass, whose rows are those of `texts` in order, and adds the tokens to the lengths.
   // Texts are different, with at least one token each. Asserts that there are enough free pages.
-  void open(const Context& context, std::span<const CachePass> texts);
+  PassTensors open(const Context& context, std::span<const CachePass> texts,
+                   const PassInput& input = {}, const PassPlace& place = {});
+  // The integers of a pass over n rows of b texts, all of whose logits a pass gives, with p pages a
+  // text.
+  static std::int64_t integers_of(std::int64_t n, std::int64_t b, std::int64_t p) {
+    return 4 * n + 2 * b + 1 + b * p;
+  }
+  // Another object after each growth: as long as it is the same, keys and values have the same
+  // addresses.
+  const std::shared_ptr<const void>& memory() const { return memory_; }
   CacheView layer(std::int64_t layer) const;  // only between open() and close()
   void close();
 
@@ -94,6 +124,7 @@ class KvCache {
   SourceCache source_;
   CachePages pages_;
   std::map<std::int64_t, Layer> layers_;
+  std::shared_ptr<const void> memory_ = std::make_shared<char>();
   bool is_open_ = false;
   CacheRows rows_;  // of the open pass, as the next ones
   std::vector<std::int32_t> positions_;

@@ -47,6 +47,9 @@ class WeightProvider {
   // parameters and embedding tables are acquired as kRows.
   virtual WeightUse acquire(Parameter& parameter, WeightForm form, Stream& stream) = 0;
 
+  // Whether acquire() enqueues nothing and gives the same memory each time.
+  virtual bool keeps_forms() const { return false; }
+
   // The buffer that a weight job adds the gradient to: fp32 (fp64 for fp64), local shape of the
   // parameter. Empty if the parameter is frozen: then there is no gradient to compute.
   virtual Tensor gradient(Parameter& parameter, Stream& stream) = 0;

@@ -18,7 +18,11 @@ class InferenceValues final : public ShardedParameters {
   }
 
   WeightUse acquire(Parameter& parameter, WeightForm form, Stream& stream) override {
-    if (parameter.codes.given()) return {forms_.get(parameter, {}, form, stream), nullptr};
+    if (parameter.codes.given()) {
+      WeightView view = forms_.get(parameter, {}, form, stream);
+      makes_rows_ = makes_rows_ || view.form == WeightForm::kRows;
+      return {std::move(view), nullptr};
+    }
     // Rows that went when they were packed: the packed form serves few rows as well.
     if (form == WeightForm::kRows && !parameter.value.defined()) form = WeightForm::kForward;
     WeightView view = forms_.get(parameter, parameter.value, form, stream);
@@ -27,6 +31,9 @@ class InferenceValues final : public ShardedParameters {
     if (packed && parameter.contributions < 2) parameter.value = {};
     return {std::move(view), nullptr};
   }
+
+  // Packed forms are made at the first use.
+  bool keeps_forms() const override { return !makes_rows_; }
 
   Tensor gradient(Parameter& /*parameter*/, Stream& /*stream*/) override { return {}; }
   void contribute(Parameter& parameter, Stream& /*stream*/) override { refuse(parameter.name); }
@@ -61,6 +68,7 @@ class InferenceValues final : public ShardedParameters {
 
   Arena& arena_;
   PackedForms forms_;
+  bool makes_rows_ = false;       // of codes, for each use
   std::vector<ShardUnit> units_;  // nothing is sharded
 };
 

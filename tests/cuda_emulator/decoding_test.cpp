@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "cuda_emulator/capture.h"
 #include "cuda_emulator/guarded_kernels.h"
 #include "device/cuda/device.h"
 #include "kernels/cuda/kernels.h"
@@ -86,6 +87,15 @@ TEST(EmulatedDecoding, HasTheTokensOfTheCpu) {
   const ModelConfig model = test::small_model();
   const double full = expect_tokens_of_the_cpu(model, CacheNumbers::kOfModel);
   EXPECT_NE(expect_tokens_of_the_cpu(model, CacheNumbers::kInt8), full) << "nothing was rounded";
+}
+
+// The first two passes over two texts are enqueued, the second of them is recorded, and the other
+// three are replays with their own tokens.
+TEST(EmulatedDecoding, ReplaysPassesOverOneTokenOfEachText) {
+  const ModelConfig model = test::small_model();
+  const int before = emulator::graph_launches();
+  expect_tokens_of_the_cpu(model, CacheNumbers::kOfModel);
+  EXPECT_EQ(emulator::graph_launches() - before, 4);
 }
 
 TEST(EmulatedDecoding, OfPromptsThatSeeThemselvesHasTheTokensOfTheCpu) {

@@ -80,6 +80,43 @@ TEST_P(FewRowProducts, GiveARowTheSameBitsNextToAnyOthers) {
   }
 }
 
+// Codes are read by the product itself: with the bits of rows that ExpandWeight has made.
+TEST_P(FewRowProducts, OfCodesHaveTheBitsOfExpandedRows) {
+  test::CallRunner runner(*kernels_, *device_);
+  const std::int64_t out = 19, in = 1056;
+  for (const CodeKind kind : {CodeKind::kInt8, CodeKind::kInt4, CodeKind::kNf4}) {
+    for (const std::int64_t group : {std::int64_t{32}, in}) {
+      for (const DType scales : {DType::kF32, DType::kF16}) {
+        for (const int offsets : {0, 1, 2}) {  // none, zero points, minima
+          if (kind == CodeKind::kNf4 && offsets > 0) continue;
+          const Shape groups{out, (in + group - 1) / group};
+          WeightCodes codes{
+              .kind = kind,
+              .group = group,
+              .codes = source_.integers({out, code_bytes(kind, in)}, 0, 255, DType::kU8),
+              .scales = source_.normal(scales, groups)};
+          if (offsets == 1) codes.zeros = source_.normal(DType::kF32, groups);
+          if (offsets == 2) codes.minima = source_.normal(DType::kF32, groups);
+          const ExpandWeight expand{.rows = source_.normal(GetParam(), {out, in}), .codes = codes};
+          LinearForward plain = product(9, out, in);
+          plain.weight.tensor = std::get<ExpandWeight>(runner.run(expand)).rows;
+          LinearForward coded = plain;
+          coded.weight = {.form = WeightForm::kCodes,
+                          .out = out,
+                          .in = in,
+                          .dtype = GetParam(),
+                          .codes = codes};
+          ASSERT_TRUE(has_few_rows(coded));
+          EXPECT_TRUE(test::bit_equal(std::get<LinearForward>(runner.run(coded)).y,
+                                      std::get<LinearForward>(runner.run(plain)).y))
+              << "kind " << static_cast<int>(kind) << ", group " << group << ", offsets "
+              << offsets;
+        }
+      }
+    }
+  }
+}
+
 TEST_P(FewRowProducts, KeepWhatIsNotFiniteInItsRow) {
   test::CallRunner runner(*kernels_, *device_);
   LinearForward call = product(3, 20, 72);

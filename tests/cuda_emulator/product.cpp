@@ -1,9 +1,11 @@
 // In place of kernels/cuda/product.cpp: products by plain loops, in double.
 #include "kernels/cuda/product.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
+#include "cuda_emulator/capture.h"
 #include "cuda_emulator/memory.h"
 #include "tensor/rounded.h"
 
@@ -75,7 +77,9 @@ struct Products::State {};
 Products::Products() = default;
 Products::~Products() = default;
 
-void Products::multiply(const Product& product, cudaStream_t) {
+namespace {
+
+void multiply_now(const Product& product) {
   const std::vector<double> left = numbers(product.left, product.left_transposed);
   const std::vector<double> right = numbers(product.right, !product.right_transposed);  // [n, k]
   const std::int64_t m = product.y.dim(0);
@@ -110,6 +114,31 @@ void Products::multiply(const Product& product, cudaStream_t) {
                             static_cast<std::size_t>(n * size_bytes(written.dtype())));
     }
   }
+}
+
+// The same place in memory, which a graph does not keep from being used for something else.
+Tensor borrowed(const Tensor& tensor) {
+  class Place final : public Storage {
+   public:
+    using Storage::Storage;
+  };
+  if (!tensor.defined()) return {};
+  const std::int64_t row = tensor.ndim() == 1 ? tensor.dim(0) : tensor.stride(0);
+  const Shape shape = tensor.ndim() == 1 ? Shape{1, tensor.dim(0)}
+                                         : Shape{tensor.dim(0), std::max(row, tensor.dim(1))};
+  const auto place = std::make_shared<Place>(
+      tensor.raw(), shape.elements() * size_bytes(tensor.dtype()), tensor.place());
+  const Tensor rows = Tensor(place, 0, tensor.dtype(), shape).slice(1, 0, tensor.dim(-1));
+  return tensor.ndim() == 1 ? rows.select(0, 0) : rows;
+}
+
+}  // namespace
+
+void Products::multiply(const Product& product, cudaStream_t stream) {
+  Product later = product;
+  for (Tensor* tensor : {&later.y, &later.left, &later.right, &later.addend, &later.bias})
+    *tensor = borrowed(*tensor);
+  emulator::run_or_record(stream, [later] { multiply_now(later); });
 }
 
 }  // namespace piton::cuda

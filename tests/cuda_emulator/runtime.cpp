@@ -5,10 +5,12 @@
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <utility>
 #include <vector>
 
+#include "cuda_emulator/capture.h"
 #include "cuda_emulator/memory.h"
 
 using piton::emulator::host_reads;
@@ -43,12 +45,67 @@ bool finished(const DeferredWork& all) {
 
 }  // namespace
 
+// What was captured. Memory that was allocated meanwhile belongs to it.
+struct CUgraph_st {
+  struct Memory {
+    std::vector<void*> all;
+    ~Memory() {
+      for (void* data : all) piton::emulator::release(data);
+    }
+  };
+  std::vector<std::function<void()>> work;
+  std::shared_ptr<Memory> memory = std::make_shared<Memory>();
+};
+struct CUgraphExec_st {
+  CUgraph_st graph;
+};
+
 struct CUstream_st {
   DeferredWork work;
+  CUgraph_st* captured = nullptr;
 };
 struct CUevent_st {
   DeferredWork work;
 };
+
+namespace {
+std::atomic<int> launched_graphs{0};
+}  // namespace
+
+void piton::emulator::run_or_record(cudaStream_t stream, std::function<void()> work) {
+  if (stream == nullptr || stream->captured == nullptr) return work();
+  stream->captured->work.push_back(std::move(work));
+}
+int piton::emulator::graph_launches() { return launched_graphs; }
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
+  if (stream->captured != nullptr) return cudaErrorInvalidValue;
+  stream->captured = new CUgraph_st;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
+  *graph = std::exchange(stream->captured, nullptr);
+  return *graph == nullptr ? cudaErrorInvalidValue : cudaSuccess;
+}
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
+                                 unsigned long long) {
+  *executable = new CUgraphExec_st{*graph};
+  return cudaSuccess;
+}
+cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
+  if (stream->captured != nullptr) return cudaErrorInvalidValue;
+  for (const auto& work : executable->graph.work) work();
+  ++launched_graphs;
+  return cudaSuccess;
+}
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable) {
+  delete executable;
+  return cudaSuccess;
+}
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+  delete graph;
+  return cudaSuccess;
+}
 
 void emulator_defer(cudaStream_t stream, void (*work)(void*), void* data) {
   auto one = std::make_shared<Deferred>();
@@ -92,10 +149,15 @@ cudaError_t cudaFree(void* data) {
   piton::emulator::release(data);
   return cudaSuccess;
 }
-cudaError_t cudaMallocAsync(void** data, std::size_t bytes, cudaStream_t) {
-  return cudaMalloc(data, bytes);
+cudaError_t cudaMallocAsync(void** data, std::size_t bytes, cudaStream_t stream) {
+  const cudaError_t result = cudaMalloc(data, bytes);
+  if (result == cudaSuccess && stream->captured != nullptr)
+    stream->captured->memory->all.push_back(*data);
+  return result;
 }
-cudaError_t cudaFreeAsync(void* data, cudaStream_t) { return cudaFree(data); }
+cudaError_t cudaFreeAsync(void* data, cudaStream_t stream) {
+  return stream->captured != nullptr ? cudaSuccess : cudaFree(data);
+}
 
 cudaError_t cudaMallocHost(void** data, std::size_t bytes) {
   *data = std::malloc(bytes);
@@ -109,13 +171,27 @@ cudaError_t cudaFreeHost(void* data) {
   return cudaSuccess;
 }
 
-cudaError_t cudaMemsetAsync(void* data, int value, std::size_t bytes, cudaStream_t) {
-  host_writes(data, bytes);
-  std::memset(data, value, bytes);
+cudaError_t cudaMemsetAsync(void* data, int value, std::size_t bytes, cudaStream_t stream) {
+  piton::emulator::run_or_record(stream, [=] {
+    host_writes(data, bytes);
+    std::memset(data, value, bytes);
+  });
   return cudaSuccess;
 }
 cudaError_t cudaMemcpyAsync(void* dst, const void* src, std::size_t bytes, cudaMemcpyKind kind,
-                            cudaStream_t) {
+                            cudaStream_t stream) {
+  const bool both_here = kind == cudaMemcpyDeviceToDevice ||
+                         (kind == cudaMemcpyDefault && piton::emulator::is_allocated(src) &&
+                          piton::emulator::is_allocated(dst));
+  if (stream != nullptr && stream->captured != nullptr) {
+    if (!both_here) return cudaErrorInvalidValue;  // the host's memory may be another by then
+    stream->captured->work.push_back([=] {
+      host_reads(src, bytes);
+      host_writes(dst, bytes);
+      std::memmove(dst, src, bytes);
+    });
+    return cudaSuccess;
+  }
   const bool guessed = kind == cudaMemcpyDefault;
   if (kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice ||
       (guessed && piton::emulator::is_allocated(src))) {
@@ -134,6 +210,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
   return cudaSuccess;
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  if (stream->captured != nullptr) return cudaErrorInvalidValue;
   finish(stream->work);
   return cudaSuccess;
 }

@@ -53,6 +53,36 @@ void run_host_work(void* data) {
   }
 }
 
+// A CUDA graph. Its stream must outlive it.
+class CudaGraph final : public RecordedWork {
+ public:
+  // Ends the capture of `stream`.
+  CudaGraph(int device, cudaStream_t stream, Failures failures)
+      : device_(device), stream_(stream), failures_(std::move(failures)) {
+    cudaGraph_t graph = nullptr;
+    check(cudaStreamEndCapture(stream_, &graph), "recording of a graph");
+    const cudaError_t made = cudaGraphInstantiate(&graph_, graph, 0);
+    cudaGraphDestroy(graph);
+    check(made, "making of a graph");
+  }
+  ~CudaGraph() override {
+    cudaStreamSynchronize(stream_);
+    cudaGraphExecDestroy(graph_);
+  }
+
+  void run() override {
+    failures_.rethrow();
+    select(device_);
+    check(cudaGraphLaunch(graph_, stream_), "launch of a graph");
+  }
+
+ private:
+  int device_;
+  cudaStream_t stream_;
+  Failures failures_;
+  cudaGraphExec_t graph_ = nullptr;
+};
+
 class CudaStream final : public Stream {
  public:
   CudaStream(int device, std::shared_ptr<KeptFailure> failure)
@@ -80,6 +110,23 @@ class CudaStream final : public Stream {
     auto host = std::make_unique<HostWork>(HostWork{std::move(work), failures_.host});
     check(cudaLaunchHostFunc(stream_, run_host_work, host.get()), "launch of host work");
     static_cast<void>(host.release());  // run_host_work() owns it from here on
+  }
+
+  bool can_record() const override { return true; }
+  std::unique_ptr<RecordedWork> recorded(const std::function<void()>& enqueue) override {
+    failures_.rethrow();
+    select(device_);
+    // Other threads may allocate and copy meanwhile.
+    check(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal),
+          "recording of a graph");
+    try {
+      enqueue();
+    } catch (...) {
+      cudaGraph_t graph = nullptr;
+      if (cudaStreamEndCapture(stream_, &graph) == cudaSuccess) cudaGraphDestroy(graph);
+      throw;
+    }
+    return std::make_unique<CudaGraph>(device_, stream_, failures_);
   }
 
   cudaStream_t handle() const { return stream_; }

@@ -12,6 +12,8 @@ void execute(const LinearBackwardInput& call, const CallContext& context);
 void execute(const LinearBackwardWeight& call, const CallContext& context);
 void execute(const PackWeight& call, const CallContext& context);
 void execute(const ExpandWeight& call, const CallContext& context);
+// The weight as it is, or the plain rows of its codes in scratch.
+WeightView plain_rows(const WeightView& weight, const CallContext& context);
 void execute(const NormForward& call, const CallContext& context);
 void execute(const NormBackward& call, const CallContext& context);
 void execute(const Rotary& call, const CallContext& context);

@@ -6,6 +6,7 @@
 #include "kernels/cuda/few_row_product.h"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/linear_end.cuh"
+#include "kernels/cuda/weight_codes.cuh"
 
 namespace piton::cuda {
 namespace {
@@ -17,32 +18,65 @@ constexpr int kPartSteps = 4;    // steps whose loads are in flight together
 constexpr int kPartWidth = kStepWidth * kPartSteps;
 constexpr int kGroupRows = 8;  // rows of x in a fragment
 
-template <typename T, typename B>
+// Eight columns of a row of W, from a multiple of 8 on.
+template <typename B>
+struct PlainWeight {
+  const B* data;
+  std::int64_t stride;
+
+  __device__ uint4 eight(std::int64_t row, std::int64_t column) const {
+    return __ldcs(reinterpret_cast<const uint4*>(data + row * stride + column));
+  }
+};
+
+// The same of codes, whose values have the bits of ExpandWeight.
+template <typename B, typename Scale>
+struct CodedWeight {
+  DeviceCodes<Scale> rows;
+
+  __device__ uint4 eight(std::int64_t row, std::int64_t column) const {
+    const CodeGroup<B> group(rows, row, column);
+    const std::uint8_t* codes = rows.codes + row * rows.row_bytes();
+    if (rows.kind == CodeKind::kInt8) {
+      const uint2 all = __ldcs(reinterpret_cast<const uint2*>(codes + column));
+      return {pair<8>(group, all.x), pair<8>(group, all.x >> 16), pair<8>(group, all.y),
+              pair<8>(group, all.y >> 16)};
+    }
+    const std::uint32_t all = __ldcs(reinterpret_cast<const std::uint32_t*>(codes + column / 2));
+    return {pair<4>(group, all), pair<4>(group, all >> 8), pair<4>(group, all >> 16),
+            pair<4>(group, all >> 24)};
+  }
+
+ private:
+  template <int kBits>
+  __device__ static std::uint32_t pair(const CodeGroup<B>& group, std::uint32_t codes) {
+    return rounded_pair<B>(group.value(codes), group.value(codes >> kBits));
+  }
+};
+
+template <typename T, typename B, typename Weight>
 struct FewRows {
   LinearEnd<T, B> end;
   const B* x;
   std::int64_t x_stride;
-  const B* weight;
-  std::int64_t weight_stride;
+  Weight weight;
   std::int64_t in;
   int rows;
 };
 
 // A block computes kOutputs outputs of all rows. Its warps take the parts of the columns in turn,
 // and are added in order.
-template <typename T, typename B, int kGroups>
+template <typename T, typename B, typename Weight, int kGroups>
 __global__ void __launch_bounds__(kThreads, kGroups == 1 ? 3 : 2)
-    multiply_rows_by_weight(FewRows<T, B> all) {
+    multiply_rows_by_weight(FewRows<T, B, Weight> all) {
   const int warp = static_cast<int>(threadIdx.x / kWarp);
   const int lane = static_cast<int>(threadIdx.x % kWarp);
   const int g = lane / 4;
   const std::int64_t first = std::int64_t{blockIdx.x} * kOutputs;
   const std::int64_t last = all.end.out - 1;
   // Outputs after the last one are computed from its weights, and not stored.
-  const std::int64_t low = first + g < last ? first + g : last;
-  const std::int64_t high = first + g + 8 < last ? first + g + 8 : last;
-  const B* weights[2] = {all.weight + low * all.weight_stride,
-                         all.weight + high * all.weight_stride};
+  const std::int64_t outputs[2] = {first + g < last ? first + g : last,
+                                   first + g + 8 < last ? first + g + 8 : last};
   float sums[kGroups][4] = {};
 #pragma unroll 1
   for (std::int64_t begin = warp * kPartWidth; begin < all.in; begin += kWarps * kPartWidth) {
@@ -54,7 +88,7 @@ __global__ void __launch_bounds__(kThreads, kGroups == 1 ? 3 : 2)
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
         w[s][i] = uint4{0, 0, 0, 0};
-        if (c < all.in) w[s][i] = __ldcs(reinterpret_cast<const uint4*>(weights[i] + c));
+        if (c < all.in) w[s][i] = all.weight.eight(outputs[i], c);
       }
 #pragma unroll
       for (int i = 0; i < kGroups; ++i) {
@@ -96,21 +130,34 @@ __global__ void __launch_bounds__(kThreads, kGroups == 1 ? 3 : 2)
   all.end.finish(row, output, sum);
 }
 
-template <typename T, typename B, int kGroups>
-void launch_few_rows(const LinearForward& call, cudaStream_t stream) {
+template <typename T, typename B, int kGroups, typename Weight>
+void launch_few_rows(const LinearForward& call, const Weight& weight, cudaStream_t stream) {
   static_assert(kFewRows * kOutputs == kThreads);
-  const Tensor& weight = call.weight.tensor;
-  launch("launch of linear forward of few rows", multiply_rows_by_weight<T, B, kGroups>,
+  launch("launch of linear forward of few rows", multiply_rows_by_weight<T, B, Weight, kGroups>,
          {.blocks = {static_cast<unsigned>((call.weight.out + kOutputs - 1) / kOutputs), 1, 1},
           .shared_bytes = sizeof(float) * kWarps * kGroupRows * kGroups * kOutputs},
-         FewRows<T, B>{.end = linear_end<T, B>(call, nullptr),
-                       .x = pointer<const B>(call.x),
-                       .x_stride = call.x.stride(0),
-                       .weight = pointer<const B>(weight),
-                       .weight_stride = weight.stride(0),
-                       .in = call.weight.in,
-                       .rows = static_cast<int>(call.x.dim(0))},
+         FewRows<T, B, Weight>{.end = linear_end<T, B>(call, nullptr),
+                               .x = pointer<const B>(call.x),
+                               .x_stride = call.x.stride(0),
+                               .weight = weight,
+                               .in = call.weight.in,
+                               .rows = static_cast<int>(call.x.dim(0))},
          stream);
+}
+
+// By the form of the weight, and the number of rows.
+template <typename T, typename B>
+void launch_few_rows(const LinearForward& call, cudaStream_t stream) {
+  const auto launch_all = [&](const auto& weight) {
+    if (call.x.dim(0) <= kGroupRows) return launch_few_rows<T, B, 1>(call, weight, stream);
+    launch_few_rows<T, B, 2>(call, weight, stream);
+  };
+  const WeightView& weight = call.weight;
+  if (weight.form != WeightForm::kCodes)
+    return launch_all(PlainWeight<B>{pointer<const B>(weight.tensor), weight.tensor.stride(0)});
+  if (has_half_scales(weight.codes))
+    return launch_all(CodedWeight<B, __half>{coded_rows<__half>(weight.codes, weight.in)});
+  launch_all(CodedWeight<B, float>{coded_rows<float>(weight.codes, weight.in)});
 }
 
 bool rows_in_vectors(const Tensor& matrix) {
@@ -122,20 +169,20 @@ bool rows_in_vectors(const Tensor& matrix) {
 }  // namespace
 
 bool has_few_rows(const LinearForward& call) {
-  return size_bytes(call.x.dtype()) == 2 && call.x.dim(0) <= kFewRows &&
-         call.weight.in % kVectorWidth == 0 && rows_in_vectors(call.x) &&
-         rows_in_vectors(call.weight.tensor);
+  const WeightView& weight = call.weight;
+  if (size_bytes(call.x.dtype()) != 2 || call.x.dim(0) > kFewRows ||
+      weight.in % kVectorWidth != 0 || !rows_in_vectors(call.x))
+    return false;
+  if (weight.form != WeightForm::kCodes) return rows_in_vectors(weight.tensor);
+  return (weight.codes.group % kVectorWidth == 0 || weight.codes.group >= weight.in) &&
+         reinterpret_cast<std::uintptr_t>(weight.codes.codes.raw()) % sizeof(uint2) == 0;
 }
 
 void multiply_few_rows(const LinearForward& call, cudaStream_t stream) {
   with_floating(call.x.dtype(), [&]<typename B>(std::type_identity<B>) {
     if constexpr (sizeof(B) == 2) {
-      const auto launch_all = [&]<typename T>(std::type_identity<T>) {
-        if (call.x.dim(0) <= kGroupRows) return launch_few_rows<T, B, 1>(call, stream);
-        launch_few_rows<T, B, 2>(call, stream);
-      };
-      if (call.y.dtype() == DType::kF32) return launch_all(std::type_identity<float>{});
-      launch_all(std::type_identity<B>{});
+      if (call.y.dtype() == DType::kF32) return launch_few_rows<float, B>(call, stream);
+      launch_few_rows<B, B>(call, stream);
     }
   });
 }

@@ -11,7 +11,8 @@ namespace piton::cuda {
 inline constexpr std::int64_t kFewRows = 16;
 
 // Whether multiply_few_rows() takes the call: 16-bit numbers, at most kFewRows rows, and rows of x
-// and W that begin at multiples of 16 bytes and are as many bytes long.
+// and W that begin at multiples of 16 bytes and are as many bytes long. Of codes: groups of a
+// multiple of 8 columns.
 bool has_few_rows(const LinearForward& call);
 
 // Enqueues the whole call, with its end. The order of the sums depends only on the width of x, so a

@@ -22,6 +22,9 @@ class CudaKernels final : public Kernels {
     return 0;
   }
 
+  // Products of few rows read codes; others expand them to scratch first.
+  bool reads_codes() const override { return true; }
+
   std::int64_t row_tile() const override { return Products::kRowTile; }
 
   // The gradient of 768 inputs has 96 tiles of 256 x 128 numbers, for some 130 multiprocessors.

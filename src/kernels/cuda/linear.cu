@@ -24,11 +24,13 @@ void launch_end(const LinearForward& call, const Tensor& sums, cudaStream_t stre
 
 void execute(const LinearForward& call, const CallContext& context) {
   if (call.y.elements() == 0) return;
-  PITON_ASSERT(call.weight.form == WeightForm::kRows, "cuda: linear forward of a packed weight");
+  PITON_ASSERT(call.weight.form == WeightForm::kRows || call.weight.form == WeightForm::kCodes,
+               "cuda: linear forward of a packed weight");
   if (has_few_rows(call)) return multiply_few_rows(call, context.stream);
+  const WeightView weight = plain_rows(call.weight, context);
   Product product{.y = call.y,
                   .left = call.x,
-                  .right = call.weight.tensor,
+                  .right = weight.tensor,
                   .right_transposed = true,
                   .addend = call.residual,
                   .bias = call.bias};

@@ -35,11 +35,12 @@ struct RowTerm {
 
 void execute(const LinearBackwardInput& call, const CallContext& context) {
   if (call.dx.elements() == 0) return;
-  PITON_ASSERT(call.weight.form == WeightForm::kRows,
+  PITON_ASSERT(call.weight.form == WeightForm::kRows || call.weight.form == WeightForm::kCodes,
                "cuda: linear backward input of a packed weight");
+  const WeightView weight = plain_rows(call.weight, context);
   context.products.multiply({.y = call.dx,
                              .left = in_dtype(call.dy, call.weight.dtype, context),
-                             .right = call.weight.tensor,
+                             .right = weight.tensor,
                              .addend = call.residual},
                             context.stream);
 }

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 
+#include "cuda_emulator/capture.h"
 #include "cuda_emulator/launcher.h"
 
 #define __global__
@@ -34,9 +35,14 @@ cudaError_t cudaFuncSetAttribute(Kernel*, cudaFuncAttribute, int) {
 // Of kernels with one parameter: the others are not used.
 template <typename Argument>
 cudaError_t cudaLaunchKernel(void (*kernel)(Argument), dim3 grid, dim3 block, void** arguments,
-                             std::size_t shared_bytes, cudaStream_t) {
-  const Argument& argument = *static_cast<const Argument*>(arguments[0]);
-  piton::emulator::launch(grid, block, shared_bytes, [&] { kernel(argument); });
+                             std::size_t shared_bytes, cudaStream_t stream) {
+  const Argument argument = *static_cast<const Argument*>(arguments[0]);
+  piton::emulator::run_or_record(stream, [=] {
+    // Threads of a kernel may not read what is recorded: it is not the device's.
+    const Argument own = argument;
+    void (*const run)(Argument) = kernel;
+    piton::emulator::launch(grid, block, shared_bytes, [&own, run] { run(own); });
+  });
   return cudaSuccess;
 }
 

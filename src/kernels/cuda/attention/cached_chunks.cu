@@ -410,14 +410,12 @@ void launch_chunks(const CachedAttention& call, cudaStream_t stream) {
   const std::int64_t chunks = (call.table.dim(1) * kCachePage + kChunkKeys - 1) / kChunkKeys;
   const std::int64_t tiles =
       (most_rows(call) * (heads / key_heads) + kTileQueries - 1) / kTileQueries;
-  Tensor values;
-  Tensor softmax;
-  if (chunks > 1) {
-    values = scratch(DType::kF32, {rows * heads * chunks * d}, call.out.place(), stream);
-    softmax = scratch(DType::kF32, {rows * heads * chunks * 2}, call.out.place(), stream);
-  }
-  const ChunkSums sums{
-      .values = pointer<float>(values), .softmax = pointer<float>(softmax), .chunks = chunks};
+  Tensor parts;  // the values, then the softmax
+  if (chunks > 1)
+    parts = scratch(DType::kF32, {rows * heads * chunks * (d + 2)}, call.out.place(), stream);
+  const ChunkSums sums{.values = pointer<float>(parts),
+                       .softmax = pointer<float>(parts) + rows * heads * chunks * d,
+                       .chunks = chunks};
   launch(
       "launch of cached attention, chunks", attend_to_chunk<T, kSteps, kCoded>,
       {.blocks = {static_cast<unsigned>(chunks), static_cast<unsigned>(key_heads * tiles),

@@ -1,0 +1,62 @@
+#include "generate/recorded_passes.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace piton {
+namespace {
+
+// Tables of pages have one of a few widths, so that growing texts are seldom recorded again.
+constexpr std::int64_t kFewestPages = 8;
+
+Context with_arena(const Context& context, Arena& arena) {
+  return {.kernels = context.kernels,
+          .stream = context.stream,
+          .device = context.device,
+          .arena = arena,
+          .weights = context.weights,
+          .tape = context.tape,
+          .training = context.training,
+          .adapters = context.adapters,
+          .adapter_rows = context.adapter_rows,
+          .seed = context.seed,
+          .recompute = context.recompute,
+          .rows = context.rows};
+}
+
+}  // namespace
+
+RecordedPasses::RecordedPasses(const Context& context)
+    : arena_(context.device), context_(with_arena(context, arena_)) {}
+
+PassPlace RecordedPasses::place(const KvCache& cache, std::int64_t rows, std::int64_t pages) {
+  if (cache_ != cache.memory()) {
+    by_place_.clear();
+    passes_.clear();
+    cache_ = cache.memory();
+  }
+  const auto width = static_cast<std::int64_t>(
+      std::bit_ceil(static_cast<std::uint64_t>(std::max(pages, kFewestPages))));
+  Recorded& one = passes_[{rows, width}];
+  if (!one.integers.defined()) {
+    one.integers = context_.workspace(DType::kI32, {KvCache::integers_of(rows, rows, width)});
+    by_place_[one.integers.raw()] = &one;
+  }
+  return {.integers = one.integers, .pages = width};
+}
+
+Tensor RecordedPasses::run(const PassPlace& place, const Pass& pass) {
+  Recorded& one = *by_place_.at(place.integers.raw());
+  if (!one.work) {
+    Tensor logits = pass(context_);
+    if (!std::exchange(one.seen, true)) return logits;
+    // What was just computed is computed again: recording gets the memory that this pass has shown
+    // to be enough, since a device cannot be asked for memory then.
+    logits = {};
+    one.work = context_.stream.recorded([&] { one.logits = pass(context_); });
+  }
+  one.work->run();
+  return one.logits;
+}
+
+}  // namespace piton
