@@ -136,7 +136,8 @@ Tensor borrowed(const Tensor& tensor) {
 
 void Products::multiply(const Product& product, cudaStream_t stream) {
   Product later = product;
-  for (Tensor* tensor : {&later.y, &later.left, &later.right, &later.addend, &later.bias})
+  for (Tensor* tensor :
+       {&later.y, &later.left, &later.right, &later.addend, &later.bias, &later.preactivation})
     *tensor = borrowed(*tensor);
   emulator::run_or_record(stream, [later] { multiply_now(later); });
 }
