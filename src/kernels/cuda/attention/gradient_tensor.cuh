@@ -94,6 +94,14 @@ __device__ void take_pair(Pairs<kCount>& pairs, int j, int e, float factor, cons
   pairs.p[j][e] = mask_factor * p;
 }
 
+// Pair e of block j is nothing where bit 4 j + e is set.
+template <int kCount>
+__device__ void hide(Pairs<kCount>& pairs, std::uint32_t hidden) {
+  for_each_block<4 * kCount>([&](int i) {
+    if ((hidden >> i & 1U) != 0) pairs.p[i / 4][i % 4] = pairs.ds[i / 4][i % 4] = 0;
+  });
+}
+
 template <typename T>
 __device__ QueryFacts facts_of(const BackwardGrid<T>& grid, std::int64_t sample, std::int64_t head,
                                std::int64_t query, float dout_out) {
