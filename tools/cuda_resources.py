@@ -36,12 +36,14 @@ KERNELS = {
     "cached_attention, d <= 128": ("", 256, 37_248, 0, 0),
     "cached_attention, d <= 256": ("all types", 256, 70_016, 0, 0),
     "query_terms": ("terms of queries for the backward", 256, 0, 2 * HIDDEN, 0),
-    "query_gradient on tensor cores, d <= 64": ("attention backward of queries, 16 bits", 128, 47_104, 5 * HIDDEN, 3 * PRODUCT),
+    "query_gradient on tensor cores, d <= 64": (
+        "attention backward of queries, 16 bits", 128, 47_104, 5 * HIDDEN, 3 * PRODUCT),
     "query_gradient on tensor cores, d <= 128": ("", 128, 88_064, 0, 0),
     "query_gradient, d <= 64": ("the same, fp32", 256, 37_504, 12 * HIDDEN, 3 * PRODUCT),
     "query_gradient, d <= 128": ("", 256, 70_272, 0, 0),
     "query_gradient, d <= 256": ("", 128, 66_880, 0, 0),
-    "key_gradient on tensor cores, d <= 64": ("attention backward of keys and values, 16 bits", 128, 47_104, 6 * HIDDEN, 4 * PRODUCT),
+    "key_gradient on tensor cores, d <= 64": (
+        "attention backward of keys and values, 16 bits", 128, 47_104, 6 * HIDDEN, 4 * PRODUCT),
     "key_gradient on tensor cores, d <= 128": ("", 128, 88_064, 0, 0),
     "key_gradient, d <= 64": ("the same, fp32", 256, 41_984, 14 * HIDDEN, 4 * PRODUCT),
     "key_gradient, d <= 128": ("", 256, 74_752, 0, 0),

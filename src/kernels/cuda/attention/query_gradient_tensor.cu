@@ -75,15 +75,10 @@ __device__ void take_keys(Pairs<kCount>& pairs, const BackwardGrid<T>& grid,
   hide(pairs, hidden);
 }
 
-// Blocks that a multiprocessor has registers for: 168 for each thread of three.
-template <int kChannels, PairForm kForm>
-inline constexpr int kQueryBlocks = kChannels <= 8 && kForm == PairForm::kPlain ? 3 : kBlocks;
-
 // A block: a tile of queries, a head, a sample. Under a causal mask the last tile sees the most
 // keys, so it is the first to start.
 template <typename T, int kChannels, PairForm kForm>
-__global__ void __launch_bounds__(kTensorThreads, (kQueryBlocks<kChannels, kForm>))
-    query_gradient(TensorGrid<T> grid) {
+__global__ void __launch_bounds__(kTensorThreads, kBlocks) query_gradient(TensorGrid<T> grid) {
   constexpr int kSteps = kChannels / 2;
   constexpr int kPitch = kTensorPitch<kSteps>;
   const Stages<T, kSteps> stages;
