@@ -12,12 +12,18 @@ inline constexpr double kRootHalf = 0.70710678118654752440;       // 1 / sqrt(2)
 inline constexpr double kCubic = 0.044715;
 inline constexpr double kFast = 1.702;
 
+// (1 + tanh u) / 2 as 1 / (1 + exp(-2 u)): near tanh u = -1 the sum would cancel.
+template <typename S>
+__device__ S gelu_share(S x) {
+  return S(1) / (S(1) + exp(-S(2 * kRootTwoOverPi) * (x + S(kCubic) * x * x * x)));
+}
+
 template <typename S>
 __device__ S activated(ActivationKind kind, S x) {
   const S one = 1;
   switch (kind) {
     case ActivationKind::kGeluTanh:
-      return S(0.5) * x * (one + tanh(S(kRootTwoOverPi) * (x + S(kCubic) * x * x * x)));
+      return x * gelu_share(x);
     case ActivationKind::kGeluErf:
       return S(0.5) * x * (one + erf(x * S(kRootHalf)));
     case ActivationKind::kGeluFast:
@@ -36,9 +42,8 @@ __device__ S activation_slope(ActivationKind kind, S x) {
   const S half = S(0.5);
   switch (kind) {
     case ActivationKind::kGeluTanh: {
-      const S t = tanh(S(kRootTwoOverPi) * (x + S(kCubic) * x * x * x));
-      return half * (one + t) +
-             half * x * (one - t * t) * S(kRootTwoOverPi) * (one + S(3 * kCubic) * x * x);
+      const S s = gelu_share(x);
+      return s + x * s * (one - s) * S(2 * kRootTwoOverPi) * (one + S(3 * kCubic) * x * x);
     }
     case ActivationKind::kGeluErf: {
       const S density = half * S(kRootTwoOverPi) * exp(-half * x * x);
