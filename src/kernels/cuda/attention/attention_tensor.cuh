@@ -84,11 +84,18 @@ struct LaneQueries {
 
   // Hides the keys that a query does not see. `count`: keys of the step, from key `begin` on.
   __device__ void mask(WarpScores& scores, int begin, int count) const {
+    static_assert(4 * kKeyBlocks <= 32);
     const int pair = static_cast<int>(threadIdx.x % 4);
-    for_each_block<kKeyBlocks>([&](int j) {
-      for (int e = 0; e < 4; ++e) {
-        if (!sees(e / 2, begin, 8 * j + 2 * pair + e % 2, count)) scores.block[j][e] = kNothing;
+    std::uint32_t hidden = 0;  // a bit for each score
+#pragma unroll 1               // all at a time need more registers
+    for (int i = 0; i < 2 * kKeyBlocks; ++i) {
+      const int column = i / 2 * 8 + 2 * pair + i % 2;
+      for (int own = 0; own < 2; ++own) {
+        if (!sees(own, begin, column, count)) hidden |= 1U << (i / 2 * 4 + 2 * own + i % 2);
       }
+    }
+    for_each_block<4 * kKeyBlocks>([&](int i) {
+      if ((hidden >> i & 1U) != 0) scores.block[i / 4][i % 4] = kNothing;
     });
   }
 
