@@ -187,13 +187,12 @@ struct StepRows {
   uint4 k[2][kSteps / 2];
   uint4 v[4][kSteps / 4];
 
-  // Of keys key .. key + kStepKeys - 1; those from `keys` on are 0.
+  // Of keys key .. key + kStepKeys - 1; those from `keys` on are 0. A step is within a page.
   template <typename T, bool kCoded>
-  __device__ void load(const CachedGrid<T, kCoded>& of, std::int64_t sample, std::int64_t key_head,
-                       std::int64_t key, std::int64_t keys) {
+  __device__ void load_keys(const CachedGrid<T, kCoded>& of, std::int64_t sample,
+                            std::int64_t key_head, std::int64_t key, std::int64_t keys) {
     const int g = static_cast<int>(threadIdx.x % kWarp / 4);
     const int pair = static_cast<int>(threadIdx.x % 4);
-    // A step is within a page.
     const std::int64_t page = of.table[sample * of.pages + key / kCachePage];
     const std::int64_t in_page = key % kCachePage;
 #pragma unroll
@@ -207,6 +206,15 @@ struct StepRows {
         if (given) k[j][s] = eight_channels<T>(row, 32 * s + 8 * pair, of.d, of.vectors);
       }
     }
+  }
+
+  template <typename T, bool kCoded>
+  __device__ void load_values(const CachedGrid<T, kCoded>& of, std::int64_t sample,
+                              std::int64_t key_head, std::int64_t key, std::int64_t keys) {
+    const int g = static_cast<int>(threadIdx.x % kWarp / 4);
+    const int pair = static_cast<int>(threadIdx.x % 4);
+    const std::int64_t page = of.table[sample * of.pages + key / kCachePage];
+    const std::int64_t in_page = key % kCachePage;
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
       const int at = j / 2 * 8 + 2 * pair + j % 2;
@@ -280,13 +288,13 @@ __global__ void __launch_bounds__(kChunkWarps* kWarp, 2)
   const int g = static_cast<int>(threadIdx.x % kWarp / 4);
   const int pair = static_cast<int>(threadIdx.x % 4);
   uint4 q[kSteps / 2][2];
-  std::int64_t heads[2];
-  std::int64_t positions[2];
+  int heads[2];
+  int positions[2];
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
     const int query = g + 8 * i < queries.count ? g + 8 * i : 0;
-    heads[i] = queries.head(query);
-    positions[i] = sight.query_begin + queries.row(query);
+    heads[i] = static_cast<int>(queries.head(query));
+    positions[i] = static_cast<int>(sight.query_begin + queries.row(query));
     const T* row =
         of.q + (queries.first_row + queries.row(query)) * of.q_stride + heads[i] * of.q_head_stride;
 #pragma unroll
@@ -303,9 +311,17 @@ __global__ void __launch_bounds__(kChunkWarps* kWarp, 2)
        key += kChunkWarps * kStepKeys) {
     if (!sight.meets(range, key, key + kStepKeys - 1)) continue;  // the whole warp
     StepRows<kSteps> rows;
-    rows.template load<T>(of, sample, queries.key_head, key, sight.keys);
+    // Wide rows leave no registers for both at a time.
+    constexpr bool kTogether = kSteps <= 4;
+    rows.template load_keys<T>(of, sample, queries.key_head, key, sight.keys);
+    if constexpr (kTogether)
+      rows.template load_values<T>(of, sample, queries.key_head, key, sight.keys);
     float products[2][4] = {};
     multiply_step<T, kSteps>(products, q, rows);
+    if constexpr (!kTogether) {
+      __syncwarp();  // no load is moved before the products
+      rows.template load_values<T>(of, sample, queries.key_head, key, sight.keys);
+    }
     float weights[2][4];  // of the two rows of a lane, for two keys of each block of 8
     float corrections[2];
 #pragma unroll
