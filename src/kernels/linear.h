@@ -2,8 +2,8 @@
 //
 // Sums run in fp32 for bf16, fp16 and fp32 (in fp64 for fp64). Rows are computed in fixed tiles of
 // Kernels::row_tile() rows, so that a call on rows cut at tile edges gives the same bits as the
-// call on all of them. On a GPU this holds for calls of more than 16 rows: a call of fewer may sum in
-// the order of decoding (kernels/cuda/few_row_product.h). n may be 0.
+// call on all of them. On a GPU this holds for calls of more than 16 rows: a call of fewer may sum
+// in the order of decoding (kernels/cuda/few_row_product.h). n may be 0.
 #pragma once
 
 #include <optional>
