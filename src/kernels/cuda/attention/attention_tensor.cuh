@@ -143,6 +143,56 @@ __host__ __device__ inline bool has_plain_scores(const KeySight& sight, const Sc
   return rules.cap == 0 && rules.scale > 0 && sight.slopes == nullptr && sight.bias == nullptr;
 }
 
+// The queries of a lane in the warp whose first query in the tile is `own`, of `rows`.
+template <typename T>
+__device__ LaneQueries lane_queries(const QueryTile<T>& tile, const KeySight& sight,
+                                    const ScoreRules& rules, int own, int rows) {
+  LaneQueries queries{.sight = sight,
+                      .rules = rules,
+                      .sample = static_cast<int>(tile.sample),
+                      .head = static_cast<int>(tile.head)};
+  for (int i = 0; i < 2; ++i) {
+    const int row = static_cast<int>(threadIdx.x % kWarp / 4) + 8 * i;
+    queries.index[i] = static_cast<int>(tile.first) + (row < rows ? own + row : 0);
+    const Positions place = sight.place_of(tile.sample, queries.index[i]);
+    queries.position[i] = in_32_bits(place.first);
+    queries.bounds[i] = sight.bounds_of(place);
+  }
+  return queries;
+}
+
+// Finds the first step from `begin` on with a key that some query may see. `whole`: of all queries.
+__device__ inline bool find_keys(const KeySight& sight, std::int64_t sample, const Positions& whole,
+                                 int keys, int& begin) {
+  for (; begin < keys; begin += kTensorTile) {
+    const int end = keys < begin + kTensorTile ? keys : begin + kTensorTile;
+    if (sight.meets(whole, sight.key_position(sample, begin), sight.key_position(sample, end - 1)))
+      return true;
+  }
+  return false;
+}
+
+// Writes the rows of a warp. `natural`: of a score.
+template <typename T, int kSteps>
+__device__ void write_rows(const float (&sums)[2 * kSteps][4], const LaneSoftmax& softmax,
+                           const QueryTile<T>& tile, int own, float natural) {
+  const int lane = static_cast<int>(threadIdx.x % kWarp);
+  const int left = tile.count - own;
+  const int rows = left < 16 ? left : 16;
+  WrittenRows<T> written{.first = tile.out + own * tile.out_stride,
+                         .stride = tile.out_stride,
+                         .count = rows,
+                         .d = tile.d};
+  for (int i = 0; i < 2; ++i) {
+    const float sum = softmax.whole_sum(i);
+    written.factor[i] = sum == 0 ? 0.0F : 1.0F / sum;
+    const int row = lane / 4 + 8 * i;
+    if (tile.lse != nullptr && lane % 4 == 0 && row < rows)
+      tile.lse[own + row] = sum == 0 ? kNothing : softmax.largest[i] * natural + logf(sum);
+  }
+  write_sums<T, kSteps>(sums, written);
+}
+
 // As attend(), by kTensorThreads threads, for heads of at most 16 kSteps channels. While the tiles
 // of a step are multiplied, those of the next one are copied. `kPlain`: scores are known to be
 // plain, and there is no dropout; rows have the same bits without it.
@@ -150,7 +200,6 @@ template <typename T, int kSteps, bool kPlain, typename KeyRow, typename ValueRo
 __device__ void attend_on_tensor_cores(const QueryTile<T>& tile, const KeySight& sight,
                                        const ScoreRules& rules, const KeyRow& key_row,
                                        const ValueRow& value_row) {
-  const int lane = static_cast<int>(threadIdx.x % kWarp);
   const int own = static_cast<int>(threadIdx.x / kWarp) * 16;  // query of the warp, in the tile
   const int left = tile.count - own;
   const int rows = left < 16 ? left : 16;  // of the warp; at most 0: none
@@ -165,17 +214,6 @@ __device__ void attend_on_tensor_cores(const QueryTile<T>& tile, const KeySight&
   const bool drops = !kPlain && rules.site.draws;
   const int keys = static_cast<int>(sight.key_count(tile.sample));
   const Positions whole = range_of_tile(sight, tile.sample, tile.first, tile.count);
-  // Finds the first step from `begin` on with a key that some query may see.
-  const auto find = [&](int& begin) {
-    for (; begin < keys; begin += kTensorTile) {
-      const int end = keys < begin + kTensorTile ? keys : begin + kTensorTile;
-      if (sight.meets(whole, sight.key_position(tile.sample, begin),
-                      sight.key_position(tile.sample, end - 1))) {
-        return true;
-      }
-    }
-    return false;
-  };
   const auto load = [&](int stage, int begin) {
     const int count = keys - begin < kTensorTile ? keys - begin : kTensorTile;
     load_rows<T, kSteps>(keys_of(stage), count, tile.d, tile.vectors,
@@ -189,7 +227,7 @@ __device__ void attend_on_tensor_cores(const QueryTile<T>& tile, const KeySight&
               });
   };
   int begin = 0;
-  bool more = find(begin);
+  bool more = find_keys(sight, tile.sample, whole, keys, begin);
   load_rows<T, kSteps>(keys_of(1), tile.count, tile.d, tile.vectors,
                        [&](int i) { return tile.q + i * tile.q_stride; });
   if (more) load(0, begin);
@@ -197,17 +235,7 @@ __device__ void attend_on_tensor_cores(const QueryTile<T>& tile, const KeySight&
   __syncthreads();
   std::uint32_t q[kSteps][4];
   read_left<T, kSteps>(q, keys_of(1) + own * kTensorPitch<kSteps>);
-  LaneQueries queries{.sight = sight,
-                      .rules = rules,
-                      .sample = static_cast<int>(tile.sample),
-                      .head = static_cast<int>(tile.head)};
-  for (int i = 0; i < 2; ++i) {
-    const int row = lane / 4 + 8 * i;
-    queries.index[i] = static_cast<int>(tile.first) + (row < rows ? own + row : 0);
-    const Positions place = sight.place_of(tile.sample, queries.index[i]);
-    queries.position[i] = in_32_bits(place.first);
-    queries.bounds[i] = sight.bounds_of(place);
-  }
+  const LaneQueries queries = lane_queries(tile, sight, rules, own, rows);
   const Positions range =
       rows > 0 ? query_range(sight, tile.sample, tile.first + own, rows) : whole;
   const bool plain = kPlain || has_plain_scores(sight, rules);
@@ -219,7 +247,7 @@ __device__ void attend_on_tensor_cores(const QueryTile<T>& tile, const KeySight&
     __syncthreads();  // the tiles are there, and those of the other stage have been read
     const int now = begin;
     begin += kTensorTile;
-    more = find(begin);
+    more = find_keys(sight, tile.sample, whole, keys, begin);
     if (more) load(stage ^ 1, begin);
     const int count = keys - now < kTensorTile ? keys - now : kTensorTile;
     const std::int64_t low = sight.key_position(tile.sample, now);
@@ -240,19 +268,7 @@ __device__ void attend_on_tensor_cores(const QueryTile<T>& tile, const KeySight&
     }
     add_weighted<T, kSteps>(sums, scores.block, values_of(stage));
   }
-  if (rows <= 0) return;  // the whole warp
-  WrittenRows<T> written{.first = tile.out + own * tile.out_stride,
-                         .stride = tile.out_stride,
-                         .count = rows,
-                         .d = tile.d};
-  for (int i = 0; i < 2; ++i) {
-    const float sum = softmax.whole_sum(i);
-    written.factor[i] = sum == 0 ? 0.0F : 1.0F / sum;
-    const int row = lane / 4 + 8 * i;
-    if (tile.lse != nullptr && lane % 4 == 0 && row < rows)
-      tile.lse[own + row] = sum == 0 ? kNothing : softmax.largest[i] * natural + logf(sum);
-  }
-  write_sums<T, kSteps>(sums, written);
+  if (rows > 0) write_rows<T, kSteps>(sums, softmax, tile, own, natural);
 }
 
 // How queries in T with heads of kLanes kChannels channels are divided among blocks.

@@ -23,7 +23,7 @@ struct alignas(16) TwoQueryTerms {
   QueryTerms of[2];
 };
 
-// What lies between a product and a probability.
+// From a product to a probability.
 enum class PairForm {
   kPlain,    // a score is a scaled product, and there is no dropout
   kDropped,  // the same with dropout

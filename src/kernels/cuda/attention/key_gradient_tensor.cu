@@ -11,6 +11,22 @@ struct OwnKeys {
   int index[2];
   int position[2];  // below all bounds, if the tile has no such key
   bool used[2];
+  int count;  // of the warp; at most 0: none
+  int low;    // their positions
+  int high;
+
+  // Whether some of the queries first .. first + most - 1 may see one of the keys. `all`: each is
+  // known to see each key; becomes true where it turns out to be so.
+  __device__ bool meets(const KeySight& sight, int first, int most, bool& all) const {
+    const std::int64_t rest = sight.queries - first;
+    if (rest <= 0 || count <= 0) return false;
+    if (all) return true;
+    const Positions range =
+        query_range(sight, sample, first, static_cast<int>(rest < most ? rest : most));
+    if (!sight.meets(range, low, high)) return false;
+    all = count == 16 && sight.covers(range, low, high);
+    return true;
+  }
 };
 
 // From products of own keys and queries first + 8 j .. to P and dS, if there are rules for scores
@@ -91,33 +107,38 @@ struct QueryStep {
   bool covered;  // each query sees each key of the block
 };
 
-// A block: a tile of keys, a head of keys, a sample.
-template <typename T, int kChannels, PairForm kForm>
-__global__ void __launch_bounds__(kTensorThreads, kBlocks) key_gradient(TensorGrid<T> grid) {
-  constexpr int kSteps = kChannels / 2;
-  constexpr int kPitch = kTensorPitch<kSteps>;
-  constexpr bool kAhead = kStages<kSteps, kForm> == 2;
-  const Stages<T, kSteps> stages;
-  T* v_tile = kAhead ? stages.own() : stages.second(1);
-  const BackwardGrid<T>& pairs = grid.pairs;
-  const KeySight& sight = pairs.sight;
-  const std::int64_t begin = std::int64_t{blockIdx.x} * kTensorTile;
-  const std::int64_t key_head = blockIdx.y;
-  const std::int64_t sample = blockIdx.z;
-  const std::int64_t left = sight.keys - begin;
-  const int held = static_cast<int>(left < kTensorTile ? left : kTensorTile);
-  const std::int64_t visible = sight.key_count(sample) - begin;
-  const int keys = static_cast<int>(visible < held ? (visible > 0 ? visible : 0) : held);
-  const int lane = static_cast<int>(threadIdx.x % kWarp);
-  const int own = static_cast<int>(threadIdx.x / kWarp) * 16;  // key of the warp, in the tile
-  const int own_keys = keys - own < 16 ? keys - own : 16;      // at most 0: none
-  float dk[2 * kSteps][4] = {};
-  float dv[2 * kSteps][4] = {};
-  const int last_head = static_cast<int>((key_head + 1) * pairs.heads_per_key);
-  const int low = keys > 0 ? in_32_bits(sight.key_position(sample, begin)) : 0;
-  const int high = keys > 0 ? in_32_bits(sight.key_position(sample, begin + keys - 1)) : 0;
+// What a block owns: a tile of keys, of a head of keys and a sample.
+template <typename T, int kSteps, PairForm kForm>
+struct KeyBlock {
+  const TensorGrid<T>& grid;
+  Stages<T, kSteps> stages;
+  std::int64_t begin;
+  std::int64_t key_head;
+  std::int64_t sample;
+  int held;  // keys of the tile
+  int keys;  // those that a query may see
+  int low = 0;
+  int high = 0;  // their positions
+
+  __device__ explicit KeyBlock(const TensorGrid<T>& of)
+      : grid(of),
+        begin(std::int64_t{blockIdx.x} * kTensorTile),
+        key_head(blockIdx.y),
+        sample(blockIdx.z) {
+    const KeySight& sight = grid.pairs.sight;
+    const std::int64_t left = sight.keys - begin;
+    held = static_cast<int>(left < kTensorTile ? left : kTensorTile);
+    const std::int64_t visible = sight.key_count(sample) - begin;
+    keys = static_cast<int>(visible < held ? (visible > 0 ? visible : 0) : held);
+    if (keys == 0) return;
+    low = in_32_bits(sight.key_position(sample, begin));
+    high = in_32_bits(sight.key_position(sample, begin + keys - 1));
+  }
+
   // Finds the first step from `step` on in which a query may see a key.
-  const auto find = [&](QueryStep& step) {
+  __device__ bool find(QueryStep& step) const {
+    const KeySight& sight = grid.pairs.sight;
+    const int last_head = static_cast<int>((key_head + 1) * grid.pairs.heads_per_key);
     for (; step.head < last_head; ++step.head, step.first = 0) {
       for (; step.first < sight.queries; step.first += kTensorTile) {
         const std::int64_t rest = sight.queries - step.first;
@@ -129,9 +150,12 @@ __global__ void __launch_bounds__(kTensorThreads, kBlocks) key_gradient(TensorGr
       }
     }
     return false;
-  };
-  const auto load = [&](int stage, const QueryStep& step) {
-    const std::int64_t rest = sight.queries - step.first;
+  }
+
+  // Copies the queries of a step, what else belongs to them, and draws the kept pairs.
+  __device__ void load(int stage, const QueryStep& step) const {
+    const BackwardGrid<T>& pairs = grid.pairs;
+    const std::int64_t rest = pairs.sight.queries - step.first;
     const int rows = static_cast<int>(rest < kTensorTile ? rest : kTensorTile);
     load_rows<T, kSteps>(stages.first(stage), rows, pairs.d, grid.vectors,
                          [&](int i) { return pairs.q.row(sample, step.first + i, step.head); });
@@ -144,54 +168,86 @@ __global__ void __launch_bounds__(kTensorThreads, kBlocks) key_gradient(TensorGr
     }
     if constexpr (kForm == PairForm::kDropped) {
       draw_kept(stages.kept(stage), pairs.rules, {sample, step.head, low}, [&](int i) {
-        return sight.place_of(sample, step.first + (i < rows ? i : 0)).first;
+        return pairs.sight.place_of(sample, step.first + (i < rows ? i : 0)).first;
       });
     }
-  };
-  QueryStep step{static_cast<int>(key_head * pairs.heads_per_key), 0, false};
-  bool more = keys > 0 && find(step);
-  if (more) {
+  }
+
+  __device__ void load_own(T* v_tile) const {
+    const BackwardGrid<T>& pairs = grid.pairs;
     load_rows<T, kSteps>(stages.first(1), keys, pairs.d, grid.vectors,
                          [&](int i) { return pairs.k.row(sample, begin + i, key_head); });
     load_rows<T, kSteps>(v_tile, keys, pairs.d, grid.vectors,
                          [&](int i) { return pairs.v.row(sample, begin + i, key_head); });
-    load(0, step);
+  }
+
+  // Of the warp whose first key in the tile is `own`.
+  __device__ OwnKeys own_keys(int own) const {
+    const KeySight& sight = grid.pairs.sight;
+    OwnKeys mine{.sample = static_cast<int>(sample)};
+    for (int i = 0; i < 2; ++i) {
+      const int row = own + static_cast<int>(threadIdx.x % kWarp / 4) + 8 * i;
+      mine.used[i] = row < keys;
+      mine.index[i] = static_cast<int>(begin) + (row < keys ? row : 0);
+      mine.position[i] = row < keys ? in_32_bits(sight.key_position(sample, mine.index[i]))
+                                    : static_cast<int>(-kMostPosition - 1);
+    }
+    mine.count = keys - own < 16 ? keys - own : 16;
+    const std::int64_t first = begin + (mine.count > 0 ? own : 0);
+    mine.low = in_32_bits(sight.key_position(sample, first));
+    mine.high =
+        in_32_bits(sight.key_position(sample, first + (mine.count > 0 ? mine.count : 1) - 1));
+    return mine;
+  }
+
+  __device__ void write(const float (&sums)[2 * kSteps][4], const HeadMatrix<T>& gradient, int own,
+                        float scale) const {
+    write_sums<T, kSteps>(sums, {.first = gradient.row(sample, begin + own, key_head),
+                                 .stride = gradient.row_stride,
+                                 .count = held - own,
+                                 .d = grid.pairs.d,
+                                 .factor = {scale, scale}});
+  }
+};
+
+// A block: a tile of keys, a head of keys, a sample.
+template <typename T, int kChannels, PairForm kForm>
+__global__ void __launch_bounds__(kTensorThreads, kBlocks) key_gradient(TensorGrid<T> grid) {
+  constexpr int kSteps = kChannels / 2;
+  constexpr int kPitch = kTensorPitch<kSteps>;
+  constexpr bool kAhead = kStages<kSteps, kForm> == 2;
+  const KeyBlock<T, kSteps, kForm> block(grid);
+  const Stages<T, kSteps>& stages = block.stages;
+  T* v_tile = kAhead ? stages.own() : stages.second(1);
+  const BackwardGrid<T>& pairs = grid.pairs;
+  const int lane = static_cast<int>(threadIdx.x % kWarp);
+  const int own = static_cast<int>(threadIdx.x / kWarp) * 16;  // key of the warp, in the tile
+  float dk[2 * kSteps][4] = {};
+  float dv[2 * kSteps][4] = {};
+  QueryStep step{static_cast<int>(block.key_head * pairs.heads_per_key), 0, false};
+  bool more = block.keys > 0 && block.find(step);
+  if (more) {
+    block.load_own(v_tile);
+    block.load(0, step);
     wait_for_copies();
     __syncthreads();
     const T* own_k = stages.first(1) + own * kPitch;
     const T* own_v = v_tile + own * kPitch;
     std::uint32_t k[kSteps][4];
     if constexpr (kAhead) read_left<T, kSteps>(k, own_k);
-    OwnKeys mine{.sample = static_cast<int>(sample)};
-    for (int i = 0; i < 2; ++i) {
-      const int row = own + lane / 4 + 8 * i;
-      mine.used[i] = row < keys;
-      mine.index[i] = static_cast<int>(begin) + (row < keys ? row : 0);
-      mine.position[i] = row < keys ? in_32_bits(sight.key_position(sample, mine.index[i]))
-                                    : static_cast<int>(-kMostPosition - 1);
-    }
-    const int own_low = own_keys > 0 ? in_32_bits(sight.key_position(sample, begin + own)) : low;
-    const int own_high =
-        own_keys > 0 ? in_32_bits(sight.key_position(sample, begin + own + own_keys - 1)) : high;
+    OwnKeys mine = block.own_keys(own);
     for (int stage = 0; more; stage ^= kAhead ? 1 : 0) {
       wait_for_copies();
       __syncthreads();  // the tile is there, and the other stage has been read
       const QueryStep now = step;
       step.first += kTensorTile;
-      more = find(step);
-      if (kAhead && more) load(stage ^ 1, step);
+      more = block.find(step);
+      if (kAhead && more) block.load(stage ^ 1, step);
       mine.head = now.head;
       for (int part = 0; part < kTensorTile; part += kPart<kSteps>) {
         const int first = now.first + part;
-        const std::int64_t rest = sight.queries - first;
-        if (rest <= 0 || own_keys <= 0) break;
         bool all = now.covered;
-        if (!all) {
-          const Positions range = query_range(
-              sight, sample, first, static_cast<int>(rest < kPart<kSteps> ? rest : kPart<kSteps>));
-          if (!sight.meets(range, own_low, own_high)) continue;
-          all = own_keys == 16 && sight.covers(range, own_low, own_high);
-        }
+        if (!mine.meets(pairs.sight, first, kPart<kSteps>, all)) continue;
         const T* q = stages.first(stage) + part * kPitch;
         const T* dout = stages.second(stage) + part * kPitch;
         Pairs<kPart<kSteps> / 8> products;
@@ -215,20 +271,11 @@ __global__ void __launch_bounds__(kTensorThreads, kBlocks) key_gradient(TensorGr
       }
       if (kAhead || !more) continue;
       __syncthreads();
-      load(0, step);
+      block.load(0, step);
     }
   }
-  const float scale = pairs.rules.scale;
-  write_sums<T, kSteps>(dk, {.first = pairs.dk.row(sample, begin + own, key_head),
-                             .stride = pairs.dk.row_stride,
-                             .count = held - own,
-                             .d = pairs.d,
-                             .factor = {scale, scale}});
-  write_sums<T, kSteps>(dv, {.first = pairs.dv.row(sample, begin + own, key_head),
-                             .stride = pairs.dv.row_stride,
-                             .count = held - own,
-                             .d = pairs.d,
-                             .factor = {1, 1}});
+  block.write(dk, pairs.dk, own, pairs.rules.scale);
+  block.write(dv, pairs.dv, own, 1);
 }
 
 }  // namespace

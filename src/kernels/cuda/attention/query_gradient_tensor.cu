@@ -75,29 +75,35 @@ __device__ void take_keys(Pairs<kCount>& pairs, const BackwardGrid<T>& grid,
   hide(pairs, hidden);
 }
 
-// A block: a tile of queries, a head, a sample. Under a causal mask the last tile sees the most
-// keys, so it is the first to start.
-template <typename T, int kChannels, PairForm kForm>
-__global__ void __launch_bounds__(kTensorThreads, kBlocks) query_gradient(TensorGrid<T> grid) {
-  constexpr int kSteps = kChannels / 2;
-  constexpr int kPitch = kTensorPitch<kSteps>;
-  const Stages<T, kSteps> stages;
-  const BackwardGrid<T>& pairs = grid.pairs;
-  const KeySight& sight = pairs.sight;
-  const std::int64_t first = std::int64_t{gridDim.x - 1 - blockIdx.x} * kTensorTile;
-  const std::int64_t head = blockIdx.y;
-  const std::int64_t sample = blockIdx.z;
-  const std::int64_t key_head = head / pairs.heads_per_key;
-  const std::int64_t left = sight.queries - first;
-  const int rows = static_cast<int>(left < kTensorTile ? left : kTensorTile);
-  const int lane = static_cast<int>(threadIdx.x % kWarp);
-  const int own = static_cast<int>(threadIdx.x / kWarp) * 16;  // query of the warp, in the tile
-  const int own_rows = rows - own < 16 ? rows - own : 16;      // at most 0: none
-  const std::int64_t keys = sight.key_count(sample);
-  const Positions whole = range_of_tile(sight, sample, first, rows);
-  float dq[2 * kSteps][4] = {};
+// What a block owns: a tile of queries, of a head and a sample. Under a causal mask the last tile
+// sees the most keys, so it is the first to start.
+template <typename T, int kSteps, PairForm kForm>
+struct QueryBlock {
+  const TensorGrid<T>& grid;
+  Stages<T, kSteps> stages;
+  std::int64_t first;
+  std::int64_t head;
+  std::int64_t sample;
+  std::int64_t key_head;
+  std::int64_t keys;
+  int rows;
+  Positions whole;  // of its queries
+
+  __device__ explicit QueryBlock(const TensorGrid<T>& of)
+      : grid(of),
+        first(std::int64_t{gridDim.x - 1 - blockIdx.x} * kTensorTile),
+        head(blockIdx.y),
+        sample(blockIdx.z),
+        key_head(head / of.pairs.heads_per_key),
+        keys(of.pairs.sight.key_count(sample)) {
+    const std::int64_t left = of.pairs.sight.queries - first;
+    rows = static_cast<int>(left < kTensorTile ? left : kTensorTile);
+    whole = range_of_tile(of.pairs.sight, sample, first, rows);
+  }
+
   // Finds the first tile from `begin` on that a query may see a key of.
-  const auto find = [&](std::int64_t& begin) {
+  __device__ bool find(std::int64_t& begin) const {
+    const KeySight& sight = grid.pairs.sight;
     for (; begin < keys; begin += kTensorTile) {
       const std::int64_t end = keys < begin + kTensorTile ? keys : begin + kTensorTile;
       if (sight.meets(whole, sight.key_position(sample, begin),
@@ -106,56 +112,98 @@ __global__ void __launch_bounds__(kTensorThreads, kBlocks) query_gradient(Tensor
       }
     }
     return false;
-  };
-  const auto load = [&](int stage, std::int64_t begin) {
+  }
+
+  // Copies a tile of keys and values, and draws the kept pairs.
+  __device__ void load(int stage, std::int64_t begin) const {
+    const BackwardGrid<T>& pairs = grid.pairs;
     const int count = static_cast<int>(keys - begin < kTensorTile ? keys - begin : kTensorTile);
     load_rows<T, kSteps>(stages.first(stage), count, pairs.d, grid.vectors,
                          [&](int i) { return pairs.k.row(sample, begin + i, key_head); });
     load_rows<T, kSteps>(stages.second(stage), count, pairs.d, grid.vectors,
                          [&](int i) { return pairs.v.row(sample, begin + i, key_head); });
     if constexpr (kForm == PairForm::kDropped) {
+      const KeySight& sight = pairs.sight;
       draw_kept(stages.kept(stage), pairs.rules, {sample, head, sight.key_position(sample, begin)},
                 [&](int i) { return sight.place_of(sample, first + (i < rows ? i : 0)).first; });
     }
-  };
-  std::int64_t begin = 0;
-  bool more = find(begin);
-  if (more) {
+  }
+
+  __device__ void load_own() const {
+    const BackwardGrid<T>& pairs = grid.pairs;
     load_rows<T, kSteps>(stages.first(1), rows, pairs.d, grid.vectors,
                          [&](int i) { return pairs.q.row(sample, first + i, head); });
     load_rows<T, kSteps>(stages.own(), rows, pairs.d, grid.vectors,
                          [&](int i) { return pairs.dout.row(sample, first + i, head); });
-    load(0, begin);
-    wait_for_copies();
-    __syncthreads();
-    std::uint32_t q[kSteps][4];
-    read_left<T, kSteps>(q, stages.first(1) + own * kPitch);
-    const T* dout = stages.own() + own * kPitch;
+  }
+
+  // Of the warp whose first query in the tile is `own`.
+  __device__ OwnQueries own_queries(int own) const {
+    const KeySight& sight = grid.pairs.sight;
     OwnQueries mine{.sample = sample, .head = head};
     for (int i = 0; i < 2; ++i) {
-      const int row = own + lane / 4 + 8 * i;
+      const int row = own + static_cast<int>(threadIdx.x % kWarp / 4) + 8 * i;
       mine.used[i] = row < rows;
       mine.index[i] = first + (row < rows ? row : 0);
       mine.bounds[i] = sight.bounds_of(sight.place_of(sample, mine.index[i]));
       mine.terms[i] = grid.terms_of(sample, head)[first + row];
     }
+    return mine;
+  }
+
+  // `part`: of the tile in a stage, the first key.
+  __device__ KeysOfPart keys_of(int stage, int part, std::int64_t from, int count, int own) const {
+    KeysOfPart all{from, count, {}};
+    if constexpr (kForm == PairForm::kDropped) {
+      for (int i = 0; i < 2; ++i) {
+        const int row = own + static_cast<int>(threadIdx.x % kWarp / 4) + 8 * i;
+        all.kept[i] = stages.kept(stage)[row * kWordsOfRow + part / kWordBits] >> part % kWordBits;
+      }
+    }
+    return all;
+  }
+};
+
+// A block: a tile of queries, a head, a sample.
+template <typename T, int kChannels, PairForm kForm>
+__global__ void __launch_bounds__(kTensorThreads, kBlocks) query_gradient(TensorGrid<T> grid) {
+  constexpr int kSteps = kChannels / 2;
+  constexpr int kPitch = kTensorPitch<kSteps>;
+  const QueryBlock<T, kSteps, kForm> block(grid);
+  const Stages<T, kSteps>& stages = block.stages;
+  const BackwardGrid<T>& pairs = grid.pairs;
+  const KeySight& sight = pairs.sight;
+  const int own = static_cast<int>(threadIdx.x / kWarp) * 16;  // query of the warp, in the tile
+  const int own_rows = block.rows - own < 16 ? block.rows - own : 16;  // at most 0: none
+  float dq[2 * kSteps][4] = {};
+  std::int64_t begin = 0;
+  bool more = block.find(begin);
+  if (more) {
+    block.load_own();
+    block.load(0, begin);
+    wait_for_copies();
+    __syncthreads();
+    std::uint32_t q[kSteps][4];
+    read_left<T, kSteps>(q, stages.first(1) + own * kPitch);
+    const T* dout = stages.own() + own * kPitch;
+    const OwnQueries mine = block.own_queries(own);
     const Positions range =
-        own_rows > 0 ? query_range(sight, sample, first + own, own_rows) : whole;
+        own_rows > 0 ? query_range(sight, block.sample, block.first + own, own_rows) : block.whole;
     for (int stage = 0; more; stage ^= 1) {
       wait_for_copies();
       __syncthreads();  // the tile is there, and the other stage has been read
       const std::int64_t now = begin;
       begin += kTensorTile;
-      more = find(begin);
-      if (more) load(stage ^ 1, begin);
+      more = block.find(begin);
+      if (more) block.load(stage ^ 1, begin);
       if (own_rows <= 0) continue;
       for (int part = 0; part < kTensorTile; part += kPart<kSteps>) {
         const std::int64_t from = now + part;
-        if (from >= keys) break;
-        const int count =
-            static_cast<int>(keys - from < kPart<kSteps> ? keys - from : kPart<kSteps>);
-        const std::int64_t low = sight.key_position(sample, from);
-        const std::int64_t high = sight.key_position(sample, from + count - 1);
+        const std::int64_t rest = block.keys - from;
+        if (rest <= 0) break;
+        const int count = static_cast<int>(rest < kPart<kSteps> ? rest : kPart<kSteps>);
+        const std::int64_t low = sight.key_position(block.sample, from);
+        const std::int64_t high = sight.key_position(block.sample, from + count - 1);
         if (!sight.meets(range, low, high)) continue;
         const T* k = stages.first(stage) + part * kPitch;
         const T* v = stages.second(stage) + part * kPitch;
@@ -163,16 +211,8 @@ __global__ void __launch_bounds__(kTensorThreads, kBlocks) query_gradient(Tensor
         multiply_by_rows<T, kSteps>(products.p, q, k);
         multiply_rows_by_rows<T, kSteps>(products.ds, dout, v);
         if constexpr (kForm != PairForm::kRuled) {
-          KeysOfPart part_keys{from, count, {}};
-          if constexpr (kForm == PairForm::kDropped) {
-            for (int i = 0; i < 2; ++i) {
-              const int row = own + lane / 4 + 8 * i;
-              part_keys.kept[i] =
-                  stages.kept(stage)[row * kWordsOfRow + part / kWordBits] >> part % kWordBits;
-            }
-          }
           take_keys<T, kPart<kSteps> / 8, kForm == PairForm::kDropped>(
-              products, pairs, mine, part_keys,
+              products, pairs, mine, block.keys_of(stage, part, from, count, own),
               count == kPart<kSteps> && sight.covers(range, low, high));
         } else {
           take_keys_by_rules(products, pairs, mine, from, count);
@@ -182,7 +222,7 @@ __global__ void __launch_bounds__(kTensorThreads, kBlocks) query_gradient(Tensor
     }
   }
   const float scale = pairs.rules.scale;
-  write_sums<T, kSteps>(dq, {.first = pairs.dq.row(sample, first + own, head),
+  write_sums<T, kSteps>(dq, {.first = pairs.dq.row(block.sample, block.first + own, block.head),
                              .stride = pairs.dq.row_stride,
                              .count = own_rows,
                              .d = pairs.d,
