@@ -34,8 +34,9 @@ double value(ActivationKind kind, double x) {
 double slope(ActivationKind kind, double x) {
   switch (kind) {
     case ActivationKind::kGeluTanh: {
-      const double t = std::tanh(kRootTwoOverPi * (x + kCubic * x * x * x));
-      return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * kRootTwoOverPi * (1 + 3 * kCubic * x * x);
+      // (1 + tanh u) / 2 without the cancellation near tanh u = -1.
+      const double share = 1 / (1 + std::exp(-2 * kRootTwoOverPi * (x + kCubic * x * x * x)));
+      return share + 2 * x * share * (1 - share) * kRootTwoOverPi * (1 + 3 * kCubic * x * x);
     }
     case ActivationKind::kGeluErf: {
       // The normal density: 1 / sqrt(2 pi) is half of sqrt(2 / pi).
