@@ -21,6 +21,7 @@ constexpr int kGroupRows = 8;  // rows of x in a fragment
 // Eight columns of a row of W, from a multiple of 8 on.
 template <typename B>
 struct PlainWeight {
+  static constexpr bool kCoded = false;
   const B* data;
   std::int64_t stride;
 
@@ -32,6 +33,7 @@ struct PlainWeight {
 // The same of codes, whose values have the bits of ExpandWeight.
 template <typename B, typename Scale>
 struct CodedWeight {
+  static constexpr bool kCoded = true;
   DeviceCodes<Scale> rows;
 
   __device__ uint4 eight(std::int64_t row, std::int64_t column) const {
@@ -66,8 +68,9 @@ struct FewRows {
 
 // A block computes kOutputs outputs of all rows. Its warps take the parts of the columns in turn,
 // and are added in order.
+// Codes need the registers of two blocks.
 template <typename T, typename B, typename Weight, int kGroups>
-__global__ void __launch_bounds__(kThreads, kGroups == 1 ? 3 : 2)
+__global__ void __launch_bounds__(kThreads, kGroups == 1 && !Weight::kCoded ? 3 : 2)
     multiply_rows_by_weight(FewRows<T, B, Weight> all) {
   const int warp = static_cast<int>(threadIdx.x / kWarp);
   const int lane = static_cast<int>(threadIdx.x % kWarp);
