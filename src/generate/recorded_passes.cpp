@@ -9,25 +9,10 @@ namespace {
 // Tables of pages have one of a few widths, so that growing texts are seldom recorded again.
 constexpr std::int64_t kFewestPages = 8;
 
-Context with_arena(const Context& context, Arena& arena) {
-  return {.kernels = context.kernels,
-          .stream = context.stream,
-          .device = context.device,
-          .arena = arena,
-          .weights = context.weights,
-          .tape = context.tape,
-          .training = context.training,
-          .adapters = context.adapters,
-          .adapter_rows = context.adapter_rows,
-          .seed = context.seed,
-          .recompute = context.recompute,
-          .rows = context.rows};
-}
-
 }  // namespace
 
 RecordedPasses::RecordedPasses(const Context& context)
-    : arena_(context.device), context_(with_arena(context, arena_)) {}
+    : arena_(context.device), context_(context.with_arena(arena_)) {}
 
 PassPlace RecordedPasses::place(const KvCache& cache, std::int64_t rows, std::int64_t pages) {
   if (cache_ != cache.memory()) {

@@ -63,6 +63,20 @@ struct Context {
     copy.tape = other;
     return copy;
   }
+  Context with_arena(Arena& other) const {
+    return {.kernels = kernels,
+            .stream = stream,
+            .device = device,
+            .arena = other,
+            .weights = weights,
+            .tape = tape,
+            .training = training,
+            .adapters = adapters,
+            .adapter_rows = adapter_rows,
+            .seed = seed,
+            .recompute = recompute,
+            .rows = rows};
+  }
 };
 
 }  // namespace piton

@@ -13,6 +13,7 @@ namespace {
 
 // Cuts rows into slices at multiples of `tile`, none larger than `slice_rows` rounded up to a tile.
 std::vector<RowRange> slices_of(std::int64_t rows, std::int64_t slice_rows, std::int64_t tile) {
+  PITON_ASSERT(slice_rows > 0, "slices of {} rows", slice_rows);
   const std::int64_t most = (slice_rows + tile - 1) / tile * tile;
   return cut_rows(rows, (rows + most - 1) / most, tile);
 }
@@ -248,9 +249,8 @@ LossOutput head_loss(Context& context, const Value& x, Parameter& table, const L
                 .group = group,
                 .rows = gathers ? gather_rows(context, x.tensor, group) : x.tensor};
   const std::int64_t n = work.rows.dim(0);
-  const std::int64_t slice_rows =
-      split.slice_rows > 0 ? split.slice_rows : context.kernels.full_speed_rows();
-  work.slices = slices_of(n, slice_rows, context.kernels.row_tile());
+  work.slices = slices_of(n, split.slice_rows.value_or(context.kernels.full_speed_rows()),
+                          context.kernels.row_tile());
   LossOutput& output = work.output;
   output.per_token = context.activation(sum_dtype(x.tensor.dtype()), {n});
   output.sum.tensor = context.activation(DType::kF64, {1});

@@ -24,6 +24,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 
 #include "comm/communicator.h"
 #include "ops/tape.h"
@@ -68,7 +69,7 @@ struct LossOutput {
 struct HeadSplit {
   Communicator& group;  // over which the vocabulary is split
   bool sequence_parallel = false;
-  std::int64_t slice_rows = 0;  // 0: Kernels::full_speed_rows()
+  std::optional<std::int64_t> slice_rows;  // above 0; none: Kernels::full_speed_rows()
 };
 
 // x [n, h], under sequence parallelism this rank's [n/t, h]; `table` [V/t, h].

@@ -145,7 +145,7 @@ struct Result {
 };
 
 struct How {
-  std::int64_t slice_rows = 0;
+  std::optional<std::int64_t> slice_rows;
   bool sequence_parallel = false;
   bool training = true;
   bool frozen = false;         // the table

@@ -180,6 +180,14 @@ __device__ void store_sums(const ChunkGrid<T, kCoded>& grid, const ChunkQueries&
   }
 }
 
+// Where the keys of a step are, all in one page, and how many of them there are.
+struct StepPlace {
+  std::int64_t page;
+  std::int64_t in_page;
+  std::int64_t key_head;
+  std::int64_t count;  // those behind are 0
+};
+
 // The keys and values of a step that a lane has: of key g of each block of 8, every fourth vector;
 // of the four keys of its pairs, every eighth.
 template <int kSteps>
@@ -187,19 +195,15 @@ struct StepRows {
   uint4 k[2][kSteps / 2];
   uint4 v[4][kSteps / 4];
 
-  // Of keys key .. key + kStepKeys - 1; those from `keys` on are 0. A step is within a page.
   template <typename T, bool kCoded>
-  __device__ void load_keys(const CachedGrid<T, kCoded>& of, std::int64_t sample,
-                            std::int64_t key_head, std::int64_t key, std::int64_t keys) {
+  __device__ void load_keys(const CachedGrid<T, kCoded>& of, const StepPlace& place) {
     const int g = static_cast<int>(threadIdx.x % kWarp / 4);
     const int pair = static_cast<int>(threadIdx.x % 4);
-    const std::int64_t page = of.table[sample * of.pages + key / kCachePage];
-    const std::int64_t in_page = key % kCachePage;
 #pragma unroll
     for (int j = 0; j < 2; ++j) {
       const int at = 8 * j + g;
-      const bool given = key + at < keys;
-      const auto row = of.keys.row(page, in_page + (given ? at : 0), key_head);
+      const bool given = at < place.count;
+      const auto row = of.keys.row(place.page, place.in_page + (given ? at : 0), place.key_head);
 #pragma unroll
       for (int s = 0; s < kSteps / 2; ++s) {
         k[j][s] = uint4{0, 0, 0, 0};
@@ -209,17 +213,14 @@ struct StepRows {
   }
 
   template <typename T, bool kCoded>
-  __device__ void load_values(const CachedGrid<T, kCoded>& of, std::int64_t sample,
-                              std::int64_t key_head, std::int64_t key, std::int64_t keys) {
+  __device__ void load_values(const CachedGrid<T, kCoded>& of, const StepPlace& place) {
     const int g = static_cast<int>(threadIdx.x % kWarp / 4);
     const int pair = static_cast<int>(threadIdx.x % 4);
-    const std::int64_t page = of.table[sample * of.pages + key / kCachePage];
-    const std::int64_t in_page = key % kCachePage;
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
       const int at = j / 2 * 8 + 2 * pair + j % 2;
-      const bool given = key + at < keys;
-      const auto row = of.values.row(page, in_page + (given ? at : 0), key_head);
+      const bool given = at < place.count;
+      const auto row = of.values.row(place.page, place.in_page + (given ? at : 0), place.key_head);
 #pragma unroll
       for (int s = 0; s < kSteps / 4; ++s) {
         v[j][s] = uint4{0, 0, 0, 0};
@@ -313,14 +314,15 @@ __global__ void __launch_bounds__(kChunkWarps* kWarp, 2)
     StepRows<kSteps> rows;
     // Wide rows leave no registers for both at a time.
     constexpr bool kTogether = kSteps <= 4;
-    rows.template load_keys<T>(of, sample, queries.key_head, key, sight.keys);
-    if constexpr (kTogether)
-      rows.template load_values<T>(of, sample, queries.key_head, key, sight.keys);
+    const StepPlace place{of.table[sample * of.pages + key / kCachePage], key % kCachePage,
+                          queries.key_head, sight.keys - key};
+    rows.load_keys(of, place);
+    if constexpr (kTogether) rows.load_values(of, place);
     float products[2][4] = {};
     multiply_step<T, kSteps>(products, q, rows);
     if constexpr (!kTogether) {
       __syncwarp();  // no load is moved before the products
-      rows.template load_values<T>(of, sample, queries.key_head, key, sight.keys);
+      rows.load_values(of, place);
     }
     float weights[2][4];  // of the two rows of a lane, for two keys of each block of 8
     float corrections[2];
