@@ -30,6 +30,17 @@ if(EXISTS /dev/full)
   endif()
 endif()
 
+# An unwind entry of an empty function hides that of the function at the same address: CMakeLists.txt, x.cold.
+find_program(readelf readelf)
+if(readelf)
+  execute_process(COMMAND sh -c "\"${readelf}\" --debug-dump=frames \"${PITON}\" | grep ' FDE ' > unwind_entries.txt
+      grep -c . unwind_entries.txt; grep -cE 'pc=([0-9a-f]+)\\.\\.\\1$' unwind_entries.txt"
+    WORKING_DIRECTORY ${WORK} OUTPUT_VARIABLE entries)
+  if(NOT entries MATCHES "^[0-9][0-9][0-9][0-9]+\n0\n$")
+    message(FATAL_ERROR "unwind entries of ${PITON}, and of empty functions (wanted 0): ${entries}")
+  endif()
+endif()
+
 # docs/cli.md is what the program says of itself.
 expect(RUN help --markdown CODE 0 OUT "^# Commands and options\n" "\n## piton help\n" "`--threads`")
 if(EXISTS ${SOURCE}/docs/cli.md)
