@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # nightly.sh [PART ...]: all parts of `make nightly`, or those that are named; --list names them.
 #
-# A part that has passed with the sources as they are leaves a file in build/nightly, and is not run again, so that
-# a night that was ended resumes where it was. A part that fails does not keep the others from running. Ends with
+# A part that has passed with the sources as they are leaves a line in build/nightly/passed, and is not run again, so
+# that a night that was ended resumes where it was. A part that fails does not keep the others from running. Ends with
 # the time that each took; what each printed is in build/nightly/PART.log.
 #
+# NIGHT_RECORD=FILE has these lines in another file, which a clone of the same commit on another machine resumes from.
 # NIGHT_HOURS (4): tests of the sources run every night. Environments, drills, fuzzers and faults are shared among
 # nights: those that failed in their last run, then those that have waited longest, until this time is over. With
 # NIGHT_HOURS=24 all run; so do parts that are named.
@@ -12,6 +13,7 @@
 set -u
 cd "$(dirname "$0")/.." || exit 1
 folder=$PWD/build/nightly
+record=${NIGHT_RECORD:-$folder/passed}
 export JOBS=${JOBS:-$(nproc)}
 unset TESTS  # of tools/environments.sh: a part is all of its tests
 make=${MAKE:-make}
@@ -60,6 +62,8 @@ mutants() {
   mkdir -p build-mutants && echo "$state" >build-mutants/state
   tools/mutate.sh --anew "$anew" --seed "$seed" --count "${MUTANTS:-100}"
 }
+# Of a part that has passed; empty otherwise.
+seconds_before() { awk -v state="$state" -v part="$1" '$1 == state && $2 == part { print $3; exit }' "$record" 2>/dev/null; }
 duration() { printf '%d:%02d:%02d' $(($1 / 3600)) $(($1 / 60 % 60)) $(($1 % 60)); }
 
 if [ "${1:-}" = --list ]; then
@@ -73,25 +77,24 @@ if [ $# = 0 ]; then
   mapfile -t all < <(every_night)
   mapfile -t waiting < <(shared_among_nights | by_waiting)
 fi
+processor=$(sed -n 's/^model name[^:]*: *//p' /proc/cpuinfo | head -n 1)
 end=$((${NIGHT_HOURS:-4} * 3600))
 table=() total=0 failures=0 left=0
 for part in "${all[@]}" "${waiting[@]}"; do
-  stamp=$folder/$part.passed
   result=passed
-  if [ "$(head -n 1 "$stamp" 2>/dev/null)" = "$state" ]; then
-    seconds=$(tail -n 1 "$stamp")
+  seconds=$(seconds_before "$part")
+  if [ -n "$seconds" ]; then
     result="passed before"
   elif [[ " ${waiting[*]} " = *" $part "* ]] && [ "$SECONDS" -ge "$end" ]; then
     left=$((left + 1))
     continue
   else
     echo "== $part: since $(date +%H:%M:%S)"
-    rm -f "$stamp"
     start=$SECONDS
     if run "$part" >"$folder/$part.log" 2>&1 </dev/null; then
       seconds=$((SECONDS - start))
       # Made again each time: the folder may have been built from other sources since.
-      [ "$part" = build ] || printf '%s\n%s\n' "$state" "$seconds" >"$stamp"
+      [ "$part" = build ] || echo "$state $part $seconds s, $(date -u +%F), $processor" >>"$record"
     else
       result=FAILED
       seconds=$((SECONDS - start))
