@@ -15,6 +15,29 @@ PITON_INLINE void pack_two(Pair* to, const std::uint16_t* row, const std::uint16
   _mm512_storeu_si512(to + 16, high);
 }
 
+// Eight panels of the left side are three vectors. Several pairs are packed at once, since panels
+// are a multiple of 4 KiB apart and a line of the first-level cache holds two or three pairs.
+constexpr std::int64_t kLineWords = 8 * kLeftPanel;
+constexpr std::int64_t kPairsAtOnce = 8;
+
+// Words (row, row + 1) of up to 48 of the `left` columns from `column` on; 0 behind them.
+PITON_INLINE void pack_line(Pair* line, const Matrix& columns, std::int64_t row, std::int64_t k,
+                            std::int64_t column, std::int64_t left) {
+  if (columns.type == Type::kBF16 && left >= kLineWords && row + 1 < k) {
+    const std::uint16_t* one =
+        static_cast<const std::uint16_t*>(columns.data) + row * columns.stride + column;
+    pack_two(line, one, one + columns.stride);
+    _mm512_store_si512(line + 32, words(columns, row, k, column + 32, 0xFFFF));
+    return;
+  }
+  for (int v = 0; v < 3; ++v) {
+    const std::int64_t rest = left - 16 * v;
+    _mm512_store_si512(line + 16 * v,
+                       rest > 0 ? words(columns, row, k, column + 16 * v, first_words(rest))
+                                : _mm512_setzero_si512());
+  }
+}
+
 }  // namespace
 
 void pack_rows(Pair* panels, const Matrix& rows, std::int64_t k, std::int64_t n) {
@@ -67,25 +90,22 @@ void pack_columns(Pair* panels, const Matrix& rows, std::int64_t k, std::int64_t
 
 void pack_left(Pair* panels, const Matrix& columns, std::int64_t k, std::int64_t m) {
   const std::int64_t pairs = (k + 1) / 2;
-  for (std::int64_t row = 0; row < m; row += 48) {  // eight panels are three vectors
-    const std::int64_t left = m - row;
-    Pair* to = panels + row / kLeftPanel * pairs * kLeftPanel;
-    const std::int64_t count = (left < 48 ? left + kLeftPanel - 1 : 48) / kLeftPanel;
-    for (std::int64_t pair = 0; pair < pairs; ++pair) {
-      alignas(64) Pair line[48];
-      for (int v = 0; v < 3; ++v) {
-        const std::int64_t rest = left - 16 * v;
-        const __m512i word = rest > 0 ? words(columns, 2 * pair, k, row + 16 * v, first_words(rest))
-                                      : _mm512_setzero_si512();
-        _mm512_store_si512(line + 16 * v, word);
+  for (std::int64_t pair = 0; pair < pairs; pair += kPairsAtOnce) {
+    const std::int64_t count = pairs - pair < kPairsAtOnce ? pairs - pair : kPairsAtOnce;
+    for (std::int64_t column = 0; column < m; column += kLineWords) {
+      // The last load of a line has two words of the next one.
+      alignas(64) Pair lines[kPairsAtOnce * kLineWords + 2];
+      for (std::int64_t i = 0; i < count; ++i) {
+        pack_line(lines + i * kLineWords, columns, 2 * (pair + i), k, column, m - column);
       }
-      for (std::int64_t p = 0; p < count; ++p) {
-        Pair* at = to + (p * pairs + pair) * kLeftPanel;
-        _mm_storeu_si128(reinterpret_cast<__m128i*>(at),
-                         _mm_loadu_si128(reinterpret_cast<const __m128i*>(line + p * kLeftPanel)));
-        _mm_storel_epi64(
-            reinterpret_cast<__m128i*>(at + 4),
-            _mm_loadl_epi64(reinterpret_cast<const __m128i*>(line + p * kLeftPanel + 4)));
+      const std::int64_t end = m - column < kLineWords ? m - column : kLineWords;
+      Pair* to = panels + column * pairs + pair * kLeftPanel;
+      for (std::int64_t first = 0; first < end; first += kLeftPanel, to += pairs * kLeftPanel) {
+        for (std::int64_t i = 0; i < count; ++i) {
+          _mm256_mask_storeu_epi32(
+              to + i * kLeftPanel, 0x3F,
+              _mm256_loadu_si256(reinterpret_cast<const __m256i*>(lines + i * kLineWords + first)));
+        }
       }
     }
   }
