@@ -43,6 +43,10 @@ PITON_INLINE void finish(__m512 (&sum)[rows][wide], const DotOutput& c, std::int
   }
 }
 
+// Pairs from which on the addend of the next tile, in another level of the cache, is fetched during
+// this one.
+constexpr std::int64_t kLongProduct = 128;
+
 // Short products (those of attention have 32 pairs) spend a tenth of their time outside of the
 // loop. So sums start at the addend, and whole fp32 tiles are stored without further tests. Each
 // pair prefetches `ahead` cache lines from `next` on.
@@ -57,6 +61,12 @@ void tile(std::int64_t pairs, const std::uint16_t* a, std::int64_t a_row, std::i
     }
   } else {
     const float* from = c.addend + row * c.addend_stride + column;
+    if (pairs >= kLongProduct) {
+      for (int r = rows; r < 2 * rows; ++r) {
+        for (int w = 0; w < wide; ++w)
+          _mm_prefetch(from + r * c.addend_stride + w * 16, _MM_HINT_T1);
+      }
+    }
     for (int r = 0; r < rows; ++r) {
       for (int w = 0; w < wide - 1; ++w) sum[r][w] = _mm512_loadu_ps(from + w * 16);
       sum[r][wide - 1] = _mm512_maskz_loadu_ps(last, from + (wide - 1) * 16);
