@@ -229,13 +229,13 @@ std::string config_file(const GgufVocabulary& vocabulary, const std::string& whe
 // Where texts end, if that is at more ids than the tokenizer's end of text; "" if not.
 std::string generation_file(const GgufVocabulary& vocabulary, const std::string& where) {
   if (!vocabulary.eot && !vocabulary.eom) return "";
-  OrderedJson ends = OrderedJson::array();
+  std::vector<std::int32_t> ends;
   for (const auto& id : {vocabulary.eos, vocabulary.eot, vocabulary.eom}) {
     if (id && std::ranges::find(ends, *id) == ends.end()) ends.push_back(*id);
   }
   OrderedJson config = OrderedJson::object();
   if (vocabulary.bos) config["bos_token_id"] = *vocabulary.bos;
-  config["eos_token_id"] = std::move(ends);
+  config["eos_token_id"] = ends;
   if (vocabulary.pad) config["pad_token_id"] = *vocabulary.pad;
   return dump(config, where);
 }
