@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "api/automatic_kernels.h"
 #include "api/device_peak_meter.h"
 #include "api/planning.h"
 #include "comm/mpi/world.h"
@@ -22,15 +23,25 @@ namespace {
 
 constexpr std::string_view kCuda = "cuda";
 
-// `auto` chosen: a GPU if this process has one and can join the other ranks. Ranks of mpirun that
-// outnumber the GPUs of their host use its CPU.
-EngineOptions chosen(EngineOptions options) {
-  if (options.kernels != "auto") return options;
-  const bool joined = options.meeting.has_value() || !options.launched;
-  const bool crowded =
-      options.launched && options.meeting && options.meeting->host_size > cuda::cuda_devices();
-  options.kernels = joined && !crowded && has_kernels("cuda") ? "cuda" : "cpu";
-  return options;
+// Libraries are opened only where there is a GPU.
+GpuFacts gpu_facts(const EngineOptions& options) {
+  GpuFacts gpu{.devices = cuda::cuda_devices()};
+  if (gpu.devices == 0) return gpu;
+  gpu.library_obstacle = cuda::library_obstacle();
+  if (options.meeting) gpu.nccl_obstacle = nccl_obstacle();
+  return gpu;
+}
+
+struct ChosenOptions {
+  EngineOptions options;
+  std::string obstacle;  // why `auto` takes no GPU of this machine; "": it does, or there is none
+};
+
+ChosenOptions chosen(EngineOptions options) {
+  if (options.kernels != "auto") return {std::move(options), ""};
+  AutomaticKernels automatic = automatic_kernels(options, gpu_facts(options));
+  options.kernels = std::move(automatic.kernels);
+  return {std::move(options), std::move(automatic.obstacle)};
 }
 
 std::unique_ptr<Device> make_cuda_device(const EngineOptions& options) {
@@ -112,7 +123,8 @@ struct Engine::State {
 };
 
 Engine::Engine(const EngineOptions& asked, Log& log) : state_(std::make_unique<State>()) {
-  const EngineOptions options = chosen(asked);
+  const ChosenOptions choice_of_back_end = chosen(asked);
+  const EngineOptions& options = choice_of_back_end.options;
   State& state = *state_;
   if (options.kernels != kCuda &&
       !has_kernels(options.kernels)) {  // if CUDA cannot run, make_cuda_device() reports why
@@ -158,6 +170,10 @@ Engine::Engine(const EngineOptions& asked, Log& log) : state_(std::make_unique<S
     const std::string choice = state.kernels->choice();
     if (options.kernels == kCuda && state.world->size() > 1) {
       log.info("communication: NCCL; sums over ranks have its order and rounding");
+    }
+    if (!choice_of_back_end.obstacle.empty()) {
+      log.warning(
+          fmt::format("kernels: auto takes the CPU and no GPU: {}", choice_of_back_end.obstacle));
     }
     // One line on every processor.
     log.info(fmt::format("kernels: {}; {} rank{}, {} thread{} each{}{}", state.kernels->name(),

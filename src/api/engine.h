@@ -15,7 +15,7 @@
 namespace piton {
 
 struct EngineOptions {
-  std::string kernels = "cpu";  // reference, cpu, cuda, or auto: cuda where it works, else cpu
+  std::string kernels = "cpu";  // reference, cpu, cuda, or auto (api/automatic_kernels.h)
   std::string isa;        // instruction set to use ("x86-64-v3"); empty: the best of this processor
   int threads = 0;        // 0: all cores of this process, divided among the ranks of the host
   bool launched = false;  // started by mpirun: join the other ranks
@@ -45,7 +45,8 @@ class Engine {
   std::unique_ptr<State> state_;
 };
 
-// True if this build can run `kernels` on this machine.
+// True if this build has `kernels`, and this machine a processor for them. Libraries that they load
+// may be missing.
 bool has_kernels(const std::string& kernels);
 
 }  // namespace piton

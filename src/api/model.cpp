@@ -71,7 +71,8 @@ struct Model::State {
   Machine machine;
   std::unique_ptr<Tokenizer> tokenizer;
   SpecialTokensRule special_tokens;
-  bool quantizes = false;  // otherwise than the files
+  std::filesystem::path place;  // where it is, for messages
+  bool quantizes = false;       // otherwise than the files
   ModelChatTemplates chat_templates;
   std::unique_ptr<Mesh> mesh;
   std::unique_ptr<Session> session;
@@ -124,11 +125,10 @@ struct Model::State {
   void check_is_decoder() const {
     const ModelConfig& model = session->settings().model;
     if (!model.encoder_decoder) return;
-    throw Error(
-        Fault::kData,
-        "model: has an encoder and a decoder ({}), which only piton generate reads, without "
-        "constraints; wanted a decoder",
-        model.family);
+    throw Error(Fault::kData,
+                "{}: has an encoder and a decoder ({}), which only piton generate reads, without "
+                "constraints; wanted a decoder",
+                place.string(), model.family);
   }
 
   // Opens the adapters of `opened`; "": none.
@@ -187,6 +187,7 @@ std::unique_ptr<Model> Model::load(const Machine& machine, const std::filesystem
         "to choose from, and their base as --load",
         paths.adapters.string(), adapters.choices.front().first);
   }
+  state.place = path;
   OpenedModel opened = open_model({.path = paths.base, .ranks = state.everyone.get()});
   if (opened.model.encoder) {
     throw Error(Fault::kData,

@@ -8,7 +8,6 @@
 #include "adapters/peft_source.h"
 #include "adapters/peft_writer.h"
 #include "base/error.h"
-#include "base/files/files.h"
 #include "base/seconds.h"
 #include "convert/convert.h"
 #include "convert/target.h"
@@ -39,14 +38,10 @@ std::string name_for_peft(const OpenedModel& base) {
   return base.format == ModelFormat::kHuggingFace ? base.source->where() : "";
 }
 
-// The template that the data of the adapter's run had, if that is not the base's.
-void write_chat_template(const Target& target, const OpenedModel& base,
-                         const OpenedAdapter& adapter) {
-  const std::string text = default_chat_template(
-      adapter.tokenizer.folder.empty() ? adapter.chat_templates.files
-                                       : chat_templates_in(adapter.tokenizer.folder).files);
-  if (text.empty() || text == default_chat_template(base.chat_templates.files)) return;
-  write_text_file(target.result() / "chat_template.jinja", text);
+// The templates that the data of the adapter's run had.
+ChatTemplateFiles templates_of(const OpenedAdapter& adapter) {
+  return adapter.tokenizer.folder.empty() ? adapter.chat_templates.files
+                                          : chat_templates_in(adapter.tokenizer.folder).files;
 }
 
 // Writes the adapters into the draft of `target`, and opens them again.
@@ -60,7 +55,8 @@ OpenedAdapter write_adapters(const Target& target, const ConvertOptions& options
                 .family = family,
                 .adapters = adapter.adapters,
                 .base = name_for_peft(base)});
-    write_chat_template(target, base, adapter);
+    write_adapter_template(templates_of(adapter), default_chat_template(base.chat_templates.files),
+                           target.result());
     auto source = std::make_unique<PeftSource>(target.result(), base.model, family);
     written.adapters = source->adapters();
     written.source = std::move(source);

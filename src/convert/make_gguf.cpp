@@ -1,3 +1,5 @@
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <map>
 
@@ -6,6 +8,7 @@
 #include "gguf/gguf_source.h"
 #include "gguf/gguf_writer.h"
 #include "gguf/vocabulary.h"
+#include "model_files/generation_ends.h"
 
 namespace piton {
 namespace {
@@ -53,11 +56,19 @@ std::vector<GgufEntry> vocabulary_of(const OpenedModel& from, std::vector<std::s
     return entries;
   }
   if (from.tokenizer.empty()) return vocabulary_entries({});
+  const std::vector<std::int32_t> ends = generation_ends(from);
   try {
     const std::unique_ptr<Tokenizer> tokenizer = open_tokenizer_of(from);
     GgufVocabulary vocabulary =
         vocabulary_of_files(from.tokenizer.options, *tokenizer, from.model.vocabulary);
     if (!own_template.empty()) vocabulary.chat_template = own_template;
+    const std::vector<std::int32_t> left = add_ends(ends, vocabulary);
+    if (!left.empty()) {
+      notes.push_back(
+          fmt::format("texts of the model end at more ids than a GGUF file can name (of a text, a "
+                      "turn and a message): {} {} left out",
+                      fmt::join(left, ", "), left.size() > 1 ? "are" : "is"));
+    }
     return vocabulary_entries(vocabulary);
   } catch (const Error& error) {
     notes.push_back(fmt::format("the file has no tokenizer: {}", error.what()));

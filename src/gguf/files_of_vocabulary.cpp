@@ -15,6 +15,7 @@ using OrderedJson = nlohmann::ordered_json;
 constexpr const char* kJsonFile = "tokenizer.json";
 constexpr const char* kPiecesFile = "tokenizer.model";
 constexpr const char* kConfigFile = "tokenizer_config.json";
+constexpr const char* kGenerationFile = "generation_config.json";
 
 // The number of tokens without the padding rows at the end.
 std::size_t used_tokens(const GgufVocabulary& vocabulary) {
@@ -225,6 +226,20 @@ std::string config_file(const GgufVocabulary& vocabulary, const std::string& whe
   return dump(config, where);
 }
 
+// Where texts end, if that is at more ids than the tokenizer's end of text; "" if not.
+std::string generation_file(const GgufVocabulary& vocabulary, const std::string& where) {
+  if (!vocabulary.eot && !vocabulary.eom) return "";
+  std::vector<std::int32_t> ends;
+  for (const auto& id : {vocabulary.eos, vocabulary.eot, vocabulary.eom}) {
+    if (id && std::ranges::find(ends, *id) == ends.end()) ends.push_back(*id);
+  }
+  OrderedJson config = OrderedJson::object();
+  if (vocabulary.bos) config["bos_token_id"] = *vocabulary.bos;
+  config["eos_token_id"] = ends;
+  if (vocabulary.pad) config["pad_token_id"] = *vocabulary.pad;
+  return dump(config, where);
+}
+
 bool is_of_pieces(const GgufVocabulary& vocabulary, const std::string& where) {
   if (vocabulary.model == "gpt2") return false;
   if (vocabulary.model == "llama" || vocabulary.model == "t5") return true;
@@ -247,6 +262,8 @@ std::map<std::string, std::string> files_of_vocabulary(const GgufVocabulary& voc
     files[kJsonFile] = tokenizer_json(vocabulary, where);
   }
   files[kConfigFile] = config_file(vocabulary, where);
+  const std::string generation = generation_file(vocabulary, where);
+  if (!generation.empty()) files[kGenerationFile] = generation;
   return files;
 }
 

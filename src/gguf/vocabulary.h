@@ -39,6 +39,7 @@ struct GgufVocabulary {
   std::vector<float> scores;        // of each; none with "gpt2"
   std::vector<std::string> merges;  // two pieces with a space between, by rank
   std::optional<std::int32_t> bos, eos, unk, pad;
+  std::optional<std::int32_t> eot, eom;  // further ends: of a turn, of a message
   std::optional<bool> add_bos, add_eos, add_space, remove_extra_spaces;
   std::string charsmap;
   std::string chat_template;  // "": none
@@ -53,6 +54,12 @@ GgufVocabulary read_gguf_vocabulary(const GgufHeader& header, const std::string&
 // Throws Error(kData) naming what a GGUF file cannot express.
 GgufVocabulary vocabulary_of_files(const TokenizerOptions& options, const Tokenizer& tokenizer,
                                    std::int64_t rows);
+
+// Adds `ends`, ids at which texts of the model end, as the end of the text, of a turn and of a
+// message: a file has one of each. By name where it is known ("<|eot_id|>" ends a turn,
+// "<|eom_id|>" a message), else in their order. Returns those for which there is no place.
+std::vector<std::int32_t> add_ends(const std::vector<std::int32_t>& ends,
+                                   GgufVocabulary& vocabulary);
 
 // The inverse: names and contents of files that open_tokenizer() and open_tokenizer_texts() read.
 // Empty for "none". Throws Error(kData), beginning with `where`, for a vocabulary that no tokenizer

@@ -21,6 +21,8 @@ constexpr std::pair<const char*, Ids> kIdKeys[] = {
     {"tokenizer.ggml.eos_token_id", &GgufVocabulary::eos},
     {"tokenizer.ggml.unknown_token_id", &GgufVocabulary::unk},
     {"tokenizer.ggml.padding_token_id", &GgufVocabulary::pad},
+    {"tokenizer.ggml.eot_token_id", &GgufVocabulary::eot},
+    {"tokenizer.ggml.eom_token_id", &GgufVocabulary::eom},
 };
 using Flags = std::optional<bool> GgufVocabulary::*;
 constexpr std::pair<const char*, Flags> kFlagKeys[] = {

@@ -4,6 +4,7 @@
 #include "adapters/merged_source.h"
 #include "adapters/peft_source.h"
 #include "base/error.h"
+#include "base/files/files.h"
 #include "checkpoint/collective.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/store.h"
@@ -56,13 +57,6 @@ OpenedAdapter open_checkpoint(const fs::path& checkpoint, OpenedModel& base) {
   const auto hash = opened.facts.find(kBaseFact);
   if (hash != opened.facts.end()) opened.base_hash = hash->second;
   return opened;
-}
-
-// Where the run in `path`, or the run of that checkpoint, keeps its tokenizer.
-fs::path tokenizer_folder(const fs::path& path) {
-  const bool is_checkpoint = fs::exists(path / kManifestName);
-  return (is_checkpoint ? (fs::absolute(path) / "").parent_path().parent_path() : path) /
-         kTokenizerFolder;
 }
 
 // Puts `own` in the place of `templates`, whose special tokens stay where `own` has none; not if
@@ -178,8 +172,21 @@ void take_chat_templates(const OpenedAdapter& adapter, OpenedModel& base) {
 
 std::string take_chat_templates(const fs::path& path, ModelChatTemplates& templates) {
   if (is_gguf_file(path)) return "";
-  return replace_templates(chat_templates_in(is_peft_folder(path) ? path : tokenizer_folder(path)),
-                           templates);
+  return replace_templates(
+      is_peft_folder(path) ? chat_templates_in(path) : chat_templates_of_run_in(path), templates);
+}
+
+void write_adapter_template(const ChatTemplateFiles& own, const std::string& base,
+                            const fs::path& folder) {
+  const std::string text = default_chat_template(own);
+  if (text.empty() || text == base) return;
+  write_text_file(folder / "chat_template.jinja", text);
+}
+
+ModelChatTemplates chat_templates_of_run_in(const fs::path& path) {
+  const bool is_checkpoint = fs::exists(path / kManifestName);
+  const fs::path run = is_checkpoint ? (fs::absolute(path) / "").parent_path().parent_path() : path;
+  return chat_templates_in(run / kTokenizerFolder);
 }
 
 void merge_adapters(OpenedModel& base, OpenedAdapter adapter) {

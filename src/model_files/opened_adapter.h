@@ -60,6 +60,14 @@ void take_chat_templates(const OpenedAdapter& adapter, OpenedModel& base);
 // where there are none, or the same.
 std::string take_chat_templates(const std::filesystem::path& path, ModelChatTemplates& templates);
 
+// Writes the default template of `own` into `folder`, a folder of PEFT, where take_chat_templates()
+// finds it. Nothing if there is none, or if it is `base`, the text of the base's.
+void write_adapter_template(const ChatTemplateFiles& own, const std::string& base,
+                            const std::filesystem::path& folder);
+
+// The chat templates that a run keeps. `path`: its folder, or one of its checkpoints.
+ModelChatTemplates chat_templates_of_run_in(const std::filesystem::path& path);
+
 // Makes `base` the model with the adapters in its weights (adapters/merged_source.h). Its tokenizer
 // is that of the adapters' run, if there is one; of a folder of PEFT with a chat template it has
 // that.

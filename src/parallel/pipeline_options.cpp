@@ -180,9 +180,9 @@ int PipelineOptions::split_stage(int stages, bool both) const {
   wants(split_rank.has_value(), flag, stages > 1, "--pipeline-model-parallel-size of 2 or more");
   if (!both || stages == 1) return 0;
   if (!split_rank) {
-    refuse_flag(flag, fmt::format("is not given; wanted 1 to {}, the first of the {} stages that "
-                                  "has the decoder (t5)",
-                                  stages - 1, stages));
+    refuse_flag(flag, fmt::format("is not given; wanted {}, the first of the {} stages that has "
+                                  "the decoder (t5)",
+                                  stages > 2 ? fmt::format("1 to {}", stages - 1) : "1", stages));
   }
   check_range(fmt::format("parallel: --{} (the first stage of the decoder)", flag), *split_rank, 1,
               stages - 1);

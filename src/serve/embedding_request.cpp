@@ -31,12 +31,21 @@ std::string base64_of(std::span<const std::uint8_t> bytes) {
   return text;
 }
 
+// Before special ids are put around it: with these an empty text has tokens.
+bool has_empty_text(const Json& input) {
+  const auto is_empty = [](const Json& one) { return one == "" || one == Json::array(); };
+  return is_empty(input) || (input.is_array() && std::ranges::any_of(input, is_empty));
+}
+
 }  // namespace
 
 EmbeddingRequest read_embedding_request(const Json& body, const ServedModel& model) {
   RequestFields fields(body, "");
   EmbeddingRequest request;
   request.adapter = named_adapter(fields.text("model"), model);
+  const Json* input = fields.value("input");
+  if (input != nullptr && has_empty_text(*input))
+    fields.fail("input", "texts or lists of ids that are not empty");
   request.texts = read_texts(fields, "input", model);
   const std::string format = fields.text("encoding_format").value_or("float");
   if (format != "float" && format != "base64")
@@ -49,7 +58,7 @@ EmbeddingRequest read_embedding_request(const Json& body, const ServedModel& mod
   if (request.texts.size() > kMostTexts)
     fields.fail("input", fmt::format("at most {} texts", kMostTexts));
   for (const auto& text : request.texts) {
-    if (text.empty()) fields.fail("input", "texts that are not empty");
+    if (text.empty()) fields.fail("input", "texts that have tokens");
     if (std::ssize(text) <= model.longest_sequence()) continue;
     throw RequestError(400, "input",
                        fmt::format("input: a text has {} tokens and the model takes {}; cut it",

@@ -78,3 +78,17 @@ execute_process(COMMAND ${LAUNCH} 2 ${PITON} resume ranks --micro-batch-size 2 -
 if(NOT code EQUAL 0 OR NOT out MATCHES "resumed [^\n]*ranks/iter_0000002" OR NOT out MATCHES "iteration +3/ +3 ")
   message(FATAL_ERROR "two ranks: exit ${code}\n${out}")
 endif()
+
+# One stage, one tensor rank: what only several of them have is left out, without flags that say so.
+foreach(layout "pipeline-model-parallel-size;--num-virtual-stages-per-pipeline-rank;2"
+        "pipeline-model-parallel-size;--use-manual-layer-allocation;--manual-layers;1,3" "tensor-model-parallel-size;--sequence-parallel")
+  list(POP_FRONT layout size)
+  list(GET layout 0 name)
+  execute_process(COMMAND ${LAUNCH} 2 ${PITON} pretrain --model llama-tiny --tokenizer-name-or-path gone_words ${data} --micro-batch-size 4
+    --train-iters 3 --save several${name} --exit-interval 2 --${size} 2 ${layout} WORKING_DIRECTORY ${WORK}/here
+    RESULT_VARIABLE code OUTPUT_VARIABLE out ERROR_VARIABLE out)
+  if(NOT code EQUAL 0)
+    message(FATAL_ERROR "${layout}: exit ${code}\n${out}")
+  endif()
+  in(here 0 "iteration +3/ +3 " resume several${name} --${size} 1)
+endforeach()

@@ -113,6 +113,7 @@ class ScriptedServedModel final : public ServedModel {
  public:
   ScriptedEngine engine_of_it;
   std::vector<std::string> adapter_names;
+  std::optional<std::int32_t> bos;  // before each prompt
 
   const std::string& name() const override { return name_; }
   const std::vector<std::string>& adapters() const override { return adapter_names; }
@@ -121,7 +122,9 @@ class ScriptedServedModel final : public ServedModel {
   std::int64_t longest_sequence() const override { return 200; }
   const std::vector<std::int32_t>& ends() const override { return ends_; }
   std::vector<std::int32_t> encode_prompt(const std::string& text) const override {
-    return tokenizer_.encode(text);
+    std::vector<std::int32_t> ids = tokenizer_.encode(text);
+    if (bos) ids.insert(ids.begin(), *bos);
+    return ids;
   }
   const ChatTemplate* chat_template(bool) const override { return &template_; }
   DecodingEngine& engine() override { return engine_of_it; }

@@ -18,6 +18,24 @@
 namespace piton::cli {
 namespace {
 
+// Whether the command line asks for one stage or one tensor rank. What the stored layout has for
+// several (virtual stages, sequence parallelism) is then left out: flags cannot unset all of it.
+struct OneOfThem {
+  ParallelOptions flags;
+  bool stage = false;
+  bool tensor_rank = false;
+
+  OneOfThem(const OptionSet& set, const ParallelOptions& given)
+      : flags(given),
+        stage(set.given("pipeline-model-parallel-size") && given.pipeline == 1),
+        tensor_rank(set.given("tensor-model-parallel-size") && given.tensor == 1) {}
+
+  void leave_out_others(ParallelOptions& stored) const {
+    if (stage) stored.schedule = flags.schedule;
+    if (tensor_rank) stored.linears = flags.linears;
+  }
+};
+
 // The options of `piton resume RUN` before those of the command line.
 RunToResume read_stored_options(const std::vector<std::string>& positional, OptionSet& set,
                                 PretrainOptions& options) {
@@ -32,7 +50,9 @@ RunToResume read_stored_options(const std::vector<std::string>& positional, Opti
                 folder);
   }
   RunToResume run = find_run(folder, options.loop.allow_fallback);
+  const OneOfThem one(set, options.parallel);
   set.read_toml_text(run.text, run.name);
+  one.leave_out_others(options.parallel);
   prepare_resume(run, folder, options);
   if (moved && !reads_load(run, options)) {
     throw Error(Fault::kUsage, "--load: a resume loads the run that it names; leave it out");

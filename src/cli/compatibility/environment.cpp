@@ -51,7 +51,7 @@ constexpr VariableGroup kTable[] = {
     {VariableKind::kIgnored, "GROUP_RANK NODE_RANK NNODES NPUS_PER_NODE GPUS_PER_NODE",
      "the launcher has counted the ranks"},
     {VariableKind::kIgnored, "CUDA_DEVICE_MAX_CONNECTIONS",
-     "sequence parallelism does not depend on it"},
+     "sequence parallelism does not depend on it; with GPUs it is 32 (docs/cuda.md)"},
     {VariableKind::kIgnored, "ASCEND_* HIP_VISIBLE_DEVICES ROCR_VISIBLE_DEVICES",
      "there are no such devices here; `--kernels cuda` reads CUDA_VISIBLE_DEVICES"},
     {VariableKind::kIgnored,

@@ -114,7 +114,7 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "train-sync-interval:1 no-clone-scatter-output-in-embedding lazy-mpu-init:1 onnx-safe:1 "
      "init-model-with-meta-device no-pin-cpu-grads no-pin-cpu-params disable-msc "
      "enable-experimental",
-     "there is no CUDA and no Python under it"},
+     "there is no PyTorch and no Python under it"},
     {kIgnored,
      "distributed-backend:1 DDP-impl:1 local-rank:1 use-tp-pp-dp-mapping "
      "disable-gloo-process-groups "

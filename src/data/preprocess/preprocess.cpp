@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -228,6 +229,8 @@ struct RunReports {
   Clock::time_point start;
   Log& log;
   ThrottledProgress progress;  // bytes of the input
+  std::int64_t bytes = 0;      // at the last look
+  std::function<std::string()> note = {};
 
   // After `consumed` bytes of input.
   void look(const PreprocessJournal& journal, std::int64_t consumed) {
@@ -237,8 +240,15 @@ struct RunReports {
       log.info(fmt::format("preprocess: {} documents, {:.1f} MB/s", journal.documents, speed));
     }
     logged = journal.documents;
-    progress.at(consumed,
-                [&] { return fmt::format("{:.1f} MB/s, {} documents", speed, journal.documents); });
+    bytes = consumed;
+    note = [speed, documents = journal.documents] {
+      return fmt::format("{:.1f} MB/s, {} documents", speed, documents);
+    };
+    progress.at(consumed, note);
+  }
+  // The last line stays on the screen, or in the log.
+  void finish() {
+    if (note) progress.show(bytes, note());
   }
 };
 
@@ -392,6 +402,7 @@ PreprocessReport run_pass(const Run& run, const std::string& finished_journal) {
     }
     throw;
   }
+  reports.finish();
   run.progress.finish();
   if (!finished_journal.empty()) writer.journal().store(finished_journal);
   PreprocessReport report = report_of(writer.journal(), writer.prefixes());

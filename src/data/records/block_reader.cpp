@@ -276,7 +276,9 @@ std::optional<RecordBlock> BlockReader::next_of_parquet() {
                                     .any_type = rules_.any_type};
   if (!columns_->next(wanted, block)) return {};
   const InputFile& input = files_[file_->index];
-  block.consumed_bytes = finished_bytes_ + (block.ends_file ? input.bytes : 0);
+  block.consumed_bytes =
+      finished_bytes_ +
+      static_cast<std::int64_t>(static_cast<double>(input.bytes) * columns_->share_read());
   return block;
 }
 

@@ -85,6 +85,8 @@ class ColumnReader {
   // (row number), ends_file. Which rows form a block depends only on the file. Throws Error(kData)
   // for a column that is no text, unless `any_type` is set.
   virtual bool next(const Wanted& wanted, RecordBlock& block) = 0;
+  // Of the rows of the file, for progress: 0 to 1.
+  virtual double share_read() const = 0;
 };
 
 // Throws Error(kUsage) with the command to run if this build cannot read Parquet.

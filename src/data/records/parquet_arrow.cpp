@@ -38,6 +38,10 @@ class ArrowColumnReader final : public ColumnReader {
     return more;
   }
 
+  double share_read() const override {
+    return row_ >= rows_ ? 1 : static_cast<double>(row_) / static_cast<double>(rows_);
+  }
+
   std::vector<nlohmann::json> rows() {
     std::vector<nlohmann::json> rows;
     guard([&] {

@@ -24,6 +24,7 @@ struct PeftAdapter {
   HfFamily family;
   Adapters adapters;
   std::string base;
+  std::string base_template;
 
   PeftWritten written() const {
     return {.model = model, .family = family, .adapters = adapters, .base = base};
@@ -91,13 +92,16 @@ std::function<void(const fs::path&)> writer_of_adapter(const OpenedModel& base,
       .model = base.model,
       .family = hf_config_of(base.model, base.origin).family,
       .adapters = adapters,
-      .base = base.format == ModelFormat::kHuggingFace ? base.source->where() : ""};
+      .base = base.format == ModelFormat::kHuggingFace ? base.source->where() : "",
+      .base_template = default_chat_template(base.chat_templates.files)};
   check_peft(adapter.written());
   return [adapter](const fs::path& checkpoint) {
     const fs::path folder = checkpoint / kAdapterFolder;
     fs::create_directory(folder);
     CheckedSource source(checkpoint, read_manifest(checkpoint), WeightsKind::kTrained);
     write_peft(folder, source, adapter.written());
+    write_adapter_template(chat_templates_of_run_in(checkpoint).files, adapter.base_template,
+                           folder);
   };
 }
 

@@ -31,8 +31,9 @@ OpenedModel adopt_base(PretrainOptions& options);
 // Folder of a checkpoint with its adapters as PEFT reads them.
 inline constexpr const char* kAdapterFolder = "adapter";
 
-// Writes kAdapterFolder into the folder of a checkpoint of adapters. Throws Error(kUsage, kData) if
-// PEFT has no such model or adapters.
+// Writes kAdapterFolder into the folder of a checkpoint of adapters, with the chat template that
+// the run keeps, if that is not the base's. Throws Error(kUsage, kData) if PEFT has no such model
+// or adapters.
 std::function<void(const std::filesystem::path& checkpoint)> writer_of_adapter(
     const OpenedModel& base, const Adapters& adapters);
 

@@ -87,7 +87,7 @@ foreach(how "--greedy" "--num-beams;3" "--seed;5;--num-samples;2")
 endforeach()
 
 # What does not fit.
-expect(RUN score --load ${WORK}/whole ${WORK}/whole/samples.txt CODE 3 ERR "has an encoder and a decoder .t5.")
+expect(RUN score --load ${WORK}/whole ${WORK}/whole/samples.txt CODE 3 ERR "score: [^ ]*/whole: has an encoder and a decoder .t5.")
 expect(RUN generate --load ${WORK}/whole --prompt "w1 w2" --prompt-lookup 2 --greedy CODE 3 ERR "has an encoder and a decoder .t5.")
 file(WRITE ${WORK}/question.txt "w1 w2\n")
 expect(RUN chat --load ${WORK}/whole INPUT ${WORK}/question.txt CODE 3
@@ -120,6 +120,9 @@ foreach(schedule 1f1b zb-h1)
   endif()
 endforeach()
 expect(RUN ${tiny} --train-iters 10 --global-batch-size 8 --load ${WORK}/1f1b --override-opt_param-scheduler CODE 0 ERR "iteration +10/ +10 ")
+# The stage of the decoder, which the run has, is not for one stage.
+expect(RUN resume ${WORK}/zb-h1 --train-iters 10 --pipeline-model-parallel-size 1 --override-opt_param-scheduler CODE 0
+  ERR "resumed [^ ]*iteration 9," "iteration +10/ +10 ")
 # Texts of two stages, one of which has the encoder: those of one process, greedy, drawn and with beams.
 foreach(how "--greedy" "--temperature;0.8;--top-k;5" "--num-beams;3")
   execute_process(COMMAND ${PITON} generate --load ${WORK}/whole --prompt "w1 w2" --max-new-tokens 9 ${how}
@@ -146,7 +149,7 @@ expect(RUN plan --model t5-tiny --decoder-seq-length 32 --pipeline-model-paralle
   --use-manual-layer-allocation --manual-layers 1,2,1 CODE 2
   ERR "--manual-layers: the 1 stages before --pipeline-model-parallel-split-rank have 1 layers, wanted the 2 of the encoder")
 expect(RUN plan --model t5-tiny --decoder-seq-length 32 --pipeline-model-parallel-size 2 --world-size 2 CODE 2
-  ERR "--pipeline-model-parallel-split-rank: is not given; wanted 1 to 1, the first of the 2 stages that has the decoder .t5.")
+  ERR "--pipeline-model-parallel-split-rank: is not given; wanted 1, the first of the 2 stages that has the decoder .t5.")
 foreach(rank 0 2)
   expect(RUN plan --model t5-tiny --decoder-seq-length 32 --pipeline-model-parallel-size 2 ${split} ${rank} --world-size 2 CODE 2
     ERR "--pipeline-model-parallel-split-rank .the first stage of the decoder.: got ${rank}, wanted 1")

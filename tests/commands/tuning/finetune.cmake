@@ -328,6 +328,13 @@ file(READ ${WORK}/words-peft/chat_template.jinja template)
 if(NOT template MATCHES "Human: ")
   message(FATAL_ERROR "the template of the data is not in the folder of PEFT: ${template}")
 endif()
+# And in the folder of its checkpoint.
+file(READ ${WORK}/words-tuned/iter_0000001/adapter/chat_template.jinja of_checkpoint)
+if(NOT of_checkpoint STREQUAL template)
+  message(FATAL_ERROR "the template of the data is not in the checkpoint's adapter: ${of_checkpoint}")
+endif()
+expect(RUN chat --load ${WORK}/words-base --lora-load ${WORK}/words-tuned/iter_0000001/adapter --max-new-tokens 2
+  INPUT ${WORK}/question.txt CODE 0)
 file(WRITE ${WORK}/words-peft/chat_template.jinja "{{ raise_exception('of the adapter') }}")
 expect(RUN ${talk} INPUT ${WORK}/question.txt CODE 3 ERR "of the adapter")
 # So it encodes the data of a run that continues the adapter, which keeps it, and is that of the merged model.

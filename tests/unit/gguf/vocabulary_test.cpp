@@ -21,6 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::IsEmpty;
 
 const fs::path kShared = fs::path(PITON_SOURCE_DIR) / ".." / "shared" / "data" / "tokenizers";
 
@@ -364,6 +365,51 @@ TEST(GgufVocabulary, ThatContradictsItselfIsRefused) {
               HasSubstr("\"ab\" are no two pieces"));
   EXPECT_THAT(refusal({{"tokenizer.ggml.tokens", GgufValue::strings({"a", "\xFF"})}, pre}),
               HasSubstr("its tokens are not UTF-8"));
+}
+
+GgufVocabulary with_tokens(const std::vector<std::string>& tokens) {
+  return {.model = "llama",
+          .tokens = tokens,
+          .kinds = std::vector(tokens.size(), TokenKind::kControl),
+          .scores = std::vector<float>(tokens.size()),
+          .eos = 0};
+}
+
+// What the names say of a token matters more than its place in the list.
+TEST(GgufVocabulary, HasTheEndsOfATurnAndOfAMessage) {
+  GgufVocabulary llama = with_tokens({"<|end_of_text|>", "<|eom_id|>", "<|eot_id|>", "a"});
+  EXPECT_THAT(add_ends({0, 1, 2}, llama), IsEmpty());
+  EXPECT_EQ(llama.eos, 0);
+  EXPECT_EQ(llama.eot, 2);
+  EXPECT_EQ(llama.eom, 1);
+  const GgufVocabulary back = there_and_back(llama);
+  EXPECT_EQ(back.eot, 2);
+  EXPECT_EQ(back.eom, 1);
+  EXPECT_EQ(files_of_vocabulary(back, "x.gguf").at("generation_config.json"),
+            R"({"eos_token_id":[0,2,1]})");
+
+  GgufVocabulary qwen = with_tokens({"<|im_end|>", "<|endoftext|>"});
+  EXPECT_THAT(add_ends({0, 1, 1}, qwen), IsEmpty());
+  EXPECT_EQ(qwen.eot, 1);
+  EXPECT_FALSE(qwen.eom);
+
+  GgufVocabulary phi = with_tokens({"<|endoftext|>", "<|assistant|>", "<|end|>"});
+  EXPECT_THAT(add_ends({0, 1, 2}, phi), IsEmpty());
+  EXPECT_EQ(phi.eot, 2);
+  EXPECT_EQ(phi.eom, 1);
+}
+
+TEST(GgufVocabulary, HasRoomForThreeEnds) {
+  GgufVocabulary vocabulary = with_tokens({"a", "b", "c", "d", "e"});
+  EXPECT_THAT(add_ends({9, 4, 0, 1, 3, 2}, vocabulary), ElementsAre(3, 2, 9));
+  EXPECT_EQ(vocabulary.eot, 4);
+  EXPECT_EQ(vocabulary.eom, 1);
+  vocabulary = with_tokens({"a", "b"});
+  vocabulary.eos.reset();
+  EXPECT_THAT(add_ends({1}, vocabulary), IsEmpty());
+  EXPECT_EQ(vocabulary.eos, 1);
+  EXPECT_FALSE(vocabulary.eot);
+  EXPECT_FALSE(files_of_vocabulary(vocabulary, "x.gguf").contains("generation_config.json"));
 }
 
 TEST(GgufVocabulary, NamesItsOwnSpecialTokensInTheFileOfPieces) {

@@ -241,6 +241,20 @@ TEST_F(Service, GivesVectorsOfTexts) {
     post("/v1/embeddings", bad, 400);
 }
 
+// As OpenAI does, also where a text without a word has the token that begins it.
+TEST_F(Service, GivesNoVectorOfAnEmptyText) {
+  model_.bos = ByteTokenizer::kEndOfDocument;
+  begin();
+  for (const char* text : {R"("")", R"(["a",""])", "[]", "[[1],[]]"}) {
+    const Json empty = Json::parse(text);
+    const Json answer = post("/v1/embeddings", {{"input", empty}}, 400);
+    EXPECT_EQ(answer["error"]["param"], "input");
+    EXPECT_EQ(answer["error"]["message"], std::string("input: got ") + text +
+                                              ", wanted texts or lists of ids that are not empty");
+  }
+  EXPECT_EQ(post("/v1/embeddings", {{"input", " "}})["usage"]["prompt_tokens"], 2);
+}
+
 TEST_F(Service, KeepsConstraints) {
   model_.engine_of_it.write = [](const std::string&, std::uint64_t) { return "{\"x\": 12}"; };
   begin();
