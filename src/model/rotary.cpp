@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "base/options/option_range.h"
 #include "model/config.h"
 
 namespace piton {
