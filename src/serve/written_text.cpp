@@ -8,19 +8,33 @@
 
 namespace piton {
 
+namespace {
+
+bool continues(char byte) { return (byte & 0xC0) == 0x80; }
+
+}  // namespace
+
 std::int64_t characters(std::string_view text) {
-  return std::ranges::count_if(text, [](char c) { return (c & 0xC0) != 0x80; });
+  return std::ranges::count_if(text, [](char c) { return !continues(c); });
 }
 
 std::int64_t TokenPlaces::next(std::int32_t id, std::string_view decoded) {
   const std::int64_t before = end_;
   end_ += characters(decoded);
   const bool was_in_run = std::exchange(in_run_, tokenizer_->open_ended(id));
-  if (!was_in_run || in_run_) return before;
+  const std::string bytes = tokenizer_->is_special(id) ? "" : token_bytes(*tokenizer_, id);
+  const std::string begun = std::exchange(begun_, "");
+  if (in_run_) return before;
   // The text of the run came with this token.
-  const std::int64_t own =
-      tokenizer_->is_special(id) ? 0 : characters(token_bytes(*tokenizer_, id));
-  return std::max(before, end_ - own);
+  if (was_in_run) return std::max(before, end_ - characters(bytes));
+  begun_ = begun + bytes;
+  const std::size_t whole = complete_utf8_prefix(begun);
+  if (complete_utf8_prefix(begun_) == begun_.size()) begun_.clear();
+  if (bytes.empty()) return before;
+  // What is certain of it came late: characters, and the replacement of one that does not continue.
+  const std::string_view ended =
+      std::string_view(begun).substr(0, continues(bytes[0]) ? whole : begun.size());
+  return before + characters(replace_bad_utf8(ended));
 }
 
 PromptText prompt_text(const Tokenizer& tokenizer, std::span<const std::int32_t> ids) {

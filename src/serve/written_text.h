@@ -28,6 +28,7 @@ class TokenPlaces {
   const Tokenizer* tokenizer_;
   std::int64_t end_ = 0;  // of what is certain
   bool in_run_ = false;   // after a token whose text depends on the next ones
+  std::string begun_;     // bytes of tokens whose text is not certain yet; ends inside a character
 };
 
 // A prompt as the client gets it back, without special tokens, and where each token begins in it,

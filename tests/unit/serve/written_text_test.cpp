@@ -61,6 +61,17 @@ TEST(WrittenText, HasItsTokensWhereTheyBegin) {
   EXPECT_THAT(text.offsets(), testing::ElementsAre(0, 1, 2, 2, 3));
 }
 
+// A begun character that does not continue is U+FFFD, which comes with the next token.
+TEST(WrittenText, HasItsTokensBehindBytesThatAreNoCharacters) {
+  const ByteTokenizer tokenizer;
+  WrittenText text(tokenizer, {}, {}, {ByteTokenizer::kEndOfDocument});
+  for (const unsigned char byte : std::string_view("\xE4V\xC3\xE4\xBD\xA0\x80x\xF0\x9F"))
+    text.push({{byte, -1}, {}}, FinishReason::kNone);
+  text.push({{'y', -1}, {}}, FinishReason::kLength);
+  EXPECT_EQ(text.text(), "\uFFFDV\uFFFD你\uFFFDx\uFFFDy");
+  EXPECT_THAT(text.offsets(), testing::ElementsAre(0, 1, 2, 3, 3, 3, 4, 5, 6, 6, 7));
+}
+
 TEST(WrittenText, EndsBeforeAStopWordAndLeaksNoPartOfOne) {
   const Parts written = write("one STOP two", {"STOP"}, true);
   EXPECT_EQ(written.text, "one ");
