@@ -33,6 +33,7 @@ endif()
 # An unwind entry of an empty function hides that of the function at the same address: CMakeLists.txt, x.cold.
 find_program(readelf readelf)
 if(readelf)
+  file(MAKE_DIRECTORY ${WORK})
   execute_process(COMMAND sh -c "\"${readelf}\" --debug-dump=frames \"${PITON}\" | grep ' FDE ' > unwind_entries.txt
       grep -c . unwind_entries.txt; grep -cE 'pc=([0-9a-f]+)\\.\\.\\1$' unwind_entries.txt"
     WORKING_DIRECTORY ${WORK} OUTPUT_VARIABLE entries)

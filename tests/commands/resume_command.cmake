@@ -84,8 +84,8 @@ foreach(layout "pipeline-model-parallel-size;--num-virtual-stages-per-pipeline-r
         "pipeline-model-parallel-size;--use-manual-layer-allocation;--manual-layers;1,3" "tensor-model-parallel-size;--sequence-parallel")
   list(POP_FRONT layout size)
   list(GET layout 0 name)
-  execute_process(COMMAND ${LAUNCH} 2 ${PITON} pretrain --model llama-tiny --tokenizer-name-or-path gone_words ${data} --micro-batch-size 4
-    --train-iters 3 --save several${name} --exit-interval 2 --${size} 2 ${layout} WORKING_DIRECTORY ${WORK}/here
+  execute_process(COMMAND ${LAUNCH} 2 ${PITON} pretrain --model llama-tiny --tokenizer-name-or-path gone_words ${data} --micro-batch-size 2
+    --global-batch-size 4 --train-iters 3 --save several${name} --exit-interval 2 --${size} 2 ${layout} WORKING_DIRECTORY ${WORK}/here
     RESULT_VARIABLE code OUTPUT_VARIABLE out ERROR_VARIABLE out)
   if(NOT code EQUAL 0)
     message(FATAL_ERROR "${layout}: exit ${code}\n${out}")

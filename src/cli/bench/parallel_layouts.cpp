@@ -126,11 +126,11 @@ Json layout_figures(const LayoutRounds& measured, double one) {
 
 std::string layout_table(const std::vector<Json>& figures) {
   std::string text =
-      fmt::format("{:<8}{:>10}{:>10}{:>10}{:>19}{:>11}{:>19}{:>11}{:>19}{:>9}{:>9}\n", "layout",
+      fmt::format("{:<8}{:>10}{:>10}{:>10}{:>20}{:>11}{:>20}{:>11}{:>20}{:>9}{:>9}\n", "layout",
                   "tokens/s", "of one", "step, s", "planned", "held, MiB", "planned", "sent, MiB",
                   "formula", "bubble", "formula");
   const auto pair = [](double planned, double share) {
-    return fmt::format("{:>9.4g} ({:6.2f} %)", planned, 100 * share);
+    return fmt::format("{:>10.4g} ({:6.2f} %)", planned, 100 * share);
   };
   for (const Json& one : figures) {
     const auto mebi = [&](const char* key) { return mebibytes(one.at(key).get<std::int64_t>()); };

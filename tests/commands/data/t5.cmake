@@ -122,7 +122,7 @@ endforeach()
 expect(RUN ${tiny} --train-iters 10 --global-batch-size 8 --load ${WORK}/1f1b --override-opt_param-scheduler CODE 0 ERR "iteration +10/ +10 ")
 # The stage of the decoder, which the run has, is not for one stage.
 expect(RUN resume ${WORK}/zb-h1 --train-iters 10 --pipeline-model-parallel-size 1 --override-opt_param-scheduler CODE 0
-  ERR "resumed [^ ]*iteration 9," "iteration +10/ +10 ")
+  ERR "resumed [^ ]* iteration 9," "iteration +10/ +10 ")
 # Texts of two stages, one of which has the encoder: those of one process, greedy, drawn and with beams.
 foreach(how "--greedy" "--temperature;0.8;--top-k;5" "--num-beams;3")
   execute_process(COMMAND ${PITON} generate --load ${WORK}/whole --prompt "w1 w2" --max-new-tokens 9 ${how}
