@@ -22,6 +22,7 @@ std::int64_t TokenPlaces::next(std::int32_t id, std::string_view decoded) {
   const std::int64_t before = end_;
   end_ += characters(decoded);
   const bool was_in_run = std::exchange(in_run_, tokenizer_->open_ended(id));
+  if (!was_in_run && !decoded.empty() && begun_.empty()) return before;  // most tokens
   const std::string bytes = tokenizer_->is_special(id) ? "" : token_bytes(*tokenizer_, id);
   const std::string begun = std::exchange(begun_, "");
   if (in_run_) return before;
