@@ -14,14 +14,10 @@ list(FILTER host_sources EXCLUDE REGEX "kernels/cuda/(product|cublas_lt).cpp$")
 file(GLOB device_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/kernels/cuda/*.cu
      ${CMAKE_SOURCE_DIR}/src/kernels/cuda/attention/*.cu)
 add_library(piton_cuda_emulated STATIC EXCLUDE_FROM_ALL ${emulator_sources} ${host_sources})
-foreach(source IN LISTS device_sources ITEMS ${emulator}/faulty.cu ${emulator}/fragments.cu)
-  get_filename_component(name ${source} NAME_WE)
-  set(wrapper ${CMAKE_BINARY_DIR}/cuda_emulated/${name}.cpp)
-  file(CONFIGURE OUTPUT ${wrapper} CONTENT "#include \"${source}\"\n")
-  set_source_files_properties(${wrapper} PROPERTIES COMPILE_OPTIONS "-fsanitize=thread;-Wno-unknown-pragmas"
-                              OBJECT_DEPENDS ${source})
-  target_sources(piton_cuda_emulated PRIVATE ${wrapper})
-endforeach()
+piton_device_sources(device_sources ${CMAKE_BINARY_DIR}/generated/cuda_emulated cpp ${device_sources}
+                     ${emulator}/faulty.cu ${emulator}/fragments.cu)
+set_source_files_properties(${device_sources} PROPERTIES COMPILE_OPTIONS "-fsanitize=thread;-Wno-unknown-pragmas")
+target_sources(piton_cuda_emulated PRIVATE ${device_sources})
 target_include_directories(piton_cuda_emulated BEFORE PUBLIC ${emulator}/include ${CMAKE_SOURCE_DIR}/tests)
 target_link_libraries(piton_cuda_emulated PUBLIC piton_kernels piton_comm piton_comm_rendezvous)
 

@@ -156,7 +156,9 @@ TEST_F(DiskFull, AtPreprocessKeepsWhatIsDoneAndTheSameCommandGoesOn) {
     EXPECT_FALSE(fs::exists(disk_ / "out.preprocess.json"));
   }
   EXPECT_GT(failed, 0);
-  if (end_round - drill::first_round() > 20) EXPECT_GT(went_on, 0);
+  if (end_round - drill::first_round() > 20) {
+    EXPECT_GT(went_on, 0);
+  }
 }
 
 }  // namespace

@@ -343,7 +343,7 @@ TEST(Recomputation, WithItsInputsDividedOverTensorRanksKeepsHalfOfThem) {
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
     for (const char* family : {"gpt2-tiny", "llama-tiny"}) {
       for (const std::int64_t group : {1, 2}) {
-        const bool half = (dtype == DType::kF32) == (*family == 'g') == (group == 1);
+        const bool half = ((dtype == DType::kF32) == (*family == 'g')) == (group == 1);
         if (half && !test::nightly()) continue;
         SCOPED_TRACE(fmt::format("{}, {}, groups of {}", family, piton::name(dtype), group));
         ModelConfig model = small(family, dtype);

@@ -1,7 +1,6 @@
 // The divergence from a teacher's distribution (kernels/loss.h). One block per row for the
 // statistics; one block in all for the sums, which are in row order.
 #include <cmath>
-#include <limits>
 
 #include "kernels/cuda/calls.h"
 #include "kernels/cuda/element.cuh"
@@ -160,9 +159,6 @@ struct TeacherGradient {
     dlogits[index] = narrow<T>(gradient);
   }
 };
-
-template <typename S>
-constexpr S kLowest = -std::numeric_limits<S>::infinity();
 
 }  // namespace
 

@@ -1,7 +1,6 @@
 // Cross entropy over a vocabulary that may be split. One block per row for the statistics; a thread
 // per row for the loss, whose sum is that of blocks of rows.
 #include <cmath>
-#include <limits>
 
 #include "kernels/cuda/calls.h"
 #include "kernels/cuda/held_row.cuh"
@@ -189,9 +188,6 @@ struct LossGradient {
     store_rounded(dlogits + row * columns + column, gradient);
   }
 };
-
-template <typename S>
-constexpr S kLowest = -std::numeric_limits<S>::infinity();
 
 }  // namespace
 

@@ -2,6 +2,8 @@
 // folder.
 #pragma once
 
+#include <limits>
+
 #include "kernels/cuda/launch.cuh"
 
 namespace piton::cuda {
@@ -19,6 +21,10 @@ struct Largest {
     return b > a ? b : a;
   }
 };
+
+// Where a maximum begins. Passed to kernels as an argument: device code has no numeric_limits.
+template <typename S>
+constexpr S kLowest = -std::numeric_limits<S>::infinity();
 
 // The sum (maximum, ...) of `mine` over all kThreads threads of the block; every thread gets it.
 // `parts` has kWarps elements of shared memory, and may be used by the previous reduction.

@@ -262,7 +262,9 @@ std::string load_fault(const fs::path& folder, int ranks, bool sets_some = false
     run.fill(40);
     const std::string mine =
         message_of(Fault::kData, [&] { load_checkpoint(folder, run.stored(), run.context()); });
-    if (!sets_some) EXPECT_EQ(run.differences(40), 0) << "nothing may be loaded";
+    if (!sets_some) {
+      EXPECT_EQ(run.differences(40), 0) << "nothing may be loaded";
+    }
     if (world.rank() == 0) message = mine;
   });
   return message;

@@ -168,7 +168,9 @@ TEST(ShardUnits, OfWholeMatricesCutTheOthersEvenly) {
     EXPECT_EQ(units[1].cut, CutPolicy::kEven);
     EXPECT_EQ(units[1].size, 64 * 16 + 16 + 16) << "and padding";
     for (const ShardSpan& span : owned_spans(units)) {
-      if (span.unit == 0) EXPECT_EQ(span.size, span.parameter->elements());
+      if (span.unit == 0) {
+        EXPECT_EQ(span.size, span.parameter->elements());
+      }
     }
   });
 }
