@@ -255,7 +255,8 @@ TEST_P(Pairwise, LayoutsGiveLossesNormsAndWeightsOfOneProcess) {
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const RunLayout layout = layout_of(rows[i], ranks);
     const std::string name = fmt::format("{}: {}", GetParam(), layout.name);
-    if ((!whole && i % 8 != static_cast<std::size_t>(model.groups / 4 - 1)) || done.has(name)) continue;
+    if ((!whole && i % 8 != static_cast<std::size_t>(model.groups / 4 - 1)) || done.has(name))
+      continue;
     SCOPED_TRACE(name);
     ++count;
     const Result result = run_steps(ranks::world(), layout, model);
