@@ -20,9 +20,14 @@ const Tensor& QuantizedSource::rows_of(const std::string& name, const Shape& sha
   matrix.pieces.push_back({.name = name, .global = shape, .start = {0, 0}, .extent = shape});
   matrix.code_format = format_;
   matrix.codes = allocate_codes(format_, shape[0], shape[1], compute_.arena);
-  load_codes(model_, matrix, nullptr);
+  load_codes(model_, matrix, nullptr, compute_.device, compute_.stream);
   rows_ = host_tensor(DType::kF32, shape);
-  compute_.kernels.run(ExpandWeight{.rows = rows_, .codes = matrix.codes}, compute_.stream);
+  const bool on_host = matrix.codes.codes.place().kind == DeviceKind::kHost;
+  const Tensor rows = on_host ? rows_
+                              : compute_.arena.allocate(DType::kF32, shape, MemoryKind::kWorkspace,
+                                                        compute_.stream);
+  compute_.kernels.run(ExpandWeight{.rows = rows, .codes = matrix.codes}, compute_.stream);
+  if (!on_host) compute_.device.download(rows, rows_.raw(), compute_.stream);
   compute_.stream.synchronize();
   last_ = name;
   return rows_;

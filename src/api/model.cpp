@@ -45,15 +45,14 @@ void add_pieces(const Parameter& parameter, const Tensor& rows,
 }
 
 // What --quantize asks for, or else the codes that the model is stored in.
-CodesOfParameter codes_of(const InferenceOptions& layout, const OpenedModel& opened,
-                          const Machine& machine) {
-  const bool holds = machine.kernels.reads_codes() && layout.zero_stage < 3;
+CodesOfParameter codes_of(const InferenceOptions& layout, const OpenedModel& opened) {
+  const bool holds = layout.zero_stage < 3;
   const char* const flag = layout.quantize_flag;
   const std::optional<CodeFormat> format = code_format(flag, layout.quantize);
   if (!format) return holds && opened.source ? codes_stored_in(*opened.source) : CodesOfParameter();
   if (!holds) {
-    throw Error(Fault::kUsage, "{}: cannot be combined with {}; leave one of them out", flag,
-                layout.zero_stage < 3 ? "--kernels cuda" : "--zero-stage 3");
+    throw Error(Fault::kUsage, "{}: cannot be combined with --zero-stage 3; leave one of them out",
+                flag);
   }
   if (opened.source && stores_codes(*opened.source)) {
     throw Error(Fault::kUsage,
@@ -222,7 +221,7 @@ std::unique_ptr<Model> Model::load(const Machine& machine, const std::filesystem
   state.chat_templates = tokenizer.empty() ? std::move(opened.chat_templates)
                                            : chat_templates_in(tokenizer_of(tokenizer).folder);
   state.quantizes = !layout.quantize.empty();
-  const CodesOfParameter codes = codes_of(layout, opened, machine);
+  const CodesOfParameter codes = codes_of(layout, opened);
   if (opened.format == ModelFormat::kPiton && !opened.new_head) {
     state.run = paths.base;
   } else {

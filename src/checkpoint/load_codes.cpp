@@ -23,10 +23,11 @@ struct Box {
 
 class PieceLoader {
  public:
-  PieceLoader(TensorSource& source, const Parameter& parameter, const Piece& piece)
+  PieceLoader(TensorSource& source, const Parameter& parameter, const Piece& piece,
+              const WeightCodes& codes)
       : source_(source),
         piece_(piece),
-        codes_(parameter.codes),
+        codes_(codes),
         format_(*parameter.code_format),
         own_({piece.start[0], piece.extent[0], piece.start[1], piece.extent[1]}) {
     const std::int64_t group = block_columns(format_);
@@ -122,13 +123,38 @@ class PieceLoader {
   Box own_;
 };
 
+// Of the same shapes, all 0, in host memory.
+WeightCodes host_codes_like(const WeightCodes& codes) {
+  const auto like = [](const Tensor& tensor) {
+    return tensor.defined() ? host_tensor(tensor.dtype(), tensor.shape()) : Tensor();
+  };
+  return {.kind = codes.kind,
+          .group = codes.group,
+          .codes = like(codes.codes),
+          .scales = like(codes.scales),
+          .zeros = like(codes.zeros),
+          .minima = like(codes.minima)};
+}
+
 }  // namespace
 
-void load_codes(TensorSource& source, const Parameter& parameter, ThreadPool* threads) {
+void load_codes(TensorSource& source, const Parameter& parameter, ThreadPool* threads,
+                Device& device, Stream& stream) {
   PITON_ASSERT(parameter.code_format && parameter.codes.given(), "{} has no codes", parameter.name);
-  PITON_ASSERT(parameter.codes.codes.place().kind == DeviceKind::kHost, "{}: codes of a device",
-               parameter.name);
-  for (const Piece& piece : parameter.pieces) PieceLoader(source, parameter, piece).load(threads);
+  const WeightCodes& codes = parameter.codes;
+  const bool on_host = codes.codes.place().kind == DeviceKind::kHost;
+  const WeightCodes filled = on_host ? codes : host_codes_like(codes);
+  for (const Piece& piece : parameter.pieces) {
+    PieceLoader(source, parameter, piece, filled).load(threads);
+  }
+  if (on_host) return;
+  const auto upload = [&](const Tensor& from, const Tensor& to) {
+    if (to.defined()) device.upload(from.raw(), to, stream);
+  };
+  upload(filled.codes, codes.codes);
+  upload(filled.scales, codes.scales);
+  upload(filled.zeros, codes.zeros);
+  upload(filled.minima, codes.minima);
 }
 
 }  // namespace piton

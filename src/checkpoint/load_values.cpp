@@ -53,7 +53,9 @@ class Filler {
     device.upload(staged.raw(), dst, context_.stream);
   }
 
-  void fill_codes(const Parameter& parameter) { load_codes(source_, parameter, context_.threads); }
+  void fill_codes(const Parameter& parameter) {
+    load_codes(source_, parameter, context_.threads, device(), context_.stream);
+  }
 
   // Reads what tensors in host memory are filled with: by all threads, if the source allows it. The
   // largest come first, so that threads finish together.

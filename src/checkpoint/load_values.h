@@ -37,8 +37,11 @@ void load_weights_and_state(TensorSource& source, const StoredModel& model,
 // Fills a parameter that is held as codes, a few rows at a time, so that its values are never in
 // memory as a whole. The codes are those of the canonical tensors, however their rows and columns
 // are split over ranks: a rank that holds a part of the columns reads whole rows where a scale
-// depends on them. `threads`: null, or those that read and quantize, if the source allows it.
+// depends on them. Codes for a device are made in host memory, a whole parameter at a time.
+// `device`, `stream`: where the codes are. `threads`: null, or those that read and quantize, if the
+// source allows it.
 // Throws Error(kData) for values that cannot be quantized, and as TensorSource::read().
-void load_codes(TensorSource& source, const Parameter& parameter, ThreadPool* threads);
+void load_codes(TensorSource& source, const Parameter& parameter, ThreadPool* threads,
+                Device& device, Stream& stream);
 
 }  // namespace piton

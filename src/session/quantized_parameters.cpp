@@ -80,11 +80,6 @@ void hold_as_codes(const std::vector<Parameter*>& parameters, const CodesOfParam
     if (!format) continue;
     parameter->code_format = format;
     parameter->codes = allocate_codes(*format, parameter->shape[0], parameter->shape[1], arena);
-    if (parameter->codes.codes.place().kind == DeviceKind::kCuda) {
-      throw Error(Fault::kUsage,
-                  "weights in {}: --kernels cuda has no products of them; use --kernels cpu",
-                  name(format->rule));
-    }
   }
 }
 

@@ -4,10 +4,12 @@
 
 #include <cmath>
 
+#include "checkpoint/load_values.h"
 #include "cuda_emulator/capture.h"
 #include "cuda_emulator/guarded_kernels.h"
 #include "device/cuda/device.h"
 #include "kernels/cuda/kernels.h"
+#include "unit/checkpoint/drawn_tensors.h"
 #include "unit/generate/small_engine.h"
 
 namespace piton::cuda {
@@ -15,14 +17,21 @@ namespace {
 
 class Decoder {
  public:
-  Decoder(Device& device, Kernels& kernels, const ModelConfig& model)
+  // `codes`: a format of --quantize, or empty.
+  Decoder(Device& device, Kernels& kernels, const ModelConfig& model, const std::string& codes)
       : world_(make_single_world(device)),
         arena_(device, std::int64_t{1} << 20),
         stream_(device.make_stream()),
         machine_{*world_, device, kernels, arena_, *stream_, threads_, log_},
         mesh_(*world_, MeshSizes{}),
-        session_(machine_, mesh_, {.model = model, .seed = 3, .use = SessionUse::kInference}) {
+        session_(machine_, mesh_,
+                 {.model = model,
+                  .seed = 3,
+                  .use = SessionUse::kInference,
+                  .codes = codes.empty() ? CodesOfParameter()
+                                         : codes_in(*code_format("", codes), "--quantize")}) {
     session_.initialize();
+    if (!codes.empty()) load();
     inference_.emplace(session_.context(false), session_.pipeline(), mesh_, model);
   }
 
@@ -43,6 +52,12 @@ class Decoder {
   }
 
  private:
+  void load() {
+    test::DrawnTensors source(session_.settings().model, 0.5);
+    load_weights(source, {.parameters = session_.parameters(), .sharded = &session_.sharded()},
+                 {mesh_, machine_.device, arena_, *stream_, &threads_});
+  }
+
   SilentLog log_;
   ThreadPool threads_{1};
   std::unique_ptr<World> world_;
@@ -55,15 +70,16 @@ class Decoder {
 };
 
 // Returns the sum of the log-probabilities of the CPU's tokens.
-double expect_tokens_of_the_cpu(const ModelConfig& model, CacheNumbers numbers) {
+double expect_tokens_of_the_cpu(const ModelConfig& model, CacheNumbers numbers,
+                                const std::string& codes = "", double tolerance = 1e-3) {
   HostDevice host;
   ThreadPool threads(1);
   const auto cpu = make_cpu_kernels(threads);
   const auto device = make_device();
   const auto kernels = make_kernels(*device);
   emulator::GuardedKernels guarded(*kernels);
-  const auto wanted = Decoder(host, *cpu, model).write(numbers);
-  const auto got = Decoder(*device, guarded, model).write(numbers);
+  const auto wanted = Decoder(host, *cpu, model, codes).write(numbers);
+  const auto got = Decoder(*device, guarded, model, codes).write(numbers);
   EXPECT_EQ(got.size(), 2U);
   double sum = 0;
   for (const auto& [request, tokens] : wanted) {
@@ -76,7 +92,7 @@ double expect_tokens_of_the_cpu(const ModelConfig& model, CacheNumbers numbers) 
     for (std::size_t i = 0; i < tokens.size(); ++i) {
       const GeneratedToken& token = found->second[i];
       EXPECT_EQ(token.id, tokens[i].id) << "token " << i << " of text " << request;
-      EXPECT_NEAR(token.log_probability, tokens[i].log_probability, 1e-3);
+      EXPECT_NEAR(token.log_probability, tokens[i].log_probability, tolerance);
       sum += tokens[i].log_probability;
     }
   }
@@ -102,6 +118,20 @@ TEST(EmulatedDecoding, OfPromptsThatSeeThemselvesHasTheTokensOfTheCpu) {
   ModelConfig model = test::small_model();
   model.prefix = true;
   expect_tokens_of_the_cpu(model, CacheNumbers::kInt8);
+}
+
+// Codes are made in host memory and copied. Products of few rows in bf16 read them, others expand
+// them.
+TEST(EmulatedDecoding, OfWeightsInCodesHasTheTokensOfTheCpu) {
+  ModelConfig model = test::small_model();
+  std::map<double, std::string> sums;
+  for (const char* codes : {"int8", "int4", "q8_0", "q4_0", "nf4"}) {
+    SCOPED_TRACE(codes);
+    const double sum = expect_tokens_of_the_cpu(model, CacheNumbers::kOfModel, codes);
+    EXPECT_TRUE(sums.emplace(sum, codes).second) << "as with " << sums[sum];
+  }
+  model.dtype = DType::kBF16;
+  expect_tokens_of_the_cpu(model, CacheNumbers::kOfModel, "q4_0", 0.1);
 }
 
 }  // namespace

@@ -4,11 +4,16 @@
 
 #include <cmath>
 
+#include "adapters/magnitude_source.h"
+#include "adapters/quantized_source.h"
+#include "checkpoint/load_values.h"
 #include "cuda_emulator/guarded_kernels.h"
 #include "device/cuda/device.h"
 #include "kernels/cuda/kernels.h"
+#include "model/lora_options.h"
 #include "support/run_session.h"
 #include "support/sampled.h"
+#include "unit/checkpoint/drawn_tensors.h"
 
 namespace piton::cuda {
 namespace {
@@ -27,7 +32,33 @@ struct Steps {
   std::vector<double> norms;
 };
 
-Steps train(Device& device, Kernels& kernels, const ModelConfig& model, OptimizerKind optimizer) {
+Adapters adapters_of(const ModelConfig& model) {
+  LoraOptions options;
+  options.target_modules = {"all-linear"};
+  options.rank = 4;
+  options.use_dora = true;
+  return options.resolve(model);
+}
+
+// The weights of a base in NF4, and the lengths of their rows.
+void load_base(Session& session, const StoreContext& store, const Machine& machine) {
+  const ModelConfig& model = session.settings().model;
+  test::DrawnTensors source(model, 0.2);
+  load_weights(source,
+               {.parameters = base_parameters(session.parameters()), .sharded = &session.sharded()},
+               store);
+  QuantizedSource values(source, *code_format("", "nf4"),
+                         {machine.kernels, machine.device, machine.arena, machine.stream});
+  MagnitudeSource lengths(values, session.settings().adapters);
+  load_weights(
+      lengths,
+      {.parameters = magnitude_parameters(session.parameters()), .sharded = &session.sharded()},
+      store);
+  session.publish_values();
+}
+
+Steps train(Device& device, Kernels& kernels, const ModelConfig& model, OptimizerKind optimizer,
+            bool adapted) {
   ThreadPool threads(1);
   SilentLog log;
   const auto world = make_single_world(device);
@@ -37,13 +68,17 @@ Steps train(Device& device, Kernels& kernels, const ModelConfig& model, Optimize
   Mesh mesh(*world, test::mesh(1, 1, 1));
   OptimizerOptions options{.kind = optimizer};
   if (model.dtype == DType::kF16) options.loss_scale = 1024;  // so that no step is skipped
-  Session session(machine, mesh,
-                  {.model = model,
-                   .layout = {.vocabulary_multiple = 16},
-                   .micro_batches = 2,
-                   .seed = 11,
-                   .optimizer_options = options});
+  Session session(
+      machine, mesh,
+      {.model = model,
+       .layout = {.vocabulary_multiple = 16},
+       .micro_batches = 2,
+       .seed = 11,
+       .optimizer_options = options,
+       .adapters = adapted ? adapters_of(model) : Adapters(),
+       .codes = adapted ? codes_in(*code_format("", "nf4"), "--qlora") : CodesOfParameter()});
   session.initialize();
+  if (adapted) load_base(session, {mesh, device, arena, *stream, &threads}, machine);
   Steps steps;
   for (int step = 0; step < (test::nightly() ? 3 : 2); ++step) {
     const std::int64_t consumed = 4 * step;
@@ -59,15 +94,16 @@ Steps train(Device& device, Kernels& kernels, const ModelConfig& model, Optimize
 }
 
 void expect_losses_of_the_cpu(const ModelConfig& model, double tolerance,
-                              OptimizerKind optimizer = OptimizerKind::kAdam) {
+                              OptimizerKind optimizer = OptimizerKind::kAdam,
+                              bool adapted = false) {
   HostDevice host;
   ThreadPool threads(1);
   const auto cpu = make_cpu_kernels(threads);
   const auto device = make_device();
   const auto kernels = make_kernels(*device);
   emulator::GuardedKernels guarded(*kernels);
-  const Steps wanted = train(host, *cpu, model, optimizer);
-  const Steps got = train(*device, guarded, model, optimizer);
+  const Steps wanted = train(host, *cpu, model, optimizer, adapted);
+  const Steps got = train(*device, guarded, model, optimizer, adapted);
   for (std::size_t i = 0; i < wanted.losses.size(); ++i) {
     EXPECT_TRUE(std::isfinite(wanted.norms[i])) << "norm of step " << i;
     EXPECT_NEAR(got.losses[i], wanted.losses[i], tolerance) << "loss of step " << i;
@@ -127,6 +163,13 @@ TEST(EmulatedTraining, WithBiasesOfDistancesHasTheLossesOfTheCpu) {
 
 TEST(EmulatedTraining, WithMuonHasTheLossesOfTheCpu) {
   expect_losses_of_the_cpu(tiny("llama-tiny", DType::kF32), 1e-3, OptimizerKind::kMuon);
+}
+
+// --qlora --use-dora
+TEST(EmulatedTraining, OfAdaptersOverCodesHasTheLossesOfTheCpu) {
+  expect_losses_of_the_cpu(tiny("llama-tiny", DType::kBF16), 5e-3, OptimizerKind::kAdam, true);
+  if (!test::nightly()) return;
+  expect_losses_of_the_cpu(tiny("gpt2-tiny", DType::kF32), 1e-4, OptimizerKind::kAdam, true);
 }
 
 }  // namespace
