@@ -286,7 +286,8 @@ class Bench {
   void codes(std::initializer_list<std::int64_t> rows) {
     constexpr std::int64_t kOut = 65536;
     constexpr std::int64_t kIn = 2048;
-    const std::vector<std::string> formats{"", "int8", "q8_0", "int4", "q4_0", "nf4"};
+    const std::vector<std::string> formats{"",     "int8", "q8_0", "int4",
+                                           "q4_0", "nf4",  "q4_k", "q6_k"};
     std::vector<WeightView> weights;
     for (const std::string& format : formats) weights.push_back(coded(format, kOut, kIn));
     const Tensor plain = host_tensor(DType::kU8, {std::int64_t{256} << 20});
@@ -307,7 +308,7 @@ class Bench {
       for (std::size_t i = 0; i < formats.size(); ++i) {
         const WeightCodes& held = weights[i].codes;
         std::int64_t bytes = weights[i].tensor.defined() ? weights[i].tensor.bytes() : 0;
-        for (const Tensor& part : {held.codes, held.scales, held.zeros}) {
+        for (const Tensor& part : {held.codes, held.scales, held.zeros, held.minima}) {
           if (part.defined()) bytes += part.bytes();
         }
         const double rate = static_cast<double>(bytes) / best[i];

@@ -68,7 +68,7 @@ class CaseList {
           const std::int64_t out = in == 1 ? 1 : 9;
           add_coded_linear(3, out, in, codes(kind, out, in, 32, with_zeros));
         }
-        // Around the kernels' blocks of columns (128), quarters of them, and panels (64 rows).
+        // Around the kernels' blocks of columns (128), spans of lanes (512), and panels (64 rows).
         for (const auto& [in, group] :
              {std::pair{288, 32}, {320, 64}, {416, 128}, {416, 416}, {544, 256}, {96, 48}}) {
           for (const std::int64_t n : {1, 2, 7}) {
@@ -79,13 +79,15 @@ class CaseList {
     }
     // Every number of rows in a pass over the codes, with an odd number of rows of the weight.
     for (const CodeKind kind : {CodeKind::kInt8, CodeKind::kInt4, CodeKind::kNf4}) {
-      for (const auto& [in, group] : {std::pair{160, 32}, {192, 64}, {288, 128}, {96, 96}})
+      for (const auto& [in, group] :
+           {std::pair{160, 32}, {192, 64}, {288, 128}, {96, 96}, {1056, 512}})
         add_coded_linear(15, 5, in, codes(kind, 5, in, group, kind == CodeKind::kInt4));
     }
     for (const std::int64_t n : row_counts(/*many=*/true)) {
       add_coded_linear(n, 33, 64, codes(CodeKind::kInt8, 33, 64, 32, false));
     }
-    for (const std::int64_t n : {16, 17}) {
+    for (const std::int64_t n : {1, 16, 17}) {
+      add_coded_linear(n, 33, 160, codes(CodeKind::kInt8, 33, 160, 16, false));  // as Q6_K
       add_coded_linear(n, 33, 160, codes(CodeKind::kInt4, 33, 160, 32, true));
       add_coded_linear(n, 33, 160, with_minima(codes(CodeKind::kInt4, 33, 160, 32, true)));
       add_coded_linear(n, 33, 160, with_minima(codes(CodeKind::kInt8, 33, 160, 32, true)));

@@ -81,7 +81,8 @@ bool multiplies_codes(const LinearCall& call) {
   const WeightView& weight = call.right.weight;
   const std::int64_t group = weight.codes.group;
   return !call.right.backward && weight.in % 32 == 0 &&
-         (group == 32 || group == 64 || group % kCodeBlock == 0 || group >= weight.in);
+         (group % 32 == 0 || (group == 16 && weight.codes.kind == CodeKind::kInt8) ||
+          group >= weight.in);
 }
 
 Tensor columns_of(const Tensor& tensor, std::int64_t begin, std::int64_t size) {

@@ -5,7 +5,7 @@
 namespace piton::cpu::v4_bf16 {
 namespace {
 
-constexpr std::int64_t kColumns = 32;        // of a vector of bf16; in one group
+constexpr std::int64_t kColumns = 32;        // of a vector of bf16; in one group, or two of 16
 constexpr std::int64_t kAheadColumns = 256;  // of the codes that are prefetched
 
 PITON_INLINE float scale_at(const CodedRows& w, std::int64_t at) {
@@ -17,19 +17,30 @@ PITON_INLINE __m128i load_16(const std::uint8_t* p) {
   return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
 }
 
-// 32 columns of a row from `column` on, which are in `group`, as CodesTable::expand has them,
-// rounded to bf16.
-PITON_INLINE __m512i values(const CodedRows& w, std::int64_t row, std::int64_t column,
-                            std::int64_t group) {
-  const std::int64_t at = row * w.groups + group;
-  const __m512 scale = _mm512_set1_ps(scale_at(w, at));
-  const __m512 zero = _mm512_set1_ps(w.zeros == nullptr ? 0.0F : w.zeros[at]);
-  const __m512 minimum = _mm512_set1_ps(w.minima == nullptr ? 0.0F : w.minima[at]);
+// How the codes of a group become values.
+struct Group {
+  Group(const CodedRows& w, std::int64_t at)
+      : scale(_mm512_set1_ps(scale_at(w, at))),
+        zero(_mm512_set1_ps(w.zeros == nullptr ? 0.0F : w.zeros[at])),
+        minimum(_mm512_set1_ps(w.minima == nullptr ? 0.0F : w.minima[at])) {}
+  __m512 values(__m512 codes) const {
+    return _mm512_sub_ps(_mm512_mul_ps(_mm512_sub_ps(codes, zero), scale), minimum);
+  }
+  __m512 scale, zero, minimum;
+};
+
+PITON_INLINE __m512 sixteen_bytes(const std::uint8_t* codes) {
+  return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(load_16(codes)));
+}
+
+// 32 columns of a row from `column` on, as CodesTable::expand has them, rounded to bf16.
+PITON_INLINE __m512i values(const CodedRows& w, std::int64_t row, std::int64_t column) {
+  const std::int64_t at = row * w.groups + (w.groups == 1 ? 0 : column / w.group);
   const std::uint8_t* codes = w.codes + row * w.stride + (w.nibbles ? column / 2 : column);
+  const Group group(w, at);
   if (w.nibbles) {
     __builtin_prefetch(codes + kAheadColumns / 2);
-    const __m512 products = _mm512_mul_ps(_mm512_sub_ps(_mm512_loadu_ps(w.values), zero), scale);
-    const __m512 table = _mm512_sub_ps(products, minimum);
+    const __m512 table = group.values(_mm512_loadu_ps(w.values));
     const __m512i twice = _mm512_broadcast_i64x4((__m256i)_mm512_cvtneps_pbh(table));
     // The low four bits of each half of a word are a code; other bits are not looked at.
     const __m512i bytes = _mm512_cvtepu8_epi32(load_16(codes));
@@ -37,11 +48,11 @@ PITON_INLINE __m512i values(const CodedRows& w, std::int64_t row, std::int64_t c
     return _mm512_permutexvar_epi16(places, twice);
   }
   __builtin_prefetch(codes + kAheadColumns);
-  const auto sixteen = [&](const std::uint8_t* from) {
-    const __m512 code = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(load_16(from)));
-    return _mm512_sub_ps(_mm512_mul_ps(_mm512_sub_ps(code, zero), scale), minimum);
-  };
-  return (__m512i)_mm512_cvtne2ps_pbh(sixteen(codes + 16), sixteen(codes));
+  const __m512 first = group.values(sixteen_bytes(codes));
+  const __m512 codes_after = sixteen_bytes(codes + 16);
+  const __m512 second =
+      w.group == 16 ? Group(w, at + 1).values(codes_after) : group.values(codes_after);
+  return (__m512i)_mm512_cvtne2ps_pbh(second, first);
 }
 
 }  // namespace
@@ -53,11 +64,9 @@ void pack_codes(Pair* panels, const CodedRows& w, std::int64_t begin, std::int64
     for (std::int64_t first = 0; first < width; first += 16) {
       const std::int64_t rows = n - panel - first < 16 ? n - panel - first : 16;
       for (std::int64_t column = 0; column < w.columns; column += kColumns) {
-        const std::int64_t group = w.groups == 1 ? 0 : column / w.group;
         __m512i r[16];
         for (int i = 0; i < 16; ++i) {
-          r[i] = i < rows ? values(w, begin + panel + first + i, column, group)
-                          : _mm512_setzero_si512();
+          r[i] = i < rows ? values(w, begin + panel + first + i, column) : _mm512_setzero_si512();
         }
         transpose(r);
         for (int i = 0; i < 16; ++i)

@@ -30,7 +30,8 @@ inline std::int64_t panel_words(std::int64_t n, std::int64_t k) {
 
 // True if each run of 32 columns is in one group.
 inline bool packs_codes(const CodedRows& w) {
-  return w.columns % 32 == 0 && (w.group % 32 == 0 || w.groups == 1);
+  return w.columns % 32 == 0 &&
+         (w.group % 32 == 0 || w.groups == 1 || (w.group == 16 && !w.nibbles));
 }
 
 // Destination of sums: (sum + addend + bias) as fp32 or bf16. The addend may be c itself.

@@ -1,9 +1,11 @@
 // Few rows of x by a weight held as codes (kernels/call.h): y = x W^T, straight from the codes.
 //
 // Columns are divided into blocks of kCodeBlock. Each row of x is rounded to 16-bit integers with
-// one scale for each block, so its error is at most 1/65534 of the block's largest value. Integers
-// are multiplied and added exactly within a group and a block, and the sums of blocks are added in
-// fp32, in order within each lane. So neither other rows nor the division of work affect the bits.
+// one scale for each block, so its error is at most 1/65534 of the block's largest value. A lane of
+// a vector has the neighboring columns of a group (code_lane()); of bytes with wider groups than a
+// vector's lanes, any columns, and the block of x is as wide. Integers of a lane are multiplied and
+// added exactly, and these sums, times the scales of the group and of x, are added in fp32, in
+// order within each lane. So neither other rows nor the division of work affect the bits.
 //
 // A register tile has kCodePass rows of x and, with 32 registers, two rows of the weight: codes are
 // unpacked once for all rows of x, and x is loaded once for both rows of the weight.
@@ -17,6 +19,7 @@ namespace piton::cpu {
 
 inline constexpr std::int64_t kCodeBlock = 128;
 inline constexpr std::int64_t kCodePass = 8;
+inline constexpr std::int64_t kWidestCodeSpan = 512;  // columns of the lanes of 512 bits
 
 // A row of bytes, [in] or [in / 2], with the scales of its groups.
 struct CodedRows {
@@ -40,19 +43,18 @@ struct CodedRows {
   float step = 1;
 };
 
-// x as integers: [rows, code_row_size()], of which blocks of kCodeBlock are used, in the order of
-// the codes; one scale a block.
+// x as integers: [rows, code_row_size()], in the order in which codes are unpacked.
 struct IntegerRows {
   std::int16_t* values = nullptr;
-  float* scales = nullptr;  // [rows, code_scales()]: of each group, in wide groups of each block
+  float* scales = nullptr;      // [rows, code_scales()], in the order of the lanes
   float* group_sums = nullptr;  // [rows, code_group_sums()]: for zero points and minima; or none
 };
 
 struct CodesTable {
   // x [columns] in fp32 to row `row` of `to`.
   void (*round_row)(const IntegerRows& to, std::int64_t row, const float* x, const CodedRows& w);
-  // For groups of 32, of 64 or of whole blocks, or one group a row; columns in whole quarters of
-  // blocks.
+  // For groups of 16 bytes, of multiples of 32 columns, or one group a row; columns in multiples of
+  // 32.
   // sums[r * stride + o - begin] = row r of x by row o of the weight, for rows o in [begin, end).
   // `memory`: code_memory(w) floats.
   void (*multiply)(float* sums, std::int64_t stride, const IntegerRows& x, std::int64_t rows,
@@ -69,22 +71,20 @@ inline std::int64_t code_blocks(std::int64_t columns) {
 // Integers from row to row of x: a cache line more than the blocks, so that the same column of all
 // rows is not in the same set of the cache.
 inline constexpr std::int64_t kCodeRowPadding = 32;
+inline std::int64_t code_columns(std::int64_t columns) {  // of whole spans of every set
+  return (columns + kWidestCodeSpan - 1) / kWidestCodeSpan * kWidestCodeSpan;
+}
 inline std::int64_t code_row_size(std::int64_t columns) {
-  return code_blocks(columns) * kCodeBlock + kCodeRowPadding;
+  return code_columns(columns) + kCodeRowPadding;
 }
-// Columns with one scale, as loops see them: 32, 64 or a block.
-inline std::int64_t code_step(const CodedRows& w) {
-  return w.group == 32 || w.group == 64 ? w.group : kCodeBlock;
-}
+// Columns of a lane: of one group, with one scale.
+inline std::int64_t code_lane(const CodedRows& w) { return w.group == 16 ? 16 : 32; }
 inline std::int64_t code_scales(const CodedRows& w) {
-  return code_blocks(w.columns) * (kCodeBlock / code_step(w));
+  return code_columns(w.columns) / code_lane(w);
 }
 inline std::int64_t code_group_sums(const CodedRows& w) { return (w.groups + 15) / 16 * 16; }
-// Of multiply(): for each of two rows of the weight, rows of scales for all rows of x, and two
-// more.
-inline std::int64_t code_memory(const CodedRows& w) {
-  return 2 * (kCodePass + 2) * (code_scales(w) + 32);
-}
+// Of multiply(): for each of two rows of the weight, its scales and what is subtracted.
+inline std::int64_t code_memory(const CodedRows& w) { return 2 * 2 * (code_scales(w) + 32); }
 
 namespace v2 {
 const CodesTable& codes_table();

@@ -4,12 +4,14 @@
 //   load_words, shifted (right by bits), nibble (the low four bits of words)
 //   low_bytes and high_bytes (of words, with their signs), load_bytes (widened to words)
 //   even_quarters and odd_quarters: of 128 bits each, of two vectors
+//   low_pairs, high_pairs, low_halves, high_halves: of each 128 bits of two vectors, alternately 32
+//                       or 64 bits
+//   permuted            lane i is lane index[i]
 //   add_products        32-bit sums, to which products of pairs of words are added
 //   as_floats           sums as fp32
 //   add_lanes           sum_lanes(), with its bits
 //   WordTable           a table of 16 words: of(x) looks up the low four bits of each word
 //   load_halves         fp16 as fp32
-//   repeat_four         four fp32 in each 128 bits
 //   expand_pairs        columns from a table of fp32; returns how many it did
 #pragma once
 
@@ -28,93 +30,119 @@
 namespace piton::cpu::PITON_ISA {
 namespace {
 
-// How the integers of a weight are stored: as they are, or as places in a table.
-enum class Stored { kBytes, kNibbles, kTable };
+// How the integers of a weight are stored: as they are, or as places in a table. kWideBytes: a
+// whole span is of one group, and lanes may have any columns.
+enum class Stored { kBytes, kWideBytes, kNibbles, kTable };
+constexpr bool is_byte(Stored stored) {
+  return stored == Stored::kBytes || stored == Stored::kWideBytes;
+}
 
 constexpr int kWords = 2 * kLanes;  // 16-bit integers of a vector
-// Columns are multiplied in parts of four vectors. A lane of their sums has eight columns.
-constexpr int kVectors = 4;
-constexpr int kPart = kVectors * kWords;
-constexpr int kParts = static_cast<int>(kCodeBlock) / kPart;
-// Bytes of a row from a block to the one that is prefetched with it. Farther ones gain nothing for
+// Bytes of a row from a span to the one that is prefetched with it. Farther ones gain nothing for
 // several rows of x, and one row is slower with them.
 constexpr std::int64_t kAhead = 2048;
 // Rows of the weight in a register tile. Few rows of x are bound by memory, which is read fastest
 // in the order of its addresses.
-constexpr int kPairFrom = 8;
-constexpr int tile_weights(int rows) {
-  return PITON_VECTOR_BYTES == 64 && rows >= kPairFrom ? 2 : 1;
+constexpr int tile_weights(Stored stored, int rows) {
+  return PITON_VECTOR_BYTES == 64 && rows >= (is_byte(stored) ? 8 : 4) ? 2 : 1;
 }
 
 constexpr std::int64_t bytes_of(Stored stored, std::int64_t columns) {
-  return stored == Stored::kBytes ? columns : columns / 2;
+  return is_byte(stored) ? columns : columns / 2;
 }
 
-// A lane has eight neighboring columns if a part has several groups of `size` columns; otherwise
-// the lanes may have any columns.
-constexpr bool has_ordered_lanes(int size) { return size < kPart; }
+// A span of codes: `columns` neighboring ones in each lane.
+template <Stored stored, int columns>
+struct Span {
+  static constexpr int kColumns = kLanes * columns;
+  static constexpr int kBytes = static_cast<int>(bytes_of(stored, kColumns));
+  static constexpr int kLaneBytes = kBytes / kLanes;                  // 16 or 32
+  static constexpr int kQuads = kLaneBytes / 4;                       // of four bytes
+  static constexpr int kEach = is_byte(stored) ? 2 : 4;               // vectors of words in a quad
+  static constexpr int kGroups = PITON_VECTOR_BYTES / kLaneBytes > 0  // whole ones in a vector
+                                     ? PITON_VECTOR_BYTES / kLaneBytes
+                                     : 1;
 
-// Where column `column` of a block is among its integers.
-constexpr int place(Stored stored, bool ordered, int column) {
-  const int part = column / kPart * kPart;
-  const int c = column % kPart;
-  if (stored != Stored::kBytes) return part + c % kVectors * kWords + c / kVectors;
-  if (!ordered) return column;
-  // Even and odd quarters of 16 bytes are gathered, and of each, even and odd bytes.
-  const int byte = c / 32 * 16 + c % 16;
-  return part + (2 * (c / 16 % 2) + byte % 2) * kWords + byte / 2;
+  // The lane of group `group` of the span.
+  static constexpr int lane(int group) {
+    const int four = 4 * kGroups;  // groups in four vectors
+    return group / four * four + group % kGroups * 4 + group % four / kGroups;
+  }
+  // Where column `column` of the span is among its integers.
+  static constexpr int place(int column) {
+    if (stored == Stored::kWideBytes) return column;
+    const int c = column % columns;
+    const int code = c % kEach;  // of a word
+    const int word = c / kEach;
+    return (word / 2 * kEach + code) * kWords + 2 * lane(column / columns) + word % 2;
+  }
+  static U groups() {
+    U index{};
+    for (int group = 0; group < kLanes; ++group)
+      index[lane(group)] = static_cast<std::uint32_t>(group);
+    return index;
+  }
+};
+
+// Of four vectors, each with quads of one or more groups: vector i has quad i of each 128 bits.
+PITON_INLINE void transpose_quads(W (&z)[4]) {
+  const W a = low_pairs(z[0], z[1]);
+  const W b = high_pairs(z[0], z[1]);
+  const W c = low_pairs(z[2], z[3]);
+  const W d = high_pairs(z[2], z[3]);
+  z[0] = low_halves(a, c);
+  z[1] = high_halves(a, c);
+  z[2] = low_halves(b, d);
+  z[3] = high_halves(b, d);
 }
 
-// The integers of a part of a row.
-template <int size, Stored stored>
-PITON_INLINE void unpack(W (&w)[kVectors], const std::uint8_t* codes, const WordTable& table) {
-  if constexpr (stored == Stored::kBytes && has_ordered_lanes(size)) {
-    const W first = load_words(codes);
-    const W second = load_words(codes + PITON_VECTOR_BYTES);
-    const W even = even_quarters(first, second);
-    const W odd = odd_quarters(first, second);
-    w[0] = low_bytes(even);
-    w[1] = high_bytes(even);
-    w[2] = low_bytes(odd);
-    w[3] = high_bytes(odd);
-  } else if constexpr (stored == Stored::kBytes) {
-    for (int v = 0; v < kVectors; ++v) w[v] = load_bytes(codes + v * kWords);
+// Vector i: quad i of each lane.
+template <Stored stored, int quads>
+PITON_INLINE void load_quads(W (&to)[quads], const std::uint8_t* codes) {
+  if constexpr (stored == Stored::kWideBytes) {
+    return;
+  } else if constexpr (quads == 4) {
+    for (int k = 0; k < 4; ++k) to[k] = load_words(codes + k * PITON_VECTOR_BYTES);
+    transpose_quads(to);
   } else {
-    const W raw = load_words(codes);
-    const W moved[kVectors] = {raw, shifted(raw, 4), shifted(raw, 8), shifted(raw, 12)};
-    for (int v = 0; v < kVectors; ++v) {
-      if constexpr (stored == Stored::kTable) {
-        w[v] = table.of(moved[v]);
-      } else {
-        w[v] = v == 3 ? moved[v] : nibble(moved[v]);
-      }
+    // A group has two times 128 bits; of vectors of 128 bits, the first ones and the second ones.
+    constexpr bool kHalf = PITON_VECTOR_BYTES == 16;
+    W first[4];
+    W second[4];
+    for (int k = 0; k < 4; ++k) {
+      first[k] = load_words(codes + (kHalf ? 2 * k : k) * PITON_VECTOR_BYTES);
+      second[k] = load_words(codes + (kHalf ? 2 * k + 1 : k + 4) * PITON_VECTOR_BYTES);
+    }
+    transpose_quads(first);
+    transpose_quads(second);
+    for (int k = 0; k < 4; ++k) {
+      to[k] = even_quarters(first[k], second[k]);
+      to[k + 4] = odd_quarters(first[k], second[k]);
     }
   }
 }
 
-// The scales of the lanes of a part, from those of its block.
-template <int size>
-PITON_INLINE F lane_scales(const float* scales, int part) {
-  const int first = part * kPart;
-  if constexpr (!has_ordered_lanes(size)) {
-    return splat(scales[first / size]);
-  } else {
-    U index;
-    for (int lane = 0; lane < kLanes; ++lane) {
-      index[lane] = static_cast<std::uint32_t>((first + lane * 8) / size);
-    }
-    return pick_of_four(repeat_four(scales), index);
-  }
+// Code `code` of each word.
+template <Stored stored>
+PITON_INLINE W words_of(W quads, int code, const WordTable& table) {
+  if constexpr (is_byte(stored)) return code == 0 ? low_bytes(quads) : high_bytes(quads);
+  const W moved = code == 0 ? quads : shifted(quads, 4 * code);
+  if constexpr (stored == Stored::kTable) return table.of(moved);
+  return code == 3 ? moved : nibble(moved);
 }
 
 // What a register tile multiplies.
-template <int weights>
+template <int weights, int rows>
 struct Tile {
   const std::uint8_t* codes[weights];
+  const float* scales[weights];
+  int shift;          // TileScales::shift()
+  std::int64_t lane;  // the first of a span
   const std::int16_t* x;
   std::int64_t x_stride;
-  const float* scales[weights];  // [rows, scale_stride], of products
-  std::int64_t scale_stride;
+  const float* x_scales;
+  std::int64_t x_scale_stride;
+  alignas(PITON_VECTOR_BYTES) float sums[weights][rows][kLanes];
 };
 
 // How far behind a byte of a row is what will be read kAhead bytes later: a tile reads its rows
@@ -137,227 +165,249 @@ struct Ahead {
 // Keeps a value that several instructions use in a register: otherwise each of them loads it.
 PITON_INLINE void keep(W& x) { __asm__("" : "+v"(x)); }
 
-// Adds `blocks` blocks to the sums of a tile, lane by lane, and moves the tile behind them. Loops
-// over the tile are unrolled, for sums in registers. ahead: none where no codes follow.
-template <int weights, int rows, int size, Stored stored>
-PITON_INLINE void add_blocks(F (&lanes)[weights][rows], Tile<weights>& t, const WordTable& table,
-                             std::int64_t blocks, const Ahead* ahead) {
-  constexpr std::int64_t kBytes = bytes_of(stored, kCodeBlock);
-  F totals[weights][rows];
-#pragma GCC unroll 8
-  for (int i = 0; i < weights; ++i) {
-#pragma GCC unroll 8
-    for (int r = 0; r < rows; ++r) totals[i][r] = lanes[i][r];
-  }
-  for (std::int64_t b = 0; b < blocks; ++b) {
-    const std::int64_t later = ahead != nullptr ? ahead->of(b * kBytes) : 0;
-#pragma GCC unroll 8
-    for (int i = 0; ahead != nullptr && i < weights; ++i) {
-      __builtin_prefetch(t.codes[i] + later);
-      if (kBytes > 64) __builtin_prefetch(t.codes[i] + later + 64);
+// Adds `spans` spans to the sums of a tile, lane by lane, and moves the tile behind them. Loops
+// over the tile are unrolled, for integers in registers. ahead: none where no codes follow.
+template <int weights, int rows, Stored stored, int columns>
+PITON_INLINE void add_spans(Tile<weights, rows>& t, const WordTable& table, std::int64_t spans,
+                            const Ahead* ahead) {
+  using Codes = Span<stored, columns>;
+  const U groups = Codes::groups() >> static_cast<std::uint32_t>(t.shift);
+  for (std::int64_t b = 0; b < spans; ++b) {
+    const std::int64_t later = ahead != nullptr ? ahead->of(b * Codes::kBytes) : 0;
+    W quads[weights][Codes::kQuads];
+#pragma GCC unroll 2
+    for (int i = 0; i < weights; ++i) {
+      load_quads<stored>(quads[i], t.codes[i]);
     }
+    const std::int16_t* x[rows];
 #pragma GCC unroll 8
-    for (int part = 0; part < kParts; ++part) {
-      W w[weights][kVectors];
+    for (int r = 0; r < rows; ++r) {
+      x[r] = t.x + r * t.x_stride;
+      __asm__("" : "+r"(x[r]));  // otherwise each sum of a row and a place has a register
+    }
+    W parts[weights][rows] = {};
 #pragma GCC unroll 8
-      for (int i = 0; i < weights; ++i)
-        unpack<size, stored>(w[i], t.codes[i] + bytes_of(stored, part * kPart), table);
-#pragma GCC unroll 8
-      for (int r = 0; r < rows; ++r) {
-        const std::int16_t* x = t.x + r * t.x_stride + part * kPart;
-        W sums[weights] = {};
-#pragma GCC unroll 8
-        for (int v = 0; v < kVectors; ++v) {
-          W values = load_words(x + v * kWords);
-          if constexpr (weights > 1) keep(values);
-#pragma GCC unroll 8
-          for (int i = 0; i < weights; ++i) sums[i] = add_products(sums[i], w[i][v], values);
+    for (int quad = 0; quad < Codes::kQuads; ++quad) {
+      constexpr int kBytes = Codes::kBytes / Codes::kQuads;
+      if (ahead != nullptr && quad * kBytes % 64 == 0) {
+#pragma GCC unroll 2
+        for (int i = 0; i < weights; ++i) __builtin_prefetch(t.codes[i] + later + quad * kBytes);
+      }
+#pragma GCC unroll 4
+      for (int code = 0; code < Codes::kEach; ++code) {
+        W w[weights];
+#pragma GCC unroll 2
+        for (int i = 0; i < weights; ++i) {
+          w[i] = stored == Stored::kWideBytes
+                     ? load_bytes(t.codes[i] + (quad * Codes::kEach + code) * kWords)
+                     : words_of<stored>(quads[i][quad], code, table);
         }
 #pragma GCC unroll 8
-        for (int i = 0; i < weights; ++i) {
-          totals[i][r] +=
-              as_floats(sums[i]) * lane_scales<size>(t.scales[i] + r * t.scale_stride, part);
+        for (int r = 0; r < rows; ++r) {
+          W values = load_words(x[r] + (quad * Codes::kEach + code) * kWords);
+          if constexpr (weights > 1) keep(values);
+#pragma GCC unroll 2
+          for (int i = 0; i < weights; ++i) parts[i][r] = add_products(parts[i][r], w[i], values);
         }
       }
     }
-#pragma GCC unroll 8
+#pragma GCC unroll 2
     for (int i = 0; i < weights; ++i) {
-      t.codes[i] += kBytes;
-      t.scales[i] += kCodeBlock / size;
+      const F scales = permuted(load(t.scales[i] + (t.lane >> t.shift)), groups);
+#pragma GCC unroll 8
+      for (int r = 0; r < rows; ++r) {
+        const F of_x = load(t.x_scales + r * t.x_scale_stride);
+        float* sums = t.sums[i][r];
+        store(sums, load(sums) + as_floats(parts[i][r]) * (scales * of_x));
+      }
+      t.codes[i] += Codes::kBytes;
     }
-    t.x += kCodeBlock;
-  }
-#pragma GCC unroll 8
-  for (int i = 0; i < weights; ++i) {
-#pragma GCC unroll 8
-    for (int r = 0; r < rows; ++r) lanes[i][r] = totals[i][r];
+    t.lane += kLanes;
+    t.x += Codes::kColumns;
+    t.x_scales += kLanes;
   }
 }
 
 // `rows` rows of x from `row` on by tile_weights(rows) rows of the weight from o on, of which
 // `count` exist.
-template <int rows, int size, Stored stored>
+template <int rows, Stored stored, int columns>
 void multiply_tile(float* sums, std::int64_t stride, const IntegerRows& x, std::int64_t row,
-                   const CodedRows& w, std::int64_t o, std::int64_t count,
-                   const PassScales& scales) {
-  constexpr int kWeights = tile_weights(rows);
-  const WordTable table(w.integers);
-  const std::int64_t whole = w.columns / kCodeBlock;
-  const std::int64_t rest = w.columns % kCodeBlock;
-  Tile<kWeights> t{.x = x.values + row * code_row_size(w.columns),
-                   .x_stride = code_row_size(w.columns),
-                   .scale_stride = scales.stride()};
-  F lanes[kWeights][rows] = {};
-  float factors[kWeights];
+                   const CodedRows& w, std::int64_t o, std::int64_t count, const TileScales& scales,
+                   const WordTable& table) {
+  constexpr int kWeights = tile_weights(stored, rows);
+  using Codes = Span<stored, columns>;
+  const std::int64_t whole = w.columns / Codes::kColumns;
+  const std::int64_t rest = w.columns % Codes::kColumns;
+  Tile<kWeights, rows> t;
+  t.shift = scales.shift();
+  t.lane = 0;
+  t.x = x.values + row * code_row_size(w.columns);
+  t.x_stride = code_row_size(w.columns);
+  t.x_scales = x.scales + row * code_scales(w);
+  t.x_scale_stride = code_scales(w);
   for (int i = 0; i < kWeights; ++i) {
     const std::int64_t at = i < count ? o + i : o;  // a row that does not exist: the first again
-    const RowScales own = scales.of(at, i, row, rows);
+    const RowScales own = scales.of(at, i);
     t.codes[i] = w.codes + at * w.stride;
     t.scales[i] = own.scales;
-    factors[i] = own.factor;
-    for (int r = 0; own.zeros != nullptr && r < rows; ++r) {
+    for (int r = 0; r < rows; ++r) {
       const float* of_x = x.group_sums + (row + r) * code_group_sums(w);
       F sum = splat(0);
-      for (std::int64_t g = 0; g < w.groups; g += kLanes)
+      for (std::int64_t g = 0; own.zeros != nullptr && g < w.groups; g += kLanes)
         sum -= load(own.zeros + g) * load(of_x + g);
-      lanes[i][r] = sum;
+      store(t.sums[i][r], sum);
     }
   }
   const Ahead ahead(w.stride, kWeights);
-  add_blocks<kWeights, rows, size, stored>(lanes, t, table, whole, &ahead);
+  add_spans<kWeights, rows, stored, columns>(t, table, whole, &ahead);
   if (rest > 0) {
-    std::uint8_t codes[kWeights][bytes_of(stored, kCodeBlock)] = {};
+    std::uint8_t codes[kWeights][Codes::kBytes] = {};
     for (int i = 0; i < kWeights; ++i) {
       __builtin_memcpy(codes[i], t.codes[i], static_cast<std::size_t>(bytes_of(stored, rest)));
       t.codes[i] = codes[i];
     }
-    add_blocks<kWeights, rows, size, stored>(lanes, t, table, 1, nullptr);
+    add_spans<kWeights, rows, stored, columns>(t, table, 1, nullptr);
   }
   for (int i = 0; i < count; ++i) {
-    for (int r = 0; r < rows; ++r)
-      sums[(row + r) * stride + i] = add_lanes(lanes[i][r]) * factors[i];
+    for (int r = 0; r < rows; ++r) sums[(row + r) * stride + i] = add_lanes(load(t.sums[i][r]));
   }
 }
 
 // `rows` rows of x by all rows of the weight in [begin, end).
-template <int rows, int size, Stored stored>
+template <int rows, Stored stored, int columns>
 PITON_INLINE void multiply_pass(float* sums, std::int64_t stride, const IntegerRows& x,
                                 std::int64_t row, const CodedRows& w, std::int64_t begin,
-                                std::int64_t end, const PassScales& scales) {
-  constexpr std::int64_t kWeights = tile_weights(rows);
+                                std::int64_t end, const TileScales& scales,
+                                const WordTable& table) {
+  constexpr std::int64_t kWeights = tile_weights(stored, rows);
   for (std::int64_t o = begin; o < end; o += kWeights) {
-    multiply_tile<rows, size, stored>(sums + (o - begin), stride, x, row, w, o,
-                                      end - o < kWeights ? end - o : kWeights, scales);
+    multiply_tile<rows, stored, columns>(sums + (o - begin), stride, x, row, w, o,
+                                         end - o < kWeights ? end - o : kWeights, scales, table);
   }
 }
 
 // Rows of the weight that stay in the second-level cache for all passes over them.
 constexpr std::int64_t kBandWeights = 16;
 
-template <int size, Stored stored>
-PITON_INLINE void multiply_of(float* sums, std::int64_t stride, const IntegerRows& x,
-                              std::int64_t rows, const CodedRows& w, std::int64_t begin,
-                              std::int64_t end, const PassScales& scales) {
+template <Stored stored, int columns>
+void multiply_stored(float* sums, std::int64_t stride, const IntegerRows& x, std::int64_t rows,
+                     const CodedRows& w, std::int64_t begin, std::int64_t end,
+                     const TileScales& scales) {
+  const WordTable table(w.integers);
   for (std::int64_t o = begin; o < end; o += kBandWeights) {
     const std::int64_t last = end - o < kBandWeights ? end : o + kBandWeights;
     float* to = sums + (o - begin);
     std::int64_t row = 0;
     for (; row + 8 <= rows; row += 8)
-      multiply_pass<8, size, stored>(to, stride, x, row, w, o, last, scales);
+      multiply_pass<8, stored, columns>(to, stride, x, row, w, o, last, scales, table);
     for (; row + 4 <= rows; row += 4)
-      multiply_pass<4, size, stored>(to, stride, x, row, w, o, last, scales);
+      multiply_pass<4, stored, columns>(to, stride, x, row, w, o, last, scales, table);
     for (; row + 2 <= rows; row += 2)
-      multiply_pass<2, size, stored>(to, stride, x, row, w, o, last, scales);
-    if (row < rows) multiply_pass<1, size, stored>(to, stride, x, row, w, o, last, scales);
+      multiply_pass<2, stored, columns>(to, stride, x, row, w, o, last, scales, table);
+    if (row < rows)
+      multiply_pass<1, stored, columns>(to, stride, x, row, w, o, last, scales, table);
   }
 }
 
-PITON_INLINE Stored stored_as(const CodedRows& w) {
-  if (!w.nibbles) return Stored::kBytes;
-  return w.is_table ? Stored::kTable : Stored::kNibbles;
-}
-
-template <int size>
-PITON_INLINE void multiply_stored(float* sums, std::int64_t stride, const IntegerRows& x,
-                                  std::int64_t rows, const CodedRows& w, std::int64_t begin,
-                                  std::int64_t end, const PassScales& scales) {
-  switch (stored_as(w)) {
-    case Stored::kBytes:
-      return multiply_of<size, Stored::kBytes>(sums, stride, x, rows, w, begin, end, scales);
-    case Stored::kNibbles:
-      return multiply_of<size, Stored::kNibbles>(sums, stride, x, rows, w, begin, end, scales);
-    case Stored::kTable:
-      return multiply_of<size, Stored::kTable>(sums, stride, x, rows, w, begin, end, scales);
-  }
+// use(Span<...>{}) with the span of a weight.
+template <typename Use>
+PITON_INLINE void with_span(const CodedRows& w, Use use) {
+  using Wide = Span<Stored::kWideBytes, 32>;
+  if (!w.nibbles && (w.groups == 1 || w.group % Wide::kColumns == 0)) return use(Wide{});
+  if (!w.nibbles && code_lane(w) == 16) return use(Span<Stored::kBytes, 16>{});
+  if (!w.nibbles) return use(Span<Stored::kBytes, 32>{});
+  if (w.is_table) return use(Span<Stored::kTable, 32>{});
+  use(Span<Stored::kNibbles, 32>{});
 }
 
 void multiply(float* sums, std::int64_t stride, const IntegerRows& x, std::int64_t rows,
               const CodedRows& w, std::int64_t begin, std::int64_t end, float* memory) {
-  const PassScales scales(w, x, memory);
-  const std::int64_t step = code_step(w);
-  if (step == 32) return multiply_stored<32>(sums, stride, x, rows, w, begin, end, scales);
-  if (step == 64) return multiply_stored<64>(sums, stride, x, rows, w, begin, end, scales);
-  multiply_stored<kCodeBlock>(sums, stride, x, rows, w, begin, end, scales);
+  const TileScales scales(w, x.group_sums != nullptr, memory);
+  with_span(w, [&]<Stored stored, int columns>(Span<stored, columns>) {
+    multiply_stored<stored, columns>(sums, stride, x, rows, w, begin, end, scales);
+  });
 }
 
-// The order of integers in IntegerRows.
+// The order of integers and scales in IntegerRows.
 struct Places {
   explicit Places(const CodedRows& w) {
-    const Stored stored = stored_as(w);
-    const bool ordered = has_ordered_lanes(static_cast<int>(code_step(w)));
-    for (int c = 0; c < kCodeBlock; ++c)
-      of[c] = static_cast<std::uint8_t>(place(stored, ordered, c));
+    with_span(w, [&]<Stored stored, int size>(Span<stored, size>) {
+      using Codes = Span<stored, size>;
+      columns = Codes::kColumns;
+      wide = stored == Stored::kWideBytes;
+      for (int c = 0; c < columns; ++c) of[c] = static_cast<std::uint16_t>(Codes::place(c));
+      for (int group = 0; group < kLanes; ++group) lanes[group] = Codes::lane(group);
+    });
   }
-  std::uint8_t of[kCodeBlock];
+  int columns = 0;    // of a span
+  bool wide = false;  // a lane has columns of all of it
+  std::uint16_t of[kWidestCodeSpan];
+  int lanes[kLanes];
 };
 
-// One block, as `rounded` too; returns its scale, NaN if a value is not finite.
-PITON_INLINE float round_block(std::int16_t* to, const float* x, std::int64_t n,
-                               const Places& places, std::int32_t (&rounded)[kCodeBlock]) {
-  alignas(64) float block[kCodeBlock] = {};
-  __builtin_memcpy(block, x, static_cast<std::size_t>(n) * sizeof(float));
+constexpr float kLargestInteger = 32767;
+
+// The scale of n columns, NaN if a value is not finite.
+PITON_INLINE float scale_of(const float* x, std::int64_t n) {
   F top = splat(0);
   F finite = splat(0);  // NaN where a value is not
-  for (int i = 0; i < kCodeBlock; i += kLanes) {
-    top = max(abs(load(block + i)), top);
-    finite += load(block + i) * splat(0);
-  }
-  constexpr float kLargest = 32767;
+  for_vectors(
+      n, [&](std::int64_t i, auto count) __attribute__((always_inline)) {
+        const F values = load(x + i, count);
+        top = max(abs(values), top);
+        finite += values * splat(0);
+      });
   constexpr float kSmallest = 0x1p-100F;
   const float largest = max_lanes(top);
-  const float scale = largest > kSmallest ? largest / kLargest : 0;
-  const float inverse = largest > kSmallest ? kLargest / largest : 0;
+  return (largest > kSmallest ? largest / kLargestInteger : 0) + sum_lanes(finite);
+}
+
+// One block: n columns, and then 0.
+PITON_INLINE void round_block(std::int32_t (&rounded)[kCodeBlock], const float* x, std::int64_t n,
+                              float scale) {
+  alignas(64) float block[kCodeBlock] = {};
+  if (n > 0) __builtin_memcpy(block, x, static_cast<std::size_t>(n) * sizeof(float));
+  const float inverse = scale > 0 ? 1 / scale : 0;
   for (int i = 0; i < kCodeBlock; i += kLanes) {
     // Adding 1.5 * 2^23 rounds to nearest even.
     const F moved = load(block + i) * splat(inverse) + splat(0x1.8p23F);
     const I bits = (I)moved - splat_i(0x4B400000);
     __builtin_memcpy(rounded + i, &bits, sizeof bits);
   }
-  for (int c = 0; c < kCodeBlock; ++c) to[places.of[c]] = static_cast<std::int16_t>(rounded[c]);
-  return scale + sum_lanes(finite);
 }
 
 void round_row(const IntegerRows& to, std::int64_t row, const float* x, const CodedRows& w) {
   const Places places(w);
-  const std::int64_t blocks = code_blocks(w.columns);
-  const std::int64_t entries = code_scales(w);
-  const std::int64_t size = code_step(w);
+  std::int16_t* values = to.values + row * code_row_size(w.columns);
+  float* scales = to.scales + row * code_scales(w);
+  const std::int64_t lane = code_lane(w);
   float* sums = to.group_sums == nullptr ? nullptr : to.group_sums + row * code_group_sums(w);
   for (std::int64_t g = 0; sums != nullptr && g < code_group_sums(w); ++g) sums[g] = 0;
-  for (std::int64_t b = 0; b < blocks; ++b) {
-    const std::int64_t rest = w.columns - b * kCodeBlock;
+  // Blocks, and then spans, are filled up with 0.
+  const std::int64_t whole = places.columns > kCodeBlock ? places.columns : kCodeBlock;
+  const std::int64_t end = (w.columns + whole - 1) / whole * whole;
+  const std::int64_t shared = places.wide ? whole : kCodeBlock;  // columns with one scale
+  float scale = 0;
+  for (std::int64_t at = 0; at < end; at += kCodeBlock) {
+    const std::int64_t rest = at < w.columns ? w.columns - at : 0;
+    if (at % shared == 0) scale = scale_of(x + at, rest < shared ? rest : shared);
     std::int32_t rounded[kCodeBlock];
-    const float scale =
-        round_block(to.values + row * code_row_size(w.columns) + b * kCodeBlock, x + b * kCodeBlock,
-                    rest < kCodeBlock ? rest : kCodeBlock, places, rounded);
-    float* scales = to.scales + row * entries + b * (kCodeBlock / size);
-    for (std::int64_t first = 0; first < kCodeBlock; first += size) {
-      scales[first / size] = scale;
-      if (sums == nullptr || b * kCodeBlock + first >= w.columns) continue;
+    round_block(rounded, x + at, rest < kCodeBlock ? rest : kCodeBlock, scale);
+    const std::int64_t size = kCodeBlock < places.columns ? kCodeBlock : places.columns;
+    for (std::int64_t part = 0; part < kCodeBlock; part += size) {
+      const std::int64_t span = (at + part) / places.columns;
+      const std::int64_t first = (at + part) % places.columns;
+      std::int16_t* to_span = values + span * places.columns;
+      for (std::int64_t c = 0; c < size; ++c)
+        to_span[places.of[first + c]] = static_cast<std::int16_t>(rounded[part + c]);
+      for (std::int64_t c = 0; c < size; c += lane)
+        scales[span * kLanes + places.lanes[(first + c) / lane]] = scale;
+    }
+    for (std::int64_t c = 0; sums != nullptr && c < kCodeBlock && c < rest; c += lane) {
       std::int32_t sum = 0;
-      for (std::int64_t c = first; c < first + size; ++c) sum += rounded[c];
+      for (std::int64_t i = c; i < c + lane; ++i) sum += rounded[i];
       // `step` is in the scales that these sums are multiplied with.
-      sums[(b * kCodeBlock + first) / w.group] += static_cast<float>(sum) * (scale / w.step);
+      sums[(at + c) / w.group] += static_cast<float>(sum) * (scale / w.step);
     }
   }
 }

@@ -1,6 +1,8 @@
 // Scales of products of codes (codes_loops.h); included after the words of a set.
 #pragma once
 
+#include <bit>
+
 #include "kernels/cpu/vector/codes.h"
 #include "kernels/cpu/vector/simd.h"
 
@@ -12,50 +14,38 @@ PITON_INLINE F load_halves(const Half* p, int count) { return load(p, count); }
 
 // Scales of one row of the weight.
 struct RowScales {
-  const float* scales;  // of products, [rows, code_scales()]
+  const float* scales;  // [lanes >> shift of TileScales], then 0
   const float* zeros;   // [groups]: scale * zero, or minima; or none
-  float factor;         // of the sums
 };
 
-// Scales, and memory for those of a pass: see code_memory().
-class PassScales {
+// Scales, and memory for those of a tile: see code_memory().
+class TileScales {
  public:
-  PassScales(const CodedRows& w, const IntegerRows& x, float* memory)
-      : w_(w), x_(x), entries_(code_scales(w)), step_(entries_ + 32), memory_(memory) {}
+  TileScales(const CodedRows& w, bool subtracts, float* memory)
+      : w_(w), subtracts_(subtracts), step_(code_scales(w) + 32), memory_(memory) {
+    if (w.groups == 1) {
+      shift_ = 31;  // all lanes
+      return;
+    }
+    const auto each = static_cast<std::uint64_t>(w.group / code_lane(w));
+    repeats_ = !std::has_single_bit(each);
+    if (!repeats_) shift_ = std::countr_zero(each);
+  }
 
-  // The distance between rows of scales.
-  std::int64_t stride() const { return direct() ? entries_ : step_; }
+  // 1 << shift neighboring lanes have one scale.
+  int shift() const { return shift_; }
 
-  // Of row o of the weight and rows [row, row + rows) of x; `place`: of this row in the tile.
-  RowScales of(std::int64_t o, int place, std::int64_t row, int rows) const {
-    if (direct()) return {x_.scales + row * entries_, nullptr, scale_of_row(o)};
-    float* scales = memory_ + place * (kCodePass + 2) * step_;
+  // Of row o of the weight; `place`: of this row in the tile.
+  RowScales of(std::int64_t o, int place) const {
+    float* scales = memory_ + place * 2 * step_;
     float* zeros = scales + step_;
-    float* products = zeros + step_;
     widen(scales, o);
-    const bool shifts = x_.group_sums != nullptr;
-    if (shifts) subtracted(zeros, scales, o);
-    // Where a group has several blocks.
-    if (w_.group > kCodeBlock) {
-      for (std::int64_t b = entries_ - 1; b >= 0; --b)
-        scales[b] = scales[b * kCodeBlock / w_.group];
-    }
-    for (int r = 0; r < rows; ++r) {
-      const float* of_x = x_.scales + (row + r) * entries_;
-      float* to = products + r * step_;
-      for (std::int64_t i = 0; i < entries_; i += kLanes)
-        store(to + i, load(scales + i) * load(of_x + i));
-    }
-    return {products, shifts ? zeros : nullptr, 1};
+    if (subtracts_) subtracted(zeros, scales, o);
+    if (repeats_) repeat(scales);
+    return {scales, subtracts_ ? zeros : nullptr};
   }
 
  private:
-  // One scale a row, and nothing to subtract.
-  bool direct() const { return w_.groups == 1 && x_.group_sums == nullptr; }
-  float scale_of_row(std::int64_t o) const {
-    if (w_.scale_type == Type::kF32) return static_cast<const float*>(w_.scales)[o] * w_.step;
-    return load(static_cast<const Half*>(w_.scales) + o, 1)[0] * w_.step;
-  }
   // to[i] = values(i) for every group, then zeros. values(i, Full or count).
   template <typename Values>
   void fill(float* to, Values values) const {
@@ -67,6 +57,13 @@ class PassScales {
       store(to, values(0, static_cast<int>(w_.groups)));
     }
     store(to + w_.groups, splat(0));
+  }
+  // From scales of groups to those of lanes, in place.
+  void repeat(float* scales) const {
+    const std::int64_t lanes = w_.columns / code_lane(w_);
+    const std::int64_t each = w_.group / code_lane(w_);
+    for (std::int64_t i = lanes - 1; i >= 0; --i) scales[i] = scales[i / each];
+    store(scales + lanes, splat(0));
   }
   // In fp32, times `step`.
   void widen(float* to, std::int64_t o) const {
@@ -92,10 +89,11 @@ class PassScales {
   }
 
   const CodedRows& w_;
-  const IntegerRows& x_;
-  std::int64_t entries_;
+  bool subtracts_;
   std::int64_t step_;
   float* memory_;
+  int shift_ = 0;
+  bool repeats_ = false;  // groups of other sizes: each lane has a scale
 };
 
 }  // namespace

@@ -18,9 +18,12 @@ PITON_INLINE W load_bytes(const std::uint8_t* p) {
 }
 PITON_INLINE W even_quarters(W x, W y) { return _mm512_shuffle_i64x2(x, y, 0x88); }
 PITON_INLINE W odd_quarters(W x, W y) { return _mm512_shuffle_i64x2(x, y, 0xDD); }
-PITON_INLINE F repeat_four(const float* p) { return (F)_mm512_broadcast_f32x4(_mm_loadu_ps(p)); }
-PITON_INLINE F pick_of_four(F x, U index) {
-  return (F)_mm512_permutevar_ps((__m512)x, (__m512i)index);
+PITON_INLINE W low_pairs(W x, W y) { return _mm512_unpacklo_epi32(x, y); }
+PITON_INLINE W high_pairs(W x, W y) { return _mm512_unpackhi_epi32(x, y); }
+PITON_INLINE W low_halves(W x, W y) { return _mm512_unpacklo_epi64(x, y); }
+PITON_INLINE W high_halves(W x, W y) { return _mm512_unpackhi_epi64(x, y); }
+PITON_INLINE F permuted(F x, U index) {
+  return (F)_mm512_permutexvar_ps((__m512i)index, (__m512)x);
 }
 PITON_INLINE F load_halves(const void* p) {
   return (F)_mm512_cvtph_ps(_mm256_loadu_si256(static_cast<const __m256i*>(p)));

@@ -16,17 +16,24 @@ PITON_INLINE W high_bytes(W x) { return _mm_srai_epi16(x, 8); }
 PITON_INLINE W load_bytes(const std::uint8_t* p) {
   return _mm_cvtepi8_epi16(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)));
 }
-PITON_INLINE W even_quarters(W x, W) { return x; }  // a part is in one group
+PITON_INLINE W even_quarters(W x, W) { return x; }
 PITON_INLINE W odd_quarters(W, W y) { return y; }
-PITON_INLINE F repeat_four(const float* p) { return load(p); }
-// Lane i is lane index[i] of the four.
-PITON_INLINE F pick_of_four(F x, U index) {
+PITON_INLINE W low_pairs(W x, W y) { return _mm_unpacklo_epi32(x, y); }
+PITON_INLINE W high_pairs(W x, W y) { return _mm_unpackhi_epi32(x, y); }
+PITON_INLINE W low_halves(W x, W y) { return _mm_unpacklo_epi64(x, y); }
+PITON_INLINE W high_halves(W x, W y) { return _mm_unpackhi_epi64(x, y); }
+PITON_INLINE F permuted(F x, U index) {
   const U bytes = index * 0x04040404U + 0x03020100U;
   return (F)_mm_shuffle_epi8((__m128i)x, (__m128i)bytes);
 }
 PITON_INLINE F load_halves(const void* p) { return load(static_cast<const Half*>(p)); }
 PITON_INLINE W raised(W x) { return _mm_slli_epi16(x, 8); }
-PITON_INLINE W add_products(W sum, W a, W b) { return _mm_add_epi32(sum, _mm_madd_epi16(a, b)); }
+PITON_INLINE W add_products(W sum, W a, W b) {
+  sum = _mm_add_epi32(sum, _mm_madd_epi16(a, b));
+  __asm__(""
+          : "+x"(sum));  // otherwise products are added in another order, and do not fit registers
+  return sum;
+}
 PITON_INLINE F as_floats(W sum) { return (F)_mm_cvtepi32_ps(sum); }
 PITON_INLINE W pick_bytes(W table, W x) { return _mm_shuffle_epi8(table, x); }
 PITON_INLINE W all_words(int x) { return _mm_set1_epi16(static_cast<short>(x)); }

@@ -20,18 +20,22 @@ PITON_INLINE W load_bytes(const std::uint8_t* p) {
 }
 PITON_INLINE W even_quarters(W x, W y) { return _mm256_permute2x128_si256(x, y, 0x20); }
 PITON_INLINE W odd_quarters(W x, W y) { return _mm256_permute2x128_si256(x, y, 0x31); }
-PITON_INLINE F repeat_four(const float* p) {
-  return (F)_mm256_broadcast_ps(reinterpret_cast<const __m128*>(p));
-}
-PITON_INLINE F pick_of_four(F x, U index) {
-  return (F)_mm256_permutevar_ps((__m256)x, (__m256i)index);
+PITON_INLINE W low_pairs(W x, W y) { return _mm256_unpacklo_epi32(x, y); }
+PITON_INLINE W high_pairs(W x, W y) { return _mm256_unpackhi_epi32(x, y); }
+PITON_INLINE W low_halves(W x, W y) { return _mm256_unpacklo_epi64(x, y); }
+PITON_INLINE W high_halves(W x, W y) { return _mm256_unpackhi_epi64(x, y); }
+PITON_INLINE F permuted(F x, U index) {
+  return (F)_mm256_permutevar8x32_ps((__m256)x, (__m256i)index);
 }
 PITON_INLINE F load_halves(const void* p) {
   return (F)_mm256_cvtph_ps(_mm_loadu_si128(static_cast<const __m128i*>(p)));
 }
 PITON_INLINE W raised(W x) { return _mm256_slli_epi16(x, 8); }
 PITON_INLINE W add_products(W sum, W a, W b) {
-  return _mm256_add_epi32(sum, _mm256_madd_epi16(a, b));
+  sum = _mm256_add_epi32(sum, _mm256_madd_epi16(a, b));
+  __asm__(""
+          : "+x"(sum));  // otherwise products are added in another order, and do not fit registers
+  return sum;
 }
 PITON_INLINE F as_floats(W sum) { return (F)_mm256_cvtepi32_ps(sum); }
 PITON_INLINE W pick_bytes(W table, W x) { return _mm256_shuffle_epi8(table, x); }
