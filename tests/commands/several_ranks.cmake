@@ -47,3 +47,20 @@ if(NOT code EQUAL 0 OR NOT out MATCHES "saved [^\n]*iter_0*([0-9]+)[^\n]*\n[^\n]
 endif()
 expect(RUN ${long} --save ${WORK}/timed --load ${WORK}/timed --global-batch-size 2 --exit-duration-in-mins 0.0001
        CODE 0 ERR "resumed .*iteration ${CMAKE_MATCH_1}," "stopped by --exit-duration-in-mins at iteration")
+
+# What all ranks do or meet is reported once: progress, and adapters of another model.
+function(reported_once what code regex)
+  execute_process(COMMAND ${LAUNCH} 2 ${PITON} ${ARGN} RESULT_VARIABLE got OUTPUT_VARIABLE out ERROR_VARIABLE out TIMEOUT 60)
+  string(REGEX MATCHALL "${regex}" lines "${out}")
+  list(LENGTH lines count)
+  if(NOT got EQUAL code OR NOT count EQUAL 1)
+    message(FATAL_ERROR "${what}: exit ${got}, ${count} lines, wanted one\n${out}")
+  endif()
+endfunction()
+set(short pretrain ${common} ${data} --train-iters 1)
+expect(RUN ${short} --save ${WORK}/base --seed 1 CODE 0)
+expect(RUN ${short} --save ${WORK}/other --seed 2 CODE 0)
+expect(RUN ${short} --load ${WORK}/base --finetune --save ${WORK}/adapters --lora-target-modules all-linear CODE 0)
+reported_once(progress 0 "100%" score --load ${WORK}/base ${WORK}/text.txt --tensor-model-parallel-size 2)
+reported_once("another base" 3 "was trained on a model whose weights" generate --load ${WORK}/other
+              --lora-load ${WORK}/adapters --prompt a --tensor-model-parallel-size 2)
