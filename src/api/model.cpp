@@ -253,7 +253,9 @@ const Tokenizer* Model::tokenizer() const { return state_->tokenizer.get(); }
 
 const Tokenizer& Model::require_tokenizer() const {
   if (!state_->tokenizer)
-    throw Error(Fault::kUsage, "--tokenizer-type: the run has no tokenizer; name one, or give ids");
+    throw Error(Fault::kUsage,
+                "--tokenizer-type: the model has no tokenizer; give --tokenizer-name-or-path DIR "
+                "(--tokenizer-type ByteTokenizer for a model of bytes), or ids in place of text");
   return *state_->tokenizer;
 }
 

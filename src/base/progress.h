@@ -37,11 +37,11 @@ class ThrottledProgress {
   ThrottledProgress(Progress& progress, std::int64_t total, double interval = 0.25)
       : progress_(progress), total_(total), interval_(interval) {}
 
-  // `note` makes the text, where it is time.
+  // `note` makes the text, where it is time, or all is done.
   template <typename Note>
   void at(std::int64_t done, Note&& note) {
     const double now = seconds();
-    if (now < next_) return;
+    if (now < next_ && (done < total_ || total_ == 0)) return;
     next_ = now + interval_;
     show(done, note());
   }

@@ -108,19 +108,20 @@ std::string page_of(const Invocation& invocation, const OptionSet& options) {
                      command.arguments, table.empty() ? "" : "\n", table);
 }
 
-}  // namespace
-
-std::vector<std::string> Invocation::parse(OptionSet& options, GeneralOptions& general, bool recipe,
-                                           const Base& base) {
+// Invocation::parse, on one rank.
+std::vector<std::string> parsed(const Invocation& invocation, OptionSet& options,
+                                GeneralOptions& general, bool recipe,
+                                const Invocation::Base& base) {
+  const std::vector<std::string>& words = invocation.words;
   if (words == std::vector<std::string>{kMarkdownHelp}) {
-    const std::string text = page_of(*this, options);
+    const std::string text = page_of(invocation, options);
     std::fputs(text.c_str(), stdout);
     throw HelpShown{};
   }
   options.add("General", general);
   if (const Help help = help_asked_for(words); help != Help::kNone) {
-    const std::string text = help_of(command, options, help);
-    std::fputs(text.c_str(), stdout);
+    const std::string text = help_of(invocation.command, options, help);
+    if (invocation.leads) std::fputs(text.c_str(), stdout);
     throw HelpShown{};
   }
   std::vector<std::string> positional = options.parse(words);
@@ -140,8 +141,8 @@ std::vector<std::string> Invocation::parse(OptionSet& options, GeneralOptions& g
                 general.config);
   }
   if (!files.empty() || base) options.parse(words);  // flags win
-  if (leads) {
-    for (const std::string& note : options.notes()) log.info(note);
+  if (invocation.leads) {
+    for (const std::string& note : options.notes()) invocation.log.info(note);
   }
   constexpr int kMostThreads = 8192;  // the most processors that Linux is built for on x86-64
   check_range("--threads", general.threads, 0, kMostThreads);
@@ -150,7 +151,16 @@ std::vector<std::string> Invocation::parse(OptionSet& options, GeneralOptions& g
                 "--distributed-timeout-minutes: got {}, wanted more than 0, at most 1e6",
                 general.distributed_timeout_minutes);
   }
-  if (general.quiet) terminal.be_quiet();
+  if (general.quiet) invocation.terminal.be_quiet();
+  return positional;
+}
+
+}  // namespace
+
+std::vector<std::string> Invocation::parse(OptionSet& options, GeneralOptions& general, bool recipe,
+                                           const Base& base) {
+  std::vector<std::string> positional;
+  together([&] { positional = parsed(*this, options, general, recipe, base); });
   return positional;
 }
 

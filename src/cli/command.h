@@ -71,8 +71,9 @@ struct Invocation {
   // positional arguments. Prints help and throws HelpShown if --help is among them.
   // A first positional argument that ends in ".toml" is read as --config where `recipe` is true,
   // and is not returned; with --config too, the recipe is read first and --config wins.
-  // --quiet takes effect at once. `base` gets the positional arguments after the words were read a
-  // first time, and sets options that files and words win over.
+  // --quiet takes effect at once. Of several ranks only the first one prints and reports. `base`
+  // gets the positional arguments after the words were read a first time, and sets options that
+  // files and words win over.
   using Base = std::function<void(const std::vector<std::string>& positional)>;
   std::vector<std::string> parse(OptionSet& options, GeneralOptions& general, bool recipe = false,
                                  const Base& base = {});
@@ -80,6 +81,9 @@ struct Invocation {
   // For a command that has written files, or is about to: one line if it runs as root, unless
   // --quiet is given. Only the first rank reports it.
   void warn_of_root(const GeneralOptions& general) const;
+
+  // The log of what all ranks would say: nothing on other ranks than the first.
+  Log& log_of_all() { return leads ? log : silent_; }
 
   // Runs work that is the same on every rank, before ranks meet. Only the first rank reports an
   // Error.
@@ -92,6 +96,8 @@ struct Invocation {
       throw ReportedByAnotherRank(error.fault(), error.what());
     }
   }
+
+  SilentLog silent_ = {};
 };
 
 // The word with which a command prints its part of docs/cli.md; see help.cpp.

@@ -1,14 +1,22 @@
 #include "cli/launch.h"
 
 #include <fmt/format.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <charconv>
 #include <cstdint>
 #include <cstdlib>
 #include <optional>
 #include <string>
+#include <string_view>
 
+#include "base/error.h"
+#include "checkpoint/collective.h"
 #include "cli/compatibility/meeting_place.h"
+#include "cli/terminal/standard_input.h"
+#include "data/records/whole_text.h"
 
 namespace piton::cli {
 namespace {
@@ -46,6 +54,21 @@ void set_variables_of_gpus() {
     ::setenv("CUDA_MODULE_LOADING", "EAGER", /*overwrite=*/1);
 }
 
+// In place of standard input: a file in memory, which has_standard_input() takes for one.
+void replace_standard_input(std::string_view content) {
+  const int file = ::memfd_create("standard input", MFD_CLOEXEC);
+  bool fine = file >= 0;
+  for (std::size_t at = 0; fine && at < content.size();) {
+    const ssize_t written = ::write(file, content.data() + at, content.size() - at);
+    fine = written > 0;
+    if (fine) at += static_cast<std::size_t>(written);
+  }
+  fine = fine && ::lseek(file, 0, SEEK_SET) == 0 && ::dup2(file, STDIN_FILENO) == STDIN_FILENO;
+  const std::string why = system_message(errno);
+  if (file >= 0) ::close(file);
+  if (!fine) throw Error(Fault::kMemory, "standard input: cannot be kept in memory: {}", why);
+}
+
 }  // namespace
 
 EngineOptions engine_options(const GeneralOptions& general) {
@@ -74,6 +97,14 @@ int launched_rank() {
   }
   // torchrun's are joined where they have GPUs, and refused elsewhere.
   return has("WORLD_SIZE") ? std::atoi(value_of("RANK").c_str()) : 0;
+}
+
+void share_standard_input(World& world) {
+  const auto everyone = make_group_of_all(world, "input");
+  if (everyone->size() == 1) return;
+  const std::string read = found_by_first(
+      *everyone, [] { return has_standard_input() ? "+" + read_unpacked("-") : std::string(); });
+  if (!read.empty()) replace_standard_input(std::string_view(read).substr(1));
 }
 
 }  // namespace piton::cli

@@ -16,4 +16,9 @@ bool is_launched();
 // The rank that the launcher gave this process, known before ranks meet; 0 without a launcher.
 int launched_rank();
 
+// For a command that is about to read standard input, which launchers give to the first rank alone:
+// all ranks then read what that one had, once more. Collective. Throws Error(kData) as
+// read_unpacked() (data/records/whole_text.h).
+void share_standard_input(World& world);
+
 }  // namespace piton::cli

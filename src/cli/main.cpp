@@ -41,6 +41,7 @@ int dispatch(const std::string& name, std::vector<std::string> words, Terminal& 
   const Command& command = find_command(name);
   Invocation invocation{command, std::move(words), terminal};
   invocation.leads = launched_rank() == 0;
+  if (!invocation.leads) terminal.show_no_progress();
   return command.run(invocation);
 }
 

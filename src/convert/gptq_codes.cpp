@@ -80,8 +80,9 @@ GptqCodes::GptqCodes(TensorSource& model, const CodedWeights& wanted, const Work
   Mesh mesh(work.machine.world, MeshSizes{});
   LayerWalk walk(work.machine, mesh, work.model, work.samples);
   ThrottledProgress shown(work.progress, walk.chunks());
+  const auto what = [] { return std::string("quantizing layers"); };
+  shown.at(0, what);
   for (int layer = 0; layer < walk.chunks(); ++layer) {
-    shown.at(layer, [] { return std::string("quantizing layers"); });
     {
       Squares squares;
       walk.run(layer, *this,
@@ -104,6 +105,7 @@ GptqCodes::GptqCodes(TensorSource& model, const CodedWeights& wanted, const Work
       quantize_layer(squares, wanted, work);
     }
     if (layer + 1 < walk.chunks()) walk.run(layer, *this);
+    shown.at(layer + 1, what);
   }
   work.progress.finish();
   PITON_ASSERT(file_of_.size() == matrices_.size(), "{} of {} matrices were seen", file_of_.size(),

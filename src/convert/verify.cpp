@@ -189,10 +189,12 @@ void walk_both(const Machine& machine, const ModelSide& source, const ModelSide&
   LayerWalk theirs(machine, mesh, source.model, {prompt});
   LayerWalk ours(machine, mesh, result.model, {prompt});
   ThrottledProgress shown(progress, ours.chunks());
+  const auto what = [] { return std::string("comparing with the source"); };
+  shown.at(0, what);
   for (int chunk = 0; chunk < ours.chunks(); ++chunk) {
-    shown.at(chunk, [] { return std::string("comparing with the source"); });
     theirs.run(chunk, source.source);
     ours.run(chunk, result.source);
+    shown.at(chunk + 1, what);
   }
   progress.finish();
   compare_logits(theirs.output(0), ours.output(0), report);

@@ -101,10 +101,13 @@ void check_base(const OpenedAdapter& adapter, OpenedModel& base, Communicator& r
   if (adapter.base_hash.empty()) return;
   const std::string got = weights_hash(*base.source, ranks);
   if (got == adapter.base_hash) return;
-  throw Error(Fault::kData,
-              "{}: was trained on a model whose weights have the hash {}, got {} with {}; give the "
-              "model that it was trained on as --load",
-              adapter.source->where(), adapter.base_hash, base.source->where(), got);
+  phase(ranks, 0, [&] {
+    throw Error(
+        Fault::kData,
+        "{}: was trained on a model whose weights have the hash {}, got {} with {}; give the "
+        "model that it was trained on as --load",
+        adapter.source->where(), adapter.base_hash, base.source->where(), got);
+  });
 }
 
 // The base of the run in `path`, or of the run of that checkpoint, as its configuration names it;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "checkpoint/collective.h"
 #include "checkpoint/load_values.h"
 #include "checkpoint/read_newest.h"
 #include "gguf/gguf_source.h"
@@ -139,11 +140,8 @@ void check_weights(const OpenedModel& model) {
   check_tensors(*model.source, wanted, TensorKind::kWeight);
 }
 
-}  // namespace
-
-OpenedModel open_model(const OpenRequest& request) {
-  const fs::path& path = request.path;
-  const ModelFormat format = model_format_of(path);
+// Throws Error(kData) if there is nothing that could be a model.
+void check_is_there(const fs::path& path, ModelFormat format) {
   std::error_code error;
   const fs::file_type type = fs::status(path, error).type();
   if (type == fs::file_type::not_found) {
@@ -155,6 +153,19 @@ OpenedModel open_model(const OpenRequest& request) {
   if (format != ModelFormat::kGguf && type != fs::file_type::directory) {
     throw Error(Fault::kData, "{}: wanted the folder of a model, or a GGUF file: {}", path.string(),
                 error ? error.message() : "it is none");
+  }
+}
+
+}  // namespace
+
+OpenedModel open_model(const OpenRequest& request) {
+  const fs::path& path = request.path;
+  const ModelFormat format = model_format_of(path);
+  const auto check = [&] { check_is_there(path, format); };
+  if (request.ranks != nullptr) {
+    phase(*request.ranks, std::nullopt, check);
+  } else {
+    check();
   }
   if (request.average && format != ModelFormat::kPiton) {
     throw Error(Fault::kUsage,

@@ -66,6 +66,7 @@ class LimitedStream final : public httplib::Stream, public HttpClient {
   socket_t socket() const override { return connection_.socket(); }
 
   bool has_buffered() const { return at_ < filled_; }
+  bool is_beyond_limit() const { return bytes_left_ <= 0; }
   // What follows is no request: a body that was refused.
   void end() { ended_ = true; }
   bool ended() const { return ended_; }
@@ -261,9 +262,12 @@ HttpServer::HttpServer(HttpOptions options, HttpHandler handler, HttpErrorBody e
   s.Post("/", answer);
   s.set_error_handler([&s](const httplib::Request& request, httplib::Response& response) {
     if (!response.body.empty()) return;
-    response.set_content(s.error_body(response.status), "application/json");
     const std::lock_guard lock(s.mutex);
     const auto found = s.streams.find(&request);
+    // cpp-httplib has 413 for a Content-Length alone: a chunked body that is cut is malformed to
+    // it.
+    if (found != s.streams.end() && found->second->is_beyond_limit()) response.status = 413;
+    response.set_content(s.error_body(response.status), "application/json");
     if (found == s.streams.end()) return;
     // Else clients send their next request on a connection that is about to be closed.
     response.set_header("Connection", "close");

@@ -118,8 +118,11 @@ Json request_object(std::string_view body) {
     throw RequestError(400, "", "the body of the request is not UTF-8");
   try {
     check_json_depth(body, "body");
-  } catch (const Error& error) {
-    throw RequestError(400, "", error.what());
+  } catch (const Error&) {
+    throw RequestError(400, "",
+                       fmt::format("the body of the request is nested too deeply: got more than {} "
+                                   "levels",
+                                   kMostLevels));
   }
   Json json = read_json_or_discarded<Json>(body);
   if (json.is_discarded()) throw RequestError(400, "", "the body of the request is not JSON");

@@ -38,7 +38,11 @@ PretrainResult pretrain(const Machine& machine, const PretrainOptions& options,
     const StepMetrics metrics = trainer.step();
     result.loss = metrics.lm_loss;
     if (metrics.validation_loss) result.validation_loss = metrics.validation_loss;
-    if (trainer.exit_due() || trainer.done()) break;
+    if (trainer.done()) break;
+    if (trainer.exit_due()) {
+      why = "stopped by --exit-interval";
+      break;
+    }
     if (trainer.save_due()) trainer.save_if_possible();
   }
   trainer.finish_saves();

@@ -47,3 +47,37 @@ if(NOT code EQUAL 0 OR NOT out MATCHES "saved [^\n]*iter_0*([0-9]+)[^\n]*\n[^\n]
 endif()
 expect(RUN ${long} --save ${WORK}/timed --load ${WORK}/timed --global-batch-size 2 --exit-duration-in-mins 0.0001
        CODE 0 ERR "resumed .*iteration ${CMAKE_MATCH_1}," "stopped by --exit-duration-in-mins at iteration")
+
+set(ENV{PITON_GRACE_SECONDS} 1)
+# What all ranks do or meet is reported once: progress, and adapters of another model.
+function(reported_once what code regex)
+  execute_process(COMMAND ${LAUNCH} 2 ${PITON} ${ARGN} RESULT_VARIABLE got OUTPUT_VARIABLE out ERROR_VARIABLE out TIMEOUT 60)
+  string(REGEX MATCHALL "${regex}" lines "${out}")
+  list(LENGTH lines count)
+  if(NOT got EQUAL code OR NOT count EQUAL 1)
+    message(FATAL_ERROR "${what}: exit ${got}, ${count} lines, wanted one\n${out}")
+  endif()
+endfunction()
+set(short pretrain ${common} ${data} --train-iters 1)
+expect(RUN ${short} --save ${WORK}/base --seed 1 CODE 0)
+expect(RUN ${short} --save ${WORK}/other --seed 2 CODE 0)
+expect(RUN ${short} --load ${WORK}/base --finetune --save ${WORK}/adapters --lora-target-modules all-linear CODE 0)
+reported_once(progress 0 "100%" score --load ${WORK}/base ${WORK}/text.txt --tensor-model-parallel-size 2)
+set(two generate --prompt a --tensor-model-parallel-size 2 --load)
+reported_once("no model" 3 "piton generate: " ${two} ${WORK}/nowhere)
+reported_once("no such option" 2 "piton generate: " ${two} ${WORK}/base --promt b)
+reported_once("no file" 3 "piton generate: " generate --prompts ${WORK}/nowhere --tensor-model-parallel-size 2 --load ${WORK}/base)
+reported_once(help 0 "usage: piton generate" ${two} ${WORK}/base --help)
+# Launchers give standard input to the first rank alone; all of them read it.
+file(WRITE ${WORK}/input.txt "To be, or not")
+foreach(words "generate --max-new-tokens 4" "score -")
+  separate_arguments(words)
+  execute_process(COMMAND ${PITON} ${words} --load ${WORK}/base INPUT_FILE ${WORK}/input.txt OUTPUT_VARIABLE alone)
+  execute_process(COMMAND ${LAUNCH} 2 ${PITON} ${words} --load ${WORK}/base --tensor-model-parallel-size 2
+                  INPUT_FILE ${WORK}/input.txt RESULT_VARIABLE code OUTPUT_VARIABLE two_of_them ERROR_VARIABLE error)
+  if(NOT code EQUAL 0 OR NOT two_of_them STREQUAL alone OR alone STREQUAL "")
+    message(FATAL_ERROR "${words} from standard input: exit ${code}\n${two_of_them}${error}alone: ${alone}")
+  endif()
+endforeach()
+reported_once("another base" 3 "was trained on a model whose weights" generate --load ${WORK}/other
+              --lora-load ${WORK}/adapters --prompt a --tensor-model-parallel-size 2)

@@ -2,6 +2,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <optional>
 #include <span>
 
 #include "api/model.h"
@@ -131,6 +132,14 @@ void print_end_reason(const Model& model, std::size_t prompt, std::size_t writte
                   written, prompt, length));
 }
 
+// Of texts that `flag` constrains.
+void report_cut(std::span<const Continuation> all, const std::string& flag, Log& log) {
+  const auto cut = std::ranges::count_if(all, &Continuation::is_cut);
+  if (cut == 0) return;
+  log.warning(fmt::format("{}: {} of {} texts are cut: they need more tokens (--max-new-tokens)",
+                          flag, cut, all.size()));
+}
+
 std::string ids_line(std::span<const std::int32_t> prompt, const Continuation& one) {
   std::vector<std::int32_t> ids(prompt.begin(), prompt.end());
   for (const GeneratedToken& token : one.tokens) ids.push_back(token.id);
@@ -158,18 +167,26 @@ int run_generate(Invocation& invocation) {
   set.add("Speculative decoding", speculation);
   set.add("Parallelism", layout);
   set.add("Tokenizer", tokenizer);
-  refuse_more_arguments(invocation.parse(set, general));
-  sampling.settle();
-  check_together(set, {options, prompt_options, sampling, beams, speculation, constraint});
-  const AdapterFiles adapters = options.adapters.files(options.model, options.model.name());
+  AdapterFiles adapters;
+  invocation.together([&] {
+    refuse_more_arguments(invocation.parse(set, general));
+    sampling.settle();
+    check_together(set, {options, prompt_options, sampling, beams, speculation, constraint});
+    adapters = options.adapters.files(options.model, options.model.name());
+  });
   Engine engine(engine_options(general), invocation.log);
   const auto model = Model::load(engine.machine(), options.model.load, tokenizer, layout, adapters);
-  const ConstraintText constrained = constraint.text();
   const Speculation drafts(engine.machine(), speculation, *model, layout);
-  const std::vector<Prompt> prompts = read_prompts(prompt_options, set.given("prompt"), *model,
-                                                   options.model.name(), invocation.log);
-  Continuer continuer(*model, sampling, beams, options.stop, options.echo);
-  continuer.set_constraint(constrained);
+  Log& log = invocation.log_of_all();
+  const bool has_text = set.given("prompt");
+  if (prompt_options.reads_standard_input(has_text)) share_standard_input(engine.world());
+  std::vector<Prompt> prompts;
+  std::optional<Continuer> made;
+  invocation.together([&] {
+    prompts = read_prompts(prompt_options, has_text, *model, options.model.name(), log);
+    made.emplace(*model, sampling, beams, options.stop, options.echo);
+    made->set_constraint(constraint.text());
+  });
 
   const bool has_words = model->tokenizer() != nullptr;
   const bool leads = engine.world().rank() == 0;
@@ -182,40 +199,32 @@ int run_generate(Invocation& invocation) {
     std::fwrite(text.data(), 1, text.size(), stdout);
     std::fflush(stdout);
   };
-  if (streams && (talks || options.echo)) show(continuer.text_of(prompts.front()));
+  if (streams && (talks || options.echo)) show(made->text_of(prompts.front()));
   const auto at_once = static_cast<std::size_t>(prompt_options.prompts_at_once);
   for (std::size_t begin = 0; begin < prompts.size(); begin += at_once) {
     const auto some = std::span(prompts).subspan(begin, std::min(at_once, prompts.size() - begin));
     const auto shown = [&](const std::string& text) {
       if (streams) show(text);
     };
-    const auto found = continuer.run(some, shown, options.num_samples);
+    const auto found = made->run(some, shown, options.num_samples);
     for (std::size_t i = 0; i < some.size(); ++i) {
-      const Continuation& best = found[i].front();
-      if (as_json) show(continuer.json_line(some[i], found[i]));
-      const std::string prompt = options.echo ? continuer.text_of(some[i]) : "";
+      if (as_json) show(made->json_line(some[i], found[i]));
+      const std::string prompt = options.echo ? made->text_of(some[i]) : "";
       // Of beams the best one.
       const auto printed = static_cast<std::size_t>(as_json ? 0 : options.num_samples);
       for (const Continuation& one : std::span(found[i]).first(printed)) {
         show(has_words ? (streams ? "" : prompt + one.text) + "\n"
                        : ids_line(options.echo ? some[i].ids : std::vector<std::int32_t>(), one));
-        if (sampling.log_probabilities) show(continuer.token_lines(one));
+        if (sampling.log_probabilities) show(made->token_lines(one));
       }
-      const auto cut = std::ranges::count_if(found[i], &Continuation::is_cut);
-      if (leads && cut > 0) {
-        invocation.log.warning(
-            fmt::format("{}: {} of {} texts are cut: they need more tokens (--max-new-tokens)",
-                        constraint.flag(), cut, found[i].size()));
-      }
-      if (leads) {
-        print_end_reason(*model, some[i].ids.size(), best.tokens.size(), sampling, invocation.log);
-      }
+      report_cut(found[i], constraint.flag(), log);
+      print_end_reason(*model, some[i].ids.size(), found[i].front().tokens.size(), sampling, log);
     }
   }
-  if (leads) report_drafts(model->counts(), invocation.log);
-  if (leads && talks && !model->config().encoder_decoder) {
-    invocation.log.info(fmt::format("next: piton score --load {} FILE, the loss on a text of yours",
-                                    options.model.load));
+  report_drafts(model->counts(), log);
+  if (talks && !model->config().encoder_decoder) {
+    log.info(fmt::format("next: piton score --load {} FILE, the loss on a text of yours",
+                         options.model.load));
   }
   return 0;
 }

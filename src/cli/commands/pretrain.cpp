@@ -74,6 +74,21 @@ void check_adapter_flags(const OptionSet& set) {
   }
 }
 
+// A line about what to do with the model of a finished run.
+std::string use_of(const PretrainOptions& options, const PretrainResult& result) {
+  const std::string& run = options.loop.save;
+  if (options.preferences.stage == TrainingStage::kRm)
+    return fmt::format("next: piton score --reward --load {} FILE", run);
+  if (options.data.is_instruction_dataset) return fmt::format("next: piton chat --load {}", run);
+  if (result.encoder) return fmt::format("next: piton embed --load {} --output F.npy FILE", run);
+  if (options.tokenizer.is_null())
+    return fmt::format("next: piton generate --load {} --prompt-ids 1,2,3", run);
+  if (result.encoder_decoder)
+    return fmt::format("next: piton generate --load {} --prompt TEXT", run);
+  return fmt::format("next: piton generate --load {} --prompt TEXT, or piton score --load {} FILE",
+                     run, run);
+}
+
 enum class Training : std::uint8_t { kPretrain, kFinetune, kResume };
 
 // What differs in `piton finetune`: the model exists, and the data are packed samples of questions
@@ -155,26 +170,13 @@ int train(Invocation& invocation, Training training) {
                                           .stop = [&] { return signals.first(); },
                                           .over = [&] { signals.settle(); },
                                           .progress = invocation.progress});
-  if (saves && leads && result.finished) {
-    const std::string& run = options.loop.save;
-    invocation.log.info(
-        options.preferences.stage == TrainingStage::kRm
-            ? fmt::format("next: piton score --reward --load {} FILE", run)
-        : options.data.is_instruction_dataset ? fmt::format("next: piton chat --load {}", run)
-        : result.encoder ? fmt::format("next: piton embed --load {} --output F.npy FILE", run)
-        : result.encoder_decoder
-            ? fmt::format("next: piton generate --load {} --prompt TEXT", run)
-            : fmt::format(
-                  "next: piton generate --load {} --prompt TEXT, or piton score --load {} FILE",
-                  run, run));
-  }
+  if (saves && leads && result.finished) invocation.log.info(use_of(options, result));
   replace_unread_output();  // the log is no result that a run fails for
-  if (result.stop_signal == 0) return 0;
-  if (!result.saved) return 128 + result.stop_signal;
-  if (leads) {
+  if (leads && result.saved && !result.finished) {
     invocation.log.info(fmt::format("next: piton resume {} continues", options.loop.save));
   }
-  return static_cast<int>(Fault::kSaved);
+  if (result.stop_signal == 0) return 0;
+  return result.saved ? static_cast<int>(Fault::kSaved) : 128 + result.stop_signal;
 }
 
 }  // namespace

@@ -22,6 +22,12 @@ struct PromptOptions {
   std::int64_t prompts_at_once = 8;
   SpecialTokensOptions special_tokens;
 
+  // `text_given`: --prompt was.
+  bool reads_standard_input(bool text_given) const {
+    if (prompt_ids_text.empty() && prompt_file.empty() && !many())
+      return !text_given || prompt == "-";
+    return prompt_file == "-" || prompts == "-" || ids_file == "-";
+  }
   // A file of several.
   bool many() const { return !prompts.empty() || !ids_file.empty(); }
 

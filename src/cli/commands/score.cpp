@@ -119,6 +119,20 @@ void write_logits(Model& model, const std::vector<std::vector<std::int32_t>>& se
   if (writer) writer->commit();
 }
 
+// With `each`, the log-likelihoods of the sequences: a JSON object.
+std::string loss_line(const TextLoss& scored, const nlohmann::ordered_json* each) {
+  const double loss = scored.mean();
+  if (each == nullptr) {
+    return fmt::format("loss {:.6f} nats a token, perplexity {:.4f}, {} tokens\n", loss,
+                       std::exp(loss), scored.tokens);
+  }
+  const nlohmann::ordered_json out{{"loss", loss},
+                                   {"perplexity", std::exp(loss)},
+                                   {"tokens", scored.tokens},
+                                   {"log_likelihood", *each}};
+  return out.dump() + "\n";
+}
+
 }  // namespace
 
 int run_score(Invocation& invocation) {
@@ -134,7 +148,9 @@ int run_score(Invocation& invocation) {
   refuse_more_arguments(files, 1);
   if (options.model.load.empty())
     throw Error(Fault::kUsage, "--load: no model is named; wanted the folder of a run");
-  const bool from_pipe = files.empty() && options.ids_file.empty() && has_standard_input();
+  // Of several ranks the first one knows, and the others get what it reads.
+  const bool from_pipe =
+      files.empty() && options.ids_file.empty() && (has_standard_input() || !invocation.leads);
   if (!files.empty() == !options.ids_file.empty() && !from_pipe)
     throw Error(Fault::kUsage,
                 "score: wanted either a FILE of text (- is standard input) or --ids-file");
@@ -151,6 +167,7 @@ int run_score(Invocation& invocation) {
   Engine engine(engine_options(general), invocation.log);
   const auto model =
       Model::load(engine.machine(), options.model.load, tokenizer, layout, options.model.lora_load);
+  if (from_pipe || (!files.empty() && files[0] == "-")) share_standard_input(engine.world());
   if (options.reward) {
     const std::string file = from_pipe ? "-" : files.empty() ? "" : files[0];
     const RewardRequest request = reward_request(options, file, engine.world().rank() == 0);
@@ -165,9 +182,10 @@ int run_score(Invocation& invocation) {
     return 0;
   }
   const std::vector<std::vector<std::int32_t>> sequences =
-      !options.ids_file.empty() ? ids_of_file(options.ids_file)
-                                : rows_to_score(from_pipe ? "-" : files[0], options.json_keys,
-                                                options.special_tokens, *model, invocation.log);
+      !options.ids_file.empty()
+          ? ids_of_file(options.ids_file)
+          : rows_to_score(from_pipe ? "-" : files[0], options.json_keys, options.special_tokens,
+                          *model, invocation.log_of_all());
 
   nlohmann::ordered_json each = nlohmann::ordered_json::array();
   const TextLoss scored =
@@ -181,22 +199,10 @@ int run_score(Invocation& invocation) {
   if (!options.gradients.empty()) write_safetensors(options.gradients, model->gradients(sequences));
 
   if (!leads) return 0;
-  const double loss = scored.mean();
-  if (options.json) {
-    const nlohmann::ordered_json out{{"loss", loss},
-                                     {"perplexity", std::exp(loss)},
-                                     {"tokens", scored.tokens},
-                                     {"log_likelihood", each}};
-    std::fputs((out.dump() + "\n").c_str(), stdout);
-  } else {
-    std::fputs(fmt::format("loss {:.6f} nats a token, perplexity {:.4f}, {} tokens\n", loss,
-                           std::exp(loss), scored.tokens)
-                   .c_str(),
-               stdout);
-    if (is_conversation()) {
-      invocation.log.info(
-          fmt::format("next: piton generate --load {} --prompt TEXT", options.model.load));
-    }
+  std::fputs(loss_line(scored, options.json ? &each : nullptr).c_str(), stdout);
+  if (!options.json && is_conversation()) {
+    invocation.log.info(
+        fmt::format("next: piton generate --load {} --prompt TEXT", options.model.load));
   }
   return 0;
 }

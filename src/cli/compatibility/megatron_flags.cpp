@@ -12,7 +12,7 @@
 namespace piton::cli {
 namespace {
 
-// "name:1=a|b"
+// "name:1=a|b", "name:1=a>c|b>d"
 MegatronFlag read_flag(std::string_view text, const MegatronGroup& group) {
   MegatronFlag flag{.kind = group.kind, .note = group.note};
   const std::size_t colon = text.find(':');
@@ -23,7 +23,11 @@ MegatronFlag read_flag(std::string_view text, const MegatronGroup& group) {
   const std::size_t equals = text.find('=', colon);
   if (equals == std::string_view::npos) return flag;
   std::istringstream values{std::string(text.substr(equals + 1))};
-  for (std::string value; std::getline(values, value, '|');) flag.values.push_back(value);
+  for (std::string value; std::getline(values, value, '|');) {
+    const std::size_t arrow = value.find('>');
+    flag.values.push_back(value.substr(0, arrow));
+    flag.become.push_back(arrow == std::string::npos ? value : value.substr(arrow + 1));
+  }
   return flag;
 }
 
@@ -113,19 +117,17 @@ std::vector<std::string> MegatronFlags::take(const std::string& name,
     throw Error(Fault::kUsage, "--{}: not yet{}{}", name, flag->note.empty() ? "" : "; ",
                 flag->note);
   }
-  if (!flag->values.empty()) {
-    for (const std::string& value : values) {
-      if (std::find(flag->values.begin(), flag->values.end(), value) != flag->values.end())
-        continue;
-      throw Error(Fault::kUsage, "--{}: got \"{}\", wanted {}; {}", name, value,
-                  fmt::join(flag->values, " or "), flag->note);
+  const bool means = flag->kind == MegatronKind::kMeans;
+  std::vector<std::string> meant = means ? words_in(flag->note) : std::vector<std::string>{};
+  for (const std::string& value : values) {
+    const auto allowed = std::find(flag->values.begin(), flag->values.end(), value);
+    if (!flag->values.empty() && allowed == flag->values.end()) {
+      throw Error(Fault::kUsage, "--{}: got \"{}\", wanted {}; {}{}", name, value,
+                  fmt::join(flag->values, " or "), means ? "here it is " : "", flag->note);
     }
+    meant.push_back(flag->values.empty() ? value : flag->become[allowed - flag->values.begin()]);
   }
-  if (flag->kind == MegatronKind::kMeans) {
-    std::vector<std::string> meant = words_in(flag->note);
-    meant.insert(meant.end(), values.begin(), values.end());
-    return meant;
-  }
+  if (means) return meant;
   if (flag->kind == MegatronKind::kRead) read_[flag->name] = values.empty() ? "" : values.front();
   if (std::find(given_.begin(), given_.end(), flag) == given_.end()) given_.push_back(flag);
   return {};
@@ -183,6 +185,18 @@ std::string list_of(const std::vector<std::string>& names) {
   return text + "\n";
 }
 
+// A row for each flag of a group of kMeans whose values become others; "" for other groups.
+std::string rows_of_values(const MegatronGroup& group) {
+  std::string rows;
+  for (const std::string& word : words_in(group.flags)) {
+    const MegatronFlag flag = read_flag(word, group);
+    for (std::size_t i = 0; group.kind == MegatronKind::kMeans && i < flag.values.size(); ++i)
+      rows += fmt::format("| `--{} {}` | `{} {}` |\n", flag.name, flag.values[i], group.note,
+                          flag.become[i]);
+  }
+  return rows;
+}
+
 }  // namespace
 
 std::string megatron_page() {
@@ -202,6 +216,10 @@ std::string megatron_page() {
     }
     for (const MegatronGroup& group : megatron_table()) {
       if (group.kind != kind) continue;
+      if (const std::string rows = rows_of_values(group); !rows.empty()) {
+        page += rows;
+        continue;
+      }
       std::vector<std::string> names;
       for (const std::string& word : words_in(group.flags)) {
         const MegatronFlag flag = read_flag(word, group);

@@ -26,7 +26,8 @@ enum class MegatronKind : std::uint8_t {
 };
 
 // Flags with the same treatment. `flags`: names without dashes, with the number of words after
-// each: "name" for none, "name:1", "name:*" for any number; "name:1=a|b" accepts only these values.
+// each: "name" for none, "name:1", "name:*" for any number; "name:1=a|b" accepts only these values,
+// and "name:1=a>c|b>d" of kMeans gives c and d to the option of the note.
 struct MegatronGroup {
   MegatronKind kind;
   std::string_view flags;
@@ -38,6 +39,7 @@ struct MegatronFlag {
   std::string name;
   int words = 0;
   std::vector<std::string> values;  // empty: any
+  std::vector<std::string> become;  // of kMeans, as many as `values`
   MegatronKind kind = MegatronKind::kNotYet;
   std::string_view note;
 };

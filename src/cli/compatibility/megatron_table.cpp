@@ -79,6 +79,11 @@ constexpr MegatronGroup kMegatronFlags[] = {
     {kMeans, "model-parallel-size:1", "--tensor-model-parallel-size"},
     {kMeans, "batch-size:1", "--micro-batch-size"},
     {kMeans, "warmup:1", "--lr-warmup-fraction"},
+    // MindSpeed's.
+    {kMeans, "context-parallel-algo:1=megatron_cp_algo>p2p|ulysses_cp_algo>a2a", "--cp-comm-type"},
+    {kMeans, "num-layer-list:1", "--use-manual-layer-allocation --manual-layers"},
+    {kMeans, "rope-scaling-type:1=llama3>llama3", "--rotary-scaling-type"},
+    {kMeans, "schedules-method:1=dualpipev>dualpipe-v", "--pipeline-schedule"},
 
     {kRead, "deepspeed deepspeed_config:1",
      "the configuration becomes options: --zero-stage, sizes of batches, types, the optimizer"},
@@ -103,9 +108,10 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "use-legacy-models use-fused-rmsnorm use-fused-rotary-pos-emb use-fused-weighted-squared-relu "
      "jit-compile mlp-layer-fusion use-fused-swiglu disable-bf16-reduced-precision-matmul "
      "defer-embedding-wgrad-compute "
-     "wgrad-deferral-limit:1 delay-wgrad-compute flash-decode",
+     "wgrad-deferral-limit:1 delay-wgrad-compute flash-decode use-fusion-attn-v2 "
+     "use-fused-ring-attention-update gemm-gradient-accumulation-fusion",
      "kernels are chosen by the processor (PITON_ISA)"},
-    {kIgnored, "shape-order:1",
+    {kIgnored, "shape-order:1 megatron-cp-in-bnsd",
      "attention has the same results in every order of dims; piton bench attention measures them"},
     {kIgnored,
      "enable-cuda-graph cuda-graph-warmup-steps:1 external-cuda-graph cuda-graph-impl:1 "
@@ -121,7 +127,7 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "nccl-communicator-config-path:1 high-priority-stream-groups:* use-nccl-ub "
      "disable-symmetric-registration use-sharp sharp-enabled-group:1 "
      "pipeline-model-parallel-comm-backend:1 tp-comm-bootstrap-backend:1 use-ring-exchange-p2p "
-     "distributed-timeout-seconds-after-init:1",
+     "distributed-timeout-seconds-after-init:1 hccl-group-buffer:1",
      "ranks talk through MPI and shared memory (tools/launch.sh starts them)"},
     {kIgnored,
      "overlap-grad-reduce overlap-param-gather overlap-param-gather-with-optimizer-step "
@@ -132,7 +138,8 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "no-async-tensor-model-parallel-allreduce tp-comm-overlap tp-comm-overlap-cfg:1 "
      "disable-tp-comm-overlap-ag disable-tp-comm-overlap-rs tp-comm-overlap-rs-dgrad "
      "disable-tp-comm-bulk-dgrad disable-tp-comm-bulk-wgrad disable-tp-comm-split-ag "
-     "disable-tp-comm-split-rs",
+     "disable-tp-comm-split-rs use-mc2 use-ascend-mc2 use-cp-send-recv-overlap "
+     "async-log-allreduce",
      "communication overlaps with work where it can (--num-slices cuts linears for it)"},
     {kIgnored, "auto-recompute-profiling-step:1 adaptive-recompute-profiling-step:1",
      "--recompute-granularity auto plans and measures before the first step"},
@@ -141,6 +148,9 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "without it"},
     {kIgnored, "matmul-soc-friendly",
      "products pack both matrices into aligned panels, padded by zeros"},
+    {kIgnored, "reuse-fp32-param",
+     "weights of 16 bits and their fp32 copies are both held; --use-distributed-optimizer shards "
+     "the copies over data-parallel ranks"},
     {kIgnored, "release-fp32-grad",
      "sums of gradients are kept in fp32; --zero-stage 2 shards them over data-parallel ranks"},
     {kIgnored, "use-pin-memory",
@@ -154,7 +164,8 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "the tokenizer that flags name is taken, and compared with the checkpoint's"},
     {kIgnored,
      "num-workers:1 no-mmap-bin-files mmap-warmup no-create-attention-mask-in-dataloader "
-     "num-dataset-builder-threads:1 object-storage-cache-path:1 trust-remote-code "
+     "num-dataset-builder-threads:1 object-storage-cache-path:1 no-shared-storage "
+     "trust-remote-code "
      "legacy-tokenizer tokenizer-metadata:1 allow-ambiguous-pad-tokens",
      "one thread reads a corpus, by calls of the system"},
     {kIgnored,
@@ -168,6 +179,10 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "use-pytorch-profiler run-workload-inspector-server dump-param-to-param-group-map:1",
      "figures of every step are in metrics.jsonl and tensorboard/ of --save, and `piton bench "
      "train` profiles"},
+    {kIgnored,
+     "profile-level:1 profile-with-cpu profile-with-stack profile-with-memory "
+     "profile-record-shapes profile-save-path:1",
+     "--profile writes one kind of trace, to the file of --trace"},
     {kIgnored,
      "ckpt-format:1 use-dist-ckpt dist-ckpt-format:1 auto-detect-ckpt-format "
      "ckpt-fully-parallel-save no-ckpt-fully-parallel-save ckpt-fully-parallel-load "
@@ -186,7 +201,8 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "inprocess-completion-timeout:1 inprocess-last-call-wait:1 "
      "inprocess-termination-grace-time:1 inprocess-granularity:1 "
      "inprocess-active-world-size:1 inprocess-empty-cuda-cache "
-     "result-rejected-tracker-filename:1",
+     "result-rejected-tracker-filename:1 enable-high-availability "
+     "enable-optimizer-state-local-copy",
      "a rank that fails ends the run, and the same command continues"},
 
     // Fixed properties, or flags that accept only these values.
@@ -202,7 +218,7 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "each evaluation writes its loss and perplexity to the log and to tensorboard/ of --save"},
     {kSame, "attention-softmax-in-fp32 accumulate-allreduce-grads-in-fp32",
      "softmax and sums of gradients are in fp32 (docs/numerics.md)"},
-    {kSame, "use-cpu-initialization deterministic-mode",
+    {kSame, "use-cpu-initialization deterministic-mode use-deter-comp npu-deterministic",
      "weights do not depend on the layout, and equal runs give equal bits"},
     {kSame, "calculate-per-token-loss", "the loss is divided by the tokens of the whole batch"},
     {kSame, "no-check-for-nan-in-loss-and-grad",
@@ -226,6 +242,11 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "main-grads-dtype:1=fp32 main-params-dtype:1=fp32 exp-avg-dtype:1=fp32 "
      "exp-avg-sq-dtype:1=fp32 ",
      "the optimizer's state is fp32"},
+    {kSame, "attention-mask-type:1=causal cp-attention-mask-type:1=causal",
+     "attention is causal; --sparse-mode has other masks"},
+    {kSame, "low-freq-factor:1=1|1.0 high-freq-factor:1=4|4.0",
+     "those of --rotary-scaling-type llama3"},
+    {kSame, "tokenizer-padding-side:1=right", "what is padded is padded at the end"},
     {kSame, "moe-layer-freq:1=1 mtp-num-layers:1=0",
      "the model has neither experts nor more heads"},
     {kSame, "data-parallel-sharding-strategy:1=no_shard", "--zero-stage shards"},
@@ -267,7 +288,7 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "keep-fp8-transpose-cache kitchen-config-file:1 kitchen-recipe-number:1",
      "--bf16 is the shortest type"},
     {kNotYet,
-     "optimizer-offload-fraction:1 "
+     "optimizer-offload-fraction:1 swap-optimizer "
      "use-torch-optimizer-for-cpu-offload overlap-cpu-optimizer-d2h-h2d",
      "--remote-device keeps all of it in a file"},
     {kNotYet, "swap-attention swap-modules:1 adaptive-recompute-device-swap",
@@ -278,8 +299,9 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "use-megatron-fsdp fsdp-double-buffer suggested-communication-unit-size:1 "
      "enable-full-sharding-in-hsdp use-torch-fsdp2 torch-fsdp2-no-reshard-after-forward",
      "--zero-stage 1, 2 or 3 shards over data-parallel ranks"},
-    {kNotYet, "hierarchical-context-parallel-sizes:*",
+    {kNotYet, "hierarchical-context-parallel-sizes:* ulysses-degree-in-cp:1",
      "--cp-comm-type a2a divides heads over all context ranks"},
+    {kNotYet, "geglu gelu-tanh", "--activation geglu is Gemma's gate, with tanh"},
     {kNotYet, "window-size:1", "--pre-tockens N is a window of N keys"},
     {kNotYet,
      "no-rope-freq:1 mrope-section:* "
@@ -289,7 +311,10 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "mscale:1 mscale-all-dim:1 cache-mla-latents heterogeneous-layers-config-path:1 "
      "heterogeneous-layers-config-encoded-json:1 spec:* hybrid-attention-ratio:1 "
      "hybrid-mlp-ratio:1 hybrid-override-pattern:1 mamba-state-dim:1 mamba-head-dim:1 "
-     "mamba-num-groups:1 mamba-num-heads:1 is-hybrid-model disable-mamba-mem-eff-path",
+     "mamba-num-groups:1 mamba-num-heads:1 is-hybrid-model disable-mamba-mem-eff-path "
+     "multi-head-latent-attention qk-rope-head-dim:1 qk-nope-head-dim:1 scale-emb:1 "
+     "dim-model-base:1 scale-depth:1 embedding-multiplier-scale:1 output-multiplier-scale:1 "
+     "add-output-layer-bias use-glm-rope interleave-sliding-window:1 input-layernorm-in-fp32",
      "the model would be another one"},
     {kNotYet,
      "num-experts:1 moe-ffn-hidden-size:1 moe-shared-expert-intermediate-size:1 "
@@ -307,10 +332,12 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "moe-upcycling-granularity:1 moe-pad-experts-for-cuda-graph-inference",
      "there are no experts"},
     {kNotYet, "muon-no-split-qkv", "Muon updates query, key and value each as a matrix"},
-    {kNotYet,
-     "data-args-path:1 per-split-data-args-path:1 tiktoken-pattern:1 "
-     "tiktoken-num-special-tokens:1 tiktoken-special-tokens:* yaml-cfg:1",
+    {kNotYet, "data-args-path:1 per-split-data-args-path:1 yaml-cfg:1",
      "corpora are named by --data-path, options in TOML by --config"},
+    {kNotYet,
+     "tiktoken-pattern:1 tiktoken-num-special-tokens:1 tiktoken-special-tokens:* "
+     "tokenizer-kwargs:*",
+     "a tokenizer is read from its files; one that is not TikTokenizer needs none of these"},
     {kIgnored, "lora-register-forward-hook:*", "gradients pass through frozen layers without it"},
     {kIgnored, "lora-fusion", "products of adapters are always computed during collectives"},
     {kIgnored, "lora-ckpt-filter qlora-save-dequantize", "checkpoints of adapters hold them alone"},

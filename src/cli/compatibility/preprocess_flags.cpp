@@ -1,5 +1,7 @@
 #include "cli/compatibility/preprocess_flags.h"
 
+#include <fmt/format.h>
+
 #include "base/error.h"
 
 namespace piton::cli {
@@ -10,16 +12,28 @@ constexpr std::string_view kAdditionalKeys = "dataset-additional-keys";
 }  // namespace
 
 std::optional<int> PreprocessFlags::words(std::string_view name) const {
-  return name == kAdditionalKeys ? std::optional(kAnyWords) : std::nullopt;
+  if (name == kAdditionalKeys) return kAnyWords;
+  if (name == "overwrite-cache") return 0;
+  if (name == "cache-dir") return 1;
+  return std::nullopt;
 }
 
 std::vector<std::string> PreprocessFlags::take(const std::string& name,
                                                const std::vector<std::string>&) {
+  if (name != kAdditionalKeys) {
+    notes_.push_back(fmt::format(
+        "--{}: no meaning here: nothing is cached, records are read from their files", name));
+    return {};
+  }
   throw Error(Fault::kUsage,
               "--{}: keeps columns of prompts for the rewards of reinforcement learning, which is "
               "not there, and training reads ids and labels alone; leave it out (judgments of "
               "answers are kto_tag or label, pairs are chosen and rejected)",
               name);
+}
+
+void PreprocessFlags::report(Log& log) const {
+  for (const std::string& note : notes_) log.info(note);
 }
 
 }  // namespace piton::cli

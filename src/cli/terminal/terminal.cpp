@@ -88,6 +88,7 @@ struct Terminal::State {
   const bool live = ::isatty(STDERR_FILENO) == 1;
   bool to_stdout = false;
   bool quiet = false;
+  bool shows_progress = true;
   std::string shown;  // the live line on the screen; "" for none
   ProgressState last;
   bool pending = false;  // `last` is newer than what was shown
@@ -120,6 +121,11 @@ void Terminal::be_quiet() {
   const std::lock_guard lock(state_->mutex);
   state_->quiet = true;
   state_->logger.set_level(spdlog::level::warn);
+}
+
+void Terminal::show_no_progress() {
+  const std::lock_guard lock(state_->mutex);
+  state_->shows_progress = false;
 }
 
 bool Terminal::log_to_stdout(bool launched) {
@@ -156,7 +162,7 @@ void Terminal::write(LogLevel level, std::string_view line) {
 void Terminal::update(const ProgressState& progress) {
   State& state = *state_;
   const std::lock_guard lock(state.mutex);
-  if (state.quiet || (state.to_stdout && !state.live)) return;
+  if (state.quiet || !state.shows_progress || (state.to_stdout && !state.live)) return;
   state.last = progress;
   state.pending = true;
   const auto now = Clock::now();

@@ -23,6 +23,9 @@ class Terminal final : public Log, public Progress {
   // From now on shows only warnings and errors, and no progress.
   void be_quiet();
 
+  // From now on shows no progress: the first rank shows that of all.
+  void show_no_progress();
+
   // Sends the log to standard output from now on, because it is the result of the command. Where
   // nobody reads it any more, it ends, and the command does not; SIGPIPE is ignored from now on.
   // `launched`: by mpirun, which gives every rank a terminal as standard output, whoever reads it.

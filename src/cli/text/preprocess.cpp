@@ -176,6 +176,7 @@ int run_preprocess(Invocation& invocation) {
   set.add("Tokenizer", tokenizer);
   set.add("Report", output);
   refuse_more_arguments(invocation.parse(set, general), 0);
+  foreign.report(invocation.log);
   if (!options.merge.empty()) {
     if (!options.input.empty() || !options.datasets.empty()) {
       throw Error(Fault::kUsage,

@@ -229,8 +229,11 @@ std::optional<InstructPlan> make_instruct_plan(const PreprocessOptions& options,
   plan.handler =
       automatic ? &detected_handler(options, files, log) : &handler_named(instruct.handler_name);
   if (options.wanted_form && plan.handler->form != *options.wanted_form) {
-    throw Error(Fault::kData, "{}: {} has {}, wanted {}", files.at(0).path, plan.handler->name,
-                name(plan.handler->form), name(*options.wanted_form));
+    throw Error(Fault::kData, "{}: {} has {}, wanted {}{}", files.at(0).path, plan.handler->name,
+                name(plan.handler->form), name(*options.wanted_form),
+                plan.handler->form == SampleForm::kPairs
+                    ? "; --stage dpo, or another one of preferences, learns from pairs"
+                    : "");
   }
   if (plan.handler->form == SampleForm::kTexts && instruct.asks_for_answers()) {
     throw Error(Fault::kUsage,

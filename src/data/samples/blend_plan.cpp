@@ -25,7 +25,10 @@ std::optional<double> number(std::string_view text) {
 
 std::array<double, 3> shares_of(const std::string& split) {
   std::vector<double> shares;
-  std::string_view rest = split;
+  std::string_view rest = trimmed(split);
+  // As Megatron-LM, whose script of Llama 3 gives "'99,1,0'", with the quotes.
+  if (rest.size() >= 2 && rest.front() == rest.back() && (rest[0] == '\'' || rest[0] == '"'))
+    rest = rest.substr(1, rest.size() - 2);
   while (true) {
     const auto comma = rest.find_first_of(",/");
     const auto share = number(rest.substr(0, comma));

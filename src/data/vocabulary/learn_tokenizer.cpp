@@ -161,6 +161,7 @@ LearnReport learn_tokenizer(const LearnOptions& options, const TokenizerTraining
       train_tokenizer(words, training, plan, threads, [&](std::int64_t pieces) {
         shown.at(pieces, [&] { return fmt::format("{} pieces", pieces); });
       });
+  shown.show(tokenizer.pieces, fmt::format("{} pieces", tokenizer.pieces));
   progress.finish();
   report.pieces = tokenizer.pieces;
   report.merges = tokenizer.merges;

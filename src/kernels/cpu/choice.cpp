@@ -82,15 +82,18 @@ ProductChoice choose_products(const Processor& processor, const ProductSpeeds& s
   const bool faster = speeds.dot >= kClearly * speeds.fma;
   const bool slower = speeds.fma >= kClearly * speeds.dot;
   const bool dot = known.value_or(faster);
+  const std::string way = dot ? "by dot products" : "by fp32 multiply-adds";
   const std::string measured = fmt::format("{:.0f} GFLOP/s a core by dot products, {:.0f} in fp32",
                                            speeds.dot * 1e-9, speeds.fma * 1e-9);
-  std::string reason =
-      known ? fmt::format("known of {} family {}", processor.vendor, processor.family)
-            : "by this measurement";
-  if (known && (dot ? slower : faster)) reason += ", though this measurement says otherwise";
+  if (!known) {
+    return {.dot = dot,
+            .why = fmt::format("bf16 products {}, chosen by a measurement: {}", way, measured)};
+  }
   return {.dot = dot,
-          .why = fmt::format("bf16 products {}: {}; {}",
-                             dot ? "by dot products" : "by fp32 multiply-adds", measured, reason)};
+          .why = fmt::format("bf16 products {}, chosen by a table for processors of this family "
+                             "({} {}); measured here: {}{}",
+                             way, processor.vendor, processor.family, measured,
+                             (dot ? slower : faster) ? ", which says otherwise" : "")};
 }
 
 ProductChoice choose_products(Isa isa, bool forced) {

@@ -69,6 +69,21 @@ std::optional<bool> have_special_tokens(
   return without.empty();
 }
 
+void warn_of_sentences(const std::vector<std::shared_ptr<const IndexedDataset>>& corpora,
+                       Log& notes) {
+  for (const auto& corpus : corpora) {
+    const std::optional<CorpusCard> card = read_card(corpus->prefix());
+    const bool has_sentences = card ? card->options.contains("split-sentences") &&
+                                          card->options.at("split-sentences") == "true"
+                                    : corpus->prefix().ends_with("_sentence");
+    if (!has_sentences) continue;
+    notes.warning(fmt::format(
+        "{}: is divided into sentences, which BERT and T5 read, and the model is a decoder; give "
+        "--model-family bert or t5 to train those",
+        corpus->prefix()));
+  }
+}
+
 std::string chat_template_of(const std::vector<std::shared_ptr<const IndexedDataset>>& corpora,
                              Log& notes) {
   std::string found, where;

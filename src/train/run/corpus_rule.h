@@ -27,6 +27,11 @@ std::optional<bool> have_special_tokens(
     const std::vector<std::shared_ptr<const IndexedDataset>>& corpora, const Tokenizer& tokenizer,
     Log& notes);
 
+// For a decoder: a warning for each corpus that is divided into sentences, which BERT and T5 read:
+// by its card, or by the name that Megatron-LM gives it.
+void warn_of_sentences(const std::vector<std::shared_ptr<const IndexedDataset>>& corpora,
+                       Log& notes);
+
 // The chat template of instruction data: that of the corpora's cards; "": the model's own. `notes`
 // receives a warning if the corpora differ, which gives "".
 std::string chat_template_of(const std::vector<std::shared_ptr<const IndexedDataset>>& corpora,

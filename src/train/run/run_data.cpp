@@ -158,6 +158,8 @@ void RunData::open(const PretrainOptions& options, const RunPlan& plan, const To
   corpora_ = sets.corpora;
   fingerprints_ = sets.fingerprints;
   for (const auto& corpus : corpora_) stamps_.push_back(corpus->stamp());
+  if (!plan.session.model.encoder && !plan.session.model.encoder_decoder)
+    warn_of_sentences(corpora_, notes_);
   // A template puts special tokens into instruction data.
   if (tokenizer != nullptr && !options.data.is_instruction_dataset)
     special_tokens_ = have_special_tokens(corpora_, *tokenizer, notes_);

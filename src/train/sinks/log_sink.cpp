@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "base/amounts.h"
 #include "base/seconds.h"
@@ -39,6 +40,11 @@ std::int64_t seconds_left(const RunStart& start, std::int64_t iteration, double 
   return static_cast<std::int64_t>(mean * static_cast<double>(start.train_iters - iteration));
 }
 
+// "nan" without a sign, which says nothing.
+double unsigned_nan(double value) {
+  return std::isnan(value) ? std::numeric_limits<double>::quiet_NaN() : value;
+}
+
 std::string megatron_line(const RunStart& start, const StepMetrics& metrics, std::int64_t skipped,
                           double seconds) {
   return fmt::format(
@@ -47,9 +53,9 @@ std::string megatron_line(const RunStart& start, const StepMetrics& metrics, std
       "grad norm: {:.3f}{} | number of skipped iterations: {} | tokens per second: {:.0f} | "
       "TFLOP/s: {:.3f} | share of peak: {:.1f} % | time left: {} |",
       metrics.iteration, start.train_iters, metrics.consumed_samples, metrics.elapsed_ms,
-      metrics.learning_rate, metrics.global_batch, metrics.lm_loss, metrics.loss_scale,
-      metrics.grad_norm, optional_figures(metrics), skipped, metrics.tokens_per_second,
-      metrics.model_tflops, 100 * metrics.share_of_peak,
+      metrics.learning_rate, metrics.global_batch, unsigned_nan(metrics.lm_loss),
+      metrics.loss_scale, unsigned_nan(metrics.grad_norm), optional_figures(metrics), skipped,
+      metrics.tokens_per_second, metrics.model_tflops, 100 * metrics.share_of_peak,
       hours_text(seconds_left(start, metrics.iteration, seconds)));
 }
 
@@ -57,8 +63,8 @@ std::string brief_line(const RunStart& start, const StepMetrics& metrics, double
   return fmt::format(
       "iteration {}/{} | loss {:.4f} | lr {:.2e} | grad norm {:.2f}{} | {:.0f} tokens/s "
       "({:.0f} % of peak) | {} left",
-      metrics.iteration, start.train_iters, metrics.lm_loss, metrics.learning_rate,
-      metrics.grad_norm, optional_figures(metrics), metrics.tokens_per_second,
+      metrics.iteration, start.train_iters, unsigned_nan(metrics.lm_loss), metrics.learning_rate,
+      unsigned_nan(metrics.grad_norm), optional_figures(metrics), metrics.tokens_per_second,
       100 * metrics.share_of_peak, hours_text(seconds_left(start, metrics.iteration, seconds)));
 }
 

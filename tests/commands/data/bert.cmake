@@ -170,3 +170,15 @@ expect(RUN pretrain --model-family gpt2 --load ${WORK}/hf ${data} ${words} --tra
   ERR "--model-family: got gpt2, but the model of [^\n]* is an encoder .bert.; leave the flag out")
 expect(RUN pretrain --model-family bert --load ${SOURCE}/tests/golden/huggingface/gpt2 ${data} ${words} --train-iters 1 CODE 2
   ERR "--model-family: got bert, but the model of [^\n]* is a decoder; leave the flag out")
+
+# Sentences given to a decoder, as by Megatron-LM's script without the name of pretrain_bert.py.
+foreach(part bin idx)
+  file(COPY_FILE ${golden}/x.${part} ${WORK}/x_text_sentence.${part})
+endforeach()
+set(sentences ${words} --data-path ${WORK}/x_text_sentence --seq-length 64 --micro-batch-size 2 --train-iters 1 --eval-iters 0)
+expect(RUN pretrain --model gpt2-tiny ${sentences} CODE 0
+  ERR "warning: [^ ]*/x_text_sentence: is divided into sentences, [^\n]* the model is a decoder; give --model-family bert or t5")
+execute_process(COMMAND ${PITON} pretrain --model bert-tiny ${sentences} RESULT_VARIABLE code OUTPUT_VARIABLE text ERROR_VARIABLE text)
+if(NOT code EQUAL 0 OR text MATCHES "divided into sentences")
+  message(FATAL_ERROR "BERT on sentences: exit ${code}\n${text}")
+endif()

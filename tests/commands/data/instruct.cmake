@@ -100,6 +100,8 @@ endif()
 
 # What does not fit.
 expect(RUN ${two} --dataset-additional-keys labels CODE 2 ERR "--dataset-additional-keys: keeps columns of prompts for the rewards of rein")
+expect(RUN ${two} --overwrite-cache --cache-dir ${WORK}/cache --output-prefix ${WORK}/cached CODE 0
+  ERR "--overwrite-cache: no meaning here: nothing is cached" "--cache-dir: no meaning here")
 expect(RUN ${two} --handler-name GeneralInstructionHandlers CODE 2 ERR "--handler-name: got \"GeneralInstructionHandlers\" .did you mean GeneralInstructionHandler")
 expect(RUN ${two} --handler-name GeneralInstructionHandler CODE 2 ERR "--prompt-type: GeneralInstructionHandler has its own prompt")
 expect(RUN ${two} --pack --seq-length 4000000000000 CODE 2 ERR "--seq-length: got 4000000000000, wanted 2147483647 or less")

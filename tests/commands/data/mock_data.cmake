@@ -63,3 +63,9 @@ expect(RUN ${run} --train-iters 2 --data-path ${WORK}/corpus CODE 2 ERR "--mock-
 expect(RUN ${run} --train-iters 5 --load ${WORK}/part --vocab-size 101 CODE 2 ERR "--vocab-size: ")
 expect(RUN pretrain --model llama-tiny --vocab-size 100 --train-iters 2 CODE 2
   ERR "--data-path: no training data is named; .*or --mock-data\n")
+
+# The way on is one without texts.
+expect(RUN ${run} --train-iters 2 --save ${WORK}/ids CODE 0 ERR "next: piton generate --load [^ ]*/ids --prompt-ids 1,2,3\n")
+expect(RUN generate --load ${WORK}/ids --prompt-ids 1,2,3 --max-new-tokens 2 CODE 0)
+expect(RUN generate --load ${WORK}/ids --prompt hello CODE 2
+  ERR "--tokenizer-type: the model has no tokenizer; give --tokenizer-name-or-path DIR .*, or ids in place of text\n")

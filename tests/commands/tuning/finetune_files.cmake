@@ -174,7 +174,7 @@ endif()
 
 # What is refused, in a line that names the file.
 set(pairs ${tune} ${file} --data-path ${WORK}/pairs.jsonl)
-expect(RUN ${pairs} --save ${WORK}/none CODE 3 ERR "pairs.jsonl: PromptPairwiseHandler has pairs of answers, wanted answers")
+expect(RUN ${pairs} --save ${WORK}/none CODE 3 ERR "pairs.jsonl: PromptPairwiseHandler has pairs of answers, wanted answers; --stage dpo")
 expect(RUN ${tune} ${file} ${lora} --data-path ${WORK}/questions.jsonl --preference dpo --save ${WORK}/none CODE 3
   ERR "questions.jsonl: PromptCompletionHandler has answers, wanted pairs of answers")
 expect(RUN ${tune} --data-path ${WORK}/questions.jsonl --save ${WORK}/none CODE 2 ERR "the tokenizer has no chat template; name one with --prompt-type")

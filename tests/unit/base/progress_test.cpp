@@ -28,9 +28,12 @@ TEST(ThrottledProgress, ShowsAtOnceAndThenWhenTheIntervalIsOver) {
   shown.show(7, "whatever the time is");
   ASSERT_EQ(display.states.size(), 2);
   EXPECT_EQ(display.states[1].done, 7);
+  shown.at(100, note);
+  ASSERT_EQ(display.states.size(), 3) << "the end is shown, whatever the time is";
+  EXPECT_EQ(display.states[2].done, 100);
   ThrottledProgress always(display, 0, /*interval=*/0);
   for (int done = 0; done < 5; ++done) always.at(done, note);
-  EXPECT_EQ(display.states.size(), 7);
+  EXPECT_EQ(display.states.size(), 8);
 }
 
 }  // namespace

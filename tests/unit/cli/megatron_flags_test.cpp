@@ -162,6 +162,48 @@ TEST(MegatronFlags, ThatStandForOptionsSetThem) {
   EXPECT_EQ(f.options.parallel.recompute, RecomputeRequest::kSelective);
 }
 
+// Those of MindSpeed-LLM's scripts of LLaMA and Qwen.
+TEST(MegatronFlags, OfMindSpeedSetOptionsByTheirValues) {
+  FlagsFixture f;
+  f.set.parse({"--context-parallel-algo", "ulysses_cp_algo", "--schedules-method", "dualpipev",
+               "--rope-scaling-type", "llama3", "--rope-scaling-factor", "8", "--low-freq-factor",
+               "1.0", "--high-freq-factor", "4.0", "--original-max-position-embeddings", "8192",
+               "--num-layer-list", "1,2,1"});
+  EXPECT_EQ(f.options.parallel.context_exchange, ContextExchange::kHeads);
+  EXPECT_EQ(f.options.parallel.schedule.manual_layers, "1,2,1");
+  EXPECT_TRUE(f.options.parallel.schedule.manual_allocation);
+  EXPECT_TRUE(f.set.given("pipeline-schedule"));
+  EXPECT_TRUE(f.set.given("rotary-scaling-type"));
+  f.set.parse({"--context-parallel-algo", "megatron_cp_algo"});
+  EXPECT_EQ(f.options.parallel.context_exchange, ContextExchange::kRing);
+  EXPECT_EQ(f.failure({"--context-parallel-algo", "hybrid_cp_algo"}),
+            "--context-parallel-algo: got \"hybrid_cp_algo\", wanted megatron_cp_algo or "
+            "ulysses_cp_algo; here it is --cp-comm-type");
+  EXPECT_EQ(f.failure({"--low-freq-factor", "2"}),
+            "--low-freq-factor: got \"2\", wanted 1 or 1.0; those of --rotary-scaling-type llama3");
+}
+
+TEST(MegatronFlags, OfMindSpeedWithoutMeaningAreTaken) {
+  FlagsFixture f;
+  f.set.parse({"--use-mc2", "--reuse-fp32-param", "--no-shared-storage", "--use-deter-comp",
+               "--use-cp-send-recv-overlap", "--use-fused-ring-attention-update",
+               "--cp-attention-mask-type", "causal", "--tokenizer-padding-side", "right",
+               "--profile-level", "level1", "--profile-with-cpu", "--enable-high-availability"});
+  KeptLog log;
+  f.flags.report(log);
+  EXPECT_EQ(log.lines.size(), 6U);
+  EXPECT_THAT(f.failure({"--attention-mask-type", "general"}), HasSubstr("wanted causal"));
+  EXPECT_EQ(f.failure({"--swap-optimizer"}),
+            "--swap-optimizer: not yet; --remote-device keeps all of it in a file");
+}
+
+TEST(MegatronFlags, OfTokenizersAreRefusedWithAWordAboutTokenizers) {
+  FlagsFixture f;
+  EXPECT_EQ(f.failure({"--tiktoken-pattern", "v2"}),
+            "--tiktoken-pattern: not yet; a tokenizer is read from its files; one that is not "
+            "TikTokenizer needs none of these");
+}
+
 TEST(MegatronFlags, ThatSayWhatIsSoTakeNoOtherValue) {
   FlagsFixture f;
   f.set.parse({"--data-impl", "mmap", "--expert-model-parallel-size", "1"});

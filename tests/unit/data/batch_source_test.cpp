@@ -149,6 +149,7 @@ TEST(DataSets, SplitBoundsRoundHalvesToEvenWithoutCorrection) {
   using Bounds = std::vector<std::pair<std::int64_t, std::int64_t>>;
   EXPECT_EQ(split_bounds("1,1,1", 307), (Bounds{{0, 102}, {102, 205}, {205, 307}}));
   EXPECT_EQ(split_bounds("969, 30, 1", 307), (Bounds{{0, 297}, {297, 307}, {307, 307}}));
+  EXPECT_EQ(split_bounds("'969,30,1'", 307), (Bounds{{0, 297}, {297, 307}, {307, 307}}));
   EXPECT_EQ(split_bounds("1", 5), (Bounds{{0, 5}, {5, 5}, {5, 5}}));
   EXPECT_EQ(split_bounds("50,50,0", 5), (Bounds{{0, 2}, {2, 5}, {5, 5}}));
   for (const char* wrong : {"", "1,2,3,4", "a,b", "0,0,0", "-1,2,0", "1,,2", "nan,1,1"}) {

@@ -119,6 +119,12 @@ TEST_F(Server, AnswersWhatIsNoRequestWithAnError) {
   EXPECT_THAT(ask("POST / HTTP/1.1\r\nConnection: close\r\nContent-Length: x\r\n\r\n"),
               StartsWith("HTTP/1.1"));
   EXPECT_THAT(ask("GET /" + std::string(9000, 'a') + " HTTP/1.1\r\n\r\n"), HasSubstr("error 4"));
+  RawClient chunked(server_->port());
+  chunked.send("POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n");
+  for (int i = 0; i < 65; ++i) chunked.send("400\r\n" + std::string(1024, 'x') + "\r\n");
+  const std::string cut = chunked.rest();
+  EXPECT_THAT(cut, StartsWith("HTTP/1.1 413 "));
+  EXPECT_THAT(cut, HasSubstr("error 413"));
   // A chunked body without an end, and headers without one: cut at the limit.
   RawClient client(server_->port());
   client.send("POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n");

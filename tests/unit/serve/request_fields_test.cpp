@@ -65,6 +65,9 @@ TEST(RequestObject, IsOneJsonObject) {
         std::string("{\"a\":1e400}"), std::string("{} {}"), std::string("{\"a\":1,}")}) {
     EXPECT_NE(refusal([&] { request_object(body); }), "") << body.substr(0, 20);
   }
+  // Nothing about a file: a client sends none.
+  EXPECT_EQ(refusal([] { request_object(std::string(100'000, '[')); }),
+            "the body of the request is nested too deeply: got more than 64 levels");
 }
 
 }  // namespace

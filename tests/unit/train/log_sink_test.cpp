@@ -44,6 +44,15 @@ TEST(LogLines, AreMegatronsOrBrief) {
             "(80 % of peak) | 0:00:10 left");
 }
 
+TEST(LogLines, GiveNoSignToWhatIsNoNumber) {
+  StepMetrics step = kStep;
+  step.lm_loss = step.grad_norm = -std::numeric_limits<double>::quiet_NaN();
+  EXPECT_THAT(megatron_line(kStart, step, 0, 10), HasSubstr("lm loss: NAN | "));
+  EXPECT_THAT(megatron_line(kStart, step, 0, 10), HasSubstr("grad norm: nan | "));
+  EXPECT_THAT(brief_line(kStart, step, 10), HasSubstr("loss nan | "));
+  EXPECT_THAT(brief_line(kStart, step, 10), HasSubstr("grad norm nan | "));
+}
+
 TEST(LogLines, HaveTheFiguresThatAreAskedFor) {
   StepMetrics step = kStep;
   step.num_zeros = 12;
