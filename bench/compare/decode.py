@@ -1,12 +1,12 @@
 """llama.cpp beside `piton bench decode` and `piton bench prefill`, in turns, on the same machine.
 
-    python bench/compare/decode.py [--quantize q8_0|q4_0]
+    python bench/compare/decode.py [--quantize q8_0|q4_0|q4_k|q6_k]
 
 Wants llama-cpp-python and gguf (pip install llama-cpp-python gguf; the first is compiled for the processor
 that it is installed on) and a built piton; with --peers transformers also torch and transformers. Everyone
 gets the 1.1B LLaMA of random bf16 weights: llama.cpp a gguf file that this script writes (2.2 GB, --gguf),
 transformers a model made in memory. With --quantize the matrices of the layers are in this format on both sides,
-and the head in Q8_0.
+and the head in Q8_0, or in Q6_K with q4_k and q6_k, which llama.cpp's own quantizer writes.
 
   decode   --tokens tokens one after the other behind --context tokens in the cache, of 1 and of --batch
            samples together; the time is that of one step
@@ -106,10 +106,29 @@ def write_gguf(path, quantize=None, model=None):
     writer.close()
 
 
+# Of files whose matrices are all in the format (llama_ftype).
+K_FILES = {"q4_k": "LLAMA_FTYPE_MOSTLY_Q4_K_S", "q6_k": "LLAMA_FTYPE_MOSTLY_Q6_K"}
+
+
 class LlamaCpp:
     """Through the C interface: nothing of Python stands between the tokens but the loop itself."""
 
     name = "llama.cpp"
+
+    def write_k_gguf(self, path, quantize):
+        import gguf
+
+        plain = path + ".bf16"
+        write_gguf(plain)
+        rules = self.api.llama_model_quantize_default_params()
+        rules.ftype = getattr(self.api, K_FILES[quantize])
+        rules.pure = True
+        rules.output_tensor_type = gguf.GGMLQuantizationType.Q6_K
+        rules.token_embedding_type = gguf.GGMLQuantizationType.BF16
+        failed = self.api.llama_model_quantize(plain.encode(), path.encode(), rules)
+        os.remove(plain)
+        if failed:
+            sys.exit(f"{path}: llama.cpp cannot quantize the model")
 
     def __init__(self, arguments):
         import ctypes
@@ -125,7 +144,9 @@ class LlamaCpp:
         self.version += "; " + llama_cpp.llama_print_system_info().decode().strip()
         with tempfile.TemporaryDirectory() as folder:
             path = arguments.gguf or str(pathlib.Path(folder) / "model.gguf")
-            if not pathlib.Path(path).exists():
+            if not pathlib.Path(path).exists() and arguments.quantize in K_FILES:
+                self.write_k_gguf(path, arguments.quantize)
+            elif not pathlib.Path(path).exists():
                 write_gguf(path, arguments.quantize)
             parameters = llama_cpp.llama_model_default_params()
             parameters.use_mmap = False
@@ -249,7 +270,7 @@ def measured(command):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--peers", nargs="+", choices=["llama.cpp", "transformers"], default=["llama.cpp"])
-    parser.add_argument("--quantize", choices=["q8_0", "q4_0"], help="format of the matrices (default: bf16)")
+    parser.add_argument("--quantize", choices=["q8_0", "q4_0", "q4_k", "q6_k"], help="format of the matrices (default: bf16)")
     parser.add_argument("--context", type=int, default=128)
     parser.add_argument("--tokens", type=int, default=8)
     parser.add_argument("--batch", type=int, default=8)
