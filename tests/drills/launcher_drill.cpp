@@ -2,13 +2,13 @@
 // jobs are of a shell script that takes seconds to save, so that the times are the same on every
 // machine: three, where mpirun kills after one, at night six, where it kills after three.
 #include <gtest/gtest.h>
-#include <pty.h>
 
 #include <cstdio>
 #include <memory>
 #include <string>
 #include <thread>
 
+#include "drills/terminal.h"
 #include "drills/tiny_run.h"
 #include "support/temp_folder.h"
 
@@ -138,67 +138,6 @@ TEST_F(Launcher, ReadsItsInputAndOutlivesItsReader) {
   EXPECT_EQ(output->wait(seconds(30)), (ProcessEnd{.code = 0, .signal = 0}));
   EXPECT_EQ(lines_of(said), 2);
 }
-
-// A job in the foreground of a separate terminal.
-class Terminal {
- public:
-  explicit Terminal(Words words) {
-    std::vector<char*> arguments;
-    for (std::string& word : words) arguments.push_back(word.data());
-    arguments.push_back(nullptr);
-    id_ = ::forkpty(&descriptor_, nullptr, nullptr, nullptr);
-    if (id_ != 0) return;
-    ::execv(arguments[0], arguments.data());
-    ::_exit(127);
-  }
-  ~Terminal() {
-    close();
-    if (!end_) ::kill(-id_, SIGKILL);
-  }
-  void type(const std::string& keys) const {
-    EXPECT_EQ(::write(descriptor_, keys.data(), keys.size()), static_cast<ssize_t>(keys.size()));
-  }
-  void close() {
-    if (descriptor_ >= 0) ::close(descriptor_);
-    descriptor_ = -1;
-  }
-  // Reads what is shown until it contains `text`.
-  bool shows(const std::string& text, seconds limit = seconds(60)) {
-    return wait_for(
-        [&] {
-          read();
-          return shown.find(text) != std::string::npos;
-        },
-        limit);
-  }
-  int wait(seconds limit) {
-    wait_for(
-        [&] {
-          read();
-          int status = 0;
-          if (!end_ && ::waitpid(id_, &status, WNOHANG) == id_) {
-            end_ = WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
-          }
-          return end_.has_value();
-        },
-        limit);
-    return end_.value_or(-1000);
-  }
-  std::string shown;
-
- private:
-  void read() {
-    if (descriptor_ < 0) return;
-    ::fcntl(descriptor_, F_SETFL, O_NONBLOCK);
-    char bytes[4096];
-    for (ssize_t got = 0; (got = ::read(descriptor_, bytes, sizeof bytes)) > 0;) {
-      shown.append(bytes, static_cast<std::size_t>(got));
-    }
-  }
-  int descriptor_ = -1;
-  pid_t id_ = -1;
-  std::optional<int> end_;
-};
 
 TEST_F(Launcher, OfATerminalSavesAfterControlCAndAfterTheTerminalIsGone) {
   const std::string saved = (folder_ / "saved").string();

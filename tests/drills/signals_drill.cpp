@@ -6,6 +6,7 @@
 #include <string>
 #include <thread>
 
+#include "drills/terminal.h"
 #include "drills/tiny_run.h"
 #include "support/instruction_sets.h"
 #include "support/temp_folder.h"
@@ -185,6 +186,30 @@ TEST_F(Signals, AnOutputThatIsClosedEndsTheLogAndNotTheRun) {
   }
   EXPECT_NE(text_of(folder_ / "error.log").find("nobody reads the output any more"),
             std::string::npos);
+}
+
+// Control-C ends an answer of minutes, and the conversation continues; where no answer is written,
+// it ends the program.
+TEST_F(Signals, EndAnAnswerOfChat) {
+  const auto to = folder_ / "talks";
+  ASSERT_EQ(run(pretrain(folder_.path()) + Words{"--seq-length", "64", "--train-iters", "1",
+                                                 "--max-position-embeddings", "100000", "--save",
+                                                 to.string()}),
+            (ProcessEnd{.code = 0}));
+  Terminal chat(with_program({"chat", "--load", to.string(), "--chat-template", "default",
+                              "--greedy", "--max-new-tokens", "90000"}));
+  ASSERT_TRUE(chat.shows("You >> ")) << chat.shown;
+  for (int question = 1; question <= 2; ++question) {
+    chat.shown.clear();
+    chat.type("hello\n");
+    ASSERT_TRUE(chat.shows("Piton: ")) << chat.shown;
+    std::this_thread::sleep_for(milliseconds(300));
+    ASSERT_FALSE(chat.shows("You >> ", seconds(0))) << "the answer is too short: " << chat.shown;
+    chat.type("\x03");
+    ASSERT_TRUE(chat.shows("\nYou >> ", seconds(20))) << question << ": " << chat.shown;
+  }
+  chat.type("\x03");
+  EXPECT_EQ(chat.wait(seconds(20)), -SIGINT) << chat.shown;
 }
 
 }  // namespace

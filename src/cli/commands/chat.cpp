@@ -15,6 +15,7 @@
 #include "cli/commands/model_chat_template.h"
 #include "cli/commands/model_to_load.h"
 #include "cli/launch.h"
+#include "cli/terminal/interrupts.h"
 #include "cli/terminal/standard_input.h"
 #include "text/chat/chat_template_files.h"
 #include "text/chat/turn_ends.h"
@@ -68,12 +69,29 @@ bool is_one_of(const std::string& word, std::initializer_list<const char*> words
   return std::any_of(words.begin(), words.end(), [&](const char* one) { return word == one; });
 }
 
-std::string answer_to(const Continuer& continuer, const std::vector<std::int32_t>& ids,
-                      const std::function<void(const std::string&)>& show) {
+// `interruptible`: Ctrl-C ends it.
+std::string answer_to(Continuer& continuer, const std::vector<std::int32_t>& ids,
+                      const std::function<void(const std::string&)>& show, bool interruptible) {
+  std::optional<Interrupts::Answer> answer;
+  if (interruptible) answer.emplace();
+  continuer.set_interruption([&] { return answer && answer->interrupted(); });
   const Prompt whole{.text = "", .ids = ids};
   const auto found = continuer.run(std::span(&whole, 1), show);
   show("\n");
   return found.front().front().text;
+}
+
+// Where a person types, a question that is too long is taken back, with a warning, and there is no
+// prompt.
+std::optional<Dialogue::Prompt> prompt_of(Dialogue& dialogue, bool talks, bool leads, Log& log) {
+  try {
+    return dialogue.prompt();
+  } catch (const Error& error) {
+    if (error.fault() != Fault::kUsage || !talks) throw;
+    if (leads) log.warning(error.what());
+    dialogue.take_back();
+    return std::nullopt;
+  }
 }
 
 // `count`: questions that no longer fit.
@@ -119,7 +137,9 @@ int run_chat(Invocation& invocation) {
   sampling.settle();
   sampling.check();
   speculation.check();
+  Interrupts interrupts;
   Engine engine(engine_options(general), invocation.log);
+  interrupts.threads_are_made();
   const auto ranks = make_group_of_all(engine.world(), "chat");
   const auto model = Model::load(engine.machine(), options.model.load, tokenizer_options, layout,
                                  options.model.lora_load);
@@ -132,7 +152,7 @@ int run_chat(Invocation& invocation) {
       model_chat_template(*model, options.chat_template, options.model.load);
   for (const std::int32_t id : turn_ends(chat_template, tokenizer))
     options.stop.push_back(tokenizer.piece(id));
-  const Continuer continuer(*model, sampling, beams, options.stop);
+  Continuer continuer(*model, sampling, beams, options.stop);
   const std::int64_t room = model->config().max_positions - sampling.max_new_tokens;
   check_range("--max-new-tokens", sampling.max_new_tokens, 1, model->config().max_positions - 1);
   Dialogue dialogue(chat_template, tokenizer, options.system,
@@ -140,13 +160,17 @@ int run_chat(Invocation& invocation) {
 
   const bool leads = ranks->rank() == 0;
   const bool talks = is_conversation();
+  // Ranks of a launcher get its signals, and would have to agree.
+  const bool interruptible = talks && ranks->size() == 1;
   const auto show = [leads](const std::string& text) {
     if (!leads) return;
     std::fwrite(text.data(), 1, text.size(), stdout);
     std::fflush(stdout);
   };
   if (leads && talks) {
-    invocation.log.info("type a question; clear begins a new conversation, exit (or Ctrl-D) ends");
+    invocation.log.info(
+        "type a question; Ctrl-C ends an answer, clear begins a new conversation, exit (or Ctrl-D) "
+        "ends");
   }
   while (true) {
     if (talks) show("You >> ");
@@ -162,18 +186,11 @@ int run_chat(Invocation& invocation) {
       continue;
     }
     dialogue.ask(*line);
-    Dialogue::Prompt prompt;
-    try {
-      prompt = dialogue.prompt();
-    } catch (const Error& error) {
-      if (error.fault() != Fault::kUsage || !talks) throw;
-      if (leads) invocation.log.warning(error.what());
-      dialogue.take_back();
-      continue;
-    }
-    if (leads && options.history_turns == 0) report_left_out(prompt.left_out, invocation.log);
+    const auto prompt = prompt_of(dialogue, talks, leads, invocation.log);
+    if (!prompt) continue;
+    if (leads && options.history_turns == 0) report_left_out(prompt->left_out, invocation.log);
     if (talks) show("Piton: ");
-    dialogue.answer(answer_to(continuer, prompt.ids, show));
+    dialogue.answer(answer_to(continuer, prompt->ids, show, interruptible));
   }
   if (leads) report_drafts(model->counts(), invocation.log);
   return 0;

@@ -97,7 +97,8 @@ std::vector<std::vector<Continuation>> Continuer::sampled(
   const auto each = [&](std::size_t i, const GeneratedToken& token) {
     Growing& one = growing[i];
     if (one.decoder) add(i, one.stop.push(one.decoder->push(token.id)));
-    return !one.stop.found() && !is_stop(token.id);
+    const bool interrupted = interrupted_ && interrupted_();
+    return !interrupted && !one.stop.found() && !is_stop(token.id);
   };
   std::vector<std::shared_ptr<GrammarConstraint>> constraints;
   for (std::size_t i = 0; i < texts && grammar_; ++i) {

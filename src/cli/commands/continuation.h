@@ -34,6 +34,12 @@ class Continuer {
   // All texts satisfy `constraint` from now on. Throws Error(kUsage) as constraint_grammar().
   void set_constraint(const ConstraintText& constraint);
 
+  // From now on `interrupted` is asked after each token, and all texts end where it returns true;
+  // beams do not ask it.
+  void set_interruption(std::function<bool()> interrupted) {
+    interrupted_ = std::move(interrupted);
+  }
+
   // The prompt as text: as it was given, or what its ids decode to.
   std::string text_of(const Prompt& prompt) const;
 
@@ -69,6 +75,7 @@ class Continuer {
   std::vector<std::int32_t> stop_ids_;
   std::shared_ptr<const ByteGrammar> grammar_;  // null: every text
   std::shared_ptr<const TokenTree> tokens_;     // for it
+  std::function<bool()> interrupted_;           // or none
 };
 
 }  // namespace piton::cli
