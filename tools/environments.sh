@@ -33,6 +33,8 @@ environments() {
     echo "skipped: user: these tests run as a user already" >&2
   elif ! as_nobody test -r "$root/tools/launch.sh" -a -x "$build/piton"; then
     echo "skipped: user: nobody cannot read $root" >&2
+  elif ! as_nobody "$build/piton" --version >/dev/null 2>&1; then  # as where libraries are in a folder of root
+    echo "skipped: user: nobody cannot run $build/piton: $(as_nobody "$build/piton" --version 2>&1 | head -n 1)" >&2
   else
     echo user
   fi
