@@ -53,7 +53,7 @@ expect(RUN ${run} --save ${WORK}/run --load ${WORK}/run --ckpt-step 4 --skip-tra
 execute_process(COMMAND ${PITON} ${run} --load ${WORK}/run --ckpt-step 4 --skip-train OUTPUT_VARIABLE out)
 string(REGEX MATCH "validation loss at iteration 4 [|] lm loss value: ([^ ]+)" found "${out}")
 set(evaluated ${CMAKE_MATCH_1})
-execute_process(COMMAND awk "BEGIN { exit !(sprintf(\"%.6E\", ${at_four}) == \"${evaluated}\") }" RESULT_VARIABLE differs)
+execute_process(COMMAND ${CMAKE_COMMAND} -E env LC_ALL=C awk "BEGIN { exit !(sprintf(\"%.6E\", ${at_four}) == \"${evaluated}\") }" RESULT_VARIABLE differs)
 if(differs OR out MATCHES "iteration +5/" OR out MATCHES "nothing of this run will be kept")
   message(FATAL_ERROR "evaluated ${evaluated}, in training ${at_four}\n${out}")
 endif()
