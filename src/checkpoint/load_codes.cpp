@@ -125,15 +125,11 @@ class PieceLoader {
 
 // Of the same shapes, all 0, in host memory.
 WeightCodes host_codes_like(const WeightCodes& codes) {
-  const auto like = [](const Tensor& tensor) {
-    return tensor.defined() ? host_tensor(tensor.dtype(), tensor.shape()) : Tensor();
-  };
-  return {.kind = codes.kind,
-          .group = codes.group,
-          .codes = like(codes.codes),
-          .scales = like(codes.scales),
-          .zeros = like(codes.zeros),
-          .minima = like(codes.minima)};
+  WeightCodes host = codes;
+  WeightCodes::tensors(host, [](const char*, Tensor& tensor, Access) {
+    if (tensor.defined()) tensor = host_tensor(tensor.dtype(), tensor.shape());
+  });
+  return host;
 }
 
 }  // namespace

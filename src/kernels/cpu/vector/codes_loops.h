@@ -162,7 +162,8 @@ struct Ahead {
   std::int64_t jump;
 };
 
-// Keeps a value that several instructions use in a register: otherwise each of them loads it.
+// Keeps a value in a register: otherwise each instruction that uses it loads it, and products are
+// added in another order, in which they do not fit registers.
 PITON_INLINE void keep(W& x) { __asm__("" : "+v"(x)); }
 
 // Adds `spans` spans to the sums of a tile, lane by lane, and moves the tile behind them. Loops
@@ -207,7 +208,10 @@ PITON_INLINE void add_spans(Tile<weights, rows>& t, const WordTable& table, std:
           W values = load_words(x[r] + (quad * Codes::kEach + code) * kWords);
           if constexpr (weights > 1) keep(values);
 #pragma GCC unroll 2
-          for (int i = 0; i < weights; ++i) parts[i][r] = add_products(parts[i][r], w[i], values);
+          for (int i = 0; i < weights; ++i) {
+            parts[i][r] = add_products(parts[i][r], w[i], values);
+            keep(parts[i][r]);
+          }
         }
       }
     }

@@ -28,12 +28,7 @@ PITON_INLINE F permuted(F x, U index) {
 }
 PITON_INLINE F load_halves(const void* p) { return load(static_cast<const Half*>(p)); }
 PITON_INLINE W raised(W x) { return _mm_slli_epi16(x, 8); }
-PITON_INLINE W add_products(W sum, W a, W b) {
-  sum = _mm_add_epi32(sum, _mm_madd_epi16(a, b));
-  __asm__(""
-          : "+x"(sum));  // otherwise products are added in another order, and do not fit registers
-  return sum;
-}
+PITON_INLINE W add_products(W sum, W a, W b) { return _mm_add_epi32(sum, _mm_madd_epi16(a, b)); }
 PITON_INLINE F as_floats(W sum) { return (F)_mm_cvtepi32_ps(sum); }
 PITON_INLINE W pick_bytes(W table, W x) { return _mm_shuffle_epi8(table, x); }
 PITON_INLINE W all_words(int x) { return _mm_set1_epi16(static_cast<short>(x)); }

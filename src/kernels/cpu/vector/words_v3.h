@@ -32,10 +32,7 @@ PITON_INLINE F load_halves(const void* p) {
 }
 PITON_INLINE W raised(W x) { return _mm256_slli_epi16(x, 8); }
 PITON_INLINE W add_products(W sum, W a, W b) {
-  sum = _mm256_add_epi32(sum, _mm256_madd_epi16(a, b));
-  __asm__(""
-          : "+x"(sum));  // otherwise products are added in another order, and do not fit registers
-  return sum;
+  return _mm256_add_epi32(sum, _mm256_madd_epi16(a, b));
 }
 PITON_INLINE F as_floats(W sum) { return (F)_mm256_cvtepi32_ps(sum); }
 PITON_INLINE W pick_bytes(W table, W x) { return _mm256_shuffle_epi8(table, x); }
