@@ -13,7 +13,16 @@ function(run_or_die)
 endfunction()
 
 cmake_path(GET PITON PARENT_PATH build)
-run_or_die(${CMAKE_COMMAND} --install ${build} --component library --prefix ${WORK}/prefix)
+execute_process(COMMAND test -w ${build} RESULT_VARIABLE read_only)
+if(NOT read_only)
+  run_or_die(${CMAKE_COMMAND} --install ${build} --component library --prefix ${WORK}/prefix)
+else()  # As another user than who built it: the list of installed files cannot be written into the build folder.
+  file(READ ${build}/cmake_install.cmake script)
+  string(REPLACE "file(WRITE \"${build}/" "file(WRITE \"${WORK}/" script "${script}")
+  file(WRITE ${WORK}/cmake_install.cmake "${script}")
+  run_or_die(${CMAKE_COMMAND} -DCMAKE_INSTALL_COMPONENT=library -DCMAKE_INSTALL_PREFIX=${WORK}/prefix
+    -P ${WORK}/cmake_install.cmake)
+endif()
 # It reads no Parquet, and does not need the Arrow that may be in the build folder alone.
 find_program(readelf_program readelf)
 if(readelf_program)
