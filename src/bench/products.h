@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "bench/timing.h"
-#include "kernels/forwarding_kernels.h"
+#include "kernels/measured/forwarding_kernels.h"
 
 namespace piton {
 

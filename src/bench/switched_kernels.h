@@ -3,7 +3,7 @@
 // Kernels, so this switch is inside them.
 #pragma once
 
-#include "kernels/forwarding_kernels.h"
+#include "kernels/measured/forwarding_kernels.h"
 
 namespace piton {
 

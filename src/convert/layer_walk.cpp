@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "checkpoint/load_values.h"
-#include "kernels/forwarding_kernels.h"
+#include "kernels/measured/forwarding_kernels.h"
 #include "parallel/data_parallel.h"
 
 namespace piton {

@@ -122,12 +122,13 @@ struct WeightCodes {
 struct WeightView {
   WeightForm form = WeightForm::kRows;
   // kRows: [out, in]; kForward, kBackward: u8 [packed_bytes] in the back end's own layout; kCodes:
-  // empty
+  // empty. Of m matrices [m out, in], or each of them packed, one after another.
   Tensor tensor;
   std::int64_t out = 0;       // f
   std::int64_t in = 0;        // h
   DType dtype = DType::kF32;  // of the plain weight
-  WeightCodes codes;          // only for kCodes
+  WeightCodes codes;          // only for kCodes, of m matrices [m out, in]
+  std::int64_t matrices = 1;  // m: of several experts (kernels/linear.h)
 };
 
 }  // namespace piton

@@ -22,6 +22,7 @@
 #include "kernels/dropout.h"
 #include "kernels/elementwise.h"
 #include "kernels/embedding.h"
+#include "kernels/experts.h"
 #include "kernels/linear.h"
 #include "kernels/loss.h"
 #include "kernels/magnitude.h"
@@ -37,7 +38,8 @@ using KernelCall = std::variant<
     LinearForward, LinearBackwardInput, LinearBackwardWeight, PackWeight, ExpandWeight, NormForward,
     NormBackward, Rotary, AttentionForward, AttentionBackward, AttentionMerge, CacheAppend,
     CachedAttention, ActivationForward, ActivationBackward, DropoutAddForward, DropoutAddBackward,
-    EmbeddingForward, EmbeddingBackward, LossStatistics, LargestLogits, LossCombine, LossBackward,
+    EmbeddingForward, EmbeddingBackward, RouteTokens, RouteBackward, CombineExperts,
+    CombineExpertsBackward, LossStatistics, LargestLogits, LossCombine, LossBackward,
     TeacherStatistics, TeacherCombine, TeacherBackward, ChangeLogits, DrawTokens, Copy, Add, Scale,
     SoftCapForward, SoftCapBackward, RowSquares, MagnitudeForward, MagnitudeGradient, AdamwUpdate,
     SgdUpdate, MovingAverage, SquareSums, BeginUpdate, MuonMomentum, MuonNormalize,

@@ -32,17 +32,27 @@ void expect_weight(std::string_view call, const WeightView& weight, WeightForm p
                    DType dtype) {
   PITON_ASSERT(weight.dtype == dtype, "{}: the weight is {}, wanted {}", call, name(weight.dtype),
                name(dtype));
-  if (weight.form == WeightForm::kCodes)
-    return expect_codes(call, weight.codes, weight.out, weight.in);
+  const std::int64_t rows = weight.matrices * weight.out;
+  if (weight.form == WeightForm::kCodes) return expect_codes(call, weight.codes, rows, weight.in);
   PITON_ASSERT(weight.form == WeightForm::kRows || weight.form == packed,
                "{}: the weight is packed for the other direction", call);
   PITON_ASSERT(!weight.codes.given(), "{}: codes and a weight in another form", call);
   const Operand operand{call, "weight", weight.tensor};
   if (weight.form == WeightForm::kRows) {
-    operand.shape({weight.out, weight.in}).dtype(dtype).rows();
+    operand.shape({rows, weight.in}).dtype(dtype).rows();
   } else {
     operand.dtype(DType::kU8).contiguous();
   }
+}
+
+void expect_experts(std::string_view call, const Tensor& first_rows, std::int64_t matrices,
+                    const Tensor& bias) {
+  if (!first_rows.defined()) {
+    PITON_ASSERT(matrices == 1, "{}: {} matrices, and no rows of each", call, matrices);
+    return;
+  }
+  Operand{call, "first rows", first_rows}.shape({matrices + 1}).dtype(DType::kI32).contiguous();
+  PITON_ASSERT(!bias.defined(), "{}: experts with a bias", call);
 }
 
 double matrix_flops(std::int64_t rows, std::int64_t out, std::int64_t in) {
@@ -60,6 +70,7 @@ void LinearForward::check() const {
   PITON_ASSERT(y.dtype() == x.dtype() || y.dtype() == DType::kF32, "{}: y is {} for x {}", kName,
                to_string(y), to_string(x));
   expect_weight(kName, weight, WeightForm::kForward, x.dtype());
+  expect_experts(kName, first_rows, weight.matrices, bias);
   if (bias.defined())
     Operand{kName, "bias", bias}.shape({weight.out}).dtype(x.dtype()).contiguous();
   PITON_ASSERT(!preactivation.defined() || activation, "{}: a preactivation without an activation",
@@ -85,6 +96,7 @@ void LinearBackwardInput::check() const {
   PITON_ASSERT(dx.dtype() == dy.dtype() || dx.dtype() == weight.dtype, "{}: dx is {}", kName,
                to_string(dx));
   expect_weight(kName, weight, WeightForm::kBackward, weight.dtype);
+  expect_experts(kName, first_rows, weight.matrices, {});
   if (residual.defined())
     Operand{kName, "residual", residual}.shape({n, weight.in}).dtype(dx.dtype()).rows();
 }
@@ -103,7 +115,9 @@ void LinearBackwardWeight::check() const {
   PITON_ASSERT(dy.dtype() == x.dtype() || dy.dtype() == DType::kF32, "{}: dy {} with x {}", kName,
                to_string(dy), to_string(x));
   const DType sums = sum_dtype(x.dtype());
-  Operand{kName, "dweight", dweight}.shape({out, in}).dtype(sums).contiguous();
+  const std::int64_t matrices = first_rows.defined() ? first_rows.dim(0) - 1 : 1;
+  Operand{kName, "dweight", dweight}.shape({matrices * out, in}).dtype(sums).contiguous();
+  expect_experts(kName, first_rows, matrices, dbias);
   if (dbias.defined()) Operand{kName, "dbias", dbias}.shape({out}).dtype(sums).contiguous();
 }
 
@@ -116,6 +130,8 @@ void PackWeight::check() const {
   Operand{kName, "rows", rows}.floating().rows().shape({rows.dim(0), rows.dim(-1)});
   Operand{kName, "packed", packed}.dtype(DType::kU8).contiguous();
   PITON_ASSERT(packed.ndim() == 1, "{}: packed is {}", kName, to_string(packed));
+  PITON_ASSERT(matrices > 0 && rows.dim(0) % matrices == 0, "{}: {} rows of {} matrices", kName,
+               rows.dim(0), matrices);
 }
 
 void ExpandWeight::check() const {

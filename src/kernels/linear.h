@@ -4,6 +4,10 @@
 // Kernels::row_tile() rows, so that a call on rows cut at tile edges gives the same bits as the
 // call on all of them. On a GPU this holds for calls of more than 16 rows: a call of fewer may sum
 // in the order of decoding (kernels/cuda/few_row_product.h). n may be 0.
+//
+// Several experts are one call (kernels/experts.h): the weight is of m matrices, dweight is
+// [m out, in], and rows first_rows[i] .. first_rows[i + 1] - 1 are multiplied with matrix i.
+// first_rows is int32 [m + 1] on the device, from 0 to n; there is no bias then.
 #pragma once
 
 #include <optional>
@@ -26,6 +30,7 @@ struct LinearForward {
                       // as y or preactivation
   std::optional<ActivationKind> activation;
   Tensor preactivation;  // [n, out] or empty  written; dtype of y: for the activation's backward
+  Tensor first_rows;     // of experts, or empty
 
   template <typename Self, typename Visitor>
   static void tensors(Self& self, Visitor&& v) {
@@ -36,6 +41,7 @@ struct LinearForward {
     v("bias", self.bias, Access::kRead);
     v("residual", self.residual, Access::kRead);
     v("preactivation", self.preactivation, Access::kWrite);
+    v("first rows", self.first_rows, Access::kRead);
   }
   void check() const;
   double flops() const;
@@ -50,6 +56,7 @@ struct LinearBackwardInput {
   WeightView weight;  // kRows, kCodes or kBackward
   Tensor residual;    // [n, in] or empty; dtype of dx; rows may be strided; may be the same memory
                       // as dx
+  Tensor first_rows;  // of experts, or empty
 
   template <typename Self, typename Visitor>
   static void tensors(Self& self, Visitor&& v) {
@@ -58,6 +65,7 @@ struct LinearBackwardInput {
     v("weight", self.weight.tensor, Access::kRead);
     WeightCodes::tensors(self.weight.codes, v);
     v("residual", self.residual, Access::kRead);
+    v("first rows", self.first_rows, Access::kRead);
   }
   void check() const;
   double flops() const;
@@ -71,6 +79,7 @@ struct LinearBackwardWeight {
   Tensor dy;  // [n, out]   rows may be strided; may be fp32 with a bf16 x: then it is rounded first
   Tensor x;   // [n, in]    rows may be strided
   bool overwrites = false;  // dW = dy^T x: what dweight holds is not read
+  Tensor first_rows;        // of experts, or empty
 
   template <typename Self, typename Visitor>
   static void tensors(Self& self, Visitor&& v) {
@@ -78,6 +87,7 @@ struct LinearBackwardWeight {
     v("dbias", self.dbias, Access::kUpdate);
     v("dy", self.dy, Access::kRead);
     v("x", self.x, Access::kRead);
+    v("first rows", self.first_rows, Access::kRead);
   }
   void check() const;
   double flops() const;
@@ -86,9 +96,10 @@ struct LinearBackwardWeight {
 // Packs plain rows into the back end's own layout. Only if Kernels::packed_bytes() is not 0.
 struct PackWeight {
   static constexpr std::string_view kName = "pack weight";
-  Tensor packed;  // u8 [packed_bytes]  written
-  Tensor rows;    // [out, in]
+  Tensor packed;  // u8 [m packed_bytes]  written
+  Tensor rows;    // [m out, in]
   WeightForm form = WeightForm::kForward;
+  std::int64_t matrices = 1;  // m, each packed by itself
 
   template <typename Self, typename Visitor>
   static void tensors(Self& self, Visitor&& v) {

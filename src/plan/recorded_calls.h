@@ -1,7 +1,7 @@
 // The kernel calls of a plan, to be timed one by one on the machine that will run them.
 #pragma once
 
-#include "kernels/forwarding_kernels.h"
+#include "kernels/measured/forwarding_kernels.h"
 #include "plan/recompute_search.h"
 
 namespace piton {

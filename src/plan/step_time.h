@@ -11,7 +11,7 @@
 #include <map>
 #include <string>
 
-#include "kernels/forwarding_kernels.h"
+#include "kernels/measured/forwarding_kernels.h"
 #include "train/run/run_plan.h"
 
 namespace piton {

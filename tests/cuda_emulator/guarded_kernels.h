@@ -5,7 +5,7 @@
 
 #include "cuda_emulator/launcher.h"
 #include "cuda_emulator/memory.h"
-#include "kernels/forwarding_kernels.h"
+#include "kernels/measured/forwarding_kernels.h"
 
 namespace piton::emulator {
 

@@ -3,8 +3,8 @@
 
 #include <functional>
 
-#include "kernels/call_counts.h"
-#include "kernels/forwarding_kernels.h"
+#include "kernels/meta/call_counts.h"
+#include "kernels/measured/forwarding_kernels.h"
 
 namespace piton {
 

@@ -9,7 +9,7 @@
 #include <mutex>
 
 #include "device/host_device.h"
-#include "kernels/forwarding_kernels.h"
+#include "kernels/measured/forwarding_kernels.h"
 
 namespace piton {
 

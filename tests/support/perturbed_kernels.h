@@ -8,7 +8,7 @@
 
 #include <string>
 
-#include "kernels/forwarding_kernels.h"
+#include "kernels/measured/forwarding_kernels.h"
 
 namespace piton {
 

@@ -2,6 +2,7 @@
 #include "kernels/linear.h"
 
 #include "kernels/cpu/linear_tiles.h"
+#include "kernels/experts.h"
 
 namespace piton::cpu {
 
@@ -48,6 +49,16 @@ WeightForm frozen_form(const CpuContext& context, WeightForm form, DType dtype) 
 }
 
 void execute(CpuContext& context, const PackWeight& call) {
+  if (call.matrices > 1) {
+    const std::int64_t rows = call.rows.dim(0) / call.matrices;
+    const std::int64_t bytes = call.packed.dim(0) / call.matrices;
+    for (std::int64_t i = 0; i < call.matrices; ++i) {
+      execute(context, PackWeight{.packed = call.packed.slice(0, i * bytes, bytes),
+                                  .rows = call.rows.slice(0, i * rows, rows),
+                                  .form = call.form});
+    }
+    return;
+  }
   const std::int64_t wanted =
       packed_bytes(context, call.form, call.rows.dim(0), call.rows.dim(1), call.rows.dtype());
   PITON_ASSERT(call.packed.bytes() == wanted, "pack weight: {} bytes, wanted {}",
@@ -58,6 +69,10 @@ void execute(CpuContext& context, const PackWeight& call) {
 }
 
 void execute(CpuContext& context, const LinearForward& call) {
+  if (call.first_rows.defined()) {
+    return for_each_expert(call, call.x.dim(0),
+                           [&](const LinearForward& part) { execute(context, part); });
+  }
   multiply(context, {.y = call.y,
                      .a = call.x,
                      .right = {call.weight, false},
@@ -66,6 +81,10 @@ void execute(CpuContext& context, const LinearForward& call) {
 }
 
 void execute(CpuContext& context, const LinearBackwardInput& call) {
+  if (call.first_rows.defined()) {
+    return for_each_expert(call, call.dy.dim(0),
+                           [&](const LinearBackwardInput& part) { execute(context, part); });
+  }
   multiply(context, {.y = call.dx,
                      .a = call.dy,
                      .right = {call.weight, true},

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "kernels/cpu/linear_tiles.h"
+#include "kernels/experts.h"
 #include "kernels/linear.h"
 
 namespace piton::cpu {
@@ -49,6 +50,10 @@ void add_by_dot(CpuContext& context, const LinearBackwardWeight& call) {
 }  // namespace
 
 void execute(CpuContext& context, const LinearBackwardWeight& call) {
+  if (call.first_rows.defined()) {
+    return for_each_expert(call, call.x.dim(0),
+                           [&](const LinearBackwardWeight& part) { execute(context, part); });
+  }
   const std::int64_t n = call.x.dim(0);
   if (n == 0) {
     if (call.overwrites && call.dweight.elements() > 0) {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "device/device.h"
-#include "kernels/forwarding_kernels.h"
+#include "kernels/measured/forwarding_kernels.h"
 
 namespace piton {
 

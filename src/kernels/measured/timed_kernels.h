@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-#include "kernels/forwarding_kernels.h"
+#include "kernels/measured/forwarding_kernels.h"
 
 namespace piton {
 

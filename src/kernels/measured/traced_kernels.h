@@ -8,7 +8,7 @@
 #include <memory>
 
 #include "base/trace_events.h"
-#include "kernels/forwarding_kernels.h"
+#include "kernels/measured/forwarding_kernels.h"
 
 namespace piton {
 

@@ -2,7 +2,7 @@
 // parameters, bytes and FLOPs without memory or compute time (`plan`, `inspect`).
 #pragma once
 
-#include "kernels/call_counts.h"
+#include "kernels/meta/call_counts.h"
 
 namespace piton {
 

@@ -1,6 +1,7 @@
 // y = x W^T + bias and its gradients.
 #include "kernels/linear.h"
 
+#include "kernels/experts.h"
 #include "kernels/reference/activation.h"
 #include "kernels/reference/calls.h"
 #include "kernels/reference/values.h"
@@ -52,6 +53,8 @@ Values rows_of(const WeightView& weight) {
 }  // namespace
 
 void execute(const LinearForward& call) {
+  if (call.first_rows.defined())
+    return for_each_expert(call, call.x.dim(0), [](const LinearForward& part) { execute(part); });
   const Values x = Values::read(call.x);
   const Values w = rows_of(call.weight);
   const Values bias = Values::read(call.bias);
@@ -73,6 +76,9 @@ void execute(const LinearForward& call) {
 }
 
 void execute(const LinearBackwardInput& call) {
+  if (call.first_rows.defined())
+    return for_each_expert(call, call.dy.dim(0),
+                           [](const LinearBackwardInput& part) { execute(part); });
   const Values dy = Values::read(call.dy);
   const Values w = rows_of(call.weight);
   Values dx = call.residual.defined() ? Values::read(call.residual) : Values(call.dx.shape());
@@ -85,6 +91,9 @@ void execute(const LinearBackwardInput& call) {
 }
 
 void execute(const LinearBackwardWeight& call) {
+  if (call.first_rows.defined())
+    return for_each_expert(call, call.x.dim(0),
+                           [](const LinearBackwardWeight& part) { execute(part); });
   const Values dy = Values::read(call.dy);
   const Values x = Values::read(call.x);
   Values sums(call.dweight.shape());

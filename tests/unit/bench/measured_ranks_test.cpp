@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "device/host_device.h"
-#include "kernels/forwarding_kernels.h"
+#include "kernels/measured/forwarding_kernels.h"
 #include "kernels/reference/kernels.h"
 #include "session/run_sections.h"
 

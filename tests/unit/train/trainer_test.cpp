@@ -12,7 +12,7 @@
 #include <thread>
 
 #include "base/reported_elsewhere.h"
-#include "kernels/forwarding_kernels.h"
+#include "kernels/measured/forwarding_kernels.h"
 #include "support/errors.h"
 #include "support/temp_folder.h"
 #include "support/thread_world.h"

@@ -1,5 +1,5 @@
 // Sums by name.
-#include "kernels/call_counts.h"
+#include "kernels/meta/call_counts.h"
 
 namespace piton {
 

@@ -1,0 +1,155 @@
+// Checks and operation counts of mixtures of experts.
+#include "kernels/experts.h"
+
+#include <utility>
+
+#include "kernels/expect.h"
+
+namespace piton {
+namespace {
+
+// n tokens with k choices each.
+struct Choices {
+  std::int64_t n = 0;
+  std::int64_t k = 0;
+};
+
+Choices expect_choices(std::string_view call, std::string_view name, const Tensor& tensor) {
+  const Operand operand{call, name, tensor};
+  operand.given();
+  operand.shape({tensor.dim(0), tensor.dim(-1)}).contiguous();
+  PITON_ASSERT(tensor.dim(1) > 0, "{}: no choices", call);
+  return {tensor.dim(0), tensor.dim(1)};
+}
+
+void expect_integers(std::string_view call, std::string_view name, const Tensor& tensor,
+                     const Shape& shape) {
+  Operand{call, name, tensor}.shape(shape).dtype(DType::kI32).contiguous();
+}
+
+void expect_logits(std::string_view call, const Tensor& logits, const Choices& of) {
+  PITON_ASSERT(logits.dtype() == DType::kF32 || logits.dtype() == DType::kF64, "{}: logits are {}",
+               call, name(logits.dtype()));
+  Operand{call, "logits", logits}.shape({of.n, logits.dim(-1)}).contiguous();
+  PITON_ASSERT(of.k <= logits.dim(1), "{}: {} choices of {} experts", call, of.k, logits.dim(1));
+}
+
+double combined_flops(const Tensor& rows) { return 2.0 * static_cast<double>(rows.elements()); }
+
+}  // namespace
+
+void RouteTokens::check() const {
+  expect_one_place(*this);
+  const Choices of = expect_choices(kName, "choices", choices);
+  expect_logits(kName, logits, of);
+  expect_integers(kName, "choices", choices, {of.n, of.k});
+  Operand{kName, "weights", weights}.shape({of.n, of.k}).dtype(logits.dtype()).contiguous();
+  expect_integers(kName, "sources", rows.sources, {of.n * of.k});
+  expect_integers(kName, "places", rows.places, {of.n, of.k});
+  expect_integers(kName, "first rows", rows.first_rows, {logits.dim(1) + 1});
+  if (balance.defined()) Operand{kName, "balance", balance}.shape({1}).dtype(DType::kF64);
+}
+
+void RouteBackward::check() const {
+  expect_one_place(*this);
+  const Choices of = expect_choices(kName, "choices", choices);
+  expect_logits(kName, logits, of);
+  expect_integers(kName, "choices", choices, {of.n, of.k});
+  expect_integers(kName, "first rows", first_rows, {logits.dim(1) + 1});
+  Operand{kName, "dlogits", dlogits}.shape(logits.shape()).dtype(logits.dtype()).contiguous();
+  if (dweights.defined())
+    Operand{kName, "dweights", dweights}.shape({of.n, of.k}).dtype(logits.dtype()).contiguous();
+  PITON_ASSERT(balance_factor == 0 || scale.defined(), "{}: a factor of the balance without scale",
+               kName);
+  if (scale.defined()) Operand{kName, "scale", scale}.shape({1}).dtype(logits.dtype());
+}
+
+void CombineExperts::check() const {
+  expect_one_place(*this);
+  const Choices of = expect_choices(kName, "places", places);
+  expect_integers(kName, "places", places, {of.n, of.k});
+  Operand{kName, "rows", rows}.floating().contiguous();
+  Operand{kName, "rows", rows}.shape({of.n * of.k, rows.dim(-1)});
+  Operand{kName, "y", y}.shape({of.n, rows.dim(1)}).dtype(rows.dtype()).contiguous();
+  if (weights.defined()) {
+    Operand{kName, "weights", weights}
+        .shape({of.n, of.k})
+        .dtype(sum_dtype(rows.dtype()))
+        .contiguous();
+  }
+}
+
+double CombineExperts::flops() const { return combined_flops(rows); }
+
+void CombineExpertsBackward::check() const {
+  expect_one_place(*this);
+  const Choices of = expect_choices(kName, "places", places);
+  expect_integers(kName, "places", places, {of.n, of.k});
+  Operand{kName, "rows", rows}.floating().contiguous();
+  Operand{kName, "rows", rows}.shape({of.n * of.k, rows.dim(-1)});
+  Operand{kName, "drows", drows}.shape(rows.shape()).dtype(rows.dtype()).contiguous();
+  Operand{kName, "dy", dy}.shape({of.n, rows.dim(1)}).dtype(rows.dtype()).contiguous();
+  for (const auto& [name, tensor] : {std::pair{"weights", &weights}, {"dweights", &dweights}}) {
+    Operand{kName, name, *tensor}.shape({of.n, of.k}).dtype(sum_dtype(rows.dtype())).contiguous();
+  }
+}
+
+double CombineExpertsBackward::flops() const { return 2 * combined_flops(rows); }
+
+namespace {
+
+Tensor rows_of_part(const Tensor& tensor, const PartOfExpert& part) {
+  return tensor.defined() ? tensor.slice(0, part.begin, part.size) : tensor;
+}
+
+// One of `matrices` parts of equal size, along the rows.
+Tensor share_of(const Tensor& tensor, std::int64_t index, std::int64_t matrices) {
+  if (!tensor.defined()) return tensor;
+  const std::int64_t size = tensor.dim(0) / matrices;
+  return tensor.slice(0, index * size, size);
+}
+
+WeightView matrix_of(const WeightView& weight, std::int64_t index) {
+  WeightView one = weight;
+  one.matrices = 1;
+  one.tensor = share_of(weight.tensor, index, weight.matrices);
+  one.codes.codes = share_of(weight.codes.codes, index, weight.matrices);
+  one.codes.scales = share_of(weight.codes.scales, index, weight.matrices);
+  one.codes.zeros = share_of(weight.codes.zeros, index, weight.matrices);
+  one.codes.minima = share_of(weight.codes.minima, index, weight.matrices);
+  return one;
+}
+
+}  // namespace
+
+LinearForward part_of(const LinearForward& call, const PartOfExpert& part) {
+  LinearForward one = call;
+  one.y = rows_of_part(call.y, part);
+  one.x = rows_of_part(call.x, part);
+  one.residual = rows_of_part(call.residual, part);
+  one.preactivation = rows_of_part(call.preactivation, part);
+  one.weight = matrix_of(call.weight, part.expert);
+  one.first_rows = {};
+  return one;
+}
+
+LinearBackwardInput part_of(const LinearBackwardInput& call, const PartOfExpert& part) {
+  LinearBackwardInput one = call;
+  one.dx = rows_of_part(call.dx, part);
+  one.dy = rows_of_part(call.dy, part);
+  one.residual = rows_of_part(call.residual, part);
+  one.weight = matrix_of(call.weight, part.expert);
+  one.first_rows = {};
+  return one;
+}
+
+LinearBackwardWeight part_of(const LinearBackwardWeight& call, const PartOfExpert& part) {
+  LinearBackwardWeight one = call;
+  one.dweight = share_of(call.dweight, part.expert, call.first_rows.dim(0) - 1);
+  one.dy = rows_of_part(call.dy, part);
+  one.x = rows_of_part(call.x, part);
+  one.first_rows = {};
+  return one;
+}
+
+}  // namespace piton

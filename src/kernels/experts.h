@@ -1,0 +1,149 @@
+// Mixtures of experts (Shazeer et al. 2017, arXiv:1701.06538; Fedus et al. 2021, arXiv:2101.03961):
+// which experts a token is sent to, and the sum of what they return.
+//
+// n tokens with k experts each are n k rows, sorted by expert; rows of one expert are in the order
+// of the tokens. Row r is of token sources[r]; the row of token t and its choice j is places[t, j].
+// Expert e has rows first_rows[e] .. first_rows[e + 1] - 1. Products of these rows with the
+// matrices of the experts are linears with `first_rows` (kernels/linear.h). All sizes depend on n,
+// k and the number of experts alone, never on the choices: no expert drops a token.
+#pragma once
+
+#include "kernels/linear.h"
+
+namespace piton {
+
+// Where the rows of the tokens are. All are int32 and contiguous.
+struct ExpertRows {
+  Tensor sources;     // [n k]
+  Tensor places;      // [n, k]
+  Tensor first_rows;  // [experts + 1]
+};
+
+// The k experts with the largest logits of each token, the largest first, of equal ones the one
+// with the lower number; with p = softmax(logits), the weight of a choice is
+//   p of that expert                               Switch, Qwen 2 MoE, OLMoE
+//   the same over the sum of the k of the token    `normalized`: Mixtral, Qwen 3 MoE
+// A logit that is NaN is not chosen while there is another; numbers of experts are always valid.
+//
+// The balance of a layer (Fedus et al. 2021, equations 4 to 6; as in Megatron-LM for several
+// choices) is 1 if all experts have the same number of tokens and the same mean probability:
+//   L = experts * sum over experts of (share of the n k choices) * (mean p over the n tokens)
+struct RouteTokens {
+  static constexpr std::string_view kName = "route tokens";
+  Tensor weights;   // [n, k]  written; fp32 (fp64)
+  Tensor choices;   // int32 [n, k]  written: numbers of experts
+  ExpertRows rows;  // written
+  Tensor balance;   // fp64 [1] or empty, ADDED TO: n L
+  Tensor logits;    // [n, experts]  fp32 (fp64)
+  bool normalized = false;
+
+  template <typename Self, typename Visitor>
+  static void tensors(Self& self, Visitor&& v) {
+    v("weights", self.weights, Access::kWrite);
+    v("choices", self.choices, Access::kWrite);
+    v("sources", self.rows.sources, Access::kWrite);
+    v("places", self.rows.places, Access::kWrite);
+    v("first rows", self.rows.first_rows, Access::kWrite);
+    v("balance", self.balance, Access::kUpdate);
+    v("logits", self.logits, Access::kRead);
+  }
+  void check() const;
+  double flops() const { return 0; }
+};
+
+// dlogits = gradient of sum of dweights * weights + balance_factor * scale * n L. The choices are
+// constants.
+struct RouteBackward {
+  static constexpr std::string_view kName = "route backward";
+  Tensor dlogits;     // [n, experts]  written; fp32 (fp64)
+  Tensor dweights;    // [n, k] or empty: no gradient flows to the weights
+  Tensor logits;      // [n, experts]
+  Tensor choices;     // int32 [n, k]
+  Tensor first_rows;  // int32 [experts + 1]
+  Tensor scale;       // fp32 (fp64) [1] on the device, or empty: balance_factor is 0
+  double balance_factor = 0;
+  bool normalized = false;
+
+  template <typename Self, typename Visitor>
+  static void tensors(Self& self, Visitor&& v) {
+    v("dlogits", self.dlogits, Access::kWrite);
+    v("dweights", self.dweights, Access::kRead);
+    v("logits", self.logits, Access::kRead);
+    v("choices", self.choices, Access::kRead);
+    v("first rows", self.first_rows, Access::kRead);
+    v("scale", self.scale, Access::kRead);
+  }
+  void check() const;
+  double flops() const { return 0; }
+};
+
+// y[t] = sum over the choices j of a token of weights[t, j] rows[places[t, j]], rounded once;
+// without weights they are 1: the gradient of tokens whose rows were copied to the experts.
+struct CombineExperts {
+  static constexpr std::string_view kName = "combine experts";
+  Tensor y;        // [n, h]    written; dtype of rows
+  Tensor rows;     // [n k, h]  contiguous
+  Tensor places;   // int32 [n, k]
+  Tensor weights;  // [n, k], fp32 (fp64), or empty
+
+  template <typename Self, typename Visitor>
+  static void tensors(Self& self, Visitor&& v) {
+    v("y", self.y, Access::kWrite);
+    v("rows", self.rows, Access::kRead);
+    v("places", self.places, Access::kRead);
+    v("weights", self.weights, Access::kRead);
+  }
+  void check() const;
+  double flops() const;
+};
+
+// drows[places[t, j]] = weights[t, j] dy[t];  dweights[t, j] = dy[t] . rows[places[t, j]]
+struct CombineExpertsBackward {
+  static constexpr std::string_view kName = "combine experts backward";
+  Tensor drows;     // [n k, h]  written; dtype of dy
+  Tensor dweights;  // [n, k]    written; fp32 (fp64)
+  Tensor dy;        // [n, h]
+  Tensor rows;      // [n k, h]
+  Tensor places;    // int32 [n, k]
+  Tensor weights;   // [n, k]
+
+  template <typename Self, typename Visitor>
+  static void tensors(Self& self, Visitor&& v) {
+    v("drows", self.drows, Access::kWrite);
+    v("dweights", self.dweights, Access::kWrite);
+    v("dy", self.dy, Access::kRead);
+    v("rows", self.rows, Access::kRead);
+    v("places", self.places, Access::kRead);
+    v("weights", self.weights, Access::kRead);
+  }
+  void check() const;
+  double flops() const;
+};
+
+// For back ends whose tensors are in host memory: the linears of single experts that a call with
+// `first_rows` is made of.
+struct PartOfExpert {
+  std::int64_t expert = 0;
+  std::int64_t begin = 0;  // its rows
+  std::int64_t size = 0;
+};
+LinearForward part_of(const LinearForward& call, const PartOfExpert& part);
+LinearBackwardInput part_of(const LinearBackwardInput& call, const PartOfExpert& part);
+LinearBackwardWeight part_of(const LinearBackwardWeight& call, const PartOfExpert& part);
+
+// Calls run(part_of(call, ...)) for each expert in order. Asserts that first_rows ascends from 0 to
+// `rows`.
+template <typename Call, typename Run>
+void for_each_expert(const Call& call, std::int64_t rows, const Run& run) {
+  const auto* first = call.first_rows.template data<std::int32_t>();
+  const std::int64_t experts = call.first_rows.dim(0) - 1;
+  PITON_ASSERT(first[0] == 0 && first[experts] == rows, "{}: experts have rows {} to {} of {}",
+               Call::kName, first[0], first[experts], rows);
+  for (std::int64_t i = 0; i < experts; ++i) {
+    PITON_ASSERT(first[i] <= first[i + 1], "{}: expert {} begins at row {}, the next at {}",
+                 Call::kName, i, first[i], first[i + 1]);
+    run(part_of(call, PartOfExpert{i, first[i], first[i + 1] - first[i]}));
+  }
+}
+
+}  // namespace piton

@@ -1,0 +1,167 @@
+// Mixtures of experts.
+#include "kernels/experts.h"
+
+#include <cmath>
+#include <vector>
+
+#include "kernels/reference/calls.h"
+#include "kernels/reference/values.h"
+
+namespace piton::reference {
+namespace {
+
+// softmax of each row of logits [n, experts].
+Values probabilities_of(const Tensor& logits) {
+  Values p = Values::read(logits);
+  for (std::int64_t t = 0; t < logits.dim(0); ++t) {
+    double maximum = -kInfinity;
+    for (std::int64_t e = 0; e < logits.dim(1); ++e) maximum = std::fmax(maximum, p(t, e));
+    double sum = 0;
+    for (std::int64_t e = 0; e < logits.dim(1); ++e) sum += std::exp(p(t, e) - maximum);
+    for (std::int64_t e = 0; e < logits.dim(1); ++e) p(t, e) = std::exp(p(t, e) - maximum) / sum;
+  }
+  return p;
+}
+
+std::int64_t largest_left(const Values& logits, std::int64_t token, std::vector<bool>& taken) {
+  std::int64_t best = -1;
+  for (std::int64_t e = 0; e < std::ssize(taken); ++e) {
+    if (taken[static_cast<std::size_t>(e)]) continue;
+    if (best < 0 || logits(token, e) > logits(token, best) ||
+        (std::isnan(logits(token, best)) && !std::isnan(logits(token, e))))
+      best = e;
+  }
+  taken[static_cast<std::size_t>(best)] = true;
+  return best;
+}
+
+double chosen_sum(const Values& p, const Values& choices, std::int64_t token) {
+  double sum = 0;
+  for (std::int64_t j = 0; j < choices.shape()[1]; ++j)
+    sum += p(token, static_cast<std::int64_t>(choices(token, j)));
+  return sum;
+}
+
+void sort_by_expert(const Values& choices, std::int64_t experts, const ExpertRows& rows) {
+  const std::int64_t n = choices.shape()[0];
+  const std::int64_t k = choices.shape()[1];
+  Values sources(Shape{n * k});
+  Values places(Shape{n, k});
+  Values first(Shape{experts + 1});
+  std::int64_t row = 0;
+  for (std::int64_t e = 0; e < experts; ++e) {
+    for (std::int64_t t = 0; t < n; ++t) {
+      for (std::int64_t j = 0; j < k; ++j) {
+        if (static_cast<std::int64_t>(choices(t, j)) != e) continue;
+        sources(row) = static_cast<double>(t);
+        places(t, j) = static_cast<double>(row++);
+      }
+    }
+    first(e + 1) = static_cast<double>(row);
+  }
+  sources.write(rows.sources);
+  places.write(rows.places);
+  first.write(rows.first_rows);
+}
+
+}  // namespace
+
+void execute(const RouteTokens& call) {
+  const std::int64_t n = call.choices.dim(0);
+  const std::int64_t k = call.choices.dim(1);
+  const std::int64_t experts = call.logits.dim(1);
+  const Values logits = Values::read(call.logits);
+  const Values p = probabilities_of(call.logits);
+  Values choices(call.choices.shape());
+  Values weights(call.weights.shape());
+  for (std::int64_t t = 0; t < n; ++t) {
+    std::vector<bool> taken(static_cast<std::size_t>(experts));
+    for (std::int64_t j = 0; j < k; ++j)
+      choices(t, j) = static_cast<double>(largest_left(logits, t, taken));
+    const double whole = call.normalized ? chosen_sum(p, choices, t) : 1;
+    for (std::int64_t j = 0; j < k; ++j)
+      weights(t, j) = p(t, static_cast<std::int64_t>(choices(t, j))) / whole;
+  }
+  choices.write(call.choices);
+  weights.write(call.weights);
+  sort_by_expert(choices, experts, call.rows);
+  if (!call.balance.defined() || n == 0) return;
+  const Values first = Values::read(call.rows.first_rows);
+  double sum = 0;
+  for (std::int64_t e = 0; e < experts; ++e) {
+    double column = 0;
+    for (std::int64_t t = 0; t < n; ++t) column += p(t, e);
+    sum += column * (first(e + 1) - first(e));
+  }
+  Values balance = Values::read(call.balance);
+  balance(0) += sum * static_cast<double>(experts) / static_cast<double>(n * k);
+  balance.write(call.balance);
+}
+
+void execute(const RouteBackward& call) {
+  const std::int64_t n = call.choices.dim(0);
+  const std::int64_t k = call.choices.dim(1);
+  const std::int64_t experts = call.logits.dim(1);
+  const Values p = probabilities_of(call.logits);
+  const Values choices = Values::read(call.choices);
+  const Values first = Values::read(call.first_rows);
+  const Values dweights = Values::read(call.dweights);
+  const double scale = call.scale.defined() ? Values::read(call.scale)(0) : 0;
+  const double factor =
+      call.balance_factor * scale * static_cast<double>(experts) / static_cast<double>(n * k);
+  Values dlogits(call.dlogits.shape());
+  for (std::int64_t t = 0; t < n; ++t) {
+    // The gradient of p, and then of the logits: dl = p (dp - sum of p dp).
+    std::vector<double> dp(static_cast<std::size_t>(experts));
+    const double whole = call.normalized ? chosen_sum(p, choices, t) : 1;
+    double mean = 0;  // of the gradients of normalized weights
+    for (std::int64_t j = 0; dweights.given() && call.normalized && j < k; ++j)
+      mean += p(t, static_cast<std::int64_t>(choices(t, j))) / whole * dweights(t, j);
+    for (std::int64_t j = 0; dweights.given() && j < k; ++j)
+      dp[static_cast<std::size_t>(choices(t, j))] += (dweights(t, j) - mean) / whole;
+    for (std::int64_t e = 0; factor != 0 && e < experts; ++e)
+      dp[static_cast<std::size_t>(e)] += factor * (first(e + 1) - first(e));
+    double all = 0;
+    for (std::int64_t e = 0; e < experts; ++e) all += p(t, e) * dp[static_cast<std::size_t>(e)];
+    for (std::int64_t e = 0; e < experts; ++e)
+      dlogits(t, e) = p(t, e) * (dp[static_cast<std::size_t>(e)] - all);
+  }
+  dlogits.write(call.dlogits);
+}
+
+void execute(const CombineExperts& call) {
+  const Values rows = Values::read(call.rows);
+  const Values places = Values::read(call.places);
+  const Values weights = Values::read(call.weights);
+  Values y(call.y.shape());
+  for (std::int64_t t = 0; t < call.y.dim(0); ++t) {
+    for (std::int64_t j = 0; j < call.places.dim(1); ++j) {
+      const auto row = static_cast<std::int64_t>(places(t, j));
+      const double weight = weights.given() ? weights(t, j) : 1;
+      for (std::int64_t i = 0; i < call.y.dim(1); ++i) y(t, i) += weight * rows(row, i);
+    }
+  }
+  y.write(call.y);
+}
+
+void execute(const CombineExpertsBackward& call) {
+  const Values rows = Values::read(call.rows);
+  const Values places = Values::read(call.places);
+  const Values weights = Values::read(call.weights);
+  const Values dy = Values::read(call.dy);
+  Values drows(call.drows.shape());
+  Values dweights(call.dweights.shape());
+  for (std::int64_t t = 0; t < call.dy.dim(0); ++t) {
+    for (std::int64_t j = 0; j < call.places.dim(1); ++j) {
+      const auto row = static_cast<std::int64_t>(places(t, j));
+      for (std::int64_t i = 0; i < call.dy.dim(1); ++i) {
+        drows(row, i) = weights(t, j) * dy(t, i);
+        dweights(t, j) += dy(t, i) * rows(row, i);
+      }
+    }
+  }
+  drows.write(call.drows);
+  dweights.write(call.dweights);
+}
+
+}  // namespace piton::reference
