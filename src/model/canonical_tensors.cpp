@@ -52,9 +52,18 @@ std::vector<CanonicalShape> canonical_tensors(const ModelConfig& config) {
     norm(at + "cross_norm", cross);
     if (cross) attention(at + "cross");
     norm(at + "mlp_norm");
-    if (config.gated) linear(at + "mlp.gate", config.ffn_hidden, h, config.biases);
-    linear(at + "mlp.up", config.ffn_hidden, h, config.biases);
-    linear(at + "mlp.down", h, config.ffn_hidden, config.biases);
+    if (config.experts) add(at + "mlp.router.weight", {config.experts->experts, h});
+    // The matrices of all experts that are one parameter are next to each other.
+    const std::int64_t experts = config.experts ? config.experts->experts : 1;
+    const auto mlp = [&](std::int64_t expert) {
+      return config.experts ? fmt::format("{}mlp.experts.{}", at, expert) : at + "mlp";
+    };
+    for (std::int64_t expert = 0; expert < experts; ++expert) {
+      if (config.gated) linear(mlp(expert) + ".gate", config.ffn_hidden, h, config.biases);
+      linear(mlp(expert) + ".up", config.ffn_hidden, h, config.biases);
+    }
+    for (std::int64_t expert = 0; expert < experts; ++expert)
+      linear(mlp(expert) + ".down", h, config.ffn_hidden, config.biases);
     norm(at + "mlp.end_norm", config.end_norms);
   };
   if (config.encoder_decoder) {

@@ -15,7 +15,8 @@ namespace {
 void check_size(const ModelConfig& c) {
   const auto of = [](std::int64_t value) { return static_cast<double>(value); };
   const double block = of(c.hidden) * of(c.head_size) * 2 * (of(c.heads) + of(c.groups)) +
-                       3 * of(c.hidden) * of(c.ffn_hidden);
+                       3 * of(c.hidden) * of(c.ffn_hidden) *
+                           of(c.experts ? std::max<std::int64_t>(c.experts->experts, 1) : 1);
   const double all = of(c.layers) * block +
                      of(c.hidden) * (2 * of(c.vocabulary) + of(c.max_positions)) +
                      of(c.max_positions) * of(c.head_size);
@@ -26,6 +27,24 @@ void check_size(const ModelConfig& c) {
               "large",
               all, c.layers, c.hidden, c.ffn_hidden, c.heads, c.head_size, c.vocabulary,
               c.max_positions);
+}
+
+void check_experts(const ModelConfig& c) {
+  if (!c.experts) return;
+  const ExpertFacts& facts = *c.experts;
+  check_range("--num-experts", facts.experts, 1, 1 << 16);
+  check_range("--moe-router-topk", facts.choices, 1, facts.experts);
+  check_not_negative("--moe-aux-loss-coeff", facts.balance_factor);
+  if (c.biases) {
+    throw Error(Fault::kUsage,
+                "--num-experts: experts have no biases, and the MLP of this model has; give "
+                "--disable-bias-linear too");
+  }
+  if (c.encoder || c.encoder_decoder) {
+    throw Error(Fault::kUsage,
+                "--num-experts: is for decoders, and the model is an encoder (bert, t5); leave it "
+                "out");
+  }
 }
 
 // Refuses what only decoders have, a stream in fp32 where there is none, and tables of distances in
@@ -104,6 +123,7 @@ void ModelConfig::check() const {
     }
   }
   check_masks(*this);
+  check_experts(*this);
   check_encoder(*this);
   check_encoder_decoder(*this);
   if (reward_head &&
@@ -125,8 +145,17 @@ std::int64_t attention_matrices(const ModelConfig& c) {
   return c.hidden * c.head_size * (c.heads + 2 * c.groups) + c.heads * c.head_size * c.hidden;
 }
 
+// Elements of the matrices of a block, `experts` of them where it has experts: all, or those that a
+// token is multiplied with.
+std::int64_t block_matrices(const ModelConfig& c, std::int64_t experts) {
+  const std::int64_t mlp = (c.gated ? 3 : 2) * c.hidden * c.ffn_hidden;
+  return attention_matrices(c) + (c.experts ? experts * mlp + c.hidden * c.experts->experts : mlp);
+}
 std::int64_t block_matrices(const ModelConfig& c) {
-  return attention_matrices(c) + (c.gated ? 3 : 2) * c.hidden * c.ffn_hidden;
+  return block_matrices(c, c.experts ? c.experts->experts : 1);
+}
+std::int64_t block_matrices_of_token(const ModelConfig& c) {
+  return block_matrices(c, c.experts ? c.experts->choices : 1);
 }
 
 // Of a model of an encoder and a decoder, per token of the encoder.
@@ -183,7 +212,7 @@ double ModelConfig::forward_flops_per_token(std::int64_t sequence, std::int64_t 
   if (encoder_decoder) return encoder_decoder_flops(*this, sequence, decoder_sequence);
   const auto of_head = static_cast<double>((reward_head ? 1 : vocabulary) * hidden +
                                            (encoder ? hidden * hidden : 0));
-  const double products = 2.0 * (static_cast<double>(layers * block_matrices(*this)) +
+  const double products = 2.0 * (static_cast<double>(layers * block_matrices_of_token(*this)) +
                                  (encoder ? labelled : 1) * of_head);
   // Two products of 2 d FLOPs for each visible key. On average a causal query sees half of the
   // sequence; with a window of w keys, w of them from position w on.
@@ -210,6 +239,7 @@ void check_given(const ModelOptions& options) {
   check("--num-layers", options.layers);
   check("--hidden-size", options.hidden);
   check("--ffn-hidden-size", options.ffn_hidden);
+  check("--moe-ffn-hidden-size", options.mlp.expert_ffn_hidden);
   check("--num-attention-heads", options.heads);
   check("--num-query-groups", options.groups);
   check("--kv-channels", options.head_size);
@@ -262,7 +292,7 @@ void set_sizes(const ModelOptions& options, ModelConfig& config) {
   if (config.heads > 0) config.head_size = config.hidden / config.heads;
   if (options.heads && !options.groups && config.groups == old_heads) config.groups = config.heads;
   if (config.groups == 0) config.groups = config.heads;
-  if (another_width && !options.ffn_hidden) {
+  if (another_width && !options.ffn_hidden && !options.mlp.expert_ffn_hidden) {
     // 4 h, or for gated MLPs 2/3 of it rounded down to a multiple of 64 (Megatron's rule).
     config.ffn_hidden = config.gated && !options.mlp.is_x_model ? config.hidden * 8 / 3 / 64 * 64
                                                                 : 4 * config.hidden;
@@ -271,6 +301,7 @@ void set_sizes(const ModelOptions& options, ModelConfig& config) {
 
 void set_ffn(const ModelOptions& options, ModelConfig& config) {
   set(config.ffn_hidden, options.ffn_hidden);
+  set(config.ffn_hidden, options.mlp.expert_ffn_hidden);
   if (!options.mlp.is_x_model) return;
   if (config.ffn_hidden % 2 != 0) {
     throw Error(Fault::kUsage,
@@ -368,6 +399,8 @@ std::string ModelOptions::changes_of_preset(const ModelConfig& config) const {
   compare("--num-attention-heads", heads, named.heads, config.heads);
   compare("--num-query-groups", groups, named.groups, config.groups);
   compare("--kv-channels", head_size, named.head_size, config.head_size);
+  compare("--num-experts", mlp.experts, named.experts ? named.experts->experts : 0,
+          config.experts ? config.experts->experts : 0);
   compare("--max-position-embeddings", max_positions, named.max_positions, config.max_positions);
   if (changed.empty() && derived.empty()) return "";
   return fmt::format(

@@ -72,6 +72,7 @@ struct ModelConfig {
   bool xavier_weights = false;   // uniform by the sizes of each matrix, in the deviation's place
   DType dtype = DType::kF32;     // of weights and activations
   bool fp32_residual = false;    // the residual stream is fp32 also where dtype is narrower
+  std::optional<ExpertFacts> experts;  // of each layer, in place of its MLP; each has the width f
   // None of these two: a decoder.
   std::optional<EncoderFacts> encoder;
   std::optional<EncoderDecoderFacts> encoder_decoder;  // `layers` are those of its decoder

@@ -1,5 +1,8 @@
 #include "model/mlp_options.h"
 
+#include <cmath>
+
+#include "base/options/option_range.h"
 #include "model/config.h"
 
 namespace piton {
@@ -44,6 +47,36 @@ void MlpOptions::apply(ModelConfig& config) const {
   }
   if (!name.empty()) config.gated = name == "swiglu" || name == "geglu";
   if (is_x_model) config.gated = true;
+  apply_experts(config);
+}
+
+void MlpOptions::apply_experts(ModelConfig& config) const {
+  if (experts) check_range("--num-experts", *experts, 1, 1 << 16);
+  if (experts && !config.experts) config.experts.emplace();
+  const auto needs_experts = [&](bool given, const char* flag) {
+    if (!given || config.experts) return;
+    throw Error(Fault::kUsage,
+                "{}: is for a mixture of experts, and there are none; give --num-experts too, or "
+                "leave it out",
+                flag);
+  };
+  needs_experts(choices.has_value(), "--moe-router-topk");
+  needs_experts(expert_ffn_hidden.has_value(), "--moe-ffn-hidden-size");
+  needs_experts(weights_before_choice, "--moe-router-pre-softmax");
+  needs_experts(balance_factor.value_or(0) != 0, "--moe-aux-loss-coeff");
+  needs_experts(balancing.has_value(), "--moe-router-load-balancing-type");
+  if (!config.experts) return;
+  ExpertFacts& facts = *config.experts;
+  if (experts) facts.experts = *experts;
+  if (choices) facts.choices = *choices;
+  if (weights_before_choice) facts.normalized = false;
+  if (balance_factor) facts.balance_factor = *balance_factor;
+  if (balancing == "none" && facts.balance_factor != 0) {
+    throw Error(Fault::kUsage,
+                "--moe-router-load-balancing-type: got none with --moe-aux-loss-coeff {}; leave "
+                "one of them out",
+                facts.balance_factor);
+  }
 }
 
 MlpOptions MlpOptions::of(const ModelConfig& config) {
@@ -64,6 +97,13 @@ MlpOptions MlpOptions::of(const ModelConfig& config) {
     case ActivationKind::kRelu:
       options.activation = "relu";
       break;
+  }
+  if (config.experts) {
+    options.experts = config.experts->experts;
+    options.choices = config.experts->choices;
+    options.weights_before_choice = !config.experts->normalized;
+    if (config.experts->balance_factor != 0)
+      options.balance_factor = config.experts->balance_factor;
   }
   return options;
 }

@@ -10,6 +10,8 @@
 //
 // f is --ffn-hidden-size. --is-x-model is GeGLU with a first matrix of f rows, as in a plain MLP:
 // half of them are the gate, so the inner width is f / 2. --activation chooses its gelu.
+//
+// With --num-experts the MLP of each layer is a mixture of experts, each of width f.
 #pragma once
 
 #include <optional>
@@ -21,11 +23,25 @@ namespace piton {
 
 struct ModelConfig;
 
+// A mixture of experts in place of the MLP of each layer (kernels/experts.h).
+struct ExpertFacts {
+  std::int64_t experts = 0;
+  std::int64_t choices = 2;   // experts of a token
+  bool normalized = true;     // the weights of a token add up to 1
+  double balance_factor = 0;  // of the balance of each layer in the loss
+
+  bool operator==(const ExpertFacts&) const = default;
+};
+
 struct MlpOptions {
   std::optional<std::string> activation;
   bool swiglu = false;
   bool exact_gelu = false;
   bool is_x_model = false;
+  std::optional<std::int64_t> experts, choices, expert_ffn_hidden;
+  bool weights_before_choice = false;
+  std::optional<double> balance_factor;
+  std::optional<std::string> balancing;
 
   template <typename Visitor>
   void visit(Visitor&& v) {
@@ -42,13 +58,41 @@ struct MlpOptions {
       exact_gelu);
     v(Option{"is-x-model", "use GeGLU with half of --ffn-hidden-size as its inner width", same},
       is_x_model);
+    visit_experts(v);
   }
 
-  // Sets the activation and whether it is gated; does not change f. Throws Error(kUsage) if flags
-  // contradict each other.
+  // Sets the activation, whether it is gated, and the experts; does not change f. Throws
+  // Error(kUsage) if flags contradict each other.
   void apply(ModelConfig& config) const;
   // The options whose apply() gives the values of `config`.
   static MlpOptions of(const ModelConfig& config);
+
+ private:
+  template <typename Visitor>
+  void visit_experts(Visitor&& v) {
+    const OptionRules same{.resume = Resume::kMustMatch};
+    v(Option{"num-experts", "experts of each layer in place of its MLP (default: no experts)",
+             same},
+      experts);
+    v(Option{"moe-router-topk", "experts that compute a token (default: 2)", same}, choices);
+    v(Option{"moe-ffn-hidden-size", "width inside each expert (default: --ffn-hidden-size)", same},
+      expert_ffn_hidden);
+    v(Option{"moe-router-pre-softmax",
+             "weights of the chosen experts are those among all experts; without it they add up "
+             "to 1",
+             same},
+      weights_before_choice);
+    v(Option{"moe-aux-loss-coeff",
+             "factor of the balance of each layer in the loss: 1 where all experts have as many "
+             "tokens (default: 0)",
+             same},
+      balance_factor);
+    v(Option{"moe-router-load-balancing-type",
+             "what balances the experts: aux_loss (default), by --moe-aux-loss-coeff; or none",
+             {.resume = Resume::kMustMatch, .choices = {"aux_loss", "none"}}},
+      balancing);
+  }
+  void apply_experts(ModelConfig& config) const;
 };
 
 }  // namespace piton
