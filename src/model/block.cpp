@@ -60,8 +60,33 @@ MlpShape mlp_shape(const ModelConfig& config, const Adapters& adapters) {
   return shape;
 }
 
+ExpertMlpShape expert_shape(const ModelConfig& config) {
+  const ExpertFacts& facts = *config.experts;
+  ExpertMlpShape shape{
+      .hidden = config.hidden,
+      .ffn_hidden = config.ffn_hidden,
+      .experts = facts.experts,
+      .rules = {.choices = facts.choices,
+                .normalized = facts.normalized,
+                .balance_factor = facts.balance_factor},
+      .gated = config.gated,
+      .activation = config.activation,
+      .hidden_dropout = config.hidden_dropout};
+  if (config.end_norms) shape.end_norm = norm_shape(config);
+  return shape;
+}
+
 BranchInitialization branch_weights(const ModelConfig& config) {
   return {.input = input_weights(config), .output = residual_weights(config)};
+}
+
+std::variant<Mlp, ExpertMlp> make_mlp(ParameterList& parameters, const Shard& shard,
+                                      const ModelConfig& config, const Block::Place& place,
+                                      const Adapters& adapters) {
+  const std::string name = layer_name(place, "mlp");
+  const BranchInitialization weights = branch_weights(config);
+  if (config.experts) return ExpertMlp(parameters, shard, name, expert_shape(config), weights);
+  return Mlp(parameters, shard, name, mlp_shape(config, adapters), weights);
 }
 
 // Parameters are in the order of the model, so these are made before those of the MLP.
@@ -105,8 +130,7 @@ Block::Block(ParameterList& parameters, const Shard& shard, const ModelConfig& c
       cross_norm_(cross_norm(parameters, shard, config, place)),
       cross_(cross_attention(parameters, shard, config, place)),
       mlp_norm_(parameters, shard, layer_name(place, "mlp_norm"), norm_shape(config)),
-      mlp_(parameters, shard, layer_name(place, "mlp"), mlp_shape(config, adapters),
-           branch_weights(config)) {}
+      mlp_(make_mlp(parameters, shard, config, place, adapters)) {}
 
 Value Block::forward(Context& context, const Value& x, const AttentionInput& input,
                      const CrossInput* cross) const {
@@ -126,10 +150,13 @@ Value Block::post_norm_forward(Context& context, const Value& x,
 }
 
 Value Block::mlp(Context& context, const Value& x, const Value& residual) const {
-  if (!context.recompute.mlp) return mlp_.forward(context, x, residual);
+  const auto forward = [this](Context& inner, const Value& x, const Value& residual) {
+    return std::visit([&](const auto& mlp) { return mlp.forward(inner, x, residual); }, mlp_);
+  };
+  if (!context.recompute.mlp) return forward(context, x, residual);
   return recomputed(context, {x, residual},
-                    [this](Context& inner, const std::vector<Value>& values) {
-                      return std::vector<Value>{mlp_.forward(inner, values[0], values[1])};
+                    [forward](Context& inner, const std::vector<Value>& values) {
+                      return std::vector<Value>{forward(inner, values[0], values[1])};
                     })[0];
 }
 

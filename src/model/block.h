@@ -5,10 +5,12 @@
 
 #include <optional>
 #include <string>
+#include <variant>
 
 #include "model/config.h"
 #include "nn/attention.h"
 #include "nn/cross_attention.h"
+#include "nn/expert_mlp.h"
 #include "nn/mlp.h"
 #include "nn/norm.h"
 
@@ -53,7 +55,7 @@ class Block {
   std::optional<Norm> cross_norm_;
   std::optional<CrossAttention> cross_;
   Norm mlp_norm_;
-  Mlp mlp_;
+  std::variant<Mlp, ExpertMlp> mlp_;
 };
 
 }  // namespace piton

@@ -215,12 +215,25 @@ class DecoderChunk final : public Chunk {
     Context with_rows = context;
     with_rows.rows = input.rows;
     with_rows.adapter_rows = input.adapter_rows;
+    if (config_.experts && input.balance_scale.defined()) {
+      with_rows.balance = {
+          .sum = context.arena.allocate(DType::kF64, {1}, MemoryKind::kWorkspace, context.stream),
+          .scale = input.balance_scale};
+      context.device.zero(with_rows.balance.sum, context.stream);
+    }
     prepare_rotary(context, input);
     Value x = place_.first() ? embedding_->forward(with_rows, input) : inputs.at(0);
     x = layers_->forward(with_rows, x, input,
                          [&](std::int64_t layer) { return attention_input(input, layer); });
-    if (!place_.last()) return {.boundary = {x}};
-    return results(with_rows, x, input);
+    ChunkOutput output;
+    if (!place_.last()) {
+      output.boundary = {x};
+    } else {
+      output = results(with_rows, x, input);
+    }
+    if (const Tensor& sum = with_rows.balance.sum; sum.defined())
+      output.sums.push_back({std::string(kBalanceSum), {sum}});
+    return output;
   }
 
   Tensor head_logits(Context& context, const Tensor& hidden) const override {

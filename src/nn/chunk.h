@@ -64,7 +64,10 @@ struct ModelInput {
   Tensor positions;           // int32 [b*s], for learned and rotary embeddings
   Tensor segments;            // int32 [b, s] or empty: packed documents, always of whole samples
   LossInputs loss;            // labels, mask, scale; only the last chunk reads them
-  MaskRows rows;              // coordinates for drawing dropout masks
+  // fp32 (fp64) [1]: loss scale / rows of the global batch, the gradient of the balance of experts
+  // of a row. Empty: the balance is not part of the loss.
+  Tensor balance_scale;
+  MaskRows rows;  // coordinates for drawing dropout masks
   Wanted wanted;
   // Keys and values of earlier tokens, for each layer of this stage; the pass appends its own
   // (nn/kv_cache.h). Then the input is one sample of all rows of the pass. Null: no cache. A pass
@@ -97,6 +100,9 @@ struct NamedSum {
 inline constexpr std::string_view kLossSum = "loss";  // sum of mask * loss over the tokens
 // With a teacher: sum of mask * divergence from it. It has no gradient: the loss contains it.
 inline constexpr std::string_view kDivergenceSum = "divergence";
+// The balance of experts of each layer, times the rows of the micro-batch. It has no gradient: the
+// layers add that of the balance themselves (ops/experts/routing.h).
+inline constexpr std::string_view kBalanceSum = "balance of experts";
 // Sum of weight * loss over the samples: of the order of their parts.
 inline constexpr std::string_view kPairLossSum = "pair loss";
 

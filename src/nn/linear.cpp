@@ -232,12 +232,7 @@ Value ColumnLinear::forward(Context& context, const Value& x,
       [&](const Value& part, const SplitWeight& adapted, Parameter* bias) {
         return column_linear(context, part, adapted, {.bias = bias, .output = shard_.dtype});
       });
-  if (!activation) return y;
-  const Tensor active =
-      context.tape != nullptr ? context.activation(y.tensor.dtype(), y.tensor.shape()) : y.tensor;
-  context.kernels.run(ActivationForward{.y = active, .x = y.tensor, .kind = *activation},
-                      context.stream);
-  return context.tape != nullptr ? activated(context, y, active, *activation) : Value{active};
+  return activation ? activation_of(context, y, *activation) : y;
 }
 
 RowLinear::RowLinear(ParameterList& parameters, const Shard& shard, const std::string& name,

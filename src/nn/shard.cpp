@@ -92,6 +92,24 @@ Parameter replicated_parameter(const Shard& shard, std::string name, std::int64_
   return parameter;
 }
 
+Parameter stacked(std::string name, const std::vector<Parameter>& matrices) {
+  Parameter all = matrices.at(0);
+  all.name = std::move(name);
+  all.shape[0] *= std::ssize(matrices);
+  all.matrices = std::ssize(matrices);
+  all.pieces.clear();
+  std::int64_t rows = 0;
+  for (const Parameter& matrix : matrices) {
+    PITON_ASSERT(matrix.shape == matrices[0].shape, "{}: matrices of two shapes", all.name);
+    for (Piece piece : matrix.pieces) {
+      piece.local_row += rows;
+      all.pieces.push_back(std::move(piece));
+    }
+    rows += matrix.shape[0];
+  }
+  return all;
+}
+
 std::int64_t Vocabulary::valid(const Shard& shard) const {
   return std::clamp<std::int64_t>(size - begin(shard), 0, padded / shard.size());
 }

@@ -60,6 +60,8 @@ Parameter column_split_parameter(const Shard& shard, std::string name, std::int6
 // sequence parallelism its gradient is summed over the tensor ranks, which hold different tokens.
 Parameter replicated_parameter(const Shard& shard, std::string name, std::int64_t size,
                                std::int64_t in, Initialization initialization);
+// One parameter of several matrices of equal shape and placement, one after another: of experts.
+Parameter stacked(std::string name, const std::vector<Parameter>& matrices);
 // Says that the parameter is on each of `stages` (ascending), over which its gradient is summed.
 // With one of them it stays as it is.
 void tie_over_stages(Parameter& parameter, const std::vector<int>& stages);

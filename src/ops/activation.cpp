@@ -23,6 +23,13 @@ Value activated(Context& context, const Value& x, const Tensor& y, ActivationKin
   return result;
 }
 
+Value activation_of(Context& context, const Value& x, ActivationKind kind) {
+  const Tensor y =
+      context.tape != nullptr ? context.activation(x.tensor.dtype(), x.tensor.shape()) : x.tensor;
+  context.kernels.run(ActivationForward{.y = y, .x = x.tensor, .kind = kind}, context.stream);
+  return activated(context, x, y, kind);
+}
+
 Value gated_activation(Context& context, const Value& gate_up, ActivationKind kind) {
   const std::int64_t width = gate_up.tensor.dim(1) / 2;
   const auto half = [width](const Tensor& both, int which) {

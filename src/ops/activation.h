@@ -8,6 +8,8 @@ namespace piton {
 // Records the backward of y = act(x), both [n, f]. The product that computed x has already computed
 // y (ops/linear/linear.h). Returns y.
 Value activated(Context& context, const Value& x, const Tensor& y, ActivationKind kind);
+// x [n, f] -> act(x) [n, f].
+Value activation_of(Context& context, const Value& x, ActivationKind kind);
 // gate_up [n, 2f] -> act(gate) * up [n, f]: gate is the first f columns, up the others. Backward
 // computes it again for the op that keeps it if Context::recompute asks for it.
 Value gated_activation(Context& context, const Value& gate_up, ActivationKind kind);

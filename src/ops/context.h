@@ -34,6 +34,12 @@ struct AdapterRows {
   std::int64_t size = 0;
 };
 
+// The balance of experts (kernels/experts.h, RouteTokens) of the layers of a chunk.
+struct BalanceOfExperts {
+  Tensor sum;    // fp64 [1]: the sum over layers and rows, added to in forward; empty: not counted
+  Tensor scale;  // as LossInputs::scale (ops/head_loss.h); empty: not part of the loss
+};
+
 struct Context {
   Kernels& kernels;
   Stream& stream;  // compute
@@ -48,6 +54,7 @@ struct Context {
   std::uint64_t seed = 1234;
   RecomputedParts recompute = {};
   MaskRows rows = {};  // of the whole micro-batch (first_row 0), for drawing dropout masks
+  BalanceOfExperts balance = {};
 
   // Uninitialized memory for an activation or for workspace.
   Tensor activation(DType dtype, const Shape& shape) const {
@@ -75,7 +82,8 @@ struct Context {
             .adapter_rows = adapter_rows,
             .seed = seed,
             .recompute = recompute,
-            .rows = rows};
+            .rows = rows,
+            .balance = balance};
   }
 };
 

@@ -61,6 +61,8 @@ class Parameter {
   std::vector<int> tied_stages;
   // Contributions to the gradient from one micro-batch: 1, or 2 if embedding and head share it.
   int contributions = 0;
+  // Matrices of equal size that products read one at a time, one after another: of experts.
+  std::int64_t matrices = 1;
   // Rows are looked up, or are those of the head.
   bool is_table = false;
 

@@ -7,9 +7,10 @@ WeightView PackedForms::get(Parameter& parameter, const Tensor& rows, WeightForm
   const Shape& shape = parameter.shape;
   WeightView view{.form = WeightForm::kRows,
                   .tensor = rows,
-                  .out = shape[0],
+                  .out = shape[0] / parameter.matrices,
                   .in = shape.ndim() > 1 ? shape[1] : 1,
-                  .dtype = parameter.dtype};
+                  .dtype = parameter.dtype,
+                  .matrices = parameter.matrices};
   if (parameter.codes.given() && form != WeightForm::kRows && kernels_->reads_codes()) {
     view.form = WeightForm::kCodes;
     view.tensor = {};
@@ -20,7 +21,9 @@ WeightView PackedForms::get(Parameter& parameter, const Tensor& rows, WeightForm
     form = kernels_->frozen_form(form, view.dtype);
   }
   const std::int64_t bytes =
-      form == WeightForm::kRows ? 0 : kernels_->packed_bytes(form, view.out, view.in, view.dtype);
+      form == WeightForm::kRows
+          ? 0
+          : view.matrices * kernels_->packed_bytes(form, view.out, view.in, view.dtype);
   if (bytes == 0) {
     view.tensor = plain_rows(parameter, rows, stream);
     PITON_ASSERT(view.tensor.defined(), "{}: its plain rows went when it was packed",
@@ -34,7 +37,9 @@ WeightView PackedForms::get(Parameter& parameter, const Tensor& rows, WeightForm
     if (!packed.tensor.defined()) {
       packed.tensor = arena_->allocate(DType::kU8, {bytes}, kind_, stream);
     }
-    kernels_->run(PackWeight{.packed = packed.tensor, .rows = plain, .form = form}, stream);
+    kernels_->run(
+        PackWeight{.packed = packed.tensor, .rows = plain, .form = form, .matrices = view.matrices},
+        stream);
     packed.version = parameter.version;
   }
   view.form = form;

@@ -288,6 +288,16 @@ void Session::teach(const std::vector<MicroBatch>& batches, std::vector<ModelInp
   }
 }
 
+ExpertBalance Session::balance_experts(const std::vector<MicroBatch>& batches, double loss_scale,
+                                       std::vector<ModelInput>& inputs) {
+  // Losses of preferences are of pairs of texts; the balance of their rows is not among them.
+  if (!settings_.model.experts || objective_ != nullptr) return {};
+  const ExpertBalance balance(machine_, settings_.model.dtype,
+                              summed_over_ranks(rows_of(batches), kSampleAxes), loss_scale);
+  for (ModelInput& input : inputs) input.balance_scale = balance.scale;
+  return balance;
+}
+
 void Session::add_teaching_figures(const PipelineResult& result, double tokens,
                                    std::vector<ObjectiveFigure>& figures) {
   if (teaching_.teacher != nullptr)
@@ -378,12 +388,15 @@ StepReport Session::weighted_gradients(const std::vector<MicroBatch>& batches, S
   std::vector<ModelInput> inputs;
   inputs.reserve(batches.size());
   for (const MicroBatch& batch : batches) inputs.push_back(upload(batch, scale));
+  const ExpertBalance balance = balance_experts(batches, report.loss_scale, inputs);
   teach(batches, inputs);
   const PipelineResult result = forward_backward(inputs);
   Losses losses = losses_of(result, {report.loss_tokens, pairs});
   report.loss = losses.sum / report.loss_tokens;
   if (pairs > 0) report.figures = std::move(losses.figures);
   add_teaching_figures(result, report.loss_tokens, report.figures);
+  if (balance.scale.defined())
+    report.figures.push_back(balance.figure(sum_of(result, kBalanceSum), settings_.model.layers));
   return report;
 }
 

@@ -18,6 +18,7 @@
 #include "optim/optimizer.h"
 #include "parallel/data_parallel.h"
 #include "parallel/pipeline.h"
+#include "session/expert_balance.h"
 #include "session/machine.h"
 #include "session/objective.h"
 #include "session/offload_options.h"
@@ -162,6 +163,9 @@ class Session {
   double sum_of(const PipelineResult& result, std::string_view name);
   // Gives each micro-batch what the teacher says of it.
   void teach(const std::vector<MicroBatch>& batches, std::vector<ModelInput>& inputs);
+  // Makes the balance of experts a part of the loss, of a model that has them.
+  ExpertBalance balance_experts(const std::vector<MicroBatch>& batches, double loss_scale,
+                                std::vector<ModelInput>& inputs);
   void add_teaching_figures(const PipelineResult& result, double tokens,
                             std::vector<ObjectiveFigure>& figures);
   // The labels of a batch over all ranks.

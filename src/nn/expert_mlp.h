@@ -1,0 +1,45 @@
+// A mixture of experts in place of the MLP of a block: the router, the experts of each token
+// (kernels/experts.h), then dropout and residual. An expert is an MLP without biases. Tensor ranks
+// split each expert as they split an MLP; the router is whole on every rank.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "nn/linear.h"
+#include "ops/activation.h"
+#include "ops/experts/routing.h"
+
+namespace piton {
+
+struct ExpertMlpShape {
+  std::int64_t hidden = 0;      // h
+  std::int64_t ffn_hidden = 0;  // f, of each expert
+  std::int64_t experts = 0;
+  RoutingRules rules;  // the balance factor: of the whole loss
+  bool gated = false;
+  ActivationKind activation = ActivationKind::kGeluTanh;
+  std::optional<NormShape> end_norm;  // of the sum over the experts
+  double hidden_dropout = 0;          // probability
+};
+
+class ExpertMlp {
+ public:
+  // Canonical tensors: NAME.router.weight, NAME.experts.E.gate.weight, .up.weight, .down.weight.
+  ExpertMlp(ParameterList& parameters, const Shard& shard, const std::string& name,
+            const ExpertMlpShape& shape, const BranchInitialization& initialization);
+  // residual + dropout(experts(x)). x, residual and the result: [b*s, h], under sequence
+  // parallelism this rank's [b*s/t, h].
+  Value forward(Context& context, const Value& x, const Value& residual) const;
+
+ private:
+  Shard shard_;
+  ExpertMlpShape shape_;
+  std::string site_;
+  Parameter* router_;  // [experts, h]
+  Parameter* up_;      // [experts 2 f/t, h] gate and up of each expert, or [experts f/t, h]
+  Parameter* down_;    // [experts h, f/t]
+  std::optional<Norm> end_norm_;
+};
+
+}  // namespace piton
