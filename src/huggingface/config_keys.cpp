@@ -21,6 +21,7 @@ ModelConfig without_training(ModelConfig model) {
   model.attention_block = 0;
   model.init_deviation = 0;
   model.xavier_weights = false;
+  if (model.experts) model.experts->balance_factor = 0;
   return model;
 }
 
@@ -34,6 +35,7 @@ std::string difference(const ModelConfig& model, const ModelConfig& held) {
   if (differs(&C::encoder)) return model.encoder ? "an encoder" : "a decoder";
   if (differs(&C::reward_head))
     return model.reward_head ? "a head of rewards" : "a head over the vocabulary";
+  if (differs(&C::experts)) return "its experts";
   if (differs(&C::positions)) return "its kind of positions";
   if (differs(&C::norm)) return "its kind of norm";
   if (differs(&C::activation, &C::gated)) return "its activation";

@@ -18,9 +18,11 @@ HfFamily hf_gemma3();
 HfFamily hf_internlm();
 HfFamily hf_internlm2();
 HfFamily hf_mistral();
+HfFamily hf_mixtral();
 HfFamily hf_phi3();
 HfFamily hf_qwen2();
 HfFamily hf_qwen3();
+HfFamily hf_qwen3_moe();
 HfFamily hf_stablelm();
 HfFamily hf_t5();
 

@@ -120,8 +120,8 @@ HfConfig rotary_keys(const HfConfig& config) {
   return older.empty() ? config.object("rope_parameters") : older;
 }
 
-void set_rotary(const HfConfig& config, ModelConfig& model) {
-  set_rotary(config, rotary_keys(config), 10000.0, model);
+void set_rotary(const HfConfig& config, ModelConfig& model, double base) {
+  set_rotary(config, rotary_keys(config), base, model);
 }
 
 void refuse_partial_rotary(const HfConfig& config, const ModelConfig& model) {
@@ -142,6 +142,17 @@ std::string one_layer_type(const HfConfig& config) {
   if (!same || (types.front() != "full_attention" && types.front() != "sliding_attention"))
     config.refuse("layer_types", "full_attention, or sliding_attention, in every layer");
   return types.front();
+}
+
+ExpertFacts hf_experts(const HfConfig& config, ExpertFacts otherwise) {
+  const char* newer = "num_local_experts";
+  const char* older = "num_experts";
+  ExpertFacts facts = otherwise;
+  facts.experts = config.size(newer, config.size(older, otherwise.experts));
+  if (config.size(older, facts.experts) != facts.experts)
+    config.refuse(older, fmt::format("the same as {}", newer));
+  facts.choices = config.size("num_experts_per_tok", otherwise.choices);
+  return facts;
 }
 
 void set_window(const HfConfig& config, ModelConfig& model, std::int64_t otherwise) {
@@ -202,7 +213,7 @@ ModelConfig llama_like_model(const HfConfig& config, ModelConfig facts,
   ModelConfig model = std::move(facts);
   model.layers = config.size("num_hidden_layers");
   model.hidden = config.size("hidden_size");
-  model.ffn_hidden = config.size("intermediate_size");
+  model.ffn_hidden = config.size(defaults.ffn_hidden);
   model.heads = config.size("num_attention_heads");
   const auto or_else = [&](const char* key, std::int64_t absent, std::int64_t null) {
     return config.size(key, absent > 0 && !config.lists(key) ? absent : null);
@@ -219,7 +230,7 @@ ModelConfig llama_like_model(const HfConfig& config, ModelConfig facts,
   model.attention_dropout = config.number("attention_dropout", 0.0);
   model.init_deviation = config.number("initializer_range", 0.02);
   model.tied = config.flag("tie_word_embeddings", false);
-  set_rotary(config, model);
+  set_rotary(config, model, defaults.rotary_base);
   return model;
 }
 

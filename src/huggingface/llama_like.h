@@ -15,6 +15,8 @@ struct LlamaLikeDefaults {
   std::int64_t groups = 0;                          // 0: as many as heads
   std::int64_t head_size = 0;                       // 0: the width divided by the heads
   const char* longest = "max_position_embeddings";  // the key of the longest sequence
+  const char* ffn_hidden = "intermediate_size";     // the key of the width inside the MLP
+  double rotary_base = 10000;
 };
 
 // Reads sizes, norm, rotary positions, activation and dropout from `config`; biases and norms of
@@ -30,14 +32,14 @@ nlohmann::ordered_json window_key(const ModelConfig& model);
 std::string hf_activation_name(ActivationKind kind);
 
 // Every canonical tensor of the model under LLaMA's names, which begin with "model." except for the
-// head.
+// head. Those of experts have Qwen's names.
 std::vector<HfPlace> llama_like_places(const ModelConfig& model);
 
 // "rope_scaling" (Transformers 4), else "rope_parameters" (5): of both, Transformers takes the
 // former, and its defaults for what that lacks.
 HfConfig rotary_keys(const HfConfig& config);
-// Reads rotary_keys() and "rope_theta".
-void set_rotary(const HfConfig& config, ModelConfig& model);
+// Reads rotary_keys() and "rope_theta"; `base`: where both lack it.
+void set_rotary(const HfConfig& config, ModelConfig& model, double base = 10000);
 // Reads one object of "rope_parameters". `base`: where it names none.
 void set_rotary(const HfConfig& config, const HfConfig& rope, double base, ModelConfig& model);
 
@@ -51,6 +53,11 @@ void refuse_partial_rotary(const HfConfig& config, const ModelConfig& model);
 // The value of "layer_types" if all layers have the same; "" if the key is absent. Throws
 // Error(kData) if they differ.
 std::string one_layer_type(const HfConfig& config);
+
+// The experts of "num_local_experts" (or "num_experts") and "num_experts_per_tok"; of `otherwise`
+// where keys are absent. Their balance in the loss is for training: 0, as in Transformers where
+// "output_router_logits" is false.
+ExpertFacts hf_experts(const HfConfig& config, ExpertFacts otherwise);
 
 // Sets a window of "sliding_window" keys, including the token itself. `otherwise`: where
 // config.json lacks the key; 0: none.

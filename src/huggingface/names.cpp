@@ -22,7 +22,11 @@ HfNames llama_names(std::vector<HfPart> other) {
                                           {"mlp_norm.", "post_attention_layernorm."},
                                           {"mlp.gate.", "mlp.gate_proj."},
                                           {"mlp.up.", "mlp.up_proj."},
-                                          {"mlp.down.", "mlp.down_proj."}}) {
+                                          {"mlp.down.", "mlp.down_proj."},
+                                          {"mlp.router.", "mlp.gate."},
+                                          {"mlp.experts.E.gate.", "mlp.experts.E.gate_proj."},
+                                          {"mlp.experts.E.up.", "mlp.experts.E.up_proj."},
+                                          {"mlp.experts.E.down.", "mlp.experts.E.down_proj."}}) {
     const auto begin = names.parts.begin();
     const bool named = std::any_of(
         begin, begin + given, [&](const HfPart& one) { return one.canonical == part.canonical; });
@@ -48,6 +52,24 @@ std::vector<HfPart> grouped_attention(const ModelConfig& model, const std::strin
           {"attention.value.", name, queries + d, d, group}};
 }
 
+namespace {
+
+// "mlp.experts.E.up.weight" and "12" of "mlp.experts.12.up.weight"; other names as they are.
+std::pair<std::string, std::string> without_expert(const std::string& name) {
+  constexpr std::string_view kExperts = "mlp.experts.";
+  if (!name.starts_with(kExperts)) return {name, ""};
+  const std::size_t end = name.find('.', kExperts.size());
+  return {std::string(kExperts) + "E" + name.substr(end),
+          name.substr(kExperts.size(), end - kExperts.size())};
+}
+
+std::string with_expert(std::string name, const std::string& expert) {
+  const std::size_t at = expert.empty() ? std::string::npos : name.find(".E.");
+  return at == std::string::npos ? name : name.replace(at + 1, 1, expert);
+}
+
+}  // namespace
+
 std::vector<HfPlace> named_places(const ModelConfig& model, const HfNames& names) {
   ModelConfig with_head = model;
   with_head.tied = false;
@@ -68,6 +90,7 @@ std::vector<HfPlace> named_places(const ModelConfig& model, const HfNames& names
     const std::string& canonical = one.name;
     const bool of_layer = canonical.starts_with("layers.");
     const std::size_t part = of_layer ? canonical.find('.', 7) + 1 : 0;  // after "layers.N."
+    const auto [of_part, expert] = without_expert(canonical.substr(part));
     bool found = false;
     for (const auto& [ours, theirs] : ends) {
       if (!canonical.starts_with(ours)) continue;
@@ -75,9 +98,10 @@ std::vector<HfPlace> named_places(const ModelConfig& model, const HfNames& names
       found = true;
     }
     for (const HfPart& other : names.parts) {
-      if (!of_layer || canonical.compare(part, other.canonical.size(), other.canonical) != 0)
-        continue;
-      add(canonical, other, names.layers + canonical.substr(7, part - 7));
+      if (!of_layer || !of_part.starts_with(other.canonical)) continue;
+      HfPart one = other;
+      one.name = with_expert(one.name, expert);
+      add(canonical, one, names.layers + canonical.substr(7, part - 7));
       found = true;
     }
     PITON_ASSERT(found, "{} has no name in this family", canonical);

@@ -9,7 +9,8 @@
 namespace piton {
 
 // Tensors of a layer. Canonical names begin with "layers.N." and `canonical`; names in the files
-// with HfNames::layers, the number and `name`. Rows as in HfPlace.
+// with HfNames::layers, the number and `name`. ".E." in both: the number of an expert. Rows as in
+// HfPlace.
 struct HfPart {
   std::string canonical;  // "attention.query."
   std::string name;       // "self_attn.q_proj."

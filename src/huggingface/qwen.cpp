@@ -6,7 +6,7 @@
 
 // Qwen 1.5, 2 and 2.5 ("qwen2"): biases of query, key and value. Qwen 3: norms of heads instead.
 // Both configurations have a sliding window for layers from max_window_layers on; published models
-// switch it off.
+// switch it off. Qwen 3 MoE: Qwen 3 with experts in every layer, and one window for all layers.
 namespace piton {
 namespace {
 
@@ -24,6 +24,17 @@ void set_qwen_window(const HfConfig& config, ModelConfig& model) {
   set_window(config, model, 4096);
 }
 
+// Of Qwen 3 MoE, where Transformers looks at use_sliding_window alone. Files that mean some of the
+// layers are refused.
+void set_moe_window(const HfConfig& config, ModelConfig& model) {
+  if (!config.flag("use_sliding_window", false)) return;
+  if (config.number("max_window_layers", 0.0) != 0)
+    config.refuse("max_window_layers", "0 (every layer has the window)");
+  if (one_layer_type(config) == "full_attention")
+    config.refuse("layer_types", "sliding_attention, as use_sliding_window is true");
+  set_window(config, model, 4096);
+}
+
 ModelConfig qwen2_model(const HfConfig& config) {
   ModelConfig model = llama_like_model(config, qwen2_facts(), {.groups = 32});
   refuse_partial_rotary(config, model);
@@ -36,6 +47,21 @@ ModelConfig qwen3_model(const HfConfig& config) {
   refuse_partial_rotary(config, model);
   model.output_bias = model.qkv_biases = config.flag("attention_bias", false);
   set_qwen_window(config, model);
+  return model;
+}
+
+ModelConfig qwen3_moe_model(const HfConfig& config) {
+  ModelConfig model = llama_like_model(config, qwen3_moe_facts(),
+                                       {.groups = 4, .ffn_hidden = "moe_intermediate_size"});
+  refuse_partial_rotary(config, model);
+  model.output_bias = model.qkv_biases = config.flag("attention_bias", false);
+  model.experts = hf_experts(
+      config, {.experts = 128, .choices = 8, .normalized = config.flag("norm_topk_prob", false)});
+  if (config.size("decoder_sparse_step", 1) != 1)
+    config.refuse("decoder_sparse_step", "1 (every layer has experts)");
+  if (!config.numbers("mlp_only_layers").empty())
+    config.refuse("mlp_only_layers", "[] (every layer has experts)");
+  set_moe_window(config, model);
   return model;
 }
 
@@ -63,6 +89,22 @@ nlohmann::ordered_json qwen3_keys(const ModelConfig& model) {
   return keys;
 }
 
+nlohmann::ordered_json qwen3_moe_keys(const ModelConfig& model) {
+  nlohmann::ordered_json keys = llama_like_keys(model);
+  keys["rope_parameters"].erase("partial_rotary_factor");  // Transformers rotates all channels
+  keys["use_sliding_window"] = model.window_before.has_value();
+  keys["sliding_window"] = window_key(model);
+  keys["attention_bias"] = model.output_bias;
+  keys["moe_intermediate_size"] = model.ffn_hidden;
+  keys["decoder_sparse_step"] = 1;
+  keys["mlp_only_layers"] = nlohmann::ordered_json::array();
+  if (!model.experts) return keys;
+  keys["num_local_experts"] = model.experts->experts;
+  keys["num_experts_per_tok"] = model.experts->choices;
+  keys["norm_topk_prob"] = model.experts->normalized;
+  return keys;
+}
+
 }  // namespace
 
 HfFamily hf_qwen2() {
@@ -81,6 +123,16 @@ HfFamily hf_qwen3() {
           .model = qwen3_model,
           .places = llama_like_places,
           .keys = qwen3_keys,
+          .optional_prefix = "",
+          .ignored = {".rotary_emb.inv_freq"}};
+}
+
+HfFamily hf_qwen3_moe() {
+  return {.model_types = {"qwen3_moe"},
+          .architectures = {"Qwen3MoeForCausalLM"},
+          .model = qwen3_moe_model,
+          .places = llama_like_places,
+          .keys = qwen3_moe_keys,
           .optional_prefix = "",
           .ignored = {".rotary_emb.inv_freq"}};
 }

@@ -101,7 +101,15 @@ void check_layers(const ModelConfig& config, std::int64_t tensors, const std::st
   constexpr std::int64_t kAnyway = 1000;  // of which what is missing can be listed
   const std::int64_t layers =
       config.layers + (config.encoder_decoder ? config.encoder_decoder->encoder_layers : 0);
-  if (layers <= std::max(kAnyway, tensors)) return;
+  const std::int64_t experts = config.experts ? config.experts->experts : 1;  // ModelConfig::check
+  if (layers <= std::max(kAnyway, tensors) && layers * experts <= std::max(kAnyway, tensors))
+    return;
+  if (config.experts) {
+    throw Error(Fault::kData,
+                "{}: a model of {} layers with {} experts each, and the files hold {} tensors; is "
+                "it of another size?",
+                where, layers, experts, tensors);
+  }
   throw Error(Fault::kData,
               "{}: a model of {} layers, and the files hold {} tensors; is it of another size?",
               where, layers, tensors);

@@ -23,13 +23,15 @@ ModelConfig family_facts(const std::string& family) {
   if (family == "gpt2") return gpt2_facts();
   if (family == "bloom") return bloom_facts();
   if (family == "llama") return llama_facts();
+  if (family == "mixtral") return mixtral_facts();
   if (family == "qwen2") return qwen2_facts();
   if (family == "qwen3") return qwen3_facts();
+  if (family == "qwen3_moe") return qwen3_moe_facts();
   if (family == "gemma") return gemma_facts();
   if (family == "bert") return bert_facts();
   if (family == "t5") return t5_facts();
-  const std::vector<std::string> known{"gpt2",  "bloom", "llama", "qwen2",
-                                       "qwen3", "gemma", "bert",  "t5"};
+  const std::vector<std::string> known{"gpt2",  "bloom",     "llama", "mixtral", "qwen2",
+                                       "qwen3", "qwen3_moe", "gemma", "bert",    "t5"};
   throw Error(Fault::kUsage, "--model-family: got \"{}\", wanted {}{}", family,
               fmt::join(known, ", "), suggestion(family, known));
 }

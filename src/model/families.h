@@ -18,6 +18,8 @@ ModelConfig bloom_facts();
 ModelConfig llama_facts();
 ModelConfig qwen2_facts();
 ModelConfig qwen3_facts();
+ModelConfig mixtral_facts();
+ModelConfig qwen3_moe_facts();
 ModelConfig gemma_facts();
 ModelConfig bert_facts();
 ModelConfig t5_facts();

@@ -1,7 +1,8 @@
 #include "model/families.h"
 
 // LLaMA and its successors (Touvron et al. 2023, arXiv:2302.13971, 2307.09288): rotary positions,
-// RMS norm before each branch, SwiGLU, no biases, untied head, grouped queries, no dropout.
+// RMS norm before each branch, SwiGLU, no biases, untied head, grouped queries, no dropout. Mixtral
+// (Jiang et al. 2024, arXiv:2401.04088) is LLaMA with 8 experts, 2 of them for each token.
 namespace piton {
 
 ModelConfig llama_facts() {
@@ -18,6 +19,14 @@ ModelConfig llama_facts() {
   return config;
 }
 
+ModelConfig mixtral_facts() {
+  ModelConfig config = llama_facts();
+  config.family = "mixtral";
+  config.rotary_base = 1e6;
+  config.experts = {.experts = 8, .choices = 2};
+  return config;
+}
+
 namespace {
 
 struct LlamaSizes {
@@ -30,8 +39,7 @@ struct LlamaSizes {
   std::int64_t max_positions;
 };
 
-Preset sized(std::string name, const LlamaSizes& sizes) {
-  ModelConfig config = llama_facts();
+Preset sized(std::string name, const LlamaSizes& sizes, ModelConfig config = llama_facts()) {
   config.layers = sizes.layers;
   config.hidden = sizes.hidden;
   config.ffn_hidden = sizes.ffn_hidden;
@@ -49,7 +57,9 @@ std::vector<Preset> llama_presets() {
   return {sized("llama-134m", {12, 768, 2048, 12, 12, 32000, 2048}),
           sized("llama-1.1b", {22, 2048, 5632, 32, 4, 32000, 2048}),
           sized("llama2-7b", {32, 4096, 11008, 32, 32, 32000, 4096}),
-          sized("llama-tiny", {4, 64, 176, 4, 2, 257, 128})};
+          sized("mixtral-8x7b", {32, 4096, 14336, 32, 8, 32000, 32768}, mixtral_facts()),
+          sized("llama-tiny", {4, 64, 176, 4, 2, 257, 128}),
+          sized("mixtral-tiny", {4, 64, 88, 4, 2, 257, 128}, mixtral_facts())};
 }
 
 }  // namespace piton

@@ -2,7 +2,7 @@
 
 // Qwen (Bai et al. 2023, arXiv:2309.16609; Yang et al. 2024, 2025, arXiv:2407.10671, 2505.09388) is
 // LLaMA with a larger rotary base. Versions up to 2.5 have biases of query, key and value; version
-// 3 has norms of each head of query and key instead.
+// 3 has norms of each head of query and key instead. Qwen 3 MoE is version 3 with experts.
 namespace piton {
 
 ModelConfig qwen2_facts() {
@@ -22,6 +22,13 @@ ModelConfig qwen3_facts() {
   return config;
 }
 
+ModelConfig qwen3_moe_facts() {
+  ModelConfig config = qwen3_facts();
+  config.family = "qwen3_moe";
+  config.experts = {.experts = 128, .choices = 8};
+  return config;
+}
+
 namespace {
 
 struct QwenSizes {
@@ -34,9 +41,9 @@ struct QwenSizes {
   std::int64_t max_positions;
 };
 
-// A small model: the head shares the token table.
+// The head of small models shares the token table.
 Preset sized(std::string name, ModelConfig config, const QwenSizes& sizes) {
-  config.tied = true;
+  config.tied = !config.experts;
   config.layers = sizes.layers;
   config.hidden = sizes.hidden;
   config.ffn_hidden = sizes.ffn_hidden;
@@ -53,7 +60,8 @@ Preset sized(std::string name, ModelConfig config, const QwenSizes& sizes) {
 std::vector<Preset> qwen_presets() {
   return {sized("qwen1.5-0.5b", qwen2_facts(), {24, 1024, 2816, 16, 16, 64, 32768}),
           sized("qwen2.5-0.5b", qwen2_facts(), {24, 896, 4864, 14, 2, 64, 32768}),
-          sized("qwen3-0.6b", qwen3_facts(), {28, 1024, 3072, 16, 8, 128, 40960})};
+          sized("qwen3-0.6b", qwen3_facts(), {28, 1024, 3072, 16, 8, 128, 40960}),
+          sized("qwen3-30b-a3b", qwen3_moe_facts(), {48, 2048, 768, 32, 4, 128, 40960})};
 }
 
 }  // namespace piton

@@ -16,6 +16,7 @@ Transformers: logits within 1e-4 in fp32, 64 greedy tokens equal. `stories` make
 holds the same against its weights_golden_260K.json, which was computed apart from all of this.
 """
 import argparse
+import copy
 import importlib.metadata as metadata
 import datetime
 import json
@@ -84,8 +85,11 @@ GOLDEN |= {
 RENAMED = ("gpt2", "llama", "llama3", "qwen2", "qwen3", "mistral")  # and cut into shards by variants()
 GOLDEN["stablelm"] = lambda: llama_like("StableLm", use_qkv_bias=True, rope_parameters={
     "rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.25})
+GOLDEN["mixtral"] = lambda: llama_like("Mixtral", num_local_experts=5, num_experts_per_tok=2, intermediate_size=22)
+GOLDEN["qwen3-moe"] = lambda: llama_like("Qwen3Moe", head_dim=12, num_experts=6, num_experts_per_tok=3,
+                                         moe_intermediate_size=18)
 GOLDEN["phi3-longrope"] = lambda: longrope(12, (4.0, 6.0, 8.0, 9.0))  # which the greedy text outgrows
-STEPS = ("gpt2", "llama")
+STEPS = ("gpt2", "llama", "mixtral", "qwen3-moe")
 MORE = {
     "gpt2-50257": lambda: gpt2(50257),
     "gpt2-untied": lambda: gpt2(tie_word_embeddings=False),
@@ -117,6 +121,13 @@ MORE = {
         "rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5}),
     "qwen3-biases": lambda: llama_like("Qwen3", head_dim=12, attention_bias=True),
     "llama-attention-biases": lambda: llama_like("Llama", attention_bias=True),
+    "mixtral-window": lambda: llama_like("Mixtral", vocabulary=50257, num_local_experts=4, sliding_window=9),
+    "mixtral-one": lambda: llama_like("Mixtral", num_local_experts=3, num_experts_per_tok=1),
+    "mixtral-all": lambda: llama_like("Mixtral", num_local_experts=3, num_experts_per_tok=3),
+    "qwen3-moe-normalized": lambda: llama_like("Qwen3Moe", head_dim=12, num_experts=16, num_experts_per_tok=8, norm_topk_prob=True,
+                                               moe_intermediate_size=18),
+    "qwen3-moe-window": lambda: llama_like("Qwen3Moe", head_dim=12, num_experts=4, num_experts_per_tok=2, use_sliding_window=True,
+                                           sliding_window=9, attention_bias=True, moe_intermediate_size=18),
     "qwen3-tied": lambda: llama_like("Qwen3", vocabulary=50257, tie_word_embeddings=True, head_dim=24),
 }
 
@@ -159,7 +170,7 @@ EDITED = {
 def build(make, seed=7):
     torch.manual_seed(seed)
     config, model_class = make()
-    config._attn_implementation = "eager"
+    config._attn_implementation = config._experts_implementation = "eager"
     model = model_class(config).float().eval()
     with torch.no_grad():
         for name, parameter in model.named_parameters():
@@ -224,14 +235,22 @@ def steps(model, batches):
     return torch.tensor(losses, dtype=torch.float64), torch.tensor(norms, dtype=torch.float64)
 
 
+def in_files(model):
+    """The weights of `model` under the names and in the shapes that they have in files."""
+    with tempfile.TemporaryDirectory() as folder:
+        model.save_pretrained(folder)
+        return load_file(pathlib.Path(folder) / "model.safetensors")
+
+
 def gradients(folder, names):
     for name, make in GOLDEN.items():
         if names and name not in names:
             continue
         out = pathlib.Path(folder) / name
         model = build(make)
+        saved = in_files(model)
         for key, value in load_file(out / "model.safetensors").items():
-            assert torch.equal(value, model.state_dict()[key]), key
+            assert torch.equal(value, saved[key]), key
         for module in model.modules():
             if isinstance(module, torch.nn.Dropout):
                 module.p = 0.0
@@ -239,7 +258,11 @@ def gradients(folder, names):
         tokens = load_file(out / "expected.safetensors")["tokens"].long()[None]
         loss = loss_of(model, tokens)
         loss.backward()
-        result = {key: parameter.grad.float().contiguous() for key, parameter in model.named_parameters()}
+        slopes = copy.deepcopy(model)
+        with torch.no_grad():
+            for parameter, weight in zip(slopes.parameters(), model.parameters(), strict=True):
+                parameter.copy_(weight.grad)
+        result = {key: value.float().contiguous() for key, value in in_files(slopes).items()}
         result["loss"] = loss.detach().double().reshape(1)
         if name in STEPS:
             torch.manual_seed(11)

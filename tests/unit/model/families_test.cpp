@@ -15,6 +15,8 @@ TEST(Families, HaveTheParametersThatArePublished) {
   EXPECT_EQ(preset("qwen1.5-0.5b").parameters(), 463'987'712);
   EXPECT_EQ(preset("qwen2.5-0.5b").parameters(), 494'032'768);
   EXPECT_EQ(preset("qwen3-0.6b").parameters(), 596'049'920);
+  EXPECT_EQ(preset("mixtral-8x7b").parameters(), 46'702'792'704);
+  EXPECT_EQ(preset("qwen3-30b-a3b").parameters(), 30'532'122'624);
 }
 
 // The architectures of the documents that Piton replaces, by their sizes.
@@ -227,7 +229,8 @@ TEST(Families, RefuseFlagsThatSayNothing) {
     EXPECT_NE(message_of(Fault::kUsage, [&] { made_of(flags); }).find(with), std::string::npos)
         << with;
   };
-  refused({"--model-family", "mamba"}, "wanted gpt2, bloom, llama, qwen2, qwen3, gemma");
+  refused({"--model-family", "mamba"},
+          "wanted gpt2, bloom, llama, mixtral, qwen2, qwen3, qwen3_moe, gemma");
   refused({"--window-attn-skip-freq", "2"}, "--window-attn-skip-freq: needs layers with a window");
   refused({"--pre-tockens", "4", "--window-attn-skip-freq", "0"}, "--window-attn-skip-freq: got 0");
   refused({"--model-family", "llama", "--rotary-base-local", "500"},
