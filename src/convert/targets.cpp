@@ -298,6 +298,11 @@ std::string suitable_formats(const OpenedModel& from, const ConvertOptions& opti
 }
 
 void check_megatron(const OpenedModel& from, const ConvertOptions& options) {
+  if (from.model.experts) {
+    throw Error(Fault::kData,
+                "{}: is a mixture of experts, which Piton does not write in the format mg yet; {}",
+                from.source->where(), suitable_formats(from, options));
+  }
   const std::string lost = beyond_arguments(from);
   if (!lost.empty()) {
     throw Error(Fault::kData,

@@ -137,7 +137,10 @@ void refuse_absent_features(const Arguments& arguments) {
   const PickleValue* each = arguments.find("num_experts");
   const bool one = each != nullptr && each->kind == Kind::kList && each->items.size() == 1 &&
                    each->items[0]->kind == Kind::kInt && each->items[0]->integer == 1;
-  if (each != nullptr && !one) arguments.wrong("num_experts", "none: Piton has no experts yet");
+  if (each != nullptr && !one)
+    arguments.wrong("num_experts",
+                    "none: Piton reads no experts from Megatron's checkpoints "
+                    "yet; give a Hugging Face folder of the model");
   const std::optional<std::int64_t> experts = arguments.size("expert_model_parallel_size");
   if (experts && *experts != 1) arguments.wrong("expert_model_parallel_size", "1");
 }
