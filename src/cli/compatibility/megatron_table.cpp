@@ -13,7 +13,9 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "add-qkv-bias add-dense-bias embed-layernorm apply-layernorm-1p window-attn-skip-freq:1 "
      "qk-layernorm num-layers:1 hidden-size:1 ffn-hidden-size:1 num-attention-heads:1 "
      "kv-channels:1 "
-     "num-query-groups:1 max-position-embeddings:1 position-embedding-type:1 rotary-base:1 "
+     "num-query-groups:1 num-experts:1 moe-ffn-hidden-size:1 moe-router-topk:1 "
+     "moe-router-pre-softmax moe-router-load-balancing-type:1 moe-aux-loss-coeff:1 "
+     "max-position-embeddings:1 position-embedding-type:1 rotary-base:1 "
      "rotary-percent:1 rotary-interleaved rotary-scaling-factor:1 "
      "rotary-seq-len-interpolation-factor:1 use-rope-scaling "
      "rope-scaling-factor:1 make-vocab-size-divisible-by:1 normalization:1 norm-epsilon:1 swiglu "
@@ -141,6 +143,15 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "disable-tp-comm-split-rs use-mc2 use-ascend-mc2 use-cp-send-recv-overlap "
      "async-log-allreduce",
      "communication overlaps with work where it can (--num-slices cuts linears for it)"},
+    {kIgnored,
+     "moe-grouped-gemm moe-use-legacy-grouped-gemm moe-extended-tp moe-router-fusion "
+     "moe-token-dispatcher-type:1 moe-enable-deepep moe-deepep-num-sms:1 moe-permute-fusion "
+     "moe-shared-expert-overlap overlap-moe-expert-parallel-comm "
+     "moe-pad-experts-for-cuda-graph-inference moe-permutation-async-comm "
+     "use-fused-moe-token-permute-and-unpermute",
+     "rows of tokens are sorted by expert, and one call computes all experts of a layer"},
+    {kIgnored, "moe-token-drop-policy:1", "an expert takes all tokens that are sent to it"},
+    {kIgnored, "moe-per-layer-logging", "load_balancing_loss in the metrics is the mean over all layers"},
     {kIgnored, "auto-recompute-profiling-step:1 adaptive-recompute-profiling-step:1",
      "--recompute-granularity auto plans and measures before the first step"},
     {kIgnored, "use-ascend-coc",
@@ -233,7 +244,7 @@ constexpr MegatronGroup kMegatronFlags[] = {
     {kSame,
      "expert-model-parallel-size:1=1 "
      "expert-tensor-parallel-size:1=1",
-     "1 is the only size there is yet"},
+     "experts are not divided among ranks of their own yet"},
     {kSame, "lr-warmup-init:1=0|0.0", "the warm-up starts at 0"},
     {kSame, "muon-tp-mode:1=duplicated|distributed",
      "Muon updates whole matrices, however many tensor ranks share them"},
@@ -247,8 +258,12 @@ constexpr MegatronGroup kMegatronFlags[] = {
     {kSame, "low-freq-factor:1=1|1.0 high-freq-factor:1=4|4.0",
      "those of --rotary-scaling-type llama3"},
     {kSame, "tokenizer-padding-side:1=right", "what is padded is padded at the end"},
-    {kSame, "moe-layer-freq:1=1 mtp-num-layers:1=0",
-     "the model has neither experts nor more heads"},
+    {kSame, "mtp-num-layers:1=0", "the model has no heads for later tokens"},
+    {kSame, "moe-layer-freq:1=1", "every layer has the experts of --num-experts"},
+    {kSame, "moe-router-dtype:1=fp32", "logits of the router are fp32"},
+    {kSame, "moe-router-score-function:1=softmax", "the only one there is"},
+    {kSame, "moe-z-loss-coeff:1=0|0.0 moe-input-jitter-eps:1=0|0.0",
+     "there is neither a z-loss nor a jitter; --moe-aux-loss-coeff balances the experts"},
     {kSame, "data-parallel-sharding-strategy:1=no_shard", "--zero-stage shards"},
     {kSame, "sample-rate:1=1|1.0 mid-level-dataset-surplus:1=0.005", "as Megatron-core has it"},
 
@@ -316,21 +331,19 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "dim-model-base:1 scale-depth:1 embedding-multiplier-scale:1 output-multiplier-scale:1 "
      "add-output-layer-bias use-glm-rope interleave-sliding-window:1 input-layernorm-in-fp32",
      "the model would be another one"},
+    {kNotYet, "moe-shared-expert-intermediate-size:1",
+     "there are no experts that all tokens share"},
     {kNotYet,
-     "num-experts:1 moe-ffn-hidden-size:1 moe-shared-expert-intermediate-size:1 "
-     "moe-shared-expert-overlap moe-grouped-gemm moe-use-legacy-grouped-gemm "
-     "moe-layer-recompute moe-extended-tp moe-use-upcycling "
-     "moe-router-load-balancing-type:* moe-router-dtype:1 moe-router-fusion "
-     "moe-router-score-function:1 moe-router-topk:1 moe-router-pre-softmax "
      "moe-router-num-groups:1 moe-router-group-topk:1 moe-router-topk-scaling-factor:1 "
-     "moe-router-enable-expert-bias moe-router-bias-update-rate:1 "
-     "moe-router-force-load-balancing moe-router-padding-for-fp8 moe-aux-loss-coeff:* "
-     "moe-z-loss-coeff:1 moe-input-jitter-eps:1 moe-per-layer-logging "
-     "moe-token-dispatcher-type:1 moe-enable-deepep moe-deepep-num-sms:1 "
-     "moe-permute-fusion moe-expert-capacity-factor:1 moe-pad-expert-input-to-capacity "
-     "moe-token-drop-policy:1 moe-apply-probs-on-input overlap-moe-expert-parallel-comm "
-     "moe-upcycling-granularity:1 moe-pad-experts-for-cuda-graph-inference",
-     "there are no experts"},
+     "moe-router-enable-expert-bias moe-router-bias-update-rate:1 moe-router-force-load-balancing",
+     "a token goes to the experts with the largest logits, and --moe-aux-loss-coeff balances them"},
+    {kNotYet, "moe-expert-capacity-factor:1 moe-pad-expert-input-to-capacity",
+     "an expert takes all tokens that are sent to it"},
+    {kNotYet, "moe-apply-probs-on-input", "the outputs of experts are weighted, not their inputs"},
+    {kNotYet, "moe-use-upcycling moe-upcycling-granularity:1",
+     "weights of a model without experts do not become experts"},
+    {kNotYet, "moe-layer-recompute", "--recompute-granularity selective or full recomputes layers"},
+    {kNotYet, "moe-router-padding-for-fp8", "--bf16 is the shortest type"},
     {kNotYet, "muon-no-split-qkv", "Muon updates query, key and value each as a matrix"},
     {kNotYet, "data-args-path:1 per-split-data-args-path:1 yaml-cfg:1",
      "corpora are named by --data-path, options in TOML by --config"},

@@ -133,15 +133,61 @@ TEST(MegatronFlags, OfNoMeaningAreTakenAndReportedTogether) {
 TEST(MegatronFlags, ToComeAreRefusedWithAllElseThatIsWrong) {
   FlagsFixture f;
   const std::string message =
-      f.failure({"--num-experts", "8", "--mrope-section", "16", "24", "--fp8-format", "hybrid",
-                 "--lr", "fast", "--no-such-flag", "1"});
+      f.failure({"--moe-expert-capacity-factor", "1", "--mrope-section", "16", "24", "--fp8-format",
+                 "hybrid", "--lr", "fast", "--no-such-flag", "1"});
   EXPECT_EQ(message,
             "5 options cannot be taken:\n"
-            "  --num-experts: not yet; there are no experts\n"
+            "  --moe-expert-capacity-factor: not yet; an expert takes all tokens that are sent to "
+            "it\n"
             "  --mrope-section: not yet; the model would be another one\n"
             "  --fp8-format: not yet; --bf16 is the shortest type\n"
             "  --lr: got \"fast\", wanted number\n"
             "  --no-such-flag: unknown option; --help lists all");
+}
+
+// Those of scripts of Mixtral and Qwen 3 MoE.
+TEST(MegatronFlags, OfExpertsAreOptionsOrChangeNothing) {
+  FlagsFixture f;
+  f.set.parse({"--num-experts",
+               "8",
+               "--moe-router-topk",
+               "2",
+               "--moe-ffn-hidden-size",
+               "64",
+               "--moe-router-load-balancing-type",
+               "aux_loss",
+               "--moe-aux-loss-coeff",
+               "1e-2",
+               "--moe-router-pre-softmax",
+               "--moe-grouped-gemm",
+               "--moe-token-dispatcher-type",
+               "alltoall",
+               "--moe-permute-fusion",
+               "--moe-router-dtype",
+               "fp32",
+               "--moe-router-score-function",
+               "softmax",
+               "--moe-token-drop-policy",
+               "probs",
+               "--moe-layer-freq",
+               "1",
+               "--moe-z-loss-coeff",
+               "0",
+               "--expert-model-parallel-size",
+               "1"});
+  EXPECT_EQ(f.options.model.mlp.experts, 8);
+  EXPECT_EQ(f.options.model.mlp.balance_factor, 1e-2);
+  KeptLog log;
+  f.flags.report(log);
+  EXPECT_EQ(log.lines.size(), 2U);
+  EXPECT_EQ(f.failure({"--moe-z-loss-coeff", "1e-3"}),
+            "--moe-z-loss-coeff: got \"1e-3\", wanted 0 or 0.0; there is neither a z-loss nor a "
+            "jitter; --moe-aux-loss-coeff balances the experts");
+  EXPECT_THAT(f.failure({"--moe-router-load-balancing-type", "sinkhorn"}),
+              HasSubstr("wanted one of aux_loss, none"));
+  EXPECT_THAT(f.failure({"--moe-router-score-function", "sigmoid"}),
+              HasSubstr("got \"sigmoid\", wanted softmax"));
+  EXPECT_THAT(f.failure({"--moe-router-enable-expert-bias"}), HasSubstr("not yet; a token goes"));
 }
 
 TEST(MegatronFlags, ThatStandForOptionsSetThem) {
