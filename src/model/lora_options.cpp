@@ -19,11 +19,16 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-// From the name of a module to the linears of a layer ("attention.query").
+// From the name of a module to the linears of a layer ("attention.query"). Experts have no
+// adapters.
 std::map<std::string, Names> targets_of(const ModelConfig& config) {
   std::map<std::string, Names> targets;
-  const auto add = [&](std::initializer_list<const char*> names, const Names& linears) {
-    for (const char* name : names) targets[name] = linears;
+  const auto add = [&](std::initializer_list<const char*> names, Names linears) {
+    if (config.experts)
+      std::erase_if(linears, [](const std::string& one) { return one.starts_with("mlp."); });
+    for (const char* name : names) {
+      if (!linears.empty()) targets[name] = linears;
+    }
   };
   const std::string up = config.gated ? "mlp.gate_up" : "mlp.up";
   add({"q_proj"}, {"attention.query"});
@@ -44,7 +49,7 @@ std::map<std::string, Names> targets_of(const ModelConfig& config) {
       fused ? Names{"attention.qkv"} : Names{"attention.query", "attention.key", "attention.value"};
   all.insert(all.end(), {"attention.output", "mlp.up", "mlp.down"});
   if (config.gated) all.push_back("mlp.gate");
-  targets["all-linear"] = all;
+  add({"all-linear"}, all);
   return targets;
 }
 
@@ -124,8 +129,9 @@ std::set<std::string> linears_of(const ModelConfig& config, const Names& target_
                   target);
     }
     if (found == targets.end()) {
-      throw Error(Fault::kUsage, "--lora-target-modules: this model has no {}; wanted some of {}",
-                  target, fmt::join(names_of(targets), ", "));
+      throw Error(Fault::kUsage, "--lora-target-modules: this model has no {}{}; wanted some of {}",
+                  target, config.experts ? ", and experts have no adapters yet" : "",
+                  fmt::join(names_of(targets), ", "));
     }
     linears.insert(found->second.begin(), found->second.end());
   }

@@ -25,7 +25,7 @@
 //
 // An adapter of several matrices has one A for all of them. all-linear is one adapter for each
 // linear of the family as Hugging Face has it: of all three in gpt2 and bloom, of single matrices
-// in the others.
+// in the others. Experts have no adapters, so all-linear are those of attention in such a model.
 #pragma once
 
 #include <cstdint>
