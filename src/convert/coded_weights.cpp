@@ -9,11 +9,13 @@
 #include "huggingface/compressed_tensors.h"
 #include "huggingface/config_keys.h"
 #include "huggingface/reward_head.h"
+#include "nn/expert_mlp.h"
 
 namespace piton {
 
 bool is_coded_matrix(const CanonicalTensor& tensor) {
-  return tensor.shape.ndim() == 2 && tensor.name.starts_with("layers.");
+  return tensor.shape.ndim() == 2 && tensor.name.starts_with("layers.") &&
+         !is_router_tensor(tensor.name);
 }
 
 CodedSource::CodedSource(TensorSource& model, const IntegerFormat& format)
@@ -143,6 +145,11 @@ std::unique_ptr<CodedSource> make_coded(const CodedModel& model, CodedWeights& w
 }
 
 void check_coded(const OpenedModel& from, const CodedWeights& wanted) {
+  if (wanted.gptq && from.model.experts) {
+    throw Error(Fault::kUsage,
+                "--method gptq: {} is a mixture of experts, which only --method rtn quantizes yet",
+                from.source->where());
+  }
   static_cast<void>(NearestCodes(*from.source, wanted.format, coded_places(from)));
   if (wanted.gptq) static_cast<void>(samples_of(from, wanted));
 }

@@ -301,16 +301,8 @@ GgufArchitecture gguf_architecture(const std::string& name, const std::string& w
 }
 
 ModelConfig gguf_model(const GgufDescription& description, const std::string& where) {
-  const GgufKeys keys(description, where);
-  const std::string experts = description.architecture + ".expert_count";
-  const GgufValue* count = keys.find_own(experts);
-  if (count != nullptr && !(count->is_integer() && count->integer() == 0)) {
-    throw Error(Fault::kData,
-                "{}: {}: is a mixture of experts, which Piton does not read from GGUF files yet; "
-                "give the Hugging Face folder of the model",
-                where, experts);
-  }
   const GgufArchitecture architecture = gguf_architecture(description.architecture, where);
+  const GgufKeys keys(description, where);
   const GgufValue* type = keys.find_own("general.type");
   if (type != nullptr && type->kind == GgufKind::kString && type->text == "adapter") {
     throw Error(Fault::kData,

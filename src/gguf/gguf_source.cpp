@@ -40,6 +40,14 @@ GgufDescription description_of(const GgufFile& file) {
   if (architecture == nullptr || architecture->kind != GgufKind::kString)
     throw Error(Fault::kData, "{}: general.architecture: got nothing, wanted a word", file.where());
   description.architecture = architecture->text;
+  const std::string experts = architecture->text.substr(0, 60) + ".expert_count";
+  const GgufValue* count = file.header().find(experts);
+  if (count != nullptr && !(count->is_integer() && count->integer() == 0)) {
+    throw Error(Fault::kData,
+                "{}: {}: is a mixture of experts, which Piton does not read from GGUF files yet; "
+                "give the Hugging Face folder of the model",
+                file.where(), experts);
+  }
   description.entries = file.header().entries;
   for (const GgufTensor& tensor : file.header().tensors) {
     if (is_table(tensor.name)) description.tables[tensor.name] = read_table(file, tensor);

@@ -15,6 +15,7 @@
 #include "huggingface/reward_head.h"
 #include "huggingface/tensor_files.h"
 #include "model/reward_head.h"
+#include "nn/expert_mlp.h"
 
 namespace piton {
 namespace {
@@ -131,7 +132,8 @@ void write_shard(const fs::path& path, TensorSource& source,
 std::vector<std::string> modules_as_they_are(const HfFamily& family, const ModelConfig& model) {
   std::vector<std::string> modules;
   for (const HfPlace& place : hf_places(family, model)) {
-    if (place.canonical == "head.weight" || place.canonical == kRewardTensor)
+    if (place.canonical == "head.weight" || place.canonical == kRewardTensor ||
+        is_router_tensor(place.canonical))
       modules.push_back(module_of(place.name));
   }
   return modules;

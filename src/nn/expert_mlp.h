@@ -5,12 +5,16 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "nn/linear.h"
 #include "ops/activation.h"
 #include "ops/experts/routing.h"
 
 namespace piton {
+
+// The canonical tensor of a router. It is never quantized: its product chooses.
+inline bool is_router_tensor(std::string_view name) { return name.ends_with(".mlp.router.weight"); }
 
 struct ExpertMlpShape {
   std::int64_t hidden = 0;      // h

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "nn/adapters.h"
+#include "nn/expert_mlp.h"
 
 namespace piton {
 namespace {
@@ -18,7 +19,7 @@ bool is_head(const Parameter& parameter) {
 
 bool is_matrix_of_model(const Parameter& parameter) {
   return parameter.is_matrix() && std::ranges::none_of(parameter.pieces, [](const Piece& piece) {
-           return is_adapter_tensor(piece.name);
+           return is_adapter_tensor(piece.name) || is_router_tensor(piece.name);
          });
 }
 

@@ -3,8 +3,8 @@
   python tools/oracle/models.py tests/golden [NAME ...]       (torch 2.15, transformers 5.23, safetensors)
 
 Writes NAME.safetensors, for gpt2, llama, mistral (llama with a window of 6 keys), bloom (ALiBi, and a norm behind
-the embedding), qwen2 (llama with biases of query, key and value) and qwen3 (with norms of each
-head of query and key; heads wider than their share): `weight.NAME` and `gradient.NAME` (fp32, Piton's canonical
+the embedding), qwen2 (llama with biases of query, key and value), qwen3 (with norms of each
+head of query and key; heads wider than their share) and mixtral (llama with experts): `weight.NAME` and `gradient.NAME` (fp32, Piton's canonical
 names), tokens, labels, mask, `loss` (mean over unmasked tokens), `logits`, and `losses`: five steps of
 torch.optim.AdamW on the same batch (matrices decay, the rest does not), gradients clipped to norm 1.
 """
@@ -15,13 +15,14 @@ import sys
 import torch
 from safetensors.torch import save_file
 from transformers import (BloomConfig, BloomForCausalLM, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM,
-                          MistralConfig, MistralForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config,
-                          Qwen3ForCausalLM)
+                          MistralConfig, MistralForCausalLM, MixtralConfig, MixtralForCausalLM, Qwen2Config,
+                          Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM)
 
 LAYERS, HIDDEN, HEADS, GROUPS, FFN, VOCABULARY, POSITIONS = 2, 48, 6, 2, 80, 97, 32
 BATCH, SEQUENCE = 3, 20
 WINDOW = 6  # keys, its own among them
 WIDE_HEAD = 12
+EXPERTS, EXPERT_FFN = 5, 24
 
 
 def gpt2():
@@ -92,11 +93,18 @@ def qwen3():
     return llama(Qwen3Config, Qwen3ForCausalLM, head_dim=WIDE_HEAD)
 
 
+def mixtral():
+    return llama(MixtralConfig, MixtralForCausalLM, num_local_experts=EXPERTS, num_experts_per_tok=2,
+                 intermediate_size=EXPERT_FFN, rope_parameters={"rope_type": "default", "rope_theta": 10000.0})
+
+
 def llama(config_class=LlamaConfig, model_class=LlamaForCausalLM, **more):
+    more = {"intermediate_size": FFN, **more}
     config = config_class(num_hidden_layers=LAYERS, hidden_size=HIDDEN, num_attention_heads=HEADS,
-                          num_key_value_heads=GROUPS, intermediate_size=FFN, vocab_size=VOCABULARY,
+                          num_key_value_heads=GROUPS, vocab_size=VOCABULARY,
                           max_position_embeddings=POSITIONS, rms_norm_eps=1e-5, tie_word_embeddings=False,
                           attn_implementation="eager", **more)
+    config._experts_implementation = "eager"
     model = model_class(config).double()
     # Transformers computes the inverse frequencies in fp32; in double they are exact to the formula.
     width = more.get("head_dim", HIDDEN // HEADS)
@@ -125,6 +133,15 @@ def llama(config_class=LlamaConfig, model_class=LlamaForCausalLM, **more):
             norm = getattr(block.self_attn, ours[0] + "_norm", None)
             if norm is not None:
                 names[at + f"attention.{ours}_norm.weight"] = (norm.weight, None)
+        experts = getattr(block.mlp, "experts", None)
+        if experts is not None:
+            names[at + "mlp.router.weight"] = (block.mlp.gate.weight, None)
+            for expert in range(EXPERTS):
+                here = f"{at}mlp.experts.{expert}."
+                names[here + "gate.weight"] = (experts.gate_up_proj, lambda w, e=expert: w[e, :EXPERT_FFN])
+                names[here + "up.weight"] = (experts.gate_up_proj, lambda w, e=expert: w[e, EXPERT_FFN:])
+                names[here + "down.weight"] = (experts.down_proj, lambda w, e=expert: w[e])
+            continue
         for ours, theirs in (("gate", "gate_proj"), ("up", "up_proj"), ("down", "down_proj")):
             names[at + f"mlp.{ours}.weight"] = (getattr(block.mlp, theirs).weight, None)
     return model, names
@@ -170,7 +187,8 @@ def trained(build, golden, steps, make_update, clip=1.0):
 
 
 def main(folder, families):
-    builds = {"gpt2": gpt2, "llama": llama, "mistral": mistral, "bloom": bloom, "qwen2": qwen2, "qwen3": qwen3}
+    builds = {"gpt2": gpt2, "llama": llama, "mistral": mistral, "bloom": bloom, "qwen2": qwen2, "qwen3": qwen3,
+              "mixtral": mixtral}
     for family in families or builds:
         build = builds[family]
         torch.manual_seed(7)

@@ -1,6 +1,7 @@
 // Losses, logits and every gradient of GPT-2, LLaMA, Mistral (a window), Bloom (ALiBi), Qwen2
-// (biases of q, k and v) and Qwen3 (norms of heads) against PyTorch (tests/golden, made by
-// tools/oracle/models.py with Transformers in float64), and five steps of AdamW.
+// (biases of q, k and v), Qwen3 (norms of heads) and Mixtral (experts) against PyTorch
+// (tests/golden, made by tools/oracle/models.py with Transformers in float64), and five steps of
+// AdamW.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -26,7 +27,8 @@ namespace {
 
 constexpr std::int64_t kHidden = 48;
 
-constexpr const char* kModels[] = {"gpt2", "llama", "mistral", "bloom", "qwen2", "qwen3"};
+constexpr const char* kModels[] = {"gpt2",  "llama", "mistral", "bloom",
+                                   "qwen2", "qwen3", "mixtral"};
 
 ModelConfig golden_config(const std::string& name, DType dtype) {
   const bool qwen = name.starts_with("qwen");
@@ -40,7 +42,11 @@ ModelConfig golden_config(const std::string& name, DType dtype) {
   model.head_size = name == "qwen3" ? 12 : 8;
   model.groups = gpt2 ? 6 : 2;
   model.ffn_hidden = gpt2 ? 4 * kHidden : 80;
-  if (qwen) {  // as the oracle has them
+  if (name == "mixtral") {
+    model.ffn_hidden = 24;
+    model.experts->experts = 5;
+  }
+  if (qwen || name == "mixtral") {  // as the oracle has them
     model.norm_eps = 1e-5;
     model.rotary_base = 10000;
   }

@@ -253,6 +253,9 @@ TEST_F(WrittenGguf, RefusesByNameWhatLlamaCppDoesNotHave) {
       HasSubstr("no architecture of llama.cpp holds this model (gemma): as \"gemma2\": there "
                 "is no word for the scale of its scores; convert"));
   EXPECT_THAT(refusal("baichuan-13b", [](auto&) {}), HasSubstr("its kind of positions"));
+  EXPECT_THAT(refusal("mixtral", [](auto&) {}),
+              HasSubstr("is a mixture of experts, which Piton does not write as GGUF yet; write a "
+                        "Hugging Face folder (--to hf)"));
   EXPECT_THAT(refusal("baichuan2", [](auto&) {}), HasSubstr("a normalized head"));
   EXPECT_THAT(refusal("gpt2", [](auto& config) { config["activation_function"] = "gelu"; }),
               HasSubstr("as \"gpt2\": there is no word for its activation"));
@@ -291,6 +294,19 @@ TEST_F(WrittenGguf, WhoseKeysContradictItsTensorsIsRefused) {
   EXPECT_THAT(
       refusal([&](GgufHeader& h) { set(h, "llama.embedding_length", GgufValue::string("x")); }),
       HasSubstr("llama.embedding_length: got \"x\", wanted a positive integer"));
+  for (const std::string name : {"llama", "qwen3moe"}) {
+    EXPECT_THAT(refusal([&](GgufHeader& h) {
+                  set(h, "general.architecture", GgufValue::string(name));
+                  h.entries.push_back({name + ".expert_count", GgufValue::u32(8)});
+                }),
+                HasSubstr(name + ".expert_count: is a mixture of experts, which Piton does not "
+                                 "read from GGUF files yet; give the Hugging Face folder"));
+  }
+  const fs::path none = write(test::golden_folder("llama"));
+  rewrite(none, [](GgufHeader& h) {
+    h.entries.push_back({"llama.expert_count", GgufValue::u32(0)});
+  });
+  EXPECT_NO_THROW(GgufSource{none});
   EXPECT_THAT(
       refusal([&](GgufHeader& h) { set(h, "general.architecture", GgufValue::string("mamba")); }),
       HasSubstr("general.architecture: got \"mamba\", wanted llama, qwen2"));

@@ -89,6 +89,17 @@ TEST(HfConfigKeys, AreOfTheFamilyThatHoldsTheModel) {
   EXPECT_EQ(hf_config_of(model).config["model_type"], "qwen2");
 }
 
+TEST(HfConfigKeys, OfExpertsAreThoseOfTheFamilyThatWeighsThemSo) {
+  ModelConfig model = golden_model("llama");
+  model.experts = {.experts = 4, .choices = 2, .balance_factor = 0.01};
+  EXPECT_EQ(hf_config_of(model).config["model_type"], "mixtral");
+  model.experts->normalized = false;
+  EXPECT_THAT(message_of(Fault::kData, [&] { hf_config_of(model); }),
+              HasSubstr("no family of Hugging Face holds this model (llama): its experts cannot"));
+  model.head_norms = true;
+  EXPECT_EQ(hf_config_of(model).config["model_type"], "qwen3_moe");
+}
+
 // Transformers' LLaMA turns every channel, whatever the key says; Phi-3 does not.
 TEST(HfConfigKeys, OfPartlyTurnedHeadsAreNotThoseOfLlama) {
   ModelConfig model = golden_model("llama");

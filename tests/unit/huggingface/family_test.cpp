@@ -76,8 +76,48 @@ TEST(HfModel, HasTheFactsOfItsFile) {
   EXPECT_EQ(stablelm.rotary_channels(), 2);
 }
 
+TEST(HfModel, HasTheExpertsOfItsFile) {
+  const ModelConfig mixtral = model_of(golden("mixtral"));
+  EXPECT_EQ(mixtral.family, "mixtral");
+  EXPECT_EQ(mixtral.experts, (ExpertFacts{.experts = 5, .choices = 2, .normalized = true}));
+  EXPECT_EQ(mixtral.ffn_hidden, 22);
+  EXPECT_EQ(mixtral.rotary_base, 1e6);
+  Json config = golden("qwen3-moe");
+  const ModelConfig qwen = model_of(config);
+  EXPECT_EQ(qwen.experts, (ExpertFacts{.experts = 6, .choices = 3, .normalized = false}));
+  EXPECT_EQ(qwen.ffn_hidden, 18);
+  EXPECT_TRUE(qwen.head_norms && !qwen.window_before);
+  // The published files of Transformers 4 have other names, and keys that change nothing.
+  config["num_experts"] = config["num_local_experts"];
+  config.erase("num_local_experts");
+  config.update(
+      {{"max_window_layers", 2}, {"output_router_logits", true}, {"mlp_only_layers", {}}});
+  EXPECT_EQ(model_of(config), qwen);
+  config["use_sliding_window"] = true;
+  config["max_window_layers"] = 0;
+  config["sliding_window"] = 9;
+  EXPECT_EQ(model_of(config).window_before, 8);
+  for (const char* key : {"num_experts", "num_experts_per_tok", "norm_topk_prob"})
+    config.erase(key);
+  EXPECT_EQ(model_of(config).experts,
+            (ExpertFacts{.experts = 128, .choices = 8, .normalized = false}));
+  const auto refused = [](const char* name, const char* key, const Json& value) {
+    return refusal(name, [&](Json& file) { file[key] = value; });
+  };
+  EXPECT_THAT(refused("qwen3-moe", "decoder_sparse_step", 2),
+              HasSubstr("decoder_sparse_step: got 2, wanted 1 (every layer has experts)"));
+  EXPECT_THAT(refused("qwen3-moe", "mlp_only_layers", {0}),
+              HasSubstr("mlp_only_layers: got [0], wanted [] (every layer has experts)"));
+  EXPECT_THAT(refused("qwen3-moe", "num_experts", 7),
+              HasSubstr("num_experts: got 7, wanted the same as num_local_experts"));
+  EXPECT_THAT(refused("mixtral", "router_jitter_noise", 0.1),
+              HasSubstr("router_jitter_noise: got 0.1, wanted 0"));
+  EXPECT_THAT(refused("mixtral", "num_experts_per_tok", 6),
+              HasSubstr("--moe-router-topk: got 6, wanted 1 to 5"));
+}
+
 TEST(HfModel, IsTheSameByTheKeysOfTransformers4) {
-  for (const char* name : {"llama3", "llama", "mistral", "qwen2", "qwen3"}) {
+  for (const char* name : {"llama3", "llama", "mistral", "mixtral", "qwen2", "qwen3"}) {
     Json config = golden(name);
     const ModelConfig newer = model_of(config);
     Json rope = config["rope_parameters"];

@@ -64,6 +64,30 @@ TEST(HfSource, TurnsAndCutsTheWeightsOfGpt2) {
   }
 }
 
+TEST(HfSource, HasAMatrixForEachExpert) {
+  const auto same = [](const char* name, const std::string& canonical, const std::string& theirs) {
+    HfFolder folder(name);
+    HfSource source(folder.path());
+    const Tensor wanted = folder.tensors.at(theirs);
+    EXPECT_EQ(whole(source, canonical, wanted.shape()), test::values(wanted)) << canonical;
+  };
+  const std::string mixtral = "model.layers.1.block_sparse_moe.";
+  same("mixtral", "layers.1.mlp.router.weight", mixtral + "gate.weight");
+  same("mixtral", "layers.1.mlp.experts.3.gate.weight", mixtral + "experts.3.w1.weight");
+  same("mixtral", "layers.1.mlp.experts.3.up.weight", mixtral + "experts.3.w3.weight");
+  same("mixtral", "layers.1.mlp.experts.4.down.weight", mixtral + "experts.4.w2.weight");
+  const std::string qwen = "model.layers.1.mlp.";
+  same("qwen3-moe", "layers.1.mlp.router.weight", qwen + "gate.weight");
+  same("qwen3-moe", "layers.1.mlp.experts.0.gate.weight", qwen + "experts.0.gate_proj.weight");
+  same("qwen3-moe", "layers.1.mlp.experts.5.up.weight", qwen + "experts.5.up_proj.weight");
+  same("qwen3-moe", "layers.1.mlp.experts.5.down.weight", qwen + "experts.5.down_proj.weight");
+  // Their number, before as many names are made.
+  HfFolder folder("mixtral");
+  folder.edit_config([](auto& config) { config["num_local_experts"] = 65536; });
+  EXPECT_THAT(message_of(Fault::kData, [&] { HfSource(folder.path()); }),
+              HasSubstr("a model of 2 layers with 65536 experts each, and the files hold 47"));
+}
+
 TEST(HfSource, GivesAnyRunAsItsPartOfTheWhole) {
   for (const char* name : {"gpt2", "llama", "internlm2", "bloom", "phi3"}) {
     HfSource source(test::golden_folder(name));

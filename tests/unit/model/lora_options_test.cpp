@@ -44,6 +44,23 @@ TEST(LoraOptions, ResolveTheNamesOfEveryProgram) {
                  "mlp.gate", "mlp.up", "mlp.down"}));
 }
 
+TEST(LoraOptions, GiveExpertsNoAdapters) {
+  using Set = std::set<std::string>;
+  const Set attention{"attention.query", "attention.key", "attention.value", "attention.output"};
+  EXPECT_EQ(first_layer("mixtral-tiny", {"all-linear"}), attention);
+  EXPECT_EQ(first_layer("mixtral-tiny", {"c_attn", "c_proj"}),
+            (Set{"attention.qkv", "attention.output"}));
+  for (const char* name : {"w1", "up_proj", "down_proj", "linear_fc1", "gate_up_proj"}) {
+    EXPECT_THAT(message_of(Fault::kUsage,
+                           [&] {
+                             first_layer("mixtral-tiny", {"q_proj", name});
+                           }),
+                HasSubstr(fmt::format("--lora-target-modules: this model has no {}, and experts "
+                                      "have no adapters yet; wanted some of W_pack, all-linear,",
+                                      name)));
+  }
+}
+
 TEST(LoraOptions, GiveEveryLayerTheRankAndTheScale) {
   LoraOptions options;
   EXPECT_FALSE(options.resolve(preset("llama-tiny")).given());
