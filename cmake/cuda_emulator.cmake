@@ -12,7 +12,7 @@ file(GLOB host_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/device/cuda/*.c
      ${CMAKE_SOURCE_DIR}/src/kernels/cuda/*.cpp ${CMAKE_SOURCE_DIR}/src/comm/nccl/*.cpp)
 list(FILTER host_sources EXCLUDE REGEX "kernels/cuda/(product|cublas_lt).cpp$")
 file(GLOB device_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/kernels/cuda/*.cu
-     ${CMAKE_SOURCE_DIR}/src/kernels/cuda/attention/*.cu)
+     ${CMAKE_SOURCE_DIR}/src/kernels/cuda/attention/*.cu ${CMAKE_SOURCE_DIR}/src/kernels/cuda/experts/*.cu)
 add_library(piton_cuda_emulated STATIC EXCLUDE_FROM_ALL ${emulator_sources} ${host_sources})
 piton_device_sources(device_sources ${CMAKE_BINARY_DIR}/generated/cuda_emulated cpp ${device_sources}
                      ${emulator}/faulty.cu ${emulator}/fragments.cu)
@@ -23,8 +23,8 @@ target_link_libraries(piton_cuda_emulated PUBLIC piton_kernels piton_comm piton_
 
 file(GLOB sources CONFIGURE_DEPENDS ${emulator}/*_test.cpp)
 piton_test(cuda_emulated ops SOURCES ${sources} ${CMAKE_SOURCE_DIR}/tests/ops/call_cases.cpp
-           ${CMAKE_SOURCE_DIR}/tests/ops/attention_cases.cpp ${CMAKE_SOURCE_DIR}/tests/ops/sampling_cases.cpp
-           ${CMAKE_SOURCE_DIR}/tests/ops/call_runner.cpp
+           ${CMAKE_SOURCE_DIR}/tests/ops/attention_cases.cpp ${CMAKE_SOURCE_DIR}/tests/ops/expert_cases.cpp
+           ${CMAKE_SOURCE_DIR}/tests/ops/sampling_cases.cpp ${CMAKE_SOURCE_DIR}/tests/ops/call_runner.cpp
            LIBS piton_cuda_emulated piton_adapters piton_session piton_generate piton_kernels_reference piton_kernels_cpu)
 # In place of NCCL: a library that moves the emulator's memory between processes, and calls its runtime functions.
 add_library(fake_nccl SHARED ${CMAKE_SOURCE_DIR}/tests/fake_nccl/nccl.cpp)

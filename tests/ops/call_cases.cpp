@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "attention_cases.h"
+#include "expert_cases.h"
 #include "sampling_cases.h"
 #include "support/tensors.h"
 
@@ -863,6 +864,7 @@ std::vector<CallCase> call_cases(const CaseOptions& options) {
   list.add_cadam();
   std::vector<CallCase> cases = list.take();
   for (CallCase& attention : attention_cases(options)) cases.push_back(std::move(attention));
+  for (CallCase& experts : expert_cases(options)) cases.push_back(std::move(experts));
   for (CallCase& sampling : sampling_cases(options)) cases.push_back(std::move(sampling));
   return cases;
 }

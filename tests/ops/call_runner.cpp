@@ -91,9 +91,13 @@ KernelCall CallRunner::run(const KernelCall& call, WeightUse use) {
   WeightForm form = WeightForm::kRows;
   if (use == WeightUse::kPacked && packs(call)) {
     WeightView* weight = weight_of(moved, &form);
-    const std::int64_t size = kernels_.packed_bytes(form, weight->out, weight->in, weight->dtype);
+    const std::int64_t size =
+        weight->matrices * kernels_.packed_bytes(form, weight->out, weight->in, weight->dtype);
     packed = arena.allocate(DType::kU8, {size}, MemoryKind::kWorkspace);
-    kernels_.run(PackWeight{.packed = packed, .rows = weight->tensor, .form = form}, *stream);
+    kernels_.run(
+        PackWeight{
+            .packed = packed, .rows = weight->tensor, .form = form, .matrices = weight->matrices},
+        *stream);
     weight->form = form;
     weight->tensor = packed;
   }

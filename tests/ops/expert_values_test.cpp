@@ -1,106 +1,195 @@
-// Routing and the balance of experts against Megatron-core (tests/golden/expert_balance.txt, made
-// by tools/oracle/expert_balance.py): weights, balance and gradients.
+// Routing, sums over experts and their products against what is computed by hand.
 #include <gtest/gtest.h>
 
-#include <fstream>
-#include <memory>
-#include <sstream>
-#include <string>
-#include <tuple>
-#include <vector>
+#include <cmath>
+#include <limits>
 
+#include "base/threads.h"
 #include "device/host_device.h"
-#include "kernels/kernels.h"
+#include "kernels/cpu/kernels.h"
 #include "kernels/reference/kernels.h"
-#include "support/tensors.h"
+#include "support/compare.h"
 
 namespace piton::test {
 namespace {
 
-struct MegatronCase {
-  std::int64_t tokens = 0, experts = 0, choices = 0;
-  bool normalized = false;
-  double factor = 0;
-  std::vector<double> logits, slope, weights, balance, gradient;
+// On the reference and on the processor's back end.
+class ExpertValues : public ::testing::TestWithParam<bool> {
+ protected:
+  ExpertValues()
+      : kernels_(GetParam() ? make_cpu_kernels(threads_) : make_reference_kernels()),
+        stream_(device_.make_stream()) {}
+
+  void run(const KernelCall& call) { kernels_->run(call, *stream_); }
+
+  static Tensor fp32(const Shape& shape, const std::vector<double>& contents) {
+    return tensor_of(DType::kF32, shape, contents);
+  }
+  static Tensor int32(const Shape& shape, const std::vector<double>& contents) {
+    return tensor_of(DType::kI32, shape, contents);
+  }
+  static void expect_values(const Tensor& tensor, const std::vector<double>& wanted) {
+    EXPECT_TRUE(close(tensor, tensor_of(DType::kF64, tensor.shape(), wanted),
+                      tolerance(DType::kF32, /*terms=*/4)));
+  }
+
+  // Tokens with these logits, routed.
+  RouteTokens routed(std::int64_t experts, std::int64_t k, const std::vector<double>& logits,
+                     bool normalized = false) {
+    const std::int64_t n = std::ssize(logits) / experts;
+    const auto unwritten = [](const Shape& shape) {
+      return int32(shape, std::vector<double>(static_cast<std::size_t>(shape.elements()), -9));
+    };
+    const RouteTokens call{.weights = host_tensor(DType::kF32, {n, k}),
+                           .choices = unwritten({n, k}),
+                           .rows = {.sources = unwritten({n * k}),
+                                    .places = unwritten({n, k}),
+                                    .first_rows = unwritten({experts + 1})},
+                           .balance = tensor_of(DType::kF64, {1}, std::vector<double>{100}),
+                           .logits = fp32({n, experts}, logits),
+                           .normalized = normalized};
+    run(call);
+    return call;
+  }
+
+  ThreadPool threads_{2};
+  HostDevice device_;
+  std::unique_ptr<Kernels> kernels_;
+  std::unique_ptr<Stream> stream_;
 };
 
-std::vector<double> words_of(std::istream& file) {
-  std::string line;
-  std::getline(file, line);
-  std::istringstream words(line);
-  std::vector<double> list;
-  for (double one = 0; words >> one;) list.push_back(one);
-  return list;
+INSTANTIATE_TEST_SUITE_P(BackEnds, ExpertValues, ::testing::Bool(),
+                         [](const auto& info) { return info.param ? "cpu" : "reference"; });
+
+// exp of the logits is 1 2 4 1, 3 3 1 1, 1 1 1 5: all sum to 8.
+std::vector<double> logits_of_eighths() {
+  std::vector<double> logits;
+  for (const double weight : {1., 2., 4., 1., 3., 3., 1., 1., 1., 1., 1., 5.})
+    logits.push_back(std::log(weight) + 0.5);
+  return logits;
 }
 
-std::vector<MegatronCase> cases_of_megatron() {
-  std::ifstream file(std::string(PITON_SOURCE_DIR) + "/tests/golden/expert_balance.txt");
-  std::string line;
-  std::getline(file, line);
-  std::vector<MegatronCase> cases;
-  for (;;) {
-    const std::vector<double> head = words_of(file);
-    if (head.size() != 5) return cases;
-    MegatronCase one{.tokens = static_cast<std::int64_t>(head[0]),
-                     .experts = static_cast<std::int64_t>(head[1]),
-                     .choices = static_cast<std::int64_t>(head[2]),
-                     .normalized = head[3] != 0,
-                     .factor = head[4]};
-    for (std::vector<double>* list :
-         {&one.logits, &one.slope, &one.weights, &one.balance, &one.gradient})
-      *list = words_of(file);
-    cases.push_back(one);
-  }
+TEST_P(ExpertValues, OfRoutingAreTheLargestProbabilities) {
+  const RouteTokens call = routed(4, 2, logits_of_eighths());
+  EXPECT_EQ(values(call.choices), (std::vector<double>{2, 1, 0, 1, 3, 0}));
+  expect_values(call.weights, {0.5, 0.25, 0.375, 0.375, 0.625, 0.125});
+  // Expert 0: tokens 1, 2; 1: tokens 0, 1; 2: token 0; 3: token 2.
+  EXPECT_EQ(values(call.rows.first_rows), (std::vector<double>{0, 2, 4, 5, 6}));
+  EXPECT_EQ(values(call.rows.sources), (std::vector<double>{1, 2, 0, 1, 0, 2}));
+  EXPECT_EQ(values(call.rows.places), (std::vector<double>{4, 2, 0, 3, 5, 1}));
+  // n L = 4 / 6 (2 5/8 + 2 6/8 + 6/8 + 7/8)
+  expect_values(call.balance, {100 + 4.0 / 6 * (10 + 12 + 6 + 7) / 8});
 }
 
-void expect_megatrons(const MegatronCase& one, Kernels& kernels, Stream& stream) {
-  const auto [n, m, k] = std::tuple(one.tokens, one.experts, one.choices);
-  const auto integers = [](const Shape& shape) { return host_tensor(DType::kI32, shape); };
-  const Tensor logits = tensor_of(DType::kF64, {n, m}, one.logits);
-  const RouteTokens route{.weights = host_tensor(DType::kF64, {n, k}),
-                          .choices = integers({n, k}),
-                          .rows = {integers({n * k}), integers({n, k}), integers({m + 1})},
-                          .balance = tensor_of(DType::kF64, {1}, std::vector{10.0}),
-                          .logits = logits,
-                          .normalized = one.normalized};
-  kernels.run(route, stream);
-  std::vector<double> weights(one.weights.size());
-  std::vector<double> slope;
-  for (std::int64_t i = 0; i < n * k; ++i) {
-    const std::int64_t at = i / k * m + static_cast<std::int64_t>(value_at(route.choices, i));
-    weights[static_cast<std::size_t>(at)] = value_at(route.weights, i);
-    slope.push_back(one.slope[static_cast<std::size_t>(at)]);
-  }
-  for (std::size_t i = 0; i < weights.size(); ++i) EXPECT_NEAR(weights[i], one.weights[i], 1e-12);
-  // Megatron's probabilities of the balance are fp32.
-  const auto rows = static_cast<double>(n);
-  EXPECT_NEAR(value_at(route.balance, 0) - 10, rows * one.balance[0], 1e-6 * rows);
-  const Tensor dlogits = host_tensor(DType::kF64, {n, m});
-  const double scale = 0.5;
-  kernels.run(RouteBackward{.dlogits = dlogits,
-                            .dweights = tensor_of(DType::kF64, {n, k}, slope),
-                            .logits = logits,
-                            .choices = route.choices,
-                            .first_rows = route.rows.first_rows,
-                            .scale = tensor_of(DType::kF64, {1}, std::vector{scale}),
-                            .balance_factor = one.factor / scale,
-                            .normalized = one.normalized},
-              stream);
-  for (std::size_t i = 0; i < one.gradient.size(); ++i) {
-    EXPECT_NEAR(value_at(dlogits, static_cast<std::int64_t>(i)), one.gradient[i],
-                1e-12 + 1e-6 * one.factor);
-  }
+TEST_P(ExpertValues, OfNormalizedRoutingSumToOne) {
+  const RouteTokens call = routed(4, 2, logits_of_eighths(), /*normalized=*/true);
+  EXPECT_EQ(values(call.choices), (std::vector<double>{2, 1, 0, 1, 3, 0}));
+  expect_values(call.weights, {2.0 / 3, 1.0 / 3, 0.5, 0.5, 5.0 / 6, 1.0 / 6});
 }
 
-TEST(ExpertBalance, IsThatOfMegatron) {
-  HostDevice device;
-  const auto kernels = make_reference_kernels();
-  const auto stream = device.make_stream();
-  const std::vector<MegatronCase> cases = cases_of_megatron();
-  ASSERT_EQ(cases.size(), 5U);
-  for (const MegatronCase& one : cases) {
-    SCOPED_TRACE(fmt::format("{} of {}", one.choices, one.experts));
-    expect_megatrons(one, *kernels, *stream);
+TEST_P(ExpertValues, OfTheBalanceAreOneForEqualShares) {
+  // Each token prefers another expert by the same amount.
+  const RouteTokens call = routed(3, 1, {9, 1, 1, 1, 9, 1, 1, 1, 9});
+  expect_values(call.balance, {100 + 3});
+  const RouteTokens all = routed(3, 3, {2, 0, 1, -4, 5, 3});
+  expect_values(all.balance, {100 + 2});
+}
+
+TEST_P(ExpertValues, TakeTheLowerOfEqualExperts) {
+  EXPECT_EQ(values(routed(4, 3, {7, 7, 7, 7}).choices), (std::vector<double>{0, 1, 2}));
+  EXPECT_EQ(values(routed(4, 2, {1, 7, 0, 7}).choices), (std::vector<double>{1, 3}));
+  EXPECT_EQ(values(routed(3, 2, {-0.0, 0.0, -1}).choices), (std::vector<double>{0, 1}));
+}
+
+// The numbers of experts and the rows stay valid; weights show what was wrong.
+TEST_P(ExpertValues, HaveValidExpertsWhereLogitsAreNoNumbers) {
+  const double bad = std::nan("");
+  const double infinity = std::numeric_limits<double>::infinity();
+  for (const bool normalized : {false, true}) {
+    const RouteTokens call = routed(
+        4, 3, {bad, 1, 2, bad, bad, bad, bad, bad, infinity, 1, -infinity, bad, 0, 1, bad, 2},
+        normalized);
+    EXPECT_EQ(values(call.choices), (std::vector<double>{2, 1, 0, 0, 1, 2, 0, 1, 2, 3, 1, 0}));
+    EXPECT_EQ(values(call.rows.first_rows), (std::vector<double>{0, 4, 8, 11, 12}));
+    EXPECT_EQ(values(call.rows.sources), (std::vector<double>{0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3}));
+    for (const double weight : values(call.weights)) EXPECT_TRUE(std::isnan(weight));
+    EXPECT_TRUE(std::isnan(value_at(call.balance, 0)));
+  }
+  // -infinity is a logit like others: probability 0.
+  const RouteTokens never = routed(3, 3, {-infinity, 0, -infinity});
+  EXPECT_EQ(values(never.choices), (std::vector<double>{1, 0, 2}));
+  expect_values(never.weights, {1, 0, 0});
+}
+
+TEST_P(ExpertValues, OfTheGradientOfLogitsAreThoseOfASoftmax) {
+  const RouteTokens forward = routed(4, 2, logits_of_eighths());
+  RouteBackward call{.dlogits = host_tensor(DType::kF32, {3, 4}),
+                     .dweights = fp32({3, 2}, {1, 0, 0, 1, 0, 0}),
+                     .logits = forward.logits,
+                     .choices = forward.choices,
+                     .first_rows = forward.rows.first_rows};
+  run(call);
+  // p (d - p): of expert 2 of token 0, and of expert 1 of token 1.
+  expect_values(call.dlogits, {-0.5 / 8, -0.5 / 4, 0.25, -0.5 / 8,  //
+                               -0.375 * 0.375, 0.375 * 0.625, -0.375 / 8, -0.375 / 8, 0, 0, 0, 0});
+  // 2/3 1/3 of the difference; the others do not matter.
+  call.normalized = true;
+  run(call);
+  expect_values(call.dlogits, {0, -2.0 / 9, 2.0 / 9, 0, -0.25, 0.25, 0, 0, 0, 0, 0, 0});
+  // The balance alone: counts 2 2 1 1, factor 3/2 2 4/6 = 2.
+  call.dweights = {};
+  call.scale = fp32({1}, {2});
+  call.balance_factor = 1.5;
+  run(call);
+  const double mean = (2 * 1 + 2 * 2 + 4 + 1) / 8.0;  // of token 0
+  expect_values(call.dlogits.slice(0, 0, 1),
+                {2 * (2 - mean) / 8, 2 * (2 - mean) / 4, 2 * (1 - mean) / 2, 2 * (1 - mean) / 8});
+}
+
+TEST_P(ExpertValues, OfACombinationAreWeightedSumsOfTheRowsOfATokenInAnyOrder) {
+  const Tensor y = host_tensor(DType::kF32, {2, 2});
+  const Tensor rows = fp32({4, 2}, {1, 2, 3, 4, 5, 6, 7, 8});
+  const Tensor places = int32({2, 2}, {3, 0, 1, 2});
+  const Tensor weights = fp32({2, 2}, {2, 10, 0.5, -1});
+  run(CombineExperts{.y = y, .rows = rows, .places = places, .weights = weights});
+  EXPECT_EQ(values(y), (std::vector<double>{24, 36, -3.5, -4}));
+  run(CombineExperts{.y = y, .rows = rows, .places = places});
+  EXPECT_EQ(values(y), (std::vector<double>{8, 10, 8, 10}));
+  const Tensor drows = host_tensor(DType::kF32, {4, 2});
+  const Tensor dweights = host_tensor(DType::kF32, {2, 2});
+  run(CombineExpertsBackward{.drows = drows,
+                             .dweights = dweights,
+                             .dy = fp32({2, 2}, {1, -1, 3, 2}),
+                             .rows = rows,
+                             .places = places,
+                             .weights = weights});
+  EXPECT_EQ(values(drows), (std::vector<double>{10, -10, 1.5, 1, -3, -2, 2, -2}));
+  EXPECT_EQ(values(dweights), (std::vector<double>{-1, -1, 17, 27}));
+}
+
+TEST_P(ExpertValues, OfLinearsAreProductsWithTheMatrixOfTheExpertOfARow) {
+  const Tensor first_rows = int32({4}, {0, 1, 1, 3});
+  const WeightView weight{.tensor = fp32({6, 2}, {1, 2, 3, 4, 9, 9, 9, 9, -1, 0, 0, 5}),
+                          .out = 2,
+                          .in = 2,
+                          .dtype = DType::kF32,
+                          .matrices = 3};
+  const Tensor x = fp32({3, 2}, {1, 1, 2, 3, 0, 1});
+  const Tensor y = host_tensor(DType::kF32, {3, 2});
+  run(LinearForward{.y = y, .x = x, .weight = weight, .first_rows = first_rows});
+  EXPECT_EQ(values(y), (std::vector<double>{3, 7, -2, 15, 0, 5}));
+  run(LinearBackwardInput{.dx = y, .dy = x, .weight = weight, .first_rows = first_rows});
+  EXPECT_EQ(values(y), (std::vector<double>{4, 6, -2, 15, 0, 5}));
+  for (const bool overwrites : {false, true}) {
+    const Tensor dweight = fp32({6, 2}, std::vector<double>(12, 100));
+    run(LinearBackwardWeight{.dweight = dweight,
+                             .dy = fp32({3, 2}, {1, 0, 2, 1, 1, 4}),
+                             .x = x,
+                             .overwrites = overwrites,
+                             .first_rows = first_rows});
+    std::vector<double> wanted{1, 1, 0, 0, 0, 0, 0, 0, 4, 7, 2, 7};
+    for (double& number : wanted) number += overwrites ? 0 : 100;
+    EXPECT_EQ(values(dweight), wanted) << overwrites;
   }
 }
 

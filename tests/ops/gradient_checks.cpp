@@ -406,6 +406,101 @@ Tensor summed_over_samples(const Tensor& all) {
   return slopes_agree(loss, gradients);
 }
 
+::testing::AssertionResult check_routing(Kernels& kernels, bool normalized, double factor) {
+  Runner run(kernels);
+  TensorSource source(12);
+  const std::int64_t n = 5, experts = 6, k = 3;
+  const Tensor balance = host_tensor(DType::kF64, {1});
+  const RouteTokens forward{.weights = source.unwritten(kDType, {n, k}),
+                            .choices = source.integers({n, k}, 0, 0),
+                            .rows = {.sources = source.integers({n * k}, 0, 0),
+                                     .places = source.integers({n, k}, 0, 0),
+                                     .first_rows = source.integers({experts + 1}, 0, 0)},
+                            .balance = balance,
+                            .logits = source.normal(kDType, {n, experts}),
+                            .normalized = normalized};
+  run(forward);
+  const Tensor scale = tensor_of(kDType, {1}, std::vector<double>{0.25});
+  const Tensor dweights = source.normal(kDType, {n, k});
+  const RouteBackward backward{.dlogits = source.unwritten(kDType, {n, experts}),
+                               .dweights = dweights,
+                               .logits = forward.logits,
+                               .choices = forward.choices,
+                               .first_rows = forward.rows.first_rows,
+                               .scale = factor != 0 ? scale : Tensor(),
+                               .balance_factor = factor,
+                               .normalized = normalized};
+  run(backward);
+  const auto loss = [&] {
+    set_value(balance, 0, 0);
+    run(forward);
+    return weighted_sum(forward.weights, dweights) + factor * 0.25 * value_at(balance, 0);
+  };
+  return slopes_agree(loss, {{"logits", forward.logits, backward.dlogits}});
+}
+
+// Tokens are copied to the rows of their experts, and what these return is summed.
+::testing::AssertionResult check_combined_experts(Kernels& kernels) {
+  Runner run(kernels);
+  TensorSource source(13);
+  const std::int64_t n = 4, k = 2, h = 3;
+  const Tensor sources =
+      tensor_of(DType::kI32, {n * k}, std::vector<double>{1, 2, 0, 1, 3, 0, 2, 3});
+  const Tensor places = tensor_of(DType::kI32, {n, k}, std::vector<double>{5, 2, 0, 3, 6, 1, 4, 7});
+  const Tensor x = source.normal(kDType, {n, h});
+  const Tensor rows = source.unwritten(kDType, {n * k, h});
+  const CombineExperts forward{.y = source.unwritten(kDType, {n, h}),
+                               .rows = rows,
+                               .places = places,
+                               .weights = source.normal(kDType, {n, k})};
+  const auto copy = EmbeddingForward{.y = rows, .table = x, .ids = sources};
+  run(copy);
+  const Tensor dy = source.normal(kDType, {n, h});
+  const CombineExpertsBackward backward{.drows = source.unwritten(kDType, {n * k, h}),
+                                        .dweights = source.unwritten(kDType, {n, k}),
+                                        .dy = dy,
+                                        .rows = rows,
+                                        .places = places,
+                                        .weights = forward.weights};
+  run(backward);
+  const Tensor dx = source.unwritten(kDType, {n, h});
+  run(CombineExperts{.y = dx, .rows = backward.drows, .places = places});
+  const auto loss = [&] {
+    run(forward);
+    return weighted_sum(forward.y, dy);
+  };
+  const auto result = slopes_agree(
+      loss, {{"rows", rows, backward.drows}, {"weights", forward.weights, backward.dweights}});
+  if (!result) return result;
+  const auto whole = [&] {
+    run(copy);
+    return loss();
+  };
+  return slopes_agree(whole, {{"x", x, dx}});
+}
+
+// Rows of four experts, of which one has none.
+::testing::AssertionResult check_linear_of_experts(Kernels& kernels) {
+  Runner run(kernels);
+  TensorSource source(14, /*awkward=*/true);
+  const std::int64_t n = 6, experts = 4, in = 4, out = 3;
+  const Tensor first_rows = tensor_of(DType::kI32, {5}, std::vector<double>{0, 2, 2, 5, 6});
+  const Tensor x = source.normal_rows(kDType, {n, in});
+  const Tensor w = source.normal(kDType, {experts * out, in});
+  const Tensor y = source.unwritten(kDType, {n, out});
+  const Tensor dy = source.normal_rows(kDType, {n, out});
+  const WeightView weight{.tensor = w, .out = out, .in = in, .dtype = kDType, .matrices = experts};
+  const Tensor dx = source.unwritten(kDType, {n, in});
+  const Accumulated dw(source, {experts * out, in});
+  run(LinearBackwardInput{.dx = dx, .dy = dy, .weight = weight, .first_rows = first_rows});
+  run(LinearBackwardWeight{.dweight = dw.tensor(), .dy = dy, .x = x, .first_rows = first_rows});
+  const auto loss = [&] {
+    run(LinearForward{.y = y, .x = x, .weight = weight, .first_rows = first_rows});
+    return weighted_sum(y, dy);
+  };
+  return slopes_agree(loss, {{"x", x, dx}, {"w", w, dw.take()}});
+}
+
 void add_attentions(std::vector<GradientCheck>& checks) {
   const auto integers = [](const Shape& shape, std::vector<double> contents) {
     return tensor_of(DType::kI32, shape, contents);
@@ -487,6 +582,15 @@ std::vector<GradientCheck> gradient_checks() {
   checks.push_back({"dropout add", check_dropout_add});
   checks.push_back({"embedding", check_embedding});
   checks.push_back({"loss", check_loss});
+  for (const bool normalized : {false, true}) {
+    for (const double factor : {0.0, 0.6}) {
+      checks.push_back(
+          {fmt::format("routing, normalized {} balance {}", normalized, factor),
+           [=](Kernels& kernels) { return check_routing(kernels, normalized, factor); }});
+    }
+  }
+  checks.push_back({"combined experts", check_combined_experts});
+  checks.push_back({"linear of experts", check_linear_of_experts});
   return checks;
 }
 

@@ -67,6 +67,7 @@ TEST_P(CpuKernels, GiveTheSameBitsForRowsCutAtTileEdgesAndForAll) {
   CallRunner runner(*two_, device_);
   int cuts = 0;
   const auto expect_equal = [&](const auto& call, const std::string& case_name) {
+    if (call.first_rows.defined()) return;  // rows of an expert are not cut
     for (const WeightUse use : {WeightUse::kPlain, WeightUse::kPacked}) {
       const std::int64_t n = outputs(call)[0].second.dim(0);
       const auto whole = outputs(runner.run(call, use));

@@ -84,7 +84,19 @@ TEST(GradientChecks, SeeEveryOutputThatTheyUseOffByOnePercent) {
         {"loss combine", "loss"},
         {"loss combine", "lse"},
         {"loss combine", "sum"},
-        {"loss backward", "dlogits"}}}};
+        {"loss backward", "dlogits"}}},
+      {"routing, normalized false balance 0",
+       {{"route tokens", "weights"}, {"route backward", "dlogits"}}},
+      {"routing, normalized true balance 0.6",
+       {{"route tokens", "balance"}, {"route backward", "dlogits"}}},
+      {"combined experts",
+       {{"combine experts", "y"},
+        {"combine experts backward", "drows"},
+        {"combine experts backward", "dweights"}}},
+      {"linear of experts",
+       {{"linear forward", "y"},
+        {"linear backward input", "dx"},
+        {"linear backward weight", "dweight"}}}};
   std::map<std::string, GradientCheck> checks;
   for (GradientCheck& check : gradient_checks()) checks[check.name] = check;
   for (const auto& [name, seen] : expected) {

@@ -1,4 +1,4 @@
-// Scales one output of one kind of call. Ids, which have no other output, are one too large.
+// Scales one output of one kind of call. Ids, and what routing counts, are one too large.
 #include "support/perturbed_kernels.h"
 
 namespace piton {
@@ -16,8 +16,10 @@ void PerturbedKernels::submit(const KernelCall& call, Stream& stream) {
   const bool integers = target.defined() && !std::holds_alternative<PackWeight>(call) &&
                         (target.dtype() == DType::kI32 || target.dtype() == DType::kI64 ||
                          target.dtype() == DType::kU8);
-  if (target.defined() &&
-      (std::holds_alternative<LargestLogits>(call) || std::holds_alternative<DrawTokens>(call))) {
+  const bool numbers = std::holds_alternative<LargestLogits>(call) ||
+                       std::holds_alternative<DrawTokens>(call) ||
+                       std::holds_alternative<RouteTokens>(call);
+  if (integers && numbers) {
     inner_.run(call, stream);
     for (std::int64_t i = 0; i < target.elements(); ++i) target.data<std::int32_t>()[i] += 1;
     ++perturbed_;

@@ -2,8 +2,8 @@
 //
 // After each call of the chosen kind, one of its outputs is wrong by a factor. A written tensor is
 // scaled; for an updated tensor only the change is scaled, so that the error does not depend on the
-// old values. A packed weight is opaque, so it is packed from scaled rows. Ids of the largest
-// logits are one too large; other integers are not perturbed.
+// old values. A packed weight is opaque, so it is packed from scaled rows. Ids of logits, and the
+// numbers and places of experts, are one too large; other integers are not perturbed.
 #pragma once
 
 #include <string>

@@ -2,6 +2,7 @@
 // dtype of y, and GELU by tanh; other activations read the sums from scratch. Few rows have another
 // kernel.
 #include "kernels/cuda/calls.h"
+#include "kernels/cuda/experts/expert_product.h"
 #include "kernels/cuda/few_row_product.h"
 #include "kernels/cuda/linear_end.cuh"
 #include "kernels/cuda/product.h"
@@ -26,6 +27,11 @@ void execute(const LinearForward& call, const CallContext& context) {
   if (call.y.elements() == 0) return;
   PITON_ASSERT(call.weight.form == WeightForm::kRows || call.weight.form == WeightForm::kCodes,
                "cuda: linear forward of a packed weight");
+  if (call.first_rows.defined()) {
+    LinearForward plain = call;
+    plain.weight = plain_rows(call.weight, context);
+    return multiply_experts(plain, context);
+  }
   if (has_few_rows(call)) return multiply_few_rows(call, context.stream);
   const WeightView weight = plain_rows(call.weight, context);
   Product product{.y = call.y,

@@ -1,6 +1,7 @@
 // dx = dy W + residual, dW += dy^T x, dbias += column sums of dy.
 #include "kernels/cuda/calls.h"
 #include "kernels/cuda/column_sums.cuh"
+#include "kernels/cuda/experts/expert_product.h"
 #include "kernels/cuda/product.h"
 
 namespace piton::cuda {
@@ -38,6 +39,12 @@ void execute(const LinearBackwardInput& call, const CallContext& context) {
   PITON_ASSERT(call.weight.form == WeightForm::kRows || call.weight.form == WeightForm::kCodes,
                "cuda: linear backward input of a packed weight");
   const WeightView weight = plain_rows(call.weight, context);
+  if (call.first_rows.defined()) {
+    LinearBackwardInput plain = call;
+    plain.dy = in_dtype(call.dy, call.weight.dtype, context);
+    plain.weight = weight;
+    return multiply_experts(plain, context);
+  }
   context.products.multiply({.y = call.dx,
                              .left = in_dtype(call.dy, call.weight.dtype, context),
                              .right = weight.tensor,
@@ -53,6 +60,11 @@ void execute(const LinearBackwardWeight& call, const CallContext& context) {
                           context.stream),
           "zero");
     return;
+  }
+  if (call.first_rows.defined()) {
+    LinearBackwardWeight plain = call;
+    plain.dy = in_dtype(call.dy, call.x.dtype(), context);
+    return multiply_experts(plain, context);
   }
   context.products.multiply({.y = call.dweight,
                              .left = in_dtype(call.dy, call.x.dtype(), context),

@@ -45,9 +45,11 @@ void execute(const ExpandWeight& call, const CallContext& context) {
 
 WeightView plain_rows(const WeightView& weight, const CallContext& context) {
   if (weight.form != WeightForm::kCodes) return weight;
-  WeightView plain{.out = weight.out, .in = weight.in, .dtype = weight.dtype};
-  plain.tensor =
-      scratch(weight.dtype, {weight.out, weight.in}, weight.codes.codes.place(), context.stream);
+  WeightView plain = weight;
+  plain.form = WeightForm::kRows;
+  plain.codes = {};
+  plain.tensor = scratch(weight.dtype, {weight.matrices * weight.out, weight.in},
+                         weight.codes.codes.place(), context.stream);
   execute(ExpandWeight{.rows = plain.tensor, .codes = weight.codes}, context);
   return plain;
 }

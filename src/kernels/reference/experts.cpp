@@ -42,6 +42,35 @@ double chosen_sum(const Values& p, const Values& choices, std::int64_t token) {
   return sum;
 }
 
+// dl += p (dp - sum of p dp), of the logits of a token.
+void add_softmax_gradient(Values& dlogits, std::int64_t token, const Values& p,
+                          const std::vector<double>& dp) {
+  double all = 0;
+  for (std::int64_t e = 0; e < std::ssize(dp); ++e)
+    all += p(token, e) * dp[static_cast<std::size_t>(e)];
+  for (std::int64_t e = 0; e < std::ssize(dp); ++e)
+    dlogits(token, e) += p(token, e) * (dp[static_cast<std::size_t>(e)] - all);
+}
+
+// The same of weights that are a softmax of the chosen logits alone: the others get nothing.
+void add_normalized_gradient(Values& dlogits, std::int64_t token, const Values& p,
+                             const Values& choices, const Values& dweights) {
+  const double whole = chosen_sum(p, choices, token);
+  const auto expert = [&](std::int64_t j) { return static_cast<std::int64_t>(choices(token, j)); };
+  double mean = 0;
+  for (std::int64_t j = 0; j < choices.shape()[1]; ++j)
+    mean += p(token, expert(j)) / whole * dweights(token, j);
+  for (std::int64_t j = 0; j < choices.shape()[1]; ++j)
+    dlogits(token, expert(j)) += p(token, expert(j)) / whole * (dweights(token, j) - mean);
+}
+
+// The gradient of a mean probability for each row of its expert; 0 without a balance.
+double factor_of_counts(const RouteBackward& call) {
+  if (call.balance_factor == 0) return 0;
+  return call.balance_factor * Values::read(call.scale)(0) *
+         static_cast<double>(call.logits.dim(1)) / static_cast<double>(call.choices.elements());
+}
+
 void sort_by_expert(const Values& choices, std::int64_t experts, const ExpertRows& rows) {
   const std::int64_t n = choices.shape()[0];
   const std::int64_t k = choices.shape()[1];
@@ -100,31 +129,26 @@ void execute(const RouteTokens& call) {
 
 void execute(const RouteBackward& call) {
   const std::int64_t n = call.choices.dim(0);
-  const std::int64_t k = call.choices.dim(1);
   const std::int64_t experts = call.logits.dim(1);
   const Values p = probabilities_of(call.logits);
   const Values choices = Values::read(call.choices);
   const Values first = Values::read(call.first_rows);
   const Values dweights = Values::read(call.dweights);
-  const double scale = call.scale.defined() ? Values::read(call.scale)(0) : 0;
-  const double factor =
-      call.balance_factor * scale * static_cast<double>(experts) / static_cast<double>(n * k);
+  const double factor = factor_of_counts(call);
   Values dlogits(call.dlogits.shape());
   for (std::int64_t t = 0; t < n; ++t) {
-    // The gradient of p, and then of the logits: dl = p (dp - sum of p dp).
-    std::vector<double> dp(static_cast<std::size_t>(experts));
-    const double whole = call.normalized ? chosen_sum(p, choices, t) : 1;
-    double mean = 0;  // of the gradients of normalized weights
-    for (std::int64_t j = 0; dweights.given() && call.normalized && j < k; ++j)
-      mean += p(t, static_cast<std::int64_t>(choices(t, j))) / whole * dweights(t, j);
-    for (std::int64_t j = 0; dweights.given() && j < k; ++j)
-      dp[static_cast<std::size_t>(choices(t, j))] += (dweights(t, j) - mean) / whole;
-    for (std::int64_t e = 0; factor != 0 && e < experts; ++e)
-      dp[static_cast<std::size_t>(e)] += factor * (first(e + 1) - first(e));
-    double all = 0;
-    for (std::int64_t e = 0; e < experts; ++e) all += p(t, e) * dp[static_cast<std::size_t>(e)];
-    for (std::int64_t e = 0; e < experts; ++e)
-      dlogits(t, e) = p(t, e) * (dp[static_cast<std::size_t>(e)] - all);
+    if (dweights.given() && call.normalized) {
+      add_normalized_gradient(dlogits, t, p, choices, dweights);
+    } else if (dweights.given()) {
+      std::vector<double> dp(static_cast<std::size_t>(experts));
+      for (std::int64_t j = 0; j < choices.shape()[1]; ++j)
+        dp[static_cast<std::size_t>(choices(t, j))] = dweights(t, j);
+      add_softmax_gradient(dlogits, t, p, dp);
+    }
+    if (factor == 0) continue;
+    std::vector<double> dp;
+    for (std::int64_t e = 0; e < experts; ++e) dp.push_back(factor * (first(e + 1) - first(e)));
+    add_softmax_gradient(dlogits, t, p, dp);
   }
   dlogits.write(call.dlogits);
 }

@@ -1,0 +1,268 @@
+// Which experts a token is sent to: a warp for each token. Their rows: two passes of a block for
+// each expert over the choices of all tokens, one to count them and one for places.
+#include "kernels/cuda/calls.h"
+#include "kernels/cuda/experts/token_softmax.cuh"
+#include "kernels/cuda/reduce.cuh"
+#include "kernels/cuda/scratch.h"
+
+namespace piton::cuda {
+namespace {
+
+template <typename S>
+struct RoutedTokens {
+  S* weights;
+  std::int32_t* choices;
+  S* probabilities;  // or nullptr
+  const S* logits;
+  std::int64_t n;
+  int experts;
+  int k;
+  bool normalized;
+  S lowest;  // -infinity
+};
+
+template <typename S>
+struct Candidate {
+  S logit;
+  int expert;
+
+  // In the order in which experts are chosen: NaN is last, and of equal ones the lower is first.
+  __device__ bool precedes(const Candidate& other) const {
+    const bool bad = logit != logit;
+    const bool other_bad = other.logit != other.logit;
+    if (bad != other_bad) return other_bad;
+    if (bad || logit == other.logit) return expert < other.expert;
+    return logit > other.logit;
+  }
+};
+
+// The first of those that come after `previous`; of all if its expert is -1.
+template <typename S>
+__device__ Candidate<S> next_candidate(const S* x, int experts, const Candidate<S>& previous) {
+  Candidate<S> best{0, -1};
+  const auto offer = [&](const Candidate<S>& one) {
+    if (best.expert < 0 || one.precedes(best)) best = one;
+  };
+  for (int e = static_cast<int>(threadIdx.x % kWarp); e < experts; e += kWarp) {
+    const Candidate<S> one{x[e], e};
+    if (previous.expert < 0 || previous.precedes(one)) offer(one);
+  }
+  for (int distance = kWarp / 2; distance > 0; distance /= 2) {
+    const Candidate<S> other{__shfl_xor_sync(kAllLanes, best.logit, distance),
+                             __shfl_xor_sync(kAllLanes, best.expert, distance)};
+    if (other.expert >= 0) offer(other);
+  }
+  return best;
+}
+
+template <typename S>
+__global__ void __launch_bounds__(kThreads, kBlocks) route_rows(RoutedTokens<S> all) {
+  const int lane = static_cast<int>(threadIdx.x % kWarp);
+  const std::int64_t token = std::int64_t{blockIdx.x} * kWarps + threadIdx.x / kWarp;
+  if (token >= all.n) return;
+  const S* x = all.logits + token * all.experts;
+  const TokenSoftmax<S> softmax = softmax_of(x, all.experts, all.lowest);
+  if (all.probabilities != nullptr) {
+    for (int e = lane; e < all.experts; e += kWarp)
+      all.probabilities[token * all.experts + e] = softmax.probability(x[e]);
+  }
+  S* weights = all.weights + token * all.k;
+  Candidate<S> chosen{0, -1};
+  S sum = 0;
+  for (int j = 0; j < all.k; ++j) {
+    chosen = next_candidate(x, all.experts, chosen);
+    const S weight = softmax.probability(chosen.logit);
+    sum += weight;
+    if (lane != 0) continue;
+    all.choices[token * all.k + j] = chosen.expert;
+    weights[j] = weight;
+  }
+  if (lane != 0 || !all.normalized) return;
+  for (int j = 0; j < all.k; ++j) weights[j] /= sum;
+}
+
+struct SortedRows {
+  std::int32_t* counts;  // [experts]
+  std::int32_t* first_rows;
+  std::int32_t* sources;
+  std::int32_t* places;
+  const std::int32_t* choices;
+  int count;  // n k
+  int experts;
+  int k;
+};
+
+__global__ void __launch_bounds__(kThreads, kBlocks) count_rows(SortedRows all) {
+  const int expert = static_cast<int>(blockIdx.x);
+  int mine = 0;
+#pragma unroll 4
+  for (int i = static_cast<int>(threadIdx.x); i < all.count; i += kThreads)
+    mine += all.choices[i] == expert ? 1 : 0;
+  const int sum = block_sum(mine, shared_array<int>());
+  if (threadIdx.x == 0) all.counts[expert] = sum;
+}
+
+constexpr int kStretches = 4;  // of kThreads choices that are looked at together
+
+__global__ void __launch_bounds__(kThreads, kBlocks) place_rows(SortedRows all) {
+  const int expert = static_cast<int>(blockIdx.x);
+  const int thread = static_cast<int>(threadIdx.x);
+  int* parts = shared_array<int>();  // [kStretches, kWarps]
+  int mine = 0;
+  for (int e = thread; e < expert; e += kThreads) mine += all.counts[e];
+  int row = block_sum(mine, parts);  // of the next choice of the expert
+  if (thread == 0) {
+    all.first_rows[expert] = row;
+    if (expert == all.experts - 1) all.first_rows[all.experts] = all.count;
+  }
+  const unsigned lanes_before = (1U << thread % kWarp) - 1;
+  for (int begin = 0; begin < all.count; begin += kStretches * kThreads) {
+    unsigned same[kStretches];  // the lanes of this warp that have the expert
+    __syncthreads();
+#pragma unroll
+    for (int s = 0; s < kStretches; ++s) {
+      const int i = begin + s * kThreads + thread;
+      same[s] = __ballot_sync(kAllLanes, i < all.count && all.choices[i] == expert ? 1 : 0);
+      if (thread % kWarp == 0) parts[s * kWarps + thread / kWarp] = __popc(same[s]);
+    }
+    __syncthreads();
+#pragma unroll
+    for (int s = 0; s < kStretches; ++s) {
+      for (int warp = 0; warp < kWarps; ++warp) {
+        if (warp == thread / kWarp && (same[s] >> thread % kWarp & 1U) != 0) {
+          const int i = begin + s * kThreads + thread;
+          const int place = row + __popc(same[s] & lanes_before);
+          all.places[i] = place;
+          all.sources[place] = i / all.k;
+        }
+        row += parts[s * kWarps + warp];
+      }
+    }
+  }
+}
+
+template <typename S>
+struct BalanceParts {
+  double* parts;  // [chunks, experts]
+  const S* probabilities;
+  std::int64_t n;
+  std::int64_t chunk;  // tokens
+  int experts;
+};
+
+// Sums of probabilities over the tokens of a chunk.
+template <typename S>
+__global__ void __launch_bounds__(kThreads, kBlocks) sum_probabilities(BalanceParts<S> all) {
+  const std::int64_t begin = std::int64_t{blockIdx.x} * all.chunk;
+  const std::int64_t end = begin + all.chunk < all.n ? begin + all.chunk : all.n;
+  for (int e = static_cast<int>(threadIdx.x); e < all.experts; e += kThreads) {
+    double sum = 0;
+#pragma unroll 4
+    for (std::int64_t t = begin; t < end; ++t)
+      sum += static_cast<double>(all.probabilities[t * all.experts + e]);
+    all.parts[std::int64_t{blockIdx.x} * all.experts + e] = sum;
+  }
+}
+
+struct BalanceSum {
+  double* balance;
+  const double* parts;
+  const std::int32_t* first_rows;
+  int chunks;
+  int experts;
+  double factor;  // experts / (n k)
+};
+
+__global__ void __launch_bounds__(kThreads, kBlocks) add_balance(BalanceSum all) {
+  double mine = 0;
+  for (int e = static_cast<int>(threadIdx.x); e < all.experts; e += kThreads) {
+    double column = 0;
+#pragma unroll 8
+    for (int chunk = 0; chunk < all.chunks; ++chunk)
+      column += all.parts[std::int64_t{chunk} * all.experts + e];
+    mine += column * static_cast<double>(all.first_rows[e + 1] - all.first_rows[e]);
+  }
+  const double sum = block_sum(mine, shared_array<double>());
+  if (threadIdx.x == 0) *all.balance += sum * all.factor;
+}
+
+template <typename S>
+void launch_balance(const RouteTokens& call, const S* probabilities, cudaStream_t stream) {
+  constexpr std::int64_t kMostChunks = 256;
+  constexpr std::int64_t kLeastTokens = 32;  // of a chunk
+  const std::int64_t n = call.logits.dim(0);
+  const std::int64_t experts = call.logits.dim(1);
+  const std::int64_t chunk = std::max(kLeastTokens, (n + kMostChunks - 1) / kMostChunks);
+  const std::int64_t chunks = (n + chunk - 1) / chunk;
+  const Tensor parts = scratch(DType::kF64, {chunks, experts}, call.logits.place(), stream);
+  launch("launch of route tokens, sums", sum_probabilities<S>,
+         {.blocks = {static_cast<unsigned>(chunks), 1, 1}},
+         BalanceParts<S>{.parts = pointer<double>(parts),
+                         .probabilities = probabilities,
+                         .n = n,
+                         .chunk = chunk,
+                         .experts = static_cast<int>(experts)},
+         stream);
+  launch("launch of route tokens, balance", add_balance,
+         {.blocks = {1, 1, 1}, .shared_bytes = kWarps * sizeof(double)},
+         BalanceSum{
+             .balance = pointer<double>(call.balance),
+             .parts = pointer<const double>(parts),
+             .first_rows = pointer<const std::int32_t>(call.rows.first_rows),
+             .chunks = static_cast<int>(chunks),
+             .experts = static_cast<int>(experts),
+             .factor = static_cast<double>(experts) / static_cast<double>(call.choices.elements())},
+         stream);
+}
+
+void launch_sort(const RouteTokens& call, cudaStream_t stream) {
+  const std::int64_t count = call.choices.elements();
+  const std::int64_t experts = call.logits.dim(1);
+  PITON_ASSERT(count < std::int64_t{1} << 30, "cuda: {} rows of experts", count);
+  const Tensor counts = scratch(DType::kI32, {experts}, call.logits.place(), stream);
+  const SortedRows all{.counts = pointer<std::int32_t>(counts),
+                       .first_rows = pointer<std::int32_t>(call.rows.first_rows),
+                       .sources = pointer<std::int32_t>(call.rows.sources),
+                       .places = pointer<std::int32_t>(call.rows.places),
+                       .choices = pointer<const std::int32_t>(call.choices),
+                       .count = static_cast<int>(count),
+                       .experts = static_cast<int>(experts),
+                       .k = static_cast<int>(call.choices.dim(1))};
+  const dim3 blocks{static_cast<unsigned>(experts), 1, 1};
+  launch("launch of route tokens, counts", count_rows,
+         {.blocks = blocks, .shared_bytes = kWarps * sizeof(int)}, all, stream);
+  launch("launch of route tokens, places", place_rows,
+         {.blocks = blocks, .shared_bytes = kStretches * kWarps * sizeof(int)}, all, stream);
+}
+
+}  // namespace
+
+void execute(const RouteTokens& call, const CallContext& context) {
+  const std::int64_t n = call.logits.dim(0);
+  with_sums(call.logits.dtype(), [&]<typename S>(std::type_identity<S>) {
+    Tensor probabilities;
+    if (call.balance.defined() && n > 0) {
+      probabilities =
+          scratch(call.logits.dtype(), call.logits.shape(), call.logits.place(), context.stream);
+    }
+    if (n > 0) {
+      launch("launch of route tokens", route_rows<S>,
+             {.blocks = {static_cast<unsigned>((n + kWarps - 1) / kWarps), 1, 1}},
+             RoutedTokens<S>{.weights = pointer<S>(call.weights),
+                             .choices = pointer<std::int32_t>(call.choices),
+                             .probabilities = pointer<S>(probabilities),
+                             .logits = pointer<const S>(call.logits),
+                             .n = n,
+                             .experts = static_cast<int>(call.logits.dim(1)),
+                             .k = static_cast<int>(call.choices.dim(1)),
+                             .normalized = call.normalized,
+                             .lowest = -std::numeric_limits<S>::infinity()},
+             context.stream);
+    }
+    launch_sort(call, context.stream);
+    if (probabilities.defined())
+      launch_balance(call, pointer<const S>(probabilities), context.stream);
+  });
+}
+
+}  // namespace piton::cuda

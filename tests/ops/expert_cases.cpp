@@ -1,0 +1,305 @@
+// Few and many tokens, choices and experts, with ties and with experts that have no token; products
+// of experts with no row, few rows, and more than a tile of rows.
+#include "expert_cases.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+#include "call_runner.h"
+#include "support/tensors.h"
+
+namespace piton::test {
+namespace {
+
+struct Routing {
+  std::int64_t n, experts, k;
+};
+
+// How the logits of a case are made.
+enum class LogitKind {
+  kNormal,
+  kTies,    // three values
+  kUneven,  // all tokens prefer the last experts
+  kNever,   // some are -infinity
+};
+
+class ExpertCaseList {
+ public:
+  explicit ExpertCaseList(const CaseOptions& options)
+      : dtype_(options.dtype),
+        sums_(options.dtype == DType::kF64 ? DType::kF64 : DType::kF32),
+        codes_(options.codes),
+        source_(0xE4, options.awkward) {}
+
+  std::vector<CallCase> take() { return std::move(cases_); }
+
+  void add_routings() {
+    for (const Routing& size :
+         {Routing{0, 4, 2}, Routing{1, 1, 1}, Routing{1, 4, 1}, Routing{7, 4, 2}, Routing{3, 60, 8},
+          Routing{37, 60, 4}, Routing{9, 128, 8}, Routing{1200, 8, 2}}) {
+      for (const bool normalized : {false, true}) {
+        for (const bool balance : {false, true}) {
+          // Each kind with and without the rest, over the sizes.
+          const auto kind = static_cast<LogitKind>(number_++ % 4);
+          add_routing(size, kind, normalized, balance);
+        }
+      }
+    }
+    add_routing({70, 4, 4}, LogitKind::kTies, true, true);
+    add_routing({5, 600, 3}, LogitKind::kNormal, true, true);  // more than a block has threads
+  }
+
+  void add_combinations() {
+    for (const Routing& size :
+         {Routing{0, 4, 2}, Routing{1, 1, 1}, Routing{7, 4, 2}, Routing{37, 16, 8}}) {
+      for (const std::int64_t h : {1, 24, 67, 264}) {
+        const Tensor places = routed(size, LogitKind::kNormal).rows.places;
+        const std::string detail = fmt::format("n {} k {} h {}", size.n, size.k, h);
+        const std::int64_t rows = size.n * size.k;
+        for (const bool weighted : {false, true}) {
+          add(fmt::format("{} weighted {}", detail, weighted), size.k,
+              CombineExperts{
+                  .y = source_.unwritten(dtype_, {size.n, h}),
+                  .rows = source_.normal(dtype_, {rows, h}),
+                  .places = places,
+                  .weights = weighted ? source_.normal(sums_, {size.n, size.k}) : Tensor()});
+        }
+        add(detail, h,
+            CombineExpertsBackward{.drows = source_.unwritten(dtype_, {rows, h}),
+                                   .dweights = source_.unwritten(sums_, {size.n, size.k}),
+                                   .dy = source_.normal(dtype_, {size.n, h}),
+                                   .rows = source_.normal(dtype_, {rows, h}),
+                                   .places = places,
+                                   .weights = source_.normal(sums_, {size.n, size.k})});
+      }
+    }
+  }
+
+  void add_linears() {
+    using Counts = std::vector<std::int64_t>;
+    struct Matrix {
+      std::int64_t out, in;
+    };
+    for (const Counts& counts : {Counts{0, 0}, Counts{3}, Counts{0, 5, 0, 3, 1}, Counts{9, 0, 0},
+                                 Counts{0, 0, 7}, Counts{1, 2, 130, 33, 0, 64}}) {
+      for (const Matrix size : {Matrix{1, 1}, Matrix{7, 5}, Matrix{40, 72}}) {
+        add_linear(counts, size.out, size.in, dtype_, /*overwrites=*/size.out == 7);
+        if (dtype_ != sums_)
+          add_linear(counts, size.out, size.in, sums_, /*overwrites=*/size.out != 7);
+      }
+      add_ends(counts, 33, 20, dtype_);
+      if (dtype_ != sums_) add_ends(counts, 33, 20, sums_);
+      if (!codes_) continue;
+      for (const CodeKind kind : {CodeKind::kInt8, CodeKind::kInt4, CodeKind::kNf4}) {
+        add_coded(counts, 70, 96, kind);
+        add_coded(counts, 5, 35, kind);
+      }
+    }
+    add_linear({2, 150}, 150, 40, dtype_, /*overwrites=*/false);  // several tiles of columns
+    add_linear({40, 3}, 20, 290, dtype_, /*overwrites=*/true);
+  }
+
+ private:
+  template <typename Call>
+  void add(const std::string& detail, std::int64_t terms, Call call, DType narrowest = DType::kF64,
+           std::int64_t rounded_terms = 1) {
+    cases_.push_back({.name = fmt::format("{}, {}, {}", Call::kName, name(dtype_), detail),
+                      .call = std::move(call),
+                      .terms = terms,
+                      .narrowest = narrowest,
+                      .rounded_terms = rounded_terms});
+  }
+
+  Tensor logits(const Routing& size, LogitKind kind) {
+    const Tensor x = source_.normal(sums_, {size.n, size.experts}, 0, 2);
+    for (std::int64_t i = 0; i < x.elements(); ++i) {
+      const std::int64_t expert = i % size.experts;
+      if (kind == LogitKind::kTies) set_value(x, i, static_cast<double>(i % 7 % 3));
+      if (kind == LogitKind::kUneven && expert < size.experts / 2)
+        set_value(x, i, value_at(x, i) - 15);
+      // As many numbers as choices are left.
+      if (kind == LogitKind::kNever && expert >= size.k && i % 2 == 1)
+        set_value(x, i, -std::numeric_limits<double>::infinity());
+    }
+    return x;
+  }
+
+  // With outputs that show what is not written.
+  RouteTokens routing(const Routing& size, LogitKind kind) {
+    const auto unwritten = [&](const Shape& shape) { return source_.integers(shape, -9, -9); };
+    return {.weights = source_.unwritten(sums_, {size.n, size.k}),
+            .choices = unwritten({size.n, size.k}),
+            .rows = {.sources = unwritten({size.n * size.k}),
+                     .places = unwritten({size.n, size.k}),
+                     .first_rows = unwritten({size.experts + 1})},
+            .logits = logits(size, kind)};
+  }
+
+  RouteTokens routed(const Routing& size, LogitKind kind) {
+    return std::get<RouteTokens>(run_reference(routing(size, kind)));
+  }
+
+  void add_routing(const Routing& size, LogitKind kind, bool normalized, bool balance) {
+    const std::string detail =
+        fmt::format("n {} experts {} k {} logits {} normalized {} balance {}", size.n, size.experts,
+                    size.k, static_cast<int>(kind), normalized, balance);
+    RouteTokens forward = routing(size, kind);
+    forward.normalized = normalized;
+    if (balance) forward.balance = source_.normal(DType::kF64, {1});
+    add(detail, size.experts, forward, sums_);
+    const RouteTokens after = routed(size, kind);
+    const Tensor scale = tensor_of(sums_, {1}, std::vector{0.3});
+    for (const bool weights : {true, false}) {
+      add(fmt::format("{} dweights {}", detail, weights), size.experts,
+          RouteBackward{.dlogits = source_.unwritten(sums_, {size.n, size.experts}),
+                        .dweights = weights ? source_.normal(sums_, {size.n, size.k}) : Tensor(),
+                        .logits = after.logits,
+                        .choices = after.choices,
+                        .first_rows = after.rows.first_rows,
+                        .scale = balance || normalized ? scale : Tensor(),
+                        .balance_factor = balance ? 0.7 : 0,
+                        .normalized = normalized});
+    }
+  }
+
+  static Tensor first_rows(const std::vector<std::int64_t>& counts) {
+    std::vector<double> first{0};
+    for (const std::int64_t count : counts) first.push_back(first.back() + count);
+    return tensor_of(DType::kI32, {std::ssize(first)}, first);
+  }
+
+  WeightView weight(std::int64_t matrices, std::int64_t out, std::int64_t in) {
+    return {.tensor = source_.normal(dtype_, {matrices * out, in}),
+            .out = out,
+            .in = in,
+            .dtype = dtype_,
+            .matrices = matrices};
+  }
+
+  static std::string detail_of(const std::vector<std::int64_t>& counts, std::int64_t out,
+                               std::int64_t in) {
+    return fmt::format("experts with {} rows, out {} in {}", fmt::join(counts, " "), out, in);
+  }
+
+  void add_linear(const std::vector<std::int64_t>& counts, std::int64_t out, std::int64_t in,
+                  DType outside, bool overwrites) {
+    const std::int64_t n = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
+    const std::int64_t m = std::ssize(counts);
+    const std::string detail =
+        fmt::format("{}, {} outside", detail_of(counts, out, in), name(outside));
+    add(detail, in,
+        LinearForward{.y = source_.unwritten_rows(outside, {n, out}),
+                      .x = source_.normal_rows(dtype_, {n, in}),
+                      .weight = weight(m, out, in),
+                      .first_rows = first_rows(counts)});
+    add(detail, out,
+        LinearBackwardInput{.dx = source_.unwritten_rows(overwrites ? dtype_ : outside, {n, in}),
+                            .dy = source_.normal_rows(outside, {n, out}),
+                            .weight = weight(m, out, in),
+                            .first_rows = first_rows(counts)},
+        dtype_, outside == dtype_ ? 1 : out);
+    const Shape shape{m * out, in};
+    add(fmt::format("{} overwrites {}", detail, overwrites), std::max<std::int64_t>(n, 1),
+        LinearBackwardWeight{
+            .dweight = overwrites ? source_.unwritten(sums_, shape) : source_.normal(sums_, shape),
+            .dy = source_.normal_rows(outside, {n, out}),
+            .x = source_.normal_rows(dtype_, {n, in}),
+            .overwrites = overwrites,
+            .first_rows = first_rows(counts)},
+        outside == dtype_ ? DType::kF64 : dtype_, n);
+  }
+
+  // What may follow the sums.
+  void add_ends(const std::vector<std::int64_t>& counts, std::int64_t out, std::int64_t in,
+                DType outside) {
+    const std::int64_t n = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
+    const std::int64_t m = std::ssize(counts);
+    const std::string detail =
+        fmt::format("{}, {} outside", detail_of(counts, out, in), name(outside));
+    add(detail + " activated, kept", in,
+        LinearForward{.y = source_.unwritten_rows(outside, {n, out}),
+                      .x = source_.normal_rows(dtype_, {n, in}),
+                      .weight = weight(m, out, in),
+                      .residual = source_.normal_rows(outside, {n, out}),
+                      .activation = ActivationKind::kGeluErf,
+                      .preactivation = source_.unwritten_rows(outside, {n, out}),
+                      .first_rows = first_rows(counts)});
+    LinearForward in_place{.x = source_.normal_rows(dtype_, {n, in}),
+                           .weight = weight(m, out, in),
+                           .first_rows = first_rows(counts)};
+    in_place.y = in_place.residual = source_.normal_rows(outside, {n, out});
+    add(detail + " over the residual", in, in_place);
+    if (outside != dtype_) return;
+    LinearBackwardInput dx{.dy = source_.normal_rows(dtype_, {n, out}),
+                           .weight = weight(m, out, in),
+                           .first_rows = first_rows(counts)};
+    dx.dx = dx.residual = source_.normal_rows(dtype_, {n, in});
+    add(detail + " dx over the residual", out, dx);
+  }
+
+  WeightView coded(CodeKind kind, std::int64_t matrices, std::int64_t out, std::int64_t in) {
+    const std::int64_t group = 32;
+    const std::int64_t groups = (in + group - 1) / group;
+    const double size = kind == CodeKind::kInt8 ? 160 : kind == CodeKind::kInt4 ? 20 : 1;
+    const Tensor scales = source_.normal(DType::kF32, {matrices * out, groups});
+    for (std::int64_t i = 0; i < scales.elements(); ++i)
+      set_value(scales, i, std::clamp(value_at(scales, i), -1.0, 1.0) / size);
+    const auto numbers = [&](bool given) {
+      return given ? source_.normal(DType::kF32, {matrices * out, groups}, 0, 0.5) : Tensor();
+    };
+    return {.form = WeightForm::kCodes,
+            .out = out,
+            .in = in,
+            .dtype = dtype_,
+            .codes = {.kind = kind,
+                      .group = group,
+                      .codes = source_.integers({matrices * out, code_bytes(kind, in)}, 0, 255,
+                                                DType::kU8),
+                      .scales = scales,
+                      .zeros = numbers(kind == CodeKind::kInt4),
+                      .minima = numbers(kind == CodeKind::kInt8)},
+            .matrices = matrices};
+  }
+
+  void add_coded(const std::vector<std::int64_t>& counts, std::int64_t out, std::int64_t in,
+                 CodeKind kind) {
+    const std::int64_t n = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
+    const WeightView weight = coded(kind, std::ssize(counts), out, in);
+    const std::string detail =
+        fmt::format("{}, code {}", detail_of(counts, out, in), static_cast<int>(kind));
+    // Few rows are rounded to 16-bit integers on the way.
+    add(detail, in,
+        LinearForward{.y = source_.unwritten_rows(dtype_, {n, out}),
+                      .x = source_.normal_rows(dtype_, {n, in}),
+                      .weight = weight,
+                      .first_rows = first_rows(counts)},
+        size_bytes(dtype_) == 4 ? DType::kF16 : dtype_, in);
+    add(detail, out,
+        LinearBackwardInput{.dx = source_.unwritten_rows(dtype_, {n, in}),
+                            .dy = source_.normal_rows(dtype_, {n, out}),
+                            .weight = weight,
+                            .residual = source_.normal_rows(dtype_, {n, in}),
+                            .first_rows = first_rows(counts)},
+        dtype_, out);
+  }
+
+  DType dtype_;
+  DType sums_;
+  bool codes_;
+  int number_ = 0;
+  TensorSource source_;
+  std::vector<CallCase> cases_;
+};
+
+}  // namespace
+
+std::vector<CallCase> expert_cases(const CaseOptions& options) {
+  ExpertCaseList list(options);
+  list.add_routings();
+  list.add_combinations();
+  list.add_linears();
+  return list.take();
+}
+
+}  // namespace piton::test
