@@ -1,5 +1,5 @@
 // Routing and the balance of experts against Megatron-core (tests/golden/expert_balance.txt, made
-// by tools/oracle/expert_balance.py): weights, balance and gradients.
+// by tools/oracle/expert_balance.py): weights, balance and gradients. Its probabilities are fp32.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -71,8 +71,7 @@ void expect_megatrons(const MegatronCase& one, Kernels& kernels, Stream& stream)
     weights[static_cast<std::size_t>(at)] = value_at(route.weights, i);
     slope.push_back(one.slope[static_cast<std::size_t>(at)]);
   }
-  for (std::size_t i = 0; i < weights.size(); ++i) EXPECT_NEAR(weights[i], one.weights[i], 1e-12);
-  // Megatron's probabilities of the balance are fp32.
+  for (std::size_t i = 0; i < weights.size(); ++i) EXPECT_NEAR(weights[i], one.weights[i], 1e-6);
   const auto rows = static_cast<double>(n);
   EXPECT_NEAR(value_at(route.balance, 0) - 10, rows * one.balance[0], 1e-6 * rows);
   const Tensor dlogits = host_tensor(DType::kF64, {n, m});
@@ -88,7 +87,7 @@ void expect_megatrons(const MegatronCase& one, Kernels& kernels, Stream& stream)
               stream);
   for (std::size_t i = 0; i < one.gradient.size(); ++i) {
     EXPECT_NEAR(value_at(dlogits, static_cast<std::int64_t>(i)), one.gradient[i],
-                1e-12 + 1e-6 * one.factor);
+                1e-6 * (1 + one.factor));
   }
 }
 
