@@ -104,7 +104,12 @@ DType scale_dtype_of(const TensorSource& source) {
 }
 
 // Throws Error(kUsage) for a model that cannot be coded.
-std::vector<HfPlace> coded_places(const OpenedModel& from) {
+std::vector<HfPlace> coded_places(const OpenedModel& from, const CodedWeights& wanted) {
+  if (wanted.gptq && from.model.experts) {
+    throw Error(Fault::kUsage,
+                "--method gptq: {} is a mixture of experts, which only --method rtn quantizes yet",
+                from.source->where());
+  }
   const HfFamily family = hf_config_of(from.model, from.origin).family;
   std::vector<HfPlace> places = hf_places(family, from.model);
   for (const HfPlace& place : places) {
@@ -133,7 +138,7 @@ std::vector<std::vector<std::int32_t>> samples_of(const OpenedModel& from,
 
 std::unique_ptr<CodedSource> make_coded(const CodedModel& model, CodedWeights& wanted) {
   const OpenedModel& from = model.from;
-  std::vector<HfPlace> places = coded_places(from);
+  std::vector<HfPlace> places = coded_places(from, wanted);
   wanted.format.scale = scale_dtype_of(*from.source);
   if (!wanted.gptq)
     return std::make_unique<NearestCodes>(*from.source, wanted.format, std::move(places));
@@ -145,12 +150,7 @@ std::unique_ptr<CodedSource> make_coded(const CodedModel& model, CodedWeights& w
 }
 
 void check_coded(const OpenedModel& from, const CodedWeights& wanted) {
-  if (wanted.gptq && from.model.experts) {
-    throw Error(Fault::kUsage,
-                "--method gptq: {} is a mixture of experts, which only --method rtn quantizes yet",
-                from.source->where());
-  }
-  static_cast<void>(NearestCodes(*from.source, wanted.format, coded_places(from)));
+  static_cast<void>(NearestCodes(*from.source, wanted.format, coded_places(from, wanted)));
   if (wanted.gptq) static_cast<void>(samples_of(from, wanted));
 }
 

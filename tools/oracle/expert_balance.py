@@ -1,4 +1,4 @@
-"""Routing and the balance of experts of Megatron-core 0.16.1, in float64 but for the probabilities of the balance.
+"""Routing and the balance of experts of Megatron-core 0.16.1, in float64 but for its softmax, which is fp32.
 
   python tools/oracle/expert_balance.py > tests/golden/expert_balance.txt     (torch 2.15, megatron-core 0.16.1)
 

@@ -151,7 +151,8 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "use-fused-moe-token-permute-and-unpermute",
      "rows of tokens are sorted by expert, and one call computes all experts of a layer"},
     {kIgnored, "moe-token-drop-policy:1", "an expert takes all tokens that are sent to it"},
-    {kIgnored, "moe-per-layer-logging", "load_balancing_loss in the metrics is the mean over all layers"},
+    {kIgnored, "moe-per-layer-logging",
+     "load_balancing_loss in the metrics is the mean over all layers"},
     {kIgnored, "auto-recompute-profiling-step:1 adaptive-recompute-profiling-step:1",
      "--recompute-granularity auto plans and measures before the first step"},
     {kIgnored, "use-ascend-coc",
@@ -244,7 +245,7 @@ constexpr MegatronGroup kMegatronFlags[] = {
     {kSame,
      "expert-model-parallel-size:1=1 "
      "expert-tensor-parallel-size:1=1",
-     "experts are not divided among ranks of their own yet"},
+     "experts are not divided among ranks yet"},
     {kSame, "lr-warmup-init:1=0|0.0", "the warm-up starts at 0"},
     {kSame, "muon-tp-mode:1=duplicated|distributed",
      "Muon updates whole matrices, however many tensor ranks share them"},

@@ -19,6 +19,7 @@
 #include "support/temp_folder.h"
 #include "unit/huggingface/hf_folder.h"
 #include "unit/megatron/compare_sources.h"
+#include "unit/megatron/edited_file.h"
 
 namespace piton {
 namespace {
@@ -184,6 +185,16 @@ TEST_F(Megatron, WhoseArgumentsContradictItsFilesIsRefused) {
   fs::rename(folder / "release/mp_rank_01", folder / "gone");
   EXPECT_THAT(refusal(folder),
               HasSubstr("argument tensor_model_parallel_size: got 2, but the files are of 1"));
+}
+
+TEST_F(Megatron, WithExpertsIsRefused) {
+  const fs::path folder = written("llama3", 1, 1);
+  EditedFile(folder / "release/mp_rank_00/model_optim_rng.pt",
+             {.numbers = {{"model_args/rotary_percent", 8}},
+              .renamed = {{"model_args/rotary_percent", "num_experts"}}});
+  EXPECT_THAT(refusal(folder),
+              HasSubstr("argument num_experts: got 8, wanted none: Piton reads no experts from "
+                        "Megatron's checkpoints yet; give a Hugging Face folder of the model"));
 }
 
 // Copies of two iterations, or of two versions, would be joined into a model that never was.
