@@ -6,6 +6,33 @@
 #include "model/reward_head.h"
 
 namespace piton {
+namespace {
+
+void add_linear(std::vector<CanonicalShape>& list, const std::string& name, const Shape& shape,
+                bool bias) {
+  list.push_back({name + ".weight", shape});
+  if (bias) list.push_back({name + ".bias", {shape[0]}});
+}
+
+// Matrices of all experts that are one parameter are next to each other.
+void add_mlp(std::vector<CanonicalShape>& list, const ModelConfig& config, const std::string& at) {
+  const Shape in{config.ffn_hidden, config.hidden};
+  const Shape out{config.hidden, config.ffn_hidden};
+  std::vector<std::string> names{at};
+  if (config.experts) {
+    list.push_back({at + ".router.weight", {config.experts->experts, config.hidden}});
+    names.clear();
+    for (std::int64_t expert = 0; expert < config.experts->experts; ++expert)
+      names.push_back(fmt::format("{}.experts.{}", at, expert));
+  }
+  for (const std::string& name : names) {
+    if (config.gated) add_linear(list, name + ".gate", in, config.biases);
+    add_linear(list, name + ".up", in, config.biases);
+  }
+  for (const std::string& name : names) add_linear(list, name + ".down", out, config.biases);
+}
+
+}  // namespace
 
 std::vector<CanonicalShape> canonical_tensors(const ModelConfig& config) {
   std::vector<CanonicalShape> list;
@@ -13,8 +40,7 @@ std::vector<CanonicalShape> canonical_tensors(const ModelConfig& config) {
     list.push_back({name, shape});
   };
   const auto linear = [&](const std::string& name, std::int64_t out, std::int64_t in, bool bias) {
-    add(name + ".weight", {out, in});
-    if (bias) add(name + ".bias", {out});
+    add_linear(list, name, {out, in}, bias);
   };
   const auto norm = [&](const std::string& name, bool is_there = true) {
     if (!is_there) return;
@@ -52,18 +78,7 @@ std::vector<CanonicalShape> canonical_tensors(const ModelConfig& config) {
     norm(at + "cross_norm", cross);
     if (cross) attention(at + "cross");
     norm(at + "mlp_norm");
-    if (config.experts) add(at + "mlp.router.weight", {config.experts->experts, h});
-    // The matrices of all experts that are one parameter are next to each other.
-    const std::int64_t experts = config.experts ? config.experts->experts : 1;
-    const auto mlp = [&](std::int64_t expert) {
-      return config.experts ? fmt::format("{}mlp.experts.{}", at, expert) : at + "mlp";
-    };
-    for (std::int64_t expert = 0; expert < experts; ++expert) {
-      if (config.gated) linear(mlp(expert) + ".gate", config.ffn_hidden, h, config.biases);
-      linear(mlp(expert) + ".up", config.ffn_hidden, h, config.biases);
-    }
-    for (std::int64_t expert = 0; expert < experts; ++expert)
-      linear(mlp(expert) + ".down", h, config.ffn_hidden, config.biases);
+    add_mlp(list, config, at + "mlp");
     norm(at + "mlp.end_norm", config.end_norms);
   };
   if (config.encoder_decoder) {

@@ -148,7 +148,7 @@ TEST_F(Faults, ARankThatStopsIsNamedAndTheRestEnd) {
 
 TEST_F(Faults, ACollectiveThatDoesNotTakePlaceIsSeenInItsStep) {
   std::vector<std::string> collectives{"tensor:all-reduce:5"};
-  if (whole()) collectives.emplace_back("data:reduce-scatter:0");
+  if (whole()) collectives.emplace_back("context+data gradients:reduce-scatter:0");
   for (const std::string& collective : collectives) {
     SCOPED_TRACE(collective);
     const auto to = folder_ / collective.substr(0, collective.find(':'));

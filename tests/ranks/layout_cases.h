@@ -150,11 +150,13 @@ inline ModelConfig small(const std::string& name) {
   const bool gemma = name == "gemma";
   const bool post_norm = name == "bert, post-norm";
   const bool published = name == "t5, published";
-  ModelConfig model = preset(alibi            ? "gpt2-tiny"
-                             : norms || gemma ? "llama-tiny"
-                             : post_norm      ? "bert-tiny"
-                             : published      ? "t5-tiny"
-                                              : name);
+  const bool balanced = name == "experts, balanced";
+  const bool experts = name == "experts" || balanced;
+  ModelConfig model = preset(alibi                       ? "gpt2-tiny"
+                             : norms || gemma || experts ? "llama-tiny"
+                             : post_norm                 ? "bert-tiny"
+                             : published                 ? "t5-tiny"
+                                                         : name);
   if (post_norm) model.encoder->post_norm = true;
   if (published) {
     model.positions = PositionKind::kRelative;
@@ -188,6 +190,8 @@ inline ModelConfig small(const std::string& name) {
     model.full_attention_every = 2;
     model.local_rotary_base = 500;
   }
+  if (experts)
+    model.experts = ExpertFacts{.experts = 5, .choices = 2, .balance_factor = balanced ? 0.1 : 0};
   model.vocabulary = 101;  // padded rows in every split
   model.hidden_dropout = 0.1;
   model.attention_dropout = 0.1;
@@ -230,6 +234,12 @@ inline std::vector<RunLayout> all_layouts_of(const std::string& model, int ranks
   if (small(model).encoder_decoder) all = with_split(std::move(all));
   if (small(model).encoder || small(model).encoder_decoder || small(model).prefix)
     std::erase_if(all, [](const RunLayout& one) { return one.mesh[Axis::kContext] > 1; });
+  // The balance is one of whole micro-batches, so these are the same in every layout.
+  if (small(model).experts && small(model).experts->balance_factor > 0) {
+    std::erase_if(all, [](const RunLayout& one) {
+      return one.mesh[Axis::kContext] > 1 || !one.sizes.empty() || one.micro != RunLayout{}.micro;
+    });
+  }
   return all;
 }
 
