@@ -62,16 +62,15 @@ MlpShape mlp_shape(const ModelConfig& config, const Adapters& adapters) {
 
 ExpertMlpShape expert_shape(const ModelConfig& config) {
   const ExpertFacts& facts = *config.experts;
-  ExpertMlpShape shape{
-      .hidden = config.hidden,
-      .ffn_hidden = config.ffn_hidden,
-      .experts = facts.experts,
-      .rules = {.choices = facts.choices,
-                .normalized = facts.normalized,
-                .balance_factor = facts.balance_factor},
-      .gated = config.gated,
-      .activation = config.activation,
-      .hidden_dropout = config.hidden_dropout};
+  ExpertMlpShape shape{.hidden = config.hidden,
+                       .ffn_hidden = config.ffn_hidden,
+                       .experts = facts.experts,
+                       .rules = {.choices = facts.choices,
+                                 .normalized = facts.normalized,
+                                 .balance_factor = facts.balance_factor},
+                       .gated = config.gated,
+                       .activation = config.activation,
+                       .hidden_dropout = config.hidden_dropout};
   if (config.end_norms) shape.end_norm = norm_shape(config);
   return shape;
 }

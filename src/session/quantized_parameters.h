@@ -16,8 +16,8 @@ using CodesOfParameter = std::function<std::optional<CodeFormat>(const Parameter
 
 // All matrices of the model's layers in `format`; in a format of GGUF files the head, too, in q8_0
 // or q6_k as those have it, unless it is the table of tokens. Others stay as they are: tables,
-// norms, biases, adapters, routers. The function throws Error(kUsage), beginning with `flag`, for a matrix
-// whose columns are split within a group.
+// norms, biases, adapters, routers. The function throws Error(kUsage), beginning with `flag`, for a
+// matrix whose columns are split within a group.
 CodesOfParameter codes_in(const CodeFormat& format, const std::string& flag);
 
 // Those matrices and heads that `source`, which must outlive the function, stores as codes, if this

@@ -3,8 +3,8 @@
 
 #include <functional>
 
-#include "kernels/meta/call_counts.h"
 #include "kernels/measured/forwarding_kernels.h"
+#include "kernels/meta/call_counts.h"
 
 namespace piton {
 

@@ -64,7 +64,7 @@ std::int64_t count_in(const Json& object, const char* key) {
 
 // What objectives and teachers report (session/objective.h).
 constexpr std::array kFigures = {
-    "rewards_chosen",    "rewards_rejected", "rewards_margin", "rewards_accuracy", "kl",
+    "rewards_chosen",     "rewards_rejected",   "rewards_margin", "rewards_accuracy", "kl",
     "teacher_divergence", "load_balancing_loss"};
 
 void read_figures(const Json& object, StepMetrics& step) {
