@@ -18,7 +18,7 @@ target_link_libraries(piton_test_support INTERFACE GTest::gtest GTest::gmock)
 file(GLOB double_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/support/*.cpp)
 add_library(piton_test_doubles STATIC ${double_sources})
 target_include_directories(piton_test_doubles PUBLIC ${CMAKE_SOURCE_DIR}/tests)
-target_link_libraries(piton_test_doubles PUBLIC piton_kernels PRIVATE piton_test_support)
+target_link_libraries(piton_test_doubles PUBLIC piton_kernels piton_kernels_meta PRIVATE piton_test_support)
 piton_compile_together(piton_test_doubles 32)
 
 # A test is compiled more often than it runs long: half of the time of -O3, which the libraries have. With sanitizers
