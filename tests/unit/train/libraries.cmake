@@ -1,1 +1,1 @@
-list(APPEND libraries piton_kernels_cpu)
+list(APPEND libraries piton_kernels_meta piton_kernels_cpu)
