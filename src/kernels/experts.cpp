@@ -113,10 +113,9 @@ WeightView matrix_of(const WeightView& weight, std::int64_t index) {
   WeightView one = weight;
   one.matrices = 1;
   one.tensor = share_of(weight.tensor, index, weight.matrices);
-  one.codes.codes = share_of(weight.codes.codes, index, weight.matrices);
-  one.codes.scales = share_of(weight.codes.scales, index, weight.matrices);
-  one.codes.zeros = share_of(weight.codes.zeros, index, weight.matrices);
-  one.codes.minima = share_of(weight.codes.minima, index, weight.matrices);
+  WeightCodes::tensors(one.codes, [&](const char*, Tensor& tensor, Access) {
+    tensor = share_of(tensor, index, weight.matrices);
+  });
   return one;
 }
 

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "ops/linear/linear_steps.h"
+
 namespace piton {
 namespace {
 
@@ -10,15 +12,6 @@ struct Travelling {
   Tensor tensor;
   Event ready;
 };
-
-// The rows of all members, [n, h], of this one's [n/t, h].
-Travelling all_rows(const Context& context, const Tensor& mine, Communicator& group) {
-  Tensor all = context.activation(mine.dtype(), {mine.dim(0) * group.size(), mine.dim(1)});
-  Event ready = group.all_gather(all, mine, context.stream);
-  context.arena.hold(all, ready.fence());
-  context.arena.hold(mine, ready.fence());
-  return {std::move(all), std::move(ready)};
-}
 
 // The sum over the members of x [n, h]: [n, h], or with `splits` this one's [n/t, h]. x is
 // overwritten.
@@ -42,9 +35,9 @@ Value rows_of_ranks(Context& context, const Value& x, Communicator& group, bool 
   if (group.size() == 1) return x;
   Tensor y = x.tensor;
   if (splits) {
-    const Travelling all = all_rows(context, x.tensor, group);
-    context.await(all.ready);
-    y = all.tensor;
+    Event ready;
+    y = gather(context, x.tensor, group, ready);
+    context.await(ready);
   }
   if (context.tape == nullptr) return {y};
   Value result = context.tape->output(y);
@@ -73,8 +66,9 @@ Value sum_over_ranks(Context& context, const Value& x, Communicator& group, bool
     Tensor dy = backward.take(id);
     if (!dy.defined()) return;
     if (!splits) return backward.give(x_id, std::move(dy));
-    Travelling all = all_rows(backward.context(), dy, group);
-    backward.give(x_id, std::move(all.tensor), std::move(all.ready));
+    Event ready;
+    Tensor all = gather(backward.context(), dy, group, ready);
+    backward.give(x_id, std::move(all), std::move(ready));
   });
   return result;
 }

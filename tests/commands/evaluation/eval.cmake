@@ -104,19 +104,21 @@ endforeach()
 file(WRITE ${WORK}/many/piqa/validation.jsonl "${rows}")
 set(many ${eval} --task piqa --task-data-path ${WORK}/many --batch-size 4)
 list(JOIN many " " words)
-# On a busy machine it can end before the shell looks at it: the next attempt then.
-foreach(attempt RANGE 1 20)
-  file(REMOVE_RECURSE ${WORK}/killed)
-  execute_process(COMMAND sh -c "${PITON} ${words} --save-results ${WORK}/killed 2> /dev/null & \
-    until test \"$(cat ${WORK}/killed/piqa.journal 2> /dev/null | wc -l)\" -gt 20 -o -e ${WORK}/killed/results.json; do \
-      sleep 0.02; done; kill -9 $!")
-  if(EXISTS ${WORK}/killed/piqa.journal AND NOT EXISTS ${WORK}/killed/results.json)
-    break()
-  endif()
-endforeach()
-if(NOT EXISTS ${WORK}/killed/piqa.journal OR EXISTS ${WORK}/killed/results.json)
-  message(FATAL_ERROR "the evaluation was never killed before its end")
-endif()
+# Runs `start`, which evaluates into `folder`, and kills it by `kill` in the middle: $! is its process. On a busy machine
+# it can end before the shell looks at it: the next attempt then.
+function(kill_in_the_middle folder start kill)
+  foreach(attempt RANGE 1 20)
+    file(REMOVE_RECURSE ${folder})
+    execute_process(COMMAND sh -c "${start} --save-results ${folder} 2> /dev/null & \
+      until test \"$(cat ${folder}/piqa.journal 2> /dev/null | wc -l)\" -gt 20 -o -e ${folder}/results.json; do \
+        sleep 0.02; done; ${kill}")
+    if(EXISTS ${folder}/piqa.journal AND NOT EXISTS ${folder}/results.json)
+      return()
+    endif()
+  endforeach()
+  message(FATAL_ERROR "${folder}: the evaluation was never killed before its end")
+endfunction()
+kill_in_the_middle(${WORK}/killed "${PITON} ${words}" "kill -9 $!")
 expect(RUN ${many} --save-results ${WORK}/killed CODE 0 ERR "piqa: [0-9]+ answers were there from an earlier run")
 expect(RUN ${many} --save-results ${WORK}/whole CODE 0)
 foreach(name results.json piqa.jsonl)
@@ -159,20 +161,9 @@ expect_same_results(2)
 expect_same_results(4)
 list(JOIN many " " words)
 # The launcher, mpirun and the ranks are killed: they have one session.
-foreach(attempt RANGE 1 20)
-  file(REMOVE_RECURSE ${WORK}/killed2)
-  execute_process(COMMAND sh -c "setsid ${LAUNCH} 2 ${PITON} ${words} --save-results ${WORK}/killed2 2> /dev/null & \
-    until test \"$(cat ${WORK}/killed2/piqa.journal 2> /dev/null | wc -l)\" -gt 20 -o -e ${WORK}/killed2/results.json; do \
-      sleep 0.02; done; \
-    of_session() { awk -v session=$! '$6 == session { print $1 }' /proc/[0-9]*/stat 2> /dev/null; }; \
-    while of_session | grep -q .; do kill -9 $(of_session) 2> /dev/null; sleep 0.02; done")
-  if(EXISTS ${WORK}/killed2/piqa.journal AND NOT EXISTS ${WORK}/killed2/results.json)
-    break()
-  endif()
-endforeach()
-if(NOT EXISTS ${WORK}/killed2/piqa.journal OR EXISTS ${WORK}/killed2/results.json)
-  message(FATAL_ERROR "the evaluation of two ranks was never killed before its end")
-endif()
+kill_in_the_middle(${WORK}/killed2 "setsid ${LAUNCH} 2 ${PITON} ${words}" "\
+  of_session() { awk -v session=$! '$6 == session { print $1 }' /proc/[0-9]*/stat 2> /dev/null; }; \
+  while of_session | grep -q .; do kill -9 $(of_session) 2> /dev/null; sleep 0.02; done")
 expect(RUN ${many} --save-results ${WORK}/killed2 CODE 0 ERR "piqa: [0-9]+ answers were there from an earlier run")
 expect_nearly_equal(${WORK}/killed2/piqa.jsonl ${WORK}/whole/piqa.jsonl "after a kill of two ranks")
 
