@@ -1,5 +1,6 @@
 #include "api/planning.h"
 
+#include "base/error.h"
 #include "comm/virtual/simulated_clock.h"
 #include "comm/virtual/world.h"
 #include "device/meta_device.h"
@@ -93,6 +94,11 @@ void check_layout(const RunPlan& plan) {
 
 StepTime estimate_time(const RunPlan& plan, const Machine& machine, const PlannedSpeeds& speeds,
                        KnownTimes& known) {
+  if (plan.mesh[Axis::kExpert] > 1) {
+    throw Error(Fault::kUsage,
+                "plan: the time of a step with --expert-model-parallel-size depends on how many "
+                "tokens choose the experts of each rank; leave out --step-time or --search");
+  }
   const auto link = [&](double bytes_per_second) {
     constexpr double kNoTime = 1e30;
     return LinkSpeed{.latency_seconds = bytes_per_second > 0 ? speeds.latency_seconds : 0,

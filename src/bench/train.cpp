@@ -79,9 +79,9 @@ class TrainRun {
     TrainBench bench;
     const double tokens = static_cast<double>(options_.plan.micro_batch *
                                               options_.plan.micro_batches * options_.plan.sequence);
-    bench.tokens = tokens * options_.plan.mesh[Axis::kData];
+    bench.tokens = tokens * options_.plan.mesh.sample_ranks();
     // The ranks of one replica share the work on its tokens.
-    const int share = options_.plan.mesh.ranks() / options_.plan.mesh[Axis::kData];
+    const int share = options_.plan.mesh.ranks() / options_.plan.mesh.sample_ranks();
     bench.flops = 3 * options_.plan.forward_flops_per_token() * tokens / share;
     const RankEstimate planned = estimate_own_rank(options_.plan, plain_);
     bench.planned_bytes = planned.memory.peak_total_bytes;

@@ -45,6 +45,8 @@ struct MeshSizes {
   int& operator[](Axis axis) { return size[static_cast<int>(axis)]; }
   int operator[](Axis axis) const { return size[static_cast<int>(axis)]; }
   int ranks() const;
+  // How many ranks have different samples: those of the data axis and of the expert axis.
+  int sample_ranks() const { return (*this)[Axis::kExpert] * (*this)[Axis::kData]; }
 };
 
 // The coordinates of rank `rank` in a mesh of these sizes, by axis.
@@ -66,6 +68,10 @@ class Mesh {
   int coordinate(Axis axis) const { return coordinates_[static_cast<int>(axis)]; }
   int rank_at(const std::array<int, kAxes>& coordinates) const;
   const MeshSizes& sizes() const { return sizes_; }
+  // This one of the sample_ranks().
+  int sample_rank() const {
+    return coordinate(Axis::kExpert) + size(Axis::kExpert) * coordinate(Axis::kData);
+  }
   World& world() const { return *world_; }
 
   // This rank's group along the axes `set`. Members are in order of world rank. The group is made

@@ -1,6 +1,7 @@
 // Checks and operation counts of mixtures of experts.
 #include "kernels/experts.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "kernels/expect.h"
@@ -34,6 +35,14 @@ void expect_logits(std::string_view call, const Tensor& logits, const Choices& o
   PITON_ASSERT(of.k <= logits.dim(1), "{}: {} choices of {} experts", call, of.k, logits.dim(1));
 }
 
+// Of all experts, or of those that are here.
+void expect_rows(std::string_view call, const Tensor& rows, const Choices& of) {
+  Operand{call, "rows", rows}.floating().contiguous();
+  Operand{call, "rows", rows}.shape({rows.dim(0), rows.dim(-1)});
+  PITON_ASSERT(rows.dim(0) <= of.n * of.k, "{}: {} rows of {} tokens with {} choices", call,
+               rows.dim(0), of.n, of.k);
+}
+
 double combined_flops(const Tensor& rows) { return 2.0 * static_cast<double>(rows.elements()); }
 
 }  // namespace
@@ -44,10 +53,10 @@ void RouteTokens::check() const {
   expect_logits(kName, logits, of);
   expect_integers(kName, "choices", choices, {of.n, of.k});
   Operand{kName, "weights", weights}.shape({of.n, of.k}).dtype(logits.dtype()).contiguous();
-  expect_integers(kName, "sources", rows.sources, {of.n * of.k});
-  expect_integers(kName, "places", rows.places, {of.n, of.k});
-  expect_integers(kName, "first rows", rows.first_rows, {logits.dim(1) + 1});
-  if (balance.defined()) Operand{kName, "balance", balance}.shape({1}).dtype(DType::kF64);
+  if (counts.defined()) expect_integers(kName, "counts", counts, {logits.dim(1)});
+  if (!balance.defined()) return;
+  PITON_ASSERT(counts.defined(), "{}: a balance without counts", kName);
+  Operand{kName, "balance", balance}.shape({1}).dtype(DType::kF64);
 }
 
 void RouteBackward::check() const {
@@ -55,21 +64,32 @@ void RouteBackward::check() const {
   const Choices of = expect_choices(kName, "choices", choices);
   expect_logits(kName, logits, of);
   expect_integers(kName, "choices", choices, {of.n, of.k});
-  expect_integers(kName, "first rows", first_rows, {logits.dim(1) + 1});
+  if (counts.defined()) expect_integers(kName, "counts", counts, {logits.dim(1)});
   Operand{kName, "dlogits", dlogits}.shape(logits.shape()).dtype(logits.dtype()).contiguous();
   if (dweights.defined())
     Operand{kName, "dweights", dweights}.shape({of.n, of.k}).dtype(logits.dtype()).contiguous();
-  PITON_ASSERT(balance_factor == 0 || scale.defined(), "{}: a factor of the balance without scale",
-               kName);
+  PITON_ASSERT(balance_factor == 0 || (scale.defined() && counts.defined()),
+               "{}: a factor of the balance without scale or counts", kName);
   if (scale.defined()) Operand{kName, "scale", scale}.shape({1}).dtype(logits.dtype());
+}
+
+void SortByExpert::check() const {
+  expect_one_place(*this);
+  const Choices of = expect_choices(kName, "choices", choices);
+  expect_integers(kName, "choices", choices, {of.n, of.k});
+  Operand{kName, "first rows", rows.first_rows}.given();
+  const std::int64_t experts = rows.first_rows.dim(0) - 1;
+  PITON_ASSERT(experts > 0 && first >= 0, "{}: {} experts from {} on", kName, experts, first);
+  expect_integers(kName, "first rows", rows.first_rows, {experts + 1});
+  expect_integers(kName, "sources", rows.sources, {of.n * std::min(of.k, experts)});
+  expect_integers(kName, "places", rows.places, {of.n, of.k});
 }
 
 void CombineExperts::check() const {
   expect_one_place(*this);
   const Choices of = expect_choices(kName, "places", places);
   expect_integers(kName, "places", places, {of.n, of.k});
-  Operand{kName, "rows", rows}.floating().contiguous();
-  Operand{kName, "rows", rows}.shape({of.n * of.k, rows.dim(-1)});
+  expect_rows(kName, rows, of);
   Operand{kName, "y", y}.shape({of.n, rows.dim(1)}).dtype(rows.dtype()).contiguous();
   if (weights.defined()) {
     Operand{kName, "weights", weights}
@@ -85,8 +105,7 @@ void CombineExpertsBackward::check() const {
   expect_one_place(*this);
   const Choices of = expect_choices(kName, "places", places);
   expect_integers(kName, "places", places, {of.n, of.k});
-  Operand{kName, "rows", rows}.floating().contiguous();
-  Operand{kName, "rows", rows}.shape({of.n * of.k, rows.dim(-1)});
+  expect_rows(kName, rows, of);
   Operand{kName, "drows", drows}.shape(rows.shape()).dtype(rows.dtype()).contiguous();
   Operand{kName, "dy", dy}.shape({of.n, rows.dim(1)}).dtype(rows.dtype()).contiguous();
   for (const auto& [name, tensor] : {std::pair{"weights", &weights}, {"dweights", &dweights}}) {

@@ -6,6 +6,10 @@
 // Expert e has rows first_rows[e] .. first_rows[e + 1] - 1. Products of these rows with the
 // matrices of the experts are linears with `first_rows` (kernels/linear.h). All sizes depend on n,
 // k and the number of experts alone, never on the choices: no expert drops a token.
+//
+// Of experts that are divided among ranks, m are here. A token chooses each expert once, so they
+// get at most r = n min(k, m) rows. The choices decide how many these are, first_rows[m]; the
+// others, up to r, are room that no result depends on.
 #pragma once
 
 #include "kernels/linear.h"
@@ -14,9 +18,9 @@ namespace piton {
 
 // Where the rows of the tokens are. All are int32 and contiguous.
 struct ExpertRows {
-  Tensor sources;     // [n k]
-  Tensor places;      // [n, k]
-  Tensor first_rows;  // [experts + 1]
+  Tensor sources;     // [r]; 0 where a row is of no token
+  Tensor places;      // [n, k]; -1: the expert is elsewhere
+  Tensor first_rows;  // [m + 1]
 };
 
 // The k experts with the largest logits of each token, the largest first, of equal ones the one
@@ -30,20 +34,18 @@ struct ExpertRows {
 //   L = experts * sum over experts of (share of the n k choices) * (mean p over the n tokens)
 struct RouteTokens {
   static constexpr std::string_view kName = "route tokens";
-  Tensor weights;   // [n, k]  written; fp32 (fp64)
-  Tensor choices;   // int32 [n, k]  written: numbers of experts
-  ExpertRows rows;  // written
-  Tensor balance;   // fp64 [1] or empty, ADDED TO: n L
-  Tensor logits;    // [n, experts]  fp32 (fp64)
+  Tensor weights;  // [n, k]  written; fp32 (fp64)
+  Tensor choices;  // int32 [n, k]  written: numbers of experts
+  Tensor counts;   // int32 [experts] or empty  written: the choices of each expert
+  Tensor balance;  // fp64 [1] or empty, ADDED TO: n L; only together with counts
+  Tensor logits;   // [n, experts]  fp32 (fp64)
   bool normalized = false;
 
   template <typename Self, typename Visitor>
   static void tensors(Self& self, Visitor&& v) {
     v("weights", self.weights, Access::kWrite);
     v("choices", self.choices, Access::kWrite);
-    v("sources", self.rows.sources, Access::kWrite);
-    v("places", self.rows.places, Access::kWrite);
-    v("first rows", self.rows.first_rows, Access::kWrite);
+    v("counts", self.counts, Access::kWrite);
     v("balance", self.balance, Access::kUpdate);
     v("logits", self.logits, Access::kRead);
   }
@@ -55,12 +57,12 @@ struct RouteTokens {
 // constants.
 struct RouteBackward {
   static constexpr std::string_view kName = "route backward";
-  Tensor dlogits;     // [n, experts]  written; fp32 (fp64)
-  Tensor dweights;    // [n, k] or empty: no gradient flows to the weights
-  Tensor logits;      // [n, experts]
-  Tensor choices;     // int32 [n, k]
-  Tensor first_rows;  // int32 [experts + 1]
-  Tensor scale;       // fp32 (fp64) [1] on the device, or empty: balance_factor is 0
+  Tensor dlogits;   // [n, experts]  written; fp32 (fp64)
+  Tensor dweights;  // [n, k] or empty: no gradient flows to the weights
+  Tensor logits;    // [n, experts]
+  Tensor choices;   // int32 [n, k]
+  Tensor counts;    // int32 [experts], or empty: balance_factor is 0
+  Tensor scale;     // fp32 (fp64) [1] on the device, or empty: balance_factor is 0
   double balance_factor = 0;
   bool normalized = false;
 
@@ -70,19 +72,39 @@ struct RouteBackward {
     v("dweights", self.dweights, Access::kRead);
     v("logits", self.logits, Access::kRead);
     v("choices", self.choices, Access::kRead);
-    v("first rows", self.first_rows, Access::kRead);
+    v("counts", self.counts, Access::kRead);
     v("scale", self.scale, Access::kRead);
   }
   void check() const;
   double flops() const { return 0; }
 };
 
+// The rows of experts `first` .. `first` + m - 1 for tokens that choose `choices`, each expert at
+// most once. m is that of rows.first_rows.
+struct SortByExpert {
+  static constexpr std::string_view kName = "sort by expert";
+  ExpertRows rows;  // written
+  Tensor choices;   // int32 [n, k]
+  std::int64_t first = 0;
+
+  template <typename Self, typename Visitor>
+  static void tensors(Self& self, Visitor&& v) {
+    v("sources", self.rows.sources, Access::kWrite);
+    v("places", self.rows.places, Access::kWrite);
+    v("first rows", self.rows.first_rows, Access::kWrite);
+    v("choices", self.choices, Access::kRead);
+  }
+  void check() const;
+  double flops() const { return 0; }
+};
+
 // y[t] = sum over the choices j of a token of weights[t, j] rows[places[t, j]], rounded once;
-// without weights they are 1: the gradient of tokens whose rows were copied to the experts.
+// without weights they are 1: the gradient of tokens whose rows were copied to the experts. Choices
+// without a place add nothing.
 struct CombineExperts {
   static constexpr std::string_view kName = "combine experts";
-  Tensor y;        // [n, h]    written; dtype of rows
-  Tensor rows;     // [n k, h]  contiguous
+  Tensor y;        // [n, h]  written; dtype of rows
+  Tensor rows;     // [r, h]  contiguous
   Tensor places;   // int32 [n, k]
   Tensor weights;  // [n, k], fp32 (fp64), or empty
 
@@ -97,13 +119,14 @@ struct CombineExperts {
   double flops() const;
 };
 
-// drows[places[t, j]] = weights[t, j] dy[t];  dweights[t, j] = dy[t] . rows[places[t, j]]
+// drows[places[t, j]] = weights[t, j] dy[t];  dweights[t, j] = dy[t] . rows[places[t, j]], which is
+// 0 without a place. Rows that are of no token are neither read nor written.
 struct CombineExpertsBackward {
   static constexpr std::string_view kName = "combine experts backward";
-  Tensor drows;     // [n k, h]  written; dtype of dy
-  Tensor dweights;  // [n, k]    written; fp32 (fp64)
+  Tensor drows;     // [r, h]  written; dtype of dy
+  Tensor dweights;  // [n, k]  written; fp32 (fp64)
   Tensor dy;        // [n, h]
-  Tensor rows;      // [n k, h]
+  Tensor rows;      // [r, h]
   Tensor places;    // int32 [n, k]
   Tensor weights;   // [n, k]
 
@@ -132,12 +155,12 @@ LinearBackwardInput part_of(const LinearBackwardInput& call, const PartOfExpert&
 LinearBackwardWeight part_of(const LinearBackwardWeight& call, const PartOfExpert& part);
 
 // Calls run(part_of(call, ...)) for each expert in order. Asserts that first_rows ascends from 0 to
-// `rows`.
+// at most `rows`.
 template <typename Call, typename Run>
 void for_each_expert(const Call& call, std::int64_t rows, const Run& run) {
   const auto* first = call.first_rows.template data<std::int32_t>();
   const std::int64_t experts = call.first_rows.dim(0) - 1;
-  PITON_ASSERT(first[0] == 0 && first[experts] == rows, "{}: experts have rows {} to {} of {}",
+  PITON_ASSERT(first[0] == 0 && first[experts] <= rows, "{}: experts have rows {} to {} of {}",
                Call::kName, first[0], first[experts], rows);
   for (std::int64_t i = 0; i < experts; ++i) {
     PITON_ASSERT(first[i] <= first[i + 1], "{}: expert {} begins at row {}, the next at {}",

@@ -38,7 +38,7 @@ using KernelCall = std::variant<
     LinearForward, LinearBackwardInput, LinearBackwardWeight, PackWeight, ExpandWeight, NormForward,
     NormBackward, Rotary, AttentionForward, AttentionBackward, AttentionMerge, CacheAppend,
     CachedAttention, ActivationForward, ActivationBackward, DropoutAddForward, DropoutAddBackward,
-    EmbeddingForward, EmbeddingBackward, RouteTokens, RouteBackward, CombineExperts,
+    EmbeddingForward, EmbeddingBackward, RouteTokens, RouteBackward, SortByExpert, CombineExperts,
     CombineExpertsBackward, LossStatistics, LargestLogits, LossCombine, LossBackward,
     TeacherStatistics, TeacherCombine, TeacherBackward, ChangeLogits, DrawTokens, Copy, Add, Scale,
     SoftCapForward, SoftCapBackward, RowSquares, MagnitudeForward, MagnitudeGradient, AdamwUpdate,

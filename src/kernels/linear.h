@@ -7,7 +7,8 @@
 //
 // Several experts are one call (kernels/experts.h): the weight is of m matrices, dweight is
 // [m out, in], and rows first_rows[i] .. first_rows[i + 1] - 1 are multiplied with matrix i.
-// first_rows is int32 [m + 1] on the device, from 0 to n; there is no bias then.
+// first_rows is int32 [m + 1] on the device, from 0 to at most n; there is no bias then. Rows from
+// first_rows[m] on are neither read nor written.
 #pragma once
 
 #include <optional>

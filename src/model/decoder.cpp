@@ -162,6 +162,7 @@ class DecoderChunk final : public Chunk {
       : config_(config),
         place_(std::move(place)),
         shard_{.group = &layout.mesh->group(Axis::kTensor),
+               .experts = &layout.mesh->group(Axis::kExpert),
                .strategy = layout.options.linears,
                .shared = layout.shared,
                .dtype = config.dtype,

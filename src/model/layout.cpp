@@ -104,6 +104,21 @@ void ModelLayout::check_context(const ModelConfig& config) const {
   }
 }
 
+void ModelLayout::check_experts(const ModelConfig& config) const {
+  const int e = mesh->size(Axis::kExpert);
+  if (e == 1) return;
+  if (!config.experts) {
+    throw Error(Fault::kUsage,
+                "layout: --expert-model-parallel-size divides the experts of a mixture, and the "
+                "model has none; give --num-experts too, or leave it out");
+  }
+  if (config.experts->experts % e == 0) return;
+  throw Error(Fault::kUsage,
+              "layout: {} experts cannot be divided over {} ranks; change --num-experts or "
+              "--expert-model-parallel-size",
+              config.experts->experts, e);
+}
+
 void ModelLayout::check_layers(const ModelConfig& config, int chunks) const {
   const bool both = config.encoder_decoder && chunks > 1;
   const auto fill = [&](std::int64_t layers, int count, const char* what, const char* flags) {
@@ -148,6 +163,7 @@ void ModelLayout::check(const ModelConfig& config, int chunks) const {
   divides(config.groups, "query groups", "--num-query-groups");
   divides(config.ffn_hidden, "columns of the MLP", "--ffn-hidden-size");
   check_context(config);
+  check_experts(config);
   check_layers(config, chunks);
   if (options.linears.sequence_parallel && t == 1) {
     throw Error(Fault::kUsage,

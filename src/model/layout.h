@@ -71,12 +71,14 @@ struct ModelLayout {
     return {&mesh->group(Axis::kContext), options.context_exchange};
   }
   // Throws Error(kUsage) that names the flag if heads, groups or the MLP's width are not divisible
-  // by the tensor size, heads or groups not by the context size under kHeads, or if there are fewer
-  // layers than chunks (of an encoder with a decoder, in one of both).
+  // by the tensor size, heads or groups not by the context size under kHeads, experts not by the
+  // expert size, or if there are fewer layers than chunks (of an encoder with a decoder, in one of
+  // both).
   void check(const ModelConfig& config, int chunks) const;
 
  private:
   void check_context(const ModelConfig& config) const;
+  void check_experts(const ModelConfig& config) const;
   void check_layers(const ModelConfig& config, int chunks) const;
 };
 

@@ -4,7 +4,6 @@
 
 #include "ops/dropout.h"
 #include "ops/experts/expert_linear.h"
-#include "ops/experts/expert_rows.h"
 #include "ops/linear/rank_rows.h"
 
 namespace piton {
@@ -24,26 +23,43 @@ Parameter router_parameter(const Shard& shard, const std::string& name, const Ex
   return router;
 }
 
-Parameter up_parameter(const Shard& shard, const std::string& name, const ExpertMlpShape& shape,
-                       const Initialization& initialization) {
+ExpertRange experts_of_rank(const Shard& shard, std::int64_t experts) {
+  const Communicator& ranks = *shard.experts;
+  PITON_ASSERT(experts % ranks.size() == 0, "{} experts on {} ranks", experts, ranks.size());
+  const std::int64_t count = experts / ranks.size();
+  return {ranks.rank() * count, count};
+}
+
+// One parameter of the matrices of the experts of this rank.
+template <typename Matrix>
+Parameter of_experts(const Shard& shard, std::string name, const ExpertRange& here,
+                     const Matrix& matrix) {
   std::vector<Parameter> matrices;
-  for (std::int64_t expert = 0; expert < shape.experts; ++expert) {
+  for (std::int64_t expert = here.first; expert < here.first + here.count; ++expert)
+    matrices.push_back(matrix(expert));
+  Parameter all = stacked(std::move(name), matrices);
+  if (shard.experts->size() > 1)
+    all.placement[Axis::kExpert] = {.kind = AxisPlacement::Kind::kSplit, .dim = 0};
+  return all;
+}
+
+Parameter up_parameter(const Shard& shard, const std::string& name, const ExpertMlpShape& shape,
+                       const ExpertRange& here, const Initialization& initialization) {
+  const std::string all = name + (shape.gated ? ".experts.gate_up.weight" : ".experts.up.weight");
+  return of_experts(shard, all, here, [&](std::int64_t expert) {
     std::vector<RowPart> parts;
     if (shape.gated) parts.push_back({expert_name(name, expert, "gate"), shape.ffn_hidden});
     parts.push_back({expert_name(name, expert, "up"), shape.ffn_hidden});
-    matrices.push_back(row_split_parameter(shard, "", parts, shape.hidden, initialization));
-  }
-  return stacked(name + (shape.gated ? ".experts.gate_up.weight" : ".experts.up.weight"), matrices);
+    return row_split_parameter(shard, "", parts, shape.hidden, initialization);
+  });
 }
 
 Parameter down_parameter(const Shard& shard, const std::string& name, const ExpertMlpShape& shape,
-                         const Initialization& initialization) {
-  std::vector<Parameter> matrices;
-  for (std::int64_t expert = 0; expert < shape.experts; ++expert) {
-    matrices.push_back(column_split_parameter(shard, expert_name(name, expert, "down"),
-                                              shape.hidden, shape.ffn_hidden, initialization));
-  }
-  return stacked(name + ".experts.down.weight", matrices);
+                         const ExpertRange& here, const Initialization& initialization) {
+  return of_experts(shard, name + ".experts.down.weight", here, [&](std::int64_t expert) {
+    return column_split_parameter(shard, expert_name(name, expert, "down"), shape.hidden,
+                                  shape.ffn_hidden, initialization);
+  });
 }
 
 Parameter* add(ParameterList& parameters, Parameter parameter) {
@@ -56,26 +72,37 @@ Parameter* add(ParameterList& parameters, Parameter parameter) {
 ExpertMlp::ExpertMlp(ParameterList& parameters, const Shard& shard, const std::string& name,
                      const ExpertMlpShape& shape, const BranchInitialization& initialization)
     : shard_(shard),
+      here_(experts_of_rank(shard, shape.experts)),
       shape_(shape),
       site_(name + ".dropout"),
       router_(add(parameters, router_parameter(shard, name, shape, initialization.input))),
-      up_(add(parameters, up_parameter(shard, name, shape, initialization.input))),
-      down_(add(parameters, down_parameter(shard, name, shape, initialization.output))) {
+      up_(add(parameters, up_parameter(shard, name, shape, here_, initialization.input))),
+      down_(add(parameters, down_parameter(shard, name, shape, here_, initialization.output))) {
   shape_.rules.balance_factor /= shard.size();
   if (shape.end_norm) end_norm_.emplace(parameters, shard, name + ".end_norm", *shape.end_norm);
+}
+
+Value ExpertMlp::experts_of(Context& context, const Value& tokens) const {
+  Communicator& ranks = *shard_.experts;
+  const Routing routing = routed(context, tokens, *router_, shape_.rules);
+  const auto of_ranks = [&](const Value& x) {
+    return rows_of_ranks(context, x, ranks, /*splits=*/true);
+  };
+  const Value x = of_ranks(tokens);
+  const Value weights = of_ranks(routing.weights);
+  const ExpertRows rows = sorted_rows(context, of_ranks({routing.choices}).tensor, here_);
+  const Value inner = expert_linear(context, dispatched(context, x, rows), *up_, rows.first_rows);
+  const Value active = shape_.gated ? gated_activation(context, inner, shape_.activation)
+                                    : activation_of(context, inner, shape_.activation);
+  const Value outer = expert_linear(context, active, *down_, rows.first_rows);
+  return sum_over_ranks(context, combined(context, outer, weights, rows.places), ranks,
+                        /*splits=*/true);
 }
 
 Value ExpertMlp::forward(Context& context, const Value& x, const Value& residual) const {
   Communicator& group = *shard_.group;
   const Value tokens = rows_of_ranks(context, x, group, shard_.splits_sequence());
-  const Routing routing = routed(context, tokens, *router_, shape_.rules);
-  const Tensor& first_rows = routing.rows.first_rows;
-  const Value inner =
-      expert_linear(context, dispatched(context, tokens, routing.rows), *up_, first_rows);
-  const Value active = shape_.gated ? gated_activation(context, inner, shape_.activation)
-                                    : activation_of(context, inner, shape_.activation);
-  const Value rows = expert_linear(context, active, *down_, first_rows);
-  Value y = combined(context, rows, routing.weights, routing.rows.places);
+  Value y = experts_of(context, tokens);
   y = sum_over_ranks(context, y, group, shard_.splits_sequence());
   if (end_norm_) y = end_norm_->forward(context, y);
   return dropout_add(context, y, nullptr, &residual,

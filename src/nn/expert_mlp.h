@@ -1,6 +1,11 @@
 // A mixture of experts in place of the MLP of a block: the router, the experts of each token
 // (kernels/experts.h), then dropout and residual. An expert is an MLP without biases. Tensor ranks
 // split each expert as they split an MLP; the router is whole on every rank.
+//
+// Each of e ranks of the expert axis has m = experts/e experts, and n tokens that differ. It routes
+// these, and the ranks gather the tokens of all with their choices and weights. A rank computes its
+// experts for all e n tokens, in r = e n min(k, m) rows, and the sums are scattered to the ranks
+// that the tokens are of.
 #pragma once
 
 #include <optional>
@@ -9,6 +14,7 @@
 
 #include "nn/linear.h"
 #include "ops/activation.h"
+#include "ops/experts/expert_rows.h"
 #include "ops/experts/routing.h"
 
 namespace piton {
@@ -37,12 +43,16 @@ class ExpertMlp {
   Value forward(Context& context, const Value& x, const Value& residual) const;
 
  private:
+  // The sum over the experts that this tensor rank has a part of. tokens [n, h] -> [n, h].
+  Value experts_of(Context& context, const Value& tokens) const;
+
   Shard shard_;
+  ExpertRange here_;
   ExpertMlpShape shape_;
   std::string site_;
   Parameter* router_;  // [experts, h]
-  Parameter* up_;      // [experts 2 f/t, h] gate and up of each expert, or [experts f/t, h]
-  Parameter* down_;    // [experts h, f/t]
+  Parameter* up_;      // [m 2 f/t, h] gate and up of each expert, or [m f/t, h]
+  Parameter* down_;    // [m h, f/t]
   std::optional<Norm> end_norm_;
 };
 

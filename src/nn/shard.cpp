@@ -19,6 +19,7 @@ Parameter base_parameter(const Shard& shard, std::string name, Shape shape) {
   // Ranks along these axes process different tokens.
   parameter.placement[Axis::kData].gradient_is_partial = true;
   parameter.placement[Axis::kContext].gradient_is_partial = true;
+  parameter.placement[Axis::kExpert].gradient_is_partial = true;
   return parameter;
 }
 

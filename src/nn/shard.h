@@ -1,5 +1,6 @@
-// The part of the layout that layers depend on: the tensor-parallel group and how linears use it.
-// Also functions that describe parameters split or replicated over this group.
+// The part of the layout that layers depend on: the tensor-parallel group and how linears use it,
+// and the group that experts are divided over. Also functions that describe parameters split or
+// replicated over this group.
 #pragma once
 
 #include <string>
@@ -12,7 +13,8 @@
 namespace piton {
 
 struct Shard {
-  Communicator* group = nullptr;  // of the tensor axis
+  Communicator* group = nullptr;    // of the tensor axis
+  Communicator* experts = nullptr;  // of the expert axis; only ExpertMlp needs it
   LinearStrategy strategy;
   SharedRows* shared = nullptr;  // of the tensor axis, for fused linears; null: there are none
   DType dtype = DType::kF32;

@@ -211,12 +211,29 @@ int ParallelOptions::planned_ranks(const std::optional<std::int64_t>& world_size
     check_range("--world-size", *world_size, 1, kMostRanks);
     return static_cast<int>(*world_size);
   }
+  expect_positive("expert-model-parallel-size", expert);
   const Replica replica{tensor, pipeline, context};
-  if (replica.ranks() > kMostRanks) {
-    throw Error(Fault::kUsage, "mesh: {} are {} ranks, wanted 1 to {}", replica.text(),
-                replica.ranks(), kMostRanks);
+  const std::int64_t ranks =
+      checked_product("--expert-model-parallel-size", "ranks", replica.ranks(), expert);
+  if (ranks > kMostRanks) {
+    throw Error(Fault::kUsage, "mesh: {}{} are {} ranks, wanted 1 to {}", replica.text(),
+                expert > 1 ? fmt::format(" x expert {}", expert) : "", ranks, kMostRanks);
   }
-  return static_cast<int>(replica.ranks());
+  return static_cast<int>(ranks);
+}
+
+// Divides the data-parallel ranks.
+void ParallelOptions::divide_experts(MeshSizes& sizes) const {
+  const int ranks = sizes[Axis::kData];
+  if (ranks % expert != 0) {
+    throw Error(
+        Fault::kUsage,
+        "parallel: --expert-model-parallel-size: got {}, wanted a number that divides the {} "
+        "data-parallel ranks (processes / tensor / context / pipeline)",
+        expert, ranks);
+  }
+  sizes[Axis::kExpert] = expert;
+  sizes[Axis::kData] = ranks / expert;
 }
 
 MeshSizes ParallelOptions::check(int world_size) const {
@@ -224,22 +241,27 @@ MeshSizes ParallelOptions::check(int world_size) const {
   if (zero_stage < 0 || zero_stage > 3) {
     throw Error(Fault::kUsage, "parallel: --zero-stage is {}, wanted 0, 1, 2 or 3", zero_stage);
   }
-  const MeshSizes sizes = mesh_of(world_size, {tensor, pipeline, context});
-  check_instances(sizes[Axis::kData] * sizes[Axis::kContext]);
+  expect_positive("expert-model-parallel-size", expert);
+  MeshSizes sizes = mesh_of(world_size, {tensor, pipeline, context});
+  divide_experts(sizes);
+  check_instances(sizes);
   return sizes;
 }
 
-void ParallelOptions::check_instances(int ranks) const {
+void ParallelOptions::check_instances(const MeshSizes& sizes) const {
   const char* const flag = "num-distributed-optimizer-instances";
   expect_positive(flag, zero_instances);
   if (zero_instances == 1) return;
   needs(true, flag, effective_zero_stage() > 0,
         "--use-distributed-optimizer or --zero-stage 1, 2 or 3, whose shards it holds several "
         "times");
+  // Those that hold an expert; all of them, where experts are not divided.
+  const int ranks = sizes[Axis::kData] * sizes[Axis::kContext];
   if (ranks % zero_instances == 0) return;
   throw Error(Fault::kUsage,
-              "parallel: --{}: got {}, wanted a number that divides the {} data-parallel ranks{}",
-              flag, zero_instances, ranks, context > 1 ? " (with those of the context)" : "");
+              "parallel: --{}: got {}, wanted a number that divides the {} data-parallel ranks{}{}",
+              flag, zero_instances, ranks, expert > 1 ? " of an expert" : "",
+              context > 1 ? " (with those of the context)" : "");
 }
 
 std::int64_t ParallelOptions::sequence_multiple(bool dropout) const {

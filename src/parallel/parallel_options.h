@@ -1,5 +1,6 @@
 // Options of the parallel layout of a run, and the mesh that they define. The data-parallel size is
-// the number of ranks divided by tensor x context x pipeline.
+// the number of ranks divided by tensor x context x pipeline. These ranks are those of the expert
+// and of the data axis: each has different samples.
 #pragma once
 
 #include <cstdint>
@@ -27,6 +28,7 @@ struct ParallelOptions {
   int tensor = 1;
   int context = 1;
   ContextExchange context_exchange = ContextExchange::kRing;
+  int expert = 1;
   int pipeline = 1;
   LinearOptions linears;
   bool use_distributed_optimizer = false;
@@ -70,11 +72,13 @@ struct ParallelOptions {
   }
 
   // The number of ranks of a layout that is only shown: `world_size` (--world-size), or tensor x
-  // context x pipeline if it is not given. Throws Error(kUsage) unless it is 1 to kMostRanks.
+  // context x expert x pipeline if it is not given. Throws Error(kUsage) unless it is 1 to
+  // kMostRanks.
   int planned_ranks(const std::optional<std::int64_t>& world_size) const;
 
   // The mesh of `world_size` ranks. Throws Error(kUsage) naming the flag if a value is out of range
-  // or `world_size` is not a multiple of tensor x context x pipeline. ModelLayout::check refuses
+  // or `world_size` is not a multiple of tensor x context x expert x pipeline. ModelLayout::check
+  // refuses
   // layouts that do not fit the model, and sequence parallelism on one tensor rank.
   MeshSizes check(int world_size) const;
 
@@ -92,6 +96,11 @@ struct ParallelOptions {
              "(Ulysses)"},
       Choice<ContextExchange>(context_exchange,
                               {{"p2p", ContextExchange::kRing}, {"a2a", ContextExchange::kHeads}}));
+    v(Option{"expert-model-parallel-size",
+             "number of ranks that the experts of each layer are divided over; they are "
+             "data-parallel "
+             "ranks, each with its own samples"},
+      expert);
     v(Option{"pipeline-model-parallel-size", "number of stages that the layers are divided into"},
       pipeline);
     linears.visit(v);
@@ -175,7 +184,8 @@ struct ParallelOptions {
       auto_recompute_mebibytes);
   }
 
-  void check_instances(int ranks) const;
+  void divide_experts(MeshSizes& sizes) const;
+  void check_instances(const MeshSizes& sizes) const;
   void add_small_parts(RecomputeRules& rules, std::int64_t most_layers) const;
   void check_distribution(bool full) const;
 };

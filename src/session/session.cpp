@@ -19,9 +19,9 @@ namespace piton {
 namespace {
 
 // Have different samples; ranks of the context axis get the same ones and divide their rows.
-constexpr AxisSet kSampleAxes = axes(Axis::kData);
-constexpr AxisSet kLossAxes =
-    axes(Axis::kData, Axis::kContext, Axis::kPipeline);  // hold parts of the loss
+constexpr AxisSet kSampleAxes = axes(Axis::kData, Axis::kExpert);
+// Hold parts of the loss.
+constexpr AxisSet kLossAxes = axes(Axis::kData, Axis::kExpert, Axis::kContext, Axis::kPipeline);
 
 ComputeContext compute(const Machine& machine) {
   return {machine.kernels, machine.device, machine.arena, machine.stream};
@@ -50,8 +50,8 @@ Session::Session(const Machine& machine, Mesh& mesh, const SessionSettings& sett
   check(machine.device, mesh.sizes(), settings);
   layout_ = {.mesh = mesh_, .options = settings.layout};
   // Made now: creating a group waits for its members, and must not come between messages of a step.
-  for (const AxisSet set :
-       {axes(Axis::kTensor), axes(Axis::kPipeline), kSampleAxes, kLossAxes, kAllAxes})
+  for (const AxisSet set : {axes(Axis::kTensor), axes(Axis::kExpert), axes(Axis::kPipeline),
+                            kSampleAxes, kLossAxes, kAllAxes})
     mesh.group(set);
   if (mesh.size(Axis::kContext) > 1) connect_members(layout_.context_group());
   share_rows();
@@ -326,7 +326,7 @@ Session::Losses Session::losses_of(const PipelineResult& result, const Labels& l
 std::int64_t Session::samples_of(const std::vector<MicroBatch>& batches) {
   std::int64_t samples = 0;
   for (const MicroBatch& batch : batches) samples += batch.samples;
-  return samples * mesh_->size(Axis::kData);
+  return samples * mesh_->sizes().sample_ranks();
 }
 
 void Session::schedule_micro_batches(int count) {

@@ -130,6 +130,23 @@ rule(context-of-encoders PLAN REJECTS ${context} --model-family bert
      SAYS "--context-parallel-size divides the rows of decoders")
 rule(context-of-preferences PLAN REJECTS ${context} --stage dpo SAYS "--context-parallel-size: divides samples, and --stage")
 
+row("`--expert-model-parallel-size` that does not divide the data-parallel ranks or the experts, or without experts")
+set(divided --disable-bias-linear --num-experts 4 --world-size 4 --expert-model-parallel-size)
+rule(ranks-of-experts PLAN ACCEPTS ${divided} 2 REJECTS ${divided} 3
+     SAYS "--expert-model-parallel-size: got 3, wanted a number that divides the 4 data-parallel ranks")
+rule(experts-of-ranks PLAN ACCEPTS ${divided} 4 REJECTS ${divided} 4 --num-experts 6
+     SAYS "6 experts cannot be divided over 4 ranks")
+rule(no-experts PLAN REJECTS --world-size 2 --expert-model-parallel-size 2
+     SAYS "--expert-model-parallel-size divides the experts of a mixture, and the model has none")
+
+row("`--expert-model-parallel-size` with `--variable-seq-lengths`, or with `--stage` of preferences")
+rule(lengths-of-experts PLAN REJECTS ${divided} 2 --is-instruction-dataset --variable-seq-lengths
+     SAYS "gathers equal numbers of rows of its ranks, and --variable-seq-lengths")
+rule(experts-of-preferences PLAN REJECTS ${divided} 2 --stage dpo SAYS "gathers equal numbers of rows of its ranks, and --stage")
+
+row("`--expert-model-parallel-size` with `--step-time` or `--search` of `plan`")
+rule(time-of-experts PLAN REJECTS ${divided} 2 --step-time SAYS "the time of a step with --expert-model-parallel-size depends")
+
 row("`--num-distributed-optimizer-instances` without ZeRO, or that does not divide the data-parallel ranks")
 set(instances --world-size 4 --num-distributed-optimizer-instances)
 rule(instances PLAN ACCEPTS ${instances} 2 --zero-stage 1 REJECTS ${instances} 2

@@ -59,7 +59,7 @@ void expect_megatrons(const MegatronCase& one, Kernels& kernels, Stream& stream)
   const Tensor logits = tensor_of(DType::kF64, {n, m}, one.logits);
   const RouteTokens route{.weights = host_tensor(DType::kF64, {n, k}),
                           .choices = integers({n, k}),
-                          .rows = {integers({n * k}), integers({n, k}), integers({m + 1})},
+                          .counts = integers({m}),
                           .balance = tensor_of(DType::kF64, {1}, std::vector{10.0}),
                           .logits = logits,
                           .normalized = one.normalized};
@@ -80,7 +80,7 @@ void expect_megatrons(const MegatronCase& one, Kernels& kernels, Stream& stream)
                             .dweights = tensor_of(DType::kF64, {n, k}, slope),
                             .logits = logits,
                             .choices = route.choices,
-                            .first_rows = route.rows.first_rows,
+                            .counts = route.counts,
                             .scale = tensor_of(DType::kF64, {1}, std::vector{scale}),
                             .balance_factor = one.factor / scale,
                             .normalized = one.normalized},

@@ -1,5 +1,7 @@
 // Few and many tokens, choices and experts, with ties and with experts that have no token; products
-// of experts with no row, few rows, and more than a tile of rows.
+// of experts with no row, few rows, and more than a tile of rows. All of it also of a part of the
+// experts, with room for rows that are of none: NaN where it must not be read, and numbers where it
+// must not be written.
 #include "expert_cases.h"
 
 #include <algorithm>
@@ -50,28 +52,27 @@ class ExpertCaseList {
     add_routing({5, 600, 3}, LogitKind::kNormal, true, true);  // more than a block has threads
   }
 
+  void add_sorts() {
+    for (const Routing& size : {Routing{0, 4, 2}, Routing{1, 1, 1}, Routing{7, 4, 2},
+                                Routing{3, 60, 8}, Routing{37, 60, 4}, Routing{1200, 8, 2}}) {
+      const Tensor choices = routed(size, LogitKind::kUneven).choices;
+      for (const Part part :
+           {Part{0, size.experts}, Part{0, 1}, Part{size.experts / 2, 1},
+            Part{size.experts - size.experts / 2, size.experts / 2}, Part{size.experts, 3}}) {
+        if (part.count == 0) continue;
+        add(fmt::format("n {} k {} experts {} from {} of {}", size.n, size.k, part.count,
+                        part.first, size.experts),
+            1, sort(choices, part));
+      }
+    }
+  }
+
   void add_combinations() {
     for (const Routing& size :
          {Routing{0, 4, 2}, Routing{1, 1, 1}, Routing{7, 4, 2}, Routing{37, 16, 8}}) {
       for (const std::int64_t h : {1, 24, 67, 264}) {
-        const Tensor places = routed(size, LogitKind::kNormal).rows.places;
-        const std::string detail = fmt::format("n {} k {} h {}", size.n, size.k, h);
-        const std::int64_t rows = size.n * size.k;
-        for (const bool weighted : {false, true}) {
-          add(fmt::format("{} weighted {}", detail, weighted), size.k,
-              CombineExperts{
-                  .y = source_.unwritten(dtype_, {size.n, h}),
-                  .rows = source_.normal(dtype_, {rows, h}),
-                  .places = places,
-                  .weights = weighted ? source_.normal(sums_, {size.n, size.k}) : Tensor()});
-        }
-        add(detail, h,
-            CombineExpertsBackward{.drows = source_.unwritten(dtype_, {rows, h}),
-                                   .dweights = source_.unwritten(sums_, {size.n, size.k}),
-                                   .dy = source_.normal(dtype_, {size.n, h}),
-                                   .rows = source_.normal(dtype_, {rows, h}),
-                                   .places = places,
-                                   .weights = source_.normal(sums_, {size.n, size.k})});
+        for (const Part part : {Part{0, size.experts}, Part{size.experts / 2, size.experts / 4}})
+          if (part.count > 0) add_combination(size, part, h);
       }
     }
   }
@@ -88,6 +89,8 @@ class ExpertCaseList {
         if (dtype_ != sums_)
           add_linear(counts, size.out, size.in, sums_, /*overwrites=*/size.out != 7);
       }
+      const bool none = std::ranges::all_of(counts, [](std::int64_t count) { return count == 0; });
+      add_linear(counts, 7, 5, dtype_, /*overwrites=*/true, /*room=*/none ? 2 : 70);
       add_ends(counts, 33, 20, dtype_);
       if (dtype_ != sums_) add_ends(counts, 33, 20, sums_);
       if (!codes_) continue;
@@ -101,6 +104,11 @@ class ExpertCaseList {
   }
 
  private:
+  // Experts that are here.
+  struct Part {
+    std::int64_t first, count;
+  };
+
   template <typename Call>
   void add(const std::string& detail, std::int64_t terms, Call call, DType narrowest = DType::kF64,
            std::int64_t rounded_terms = 1) {
@@ -130,14 +138,64 @@ class ExpertCaseList {
     const auto unwritten = [&](const Shape& shape) { return source_.integers(shape, -9, -9); };
     return {.weights = source_.unwritten(sums_, {size.n, size.k}),
             .choices = unwritten({size.n, size.k}),
-            .rows = {.sources = unwritten({size.n * size.k}),
-                     .places = unwritten({size.n, size.k}),
-                     .first_rows = unwritten({size.experts + 1})},
+            .counts = unwritten({size.experts}),
             .logits = logits(size, kind)};
   }
 
   RouteTokens routed(const Routing& size, LogitKind kind) {
     return std::get<RouteTokens>(run_reference(routing(size, kind)));
+  }
+
+  SortByExpert sort(const Tensor& choices, const Part& part) {
+    const auto unwritten = [&](const Shape& shape) { return source_.integers(shape, -9, -9); };
+    const std::int64_t room = choices.dim(0) * std::min(choices.dim(1), part.count);
+    return {.rows = {.sources = unwritten({room}),
+                     .places = unwritten(choices.shape()),
+                     .first_rows = unwritten({part.count + 1})},
+            .choices = choices,
+            .first = part.first};
+  }
+
+  // What rows that are of no expert hold: of inputs what nothing may read, of outputs what stays.
+  static constexpr double kUnread = std::numeric_limits<double>::quiet_NaN();
+  static constexpr double kKept = 7;
+
+  static void fill_spare(const Tensor& rows, std::int64_t used, double number) {
+    for (std::int64_t row = used; row < rows.dim(0); ++row) {
+      const Tensor one = rows.slice(0, row, 1);
+      for (std::int64_t i = 0; i < rows.dim(1); ++i) set_value(one, i, number);
+    }
+  }
+
+  void add_combination(const Routing& size, const Part& part, std::int64_t h) {
+    const auto sorted =
+        std::get<SortByExpert>(run_reference(sort(routed(size, LogitKind::kNormal).choices, part)));
+    const Tensor& places = sorted.rows.places;
+    const std::int64_t room = sorted.rows.sources.dim(0);
+    const auto used = static_cast<std::int64_t>(value_at(sorted.rows.first_rows, part.count));
+    const std::string detail =
+        fmt::format("n {} k {} h {} experts {} of {}", size.n, size.k, h, part.count, size.experts);
+    for (const bool weighted : {false, true}) {
+      const Tensor rows = source_.normal(dtype_, {room, h});
+      const Tensor y = source_.unwritten(dtype_, {size.n, h});
+      fill_spare(rows, used, kUnread);
+      add(fmt::format("{} weighted {}", detail, weighted), size.k,
+          CombineExperts{.y = y,
+                         .rows = rows,
+                         .places = places,
+                         .weights = weighted ? source_.normal(sums_, {size.n, size.k}) : Tensor()});
+    }
+    const Tensor rows = source_.normal(dtype_, {room, h});
+    const Tensor drows = source_.unwritten(dtype_, {room, h});
+    fill_spare(rows, used, kUnread);
+    fill_spare(drows, used, kKept);
+    add(detail, h,
+        CombineExpertsBackward{.drows = drows,
+                               .dweights = source_.unwritten(sums_, {size.n, size.k}),
+                               .dy = source_.normal(dtype_, {size.n, h}),
+                               .rows = rows,
+                               .places = places,
+                               .weights = source_.normal(sums_, {size.n, size.k})});
   }
 
   void add_routing(const Routing& size, LogitKind kind, bool normalized, bool balance) {
@@ -156,7 +214,7 @@ class ExpertCaseList {
                         .dweights = weights ? source_.normal(sums_, {size.n, size.k}) : Tensor(),
                         .logits = after.logits,
                         .choices = after.choices,
-                        .first_rows = after.rows.first_rows,
+                        .counts = balance || normalized ? after.counts : Tensor(),
                         .scale = balance || normalized ? scale : Tensor(),
                         .balance_factor = balance ? 0.7 : 0,
                         .normalized = normalized});
@@ -183,31 +241,37 @@ class ExpertCaseList {
   }
 
   void add_linear(const std::vector<std::int64_t>& counts, std::int64_t out, std::int64_t in,
-                  DType outside, bool overwrites) {
-    const std::int64_t n = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
+                  DType outside, bool overwrites, std::int64_t room = 0) {
+    const std::int64_t used = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
+    const std::int64_t n = used + room;
     const std::int64_t m = std::ssize(counts);
     const std::string detail =
-        fmt::format("{}, {} outside", detail_of(counts, out, in), name(outside));
-    add(detail, in,
-        LinearForward{.y = source_.unwritten_rows(outside, {n, out}),
-                      .x = source_.normal_rows(dtype_, {n, in}),
-                      .weight = weight(m, out, in),
-                      .first_rows = first_rows(counts)});
-    add(detail, out,
-        LinearBackwardInput{.dx = source_.unwritten_rows(overwrites ? dtype_ : outside, {n, in}),
-                            .dy = source_.normal_rows(outside, {n, out}),
-                            .weight = weight(m, out, in),
-                            .first_rows = first_rows(counts)},
-        dtype_, outside == dtype_ ? 1 : out);
+        fmt::format("{}, {} outside, room {}", detail_of(counts, out, in), name(outside), room);
+    LinearForward forward{.y = source_.unwritten_rows(outside, {n, out}),
+                          .x = source_.normal_rows(dtype_, {n, in}),
+                          .weight = weight(m, out, in),
+                          .first_rows = first_rows(counts)};
+    fill_spare(forward.x, used, kUnread);
+    fill_spare(forward.y, used, kKept);
+    add(detail, in, forward);
+    LinearBackwardInput input{.dx = source_.unwritten_rows(overwrites ? dtype_ : outside, {n, in}),
+                              .dy = source_.normal_rows(outside, {n, out}),
+                              .weight = weight(m, out, in),
+                              .first_rows = first_rows(counts)};
+    fill_spare(input.dy, used, kUnread);
+    fill_spare(input.dx, used, kKept);
+    add(detail, out, input, dtype_, outside == dtype_ ? 1 : out);
     const Shape shape{m * out, in};
-    add(fmt::format("{} overwrites {}", detail, overwrites), std::max<std::int64_t>(n, 1),
-        LinearBackwardWeight{
-            .dweight = overwrites ? source_.unwritten(sums_, shape) : source_.normal(sums_, shape),
-            .dy = source_.normal_rows(outside, {n, out}),
-            .x = source_.normal_rows(dtype_, {n, in}),
-            .overwrites = overwrites,
-            .first_rows = first_rows(counts)},
-        outside == dtype_ ? DType::kF64 : dtype_, n);
+    LinearBackwardWeight of_weight{
+        .dweight = overwrites ? source_.unwritten(sums_, shape) : source_.normal(sums_, shape),
+        .dy = source_.normal_rows(outside, {n, out}),
+        .x = source_.normal_rows(dtype_, {n, in}),
+        .overwrites = overwrites,
+        .first_rows = first_rows(counts)};
+    fill_spare(of_weight.dy, used, kUnread);
+    fill_spare(of_weight.x, used, kUnread);
+    add(fmt::format("{} overwrites {}", detail, overwrites), std::max<std::int64_t>(used, 1),
+        of_weight, outside == dtype_ ? DType::kF64 : dtype_, used);
   }
 
   // What may follow the sums.
@@ -297,6 +361,7 @@ class ExpertCaseList {
 std::vector<CallCase> expert_cases(const CaseOptions& options) {
   ExpertCaseList list(options);
   list.add_routings();
+  list.add_sorts();
   list.add_combinations();
   list.add_linears();
   return list.take();

@@ -1,6 +1,7 @@
 // Routing, sums over experts and their products against what is computed by hand.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -42,14 +43,27 @@ class ExpertValues : public ::testing::TestWithParam<bool> {
     };
     const RouteTokens call{.weights = host_tensor(DType::kF32, {n, k}),
                            .choices = unwritten({n, k}),
-                           .rows = {.sources = unwritten({n * k}),
-                                    .places = unwritten({n, k}),
-                                    .first_rows = unwritten({experts + 1})},
+                           .counts = unwritten({experts}),
                            .balance = tensor_of(DType::kF64, {1}, std::vector<double>{100}),
                            .logits = fp32({n, experts}, logits),
                            .normalized = normalized};
     run(call);
     return call;
+  }
+
+  // The rows of `count` experts from `first` on.
+  ExpertRows sorted(const Tensor& choices, std::int64_t first, std::int64_t count) {
+    const auto unwritten = [](const Shape& shape) {
+      return int32(shape, std::vector<double>(static_cast<std::size_t>(shape.elements()), -9));
+    };
+    const SortByExpert call{
+        .rows = {.sources = unwritten({choices.dim(0) * std::min(choices.dim(1), count)}),
+                 .places = unwritten(choices.shape()),
+                 .first_rows = unwritten({count + 1})},
+        .choices = choices,
+        .first = first};
+    run(call);
+    return call.rows;
   }
 
   ThreadPool threads_{2};
@@ -73,12 +87,46 @@ TEST_P(ExpertValues, OfRoutingAreTheLargestProbabilities) {
   const RouteTokens call = routed(4, 2, logits_of_eighths());
   EXPECT_EQ(values(call.choices), (std::vector<double>{2, 1, 0, 1, 3, 0}));
   expect_values(call.weights, {0.5, 0.25, 0.375, 0.375, 0.625, 0.125});
+  EXPECT_EQ(values(call.counts), (std::vector<double>{2, 2, 1, 1}));
   // Expert 0: tokens 1, 2; 1: tokens 0, 1; 2: token 0; 3: token 2.
-  EXPECT_EQ(values(call.rows.first_rows), (std::vector<double>{0, 2, 4, 5, 6}));
-  EXPECT_EQ(values(call.rows.sources), (std::vector<double>{1, 2, 0, 1, 0, 2}));
-  EXPECT_EQ(values(call.rows.places), (std::vector<double>{4, 2, 0, 3, 5, 1}));
+  const ExpertRows rows = sorted(call.choices, 0, 4);
+  EXPECT_EQ(values(rows.first_rows), (std::vector<double>{0, 2, 4, 5, 6}));
+  EXPECT_EQ(values(rows.sources), (std::vector<double>{1, 2, 0, 1, 0, 2}));
+  EXPECT_EQ(values(rows.places), (std::vector<double>{4, 2, 0, 3, 5, 1}));
   // n L = 4 / 6 (2 5/8 + 2 6/8 + 6/8 + 7/8)
   expect_values(call.balance, {100 + 4.0 / 6 * (10 + 12 + 6 + 7) / 8});
+}
+
+TEST_P(ExpertValues, OfRowsAreThoseOfTheExpertsThatAreHere) {
+  const Tensor choices = int32({3, 2}, {2, 1, 0, 1, 3, 0});
+  const ExpertRows rows = sorted(choices, 1, 2);  // 1: tokens 0, 1; 2: token 0; room for 6
+  EXPECT_EQ(values(rows.first_rows), (std::vector<double>{0, 2, 3}));
+  EXPECT_EQ(values(rows.sources), (std::vector<double>{0, 1, 0, 0, 0, 0}));
+  EXPECT_EQ(values(rows.places), (std::vector<double>{2, 0, -1, 1, -1, -1}));
+  const ExpertRows last = sorted(choices, 3, 1);
+  EXPECT_EQ(values(last.first_rows), (std::vector<double>{0, 1}));
+  EXPECT_EQ(values(last.sources), (std::vector<double>{2, 0, 0}));
+  EXPECT_EQ(values(last.places), (std::vector<double>{-1, -1, -1, -1, 0, -1}));
+}
+
+TEST_P(ExpertValues, OfChoicesThatAreElsewhereAddNothing) {
+  const double bad = std::nan("");
+  const Tensor rows = fp32({3, 2}, {1, 2, 3, 4, bad, bad});
+  const Tensor places = int32({3, 2}, {-1, 0, 1, -1, -1, -1});
+  const Tensor weights = fp32({3, 2}, {bad, 10, 0.5, bad, 1, 1});
+  const Tensor y = host_tensor(DType::kF32, {3, 2});
+  run(CombineExperts{.y = y, .rows = rows, .places = places, .weights = weights});
+  EXPECT_EQ(values(y), (std::vector<double>{10, 20, 1.5, 2, 0, 0}));
+  const Tensor drows = fp32({3, 2}, {9, 9, 9, 9, 9, 9});
+  const Tensor dweights = host_tensor(DType::kF32, {3, 2});
+  run(CombineExpertsBackward{.drows = drows,
+                             .dweights = dweights,
+                             .dy = fp32({3, 2}, {1, -1, 3, 2, 5, 5}),
+                             .rows = rows,
+                             .places = places,
+                             .weights = weights});
+  EXPECT_EQ(values(drows), (std::vector<double>{10, -10, 1.5, 1, 9, 9}));
+  EXPECT_EQ(values(dweights), (std::vector<double>{0, -1, 17, 0, 0, 0}));
 }
 
 TEST_P(ExpertValues, OfNormalizedRoutingSumToOne) {
@@ -110,8 +158,7 @@ TEST_P(ExpertValues, HaveValidExpertsWhereLogitsAreNoNumbers) {
         4, 3, {bad, 1, 2, bad, bad, bad, bad, bad, infinity, 1, -infinity, bad, 0, 1, bad, 2},
         normalized);
     EXPECT_EQ(values(call.choices), (std::vector<double>{2, 1, 0, 0, 1, 2, 0, 1, 2, 3, 1, 0}));
-    EXPECT_EQ(values(call.rows.first_rows), (std::vector<double>{0, 4, 8, 11, 12}));
-    EXPECT_EQ(values(call.rows.sources), (std::vector<double>{0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3}));
+    EXPECT_EQ(values(call.counts), (std::vector<double>{4, 4, 3, 1}));
     for (const double weight : values(call.weights)) EXPECT_TRUE(std::isnan(weight));
     EXPECT_TRUE(std::isnan(value_at(call.balance, 0)));
   }
@@ -127,7 +174,7 @@ TEST_P(ExpertValues, OfTheGradientOfLogitsAreThoseOfASoftmax) {
                      .dweights = fp32({3, 2}, {1, 0, 0, 1, 0, 0}),
                      .logits = forward.logits,
                      .choices = forward.choices,
-                     .first_rows = forward.rows.first_rows};
+                     .counts = forward.counts};
   run(call);
   // p (d - p): of expert 2 of token 0, and of expert 1 of token 1.
   expect_values(call.dlogits, {-0.5 / 8, -0.5 / 4, 0.25, -0.5 / 8,  //

@@ -413,9 +413,7 @@ Tensor summed_over_samples(const Tensor& all) {
   const Tensor balance = host_tensor(DType::kF64, {1});
   const RouteTokens forward{.weights = source.unwritten(kDType, {n, k}),
                             .choices = source.integers({n, k}, 0, 0),
-                            .rows = {.sources = source.integers({n * k}, 0, 0),
-                                     .places = source.integers({n, k}, 0, 0),
-                                     .first_rows = source.integers({experts + 1}, 0, 0)},
+                            .counts = source.integers({experts}, 0, 0),
                             .balance = balance,
                             .logits = source.normal(kDType, {n, experts}),
                             .normalized = normalized};
@@ -426,7 +424,7 @@ Tensor summed_over_samples(const Tensor& all) {
                                .dweights = dweights,
                                .logits = forward.logits,
                                .choices = forward.choices,
-                               .first_rows = forward.rows.first_rows,
+                               .counts = forward.counts,
                                .scale = factor != 0 ? scale : Tensor(),
                                .balance_factor = factor,
                                .normalized = normalized};

@@ -16,9 +16,9 @@ void PerturbedKernels::submit(const KernelCall& call, Stream& stream) {
   const bool integers = target.defined() && !std::holds_alternative<PackWeight>(call) &&
                         (target.dtype() == DType::kI32 || target.dtype() == DType::kI64 ||
                          target.dtype() == DType::kU8);
-  const bool numbers = std::holds_alternative<LargestLogits>(call) ||
-                       std::holds_alternative<DrawTokens>(call) ||
-                       std::holds_alternative<RouteTokens>(call);
+  const bool numbers =
+      std::holds_alternative<LargestLogits>(call) || std::holds_alternative<DrawTokens>(call) ||
+      std::holds_alternative<RouteTokens>(call) || std::holds_alternative<SortByExpert>(call);
   if (integers && numbers) {
     inner_.run(call, stream);
     for (std::int64_t i = 0; i < target.elements(); ++i) target.data<std::int32_t>()[i] += 1;

@@ -41,6 +41,11 @@ inline MeshSizes with_context(MeshSizes sizes, int c) {
   return sizes;
 }
 
+inline MeshSizes with_experts(MeshSizes sizes, int e) {
+  sizes[Axis::kExpert] = e;
+  return sizes;
+}
+
 struct RunLayout {
   std::string name;
   MeshSizes mesh;
@@ -66,8 +71,8 @@ struct RunLayout {
 
   std::vector<std::int64_t> sizes_of_rank() const {
     if (!sizes.empty()) return sizes;
-    return std::vector<std::int64_t>(static_cast<std::size_t>(kSamples / micro / mesh[Axis::kData]),
-                                     micro);
+    return std::vector<std::int64_t>(
+        static_cast<std::size_t>(kSamples / micro / mesh.sample_ranks()), micro);
   }
 };
 
@@ -257,7 +262,7 @@ class TrainingRun {
  private:
   std::vector<MicroBatch> own_batches() {
     std::vector<MicroBatch> all =
-        batches(consumed_, mesh_.coordinate(Axis::kData), mesh_.size(Axis::kData),
+        batches(consumed_, mesh_.sample_rank(), mesh_.sizes().sample_ranks(),
                 session_->settings().model.vocabulary, sizes_);
     if (session_->settings().model.encoder_decoder) {
       for (MicroBatch& batch : all) add_source(batch, consumed_);

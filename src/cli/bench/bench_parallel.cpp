@@ -155,8 +155,9 @@ class Starter {
 
 void refuse_own_layout(const OptionSet& set) {
   for (const char* flag :
-       {"tensor-model-parallel-size", "context-parallel-size", "pipeline-model-parallel-size",
-        "sequence-parallel", "zero-stage", "use-distributed-optimizer", "balance-layers"}) {
+       {"tensor-model-parallel-size", "context-parallel-size", "expert-model-parallel-size",
+        "pipeline-model-parallel-size", "sequence-parallel", "zero-stage",
+        "use-distributed-optimizer", "balance-layers"}) {
     if (!set.given(flag)) continue;
     throw Error(Fault::kUsage,
                 "--{}: bench parallel sets it for each layout; leave it out, and "

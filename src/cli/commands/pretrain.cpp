@@ -154,7 +154,7 @@ int train(Invocation& invocation, Training training) {
   if (!leads) signals.be_silent();
   refuse_unjoined_processes(engine.world().size());
   if (deepspeed)
-    deepspeed->settle_batch(set, options.parallel.check(engine.world().size())[Axis::kData]);
+    deepspeed->settle_batch(set, options.parallel.check(engine.world().size()).sample_ranks());
   options.changed = set.changed();
   notes.push_back(world_size_note(variables, engine.world().size()));
   if (leads) {

@@ -44,7 +44,8 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "min-loss-scale:1 "
      "loss-scale-window:1 hysteresis:1 start-weight-decay:1 end-weight-decay:1 "
      "weight-decay-incr-style:1 rampup-batch-size:* tensor-model-parallel-size:1 "
-     "context-parallel-size:1 cp-comm-type:1 num-distributed-optimizer-instances:1 "
+     "context-parallel-size:1 cp-comm-type:1 expert-model-parallel-size:1 "
+     "num-distributed-optimizer-instances:1 "
      "pipeline-model-parallel-size:1 num-layers-per-virtual-pipeline-stage:1 "
      "num-virtual-stages-per-pipeline-rank:1 microbatch-group-size-per-virtual-pipeline-stage:1 "
      "optimized-pipeline manual-mbs:* fold-mode:1 foldx-mode:1 use-manual-layer-allocation "
@@ -145,11 +146,13 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "communication overlaps with work where it can (--num-slices cuts linears for it)"},
     {kIgnored,
      "moe-grouped-gemm moe-use-legacy-grouped-gemm moe-extended-tp moe-router-fusion "
-     "moe-token-dispatcher-type:1 moe-enable-deepep moe-deepep-num-sms:1 moe-permute-fusion "
+     "moe-enable-deepep moe-deepep-num-sms:1 moe-permute-fusion "
      "moe-shared-expert-overlap overlap-moe-expert-parallel-comm "
      "moe-pad-experts-for-cuda-graph-inference moe-permutation-async-comm "
      "use-fused-moe-token-permute-and-unpermute",
      "rows of tokens are sorted by expert, and one call computes all experts of a layer"},
+    {kIgnored, "moe-token-dispatcher-type:1",
+     "ranks of --expert-model-parallel-size gather all tokens (allgather), whatever it says"},
     {kIgnored, "moe-token-drop-policy:1", "an expert takes all tokens that are sent to it"},
     {kIgnored, "moe-per-layer-logging",
      "load_balancing_loss in the metrics is the mean over all layers"},
@@ -242,10 +245,8 @@ constexpr MegatronGroup kMegatronFlags[] = {
     {kSame, "group-query-attention", "heads share keys if --num-query-groups says how many"},
     {kSame, "no-position-embedding", "there is no table of positions under rotary ones"},
     {kSame, "data-impl:1=mmap|infer dataset-impl:1=mmap|infer", "corpora are of this form"},
-    {kSame,
-     "expert-model-parallel-size:1=1 "
-     "expert-tensor-parallel-size:1=1",
-     "experts are not divided among ranks yet"},
+    {kSame, "expert-tensor-parallel-size:1=1",
+     "--tensor-model-parallel-size splits experts like the other layers"},
     {kSame, "lr-warmup-init:1=0|0.0", "the warm-up starts at 0"},
     {kSame, "muon-tp-mode:1=duplicated|distributed",
      "Muon updates whole matrices, however many tensor ranks share them"},

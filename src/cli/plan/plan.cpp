@@ -212,12 +212,14 @@ std::string in_sentence(const RunPlan& plan, const PretrainOptions& options) {
   const int ranks = plan.mesh.ranks();
   return fmt::format(
       "{} parameters in {}; a step is {} sample{} of {} tokens, {} at a time\n"
-      "{} rank{}: tensor {} x {}pipeline {} x data {}; ZeRO stage {}\n",
+      "{} rank{}: tensor {} x {}pipeline {} x {}data {}; ZeRO stage {}\n",
       in_words(plan.session.model.parameters()), name(plan.session.model.dtype), plan.global_batch,
       plan.global_batch == 1 ? "" : "s", plan.sequence, options.loop.micro_batch_size, ranks,
       ranks == 1 ? "" : "s", plan.mesh[Axis::kTensor],
       plan.mesh[Axis::kContext] > 1 ? fmt::format("context {} x ", plan.mesh[Axis::kContext]) : "",
-      plan.mesh[Axis::kPipeline], plan.mesh[Axis::kData], plan.session.zero_stage);
+      plan.mesh[Axis::kPipeline],
+      plan.mesh[Axis::kExpert] > 1 ? fmt::format("expert {} x ", plan.mesh[Axis::kExpert]) : "",
+      plan.mesh[Axis::kData], plan.session.zero_stage);
 }
 
 std::string verdict(std::int64_t needed, std::int64_t memory) {
@@ -435,7 +437,7 @@ int run_plan(Invocation& invocation) {
   const int ranks = options.parallel.planned_ranks(plan_options.ranks);
   const PlannedSpeeds speeds = speed_options.check();
   if (!speeds.device && general.threads == 0) general.threads = threads_of_rank(speeds, ranks);
-  if (deepspeed) deepspeed->settle_batch(set, options.parallel.check(ranks)[Axis::kData]);
+  if (deepspeed) deepspeed->settle_batch(set, options.parallel.check(ranks).sample_ranks());
   Engine engine(engine_options(general), invocation.log);
   if (options.loop.train_iters == 0 && !options.loop.train_samples) options.loop.train_iters = 1;
   std::int64_t vocabulary = 0;

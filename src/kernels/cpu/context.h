@@ -116,6 +116,7 @@ void execute(CpuContext& context, const EmbeddingForward& call);
 void execute(CpuContext& context, const EmbeddingBackward& call);
 void execute(CpuContext& context, const RouteTokens& call);
 void execute(CpuContext& context, const RouteBackward& call);
+void execute(CpuContext& context, const SortByExpert& call);
 void execute(CpuContext& context, const CombineExperts& call);
 void execute(CpuContext& context, const CombineExpertsBackward& call);
 void execute(CpuContext& context, const LossStatistics& call);

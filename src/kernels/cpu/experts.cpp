@@ -41,31 +41,15 @@ void choose(const float* x, std::int64_t m, std::int32_t* choices, std::int64_t 
   }
 }
 
-// Sorts the rows of the tokens by expert, in one pass over them for the counts and one for places.
-void sort_rows(const std::int32_t* choices, const Sizes& sizes, const ExpertRows& rows) {
-  auto* first = rows.first_rows.data<std::int32_t>();
-  auto* sources = rows.sources.data<std::int32_t>();
-  auto* places = rows.places.data<std::int32_t>();
-  std::fill_n(first, sizes.m + 1, 0);
-  for (std::int64_t i = 0; i < sizes.n * sizes.k; ++i) ++first[choices[i] + 1];
-  for (std::int64_t e = 0; e < sizes.m; ++e) first[e + 1] += first[e];
-  std::vector<std::int32_t> next(first, first + sizes.m);
-  for (std::int64_t i = 0; i < sizes.n * sizes.k; ++i) {
-    const std::int32_t place = next[static_cast<std::size_t>(choices[i])]++;
-    places[i] = place;
-    sources[place] = static_cast<std::int32_t>(i / sizes.k);
-  }
-}
-
 // n times the balance of the layer. p [n, m].
-double balance_of(CpuContext& context, const float* p, const std::int32_t* first_rows,
+double balance_of(CpuContext& context, const float* p, const std::int32_t* counts,
                   const Sizes& sizes) {
   std::vector<double> terms(static_cast<std::size_t>(sizes.m));
   context.ranges(sizes.m, 8, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t e = begin; e < end; ++e) {
       double sum = 0;
       for (std::int64_t t = 0; t < sizes.n; ++t) sum += p[t * sizes.m + e];
-      terms[static_cast<std::size_t>(e)] = sum * (first_rows[e + 1] - first_rows[e]);
+      terms[static_cast<std::size_t>(e)] = sum * counts[e];
     }
   });
   double sum = 0;
@@ -74,13 +58,12 @@ double balance_of(CpuContext& context, const float* p, const std::int32_t* first
 }
 
 // dlogits[m] += factor * (gradient of n L for a token with the probabilities p[m]).
-void add_balance_gradient(float* dlogits, const float* p, const std::int32_t* first_rows,
+void add_balance_gradient(float* dlogits, const float* p, const std::int32_t* counts,
                           std::int64_t m, float factor) {
   float mean = 0;
+  for (std::int64_t e = 0; e < m; ++e) mean += p[e] * static_cast<float>(counts[e]);
   for (std::int64_t e = 0; e < m; ++e)
-    mean += p[e] * static_cast<float>(first_rows[e + 1] - first_rows[e]);
-  for (std::int64_t e = 0; e < m; ++e)
-    dlogits[e] += factor * p[e] * (static_cast<float>(first_rows[e + 1] - first_rows[e]) - mean);
+    dlogits[e] += factor * p[e] * (static_cast<float>(counts[e]) - mean);
 }
 
 // dlogits[m] of the weights of the k choices. p [m].
@@ -123,16 +106,44 @@ void execute(CpuContext& context, const RouteTokens& call) {
                        weights[t * sizes.k + j] = row[chosen[j]] / (call.normalized ? sum : 1);
                    }
                  });
-  sort_rows(choices, sizes, call.rows);
-  if (call.balance.defined() && sizes.n > 0) {
-    *call.balance.data<double>() +=
-        balance_of(context, p, call.rows.first_rows.data<std::int32_t>(), sizes);
+  if (!call.counts.defined()) return;
+  auto* counts = call.counts.data<std::int32_t>();
+  std::fill_n(counts, sizes.m, 0);
+  for (std::int64_t i = 0; i < sizes.n * sizes.k; ++i) ++counts[choices[i]];
+  if (call.balance.defined() && sizes.n > 0)
+    *call.balance.data<double>() += balance_of(context, p, counts, sizes);
+}
+
+// In one pass over the choices for the numbers of rows and one for places.
+void execute(CpuContext& /*context*/, const SortByExpert& call) {
+  const std::int64_t k = call.choices.dim(1);
+  const std::int64_t experts = call.rows.first_rows.dim(0) - 1;
+  const auto* choices = call.choices.data<std::int32_t>();
+  auto* first = call.rows.first_rows.data<std::int32_t>();
+  auto* sources = call.rows.sources.data<std::int32_t>();
+  auto* places = call.rows.places.data<std::int32_t>();
+  // Of those here; other numbers are below 0 or not below `experts`.
+  const auto expert = [&](std::int64_t i) { return choices[i] - call.first; };
+  const auto is_here = [&](std::int64_t i) { return expert(i) >= 0 && expert(i) < experts; };
+  std::fill_n(first, experts + 1, 0);
+  for (std::int64_t i = 0; i < call.choices.elements(); ++i) {
+    if (is_here(i)) ++first[expert(i) + 1];
+  }
+  for (std::int64_t e = 0; e < experts; ++e) first[e + 1] += first[e];
+  const std::int64_t rows = call.rows.sources.dim(0);
+  PITON_ASSERT(first[experts] <= rows, "{}: {} rows in the room of {}", SortByExpert::kName,
+               first[experts], rows);
+  std::fill_n(sources + first[experts], rows - first[experts], 0);
+  std::vector<std::int32_t> next(first, first + experts);
+  for (std::int64_t i = 0; i < call.choices.elements(); ++i) {
+    places[i] = is_here(i) ? next[static_cast<std::size_t>(expert(i))]++ : -1;
+    if (places[i] >= 0) sources[places[i]] = static_cast<std::int32_t>(i / k);
   }
 }
 
 void execute(CpuContext& context, const RouteBackward& call) {
   const Sizes sizes = sizes_of(call.choices, call.logits);
-  const auto* first_rows = call.first_rows.data<std::int32_t>();
+  const auto* counts = call.balance_factor == 0 ? nullptr : call.counts.data<std::int32_t>();
   // Of n L: experts / (n k), see balance_of().
   const float factor = call.balance_factor == 0 || sizes.n == 0
                            ? 0
@@ -150,7 +161,7 @@ void execute(CpuContext& context, const RouteBackward& call) {
       } else {
         std::fill_n(dlogits, sizes.m, 0.0F);
       }
-      if (factor != 0) add_balance_gradient(dlogits, p, first_rows, sizes.m, factor);
+      if (factor != 0) add_balance_gradient(dlogits, p, counts, sizes.m, factor);
     }
   });
 }
@@ -166,6 +177,7 @@ void execute(CpuContext& context, const CombineExperts& call) {
     for (std::int64_t t = begin; t < end; ++t) {
       std::fill_n(sums, h, 0.0F);
       for (std::int64_t j = 0; j < k; ++j) {
+        if (places[t * k + j] < 0) continue;
         const std::byte* row = row_at(call.rows, places[t * k + j]);
         if (!call.weights.defined()) {
           context.vector.accumulate(sums, row, type, h);
@@ -191,6 +203,10 @@ void execute(CpuContext& context, const CombineExpertsBackward& call) {
       const std::byte* dy = row_at(call.dy, t);
       for (std::int64_t j = 0; j < k; ++j) {
         const std::int64_t place = places[t * k + j];
+        if (place < 0) {
+          call.dweights.data<float>()[t * k + j] = 0;
+          continue;
+        }
         context.vector.scale(call.drows.raw() + place * h * size_bytes(call.drows.dtype()), dy,
                              type, h, call.weights.data<float>()[t * k + j]);
         call.dweights.data<float>()[t * k + j] =

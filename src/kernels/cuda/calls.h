@@ -30,6 +30,7 @@ void execute(const EmbeddingForward& call, const CallContext& context);
 void execute(const EmbeddingBackward& call, const CallContext& context);
 void execute(const RouteTokens& call, const CallContext& context);
 void execute(const RouteBackward& call, const CallContext& context);
+void execute(const SortByExpert& call, const CallContext& context);
 void execute(const CombineExperts& call, const CallContext& context);
 void execute(const CombineExpertsBackward& call, const CallContext& context);
 void execute(const LossStatistics& call, const CallContext& context);

@@ -26,6 +26,7 @@ void execute(const EmbeddingForward& call);
 void execute(const EmbeddingBackward& call);
 void execute(const RouteTokens& call);
 void execute(const RouteBackward& call);
+void execute(const SortByExpert& call);
 void execute(const CombineExperts& call);
 void execute(const CombineExpertsBackward& call);
 void execute(const LossStatistics& call);

@@ -71,26 +71,14 @@ double factor_of_counts(const RouteBackward& call) {
          static_cast<double>(call.logits.dim(1)) / static_cast<double>(call.choices.elements());
 }
 
-void sort_by_expert(const Values& choices, std::int64_t experts, const ExpertRows& rows) {
-  const std::int64_t n = choices.shape()[0];
-  const std::int64_t k = choices.shape()[1];
-  Values sources(Shape{n * k});
-  Values places(Shape{n, k});
-  Values first(Shape{experts + 1});
-  std::int64_t row = 0;
-  for (std::int64_t e = 0; e < experts; ++e) {
-    for (std::int64_t t = 0; t < n; ++t) {
-      for (std::int64_t j = 0; j < k; ++j) {
-        if (static_cast<std::int64_t>(choices(t, j)) != e) continue;
-        sources(row) = static_cast<double>(t);
-        places(t, j) = static_cast<double>(row++);
-      }
-    }
-    first(e + 1) = static_cast<double>(row);
+// How often each expert is chosen.
+Values counts_of(const Values& choices, std::int64_t experts) {
+  Values counts(Shape{experts});
+  for (std::int64_t t = 0; t < choices.shape()[0]; ++t) {
+    for (std::int64_t j = 0; j < choices.shape()[1]; ++j)
+      counts(static_cast<std::int64_t>(choices(t, j))) += 1;
   }
-  sources.write(rows.sources);
-  places.write(rows.places);
-  first.write(rows.first_rows);
+  return counts;
 }
 
 }  // namespace
@@ -113,14 +101,14 @@ void execute(const RouteTokens& call) {
   }
   choices.write(call.choices);
   weights.write(call.weights);
-  sort_by_expert(choices, experts, call.rows);
+  const Values counts = counts_of(choices, experts);
+  if (call.counts.defined()) counts.write(call.counts);
   if (!call.balance.defined() || n == 0) return;
-  const Values first = Values::read(call.rows.first_rows);
   double sum = 0;
   for (std::int64_t e = 0; e < experts; ++e) {
     double column = 0;
     for (std::int64_t t = 0; t < n; ++t) column += p(t, e);
-    sum += column * (first(e + 1) - first(e));
+    sum += column * counts(e);
   }
   Values balance = Values::read(call.balance);
   balance(0) += sum * static_cast<double>(experts) / static_cast<double>(n * k);
@@ -132,7 +120,7 @@ void execute(const RouteBackward& call) {
   const std::int64_t experts = call.logits.dim(1);
   const Values p = probabilities_of(call.logits);
   const Values choices = Values::read(call.choices);
-  const Values first = Values::read(call.first_rows);
+  const Values counts = Values::read(call.counts);
   const Values dweights = Values::read(call.dweights);
   const double factor = factor_of_counts(call);
   Values dlogits(call.dlogits.shape());
@@ -147,10 +135,35 @@ void execute(const RouteBackward& call) {
     }
     if (factor == 0) continue;
     std::vector<double> dp;
-    for (std::int64_t e = 0; e < experts; ++e) dp.push_back(factor * (first(e + 1) - first(e)));
+    for (std::int64_t e = 0; e < experts; ++e) dp.push_back(factor * counts(e));
     add_softmax_gradient(dlogits, t, p, dp);
   }
   dlogits.write(call.dlogits);
+}
+
+void execute(const SortByExpert& call) {
+  const Values choices = Values::read(call.choices);
+  const std::int64_t experts = call.rows.first_rows.dim(0) - 1;
+  Values sources(call.rows.sources.shape());
+  Values places(call.choices.shape());
+  Values first(call.rows.first_rows.shape());
+  std::int64_t row = 0;
+  for (std::int64_t t = 0; t < choices.shape()[0]; ++t) {
+    for (std::int64_t j = 0; j < choices.shape()[1]; ++j) places(t, j) = -1;
+  }
+  for (std::int64_t e = 0; e < experts; ++e) {
+    for (std::int64_t t = 0; t < choices.shape()[0]; ++t) {
+      for (std::int64_t j = 0; j < choices.shape()[1]; ++j) {
+        if (static_cast<std::int64_t>(choices(t, j)) != call.first + e) continue;
+        sources(row) = static_cast<double>(t);
+        places(t, j) = static_cast<double>(row++);
+      }
+    }
+    first(e + 1) = static_cast<double>(row);
+  }
+  sources.write(call.rows.sources);
+  places.write(call.rows.places);
+  first.write(call.rows.first_rows);
 }
 
 void execute(const CombineExperts& call) {
@@ -161,6 +174,7 @@ void execute(const CombineExperts& call) {
   for (std::int64_t t = 0; t < call.y.dim(0); ++t) {
     for (std::int64_t j = 0; j < call.places.dim(1); ++j) {
       const auto row = static_cast<std::int64_t>(places(t, j));
+      if (row < 0) continue;
       const double weight = weights.given() ? weights(t, j) : 1;
       for (std::int64_t i = 0; i < call.y.dim(1); ++i) y(t, i) += weight * rows(row, i);
     }
@@ -173,11 +187,12 @@ void execute(const CombineExpertsBackward& call) {
   const Values places = Values::read(call.places);
   const Values weights = Values::read(call.weights);
   const Values dy = Values::read(call.dy);
-  Values drows(call.drows.shape());
+  Values drows = Values::read(call.drows);  // rows of no token stay as they are
   Values dweights(call.dweights.shape());
   for (std::int64_t t = 0; t < call.dy.dim(0); ++t) {
     for (std::int64_t j = 0; j < call.places.dim(1); ++j) {
       const auto row = static_cast<std::int64_t>(places(t, j));
+      if (row < 0) continue;
       for (std::int64_t i = 0; i < call.dy.dim(1); ++i) {
         drows(row, i) = weights(t, j) * dy(t, i);
         dweights(t, j) += dy(t, i) * rows(row, i);

@@ -5,8 +5,8 @@
 
 namespace piton {
 
-// x [r, in], sorted by expert; weight [experts out, in], of `weight.matrices` experts; first_rows
-// int32 [experts + 1] -> y [r, out].
+// x [r, in], sorted by expert, of which the first first_rows[experts] rows count; weight [experts
+// out, in], of `weight.matrices` experts; first_rows int32 [experts + 1] -> y [r, out].
 Value expert_linear(Context& context, const Value& x, Parameter& weight, const Tensor& first_rows);
 
 }  // namespace piton

@@ -1,10 +1,22 @@
 #include "ops/experts/expert_rows.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "ops/computed_again.h"
 
 namespace piton {
+
+ExpertRows sorted_rows(Context& context, const Tensor& choices, const ExpertRange& experts) {
+  const auto integers = [&](const Shape& shape) { return context.activation(DType::kI32, shape); };
+  const std::int64_t room = choices.dim(0) * std::min(choices.dim(1), experts.count);
+  const ExpertRows rows{.sources = integers({room}),
+                        .places = integers(choices.shape()),
+                        .first_rows = integers({experts.count + 1})};
+  context.kernels.run(SortByExpert{.rows = rows, .choices = choices, .first = experts.first},
+                      context.stream);
+  return rows;
+}
 
 Value dispatched(Context& context, const Value& x, const ExpertRows& rows) {
   const auto copy = [](const Context& context, const Tensor& x, const Tensor& sources) {

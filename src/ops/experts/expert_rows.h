@@ -6,11 +6,20 @@
 
 namespace piton {
 
-// x [n, h] -> [n k, h]: a copy of each token for each of its experts, sorted by expert. For
+// The experts of this rank.
+struct ExpertRange {
+  std::int64_t first = 0;
+  std::int64_t count = 0;
+};
+
+// The rows of these experts for tokens with these choices, int32 [n, k].
+ExpertRows sorted_rows(Context& context, const Tensor& choices, const ExpertRange& experts);
+
+// x [n, h] -> [r, h]: a copy of each token for each of its experts, sorted by expert. For
 // backward nothing is kept but `rows`; what later ops keep of the result is copied again from x.
 Value dispatched(Context& context, const Value& x, const ExpertRows& rows);
 
-// rows [n k, h], weights [n, k] -> [n, h]: the sum over the experts of each token. `places` as in
+// rows [r, h], weights [n, k] -> [n, h]: the sum over the experts of each token. `places` as in
 // ExpertRows.
 Value combined(Context& context, const Value& rows, const Value& weights, const Tensor& places);
 

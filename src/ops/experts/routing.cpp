@@ -16,7 +16,7 @@ struct RoutingNode {
   Kept x = {};
   Kept logits = {};
   Kept choices = {};
-  Kept first_rows = {};
+  Kept counts = {};
 
   void run(Backward& backward) const {
     const Tensor dweights = backward.take(weights_id);
@@ -29,7 +29,7 @@ struct RoutingNode {
                                       .dweights = dweights,
                                       .logits = logits_of_x,
                                       .choices = choices.get(),
-                                      .first_rows = first_rows.get(),
+                                      .counts = balances ? counts.get() : Tensor(),
                                       .scale = balances ? scale.get() : Tensor(),
                                       .balance_factor = balances ? rules.balance_factor : 0,
                                       .normalized = rules.normalized},
@@ -67,15 +67,14 @@ Routing routed(Context& context, const Value& x, Parameter& router, const Routin
     context.kernels.run(LinearForward{.y = logits, .x = x.tensor, .weight = use.view()},
                         context.stream);
   }
-  const auto integers = [&](const Shape& shape) { return context.activation(DType::kI32, shape); };
-  const Tensor choices = integers({n, rules.choices});
   Routing routing{.weights = {context.activation(sums, {n, rules.choices})},
-                  .rows = {.sources = integers({n * rules.choices}),
-                           .places = integers({n, rules.choices}),
-                           .first_rows = integers({experts + 1})}};
+                  .choices = context.activation(DType::kI32, {n, rules.choices})};
+  const bool balances = context.balance.sum.defined() ||
+                        (rules.balance_factor != 0 && context.balance.scale.defined());
+  const Tensor counts = balances ? context.activation(DType::kI32, {experts}) : Tensor();
   context.kernels.run(RouteTokens{.weights = routing.weights.tensor,
-                                  .choices = choices,
-                                  .rows = routing.rows,
+                                  .choices = routing.choices,
+                                  .counts = counts,
                                   .balance = context.balance.sum,
                                   .logits = logits,
                                   .normalized = rules.normalized},
@@ -89,8 +88,8 @@ Routing routed(Context& context, const Value& x, Parameter& router, const Routin
                    .rules = rules,
                    .scale = context.tape->keep(context.balance.scale),
                    .logits = context.tape->keep(logits),
-                   .choices = context.tape->keep(choices),
-                   .first_rows = context.tape->keep(routing.rows.first_rows)};
+                   .choices = context.tape->keep(routing.choices),
+                   .counts = context.tape->keep(counts)};
   if (router.trainable) node.x = context.tape->keep(x.tensor);
   context.tape->record([node = std::move(node)](Backward& backward) { node.run(backward); });
   return routing;

@@ -15,8 +15,8 @@ struct RoutingRules {
 };
 
 struct Routing {
-  Value weights;  // [n, k], fp32 (fp64)
-  ExpertRows rows;
+  Value weights;   // [n, k], fp32 (fp64)
+  Tensor choices;  // int32 [n, k]
 };
 
 // x [n, h], router [experts, h]. The product is in fp32 (fp64). Adds n L, the balance of the layer,

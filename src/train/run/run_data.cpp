@@ -222,8 +222,8 @@ BatchPlace RunData::place_of(const Mesh& mesh, std::int64_t consumed,
   return {.consumed_samples = consumed,
           .global_batch = global_batch,
           .micro_batch = micro_batch_,
-          .rank = mesh.coordinate(Axis::kData),
-          .ranks = mesh.size(Axis::kData)};
+          .rank = mesh.sample_rank(),
+          .ranks = mesh.sizes().sample_ranks()};
 }
 
 BatchPlace RunData::training_place(const Mesh& mesh, std::int64_t consumed) const {

@@ -162,7 +162,7 @@ void plan_pipeline(const PretrainOptions& options, RunPlan& plan) {
       layout.split_stage > 0 ? model.encoder_decoder->encoder_layers : 0;
   const std::int64_t layers = of_encoder + model.layers;
   const std::int64_t micro_batch = options.loop.micro_batch_size;
-  const std::int64_t share = micro_batch * plan.mesh[Axis::kData];
+  const std::int64_t share = micro_batch * plan.mesh.sample_ranks();
   ScheduleSettings& schedule = plan.session.schedule;
   schedule = pipeline.settings(stages, layers);
   layout.layers_of_chunks =
@@ -173,7 +173,7 @@ void plan_pipeline(const PretrainOptions& options, RunPlan& plan) {
     check_micro_batches(schedule, stages, static_cast<int>(batch / share));
   }
   plan.micro_batch_sizes =
-      pipeline.micro_batch_sizes(stages, micro_batch, plan.global_batch / plan.mesh[Axis::kData]);
+      pipeline.micro_batch_sizes(stages, micro_batch, plan.global_batch / plan.mesh.sample_ranks());
   if (!plan.micro_batch_sizes.empty() && plan.batches.grows()) {
     throw Error(Fault::kUsage,
                 "--optimized-pipeline: --manual-mbs lists the micro-batches of one batch, and "
@@ -275,6 +275,20 @@ void check_context_run(const PretrainOptions& options) {
               "answers on a rank; leave one of them out");
 }
 
+// Ranks of the expert axis gather equal numbers of rows.
+void check_expert_run(const PretrainOptions& options) {
+  if (options.parallel.expert == 1) return;
+  const auto refuse = [](bool given, const char* flag) {
+    if (!given) return;
+    throw Error(Fault::kUsage,
+                "--expert-model-parallel-size: gathers equal numbers of rows of its ranks, and {} "
+                "gives each of them other numbers; leave one of them out",
+                flag);
+  };
+  refuse(options.preferences.stage != TrainingStage::kSft, "--stage");
+  refuse(options.data.variable_seq_lengths, "--variable-seq-lengths");
+}
+
 }  // namespace
 
 RunPlan make_run_plan(const PretrainOptions& options, int ranks,
@@ -297,18 +311,19 @@ RunPlan make_run_plan(const PretrainOptions& options, int ranks,
   }
   options.parallel.check_sequence(plan.sequence, model.attention_dropout > 0);
   check_context_run(options);
+  check_expert_run(options);
   plan.decoder_sequence = decoder_sequence(options, model);
   if (model.encoder) plan.masked_share = options.masking.mask_probability;
   check_saves(options);
   plan.saves_optimizer = !loop.no_save_optim;
   plan.micro_batch = loop.micro_batch_size;
-  const std::int64_t share = plan.micro_batch * plan.mesh[Axis::kData];
+  const std::int64_t share = plan.micro_batch * plan.mesh.sample_ranks();
   plan.global_batch = loop.global_batch_size.value_or(share);
   if (plan.global_batch <= 0 || plan.global_batch % share != 0) {
     throw Error(Fault::kUsage,
                 "--global-batch-size: got {}, wanted a multiple of {} (--micro-batch-size {} x {} "
                 "data-parallel ranks)",
-                plan.global_batch, share, loop.micro_batch_size, plan.mesh[Axis::kData]);
+                plan.global_batch, share, loop.micro_batch_size, plan.mesh.sample_ranks());
   }
   check_range("--global-batch-size: micro-batches of a step", plan.global_batch / share, 1,
               kMostMicroBatches);

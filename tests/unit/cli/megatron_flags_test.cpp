@@ -173,13 +173,16 @@ TEST(MegatronFlags, OfExpertsAreOptionsOrChangeNothing) {
                "1",
                "--moe-z-loss-coeff",
                "0",
+               "--moe-token-dispatcher-type",
+               "alltoall",
                "--expert-model-parallel-size",
-               "1"});
+               "2"});
   EXPECT_EQ(f.options.model.mlp.experts, 8);
+  EXPECT_EQ(f.options.parallel.expert, 2);
   EXPECT_EQ(f.options.model.mlp.balance_factor, 1e-2);
   KeptLog log;
   f.flags.report(log);
-  EXPECT_EQ(log.lines.size(), 2U);
+  EXPECT_EQ(log.lines.size(), 3U);
   EXPECT_EQ(f.failure({"--moe-z-loss-coeff", "1e-3"}),
             "--moe-z-loss-coeff: got \"1e-3\", wanted 0 or 0.0; there is neither a z-loss nor a "
             "jitter; --moe-aux-loss-coeff balances the experts");
@@ -252,10 +255,10 @@ TEST(MegatronFlags, OfTokenizersAreRefusedWithAWordAboutTokenizers) {
 
 TEST(MegatronFlags, ThatSayWhatIsSoTakeNoOtherValue) {
   FlagsFixture f;
-  f.set.parse({"--data-impl", "mmap", "--expert-model-parallel-size", "1"});
+  f.set.parse({"--data-impl", "mmap", "--expert-tensor-parallel-size", "1"});
   EXPECT_EQ(f.failure({"--data-impl", "lazy"}),
             "--data-impl: got \"lazy\", wanted mmap or infer; corpora are of this form");
-  EXPECT_THAT(f.failure({"--expert-model-parallel-size", "2"}), HasSubstr("got \"2\", wanted 1"));
+  EXPECT_THAT(f.failure({"--expert-tensor-parallel-size", "2"}), HasSubstr("got \"2\", wanted 1"));
   EXPECT_EQ(f.failure({"--data-impl"}), "--data-impl: got no value, wanted one");
 }
 

@@ -67,6 +67,29 @@ TEST(ParallelOptions, DivideSamplesOverContextRanks) {
   EXPECT_THAT(refusal({"--cp-comm-type=allgather"}, 1), testing::HasSubstr("--cp-comm-type"));
 }
 
+TEST(ParallelOptions, DivideExpertsOverDataParallelRanks) {
+  ParallelOptions options;
+  OptionSet set;
+  set.add("parallel", options);
+  set.parse({"--tensor-model-parallel-size", "2", "--expert-model-parallel-size", "3"});
+  const MeshSizes sizes = options.check(12);
+  EXPECT_EQ(sizes[Axis::kExpert], 3);
+  EXPECT_EQ(sizes[Axis::kData], 2);
+  EXPECT_EQ(sizes.sample_ranks(), 6);
+  EXPECT_EQ(options.planned_ranks({}), 6);
+  EXPECT_EQ(refusal({"--expert-model-parallel-size=3", "--tensor-model-parallel-size=2"}, 8),
+            "parallel: --expert-model-parallel-size: got 3, wanted a number that divides the 4 "
+            "data-parallel ranks (processes / tensor / context / pipeline)");
+  EXPECT_THAT(refusal({"--expert-model-parallel-size=0"}, 1),
+              testing::HasSubstr("--expert-model-parallel-size is 0, wanted at least 1"));
+  const std::string instances = "--num-distributed-optimizer-instances=2";
+  EXPECT_EQ(refusal({"--expert-model-parallel-size=2", "--zero-stage=1", instances}, 4),
+            "accepted");
+  EXPECT_EQ(refusal({"--expert-model-parallel-size=2", "--zero-stage=1", instances}, 2),
+            "parallel: --num-distributed-optimizer-instances: got 2, wanted a number that divides "
+            "the 1 data-parallel ranks of an expert");
+}
+
 TEST(ParallelOptions, ShardSeveralTimes) {
   const std::string flag = "--num-distributed-optimizer-instances=";
   EXPECT_EQ(refusal({flag + "2", "--zero-stage=1"}, 4), "accepted");

@@ -22,7 +22,9 @@ struct CombinedExperts {
   __device__ void run(std::int64_t token, std::int64_t column) const {
     Numbers<S, kCount> sum{};
     for (int j = 0; j < k; ++j) {
-      const auto row = load_wide<kCount>(rows + places[token * k + j] * h + column);
+      const std::int64_t place = places[token * k + j];
+      if (place < 0) continue;
+      const auto row = load_wide<kCount>(rows + place * h + column);
       const S weight = weights != nullptr ? weights[token * k + j] : S{1};
 #pragma unroll
       for (int i = 0; i < kCount; ++i) sum.at[i] += weight * row.at[i];
@@ -53,6 +55,10 @@ __global__ void __launch_bounds__(kThreads, kBlocks) combine_gradient_rows(Combi
   const std::int64_t index = std::int64_t{blockIdx.x} * kWarps + threadIdx.x / kWarp;
   if (index >= all.count) return;
   const std::int64_t place = all.places[index];
+  if (place < 0) {
+    if (lane == 0) all.dweights[index] = 0;
+    return;
+  }
   const S weight = all.weights[index];
   const T* dy = all.dy + index / all.k * all.h;
   const T* row = all.rows + place * all.h;

@@ -3,7 +3,7 @@
 // Only the device knows how many rows an expert has, so the grid is for the worst case: tile t of
 // the rows of expert e is in slot first_rows[e] / kRows + e + t. Slots of different experts differ,
 // because floor(a + b) + 1 >= floor(a) + ceil(b), and there are n / kRows + experts of them. Blocks
-// of slots that nobody has return at once.
+// of slots that nobody has return at once, also those of rows that are of no expert.
 #pragma once
 
 #include "kernels/cuda/linear_end.cuh"

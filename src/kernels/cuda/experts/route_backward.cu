@@ -13,18 +13,16 @@ struct RouteGradient {
   const S* dweights;  // or nullptr
   const S* logits;
   const std::int32_t* choices;
-  const std::int32_t* first_rows;
-  const S* scale;  // or nullptr: no gradient of the balance
-  double factor;   // of scale: balance_factor experts / (n k)
+  const std::int32_t* counts;  // or nullptr, as scale
+  const S* scale;              // or nullptr: no gradient of the balance
+  double factor;               // of scale: balance_factor experts / (n k)
   std::int64_t n;
   int experts;
   int k;
   bool normalized;
   S lowest;  // -infinity
 
-  __device__ S rows_of(int expert) const {
-    return static_cast<S>(first_rows[expert + 1] - first_rows[expert]);
-  }
+  __device__ S rows_of(int expert) const { return static_cast<S>(counts[expert]); }
 };
 
 template <typename S>
@@ -82,7 +80,7 @@ void execute(const RouteBackward& call, const CallContext& context) {
                          .dweights = pointer<const S>(call.dweights),
                          .logits = pointer<const S>(call.logits),
                          .choices = pointer<const std::int32_t>(call.choices),
-                         .first_rows = pointer<const std::int32_t>(call.first_rows),
+                         .counts = pointer<const std::int32_t>(call.counts),
                          .scale = call.balance_factor != 0 ? pointer<const S>(call.scale) : nullptr,
                          .factor = call.balance_factor * static_cast<double>(experts) /
                                    static_cast<double>(call.choices.elements()),

@@ -81,26 +81,36 @@ __global__ void __launch_bounds__(kThreads, kBlocks) route_rows(RoutedTokens<S> 
   for (int j = 0; j < all.k; ++j) weights[j] /= sum;
 }
 
+// Choices of the experts from number `first` on, a block for each.
+struct CountedChoices {
+  std::int32_t* counts;
+  const std::int32_t* choices;
+  int count;  // n k
+  int first;
+};
+
+__global__ void __launch_bounds__(kThreads, kBlocks) count_choices(CountedChoices all) {
+  const int expert = static_cast<int>(blockIdx.x);
+  int mine = 0;
+#pragma unroll 4
+  for (int i = static_cast<int>(threadIdx.x); i < all.count; i += kThreads)
+    mine += all.choices[i] == all.first + expert ? 1 : 0;
+  const int sum = block_sum(mine, shared_array<int>());
+  if (threadIdx.x == 0) all.counts[expert] = sum;
+}
+
 struct SortedRows {
-  std::int32_t* counts;  // [experts]
+  const std::int32_t* counts;  // [experts]
   std::int32_t* first_rows;
   std::int32_t* sources;
   std::int32_t* places;
   const std::int32_t* choices;
   int count;  // n k
+  int room;   // rows
+  int first;  // expert
   int experts;
   int k;
 };
-
-__global__ void __launch_bounds__(kThreads, kBlocks) count_rows(SortedRows all) {
-  const int expert = static_cast<int>(blockIdx.x);
-  int mine = 0;
-#pragma unroll 4
-  for (int i = static_cast<int>(threadIdx.x); i < all.count; i += kThreads)
-    mine += all.choices[i] == expert ? 1 : 0;
-  const int sum = block_sum(mine, shared_array<int>());
-  if (threadIdx.x == 0) all.counts[expert] = sum;
-}
 
 constexpr int kStretches = 4;  // of kThreads choices that are looked at together
 
@@ -111,10 +121,8 @@ __global__ void __launch_bounds__(kThreads, kBlocks) place_rows(SortedRows all) 
   int mine = 0;
   for (int e = thread; e < expert; e += kThreads) mine += all.counts[e];
   int row = block_sum(mine, parts);  // of the next choice of the expert
-  if (thread == 0) {
-    all.first_rows[expert] = row;
-    if (expert == all.experts - 1) all.first_rows[all.experts] = all.count;
-  }
+  if (thread == 0) all.first_rows[expert] = row;
+  const bool last = expert == all.experts - 1;  // also marks what is of no expert here
   const unsigned lanes_before = (1U << thread % kWarp) - 1;
   for (int begin = 0; begin < all.count; begin += kStretches * kThreads) {
     unsigned same[kStretches];  // the lanes of this warp that have the expert
@@ -122,7 +130,9 @@ __global__ void __launch_bounds__(kThreads, kBlocks) place_rows(SortedRows all) 
 #pragma unroll
     for (int s = 0; s < kStretches; ++s) {
       const int i = begin + s * kThreads + thread;
-      same[s] = __ballot_sync(kAllLanes, i < all.count && all.choices[i] == expert ? 1 : 0);
+      const int choice = i < all.count ? all.choices[i] - all.first : all.experts;
+      same[s] = __ballot_sync(kAllLanes, choice == expert ? 1 : 0);
+      if (last && i < all.count && (choice < 0 || choice >= all.experts)) all.places[i] = -1;
       if (thread % kWarp == 0) parts[s * kWarps + thread / kWarp] = __popc(same[s]);
     }
     __syncthreads();
@@ -139,6 +149,9 @@ __global__ void __launch_bounds__(kThreads, kBlocks) place_rows(SortedRows all) 
       }
     }
   }
+  if (!last) return;
+  if (thread == 0) all.first_rows[all.experts] = row;
+  for (int r = row + thread; r < all.room; r += kThreads) all.sources[r] = 0;
 }
 
 template <typename S>
@@ -167,7 +180,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks) sum_probabilities(BalancePa
 struct BalanceSum {
   double* balance;
   const double* parts;
-  const std::int32_t* first_rows;
+  const std::int32_t* counts;
   int chunks;
   int experts;
   double factor;  // experts / (n k)
@@ -180,7 +193,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks) add_balance(BalanceSum all)
 #pragma unroll 8
     for (int chunk = 0; chunk < all.chunks; ++chunk)
       column += all.parts[std::int64_t{chunk} * all.experts + e];
-    mine += column * static_cast<double>(all.first_rows[e + 1] - all.first_rows[e]);
+    mine += column * static_cast<double>(all.counts[e]);
   }
   const double sum = block_sum(mine, shared_array<double>());
   if (threadIdx.x == 0) *all.balance += sum * all.factor;
@@ -208,31 +221,26 @@ void launch_balance(const RouteTokens& call, const S* probabilities, cudaStream_
          BalanceSum{
              .balance = pointer<double>(call.balance),
              .parts = pointer<const double>(parts),
-             .first_rows = pointer<const std::int32_t>(call.rows.first_rows),
+             .counts = pointer<const std::int32_t>(call.counts),
              .chunks = static_cast<int>(chunks),
              .experts = static_cast<int>(experts),
              .factor = static_cast<double>(experts) / static_cast<double>(call.choices.elements())},
          stream);
 }
 
-void launch_sort(const RouteTokens& call, cudaStream_t stream) {
-  const std::int64_t count = call.choices.elements();
-  const std::int64_t experts = call.logits.dim(1);
-  PITON_ASSERT(count < std::int64_t{1} << 30, "cuda: {} rows of experts", count);
-  const Tensor counts = scratch(DType::kI32, {experts}, call.logits.place(), stream);
-  const SortedRows all{.counts = pointer<std::int32_t>(counts),
-                       .first_rows = pointer<std::int32_t>(call.rows.first_rows),
-                       .sources = pointer<std::int32_t>(call.rows.sources),
-                       .places = pointer<std::int32_t>(call.rows.places),
-                       .choices = pointer<const std::int32_t>(call.choices),
-                       .count = static_cast<int>(count),
-                       .experts = static_cast<int>(experts),
-                       .k = static_cast<int>(call.choices.dim(1))};
-  const dim3 blocks{static_cast<unsigned>(experts), 1, 1};
-  launch("launch of route tokens, counts", count_rows,
-         {.blocks = blocks, .shared_bytes = kWarps * sizeof(int)}, all, stream);
-  launch("launch of route tokens, places", place_rows,
-         {.blocks = blocks, .shared_bytes = kStretches * kWarps * sizeof(int)}, all, stream);
+// counts[i]: the choices of expert first + i.
+void launch_counts(const Tensor& counts, const Tensor& choices, std::int64_t first,
+                   cudaStream_t stream) {
+  const std::int64_t count = choices.elements();
+  PITON_ASSERT(count < std::int64_t{1} << 30, "cuda: {} choices of experts", count);
+  launch("launch of counts of experts", count_choices,
+         {.blocks = {static_cast<unsigned>(counts.dim(0)), 1, 1},
+          .shared_bytes = kWarps * sizeof(int)},
+         CountedChoices{.counts = pointer<std::int32_t>(counts),
+                        .choices = pointer<const std::int32_t>(choices),
+                        .count = static_cast<int>(count),
+                        .first = static_cast<int>(first)},
+         stream);
 }
 
 }  // namespace
@@ -259,10 +267,30 @@ void execute(const RouteTokens& call, const CallContext& context) {
                              .lowest = -std::numeric_limits<S>::infinity()},
              context.stream);
     }
-    launch_sort(call, context.stream);
+    if (call.counts.defined()) launch_counts(call.counts, call.choices, 0, context.stream);
     if (probabilities.defined())
       launch_balance(call, pointer<const S>(probabilities), context.stream);
   });
+}
+
+void execute(const SortByExpert& call, const CallContext& context) {
+  const std::int64_t experts = call.rows.first_rows.dim(0) - 1;
+  const Tensor counts = scratch(DType::kI32, {experts}, call.choices.place(), context.stream);
+  launch_counts(counts, call.choices, call.first, context.stream);
+  launch("launch of sort by expert", place_rows,
+         {.blocks = {static_cast<unsigned>(experts), 1, 1},
+          .shared_bytes = kStretches * kWarps * sizeof(int)},
+         SortedRows{.counts = pointer<const std::int32_t>(counts),
+                    .first_rows = pointer<std::int32_t>(call.rows.first_rows),
+                    .sources = pointer<std::int32_t>(call.rows.sources),
+                    .places = pointer<std::int32_t>(call.rows.places),
+                    .choices = pointer<const std::int32_t>(call.choices),
+                    .count = static_cast<int>(call.choices.elements()),
+                    .room = static_cast<int>(call.rows.sources.dim(0)),
+                    .first = static_cast<int>(call.first),
+                    .experts = static_cast<int>(experts),
+                    .k = static_cast<int>(call.choices.dim(1))},
+         context.stream);
 }
 
 }  // namespace piton::cuda

@@ -1,0 +1,49 @@
+# Experts divided over ranks by mpirun: the losses of one process with dropout and a balance, evaluated, also on a task, saved
+# and continued on one process and the reverse; planned; and what is refused.
+include(${CMAKE_CURRENT_LIST_DIR}/../support/expect.cmake)
+file(REMOVE_RECURSE ${WORK})
+file(MAKE_DIRECTORY ${WORK})
+write_corpus()
+set(model --model llama-tiny --num-experts 4 --moe-router-topk 2 --moe-aux-loss-coeff 1e-2)
+set(bare pretrain ${model} --data-path ${WORK}/corpus_text_document --tokenizer-type ByteTokenizer
+         --seq-length 32 --micro-batch-size 2 --global-batch-size 4 --lr 1e-2 --split 90,10,0 --hidden-dropout 0.1
+         --attention-dropout 0.1 --eval-interval 3 --eval-iters 2
+         --eval-tasks LAMBADA --eval-tasks-interval 3 --eval-tasks-data-path ${SOURCE}/tests/golden/evaluation/data
+         --eval-tasks-samples 2)
+
+set(two --expert-model-parallel-size 2)
+run_on(1 one --train-iters 6)
+set(one "${LOSSES}")
+run_on(2 divided --train-iters 6 ${two} --moe-token-dispatcher-type allgather)
+expect_losses("two ranks" "${one}" "${LOSSES}")
+if(NOT LOG MATCHES "--moe-token-dispatcher-type")
+  message(FATAL_ERROR "wanted a note about --moe-token-dispatcher-type\n${LOG}")
+endif()
+run_on(2 sharded --train-iters 6 ${two} --zero-stage 3)
+expect_losses("two ranks, ZeRO-3" "${one}" "${LOSSES}")
+
+# Three steps on two ranks and three more on one are six, and the reverse.
+run_on(2 parts --train-iters 3 --lr-decay-iters 6 ${two})
+run_on(1 parts --train-iters 6 --load ${WORK}/parts)
+expect_losses("two ranks, then one" "${one}" "${LOSSES}")
+run_on(1 other --train-iters 3 --lr-decay-iters 6)
+run_on(2 other --train-iters 6 ${two} --load ${WORK}/other)
+expect_losses("one rank, then two" "${one}" "${LOSSES}")
+
+set(plan plan ${model})
+expect(RUN ${plan} ${two} --tensor-model-parallel-size 2 --world-size 8 CODE 0
+       OUT "8 ranks: tensor 2 x pipeline 1 x expert 2 x data 2")
+expect(RUN ${plan} ${two} CODE 0 OUT "2 ranks: tensor 1 x pipeline 1 x expert 2 x data 1" "a step is 2 samples")
+expect(RUN ${plan} ${two} --world-size 4 --layouts 1x1 2x1 CODE 0 OUT "1x1" "2x1")
+expect(RUN inspect layout ${two} --world-size 4 CODE 0 OUT "3 +0 +0 +1 +1 +0")
+# Also without expert ranks: it ended with an internal error.
+expect(RUN ${plan} --step-time CODE 0 OUT "tokens/s")
+
+# Refused, in one line.
+expect(RUN ${plan} ${two} --step-time CODE 2 ERR "the time of a step with --expert-model-parallel-size depends on how many")
+expect(RUN ${plan} ${two} --world-size 3 CODE 2
+       ERR "--expert-model-parallel-size: got 2, wanted a number that divides the 3 data-parallel ranks")
+expect(RUN ${plan} --expert-model-parallel-size 3 CODE 2 ERR "layout: 4 experts cannot be divided over 3 ranks")
+expect(RUN plan --model llama-tiny ${two} CODE 2
+       ERR "--expert-model-parallel-size divides the experts of a mixture, and the model has none")
+expect(RUN generate ${WORK}/one --prompt a ${two} CODE 2 ERR "--expert-model-parallel-size")

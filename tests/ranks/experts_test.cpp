@@ -1,0 +1,292 @@
+// ranks: 2 4
+// Experts that are divided over ranks give the losses, gradients, gradient norms, weights and
+// checkpoints of one process, alone and under every other kind of parallelism, with as many experts
+// of a token as a rank has, with more, and with fewer.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <utility>
+#include <vector>
+
+#include "api/planning.h"
+#include "saved_runs.h"
+#include "support/ranks_main.h"
+#include "support/run_session.h"
+#include "support/sampled.h"
+
+namespace piton {
+
+MpiOptions ranks::options() { return {.timeout_seconds = 60}; }
+
+namespace {
+
+using test::mesh;
+using test::RunLayout;
+using test::TrainingRun;
+using test::with_context;
+using test::with_experts;
+
+constexpr int kSteps = 5;
+
+// With 8 experts and 3 choices the last model has, in its second step, a token whose third and
+// fourth expert are so close that rounding chooses.
+ModelConfig small(const std::string& name) {
+  ModelConfig model = preset("llama-tiny");
+  model.experts = name == "few"        ? ExpertFacts{.experts = 4, .choices = 2}
+                  : name == "balanced" ? ExpertFacts{.experts = 12, .choices = 2}
+                                       : ExpertFacts{.experts = 8, .choices = 4};
+  if (name == "balanced") model.experts->balance_factor = 0.1;
+  if (name == "norms") model.end_norms = model.gains_from_one = true;
+  model.vocabulary = 101;
+  model.hidden_dropout = 0.1;
+  model.attention_dropout = 0.1;
+  return model;
+}
+
+// E ranks of the expert axis, in addition to tensor, data and pipeline ranks.
+RunLayout divided(std::string name, int e, const MeshSizes& sizes) {
+  return {.name = std::move(name), .mesh = with_experts(sizes, e)};
+}
+
+std::vector<RunLayout> layouts_of_two() {
+  std::vector<RunLayout> all(5, divided("EP 2", 2, mesh(1, 1, 1)));
+  for (int zero = 1; zero <= 3; ++zero) {
+    RunLayout& one = all[static_cast<std::size_t>(zero)];
+    one.name += fmt::format(", ZeRO-{}", zero);
+    one.zero = zero;
+    one.recompute = zero == 2;
+  }
+  all[4].name += ", MLP again";
+  all[4].rules = {.granularity = RecomputeGranularity::kSelective, .parts = {.mlp = true}};
+  return all;
+}
+
+std::vector<RunLayout> layouts() {
+  if (ranks::world().size() == 2) return layouts_of_two();
+  std::vector<RunLayout> all;
+  all.push_back(divided("EP 4", 4, mesh(1, 1, 1)));
+  all.push_back(divided("EP 4, ZeRO-3, recompute", 4, mesh(1, 1, 1)));
+  all.back().zero = 3;
+  all.back().recompute = true;
+  all.push_back(divided("EP 2 x TP 2", 2, mesh(2, 1, 1)));
+  all.push_back(divided("EP 2 x TP 2 + SP", 2, mesh(2, 1, 1)));
+  all.back().sequence_parallel = true;
+  all.push_back(divided("EP 2 x TP 2 + SP, ZeRO-3, recompute", 2, mesh(2, 1, 1)));
+  all.back().sequence_parallel = true;
+  all.back().zero = 3;
+  all.back().recompute = true;
+  all.push_back(divided("EP 2 x PP 2", 2, mesh(1, 1, 2)));
+  all.push_back(divided("EP 2 x PP 2, ZB-H1, ZeRO-1, recompute", 2, mesh(1, 1, 2)));
+  all.back().schedule = {ScheduleKind::kZeroBubbleH1};
+  all.back().zero = 1;
+  all.back().recompute = true;
+  all.push_back(divided("EP 2 x PP 2, interleaved", 2, mesh(1, 1, 2)));
+  all.back().schedule = {.kind = ScheduleKind::kInterleaved, .chunks = 2};
+  all.push_back(divided("EP 2 x CP 2", 2, with_context(mesh(1, 1, 1), 2)));
+  all.push_back(divided("EP 2 x CP 2, all-to-all, ZeRO-2", 2, with_context(mesh(1, 1, 1), 2)));
+  all.back().exchange = ContextExchange::kHeads;
+  all.back().zero = 2;
+  all.push_back(divided("EP 2 x DP 2", 2, mesh(1, 2, 1)));
+  all.push_back(divided("EP 2 x DP 2, ZeRO-1, 2 instances", 2, mesh(1, 2, 1)));
+  all.back().zero = 1;
+  all.back().instances = 2;
+  all.push_back(divided("EP 2 x DP 2, ZeRO-3", 2, mesh(1, 2, 1)));
+  all.back().zero = 3;
+  return all;
+}
+
+// Those that a model can have; at night all, by day a third, which another `turn` continues.
+std::vector<RunLayout> layouts_of(const ModelConfig& model, std::size_t turn) {
+  std::vector<RunLayout> all = layouts();
+  if (model.experts->balance_factor > 0)
+    std::erase_if(all, [](const RunLayout& one) { return one.mesh[Axis::kContext] > 1; });
+  return test::sampled(all, 3, turn);
+}
+
+std::size_t turn_of(const std::string& model) {
+  return model == "few" ? 0 : model == "balanced" ? 1 : 2;
+}
+
+// The gradients of the next batch, by canonical tensor.
+std::map<std::string, std::vector<double>> gradients_of(TrainingRun& run) {
+  run.gradients();
+  std::map<std::string, std::vector<double>> all;
+  for (const Parameter* parameter : run.session().parameters()) {
+    for (const Piece& piece : parameter->pieces)
+      all[piece.name] =
+          test::values(parameter->gradient.slice(0, piece.local_row, piece.extent[0]));
+  }
+  return all;
+}
+
+class ExpertParallel : public testing::TestWithParam<const char*> {};
+
+TEST_P(ExpertParallel, GivesTheLossesAndGradientNormsOfOneProcess) {
+  const ModelConfig model = small(GetParam());
+  HostDevice device;
+  const auto world = make_single_world(device);
+  TrainingRun one(*world, {.name = "one process"}, model);
+  std::vector<StepReport> alone;
+  for (int step = 0; step < kSteps; ++step) alone.push_back(one.step());
+  ASSERT_LT(alone.back().loss, alone.front().loss);
+  for (const RunLayout& layout : layouts_of(model, turn_of(GetParam()))) {
+    SCOPED_TRACE(layout.name);
+    TrainingRun run(ranks::world(), layout, model);
+    for (const StepReport& wanted : alone) {
+      const StepReport got = run.step();
+      EXPECT_NEAR(got.loss, wanted.loss, 1e-5 * wanted.loss);
+      EXPECT_NEAR(got.grad_norm, wanted.grad_norm, 1e-4 * wanted.grad_norm);
+      ASSERT_EQ(got.figures.size(), 1U);
+      if (layout.mesh[Axis::kContext] > 1) continue;  // the balance is of the rows of a rank
+      EXPECT_NEAR(got.figures[0].sum, wanted.figures[0].sum, 1e-5 * wanted.figures[0].sum);
+    }
+  }
+}
+
+TEST_P(ExpertParallel, GivesTheGradientsOfOneProcess) {
+  const ModelConfig model = small(GetParam());
+  HostDevice device;
+  const auto world = make_single_world(device);
+  TrainingRun one(*world, {.name = "one process"}, model);
+  const auto alone = gradients_of(one);
+  for (const RunLayout& layout : layouts_of(model, 0)) {
+    const bool whole = layout.mesh[Axis::kTensor] == 1;
+    if (!whole || layout.zero > 0) continue;  // parts of the gradients are on other ranks
+    SCOPED_TRACE(layout.name);
+    TrainingRun run(ranks::world(), layout, model);
+    const auto own = gradients_of(run);
+    std::map<std::string, std::vector<double>> wanted;
+    for (const auto& [name, gradient] : own) wanted[name] = alone.at(name);
+    EXPECT_LT(test::largest_difference(own, wanted), 1e-5);
+    const std::int64_t experts = model.experts->experts / layout.mesh[Axis::kExpert];
+    EXPECT_TRUE(
+        own.contains(fmt::format("layers.0.mlp.experts.{}.up.weight",
+                                 run.session().mesh().coordinate(Axis::kExpert) * experts)) ||
+        layout.mesh[Axis::kPipeline] > 1);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, ExpertParallel, testing::Values("few", "balanced", "norms"));
+
+TEST(ExpertParallelHalf, IsNearOneProcess) {
+  ModelConfig model = small("few");
+  model.dtype = DType::kBF16;
+  HostDevice device;
+  const auto world = make_single_world(device);
+  TrainingRun one(*world, {.name = "one process"}, model);
+  const std::vector<double> alone = one.losses(kSteps);
+  for (const RunLayout& layout : layouts_of(model, 1)) {
+    SCOPED_TRACE(layout.name);
+    TrainingRun run(ranks::world(), layout, model);
+    const std::vector<double> losses = run.losses(kSteps);
+    for (int step = 0; step < kSteps; ++step)
+      EXPECT_NEAR(losses[step], alone[step], 5e-3 * alone[step]) << "step " << step;
+  }
+}
+
+TEST(ExpertParallelEvaluation, GivesTheLossOfOneProcess) {
+  const ModelConfig model = small("few");
+  const auto loss_of = [&](TrainingRun& run) {
+    const Mesh& mesh = run.session().mesh();
+    const int ranks = mesh.sizes().sample_ranks();
+    const auto batches = test::batches(0, mesh.sample_rank(), ranks, model.vocabulary,
+                                       std::vector<std::int64_t>(4 / ranks, 2));
+    const Session::Evaluation found = run.session().evaluate(batches);
+    return found.loss_sum / found.loss_tokens;
+  };
+  HostDevice device;
+  const auto world = make_single_world(device);
+  TrainingRun one(*world, {.name = "one process"}, model);
+  const double alone = loss_of(one);
+  for (const RunLayout& layout : layouts_of(model, 2)) {
+    SCOPED_TRACE(layout.name);
+    TrainingRun run(ranks::world(), layout, model);
+    EXPECT_NEAR(loss_of(run), alone, 1e-6 * alone);
+  }
+}
+
+// Saved by one process, loaded and saved by expert ranks, and loaded by one process again.
+TEST(ExpertParallelCheckpoints, AreThoseOfOneProcess) {
+  const ModelConfig model = small("few");
+  const std::filesystem::path from_one = ranks::save_from_one_process(model, "experts");
+  for (const RunLayout& layout : layouts_of(model, 2)) {
+    SCOPED_TRACE(layout.name);
+    TrainingRun run(ranks::world(), layout, model);
+    const std::filesystem::path saved = ranks::expect_saved_again(run, from_one);
+    const double next = run.step().loss;
+    // And resumed under the same layout: the same bits.
+    TrainingRun again(ranks::world(), layout, model);
+    EXPECT_EQ(ranks::next_loss(again, saved), next);
+    EXPECT_NEAR(ranks::next_loss_of_one_process(model, saved), next, 1e-6 * next);
+    ranks::everyone().barrier();
+  }
+}
+
+TEST(ExpertParallelPlan, PredictsMemoryAndBytesOfEveryRank) {
+  for (const char* name : {"few", "norms"}) {
+    const ModelConfig model = small(name);
+    for (const RunLayout& layout : layouts_of(model, 0)) {
+      SCOPED_TRACE(layout.name);
+      TrainingRun run(ranks::world(), layout, model);
+      run.losses(2);
+      const TrafficCounts before = ranks::world().traffic();
+      run.step();
+      const TrafficCounts after = ranks::world().traffic();
+      const RunPlan plan{.mesh = layout.mesh,
+                         .sequence = test::kSequence,
+                         .micro_batch = layout.micro,
+                         .global_batch = test::kSamples,
+                         .micro_batches = run.session().settings().micro_batches,
+                         .session = run.session().settings()};
+      const RankEstimate planned =
+          estimate_layout(plan, run.machine())[static_cast<std::size_t>(ranks::world().rank())];
+      EXPECT_EQ(planned.traffic.all_gather_bytes, after.all_gather_bytes - before.all_gather_bytes);
+      EXPECT_EQ(planned.traffic.reduce_scatter_bytes,
+                after.reduce_scatter_bytes - before.reduce_scatter_bytes);
+      const auto counted = static_cast<double>(run.arena().counts().peak_total_bytes);
+      EXPECT_NEAR(static_cast<double>(planned.memory.peak_total_bytes), counted, 0.05 * counted);
+      if (layout.mesh.sample_ranks() != ranks::world().size() || layout.zero > 0 ||
+          layout.recompute || layout.rules.granularity != RecomputeGranularity::kNone)
+        continue;
+      // Of each row and layer: in forward x, k choices and k weights are gathered, and the sum is
+      // scattered; in backward its gradient is gathered, and those of x and the weights are
+      // scattered. All are of 4 bytes.
+      const std::int64_t e = layout.mesh[Axis::kExpert];
+      const std::int64_t rows =
+          model.layers * test::kSamples * test::kSequence / layout.mesh.sample_ranks();
+      const std::int64_t k = model.experts->choices;
+      EXPECT_EQ(after.all_gather_bytes - before.all_gather_bytes,
+                rows * (e - 1) * 4 * (2 * model.hidden + 2 * k));
+      EXPECT_EQ(after.reduce_scatter_bytes - before.reduce_scatter_bytes,
+                rows * (e - 1) * 4 * (2 * model.hidden + k));
+    }
+  }
+}
+
+// Tokens choose other experts in every step; sizes do not depend on it.
+TEST(ExpertParallelMemory, OfStep3IsAtTheAddressesOfStep6) {
+  using Requests = std::vector<std::pair<const std::byte*, std::int64_t>>;
+  const ModelConfig model = small("norms");
+  for (const RunLayout& layout : layouts_of(model, 1)) {
+    SCOPED_TRACE(layout.name);
+    TrainingRun run(ranks::world(), layout, model);
+    Requests third, last;
+    Requests* seen = nullptr;
+    run.arena().observe([&](const std::byte* data, std::int64_t bytes) {
+      if (seen != nullptr) seen->emplace_back(data, bytes);
+    });
+    std::int64_t taken = 0;
+    for (int step = 1; step <= 6; ++step) {
+      seen = step == 3 ? &third : step == 6 ? &last : nullptr;
+      run.step();
+      if (step == 2) taken = run.arena().counts().system_allocations;
+    }
+    run.arena().observe(nullptr);
+    EXPECT_GT(third.size(), 100U);
+    EXPECT_TRUE(third == last);
+    EXPECT_EQ(run.arena().counts().system_allocations, taken);
+  }
+}
+
+}  // namespace
+}  // namespace piton
