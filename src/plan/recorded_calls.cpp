@@ -93,9 +93,44 @@ class OperandMemory {
   std::map<DType, std::vector<std::byte>> patterns_;
 };
 
+// The rows of a call with experts, each of which has as many.
+template <typename Call>
+std::int64_t rows_of_experts(const Call& call) {
+  if constexpr (requires { call.first_rows; }) {
+    if constexpr (requires { call.dy; }) {
+      return call.dy.dim(0);
+    } else {
+      return call.x.dim(0);
+    }
+  }
+  return 0;
+}
+
+// Which experts tokens choose, and how many rows each has: all 0 would be too many or none.
+void set_indices(const KernelCall& call, const Machine& machine) {
+  const auto put = [&](const Tensor& tensor, const auto& number) {
+    std::vector<std::int32_t> numbers(static_cast<std::size_t>(tensor.elements()));
+    for (std::int64_t i = 0; i < tensor.elements(); ++i)
+      numbers[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(number(i));
+    machine.device.upload(numbers.data(), tensor, machine.stream);
+    machine.stream.synchronize();
+  };
+  const std::int64_t rows = std::visit([](const auto& one) { return rows_of_experts(one); }, call);
+  for_each_tensor(call, [&](std::string_view name, const Tensor& tensor, Access access) {
+    if (access != Access::kRead || !tensor.defined() || tensor.dtype() != DType::kI32) return;
+    if (name == "first rows") {
+      const std::int64_t experts = tensor.dim(0) - 1;
+      put(tensor, [&](std::int64_t i) { return rows * i / experts; });
+    } else if (name == "choices") {  // of a token: different experts
+      put(tensor, [&](std::int64_t i) { return i % tensor.dim(1); });
+    }
+  });
+}
+
 KernelCall with_memory(KernelCall call, Arena& arena, const Machine& machine) {
   OperandMemory memory(arena, machine);
   for_each_tensor(call, [&](std::string_view, Tensor& tensor, Access) { memory.give(tensor); });
+  set_indices(call, machine);
   return call;
 }
 

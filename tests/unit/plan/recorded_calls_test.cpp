@@ -84,6 +84,33 @@ TEST(SecondsOfCall, ReadIndicesThatAreValid) {
             });
 }
 
+TEST(SecondsOfCall, DivideRowsEvenlyAmongExperts) {
+  const auto integers = [](const Shape& shape) { return host_tensor(DType::kI32, shape); };
+  const auto numbers = [](std::int64_t rows, std::int64_t columns) {
+    return host_tensor(DType::kF32, {rows, columns});
+  };
+  time_call(LinearForward{.y = numbers(6, 4),
+                          .x = numbers(6, 8),
+                          .weight = {.tensor = numbers(12, 8),
+                                     .out = 4,
+                                     .in = 8,
+                                     .dtype = DType::kF32,
+                                     .matrices = 3},
+                          .first_rows = integers({4})},
+            [](const KernelCall& call) {
+              const auto* first = std::get<LinearForward>(call).first_rows.data<std::int32_t>();
+              for (int i = 0; i < 4; ++i) EXPECT_EQ(first[i], 2 * i);
+            });
+  // The room is for experts that a token chooses once.
+  time_call(SortByExpert{.rows = {integers({5}), integers({5, 3}), integers({2})},
+                         .choices = integers({5, 3}),
+                         .first = 1},
+            [](const KernelCall& call) {
+              const auto* choices = std::get<SortByExpert>(call).choices.data<std::int32_t>();
+              for (int i = 0; i < 15; ++i) EXPECT_EQ(choices[i], i % 3);
+            });
+}
+
 TEST(SecondsOfCall, FillStridedOperandsToo) {
   const Tensor wide = host_tensor(DType::kF16, {4, 16});
   time_call(Copy{.dst = host_tensor(DType::kF16, {4, 8}), .src = wide.slice(1, 8, 8)},
