@@ -1,6 +1,9 @@
 // A mixture of experts in place of the MLP of a block: the router, the experts of each token
 // (kernels/experts.h), then dropout and residual. An expert is an MLP without biases. Tensor ranks
-// split each expert as they split an MLP; the router is whole on every rank.
+// split each expert as they split an MLP; the router is whole on every rank. What the experts
+// return may be added to an MLP that all tokens share, whose rows may have a gate (Qwen 2 MoE):
+//
+//   y = experts(x) + sigmoid(gate(x)) shared(x)
 #pragma once
 
 #include <optional>
@@ -8,13 +11,21 @@
 #include <string_view>
 
 #include "nn/linear.h"
+#include "nn/mlp.h"
 #include "ops/activation.h"
 #include "ops/experts/routing.h"
 
 namespace piton {
 
-// The canonical tensor of a router. It is never quantized: its product chooses.
-inline bool is_router_tensor(std::string_view name) { return name.ends_with(".mlp.router.weight"); }
+// The canonical tensors of routers and gates. They are never quantized: their products choose.
+inline bool is_router_tensor(std::string_view name) {
+  return name.ends_with(".mlp.router.weight") || name.ends_with(".mlp.shared_gate.weight");
+}
+
+struct SharedExpertShape {
+  std::int64_t ffn_hidden = 0;
+  bool gate = false;
+};
 
 struct ExpertMlpShape {
   std::int64_t hidden = 0;      // h
@@ -23,26 +34,32 @@ struct ExpertMlpShape {
   RoutingRules rules;  // the balance factor: of the whole loss
   bool gated = false;
   ActivationKind activation = ActivationKind::kGeluTanh;
+  std::optional<SharedExpertShape> shared;
   std::optional<NormShape> end_norm;  // of the sum over the experts
   double hidden_dropout = 0;          // probability
 };
 
 class ExpertMlp {
  public:
-  // Canonical tensors: NAME.router.weight, NAME.experts.E.gate.weight, .up.weight, .down.weight.
+  // Canonical tensors: NAME.router.weight, NAME.experts.E.gate.weight, .up.weight, .down.weight,
+  // NAME.shared_gate.weight [1, h], NAME.shared.gate.weight, .up.weight, .down.weight.
   ExpertMlp(ParameterList& parameters, const Shard& shard, const std::string& name,
             const ExpertMlpShape& shape, const BranchInitialization& initialization);
   // residual + dropout(experts(x)). x, residual and the result: [b*s, h], under sequence
   // parallelism this rank's [b*s/t, h].
-  Value forward(Context& context, const Value& x, const Value& residual) const;
+  Value forward(Context& context, const Value& x, const Value* residual) const;
 
  private:
+  Value with_shared(Context& context, const Value& experts, const Value& x) const;
+
   Shard shard_;
   ExpertMlpShape shape_;
   std::string site_;
   Parameter* router_;  // [experts, h]
   Parameter* up_;      // [experts 2 f/t, h] gate and up of each expert, or [experts f/t, h]
   Parameter* down_;    // [experts h, f/t]
+  Parameter* shared_gate_ = nullptr;  // [1, h]
+  std::optional<Mlp> shared_;
   std::optional<Norm> end_norm_;
 };
 

@@ -230,7 +230,7 @@ TEST(Families, RefuseFlagsThatSayNothing) {
         << with;
   };
   refused({"--model-family", "mamba"},
-          "wanted gpt2, bloom, llama, mixtral, qwen2, qwen3, qwen3_moe, gemma");
+          "wanted gpt2, bloom, llama, mixtral, qwen2, qwen3, qwen2_moe, qwen3_moe, gemma");
   refused({"--window-attn-skip-freq", "2"}, "--window-attn-skip-freq: needs layers with a window");
   refused({"--pre-tockens", "4", "--window-attn-skip-freq", "0"}, "--window-attn-skip-freq: got 0");
   refused({"--model-family", "llama", "--rotary-base-local", "500"},
