@@ -38,6 +38,12 @@ void add_experts(std::vector<CanonicalShape>& list, const ModelConfig& config,
     add_mlps(list, config, {at + ".shared"}, facts.shared_ffn_hidden);
 }
 
+void add_mlp(std::vector<CanonicalShape>& list, const ModelConfig& config, const std::string& at,
+             bool experts) {
+  if (experts) return add_experts(list, config, at);
+  add_mlps(list, config, {at}, config.ffn_hidden);
+}
+
 }  // namespace
 
 std::vector<CanonicalShape> canonical_tensors(const ModelConfig& config) {
@@ -84,11 +90,7 @@ std::vector<CanonicalShape> canonical_tensors(const ModelConfig& config) {
     norm(at + "cross_norm", cross);
     if (cross) attention(at + "cross");
     norm(at + "mlp_norm");
-    if (experts) {
-      add_experts(list, config, at + "mlp");
-    } else {
-      add_mlps(list, config, {at + "mlp"}, config.ffn_hidden);
-    }
+    add_mlp(list, config, at + "mlp", experts);
     norm(at + "mlp.end_norm", config.end_norms);
   };
   if (config.encoder_decoder) {

@@ -306,6 +306,8 @@ void set_ffn(const ModelOptions& options, ModelConfig& config) {
     // Where all layers have experts, theirs is the one width.
     if (facts.dense_layers.empty() && facts.ffn_hidden != 0) config.ffn_hidden = facts.ffn_hidden;
     if (facts.ffn_hidden == config.ffn_hidden) facts.ffn_hidden = 0;
+    if (options.mlp.shared_experts)
+      facts.shared_ffn_hidden = *options.mlp.shared_experts * config.expert_ffn_hidden();
   }
   if (!options.mlp.is_x_model) return;
   if (config.ffn_hidden % 2 != 0) {

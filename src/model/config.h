@@ -155,14 +155,12 @@ struct ModelOptions {
     v(Option{"model",
              "preset: gpt2-124m, gpt2-355m, llama-134m, llama-1.1b, llama2-7b, mixtral-8x7b, "
              "qwen1.5-0.5b, qwen1.5-moe-a2.7b, qwen2.5-0.5b, qwen3-0.6b, qwen3-30b-a3b, bert-110m, "
-             "t5-220m; for "
-             "trying out: gpt2-tiny, llama-tiny, mixtral-tiny, bert-tiny, t5-tiny",
+             "t5-220m; for trying out: gpt2-tiny, llama-tiny, mixtral-tiny, bert-tiny, t5-tiny",
              same},
       model);
     v(Option{"model-family",
              "gpt2, bloom, llama, mixtral, qwen2, qwen3, qwen2_moe, qwen3_moe, gemma, bert, an "
-             "encoder, or "
-             "t5, an encoder and a decoder (default: that of --model, else gpt2)",
+             "encoder, or t5, an encoder and a decoder (default: that of --model, else gpt2)",
              same},
       family);
     v(Option{"num-layers", "number of transformer blocks", same}, layers);

@@ -211,6 +211,8 @@ void MlpOptions::apply_experts(ModelConfig& config) const {
   needs_experts(expert_ffn_hidden.has_value(), "--moe-ffn-hidden-size");
   needs_experts(expert_layers.has_value(), "--moe-layer-freq");
   needs_experts(shared_ffn_hidden.value_or(0) != 0, "--moe-shared-expert-intermediate-size");
+  needs_experts(shared_experts.value_or(0) != 0, "--n-shared-experts");
+  needs_experts(dense_first.value_or(0) != 0, "--first-k-dense-replace");
   needs_experts(shared_gate, "--moe-shared-expert-gate");
   needs_experts(weights_before_choice, "--moe-router-pre-softmax");
   needs_experts(balance_factor.value_or(0) != 0, "--moe-aux-loss-coeff");
@@ -223,13 +225,27 @@ void MlpOptions::apply_experts(ModelConfig& config) const {
   if (balance_factor) facts.balance_factor = *balance_factor;
   if (shared_ffn_hidden) facts.shared_ffn_hidden = *shared_ffn_hidden;
   if (shared_gate) facts.shared_gate = true;
-  if (expert_layers) facts.dense_layers = dense_layers(*expert_layers, config.layers);
   if (balancing == "none" && facts.balance_factor != 0) {
     throw Error(Fault::kUsage,
                 "--moe-router-load-balancing-type: got none with --moe-aux-loss-coeff {}; leave "
                 "one of them out",
                 facts.balance_factor);
   }
+  if (shared_ffn_hidden && shared_experts) {
+    throw Error(Fault::kUsage,
+                "--n-shared-experts: --moe-shared-expert-intermediate-size is given too; leave one "
+                "of them out");
+  }
+  if (shared_experts) check_range("--n-shared-experts", *shared_experts, 0, 1 << 16);
+  if (expert_layers) facts.dense_layers = dense_layers(*expert_layers, config.layers);
+  if (!dense_first) return;
+  check_range("--first-k-dense-replace", *dense_first, 0, config.layers);
+  if (!facts.dense_layers.empty() && *dense_first != 0) {
+    throw Error(Fault::kUsage,
+                "--first-k-dense-replace: --moe-layer-freq names the layers too; leave one of them "
+                "out");
+  }
+  for (std::int64_t layer = 0; layer < *dense_first; ++layer) facts.dense_layers.push_back(layer);
 }
 
 MlpOptions MlpOptions::of(const ModelConfig& config) {

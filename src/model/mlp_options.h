@@ -49,7 +49,8 @@ struct MlpOptions {
   bool swiglu = false;
   bool exact_gelu = false;
   bool is_x_model = false;
-  std::optional<std::int64_t> experts, choices, expert_ffn_hidden, shared_ffn_hidden;
+  std::optional<std::int64_t> experts, choices, expert_ffn_hidden, shared_ffn_hidden,
+      shared_experts, dense_first;
   bool shared_gate = false;
   std::optional<std::string> expert_layers;
   bool weights_before_choice = false;
@@ -88,20 +89,28 @@ struct MlpOptions {
              same},
       experts);
     v(Option{"moe-router-topk", "experts that compute a token (default: 2)", same}, choices);
-    v(Option{"moe-ffn-hidden-size", "width inside each expert (default: --ffn-hidden-size)", same},
+    v(Option{"moe-ffn-hidden-size",
+             "width inside each expert (default: --ffn-hidden-size)",
+             {.aliases = {"moe-intermediate-size"}, .resume = Resume::kMustMatch}},
       expert_ffn_hidden);
     v(Option{"moe-layer-freq",
              "layers with experts: N for layers 0, N, 2 N, ..., or a 1 or 0 for each, as in "
              "'[0]*3+[1]*24' (default: all)",
              {.resume = Resume::kMustMatch, .placeholder = "LAYERS"}},
       expert_layers);
+    v(Option{"first-k-dense-replace",
+             "leave the first K layers without experts, as '[0]*K+[1]*N' (MindSpeed-LLM)", same},
+      dense_first);
     v(Option{"moe-shared-expert-intermediate-size",
              "width of an MLP in addition to the experts, which all tokens share (default: none)",
              same},
       shared_ffn_hidden);
+    v(Option{"n-shared-experts",
+             "the width of that MLP as a multiple of --moe-ffn-hidden-size (MindSpeed-LLM)", same},
+      shared_experts);
     v(Option{"moe-shared-expert-gate",
              "multiply what that MLP returns with the sigmoid of a linear of each row (Qwen 2 MoE)",
-             same},
+             {.aliases = {"shared-expert-gate"}, .resume = Resume::kMustMatch}},
       shared_gate);
     v(Option{"moe-router-pre-softmax",
              "weights of the chosen experts are those among all experts; without it they add up "

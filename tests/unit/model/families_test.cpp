@@ -17,6 +17,7 @@ TEST(Families, HaveTheParametersThatArePublished) {
   EXPECT_EQ(preset("qwen3-0.6b").parameters(), 596'049'920);
   EXPECT_EQ(preset("mixtral-8x7b").parameters(), 46'702'792'704);
   EXPECT_EQ(preset("qwen3-30b-a3b").parameters(), 30'532'122'624);
+  EXPECT_EQ(preset("qwen1.5-moe-a2.7b").parameters(), 14'315'784'192);
 }
 
 // The architectures of the documents that Piton replaces, by their sizes.
