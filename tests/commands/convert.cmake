@@ -81,8 +81,8 @@ expect(RUN inspect ${WORK}/experts-hf CODE 0 OUT "Hugging Face, mixtral, F32 in 
 expect(RUN convert --load ${golden}/qwen2-moe --save ${WORK}/shared CODE 0 OUT "\nverified: [0-9]+ tensors equal to the bit")
 expect(RUN convert --load ${WORK}/shared --save ${WORK}/shared-hf --to hf CODE 0 OUT "\nverified: [0-9]+ tensors equal to the bit")
 expect(RUN inspect ${WORK}/shared-hf CODE 0 OUT "Hugging Face, qwen2_moe, F32 in 1 file")
-expect(RUN quantize --load ${golden}/qwen2-moe --save ${WORK}/shared-int4 --weights int4 CODE 0 OUT "verified")
-expect(RUN generate --load ${WORK}/shared-int4 --prompt-ids 5,6 --greedy --max-new-tokens 3 CODE 0)
+expect(RUN quantize --load ${golden}/qwen2-moe --save ${WORK}/shared-int8 --weights int8 CODE 0 OUT "verified")
+expect(RUN generate --load ${WORK}/shared-int8 --prompt-ids 5,6 --greedy --max-new-tokens 3 CODE 0)
 expect(RUN convert --load ${golden}/mixtral --save ${WORK}/x.gguf CODE 3 ERR "golden/huggingface/mixtral: is a mixture of experts, which Piton does not write as GGUF yet")
 foreach(form "--use-mcore-models" "--deepspeed" "--ckpt-format;torch_dist")
   expect(RUN convert --load ${golden}/mixtral --save ${WORK}/x --to mg ${form} CODE 3
