@@ -22,6 +22,7 @@ HfFamily hf_mixtral();
 HfFamily hf_phi3();
 HfFamily hf_qwen2();
 HfFamily hf_qwen3();
+HfFamily hf_qwen2_moe();
 HfFamily hf_qwen3_moe();
 HfFamily hf_stablelm();
 HfFamily hf_t5();

@@ -25,7 +25,8 @@ std::vector<HfFamily> hf_families() {
   return {hf_gpt2(),          hf_llama(),    hf_mistral(),  hf_qwen2(),     hf_qwen3(),
           hf_bloom(),         hf_phi3(),     hf_gemma(),    hf_gemma2(),    hf_gemma3(),
           hf_stablelm(),      hf_baichuan(), hf_internlm(), hf_internlm2(), hf_bert(),
-          hf_megatron_bert(), hf_roberta(),  hf_t5(),       hf_mixtral(),   hf_qwen3_moe()};
+          hf_megatron_bert(), hf_roberta(),  hf_t5(),       hf_mixtral(),   hf_qwen3_moe(),
+          hf_qwen2_moe()};
 }
 
 HfFamily hf_family(const HfConfig& config) {

@@ -24,6 +24,10 @@ HfNames llama_names(std::vector<HfPart> other) {
                                           {"mlp.up.", "mlp.up_proj."},
                                           {"mlp.down.", "mlp.down_proj."},
                                           {"mlp.router.", "mlp.gate."},
+                                          {"mlp.shared_gate.", "mlp.shared_expert_gate."},
+                                          {"mlp.shared.gate.", "mlp.shared_expert.gate_proj."},
+                                          {"mlp.shared.up.", "mlp.shared_expert.up_proj."},
+                                          {"mlp.shared.down.", "mlp.shared_expert.down_proj."},
                                           {"mlp.experts.E.gate.", "mlp.experts.E.gate_proj."},
                                           {"mlp.experts.E.up.", "mlp.experts.E.up_proj."},
                                           {"mlp.experts.E.down.", "mlp.experts.E.down_proj."}}) {

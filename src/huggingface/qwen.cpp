@@ -1,3 +1,4 @@
+#include <algorithm>
 
 #include "base/json.h"
 #include "huggingface/families.h"
@@ -6,7 +7,8 @@
 
 // Qwen 1.5, 2 and 2.5 ("qwen2"): biases of query, key and value. Qwen 3: norms of heads instead.
 // Both configurations have a sliding window for layers from max_window_layers on; published models
-// switch it off. Qwen 3 MoE: Qwen 3 with experts in every layer, and one window for all layers.
+// switch it off. Qwen 3 MoE: Qwen 3 with experts, and one window for all layers. Qwen 2 MoE: Qwen 2
+// with experts and, next to them, an MLP with a gate that all tokens share; without a window here.
 namespace piton {
 namespace {
 
@@ -50,18 +52,40 @@ ModelConfig qwen3_model(const HfConfig& config) {
   return model;
 }
 
+// Sets the experts, and the layers and widths that they have. `otherwise`: where keys are absent.
+void set_qwen_experts(const HfConfig& config, ModelConfig& model, const ExpertFacts& otherwise) {
+  ExpertFacts facts = hf_experts(config, otherwise);
+  facts.normalized = config.flag("norm_topk_prob", false);
+  const std::int64_t step = config.size("decoder_sparse_step", 1);
+  const std::vector<double> plain = config.numbers("mlp_only_layers");
+  for (std::int64_t layer = 0; layer < model.layers; ++layer) {
+    const bool named = std::ranges::find(plain, static_cast<double>(layer)) != plain.end();
+    if (named || (layer + 1) % step != 0) facts.dense_layers.push_back(layer);
+  }
+  const std::int64_t width = config.size("moe_intermediate_size", otherwise.ffn_hidden);
+  if (facts.dense_layers.empty()) model.ffn_hidden = width;
+  facts.ffn_hidden = width == model.ffn_hidden ? 0 : width;
+  model.experts = facts;
+}
+
 ModelConfig qwen3_moe_model(const HfConfig& config) {
-  ModelConfig model = llama_like_model(config, qwen3_moe_facts(),
-                                       {.groups = 4, .ffn_hidden = "moe_intermediate_size"});
+  ModelConfig model = llama_like_model(config, qwen3_moe_facts(), {.groups = 4});
   refuse_partial_rotary(config, model);
   model.output_bias = model.qkv_biases = config.flag("attention_bias", false);
-  model.experts = hf_experts(
-      config, {.experts = 128, .choices = 8, .normalized = config.flag("norm_topk_prob", false)});
-  if (config.size("decoder_sparse_step", 1) != 1)
-    config.refuse("decoder_sparse_step", "1 (every layer has experts)");
-  if (!config.numbers("mlp_only_layers").empty())
-    config.refuse("mlp_only_layers", "[] (every layer has experts)");
+  set_qwen_experts(config, model, {.experts = 128, .choices = 8, .ffn_hidden = 768});
   set_moe_window(config, model);
+  return model;
+}
+
+ModelConfig qwen2_moe_model(const HfConfig& config) {
+  ModelConfig model = llama_like_model(config, qwen2_moe_facts(), {.groups = 16});
+  refuse_partial_rotary(config, model);
+  model.qkv_biases = config.flag("qkv_bias", true);
+  set_qwen_experts(config, model, {.experts = 60, .choices = 4, .ffn_hidden = 1408});
+  model.experts->shared_ffn_hidden = config.size("shared_expert_intermediate_size", 5632);
+  model.experts->shared_gate = true;
+  if (config.flag("use_sliding_window", false))
+    config.refuse("use_sliding_window", "false (no layer has a window)");
   return model;
 }
 
@@ -89,19 +113,38 @@ nlohmann::ordered_json qwen3_keys(const ModelConfig& model) {
   return keys;
 }
 
+void add_expert_keys(const ModelConfig& model, nlohmann::ordered_json& keys) {
+  keys["rope_parameters"].erase("partial_rotary_factor");  // Transformers rotates all channels
+  keys["decoder_sparse_step"] = 1;
+  keys["mlp_only_layers"] = nlohmann::ordered_json::array();
+  keys["moe_intermediate_size"] = model.ffn_hidden;
+  if (!model.experts) return;
+  keys["mlp_only_layers"] = model.experts->dense_layers;
+  keys["moe_intermediate_size"] = model.expert_ffn_hidden();
+  keys["num_experts_per_tok"] = model.experts->choices;
+  keys["norm_topk_prob"] = model.experts->normalized;
+}
+
 nlohmann::ordered_json qwen3_moe_keys(const ModelConfig& model) {
   nlohmann::ordered_json keys = llama_like_keys(model);
-  keys["rope_parameters"].erase("partial_rotary_factor");  // Transformers rotates all channels
   keys["use_sliding_window"] = model.window_before.has_value();
   keys["sliding_window"] = window_key(model);
   keys["attention_bias"] = model.output_bias;
-  keys["moe_intermediate_size"] = model.ffn_hidden;
-  keys["decoder_sparse_step"] = 1;
-  keys["mlp_only_layers"] = nlohmann::ordered_json::array();
+  add_expert_keys(model, keys);
+  if (model.experts) keys["num_local_experts"] = model.experts->experts;
+  return keys;
+}
+
+nlohmann::ordered_json qwen2_moe_keys(const ModelConfig& model) {
+  nlohmann::ordered_json keys = llama_like_keys(model);
+  if (model.head_size * model.heads == model.hidden) keys.erase("head_dim");
+  keys["use_sliding_window"] = false;
+  keys["qkv_bias"] = model.qkv_biases;
+  add_expert_keys(model, keys);
   if (!model.experts) return keys;
-  keys["num_local_experts"] = model.experts->experts;
-  keys["num_experts_per_tok"] = model.experts->choices;
-  keys["norm_topk_prob"] = model.experts->normalized;
+  keys["num_experts"] = model.experts->experts;
+  if (model.experts->shared_ffn_hidden != 0)
+    keys["shared_expert_intermediate_size"] = model.experts->shared_ffn_hidden;
   return keys;
 }
 
@@ -123,6 +166,16 @@ HfFamily hf_qwen3() {
           .model = qwen3_model,
           .places = llama_like_places,
           .keys = qwen3_keys,
+          .optional_prefix = "",
+          .ignored = {".rotary_emb.inv_freq"}};
+}
+
+HfFamily hf_qwen2_moe() {
+  return {.model_types = {"qwen2_moe"},
+          .architectures = {"Qwen2MoeForCausalLM"},
+          .model = qwen2_moe_model,
+          .places = llama_like_places,
+          .keys = qwen2_moe_keys,
           .optional_prefix = "",
           .ignored = {".rotary_emb.inv_freq"}};
 }

@@ -1,4 +1,4 @@
-// Checks of copies and sums.
+// Checks of elementwise calls.
 #include "kernels/elementwise.h"
 
 #include "kernels/expect.h"
@@ -41,6 +41,26 @@ void SoftCapBackward::check() const {
   Operand{kName, "dx", dx}.shape(dy.shape()).dtype(dy.dtype()).contiguous();
   Operand{kName, "y", y}.shape(dy.shape()).dtype(sum_dtype(dy.dtype())).contiguous();
   PITON_ASSERT(cap > 0, "{}: cap {}", kName, cap);
+}
+
+void GatedSumForward::check() const {
+  expect_one_place(*this);
+  Operand{kName, "y", y}.given().floating().contiguous();
+  PITON_ASSERT(y.ndim() == 2, "{}: {} of shape {}", kName, "y", to_string(y.shape()));
+  Operand{kName, "a", a}.shape(y.shape()).dtype(y.dtype()).contiguous();
+  Operand{kName, "x", x}.shape(y.shape()).dtype(y.dtype()).contiguous();
+  Operand{kName, "gate", gate}.shape({y.dim(0), 1}).dtype(sum_dtype(y.dtype())).contiguous();
+}
+
+void GatedSumBackward::check() const {
+  expect_one_place(*this);
+  Operand{kName, "dx", dx}.given().floating().contiguous();
+  PITON_ASSERT(dx.ndim() == 2, "{}: {} of shape {}", kName, "dx", to_string(dx.shape()));
+  Operand{kName, "dy", dy}.shape(dx.shape()).dtype(dx.dtype()).contiguous();
+  Operand{kName, "x", x}.shape(dx.shape()).dtype(dx.dtype()).contiguous();
+  const Shape rows{dx.dim(0), 1};
+  Operand{kName, "gate", gate}.shape(rows).dtype(sum_dtype(dx.dtype())).contiguous();
+  Operand{kName, "dgate", dgate}.shape(rows).dtype(gate.dtype()).contiguous();
 }
 
 }  // namespace piton

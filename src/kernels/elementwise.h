@@ -1,4 +1,4 @@
-// Elementwise operations: copies with conversion, sums, multiples and soft caps.
+// Elementwise operations: copies with conversion, sums, multiples, soft caps, and rows with a gate.
 #pragma once
 
 #include "kernels/call.h"
@@ -82,6 +82,47 @@ struct SoftCapBackward {
     v("dx", self.dx, Access::kWrite);
     v("dy", self.dy, Access::kRead);
     v("y", self.y, Access::kRead);
+  }
+  void check() const;
+  double flops() const { return 0; }
+};
+
+// y[t] = a[t] + sigmoid(gate[t]) x[t], rounded once. Contiguous; y may be a.
+struct GatedSumForward {
+  static constexpr std::string_view kName = "gated sum forward";
+  Tensor y;     // [n, h]  written
+  Tensor a;     // [n, h]  dtype of y
+  Tensor x;     // [n, h]  dtype of y
+  Tensor gate;  // [n, 1]  fp32 (fp64 for fp64)
+
+  template <typename Self, typename Visitor>
+  static void tensors(Self& self, Visitor&& v) {
+    v("y", self.y, Access::kWrite);
+    v("a", self.a, Access::kRead);
+    v("x", self.x, Access::kRead);
+    v("gate", self.gate, Access::kRead);
+  }
+  void check() const;
+  double flops() const { return 0; }
+};
+
+// dx[t] = s dy[t];  dgate[t] = s (1 - s) dy[t] . x[t], for s = sigmoid(gate[t]). The gradient of a
+// is dy. Contiguous.
+struct GatedSumBackward {
+  static constexpr std::string_view kName = "gated sum backward";
+  Tensor dx;     // [n, h]  written
+  Tensor dgate;  // [n, 1]  written; fp32 (fp64 for fp64)
+  Tensor dy;     // [n, h]  dtype of dx
+  Tensor x;      // [n, h]  dtype of dx
+  Tensor gate;   // [n, 1]  dtype of dgate
+
+  template <typename Self, typename Visitor>
+  static void tensors(Self& self, Visitor&& v) {
+    v("dx", self.dx, Access::kWrite);
+    v("dgate", self.dgate, Access::kWrite);
+    v("dy", self.dy, Access::kRead);
+    v("x", self.x, Access::kRead);
+    v("gate", self.gate, Access::kRead);
   }
   void check() const;
   double flops() const { return 0; }

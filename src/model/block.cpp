@@ -63,7 +63,7 @@ MlpShape mlp_shape(const ModelConfig& config, const Adapters& adapters) {
 ExpertMlpShape expert_shape(const ModelConfig& config) {
   const ExpertFacts& facts = *config.experts;
   ExpertMlpShape shape{.hidden = config.hidden,
-                       .ffn_hidden = config.ffn_hidden,
+                       .ffn_hidden = config.expert_ffn_hidden(),
                        .experts = facts.experts,
                        .rules = {.choices = facts.choices,
                                  .normalized = facts.normalized,
@@ -71,6 +71,8 @@ ExpertMlpShape expert_shape(const ModelConfig& config) {
                        .gated = config.gated,
                        .activation = config.activation,
                        .hidden_dropout = config.hidden_dropout};
+  if (facts.shared_ffn_hidden != 0)
+    shape.shared = {.ffn_hidden = facts.shared_ffn_hidden, .gate = facts.shared_gate};
   if (config.end_norms) shape.end_norm = norm_shape(config);
   return shape;
 }
@@ -84,7 +86,8 @@ std::variant<Mlp, ExpertMlp> make_mlp(ParameterList& parameters, const Shard& sh
                                       const Adapters& adapters) {
   const std::string name = layer_name(place, "mlp");
   const BranchInitialization weights = branch_weights(config);
-  if (config.experts) return ExpertMlp(parameters, shard, name, expert_shape(config), weights);
+  if (config.has_experts(place.index))
+    return ExpertMlp(parameters, shard, name, expert_shape(config), weights);
   return Mlp(parameters, shard, name, mlp_shape(config, adapters), weights);
 }
 
@@ -150,7 +153,7 @@ Value Block::post_norm_forward(Context& context, const Value& x,
 
 Value Block::mlp(Context& context, const Value& x, const Value& residual) const {
   const auto forward = [this](Context& inner, const Value& x, const Value& residual) {
-    return std::visit([&](const auto& mlp) { return mlp.forward(inner, x, residual); }, mlp_);
+    return std::visit([&](const auto& mlp) { return mlp.forward(inner, x, &residual); }, mlp_);
   };
   if (!context.recompute.mlp) return forward(context, x, residual);
   return recomputed(context, {x, residual},

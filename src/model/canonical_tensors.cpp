@@ -14,22 +14,34 @@ void add_linear(std::vector<CanonicalShape>& list, const std::string& name, cons
   if (bias) list.push_back({name + ".bias", {shape[0]}});
 }
 
-// Matrices of all experts that are one parameter are next to each other.
-void add_mlp(std::vector<CanonicalShape>& list, const ModelConfig& config, const std::string& at) {
-  const Shape in{config.ffn_hidden, config.hidden};
-  const Shape out{config.hidden, config.ffn_hidden};
-  std::vector<std::string> names{at};
-  if (config.experts) {
-    list.push_back({at + ".router.weight", {config.experts->experts, config.hidden}});
-    names.clear();
-    for (std::int64_t expert = 0; expert < config.experts->experts; ++expert)
-      names.push_back(fmt::format("{}.experts.{}", at, expert));
-  }
+// The MLPs `names`, each of width f. Their matrices that are one parameter are next to each other.
+void add_mlps(std::vector<CanonicalShape>& list, const ModelConfig& config,
+              const std::vector<std::string>& names, std::int64_t f) {
   for (const std::string& name : names) {
-    if (config.gated) add_linear(list, name + ".gate", in, config.biases);
-    add_linear(list, name + ".up", in, config.biases);
+    if (config.gated) add_linear(list, name + ".gate", {f, config.hidden}, config.biases);
+    add_linear(list, name + ".up", {f, config.hidden}, config.biases);
   }
-  for (const std::string& name : names) add_linear(list, name + ".down", out, config.biases);
+  for (const std::string& name : names)
+    add_linear(list, name + ".down", {config.hidden, f}, config.biases);
+}
+
+void add_experts(std::vector<CanonicalShape>& list, const ModelConfig& config,
+                 const std::string& at) {
+  const ExpertFacts& facts = *config.experts;
+  list.push_back({at + ".router.weight", {facts.experts, config.hidden}});
+  std::vector<std::string> names;
+  for (std::int64_t expert = 0; expert < facts.experts; ++expert)
+    names.push_back(fmt::format("{}.experts.{}", at, expert));
+  add_mlps(list, config, names, config.expert_ffn_hidden());
+  if (facts.shared_gate) list.push_back({at + ".shared_gate.weight", {1, config.hidden}});
+  if (facts.shared_ffn_hidden != 0)
+    add_mlps(list, config, {at + ".shared"}, facts.shared_ffn_hidden);
+}
+
+void add_mlp(std::vector<CanonicalShape>& list, const ModelConfig& config, const std::string& at,
+             bool experts) {
+  if (experts) return add_experts(list, config, at);
+  add_mlps(list, config, {at}, config.ffn_hidden);
 }
 
 }  // namespace
@@ -67,7 +79,7 @@ std::vector<CanonicalShape> canonical_tensors(const ModelConfig& config) {
     if (config.positions == PositionKind::kRelative)
       add(prefix + "distance.weight", {config.encoder_decoder->buckets, config.heads});
   };
-  const auto layer_of = [&](const std::string& at, bool cross) {
+  const auto layer_of = [&](const std::string& at, bool cross, bool experts) {
     norm(at + "attention_norm");
     attention(at + "attention");
     norm(at + "attention.end_norm", config.end_norms);
@@ -78,18 +90,19 @@ std::vector<CanonicalShape> canonical_tensors(const ModelConfig& config) {
     norm(at + "cross_norm", cross);
     if (cross) attention(at + "cross");
     norm(at + "mlp_norm");
-    add_mlp(list, config, at + "mlp");
+    add_mlp(list, config, at + "mlp", experts);
     norm(at + "mlp.end_norm", config.end_norms);
   };
   if (config.encoder_decoder) {
     distances("encoder.");
     for (std::int64_t layer = 0; layer < config.encoder_decoder->encoder_layers; ++layer)
-      layer_of(fmt::format("encoder.layers.{}.", layer), false);
+      layer_of(fmt::format("encoder.layers.{}.", layer), false, false);
     norm("encoder.final_norm");
   }
   distances("");
   for (std::int64_t layer = 0; layer < config.layers; ++layer)
-    layer_of(fmt::format("layers.{}.", layer), config.encoder_decoder.has_value());
+    layer_of(fmt::format("layers.{}.", layer), config.encoder_decoder.has_value(),
+             config.has_experts(layer));
   norm("final_norm", !post_norm);
   if (config.encoder && !config.encoder->word_head) {
     if (config.encoder->pooler) linear("pooler", h, h, true);
@@ -116,8 +129,9 @@ void check_layers(const ModelConfig& config, std::int64_t tensors, const std::st
   constexpr std::int64_t kAnyway = 1000;  // of which what is missing can be listed
   const std::int64_t layers =
       config.layers + (config.encoder_decoder ? config.encoder_decoder->encoder_layers : 0);
-  const std::int64_t experts = config.experts ? config.experts->experts : 1;  // ModelConfig::check
-  if (layers <= std::max(kAnyway, tensors) && layers * experts <= std::max(kAnyway, tensors))
+  const std::int64_t experts = config.experts ? config.experts->experts : 0;  // ModelConfig::check
+  if (layers <= std::max(kAnyway, tensors) &&
+      config.expert_layers() * experts <= std::max(kAnyway, tensors))
     return;
   if (config.experts) {
     throw Error(Fault::kData,

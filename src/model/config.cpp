@@ -14,9 +14,14 @@ namespace {
 // counted in 64 bits.
 void check_size(const ModelConfig& c) {
   const auto of = [](std::int64_t value) { return static_cast<double>(value); };
-  const double block = of(c.hidden) * of(c.head_size) * 2 * (of(c.heads) + of(c.groups)) +
-                       3 * of(c.hidden) * of(c.ffn_hidden) *
-                           of(c.experts ? std::max<std::int64_t>(c.experts->experts, 1) : 1);
+  // Of MLPs and experts of a layer, whether it has the one or the other.
+  double widths = of(c.ffn_hidden);
+  if (c.experts) {
+    widths += of(std::max<std::int64_t>(c.experts->experts, 1)) * of(c.expert_ffn_hidden()) +
+              of(c.experts->shared_ffn_hidden);
+  }
+  const double block =
+      of(c.hidden) * of(c.head_size) * 2 * (of(c.heads) + of(c.groups)) + 3 * of(c.hidden) * widths;
   const double all = of(c.layers) * block +
                      of(c.hidden) * (2 * of(c.vocabulary) + of(c.max_positions)) +
                      of(c.max_positions) * of(c.head_size);
@@ -27,24 +32,6 @@ void check_size(const ModelConfig& c) {
               "large",
               all, c.layers, c.hidden, c.ffn_hidden, c.heads, c.head_size, c.vocabulary,
               c.max_positions);
-}
-
-void check_experts(const ModelConfig& c) {
-  if (!c.experts) return;
-  const ExpertFacts& facts = *c.experts;
-  check_range("--num-experts", facts.experts, 1, 1 << 16);
-  check_range("--moe-router-topk", facts.choices, 1, facts.experts);
-  check_not_negative("--moe-aux-loss-coeff", facts.balance_factor);
-  if (c.biases) {
-    throw Error(Fault::kUsage,
-                "--num-experts: experts have no biases, and the MLP of this model has; give "
-                "--disable-bias-linear too");
-  }
-  if (c.encoder || c.encoder_decoder) {
-    throw Error(Fault::kUsage,
-                "--num-experts: is for decoders, and the model is an encoder (bert, t5); leave it "
-                "out");
-  }
 }
 
 // Refuses what only decoders have, a stream in fp32 where there is none, and tables of distances in
@@ -145,17 +132,24 @@ std::int64_t attention_matrices(const ModelConfig& c) {
   return c.hidden * c.head_size * (c.heads + 2 * c.groups) + c.heads * c.head_size * c.hidden;
 }
 
-// Elements of the matrices of a block, `experts` of them where it has experts: all, or those that a
-// token is multiplied with.
-std::int64_t block_matrices(const ModelConfig& c, std::int64_t experts) {
-  const std::int64_t mlp = (c.gated ? 3 : 2) * c.hidden * c.ffn_hidden;
-  return attention_matrices(c) + (c.experts ? experts * mlp + c.hidden * c.experts->experts : mlp);
+std::int64_t mlp_matrices(const ModelConfig& c, std::int64_t width) {
+  return (c.gated ? 3 : 2) * c.hidden * width;
 }
+
+// Elements of the matrices of a block without experts.
 std::int64_t block_matrices(const ModelConfig& c) {
-  return block_matrices(c, c.experts ? c.experts->experts : 1);
+  return attention_matrices(c) + mlp_matrices(c, c.ffn_hidden);
 }
-std::int64_t block_matrices_of_token(const ModelConfig& c) {
-  return block_matrices(c, c.experts ? c.experts->choices : 1);
+
+// Of the matrices of all blocks, `experts` of them where there are experts: all, or those that a
+// token is multiplied with.
+std::int64_t matrices_of_blocks(const ModelConfig& c, std::int64_t experts) {
+  if (!c.experts) return c.layers * block_matrices(c);
+  const ExpertFacts& facts = *c.experts;
+  const std::int64_t with_experts =
+      attention_matrices(c) + c.hidden * (facts.experts + (facts.shared_gate ? 1 : 0)) +
+      mlp_matrices(c, experts * c.expert_ffn_hidden() + facts.shared_ffn_hidden);
+  return c.expert_layers() * with_experts + std::ssize(facts.dense_layers) * block_matrices(c);
 }
 
 // Of a model of an encoder and a decoder, per token of the encoder.
@@ -180,7 +174,7 @@ double encoder_decoder_flops(const ModelConfig& c, std::int64_t sequence,
 
 std::int64_t ModelConfig::parameters() const {
   const std::int64_t norm_size = norm == NormKind::kLayer ? 2 * hidden : hidden;
-  std::int64_t block = block_matrices(*this) + (end_norms ? 4 : 2) * norm_size;
+  std::int64_t block = (end_norms ? 4 : 2) * norm_size;  // without matrices
   if (qkv_biases) block += head_size * (heads + 2 * groups);
   if (head_norms) block += 2 * head_size;
   if (output_bias) block += hidden;
@@ -196,7 +190,10 @@ std::int64_t ModelConfig::parameters() const {
     if (encoder->word_head) ends += hidden * hidden + hidden + norm_size + vocabulary;
     if (encoder->pair_head) ends += hidden * hidden + hidden + 2 * hidden + 2;
   }
-  if (!encoder_decoder) return layers * block + ends;
+  if (!encoder_decoder) {
+    return matrices_of_blocks(*this, experts ? experts->experts : 1) + layers * block + ends;
+  }
+  block += block_matrices(*this);
   // Each layer of the decoder has another attention with its norm; the encoder has a norm at its
   // end.
   std::int64_t cross = attention_matrices(*this) + norm_size;
@@ -212,8 +209,9 @@ double ModelConfig::forward_flops_per_token(std::int64_t sequence, std::int64_t 
   if (encoder_decoder) return encoder_decoder_flops(*this, sequence, decoder_sequence);
   const auto of_head = static_cast<double>((reward_head ? 1 : vocabulary) * hidden +
                                            (encoder ? hidden * hidden : 0));
-  const double products = 2.0 * (static_cast<double>(layers * block_matrices_of_token(*this)) +
-                                 (encoder ? labelled : 1) * of_head);
+  const double products =
+      2.0 * (static_cast<double>(matrices_of_blocks(*this, experts ? experts->choices : 1)) +
+             (encoder ? labelled : 1) * of_head);
   // Two products of 2 d FLOPs for each visible key. On average a causal query sees half of the
   // sequence; with a window of w keys, w of them from position w on.
   const auto s = static_cast<double>(sequence);
@@ -240,6 +238,7 @@ void check_given(const ModelOptions& options) {
   check("--hidden-size", options.hidden);
   check("--ffn-hidden-size", options.ffn_hidden);
   check("--moe-ffn-hidden-size", options.mlp.expert_ffn_hidden);
+  check("--moe-shared-expert-intermediate-size", options.mlp.shared_ffn_hidden);
   check("--num-attention-heads", options.heads);
   check("--num-query-groups", options.groups);
   check("--kv-channels", options.head_size);
@@ -301,7 +300,15 @@ void set_sizes(const ModelOptions& options, ModelConfig& config) {
 
 void set_ffn(const ModelOptions& options, ModelConfig& config) {
   set(config.ffn_hidden, options.ffn_hidden);
-  set(config.ffn_hidden, options.mlp.expert_ffn_hidden);
+  if (config.experts) {
+    ExpertFacts& facts = *config.experts;
+    set(facts.ffn_hidden, options.mlp.expert_ffn_hidden);
+    // Where all layers have experts, theirs is the one width.
+    if (facts.dense_layers.empty() && facts.ffn_hidden != 0) config.ffn_hidden = facts.ffn_hidden;
+    if (facts.ffn_hidden == config.ffn_hidden) facts.ffn_hidden = 0;
+    if (options.mlp.shared_experts)
+      facts.shared_ffn_hidden = *options.mlp.shared_experts * config.expert_ffn_hidden();
+  }
   if (!options.mlp.is_x_model) return;
   if (config.ffn_hidden % 2 != 0) {
     throw Error(Fault::kUsage,

@@ -72,7 +72,7 @@ struct ModelConfig {
   bool xavier_weights = false;   // uniform by the sizes of each matrix, in the deviation's place
   DType dtype = DType::kF32;     // of weights and activations
   bool fp32_residual = false;    // the residual stream is fp32 also where dtype is narrower
-  std::optional<ExpertFacts> experts;  // of each layer, in place of its MLP; each has the width f
+  std::optional<ExpertFacts> experts;  // in place of the MLP
   // None of these two: a decoder.
   std::optional<EncoderFacts> encoder;
   std::optional<EncoderDecoderFacts> encoder_decoder;  // `layers` are those of its decoder
@@ -98,6 +98,15 @@ struct ModelConfig {
   // Tokens of the longest text.
   std::int64_t longest_sequence() const {
     return max_positions - (encoder ? encoder->first_position : 0);
+  }
+  bool has_experts(std::int64_t layer) const { return experts && experts->in_layer(layer); }
+  // Layers with experts.
+  std::int64_t expert_layers() const {
+    return experts ? layers - static_cast<std::int64_t>(experts->dense_layers.size()) : 0;
+  }
+  // The width of each expert of a model that has them.
+  std::int64_t expert_ffn_hidden() const {
+    return experts->ffn_hidden != 0 ? experts->ffn_hidden : ffn_hidden;
   }
   std::int64_t parameters() const;  // without padding; tied weights count once
   // FLOPs of the forward pass, per token: 2 x elements of all weights in matrix products, plus
@@ -145,13 +154,13 @@ struct ModelOptions {
     const OptionRules same{.resume = Resume::kMustMatch};
     v(Option{"model",
              "preset: gpt2-124m, gpt2-355m, llama-134m, llama-1.1b, llama2-7b, mixtral-8x7b, "
-             "qwen1.5-0.5b, qwen2.5-0.5b, qwen3-0.6b, qwen3-30b-a3b, bert-110m, t5-220m; for "
-             "trying out: gpt2-tiny, llama-tiny, mixtral-tiny, bert-tiny, t5-tiny",
+             "qwen1.5-0.5b, qwen1.5-moe-a2.7b, qwen2.5-0.5b, qwen3-0.6b, qwen3-30b-a3b, bert-110m, "
+             "t5-220m; for trying out: gpt2-tiny, llama-tiny, mixtral-tiny, bert-tiny, t5-tiny",
              same},
       model);
     v(Option{"model-family",
-             "gpt2, bloom, llama, mixtral, qwen2, qwen3, qwen3_moe, gemma, bert, an encoder, or "
-             "t5, an encoder and a decoder (default: that of --model, else gpt2)",
+             "gpt2, bloom, llama, mixtral, qwen2, qwen3, qwen2_moe, qwen3_moe, gemma, bert, an "
+             "encoder, or t5, an encoder and a decoder (default: that of --model, else gpt2)",
              same},
       family);
     v(Option{"num-layers", "number of transformer blocks", same}, layers);

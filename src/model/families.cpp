@@ -26,12 +26,14 @@ ModelConfig family_facts(const std::string& family) {
   if (family == "mixtral") return mixtral_facts();
   if (family == "qwen2") return qwen2_facts();
   if (family == "qwen3") return qwen3_facts();
+  if (family == "qwen2_moe") return qwen2_moe_facts();
   if (family == "qwen3_moe") return qwen3_moe_facts();
   if (family == "gemma") return gemma_facts();
   if (family == "bert") return bert_facts();
   if (family == "t5") return t5_facts();
-  const std::vector<std::string> known{"gpt2",  "bloom",     "llama", "mixtral", "qwen2",
-                                       "qwen3", "qwen3_moe", "gemma", "bert",    "t5"};
+  const std::vector<std::string> known{"gpt2",  "bloom", "llama",     "mixtral",
+                                       "qwen2", "qwen3", "qwen2_moe", "qwen3_moe",
+                                       "gemma", "bert",  "t5"};
   throw Error(Fault::kUsage, "--model-family: got \"{}\", wanted {}{}", family,
               fmt::join(known, ", "), suggestion(family, known));
 }

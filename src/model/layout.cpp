@@ -162,6 +162,11 @@ void ModelLayout::check(const ModelConfig& config, int chunks) const {
   divides(config.heads, "attention heads", "--num-attention-heads");
   divides(config.groups, "query groups", "--num-query-groups");
   divides(config.ffn_hidden, "columns of the MLP", "--ffn-hidden-size");
+  if (config.experts) {
+    divides(config.expert_ffn_hidden(), "columns of an expert", "--moe-ffn-hidden-size");
+    divides(config.experts->shared_ffn_hidden, "columns of the MLP that all tokens share",
+            "--moe-shared-expert-intermediate-size");
+  }
   check_context(config);
   check_experts(config);
   check_layers(config, chunks);

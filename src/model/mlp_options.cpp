@@ -1,6 +1,8 @@
 #include "model/mlp_options.h"
 
-#include <cmath>
+#include <algorithm>
+#include <charconv>
+#include <string_view>
 
 #include "base/options/option_range.h"
 #include "model/config.h"
@@ -24,7 +26,152 @@ std::string named(const MlpOptions& options) {
   return name;
 }
 
+// Whether each layer has experts, as --moe-layer-freq gives it to Megatron-LM: sums and multiples
+// of lists of ones and zeros.
+class LayerPattern {
+ public:
+  explicit LayerPattern(const std::string& text) : text_(text), left_(text) {}
+
+  std::vector<bool> parse() {
+    std::vector<bool> all = sum();
+    if (!left_.empty()) refuse();
+    return all;
+  }
+
+ private:
+  static constexpr std::size_t kLongest = 1 << 16;
+
+  [[noreturn]] void refuse() const {
+    throw Error(Fault::kUsage,
+                "--moe-layer-freq: got {}, wanted a number, or sums and multiples of lists of ones "
+                "and zeros, one for each layer, as in '[0]*3+[1]*24'",
+                text_);
+  }
+  bool take(char wanted) {
+    while (left_.starts_with(' ')) left_.remove_prefix(1);
+    if (!left_.starts_with(wanted)) return false;
+    left_.remove_prefix(1);
+    while (left_.starts_with(' ')) left_.remove_prefix(1);
+    return true;
+  }
+  std::vector<bool> sum() {
+    std::vector<bool> all = multiple();
+    while (take('+')) {
+      const std::vector<bool> more = multiple();
+      all.insert(all.end(), more.begin(), more.end());
+      if (all.size() > kLongest) refuse();
+    }
+    return all;
+  }
+  std::vector<bool> multiple() {
+    const std::vector<bool> once = list();
+    if (!take('*')) return once;
+    std::size_t times = 0;
+    const auto [end, error] = std::from_chars(left_.data(), left_.data() + left_.size(), times);
+    if (error != std::errc() || times > kLongest || times * once.size() > kLongest) refuse();
+    left_.remove_prefix(static_cast<std::size_t>(end - left_.data()));
+    std::vector<bool> all;
+    for (std::size_t i = 0; i < times; ++i) all.insert(all.end(), once.begin(), once.end());
+    return all;
+  }
+  std::vector<bool> list() {
+    std::vector<bool> all;
+    if (take('(')) {
+      if (++depth_ > 8) refuse();
+      all = sum();
+      if (!take(')')) refuse();
+      --depth_;
+      return all;
+    }
+    if (!take('[')) refuse();
+    do {
+      const bool one = take('1');
+      if (!one && !take('0')) refuse();
+      all.push_back(one);
+    } while (take(','));
+    if (!take(']')) refuse();
+    return all;
+  }
+
+  const std::string& text_;
+  std::string_view left_;
+  int depth_ = 0;
+};
+
+// The layers without experts, of `text` as --moe-layer-freq takes it.
+std::vector<std::int64_t> dense_layers(const std::string& text, std::int64_t layers) {
+  std::int64_t every = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), every);
+  std::vector<bool> pattern;
+  if (error == std::errc() && end == text.data() + text.size()) {
+    check_range("--moe-layer-freq", every, 1, 1 << 16);
+    for (std::int64_t layer = 0; layer < layers; ++layer) pattern.push_back(layer % every == 0);
+  } else {
+    pattern = LayerPattern(text).parse();
+  }
+  if (std::ssize(pattern) != layers) {
+    throw Error(Fault::kUsage,
+                "--moe-layer-freq: got {}, which has {} layers, and the model has {}", text,
+                pattern.size(), layers);
+  }
+  std::vector<std::int64_t> dense;
+  for (std::int64_t layer = 0; layer < layers; ++layer)
+    if (!pattern[static_cast<std::size_t>(layer)]) dense.push_back(layer);
+  return dense;
+}
+
+// The text that gives these layers, in runs of equal ones.
+std::string layer_pattern(const ExpertFacts& facts, std::int64_t layers) {
+  std::string text;
+  for (std::int64_t layer = 0; layer < layers;) {
+    const bool experts = facts.in_layer(layer);
+    std::int64_t end = layer + 1;
+    while (end < layers && facts.in_layer(end) == experts) ++end;
+    text += fmt::format("{}[{}]*{}", layer == 0 ? "" : "+", experts ? 1 : 0, end - layer);
+    layer = end;
+  }
+  return text;
+}
+
 }  // namespace
+
+void check_experts(const ModelConfig& c) {
+  if (!c.experts) return;
+  const ExpertFacts& facts = *c.experts;
+  check_range("--num-experts", facts.experts, 1, 1 << 16);
+  check_range("--moe-router-topk", facts.choices, 1, facts.experts);
+  check_not_negative("--moe-aux-loss-coeff", facts.balance_factor);
+  check_range("--moe-ffn-hidden-size", c.expert_ffn_hidden(), 1, kLargestSize);
+  check_range("--moe-shared-expert-intermediate-size", facts.shared_ffn_hidden, 0, kLargestSize);
+  if (facts.shared_gate && facts.shared_ffn_hidden == 0) {
+    throw Error(Fault::kUsage,
+                "--moe-shared-expert-gate: is of an MLP that all tokens share, and there is none; "
+                "give --moe-shared-expert-intermediate-size too");
+  }
+  if (c.expert_layers() <= 0) {
+    throw Error(Fault::kUsage, "--moe-layer-freq: no layer has experts; leave --num-experts out");
+  }
+  if (!facts.dense_layers.empty() && facts.dense_layers.back() >= c.layers) {
+    throw Error(Fault::kUsage,
+                "--moe-layer-freq: layer {} has no experts, and the model has {} layers; give it "
+                "too",
+                facts.dense_layers.back(), c.layers);
+  }
+  if (c.biases) {
+    throw Error(Fault::kUsage,
+                "--num-experts: experts have no biases, and the MLP of this model has; give "
+                "--disable-bias-linear too");
+  }
+  if (c.encoder || c.encoder_decoder) {
+    throw Error(Fault::kUsage,
+                "--num-experts: is for decoders, and the model is an encoder (bert, t5); leave it "
+                "out");
+  }
+}
+
+bool ExpertFacts::in_layer(std::int64_t layer) const {
+  return !std::ranges::binary_search(dense_layers, layer);
+}
 
 void MlpOptions::apply(ModelConfig& config) const {
   const std::string name = named(*this);
@@ -62,6 +209,11 @@ void MlpOptions::apply_experts(ModelConfig& config) const {
   };
   needs_experts(choices.has_value(), "--moe-router-topk");
   needs_experts(expert_ffn_hidden.has_value(), "--moe-ffn-hidden-size");
+  needs_experts(expert_layers.has_value(), "--moe-layer-freq");
+  needs_experts(shared_ffn_hidden.value_or(0) != 0, "--moe-shared-expert-intermediate-size");
+  needs_experts(shared_experts.value_or(0) != 0, "--n-shared-experts");
+  needs_experts(dense_first.value_or(0) != 0, "--first-k-dense-replace");
+  needs_experts(shared_gate, "--moe-shared-expert-gate");
   needs_experts(weights_before_choice, "--moe-router-pre-softmax");
   needs_experts(balance_factor.value_or(0) != 0, "--moe-aux-loss-coeff");
   needs_experts(balancing.has_value(), "--moe-router-load-balancing-type");
@@ -71,12 +223,29 @@ void MlpOptions::apply_experts(ModelConfig& config) const {
   if (choices) facts.choices = *choices;
   if (weights_before_choice) facts.normalized = false;
   if (balance_factor) facts.balance_factor = *balance_factor;
+  if (shared_ffn_hidden) facts.shared_ffn_hidden = *shared_ffn_hidden;
+  if (shared_gate) facts.shared_gate = true;
   if (balancing == "none" && facts.balance_factor != 0) {
     throw Error(Fault::kUsage,
                 "--moe-router-load-balancing-type: got none with --moe-aux-loss-coeff {}; leave "
                 "one of them out",
                 facts.balance_factor);
   }
+  if (shared_ffn_hidden && shared_experts) {
+    throw Error(Fault::kUsage,
+                "--n-shared-experts: --moe-shared-expert-intermediate-size is given too; leave one "
+                "of them out");
+  }
+  if (shared_experts) check_range("--n-shared-experts", *shared_experts, 0, 1 << 16);
+  if (expert_layers) facts.dense_layers = dense_layers(*expert_layers, config.layers);
+  if (!dense_first) return;
+  check_range("--first-k-dense-replace", *dense_first, 0, config.layers);
+  if (!facts.dense_layers.empty() && *dense_first != 0) {
+    throw Error(Fault::kUsage,
+                "--first-k-dense-replace: --moe-layer-freq names the layers too; leave one of them "
+                "out");
+  }
+  for (std::int64_t layer = 0; layer < *dense_first; ++layer) facts.dense_layers.push_back(layer);
 }
 
 MlpOptions MlpOptions::of(const ModelConfig& config) {
@@ -104,6 +273,12 @@ MlpOptions MlpOptions::of(const ModelConfig& config) {
     options.weights_before_choice = !config.experts->normalized;
     if (config.experts->balance_factor != 0)
       options.balance_factor = config.experts->balance_factor;
+    if (config.experts->ffn_hidden != 0) options.expert_ffn_hidden = config.experts->ffn_hidden;
+    if (config.experts->shared_ffn_hidden != 0)
+      options.shared_ffn_hidden = config.experts->shared_ffn_hidden;
+    options.shared_gate = config.experts->shared_gate;
+    if (!config.experts->dense_layers.empty())
+      options.expert_layers = layer_pattern(*config.experts, config.layers);
   }
   return options;
 }

@@ -11,11 +11,14 @@
 // f is --ffn-hidden-size. --is-x-model is GeGLU with a first matrix of f rows, as in a plain MLP:
 // half of them are the gate, so the inner width is f / 2. --activation chooses its gelu.
 //
-// With --num-experts the MLP of each layer is a mixture of experts, each of width f.
+// With --num-experts the MLP of each layer is a mixture of experts, each of width
+// --moe-ffn-hidden-size, by default f. --moe-layer-freq leaves layers with an MLP of width f, and
+// --moe-shared-expert-intermediate-size adds an MLP to the experts that all tokens share.
 #pragma once
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/options/options.h"
 
@@ -23,22 +26,33 @@ namespace piton {
 
 struct ModelConfig;
 
-// A mixture of experts in place of the MLP of each layer (kernels/experts.h).
+// A mixture of experts in place of the MLP of layers (kernels/experts.h).
 struct ExpertFacts {
   std::int64_t experts = 0;
-  std::int64_t choices = 2;   // experts of a token
-  bool normalized = true;     // the weights of a token add up to 1
-  double balance_factor = 0;  // of the balance of each layer in the loss
+  std::int64_t choices = 2;                // experts of a token
+  bool normalized = true;                  // the weights of a token add up to 1
+  double balance_factor = 0;               // of the balance of each layer in the loss
+  std::int64_t ffn_hidden = 0;             // of each expert; 0: that of the model
+  std::int64_t shared_ffn_hidden = 0;      // of an MLP that all tokens share; 0: there is none
+  bool shared_gate = false;                // its rows are multiplied with the sigmoid of a gate
+  std::vector<std::int64_t> dense_layers;  // ascending; they have an MLP of the model's width
 
+  bool in_layer(std::int64_t layer) const;
   bool operator==(const ExpertFacts&) const = default;
 };
+
+// Throws Error(kUsage) that names the flag of the first invalid field of the experts.
+void check_experts(const ModelConfig& config);
 
 struct MlpOptions {
   std::optional<std::string> activation;
   bool swiglu = false;
   bool exact_gelu = false;
   bool is_x_model = false;
-  std::optional<std::int64_t> experts, choices, expert_ffn_hidden;
+  std::optional<std::int64_t> experts, choices, expert_ffn_hidden, shared_ffn_hidden,
+      shared_experts, dense_first;
+  bool shared_gate = false;
+  std::optional<std::string> expert_layers;
   bool weights_before_choice = false;
   std::optional<double> balance_factor;
   std::optional<std::string> balancing;
@@ -75,8 +89,29 @@ struct MlpOptions {
              same},
       experts);
     v(Option{"moe-router-topk", "experts that compute a token (default: 2)", same}, choices);
-    v(Option{"moe-ffn-hidden-size", "width inside each expert (default: --ffn-hidden-size)", same},
+    v(Option{"moe-ffn-hidden-size",
+             "width inside each expert (default: --ffn-hidden-size)",
+             {.aliases = {"moe-intermediate-size"}, .resume = Resume::kMustMatch}},
       expert_ffn_hidden);
+    v(Option{"moe-layer-freq",
+             "layers with experts: N for layers 0, N, 2 N, ..., or a 1 or 0 for each, as in "
+             "'[0]*3+[1]*24' (default: all)",
+             {.resume = Resume::kMustMatch, .placeholder = "LAYERS"}},
+      expert_layers);
+    v(Option{"first-k-dense-replace",
+             "leave the first K layers without experts, as '[0]*K+[1]*N' (MindSpeed-LLM)", same},
+      dense_first);
+    v(Option{"moe-shared-expert-intermediate-size",
+             "width of an MLP in addition to the experts, which all tokens share (default: none)",
+             same},
+      shared_ffn_hidden);
+    v(Option{"n-shared-experts",
+             "the width of that MLP as a multiple of --moe-ffn-hidden-size (MindSpeed-LLM)", same},
+      shared_experts);
+    v(Option{"moe-shared-expert-gate",
+             "multiply what that MLP returns with the sigmoid of a linear of each row (Qwen 2 MoE)",
+             {.aliases = {"shared-expert-gate"}, .resume = Resume::kMustMatch}},
+      shared_gate);
     v(Option{"moe-router-pre-softmax",
              "weights of the chosen experts are those among all experts; without it they add up "
              "to 1",

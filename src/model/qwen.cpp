@@ -2,7 +2,9 @@
 
 // Qwen (Bai et al. 2023, arXiv:2309.16609; Yang et al. 2024, 2025, arXiv:2407.10671, 2505.09388) is
 // LLaMA with a larger rotary base. Versions up to 2.5 have biases of query, key and value; version
-// 3 has norms of each head of query and key instead. Qwen 3 MoE is version 3 with experts.
+// 3 has norms of each head of query and key instead. Qwen 3 MoE is version 3 with experts. Qwen 2
+// MoE is version 2 with experts, whose weights are those among all of them, and with an MLP next to
+// them whose rows have a gate.
 namespace piton {
 
 ModelConfig qwen2_facts() {
@@ -19,6 +21,13 @@ ModelConfig qwen3_facts() {
   config.family = "qwen3";
   config.qkv_biases = false;
   config.head_norms = true;
+  return config;
+}
+
+ModelConfig qwen2_moe_facts() {
+  ModelConfig config = qwen2_facts();
+  config.family = "qwen2_moe";
+  config.experts = {.experts = 60, .choices = 4, .normalized = false};
   return config;
 }
 
@@ -55,10 +64,18 @@ Preset sized(std::string name, ModelConfig config, const QwenSizes& sizes) {
   return {std::move(name), config};
 }
 
+ModelConfig qwen2_moe_sizes() {
+  ModelConfig config = qwen2_moe_facts();
+  config.experts->shared_ffn_hidden = 5632;
+  config.experts->shared_gate = true;
+  return config;
+}
+
 }  // namespace
 
 std::vector<Preset> qwen_presets() {
   return {sized("qwen1.5-0.5b", qwen2_facts(), {24, 1024, 2816, 16, 16, 64, 32768}),
+          sized("qwen1.5-moe-a2.7b", qwen2_moe_sizes(), {24, 2048, 1408, 16, 16, 128, 8192}),
           sized("qwen2.5-0.5b", qwen2_facts(), {24, 896, 4864, 14, 2, 64, 32768}),
           sized("qwen3-0.6b", qwen3_facts(), {28, 1024, 3072, 16, 8, 128, 40960}),
           sized("qwen3-30b-a3b", qwen3_moe_facts(), {48, 2048, 768, 32, 4, 128, 40960})};

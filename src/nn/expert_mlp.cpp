@@ -4,6 +4,8 @@
 
 #include "ops/dropout.h"
 #include "ops/experts/expert_linear.h"
+#include "ops/experts/gated_sum.h"
+#include "ops/experts/row_scores.h"
 #include "ops/linear/rank_rows.h"
 
 namespace piton {
@@ -79,6 +81,18 @@ ExpertMlp::ExpertMlp(ParameterList& parameters, const Shard& shard, const std::s
       up_(add(parameters, up_parameter(shard, name, shape, here_, initialization.input))),
       down_(add(parameters, down_parameter(shard, name, shape, here_, initialization.output))) {
   shape_.rules.balance_factor /= shard.size();
+  if (shape.shared) {
+    if (shape.shared->gate) {
+      shared_gate_ = add(parameters, replicated_parameter(shard, name + ".shared_gate.weight", 1,
+                                                          shape.hidden, initialization.input));
+    }
+    shared_.emplace(parameters, shard, name + ".shared",
+                    MlpShape{.hidden = shape.hidden,
+                             .ffn_hidden = shape.shared->ffn_hidden,
+                             .gated = shape.gated,
+                             .activation = shape.activation},
+                    initialization);
+  }
   if (shape.end_norm) end_norm_.emplace(parameters, shard, name + ".end_norm", *shape.end_norm);
 }
 
@@ -99,15 +113,23 @@ Value ExpertMlp::experts_of(Context& context, const Value& tokens) const {
                         /*splits=*/true);
 }
 
-Value ExpertMlp::forward(Context& context, const Value& x, const Value& residual) const {
+Value ExpertMlp::forward(Context& context, const Value& x, const Value* residual) const {
   Communicator& group = *shard_.group;
   const Value tokens = rows_of_ranks(context, x, group, shard_.splits_sequence());
   Value y = experts_of(context, tokens);
   y = sum_over_ranks(context, y, group, shard_.splits_sequence());
+  if (shared_) y = with_shared(context, y, x);
   if (end_norm_) y = end_norm_->forward(context, y);
-  return dropout_add(context, y, nullptr, &residual,
+  return dropout_add(context, y, nullptr, residual,
                      {shape_.hidden_dropout, site_key(context.seed, site_),
-                      shard_.residual_rows(context.rows, residual.tensor.dim(0))});
+                      shard_.residual_rows(context.rows, x.tensor.dim(0))});
+}
+
+// x: rows of the residual stream, as of forward().
+Value ExpertMlp::with_shared(Context& context, const Value& experts, const Value& x) const {
+  if (shared_gate_ == nullptr) return shared_->forward(context, x, &experts);
+  const Value gate = row_scores(context, x, *shared_gate_);
+  return gated_sum(context, experts, shared_->forward(context, x, nullptr), gate);
 }
 
 }  // namespace piton

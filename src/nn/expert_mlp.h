@@ -1,6 +1,9 @@
 // A mixture of experts in place of the MLP of a block: the router, the experts of each token
 // (kernels/experts.h), then dropout and residual. An expert is an MLP without biases. Tensor ranks
-// split each expert as they split an MLP; the router is whole on every rank.
+// split each expert as they split an MLP; the router is whole on every rank. What the experts
+// return may be added to an MLP that all tokens share, whose rows may have a gate (Qwen 2 MoE):
+//
+//   y = experts(x) + sigmoid(gate(x)) shared(x)
 //
 // Each of e ranks of the expert axis has m = experts/e experts, and n tokens that differ. It routes
 // these, and the ranks gather the tokens of all with their choices and weights. A rank computes its
@@ -13,14 +16,22 @@
 #include <string_view>
 
 #include "nn/linear.h"
+#include "nn/mlp.h"
 #include "ops/activation.h"
 #include "ops/experts/expert_rows.h"
 #include "ops/experts/routing.h"
 
 namespace piton {
 
-// The canonical tensor of a router. It is never quantized: its product chooses.
-inline bool is_router_tensor(std::string_view name) { return name.ends_with(".mlp.router.weight"); }
+// The canonical tensors of routers and gates. They are never quantized: their products choose.
+inline bool is_router_tensor(std::string_view name) {
+  return name.ends_with(".mlp.router.weight") || name.ends_with(".mlp.shared_gate.weight");
+}
+
+struct SharedExpertShape {
+  std::int64_t ffn_hidden = 0;
+  bool gate = false;
+};
 
 struct ExpertMlpShape {
   std::int64_t hidden = 0;      // h
@@ -29,30 +40,35 @@ struct ExpertMlpShape {
   RoutingRules rules;  // the balance factor: of the whole loss
   bool gated = false;
   ActivationKind activation = ActivationKind::kGeluTanh;
+  std::optional<SharedExpertShape> shared;
   std::optional<NormShape> end_norm;  // of the sum over the experts
   double hidden_dropout = 0;          // probability
 };
 
 class ExpertMlp {
  public:
-  // Canonical tensors: NAME.router.weight, NAME.experts.E.gate.weight, .up.weight, .down.weight.
+  // Canonical tensors: NAME.router.weight, NAME.experts.E.gate.weight, .up.weight, .down.weight,
+  // NAME.shared_gate.weight [1, h], NAME.shared.gate.weight, .up.weight, .down.weight.
   ExpertMlp(ParameterList& parameters, const Shard& shard, const std::string& name,
             const ExpertMlpShape& shape, const BranchInitialization& initialization);
   // residual + dropout(experts(x)). x, residual and the result: [b*s, h], under sequence
   // parallelism this rank's [b*s/t, h].
-  Value forward(Context& context, const Value& x, const Value& residual) const;
+  Value forward(Context& context, const Value& x, const Value* residual) const;
 
  private:
   // The sum over the experts that this tensor rank has a part of. tokens [n, h] -> [n, h].
   Value experts_of(Context& context, const Value& tokens) const;
+  Value with_shared(Context& context, const Value& experts, const Value& x) const;
 
   Shard shard_;
   ExpertRange here_;
   ExpertMlpShape shape_;
   std::string site_;
-  Parameter* router_;  // [experts, h]
-  Parameter* up_;      // [m 2 f/t, h] gate and up of each expert, or [m f/t, h]
-  Parameter* down_;    // [m h, f/t]
+  Parameter* router_;                 // [experts, h]
+  Parameter* up_;                     // [m 2 f/t, h] gate and up of each expert, or [m f/t, h]
+  Parameter* down_;                   // [m h, f/t]
+  Parameter* shared_gate_ = nullptr;  // [1, h]
+  std::optional<Mlp> shared_;
   std::optional<Norm> end_norm_;
 };
 

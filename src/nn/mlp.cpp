@@ -30,13 +30,13 @@ Mlp::Mlp(ParameterList& parameters, const Shard& shard, const std::string& name,
   if (shape.end_norm) down_.end_with(Norm(parameters, shard, name + ".end_norm", *shape.end_norm));
 }
 
-Value Mlp::forward(Context& context, const Value& x, const Value& residual) const {
+Value Mlp::forward(Context& context, const Value& x, const Value* residual) const {
   const Value active = shape_.gated
                            ? gated_activation(context, up_.forward(context, x), shape_.activation)
                            : up_.forward(context, x, shape_.activation);
-  return down_.forward(context, active, &residual,
+  return down_.forward(context, active, residual,
                        {shape_.hidden_dropout, site_key(context.seed, site_),
-                        shard_.residual_rows(context.rows, residual.tensor.dim(0))});
+                        shard_.residual_rows(context.rows, x.tensor.dim(0))});
 }
 
 }  // namespace piton

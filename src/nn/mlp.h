@@ -26,9 +26,9 @@ class Mlp {
  public:
   Mlp(ParameterList& parameters, const Shard& shard, const std::string& name, const MlpShape& shape,
       const BranchInitialization& initialization);
-  // residual + dropout(mlp(x) + bias). x, residual and the result: [b*s, h], under sequence
-  // parallelism this rank's [b*s/t, h].
-  Value forward(Context& context, const Value& x, const Value& residual) const;
+  // residual + dropout(mlp(x) + bias). x, residual, which may be null, and the result: [b*s, h],
+  // under sequence parallelism this rank's [b*s/t, h].
+  Value forward(Context& context, const Value& x, const Value* residual) const;
 
  private:
   Shard shard_;

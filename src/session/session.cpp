@@ -396,7 +396,8 @@ StepReport Session::weighted_gradients(const std::vector<MicroBatch>& batches, S
   if (pairs > 0) report.figures = std::move(losses.figures);
   add_teaching_figures(result, report.loss_tokens, report.figures);
   if (balance.scale.defined())
-    report.figures.push_back(balance.figure(sum_of(result, kBalanceSum), settings_.model.layers));
+    report.figures.push_back(
+        balance.figure(sum_of(result, kBalanceSum), settings_.model.expert_layers()));
   return report;
 }
 

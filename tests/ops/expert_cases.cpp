@@ -77,6 +77,27 @@ class ExpertCaseList {
     }
   }
 
+  void add_gated_sums() {
+    for (const std::int64_t n : {0, 1, 77}) {
+      for (const std::int64_t h : {1, 24, 67, 264}) {
+        const std::string detail = fmt::format("n {} h {}", n, h);
+        GatedSumForward forward{.y = source_.unwritten(dtype_, {n, h}),
+                                .a = source_.normal(dtype_, {n, h}),
+                                .x = source_.normal(dtype_, {n, h}),
+                                .gate = source_.normal(sums_, {n, 1}, 0, 3)};
+        add(detail, 2, forward);
+        forward.y = forward.a;
+        add(detail + " in place", 2, forward);
+        add(detail, h,
+            GatedSumBackward{.dx = source_.unwritten(dtype_, {n, h}),
+                             .dgate = source_.unwritten(sums_, {n, 1}),
+                             .dy = source_.normal(dtype_, {n, h}),
+                             .x = source_.normal(dtype_, {n, h}),
+                             .gate = source_.normal(sums_, {n, 1}, 0, 3)});
+      }
+    }
+  }
+
   void add_linears() {
     using Counts = std::vector<std::int64_t>;
     struct Matrix {
@@ -363,6 +384,7 @@ std::vector<CallCase> expert_cases(const CaseOptions& options) {
   list.add_routings();
   list.add_sorts();
   list.add_combinations();
+  list.add_gated_sums();
   list.add_linears();
   return list.take();
 }

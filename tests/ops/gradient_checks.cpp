@@ -477,6 +477,30 @@ Tensor summed_over_samples(const Tensor& all) {
   return slopes_agree(whole, {{"x", x, dx}});
 }
 
+::testing::AssertionResult check_gated_sum(Kernels& kernels) {
+  Runner run(kernels);
+  TensorSource source(15);
+  const Shape shape{4, 3};
+  const GatedSumForward forward{.y = source.unwritten(kDType, shape),
+                                .a = source.normal(kDType, shape),
+                                .x = source.normal(kDType, shape),
+                                .gate = source.normal(kDType, {4, 1})};
+  const Tensor dy = source.normal(kDType, shape);
+  const GatedSumBackward backward{.dx = source.unwritten(kDType, shape),
+                                  .dgate = source.unwritten(kDType, {4, 1}),
+                                  .dy = dy,
+                                  .x = forward.x,
+                                  .gate = forward.gate};
+  run(backward);
+  const auto loss = [&] {
+    run(forward);
+    return weighted_sum(forward.y, dy);
+  };
+  return slopes_agree(loss, {{"a", forward.a, dy},
+                             {"x", forward.x, backward.dx},
+                             {"gate", forward.gate, backward.dgate}});
+}
+
 // Rows of four experts, of which one has none.
 ::testing::AssertionResult check_linear_of_experts(Kernels& kernels) {
   Runner run(kernels);
@@ -588,6 +612,7 @@ std::vector<GradientCheck> gradient_checks() {
     }
   }
   checks.push_back({"combined experts", check_combined_experts});
+  checks.push_back({"gated sum", check_gated_sum});
   checks.push_back({"linear of experts", check_linear_of_experts});
   return checks;
 }

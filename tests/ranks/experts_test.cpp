@@ -1,7 +1,8 @@
 // ranks: 2 4
 // Experts that are divided over ranks give the losses, gradients, gradient norms, weights and
 // checkpoints of one process, alone and under every other kind of parallelism, with as many experts
-// of a token as a rank has, with more, and with fewer.
+// of a token as a rank has, with more, and with fewer; next to an MLP that all tokens share, and in
+// some layers alone.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -36,6 +37,13 @@ ModelConfig small(const std::string& name) {
                   : name == "balanced" ? ExpertFacts{.experts = 12, .choices = 2}
                                        : ExpertFacts{.experts = 8, .choices = 4};
   if (name == "balanced") model.experts->balance_factor = 0.1;
+  if (name == "shared") {
+    model.experts->choices = 2;
+    model.experts->ffn_hidden = 48;
+    model.experts->shared_ffn_hidden = 64;
+    model.experts->shared_gate = true;
+    model.experts->dense_layers = {0, 1};  // the first of two stages has no experts
+  }
   if (name == "norms") model.end_norms = model.gains_from_one = true;
   model.vocabulary = 101;
   model.hidden_dropout = 0.1;
@@ -160,13 +168,14 @@ TEST_P(ExpertParallel, GivesTheGradientsOfOneProcess) {
     EXPECT_LT(test::largest_difference(own, wanted), 1e-5);
     const std::int64_t experts = model.experts->experts / layout.mesh[Axis::kExpert];
     EXPECT_TRUE(
-        own.contains(fmt::format("layers.0.mlp.experts.{}.up.weight",
+        own.contains(fmt::format("layers.{}.mlp.experts.{}.up.weight", model.layers - 1,
                                  run.session().mesh().coordinate(Axis::kExpert) * experts)) ||
         layout.mesh[Axis::kPipeline] > 1);
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, ExpertParallel, testing::Values("few", "balanced", "norms"));
+INSTANTIATE_TEST_SUITE_P(Models, ExpertParallel,
+                         testing::Values("few", "balanced", "norms", "shared"));
 
 TEST(ExpertParallelHalf, IsNearOneProcess) {
   ModelConfig model = small("few");

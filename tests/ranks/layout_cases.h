@@ -151,7 +151,8 @@ inline ModelConfig small(const std::string& name) {
   const bool post_norm = name == "bert, post-norm";
   const bool published = name == "t5, published";
   const bool balanced = name == "experts, balanced";
-  const bool experts = name == "experts" || balanced;
+  const bool shared = name == "experts, shared";
+  const bool experts = name == "experts" || balanced || shared;
   ModelConfig model = preset(alibi                       ? "gpt2-tiny"
                              : norms || gemma || experts ? "llama-tiny"
                              : post_norm                 ? "bert-tiny"
@@ -192,6 +193,13 @@ inline ModelConfig small(const std::string& name) {
   }
   if (experts)
     model.experts = ExpertFacts{.experts = 5, .choices = 2, .balance_factor = balanced ? 0.1 : 0};
+  if (shared) {
+    // Widths with which no choice of these steps is so near a tie that rounding decides it.
+    model.experts->ffn_hidden = 48;
+    model.experts->shared_ffn_hidden = 64;
+    model.experts->shared_gate = true;
+    model.experts->dense_layers = {1};
+  }
   model.vocabulary = 101;  // padded rows in every split
   model.hidden_dropout = 0.1;
   model.attention_dropout = 0.1;

@@ -89,7 +89,10 @@ GOLDEN["mixtral"] = lambda: llama_like("Mixtral", num_local_experts=5, num_exper
 GOLDEN["qwen3-moe"] = lambda: llama_like("Qwen3Moe", head_dim=12, num_experts=6, num_experts_per_tok=3,
                                          moe_intermediate_size=18)
 GOLDEN["phi3-longrope"] = lambda: longrope(12, (4.0, 6.0, 8.0, 9.0))  # which the greedy text outgrows
-STEPS = ("gpt2", "llama", "mixtral", "qwen3-moe")
+GOLDEN["qwen2-moe"] = lambda: llama_like("Qwen2Moe", num_experts=6, num_experts_per_tok=3, moe_intermediate_size=18,
+                                         shared_expert_intermediate_size=26, mlp_only_layers=[0])
+
+STEPS = ("gpt2", "llama", "mixtral", "qwen3-moe", "qwen2-moe")
 MORE = {
     "gpt2-50257": lambda: gpt2(50257),
     "gpt2-untied": lambda: gpt2(tie_word_embeddings=False),
@@ -128,6 +131,10 @@ MORE = {
                                                moe_intermediate_size=18),
     "qwen3-moe-window": lambda: llama_like("Qwen3Moe", head_dim=12, num_experts=4, num_experts_per_tok=2, use_sliding_window=True,
                                            sliding_window=9, attention_bias=True, moe_intermediate_size=18),
+    "qwen3-moe-sparse": lambda: llama_like("Qwen3Moe", num_hidden_layers=4, head_dim=12, num_experts=4, num_experts_per_tok=2,
+                                           decoder_sparse_step=2, mlp_only_layers=[3], moe_intermediate_size=18),
+    "qwen2-moe-normalized": lambda: llama_like("Qwen2Moe", vocabulary=50257, num_experts=5, num_experts_per_tok=2, norm_topk_prob=True,
+                                               shared_expert_intermediate_size=8, qkv_bias=False),
     "qwen3-tied": lambda: llama_like("Qwen3", vocabulary=50257, tie_word_embeddings=True, head_dim=24),
 }
 

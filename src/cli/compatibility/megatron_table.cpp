@@ -261,7 +261,6 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "those of --rotary-scaling-type llama3"},
     {kSame, "tokenizer-padding-side:1=right", "what is padded is padded at the end"},
     {kSame, "mtp-num-layers:1=0", "the model has no heads for later tokens"},
-    {kSame, "moe-layer-freq:1=1", "every layer has the experts of --num-experts"},
     {kSame, "moe-router-dtype:1=fp32", "logits of the router are fp32"},
     {kSame, "moe-router-score-function:1=softmax", "the only one there is"},
     {kSame, "moe-z-loss-coeff:1=0|0.0 moe-input-jitter-eps:1=0|0.0",
@@ -333,8 +332,6 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "dim-model-base:1 scale-depth:1 embedding-multiplier-scale:1 output-multiplier-scale:1 "
      "add-output-layer-bias use-glm-rope interleave-sliding-window:1 input-layernorm-in-fp32",
      "the model would be another one"},
-    {kNotYet, "moe-shared-expert-intermediate-size:1",
-     "there are no experts that all tokens share"},
     {kNotYet,
      "moe-router-num-groups:1 moe-router-group-topk:1 moe-router-topk-scaling-factor:1 "
      "moe-router-enable-expert-bias moe-router-bias-update-rate:1 moe-router-force-load-balancing",

@@ -133,6 +133,8 @@ void execute(CpuContext& context, const Add& call);
 void execute(CpuContext& context, const Scale& call);
 void execute(CpuContext& context, const SoftCapForward& call);
 void execute(CpuContext& context, const SoftCapBackward& call);
+void execute(CpuContext& context, const GatedSumForward& call);
+void execute(CpuContext& context, const GatedSumBackward& call);
 void execute(CpuContext& context, const RowSquares& call);
 void execute(CpuContext& context, const MagnitudeForward& call);
 void execute(CpuContext& context, const MagnitudeGradient& call);

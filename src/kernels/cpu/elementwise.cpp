@@ -1,7 +1,8 @@
-// Copies and sums. A copy goes over the rows of its last dim; if both sides are contiguous, all is
-// one row.
+// Copies, sums, multiples, soft caps and gated sums. A copy goes over the rows of its last dim; if
+// both sides are contiguous, all is one row.
 #include "kernels/elementwise.h"
 
+#include <cmath>
 #include <cstring>
 
 #include "kernels/cpu/context.h"
@@ -79,6 +80,8 @@ std::int64_t row_offset(const Tensor& tensor, std::int64_t row) {
   return offset;
 }
 
+float sigmoid(float x) { return 1 / (1 + std::exp(-x)); }
+
 }  // namespace
 
 void execute(CpuContext& context, const Copy& call) {
@@ -125,6 +128,38 @@ void execute(CpuContext& context, const SoftCapBackward& call) {
     context.vector.soft_cap_gradient(call.dx.raw() + begin * width, call.dy.raw() + begin * width,
                                      type_of(call.dx.dtype()), call.y.data<float>() + begin,
                                      end - begin, static_cast<float>(call.cap));
+  });
+}
+
+void execute(CpuContext& context, const GatedSumForward& call) {
+  const std::int64_t h = call.y.dim(1);
+  const std::int64_t width = h * size_bytes(call.y.dtype());
+  const Type type = type_of(call.y.dtype());
+  context.ranges(call.y.dim(0), grain_of(h * 4), [&](std::int64_t begin, std::int64_t end) {
+    auto* sums = reinterpret_cast<float*>(context.scratch.own(2 * h * 4));
+    float* term = sums + h;
+    for (std::int64_t t = begin; t < end; ++t) {
+      context.vector.convert(sums, Type::kF32, call.a.raw() + t * width, type, h);
+      context.vector.convert(term, Type::kF32, call.x.raw() + t * width, type, h);
+      context.vector.scale(term, term, Type::kF32, h, sigmoid(call.gate.data<float>()[t]));
+      context.vector.add(sums, sums, term, Type::kF32, h);
+      context.vector.convert(call.y.raw() + t * width, type, sums, Type::kF32, h);
+    }
+  });
+}
+
+void execute(CpuContext& context, const GatedSumBackward& call) {
+  const std::int64_t h = call.dx.dim(1);
+  const std::int64_t width = h * size_bytes(call.dx.dtype());
+  const Type type = type_of(call.dx.dtype());
+  context.ranges(call.dx.dim(0), grain_of(h * 4), [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t t = begin; t < end; ++t) {
+      const float share = sigmoid(call.gate.data<float>()[t]);
+      const std::byte* dy = call.dy.raw() + t * width;
+      const float sum = context.vector.dot(dy, type, call.x.raw() + t * width, type, h);
+      call.dgate.data<float>()[t] = share * (1 - share) * sum;
+      context.vector.scale(call.dx.raw() + t * width, dy, type, h, share);
+    }
   });
 }
 

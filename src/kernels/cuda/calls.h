@@ -47,6 +47,8 @@ void execute(const Add& call, const CallContext& context);
 void execute(const Scale& call, const CallContext& context);
 void execute(const SoftCapForward& call, const CallContext& context);
 void execute(const SoftCapBackward& call, const CallContext& context);
+void execute(const GatedSumForward& call, const CallContext& context);
+void execute(const GatedSumBackward& call, const CallContext& context);
 void execute(const RowSquares& call, const CallContext& context);
 void execute(const MagnitudeForward& call, const CallContext& context);
 void execute(const MagnitudeGradient& call, const CallContext& context);

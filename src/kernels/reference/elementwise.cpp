@@ -1,4 +1,4 @@
-// Copies, sums, multiples and soft caps.
+// Copies, sums, multiples, soft caps and gated sums.
 #include "kernels/elementwise.h"
 
 #include <cmath>
@@ -49,6 +49,42 @@ void execute(const SoftCapBackward& call) {
     dx(i) = dy(i) * (1 - tanh * tanh);
   }
   dx.write(call.dx.flatten());
+}
+
+namespace {
+
+double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
+
+}  // namespace
+
+void execute(const GatedSumForward& call) {
+  const Values a = Values::read(call.a);
+  const Values x = Values::read(call.x);
+  const Values gate = Values::read(call.gate);
+  Values y(a.shape());
+  for (std::int64_t t = 0; t < call.y.dim(0); ++t) {
+    for (std::int64_t i = 0; i < call.y.dim(1); ++i) y(t, i) = a(t, i) + sigmoid(gate(t)) * x(t, i);
+  }
+  y.write(call.y);
+}
+
+void execute(const GatedSumBackward& call) {
+  const Values dy = Values::read(call.dy);
+  const Values x = Values::read(call.x);
+  const Values gate = Values::read(call.gate);
+  Values dx(dy.shape());
+  Values dgate(gate.shape());
+  for (std::int64_t t = 0; t < call.dx.dim(0); ++t) {
+    const double share = sigmoid(gate(t));
+    double sum = 0;
+    for (std::int64_t i = 0; i < call.dx.dim(1); ++i) {
+      dx(t, i) = share * dy(t, i);
+      sum += dy(t, i) * x(t, i);
+    }
+    dgate(t) = share * (1 - share) * sum;
+  }
+  dx.write(call.dx);
+  dgate.write(call.dgate);
 }
 
 }  // namespace piton::reference

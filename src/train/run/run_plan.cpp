@@ -126,6 +126,7 @@ void balance_layers(RunPlan& plan, const PipelineOptions& pipeline) {
   const ModelConfig& model = plan.session.model;
   ModelConfig head = model;
   head.layers = 0;
+  head.experts.reset();
   const double whole = model.forward_flops_per_token(plan.sequence);
   const double of_head = head.forward_flops_per_token(plan.sequence);
   const double of_layer = (whole - of_head) / static_cast<double>(model.layers);

@@ -128,7 +128,7 @@ TEST(HuggingFaceModel, GivesEveryGradientOfTransformers) {
 }
 
 TEST(HuggingFaceModel, TrainsAsInPyTorch) {
-  for (const char* name : {"gpt2", "llama", "mixtral", "qwen3-moe"}) {
+  for (const char* name : {"gpt2", "llama", "mixtral", "qwen3-moe", "qwen2-moe"}) {
     HostMachine machine;
     HfSource source(golden_folder(name));
     ModelConfig config = source.model();

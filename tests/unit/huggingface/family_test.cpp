@@ -104,16 +104,39 @@ TEST(HfModel, HasTheExpertsOfItsFile) {
   const auto refused = [](const char* name, const char* key, const Json& value) {
     return refusal(name, [&](Json& file) { file[key] = value; });
   };
-  EXPECT_THAT(refused("qwen3-moe", "decoder_sparse_step", 2),
-              HasSubstr("decoder_sparse_step: got 2, wanted 1 (every layer has experts)"));
-  EXPECT_THAT(refused("qwen3-moe", "mlp_only_layers", {0}),
-              HasSubstr("mlp_only_layers: got [0], wanted [] (every layer has experts)"));
+  EXPECT_THAT(refused("qwen3-moe", "mlp_only_layers", {0, 1}),
+              HasSubstr("--moe-layer-freq: no layer has experts"));
   EXPECT_THAT(refused("qwen3-moe", "num_experts", 7),
               HasSubstr("num_experts: got 7, wanted the same as num_local_experts"));
   EXPECT_THAT(refused("mixtral", "router_jitter_noise", 0.1),
               HasSubstr("router_jitter_noise: got 0.1, wanted 0"));
   EXPECT_THAT(refused("mixtral", "num_experts_per_tok", 6),
               HasSubstr("--moe-router-topk: got 6, wanted 1 to 5"));
+}
+
+TEST(HfModel, HasExpertsInSomeLayersAndAnMlpThatAllTokensShare) {
+  Json config = golden("qwen2-moe");
+  const ModelConfig qwen = model_of(config);
+  EXPECT_EQ(qwen.family, "qwen2_moe");
+  EXPECT_EQ(qwen.experts, (ExpertFacts{.experts = 6,
+                                       .choices = 3,
+                                       .normalized = false,
+                                       .ffn_hidden = 18,
+                                       .shared_ffn_hidden = 26,
+                                       .shared_gate = true,
+                                       .dense_layers = {0}}));
+  EXPECT_EQ(qwen.ffn_hidden, 53);
+  EXPECT_TRUE(qwen.qkv_biases && !qwen.head_norms);
+  config["decoder_sparse_step"] = 2;
+  EXPECT_EQ(model_of(config), qwen);
+  config["mlp_only_layers"] = nullptr;
+  config["num_hidden_layers"] = 5;
+  EXPECT_EQ(model_of(config).experts->dense_layers, (std::vector<std::int64_t>{0, 2, 4}));
+  config["decoder_sparse_step"] = 1;
+  EXPECT_EQ(model_of(config).ffn_hidden, 18);  // there is no other
+  EXPECT_EQ(model_of(config).expert_ffn_hidden(), 18);
+  EXPECT_THAT(refusal("qwen2-moe", [](Json& file) { file["use_sliding_window"] = true; }),
+              HasSubstr("use_sliding_window: got true, wanted false (no layer has a window)"));
 }
 
 TEST(HfModel, IsTheSameByTheKeysOfTransformers4) {
