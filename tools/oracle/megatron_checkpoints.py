@@ -46,7 +46,11 @@ def core_model(kind, **sizes):
                   masked_softmax_fusion=False, persist_layer_norm=False, kv_channels=s.channels, layernorm_epsilon=s.eps)
     llama = dict(gated_linear_unit=True, activation_func=torch.nn.functional.silu, normalization="RMSNorm",
                  add_bias_linear=False, num_query_groups=s.groups)
-    more = {"gpt": {}, "llama": llama, "qwen2": {**llama, "add_qkv_bias": True}, "qwen3": {**llama, "qk_layernorm": True}}[kind]
+    moe = dict(num_moe_experts=6, moe_router_topk=2, moe_ffn_hidden_size=24, moe_grouped_gemm=False, moe_token_dispatcher_type="allgather",
+               moe_router_pre_softmax=False, moe_aux_loss_coeff=0.0, moe_router_load_balancing_type="none")
+    shared = dict(moe, moe_router_pre_softmax=True, moe_shared_expert_intermediate_size=40, moe_shared_expert_gate=True, moe_layer_freq=[0, 1],
+                  add_qkv_bias=True)
+    more = {"gpt": {}, "mixtral": {**llama, **moe}, "qwen2-moe": {**llama, **shared}, "llama": llama, "qwen2": {**llama, "add_qkv_bias": True}, "qwen3": {**llama, "qk_layernorm": True}}[kind]
     config = TransformerConfig(**common, **more)
     rope = kind != "gpt"
     model = GPTModel(config, get_gpt_layer_local_spec(qk_layernorm=kind == "qwen3", normalization=config.normalization),
