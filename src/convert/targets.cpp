@@ -299,7 +299,7 @@ std::string suitable_formats(const OpenedModel& from, const ConvertOptions& opti
 
 void check_megatron(const OpenedModel& from, const ConvertOptions& options) {
   if (from.model.experts && (!options.core || options.is_torch_dist())) {
-    throw Error(Fault::kUsage,
+    throw Error(Fault::kData,
                 "{}: is a mixture of experts, which Piton writes in the format mg with "
                 "--use-mcore-models alone{}; or {}",
                 from.source->where(),

@@ -366,10 +366,9 @@ void write_fields(const MegatronArguments& arguments, Out& out) {
   const RotaryScaling& scaling = model.rotary_scaling;
   if (scaling.kind == RotaryScaling::Kind::kLinear)
     number("rotary_seq_len_interpolation_factor", scaling.factor);
-  if (scaling.kind == RotaryScaling::Kind::kLlama3) flag("use_rope_scaling", true);
-  if (scaling.kind == RotaryScaling::Kind::kLlama3 ||
-      scaling.kind == RotaryScaling::Kind::kDynamic) {
-    const bool llama3 = scaling.kind == RotaryScaling::Kind::kLlama3;
+  const bool llama3 = scaling.kind == RotaryScaling::Kind::kLlama3;
+  if (llama3) flag("use_rope_scaling", true);
+  if (llama3 || scaling.kind == RotaryScaling::Kind::kDynamic) {
     word("rope_scaling_type", llama3 ? "llama3" : kDynamicScaling);
     number("rope_scaling_factor", scaling.factor);
     number("original_max_position_embeddings", static_cast<double>(scaling.original_positions));
