@@ -206,9 +206,7 @@ std::string make_safetensors_header(std::vector<SafetensorsEntry>& entries,
   PITON_ASSERT(static_cast<std::int64_t>(text.size()) <= kMaxHeaderBytes,
                "a header of {} bytes: write more files", text.size());
   const std::uint64_t length = text.size();
-  std::string result(8, '\0');
-  std::memcpy(result.data(), &length, 8);
-  return result + text;
+  return std::string(reinterpret_cast<const char*>(&length), sizeof length) + text;
 }
 
 void sort_for_alignment(std::vector<SafetensorsEntry>& entries) {

@@ -298,10 +298,13 @@ std::string suitable_formats(const OpenedModel& from, const ConvertOptions& opti
 }
 
 void check_megatron(const OpenedModel& from, const ConvertOptions& options) {
-  if (from.model.experts) {
+  if (from.model.experts && (!options.core || options.is_torch_dist())) {
     throw Error(Fault::kData,
-                "{}: is a mixture of experts, which Piton does not write in the format mg yet; {}",
-                from.source->where(), suitable_formats(from, options));
+                "{}: is a mixture of experts, which Piton writes in the format mg with "
+                "--use-mcore-models alone{}; or {}",
+                from.source->where(),
+                options.is_torch_dist() ? ", not as torch_dist" : ", not with older modules",
+                suitable_formats(from, options));
   }
   const std::string lost = beyond_arguments(from);
   if (!lost.empty()) {

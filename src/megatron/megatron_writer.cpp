@@ -1,6 +1,7 @@
 #include "megatron/megatron_writer.h"
 
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -136,8 +137,19 @@ class RankFile {
   void write_chunk(std::vector<MegatronTensor> tensors) {
     const MegatronStacks stacks = megatron_stacks(*model_);
     std::vector<std::string> names;
-    for (const MegatronTensor& tensor : tensors)
-      names.push_back(megatron_name(tensor.key, options_.tree, stacks));
+    std::set<std::string> with_experts;  // layers whose norm no linear holds
+    for (const MegatronTensor& tensor : tensors) {
+      constexpr std::string_view kRouter = "router.weight";
+      if (tensor.key.ends_with(kRouter))
+        with_experts.insert(tensor.key.substr(0, tensor.key.size() - kRouter.size()));
+    }
+    for (const MegatronTensor& tensor : tensors) {
+      const std::size_t norm = tensor.key.rfind("post_norm.");
+      const bool apart =
+          norm != tensor.key.npos && with_experts.contains(tensor.key.substr(0, norm));
+      names.push_back(
+          megatron_name(tensor.key, apart ? MegatronTree::kCore : options_.tree, stacks));
+    }
     for (std::size_t i = 0, own = tensors.size(); i < own; ++i) {
       for (const std::string& name : megatron_copies(tensors[i].key, options_.tree, stacks)) {
         names.push_back(name);

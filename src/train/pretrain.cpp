@@ -20,11 +20,10 @@ PretrainResult pretrain(const Machine& machine, const PretrainOptions& options,
   Trainer trainer(machine, options, {&log, &shown},
                   {.planner = caller.planner, .tasks = caller.tasks});
   PretrainResult result{
-      .loss = trainer.state().lm_loss,
       .encoder = trainer.plan().session.model.encoder.has_value(),
       .encoder_decoder = trainer.plan().session.model.encoder_decoder.has_value()};
   if (loop.skip_train) {
-    result.validation_loss = trainer.evaluate();
+    trainer.evaluate();
     caller.over();
     return result;
   }
@@ -35,9 +34,7 @@ PretrainResult pretrain(const Machine& machine, const PretrainOptions& options,
     if (request.out_of_time) why = "stopped by --exit-duration-in-mins";
     if (request.signal != 0) why = fmt::format("stopped by signal {}", request.signal);
     if (!why.empty()) break;
-    const StepMetrics metrics = trainer.step();
-    result.loss = metrics.lm_loss;
-    if (metrics.validation_loss) result.validation_loss = metrics.validation_loss;
+    trainer.step();
     if (trainer.done()) break;
     if (trainer.exit_due()) {
       why = "stopped by --exit-interval";

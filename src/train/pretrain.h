@@ -2,7 +2,6 @@
 #pragma once
 
 #include <functional>
-#include <optional>
 
 #include "base/progress.h"
 #include "session/machine.h"
@@ -15,13 +14,11 @@ class TaskEvaluator;
 
 struct PretrainResult {
   std::int64_t iteration = 0;
-  double loss = 0;                        // of the last step
-  std::optional<double> validation_loss;  // the last one
-  bool finished = false;                  // the last iteration is done
-  int stop_signal = 0;                    // signal that ended the run before its last step; 0: none
-  bool saved = false;                     // a checkpoint has all steps of this run
-  bool encoder = false;                   // what was trained continues no text: an encoder,
-  bool encoder_decoder = false;           // or a model of an encoder and a decoder
+  bool finished = false;         // the last iteration is done
+  int stop_signal = 0;           // signal that ended the run before its last step; 0: none
+  bool saved = false;            // a checkpoint has all steps of this run
+  bool encoder = false;          // what was trained continues no text: an encoder,
+  bool encoder_decoder = false;  // or a model of an encoder and a decoder
 };
 
 // What the caller of pretrain() gives and is asked.

@@ -84,10 +84,13 @@ expect(RUN inspect ${WORK}/shared-hf CODE 0 OUT "Hugging Face, qwen2_moe, F32 in
 expect(RUN quantize --load ${golden}/qwen2-moe --save ${WORK}/shared-int8 --weights int8 CODE 0 OUT "verified")
 expect(RUN generate --load ${WORK}/shared-int8 --prompt-ids 5,6 --greedy --max-new-tokens 3 CODE 0)
 expect(RUN convert --load ${golden}/mixtral --save ${WORK}/x.gguf CODE 3 ERR "golden/huggingface/mixtral: is a mixture of experts, which Piton does not write as GGUF yet")
-foreach(form "--use-mcore-models" "--deepspeed" "--ckpt-format;torch_dist")
+foreach(form "--deepspeed" "--use-mcore-models;--ckpt-format;torch_dist")
   expect(RUN convert --load ${golden}/mixtral --save ${WORK}/x --to mg ${form} CODE 3
-    ERR "mixtral: is a mixture of experts, which Piton does not write in the format mg yet; use --to piton\n$")
+    ERR "mixtral: is a mixture of experts, which Piton writes in the format mg with --use-mcore-models alone, not [^\n]*\n$")
 endforeach()
+expect(RUN convert --load ${golden}/mixtral --save ${WORK}/experts-mg --to mg --use-mcore-models --target-tensor-parallel-size 2
+  CODE 0 OUT "\nverified: 47 tensors equal to the bit")
+expect(RUN inspect ${WORK}/experts-mg CODE 0)
 expect(RUN quantize --load ${golden}/mixtral --save ${WORK}/x --weights int4 --method gptq --calibration ${WORK}/text.txt CODE 2
   ERR "--method gptq: [^ ]*/mixtral is a mixture of experts, which only --method rtn quantizes yet\n$")
 expect(RUN quantize --load ${golden}/qwen3-moe --save ${WORK}/experts-int8 --weights int8 CODE 0 OUT "verified")

@@ -44,6 +44,7 @@ expect(RUN plan --model gpt2-124m --bf16 --world-size 8 --global-batch-size 8 --
 set(few plan --model llama-tiny --global-batch-size 2 --search --device-tflops 100 --device-bandwidth 1000)
 expect(RUN ${few} --world-size 1 CODE 0 OUT "\nof 2 layouts, 2 fit")
 expect(RUN ${few} --world-size 2 CODE 0 OUT "\n1x1x2 +3 " "\nof 8 layouts, 8 fit")
+expect(RUN ${few} --world-size 7 CODE 2 ERR "--global-batch-size: got 2, wanted a multiple of 7 ")
 expect(RUN plan --model gpt2-124m --bf16 --world-size 2 --global-batch-size 2 --device-memory 1MB --search ${rates} CODE 4
        ERR "--device-memory: got 1.0 MiB, wanted at least [0-9.]+, which the smallest of [0-9]+ layouts needs; give more ranks")
 expect(RUN plan --model llama-tiny --world-size 2 --search CODE 2 ERR "--search: steps of equal size are compared; add --global-batch-size")

@@ -25,6 +25,7 @@ void run() {
   for (int k = 0; k < 3; ++k) group->all_reduce(data, Reduction::kSum, *stream).wait();
   if (world->rank() == last) kill(getpid(), SIGKILL);
   const Event received = group->receive(data, last, 7, *stream);
+  const Event sent = group->send(data, last, 8, *stream);  // larger than the space for messages
   std::string message;
   try {
     if (world->rank() == 0) {
@@ -37,8 +38,14 @@ void run() {
     if (error.fault() != Fault::kPeer) message = "of the wrong fault";
   }
   // Or a survivor that noticed first has ended already.
-  const bool right = message.find("comm: rank " + std::to_string(last) + " (process ") == 0 ||
-                     message.find("ended the run with code 6") != std::string::npos;
+  bool right = message.find("comm: rank " + std::to_string(last) + " (process ") == 0 ||
+               message.find("ended the run with code 6") != std::string::npos;
+  try {
+    sent.wait();  // a message that is under way fails too
+    right = false;
+  } catch (const Error& error) {
+    right = right && error.fault() == Fault::kPeer;
+  }
   std::fprintf(stderr, "rank %d: %sAS IT SHOULD BE: %s\n", world->rank(), right ? "" : "NOT ",
                message.c_str());
   world->abort(6);

@@ -28,7 +28,6 @@ TOKENS = 24
 def core_model(kind, **sizes):
     """A GPTModel of random weights, and the arguments that Megatron-LM saves with it."""
     from megatron.core import parallel_state
-    from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec
     from megatron.core.models.gpt.gpt_model import GPTModel
     from megatron.core.tensor_parallel.random import CudaRNGStatesTracker
     from megatron.core.transformer.transformer_config import TransformerConfig
@@ -46,10 +45,14 @@ def core_model(kind, **sizes):
                   masked_softmax_fusion=False, persist_layer_norm=False, kv_channels=s.channels, layernorm_epsilon=s.eps)
     llama = dict(gated_linear_unit=True, activation_func=torch.nn.functional.silu, normalization="RMSNorm",
                  add_bias_linear=False, num_query_groups=s.groups)
-    more = {"gpt": {}, "llama": llama, "qwen2": {**llama, "add_qkv_bias": True}, "qwen3": {**llama, "qk_layernorm": True}}[kind]
+    moe = dict(num_moe_experts=6, moe_router_topk=2, moe_ffn_hidden_size=24, moe_grouped_gemm=False, moe_token_dispatcher_type="allgather",
+               moe_router_pre_softmax=False, moe_aux_loss_coeff=0.0, moe_router_load_balancing_type="none")
+    shared = dict(moe, moe_router_pre_softmax=True, moe_shared_expert_intermediate_size=40, moe_shared_expert_gate=True, moe_layer_freq=[0, 1],
+                  add_qkv_bias=True)
+    more = {"gpt": {}, "mixtral": {**llama, **moe}, "qwen2-moe": {**llama, **shared}, "llama": llama, "qwen2": {**llama, "add_qkv_bias": True}, "qwen3": {**llama, "qk_layernorm": True}}[kind]
     config = TransformerConfig(**common, **more)
     rope = kind != "gpt"
-    model = GPTModel(config, get_gpt_layer_local_spec(qk_layernorm=kind == "qwen3", normalization=config.normalization),
+    model = GPTModel(config, layer_spec(config, kind == "qwen3"),
                      vocab_size=s.vocabulary, max_sequence_length=s.positions,
                      position_embedding_type="rope" if rope else "learned_absolute", rotary_base=s.base,
                      share_embeddings_and_output_weights=s.tied).float().eval()
@@ -63,10 +66,24 @@ def core_model(kind, **sizes):
         group_query_attention=rope, num_query_groups=s.groups if rope else 1, max_position_embeddings=s.positions,
         padded_vocab_size=s.vocabulary, vocab_size=None, tensor_model_parallel_size=1, pipeline_model_parallel_size=1, swiglu=rope, bias_gelu_fusion=False,
         normalization=config.normalization, norm_epsilon=config.layernorm_epsilon, add_bias_linear=not rope,
-        position_embedding_type="rope" if rope else "learned_absolute", rotary_base=s.base, add_qkv_bias=kind == "qwen2",
+        position_embedding_type="rope" if rope else "learned_absolute", rotary_base=s.base, add_qkv_bias=kind.startswith("qwen2"),
         qk_layernorm=kind == "qwen3", untie_embeddings_and_output_weights=not s.tied, params_dtype=torch.float32, num_experts=None,
         hidden_dropout=0.0, attention_dropout=0.0)
+    if config.num_moe_experts:
+        arguments.num_experts = config.num_moe_experts
+        for name in ("moe_router_topk", "moe_ffn_hidden_size", "moe_router_pre_softmax", "moe_layer_freq", "moe_aux_loss_coeff",
+                     "moe_shared_expert_intermediate_size", "moe_shared_expert_gate", "moe_router_score_function"):
+            setattr(arguments, name, getattr(config, name))
     return model, arguments
+
+
+def layer_spec(config, head_norms):
+    from megatron.core.models.gpt.gpt_layer_specs import get_gpt_decoder_block_spec, get_gpt_layer_local_spec
+    if config.num_moe_experts:
+        from megatron.core.transformer.moe import moe_utils
+        moe_utils.te_general_gemm = None  # which it leaves undefined without Transformer Engine
+        return get_gpt_decoder_block_spec(config, use_transformer_engine=False, normalization=config.normalization)
+    return get_gpt_layer_local_spec(qk_layernorm=head_norms, normalization=config.normalization)
 
 
 def core_logits(model, tokens):
@@ -85,7 +102,7 @@ def save_rank(folder, value, name="mp_rank_00"):
 
 def core(program, work):
     bad = 0
-    for kind in ("gpt", "llama", "qwen2", "qwen3"):
+    for kind in ("gpt", "llama", "qwen2", "qwen3", "mixtral", "qwen2-moe"):
         torch.manual_seed(11)
         model, arguments = core_model(kind)
         tokens = torch.randint(0, 128, (1, TOKENS))

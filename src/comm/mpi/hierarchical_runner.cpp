@@ -78,7 +78,6 @@ void HierarchicalRunner::start(const Collective& collective) {
 }
 
 bool HierarchicalRunner::step() {
-  if (finished_) return false;
   if (flat_runs_) {
     const bool moved = flat_->step();
     flat_runs_ = !flat_->finished();

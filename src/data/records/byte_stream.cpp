@@ -127,7 +127,7 @@ class PackedStream : public FileStream {
 
   std::size_t read(std::span<char> out) final {
     while (!finished_) {
-      const std::string_view in = file_->window();
+      std::string_view in = file_->window();
       if (!inside_) {
         if (in.empty()) {
           finished_ = true;
@@ -139,6 +139,7 @@ class PackedStream : public FileStream {
         }
         restart();
         inside_ = true;
+        in = file_->window();
       }
       const Step step = this->step(in, out);
       file_->take(step.taken);
@@ -205,15 +206,35 @@ class ZstdStream final : public PackedStream {
   ~ZstdStream() override { ::ZSTD_freeDStream(state_); }
 
  private:
-  void restart() override { ::ZSTD_initDStream(state_); }
+  // Of the longest header of a frame (RFC 8878, 3.1.1.1), with the magic number.
+  static constexpr std::size_t kHeaderBytes = 18;
+
+  void restart() override {
+    ::ZSTD_initDStream(state_);
+    const std::string_view head = file_->window(kHeaderBytes);
+    size_ = ::ZSTD_getFrameContentSize(head.data(), head.size());
+    taken_ = given_ = 0;
+  }
   Step step(std::string_view in, std::span<char> out) override {
-    ZSTD_inBuffer input{in.data(), in.size(), 0};
+    // The library unpacks a frame at once if all of it is there and `out` has room, and then
+    // refuses some damage that it does not see otherwise. It does not do so where a header comes in
+    // pieces.
+    const std::size_t most = taken_ < kHeaderBytes ? 1 : in.size();
+    ZSTD_inBuffer input{in.data(), std::min(most, in.size()), 0};
     ZSTD_outBuffer output{out.data(), out.size(), 0};
     const std::size_t code = ::ZSTD_decompressStream(state_, &output, &input);
     if (::ZSTD_isError(code) != 0) damaged(::ZSTD_getErrorName(code));
+    taken_ += input.pos;
+    given_ += output.pos;
+    const bool known = size_ != ZSTD_CONTENTSIZE_UNKNOWN && size_ != ZSTD_CONTENTSIZE_ERROR;
+    if (code == 0 && known && given_ != size_)
+      damaged(fmt::format("{} bytes, and its header says {}", given_, size_));
     return {input.pos, output.pos, code == 0};
   }
   ZSTD_DStream* state_;
+  unsigned long long size_ = 0;  // of the frame, as its header says it
+  std::uint64_t taken_ = 0;      // of its packed bytes
+  std::uint64_t given_ = 0;
 };
 
 class Bzip2Stream final : public PackedStream {

@@ -133,16 +133,60 @@ void refuse_absent_features(const Arguments& arguments) {
                            "apply_residual_connection_post_layernorm"}) {
     if (arguments.flag(name, false)) arguments.wrong(name, "False: Piton has no other yet");
   }
-  // Megatron-DeepSpeed's default is [1].
-  const PickleValue* each = arguments.find("num_experts");
-  const bool one = each != nullptr && each->kind == Kind::kList && each->items.size() == 1 &&
-                   each->items[0]->kind == Kind::kInt && each->items[0]->integer == 1;
-  if (each != nullptr && !one)
-    arguments.wrong("num_experts",
-                    "none: Piton reads no experts from Megatron's checkpoints "
-                    "yet; give a Hugging Face folder of the model");
   const std::optional<std::int64_t> experts = arguments.size("expert_model_parallel_size");
-  if (experts && *experts != 1) arguments.wrong("expert_model_parallel_size", "1");
+  if (experts && *experts != 1)
+    arguments.wrong("expert_model_parallel_size",
+                    "1: Piton does not read experts that are divided among ranks yet; give a "
+                    "Hugging Face folder of the model");
+}
+
+// The layers without experts.
+std::vector<std::int64_t> dense_layers(const Arguments& arguments, std::int64_t layers) {
+  const char* name = "moe_layer_freq";
+  const PickleValue* value = arguments.find(name);
+  std::vector<std::int64_t> dense;
+  if (value == nullptr) return dense;
+  if (value->kind == Kind::kInt) {
+    const std::int64_t every = arguments.must(name);
+    for (std::int64_t layer = 0; layer < layers; ++layer)
+      if (layer % every != 0) dense.push_back(layer);
+    return dense;
+  }
+  const std::vector<std::int64_t> pattern = arguments.numbers(name);
+  if (std::ssize(pattern) != layers)
+    arguments.wrong(name, fmt::format("a number, or a list of {} ones and zeros", layers));
+  for (std::int64_t layer = 0; layer < layers; ++layer) {
+    const std::int64_t one = pattern[static_cast<std::size_t>(layer)];
+    if (one != 0 && one != 1) arguments.wrong(name, "ones and zeros");
+    if (one == 0) dense.push_back(layer);
+  }
+  return dense;
+}
+
+void set_experts(const Arguments& arguments, ModelConfig& model) {
+  const char* name = "num_experts";
+  // Megatron-DeepSpeed's default is [1].
+  const PickleValue* each = arguments.find(name);
+  if (each == nullptr || (each->kind == Kind::kList && each->items.size() == 1 &&
+                          each->items[0]->kind == Kind::kInt && each->items[0]->integer == 1))
+    return;
+  ExpertFacts facts{.experts = arguments.must(name)};
+  facts.choices = arguments.size("moe_router_topk").value_or(2);
+  facts.normalized = !arguments.flag("moe_router_pre_softmax", false);
+  facts.balance_factor = arguments.number("moe_aux_loss_coeff", 0);
+  facts.shared_ffn_hidden = arguments.size("moe_shared_expert_intermediate_size").value_or(0);
+  facts.shared_gate = arguments.flag("moe_shared_expert_gate", false);
+  if (arguments.word("moe_router_score_function", "softmax") != "softmax")
+    arguments.wrong("moe_router_score_function", "softmax");
+  for (const char* other : {"moe_router_topk_scaling_factor", "moe_router_num_groups"})
+    if (arguments.find(other) != nullptr) arguments.wrong(other, "None");
+  if (arguments.flag("moe_router_enable_expert_bias", false))
+    arguments.wrong("moe_router_enable_expert_bias", "False");
+  facts.dense_layers = dense_layers(arguments, model.layers);
+  const std::int64_t width = arguments.size("moe_ffn_hidden_size").value_or(model.ffn_hidden);
+  if (facts.dense_layers.empty()) model.ffn_hidden = width;
+  facts.ffn_hidden = width == model.ffn_hidden ? 0 : width;
+  model.experts = facts;
 }
 
 void set_rotary(const Arguments& arguments, ModelConfig& model) {
@@ -218,9 +262,19 @@ class ArgumentsInMemory {
     value.truth = truth;
     add(value);
   }
+  void begin_list() { list_ = &document_.make(Kind::kList); }
+  void end_list() {
+    const PickleValue& list = *list_;
+    list_ = nullptr;
+    add(list);
+  }
 
  private:
   void add(const PickleValue& value) {
+    if (list_ != nullptr) {
+      list_->items.push_back(&value);
+      return;
+    }
     dict_.pairs.emplace_back(name_, &value);
     name_ = nullptr;
   }
@@ -228,7 +282,37 @@ class ArgumentsInMemory {
   PickleDocument document_;
   PickleValue& dict_;
   const PickleValue* name_ = nullptr;  // whose value comes next
+  PickleValue* list_ = nullptr;        // that is being made
 };
+
+template <typename Out>
+void write_experts(const ModelConfig& model, Out& out) {
+  const ExpertFacts& facts = *model.experts;
+  const auto size = [&](const char* name, std::int64_t value) {
+    out.text(name);
+    out.integer(value);
+  };
+  const auto flag = [&](const char* name, bool value) {
+    out.text(name);
+    out.boolean(value);
+  };
+  size("num_experts", facts.experts);
+  size("moe_router_topk", facts.choices);
+  size("moe_ffn_hidden_size", model.expert_ffn_hidden());
+  flag("moe_router_pre_softmax", !facts.normalized);
+  out.text("moe_aux_loss_coeff");
+  out.number(facts.balance_factor);
+  flag("moe_grouped_gemm", false);  // one module for each expert
+  if (facts.shared_ffn_hidden != 0)
+    size("moe_shared_expert_intermediate_size", facts.shared_ffn_hidden);
+  flag("moe_shared_expert_gate", facts.shared_gate);
+  if (facts.dense_layers.empty()) return size("moe_layer_freq", 1);
+  out.text("moe_layer_freq");
+  out.begin_list();
+  for (std::int64_t layer = 0; layer < model.layers; ++layer)
+    out.integer(facts.in_layer(layer) ? 1 : 0);
+  out.end_list();
+}
 
 // Names and values of a dict's or a namespace's.
 template <typename Out>
@@ -282,10 +366,9 @@ void write_fields(const MegatronArguments& arguments, Out& out) {
   const RotaryScaling& scaling = model.rotary_scaling;
   if (scaling.kind == RotaryScaling::Kind::kLinear)
     number("rotary_seq_len_interpolation_factor", scaling.factor);
-  if (scaling.kind == RotaryScaling::Kind::kLlama3) flag("use_rope_scaling", true);
-  if (scaling.kind == RotaryScaling::Kind::kLlama3 ||
-      scaling.kind == RotaryScaling::Kind::kDynamic) {
-    const bool llama3 = scaling.kind == RotaryScaling::Kind::kLlama3;
+  const bool llama3 = scaling.kind == RotaryScaling::Kind::kLlama3;
+  if (llama3) flag("use_rope_scaling", true);
+  if (llama3 || scaling.kind == RotaryScaling::Kind::kDynamic) {
     word("rope_scaling_type", llama3 ? "llama3" : kDynamicScaling);
     number("rope_scaling_factor", scaling.factor);
     number("original_max_position_embeddings", static_cast<double>(scaling.original_positions));
@@ -298,6 +381,7 @@ void write_fields(const MegatronArguments& arguments, Out& out) {
   flag("embed_layernorm", model.embedding_norm);
   flag("qk_layernorm", model.head_norms);
   if (model.normalized_head) flag(kNormalizedHead, true);
+  if (model.experts) write_experts(model, out);
   if (model.encoder_decoder) {
     size("encoder_num_layers", model.encoder_decoder->encoder_layers);
     size("decoder_num_layers", model.layers);
@@ -344,6 +428,7 @@ MegatronArguments read_megatron_arguments(const PickleValue& values, const std::
   model.norm_eps = arguments.number("norm_epsilon", arguments.number("layernorm_epsilon", 1e-5));
   model.positions = positions_of(arguments);
   if (model.positions == PositionKind::kRotary) set_rotary(arguments, model);
+  set_experts(arguments, model);
   model.biases = arguments.flag("add_bias_linear", true);
   model.qkv_biases = model.biases || arguments.flag("add_qkv_bias", false);
   model.output_bias = model.biases || arguments.flag("add_dense_bias", false);

@@ -177,6 +177,26 @@ class RankTensors {
   std::vector<MegatronTensor> tensors_;
 };
 
+// Of a layer with experts, in place of its MLP.
+void add_experts(RankTensors& rank, const ModelConfig& model, const std::string& key,
+                 const std::string& at) {
+  const ExpertFacts& facts = *model.experts;
+  const auto mlp = [&](const std::string& fc, const std::string& name, std::int64_t width) {
+    std::vector<std::string> up{name + ".up"};
+    if (model.gated) up.insert(up.begin(), name + ".gate");
+    rank.rows_of(fc + "fc1", up, width, false);
+    rank.columns_of(fc + "fc2", name + ".down", width, false);
+  };
+  rank.whole(key + "router.weight", at + "router.weight", {facts.experts, model.hidden});
+  for (std::int64_t expert = 0; expert < facts.experts; ++expert) {
+    mlp(fmt::format("{}experts.{}.", key, expert), fmt::format("{}experts.{}", at, expert),
+        model.expert_ffn_hidden());
+  }
+  if (facts.shared_gate)
+    rank.whole(key + "shared_gate.weight", at + "shared_gate.weight", {1, model.hidden});
+  if (facts.shared_ffn_hidden != 0) mlp(key + "shared_", at + "shared", facts.shared_ffn_hidden);
+}
+
 // `stack`: of the keys and names of its layers, "" or "encoder.".
 void add_layer(RankTensors& rank, const ModelConfig& model, const MegatronLayout& layout,
                const PlacedLayer& place, std::string_view stack) {
@@ -203,6 +223,10 @@ void add_layer(RankTensors& rank, const ModelConfig& model, const MegatronLayout
     rank.columns_of(key + "cross_dense", at + "cross.output", rows, model.output_bias);
   }
   rank.norm(key + "post_norm", at + "mlp_norm");
+  if (model.has_experts(place.layer)) {
+    add_experts(rank, model, key, at + "mlp.");
+    return;
+  }
   const auto up = [&](const char* name, const std::vector<std::string>& parts) {
     rank.rows_of(key + name, parts, model.ffn_hidden, false);
     if (model.biases) rank.rows_of(key + name, parts, model.ffn_hidden, true);
@@ -259,6 +283,12 @@ void MegatronLayout::check(const ModelConfig& model) const {
   must_divide("heads", model.heads, tensor_flag, tensor);
   must_divide("groups of heads", model.groups, tensor_flag, tensor);
   must_divide("columns of the MLP (--ffn-hidden-size)", model.ffn_hidden, tensor_flag, tensor);
+  if (model.experts) {
+    must_divide("columns of an expert (--moe-ffn-hidden-size)", model.expert_ffn_hidden(),
+                tensor_flag, tensor);
+    must_divide("columns of the MLP that all tokens share", model.experts->shared_ffn_hidden,
+                tensor_flag, tensor);
+  }
   must_divide("rows of the table", padded_vocabulary, tensor_flag, tensor);
   if (padded_vocabulary - model.vocabulary > kMostPadding) {
     throw Error(Fault::kUsage,

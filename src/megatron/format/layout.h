@@ -14,6 +14,8 @@
 //   fc1        f/T rows of up; gated: f/T rows of gate, then f/T of up
 //   dense, fc2 all rows, of columns [t c, (t + 1) c)
 //   norms, biases of dense and fc2: whole, on every rank
+//   router, shared_gate  whole, on every rank
+//   experts.E.fc1, experts.E.fc2, shared_fc1, shared_fc2   as fc1 and fc2
 //   cross_q    of attention to an encoder: rows of rank t of the queries
 //   cross_kv   for each of a/T heads: its rows of k, then of v
 //   output.bias  of the logits: V/T of them, padded with zeros

@@ -44,6 +44,9 @@ constexpr Name kCoreLayer[] = {
     {"post_norm.", "pre_mlp_layernorm."},
     {"fc1.", "mlp.linear_fc1."},
     {"fc2.", "mlp.linear_fc2."},
+    {"router.", "mlp.router."},
+    {"shared_fc1.", "mlp.shared_experts.linear_fc1."},
+    {"shared_fc2.", "mlp.shared_experts.linear_fc2."},
     {"cross_norm.", "pre_cross_attn_layernorm."},
     {"cross_q.", "cross_attention.linear_q."},
     {"cross_kv.", "cross_attention.linear_kv."},
@@ -142,7 +145,44 @@ std::optional<std::string> name_of(const Name (&names)[N], std::string_view key)
   return std::nullopt;
 }
 
+constexpr std::string_view kExperts = "mlp.experts.local_experts.";
+constexpr std::string_view kGroupedExperts = "mlp.experts.";  // of Transformer Engine
+constexpr std::string_view kSharedGateName = "mlp.shared_experts.gate_weight";
+constexpr std::string_view kSharedGateKey = "shared_gate.weight";
+
+bool is_number(std::string_view text) {
+  return !text.empty() && text.find_first_not_of("0123456789") == text.npos;
+}
+
+// "experts.3.fc1.weight" of "mlp.experts.local_experts.3.linear_fc1.weight" and of
+// "mlp.experts.linear_fc1.weight3".
+std::optional<std::string> expert_key(std::string_view rest) {
+  if (rest.starts_with(kExperts)) {
+    const std::string_view own = rest.substr(kExperts.size());
+    const std::size_t point = own.find('.');
+    if (point == own.npos || !is_number(own.substr(0, point))) return std::nullopt;
+    for (const char* fc : {"fc1.weight", "fc2.weight"}) {
+      if (own.substr(point + 1) == fmt::format("linear_{}", fc))
+        return fmt::format("experts.{}.{}", own.substr(0, point), fc);
+    }
+  }
+  for (const char* fc : {"fc1", "fc2"}) {
+    const std::string before = fmt::format("{}linear_{}.weight", kGroupedExperts, fc);
+    if (rest.starts_with(before) && is_number(rest.substr(before.size())))
+      return fmt::format("experts.{}.{}.weight", rest.substr(before.size()), fc);
+  }
+  return std::nullopt;
+}
+
+// The inverse, of a key after "experts.".
+std::string expert_name(std::string_view key) {
+  const std::size_t point = key.find('.') + 1;
+  return fmt::format("{}{}linear_{}", kExperts, key.substr(0, point), key.substr(point));
+}
+
 std::optional<std::string> layer_key(std::string_view rest) {
+  if (rest == kSharedGateName) return std::string(kSharedGateKey);
+  if (const std::optional<std::string> found = expert_key(rest)) return found;
   for (const auto& found : {key_of(kTransformerLayer, rest), key_of(kLegacyLayer, rest),
                             key_of(kCoreLayer, rest), key_of(kOtherLayer, rest)}) {
     if (found) return found;
@@ -200,6 +240,8 @@ std::string megatron_name(const std::string& key, MegatronTree tree, MegatronSta
     const std::string_view rest = std::string_view(own).substr(point);
     if (tree == MegatronTree::kTransformer) name = name_of(kTransformerLayer, rest);
     if (legacy && both && !of_encoder) name = name_of(kLegacyCrossLayer, rest);
+    if (!legacy && rest == kSharedGateKey) name = kSharedGateName;
+    if (!legacy && rest.starts_with("experts.")) name = expert_name(rest.substr(8));
     if (!name) name = legacy ? name_of(kLegacyLayer, rest) : name_of(kCoreLayer, rest);
     if (name) name = fmt::format("{}{}{}", stack, own.substr(0, point), *name);
   } else if (own.starts_with("final_norm.")) {

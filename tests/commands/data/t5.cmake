@@ -138,8 +138,10 @@ foreach(how "--greedy" "--temperature;0.8;--top-k;5" "--num-beams;3")
 endforeach()
 set(stages ${tiny} --train-iters 1 --pipeline-model-parallel-size 2)
 set(split --pipeline-model-parallel-split-rank)
+# Layers that are alike would have a bubble of 3 / 7, 42.9 %: those of the encoder have more to do here.
 expect(RUN plan --model t5-tiny --micro-batch-size 2 --global-batch-size 8 --seq-length 64 --decoder-seq-length 32
-  --pipeline-model-parallel-size 4 ${split} 2 --world-size 4 CODE 0 OUT "lengths in proportion to operations of layers x samples")
+  --pipeline-model-parallel-size 4 ${split} 2 --world-size 4 CODE 0
+  OUT "pipeline bubble 48.2 % .passes of lengths in proportion to operations of layers x samples")
 expect(RUN plan --model t5-tiny --decoder-seq-length 32 --pipeline-model-parallel-size 4 ${split} 3 --world-size 4 CODE 2
   ERR "layout: 2 layers cannot fill 3 pipeline stages of the encoder; change --encoder-num-layers or --pipeline-model-parallel-split-rank")
 expect(RUN plan --model t5-tiny --decoder-seq-length 32 --pipeline-model-parallel-size 4 ${split} 2 --world-size 4

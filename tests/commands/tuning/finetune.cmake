@@ -73,6 +73,16 @@ expect(RUN chat --load ${WORK}/run --max-new-tokens 128 INPUT ${WORK}/asked.txt 
   ERR "--max-new-tokens: got 128, wanted 1 to 127\n")
 expect(RUN chat --load ${WORK}/run --max-new-tokens 127 INPUT ${WORK}/asked.txt CODE 2
   ERR "the question has [0-9]+ tokens, 1 fit; ask a shorter one")
+# Questions that no longer fit are said, but for those that were to be left out.
+string(REPEAT "again " 12 again)
+file(WRITE ${WORK}/talk.txt "${again}\n${again}\n")
+expect(RUN chat --load ${WORK}/run --max-new-tokens 4 INPUT ${WORK}/talk.txt CODE 0
+  ERR "the model no longer sees the first question\n")
+execute_process(COMMAND ${PITON} chat --load ${WORK}/run --max-new-tokens 4 --history-turns 1
+  INPUT_FILE ${WORK}/talk.txt RESULT_VARIABLE code OUTPUT_QUIET ERROR_VARIABLE errors)
+if(NOT code EQUAL 0 OR errors MATCHES "no longer sees")
+  message(FATAL_ERROR "piton chat --history-turns 1: exit ${code}\n${errors}")
+endif()
 expect(RUN chat --load ${WORK}/run --chat-template alpacca INPUT ${WORK}/asked.txt CODE 2
   ERR "--chat-template: got alpacca, wanted a file in Jinja, or one of default, empty, default, trl, alpaca, ")
 expect(RUN chat --load ${base} --tokenizer-type ByteTokenizer INPUT ${WORK}/asked.txt CODE 2 ERR "has no chat template")

@@ -179,6 +179,30 @@ TEST_F(RoundTrip, OfEveryFamilyThroughMegatronGivesTheSameBytes) {
   }
 }
 
+// In the modules of Megatron-core, which alone have them here.
+TEST_F(RoundTrip, OfExpertsThroughMegatronGivesTheSameBytes) {
+  for (const char* family : {"mixtral", "qwen3-moe", "qwen2-moe"}) {
+    const fs::path source =
+        folder_of(family, [](Json& config) { config["intermediate_size"] = 48; });
+    for (const char* tree : {"local", "transformer_engine"}) {
+      SCOPED_TRACE(fmt::format("{} {}", family, tree));
+      fs::path at = source;
+      for (const auto& [tensor, pipeline] : {std::pair{2, 2}, std::pair{1, 2}, std::pair{2, 1}}) {
+        at = converted(at, "mg", [&](ConvertOptions& o) {
+          o.tensor = tensor;
+          o.pipeline = pipeline;
+          o.core = true;
+          o.core_layers = tree;
+        });
+      }
+      expect_same_files(source, converted(at, "hf"));
+    }
+  }
+  EXPECT_THAT(refusal("mixtral"),
+              HasSubstr("is a mixture of experts, which Piton writes in the format mg with "
+                        "--use-mcore-models alone, not with older modules; or use --to piton"));
+}
+
 // Their published configurations without a window.
 TEST_F(RoundTrip, OfFamiliesWhoseWindowIsOffGivesTheSameBytes) {
   for (const char* family : {"mistral", "phi3"})

@@ -11,6 +11,7 @@
 
 #include "base/json.h"
 #include "checkpoint/file_tensor.h"
+#include "convert/source_checks.h"
 #include "huggingface/hf_source.h"
 #include "megatron/megatron_source.h"
 #include "support/errors.h"
@@ -445,6 +446,24 @@ TEST_F(Convert, KeepsArgumentsAsANamespaceWhereThatIsAskedFor) {
   run(test::golden_folder("qwen2"), dir_ / "plain", "mg");
   EXPECT_THAT(read_text_file(dir_.path() / "plain/release/mp_rank_00/model_optim_rng.pt"),
               testing::Not(HasSubstr("argparse")));
+}
+
+TEST(SourceChecks, KnowTheSizesThatConvertersName) {
+  const auto said = [](const std::string& size, std::int64_t hidden) {
+    ConvertOptions options;
+    options.size = size;
+    OpenedModel from;
+    from.model.layers = 60;
+    from.model.hidden = hidden;
+    from.model.heads = 52;
+    return message_of(Fault::kUsage, [&] {
+      check_source(options, from);
+      throw Error(Fault::kUsage, "nothing");
+    });
+  };
+  EXPECT_EQ(said("30B", 6656), "nothing");
+  EXPECT_EQ(said("33B", 6656), "nothing");
+  EXPECT_THAT(said("33B", 6657), HasSubstr("--type: got 33B, but "));
 }
 
 TEST_F(Convert, ComparesWhatIsSaidOfTheSourceWithIt) {

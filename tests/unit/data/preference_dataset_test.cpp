@@ -177,6 +177,16 @@ TEST(PreferenceDataset, TextsThatDoNotFitAreCutByTheirQuestionsAndAnswers) {
   }
 }
 
+TEST(PreferenceDataset, FourTokensHaveAQuestionAndAnAnswerOfBothTexts) {
+  PreferenceFolder folder;
+  folder.write_pairs();
+  const auto source = folder.open(4);
+  Sample sample;
+  source->sample(0, sample);
+  EXPECT_THAT(sample.tokens, ElementsAre(1, 2, 1, 8));
+  EXPECT_THAT(sample.labels, ElementsAre(2, 3, 8, 9));
+}
+
 TEST(PreferenceDataset, RefusesWhatIsNoPreference) {
   PreferenceFolder folder;
   EXPECT_THAT(message_of(Fault::kData, [&] { folder.open(); }),

@@ -231,14 +231,19 @@ TEST_F(WrittenGguf, SaysLlama3sScalingAndGivesItBack) {
 }
 
 TEST_F(WrittenGguf, CopiesATiedHeadWhereLlamaCppWantsOne) {
-  HfFolder folder("stablelm");
-  folder.tensors.erase("lm_head.weight");
-  folder.edit_config([](nlohmann::ordered_json& config) { config["tie_word_embeddings"] = true; });
-  folder.write();
-  const GgufSource source(write(folder.path()));
-  EXPECT_TRUE(source.model().tied);
-  EXPECT_NE(std::ranges::find(source.file().header().tensors, "output.weight", &GgufTensor::name),
-            source.file().header().tensors.end());
+  for (const char* name : {"stablelm", "internlm2", "baichuan"}) {
+    SCOPED_TRACE(name);
+    HfFolder folder(name);
+    folder.tensors.erase("lm_head.weight");
+    folder.tensors.erase("output.weight");
+    folder.edit_config(
+        [](nlohmann::ordered_json& config) { config["tie_word_embeddings"] = true; });
+    folder.write();
+    const GgufSource source(write(folder.path()));
+    EXPECT_TRUE(source.model().tied);
+    EXPECT_NE(std::ranges::find(source.file().header().tensors, "output.weight", &GgufTensor::name),
+              source.file().header().tensors.end());
+  }
 }
 
 TEST_F(WrittenGguf, RefusesByNameWhatLlamaCppDoesNotHave) {

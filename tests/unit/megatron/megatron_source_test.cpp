@@ -187,14 +187,18 @@ TEST_F(Megatron, WhoseArgumentsContradictItsFilesIsRefused) {
               HasSubstr("argument tensor_model_parallel_size: got 2, but the files are of 1"));
 }
 
-TEST_F(Megatron, WithExpertsIsRefused) {
-  const fs::path folder = written("llama3", 1, 1);
-  EditedFile(folder / "release/mp_rank_00/model_optim_rng.pt",
-             {.numbers = {{"model_args/rotary_percent", 8}},
-              .renamed = {{"model_args/rotary_percent", "num_experts"}}});
-  EXPECT_THAT(refusal(folder),
-              HasSubstr("argument num_experts: got 8, wanted none: Piton reads no experts from "
-                        "Megatron's checkpoints yet; give a Hugging Face folder of the model"));
+TEST_F(Megatron, WithExpertsThatAreNotInItsFilesIsRefused) {
+  const auto with = [&](const char* name) {
+    const fs::path folder = written("llama3", 1, 1);
+    EditedFile(folder / "release/mp_rank_00/model_optim_rng.pt",
+               {.numbers = {{"model_args/rotary_percent", 8}},
+                .renamed = {{"model_args/rotary_percent", name}}});
+    return refusal(folder);
+  };
+  EXPECT_THAT(with("num_experts"), HasSubstr("missing tensors (34): layers.0.router.weight"));
+  EXPECT_THAT(with("expert_model_parallel_size"),
+              HasSubstr("argument expert_model_parallel_size: got 8, wanted 1: Piton does not read "
+                        "experts that are divided among ranks yet"));
 }
 
 // Copies of two iterations, or of two versions, would be joined into a model that never was.

@@ -28,6 +28,25 @@ TEST(MegatronNames, OfEveryTreeAreReadBack) {
             "language_model.encoder.layers.3.mlp.dense_h_to_4h.weight");
 }
 
+TEST(MegatronNames, OfExpertsAreReadBack) {
+  for (const MegatronTree tree : {MegatronTree::kCore, MegatronTree::kTransformer}) {
+    for (const char* key : {"layers.3.router.weight", "layers.3.experts.12.fc1.weight",
+                            "layers.3.experts.0.fc2.weight", "layers.3.shared_fc1.weight",
+                            "layers.3.shared_fc2.weight", "layers.3.shared_gate.weight"})
+      EXPECT_EQ(megatron_key(megatron_name(key, tree)), key) << megatron_name(key, tree);
+  }
+  EXPECT_EQ(megatron_name("layers.3.experts.12.fc1.weight", MegatronTree::kTransformer),
+            "decoder.layers.3.mlp.experts.local_experts.12.linear_fc1.weight");
+  // Of products of several experts in Transformer Engine; only for reading.
+  EXPECT_EQ(megatron_key("decoder.layers.3.mlp.experts.linear_fc2.weight12"),
+            "layers.3.experts.12.fc2.weight");
+  for (const char* name : {"local_experts.linear_fc1.weight", "local_experts.x.linear_fc1.weight",
+                           "local_experts.1.linear_fc1.bias", "local_experts.1.linear_fc3.weight",
+                           "linear_fc1.weight", "linear_fc1.weight1x", "linear_fc3.weight1"})
+    EXPECT_EQ(megatron_key(std::string("decoder.layers.3.mlp.experts.") + name), std::nullopt)
+        << name;
+}
+
 TEST(MegatronNames, OfEncodersAreReadBack) {
   const auto both = MegatronStacks::kBoth;
   for (const MegatronTree tree :
@@ -69,7 +88,7 @@ TEST(MegatronNames, OfOtherVersionsAreKnown) {
   EXPECT_EQ(megatron_key("language_model.pooler.dense.weight"), "pooler.weight");
   EXPECT_EQ(megatron_key("lm_head.norm.bias"), "lm_norm.bias");
   EXPECT_EQ(megatron_key("language_model.adaptor.dense.weight"), std::nullopt);
-  EXPECT_EQ(megatron_key("decoder.layers.0.mlp.experts.linear_fc1.weight0"), std::nullopt);
+  EXPECT_EQ(megatron_key("decoder.layers.0.mlp.experts.weight1"), std::nullopt);
   EXPECT_EQ(megatron_key("decoder.layers.0"), std::nullopt);
   EXPECT_TRUE(is_ignored_by_megatron("decoder.layers.0.mlp.linear_fc1._extra_state"));
 }

@@ -9,6 +9,7 @@
 
 #include "base/files/files.h"
 #include "megatron/megatron_source.h"
+#include "megatron/ranks/master_weights.h"
 #include "pickle/torch_writer.h"
 #include "support/errors.h"
 #include "support/temp_folder.h"
@@ -218,6 +219,29 @@ TEST_F(MadeShares, AreCutInEachChunkByItself) {
               HasSubstr("0 has 4 elements, wanted 8 of a (one of 2 data-parallel ranks)"));
   EXPECT_THAT(message_of(Fault::kData, [&] { RankOptimizer({first}).moments(chunks); }),
               HasSubstr("params has [2, 1] entries, wanted [2, 2]"));
+}
+
+// A router in fp32 among weights of 16 bits is trained itself.
+TEST_F(MadeShares, OfCopiesAreThoseOfNarrowWeightsAlone) {
+  const fs::path path = dir_ / "copies.pt";
+  TorchWriter out(path);
+  out.begin_list();
+  out.begin_list();
+  for (const BoxedTensor* one : {&a_, &c_})
+    out.tensor("F32", std::vector<std::int64_t>{one->rows, one->columns});
+  out.end_list();
+  out.end_list();
+  const Floats values = numbers(0, 32);
+  out.append(std::as_bytes(std::span(values)));
+  out.commit();
+  const TorchFile file(path);
+  const BoxedTensor router{.dtype = DType::kF32, .rows = 3, .columns = 4};
+  a_.dtype = c_.dtype = DType::kBF16;
+  const BoxedTensors copies =
+      masters_of_groups(file, file.root(), {{{"a", &a_}, {"router", &router}, {"c", &c_}}}, 0);
+  ASSERT_EQ(copies.size(), 2U);
+  EXPECT_EQ(elements(copies.at("a")), numbers(0, 12));
+  EXPECT_EQ(elements(copies.at("c")), numbers(12, 32));
 }
 
 }  // namespace

@@ -88,6 +88,8 @@ TEST(RotaryOptions, RefuseWhatCannotBeOrIsNotRead) {
   EXPECT_THAT(refusal({"--use-rope-scaling"}, "gpt2-tiny"), HasSubstr("no rotary positions"));
   EXPECT_THAT(refusal({"--rotary-percent", "0"}), HasSubstr("--rotary-percent: got 0"));
   EXPECT_THAT(refusal({"--rotary-base", "1"}), HasSubstr("--rotary-base: got 1"));
+  EXPECT_EQ(resolve({"--rotary-base", "1e30"}).rotary_base, 1e30);
+  EXPECT_THAT(refusal({"--rotary-base", "1.1e30"}), HasSubstr("wanted a number above 1, at most"));
   EXPECT_THAT(refusal({"--rotary-scaling-type", "yarn"}),
               HasSubstr("needs a --rotary-scaling-factor"));
   EXPECT_THAT(refusal({"--rotary-scaling-type", "linear", "--rotary-scaling-factor", "0.5"}),

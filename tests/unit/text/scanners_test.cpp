@@ -9,6 +9,7 @@
 
 #include "support/errors.h"
 #include "text/steps/pre_tokenizers.h"
+#include "text/unicode/characters.h"
 #include "text/unicode/pattern.h"
 
 namespace piton {
@@ -127,6 +128,18 @@ TEST(Scanners, BertCutsAtWhiteSpaceAndPunctuation) {
     for (std::size_t i = 0; i < words.ranges.size(); ++i) wanted.emplace_back(words.word(i));
     ASSERT_EQ(scanned({Scanner::Kind::kBert, 0}, table, text), wanted) << text;
   }
+}
+
+// Unicode's property White_Space.
+TEST(Characters, OfWhiteSpaceAreThoseOfUnicode) {
+  const std::u32string wanted =
+      U"\t\n\v\f\r \u0085\u00A0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008"
+      U"\u2009\u200A\u2028\u2029\u202F\u205F\u3000";
+  std::u32string found;
+  for (char32_t c = 0; c < 0x110000; ++c) {
+    if (is_white_space(c)) found += c;
+  }
+  EXPECT_TRUE(found == wanted) << found.size() << " characters";
 }
 
 TEST(Split, JoinsDelimitersThatFollowOneAnother) {

@@ -33,6 +33,9 @@ TEST(TokenizerJson, SaysWhatIsWrong) {
   EXPECT_THAT(json_error(R"({"model":{"type":"WordPiece","vocab":{"[UNK]":0},)"
                          R"("max_input_chars_per_word":9223372036854775808}})"),
               HasSubstr("wanted a smaller number"));
+  EXPECT_THAT(json_error(R"({"model":{"type":"WordPiece","vocab":{"[UNK]":0},)"
+                         R"("max_input_chars_per_word":"100"}})"),
+              HasSubstr("\"max_input_chars_per_word\": got string, wanted an integer"));
   EXPECT_THAT(json_error("[]"), HasSubstr("got array, wanted an object"));
   EXPECT_THAT(json_error("{}"), HasSubstr("\"model\": got nothing, wanted an object"));
   EXPECT_THAT(json_error(R"({"model":{"type":"Magic"}})"),
@@ -65,6 +68,18 @@ TEST(TokenizerJson, SaysWhatIsWrong) {
       json_error(R"({"model":{"type":"BPE","vocab":{"a":0},"merges":[]},)"
                  R"("post_processor":{"type":"BertProcessing","cls":["a",0],"sep":["b",1]}})"),
       HasSubstr("post_processor: it puts id 1 around a text, which neither"));
+}
+
+// The words of Bloom are known with the text between them alone; its expression is read by nothing
+// else.
+TEST(TokenizerJson, RefusesTheWordsOfBloomWithoutTheTextBetweenThem) {
+  const auto split = [](const std::string& how) {
+    return json_error(R"({"model":{"type":"BPE","vocab":{"a":0,".":1,"b":2},"merges":[]},)"
+                      R"("pre_tokenizer":{"type":"Split",)" +
+                      how + R"(,"pattern":{"Regex":" ?[^(\\s|[.,!?…。，、।۔،])]+"}}})");
+  };
+  EXPECT_EQ(split(R"("behavior":"Isolated")"), "no error");
+  EXPECT_THAT(split(R"("behavior":"Removed","invert":true)"), HasSubstr("a class inside a class"));
 }
 
 TEST(TokenizerJson, RefusesDeepNests) {

@@ -48,6 +48,15 @@ TEST_F(ModelPromptTest, LearnsWhatTheTemplateWritesForTheAssistant) {
   EXPECT_EQ(byte_text(samples[0].labels), "__________cd;______f;$");
 }
 
+TEST_F(ModelPromptTest, TellsTheTemplateToThink) {
+  write_text_file(folder_ / "chat_template.jinja",
+                  "{% if enable_thinking is defined %}{{ enable_thinking }};{% endif %}"
+                  "{% for m in messages %}{{ m.content }};{% endfor %}");
+  const Conversation conversation = talk({"b", "c"});
+  EXPECT_EQ(byte_text(prompt({.enable_thinking = true}).encode(conversation)[0].ids), "True;b;c;");
+  EXPECT_EQ(byte_text(prompt().encode(conversation)[0].ids), "b;c;");
+}
+
 TEST_F(ModelPromptTest, AnswersThatAreNotTaughtHaveNoLabels) {
   Conversation conversation = talk({"b", "cd", "e", "f"});
   conversation.system = "x";
@@ -58,6 +67,7 @@ TEST_F(ModelPromptTest, AnswersThatAreNotTaughtHaveNoLabels) {
   const TaughtText none = prompt({.append_eod = true}).encode(conversation)[0];
   EXPECT_EQ(byte_text(none.ids), "s:x;u:b;a:cd;u:e;a:f;$");
   EXPECT_EQ(taught_tokens(none), 0);
+  EXPECT_EQ(taught_tokens({}), 0);
   conversation.desirable = true;
   EXPECT_THAT(message_of(Fault::kData, [&] { check_turns(conversation); }),
               HasSubstr("the judged answer has \"weight\" 0"));

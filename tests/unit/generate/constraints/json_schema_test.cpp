@@ -47,6 +47,12 @@ TEST(JsonSchema, ObjectsHaveTheirPropertiesInOrder) {
   EXPECT_TRUE(schema_texts(R"({"required":["a"]})").has(R"({"a":[{"b":[]}]})"));
 }
 
+TEST(JsonSchema, LinesAreIndentedBySixteenSpacesAtMost) {
+  auto texts = schema_texts(R"({"type":"array","items":{"type":"integer"}})");
+  EXPECT_TRUE(texts.has("[\n" + std::string(16, ' ') + "1]"));
+  EXPECT_FALSE(texts.has("[\n" + std::string(17, ' ') + "1]"));
+}
+
 TEST(JsonSchema, ArraysHaveTheirLengths) {
   auto texts =
       schema_texts(R"({"type":"array","items":{"type":"integer"},"minItems":1,"maxItems":3})");
