@@ -1,15 +1,16 @@
-# Experts divided over ranks by mpirun: the losses of one process with dropout and a balance, evaluated, also on a task, saved
-# and continued on one process and the reverse; planned; and what is refused.
+# Experts divided over ranks by mpirun: the losses of one process with dropout and a balance, evaluated, also on a task and
+# by answers to prompts, saved and continued on one process and the reverse, with adapters; planned; and what is refused.
 include(${CMAKE_CURRENT_LIST_DIR}/../support/expect.cmake)
 file(REMOVE_RECURSE ${WORK})
 file(MAKE_DIRECTORY ${WORK})
 write_corpus()
+file(WRITE ${WORK}/prompts.txt "To be\nWhether\n")
 set(model --model llama-tiny --num-experts 4 --moe-router-topk 2 --moe-aux-loss-coeff 1e-2)
 set(bare pretrain ${model} --data-path ${WORK}/corpus_text_document --tokenizer-type ByteTokenizer
          --seq-length 32 --micro-batch-size 2 --global-batch-size 4 --lr 1e-2 --split 90,10,0 --hidden-dropout 0.1
          --attention-dropout 0.1 --eval-interval 3 --eval-iters 2
          --eval-tasks LAMBADA --eval-tasks-interval 3 --eval-tasks-data-path ${SOURCE}/tests/golden/evaluation/data
-         --eval-tasks-samples 2)
+         --eval-tasks-samples 2 --sample-prompts ${WORK}/prompts.txt --sample-prompts-tokens 4)
 
 set(two --expert-model-parallel-size 2)
 run_on(1 one --train-iters 6)
@@ -29,6 +30,18 @@ expect_losses("two ranks, then one" "${one}" "${LOSSES}")
 run_on(1 other --train-iters 3 --lr-decay-iters 6)
 run_on(2 other --train-iters 6 ${two} --load ${WORK}/other)
 expect_losses("one rank, then two" "${one}" "${LOSSES}")
+
+file(READ ${WORK}/one/samples.txt wanted)
+file(READ ${WORK}/sharded/samples.txt got)
+if(NOT got STREQUAL wanted OR wanted STREQUAL "")
+  message(FATAL_ERROR "two ranks answer\n${got}\nwanted\n${wanted}")
+endif()
+
+list(APPEND bare --load ${WORK}/one --finetune --lora-target-modules query_key_value dense)
+run_on(1 adapters --train-iters 6)
+set(one "${LOSSES}")
+run_on(2 divided-adapters --train-iters 6 ${two})
+expect_losses("adapters" "${one}" "${LOSSES}")
 
 set(plan plan ${model})
 expect(RUN ${plan} ${two} --tensor-model-parallel-size 2 --world-size 8 CODE 0
