@@ -15,6 +15,7 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "kv-channels:1 "
      "num-query-groups:1 num-experts:1 moe-ffn-hidden-size:1 moe-router-topk:1 "
      "moe-router-pre-softmax moe-router-load-balancing-type:1 moe-aux-loss-coeff:1 "
+     "moe-layer-freq:1 moe-shared-expert-intermediate-size:1 "
      "max-position-embeddings:1 position-embedding-type:1 rotary-base:1 "
      "rotary-percent:1 rotary-interleaved rotary-scaling-factor:1 "
      "rotary-seq-len-interpolation-factor:1 use-rope-scaling "
