@@ -74,14 +74,23 @@ if(left)
   message(FATAL_ERROR "left behind: ${left}")
 endif()
 
-# Experts are in folders of Hugging Face and in checkpoints of Piton, not yet in the formats of others.
+# Experts are in folders of Hugging Face, checkpoints of Piton and GGUF files, not yet in Megatron's.
 expect(RUN convert --load ${golden}/mixtral --save ${WORK}/experts CODE 0 OUT "experts: piton from hf" "\nverified: 47 tensors equal to the bit")
 expect(RUN convert --load ${WORK}/experts --save ${WORK}/experts-hf --to hf CODE 0 OUT "\nverified: 47 tensors equal to the bit")
 expect(RUN inspect ${WORK}/experts-hf CODE 0 OUT "Hugging Face, mixtral, F32 in 1 file")
-expect(RUN convert --load ${golden}/mixtral --save ${WORK}/x.gguf CODE 3 ERR "golden/huggingface/mixtral: is a mixture of experts, which Piton does not write as GGUF yet")
+expect(RUN convert --load ${golden}/mixtral --save ${WORK}/experts.gguf CODE 0 OUT "\nverified: 47 tensors equal to the bit")
+expect(RUN inspect ${WORK}/experts.gguf CODE 0 OUT "GGUF, llama, F32 in one file" "blk.1.ffn_gate_exps.weight +F32   .5, 22, 32")
+expect(RUN convert --load ${WORK}/experts.gguf --save ${WORK}/experts-back --to hf CODE 0 OUT "\nverified: 47 tensors equal to the bit")
+expect(RUN inspect ${WORK}/experts-back CODE 0 OUT "Hugging Face, mixtral, F32 in 1 file")
+expect(RUN convert --load ${golden}/mixtral --save ${WORK}/experts-q8.gguf --outtype q8_0 CODE 0 OUT "verified")
+foreach(file experts.gguf experts-q8.gguf)
+  expect(RUN generate --load ${WORK}/${file} --prompt-ids 5,6 --greedy --max-new-tokens 3 CODE 0)
+endforeach()
+expect(RUN convert --load ${golden}/qwen3-moe --save ${WORK}/x.gguf CODE 3
+  ERR "golden/huggingface/qwen3-moe: no architecture of llama.cpp holds this model .qwen3_moe.: as \"qwen3moe\": there is no word for weights of experts that do not add up to 1")
 foreach(form "--use-mcore-models" "--deepspeed" "--ckpt-format;torch_dist")
   expect(RUN convert --load ${golden}/mixtral --save ${WORK}/x --to mg ${form} CODE 3
-    ERR "mixtral: is a mixture of experts, which Piton does not write in the format mg yet; use --to piton\n$")
+    ERR "mixtral: is a mixture of experts, which Piton does not write in the format mg yet; use --to piton or --to gguf\n$")
 endforeach()
 expect(RUN quantize --load ${golden}/mixtral --save ${WORK}/x --weights int4 --method gptq --calibration ${WORK}/text.txt CODE 2
   ERR "--method gptq: [^ ]*/mixtral is a mixture of experts, which only --method rtn quantizes yet\n$")
