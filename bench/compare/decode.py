@@ -1,12 +1,14 @@
 """llama.cpp beside `piton bench decode` and `piton bench prefill`, in turns, on the same machine.
 
-    python bench/compare/decode.py [--quantize q8_0|q4_0|q4_k|q6_k]
+    python bench/compare/decode.py [--model qwen3-moe-1b] [--quantize q8_0|q4_0|q4_k|q6_k]
 
 Wants llama-cpp-python and gguf (pip install llama-cpp-python gguf; the first is compiled for the processor
 that it is installed on) and a built piton; with --peers transformers also torch and transformers. Everyone
 gets the 1.1B LLaMA of random bf16 weights: llama.cpp a gguf file that this script writes (2.2 GB, --gguf),
 transformers a model made in memory. With --quantize the matrices of the layers are in this format on both sides,
-and the head in Q8_0, or in Q6_K with q4_k and q6_k, which llama.cpp's own quantizer writes.
+and the head in Q8_0, or in Q6_K with q4_k and q6_k, which llama.cpp's own quantizer writes. --model qwen3-moe-1b is
+a mixture of experts in its place: Qwen 3 MoE of 12 layers of width 1024 with 32 experts of width 768, of which a token
+has 4; 1.0 billion weights, of which 0.2 billion take part in a token.
 
   decode   --tokens tokens one after the other behind --context tokens in the cache, of 1 and of --batch
            samples together; the time is that of one step
@@ -15,7 +17,7 @@ and the head in Q8_0, or in Q6_K with q4_k and q6_k, which llama.cpp's own quant
 Each round measures every peer and piton one after the other; the best of each counts. Ids are not drawn
 from the logits on either side: which token comes next takes no part of the time.
 
-Writes bench/results/DATE-decode-llama-1.1b[-FORMAT].json with the command, the commit, the machine and all times of
+Writes bench/results/DATE-decode-MODEL[-FORMAT].json with the command, the commit, the machine and all times of
 both sides.
 """
 import argparse
@@ -33,6 +35,13 @@ from train import ROOT, command_line, cpu_model, text_of, write_result
 
 LAYERS, HIDDEN, FFN, HEADS, GROUPS, VOCABULARY, POSITIONS = 22, 2048, 5632, 32, 4, 32000, 2048
 MODEL = "llama-1.1b"
+EXPERTS, CHOICES = 0, 0
+MIXTURE = "qwen3-moe-1b"
+
+
+def take_mixture():
+    global LAYERS, HIDDEN, FFN, HEADS, EXPERTS, CHOICES
+    LAYERS, HIDDEN, FFN, HEADS, EXPERTS, CHOICES = 12, 1024, 768, 16, 32, 4
 
 
 def token(index):
@@ -54,7 +63,11 @@ def write_gguf(path, quantize=None, model=None):
         "q8_0": (types.Q8_0, types.Q8_0, files.MOSTLY_Q8_0),
         "q4_0": (types.Q4_0, types.Q8_0, files.MOSTLY_Q4_0),
     }[quantize]
-    writer = gguf.GGUFWriter(path, "llama")
+    writer = gguf.GGUFWriter(path, "qwen3moe" if EXPERTS else "llama")
+    if EXPERTS:
+        writer.add_expert_count(EXPERTS)
+        writer.add_expert_used_count(CHOICES)
+        writer.add_expert_feed_forward_length(FFN)
     writer.add_context_length(POSITIONS)
     writer.add_embedding_length(HIDDEN)
     writer.add_block_count(LAYERS)
@@ -83,8 +96,29 @@ def write_gguf(path, quantize=None, model=None):
             stored[form, rows, columns] = gguf.quants.quantize(values, form)
         writer.add_tensor(name, stored[form, rows, columns], raw_dtype=form)
 
-    def gain(name):
-        writer.add_tensor(name, numpy.ones(HIDDEN, dtype=numpy.float32))
+    def gain(name, size=HIDDEN):
+        writer.add_tensor(name, numpy.ones(size, dtype=numpy.float32))
+
+    def stack(name, rows, columns):
+        if (name.split(".")[2], rows) not in stored:
+            one = gguf.quants.quantize(normals[: rows * columns].reshape(rows, columns), of_layers)
+            stored[name.split(".")[2], rows] = numpy.stack([one] * EXPERTS)
+        writer.add_tensor(name, stored[name.split(".")[2], rows], raw_dtype=of_layers)
+
+    def mlp(block, layer):
+        if not EXPERTS:
+            matrix(block + "ffn_gate.weight", FFN, HIDDEN)
+            matrix(block + "ffn_up.weight", FFN, HIDDEN)
+            matrix(block + "ffn_down.weight", HIDDEN, FFN)
+            return
+        # Another one in each layer, so that tokens choose otherwise in each.
+        routes = normals[layer * EXPERTS * HIDDEN:][: EXPERTS * HIDDEN].reshape(EXPERTS, HIDDEN)
+        writer.add_tensor(block + "ffn_gate_inp.weight", routes)
+        gain(block + "attn_q_norm.weight", HIDDEN // HEADS)
+        gain(block + "attn_k_norm.weight", HIDDEN // HEADS)
+        stack(block + "ffn_gate_exps.weight", FFN, HIDDEN)
+        stack(block + "ffn_up_exps.weight", FFN, HIDDEN)
+        stack(block + "ffn_down_exps.weight", HIDDEN, FFN)
 
     matrix("token_embd.weight", VOCABULARY, HIDDEN)
     for layer in range(LAYERS):
@@ -95,9 +129,7 @@ def write_gguf(path, quantize=None, model=None):
         matrix(block + "attn_v.weight", HIDDEN * GROUPS // HEADS, HIDDEN)
         matrix(block + "attn_output.weight", HIDDEN, HIDDEN)
         gain(block + "ffn_norm.weight")
-        matrix(block + "ffn_gate.weight", FFN, HIDDEN)
-        matrix(block + "ffn_up.weight", FFN, HIDDEN)
-        matrix(block + "ffn_down.weight", HIDDEN, FFN)
+        mlp(block, layer)
     gain("output_norm.weight")
     matrix("output.weight", VOCABULARY, HIDDEN)
     writer.write_header_to_file()
@@ -245,7 +277,14 @@ class Transformers:
 
 def piton_commands(arguments):
     def command(kind, *more):
-        return [arguments.piton, "bench", kind, "--model", MODEL, "--bf16", "--threads", str(arguments.threads),
+        flags = ["--model", MODEL]
+        if EXPERTS:
+            flags = ["--model", "qwen3-30b-a3b"]
+            for flag, size in (("num-layers", LAYERS), ("hidden-size", HIDDEN), ("num-attention-heads", HEADS), ("num-query-groups", GROUPS),
+                               ("kv-channels", HIDDEN // HEADS), ("num-experts", EXPERTS), ("moe-router-topk", CHOICES),
+                               ("moe-ffn-hidden-size", FFN), ("vocab-size", VOCABULARY), ("max-position-embeddings", POSITIONS)):
+                flags += ["--" + flag, str(size)]
+        return [arguments.piton, "bench", kind, *flags, "--bf16", "--threads", str(arguments.threads),
                 "--rounds", "1", "--json", "--quiet",
                 *(["--quantize", arguments.quantize] if arguments.quantize else []), *more]
 
@@ -270,6 +309,7 @@ def measured(command):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--peers", nargs="+", choices=["llama.cpp", "transformers"], default=["llama.cpp"])
+    parser.add_argument("--model", choices=[MODEL, MIXTURE], default=MODEL)
     parser.add_argument("--quantize", choices=["q8_0", "q4_0", "q4_k", "q6_k"], help="format of the matrices (default: bf16)")
     parser.add_argument("--context", type=int, default=128)
     parser.add_argument("--tokens", type=int, default=8)
@@ -282,6 +322,10 @@ def main():
     parser.add_argument("--output", help="default: bench/results/DATE-decode-llama-1.1b[-FORMAT].json; -: stdout")
     arguments = parser.parse_args()
 
+    if arguments.model == MIXTURE:
+        take_mixture()
+        if "transformers" in arguments.peers:
+            parser.error("--model: transformers has a class for LLaMA alone here")
     if arguments.quantize and "transformers" in arguments.peers:
         parser.error("--quantize: transformers has no such format")
     peers = [{"llama.cpp": LlamaCpp, "transformers": Transformers}[name](arguments) for name in arguments.peers]
@@ -322,7 +366,7 @@ def main():
         figures[what] = figure
 
     result = {
-        "what": f"decoding and prefill of a LLaMA of 1.1 billion random {arguments.quantize or 'bf16'} weights",
+        "what": f"decoding and prefill of {arguments.model} with random {arguments.quantize or 'bf16'} weights",
         "command": command_line(arguments).replace("train.py", "decode.py"),
         "piton_commands": {what: " ".join(["piton", *command[1:]]) for what, command in commands.items()},
         "commit": text_of("git", "rev-parse", "HEAD"),
@@ -332,7 +376,7 @@ def main():
         "figures": figures,
         "raw": {"peer_seconds": seconds, "piton": piton},
     }
-    path = write_result(result, arguments.output, "-".join(filter(None, ["decode", MODEL, arguments.quantize])))
+    path = write_result(result, arguments.output, "-".join(filter(None, ["decode", arguments.model, arguments.quantize])))
     if path is None:
         return
     for what, figure in figures.items():

@@ -1,6 +1,7 @@
 #include "bench/decode.h"
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 
 #include "bench/bandwidth.h"
@@ -51,17 +52,19 @@ class Reader {
     inference_->logits(texts, Inference::last_rows(texts), *cache_);
     machine_.stream.synchronize();
   }
-  // By how many bytes codes are smaller than values.
-  double saved_bytes() const {
-    std::int64_t saved = 0;
+  // By how many bytes codes are smaller than values, of a share of the experts.
+  double saved_bytes(double share_of_experts) const {
+    double saved = 0;
     for (const Parameter* parameter : session_.parameters()) {
       const WeightCodes& codes = parameter->codes;
       if (!codes.given()) continue;
-      saved += parameter->elements() * size_bytes(parameter->dtype) - codes.codes.bytes() -
-               codes.scales.bytes() - (codes.zeros.defined() ? codes.zeros.bytes() : 0) -
-               (codes.minima.defined() ? codes.minima.bytes() : 0);
+      const std::int64_t bytes = parameter->elements() * size_bytes(parameter->dtype) -
+                                 codes.codes.bytes() - codes.scales.bytes() -
+                                 (codes.zeros.defined() ? codes.zeros.bytes() : 0) -
+                                 (codes.minima.defined() ? codes.minima.bytes() : 0);
+      saved += static_cast<double>(bytes) * (parameter->matrices > 1 ? share_of_experts : 1);
     }
-    return static_cast<double>(saved);
+    return saved;
   }
   void forget(std::int64_t length) {
     for (std::int64_t sample = 0; sample < options_.samples; ++sample)
@@ -116,9 +119,23 @@ void check(const Machine& machine, const DecodeBenchOptions& options, std::int64
   }
 }
 
-// Weights that take part in the products of a token: all but tables used only for look-ups.
-double multiplying_weights(const ModelConfig& model) {
+// Of the experts of a layer, that which some of `tokens` tokens choose, if they choose all alike.
+double chosen_share(const ModelConfig& model, std::int64_t tokens) {
+  if (!model.experts) return 1;
+  const auto experts = static_cast<double>(model.experts->experts);
+  const double left = 1 - static_cast<double>(model.experts->choices) / experts;
+  return 1 - std::pow(left, static_cast<double>(tokens));
+}
+
+// Weights that take part in the products of a token: all but tables used only for look-ups, and
+// experts that are not chosen.
+double multiplying_weights(const ModelConfig& model, double share_of_experts) {
   double weights = static_cast<double>(model.parameters());
+  if (model.experts) {
+    const std::int64_t matrices = model.layers * model.experts->experts * (model.gated ? 3 : 2);
+    weights -=
+        (1 - share_of_experts) * static_cast<double>(matrices * model.hidden * model.ffn_hidden);
+  }
   if (!model.tied) weights -= static_cast<double>(model.vocabulary * model.hidden);
   if (model.positions == PositionKind::kLearned)
     weights -= static_cast<double>(model.max_positions * model.hidden);
@@ -138,9 +155,10 @@ DecodeBench bench_decode(const Machine& machine, const DecodeBenchOptions& optio
       static_cast<double>(options.samples * options.model.layers * 2 * options.model.groups *
                           options.model.head_size) *
       (static_cast<double>(options.context) + static_cast<double>(options.tokens + 1) / 2);
-  bench.bytes = (multiplying_weights(options.model) + cached) *
+  const double share = chosen_share(options.model, options.samples);
+  bench.bytes = (multiplying_weights(options.model, share) + cached) *
                     static_cast<double>(size_bytes(options.model.dtype)) -
-                reader.saved_bytes();
+                reader.saved_bytes(share);
   const Tensor plain = zero_tensor(machine, DType::kU8, {kReadLoopBytes});
   Samples reads;
   for (int round = 0; round < options.rounds; ++round) {

@@ -29,7 +29,8 @@ struct ReadProfile {
 
 struct DecodeBench {
   Samples token;              // one step of all samples: the mean over a round
-  double bytes = 0;           // weights and cache that one step must read
+  double bytes = 0;           // weights and cache that one step must read; of experts, those
+                              // that are chosen if all are chosen alike
   double read_bandwidth = 0;  // bytes per second of a loop that only reads; 0 if not on the host
   MemoryCounts memory;
   ReadProfile profile;

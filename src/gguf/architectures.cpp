@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "gguf/gguf_experts.h"
 #include "gguf/gguf_places.h"
 #include "gguf/gguf_rotary.h"
 #include "huggingface/config_keys.h"
@@ -38,7 +39,10 @@ void read_sizes(const GgufKeys& keys, ModelConfig& model) {
   if (model.layers > std::ssize(keys.description().shapes))
     keys.refuse("block_count", "no more blocks than there are tensors");
   model.hidden = keys.size("embedding_length");
-  model.ffn_hidden = keys.size("feed_forward_length");
+  // read_gguf_experts() has another width for experts, which may be the only one.
+  model.ffn_hidden =
+      keys.size("feed_forward_length",
+                keys.has(kExpertWidth) ? std::optional(keys.size(kExpertWidth)) : std::nullopt);
   model.heads = keys.size("attention.head_count");
   model.groups = keys.size("attention.head_count_kv", model.heads);
   if (!keys.has("attention.key_length") && model.hidden % model.heads != 0)
@@ -186,6 +190,7 @@ GgufDescription described_in(const GgufArchitecture& architecture, const ModelCo
   write_sizes(model, out);
   if (model.positions == PositionKind::kRotary) write_gguf_rotary(model, out);
   if (architecture.write != nullptr) architecture.write(model, out);
+  if (model.experts) write_gguf_experts(architecture.experts, *model.experts, model, out);
   for (const auto& [name, shape] : gguf_shapes(architecture, model)) out.shapes[name] = shape;
   return out;
 }
@@ -210,15 +215,32 @@ bool has_local_base(const ModelConfig& model) {
   return model.local_rotary_base && *model.local_rotary_base != model.rotary_base;
 }
 
+std::vector<GgufArchitecture> gemmas() {
+  return {{.name = "gemma", .families = {"gemma"}, .facts = gemma_facts, .ties_head = true},
+          {.name = "gemma2",
+           .families = {"gemma2"},
+           .facts = gemma2_facts,
+           .read = read_gemma2,
+           .write = write_gemma2,
+           .ties_head = true},
+          {.name = "gemma3",
+           .families = {"gemma3_text"},
+           .facts = gemma3_facts,
+           .read = read_gemma3,
+           .write = write_gemma3}};
+}
+
 }  // namespace
 
 std::vector<GgufArchitecture> gguf_architectures() {
-  return {
+  std::vector<GgufArchitecture> all{
       {.name = "llama",
-       .families = {"llama", "mistral", "aquila", "internlm"},
+       .families = {"llama", "mistral", "aquila", "internlm", "mixtral"},
+       .family_of_experts = "mixtral",
        .facts = llama_facts,
        .read = read_llama,
        .write = write_window,
+       .experts = GgufExperts::kSome,
        .pairs = true,
        .whole_heads_turn = true,
        .divides_angles = true,
@@ -234,6 +256,12 @@ std::vector<GgufArchitecture> gguf_architectures() {
        .facts = qwen3_facts,
        .read = read_window,
        .write = write_window},
+      {.name = "qwen3moe",
+       .families = {"qwen3_moe"},
+       .facts = qwen3_moe_facts,
+       .read = read_window,
+       .write = write_window,
+       .experts = GgufExperts::kAll},
       {.name = "gpt2",
        .families = {"gpt2"},
        .facts = gpt2_facts,
@@ -244,18 +272,6 @@ std::vector<GgufArchitecture> gguf_architectures() {
        .facts = bloom_facts,
        .packed_attention = true,
        .heads_fill_width = true},
-      {.name = "gemma", .families = {"gemma"}, .facts = gemma_facts, .ties_head = true},
-      {.name = "gemma2",
-       .families = {"gemma2"},
-       .facts = gemma2_facts,
-       .read = read_gemma2,
-       .write = write_gemma2,
-       .ties_head = true},
-      {.name = "gemma3",
-       .families = {"gemma3_text"},
-       .facts = gemma3_facts,
-       .read = read_gemma3,
-       .write = write_gemma3},
       {.name = "phi3",
        .families = {"phi3"},
        .facts = llama_facts,
@@ -288,6 +304,8 @@ std::vector<GgufArchitecture> gguf_architectures() {
        .heads_fill_width = true,
        .copies_head = true},
   };
+  for (GgufArchitecture& gemma : gemmas()) all.push_back(std::move(gemma));
+  return all;
 }
 
 GgufArchitecture gguf_architecture(const std::string& name, const std::string& where) {
@@ -314,6 +332,7 @@ ModelConfig gguf_model(const GgufDescription& description, const std::string& wh
   model.hidden_dropout = model.attention_dropout = 0;
   read_sizes(keys, model);
   if (architecture.read != nullptr) architecture.read(keys, model);
+  read_gguf_experts(architecture.experts, keys, model);
   if (model.positions == PositionKind::kRotary) read_gguf_rotary(keys, model);
   check_architecture(architecture, keys, model);
   model.tied = architecture.ties_head || !keys.has_tensor(kGgufHead);
@@ -369,12 +388,6 @@ GgufDescription describe_gguf(const ModelConfig& model, const std::string& prefe
                           [&](const GgufArchitecture& one) {
                             return std::ranges::find(one.families, family) != one.families.end();
                           });
-  }
-  if (model.experts) {
-    throw Error(Fault::kData,
-                "{}: is a mixture of experts, which Piton does not write as GGUF yet; write a "
-                "Hugging Face folder (--to hf), which llama.cpp's convert_hf_to_gguf.py reads",
-                where);
   }
   const ModelConfig said = model_in_gguf(model);
   std::string why;

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "gguf/gguf_experts.h"
 #include "gguf/gguf_keys.h"
 #include "model/config.h"
 
@@ -18,12 +19,14 @@ struct GgufArchitecture {
   // Its other names: model_type of config.json, ModelConfig::family. A Hugging Face folder that is
   // made from such a file gets the first one.
   std::vector<std::string> families;
+  std::string family_of_experts = "";  // that of its models with experts, if another
   // What follows from the name alone; sizes are 0.
   ModelConfig (*facts)();
   // Sets what further keys and tensors tell about a model whose sizes are set. Null: nothing.
   void (*read)(const GgufKeys& keys, ModelConfig& model) = nullptr;
   // The inverse of `read`. Does not check whether the architecture can hold the model.
   void (*write)(const ModelConfig& model, GgufDescription& description) = nullptr;
+  GgufExperts experts = GgufExperts::kNone;
   // Rotary positions rotate neighboring channels, so rows of query and key are in another order.
   bool pairs = false;
   bool packed_attention = false;  // attn_qkv: all queries, all keys, all values

@@ -1,6 +1,7 @@
 #include "gguf/gguf_places.h"
 
 #include <algorithm>
+#include <charconv>
 #include <string_view>
 #include <utility>
 
@@ -18,6 +19,7 @@ constexpr std::pair<std::string_view, std::string_view> kEnds[] = {
     {"final_norm.", "output_norm."},
     {"head.", "output."},
 };
+constexpr std::string_view kExperts = "mlp.experts.";
 constexpr std::pair<std::string_view, std::string_view> kLayer[] = {
     {"attention_norm.", "attn_norm."},
     {"attention.query.", "attn_q."},
@@ -28,11 +30,24 @@ constexpr std::pair<std::string_view, std::string_view> kLayer[] = {
     {"attention.key_norm.", "attn_k_norm."},
     {"attention.end_norm.", "post_attention_norm."},
     {"mlp_norm.", "ffn_norm."},
+    {"mlp.router.", "ffn_gate_inp."},
     {"mlp.gate.", "ffn_gate."},
     {"mlp.up.", "ffn_up."},
     {"mlp.down.", "ffn_down."},
     {"mlp.end_norm.", "post_ffw_norm."},
 };
+
+// Of an expert; `part` is its name after "layers.N.", `rows` are those of each.
+GgufPlace expert_place(std::string_view part, std::int64_t rows) {
+  const std::string_view own = part.substr(kExperts.size());
+  std::int64_t expert = 0;
+  const auto parsed = std::from_chars(own.data(), own.data() + own.size(), expert);
+  PITON_ASSERT(parsed.ec == std::errc(), "{} is of no expert", part);
+  const std::string_view matrix = own.substr(own.find('.') + 1);  // "up.weight"
+  return {.name = fmt::format("ffn_{}_exps.", matrix.substr(0, matrix.find('.'))),
+          .first = expert * rows,
+          .stacked = true};
+}
 
 // The place of a tensor of a layer; `part` is its name after "layers.N.".
 GgufPlace layer_place(const GgufArchitecture& architecture, const ModelConfig& model,
@@ -84,9 +99,11 @@ std::vector<GgufPlace> gguf_places(const GgufArchitecture& architecture, const M
     const std::string_view end = canonical.substr(canonical.rfind('.') + 1);
     GgufPlace place;
     if (canonical.starts_with("layers.")) {
-      const std::size_t part = canonical.find('.', 7) + 1;
-      place = layer_place(architecture, model, canonical.substr(part));
-      place.name = fmt::format("blk.{}{}", canonical.substr(7, part - 7), place.name);
+      const std::size_t begin = canonical.find('.', 7) + 1;
+      const std::string_view part = canonical.substr(begin);
+      place = part.starts_with(kExperts) ? expert_place(part, one.shape[0])
+                                         : layer_place(architecture, model, part);
+      place.name = fmt::format("blk.{}{}", canonical.substr(7, begin - 7), place.name);
     }
     for (const auto& [ours, theirs] : kEnds) {
       if (canonical.starts_with(ours)) place.name = theirs;
@@ -111,6 +128,9 @@ std::map<std::string, std::vector<std::int64_t>> gguf_shapes(const GgufArchitect
     std::vector<std::int64_t>& shape = shapes[place.name];
     if (shape.empty()) {
       shape.assign(sizes.begin(), sizes.end());
+      if (place.stacked) shape.insert(shape.begin(), 1);
+    } else if (place.stacked) {
+      ++shape[0];
     } else {
       shape[0] += sizes[0];
     }

@@ -17,12 +17,14 @@ inline constexpr const char* kGgufHead = "output.weight";
 // Row r of the canonical tensor is row stored_row(place, r) of the tensor `name`. If `turned` is
 // not 0, the first `turned` of each `head` rows are stored in pairs: canonical rows i and
 // i + turned/2 are stored as rows 2i and 2i + 1, for rotary positions of neighboring channels.
+// A stacked tensor is [experts, rows, columns]; its rows are counted through all experts.
 struct GgufPlace {
   std::string canonical;
   std::string name;
   std::int64_t first = 0;
   std::int64_t head = 0;
   std::int64_t turned = 0;
+  bool stacked = false;
   bool from_one = false;  // the file stores gains; canonical values are gain - 1
 };
 
@@ -34,7 +36,8 @@ bool can_be_placed(const GgufArchitecture& architecture, const ModelConfig& mode
 // One place for each of canonical_tensors(model), and one for the head even if it is tied.
 std::vector<GgufPlace> gguf_places(const GgufArchitecture& architecture, const ModelConfig& model);
 
-// Shapes of the tensors of a file, rows first; with the head if it is not tied.
+// Shapes of the tensors of a file, rows first (experts first if they are stacked); with the head if
+// it is not tied.
 std::map<std::string, std::vector<std::int64_t>> gguf_shapes(const GgufArchitecture& architecture,
                                                              const ModelConfig& model);
 

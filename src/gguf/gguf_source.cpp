@@ -40,20 +40,18 @@ GgufDescription description_of(const GgufFile& file) {
   if (architecture == nullptr || architecture->kind != GgufKind::kString)
     throw Error(Fault::kData, "{}: general.architecture: got nothing, wanted a word", file.where());
   description.architecture = architecture->text;
-  const std::string experts = architecture->text.substr(0, 60) + ".expert_count";
-  const GgufValue* count = file.header().find(experts);
-  if (count != nullptr && !(count->is_integer() && count->integer() == 0)) {
-    throw Error(Fault::kData,
-                "{}: {}: is a mixture of experts, which Piton does not read from GGUF files yet; "
-                "give the Hugging Face folder of the model",
-                file.where(), experts);
-  }
   description.entries = file.header().entries;
   for (const GgufTensor& tensor : file.header().tensors) {
     if (is_table(tensor.name)) description.tables[tensor.name] = read_table(file, tensor);
     description.shapes[tensor.name] = tensor.shape;
   }
   return description;
+}
+
+// Stacked matrices are one below the other.
+Shape matrix_shape(const GgufTensor& tensor) {
+  const std::vector<std::int64_t>& shape = tensor.shape;
+  return shape.size() < 3 ? Shape(shape) : Shape{shape[0] * shape[1], shape[2]};
 }
 
 // The rows that a run of a region touches: [first, last).
@@ -150,7 +148,7 @@ void GgufSource::read(const std::string& name, const TensorRun& run, DType dtype
   read_run({.file = file_.file(),
             .offset = file_.offset(*place.stored),
             .dtype = plain_dtype(place.stored->type),
-            .shape = Shape(place.stored->shape)},
+            .shape = matrix_shape(*place.stored)},
            moved, dtype, dst);
 }
 
@@ -165,7 +163,7 @@ void GgufSource::read_codes(const std::string& name, const StoredRow& row, const
   const Place& place = places_.at(name);
   const GgufTensor& stored = *place.stored;
   const std::int64_t values = block_values(stored.type);
-  const std::int64_t blocks_of_row = stored.shape[1] / values;
+  const std::int64_t blocks_of_row = stored.shape.back() / values;
   const std::int64_t first = stored_row(place.place, row.row) * blocks_of_row + row.column / values;
   const std::int64_t count = row.columns / values;
   std::vector<std::byte> raw(static_cast<std::size_t>(count * block_bytes(stored.type)));
@@ -178,7 +176,7 @@ void GgufSource::read_codes(const std::string& name, const StoredRow& row, const
 void GgufSource::read_rows(const Place& place, const TensorRun& run, DType dtype,
                            std::byte* dst) const {
   const GgufTensor& stored = *place.stored;
-  const std::int64_t columns = stored.shape.size() > 1 ? stored.shape[1] : 1;
+  const std::int64_t columns = stored.shape.size() > 1 ? stored.shape.back() : 1;
   const std::int64_t row_bytes = columns / block_values(stored.type) * block_bytes(stored.type);
   const std::int64_t unit = place.place.turned == 0 ? 1 : place.place.head;
   const std::int64_t block = std::max<std::int64_t>(1, kReadBytes / (row_bytes * unit)) * unit;

@@ -27,6 +27,11 @@ class GgufSource final : public TensorSource {
   const GgufFile& file() const { return file_; }
   const GgufArchitecture& architecture() const { return architecture_; }
   const ModelConfig& model() const { return model_; }
+  // model_type of a Hugging Face folder that is made from it.
+  const std::string& family() const {
+    const bool other = model_.experts && !architecture_.family_of_experts.empty();
+    return other ? architecture_.family_of_experts : architecture_.families.front();
+  }
 
   // How a canonical tensor is stored in this file.
   GgmlType stored_type(const std::string& name) const { return places_.at(name).stored->type; }

@@ -15,11 +15,14 @@
 namespace piton {
 namespace {
 
+// Of type F32 always, as llama.cpp's tools write them.
 constexpr const char* kPositionsName = "position_embd.weight";
+constexpr const char* kRouterEnd = ".ffn_gate_inp.weight";
 
 // A tensor of the file, and what it is made of.
 struct Written {
-  Assembly assembly;
+  Assembly assembly;  // stacked matrices one below the other
+  std::vector<std::int64_t> shape;
   GgmlType type = GgmlType::kF32;
   bool from_one = false;
   const std::vector<float>* table = nullptr;  // of the configuration: instead of the assembly
@@ -63,7 +66,9 @@ class SourceTypes {
 
 GgmlType type_of(const Assembly& assembly, bool is_head, const SourceTypes& types,
                  std::optional<GgmlType> wanted, GgufWritten& written) {
-  if (assembly.shape.ndim() == 1 || assembly.name == kPositionsName) return GgmlType::kF32;
+  if (assembly.shape.ndim() == 1 || assembly.name == kPositionsName ||
+      assembly.name.ends_with(kRouterEnd))
+    return GgmlType::kF32;
   if (!wanted) return types.of(assembly);
   GgmlType type = *wanted;
   if (type == GgmlType::kQ40 && is_head) type = GgmlType::kQ80;
@@ -93,7 +98,9 @@ std::vector<Written> tensors_of(const TensorSource& source, const ModelConfig& m
   if (copies_head) shapes[kGgufHead] = shapes.at(kGgufTable);
   std::vector<Written> tensors;
   for (const auto& [name, table] : description.tables) {
-    tensors.push_back({.assembly = {.name = name, .shape = {std::ssize(table)}}, .table = &table});
+    tensors.push_back({.assembly = {.name = name, .shape = {std::ssize(table)}},
+                       .shape = {std::ssize(table)},
+                       .table = &table});
   }
   std::map<std::string, std::size_t> index;
   for (const GgufPlace& place : gguf_places(architecture, model)) {
@@ -103,7 +110,10 @@ std::vector<Written> tensors_of(const TensorSource& source, const ModelConfig& m
     const std::string own = copy ? "embedding.token.weight" : place.canonical;
     const auto [found, is_new] = index.try_emplace(place.name, tensors.size());
     if (is_new) {
-      tensors.push_back({.assembly = {.name = place.name, .shape = Shape(shape->second)},
+      const std::vector<std::int64_t>& dims = shape->second;
+      const Shape rows = place.stacked ? Shape{dims[0] * dims[1], dims[2]} : Shape(dims);
+      tensors.push_back({.assembly = {.name = place.name, .shape = rows},
+                         .shape = dims,
                          .from_one = place.from_one});
     }
     add_parts(place, own, canonical.at(own), tensors[found->second].assembly);
@@ -184,9 +194,7 @@ GgufWritten write_gguf(const std::filesystem::path& path, TensorSource& source,
   for (const auto* entries : {&description.entries, &options.vocabulary})
     header.entries.insert(header.entries.end(), entries->begin(), entries->end());
   for (const Written& one : tensors) {
-    const auto sizes = one.assembly.shape.sizes();
-    header.tensors.push_back(
-        {.name = one.assembly.name, .shape = {sizes.begin(), sizes.end()}, .type = one.type});
+    header.tensors.push_back({.name = one.assembly.name, .shape = one.shape, .type = one.type});
   }
   GgufWriter out(path, std::move(header));
   TensorWriter writer(out, source, options.wrote);

@@ -25,6 +25,15 @@ ModelConfig without_training(ModelConfig model) {
   return model;
 }
 
+std::string difference_of_experts(std::optional<ExpertFacts> model,
+                                  const std::optional<ExpertFacts>& held) {
+  if (!model || !held || model->normalized == held->normalized) return "its experts";
+  model->normalized = held->normalized;
+  if (model != held) return "its experts";
+  return held->normalized ? "weights of experts that do not add up to 1"
+                          : "weights of experts that add up to 1";
+}
+
 // The first property in which `held` differs from `model`.
 std::string difference(const ModelConfig& model, const ModelConfig& held) {
   const auto differs = [&](auto... fields) { return ((model.*fields != held.*fields) || ...); };
@@ -35,7 +44,7 @@ std::string difference(const ModelConfig& model, const ModelConfig& held) {
   if (differs(&C::encoder)) return model.encoder ? "an encoder" : "a decoder";
   if (differs(&C::reward_head))
     return model.reward_head ? "a head of rewards" : "a head over the vocabulary";
-  if (differs(&C::experts)) return "its experts";
+  if (differs(&C::experts)) return difference_of_experts(model.experts, held.experts);
   if (differs(&C::positions)) return "its kind of positions";
   if (differs(&C::norm)) return "its kind of norm";
   if (differs(&C::activation, &C::gated)) return "its activation";

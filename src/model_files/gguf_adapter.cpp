@@ -42,6 +42,7 @@ std::map<std::string, std::vector<GgufPlace>> linears_of(const GgufArchitecture&
   for (const GgufPlace& place : gguf_places(architecture, model)) {
     const auto shape = shapes.find(place.canonical);
     if (!place.canonical.starts_with("layers.") || shape == shapes.end()) continue;
+    if (place.stacked) continue;  // experts have no adapters
     if (shape->second.ndim() == 2) linears[place.name].push_back(place);
   }
   return linears;

@@ -90,7 +90,7 @@ OpenedModel open_gguf(const fs::path& path) {
   auto source = std::make_unique<GgufSource>(path);
   const GgufHeader& header = source->file().header();
   opened.model = source->model();
-  opened.origin = origin_of_family(source->architecture().families.front());
+  opened.origin = origin_of_family(source->family());
   try {
     opened.tokenizer.texts =
         files_of_vocabulary(read_gguf_vocabulary(header, path.string()), path.string());

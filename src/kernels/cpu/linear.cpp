@@ -1,6 +1,9 @@
 // Linear maps: chooses the implementation of each call.
 #include "kernels/linear.h"
 
+#include <algorithm>
+#include <vector>
+
 #include "kernels/cpu/linear_tiles.h"
 #include "kernels/experts.h"
 
@@ -19,6 +22,44 @@ void multiply(CpuContext& context, const LinearCall& call) {
   const LinearFunction product = product_of(context, weight.dtype);
   if (weight.form == WeightForm::kCodes) return codes_product(context, call, product);
   product(context, call);
+}
+
+LinearCall call_of(const LinearForward& call) {
+  return {.y = call.y,
+          .a = call.x,
+          .right = {call.weight, false},
+          .bias = call.bias,
+          .epilogue = {call.residual, call.activation, call.preactivation}};
+}
+
+// Each expert that has rows. Those with few rows, as in decoding, are one division among the
+// threads: a matrix is too small to be divided by itself at the speed of memory.
+void multiply_experts(CpuContext& context, const LinearForward& call) {
+  std::vector<LinearForward> parts;  // LinearCall refers to their weights
+  parts.reserve(static_cast<std::size_t>(std::min(call.first_rows.dim(0), call.x.dim(0))));
+  const auto* first = call.first_rows.data<std::int32_t>();
+  for (std::int64_t i = 0; i + 1 < call.first_rows.dim(0); ++i) {
+    PITON_ASSERT(first[i] >= 0 && first[i] <= first[i + 1] && first[i + 1] <= call.x.dim(0),
+                 "linear forward: expert {} begins at row {}, the next at {} of {}", i, first[i],
+                 first[i + 1], call.x.dim(0));
+    if (first[i] < first[i + 1])
+      parts.push_back(part_of(call, PartOfExpert{i, first[i], first[i + 1] - first[i]}));
+  }
+  std::vector<LinearCall> skinny, coded;
+  for (const LinearForward& part : parts) {
+    const LinearCall one = call_of(part);
+    const DType dtype = part.weight.dtype;
+    if (part.weight.form == WeightForm::kCodes && multiplies_by_codes(one)) {
+      coded.push_back(one);
+    } else if (part.weight.form != WeightForm::kCodes &&
+               product_of(context, dtype) == dot_product && is_skinny(one)) {
+      skinny.push_back(one);
+    } else {
+      multiply(context, one);
+    }
+  }
+  if (!skinny.empty()) skinny_products(context, skinny);
+  if (!coded.empty()) code_products(context, coded);
 }
 
 }  // namespace
@@ -69,15 +110,8 @@ void execute(CpuContext& context, const PackWeight& call) {
 }
 
 void execute(CpuContext& context, const LinearForward& call) {
-  if (call.first_rows.defined()) {
-    return for_each_expert(call, call.x.dim(0),
-                           [&](const LinearForward& part) { execute(context, part); });
-  }
-  multiply(context, {.y = call.y,
-                     .a = call.x,
-                     .right = {call.weight, false},
-                     .bias = call.bias,
-                     .epilogue = {call.residual, call.activation, call.preactivation}});
+  if (call.first_rows.defined()) return multiply_experts(context, call);
+  multiply(context, call_of(call));
 }
 
 void execute(CpuContext& context, const LinearBackwardInput& call) {

@@ -1,5 +1,7 @@
 // Linear maps with a weight held as codes.
 #include <algorithm>
+#include <utility>
+#include <vector>
 
 #include "kernels/cpu/linear_tiles.h"
 #include "kernels/cpu/panel_runs.h"
@@ -21,34 +23,26 @@ class CodeProduct : LinearProduct {
   CodeProduct(CpuContext& context, const LinearCall& call)
       : LinearProduct(context, call),
         m_(a_.dim(0)),
-        w_(coded_rows(right_.weight.codes, right_.k())),
-        memory_(
-            context.scratch.shared(aligned(PanelRuns::bytes(context)) + values_bytes() +
-                                   aligned(m_ * (code_scales(w_) + code_group_sums(w_)) * 4 + 64))),
-        runs_(context, tiles(right_.n(), kOutputs), memory_) {
-    std::byte* values = memory_ + aligned(PanelRuns::bytes(context));
-    x_.values = reinterpret_cast<std::int16_t*>(values);
-    x_.scales = reinterpret_cast<float*>(values + values_bytes());
+        w_(coded_rows(right_.weight.codes, right_.k())) {}
+
+  std::int64_t rows() const { return m_; }
+  // Of rounded rows.
+  std::int64_t bytes() const {
+    return values_bytes() + aligned(m_ * (code_scales(w_) + code_group_sums(w_)) * 4 + 64);
+  }
+  void round_into(std::byte* memory) {
+    x_.values = reinterpret_cast<std::int16_t*>(memory);
+    x_.scales = reinterpret_cast<float*>(memory + values_bytes());
     if (w_.zeros != nullptr || w_.minima != nullptr || w_.zero != 0)
       x_.group_sums = x_.scales + m_ * code_scales(w_);
-    context.ranges(m_, 1, [&](std::int64_t begin, std::int64_t end) {
-      auto* row = reinterpret_cast<float*>(context.scratch.own(w_.columns * 4));
-      for (std::int64_t r = begin; r < end; ++r) {
-        convert_rows(context, row, Type::kF32, w_.columns, a_, r, 0, 1, w_.columns);
-        context.codes.round_row(x_, r, row, w_);
-      }
-    });
+  }
+  void round_row(std::int64_t r) const {
+    auto* row = reinterpret_cast<float*>(context_.scratch.own(w_.columns * 4));
+    convert_rows(context_, row, Type::kF32, w_.columns, a_, r, 0, 1, w_.columns);
+    context_.codes.round_row(x_, r, row, w_);
   }
 
-  std::int64_t parts() const { return runs_.parts(); }
-
-  void operator()(std::int64_t part) const {
-    runs_.take(part, [&](std::int64_t panel, bool) { multiply(panel * kOutputs); });
-  }
-
- private:
-  std::int64_t values_bytes() const { return aligned(m_ * code_row_size(w_.columns) * 2); }
-
+  // Columns [column, column + kOutputs) of y.
   void multiply(std::int64_t column) const {
     const std::int64_t n = std::min(kOutputs, right_.n() - column);
     auto* sums =
@@ -69,10 +63,11 @@ class CodeProduct : LinearProduct {
     }
   }
 
+ private:
+  std::int64_t values_bytes() const { return aligned(m_ * code_row_size(w_.columns) * 2); }
+
   std::int64_t m_;
   CodedRows w_;
-  std::byte* memory_;
-  PanelRuns runs_;
   IntegerRows x_;
 };
 
@@ -164,12 +159,45 @@ void expanded_product(CpuContext& context, const LinearCall& call, LinearFunctio
   }
 }
 
-void code_product(CpuContext& context, const LinearCall& call) {
-  const CodeProduct product(context, call);
-  context.threads.run(product.parts(), product);
+void round_rows(CpuContext& context, std::span<const CodeProduct> products) {
+  std::vector<std::pair<const CodeProduct*, std::int64_t>> rows;
+  for (const CodeProduct& product : products) {
+    for (std::int64_t r = 0; r < product.rows(); ++r) rows.emplace_back(&product, r);
+  }
+  context.ranges(std::ssize(rows), 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      const auto& [product, row] = rows[static_cast<std::size_t>(i)];
+      product->round_row(row);
+    }
+  });
 }
 
 }  // namespace
+
+bool multiplies_by_codes(const LinearCall& call) {
+  return call.a.dim(0) <= kMostCodeRows && multiplies_codes(call);
+}
+
+void code_products(CpuContext& context, std::span<const LinearCall> calls) {
+  std::vector<CodeProduct> products;
+  products.reserve(calls.size());
+  std::int64_t bytes = aligned(PanelRuns::bytes(context));
+  for (const LinearCall& call : calls) bytes += products.emplace_back(context, call).bytes();
+  std::byte* memory = context.scratch.shared(bytes);
+  const std::int64_t panels = tiles(calls[0].right.n(), kOutputs);
+  const PanelRuns runs(context, panels * std::ssize(calls), memory);
+  memory += aligned(PanelRuns::bytes(context));
+  for (CodeProduct& product : products) {
+    product.round_into(memory);
+    memory += product.bytes();
+  }
+  round_rows(context, products);
+  context.threads.run(runs.parts(), [&](std::int64_t part) {
+    runs.take(part, [&](std::int64_t panel, bool) {
+      products[static_cast<std::size_t>(panel / panels)].multiply(panel % panels * kOutputs);
+    });
+  });
+}
 
 void codes_product(CpuContext& context, const LinearCall& call, LinearFunction product) {
   const std::int64_t m = call.a.dim(0);
@@ -178,7 +206,9 @@ void codes_product(CpuContext& context, const LinearCall& call, LinearFunction p
   const std::int64_t rest = m % kRowTile;
   const std::int64_t few = rest <= kMostCodeRows ? rest : 0;
   if (m > few) expanded_product(context, some_rows(call, 0, m - few), product);
-  if (few > 0) code_product(context, some_rows(call, m - few, few));
+  if (few == 0) return;
+  const LinearCall last = some_rows(call, m - few, few);
+  code_products(context, {&last, 1});
 }
 
 }  // namespace piton::cpu

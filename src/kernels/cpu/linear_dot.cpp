@@ -139,7 +139,7 @@ void dot_pack(CpuContext& context, const PackWeight& call) {
 }
 
 void dot_product(CpuContext& context, const LinearCall& call) {
-  if (is_skinny(call)) return skinny_product(context, call);
+  if (is_skinny(call)) return skinny_products(context, {&call, 1});
   const DotProduct product(context, call);
   context.threads.run(product.parts(), product);
 }

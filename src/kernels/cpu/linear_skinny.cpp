@@ -1,5 +1,7 @@
 // Few rows by a packed weight, as in decoding: the time is that of reading the weight from memory
 // once. Every sum runs over k in order, as in linear_dot.cpp.
+#include <vector>
+
 #include "kernels/cpu/linear_tiles.h"
 #include "kernels/cpu/panel_runs.h"
 
@@ -16,20 +18,10 @@ constexpr std::int64_t kAheadWords = 8192 / 4;
 class SkinnyProduct : LinearProduct {
  public:
   SkinnyProduct(CpuContext& context, const LinearCall& call)
-      : LinearProduct(context, call),
-        m_(a_.dim(0)),
-        pairs_(right_.k() / 2),
-        runs_(context, tiles(right_.n(), kPanel),
-              context.scratch.shared(PanelRuns::bytes(context))) {}
+      : LinearProduct(context, call), m_(a_.dim(0)), pairs_(right_.k() / 2) {}
 
-  std::int64_t parts() const { return runs_.parts(); }
-
-  void operator()(std::int64_t part) const {
-    runs_.take(part, [&](std::int64_t panel, bool last) { multiply(panel * kPanel, last); });
-  }
-
- private:
-  // `last`: this thread reads nothing that follows in memory.
+  // Columns [column, column + kPanel) of y. `last`: this thread reads nothing that follows in
+  // memory.
   void multiply(std::int64_t column, bool last) const {
     const std::int64_t n = std::min<std::int64_t>(kPanel, right_.n() - column);
     auto* sums = reinterpret_cast<float*>(context_.scratch.own((m_ + 1) * kPanel * 4));
@@ -63,6 +55,7 @@ class SkinnyProduct : LinearProduct {
     if (epilogue_.given()) epilogue_.finish(context_, y_, sums, kPanel, 0, column, m_, n);
   }
 
+ private:
   const Pair* next(const Pair* b, std::int64_t pairs, bool last) const {
     if (m_ < kSlowRows || last) return nullptr;
     return b + (m_ <= kPassRows ? kAheadWords : pairs * kPanel);
@@ -70,7 +63,6 @@ class SkinnyProduct : LinearProduct {
 
   std::int64_t m_;
   std::int64_t pairs_;
-  PanelRuns runs_;
 };
 
 }  // namespace
@@ -80,9 +72,20 @@ bool is_skinny(const LinearCall& call) {
          call.right.k() % 2 == 0 && call.right.weight.form != WeightForm::kRows;
 }
 
-void skinny_product(CpuContext& context, const LinearCall& call) {
-  const SkinnyProduct product(context, call);
-  context.threads.run(product.parts(), product);
+void skinny_products(CpuContext& context, std::span<const LinearCall> calls) {
+  std::vector<SkinnyProduct> products;
+  products.reserve(calls.size());
+  for (const LinearCall& call : calls) products.emplace_back(context, call);
+  const std::int64_t panels = tiles(calls[0].right.n(), kPanel);
+  const PanelRuns runs(context, panels * std::ssize(calls),
+                       context.scratch.shared(PanelRuns::bytes(context)));
+  context.threads.run(runs.parts(), [&](std::int64_t part) {
+    runs.take(part, [&](std::int64_t panel, bool last) {
+      const std::int64_t own = panel % panels;
+      products[static_cast<std::size_t>(panel / panels)].multiply(own * kPanel,
+                                                                  last || own + 1 == panels);
+    });
+  });
 }
 
 }  // namespace piton::cpu

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <optional>
+#include <span>
 
 #include "kernels/cpu/context.h"
 
@@ -164,13 +165,18 @@ void amx_rows_product(CpuContext& context, const LinearCall& call);
 
 // linear_skinny.cpp: the same bits for a packed weight and few rows, at the speed of memory.
 bool is_skinny(const LinearCall& call);
-void skinny_product(CpuContext& context, const LinearCall& call);
+// Products by weights of equal sizes, in one division among the threads.
+void skinny_products(CpuContext& context, std::span<const LinearCall> calls);
 
 // linear_codes.cpp: a weight held as codes. Few rows are multiplied by the codes themselves
 // (vector/codes.h); for more, some columns of y at a time, the weight is expanded to the rows that
 // `product` reads, with the bits of a weight held as such rows.
 using LinearFunction = void (*)(CpuContext&, const LinearCall&);
 void codes_product(CpuContext& context, const LinearCall& call, LinearFunction product);
+// Whether all rows are multiplied by the codes; products of such calls by weights of equal sizes
+// and formats, in one division among the threads.
+bool multiplies_by_codes(const LinearCall& call);
+void code_products(CpuContext& context, std::span<const LinearCall> calls);
 
 // weight_codes.cpp: the codes as loops read them.
 CodedRows coded_rows(const WeightCodes& codes, std::int64_t in);

@@ -233,11 +233,11 @@ PITON_INLINE void add_spans(Tile<weights, rows>& t, const WordTable& table, std:
 }
 
 // `rows` rows of x from `row` on by tile_weights(rows) rows of the weight from o on, of which
-// `count` exist.
+// `count` exist, and `behind` after them.
 template <int rows, Stored stored, int columns>
 void multiply_tile(float* sums, std::int64_t stride, const IntegerRows& x, std::int64_t row,
-                   const CodedRows& w, std::int64_t o, std::int64_t count, const TileScales& scales,
-                   const WordTable& table) {
+                   const CodedRows& w, std::int64_t o, std::int64_t count, std::int64_t behind,
+                   const TileScales& scales, const WordTable& table) {
   constexpr int kWeights = tile_weights(stored, rows);
   using Codes = Span<stored, columns>;
   const std::int64_t whole = w.columns / Codes::kColumns;
@@ -263,8 +263,10 @@ void multiply_tile(float* sums, std::int64_t stride, const IntegerRows& x, std::
     }
   }
   const Ahead ahead(w.stride, kWeights);
-  add_spans<kWeights, rows, stored, columns>(t, table, whole, &ahead);
-  if (rest > 0) {
+  // What is behind a row is multiplied by 0.
+  const bool reads_on = rest > 0 && behind * w.stride >= Codes::kBytes - bytes_of(stored, rest);
+  add_spans<kWeights, rows, stored, columns>(t, table, reads_on ? whole + 1 : whole, &ahead);
+  if (rest > 0 && !reads_on) {
     std::uint8_t codes[kWeights][Codes::kBytes] = {};
     for (int i = 0; i < kWeights; ++i) {
       __builtin_memcpy(codes[i], t.codes[i], static_cast<std::size_t>(bytes_of(stored, rest)));
@@ -277,16 +279,17 @@ void multiply_tile(float* sums, std::int64_t stride, const IntegerRows& x, std::
   }
 }
 
-// `rows` rows of x by all rows of the weight in [begin, end).
+// `rows` rows of x by all rows of the weight in [begin, end), with `behind` after them.
 template <int rows, Stored stored, int columns>
 PITON_INLINE void multiply_pass(float* sums, std::int64_t stride, const IntegerRows& x,
                                 std::int64_t row, const CodedRows& w, std::int64_t begin,
-                                std::int64_t end, const TileScales& scales,
+                                std::int64_t end, std::int64_t behind, const TileScales& scales,
                                 const WordTable& table) {
   constexpr std::int64_t kWeights = tile_weights(stored, rows);
   for (std::int64_t o = begin; o < end; o += kWeights) {
-    multiply_tile<rows, stored, columns>(sums + (o - begin), stride, x, row, w, o,
-                                         end - o < kWeights ? end - o : kWeights, scales, table);
+    const std::int64_t count = end - o < kWeights ? end - o : kWeights;
+    multiply_tile<rows, stored, columns>(sums + (o - begin), stride, x, row, w, o, count,
+                                         end - o - count + behind, scales, table);
   }
 }
 
@@ -303,13 +306,13 @@ void multiply_stored(float* sums, std::int64_t stride, const IntegerRows& x, std
     float* to = sums + (o - begin);
     std::int64_t row = 0;
     for (; row + 8 <= rows; row += 8)
-      multiply_pass<8, stored, columns>(to, stride, x, row, w, o, last, scales, table);
+      multiply_pass<8, stored, columns>(to, stride, x, row, w, o, last, end - last, scales, table);
     for (; row + 4 <= rows; row += 4)
-      multiply_pass<4, stored, columns>(to, stride, x, row, w, o, last, scales, table);
+      multiply_pass<4, stored, columns>(to, stride, x, row, w, o, last, end - last, scales, table);
     for (; row + 2 <= rows; row += 2)
-      multiply_pass<2, stored, columns>(to, stride, x, row, w, o, last, scales, table);
+      multiply_pass<2, stored, columns>(to, stride, x, row, w, o, last, end - last, scales, table);
     if (row < rows)
-      multiply_pass<1, stored, columns>(to, stride, x, row, w, o, last, scales, table);
+      multiply_pass<1, stored, columns>(to, stride, x, row, w, o, last, end - last, scales, table);
   }
 }
 

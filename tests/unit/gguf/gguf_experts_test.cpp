@@ -1,0 +1,251 @@
+// Mixtures of experts as GGUF files. That llama.cpp computes what Piton does, and that its
+// converter writes the same bytes, is held by tools/oracle/gguf_files.py.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/files/files.h"
+#include "codes/code_format.h"
+#include "gguf/gguf_source.h"
+#include "gguf/gguf_writer.h"
+#include "huggingface/config_keys.h"
+#include "huggingface/hf_source.h"
+#include "support/errors.h"
+#include "support/temp_folder.h"
+#include "unit/huggingface/hf_folder.h"
+
+namespace piton {
+namespace {
+
+namespace fs = std::filesystem;
+using test::HfFolder;
+using testing::HasSubstr;
+
+// A folder whose rows of experts are whole blocks of `values`: copies of what it has, in turn.
+void widen(HfFolder& folder, std::int64_t values) {
+  for (auto& [name, tensor] : folder.tensors) {
+    if (!name.ends_with("down_proj.weight") && !name.ends_with("gate_proj.weight") &&
+        !name.ends_with("up_proj.weight"))
+      continue;
+    const bool down = name.ends_with("down_proj.weight");
+    const Tensor wide =
+        host_tensor(DType::kF32, {down ? tensor.dim(0) : values, down ? values : tensor.dim(1)});
+    for (std::int64_t i = 0; i < wide.elements(); ++i) {
+      wide.data<float>()[i] =
+          tensor.data<float>()[i % tensor.elements()] + static_cast<float>(i % 7);
+    }
+    tensor = wide;
+  }
+  folder.edit_config(
+      [&](nlohmann::ordered_json& config) { config["moe_intermediate_size"] = values; });
+  folder.write();
+}
+
+class GgufOfExperts : public testing::Test {
+ protected:
+  // llama.cpp divides the weights of the experts of a token by their sum.
+  GgufOfExperts() {
+    qwen_.edit_config([](nlohmann::ordered_json& config) { config["norm_topk_prob"] = true; });
+  }
+
+  fs::path write(const fs::path& folder, std::optional<GgmlType> type = {}) {
+    HfSource source(folder);
+    const GgufDescription description =
+        describe_gguf(source.model(), source.config().word("model_type"), source.where());
+    const fs::path path = dir_ / fmt::format("{}.gguf", ++files_);
+    const GgufWriteOptions options{
+        .type = type,
+        .entries = {{"general.architecture", GgufValue::string(description.architecture)}}};
+    write_gguf(path, source, model_in_gguf(source.model()), description, options);
+    return path;
+  }
+
+  // What is wrong with the Mixtral of the golden folder, with another head.
+  std::string refusal(const std::function<void(GgufHeader&)>& edit) {
+    const fs::path path = write(test::golden_folder("mixtral"));
+    {
+      GgufFile file(path);
+      GgufHeader header = file.header();
+      std::string data(static_cast<std::size_t>(file.file().size_bytes() - header.data_begin), 0);
+      file.file().read_at(header.data_begin, std::as_writable_bytes(std::span(data)));
+      edit(header);
+      write_text_file(path, make_gguf_header(header) + data);
+    }
+    return message_of(Fault::kData, [&] { GgufSource source(path); });
+  }
+
+  static const GgufTensor& tensor(const GgufSource& source, const std::string& name) {
+    return *std::ranges::find(source.file().header().tensors, name, &GgufTensor::name);
+  }
+
+  HfFolder qwen_{"qwen3-moe"};
+  TempFolder dir_;
+  int files_ = 0;
+};
+
+std::vector<float> floats_of(TensorSource& source, const CanonicalTensor& tensor) {
+  std::vector<float> values(static_cast<std::size_t>(tensor.shape.elements()));
+  source.read(tensor.name, whole_run(tensor.shape), DType::kF32,
+              reinterpret_cast<std::byte*>(values.data()));
+  return values;
+}
+
+TEST_F(GgufOfExperts, OfEveryTypeIsReadAsItWasWritten) {
+  for (const std::int64_t width : {18, 32, 256}) {
+    if (width != 18) widen(qwen_, width);
+    for (const std::optional<GgmlType> type :
+         {std::optional<GgmlType>{}, std::optional(GgmlType::kF16), std::optional(GgmlType::kBF16),
+          std::optional(GgmlType::kQ80), std::optional(GgmlType::kQ40),
+          std::optional(GgmlType::kQ4K), std::optional(GgmlType::kQ5K),
+          std::optional(GgmlType::kQ6K)}) {
+      SCOPED_TRACE(fmt::format("{} {}", width, type ? piton::name(*type) : "as it is"));
+      GgufSource source(write(qwen_.path(), type));
+      HfSource folder(qwen_.path());
+      EXPECT_EQ(source.architecture().name, "qwen3moe");
+      EXPECT_EQ(model_difference(model_in_gguf(folder.model()), source.model()), "");
+      if (width == 256 && type) {
+        EXPECT_EQ(source.stored_type("layers.1.mlp.experts.5.down.weight"), *type);
+      }
+      AsGgufHolds held(folder, source);
+      for (const CanonicalTensor& one : folder.tensors(TensorKind::kWeight)) {
+        EXPECT_EQ(floats_of(source, one), floats_of(held, one)) << one.name;
+        if (!type) {
+          EXPECT_EQ(floats_of(source, one), floats_of(folder, one)) << one.name;
+        }
+      }
+    }
+  }
+}
+
+TEST_F(GgufOfExperts, StacksTheMatricesOfALayer) {
+  HfSource folder(qwen_.path());
+  GgufSource source(write(qwen_.path(), GgmlType::kF16));
+  EXPECT_EQ(tensor(source, "blk.1.ffn_gate_inp.weight").type, GgmlType::kF32);
+  EXPECT_EQ(tensor(source, "blk.1.ffn_gate_exps.weight").shape,
+            (std::vector<std::int64_t>{6, 18, 32}));
+  EXPECT_EQ(tensor(source, "blk.1.ffn_up_exps.weight").shape,
+            (std::vector<std::int64_t>{6, 18, 32}));
+  const GgufSource plain(write(qwen_.path()));
+  const GgufTensor& down = tensor(plain, "blk.1.ffn_down_exps.weight");
+  EXPECT_EQ(down.shape, (std::vector<std::int64_t>{6, 32, 18}));
+  std::vector<float> stored(6 * 32 * 18);
+  plain.file().file().read_at(plain.file().offset(down), std::as_writable_bytes(std::span(stored)));
+  for (std::int64_t expert = 0; expert < 6; ++expert) {
+    const std::vector<float> one = floats_of(
+        folder,
+        {fmt::format("layers.1.mlp.experts.{}.down.weight", expert), DType::kF32, Shape{32, 18}});
+    EXPECT_EQ(std::memcmp(one.data(), stored.data() + expert * 32 * 18, one.size() * 4), 0);
+  }
+}
+
+// The codes of an expert are those that a file of this matrix alone would have.
+TEST_F(GgufOfExperts, GivesTheCodesOfAnExpert) {
+  widen(qwen_, 32);
+  HfSource folder(qwen_.path());
+  GgufSource source(write(qwen_.path(), GgmlType::kQ80));
+  const CanonicalTensor up{"layers.0.mlp.experts.4.up.weight", DType::kF32, Shape{32, 32}};
+  const CodeFormat format{Quantization::kQ80, 32};
+  ASSERT_EQ(source.stored_format(up.name), format);
+  EXPECT_EQ(source.stored_format("layers.0.mlp.router.weight"), std::nullopt);
+  const std::vector<float> values = floats_of(folder, up);
+  for (std::int64_t row = 0; row < 32; ++row) {
+    std::vector<std::byte> wanted(34), got(34);
+    encode_row(format, std::span(values).subspan(static_cast<std::size_t>(row) * 32, 32),
+               {.codes = wanted.data(), .scales = wanted.data() + 32}, "x");
+    source.read_codes(up.name, {row, 0, 32}, {.codes = got.data(), .scales = got.data() + 32});
+    EXPECT_EQ(got, wanted) << row;
+  }
+}
+
+TEST_F(GgufOfExperts, IsAModelOfItsFamily) {
+  const GgufSource mixtral(write(test::golden_folder("mixtral")));
+  EXPECT_EQ(mixtral.architecture().name, "llama");
+  EXPECT_EQ(mixtral.family(), "mixtral");
+  EXPECT_EQ(GgufSource(write(test::golden_folder("llama"))).family(), "llama");
+  EXPECT_EQ(GgufSource(write(qwen_.path())).family(), "qwen3_moe");
+}
+
+TEST_F(GgufOfExperts, WhoseRulesLlamaCppDoesNotHaveIsRefused) {
+  HfFolder plain("qwen3-moe");  // norm_topk_prob is false
+  EXPECT_THAT(message_of(Fault::kData, [&] { write(plain.path()); }),
+              HasSubstr("as \"qwen3moe\": there is no word for weights of experts that do not add "
+                        "up to 1; convert it to another format"));
+  HfSource folder(qwen_.path());
+  ModelConfig many = folder.model();
+  many.experts->experts = 1025;
+  EXPECT_THAT(message_of(Fault::kData, [&] { describe_gguf(many, "qwen3_moe", "x"); }),
+              HasSubstr("as \"qwen3moe\": 1025 experts, of which llama.cpp holds 1024 at most"));
+  ModelConfig distant = folder.model();
+  distant.positions = PositionKind::kAlibi;
+  EXPECT_THAT(message_of(Fault::kData, [&] { describe_gguf(distant, "gpt2", "x"); }),
+              HasSubstr("no architecture of llama.cpp holds this model (qwen3_moe)"));
+}
+
+TEST_F(GgufOfExperts, WhoseKeysContradictItsTensorsIsRefused) {
+  const auto set = [](GgufHeader& header, const std::string& key, std::int64_t value) {
+    const auto found = std::ranges::find(header.entries, key, &GgufEntry::key);
+    if (found == header.entries.end()) {
+      header.entries.push_back({key, GgufValue::u32(value)});
+    } else {
+      found->value = GgufValue::u32(value);
+    }
+  };
+  const auto named = [](GgufHeader& header, const std::string& name) -> GgufTensor& {
+    return *std::ranges::find(header.tensors, name, &GgufTensor::name);
+  };
+  EXPECT_THAT(refusal([&](GgufHeader& h) { set(h, "llama.expert_count", 65536); }),
+              HasSubstr("blk.0.ffn_down_exps.weight is [5, 32, 22], wanted matrices of 65536 "
+                        "experts, as the keys say"));
+  EXPECT_THAT(
+      refusal([&](GgufHeader& h) { set(h, "llama.expert_used_count", 6); }),
+      HasSubstr("describes a model that cannot be: --moe-router-topk: got 6, wanted 1 to 5"));
+  EXPECT_THAT(refusal([&](GgufHeader& h) { set(h, "llama.expert_used_count", 0); }),
+              HasSubstr("llama.expert_used_count: got 0, wanted a positive integer"));
+  EXPECT_THAT(refusal([&](GgufHeader& h) { set(h, "llama.expert_group_count", 2); }),
+              HasSubstr("llama.expert_group_count: got 2, wanted 1: a token chooses among all"));
+  EXPECT_THAT(refusal([&](GgufHeader& h) { set(h, "llama.expert_count", 0); }),
+              HasSubstr("missing tensors (6): blk.0.ffn_down.weight"));
+  EXPECT_THAT(refusal([&](GgufHeader& h) { named(h, "blk.1.ffn_down_exps.weight").name = "x"; }),
+              HasSubstr("missing tensor blk.1.ffn_down_exps.weight; is the copy complete?"));
+  EXPECT_THAT(refusal([&](GgufHeader& h) {
+                named(h, "blk.0.ffn_down_exps.weight").name = "blk.0.ffn_down.0.weight";
+              }),
+              HasSubstr("blk.0.ffn_down.0.weight: has a tensor for each expert, an older form that "
+                        "llama.cpp left; wanted blk.0.ffn_down_exps.weight, of all"));
+  EXPECT_THAT(refusal([&](GgufHeader& h) {
+                h.entries[0].value = GgufValue::string("qwen2");
+                for (GgufEntry& entry : h.entries) {
+                  if (entry.key.starts_with("llama.")) entry.key = "qwen2" + entry.key.substr(5);
+                }
+              }),
+              HasSubstr("qwen2.expert_count: got 5, wanted 0, as models of this architecture have "
+                        "no experts"));
+  EXPECT_THAT(refusal([&](GgufHeader& h) {
+                h.entries[0].value = GgufValue::string("qwen3moe");
+                for (GgufEntry& entry : h.entries) {
+                  if (entry.key.starts_with("llama.")) entry.key = "qwen3moe" + entry.key.substr(5);
+                }
+                set(h, "qwen3moe.expert_count", 0);
+              }),
+              HasSubstr("qwen3moe.expert_count: got 0, wanted a positive integer"));
+}
+
+// llama.cpp takes what feed_forward_length leaves for each expert.
+TEST_F(GgufOfExperts, HasItsWidthFromEitherKey) {
+  const fs::path path = write(qwen_.path());
+  GgufFile file(path);
+  GgufDescription description{.architecture = "qwen3moe", .entries = file.header().entries};
+  for (const GgufTensor& one : file.header().tensors) description.shapes[one.name] = one.shape;
+  std::erase_if(description.entries,
+                [](const GgufEntry& entry) { return entry.key.ends_with("feed_forward_length"); });
+  description.add("feed_forward_length", GgufValue::u32(54));
+  EXPECT_EQ(gguf_model(description, "x").ffn_hidden, 18);
+  description.entries.pop_back();
+  description.add("expert_feed_forward_length", GgufValue::u32(18));
+  EXPECT_EQ(gguf_model(description, "x").ffn_hidden, 18);
+}
+
+}  // namespace
+}  // namespace piton
