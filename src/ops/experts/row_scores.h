@@ -1,4 +1,5 @@
-// One number of each row, or several, from a small matrix that every rank has whole: gates.
+// One number of each row, or several, from a small matrix that every rank has whole: routers and
+// gates.
 #pragma once
 
 #include "ops/tape.h"
