@@ -118,6 +118,7 @@ class ExpertCaseList {
       for (const CodeKind kind : {CodeKind::kInt8, CodeKind::kInt4, CodeKind::kNf4}) {
         add_coded(counts, 70, 96, kind);
         add_coded(counts, 5, 35, kind);
+        add_coded(counts, 20, 768, kind);  // one span and a half
       }
     }
     add_linear({2, 150}, 150, 40, dtype_, /*overwrites=*/false);  // several tiles of columns

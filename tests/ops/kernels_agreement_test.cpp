@@ -9,6 +9,7 @@
 #include "call_runner.h"
 #include "device/host_device.h"
 #include "kernels/cpu/kernels.h"
+#include "kernels/experts.h"
 #include "kernels/reference/kernels.h"
 #include "support/compare.h"
 #include "support/instruction_sets.h"
@@ -90,6 +91,29 @@ TEST_P(CpuKernels, GiveTheSameBitsForRowsCutAtTileEdgesAndForAll) {
     }
   }
   EXPECT_GT(cuts, 8);
+}
+
+// Few rows of several experts are one division among threads.
+TEST_P(CpuKernels, GiveTheRowsOfAnExpertTheBitsOfItsMatrixAlone) {
+  CallRunner runner(*two_, device_);
+  int experts = 0;
+  for (const CallCase& call_case : cases()) {
+    const auto* call = std::get_if<LinearForward>(&call_case.call);
+    if (call == nullptr || !call->first_rows.defined()) continue;
+    const auto* first = call->first_rows.data<std::int32_t>();
+    for (const WeightUse use : {WeightUse::kPlain, WeightUse::kPacked}) {
+      const auto whole = outputs(runner.run(*call, use));
+      for (std::int64_t i = 0; i + 1 < call->first_rows.dim(0); ++i) {
+        const PartOfExpert rows{i, first[i], first[i + 1] - first[i]};
+        if (rows.size == 0) continue;
+        const auto part = outputs(runner.run(part_of(*call, rows), use));
+        EXPECT_TRUE(bit_equal(part[0].second, whole[0].second.slice(0, rows.begin, rows.size)))
+            << call_case.name << ", expert " << i;
+        ++experts;
+      }
+    }
+  }
+  EXPECT_GT(experts, 8);
 }
 
 std::string parameter_name(const ::testing::TestParamInfo<std::tuple<DType, bool>>& info) {
