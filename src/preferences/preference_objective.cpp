@@ -11,7 +11,8 @@
 namespace piton {
 namespace {
 
-constexpr AxisSet kLossAxes = axes(Axis::kData, Axis::kContext, Axis::kPipeline);
+// Those of the session, which makes this group before messages are pending.
+constexpr AxisSet kLossAxes = axes(Axis::kData, Axis::kExpert, Axis::kContext, Axis::kPipeline);
 
 // Numbers that are summed over ranks.
 struct Totals {

@@ -56,7 +56,7 @@ ObjectiveReport RewardObjective::weigh(Session& session, std::vector<MicroBatch>
     }
   }
   RewardTotals all;
-  const AxisSet axes = piton::axes(Axis::kData, Axis::kContext, Axis::kPipeline);
+  const AxisSet axes = piton::axes(Axis::kData, Axis::kExpert, Axis::kContext, Axis::kPipeline);
   for (const RewardTotals& one : gathered_values(session.mesh().group(axes), own)) {
     for (const auto field : kRewardTotals) all.*field += one.*field;
   }
