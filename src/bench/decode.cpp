@@ -132,9 +132,10 @@ double chosen_share(const ModelConfig& model, std::int64_t tokens) {
 double multiplying_weights(const ModelConfig& model, double share_of_experts) {
   double weights = static_cast<double>(model.parameters());
   if (model.experts) {
-    const std::int64_t matrices = model.layers * model.experts->experts * (model.gated ? 3 : 2);
-    weights -=
-        (1 - share_of_experts) * static_cast<double>(matrices * model.hidden * model.ffn_hidden);
+    const std::int64_t matrices =
+        model.expert_layers() * model.experts->experts * (model.gated ? 3 : 2);
+    weights -= (1 - share_of_experts) *
+               static_cast<double>(matrices * model.hidden * model.expert_ffn_hidden());
   }
   if (!model.tied) weights -= static_cast<double>(model.vocabulary * model.hidden);
   if (model.positions == PositionKind::kLearned)

@@ -11,9 +11,6 @@
 namespace piton {
 namespace {
 
-// Those of the session, which makes this group before messages are pending.
-constexpr AxisSet kLossAxes = axes(Axis::kData, Axis::kExpert, Axis::kContext, Axis::kPipeline);
-
 // Numbers that are summed over ranks.
 struct Totals {
   double loss = 0;

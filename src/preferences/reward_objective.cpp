@@ -56,8 +56,7 @@ ObjectiveReport RewardObjective::weigh(Session& session, std::vector<MicroBatch>
     }
   }
   RewardTotals all;
-  const AxisSet axes = piton::axes(Axis::kData, Axis::kExpert, Axis::kContext, Axis::kPipeline);
-  for (const RewardTotals& one : gathered_values(session.mesh().group(axes), own)) {
+  for (const RewardTotals& one : gathered_values(session.mesh().group(kLossAxes), own)) {
     for (const auto field : kRewardTotals) all.*field += one.*field;
   }
   return {.loss_sum = all.loss,

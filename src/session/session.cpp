@@ -20,8 +20,6 @@ namespace {
 
 // Have different samples; ranks of the context axis get the same ones and divide their rows.
 constexpr AxisSet kSampleAxes = axes(Axis::kData, Axis::kExpert);
-// Hold parts of the loss.
-constexpr AxisSet kLossAxes = axes(Axis::kData, Axis::kExpert, Axis::kContext, Axis::kPipeline);
 
 ComputeContext compute(const Machine& machine) {
   return {machine.kernels, machine.device, machine.arena, machine.stream};

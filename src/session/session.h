@@ -26,6 +26,11 @@
 
 namespace piton {
 
+// The ranks along these hold parts of the loss. A session makes this group before messages of the
+// pipeline are pending.
+inline constexpr AxisSet kLossAxes =
+    axes(Axis::kData, Axis::kExpert, Axis::kContext, Axis::kPipeline);
+
 class Session;
 
 // State that is held in addition to the weights.
