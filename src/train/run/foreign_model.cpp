@@ -180,6 +180,8 @@ void refuse_contradictions(const ModelConfig& got, const ModelConfig& wanted,
   alike("--embed-layernorm", got.embedding_norm == wanted.embedding_norm);
   alike("--apply-layernorm-1p", got.gains_from_one == wanted.gains_from_one);
   alike("--post-norm", got.end_norms == wanted.end_norms);
+  alike("--parallel-residual, --single-norm",
+        got.parallel_residual == wanted.parallel_residual && got.single_norm == wanted.single_norm);
   alike("--input-embeds-norm", got.scaled_embedding == wanted.scaled_embedding);
   alike("--query-pre-attn-scalar", got.query_scalar == wanted.query_scalar);
   alike("--normalized-head", got.normalized_head == wanted.normalized_head);
