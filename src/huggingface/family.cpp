@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "huggingface/compressed_tensors.h"
 #include "huggingface/families.h"
+#include "huggingface/files/compressed_tensors.h"
 #include "huggingface/reward_head.h"
 
 namespace piton {

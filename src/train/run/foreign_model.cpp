@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "checkpoint/store.h"
-#include "huggingface/compressed_tensors.h"
 #include "huggingface/config_keys.h"
+#include "huggingface/files/compressed_tensors.h"
 #include "huggingface/origin.h"
 #include "model/families.h"
 #include "model_files/native_config.h"
