@@ -371,6 +371,7 @@ ModelConfig ModelOptions::resolve(std::optional<std::int64_t> tokenizer_vocabula
   set_vocabulary(*this, tokenizer_vocabulary, config);
   if (qkv_biases) config.qkv_biases = true;
   if (output_bias) config.output_bias = true;
+  if (mlp_biases) config.biases = true;
   if (embedding_norm) config.embedding_norm = true;
   if (normalized_head) config.normalized_head = true;
   if (gains_from_one) config.gains_from_one = true;
@@ -442,6 +443,7 @@ void ModelOptions::settle(const ModelConfig& config) {
   disable_bias_linear = !config.biases;
   qkv_biases = config.qkv_biases;
   output_bias = config.output_bias;
+  mlp_biases = config.biases;
   embedding_norm = config.embedding_norm;
   normalized_head = config.normalized_head;
   reward_head = config.reward_head;

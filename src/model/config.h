@@ -135,6 +135,7 @@ struct ModelOptions {
   bool tied = false;
   bool qkv_biases = false;
   bool output_bias = false;
+  bool mlp_biases = false;
   bool head_norms = false;
   bool embedding_norm = false;
   bool normalized_head = false;
@@ -200,12 +201,7 @@ struct ModelOptions {
     v(Option{"attention-dropout", "dropout rate of attention probabilities", same},
       attention_dropout);
     visit_initial_weights(v);
-    v(Option{"add-qkv-bias", "add biases to query, key and value only, if the family has none",
-             same},
-      qkv_biases);
-    v(Option{"add-dense-bias",
-             "add a bias to the output projection of attention, if the family has none", same},
-      output_bias);
+    visit_biases(v);
     v(Option{"embed-layernorm", "add a norm after the token embedding (Bloom)", same},
       embedding_norm);
     v(Option{"normalized-head",
@@ -249,6 +245,19 @@ struct ModelOptions {
   static ModelOptions of(const ModelConfig& config);
 
  private:
+  template <typename Visitor>
+  void visit_biases(Visitor&& v) {
+    const OptionRules same{.resume = Resume::kMustMatch};
+    v(Option{"add-qkv-bias", "add biases to query, key and value only, if the family has none",
+             same},
+      qkv_biases);
+    v(Option{"add-dense-bias",
+             "add a bias to the output projection of attention, if the family has none", same},
+      output_bias);
+    v(Option{"add-mlp-bias", "add biases to the linears of the MLP, if the family has none", same},
+      mlp_biases);
+  }
+
   template <typename Visitor>
   void visit_branches(Visitor&& v) {
     const OptionRules same{.resume = Resume::kMustMatch};

@@ -165,6 +165,7 @@ TEST(Families, AreWhatFlagsMakeOfMegatronsDecoder) {
   same("llama", {}, llama);
   same("llama", {"--add-qkv-bias", "--add-dense-bias"},
        with(llama, {"--add-qkv-bias", "--add-dense-bias"}));
+  same("llama", {"--add-mlp-bias"}, with(llama, {"--add-mlp-bias"}));
   same("bloom", {},
        {"--position-embedding-type", "alibi", "--embed-layernorm", "--attention-dropout", "0",
         "--hidden-dropout", "0"});
