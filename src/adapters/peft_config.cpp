@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "huggingface/config_file.h"
+#include "huggingface/files/config_file.h"
 
 namespace piton {
 namespace {

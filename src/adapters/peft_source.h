@@ -28,7 +28,7 @@
 #include "checkpoint/file_tensor.h"
 #include "checkpoint/tensor_source.h"
 #include "huggingface/family.h"
-#include "huggingface/tensor_files.h"
+#include "huggingface/files/tensor_files.h"
 #include "model/config.h"
 #include "nn/adapters.h"
 

@@ -5,7 +5,7 @@
 #include <set>
 
 #include "adapters/peft_source.h"
-#include "huggingface/config_file.h"
+#include "huggingface/files/config_file.h"
 
 namespace piton {
 namespace {

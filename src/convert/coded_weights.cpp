@@ -6,8 +6,8 @@
 
 #include "base/error.h"
 #include "base/files/files.h"
-#include "huggingface/compressed_tensors.h"
 #include "huggingface/config_keys.h"
+#include "huggingface/files/compressed_tensors.h"
 #include "huggingface/reward_head.h"
 #include "nn/expert_mlp.h"
 

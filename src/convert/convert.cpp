@@ -12,8 +12,8 @@
 #include "convert/targets.h"
 #include "gguf/architectures.h"
 #include "gguf/gguf_source.h"
-#include "huggingface/compressed_tensors.h"
 #include "huggingface/config_keys.h"
+#include "huggingface/files/compressed_tensors.h"
 #include "model_files/opened_adapter.h"
 #include "text/compare_tokenizers.h"
 

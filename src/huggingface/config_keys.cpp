@@ -50,6 +50,7 @@ std::string difference(const ModelConfig& model, const ModelConfig& held) {
   if (differs(&C::activation, &C::gated)) return "its activation";
   if (differs(&C::biases, &C::qkv_biases, &C::output_bias)) return "its biases";
   if (differs(&C::gains_from_one, &C::end_norms)) return "its norms";
+  if (differs(&C::parallel_residual, &C::single_norm)) return "the order of its branches";
   if (differs(&C::scaled_embedding)) return "a scaled embedding";
   if (differs(&C::attention_soft_cap, &C::logit_soft_cap)) return "its soft caps";
   if (differs(&C::embedding_norm)) return "a norm after the embedding";

@@ -6,6 +6,9 @@
 namespace piton {
 
 HfFamily hf_gpt2();
+HfFamily hf_gpt_neox();
+HfFamily hf_falcon();
+HfFamily hf_starcoder2();
 HfFamily hf_llama();
 HfFamily hf_baichuan();
 HfFamily hf_bert();
@@ -17,6 +20,10 @@ HfFamily hf_gemma2();
 HfFamily hf_gemma3();
 HfFamily hf_internlm();
 HfFamily hf_internlm2();
+HfFamily hf_internlm3();
+HfFamily hf_ernie();
+HfFamily hf_glm();
+HfFamily hf_glm4();
 HfFamily hf_mistral();
 HfFamily hf_mixtral();
 HfFamily hf_phi3();

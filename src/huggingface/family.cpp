@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "huggingface/compressed_tensors.h"
 #include "huggingface/families.h"
+#include "huggingface/files/compressed_tensors.h"
 #include "huggingface/reward_head.h"
 
 namespace piton {
@@ -22,11 +22,12 @@ void refuse_other_models(const HfConfig& config) {
 }  // namespace
 
 std::vector<HfFamily> hf_families() {
-  return {hf_gpt2(),          hf_llama(),    hf_mistral(),  hf_qwen2(),     hf_qwen3(),
-          hf_bloom(),         hf_phi3(),     hf_gemma(),    hf_gemma2(),    hf_gemma3(),
-          hf_stablelm(),      hf_baichuan(), hf_internlm(), hf_internlm2(), hf_bert(),
-          hf_megatron_bert(), hf_roberta(),  hf_t5(),       hf_mixtral(),   hf_qwen3_moe(),
-          hf_qwen2_moe()};
+  return {hf_gpt2(),          hf_llama(),    hf_mistral(),  hf_qwen2(),      hf_qwen3(),
+          hf_bloom(),         hf_phi3(),     hf_gemma(),    hf_gemma2(),     hf_gemma3(),
+          hf_stablelm(),      hf_baichuan(), hf_internlm(), hf_internlm2(),  hf_bert(),
+          hf_megatron_bert(), hf_roberta(),  hf_t5(),       hf_mixtral(),    hf_qwen3_moe(),
+          hf_qwen2_moe(),     hf_gpt_neox(), hf_falcon(),   hf_starcoder2(), hf_internlm3(),
+          hf_ernie(),         hf_glm(),      hf_glm4()};
 }
 
 HfFamily hf_family(const HfConfig& config) {

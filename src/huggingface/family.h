@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "huggingface/config_file.h"
+#include "huggingface/files/config_file.h"
 #include "model/config.h"
 
 namespace piton {

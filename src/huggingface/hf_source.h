@@ -5,8 +5,8 @@
 // size, and a tensor unknown to the family are found before any weight is read. Rows of the token
 // table from vocab_size on are padding and are skipped.
 //
-// Matrices of whole numbers (huggingface/compressed_tensors.h) are read as fp32 values, or as their
-// codes.
+// Matrices of whole numbers (huggingface/files/compressed_tensors.h) are read as fp32 values, or as
+// their codes.
 //
 // Whether the head is tied is decided by the data: it is tied if no head is stored, or if the
 // stored head is a bit-for-bit copy of the token table.
@@ -18,10 +18,10 @@
 
 #include "checkpoint/file_tensor.h"
 #include "checkpoint/tensor_source.h"
-#include "huggingface/compressed_tensors.h"
-#include "huggingface/config_file.h"
 #include "huggingface/family.h"
-#include "huggingface/tensor_files.h"
+#include "huggingface/files/compressed_tensors.h"
+#include "huggingface/files/config_file.h"
+#include "huggingface/files/tensor_files.h"
 
 namespace piton {
 

@@ -10,10 +10,10 @@
 #include "base/files/files.h"
 #include "checkpoint/assembly.h"
 #include "checkpoint/safetensors.h"
-#include "huggingface/compressed_tensors.h"
+#include "huggingface/files/compressed_tensors.h"
+#include "huggingface/files/tensor_files.h"
 #include "huggingface/places.h"
 #include "huggingface/reward_head.h"
-#include "huggingface/tensor_files.h"
 #include "model/reward_head.h"
 #include "nn/expert_mlp.h"
 

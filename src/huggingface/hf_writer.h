@@ -4,8 +4,8 @@
 //   model.safetensors, or model-00001-of-00003.safetensors ... and model.safetensors.index.json
 //
 // Matrices that the source has as whole numbers are written so with HfWriteOptions::codes
-// (huggingface/compressed_tensors.h). All other tensors have the names and shapes of the family;
-// their bytes are unchanged if their type is. A tied head and padding rows are not written.
+// (huggingface/files/compressed_tensors.h). All other tensors have the names and shapes of the
+// family; their bytes are unchanged if their type is. A tied head and padding rows are not written.
 #pragma once
 
 #include <cstdint>

@@ -7,7 +7,7 @@
 
 // InternLM (2023) is LLaMA with biases in all four projections of attention. InternLM2 (Cai et al.
 // 2024, arXiv:2403.17297) has query, key and value in one matrix, interleaved by group, and other
-// names.
+// names. InternLM3 (2025) has LLaMA's names again; Transformers computes it as LLaMA.
 namespace piton {
 namespace {
 
@@ -61,6 +61,23 @@ nlohmann::ordered_json internlm2_keys(const ModelConfig& model) {
   return keys;
 }
 
+// The authors' keys of biases have other names than those of Transformers.
+ModelConfig internlm3_model(const HfConfig& config) {
+  ModelConfig model =
+      llama_like_model(config, llama_facts(), {.norm_eps = 1e-5, .groups = 2, .head_size = 128});
+  refuse_partial_rotary(config, model);
+  model.qkv_biases = config.flag("attention_bias", config.flag("qkv_bias", false));
+  model.output_bias = model.biases = config.flag("mlp_bias", config.flag("bias", false));
+  return model;
+}
+
+nlohmann::ordered_json internlm3_keys(const ModelConfig& model) {
+  nlohmann::ordered_json keys = llama_like_keys(model);
+  keys["attention_bias"] = model.qkv_biases;
+  keys["mlp_bias"] = model.biases;
+  return keys;
+}
+
 std::vector<HfPlace> internlm2_places(const ModelConfig& model) {
   HfNames names{.table = "model.tok_embeddings.", .head = "output."};
   names.parts = grouped_attention(model, "attention.wqkv.");
@@ -91,6 +108,16 @@ HfFamily hf_internlm2() {
           .model = internlm2_model,
           .places = internlm2_places,
           .keys = internlm2_keys,
+          .optional_prefix = "",
+          .ignored = {".rotary_emb.inv_freq"}};
+}
+
+HfFamily hf_internlm3() {
+  return {.model_types = {"internlm3"},
+          .architectures = {"LlamaForCausalLM", "InternLM3ForCausalLM"},
+          .model = internlm3_model,
+          .places = llama_like_places,
+          .keys = internlm3_keys,
           .optional_prefix = "",
           .ignored = {".rotary_emb.inv_freq"}};
 }

@@ -208,6 +208,16 @@ nlohmann::ordered_json llama_like_keys(const ModelConfig& model) {
           {"rope_parameters", rope_keys(model)}};
 }
 
+namespace {
+
+bool names_rotary_share(const HfConfig& config) {
+  const auto names_it = [](const HfConfig& keys) { return keys.has("partial_rotary_factor"); };
+  return names_it(config) || names_it(config.object("rope_parameters")) ||
+         names_it(config.object("rope_scaling"));
+}
+
+}  // namespace
+
 ModelConfig llama_like_model(const HfConfig& config, ModelConfig facts,
                              const LlamaLikeDefaults& defaults) {
   ModelConfig model = std::move(facts);
@@ -231,6 +241,7 @@ ModelConfig llama_like_model(const HfConfig& config, ModelConfig facts,
   model.init_deviation = config.number("initializer_range", 0.02);
   model.tied = config.flag("tie_word_embeddings", false);
   set_rotary(config, model, defaults.rotary_base);
+  if (!names_rotary_share(config)) model.rotary_share = defaults.rotary_share;
   return model;
 }
 

@@ -17,6 +17,7 @@ struct LlamaLikeDefaults {
   const char* longest = "max_position_embeddings";  // the key of the longest sequence
   const char* ffn_hidden = "intermediate_size";     // the key of the width inside the MLP
   double rotary_base = 10000;
+  double rotary_share = 1;  // of each head's channels
 };
 
 // Reads sizes, norm, rotary positions, activation and dropout from `config`; biases and norms of

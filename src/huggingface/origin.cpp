@@ -1,7 +1,7 @@
 #include "huggingface/origin.h"
 
 #include "base/json.h"
-#include "huggingface/config_file.h"
+#include "huggingface/files/config_file.h"
 
 namespace piton {
 

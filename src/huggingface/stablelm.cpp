@@ -11,17 +11,12 @@ namespace piton {
 namespace {
 
 ModelConfig stablelm_model(const HfConfig& config) {
-  ModelConfig model = llama_like_model(config, llama_facts(), {.groups = 32});
+  ModelConfig model = llama_like_model(config, llama_facts(), {.groups = 32, .rotary_share = 0.25});
   model.norm = NormKind::kLayer;
   model.norm_eps = config.number("layer_norm_eps", 1e-5);
   model.qkv_biases = config.flag("use_qkv_bias", false);
-  const auto has_share = [](const HfConfig& place) { return place.has("partial_rotary_factor"); };
-  if (!has_share(config) && !has_share(config.object("rope_parameters")) &&
-      !has_share(config.object("rope_scaling")))
-    model.rotary_share = 0.25;
-  for (const char* key : {"use_parallel_residual", "qk_layernorm"}) {
-    if (config.flag(key, false)) config.refuse(key, "false");
-  }
+  model.parallel_residual = model.single_norm = config.flag("use_parallel_residual", false);
+  if (config.flag("qk_layernorm", false)) config.refuse("qk_layernorm", "false");
   if (config.number("hidden_dropout", 0.0) != 0) config.refuse("hidden_dropout", "0.0");
   return model;
 }
@@ -32,6 +27,7 @@ nlohmann::ordered_json stablelm_keys(const ModelConfig& model) {
   keys.erase("head_dim");
   keys["layer_norm_eps"] = model.norm_eps;
   keys["use_qkv_bias"] = model.qkv_biases;
+  keys["use_parallel_residual"] = model.parallel_residual;
   keys["rope_parameters"]["partial_rotary_factor"] = model.rotary_share;  // without it a quarter
   return keys;
 }

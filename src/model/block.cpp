@@ -91,6 +91,12 @@ std::variant<Mlp, ExpertMlp> make_mlp(ParameterList& parameters, const Shard& sh
   return Mlp(parameters, shard, name, mlp_shape(config, adapters), weights);
 }
 
+std::optional<Norm> mlp_norm(ParameterList& parameters, const Shard& shard,
+                             const ModelConfig& config, const Block::Place& place) {
+  if (config.single_norm) return {};
+  return Norm(parameters, shard, layer_name(place, "mlp_norm"), norm_shape(config));
+}
+
 // Parameters are in the order of the model, so these are made before those of the MLP.
 std::optional<Norm> cross_norm(ParameterList& parameters, const Shard& shard,
                                const ModelConfig& config, const Block::Place& place) {
@@ -126,29 +132,32 @@ NormShape norm_shape(const ModelConfig& config) {
 Block::Block(ParameterList& parameters, const Shard& shard, const ModelConfig& config,
              const Place& place, const Adapters& adapters)
     : post_norm_(config.encoder && config.encoder->post_norm),
+      parallel_(config.parallel_residual),
       attention_norm_(parameters, shard, layer_name(place, "attention_norm"), norm_shape(config)),
       attention_(parameters, shard, layer_name(place, "attention"),
                  attention_shape(config, place, adapters), branch_weights(config)),
       cross_norm_(cross_norm(parameters, shard, config, place)),
       cross_(cross_attention(parameters, shard, config, place)),
-      mlp_norm_(parameters, shard, layer_name(place, "mlp_norm"), norm_shape(config)),
+      mlp_norm_(mlp_norm(parameters, shard, config, place)),
       mlp_(make_mlp(parameters, shard, config, place, adapters)) {}
 
 Value Block::forward(Context& context, const Value& x, const AttentionInput& input,
                      const CrossInput* cross) const {
   if (post_norm_) return post_norm_forward(context, x, input);
-  Value middle = attention_.forward(context, attention_norm_.forward(context, x), x, input);
+  const Value normed = attention_norm_.forward(context, x);
+  Value middle = attention_.forward(context, normed, x, input);
+  if (parallel_) return mlp(context, mlp_norm_ ? mlp_norm_->forward(context, x) : normed, middle);
   if (cross_) {
     PITON_ASSERT(cross != nullptr, "a block without the outputs of the encoder");
     middle = cross_->forward(context, cross_norm_->forward(context, middle), middle, *cross);
   }
-  return mlp(context, mlp_norm_.forward(context, middle), middle);
+  return mlp(context, mlp_norm_->forward(context, middle), middle);
 }
 
 Value Block::post_norm_forward(Context& context, const Value& x,
                                const AttentionInput& input) const {
   const Value middle = attention_norm_.forward(context, attention_.forward(context, x, x, input));
-  return mlp_norm_.forward(context, mlp(context, middle, middle));
+  return mlp_norm_->forward(context, mlp(context, middle, middle));
 }
 
 Value Block::mlp(Context& context, const Value& x, const Value& residual) const {

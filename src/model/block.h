@@ -1,6 +1,7 @@
-// One transformer block: x + attention(norm(x)), then x + mlp(norm(x)). Of encoders in the
-// published form: norm(x + attention(x)), then norm(x + mlp(x)). In a decoder with an encoder, x +
-// cross_attention(norm(x)) between the two.
+// One transformer block: x + attention(norm(x)), then x + mlp(norm(x)). With a parallel residual
+// (Black et al. 2022, arXiv:2204.06745, section 2.1.2): x + attention(norm(x)) + mlp(norm(x)). Of
+// encoders in the published form: norm(x + attention(x)), then norm(x + mlp(x)). In a decoder with
+// an encoder, x + cross_attention(norm(x)) between the two.
 #pragma once
 
 #include <optional>
@@ -50,11 +51,12 @@ class Block {
   Value post_norm_forward(Context& context, const Value& x, const AttentionInput& input) const;
 
   bool post_norm_;
+  bool parallel_;
   Norm attention_norm_;
   Attention attention_;
   std::optional<Norm> cross_norm_;
   std::optional<CrossAttention> cross_;
-  Norm mlp_norm_;
+  std::optional<Norm> mlp_norm_;  // none: a parallel residual with one norm
   std::variant<Mlp, ExpertMlp> mlp_;
 };
 

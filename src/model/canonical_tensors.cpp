@@ -89,7 +89,7 @@ std::vector<CanonicalShape> canonical_tensors(const ModelConfig& config) {
     }
     norm(at + "cross_norm", cross);
     if (cross) attention(at + "cross");
-    norm(at + "mlp_norm");
+    norm(at + "mlp_norm", !config.single_norm);
     add_mlp(list, config, at + "mlp", experts);
     norm(at + "mlp.end_norm", config.end_norms);
   };

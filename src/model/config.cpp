@@ -44,6 +44,10 @@ void check_masks(const ModelConfig& c) {
     constexpr const char* kDecoders = "is for decoders, and the model is an encoder (bert, t5)";
     refuse(c.prefix, "--sparse-mode 5 and 6", kDecoders);
   }
+  refuse(c.parallel_residual && (c.encoder || c.encoder_decoder), "--parallel-residual",
+         "is for decoders, and the model is an encoder (bert, t5)");
+  refuse(c.single_norm && !c.parallel_residual, "--single-norm",
+         "is for blocks with --parallel-residual, which is not given");
   refuse(c.fp32_residual && c.encoder && c.encoder->post_norm, "--fp32-residual-connection",
          "widens the sum of all branches, and with --apply-residual-connection-post-layernorm (as "
          "BERT was published) there is none: each sum is normed at once");
@@ -174,7 +178,8 @@ double encoder_decoder_flops(const ModelConfig& c, std::int64_t sequence,
 
 std::int64_t ModelConfig::parameters() const {
   const std::int64_t norm_size = norm == NormKind::kLayer ? 2 * hidden : hidden;
-  std::int64_t block = (end_norms ? 4 : 2) * norm_size;  // without matrices
+  // Without matrices.
+  std::int64_t block = ((end_norms ? 4 : 2) - (single_norm ? 1 : 0)) * norm_size;
   if (qkv_biases) block += head_size * (heads + 2 * groups);
   if (head_norms) block += 2 * head_size;
   if (output_bias) block += hidden;
@@ -366,10 +371,13 @@ ModelConfig ModelOptions::resolve(std::optional<std::int64_t> tokenizer_vocabula
   set_vocabulary(*this, tokenizer_vocabulary, config);
   if (qkv_biases) config.qkv_biases = true;
   if (output_bias) config.output_bias = true;
+  if (mlp_biases) config.biases = true;
   if (embedding_norm) config.embedding_norm = true;
   if (normalized_head) config.normalized_head = true;
   if (gains_from_one) config.gains_from_one = true;
   if (end_norms) config.end_norms = true;
+  if (parallel_residual) config.parallel_residual = true;
+  if (single_norm) config.single_norm = true;
   if (scaled_embedding) config.scaled_embedding = true;
   set(config.logit_soft_cap, logit_soft_cap);
   if (head_norms) config.head_norms = true;
@@ -435,11 +443,14 @@ void ModelOptions::settle(const ModelConfig& config) {
   disable_bias_linear = !config.biases;
   qkv_biases = config.qkv_biases;
   output_bias = config.output_bias;
+  mlp_biases = config.biases;
   embedding_norm = config.embedding_norm;
   normalized_head = config.normalized_head;
   reward_head = config.reward_head;
   gains_from_one = config.gains_from_one;
   end_norms = config.end_norms;
+  parallel_residual = config.parallel_residual;
+  single_norm = config.single_norm;
   scaled_embedding = config.scaled_embedding;
   if (config.logit_soft_cap > 0) logit_soft_cap = config.logit_soft_cap;
   head_norms = config.head_norms;

@@ -58,9 +58,12 @@ struct ModelConfig {
   bool biases = true;       // of the MLP's linears
   bool output_bias = true;  // of attention's output projection
   bool qkv_biases = true;
-  bool head_norms = false;        // RMS norms of each head of query and key
-  bool gains_from_one = false;    // norm weights are stored as gain - 1
-  bool end_norms = false;         // also a norm at the end of each branch
+  bool head_norms = false;      // RMS norms of each head of query and key
+  bool gains_from_one = false;  // norm weights are stored as gain - 1
+  bool end_norms = false;       // also a norm at the end of each branch
+  // x + attention(norm(x)) + mlp(norm(x)), in place of one branch after the other (GPT-NeoX).
+  bool parallel_residual = false;
+  bool single_norm = false;       // then both branches have the norm of attention
   bool scaled_embedding = false;  // token embeddings are multiplied by sqrt(h)
   bool embedding_norm = false;    // a norm of kind `norm` after the embedding
   bool normalized_head = false;   // each row of the head is divided by its length
@@ -132,12 +135,15 @@ struct ModelOptions {
   bool tied = false;
   bool qkv_biases = false;
   bool output_bias = false;
+  bool mlp_biases = false;
   bool head_norms = false;
   bool embedding_norm = false;
   bool normalized_head = false;
   bool reward_head = false;
   bool gains_from_one = false;
   bool end_norms = false;
+  bool parallel_residual = false;
+  bool single_norm = false;
   bool scaled_embedding = false;
   std::optional<double> logit_soft_cap;
   bool bf16 = false;
@@ -153,13 +159,15 @@ struct ModelOptions {
   void visit(Visitor&& v) {
     const OptionRules same{.resume = Resume::kMustMatch};
     v(Option{"model",
-             "preset: gpt2-124m, gpt2-355m, llama-134m, llama-1.1b, llama2-7b, mixtral-8x7b, "
+             "preset: gpt2-124m, gpt2-355m, pythia-70m, pythia-160m, pythia-410m, pythia-1b, "
+             "llama-134m, llama-1.1b, llama2-7b, mixtral-8x7b, "
              "qwen1.5-0.5b, qwen1.5-moe-a2.7b, qwen2.5-0.5b, qwen3-0.6b, qwen3-30b-a3b, bert-110m, "
              "t5-220m; for trying out: gpt2-tiny, llama-tiny, mixtral-tiny, bert-tiny, t5-tiny",
              same},
       model);
     v(Option{"model-family",
-             "gpt2, bloom, llama, mixtral, qwen2, qwen3, qwen2_moe, qwen3_moe, gemma, bert, an "
+             "gpt2, gpt_neox, bloom, llama, mixtral, qwen2, qwen3, qwen2_moe, qwen3_moe, gemma, "
+             "bert, an "
              "encoder, or t5, an encoder and a decoder (default: that of --model, else gpt2)",
              same},
       family);
@@ -193,12 +201,7 @@ struct ModelOptions {
     v(Option{"attention-dropout", "dropout rate of attention probabilities", same},
       attention_dropout);
     visit_initial_weights(v);
-    v(Option{"add-qkv-bias", "add biases to query, key and value only, if the family has none",
-             same},
-      qkv_biases);
-    v(Option{"add-dense-bias",
-             "add a bias to the output projection of attention, if the family has none", same},
-      output_bias);
+    visit_biases(v);
     v(Option{"embed-layernorm", "add a norm after the token embedding (Bloom)", same},
       embedding_norm);
     v(Option{"normalized-head",
@@ -210,7 +213,7 @@ struct ModelOptions {
              "store the gain of a norm as its difference from 1 (Gemma)",
              {.aliases = {"add-rmsnorm-offset"}, .resume = Resume::kMustMatch}},
       gains_from_one);
-    v(Option{"post-norm", "add a norm at the end of each branch (Gemma 2)", same}, end_norms);
+    visit_branches(v);
     v(Option{"input-embeds-norm",
              "multiply the embedding by the square root of --hidden-size (Gemma)", same},
       scaled_embedding);
@@ -242,6 +245,31 @@ struct ModelOptions {
   static ModelOptions of(const ModelConfig& config);
 
  private:
+  template <typename Visitor>
+  void visit_biases(Visitor&& v) {
+    const OptionRules same{.resume = Resume::kMustMatch};
+    v(Option{"add-qkv-bias", "add biases to query, key and value only, if the family has none",
+             same},
+      qkv_biases);
+    v(Option{"add-dense-bias",
+             "add a bias to the output projection of attention, if the family has none", same},
+      output_bias);
+    v(Option{"add-mlp-bias", "add biases to the linears of the MLP, if the family has none", same},
+      mlp_biases);
+  }
+
+  template <typename Visitor>
+  void visit_branches(Visitor&& v) {
+    const OptionRules same{.resume = Resume::kMustMatch};
+    v(Option{"post-norm", "add a norm at the end of each branch (Gemma 2)", same}, end_norms);
+    v(Option{"parallel-residual",
+             "compute attention and MLP of a block from the same input, and add both (GPT-NeoX)",
+             same},
+      parallel_residual);
+    v(Option{"single-norm", "with --parallel-residual: one norm for both (Falcon)", same},
+      single_norm);
+  }
+
   template <typename Visitor>
   void visit_precision(Visitor&& v) {
     const OptionRules same{.resume = Resume::kMustMatch};

@@ -21,6 +21,7 @@ std::string suggestion(const std::string& given, const std::vector<std::string>&
 
 ModelConfig family_facts(const std::string& family) {
   if (family == "gpt2") return gpt2_facts();
+  if (family == "gpt_neox") return gpt_neox_facts();
   if (family == "bloom") return bloom_facts();
   if (family == "llama") return llama_facts();
   if (family == "mixtral") return mixtral_facts();
@@ -31,9 +32,9 @@ ModelConfig family_facts(const std::string& family) {
   if (family == "gemma") return gemma_facts();
   if (family == "bert") return bert_facts();
   if (family == "t5") return t5_facts();
-  const std::vector<std::string> known{"gpt2",  "bloom", "llama",     "mixtral",
-                                       "qwen2", "qwen3", "qwen2_moe", "qwen3_moe",
-                                       "gemma", "bert",  "t5"};
+  const std::vector<std::string> known{"gpt2",      "gpt_neox", "bloom", "llama",
+                                       "mixtral",   "qwen2",    "qwen3", "qwen2_moe",
+                                       "qwen3_moe", "gemma",    "bert",  "t5"};
   throw Error(Fault::kUsage, "--model-family: got \"{}\", wanted {}{}", family,
               fmt::join(known, ", "), suggestion(family, known));
 }

@@ -14,6 +14,7 @@ namespace piton {
 // The facts of a family; sizes are 0. In model/gpt2.cpp, bloom.cpp, llama.cpp,
 // qwen.cpp, gemma.cpp and encoders.cpp.
 ModelConfig gpt2_facts();
+ModelConfig gpt_neox_facts();
 ModelConfig bloom_facts();
 ModelConfig llama_facts();
 ModelConfig qwen2_facts();

@@ -2,6 +2,10 @@
 
 // GPT-2 (Radford et al. 2019): learned positions, layer norm before each branch, tanh GELU, biases
 // in all linears, a head that shares the table of the token embedding, dropout 0.1.
+//
+// GPT-NeoX (Black et al. 2022, arXiv:2204.06745) is GPT-2 with rotary positions in a quarter of
+// each head, a parallel residual, the exact GELU, an untied head and no dropout. Pythia (Biderman
+// et al. 2023, arXiv:2304.01373) has several sizes of it.
 namespace piton {
 
 ModelConfig gpt2_facts() {
@@ -19,6 +23,18 @@ ModelConfig gpt2_facts() {
   return config;
 }
 
+ModelConfig gpt_neox_facts() {
+  ModelConfig config = gpt2_facts();
+  config.family = "gpt_neox";
+  config.positions = PositionKind::kRotary;
+  config.rotary_share = 0.25;
+  config.activation = ActivationKind::kGeluErf;
+  config.parallel_residual = true;
+  config.tied = false;
+  config.hidden_dropout = config.attention_dropout = 0;
+  return config;
+}
+
 namespace {
 
 struct Gpt2Sizes {
@@ -29,8 +45,7 @@ struct Gpt2Sizes {
   std::int64_t max_positions;
 };
 
-Preset sized(std::string name, const Gpt2Sizes& sizes) {
-  ModelConfig config = gpt2_facts();
+Preset sized(std::string name, const Gpt2Sizes& sizes, ModelConfig config = gpt2_facts()) {
   config.layers = sizes.layers;
   config.hidden = sizes.hidden;
   config.ffn_hidden = 4 * sizes.hidden;
@@ -47,7 +62,11 @@ Preset sized(std::string name, const Gpt2Sizes& sizes) {
 std::vector<Preset> gpt2_presets() {
   return {sized("gpt2-124m", {12, 768, 12, 50257, 1024}),
           sized("gpt2-355m", {24, 1024, 16, 50257, 1024}),
-          sized("gpt2-tiny", {4, 64, 4, 257, 128})};
+          sized("gpt2-tiny", {4, 64, 4, 257, 128}),
+          sized("pythia-70m", {6, 512, 8, 50304, 2048}, gpt_neox_facts()),
+          sized("pythia-160m", {12, 768, 12, 50304, 2048}, gpt_neox_facts()),
+          sized("pythia-410m", {24, 1024, 16, 50304, 2048}, gpt_neox_facts()),
+          sized("pythia-1b", {16, 2048, 8, 50304, 2048}, gpt_neox_facts())};
 }
 
 }  // namespace piton

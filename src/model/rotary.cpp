@@ -6,6 +6,7 @@
 
 #include "base/options/option_range.h"
 #include "model/config.h"
+#include "model/families.h"
 
 namespace piton {
 namespace {
@@ -238,7 +239,8 @@ RotaryOptions RotaryOptions::of(const ModelConfig& config) {
   if (config.positions != PositionKind::kRotary) return options;
   options.base = config.rotary_base;
   options.local_base = config.local_rotary_base;
-  if (config.rotary_share != 1) options.percent = config.rotary_share;
+  if (config.rotary_share != family_facts(config.family).rotary_share)
+    options.percent = config.rotary_share;
   options.interleaved = config.rotary_pairs;
   const RotaryScaling& scaling = config.rotary_scaling;
   if (scaling.kind == Kind::kNone) return options;

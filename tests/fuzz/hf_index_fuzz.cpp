@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include "base/error.h"
-#include "huggingface/tensor_files.h"
+#include "huggingface/files/tensor_files.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string text(reinterpret_cast<const char*>(data), size);

@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "fuzz/scratch_files.h"
-#include "huggingface/compressed_tensors.h"
+#include "huggingface/files/compressed_tensors.h"
 
 namespace {
 

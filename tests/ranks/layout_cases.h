@@ -148,12 +148,13 @@ inline ModelConfig small(const std::string& name) {
   const bool alibi = name == "alibi" || roots;
   const bool norms = name == "head norms";
   const bool gemma = name == "gemma";
+  const bool branches = name == "parallel branches";
   const bool post_norm = name == "bert, post-norm";
   const bool published = name == "t5, published";
   const bool balanced = name == "experts, balanced";
   const bool shared = name == "experts, shared";
   const bool experts = name == "experts" || balanced || shared;
-  ModelConfig model = preset(alibi                       ? "gpt2-tiny"
+  ModelConfig model = preset(alibi || branches           ? "gpt2-tiny"
                              : norms || gemma || experts ? "llama-tiny"
                              : post_norm                 ? "bert-tiny"
                              : published                 ? "t5-tiny"
@@ -182,6 +183,12 @@ inline ModelConfig small(const std::string& name) {
   if (roots) {
     model.alibi = AlibiKind::kRootOfDistance;
     model.prefix = true;
+  }
+  if (branches) {
+    model.positions = PositionKind::kRotary;
+    model.rotary_share = 0.5;
+    model.parallel_residual = model.single_norm = true;
+    model.tied = false;
   }
   if (gemma) {
     model.gains_from_one = model.end_norms = model.scaled_embedding = model.tied = true;

@@ -91,6 +91,14 @@ GOLDEN["qwen3-moe"] = lambda: llama_like("Qwen3Moe", head_dim=12, num_experts=6,
 GOLDEN["phi3-longrope"] = lambda: longrope(12, (4.0, 6.0, 8.0, 9.0))  # which the greedy text outgrows
 GOLDEN["qwen2-moe"] = lambda: llama_like("Qwen2Moe", num_experts=6, num_experts_per_tok=3, moe_intermediate_size=18,
                                          shared_expert_intermediate_size=26, mlp_only_layers=[0])
+GOLDEN["gpt-neox"] = lambda: llama_like("GPTNeoX", rope_parameters={"rope_type": "default", "rope_theta": 10000.0,
+                                                                     "partial_rotary_factor": 0.5})
+GOLDEN["falcon"] = lambda: llama_like("Falcon", new_decoder_architecture=True, num_kv_heads=2, ffn_hidden_size=53)
+GOLDEN["falcon-7b"] = lambda: llama_like("Falcon", num_attention_heads=4, tie_word_embeddings=True)
+GOLDEN["starcoder2"] = lambda: llama_like("Starcoder2", sliding_window=9, intermediate_size=54)
+GOLDEN["internlm3"] = lambda: llama_like("InternLM3", "Llama", head_dim=12, attention_bias=True, mlp_bias=True)
+GOLDEN["ernie4.5"] = lambda: llama_like("Ernie4_5", head_dim=12, tie_word_embeddings=True)
+GOLDEN["glm4"] = lambda: llama_like("Glm4", head_dim=12, pad_token_id=0, eos_token_id=1, intermediate_size=54)
 
 STEPS = ("gpt2", "llama", "mixtral", "qwen3-moe", "qwen2-moe")
 MORE = {
@@ -135,6 +143,16 @@ MORE = {
                                            decoder_sparse_step=2, mlp_only_layers=[3], moe_intermediate_size=18),
     "qwen2-moe-normalized": lambda: llama_like("Qwen2Moe", vocabulary=50257, num_experts=5, num_experts_per_tok=2, norm_topk_prob=True,
                                                shared_expert_intermediate_size=8, qkv_bias=False),
+    "gpt-neox-50257": lambda: llama_like("GPTNeoX", vocabulary=50257),
+    "gpt-neox-sequential": lambda: llama_like("GPTNeoX", use_parallel_residual=False, attention_bias=False),
+    "falcon-one-norm": lambda: llama_like("Falcon", vocabulary=50257, new_decoder_architecture=True, num_kv_heads=2,
+                                          num_ln_in_parallel_attn=1, bias=True),
+    "falcon-sequential": lambda: llama_like("Falcon", parallel_attn=False, multi_query=False),
+    "stablelm-parallel": lambda: llama_like("StableLm", use_parallel_residual=True),
+    "starcoder2-plain": lambda: llama_like("Starcoder2", vocabulary=50257, use_bias=False),
+    "internlm3-plain": lambda: llama_like("InternLM3", "Llama", 50257, head_dim=8),
+    "ernie4.5-biases": lambda: llama_like("Ernie4_5", vocabulary=50257, head_dim=8, use_bias=True),
+    "glm": lambda: llama_like("Glm", head_dim=12, pad_token_id=0, eos_token_id=1, attention_bias=False),
     "qwen3-tied": lambda: llama_like("Qwen3", vocabulary=50257, tie_word_embeddings=True, head_dim=24),
 }
 

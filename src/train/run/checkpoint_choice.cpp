@@ -6,7 +6,7 @@
 #include "base/reported_elsewhere.h"
 #include "checkpoint/collective.h"
 #include "checkpoint/store.h"
-#include "huggingface/tensor_files.h"
+#include "huggingface/files/tensor_files.h"
 #include "megatron/deepspeed/deepspeed_files.h"
 #include "megatron/megatron_source.h"
 #include "model_files/model_format.h"

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "checkpoint/store.h"
-#include "huggingface/compressed_tensors.h"
 #include "huggingface/config_keys.h"
+#include "huggingface/files/compressed_tensors.h"
 #include "huggingface/origin.h"
 #include "model/families.h"
 #include "model_files/native_config.h"
@@ -174,12 +174,14 @@ void refuse_contradictions(const ModelConfig& got, const ModelConfig& wanted,
   alike("--normalization", got.norm == wanted.norm);
   alike("--position-embedding-type", got.positions == wanted.positions);
   alike("--activation", got.activation == wanted.activation && got.gated == wanted.gated);
-  alike("--disable-bias-linear", got.biases == wanted.biases);
+  alike("--disable-bias-linear, --add-mlp-bias", got.biases == wanted.biases);
   alike("--add-qkv-bias", got.qkv_biases == wanted.qkv_biases);
   alike("--add-dense-bias", got.output_bias == wanted.output_bias);
   alike("--embed-layernorm", got.embedding_norm == wanted.embedding_norm);
   alike("--apply-layernorm-1p", got.gains_from_one == wanted.gains_from_one);
   alike("--post-norm", got.end_norms == wanted.end_norms);
+  alike("--parallel-residual, --single-norm",
+        got.parallel_residual == wanted.parallel_residual && got.single_norm == wanted.single_norm);
   alike("--input-embeds-norm", got.scaled_embedding == wanted.scaled_embedding);
   alike("--query-pre-attn-scalar", got.query_scalar == wanted.query_scalar);
   alike("--normalized-head", got.normalized_head == wanted.normalized_head);

@@ -1,7 +1,7 @@
 // Matrices of whole numbers in Hugging Face folders: values of the library compressed-tensors
 // (tests/golden/compressed_tensors, tools/oracle/compressed_tensors_files.py), and an error that
 // names the problem for what is not read.
-#include "huggingface/compressed_tensors.h"
+#include "huggingface/files/compressed_tensors.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

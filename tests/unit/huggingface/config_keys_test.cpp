@@ -205,8 +205,8 @@ TEST(HfConfigKeys, OfAModelThatNoFamilyHoldsAreRefusedByName) {
     edit(model);
     return message_of(Fault::kData, [&] { hf_config_of(model); });
   };
-  EXPECT_THAT(message("llama", [](ModelConfig& m) { m.rotary_pairs = true; }),
-              HasSubstr("no family of Hugging Face holds this model (llama): rotary positions of "
+  EXPECT_THAT(message("qwen3", [](ModelConfig& m) { m.rotary_pairs = true; }),
+              HasSubstr("no family of Hugging Face holds this model (qwen3): rotary positions of "
                         "interleaved channels cannot be written"));
   // Transformers takes the longest sequence in its place.
   EXPECT_THAT(message("llama",

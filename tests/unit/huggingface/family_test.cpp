@@ -76,6 +76,54 @@ TEST(HfModel, HasTheFactsOfItsFile) {
   EXPECT_EQ(stablelm.rotary_channels(), 2);
 }
 
+TEST(HfModel, HasParallelBranchesWhereItsFileSaysSo) {
+  const auto edited = [](const std::string& name, const std::function<void(Json&)>& edit) {
+    Json config = golden(name);
+    edit(config);
+    return model_of(config);
+  };
+  const ModelConfig neox = model_of(golden("gpt-neox"));
+  EXPECT_EQ(neox.family, "gpt_neox");
+  EXPECT_TRUE(neox.parallel_residual && !neox.single_norm && neox.qkv_biases && !neox.tied);
+  EXPECT_EQ(neox.rotary_channels(), 4);
+  // The keys of Transformers 4.
+  const ModelConfig older = edited("gpt-neox", [](Json& file) {
+    file.erase("rope_parameters");
+    file["rotary_pct"] = 0.5;
+    file["rotary_emb_base"] = 500;
+  });
+  EXPECT_EQ(older.rotary_channels(), 4);
+  EXPECT_EQ(older.rotary_base, 500);
+  const ModelConfig sequential =
+      edited("gpt-neox", [](Json& file) { file["use_parallel_residual"] = false; });
+  EXPECT_EQ(sequential.family, "gpt2");
+  EXPECT_EQ(ModelOptions::of(sequential).resolve({}), sequential);
+  const ModelConfig falcon = model_of(golden("falcon"));
+  EXPECT_TRUE(falcon.parallel_residual && !falcon.single_norm && !falcon.biases);
+  EXPECT_EQ(falcon.groups, 2);
+  const ModelConfig small = model_of(golden("falcon-7b"));
+  EXPECT_TRUE(small.parallel_residual && small.single_norm && small.tied);
+  EXPECT_EQ(small.groups, 1);
+  // Of one norm, though the file names two.
+  EXPECT_TRUE(
+      edited("falcon-7b", [](Json& file) { file["num_ln_in_parallel_attn"] = 2; }).single_norm);
+  const ModelConfig branches =
+      edited("stablelm", [](Json& file) { file["use_parallel_residual"] = true; });
+  EXPECT_TRUE(branches.parallel_residual && branches.single_norm);
+}
+
+TEST(HfModel, TakesBiasesByTheNamesOfBothKinds) {
+  Json config = golden("internlm3");
+  EXPECT_TRUE(model_of(config).qkv_biases && model_of(config).biases);
+  for (const char* key : {"attention_bias", "mlp_bias"}) config.erase(key);
+  EXPECT_FALSE(model_of(config).qkv_biases || model_of(config).biases);
+  config["qkv_bias"] = true;
+  EXPECT_TRUE(model_of(config).qkv_biases && !model_of(config).output_bias);
+  config["bias"] = true;
+  EXPECT_TRUE(model_of(config).output_bias && model_of(config).biases);
+  EXPECT_TRUE(model_of(golden("glm4")).end_norms && model_of(golden("glm4")).rotary_pairs);
+}
+
 TEST(HfModel, HasTheExpertsOfItsFile) {
   const ModelConfig mixtral = model_of(golden("mixtral"));
   EXPECT_EQ(mixtral.family, "mixtral");
@@ -375,9 +423,14 @@ TEST(HfModel, OfWhatPitonDoesNotHaveIsRefusedByName) {
     EXPECT_THAT(key(name, "use_bidirectional_attention", true), HasSubstr("wanted false"));
   // Of Gemma 3 Transformers caps no scores.
   EXPECT_THAT(key("gemma3", "attn_logit_softcapping", 50.0), HasSubstr("got 50.0, wanted null"));
-  EXPECT_THAT(key("stablelm", "use_parallel_residual", true), HasSubstr("wanted false"));
+  EXPECT_THAT(key("stablelm", "qk_layernorm", true), HasSubstr("wanted false"));
   EXPECT_THAT(key("internlm", "rotary", {{"type", "xpos"}}), HasSubstr("rotary.type: got"));
   EXPECT_THAT(key("phi3", "embd_pdrop", 0.3), HasSubstr("embd_pdrop: got 0.3"));
+  EXPECT_THAT(key("starcoder2", "embedding_dropout", 0.1), HasSubstr("embedding_dropout: got 0.1"));
+  EXPECT_THAT(key("falcon", "alibi", true), HasSubstr("alibi: got true, wanted false"));
+  EXPECT_THAT(key("falcon", "num_ln_in_parallel_attn", 3), HasSubstr("got 3, wanted 1 or 2"));
+  EXPECT_THAT(key("falcon", "parallel_attn", false), HasSubstr("parallel_attn: got false"));
+  EXPECT_THAT(key("falcon", "hidden_dropout", 0.1), HasSubstr("hidden_dropout: got 0.1"));
   EXPECT_THAT(key("baichuan2", "tie_word_embeddings", true), HasSubstr("--normalized-head"));
   EXPECT_THAT(
       key("llama", "quantization_config", {{"quant_method", "awq"}}),

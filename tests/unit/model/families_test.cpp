@@ -165,9 +165,24 @@ TEST(Families, AreWhatFlagsMakeOfMegatronsDecoder) {
   same("llama", {}, llama);
   same("llama", {"--add-qkv-bias", "--add-dense-bias"},
        with(llama, {"--add-qkv-bias", "--add-dense-bias"}));
+  same("llama", {"--add-mlp-bias"}, with(llama, {"--add-mlp-bias"}));
   same("bloom", {},
        {"--position-embedding-type", "alibi", "--embed-layernorm", "--attention-dropout", "0",
         "--hidden-dropout", "0"});
+  const std::vector<std::string> neox{"--position-embedding-type",
+                                      "rope",
+                                      "--rotary-percent",
+                                      "0.25",
+                                      "--activation",
+                                      "gelu-erf",
+                                      "--parallel-residual",
+                                      "--untie-embeddings-and-output-weights",
+                                      "--attention-dropout",
+                                      "0",
+                                      "--hidden-dropout",
+                                      "0"};
+  same("gpt_neox", {}, neox);
+  same("gpt_neox", {"--single-norm"}, with(neox, {"--single-norm"}));
   same("gemma",
        {"--post-norm", "--pre-tockens", "9", "--window-attn-skip-freq", "2",
         "--attn-logit-softcapping", "50", "--output-logit-softcapping", "30",
@@ -230,8 +245,9 @@ TEST(Families, RefuseFlagsThatSayNothing) {
     EXPECT_NE(message_of(Fault::kUsage, [&] { made_of(flags); }).find(with), std::string::npos)
         << with;
   };
-  refused({"--model-family", "mamba"},
-          "wanted gpt2, bloom, llama, mixtral, qwen2, qwen3, qwen2_moe, qwen3_moe, gemma");
+  refused(
+      {"--model-family", "mamba"},
+      "wanted gpt2, gpt_neox, bloom, llama, mixtral, qwen2, qwen3, qwen2_moe, qwen3_moe, gemma");
   refused({"--window-attn-skip-freq", "2"}, "--window-attn-skip-freq: needs layers with a window");
   refused({"--pre-tockens", "4", "--window-attn-skip-freq", "0"}, "--window-attn-skip-freq: got 0");
   refused({"--model-family", "llama", "--rotary-base-local", "500"},
@@ -241,6 +257,9 @@ TEST(Families, RefuseFlagsThatSayNothing) {
           "--attn-logit-softcapping: got -1, wanted a number above 0");
   refused({"--output-logit-softcapping", "-3"}, "--output-logit-softcapping: got -3");
   refused({"--query-pre-attn-scalar", "0"}, "--query-pre-attn-scalar: got 0");
+  refused({"--single-norm"}, "--single-norm: is for blocks with --parallel-residual");
+  refused({"--model-family", "bert", "--parallel-residual"},
+          "--parallel-residual: is for decoders, and the model is an encoder");
   refused({"--normalized-head"}, "--normalized-head: needs a head with its own table");
 }
 

@@ -29,8 +29,8 @@
 #include "checkpoint/assembly.h"
 #include "checkpoint/tensor_source.h"
 #include "codes/integer_codes.h"
-#include "huggingface/config_file.h"
-#include "huggingface/tensor_files.h"
+#include "huggingface/files/config_file.h"
+#include "huggingface/files/tensor_files.h"
 
 namespace piton {
 

@@ -1,4 +1,4 @@
-#include "huggingface/config_file.h"
+#include "huggingface/files/config_file.h"
 
 #include <cmath>
 #include <limits>

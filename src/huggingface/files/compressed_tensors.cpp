@@ -1,4 +1,4 @@
-#include "huggingface/compressed_tensors.h"
+#include "huggingface/files/compressed_tensors.h"
 
 #include <fmt/ranges.h>
 

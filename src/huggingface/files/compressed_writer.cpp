@@ -1,11 +1,11 @@
-// Writes matrices of whole numbers (huggingface/compressed_tensors.h).
+// Writes matrices of whole numbers (huggingface/files/compressed_tensors.h).
 
 #include <algorithm>
 #include <vector>
 
 #include "base/error.h"
 #include "checkpoint/values.h"
-#include "huggingface/compressed_tensors.h"
+#include "huggingface/files/compressed_tensors.h"
 
 namespace piton {
 namespace {

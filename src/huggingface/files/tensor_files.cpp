@@ -1,4 +1,4 @@
-#include "huggingface/tensor_files.h"
+#include "huggingface/files/tensor_files.h"
 
 #include <fmt/ranges.h>
 

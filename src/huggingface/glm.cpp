@@ -1,0 +1,59 @@
+
+#include "base/json.h"
+#include "huggingface/families.h"
+#include "huggingface/llama_like.h"
+#include "huggingface/names.h"
+#include "model/families.h"
+
+// GLM-4 (GLM team 2024, arXiv:2406.12793): LLaMA with rotary positions of interleaved channels in
+// half of each head, gate and up in one matrix, and biases of query, key and value. The models of
+// 2025 ("glm4") also have norms at the ends of branches.
+namespace piton {
+namespace {
+
+ModelConfig glm_model(const HfConfig& config) {
+  ModelConfig model =
+      llama_like_model(config, llama_facts(),
+                       {.norm_eps = 1.5625e-7, .groups = 2, .head_size = 128, .rotary_share = 0.5});
+  model.rotary_pairs = true;
+  model.qkv_biases = config.flag("attention_bias", true);
+  return model;
+}
+
+ModelConfig glm4_model(const HfConfig& config) {
+  ModelConfig model = glm_model(config);
+  model.end_norms = true;
+  return model;
+}
+
+nlohmann::ordered_json glm_keys(const ModelConfig& model) {
+  nlohmann::ordered_json keys = llama_like_keys(model);
+  keys["attention_bias"] = model.qkv_biases;
+  keys["rope_parameters"]["partial_rotary_factor"] = model.rotary_share;  // without it a half
+  return keys;
+}
+
+std::vector<HfPlace> glm_places(const ModelConfig& model) {
+  return named_places(model, llama_names({{"mlp.gate.", "mlp.gate_up_proj."},
+                                          {"mlp.up.", "mlp.gate_up_proj.", model.ffn_hidden},
+                                          {"attention.end_norm.", "post_self_attn_layernorm."},
+                                          {"mlp.end_norm.", "post_mlp_layernorm."}}));
+}
+
+HfFamily glm_family(std::string type, std::string architecture,
+                    ModelConfig (*model)(const HfConfig& config)) {
+  return {.model_types = {std::move(type)},
+          .architectures = {std::move(architecture)},
+          .model = model,
+          .places = glm_places,
+          .keys = glm_keys,
+          .optional_prefix = "",
+          .ignored = {".rotary_emb.inv_freq"}};
+}
+
+}  // namespace
+
+HfFamily hf_glm() { return glm_family("glm", "GlmForCausalLM", glm_model); }
+HfFamily hf_glm4() { return glm_family("glm4", "Glm4ForCausalLM", glm4_model); }
+
+}  // namespace piton
