@@ -27,6 +27,10 @@ ModelConfig without_training(ModelConfig model) {
 
 std::string difference_of_experts(std::optional<ExpertFacts> model,
                                   const std::optional<ExpertFacts>& held) {
+  if (model && held && model->score != held->score) {
+    return model->score == ScoreKind::kSigmoid ? "experts that sigmoids choose"
+                                               : "experts that a softmax chooses";
+  }
   if (!model || !held || model->normalized == held->normalized) return "its experts";
   model->normalized = held->normalized;
   if (model != held) return "its experts";

@@ -145,7 +145,6 @@ void check_router(const ExpertFacts& facts) {
   }
   const std::int64_t size = facts.experts / groups.count;
   check_range("--moe-router-group-topk", groups.chosen, 1, groups.count);
-  check_range("--moe-router-group-scores", groups.largest, 1, size);
   if (facts.choices > groups.chosen * size) {
     throw Error(
         Fault::kUsage,
@@ -153,6 +152,7 @@ void check_router(const ExpertFacts& facts) {
         "{} experts; raise --moe-router-group-topk",
         facts.choices, groups.chosen, groups.count, groups.chosen * size);
   }
+  check_range("--moe-router-group-scores", groups.largest, 1, size);
   check_positive("--moe-router-topk-scaling-factor", facts.weight_factor);
   check_not_negative("--moe-router-bias-update-rate", facts.bias_rate);
   const bool sigmoid = facts.score == ScoreKind::kSigmoid;
