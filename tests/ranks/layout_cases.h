@@ -202,13 +202,15 @@ inline ModelConfig small(const std::string& name) {
   if (experts)
     model.experts = ExpertFacts{.experts = 5, .choices = 2, .balance_factor = balanced ? 0.1 : 0};
   if (biased) {
-    model.experts = ExpertFacts{.experts = 8,
-                                .choices = 3,
+    // Sizes with which no choice of these steps is near a tie, as below.
+    model.experts = ExpertFacts{.experts = 6,
+                                .choices = 2,
                                 .score = ScoreKind::kSigmoid,
                                 .weight_factor = 1.5,
                                 .choice_bias = true,
                                 .bias_rate = 0.02,
-                                .groups = {.count = 4, .chosen = 2, .largest = 2}};
+                                .groups = {.count = 3, .chosen = 2, .largest = 2},
+                                .ffn_hidden = 48};
   }
   if (shared) {
     // Widths with which no choice of these steps is so near a tie that rounding decides it.
