@@ -446,6 +446,7 @@ std::map<std::string, Tensor> Model::gradients(
   session.gradients(batches, 0);
   std::map<std::string, Tensor> out;
   for (const Parameter* parameter : session.parameters()) {
+    if (parameter->sign_rate) continue;  // counts, not a gradient of the loss
     Tensor host = host_tensor(parameter->gradient.dtype(), parameter->shape);
     state_->machine.device.download(parameter->gradient, host.raw(), state_->machine.stream);
     add_pieces(*parameter, host, out);

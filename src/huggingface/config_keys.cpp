@@ -21,12 +21,16 @@ ModelConfig without_training(ModelConfig model) {
   model.attention_block = 0;
   model.init_deviation = 0;
   model.xavier_weights = false;
-  if (model.experts) model.experts->balance_factor = 0;
+  if (model.experts) model.experts->balance_factor = model.experts->bias_rate = 0;
   return model;
 }
 
 std::string difference_of_experts(std::optional<ExpertFacts> model,
                                   const std::optional<ExpertFacts>& held) {
+  if (model && held && model->score != held->score) {
+    return model->score == ScoreKind::kSigmoid ? "experts that sigmoids choose"
+                                               : "experts that a softmax chooses";
+  }
   if (!model || !held || model->normalized == held->normalized) return "its experts";
   model->normalized = held->normalized;
   if (model != held) return "its experts";

@@ -5,6 +5,7 @@
 
 namespace piton {
 
+HfFamily hf_glm4_moe();
 HfFamily hf_gpt2();
 HfFamily hf_gpt_neox();
 HfFamily hf_falcon();

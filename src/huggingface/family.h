@@ -44,6 +44,9 @@ struct HfFamily {
   std::string optional_prefix;
   // Suffixes of names of tensors that follow from the configuration: masks, angles.
   std::vector<std::string> ignored;
+  // The key that says how many layers after the last one predict later tokens. Their tensors are
+  // left out, as by Transformers. Empty: the family has none.
+  std::string later_layers = "";
   // Ends of names in older files, with what they are now.
   std::vector<std::pair<std::string, std::string>> older_ends = {};
 };

@@ -8,6 +8,10 @@
 // GLM-4 (GLM team 2024, arXiv:2406.12793): LLaMA with rotary positions of interleaved channels in
 // half of each head, gate and up in one matrix, and biases of query, key and value. The models of
 // 2025 ("glm4") also have norms at the ends of branches.
+//
+// GLM-4.5 and 4.6 (Zeng et al. 2025, arXiv:2508.06471): rotary positions in half of each head,
+// biases of query, key and value, norms of heads in some sizes, and from some layer on experts that
+// are chosen by sigmoids with a bias, with an MLP next to them that all tokens share.
 namespace piton {
 namespace {
 
@@ -51,9 +55,48 @@ HfFamily glm_family(std::string type, std::string architecture,
           .ignored = {".rotary_emb.inv_freq"}};
 }
 
+ModelConfig glm4_moe_model(const HfConfig& config) {
+  ModelConfig model = llama_like_model(config, glm4_moe_facts(),
+                                       {.norm_eps = 1e-5, .groups = 8, .rotary_share = 0.5});
+  model.qkv_biases = config.flag("attention_bias", false);
+  model.head_norms = config.flag("use_qk_norm", false);
+  ExpertFacts otherwise = *model.experts;
+  otherwise.ffn_hidden = 1408;
+  otherwise.dense_layers = {0};
+  otherwise.groups.largest = 2;
+  otherwise.bias_rate = 0;  // of training; other programs keep the bias as it is
+  set_routed_experts(config, model, otherwise);
+  return model;
+}
+
+nlohmann::ordered_json glm4_moe_keys(const ModelConfig& model) {
+  nlohmann::ordered_json keys = llama_like_keys(model);
+  keys["rope_parameters"]["partial_rotary_factor"] = model.rotary_share;  // without it a half
+  keys["attention_bias"] = model.qkv_biases;
+  keys["use_qk_norm"] = model.head_norms;
+  add_routed_expert_keys(model, keys);
+  keys["num_nextn_predict_layers"] = 0;
+  return keys;
+}
+
+std::vector<HfPlace> glm4_moe_places(const ModelConfig& model) {
+  return named_places(model, llama_names(shared_experts_parts()));
+}
+
 }  // namespace
 
 HfFamily hf_glm() { return glm_family("glm", "GlmForCausalLM", glm_model); }
 HfFamily hf_glm4() { return glm_family("glm4", "Glm4ForCausalLM", glm4_model); }
+
+HfFamily hf_glm4_moe() {
+  return {.model_types = {"glm4_moe"},
+          .architectures = {"Glm4MoeForCausalLM"},
+          .model = glm4_moe_model,
+          .places = glm4_moe_places,
+          .keys = glm4_moe_keys,
+          .optional_prefix = "",
+          .ignored = {".rotary_emb.inv_freq"},
+          .later_layers = "num_nextn_predict_layers"};
+}
 
 }  // namespace piton

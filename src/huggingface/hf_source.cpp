@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <charconv>
 #include <set>
 #include <system_error>
 #include <utility>
@@ -86,6 +87,20 @@ void HfSource::place_compressed(const HfPlace& place, const CompressedMatrix& ma
       .place = place, .tensor = {place.canonical, DType::kF32, shape}, .compressed = &matrix};
 }
 
+// Whether a tensor of the files is none of the model, but known to belong to it.
+bool HfSource::is_left_out(const std::string& name) const {
+  if (std::ranges::any_of(family_.ignored,
+                          [&](const std::string& end) { return name.ends_with(end); }))
+    return true;
+  constexpr std::string_view kLayers = "model.layers.";
+  if (family_.later_layers.empty() || !name.starts_with(kLayers)) return false;
+  std::int64_t layer = 0;
+  const auto read = std::from_chars(name.data() + kLayers.size(), name.data() + name.size(), layer);
+  const double later = config_.number(family_.later_layers, 1.0);
+  return read.ec == std::errc() && layer >= model_.layers &&
+         static_cast<double>(layer - model_.layers) < later;
+}
+
 void HfSource::check_tensors(const std::vector<HfPlace>& places) {
   std::map<std::string, HfTensor> stored = family_tensors();
   if (const std::optional<CompressedScheme> scheme = compressed_scheme(config_))
@@ -127,13 +142,17 @@ void HfSource::check_tensors(const std::vector<HfPlace>& places) {
   for (const auto& [name, matrix] : compressed_) {
     if (!wanted.contains(name)) surplus.push_back(name);
   }
+  bool later = false;  // layers that predict later tokens
   for (const auto& [name, tensor] : stored) {
     if (wanted.contains(name)) continue;
-    // C++20 lets a lambda capture a structured binding; clang 14, which builds the fuzzers, does
-    // not.
-    const bool ignored = std::ranges::any_of(
-        family_.ignored, [&stem = name](const std::string& end) { return stem.ends_with(end); });
-    if (!ignored) surplus.push_back(name);
+    if (!is_left_out(name)) surplus.push_back(name);
+    later |= name.starts_with(fmt::format("model.layers.{}.", model_.layers));
+  }
+  if (later && surplus.empty()) {
+    notes_.push_back(
+        fmt::format("{}: {}: the layers from {} on predict later tokens and are left out, as by "
+                    "Transformers",
+                    config_.where(), family_.later_layers, model_.layers));
   }
   if (!missing.empty()) {
     throw Error(Fault::kData, "{}: missing tensors ({}): {}; is the download complete?", where(),

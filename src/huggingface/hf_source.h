@@ -56,6 +56,7 @@ class HfSource final : public TensorSource {
     const CompressedMatrix* compressed = nullptr;  // such a matrix
   };
 
+  bool is_left_out(const std::string& name) const;
   void check_tensors(const std::vector<HfPlace>& places);
   void place_compressed(const HfPlace& place, const CompressedMatrix& matrix,
                         const std::vector<std::int64_t>& wanted, const Shape& shape);

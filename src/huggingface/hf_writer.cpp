@@ -71,7 +71,8 @@ std::vector<WrittenTensor> written_tensors(const TensorSource& source, const Mod
     stored[one.name] = one.dtype;
   std::vector<WrittenTensor> tensors;
   for (Assembly& assembly : hf_assemblies(hf_places(family, model), model)) {
-    const DType type = options.dtype.value_or(dtype_of(assembly, stored));
+    const bool bias = is_choice_bias(assembly.parts.front().name);  // fp32 for Transformers too
+    const DType type = bias ? DType::kF32 : options.dtype.value_or(dtype_of(assembly, stored));
     const bool coded = options.codes && source.stored_format(assembly.parts.front().name);
     tensors.push_back(written_tensor({std::move(assembly), type}, coded, options.codes));
   }
@@ -133,7 +134,7 @@ std::vector<std::string> modules_as_they_are(const HfFamily& family, const Model
   std::vector<std::string> modules;
   for (const HfPlace& place : hf_places(family, model)) {
     if (place.canonical == "head.weight" || place.canonical == kRewardTensor ||
-        is_router_tensor(place.canonical))
+        (is_router_tensor(place.canonical) && !is_choice_bias(place.canonical)))
       modules.push_back(module_of(place.name));
   }
   return modules;

@@ -144,6 +144,54 @@ std::string one_layer_type(const HfConfig& config) {
   return types.front();
 }
 
+void set_routed_experts(const HfConfig& config, ModelConfig& model, const ExpertFacts& otherwise) {
+  ExpertFacts facts = otherwise;
+  facts.experts = config.size("n_routed_experts", otherwise.experts);
+  facts.choices = config.size("num_experts_per_tok", otherwise.choices);
+  facts.normalized = config.flag("norm_topk_prob", otherwise.normalized);
+  facts.weight_factor = config.number("routed_scaling_factor", otherwise.weight_factor);
+  facts.groups.count = config.size("n_group", otherwise.groups.count);
+  facts.groups.chosen = config.size("topk_group", otherwise.groups.chosen);
+  if (!facts.groups.divide() && facts.groups.chosen == 1) facts.groups = {};
+  const std::string first = "first_k_dense_replace";
+  const double dense = config.number(first, static_cast<double>(otherwise.dense_layers.size()));
+  if (dense < 0 || dense >= static_cast<double>(model.layers))
+    config.refuse(first, "0 or more, and fewer than num_hidden_layers");
+  facts.dense_layers.clear();
+  for (std::int64_t layer = 0; static_cast<double>(layer) < dense; ++layer)
+    facts.dense_layers.push_back(layer);
+  const std::int64_t width = config.size("moe_intermediate_size", otherwise.ffn_hidden);
+  if (facts.dense_layers.empty()) model.ffn_hidden = width;
+  facts.ffn_hidden = width == model.ffn_hidden ? 0 : width;
+  const std::string shared = "n_shared_experts";
+  facts.shared_ffn_hidden = 0;
+  if (!config.lists(shared) || config.has(shared)) {
+    const double count = config.number(shared, 1.0);
+    if (count != 0) facts.shared_ffn_hidden = config.size(shared, 1) * width;
+  }
+  model.experts = facts;
+}
+
+void add_routed_expert_keys(const ModelConfig& model, nlohmann::ordered_json& keys) {
+  if (!model.experts) return;
+  const ExpertFacts& facts = *model.experts;
+  keys["n_routed_experts"] = facts.experts;
+  keys["num_experts_per_tok"] = facts.choices;
+  keys["norm_topk_prob"] = facts.normalized;
+  keys["routed_scaling_factor"] = facts.weight_factor;
+  keys["n_group"] = facts.groups.count;
+  keys["topk_group"] = facts.groups.chosen;
+  keys["first_k_dense_replace"] = facts.dense_layers.size();
+  keys["moe_intermediate_size"] = model.expert_ffn_hidden();
+  keys["n_shared_experts"] = facts.shared_ffn_hidden / model.expert_ffn_hidden();
+}
+
+std::vector<HfPart> shared_experts_parts() {
+  return {{"mlp.shared.gate.", "mlp.shared_experts.gate_proj."},
+          {"mlp.shared.up.", "mlp.shared_experts.up_proj."},
+          {"mlp.shared.down.", "mlp.shared_experts.down_proj."}};
+}
+
 ExpertFacts hf_experts(const HfConfig& config, ExpertFacts otherwise) {
   const char* newer = "num_local_experts";
   const char* older = "num_experts";

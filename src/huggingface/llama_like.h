@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "huggingface/family.h"
+#include "huggingface/names.h"
 
 namespace piton {
 
@@ -59,6 +60,14 @@ std::string one_layer_type(const HfConfig& config);
 // where keys are absent. Their balance in the loss is for training: 0, as in Transformers where
 // "output_router_logits" is false.
 ExpertFacts hf_experts(const HfConfig& config, ExpertFacts otherwise);
+
+// The experts of GLM-4.5 and DeepSeek, whose first layers have none: "n_routed_experts" and the
+// keys of groups, weights and widths. Sets the widths of the model too. `otherwise`: where keys are
+// absent, and what config.json does not say; its groups have ExpertGroups::largest.
+void set_routed_experts(const HfConfig& config, ModelConfig& model, const ExpertFacts& otherwise);
+void add_routed_expert_keys(const ModelConfig& model, nlohmann::ordered_json& keys);
+// Of their MLP that all tokens share.
+std::vector<HfPart> shared_experts_parts();
 
 // Sets a window of "sliding_window" keys, including the token itself. `otherwise`: where
 // config.json lacks the key; 0: none.

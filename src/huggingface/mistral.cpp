@@ -55,7 +55,7 @@ nlohmann::ordered_json mixtral_keys(const ModelConfig& model) {
 
 std::vector<HfPlace> mixtral_places(const ModelConfig& model) {
   return named_places(model,
-                      llama_names({{"mlp.router.", "block_sparse_moe.gate."},
+                      llama_names({{"mlp.router.weight", "block_sparse_moe.gate."},
                                    {"mlp.experts.E.gate.", "block_sparse_moe.experts.E.w1."},
                                    {"mlp.experts.E.up.", "block_sparse_moe.experts.E.w3."},
                                    {"mlp.experts.E.down.", "block_sparse_moe.experts.E.w2."}}));

@@ -12,7 +12,7 @@ namespace piton {
 // with HfNames::layers, the number and `name`. ".E." in both: the number of an expert. Rows as in
 // HfPlace.
 struct HfPart {
-  std::string canonical;  // "attention.query."
+  std::string canonical;  // "attention.query.", or a whole name
   std::string name;       // "self_attn.q_proj."
   std::int64_t first = 0;
   std::int64_t chunk = 0;

@@ -53,6 +53,17 @@ void RouteTokens::check() const {
   expect_logits(kName, logits, of);
   expect_integers(kName, "choices", choices, {of.n, of.k});
   Operand{kName, "weights", weights}.shape({of.n, of.k}).dtype(logits.dtype()).contiguous();
+  if (bias.defined()) {
+    PITON_ASSERT(score == ScoreKind::kSigmoid, "{}: a bias of a softmax", kName);
+    Operand{kName, "bias", bias}.shape({logits.dim(1)}).dtype(logits.dtype()).contiguous();
+  }
+  const std::int64_t size = logits.dim(1) / std::max<std::int64_t>(groups.count, 1);
+  PITON_ASSERT(groups.count > 0 && groups.count <= ExpertGroups::kMost &&
+                   groups.count * size == logits.dim(1) && groups.chosen > 0 &&
+                   groups.chosen <= groups.count && groups.largest > 0 && groups.largest <= size &&
+                   of.k <= groups.chosen * size,
+               "{}: {} choices in {} of {} groups, with the {} largest of each of {} experts",
+               kName, of.k, groups.chosen, groups.count, groups.largest, logits.dim(1));
   if (counts.defined()) expect_integers(kName, "counts", counts, {logits.dim(1)});
   if (!balance.defined()) return;
   PITON_ASSERT(counts.defined(), "{}: a balance without counts", kName);
@@ -71,6 +82,16 @@ void RouteBackward::check() const {
   PITON_ASSERT(balance_factor == 0 || (scale.defined() && counts.defined()),
                "{}: a factor of the balance without scale or counts", kName);
   if (scale.defined()) Operand{kName, "scale", scale}.shape({1}).dtype(logits.dtype());
+}
+
+void ExcessChoices::check() const {
+  expect_one_place(*this);
+  const Choices of = expect_choices(kName, "choices", choices);
+  expect_integers(kName, "choices", choices, {of.n, of.k});
+  Operand{kName, "excess", excess}.given();
+  PITON_ASSERT(excess.dtype() == DType::kF32 || excess.dtype() == DType::kF64, "{}: excess is {}",
+               kName, name(excess.dtype()));
+  Operand{kName, "excess", excess}.shape({excess.dim(0)}).contiguous();
 }
 
 void SortByExpert::check() const {

@@ -12,6 +12,9 @@
 // others, up to r, are room that no result depends on.
 #pragma once
 
+#include <numeric>
+#include <utility>
+
 #include "kernels/linear.h"
 
 namespace piton {
@@ -23,12 +26,37 @@ struct ExpertRows {
   Tensor first_rows;  // [m + 1]
 };
 
-// The k experts with the largest logits of each token, the largest first, of equal ones the one
-// with the lower number; with p = softmax(logits), the weight of a choice is
-//   p of that expert                               Switch, Qwen 2 MoE, OLMoE
-//   the same over the sum of the k of the token    `normalized`: Mixtral, Qwen 3 MoE
-// A logit that is NaN is not chosen while there is another; numbers of experts are always valid.
+// What the scores s of a token are, of its logits.
+enum class ScoreKind : std::uint8_t {
+  kSoftmax,
+  kSigmoid,  // of each logit (DeepSeek-V3, arXiv:2412.19437; GLM-4.5)
+};
+
+// The experts in order, divided into groups of equal size. A token can be sent to the experts of
+// its best groups alone: those with the largest sums of the largest scores in them (DeepSeek-V2,
+// arXiv:2405.04434, has the largest one; DeepSeek-V3 the two largest).
+struct ExpertGroups {
+  static constexpr std::int64_t kMost = 64;
+  std::int64_t count = 1;
+  std::int64_t chosen = 1;   // groups of a token
+  std::int64_t largest = 1;  // how many scores are summed
+
+  bool divide() const { return count > 1; }
+  bool operator==(const ExpertGroups&) const = default;
+};
+
+// The k experts that each token is sent to, and with which weights. Chosen are those with the
+// largest
+//   logits       of a softmax; p among groups, if the weights are not normalized
+//   s + bias     of a sigmoid
+// of the best groups, the largest first, of equal ones the one with the lower number. The weight of
+// a choice is `factor` times
+//   s of that expert                              Switch, Qwen 2 MoE, OLMoE
+//   the same over the sum of the k of the token   `normalized`: Mixtral, Qwen 3 MoE; of a sigmoid
+//                                                 over that sum + 1e-20: DeepSeek-V3
+// What is NaN is not chosen while there is another; numbers of experts are always valid.
 //
+// p are the shares of a token: s of a softmax, s / (sum over the experts + 1e-20) of a sigmoid.
 // The balance of a layer (Fedus et al. 2021, equations 4 to 6; as in Megatron-LM for several
 // choices) is 1 if all experts have the same number of tokens and the same mean probability:
 //   L = experts * sum over experts of (share of the n k choices) * (mean p over the n tokens)
@@ -40,6 +68,10 @@ struct RouteTokens {
   Tensor balance;  // fp64 [1] or empty, ADDED TO: n L; only together with counts
   Tensor logits;   // [n, experts]  fp32 (fp64)
   bool normalized = false;
+  ScoreKind score = ScoreKind::kSoftmax;
+  double factor = 1;
+  Tensor bias;  // [experts] or empty: 0; dtype of logits; only of a sigmoid
+  ExpertGroups groups;
 
   template <typename Self, typename Visitor>
   static void tensors(Self& self, Visitor&& v) {
@@ -48,6 +80,7 @@ struct RouteTokens {
     v("counts", self.counts, Access::kWrite);
     v("balance", self.balance, Access::kUpdate);
     v("logits", self.logits, Access::kRead);
+    v("bias", self.bias, Access::kRead);
   }
   void check() const;
   double flops() const { return 0; }
@@ -65,6 +98,8 @@ struct RouteBackward {
   Tensor scale;     // fp32 (fp64) [1] on the device, or empty: balance_factor is 0
   double balance_factor = 0;
   bool normalized = false;
+  ScoreKind score = ScoreKind::kSoftmax;
+  double factor = 1;
 
   template <typename Self, typename Visitor>
   static void tensors(Self& self, Visitor&& v) {
@@ -77,6 +112,30 @@ struct RouteBackward {
   }
   void check() const;
   double flops() const { return 0; }
+};
+
+// What the choices of each expert are above their mean, n k / experts, times experts / g, where g
+// is the greatest common divisor of experts and k: whole numbers, whose sums over micro-batches and
+// ranks are the same in any order while they are below 2^24.
+//   excess[e] += (choices of e) experts / g - n k / g
+// The gradient of a bias of choices, of which only the sign counts (SignUpdate, optimizer.h).
+struct ExcessChoices {
+  static constexpr std::string_view kName = "excess choices";
+  Tensor excess;   // fp32 (fp64) [experts]  added to
+  Tensor choices;  // int32 [n, k]
+
+  template <typename Self, typename Visitor>
+  static void tensors(Self& self, Visitor&& v) {
+    v("excess", self.excess, Access::kUpdate);
+    v("choices", self.choices, Access::kRead);
+  }
+  void check() const;
+  double flops() const { return 0; }
+  // The two factors above: of the choices of an expert, and of the tokens.
+  std::pair<std::int64_t, std::int64_t> factors() const {
+    const std::int64_t experts = excess.dim(0), k = choices.dim(1), g = std::gcd(experts, k);
+    return {experts / g, k / g};
+  }
 };
 
 // The rows of experts `first` .. `first` + m - 1 for tokens that choose `choices`, each expert at

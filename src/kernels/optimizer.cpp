@@ -52,6 +52,14 @@ void SgdUpdate::check() const {
   if (copy.defined()) Operand{kName, "copy", copy}.shape(span).floating().contiguous();
 }
 
+void SignUpdate::check() const {
+  expect_one_place(*this);
+  const Shape span{main.elements()};
+  Operand{kName, "main", main}.shape(span).dtype(DType::kF32).contiguous();
+  Operand{kName, "gradient", gradient}.shape(span).dtype(DType::kF32).contiguous();
+  Operand{kName, "scalars", scalars}.shape({kStepScalars}).dtype(DType::kF32).contiguous();
+}
+
 void MovingAverage::check() const {
   expect_one_place(*this);
   const Shape span{average.elements()};

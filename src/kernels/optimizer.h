@@ -82,6 +82,26 @@ struct SgdUpdate {
   double flops() const { return 0; }
 };
 
+// A step of one size against the sign of the gradient, which may be 0. No other scalar than kApply
+// is read: neither the rate of other parameters nor the scale of the loss. For the bias of a
+// router's choices (experts.h, ExcessChoices).
+struct SignUpdate {
+  static constexpr std::string_view kName = "sign update";
+  Tensor main;      // fp32 [n]  updated
+  Tensor gradient;  // fp32 [n]
+  Tensor scalars;   // fp32 [kStepScalars]
+  double rate = 0;
+
+  template <typename Self, typename Visitor>
+  static void tensors(Self& self, Visitor&& v) {
+    v("main", self.main, Access::kUpdate);
+    v("gradient", self.gradient, Access::kRead);
+    v("scalars", self.scalars, Access::kRead);
+  }
+  void check() const;
+  double flops() const { return 0; }
+};
+
 // A moving average of the weights (Polyak & Juditsky 1992), after their update:
 //   average = average + (1 - decay) (main - average)
 // Where kApply is 0 it stays.

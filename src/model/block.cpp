@@ -67,10 +67,14 @@ ExpertMlpShape expert_shape(const ModelConfig& config) {
                        .experts = facts.experts,
                        .rules = {.choices = facts.choices,
                                  .normalized = facts.normalized,
+                                 .score = facts.score,
+                                 .factor = facts.weight_factor,
+                                 .groups = facts.groups,
                                  .balance_factor = facts.balance_factor},
                        .gated = config.gated,
                        .activation = config.activation,
                        .hidden_dropout = config.hidden_dropout};
+  if (facts.choice_bias) shape.bias_rate = facts.bias_rate;
   if (facts.shared_ffn_hidden != 0)
     shape.shared = {.ffn_hidden = facts.shared_ffn_hidden, .gate = facts.shared_gate};
   if (config.end_norms) shape.end_norm = norm_shape(config);

@@ -29,6 +29,7 @@ void add_experts(std::vector<CanonicalShape>& list, const ModelConfig& config,
                  const std::string& at) {
   const ExpertFacts& facts = *config.experts;
   list.push_back({at + ".router.weight", {facts.experts, config.hidden}});
+  if (facts.choice_bias) list.push_back({at + ".router.bias", {facts.experts}});
   std::vector<std::string> names;
   for (std::int64_t expert = 0; expert < facts.experts; ++expert)
     names.push_back(fmt::format("{}.experts.{}", at, expert));

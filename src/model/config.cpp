@@ -196,6 +196,7 @@ std::int64_t ModelConfig::parameters() const {
     if (encoder->pair_head) ends += hidden * hidden + hidden + 2 * hidden + 2;
   }
   if (!encoder_decoder) {
+    if (experts && experts->choice_bias) ends += expert_layers() * experts->experts;
     return matrices_of_blocks(*this, experts ? experts->experts : 1) + layers * block + ends;
   }
   block += block_matrices(*this);

@@ -166,9 +166,9 @@ struct ModelOptions {
              same},
       model);
     v(Option{"model-family",
-             "gpt2, gpt_neox, bloom, llama, mixtral, qwen2, qwen3, qwen2_moe, qwen3_moe, gemma, "
-             "bert, an "
-             "encoder, or t5, an encoder and a decoder (default: that of --model, else gpt2)",
+             "gpt2, gpt_neox, bloom, llama, mixtral, qwen2, qwen3, qwen2_moe, qwen3_moe, glm4_moe, "
+             "gemma, bert, an encoder, or t5, an encoder and a decoder (default: that of --model, "
+             "else gpt2)",
              same},
       family);
     v(Option{"num-layers", "number of transformer blocks", same}, layers);

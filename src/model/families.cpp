@@ -25,6 +25,7 @@ ModelConfig family_facts(const std::string& family) {
   if (family == "bloom") return bloom_facts();
   if (family == "llama") return llama_facts();
   if (family == "mixtral") return mixtral_facts();
+  if (family == "glm4_moe") return glm4_moe_facts();
   if (family == "qwen2") return qwen2_facts();
   if (family == "qwen3") return qwen3_facts();
   if (family == "qwen2_moe") return qwen2_moe_facts();
@@ -32,9 +33,9 @@ ModelConfig family_facts(const std::string& family) {
   if (family == "gemma") return gemma_facts();
   if (family == "bert") return bert_facts();
   if (family == "t5") return t5_facts();
-  const std::vector<std::string> known{"gpt2",      "gpt_neox", "bloom", "llama",
-                                       "mixtral",   "qwen2",    "qwen3", "qwen2_moe",
-                                       "qwen3_moe", "gemma",    "bert",  "t5"};
+  const std::vector<std::string> known{"gpt2",  "gpt_neox", "bloom",     "llama",     "mixtral",
+                                       "qwen2", "qwen3",    "qwen2_moe", "qwen3_moe", "glm4_moe",
+                                       "gemma", "bert",     "t5"};
   throw Error(Fault::kUsage, "--model-family: got \"{}\", wanted {}{}", family,
               fmt::join(known, ", "), suggestion(family, known));
 }

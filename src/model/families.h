@@ -20,6 +20,7 @@ ModelConfig llama_facts();
 ModelConfig qwen2_facts();
 ModelConfig qwen3_facts();
 ModelConfig mixtral_facts();
+ModelConfig glm4_moe_facts();
 ModelConfig qwen2_moe_facts();
 ModelConfig qwen3_moe_facts();
 ModelConfig gemma_facts();

@@ -2,7 +2,9 @@
 
 // LLaMA and its successors (Touvron et al. 2023, arXiv:2302.13971, 2307.09288): rotary positions,
 // RMS norm before each branch, SwiGLU, no biases, untied head, grouped queries, no dropout. Mixtral
-// (Jiang et al. 2024, arXiv:2401.04088) is LLaMA with 8 experts, 2 of them for each token.
+// (Jiang et al. 2024, arXiv:2401.04088) is LLaMA with 8 experts, 2 of them for each token. GLM-4.5
+// (Zeng et al. 2025, arXiv:2508.06471) rotates half of each head, has biases of query, key and
+// value, and experts that are chosen by sigmoids with a bias.
 namespace piton {
 
 ModelConfig llama_facts() {
@@ -24,6 +26,20 @@ ModelConfig mixtral_facts() {
   config.family = "mixtral";
   config.rotary_base = 1e6;
   config.experts = {.experts = 8, .choices = 2};
+  return config;
+}
+
+ModelConfig glm4_moe_facts() {
+  ModelConfig config = llama_facts();
+  config.family = "glm4_moe";
+  config.rotary_base = 1e6;
+  config.rotary_share = 0.5;
+  config.qkv_biases = true;
+  config.experts = {.experts = 128,
+                    .choices = 8,
+                    .score = ScoreKind::kSigmoid,
+                    .choice_bias = true,
+                    .bias_rate = 1e-3};
   return config;
 }
 
@@ -51,6 +67,15 @@ Preset sized(std::string name, const LlamaSizes& sizes, ModelConfig config = lla
   return {std::move(name), config};
 }
 
+Preset glm_4_5_air() {
+  ModelConfig config = glm4_moe_facts();
+  config.experts->ffn_hidden = config.experts->shared_ffn_hidden = 1408;
+  config.experts->dense_layers = {0};
+  Preset air = sized("glm-4.5-air", {46, 4096, 10944, 96, 8, 151552, 131072}, config);
+  air.config.head_size = 128;
+  return air;
+}
+
 }  // namespace
 
 std::vector<Preset> llama_presets() {
@@ -58,6 +83,7 @@ std::vector<Preset> llama_presets() {
           sized("llama-1.1b", {22, 2048, 5632, 32, 4, 32000, 2048}),
           sized("llama2-7b", {32, 4096, 11008, 32, 32, 32000, 4096}),
           sized("mixtral-8x7b", {32, 4096, 14336, 32, 8, 32000, 32768}, mixtral_facts()),
+          glm_4_5_air(),
           sized("llama-tiny", {4, 64, 176, 4, 2, 257, 128}),
           sized("mixtral-tiny", {4, 64, 88, 4, 2, 257, 128}, mixtral_facts())};
 }

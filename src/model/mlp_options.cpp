@@ -133,6 +133,47 @@ std::string layer_pattern(const ExpertFacts& facts, std::int64_t layers) {
   return text;
 }
 
+constexpr double kBiasRate = 1e-3;  // Megatron-core's
+
+void check_router(const ExpertFacts& facts) {
+  const ExpertGroups& groups = facts.groups;
+  check_range("--moe-router-num-groups", groups.count, 1, ExpertGroups::kMost);
+  if (facts.experts % groups.count != 0) {
+    throw Error(Fault::kUsage,
+                "--moe-router-num-groups: got {}, wanted a divisor of --num-experts, which is {}",
+                groups.count, facts.experts);
+  }
+  const std::int64_t size = facts.experts / groups.count;
+  check_range("--moe-router-group-topk", groups.chosen, 1, groups.count);
+  if (facts.choices > groups.chosen * size) {
+    throw Error(
+        Fault::kUsage,
+        "--moe-router-topk: got {}, and the {} of {} groups that a token can choose of have "
+        "{} experts; raise --moe-router-group-topk",
+        facts.choices, groups.chosen, groups.count, groups.chosen * size);
+  }
+  check_range("--moe-router-group-scores", groups.largest, 1, size);
+  check_positive("--moe-router-topk-scaling-factor", facts.weight_factor);
+  check_not_negative("--moe-router-bias-update-rate", facts.bias_rate);
+  const bool sigmoid = facts.score == ScoreKind::kSigmoid;
+  if (facts.choice_bias && !sigmoid) {
+    throw Error(Fault::kUsage,
+                "--moe-router-enable-expert-bias: is added to sigmoids, and the scores are a "
+                "softmax; give --moe-router-score-function sigmoid too, or leave it out");
+  }
+  if (facts.bias_rate != 0 && !facts.choice_bias) {
+    throw Error(Fault::kUsage,
+                "--moe-router-bias-update-rate: got {}, and there is no bias; give "
+                "--moe-router-enable-expert-bias too, or leave it out",
+                facts.bias_rate);
+  }
+  if (sigmoid && facts.normalized && facts.choices == 1) {
+    throw Error(Fault::kUsage,
+                "--moe-router-topk: got 1, so that each weight over the sum of one is 1, which "
+                "teaches the router nothing; give --no-norm-topk-prob too");
+  }
+}
+
 }  // namespace
 
 void check_experts(const ModelConfig& c) {
@@ -141,6 +182,7 @@ void check_experts(const ModelConfig& c) {
   check_range("--num-experts", facts.experts, 1, 1 << 16);
   check_range("--moe-router-topk", facts.choices, 1, facts.experts);
   check_not_negative("--moe-aux-loss-coeff", facts.balance_factor);
+  check_router(facts);
   check_range("--moe-ffn-hidden-size", c.expert_ffn_hidden(), 1, kLargestSize);
   check_range("--moe-shared-expert-intermediate-size", facts.shared_ffn_hidden, 0, kLargestSize);
   if (facts.shared_gate && facts.shared_ffn_hidden == 0) {
@@ -171,6 +213,56 @@ void check_experts(const ModelConfig& c) {
 
 bool ExpertFacts::in_layer(std::int64_t layer) const {
   return !std::ranges::binary_search(dense_layers, layer);
+}
+
+const char* RouterOptions::given() const {
+  if (score) return "--moe-router-score-function";
+  if (unnormalized) return "--no-norm-topk-prob";
+  if (weight_factor) return "--moe-router-topk-scaling-factor";
+  if (choice_bias) return "--moe-router-enable-expert-bias";
+  if (bias_rate) return "--moe-router-bias-update-rate";
+  if (groups) return "--moe-router-num-groups";
+  if (group_choices) return "--moe-router-group-topk";
+  return group_scores ? "--moe-router-group-scores" : nullptr;
+}
+
+void RouterOptions::apply(ExpertFacts& facts) const {
+  if (score) facts.score = *score == "sigmoid" ? ScoreKind::kSigmoid : ScoreKind::kSoftmax;
+  // Megatron-core does not divide a single sigmoid by itself.
+  const bool lone = facts.score == ScoreKind::kSigmoid && facts.choices == 1;
+  if (unnormalized || (score && lone)) facts.normalized = false;
+  if (weight_factor) facts.weight_factor = *weight_factor;
+  if (choice_bias && !facts.choice_bias) {
+    facts.choice_bias = true;
+    facts.bias_rate = kBiasRate;
+  }
+  if (bias_rate) facts.bias_rate = *bias_rate;
+  if (groups.has_value() != group_choices.has_value() && !facts.groups.divide()) {
+    throw Error(Fault::kUsage, "--moe-router-{}: got no --moe-router-{}; give both or neither",
+                groups ? "num-groups" : "group-topk", groups ? "group-topk" : "num-groups");
+  }
+  if (groups) facts.groups.count = *groups;
+  if (group_choices) facts.groups.chosen = *group_choices;
+  if (groups || group_choices)
+    facts.groups.largest =
+        std::max<std::int64_t>(1, facts.choices / std::max<std::int64_t>(1, facts.groups.chosen));
+  if (group_scores) facts.groups.largest = *group_scores;
+  if (facts.groups.count == 1 && facts.groups.chosen == 1 && !group_scores) facts.groups = {};
+}
+
+RouterOptions RouterOptions::of(const ExpertFacts& facts) {
+  RouterOptions options;
+  const bool sigmoid = facts.score == ScoreKind::kSigmoid;
+  if (sigmoid) options.score = "sigmoid";
+  options.unnormalized = sigmoid && !facts.normalized;
+  if (facts.weight_factor != 1) options.weight_factor = facts.weight_factor;
+  options.choice_bias = facts.choice_bias;
+  if (facts.choice_bias) options.bias_rate = facts.bias_rate;
+  if (facts.groups == ExpertGroups{}) return options;
+  options.groups = facts.groups.count;
+  options.group_choices = facts.groups.chosen;
+  options.group_scores = facts.groups.largest;
+  return options;
 }
 
 void MlpOptions::apply(ModelConfig& config) const {
@@ -217,11 +309,14 @@ void MlpOptions::apply_experts(ModelConfig& config) const {
   needs_experts(weights_before_choice, "--moe-router-pre-softmax");
   needs_experts(balance_factor.value_or(0) != 0, "--moe-aux-loss-coeff");
   needs_experts(balancing.has_value(), "--moe-router-load-balancing-type");
+  if (const char* flag = router.given()) needs_experts(true, flag);
   if (!config.experts) return;
   ExpertFacts& facts = *config.experts;
   if (experts) facts.experts = *experts;
   if (choices) facts.choices = *choices;
-  if (weights_before_choice) facts.normalized = false;
+  router.apply(facts);
+  // Of a sigmoid Megatron-core ignores this flag.
+  if (weights_before_choice && facts.score == ScoreKind::kSoftmax) facts.normalized = false;
   if (balance_factor) facts.balance_factor = *balance_factor;
   if (shared_ffn_hidden) facts.shared_ffn_hidden = *shared_ffn_hidden;
   if (shared_gate) facts.shared_gate = true;
@@ -270,7 +365,9 @@ MlpOptions MlpOptions::of(const ModelConfig& config) {
   if (config.experts) {
     options.experts = config.experts->experts;
     options.choices = config.experts->choices;
-    options.weights_before_choice = !config.experts->normalized;
+    options.weights_before_choice =
+        !config.experts->normalized && config.experts->score == ScoreKind::kSoftmax;
+    options.router = RouterOptions::of(*config.experts);
     if (config.experts->balance_factor != 0)
       options.balance_factor = config.experts->balance_factor;
     if (config.experts->ffn_hidden != 0) options.expert_ffn_hidden = config.experts->ffn_hidden;

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "base/options/options.h"
+#include "kernels/experts.h"
 
 namespace piton {
 
@@ -29,8 +30,13 @@ struct ModelConfig;
 // A mixture of experts in place of the MLP of layers (kernels/experts.h).
 struct ExpertFacts {
   std::int64_t experts = 0;
-  std::int64_t choices = 2;                // experts of a token
-  bool normalized = true;                  // the weights of a token add up to 1
+  std::int64_t choices = 2;  // experts of a token
+  bool normalized = true;    // the weights of a token add up to 1
+  ScoreKind score = ScoreKind::kSoftmax;
+  double weight_factor = 1;                // of the weights
+  bool choice_bias = false;                // of a sigmoid, added to scores for the choice alone
+  double bias_rate = 0;                    // by which an update moves that bias
+  ExpertGroups groups;                     // of which a token chooses
   double balance_factor = 0;               // of the balance of each layer in the loss
   std::int64_t ffn_hidden = 0;             // of each expert; 0: that of the model
   std::int64_t shared_ffn_hidden = 0;      // of an MLP that all tokens share; 0: there is none
@@ -44,6 +50,59 @@ struct ExpertFacts {
 // Throws Error(kUsage) that names the flag of the first invalid field of the experts.
 void check_experts(const ModelConfig& config);
 
+// How the router chooses experts and weighs them (kernels/experts.h, RouteTokens).
+struct RouterOptions {
+  std::optional<std::string> score;
+  bool unnormalized = false;
+  std::optional<double> weight_factor;
+  bool choice_bias = false;
+  std::optional<double> bias_rate;
+  std::optional<std::int64_t> groups, group_choices, group_scores;
+
+  template <typename Visitor>
+  void visit(Visitor&& v) {
+    const OptionRules same{.resume = Resume::kMustMatch};
+    v(Option{"moe-router-score-function",
+             "scores of the experts: the softmax of all logits (default), or the sigmoid of each",
+             {.resume = Resume::kMustMatch, .choices = {"softmax", "sigmoid"}}},
+      score);
+    v(Option{"no-norm-topk-prob",
+             "weights of the chosen experts are their scores; without it they add up to 1, before "
+             "the factor",
+             same},
+      unnormalized);
+    v(Option{"moe-router-topk-scaling-factor", "factor of the weights of experts (default: 1)",
+             same},
+      weight_factor);
+    v(Option{"moe-router-enable-expert-bias",
+             "add a bias of each expert to its score for the choice, which balances the experts "
+             "(sigmoid only)",
+             same},
+      choice_bias);
+    v(Option{"moe-router-bias-update-rate",
+             "by which each update raises that bias of experts with fewer tokens than the mean, "
+             "and lowers that of the others (default: 1e-3; 0: it stays)",
+             same},
+      bias_rate);
+    v(Option{"moe-router-num-groups",
+             "groups of equal size that the experts are divided into (default: 1)", same},
+      groups);
+    v(Option{"moe-router-group-topk", "groups that a token can choose experts of", same},
+      group_choices);
+    v(Option{"moe-router-group-scores",
+             "scores whose sum is that of a group, the largest ones in it (default: "
+             "--moe-router-topk / --moe-router-group-topk)",
+             same},
+      group_scores);
+  }
+
+  // The first flag that is given; null: none is.
+  const char* given() const;
+  // `facts` have the choices of a token.
+  void apply(ExpertFacts& facts) const;
+  static RouterOptions of(const ExpertFacts& facts);
+};
+
 struct MlpOptions {
   std::optional<std::string> activation;
   bool swiglu = false;
@@ -56,6 +115,7 @@ struct MlpOptions {
   bool weights_before_choice = false;
   std::optional<double> balance_factor;
   std::optional<std::string> balancing;
+  RouterOptions router;
 
   template <typename Visitor>
   void visit(Visitor&& v) {
@@ -126,6 +186,7 @@ struct MlpOptions {
              "what balances the experts: aux_loss (default), by --moe-aux-loss-coeff; or none",
              {.resume = Resume::kMustMatch, .choices = {"aux_loss", "none"}}},
       balancing);
+    router.visit(v);
   }
   void apply_experts(ModelConfig& config) const;
 };

@@ -25,6 +25,15 @@ Parameter router_parameter(const Shard& shard, const std::string& name, const Ex
   return router;
 }
 
+// Tensor ranks route the same tokens, so they count the same choices.
+Parameter bias_parameter(const Shard& shard, const std::string& name, const ExpertMlpShape& shape) {
+  Parameter bias = replicated_parameter(shard, name + ".router.bias", shape.experts, 0, {});
+  bias.dtype = sum_dtype(shard.dtype);
+  bias.placement[Axis::kTensor].gradient_is_partial = false;
+  bias.sign_rate = shape.bias_rate;
+  return bias;
+}
+
 ExpertRange experts_of_rank(const Shard& shard, std::int64_t experts) {
   const Communicator& ranks = *shard.experts;
   PITON_ASSERT(experts % ranks.size() == 0, "{} experts on {} ranks", experts, ranks.size());
@@ -78,6 +87,7 @@ ExpertMlp::ExpertMlp(ParameterList& parameters, const Shard& shard, const std::s
       shape_(shape),
       site_(name + ".dropout"),
       router_(add(parameters, router_parameter(shard, name, shape, initialization.input))),
+      router_bias_(shape.bias_rate ? add(parameters, bias_parameter(shard, name, shape)) : nullptr),
       up_(add(parameters, up_parameter(shard, name, shape, here_, initialization.input))),
       down_(add(parameters, down_parameter(shard, name, shape, here_, initialization.output))) {
   shape_.rules.balance_factor /= shard.size();
@@ -98,7 +108,7 @@ ExpertMlp::ExpertMlp(ParameterList& parameters, const Shard& shard, const std::s
 
 Value ExpertMlp::experts_of(Context& context, const Value& tokens) const {
   Communicator& ranks = *shard_.experts;
-  const Routing routing = routed(context, tokens, *router_, shape_.rules);
+  const Routing routing = routed(context, tokens, *router_, router_bias_, shape_.rules);
   const auto of_ranks = [&](const Value& x) {
     return rows_of_ranks(context, x, ranks, /*splits=*/true);
   };

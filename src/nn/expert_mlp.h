@@ -25,8 +25,12 @@ namespace piton {
 
 // The canonical tensors of routers and gates. They are never quantized: their products choose.
 inline bool is_router_tensor(std::string_view name) {
-  return name.ends_with(".mlp.router.weight") || name.ends_with(".mlp.shared_gate.weight");
+  return name.ends_with(".mlp.router.weight") || name.ends_with(".mlp.router.bias") ||
+         name.ends_with(".mlp.shared_gate.weight");
 }
+
+// Biases of choices, which are added to scores between 0 and 1: in fp32, whatever the model is in.
+inline bool is_choice_bias(std::string_view name) { return name.ends_with(".mlp.router.bias"); }
 
 struct SharedExpertShape {
   std::int64_t ffn_hidden = 0;
@@ -38,6 +42,9 @@ struct ExpertMlpShape {
   std::int64_t ffn_hidden = 0;  // f, of each expert
   std::int64_t experts = 0;
   RoutingRules rules;  // the balance factor: of the whole loss
+  // The scores have a bias for the choice, which each update moves by this (Wang et al. 2024,
+  // arXiv:2408.15664); empty: no bias.
+  std::optional<double> bias_rate;
   bool gated = false;
   ActivationKind activation = ActivationKind::kGeluTanh;
   std::optional<SharedExpertShape> shared;
@@ -47,8 +54,9 @@ struct ExpertMlpShape {
 
 class ExpertMlp {
  public:
-  // Canonical tensors: NAME.router.weight, NAME.experts.E.gate.weight, .up.weight, .down.weight,
-  // NAME.shared_gate.weight [1, h], NAME.shared.gate.weight, .up.weight, .down.weight.
+  // Canonical tensors: NAME.router.weight, NAME.router.bias [experts], NAME.experts.E.gate.weight,
+  // .up.weight, .down.weight, NAME.shared_gate.weight [1, h], NAME.shared.gate.weight, .up.weight,
+  // .down.weight.
   ExpertMlp(ParameterList& parameters, const Shard& shard, const std::string& name,
             const ExpertMlpShape& shape, const BranchInitialization& initialization);
   // residual + dropout(experts(x)). x, residual and the result: [b*s, h], under sequence
@@ -65,6 +73,7 @@ class ExpertMlp {
   ExpertMlpShape shape_;
   std::string site_;
   Parameter* router_;                 // [experts, h]
+  Parameter* router_bias_ = nullptr;  // [experts]
   Parameter* up_;                     // [m 2 f/t, h] gate and up of each expert, or [m f/t, h]
   Parameter* down_;                   // [m h, f/t]
   Parameter* shared_gate_ = nullptr;  // [1, h]

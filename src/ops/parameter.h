@@ -55,6 +55,10 @@ class Parameter {
   Placement placement;
   std::vector<Piece> pieces;
   bool trainable = true;
+  // Set: what is added to the gradient is no gradient of the loss, and an update moves each element
+  // by this against its sign, whatever the optimizer (kernels/optimizer.h, SignUpdate). Such
+  // gradients are not in the norm. For biases of choices of experts.
+  std::optional<double> sign_rate;
   // The chunk of the model that added it (nn/chunk.h). Units of reduction do not cross chunks.
   int chunk = 0;
   // All stages that hold this parameter, if several do (tied weights); else empty.

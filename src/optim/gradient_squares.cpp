@@ -89,6 +89,10 @@ void claim(NormEntry& entry, int rank, std::int64_t begin, std::int64_t end) {
   }
 }
 
+bool is_counted(const UpdateSpan& span) {
+  return span.gradient.elements() > 0 && !span.parameter->sign_rate;
+}
+
 // The name of the parameter, from its copy_key().
 std::string name_in_key(const std::string& key) { return key.substr(0, key.find('@')); }
 
@@ -104,8 +108,8 @@ GradientSquares::GradientSquares(const std::vector<UpdateSpan>& spans, std::int6
   PITON_ASSERT(block > 0);
   std::vector<HeldRun> mine;
   for (const UpdateSpan& span : spans) {
+    if (!is_counted(span)) continue;
     const std::int64_t size = span.gradient.elements();
-    if (size == 0) continue;
     mine.push_back({copy_key(*span.parameter, mesh), span.parameter->elements(), span.offset,
                     span.offset + size});
   }
@@ -134,7 +138,7 @@ GradientSquares::GradientSquares(const std::vector<UpdateSpan>& spans, std::int6
   device_->zero(sums_, compute.stream);
   for (std::size_t i = 0; i < spans.size(); ++i) {
     const UpdateSpan& span = spans[i];
-    if (span.gradient.elements() == 0) continue;
+    if (!is_counted(span)) continue;
     const NormEntry& entry = entries.at(copy_key(*span.parameter, mesh));
     const auto owned = entry.owned.find(ranks_->rank());
     if (owned == entry.owned.end()) continue;

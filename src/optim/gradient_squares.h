@@ -1,6 +1,7 @@
 // The sums of squares of the whole model's gradient, of which the norm is made.
 //
-// The norm is the L2 norm of the whole model's gradient. Each element is counted once: if several
+// The norm is the L2 norm of the whole model's gradient, without parameters that have a sign_rate
+// (ops/parameter.h). Each element is counted once: if several
 // ranks hold it (data-parallel ranks, replication over tensor ranks, tied stages), the lowest of
 // these ranks counts it. The square of an fp32 number is exact in fp64. Squares are summed in
 // blocks, which are counted from the start of each parameter. One all-reduce exchanges the block

@@ -34,7 +34,8 @@ std::vector<Moment> moments_of(OptimizerKind rule, const OptimizerOptions& optio
   } else if (rule == OptimizerKind::kCadam) {
     moments = {{.name = "exp_avg", .dtype = DType::kF16},
                {.name = "exp_avg_scale", .each_row = true}};
-  } else if (rule == OptimizerKind::kMuon || options.sgd_momentum > 0) {
+  } else if (rule == OptimizerKind::kMuon ||
+             (rule == OptimizerKind::kSgd && options.sgd_momentum > 0)) {
     moments = {{.name = "momentum_buffer"}};
   }
   if (options.average_decay) moments.push_back({.name = kAverageMoment});
@@ -94,6 +95,8 @@ Optimizer::Optimizer(const OptimizerOptions& options, std::vector<UpdateSpan> sp
                  to_string(span.gradient));
     PITON_ASSERT(span.gradient.dtype() == DType::kF32, "{}: gradient {}", span.parameter->name,
                  to_string(span.gradient));
+    PITON_ASSERT(!span.parameter->sign_rate || span.value.dtype() == DType::kF32, "{}: value {}",
+                 span.parameter->name, to_string(span.value));
   }
   if (options_.kind == OptimizerKind::kMuon) {
     muon_ = std::make_unique<Muon>(options_.muon, mesh, kernels, device, arena);
@@ -209,6 +212,7 @@ void Optimizer::add_updates(std::size_t span) {
 }
 
 OptimizerKind Optimizer::rule_of(const UpdateSpan& span) const {
+  if (span.parameter->sign_rate) return OptimizerKind::kSign;
   const bool other = options_.kind == OptimizerKind::kMuon && !span.parameter->is_matrix();
   return span.rule.value_or(other ? OptimizerKind::kAdam : options_.kind);
 }
@@ -393,6 +397,12 @@ KernelCall Optimizer::update_call(const Update& update, const std::vector<Tensor
   };
   const Tensor copy = state.main_is_value ? Tensor() : part(span.value);
   const double decay = update.decays ? 1 : 0;
+  if (state.rule == OptimizerKind::kSign) {
+    return SignUpdate{.main = here.back(),
+                      .gradient = part(span.gradient),
+                      .scalars = scalars_,
+                      .rate = *span.parameter->sign_rate};
+  }
   if (state.rule == OptimizerKind::kSgd) {
     return SgdUpdate{.main = here.back(),
                      .buffer = options_.sgd_momentum > 0 ? here.front() : Tensor(),

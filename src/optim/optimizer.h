@@ -1,6 +1,10 @@
 // Updates the flat spans that this rank owns, each by its rule (AdamW, SGD with momentum, Muon for
 // whole matrices, or CAdam). Computes the norm of the gradient over all ranks.
 //
+// Biases of choices of experts are updated here too, by the sign of a gradient that counts tokens
+// (Parameter::sign_rate). So what sums gradients over micro-batches and ranks sums these counts,
+// under every layout and ZeRO stage, and what skips an update skips theirs.
+//
 // Precision: main copies, moments and gradients are fp32, whatever the dtype of the weights;
 // CAdam's moment is fp16. Squares are summed in fp64. Formulas: kernels/optimizer.h.
 //

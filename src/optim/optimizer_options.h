@@ -12,7 +12,13 @@
 
 namespace piton {
 
-enum class OptimizerKind : std::uint8_t { kAdam, kSgd, kMuon, kCadam };
+enum class OptimizerKind : std::uint8_t {
+  kAdam,
+  kSgd,
+  kMuon,
+  kCadam,
+  kSign,  // only of parameters that have a Parameter::sign_rate
+};
 // Which weights decay: matrices alone, as in Megatron-LM; or also gains of RMS norms, as in
 // AscendSpeed, which leaves out LayerNorms and biases by name.
 enum class DecayGroups : std::uint8_t { kMatrices, kMatricesAndRmsNorms };

@@ -5,7 +5,8 @@ file(REMOVE_RECURSE ${WORK})
 file(MAKE_DIRECTORY ${WORK})
 write_corpus()
 file(WRITE ${WORK}/prompts.txt "To be\nWhether\n")
-set(model --model llama-tiny --num-experts 4 --moe-router-topk 2 --moe-aux-loss-coeff 1e-2)
+set(model --model llama-tiny --num-experts 4 --moe-router-topk 2 --moe-aux-loss-coeff 1e-2 --moe-router-score-function sigmoid
+          --moe-router-enable-expert-bias --moe-router-bias-update-rate 1e-2)
 set(bare pretrain ${model} --data-path ${WORK}/corpus_text_document --tokenizer-type ByteTokenizer
          --seq-length 32 --micro-batch-size 2 --global-batch-size 4 --lr 1e-2 --split 90,10,0 --hidden-dropout 0.1
          --attention-dropout 0.1 --eval-interval 3 --eval-iters 2
@@ -52,7 +53,12 @@ expect(RUN inspect layout ${two} --world-size 4 CODE 0 OUT "3 +0 +0 +1 +1 +0")
 # Also without expert ranks: it ended with an internal error.
 expect(RUN ${plan} --step-time CODE 0 OUT "tokens/s")
 
+# The bias of the choice is a part of the model.
+expect(RUN inspect ${WORK}/one/iter_0000006 CODE 0 OUT "layers.0.mlp.router.bias")
+
 # Refused, in one line.
+expect(RUN ${plan} --moe-router-num-groups 3 --moe-router-group-topk 2 CODE 2
+       ERR "--moe-router-num-groups: got 3, wanted a divisor of --num-experts, which is 4")
 expect(RUN ${plan} ${two} --step-time CODE 2 ERR "the time of a step with --expert-model-parallel-size depends on how many")
 expect(RUN ${plan} ${two} --world-size 3 CODE 2
        ERR "--expert-model-parallel-size: got 2, wanted a number that divides the 3 data-parallel ranks")

@@ -386,6 +386,15 @@ class CaseList {
       for (const double apply : {1.0, 0.0}) {
         for (const bool copied : {false, true}) {
           const std::vector<double> scalars{0.01, 1, 1, 0.5, apply, 0.1};
+          if (!copied) {
+            const Tensor gradient = source_.normal(DType::kF32, {n});
+            if (n > 0) set_value(gradient, 0, 0);
+            add(fmt::format("n {} apply {}", n, apply), 1,
+                SignUpdate{.main = source_.normal(DType::kF32, {n}),
+                           .gradient = gradient,
+                           .scalars = tensor_of(DType::kF32, {kStepScalars}, scalars),
+                           .rate = 0.25});
+          }
           for (const bool buffered : {false, true}) {
             add(fmt::format("n {} apply {} buffer {}", n, apply, buffered), 4,
                 SgdUpdate{.main = source_.normal(DType::kF32, {n}),

@@ -50,6 +50,40 @@ class ExpertCaseList {
     }
     add_routing({70, 4, 4}, LogitKind::kTies, true, true);
     add_routing({5, 600, 3}, LogitKind::kNormal, true, true);  // more than a block has threads
+    add_rules();
+  }
+
+  // Sigmoids, with and without a bias; groups, as many as there are rules for, and of one expert.
+  void add_rules() {
+    const Routing one{1, 4, 1}, few{7, 12, 4}, many{37, 60, 4}, deep{9, 256, 8}, all{5, 64, 3};
+    const Rules sigmoid{.score = ScoreKind::kSigmoid, .factor = 2.5};
+    Rules biased = sigmoid;
+    biased.bias = true;
+    Rules grouped = biased;
+    for (const bool normalized : {false, true}) {
+      add_routing(one, LogitKind::kNormal, normalized, true, sigmoid);
+      add_routing(many, LogitKind::kTies, normalized, true, sigmoid);
+      add_routing(many, LogitKind::kNever, normalized, false, biased);
+      add_routing({70, 4, 4}, LogitKind::kNormal, normalized, true, biased);
+      grouped.groups = {4, 2, 2};
+      add_routing(few, LogitKind::kNormal, normalized, true, grouped);
+      grouped.groups = {8, 4, 2};
+      add_routing(deep, LogitKind::kNormal, normalized, true, grouped);
+      Rules softmax{.factor = 16, .groups = {4, 2, 1}};
+      add_routing(few, LogitKind::kUneven, normalized, true, softmax);
+      add_routing(few, LogitKind::kTies, normalized, false, softmax);
+      softmax.groups = {64, 7, 1};
+      add_routing(all, LogitKind::kNormal, normalized, true, softmax);
+    }
+  }
+
+  void add_excesses() {
+    for (const Routing& size : {Routing{0, 4, 2}, Routing{1, 1, 1}, Routing{37, 60, 8},
+                                Routing{5, 600, 3}, Routing{1200, 8, 2}}) {
+      add(fmt::format("n {} k {} experts {}", size.n, size.k, size.experts), 2,
+          ExcessChoices{.excess = source_.normal(sums_, {size.experts}, 0, 100),
+                        .choices = routed(size, LogitKind::kUneven).choices});
+    }
   }
 
   void add_sorts() {
@@ -126,6 +160,14 @@ class ExpertCaseList {
   }
 
  private:
+  // Of RouteTokens.
+  struct Rules {
+    ScoreKind score = ScoreKind::kSoftmax;
+    double factor = 1;
+    bool bias = false;
+    ExpertGroups groups = {};
+  };
+
   // Experts that are here.
   struct Part {
     std::int64_t first, count;
@@ -221,14 +263,28 @@ class ExpertCaseList {
   }
 
   void add_routing(const Routing& size, LogitKind kind, bool normalized, bool balance) {
-    const std::string detail =
+    add_routing(size, kind, normalized, balance, Rules());
+  }
+
+  void add_routing(const Routing& size, LogitKind kind, bool normalized, bool balance,
+                   const Rules& rules) {
+    std::string detail =
         fmt::format("n {} experts {} k {} logits {} normalized {} balance {}", size.n, size.experts,
                     size.k, static_cast<int>(kind), normalized, balance);
+    if (rules.factor != 1) {
+      detail += fmt::format(", scores {} bias {} groups {}", static_cast<int>(rules.score),
+                            rules.bias, rules.groups.count);
+    }
     RouteTokens forward = routing(size, kind);
     forward.normalized = normalized;
+    forward.score = rules.score;
+    forward.factor = rules.factor;
+    forward.groups = rules.groups;
+    if (rules.bias) forward.bias = source_.normal(sums_, {size.experts}, 0, 0.3);
     if (balance) forward.balance = source_.normal(DType::kF64, {1});
     add(detail, size.experts, forward, sums_);
-    const RouteTokens after = routed(size, kind);
+    const RouteTokens after =
+        rules.factor == 1 ? routed(size, kind) : std::get<RouteTokens>(run_reference(forward));
     const Tensor scale = tensor_of(sums_, {1}, std::vector{0.3});
     for (const bool weights : {true, false}) {
       add(fmt::format("{} dweights {}", detail, weights), size.experts,
@@ -239,7 +295,9 @@ class ExpertCaseList {
                         .counts = balance || normalized ? after.counts : Tensor(),
                         .scale = balance || normalized ? scale : Tensor(),
                         .balance_factor = balance ? 0.7 : 0,
-                        .normalized = normalized});
+                        .normalized = normalized,
+                        .score = rules.score,
+                        .factor = rules.factor});
     }
   }
 
@@ -387,6 +445,8 @@ std::vector<CallCase> expert_cases(const CaseOptions& options) {
   list.add_combinations();
   list.add_gated_sums();
   list.add_linears();
+  list.add_rules();
+  list.add_excesses();
   return list.take();
 }
 

@@ -168,6 +168,68 @@ TEST_P(ExpertValues, HaveValidExpertsWhereLogitsAreNoNumbers) {
   expect_values(never.weights, {1, 0, 0});
 }
 
+// Logits whose sigmoids are these.
+std::vector<double> logits_of(std::vector<double> sigmoids) {
+  for (double& one : sigmoids) one = std::log(one / (1 - one));
+  return sigmoids;
+}
+
+TEST_P(ExpertValues, OfSigmoidsAreChosenWithABiasThatIsNotInTheWeights) {
+  RouteTokens call = routed(4, 2, logits_of({0.5, 0.25, 0.75, 0.125, 0.2, 0.2, 0.2, 0.4}));
+  call.score = ScoreKind::kSigmoid;
+  call.bias = fp32({4}, {0, 0.375, 0, 0.375});
+  call.factor = 2;
+  run(call);
+  EXPECT_EQ(values(call.choices), (std::vector<double>{2, 1, 3, 1}));
+  expect_values(call.weights, {1.5, 0.5, 0.8, 0.4});
+  EXPECT_EQ(values(call.counts), (std::vector<double>{0, 2, 1, 1}));
+  call.normalized = true;
+  call.balance = tensor_of(DType::kF64, {1}, std::vector<double>{0});
+  run(call);
+  expect_values(call.weights, {1.5, 0.5, 4.0 / 3, 2.0 / 3});
+  // n L = 4 / 4 of the shares s / sum of s.
+  const double first = 0.5 + 0.25 + 0.75 + 0.125;
+  expect_values(call.balance, {(2 * 0.25 + 0.75 + 0.125) / first + 2 * 0.2 + 0.2 + 0.4});
+}
+
+// Three groups of two experts: the largest score is in the second, the largest sum in the third.
+TEST_P(ExpertValues, OfGroupsAreThoseOfTheBest) {
+  RouteTokens call = routed(6, 2, logits_of({0.5, 0.4, 0.9, 0.1, 0.6, 0.7}));
+  call.score = ScoreKind::kSigmoid;
+  const auto choices = [&](ExpertGroups groups) {
+    call.groups = groups;
+    run(call);
+    return values(call.choices);
+  };
+  EXPECT_EQ(choices({}), (std::vector<double>{2, 5}));
+  EXPECT_EQ(choices({3, 1, 1}), (std::vector<double>{2, 3}));
+  EXPECT_EQ(choices({3, 1, 2}), (std::vector<double>{5, 4}));
+  EXPECT_EQ(choices({3, 2, 1}), (std::vector<double>{2, 5}));
+  EXPECT_EQ(choices({2, 1, 3}), (std::vector<double>{2, 0}));  // 1.8, 1.4
+  call.bias = fp32({6}, {0.5, 0.5, 0, 0, 0, 0});
+  EXPECT_EQ(choices({3, 1, 2}), (std::vector<double>{0, 1}));
+  expect_values(call.weights, {0.5, 0.4});
+}
+
+// Of a softmax a group has the sum of its probabilities, or of logits if weights are normalized.
+TEST_P(ExpertValues, OfGroupsOfASoftmaxAreProbabilitiesOrLogits) {
+  RouteTokens call = routed(4, 1, {3, -5, 1, 1});
+  call.groups = {2, 1, 2};
+  run(call);
+  EXPECT_EQ(values(call.choices), (std::vector<double>{0}));
+  call.normalized = true;
+  run(call);
+  EXPECT_EQ(values(call.choices), (std::vector<double>{2}));
+}
+
+TEST_P(ExpertValues, OfAnExcessAreChoicesAboveTheMean) {
+  const Tensor excess = fp32({6}, {100, 0, 0, 0, 0, -100});
+  // 6 and 4 have the divisor 2: 3 for each choice, less 2 for each of 3 tokens.
+  run(ExcessChoices{.excess = excess,
+                    .choices = int32({3, 4}, {0, 1, 2, 3, 3, 0, 4, 1, 0, 3, 2, 1})});
+  EXPECT_EQ(values(excess), (std::vector<double>{103, 3, 0, 3, -3, -106}));
+}
+
 TEST_P(ExpertValues, OfTheGradientOfLogitsAreThoseOfASoftmax) {
   const RouteTokens forward = routed(4, 2, logits_of_eighths());
   RouteBackward call{.dlogits = host_tensor(DType::kF32, {3, 4}),

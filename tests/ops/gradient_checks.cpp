@@ -406,17 +406,23 @@ Tensor summed_over_samples(const Tensor& all) {
   return slopes_agree(loss, gradients);
 }
 
-::testing::AssertionResult check_routing(Kernels& kernels, bool normalized, double factor) {
+::testing::AssertionResult check_routing(Kernels& kernels, ScoreKind score, bool normalized,
+                                         double factor) {
   Runner run(kernels);
   TensorSource source(12);
   const std::int64_t n = 5, experts = 6, k = 3;
   const Tensor balance = host_tensor(DType::kF64, {1});
-  const RouteTokens forward{.weights = source.unwritten(kDType, {n, k}),
-                            .choices = source.integers({n, k}, 0, 0),
-                            .counts = source.integers({experts}, 0, 0),
-                            .balance = balance,
-                            .logits = source.normal(kDType, {n, experts}),
-                            .normalized = normalized};
+  const RouteTokens forward{
+      .weights = source.unwritten(kDType, {n, k}),
+      .choices = source.integers({n, k}, 0, 0),
+      .counts = source.integers({experts}, 0, 0),
+      .balance = balance,
+      .logits = source.normal(kDType, {n, experts}),
+      .normalized = normalized,
+      .score = score,
+      .factor = 1.7,
+      .bias = score == ScoreKind::kSigmoid ? source.normal(kDType, {experts}, 0, 0.5) : Tensor(),
+      .groups = {3, 2, 1}};
   run(forward);
   const Tensor scale = tensor_of(kDType, {1}, std::vector<double>{0.25});
   const Tensor dweights = source.normal(kDType, {n, k});
@@ -427,7 +433,9 @@ Tensor summed_over_samples(const Tensor& all) {
                                .counts = forward.counts,
                                .scale = factor != 0 ? scale : Tensor(),
                                .balance_factor = factor,
-                               .normalized = normalized};
+                               .normalized = normalized,
+                               .score = score,
+                               .factor = 1.7};
   run(backward);
   const auto loss = [&] {
     set_value(balance, 0, 0);
@@ -606,9 +614,12 @@ std::vector<GradientCheck> gradient_checks() {
   checks.push_back({"loss", check_loss});
   for (const bool normalized : {false, true}) {
     for (const double factor : {0.0, 0.6}) {
-      checks.push_back(
-          {fmt::format("routing, normalized {} balance {}", normalized, factor),
-           [=](Kernels& kernels) { return check_routing(kernels, normalized, factor); }});
+      for (const ScoreKind score : {ScoreKind::kSoftmax, ScoreKind::kSigmoid}) {
+        checks.push_back(
+            {fmt::format("routing, scores {} normalized {} balance {}", static_cast<int>(score),
+                         normalized, factor),
+             [=](Kernels& kernels) { return check_routing(kernels, score, normalized, factor); }});
+      }
     }
   }
   checks.push_back({"combined experts", check_combined_experts});

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "api/planning.h"
+#include "nn/expert_mlp.h"
 #include "saved_runs.h"
 #include "support/ranks_main.h"
 #include "support/run_session.h"
@@ -43,6 +44,14 @@ ModelConfig small(const std::string& name) {
     model.experts->shared_ffn_hidden = 64;
     model.experts->shared_gate = true;
     model.experts->dense_layers = {0, 1};  // the first of two stages has no experts
+  }
+  if (name == "biased") {
+    model.experts->choices = 3;
+    model.experts->score = ScoreKind::kSigmoid;
+    model.experts->weight_factor = 1.5;
+    model.experts->choice_bias = true;
+    model.experts->bias_rate = 0.02;
+    model.experts->groups = {.count = 4, .chosen = 2, .largest = 2};
   }
   if (name == "norms") model.end_norms = model.gains_from_one = true;
   model.vocabulary = 101;
@@ -115,6 +124,17 @@ std::size_t turn_of(const std::string& model) {
   return model == "few" ? 0 : model == "balanced" ? 1 : 2;
 }
 
+// The biases of choices of this rank's stages, by name.
+std::map<std::string, std::vector<double>> biases_of(TrainingRun& run) {
+  std::map<std::string, std::vector<double>> all;
+  for (Parameter* parameter : run.session().parameters()) {
+    if (!is_choice_bias(parameter->name)) continue;
+    all[parameter->name] =
+        test::values(run.session().sharded().whole_value(*parameter, run.machine().stream));
+  }
+  return all;
+}
+
 // The gradients of the next batch, by canonical tensor.
 std::map<std::string, std::vector<double>> gradients_of(TrainingRun& run) {
   run.gradients();
@@ -137,6 +157,7 @@ TEST_P(ExpertParallel, GivesTheLossesAndGradientNormsOfOneProcess) {
   std::vector<StepReport> alone;
   for (int step = 0; step < kSteps; ++step) alone.push_back(one.step());
   ASSERT_LT(alone.back().loss, alone.front().loss);
+  const auto biases = biases_of(one);
   for (const RunLayout& layout : layouts_of(model, turn_of(GetParam()))) {
     SCOPED_TRACE(layout.name);
     TrainingRun run(ranks::world(), layout, model);
@@ -148,6 +169,8 @@ TEST_P(ExpertParallel, GivesTheLossesAndGradientNormsOfOneProcess) {
       if (layout.mesh[Axis::kContext] > 1) continue;  // the balance is of the rows of a rank
       EXPECT_NEAR(got.figures[0].sum, wanted.figures[0].sum, 1e-5 * wanted.figures[0].sum);
     }
+    // Counts of tokens are whole numbers: the same bits everywhere.
+    for (const auto& [name, bias] : biases_of(run)) EXPECT_EQ(bias, biases.at(name)) << name;
   }
 }
 
@@ -162,9 +185,14 @@ TEST_P(ExpertParallel, GivesTheGradientsOfOneProcess) {
     if (!whole || layout.zero > 0) continue;  // parts of the gradients are on other ranks
     SCOPED_TRACE(layout.name);
     TrainingRun run(ranks::world(), layout, model);
-    const auto own = gradients_of(run);
+    auto own = gradients_of(run);
     std::map<std::string, std::vector<double>> wanted;
-    for (const auto& [name, gradient] : own) wanted[name] = alone.at(name);
+    for (const auto& [name, gradient] : own) {
+      if (is_choice_bias(name)) EXPECT_EQ(gradient, alone.at(name)) << name;
+      wanted[name] = alone.at(name);
+    }
+    std::erase_if(own, [](const auto& one) { return is_choice_bias(one.first); });
+    std::erase_if(wanted, [](const auto& one) { return is_choice_bias(one.first); });
     EXPECT_LT(test::largest_difference(own, wanted), 1e-5);
     const std::int64_t experts = model.experts->experts / layout.mesh[Axis::kExpert];
     EXPECT_TRUE(
@@ -175,7 +203,7 @@ TEST_P(ExpertParallel, GivesTheGradientsOfOneProcess) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, ExpertParallel,
-                         testing::Values("few", "balanced", "norms", "shared"));
+                         testing::Values("few", "balanced", "norms", "shared", "biased"));
 
 TEST(ExpertParallelHalf, IsNearOneProcess) {
   ModelConfig model = small("few");
@@ -216,7 +244,7 @@ TEST(ExpertParallelEvaluation, GivesTheLossOfOneProcess) {
 
 // Saved by one process, loaded and saved by expert ranks, and loaded by one process again.
 TEST(ExpertParallelCheckpoints, AreThoseOfOneProcess) {
-  const ModelConfig model = small("few");
+  const ModelConfig model = small("biased");
   const std::filesystem::path from_one = ranks::save_from_one_process(model, "experts");
   for (const RunLayout& layout : layouts_of(model, 2)) {
     SCOPED_TRACE(layout.name);
@@ -232,7 +260,7 @@ TEST(ExpertParallelCheckpoints, AreThoseOfOneProcess) {
 }
 
 TEST(ExpertParallelPlan, PredictsMemoryAndBytesOfEveryRank) {
-  for (const char* name : {"few", "norms"}) {
+  for (const char* name : {"biased", "norms"}) {
     const ModelConfig model = small(name);
     for (const RunLayout& layout : layouts_of(model, 0)) {
       SCOPED_TRACE(layout.name);

@@ -153,7 +153,8 @@ inline ModelConfig small(const std::string& name) {
   const bool published = name == "t5, published";
   const bool balanced = name == "experts, balanced";
   const bool shared = name == "experts, shared";
-  const bool experts = name == "experts" || balanced || shared;
+  const bool biased = name == "experts, biased";
+  const bool experts = name == "experts" || balanced || shared || biased;
   ModelConfig model = preset(alibi || branches           ? "gpt2-tiny"
                              : norms || gemma || experts ? "llama-tiny"
                              : post_norm                 ? "bert-tiny"
@@ -200,6 +201,17 @@ inline ModelConfig small(const std::string& name) {
   }
   if (experts)
     model.experts = ExpertFacts{.experts = 5, .choices = 2, .balance_factor = balanced ? 0.1 : 0};
+  if (biased) {
+    // Sizes with which no choice of these steps is near a tie, as below.
+    model.experts = ExpertFacts{.experts = 6,
+                                .choices = 2,
+                                .score = ScoreKind::kSigmoid,
+                                .weight_factor = 1.5,
+                                .choice_bias = true,
+                                .bias_rate = 0.02,
+                                .groups = {.count = 3, .chosen = 2, .largest = 2},
+                                .ffn_hidden = 48};
+  }
   if (shared) {
     // Widths with which no choice of these steps is so near a tie that rounding decides it.
     model.experts->ffn_hidden = 48;

@@ -81,8 +81,9 @@ TEST_P(Layouts, GiveTheLossesAndTheInitialWeightsOfOneProcess) {
 INSTANTIATE_TEST_SUITE_P(Models, Layouts,
                          testing::Values("gpt2-tiny", "llama-tiny", "alibi", "roots, prompts",
                                          "head norms", "gemma", "parallel branches", "experts",
-                                         "experts, balanced", "experts, shared", "bert-tiny",
-                                         "bert, post-norm", "t5-tiny", "t5, published"));
+                                         "experts, balanced", "experts, shared", "experts, biased",
+                                         "bert-tiny", "bert, post-norm", "t5-tiny",
+                                         "t5, published"));
 
 // Each tensor rank sends its part of a boundary, and the ranks of the next stage gather it.
 TEST(ScatteredBoundaries, HaveTheSameBitsAndTheirPartOfTheBytes) {

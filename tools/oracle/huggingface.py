@@ -100,7 +100,10 @@ GOLDEN["internlm3"] = lambda: llama_like("InternLM3", "Llama", head_dim=12, atte
 GOLDEN["ernie4.5"] = lambda: llama_like("Ernie4_5", head_dim=12, tie_word_embeddings=True)
 GOLDEN["glm4"] = lambda: llama_like("Glm4", head_dim=12, pad_token_id=0, eos_token_id=1, intermediate_size=54)
 
-STEPS = ("gpt2", "llama", "mixtral", "qwen3-moe", "qwen2-moe")
+GOLDEN["glm4-moe"] = lambda: llama_like("Glm4Moe", n_routed_experts=8, num_experts_per_tok=3, moe_intermediate_size=14, n_group=4, head_dim=12,
+                                       topk_group=2, routed_scaling_factor=1.5, attention_bias=True, num_mtp_layers=0)
+
+STEPS = ("gpt2", "llama", "mixtral", "qwen3-moe", "qwen2-moe", "glm4-moe")
 MORE = {
     "gpt2-50257": lambda: gpt2(50257),
     "gpt2-untied": lambda: gpt2(tie_word_embeddings=False),
@@ -153,6 +156,9 @@ MORE = {
     "internlm3-plain": lambda: llama_like("InternLM3", "Llama", 50257, head_dim=8),
     "ernie4.5-biases": lambda: llama_like("Ernie4_5", vocabulary=50257, head_dim=8, use_bias=True),
     "glm": lambda: llama_like("Glm", head_dim=12, pad_token_id=0, eos_token_id=1, attention_bias=False),
+    "glm4-moe-norms": lambda: llama_like("Glm4Moe", vocabulary=50257, n_routed_experts=6, num_experts_per_tok=2, moe_intermediate_size=14,
+                                         use_qk_norm=True, n_shared_experts=2, norm_topk_prob=False, first_k_dense_replace=0,
+                                         num_mtp_layers=0),
     "qwen3-tied": lambda: llama_like("Qwen3", vocabulary=50257, tie_word_embeddings=True, head_dim=24),
 }
 
@@ -203,6 +209,9 @@ def build(make, seed=7):
             gain = parameter.ndim == 1 and "bias" not in name
             from_one = gain and "Gemma" in type(model).__name__
             parameter.copy_((0.1 * noise if from_one else 1 + 0.1 * noise) if gain else 0.15 * noise)
+        for name, bias in model.named_buffers():  # after all parameters
+            if name.endswith("e_score_correction_bias"):
+                bias.copy_(0.2 * torch.randn(bias.shape))
         # Positions that matter, tokens that differ.
         model.get_input_embeddings().weight.mul_(4)
     return model

@@ -15,6 +15,8 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "kv-channels:1 "
      "num-query-groups:1 num-experts:1 moe-ffn-hidden-size:1 moe-router-topk:1 "
      "moe-router-pre-softmax moe-router-load-balancing-type:1 moe-aux-loss-coeff:1 "
+     "moe-router-score-function:1 moe-router-enable-expert-bias moe-router-bias-update-rate:1 "
+     "moe-router-num-groups:1 moe-router-group-topk:1 moe-router-topk-scaling-factor:1 "
      "moe-layer-freq:1 moe-shared-expert-intermediate-size:1 "
      "max-position-embeddings:1 position-embedding-type:1 rotary-base:1 "
      "rotary-percent:1 rotary-interleaved rotary-scaling-factor:1 "
@@ -263,7 +265,6 @@ constexpr MegatronGroup kMegatronFlags[] = {
     {kSame, "tokenizer-padding-side:1=right", "what is padded is padded at the end"},
     {kSame, "mtp-num-layers:1=0", "the model has no heads for later tokens"},
     {kSame, "moe-router-dtype:1=fp32", "logits of the router are fp32"},
-    {kSame, "moe-router-score-function:1=softmax", "the only one there is"},
     {kSame, "moe-z-loss-coeff:1=0|0.0 moe-input-jitter-eps:1=0|0.0",
      "there is neither a z-loss nor a jitter; --moe-aux-loss-coeff balances the experts"},
     {kSame, "data-parallel-sharding-strategy:1=no_shard", "--zero-stage shards"},
@@ -333,10 +334,7 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "dim-model-base:1 scale-depth:1 embedding-multiplier-scale:1 output-multiplier-scale:1 "
      "add-output-layer-bias use-glm-rope interleave-sliding-window:1 input-layernorm-in-fp32",
      "the model would be another one"},
-    {kNotYet,
-     "moe-router-num-groups:1 moe-router-group-topk:1 moe-router-topk-scaling-factor:1 "
-     "moe-router-enable-expert-bias moe-router-bias-update-rate:1 moe-router-force-load-balancing",
-     "a token goes to the experts with the largest logits, and --moe-aux-loss-coeff balances them"},
+    {kNotYet, "moe-router-force-load-balancing", "a token goes to the experts that it scores best"},
     {kNotYet, "moe-expert-capacity-factor:1 moe-pad-expert-input-to-capacity",
      "an expert takes all tokens that are sent to it"},
     {kNotYet, "moe-apply-probs-on-input", "the outputs of experts are weighted, not their inputs"},

@@ -3,6 +3,7 @@
 #include "kernels/experts.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <vector>
 
@@ -20,25 +21,97 @@ Sizes sizes_of(const Tensor& choices, const Tensor& logits) {
   return {choices.dim(0), choices.dim(1), logits.dim(1)};
 }
 
-// y[m] = softmax(x[m]).
-void write_softmax(const CpuContext& context, float* y, const float* x, std::int64_t m) {
+constexpr float kTinySum = 1e-20F;  // added to sums of sigmoids
+
+// y[m]: the scores of x[m].
+void write_scores(const CpuContext& context, float* y, const float* x, std::int64_t m,
+                  ScoreKind kind) {
+  if (kind == ScoreKind::kSigmoid) {
+    for (std::int64_t e = 0; e < m; ++e) y[e] = 1 / (1 + std::exp(-x[e]));
+    return;
+  }
   float maximum = 0;
   float sum = 0;
   context.vector.loss_statistics(x, m, &maximum, &sum);
   context.vector.loss_gradient(y, Type::kF32, x, m, m, maximum + std::log(sum), 1);
 }
 
-// The k largest of x[m] in `choices`, the largest first.
-void choose(const float* x, std::int64_t m, std::int32_t* choices, std::int64_t k) {
+// Makes the shares of a token of its sigmoids p[m]. Returns what they were divided by.
+float divide_by_sum(float* p, std::int64_t m) {
+  float sum = kTinySum;
+  for (std::int64_t e = 0; e < m; ++e) sum += p[e];
+  for (std::int64_t e = 0; e < m; ++e) p[e] /= sum;
+  return sum;
+}
+
+bool precedes(float one, float other) {
+  return one > other || (std::isnan(other) && !std::isnan(one));
+}
+
+// The k largest of x[begin, end) that are usable in `choices`, the largest first.
+template <typename Usable>
+void choose(const float* x, std::int64_t begin, std::int64_t end, std::int32_t* choices,
+            std::int64_t k, const Usable& usable) {
   for (std::int64_t j = 0; j < k; ++j) {
-    std::int32_t* end = choices + j;
+    std::int32_t* const last = choices + j;
     std::int64_t best = -1;
-    for (std::int64_t e = 0; e < m; ++e) {
-      if (std::find(choices, end, static_cast<std::int32_t>(e)) != end) continue;
-      if (best < 0 || x[e] > x[best] || (std::isnan(x[best]) && !std::isnan(x[e]))) best = e;
+    for (std::int64_t e = begin; e < end; ++e) {
+      if (best >= 0 && !precedes(x[e], x[best])) continue;
+      if (!usable(e)) continue;
+      if (std::find(choices, last, static_cast<std::int32_t>(e)) != last) continue;
+      best = e;
     }
     choices[j] = static_cast<std::int32_t>(best);
   }
+}
+
+// The k largest of x[m] in the best groups.
+void choose_in_groups(const float* x, std::int64_t m, const ExpertGroups& groups,
+                      std::int32_t* choices, std::int64_t k) {
+  const auto all = [](std::int64_t) { return true; };
+  if (!groups.divide()) return choose(x, 0, m, choices, k, all);
+  const std::int64_t size = m / groups.count;
+  std::vector<std::int32_t> found(
+      static_cast<std::size_t>(std::max(groups.largest, groups.chosen)));
+  std::array<float, ExpertGroups::kMost> sums = {};
+  for (std::int64_t group = 0; group < groups.count; ++group) {
+    choose(x, group * size, (group + 1) * size, found.data(), groups.largest, all);
+    float& sum = sums[static_cast<std::size_t>(group)];
+    for (std::int64_t i = 0; i < groups.largest; ++i) sum += x[found[static_cast<std::size_t>(i)]];
+  }
+  choose(sums.data(), 0, groups.count, found.data(), groups.chosen, all);
+  std::array<bool, ExpertGroups::kMost> open = {};
+  for (std::int64_t i = 0; i < groups.chosen; ++i)
+    open[static_cast<std::size_t>(found[static_cast<std::size_t>(i)])] = true;
+  choose(x, 0, m, choices, k,
+         [&](std::int64_t e) { return open[static_cast<std::size_t>(e / size)]; });
+}
+
+// Of which the largest are chosen, for the token with these logits and scores [m]; in `room` [m]
+// if they are neither.
+const float* rivals_of(const RouteTokens& call, const float* logits, const float* scores,
+                       float* room, std::int64_t m) {
+  if (call.score == ScoreKind::kSoftmax)
+    return call.groups.divide() && !call.normalized ? scores : logits;
+  if (!call.bias.defined()) return scores;
+  const auto* bias = call.bias.data<float>();
+  for (std::int64_t e = 0; e < m; ++e) room[e] = scores[e] + bias[e];
+  return room;
+}
+
+// Chooses the experts of token t, whose scores are p[m], and gives their weights.
+void route(const RouteTokens& call, std::int64_t t, const float* p, float* room,
+           const Sizes& sizes) {
+  const float* logits = call.logits.data<float>() + t * sizes.m;
+  auto* chosen = call.choices.data<std::int32_t>() + t * sizes.k;
+  auto* weights = call.weights.data<float>() + t * sizes.k;
+  choose_in_groups(rivals_of(call, logits, p, room, sizes.m), sizes.m, call.groups, chosen,
+                   sizes.k);
+  float sum = call.score == ScoreKind::kSigmoid ? kTinySum : 0;
+  for (std::int64_t j = 0; j < sizes.k; ++j) sum += p[chosen[j]];
+  const auto factor = static_cast<float>(call.factor);
+  for (std::int64_t j = 0; j < sizes.k; ++j)
+    weights[j] = p[chosen[j]] / (call.normalized ? sum : 1) * factor;
 }
 
 // n times the balance of the layer. p [n, m].
@@ -66,19 +139,50 @@ void add_balance_gradient(float* dlogits, const float* p, const std::int32_t* co
     dlogits[e] += factor * p[e] * (static_cast<float>(counts[e]) - mean);
 }
 
-// dlogits[m] of the weights of the k choices. p [m].
+// dlogits[m] of the weights of the k choices, which are `factor` times those of a softmax p [m].
 void write_weight_gradient(float* dlogits, const float* p, const std::int32_t* choices,
-                           const float* dweights, const Sizes& sizes, bool normalized) {
+                           const float* dweights, const Sizes& sizes, bool normalized,
+                           float factor) {
   float chosen = 0;
   for (std::int64_t j = 0; j < sizes.k; ++j) chosen += p[choices[j]];
   const float whole = normalized ? chosen : 1;
   float mean = 0;
   for (std::int64_t j = 0; j < sizes.k; ++j) mean += p[choices[j]] / whole * dweights[j];
-  for (std::int64_t e = 0; e < sizes.m; ++e) dlogits[e] = normalized ? 0 : -p[e] * mean;
+  for (std::int64_t e = 0; e < sizes.m; ++e) dlogits[e] = normalized ? 0 : -p[e] * factor * mean;
   for (std::int64_t j = 0; j < sizes.k; ++j) {
-    const float weight = p[choices[j]] / whole;
+    const float weight = p[choices[j]] / whole * factor;
     dlogits[choices[j]] += weight * (normalized ? dweights[j] - mean : dweights[j]);
   }
+}
+
+// The same of a token with sigmoids s[m]. `counts`: of the balance with `share`, or nullptr.
+void write_sigmoid_gradient(float* dlogits, const float* s, std::int64_t t,
+                            const RouteBackward& call, const Sizes& sizes,
+                            const std::int32_t* counts, float share) {
+  const auto slope = [&](std::int64_t e) { return s[e] * (1 - s[e]); };
+  std::fill_n(dlogits, sizes.m, 0.0F);
+  if (call.dweights.defined()) {
+    const auto* choices = call.choices.data<std::int32_t>() + t * sizes.k;
+    const auto* dweights = call.dweights.data<float>() + t * sizes.k;
+    float whole = kTinySum;
+    for (std::int64_t j = 0; j < sizes.k; ++j) whole += s[choices[j]];
+    float mean = 0;
+    for (std::int64_t j = 0; j < sizes.k; ++j) mean += s[choices[j]] / whole * dweights[j];
+    if (!call.normalized) {
+      whole = 1;
+      mean = 0;
+    }
+    const auto factor = static_cast<float>(call.factor);
+    for (std::int64_t j = 0; j < sizes.k; ++j)
+      dlogits[choices[j]] = slope(choices[j]) * factor * (dweights[j] - mean) / whole;
+  }
+  if (counts == nullptr) return;
+  float sum = kTinySum;
+  float mean = 0;
+  for (std::int64_t e = 0; e < sizes.m; ++e) sum += s[e];
+  for (std::int64_t e = 0; e < sizes.m; ++e) mean += s[e] / sum * static_cast<float>(counts[e]);
+  for (std::int64_t e = 0; e < sizes.m; ++e)
+    dlogits[e] += slope(e) * share * (static_cast<float>(counts[e]) - mean) / sum;
 }
 
 const std::byte* row_at(const Tensor& tensor, std::int64_t row) {
@@ -89,23 +193,19 @@ const std::byte* row_at(const Tensor& tensor, std::int64_t row) {
 
 void execute(CpuContext& context, const RouteTokens& call) {
   const Sizes sizes = sizes_of(call.choices, call.logits);
-  auto* choices = call.choices.data<std::int32_t>();
-  auto* weights = call.weights.data<float>();
+  const auto* choices = call.choices.data<std::int32_t>();
   auto* p = reinterpret_cast<float*>(context.scratch.shared(sizes.n * sizes.m * 4));
-  context.ranges(sizes.n, grain_of(sizes.m * sizes.k * 8),
-                 [&](std::int64_t begin, std::int64_t end) {
-                   for (std::int64_t t = begin; t < end; ++t) {
-                     const float* logits = call.logits.data<float>() + t * sizes.m;
-                     float* row = p + t * sizes.m;
-                     std::int32_t* chosen = choices + t * sizes.k;
-                     write_softmax(context, row, logits, sizes.m);
-                     choose(logits, sizes.m, chosen, sizes.k);
-                     float sum = 0;
-                     for (std::int64_t j = 0; j < sizes.k; ++j) sum += row[chosen[j]];
-                     for (std::int64_t j = 0; j < sizes.k; ++j)
-                       weights[t * sizes.k + j] = row[chosen[j]] / (call.normalized ? sum : 1);
-                   }
-                 });
+  const bool shares = call.balance.defined() && call.score == ScoreKind::kSigmoid;
+  context.ranges(
+      sizes.n, grain_of(sizes.m * sizes.k * 8), [&](std::int64_t begin, std::int64_t end) {
+        auto* room = reinterpret_cast<float*>(context.scratch.own(sizes.m * 4));
+        for (std::int64_t t = begin; t < end; ++t) {
+          float* row = p + t * sizes.m;
+          write_scores(context, row, call.logits.data<float>() + t * sizes.m, sizes.m, call.score);
+          route(call, t, row, room, sizes);
+          if (shares) divide_by_sum(row, sizes.m);
+        }
+      });
   if (!call.counts.defined()) return;
   auto* counts = call.counts.data<std::int32_t>();
   std::fill_n(counts, sizes.m, 0);
@@ -153,17 +253,33 @@ void execute(CpuContext& context, const RouteBackward& call) {
   context.ranges(sizes.n, grain_of(sizes.m * 8), [&](std::int64_t begin, std::int64_t end) {
     auto* p = reinterpret_cast<float*>(context.scratch.own(sizes.m * 4));
     for (std::int64_t t = begin; t < end; ++t) {
-      write_softmax(context, p, call.logits.data<float>() + t * sizes.m, sizes.m);
+      write_scores(context, p, call.logits.data<float>() + t * sizes.m, sizes.m, call.score);
       float* dlogits = call.dlogits.data<float>() + t * sizes.m;
+      if (call.score == ScoreKind::kSigmoid) {
+        write_sigmoid_gradient(dlogits, p, t, call, sizes, factor != 0 ? counts : nullptr, factor);
+        continue;
+      }
       if (call.dweights.defined()) {
         write_weight_gradient(dlogits, p, call.choices.data<std::int32_t>() + t * sizes.k,
-                              call.dweights.data<float>() + t * sizes.k, sizes, call.normalized);
+                              call.dweights.data<float>() + t * sizes.k, sizes, call.normalized,
+                              static_cast<float>(call.factor));
       } else {
         std::fill_n(dlogits, sizes.m, 0.0F);
       }
       if (factor != 0) add_balance_gradient(dlogits, p, counts, sizes.m, factor);
     }
   });
+}
+
+void execute(CpuContext& /*context*/, const ExcessChoices& call) {
+  const auto [each, mean] = call.factors();
+  const auto* choices = call.choices.data<std::int32_t>();
+  std::vector<std::int64_t> counts(static_cast<std::size_t>(call.excess.dim(0)));
+  for (std::int64_t i = 0; i < call.choices.elements(); ++i)
+    ++counts[static_cast<std::size_t>(choices[i])];
+  auto* excess = call.excess.data<float>();
+  for (const std::int64_t count : counts)
+    *excess++ += static_cast<float>(count * each - call.choices.dim(0) * mean);
 }
 
 void execute(CpuContext& context, const CombineExperts& call) {

@@ -54,6 +54,17 @@ void execute(CpuContext& context, const SgdUpdate& call) {
   });
 }
 
+void execute(CpuContext& /*context*/, const SignUpdate& call) {
+  if (call.scalars.data<float>()[kApply] == 0) return;
+  const auto rate = static_cast<float>(call.rate);
+  const auto* gradient = call.gradient.data<float>();
+  auto* main = call.main.data<float>();
+  for (std::int64_t i = 0; i < call.main.elements(); ++i) {
+    if (gradient[i] > 0) main[i] -= rate;
+    if (gradient[i] < 0) main[i] += rate;
+  }
+}
+
 void execute(CpuContext& context, const MovingAverage& call) {
   if (call.scalars.data<float>()[kApply] == 0) return;
   const auto share = static_cast<float>(1 - call.decay);

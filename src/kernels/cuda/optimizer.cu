@@ -82,6 +82,26 @@ struct Sgd {
   }
 };
 
+struct SignStep {
+  static constexpr int kVector = kVectorOf<float>;
+  float* main;
+  const float* gradient;
+  const float* scalars;
+  float rate;
+
+  template <int kCount>
+  __device__ void run(std::int64_t, std::int64_t i) const {
+    if (scalars[kApply] == 0) return;
+    const auto gradients = load<kCount>(gradient + i);
+    auto x = load<kCount>(main + i);
+    for (int j = 0; j < kCount; ++j) {
+      if (gradients.at[j] > 0) x.at[j] -= rate;
+      if (gradients.at[j] < 0) x.at[j] += rate;
+    }
+    store(main + i, x);
+  }
+};
+
 struct Average {
   static constexpr int kVector = kVectorOf<float>;
   float* average;
@@ -247,6 +267,13 @@ void execute(const SgdUpdate& call, const CallContext& context) {
                        .lr_multiplier = static_cast<float>(call.lr_multiplier)},
                 context.stream);
   });
+}
+
+void execute(const SignUpdate& call, const CallContext& context) {
+  launch_rows("launch of sign update", flat(SignStep::kVector, {call.main, call.gradient}),
+              SignStep{pointer<float>(call.main), pointer<const float>(call.gradient),
+                       pointer<const float>(call.scalars), static_cast<float>(call.rate)},
+              context.stream);
 }
 
 void execute(const MovingAverage& call, const CallContext& context) {

@@ -1,6 +1,7 @@
 // Mixtures of experts.
 #include "kernels/experts.h"
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -10,17 +11,46 @@
 namespace piton::reference {
 namespace {
 
-// softmax of each row of logits [n, experts].
-Values probabilities_of(const Tensor& logits) {
-  Values p = Values::read(logits);
+constexpr double kTinySum = 1e-20;  // added to sums of sigmoids
+
+// The scores of each row of logits [n, experts].
+Values scores_of(const Tensor& logits, ScoreKind kind) {
+  Values s = Values::read(logits);
   for (std::int64_t t = 0; t < logits.dim(0); ++t) {
     double maximum = -kInfinity;
-    for (std::int64_t e = 0; e < logits.dim(1); ++e) maximum = std::fmax(maximum, p(t, e));
+    for (std::int64_t e = 0; e < logits.dim(1); ++e) maximum = std::fmax(maximum, s(t, e));
     double sum = 0;
-    for (std::int64_t e = 0; e < logits.dim(1); ++e) sum += std::exp(p(t, e) - maximum);
-    for (std::int64_t e = 0; e < logits.dim(1); ++e) p(t, e) = std::exp(p(t, e) - maximum) / sum;
+    for (std::int64_t e = 0; e < logits.dim(1); ++e) sum += std::exp(s(t, e) - maximum);
+    for (std::int64_t e = 0; e < logits.dim(1); ++e) {
+      s(t, e) = kind == ScoreKind::kSigmoid ? 1 / (1 + std::exp(-s(t, e)))
+                                            : std::exp(s(t, e) - maximum) / sum;
+    }
+  }
+  return s;
+}
+
+// The shares of each row of scores.
+Values shares_of(const Values& scores, ScoreKind kind) {
+  Values p = scores;
+  if (kind == ScoreKind::kSoftmax) return p;
+  for (std::int64_t t = 0; t < p.shape()[0]; ++t) {
+    double sum = kTinySum;
+    for (std::int64_t e = 0; e < p.shape()[1]; ++e) sum += scores(t, e);
+    for (std::int64_t e = 0; e < p.shape()[1]; ++e) p(t, e) /= sum;
   }
   return p;
+}
+
+// Of which the largest are chosen.
+Values rivals_of(const RouteTokens& call, const Values& scores) {
+  if (call.score == ScoreKind::kSoftmax)
+    return call.groups.divide() && !call.normalized ? scores : Values::read(call.logits);
+  Values rivals = scores;
+  const Values bias = Values::read(call.bias);
+  for (std::int64_t t = 0; t < rivals.shape()[0]; ++t) {
+    for (std::int64_t e = 0; e < rivals.shape()[1]; ++e) rivals(t, e) += bias.given() ? bias(e) : 0;
+  }
+  return rivals;
 }
 
 std::int64_t largest_left(const Values& logits, std::int64_t token, std::vector<bool>& taken) {
@@ -33,6 +63,26 @@ std::int64_t largest_left(const Values& logits, std::int64_t token, std::vector<
   }
   taken[static_cast<std::size_t>(best)] = true;
   return best;
+}
+
+// Which experts of a token are not to be chosen: those outside of its best groups.
+std::vector<bool> barred(const Values& rivals, std::int64_t token, const ExpertGroups& groups) {
+  const std::int64_t experts = rivals.shape()[1];
+  std::vector<bool> out(static_cast<std::size_t>(experts));
+  if (!groups.divide()) return out;
+  const std::int64_t size = experts / groups.count;
+  Values sums(Shape{1, groups.count});
+  for (std::int64_t group = 0; group < groups.count; ++group) {
+    std::vector<bool> taken(static_cast<std::size_t>(experts), true);
+    std::fill_n(taken.begin() + group * size, size, false);
+    for (std::int64_t i = 0; i < groups.largest; ++i)
+      sums(0, group) += rivals(token, largest_left(rivals, token, taken));
+  }
+  std::vector<bool> taken(static_cast<std::size_t>(groups.count));
+  for (std::int64_t i = 0; i < groups.chosen; ++i) largest_left(sums, 0, taken);
+  for (std::int64_t e = 0; e < experts; ++e)
+    out[static_cast<std::size_t>(e)] = !taken[static_cast<std::size_t>(e / size)];
+  return out;
 }
 
 double chosen_sum(const Values& p, const Values& choices, std::int64_t token) {
@@ -64,6 +114,41 @@ void add_normalized_gradient(Values& dlogits, std::int64_t token, const Values& 
     dlogits(token, expert(j)) += p(token, expert(j)) / whole * (dweights(token, j) - mean);
 }
 
+void add_softmax_weight_gradient(Values& dlogits, std::int64_t token, const Values& p,
+                                 const Values& choices, const Values& dweights, bool normalized) {
+  if (normalized) return add_normalized_gradient(dlogits, token, p, choices, dweights);
+  std::vector<double> dp(static_cast<std::size_t>(p.shape()[1]));
+  for (std::int64_t j = 0; j < choices.shape()[1]; ++j)
+    dp[static_cast<std::size_t>(choices(token, j))] = dweights(token, j);
+  add_softmax_gradient(dlogits, token, p, dp);
+}
+
+// dl += s (1 - s) ds, of the logits of a token with sigmoids.
+void add_sigmoid_gradient(Values& dlogits, std::int64_t token, const Values& scores,
+                          const std::vector<double>& ds) {
+  for (std::int64_t e = 0; e < std::ssize(ds); ++e) {
+    const double s = scores(token, e);
+    dlogits(token, e) += s * (1 - s) * ds[static_cast<std::size_t>(e)];
+  }
+}
+
+// Of the weights of a token, from sigmoids: only of those that are chosen.
+void add_sigmoid_weight_gradient(Values& dlogits, std::int64_t token, const RouteBackward& call,
+                                 const Values& scores, const Values& choices,
+                                 const Values& dweights) {
+  const std::int64_t k = choices.shape()[1];
+  const auto expert = [&](std::int64_t j) { return static_cast<std::int64_t>(choices(token, j)); };
+  const double whole = call.normalized ? chosen_sum(scores, choices, token) + kTinySum : 1;
+  double mean = 0;
+  for (std::int64_t j = 0; j < k; ++j)
+    mean += scores(token, expert(j)) / whole * dweights(token, j);
+  if (!call.normalized) mean = 0;
+  for (std::int64_t j = 0; j < k; ++j) {
+    const double s = scores(token, expert(j));
+    dlogits(token, expert(j)) += s * (1 - s) * call.factor * (dweights(token, j) - mean) / whole;
+  }
+}
+
 // The gradient of a mean probability for each row of its expert; 0 without a balance.
 double factor_of_counts(const RouteBackward& call) {
   if (call.balance_factor == 0) return 0;
@@ -87,23 +172,25 @@ void execute(const RouteTokens& call) {
   const std::int64_t n = call.choices.dim(0);
   const std::int64_t k = call.choices.dim(1);
   const std::int64_t experts = call.logits.dim(1);
-  const Values logits = Values::read(call.logits);
-  const Values p = probabilities_of(call.logits);
+  const Values scores = scores_of(call.logits, call.score);
+  const Values rivals = rivals_of(call, scores);
+  const double tiny = call.score == ScoreKind::kSigmoid ? kTinySum : 0;
   Values choices(call.choices.shape());
   Values weights(call.weights.shape());
   for (std::int64_t t = 0; t < n; ++t) {
-    std::vector<bool> taken(static_cast<std::size_t>(experts));
+    std::vector<bool> taken = barred(rivals, t, call.groups);
     for (std::int64_t j = 0; j < k; ++j)
-      choices(t, j) = static_cast<double>(largest_left(logits, t, taken));
-    const double whole = call.normalized ? chosen_sum(p, choices, t) : 1;
+      choices(t, j) = static_cast<double>(largest_left(rivals, t, taken));
+    const double whole = call.normalized ? chosen_sum(scores, choices, t) + tiny : 1;
     for (std::int64_t j = 0; j < k; ++j)
-      weights(t, j) = p(t, static_cast<std::int64_t>(choices(t, j))) / whole;
+      weights(t, j) = call.factor * scores(t, static_cast<std::int64_t>(choices(t, j))) / whole;
   }
   choices.write(call.choices);
   weights.write(call.weights);
   const Values counts = counts_of(choices, experts);
   if (call.counts.defined()) counts.write(call.counts);
   if (!call.balance.defined() || n == 0) return;
+  const Values p = shares_of(scores, call.score);
   double sum = 0;
   for (std::int64_t e = 0; e < experts; ++e) {
     double column = 0;
@@ -118,27 +205,48 @@ void execute(const RouteTokens& call) {
 void execute(const RouteBackward& call) {
   const std::int64_t n = call.choices.dim(0);
   const std::int64_t experts = call.logits.dim(1);
-  const Values p = probabilities_of(call.logits);
+  const bool sigmoid = call.score == ScoreKind::kSigmoid;
+  const Values scores = scores_of(call.logits, call.score);
+  const Values p = shares_of(scores, call.score);
   const Values choices = Values::read(call.choices);
   const Values counts = Values::read(call.counts);
-  const Values dweights = Values::read(call.dweights);
+  Values dweights = Values::read(call.dweights);
   const double factor = factor_of_counts(call);
   Values dlogits(call.dlogits.shape());
   for (std::int64_t t = 0; t < n; ++t) {
-    if (dweights.given() && call.normalized) {
-      add_normalized_gradient(dlogits, t, p, choices, dweights);
+    if (dweights.given() && sigmoid) {
+      add_sigmoid_weight_gradient(dlogits, t, call, scores, choices, dweights);
     } else if (dweights.given()) {
-      std::vector<double> dp(static_cast<std::size_t>(experts));
-      for (std::int64_t j = 0; j < choices.shape()[1]; ++j)
-        dp[static_cast<std::size_t>(choices(t, j))] = dweights(t, j);
-      add_softmax_gradient(dlogits, t, p, dp);
+      for (std::int64_t j = 0; j < choices.shape()[1]; ++j) dweights(t, j) *= call.factor;
+      add_softmax_weight_gradient(dlogits, t, p, choices, dweights, call.normalized);
     }
     if (factor == 0) continue;
     std::vector<double> dp;
     for (std::int64_t e = 0; e < experts; ++e) dp.push_back(factor * counts(e));
-    add_softmax_gradient(dlogits, t, p, dp);
+    if (!sigmoid) {
+      add_softmax_gradient(dlogits, t, p, dp);
+      continue;
+    }
+    double sum = kTinySum, mean = 0;
+    for (std::int64_t e = 0; e < experts; ++e) {
+      sum += scores(t, e);
+      mean += p(t, e) * dp[static_cast<std::size_t>(e)];
+    }
+    for (double& one : dp) one = (one - mean) / sum;
+    add_sigmoid_gradient(dlogits, t, scores, dp);
   }
   dlogits.write(call.dlogits);
+}
+
+void execute(const ExcessChoices& call) {
+  const Values counts = counts_of(Values::read(call.choices), call.excess.dim(0));
+  const auto [each, mean] = call.factors();
+  Values excess = Values::read(call.excess);
+  for (std::int64_t e = 0; e < call.excess.dim(0); ++e) {
+    excess(e) +=
+        counts(e) * static_cast<double>(each) - static_cast<double>(call.choices.dim(0) * mean);
+  }
+  excess.write(call.excess);
 }
 
 void execute(const SortByExpert& call) {

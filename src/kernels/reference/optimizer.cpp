@@ -50,6 +50,18 @@ void execute(const SgdUpdate& call) {
   if (call.copy.defined()) Values::read(call.main).write(call.copy);
 }
 
+void execute(const SignUpdate& call) {
+  const Values scalars = Values::read(call.scalars);
+  if (scalars(kApply) == 0) return;
+  const Values gradient = Values::read(call.gradient);
+  Values main = Values::read(call.main);
+  for (std::int64_t i = 0; i < call.main.dim(0); ++i) {
+    if (gradient(i) > 0) main(i) -= call.rate;
+    if (gradient(i) < 0) main(i) += call.rate;
+  }
+  main.write(call.main);
+}
+
 void execute(const MovingAverage& call) {
   const Values scalars = Values::read(call.scalars);
   if (scalars(kApply) == 0) return;

@@ -162,6 +162,43 @@ TEST(HfModel, HasTheExpertsOfItsFile) {
               HasSubstr("--moe-router-topk: got 6, wanted 1 to 5"));
 }
 
+TEST(HfModel, HasExpertsThatSigmoidsWithABiasChoose) {
+  Json config = golden("glm4-moe");
+  const ModelConfig glm = model_of(config);
+  EXPECT_EQ(glm.family, "glm4_moe");
+  const ExpertFacts wanted{.experts = 8,
+                           .choices = 3,
+                           .score = ScoreKind::kSigmoid,
+                           .weight_factor = 1.5,
+                           .choice_bias = true,
+                           .groups = {.count = 4, .chosen = 2, .largest = 2},
+                           .ffn_hidden = 14,
+                           .shared_ffn_hidden = 14,
+                           .dense_layers = {0}};
+  EXPECT_EQ(glm.experts, wanted);
+  EXPECT_EQ(glm.rotary_share, 0.5);
+  EXPECT_TRUE(glm.qkv_biases && !glm.output_bias && !glm.head_norms);
+  // Transformers' defaults of absent keys.
+  for (const char* key : {"n_group", "topk_group", "routed_scaling_factor", "norm_topk_prob",
+                          "first_k_dense_replace", "n_shared_experts", "attention_bias"})
+    config.erase(key);
+  config["rope_parameters"].erase("partial_rotary_factor");
+  const ModelConfig sparse = model_of(config);
+  EXPECT_EQ(sparse.experts->groups, ExpertGroups());
+  EXPECT_EQ(sparse.experts->weight_factor, 1);
+  EXPECT_EQ(sparse.experts->dense_layers, (std::vector<std::int64_t>{0}));
+  EXPECT_EQ(sparse.rotary_share, 0.5);
+  EXPECT_FALSE(sparse.qkv_biases);
+  const auto refused = [](const char* key, const Json& value) {
+    return refusal("glm4-moe", [&](Json& file) { file[key] = value; });
+  };
+  EXPECT_THAT(refused("n_group", 3), HasSubstr("--moe-router-num-groups: got 3, wanted a divisor"));
+  EXPECT_THAT(refused("topk_group", 5), HasSubstr("--moe-router-group-topk: got 5, wanted 1 to 4"));
+  EXPECT_THAT(refused("first_k_dense_replace", 2),
+              HasSubstr("first_k_dense_replace: got 2, wanted 0 or more, and fewer than "
+                        "num_hidden_layers"));
+}
+
 TEST(HfModel, HasExpertsInSomeLayersAndAnMlpThatAllTokensShare) {
   Json config = golden("qwen2-moe");
   const ModelConfig qwen = model_of(config);

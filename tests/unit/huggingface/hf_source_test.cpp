@@ -246,6 +246,23 @@ TEST(HfDownload, WithAnIndexThatIsWrongIsNamed) {
                                                 "model.safetensors.index.json; got model-0000"));
 }
 
+// GLM-4.5 has a layer more than num_hidden_layers says, which predicts later tokens.
+TEST(HfSource, LeavesOutLayersThatPredictLaterTokens) {
+  HfFolder folder("glm4-moe");
+  folder.tensors["model.layers.2.eh_proj.weight"] = host_tensor(DType::kF32, {32, 64});
+  folder.tensors["model.layers.2.mlp.gate.weight"] = host_tensor(DType::kF32, {8, 32});
+  folder.write();
+  EXPECT_THAT(refusal(folder.path()),
+              HasSubstr("tensors that are not of a model of type glm4_moe"));
+  folder.edit_config([](auto& config) { config["num_nextn_predict_layers"] = 1; });
+  const HfSource source(folder.path());
+  ASSERT_EQ(source.notes().size(), 1U);
+  EXPECT_THAT(source.notes()[0],
+              HasSubstr("num_nextn_predict_layers: the layers from 2 on predict later tokens and "
+                        "are left out, as by Transformers"));
+  EXPECT_EQ(source.tensors(TensorKind::kWeight).size(), canonical_tensors(source.model()).size());
+}
+
 TEST(HfDownload, OfAnotherModelOrSizeIsNamed) {
   const auto spoiled = [](const std::function<void(HfFolder&)>& spoil) {
     HfFolder folder("llama");

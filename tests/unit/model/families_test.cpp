@@ -18,6 +18,7 @@ TEST(Families, HaveTheParametersThatArePublished) {
   EXPECT_EQ(preset("mixtral-8x7b").parameters(), 46'702'792'704);
   EXPECT_EQ(preset("qwen3-30b-a3b").parameters(), 30'532'122'624);
   EXPECT_EQ(preset("qwen1.5-moe-a2.7b").parameters(), 14'315'784'192);
+  EXPECT_EQ(preset("glm-4.5-air").parameters(), 106'852'251'264);
 }
 
 // The architectures of the documents that Piton replaces, by their sizes.
@@ -247,7 +248,8 @@ TEST(Families, RefuseFlagsThatSayNothing) {
   };
   refused(
       {"--model-family", "mamba"},
-      "wanted gpt2, gpt_neox, bloom, llama, mixtral, qwen2, qwen3, qwen2_moe, qwen3_moe, gemma");
+      "wanted gpt2, gpt_neox, bloom, llama, mixtral, qwen2, qwen3, qwen2_moe, qwen3_moe, glm4_moe, "
+      "gemma");
   refused({"--window-attn-skip-freq", "2"}, "--window-attn-skip-freq: needs layers with a window");
   refused({"--pre-tockens", "4", "--window-attn-skip-freq", "0"}, "--window-attn-skip-freq: got 0");
   refused({"--model-family", "llama", "--rotary-base-local", "500"},

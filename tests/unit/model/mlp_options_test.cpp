@@ -121,6 +121,81 @@ TEST(MlpOptions, RefuseLayersThatAreNotOfTheModel) {
               testing::HasSubstr("--moe-layer-freq: is for a mixture of experts"));
 }
 
+TEST(MlpOptions, SetTheRouter) {
+  const auto facts = [](const std::vector<std::string>& given) {
+    std::vector<std::string> all{"--num-experts", "8", "--moe-router-topk", "4"};
+    all.insert(all.end(), given.begin(), given.end());
+    return *resolve("llama-tiny", all).experts;
+  };
+  const ExpertFacts plain = facts({});
+  EXPECT_EQ(plain.score, ScoreKind::kSoftmax);
+  EXPECT_FALSE(plain.choice_bias);
+  EXPECT_EQ(plain.bias_rate, 0);
+  const std::vector<std::string> sigmoid{"--moe-router-score-function", "sigmoid"};
+  const auto more = [&](std::vector<std::string> given) {
+    given.insert(given.end(), sigmoid.begin(), sigmoid.end());
+    return facts(given);
+  };
+  // Megatron-core divides sigmoids by their sum with this flag too, but not a single one.
+  EXPECT_TRUE(more({"--moe-router-pre-softmax"}).normalized);
+  EXPECT_FALSE(more({"--no-norm-topk-prob"}).normalized);
+  EXPECT_FALSE(more({"--moe-router-topk", "1"}).normalized);
+  const ExpertFacts biased = more({"--moe-router-enable-expert-bias"});
+  EXPECT_EQ(biased.bias_rate, 1e-3);
+  const ExpertFacts all = more({"--moe-router-enable-expert-bias", "--moe-router-bias-update-rate",
+                                "0.5", "--moe-router-num-groups", "4", "--moe-router-group-topk",
+                                "2", "--moe-router-topk-scaling-factor", "2.5"});
+  EXPECT_EQ(all.bias_rate, 0.5);
+  EXPECT_EQ(all.weight_factor, 2.5);
+  EXPECT_EQ(all.groups, (ExpertGroups{.count = 4, .chosen = 2, .largest = 2}));
+  EXPECT_EQ(more({"--moe-router-num-groups", "4", "--moe-router-group-topk", "2",
+                  "--moe-router-group-scores", "1"})
+                .groups.largest,
+            1);
+  // The options of a model give the model.
+  ModelConfig model = preset("llama-tiny");
+  for (const ExpertFacts& one : {plain, biased, all, more({"--no-norm-topk-prob"})}) {
+    model.experts = one;
+    EXPECT_EQ(ModelOptions::of(model).resolve({}).experts, one);
+  }
+}
+
+TEST(MlpOptions, RefuseRoutersThatCannotBe) {
+  const auto refusal = [](const std::vector<std::string>& given) {
+    std::vector<std::string> all{"--num-experts", "8", "--moe-router-topk", "4"};
+    all.insert(all.end(), given.begin(), given.end());
+    return message_of(Fault::kUsage, [&] { resolve("llama-tiny", all); });
+  };
+  EXPECT_THAT(refusal({"--moe-router-num-groups", "3", "--moe-router-group-topk", "2"}),
+              HasSubstr("--moe-router-num-groups: got 3, wanted a divisor of --num-experts, which "
+                        "is 8"));
+  EXPECT_THAT(refusal({"--moe-router-num-groups", "4", "--moe-router-group-topk", "5"}),
+              HasSubstr("--moe-router-group-topk: got 5, wanted 1 to 4"));
+  EXPECT_THAT(refusal({"--moe-router-num-groups", "4", "--moe-router-group-topk", "1"}),
+              HasSubstr("--moe-router-topk: got 4, and the 1 of 4 groups that a token can choose "
+                        "of have 2 experts; raise --moe-router-group-topk"));
+  EXPECT_THAT(refusal({"--moe-router-num-groups", "4", "--moe-router-group-topk", "2",
+                       "--moe-router-group-scores", "3"}),
+              HasSubstr("--moe-router-group-scores: got 3, wanted 1 to 2"));
+  EXPECT_THAT(refusal({"--moe-router-num-groups", "4"}),
+              HasSubstr("--moe-router-num-groups: got no --moe-router-group-topk; give both or "
+                        "neither"));
+  EXPECT_THAT(
+      refusal({"--moe-router-enable-expert-bias"}),
+      HasSubstr("--moe-router-enable-expert-bias: is added to sigmoids, and the scores are "
+                "a softmax; give --moe-router-score-function sigmoid too, or leave it out"));
+  EXPECT_THAT(refusal({"--moe-router-bias-update-rate", "0.1"}),
+              HasSubstr("--moe-router-bias-update-rate: got 0.1, and there is no bias"));
+  EXPECT_THAT(refusal({"--moe-router-topk-scaling-factor", "0"}),
+              HasSubstr("--moe-router-topk-scaling-factor: got 0"));
+  EXPECT_THAT(message_of(Fault::kUsage,
+                         [] {
+                           resolve("llama-tiny", {"--moe-router-score-function", "sigmoid"});
+                         }),
+              HasSubstr("--moe-router-score-function: is for a mixture of experts, and there are "
+                        "none; give --num-experts too, or leave it out"));
+}
+
 TEST(MlpOptions, RefuseContradictions) {
   const auto refused = [](const std::vector<std::string>& flags, const std::string& with) {
     EXPECT_NE(message_of(Fault::kUsage, [&] { resolve("gpt2-tiny", flags); }).find(with),

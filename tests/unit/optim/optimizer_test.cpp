@@ -473,6 +473,35 @@ TEST(Optimizer, UpdatesEachSpanByItsRule) {
   EXPECT_NE(mixed.second, adam.second);
 }
 
+// A bias of choices: a step of its own rate against the sign, without moments, in every optimizer;
+// not in the norm, and not moved by a step that is skipped.
+TEST(Optimizer, MovesBiasesOfChoicesBySignAlone) {
+  for (const OptimizerKind kind :
+       {OptimizerKind::kAdam, OptimizerKind::kSgd, OptimizerKind::kMuon, OptimizerKind::kCadam}) {
+    Alone alone;
+    Parameter weight = matrix("w", 2, 2, DType::kF32);
+    Parameter bias = vector("b", 3, DType::kF32);
+    bias.sign_rate = 0.25;
+    const auto fp32 = [](const std::vector<double>& contents) {
+      return test::tensor_of(DType::kF32, {std::ssize(contents)}, contents);
+    };
+    const std::vector<UpdateSpan> spans = {{&weight, 0, fp32({3, 0, 4, 0}), fp32({1, 1, 1, 1})},
+                                           {&bias, 0, fp32({1e6, 0, -2}), fp32({1, 2, 3})}};
+    Optimizer optimizer({.kind = kind, .clip_grad = 0.5}, spans, alone.mesh,
+                        {*alone.kernels, alone.device, alone.arena, *alone.stream});
+    EXPECT_TRUE(optimizer.state()[1].moments.empty());
+    optimizer.reset_main(*alone.stream);
+    for (int step = 0; step < 2; ++step) optimizer.step({0.1, 0.01}, *alone.stream);
+    EXPECT_EQ(optimizer.result(*alone.stream).grad_norm, 5);
+    EXPECT_EQ(test::values(spans[1].value), (std::vector<double>{0.5, 2, 3.5}));
+    EXPECT_EQ(optimizer.figures(*alone.stream).num_zeros, 2);
+    test::set_value(spans[0].gradient, 0, std::numeric_limits<double>::infinity());
+    optimizer.step({0.1, 0.01}, *alone.stream);
+    EXPECT_TRUE(optimizer.result(*alone.stream).skipped);
+    EXPECT_EQ(test::values(spans[1].value), (std::vector<double>{0.5, 2, 3.5}));
+  }
+}
+
 // Gradients wide in size, so that every order of a sum rounds apart.
 std::vector<float> gradient_of(const std::string& name, std::int64_t elements) {
   std::mt19937_64 random(std::hash<std::string>()(name));

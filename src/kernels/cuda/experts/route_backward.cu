@@ -1,4 +1,4 @@
-// The gradient of the logits of routing: a warp for each token computes its softmax again.
+// The gradient of the logits of routing: a warp for each token computes its scores again.
 #include <limits>
 
 #include "kernels/cuda/calls.h"
@@ -20,6 +20,8 @@ struct RouteGradient {
   int experts;
   int k;
   bool normalized;
+  bool sigmoid;
+  S weight_factor;
   S lowest;  // -infinity
 
   __device__ S rows_of(int expert) const { return static_cast<S>(counts[expert]); }
@@ -33,35 +35,45 @@ __global__ void __launch_bounds__(kThreads, kBlocks) route_gradient_rows(RouteGr
   const S* x = all.logits + token * all.experts;
   const std::int32_t* choices = all.choices + token * all.k;
   const S* dweights = all.dweights != nullptr ? all.dweights + token * all.k : nullptr;
-  const TokenSoftmax<S> softmax = softmax_of(x, all.experts, all.lowest);
+  const TokenScores<S> scores = scores_of(x, all.experts, all.lowest, all.sigmoid);
+  const bool spreads = !all.sigmoid && !all.normalized;  // a weight depends on all logits
   S whole = 1;
   S mean = 0;  // of the gradients of weights
   if (dweights != nullptr) {
     if (all.normalized) {
-      whole = 0;
-      for (int j = 0; j < all.k; ++j) whole += softmax.probability(x[choices[j]]);
+      whole = scores.tiny();
+      for (int j = 0; j < all.k; ++j) whole += scores.score(x[choices[j]]);
     }
-    for (int j = 0; j < all.k; ++j)
-      mean += softmax.probability(x[choices[j]]) / whole * dweights[j];
+    if (all.normalized || spreads) {
+      for (int j = 0; j < all.k; ++j) mean += scores.score(x[choices[j]]) / whole * dweights[j];
+    }
   }
   S factor = 0;
   S mean_rows = 0;
+  S sum_of_scores = 1;
   if (all.scale != nullptr) {
     factor = static_cast<S>(all.factor * static_cast<double>(*all.scale));
+    if (all.sigmoid) {
+      S mine = 0;
+      for (int e = lane; e < all.experts; e += kWarp) mine += scores.score(x[e]);
+      sum_of_scores = warp_sum(mine) + scores.tiny();
+    }
     for (int e = lane; e < all.experts; e += kWarp)
-      mean_rows += softmax.probability(x[e]) * all.rows_of(e);
+      mean_rows += scores.score(x[e]) / sum_of_scores * all.rows_of(e);
     mean_rows = warp_sum(mean_rows);
   }
   for (int e = lane; e < all.experts; e += kWarp) {
-    const S p = softmax.probability(x[e]);
+    const S score = scores.score(x[e]);
+    const S slope = all.sigmoid ? score * (S{1} - score) : score;
     S sum = 0;
     if (dweights != nullptr) {
-      if (!all.normalized) sum -= p * mean;
+      if (spreads) sum -= slope * all.weight_factor * mean;
       for (int j = 0; j < all.k; ++j) {
-        if (choices[j] == e) sum += p / whole * (all.normalized ? dweights[j] - mean : dweights[j]);
+        if (choices[j] == e)
+          sum += slope / whole * all.weight_factor * (spreads ? dweights[j] : dweights[j] - mean);
       }
     }
-    if (all.scale != nullptr) sum += factor * p * (all.rows_of(e) - mean_rows);
+    if (all.scale != nullptr) sum += factor * slope * (all.rows_of(e) - mean_rows) / sum_of_scores;
     all.dlogits[token * all.experts + e] = sum;
   }
 }
@@ -88,6 +100,8 @@ void execute(const RouteBackward& call, const CallContext& context) {
                          .experts = static_cast<int>(experts),
                          .k = static_cast<int>(call.choices.dim(1)),
                          .normalized = call.normalized,
+                         .sigmoid = call.score == ScoreKind::kSigmoid,
+                         .weight_factor = static_cast<S>(call.factor),
                          .lowest = -std::numeric_limits<S>::infinity()},
         context.stream);
   });

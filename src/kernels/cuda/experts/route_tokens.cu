@@ -14,11 +14,33 @@ struct RoutedTokens {
   std::int32_t* choices;
   S* probabilities;  // or nullptr
   const S* logits;
+  const S* bias;  // or nullptr
   std::int64_t n;
   int experts;
   int k;
   bool normalized;
+  bool sigmoid;
+  S factor;
   S lowest;  // -infinity
+  // ExpertGroups
+  int groups;
+  int groups_chosen;
+  int largest;
+};
+
+// Of which the largest are chosen.
+template <typename S>
+struct Rivals {
+  const S* logits;
+  const S* bias;  // or nullptr
+  TokenScores<S> scores;
+  bool are_logits;
+
+  __device__ S operator()(int expert) const {
+    if (are_logits) return logits[expert];
+    const S score = scores.score(logits[expert]);
+    return bias == nullptr ? score : score + bias[expert];
+  }
 };
 
 template <typename S>
@@ -36,23 +58,67 @@ struct Candidate {
   }
 };
 
-// The first of those that come after `previous`; of all if its expert is -1.
+// Of experts begin .. end - 1 whose group of `size` has a bit in `open`: the first of those that
+// come after `previous`; of all if its expert is -1.
+struct Range {
+  int begin;
+  int end;
+  int size;
+  unsigned long long open;
+};
+
 template <typename S>
-__device__ Candidate<S> next_candidate(const S* x, int experts, const Candidate<S>& previous) {
+__device__ Candidate<S> first_in_warp(Candidate<S> best) {
+  for (int distance = kWarp / 2; distance > 0; distance /= 2) {
+    const Candidate<S> other{__shfl_xor_sync(kAllLanes, best.logit, distance),
+                             __shfl_xor_sync(kAllLanes, best.expert, distance)};
+    if (other.expert >= 0 && (best.expert < 0 || other.precedes(best))) best = other;
+  }
+  return best;
+}
+
+template <typename S>
+__device__ Candidate<S> next_candidate(const Rivals<S>& x, const Range& range,
+                                       const Candidate<S>& previous) {
   Candidate<S> best{0, -1};
   const auto offer = [&](const Candidate<S>& one) {
     if (best.expert < 0 || one.precedes(best)) best = one;
   };
-  for (int e = static_cast<int>(threadIdx.x % kWarp); e < experts; e += kWarp) {
-    const Candidate<S> one{x[e], e};
+  for (int e = range.begin + static_cast<int>(threadIdx.x % kWarp); e < range.end; e += kWarp) {
+    if ((range.open >> (e / range.size) & 1ULL) == 0) continue;
+    const Candidate<S> one{x(e), e};
     if (previous.expert < 0 || previous.precedes(one)) offer(one);
   }
-  for (int distance = kWarp / 2; distance > 0; distance /= 2) {
-    const Candidate<S> other{__shfl_xor_sync(kAllLanes, best.logit, distance),
-                             __shfl_xor_sync(kAllLanes, best.expert, distance)};
-    if (other.expert >= 0) offer(other);
+  return first_in_warp(best);
+}
+
+// A bit for each of the best groups. Lane i has the sums of groups i and kWarp + i.
+template <typename S>
+__device__ unsigned long long best_groups(const RoutedTokens<S>& all, const Rivals<S>& x) {
+  const int lane = static_cast<int>(threadIdx.x % kWarp);
+  const int size = all.experts / all.groups;
+  S sums[2] = {};
+  for (int group = 0; group < all.groups; ++group) {
+    const Range range{group * size, (group + 1) * size, size, ~0ULL};
+    Candidate<S> found{0, -1};
+    S sum = 0;
+    for (int i = 0; i < all.largest; ++i) {
+      found = next_candidate(x, range, found);
+      sum += found.logit;
+    }
+    if (group % kWarp == lane) sums[group / kWarp] = sum;
   }
-  return best;
+  unsigned long long open = 0;
+  for (int i = 0; i < all.groups_chosen; ++i) {
+    Candidate<S> best{0, -1};
+    for (int half = 0; half < 2; ++half) {
+      const Candidate<S> one{sums[half], half * kWarp + lane};
+      if (one.expert >= all.groups || (open >> one.expert & 1ULL) != 0) continue;
+      if (best.expert < 0 || one.precedes(best)) best = one;
+    }
+    open |= 1ULL << first_in_warp(best).expert;
+  }
+  return open;
 }
 
 template <typename S>
@@ -61,24 +127,35 @@ __global__ void __launch_bounds__(kThreads, kBlocks) route_rows(RoutedTokens<S> 
   const std::int64_t token = std::int64_t{blockIdx.x} * kWarps + threadIdx.x / kWarp;
   if (token >= all.n) return;
   const S* x = all.logits + token * all.experts;
-  const TokenSoftmax<S> softmax = softmax_of(x, all.experts, all.lowest);
+  const TokenScores<S> scores = scores_of(x, all.experts, all.lowest, all.sigmoid);
   if (all.probabilities != nullptr) {
+    S whole = 1;
+    if (all.sigmoid) {
+      whole = 0;
+      for (int e = lane; e < all.experts; e += kWarp) whole += scores.score(x[e]);
+      whole = warp_sum(whole) + scores.tiny();
+    }
     for (int e = lane; e < all.experts; e += kWarp)
-      all.probabilities[token * all.experts + e] = softmax.probability(x[e]);
+      all.probabilities[token * all.experts + e] = scores.score(x[e]) / whole;
   }
+  const bool divided = all.groups > 1;
+  const Rivals<S> rivals{x, all.bias, scores, !all.sigmoid && !(divided && !all.normalized)};
+  const Range range{0, all.experts, all.experts / all.groups,
+                    divided ? best_groups(all, rivals) : ~0ULL};
   S* weights = all.weights + token * all.k;
   Candidate<S> chosen{0, -1};
-  S sum = 0;
+  S sum = scores.tiny();
   for (int j = 0; j < all.k; ++j) {
-    chosen = next_candidate(x, all.experts, chosen);
-    const S weight = softmax.probability(chosen.logit);
+    chosen = next_candidate(rivals, range, chosen);
+    const S weight = scores.score(x[chosen.expert]);
     sum += weight;
     if (lane != 0) continue;
     all.choices[token * all.k + j] = chosen.expert;
     weights[j] = weight;
   }
-  if (lane != 0 || !all.normalized) return;
-  for (int j = 0; j < all.k; ++j) weights[j] /= sum;
+  if (lane != 0) return;
+  const S whole = all.normalized ? sum : S{1};
+  for (int j = 0; j < all.k; ++j) weights[j] = weights[j] / whole * all.factor;
 }
 
 // Choices of the experts from number `first` on, a block for each.
@@ -152,6 +229,21 @@ __global__ void __launch_bounds__(kThreads, kBlocks) place_rows(SortedRows all) 
   if (!last) return;
   if (thread == 0) all.first_rows[all.experts] = row;
   for (int r = row + thread; r < all.room; r += kThreads) all.sources[r] = 0;
+}
+
+template <typename S>
+struct ExcessSums {
+  S* excess;  // [experts]
+  const std::int32_t* counts;
+  int experts;
+  S each;  // of a choice
+  S mean;  // of all tokens
+};
+
+template <typename S>
+__global__ void __launch_bounds__(kThreads, kBlocks) add_excess(ExcessSums<S> all) {
+  for (int e = static_cast<int>(threadIdx.x); e < all.experts; e += kThreads)
+    all.excess[e] += static_cast<S>(all.counts[e]) * all.each - all.mean;
 }
 
 template <typename S>
@@ -260,16 +352,38 @@ void execute(const RouteTokens& call, const CallContext& context) {
                              .choices = pointer<std::int32_t>(call.choices),
                              .probabilities = pointer<S>(probabilities),
                              .logits = pointer<const S>(call.logits),
+                             .bias = pointer<const S>(call.bias),
                              .n = n,
                              .experts = static_cast<int>(call.logits.dim(1)),
                              .k = static_cast<int>(call.choices.dim(1)),
                              .normalized = call.normalized,
-                             .lowest = -std::numeric_limits<S>::infinity()},
+                             .sigmoid = call.score == ScoreKind::kSigmoid,
+                             .factor = static_cast<S>(call.factor),
+                             .lowest = -std::numeric_limits<S>::infinity(),
+                             .groups = static_cast<int>(call.groups.count),
+                             .groups_chosen = static_cast<int>(call.groups.chosen),
+                             .largest = static_cast<int>(call.groups.largest)},
              context.stream);
     }
     if (call.counts.defined()) launch_counts(call.counts, call.choices, 0, context.stream);
     if (probabilities.defined())
       launch_balance(call, pointer<const S>(probabilities), context.stream);
+  });
+}
+
+void execute(const ExcessChoices& call, const CallContext& context) {
+  const std::int64_t experts = call.excess.dim(0);
+  const Tensor counts = scratch(DType::kI32, {experts}, call.choices.place(), context.stream);
+  launch_counts(counts, call.choices, 0, context.stream);
+  const auto [each, mean] = call.factors();
+  with_sums(call.excess.dtype(), [&, each = each, mean = mean]<typename S>(std::type_identity<S>) {
+    launch("launch of excess choices", add_excess<S>, {.blocks = {1, 1, 1}},
+           ExcessSums<S>{.excess = pointer<S>(call.excess),
+                         .counts = pointer<const std::int32_t>(counts),
+                         .experts = static_cast<int>(experts),
+                         .each = static_cast<S>(each),
+                         .mean = static_cast<S>(call.choices.dim(0) * mean)},
+           context.stream);
   });
 }
 

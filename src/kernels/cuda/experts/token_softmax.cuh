@@ -1,4 +1,4 @@
-// The softmax of the logits of a token over all experts, by a warp. Internal to this folder.
+// The scores of a token of its logits over all experts, by a warp. Internal to this folder.
 #pragma once
 
 #include <cmath>
@@ -22,6 +22,19 @@ struct TokenSoftmax {
   __device__ S probability(S logit) const { return exp(logit - largest) / sum; }
 };
 
+// What a score is, and sums of scores are made of.
+template <typename S>
+struct TokenScores {
+  TokenSoftmax<S> softmax;
+  bool sigmoid;
+
+  __device__ S score(S logit) const {
+    return sigmoid ? S{1} / (S{1} + exp(-logit)) : softmax.probability(logit);
+  }
+  // Added to sums of scores.
+  __device__ S tiny() const { return sigmoid ? static_cast<S>(1e-20) : S{0}; }
+};
+
 // Of logits x[experts]; every lane gets it. `lowest`: -infinity.
 template <typename S>
 __device__ TokenSoftmax<S> softmax_of(const S* x, int experts, S lowest) {
@@ -33,6 +46,12 @@ __device__ TokenSoftmax<S> softmax_of(const S* x, int experts, S lowest) {
   S sum = 0;
   for (int e = lane; e < experts; e += kWarp) sum += exp(x[e] - largest);
   return {largest, warp_sum(sum)};
+}
+
+template <typename S>
+__device__ TokenScores<S> scores_of(const S* x, int experts, S lowest, bool sigmoid) {
+  if (sigmoid) return {{0, 1}, true};
+  return {softmax_of(x, experts, lowest), false};
 }
 
 }  // namespace piton::cuda
