@@ -382,6 +382,13 @@ ModelConfig model_in_gguf(ModelConfig model) {
 
 GgufDescription describe_gguf(const ModelConfig& model, const std::string& preferred,
                               const std::string& where) {
+  if (model.latent) {
+    throw Error(
+        Fault::kData,
+        "{}: has multi-head latent attention, which Piton does not write to GGUF files yet; "
+        "convert it to another format",
+        where);
+  }
   std::vector<GgufArchitecture> architectures = gguf_architectures();
   for (const std::string& family : {model.family, preferred}) {  // the last comes first
     std::stable_partition(architectures.begin(), architectures.end(),

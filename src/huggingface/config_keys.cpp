@@ -48,6 +48,8 @@ std::string difference(const ModelConfig& model, const ModelConfig& held) {
   if (differs(&C::encoder)) return model.encoder ? "an encoder" : "a decoder";
   if (differs(&C::reward_head))
     return model.reward_head ? "a head of rewards" : "a head over the vocabulary";
+  if (differs(&C::latent))
+    return model.latent ? "multi-head latent attention" : "attention with key groups";
   if (differs(&C::experts)) return difference_of_experts(model.experts, held.experts);
   if (differs(&C::positions)) return "its kind of positions";
   if (differs(&C::norm)) return "its kind of norm";

@@ -63,4 +63,33 @@ void GatedSumBackward::check() const {
   Operand{kName, "dgate", dgate}.shape(rows).dtype(gate.dtype()).contiguous();
 }
 
+namespace {
+
+void expect_heads(std::string_view call, const Tensor& y, const Tensor& own, const Tensor& shared) {
+  Operand{call, "y", y}.given().floating().rows();
+  PITON_ASSERT(y.ndim() == 3, "{}: y is {}, wanted [n, heads, d]", call, to_string(y));
+  Operand{call, "own", own}.given().floating().rows();
+  PITON_ASSERT(own.ndim() == 3, "{}: own is {}, wanted [n, heads, c]", call, to_string(own));
+  Operand{call, "own", own}.shape({y.dim(0), y.dim(1), own.dim(2)}).dtype(y.dtype());
+  std::int64_t used = own.dim(2);
+  if (shared.defined()) {
+    PITON_ASSERT(shared.ndim() == 2, "{}: shared is {}", call, to_string(shared));
+    Operand{call, "shared", shared}.shape({y.dim(0), shared.dim(1)}).dtype(y.dtype()).rows();
+    used += shared.dim(1);
+  }
+  PITON_ASSERT(used <= y.dim(2), "{}: {} channels in heads of {}", call, used, y.dim(2));
+}
+
+}  // namespace
+
+void JoinHeads::check() const {
+  expect_one_place(*this);
+  expect_heads(kName, y, own, shared);
+}
+
+void SplitHeads::check() const {
+  expect_one_place(*this);
+  expect_heads(kName, y, own, shared);
+}
+
 }  // namespace piton

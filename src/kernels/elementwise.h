@@ -1,4 +1,5 @@
-// Elementwise operations: copies with conversion, sums, multiples, soft caps, and rows with a gate.
+// Elementwise operations: copies with conversion, sums, multiples, soft caps, rows with a gate, and
+// heads of which a part is the same for all.
 #pragma once
 
 #include "kernels/call.h"
@@ -123,6 +124,42 @@ struct GatedSumBackward {
     v("dy", self.dy, Access::kRead);
     v("x", self.x, Access::kRead);
     v("gate", self.gate, Access::kRead);
+  }
+  void check() const;
+  double flops() const { return 0; }
+};
+
+// y[t, head] = [own[t, head] | shared[t] | 0]: heads with a part that all have in common, and zeros
+// up to their width.
+struct JoinHeads {
+  static constexpr std::string_view kName = "join heads";
+  Tensor y;       // [n, a, d]   written
+  Tensor own;     // [n, a, c]   as all three: the last dim contiguous, the others any strides
+  Tensor shared;  // [n, r], c + r <= d; or empty: r = 0
+
+  template <typename Self, typename Visitor>
+  static void tensors(Self& self, Visitor&& v) {
+    v("y", self.y, Access::kWrite);
+    v("own", self.own, Access::kRead);
+    v("shared", self.shared, Access::kRead);
+  }
+  void check() const;
+  double flops() const { return 0; }
+};
+
+// The gradients of JoinHeads, y of y: own[t, head] = the first c channels of y[t, head], shared[t]
+// = the sum over heads of the r channels after them.
+struct SplitHeads {
+  static constexpr std::string_view kName = "split heads";
+  Tensor own;     // [n, a, c]   written
+  Tensor shared;  // [n, r]      written, or empty; sums are fp32 (fp64)
+  Tensor y;       // [n, a, d]
+
+  template <typename Self, typename Visitor>
+  static void tensors(Self& self, Visitor&& v) {
+    v("own", self.own, Access::kWrite);
+    v("shared", self.shared, Access::kWrite);
+    v("y", self.y, Access::kRead);
   }
   void check() const;
   double flops() const { return 0; }

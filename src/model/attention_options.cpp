@@ -137,7 +137,102 @@ AttentionOptions AttentionOptions::of(const ModelConfig& config) {
   if (config.alibi != AlibiKind::kDifference)
     options.alibi_type = config.alibi == AlibiKind::kDistance ? 2 : 3;
   if (config.attention_soft_cap > 0) options.soft_cap = config.attention_soft_cap;
+  options.latent = LatentOptions::of(config);
   return options;
+}
+
+void LatentOptions::apply(const std::optional<std::int64_t>& head_size,
+                          const std::optional<std::int64_t>& groups, ModelConfig& config) const {
+  const std::pair<const char*, const std::optional<std::int64_t>*> sizes[] = {
+      {"--q-lora-rank", &query_rank},
+      {"--kv-lora-rank", &rank},
+      {"--qk-head-dim", &own},
+      {"--qk-pos-emb-head-dim", &turned},
+      {"--v-head-dim", &value}};
+  if (!latent && !config.latent) {
+    for (const auto& [flag, given] : sizes) {
+      if (!*given) continue;
+      throw Error(Fault::kUsage,
+                  "{}: is for --multi-latent-attention; give it too, or leave it out", flag);
+    }
+    return;
+  }
+  for (const auto& [flag, given] : sizes)
+    if (*given) check_range(flag, **given, 1, kLargestSize);
+  if (!config.latent && !rank) {
+    throw Error(Fault::kUsage,
+                "--multi-latent-attention: needs the width of the rows that keys and values are "
+                "computed from; give --kv-lora-rank too, such as 512");
+  }
+  LatentFacts facts = config.latent.value_or(LatentFacts{});
+  if (query_rank) facts.query_rank = *query_rank;
+  if (rank) facts.rank = *rank;
+  if (own) facts.own = *own;
+  if (turned) facts.turned = *turned;
+  if (value) facts.value = *value;
+  if (!config.latent) config.rotary_pairs = true;
+  config.latent = facts;
+  config.head_size = facts.head_size();
+  config.groups = config.heads;
+  config.qkv_biases = false;
+  if (head_size && *head_size != config.head_size) {
+    throw Error(Fault::kUsage,
+                "--kv-channels: got {}, wanted {} with --multi-latent-attention, the sum of "
+                "--qk-head-dim and --qk-pos-emb-head-dim; leave it out",
+                *head_size, config.head_size);
+  }
+  if (groups && *groups != config.heads) {
+    throw Error(Fault::kUsage,
+                "--num-query-groups: got {}, wanted {}: with --multi-latent-attention each head "
+                "has its key; leave it out",
+                *groups, config.heads);
+  }
+}
+
+LatentOptions LatentOptions::of(const ModelConfig& config) {
+  LatentOptions options;
+  if (!config.latent) return options;
+  const LatentFacts& facts = *config.latent;
+  options.latent = true;
+  if (facts.query_rank != 0) options.query_rank = facts.query_rank;
+  options.rank = facts.rank;
+  options.own = facts.own;
+  options.turned = facts.turned;
+  options.value = facts.value;
+  return options;
+}
+
+void check_latent(const ModelConfig& config) {
+  if (!config.latent) return;
+  const LatentFacts& facts = *config.latent;
+  if (facts.turned % 2 != 0) {
+    throw Error(Fault::kUsage,
+                "--qk-pos-emb-head-dim: got {}, wanted an even number, because rotary positions "
+                "rotate pairs of channels",
+                facts.turned);
+  }
+  if (facts.value > facts.head_size()) {
+    throw Error(Fault::kUsage,
+                "--v-head-dim: got {}, wanted at most {}, the sum of --qk-head-dim and "
+                "--qk-pos-emb-head-dim",
+                facts.value, facts.head_size());
+  }
+  const auto refuse = [](bool given, const char* flag, const char* why) {
+    if (given) throw Error(Fault::kUsage, "{}: not with --multi-latent-attention, {}", flag, why);
+  };
+  refuse(config.encoder || config.encoder_decoder, "--model-family",
+         "which is for decoders; take another family, such as llama");
+  refuse(config.positions != PositionKind::kRotary, "--position-embedding-type",
+         "whose positions are rotary; give rope");
+  refuse(config.qkv_biases, "--add-qkv-bias",
+         "whose queries, keys and values have none; leave it out");
+  refuse(config.norm != NormKind::kRms, "--normalization", "whose norms are RMSNorm; give that");
+  refuse(config.gains_from_one, "--apply-layernorm-1p",
+         "whose norms have plain gains; leave it out");
+  refuse(config.query_scalar.has_value(), "--query-pre-attn-scalar",
+         "which divides scores by the root of a head's channels; leave it out");
+  refuse(config.rotary_share != 1, "--rotary-percent",
+         "where --qk-pos-emb-head-dim says which channels turn; leave it out");
 }
 
 }  // namespace piton

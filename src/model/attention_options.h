@@ -52,6 +52,69 @@ namespace piton {
 
 struct ModelConfig;
 
+// Multi-head latent attention (DeepSeek-AI 2024, arXiv:2405.04434, section 2.1) in place of grouped
+// queries, with Megatron's flags. Keys and values of all heads are products of one small row, the
+// latent, of each token; queries may be too:
+//
+//   [c | r] = x W_down           --kv-lora-rank, --qk-pos-emb-head-dim channels
+//   [k | v] = norm(c) W_up       for each head --qk-head-dim, --v-head-dim channels
+//   q       = x W_q              or, with --q-lora-rank, norm(x W_q_down) W_q
+//
+// A head's key is [k | r], with the same r for all heads, and its query has as many channels.
+// Rotary positions turn the channels of r, and the last ones of each query, in pairs 2i and 2i + 1.
+// The norms are there with --qk-layernorm.
+struct LatentFacts {
+  std::int64_t query_rank = 0;  // width of the small rows of queries; 0: queries are products of x
+  std::int64_t rank = 512;      // width of the latents
+  std::int64_t own = 128;       // channels of a key that it has for itself
+  std::int64_t turned = 64;     // channels of a key that all heads have in common
+  std::int64_t value = 128;     // channels of a value
+
+  std::int64_t head_size() const { return own + turned; }
+  bool operator==(const LatentFacts&) const = default;
+};
+
+// Throws Error(kUsage) that names the flag of the first field that is invalid, or that such models
+// do not have.
+void check_latent(const ModelConfig& config);
+
+struct LatentOptions {
+  bool latent = false;
+  std::optional<std::int64_t> query_rank, rank, own, turned, value;
+
+  template <typename Visitor>
+  void visit(Visitor&& v) {
+    const OptionRules same{.resume = Resume::kMustMatch};
+    v(Option{"multi-latent-attention",
+             "compute keys and values of all heads from one small row of each token (MLA)",
+             {.aliases = {"multi-head-latent-attention"}, .resume = Resume::kMustMatch}},
+      latent);
+    v(Option{"q-lora-rank",
+             "MLA: width of the small row of queries (default: queries are products of the whole "
+             "row)",
+             same},
+      query_rank);
+    v(Option{"kv-lora-rank", "MLA: width of the small row of keys and values", same}, rank);
+    v(Option{"qk-head-dim",
+             "MLA: channels of each query and key without positions (default: 128)",
+             {.aliases = {"qk-nope-head-dim"}, .resume = Resume::kMustMatch}},
+      own);
+    v(Option{"qk-pos-emb-head-dim",
+             "MLA: channels of each query and key with rotary positions (default: 64)",
+             {.aliases = {"qk-rope-head-dim"}, .resume = Resume::kMustMatch}},
+      turned);
+    v(Option{"v-head-dim", "MLA: channels of each value (default: 128)", same}, value);
+  }
+
+  // Also sets what follows: the width of heads, a key for each head, no biases of queries, keys and
+  // values. Call it after heads are set. `head_size`, `groups`: as given by flags. Throws
+  // Error(kUsage) that names the flag.
+  void apply(const std::optional<std::int64_t>& head_size,
+             const std::optional<std::int64_t>& groups, ModelConfig& config) const;
+  // The options whose apply() gives the values of `config`.
+  static LatentOptions of(const ModelConfig& config);
+};
+
 struct AttentionOptions {
   std::optional<std::string> positions;
   std::optional<std::int64_t> window_before, window_after;
@@ -62,6 +125,7 @@ struct AttentionOptions {
   std::optional<std::int64_t> full_attention_every;
   std::optional<double> query_scalar, soft_cap;
   std::optional<std::int64_t> alibi_type;
+  LatentOptions latent;
 
   template <typename Visitor>
   void visit(Visitor&& v) {
@@ -112,6 +176,7 @@ struct AttentionOptions {
       triangle_attn);
     v(Option{"triangle-block-size", "number of rows per block of --triangle-attn (default: 512)"},
       triangle_block_size);
+    latent.visit(v);
   }
 
   bool has_prefix() const { return sparse_mode == 5 || sparse_mode == 6; }

@@ -39,7 +39,11 @@ AttentionShape attention_shape(const ModelConfig& config, const Block::Place& pl
       .adapters = &adapters};
   if (config.query_scalar) shape.scale = 1 / std::sqrt(*config.query_scalar);
   if (config.end_norms) shape.end_norm = norm_shape(config);
-  if (!config.head_norms) return shape;
+  if (config.latent) {
+    shape.scale = rotary_score_factor(config.rotary_scaling) /
+                  std::sqrt(static_cast<double>(config.head_size));
+  }
+  if (!config.head_norms || config.latent) return shape;
   shape.head_norm = NormShape{.kind = NormKind::kRms,
                               .width = config.head_size,
                               .eps = config.norm_eps,
@@ -83,6 +87,27 @@ ExpertMlpShape expert_shape(const ModelConfig& config) {
 
 BranchInitialization branch_weights(const ModelConfig& config) {
   return {.input = input_weights(config), .output = residual_weights(config)};
+}
+
+std::variant<Attention, LatentAttention> make_attention(ParameterList& parameters,
+                                                        const Shard& shard,
+                                                        const ModelConfig& config,
+                                                        const Block::Place& place,
+                                                        const Adapters& adapters) {
+  const std::string name = layer_name(place, "attention");
+  const AttentionShape shape = attention_shape(config, place, adapters);
+  if (!config.latent) return Attention(parameters, shard, name, shape, branch_weights(config));
+  const LatentFacts& facts = *config.latent;
+  return LatentAttention(parameters, shard, name,
+                         {.attention = shape,
+                          .query_rank = facts.query_rank,
+                          .rank = facts.rank,
+                          .own = facts.own,
+                          .turned = facts.turned,
+                          .value = facts.value,
+                          .norm_eps = config.norm_eps,
+                          .norms = config.head_norms},
+                         branch_weights(config));
 }
 
 std::variant<Mlp, ExpertMlp> make_mlp(ParameterList& parameters, const Shard& shard,
@@ -138,8 +163,7 @@ Block::Block(ParameterList& parameters, const Shard& shard, const ModelConfig& c
     : post_norm_(config.encoder && config.encoder->post_norm),
       parallel_(config.parallel_residual),
       attention_norm_(parameters, shard, layer_name(place, "attention_norm"), norm_shape(config)),
-      attention_(parameters, shard, layer_name(place, "attention"),
-                 attention_shape(config, place, adapters), branch_weights(config)),
+      attention_(make_attention(parameters, shard, config, place, adapters)),
       cross_norm_(cross_norm(parameters, shard, config, place)),
       cross_(cross_attention(parameters, shard, config, place)),
       mlp_norm_(mlp_norm(parameters, shard, config, place)),
@@ -149,7 +173,7 @@ Value Block::forward(Context& context, const Value& x, const AttentionInput& inp
                      const CrossInput* cross) const {
   if (post_norm_) return post_norm_forward(context, x, input);
   const Value normed = attention_norm_.forward(context, x);
-  Value middle = attention_.forward(context, normed, x, input);
+  Value middle = attention(context, normed, x, input);
   if (parallel_) return mlp(context, mlp_norm_ ? mlp_norm_->forward(context, x) : normed, middle);
   if (cross_) {
     PITON_ASSERT(cross != nullptr, "a block without the outputs of the encoder");
@@ -160,8 +184,14 @@ Value Block::forward(Context& context, const Value& x, const AttentionInput& inp
 
 Value Block::post_norm_forward(Context& context, const Value& x,
                                const AttentionInput& input) const {
-  const Value middle = attention_norm_.forward(context, attention_.forward(context, x, x, input));
+  const Value middle = attention_norm_.forward(context, attention(context, x, x, input));
   return mlp_norm_->forward(context, mlp(context, middle, middle));
+}
+
+Value Block::attention(Context& context, const Value& x, const Value& residual,
+                       const AttentionInput& input) const {
+  return std::visit([&](const auto& one) { return one.forward(context, x, residual, input); },
+                    attention_);
 }
 
 Value Block::mlp(Context& context, const Value& x, const Value& residual) const {

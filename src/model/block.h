@@ -12,6 +12,7 @@
 #include "nn/attention.h"
 #include "nn/cross_attention.h"
 #include "nn/expert_mlp.h"
+#include "nn/latent_attention.h"
 #include "nn/mlp.h"
 #include "nn/norm.h"
 
@@ -47,13 +48,15 @@ class Block {
   const CrossAttention& cross() const { return *cross_; }
 
  private:
+  Value attention(Context& context, const Value& x, const Value& residual,
+                  const AttentionInput& input) const;
   Value mlp(Context& context, const Value& x, const Value& residual) const;
   Value post_norm_forward(Context& context, const Value& x, const AttentionInput& input) const;
 
   bool post_norm_;
   bool parallel_;
   Norm attention_norm_;
-  Attention attention_;
+  std::variant<Attention, LatentAttention> attention_;
   std::optional<Norm> cross_norm_;
   std::optional<CrossAttention> cross_;
   std::optional<Norm> mlp_norm_;  // none: a parallel residual with one norm

@@ -45,6 +45,28 @@ void add_mlp(std::vector<CanonicalShape>& list, const ModelConfig& config, const
   add_mlps(list, config, {at}, config.ffn_hidden);
 }
 
+// Heads of queries are [own | turned], those of key_value [own | value].
+void add_latent_attention(std::vector<CanonicalShape>& list, const ModelConfig& config,
+                          const std::string& at) {
+  const LatentFacts& facts = *config.latent;
+  const auto norm = [&](const std::string& name, std::int64_t width) {
+    if (config.head_norms) list.push_back({name + ".weight", {width}});
+  };
+  if (facts.query_rank != 0) {
+    add_linear(list, at + ".query_down", {facts.query_rank, config.hidden}, false);
+    norm(at + ".query_down_norm", facts.query_rank);
+  }
+  add_linear(
+      list, at + ".query",
+      {config.heads * facts.head_size(), facts.query_rank != 0 ? facts.query_rank : config.hidden},
+      false);
+  add_linear(list, at + ".latent", {facts.rank + facts.turned, config.hidden}, false);
+  norm(at + ".latent_norm", facts.rank);
+  add_linear(list, at + ".key_value", {config.heads * (facts.own + facts.value), facts.rank},
+             false);
+  add_linear(list, at + ".output", {config.hidden, config.heads * facts.value}, config.output_bias);
+}
+
 }  // namespace
 
 std::vector<CanonicalShape> canonical_tensors(const ModelConfig& config) {
@@ -71,6 +93,7 @@ std::vector<CanonicalShape> canonical_tensors(const ModelConfig& config) {
   const bool post_norm = config.encoder && config.encoder->post_norm;
   if (config.embedding_norm || post_norm) norm("embedding.norm");
   const auto attention = [&](const std::string& at) {
+    if (config.latent) return add_latent_attention(list, config, at);
     linear(at + ".query", queries, h, config.qkv_biases);
     linear(at + ".key", keys, h, config.qkv_biases);
     linear(at + ".value", keys, h, config.qkv_biases);
@@ -84,7 +107,7 @@ std::vector<CanonicalShape> canonical_tensors(const ModelConfig& config) {
     norm(at + "attention_norm");
     attention(at + "attention");
     norm(at + "attention.end_norm", config.end_norms);
-    if (config.head_norms) {
+    if (config.head_norms && !config.latent) {
       add(at + "attention.query_norm.weight", {config.head_size});
       add(at + "attention.key_norm.weight", {config.head_size});
     }

@@ -20,8 +20,12 @@ void check_size(const ModelConfig& c) {
     widths += of(std::max<std::int64_t>(c.experts->experts, 1)) * of(c.expert_ffn_hidden()) +
               of(c.experts->shared_ffn_hidden);
   }
-  const double block =
+  double block =
       of(c.hidden) * of(c.head_size) * 2 * (of(c.heads) + of(c.groups)) + 3 * of(c.hidden) * widths;
+  if (c.latent) {
+    block += (of(c.latent->query_rank) + of(c.latent->rank)) *
+             (of(c.hidden) + 2 * of(c.heads) * of(c.head_size));
+  }
   const double all = of(c.layers) * block +
                      of(c.hidden) * (2 * of(c.vocabulary) + of(c.max_positions)) +
                      of(c.max_positions) * of(c.head_size);
@@ -83,7 +87,7 @@ void ModelConfig::check() const {
         "--num-query-groups: got {}, wanted a divisor of --num-attention-heads, which is {}",
         groups, heads);
   }
-  if (positions == PositionKind::kRotary && head_size % 2 != 0) {
+  if (positions == PositionKind::kRotary && head_size % 2 != 0 && !latent) {
     throw Error(Fault::kUsage,
                 "--kv-channels: got {}, wanted an even number, because rotary positions rotate "
                 "pairs of channels",
@@ -96,6 +100,7 @@ void ModelConfig::check() const {
   probability(hidden_dropout, "--hidden-dropout");
   probability(attention_dropout, "--attention-dropout");
   check_positive("--norm-epsilon", norm_eps);
+  check_latent(*this);
   check_rotary(*this);
   if (normalized_head && tied) {
     throw Error(Fault::kUsage,
@@ -133,6 +138,14 @@ void ModelConfig::check() const {
 namespace {
 
 std::int64_t attention_matrices(const ModelConfig& c) {
+  if (c.latent) {
+    const LatentFacts& l = *c.latent;
+    const std::int64_t queries = l.query_rank != 0
+                                     ? l.query_rank * (c.hidden + c.heads * l.head_size())
+                                     : c.hidden * c.heads * l.head_size();
+    return queries + c.hidden * (l.rank + l.turned) + l.rank * c.heads * (l.own + l.value) +
+           c.heads * l.value * c.hidden;
+  }
   return c.hidden * c.head_size * (c.heads + 2 * c.groups) + c.heads * c.head_size * c.hidden;
 }
 
@@ -181,7 +194,7 @@ std::int64_t ModelConfig::parameters() const {
   // Without matrices.
   std::int64_t block = ((end_norms ? 4 : 2) - (single_norm ? 1 : 0)) * norm_size;
   if (qkv_biases) block += head_size * (heads + 2 * groups);
-  if (head_norms) block += 2 * head_size;
+  if (head_norms) block += latent ? latent->query_rank + latent->rank : 2 * head_size;
   if (output_bias) block += hidden;
   if (biases) block += (gated ? 2 : 1) * ffn_hidden + hidden;
   const std::int64_t head = reward_head ? 1 : tied ? 0 : vocabulary;
@@ -218,8 +231,9 @@ double ModelConfig::forward_flops_per_token(std::int64_t sequence, std::int64_t 
   const double products =
       2.0 * (static_cast<double>(matrices_of_blocks(*this, experts ? experts->choices : 1)) +
              (encoder ? labelled : 1) * of_head);
-  // Two products of 2 d FLOPs for each visible key. On average a causal query sees half of the
-  // sequence; with a window of w keys, w of them from position w on.
+  // Two products of 2 d FLOPs (of latent attention: of those of keys and of values) for each
+  // visible key. On average a causal query sees half of the sequence; with a window of w keys, w of
+  // them from position w on.
   const auto s = static_cast<double>(sequence);
   double pairs = 0;
   for (std::int64_t layer = 0; layer < layers; ++layer) {
@@ -230,7 +244,8 @@ double ModelConfig::forward_flops_per_token(std::int64_t sequence, std::int64_t 
   if (encoder) {
     pairs *= 2;  // every token sees all
   }
-  return products + 2.0 * 2.0 * static_cast<double>(heads * head_size) * pairs;
+  const std::int64_t channels = head_size + (latent ? latent->value : head_size);
+  return products + 2.0 * static_cast<double>(heads * channels) * pairs;
 }
 
 namespace {
@@ -288,7 +303,8 @@ void set_sizes(const ModelOptions& options, ModelConfig& config) {
   set(config.hidden, options.hidden);
   const std::int64_t old_heads = config.heads;
   set(config.heads, options.heads);
-  if (config.heads > 0 && config.hidden % config.heads != 0 && !options.head_size) {
+  const bool latent = config.latent || options.attention.latent.latent;
+  if (config.heads > 0 && config.hidden % config.heads != 0 && !options.head_size && !latent) {
     throw Error(Fault::kUsage,
                 "--num-attention-heads: got {}, wanted a divisor of --hidden-size, which is {} "
                 "(or give --kv-channels)",
@@ -348,6 +364,7 @@ ModelConfig ModelOptions::resolve(std::optional<std::int64_t> tokenizer_vocabula
   set_ffn(*this, config);
   set(config.groups, groups);
   set(config.head_size, head_size);
+  attention.latent.apply(head_size, groups, config);
   set(config.max_positions, max_positions);
   attention.apply(config);
   if (normalization) config.norm = *normalization == "RMSNorm" ? NormKind::kRms : NormKind::kLayer;

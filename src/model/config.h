@@ -58,7 +58,7 @@ struct ModelConfig {
   bool biases = true;       // of the MLP's linears
   bool output_bias = true;  // of attention's output projection
   bool qkv_biases = true;
-  bool head_norms = false;      // RMS norms of each head of query and key
+  bool head_norms = false;      // RMS norms of each head of query and key, or of latents
   bool gains_from_one = false;  // norm weights are stored as gain - 1
   bool end_norms = false;       // also a norm at the end of each branch
   // x + attention(norm(x)) + mlp(norm(x)), in place of one branch after the other (GPT-NeoX).
@@ -76,6 +76,8 @@ struct ModelConfig {
   DType dtype = DType::kF32;     // of weights and activations
   bool fp32_residual = false;    // the residual stream is fp32 also where dtype is narrower
   std::optional<ExpertFacts> experts;  // in place of the MLP
+  // In place of grouped queries. Then head_size is that of queries and keys, and groups = heads.
+  std::optional<LatentFacts> latent;
   // None of these two: a decoder.
   std::optional<EncoderFacts> encoder;
   std::optional<EncoderDecoderFacts> encoder_decoder;  // `layers` are those of its decoder
@@ -91,6 +93,7 @@ struct ModelConfig {
     return positions == PositionKind::kAlibi && alibi != AlibiKind::kDifference;
   }
   std::int64_t rotary_channels() const {
+    if (latent) return latent->turned;
     return static_cast<std::int64_t>(static_cast<double>(head_size) * rotary_share);
   }
   // Number of keys before a token that it sees in layer `layer`, within its document; unset: all.
@@ -161,13 +164,15 @@ struct ModelOptions {
     v(Option{"model",
              "preset: gpt2-124m, gpt2-355m, pythia-70m, pythia-160m, pythia-410m, pythia-1b, "
              "llama-134m, llama-1.1b, llama2-7b, mixtral-8x7b, "
-             "qwen1.5-0.5b, qwen1.5-moe-a2.7b, qwen2.5-0.5b, qwen3-0.6b, qwen3-30b-a3b, bert-110m, "
-             "t5-220m; for trying out: gpt2-tiny, llama-tiny, mixtral-tiny, bert-tiny, t5-tiny",
+             "qwen1.5-0.5b, qwen1.5-moe-a2.7b, qwen2.5-0.5b, qwen3-0.6b, qwen3-30b-a3b, "
+             "deepseek-v2-lite, bert-110m, t5-220m; for trying out: gpt2-tiny, llama-tiny, "
+             "mixtral-tiny, bert-tiny, t5-tiny",
              same},
       model);
     v(Option{"model-family",
              "gpt2, gpt_neox, bloom, llama, mixtral, qwen2, qwen3, qwen2_moe, qwen3_moe, glm4_moe, "
-             "gemma, bert, an encoder, or t5, an encoder and a decoder (default: that of --model, "
+             "deepseek_v2, gemma, bert, an encoder, or t5, an encoder and a decoder (default: that "
+             "of --model, "
              "else gpt2)",
              same},
       family);

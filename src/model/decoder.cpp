@@ -163,6 +163,7 @@ class DecoderChunk final : public Chunk {
         place_(std::move(place)),
         shard_{.group = &layout.mesh->group(Axis::kTensor),
                .experts = &layout.mesh->group(Axis::kExpert),
+               .alone = config.latent ? &layout.mesh->group(AxisSet{0}) : nullptr,
                .strategy = layout.options.linears,
                .shared = layout.shared,
                .dtype = config.dtype,

@@ -7,6 +7,7 @@ std::vector<Preset> all_presets() {
   std::vector<Preset> all = gpt2_presets();
   for (Preset& one : llama_presets()) all.push_back(std::move(one));
   for (Preset& one : qwen_presets()) all.push_back(std::move(one));
+  for (Preset& one : deepseek_presets()) all.push_back(std::move(one));
   for (Preset& one : bert_presets()) all.push_back(std::move(one));
   for (Preset& one : t5_presets()) all.push_back(std::move(one));
   return all;
@@ -30,12 +31,13 @@ ModelConfig family_facts(const std::string& family) {
   if (family == "qwen3") return qwen3_facts();
   if (family == "qwen2_moe") return qwen2_moe_facts();
   if (family == "qwen3_moe") return qwen3_moe_facts();
+  if (family == "deepseek_v2") return deepseek_v2_facts();
   if (family == "gemma") return gemma_facts();
   if (family == "bert") return bert_facts();
   if (family == "t5") return t5_facts();
-  const std::vector<std::string> known{"gpt2",  "gpt_neox", "bloom",     "llama",     "mixtral",
-                                       "qwen2", "qwen3",    "qwen2_moe", "qwen3_moe", "glm4_moe",
-                                       "gemma", "bert",     "t5"};
+  const std::vector<std::string> known{
+      "gpt2",      "gpt_neox",  "bloom",    "llama",       "mixtral", "qwen2", "qwen3",
+      "qwen2_moe", "qwen3_moe", "glm4_moe", "deepseek_v2", "gemma",   "bert",  "t5"};
   throw Error(Fault::kUsage, "--model-family: got \"{}\", wanted {}{}", family,
               fmt::join(known, ", "), suggestion(family, known));
 }

@@ -23,6 +23,7 @@ ModelConfig mixtral_facts();
 ModelConfig glm4_moe_facts();
 ModelConfig qwen2_moe_facts();
 ModelConfig qwen3_moe_facts();
+ModelConfig deepseek_v2_facts();
 ModelConfig gemma_facts();
 ModelConfig bert_facts();
 ModelConfig t5_facts();
@@ -34,6 +35,7 @@ struct Preset {
 std::vector<Preset> gpt2_presets();
 std::vector<Preset> llama_presets();
 std::vector<Preset> qwen_presets();
+std::vector<Preset> deepseek_presets();
 std::vector<Preset> bert_presets();
 std::vector<Preset> t5_presets();
 

@@ -5,6 +5,9 @@
 // (Jiang et al. 2024, arXiv:2401.04088) is LLaMA with 8 experts, 2 of them for each token. GLM-4.5
 // (Zeng et al. 2025, arXiv:2508.06471) rotates half of each head, has biases of query, key and
 // value, and experts that are chosen by sigmoids with a bias.
+// DeepSeek-V2 (DeepSeek-AI 2024, arXiv:2405.04434) is LLaMA with multi-head latent attention and
+// with experts, whose weights are those among all of them; all tokens share an MLP, and the first
+// layers have no experts.
 namespace piton {
 
 ModelConfig llama_facts() {
@@ -86,6 +89,37 @@ std::vector<Preset> llama_presets() {
           glm_4_5_air(),
           sized("llama-tiny", {4, 64, 176, 4, 2, 257, 128}),
           sized("mixtral-tiny", {4, 64, 88, 4, 2, 257, 128}, mixtral_facts())};
+}
+
+ModelConfig deepseek_v2_facts() {
+  ModelConfig config = llama_facts();
+  config.family = "deepseek_v2";
+  config.norm_eps = 1e-6;
+  config.latent = LatentFacts{};
+  config.head_norms = true;
+  config.rotary_pairs = true;
+  config.experts = {.experts = 64, .choices = 6, .normalized = false};
+  return config;
+}
+
+std::vector<Preset> deepseek_presets() {
+  ModelConfig lite = deepseek_v2_facts();
+  lite.layers = 27;
+  lite.hidden = 2048;
+  lite.ffn_hidden = 10944;
+  lite.heads = lite.groups = 16;
+  lite.head_size = lite.latent->head_size();
+  lite.vocabulary = 102400;
+  lite.max_positions = 163840;
+  lite.rotary_scaling = {.kind = RotaryScaling::Kind::kYarn,
+                         .factor = 40,
+                         .original_positions = 4096,
+                         .numerator = 0.707,
+                         .denominator = 0.707};
+  lite.experts->ffn_hidden = 1408;
+  lite.experts->shared_ffn_hidden = 2 * 1408;
+  lite.experts->dense_layers = {0};
+  return {{"deepseek-v2-lite", lite}};
 }
 
 }  // namespace piton

@@ -20,12 +20,17 @@ namespace {
 using Names = std::vector<std::string>;
 
 // From the name of a module to the linears of a layer ("attention.query"). Experts have no
-// adapters.
+// adapters, nor have the linears of latent attention before its output.
 std::map<std::string, Names> targets_of(const ModelConfig& config) {
   std::map<std::string, Names> targets;
   const auto add = [&](std::initializer_list<const char*> names, Names linears) {
     if (config.experts)
       std::erase_if(linears, [](const std::string& one) { return one.starts_with("mlp."); });
+    if (config.latent) {
+      std::erase_if(linears, [](const std::string& one) {
+        return one.starts_with("attention.") && one != "attention.output";
+      });
+    }
     for (const char* name : names) {
       if (!linears.empty()) targets[name] = linears;
     }
@@ -129,9 +134,12 @@ std::set<std::string> linears_of(const ModelConfig& config, const Names& target_
                   target);
     }
     if (found == targets.end()) {
-      throw Error(Fault::kUsage, "--lora-target-modules: this model has no {}{}; wanted some of {}",
-                  target, config.experts ? ", and experts have no adapters yet" : "",
-                  fmt::join(names_of(targets), ", "));
+      throw Error(
+          Fault::kUsage, "--lora-target-modules: this model has no {}{}; wanted some of {}", target,
+          config.latent    ? ", and of multi-latent attention the output alone has adapters yet"
+          : config.experts ? ", and experts have no adapters yet"
+                           : "",
+          fmt::join(names_of(targets), ", "));
     }
     linears.insert(found->second.begin(), found->second.end());
   }

@@ -131,9 +131,19 @@ double rotary_magnitude(const RotaryScaling& scaling) {
   return yarn_magnitude(scaling.factor, 1);
 }
 
+double rotary_score_factor(const RotaryScaling& scaling) {
+  if (scaling.kind != Kind::kYarn || scaling.denominator == 0) return 1;
+  const double magnitude = yarn_magnitude(scaling.factor, scaling.denominator);
+  return magnitude * magnitude;
+}
+
 void RotaryOptions::apply(ModelConfig& config) const {
+  // Megatron's default of latent attention is yarn, with a factor that changes nothing.
+  const bool is_yarn = rope_type ? *rope_type == "yarn" : config.latent && scaling_factor;
   std::string type = use_rope_scaling ? "llama3" : interpolation_factor ? "linear" : "none";
+  if (type == "none" && is_yarn) type = "yarn";
   if (scaling_type) type = *scaling_type;
+  if (rope_type && *rope_type == "yarn") refuse_combination("--rope-type yarn", type, "yarn");
   if (use_rope_scaling) refuse_combination("--use-rope-scaling", type, "llama3");
   if (interpolation_factor)
     refuse_combination("--rotary-seq-len-interpolation-factor", type, "linear");
@@ -159,6 +169,14 @@ void RotaryOptions::apply(ModelConfig& config) const {
   };
   stray("--rotary-short-factors", type != "longrope" && !short_factors.empty());
   stray("--rotary-long-factors", type != "longrope" && !long_factors.empty());
+  stray("--mscale", type != "yarn" && magnitude);
+  stray("--mscale-all-dim", type != "yarn" && magnitude_of_all);
+  const bool both = magnitude_of_all.value_or(0) != 0;
+  if (magnitude && *magnitude != 1 && !(both && *magnitude > 0)) {
+    throw Error(Fault::kUsage,
+                "--mscale: got {}, wanted 1, or a number above 0 with --mscale-all-dim",
+                *magnitude);
+  }
   stray("--rotary-scaling-factor", scaling_factor && (type == "none" || interpolation_factor));
   stray("--original-max-position-embeddings",
         original_positions &&
@@ -167,8 +185,14 @@ void RotaryOptions::apply(ModelConfig& config) const {
   RotaryScaling& scaling = config.rotary_scaling;
   scaling = {.kind = kind_of(type), .short_factors = short_factors, .long_factors = long_factors};
   if (type == "none") return;
-  scaling.original_positions =
-      original_positions.value_or(type == "llama3" ? 8192 : config.max_positions);
+  if (both) {
+    scaling.numerator = magnitude.value_or(1);
+    scaling.denominator = *magnitude_of_all;
+  }
+  const bool of_latents = config.latent && type == "yarn";
+  scaling.original_positions = original_positions.value_or(type == "llama3" ? 8192
+                                                           : of_latents     ? 4096
+                                                                            : config.max_positions);
   const double length_ratio =
       static_cast<double>(config.max_positions) / static_cast<double>(scaling.original_positions);
   scaling.factor = scaling_factor         ? *scaling_factor
@@ -216,6 +240,10 @@ void check_rotary(const ModelConfig& config) {
                 "--rotary-scaling-type: llama3 between {} and {} turns, wanted 0 < low < high",
                 s.low, s.high);
   }
+  for (const auto& [flag, share] :
+       {std::pair{"--mscale", s.numerator}, {"--mscale-all-dim", s.denominator}})
+    if (!(share >= 0 && share <= kMostNumber))
+      throw Error(Fault::kUsage, "{}: got {}, wanted 0 to {}", flag, share, kMostNumber);
   if (s.kind == Kind::kYarn && !(s.slow > 0 && s.fast > s.slow)) {
     throw Error(Fault::kUsage,
                 "--rotary-scaling-type: yarn between {} and {} turns, wanted 0 < slow < fast",
@@ -247,6 +275,10 @@ RotaryOptions RotaryOptions::of(const ModelConfig& config) {
   options.scaling_type = name_of(scaling.kind);
   options.scaling_factor = scaling.factor;
   if (scaling.kind != Kind::kLinear) options.original_positions = scaling.original_positions;
+  if (scaling.kind == Kind::kYarn && scaling.denominator != 0) {
+    options.magnitude = scaling.numerator;
+    options.magnitude_of_all = scaling.denominator;
+  }
   options.short_factors = scaling.short_factors;
   options.long_factors = scaling.long_factors;
   return options;

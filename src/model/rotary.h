@@ -70,11 +70,17 @@ std::vector<double> rotary_frequencies(double base, std::int64_t channels,
 // The factor of the tables of cosine and sine.
 double rotary_magnitude(const RotaryScaling& scaling);
 
+// Of latent attention: what its scores are multiplied with, in addition to 1 / sqrt(d): under yarn
+// with a denominator, as Transformers and Megatron have it, the square of (0.1 denominator ln F +
+// 1).
+double rotary_score_factor(const RotaryScaling& scaling);
+
 // Options of rotary positions, with Megatron's flags and the names in Hugging Face's rope_scaling.
 struct RotaryOptions {
   std::optional<double> base, local_base, percent, scaling_factor, interpolation_factor;
+  std::optional<double> magnitude, magnitude_of_all;
   std::optional<std::int64_t> original_positions;
-  std::optional<std::string> scaling_type;
+  std::optional<std::string> scaling_type, rope_type;
   std::vector<double> short_factors, long_factors;
   bool interleaved = false;
   bool use_rope_scaling = false;
@@ -97,16 +103,30 @@ struct RotaryOptions {
              {.resume = Resume::kMustMatch,
               .choices = {"none", "linear", "dynamic", "llama3", "yarn", "longrope"}}},
       scaling_type);
+    v(Option{"rope-type",
+             "yarn: same as --rotary-scaling-type yarn, as Megatron has it for "
+             "--multi-latent-attention; rope: no such scaling",
+             {.resume = Resume::kMustMatch, .choices = {"rope", "yarn"}}},
+      rope_type);
     v(Option{"rotary-scaling-factor",
              "factor of --rotary-scaling-type (default: llama3 8, others: longest sequence / "
              "original)",
              {.aliases = {"rope-scaling-factor"}, .resume = Resume::kMustMatch}},
       scaling_factor);
     v(Option{"original-max-position-embeddings",
-             "longest sequence before stretching (default: llama3 8192, others: the longest "
-             "sequence)",
+             "longest sequence before stretching (default: llama3 8192, yarn with "
+             "--multi-latent-attention 4096, others: the longest sequence)",
              same},
       original_positions);
+    v(Option{"mscale",
+             "yarn: with --mscale-all-dim, tables of angles times (0.1 a ln F + 1) / (0.1 b ln F + "
+             "1) for these a, b and the factor F (default: 0.1 ln F + 1)",
+             {.aliases = {"rope-scaling-mscale"}, .resume = Resume::kMustMatch}},
+      magnitude);
+    v(Option{"mscale-all-dim",
+             "yarn: b of --mscale; with --multi-latent-attention, scores times (0.1 b ln F + 1)^2",
+             {.aliases = {"rope-scaling-mscale-all-dim"}, .resume = Resume::kMustMatch}},
+      magnitude_of_all);
     v(Option{"rotary-seq-len-interpolation-factor",
              "same as --rotary-scaling-type linear with this factor", same},
       interpolation_factor);

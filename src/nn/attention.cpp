@@ -34,6 +34,35 @@ void write_keys(Context& context, const CacheView& cache, const AttentionRows& r
 
 }  // namespace
 
+Value attend_by(Context& context, const AttentionSite& site, const AttentionRows& rows,
+                const AttentionInput& input) {
+  const auto& [shard, shape, name] = site;
+  const AttentionSettings settings{
+      .scale =
+          shape.scale > 0 ? shape.scale : 1.0 / std::sqrt(static_cast<double>(shape.head_size)),
+      .causal = shape.causal,
+      .window_before = shape.window_before,
+      .window_after = shape.window_after,
+      .slopes = input.slopes,
+      .bias = input.bias,
+      .dropout = {shape.attention_dropout, site_key(context.seed, name), context.rows},
+      .head_begin = shard.rank() * (shape.heads / shard.size()),
+      .block_rows = shape.block_rows,
+      .soft_cap = shape.soft_cap,
+      .recompute = input.recompute};
+  const bool whole = input.places.query_reach.defined();
+  if (input.cache && !whole) return attend_to_cache(context, *input.cache, rows, settings);
+  // The rows of a text from its beginning, of which some see later ones (Inference::logits).
+  if (input.cache) write_keys(context, *input.cache, rows);
+  const std::int64_t sequence = rows.q.tensor.dim(0) / input.batch;
+  const auto per_sample = [&](const Value& all) {
+    return Value{all.tensor.split_dim(0, sequence), all.id};
+  };
+  const AttentionRows samples{per_sample(rows.q), per_sample(rows.k), per_sample(rows.v)};
+  if (shard.context.size() == 1) return attend(context, samples, input.places, settings);
+  return attend_over_ranks(context, samples, input.of_ranks, settings, shard.context);
+}
+
 Attention::Attention(ParameterList& parameters, const Shard& shard, const std::string& name,
                      const AttentionShape& shape, const BranchInitialization& initialization)
     : shard_(shard),
@@ -85,32 +114,7 @@ Value Attention::forward(Context& context, const Value& x, const Value& residual
   const AttentionRows rows{prepared(parts[0], query_norm_), prepared(parts[1], key_norm_),
                            per_head(parts[2])};
 
-  const AttentionSettings settings{
-      .scale = shape_.scale > 0 ? shape_.scale : 1.0 / std::sqrt(static_cast<double>(d)),
-      .causal = shape_.causal,
-      .window_before = shape_.window_before,
-      .window_after = shape_.window_after,
-      .slopes = input.slopes,
-      .bias = input.bias,
-      .dropout = {shape_.attention_dropout, site_key(context.seed, attention_site_), context.rows},
-      .head_begin = shard_.rank() * heads,
-      .block_rows = shape_.block_rows,
-      .soft_cap = shape_.soft_cap,
-      .recompute = input.recompute};
-  const auto attended = [&] {
-    const bool whole = input.places.query_reach.defined();
-    if (input.cache && !whole) return attend_to_cache(context, *input.cache, rows, settings);
-    // The rows of a text from its beginning, of which some see later ones (Inference::logits).
-    if (input.cache) write_keys(context, *input.cache, rows);
-    const std::int64_t sequence = parts[0].tensor.dim(0) / input.batch;
-    const auto per_sample = [&](const Value& all) {
-      return Value{all.tensor.split_dim(0, sequence), all.id};
-    };
-    const AttentionRows samples{per_sample(rows.q), per_sample(rows.k), per_sample(rows.v)};
-    if (shard_.context.size() == 1) return attend(context, samples, input.places, settings);
-    return attend_over_ranks(context, samples, input.of_ranks, settings, shard_.context);
-  };
-  const Value mixed = attended();
+  const Value mixed = attend_by(context, {shard_, shape_, attention_site_}, rows, input);
   return output_.forward(context, mixed, &residual,
                          {shape_.hidden_dropout, site_key(context.seed, output_site_),
                           shard_.residual_rows(context.rows, residual.tensor.dim(0))});

@@ -56,6 +56,18 @@ struct AttentionInput {
   bool recompute = false;          // AttentionSettings::recompute
 };
 
+// Where attention draws its dropout, and which heads this rank has.
+struct AttentionSite {
+  const Shard& shard;
+  const AttentionShape& shape;
+  const std::string& name;  // of the site
+};
+
+// The attention of this rank's rows [n, heads, d] to all that they see: of their samples, of a
+// cache, which gets their keys and values, or of the rows of other context ranks. -> [n, a/t * d].
+Value attend_by(Context& context, const AttentionSite& site, const AttentionRows& rows,
+                const AttentionInput& input);
+
 class Attention {
  public:
   Attention(ParameterList& parameters, const Shard& shard, const std::string& name,

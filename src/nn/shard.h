@@ -15,6 +15,7 @@ namespace piton {
 struct Shard {
   Communicator* group = nullptr;    // of the tensor axis
   Communicator* experts = nullptr;  // of the expert axis; only ExpertMlp needs it
+  Communicator* alone = nullptr;    // of this rank; only LatentAttention needs it
   LinearStrategy strategy;
   SharedRows* shared = nullptr;  // of the tensor axis, for fused linears; null: there are none
   DType dtype = DType::kF32;

@@ -6,7 +6,7 @@ namespace piton {
 namespace {
 
 void turn(Context& context, const Tensor& x, const RotarySettings& settings, bool inverse) {
-  context.kernels.run(Rotary{.x = x.slice(2, 0, 2 * settings.cosine.dim(1)),
+  context.kernels.run(Rotary{.x = x.slice(2, settings.first_channel, 2 * settings.cosine.dim(1)),
                              .positions = settings.positions,
                              .cosine = settings.cosine,
                              .sine = settings.sine,

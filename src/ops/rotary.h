@@ -6,12 +6,13 @@
 namespace piton {
 
 struct RotarySettings {
-  // fp32 (fp64) [positions, c/2]: the first c channels of each head are rotated, c <= d. Both
+  // fp32 (fp64) [positions, c/2]: c channels of each head are rotated, c <= d. Both
   // empty: no rotation.
   Tensor cosine;
   Tensor sine;
   Tensor positions;  // int32 [n]: position of each row
   Rotary::Convention convention = Rotary::Convention::kHalves;
+  std::int64_t first_channel = 0;  // of each head, from which on they are rotated
 };
 
 // x [n, heads, d] -> the same shape. Rows and heads may have any stride. Works in place: the result

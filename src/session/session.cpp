@@ -90,8 +90,10 @@ Session::Session(const Machine& machine, Mesh& mesh, const SessionSettings& sett
 void Session::share_rows() {
   const LinearStrategy& linears = settings_.layout.linears;
   if (!linears.fuses() || mesh_->size(Axis::kTensor) == 1) return;
-  const std::int64_t bytes =
-      linears.shared_rows * settings_.model.hidden * size_bytes(settings_.model.dtype);
+  const ModelConfig& model = settings_.model;
+  std::int64_t widest = model.hidden;
+  if (model.latent) widest = std::max({widest, model.latent->rank, model.latent->query_rank});
+  const std::int64_t bytes = linears.shared_rows * widest * size_bytes(model.dtype);
   shared_rows_ = std::make_unique<SharedRows>(mesh_->group(Axis::kTensor), machine_.device, bytes);
   layout_.shared = shared_rows_.get();
 }

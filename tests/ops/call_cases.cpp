@@ -149,6 +149,31 @@ class CaseList {
     }
   }
 
+  // With gaps where these heads are a part of wider ones, with and without zeros at their end.
+  void add_head_parts() {
+    for (const std::int64_t n : {0, 1, 13}) {
+      for (const auto& [own, shared, rest] :
+           {std::tuple{8, 4, 0}, {5, 0, 3}, {16, 8, 8}, {16, 0, 0}, {64, 32, 0}}) {
+        const std::int64_t heads = 3;
+        const auto part = [&](std::int64_t from, std::int64_t width, std::int64_t after) {
+          return source_.normal_rows(dtype_, {n, heads * (from + width + after)})
+              .split_dim(1, from + width + after)
+              .slice(2, from, width);
+        };
+        const Tensor common = shared > 0 ? source_.normal_rows(dtype_, {n, shared}) : Tensor();
+        const std::string detail = fmt::format("n {} {} + {} + {}", n, own, shared, rest);
+        add(detail, 1,
+            JoinHeads{.y = source_.unwritten(dtype_, {n, heads, own + shared + rest}),
+                      .own = part(8, own, 16),
+                      .shared = common});
+        add(detail, heads,
+            SplitHeads{.own = source_.unwritten(dtype_, {n, heads, own}),
+                       .shared = shared > 0 ? source_.unwritten(dtype_, {n, shared}) : Tensor(),
+                       .y = part(0, own + shared + rest, 8)});
+      }
+    }
+  }
+
   void add_cache_appends() {
     for (const std::vector<double>& slots :
          {std::vector<double>{}, std::vector<double>{64}, std::vector<double>{127, 0, 63, 130}}) {
@@ -862,6 +887,7 @@ std::vector<CallCase> call_cases(const CaseOptions& options) {
   if (options.codes) list.add_coded_linears();
   list.add_norms();
   list.add_rotaries();
+  list.add_head_parts();
   list.add_cache_appends();
   list.add_activations();
   list.add_dropouts();

@@ -509,6 +509,26 @@ Tensor summed_over_samples(const Tensor& all) {
                              {"gate", forward.gate, backward.dgate}});
 }
 
+::testing::AssertionResult check_head_parts(Kernels& kernels) {
+  Runner run(kernels);
+  TensorSource source(16);
+  const std::int64_t n = 3, heads = 2, own = 3, shared = 2;
+  const JoinHeads forward{.y = source.unwritten(kDType, {n, heads, own + shared + 1}),
+                          .own = source.normal(kDType, {n, heads, own}),
+                          .shared = source.normal(kDType, {n, shared})};
+  const Tensor dy = source.normal(kDType, forward.y.shape());
+  const SplitHeads backward{.own = source.unwritten(kDType, forward.own.shape()),
+                            .shared = source.unwritten(kDType, forward.shared.shape()),
+                            .y = dy};
+  run(backward);
+  const auto loss = [&] {
+    run(forward);
+    return weighted_sum(forward.y, dy);
+  };
+  return slopes_agree(
+      loss, {{"own", forward.own, backward.own}, {"shared", forward.shared, backward.shared}});
+}
+
 // Rows of four experts, of which one has none.
 ::testing::AssertionResult check_linear_of_experts(Kernels& kernels) {
   Runner run(kernels);
@@ -624,6 +644,7 @@ std::vector<GradientCheck> gradient_checks() {
   }
   checks.push_back({"combined experts", check_combined_experts});
   checks.push_back({"gated sum", check_gated_sum});
+  checks.push_back({"head parts", check_head_parts});
   checks.push_back({"linear of experts", check_linear_of_experts});
   return checks;
 }

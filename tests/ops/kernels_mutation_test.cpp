@@ -93,6 +93,7 @@ TEST(GradientChecks, SeeEveryOutputThatTheyUseOffByOnePercent) {
        {{"combine experts", "y"},
         {"combine experts backward", "drows"},
         {"combine experts backward", "dweights"}}},
+      {"head parts", {{"join heads", "y"}, {"split heads", "own"}, {"split heads", "shared"}}},
       {"linear of experts",
        {{"linear forward", "y"},
         {"linear backward input", "dx"},

@@ -155,11 +155,12 @@ inline ModelConfig small(const std::string& name) {
   const bool shared = name == "experts, shared";
   const bool biased = name == "experts, biased";
   const bool experts = name == "experts" || balanced || shared || biased;
-  ModelConfig model = preset(alibi || branches           ? "gpt2-tiny"
-                             : norms || gemma || experts ? "llama-tiny"
-                             : post_norm                 ? "bert-tiny"
-                             : published                 ? "t5-tiny"
-                                                         : name);
+  const bool latent = name == "latent";
+  ModelConfig model = preset(alibi || branches                     ? "gpt2-tiny"
+                             : norms || gemma || experts || latent ? "llama-tiny"
+                             : post_norm                           ? "bert-tiny"
+                             : published                           ? "t5-tiny"
+                                                                   : name);
   if (post_norm) model.encoder->post_norm = true;
   if (published) {
     model.positions = PositionKind::kRelative;
@@ -198,6 +199,12 @@ inline ModelConfig small(const std::string& name) {
     model.window_before = 6;
     model.full_attention_every = 2;
     model.local_rotary_base = 500;
+  }
+  if (latent) {
+    model.latent = {.query_rank = 28, .rank = 36, .own = 10, .turned = 6, .value = 12};
+    model.head_size = 16;
+    model.groups = model.heads;
+    model.rotary_pairs = model.head_norms = true;
   }
   if (experts)
     model.experts = ExpertFacts{.experts = 5, .choices = 2, .balance_factor = balanced ? 0.1 : 0};

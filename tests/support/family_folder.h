@@ -65,8 +65,8 @@ class RandomWeights final : public piton::TensorSource {
   std::map<std::string, CanonicalTensor> tensors_;
 };
 
-// The family's golden config.json with eight heads (in four groups where the family has groups) and
-// four layers.
+// The family's golden config.json with eight heads (in four groups where the family has groups and
+// no latents) and four layers.
 inline void write_family_folder(const std::filesystem::path& folder, const std::string& family,
                                 const std::function<void(nlohmann::ordered_json&)>& edit = {}) {
   auto config =
@@ -79,7 +79,7 @@ inline void write_family_folder(const std::filesystem::path& folder, const std::
   set({"num_hidden_layers", "n_layer"}, 4);
   set({"hidden_size", "n_embd"}, 64);
   set({"num_attention_heads", "n_head"}, 8);
-  set({"num_key_value_heads"}, 4);
+  set({"num_key_value_heads"}, config.contains("kv_lora_rank") ? 8 : 4);
   set({"intermediate_size", "n_inner"}, 60);
   set({"head_dim"}, 12);
   if (config.contains("layer_types")) {

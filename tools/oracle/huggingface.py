@@ -103,7 +103,23 @@ GOLDEN["glm4"] = lambda: llama_like("Glm4", head_dim=12, pad_token_id=0, eos_tok
 GOLDEN["glm4-moe"] = lambda: llama_like("Glm4Moe", n_routed_experts=8, num_experts_per_tok=3, moe_intermediate_size=14, n_group=4, head_dim=12,
                                        topk_group=2, routed_scaling_factor=1.5, attention_bias=True, num_mtp_layers=0)
 
-STEPS = ("gpt2", "llama", "mixtral", "qwen3-moe", "qwen2-moe", "glm4-moe")
+# As V2-Lite is, and with all that V2 has; angles for longer texts that also scale the scores.
+DEEPSEEK_YARN = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 32,
+                 "mscale": 0.8, "mscale_all_dim": 1.1, "beta_fast": 32, "beta_slow": 1}
+
+
+def deepseek_v2(**more):
+    sizes = dict(num_key_value_heads=4, q_lora_rank=None, kv_lora_rank=20, qk_nope_head_dim=10, qk_rope_head_dim=6,
+                 v_head_dim=12, n_routed_experts=6, num_experts_per_tok=3, n_shared_experts=2, moe_intermediate_size=18,
+                 first_k_dense_replace=1, rope_parameters=DEEPSEEK_YARN, intermediate_size=54)
+    return llama_like("DeepseekV2", **{**sizes, **more})
+
+
+GOLDEN["deepseek-v2"] = lambda: deepseek_v2()
+GOLDEN["deepseek-v2-ranks"] = lambda: deepseek_v2(q_lora_rank=14, first_k_dense_replace=2, v_head_dim=16, rope_parameters={
+    "rope_type": "default", "rope_theta": 10000.0})
+
+STEPS = ("gpt2", "llama", "mixtral", "qwen3-moe", "qwen2-moe", "glm4-moe", "deepseek-v2")
 MORE = {
     "gpt2-50257": lambda: gpt2(50257),
     "gpt2-untied": lambda: gpt2(tie_word_embeddings=False),
@@ -159,6 +175,7 @@ MORE = {
     "glm4-moe-norms": lambda: llama_like("Glm4Moe", vocabulary=50257, n_routed_experts=6, num_experts_per_tok=2, moe_intermediate_size=14,
                                          use_qk_norm=True, n_shared_experts=2, norm_topk_prob=False, first_k_dense_replace=0,
                                          num_mtp_layers=0),
+    "deepseek-v2-50257": lambda: deepseek_v2(vocabulary=50257, q_lora_rank=14, first_k_dense_replace=0),
     "qwen3-tied": lambda: llama_like("Qwen3", vocabulary=50257, tie_word_embeddings=True, head_dim=24),
 }
 

@@ -17,7 +17,9 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "moe-router-pre-softmax moe-router-load-balancing-type:1 moe-aux-loss-coeff:1 "
      "moe-router-score-function:1 moe-router-enable-expert-bias moe-router-bias-update-rate:1 "
      "moe-router-num-groups:1 moe-router-group-topk:1 moe-router-topk-scaling-factor:1 "
-     "moe-layer-freq:1 moe-shared-expert-intermediate-size:1 "
+     "moe-layer-freq:1 moe-shared-expert-intermediate-size:1 multi-latent-attention rope-type:1 "
+     "q-lora-rank:1 kv-lora-rank:1 qk-head-dim:1 qk-pos-emb-head-dim:1 v-head-dim:1 mscale:1 "
+     "mscale-all-dim:1 multi-head-latent-attention qk-rope-head-dim:1 qk-nope-head-dim:1 "
      "max-position-embeddings:1 position-embedding-type:1 rotary-base:1 "
      "rotary-percent:1 rotary-interleaved rotary-scaling-factor:1 "
      "rotary-seq-len-interpolation-factor:1 use-rope-scaling "
@@ -253,7 +255,7 @@ constexpr MegatronGroup kMegatronFlags[] = {
     {kSame, "lr-warmup-init:1=0|0.0", "the warm-up starts at 0"},
     {kSame, "muon-tp-mode:1=duplicated|distributed",
      "Muon updates whole matrices, however many tensor ranks share them"},
-    {kSame, "softmax-type:1=vanilla rope-type:1=rope", "the only one there is"},
+    {kSame, "softmax-type:1=vanilla", "the only one there is"},
     {kSame,
      "main-grads-dtype:1=fp32 main-params-dtype:1=fp32 exp-avg-dtype:1=fp32 "
      "exp-avg-sq-dtype:1=fp32 ",
@@ -324,13 +326,11 @@ constexpr MegatronGroup kMegatronFlags[] = {
     {kNotYet,
      "no-rope-freq:1 mrope-section:* "
      "squared-relu quick-geglu activation-func-clamp-value:1 glu-linear-offset:1 "
-     "qk-l2-norm mtp-loss-scaling-factor:1 multi-latent-attention "
-     "q-lora-rank:1 kv-lora-rank:1 qk-head-dim:1 qk-pos-emb-head-dim:1 v-head-dim:1 "
-     "mscale:1 mscale-all-dim:1 cache-mla-latents heterogeneous-layers-config-path:1 "
+     "qk-l2-norm mtp-loss-scaling-factor:1 cache-mla-latents heterogeneous-layers-config-path:1 "
      "heterogeneous-layers-config-encoded-json:1 spec:* hybrid-attention-ratio:1 "
      "hybrid-mlp-ratio:1 hybrid-override-pattern:1 mamba-state-dim:1 mamba-head-dim:1 "
      "mamba-num-groups:1 mamba-num-heads:1 is-hybrid-model disable-mamba-mem-eff-path "
-     "multi-head-latent-attention qk-rope-head-dim:1 qk-nope-head-dim:1 scale-emb:1 "
+     "scale-emb:1 "
      "dim-model-base:1 scale-depth:1 embedding-multiplier-scale:1 output-multiplier-scale:1 "
      "add-output-layer-bias use-glm-rope interleave-sliding-window:1 input-layernorm-in-fp32",
      "the model would be another one"},

@@ -136,6 +136,8 @@ void execute(CpuContext& context, const SoftCapForward& call);
 void execute(CpuContext& context, const SoftCapBackward& call);
 void execute(CpuContext& context, const GatedSumForward& call);
 void execute(CpuContext& context, const GatedSumBackward& call);
+void execute(CpuContext& context, const JoinHeads& call);
+void execute(CpuContext& context, const SplitHeads& call);
 void execute(CpuContext& context, const RowSquares& call);
 void execute(CpuContext& context, const MagnitudeForward& call);
 void execute(CpuContext& context, const MagnitudeGradient& call);

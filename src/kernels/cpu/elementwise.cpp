@@ -1,5 +1,5 @@
-// Copies, sums, multiples, soft caps and gated sums. A copy goes over the rows of its last dim; if
-// both sides are contiguous, all is one row.
+// Copies, sums, multiples, soft caps, gated sums, and heads with a common part. A copy goes over
+// the rows of its last dim; if both sides are contiguous, all is one row.
 #include "kernels/elementwise.h"
 
 #include <cmath>
@@ -159,6 +159,64 @@ void execute(CpuContext& context, const GatedSumBackward& call) {
       const float sum = context.vector.dot(dy, type, call.x.raw() + t * width, type, h);
       call.dgate.data<float>()[t] = share * (1 - share) * sum;
       context.vector.scale(call.dx.raw() + t * width, dy, type, h, share);
+    }
+  });
+}
+
+namespace {
+
+std::byte* at_head(const Tensor& heads, std::int64_t token, std::int64_t head) {
+  return heads.raw() +
+         (token * heads.stride(0) + head * heads.stride(1)) * size_bytes(heads.dtype());
+}
+
+}  // namespace
+
+void execute(CpuContext& context, const JoinHeads& call) {
+  const std::int64_t width = size_bytes(call.y.dtype());
+  const auto bytes_of = [&](std::int64_t channels) {
+    return static_cast<std::size_t>(channels * width);
+  };
+  const std::int64_t d = call.y.dim(2);
+  const std::int64_t c = call.own.dim(2);
+  const std::int64_t r = call.shared.defined() ? call.shared.dim(1) : 0;
+  const std::int64_t heads = call.y.dim(1);
+  const std::int64_t grain = grain_of(heads * d * width);
+  context.ranges(call.y.dim(0), grain, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t t = begin; t < end; ++t) {
+      for (std::int64_t head = 0; head < heads; ++head) {
+        std::byte* y = at_head(call.y, t, head);
+        std::memcpy(y, at_head(call.own, t, head), bytes_of(c));
+        if (r > 0)
+          std::memcpy(y + c * width, call.shared.raw() + t * call.shared.stride(0) * width,
+                      bytes_of(r));
+        std::memset(y + (c + r) * width, 0, bytes_of(d - c - r));
+      }
+    }
+  });
+}
+
+void execute(CpuContext& context, const SplitHeads& call) {
+  const std::int64_t width = size_bytes(call.y.dtype());
+  const Type type = type_of(call.y.dtype());
+  const std::int64_t c = call.own.dim(2);
+  const std::int64_t r = call.shared.defined() ? call.shared.dim(1) : 0;
+  const std::int64_t heads = call.y.dim(1);
+  const std::int64_t grain = grain_of(heads * (c + r) * width);
+  context.ranges(call.y.dim(0), grain, [&](std::int64_t begin, std::int64_t end) {
+    auto* sum = reinterpret_cast<float*>(context.scratch.own(2 * r * 4));
+    float* term = sum + r;
+    for (std::int64_t t = begin; t < end; ++t) {
+      for (std::int64_t head = 0; head < heads; ++head) {
+        const std::byte* y = at_head(call.y, t, head);
+        std::memcpy(at_head(call.own, t, head), y, static_cast<std::size_t>(c * width));
+        if (r == 0) continue;
+        context.vector.convert(head == 0 ? sum : term, Type::kF32, y + c * width, type, r);
+        if (head > 0) context.vector.add(sum, sum, term, Type::kF32, r);
+      }
+      if (r == 0) continue;
+      context.vector.convert(call.shared.raw() + t * call.shared.stride(0) * width, type, sum,
+                             Type::kF32, r);
     }
   });
 }

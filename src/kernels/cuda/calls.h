@@ -50,6 +50,8 @@ void execute(const SoftCapForward& call, const CallContext& context);
 void execute(const SoftCapBackward& call, const CallContext& context);
 void execute(const GatedSumForward& call, const CallContext& context);
 void execute(const GatedSumBackward& call, const CallContext& context);
+void execute(const JoinHeads& call, const CallContext& context);
+void execute(const SplitHeads& call, const CallContext& context);
 void execute(const RowSquares& call, const CallContext& context);
 void execute(const MagnitudeForward& call, const CallContext& context);
 void execute(const MagnitudeGradient& call, const CallContext& context);

@@ -46,6 +46,8 @@ void execute(const SoftCapForward& call);
 void execute(const SoftCapBackward& call);
 void execute(const GatedSumForward& call);
 void execute(const GatedSumBackward& call);
+void execute(const JoinHeads& call);
+void execute(const SplitHeads& call);
 void execute(const RowSquares& call);
 void execute(const MagnitudeForward& call);
 void execute(const MagnitudeGradient& call);

@@ -1,4 +1,4 @@
-// Copies, sums, multiples, soft caps and gated sums.
+// Copies, sums, multiples, soft caps, gated sums, and heads with a common part.
 #include "kernels/elementwise.h"
 
 #include <cmath>
@@ -85,6 +85,38 @@ void execute(const GatedSumBackward& call) {
   }
   dx.write(call.dx);
   dgate.write(call.dgate);
+}
+
+void execute(const JoinHeads& call) {
+  const Values own = Values::read(call.own);
+  const Values shared = Values::read(call.shared);
+  const std::int64_t c = call.own.dim(2);
+  const std::int64_t used = c + (shared.given() ? call.shared.dim(1) : 0);
+  Values y(call.y.shape());
+  for (std::int64_t t = 0; t < call.y.dim(0); ++t) {
+    for (std::int64_t head = 0; head < call.y.dim(1); ++head) {
+      for (std::int64_t i = 0; i < used; ++i)
+        y(t, head, i) = i < c ? own(t, head, i) : shared(t, i - c);
+    }
+  }
+  y.write(call.y);
+}
+
+void execute(const SplitHeads& call) {
+  const Values y = Values::read(call.y);
+  const std::int64_t c = call.own.dim(2);
+  Values own(call.own.shape());
+  const bool any = call.shared.defined();
+  Values shared(any ? call.shared.shape() : Shape{0, 0});
+  for (std::int64_t t = 0; t < call.y.dim(0); ++t) {
+    for (std::int64_t head = 0; head < call.y.dim(1); ++head) {
+      for (std::int64_t i = 0; i < c; ++i) own(t, head, i) = y(t, head, i);
+      for (std::int64_t i = 0; any && i < call.shared.dim(1); ++i)
+        shared(t, i) += y(t, head, c + i);
+    }
+  }
+  own.write(call.own);
+  if (any) shared.write(call.shared);
 }
 
 }  // namespace piton::reference

@@ -203,6 +203,23 @@ TEST_F(RoundTrip, OfExpertsThroughMegatronGivesTheSameBytes) {
                         "--use-mcore-models alone, not with older modules; or use --to piton"));
 }
 
+TEST_F(RoundTrip, OfLatentAttentionIsThroughCheckpointsAlone) {
+  for (const char* family : {"deepseek-v2", "deepseek-v2-ranks"}) {
+    const fs::path source = folder_of(family);
+    expect_same_files(source, converted(converted(source, "piton"), "hf"));
+  }
+  const auto dense = [](Json& config) { config["first_k_dense_replace"] = 4; };
+  EXPECT_THAT(refusal("deepseek-v2-ranks", dense),
+              HasSubstr("multi-head latent attention cannot be expressed in the format mg"));
+  EXPECT_THAT(message_of(Fault::kData,
+                         [&] {
+                           converted(folder_of("deepseek-v2"), "gguf", [&](ConvertOptions& o) {
+                             o.save = (dir_ / "latent.gguf").string();
+                           });
+                         }),
+              HasSubstr("has multi-head latent attention, which Piton does not write to GGUF"));
+}
+
 // Their published configurations without a window.
 TEST_F(RoundTrip, OfFamiliesWhoseWindowIsOffGivesTheSameBytes) {
   for (const char* family : {"mistral", "phi3"})

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "base/files/files.h"
+#include "model/families.h"
 #include "support/errors.h"
 #include "unit/huggingface/hf_folder.h"
 
@@ -224,8 +225,72 @@ TEST(HfModel, HasExpertsInSomeLayersAndAnMlpThatAllTokensShare) {
               HasSubstr("use_sliding_window: got true, wanted false (no layer has a window)"));
 }
 
+TEST(HfModel, HasTheLatentAttentionOfItsFile) {
+  Json config = golden("deepseek-v2");
+  const ModelConfig lite = model_of(config);
+  EXPECT_EQ(lite.family, "deepseek_v2");
+  const LatentFacts facts{.query_rank = 0, .rank = 20, .own = 10, .turned = 6, .value = 12};
+  EXPECT_EQ(lite.latent, facts);
+  EXPECT_TRUE(lite.head_size == 16 && lite.groups == 4 && lite.head_norms && lite.rotary_pairs);
+  EXPECT_EQ(lite.rotary_channels(), 6);
+  EXPECT_EQ(lite.experts, (ExpertFacts{.experts = 6,
+                                       .choices = 3,
+                                       .normalized = false,
+                                       .ffn_hidden = 18,
+                                       .shared_ffn_hidden = 36,
+                                       .dense_layers = {0}}));
+  config.erase("q_lora_rank");
+  EXPECT_EQ(model_of(config).latent->query_rank, 1536);
+  config["first_k_dense_replace"] = 2;
+  EXPECT_FALSE(model_of(config).experts);
+  const auto refused = [](const char* key, const Json& value) {
+    return refusal("deepseek-v2", [&](Json& file) { file[key] = value; });
+  };
+  EXPECT_THAT(refused("num_key_value_heads", 2),
+              HasSubstr("num_key_value_heads: got 2, wanted num_attention_heads"));
+  EXPECT_THAT(refused("rms_norm_eps", 1e-5), HasSubstr("rms_norm_eps: got 1e-05, wanted 1e-06"));
+  EXPECT_THAT(refused("topk_method", "group_limited_greedy"), HasSubstr("wanted greedy"));
+  EXPECT_THAT(refused("routed_scaling_factor", 16.0), HasSubstr("got 16.0, wanted 1"));
+  EXPECT_THAT(refused("attention_bias", true), HasSubstr("attention_bias: got true, wanted false"));
+  EXPECT_THAT(refused("v_head_dim", 17), HasSubstr("--v-head-dim: got 17, wanted at most 16"));
+}
+
+TEST(HfModel, OfThePublishedV2LiteIsThePreset) {
+  const Json yarn = {
+      {"beta_fast", 32}, {"beta_slow", 1},          {"factor", 40},
+      {"mscale", 0.707}, {"mscale_all_dim", 0.707}, {"original_max_position_embeddings", 4096},
+      {"type", "yarn"}};
+  const Json config = {{"architectures", {"DeepseekV2ForCausalLM"}},
+                       {"aux_loss_alpha", 0.001},
+                       {"first_k_dense_replace", 1},
+                       {"hidden_act", "silu"},
+                       {"hidden_size", 2048},
+                       {"intermediate_size", 10944},
+                       {"kv_lora_rank", 512},
+                       {"max_position_embeddings", 163840},
+                       {"model_type", "deepseek_v2"},
+                       {"moe_intermediate_size", 1408},
+                       {"moe_layer_freq", 1},
+                       {"n_group", 1},
+                       {"n_routed_experts", 64},
+                       {"n_shared_experts", 2},
+                       {"num_attention_heads", 16},
+                       {"num_experts_per_tok", 6},
+                       {"num_hidden_layers", 27},
+                       {"num_key_value_heads", 16},
+                       {"q_lora_rank", nullptr},
+                       {"rms_norm_eps", 1e-6},
+                       {"rope_scaling", yarn},
+                       {"rope_theta", 10000},
+                       {"scoring_func", "softmax"},
+                       {"topk_method", "greedy"},
+                       {"vocab_size", 102400}};
+  EXPECT_EQ(model_of(config), preset("deepseek-v2-lite"));
+}
+
 TEST(HfModel, IsTheSameByTheKeysOfTransformers4) {
-  for (const char* name : {"llama3", "llama", "mistral", "mixtral", "qwen2", "qwen3"}) {
+  for (const char* name :
+       {"llama3", "llama", "mistral", "mixtral", "qwen2", "qwen3", "deepseek-v2"}) {
     Json config = golden(name);
     const ModelConfig newer = model_of(config);
     Json rope = config["rope_parameters"];

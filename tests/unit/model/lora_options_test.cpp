@@ -61,6 +61,14 @@ TEST(LoraOptions, GiveExpertsNoAdapters) {
   }
 }
 
+TEST(LoraOptions, GiveLatentAttentionThatOfItsOutputAlone) {
+  EXPECT_EQ(first_layer("deepseek-v2-lite", {"all-linear"}),
+            (std::set<std::string>{"attention.output"}));
+  EXPECT_THAT(message_of(Fault::kUsage, [] { first_layer("deepseek-v2-lite", {"q_proj"}); }),
+              HasSubstr("this model has no q_proj, and of multi-latent attention the output alone "
+                        "has adapters yet; wanted some of all-linear"));
+}
+
 TEST(LoraOptions, GiveEveryLayerTheRankAndTheScale) {
   LoraOptions options;
   EXPECT_FALSE(options.resolve(preset("llama-tiny")).given());

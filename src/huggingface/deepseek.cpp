@@ -1,0 +1,127 @@
+#include <fmt/format.h>
+
+#include "base/json.h"
+#include "huggingface/families.h"
+#include "huggingface/llama_like.h"
+#include "huggingface/names.h"
+#include "model/families.h"
+
+// DeepSeek-V2 and V2-Lite: multi-head latent attention, and experts in the layers after the first
+// ones. Of the routers, that with the largest probabilities of all experts alone ("greedy").
+namespace piton {
+namespace {
+
+constexpr double kLatentNormEps = 1e-6;  // of the norms of latents, whatever rms_norm_eps is
+
+void refuse_other_deepseek(const HfConfig& config) {
+  for (const char* key : {"attention_bias", "mlp_bias"})
+    if (config.flag(key, false)) config.refuse(key, "false");
+  if (config.word("topk_method", "greedy") != "greedy") config.refuse("topk_method", "greedy");
+  if (config.word("scoring_func", "softmax") != "softmax") config.refuse("scoring_func", "softmax");
+  if (config.flag("norm_topk_prob", false))
+    config.refuse("norm_topk_prob", "false (Transformers does not read it)");
+  if (config.number("routed_scaling_factor", 1.0) != 1) config.refuse("routed_scaling_factor", "1");
+  if (config.size("moe_layer_freq", 1) != 1) config.refuse("moe_layer_freq", "1");
+}
+
+void set_latent(const HfConfig& config, ModelConfig& model) {
+  LatentFacts facts{.query_rank = config.lists("q_lora_rank") ? 0 : 1536};
+  if (config.has("q_lora_rank")) facts.query_rank = config.size("q_lora_rank");
+  facts.rank = config.size("kv_lora_rank", facts.rank);
+  facts.own = config.size("qk_nope_head_dim", facts.own);
+  facts.turned = config.size("qk_rope_head_dim", facts.turned);
+  facts.value = config.size("v_head_dim", facts.value);
+  model.latent = facts;
+  model.head_size = facts.head_size();
+  if (model.groups != model.heads)
+    config.refuse("num_key_value_heads",
+                  fmt::format("num_attention_heads, which is {}", model.heads));
+  if (model.norm_eps != kLatentNormEps)
+    config.refuse("rms_norm_eps", "1e-06, as norms of latents have it");
+  const RotaryScaling& scaling = model.rotary_scaling;
+  if (scaling.kind != RotaryScaling::Kind::kYarn && scaling.denominator != 0)
+    rotary_keys(config).refuse("mscale_all_dim", "0, but of yarn");
+}
+
+void set_deepseek_experts(const HfConfig& config, ModelConfig& model) {
+  const auto first = static_cast<std::int64_t>(config.number("first_k_dense_replace", 0.0));
+  if (first < 0 || static_cast<double>(first) != config.number("first_k_dense_replace", 0.0))
+    config.refuse("first_k_dense_replace", "a number of layers");
+  if (first >= model.layers) return model.experts.reset();
+  ExpertFacts facts{.experts = config.size("n_routed_experts", 64),
+                    .choices = config.size("num_experts_per_tok"),
+                    .normalized = false};
+  const std::int64_t width = config.size("moe_intermediate_size", 1407);
+  const std::int64_t shared = config.size("n_shared_experts", 2);
+  for (std::int64_t layer = 0; layer < first; ++layer) facts.dense_layers.push_back(layer);
+  if (first == 0) model.ffn_hidden = width;
+  facts.ffn_hidden = width == model.ffn_hidden ? 0 : width;
+  facts.shared_ffn_hidden = shared * width;
+  model.experts = facts;
+}
+
+ModelConfig deepseek_v2_model(const HfConfig& config) {
+  ModelConfig model = llama_like_model(config, deepseek_v2_facts(), {});
+  refuse_partial_rotary(config, model);
+  refuse_other_deepseek(config);
+  set_latent(config, model);
+  set_deepseek_experts(config, model);
+  return model;
+}
+
+nlohmann::ordered_json deepseek_v2_keys(const ModelConfig& model) {
+  nlohmann::ordered_json keys = llama_like_keys(model);
+  keys.erase("head_dim");
+  keys["rope_parameters"].erase("partial_rotary_factor");  // Transformers rotates all channels
+  if (!model.latent) return keys;
+  const LatentFacts& facts = *model.latent;
+  keys["q_lora_rank"] = nullptr;
+  if (facts.query_rank != 0) keys["q_lora_rank"] = facts.query_rank;
+  keys["kv_lora_rank"] = facts.rank;
+  keys["qk_nope_head_dim"] = facts.own;
+  keys["qk_rope_head_dim"] = facts.turned;
+  keys["v_head_dim"] = facts.value;
+  keys["attention_bias"] = false;
+  keys["mlp_bias"] = false;
+  keys["topk_method"] = "greedy";
+  keys["norm_topk_prob"] = false;
+  keys["routed_scaling_factor"] = 1.0;
+  keys["first_k_dense_replace"] = model.layers;
+  if (!model.experts) return keys;
+  const std::int64_t width = model.expert_ffn_hidden();
+  keys["first_k_dense_replace"] = model.experts->dense_layers.size();
+  keys["n_routed_experts"] = model.experts->experts;
+  keys["num_experts_per_tok"] = model.experts->choices;
+  keys["moe_intermediate_size"] = width;
+  keys["n_shared_experts"] = model.experts->shared_ffn_hidden / width;
+  return keys;
+}
+
+std::vector<HfPlace> deepseek_v2_places(const ModelConfig& model) {
+  const bool ranked = model.latent && model.latent->query_rank != 0;
+  return named_places(
+      model,
+      llama_names({{"attention.query_down.", "self_attn.q_a_proj."},
+                   {"attention.query_down_norm.", "self_attn.q_a_layernorm."},
+                   {"attention.query.", ranked ? "self_attn.q_b_proj." : "self_attn.q_proj."},
+                   {"attention.latent.", "self_attn.kv_a_proj_with_mqa."},
+                   {"attention.latent_norm.", "self_attn.kv_a_layernorm."},
+                   {"attention.key_value.", "self_attn.kv_b_proj."},
+                   {"mlp.shared.gate.", "mlp.shared_experts.gate_proj."},
+                   {"mlp.shared.up.", "mlp.shared_experts.up_proj."},
+                   {"mlp.shared.down.", "mlp.shared_experts.down_proj."}}));
+}
+
+}  // namespace
+
+HfFamily hf_deepseek_v2() {
+  return {.model_types = {"deepseek_v2"},
+          .architectures = {"DeepseekV2ForCausalLM"},
+          .model = deepseek_v2_model,
+          .places = deepseek_v2_places,
+          .keys = deepseek_v2_keys,
+          .optional_prefix = "",
+          .ignored = {".rotary_emb.inv_freq"}};
+}
+
+}  // namespace piton
