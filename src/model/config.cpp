@@ -7,7 +7,6 @@
 #include "model/families.h"
 
 namespace piton {
-
 namespace {
 
 // Checks that the number of parameters, and of the bytes that training holds for them, can be
