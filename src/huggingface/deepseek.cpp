@@ -6,21 +6,24 @@
 #include "huggingface/names.h"
 #include "model/families.h"
 
-// DeepSeek-V2 and V2-Lite: multi-head latent attention, and experts in the layers after the first
-// ones. Of the routers, that with the largest probabilities of all experts alone ("greedy").
+// DeepSeek-V2 (arXiv:2405.04434) and V3 (arXiv:2412.19437): multi-head latent attention, and
+// experts in the layers after the first ones. V2 chooses experts by a softmax, of all or of the
+// best groups; V3 by sigmoids with a bias, of the best groups.
 namespace piton {
 namespace {
 
+constexpr const char* kOfGroups = "group_limited_greedy";
 constexpr double kLatentNormEps = 1e-6;  // of the norms of latents, whatever rms_norm_eps is
 
 void refuse_other_deepseek(const HfConfig& config) {
   for (const char* key : {"attention_bias", "mlp_bias"})
     if (config.flag(key, false)) config.refuse(key, "false");
-  if (config.word("topk_method", "greedy") != "greedy") config.refuse("topk_method", "greedy");
+  const std::string method = config.word("topk_method", "greedy");
+  if (method != "greedy" && method != kOfGroups)
+    config.refuse("topk_method", fmt::format("greedy or {}", kOfGroups));
   if (config.word("scoring_func", "softmax") != "softmax") config.refuse("scoring_func", "softmax");
   if (config.flag("norm_topk_prob", false))
     config.refuse("norm_topk_prob", "false (Transformers does not read it)");
-  if (config.number("routed_scaling_factor", 1.0) != 1) config.refuse("routed_scaling_factor", "1");
   if (config.size("moe_layer_freq", 1) != 1) config.refuse("moe_layer_freq", "1");
 }
 
@@ -50,7 +53,12 @@ void set_deepseek_experts(const HfConfig& config, ModelConfig& model) {
   if (first >= model.layers) return model.experts.reset();
   ExpertFacts facts{.experts = config.size("n_routed_experts", 64),
                     .choices = config.size("num_experts_per_tok"),
-                    .normalized = false};
+                    .normalized = false,
+                    .weight_factor = config.number("routed_scaling_factor", 1.0)};
+  if (config.word("topk_method", "greedy") == kOfGroups) {
+    facts.groups = {.count = config.size("n_group"), .chosen = config.size("topk_group")};
+    if (!facts.groups.divide()) facts.groups = {};
+  }
   const std::int64_t width = config.size("moe_intermediate_size", 1407);
   const std::int64_t shared = config.size("n_shared_experts", 2);
   for (std::int64_t layer = 0; layer < first; ++layer) facts.dense_layers.push_back(layer);
@@ -69,7 +77,24 @@ ModelConfig deepseek_v2_model(const HfConfig& config) {
   return model;
 }
 
-nlohmann::ordered_json deepseek_v2_keys(const ModelConfig& model) {
+ModelConfig deepseek_v3_model(const HfConfig& config) {
+  ModelConfig model = llama_like_model(config, deepseek_v3_facts(), {.groups = 128});
+  refuse_partial_rotary(config, model);
+  if (config.flag("attention_bias", false)) config.refuse("attention_bias", "false");
+  // Keys of the authors, which Transformers does not read.
+  if (config.word("scoring_func", "sigmoid") != "sigmoid") config.refuse("scoring_func", "sigmoid");
+  if (config.word("topk_method", "noaux_tc") != "noaux_tc")
+    config.refuse("topk_method", "noaux_tc");
+  set_latent(config, model);
+  model.rotary_pairs = config.flag("rope_interleave", true);
+  ExpertFacts otherwise = *preset("deepseek-v3").experts;
+  otherwise.bias_rate = 0;  // of training; other programs keep the bias as it is
+  set_routed_experts(config, model, otherwise);
+  return model;
+}
+
+// Of both. Without latent attention, those of another model, which are refused when they are read.
+nlohmann::ordered_json deepseek_keys(const ModelConfig& model) {
   nlohmann::ordered_json keys = llama_like_keys(model);
   keys.erase("head_dim");
   keys["rope_parameters"].erase("partial_rotary_factor");  // Transformers rotates all channels
@@ -82,22 +107,30 @@ nlohmann::ordered_json deepseek_v2_keys(const ModelConfig& model) {
   keys["qk_rope_head_dim"] = facts.turned;
   keys["v_head_dim"] = facts.value;
   keys["attention_bias"] = false;
-  keys["mlp_bias"] = false;
-  keys["topk_method"] = "greedy";
-  keys["norm_topk_prob"] = false;
-  keys["routed_scaling_factor"] = 1.0;
-  keys["first_k_dense_replace"] = model.layers;
-  if (!model.experts) return keys;
-  const std::int64_t width = model.expert_ffn_hidden();
-  keys["first_k_dense_replace"] = model.experts->dense_layers.size();
-  keys["n_routed_experts"] = model.experts->experts;
-  keys["num_experts_per_tok"] = model.experts->choices;
-  keys["moe_intermediate_size"] = width;
-  keys["n_shared_experts"] = model.experts->shared_ffn_hidden / width;
+  add_routed_expert_keys(model, keys);
   return keys;
 }
 
-std::vector<HfPlace> deepseek_v2_places(const ModelConfig& model) {
+nlohmann::ordered_json deepseek_v2_keys(const ModelConfig& model) {
+  nlohmann::ordered_json keys = deepseek_keys(model);
+  keys["mlp_bias"] = false;
+  if (!model.experts) {
+    keys["first_k_dense_replace"] = model.layers;
+    return keys;
+  }
+  keys["topk_method"] = model.experts->groups.divide() ? kOfGroups : "greedy";
+  keys["norm_topk_prob"] = false;
+  return keys;
+}
+
+nlohmann::ordered_json deepseek_v3_keys(const ModelConfig& model) {
+  nlohmann::ordered_json keys = deepseek_keys(model);
+  keys["rope_interleave"] = model.rotary_pairs;
+  keys["num_nextn_predict_layers"] = 0;
+  return keys;
+}
+
+std::vector<HfPlace> deepseek_places(const ModelConfig& model) {
   const bool ranked = model.latent && model.latent->query_rank != 0;
   return named_places(
       model,
@@ -118,10 +151,21 @@ HfFamily hf_deepseek_v2() {
   return {.model_types = {"deepseek_v2"},
           .architectures = {"DeepseekV2ForCausalLM"},
           .model = deepseek_v2_model,
-          .places = deepseek_v2_places,
+          .places = deepseek_places,
           .keys = deepseek_v2_keys,
           .optional_prefix = "",
           .ignored = {".rotary_emb.inv_freq"}};
+}
+
+HfFamily hf_deepseek_v3() {
+  return {.model_types = {"deepseek_v3"},
+          .architectures = {"DeepseekV3ForCausalLM"},
+          .model = deepseek_v3_model,
+          .places = deepseek_places,
+          .keys = deepseek_v3_keys,
+          .optional_prefix = "",
+          .ignored = {".rotary_emb.inv_freq"},
+          .later_layers = "num_nextn_predict_layers"};
 }
 
 }  // namespace piton

@@ -17,6 +17,7 @@ HfFamily hf_megatron_bert();
 HfFamily hf_roberta();
 HfFamily hf_bloom();
 HfFamily hf_deepseek_v2();
+HfFamily hf_deepseek_v3();
 HfFamily hf_gemma();
 HfFamily hf_gemma2();
 HfFamily hf_gemma3();

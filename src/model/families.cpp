@@ -32,12 +32,14 @@ ModelConfig family_facts(const std::string& family) {
   if (family == "qwen2_moe") return qwen2_moe_facts();
   if (family == "qwen3_moe") return qwen3_moe_facts();
   if (family == "deepseek_v2") return deepseek_v2_facts();
+  if (family == "deepseek_v3") return deepseek_v3_facts();
   if (family == "gemma") return gemma_facts();
   if (family == "bert") return bert_facts();
   if (family == "t5") return t5_facts();
-  const std::vector<std::string> known{
-      "gpt2",      "gpt_neox",  "bloom",    "llama",       "mixtral", "qwen2", "qwen3",
-      "qwen2_moe", "qwen3_moe", "glm4_moe", "deepseek_v2", "gemma",   "bert",  "t5"};
+  const std::vector<std::string> known{"gpt2",      "gpt_neox", "bloom",       "llama",
+                                       "mixtral",   "qwen2",    "qwen3",       "qwen2_moe",
+                                       "qwen3_moe", "glm4_moe", "deepseek_v2", "deepseek_v3",
+                                       "gemma",     "bert",     "t5"};
   throw Error(Fault::kUsage, "--model-family: got \"{}\", wanted {}{}", family,
               fmt::join(known, ", "), suggestion(family, known));
 }

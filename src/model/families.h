@@ -24,6 +24,7 @@ ModelConfig glm4_moe_facts();
 ModelConfig qwen2_moe_facts();
 ModelConfig qwen3_moe_facts();
 ModelConfig deepseek_v2_facts();
+ModelConfig deepseek_v3_facts();
 ModelConfig gemma_facts();
 ModelConfig bert_facts();
 ModelConfig t5_facts();

@@ -102,6 +102,13 @@ ModelConfig deepseek_v2_facts() {
   return config;
 }
 
+ModelConfig deepseek_v3_facts() {
+  ModelConfig config = deepseek_v2_facts();
+  config.family = "deepseek_v3";
+  config.experts = ExpertFacts{.experts = 256, .choices = 8, .score = ScoreKind::kSigmoid};
+  return config;
+}
+
 std::vector<Preset> deepseek_presets() {
   ModelConfig lite = deepseek_v2_facts();
   lite.layers = 27;
@@ -119,7 +126,29 @@ std::vector<Preset> deepseek_presets() {
   lite.experts->ffn_hidden = 1408;
   lite.experts->shared_ffn_hidden = 2 * 1408;
   lite.experts->dense_layers = {0};
-  return {{"deepseek-v2-lite", lite}};
+  // V3 without the layers that predict further tokens.
+  ModelConfig large = deepseek_v3_facts();
+  large.head_size = lite.head_size;
+  large.max_positions = lite.max_positions;
+  large.rotary_scaling = lite.rotary_scaling;
+  large.layers = 61;
+  large.hidden = 7168;
+  large.ffn_hidden = 18432;
+  large.heads = large.groups = 128;
+  large.latent->query_rank = 1536;
+  large.vocabulary = 129280;
+  large.rotary_scaling.numerator = large.rotary_scaling.denominator = 1;
+  large.experts = {.experts = large.experts->experts,
+                   .choices = large.experts->choices,
+                   .score = large.experts->score,
+                   .weight_factor = 2.5,
+                   .choice_bias = true,
+                   .bias_rate = 1e-3,
+                   .groups = {.count = 8, .chosen = 4, .largest = 2},
+                   .ffn_hidden = 2048,
+                   .shared_ffn_hidden = 2048,
+                   .dense_layers = {0, 1, 2}};
+  return {{"deepseek-v2-lite", lite}, {"deepseek-v3", large}};
 }
 
 }  // namespace piton

@@ -66,12 +66,12 @@ class RandomWeights final : public piton::TensorSource {
 };
 
 // The family's golden config.json with eight heads (in four groups where the family has groups and
-// no latents) and four layers.
+// no latents; never in one) and four layers.
 inline void write_family_folder(const std::filesystem::path& folder, const std::string& family,
                                 const std::function<void(nlohmann::ordered_json&)>& edit = {}) {
   auto config =
       read_json<nlohmann::ordered_json>(read_text_file(golden_folder(family) / "config.json"));
-  const auto set = [&](std::initializer_list<const char*> names, std::int64_t value) {
+  const auto set = [&](std::initializer_list<const char*> names, const auto& value) {
     for (const char* name : names) {
       if (config.contains(name)) config[name] = value;
     }
@@ -79,8 +79,9 @@ inline void write_family_folder(const std::filesystem::path& folder, const std::
   set({"num_hidden_layers", "n_layer"}, 4);
   set({"hidden_size", "n_embd"}, 64);
   set({"num_attention_heads", "n_head"}, 8);
-  set({"num_key_value_heads"}, config.contains("kv_lora_rank") ? 8 : 4);
-  set({"intermediate_size", "n_inner"}, 60);
+  set({"num_key_value_heads", "num_kv_heads"}, config.contains("kv_lora_rank") ? 8 : 4);
+  set({"intermediate_size", "n_inner", "ffn_hidden_size"}, 60);
+  set({"multi_query"}, false);  // two ranks do not divide one group
   set({"head_dim"}, 12);
   if (config.contains("layer_types")) {
     const auto types = config["layer_types"].get<std::vector<std::string>>();

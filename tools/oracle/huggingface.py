@@ -115,9 +115,17 @@ def deepseek_v2(**more):
     return llama_like("DeepseekV2", **{**sizes, **more})
 
 
+def deepseek_v3(**more):
+    sizes = dict(num_key_value_heads=4, q_lora_rank=14, kv_lora_rank=20, qk_nope_head_dim=10, qk_rope_head_dim=6, v_head_dim=12,
+                 n_routed_experts=8, num_experts_per_tok=3, n_shared_experts=1, moe_intermediate_size=18, n_group=4, topk_group=2,
+                 first_k_dense_replace=1, rope_parameters=DEEPSEEK_YARN, intermediate_size=54, num_mtp_layers=0)
+    return llama_like("DeepseekV3", **{**sizes, **more})
+
+
 GOLDEN["deepseek-v2"] = lambda: deepseek_v2()
 GOLDEN["deepseek-v2-ranks"] = lambda: deepseek_v2(q_lora_rank=14, first_k_dense_replace=2, v_head_dim=16, rope_parameters={
     "rope_type": "default", "rope_theta": 10000.0})
+GOLDEN["deepseek-v3"] = lambda: deepseek_v3()
 
 STEPS = ("gpt2", "llama", "mixtral", "qwen3-moe", "qwen2-moe", "glm4-moe", "deepseek-v2")
 MORE = {
@@ -175,6 +183,10 @@ MORE = {
     "glm4-moe-norms": lambda: llama_like("Glm4Moe", vocabulary=50257, n_routed_experts=6, num_experts_per_tok=2, moe_intermediate_size=14,
                                          use_qk_norm=True, n_shared_experts=2, norm_topk_prob=False, first_k_dense_replace=0,
                                          num_mtp_layers=0),
+    "deepseek-v2-groups": lambda: deepseek_v2(topk_method="group_limited_greedy", n_routed_experts=8, n_group=4, topk_group=2,
+                                              routed_scaling_factor=16.0, eos_token_id=None),
+    "deepseek-v3-plain": lambda: deepseek_v3(vocabulary=50257, q_lora_rank=None, n_group=1, topk_group=1, rope_interleave=False,
+                                             first_k_dense_replace=0, norm_topk_prob=False),
     "deepseek-v2-50257": lambda: deepseek_v2(vocabulary=50257, q_lora_rank=14, first_k_dense_replace=0),
     "qwen3-tied": lambda: llama_like("Qwen3", vocabulary=50257, tie_word_embeddings=True, head_dim=24),
 }

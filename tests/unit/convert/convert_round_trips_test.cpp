@@ -204,7 +204,7 @@ TEST_F(RoundTrip, OfExpertsThroughMegatronGivesTheSameBytes) {
 }
 
 TEST_F(RoundTrip, OfLatentAttentionIsThroughCheckpointsAlone) {
-  for (const char* family : {"deepseek-v2", "deepseek-v2-ranks"}) {
+  for (const char* family : {"deepseek-v2", "deepseek-v2-ranks", "deepseek-v3"}) {
     const fs::path source = folder_of(family);
     expect_same_files(source, converted(converted(source, "piton"), "hf"));
   }

@@ -249,10 +249,46 @@ TEST(HfModel, HasTheLatentAttentionOfItsFile) {
   EXPECT_THAT(refused("num_key_value_heads", 2),
               HasSubstr("num_key_value_heads: got 2, wanted num_attention_heads"));
   EXPECT_THAT(refused("rms_norm_eps", 1e-5), HasSubstr("rms_norm_eps: got 1e-05, wanted 1e-06"));
-  EXPECT_THAT(refused("topk_method", "group_limited_greedy"), HasSubstr("wanted greedy"));
-  EXPECT_THAT(refused("routed_scaling_factor", 16.0), HasSubstr("got 16.0, wanted 1"));
+  EXPECT_THAT(refused("topk_method", "noaux_tc"), HasSubstr("wanted greedy or group_limited"));
+  EXPECT_THAT(refused("topk_method", "group_limited_greedy"), HasSubstr("n_group: "));
   EXPECT_THAT(refused("attention_bias", true), HasSubstr("attention_bias: got true, wanted false"));
   EXPECT_THAT(refused("v_head_dim", 17), HasSubstr("--v-head-dim: got 17, wanted at most 16"));
+}
+
+TEST(HfModel, HasTheRouterOfItsFile) {
+  Json config = golden("deepseek-v3");
+  const ModelConfig model = model_of(config);
+  EXPECT_EQ(model.experts, (ExpertFacts{.experts = 8,
+                                        .choices = 3,
+                                        .score = ScoreKind::kSigmoid,
+                                        .weight_factor = 2.5,
+                                        .choice_bias = true,
+                                        .groups = {.count = 4, .chosen = 2, .largest = 2},
+                                        .ffn_hidden = 18,
+                                        .shared_ffn_hidden = 18,
+                                        .dense_layers = {0}}));
+  EXPECT_EQ(model.family, "deepseek_v3");
+  EXPECT_EQ(model.latent->query_rank, 14);
+  EXPECT_TRUE(model.rotary_pairs);
+  // Flags say all of it.
+  EXPECT_EQ(ModelOptions::of(model).resolve({}), model);
+  config["rope_interleave"] = false;
+  EXPECT_FALSE(model_of(config).rotary_pairs);
+  const auto refused = [](const char* key, const Json& value) {
+    return refusal("deepseek-v3", [&](Json& file) { file[key] = value; });
+  };
+  EXPECT_THAT(refused("scoring_func", "softmax"), HasSubstr("wanted sigmoid"));
+  EXPECT_THAT(refused("topk_method", "greedy"), HasSubstr("wanted noaux_tc"));
+  EXPECT_THAT(refused("attention_bias", true), HasSubstr("wanted false"));
+  // V2 has the largest probability of each group.
+  config = golden("deepseek-v2");
+  config.update({{"topk_method", "group_limited_greedy"},
+                 {"n_group", 3},
+                 {"topk_group", 2},
+                 {"routed_scaling_factor", 16.0}});
+  const ExpertFacts groups = *model_of(config).experts;
+  EXPECT_EQ(groups.groups, (ExpertGroups{.count = 3, .chosen = 2, .largest = 1}));
+  EXPECT_EQ(groups.weight_factor, 16);
 }
 
 TEST(HfModel, OfThePublishedV2LiteIsThePreset) {

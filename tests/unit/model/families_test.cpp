@@ -19,6 +19,8 @@ TEST(Families, HaveTheParametersThatArePublished) {
   EXPECT_EQ(preset("qwen3-30b-a3b").parameters(), 30'532'122'624);
   EXPECT_EQ(preset("qwen1.5-moe-a2.7b").parameters(), 14'315'784'192);
   EXPECT_EQ(preset("glm-4.5-air").parameters(), 106'852'251'264);
+  // 14848 of them are biases of choices, which Transformers counts as buffers.
+  EXPECT_EQ(preset("deepseek-v3").parameters(), 671'026'404'352 + 14'848);
 }
 
 // The architectures of the documents that Piton replaces, by their sizes.
@@ -249,7 +251,7 @@ TEST(Families, RefuseFlagsThatSayNothing) {
   refused(
       {"--model-family", "mamba"},
       "wanted gpt2, gpt_neox, bloom, llama, mixtral, qwen2, qwen3, qwen2_moe, qwen3_moe, glm4_moe, "
-      "deepseek_v2, gemma");
+      "deepseek_v2, deepseek_v3, gemma");
   refused({"--window-attn-skip-freq", "2"}, "--window-attn-skip-freq: needs layers with a window");
   refused({"--pre-tockens", "4", "--window-attn-skip-freq", "0"}, "--window-attn-skip-freq: got 0");
   refused({"--model-family", "llama", "--rotary-base-local", "500"},
