@@ -72,9 +72,9 @@ CHANNELS = {"8": "64", "16": "128", "32": "256"}  # of a lane: of a head
 
 def functions(build, cuobjdump):
     """(architecture, demangled name, registers, local bytes) of every kernel of the build."""
-    objects = sorted(build.glob("CMakeFiles/piton_kernels_cuda.dir/src/kernels/cuda/**/*.cu.o"))
+    objects = sorted(build.glob("CMakeFiles/piton_kernels_cuda.dir/**/*.cu.o"))  # together or one by one
     if not objects:
-        sys.exit(f"cuda_resources: {build}: no objects of src/kernels/cuda; build it with the preset cuda")
+        sys.exit(f"cuda_resources: {build}: no kernels of CUDA; build it with the preset cuda")
     found = []
     for path in objects:
         text = subprocess.run([cuobjdump, "-res-usage", str(path)], capture_output=True, text=True, check=True).stdout

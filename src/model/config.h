@@ -163,19 +163,16 @@ struct ModelOptions {
     const OptionRules same{.resume = Resume::kMustMatch};
     v(Option{"model",
              "preset: gpt2-124m, gpt2-355m, pythia-70m, pythia-160m, pythia-410m, pythia-1b, "
-             "llama-134m, llama-1.1b, llama2-7b, mixtral-8x7b, "
-             "qwen1.5-0.5b, qwen1.5-moe-a2.7b, qwen2.5-0.5b, qwen3-0.6b, qwen3-30b-a3b, "
-             "deepseek-v2-lite, deepseek-v3, bert-110m, t5-220m; for trying out: gpt2-tiny, "
-             "llama-tiny, "
-             "mixtral-tiny, bert-tiny, t5-tiny",
+             "llama-134m, llama-1.1b, llama2-7b, mixtral-8x7b, qwen1.5-0.5b, qwen1.5-moe-a2.7b, "
+             "qwen2.5-0.5b, qwen3-0.6b, qwen3-30b-a3b, glm-4.5-air, deepseek-v2-lite, deepseek-v3, "
+             "bert-110m, t5-220m; for trying out: gpt2-tiny, llama-tiny, mixtral-tiny, bert-tiny, "
+             "t5-tiny",
              same},
       model);
     v(Option{"model-family",
              "gpt2, gpt_neox, bloom, llama, mixtral, qwen2, qwen3, qwen2_moe, qwen3_moe, glm4_moe, "
              "deepseek_v2, deepseek_v3, gemma, bert, an encoder, or t5, an encoder and a decoder "
-             "(default: that "
-             "of --model, "
-             "else gpt2)",
+             "(default: that of --model, else gpt2)",
              same},
       family);
     v(Option{"num-layers", "number of transformer blocks", same}, layers);
