@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "base/json.h"
 #include "huggingface/families.h"
 #include "huggingface/llama_like.h"
@@ -132,17 +134,15 @@ nlohmann::ordered_json deepseek_v3_keys(const ModelConfig& model) {
 
 std::vector<HfPlace> deepseek_places(const ModelConfig& model) {
   const bool ranked = model.latent && model.latent->query_rank != 0;
-  return named_places(
-      model,
-      llama_names({{"attention.query_down.", "self_attn.q_a_proj."},
-                   {"attention.query_down_norm.", "self_attn.q_a_layernorm."},
-                   {"attention.query.", ranked ? "self_attn.q_b_proj." : "self_attn.q_proj."},
-                   {"attention.latent.", "self_attn.kv_a_proj_with_mqa."},
-                   {"attention.latent_norm.", "self_attn.kv_a_layernorm."},
-                   {"attention.key_value.", "self_attn.kv_b_proj."},
-                   {"mlp.shared.gate.", "mlp.shared_experts.gate_proj."},
-                   {"mlp.shared.up.", "mlp.shared_experts.up_proj."},
-                   {"mlp.shared.down.", "mlp.shared_experts.down_proj."}}));
+  std::vector<HfPart> parts = shared_experts_parts();
+  parts.insert(parts.end(),
+               {{"attention.query_down.", "self_attn.q_a_proj."},
+                {"attention.query_down_norm.", "self_attn.q_a_layernorm."},
+                {"attention.query.", ranked ? "self_attn.q_b_proj." : "self_attn.q_proj."},
+                {"attention.latent.", "self_attn.kv_a_proj_with_mqa."},
+                {"attention.latent_norm.", "self_attn.kv_a_layernorm."},
+                {"attention.key_value.", "self_attn.kv_b_proj."}});
+  return named_places(model, llama_names(std::move(parts)));
 }
 
 }  // namespace
