@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "generate/partial_word.h"
+
 namespace piton {
 
 std::string StopWords::push(std::string_view text) {
@@ -16,12 +18,7 @@ std::string StopWords::push(std::string_view text) {
     return std::exchange(held_, "");
   }
   std::size_t withheld = 0;  // bytes at the end that begin a word
-  for (const std::string& word : words_) {
-    for (std::size_t length = std::min(word.size() - 1, held_.size()); length > withheld;
-         --length) {
-      if (held_.ends_with(std::string_view(word).substr(0, length))) withheld = length;
-    }
-  }
+  for (const std::string& word : words_) withheld = std::max(withheld, beginning_of(held_, word));
   const std::string certain = held_.substr(0, held_.size() - withheld);
   held_.erase(0, certain.size());
   return certain;

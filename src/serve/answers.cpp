@@ -16,9 +16,11 @@ const char* reason_name(FinishReason reason, bool has_calls = false) {
 }
 
 Json usage_json(TokenUsage usage) {
-  return {{"prompt_tokens", usage.prompt},
-          {"completion_tokens", usage.written},
-          {"total_tokens", usage.prompt + usage.written}};
+  Json json = {{"prompt_tokens", usage.prompt},
+               {"completion_tokens", usage.written},
+               {"total_tokens", usage.prompt + usage.written}};
+  if (usage.reasoning) json["completion_tokens_details"] = {{"reasoning_tokens", *usage.reasoning}};
+  return json;
 }
 
 // What a token adds to a text; special tokens by their names.
@@ -113,6 +115,7 @@ Json AnswerForm::whole(std::span<const Choice> choices, TokenUsage usage) const 
       one["message"] = {{"role", "assistant"},
                         {"content", has_text ? Json(choices[i].text) : Json()},
                         {"refusal", nullptr}};
+      if (!choices[i].reasoning.empty()) one["message"]["reasoning_content"] = choices[i].reasoning;
       if (!choices[i].calls.empty()) one["message"]["tool_calls"] = calls_json(i, choices[i].calls);
     } else {
       one["text"] = choices[i].text;
@@ -139,7 +142,9 @@ Json AnswerForm::part(std::size_t index, const Choice& choice) const {
   Json answer = head(/*streams=*/true);
   Json one = {{"index", index}};
   if (request_.chat) {
-    one["delta"] = {{"content", choice.text}};
+    one["delta"] = Json::object();
+    if (!choice.reasoning.empty()) one["delta"]["reasoning_content"] = choice.reasoning;
+    if (choice.reasoning.empty() || !choice.text.empty()) one["delta"]["content"] = choice.text;
   } else {
     one["text"] = choice.text;
   }

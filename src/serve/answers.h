@@ -17,6 +17,7 @@ namespace piton {
 struct TokenUsage {
   std::int64_t prompt = 0;
   std::int64_t written = 0;
+  std::optional<std::int64_t> reasoning = {};  // of these, before the answer; unset: not looked for
 };
 
 class AnswerForm {
@@ -30,6 +31,7 @@ class AnswerForm {
   // The whole answer. `echoes`: the choices' prompts, where they are echoed.
   struct Choice {
     std::string text;                        // with the echo
+    std::string reasoning = {};              // before the text
     std::span<const GeneratedToken> tokens;  // of `text`
     std::span<const std::int64_t> offsets;   // of `tokens`, in the text of the whole answer
     // The first token of an echo has no likelihood.

@@ -91,6 +91,17 @@ std::string named_tool(const Json& choice, const RequestFields& fields) {
   return (*function)["name"].get<std::string>();
 }
 
+Json read_variables(RequestFields& fields) {
+  Json variables = Json::object();
+  if (const Json* given = fields.value("chat_template_kwargs")) {
+    if (!given->is_object())
+      fields.fail("chat_template_kwargs", "an object, such as {\"enable_thinking\": false}");
+    variables = *given;
+  }
+  if (const auto effort = fields.text("reasoning_effort")) variables["reasoning_effort"] = *effort;
+  return variables;
+}
+
 }  // namespace
 
 ChatRequest read_chat(RequestFields& fields) {
@@ -115,8 +126,8 @@ ChatRequest read_chat(RequestFields& fields) {
       RequestFields described(*function, path + ".function");
       const std::optional<std::string> name = described.text("name");
       if (!name) described.fail("name", "a string");
-      request.tools.push_back(*name);
       const Json* parameters = described.value("parameters");
+      request.tools.push_back({*name, parameters != nullptr ? *parameters : Json()});
       calls.push_back(call_schema(*name, parameters));
     }
   }
@@ -131,11 +142,12 @@ ChatRequest read_chat(RequestFields& fields) {
     request.call_schema = calls.size() == 1 ? calls[0] : Json{{"anyOf", calls}};
   } else {
     const std::string name = named_tool(*choice, fields);
-    const auto found = std::ranges::find(request.tools, name);
+    const auto found = std::ranges::find(request.tools, name, &CallableTool::name);
     if (found == request.tools.end()) fields.fail("tool_choice", "the name of one of the tools");
     request.call_schema = calls[static_cast<std::size_t>(found - request.tools.begin())];
   }
   if (!request.tools.empty()) request.input.tools = *tools;
+  request.input.variables = read_variables(fields);
   return request;
 }
 

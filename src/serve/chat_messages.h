@@ -5,20 +5,22 @@
 #include <vector>
 
 #include "serve/request_fields.h"
+#include "serve/tool_forms.h"
 #include "text/chat/chat_template.h"
 
 namespace piton {
 
 struct ChatRequest {
   ChatInput input;
-  std::vector<std::string> tools;  // names; empty: the answer cannot call any
+  std::vector<CallableTool> tools;  // empty: the answer cannot call any
   // A JSON schema of the answer, if it must be a call: {"name": N, "arguments": ...}; else null.
   nlohmann::ordered_json call_schema;
 };
 
-// Reads "messages", "tools" and "tool_choice". The role "developer" becomes "system"; a content of
-// several text parts becomes one text, and arguments of calls that are a text of JSON a value.
-// Throws RequestError(400) that names the field.
+// Reads "messages", "tools", "tool_choice", "chat_template_kwargs" and "reasoning_effort", which
+// are variables of the template. The role "developer" becomes "system"; a content of several text
+// parts becomes one text, and arguments of calls that are a text of JSON a value. Throws
+// RequestError(400) that names the field.
 ChatRequest read_chat(RequestFields& fields);
 
 }  // namespace piton

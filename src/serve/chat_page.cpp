@@ -107,7 +107,16 @@ async function ask(text) {
   const place = show("assistant", "Model", "");
   running = new AbortController();
   get("send").textContent = "Stop";
-  let written = "", tokens = 0, first = 0;
+  let written = "", tokens = 0, first = 0, reasoning = null;
+  // Before the answer, and not sent back.
+  const thoughts = () => {
+    if (!reasoning) {
+      reasoning = document.createElement("p");
+      reasoning.className = "soft";
+      place.before(reasoning);
+    }
+    return reasoning;
+  };
   try {
     const system = get("system").value.trim();
     const all = system ? [{role: "system", content: system}, ...messages] : messages;
@@ -123,10 +132,12 @@ async function ask(text) {
     for await (const event of events(answer.body)) {
       if (event.error) throw new Error(event.error.message);
       if (event.usage) tokens = event.usage.completion_tokens;
-      const part = event.choices[0] && event.choices[0].delta.content;
-      if (!part) continue;
-      if (!written) first = performance.now();
-      written += part;
+      const delta = event.choices[0] ? event.choices[0].delta : {};
+      const part = delta.content, thought = delta.reasoning_content;
+      if (!part && !thought) continue;
+      if (!first) first = performance.now();
+      if (thought) thoughts().textContent += thought;
+      if (part) written += part;
       const atEnd = main.scrollHeight - main.scrollTop - main.clientHeight < 60;
       place.textContent = written;
       if (atEnd) main.scrollTop = main.scrollHeight;

@@ -1,5 +1,6 @@
 #include "serve/prepared_model.h"
 
+#include "base/error.h"
 #include "data/instruct/chosen_chat_template.h"
 
 namespace piton {
@@ -9,9 +10,24 @@ PreparedModel::PreparedModel(Model& model, Names names, std::int64_t texts)
   static_cast<void>(model.require_tokenizer());
   const ChatTemplateFiles& files = model.chat_templates();
   const std::string& wanted = names_.chat_template;
-  if (wanted.empty() && files.templates.empty()) return;
+  if (wanted.empty() && files.templates.empty()) {
+    if (names_.variables.is_null()) return;
+    throw Error(Fault::kUsage,
+                "--chat-template-kwargs: {} has no chat template; leave it out, or give "
+                "--chat-template",
+                names_.model);
+  }
   plain_ = chosen_chat_template(files, wanted, /*with_tools=*/false, tokenizer());
   with_tools_ = chosen_chat_template(files, wanted, /*with_tools=*/true, tokenizer());
+  const auto unread = plain_->unread_variable(names_.variables);
+  if (unread && with_tools_->unread_variable(names_.variables)) {
+    throw Error(Fault::kUsage,
+                "--chat-template-kwargs: {} does not read \"{}\", which would change nothing; "
+                "leave it out",
+                plain_->name(), *unread);
+  }
+  plain_->set_variables(names_.variables);
+  with_tools_->set_variables(names_.variables);
 }
 
 std::vector<std::int32_t> PreparedModel::encode_prompt(const std::string& text) const {

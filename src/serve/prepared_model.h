@@ -14,13 +14,14 @@ namespace piton {
 class PreparedModel final : public ServedModel {
  public:
   struct Names {
-    std::string model;          // in requests and answers
-    std::string chat_template;  // as of chosen_chat_template(); "": the model's own
+    std::string model;                 // in requests and answers
+    std::string chat_template;         // as of chosen_chat_template(); "": the model's own
+    nlohmann::ordered_json variables;  // of the template; null: none
     EmbeddingPooling pooling = EmbeddingPooling::kMean;
   };
   // `texts`: that are written at the same time. `model` must outlive it and have a tokenizer
   // (Error(kUsage)). Throws Error(kData) for chat templates that are malformed, and if the one that
-  // is named does not exist.
+  // is named does not exist, and Error(kUsage) for a variable that no template reads.
   PreparedModel(Model& model, Names names, std::int64_t texts);
 
   const std::string& name() const override { return names_.model; }

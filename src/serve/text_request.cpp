@@ -179,6 +179,17 @@ void check_prompts(const TextRequest& request, const ServedModel& model,
   }
 }
 
+// A variable that the template does not read would be ignored silently.
+void check_variables(const RequestFields& fields, const Json& variables,
+                     const ChatTemplate& chat_template) {
+  const auto unread = chat_template.unread_variable(variables);
+  if (!unread) return;
+  if (*unread == "reasoning_effort")
+    fields.fail("reasoning_effort", "nothing, since the chat template does not read it");
+  fields.fail("chat_template_kwargs." + *unread,
+              "nothing, since the chat template does not read it");
+}
+
 }  // namespace
 
 std::vector<std::vector<std::int32_t>> read_texts(RequestFields& fields, const std::string& name,
@@ -290,10 +301,13 @@ TextRequest read_chat_request(const Json& body, const ServedModel& model,
                        "messages: the model has no chat template; start the server with "
                        "--chat-template, or use /v1/completions");
   }
+  check_variables(fields, input.variables, *chat_template);
   try {
-    request.prompts = {
-        encode_chat(model.tokenizer(), chat_template->render(input, /*add_generation_prompt=*/true))
-            .ids};
+    const RenderedChat prompt = chat_template->render(input, /*add_generation_prompt=*/true);
+    request.prompts = {encode_chat(model.tokenizer(), prompt).ids};
+    // A constraint begins with the first token.
+    if (limits.finds_reasoning && !request.grammar)
+      request.reasoning = reasoning_after(prompt.text, chat_template->source());
   } catch (const Error& error) {
     throw RequestError(400, "messages", fmt::format("messages: {}", error.what()));
   }

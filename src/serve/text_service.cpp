@@ -10,6 +10,7 @@
 #include "serve/answers.h"
 #include "serve/chat_page.h"
 #include "serve/embedding_request.h"
+#include "serve/reasoning_text.h"
 #include "serve/request_error.h"
 #include "serve/request_fields.h"
 #include "serve/tool_calls.h"
@@ -68,9 +69,11 @@ class TextService::Writing {
     for (std::size_t i = 0; i < all.size(); ++i) {
       const auto& prompt = request_.prompts[request_.prompt_of(i)];
       texts_.emplace_back(tokenizer, prompt, request_.stop, request_.ends);
+      reasoning_.emplace_back(request_.reasoning);
       tool_calls_.emplace_back(request_.tools);
       if (i % static_cast<std::size_t>(request_.samples) == 0) usage_.prompt += std::ssize(prompt);
     }
+    if (request_.reasoning != ReasoningPlace::kNone) usage_.reasoning = 0;
     if (request_.echo) read_prompts(client);
     if (request_.generates) job_ = service.loop_.submit(all);
   }
@@ -78,7 +81,15 @@ class TextService::Writing {
   const TextRequest& request() const { return request_; }
 
   HttpAnswer whole(const HttpClient& client) {
-    write([](std::size_t, const std::string&) { return true; }, client);
+    shown_.resize(texts_.size());
+    write(
+        [&](std::size_t i, const std::string& written) {
+          const ReasoningText::Parts parts = parts_of(i, written);
+          shown_[i].reasoning += parts.reasoning;
+          shown_[i].answer += parts.answer;
+          return true;
+        },
+        client);
     std::vector<AnswerForm::Choice> choices;
     std::vector<std::vector<GeneratedToken>> tokens(texts_.size());
     std::vector<std::vector<std::int64_t>> offsets(texts_.size());
@@ -91,9 +102,8 @@ class TextService::Writing {
       tokens[i].insert(tokens[i].end(), texts_[i].tokens().begin(), texts_[i].tokens().end());
       for (const std::int64_t offset : texts_[i].offsets())
         offsets[i].push_back(begin_of(i) + offset);
-      std::string text = tool_calls_[i].push(texts_[i].text());
-      text += tool_calls_[i].finish();
-      choices.push_back({.text = (echo != nullptr ? echo->text : "") + text,
+      choices.push_back({.text = (echo != nullptr ? echo->text : "") + shown_[i].answer,
+                         .reasoning = shown_[i].reasoning,
                          .tokens = tokens[i],
                          .offsets = offsets[i],
                          .first_is_unknown = echo != nullptr,
@@ -121,15 +131,16 @@ class TextService::Writing {
     try {
       write(
           [&](std::size_t i, const std::string& written) {
-            std::string part = tool_calls_[i].push(written);
-            if (texts_[i].finished()) part += tool_calls_[i].finish();
+            const ReasoningText::Parts parts = parts_of(i, written);
             const std::span<const GeneratedToken> all = texts_[i].tokens();
             const auto last = all.last(std::min<std::size_t>(all.size(), 1));
-            if (!part.empty() || request_.likeliest) {
+            if (!parts.answer.empty() || !parts.reasoning.empty() || request_.likeliest) {
               const std::int64_t offset =
                   begin_of(i) + (last.empty() ? 0 : texts_[i].offsets().back());
-              send(
-                  form_.part(i, {.text = part, .tokens = last, .offsets = {&offset, last.size()}}));
+              send(form_.part(i, {.text = parts.answer,
+                                  .reasoning = parts.reasoning,
+                                  .tokens = last,
+                                  .offsets = {&offset, last.size()}}));
             }
             if (texts_[i].finished()) {
               const std::vector<FunctionCall> calls = calls_of(i);
@@ -192,6 +203,18 @@ class TextService::Writing {
     return echo != nullptr ? echo->characters : 0;
   }
 
+  // The next parts of a text that has grown by `written`. After its last one calls_of() is known.
+  ReasoningText::Parts parts_of(std::size_t text, const std::string& written) {
+    ReasoningText::Parts parts = reasoning_[text].push(written);
+    parts.answer = tool_calls_[text].push(parts.answer);
+    if (!texts_[text].finished()) return parts;
+    ReasoningText::Parts rest = reasoning_[text].finish();
+    parts.reasoning += rest.reasoning;
+    parts.answer += tool_calls_[text].push(rest.answer);
+    parts.answer += tool_calls_[text].finish();
+    return parts;
+  }
+
   std::vector<FunctionCall> calls_of(std::size_t text) const {
     std::vector<FunctionCall> calls = tool_calls_[text].calls();
     if (!request_.several_calls && calls.size() > 1) calls.resize(1);
@@ -223,6 +246,7 @@ class TextService::Writing {
       // A constraint may allow the empty text alone, which has no token.
       if (event->token.id >= 0 && usage_.written++ == 0)
         service_.metrics_.add_first_token(seconds_since(begin_));
+      if (reasoning_[event->text].is_inside()) ++*usage_.reasoning;
       const std::string part = text.push(event->token, event->finish);
       if (text.finished()) {
         --left;
@@ -239,8 +263,10 @@ class TextService::Writing {
   TextRequest request_;
   AnswerForm form_;
   std::vector<WrittenText> texts_;
-  std::vector<ToolCallText> tool_calls_;  // in them
-  std::vector<Echo> echoes_;              // of each prompt
+  std::vector<ReasoningText> reasoning_;     // in them
+  std::vector<ToolCallText> tool_calls_;     // in what comes after it
+  std::vector<ReasoningText::Parts> shown_;  // of whole answers
+  std::vector<Echo> echoes_;                 // of each prompt
   std::unique_ptr<WritingJob> job_;
   TokenUsage usage_;
   Clock::time_point begin_ = Clock::now();

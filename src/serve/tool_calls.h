@@ -2,7 +2,10 @@
 //
 // Models write calls in different forms. Found are
 //   Hermes, Qwen   <tool_call>{"name": N, "arguments": {...}}</tool_call>, one or more
-//   Mistral        [TOOL_CALLS] and a list of such objects
+//   GLM-4.5        <tool_call>N <arg_key>A</arg_key><arg_value>V</arg_value> ... </tool_call>
+//   Qwen3-Coder    <tool_call><function=N><parameter=A>V</parameter> ... </function></tool_call>
+//   DeepSeek-V3    a list between special words of calls, each with a name and JSON (tool_forms.h)
+//   Mistral        [TOOL_CALLS] and a list of objects with "name" and "arguments"
 //   Llama 3        nothing but {"name": N, "parameters": {...}}, after <|python_tag|> or
 //                  not; several objects are
 //                  separated by ";"
@@ -14,19 +17,15 @@
 #include <string_view>
 #include <vector>
 
-namespace piton {
+#include "serve/tool_forms.h"
 
-struct FunctionCall {
-  std::string name;
-  std::string arguments;  // JSON
-  bool operator==(const FunctionCall&) const = default;
-};
+namespace piton {
 
 // An answer that grows part by part.
 class ToolCallText {
  public:
-  // `tools`: names. Without any, everything is text.
-  explicit ToolCallText(std::vector<std::string> tools) : tools_(std::move(tools)) {}
+  // Without any tools everything is text.
+  explicit ToolCallText(std::vector<CallableTool> tools) : tools_(std::move(tools)) {}
 
   // The text that is certain after this part. What may be a call is withheld.
   std::string push(std::string_view part);
@@ -35,7 +34,7 @@ class ToolCallText {
   const std::vector<FunctionCall>& calls() const { return calls_; }
 
  private:
-  std::vector<std::string> tools_;
+  std::vector<CallableTool> tools_;
   std::string held_;
   bool began_ = false;  // text was returned, so that this is no answer of calls alone
   std::vector<FunctionCall> calls_;

@@ -114,6 +114,14 @@ class ScriptedServedModel final : public ServedModel {
   ScriptedEngine engine_of_it;
   std::vector<std::string> adapter_names;
   std::optional<std::int32_t> bos;  // before each prompt
+  ChatTemplate template_of_it{
+      "{%- if messages[0].content == 'raise' %}{{ raise_exception('no') }}{% endif -%}"
+      "{%- if tools %}T{{ tools | length }};{% endif -%}"
+      "{%- for m in messages %}{{ m.role }}:{{ m.content }}"
+      "{%- for c in m.tool_calls or [] %}{{ c.function.name }}={{ c.function.arguments | tojson }}"
+      "{%- endfor %};{% endfor -%}"
+      "{%- if add_generation_prompt %}assistant:{% endif -%}",
+      nlohmann::ordered_json::object(), "test.jinja"};
 
   const std::string& name() const override { return name_; }
   const std::vector<std::string>& adapters() const override { return adapter_names; }
@@ -126,7 +134,7 @@ class ScriptedServedModel final : public ServedModel {
     if (bos) ids.insert(ids.begin(), *bos);
     return ids;
   }
-  const ChatTemplate* chat_template(bool) const override { return &template_; }
+  const ChatTemplate* chat_template(bool) const override { return &template_of_it; }
   DecodingEngine& engine() override { return engine_of_it; }
   // 3 and 4 times the first id, so that the direction is always the same.
   std::vector<float> embed(const std::vector<std::int32_t>& ids,
@@ -141,14 +149,6 @@ class ScriptedServedModel final : public ServedModel {
   std::string name_ = "scripted";
   ByteTokenizer tokenizer_;
   std::vector<std::int32_t> ends_ = {ByteTokenizer::kEndOfDocument};
-  ChatTemplate template_{
-      "{%- if messages[0].content == 'raise' %}{{ raise_exception('no') }}{% endif -%}"
-      "{%- if tools %}T{{ tools | length }};{% endif -%}"
-      "{%- for m in messages %}{{ m.role }}:{{ m.content }}"
-      "{%- for c in m.tool_calls or [] %}{{ c.function.name }}={{ c.function.arguments | tojson }}"
-      "{%- endfor %};{% endfor -%}"
-      "{%- if add_generation_prompt %}assistant:{% endif -%}",
-      nlohmann::ordered_json::object(), "test.jinja"};
 };
 
 }  // namespace piton::test

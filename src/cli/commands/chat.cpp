@@ -9,6 +9,7 @@
 #include "base/files/files.h"
 #include "base/options/option_range.h"
 #include "checkpoint/collective.h"
+#include "cli/chat_variables.h"
 #include "cli/command.h"
 #include "cli/commands/continuation.h"
 #include "cli/commands/dialogue.h"
@@ -28,6 +29,7 @@ struct ChatOptions {
   ModelToLoad model;
   std::string system;
   std::string chat_template;
+  ChatVariables variables;
   std::int64_t history_turns = 0;
   std::vector<std::string> stop;
 
@@ -43,6 +45,7 @@ struct ChatOptions {
              "--prompt-type (default: the model's own)",
              {.placeholder = "FILE"}},
       chat_template);
+    variables.visit(v);
     v(Option{"history-turns",
              "number of questions that the model sees, with their answers (0: all that fit)"},
       history_turns);
@@ -133,6 +136,7 @@ int run_chat(Invocation& invocation) {
   refuse_more_arguments(invocation.parse(set, general));
   if (options.model.load.empty())
     throw Error(Fault::kUsage, "--load: no model is named; wanted the folder of a model");
+  static_cast<void>(options.variables.json());  // before the model is read
   check_range("--history-turns", options.history_turns, 0, std::int64_t{1} << 30);
   sampling.settle();
   sampling.check();
@@ -148,8 +152,9 @@ int run_chat(Invocation& invocation) {
     sampling.max_new_tokens = usual_length(sampling.max_new_tokens, model->config());
   const Speculation drafts(engine.machine(), speculation, *model, layout);
   const Tokenizer& tokenizer = model->require_tokenizer();
-  const ChatTemplate chat_template =
+  ChatTemplate chat_template =
       model_chat_template(*model, options.chat_template, options.model.load);
+  options.variables.set_in(chat_template);
   for (const std::int32_t id : turn_ends(chat_template, tokenizer))
     options.stop.push_back(tokenizer.piece(id));
   Continuer continuer(*model, sampling, beams, options.stop);

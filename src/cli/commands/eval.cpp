@@ -213,10 +213,11 @@ void check_kinds(const std::vector<TaskData>& tasks, const Model& model, const s
 // Asks all tasks by the chat template. Returns the words that end an answer.
 std::vector<std::string> make_chats(std::vector<TaskData>& tasks, const Model& model,
                                     const EvalOptions& options) {
-  const ChatTemplate chat_template = model_chat_template(
+  ChatTemplate chat_template = model_chat_template(
       model,
       options.prompts.prompt_type.empty() ? options.chat_template : options.prompts.prompt_type,
       options.model.load);
+  options.variables.set_in(chat_template);
   for (TaskData& data : tasks)
     make_chat_prompts(data, chat_template,
                       {.multiturn = options.multiturn.value_or(data.task.shot_texts.empty())});

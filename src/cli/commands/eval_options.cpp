@@ -72,11 +72,15 @@ void check_options(const EvalOptions& options) {
   if (options.apply_chat_template && options.protocol != Protocol::kLmEval)
     throw Error(Fault::kUsage,
                 "--apply-chat-template: works only with --protocol lm-eval; leave it out");
-  if (!options.apply_chat_template &&
-      (options.multiturn.has_value() || !options.chat_template.empty()))
-    throw Error(Fault::kUsage,
-                "{}: works only with --apply-chat-template; give it, or leave this out",
-                options.multiturn.has_value() ? "--fewshot-as-multiturn" : "--chat-template");
+  static_cast<void>(options.variables.json());  // before a model is read
+  if (options.apply_chat_template) return;
+  const char* flag = nullptr;
+  if (!options.variables.text.empty()) flag = "--chat-template-kwargs";
+  if (!options.chat_template.empty()) flag = "--chat-template";
+  if (options.multiturn.has_value()) flag = "--fewshot-as-multiturn";
+  if (flag == nullptr) return;
+  throw Error(Fault::kUsage,
+              "{}: works only with --apply-chat-template; give it, or leave this out", flag);
 }
 
 }  // namespace piton::cli

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/options/options.h"
+#include "cli/chat_variables.h"
 #include "cli/commands/model_to_load.h"
 #include "tasks/task_samples.h"
 #include "text/special_tokens.h"
@@ -62,6 +63,7 @@ struct EvalOptions {
   std::string save_results;
   bool apply_chat_template = false;
   std::string chat_template;
+  ChatVariables variables;
   std::optional<bool> multiturn;
   bool runs_code = false;
   SpecialTokensOptions special_tokens;
@@ -133,6 +135,7 @@ struct EvalOptions {
              "model's, or one of --prompt-type (default: the model's own)",
              {.placeholder = "FILE"}},
       chat_template);
+    variables.visit(v);
     v(Option{"fewshot-as-multiturn",
              "with --apply-chat-template: each example is a question and an answer of the "
              "conversation (default: so it is, unless the examples are one written text)",

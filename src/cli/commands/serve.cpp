@@ -12,6 +12,7 @@
 #include "api/speculation.h"
 #include "base/files/files.h"
 #include "base/options/option_range.h"
+#include "cli/chat_variables.h"
 #include "cli/command.h"
 #include "cli/commands/adapter_choices.h"
 #include "cli/launch.h"
@@ -33,6 +34,8 @@ struct ServeOptions {
   std::string served_model_name;
   AdapterChoices adapters;
   std::string chat_template;
+  ChatVariables variables;
+  bool finds_reasoning = true;
   EmbeddingPooling embedding_pooling = EmbeddingPooling::kMean;
   std::int64_t max_concurrent_requests = 8;
   std::int64_t max_waiting_requests = 64;
@@ -66,6 +69,11 @@ struct ServeOptions {
              "--prompt-type (default: the model's own)",
              {.placeholder = "FILE"}},
       chat_template);
+    variables.visit(v);
+    v(Option{"reasoning-format",
+             "auto: what a model writes between <think> and </think> is reasoning_content of an "
+             "answer, where its chat template has these words; none: it is a part of content"},
+      Choice(finds_reasoning, {{"auto", true}, {"none", false}}));
     v(Option{"embedding-pooling",
              "what /v1/embeddings makes a vector of: the mean of all hidden states, or the last "
              "one"},
@@ -175,6 +183,7 @@ int run_serve(Invocation& invocation) {
   set.add("Tokenizer", tokenizer);
   refuse_more_arguments(invocation.parse(set, general));
   options.check();
+  const nlohmann::ordered_json variables = options.variables.json();
   const AdapterFiles adapters = options.adapters.files(options.model, options.name());
   std::string api_key;
   std::shared_ptr<const TlsFiles> tls;
@@ -192,6 +201,7 @@ int run_serve(Invocation& invocation) {
   PreparedModel served(*model,
                        {.model = options.name(),
                         .chat_template = options.chat_template,
+                        .variables = variables,
                         .pooling = options.embedding_pooling},
                        options.max_concurrent_requests);
   DecodingLoop loop(
@@ -205,10 +215,11 @@ int run_serve(Invocation& invocation) {
     return 0;
   }
   const std::int64_t new_tokens = options.longest_text(served.longest_sequence());
-  TextService service(served, loop,
-                      {.api_key = api_key,
-                       .limits = {.new_tokens = new_tokens},
-                       .deadline = milliseconds_of(options.request_timeout_seconds)});
+  TextService service(
+      served, loop,
+      {.api_key = api_key,
+       .limits = {.new_tokens = new_tokens, .finds_reasoning = options.finds_reasoning},
+       .deadline = milliseconds_of(options.request_timeout_seconds)});
   const std::chrono::milliseconds patience = milliseconds_of(options.client_timeout_seconds);
   HttpServer server(
       {.host = options.host,

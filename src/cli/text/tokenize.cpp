@@ -63,9 +63,12 @@ struct TokenizeOptions {
 
 void check_chat(const ChatDisplayOptions& chat, const TokenizeOptions& options) {
   if (!chat.chat) {
-    if (chat.chat_template.empty() && !chat.add_generation_prompt) return;
-    throw Error(Fault::kUsage, "{}: works only with --chat; add it",
-                chat.add_generation_prompt ? "--add-generation-prompt" : "--chat-template");
+    const char* flag = nullptr;
+    if (!chat.variables.text.empty()) flag = "--chat-template-kwargs";
+    if (!chat.chat_template.empty()) flag = "--chat-template";
+    if (chat.add_generation_prompt) flag = "--add-generation-prompt";
+    if (flag == nullptr) return;
+    throw Error(Fault::kUsage, "{}: works only with --chat; add it", flag);
   }
   if (options.lines || options.json_strings || options.decode || options.count ||
       options.add_special_tokens || options.parse_special_tokens) {

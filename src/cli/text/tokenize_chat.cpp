@@ -26,7 +26,9 @@ ChatTemplate template_of(const ChatDisplay& display, bool with_tools) {
     throw Error(Fault::kUsage,
                 "--chat: the tokenizer has no folder with a chat template; give --chat-template");
   }
-  return chosen_chat_template(files, wanted, with_tools, display.tokenizer);
+  ChatTemplate chat_template = chosen_chat_template(files, wanted, with_tools, display.tokenizer);
+  display.options.variables.set_in(chat_template);
+  return chat_template;
 }
 
 struct ShownChat {

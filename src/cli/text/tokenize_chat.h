@@ -4,6 +4,7 @@
 #include <string>
 
 #include "base/options/options.h"
+#include "cli/chat_variables.h"
 #include "text/chat/chat_template_files.h"
 #include "text/tokenizer.h"
 
@@ -12,6 +13,7 @@ namespace piton::cli {
 struct ChatDisplayOptions {
   bool chat = false;
   std::string chat_template;
+  ChatVariables variables;
   bool add_generation_prompt = false;
 
   template <typename Visitor>
@@ -25,6 +27,7 @@ struct ChatDisplayOptions {
              "one of --prompt-type (default: the folder's; tool_use for conversations with tools)",
              {.placeholder = "NAME"}},
       chat_template);
+    variables.visit(v);
     v(Option{"add-generation-prompt", "with --chat: end with the prompt for the next answer"},
       add_generation_prompt);
   }

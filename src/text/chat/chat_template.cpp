@@ -71,30 +71,35 @@ jinja::Values prepared_messages(const ChatInput& input, const std::string& name)
 struct ChatTemplate::Parts {
   jinja::JinjaTemplate source;
   Json special_tokens;
+  Json variables;  // of every conversation; null: none
+
+  void check_names(const Json& given) const {
+    if (given.is_null()) return;
+    if (!given.is_object()) {
+      throw Error(Fault::kData, "{}: variables: got {}, wanted an object", source.name(),
+                  given.type_name());
+    }
+    for (const char* taken : {"messages", "tools", "documents", "add_generation_prompt"}) {
+      if (!given.contains(taken)) continue;
+      throw Error(Fault::kData, "{}: variables: got \"{}\", which is given separately",
+                  source.name(), taken);
+    }
+  }
 
   // Variables other than the messages and add_generation_prompt.
   jinja::Surroundings surroundings(const ChatInput& input) const {
     const std::string& name = source.name();
     jinja::Surroundings result;
     result.now_seconds = input.now_seconds ? *input.now_seconds : std::time(nullptr);
-    for (const char* taken : {"messages", "tools", "documents", "add_generation_prompt"}) {
-      if (!input.variables.is_null() && input.variables.contains(taken)) {
-        throw Error(Fault::kData, "{}: variables: got \"{}\", which is given separately", name,
-                    taken);
-      }
-    }
+    check_names(input.variables);
     if (!input.tools.is_null()) check_objects(input.tools, "tools", name);
     if (!input.documents.is_null()) check_objects(input.documents, "documents", name);
     result.variables.emplace_back("tools", jinja::value_of(input.tools, name + ": tools"));
     result.variables.emplace_back("documents",
                                   jinja::value_of(input.documents, name + ": documents"));
-    // Variables of the caller come first: they win over special tokens.
-    for (const Json* more : {&input.variables, &special_tokens}) {
+    // The first of a name wins: of the conversation, of the caller, a special token.
+    for (const Json* more : {&input.variables, &variables, &special_tokens}) {
       if (more->is_null()) continue;
-      if (!more->is_object()) {
-        throw Error(Fault::kData, "{}: variables: got {}, wanted an object", name,
-                    more->type_name());
-      }
       for (const auto& [key, value] : more->items()) {
         result.variables.emplace_back(key, jinja::value_of(value, name + ": " + key));
       }
@@ -117,12 +122,26 @@ struct ChatTemplate::Parts {
 ChatTemplate::ChatTemplate(const std::string& source, nlohmann::ordered_json special_tokens,
                            std::string name)
     : parts_(std::make_unique<Parts>(
-          Parts{jinja::JinjaTemplate(source, name), std::move(special_tokens)})),
+          Parts{jinja::JinjaTemplate(source, name), std::move(special_tokens), nullptr})),
       name_(std::move(name)) {}
 
 ChatTemplate::~ChatTemplate() = default;
 ChatTemplate::ChatTemplate(ChatTemplate&&) noexcept = default;
 ChatTemplate& ChatTemplate::operator=(ChatTemplate&&) noexcept = default;
+
+void ChatTemplate::set_variables(nlohmann::ordered_json variables) {
+  parts_->check_names(variables);
+  parts_->variables = std::move(variables);
+}
+
+std::optional<std::string> ChatTemplate::unread_variable(
+    const nlohmann::ordered_json& variables) const {
+  if (variables.is_null()) return std::nullopt;
+  for (const auto& [key, value] : variables.items()) {
+    if (source().find(key) == std::string::npos) return key;
+  }
+  return std::nullopt;
+}
 
 bool ChatTemplate::has_generation_blocks() const { return parts_->source.has_generation(); }
 

@@ -67,6 +67,11 @@ class ChatTemplate {
   // message; Error(kData) if later messages move them.
   RenderedChat render_with_assistant(const ChatInput& input) const;
 
+  // Variables that every conversation has, unless it has its own of this name: an object, or null.
+  void set_variables(nlohmann::ordered_json variables);
+  // The first name of `variables` that the source does not mention: it would change nothing.
+  std::optional<std::string> unread_variable(const nlohmann::ordered_json& variables) const;
+
   bool has_generation_blocks() const;
   const std::string& name() const { return name_; }
   const std::string& source() const;

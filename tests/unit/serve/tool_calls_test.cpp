@@ -16,9 +16,15 @@ struct Read {
   std::vector<FunctionCall> calls;
 };
 
+// Of all tools: "text" and "one_of" are texts, the type of others is open or not.
+const auto kParameters = nlohmann::ordered_json::parse(R"({"type": "object", "properties": {
+    "text": {"type": "string"}, "one_of": {"enum": ["1", "2"]}, "a": {"type": "integer"}}})");
+
 // What comes out must not depend on the parts.
 Read read_parts(const std::string& answer, std::size_t size,
-                const std::vector<std::string>& tools = {"f", "look_up"}) {
+                const std::vector<std::string>& names = {"f", "look_up"}) {
+  std::vector<CallableTool> tools;
+  for (const std::string& name : names) tools.push_back({name, kParameters});
   ToolCallText reader(tools);
   Read read;
   for (std::size_t at = 0; at < answer.size(); at += size)
@@ -51,6 +57,59 @@ TEST(ToolCallText, FindsTheFormsOfModels) {
     const Read read = read_whole(answer);
     EXPECT_EQ(read.text, "") << answer;
     EXPECT_THAT(read.calls, ElementsAre(kCall)) << answer;
+  }
+}
+
+TEST(ToolCallText, FindsFormsWithTags) {
+  const FunctionCall call{"f", R"({"text":"12","one_of":"2","a":1,"b":[1,{"c":"é"}],"d":"x y"})"};
+  const Read keys = read_whole(
+      "Wait.\n<tool_call>f\n<arg_key>text</arg_key>\n<arg_value>12</arg_value>\n"
+      "<arg_key>one_of</arg_key>\n<arg_value>2</arg_value>\n<arg_key>a</arg_key>\n"
+      "<arg_value>1</arg_value>\n<arg_key>b</arg_key>\n<arg_value>[1, {\"c\": \"é\"}]</arg_value>"
+      "<arg_key>d</arg_key><arg_value>x y</arg_value>\n</tool_call>");
+  EXPECT_EQ(keys.text, "Wait.\n");
+  EXPECT_THAT(keys.calls, ElementsAre(call));
+  const Read tags = read_whole(
+      "<tool_call>\n<function=f>\n<parameter=text>\n12\n</parameter>\n<parameter=one_of>\n2\n"
+      "</parameter>\n<parameter=a>\n1\n</parameter>\n<parameter=b>\n[1, {\"c\": \"é\"}]\n"
+      "</parameter>\n<parameter=d>\nx y\n</parameter>\n</function>\n</tool_call>");
+  EXPECT_EQ(tags.text, "");
+  EXPECT_THAT(tags.calls, ElementsAre(call));
+  const Read lines = read_whole(
+      "<tool_call><function=f><parameter=text>\nif x:\n    y\n\n</parameter><parameter=b>\nTrue\n"
+      "</parameter></function></tool_call>");
+  EXPECT_THAT(lines.calls, ElementsAre(FunctionCall{"f", R"({"text":"if x:\n    y\n","b":true})"}));
+  const Read none = read_whole("<tool_call>look_up</tool_call>");
+  EXPECT_THAT(none.calls, ElementsAre(FunctionCall{"look_up", "{}"}));
+}
+
+TEST(ToolCallText, FindsTheFormsOfDeepSeek) {
+  const FunctionCall other{"look_up", "{\"of\":\"```\"}"};
+  const std::string v3 =
+      "Let me see.<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>f\n```json\n"
+      "{\"a\": 1}\n```<｜tool▁call▁end｜>\n<｜tool▁call▁begin｜>function<｜tool▁sep｜>look_up\n"
+      "```json\n{\"of\": \"```\"}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>";
+  EXPECT_EQ(read_whole(v3).text, "Let me see.");
+  EXPECT_THAT(read_whole(v3).calls, ElementsAre(kCall, other));
+  const std::string newer =
+      "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>{\"a\": 1}<｜tool▁call▁end｜>"
+      "<｜tool▁calls▁end｜>";
+  EXPECT_EQ(read_whole(newer).text, "");
+  EXPECT_THAT(read_whole(newer).calls, ElementsAre(kCall));
+}
+
+TEST(ToolCallText, LeavesMalformedTagsInTheText) {
+  for (const char* answer :
+       {"<tool_call>g\n<arg_key>a</arg_key><arg_value>1</arg_value></tool_call>",
+        "<tool_call>f<arg_key>a</arg_key></tool_call>",
+        "<tool_call>f<arg_key>a</arg_key>x<arg_value>1</arg_value></tool_call>",
+        "<tool_call><function=f><parameter=a>1</function></tool_call>",
+        "<tool_call><function=f>a<parameter=a>1</parameter></function></tool_call>",
+        "<｜tool▁calls▁begin｜>f{\"a\": 1}<｜tool▁calls▁end｜>",
+        "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>{\"a\": <｜tool▁call▁end｜>"}) {
+    const Read read = read_whole(answer);
+    EXPECT_EQ(read.text, answer);
+    EXPECT_THAT(read.calls, IsEmpty()) << answer;
   }
 }
 
@@ -92,7 +151,7 @@ TEST(ToolCallText, LeavesWhatIsNoCall) {
 }
 
 TEST(ToolCallText, WithholdsOnlyWhatMayBeACall) {
-  ToolCallText reader({"f"});
+  ToolCallText reader({{"f", nullptr}});
   EXPECT_EQ(reader.push("So "), "So ");
   EXPECT_EQ(reader.push("it is <"), "it is ");
   EXPECT_EQ(reader.push("b> and"), "<b> and");
