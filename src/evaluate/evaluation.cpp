@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "evaluate/answer_text.h"
 #include "text/unicode/utf8.h"
 
 namespace piton {
@@ -74,17 +75,19 @@ class Runner {
         probe.size(),
         static_cast<std::size_t>(std::min<std::int64_t>(10, model_.longest_sequence()))));
     if (probe.size() < 2) probe.resize(2, probe.front());
-    return {.facts = {{"task", data.task.name},
-                      {"protocol", name(data.task.protocol)},
-                      {"prompt_hash", data.prompt_hash},
-                      {"requests", requests_.size()},
-                      {"tokenizer", model_.tokenizer().content_hash()},
-                      {"special_tokens", model_.adds_special_tokens()},
-                      {"longest_sequence", model_.longest_sequence()},
-                      {"overlapping_eval", rules_.requests.overlapping_eval},
-                      {"max_new_tokens", rules_.requests.max_new_tokens},
-                      {"stop", data.task.stop}},
-            .probe = figure_of(std::move(probe))};
+    JournalKey key{.facts = {{"task", data.task.name},
+                             {"protocol", name(data.task.protocol)},
+                             {"prompt_hash", data.prompt_hash},
+                             {"requests", requests_.size()},
+                             {"tokenizer", model_.tokenizer().content_hash()},
+                             {"special_tokens", model_.adds_special_tokens()},
+                             {"longest_sequence", model_.longest_sequence()},
+                             {"overlapping_eval", rules_.requests.overlapping_eval},
+                             {"max_new_tokens", rules_.requests.max_new_tokens},
+                             {"stop", data.task.stop}},
+                   .probe = figure_of(std::move(probe))};
+    if (!data.task.reasoning_end.empty()) key.facts["reasoning_end"] = data.task.reasoning_end;
+    return key;
   }
 
   // A number that differs for other weights.
@@ -195,10 +198,16 @@ class Runner {
   void generate(std::span<const std::size_t> batch, RequestAnswers& new_answers) {
     std::vector<std::vector<std::int32_t>> prompts;
     for (const std::size_t i : batch) prompts.push_back(requests_[i].text.ids);
-    const std::vector<std::string> texts = model_.generate(
-        prompts, {.max_new_tokens = rules_.requests.max_new_tokens, .stop = out_.data.task.stop});
-    for (std::size_t i = 0; i < batch.size(); ++i)
-      new_answers[batch[i]].text = replace_bad_utf8(texts[i]);
+    const Task& task = out_.data.task;
+    TextEnd end{.max_new_tokens = rules_.requests.max_new_tokens, .stop = task.stop};
+    // Reasoning may have the words that end an answer.
+    if (!task.reasoning_end.empty()) end.stop.clear();
+    const std::vector<std::string> texts = model_.generate(prompts, end);
+    for (std::size_t i = 0; i < batch.size(); ++i) {
+      std::string text = replace_bad_utf8(texts[i]);
+      if (!task.reasoning_end.empty()) text = answer_after(text, task.reasoning_end, task.stop);
+      new_answers[batch[i]].text = std::move(text);
+    }
   }
 
   void collect() {

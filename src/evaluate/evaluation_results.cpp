@@ -94,6 +94,7 @@ OrderedJson config_of(const TaskEvaluation& evaluation) {
   if (!data.task.shot_texts.empty() && data.num_shots > 0)
     config["few_shot_texts"] = data.task.shot_texts;
   if (data.task.max_new_tokens > 0) config["max_new_tokens"] = data.task.max_new_tokens;
+  if (!data.task.reasoning_end.empty()) config["think_end_token"] = data.task.reasoning_end;
   return config;
 }
 

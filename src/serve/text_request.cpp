@@ -180,14 +180,13 @@ void check_prompts(const TextRequest& request, const ServedModel& model,
 }
 
 // A variable that the template does not read would be ignored silently.
-void check_variables(const RequestFields& fields, const Json& variables,
-                     const ChatTemplate& chat_template) {
+void check_variables(const Json& variables, const ChatTemplate& chat_template) {
   const auto unread = chat_template.unread_variable(variables);
   if (!unread) return;
-  if (*unread == "reasoning_effort")
-    fields.fail("reasoning_effort", "nothing, since the chat template does not read it");
-  fields.fail("chat_template_kwargs." + *unread,
-              "nothing, since the chat template does not read it");
+  const bool is_effort = *unread == "reasoning_effort";
+  const std::string field = is_effort ? *unread : "chat_template_kwargs." + *unread;
+  throw RequestError(400, field,
+                     json_line(field) + ": the chat template does not read it; leave it out");
 }
 
 }  // namespace
@@ -301,7 +300,7 @@ TextRequest read_chat_request(const Json& body, const ServedModel& model,
                        "messages: the model has no chat template; start the server with "
                        "--chat-template, or use /v1/completions");
   }
-  check_variables(fields, input.variables, *chat_template);
+  check_variables(input.variables, *chat_template);
   try {
     const RenderedChat prompt = chat_template->render(input, /*add_generation_prompt=*/true);
     request.prompts = {encode_chat(model.tokenizer(), prompt).ids};

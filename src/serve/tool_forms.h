@@ -31,7 +31,7 @@ inline constexpr auto kCallMarks = std::to_array<CallMarks>({
     {"<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"},
 });
 
-// The calls in `inner`, what stands between two marks. None if one of them is malformed or names no
+// The calls in `inner`, the text between two marks. None if one of them is malformed or names no
 // tool.
 //
 // Values between tags are texts: those of a parameter that the schema has as "string" stay as they

@@ -99,6 +99,7 @@ struct Task {
   // kGeneration
   std::int64_t max_new_tokens = 0;
   std::vector<std::string> stop;
+  std::string reasoning_end;  // the answer comes after the last of these words; "": it is all
   std::vector<AnswerFilter> filters;
   // The text is searched for a needle: samples are made by needlebench.h.
   bool has_needles = false;

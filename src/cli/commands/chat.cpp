@@ -52,6 +52,13 @@ struct ChatOptions {
     v(Option{"stop", "words that end an answer; they are not printed", {.placeholder = "WORD"}},
       stop);
   }
+
+  void check() const {
+    if (model.load.empty())
+      throw Error(Fault::kUsage, "--load: no model is named; wanted the folder of a model");
+    static_cast<void>(variables.json());  // before the model is read
+    check_range("--history-turns", history_turns, 0, std::int64_t{1} << 30);
+  }
 };
 
 // The next line that the first rank reads, on all ranks; nullopt at the end of the input.
@@ -134,10 +141,7 @@ int run_chat(Invocation& invocation) {
   set.add("Parallelism", layout);
   set.add("Tokenizer", tokenizer_options);
   refuse_more_arguments(invocation.parse(set, general));
-  if (options.model.load.empty())
-    throw Error(Fault::kUsage, "--load: no model is named; wanted the folder of a model");
-  static_cast<void>(options.variables.json());  // before the model is read
-  check_range("--history-turns", options.history_turns, 0, std::int64_t{1} << 30);
+  options.check();
   sampling.settle();
   sampling.check();
   speculation.check();

@@ -146,6 +146,7 @@ std::vector<TaskData> load_tasks(const EvalOptions& options) {
                   task.name);
     if (options.max_new_tokens && task.kind == TaskKind::kGeneration)
       task.max_new_tokens = *options.max_new_tokens;
+    if (task.kind == TaskKind::kGeneration) task.reasoning_end = options.reasoning_end;
     if (!options.prompts.prompt_type.empty() && !task.asks_in_chat)
       throw Error(Fault::kUsage, "--prompt-type: works only with mmlu; evaluate {} without it",
                   task.name);
@@ -161,6 +162,8 @@ std::vector<TaskData> load_tasks(const EvalOptions& options) {
     throw Error(Fault::kUsage, "--alternative-prompt: works only with mmlu; leave it out");
   if (options.overlapping_eval != 0 && !has(TaskKind::kPerplexity))
     throw Error(Fault::kUsage, "--overlapping-eval: works only with wikitext; leave it out");
+  if (!options.reasoning_end.empty() && !has(TaskKind::kGeneration))
+    throw Error(Fault::kUsage, "--think-end-token: no --task has generated answers; leave it out");
   if (options.runs_code && std::none_of(all.begin(), all.end(), runs_programs))
     throw Error(Fault::kUsage, "--allow-code-execution: no --task runs programs; leave it out");
   return all;
@@ -210,17 +213,21 @@ void check_kinds(const std::vector<TaskData>& tasks, const Model& model, const s
   }
 }
 
+ChatTemplate template_of(const Model& model, const EvalOptions& options) {
+  const std::string& named = options.prompts.prompt_type;
+  ChatTemplate chat_template = model_chat_template(
+      model, named.empty() ? options.chat.chat_template : named, options.model.load);
+  options.chat.variables.set_in(chat_template);
+  return chat_template;
+}
+
 // Asks all tasks by the chat template. Returns the words that end an answer.
 std::vector<std::string> make_chats(std::vector<TaskData>& tasks, const Model& model,
                                     const EvalOptions& options) {
-  ChatTemplate chat_template = model_chat_template(
-      model,
-      options.prompts.prompt_type.empty() ? options.chat_template : options.prompts.prompt_type,
-      options.model.load);
-  options.variables.set_in(chat_template);
+  const ChatTemplate chat_template = template_of(model, options);
   for (TaskData& data : tasks)
     make_chat_prompts(data, chat_template,
-                      {.multiturn = options.multiturn.value_or(data.task.shot_texts.empty())});
+                      {.multiturn = options.chat.multiturn.value_or(data.task.shot_texts.empty())});
   std::vector<std::string> ends;
   for (const std::int32_t id : turn_ends(chat_template, model.require_tokenizer()))
     ends.push_back(model.require_tokenizer().piece(id));
@@ -298,12 +305,10 @@ int run_eval(Invocation& invocation) {
   others.check(model->config(), options.model.load);
   check_kinds(tasks, *model, options.model.load);
   for (TaskData& data : tasks) {
-    if (compares_rewards(data))
-      make_preference_texts(data,
-                            model_chat_template(*model, options.chat_template, options.model.load));
+    if (compares_rewards(data)) make_preference_texts(data, template_of(*model, options));
   }
   std::vector<std::string> ends;
-  if (options.apply_chat_template || !options.prompts.prompt_type.empty())
+  if (options.chat.apply_chat_template || !options.prompts.prompt_type.empty())
     ends = make_chats(tasks, *model, options);
   const SpecialTokensRule rule = rule_of(options.special_tokens, model->special_tokens());
   const std::string said = describe_rule(rule, model->require_tokenizer());

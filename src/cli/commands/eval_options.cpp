@@ -41,6 +41,9 @@ void check_options(const EvalOptions& options) {
   if (options.num_shots) check_range("--num-shots", *options.num_shots, 0, 1000);
   if (options.max_samples) check_range("--max-eval-samples", *options.max_samples, 1, kMost);
   if (options.max_new_tokens) check_range("--max-new-tokens", *options.max_new_tokens, 1, kMost);
+  if (!options.reasoning_end.empty() && options.protocol != Protocol::kLmEval)
+    throw Error(Fault::kUsage,
+                "--think-end-token: works only with --protocol lm-eval; leave it out");
   if (options.strict_lambada && options.protocol == Protocol::kLmEval) {
     throw Error(
         Fault::kUsage,
@@ -69,15 +72,15 @@ void check_options(const EvalOptions& options) {
                   "below 1",
                   *options.limit);
   }
-  if (options.apply_chat_template && options.protocol != Protocol::kLmEval)
+  if (options.chat.apply_chat_template && options.protocol != Protocol::kLmEval)
     throw Error(Fault::kUsage,
                 "--apply-chat-template: works only with --protocol lm-eval; leave it out");
-  static_cast<void>(options.variables.json());  // before a model is read
-  if (options.apply_chat_template) return;
+  static_cast<void>(options.chat.variables.json());  // before a model is read
+  if (options.chat.apply_chat_template) return;
   const char* flag = nullptr;
-  if (!options.variables.text.empty()) flag = "--chat-template-kwargs";
-  if (!options.chat_template.empty()) flag = "--chat-template";
-  if (options.multiturn.has_value()) flag = "--fewshot-as-multiturn";
+  if (!options.chat.variables.text.empty()) flag = "--chat-template-kwargs";
+  if (!options.chat.chat_template.empty()) flag = "--chat-template";
+  if (options.chat.multiturn.has_value()) flag = "--fewshot-as-multiturn";
   if (flag == nullptr) return;
   throw Error(Fault::kUsage,
               "{}: works only with --apply-chat-template; give it, or leave this out", flag);

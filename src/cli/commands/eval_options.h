@@ -44,6 +44,33 @@ struct MindSpeedPrompts {
   }
 };
 
+// Questions as conversations.
+struct AskedByTemplate {
+  bool apply_chat_template = false;
+  std::string chat_template;
+  ChatVariables variables;
+  std::optional<bool> multiturn;
+
+  template <typename Visitor>
+  void visit(Visitor&& v) {
+    v(Option{"apply-chat-template",
+             "lm-eval: ask by the chat template of the model; the description of a task is the "
+             "system message"},
+      apply_chat_template);
+    v(Option{"chat-template",
+             "for --apply-chat-template: file of a chat template in Jinja, the name of one of the "
+             "model's, or one of --prompt-type (default: the model's own)",
+             {.placeholder = "FILE"}},
+      chat_template);
+    variables.visit(v);
+    v(Option{"fewshot-as-multiturn",
+             "with --apply-chat-template: each example is a question and an answer of the "
+             "conversation (default: so it is, unless the examples are one written text)",
+             {.negation = "no-fewshot-as-multiturn"}},
+      multiturn);
+  }
+};
+
 struct EvalOptions {
   ModelToLoad model;
   std::vector<std::string> tasks;
@@ -54,6 +81,7 @@ struct EvalOptions {
   std::optional<double> limit;
   std::string few_shot_path;
   std::optional<std::int64_t> max_new_tokens;
+  std::string reasoning_end;
   bool strict_lambada = false;
   MindSpeedPrompts prompts;
   NeedleOptions needles;
@@ -61,10 +89,7 @@ struct EvalOptions {
   std::int64_t batch_size = 8;
   std::optional<std::int64_t> sequence;
   std::string save_results;
-  bool apply_chat_template = false;
-  std::string chat_template;
-  ChatVariables variables;
-  std::optional<bool> multiturn;
+  AskedByTemplate chat;
   bool runs_code = false;
   SpecialTokensOptions special_tokens;
   bool json = false;
@@ -105,6 +130,13 @@ struct EvalOptions {
              "largest number of tokens of a generated answer (default: as the task)",
              {.placeholder = "N"}},
       max_new_tokens);
+    v(
+        Option{
+            "think-end-token",
+            "lm-eval: word that ends the reasoning of a model, such as </think>: generated answers "
+            "are what comes after it",
+            {.placeholder = "TEXT"}},
+        reasoning_end);
     v(Option{"strict-lambada", "mindspeed: the whole last word of LAMBADA, not its last token"},
       strict_lambada);
     prompts.visit(v);
@@ -126,21 +158,7 @@ struct EvalOptions {
              "continues there",
              {.placeholder = "DIR"}},
       save_results);
-    v(Option{"apply-chat-template",
-             "lm-eval: ask by the chat template of the model; the description of a task is the "
-             "system message"},
-      apply_chat_template);
-    v(Option{"chat-template",
-             "for --apply-chat-template: file of a chat template in Jinja, the name of one of the "
-             "model's, or one of --prompt-type (default: the model's own)",
-             {.placeholder = "FILE"}},
-      chat_template);
-    variables.visit(v);
-    v(Option{"fewshot-as-multiturn",
-             "with --apply-chat-template: each example is a question and an answer of the "
-             "conversation (default: so it is, unless the examples are one written text)",
-             {.negation = "no-fewshot-as-multiturn"}},
-      multiturn);
+    chat.visit(v);
     v(
         Option{
             "allow-code-execution",

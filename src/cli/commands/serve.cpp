@@ -108,6 +108,7 @@ struct ServeOptions {
     if (ssl_certfile.empty() != ssl_keyfile.empty())
       throw Error(Fault::kUsage,
                   "--ssl-certfile, --ssl-keyfile: one is given; wanted both or none");
+    static_cast<void>(variables.json());
     check_range("--port", port, 0, 65535);
     check_range("--max-concurrent-requests", max_concurrent_requests, 1, 4096);
     check_range("--max-waiting-requests", max_waiting_requests, 0, 1 << 20);
@@ -118,6 +119,12 @@ struct ServeOptions {
     check_seconds("--client-timeout-seconds", client_timeout_seconds);
   }
 
+  PreparedModel::Names names() const {
+    return {.model = name(),
+            .chat_template = chat_template,
+            .variables = variables.json(),
+            .pooling = embedding_pooling};
+  }
   // The name of the model in requests.
   std::string name() const {
     if (!served_model_name.empty()) return served_model_name;
@@ -183,7 +190,6 @@ int run_serve(Invocation& invocation) {
   set.add("Tokenizer", tokenizer);
   refuse_more_arguments(invocation.parse(set, general));
   options.check();
-  const nlohmann::ordered_json variables = options.variables.json();
   const AdapterFiles adapters = options.adapters.files(options.model, options.name());
   std::string api_key;
   std::shared_ptr<const TlsFiles> tls;
@@ -198,12 +204,7 @@ int run_serve(Invocation& invocation) {
   const auto ranks = make_group_of_all(engine.world(), "serve");
   const auto model = Model::load(engine.machine(), options.model.load, tokenizer, layout, adapters);
   const Speculation drafts(engine.machine(), speculation, *model, layout);
-  PreparedModel served(*model,
-                       {.model = options.name(),
-                        .chat_template = options.chat_template,
-                        .variables = variables,
-                        .pooling = options.embedding_pooling},
-                       options.max_concurrent_requests);
+  PreparedModel served(*model, options.names(), options.max_concurrent_requests);
   DecodingLoop loop(
       served, *ranks,
       {.running = options.max_concurrent_requests, .waiting = options.max_waiting_requests});

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <ctime>
+#include <string_view>
 #include <utility>
 
 #include "base/error.h"
@@ -36,6 +37,20 @@ Json prepared(const Json& message) {
   for (const auto& [key, value] : kept.items()) result[key] = value;
   result["reasoning_content"] = reasoning;
   return result;
+}
+
+// Whether `word` is in `text`, not as a part of a longer name.
+bool has_word(std::string_view text, std::string_view word) {
+  const auto is_name = [](char c) {
+    return c == '_' || (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+  };
+  if (word.empty()) return false;
+  for (std::size_t at = text.find(word); at != text.npos; at = text.find(word, at + 1)) {
+    const std::size_t end = at + word.size();
+    const bool begins = at == 0 || !is_name(text[at - 1]);
+    if (begins && (end == text.size() || !is_name(text[end]))) return true;
+  }
+  return false;
 }
 
 void check_objects(const Json& list, const char* what, const std::string& name) {
@@ -138,7 +153,7 @@ std::optional<std::string> ChatTemplate::unread_variable(
     const nlohmann::ordered_json& variables) const {
   if (variables.is_null()) return std::nullopt;
   for (const auto& [key, value] : variables.items()) {
-    if (source().find(key) == std::string::npos) return key;
+    if (!has_word(source(), key)) return key;
   }
   return std::nullopt;
 }

@@ -37,3 +37,14 @@ file(WRITE ${WORK}/strict.jinja "\n{% if %}")
 expect(RUN tokenize --chat ${WORK}/chats.jsonl ${folder} --chat-template ${WORK}/strict.jinja CODE 3 ERR "strict.jinja: line 2: got \"%}\", wanted an expression")
 file(WRITE ${WORK}/bad.jsonl "{\"text\": 1}\n")
 expect(RUN tokenize --chat ${WORK}/bad.jsonl ${folder} CODE 3 ERR "bad.jsonl: conversation 1: got an object without messages")
+
+# Variables of the template: those that are given for all, and those of a conversation, which win.
+file(WRITE ${WORK}/thinks.jinja "{{ enable_thinking }}/{{ effort }}")
+file(WRITE ${WORK}/own.jsonl "{\"messages\": [{\"role\": \"user\", \"content\": \"q\"}]}
+{\"messages\": [{\"role\": \"user\", \"content\": \"q\"}], \"effort\": \"low\"}\n")
+set(thinks tokenize --chat ${WORK}/own.jsonl --tokenizer-type ByteTokenizer --chat-template ${WORK}/thinks.jinja --chat-template-kwargs)
+expect(RUN ${thinks} "{\"enable_thinking\": false, \"effort\": 3}" CODE 0 OUT "text:\nFalse/3\n.*text:\nFalse/low\n")
+expect(RUN ${thinks} "{\"thinking\": false}" CODE 2 ERR "--chat-template-kwargs: .*thinks.jinja does not read \"thinking\"")
+expect(RUN ${thinks} "{" CODE 2 ERR "--chat-template-kwargs: got {, wanted a JSON object")
+expect(RUN ${thinks} "{\"tools\": 1}" CODE 3 ERR "got \"tools\", which is given separately")
+expect(RUN tokenize ${WORK}/own.jsonl --tokenizer-type ByteTokenizer --chat-template-kwargs "{}" CODE 2 ERR "--chat-template-kwargs: works only with --chat")

@@ -181,6 +181,8 @@ if(NOT is_chat OR NOT prompt MATCHES "^.system. The following are .*.user. .*.as
   message(FATAL_ERROR "not a conversation: ${prompt}")
 endif()
 expect(RUN ${eval} --task boolq --task-data-path ${data} --apply-chat-template CODE 2 ERR "has no chat template; give --chat-template FILE")
+expect(RUN ${eval} --task boolq --task-data-path ${data} ${chat} --chat-template-kwargs "{\"enable_thinking\": false}" CODE 2
+  ERR "chat.jinja does not read \"enable_thinking\"")
 
 # Adapters.
 expect(RUN pretrain --load ${WORK}/run --finetune --data-path ${WORK}/corpus_text_document --tokenizer-type ByteTokenizer
@@ -232,6 +234,9 @@ expect(RUN ${none} --task lambada --task-data-path ${data} --strict-lambada --pr
 expect(RUN ${none} --task boolq --task-data-path ${data} --overlapping-eval 4 CODE 2 ERR "works only with wikitext")
 expect(RUN ${none} --task humaneval --task-data-path ${data} CODE 2 ERR "runs programs that the model writes; give --allow-code-execution")
 expect(RUN ${none} --task boolq --task-data-path ${data} --allow-code-execution CODE 2 ERR "no --task runs programs; leave it out")
+expect(RUN ${none} --task boolq --task-data-path ${data} --think-end-token x CODE 2 ERR "--think-end-token: no --task has generated answers")
+expect(RUN ${none} --task gsm8k --task-data-path ${data} --protocol mindspeed --think-end-token x CODE 2 ERR "--think-end-token: works only with --protocol lm-eval")
+expect(RUN ${none} --task boolq --task-data-path ${data} --chat-template-kwargs "{}" CODE 2 ERR "--chat-template-kwargs: works only with --apply-chat-template")
 expect(RUN ${none} --task boolq --task-data-path ${data} --fewshot-as-multiturn CODE 2 ERR "works only with --apply-chat-template")
 expect(RUN ${none} --task boolq --task-data-path ${data} --protocol mindspeed --apply-chat-template CODE 2 ERR "works only with --protocol lm-eval")
 expect(RUN ${none} --task boolq --task-data-path ${data} --seq-length 1 CODE 2 ERR "--seq-length: got 1, wanted 2 to")

@@ -26,6 +26,8 @@ ask 200 '"text":"To be' "${key[@]}" "$completions" -d '{"prompt":"To be","echo":
 ask 200 '^data: \[DONE\]' "${key[@]}" "$completions" -d '{"prompt":"To be","stream":true,"n":2,"max_tokens":9}'
 ask 200 '"role":"assistant"' "${key[@]}" "$url/v1/chat/completions" \
   -d '{"messages":[{"role":"user","content":"To be?"}],"max_tokens":8}'
+ask 400 'chat_template_kwargs.x[^,]*: the chat template does not read it' "${key[@]}" "$url/v1/chat/completions" \
+  -d '{"messages":[{"role":"user","content":"To be?"}],"chat_template_kwargs":{"x":1}}'
 ask 200 '"text":"(yes|no)"' "${key[@]}" "$completions" -d '{"prompt":"To be?","guided_choice":["yes","no"]}'
 ask 200 '"text":"\{.*\\"a\\":.*\}"' "${key[@]}" "$completions" -d '{"prompt":"x","max_tokens":200,"guided_json":
   {"type":"object","properties":{"a":{"type":"integer","minimum":3,"maximum":9}},"required":["a"]}}'

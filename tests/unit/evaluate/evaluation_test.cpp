@@ -54,6 +54,18 @@ ScriptedModel truthful_model(const TaskData& data) {
   return model;
 }
 
+TEST(Evaluation, ReadsTheAnswerAfterReasoning) {
+  TaskData data = load_task(find_task("gsm8k", {}), {.paths = {kData}});
+  const ScriptedModel truthful = truthful_model(data);
+  ScriptedModel model;
+  model.answer = [&](const std::string& prompt) {
+    return "#### 1\n\nQuestion: is it?</think> " + truthful.answer(prompt) + "\n\nQuestion: #### 1";
+  };
+  EXPECT_EQ(value_of(evaluate(model, data)), 0);
+  data.task.reasoning_end = "</think>";
+  EXPECT_EQ(value_of(evaluate(model, data)), 1);
+}
+
 TEST(Evaluation, OfAModelThatKnowsAllIsOne) {
   for (const char* name : {"mmlu", "boolq", "hellaswag", "piqa", "winogrande", "arc_easy", "ceval",
                            "cmmlu", "agieval", "openbookqa", "gsm8k"}) {

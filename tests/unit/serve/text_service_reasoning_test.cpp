@@ -87,7 +87,7 @@ TEST_F(Reasoning, HasAnEffortWhereTheTemplateReadsIt) {
   model_.engine_of_it.write = [](const std::string& prompt, std::uint64_t) { return prompt; };
   begin();
   EXPECT_THAT(post("/v1/chat/completions", with("reasoning_effort", "low"), 400).dump(),
-              HasSubstr("the chat template does not read it"));
+              HasSubstr("reasoning_effort\\\": the chat template does not read it"));
   model_.template_of_it = ChatTemplate("{{ reasoning_effort }}!", Json::object(), "effort.jinja");
   EXPECT_EQ(message(with("reasoning_effort", "low"))["content"], "low!");
 }

@@ -17,7 +17,7 @@ struct Read {
 };
 
 // Of all tools: "text" and "one_of" are texts, the type of others is open or not.
-const auto kParameters = nlohmann::ordered_json::parse(R"({"type": "object", "properties": {
+const auto kParameters = read_json<nlohmann::ordered_json>(R"({"type": "object", "properties": {
     "text": {"type": "string"}, "one_of": {"enum": ["1", "2"]}, "a": {"type": "integer"}}})");
 
 // What comes out must not depend on the parts.
