@@ -46,5 +46,4 @@ set(thinks tokenize --chat ${WORK}/own.jsonl --tokenizer-type ByteTokenizer --ch
 expect(RUN ${thinks} "{\"enable_thinking\": false, \"effort\": 3}" CODE 0 OUT "text:\nFalse/3\n.*text:\nFalse/low\n")
 expect(RUN ${thinks} "{\"thinking\": false}" CODE 2 ERR "--chat-template-kwargs: .*thinks.jinja does not read \"thinking\"")
 expect(RUN ${thinks} "{" CODE 2 ERR "--chat-template-kwargs: got {, wanted a JSON object")
-expect(RUN ${thinks} "{\"tools\": 1}" CODE 3 ERR "got \"tools\", which is given separately")
 expect(RUN tokenize ${WORK}/own.jsonl --tokenizer-type ByteTokenizer --chat-template-kwargs "{}" CODE 2 ERR "--chat-template-kwargs: works only with --chat")
