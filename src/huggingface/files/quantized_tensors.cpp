@@ -1,0 +1,53 @@
+#include "huggingface/files/quantized_tensors.h"
+
+#include <memory>
+#include <utility>
+
+#include "huggingface/files/compressed_tensors.h"
+#include "huggingface/files/float8.h"
+
+namespace piton {
+namespace {
+
+using Named = std::map<std::string, HfTensor>;
+
+template <typename Matrix>
+QuantizedMatrices held(std::map<std::string, Matrix>&& matrices) {
+  QuantizedMatrices all;
+  for (auto& [name, matrix] : matrices) all[name] = std::make_unique<Matrix>(std::move(matrix));
+  return all;
+}
+
+// `named`: null to read the configuration alone.
+QuantizedMatrices compressed_tensors(const HfConfig& config, Named* named) {
+  if (is_compressed_float(config)) {
+    const Float8Scheme scheme = compressed_float_scheme(config);
+    return named == nullptr ? QuantizedMatrices() : held(take_float8(scheme, *named));
+  }
+  const CompressedScheme scheme = *compressed_scheme(config);
+  return named == nullptr ? QuantizedMatrices() : held(take_compressed(scheme, *named));
+}
+
+QuantizedMatrices float8(const HfConfig& config, Named* named) {
+  const Float8Scheme scheme = float8_scheme(config);
+  return named == nullptr ? QuantizedMatrices() : held(take_float8(scheme, *named));
+}
+
+QuantizedMatrices by_method(const HfConfig& config, Named* named) {
+  if (!config.has(kQuantizationKey)) return {};
+  const HfConfig said = config.object(kQuantizationKey);
+  const std::string method = said.word("quant_method");
+  if (method == "compressed-tensors") return compressed_tensors(config, named);
+  if (method == "fp8") return float8(config, named);
+  said.refuse("quant_method", "compressed-tensors or fp8");
+}
+
+}  // namespace
+
+void check_quantization(const HfConfig& config) { by_method(config, nullptr); }
+
+QuantizedMatrices take_quantized(const HfConfig& config, Named& named) {
+  return by_method(config, &named);
+}
+
+}  // namespace piton
