@@ -9,8 +9,9 @@ makes of it; NAME.json with the configuration. Who gives the values:
     fp8_*     Transformers (integrations/finegrained_fp8.py, Fp8Dequantize); ragged blocks, which that refuses:
               weight_dequant of DeepSeek-V3 (inference/kernel.py), in PyTorch
     float_*   compressed-tensors (compressors/naive_quantized)
+    bnb_*     bitsandbytes, on the CPU; in fp32 where Piton holds codes
 
-Packages: torch, safetensors, transformers, compressed-tensors.
+Packages: torch, safetensors, transformers, compressed-tensors, bitsandbytes.
 """
 import json
 import pathlib
@@ -87,6 +88,33 @@ def compressed_float(strategy, dtype):
     return tensors, {"dtype": "bfloat16", "quantization_config": json.loads(config.model_dump_json())}
 
 
+def bnb_four_bits(kind, rows, columns, block, nested, dtype, held):
+    import bitsandbytes.functional as library
+
+    weight = random_matrix(rows, columns).to(dtype)
+    codes, state = library.quantize_4bit(weight, blocksize=block, compress_statistics=nested, quant_type=kind)
+    tensors = {"m.weight": codes}
+    tensors |= {f"m.weight.{key}": value for key, value in state.as_dict(packed=True).items()}
+    if held:
+        state.dtype = torch.float32
+    tensors["values"] = library.dequantize_4bit(codes, state).float()
+    config = {"quant_method": "bitsandbytes", "load_in_4bit": True, "bnb_4bit_quant_type": kind,
+              "bnb_4bit_use_double_quant": nested, "bnb_4bit_compute_dtype": "bfloat16"}
+    return tensors, {"torch_dtype": "bfloat16", "quantization_config": config}
+
+
+def bnb_int8():
+    import bitsandbytes.functional as library
+
+    weight = random_matrix()
+    codes, largest, _ = library.int8_vectorwise_quant(weight.half())
+    values = library.int8_vectorwise_dequant(codes, largest)
+    config = {"load_in_8bit": True, "llm_int8_threshold": 6.0}
+    tensors = {"m.weight": codes, "m.SCB": largest, "m.weight_format": torch.tensor(0, dtype=torch.uint8),
+               "values": values}
+    return tensors, {"torch_dtype": "float16", "quantization_config": config}
+
+
 CASES = {
     "fp8_blocks": lambda: float8((4, 8)),
     "fp8_half": lambda: float8((4, 8), dtype=torch.float16),
@@ -96,6 +124,12 @@ CASES = {
     "float_tensor": lambda: compressed_float("tensor", torch.bfloat16),
     "float_channel": lambda: compressed_float("channel", torch.bfloat16),
     "float_block": lambda: compressed_float("block", torch.float32),
+    "bnb_nf4": lambda: bnb_four_bits("nf4", 6, 128, 64, False, torch.bfloat16, True),
+    "bnb_nf4_nested": lambda: bnb_four_bits("nf4", 300, 64, 64, True, torch.bfloat16, True),
+    "bnb_nf4_wide": lambda: bnb_four_bits("nf4", 6, 128, 128, True, torch.float16, False),
+    "bnb_nf4_ragged": lambda: bnb_four_bits("nf4", 6, 50, 64, True, torch.float32, False),
+    "bnb_fp4": lambda: bnb_four_bits("fp4", 6, 128, 64, False, torch.bfloat16, False),
+    "bnb_int8": bnb_int8,
 }
 
 

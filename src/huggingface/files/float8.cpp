@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "base/error.h"
-#include "checkpoint/values.h"
 #include "huggingface/files/compressed_tensors.h"
 
 namespace piton {
@@ -156,11 +155,7 @@ void Float8Matrix::read_values(std::int64_t row, std::span<float> values) const 
                   codes.file->path().string(), codes.name, row, i, values[at]);
     }
   }
-  if (scheme.dtype == DType::kF32) return;
-  std::vector<std::byte> rounded(static_cast<std::size_t>(columns * size_bytes(scheme.dtype)));
-  auto* const plain = reinterpret_cast<std::byte*>(values.data());
-  convert_values(plain, DType::kF32, rounded.data(), scheme.dtype, columns);
-  convert_values(rounded.data(), scheme.dtype, plain, DType::kF32, columns);
+  round_values(scheme.dtype, values);
 }
 
 std::map<std::string, Float8Matrix> take_float8(const Float8Scheme& scheme,

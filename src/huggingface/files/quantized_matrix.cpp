@@ -112,4 +112,13 @@ std::vector<float> read_floats(const HfTensor& tensor, std::int64_t first, std::
   return values;
 }
 
+void round_values(DType dtype, std::span<float> values) {
+  if (dtype == DType::kF32) return;
+  const auto count = static_cast<std::int64_t>(values.size());
+  std::vector<std::byte> rounded(static_cast<std::size_t>(count * size_bytes(dtype)));
+  auto* const plain = reinterpret_cast<std::byte*>(values.data());
+  convert_values(plain, DType::kF32, rounded.data(), dtype, count);
+  convert_values(rounded.data(), dtype, plain, DType::kF32, count);
+}
+
 }  // namespace piton

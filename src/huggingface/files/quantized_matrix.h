@@ -96,4 +96,7 @@ std::vector<T> read_elements(const HfTensor& tensor, std::int64_t first, std::in
 // Of F32, BF16 and F16.
 std::vector<float> read_floats(const HfTensor& tensor, std::int64_t first, std::int64_t count);
 
+// Rounds to a type of 16 bits; nothing in fp32.
+void round_values(DType dtype, std::span<float> values);
+
 }  // namespace piton

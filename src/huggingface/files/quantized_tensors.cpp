@@ -3,6 +3,7 @@
 #include <memory>
 #include <utility>
 
+#include "huggingface/files/bitsandbytes.h"
 #include "huggingface/files/compressed_tensors.h"
 #include "huggingface/files/float8.h"
 
@@ -36,10 +37,14 @@ QuantizedMatrices float8(const HfConfig& config, Named* named) {
 QuantizedMatrices by_method(const HfConfig& config, Named* named) {
   if (!config.has(kQuantizationKey)) return {};
   const HfConfig said = config.object(kQuantizationKey);
-  const std::string method = said.word("quant_method");
+  const bool unnamed = said.has("load_in_4bit") || said.has("load_in_8bit");  // older folders
+  const std::string method =
+      unnamed ? said.word("quant_method", "bitsandbytes") : said.word("quant_method");
   if (method == "compressed-tensors") return compressed_tensors(config, named);
   if (method == "fp8") return float8(config, named);
-  said.refuse("quant_method", "compressed-tensors or fp8");
+  if (method == "bitsandbytes")
+    return named == nullptr ? QuantizedMatrices() : take_bitsandbytes(*named);
+  said.refuse("quant_method", "compressed-tensors, fp8 or bitsandbytes");
 }
 
 }  // namespace

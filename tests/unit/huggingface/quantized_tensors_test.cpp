@@ -6,6 +6,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
+#include <set>
+
 #include "base/files/files.h"
 #include "base/json.h"
 #include "codes/integer_codes.h"
@@ -82,6 +85,38 @@ class DamagedQuantized {
   TempFolder dir_;
 };
 
+// The values of codes of a row, in fp32.
+std::vector<float> code_values(const QuantizedMatrix& matrix, const StoredRow& part) {
+  const CodeFormat format = *matrix.format();
+  const CodedRowBuffer buffer(format, part.columns);
+  matrix.read_codes(part, buffer.row());
+  std::vector<float> values(static_cast<std::size_t>(part.columns));
+  if (format.rule != Quantization::kNf4) {
+    integer_values(format, buffer.row(), values);
+    return values;
+  }
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const int byte = std::to_integer<int>(buffer.row().codes[i / 2]);
+    float scale = 0;
+    std::memcpy(&scale, buffer.row().scales + i / static_cast<std::size_t>(format.group) * 4, 4);
+    values[i] = scale * kNf4Values[i % 2 == 0 ? byte & 15 : byte >> 4];
+  }
+  return values;
+}
+
+void expect_codes(const QuantizedMatrix& matrix, std::int64_t row,
+                  const std::vector<float>& values) {
+  EXPECT_EQ(code_values(matrix, {row, 0, matrix.columns}), values);
+  // A part of the row, as a tensor rank has it.
+  const std::int64_t half = matrix.columns / 2;
+  const std::int64_t group = std::max<std::int64_t>(matrix.format()->group, 2);
+  if (half % group != 0) return;
+  EXPECT_EQ(code_values(matrix, {row, half, half}),
+            std::vector<float>(values.begin() + half, values.end()));
+}
+
+const std::set<std::string> kHeldAsCodes = {"bnb_nf4", "bnb_nf4_nested", "bnb_int8"};
+
 class QuantizedTensors : public testing::TestWithParam<std::string> {};
 
 TEST_P(QuantizedTensors, HaveTheValuesOfTheLibrary) {
@@ -98,11 +133,18 @@ TEST_P(QuantizedTensors, HaveTheValuesOfTheLibrary) {
   std::vector<float> values(static_cast<std::size_t>(matrix.columns));
   for (std::int64_t row = 0; row < matrix.rows; ++row) {
     matrix.read_values(row, values);
+    const float* const of_library = wanted.data<float>() + row * matrix.columns;
     for (std::int64_t i = 0; i < matrix.columns; ++i) {
-      ASSERT_EQ(values[static_cast<std::size_t>(i)], wanted.data<float>()[row * matrix.columns + i])
-          << row << ", " << i;
+      const float value = values[static_cast<std::size_t>(i)];
+      // The library multiplies a code of 8 bits by SCB first, then by 1 / 127.
+      if (GetParam() == "bnb_int8")
+        ASSERT_FLOAT_EQ(value, of_library[i]) << row << ", " << i;
+      else
+        ASSERT_EQ(value, of_library[i]) << row << ", " << i;
     }
+    if (matrix.format()) expect_codes(matrix, row, values);
   }
+  EXPECT_EQ(matrix.format().has_value(), kHeldAsCodes.contains(GetParam()));
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, QuantizedTensors, testing::ValuesIn(quantized_cases()),
@@ -172,6 +214,59 @@ TEST(Float8Tensors, ThatAreWrongAreNamed) {
   damaged.tensors["m.weight_scale_inv"].bytes[19] = std::byte{0x7f};  // of scale 4, an infinity
   damaged.tensors["m.weight_scale_inv"].bytes[18] = std::byte{0x80};
   EXPECT_THAT(damaged.refusal(), HasSubstr("m.weight_scale_inv: scale [1, 1] is"));
+}
+
+TEST(BitsandbytesTensors, ThatAreWrongAreNamed) {
+  DamagedQuantized damaged("bnb_nf4_nested");
+  const auto whole = damaged.tensors;
+  EXPECT_NO_THROW(damaged.read());
+  for (const char* end : {"", ".absmax", ".quant_map", ".nested_absmax", ".nested_quant_map"}) {
+    damaged.tensors = whole;
+    damaged.tensors.erase(std::string("m.weight") + end);
+    EXPECT_THAT(damaged.refusal(),
+                HasSubstr(fmt::format("m.weight{} is missing; is the download complete?", end)));
+  }
+  damaged.tensors = whole;
+  damaged.tensors["m.weight"].shape = {4800, 2};
+  EXPECT_THAT(damaged.refusal(), HasSubstr("m.weight is U8 [4800, 2], wanted U8 [9600, 1]"));
+
+  damaged.tensors = whole;
+  damaged.tensors["m.weight.absmax"] = {"U8", {299}, std::vector<std::byte>(299)};
+  EXPECT_THAT(damaged.refusal(), HasSubstr("m.weight.absmax is U8 [299], wanted U8 [300]"));
+
+  damaged.tensors = whole;
+  damaged.tensors["m.weight.nested_absmax"].bytes[3] = std::byte{0x7f};
+  damaged.tensors["m.weight.nested_absmax"].bytes[2] = std::byte{0x80};
+  EXPECT_THAT(damaged.refusal(), HasSubstr("m.weight.absmax: scale 0 is"));
+
+  const std::string state = "m.weight.quant_state.bitsandbytes__nf4";
+  const auto stated = [&](const std::string& text) {
+    damaged.tensors = whole;
+    const auto bytes = std::as_bytes(std::span(text));
+    damaged.tensors[state] = {"U8", {std::ssize(bytes)}, {bytes.begin(), bytes.end()}};
+    return damaged.refusal();
+  };
+  EXPECT_THAT(stated("{"), HasSubstr(state));
+  EXPECT_THAT(stated(R"({"shape": [300]})"),
+              HasSubstr(state + ": shape: got [300], wanted two positive integers"));
+  EXPECT_THAT(stated(R"({"shape": [300, 64]})"), HasSubstr("blocksize: "));
+  EXPECT_THAT(stated(R"({"shape": [300, 64], "blocksize": 64, "dtype": "int8"})"),
+              HasSubstr("dtype: got \"int8\", wanted float32, float16 or bfloat16"));
+}
+
+TEST(BitsandbytesTensors, OfEightBitsThatAreWrongAreNamed) {
+  DamagedQuantized damaged("bnb_int8");
+  const auto whole = damaged.tensors;
+  damaged.tensors["m.weight"].dtype = "U8";
+  EXPECT_THAT(damaged.refusal(), HasSubstr("m.weight is U8 [12, 24], wanted I8 [out, in]"));
+
+  damaged.tensors = whole;
+  damaged.tensors["m.SCB"] = {"F32", {11}, std::vector<std::byte>(44)};
+  EXPECT_THAT(damaged.refusal(), HasSubstr("m.SCB is F32 [11], wanted F32 [12]"));
+
+  damaged.tensors = whole;
+  damaged.tensors["m.weight_format"].bytes[0] = std::byte{2};
+  EXPECT_THAT(damaged.refusal(), HasSubstr("m.weight_format is 2, wanted 0: a matrix in rows"));
 }
 
 TEST(Float8Tensors, ScalesOfActivationsAreSkipped) {
