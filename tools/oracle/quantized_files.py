@@ -4,12 +4,14 @@
     python tools/oracle/quantized_files.py write tests/golden/quantized [NAME...]
 
 Writes NAME.safetensors with one matrix "m.weight" in the tensors of its format, and "values", fp32, what its library
-makes of it; NAME.json with the configuration. Who gives the values:
+makes of it; the metadata has config.json. Who gives the values:
 
     fp8_*     Transformers (integrations/finegrained_fp8.py, Fp8Dequantize); ragged blocks, which that refuses:
               weight_dequant of DeepSeek-V3 (inference/kernel.py), in PyTorch
     float_*   compressed-tensors (compressors/naive_quantized)
     bnb_*     bitsandbytes, on the CPU; in fp32 where Piton holds codes
+    gptq_*    the formulas of AutoGPTQ (auto_gptq/nn_modules/qlinear/qlinear_cuda.py, pack and forward), in fp32
+    awq_*     those of AutoAWQ (awq/modules/linear/gemm.py, from_linear; awq/utils/packing_utils.py), in fp32
 
 Packages: torch, safetensors, transformers, compressed-tensors, bitsandbytes.
 """
@@ -115,6 +117,78 @@ def bnb_int8():
     return tensors, {"torch_dtype": "float16", "quantization_config": config}
 
 
+def gptq_words(numbers, bits):
+    """[n, k] to words [n bits / 32, k] along n, as AutoGPTQ packs; 3 bits: 32 numbers in three words."""
+    numbers = numbers.to(torch.int64)
+    rows = []
+    if bits == 3:
+        for i in range(0, numbers.shape[0], 32):
+            part = numbers[i:i + 32]
+            first = sum(part[j] << (3 * j) for j in range(10)) | (part[10] & 3) << 30
+            second = part[10] >> 2 & 1 | sum(part[j] << (3 * (j - 11) + 1) for j in range(11, 21)) | (part[21] & 1) << 31
+            third = part[21] >> 1 & 3 | sum(part[j] << (3 * (j - 22) + 2) for j in range(22, 32))
+            rows += [first, second, third]
+    else:
+        for i in range(0, numbers.shape[0], 32 // bits):
+            rows.append(sum(numbers[i + j] << (bits * j) for j in range(32 // bits)))
+    words = torch.stack(rows) & 0xFFFFFFFF
+    return torch.where(words >= 2**31, words - 2**32, words).to(torch.int32)
+
+
+def quantized_groups(weight, bits, order, groups):
+    """Codes [out, in], scales and zero points [groups, out] of a matrix whose column i is of group order[i]."""
+    most = 2**bits - 1
+    scales, zeros = [], []
+    for group in range(groups):
+        part = weight[:, order == group]
+        low, high = part.amin(1).clamp(max=0), part.amax(1).clamp(min=0)
+        scales.append(((high - low) / most).half())
+        zeros.append((-low / scales[-1].float()).round().clamp(1, most))
+    scales, zeros = torch.stack(scales), torch.stack(zeros)
+    codes = (weight / scales.float()[order].t() + zeros[order].t()).round().clamp(0, most)
+    return codes, scales, zeros
+
+
+def gptq(bits, size, desc_act=False, version="gptq", rows=32, columns=64, indexed=True):
+    weight = random_matrix(rows, columns)
+    group = columns if size == -1 else size
+    order = torch.arange(columns) // group
+    if desc_act:
+        order = order[torch.randperm(columns)]
+    codes, scales, zeros = quantized_groups(weight, bits, order, -(-columns // group))
+    values = scales.float()[order].t() * (codes - zeros[order].t())
+    stored = zeros - 1 if version == "gptq" else zeros
+    tensors = {"m.qweight": gptq_words(codes.t(), bits), "m.qzeros": gptq_words(stored.t(), bits).t(),
+               "m.scales": scales, "values": values}
+    if indexed:
+        tensors["m.g_idx"] = order.to(torch.int32)
+    config = {"quant_method": "gptq", "bits": bits, "group_size": size, "desc_act": desc_act, "sym": False,
+              "checkpoint_format": version}
+    if not indexed:
+        del config["checkpoint_format"]
+    return tensors, {"torch_dtype": "float16", "quantization_config": config}
+
+
+def awq_words(numbers):
+    """[n, k] to words [n, k / 8], as AutoAWQ packs."""
+    words = torch.zeros(numbers.shape[0], numbers.shape[1] // 8, dtype=torch.int64)
+    for column in range(words.shape[1]):
+        for place, of in enumerate([0, 2, 4, 6, 1, 3, 5, 7]):
+            words[:, column] |= numbers[:, column * 8 + of].to(torch.int64) << place * 4
+    return torch.where(words >= 2**31, words - 2**32, words).to(torch.int32)
+
+
+def awq(size, rows=24, columns=64):
+    weight = random_matrix(rows, columns)
+    group = columns if size == -1 else size
+    order = torch.arange(columns) // group
+    codes, scales, zeros = quantized_groups(weight, 4, order, columns // group)
+    values = scales.float()[order].t() * (codes - zeros[order].t())
+    tensors = {"m.qweight": awq_words(codes.t()), "m.qzeros": awq_words(zeros), "m.scales": scales, "values": values}
+    config = {"quant_method": "awq", "bits": 4, "group_size": size, "zero_point": True, "version": "GEMM"}
+    return tensors, {"torch_dtype": "float16", "quantization_config": config}
+
+
 CASES = {
     "fp8_blocks": lambda: float8((4, 8)),
     "fp8_half": lambda: float8((4, 8), dtype=torch.float16),
@@ -130,6 +204,16 @@ CASES = {
     "bnb_nf4_ragged": lambda: bnb_four_bits("nf4", 6, 50, 64, True, torch.float32, False),
     "bnb_fp4": lambda: bnb_four_bits("fp4", 6, 128, 64, False, torch.bfloat16, False),
     "bnb_int8": bnb_int8,
+    "gptq_4": lambda: gptq(4, 16),
+    "gptq_4_unnamed": lambda: gptq(4, -1, indexed=False),
+    "gptq_4_v2": lambda: gptq(4, 16, version="gptq_v2"),
+    "gptq_4_order": lambda: gptq(4, 16, desc_act=True),
+    "gptq_8": lambda: gptq(8, 32),
+    "gptq_3": lambda: gptq(3, 16),
+    "gptq_3_columns": lambda: gptq(3, -1, version="gptq_v2", rows=64, columns=96),
+    "gptq_2": lambda: gptq(2, 16),
+    "awq": lambda: awq(16),
+    "awq_columns": lambda: awq(-1),
 }
 
 
@@ -139,8 +223,7 @@ def write(folder, names):
         torch.manual_seed(sum(name.encode()))
         tensors, config = CASES[name]()
         tensors = {key: value.contiguous() for key, value in tensors.items()}
-        save_file(tensors, folder / f"{name}.safetensors")
-        (folder / f"{name}.json").write_text(json.dumps(config, indent=1) + "\n")
+        save_file(tensors, folder / f"{name}.safetensors", {"config": json.dumps(config)})
 
 
 assert sys.argv[1] == "write"

@@ -62,7 +62,7 @@ bool is_exponent(const HfTensor& scales) {
   return scales.dtype == "U8" || scales.dtype == "F8_E8M0";
 }
 
-void check_scales(const Float8Matrix& matrix) {
+void check_float8_scales(const Float8Matrix& matrix) {
   const Float8Scheme& scheme = matrix.scheme;
   const HfTensor& scales = matrix.scales;
   const std::vector<std::int64_t> wanted = {blocks_of(matrix.rows, scheme.block_rows),
@@ -181,7 +181,7 @@ std::map<std::string, Float8Matrix> take_float8(const Float8Scheme& scheme,
       refuse_tensor(matrix.codes, "F8_E4M3 [out, in]");
     matrix.rows = matrix.codes.shape[0];
     matrix.columns = matrix.codes.shape[1];
-    check_scales(matrix);
+    check_float8_scales(matrix);
     matrices[weight] = std::move(matrix);
   }
   return matrices;

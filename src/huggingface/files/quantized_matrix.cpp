@@ -101,9 +101,17 @@ HfTensor take_tensor(std::map<std::string, HfTensor>& named, const std::string& 
   return named.extract(found).mapped();
 }
 
+void expect_elements(const HfTensor& tensor, std::int64_t end, std::int64_t width) {
+  const std::int64_t bytes = tensor.file->size_bytes() - tensor.offset;
+  if (end <= bytes / width) return;
+  throw Error(Fault::kData, "{}: {}: {} elements of {} bytes do not fit into the file",
+              tensor.file->path().string(), tensor.name, end, width);
+}
+
 std::vector<float> read_floats(const HfTensor& tensor, std::int64_t first, std::int64_t count) {
   const DType dtype = *dtype_of_safetensors(tensor.dtype);
   const std::int64_t width = size_bytes(dtype);
+  expect_elements(tensor, first + count, width);
   std::vector<std::byte> raw(static_cast<std::size_t>(count * width));
   tensor.file->read_at(tensor.offset + first * width, raw);
   std::vector<float> values(static_cast<std::size_t>(count));

@@ -85,9 +85,13 @@ bool has_one_element(const HfTensor& tensor);
 HfTensor take_tensor(std::map<std::string, HfTensor>& named, const std::string& name,
                      const HfTensor& neighbor);
 
+// Throws Error(kData) unless the file has elements [0, end) of `width` bytes of it: before memory
+// is taken for them.
+void expect_elements(const HfTensor& tensor, std::int64_t end, std::int64_t width);
 // Elements [first, first + count) of its bytes as T.
 template <typename T>
 std::vector<T> read_elements(const HfTensor& tensor, std::int64_t first, std::int64_t count) {
+  expect_elements(tensor, first + count, static_cast<std::int64_t>(sizeof(T)));
   std::vector<T> elements(static_cast<std::size_t>(count));
   constexpr auto kWidth = static_cast<std::int64_t>(sizeof(T));
   tensor.file->read_at(tensor.offset + first * kWidth, std::as_writable_bytes(std::span(elements)));

@@ -6,6 +6,7 @@
 #include "huggingface/files/bitsandbytes.h"
 #include "huggingface/files/compressed_tensors.h"
 #include "huggingface/files/float8.h"
+#include "huggingface/files/packed_columns.h"
 
 namespace piton {
 namespace {
@@ -44,7 +45,11 @@ QuantizedMatrices by_method(const HfConfig& config, Named* named) {
   if (method == "fp8") return float8(config, named);
   if (method == "bitsandbytes")
     return named == nullptr ? QuantizedMatrices() : take_bitsandbytes(*named);
-  said.refuse("quant_method", "compressed-tensors, fp8 or bitsandbytes");
+  if (method == "gptq" || method == "awq") {
+    const PackedScheme scheme = packed_scheme(config);
+    return named == nullptr ? QuantizedMatrices() : take_packed(scheme, *named);
+  }
+  said.refuse("quant_method", "compressed-tensors, fp8, bitsandbytes, gptq or awq");
 }
 
 }  // namespace
