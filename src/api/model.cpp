@@ -10,7 +10,7 @@
 #include "checkpoint/read_newest.h"
 #include "generate/decoded_text.h"
 #include "generate/source_texts.h"
-#include "huggingface/files/compressed_tensors.h"
+#include "huggingface/files/quantized_matrix.h"
 #include "model/reward_head.h"
 #include "model_files/generation_ends.h"
 #include "model_files/opened_adapter.h"

@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/files/files.h"
 #include "huggingface/config_keys.h"
-#include "huggingface/files/compressed_tensors.h"
+#include "huggingface/files/quantized_matrix.h"
 #include "huggingface/reward_head.h"
 #include "nn/expert_mlp.h"
 

@@ -13,7 +13,7 @@
 #include "gguf/architectures.h"
 #include "gguf/gguf_source.h"
 #include "huggingface/config_keys.h"
-#include "huggingface/files/compressed_tensors.h"
+#include "huggingface/files/quantized_matrix.h"
 #include "model_files/opened_adapter.h"
 #include "text/compare_tokenizers.h"
 

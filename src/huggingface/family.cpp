@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "huggingface/families.h"
-#include "huggingface/files/compressed_tensors.h"
+#include "huggingface/files/quantized_tensors.h"
 #include "huggingface/reward_head.h"
 
 namespace piton {
@@ -15,7 +15,7 @@ namespace {
 // Refuses features that no family here has. A model without the key, or with the value that changes
 // nothing, is accepted.
 void refuse_other_models(const HfConfig& config) {
-  static_cast<void>(compressed_scheme(config));
+  check_quantization(config);
   if (config.flag("use_mrope", false)) config.refuse("use_mrope", "false");
 }
 

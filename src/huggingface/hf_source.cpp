@@ -13,6 +13,7 @@
 #include "checkpoint/file_tensor.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/values.h"
+#include "huggingface/files/quantized_tensors.h"
 #include "huggingface/places.h"
 #include "huggingface/read_place.h"
 #include "huggingface/reward_head.h"
@@ -75,8 +76,8 @@ std::map<std::string, HfTensor> HfSource::family_tensors() const {
   return named;
 }
 
-void HfSource::place_compressed(const HfPlace& place, const CompressedMatrix& matrix,
-                                const std::vector<std::int64_t>& wanted, const Shape& shape) {
+void HfSource::place_quantized(const HfPlace& place, const QuantizedMatrix& matrix,
+                               const std::vector<std::int64_t>& wanted, const Shape& shape) {
   const std::vector<std::int64_t> sizes = {matrix.rows, matrix.columns};
   if (place.transposed || sizes != wanted) {
     throw Error(Fault::kData, "{}: {} is {}, {} says {}; is it from another size of this model?",
@@ -84,7 +85,7 @@ void HfSource::place_compressed(const HfPlace& place, const CompressedMatrix& ma
                 config_.where(), text_of(wanted));
   }
   places_[place.canonical] = {
-      .place = place, .tensor = {place.canonical, DType::kF32, shape}, .compressed = &matrix};
+      .place = place, .tensor = {place.canonical, matrix.dtype(), shape}, .quantized = &matrix};
 }
 
 // Whether a tensor of the files is none of the model, but known to belong to it.
@@ -103,15 +104,14 @@ bool HfSource::is_left_out(const std::string& name) const {
 
 void HfSource::check_tensors(const std::vector<HfPlace>& places) {
   std::map<std::string, HfTensor> stored = family_tensors();
-  if (const std::optional<CompressedScheme> scheme = compressed_scheme(config_))
-    compressed_ = take_compressed(*scheme, stored);
+  quantized_ = take_quantized(config_, stored);
   const std::map<std::string, Shape> shapes = shapes_with_head(model_);
   const std::map<std::string, std::vector<std::int64_t>> wanted = hf_shapes(places, model_);
 
   std::vector<std::string> missing, surplus;
   for (const HfPlace& place : places) {
-    if (const auto codes = compressed_.find(place.name); codes != compressed_.end()) {
-      place_compressed(place, codes->second, wanted.at(place.name), shapes.at(place.canonical));
+    if (const auto codes = quantized_.find(place.name); codes != quantized_.end()) {
+      place_quantized(place, *codes->second, wanted.at(place.name), shapes.at(place.canonical));
       continue;
     }
     const auto found = stored.find(place.name);
@@ -139,15 +139,14 @@ void HfSource::check_tensors(const std::vector<HfPlace>& places) {
     places_[place.canonical] = {
         place, {place.canonical, *dtype, shapes.at(place.canonical)}, found->second};
   }
-  for (const auto& [name, matrix] : compressed_) {
-    if (!wanted.contains(name)) surplus.push_back(name);
-  }
   bool later = false;  // layers that predict later tokens
-  for (const auto& [name, tensor] : stored) {
-    if (wanted.contains(name)) continue;
+  const auto unknown = [&](const std::string& name) {
+    if (wanted.contains(name)) return;
     if (!is_left_out(name)) surplus.push_back(name);
     later |= name.starts_with(fmt::format("model.layers.{}.", model_.layers));
-  }
+  };
+  for (const auto& [name, matrix] : quantized_) unknown(name);
+  for (const auto& [name, tensor] : stored) unknown(name);
   if (later && surplus.empty()) {
     notes_.push_back(
         fmt::format("{}: {}: the layers from {} on predict later tokens and are left out, as by "
@@ -177,7 +176,7 @@ void HfSource::decide_head() {
   }
   const Place& table = places_.at(kTable);
   model_.tied = false;
-  const bool coded = table.compressed != nullptr || head->second.compressed != nullptr;
+  const bool coded = table.quantized != nullptr || head->second.quantized != nullptr;
   if (!coded && table.tensor.dtype == head->second.tensor.dtype) {
     // Tables that differ nearly always differ in the first rows; equal ones are read to the end.
     const Shape& shape = table.tensor.shape;
@@ -216,8 +215,11 @@ FileTensor HfSource::file_tensor(const Place& place) const {
 void HfSource::read(const std::string& name, const TensorRun& run, DType dtype, std::byte* dst) {
   const Place& place = places_.at(name);
   if (run.begin >= run.end) return;
-  if (place.compressed != nullptr) {
-    return read_coded(*this, {name, place.tensor.shape}, run, dtype, dst);
+  if (place.quantized != nullptr) {
+    return read_by_rows(place.tensor.shape, run, dtype, dst,
+                        [&](std::int64_t row, std::span<float> values) {
+                          place.quantized->read_values(stored_row(place.place, row), values);
+                        });
   }
   const FileTensor stored = file_tensor(place);
   read_place(stored, place.place, run, dtype, dst);
@@ -225,13 +227,13 @@ void HfSource::read(const std::string& name, const TensorRun& run, DType dtype, 
 
 std::optional<CodeFormat> HfSource::stored_format(const std::string& name) const {
   const auto found = places_.find(name);
-  if (found == places_.end() || found->second.compressed == nullptr) return std::nullopt;
-  return found->second.compressed->format();
+  if (found == places_.end() || found->second.quantized == nullptr) return std::nullopt;
+  return found->second.quantized->format();
 }
 
 void HfSource::read_codes(const std::string& name, const StoredRow& row, const CodedRow& to) {
   const Place& place = places_.at(name);
-  place.compressed->read({stored_row(place.place, row.row), row.column, row.columns}, to);
+  place.quantized->read_codes({stored_row(place.place, row.row), row.column, row.columns}, to);
 }
 
 }  // namespace piton

@@ -5,8 +5,7 @@
 // size, and a tensor unknown to the family are found before any weight is read. Rows of the token
 // table from vocab_size on are padding and are skipped.
 //
-// Matrices of whole numbers (huggingface/files/compressed_tensors.h) are read as fp32 values, or as
-// their codes.
+// Quantized matrices (huggingface/files/quantized_matrix.h) are read as values, or as their codes.
 //
 // Whether the head is tied is decided by the data: it is tied if no head is stored, or if the
 // stored head is a bit-for-bit copy of the token table.
@@ -19,8 +18,8 @@
 #include "checkpoint/file_tensor.h"
 #include "checkpoint/tensor_source.h"
 #include "huggingface/family.h"
-#include "huggingface/files/compressed_tensors.h"
 #include "huggingface/files/config_file.h"
+#include "huggingface/files/quantized_matrix.h"
 #include "huggingface/files/tensor_files.h"
 
 namespace piton {
@@ -52,14 +51,14 @@ class HfSource final : public TensorSource {
   struct Place {
     HfPlace place;
     CanonicalTensor tensor;
-    HfTensor stored;                               // not of a matrix of whole numbers
-    const CompressedMatrix* compressed = nullptr;  // such a matrix
+    HfTensor stored;                             // not of a quantized matrix
+    const QuantizedMatrix* quantized = nullptr;  // such a matrix
   };
 
   bool is_left_out(const std::string& name) const;
   void check_tensors(const std::vector<HfPlace>& places);
-  void place_compressed(const HfPlace& place, const CompressedMatrix& matrix,
-                        const std::vector<std::int64_t>& wanted, const Shape& shape);
+  void place_quantized(const HfPlace& place, const QuantizedMatrix& matrix,
+                       const std::vector<std::int64_t>& wanted, const Shape& shape);
   std::map<std::string, HfTensor> family_tensors() const;
   void decide_head();
   FileTensor file_tensor(const Place& place) const;
@@ -68,8 +67,8 @@ class HfSource final : public TensorSource {
   HfFamily family_;
   HfTensorFiles files_;
   ModelConfig model_;
-  std::map<std::string, CompressedMatrix> compressed_;  // by name of the weight
-  std::map<std::string, Place> places_;                 // by canonical name
+  QuantizedMatrices quantized_;
+  std::map<std::string, Place> places_;  // by canonical name
   std::vector<std::string> notes_;
 };
 

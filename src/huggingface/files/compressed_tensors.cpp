@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "base/error.h"
-#include "checkpoint/values.h"
 
 namespace piton {
 namespace {
@@ -32,31 +31,11 @@ const char* strategy_of(const IntegerFormat& format) {
   return format.whole_tensor ? "tensor" : format.group == 0 ? "channel" : "group";
 }
 
-// The one group of the configuration, which has the scheme of all its modules.
-HfConfig only_group(const HfConfig& quantization) {
-  const HfConfig groups = quantization.object("config_groups");
-  const std::vector<std::string> names = groups.keys();
-  if (names.size() != 1) quantization.refuse("config_groups", "one group of modules");
-  return groups.object(names.front());
-}
-
-void refuse(const HfTensor& tensor, const std::string& wanted) {
-  throw Error(Fault::kData, "{}: {} is {} [{}], wanted {}; is the folder complete?",
-              tensor.file->path().string(), tensor.name, tensor.dtype,
-              fmt::join(tensor.shape, ", "), wanted);
-}
-
-void expect(const HfTensor& tensor, const std::string& dtype,
-            const std::vector<std::int64_t>& shape) {
-  if (tensor.dtype == dtype && tensor.shape == shape) return;
-  refuse(tensor, fmt::format("{} [{}]", dtype, fmt::join(shape, ", ")));
-}
-
 // [rows, columns] as weight_shape says.
 std::pair<std::int64_t, std::int64_t> said_shape(const HfTensor& tensor) {
   const bool wide = tensor.dtype == "I64";
   if ((!wide && tensor.dtype != "I32") || tensor.shape != std::vector<std::int64_t>{2})
-    refuse(tensor, "I64 [2]");
+    refuse_tensor(tensor, "I64 [2]");
   std::int64_t sizes[2] = {0, 0};
   if (wide) {
     tensor.file->read_at(tensor.offset, std::as_writable_bytes(std::span(sizes)));
@@ -81,17 +60,14 @@ void check_scales(const CompressedMatrix& matrix) {
   const IntegerFormat& format = matrix.scheme.format;
   const HfTensor& scales = matrix.scales;
   const std::vector<std::int64_t> wanted = {matrix.rows, groups_of(format, matrix.columns)};
-  std::int64_t count = 1;
-  for (const std::int64_t size : scales.shape) count *= size;
   const std::vector<std::int64_t> flat = {matrix.rows};
   const bool fits = format.whole_tensor
-                        ? count == 1
+                        ? has_one_element(scales)
                         : scales.shape == wanted || (format.group == 0 && scales.shape == flat);
-  const bool floating = scales.dtype == "F32" || scales.dtype == "BF16" || scales.dtype == "F16";
-  if (fits && floating) return;
-  refuse(scales, format.whole_tensor
-                     ? "F32, BF16 or F16 [1]"
-                     : fmt::format("F32, BF16 or F16 [{}]", fmt::join(wanted, ", ")));
+  if (fits && is_floating(scales)) return;
+  refuse_tensor(scales, format.whole_tensor
+                            ? "F32, BF16 or F16 [1]"
+                            : fmt::format("F32, BF16 or F16 [{}]", fmt::join(wanted, ", ")));
 }
 
 bool packs_zeros(const CompressedScheme& scheme) {
@@ -102,18 +78,10 @@ void check_zeros(const CompressedMatrix& matrix) {
   const CompressedScheme& scheme = matrix.scheme;
   const std::int64_t groups = groups_of(scheme.format, matrix.columns);
   if (packs_zeros(scheme)) {
-    return expect(*matrix.zeros, "I32", {ceil_of(matrix.rows * scheme.format.bits), groups});
+    return expect_tensor(*matrix.zeros, "I32", {ceil_of(matrix.rows * scheme.format.bits), groups});
   }
   if (matrix.zeros->shape == matrix.scales.shape && matrix.zeros->dtype == "I8") return;
-  refuse(*matrix.zeros, fmt::format("I8 [{}]", fmt::join(matrix.scales.shape, ", ")));
-}
-
-template <typename T>
-std::vector<T> read_elements(const HfTensor& tensor, std::int64_t first, std::int64_t count) {
-  std::vector<T> elements(static_cast<std::size_t>(count));
-  constexpr auto kWidth = static_cast<std::int64_t>(sizeof(T));
-  tensor.file->read_at(tensor.offset + first * kWidth, std::as_writable_bytes(std::span(elements)));
-  return elements;
+  refuse_tensor(*matrix.zeros, fmt::format("I8 [{}]", fmt::join(matrix.scales.shape, ", ")));
 }
 
 // What a stored integer, less its offset, is as one of the held format.
@@ -123,12 +91,19 @@ std::int32_t held_code(const IntegerFormat& format, std::int32_t code) {
 
 }  // namespace
 
+HfConfig compressed_group(const HfConfig& quantization) {
+  const HfConfig groups = quantization.object("config_groups");
+  const std::vector<std::string> names = groups.keys();
+  if (names.size() != 1) quantization.refuse("config_groups", "one group of modules");
+  return groups.object(names.front());
+}
+
 std::optional<CompressedScheme> compressed_scheme(const HfConfig& config) {
   if (!config.has(kQuantizationKey)) return std::nullopt;
   const HfConfig said = config.object(kQuantizationKey);
   if (said.word("quant_method") != "compressed-tensors")
     said.refuse("quant_method", "compressed-tensors");
-  const HfConfig group = only_group(said);
+  const HfConfig group = compressed_group(said);
   const std::string format = said.word("format");
   const auto is_known = [](const std::string& word) {
     return word == "pack-quantized" || word == "int-quantized" || word == "naive-quantized";
@@ -179,7 +154,7 @@ Json quantization_config(const IntegerFormat& format, const std::vector<std::str
           {"kv_cache_scheme", nullptr}};
 }
 
-void CompressedMatrix::read(const StoredRow& part, const CodedRow& to) const {
+void CompressedMatrix::read_codes(const StoredRow& part, const CodedRow& to) const {
   const IntegerFormat& format = scheme.format;
   const std::int64_t bits = format.bits;
   const bool half = bits == 4;
@@ -204,19 +179,15 @@ void CompressedMatrix::read(const StoredRow& part, const CodedRow& to) const {
   const std::int64_t first = format.group == 0 ? 0 : part.column / format.group;
   const std::int64_t count = groups_of(format, part.columns);
   const std::int64_t at = format.whole_tensor ? 0 : part.row * all + first;
-  const DType dtype = *dtype_of_safetensors(scales.dtype);
-  const auto raw = read_elements<std::byte>(
-      {.file = scales.file, .offset = scales.offset + at * size_bytes(dtype)}, 0,
-      count * size_bytes(dtype));
-  convert_values(raw.data(), dtype, to.scales, DType::kF32, count);
+  const std::vector<float> read = read_floats(scales, at, count);
   for (std::int64_t i = 0; i < count; ++i) {
-    float scale = 0;
-    std::memcpy(&scale, to.scales + i * 4, 4);
+    const float scale = read[static_cast<std::size_t>(i)];
     if (scale > 0 && std::isfinite(scale)) continue;
     throw Error(Fault::kData, "{}: {}: scale {} of row {} is {}, wanted a positive number",
                 scales.file->path().string(), scales.name, first + i, part.row, scale);
   }
-  if (!has_zeros(this->format())) return;
+  std::memcpy(to.scales, read.data(), read.size() * sizeof(float));
+  if (!has_zeros(*this->format())) return;
   if (!zeros) {
     std::fill(to.zeros, to.zeros + count, 8.0F);
   } else if (packs_zeros(scheme)) {
@@ -250,24 +221,21 @@ std::map<std::string, CompressedMatrix> take_compressed(const CompressedScheme& 
     }
   }
   for (const std::string& weight : weights) {
+    const HfTensor scale = named.at(weight + std::string(kScale));
     const auto take = [&](std::string_view end) {
-      const auto found = named.find(weight + std::string(end));
-      if (found == named.end()) {
-        throw Error(Fault::kData, "{}: {}{} is missing; is the download complete?",
-                    named.at(weight + std::string(kScale)).file->path().parent_path().string(),
-                    weight, end);
-      }
-      return named.extract(found).mapped();
+      return take_tensor(named, weight + std::string(end), scale);
     };
-    CompressedMatrix matrix{.scheme = scheme};
+    CompressedMatrix matrix;
+    matrix.scheme = scheme;
     if (scheme.packed) {
       matrix.codes = take(kPacked);
       std::tie(matrix.rows, matrix.columns) = said_shape(take(kShape));
-      expect(matrix.codes, "I32", {matrix.rows, ceil_of(matrix.columns * scheme.format.bits)});
+      expect_tensor(matrix.codes, "I32",
+                    {matrix.rows, ceil_of(matrix.columns * scheme.format.bits)});
     } else {
       matrix.codes = take("");
       if (matrix.codes.dtype != "I8" || matrix.codes.shape.size() != 2)
-        refuse(matrix.codes, "I8 [out, in]");
+        refuse_tensor(matrix.codes, "I8 [out, in]");
       matrix.rows = matrix.codes.shape[0];
       matrix.columns = matrix.codes.shape[1];
     }
@@ -307,46 +275,6 @@ std::vector<SafetensorsEntry> compressed_entries(const IntegerFormat& format,
                        .shape = {ceil_of(rows * format.bits), groups}});
   }
   return entries;
-}
-
-CodedRowBuffer::CodedRowBuffer(const CodeFormat& format, std::int64_t columns)
-    : groups_(format.group == 0 ? 1 : (columns + format.group - 1) / format.group),
-      codes_(static_cast<std::size_t>(code_bytes(code_kind(format), columns))),
-      scales_(static_cast<std::size_t>(groups_)),
-      zeros_(static_cast<std::size_t>(groups_)) {
-  row_ = {.codes = codes_.data(),
-          .scales = reinterpret_cast<std::byte*>(scales_.data()),
-          .zeros = has_zeros(format) ? zeros_.data() : nullptr};
-}
-
-void read_coded(TensorSource& source, const CodedMatrixShape& matrix, const TensorRun& run,
-                DType dtype, std::byte* dst) {
-  const CodeFormat format = *source.stored_format(matrix.name);
-  const std::int64_t columns = matrix.shape[1];
-  const CodedRowBuffer buffer(format, columns);
-  std::vector<float> values(static_cast<std::size_t>(columns));
-  std::int64_t held = -1;
-  for_each_stretch(matrix.shape, run, [&](std::int64_t from, std::int64_t to, std::int64_t count) {
-    for (std::int64_t done = 0; done < count;) {
-      const std::int64_t row = (from + done) / columns;
-      const std::int64_t column = (from + done) % columns;
-      const std::int64_t part = std::min(count - done, columns - column);
-      if (row != held) {
-        source.read_codes(matrix.name, {row, 0, columns}, buffer.row());
-        integer_values(format, buffer.row(), values);
-        held = row;
-      }
-      convert_values(reinterpret_cast<const std::byte*>(values.data() + column), DType::kF32,
-                     dst + (to + done - run.begin) * size_bytes(dtype), dtype, part);
-      done += part;
-    }
-  });
-}
-
-bool stores_codes(const TensorSource& source) {
-  return std::ranges::any_of(source.tensors(TensorKind::kWeight), [&](const CanonicalTensor& one) {
-    return source.stored_format(one.name).has_value();
-  });
 }
 
 }  // namespace piton

@@ -30,19 +30,22 @@
 #include "checkpoint/tensor_source.h"
 #include "codes/integer_codes.h"
 #include "huggingface/files/config_file.h"
+#include "huggingface/files/quantized_matrix.h"
 #include "huggingface/files/tensor_files.h"
 
 namespace piton {
-
-inline constexpr const char* kQuantizationKey = "quantization_config";
 
 struct CompressedScheme {
   IntegerFormat format;  // `scale`: not known
   bool packed = true;
 };
 
+// The one group of a configuration of the library, which has the scheme of all its modules.
+HfConfig compressed_group(const HfConfig& quantization);
+
 // Nullopt without the key. Throws Error(kData) for another quant_method, and for what Piton does
-// not compute: numbers that are not whole, other widths, activations that are quantized too.
+// not compute: numbers that are not whole (but huggingface/files/float8.h), other widths,
+// activations that are quantized too.
 std::optional<CompressedScheme> compressed_scheme(const HfConfig& config);
 
 // The value of the key. `ignored`: modules with a weight that is stored as it is.
@@ -50,53 +53,20 @@ nlohmann::ordered_json quantization_config(const IntegerFormat& format,
                                            const std::vector<std::string>& ignored);
 
 // A matrix [rows, columns] of a folder.
-struct CompressedMatrix {
+struct CompressedMatrix final : QuantizedMatrix {
   CompressedScheme scheme;
-  HfTensor codes;
   HfTensor scales;
   std::optional<HfTensor> zeros;
-  std::int64_t rows = 0;
-  std::int64_t columns = 0;
 
-  CodeFormat format() const { return held_format(scheme.format); }
-  // Columns [part.column, ...) of stored row part.row, whole groups of it. Throws Error(kData) for
-  // a scale that is not positive and finite.
-  void read(const StoredRow& part, const CodedRow& to) const;
+  std::optional<CodeFormat> format() const override { return held_format(scheme.format); }
+  // Throws Error(kData) for a scale that is not positive and finite.
+  void read_codes(const StoredRow& part, const CodedRow& to) const override;
 };
 
 // Takes the tensors of such matrices out of `named`. By the name of the weight. Throws Error(kData)
 // for those that lack a tensor, or have one of another type or shape than above.
 std::map<std::string, CompressedMatrix> take_compressed(const CompressedScheme& scheme,
                                                         std::map<std::string, HfTensor>& named);
-
-// Memory for a row of a held format.
-class CodedRowBuffer {
- public:
-  CodedRowBuffer(const CodeFormat& format, std::int64_t columns);
-  CodedRowBuffer(const CodedRowBuffer&) = delete;  // row() points into it
-  CodedRowBuffer& operator=(const CodedRowBuffer&) = delete;
-  const CodedRow& row() const { return row_; }
-  std::int64_t groups() const { return groups_; }
-
- private:
-  std::int64_t groups_;
-  std::vector<std::byte> codes_;
-  std::vector<float> scales_, zeros_;
-  CodedRow row_;
-};
-
-struct CodedMatrixShape {
-  const std::string& name;
-  const Shape& shape;  // [rows, columns]
-};
-
-// As TensorSource::read() of a matrix for which source.stored_format() is one of the held formats,
-// by read_codes(): a row at a time.
-void read_coded(TensorSource& source, const CodedMatrixShape& matrix, const TensorRun& run,
-                DType dtype, std::byte* dst);
-
-// Whether any matrix of a source is stored as codes, of any format.
-bool stores_codes(const TensorSource& source);
 
 // The tensors of a matrix of module `module`, without their places.
 std::vector<SafetensorsEntry> compressed_entries(const IntegerFormat& format,

@@ -8,7 +8,7 @@
 
 #include "checkpoint/store.h"
 #include "huggingface/config_keys.h"
-#include "huggingface/files/compressed_tensors.h"
+#include "huggingface/files/quantized_matrix.h"
 #include "huggingface/origin.h"
 #include "model/families.h"
 #include "model_files/native_config.h"

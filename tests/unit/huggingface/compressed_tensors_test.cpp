@@ -45,20 +45,20 @@ TEST_P(CompressedTensors, HaveTheValuesOfTheLibrary) {
   EXPECT_EQ(matrix.columns, 24);
   const SafetensorsFile file(golden() / (GetParam() + ".safetensors"));
   const Tensor wanted = file.tensor("values");
-  const CodedRowBuffer buffer(matrix.format(), 24);
+  const CodedRowBuffer buffer(*matrix.format(), 24);
   std::vector<float> values(24);
-  const CodedRowBuffer half(matrix.format(), 16);
+  const CodedRowBuffer half(*matrix.format(), 16);
   std::vector<float> right(16);
   for (std::int64_t row = 0; row < 11; ++row) {
-    matrix.read({row, 0, 24}, buffer.row());
-    integer_values(matrix.format(), buffer.row(), values);
+    matrix.read_codes({row, 0, 24}, buffer.row());
+    integer_values(*matrix.format(), buffer.row(), values);
     for (std::int64_t i = 0; i < 24; ++i) {
       ASSERT_EQ(values[static_cast<std::size_t>(i)], wanted.data<float>()[row * 24 + i])
           << row << ", " << i;
     }
     // A part of the row, as a tensor rank has it.
-    matrix.read({row, 8, 16}, half.row());
-    integer_values(matrix.format(), half.row(), right);
+    matrix.read_codes({row, 8, 16}, half.row());
+    integer_values(*matrix.format(), half.row(), right);
     EXPECT_TRUE(std::equal(right.begin(), right.end(), values.begin() + 8));
   }
 }
@@ -124,9 +124,9 @@ class DamagedMatrix : public testing::Test {
       std::map<std::string, HfTensor> named = files.tensors();
       const auto matrices = take_compressed(*compressed_scheme(config_of("int4_group")), named);
       const CompressedMatrix& matrix = matrices.at("m.weight");
-      const CodedRowBuffer buffer(matrix.format(), matrix.columns);
+      const CodedRowBuffer buffer(*matrix.format(), matrix.columns);
       for (std::int64_t row = 0; row < matrix.rows; ++row)
-        matrix.read({row, 0, matrix.columns}, buffer.row());
+        matrix.read_codes({row, 0, matrix.columns}, buffer.row());
     });
   }
 

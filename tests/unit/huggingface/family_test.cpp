@@ -571,8 +571,8 @@ TEST(HfModel, OfWhatPitonDoesNotHaveIsRefusedByName) {
   EXPECT_THAT(key("falcon", "hidden_dropout", 0.1), HasSubstr("hidden_dropout: got 0.1"));
   EXPECT_THAT(key("baichuan2", "tie_word_embeddings", true), HasSubstr("--normalized-head"));
   EXPECT_THAT(
-      key("llama", "quantization_config", {{"quant_method", "awq"}}),
-      HasSubstr("quantization_config.quant_method: got \"awq\", wanted compressed-tensors"));
+      key("llama", "quantization_config", {{"quant_method", "hqq"}}),
+      HasSubstr("quantization_config.quant_method: got \"hqq\", wanted compressed-tensors"));
   EXPECT_THAT(key("llama", "rope_parameters", {{"rope_type", "magic"}}),
               HasSubstr("rope_parameters.rope_type: got \"magic\""));
   EXPECT_THAT(key("llama", "rope_parameters", {{"rope_type", "linear"}}),

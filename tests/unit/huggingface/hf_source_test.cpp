@@ -263,6 +263,66 @@ TEST(HfSource, LeavesOutLayersThatPredictLaterTokens) {
   EXPECT_EQ(source.tensors(TensorKind::kWeight).size(), canonical_tensors(source.model()).size());
 }
 
+// DeepSeek publishes matrices of 8-bit floating numbers, those of later layers too.
+TEST(HfSource, ExpandsMatricesOfFloat8AndLeavesOutThoseOfLaterLayers) {
+  HfFolder folder("deepseek-v3");
+  folder.edit_config([](auto& config) {
+    config["num_nextn_predict_layers"] = 1;
+    config["dtype"] = "bfloat16";
+    config["quantization_config"] = {{"quant_method", "fp8"}, {"weight_block_size", {16, 8}}};
+  });
+  const std::int64_t layers = HfConfig::read(folder.path()).size("num_hidden_layers");
+  folder.tensors[fmt::format("model.layers.{}.eh_proj.weight", layers)] =
+      host_tensor(DType::kF32, {32, 64});
+  std::vector<SafetensorsEntry> entries;
+  std::vector<std::vector<std::byte>> bytes;
+  for (const auto& [name, tensor] : folder.tensors) {
+    const bool matrix = name.ends_with("proj.weight") || name.ends_with("_mqa.weight");
+    const auto raw =
+        std::as_bytes(std::span(tensor.data<float>(), static_cast<std::size_t>(tensor.elements())));
+    if (!matrix) {
+      entries.push_back({.name = name,
+                         .dtype = "F32",
+                         .shape = {tensor.shape().sizes().begin(), tensor.shape().sizes().end()}});
+      bytes.emplace_back(raw.begin(), raw.end());
+      continue;
+    }
+    const std::int64_t rows = tensor.dim(0);
+    const std::int64_t columns = tensor.dim(1);
+    const std::int64_t down = (rows + 15) / 16;
+    const std::int64_t across = (columns + 7) / 8;
+    // Numbers 1 / 64 (0x08), and a scale of 1 + the block's number / 128.
+    entries.push_back({.name = name, .dtype = "F8_E4M3", .shape = {rows, columns}});
+    bytes.emplace_back(static_cast<std::size_t>(rows * columns), std::byte{8});
+    std::vector<float> scales;
+    for (std::int64_t i = 0; i < down * across; ++i)
+      scales.push_back(1 + static_cast<float>(i) / 128);
+    entries.push_back({.name = name + "_scale_inv", .dtype = "F32", .shape = {down, across}});
+    const auto scale_bytes = std::as_bytes(std::span(scales));
+    bytes.emplace_back(scale_bytes.begin(), scale_bytes.end());
+  }
+  SafetensorsWriter writer(folder.path() / "model.safetensors", entries);
+  for (const auto& part : bytes) writer.append(part);
+  writer.commit();
+
+  HfSource source(folder.path());
+  EXPECT_EQ(source.tensors(TensorKind::kWeight).size(), canonical_tensors(source.model()).size());
+  EXPECT_EQ(source.notes().size(), 1U);
+  const std::string name = "layers.0.mlp.down.weight";
+  EXPECT_FALSE(source.stored_format(name));
+  const auto list = source.tensors(TensorKind::kWeight);
+  const auto found = std::ranges::find(list, name, &CanonicalTensor::name);
+  ASSERT_NE(found, list.end());
+  EXPECT_EQ(found->dtype, DType::kBF16);
+  const Shape shape = found->shape;
+  const std::vector<double> values = whole(source, name, shape);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const std::size_t row = i / 54;
+    const std::size_t block = row / 16 * 7 + i % 54 / 8;
+    ASSERT_EQ(values[i], (1 + static_cast<double>(block) / 128) / 64) << i;
+  }
+}
+
 TEST(HfDownload, OfAnotherModelOrSizeIsNamed) {
   const auto spoiled = [](const std::function<void(HfFolder&)>& spoil) {
     HfFolder folder("llama");
