@@ -58,10 +58,10 @@ class Reader {
     for (const Parameter* parameter : session_.parameters()) {
       const WeightCodes& codes = parameter->codes;
       if (!codes.given()) continue;
-      const std::int64_t bytes = parameter->elements() * size_bytes(parameter->dtype) -
-                                 codes.codes.bytes() - codes.scales.bytes() -
-                                 (codes.zeros.defined() ? codes.zeros.bytes() : 0) -
-                                 (codes.minima.defined() ? codes.minima.bytes() : 0);
+      std::int64_t bytes = parameter->elements() * size_bytes(parameter->dtype);
+      WeightCodes::tensors(codes, [&](const char*, const Tensor& tensor, Access) {
+        if (tensor.defined()) bytes -= tensor.bytes();
+      });
       saved += static_cast<double>(bytes) * (parameter->matrices > 1 ? share_of_experts : 1);
     }
     return saved;

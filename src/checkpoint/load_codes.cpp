@@ -151,6 +151,8 @@ void load_codes(TensorSource& source, const Parameter& parameter, ThreadPool* th
   upload(filled.scales, codes.scales);
   upload(filled.zeros, codes.zeros);
   upload(filled.minima, codes.minima);
+  upload(filled.block_scales, codes.block_scales);
+  upload(filled.block_minima, codes.block_minima);
 }
 
 }  // namespace piton

@@ -185,6 +185,7 @@ CodeKind code_kind(const CodeFormat& format) {
 
 DType scale_dtype(const CodeFormat& format) {
   const Quantization rule = format.rule;
+  if (is_k_format(format)) return DType::kU8;
   return rule == Quantization::kInt4 || rule == Quantization::kQ80 || rule == Quantization::kQ40
              ? DType::kF16
              : DType::kF32;
@@ -229,15 +230,25 @@ WeightCodes allocate_codes(const CodeFormat& format, std::int64_t out, std::int6
           .codes = allocate(DType::kU8, {out, code_bytes(kind, in)}),
           .scales = allocate(scale_dtype(format), {out, groups}),
           .zeros = has_zeros(format) ? allocate(DType::kF32, {out, groups}) : Tensor(),
-          .minima = has_minima(format) ? allocate(DType::kF32, {out, groups}) : Tensor()};
+          .minima = has_minima(format) ? allocate(DType::kU8, {out, groups}) : Tensor(),
+          .block_scales =
+              is_k_format(format) ? allocate(DType::kF32, {out, in / kScaleBlock}) : Tensor(),
+          .block_minima =
+              has_minima(format) ? allocate(DType::kF32, {out, in / kScaleBlock}) : Tensor()};
 }
 
 CodedRow row_of(const WeightCodes& codes, std::int64_t row) {
   const std::int64_t groups = codes.scales.dim(1);
-  return {.codes = codes.codes.raw() + row * codes.codes.dim(1),
-          .scales = codes.scales.raw() + row * groups * size_bytes(codes.scales.dtype()),
+  const auto bytes_of = [&](const Tensor& tensor) {
+    if (!tensor.defined()) return static_cast<std::byte*>(nullptr);
+    return tensor.raw() + row * tensor.dim(1) * size_bytes(tensor.dtype());
+  };
+  return {.codes = bytes_of(codes.codes),
+          .scales = bytes_of(codes.scales),
           .zeros = codes.zeros.defined() ? codes.zeros.data<float>() + row * groups : nullptr,
-          .minima = codes.minima.defined() ? codes.minima.data<float>() + row * groups : nullptr};
+          .minima = bytes_of(codes.minima),
+          .block_scales = reinterpret_cast<float*>(bytes_of(codes.block_scales)),
+          .block_minima = reinterpret_cast<float*>(bytes_of(codes.block_minima))};
 }
 
 void encode_row(const CodeFormat& format, std::span<const float> values, const CodedRow& to,

@@ -8,9 +8,9 @@
 //   q8_0   kInt8  32                  fp16 max|w| / 127              nearest to w / s, as ggml
 //   q4_0   kInt4  32                  fp16 -(the w of max|w|) / 8    nearest to w / s + 8, as ggml
 //   nf4    kNf4   64                  fp32 max|w|, itself quantized  nearest value to w / max|w|
-//   q4_k   kInt4  32, in blocks of    fp32, a product of 6 and 16    that of codes/k_blocks.h
-//   q5_k   kInt8  256                 bits; so the minimum
-//   q6_k   kInt8  16, of 256          fp32, a product of 8 and 16 bits
+//   q4_k   kInt4  32, in blocks of    6 bits, times fp16 of the      that of codes/k_blocks.h
+//   q5_k   kInt8  256                 block; so the minimum
+//   q6_k   kInt8  16, of 256          8 bits, times fp16 of the block
 //   int8-zeros    any, or a whole     fp32 (max - min) / 255,        nearest to w / s + z
 //          kInt8  row                 z an integer, -128 .. 127
 //   int4-zeros    the same            fp32 (max - min) / 15,
@@ -79,9 +79,11 @@ WeightCodes allocate_codes(const CodeFormat& format, std::int64_t out, std::int6
 // A row of WeightCodes in host memory.
 struct CodedRow {
   std::byte* codes = nullptr;
-  std::byte* scales = nullptr;  // of the format's type
-  float* zeros = nullptr;       // int4, int8-zeros, int4-zeros
-  float* minima = nullptr;      // q4_k, q5_k
+  std::byte* scales = nullptr;    // of the format's type
+  float* zeros = nullptr;         // int4, int8-zeros, int4-zeros
+  std::byte* minima = nullptr;    // q4_k, q5_k: signed bytes, as the scales
+  float* block_scales = nullptr;  // q4_k, q5_k, q6_k
+  float* block_minima = nullptr;  // q4_k, q5_k
 };
 CodedRow row_of(const WeightCodes& codes, std::int64_t row);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include "base/error.h"
@@ -257,14 +258,12 @@ void put_k_block(Quantization rule, const KBlock& block, const CodedRow& to, std
   }
   const std::int64_t groups =
       kKBlockValues / (rule == Quantization::kQ6K ? kScaleGroup : kMinGroup);
-  auto* scales = reinterpret_cast<float*>(to.scales) + index * groups;
-  for (std::int64_t g = 0; g < groups; ++g) {
-    const auto at = static_cast<std::size_t>(g);
-    scales[g] = to_float(block.d) * static_cast<float>(block.scales[at]);
-    if (zero == 0) {
-      to.minima[index * groups + g] = to_float(block.dmin) * static_cast<float>(block.minima[at]);
-    }
-  }
+  const auto count = static_cast<std::size_t>(groups);
+  std::memcpy(to.scales + index * groups, block.scales.data(), count);
+  to.block_scales[index] = to_float(block.d);
+  if (zero != 0) return;
+  std::memcpy(to.minima + index * groups, block.minima.data(), count);
+  to.block_minima[index] = to_float(block.dmin);
 }
 
 }  // namespace piton

@@ -100,13 +100,23 @@ inline constexpr float kNf4Values[16] = {-1.0F,
 //   W[i, j] = scales[i, j / group] * code[i, j] - minima[i, j / group]
 // The product is rounded before the difference; in fp32 it is exact for the formats that have
 // minima (codes/code_format.h).
+//
+// Scales may be small integers themselves, times a number for each kScaleBlock columns, and minima
+// then too: scales[i, g] stands for scales[i, g] * block_scales[i, g * group / kScaleBlock]. In
+// the formats that have them (codes/code_format.h) this product is exact in fp32.
+inline constexpr std::int64_t kScaleBlock = 256;
+
 struct WeightCodes {
   CodeKind kind = CodeKind::kInt8;
   std::int64_t group = 0;  // columns of a group; the last group of a row may have fewer
   Tensor codes;            // u8 [out, code_bytes(kind, in)]; contiguous
-  Tensor scales;           // fp32 or fp16 [out, groups]; contiguous
+  Tensor scales;           // fp32, fp16 or, with block_scales, u8 with the bits of signed bytes
+                           // [out, groups]; contiguous
   Tensor zeros;            // fp32 [out, groups]; empty means 0 for kInt8, 8 for kInt4
-  Tensor minima;           // fp32 [out, groups], or empty; not for kNf4, nor with zeros
+  Tensor minima;           // fp32, or as the scales u8 [out, groups]; or empty. Not for kNf4, nor
+                           // with zeros
+  Tensor block_scales;     // fp32 [out, in / kScaleBlock], or empty
+  Tensor block_minima;     // the same; with block_scales and minima
 
   bool given() const { return codes.defined(); }
 
@@ -116,6 +126,8 @@ struct WeightCodes {
     v("weight scales", self.scales, Access::kRead);
     v("weight zeros", self.zeros, Access::kRead);
     v("weight minima", self.minima, Access::kRead);
+    v("weight block scales", self.block_scales, Access::kRead);
+    v("weight block minima", self.block_minima, Access::kRead);
   }
 };
 

@@ -14,18 +14,28 @@ void expect_codes(std::string_view call, const WeightCodes& codes, std::int64_t 
   const std::int64_t bytes = code_bytes(codes.kind, in);
   const std::int64_t groups = (in + codes.group - 1) / codes.group;
   Operand{call, "weight codes", codes.codes}.shape({out, bytes}).dtype(DType::kU8).contiguous();
+  const bool nested = codes.block_scales.defined();
   const DType scales = codes.scales.dtype();
-  PITON_ASSERT(scales == DType::kF32 || scales == DType::kF16, "{}: weight scales are {}", call,
-               name(scales));
+  PITON_ASSERT(nested ? scales == DType::kU8 : scales == DType::kF32 || scales == DType::kF16,
+               "{}: weight scales are {}", call, name(scales));
   Operand{call, "weight scales", codes.scales}.shape({out, groups}).contiguous();
   PITON_ASSERT(!codes.zeros.defined() || !codes.minima.defined(), "{}: zero points and minima",
                call);
-  for (const auto& [name, tensor] :
-       {std::pair{"weight zeros", &codes.zeros}, {"weight minima", &codes.minima}}) {
-    if (!tensor->defined()) continue;
-    PITON_ASSERT(codes.kind != CodeKind::kNf4, "{}: NF4 has no zero points", call);
-    Operand{call, name, *tensor}.shape({out, groups}).dtype(DType::kF32).contiguous();
-  }
+  PITON_ASSERT(codes.kind != CodeKind::kNf4 || (!codes.zeros.defined() && !codes.minima.defined()),
+               "{}: NF4 has no zero points", call);
+  const auto expect = [&](const char* name, const Tensor& tensor, const Shape& shape, DType dtype) {
+    if (tensor.defined()) Operand{call, name, tensor}.shape(shape).dtype(dtype).contiguous();
+  };
+  expect("weight zeros", codes.zeros, {out, groups}, DType::kF32);
+  expect("weight minima", codes.minima, {out, groups}, nested ? DType::kU8 : DType::kF32);
+  PITON_ASSERT(codes.block_minima.defined() == (nested && codes.minima.defined()),
+               "{}: block minima without block scales and minima, or these without them", call);
+  if (!nested) return;
+  PITON_ASSERT(in % kScaleBlock == 0 && kScaleBlock % codes.group == 0,
+               "{}: {} columns in groups of {} and blocks of {}", call, in, codes.group,
+               kScaleBlock);
+  expect("weight block scales", codes.block_scales, {out, in / kScaleBlock}, DType::kF32);
+  expect("weight block minima", codes.block_minima, {out, in / kScaleBlock}, DType::kF32);
 }
 
 void expect_weight(std::string_view call, const WeightView& weight, WeightForm packed,

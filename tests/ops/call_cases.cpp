@@ -44,6 +44,10 @@ class CaseList {
   }
 
   void add_weight_codes() {
+    for (const WeightCodes& stored : codes_with_blocks(3, 768)) {
+      add(fmt::format("{} blocks group {}", code_name(stored.kind), stored.group), 1,
+          ExpandWeight{.rows = source_.unwritten_rows(dtype_, {3, 768}), .codes = stored});
+    }
     for (const CodeKind kind : {CodeKind::kInt8, CodeKind::kInt4, CodeKind::kNf4}) {
       for (const bool with_zeros : {false, true}) {
         if (with_zeros && kind == CodeKind::kNf4) continue;
@@ -61,7 +65,19 @@ class CaseList {
     }
   }
 
+  // As Q6_K, Q5_K and Q4_K, and in groups of other sizes.
+  std::vector<WeightCodes> codes_with_blocks(std::int64_t out, std::int64_t in) {
+    return {with_blocks(codes(CodeKind::kInt8, out, in, 16, false), in),
+            with_blocks(with_minima(codes(CodeKind::kInt8, out, in, 32, true)), in),
+            with_blocks(with_minima(codes(CodeKind::kInt4, out, in, 32, true)), in),
+            with_blocks(codes(CodeKind::kInt4, out, in, 128, true), in)};
+  }
+
   void add_coded_linears() {
+    for (const auto& [n, in] : {std::pair{1, 256}, {2, 768}, {9, 512}, {17, 256}, {33, 768}}) {
+      for (const WeightCodes& stored : codes_with_blocks(19, in))
+        add_coded_linear(n, 19, in, stored);
+    }
     for (const CodeKind kind : {CodeKind::kInt8, CodeKind::kInt4, CodeKind::kNf4}) {
       for (const bool with_zeros : {false, true}) {
         if (with_zeros && kind == CodeKind::kNf4) continue;
@@ -517,6 +533,24 @@ class CaseList {
     return codes;
   }
 
+  // Signed bytes as scales, and as minima where the codes have some.
+  WeightCodes with_blocks(WeightCodes codes, std::int64_t in) {
+    const Shape blocks{codes.scales.dim(0), in / kScaleBlock};
+    const auto factors = [&](double size) {
+      const Tensor tensor = source_.normal(DType::kF32, blocks);
+      for (std::int64_t i = 0; i < tensor.elements(); ++i)
+        set_value(tensor, i, std::clamp(value_at(tensor, i), -1.0, 1.0) * size);
+      return tensor;
+    };
+    const auto bytes = [&] { return source_.integers(codes.scales.shape(), 0, 255, DType::kU8); };
+    codes.scales = bytes();
+    codes.block_scales = factors(codes.kind == CodeKind::kInt8 ? 5e-5 : 5e-4);
+    if (!codes.minima.defined()) return codes;
+    codes.minima = bytes();
+    codes.block_minima = factors(5e-3);
+    return codes;
+  }
+
   // Both directions, with all that may follow the forward sums. The weight may be rounded to its
   // type on the way.
   void add_coded_linear(std::int64_t n, std::int64_t out, std::int64_t in,
@@ -524,8 +558,9 @@ class CaseList {
     const WeightView coded{
         .form = WeightForm::kCodes, .out = out, .in = in, .dtype = dtype_, .codes = stored};
     const std::string detail =
-        fmt::format("{} zeros {} minima {} n {} out {} in {} group {}", code_name(stored.kind),
-                    stored.zeros.defined(), stored.minima.defined(), n, out, in, stored.group);
+        fmt::format("{} zeros {} minima {} blocks {} n {} out {} in {} group {}",
+                    code_name(stored.kind), stored.zeros.defined(), stored.minima.defined(),
+                    stored.block_scales.defined(), n, out, in, stored.group);
     LinearForward forward{.y = source_.unwritten_rows(dtype_, {n, out}),
                           .x = source_.normal_rows(dtype_, {n, in}),
                           .weight = coded};

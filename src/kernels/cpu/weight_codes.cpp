@@ -43,6 +43,17 @@ const NibbleTable& table_of(const WeightCodes& codes) {
   return codes.zeros.defined() || codes.minima.defined() ? kPlain : kCentered;
 }
 
+// Element `at` of scales or minima, counted over all rows; `blocks`: the factors of bytes.
+float scale_at(const WeightCodes& codes, const Tensor& scales, const Tensor& blocks,
+               std::int64_t at) {
+  if (blocks.defined()) {
+    const float byte = static_cast<std::int8_t>(scales.data<std::uint8_t>()[at]);
+    return byte * blocks.data<float>()[at * codes.group / kScaleBlock];
+  }
+  if (scales.dtype() == DType::kF16) return to_float(scales.data<Float16>()[at]);
+  return scales.data<float>()[at];
+}
+
 int code_at(const WeightCodes& codes, const std::byte* row, std::int64_t column) {
   if (codes.kind == CodeKind::kInt8) return static_cast<std::int8_t>(row[column]);
   const auto pair = std::to_integer<int>(row[column / 2]);
@@ -54,12 +65,12 @@ void expand_wide(const WeightCodes& codes, std::int64_t row, std::int64_t in, do
   const std::byte* bytes = codes.codes.raw() + row * w.stride;
   for (std::int64_t column = 0; column < in; ++column) {
     const std::int64_t at = row * w.groups + column / codes.group;
-    const double scale = w.scale_type == Type::kF16 ? to_float(codes.scales.data<Float16>()[at])
-                                                    : codes.scales.data<float>()[at];
+    const double scale = scale_at(codes, codes.scales, codes.block_scales, at);
     const int code = code_at(codes, bytes, column);
     const double value = w.nibbles ? w.values[code] : static_cast<float>(code);
     values[column] = scale * (value - (w.zeros != nullptr ? w.zeros[at] : 0.0F));
-    if (codes.minima.defined()) values[column] -= codes.minima.data<float>()[at];
+    if (codes.minima.defined())
+      values[column] -= scale_at(codes, codes.minima, codes.block_minima, at);
   }
 }
 
@@ -67,6 +78,10 @@ void expand_wide(const WeightCodes& codes, std::int64_t row, std::int64_t in, do
 
 CodedRows coded_rows(const WeightCodes& codes, std::int64_t in) {
   const NibbleTable& table = table_of(codes);
+  const bool nested = codes.block_scales.defined();
+  const auto blocks_of = [](const Tensor& tensor) {
+    return tensor.defined() ? tensor.data<float>() : nullptr;
+  };
   return {.codes = reinterpret_cast<const std::uint8_t*>(codes.codes.raw()),
           .stride = code_bytes(codes.kind, in),
           .nibbles = is_half_byte(codes.kind),
@@ -74,9 +89,11 @@ CodedRows coded_rows(const WeightCodes& codes, std::int64_t in) {
           .group = codes.group,
           .groups = tiles(in, codes.group),
           .scales = codes.scales.raw(),
-          .scale_type = type_of(codes.scales.dtype()),
+          .scale_type = nested ? Type::kF32 : type_of(codes.scales.dtype()),
           .zeros = codes.zeros.defined() ? codes.zeros.data<float>() : nullptr,
-          .minima = codes.minima.defined() ? codes.minima.data<float>() : nullptr,
+          .minima = codes.minima.defined() ? codes.minima.raw() : nullptr,
+          .block_scales = blocks_of(codes.block_scales),
+          .block_minima = blocks_of(codes.block_minima),
           .values = table.values.data(),
           .zero = codes.kind == CodeKind::kInt4 && !codes.minima.defined() ? 8.0F : 0.0F,
           .is_table = codes.kind == CodeKind::kNf4,
@@ -87,11 +104,12 @@ CodedRows coded_rows(const WeightCodes& codes, std::int64_t in) {
 void subtract_minima(const WeightCodes& codes, std::int64_t row, std::int64_t first, float* values,
                      std::int64_t count) {
   if (!codes.minima.defined()) return;
-  const float* minima = codes.minima.data<float>() + row * codes.minima.dim(1);
+  const std::int64_t of_row = row * codes.minima.dim(1);
   for (std::int64_t i = 0; i < count;) {
     const std::int64_t group = (first + i) / codes.group;
     const std::int64_t end = std::min(count, (group + 1) * codes.group - first);
-    for (; i < end; ++i) values[i] -= minima[group];
+    const float minimum = scale_at(codes, codes.minima, codes.block_minima, of_row + group);
+    for (; i < end; ++i) values[i] -= minimum;
   }
 }
 

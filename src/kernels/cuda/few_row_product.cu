@@ -158,9 +158,9 @@ void launch_few_rows(const LinearForward& call, cudaStream_t stream) {
   const WeightView& weight = call.weight;
   if (weight.form != WeightForm::kCodes)
     return launch_all(PlainWeight<B>{pointer<const B>(weight.tensor), weight.tensor.stride(0)});
-  if (has_half_scales(weight.codes))
-    return launch_all(CodedWeight<B, __half>{coded_rows<__half>(weight.codes, weight.in)});
-  launch_all(CodedWeight<B, float>{coded_rows<float>(weight.codes, weight.in)});
+  with_coded_rows(weight.codes, weight.in, [&]<typename Scale>(DeviceCodes<Scale> rows) {
+    launch_all(CodedWeight<B, Scale>{rows});
+  });
 }
 
 bool rows_in_vectors(const Tensor& matrix) {

@@ -26,20 +26,14 @@ struct Expand {
 }  // namespace
 
 void execute(const ExpandWeight& call, const CallContext& context) {
-  const auto expand = [&]<typename T, typename Scale>(std::type_identity<T>,
-                                                      std::type_identity<Scale>) {
-    launch_elements("launch of expand weight", call.rows.elements(),
-                    Expand<T, Scale>{.rows = pointer<T>(call.rows),
-                                     .row_stride = call.rows.stride(0),
-                                     .coded = coded_rows<Scale>(call.codes, call.rows.dim(1))},
-                    context.stream);
-  };
-  with_floating(call.rows.dtype(), [&]<typename T>(std::type_identity<T> rows) {
-    if (has_half_scales(call.codes)) {
-      expand(rows, std::type_identity<__half>{});
-    } else {
-      expand(rows, std::type_identity<float>{});
-    }
+  with_floating(call.rows.dtype(), [&]<typename T>(std::type_identity<T>) {
+    with_coded_rows(call.codes, call.rows.dim(1), [&]<typename Scale>(DeviceCodes<Scale> coded) {
+      launch_elements(
+          "launch of expand weight", call.rows.elements(),
+          Expand<T, Scale>{
+              .rows = pointer<T>(call.rows), .row_stride = call.rows.stride(0), .coded = coded},
+          context.stream);
+    });
   });
 }
 

@@ -19,11 +19,25 @@ double code_at(const WeightCodes& codes, const Values& bytes, std::int64_t row,
   return column % 2 == 0 ? byte % 16 : byte / 16;
 }
 
+// Scales or minima [out, groups], times the numbers of their blocks, if there are some.
+Values whole_scales(const Tensor& scales, const Tensor& blocks, std::int64_t group) {
+  Values values = Values::read(scales);
+  if (!blocks.defined()) return values;
+  const Values of_blocks = Values::read(blocks);
+  for (std::int64_t row = 0; row < scales.dim(0); ++row) {
+    for (std::int64_t g = 0; g < scales.dim(1); ++g) {
+      const double byte = values(row, g);
+      values(row, g) = (byte < 128 ? byte : byte - 256) * of_blocks(row, g * group / kScaleBlock);
+    }
+  }
+  return values;
+}
+
 Values expanded(const WeightCodes& codes, std::int64_t out, std::int64_t in) {
   const Values bytes = Values::read(codes.codes);
-  const Values scales = Values::read(codes.scales);
+  const Values scales = whole_scales(codes.scales, codes.block_scales, codes.group);
   const Values zeros = Values::read(codes.zeros);
-  const Values minima = Values::read(codes.minima);
+  const Values minima = whole_scales(codes.minima, codes.block_minima, codes.group);
   Values rows(Shape{out, in});
   for (std::int64_t row = 0; row < out; ++row) {
     for (std::int64_t column = 0; column < in; ++column) {

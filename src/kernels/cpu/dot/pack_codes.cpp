@@ -8,9 +8,14 @@ namespace {
 constexpr std::int64_t kColumns = 32;        // of a vector of bf16; in one group, or two of 16
 constexpr std::int64_t kAheadColumns = 256;  // of the codes that are prefetched
 
-PITON_INLINE float scale_at(const CodedRows& w, std::int64_t at) {
-  if (w.scale_type == Type::kF32) return static_cast<const float*>(w.scales)[at];
-  return _cvtsh_ss(static_cast<const std::uint16_t*>(w.scales)[at]);
+// Of group `at`, counted over all rows.
+PITON_INLINE float scale_at(const CodedRows& w, const CodeScales& scales, std::int64_t at) {
+  if (scales.blocks != nullptr) {  // whole blocks in a row
+    const float byte = static_cast<const signed char*>(scales.values)[at];
+    return byte * scales.blocks[at * w.group / kScaleBlockColumns];
+  }
+  if (scales.half) return _cvtsh_ss(static_cast<const std::uint16_t*>(scales.values)[at]);
+  return static_cast<const float*>(scales.values)[at];
 }
 
 PITON_INLINE __m128i load_16(const std::uint8_t* p) {
@@ -20,9 +25,9 @@ PITON_INLINE __m128i load_16(const std::uint8_t* p) {
 // How the codes of a group become values.
 struct Group {
   Group(const CodedRows& w, std::int64_t at)
-      : scale(_mm512_set1_ps(scale_at(w, at))),
+      : scale(_mm512_set1_ps(scale_at(w, scales_of(w), at))),
         zero(_mm512_set1_ps(w.zeros == nullptr ? 0.0F : w.zeros[at])),
-        minimum(_mm512_set1_ps(w.minima == nullptr ? 0.0F : w.minima[at])) {}
+        minimum(_mm512_set1_ps(w.minima == nullptr ? 0.0F : scale_at(w, minima_of(w), at))) {}
   __m512 values(__m512 codes) const {
     return _mm512_sub_ps(_mm512_mul_ps(_mm512_sub_ps(codes, zero), scale), minimum);
   }

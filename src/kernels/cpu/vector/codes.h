@@ -30,10 +30,14 @@ struct CodedRows {
   std::int64_t group = 0;
   std::int64_t groups = 0;
   const void* scales = nullptr;  // [rows, groups]
-  Type scale_type = Type::kF32;  // or fp16
+  Type scale_type = Type::kF32;  // or fp16; with block_scales they are signed bytes
   const float* zeros = nullptr;  // [rows, groups]; none: `zero`
   // [rows, groups], subtracted after the product with the scale, and then `zero` is 0; or none.
-  const float* minima = nullptr;
+  // fp32, or signed bytes.
+  const void* minima = nullptr;
+  // [rows, columns / kScaleBlock], factors of the bytes; or none.
+  const float* block_scales = nullptr;
+  const float* block_minima = nullptr;
   // The value of a nibble is values[code]; that of a byte itself.
   const float* values = nullptr;  // [16]
   // Products are those of code - zero or, where `is_table`, of integers[code] * step.
@@ -64,6 +68,19 @@ struct CodesTable {
   void (*expand)(float* to, const CodedRows& w, std::int64_t row, std::int64_t first,
                  std::int64_t n);
 };
+
+inline constexpr std::int64_t kScaleBlockColumns = 256;  // kScaleBlock of kernels/call.h
+
+// Scales or minima as numbers: fp32, or fp16 if `half`, or bytes with factors.
+struct CodeScales {
+  const void* values = nullptr;
+  const float* blocks = nullptr;
+  bool half = false;
+};
+inline CodeScales scales_of(const CodedRows& w) {
+  return {w.scales, w.block_scales, w.scale_type == Type::kF16};
+}
+inline CodeScales minima_of(const CodedRows& w) { return {w.minima, w.block_minima, false}; }
 
 inline std::int64_t code_blocks(std::int64_t columns) {
   return (columns + kCodeBlock - 1) / kCodeBlock;

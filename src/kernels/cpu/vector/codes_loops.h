@@ -419,23 +419,6 @@ void round_row(const IntegerRows& to, std::int64_t row, const float* x, const Co
   }
 }
 
-// Scales of `n` groups of a row.
-PITON_INLINE void load_scales(float* to, const CodedRows& w, std::int64_t row, std::int64_t group,
-                              std::int64_t n) {
-  const std::int64_t first = row * w.groups + group;
-  const auto copy = [&](const auto* from) __attribute__((always_inline)) {
-    for_vectors(
-        n, [&](std::int64_t i, auto count) __attribute__((always_inline)) {
-          store(to + i, load(from + first + i, count), count);
-        });
-  };
-  if (w.scale_type == Type::kF32) {
-    copy(static_cast<const float*>(w.scales));
-  } else {
-    copy(static_cast<const Half*>(w.scales));
-  }
-}
-
 PITON_INLINE void expand_bytes(float* to, const std::uint8_t* codes, std::int64_t n, float scale,
                                float zero) {
   typedef signed char B __attribute__((vector_size(kLanes)));
@@ -461,7 +444,7 @@ PITON_INLINE void expand_nibbles(float* to, const std::uint8_t* codes, std::int6
 
 void expand(float* to, const CodedRows& w, std::int64_t row, std::int64_t first, std::int64_t n) {
   constexpr std::int64_t kScales = 64;
-  float scales[kScales];
+  float scales[kScales + kLanes];
   const std::uint8_t* codes = w.codes + row * w.stride;
   const std::int64_t last_group = (first + n + w.group - 1) / w.group;
   std::int64_t scales_end = first / w.group;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "kernels/cpu/isa.h"
+#include "tensor/dtype.h"
 
 namespace piton::cpu {
 namespace {
@@ -114,6 +115,61 @@ TEST(CodesMinima, AreSubtractedFromProducts) {
       SCOPED_TRACE(::testing::Message() << (sizes.nibbles ? "nibbles, " : "bytes, ")
                                         << sizes.columns << " columns, groups of " << sizes.group);
       for (const std::int64_t n : {1, 3, 8, 14}) expect_products(codes_table(isa), sizes, n);
+    }
+  }
+}
+
+// The same numbers as bytes times a factor of each 256 columns: the product of a byte and one of 16
+// bits is exact in fp32.
+struct BlockWeight {
+  explicit BlockWeight(const Sizes& sizes) : whole(sizes) {
+    const std::int64_t each = kScaleBlockColumns / sizes.group;
+    for (std::int64_t i = 0; i < kRows * whole.groups / each; ++i) {
+      block_scales.push_back(to_float(Float16{static_cast<std::uint16_t>(0x2000 + 37 * i)}));
+      block_minima.push_back(to_float(Float16{static_cast<std::uint16_t>(0xA400 - 11 * i)}));
+    }
+    for (std::int64_t i = 0; i < kRows * whole.groups; ++i) {
+      scales.push_back(static_cast<std::int8_t>(i * 29 - 50));
+      minima.push_back(static_cast<std::int8_t>(i * 13 + 3));
+      const auto block = static_cast<std::size_t>(i / each);
+      const auto at = static_cast<std::size_t>(i);
+      whole.scales[at] = scales[at] * block_scales[block];
+      whole.minima[at] = minima[at] * block_minima[block];
+    }
+  }
+  CodedRows rows() const {
+    CodedRows w = whole.rows();
+    w.scales = scales.data();
+    w.minima = minima.data();
+    w.block_scales = block_scales.data();
+    w.block_minima = block_minima.data();
+    return w;
+  }
+
+  Weight whole;
+  std::vector<std::int8_t> scales, minima;
+  std::vector<float> block_scales, block_minima;
+};
+
+TEST(CodesMinima, AndScalesOfBlocksHaveTheBitsOfWholeOnes) {
+  const std::vector<Sizes> all{{true, 256, 32},  {true, 768, 32},  {true, 2048, 32},
+                               {true, 512, 64},  {true, 512, 256}, {false, 256, 16},
+                               {false, 768, 16}, {false, 768, 32}, {false, 1280, 128}};
+  for (const Isa isa : isas_here()) {
+    const CodesTable& table = codes_table(isa);
+    for (const Sizes& sizes : all) {
+      SCOPED_TRACE(::testing::Message() << (sizes.nibbles ? "nibbles, " : "bytes, ")
+                                        << sizes.columns << " columns, groups of " << sizes.group);
+      const BlockWeight weight(sizes);
+      for (const std::int64_t n : {1, 3, 8})
+        EXPECT_EQ(products(table, weight.rows(), 0, n), products(table, weight.whole.rows(), 0, n));
+      for (const std::int64_t first : {std::int64_t{0}, sizes.group, std::int64_t{6}}) {
+        std::vector<float> got(static_cast<std::size_t>(sizes.columns - first));
+        std::vector<float> wanted = got;
+        table.expand(got.data(), weight.rows(), 1, first, std::ssize(got));
+        table.expand(wanted.data(), weight.whole.rows(), 1, first, std::ssize(got));
+        EXPECT_EQ(got, wanted) << "from column " << first;
+      }
     }
   }
 }
