@@ -102,7 +102,7 @@ inline constexpr float kNf4Values[16] = {-1.0F,
 // minima (codes/code_format.h).
 //
 // Scales may be small integers themselves, times a number for each kScaleBlock columns, and minima
-// then too: scales[i, g] stands for scales[i, g] * block_scales[i, g * group / kScaleBlock]. In
+// then too: scales[i, g] means scales[i, g] * block_scales[i, g * group / kScaleBlock]. In
 // the formats that have them (codes/code_format.h) this product is exact in fp32.
 inline constexpr std::int64_t kScaleBlock = 256;
 
