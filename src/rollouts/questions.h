@@ -26,7 +26,7 @@ struct Question {
 struct QuestionReading {
   const Tokenizer& tokenizer;
   ChatTemplateFiles templates;
-  std::string template_fault;  // why these cannot be read; "": they can
+  std::string template_fault;       // why these cannot be read; "": they can
   bool adds_special_tokens = true;  // to texts
   std::vector<std::int32_t> ends;   // of a text; those of the templates' turns are added
   std::int64_t longest = 0;         // tokens of a question

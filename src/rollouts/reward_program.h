@@ -2,12 +2,12 @@
 // writes a line with a number to its standard output.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <span>
 #include <string>
 #include <vector>
-
-#include <sys/types.h>
 
 namespace piton {
 

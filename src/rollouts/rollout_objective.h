@@ -15,7 +15,7 @@ namespace piton {
 
 struct PolicyLossRules {
   PolicyLossKind kind = PolicyLossKind::kDapo;
-  double beta = 0;                // of the divergence from the reference
+  double beta = 0;                  // of the divergence from the reference
   std::int64_t longest_answer = 0;  // --max-completion-length
 };
 

@@ -24,7 +24,8 @@ struct RolloutBatch {
   std::vector<MicroBatch> batches;  // of this rank
   std::int64_t row_length = 0;      // tokens of each row, on all ranks
   std::vector<ObjectiveFigure> figures;
-  std::vector<std::string> completions;  // of the first rank: lines of completions.jsonl
+  // Of the first rank: objects of completions.jsonl, without the number of the update.
+  std::vector<nlohmann::ordered_json> completions;
 };
 
 struct RolloutSettings {
@@ -64,8 +65,9 @@ class Rollouts {
                                   const std::vector<double>& advantages, const BatchPlace& place,
                                   std::int64_t length) const;
   std::string text_of(const Answer& answer) const;
-  std::string line_of(const Answer& answer, const std::vector<std::vector<double>>& rewards,
-                      std::size_t index, double advantage) const;
+  nlohmann::ordered_json line_of(const Answer& answer,
+                                 const std::vector<std::vector<double>>& rewards, std::size_t index,
+                                 double advantage) const;
 
   RolloutSettings settings_;
   std::shared_ptr<const Questions> questions_;

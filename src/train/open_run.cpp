@@ -96,6 +96,7 @@ class RunOpener {
   void take_folder(bool may_create);
   void open_data();
   void open_prompts();
+  void open_questions();
   void load_or_draw();
   void start_adapters();
   std::optional<std::int64_t> load(CheckpointChoice& choice);
@@ -176,6 +177,7 @@ void RunOpener::open_tokenizer_and_plan() {
                        tokenizer != nullptr ? tokenizer->vocabulary_size() : 0);
   Session::check(machine_.device, plan.mesh, plan.session);
   check_head(given_, plan);
+  check_rollout_batches(given_, plan);
   add_second_models(given_, plan);
   given_.optimizer.check();
   check_range("--timing-log-level", given_.timing.timing_log_level, 0, 2);
@@ -252,6 +254,11 @@ void RunOpener::open_data() {
             .chat_templates = templates_.templates,
             .workers = machine_.threads.threads()};
   };
+  if (given_.preferences.by_rewards()) {
+    together([&] { open_questions(); });
+    if (!run_.settled.sample_prompts.file.empty()) together([&] { open_prompts(); });
+    return;
+  }
   const std::map<std::string, std::string> prefixes =
       convert_on_first_rank(given_, reading, everyone_, sinks_, run_.records);
   together([&] {
@@ -266,26 +273,23 @@ void RunOpener::open_data() {
 }
 
 void RunOpener::open_prompts() {
-  const auto refuse = [](const char* why, const char* what) {
-    throw Error(Fault::kUsage, "--sample-prompts: {}; {}", why, what);
-  };
-  const ModelConfig& model = run_.plan.session.model;
-  const ParallelOptions& parallel = run_.settled.parallel;
-  if (run_.tokenizer == nullptr)
-    refuse("the run has no tokenizer", "name it with --tokenizer-type, or leave this out");
-  if (model.encoder || model.reward_head) refuse("the model continues no text", "leave it out");
-  if (parallel.linears.sequence_parallel && parallel.tensor > 1)
-    refuse("cannot be combined with --sequence-parallel", "leave one of the two out");
-  if (!templates_.templates.fault.empty())
-    throw Error(Fault::kData, "{}", templates_.templates.fault);
-  run_.prompts = std::make_unique<SamplePrompts>(
-      run_.settled.sample_prompts,
-      PromptReading{.tokenizer = *run_.tokenizer,
-                    .templates = templates_.templates.files,
-                    .own_template = run_.data->chat_template(sinks_),
-                    .ends = text_ends_of_run(run_.settled.tokenizer, *run_.tokenizer),
-                    .adds_special_tokens = rule_of_run(run_.state.facts).add,
-                    .sequence = std::min(run_.plan.sequence, model.longest_sequence())});
+  run_.prompts = open_sample_prompts({.options = run_.settled,
+                                      .plan = run_.plan,
+                                      .tokenizer = run_.tokenizer.get(),
+                                      .templates = templates_.templates,
+                                      .own_template = run_.data->chat_template(sinks_),
+                                      .adds_special_tokens = rule_of_run(run_.state.facts).add});
+}
+
+void RunOpener::open_questions() {
+  run_.rollouts =
+      open_rollouts(given_, run_.plan, {run_.tokenizer.get(), templates_.templates}, sinks_);
+  PretrainOptions options = given_;
+  options.data = {};
+  run_.data = std::make_unique<RunData>(
+      options, run_.plan, run_.tokenizer.get(), sinks_,
+      RunInputs{.own = samples_of_rollouts(*run_.rollouts, given_.rollouts.num_generations)});
+  run_.state.facts.merge(run_.data->facts());
 }
 
 void RunOpener::load_or_draw() {
