@@ -254,11 +254,7 @@ void RunOpener::open_data() {
             .chat_templates = templates_.templates,
             .workers = machine_.threads.threads()};
   };
-  if (given_.preferences.by_rewards()) {
-    together([&] { open_questions(); });
-    if (!run_.settled.sample_prompts.file.empty()) together([&] { open_prompts(); });
-    return;
-  }
+  if (given_.preferences.by_rewards()) return together([&] { open_questions(); });
   const std::map<std::string, std::string> prefixes =
       convert_on_first_rank(given_, reading, everyone_, sinks_, run_.records);
   together([&] {
@@ -268,11 +264,12 @@ void RunOpener::open_data() {
         options, run_.plan, run_.tokenizer.get(), sinks_,
         RunInputs{.own = inputs_.samples, .files = files_by_prefix(prefixes)});
     run_.state.facts.merge(run_.data->facts());
+    open_prompts();
   });
-  if (!run_.settled.sample_prompts.file.empty()) together([&] { open_prompts(); });
 }
 
 void RunOpener::open_prompts() {
+  if (run_.settled.sample_prompts.file.empty()) return;
   run_.prompts = open_sample_prompts({.options = run_.settled,
                                       .plan = run_.plan,
                                       .tokenizer = run_.tokenizer.get(),
@@ -282,14 +279,12 @@ void RunOpener::open_prompts() {
 }
 
 void RunOpener::open_questions() {
+  const Tokenizer* const tokenizer = run_.tokenizer.get();
   run_.rollouts =
-      open_rollouts(given_, run_.plan, {run_.tokenizer.get(), templates_.templates}, sinks_);
-  PretrainOptions options = given_;
-  options.data = {};
-  run_.data = std::make_unique<RunData>(
-      options, run_.plan, run_.tokenizer.get(), sinks_,
-      RunInputs{.own = samples_of_rollouts(*run_.rollouts, given_.rollouts.num_generations)});
+      open_rollouts(given_, run_.plan, {tokenizer, templates_.templates, inputs_.samples}, sinks_);
+  run_.data = data_of_questions(*run_.rollouts, given_, run_.plan, sinks_);
   run_.state.facts.merge(run_.data->facts());
+  open_prompts();
 }
 
 void RunOpener::load_or_draw() {
@@ -404,6 +399,7 @@ void RunOpener::start_folder() {
   if (save.empty()) return;
   phase(everyone_, 0, [&] {
     run_.folder->start(configuration_of(run_.settled), run_.state.iteration);
+    if (given_.rollouts.log_completions > 0) run_.folder->start_completions(run_.state.iteration);
     write_text_file(std::filesystem::path(save) / kSamplesName,
                     run_.data->first_samples(kSamplesKept, run_.tokenizer.get()));
     if (run_.tokenizer != nullptr) keep_run_tokenizer(given_, foreign_, *run_.tokenizer);

@@ -134,12 +134,28 @@ std::vector<MicroBatch> RunRollouts::batch(Session& session, Objective& objectiv
   return std::move(made.batches);
 }
 
+std::string RunRollouts::completions(std::int64_t iteration) const {
+  std::string lines;
+  for (const nlohmann::ordered_json& one : completions_) {
+    nlohmann::ordered_json line = {{"iteration", iteration}};
+    line.update(one);
+    // An answer may end inside a character.
+    lines += line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+  }
+  return lines;
+}
+
 std::unique_ptr<RunRollouts> open_rollouts(const PretrainOptions& options, const RunPlan& plan,
                                            const QuestionTexts& texts, Log& log) {
   if (texts.tokenizer == nullptr) {
     throw Error(Fault::kUsage,
                 "--stage grpo: the run has no tokenizer; name it with --tokenizer-type or "
                 "--tokenizer-name-or-path");
+  }
+  if (texts.samples.make) {
+    throw Error(Fault::kUsage,
+                "--stage grpo: learns from answers to the questions of --data-path, got samples of "
+                "the program; leave them out");
   }
   const RolloutOptions& rollouts = options.rollouts;
   const auto questions = std::make_shared<const Questions>(
@@ -164,14 +180,17 @@ std::unique_ptr<RunRollouts> open_rollouts(const PretrainOptions& options, const
       plan, questions, *texts.tokenizer);
 }
 
-OwnSamples samples_of_rollouts(const RunRollouts& rollouts, std::int64_t generations) {
-  const std::shared_ptr<const Questions>& questions = rollouts.questions();
-  return {.name = questions->identity(),
-          .make =
-              [questions, generations](const SampleSettings& settings) {
-                return samples_of_questions(questions, generations, settings.sequence);
-              },
-          .endless = true};
+std::unique_ptr<RunData> data_of_questions(const RunRollouts& rollouts, PretrainOptions options,
+                                           const RunPlan& plan, Log& notes) {
+  options.data = {};
+  const auto make = [questions = rollouts.questions(),
+                     generations =
+                         options.rollouts.num_generations](const SampleSettings& settings) {
+    return samples_of_questions(questions, generations, settings.sequence);
+  };
+  return std::make_unique<RunData>(
+      options, plan, &rollouts.tokenizer(), notes,
+      RunInputs{.own = {.name = rollouts.questions()->identity(), .make = make, .endless = true}});
 }
 
 }  // namespace piton

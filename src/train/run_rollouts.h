@@ -27,6 +27,7 @@ void check_rollout_batches(const PretrainOptions& options, const RunPlan& plan);
 struct QuestionTexts {
   const Tokenizer* tokenizer = nullptr;  // null: the run has none
   const ModelChatTemplates& templates;
+  const OwnSamples& samples;  // of the program: none can be read
 };
 
 class RunRollouts {
@@ -46,9 +47,10 @@ class RunRollouts {
                                 Communicator& everyone);
   // Tokens of each row of the last batch.
   std::int64_t row_length() const { return row_length_; }
-  // Of the last batch: objects of completions.jsonl, without the number of the update.
-  const std::vector<nlohmann::ordered_json>& completions() const { return completions_; }
+  // Of the last batch, on the first rank: lines of completions.jsonl.
+  std::string completions(std::int64_t iteration) const;
   const std::shared_ptr<const Questions>& questions() const { return questions_; }
+  const Tokenizer& tokenizer() const { return tokenizer_; }
 
  private:
   RolloutSettings settings_;
@@ -66,7 +68,8 @@ class RunRollouts {
 std::unique_ptr<RunRollouts> open_rollouts(const PretrainOptions& options, const RunPlan& plan,
                                            const QuestionTexts& texts, Log& log);
 
-// The questions in the place of corpora.
-OwnSamples samples_of_rollouts(const RunRollouts& rollouts, std::int64_t generations);
+// The questions in the place of corpora: what checkpoints compare of them. `notes`: as of RunData.
+std::unique_ptr<RunData> data_of_questions(const RunRollouts& rollouts, PretrainOptions options,
+                                           const RunPlan& plan, Log& notes);
 
 }  // namespace piton

@@ -160,6 +160,7 @@ StepMetrics Trainer::one_step() {
   {
     const Section logging(machine_.sections, kLoggingSection);
     sinks_.on_step(metrics);
+    log_completions();
     if (metrics.validation_loss) {
       sinks_.on_validation({.iteration = state.iteration,
                             .loss = *metrics.validation_loss,
@@ -325,6 +326,14 @@ std::string Trainer::no_validation_loss() const {
       run_.settled.loop.eval_iters);
 }
 
+// A full disk must not lose the run: the lines wait for space, as those of metrics.jsonl.
+void Trainer::log_completions() {
+  if (run_.folder == nullptr || run_.folder->completions() == nullptr) return;
+  const std::string lines = run_.rollouts->completions(run_.state.iteration);
+  const std::string why = run_.folder->completions()->write_lines(lines);
+  if (!why.empty()) sinks_.warning(fmt::format("{}; its lines are kept and tried again", why));
+}
+
 void Trainer::save() {
   guarded([&] { run_.saves->save(); });
 }
@@ -341,6 +350,8 @@ void Trainer::finish() {
   guarded([&] {
     run_.saves->finish();
     if (trace_) trace_->finish(*everyone_, sinks_);
+    if (run_.folder != nullptr && run_.folder->completions() != nullptr)
+      run_.folder->completions()->finish();
     if (done() || exit_due()) check_that_it_ends_well();
     sinks_.on_finish();
   });
