@@ -137,6 +137,11 @@ double RewardProgram::number_in(const std::string& line) const {
               text.substr(0, 80));
 }
 
+void RewardProgram::refuse_more() const {
+  throw Error(Fault::kData,
+              "--reward-command: {} wrote more than one line for an answer, wanted one", command_);
+}
+
 void RewardProgram::refuse_end() {
   int status = 0;
   const auto end = std::chrono::steady_clock::now() + kPatience;
@@ -158,6 +163,9 @@ void RewardProgram::refuse_end() {
 
 std::vector<double> RewardProgram::numbers(std::span<const std::string> lines) {
   const WithoutBrokenPipes quiet;
+  // Of an earlier line, which arrived late: later numbers would be those of other answers.
+  pollfd early{output_, POLLIN, 0};
+  if (!read_.empty() || (::poll(&early, 1, 0) > 0 && (early.revents & POLLIN) != 0)) refuse_more();
   std::string unwritten;
   for (const std::string& line : lines) unwritten += line + "\n";
   std::vector<double> found;
@@ -187,15 +195,12 @@ std::vector<double> RewardProgram::numbers(std::span<const std::string> lines) {
     read_.append(block.data(), static_cast<std::size_t>(count));
     for (std::string line = take_line(); !line.empty(); line = take_line()) {
       if (found.size() == lines.size()) {
-        throw Error(Fault::kData,
-                    "--reward-command: {} wrote more than one line for an answer, wanted one",
-                    command_);
+        refuse_more();
       }
       found.push_back(number_in(line));
     }
     if (read_.size() > kLongestLine) static_cast<void>(number_in(read_));
   }
-  if (!read_.empty()) static_cast<void>(number_in(read_ + " ..."));
   return found;
 }
 

@@ -28,6 +28,7 @@ class RewardProgram {
  private:
   double number_in(const std::string& line) const;
   std::string take_line();
+  [[noreturn]] void refuse_more() const;
   [[noreturn]] void refuse_end();
 
   std::string command_;

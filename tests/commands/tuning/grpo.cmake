@@ -13,8 +13,9 @@ foreach(a RANGE 1 6)
   string(APPEND questions "{\"prompt\": \"1+${a}=\", \"answer\": \"2\", \"level\": ${a}}\n")
 endforeach()
 file(WRITE ${WORK}/questions.jsonl "${questions}{\"prompt\": \"1234567890123456789=\", \"answer\": 1}\n")
+file(WRITE ${WORK}/length.sh "while read -r line\ndo echo \${#line}\ndone\n")
 set(run finetune --stage grpo --load ${WORK}/base --data-path ${WORK}/questions.jsonl --reward answer command
-  --reward-weights 1 0.05 --reward-command "while read -r line; do echo \${#line}; done" --num-generations 4
+  --reward-weights 1 0.05 --reward-command "sh ${WORK}/length.sh" --num-generations 4
   --max-completion-length 6 --seq-length 24 --micro-batch-size 2 --global-batch-size 16 --train-iters 6 --lr 1e-3
   --log-completions 3)
 

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "rollouts/reward_program.h"
 #include "support/errors.h"
@@ -83,12 +84,23 @@ TEST(RewardProgram, ThatFailsIsNamed) {
         Case{"read -r x; echo 1", "ended with exit code 0"},
         Case{"echo good; cat", "wrote \"good\", wanted one finite number on each line"},
         Case{"echo nan; cat", "wrote \"nan\""}, Case{"echo; cat", "wrote \"\""},
-        Case{"echo 1; echo 2; echo 3; cat > /dev/null", "more than one line for an answer"},
         Case{"kill -9 $$", "was ended by signal 9"},
         Case{"echo 1; cat > /dev/null", "was silent for 1 seconds, after 1 of 2 rewards"}}) {
     RewardProgram program(one.command, 1);
     EXPECT_THAT(message_of(Fault::kData, [&] { program.numbers(lines); }), HasSubstr(one.says));
   }
+}
+
+TEST(RewardProgram, ThatWritesMoreIsRefusedBeforeItsNumbersAreMistaken) {
+  RewardProgram program("read -r x; echo 1; echo 2; cat > /dev/null", 60);
+  const std::vector<std::string> lines = {"one"};
+  EXPECT_THAT(message_of(Fault::kData,
+                         [&] {
+                           program.numbers(lines);
+                           ::usleep(200'000);
+                           program.numbers(lines);
+                         }),
+              HasSubstr("more than one line for an answer"));
 }
 
 TEST(RolloutOptions, AreRefusedWhereTheyContradict) {
