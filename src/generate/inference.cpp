@@ -367,10 +367,11 @@ std::vector<LikelyToken> Inference::draw(const Tensor& split, std::span<const To
 }
 
 std::string Inference::from_last_stage(const std::string& bytes) {
-  Communicator& group = mesh_.group(kAllAxes);
+  constexpr AxisSet kOfCopy = axes(Axis::kTensor, Axis::kContext, Axis::kPipeline);
+  Communicator& group = mesh_.group(apart_ ? kOfCopy : kAllAxes);
   if (group.size() == 1) return bytes;
   const bool gives = pipeline_.on_last_stage() && mesh_.coordinate(Axis::kTensor) == 0 &&
-                     mesh_.coordinate(Axis::kData) == 0;
+                     (apart_ || mesh_.coordinate(Axis::kData) == 0);
   for (std::string& one : group.gather_bytes(gives ? "1" + bytes : std::string())) {
     if (!one.empty()) return one.substr(1);
   }

@@ -51,6 +51,10 @@ class Inference {
   // each one passes through the kernels of the context.
   void record_passes(bool records) { records_passes_ = records; }
 
+  // From now on data-parallel ranks, which have whole copies of the model, read texts of their own:
+  // calls are collective over the ranks of one copy. Not under ZeRO-3.
+  void read_apart() { apart_ = true; }
+
   const ModelConfig& config() const { return config_; }
   ThreadPool* threads() const { return threads_; }
   // Of caches that are made from now on.
@@ -136,6 +140,7 @@ class Inference {
   ThreadPool* threads_;
   CacheNumbers cache_numbers_ = CacheNumbers::kOfModel;
   bool records_passes_ = true;
+  bool apart_ = false;
   std::unique_ptr<RecordedPasses> recorded_;  // made by the first pass that may be recorded
   // Of host_logits(). Kept, since the system gives large memory page by page.
   std::vector<float> parts_;

@@ -31,6 +31,8 @@ std::string name(TrainingStage stage) {
       return "kto";
     case TrainingStage::kRm:
       return "rm";
+    case TrainingStage::kGrpo:
+      return "grpo";
   }
   PITON_ASSERT(false, "stage {}", static_cast<int>(stage));
   return "";
@@ -38,7 +40,7 @@ std::string name(TrainingStage stage) {
 
 bool PreferenceOptions::has_reference() const {
   return stage == TrainingStage::kDpo || stage == TrainingStage::kIpo ||
-         stage == TrainingStage::kKto;
+         stage == TrainingStage::kKto || (by_rewards() && grpo_beta > 0);
 }
 
 void PreferenceOptions::apply_short_names() {
@@ -58,13 +60,15 @@ void PreferenceOptions::apply_short_names() {
         return {"simpo-beta", &PreferenceOptions::simpo_beta};
       case TrainingStage::kKto:
         return {"kto-beta", &PreferenceOptions::kto_beta};
+      case TrainingStage::kGrpo:
+        return {"grpo-beta", &PreferenceOptions::grpo_beta};
       case TrainingStage::kSft:
       case TrainingStage::kRm:
         break;
     }
     throw Error(
         Fault::kUsage,
-        "--beta: is for --stage dpo, ipo, orpo, simpo and kto, got --stage {}; leave it out",
+        "--beta: is for --stage dpo, ipo, orpo, simpo, kto and grpo, got --stage {}; leave it out",
         name(stage));
   };
   const auto set = [&](std::string_view flag, double value, Beta other) {
@@ -77,7 +81,11 @@ void PreferenceOptions::apply_short_names() {
   };
   if (beta) {
     const Beta other = beta_of_stage();
-    check_positive("--beta", *beta);
+    if (by_rewards()) {
+      check_not_negative("--beta", *beta);
+    } else {
+      check_positive("--beta", *beta);
+    }
     set("beta", *beta, other);
     beta.reset();
   }
@@ -106,7 +114,10 @@ void PreferenceOptions::check() const {
   const bool orpo = stage == TrainingStage::kOrpo;
   const bool kto = stage == TrainingStage::kKto;
   const bool rm = stage == TrainingStage::kRm;
-  of_stages("ref-model", !ref_model.empty(), has_reference(), "dpo, ipo and kto");
+  of_stages("grpo-beta", grpo_beta != 0, by_rewards(), "grpo");
+  check_not_negative("--grpo-beta", grpo_beta);
+  of_stages("ref-model", !ref_model.empty(), has_reference(),
+            "dpo, ipo and kto, and grpo with --grpo-beta");
   of_stages("dpo-beta", dpo_beta != usual.dpo_beta, dpo || ipo, "dpo and ipo");
   of_stages("dpo-loss-type", dpo_loss != usual.dpo_loss, dpo, "dpo");
   of_stages("dpo-label-smoothing", dpo_label_smoothing != 0,

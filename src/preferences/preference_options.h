@@ -10,7 +10,7 @@
 
 namespace piton {
 
-enum class TrainingStage : std::uint8_t { kSft, kDpo, kIpo, kOrpo, kSimpo, kKto, kRm };
+enum class TrainingStage : std::uint8_t { kSft, kDpo, kIpo, kOrpo, kSimpo, kKto, kRm, kGrpo };
 enum class PairLossKind : std::uint8_t { kSigmoid, kHinge, kIpo };
 
 struct PreferenceOptions {
@@ -31,6 +31,7 @@ struct PreferenceOptions {
   double kto_undesirable_weight = 1;
   double reward_margin = 0;
   double center_rewards = 0;
+  double grpo_beta = 0;
   std::string ref_model;
 
   template <typename Visitor>
@@ -40,7 +41,9 @@ struct PreferenceOptions {
         Option{
             "stage",
             "what is learned: the labels (sft), or preferences: pairs of answers by dpo, ipo, orpo "
-            "or simpo, or answers that are judged alone by kto; or a reward model from pairs (rm)",
+            "or simpo, or answers that are judged alone by kto; or a reward model from pairs (rm); "
+            "or "
+            "what earns rewards (grpo, options of Reinforcement)",
             {.aliases = {"preference"}, .resume = Resume::kMustMatch}},
         Choice(stage, {{"sft", TrainingStage::kSft},
                        {"dpo", TrainingStage::kDpo},
@@ -48,14 +51,16 @@ struct PreferenceOptions {
                        {"orpo", TrainingStage::kOrpo},
                        {"simpo", TrainingStage::kSimpo},
                        {"kto", TrainingStage::kKto},
-                       {"rm", TrainingStage::kRm}}));
+                       {"rm", TrainingStage::kRm},
+                       {"grpo", TrainingStage::kGrpo}}));
     v(Option{"beta",
-             "beta of the loss of --stage: the same as --dpo-beta, --simpo-beta, --orpo-beta or "
-             "--kto-beta"},
+             "beta of the loss of --stage: the same as --dpo-beta, --simpo-beta, --orpo-beta, "
+             "--kto-beta or --grpo-beta"},
       beta);
     v(Option{"simpo-gamma", "gamma of simpo, in place of --gamma-beta-ratio"}, simpo_gamma);
     v(Option{"ref-model",
-             "model that dpo, ipo and kto compare with (default: the base of the adapters, where "
+             "model that dpo, ipo, kto and grpo compare with (default: the base of the adapters, "
+             "where "
              "adapters are trained)",
              {.aliases = {"reference-load"}, .placeholder = "DIR"}},
       ref_model);
@@ -92,9 +97,12 @@ struct PreferenceOptions {
              "weight of the square of the sum of both rewards of a pair of rm, added to its loss",
              same},
       center_rewards);
+    v(Option{"grpo-beta", "weight of the divergence from the reference in the loss of grpo", same},
+      grpo_beta);
   }
 
-  bool by_preferences() const { return stage != TrainingStage::kSft; }
+  bool by_rewards() const { return stage == TrainingStage::kGrpo; }
+  bool by_preferences() const { return stage != TrainingStage::kSft && !by_rewards(); }
   bool by_pairs() const { return by_preferences() && stage != TrainingStage::kKto; }
   // Whether the loss compares with a model that is not trained.
   bool has_reference() const;

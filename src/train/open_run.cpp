@@ -96,6 +96,7 @@ class RunOpener {
   void take_folder(bool may_create);
   void open_data();
   void open_prompts();
+  void open_questions();
   void load_or_draw();
   void start_adapters();
   std::optional<std::int64_t> load(CheckpointChoice& choice);
@@ -176,6 +177,7 @@ void RunOpener::open_tokenizer_and_plan() {
                        tokenizer != nullptr ? tokenizer->vocabulary_size() : 0);
   Session::check(machine_.device, plan.mesh, plan.session);
   check_head(given_, plan);
+  check_rollout_batches(given_, plan);
   add_second_models(given_, plan);
   given_.optimizer.check();
   check_range("--timing-log-level", given_.timing.timing_log_level, 0, 2);
@@ -252,6 +254,7 @@ void RunOpener::open_data() {
             .chat_templates = templates_.templates,
             .workers = machine_.threads.threads()};
   };
+  if (given_.preferences.by_rewards()) return together([&] { open_questions(); });
   const std::map<std::string, std::string> prefixes =
       convert_on_first_rank(given_, reading, everyone_, sinks_, run_.records);
   together([&] {
@@ -261,31 +264,27 @@ void RunOpener::open_data() {
         options, run_.plan, run_.tokenizer.get(), sinks_,
         RunInputs{.own = inputs_.samples, .files = files_by_prefix(prefixes)});
     run_.state.facts.merge(run_.data->facts());
+    open_prompts();
   });
-  if (!run_.settled.sample_prompts.file.empty()) together([&] { open_prompts(); });
 }
 
 void RunOpener::open_prompts() {
-  const auto refuse = [](const char* why, const char* what) {
-    throw Error(Fault::kUsage, "--sample-prompts: {}; {}", why, what);
-  };
-  const ModelConfig& model = run_.plan.session.model;
-  const ParallelOptions& parallel = run_.settled.parallel;
-  if (run_.tokenizer == nullptr)
-    refuse("the run has no tokenizer", "name it with --tokenizer-type, or leave this out");
-  if (model.encoder || model.reward_head) refuse("the model continues no text", "leave it out");
-  if (parallel.linears.sequence_parallel && parallel.tensor > 1)
-    refuse("cannot be combined with --sequence-parallel", "leave one of the two out");
-  if (!templates_.templates.fault.empty())
-    throw Error(Fault::kData, "{}", templates_.templates.fault);
-  run_.prompts = std::make_unique<SamplePrompts>(
-      run_.settled.sample_prompts,
-      PromptReading{.tokenizer = *run_.tokenizer,
-                    .templates = templates_.templates.files,
-                    .own_template = run_.data->chat_template(sinks_),
-                    .ends = text_ends_of_run(run_.settled.tokenizer, *run_.tokenizer),
-                    .adds_special_tokens = rule_of_run(run_.state.facts).add,
-                    .sequence = std::min(run_.plan.sequence, model.longest_sequence())});
+  if (run_.settled.sample_prompts.file.empty()) return;
+  run_.prompts = open_sample_prompts({.options = run_.settled,
+                                      .plan = run_.plan,
+                                      .tokenizer = run_.tokenizer.get(),
+                                      .templates = templates_.templates,
+                                      .own_template = run_.data->chat_template(sinks_),
+                                      .adds_special_tokens = rule_of_run(run_.state.facts).add});
+}
+
+void RunOpener::open_questions() {
+  const Tokenizer* const tokenizer = run_.tokenizer.get();
+  run_.rollouts =
+      open_rollouts(given_, run_.plan, {tokenizer, templates_.templates, inputs_.samples}, sinks_);
+  run_.data = data_of_questions(*run_.rollouts, given_, run_.plan, sinks_);
+  run_.state.facts.merge(run_.data->facts());
+  open_prompts();
 }
 
 void RunOpener::load_or_draw() {
@@ -400,6 +399,7 @@ void RunOpener::start_folder() {
   if (save.empty()) return;
   phase(everyone_, 0, [&] {
     run_.folder->start(configuration_of(run_.settled), run_.state.iteration);
+    if (given_.rollouts.log_completions > 0) run_.folder->start_completions(run_.state.iteration);
     write_text_file(std::filesystem::path(save) / kSamplesName,
                     run_.data->first_samples(kSamplesKept, run_.tokenizer.get()));
     if (run_.tokenizer != nullptr) keep_run_tokenizer(given_, foreign_, *run_.tokenizer);

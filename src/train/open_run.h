@@ -21,6 +21,7 @@
 #include "train/run/run_folder.h"
 #include "train/run/run_plan.h"
 #include "train/run/run_planner.h"
+#include "train/run_rollouts.h"
 #include "train/run_saves.h"
 #include "train/sample_prompts.h"
 #include "train/sinks/metrics_sink.h"
@@ -75,6 +76,7 @@ struct OpenedRun {
   RecordCorpora records;  // of files in --data-path; of the first rank
   std::unique_ptr<RunData> data;
   std::unique_ptr<SamplePrompts> prompts;  // null: --sample-prompts is not given
+  std::unique_ptr<RunRollouts> rollouts;   // null: another stage than grpo
   std::unique_ptr<Session> session;
   RunObjective objective;  // of the session
   FolderClaim claim = FolderClaim::kNone;

@@ -200,8 +200,8 @@ std::vector<std::string> record_files_of(const PretrainOptions& options) {
 
 RunTemplates used_templates(const PretrainOptions& options,
                             const std::optional<OpenedModel>& foreign) {
-  const bool used = !options.loop.lora_load.empty() || !options.sample_prompts.file.empty() ||
-                    !record_files_of(options).empty();
+  const bool used = options.preferences.by_rewards() || !options.loop.lora_load.empty() ||
+                    !options.sample_prompts.file.empty() || !record_files_of(options).empty();
   return used ? chat_templates_of_run(options, foreign) : RunTemplates{};
 }
 

@@ -9,6 +9,8 @@
 #include "model_files/opened_adapter.h"
 #include "model_files/opened_model.h"
 #include "preferences/reward_objective.h"
+#include "rollouts/rollout_objective.h"
+#include "train/run_rollouts.h"
 
 namespace piton {
 namespace {
@@ -106,7 +108,8 @@ void check_preference_options(const PretrainOptions& options) {
   const PreferenceOptions& preferences = options.preferences;
   preferences.check();
   options.teaching.check();
-  if (options.teaching.given() && preferences.by_preferences()) {
+  check_rollout_options(options);
+  if (options.teaching.given() && preferences.stage != TrainingStage::kSft) {
     throw Error(
         Fault::kUsage,
         "--teacher-model: learns labels and a teacher's distribution, got --stage {}; leave "
@@ -179,7 +182,7 @@ RunObjective open_objective(const PretrainOptions& options, const Machine& machi
                           .temperature = teaching.temperature,
                           .weight = teaching.weight});
   }
-  if (!preferences.by_preferences()) return run;
+  if (preferences.stage == TrainingStage::kSft) return run;
   if (!preferences.ref_model.empty()) {
     const std::string& folder = preferences.ref_model;
     const DescribeSecond describe = [&](const ModelConfig& found) {
@@ -189,7 +192,13 @@ RunObjective open_objective(const PretrainOptions& options, const Machine& machi
     run.reference = std::move(reference.session);
     run.reference_hash = std::move(reference.hash);
   }
-  if (preferences.stage == TrainingStage::kRm) {
+  if (preferences.by_rewards()) {
+    run.objective = std::make_unique<RolloutObjective>(
+        PolicyLossRules{.kind = options.rollouts.loss,
+                        .beta = preferences.grpo_beta,
+                        .longest_answer = options.rollouts.max_completion_length},
+        run.reference.get());
+  } else if (preferences.stage == TrainingStage::kRm) {
     run.objective = std::make_unique<RewardObjective>(preferences);
   } else {
     run.objective = std::make_unique<PreferenceObjective>(preferences, run.reference.get());

@@ -14,6 +14,7 @@
 #include "text/chat/chat_tokens.h"
 #include "text/chat/conversations.h"
 #include "text/chat/turn_ends.h"
+#include "train/run/run_tokenizer.h"
 
 namespace piton {
 namespace {
@@ -106,6 +107,28 @@ std::vector<PromptAnswer> SamplePrompts::answers(Session& session,
                  });
   for (std::size_t i = 0; i < ids_.size(); ++i) answers[i].answer += decoders[i].finish();
   return answers;
+}
+
+std::unique_ptr<SamplePrompts> open_sample_prompts(const RunPrompts& run) {
+  const auto refuse = [](const char* why, const char* what) {
+    throw Error(Fault::kUsage, "--sample-prompts: {}; {}", why, what);
+  };
+  const ModelConfig& model = run.plan.session.model;
+  const ParallelOptions& parallel = run.options.parallel;
+  if (run.tokenizer == nullptr)
+    refuse("the run has no tokenizer", "name it with --tokenizer-type, or leave this out");
+  if (model.encoder || model.reward_head) refuse("the model continues no text", "leave it out");
+  if (parallel.linears.sequence_parallel && parallel.tensor > 1)
+    refuse("cannot be combined with --sequence-parallel", "leave one of the two out");
+  if (!run.templates.fault.empty()) throw Error(Fault::kData, "{}", run.templates.fault);
+  return std::make_unique<SamplePrompts>(
+      run.options.sample_prompts,
+      PromptReading{.tokenizer = *run.tokenizer,
+                    .templates = run.templates.files,
+                    .own_template = run.own_template,
+                    .ends = text_ends_of_run(run.options.tokenizer, *run.tokenizer),
+                    .adds_special_tokens = run.adds_special_tokens,
+                    .sequence = std::min(run.plan.sequence, model.longest_sequence())});
 }
 
 }  // namespace piton

@@ -2,13 +2,15 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "session/session.h"
 #include "text/chat/chat_template_files.h"
 #include "text/tokenizer.h"
-#include "train/run/sample_prompt_options.h"
+#include "train/run/pretrain_options.h"
+#include "train/run/run_plan.h"
 #include "train/sinks/metrics.h"
 
 namespace piton {
@@ -44,5 +46,19 @@ class SamplePrompts {
   std::vector<std::vector<std::int32_t>> ids_;  // of each
   std::vector<std::int32_t> ends_;              // of an answer
 };
+
+// What prompts of a run are opened with.
+struct RunPrompts {
+  const PretrainOptions& options;  // settled
+  const RunPlan& plan;
+  const Tokenizer* tokenizer = nullptr;  // null: the run has none
+  const ModelChatTemplates& templates;
+  std::string own_template;  // PromptReading::own_template
+  bool adds_special_tokens = true;
+};
+
+// Reads the file of --sample-prompts. Throws Error(kUsage) for a run that cannot answer, and as
+// SamplePrompts().
+std::unique_ptr<SamplePrompts> open_sample_prompts(const RunPrompts& run);
 
 }  // namespace piton

@@ -160,6 +160,7 @@ StepMetrics Trainer::one_step() {
   {
     const Section logging(machine_.sections, kLoggingSection);
     sinks_.on_step(metrics);
+    log_completions();
     if (metrics.validation_loss) {
       sinks_.on_validation({.iteration = state.iteration,
                             .loss = *metrics.validation_loss,
@@ -178,19 +179,27 @@ StepReport Trainer::update(std::int64_t batch) {
   TrainState& state = run_.state;
   const double place = run_.place_in_schedule();
   state.learning_rate = run_.rate->at(place);
-  const StepReport report = run_.session->train_step(next_batch(), state.consumed_samples,
+  const std::vector<MicroBatch> samples = next_batch();
+  const StepReport report = run_.session->train_step(samples, state.consumed_samples,
                                                      state.learning_rate, run_.decay->at(place));
   state.iteration += 1;
   state.consumed_samples += batch;
-  state.consumed_tokens += batch * run_.data->row_length();
+  state.consumed_tokens += batch * row_length();
   if (!report.skipped) state.scheduled_samples = state.scheduled_samples.value_or(0) + batch;
   state.lm_loss = report.loss;
   return report;
 }
 
+// Tokens of each row of the last batch.
+std::int64_t Trainer::row_length() const {
+  return run_.rollouts != nullptr ? run_.rollouts->row_length() : run_.data->row_length();
+}
+
 std::vector<MicroBatch> Trainer::next_batch() {
-  const Section data(machine_.sections, kDataSection);
   const std::int64_t consumed = run_.state.consumed_samples;
+  if (run_.rollouts != nullptr)
+    return run_.rollouts->batch(*run_.session, *run_.objective.objective, consumed, *everyone_);
+  const Section data(machine_.sections, kDataSection);
   std::vector<MicroBatch> batch = run_.data->training_batch(*run_.mesh, consumed);
   // Comes from the disk while this step computes.
   run_.data->announce_training_batch(*run_.mesh, consumed + run_.plan.batches.at(consumed));
@@ -225,7 +234,7 @@ StepMetrics Trainer::measured(const StepReport& report, std::int64_t batch, doub
     if (loop.log_params_norm) metrics.params_norm = figures.params_norm;
     if (loop.log_num_zeros) metrics.num_zeros = figures.num_zeros;
   }
-  const std::int64_t sequence = run_.plan.sequence;
+  const std::int64_t sequence = run_.rollouts != nullptr ? row_length() : run_.plan.sequence;
   const double tokens = static_cast<double>(batch * sequence);
   metrics.tokens_per_second = tokens / seconds;
   const double flops = 3.0 * tokens / seconds *
@@ -317,6 +326,14 @@ std::string Trainer::no_validation_loss() const {
       run_.settled.loop.eval_iters);
 }
 
+// A full disk must not lose the run: the lines wait for space, as those of metrics.jsonl.
+void Trainer::log_completions() {
+  if (run_.folder == nullptr || run_.folder->completions() == nullptr) return;
+  const std::string lines = run_.rollouts->completions(run_.state.iteration);
+  const std::string why = run_.folder->completions()->write_lines(lines);
+  if (!why.empty()) sinks_.warning(fmt::format("{}; its lines are kept and tried again", why));
+}
+
 void Trainer::save() {
   guarded([&] { run_.saves->save(); });
 }
@@ -333,6 +350,8 @@ void Trainer::finish() {
   guarded([&] {
     run_.saves->finish();
     if (trace_) trace_->finish(*everyone_, sinks_);
+    if (run_.folder != nullptr && run_.folder->completions() != nullptr)
+      run_.folder->completions()->finish();
     if (done() || exit_due()) check_that_it_ends_well();
     sinks_.on_finish();
   });

@@ -114,8 +114,10 @@ class Trainer {
   StepMetrics one_step();
   StepReport update(std::int64_t batch);
   std::vector<MicroBatch> next_batch();
+  std::int64_t row_length() const;
   StepMetrics measured(const StepReport& report, std::int64_t batch, double seconds) const;
   bool log_due() const;
+  void log_completions();
   void check_tasks() const;
   std::vector<PromptAnswer> answer_prompts();
   std::vector<TaskFigure> evaluate_tasks();

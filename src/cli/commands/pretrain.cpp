@@ -108,7 +108,8 @@ void check_finetuning(const OptionSet& set, PretrainOptions& options) {
   if (options.preferences.by_preferences() && !set.given("is-pairwise-dataset"))
     options.data.is_pairwise_dataset = true;
   // Corpora have no samples to pack, and samples are packed once.
-  const bool packs = options.data.is_instruction_dataset && !options.data.neat_pack;
+  const bool packs = options.data.is_instruction_dataset && !options.data.neat_pack &&
+                     !options.preferences.by_rewards();
   if (!set.given("pack")) options.data.pack = packs;
 }
 

@@ -14,23 +14,6 @@ BatchSource::BatchSource(std::shared_ptr<const SampleSource> samples, BatchRules
   PITON_ASSERT(rules_.length_multiple.value_or(1) > 0, "a multiple of {}", *rules_.length_multiple);
 }
 
-// Calls visit(first, size) with the place in the global batch of the first sample of each.
-template <typename Visit>
-void BatchSource::for_each_micro_batch(const BatchPlace& place, Visit&& visit) {
-  PITON_ASSERT(place.micro_batch > 0 && place.rank >= 0 && place.rank < place.ranks,
-               "micro-batches of {} on rank {} of {}", place.micro_batch, place.rank, place.ranks);
-  std::int64_t begin = 0;
-  for (std::size_t m = 0; begin < place.global_batch; ++m) {
-    PITON_ASSERT(place.sizes.empty() || m < place.sizes.size(), "{} of {} samples in {} sizes",
-                 begin, place.global_batch, m);
-    const std::int64_t size = place.sizes.empty() ? place.micro_batch : place.sizes[m];
-    visit(begin + place.rank * size, size);
-    begin += size * place.ranks;
-  }
-  PITON_ASSERT(begin == place.global_batch, "batch {} in micro-batches of {} on {} ranks",
-               place.global_batch, place.micro_batch, place.ranks);
-}
-
 std::vector<MicroBatch> BatchSource::batch(const BatchPlace& place) {
   std::vector<MicroBatch> batches;
   std::vector<std::int64_t> places;

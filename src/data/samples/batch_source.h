@@ -15,6 +15,7 @@
 #include <span>
 #include <vector>
 
+#include "base/error.h"
 #include "data/samples/batch.h"
 #include "data/samples/data_options.h"
 #include "data/samples/sample_source.h"
@@ -62,9 +63,26 @@ class BatchSource {
   // Error(kData) if the samples are used up.
   std::int64_t sample_at(std::int64_t place);
 
- private:
+  // Calls visit(first, size) for each micro-batch of this rank: the place in the global batch of
+  // its first sample, and the number of its samples.
   template <typename Visit>
-  static void for_each_micro_batch(const BatchPlace& place, Visit&& visit);
+  static void for_each_micro_batch(const BatchPlace& place, Visit&& visit) {
+    PITON_ASSERT(place.micro_batch > 0 && place.rank >= 0 && place.rank < place.ranks,
+                 "micro-batches of {} on rank {} of {}", place.micro_batch, place.rank,
+                 place.ranks);
+    std::int64_t begin = 0;
+    for (std::size_t m = 0; begin < place.global_batch; ++m) {
+      PITON_ASSERT(place.sizes.empty() || m < place.sizes.size(), "{} of {} samples in {} sizes",
+                   begin, place.global_batch, m);
+      const std::int64_t size = place.sizes.empty() ? place.micro_batch : place.sizes[m];
+      visit(begin + place.rank * size, size);
+      begin += size * place.ranks;
+    }
+    PITON_ASSERT(begin == place.global_batch, "batch {} in micro-batches of {} on {} ranks",
+                 place.global_batch, place.micro_batch, place.ranks);
+  }
+
+ private:
   std::int64_t row_length(const BatchPlace& place);
   MicroBatch rows_with_source(std::span<const std::int64_t> places);
   MicroBatch rows(std::span<const std::int64_t> places, std::int64_t length);

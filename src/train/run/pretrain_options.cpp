@@ -18,6 +18,7 @@ void PretrainOptions::add_without_timing_to(OptionSet& options) {
   options.add("Evaluation on tasks", tasks);
   options.add("Adapters", lora);
   options.add("Preferences", preferences);
+  options.add("Reinforcement", rollouts);
   options.add("Distillation", teaching);
   options.add("Parallelism", parallel);
   options.add("Offload", offload);

@@ -16,6 +16,7 @@
 #include "optim/optimizer_options.h"
 #include "parallel/parallel_options.h"
 #include "preferences/preference_options.h"
+#include "rollouts/rollout_options.h"
 #include "session/fault_options.h"
 #include "session/offload_options.h"
 #include "session/teaching_options.h"
@@ -206,6 +207,7 @@ struct PretrainOptions {
   TaskEvaluationOptions tasks;
   LoraOptions lora;
   PreferenceOptions preferences;
+  RolloutOptions rollouts;
   TeachingOptions teaching;
   TimingOptions timing;
   FaultOptions faults;

@@ -142,8 +142,9 @@ void RunData::open(const PretrainOptions& options, const RunPlan& plan, const To
   if (own.make) {
     check_own(own, options);
     const std::shared_ptr<const SampleSource> samples = own.make(settings);
-    own_samples_ =
-        fmt::format("{} samples of {} tokens, {}", samples->size(), plan.sequence, own.name);
+    own_samples_ = own.endless ? own.name
+                               : fmt::format("{} samples of {} tokens, {}", samples->size(),
+                                             plan.sequence, own.name);
     train_ = std::make_unique<BatchSource>(samples, rules);
     if (options.loop.eval_iters != 0) open_validation(own.make_validation(settings), rules);
     return;

@@ -29,6 +29,7 @@ struct OwnSamples {
   using Make = std::function<std::shared_ptr<const SampleSource>(const SampleSettings& settings)>;
   Make make;             // the training samples. Empty: the run reads corpora
   Make make_validation;  // empty: the run evaluates nothing
+  bool endless = false;  // their number says nothing: a resume does not compare it
 };
 
 // What a run reads.

@@ -15,6 +15,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kLockName = "run.lock";
 constexpr const char* kMetricsName = "metrics.jsonl";
+constexpr const char* kCompletionsName = "completions.jsonl";
 constexpr double kSecondsOfWarning = 3600;
 
 bool same_folder(const fs::path& a, const fs::path& b) {
@@ -42,8 +43,8 @@ RunFolder::RunFolder(fs::path dir)
     : dir_(std::move(dir)),
       made_(dir_),
       lock_(dir_ / kLockName, "--save: " + dir_.string(), {}, [this](const LockOwner& killed) {
-        const std::array<fs::path, 3> written = {dir_ / kConfigName, dir_ / kMetricsName,
-                                                 dir_ / "failure.json"};
+        const std::array<fs::path, 4> written = {dir_ / kConfigName, dir_ / kMetricsName,
+                                                 dir_ / kCompletionsName, dir_ / "failure.json"};
         remove_drafts(written, killed.process);
       }) {}
 
@@ -51,6 +52,11 @@ void RunFolder::start(const std::string& config, std::int64_t iteration) {
   write_text_file(dir_ / kConfigName, config);
   metrics_ =
       std::make_unique<MetricsFile>(dir_ / kMetricsName, iteration, [this] { return is_ours(); });
+}
+
+void RunFolder::start_completions(std::int64_t iteration) {
+  completions_ = std::make_unique<MetricsFile>(dir_ / kCompletionsName, iteration,
+                                               [this] { return is_ours(); });
 }
 
 void RunFolder::check_free(const fs::path& dir) {

@@ -46,12 +46,16 @@ class RunFolder {
   void check_ours() const;
 
   MetricsFile& metrics() { return *metrics_; }
+  // Opens completions.jsonl (--log-completions), truncated to `iteration`.
+  void start_completions(std::int64_t iteration);
+  MetricsFile* completions() { return completions_.get(); }  // null: not started
 
  private:
   std::filesystem::path dir_;
   MadeFolder made_;  // outlives the lock, which is a file in it
   LockFile lock_;
   std::unique_ptr<MetricsFile> metrics_;
+  std::unique_ptr<MetricsFile> completions_;
 };
 
 // Whether a run that loads `load` and saves to `save` continues the run in `save`: the same folder,

@@ -63,9 +63,22 @@ std::int64_t count_in(const Json& object, const char* key) {
 }
 
 // What objectives and teachers report (session/objective.h).
-constexpr std::array kFigures = {
-    "rewards_chosen",     "rewards_rejected",   "rewards_margin", "rewards_accuracy", "kl",
-    "teacher_divergence", "load_balancing_loss"};
+constexpr std::array kFigures = {"rewards_chosen",
+                                 "rewards_rejected",
+                                 "rewards_margin",
+                                 "rewards_accuracy",
+                                 "kl",
+                                 "teacher_divergence",
+                                 "load_balancing_loss",
+                                 "reward",
+                                 "reward_std",
+                                 "reward_answer",
+                                 "reward_pattern",
+                                 "reward_command",
+                                 "completion_length",
+                                 "completions_truncated",
+                                 "groups_without_spread",
+                                 "generation_ms"};
 
 void read_figures(const Json& object, StepMetrics& step) {
   for (const std::string name : kFigures) {

@@ -73,6 +73,8 @@ class MetricsFile {
 
   // Writes one line (base/files/appended_file.h). Returns why it has to wait, or "".
   std::string write(const StepMetrics& metrics);
+  // Writes lines of other contents, of files that are cut in the same way.
+  std::string write_lines(const std::string& lines) { return lines_->append(lines); }
   // What happened to the file, once; "": nothing.
   std::string take_note() { return lines_->take_note(); }
   // Writes the waiting lines. Throws Error(kData) if they cannot be written.

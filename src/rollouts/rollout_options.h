@@ -1,0 +1,99 @@
+// Options of reinforcement learning with rewards that programs compute (--stage grpo), with the
+// names of TRL's GRPOConfig. The formulas are in rollouts/policy_loss.h and rollouts/advantages.h.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/options/options.h"
+
+namespace piton {
+
+// What the deviations of rewards are divided by.
+enum class RewardScale : std::uint8_t { kGroup, kBatch, kNone };
+
+// What the losses of tokens are divided by.
+enum class PolicyLossKind : std::uint8_t { kGrpo, kDrGrpo, kDapo, kBnpo };
+
+struct RolloutOptions {
+  std::int64_t num_generations = 8;
+  std::int64_t max_completion_length = 256;
+  std::vector<std::string> rewards;
+  std::vector<double> reward_weights;  // empty: 1 each
+  std::string reward_pattern;
+  std::string reward_command;
+  std::int64_t reward_timeout = 60;
+  RewardScale scale_rewards = RewardScale::kGroup;
+  PolicyLossKind loss = PolicyLossKind::kDapo;
+  bool mask_truncated = false;
+  std::int64_t log_completions = 0;
+
+  template <typename Visitor>
+  void visit(Visitor&& v) {
+    const OptionRules same{.resume = Resume::kMustMatch};
+    const auto shown = [](const char* placeholder) {
+      return OptionRules{.resume = Resume::kMustMatch, .placeholder = placeholder};
+    };
+    v(Option{"num-generations", "answers to each question, which are compared with one another",
+             same},
+      num_generations);
+    v(Option{"max-completion-length", "largest number of tokens of an answer", same},
+      max_completion_length);
+    v(Option{"reward",
+             "rewards of an answer, which are summed: answer (its final answer is the record's "
+             "\"answer\"), pattern (--reward-pattern), command (--reward-command)",
+             shown("NAME")},
+      rewards);
+    v(Option{"reward-weights", "weight of each --reward in the sum (default: 1 each)", shown("W")},
+      reward_weights);
+    v(Option{"reward-pattern",
+             "regular expression of --reward pattern: 1 for an answer that matches as a whole, "
+             "else 0",
+             shown("REGEX")},
+      reward_pattern);
+    v(Option{"reward-command",
+             "program of --reward command, started once by a shell: reads a JSON object of an "
+             "answer from each line, writes its reward, a number, to a line",
+             shown("TEXT")},
+      reward_command);
+    v(Option{"reward-timeout",
+             "seconds that --reward-command may be silent before the run ends with an error",
+             {.placeholder = "N"}},
+      reward_timeout);
+    v(Option{"scale-rewards",
+             "divide the deviations of rewards from the mean of their question by the standard "
+             "deviation of the question's rewards (group), of the whole batch, or by nothing",
+             same},
+      Choice(scale_rewards, {{"group", RewardScale::kGroup},
+                             {"batch", RewardScale::kBatch},
+                             {"none", RewardScale::kNone}}));
+    v(Option{"grpo-loss-type",
+             "what losses of tokens are divided by: the length of their answer (grpo), "
+             "--max-completion-length (dr_grpo), the tokens of the batch (dapo), or those of the "
+             "micro-batch (bnpo)",
+             same},
+      Choice(loss, {{"grpo", PolicyLossKind::kGrpo},
+                    {"dr_grpo", PolicyLossKind::kDrGrpo},
+                    {"dapo", PolicyLossKind::kDapo},
+                    {"bnpo", PolicyLossKind::kBnpo}}));
+    v(Option{"mask-truncated-completions",
+             "leave answers that reach --max-completion-length without an end out of the loss",
+             same},
+      mask_truncated);
+    v(Option{"log-completions",
+             "write the first N answers of each update, with their rewards, to completions.jsonl "
+             "in --save",
+             {.placeholder = "N"}},
+      log_completions);
+  }
+
+  // Throws Error(kUsage) for values that are out of range or contradict each other.
+  void check() const;
+  // The same for a run of another stage: none of them may be given.
+  void check_absent(const std::string& stage) const;
+  // Of rewards[i].
+  double weight(std::size_t i) const { return reward_weights.empty() ? 1 : reward_weights.at(i); }
+};
+
+}  // namespace piton

@@ -1,0 +1,78 @@
+// Batches of answers that the model in training writes: drawn at temperature 1 from the whole
+// distribution, judged by rewards, with advantages in place of the weights of their tokens.
+//
+// Random numbers of an answer are drawn by (seed, position of the answer in the run), so a batch is
+// a function of the weights and the number of samples before it: nothing is kept between updates.
+// Copies of the model share the answers of a batch; under ZeRO-3 all ranks write all of them.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "data/samples/batch_source.h"
+#include "rollouts/questions.h"
+#include "rollouts/reward.h"
+#include "rollouts/rollout_options.h"
+#include "session/session.h"
+
+namespace piton {
+
+struct RolloutBatch {
+  std::vector<MicroBatch> batches;  // of this rank
+  std::int64_t row_length = 0;      // tokens of each row, on all ranks
+  std::vector<ObjectiveFigure> figures;
+  // Of the first rank: objects of completions.jsonl, without the number of the update.
+  std::vector<nlohmann::ordered_json> completions;
+};
+
+struct RolloutSettings {
+  RolloutOptions options;
+  std::uint64_t seed = 1234;
+  std::int64_t sequence = 0;  // most tokens of a question with its answer
+};
+
+class Rollouts {
+ public:
+  // `tokenizer` must outlive it. `leads`: whether this rank computes rewards. Throws as
+  // make_rewards().
+  Rollouts(const RolloutSettings& settings, std::shared_ptr<const Questions> questions,
+           const Tokenizer& tokenizer, bool leads);
+
+  // The batch at a place of the run. Collective over `everyone`, all ranks of the session. Throws
+  // as Reward::rewards(), on all ranks.
+  RolloutBatch next(Session& session, const BatchPlace& place, Communicator& everyone);
+
+  const Questions& questions() const { return *questions_; }
+
+ private:
+  struct Answer {
+    const Question* question = nullptr;
+    std::vector<std::int32_t> ids;
+    bool ended = false;
+  };
+  std::vector<Answer> write_answers(Session& session, const BatchPlace& place,
+                                    Communicator& everyone);
+  std::vector<std::vector<std::int32_t>> written(Session& session,
+                                                 const std::vector<Answer>& answers,
+                                                 std::int64_t first, std::int64_t end,
+                                                 std::int64_t position, bool apart);
+  std::vector<std::vector<double>> judged(const std::vector<Answer>& answers,
+                                          Communicator& everyone);
+  std::vector<MicroBatch> rows_of(const std::vector<Answer>& answers,
+                                  const std::vector<double>& advantages, const BatchPlace& place,
+                                  std::int64_t length) const;
+  std::string text_of(const Answer& answer) const;
+  nlohmann::ordered_json line_of(const Answer& answer,
+                                 const std::vector<std::vector<double>>& rewards, std::size_t index,
+                                 double advantage) const;
+
+  RolloutSettings settings_;
+  std::shared_ptr<const Questions> questions_;
+  const Tokenizer& tokenizer_;
+  std::vector<std::unique_ptr<Reward>> rewards_;  // of the rank that leads
+};
+
+}  // namespace piton

@@ -1,0 +1,196 @@
+#include "train/run_rollouts.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+#include "base/error.h"
+#include "checkpoint/collective.h"
+#include "train/run/run_tokenizer.h"
+
+namespace piton {
+namespace {
+
+void check_question_files(const DataOptions& data) {
+  if (data.data_path.empty()) {
+    throw Error(Fault::kUsage,
+                "--data-path: no questions are named; wanted files of records with \"messages\" or "
+                "\"prompt\"");
+  }
+  for (const std::string& path : data.data_path) {
+    for (const char* end : {".idx", "_packed_input_ids_document.idx", "_text_document.idx"}) {
+      std::error_code ignored;
+      if (!std::filesystem::exists(path + end, ignored)) continue;
+      throw Error(Fault::kUsage,
+                  "--data-path: {} is the prefix of a corpus; --stage grpo reads the questions of "
+                  "its records: name the file that the corpus was made of",
+                  path);
+    }
+  }
+}
+
+// Options that say how corpora are read, or what is done without answers.
+void refuse_other_data(const PretrainOptions& options) {
+  const DataOptions& data = options.data;
+  const DataOptions usual;
+  const auto refuse = [](bool given, const char* flag) {
+    if (!given) return;
+    throw Error(Fault::kUsage,
+                "--{}: is of corpora and conversations, and --stage grpo reads questions, in an "
+                "order of its own; leave it out",
+                flag);
+  };
+  refuse(data.mock_data, "mock-data");
+  refuse(!data.train_data_path.empty(), "train-data-path");
+  refuse(!data.valid_data_path.empty(), "valid-data-path");
+  refuse(!data.test_data_path.empty(), "test-data-path");
+  refuse(!data.train_weighted_split_paths.empty(), "train-weighted-split-paths");
+  refuse(!data.valid_weighted_split_paths.empty(), "valid-weighted-split-paths");
+  refuse(!data.test_weighted_split_paths.empty(), "test-weighted-split-paths");
+  refuse(data.split != usual.split, "split");
+  refuse(data.train_data_exact_num_epochs.has_value(), "train-data-exact-num-epochs");
+  refuse(data.data_cache_path.has_value(), "data-cache-path");
+  refuse(data.dataloader_type != usual.dataloader_type, "dataloader-type");
+  refuse(data.reset_position_ids, "reset-position-ids");
+  refuse(data.reset_attention_mask, "reset-attention-mask");
+  refuse(data.eod_mask_loss, "eod-mask-loss");
+  refuse(data.is_pairwise_dataset, "is-pairwise-dataset");
+  refuse(data.pack, "pack");
+  refuse(data.neat_pack, "neat-pack");
+  refuse(data.no_shuffle, "no-shuffle");
+  refuse(data.full_shuffle_instruction_dataset, "full-shuffle-instruction-dataset");
+  refuse(data.padded_samples, "padded-samples");
+  refuse(data.variable_seq_lengths, "variable-seq-lengths");
+  refuse(data.pad_to_multiple_of != usual.pad_to_multiple_of, "pad-to-multiple-of");
+  const RecordFileOptions& records = options.records;
+  refuse(records.handler_name != RecordFileOptions().handler_name, "handler-name");
+  refuse(!records.prompt_type.empty(), "prompt-type");
+  refuse(!records.prompt_type_path.empty(), "prompt-type-path");
+  refuse(!records.map_keys.empty(), "map-keys");
+  refuse(records.enable_thinking, "enable-thinking");
+}
+
+}  // namespace
+
+void check_rollout_options(const PretrainOptions& options) {
+  const RolloutOptions& rollouts = options.rollouts;
+  const LoopOptions& loop = options.loop;
+  if (!options.preferences.by_rewards())
+    return rollouts.check_absent(name(options.preferences.stage));
+  rollouts.check();
+  refuse_other_data(options);
+  check_question_files(options.data);
+  if (loop.eval_iters != 0 || loop.skip_train) {
+    throw Error(Fault::kUsage,
+                "--{}: --stage grpo evaluates nothing; evaluate checkpoints with piton eval",
+                loop.skip_train ? "skip-train" : "eval-iters");
+  }
+  if (options.parallel.linears.sequence_parallel && options.parallel.tensor > 1) {
+    throw Error(Fault::kUsage,
+                "--sequence-parallel: divides the tokens of a text, and --stage grpo writes one "
+                "token at a time; leave it out");
+  }
+  if (rollouts.log_completions > 0 && loop.save.empty())
+    throw Error(Fault::kUsage, "--log-completions: needs --save DIR to write to");
+}
+
+void check_rollout_batches(const PretrainOptions& options, const RunPlan& plan) {
+  if (!options.preferences.by_rewards()) return;
+  const RolloutOptions& rollouts = options.rollouts;
+  for (const std::int64_t batch : plan.batches.all()) {
+    if (batch % rollouts.num_generations == 0) continue;
+    throw Error(Fault::kUsage,
+                "--global-batch-size: got {} answers, wanted a multiple of --num-generations, "
+                "which is {}",
+                batch, rollouts.num_generations);
+  }
+  if (rollouts.max_completion_length < plan.sequence) return;
+  throw Error(Fault::kUsage,
+              "--max-completion-length: got {}, wanted less than --seq-length, which is {}: a "
+              "question and its answer are one row",
+              rollouts.max_completion_length, plan.sequence);
+}
+
+std::vector<MicroBatch> RunRollouts::batch(Session& session, Objective& objective,
+                                           std::int64_t consumed, Communicator& everyone) {
+  if (rollouts_ == nullptr) {
+    phase(everyone, std::nullopt, [&] {
+      rollouts_ =
+          std::make_unique<Rollouts>(settings_, questions_, tokenizer_, everyone.rank() == 0);
+    });
+  }
+  Mesh& mesh = session.mesh();
+  RolloutBatch made = rollouts_->next(session,
+                                      {.consumed_samples = consumed,
+                                       .global_batch = batches_.at(consumed),
+                                       .micro_batch = micro_batch_,
+                                       .sizes = sizes_,
+                                       .rank = mesh.sample_rank(),
+                                       .ranks = mesh.sizes().sample_ranks()},
+                                      everyone);
+  dynamic_cast<RolloutObjective&>(objective).report(std::move(made.figures));
+  row_length_ = made.row_length;
+  completions_ = std::move(made.completions);
+  return std::move(made.batches);
+}
+
+std::string RunRollouts::completions(std::int64_t iteration) const {
+  std::string lines;
+  for (const nlohmann::ordered_json& one : completions_) {
+    nlohmann::ordered_json line = {{"iteration", iteration}};
+    line.update(one);
+    // An answer may end inside a character.
+    lines += line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+  }
+  return lines;
+}
+
+std::unique_ptr<RunRollouts> open_rollouts(const PretrainOptions& options, const RunPlan& plan,
+                                           const QuestionTexts& texts, Log& log) {
+  if (texts.tokenizer == nullptr) {
+    throw Error(Fault::kUsage,
+                "--stage grpo: the run has no tokenizer; name it with --tokenizer-type or "
+                "--tokenizer-name-or-path");
+  }
+  if (texts.samples.make) {
+    throw Error(Fault::kUsage,
+                "--stage grpo: learns from answers to the questions of --data-path, got samples of "
+                "the program; leave them out");
+  }
+  const RolloutOptions& rollouts = options.rollouts;
+  const auto questions = std::make_shared<const Questions>(
+      options.data.data_path,
+      QuestionReading{
+          .tokenizer = *texts.tokenizer,
+          .templates = texts.templates.files,
+          .template_fault = texts.templates.fault,
+          .ends = text_ends_of_run(options.tokenizer, *texts.tokenizer),
+          .longest = plan.sequence - rollouts.max_completion_length,
+          .needs_answer = std::ranges::count(rollouts.rewards, std::string("answer")) > 0},
+      options.loop.seed, log);
+  log.info(fmt::format("--data-path: {} questions, {} answers to each", questions->size(),
+                       rollouts.num_generations));
+  if (questions->ends().empty()) {
+    log.warning(
+        "--stage grpo: the tokenizer has no token that ends a text, so all answers have "
+        "--max-completion-length tokens");
+  }
+  return std::make_unique<RunRollouts>(
+      RolloutSettings{.options = rollouts, .seed = options.loop.seed, .sequence = plan.sequence},
+      plan, questions, *texts.tokenizer);
+}
+
+std::unique_ptr<RunData> data_of_questions(const RunRollouts& rollouts, PretrainOptions options,
+                                           const RunPlan& plan, Log& notes) {
+  options.data = {};
+  const auto make = [questions = rollouts.questions(),
+                     generations =
+                         options.rollouts.num_generations](const SampleSettings& settings) {
+    return samples_of_questions(questions, generations, settings.sequence);
+  };
+  return std::make_unique<RunData>(
+      options, plan, &rollouts.tokenizer(), notes,
+      RunInputs{.own = {.name = rollouts.questions()->identity(), .make = make, .endless = true}});
+}
+
+}  // namespace piton

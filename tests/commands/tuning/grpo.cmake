@@ -1,0 +1,118 @@
+# finetune --stage grpo: rewards of each kind, the same answers on any ranks, resumes to the bit, and what is refused.
+include(${CMAKE_CURRENT_LIST_DIR}/../../support/expect.cmake)
+file(REMOVE_RECURSE ${WORK})
+file(MAKE_DIRECTORY ${WORK})
+
+string(REPEAT "1+1=2\n2+1=3\n2+2=4\n" 100 text)
+file(WRITE ${WORK}/text.txt "${text}")
+expect(RUN preprocess --input ${WORK}/text.txt --tokenizer-type ByteTokenizer --append-eod --output-prefix ${WORK}/text CODE 0)
+expect(RUN pretrain --model llama-tiny --num-layers 2 --tokenizer-type ByteTokenizer --data-path ${WORK}/text_text_document
+  --split 1,0,0 --seq-length 32 --micro-batch-size 8 --train-iters 40 --lr 1e-2 --save ${WORK}/base CODE 0)
+set(questions "")
+foreach(a RANGE 1 6)
+  string(APPEND questions "{\"prompt\": \"1+${a}=\", \"answer\": \"2\", \"level\": ${a}}\n")
+endforeach()
+file(WRITE ${WORK}/questions.jsonl "${questions}{\"prompt\": \"1234567890123456789=\", \"answer\": 1}\n")
+file(WRITE ${WORK}/length.sh "while read -r line\ndo echo \${#line}\ndone\n")
+set(run finetune --stage grpo --load ${WORK}/base --data-path ${WORK}/questions.jsonl --reward answer command
+  --reward-weights 1 0.05 --reward-command "sh ${WORK}/length.sh" --num-generations 4
+  --max-completion-length 6 --seq-length 24 --micro-batch-size 2 --global-batch-size 16 --train-iters 6 --lr 1e-3
+  --log-completions 3)
+
+# The losses and figures of a run but its times, and its answers.
+function(figures_of folder out)
+  file(STRINGS ${folder}/metrics.jsonl lines)
+  set(found "")
+  foreach(line ${lines})
+    foreach(name lm_loss reward reward_std reward_answer reward_command completion_length completions_truncated kl)
+      string(REGEX MATCH "\"${name}\":[-+.e0-9]+" figure "${line}")
+      string(APPEND found "${figure} ")
+    endforeach()
+    string(APPEND found "\n")
+  endforeach()
+  file(READ ${folder}/completions.jsonl answers)
+  set(${out} "${found}${answers}" PARENT_SCOPE)
+endfunction()
+
+function(hash_of folder out)
+  execute_process(COMMAND ${PITON} inspect ${folder} --hash OUTPUT_VARIABLE text)
+  string(REGEX MATCH "weights +[0-9a-f]+" hash "${text}")
+  if(hash STREQUAL "")
+    message(FATAL_ERROR "no hash of ${folder}: ${text}")
+  endif()
+  set(${out} "${hash}" PARENT_SCOPE)
+endfunction()
+
+expect(RUN ${run} --save ${WORK}/one CODE 0
+  ERR "questions.jsonl: line 7 [(]byte [0-9]+[)]: the question has 20 tokens, wanted 1 to 18")
+figures_of(${WORK}/one wanted)
+hash_of(${WORK}/one hash)
+string(REGEX MATCHALL "\"iteration\":[0-9]+,\"prompt\":\"1[+][0-9]=\",\"completion\":" answers "${wanted}")
+list(LENGTH answers count)
+if(NOT count EQUAL 18 OR NOT wanted MATCHES "\"reward_command\":[1-9]")
+  message(FATAL_ERROR "${count} answers, wanted 18:\n${wanted}")
+endif()
+expect(RUN report ${WORK}/one --output ${WORK}/page.html CODE 0)
+file(READ ${WORK}/page.html page)
+if(NOT page MATCHES "completion.length")
+  message(FATAL_ERROR "the report has no figures of answers")
+endif()
+
+expect(RUN ${run} --save ${WORK}/resumed --exit-interval 3 --save-interval 2 CODE 0)
+expect(RUN resume ${WORK}/resumed CODE 0)
+figures_of(${WORK}/resumed got)
+hash_of(${WORK}/resumed resumed)
+if(NOT got STREQUAL wanted OR NOT hash STREQUAL resumed)
+  message(FATAL_ERROR "resumed ${resumed}:\n${got}\nuninterrupted ${hash}:\n${wanted}")
+endif()
+
+# Two ranks write the same answers; figures differ by rounding.
+function(answers_of folder out)
+  file(STRINGS ${folder}/completions.jsonl lines)
+  set(found "")
+  foreach(line ${lines})
+    string(REGEX MATCH "\"iteration\".*\"truncated\":[a-z]+" answer "${line}")
+    string(APPEND found "${answer}\n")
+  endforeach()
+  set(${out} "${found}" PARENT_SCOPE)
+endfunction()
+answers_of(${WORK}/one wanted_answers)
+foreach(layout "tensor-model-parallel-size;2" "pipeline-model-parallel-size;2" "zero-stage;0" "zero-stage;2" "zero-stage;3")
+  list(GET layout 0 flag)
+  list(GET layout 1 value)
+  execute_process(COMMAND ${LAUNCH} 2 ${PITON} ${run} --save ${WORK}/${flag}${value} --${flag} ${value}
+                  RESULT_VARIABLE code OUTPUT_VARIABLE text ERROR_VARIABLE text)
+  answers_of(${WORK}/${flag}${value} got)
+  if(NOT code EQUAL 0 OR NOT got STREQUAL wanted_answers)
+    message(FATAL_ERROR "two ranks, --${flag} ${value}: exit ${code}\n${text}\n${got}\n${wanted_answers}")
+  endif()
+endforeach()
+
+# Adapters, whose base is the reference, a pattern, and another loss.
+expect(RUN finetune --stage grpo --load ${WORK}/base --data-path ${WORK}/questions.jsonl --reward pattern
+  --reward-pattern "[0-9]" --num-generations 4 --max-completion-length 6 --seq-length 24 --global-batch-size 8
+  --train-iters 3 --lr 1e-2 --lora-target-modules all-linear --lora-r 4 --beta 0.1 --grpo-loss-type dr_grpo
+  --scale-rewards none --mask-truncated-completions --save ${WORK}/adapters CODE 0 OUT "kl: ")
+expect(RUN finetune --stage grpo --load ${WORK}/base --ref-model ${WORK}/base --data-path ${WORK}/questions.jsonl
+  --reward answer --num-generations 4 --max-completion-length 6 --seq-length 24 --global-batch-size 8
+  --train-iters 1 --lr 1e-2 --grpo-beta 0.1 CODE 0 OUT "kl: 0[.]000000E[+]00")
+
+# What is refused, each by one line.
+set(grpo finetune --stage grpo --load ${WORK}/base --num-generations 4 --max-completion-length 6 --seq-length 24
+  --global-batch-size 8 --train-iters 1 --lr 1e-3)
+set(asks --data-path ${WORK}/questions.jsonl --reward answer)
+expect(RUN ${grpo} --data-path ${WORK}/questions.jsonl CODE 2 ERR "--stage grpo: no reward")
+expect(RUN ${grpo} --data-path ${WORK}/text_text_document --reward answer CODE 2 ERR "is the prefix of a corpus")
+expect(RUN ${grpo} --reward answer CODE 2 ERR "--data-path: no questions are named")
+expect(RUN ${grpo} ${asks} --eval-iters 1 CODE 2 ERR "--eval-iters: --stage grpo evaluates nothing")
+expect(RUN ${grpo} ${asks} --log-completions 1 CODE 2 ERR "--log-completions: needs --save DIR")
+expect(RUN ${grpo} ${asks} --num-generations 3 CODE 2 ERR "got 8 answers, wanted a multiple of --num-generations")
+expect(RUN ${grpo} ${asks} --max-completion-length 24 CODE 2 ERR "--max-completion-length: got 24, wanted less than")
+expect(RUN ${grpo} ${asks} --beta 0.1 CODE 2 ERR "--stage grpo: no reference; give --ref-model DIR")
+expect(RUN ${grpo} ${asks} --ref-model ${WORK}/base CODE 2 ERR "--ref-model: is for --stage dpo, ipo and kto, and grpo with")
+expect(RUN ${grpo} ${asks} --dpo-beta 0.2 CODE 2 ERR "--dpo-beta: is for --stage dpo and ipo, got --stage grpo")
+expect(RUN ${grpo} ${asks} --prompt-type qwen CODE 2 ERR "--prompt-type: is of corpora and conversations")
+expect(RUN finetune --load ${WORK}/base --data-path x --reward answer --train-iters 1 CODE 2
+  ERR "--reward: is for --stage grpo, got --stage sft")
+expect(RUN ${grpo} --data-path ${WORK}/questions.jsonl --reward command --reward-command "exit 3" CODE 3
+  ERR "--reward-command: exit 3 ended with exit code 3")

@@ -1,0 +1,1 @@
+list(APPEND libraries piton_rollouts piton_adapters piton_generate piton_kernels_reference piton_kernels_cpu)

@@ -1,0 +1,264 @@
+// Losses, figures and gradients of policies: those of TRL's trainer
+// (tools/oracle/policy_gradients.py), and central differences; micro-batches and dropout.
+#include "rollouts/rollout_objective.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "kernels/reference/kernels.h"
+#include "model/lora_options.h"
+#include "rollouts/advantages.h"
+#include "session/session.h"
+#include "support/golden_lora.h"
+#include "support/run_session.h"
+#include "support/sampled.h"
+#include "support/temp_folder.h"
+
+namespace piton {
+namespace {
+
+namespace fs = std::filesystem;
+using test::HostMachine;
+using test::LoraFiles;
+
+constexpr std::int64_t kLongestAnswer = 16;
+
+fs::path golden_folder_of_policies() {
+  return fs::path(PITON_SOURCE_DIR) / "tests/golden/rollouts";
+}
+
+struct PolicyText {
+  std::vector<std::int32_t> ids;
+  std::vector<std::int32_t> labels;  // of each id, kNoLabel for those of the question
+};
+
+// A text to a row, `micro` rows to a micro-batch.
+std::vector<MicroBatch> policy_batches(const std::vector<PolicyText>& texts,
+                                       const std::vector<double>& advantages, std::int64_t sequence,
+                                       std::size_t micro) {
+  std::vector<MicroBatch> batches;
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    if (i % micro == 0) {
+      batches.push_back({.sequence = sequence, .sample_index = static_cast<std::int64_t>(i)});
+    }
+    MicroBatch& batch = batches.back();
+    ++batch.samples;
+    for (std::int64_t at = 0; at < sequence; ++at) {
+      const auto next = static_cast<std::size_t>(at) + 1;
+      const bool inside = next < texts[i].ids.size();
+      batch.tokens.push_back(inside ? texts[i].ids[next - 1] : 0);
+      batch.labels.push_back(inside ? texts[i].labels[next] : kNoLabel);
+      batch.loss_mask.push_back(batch.labels.back() >= 0 ? static_cast<float>(advantages[i]) : 0);
+      batch.positions.push_back(static_cast<std::int32_t>(at));
+    }
+  }
+  return batches;
+}
+
+std::vector<PolicyText> golden_policy_texts(const SafetensorsFile& batch) {
+  const Tensor ids = batch.tensor("ids");
+  const Tensor labels = batch.tensor("labels");
+  std::vector<PolicyText> texts(static_cast<std::size_t>(ids.dim(0)));
+  for (std::int64_t i = 0; i < ids.elements(); ++i) {
+    if (ids.data<std::int32_t>()[i] < 0) continue;
+    PolicyText& text = texts[static_cast<std::size_t>(i / ids.dim(1))];
+    text.ids.push_back(ids.data<std::int32_t>()[i]);
+    text.labels.push_back(labels.data<std::int32_t>()[i]);
+  }
+  return texts;
+}
+
+struct PolicyCase {
+  const char* name;
+  PolicyLossRules rules;
+  const char* scale;
+  std::vector<std::size_t> micro;  // bnpo depends on it
+};
+
+std::vector<PolicyCase> policy_cases() {
+  using K = PolicyLossKind;
+  return {{"grpo", {K::kGrpo, 0, kLongestAnswer}, "group", {1, 2, 6}},
+          {"dr_grpo", {K::kDrGrpo, 0, kLongestAnswer}, "none", {1, 2, 6}},
+          {"dapo", {K::kDapo, 0, kLongestAnswer}, "group", {1, 2, 6}},
+          {"bnpo", {K::kBnpo, 0, kLongestAnswer}, "batch", {2}},
+          {"grpo_kl", {K::kGrpo, 0.2, kLongestAnswer}, "group", {1, 6}},
+          {"dapo_kl", {K::kDapo, 0.5, kLongestAnswer}, "batch", {3, 2}}};
+}
+
+double length_of(const std::vector<double>& x) {
+  double sum = 0;
+  for (const double one : x) sum += one * one;
+  return std::sqrt(sum);
+}
+
+std::map<std::string, std::vector<double>> adapter_gradients(Session& session) {
+  std::map<std::string, std::vector<double>> found;
+  for (const Parameter* parameter : session.parameters()) {
+    if (!parameter->trainable) continue;
+    for (const Piece& piece : parameter->pieces)
+      found[piece.name] =
+          test::values(parameter->gradient.slice(0, piece.local_row, piece.extent[0]));
+  }
+  return found;
+}
+
+TEST(RolloutObjective, HasTheLossesAndGradientsOfTheOracle) {
+  const SafetensorsFile batch(golden_folder_of_policies() / "batch.safetensors");
+  const auto texts = golden_policy_texts(batch);
+  HostMachine machine;
+  LoraFiles files("qwen2");
+  for (const PolicyCase& one : policy_cases()) {
+    Mesh mesh(*machine.world, MeshSizes{});
+    Session session(machine.machine, mesh,
+                    {.model = files.model(), .adapters = files.adapter.adapters()});
+    test::load_lora(session, files.base, files.adapter, machine);
+    RolloutObjective objective(one.rules);
+    session.set_objective(&objective);
+    TempFolder folder;
+    fs::copy_file(golden_folder_of_policies() / (std::string(one.name) + ".safetensors"),
+                  folder / kPeftWeightsName);
+    fs::copy_file(test::lora_folder("qwen2") / kPeftConfigName, folder / kPeftConfigName);
+    PeftSource wanted(folder.path(), files.model(), files.family);
+    const double loss = test::value_at(batch.tensor(std::string(one.name) + ".loss"), 0);
+    const double divergence = test::value_at(batch.tensor(std::string(one.name) + ".kl"), 0);
+    const auto advantages = test::values(batch.tensor(std::string("advantages.") + one.scale));
+    for (const std::size_t micro : one.micro) {
+      SCOPED_TRACE(fmt::format("{}, {} at once", one.name, micro));
+      objective.report({{"reward", 6, 3}});
+      const StepReport report = session.gradients(policy_batches(texts, advantages, 32, micro), 0);
+      EXPECT_NEAR(report.loss, loss, 1e-5 * (1e-3 + std::abs(loss)));
+      ASSERT_EQ(report.figures.size(), one.rules.beta > 0 ? 2 : 1);
+      EXPECT_EQ(report.figures[0].mean(), 2);
+      if (one.rules.beta > 0) EXPECT_NEAR(report.figures[1].mean(), divergence, 2e-5 * divergence);
+      const auto ours = adapter_gradients(session);
+      ASSERT_EQ(ours.size(), wanted.tensors(TensorKind::kWeight).size());
+      for (const CanonicalTensor& tensor : wanted.tensors(TensorKind::kWeight)) {
+        const std::vector<double> right = test::values_of(wanted, tensor);
+        ASSERT_GT(length_of(right), 0) << tensor.name;
+        EXPECT_LE(test::largest_distance(ours.at(tensor.name), right), 2e-5 * length_of(right))
+            << tensor.name;
+      }
+    }
+  }
+}
+
+TEST(Advantages, AreThoseOfTheOracle) {
+  const SafetensorsFile batch(golden_folder_of_policies() / "batch.safetensors");
+  const auto rewards = test::values(batch.tensor("rewards"));
+  const std::map<std::string, RewardScale> scales = {
+      {"group", RewardScale::kGroup}, {"batch", RewardScale::kBatch}, {"none", RewardScale::kNone}};
+  for (const auto& [name, scale] : scales) {
+    const auto wanted = test::values(batch.tensor("advantages." + name));
+    const Advantages found = advantages_of(rewards, 3, scale);
+    ASSERT_EQ(found.values.size(), wanted.size());
+    for (std::size_t i = 0; i < wanted.size(); ++i)
+      EXPECT_NEAR(found.values[i], wanted[i], 1e-7) << name;  // TRL divides by n - 1 in fp32
+    EXPECT_EQ(found.without_spread, 0);
+    EXPECT_EQ(found.groups, 2);
+  }
+}
+
+TEST(Advantages, OfEqualRewardsAreZero) {
+  for (const RewardScale scale : {RewardScale::kGroup, RewardScale::kBatch, RewardScale::kNone}) {
+    const Advantages found = advantages_of(std::vector<double>{0.1, 0.1, 0.1, 1, 0, 1}, 3, scale);
+    EXPECT_NEAR(found.values[0], 0, 1e-12);
+    EXPECT_GT(found.values[3], 0);
+    EXPECT_EQ(found.without_spread, 1);
+  }
+}
+
+// A model in fp64 and another one as its reference.
+struct PolicyModels {
+  explicit PolicyModels(double dropout) : mesh(*machine.world, MeshSizes{}) {
+    ModelConfig model = preset("llama-tiny");
+    model.layers = 2;
+    model.hidden = 32;
+    model.ffn_hidden = 48;
+    model.vocabulary = 61;
+    model.dtype = DType::kF64;
+    model.hidden_dropout = model.attention_dropout = dropout;
+    session = std::make_unique<Session>(
+        machine.machine, mesh,
+        SessionSettings{.model = model, .seed = 11, .use = SessionUse::kGradients});
+    reference = std::make_unique<Session>(
+        machine.machine, mesh,
+        SessionSettings{.model = model, .seed = 12, .use = SessionUse::kInference});
+    session->initialize();
+    reference->initialize();
+  }
+
+  HostMachine machine{[](ThreadPool&) { return make_reference_kernels(); }};
+  Mesh mesh;
+  std::unique_ptr<Session> session;
+  std::unique_ptr<Session> reference;
+};
+
+// The loss whose gradient is taken has the value -A exp(p - p'), where p' is p before the change:
+// sum_i A_i p_i in its first order, of which token losses are the other sign.
+TEST(RolloutObjective, GradientsAreCentralDifferences) {
+  const std::vector<double> advantages = {0.7, -1.1, 0.4, 0.0};
+  std::vector<PolicyText> texts(4);
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    for (std::size_t place = 0; place < 6 + 2 * i; ++place) {
+      texts[i].ids.push_back(static_cast<std::int32_t>((7 * i + 11 * place + 3) % 61));
+      texts[i].labels.push_back(place < 3 ? kNoLabel : texts[i].ids.back());
+    }
+  }
+  for (const double dropout : {0.0, 0.2}) {
+    PolicyModels models(dropout);
+    const double beta = 0.3;
+    RolloutObjective objective({PolicyLossKind::kGrpo, beta, kLongestAnswer},
+                               models.reference.get());
+    Session& session = *models.session;
+    session.set_objective(&objective);
+    const auto batches = policy_batches(texts, advantages, 16, 2);
+    session.gradients(batches, 64);
+    const auto reference = models.reference->token_losses(batches, {});
+    const auto loss = [&] {
+      double sum = 0;
+      const auto policy = session.token_losses(batches, {.training = true});
+      for (std::size_t i = 0; i < texts.size(); ++i) {
+        for (std::size_t at = 0; at < 16; ++at) {
+          const std::size_t row = i % 2 * 16 + at;
+          if (batches[i / 2].labels[row] < 0) continue;
+          const double difference = policy[i / 2][row] - reference[i / 2][row];
+          const double one = static_cast<float>(advantages[i]) * policy[i / 2][row] +
+                             beta * (std::exp(difference) - difference - 1);
+          sum += one / static_cast<double>(texts[i].ids.size() - 3) / 4;
+        }
+      }
+      return sum;
+    };
+    int probed = 0;
+    for (Parameter* parameter : session.parameters()) {
+      if (++probed % 4 != 1) continue;
+      const std::vector<double> gradient = test::values(parameter->gradient);
+      const auto largest =
+          std::max_element(gradient.begin(), gradient.end(),
+                           [](double a, double b) { return std::abs(a) < std::abs(b); });
+      const std::int64_t at = largest - gradient.begin();
+      const Tensor rows = session.sharded().whole_value(*parameter, *models.machine.stream);
+      const double before = test::value_at(rows, at);
+      const auto loss_at = [&](double value) {
+        const Tensor changed = host_tensor(parameter->dtype, parameter->shape);
+        for (std::int64_t i = 0; i < rows.elements(); ++i)
+          test::set_value(changed, i, i == at ? value : test::value_at(rows, i));
+        session.sharded().set_value(*parameter, changed, *models.machine.stream);
+        session.publish_values();
+        return loss();
+      };
+      const double step = 1e-4;
+      const double up = loss_at(before + step);
+      const double down = loss_at(before - step);
+      static_cast<void>(loss_at(before));
+      // Weights of tokens are fp32.
+      EXPECT_NEAR((up - down) / (2 * step), *largest, 1e-5 * (1 + std::abs(*largest)))
+          << parameter->name;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace piton

@@ -1,0 +1,144 @@
+"""Losses of GRPO by TRL's trainer, and their gradients of a LoRA adapter, for the small Qwen2 of tests/golden/huggingface.
+
+  python tools/oracle/policy_gradients.py tests/golden/rollouts    (torch 2.15, transformers 5.23, peft 0.21, trl 1.16)
+
+The model with the adapter of tests/golden/lora/qwen2 is the policy, and without it the reference. Losses are what
+GRPOTrainer._compute_loss itself returns for given answers, in float64, summed over the micro-batches of a step; only the
+log-probabilities that it asks for are computed here. CASE.safetensors has the gradients of each case, under the names of
+adapter_model.safetensors; batch.safetensors has
+
+  ids, labels          int32 [6, 24]: two questions with three answers each; -1 after the end, -100 without a label
+  rewards              of the answers
+  advantages.SCALE     of them: group, batch, none (the formulas of _generate_and_score_completions, with TRL's nanstd)
+  CASE.loss, CASE.kl   of the batch: the mean of the divergence over all tokens
+"""
+import collections
+import datetime
+import importlib.metadata as metadata
+import pathlib
+import sys
+import types
+
+import peft
+import torch
+import transformers
+from safetensors.torch import save_file
+from trl.trainer.grpo_trainer import GRPOTrainer
+from trl.trainer.utils import nanstd
+
+TESTS = pathlib.Path(__file__).resolve().parents[2] / "tests/golden"
+LONGEST = 16  # --max-completion-length
+CASES = {
+    "grpo": dict(loss_type="grpo", beta=0.0, scale="group", micro=2),
+    "dr_grpo": dict(loss_type="dr_grpo", beta=0.0, scale="none", micro=2),
+    "dapo": dict(loss_type="dapo", beta=0.0, scale="group", micro=2),
+    "bnpo": dict(loss_type="bnpo", beta=0.0, scale="batch", micro=2),
+    "grpo_kl": dict(loss_type="grpo", beta=0.2, scale="group", micro=2),
+    "dapo_kl": dict(loss_type="dapo", beta=0.5, scale="batch", micro=3),
+}
+
+
+def texts():
+    """Two questions, each with three answers of other lengths."""
+    torch.manual_seed(7)
+    ids = torch.full((6, 24), -1)
+    labels = torch.full((6, 24), -1)
+    for group, (question, answers) in enumerate(((5, (7, 3, 1)), (8, (4, 12, 16)))):
+        first = torch.randint(0, 131, (question,))
+        for side, length in enumerate(answers):
+            answer = torch.randint(0, 131, (length,))
+            row = 3 * group + side
+            ids[row, :question + length] = torch.cat([first, answer])
+            labels[row, :question + length] = torch.cat([torch.full((question,), -100), answer])
+    return ids, labels
+
+
+def advantages_of(rewards, scale):
+    grouped = rewards.view(-1, 3)
+    deviation = nanstd(rewards).expand_as(rewards) if scale == "batch" else nanstd(grouped, dim=1).repeat_interleave(3)
+    centered = rewards - grouped.mean(1).repeat_interleave(3)
+    return centered if scale == "none" else centered / (deviation + 1e-4)
+
+
+def token_log_probabilities(model, ids, labels):
+    """[answers, tokens of the longest], 0 after the end of an answer, and the mask of them."""
+    rows = []
+    for row_ids, row_labels in zip(ids, labels):
+        length = int((row_ids >= 0).sum())
+        logits = model(row_ids[None, :length]).logits[0, :-1]
+        wanted = row_labels[1:length]
+        each = torch.log_softmax(logits, -1).gather(1, wanted.clamp(min=0)[:, None])[:, 0]
+        rows.append(each[wanted >= 0])
+    padded = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
+    mask = torch.nn.utils.rnn.pad_sequence([torch.ones(len(row), dtype=torch.long) for row in rows], batch_first=True)
+    return padded, mask
+
+
+def trainer_of(case, batches):
+    trainer = types.SimpleNamespace(
+        aux_loss_enabled=False, top_entropy_quantile=1.0, off_policy_mask_threshold=None, importance_sampling_level="token",
+        beta=case["beta"], args=types.SimpleNamespace(use_bias_correction_kl=False, delta=None,
+                                                      steps_per_generation=batches),
+        loss_type=case["loss_type"], epsilon_low=0.2, epsilon_high=0.2, use_vllm=False,
+        vllm_importance_sampling_correction=False, model=types.SimpleNamespace(training=True),
+        current_gradient_accumulation_steps=batches, max_completion_length=LONGEST, _entropy_bonus_enabled=False,
+        accelerator=types.SimpleNamespace(num_processes=1, gather=lambda x: x, reduce=lambda x, reduction: x),
+        _metrics={"train": collections.defaultdict(list)})
+
+    def log_probabilities(model, ids, *_, **__):
+        found, _ = token_log_probabilities(model, trainer.rows, trainer.labels)
+        return found, torch.zeros_like(found), None
+
+    trainer._get_per_token_logps_and_entropies = log_probabilities
+    return trainer
+
+
+def loss_of(model, ids, labels, reference, advantages, case):
+    total = int((labels >= 0).sum())
+    batches = len(ids) // case["micro"]
+    trainer = trainer_of(case, batches)
+    loss = 0
+    for begin in range(0, len(ids), case["micro"]):
+        rows = slice(begin, begin + case["micro"])
+        trainer.rows, trainer.labels = ids[rows], labels[rows]
+        _, mask = token_log_probabilities(model, ids[rows], labels[rows])
+        inputs = {"prompt_ids": torch.zeros(len(mask), 1, dtype=torch.long), "prompt_mask": torch.ones(len(mask), 1),
+                  "completion_ids": torch.zeros_like(mask), "completion_mask": mask, "advantages": advantages[rows],
+                  "num_items_in_batch": torch.tensor(float(total)),
+                  "ref_per_token_logps": reference[rows, :mask.size(1)]}
+        loss = loss + GRPOTrainer._compute_loss(trainer, model, inputs)
+    return loss
+
+
+def main(folder):
+    folder = pathlib.Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    origin = {"format": "pt", "origin": f"tools/oracle/policy_gradients.py, {datetime.date.today()}, " + ", ".join(
+        f"{name} {metadata.version(name)}" for name in ("torch", "transformers", "peft", "trl"))}
+    model = transformers.AutoModelForCausalLM.from_pretrained(TESTS / "huggingface/qwen2", dtype=torch.float32,
+                                                              attn_implementation="eager")
+    model = peft.PeftModel.from_pretrained(model, TESTS / "lora/qwen2", is_trainable=True).double().eval()
+    ids, labels = texts()
+    rewards = torch.tensor([1.0, 0.0, 0.25, 0.5, 2.0, -1.0], dtype=torch.float64)
+    out = {"ids": ids.to(torch.int32), "labels": labels.to(torch.int32), "rewards": rewards}
+    for scale in ("group", "batch", "none"):
+        out[f"advantages.{scale}"] = advantages_of(rewards, scale)
+    with torch.no_grad(), model.disable_adapter():
+        reference, mask = token_log_probabilities(model, ids, labels)
+    for name, case in CASES.items():
+        model.zero_grad()
+        loss = loss_of(model, ids, labels, reference, out[f"advantages.{case['scale']}"], case)
+        loss.backward()
+        with torch.no_grad():
+            difference = reference - token_log_probabilities(model, ids, labels)[0]
+        out[f"{name}.loss"] = loss.detach().reshape(1)
+        out[f"{name}.kl"] = ((torch.exp(difference) - difference - 1) * mask).sum().reshape(1) / mask.sum()
+        gradients = {key.replace(".default", ""): parameter.grad.float().contiguous()
+                     for key, parameter in model.named_parameters() if parameter.requires_grad}
+        save_file(gradients, folder / f"{name}.safetensors", metadata=origin)
+        print(name, loss.item(), out[f"{name}.kl"].item())
+    save_file(out, folder / "batch.safetensors", metadata=origin)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
