@@ -65,6 +65,7 @@ std::string difference(const ModelConfig& model, const ModelConfig& held) {
   if (differs(&C::rotary_pairs)) return "rotary positions of interleaved channels";
   if (differs(&C::rotary_base, &C::rotary_share, &C::rotary_scaling)) return "its rotary positions";
   if (differs(&C::local_rotary_base)) return "its rotary positions";
+  if (differs(&C::no_rotary_every)) return "its layers without positions";
   if (differs(&C::window_before, &C::window_after, &C::full_attention_every))
     return "its attention window";
   if (differs(&C::alibi)) return "biases of distances (--alibi-fusion-attn-type)";

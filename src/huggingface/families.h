@@ -9,6 +9,7 @@ HfFamily hf_glm4_moe();
 HfFamily hf_gpt2();
 HfFamily hf_gpt_neox();
 HfFamily hf_falcon();
+HfFamily hf_smollm3();
 HfFamily hf_starcoder2();
 HfFamily hf_llama();
 HfFamily hf_baichuan();

@@ -44,6 +44,7 @@ struct ModelConfig {
   double rotary_share = 1;    // share of each head's channels that is rotated; the first ones
   bool rotary_pairs = false;  // kernels/rotary.h, Convention
   RotaryScaling rotary_scaling;
+  std::int64_t no_rotary_every = 0;           // N: layers N, 2 N, ... have no positions
   std::optional<std::int64_t> window_before;  // query i sees keys j >= i - window_before
   std::optional<std::int64_t> window_after;   // and j <= i + window_after, and j <= i
   std::int64_t full_attention_every = 0;      // N: layers N, 2 N, ... have no window
@@ -100,6 +101,11 @@ struct ModelConfig {
   std::optional<std::int64_t> window_of(std::int64_t layer) const {
     const bool full = full_attention_every > 0 && (layer + 1) % full_attention_every == 0;
     return full ? std::nullopt : window_before;
+  }
+  // Whether rotary positions rotate the heads of layer `layer`.
+  bool rotates(std::int64_t layer) const {
+    return positions == PositionKind::kRotary &&
+           (no_rotary_every == 0 || (layer + 1) % no_rotary_every != 0);
   }
   // Tokens of the longest text.
   std::int64_t longest_sequence() const {

@@ -309,7 +309,11 @@ class DecoderChunk final : public Chunk {
 
   AttentionInput attention_input(const ModelInput& input, std::int64_t layer) const {
     const bool local = config_.local_rotary_base && config_.window_of(layer);
-    const RotaryTables& tables = local ? local_rotary_ : row_rotary_ ? *row_rotary_ : rotary_;
+    const RotaryTables none;
+    const RotaryTables& tables = !config_.rotates(layer) ? none
+                                 : local                 ? local_rotary_
+                                 : row_rotary_           ? *row_rotary_
+                                                         : rotary_;
     return {
         .batch = input.samples,
         .places = {.query_positions = input.query_positions,

@@ -148,12 +148,13 @@ void RotaryOptions::apply(ModelConfig& config) const {
   if (interpolation_factor)
     refuse_combination("--rotary-seq-len-interpolation-factor", type, "linear");
   if (config.positions != PositionKind::kRotary) {
-    const char* flag = base             ? "--rotary-base"
-                       : local_base     ? "--rotary-base-local"
-                       : percent        ? "--rotary-percent"
-                       : interleaved    ? "--rotary-interleaved"
-                       : type != "none" ? "--rotary-scaling-type"
-                                        : nullptr;
+    const char* flag = base              ? "--rotary-base"
+                       : local_base      ? "--rotary-base-local"
+                       : percent         ? "--rotary-percent"
+                       : interleaved     ? "--rotary-interleaved"
+                       : no_rotary_every ? "--no-rope-freq"
+                       : type != "none"  ? "--rotary-scaling-type"
+                                         : nullptr;
     if (flag != nullptr)
       throw Error(Fault::kUsage, "{}: this model has no rotary positions; leave it out", flag);
     return;
@@ -162,6 +163,10 @@ void RotaryOptions::apply(ModelConfig& config) const {
   if (local_base) config.local_rotary_base = *local_base;
   if (percent) config.rotary_share = *percent;
   if (interleaved) config.rotary_pairs = true;
+  if (no_rotary_every) {
+    check_range("--no-rope-freq", *no_rotary_every, 1, config.layers);
+    config.no_rotary_every = *no_rotary_every;
+  }
   const auto stray = [&](const char* flag, bool given) {
     if (given)
       throw Error(Fault::kUsage, "{}: is not used by --rotary-scaling-type {}; leave it out", flag,
@@ -270,6 +275,7 @@ RotaryOptions RotaryOptions::of(const ModelConfig& config) {
   if (config.rotary_share != family_facts(config.family).rotary_share)
     options.percent = config.rotary_share;
   options.interleaved = config.rotary_pairs;
+  if (config.no_rotary_every > 0) options.no_rotary_every = config.no_rotary_every;
   const RotaryScaling& scaling = config.rotary_scaling;
   if (scaling.kind == Kind::kNone) return options;
   options.scaling_type = name_of(scaling.kind);

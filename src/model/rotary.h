@@ -79,7 +79,7 @@ double rotary_score_factor(const RotaryScaling& scaling);
 struct RotaryOptions {
   std::optional<double> base, local_base, percent, scaling_factor, interpolation_factor;
   std::optional<double> magnitude, magnitude_of_all;
-  std::optional<std::int64_t> original_positions;
+  std::optional<std::int64_t> original_positions, no_rotary_every;
   std::optional<std::string> scaling_type, rope_type;
   std::vector<double> short_factors, long_factors;
   bool interleaved = false;
@@ -98,6 +98,9 @@ struct RotaryOptions {
     v(Option{"rotary-interleaved", "rotate channels 2i and 2i + 1 together, not i and i + d/2",
              same},
       interleaved);
+    v(Option{"no-rope-freq", "N: layers N, 2 N, ... have no positions (SmolLM3; default: all have)",
+             same},
+      no_rotary_every);
     v(Option{"rotary-scaling-type",
              "method that stretches rotary angles for longer sequences",
              {.resume = Resume::kMustMatch,

@@ -96,6 +96,7 @@ GOLDEN["gpt-neox"] = lambda: llama_like("GPTNeoX", rope_parameters={"rope_type":
 GOLDEN["falcon"] = lambda: llama_like("Falcon", new_decoder_architecture=True, num_kv_heads=2, ffn_hidden_size=53)
 GOLDEN["falcon-7b"] = lambda: llama_like("Falcon", num_attention_heads=4, tie_word_embeddings=True)
 GOLDEN["starcoder2"] = lambda: llama_like("Starcoder2", sliding_window=9, intermediate_size=54)
+GOLDEN["smollm3"] = lambda: llama_like("SmolLM3", num_hidden_layers=4, no_rope_layer_interval=2, pad_token_id=None)
 GOLDEN["internlm3"] = lambda: llama_like("InternLM3", "Llama", head_dim=12, attention_bias=True, mlp_bias=True)
 GOLDEN["ernie4.5"] = lambda: llama_like("Ernie4_5", head_dim=12, tie_word_embeddings=True)
 GOLDEN["glm4"] = lambda: llama_like("Glm4", head_dim=12, pad_token_id=0, eos_token_id=1, intermediate_size=54)

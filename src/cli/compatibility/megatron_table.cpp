@@ -324,7 +324,7 @@ constexpr MegatronGroup kMegatronFlags[] = {
     {kNotYet, "geglu gelu-tanh", "--activation geglu is Gemma's gate, with tanh"},
     {kNotYet, "window-size:1", "--pre-tockens N is a window of N keys"},
     {kNotYet,
-     "no-rope-freq:1 mrope-section:* "
+     "mrope-section:* "
      "squared-relu quick-geglu activation-func-clamp-value:1 glu-linear-offset:1 "
      "qk-l2-norm mtp-loss-scaling-factor:1 cache-mla-latents heterogeneous-layers-config-path:1 "
      "heterogeneous-layers-config-encoded-json:1 spec:* hybrid-attention-ratio:1 "

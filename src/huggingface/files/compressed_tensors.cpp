@@ -234,7 +234,8 @@ std::map<std::string, CompressedMatrix> take_compressed(const CompressedScheme& 
                     {matrix.rows, ceil_of(matrix.columns * scheme.format.bits)});
     } else {
       matrix.codes = take("");
-      if (matrix.codes.dtype != "I8" || matrix.codes.shape.size() != 2)
+      if (matrix.codes.dtype != "I8" || matrix.codes.shape.size() != 2 ||
+          std::ranges::count(matrix.codes.shape, 0) > 0)
         refuse_tensor(matrix.codes, "I8 [out, in]");
       matrix.rows = matrix.codes.shape[0];
       matrix.columns = matrix.codes.shape[1];

@@ -193,6 +193,7 @@ void set_rotary(const Arguments& arguments, ModelConfig& model) {
   model.rotary_base = arguments.number("rotary_base", 10000);
   model.rotary_share = arguments.number("rotary_percent", 1);
   model.rotary_pairs = arguments.flag("rotary_interleaved", false);
+  model.no_rotary_every = arguments.size("no_rope_freq").value_or(0);
   const double linear = arguments.number("rotary_seq_len_interpolation_factor", 1);
   if (linear != 1) {
     model.rotary_scaling = {.kind = RotaryScaling::Kind::kLinear,

@@ -72,6 +72,13 @@ TEST(HfModel, HasTheFactsOfItsFile) {
   EXPECT_EQ(gemma3.local_rotary_base, 10000);
   EXPECT_EQ(gemma3.rotary_base, 1e6);
   EXPECT_EQ(gemma3.rotary_scaling.factor, 8);
+  EXPECT_EQ(model_of(golden("smollm3")).no_rotary_every, 2);
+  Json smollm3 = golden("smollm3");
+  for (const char* key : {"no_rope_layers", "no_rope_layer_interval", "layer_types"})
+    smollm3.erase(key);
+  EXPECT_EQ(model_of(smollm3).no_rotary_every, 4);
+  smollm3["num_hidden_layers"] = 3;
+  EXPECT_EQ(model_of(smollm3).no_rotary_every, 0);
   const ModelConfig stablelm = model_of(golden("stablelm"));
   EXPECT_EQ(stablelm.norm, NormKind::kLayer);
   EXPECT_EQ(stablelm.rotary_channels(), 2);
@@ -569,6 +576,12 @@ TEST(HfModel, OfWhatPitonDoesNotHaveIsRefusedByName) {
   EXPECT_THAT(key("falcon", "num_ln_in_parallel_attn", 3), HasSubstr("got 3, wanted 1 or 2"));
   EXPECT_THAT(key("falcon", "parallel_attn", false), HasSubstr("parallel_attn: got false"));
   EXPECT_THAT(key("falcon", "hidden_dropout", 0.1), HasSubstr("hidden_dropout: got 0.1"));
+  EXPECT_THAT(key("smollm3", "no_rope_layers", {0, 1, 1, 1}),
+              HasSubstr("no_rope_layers: got [0,1,1,1], wanted 0 for every layer whose number N"));
+  EXPECT_THAT(key("smollm3", "no_rope_layers", {1, 0}),
+              HasSubstr("no_rope_layers: got [1,0], wanted a number for each of 4 layers"));
+  EXPECT_THAT(key("smollm3", "use_sliding_window", true),
+              HasSubstr("use_sliding_window: got true, wanted false"));
   EXPECT_THAT(key("baichuan2", "tie_word_embeddings", true), HasSubstr("--normalized-head"));
   EXPECT_THAT(
       key("llama", "quantization_config", {{"quant_method", "hqq"}}),

@@ -76,6 +76,9 @@ TEST(RotaryOptions, GiveTheScalingThatMegatronsFlagsMean) {
   EXPECT_EQ(yarn.rotary_scaling.original_positions, 64);
   EXPECT_EQ(yarn.rotary_channels(), yarn.head_size / 2);
   EXPECT_TRUE(yarn.rotary_pairs);
+  const ModelConfig skips = resolve({"--no-rope-freq", "2"});
+  EXPECT_TRUE(skips.rotates(0) && !skips.rotates(1) && skips.rotates(2));
+  EXPECT_EQ(ModelOptions::of(skips).rotary.no_rotary_every, 2);
 }
 
 TEST(RotaryOptions, RefuseWhatCannotBeOrIsNotRead) {
@@ -86,6 +89,10 @@ TEST(RotaryOptions, RefuseWhatCannotBeOrIsNotRead) {
   EXPECT_THAT(refusal({"--rotary-percent", "0.5"}, "gpt2-tiny"),
               HasSubstr("--rotary-percent: this model has no rotary positions"));
   EXPECT_THAT(refusal({"--use-rope-scaling"}, "gpt2-tiny"), HasSubstr("no rotary positions"));
+  EXPECT_THAT(refusal({"--no-rope-freq", "2"}, "gpt2-tiny"),
+              HasSubstr("--no-rope-freq: this model has no rotary positions"));
+  EXPECT_THAT(refusal({"--no-rope-freq", "0"}), HasSubstr("--no-rope-freq: got 0"));
+  EXPECT_THAT(refusal({"--no-rope-freq", "1000"}), HasSubstr("--no-rope-freq: got 1000"));
   EXPECT_THAT(refusal({"--rotary-percent", "0"}), HasSubstr("--rotary-percent: got 0"));
   EXPECT_THAT(refusal({"--rotary-base", "1"}), HasSubstr("--rotary-base: got 1"));
   EXPECT_EQ(resolve({"--rotary-base", "1e30"}).rotary_base, 1e30);
