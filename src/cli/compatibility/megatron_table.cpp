@@ -21,7 +21,7 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "q-lora-rank:1 kv-lora-rank:1 qk-head-dim:1 qk-pos-emb-head-dim:1 v-head-dim:1 mscale:1 "
      "mscale-all-dim:1 multi-head-latent-attention qk-rope-head-dim:1 qk-nope-head-dim:1 "
      "max-position-embeddings:1 position-embedding-type:1 rotary-base:1 "
-     "rotary-percent:1 rotary-interleaved rotary-scaling-factor:1 "
+     "rotary-percent:1 rotary-interleaved no-rope-freq:1 rotary-scaling-factor:1 "
      "rotary-seq-len-interpolation-factor:1 use-rope-scaling "
      "rope-scaling-factor:1 make-vocab-size-divisible-by:1 normalization:1 norm-epsilon:1 swiglu "
      "untie-embeddings-and-output-weights disable-bias-linear attention-dropout:1 "
