@@ -146,7 +146,7 @@ Questions::Questions(const std::vector<std::string>& files, const QuestionReadin
   read(files, reading, log);
   StreamHash hash;
   const auto add = [&](const auto& values) { hash.add(std::as_bytes(std::span(values))); };
-  for (const Question& one : questions_) {
+  for (const RolloutQuestion& one : questions_) {
     add(one.record.dump());
     add(one.ids);
   }
@@ -193,7 +193,7 @@ void Questions::read(const std::vector<std::string>& files, const QuestionReadin
   ends_ = encoder.ends();
 }
 
-const Question& Questions::at(std::int64_t place) const {
+const RolloutQuestion& Questions::at(std::int64_t place) const {
   const std::int64_t epoch = place / size();
   if (epoch != epoch_) {
     order_.resize(questions_.size());

@@ -47,7 +47,9 @@ struct QuestionFile {
   KeptWarnings log;
 };
 
-std::string text_of(const Question& question) { return {question.ids.begin(), question.ids.end()}; }
+std::string text_of(const RolloutQuestion& question) {
+  return {question.ids.begin(), question.ids.end()};
+}
 
 TEST(Questions, AreTextsAndConversationsWithoutTheLastAnswer) {
   QuestionFile file(
