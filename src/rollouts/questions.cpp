@@ -73,6 +73,11 @@ class QuestionEncoder {
     if (!kept) {
       if (!reading_.template_fault.empty())
         throw Error(Fault::kUsage, "{}", reading_.template_fault);
+      if (reading_.templates.templates.empty()) {
+        throw Error(Fault::kUsage,
+                    "--data-path: records are conversations, and the model has no chat template; "
+                    "put a chat_template.jinja next to its tokenizer, or give texts as \"prompt\"");
+      }
       kept = choose_chat_template(reading_.templates, "", with_tools);
       for (const std::int32_t id : turn_ends(*kept, reading_.tokenizer)) {
         if (std::ranges::find(ends_, id) == ends_.end()) ends_.push_back(id);
