@@ -73,6 +73,11 @@ class QuestionEncoder {
     if (!kept) {
       if (!reading_.template_fault.empty())
         throw Error(Fault::kUsage, "{}", reading_.template_fault);
+      if (reading_.templates.templates.empty()) {
+        throw Error(Fault::kUsage,
+                    "--data-path: records are conversations, and the model has no chat template; "
+                    "put a chat_template.jinja next to its tokenizer, or give texts as \"prompt\"");
+      }
       kept = choose_chat_template(reading_.templates, "", with_tools);
       for (const std::int32_t id : turn_ends(*kept, reading_.tokenizer)) {
         if (std::ranges::find(ends_, id) == ends_.end()) ends_.push_back(id);
@@ -146,7 +151,7 @@ Questions::Questions(const std::vector<std::string>& files, const QuestionReadin
   read(files, reading, log);
   StreamHash hash;
   const auto add = [&](const auto& values) { hash.add(std::as_bytes(std::span(values))); };
-  for (const Question& one : questions_) {
+  for (const RolloutQuestion& one : questions_) {
     add(one.record.dump());
     add(one.ids);
   }
@@ -193,7 +198,7 @@ void Questions::read(const std::vector<std::string>& files, const QuestionReadin
   ends_ = encoder.ends();
 }
 
-const Question& Questions::at(std::int64_t place) const {
+const RolloutQuestion& Questions::at(std::int64_t place) const {
   const std::int64_t epoch = place / size();
   if (epoch != epoch_) {
     order_.resize(questions_.size());

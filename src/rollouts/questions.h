@@ -18,7 +18,7 @@
 
 namespace piton {
 
-struct Question {
+struct RolloutQuestion {
   nlohmann::ordered_json record;
   std::vector<std::int32_t> ids;
 };
@@ -42,8 +42,8 @@ class Questions {
             std::uint64_t seed, Log& log);
 
   std::int64_t size() const { return std::ssize(questions_); }
-  // Question number `place` of the run: each epoch has all of them in an order of its own.
-  const Question& at(std::int64_t place) const;
+  // Question number `place` of the run: each epoch has all of them, in another order.
+  const RolloutQuestion& at(std::int64_t place) const;
   const std::vector<std::int32_t>& ends() const { return ends_; }
   // Identifies the questions: "120 questions, 0123abcd".
   const std::string& identity() const { return identity_; }
@@ -51,7 +51,7 @@ class Questions {
  private:
   void read(const std::vector<std::string>& files, const QuestionReading& reading, Log& log);
 
-  std::vector<Question> questions_;
+  std::vector<RolloutQuestion> questions_;
   std::vector<std::int32_t> ends_;
   std::string identity_;
   std::uint64_t seed_;

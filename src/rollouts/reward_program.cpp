@@ -63,7 +63,7 @@ pid_t start(const std::string& command, const Pipe& input, const Pipe& output) {
   ::posix_spawn_file_actions_adddup2(&actions, output.write, STDOUT_FILENO);
   posix_spawnattr_t attributes;
   ::posix_spawnattr_init(&attributes);
-  // A group of its own: it is ended with all that it started, and Ctrl-C is for the run alone. It
+  // In a separate group: it is ended with all that it started, and Ctrl-C is for the run alone. It
   // begins with the usual handling of signals.
   sigset_t all;
   sigset_t none;

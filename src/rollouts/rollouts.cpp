@@ -57,22 +57,20 @@ Rollouts::Rollouts(const RolloutSettings& settings, std::shared_ptr<const Questi
   if (leads) rewards_ = make_rewards(settings.options);
 }
 
-// The tokens of answers [first, end) of the batch, by this rank and those that it shares a copy of
-// the model with.
+// The tokens of the answers of a share, by this rank and those that it shares a copy with.
 std::vector<std::vector<std::int32_t>> Rollouts::written(Session& session,
                                                          const std::vector<Answer>& answers,
-                                                         std::int64_t first, std::int64_t end,
-                                                         std::int64_t position, bool apart) {
+                                                         const Share& share) {
   Inference inference(session.context(false), session.pipeline(), session.mesh(),
                       session.settings().model);
-  if (apart) inference.read_apart();
+  if (share.apart) inference.read_apart();
   // Its cache is released with it: training needs the memory.
   const std::unique_ptr<DecodingEngine> engine = make_batched_engine(inference, {});
   std::vector<std::vector<std::int32_t>> prompts;
   std::vector<std::uint64_t> draws;
-  for (std::int64_t i = first; i < end; ++i) {
+  for (std::int64_t i = share.first; i < share.end; ++i) {
     prompts.push_back(answers[static_cast<std::size_t>(i)].question->ids);
-    draws.push_back(static_cast<std::uint64_t>(position + i));
+    draws.push_back(static_cast<std::uint64_t>(share.consumed + i));
   }
   std::vector<std::vector<std::int32_t>> ids;
   for (const std::vector<GeneratedToken>& text : generate_batch(
@@ -97,16 +95,18 @@ std::vector<Rollouts::Answer> Rollouts::write_answers(Session& session, const Ba
   const bool apart = place.ranks > 1 && session.settings().zero_stage < 3;
   const std::int64_t copies = apart ? place.ranks : 1;
   const std::int64_t copy = apart ? place.rank : 0;
-  const std::int64_t first = place.global_batch * copy / copies;
-  const std::int64_t end = place.global_batch * (copy + 1) / copies;
-  const auto own = written(session, answers, first, end, place.consumed_samples, apart);
+  const Share share{.first = place.global_batch * copy / copies,
+                    .end = place.global_batch * (copy + 1) / copies,
+                    .consumed = place.consumed_samples,
+                    .apart = apart};
+  const auto own = written(session, answers, share);
   // One rank of each copy tells: the place of its answers, and the length and tokens of each.
   Mesh& mesh = session.mesh();
   const bool tells = mesh.coordinate(Axis::kTensor) == 0 && mesh.coordinate(Axis::kPipeline) == 0 &&
                      (apart || place.rank == 0);
   std::vector<std::int32_t> told;
   if (tells) {
-    told.push_back(static_cast<std::int32_t>(first));
+    told.push_back(static_cast<std::int32_t>(share.first));
     for (const std::vector<std::int32_t>& ids : own) {
       told.push_back(static_cast<std::int32_t>(ids.size()));
       told.insert(told.end(), ids.begin(), ids.end());

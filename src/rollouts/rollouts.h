@@ -49,16 +49,22 @@ class Rollouts {
 
  private:
   struct Answer {
-    const Question* question = nullptr;
+    const RolloutQuestion* question = nullptr;
     std::vector<std::int32_t> ids;
     bool ended = false;
   };
   std::vector<Answer> write_answers(Session& session, const BatchPlace& place,
                                     Communicator& everyone);
+  // Answers [first, end) of a batch: those of one copy of the model.
+  struct Share {
+    std::int64_t first = 0;
+    std::int64_t end = 0;
+    std::int64_t consumed = 0;  // answers of the run before this batch
+    bool apart = false;         // other copies write others
+  };
   std::vector<std::vector<std::int32_t>> written(Session& session,
                                                  const std::vector<Answer>& answers,
-                                                 std::int64_t first, std::int64_t end,
-                                                 std::int64_t position, bool apart);
+                                                 const Share& share);
   std::vector<std::vector<double>> judged(const std::vector<Answer>& answers,
                                           Communicator& everyone);
   std::vector<MicroBatch> rows_of(const std::vector<Answer>& answers,

@@ -36,8 +36,8 @@ void refuse_other_data(const PretrainOptions& options) {
   const auto refuse = [](bool given, const char* flag) {
     if (!given) return;
     throw Error(Fault::kUsage,
-                "--{}: is of corpora and conversations, and --stage grpo reads questions, in an "
-                "order of its own; leave it out",
+                "--{}: is of corpora and conversations, and --stage grpo reads questions, in "
+                "another order each time; leave it out",
                 flag);
   };
   refuse(data.mock_data, "mock-data");

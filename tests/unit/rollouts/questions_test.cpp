@@ -47,7 +47,9 @@ struct QuestionFile {
   KeptWarnings log;
 };
 
-std::string text_of(const Question& question) { return {question.ids.begin(), question.ids.end()}; }
+std::string text_of(const RolloutQuestion& question) {
+  return {question.ids.begin(), question.ids.end()};
+}
 
 TEST(Questions, AreTextsAndConversationsWithoutTheLastAnswer) {
   QuestionFile file(
@@ -99,6 +101,13 @@ TEST(Questions, BadRecordsAreLeftOutByName) {
   EXPECT_THAT(file.log.lines[2], HasSubstr("line 4"));
   EXPECT_THAT(file.log.lines[2], HasSubstr("it has no \"answer\""));
   EXPECT_THAT(file.log.lines[3], HasSubstr("4 records of 5 are left out"));
+  QuestionFile chats("{\"prompt\": [{\"role\": \"user\", \"content\": \"a\"}]}\n");
+  EXPECT_THAT(message_of(Fault::kUsage,
+                         [&] {
+                           Questions({chats.path}, {.tokenizer = chats.tokenizer, .longest = 8}, 7,
+                                     chats.log);
+                         }),
+              HasSubstr("records are conversations, and the model has no chat template"));
   QuestionFile none("{\"text\": \"ab\"}\n");
   EXPECT_THAT(message_of(Fault::kData, [&] { none.read(); }), HasSubstr("no question, wanted"));
 }
