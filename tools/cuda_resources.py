@@ -64,7 +64,7 @@ KERNELS = {
     "add_table_rows": ("embedding backward", 256, 4_256, 5 * HIDDEN, 0),
     "statistics_rows": ("loss statistics of fp32 logits", 256, 0, 4 * ROWS * VOCABULARY, 0),
     "LossGradient": ("loss backward", 256, 0, 6 * ROWS * VOCABULARY, 0),
-    "square_blocks": ("norm of the gradients", 256, 0, 4 * PARAMETERS, 0),
+    "SquareBlocks": ("norm of the gradients", 256, 0, 4 * PARAMETERS, 0),
     "Adamw": ("AdamW with a bf16 copy", 256, 0, 30 * PARAMETERS, 0),
 }
 CHANNELS = {"8": "64", "16": "128", "32": "256"}  # of a lane: of a head
@@ -98,7 +98,7 @@ def group_of(name):
     """The row of an instance; None for instances in fp64, which are for checks."""
     if "double" in name:
         return None
-    body = re.match(r"(run_elements|run_groups|add_column_sums)<(\w+)", name)
+    body = re.match(r"(run_elements|run_groups|run_spans|add_column_sums)<(?:ElementSpan<)?(\w+)", name)
     kernel = body[2] if body else re.match(r"\w+", name)[0]
     if body and body[1] == "add_column_sums":
         kernel += " over rows"
