@@ -52,8 +52,9 @@ KERNELS = {
     "bias_gradient, d <= 128": ("", 128, 34_112, 0, 0),
     "bias_gradient, d <= 256": ("", 128, 66_880, 0, 0),
     "norm_rows": ("norm forward", 256, 0, 2 * HIDDEN, 0),
-    "norm_gradient_rows": ("norm backward", 256, 0, 4 * HIDDEN, 0),
-    "GainTerms over rows": ("its gain and bias", 256, 16_384, 2 * HIDDEN, 0),
+    "norm_gradient_pass": ("norm backward with gain and bias", 256, 16_416, 4 * HIDDEN, 0),
+    "norm_gradient_rows": ("norm backward of long rows, or without sums", 256, 0, 4 * HIDDEN, 0),
+    "GainTerms over rows": ("gain and bias of long rows", 256, 16_384, 2 * HIDDEN, 0),
     "DropAndAdd": ("bias, dropout and residual", 256, 0, 3 * HIDDEN, 0),
     "DropGradient": ("dropout backward", 256, 0, 2 * HIDDEN, 0),
     "DropGradient over rows": ("the same with its bias", 256, 8_192, 2 * HIDDEN, 0),
@@ -64,7 +65,7 @@ KERNELS = {
     "add_table_rows": ("embedding backward", 256, 4_256, 5 * HIDDEN, 0),
     "statistics_rows": ("loss statistics of fp32 logits", 256, 0, 4 * ROWS * VOCABULARY, 0),
     "LossGradient": ("loss backward", 256, 0, 6 * ROWS * VOCABULARY, 0),
-    "square_blocks": ("norm of the gradients", 256, 0, 4 * PARAMETERS, 0),
+    "SquareBlocks": ("norm of the gradients", 256, 0, 4 * PARAMETERS, 0),
     "Adamw": ("AdamW with a bf16 copy", 256, 0, 30 * PARAMETERS, 0),
 }
 CHANNELS = {"8": "64", "16": "128", "32": "256"}  # of a lane: of a head
@@ -98,7 +99,7 @@ def group_of(name):
     """The row of an instance; None for instances in fp64, which are for checks."""
     if "double" in name:
         return None
-    body = re.match(r"(run_elements|run_groups|add_column_sums)<(\w+)", name)
+    body = re.match(r"(run_elements|run_groups|run_spans|add_column_sums)<(?:ElementSpan<)?(\w+)", name)
     kernel = body[2] if body else re.match(r"\w+", name)[0]
     if body and body[1] == "add_column_sums":
         kernel += " over rows"

@@ -109,34 +109,36 @@ Cadam::Cadam(const CadamOptions& options, const std::vector<Span>& spans, Mesh& 
 void Cadam::update(const Tensor& scalars, Stream& stream) {
   if (!maxima_.defined()) return;
   device_->zero(maxima_, stream);  // rows of other ranks
+  std::vector<CallChain> maxima;
   for (const Part& part : parts_) {
-    kernels_->run(CadamMaxima{.maxima = part.maxima,
-                              .momentum = part.span.momentum,
-                              .scales = part.span.scales,
-                              .gradient = part.span.gradient,
-                              .scalars = scalars,
-                              .columns = part.run.columns,
-                              .first_column = part.run.first_column,
-                              .beta = options_.beta},
-                  stream);
+    maxima.push_back({CadamMaxima{.maxima = part.maxima,
+                                  .momentum = part.span.momentum,
+                                  .scales = part.span.scales,
+                                  .gradient = part.span.gradient,
+                                  .scalars = scalars,
+                                  .columns = part.run.columns,
+                                  .first_column = part.run.first_column,
+                                  .beta = options_.beta}});
   }
+  kernels_->run_chains(maxima, stream);
   const Event reduced = ranks_->all_reduce(maxima_, Reduction::kMax, stream);
   arena_->hold(maxima_, reduced.fence());
   stream.wait(reduced);
+  std::vector<CallChain> updates;
   for (const Part& part : parts_) {
-    kernels_->run(CadamUpdate{.main = part.span.main,
-                              .momentum = part.span.momentum,
-                              .scales = part.span.scales,
-                              .copy = part.span.copy,
-                              .maxima = part.maxima,
-                              .gradient = part.span.gradient,
-                              .scalars = scalars,
-                              .columns = part.run.columns,
-                              .first_column = part.run.first_column,
-                              .beta = options_.beta,
-                              .decay_multiplier = part.run.piece->decays ? 1.0 : 0.0},
-                  stream);
+    updates.push_back({CadamUpdate{.main = part.span.main,
+                                   .momentum = part.span.momentum,
+                                   .scales = part.span.scales,
+                                   .copy = part.span.copy,
+                                   .maxima = part.maxima,
+                                   .gradient = part.span.gradient,
+                                   .scalars = scalars,
+                                   .columns = part.run.columns,
+                                   .first_column = part.run.first_column,
+                                   .beta = options_.beta,
+                                   .decay_multiplier = part.run.piece->decays ? 1.0 : 0.0}});
   }
+  kernels_->run_chains(updates, stream);
 }
 
 }  // namespace piton

@@ -169,9 +169,12 @@ void GradientSquares::sum(Stream& stream) {
   // The all-reduce of the previous step also filled the entries of other ranks, which this rank
   // does not overwrite below.
   device_->zero(sums_, stream);
+  std::vector<CallChain> chains;
+  chains.reserve(parts_.size());
   for (const Part& part : parts_) {
-    kernels_->run(SquareSums{.sums = part.sums, .x = part.gradient, .block = block_}, stream);
+    chains.push_back({SquareSums{.sums = part.sums, .x = part.gradient, .block = block_}});
   }
+  kernels_->run_chains(chains, stream);
   const Event reduced = ranks_->all_reduce(sums_, Reduction::kSum, stream);
   arena_->hold(sums_, reduced.fence());
   stream.wait(reduced);

@@ -281,13 +281,18 @@ void Optimizer::step(const StepRates& rates, Stream& stream) {
 void Optimizer::run_updates(Stream& stream) {
   if (cadam_) {
     cadam_->update(scalars_, stream);
+    std::vector<std::vector<Tensor>> places;
     for (const OptimizerState& state : state_) {
       if (state.rule != OptimizerKind::kCadam) continue;
-      run_average({state.moments.back().values, state.main}, stream);
+      places.push_back({state.moments.back().values, state.main});
     }
+    run_averages(places, stream);
   }
   if (!transfer_) {
-    for (const Update& update : updates_) run(update, stored(update), stream);
+    std::vector<CallChain> chains;
+    chains.reserve(updates_.size());
+    for (const Update& update : updates_) chains.push_back(calls_of(update, stored(update)));
+    kernels_->run_chains(chains, stream);
     for (const MatrixRound& round : rounds_) run(round, stored(round), stream);
     return;
   }
@@ -327,11 +332,16 @@ std::vector<Tensor> Optimizer::stored(const MatrixRound& round) const {
 }
 
 // `here`: stored(update), where kernels reach it.
-void Optimizer::run(const Update& update, std::vector<Tensor> here, Stream& stream) {
+CallChain Optimizer::calls_of(const Update& update, std::vector<Tensor> here) const {
   const OptimizerState& state = state_[update.span];
   if (state.main_is_value) here.push_back(state.main.slice(0, update.begin, update.size));
-  kernels_->run(update_call(update, here), stream);
-  run_average(here, stream);
+  CallChain calls{update_call(update, here)};
+  if (options_.average_decay) calls.emplace_back(average_call(here));
+  return calls;
+}
+
+void Optimizer::run(const Update& update, const std::vector<Tensor>& here, Stream& stream) {
+  for (const KernelCall& call : calls_of(update, here)) kernels_->run(call, stream);
 }
 
 // `here`: stored(round), where kernels reach it.
@@ -357,17 +367,24 @@ void Optimizer::run(const MatrixRound& round, const std::vector<Tensor>& here, S
                         .gradient = span.gradient});
   }
   muon_->update(matrices, scalars_, stream);
-  for (const std::vector<Tensor>& matrix : parts) run_average(matrix, stream);
+  run_averages(parts, stream);
 }
 
 // `here` ends with the average and the main copy.
-void Optimizer::run_average(const std::vector<Tensor>& here, Stream& stream) {
+MovingAverage Optimizer::average_call(const std::vector<Tensor>& here) const {
+  return {.average = here[here.size() - 2],
+          .main = here.back(),
+          .scalars = scalars_,
+          .decay = *options_.average_decay};
+}
+
+// Likewise each of `places`.
+void Optimizer::run_averages(const std::vector<std::vector<Tensor>>& places, Stream& stream) {
   if (!options_.average_decay) return;
-  kernels_->run(MovingAverage{.average = here[here.size() - 2],
-                              .main = here.back(),
-                              .scalars = scalars_,
-                              .decay = *options_.average_decay},
-                stream);
+  std::vector<CallChain> chains;
+  chains.reserve(places.size());
+  for (const std::vector<Tensor>& here : places) chains.push_back({average_call(here)});
+  kernels_->run_chains(chains, stream);
 }
 
 StepResult Optimizer::result(Stream& stream) {

@@ -152,11 +152,13 @@ class Optimizer {
   OptimizerKind rule_of(const UpdateSpan& span) const;
   void run_updates(Stream& stream);
   std::vector<Tensor> stored(const Update& update) const;
-  void run(const Update& update, std::vector<Tensor> here, Stream& stream);
+  CallChain calls_of(const Update& update, std::vector<Tensor> here) const;
+  void run(const Update& update, const std::vector<Tensor>& here, Stream& stream);
   Update whole(std::size_t span) const { return {.span = span, .size = state_[span].size()}; }
   std::vector<Tensor> stored(const MatrixRound& round) const;
   void run(const MatrixRound& round, const std::vector<Tensor>& here, Stream& stream);
-  void run_average(const std::vector<Tensor>& here, Stream& stream);
+  MovingAverage average_call(const std::vector<Tensor>& here) const;
+  void run_averages(const std::vector<std::vector<Tensor>>& places, Stream& stream);
   std::vector<Cadam::Span> cadam_spans() const;
   KernelCall update_call(const Update& update, const std::vector<Tensor>& here) const;
   void make_state(Stream& stream);

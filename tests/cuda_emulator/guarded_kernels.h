@@ -5,6 +5,7 @@
 
 #include "cuda_emulator/launcher.h"
 #include "cuda_emulator/memory.h"
+#include "kernels/cuda/span_calls.h"
 #include "kernels/measured/forwarding_kernels.h"
 
 namespace piton::emulator {
@@ -16,14 +17,29 @@ class GuardedKernels final : public ForwardingKernels {
 
  private:
   void submit(const KernelCall& call, Stream& stream) override {
+    const CallChain alone{call};
+    guarded(std::span(&alone, 1), [&] { inner_.run(call, stream); });
+  }
+
+  // Chains of other calls one call after another, so that each has its own tensors.
+  void submit_chains(const std::vector<CallChain>& chains, Stream& stream) override {
+    if (chains.empty() || !cuda::are_span_calls(chains)) {
+      ForwardingKernels::submit_chains(chains, stream);
+    } else {
+      guarded(chains, [&] { inner_.run_chains(chains, stream); });
+    }
+  }
+
+  template <typename Run>
+  static void guarded(std::span<const CallChain> chains, Run run) {
     const struct EndOfCall {
       ~EndOfCall() { end_call(); }
     } end;
-    begin_call(call);
+    begin_calls(chains);
     try {
-      inner_.run(call, stream);
+      run();
     } catch (const Fault& fault) {
-      throw Fault(std::string(piton::name(call)) + ": " + fault.what());
+      throw Fault(std::string(piton::name(chains[0][0])) + ": " + fault.what());
     }
   }
 };

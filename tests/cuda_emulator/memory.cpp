@@ -251,14 +251,18 @@ void host_reads(const void* data, std::size_t bytes) {
     throw Fault("cuda emulator: a read of the host outside of allocations");
 }
 
-void begin_call(const KernelCall& call) {
+void begin_calls(std::span<const CallChain> chains) {
   const std::scoped_lock lock(memory.mutex);
   memory.call = ++memory.calls;
   // What is written first: the same memory may be read too.
   for (const bool writes : {true, false}) {
-    for_each_tensor(call, [&](std::string_view, const Tensor& tensor, Access access) {
-      if ((access == Access::kWrite) == writes) permit(tensor, access);
-    });
+    for (const CallChain& chain : chains) {
+      for (const KernelCall& call : chain) {
+        for_each_tensor(call, [&](std::string_view, const Tensor& tensor, Access access) {
+          if ((access == Access::kWrite) == writes) permit(tensor, access);
+        });
+      }
+    }
   }
 }
 

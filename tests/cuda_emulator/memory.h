@@ -12,6 +12,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 
 #include "kernels/kernels.h"
 
@@ -28,9 +29,9 @@ bool is_allocated(const void* data);
 void host_writes(void* data, std::size_t bytes);
 void host_reads(const void* data, std::size_t bytes);
 
-// From now on kernels may use the tensors of `call`, and what is allocated from now on. What the
-// call writes without reading it counts as not written. Until end_call().
-void begin_call(const KernelCall& call);
+// From now on kernels may use the tensors of these calls, and what is allocated from now on. What
+// the calls write without reading it counts as not written. Until end_call().
+void begin_calls(std::span<const CallChain> chains);
 void end_call();
 
 // Shared memory of the last block counts as not written.

@@ -24,9 +24,14 @@ double cost(const CallChain& chain) {
 }
 
 // The order in which threads that take turns are done with the chains early; empty if they would
-// wait for each other so long that dividing each call among them is faster.
+// wait for each other so long that dividing each call among them is faster, or compute so little
+// that it is as fast.
 std::vector<std::size_t> shared_out(const std::vector<CallChain>& chains, int threads) {
   constexpr double kMostWaiting = 0.2;  // of a thread's time
+  const auto computes = [](const CallChain& chain) {
+    return std::ranges::any_of(chain, [](const KernelCall& call) { return flops(call) > 0; });
+  };
+  if (std::ranges::none_of(chains, computes)) return {};
   std::vector<double> costs(chains.size());
   std::ranges::transform(chains, costs.begin(), cost);
   std::vector<std::size_t> order(chains.size());

@@ -6,6 +6,7 @@
 #include "device/cuda/stream.h"
 #include "kernels/cuda/calls.h"
 #include "kernels/cuda/product.h"
+#include "kernels/cuda/span_calls.h"
 
 namespace piton::cuda {
 namespace {
@@ -37,13 +38,30 @@ class CudaKernels final : public Kernels {
   }
 
   void submit(const KernelCall& call, Stream& stream) override {
+    expect_here(call);
+    const CallContext context = context_of(stream);
+    std::visit([&](const auto& one) { execute(one, context); }, call);
+  }
+
+  void submit_chains(const std::vector<CallChain>& chains, Stream& stream) override {
+    if (!are_span_calls(chains)) return Kernels::submit_chains(chains, stream);
+    for (const CallChain& chain : chains) {
+      for (const KernelCall& call : chain) expect_here(call);
+    }
+    execute_span_calls(chains, context_of(stream));
+  }
+
+  void expect_here(const KernelCall& call) const {
     for_each_tensor(call, [&](std::string_view tensor_name, const Tensor& tensor, Access) {
       PITON_ASSERT(tensor.place() == place_, "cuda kernels: {} of {} is not on their device",
                    tensor_name, piton::name(call));
     });
+  }
+
+  // Selects the device.
+  CallContext context_of(Stream& stream) {
     select(place_.index);
-    const CallContext context{.stream = handle_of(stream), .products = *products_};
-    std::visit([&](const auto& one) { execute(one, context); }, call);
+    return {.stream = handle_of(stream), .products = *products_};
   }
 
   Place place_;

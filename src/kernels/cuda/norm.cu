@@ -100,6 +100,38 @@ struct NormGradient {
   bool vectors;
 };
 
+// What dx of a row needs.
+template <typename S>
+struct RowValues {
+  S center;
+  S rstd;
+  S mean_g;
+  S mean_gn;
+};
+
+template <int kCount, typename X, typename T>
+__device__ __forceinline__ void store_norm_gradient(const NormGradient<X, T>& rows,
+                                                    std::int64_t row, std::int64_t column,
+                                                    const Numbers<X, kCount>& x,
+                                                    const Numbers<T, kCount>& dy,
+                                                    const RowValues<Wide<T>>& of) {
+  using S = Wide<T>;
+  const auto gain = load_part<kCount>(rows.gain, column, rows.h, rows.vectors);
+  Numbers<X, kCount> residual = {};
+  if (rows.dresidual != nullptr) {
+    residual = load_part<kCount>(rows.dresidual + row * rows.h, column, rows.h, rows.vectors);
+  }
+  Numbers<S, kCount> result;
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) {
+    const S g = widen(dy.at[i]) * (widen(gain.at[i]) + rows.gain_offset);
+    const S normalized = (widen(x.at[i]) - of.center) * of.rstd;
+    const S after = rows.dresidual != nullptr ? widen(residual.at[i]) : S{0};
+    result.at[i] = of.rstd * (g - of.mean_g - normalized * of.mean_gn) + after;
+  }
+  store_part(rows.dx + row * rows.h, column, rows.h, rows.vectors, result);
+}
+
 template <typename Rows, typename X, typename T>
 __global__ void __launch_bounds__(kThreads, kBlocks) norm_gradient_rows(NormGradient<X, T> rows) {
   using S = Wide<T>;
@@ -140,21 +172,125 @@ __global__ void __launch_bounds__(kThreads, kBlocks) norm_gradient_rows(NormGrad
     if (!team.holds_all()) team.load(x, strip, held);
     if (!team.holds_all()) team.load(dy, strip, gradient);
     team.each(strip, [&](int v, std::int64_t column) {
-      const auto gain = load_part<kCount>(rows.gain, column, rows.h, rows.vectors);
-      Numbers<X, kCount> residual = {};
-      if (rows.dresidual != nullptr) {
-        residual = load_part<kCount>(rows.dresidual + row * rows.h, column, rows.h, rows.vectors);
-      }
-      Numbers<S, kCount> result;
-#pragma unroll
-      for (int i = 0; i < kCount; ++i) {
-        const S g = widen(gradient[v].at[i]) * (widen(gain.at[i]) + rows.gain_offset);
-        const S normalized = (widen(held[v].at[i]) - center) * rstd;
-        const S after = rows.dresidual != nullptr ? widen(residual.at[i]) : S{0};
-        result.at[i] = rstd * (g - mean_g - normalized * mean_gn) + after;
-      }
-      store_part(rows.dx + row * rows.h, column, rows.h, rows.vectors, result);
+      store_norm_gradient<kCount>(rows, row, column, held[v], gradient[v],
+                                  {center, rstd, mean_g, mean_gn});
     });
+  }
+}
+
+// How the one pass of the backward divides its rows: teams of kTeam threads, with kHeld vectors of
+// each.
+template <int kThreadsOfTeam, int kVectorsOfThread>
+struct PassShape {
+  static constexpr int kTeam = kThreadsOfTeam;
+  static constexpr int kHeld = kVectorsOfThread;
+  static constexpr int kTeams = kThreads / kTeam;
+};
+
+// The sum over the team; `parts` has kWarps elements. All threads of a block come here.
+template <int kTeam, typename S>
+__device__ __forceinline__ S sum_of_team(S mine, S* parts) {
+  for (int distance = kWarp / 2; distance > 0; distance /= 2) {
+    mine += __shfl_xor_sync(kAllLanes, mine, distance);
+  }
+  if constexpr (kTeam == kWarp) return mine;
+  __syncthreads();
+  if (threadIdx.x % kWarp == 0) parts[threadIdx.x / kWarp] = mine;
+  __syncthreads();
+  const int first = static_cast<int>(threadIdx.x) / kTeam * (kTeam / kWarp);
+  S sum = parts[first];
+  for (int warp = 1; warp < kTeam / kWarp; ++warp) sum += parts[first + warp];
+  return sum;
+}
+
+template <typename X, typename T>
+struct NormPass {
+  NormGradient<X, T> rows;
+  Wide<T>* partial;  // [chunks, kSums, h]
+  std::int64_t chunk_rows;
+};
+
+// dx of a chunk of rows, and its sums for the gain, and with kSums = 2 for the bias: a thread has
+// those of its columns in registers. Then the teams are added in order.
+template <typename Shape, int kSums, typename X, typename T>
+__global__ void __launch_bounds__(kThreads, kBlocks) norm_gradient_pass(NormPass<X, T> all) {
+  using S = Wide<T>;
+  constexpr int kCount = kVectorOf<X, T>;
+  constexpr int kTeam = Shape::kTeam;
+  constexpr int kHeld = Shape::kHeld;
+  using Team = RowTeam<kTeam, kHeld, kCount>;
+  constexpr std::int64_t kWidth = Team::kStrip;
+  S* parts = shared_array<S>();  // [kWarps], then [kTeams, kSums, kWidth] if there are more
+  const NormGradient<X, T>& rows = all.rows;
+  const Team team{rows.h, rows.vectors};
+  const std::int64_t of_block = threadIdx.x / kTeam;
+  const std::int64_t begin = std::int64_t{blockIdx.x} * all.chunk_rows;
+  const std::int64_t end = begin + all.chunk_rows < rows.n ? begin + all.chunk_rows : rows.n;
+  const S size = static_cast<S>(rows.h);
+  Numbers<S, kCount> sums[kSums][kHeld] = {};
+  for (std::int64_t first = begin; first < end; first += Shape::kTeams) {
+    const std::int64_t row = first + of_block;
+    const bool is_row = row < end;
+    Numbers<X, kCount> held[kHeld] = {};
+    Numbers<T, kCount> gradient[kHeld] = {};
+    if (is_row) {
+      team.load(rows.x + row * rows.h, 0, held);
+      team.load(rows.dy + row * rows.h, 0, gradient);
+    }
+    const S center = is_row && rows.mean != nullptr ? rows.mean[row] : S{0};
+    const S rstd = is_row ? rows.rstd[row] : S{0};
+    S sum_g = 0;
+    S sum_gn = 0;
+    if (is_row) {
+      team.each(0, [&](int v, std::int64_t column) {
+        const auto gain = load_part<kCount>(rows.gain, column, rows.h, rows.vectors);
+#pragma unroll
+        for (int i = 0; i < kCount; ++i) {  // past the end of the row dy is zero
+          const S dy = widen(gradient[v].at[i]);
+          const S normalized = (widen(held[v].at[i]) - center) * rstd;
+          const S g = dy * (widen(gain.at[i]) + rows.gain_offset);
+          sum_g += g;
+          sum_gn += g * normalized;
+          sums[0][v].at[i] += dy * normalized;
+          if (kSums == 2) sums[kSums - 1][v].at[i] += dy;
+        }
+      });
+    }
+    const S mean_g = rows.mean != nullptr ? sum_of_team<kTeam>(sum_g, parts) / size : S{0};
+    const S mean_gn = sum_of_team<kTeam>(sum_gn, parts) / size;
+    if (!is_row) continue;
+    team.each(0, [&](int v, std::int64_t column) {
+      store_norm_gradient<kCount>(rows, row, column, held[v], gradient[v],
+                                  {center, rstd, mean_g, mean_gn});
+    });
+  }
+  S* to = all.partial + std::int64_t{blockIdx.x} * kSums * rows.h;
+  if constexpr (Shape::kTeams == 1) {
+#pragma unroll
+    for (int which = 0; which < kSums; ++which) {
+      team.each(0, [&](int v, std::int64_t column) {
+        store_part(to + which * rows.h, column, rows.h, false, sums[which][v]);
+      });
+    }
+  } else {
+    S* of_teams = parts + kWarps;
+#pragma unroll
+    for (int which = 0; which < kSums; ++which) {
+      team.each(0, [&](int v, std::int64_t column) {
+        store_part(of_teams + (of_block * kSums + which) * kWidth, column, rows.h, false,
+                   sums[which][v]);
+      });
+    }
+    __syncthreads();
+    for (std::int64_t i = threadIdx.x; i < kSums * rows.h; i += kThreads) {
+      const std::int64_t which = i / rows.h;
+      const std::int64_t at = which * kWidth + i % rows.h;
+      S sum = of_teams[at];
+      for (int other = 1; other < Shape::kTeams; ++other) {
+        sum += of_teams[other * kSums * kWidth + at];
+      }
+      to[i] = sum;
+    }
   }
 }
 
@@ -209,6 +345,53 @@ bool rows_fit(std::int64_t h, int count, std::initializer_list<Tensor> tensors) 
   return h % count == 0 && vectors_fit(count, tensors);
 }
 
+// Rows of one pass: enough blocks for a GPU, and few enough that their sums are little to add.
+constexpr std::int64_t kPassBlocks = 512;
+constexpr std::int64_t kLeastPassRows = 16;
+
+template <typename Shape, int kSums, typename X, typename T>
+void launch_pass(const NormBackward& call, const NormGradient<X, T>& rows, cudaStream_t stream) {
+  using S = Wide<T>;
+  constexpr std::int64_t kWidth = std::int64_t{kThreads} * Shape::kHeld * kVectorOf<X, T>;
+  const auto divided = [](std::int64_t a, std::int64_t b) { return (a + b - 1) / b; };
+  const std::int64_t least = std::max(kLeastPassRows, divided(rows.n, kPassBlocks));
+  const std::int64_t chunk_rows = divided(least, Shape::kTeams) * Shape::kTeams;
+  const std::int64_t chunks = divided(rows.n, chunk_rows);
+  const Tensor& like = call.dgain.defined() ? call.dgain : call.dbias;
+  const Tensor partial = scratch(like.dtype(), {chunks, kSums, rows.h}, like.place(), stream);
+  const std::int64_t shared = kWarps + (Shape::kTeams > 1 ? kSums * kWidth : 0);
+  launch("launch of norm backward", norm_gradient_pass<Shape, kSums, X, T>,
+         {.blocks = {static_cast<unsigned>(chunks), 1, 1},
+          .shared_bytes = static_cast<std::size_t>(shared) * sizeof(S)},
+         NormPass<X, T>{rows, pointer<S>(partial), chunk_rows}, stream);
+  launch("launch of norm backward, gain and bias", add_chunks<S>,
+         {.blocks = {static_cast<unsigned>(divided(rows.h, kWarp)), kSums, 1},
+          .shared_bytes = kThreads * sizeof(S)},
+         Chunks<S>{.sums = {pointer<S>(call.dgain), pointer<S>(call.dbias)},
+                   .partial = pointer<const S>(partial),
+                   .chunks = chunks,
+                   .columns = rows.h},
+         stream);
+}
+
+// dx and the sums in one pass, of rows whose sums a team holds. False: these rows are longer.
+template <int kSums, typename X, typename T>
+bool launched_pass(const NormBackward& call, const NormGradient<X, T>& rows, cudaStream_t stream) {
+  const std::int64_t in_row = (rows.h + kVectorOf<X, T> - 1) / kVectorOf<X, T>;
+  if (in_row <= kWarp) {
+    launch_pass<PassShape<kWarp, 1>, kSums>(call, rows, stream);
+  } else if (in_row <= kThreads / 2) {
+    launch_pass<PassShape<kThreads / 2, 1>, kSums>(call, rows, stream);
+  } else if (in_row <= kThreads) {
+    launch_pass<PassShape<kThreads, 1>, kSums>(call, rows, stream);
+  } else if (in_row <= 2 * kThreads) {
+    launch_pass<PassShape<kThreads, 2>, kSums>(call, rows, stream);
+  } else {
+    return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 void execute(const NormForward& call, const CallContext& context) {
@@ -242,34 +425,35 @@ void execute(const NormBackward& call, const CallContext& context) {
   const std::int64_t n = call.x.dim(0);
   const std::int64_t h = call.x.dim(1);
   if (n == 0) return;
-  with_stream(call.x.dtype(), call.dy.dtype(),
-              [&]<typename X, typename T>(std::type_identity<X>, std::type_identity<T>) {
-                using S = Wide<T>;
-                constexpr int kCount = kVectorOf<X, T>;
-                if (call.dbias.defined()) {
-                  launch_gains<true, X, T>(call, context.stream);
-                } else if (call.dgain.defined()) {
-                  launch_gains<false, X, T>(call, context.stream);
-                }
-                with_team(h, kCount, [&]<typename Rows>(Rows) {
-                  launch("launch of norm backward", norm_gradient_rows<Rows, X, T>,
-                         shape_of_rows<Rows, S>(n),
-                         NormGradient<X, T>{
-                             .dx = pointer<X>(call.dx),
-                             .dy = pointer<const T>(call.dy),
-                             .dresidual = pointer<const X>(call.dresidual),
-                             .x = pointer<const X>(call.x),
-                             .gain = pointer<const T>(call.gain),
-                             .mean = pointer<const S>(call.mean),
-                             .rstd = pointer<const S>(call.rstd),
-                             .gain_offset = static_cast<S>(call.gain_offset),
-                             .n = n,
-                             .h = h,
-                             .vectors = rows_fit(
-                                 h, kCount, {call.dx, call.dy, call.dresidual, call.x, call.gain})},
-                         context.stream);
-                });
-              });
+  with_stream(
+      call.x.dtype(), call.dy.dtype(),
+      [&]<typename X, typename T>(std::type_identity<X>, std::type_identity<T>) {
+        using S = Wide<T>;
+        constexpr int kCount = kVectorOf<X, T>;
+        const NormGradient<X, T> gradient{
+            .dx = pointer<X>(call.dx),
+            .dy = pointer<const T>(call.dy),
+            .dresidual = pointer<const X>(call.dresidual),
+            .x = pointer<const X>(call.x),
+            .gain = pointer<const T>(call.gain),
+            .mean = pointer<const S>(call.mean),
+            .rstd = pointer<const S>(call.rstd),
+            .gain_offset = static_cast<S>(call.gain_offset),
+            .n = n,
+            .h = h,
+            .vectors = rows_fit(h, kCount, {call.dx, call.dy, call.dresidual, call.x, call.gain})};
+        if (call.dbias.defined()) {
+          if (launched_pass<2>(call, gradient, context.stream)) return;
+          launch_gains<true, X, T>(call, context.stream);
+        } else if (call.dgain.defined()) {
+          if (launched_pass<1>(call, gradient, context.stream)) return;
+          launch_gains<false, X, T>(call, context.stream);
+        }
+        with_team(h, kCount, [&]<typename Rows>(Rows) {
+          launch("launch of norm backward", norm_gradient_rows<Rows, X, T>,
+                 shape_of_rows<Rows, S>(n), gradient, context.stream);
+        });
+      });
 }
 
 }  // namespace piton::cuda

@@ -17,6 +17,7 @@
 #define __forceinline__ inline __attribute__((always_inline))
 #define __align__(bytes) __attribute__((aligned(bytes)))
 #define __launch_bounds__(...)
+#define __grid_constant__
 
 #define threadIdx (piton::emulator::indices.thread)
 #define blockIdx (piton::emulator::indices.block)

@@ -3,7 +3,8 @@
 
 #include "kernels/cuda/calls.h"
 #include "kernels/cuda/held_row.cuh"
-#include "kernels/cuda/rows.cuh"
+#include "kernels/cuda/span_calls.h"
+#include "kernels/cuda/updates/spans.cuh"
 
 namespace piton::cuda {
 namespace {
@@ -125,30 +126,32 @@ struct SquareBlocks {
   std::int64_t n;
   std::int64_t block;
   bool vectors;
+
+  __device__ void run_block(std::int64_t index) const;
 };
 
-__global__ void __launch_bounds__(kThreads, kBlocks) square_blocks(SquareBlocks all) {
+__device__ void SquareBlocks::run_block(std::int64_t index) const {
   constexpr int kCount = kVectorOf<float>;
   using Team = RowTeam<kThreads, 4, kCount>;
   double* parts = shared_array<double>();
-  const std::int64_t begin = std::int64_t{blockIdx.x} * all.block;
-  const std::int64_t rest = all.n - begin;
-  const std::int64_t size = rest < all.block ? rest : all.block;
-  const Team team{size, all.vectors && size % kCount == 0};
+  const std::int64_t begin = index * block;
+  const std::int64_t rest = n - begin;
+  const std::int64_t size = rest < block ? rest : block;
+  const Team team{size, vectors && size % kCount == 0};
   double sum = 0;
   for (std::int64_t strip = 0; strip < size; strip += Team::kStrip) {
     Numbers<float, kCount> held[4];
-    team.load(all.x + begin, strip, held);
+    team.load(x + begin, strip, held);
     team.each(strip, [&](int v, std::int64_t) {
 #pragma unroll
       for (int i = 0; i < kCount; ++i) {  // zeros past the end
-        const double x = held[v].at[i];
-        sum = fma(x, x, sum);
+        const double value = held[v].at[i];
+        sum = fma(value, value, sum);
       }
     });
   }
   sum = block_sum(sum, parts);
-  if (threadIdx.x == 0) all.sums[blockIdx.x] = sum;
+  if (threadIdx.x == 0) sums[index] = sum;
 }
 
 struct Begin {
@@ -227,74 +230,108 @@ __global__ void __launch_bounds__(kThreads, kBlocks) begin_update(Begin all) {
   }
 }
 
-DType copy_dtype(const Tensor& copy) { return copy.defined() ? copy.dtype() : DType::kF32; }
+template <typename T>
+Span<ElementSpan<Adamw<T>>> span_of(const AdamwUpdate& call) {
+  return element_span(
+      flat(Adamw<T>::kVector, {call.main, call.first, call.second, call.copy, call.gradient}),
+      Adamw<T>{.main = pointer<float>(call.main),
+               .first = pointer<float>(call.first),
+               .second = pointer<float>(call.second),
+               .copy = pointer<T>(call.copy),
+               .gradient = pointer<const float>(call.gradient),
+               .scalars = pointer<const float>(call.scalars),
+               .beta1 = static_cast<float>(call.beta1),
+               .rest1 = static_cast<float>(1 - call.beta1),
+               .beta2 = static_cast<float>(call.beta2),
+               .rest2 = static_cast<float>(1 - call.beta2),
+               .eps = static_cast<float>(call.eps),
+               .decay_multiplier = static_cast<float>(call.decay_multiplier),
+               .lr_multiplier = static_cast<float>(call.lr_multiplier)});
+}
+
+template <typename T>
+Span<ElementSpan<Sgd<T>>> span_of(const SgdUpdate& call) {
+  return element_span(flat(Sgd<T>::kVector, {call.main, call.buffer, call.copy, call.gradient}),
+                      Sgd<T>{.main = pointer<float>(call.main),
+                             .buffer = pointer<float>(call.buffer),
+                             .copy = pointer<T>(call.copy),
+                             .gradient = pointer<const float>(call.gradient),
+                             .scalars = pointer<const float>(call.scalars),
+                             .momentum = static_cast<float>(call.momentum),
+                             .decay_multiplier = static_cast<float>(call.decay_multiplier),
+                             .lr_multiplier = static_cast<float>(call.lr_multiplier)});
+}
+
+// Calls whose type is that of the copies of weights.
+template <typename Call>
+void launch_by_copy(std::string_view name, const Calls<Call>& all, const CallContext& context) {
+  by_copy_dtype(all, [&]<typename T>(std::type_identity<T>, const Calls<Call>& calls) {
+    std::vector<decltype(span_of<T>(*calls.front()))> spans;
+    spans.reserve(calls.size());
+    for (const Call* call : calls) spans.push_back(span_of<T>(*call));
+    launch_spans(name, spans, 0, context.stream);
+  });
+}
 
 }  // namespace
 
+void execute(const Calls<AdamwUpdate>& calls, const CallContext& context) {
+  launch_by_copy("launch of adamw", calls, context);
+}
+void execute(const Calls<SgdUpdate>& calls, const CallContext& context) {
+  launch_by_copy("launch of sgd", calls, context);
+}
+
+void execute(const Calls<SignUpdate>& calls, const CallContext& context) {
+  std::vector<Span<ElementSpan<SignStep>>> spans;
+  for (const SignUpdate* call : calls) {
+    spans.push_back(element_span(
+        flat(SignStep::kVector, {call->main, call->gradient}),
+        SignStep{pointer<float>(call->main), pointer<const float>(call->gradient),
+                 pointer<const float>(call->scalars), static_cast<float>(call->rate)}));
+  }
+  launch_spans("launch of sign update", spans, 0, context.stream);
+}
+
+void execute(const Calls<MovingAverage>& calls, const CallContext& context) {
+  std::vector<Span<ElementSpan<Average>>> spans;
+  for (const MovingAverage* call : calls) {
+    spans.push_back(element_span(
+        flat(Average::kVector, {call->average, call->main}),
+        Average{pointer<float>(call->average), pointer<const float>(call->main),
+                pointer<const float>(call->scalars), static_cast<float>(1 - call->decay)}));
+  }
+  launch_spans("launch of moving average", spans, 0, context.stream);
+}
+
+void execute(const Calls<SquareSums>& calls, const CallContext& context) {
+  std::vector<Span<SquareBlocks>> spans;
+  for (const SquareSums* call : calls) {
+    spans.push_back({{.sums = pointer<double>(call->sums),
+                      .x = pointer<const float>(call->x),
+                      .n = call->x.dim(0),
+                      .block = call->block,
+                      .vectors = call->block % kVectorOf<float> == 0 &&
+                                 vectors_fit(kVectorOf<float>, {call->x})},
+                     call->sums.dim(0)});
+  }
+  launch_spans("launch of square sums", spans, kWarps * sizeof(double), context.stream);
+}
+
 void execute(const AdamwUpdate& call, const CallContext& context) {
-  with_floating(copy_dtype(call.copy), [&]<typename T>(std::type_identity<T>) {
-    launch_rows(
-        "launch of adamw",
-        flat(Adamw<T>::kVector, {call.main, call.first, call.second, call.copy, call.gradient}),
-        Adamw<T>{.main = pointer<float>(call.main),
-                 .first = pointer<float>(call.first),
-                 .second = pointer<float>(call.second),
-                 .copy = pointer<T>(call.copy),
-                 .gradient = pointer<const float>(call.gradient),
-                 .scalars = pointer<const float>(call.scalars),
-                 .beta1 = static_cast<float>(call.beta1),
-                 .rest1 = static_cast<float>(1 - call.beta1),
-                 .beta2 = static_cast<float>(call.beta2),
-                 .rest2 = static_cast<float>(1 - call.beta2),
-                 .eps = static_cast<float>(call.eps),
-                 .decay_multiplier = static_cast<float>(call.decay_multiplier),
-                 .lr_multiplier = static_cast<float>(call.lr_multiplier)},
-        context.stream);
-  });
+  execute(Calls<AdamwUpdate>{&call}, context);
 }
-
 void execute(const SgdUpdate& call, const CallContext& context) {
-  with_floating(copy_dtype(call.copy), [&]<typename T>(std::type_identity<T>) {
-    launch_rows("launch of sgd",
-                flat(Sgd<T>::kVector, {call.main, call.buffer, call.copy, call.gradient}),
-                Sgd<T>{.main = pointer<float>(call.main),
-                       .buffer = pointer<float>(call.buffer),
-                       .copy = pointer<T>(call.copy),
-                       .gradient = pointer<const float>(call.gradient),
-                       .scalars = pointer<const float>(call.scalars),
-                       .momentum = static_cast<float>(call.momentum),
-                       .decay_multiplier = static_cast<float>(call.decay_multiplier),
-                       .lr_multiplier = static_cast<float>(call.lr_multiplier)},
-                context.stream);
-  });
+  execute(Calls<SgdUpdate>{&call}, context);
 }
-
 void execute(const SignUpdate& call, const CallContext& context) {
-  launch_rows("launch of sign update", flat(SignStep::kVector, {call.main, call.gradient}),
-              SignStep{pointer<float>(call.main), pointer<const float>(call.gradient),
-                       pointer<const float>(call.scalars), static_cast<float>(call.rate)},
-              context.stream);
+  execute(Calls<SignUpdate>{&call}, context);
 }
-
 void execute(const MovingAverage& call, const CallContext& context) {
-  launch_rows("launch of moving average", flat(Average::kVector, {call.average, call.main}),
-              Average{pointer<float>(call.average), pointer<const float>(call.main),
-                      pointer<const float>(call.scalars), static_cast<float>(1 - call.decay)},
-              context.stream);
+  execute(Calls<MovingAverage>{&call}, context);
 }
-
 void execute(const SquareSums& call, const CallContext& context) {
-  if (call.sums.dim(0) == 0) return;
-  launch("launch of square sums", square_blocks,
-         {.blocks = {static_cast<unsigned>(call.sums.dim(0)), 1, 1},
-          .shared_bytes = kWarps * sizeof(double)},
-         SquareBlocks{.sums = pointer<double>(call.sums),
-                      .x = pointer<const float>(call.x),
-                      .n = call.x.dim(0),
-                      .block = call.block,
-                      .vectors = call.block % kVectorOf<float> == 0 &&
-                                 vectors_fit(kVectorOf<float>, {call.x})},
-         context.stream);
+  execute(Calls<SquareSums>{&call}, context);
 }
 
 void execute(const BeginUpdate& call, const CallContext& context) {
