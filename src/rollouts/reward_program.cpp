@@ -138,8 +138,10 @@ double RewardProgram::number_in(const std::string& line) const {
 }
 
 void RewardProgram::refuse_more() const {
-  throw Error(Fault::kData,
-              "--reward-command: {} wrote more than one line for an answer, wanted one", command_);
+  throw Error(
+      Fault::kData,
+      "--reward-command: {} wrote more lines than it was given answers, wanted one for each",
+      command_);
 }
 
 void RewardProgram::refuse_end() {

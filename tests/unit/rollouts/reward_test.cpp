@@ -82,10 +82,11 @@ TEST(RewardProgram, ThatFailsIsNamed) {
        {Case{"exit 3", "exit 3 ended with exit code 3 before it had written the reward"},
         Case{"no-such-program-at-all", "ended with exit code 127"},
         Case{"read -r x; echo 1", "ended with exit code 0"},
-        Case{"echo good; cat", "wrote \"good\", wanted one finite number on each line"},
-        Case{"echo nan; cat", "wrote \"nan\""}, Case{"echo; cat", "wrote \"\""},
-        Case{"kill -9 $$", "was ended by signal 9"},
-        Case{"echo 1; cat > /dev/null", "was silent for 1 seconds, after 1 of 2 rewards"}}) {
+        Case{"read -r x; echo good; cat", "wrote \"good\", wanted one finite number on each line"},
+        Case{"read -r x; echo nan; cat", "wrote \"nan\""},
+        Case{"read -r x; echo; cat", "wrote \"\""}, Case{"kill -9 $$", "was ended by signal 9"},
+        Case{"read -r x; echo 1; cat > /dev/null",
+             "was silent for 1 seconds, after 1 of 2 rewards"}}) {
     RewardProgram program(one.command, 1);
     EXPECT_THAT(message_of(Fault::kData, [&] { program.numbers(lines); }), HasSubstr(one.says));
   }
@@ -100,7 +101,7 @@ TEST(RewardProgram, ThatWritesMoreIsRefusedBeforeItsNumbersAreMistaken) {
                            ::usleep(200'000);
                            program.numbers(lines);
                          }),
-              HasSubstr("more than one line for an answer"));
+              HasSubstr("wrote more lines than it was given answers"));
 }
 
 TEST(RolloutOptions, AreRefusedWhereTheyContradict) {
