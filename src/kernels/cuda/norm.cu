@@ -210,6 +210,41 @@ struct NormPass {
   std::int64_t chunk_rows;
 };
 
+// The sums of a chunk, from those that the threads of its teams have.
+template <typename Shape, int kSums, typename T, typename Team, typename Sums>
+__device__ __forceinline__ void store_chunk(Wide<T>* to, const Team& team, const Sums& sums,
+                                            Wide<T>* of_teams) {
+  using S = Wide<T>;
+  constexpr std::int64_t kWidth = Team::kStrip;
+  const std::int64_t of_block = threadIdx.x / Shape::kTeam;
+  if constexpr (Shape::kTeams == 1) {
+#pragma unroll
+    for (int which = 0; which < kSums; ++which) {
+      team.each(0, [&](int v, std::int64_t column) {
+        store_part(to + which * team.h, column, team.h, false, sums[which][v]);
+      });
+    }
+  } else {
+#pragma unroll
+    for (int which = 0; which < kSums; ++which) {
+      team.each(0, [&](int v, std::int64_t column) {
+        store_part(of_teams + (of_block * kSums + which) * kWidth, column, team.h, false,
+                   sums[which][v]);
+      });
+    }
+    __syncthreads();
+    for (std::int64_t i = threadIdx.x; i < kSums * team.h; i += kThreads) {
+      const std::int64_t which = i / team.h;
+      const std::int64_t at = which * kWidth + i % team.h;
+      S sum = of_teams[at];
+      for (int other = 1; other < Shape::kTeams; ++other) {
+        sum += of_teams[other * kSums * kWidth + at];
+      }
+      to[i] = sum;
+    }
+  }
+}
+
 // dx of a chunk of rows, and its sums for the gain, and with kSums = 2 for the bias: a thread has
 // those of its columns in registers. Then the teams are added in order.
 template <typename Shape, int kSums, typename X, typename T>
@@ -219,8 +254,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks) norm_gradient_pass(NormPass
   constexpr int kTeam = Shape::kTeam;
   constexpr int kHeld = Shape::kHeld;
   using Team = RowTeam<kTeam, kHeld, kCount>;
-  constexpr std::int64_t kWidth = Team::kStrip;
-  S* parts = shared_array<S>();  // [kWarps], then [kTeams, kSums, kWidth] if there are more
+  S* parts = shared_array<S>();  // [kWarps], then [kTeams, kSums, Team::kStrip] if there are more
   const NormGradient<X, T>& rows = all.rows;
   const Team team{rows.h, rows.vectors};
   const std::int64_t of_block = threadIdx.x / kTeam;
@@ -264,34 +298,8 @@ __global__ void __launch_bounds__(kThreads, kBlocks) norm_gradient_pass(NormPass
                                   {center, rstd, mean_g, mean_gn});
     });
   }
-  S* to = all.partial + std::int64_t{blockIdx.x} * kSums * rows.h;
-  if constexpr (Shape::kTeams == 1) {
-#pragma unroll
-    for (int which = 0; which < kSums; ++which) {
-      team.each(0, [&](int v, std::int64_t column) {
-        store_part(to + which * rows.h, column, rows.h, false, sums[which][v]);
-      });
-    }
-  } else {
-    S* of_teams = parts + kWarps;
-#pragma unroll
-    for (int which = 0; which < kSums; ++which) {
-      team.each(0, [&](int v, std::int64_t column) {
-        store_part(of_teams + (of_block * kSums + which) * kWidth, column, rows.h, false,
-                   sums[which][v]);
-      });
-    }
-    __syncthreads();
-    for (std::int64_t i = threadIdx.x; i < kSums * rows.h; i += kThreads) {
-      const std::int64_t which = i / rows.h;
-      const std::int64_t at = which * kWidth + i % rows.h;
-      S sum = of_teams[at];
-      for (int other = 1; other < Shape::kTeams; ++other) {
-        sum += of_teams[other * kSums * kWidth + at];
-      }
-      to[i] = sum;
-    }
-  }
+  store_chunk<Shape, kSums, T>(all.partial + std::int64_t{blockIdx.x} * kSums * rows.h, team, sums,
+                               parts + kWarps);
 }
 
 // The terms of the gradients of the gain, and with kBias of the bias.
