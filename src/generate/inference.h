@@ -51,8 +51,8 @@ class Inference {
   // each one passes through the kernels of the context.
   void record_passes(bool records) { records_passes_ = records; }
 
-  // From now on data-parallel ranks, which have whole copies of the model, read other texts than each other:
-  // calls are collective over the ranks of one copy. Not under ZeRO-3.
+  // From now on data-parallel ranks, which have whole copies of the model, read other texts than
+  // each other: calls are collective over the ranks of one copy. Not under ZeRO-3.
   void read_apart() { apart_ = true; }
 
   const ModelConfig& config() const { return config_; }

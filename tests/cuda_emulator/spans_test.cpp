@@ -3,11 +3,11 @@
 
 #include <deque>
 
+#include "comm/mesh.h"
 #include "cuda_emulator/guarded_kernels.h"
 #include "device/cuda/device.h"
 #include "kernels/cuda/kernels.h"
 #include "optim/optimizer.h"
-#include "comm/mesh.h"
 #include "support/tensors.h"
 
 namespace piton::cuda {
