@@ -65,6 +65,11 @@ class CaseList {
     }
   }
 
+  // Squares are positive: their sum, and the errors of its additions, are sqrt(n) times as large.
+  static std::int64_t terms_of_squares(std::int64_t n) {
+    return n * static_cast<std::int64_t>(std::ceil(std::sqrt(static_cast<double>(n))));
+  }
+
   // As Q6_K, Q5_K and Q4_K, and in groups of other sizes.
   std::vector<WeightCodes> codes_with_blocks(std::int64_t out, std::int64_t in) {
     return {with_blocks(codes(CodeKind::kInt8, out, in, 16, false), in),
@@ -450,7 +455,7 @@ class CaseList {
         }
       }
       for (const std::int64_t block : {1, 64, 300, 900}) {
-        add(fmt::format("n {} block {}", n, block), block,
+        add(fmt::format("n {} block {}", n, block), terms_of_squares(block),
             SquareSums{.sums = source_.unwritten(DType::kF64, {(n + block - 1) / block}),
                        .x = source_.normal(DType::kF32, {n}),
                        .block = block});
@@ -473,8 +478,7 @@ class CaseList {
       }
     }
     const std::int64_t block = 5000;  // longer than what a block of CUDA threads holds
-    // Squares are positive: their sum, and the errors of its additions, are sqrt(n) times as large.
-    add("n 12001 block 5000", 71 * block,
+    add("n 12001 block 5000", terms_of_squares(block),
         SquareSums{.sums = source_.unwritten(DType::kF64, {3}),
                    .x = source_.normal(DType::kF32, {12001}),
                    .block = block});
