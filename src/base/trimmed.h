@@ -5,12 +5,14 @@
 
 namespace piton {
 
-// `text` without blanks, tabs and line ends at both ends; a view of the same memory.
+// Blanks, tabs and line ends.
+inline constexpr std::string_view kWhiteSpace = " \t\r\n";
+
+// `text` without white space at both ends; a view of the same memory.
 inline std::string_view trimmed(std::string_view text) {
-  constexpr std::string_view kSpace = " \t\r\n";
-  const auto first = text.find_first_not_of(kSpace);
+  const auto first = text.find_first_not_of(kWhiteSpace);
   if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(kSpace) - first + 1);
+  return text.substr(first, text.find_last_not_of(kWhiteSpace) - first + 1);
 }
 
 }  // namespace piton

@@ -11,6 +11,7 @@
 #include "checkpoint/collective.h"
 #include "generate/batched_engine.h"
 #include "generate/generator.h"
+#include "parallel/without_observer.h"
 #include "rollouts/advantages.h"
 
 namespace piton {
@@ -32,20 +33,6 @@ std::vector<T> values_in(const std::string& bytes) {
   if (!values.empty()) std::memcpy(values.data(), bytes.data(), values.size() * sizeof(T));
   return values;
 }
-
-// Passes of the engine are not those of micro-batches.
-class WithoutObserver {
- public:
-  explicit WithoutObserver(Pipeline& pipeline)
-      : pipeline_(pipeline), kept_(std::exchange(pipeline.observer, {})) {}
-  ~WithoutObserver() { pipeline_.observer = std::move(kept_); }
-  WithoutObserver(const WithoutObserver&) = delete;
-  WithoutObserver& operator=(const WithoutObserver&) = delete;
-
- private:
-  Pipeline& pipeline_;
-  decltype(Pipeline::observer) kept_;
-};
 
 std::string name_of_figure(const std::string& reward) { return "reward_" + reward; }
 

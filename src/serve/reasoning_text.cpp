@@ -2,16 +2,16 @@
 
 #include <algorithm>
 
+#include "base/trimmed.h"
 #include "generate/partial_word.h"
-#include "serve/white_space.h"
 
 namespace piton {
 
 ReasoningPlace reasoning_after(std::string_view prompt, std::string_view source) {
   if (source.find(kReasoningOpen) == source.npos && source.find(kReasoningClose) == source.npos)
     return ReasoningPlace::kNone;
-  return stripped(prompt).ends_with(kReasoningOpen) ? ReasoningPlace::kInside
-                                                    : ReasoningPlace::kMayBegin;
+  return trimmed(prompt).ends_with(kReasoningOpen) ? ReasoningPlace::kInside
+                                                   : ReasoningPlace::kMayBegin;
 }
 
 bool ReasoningText::open() {

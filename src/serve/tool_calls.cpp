@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/trimmed.h"
 #include "generate/partial_word.h"
-#include "serve/white_space.h"
 
 namespace piton {
 namespace {
@@ -60,11 +60,11 @@ std::string ToolCallText::finish() {
     if (calls.empty()) break;
     // White space between calls is no text.
     const std::string_view before = rest.substr(0, found.at);
-    if (calls_.empty() || !stripped(before).empty()) text += before;
+    if (calls_.empty() || !trimmed(before).empty()) text += before;
     calls_.insert(calls_.end(), calls.begin(), calls.end());
     rest = inner.substr(std::min(end + found.marks->close.size(), inner.size()));
   }
-  if (calls_.empty() || !stripped(rest).empty()) text += rest;
+  if (calls_.empty() || !trimmed(rest).empty()) text += rest;
   held_.clear();
   return text;
 }

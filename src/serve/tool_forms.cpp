@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "serve/white_space.h"
+#include "base/trimmed.h"
 #include "text/chat/json_in_text.h"
 
 namespace piton {
@@ -89,7 +89,7 @@ Json value_of(const CallableTool& tool, const std::string& name, std::string_vie
       tool.parameters.is_object() && properties != tool.parameters.end() && properties->is_object();
   if (has_properties && properties->contains(name) && is_text((*properties)[name]))
     return std::string(text);
-  const std::string_view value = stripped(text);
+  const std::string_view value = trimmed(text);
   if (value == "null" || value == "None") return nullptr;
   if (value == "True") return true;
   if (value == "False") return false;
@@ -105,17 +105,17 @@ std::optional<FunctionCall> called(const CallableTool& tool, const Json& argumen
 // NAME <arg_key>A</arg_key><arg_value>V</arg_value> ...
 std::optional<FunctionCall> call_of_keys(std::string_view text, const Tools& tools) {
   const std::string_view name = text.substr(0, std::min(text.find("<arg_key>"), text.size()));
-  const CallableTool* tool = tool_named(stripped(name), tools);
+  const CallableTool* tool = tool_named(trimmed(name), tools);
   if (tool == nullptr) return std::nullopt;
   Json arguments = Json::object();
-  for (text = stripped(text.substr(name.size())); !text.empty(); text = stripped(text)) {
+  for (text = trimmed(text.substr(name.size())); !text.empty(); text = trimmed(text)) {
     const auto before = take_until("<arg_key>", text);
     const auto key = take_until("</arg_key>", text);
     const auto between = take_until("<arg_value>", text);
     const auto value = take_until("</arg_value>", text);
     if (!before || !key || !between || !value) return std::nullopt;
-    if (!stripped(*before).empty() || !stripped(*between).empty()) return std::nullopt;
-    const std::string argument(stripped(*key));
+    if (!trimmed(*before).empty() || !trimmed(*between).empty()) return std::nullopt;
+    const std::string argument(trimmed(*key));
     arguments[argument] = value_of(*tool, argument, *value);
   }
   return called(*tool, arguments);
@@ -134,15 +134,15 @@ std::optional<FunctionCall> call_of_tags(std::string_view text, const Tools& too
   if (!text.starts_with(kFunction)) return std::nullopt;
   text.remove_prefix(kFunction.size());
   const auto name = take_until(">", text);
-  const CallableTool* tool = name ? tool_named(stripped(*name), tools) : nullptr;
+  const CallableTool* tool = name ? tool_named(trimmed(*name), tools) : nullptr;
   if (tool == nullptr) return std::nullopt;
   Json arguments = Json::object();
-  for (text = stripped(text); !text.empty() && text != "</function>"; text = stripped(text)) {
+  for (text = trimmed(text); !text.empty() && text != "</function>"; text = trimmed(text)) {
     const auto before = take_until("<parameter=", text);
     const auto key = take_until(">", text);
     const auto value = take_until("</parameter>", text);
-    if (!before || !key || !value || !stripped(*before).empty()) return std::nullopt;
-    const std::string argument(stripped(*key));
+    if (!before || !key || !value || !trimmed(*before).empty()) return std::nullopt;
+    const std::string argument(trimmed(*key));
     arguments[argument] = value_of(*tool, argument, inner_lines(*value));
   }
   return called(*tool, arguments);
@@ -154,7 +154,7 @@ std::optional<FunctionCall> call_of_tags(std::string_view text, const Tools& too
 Calls calls_of_deepseek(std::string_view text, const Tools& tools) {
   constexpr std::string_view kFence = "```";
   Calls calls;
-  for (text = stripped(text); !text.empty(); text = stripped(text)) {
+  for (text = trimmed(text); !text.empty(); text = trimmed(text)) {
     const auto before = take_until("<｜tool▁call▁begin｜>", text);
     const auto kind = take_until("<｜tool▁sep｜>", text);
     std::string_view call = text;
@@ -163,15 +163,15 @@ Calls calls_of_deepseek(std::string_view text, const Tools& tools) {
     } else {
       text = {};
     }
-    if (!before || !kind || !stripped(*before).empty()) return {};
-    std::string_view name = stripped(*kind);
+    if (!before || !kind || !trimmed(*before).empty()) return {};
+    std::string_view name = trimmed(*kind);
     if (const auto first = take_until(kFence, call)) {
-      name = stripped(*first);
+      name = trimmed(*first);
       take_until("json", call);
       call = call.substr(0, std::min(call.rfind(kFence), call.size()));
     }
     const CallableTool* tool = tool_named(name, tools);
-    const Json arguments = read(stripped(call));
+    const Json arguments = read(trimmed(call));
     if (tool == nullptr || !arguments.is_object()) return {};
     calls.push_back({tool->name, arguments.dump()});
   }
@@ -181,7 +181,7 @@ Calls calls_of_deepseek(std::string_view text, const Tools& tools) {
 }  // namespace
 
 Calls marked_calls(const CallMarks& marks, std::string_view inner, const Tools& tools) {
-  inner = stripped(inner);
+  inner = trimmed(inner);
   if (marks.open == kCallMarks[1].open) return calls_of_deepseek(inner, tools);
   if (const Json json = read(inner); !json.is_null()) return calls_of(json, tools);
   std::optional<FunctionCall> call = call_of_tags(inner, tools);
@@ -190,15 +190,15 @@ Calls marked_calls(const CallMarks& marks, std::string_view inner, const Tools& 
 }
 
 Calls calls_alone(std::string_view text, const Tools& tools) {
-  text = stripped(text);
+  text = trimmed(text);
   for (const std::string_view mark : kMarks) {
-    if (text.starts_with(mark)) text = stripped(text.substr(mark.size()));
+    if (text.starts_with(mark)) text = trimmed(text.substr(mark.size()));
   }
   if (const Json whole = read(text); !whole.is_null()) return calls_of(whole, tools);
   Calls calls;  // {...}; {...}
   for (std::size_t begin = 0, at = 0; at < text.size();) {
     at = std::min(text.find(';', at), text.size());
-    const Json one = read(stripped(text.substr(begin, at - begin)));
+    const Json one = read(trimmed(text.substr(begin, at - begin)));
     ++at;
     if (one.is_null()) continue;  // the ";" is in a text
     Calls found = calls_of(one, tools);

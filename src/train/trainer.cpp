@@ -7,6 +7,7 @@
 #include "base/reported_elsewhere.h"
 #include "base/seconds.h"
 #include "comm/gathered_values.h"
+#include "parallel/without_observer.h"
 #include "train/run/corpus_rule.h"
 #include "train/run/run_tokenizer.h"
 #include "train/run/task_evaluator.h"
@@ -298,25 +299,19 @@ void Trainer::check_tasks() const {
 
 std::vector<PromptAnswer> Trainer::answer_prompts() {
   const Section whole(machine_.sections, kEvaluateSection);
-  // Passes of the engine are not those of micro-batches.
-  auto observer = std::exchange(run_.session->pipeline().observer, {});
-  std::vector<PromptAnswer> answers = run_.prompts->answers(*run_.session, *run_.tokenizer);
-  run_.session->pipeline().observer = std::move(observer);
-  return answers;
+  const WithoutObserver unobserved(run_.session->pipeline());
+  return run_.prompts->answers(*run_.session, *run_.tokenizer);
 }
 
 std::vector<TaskFigure> Trainer::evaluate_tasks() {
   const Section whole(machine_.sections, kEvaluateSection);
-  auto observer = std::exchange(run_.session->pipeline().observer, {});
-  std::vector<TaskFigure> figures =
-      inputs_.tasks->evaluate({.session = *run_.session,
-                               .tokenizer = *run_.tokenizer,
-                               .special_tokens = rule_of_run(run_.state.facts),
-                               .ends = text_ends_of_run(run_.settled.tokenizer, *run_.tokenizer),
-                               .sequence = run_.plan.sequence,
-                               .batch_size = run_.settled.loop.micro_batch_size});
-  run_.session->pipeline().observer = std::move(observer);
-  return figures;
+  const WithoutObserver unobserved(run_.session->pipeline());
+  return inputs_.tasks->evaluate({.session = *run_.session,
+                                  .tokenizer = *run_.tokenizer,
+                                  .special_tokens = rule_of_run(run_.state.facts),
+                                  .ends = text_ends_of_run(run_.settled.tokenizer, *run_.tokenizer),
+                                  .sequence = run_.plan.sequence,
+                                  .batch_size = run_.settled.loop.micro_batch_size});
 }
 
 std::string Trainer::no_validation_loss() const {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <tuple>
 #include <utility>
 
 #include "base/error.h"
@@ -54,18 +55,6 @@ DType dtype_of_state(const HfConfig& state) {
   state.refuse("dtype", "float32, float16 or bfloat16");
 }
 
-// Rows and columns.
-void set_shape(const HfConfig& state, QuantizedMatrix& matrix) {
-  const std::vector<double> shape = state.numbers("shape");
-  const auto is_size = [](double size) {
-    return size >= 1 && size < 2147483648.0 && size == std::floor(size);
-  };
-  if (shape.size() != 2 || !std::ranges::all_of(shape, is_size))
-    state.refuse("shape", "two positive integers");
-  matrix.rows = static_cast<std::int64_t>(shape[0]);
-  matrix.columns = static_cast<std::int64_t>(shape[1]);
-}
-
 std::int64_t parts_of(std::int64_t size, std::int64_t part) { return (size - 1) / part + 1; }
 
 FourBitMatrix take_four_bits(const std::string& weight, const std::string& state_name,
@@ -76,7 +65,7 @@ FourBitMatrix take_four_bits(const std::string& weight, const std::string& state
     return take_tensor(named, weight + end, state_tensor);
   };
   FourBitMatrix matrix;
-  set_shape(state, matrix);
+  std::tie(matrix.rows, matrix.columns) = state.two_sizes("shape");
   matrix.codes = take("");
   const std::int64_t elements = matrix.rows * matrix.columns;
   const std::int64_t bytes = parts_of(elements, 2);

@@ -1,5 +1,6 @@
 #include "huggingface/files/config_file.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <utility>
@@ -117,6 +118,16 @@ std::vector<double> HfConfig::numbers(const std::string& key) const {
     numbers.push_back(one.get<double>());
   }
   return numbers;
+}
+
+std::pair<std::int64_t, std::int64_t> HfConfig::two_sizes(const std::string& key) const {
+  const std::vector<double> sizes = numbers(key);
+  const auto is_size = [](double size) {
+    return size >= 1 && size < 2147483648.0 && size == std::floor(size);
+  };
+  if (sizes.size() != 2 || !std::ranges::all_of(sizes, is_size))
+    refuse(key, "two positive integers");
+  return {static_cast<std::int64_t>(sizes[0]), static_cast<std::int64_t>(sizes[1])};
 }
 
 std::vector<std::string> HfConfig::keys() const {

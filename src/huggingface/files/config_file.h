@@ -11,6 +11,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace piton {
@@ -40,6 +41,8 @@ class HfConfig {
   std::string word(const std::string& key, std::optional<std::string> otherwise = {}) const;
   std::vector<std::string> words(const std::string& key) const;  // absent: empty
   std::vector<double> numbers(const std::string& key) const;     // absent: empty
+  // A list of two sizes, which is required.
+  std::pair<std::int64_t, std::int64_t> two_sizes(const std::string& key) const;
 
   // All keys, in order.
   std::vector<std::string> keys() const;

@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <tuple>
 #include <utility>
 
 #include "base/error.h"
@@ -44,14 +45,7 @@ DType value_dtype(const HfConfig& config) {
 // Sets the sizes of blocks from a list of two; none for null.
 void set_blocks(const HfConfig& said, const std::string& key, Float8Scheme& scheme) {
   if (!said.has(key)) return;
-  const std::vector<double> sizes = said.numbers(key);
-  const auto is_size = [](double size) {
-    return size >= 1 && size < 2147483648.0 && size == std::floor(size);
-  };
-  if (sizes.size() != 2 || !is_size(sizes[0]) || !is_size(sizes[1]))
-    said.refuse(key, "two positive integers");
-  scheme.block_rows = static_cast<std::int64_t>(sizes[0]);
-  scheme.block_columns = static_cast<std::int64_t>(sizes[1]);
+  std::tie(scheme.block_rows, scheme.block_columns) = said.two_sizes(key);
 }
 
 std::int64_t blocks_of(std::int64_t size, std::int64_t block) {
