@@ -1,33 +1,52 @@
 // The loss of a token of an answer that was drawn from the model in training.
 //
-//   l = -A w + b (exp(d) - d - 1),  d = r - p
+//   l = -min(A w, A clip(w, 1 - e, 1 + f)) + b (exp(d) - d - 1),  w = exp(p - o),  d = r - p
 //
-// p, r: log-probabilities of the token by the model in training and by the reference; A: the
-// advantage of its answer; w = exp(p - p') with p' = p that is held constant: 1, with the
-// derivative of p, since each batch of answers is learned from once; b: --grpo-beta. So
+// p, o, r: log-probabilities of the token by the model in training, by the same model when the
+// answer was written, and by the reference; A: the advantage of its answer; e: --grpo-epsilon;
+// f: --grpo-epsilon-high; b: --grpo-beta. So
 //
-//   dl/dp = -A + b (1 - exp(d))
+//   dl/dp = -A w [w is not clipped] + b (1 - exp(d))
+//
+// where w is clipped if A > 0 and w > 1 + f, or A < 0 and w < 1 - e. In the first update of a batch
+// of answers p is o, and w = 1. With --importance-sampling-level sequence the exponent of w is the
+// mean of p - o over the tokens of the answer (GSPO, Zheng 2025, arXiv:2507.18071): the derivative
+// by each of its p is the same, since as many tokens depend on it as it is divided by.
 //
 // The last term is the estimator k3 of the KL divergence (Schulman 2020). The loss of an update is
 // the sum over the tokens of n answers, each divided by (c: tokens of its answer)
 //
 //   grpo     n c                                   Shao 2024, arXiv:2402.03300
 //   dr_grpo  n (--max-completion-length)           Liu 2025, arXiv:2503.20783
-//   dapo     tokens of all answers                 Yu 2025, arXiv:2503.14476
+//   dapo     tokens of all answers, those of the whole batch over --num-mini-batches
+//                                                  Yu 2025, arXiv:2503.14476
 //   bnpo     (micro-batches) (tokens of the answers of its micro-batch)
 //
-// as in TRL's GRPOTrainer with num_iterations 1.
+// as in TRL's GRPOTrainer.
 #pragma once
 
 namespace piton {
+
+struct PolicyClip {
+  double below = 0.2;  // e
+  double above = 0.2;  // f
+  double beta = 0;     // b
+};
+
+// Differences of log-probabilities.
+struct TokenPolicy {
+  double since_written = 0;   // exponent of w
+  double from_reference = 0;  // d; 0 without a reference
+};
 
 struct TokenPolicyLoss {
   double loss = 0;
   double slope = 0;       // dl/dp
   double divergence = 0;  // exp(d) - d - 1
+  bool clipped = false;
 };
 
-// `difference`: d; 0 without a reference.
-TokenPolicyLoss token_policy_loss(double advantage, double beta, double difference);
+TokenPolicyLoss token_policy_loss(double advantage, const TokenPolicy& token,
+                                  const PolicyClip& clip);
 
 }  // namespace piton

@@ -16,14 +16,15 @@ namespace {
 struct PolicySums {
   double loss = 0;  // each token by its own divisor, but for what all tokens are divided by
   double divergence = 0;
+  double clipped = 0;  // tokens
   double tokens = 0;
   double answers = 0;
   double batches = 0;
 };
 
-constexpr std::array<double PolicySums::*, 5> kPolicySums = {
-    &PolicySums::loss, &PolicySums::divergence, &PolicySums::tokens, &PolicySums::answers,
-    &PolicySums::batches};
+constexpr std::array<double PolicySums::*, 6> kPolicySums = {
+    &PolicySums::loss,   &PolicySums::divergence, &PolicySums::clipped,
+    &PolicySums::tokens, &PolicySums::answers,    &PolicySums::batches};
 
 PolicySums summed_policy(Session& session, const PolicySums& own) {
   PolicySums sum;
@@ -38,18 +39,61 @@ double labels_in(const MicroBatch& batch, std::int64_t begin, std::int64_t end) 
                                            [](std::int32_t label) { return label >= 0; }));
 }
 
+// The mean over the labels of rows [begin, end) of how much likelier they are by now.
+double mean_since_written(const MicroBatch& batch, std::int64_t begin, std::int64_t end,
+                          const std::vector<double>& policy, const std::vector<double>& written) {
+  double sum = 0;
+  double count = 0;
+  for (auto row = static_cast<std::size_t>(begin); std::cmp_less(row, end); ++row) {
+    if (batch.labels[row] < 0) continue;
+    sum += written[row] - policy[row];
+    count += 1;
+  }
+  return sum / std::max(count, 1.0);
+}
+
 }  // namespace
+
+void RolloutObjective::begin_batch(std::span<const std::vector<MicroBatch>> parts) {
+  parts_ = parts;
+  written_.clear();
+  calls_ = 0;
+}
+
+// The losses of tokens, which are negative log-probabilities, as far as they are needed.
+RolloutObjective::PartLosses RolloutObjective::losses_of_part(
+    Session& session, const std::vector<MicroBatch>& batches, bool training) {
+  PartLosses found;
+  const std::size_t call = calls_++;
+  const std::size_t part = parts_.empty() ? 0 : call % parts_.size();
+  if (!parts_.empty() && call == 0) {
+    PolicySums own;
+    for (const std::vector<MicroBatch>& one : parts_) {
+      written_.push_back(session.token_losses(one, {.training = training}));
+      if (!session.pipeline().on_last_stage()) continue;
+      for (const MicroBatch& batch : one)
+        own.tokens += labels_in(batch, 0, std::ssize(batch.labels));
+    }
+    tokens_of_parts_ = summed_policy(session, own).tokens;
+  }
+  const bool later = call > 0 && !parts_.empty();
+  if (later) {
+    found.policy = session.token_losses(batches, {.training = training});
+    found.written = written_[part];
+  } else if (!parts_.empty()) {
+    found.policy = written_[part];
+  }
+  if (!parts_.empty()) found.tokens = tokens_of_parts_ / static_cast<double>(parts_.size());
+  if (rules_.clip.beta == 0) return found;
+  if (found.policy.empty()) found.policy = session.token_losses(batches, {.training = training});
+  found.reference = reference_ != nullptr ? reference_->token_losses(batches, {})
+                                          : session.token_losses(batches, {.adapters = false});
+  return found;
+}
 
 ObjectiveReport RolloutObjective::weigh(Session& session, std::vector<MicroBatch>& batches,
                                         bool training) {
-  using TokenLosses = std::vector<std::vector<double>>;
-  TokenLosses policy;
-  TokenLosses reference;
-  if (rules_.beta > 0) {
-    policy = session.token_losses(batches, {.training = training});
-    reference = reference_ != nullptr ? reference_->token_losses(batches, {})
-                                      : session.token_losses(batches, {.adapters = false});
-  }
+  const PartLosses losses = losses_of_part(session, batches, training);
   const bool counts = session.pipeline().on_last_stage();
   PolicySums own;
   for (std::size_t i = 0; i < batches.size(); ++i) {
@@ -61,32 +105,43 @@ ObjectiveReport RolloutObjective::weigh(Session& session, std::vector<MicroBatch
     const double of_batch = labels_in(batch, 0, std::ssize(batch.labels));
     for (std::int64_t sample = 0; sample < batch.samples; ++sample) {
       const std::int64_t begin = sample * batch.sequence;
-      const double tokens = labels_in(batch, begin, begin + batch.sequence);
+      const std::int64_t end = begin + batch.sequence;
+      const double tokens = labels_in(batch, begin, end);
       own.answers += 1;
       own.tokens += tokens;
       double share = 1;
       if (rules_.kind == PolicyLossKind::kGrpo) share = 1 / std::max(tokens, 1.0);
       if (rules_.kind == PolicyLossKind::kBnpo) share = 1 / std::max(of_batch, 1.0);
-      for (auto row = static_cast<std::size_t>(begin); std::cmp_less(row, begin + batch.sequence);
-           ++row) {
+      const bool compared = !losses.written.empty();
+      const bool by_answer = compared && rules_.ratio == RatioLevel::kSequence;
+      const double of_answer =
+          by_answer ? mean_since_written(batch, begin, end, losses.policy[i], losses.written[i])
+                    : 0;
+      for (auto row = static_cast<std::size_t>(begin); std::cmp_less(row, end); ++row) {
         if (batch.labels[row] < 0) continue;
-        // The losses of tokens are negative log-probabilities.
-        const double difference = policy.empty() ? 0 : policy[i][row] - reference[i][row];
-        const TokenPolicyLoss one = token_policy_loss(advantages[row], rules_.beta, difference);
+        TokenPolicy token{.since_written = of_answer};
+        if (compared && !by_answer)
+          token.since_written = losses.written[i][row] - losses.policy[i][row];
+        if (!losses.reference.empty())
+          token.from_reference = losses.policy[i][row] - losses.reference[i][row];
+        const TokenPolicyLoss one = token_policy_loss(advantages[row], token, rules_.clip);
         own.loss += share * one.loss;
         own.divergence += one.divergence;
+        own.clipped += one.clipped ? 1 : 0;
         batch.loss_mask[row] = static_cast<float>(-share * one.slope);
       }
     }
   }
   const PolicySums sum = summed_policy(session, own);
-  double count = std::max(sum.tokens, 1.0);  // dapo
+  const double tokens = std::max(sum.tokens, 1.0);
+  double count = losses.tokens > 0 ? losses.tokens : tokens;  // dapo
   if (rules_.kind == PolicyLossKind::kGrpo) count = sum.answers;
   if (rules_.kind == PolicyLossKind::kBnpo) count = sum.batches;
   if (rules_.kind == PolicyLossKind::kDrGrpo)
     count = sum.answers * static_cast<double>(rules_.longest_answer);
   std::vector<ObjectiveFigure> figures = std::exchange(figures_, {});
-  if (rules_.beta > 0) figures.push_back({"kl", sum.divergence, std::max(sum.tokens, 1.0)});
+  if (rules_.clip.beta > 0) figures.push_back({"kl", sum.divergence, tokens});
+  if (!parts_.empty()) figures.push_back({"clip_ratio", sum.clipped, tokens});
   return {.loss_sum = sum.loss, .count = count, .figures = std::move(figures)};
 }
 

@@ -13,6 +13,7 @@ namespace {
 
 constexpr std::int64_t kMostGenerations = 1 << 16;
 constexpr std::int64_t kMostTokens = 1 << 20;
+constexpr std::int64_t kMostUpdates = 1 << 10;
 constexpr std::array<std::string_view, 3> kRewards = {"answer", "pattern", "command"};
 
 void check_argument(const RolloutOptions& options, std::string_view reward,
@@ -25,6 +26,30 @@ void check_argument(const RolloutOptions& options, std::string_view reward,
     throw Error(Fault::kUsage, "--reward-{}: is for --reward {}, which is not given; add it",
                 reward, reward);
   }
+}
+
+void check_clipping(const RolloutOptions& options) {
+  check_range("--num-iterations", options.num_iterations, 1, kMostUpdates);
+  check_range("--num-mini-batches", options.num_mini_batches, 1, kMostUpdates);
+  if (!(options.epsilon > 0) || !(options.epsilon < 1)) {
+    throw Error(Fault::kUsage, "--grpo-epsilon: got {}, wanted a number between 0 and 1",
+                options.epsilon);
+  }
+  if (!(options.clip_above() > 0) || !(options.clip_above() <= kMostNumber)) {
+    throw Error(Fault::kUsage, "--grpo-epsilon-high: got {}, wanted a number above 0",
+                options.clip_above());
+  }
+  const RolloutOptions usual;
+  const auto refuse = [&](const char* flag, bool changed) {
+    if (!changed || options.updates() > 1) return;
+    throw Error(Fault::kUsage,
+                "--{}: is of a second update of a batch of answers; add --num-iterations or "
+                "--num-mini-batches, or leave it out",
+                flag);
+  };
+  refuse("grpo-epsilon", options.epsilon != usual.epsilon);
+  refuse("grpo-epsilon-high", options.epsilon_high.has_value());
+  refuse("importance-sampling-level", options.ratio != usual.ratio);
 }
 
 }  // namespace
@@ -46,6 +71,7 @@ void RolloutOptions::check() const {
                   rewards[i]);
     }
   }
+  check_clipping(*this);
   check_argument(*this, "pattern", reward_pattern, "REGEX");
   check_argument(*this, "command", reward_command, "TEXT");
   if (!reward_weights.empty() && reward_weights.size() != rewards.size()) {
@@ -76,6 +102,11 @@ void RolloutOptions::check_absent(const std::string& stage) const {
   refuse("scale-rewards", scale_rewards != usual.scale_rewards);
   refuse("grpo-loss-type", loss != usual.loss);
   refuse("mask-truncated-completions", mask_truncated);
+  refuse("num-iterations", num_iterations != usual.num_iterations);
+  refuse("num-mini-batches", num_mini_batches != usual.num_mini_batches);
+  refuse("grpo-epsilon", epsilon != usual.epsilon);
+  refuse("grpo-epsilon-high", epsilon_high.has_value());
+  refuse("importance-sampling-level", ratio != usual.ratio);
   refuse("log-completions", log_completions != 0);
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,9 @@ enum class RewardScale : std::uint8_t { kGroup, kBatch, kNone };
 // What the losses of tokens are divided by.
 enum class PolicyLossKind : std::uint8_t { kGrpo, kDrGrpo, kDapo, kBnpo };
 
+// Of what the ratio of probabilities is: a token, or the geometric mean of the tokens of an answer.
+enum class RatioLevel : std::uint8_t { kToken, kSequence };
+
 struct RolloutOptions {
   std::int64_t num_generations = 8;
   std::int64_t max_completion_length = 256;
@@ -27,6 +31,11 @@ struct RolloutOptions {
   RewardScale scale_rewards = RewardScale::kGroup;
   PolicyLossKind loss = PolicyLossKind::kDapo;
   bool mask_truncated = false;
+  std::int64_t num_iterations = 1;
+  std::int64_t num_mini_batches = 1;
+  double epsilon = 0.2;
+  std::optional<double> epsilon_high;
+  RatioLevel ratio = RatioLevel::kToken;
   std::int64_t log_completions = 0;
 
   template <typename Visitor>
@@ -81,6 +90,25 @@ struct RolloutOptions {
              "leave answers that reach --max-completion-length without an end out of the loss",
              same},
       mask_truncated);
+    v(Option{"num-iterations", "how often each batch of answers is learned from", same},
+      num_iterations);
+    v(Option{"num-mini-batches",
+             "parts of a batch of answers that are learned one after another, an update each",
+             same},
+      num_mini_batches);
+    v(Option{"grpo-epsilon",
+             "a token is not made more unlikely than 1 - this, or likelier than 1 + this, times "
+             "its probability when it was written; with several updates of a batch",
+             same},
+      epsilon);
+    v(Option{"grpo-epsilon-high", "the same for likelier tokens alone (default: --grpo-epsilon)",
+             shown("X")},
+      epsilon_high);
+    v(Option{"importance-sampling-level",
+             "that ratio is of each token, or of an answer: the geometric mean of those of its "
+             "tokens (GSPO)",
+             same},
+      Choice(ratio, {{"token", RatioLevel::kToken}, {"sequence", RatioLevel::kSequence}}));
     v(Option{"log-completions",
              "write the first N answers of each update, with their rewards, to completions.jsonl "
              "in --save",
@@ -92,6 +120,9 @@ struct RolloutOptions {
   void check() const;
   // The same for a run of another stage: none of them may be given.
   void check_absent(const std::string& stage) const;
+  // Updates of a batch of answers.
+  std::int64_t updates() const { return num_iterations * num_mini_batches; }
+  double clip_above() const { return epsilon_high.value_or(epsilon); }
   // Of rewards[i].
   double weight(std::size_t i) const { return reward_weights.empty() ? 1 : reward_weights.at(i); }
 };

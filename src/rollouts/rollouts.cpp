@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstring>
 #include <numeric>
+#include <span>
 #include <utility>
 
 #include "base/error.h"
@@ -145,36 +146,51 @@ std::vector<std::vector<double>> Rollouts::judged(const std::vector<Answer>& ans
   return rewards;
 }
 
-std::vector<MicroBatch> Rollouts::rows_of(const std::vector<Answer>& answers,
-                                          const std::vector<double>& advantages,
-                                          const BatchPlace& place, std::int64_t length) const {
-  std::vector<MicroBatch> batches;
-  BatchSource::for_each_micro_batch(place, [&](std::int64_t first, std::int64_t samples) {
-    MicroBatch& batch = batches.emplace_back();
-    batch.samples = samples;
-    batch.sequence = length;
-    batch.sample_index = first;
-    for (std::int64_t i = first; i < first + samples; ++i) {
-      const Answer& answer = answers[static_cast<std::size_t>(i)];
-      const auto weight = static_cast<float>(advantages[static_cast<std::size_t>(i)]);
-      const bool learned = answer.ended || !settings_.options.mask_truncated;
-      const std::vector<std::int32_t>& question = answer.question->ids;
-      for (std::int64_t at = 0; at < length; ++at) {
-        const std::int64_t of_answer = at - std::ssize(question);  // the token at `at`
-        std::int32_t token = 0;
-        if (of_answer < 0) token = question[static_cast<std::size_t>(at)];
-        if (of_answer >= 0 && of_answer < std::ssize(answer.ids))
-          token = answer.ids[static_cast<std::size_t>(of_answer)];
-        const bool has_label = learned && of_answer >= -1 && of_answer + 1 < std::ssize(answer.ids);
-        batch.tokens.push_back(token);
-        batch.labels.push_back(has_label ? answer.ids[static_cast<std::size_t>(of_answer + 1)]
-                                         : kNoLabel);
-        batch.loss_mask.push_back(has_label ? weight : 0.0F);
-        batch.positions.push_back(static_cast<std::int32_t>(at));
-      }
+MicroBatch Rollouts::rows_of(std::span<const Answer> answers, std::span<const double> advantages,
+                             std::int64_t length) const {
+  MicroBatch batch;
+  batch.samples = std::ssize(answers);
+  batch.sequence = length;
+  for (std::size_t i = 0; i < answers.size(); ++i) {
+    const Answer& answer = answers[i];
+    const auto weight = static_cast<float>(advantages[i]);
+    const bool learned = answer.ended || !settings_.options.mask_truncated;
+    const std::vector<std::int32_t>& question = answer.question->ids;
+    for (std::int64_t at = 0; at < length; ++at) {
+      const std::int64_t of_answer = at - std::ssize(question);  // the token at `at`
+      std::int32_t token = 0;
+      if (of_answer < 0) token = question[static_cast<std::size_t>(at)];
+      if (of_answer >= 0 && of_answer < std::ssize(answer.ids))
+        token = answer.ids[static_cast<std::size_t>(of_answer)];
+      const bool has_label = learned && of_answer >= -1 && of_answer + 1 < std::ssize(answer.ids);
+      batch.tokens.push_back(token);
+      batch.labels.push_back(has_label ? answer.ids[static_cast<std::size_t>(of_answer + 1)]
+                                       : kNoLabel);
+      batch.loss_mask.push_back(has_label ? weight : 0.0F);
+      batch.positions.push_back(static_cast<std::int32_t>(at));
     }
-  });
-  return batches;
+  }
+  return batch;
+}
+
+std::vector<std::vector<MicroBatch>> Rollouts::parts_of(const std::vector<Answer>& answers,
+                                                        const std::vector<double>& advantages,
+                                                        const BatchPlace& place,
+                                                        std::int64_t length) const {
+  std::vector<std::vector<MicroBatch>> parts;
+  BatchPlace of_part = place;
+  of_part.global_batch /= settings_.options.num_mini_batches;
+  for (std::int64_t begin = 0; begin < place.global_batch; begin += of_part.global_batch) {
+    std::vector<MicroBatch>& part = parts.emplace_back();
+    BatchSource::for_each_micro_batch(of_part, [&](std::int64_t first, std::int64_t samples) {
+      const auto offset = static_cast<std::size_t>(begin + first);
+      const auto count = static_cast<std::size_t>(samples);
+      part.push_back(rows_of(std::span(answers).subspan(offset, count),
+                             std::span(advantages).subspan(offset, count), length));
+      part.back().sample_index = begin + first;
+    });
+  }
+  return parts;
 }
 
 nlohmann::ordered_json Rollouts::line_of(const Answer& answer,
@@ -226,7 +242,7 @@ RolloutBatch Rollouts::next(Session& session, const BatchPlace& place, Communica
   made.figures.push_back({"generation_ms", milliseconds, 1});
   made.row_length = std::min((made.row_length + kRowMultiple - 1) / kRowMultiple * kRowMultiple,
                              settings_.sequence);
-  made.batches = rows_of(answers, advantages.values, place, made.row_length);
+  made.parts = parts_of(answers, advantages.values, place, made.row_length);
   if (rewards_.empty()) return made;  // the first rank alone has them
   for (std::size_t i = 0; i < answers.size() && std::cmp_less(i, options.log_completions); ++i)
     made.completions.push_back(line_of(answers[i], rewards, i, advantages.values[i]));

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -21,8 +22,9 @@
 namespace piton {
 
 struct RolloutBatch {
-  std::vector<MicroBatch> batches;  // of this rank
-  std::int64_t row_length = 0;      // tokens of each row, on all ranks
+  // Of this rank: those of each update, --num-mini-batches in all.
+  std::vector<std::vector<MicroBatch>> parts;
+  std::int64_t row_length = 0;  // tokens of each row, on all ranks
   std::vector<ObjectiveFigure> figures;
   // Of the first rank: objects of completions.jsonl, without the number of the update.
   std::vector<nlohmann::ordered_json> completions;
@@ -67,9 +69,11 @@ class Rollouts {
                                                  const Share& share);
   std::vector<std::vector<double>> judged(const std::vector<Answer>& answers,
                                           Communicator& everyone);
-  std::vector<MicroBatch> rows_of(const std::vector<Answer>& answers,
-                                  const std::vector<double>& advantages, const BatchPlace& place,
-                                  std::int64_t length) const;
+  std::vector<std::vector<MicroBatch>> parts_of(const std::vector<Answer>& answers,
+                                                const std::vector<double>& advantages,
+                                                const BatchPlace& place, std::int64_t length) const;
+  MicroBatch rows_of(std::span<const Answer> answers, std::span<const double> advantages,
+                     std::int64_t length) const;
   std::string text_of(const Answer& answer) const;
   nlohmann::ordered_json line_of(const Answer& answer,
                                  const std::vector<std::vector<double>>& rewards, std::size_t index,

@@ -195,7 +195,10 @@ RunObjective open_objective(const PretrainOptions& options, const Machine& machi
   if (preferences.by_rewards()) {
     run.objective = std::make_unique<RolloutObjective>(
         PolicyLossRules{.kind = options.rollouts.loss,
-                        .beta = preferences.grpo_beta,
+                        .clip = {.below = options.rollouts.epsilon,
+                                 .above = options.rollouts.clip_above(),
+                                 .beta = preferences.grpo_beta},
+                        .ratio = options.rollouts.ratio,
                         .longest_answer = options.rollouts.max_completion_length},
         run.reference.get());
   } else if (preferences.stage == TrainingStage::kRm) {

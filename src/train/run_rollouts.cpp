@@ -70,6 +70,21 @@ void refuse_other_data(const PretrainOptions& options) {
   refuse(records.enable_thinking, "enable-thinking");
 }
 
+// Of the updates of one batch of answers, which learn from each of them `passes` times.
+StepReport mean_of(const std::vector<StepReport>& reports, std::int64_t passes) {
+  if (reports.size() == 1) return reports[0];
+  const auto count = static_cast<double>(reports.size());
+  StepReport mean{.skipped = true, .loss_scale = reports.back().loss_scale};
+  for (const StepReport& one : reports) {
+    mean.loss += one.loss / count;
+    mean.grad_norm += one.grad_norm / count;
+    mean.loss_tokens += one.loss_tokens / static_cast<double>(passes);
+    mean.skipped = mean.skipped && one.skipped;
+    add_figures(one.figures, mean.figures);
+  }
+  return mean;
+}
+
 }  // namespace
 
 void check_rollout_options(const PretrainOptions& options) {
@@ -111,8 +126,8 @@ void check_rollout_batches(const PretrainOptions& options, const RunPlan& plan) 
               rollouts.max_completion_length, plan.sequence);
 }
 
-std::vector<MicroBatch> RunRollouts::batch(Session& session, Objective& objective,
-                                           std::int64_t consumed, Communicator& everyone) {
+StepReport RunRollouts::train_step(Session& session, Objective& objective, const RolloutStep& step,
+                                   Communicator& everyone) {
   if (rollouts_ == nullptr) {
     phase(everyone, std::nullopt, [&] {
       rollouts_ =
@@ -121,17 +136,28 @@ std::vector<MicroBatch> RunRollouts::batch(Session& session, Objective& objectiv
   }
   Mesh& mesh = session.mesh();
   RolloutBatch made = rollouts_->next(session,
-                                      {.consumed_samples = consumed,
-                                       .global_batch = batches_.at(consumed),
+                                      {.consumed_samples = step.consumed_samples,
+                                       .global_batch = batches_.at(step.consumed_samples),
                                        .micro_batch = micro_batch_,
                                        .sizes = sizes_,
                                        .rank = mesh.sample_rank(),
                                        .ranks = mesh.sizes().sample_ranks()},
                                       everyone);
-  dynamic_cast<RolloutObjective&>(objective).report(std::move(made.figures));
   row_length_ = made.row_length;
   completions_ = std::move(made.completions);
-  return std::move(made.batches);
+  auto& policy = dynamic_cast<RolloutObjective&>(objective);
+  policy.report(std::move(made.figures));
+  const RolloutOptions& options = settings_.options;
+  policy.begin_batch(options.updates() > 1 ? std::span(made.parts)
+                                           : std::span<std::vector<MicroBatch>>());
+  std::vector<StepReport> reports;
+  for (std::int64_t pass = 0; pass < options.num_iterations; ++pass) {
+    for (const std::vector<MicroBatch>& part : made.parts)
+      reports.push_back(
+          session.train_step(part, step.consumed_samples, step.learning_rate, step.weight_decay));
+  }
+  policy.begin_batch({});
+  return mean_of(reports, options.num_iterations);
 }
 
 std::string RunRollouts::completions(std::int64_t iteration) const {

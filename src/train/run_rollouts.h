@@ -30,6 +30,13 @@ struct QuestionTexts {
   const OwnSamples& samples;  // of the program: none can be read
 };
 
+// As Session::train_step().
+struct RolloutStep {
+  std::int64_t consumed_samples = 0;
+  double learning_rate = 0;
+  double weight_decay = 0;
+};
+
 class RunRollouts {
  public:
   RunRollouts(const RolloutSettings& settings, const RunPlan& plan,
@@ -41,10 +48,11 @@ class RunRollouts {
         questions_(std::move(questions)),
         tokenizer_(tokenizer) {}
 
-  // This rank's micro-batches of the update after `consumed` samples. Collective. `objective`: of
+  // Writes and learns the batch of answers after `consumed` samples, in one or several updates. The
+  // report has the means of them; it is skipped if all of them were. Collective. `objective`: of
   // the session. Throws as Rollouts::next().
-  std::vector<MicroBatch> batch(Session& session, Objective& objective, std::int64_t consumed,
-                                Communicator& everyone);
+  StepReport train_step(Session& session, Objective& objective, const RolloutStep& step,
+                        Communicator& everyone);
   // Tokens of each row of the last batch.
   std::int64_t row_length() const { return row_length_; }
   // Of the last batch, on the first rank: lines of completions.jsonl.

@@ -180,9 +180,14 @@ StepReport Trainer::update(std::int64_t batch) {
   TrainState& state = run_.state;
   const double place = run_.place_in_schedule();
   state.learning_rate = run_.rate->at(place);
-  const std::vector<MicroBatch> samples = next_batch();
-  const StepReport report = run_.session->train_step(samples, state.consumed_samples,
-                                                     state.learning_rate, run_.decay->at(place));
+  const double decay = run_.decay->at(place);
+  const StepReport report =
+      run_.rollouts != nullptr
+          ? run_.rollouts->train_step(*run_.session, *run_.objective.objective,
+                                      {state.consumed_samples, state.learning_rate, decay},
+                                      *everyone_)
+          : run_.session->train_step(next_batch(), state.consumed_samples, state.learning_rate,
+                                     decay);
   state.iteration += 1;
   state.consumed_samples += batch;
   state.consumed_tokens += batch * row_length();
@@ -198,8 +203,6 @@ std::int64_t Trainer::row_length() const {
 
 std::vector<MicroBatch> Trainer::next_batch() {
   const std::int64_t consumed = run_.state.consumed_samples;
-  if (run_.rollouts != nullptr)
-    return run_.rollouts->batch(*run_.session, *run_.objective.objective, consumed, *everyone_);
   const Section data(machine_.sections, kDataSection);
   std::vector<MicroBatch> batch = run_.data->training_batch(*run_.mesh, consumed);
   // Comes from the disk while this step computes.

@@ -78,6 +78,7 @@ std::vector<MicroBatch> fixed_answers(int rank, int ranks) {
 // The losses and figures of some steps.
 std::vector<double> numbers_of(World& world, RunLayout layout, const PolicyLossRules& rules,
                                bool adapters) {
+  const bool several = rules.clip.above != PolicyClip().above;
   const ModelConfig model = small_policy();
   if (adapters) {
     LoraOptions lora;
@@ -100,25 +101,32 @@ std::vector<double> numbers_of(World& world, RunLayout layout, const PolicyLossR
   session.set_objective(&objective);
   const auto batches =
       fixed_answers(session.mesh().coordinate(Axis::kData), session.mesh().size(Axis::kData));
+  // The last rules are of several updates of one batch.
+  const std::vector<std::vector<MicroBatch>> parts = {batches};
+  if (several) objective.begin_batch(parts);
   std::vector<double> numbers;
   for (int step = 0; step < kSteps; ++step) {
     objective.report({{"reward", 3, 4}});
-    const StepReport report = session.train_step(batches, step * kAnswers, 3e-3);
+    const StepReport report = session.train_step(batches, several ? 0 : step * kAnswers, 3e-3);
     numbers.push_back(report.loss);
     numbers.push_back(report.loss_tokens);
     numbers.push_back(report.grad_norm);
     for (const ObjectiveFigure& figure : report.figures) numbers.push_back(figure.mean());
   }
-  EXPECT_EQ(numbers.size(), kSteps * (rules.beta > 0 ? 5 : 4));
+  EXPECT_EQ(numbers.size(), kSteps * (4 + (rules.clip.beta > 0 ? 1 : 0) + (several ? 1 : 0)));
   return numbers;
 }
 
 TEST(Rollouts, HaveTheLossesAndFiguresOfOneProcess) {
   using K = PolicyLossKind;
-  for (const PolicyLossRules& rules : {PolicyLossRules{K::kGrpo, 0.2, 16},
-                                       {K::kDrGrpo, 0, 16},
-                                       {K::kDapo, 0.2, 16},
-                                       {K::kBnpo, 0, 16}}) {
+  constexpr RatioLevel kToken = RatioLevel::kToken;
+  for (const PolicyLossRules& rules :
+       {PolicyLossRules{K::kGrpo, {.beta = 0.2}, kToken, 16},
+        {K::kDrGrpo, {}, kToken, 16},
+        {K::kDapo, {.beta = 0.2}, kToken, 16},
+        {K::kBnpo, {}, kToken, 16},
+        {K::kDapo, {.below = 0.01, .above = 0.02, .beta = 0.1}, kToken, 16},
+        {K::kGrpo, {.below = 0.01, .above = 0.02}, RatioLevel::kSequence, 16}}) {
     for (const bool adapters : {true, false}) {
       HostDevice device;
       const auto world = make_single_world(device);

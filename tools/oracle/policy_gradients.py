@@ -11,6 +11,8 @@ adapter_model.safetensors; batch.safetensors has
   rewards              of the answers
   advantages.SCALE     of them: group, batch, none (the formulas of _generate_and_score_completions, with TRL's nanstd)
   CASE.loss, CASE.kl   of the batch: the mean of the divergence over all tokens
+  CASE.clipped         share of tokens, of cases with "clip": the second of two updates of the batch, of the answers to the
+                       second question, which were written by the model with WRITTEN times lora_B
 """
 import collections
 import datetime
@@ -28,6 +30,7 @@ from trl.trainer.utils import nanstd
 
 TESTS = pathlib.Path(__file__).resolve().parents[2] / "tests/golden"
 LONGEST = 16  # --max-completion-length
+WRITTEN = 0.9375
 CASES = {
     "grpo": dict(loss_type="grpo", beta=0.0, scale="group", micro=2),
     "dr_grpo": dict(loss_type="dr_grpo", beta=0.0, scale="none", micro=2),
@@ -35,6 +38,9 @@ CASES = {
     "bnpo": dict(loss_type="bnpo", beta=0.0, scale="batch", micro=2),
     "grpo_kl": dict(loss_type="grpo", beta=0.2, scale="group", micro=2),
     "dapo_kl": dict(loss_type="dapo", beta=0.5, scale="batch", micro=3),
+    "dapo_clip": dict(loss_type="dapo", beta=0.3, scale="group", micro=1, clip=(0.2, 0.28)),
+    "grpo_clip": dict(loss_type="grpo", beta=0.0, scale="group", micro=3, clip=(0.1, 0.1)),
+    "grpo_sequence": dict(loss_type="grpo", beta=0.1, scale="group", micro=3, clip=(0.003, 0.02), level="sequence"),
 }
 
 
@@ -74,12 +80,14 @@ def token_log_probabilities(model, ids, labels):
     return padded, mask
 
 
-def trainer_of(case, batches):
+def trainer_of(case, batches, parts):
+    below, above = case.get("clip", (0.2, 0.2))
     trainer = types.SimpleNamespace(
-        aux_loss_enabled=False, top_entropy_quantile=1.0, off_policy_mask_threshold=None, importance_sampling_level="token",
+        aux_loss_enabled=False, top_entropy_quantile=1.0, off_policy_mask_threshold=None,
+        importance_sampling_level=case.get("level", "token"),
         beta=case["beta"], args=types.SimpleNamespace(use_bias_correction_kl=False, delta=None,
-                                                      steps_per_generation=batches),
-        loss_type=case["loss_type"], epsilon_low=0.2, epsilon_high=0.2, use_vllm=False,
+                                                      steps_per_generation=batches * parts),
+        loss_type=case["loss_type"], epsilon_low=below, epsilon_high=above, use_vllm=False,
         vllm_importance_sampling_correction=False, model=types.SimpleNamespace(training=True),
         current_gradient_accumulation_steps=batches, max_completion_length=LONGEST, _entropy_bonus_enabled=False,
         accelerator=types.SimpleNamespace(num_processes=1, gather=lambda x: x, reduce=lambda x, reduction: x),
@@ -93,12 +101,14 @@ def trainer_of(case, batches):
     return trainer
 
 
-def loss_of(model, ids, labels, reference, advantages, case):
+def loss_of(model, ids, labels, reference, written, advantages, case):
+    """Also the first answer of the update. With "clip" it is the second one of a batch."""
     total = int((labels >= 0).sum())
-    batches = len(ids) // case["micro"]
-    trainer = trainer_of(case, batches)
+    first = len(ids) // 2 if "clip" in case else 0
+    batches = (len(ids) - first) // case["micro"]
+    trainer = trainer_of(case, batches, 2 if first else 1)
     loss = 0
-    for begin in range(0, len(ids), case["micro"]):
+    for begin in range(first, len(ids), case["micro"]):
         rows = slice(begin, begin + case["micro"])
         trainer.rows, trainer.labels = ids[rows], labels[rows]
         _, mask = token_log_probabilities(model, ids[rows], labels[rows])
@@ -106,8 +116,10 @@ def loss_of(model, ids, labels, reference, advantages, case):
                   "completion_ids": torch.zeros_like(mask), "completion_mask": mask, "advantages": advantages[rows],
                   "num_items_in_batch": torch.tensor(float(total)),
                   "ref_per_token_logps": reference[rows, :mask.size(1)]}
+        if first:
+            inputs["old_per_token_logps"] = written[rows, :mask.size(1)]
         loss = loss + GRPOTrainer._compute_loss(trainer, model, inputs)
-    return loss
+    return loss, first
 
 
 def main(folder):
@@ -125,14 +137,33 @@ def main(folder):
         out[f"advantages.{scale}"] = advantages_of(rewards, scale)
     with torch.no_grad(), model.disable_adapter():
         reference, mask = token_log_probabilities(model, ids, labels)
+    seconds = [parameter for key, parameter in model.named_parameters() if "lora_B" in key]
+    with torch.no_grad():
+        kept = [parameter.clone() for parameter in seconds]
+        for parameter in seconds:
+            parameter.mul_(WRITTEN)
+        written, _ = token_log_probabilities(model, ids, labels)
+        for parameter, value in zip(seconds, kept):
+            parameter.copy_(value)
     for name, case in CASES.items():
         model.zero_grad()
-        loss = loss_of(model, ids, labels, reference, out[f"advantages.{case['scale']}"], case)
+        advantages = out[f"advantages.{case['scale']}"]
+        loss, first = loss_of(model, ids, labels, reference, written, advantages, case)
         loss.backward()
         with torch.no_grad():
-            difference = reference - token_log_probabilities(model, ids, labels)[0]
+            policy = token_log_probabilities(model, ids, labels)[0][first:]
+        difference = reference[first:] - policy
+        learned = mask[first:]
         out[f"{name}.loss"] = loss.detach().reshape(1)
-        out[f"{name}.kl"] = ((torch.exp(difference) - difference - 1) * mask).sum().reshape(1) / mask.sum()
+        out[f"{name}.kl"] = ((torch.exp(difference) - difference - 1) * learned).sum().reshape(1) / learned.sum()
+        if first:
+            ratio = policy - written[first:]
+            if case.get("level") == "sequence":
+                ratio = ((ratio * learned).sum(1, keepdim=True) / learned.sum(1, keepdim=True)).expand_as(ratio)
+            gain, (below, above) = advantages[first:, None], case["clip"]
+            clipped = ((gain > 0) & (ratio.exp() > 1 + above)) | ((gain < 0) & (ratio.exp() < 1 - below))
+            out[f"{name}.clipped"] = (clipped * learned).sum().reshape(1) / learned.sum()
+            print(name, "clipped", out[f"{name}.clipped"].item())
         gradients = {key.replace(".default", ""): parameter.grad.float().contiguous()
                      for key, parameter in model.named_parameters() if parameter.requires_grad}
         save_file(gradients, folder / f"{name}.safetensors", metadata=origin)

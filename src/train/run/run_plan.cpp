@@ -163,7 +163,7 @@ void plan_pipeline(const PretrainOptions& options, RunPlan& plan) {
       layout.split_stage > 0 ? model.encoder_decoder->encoder_layers : 0;
   const std::int64_t layers = of_encoder + model.layers;
   const std::int64_t micro_batch = options.loop.micro_batch_size;
-  const std::int64_t share = micro_batch * plan.mesh.sample_ranks();
+  const std::int64_t share = micro_batch * plan.mesh.sample_ranks() * plan.updates_of_batch;
   ScheduleSettings& schedule = plan.session.schedule;
   schedule = pipeline.settings(stages, layers);
   layout.layers_of_chunks =
@@ -173,8 +173,8 @@ void plan_pipeline(const PretrainOptions& options, RunPlan& plan) {
   for (const std::int64_t batch : plan.batches.all()) {
     check_micro_batches(schedule, stages, static_cast<int>(batch / share));
   }
-  plan.micro_batch_sizes =
-      pipeline.micro_batch_sizes(stages, micro_batch, plan.global_batch / plan.mesh.sample_ranks());
+  plan.micro_batch_sizes = pipeline.micro_batch_sizes(
+      stages, micro_batch, plan.global_batch / plan.mesh.sample_ranks() / plan.updates_of_batch);
   if (!plan.micro_batch_sizes.empty() && plan.batches.grows()) {
     throw Error(Fault::kUsage,
                 "--optimized-pipeline: --manual-mbs lists the micro-batches of one batch, and "
@@ -318,13 +318,17 @@ RunPlan make_run_plan(const PretrainOptions& options, int ranks,
   check_saves(options);
   plan.saves_optimizer = !loop.no_save_optim;
   plan.micro_batch = loop.micro_batch_size;
-  const std::int64_t share = plan.micro_batch * plan.mesh.sample_ranks();
+  if (options.preferences.by_rewards()) plan.updates_of_batch = options.rollouts.num_mini_batches;
+  const std::int64_t share = plan.micro_batch * plan.mesh.sample_ranks() * plan.updates_of_batch;
   plan.global_batch = loop.global_batch_size.value_or(share);
   if (plan.global_batch <= 0 || plan.global_batch % share != 0) {
     throw Error(Fault::kUsage,
                 "--global-batch-size: got {}, wanted a multiple of {} (--micro-batch-size {} x {} "
-                "data-parallel ranks)",
-                plan.global_batch, share, loop.micro_batch_size, plan.mesh.sample_ranks());
+                "data-parallel ranks{})",
+                plan.global_batch, share, loop.micro_batch_size, plan.mesh.sample_ranks(),
+                plan.updates_of_batch > 1
+                    ? fmt::format(" x --num-mini-batches {}", plan.updates_of_batch)
+                    : "");
   }
   check_range("--global-batch-size: micro-batches of a step", plan.global_batch / share, 1,
               kMostMicroBatches);

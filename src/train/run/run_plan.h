@@ -21,6 +21,7 @@ struct RunPlan {
   BatchSizes batches;                 // of each step
   std::int64_t train_iters = 0;       // updates of the whole run
   std::int64_t train_samples = 0;     // that the run asks of its data
+  std::int64_t updates_of_batch = 1;  // that learn a part of it each (--num-mini-batches)
   int micro_batches = 0;              // of each data-parallel rank in one step of the whole batch
   // Samples of each of these micro-batches, if they are unequal; else empty.
   std::vector<std::int64_t> micro_batch_sizes;

@@ -79,12 +79,27 @@ struct PolicyCase {
 
 std::vector<PolicyCase> policy_cases() {
   using K = PolicyLossKind;
-  return {{"grpo", {K::kGrpo, 0, kLongestAnswer}, "group", {1, 2, 6}},
-          {"dr_grpo", {K::kDrGrpo, 0, kLongestAnswer}, "none", {1, 2, 6}},
-          {"dapo", {K::kDapo, 0, kLongestAnswer}, "group", {1, 2, 6}},
-          {"bnpo", {K::kBnpo, 0, kLongestAnswer}, "batch", {2}},
-          {"grpo_kl", {K::kGrpo, 0.2, kLongestAnswer}, "group", {1, 6}},
-          {"dapo_kl", {K::kDapo, 0.5, kLongestAnswer}, "batch", {3, 2}}};
+  const auto rules = [](K kind, double beta) {
+    return PolicyLossRules{.kind = kind, .clip = {.beta = beta}, .longest_answer = kLongestAnswer};
+  };
+  return {{"grpo", rules(K::kGrpo, 0), "group", {1, 2, 6}},
+          {"dr_grpo", rules(K::kDrGrpo, 0), "none", {1, 2, 6}},
+          {"dapo", rules(K::kDapo, 0), "group", {1, 2, 6}},
+          {"bnpo", rules(K::kBnpo, 0), "batch", {2}},
+          {"grpo_kl", rules(K::kGrpo, 0.2), "group", {1, 6}},
+          {"dapo_kl", rules(K::kDapo, 0.5), "batch", {3, 2}}};
+}
+
+// The second of two updates of a batch of answers.
+std::vector<PolicyCase> clipped_policy_cases() {
+  using K = PolicyLossKind;
+  using L = RatioLevel;
+  return {{"dapo_clip", {K::kDapo, {0.2, 0.28, 0.3}, L::kToken, kLongestAnswer}, "group", {1, 3}},
+          {"grpo_clip", {K::kGrpo, {0.1, 0.1, 0}, L::kToken, kLongestAnswer}, "group", {3, 1}},
+          {"grpo_sequence",
+           {K::kGrpo, {0.003, 0.02, 0.1}, L::kSequence, kLongestAnswer},
+           "group",
+           {3, 1}}};
 }
 
 double length_of(const std::vector<double>& x) {
@@ -104,6 +119,22 @@ std::map<std::string, std::vector<double>> adapter_gradients(Session& session) {
   return found;
 }
 
+// Gradients of the adapter are those of the oracle's file of a case.
+void expect_gradients_of(const std::string& name, LoraFiles& files, Session& session) {
+  TempFolder folder;
+  fs::copy_file(golden_folder_of_policies() / (name + ".safetensors"), folder / kPeftWeightsName);
+  fs::copy_file(test::lora_folder("qwen2") / kPeftConfigName, folder / kPeftConfigName);
+  PeftSource wanted(folder.path(), files.model(), files.family);
+  const auto ours = adapter_gradients(session);
+  ASSERT_EQ(ours.size(), wanted.tensors(TensorKind::kWeight).size());
+  for (const CanonicalTensor& tensor : wanted.tensors(TensorKind::kWeight)) {
+    const std::vector<double> right = test::values_of(wanted, tensor);
+    ASSERT_GT(length_of(right), 0) << tensor.name;
+    EXPECT_LE(test::largest_distance(ours.at(tensor.name), right), 2e-5 * length_of(right))
+        << tensor.name;
+  }
+}
+
 TEST(RolloutObjective, HasTheLossesAndGradientsOfTheOracle) {
   const SafetensorsFile batch(golden_folder_of_policies() / "batch.safetensors");
   const auto texts = golden_policy_texts(batch);
@@ -116,11 +147,6 @@ TEST(RolloutObjective, HasTheLossesAndGradientsOfTheOracle) {
     test::load_lora(session, files.base, files.adapter, machine);
     RolloutObjective objective(one.rules);
     session.set_objective(&objective);
-    TempFolder folder;
-    fs::copy_file(golden_folder_of_policies() / (std::string(one.name) + ".safetensors"),
-                  folder / kPeftWeightsName);
-    fs::copy_file(test::lora_folder("qwen2") / kPeftConfigName, folder / kPeftConfigName);
-    PeftSource wanted(folder.path(), files.model(), files.family);
     const double loss = test::value_at(batch.tensor(std::string(one.name) + ".loss"), 0);
     const double divergence = test::value_at(batch.tensor(std::string(one.name) + ".kl"), 0);
     const auto advantages = test::values(batch.tensor(std::string("advantages.") + one.scale));
@@ -129,17 +155,65 @@ TEST(RolloutObjective, HasTheLossesAndGradientsOfTheOracle) {
       objective.report({{"reward", 6, 3}});
       const StepReport report = session.gradients(policy_batches(texts, advantages, 32, micro), 0);
       EXPECT_NEAR(report.loss, loss, 1e-5 * (1e-3 + std::abs(loss)));
-      ASSERT_EQ(report.figures.size(), one.rules.beta > 0 ? 2 : 1);
+      const bool compares = one.rules.clip.beta > 0;
+      ASSERT_EQ(report.figures.size(), compares ? 2 : 1);
       EXPECT_EQ(report.figures[0].mean(), 2);
-      if (one.rules.beta > 0) EXPECT_NEAR(report.figures[1].mean(), divergence, 2e-5 * divergence);
-      const auto ours = adapter_gradients(session);
-      ASSERT_EQ(ours.size(), wanted.tensors(TensorKind::kWeight).size());
-      for (const CanonicalTensor& tensor : wanted.tensors(TensorKind::kWeight)) {
-        const std::vector<double> right = test::values_of(wanted, tensor);
-        ASSERT_GT(length_of(right), 0) << tensor.name;
-        EXPECT_LE(test::largest_distance(ours.at(tensor.name), right), 2e-5 * length_of(right))
-            << tensor.name;
+      if (compares) {
+        EXPECT_NEAR(report.figures[1].mean(), divergence, 2e-5 * divergence);
       }
+      expect_gradients_of(one.name, files, session);
+    }
+  }
+}
+
+// Multiplies the second matrices of all adapters.
+void scale_adapters(Session& session, double factor, HostMachine& machine) {
+  for (Parameter* parameter : session.parameters()) {
+    if (!parameter->trainable || parameter->name.find("lora_b") == std::string::npos) continue;
+    const Tensor values = session.sharded().whole_value(*parameter, *machine.stream);
+    for (std::int64_t i = 0; i < values.elements(); ++i)
+      test::set_value(values, i, factor * test::value_at(values, i));
+    session.sharded().set_value(*parameter, values, *machine.stream);
+  }
+  session.publish_values();
+}
+
+TEST(RolloutObjective, ComparesLaterUpdatesWithTheModelThatWroteTheAnswers) {
+  const SafetensorsFile file(golden_folder_of_policies() / "batch.safetensors");
+  const auto texts = golden_policy_texts(file);
+  HostMachine machine;
+  LoraFiles files("qwen2");
+  for (const PolicyCase& one : clipped_policy_cases()) {
+    Mesh mesh(*machine.world, MeshSizes{});
+    Session session(machine.machine, mesh,
+                    {.model = files.model(), .adapters = files.adapter.adapters()});
+    RolloutObjective objective(one.rules);
+    session.set_objective(&objective);
+    const auto advantages = test::values(file.tensor(std::string("advantages.") + one.scale));
+    const auto wanted = [&](const char* what) {
+      return test::value_at(file.tensor(fmt::format("{}.{}", one.name, what)), 0);
+    };
+    for (const std::size_t micro : one.micro) {
+      SCOPED_TRACE(fmt::format("{}, {} at once", one.name, micro));
+      const auto whole = policy_batches(texts, advantages, 32, micro);
+      const auto middle = whole.begin() + static_cast<std::ptrdiff_t>(3 / micro);
+      const std::vector<std::vector<MicroBatch>> parts = {{whole.begin(), middle},
+                                                          {middle, whole.end()}};
+      test::load_lora(session, files.base, files.adapter, machine);
+      scale_adapters(session, 0.9375, machine);
+      objective.begin_batch(parts);
+      const StepReport first = session.gradients(parts[0], 0);
+      EXPECT_EQ(first.figures.back().name, "clip_ratio");
+      EXPECT_EQ(first.figures.back().sum, 0);
+      test::load_lora(session, files.base, files.adapter, machine);
+      const StepReport report = session.gradients(parts[1], 0);
+      EXPECT_NEAR(report.loss, wanted("loss"), 2e-5 * std::abs(wanted("loss")));
+      EXPECT_NEAR(report.figures.back().mean(), wanted("clipped"), 1e-12);
+      if (one.rules.clip.beta > 0) {
+        EXPECT_NEAR(report.figures[0].mean(), wanted("kl"), 2e-5 * wanted("kl"));
+      }
+      expect_gradients_of(one.name, files, session);
+      objective.begin_batch({});
     }
   }
 }
@@ -209,7 +283,7 @@ TEST(RolloutObjective, GradientsAreCentralDifferences) {
   for (const double dropout : {0.0, 0.2}) {
     PolicyModels models(dropout);
     const double beta = 0.3;
-    RolloutObjective objective({PolicyLossKind::kGrpo, beta, kLongestAnswer},
+    RolloutObjective objective({.kind = PolicyLossKind::kGrpo, .clip = {.beta = beta}},
                                models.reference.get());
     Session& session = *models.session;
     session.set_objective(&objective);
