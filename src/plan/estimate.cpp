@@ -106,12 +106,13 @@ RankEstimate run_two_steps(const Machine& machine, const RunPlan& plan, int coun
   settings.micro_batches = count;
   Session session(machine, mesh, settings);
   session.publish_values();
-  std::optional<Session> reference, teacher;
+  std::optional<Session> reference, teacher, judge;
   if (plan.reference) reference.emplace(machine, mesh, *plan.reference);
   if (plan.teacher) {
     teacher.emplace(machine, mesh, *plan.teacher);
     session.set_teaching({.teacher = &*teacher});
   }
+  if (plan.judge) judge.emplace(machine, mesh, *plan.judge);
   std::vector<MicroBatch> batches;
   for (int i = 0; i < count; ++i) {
     const std::int64_t samples = plan.micro_batch_sizes.empty()
@@ -121,6 +122,7 @@ RankEstimate run_two_steps(const Machine& machine, const RunPlan& plan, int coun
   }
   // The first step is a warm-up. The second one also makes packed forms again.
   const auto step = [&](std::int64_t consumed) {
+    if (judge) judge->token_losses(batches, {});
     if (reference) reference->token_losses(batches, {});
     session.train_step(batches, consumed, 0);
   };

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/files/regular_file.h"
 #include "base/hash.h"
+#include "data/instruct/model_prompt.h"
 #include "data/records/block_reader.h"
 #include "data/records/whole_record_parser.h"
 #include "data/samples/numpy_random.h"
@@ -56,7 +57,8 @@ class QuestionEncoder {
     while (!messages.empty() && is_of_assistant(messages.back()))
       messages.erase(messages.size() - 1);
     if (messages.empty()) throw Error(Fault::kData, "the conversation has no question");
-    ChatInput input{.messages = std::move(messages)};
+    // Not that of today: a run that continues tomorrow has the same questions.
+    ChatInput input{.messages = std::move(messages), .now_seconds = kDateOfPrompts};
     input.variables = Json::object();
     for (const char* key : {"tools", "documents"}) {
       const auto found = record.find(key);

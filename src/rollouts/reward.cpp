@@ -73,7 +73,9 @@ class CommandReward final : public Reward {
 std::vector<std::unique_ptr<Reward>> make_rewards(const RolloutOptions& options) {
   std::vector<std::unique_ptr<Reward>> rewards;
   for (const std::string& name : options.rewards) {
-    if (name == "answer") {
+    if (name == kModelReward) {
+      rewards.push_back(nullptr);
+    } else if (name == "answer") {
       rewards.push_back(std::make_unique<AnswerReward>());
     } else if (name == "pattern") {
       rewards.push_back(std::make_unique<PatternReward>(options.reward_pattern));

@@ -24,8 +24,9 @@ class Reward {
   virtual std::vector<double> rewards(std::span<const JudgedAnswer> answers) = 0;
 };
 
-// One for each of options.rewards. Throws Error(kUsage) for a pattern that is no regular
-// expression, and Error(kData) for a program that cannot be started.
+// One for each of options.rewards, null for "model" (rollouts/reward_model.h). Throws Error(kUsage)
+// for a pattern that is no regular expression, and Error(kData) for a program that cannot be
+// started.
 std::vector<std::unique_ptr<Reward>> make_rewards(const RolloutOptions& options);
 
 // The text of the key "answer" of a record: a text, or a number as it is written. Throws

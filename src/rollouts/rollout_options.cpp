@@ -14,7 +14,7 @@ namespace {
 constexpr std::int64_t kMostGenerations = 1 << 16;
 constexpr std::int64_t kMostTokens = 1 << 20;
 constexpr std::int64_t kMostUpdates = 1 << 10;
-constexpr std::array<std::string_view, 3> kRewards = {"answer", "pattern", "command"};
+constexpr std::array<std::string_view, 4> kRewards = {"answer", "pattern", "command", kModelReward};
 
 void check_argument(const RolloutOptions& options, std::string_view reward,
                     const std::string& value, std::string_view what) {
@@ -60,11 +60,13 @@ void RolloutOptions::check() const {
   check_range("--reward-timeout", reward_timeout, 1, 1 << 20);
   check_range("--log-completions", log_completions, 0, kLargestSize);
   if (rewards.empty()) {
-    throw Error(Fault::kUsage, "--stage grpo: no reward; give --reward answer, pattern or command");
+    throw Error(Fault::kUsage,
+                "--stage grpo: no reward; give --reward answer, pattern, command or model");
   }
   for (std::size_t i = 0; i < rewards.size(); ++i) {
     if (std::ranges::count(kRewards, rewards[i]) == 0) {
-      throw Error(Fault::kUsage, "--reward: got {}, wanted answer, pattern or command", rewards[i]);
+      throw Error(Fault::kUsage, "--reward: got {}, wanted answer, pattern, command or model",
+                  rewards[i]);
     }
     if (std::ranges::count(rewards, rewards[i]) > 1) {
       throw Error(Fault::kUsage, "--reward: got {} twice; name each once (--reward-weights)",
@@ -74,6 +76,7 @@ void RolloutOptions::check() const {
   check_clipping(*this);
   check_argument(*this, "pattern", reward_pattern, "REGEX");
   check_argument(*this, "command", reward_command, "TEXT");
+  check_argument(*this, kModelReward, reward_model, "DIR");
   if (!reward_weights.empty() && reward_weights.size() != rewards.size()) {
     throw Error(Fault::kUsage,
                 "--reward-weights: got {} weights, wanted one for each of {} --reward",
@@ -98,6 +101,7 @@ void RolloutOptions::check_absent(const std::string& stage) const {
   refuse("reward-weights", !reward_weights.empty());
   refuse("reward-pattern", !reward_pattern.empty());
   refuse("reward-command", !reward_command.empty());
+  refuse("reward-model", !reward_model.empty());
   refuse("reward-timeout", reward_timeout != usual.reward_timeout);
   refuse("scale-rewards", scale_rewards != usual.scale_rewards);
   refuse("grpo-loss-type", loss != usual.loss);

@@ -20,6 +20,9 @@ enum class PolicyLossKind : std::uint8_t { kGrpo, kDrGrpo, kDapo, kBnpo };
 // Of what the ratio of probabilities is: a token, or the geometric mean of the tokens of an answer.
 enum class RatioLevel : std::uint8_t { kToken, kSequence };
 
+// The reward that is read from --reward-model.
+inline constexpr const char* kModelReward = "model";
+
 struct RolloutOptions {
   std::int64_t num_generations = 8;
   std::int64_t max_completion_length = 256;
@@ -27,6 +30,7 @@ struct RolloutOptions {
   std::vector<double> reward_weights;  // empty: 1 each
   std::string reward_pattern;
   std::string reward_command;
+  std::string reward_model;
   std::int64_t reward_timeout = 60;
   RewardScale scale_rewards = RewardScale::kGroup;
   PolicyLossKind loss = PolicyLossKind::kDapo;
@@ -51,7 +55,8 @@ struct RolloutOptions {
       max_completion_length);
     v(Option{"reward",
              "rewards of an answer, which are summed: answer (its final answer is the record's "
-             "\"answer\"), pattern (--reward-pattern), command (--reward-command)",
+             "\"answer\"), pattern (--reward-pattern), command (--reward-command), model "
+             "(--reward-model)",
              shown("NAME")},
       rewards);
     v(Option{"reward-weights", "weight of each --reward in the sum (default: 1 each)", shown("W")},
@@ -66,6 +71,11 @@ struct RolloutOptions {
              "answer from each line, writes its reward, a number, to a line",
              shown("TEXT")},
       reward_command);
+    v(Option{"reward-model",
+             "model of --reward model, as --stage rm trains them: reads the question and the "
+             "answer in its own chat template",
+             {.placeholder = "DIR"}},
+      reward_model);
     v(Option{"reward-timeout",
              "seconds that --reward-command may be silent before the run ends with an error",
              {.placeholder = "N"}},

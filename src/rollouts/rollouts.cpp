@@ -48,7 +48,9 @@ Rollouts::Rollouts(const RolloutSettings& settings, std::shared_ptr<const Questi
 // The tokens of the answers of a share, by this rank and those that it shares a copy with.
 std::vector<std::vector<std::int32_t>> Rollouts::written(Session& session,
                                                          const std::vector<Answer>& answers,
-                                                         const Share& share) {
+                                                         const Share& share,
+                                                         const AnswerDraws& chosen) {
+  if (share.first == share.end) return {};
   Inference inference(session.context(false), session.pipeline(), session.mesh(),
                       session.settings().model);
   if (share.apart) inference.read_apart();
@@ -58,40 +60,39 @@ std::vector<std::vector<std::int32_t>> Rollouts::written(Session& session,
   std::vector<std::uint64_t> draws;
   for (std::int64_t i = share.first; i < share.end; ++i) {
     prompts.push_back(answers[static_cast<std::size_t>(i)].question->ids);
-    draws.push_back(static_cast<std::uint64_t>(share.consumed + i));
+    draws.push_back(static_cast<std::uint64_t>(chosen.consumed + i));
   }
   std::vector<std::vector<std::int32_t>> ids;
-  for (const std::vector<GeneratedToken>& text : generate_batch(
-           *engine, {.ids = prompts, .draws = draws, .ends = questions_->ends()},
-           {.max_new_tokens = settings_.options.max_completion_length, .seed = settings_.seed},
-           [](std::size_t, const GeneratedToken&) { return true; })) {
+  for (const std::vector<GeneratedToken>& text :
+       generate_batch(*engine, {.ids = prompts, .draws = draws, .ends = chosen.ends},
+                      {.max_new_tokens = settings_.options.max_completion_length,
+                      .greedy = chosen.greedy,
+                      .seed = settings_.seed},
+                      [](std::size_t, const GeneratedToken&) { return true; })) {
     std::vector<std::int32_t>& one = ids.emplace_back();
     for (const GeneratedToken& token : text) one.push_back(token.id);
   }
   return ids;
 }
 
-std::vector<Rollouts::Answer> Rollouts::write_answers(Session& session, const BatchPlace& place,
-                                                      Communicator& everyone) {
-  const std::int64_t group = settings_.options.num_generations;
-  std::vector<Answer> answers(static_cast<std::size_t>(place.global_batch));
-  for (std::int64_t i = 0; i < place.global_batch; ++i) {
-    answers[static_cast<std::size_t>(i)].question =
-        &questions_->at((place.consumed_samples + i) / group);
-  }
-  // Under ZeRO-3 each pass gathers weights of all ranks.
-  const bool apart = place.ranks > 1 && session.settings().zero_stage < 3;
-  const std::int64_t copies = apart ? place.ranks : 1;
-  const std::int64_t copy = apart ? place.rank : 0;
-  const Share share{.first = place.global_batch * copy / copies,
-                    .end = place.global_batch * (copy + 1) / copies,
-                    .consumed = place.consumed_samples,
-                    .apart = apart};
-  const auto own = written(session, answers, share);
-  // One rank of each copy tells: the place of its answers, and the length and tokens of each.
+std::vector<Rollouts::Answer> Rollouts::write_answers(
+    Session& session, const std::vector<const RolloutQuestion*>& questions,
+    const AnswerDraws& draws, Communicator& everyone) {
+  std::vector<Answer> answers(questions.size());
+  for (std::size_t i = 0; i < answers.size(); ++i) answers[i].question = questions[i];
   Mesh& mesh = session.mesh();
+  const std::int64_t ranks = mesh.sizes().sample_ranks();
+  // Under ZeRO-3 each pass gathers weights of all ranks.
+  const bool apart = ranks > 1 && session.settings().zero_stage < 3;
+  const std::int64_t copies = apart ? ranks : 1;
+  const std::int64_t copy = apart ? mesh.sample_rank() : 0;
+  const Share share{.first = std::ssize(answers) * copy / copies,
+                    .end = std::ssize(answers) * (copy + 1) / copies,
+                    .apart = apart};
+  const auto own = written(session, answers, share, draws);
+  // One rank of each copy tells: the place of its answers, and the length and tokens of each.
   const bool tells = mesh.coordinate(Axis::kTensor) == 0 && mesh.coordinate(Axis::kPipeline) == 0 &&
-                     (apart || place.rank == 0);
+                     (apart || mesh.sample_rank() == 0);
   std::vector<std::int32_t> told;
   if (tells) {
     told.push_back(static_cast<std::int32_t>(share.first));
@@ -111,7 +112,7 @@ std::vector<Rollouts::Answer> Rollouts::write_answers(Session& session, const Ba
   }
   for (Answer& answer : answers) {
     PITON_ASSERT(!answer.ids.empty(), "an answer without tokens");
-    answer.ended = std::ranges::count(questions_->ends(), answer.ids.back()) > 0;
+    answer.ended = std::ranges::count(draws.ends, answer.ids.back()) > 0;
   }
   return answers;
 }
@@ -125,25 +126,68 @@ std::string Rollouts::text_of(const Answer& answer) const {
 }
 
 // The rewards of each name, of all answers.
-std::vector<std::vector<double>> Rollouts::judged(const std::vector<Answer>& answers,
-                                                  Communicator& everyone) {
+std::vector<std::vector<double>> Rollouts::judged(const RolloutModels& models,
+                                                  const std::vector<Answer>& answers,
+                                                  const BatchPlace& place, Communicator& everyone) {
+  std::vector<JudgedAnswer> texts;
+  for (const Answer& one : answers) texts.push_back({&one.question->record, text_of(one)});
   const std::string bytes = found_by_first(everyone, [&] {
-    std::vector<JudgedAnswer> judged;
-    for (const Answer& one : answers) judged.push_back({&one.question->record, text_of(one)});
     std::string all;
-    for (const auto& reward : rewards_) all += bytes_of_values(reward->rewards(judged));
+    for (const auto& reward : rewards_) {
+      if (reward != nullptr) all += bytes_of_values(reward->rewards(texts));
+    }
     return all;
   });
   const auto values = values_in<double>(bytes);
-  const std::size_t names = settings_.options.rewards.size();
-  PITON_ASSERT(values.size() == names * answers.size(), "{} rewards of {} answers", values.size(),
-               answers.size());
+  auto next = values.begin();
   std::vector<std::vector<double>> rewards;
-  for (std::size_t i = 0; i < names; ++i) {
-    const auto begin = values.begin() + static_cast<std::ptrdiff_t>(i * answers.size());
-    rewards.emplace_back(begin, begin + std::ssize(answers));
+  for (const std::string& name : settings_.options.rewards) {
+    if (name == kModelReward) {
+      PITON_ASSERT(models.judge != nullptr, "no reward model");
+      std::vector<std::vector<std::int32_t>> read;
+      phase(everyone, std::nullopt, [&] { read = judged_texts(*models.judge, texts); });
+      const RewardBatches batches{place.global_batch / settings_.options.num_mini_batches,
+                                  place.micro_batch};
+      rewards.push_back(rewards_of(*models.judge, read, batches, everyone));
+      continue;
+    }
+    PITON_ASSERT(values.end() - next >= std::ssize(answers), "{} rewards of {} answers",
+                 values.size(), answers.size());
+    rewards.emplace_back(next, next + std::ssize(answers));
+    next += std::ssize(answers);
   }
   return rewards;
+}
+
+// The weighted sum of the rewards of each answer.
+std::vector<double> Rollouts::sums_of(const std::vector<std::vector<double>>& rewards) const {
+  std::vector<double> sums(rewards.at(0).size());
+  for (std::size_t k = 0; k < rewards.size(); ++k) {
+    for (std::size_t i = 0; i < sums.size(); ++i)
+      sums[i] += settings_.options.weight(k) * rewards[k][i];
+  }
+  return sums;
+}
+
+// The means of rewards, and what is said of lengths.
+std::vector<ObjectiveFigure> Rollouts::figures_of(
+    const std::vector<Answer>& answers, const std::vector<std::vector<double>>& rewards) const {
+  const auto n = static_cast<double>(answers.size());
+  const auto total = [](const std::vector<double>& values) {
+    return std::accumulate(values.begin(), values.end(), 0.0);
+  };
+  std::vector<ObjectiveFigure> figures = {{"reward", total(sums_of(rewards)), n}};
+  for (std::size_t k = 0; k < rewards.size(); ++k)
+    figures.push_back({name_of_figure(settings_.options.rewards[k]), total(rewards[k]), n});
+  double tokens = 0;
+  double truncated = 0;
+  for (const Answer& one : answers) {
+    tokens += static_cast<double>(one.ids.size());
+    truncated += one.ended ? 0 : 1;
+  }
+  figures.push_back({"completion_length", tokens, n});
+  figures.push_back({"completions_truncated", truncated, n});
+  return figures;
 }
 
 MicroBatch Rollouts::rows_of(std::span<const Answer> answers, std::span<const double> advantages,
@@ -208,38 +252,29 @@ nlohmann::ordered_json Rollouts::line_of(const Answer& answer,
   return line;
 }
 
-RolloutBatch Rollouts::next(Session& session, const BatchPlace& place, Communicator& everyone) {
+RolloutBatch Rollouts::next(const RolloutModels& models, const BatchPlace& place,
+                            Communicator& everyone) {
   const RolloutOptions& options = settings_.options;
-  const WithoutObserver unobserved(session.pipeline());
+  const WithoutObserver unobserved(models.policy.pipeline());
+  std::vector<const RolloutQuestion*> questions;
+  for (std::int64_t i = 0; i < place.global_batch; ++i)
+    questions.push_back(&questions_->at((place.consumed_samples + i) / options.num_generations));
   const auto begin = std::chrono::steady_clock::now();
-  const std::vector<Answer> answers = write_answers(session, place, everyone);
+  const std::vector<Answer> answers =
+      write_answers(models.policy, questions,
+                    {.consumed = place.consumed_samples, .ends = questions_->ends()}, everyone);
   const double milliseconds = 1e3 * seconds_since(begin);
-  const auto rewards = judged(answers, everyone);
-  const auto n = static_cast<double>(answers.size());
-  std::vector<double> sums(answers.size());
-  RolloutBatch made;
-  for (std::size_t k = 0; k < rewards.size(); ++k) {
-    for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += options.weight(k) * rewards[k][i];
-  }
-  const Advantages advantages = advantages_of(sums, options.num_generations, options.scale_rewards);
-  const auto total = [](const std::vector<double>& values) {
-    return std::accumulate(values.begin(), values.end(), 0.0);
-  };
-  made.figures = {{"reward", total(sums), n}, {"reward_std", advantages.spread, 1}};
-  for (std::size_t k = 0; k < rewards.size(); ++k)
-    made.figures.push_back({name_of_figure(options.rewards[k]), total(rewards[k]), n});
-  double tokens = 0;
-  double truncated = 0;
+  const auto rewards = judged(models, answers, place, everyone);
+  const Advantages advantages =
+      advantages_of(sums_of(rewards), options.num_generations, options.scale_rewards);
+  RolloutBatch made{.figures = figures_of(answers, rewards)};
+  made.figures.push_back({"reward_std", advantages.spread, 1});
+  made.figures.push_back({"groups_without_spread", advantages.without_spread, advantages.groups});
+  made.figures.push_back({"generation_ms", milliseconds, 1});
   for (const Answer& one : answers) {
     const std::int64_t length = std::ssize(one.question->ids) + std::ssize(one.ids) - 1;
     made.row_length = std::max(made.row_length, length);
-    tokens += static_cast<double>(one.ids.size());
-    truncated += one.ended ? 0 : 1;
   }
-  made.figures.push_back({"completion_length", tokens, n});
-  made.figures.push_back({"completions_truncated", truncated, n});
-  made.figures.push_back({"groups_without_spread", advantages.without_spread, advantages.groups});
-  made.figures.push_back({"generation_ms", milliseconds, 1});
   made.row_length = std::min((made.row_length + kRowMultiple - 1) / kRowMultiple * kRowMultiple,
                              settings_.sequence);
   made.parts = parts_of(answers, advantages.values, place, made.row_length);
@@ -247,6 +282,18 @@ RolloutBatch Rollouts::next(Session& session, const BatchPlace& place, Communica
   for (std::size_t i = 0; i < answers.size() && std::cmp_less(i, options.log_completions); ++i)
     made.completions.push_back(line_of(answers[i], rewards, i, advantages.values[i]));
   return made;
+}
+
+std::vector<ObjectiveFigure> Rollouts::evaluate(const RolloutModels& models,
+                                                const Questions& questions, std::int64_t count,
+                                                const BatchPlace& place, Communicator& everyone) {
+  const WithoutObserver unobserved(models.policy.pipeline());
+  std::vector<const RolloutQuestion*> asked;
+  for (std::int64_t i = 0; i < std::min(count, questions.size()); ++i)
+    asked.push_back(&questions.at(i));
+  const std::vector<Answer> answers =
+      write_answers(models.policy, asked, {.greedy = true, .ends = questions.ends()}, everyone);
+  return figures_of(answers, judged(models, answers, place, everyone));
 }
 
 }  // namespace piton

@@ -16,6 +16,7 @@
 #include "data/samples/batch_source.h"
 #include "rollouts/questions.h"
 #include "rollouts/reward.h"
+#include "rollouts/reward_model.h"
 #include "rollouts/rollout_options.h"
 #include "session/session.h"
 
@@ -36,6 +37,11 @@ struct RolloutSettings {
   std::int64_t sequence = 0;  // most tokens of a question with its answer
 };
 
+struct RolloutModels {
+  Session& policy;                     // the model in training
+  const RewardModel* judge = nullptr;  // of --reward model
+};
+
 class Rollouts {
  public:
   // `tokenizer` must outlive it. `leads`: whether this rank computes rewards. Throws as
@@ -44,8 +50,14 @@ class Rollouts {
            const Tokenizer& tokenizer, bool leads);
 
   // The batch at a place of the run. Collective over `everyone`, all ranks of the session. Throws
-  // as Reward::rewards(), on all ranks.
-  RolloutBatch next(Session& session, const BatchPlace& place, Communicator& everyone);
+  // as Reward::rewards() and judged_texts(), on all ranks.
+  RolloutBatch next(const RolloutModels& models, const BatchPlace& place, Communicator& everyone);
+
+  // The rewards of one greedy answer to each of the first `count` of `questions`. Collective and
+  // throws as next(); `place` is of a batch in training, as many answers as are judged at once.
+  std::vector<ObjectiveFigure> evaluate(const RolloutModels& models, const Questions& questions,
+                                        std::int64_t count, const BatchPlace& place,
+                                        Communicator& everyone);
 
   const Questions& questions() const { return *questions_; }
 
@@ -55,25 +67,35 @@ class Rollouts {
     std::vector<std::int32_t> ids;
     bool ended = false;
   };
-  std::vector<Answer> write_answers(Session& session, const BatchPlace& place,
-                                    Communicator& everyone);
+  // How tokens of answers are chosen.
+  struct AnswerDraws {
+    bool greedy = false;
+    std::int64_t consumed = 0;  // answers of the run before these; random numbers are drawn by it
+    std::vector<std::int32_t> ends = {};  // of a text
+  };
+  std::vector<Answer> write_answers(Session& session,
+                                    const std::vector<const RolloutQuestion*>& questions,
+                                    const AnswerDraws& draws, Communicator& everyone);
   // Answers [first, end) of a batch: those of one copy of the model.
   struct Share {
     std::int64_t first = 0;
     std::int64_t end = 0;
-    std::int64_t consumed = 0;  // answers of the run before this batch
-    bool apart = false;         // other copies write others
+    bool apart = false;  // other copies write others
   };
   std::vector<std::vector<std::int32_t>> written(Session& session,
                                                  const std::vector<Answer>& answers,
-                                                 const Share& share);
-  std::vector<std::vector<double>> judged(const std::vector<Answer>& answers,
-                                          Communicator& everyone);
+                                                 const Share& share, const AnswerDraws& draws);
+  std::vector<std::vector<double>> judged(const RolloutModels& models,
+                                          const std::vector<Answer>& answers,
+                                          const BatchPlace& place, Communicator& everyone);
   std::vector<std::vector<MicroBatch>> parts_of(const std::vector<Answer>& answers,
                                                 const std::vector<double>& advantages,
                                                 const BatchPlace& place, std::int64_t length) const;
   MicroBatch rows_of(std::span<const Answer> answers, std::span<const double> advantages,
                      std::int64_t length) const;
+  std::vector<double> sums_of(const std::vector<std::vector<double>>& rewards) const;
+  std::vector<ObjectiveFigure> figures_of(const std::vector<Answer>& answers,
+                                          const std::vector<std::vector<double>>& rewards) const;
   std::string text_of(const Answer& answer) const;
   nlohmann::ordered_json line_of(const Answer& answer,
                                  const std::vector<std::vector<double>>& rewards, std::size_t index,
@@ -82,7 +104,7 @@ class Rollouts {
   RolloutSettings settings_;
   std::shared_ptr<const Questions> questions_;
   const Tokenizer& tokenizer_;
-  std::vector<std::unique_ptr<Reward>> rewards_;  // of the rank that leads
+  std::vector<std::unique_ptr<Reward>> rewards_;  // of the rank that leads; null: of the model
 };
 
 }  // namespace piton

@@ -291,15 +291,8 @@ void RunOpener::load_or_draw() {
   CheckpointChoice choice(source_, everyone_, sinks_);
   run_.session = std::make_unique<Session>(machine_, *run_.mesh, run_.plan.session);
   run_.objective = open_objective(run_.settled, machine_, everyone_, *run_.session);
-  if (run_.objective.reference != nullptr) {
-    say(fmt::format("the reference is {}", given_.preferences.ref_model));
-    run_.state.facts[kReferenceFact] = run_.objective.reference_hash;
-  }
-  if (run_.objective.teacher != nullptr) {
-    say(fmt::format("the teacher is {}: {} parameters", given_.teaching.teacher_model,
-                    run_.objective.teacher->settings().model.parameters()));
-    run_.state.facts[kTeacherFact] = run_.objective.teacher_hash;
-  }
+  for (const std::string& note : notes_of_second_models(given_, run_.objective)) say(note);
+  add_facts_of_second_models(run_.objective, run_.state.facts);
   run_.checkpoints = std::make_unique<RunCheckpoints>(machine_, *run_.mesh, *run_.session,
                                                       *run_.data, run_.settled);
   say_model();

@@ -19,6 +19,8 @@ namespace {
 struct SecondModel {
   std::unique_ptr<Session> session;
   std::string hash;
+  ModelTokenizer tokenizer;
+  ModelChatTemplates templates;
 };
 
 // Checks the description in the files, and returns that which the session computes with.
@@ -56,6 +58,8 @@ SecondModel open_second(const std::string& folder, const DescribeSecond& describ
                context);
   second.session->publish_values();
   second.hash = weights_hash(*opened.source, everyone);
+  second.tokenizer = std::move(opened.tokenizer);
+  second.templates = std::move(opened.chat_templates);
   return second;
 }
 
@@ -100,6 +104,29 @@ ModelConfig described_teacher(const std::string& folder, const ModelConfig& othe
   }
   check_decoder("--teacher-model", folder, other, sequence);
   return other;
+}
+
+ModelConfig described_judge(const std::string& folder, const ModelConfig& other) {
+  if (other.reward_head) return other;
+  throw Error(Fault::kUsage,
+              "--reward-model: {} gives no rewards, wanted a reward model, as --stage rm trains "
+              "them",
+              folder);
+}
+
+std::unique_ptr<RewardModel> judge_of(SecondModel model, const std::string& folder) {
+  auto judge = std::make_unique<RewardModel>();
+  judge->tokenizer = open_tokenizer(model.tokenizer, folder);
+  if (judge->tokenizer == nullptr) {
+    throw Error(Fault::kData,
+                "--reward-model: {} has no tokenizer, which reads the answers; put its files there",
+                folder);
+  }
+  check_rows_for(*judge->tokenizer, model.session->settings().model, folder);
+  judge->session = std::move(model.session);
+  judge->templates = std::move(model.templates);
+  judge->folder = folder;
+  return judge;
 }
 
 }  // namespace
@@ -162,6 +189,9 @@ void add_second_models(const PretrainOptions& options, RunPlan& plan) {
     plan.teacher = settings_of_second(
         plan.session, described_teacher(folder, description_in(folder), own, plan.sequence));
   }
+  if (const std::string& folder = options.rollouts.reward_model; !folder.empty()) {
+    plan.judge = settings_of_second(plan.session, described_judge(folder, description_in(folder)));
+  }
 }
 
 RunObjective open_objective(const PretrainOptions& options, const Machine& machine,
@@ -192,6 +222,14 @@ RunObjective open_objective(const PretrainOptions& options, const Machine& machi
     run.reference = std::move(reference.session);
     run.reference_hash = std::move(reference.hash);
   }
+  if (const std::string& folder = options.rollouts.reward_model; !folder.empty()) {
+    const DescribeSecond describe = [&](const ModelConfig& found) {
+      return described_judge(folder, found);
+    };
+    SecondModel judge = open_second(folder, describe, machine, everyone, session);
+    run.judge_hash = std::exchange(judge.hash, "");
+    phase(everyone, std::nullopt, [&] { run.judge = judge_of(std::move(judge), folder); });
+  }
   if (preferences.by_rewards()) {
     run.objective = std::make_unique<RolloutObjective>(
         PolicyLossRules{.kind = options.rollouts.loss,
@@ -208,6 +246,27 @@ RunObjective open_objective(const PretrainOptions& options, const Machine& machi
   }
   session.set_objective(run.objective.get());
   return run;
+}
+
+std::vector<std::string> notes_of_second_models(const PretrainOptions& options,
+                                                const RunObjective& objective) {
+  std::vector<std::string> notes;
+  if (objective.reference != nullptr)
+    notes.push_back(fmt::format("the reference is {}", options.preferences.ref_model));
+  if (objective.teacher != nullptr) {
+    notes.push_back(fmt::format("the teacher is {}: {} parameters", options.teaching.teacher_model,
+                                objective.teacher->settings().model.parameters()));
+  }
+  if (objective.judge != nullptr)
+    notes.push_back(fmt::format("answers are judged by {}", options.rollouts.reward_model));
+  return notes;
+}
+
+void add_facts_of_second_models(const RunObjective& objective,
+                                std::map<std::string, std::string>& facts) {
+  if (!objective.reference_hash.empty()) facts[kReferenceFact] = objective.reference_hash;
+  if (!objective.teacher_hash.empty()) facts[kTeacherFact] = objective.teacher_hash;
+  if (!objective.judge_hash.empty()) facts[kRewardModelFact] = objective.judge_hash;
 }
 
 }  // namespace piton

@@ -1,13 +1,17 @@
-// The second models of a run: --ref-model, which preferences are compared with, and
-// --teacher-model.
+// The second models of a run: --ref-model, which preferences are compared with, --teacher-model,
+// and
+// --reward-model, which judges answers.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/log.h"
 #include "comm/communicator.h"
 #include "preferences/preference_objective.h"
+#include "rollouts/reward_model.h"
 #include "session/session.h"
 #include "train/run/pretrain_options.h"
 #include "train/run/run_plan.h"
@@ -32,6 +36,9 @@ inline constexpr const char* kReferenceFact = "weights of --ref-model";
 // Fact of TrainState: the same of --teacher-model.
 inline constexpr const char* kTeacherFact = "weights of --teacher-model";
 
+// Fact of TrainState: the same of --reward-model.
+inline constexpr const char* kRewardModelFact = "weights of --reward-model";
+
 // What --stage and --teacher-model ask for. Later members use earlier ones.
 struct RunObjective {
   std::unique_ptr<Session> reference;    // of --ref-model; null without it
@@ -39,13 +46,23 @@ struct RunObjective {
   std::unique_ptr<Objective> objective;  // null: --stage sft
   std::unique_ptr<Session> teacher;      // null without --teacher-model
   std::string teacher_hash;              // for kTeacherFact
+  std::unique_ptr<RewardModel> judge;    // of --reward-model; null without it
+  std::string judge_hash;                // for kRewardModelFact
 };
 
-// Collective. Opens the models of --ref-model and --teacher-model in the layout of `session`, the
+// Collective. Opens the models of these options in the layout of `session`, the
 // session in training, and sets the objective and the teacher of that. `options`: settled. Throws
 // Error(kUsage) for a reference of another shape and a teacher of other tokens or that the layout
 // cannot divide, Error(kData) for a model that cannot be read.
 RunObjective open_objective(const PretrainOptions& options, const Machine& machine,
                             Communicator& everyone, Session& session);
+
+// A line for the user about each of these models.
+std::vector<std::string> notes_of_second_models(const PretrainOptions& options,
+                                                const RunObjective& objective);
+
+// What checkpoints compare of them.
+void add_facts_of_second_models(const RunObjective& objective,
+                                std::map<std::string, std::string>& facts);
 
 }  // namespace piton

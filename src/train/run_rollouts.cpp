@@ -11,22 +11,27 @@
 namespace piton {
 namespace {
 
+void check_question_files(const char* flag, const std::vector<std::string>& paths) {
+  for (const std::string& path : paths) {
+    for (const char* end : {".idx", "_packed_input_ids_document.idx", "_text_document.idx"}) {
+      std::error_code ignored;
+      if (!std::filesystem::exists(path + end, ignored)) continue;
+      throw Error(Fault::kUsage,
+                  "{}: {} is the prefix of a corpus; --stage grpo reads the questions of its "
+                  "records: name the file that the corpus was made of",
+                  flag, path);
+    }
+  }
+}
+
 void check_question_files(const DataOptions& data) {
   if (data.data_path.empty()) {
     throw Error(Fault::kUsage,
                 "--data-path: no questions are named; wanted files of records with \"messages\" or "
                 "\"prompt\"");
   }
-  for (const std::string& path : data.data_path) {
-    for (const char* end : {".idx", "_packed_input_ids_document.idx", "_text_document.idx"}) {
-      std::error_code ignored;
-      if (!std::filesystem::exists(path + end, ignored)) continue;
-      throw Error(Fault::kUsage,
-                  "--data-path: {} is the prefix of a corpus; --stage grpo reads the questions of "
-                  "its records: name the file that the corpus was made of",
-                  path);
-    }
-  }
+  check_question_files("--data-path", data.data_path);
+  check_question_files("--valid-data-path", data.valid_data_path);
 }
 
 // Options that say how corpora are read, or what is done without answers.
@@ -42,7 +47,6 @@ void refuse_other_data(const PretrainOptions& options) {
   };
   refuse(data.mock_data, "mock-data");
   refuse(!data.train_data_path.empty(), "train-data-path");
-  refuse(!data.valid_data_path.empty(), "valid-data-path");
   refuse(!data.test_data_path.empty(), "test-data-path");
   refuse(!data.train_weighted_split_paths.empty(), "train-weighted-split-paths");
   refuse(!data.valid_weighted_split_paths.empty(), "valid-weighted-split-paths");
@@ -95,10 +99,17 @@ void check_rollout_options(const PretrainOptions& options) {
   rollouts.check();
   refuse_other_data(options);
   check_question_files(options.data);
-  if (loop.eval_iters != 0 || loop.skip_train) {
+  if (loop.skip_train) {
+    throw Error(
+        Fault::kUsage,
+        "--skip-train: --stage grpo has no loss to evaluate; evaluate checkpoints with piton "
+        "eval");
+  }
+  if ((loop.eval_iters > 0) != !options.data.valid_data_path.empty()) {
     throw Error(Fault::kUsage,
-                "--{}: --stage grpo evaluates nothing; evaluate checkpoints with piton eval",
-                loop.skip_train ? "skip-train" : "eval-iters");
+                "--{}: --stage grpo evaluates --eval-iters batches of the questions in "
+                "--valid-data-path; give both, or none",
+                loop.eval_iters > 0 ? "eval-iters" : "valid-data-path");
   }
   if (options.parallel.linears.sequence_parallel && options.parallel.tensor > 1) {
     throw Error(Fault::kUsage,
@@ -126,23 +137,36 @@ void check_rollout_batches(const PretrainOptions& options, const RunPlan& plan) 
               rollouts.max_completion_length, plan.sequence);
 }
 
-StepReport RunRollouts::train_step(Session& session, Objective& objective, const RolloutStep& step,
-                                   Communicator& everyone) {
+Rollouts& RunRollouts::opened(Communicator& everyone) {
   if (rollouts_ == nullptr) {
     phase(everyone, std::nullopt, [&] {
-      rollouts_ =
-          std::make_unique<Rollouts>(settings_, questions_, tokenizer_, everyone.rank() == 0);
+      rollouts_ = std::make_unique<Rollouts>(settings_, questions_.training, tokenizer_,
+                                             everyone.rank() == 0);
     });
   }
-  Mesh& mesh = session.mesh();
-  RolloutBatch made = rollouts_->next(session,
-                                      {.consumed_samples = step.consumed_samples,
-                                       .global_batch = batches_.at(step.consumed_samples),
-                                       .micro_batch = micro_batch_,
-                                       .sizes = sizes_,
-                                       .rank = mesh.sample_rank(),
-                                       .ranks = mesh.sizes().sample_ranks()},
-                                      everyone);
+  return *rollouts_;
+}
+
+BatchPlace RunRollouts::place(Mesh& mesh, std::int64_t consumed) const {
+  return {.consumed_samples = consumed,
+          .global_batch = batches_.at(consumed),
+          .micro_batch = micro_batch_,
+          .sizes = sizes_,
+          .rank = mesh.sample_rank(),
+          .ranks = mesh.sizes().sample_ranks()};
+}
+
+std::vector<ObjectiveFigure> RunRollouts::evaluate(const RolloutModels& models,
+                                                   Communicator& everyone) {
+  return opened(everyone).evaluate(models, *questions_.validation, questions_.validated,
+                                   place(models.policy.mesh(), 0), everyone);
+}
+
+StepReport RunRollouts::train_step(const RolloutModels& models, Objective& objective,
+                                   const RolloutStep& step, Communicator& everyone) {
+  Session& session = models.policy;
+  RolloutBatch made =
+      opened(everyone).next(models, place(session.mesh(), step.consumed_samples), everyone);
   row_length_ = made.row_length;
   completions_ = std::move(made.completions);
   auto& policy = dynamic_cast<RolloutObjective&>(objective);
@@ -184,31 +208,42 @@ std::unique_ptr<RunRollouts> open_rollouts(const PretrainOptions& options, const
                 "the program; leave them out");
   }
   const RolloutOptions& rollouts = options.rollouts;
-  const auto questions = std::make_shared<const Questions>(
-      options.data.data_path,
-      QuestionReading{
-          .tokenizer = *texts.tokenizer,
-          .templates = texts.templates.files,
-          .template_fault = texts.templates.fault,
-          .ends = text_ends_of_run(options.tokenizer, *texts.tokenizer),
-          .longest = plan.sequence - rollouts.max_completion_length,
-          .needs_answer = std::ranges::count(rollouts.rewards, std::string("answer")) > 0},
-      options.loop.seed, log);
-  log.info(fmt::format("--data-path: {} questions, {} answers to each", questions->size(),
+  const auto read = [&](const std::vector<std::string>& files) {
+    return std::make_shared<const Questions>(
+        files,
+        QuestionReading{
+            .tokenizer = *texts.tokenizer,
+            .templates = texts.templates.files,
+            .template_fault = texts.templates.fault,
+            .ends = text_ends_of_run(options.tokenizer, *texts.tokenizer),
+            .longest = plan.sequence - rollouts.max_completion_length,
+            .needs_answer = std::ranges::count(rollouts.rewards, std::string("answer")) > 0},
+        options.loop.seed, log);
+  };
+  RunQuestions questions{.training = read(options.data.data_path)};
+  log.info(fmt::format("--data-path: {} questions, {} answers to each", questions.training->size(),
                        rollouts.num_generations));
-  if (questions->ends().empty()) {
+  if (!options.data.valid_data_path.empty()) {
+    questions.validation = read(options.data.valid_data_path);
+    questions.validated =
+        std::min(questions.validation->size(), options.loop.eval_iters * plan.global_batch);
+    log.info(fmt::format("--valid-data-path: {} questions; evaluations ask {} of them",
+                         questions.validation->size(), questions.validated));
+  }
+  if (questions.training->ends().empty()) {
     log.warning(
         "--stage grpo: the tokenizer has no token that ends a text, so all answers have "
         "--max-completion-length tokens");
   }
   return std::make_unique<RunRollouts>(
       RolloutSettings{.options = rollouts, .seed = options.loop.seed, .sequence = plan.sequence},
-      plan, questions, *texts.tokenizer);
+      plan, std::move(questions), *texts.tokenizer);
 }
 
 std::unique_ptr<RunData> data_of_questions(const RunRollouts& rollouts, PretrainOptions options,
                                            const RunPlan& plan, Log& notes) {
   options.data = {};
+  options.loop.eval_iters = 0;  // its questions are not in the data
   const auto make = [questions = rollouts.questions(),
                      generations =
                          options.rollouts.num_generations](const SampleSettings& settings) {

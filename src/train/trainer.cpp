@@ -148,6 +148,11 @@ StepMetrics Trainer::one_step() {
       sinks_.warning(fmt::format("iteration {}: {}", state.iteration, no_validation_loss()));
     }
   }
+  if (run_.rollouts != nullptr && run_.rollouts->evaluates() &&
+      (state.iteration % loop.eval_interval == 0 || done())) {
+    const Section asking(machine_.sections, kEvaluateSection);
+    metrics.validation_figures = run_.rollouts->evaluate(rollout_models(), *everyone_);
+  }
   if (run_.prompts != nullptr && (state.iteration % loop.eval_interval == 0 || done()))
     metrics.answers = answer_prompts();
   if (inputs_.tasks != nullptr && (state.iteration % run_.settled.tasks.interval == 0 || done())) {
@@ -162,9 +167,9 @@ StepMetrics Trainer::one_step() {
     const Section logging(machine_.sections, kLoggingSection);
     sinks_.on_step(metrics);
     log_completions();
-    if (metrics.validation_loss) {
+    if (metrics.validation_loss || !metrics.validation_figures.empty()) {
       sinks_.on_validation({.iteration = state.iteration,
-                            .loss = *metrics.validation_loss,
+                            .loss = metrics.validation_loss,
                             .figures = metrics.validation_figures});
     }
   }
@@ -183,7 +188,7 @@ StepReport Trainer::update(std::int64_t batch) {
   const double decay = run_.decay->at(place);
   const StepReport report =
       run_.rollouts != nullptr
-          ? run_.rollouts->train_step(*run_.session, *run_.objective.objective,
+          ? run_.rollouts->train_step(rollout_models(), *run_.objective.objective,
                                       {state.consumed_samples, state.learning_rate, decay},
                                       *everyone_)
           : run_.session->train_step(next_batch(), state.consumed_samples, state.learning_rate,
@@ -195,6 +200,8 @@ StepReport Trainer::update(std::int64_t batch) {
   state.lm_loss = report.loss;
   return report;
 }
+
+RolloutModels Trainer::rollout_models() { return {*run_.session, run_.objective.judge.get()}; }
 
 // Tokens of each row of the last batch.
 std::int64_t Trainer::row_length() const {
@@ -258,7 +265,7 @@ double Trainer::evaluate() {
     const std::optional<double> loss = run_evaluation(figures);
     if (!loss) throw Error(Fault::kData, no_validation_loss());
     sinks_.on_validation(
-        {.iteration = run_.state.iteration, .loss = *loss, .figures = std::move(figures)});
+        {.iteration = run_.state.iteration, .loss = loss, .figures = std::move(figures)});
     return *loss;
   });
 }

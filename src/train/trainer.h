@@ -114,6 +114,7 @@ class Trainer {
   StepMetrics one_step();
   StepReport update(std::int64_t batch);
   std::vector<MicroBatch> next_batch();
+  RolloutModels rollout_models();
   std::int64_t row_length() const;
   StepMetrics measured(const StepReport& report, std::int64_t batch, double seconds) const;
   bool log_due() const;

@@ -262,6 +262,8 @@ std::optional<OpenedModel> adopt_foreign_model(PretrainOptions& options) {
   refuse_contradictions(resolve_model(options.model, options.tokenizer, {}), model, folder);
   if (!null && options.tokenizer.empty()) {
     options.tokenizer.name_or_path = place_of_tokenizer(*foreign, options.loop.save);
+    // One without files, such as ByteTokenizer.
+    if (options.tokenizer.empty()) take_tokenizer(foreign->tokenizer.options, options.tokenizer);
   }
   return foreign;
 }

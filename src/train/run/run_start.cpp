@@ -11,6 +11,7 @@
 #include "model_files/native_config.h"
 #include "train/run/checkpoint_choice.h"
 #include "train/run/foreign_model.h"
+#include "train/run/run_tokenizer.h"
 
 namespace piton {
 namespace {
@@ -128,11 +129,7 @@ std::string adopt_checkpoint(PretrainOptions& options, bool same_command) {
     taken = "model";
   }
   if (!has_tokenizer && names_a_tokenizer(stored.tokenizer)) {
-    const TokenizerOptions given = options.tokenizer;
-    options.tokenizer = stored.tokenizer;
-    // The padding of the table is no tokenizer's.
-    options.tokenizer.make_vocab_size_divisible_by = given.make_vocab_size_divisible_by;
-    options.tokenizer.pad_vocab_size_to = given.pad_vocab_size_to;
+    take_tokenizer(stored.tokenizer, options.tokenizer);
     taken += taken.empty() ? "tokenizer: that" : " and tokenizer: those";
   } else if (!taken.empty()) {
     taken += ": that";

@@ -41,6 +41,13 @@ ModelChatTemplates templates_of_tokenizer(const PretrainOptions& options,
 
 }  // namespace
 
+void take_tokenizer(const TokenizerOptions& from, TokenizerOptions& options) {
+  const TokenizerOptions given = options;
+  options = from;
+  options.make_vocab_size_divisible_by = given.make_vocab_size_divisible_by;
+  options.pad_vocab_size_to = given.pad_vocab_size_to;
+}
+
 std::string place_of_tokenizer(const OpenedModel& model, const std::string& save) {
   if (model.tokenizer.texts.empty()) return model.tokenizer.options.name_or_path;
   if (save.empty()) return model.source->where();

@@ -17,6 +17,9 @@ namespace piton {
 // Without --save it is the GGUF file.
 std::string place_of_tokenizer(const OpenedModel& model, const std::string& save);
 
+// `options` get the tokenizer of `from`, but keep their padding, which is of the table alone.
+void take_tokenizer(const TokenizerOptions& from, TokenizerOptions& options);
+
 // Opens the tokenizer that `options` name, after adopt_foreign_model(); null: none. Its ids must
 // have rows in the model of `foreign`; where it is another than the model's own, adds a note and a
 // fact of that to `foreign`. Throws Error(kData) as open_tokenizer() and check_rows_for().

@@ -96,9 +96,14 @@ void LogSink::log_timers(const std::vector<TimerTimes>& timers) {
 
 void LogSink::on_validation(const RunValidation& validation) {
   if (start_.rank != 0) return;
+  if (!validation.loss) {
+    log_.info(fmt::format("validation at iteration {}{} |", validation.iteration,
+                          text_of(validation.figures)));
+    return;
+  }
   log_.info(fmt::format(
       "validation loss at iteration {} | lm loss value: {:.6E} | lm loss PPL: {:.6E}{} |",
-      validation.iteration, validation.loss, std::exp(validation.loss),
+      validation.iteration, *validation.loss, std::exp(*validation.loss),
       text_of(validation.figures)));
 }
 

@@ -45,7 +45,8 @@ struct RunPart {
 
 struct RunValidation {
   std::int64_t iteration = 0;  // done before
-  double loss = 0;             // mean over the tokens of all batches and ranks
+  // Mean over the tokens of all batches and ranks; unset: the stage has none.
+  std::optional<double> loss;
   std::vector<ObjectiveFigure> figures;
 };
 

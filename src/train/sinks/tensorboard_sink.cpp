@@ -72,10 +72,12 @@ void TensorBoardSink::on_step(const StepMetrics& metrics) {
 }
 
 void TensorBoardSink::on_validation(const RunValidation& validation) {
-  append(event_record(wall_time(), validation.iteration,
-                      {{"lm loss validation", validation.loss},
-                       // Bounded as in Megatron-LM.
-                       {"lm loss validation ppl", std::exp(std::min(20.0, validation.loss))}}));
+  if (validation.loss) {
+    append(event_record(wall_time(), validation.iteration,
+                        {{"lm loss validation", *validation.loss},
+                         // Bounded as in Megatron-LM.
+                         {"lm loss validation ppl", std::exp(std::min(20.0, *validation.loss))}}));
+  }
   for (const ObjectiveFigure& one : validation.figures) {
     if (one.count == 0) continue;
     append(
