@@ -36,7 +36,7 @@ class RolloutObjective final : public Objective {
   void report(std::vector<ObjectiveFigure> figures) { figures_ = std::move(figures); }
 
   // The next calls of weigh() are for `parts` of one batch of answers, one after another, and from
-  // the first again. They must outlive these calls. Empty: each call is for a batch of its own.
+  // the first again. They must outlive these calls. Empty: each call is for another batch.
   void begin_batch(std::span<const std::vector<MicroBatch>> parts);
 
   ObjectiveReport weigh(Session& session, std::vector<MicroBatch>& batches, bool training) override;

@@ -53,33 +53,7 @@ struct RolloutOptions {
       num_generations);
     v(Option{"max-completion-length", "largest number of tokens of an answer", same},
       max_completion_length);
-    v(Option{"reward",
-             "rewards of an answer, which are summed: answer (its final answer is the record's "
-             "\"answer\"), pattern (--reward-pattern), command (--reward-command), model "
-             "(--reward-model)",
-             shown("NAME")},
-      rewards);
-    v(Option{"reward-weights", "weight of each --reward in the sum (default: 1 each)", shown("W")},
-      reward_weights);
-    v(Option{"reward-pattern",
-             "regular expression of --reward pattern: 1 for an answer that matches as a whole, "
-             "else 0",
-             shown("REGEX")},
-      reward_pattern);
-    v(Option{"reward-command",
-             "program of --reward command, started once by a shell: reads a JSON object of an "
-             "answer from each line, writes its reward, a number, to a line",
-             shown("TEXT")},
-      reward_command);
-    v(Option{"reward-model",
-             "model of --reward model, as --stage rm trains them: reads the question and the "
-             "answer in its own chat template",
-             {.placeholder = "DIR"}},
-      reward_model);
-    v(Option{"reward-timeout",
-             "seconds that --reward-command may be silent before the run ends with an error",
-             {.placeholder = "N"}},
-      reward_timeout);
+    visit_rewards(v);
     v(Option{"scale-rewards",
              "divide the deviations of rewards from the mean of their question by the standard "
              "deviation of the question's rewards (group), of the whole batch, or by nothing",
@@ -124,6 +98,41 @@ struct RolloutOptions {
              "in --save",
              {.placeholder = "N"}},
       log_completions);
+  }
+
+  template <typename Visitor>
+  void visit_rewards(Visitor&& v) {
+    const OptionRules same{.resume = Resume::kMustMatch};
+    const auto shown = [](const char* placeholder) {
+      return OptionRules{.resume = Resume::kMustMatch, .placeholder = placeholder};
+    };
+    v(Option{"reward",
+             "rewards of an answer, which are summed: answer (its final answer is the record's "
+             "\"answer\"), pattern (--reward-pattern), command (--reward-command), model "
+             "(--reward-model)",
+             shown("NAME")},
+      rewards);
+    v(Option{"reward-weights", "weight of each --reward in the sum (default: 1 each)", shown("W")},
+      reward_weights);
+    v(Option{"reward-pattern",
+             "regular expression of --reward pattern: 1 for an answer that matches as a whole, "
+             "else 0",
+             shown("REGEX")},
+      reward_pattern);
+    v(Option{"reward-command",
+             "program of --reward command, started once by a shell: reads a JSON object of an "
+             "answer from each line, writes its reward, a number, to a line",
+             shown("TEXT")},
+      reward_command);
+    v(Option{"reward-model",
+             "model of --reward model, as --stage rm trains them: reads the question and the "
+             "answer in its own chat template",
+             {.placeholder = "DIR"}},
+      reward_model);
+    v(Option{"reward-timeout",
+             "seconds that --reward-command may be silent before the run ends with an error",
+             {.placeholder = "N"}},
+      reward_timeout);
   }
 
   // Throws Error(kUsage) for values that are out of range or contradict each other.

@@ -169,7 +169,7 @@ std::vector<double> Rollouts::sums_of(const std::vector<std::vector<double>>& re
   return sums;
 }
 
-// The means of rewards, and what is said of lengths.
+// Means of rewards and lengths.
 std::vector<ObjectiveFigure> Rollouts::figures_of(
     const std::vector<Answer>& answers, const std::vector<std::vector<double>>& rewards) const {
   const auto n = static_cast<double>(answers.size());

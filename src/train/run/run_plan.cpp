@@ -152,6 +152,34 @@ void divide_both(LayoutOptions& layout, const ModelConfig& model, int stages) {
               layout.split_stage, sum, wanted);
 }
 
+// Samples and updates of the run. Needs the mesh.
+void plan_batches(const PretrainOptions& options, RunPlan& plan) {
+  const LoopOptions& loop = options.loop;
+  plan.micro_batch = loop.micro_batch_size;
+  if (options.preferences.by_rewards()) plan.updates_of_batch = options.rollouts.num_mini_batches;
+  const std::int64_t share = plan.micro_batch * plan.mesh.sample_ranks() * plan.updates_of_batch;
+  plan.global_batch = loop.global_batch_size.value_or(share);
+  if (plan.global_batch <= 0 || plan.global_batch % share != 0) {
+    throw Error(Fault::kUsage,
+                "--global-batch-size: got {}, wanted a multiple of {} (--micro-batch-size {} x {} "
+                "data-parallel ranks{})",
+                plan.global_batch, share, loop.micro_batch_size, plan.mesh.sample_ranks(),
+                plan.updates_of_batch > 1
+                    ? fmt::format(" x --num-mini-batches {}", plan.updates_of_batch)
+                    : "");
+  }
+  check_range("--global-batch-size: micro-batches of a step", plan.global_batch / share, 1,
+              kMostMicroBatches);
+  plan.micro_batches = static_cast<int>(plan.global_batch / share);
+  plan.batches = batch_sizes(loop, plan.global_batch, share);
+  plan.train_iters =
+      loop.train_samples ? plan.batches.updates(*loop.train_samples) : loop.train_iters;
+  if (plan.train_iters < 1) {
+    throw Error(Fault::kUsage, "--train-samples: got {}, wanted at least {}, one global batch",
+                *loop.train_samples, plan.global_batch);
+  }
+}
+
 // The schedule of the stages, their layers, and the sizes of micro-batches.
 void plan_pipeline(const PretrainOptions& options, RunPlan& plan) {
   const PipelineOptions& pipeline = options.parallel.schedule;
@@ -317,29 +345,7 @@ RunPlan make_run_plan(const PretrainOptions& options, int ranks,
   if (model.encoder) plan.masked_share = options.masking.mask_probability;
   check_saves(options);
   plan.saves_optimizer = !loop.no_save_optim;
-  plan.micro_batch = loop.micro_batch_size;
-  if (options.preferences.by_rewards()) plan.updates_of_batch = options.rollouts.num_mini_batches;
-  const std::int64_t share = plan.micro_batch * plan.mesh.sample_ranks() * plan.updates_of_batch;
-  plan.global_batch = loop.global_batch_size.value_or(share);
-  if (plan.global_batch <= 0 || plan.global_batch % share != 0) {
-    throw Error(Fault::kUsage,
-                "--global-batch-size: got {}, wanted a multiple of {} (--micro-batch-size {} x {} "
-                "data-parallel ranks{})",
-                plan.global_batch, share, loop.micro_batch_size, plan.mesh.sample_ranks(),
-                plan.updates_of_batch > 1
-                    ? fmt::format(" x --num-mini-batches {}", plan.updates_of_batch)
-                    : "");
-  }
-  check_range("--global-batch-size: micro-batches of a step", plan.global_batch / share, 1,
-              kMostMicroBatches);
-  plan.micro_batches = static_cast<int>(plan.global_batch / share);
-  plan.batches = batch_sizes(loop, plan.global_batch, share);
-  plan.train_iters =
-      loop.train_samples ? plan.batches.updates(*loop.train_samples) : loop.train_iters;
-  if (plan.train_iters < 1) {
-    throw Error(Fault::kUsage, "--train-samples: got {}, wanted at least {}, one global batch",
-                *loop.train_samples, plan.global_batch);
-  }
+  plan_batches(options, plan);
   plan.session.model = model;
   plan_pipeline(options, plan);
   check_totals(loop, plan);
