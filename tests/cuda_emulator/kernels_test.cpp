@@ -53,7 +53,9 @@ TEST_P(EmulatedKernels, AgreeWithTheReferenceOnEveryCall) {
   if (options().dtype == DType::kF64) {
     std::erase_if(cases, [](const CallCase& one) { return !takes_fp64(one.call); });
   }
-  test::expect_agreement(guarded_, *device_, cases);
+  // By day aligned and awkward rows share the cases.
+  const std::size_t first = options().awkward ? 0 : 1;
+  test::expect_agreement(guarded_, *device_, test::sampled(cases, 2, first));
 }
 
 TEST_P(EmulatedKernels, AgreeAtTheEdgesOfTilesOfAttention) {
@@ -69,7 +71,7 @@ TEST(EmulatedAttention, AgreesWithTheReferenceOnAlignedRows) {
   std::vector<CallCase> cases = test::attention_cases({.dtype = DType::kF16});
   std::erase_if(
       cases, [](const CallCase& one) { return std::holds_alternative<AttentionMerge>(one.call); });
-  test::expect_agreement(guarded, *device, cases);
+  test::expect_agreement(guarded, *device, test::sampled(cases, 2));
 }
 
 // The others by night.
