@@ -19,8 +19,8 @@ struct HfDescription {
 // model. Weights are of `model.dtype`. Fields that only training reads need not be held. Throws
 // Error(kData) naming what no family has.
 //
-// `origin`: huggingface/origin.h; null: not known. If it describes a whole model, all its keys are
-// kept, except for those that say in what `model` has become another.
+// `origin`: huggingface/files/origin.h; null: not known. If it describes a whole model, all its
+// keys are kept, except for those that say in what `model` has become another.
 HfDescription hf_config_of(const ModelConfig& model, const nlohmann::ordered_json& origin = {});
 
 // The first property in which `other` computes differently ("its attention window"); "" if the

@@ -1,4 +1,4 @@
-// The model families and the presets (named sizes). Each family is a small file of facts. No code
+// The model families and the presets (named sizes). Each family is a function of facts. No code
 // depends on a family's name, only on the ModelConfig.
 #pragma once
 
@@ -11,8 +11,7 @@
 
 namespace piton {
 
-// The facts of a family; sizes are 0. In model/gpt2.cpp, bloom.cpp, llama.cpp,
-// qwen.cpp, gemma.cpp and encoders.cpp.
+// The facts of a family; sizes are 0. In model/gpt2.cpp, llama.cpp, qwen.cpp and encoders.cpp.
 ModelConfig gpt2_facts();
 ModelConfig gpt_neox_facts();
 ModelConfig bloom_facts();

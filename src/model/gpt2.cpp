@@ -6,6 +6,9 @@
 // GPT-NeoX (Black et al. 2022, arXiv:2204.06745) is GPT-2 with rotary positions in a quarter of
 // each head, a parallel residual, the exact GELU, an untied head and no dropout. Pythia (Biderman
 // et al. 2023, arXiv:2304.01373) has several sizes of it.
+//
+// Bloom (BigScience 2022, arXiv:2211.05100): GPT-2 with ALiBi instead of a position table and with
+// a norm after the embedding; no dropout.
 namespace piton {
 
 ModelConfig gpt2_facts() {
@@ -32,6 +35,16 @@ ModelConfig gpt_neox_facts() {
   config.parallel_residual = true;
   config.tied = false;
   config.hidden_dropout = config.attention_dropout = 0;
+  return config;
+}
+
+ModelConfig bloom_facts() {
+  ModelConfig config = gpt2_facts();
+  config.family = "bloom";
+  config.positions = PositionKind::kAlibi;
+  config.embedding_norm = true;
+  config.hidden_dropout = 0;
+  config.attention_dropout = 0;
   return config;
 }
 

@@ -43,7 +43,8 @@ struct OpenedModel {
   // The default one of merged adapters, which the files of `tokenizer` do not have; "": they have
   // it.
   std::string adapter_template;
-  // Of the Hugging Face folder that it is or comes from (huggingface/origin.h); null: not known.
+  // Of the Hugging Face folder that it is or comes from (huggingface/files/origin.h); null: not
+  // known.
   nlohmann::ordered_json origin;
   // Facts of its checkpoint, and of those of a run that starts from it (TrainState::facts).
   std::map<std::string, std::string> facts;

@@ -1,7 +1,5 @@
 #include "megatron/format/arguments.h"
 
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -9,19 +7,12 @@
 #include <system_error>
 
 #include "base/error.h"
-#include "megatron/format/model_parts.h"
-#include "model/families.h"
+#include "megatron/format/argument_words.h"
 
 namespace piton {
 namespace {
 
 using Kind = PickleValue::Kind;
-
-// Words of Piton.
-constexpr const char* kNormalizedHead = "normalized_head";
-constexpr const char* kModelType = "hf_model_type";
-constexpr const char* kHeadLikeLayers = "head_activation_of_layers";
-constexpr const char* kDynamicScaling = "dynamic";  // next to MindSpeed's rope_scaling_type
 
 // Arguments by name; None counts as absent.
 class Arguments {
@@ -227,176 +218,6 @@ std::string family_of(const ModelConfig& model) {
   return model.qkv_biases && !model.biases ? "qwen2" : "llama";
 }
 
-// The head of Megatron's BERT has the exact GELU, whatever its layers have.
-bool head_is_like_layers(const ModelConfig& model) {
-  return model.encoder && !model.encoder->exact_gelu_head &&
-         model.activation != ActivationKind::kGeluErf;
-}
-
-// A dict that read_megatron_arguments() reads, in the words of a TorchWriter.
-class ArgumentsInMemory {
- public:
-  ArgumentsInMemory() : dict_(document_.make(Kind::kDict)) {}
-  const PickleValue& dict() const { return dict_; }
-
-  void text(std::string_view text) {
-    PickleValue& value = document_.make(Kind::kText);
-    value.text = text;
-    if (name_ == nullptr) {
-      name_ = &value;
-    } else {
-      add(value);
-    }
-  }
-  void integer(std::int64_t integer) {
-    PickleValue& value = document_.make(Kind::kInt);
-    value.integer = integer;
-    add(value);
-  }
-  void number(double number) {
-    PickleValue& value = document_.make(Kind::kFloat);
-    value.number = number;
-    add(value);
-  }
-  void boolean(bool truth) {
-    PickleValue& value = document_.make(Kind::kBool);
-    value.truth = truth;
-    add(value);
-  }
-  void begin_list() { list_ = &document_.make(Kind::kList); }
-  void end_list() {
-    const PickleValue& list = *list_;
-    list_ = nullptr;
-    add(list);
-  }
-
- private:
-  void add(const PickleValue& value) {
-    if (list_ != nullptr) {
-      list_->items.push_back(&value);
-      return;
-    }
-    dict_.pairs.emplace_back(name_, &value);
-    name_ = nullptr;
-  }
-
-  PickleDocument document_;
-  PickleValue& dict_;
-  const PickleValue* name_ = nullptr;  // whose value comes next
-  PickleValue* list_ = nullptr;        // that is being made
-};
-
-template <typename Out>
-void write_experts(const ModelConfig& model, Out& out) {
-  const ExpertFacts& facts = *model.experts;
-  const auto size = [&](const char* name, std::int64_t value) {
-    out.text(name);
-    out.integer(value);
-  };
-  const auto flag = [&](const char* name, bool value) {
-    out.text(name);
-    out.boolean(value);
-  };
-  size("num_experts", facts.experts);
-  size("moe_router_topk", facts.choices);
-  size("moe_ffn_hidden_size", model.expert_ffn_hidden());
-  flag("moe_router_pre_softmax", !facts.normalized);
-  out.text("moe_aux_loss_coeff");
-  out.number(facts.balance_factor);
-  flag("moe_grouped_gemm", false);  // one module for each expert
-  if (facts.shared_ffn_hidden != 0)
-    size("moe_shared_expert_intermediate_size", facts.shared_ffn_hidden);
-  flag("moe_shared_expert_gate", facts.shared_gate);
-  if (facts.dense_layers.empty()) return size("moe_layer_freq", 1);
-  out.text("moe_layer_freq");
-  out.begin_list();
-  for (std::int64_t layer = 0; layer < model.layers; ++layer)
-    out.integer(facts.in_layer(layer) ? 1 : 0);
-  out.end_list();
-}
-
-// Names and values of a dict's or a namespace's.
-template <typename Out>
-void write_fields(const MegatronArguments& arguments, Out& out) {
-  const ModelConfig& model = arguments.model;
-  const MegatronLayout& layout = arguments.layout;
-  const auto size = [&](const char* name, std::int64_t value) {
-    out.text(name);
-    out.integer(value);
-  };
-  const auto number = [&](const char* name, double value) {
-    out.text(name);
-    out.number(value);
-  };
-  const auto flag = [&](const char* name, bool value) {
-    out.text(name);
-    out.boolean(value);
-  };
-  const auto word = [&](const char* name, std::string_view value) {
-    out.text(name);
-    out.text(value);
-  };
-  size("num_layers", model.layers + std::ssize(layout.empty_layers));
-  if (!layout.stage_layers.empty())
-    word("num_layer_list", fmt::format("{}", fmt::join(layout.stage_layers, ",")));
-  if (!layout.empty_layers.empty())
-    word("noop_layers", fmt::format("{}", fmt::join(layout.empty_layers, ",")));
-  size("hidden_size", model.hidden);
-  size("ffn_hidden_size", model.ffn_hidden);
-  size("num_attention_heads", model.heads);
-  flag("group_query_attention", model.groups != model.heads);
-  size("num_query_groups", model.groups);
-  size("kv_channels", model.head_size);
-  size("max_position_embeddings", model.max_positions);
-  size("vocab_size", model.vocabulary);
-  size("padded_vocab_size", layout.padded_vocabulary);
-  size("tensor_model_parallel_size", layout.tensor);
-  size("pipeline_model_parallel_size", layout.pipeline);
-  if (layout.chunks > 1) size("virtual_pipeline_model_parallel_size", layout.chunks);
-  flag("swiglu", model.gated);
-  flag("bias_gelu_fusion", model.activation == ActivationKind::kGeluTanh);
-  word("normalization", model.norm == NormKind::kRms ? "RMSNorm" : "LayerNorm");
-  number("norm_epsilon", model.norm_eps);
-  word("position_embedding_type", model.positions == PositionKind::kRotary    ? "rope"
-                                  : model.positions == PositionKind::kLearned ? "learned_absolute"
-                                  : model.positions == PositionKind::kAlibi   ? "alibi"
-                                                                              : "none");
-  number("rotary_base", model.rotary_base);
-  number("rotary_percent", model.rotary_share);
-  flag("rotary_interleaved", model.rotary_pairs);
-  const RotaryScaling& scaling = model.rotary_scaling;
-  if (scaling.kind == RotaryScaling::Kind::kLinear)
-    number("rotary_seq_len_interpolation_factor", scaling.factor);
-  const bool llama3 = scaling.kind == RotaryScaling::Kind::kLlama3;
-  if (llama3) flag("use_rope_scaling", true);
-  if (llama3 || scaling.kind == RotaryScaling::Kind::kDynamic) {
-    word("rope_scaling_type", llama3 ? "llama3" : kDynamicScaling);
-    number("rope_scaling_factor", scaling.factor);
-    number("original_max_position_embeddings", static_cast<double>(scaling.original_positions));
-    if (llama3) number("low_freq_factor", scaling.low);
-    if (llama3) number("high_freq_factor", scaling.high);
-  }
-  flag("add_bias_linear", model.biases);
-  flag("add_qkv_bias", model.qkv_biases);
-  flag("add_dense_bias", model.output_bias);
-  flag("embed_layernorm", model.embedding_norm);
-  flag("qk_layernorm", model.head_norms);
-  if (model.normalized_head) flag(kNormalizedHead, true);
-  if (model.experts) write_experts(model, out);
-  if (model.encoder_decoder) {
-    size("encoder_num_layers", model.encoder_decoder->encoder_layers);
-    size("decoder_num_layers", model.layers);
-  }
-  if (model.encoder) flag("bert_binary_head", model.encoder->pair_head);
-  if (head_is_like_layers(model)) flag(kHeadLikeLayers, true);
-  flag("untie_embeddings_and_output_weights", !model.tied);
-  number("hidden_dropout", model.hidden_dropout);
-  number("attention_dropout", model.attention_dropout);
-  number("init_method_std", model.init_deviation);
-  flag("init_method_xavier_uniform", model.xavier_weights);
-  if (!arguments.model_type.empty()) word(kModelType, arguments.model_type);
-}
-
 }  // namespace
 
 MegatronArguments read_megatron_arguments(const PickleValue& values, const std::string& where) {
@@ -455,37 +276,6 @@ MegatronArguments read_megatron_arguments(const PickleValue& values, const std::
   result.model_type = arguments.word(kModelType, "");
   result.head_like_layers = arguments.flag(kHeadLikeLayers, false);
   return result;
-}
-
-void write_megatron_arguments(const MegatronArguments& arguments, TorchWriter& out) {
-  out.begin_dict();
-  write_fields(arguments, out);
-  out.end_dict();
-}
-
-void write_megatron_namespace(const MegatronArguments& arguments, TorchWriter& out) {
-  out.begin_object("argparse", "Namespace");
-  write_fields(arguments, out);
-  out.end_object();
-}
-
-ModelConfig model_in_megatron(const ModelConfig& model) {
-  ArgumentsInMemory arguments;
-  write_fields({.model = model, .layout = {.padded_vocabulary = model.vocabulary}}, arguments);
-  ModelConfig said = read_megatron_arguments(arguments.dict(), "Megatron's arguments").model;
-  said.vocabulary = model.vocabulary;
-  MegatronParts parts = MegatronParts::of(model);
-  parts.head_like_layers = head_is_like_layers(model);
-  parts.apply(said);
-  return said;
-}
-
-std::string beyond_megatron(const ModelConfig& model) {
-  if (model.normalized_head) return "a normalized head";
-  if (head_is_like_layers(model)) return "a head with the GELU of its layers";
-  const RotaryScaling& scaling = model.rotary_scaling;
-  if (scaling.kind == RotaryScaling::Kind::kDynamic) return "dynamic rotary scaling";
-  return "";
 }
 
 }  // namespace piton

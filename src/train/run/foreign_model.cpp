@@ -8,8 +8,8 @@
 
 #include "checkpoint/store.h"
 #include "huggingface/config_keys.h"
+#include "huggingface/files/origin.h"
 #include "huggingface/files/quantized_matrix.h"
-#include "huggingface/origin.h"
 #include "model/families.h"
 #include "model_files/native_config.h"
 #include "model_files/reward_base.h"

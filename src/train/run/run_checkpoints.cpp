@@ -10,7 +10,7 @@
 #include "checkpoint/collective.h"
 #include "checkpoint/load_values.h"
 #include "comm/gathered_values.h"
-#include "huggingface/origin.h"
+#include "huggingface/files/origin.h"
 #include "model_files/model_tokenizer.h"
 #include "model_files/native_config.h"
 #include "train/run/adapter_run.h"

@@ -1,5 +1,5 @@
 // What a checkpoint keeps of the folder that its weights come from.
-#include "huggingface/origin.h"
+#include "huggingface/files/origin.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "huggingface/origin.h"
+#include "huggingface/files/origin.h"
 
 #include "base/json.h"
 #include "huggingface/files/config_file.h"
