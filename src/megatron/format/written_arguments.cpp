@@ -148,6 +148,7 @@ void write_fields(const MegatronArguments& arguments, Out& out) {
   number("rotary_base", model.rotary_base);
   number("rotary_percent", model.rotary_share);
   flag("rotary_interleaved", model.rotary_pairs);
+  if (model.no_rotary_every > 0) size("no_rope_freq", model.no_rotary_every);
   const RotaryScaling& scaling = model.rotary_scaling;
   if (scaling.kind == RotaryScaling::Kind::kLinear)
     number("rotary_seq_len_interpolation_factor", scaling.factor);
