@@ -185,6 +185,43 @@ void write_gemma3(const ModelConfig& model, GgufDescription& out) {
   }
 }
 
+// One over the root of a head's width, as the file would have it: no factor of its own.
+void drop_usual_score_factor(ModelConfig& model) {
+  if (model.score_factor == in_fp32(1 / std::sqrt(static_cast<double>(model.head_size))))
+    model.score_factor.reset();
+}
+
+void read_granite(const GgufKeys& keys, ModelConfig& model) {
+  read_llama(keys, model);
+  model.embedding_factor = keys.number("embedding_scale", 1.0);
+  model.branch_factor = keys.number("residual_scale", 1.0);
+  model.logit_divisor = keys.number("logit_scale");
+  if (keys.has("attention.scale")) model.score_factor = keys.number("attention.scale");
+  drop_usual_score_factor(model);
+  // llama.cpp's word for whether there are positions.
+  if (!keys.flag("rope.scaling.finetuned", true)) model.positions = PositionKind::kNone;
+}
+
+void write_granite(const ModelConfig& model, GgufDescription& out) {
+  write_window(model, out);
+  out.add("embedding_scale", GgufValue::f32(model.embedding_factor));
+  out.add("residual_scale", GgufValue::f32(model.branch_factor));
+  out.add("logit_scale", GgufValue::f32(model.logit_divisor));
+  // llama.cpp wants all four in the file.
+  out.add("attention.scale", GgufValue::f32(model.score_factor.value_or(
+                                 1 / std::sqrt(static_cast<double>(model.head_size)))));
+  if (model.positions == PositionKind::kNone)
+    out.add("rope.scaling.finetuned", GgufValue::boolean(false));
+}
+
+// OLMo 3 is of this architecture too.
+void read_olmo2(const GgufKeys& keys, ModelConfig& model) {
+  read_window(keys, model);
+  if (model.window_before)
+    keys.refuse("attention.sliding_window",
+                "none: Piton does not read OLMo 3 from GGUF files yet; give a Hugging Face folder");
+}
+
 GgufDescription described_in(const GgufArchitecture& architecture, const ModelConfig& model) {
   GgufDescription out{.architecture = architecture.name};
   write_sizes(model, out);
@@ -281,6 +318,22 @@ std::vector<GgufArchitecture> gguf_architectures() {
        .packed_mlp = true,
        .heads_fill_width = true,
        .has_longrope = true},
+      {.name = "granite",
+       .families = {"granite", "granitemoehybrid"},
+       .facts = granite_facts,
+       .read = read_granite,
+       .write = write_granite,
+       .pairs = true,
+       .whole_heads_turn = true,
+       .heads_fill_width = true,
+       .divides_angles = true,
+       .has_longrope = true},
+      {.name = "olmo2",
+       .families = {"olmo2"},
+       .facts = olmo2_facts,
+       .read = read_olmo2,
+       .heads_fill_width = true,
+       .copies_head = true},
       {.name = "stablelm",
        .families = {"stablelm"},
        .facts = stablelm_facts,
@@ -350,8 +403,11 @@ ModelConfig model_in_gguf(ModelConfig model) {
   model.init_deviation = ModelConfig{}.init_deviation;
   for (double* value :
        {&model.norm_eps, &model.rotary_base, &model.attention_soft_cap, &model.logit_soft_cap,
-        &model.rotary_scaling.factor, &model.rotary_scaling.low, &model.rotary_scaling.high})
+        &model.rotary_scaling.factor, &model.rotary_scaling.low, &model.rotary_scaling.high,
+        &model.embedding_factor, &model.branch_factor, &model.logit_divisor})
     *value = in_fp32(*value);
+  if (model.score_factor) model.score_factor = in_fp32(*model.score_factor);
+  drop_usual_score_factor(model);
   if (model.local_rotary_base) model.local_rotary_base = in_fp32(*model.local_rotary_base);
   if (model.query_scalar == static_cast<double>(model.head_size)) model.query_scalar.reset();
   if (model.window_before && *model.window_before >= model.max_positions - 1 &&

@@ -55,13 +55,16 @@ std::string difference(const ModelConfig& model, const ModelConfig& held) {
   if (differs(&C::norm)) return "its kind of norm";
   if (differs(&C::activation, &C::gated)) return "its activation";
   if (differs(&C::biases, &C::qkv_biases, &C::output_bias)) return "its biases";
-  if (differs(&C::gains_from_one, &C::end_norms)) return "its norms";
+  if (differs(&C::gains_from_one, &C::end_norms, &C::start_norms)) return "its norms";
   if (differs(&C::parallel_residual, &C::single_norm)) return "the order of its branches";
-  if (differs(&C::scaled_embedding)) return "a scaled embedding";
+  if (differs(&C::scaled_embedding, &C::embedding_factor)) return "a scaled embedding";
+  if (differs(&C::branch_factor)) return "a factor of its branches";
+  if (differs(&C::logit_divisor)) return "a divisor of its logits";
   if (differs(&C::attention_soft_cap, &C::logit_soft_cap)) return "its soft caps";
   if (differs(&C::embedding_norm)) return "a norm after the embedding";
   if (differs(&C::normalized_head)) return "a normalized head";
   if (differs(&C::head_norms)) return "norms of heads";
+  if (differs(&C::joint_head_norms)) return "norms of all heads together";
   if (differs(&C::rotary_pairs)) return "rotary positions of interleaved channels";
   if (differs(&C::rotary_base, &C::rotary_share, &C::rotary_scaling)) return "its rotary positions";
   if (differs(&C::local_rotary_base)) return "its rotary positions";
@@ -71,7 +74,7 @@ std::string difference(const ModelConfig& model, const ModelConfig& held) {
   if (differs(&C::alibi)) return "biases of distances (--alibi-fusion-attn-type)";
   if (differs(&C::prefix)) return "prompts whose tokens see one another (--sparse-mode 5)";
   if (differs(&C::heads, &C::groups, &C::head_size)) return "its heads";
-  if (differs(&C::query_scalar)) return "the scale of its scores";
+  if (differs(&C::query_scalar, &C::score_factor)) return "the scale of its scores";
   if (differs(&C::tied)) return "a separate head";
   return "its sizes";
 }

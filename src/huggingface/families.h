@@ -6,6 +6,10 @@
 namespace piton {
 
 HfFamily hf_glm4_moe();
+HfFamily hf_granite();
+HfFamily hf_granite4();
+HfFamily hf_olmo2();
+HfFamily hf_olmo3();
 HfFamily hf_gpt2();
 HfFamily hf_gpt_neox();
 HfFamily hf_falcon();

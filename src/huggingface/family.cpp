@@ -28,7 +28,8 @@ std::vector<HfFamily> hf_families() {
           hf_megatron_bert(), hf_roberta(),  hf_t5(),       hf_mixtral(),    hf_qwen3_moe(),
           hf_qwen2_moe(),     hf_gpt_neox(), hf_falcon(),   hf_starcoder2(), hf_internlm3(),
           hf_ernie(),         hf_glm(),      hf_glm4(),     hf_glm4_moe(),   hf_deepseek_v2(),
-          hf_deepseek_v3(),   hf_smollm3()};
+          hf_deepseek_v3(),   hf_smollm3(),  hf_granite(),  hf_granite4(),   hf_olmo2(),
+          hf_olmo3()};
 }
 
 HfFamily hf_family(const HfConfig& config) {

@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <utility>
 
 #include "base/json.h"
@@ -33,23 +32,6 @@ ModelConfig gemma_model(const HfConfig& config) {
   return model;
 }
 
-// From "layer_types", else every `pattern`-th layer sees all keys.
-void set_windows(const HfConfig& config, ModelConfig& model, std::int64_t pattern) {
-  set_window(config, model, 4096);
-  if (!model.window_before) return;
-  const std::vector<std::string> types = config.words("layer_types");
-  const auto full = std::ranges::find(types, "full_attention");
-  model.full_attention_every = full == types.end() ? pattern : full - types.begin() + 1;
-  if (!types.empty() && full == types.end()) model.full_attention_every = 0;
-  for (std::size_t layer = 0; layer < types.size(); ++layer) {
-    const bool window = model.window_of(static_cast<std::int64_t>(layer)).has_value();
-    if (types[layer] != (window ? "sliding_attention" : "full_attention")) {
-      config.refuse("layer_types",
-                    "sliding_attention, and full_attention in every N-th layer for some N");
-    }
-  }
-}
-
 void set_second(const HfConfig& config, ModelConfig& model) {
   model.end_norms = true;
   model.query_scalar = config.number("query_pre_attn_scalar", 256.0);
@@ -65,7 +47,7 @@ ModelConfig gemma2_model(const HfConfig& config) {
   set_second(config, model);
   model.attention_soft_cap = soft_cap(config, "attn_logit_softcapping", 50.0);
   model.logit_soft_cap = soft_cap(config, "final_logit_softcapping", 30.0);
-  set_windows(config, model, 2);
+  set_window_layers(config, model, {.window = 4096, .full_every = 2});
   return model;
 }
 
@@ -74,7 +56,8 @@ ModelConfig gemma3_model(const HfConfig& config) {
   set_second(config, model);
   model.logit_soft_cap = soft_cap(config, "final_logit_softcapping", 0.0);
   model.head_norms = true;
-  set_windows(config, model, config.size("sliding_window_pattern", 6));
+  set_window_layers(config, model,
+                    {.window = 4096, .full_every = config.size("sliding_window_pattern", 6)});
   const HfConfig rope = config.object("rope_parameters");
   const HfConfig older = config.object("rope_scaling");
   // Transformers 5, else 4.
@@ -117,9 +100,7 @@ nlohmann::ordered_json gemma2_keys(const ModelConfig& model) {
   keys["attn_logit_softcapping"] = cap(model.attention_soft_cap);
   keys["final_logit_softcapping"] = cap(model.logit_soft_cap);
   keys["sliding_window"] = window_key(model);
-  keys["layer_types"] = nlohmann::ordered_json::array();
-  for (std::int64_t layer = 0; layer < model.layers; ++layer)
-    keys["layer_types"].push_back(model.window_of(layer) ? "sliding_attention" : "full_attention");
+  keys["layer_types"] = window_layer_types(model);
   return keys;
 }
 

@@ -209,6 +209,29 @@ void set_window(const HfConfig& config, ModelConfig& model, std::int64_t otherwi
   if (!config.lists(key) && otherwise > 0) model.window_before = otherwise - 1;
 }
 
+void set_window_layers(const HfConfig& config, ModelConfig& model, const WindowDefaults& defaults) {
+  set_window(config, model, defaults.window);
+  if (!model.window_before) return;
+  const std::vector<std::string> types = config.words("layer_types");
+  const auto full = std::ranges::find(types, "full_attention");
+  model.full_attention_every = full == types.end() ? defaults.full_every : full - types.begin() + 1;
+  if (!types.empty() && full == types.end()) model.full_attention_every = 0;
+  for (std::size_t layer = 0; layer < types.size(); ++layer) {
+    const bool window = model.window_of(static_cast<std::int64_t>(layer)).has_value();
+    if (types[layer] != (window ? "sliding_attention" : "full_attention")) {
+      config.refuse("layer_types",
+                    "sliding_attention, and full_attention in every N-th layer for some N");
+    }
+  }
+}
+
+nlohmann::ordered_json window_layer_types(const ModelConfig& model) {
+  nlohmann::ordered_json types = nlohmann::ordered_json::array();
+  for (std::int64_t layer = 0; layer < model.layers; ++layer)
+    types.push_back(model.window_of(layer) ? "sliding_attention" : "full_attention");
+  return types;
+}
+
 ActivationKind hf_activation(const HfConfig& config, const std::string& key,
                              const std::string& otherwise) {
   const std::string name = config.word(key, otherwise);

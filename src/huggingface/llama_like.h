@@ -73,6 +73,16 @@ std::vector<HfPart> shared_experts_parts();
 // config.json lacks the key; 0: none.
 void set_window(const HfConfig& config, ModelConfig& model, std::int64_t otherwise = 0);
 
+// The same, of models in which some layers have no window: "layer_types", else, where that is
+// absent, every `full_every`-th layer. `window`: where config.json lacks "sliding_window".
+struct WindowDefaults {
+  std::int64_t window = 0;
+  std::int64_t full_every = 0;
+};
+void set_window_layers(const HfConfig& config, ModelConfig& model, const WindowDefaults& defaults);
+// "layer_types" of such a model.
+nlohmann::ordered_json window_layer_types(const ModelConfig& model);
+
 // The activation that `key` names; `otherwise` if the key is absent.
 ActivationKind hf_activation(const HfConfig& config, const std::string& key,
                              const std::string& otherwise);

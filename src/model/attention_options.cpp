@@ -105,7 +105,14 @@ void AttentionOptions::apply(ModelConfig& config) const {
     }
     config.full_attention_every = *full_attention_every;
   }
+  if (query_scalar && score_factor) {
+    throw Error(
+        Fault::kUsage,
+        "--attention-multiplier: --query-pre-attn-scalar scales the scores too; leave one of "
+        "them out");
+  }
   if (query_scalar) config.query_scalar = *query_scalar;
+  if (score_factor) config.score_factor = *score_factor;
   if (soft_cap) config.attention_soft_cap = *soft_cap;
   config.window_after = window_after;
 }
@@ -133,6 +140,7 @@ AttentionOptions AttentionOptions::of(const ModelConfig& config) {
   options.window_after = config.window_after;
   if (config.full_attention_every > 0) options.full_attention_every = config.full_attention_every;
   options.query_scalar = config.query_scalar;
+  options.score_factor = config.score_factor;
   if (config.prefix) options.sparse_mode = 5;
   if (config.alibi != AlibiKind::kDifference)
     options.alibi_type = config.alibi == AlibiKind::kDistance ? 2 : 3;
@@ -231,6 +239,11 @@ void check_latent(const ModelConfig& config) {
          "whose norms have plain gains; leave it out");
   refuse(config.query_scalar.has_value(), "--query-pre-attn-scalar",
          "which divides scores by the root of a head's channels; leave it out");
+  refuse(config.score_factor.has_value(), "--attention-multiplier",
+         "which divides scores by the root of a head's channels; leave it out");
+  refuse(config.joint_head_norms, "--qk-layernorm-joint",
+         "whose norms are of latents; leave it out");
+  refuse(!config.start_norms, "--no-pre-norm", "whose branches begin with a norm; leave it out");
   refuse(config.rotary_share != 1, "--rotary-percent",
          "where --qk-pos-emb-head-dim says which channels turn; leave it out");
 }

@@ -123,7 +123,7 @@ struct AttentionOptions {
   bool triangle_attn = false;
   std::optional<std::int64_t> triangle_block_size;
   std::optional<std::int64_t> full_attention_every;
-  std::optional<double> query_scalar, soft_cap;
+  std::optional<double> query_scalar, score_factor, soft_cap;
   std::optional<std::int64_t> alibi_type;
   LatentOptions latent;
 
@@ -165,6 +165,10 @@ struct AttentionOptions {
     v(Option{"query-pre-attn-scalar",
              "number by whose square root scores are divided (default: --kv-channels)", same},
       query_scalar);
+    v(Option{"attention-multiplier",
+             "factor of scores, in place of one over a square root (Granite)",
+             {.aliases = {"softmax-scale"}, .resume = Resume::kMustMatch}},
+      score_factor);
     v(Option{"attn-logit-softcapping",
              "cap c of scores: x becomes c tanh(x / c) (Gemma 2; default: no cap)", same},
       soft_cap);

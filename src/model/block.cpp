@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "ops/dropout.h"
 #include "ops/recompute.h"
 
 namespace piton {
@@ -38,6 +39,8 @@ AttentionShape attention_shape(const ModelConfig& config, const Block::Place& pl
       .hidden_dropout = config.hidden_dropout,
       .adapters = &adapters};
   if (config.query_scalar) shape.scale = 1 / std::sqrt(*config.query_scalar);
+  if (config.score_factor) shape.scale = *config.score_factor;
+  shape.output_factor = config.branch_factor;
   if (config.end_norms) shape.end_norm = norm_shape(config);
   if (config.latent) {
     shape.scale = rotary_score_factor(config.rotary_scaling) /
@@ -48,7 +51,9 @@ AttentionShape attention_shape(const ModelConfig& config, const Block::Place& pl
                               .width = config.head_size,
                               .eps = config.norm_eps,
                               .gain_from_one = config.gains_from_one,
-                              .of_heads = true};
+                              .of_heads = !config.joint_head_norms,
+                              .over_ranks = config.joint_head_norms};
+  shape.joint_norms = config.joint_head_norms;
   return shape;
 }
 
@@ -58,6 +63,7 @@ MlpShape mlp_shape(const ModelConfig& config, const Adapters& adapters) {
                  .gated = config.gated,
                  .biases = config.biases,
                  .activation = config.activation,
+                 .output_factor = config.branch_factor,
                  .hidden_dropout = config.hidden_dropout,
                  .adapters = &adapters};
   if (config.end_norms) shape.end_norm = norm_shape(config);
@@ -77,6 +83,7 @@ ExpertMlpShape expert_shape(const ModelConfig& config) {
                                  .balance_factor = facts.balance_factor},
                        .gated = config.gated,
                        .activation = config.activation,
+                       .output_factor = config.branch_factor,
                        .hidden_dropout = config.hidden_dropout};
   if (facts.choice_bias) shape.bias_rate = facts.bias_rate;
   if (facts.shared_ffn_hidden != 0)
@@ -120,9 +127,15 @@ std::variant<Mlp, ExpertMlp> make_mlp(ParameterList& parameters, const Shard& sh
   return Mlp(parameters, shard, name, mlp_shape(config, adapters), weights);
 }
 
+std::optional<Norm> attention_norm(ParameterList& parameters, const Shard& shard,
+                                   const ModelConfig& config, const Block::Place& place) {
+  if (!config.start_norms) return {};
+  return Norm(parameters, shard, layer_name(place, "attention_norm"), norm_shape(config));
+}
+
 std::optional<Norm> mlp_norm(ParameterList& parameters, const Shard& shard,
                              const ModelConfig& config, const Block::Place& place) {
-  if (config.single_norm) return {};
+  if (config.single_norm || !config.start_norms) return {};
   return Norm(parameters, shard, layer_name(place, "mlp_norm"), norm_shape(config));
 }
 
@@ -162,7 +175,8 @@ Block::Block(ParameterList& parameters, const Shard& shard, const ModelConfig& c
              const Place& place, const Adapters& adapters)
     : post_norm_(config.encoder && config.encoder->post_norm),
       parallel_(config.parallel_residual),
-      attention_norm_(parameters, shard, layer_name(place, "attention_norm"), norm_shape(config)),
+      dtype_(config.dtype),
+      attention_norm_(attention_norm(parameters, shard, config, place)),
       attention_(make_attention(parameters, shard, config, place, adapters)),
       cross_norm_(cross_norm(parameters, shard, config, place)),
       cross_(cross_attention(parameters, shard, config, place)),
@@ -172,19 +186,24 @@ Block::Block(ParameterList& parameters, const Shard& shard, const ModelConfig& c
 Value Block::forward(Context& context, const Value& x, const AttentionInput& input,
                      const CrossInput* cross) const {
   if (post_norm_) return post_norm_forward(context, x, input);
-  const Value normed = attention_norm_.forward(context, x);
+  const Value normed = branch_input(context, attention_norm_, x);
   Value middle = attention(context, normed, x, input);
   if (parallel_) return mlp(context, mlp_norm_ ? mlp_norm_->forward(context, x) : normed, middle);
   if (cross_) {
     PITON_ASSERT(cross != nullptr, "a block without the outputs of the encoder");
     middle = cross_->forward(context, cross_norm_->forward(context, middle), middle, *cross);
   }
-  return mlp(context, mlp_norm_->forward(context, middle), middle);
+  return mlp(context, branch_input(context, mlp_norm_, middle), middle);
+}
+
+Value Block::branch_input(Context& context, const std::optional<Norm>& norm, const Value& x) const {
+  if (norm) return norm->forward(context, x);
+  return x.tensor.dtype() == dtype_ ? x : converted(context, x, dtype_);
 }
 
 Value Block::post_norm_forward(Context& context, const Value& x,
                                const AttentionInput& input) const {
-  const Value middle = attention_norm_.forward(context, attention(context, x, x, input));
+  const Value middle = attention_norm_->forward(context, attention(context, x, x, input));
   return mlp_norm_->forward(context, mlp(context, middle, middle));
 }
 

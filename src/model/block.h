@@ -1,7 +1,9 @@
 // One transformer block: x + attention(norm(x)), then x + mlp(norm(x)). With a parallel residual
 // (Black et al. 2022, arXiv:2204.06745, section 2.1.2): x + attention(norm(x)) + mlp(norm(x)). Of
-// encoders in the published form: norm(x + attention(x)), then norm(x + mlp(x)). In a decoder with
-// an encoder, x + cross_attention(norm(x)) between the two.
+// encoders in the published form: norm(x + attention(x)), then norm(x + mlp(x)). Without norms at
+// the beginning of branches (OLMo 2, Walsh et al. 2024, arXiv:2501.00656, section 3.2):
+// x + norm(attention(x)), then x + norm(mlp(x)). In a decoder with an encoder, x +
+// cross_attention(norm(x)) between the two.
 #pragma once
 
 #include <optional>
@@ -52,14 +54,17 @@ class Block {
                   const AttentionInput& input) const;
   Value mlp(Context& context, const Value& x, const Value& residual) const;
   Value post_norm_forward(Context& context, const Value& x, const AttentionInput& input) const;
+  // The input of a branch: its norm of the residual stream, else that in the type of the weights.
+  Value branch_input(Context& context, const std::optional<Norm>& norm, const Value& x) const;
 
   bool post_norm_;
   bool parallel_;
-  Norm attention_norm_;
+  DType dtype_;
+  std::optional<Norm> attention_norm_;  // none: branches without norms at their beginning
   std::variant<Attention, LatentAttention> attention_;
   std::optional<Norm> cross_norm_;
   std::optional<CrossAttention> cross_;
-  std::optional<Norm> mlp_norm_;  // none: a parallel residual with one norm
+  std::optional<Norm> mlp_norm_;  // none: the same, or a parallel residual with one norm
   std::variant<Mlp, ExpertMlp> mlp_;
 };
 

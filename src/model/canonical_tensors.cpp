@@ -104,16 +104,17 @@ std::vector<CanonicalShape> canonical_tensors(const ModelConfig& config) {
       add(prefix + "distance.weight", {config.encoder_decoder->buckets, config.heads});
   };
   const auto layer_of = [&](const std::string& at, bool cross, bool experts) {
-    norm(at + "attention_norm");
+    norm(at + "attention_norm", config.start_norms);
     attention(at + "attention");
     norm(at + "attention.end_norm", config.end_norms);
     if (config.head_norms && !config.latent) {
-      add(at + "attention.query_norm.weight", {config.head_size});
-      add(at + "attention.key_norm.weight", {config.head_size});
+      const bool joint = config.joint_head_norms;
+      add(at + "attention.query_norm.weight", {joint ? queries : config.head_size});
+      add(at + "attention.key_norm.weight", {joint ? keys : config.head_size});
     }
     norm(at + "cross_norm", cross);
     if (cross) attention(at + "cross");
-    norm(at + "mlp_norm", !config.single_norm);
+    norm(at + "mlp_norm", config.start_norms && !config.single_norm);
     add_mlp(list, config, at + "mlp", experts);
     norm(at + "mlp.end_norm", config.end_norms);
   };

@@ -60,6 +60,33 @@ void check_masks(const ModelConfig& c) {
          "takes slopes of distances alone, and --alibi-fusion-attn-type gives a table of them");
 }
 
+// Refuses factors that are no numbers above 0, and what encoders do not have.
+void check_factors(const ModelConfig& c) {
+  check_positive("--embedding-multiplier", c.embedding_factor);
+  check_positive("--residual-multiplier", c.branch_factor);
+  check_positive("--logits-scaling", c.logit_divisor);
+  if (c.score_factor) check_positive("--attention-multiplier", *c.score_factor);
+  const auto refuse = [](bool given, const char* flag, const char* why) {
+    if (given) throw Error(Fault::kUsage, "{}: {}; leave it out", flag, why);
+  };
+  refuse(c.scaled_embedding && c.embedding_factor != 1, "--embedding-multiplier",
+         "the embedding is multiplied by the root of its width (--input-embeds-norm)");
+  refuse(c.score_factor && c.query_scalar, "--attention-multiplier",
+         "--query-pre-attn-scalar scales the scores too");
+  refuse(c.joint_head_norms && !c.head_norms, "--qk-layernorm-joint",
+         "is of norms of heads, and --qk-layernorm is not given");
+  refuse(!c.start_norms && !c.end_norms, "--no-pre-norm",
+         "branches would have no norm, as --post-norm is not given");
+  refuse(!c.start_norms && c.parallel_residual, "--no-pre-norm",
+         "is not for blocks with --parallel-residual");
+  if (!c.encoder && !c.encoder_decoder) return;
+  constexpr const char* kDecoders = "is for decoders, and the model is an encoder (bert, t5)";
+  refuse(c.embedding_factor != 1, "--embedding-multiplier", kDecoders);
+  refuse(c.branch_factor != 1, "--residual-multiplier", kDecoders);
+  refuse(c.logit_divisor != 1, "--logits-scaling", kDecoders);
+  refuse(c.score_factor.has_value(), "--attention-multiplier", kDecoders);
+}
+
 }  // namespace
 
 void ModelConfig::check() const {
@@ -116,19 +143,21 @@ void ModelConfig::check() const {
                   "given; give both");
     }
   }
+  check_factors(*this);
   check_masks(*this);
   check_experts(*this);
   check_encoder(*this);
   check_encoder_decoder(*this);
-  if (reward_head &&
-      (encoder || encoder_decoder || tied || normalized_head || logit_soft_cap != 0)) {
+  if (reward_head && (encoder || encoder_decoder || tied || normalized_head ||
+                      logit_soft_cap != 0 || logit_divisor != 1)) {
     throw Error(Fault::kUsage,
                 "--reward-head: is for decoders, without other options of the output head; "
                 "leave {} out",
                 encoder || encoder_decoder ? "it"
                 : tied                     ? "--tie-embeddings-and-output-weights"
                 : normalized_head          ? "--normalized-head"
-                                           : "--output-logit-softcapping");
+                : logit_soft_cap != 0      ? "--output-logit-softcapping"
+                                           : "--logits-scaling");
   }
   check_not_negative("--init-method-std", init_deviation);
 }
@@ -190,9 +219,13 @@ double encoder_decoder_flops(const ModelConfig& c, std::int64_t sequence,
 std::int64_t ModelConfig::parameters() const {
   const std::int64_t norm_size = norm == NormKind::kLayer ? 2 * hidden : hidden;
   // Without matrices.
-  std::int64_t block = ((end_norms ? 4 : 2) - (single_norm ? 1 : 0)) * norm_size;
+  std::int64_t block = ((end_norms ? 2 : 0) + (!start_norms ? 0 : single_norm ? 1 : 2)) * norm_size;
   if (qkv_biases) block += head_size * (heads + 2 * groups);
-  if (head_norms) block += latent ? latent->query_rank + latent->rank : 2 * head_size;
+  if (head_norms) {
+    block += latent             ? latent->query_rank + latent->rank
+             : joint_head_norms ? (heads + groups) * head_size
+                                : 2 * head_size;
+  }
   if (output_bias) block += hidden;
   if (biases) block += (gated ? 2 : 1) * ffn_hidden + hidden;
   const std::int64_t head = reward_head ? 1 : tied ? 0 : vocabulary;

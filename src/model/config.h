@@ -49,6 +49,7 @@ struct ModelConfig {
   std::optional<std::int64_t> window_after;   // and j <= i + window_after, and j <= i
   std::int64_t full_attention_every = 0;      // N: layers N, 2 N, ... have no window
   std::optional<double> query_scalar;         // scores are divided by its root; none: head_size
+  std::optional<double> score_factor;         // in its place: scores are multiplied by it (Granite)
   double attention_soft_cap = 0;              // c: scores become c tanh(score / c); 0: no cap
   double logit_soft_cap = 0;                  // the same for logits
   AlibiKind alibi = AlibiKind::kDifference;
@@ -59,15 +60,20 @@ struct ModelConfig {
   bool biases = true;       // of the MLP's linears
   bool output_bias = true;  // of attention's output projection
   bool qkv_biases = true;
-  bool head_norms = false;      // RMS norms of each head of query and key, or of latents
-  bool gains_from_one = false;  // norm weights are stored as gain - 1
-  bool end_norms = false;       // also a norm at the end of each branch
+  bool head_norms = false;        // RMS norms of each head of query and key, or of latents
+  bool joint_head_norms = false;  // then one of all heads of query, one of all of key (OLMo 2)
+  bool gains_from_one = false;    // norm weights are stored as gain - 1
+  bool end_norms = false;         // also a norm at the end of each branch
+  bool start_norms = true;        // norms at the beginning of branches; without them: end_norms
+  double branch_factor = 1;       // of what each branch adds to the residual stream (Granite)
   // x + attention(norm(x)) + mlp(norm(x)), in place of one branch after the other (GPT-NeoX).
   bool parallel_residual = false;
   bool single_norm = false;       // then both branches have the norm of attention
   bool scaled_embedding = false;  // token embeddings are multiplied by sqrt(h)
+  double embedding_factor = 1;    // in its place: of the token embeddings (Granite)
   bool embedding_norm = false;    // a norm of kind `norm` after the embedding
   bool normalized_head = false;   // each row of the head is divided by its length
+  double logit_divisor = 1;       // logits are divided by it, before their cap (Granite)
   bool tied = true;               // head = token embedding
   bool reward_head = false;       // in place of that over the vocabulary (model/reward_head.h)
   double hidden_dropout = 0;
@@ -153,7 +159,10 @@ struct ModelOptions {
   bool end_norms = false;
   bool parallel_residual = false;
   bool single_norm = false;
+  bool no_start_norm = false;
+  bool joint_head_norms = false;
   bool scaled_embedding = false;
+  std::optional<double> embedding_factor, branch_factor, logit_divisor;
   std::optional<double> logit_soft_cap;
   bool bf16 = false;
   bool fp16 = false;
@@ -177,8 +186,9 @@ struct ModelOptions {
       model);
     v(Option{"model-family",
              "gpt2, gpt_neox, bloom, llama, mixtral, qwen2, qwen3, qwen2_moe, qwen3_moe, glm4_moe, "
-             "deepseek_v2, deepseek_v3, gemma, bert, an encoder, or t5, an encoder and a decoder "
-             "(default: that of --model, else gpt2)",
+             "deepseek_v2, deepseek_v3, gemma, granite, olmo2, bert, an encoder, or t5, an encoder "
+             "and a "
+             "decoder (default: that of --model, else gpt2)",
              same},
       family);
     v(Option{"num-layers", "number of transformer blocks", same}, layers);
@@ -227,11 +237,17 @@ struct ModelOptions {
     v(Option{"input-embeds-norm",
              "multiply the embedding by the square root of --hidden-size (Gemma)", same},
       scaled_embedding);
+    visit_factors(v);
     v(Option{"output-logit-softcapping",
              "cap c of logits: x becomes c tanh(x / c) (Gemma 2; default: no cap)", same},
       logit_soft_cap);
     v(Option{"qk-layernorm", "normalize heads of query and key before positions", same},
       head_norms);
+    v(Option{"qk-layernorm-joint",
+             "with --qk-layernorm: one norm of all heads of query together, and one of all of key "
+             "(OLMo 2)",
+             same},
+      joint_head_norms);
     visit_precision(v);
     attention.visit(v);
     mlp.visit(v);
@@ -272,12 +288,27 @@ struct ModelOptions {
   void visit_branches(Visitor&& v) {
     const OptionRules same{.resume = Resume::kMustMatch};
     v(Option{"post-norm", "add a norm at the end of each branch (Gemma 2)", same}, end_norms);
+    v(Option{"no-pre-norm",
+             "with --post-norm: leave out the norms at the beginning of branches (OLMo 2)", same},
+      no_start_norm);
     v(Option{"parallel-residual",
              "compute attention and MLP of a block from the same input, and add both (GPT-NeoX)",
              same},
       parallel_residual);
     v(Option{"single-norm", "with --parallel-residual: one norm for both (Falcon)", same},
       single_norm);
+  }
+
+  template <typename Visitor>
+  void visit_factors(Visitor&& v) {
+    const OptionRules same{.resume = Resume::kMustMatch};
+    v(Option{"embedding-multiplier", "factor of the token embeddings (Granite; default: 1)", same},
+      embedding_factor);
+    v(Option{"residual-multiplier",
+             "factor of what each branch adds to the residual stream (Granite; default: 1)", same},
+      branch_factor);
+    v(Option{"logits-scaling", "number by which logits are divided (Granite; default: 1)", same},
+      logit_divisor);
   }
 
   template <typename Visitor>

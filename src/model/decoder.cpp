@@ -182,6 +182,7 @@ class DecoderChunk final : public Chunk {
                            .positions = input_weights(config)};
       if (config.positions == PositionKind::kLearned) shape.max_positions = config.max_positions;
       if (config.embedding_norm) shape.norm = norm_shape(config);
+      shape.scale = config.embedding_factor;
       if (config.scaled_embedding) shape.scale = std::sqrt(static_cast<double>(config.hidden));
       embedding_.emplace(parameters, shard_, *tokens, vocabulary_, shape);
     }
@@ -260,10 +261,11 @@ class DecoderChunk final : public Chunk {
                     one, HeadShape{});
       return;
     }
-    head_.emplace(
-        shard_, config_.tied ? *tokens : token_table(parameters, of, "head.weight", {}),
-        vocabulary_,
-        HeadShape{.normalized = config_.normalized_head, .soft_cap = config_.logit_soft_cap});
+    head_.emplace(shard_, config_.tied ? *tokens : token_table(parameters, of, "head.weight", {}),
+                  vocabulary_,
+                  HeadShape{.normalized = config_.normalized_head,
+                            .divisor = config_.logit_divisor,
+                            .soft_cap = config_.logit_soft_cap});
   }
 
   // What the last chunk returns. x [b*s, h], under sequence parallelism this rank's [b*s/t, h].

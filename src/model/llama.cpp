@@ -38,6 +38,31 @@ ModelConfig gemma_facts() {
   return config;
 }
 
+// Granite (IBM 2024, github.com/ibm-granite/granite-3.0-language-models): LLaMA with factors of the
+// embedding, branches and logits; those of its scores are one over the width of a head.
+ModelConfig granite_facts() {
+  ModelConfig config = llama_facts();
+  config.family = "granite";
+  config.embedding_factor = 12;
+  config.branch_factor = 0.22;
+  config.logit_divisor = 8;
+  config.tied = true;
+  return config;
+}
+
+// OLMo 2 (Walsh et al. 2024, arXiv:2501.00656): LLaMA with norms at the ends of branches in place
+// of those at their beginnings, and norms of all heads of query and of key.
+ModelConfig olmo2_facts() {
+  ModelConfig config = llama_facts();
+  config.family = "olmo2";
+  config.norm_eps = 1e-6;
+  config.rotary_base = 500000;
+  config.start_norms = false;
+  config.end_norms = true;
+  config.head_norms = config.joint_head_norms = true;
+  return config;
+}
+
 ModelConfig mixtral_facts() {
   ModelConfig config = llama_facts();
   config.family = "mixtral";

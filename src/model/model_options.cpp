@@ -136,6 +136,7 @@ ModelConfig ModelOptions::resolve(std::optional<std::int64_t> tokenizer_vocabula
   if (tied) config.tied = true;
   if (reward_head) {
     config.reward_head = true;
+    config.logit_divisor = 1;
     if (!tied) config.tied = false;
   }
   set(config.norm_eps, norm_eps);
@@ -154,7 +155,12 @@ ModelConfig ModelOptions::resolve(std::optional<std::int64_t> tokenizer_vocabula
   if (end_norms) config.end_norms = true;
   if (parallel_residual) config.parallel_residual = true;
   if (single_norm) config.single_norm = true;
+  if (no_start_norm) config.start_norms = false;
+  if (joint_head_norms) config.joint_head_norms = true;
   if (scaled_embedding) config.scaled_embedding = true;
+  set(config.embedding_factor, embedding_factor);
+  set(config.branch_factor, branch_factor);
+  set(config.logit_divisor, logit_divisor);
   set(config.logit_soft_cap, logit_soft_cap);
   if (head_norms) config.head_norms = true;
   encoder.apply(config);
@@ -227,7 +233,16 @@ void ModelOptions::settle(const ModelConfig& config) {
   end_norms = config.end_norms;
   parallel_residual = config.parallel_residual;
   single_norm = config.single_norm;
+  no_start_norm = !config.start_norms;
+  joint_head_norms = config.joint_head_norms;
   scaled_embedding = config.scaled_embedding;
+  const ModelConfig facts = family_facts(config.family);
+  const auto settle_factor = [&](std::optional<double>& option, double ModelConfig::*factor) {
+    if (config.*factor != facts.*factor) option = config.*factor;
+  };
+  settle_factor(embedding_factor, &ModelConfig::embedding_factor);
+  settle_factor(branch_factor, &ModelConfig::branch_factor);
+  settle_factor(logit_divisor, &ModelConfig::logit_divisor);
   if (config.logit_soft_cap > 0) logit_soft_cap = config.logit_soft_cap;
   head_norms = config.head_norms;
   untied = !config.tied;

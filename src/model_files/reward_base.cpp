@@ -53,6 +53,7 @@ void make_reward_model(OpenedModel& opened) {
   model.reward_head = true;
   model.tied = model.normalized_head = false;
   model.logit_soft_cap = 0;
+  model.logit_divisor = 1;
   opened.source = std::make_unique<RewardBase>(std::move(opened.source), model.hidden);
   opened.new_head = true;
 }

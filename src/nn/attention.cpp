@@ -81,13 +81,20 @@ Attention::Attention(ParameterList& parameters, const Shard& shard, const std::s
               {.out = shape.hidden,
                .in = shape.heads * shape.head_size,
                .bias = shape.output_bias,
+               .factor = shape.output_factor,
                .initialization = initialization.output,
                .adapters = shape.adapters}) {
   if (shape.end_norm)
     output_.end_with(Norm(parameters, shard, name + ".end_norm", *shape.end_norm));
   if (!shape.head_norm) return;
-  query_norm_.emplace(parameters, shard, name + ".query_norm", *shape.head_norm);
-  key_norm_.emplace(parameters, shard, name + ".key_norm", *shape.head_norm);
+  // One for each head, or of rows of which each tensor rank has a part.
+  const auto norm_of = [&](std::int64_t heads) {
+    NormShape norm = *shape.head_norm;
+    if (shape.joint_norms) norm.width *= heads;
+    return norm;
+  };
+  query_norm_.emplace(parameters, shard, name + ".query_norm", norm_of(shape.heads));
+  key_norm_.emplace(parameters, shard, name + ".key_norm", norm_of(shape.groups));
 }
 
 Value Attention::forward(Context& context, const Value& x, const Value& residual,
@@ -104,6 +111,8 @@ Value Attention::forward(Context& context, const Value& x, const Value& residual
     return Value{rows.tensor.split_dim(1, d), rows.id};
   };
   const auto prepared = [&](const Value& part, const std::optional<Norm>& norm) {
+    if (norm && shape_.joint_norms)
+      return rotary(context, per_head(norm->forward(context, packed_rows(context, part))), turn);
     Value rows = per_head(part);
     if (norm) {
       const Value normed = norm->forward(context, packed_rows(context, rows));

@@ -24,7 +24,9 @@ struct AttentionShape {
   bool qkv_biases = false;     // of query, key and value
   // RMS norms of each head of query and key, before rotary; its width is head_size.
   std::optional<NormShape> head_norm;
+  bool joint_norms = false;           // then one of all heads of query, and one of all of key
   std::optional<NormShape> end_norm;  // of the output projection
+  double output_factor = 1;           // of the output projection, after its norm
   double scale = 0;                   // of scores; 0: 1 / sqrt(d)
   double soft_cap = 0;                // of scores (kernels/attention.h); 0: none
   Rotary::Convention rotary = Rotary::Convention::kHalves;

@@ -62,6 +62,7 @@ Head::Head(const Shard& shard, Parameter& table, const Vocabulary& vocabulary,
       table_(&table),
       bias_(shape.bias),
       same_rows_(shape.same_rows),
+      divisor_(shape.divisor),
       soft_cap_(shape.soft_cap),
       normalized_(shape.normalized ? std::make_shared<NormalizedRowsCache>() : nullptr) {
   table_->contributions += 1;
@@ -84,8 +85,9 @@ Tensor Head::whole_rows(Context& context, const Tensor& x, const Tensor& rows) c
   return chosen;
 }
 
-Tensor Head::logits(Context& context, const Tensor& x) const {
+Tensor Head::logits(Context& context, const Tensor& rows) const {
   Context plain = context.with_tape(nullptr);
+  const Tensor x = divisor_ == 1 ? rows : scaled(plain, {rows}, 1 / divisor_).tensor;
   const DType sums = sum_dtype(shard_.dtype);
   Tensor y;
   if (normalized_ != nullptr) {
@@ -108,7 +110,8 @@ LossOutput Head::loss(Context& context, const Value& x, const LossInputs& inputs
   local.bias = bias_;
   local.normalized = normalized_ != nullptr;
   local.soft_cap = soft_cap_;
-  return head_loss(context, x, *table_, local,
+  const Value divided = divisor_ == 1 ? x : scaled(context, x, 1 / divisor_);
+  return head_loss(context, divided, *table_, local,
                    {.group = *shard_.group,
                     .sequence_parallel = shard_.strategy.sequence_parallel && !same_rows_});
 }

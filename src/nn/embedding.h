@@ -54,6 +54,7 @@ class Embedding {
 
 struct HeadShape {
   bool normalized = false;    // each row of the table divided by its length (ops/normalized_rows.h)
+  double divisor = 1;         // of logits, before their cap: the rows of x are divided by it
   double soft_cap = 0;        // of logits (kernels/elementwise.h); 0: none
   Parameter* bias = nullptr;  // [padded / t] of the logits; null: none
   bool same_rows = false;     // loss() gets the same rows on every tensor rank, in any case
@@ -79,6 +80,7 @@ class Head {
   Parameter* table_;
   Parameter* bias_;
   bool same_rows_;
+  double divisor_;
   double soft_cap_;
   std::shared_ptr<NormalizedRowsCache> normalized_;  // null: the table as it is
 };

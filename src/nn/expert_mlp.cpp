@@ -7,6 +7,8 @@
 #include "ops/experts/gated_sum.h"
 #include "ops/experts/row_scores.h"
 #include "ops/linear/rank_rows.h"
+#include "ops/scale.h"
+#include "ops/scale.h"
 
 namespace piton {
 namespace {
@@ -130,6 +132,7 @@ Value ExpertMlp::forward(Context& context, const Value& x, const Value* residual
   y = sum_over_ranks(context, y, group, shard_.splits_sequence());
   if (shared_) y = with_shared(context, y, x);
   if (end_norm_) y = end_norm_->forward(context, y);
+  if (shape_.output_factor != 1) y = scaled(context, y, shape_.output_factor);
   return dropout_add(context, y, nullptr, residual,
                      {shape_.hidden_dropout, site_key(context.seed, site_),
                       shard_.residual_rows(context.rows, x.tensor.dim(0))});

@@ -49,6 +49,7 @@ struct ExpertMlpShape {
   ActivationKind activation = ActivationKind::kGeluTanh;
   std::optional<SharedExpertShape> shared;
   std::optional<NormShape> end_norm;  // of the sum over the experts
+  double output_factor = 1;           // of it, after its norm
   double hidden_dropout = 0;          // probability
 };
 

@@ -35,6 +35,7 @@ LatentAttention::LatentAttention(ParameterList& parameters, const Shard& shard,
               {.out = latent.attention.hidden,
                .in = latent.attention.heads * latent.value,
                .bias = latent.attention.output_bias,
+               .factor = latent.attention.output_factor,
                .initialization = initialization.output,
                .adapters = latent.attention.adapters}) {
   if (latent.attention.end_norm)

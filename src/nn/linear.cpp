@@ -6,6 +6,7 @@
 
 #include "ops/activation.h"
 #include "ops/dropout.h"
+#include "ops/scale.h"
 
 namespace piton {
 namespace {
@@ -237,7 +238,7 @@ Value ColumnLinear::forward(Context& context, const Value& x,
 
 RowLinear::RowLinear(ParameterList& parameters, const Shard& shard, const std::string& name,
                      const RowLinearShape& shape)
-    : shard_(shard) {
+    : shard_(shard), factor_(shape.factor) {
   weight_ = &parameters.add(
       column_split_parameter(shard, name + ".weight", shape.out, shape.in, shape.initialization));
   weight_->contributions += 1;
@@ -249,8 +250,16 @@ RowLinear::RowLinear(ParameterList& parameters, const Shard& shard, const std::s
                             [&](const NewAdapters& of) { return row_adapters(of, name, shape); });
 }
 
+Value RowLinear::ended(Context& context, const Value& sum, const Value* residual,
+                       const Dropout& dropout) const {
+  Value branch = norm_ ? norm_->forward(context, sum) : sum;
+  if (factor_ != 1) branch = scaled(context, branch, factor_);
+  return dropout_add(context, branch, nullptr, residual, dropout);
+}
+
 Value RowLinear::forward(Context& context, const Value& x, const Value* residual,
                          const Dropout& dropout) const {
+  const bool is_plain = !norm_ && factor_ == 1;
   MaskRows rows = context.rows;
   rows.first_column = shard_.rank() * x.tensor.dim(1);
   const SplitWeight split{*weight_, *shard_.group, shard_.strategy, shard_.shared,
@@ -261,14 +270,14 @@ Value RowLinear::forward(Context& context, const Value& x, const Value* residual
         context, x, split, nullptr, [&](const Value& part, const SplitWeight& adapted, Parameter*) {
           return row_linear(context, part, adapted, {});
         });
-    if (!norm_) return dropout_add(context, sum, bias_, residual, dropout);
+    if (is_plain) return dropout_add(context, sum, bias_, residual, dropout);
     const Value biased = bias_ != nullptr ? dropout_add(context, sum, bias_, nullptr, {}) : sum;
-    return dropout_add(context, norm_->forward(context, biased), nullptr, residual, dropout);
+    return ended(context, biased, residual, dropout);
   }
-  if (!norm_) return row_linear(context, x, split, {bias_, residual, dropout});
+  if (is_plain) return row_linear(context, x, split, {bias_, residual, dropout});
   const Value sum =
       row_linear(context, x, split, {.bias = bias_, .residual = nullptr, .dropout = {}});
-  return dropout_add(context, norm_->forward(context, sum), nullptr, residual, dropout);
+  return ended(context, sum, residual, dropout);
 }
 
 }  // namespace piton

@@ -57,6 +57,7 @@ struct RowLinearShape {
   std::int64_t out = 0;  // f
   std::int64_t in = 0;   // h
   bool bias = false;
+  double factor = 1;                   // of the result, before dropout and residual
   Initialization initialization;       // of the weight
   const Adapters* adapters = nullptr;  // as in ColumnLinearShape
 };
@@ -67,8 +68,8 @@ struct BranchInitialization {
   Initialization output;  // of the projection that ends the branch
 };
 
-// y = residual + dropout(sum over ranks of x W^T + b), or of a norm of that sum. The columns of W
-// [f, h] are split over the ranks; every rank has the whole of b [f].
+// y = residual + dropout(factor (sum over ranks of x W^T + b)), or of a norm of that sum. The
+// columns of W [f, h] are split over the ranks; every rank has the whole of b [f].
 class RowLinear {
  public:
   RowLinear(ParameterList& parameters, const Shard& shard, const std::string& name,
@@ -85,7 +86,12 @@ class RowLinear {
   Parameter* weight_;
   Parameter* bias_ = nullptr;
   std::vector<LayerAdapter> adapters_;  // one or none of each choice
+  // The end of a branch: norm and factor of the biased sum, then dropout and residual.
+  Value ended(Context& context, const Value& sum, const Value* residual,
+              const Dropout& dropout) const;
+
   std::optional<Norm> norm_;
+  double factor_;
 };
 
 }  // namespace piton

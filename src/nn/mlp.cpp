@@ -25,6 +25,7 @@ Mlp::Mlp(ParameterList& parameters, const Shard& shard, const std::string& name,
             {.out = shape.hidden,
              .in = shape.ffn_hidden,
              .bias = shape.biases,
+             .factor = shape.output_factor,
              .initialization = initialization.output,
              .adapters = shape.adapters}) {
   if (shape.end_norm) down_.end_with(Norm(parameters, shard, name + ".end_norm", *shape.end_norm));

@@ -18,6 +18,7 @@ struct MlpShape {
   bool biases = false;
   ActivationKind activation = ActivationKind::kGeluTanh;
   std::optional<NormShape> end_norm;   // of the down projection
+  double output_factor = 1;            // of it, after its norm
   double hidden_dropout = 0;           // probability
   const Adapters* adapters = nullptr;  // of the projections; read by the constructor; null: none
 };

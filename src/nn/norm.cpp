@@ -7,6 +7,16 @@ namespace piton {
 Norm::Norm(ParameterList& parameters, const Shard& shard, const std::string& name,
            const NormShape& shape)
     : eps_(shape.eps), gain_offset_(shape.gain_from_one ? 1 : 0), of_heads_(shape.of_heads) {
+  const Initialization gains{shape.gain_from_one ? Initialization::Kind::kZero
+                                                 : Initialization::Kind::kOne};
+  if (shape.over_ranks) {
+    PITON_ASSERT(shape.kind == NormKind::kRms, "{}: a layer norm over ranks", name);
+    group_ = shard.group;
+    gain_ = &parameters.add(
+        row_split_parameter(shard, name + ".weight", {{name + ".weight", shape.width}}, 0, gains));
+    gain_->contributions = 1;
+    return;
+  }
   const auto add = [&](const std::string& part, Initialization initialization) {
     Parameter parameter =
         replicated_parameter(shard, name + part, shape.width, 0, std::move(initialization));
@@ -16,8 +26,7 @@ Norm::Norm(ParameterList& parameters, const Shard& shard, const std::string& nam
     parameter.contributions = 1;
     return &parameters.add(std::move(parameter));
   };
-  gain_ = add(".weight",
-              {shape.gain_from_one ? Initialization::Kind::kZero : Initialization::Kind::kOne});
+  gain_ = add(".weight", gains);
   if (shape.kind == NormKind::kLayer) bias_ = add(".bias", {});
 }
 
@@ -25,8 +34,10 @@ Value Norm::forward(Context& context, const Value& x) const {
   const NormSettings settings{
       .eps = eps_,
       .gain_offset = gain_offset_,
-      .again = context.recompute.norms && !of_heads_,  // rotary turns those of heads in place
+      .again = context.recompute.norms && !of_heads_ &&
+               group_ == nullptr,  // rotary turns those of heads in place
   };
+  if (group_ != nullptr) return rms_norm_over_ranks(context, x, *gain_, settings, *group_);
   return bias_ != nullptr ? layer_norm(context, x, *gain_, *bias_, settings)
                           : rms_norm(context, x, *gain_, settings);
 }

@@ -18,19 +18,22 @@ struct NormShape {
   // The rows of x are heads. Each tensor rank has different heads, so the gradients of gain and
   // bias are summed over the tensor ranks.
   bool of_heads = false;
+  // The rows of x are parts of rows of `width`, of an RMS norm: each tensor rank has one part.
+  bool over_ranks = false;
 };
 
 class Norm {
  public:
   Norm(ParameterList& parameters, const Shard& shard, const std::string& name,
        const NormShape& shape);
-  // x [n, width] -> [n, width].
+  // x [n, width] -> [n, width]; over ranks [n, width / t] of each.
   Value forward(Context& context, const Value& x) const;
 
  private:
   double eps_;
   double gain_offset_;
   bool of_heads_;
+  Communicator* group_ = nullptr;  // whose ranks have the parts of the rows
   Parameter* gain_;
   Parameter* bias_ = nullptr;
 };

@@ -13,12 +13,34 @@ struct Normed {
   Tensor rstd;
 };
 
+// [n], each the sum over the ranks.
+void add_up(Context& context, const Tensor& rows, Communicator& group) {
+  const Event summed = group.all_reduce(rows, Reduction::kSum, context.stream);
+  context.arena.hold(rows, summed.fence());
+  context.await(summed);
+}
+
+// The sum of squares of each whole row, of which x is a part; empty: x has whole rows.
+Tensor squares_of_rows(Context& context, const Tensor& x, Communicator* group) {
+  if (group == nullptr) return {};
+  const Tensor squares = context.activation(sum_dtype(x.dtype()), {x.dim(0)});
+  context.kernels.run(RowSquares{.squares = squares, .rows = x}, context.stream);
+  add_up(context, squares, *group);
+  return squares;
+}
+
+std::int64_t whole_width(const Tensor& x, const Communicator* group) {
+  return x.dim(1) * (group != nullptr ? group->size() : 1);
+}
+
+// `group`: of the ranks that have the other parts of the rows; null: none.
 Normed run_norm(Context& context, const Tensor& x, Parameter& gain, Parameter* bias,
-                const NormSettings& settings) {
+                const NormSettings& settings, Communicator* group) {
   const DType sums = sum_dtype(x.dtype());
   Normed normed{.y = context.activation(gain.dtype, x.shape()),
                 .mean = bias != nullptr ? context.activation(sums, {x.dim(0)}) : Tensor(),
                 .rstd = context.activation(sums, {x.dim(0)})};
+  const Tensor squares = squares_of_rows(context, x, group);
   const WeightUse gain_use = context.weights.acquire(gain, WeightForm::kRows, context.stream);
   WeightUse bias_use;
   if (bias != nullptr) bias_use = context.weights.acquire(*bias, WeightForm::kRows, context.stream);
@@ -28,6 +50,8 @@ Normed run_norm(Context& context, const Tensor& x, Parameter& gain, Parameter* b
                                   .x = x,
                                   .gain = gain_use.rows(),
                                   .bias = bias_use.rows(),
+                                  .squares = squares,
+                                  .width = whole_width(x, group),
                                   .eps = settings.eps,
                                   .gain_offset = settings.gain_offset},
                       context.stream);
@@ -36,18 +60,20 @@ Normed run_norm(Context& context, const Tensor& x, Parameter& gain, Parameter* b
 
 // One kernel call computes dx, dgain and dbias, so there is no separate weight job.
 Value norm(Context& context, const Value& x, Parameter& gain, Parameter* bias,
-           const NormSettings& settings) {
-  const auto [y, mean, rstd] = run_norm(context, x.tensor, gain, bias, settings);
+           const NormSettings& settings, Communicator* group) {
+  const auto [y, mean, rstd] = run_norm(context, x.tensor, gain, bias, settings, group);
   if (context.tape == nullptr) return {y};
   Value result = context.tape->output(y);
   const Kept kept_input = context.tape->keep(x.tensor);
+  PITON_ASSERT(!settings.again || group == nullptr, "{}: is not computed again", gain.name);
   if (settings.again) {
-    context.tape->provide(y, computed_again([plain = context.with_tape(nullptr), kept_input, &gain,
-                                             bias, settings]() mutable {
-                            return run_norm(plain, kept_input.get(), gain, bias, settings).y;
-                          }));
+    context.tape->provide(
+        y, computed_again(
+               [plain = context.with_tape(nullptr), kept_input, &gain, bias, settings]() mutable {
+                 return run_norm(plain, kept_input.get(), gain, bias, settings, nullptr).y;
+               }));
   }
-  context.tape->record([x_id = x.id, id = result.id, &gain, bias,
+  context.tape->record([x_id = x.id, id = result.id, &gain, bias, group,
                         gain_offset = settings.gain_offset, kept_x = kept_input,
                         kept_mean = context.tape->keep(mean),
                         kept_rstd = context.tape->keep(rstd)](Backward& backward) {
@@ -60,16 +86,32 @@ Value norm(Context& context, const Value& x, Parameter& gain, Parameter* bias,
     Tensor dbias = bias != nullptr ? context.weights.gradient(*bias, context.stream) : Tensor();
     {
       const WeightUse use = context.weights.acquire(gain, WeightForm::kRows, context.stream);
+      dy = dy.reshape(x.shape());
+      const Tensor rstd = kept_rstd.get();
+      Tensor products;
+      if (group != nullptr) {
+        products = context.activation(rstd.dtype(), rstd.shape());
+        context.kernels.run(NormProducts{.products = products,
+                                         .dy = dy,
+                                         .x = x,
+                                         .gain = use.rows(),
+                                         .rstd = rstd,
+                                         .gain_offset = gain_offset},
+                            context.stream);
+        add_up(context, products, *group);
+      }
       // The gradient of x from the residual path is known already; the kernel adds it to dx.
       context.kernels.run(NormBackward{.dx = dx,
                                        .dgain = dgain,
                                        .dbias = dbias,
-                                       .dy = dy.reshape(x.shape()),
+                                       .dy = dy,
                                        .dresidual = backward.take(x_id),
                                        .x = x,
                                        .gain = use.rows(),
                                        .mean = kept_mean.get(),
-                                       .rstd = kept_rstd.get(),
+                                       .rstd = rstd,
+                                       .products = products,
+                                       .width = whole_width(x, group),
                                        .gain_offset = gain_offset},
                           context.stream);
     }
@@ -84,11 +126,16 @@ Value norm(Context& context, const Value& x, Parameter& gain, Parameter* bias,
 
 Value layer_norm(Context& context, const Value& x, Parameter& gain, Parameter& bias,
                  const NormSettings& settings) {
-  return norm(context, x, gain, &bias, settings);
+  return norm(context, x, gain, &bias, settings, nullptr);
 }
 
 Value rms_norm(Context& context, const Value& x, Parameter& gain, const NormSettings& settings) {
-  return norm(context, x, gain, nullptr, settings);
+  return norm(context, x, gain, nullptr, settings, nullptr);
+}
+
+Value rms_norm_over_ranks(Context& context, const Value& x, Parameter& gain,
+                          const NormSettings& settings, Communicator& group) {
+  return norm(context, x, gain, nullptr, settings, group.size() > 1 ? &group : nullptr);
 }
 
 }  // namespace piton

@@ -16,4 +16,10 @@ Value layer_norm(Context& context, const Value& x, Parameter& gain, Parameter& b
                  const NormSettings& settings);
 Value rms_norm(Context& context, const Value& x, Parameter& gain, const NormSettings& settings);
 
+// An RMS norm of rows that ranks have parts of, one after the other: x [n, h/t] and gain [h/t] are
+// those of this rank. The ranks of `group` add up two numbers of each row, one in forward and one
+// in backward; every rank must run it for the same rows.
+Value rms_norm_over_ranks(Context& context, const Value& x, Parameter& gain,
+                          const NormSettings& settings, Communicator& group);
+
 }  // namespace piton

@@ -135,6 +135,7 @@ class CaseList {
       add_norm(2, h, /*layer=*/true, /*full=*/true);
       add_norm(1, h, /*layer=*/false, h == 2056);
     }
+    for (const std::int64_t n : {0, 1, 5, 150}) add_norm_of_parts(n, n == 5 ? 1032 : 24, n == 5);
     add_norm(70, 320, /*layer=*/true, /*full=*/true);  // several chunks of rows in vectors
   }
 
@@ -688,6 +689,45 @@ class CaseList {
                      .x = source_.normal(stream, {n, h}),
                      .gain = source_.normal(dtype_, {h}, 1, 0.2),
                      .mean = layer ? source_.normal(sums_, {n}, 0, 0.1) : Tensor(),
+                     .rstd = rstd,
+                     .gain_offset = gain_offset});
+  }
+
+  // RMS norms of rows that are parts of longer ones.
+  void add_norm_of_parts(std::int64_t n, std::int64_t h, double gain_offset) {
+    const std::string detail = fmt::format("part of rows, n {} h {} offset {}", n, h, gain_offset);
+    const std::int64_t width = 3 * h;
+    const Tensor squares = source_.unwritten(sums_, {n});
+    for (std::int64_t i = 0; i < n; ++i)
+      set_value(squares, i, static_cast<double>(width) * (0.5 + static_cast<double>(i % 5)));
+    add(detail, h,
+        NormForward{.y = source_.unwritten(dtype_, {n, h}),
+                    .rstd = source_.unwritten(sums_, {n}),
+                    .x = source_.normal(dtype_, {n, h}),
+                    .gain = source_.normal(dtype_, {h}, 1, 0.2),
+                    .squares = squares,
+                    .width = width,
+                    .eps = 1e-2,
+                    .gain_offset = gain_offset});
+    const Tensor dy = source_.normal(dtype_, {n, h});
+    const Tensor x = source_.normal(dtype_, {n, h});
+    const Tensor gain = source_.normal(dtype_, {h}, 1, 0.2);
+    const Tensor rstd = source_.normal(sums_, {n}, 1, 0.1);
+    add(detail, std::max(h, n),
+        NormBackward{.dx = source_.unwritten(dtype_, {n, h}),
+                     .dgain = source_.normal(sums_, {h}),
+                     .dy = dy,
+                     .x = x,
+                     .gain = gain,
+                     .rstd = rstd,
+                     .products = source_.normal(sums_, {n}, 0, 3),
+                     .width = width,
+                     .gain_offset = gain_offset});
+    add(detail, h,
+        NormProducts{.products = source_.unwritten(sums_, {n}),
+                     .dy = dy,
+                     .x = x,
+                     .gain = gain,
                      .rstd = rstd,
                      .gain_offset = gain_offset});
   }

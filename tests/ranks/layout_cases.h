@@ -156,11 +156,13 @@ inline ModelConfig small(const std::string& name) {
   const bool biased = name == "experts, biased";
   const bool experts = name == "experts" || balanced || shared || biased;
   const bool latent = name == "latent";
-  ModelConfig model = preset(alibi || branches                     ? "gpt2-tiny"
-                             : norms || gemma || experts || latent ? "llama-tiny"
-                             : post_norm                           ? "bert-tiny"
-                             : published                           ? "t5-tiny"
-                                                                   : name);
+  const bool factors = name == "factors";
+  const bool olmo = name == "joint norms";
+  ModelConfig model = preset(alibi || branches                                        ? "gpt2-tiny"
+                             : norms || gemma || experts || latent || factors || olmo ? "llama-tiny"
+                             : post_norm                                              ? "bert-tiny"
+                             : published                                              ? "t5-tiny"
+                                                                                      : name);
   if (post_norm) model.encoder->post_norm = true;
   if (published) {
     model.positions = PositionKind::kRelative;
@@ -205,6 +207,17 @@ inline ModelConfig small(const std::string& name) {
     model.head_size = 16;
     model.groups = model.heads;
     model.rotary_pairs = model.head_norms = true;
+  }
+  if (factors) {
+    model.embedding_factor = 3;
+    model.branch_factor = 0.4;
+    model.logit_divisor = 2.5;
+    model.score_factor = 0.2;
+    model.output_bias = true;
+  }
+  if (olmo) {
+    model.start_norms = false;
+    model.end_norms = model.head_norms = model.joint_head_norms = true;
   }
   if (experts)
     model.experts = ExpertFacts{.experts = 5, .choices = 2, .balance_factor = balanced ? 0.1 : 0};

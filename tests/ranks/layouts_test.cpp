@@ -83,8 +83,8 @@ INSTANTIATE_TEST_SUITE_P(Models, Layouts,
                          testing::Values("gpt2-tiny", "llama-tiny", "alibi", "roots, prompts",
                                          "head norms", "gemma", "parallel branches", "experts",
                                          "experts, balanced", "experts, shared", "experts, biased",
-                                         "latent", "bert-tiny", "bert, post-norm", "t5-tiny",
-                                         "t5, published"));
+                                         "latent", "factors", "joint norms", "bert-tiny",
+                                         "bert, post-norm", "t5-tiny", "t5, published"));
 
 // Each tensor rank sends its part of a boundary, and the ranks of the next stage gather it.
 TEST(ScatteredBoundaries, HaveTheSameBitsAndTheirPartOfTheBytes) {
@@ -133,7 +133,7 @@ TEST(Figures, AreTheSameUnderEveryLayout) {
 // Every layout that the two-rank and four-rank runs have, saved after some steps and loaded by one
 // process, and the reverse.
 TEST(Checkpoints, AreTheSameUnderEveryLayout) {
-  for (const char* name : {"gpt2-tiny", "latent", "bert-tiny", "t5-tiny"}) {
+  for (const char* name : {"gpt2-tiny", "latent", "joint norms", "bert-tiny", "t5-tiny"}) {
     const ModelConfig model = small(name);
     const std::filesystem::path from_one = ranks::save_from_one_process(model, "layouts");
     for (const RunLayout& layout : layouts_of(name, ranks::world().size())) {
@@ -179,7 +179,7 @@ TEST(Resume, StepsInTwoPartsAreThoseInOneToTheBit) {
 
 // The plan runs the same code without memory, so the prediction is as good as the counting.
 TEST(Plan, PredictsTheHighWaterMarkOfEveryRank) {
-  for (const char* name : {"llama-tiny", "latent", "t5-tiny", "t5, published"}) {
+  for (const char* name : {"llama-tiny", "latent", "joint norms", "t5-tiny", "t5, published"}) {
     const ModelConfig model = small(name);
     const bool both = model.encoder_decoder.has_value();
     std::vector<RunLayout> planned = layouts_of(name, ranks::world().size());

@@ -268,7 +268,8 @@ def models():
     experts = dict(num_experts=8, num_experts_per_tok=3, norm_topk_prob=True)
     blocks = dict(hidden_size=256, intermediate_size=512, moe_intermediate_size=256)  # whole blocks of 256 too
     soft = dict(head_dim=16, query_pre_attn_scalar=16, tie_word_embeddings=True)
-    result = {name: hf.GOLDEN[name] for name in ("gpt2", "llama", "llama3", "qwen2", "qwen3", "bloom", "stablelm", "mixtral")}
+    result = {name: hf.GOLDEN[name] for name in ("gpt2", "llama", "llama3", "qwen2", "qwen3", "bloom", "stablelm", "mixtral",
+                                                 "granite", "olmo2")}
     result |= {name: hf.MORE[name] for name in ("gpt2-50257", "llama-tied", "llama-biases", "llama-wide-heads", "llama-one-group",
                                                 "llama-linear", "llama-yarn", "mistral-whole", "bloom-eight-heads", "phi3-50257",
                                                 "phi3-long", "phi3-partial", "mixtral-one", "mixtral-all", "qwen3-moe-normalized")}

@@ -104,6 +104,17 @@ GOLDEN["glm4"] = lambda: llama_like("Glm4", head_dim=12, pad_token_id=0, eos_tok
 GOLDEN["glm4-moe"] = lambda: llama_like("Glm4Moe", n_routed_experts=8, num_experts_per_tok=3, moe_intermediate_size=14, n_group=4, head_dim=12,
                                        topk_group=2, routed_scaling_factor=1.5, attention_bias=True, num_mtp_layers=0)
 
+# All factors other than 1, and scores whose factor is not one over the root of a head's width.
+FACTORS = dict(embedding_multiplier=3.0, residual_multiplier=0.4, logits_scaling=2.5, attention_multiplier=0.2)
+GOLDEN["granite"] = lambda: llama_like("Granite", intermediate_size=54, tie_word_embeddings=True, **FACTORS)
+GOLDEN["granite4"] = lambda: llama_like("GraniteMoeHybrid", shared_intermediate_size=54, num_local_experts=0, num_experts_per_tok=0,
+                                        layer_types=["attention"] * 2, mamba_n_heads=1, position_embedding_type="rope", **FACTORS)
+GOLDEN["olmo2"] = lambda: llama_like("Olmo2", intermediate_size=54, pad_token_id=None, eos_token_id=None)
+GOLDEN["olmo3"] = lambda: llama_like("Olmo3", num_hidden_layers=4, sliding_window=9, pad_token_id=None, eos_token_id=None,
+                                     layer_types=["sliding_attention", "full_attention"] * 2, rope_parameters={
+                                         "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
+                                         "full_attention": YARN})
+
 # As V2-Lite is, and with all that V2 has; angles for longer texts that also scale the scores.
 DEEPSEEK_YARN = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 32,
                  "mscale": 0.8, "mscale_all_dim": 1.1, "beta_fast": 32, "beta_slow": 1}
@@ -189,6 +200,13 @@ MORE = {
     "deepseek-v3-plain": lambda: deepseek_v3(vocabulary=50257, q_lora_rank=None, n_group=1, topk_group=1, rope_interleave=False,
                                              first_k_dense_replace=0, norm_topk_prob=False),
     "deepseek-v2-50257": lambda: deepseek_v2(vocabulary=50257, q_lora_rank=14, first_k_dense_replace=0),
+    "granite-plain": lambda: llama_like("Granite", vocabulary=50257, attention_bias=True, mlp_bias=True, attention_multiplier=0.35),
+    "granite4-no-positions": lambda: llama_like("GraniteMoeHybrid", vocabulary=50257, shared_intermediate_size=53, num_local_experts=0,
+                                                layer_types=["attention"] * 2, mamba_n_heads=1, tie_word_embeddings=True),
+    "olmo2-biases": lambda: llama_like("Olmo2", vocabulary=50257, pad_token_id=None, eos_token_id=None, attention_bias=True,
+                                       tie_word_embeddings=True),
+    "olmo3-50257": lambda: llama_like("Olmo3", vocabulary=50257, num_hidden_layers=5, sliding_window=16, pad_token_id=None,
+                                      eos_token_id=None),
     "qwen3-tied": lambda: llama_like("Qwen3", vocabulary=50257, tie_word_embeddings=True, head_dim=24),
 }
 

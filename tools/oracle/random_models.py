@@ -199,6 +199,24 @@ def published(d, model_type, architecture, **more):
     return published_models.published(model_type, architecture, **{**drawn, **more})
 
 
+def granite(d):
+    return hf.llama_like("Granite", **sizes(d, hidden_act=d.choice(ACTIVATIONS), attention_bias=d.happens(0.2), mlp_bias=d.happens(0.2),
+                                            embedding_multiplier=d.choice((1.0, 3.0, 12.0)), residual_multiplier=d.choice((1.0, 0.22, 0.7)),
+                                            logits_scaling=d.choice((1.0, 2.5, 8.0)), attention_multiplier=d.choice((1.0, 0.125, 0.3))))
+
+
+def olmo(d, name, **more):
+    return hf.llama_like(name, **sizes(d, hidden_act=d.choice(ACTIVATIONS), attention_bias=d.happens(0.2), pad_token_id=None,
+                                       eos_token_id=None, **more))
+
+
+def olmo3(d):
+    base = d.choice((10000.0, 500000.0))
+    full = {**rope(d, ("default", "yarn"), 8), "rope_theta": base}
+    return olmo(d, "Olmo3", num_hidden_layers=d.randint(1, 5), sliding_window=d.window(), rope_parameters={
+        SLIDING: {"rope_type": "default", "rope_theta": base}, FULL: full})
+
+
 FAMILIES = {
     "gpt2": gpt2,
     "llama": llama,
@@ -210,6 +228,9 @@ FAMILIES = {
     "gemma3": gemma3,
     "phi3": phi3,
     "stablelm": stablelm,
+    "granite": granite,
+    "olmo2": lambda d: olmo(d, "Olmo2"),
+    "olmo3": olmo3,
     "bloom": bloom,
     "aquila": lambda d: published(d, "aquila", "AquilaForCausalLM", rope_theta=d.choice((1e4, 5e5))),
     "internlm": lambda d: published(d, "internlm", "InternLMForCausalLM", bias=d.happens(0.8)),

@@ -102,6 +102,7 @@ void execute(CpuContext& context, const PackWeight& call);
 void execute(CpuContext& context, const ExpandWeight& call);
 void execute(CpuContext& context, const NormForward& call);
 void execute(CpuContext& context, const NormBackward& call);
+void execute(CpuContext& context, const NormProducts& call);
 void execute(CpuContext& context, const Rotary& call);
 void execute(CpuContext& context, const AttentionForward& call);
 void execute(CpuContext& context, const AttentionBackward& call);

@@ -24,8 +24,10 @@ void execute(CpuContext& context, const NormForward& call) {
       .gain = call.gain.raw(),
       .bias = call.bias.defined() ? call.bias.raw() : nullptr,
       .mean = floats(call.mean),
+      .sums = floats(call.squares),
       .rstd = floats(call.rstd),
       .columns = call.x.dim(1),
+      .width = call.squares.defined() ? call.width : call.x.dim(1),
       .eps = static_cast<float>(call.eps),
       .gain_offset = static_cast<float>(call.gain_offset),
   };
@@ -46,8 +48,10 @@ void execute(CpuContext& context, const NormBackward& call) {
       .dresidual = matrix_of(call.dresidual),
       .gain = call.gain.raw(),
       .mean = floats(call.mean),
+      .sums = floats(call.products),
       .rstd = floats(call.rstd),
       .columns = h,
+      .width = call.products.defined() ? call.width : h,
       .gain_offset = static_cast<float>(call.gain_offset),
   };
   const bool gain = call.dgain.defined();
@@ -71,6 +75,28 @@ void execute(CpuContext& context, const NormBackward& call) {
       context.vector.column_sums(call.dgain.data<float>() + begin, gains, blocks, end - begin);
     if (bias)
       context.vector.column_sums(call.dbias.data<float>() + begin, biases, blocks, end - begin);
+  });
+}
+
+void execute(CpuContext& context, const NormProducts& call) {
+  const std::int64_t h = call.x.dim(1);
+  auto* gain = reinterpret_cast<float*>(context.scratch.shared(h * 4));
+  context.vector.convert(gain, Type::kF32, call.gain.raw(), type_of(call.gain.dtype()), h);
+  for (std::int64_t i = 0; i < h; ++i) gain[i] += static_cast<float>(call.gain_offset);
+  const auto row_of = [&](const Tensor& tensor, std::int64_t row, float* memory) {
+    context.vector.convert(memory, Type::kF32, tensor.raw() + row * h * size_bytes(tensor.dtype()),
+                           type_of(tensor.dtype()), h);
+    return memory;
+  };
+  context.ranges(call.x.dim(0), grain_of(h * 4), [&](std::int64_t begin, std::int64_t end) {
+    auto* memory = reinterpret_cast<float*>(context.scratch.own(2 * h * 4));
+    for (std::int64_t row = begin; row < end; ++row) {
+      const float* x = row_of(call.x, row, memory);
+      const float* dy = row_of(call.dy, row, memory + h);
+      double sum = 0;
+      for (std::int64_t i = 0; i < h; ++i) sum += dy[i] * gain[i] * x[i];
+      call.products.data<float>()[row] = static_cast<float>(sum) * call.rstd.data<float>()[row];
+    }
   });
 }
 

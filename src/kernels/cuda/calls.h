@@ -16,6 +16,7 @@ void execute(const ExpandWeight& call, const CallContext& context);
 WeightView plain_rows(const WeightView& weight, const CallContext& context);
 void execute(const NormForward& call, const CallContext& context);
 void execute(const NormBackward& call, const CallContext& context);
+void execute(const NormProducts& call, const CallContext& context);
 void execute(const Rotary& call, const CallContext& context);
 void execute(const AttentionForward& call, const CallContext& context);
 void execute(const AttentionBackward& call, const CallContext& context);

@@ -15,7 +15,9 @@ struct NormRows {
   Wide<T>* rstd;
   const X* x;
   const T* gain;
-  const T* bias;  // or nullptr
+  const T* bias;           // or nullptr
+  const Wide<T>* squares;  // of whole rows, of which x has a part; or nullptr
+  Wide<T> width;           // of a whole row
   Wide<T> eps;
   Wide<T> gain_offset;
   std::int64_t n;
@@ -63,7 +65,9 @@ __global__ void __launch_bounds__(kThreads, kBlocks) norm_rows(NormRows<X, T> ro
       }
     });
   }
-  const S rstd = S{1} / sqrt(team_sum<kTeam>(squares, parts) / size + rows.eps);
+  const S own = team_sum<kTeam>(squares, parts);
+  const S sum_of_squares = rows.squares != nullptr ? rows.squares[row] : own;
+  const S rstd = S{1} / sqrt(sum_of_squares / rows.width + rows.eps);
   for (std::int64_t strip = 0; strip < rows.h; strip += Team::kStrip) {
     if (!team.holds_all()) team.load(x, strip, held);
     team.each(strip, [&](int v, std::int64_t column) {
@@ -94,6 +98,8 @@ struct NormGradient {
   const T* gain;
   const Wide<T>* mean;  // nullptr: RMS norm
   const Wide<T>* rstd;
+  const Wide<T>* products;  // of whole rows, of which x has a part; or nullptr
+  Wide<T> width;            // of a whole row
   Wide<T> gain_offset;
   std::int64_t n;
   std::int64_t h;
@@ -167,7 +173,8 @@ __global__ void __launch_bounds__(kThreads, kBlocks) norm_gradient_rows(NormGrad
     });
   }
   const S mean_g = rows.mean != nullptr ? team_sum<kTeam>(sum_g, parts) / size : S{0};
-  const S mean_gn = team_sum<kTeam>(sum_gn, parts) / size;
+  const S own = team_sum<kTeam>(sum_gn, parts);
+  const S mean_gn = (rows.products != nullptr ? rows.products[row] : own) / rows.width;
   for (std::int64_t strip = 0; strip < rows.h; strip += Team::kStrip) {
     if (!team.holds_all()) team.load(x, strip, held);
     if (!team.holds_all()) team.load(dy, strip, gradient);
@@ -291,8 +298,9 @@ __global__ void __launch_bounds__(kThreads, kBlocks) norm_gradient_pass(NormPass
       });
     }
     const S mean_g = rows.mean != nullptr ? sum_of_team<kTeam>(sum_g, parts) / size : S{0};
-    const S mean_gn = sum_of_team<kTeam>(sum_gn, parts) / size;
+    const S own = sum_of_team<kTeam>(sum_gn, parts);
     if (!is_row) continue;
+    const S mean_gn = (rows.products != nullptr ? rows.products[row] : own) / rows.width;
     team.each(0, [&](int v, std::int64_t column) {
       store_norm_gradient<kCount>(rows, row, column, held[v], gradient[v],
                                   {center, rstd, mean_g, mean_gn});
@@ -411,20 +419,23 @@ void execute(const NormForward& call, const CallContext& context) {
                 using S = Wide<T>;
                 constexpr int kCount = kVectorOf<X, T>;
                 with_team(h, kCount, [&]<typename Rows>(Rows) {
-                  launch("launch of norm forward", norm_rows<Rows, X, T>, shape_of_rows<Rows, S>(n),
-                         NormRows<X, T>{.y = pointer<T>(call.y),
-                                        .mean = pointer<S>(call.mean),
-                                        .rstd = pointer<S>(call.rstd),
-                                        .x = pointer<const X>(call.x),
-                                        .gain = pointer<const T>(call.gain),
-                                        .bias = pointer<const T>(call.bias),
-                                        .eps = static_cast<S>(call.eps),
-                                        .gain_offset = static_cast<S>(call.gain_offset),
-                                        .n = n,
-                                        .h = h,
-                                        .vectors = rows_fit(
-                                            h, kCount, {call.y, call.x, call.gain, call.bias})},
-                         context.stream);
+                  launch(
+                      "launch of norm forward", norm_rows<Rows, X, T>, shape_of_rows<Rows, S>(n),
+                      NormRows<X, T>{
+                          .y = pointer<T>(call.y),
+                          .mean = pointer<S>(call.mean),
+                          .rstd = pointer<S>(call.rstd),
+                          .x = pointer<const X>(call.x),
+                          .gain = pointer<const T>(call.gain),
+                          .bias = pointer<const T>(call.bias),
+                          .squares = pointer<const S>(call.squares),
+                          .width = static_cast<S>(call.squares.defined() ? call.width : h),
+                          .eps = static_cast<S>(call.eps),
+                          .gain_offset = static_cast<S>(call.gain_offset),
+                          .n = n,
+                          .h = h,
+                          .vectors = rows_fit(h, kCount, {call.y, call.x, call.gain, call.bias})},
+                      context.stream);
                 });
               });
 }
@@ -446,6 +457,8 @@ void execute(const NormBackward& call, const CallContext& context) {
             .gain = pointer<const T>(call.gain),
             .mean = pointer<const S>(call.mean),
             .rstd = pointer<const S>(call.rstd),
+            .products = pointer<const S>(call.products),
+            .width = static_cast<S>(call.products.defined() ? call.width : h),
             .gain_offset = static_cast<S>(call.gain_offset),
             .n = n,
             .h = h,

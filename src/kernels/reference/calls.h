@@ -12,6 +12,7 @@ void execute(const PackWeight& call);
 void execute(const ExpandWeight& call);
 void execute(const NormForward& call);
 void execute(const NormBackward& call);
+void execute(const NormProducts& call);
 void execute(const Rotary& call);
 void execute(const AttentionForward& call);
 void execute(const AttentionBackward& call);

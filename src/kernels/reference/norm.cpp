@@ -15,6 +15,8 @@ void execute(const NormForward& call) {
   const bool layer = call.mean.defined();
   const std::int64_t n = call.x.dim(0);
   const std::int64_t h = call.x.dim(1);
+  const Values whole = Values::read(call.squares);
+  const auto width = static_cast<double>(whole.given() ? call.width : h);
   Values y(call.y.shape());
   Values mean(Shape{n});
   Values rstd(Shape{n});
@@ -28,7 +30,8 @@ void execute(const NormForward& call) {
     for (std::int64_t i = 0; i < h; ++i) {
       squares += (x(row, i) - mean(row)) * (x(row, i) - mean(row));
     }
-    rstd(row) = 1 / std::sqrt(squares / static_cast<double>(h) + call.eps);
+    if (whole.given()) squares = whole(row);
+    rstd(row) = 1 / std::sqrt(squares / width + call.eps);
     for (std::int64_t i = 0; i < h; ++i) {
       y(row, i) = (x(row, i) - mean(row)) * rstd(row) * (gain(i) + call.gain_offset) +
                   (bias.given() ? bias(i) : 0);
@@ -50,6 +53,7 @@ void execute(const NormBackward& call) {
   const Values rstd = Values::read(call.rstd);
   const std::int64_t n = call.x.dim(0);
   const std::int64_t h = call.x.dim(1);
+  const Values products = Values::read(call.products);
   Values dx(call.dx.shape());
   Values dgain_sum(Shape{h});
   Values dbias_sum(Shape{h});
@@ -66,7 +70,8 @@ void execute(const NormBackward& call) {
       dbias_sum(i) += dy(row, i);
     }
     const double mean_g = mean.given() ? sum_g / static_cast<double>(h) : 0;
-    const double mean_gn = sum_gn / static_cast<double>(h);
+    const double mean_gn = products.given() ? products(row) / static_cast<double>(call.width)
+                                            : sum_gn / static_cast<double>(h);
     for (std::int64_t i = 0; i < h; ++i) {
       const double normalized = (x(row, i) - center) * rstd(row);
       dx(row, i) =
@@ -83,6 +88,19 @@ void execute(const NormBackward& call) {
   };
   add_to(call.dgain, dgain_sum);
   add_to(call.dbias, dbias_sum);
+}
+
+void execute(const NormProducts& call) {
+  const Values dy = Values::read(call.dy);
+  const Values x = Values::read(call.x);
+  const Values gain = Values::read(call.gain);
+  const Values rstd = Values::read(call.rstd);
+  Values products(call.products.shape());
+  for (std::int64_t row = 0; row < call.x.dim(0); ++row) {
+    for (std::int64_t i = 0; i < call.x.dim(1); ++i)
+      products(row) += dy(row, i) * (gain(i) + call.gain_offset) * x(row, i) * rstd(row);
+  }
+  products.write(call.products);
 }
 
 }  // namespace piton::reference

@@ -182,7 +182,12 @@ void refuse_contradictions(const ModelConfig& got, const ModelConfig& wanted,
   alike("--post-norm", got.end_norms == wanted.end_norms);
   alike("--parallel-residual, --single-norm",
         got.parallel_residual == wanted.parallel_residual && got.single_norm == wanted.single_norm);
+  alike("--no-pre-norm", got.start_norms == wanted.start_norms);
   alike("--input-embeds-norm", got.scaled_embedding == wanted.scaled_embedding);
+  alike("--embedding-multiplier", got.embedding_factor == wanted.embedding_factor);
+  alike("--attention-multiplier", got.score_factor == wanted.score_factor);
+  alike("--residual-multiplier", got.branch_factor == wanted.branch_factor);
+  alike("--logits-scaling", got.logit_divisor == wanted.logit_divisor);
   alike("--query-pre-attn-scalar", got.query_scalar == wanted.query_scalar);
   alike("--normalized-head", got.normalized_head == wanted.normalized_head);
   alike(
@@ -191,7 +196,8 @@ void refuse_contradictions(const ModelConfig& got, const ModelConfig& wanted,
       got.encoder == wanted.encoder);
   alike("--encoder-num-layers, --relative-attention-num-buckets, --relative-attention-max-distance",
         got.encoder_decoder == wanted.encoder_decoder);
-  alike("--qk-layernorm", got.head_norms == wanted.head_norms);
+  alike("--qk-layernorm, --qk-layernorm-joint",
+        got.head_norms == wanted.head_norms && got.joint_head_norms == wanted.joint_head_norms);
   alike("--untie-embeddings-and-output-weights", got.tied == wanted.tied);
   alike("--reward-head", got.reward_head == wanted.reward_head);
 }

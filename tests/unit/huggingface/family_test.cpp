@@ -84,6 +84,57 @@ TEST(HfModel, HasTheFactsOfItsFile) {
   EXPECT_EQ(stablelm.rotary_channels(), 2);
 }
 
+TEST(HfModel, HasTheFactorsOfItsFile) {
+  for (const char* name : {"granite", "granite4"}) {
+    SCOPED_TRACE(name);
+    const ModelConfig granite = model_of(golden(name));
+    EXPECT_EQ(granite.family, "granite");
+    EXPECT_EQ(granite.embedding_factor, 3);
+    EXPECT_EQ(granite.branch_factor, 0.4);
+    EXPECT_EQ(granite.logit_divisor, 2.5);
+    EXPECT_EQ(granite.score_factor, 0.2);
+    EXPECT_EQ(granite.ffn_hidden, 54);
+    EXPECT_EQ(ModelOptions::of(granite).resolve({}), granite);
+    Json bare = golden(name);
+    for (const char* key : {"embedding_multiplier", "residual_multiplier", "logits_scaling"})
+      bare.erase(key);
+    bare["attention_multiplier"] = 1 / std::sqrt(8.0);
+    const ModelConfig plain = model_of(bare);
+    EXPECT_TRUE(plain.embedding_factor == 1 && plain.branch_factor == 1);
+    EXPECT_TRUE(plain.logit_divisor == 1 && !plain.score_factor);
+    EXPECT_EQ(ModelOptions::of(plain).resolve({}), plain);
+  }
+  Json hybrid = golden("granite4");
+  hybrid.erase("position_embedding_type");
+  EXPECT_EQ(model_of(hybrid).positions, PositionKind::kNone);
+}
+
+TEST(HfModel, HasTheNormsAndWindowsOfOlmo) {
+  const ModelConfig olmo2 = model_of(golden("olmo2"));
+  EXPECT_TRUE(!olmo2.start_norms && olmo2.end_norms && olmo2.head_norms && olmo2.joint_head_norms);
+  EXPECT_EQ(ModelOptions::of(olmo2).resolve({}), olmo2);
+  const ModelConfig olmo3 = model_of(golden("olmo3"));
+  EXPECT_EQ(olmo3.window_before, 8);
+  EXPECT_EQ(olmo3.full_attention_every, 2);
+  EXPECT_EQ(olmo3.rotary_scaling.kind, RotaryScaling::Kind::kYarn);
+  EXPECT_EQ(olmo3.local_rotary_base, 10000);
+  EXPECT_EQ(ModelOptions::of(olmo3).resolve({}), olmo3);
+  // The keys of Transformers 4, and what it takes where they are absent.
+  Json older = golden("olmo3");
+  for (const char* key : {"rope_parameters", "layer_types", "sliding_window"}) older.erase(key);
+  const ModelConfig plain = model_of(older);
+  EXPECT_EQ(plain.window_before, 4095);
+  EXPECT_EQ(plain.full_attention_every, 4);
+  EXPECT_EQ(plain.rotary_base, 500000);
+  EXPECT_FALSE(plain.local_rotary_base);
+  older["rope_theta"] = 1000.0;
+  older["rope_scaling"] = {
+      {"rope_type", "yarn"}, {"factor", 2.0}, {"original_max_position_embeddings", 64}};
+  EXPECT_EQ(model_of(older).rotary_base, 1000);
+  EXPECT_EQ(model_of(older).rotary_scaling.factor, 2);
+  EXPECT_EQ(model_of(older).local_rotary_base, 1000);
+}
+
 TEST(HfModel, HasParallelBranchesWhereItsFileSaysSo) {
   const auto edited = [](const std::string& name, const std::function<void(Json&)>& edit) {
     Json config = golden(name);
@@ -580,6 +631,14 @@ TEST(HfModel, OfWhatPitonDoesNotHaveIsRefusedByName) {
               HasSubstr("no_rope_layers: got [0,1,1,1], wanted 0 for every layer whose number N"));
   EXPECT_THAT(key("smollm3", "no_rope_layers", {1, 0}),
               HasSubstr("no_rope_layers: got [1,0], wanted a number for each of 4 layers"));
+  EXPECT_THAT(key("granite4", "num_local_experts", 8),
+              HasSubstr("num_local_experts: got 8, wanted 0"));
+  EXPECT_THAT(key("granite4", "layer_types", {"attention", "mamba"}),
+              HasSubstr("wanted attention in every layer"));
+  EXPECT_THAT(key("granite4", "position_embedding_type", "alibi"), HasSubstr("wanted rope, nope"));
+  EXPECT_THAT(key("granite", "residual_multiplier", 0), HasSubstr("--residual-multiplier"));
+  EXPECT_THAT(key("olmo3", "layer_types", {"full_attention", "sliding_attention"}),
+              HasSubstr("layer_types: got"));
   EXPECT_THAT(key("smollm3", "use_sliding_window", true),
               HasSubstr("use_sliding_window: got true, wanted false"));
   EXPECT_THAT(key("baichuan2", "tie_word_embeddings", true), HasSubstr("--normalized-head"));

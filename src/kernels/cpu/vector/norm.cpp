@@ -11,7 +11,7 @@ void forward(const NormArguments& a, std::int64_t begin, std::int64_t end) {
   const std::int64_t h = a.columns;
   const T* gain = static_cast<const T*>(a.gain);
   const T* bias = static_cast<const T*>(a.bias);
-  const float inverse = 1.0F / static_cast<float>(h);
+  const float inverse = 1.0F / static_cast<float>(a.width);
   for (std::int64_t row = begin; row < end; ++row) {
     const X* x = static_cast<const X*>(a.x.data) + row * a.x.stride;
     T* y = static_cast<T*>(a.y.data) + row * a.y.stride;
@@ -30,7 +30,8 @@ void forward(const NormArguments& a, std::int64_t begin, std::int64_t end) {
           const F centered = first_lanes(load(x + i, count) - mean, count, 0);
           squares += centered * centered;
         });
-    const float r = 1.0F / __builtin_sqrtf(sum_lanes(squares) * inverse + a.eps);
+    const float sum = a.sums != nullptr ? a.sums[row] : sum_lanes(squares);
+    const float r = 1.0F / __builtin_sqrtf(sum * inverse + a.eps);
     a.rstd[row] = r;
     for_vectors(
         h, [&](std::int64_t i, auto count) __attribute__((always_inline)) {
@@ -47,7 +48,7 @@ template <typename T, typename X>
 void backward(const NormArguments& a, std::int64_t begin, std::int64_t end) {
   const std::int64_t h = a.columns;
   const T* gain = static_cast<const T*>(a.gain);
-  const float inverse = 1.0F / static_cast<float>(h);
+  const float inverse = 1.0F / static_cast<float>(a.width);
   for (std::int64_t row = begin; row < end; ++row) {
     const X* x = static_cast<const X*>(a.x.data) + row * a.x.stride;
     const T* dy = static_cast<const T*>(a.dy.data) + row * a.dy.stride;
@@ -67,7 +68,7 @@ void backward(const NormArguments& a, std::int64_t begin, std::int64_t end) {
           if (a.dbias != nullptr) store(a.dbias + i, load(a.dbias + i, count) + g, count);
         });
     const float mean_w = a.mean != nullptr ? sum_lanes(sum_w) * inverse : 0;
-    const float mean_we = sum_lanes(sum_we) * inverse;
+    const float mean_we = (a.sums != nullptr ? a.sums[row] : sum_lanes(sum_we)) * inverse;
     for_vectors(
         h, [&](std::int64_t i, auto count) __attribute__((always_inline)) {
           const F e = (load(x + i, count) - mean) * r;

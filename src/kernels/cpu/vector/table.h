@@ -45,15 +45,18 @@ struct DropoutArguments {
 struct NormArguments {
   Matrix y;  // forward: y; backward: dx
   Matrix x;
-  Matrix dy;                   // backward
-  Matrix dresidual;            // backward, or not given
-  const void* gain = nullptr;  // [columns], type of y (dy)
-  const void* bias = nullptr;  // forward, or not given
-  float* mean = nullptr;       // not given: root mean square
+  Matrix dy;                    // backward
+  Matrix dresidual;             // backward, or not given
+  const void* gain = nullptr;   // [columns], type of y (dy)
+  const void* bias = nullptr;   // forward, or not given
+  float* mean = nullptr;        // not given: root mean square
+  const float* sums = nullptr;  // of whole rows, of which x has a part: forward: of x^2; backward:
+                                // of gain dy x rstd; or not given
   float* rstd = nullptr;
   float* dgain = nullptr;  // backward: [columns] each, added to
   float* dbias = nullptr;
   std::int64_t columns = 0;
+  std::int64_t width = 0;  // of a whole row
   float eps = 0;
   float gain_offset = 0;  // added to each gain
 };

@@ -1,0 +1,83 @@
+#include "base/json.h"
+#include "huggingface/families.h"
+#include "huggingface/llama_like.h"
+#include "huggingface/names.h"
+#include "model/families.h"
+
+// OLMo 2 (Walsh et al. 2024, arXiv:2501.00656): LLaMA with norms at the ends of branches in place
+// of those at their beginnings, and with a norm of all heads of query, and one of all of key. OLMo
+// 3 (Allen Institute for AI 2025) also has a window in three of four layers, which turn by the
+// angles without scaling.
+namespace piton {
+namespace {
+
+ModelConfig olmo2_model(const HfConfig& config) {
+  ModelConfig model = llama_like_model(config, olmo2_facts(), {.norm_eps = 1e-5});
+  refuse_partial_rotary(config, model);
+  model.qkv_biases = model.output_bias = config.flag("attention_bias", false);
+  return model;
+}
+
+nlohmann::ordered_json olmo2_keys(const ModelConfig& model) {
+  nlohmann::ordered_json keys = llama_like_keys(model);
+  keys["rope_parameters"].erase("partial_rotary_factor");  // Transformers rotates all channels
+  keys["attention_bias"] = model.output_bias;
+  return keys;
+}
+
+ModelConfig olmo3_model(const HfConfig& config) {
+  constexpr double kBase = 500000;
+  ModelConfig model = olmo2_model(config);
+  set_window_layers(config, model, {.window = 4096, .full_every = 4});
+  // Transformers 5 has the angles of each kind of layer; in older files the scaling is that of
+  // layers without a window.
+  const HfConfig both = config.object("rope_parameters");
+  const HfConfig older = config.object("rope_scaling");
+  const bool divided = both.has("full_attention") || both.has("sliding_attention");
+  const HfConfig full = !older.empty() ? older : divided ? both.object("full_attention") : both;
+  set_rotary(config, full, kBase, model);
+  if (model.rotary_share != 1) full.refuse("partial_rotary_factor", "1");
+  const HfConfig local = both.object("sliding_attention");
+  if (local.word("rope_type", "default") != "default") local.refuse("rope_type", "default");
+  const double base = local.number("rope_theta", config.number("rope_theta", kBase));
+  if (model.window_before &&
+      (base != model.rotary_base || model.rotary_scaling.kind != RotaryScaling::Kind::kNone))
+    model.local_rotary_base = base;
+  return model;
+}
+
+nlohmann::ordered_json olmo3_keys(const ModelConfig& model) {
+  nlohmann::ordered_json keys = olmo2_keys(model);
+  keys["sliding_window"] = window_key(model);
+  keys["layer_types"] = window_layer_types(model);
+  keys["rope_parameters"] = {
+      {"full_attention", keys["rope_parameters"]},
+      {"sliding_attention",
+       {{"rope_type", "default"},
+        {"rope_theta", model.local_rotary_base.value_or(model.rotary_base)}}}};
+  return keys;
+}
+
+std::vector<HfPlace> olmo_places(const ModelConfig& model) {
+  return named_places(model, llama_names({{"attention.end_norm.", "post_attention_layernorm."},
+                                          {"mlp.end_norm.", "post_feedforward_layernorm."}}));
+}
+
+HfFamily olmo_family(std::string type, std::string architecture,
+                     ModelConfig (*model)(const HfConfig& config),
+                     nlohmann::ordered_json (*keys)(const ModelConfig& model)) {
+  return {.model_types = {std::move(type)},
+          .architectures = {std::move(architecture)},
+          .model = model,
+          .places = olmo_places,
+          .keys = keys,
+          .optional_prefix = "",
+          .ignored = {".rotary_emb.inv_freq"}};
+}
+
+}  // namespace
+
+HfFamily hf_olmo2() { return olmo_family("olmo2", "Olmo2ForCausalLM", olmo2_model, olmo2_keys); }
+HfFamily hf_olmo3() { return olmo_family("olmo3", "Olmo3ForCausalLM", olmo3_model, olmo3_keys); }
+
+}  // namespace piton
