@@ -33,9 +33,16 @@ std::int64_t whole_width(const Tensor& x, const Communicator* group) {
   return x.dim(1) * (group != nullptr ? group->size() : 1);
 }
 
-// `group`: of the ranks that have the other parts of the rows; null: none.
-Normed run_norm(Context& context, const Tensor& x, Parameter& gain, Parameter* bias,
-                const NormSettings& settings, Communicator* group) {
+// What a norm multiplies by and adds, and the ranks that have the other parts of its rows.
+struct NormParts {
+  Parameter& gain;
+  Parameter* bias = nullptr;      // null: an RMS norm
+  Communicator* group = nullptr;  // null: this rank has whole rows
+};
+
+Normed run_norm(Context& context, const Tensor& x, const NormParts& parts,
+                const NormSettings& settings) {
+  const auto [gain, bias, group] = parts;
   const DType sums = sum_dtype(x.dtype());
   Normed normed{.y = context.activation(gain.dtype, x.shape()),
                 .mean = bias != nullptr ? context.activation(sums, {x.dim(0)}) : Tensor(),
@@ -59,19 +66,20 @@ Normed run_norm(Context& context, const Tensor& x, Parameter& gain, Parameter* b
 }
 
 // One kernel call computes dx, dgain and dbias, so there is no separate weight job.
-Value norm(Context& context, const Value& x, Parameter& gain, Parameter* bias,
-           const NormSettings& settings, Communicator* group) {
-  const auto [y, mean, rstd] = run_norm(context, x.tensor, gain, bias, settings, group);
+Value norm(Context& context, const Value& x, const NormParts& parts, const NormSettings& settings) {
+  Parameter& gain = parts.gain;
+  Parameter* bias = parts.bias;
+  Communicator* group = parts.group;
+  const auto [y, mean, rstd] = run_norm(context, x.tensor, parts, settings);
   if (context.tape == nullptr) return {y};
   Value result = context.tape->output(y);
   const Kept kept_input = context.tape->keep(x.tensor);
   PITON_ASSERT(!settings.again || group == nullptr, "{}: is not computed again", gain.name);
   if (settings.again) {
-    context.tape->provide(
-        y, computed_again(
-               [plain = context.with_tape(nullptr), kept_input, &gain, bias, settings]() mutable {
-                 return run_norm(plain, kept_input.get(), gain, bias, settings, nullptr).y;
-               }));
+    context.tape->provide(y, computed_again([plain = context.with_tape(nullptr), kept_input, parts,
+                                             settings]() mutable {
+                            return run_norm(plain, kept_input.get(), parts, settings).y;
+                          }));
   }
   context.tape->record([x_id = x.id, id = result.id, &gain, bias, group,
                         gain_offset = settings.gain_offset, kept_x = kept_input,
@@ -126,16 +134,16 @@ Value norm(Context& context, const Value& x, Parameter& gain, Parameter* bias,
 
 Value layer_norm(Context& context, const Value& x, Parameter& gain, Parameter& bias,
                  const NormSettings& settings) {
-  return norm(context, x, gain, &bias, settings, nullptr);
+  return norm(context, x, {gain, &bias}, settings);
 }
 
 Value rms_norm(Context& context, const Value& x, Parameter& gain, const NormSettings& settings) {
-  return norm(context, x, gain, nullptr, settings, nullptr);
+  return norm(context, x, {gain}, settings);
 }
 
 Value rms_norm_over_ranks(Context& context, const Value& x, Parameter& gain,
                           const NormSettings& settings, Communicator& group) {
-  return norm(context, x, gain, nullptr, settings, group.size() > 1 ? &group : nullptr);
+  return norm(context, x, {gain, nullptr, group.size() > 1 ? &group : nullptr}, settings);
 }
 
 }  // namespace piton

@@ -99,6 +99,38 @@ void write_experts(const ModelConfig& model, Out& out) {
   out.end_list();
 }
 
+template <typename Out>
+void write_rotary(const ModelConfig& model, Out& out) {
+  const auto number = [&](const char* name, double value) {
+    out.text(name);
+    out.number(value);
+  };
+  const auto flag = [&](const char* name, bool value) {
+    out.text(name);
+    out.boolean(value);
+  };
+  number("rotary_base", model.rotary_base);
+  number("rotary_percent", model.rotary_share);
+  flag("rotary_interleaved", model.rotary_pairs);
+  if (model.no_rotary_every > 0) {
+    out.text("no_rope_freq");
+    out.integer(model.no_rotary_every);
+  }
+  const RotaryScaling& scaling = model.rotary_scaling;
+  if (scaling.kind == RotaryScaling::Kind::kLinear)
+    number("rotary_seq_len_interpolation_factor", scaling.factor);
+  const bool llama3 = scaling.kind == RotaryScaling::Kind::kLlama3;
+  if (llama3) flag("use_rope_scaling", true);
+  if (llama3 || scaling.kind == RotaryScaling::Kind::kDynamic) {
+    out.text("rope_scaling_type");
+    out.text(llama3 ? "llama3" : kDynamicScaling);
+    number("rope_scaling_factor", scaling.factor);
+    number("original_max_position_embeddings", static_cast<double>(scaling.original_positions));
+    if (llama3) number("low_freq_factor", scaling.low);
+    if (llama3) number("high_freq_factor", scaling.high);
+  }
+}
+
 // Names and values of a dict's or a namespace's.
 template <typename Out>
 void write_fields(const MegatronArguments& arguments, Out& out) {
@@ -145,22 +177,7 @@ void write_fields(const MegatronArguments& arguments, Out& out) {
                                   : model.positions == PositionKind::kLearned ? "learned_absolute"
                                   : model.positions == PositionKind::kAlibi   ? "alibi"
                                                                               : "none");
-  number("rotary_base", model.rotary_base);
-  number("rotary_percent", model.rotary_share);
-  flag("rotary_interleaved", model.rotary_pairs);
-  if (model.no_rotary_every > 0) size("no_rope_freq", model.no_rotary_every);
-  const RotaryScaling& scaling = model.rotary_scaling;
-  if (scaling.kind == RotaryScaling::Kind::kLinear)
-    number("rotary_seq_len_interpolation_factor", scaling.factor);
-  const bool llama3 = scaling.kind == RotaryScaling::Kind::kLlama3;
-  if (llama3) flag("use_rope_scaling", true);
-  if (llama3 || scaling.kind == RotaryScaling::Kind::kDynamic) {
-    word("rope_scaling_type", llama3 ? "llama3" : kDynamicScaling);
-    number("rope_scaling_factor", scaling.factor);
-    number("original_max_position_embeddings", static_cast<double>(scaling.original_positions));
-    if (llama3) number("low_freq_factor", scaling.low);
-    if (llama3) number("high_freq_factor", scaling.high);
-  }
+  write_rotary(model, out);
   flag("add_bias_linear", model.biases);
   flag("add_qkv_bias", model.qkv_biases);
   flag("add_dense_bias", model.output_bias);
