@@ -185,7 +185,8 @@ void write_gemma3(const ModelConfig& model, GgufDescription& out) {
   }
 }
 
-// One over the root of a head's width, as the file would have it: no factor of its own.
+// A factor of one over the root of a head's width, rounded as in a file, is what models without one
+// have.
 void drop_usual_score_factor(ModelConfig& model) {
   if (model.score_factor == in_fp32(1 / std::sqrt(static_cast<double>(model.head_size))))
     model.score_factor.reset();
@@ -267,6 +268,30 @@ std::vector<GgufArchitecture> gemmas() {
            .write = write_gemma3}};
 }
 
+std::vector<GgufArchitecture> later_forms() {
+  return {{.name = "phi2",
+           .families = {"phi"},
+           .facts = phi_facts,
+           .heads_fill_width = true,
+           .copies_head = true},
+          {.name = "granite",
+           .families = {"granite", "granitemoehybrid"},
+           .facts = granite_facts,
+           .read = read_granite,
+           .write = write_granite,
+           .pairs = true,
+           .whole_heads_turn = true,
+           .heads_fill_width = true,
+           .divides_angles = true,
+           .has_longrope = true},
+          {.name = "olmo2",
+           .families = {"olmo2"},
+           .facts = olmo2_facts,
+           .read = read_olmo2,
+           .heads_fill_width = true,
+           .copies_head = true}};
+}
+
 }  // namespace
 
 std::vector<GgufArchitecture> gguf_architectures() {
@@ -318,22 +343,6 @@ std::vector<GgufArchitecture> gguf_architectures() {
        .packed_mlp = true,
        .heads_fill_width = true,
        .has_longrope = true},
-      {.name = "granite",
-       .families = {"granite", "granitemoehybrid"},
-       .facts = granite_facts,
-       .read = read_granite,
-       .write = write_granite,
-       .pairs = true,
-       .whole_heads_turn = true,
-       .heads_fill_width = true,
-       .divides_angles = true,
-       .has_longrope = true},
-      {.name = "olmo2",
-       .families = {"olmo2"},
-       .facts = olmo2_facts,
-       .read = read_olmo2,
-       .heads_fill_width = true,
-       .copies_head = true},
       {.name = "stablelm",
        .families = {"stablelm"},
        .facts = stablelm_facts,
@@ -358,6 +367,7 @@ std::vector<GgufArchitecture> gguf_architectures() {
        .copies_head = true},
   };
   for (GgufArchitecture& gemma : gemmas()) all.push_back(std::move(gemma));
+  for (GgufArchitecture& later : later_forms()) all.push_back(std::move(later));
   return all;
 }
 

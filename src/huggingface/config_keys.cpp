@@ -55,6 +55,7 @@ std::string difference(const ModelConfig& model, const ModelConfig& held) {
   if (differs(&C::norm)) return "its kind of norm";
   if (differs(&C::activation, &C::gated)) return "its activation";
   if (differs(&C::biases, &C::qkv_biases, &C::output_bias)) return "its biases";
+  if (differs(&C::head_bias)) return "a bias of its head";
   if (differs(&C::gains_from_one, &C::end_norms, &C::start_norms)) return "its norms";
   if (differs(&C::parallel_residual, &C::single_norm)) return "the order of its branches";
   if (differs(&C::scaled_embedding, &C::embedding_factor)) return "a scaled embedding";

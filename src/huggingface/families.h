@@ -6,6 +6,7 @@
 namespace piton {
 
 HfFamily hf_glm4_moe();
+HfFamily hf_gptj();
 HfFamily hf_granite();
 HfFamily hf_granite4();
 HfFamily hf_olmo2();
@@ -34,6 +35,7 @@ HfFamily hf_glm();
 HfFamily hf_glm4();
 HfFamily hf_mistral();
 HfFamily hf_mixtral();
+HfFamily hf_phi();
 HfFamily hf_phi3();
 HfFamily hf_qwen2();
 HfFamily hf_qwen3();

@@ -29,7 +29,7 @@ std::vector<HfFamily> hf_families() {
           hf_qwen2_moe(),     hf_gpt_neox(), hf_falcon(),   hf_starcoder2(), hf_internlm3(),
           hf_ernie(),         hf_glm(),      hf_glm4(),     hf_glm4_moe(),   hf_deepseek_v2(),
           hf_deepseek_v3(),   hf_smollm3(),  hf_granite(),  hf_granite4(),   hf_olmo2(),
-          hf_olmo3()};
+          hf_olmo3(),         hf_gptj(),     hf_phi()};
 }
 
 HfFamily hf_family(const HfConfig& config) {

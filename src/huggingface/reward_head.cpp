@@ -51,6 +51,7 @@ void set_reward_head(const HfConfig& config, const HfFamily& family, ModelConfig
   model.tied = model.normalized_head = false;
   model.logit_soft_cap = 0;
   model.logit_divisor = 1;
+  model.head_bias = false;
 }
 
 nlohmann::ordered_json reward_keys(const HfFamily& family) {

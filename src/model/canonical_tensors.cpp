@@ -138,7 +138,7 @@ std::vector<CanonicalShape> canonical_tensors(const ModelConfig& config) {
   } else if (!config.tied) {
     add("head.weight", {config.vocabulary, h});
   }
-  if (config.encoder_decoder && config.encoder_decoder->head_bias)
+  if (config.head_bias || (config.encoder_decoder && config.encoder_decoder->head_bias))
     add("head.bias", {config.vocabulary});
   if (!config.encoder) return list;
   linear("head.dense", h, h, true);

@@ -79,12 +79,18 @@ void check_factors(const ModelConfig& c) {
          "branches would have no norm, as --post-norm is not given");
   refuse(!c.start_norms && c.parallel_residual, "--no-pre-norm",
          "is not for blocks with --parallel-residual");
+  refuse(c.head_bias && c.normalized_head, "--add-head-bias",
+         "is not for a head whose rows are divided by their lengths (--normalized-head)");
+  refuse(c.head_bias && c.logit_divisor != 1, "--add-head-bias",
+         "is not for logits that are divided (--logits-scaling)");
+  refuse(c.head_bias && c.reward_head, "--add-head-bias", "is not for a head of rewards");
   if (!c.encoder && !c.encoder_decoder) return;
   constexpr const char* kDecoders = "is for decoders, and the model is an encoder (bert, t5)";
   refuse(c.embedding_factor != 1, "--embedding-multiplier", kDecoders);
   refuse(c.branch_factor != 1, "--residual-multiplier", kDecoders);
   refuse(c.logit_divisor != 1, "--logits-scaling", kDecoders);
   refuse(c.score_factor.has_value(), "--attention-multiplier", kDecoders);
+  refuse(c.head_bias, "--add-head-bias", kDecoders);
 }
 
 }  // namespace
@@ -232,6 +238,7 @@ std::int64_t ModelConfig::parameters() const {
   std::int64_t ends = (vocabulary + head) * hidden + norm_size;
   if (positions == PositionKind::kLearned) ends += max_positions * hidden;
   if (embedding_norm) ends += norm_size;
+  if (head_bias) ends += vocabulary;
   if (encoder) {
     // The head's linear, norm and bias; the table of types; pooler and head of pairs. The norm at
     // the end of the blocks is in post-norm form that of the embedding.

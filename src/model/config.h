@@ -75,6 +75,7 @@ struct ModelConfig {
   bool normalized_head = false;   // each row of the head is divided by its length
   double logit_divisor = 1;       // logits are divided by it, before their cap (Granite)
   bool tied = true;               // head = token embedding
+  bool head_bias = false;         // logits have a bias (GPT-J, Phi); of a decoder
   bool reward_head = false;       // in place of that over the vocabulary (model/reward_head.h)
   double hidden_dropout = 0;
   double attention_dropout = 0;
@@ -151,6 +152,7 @@ struct ModelOptions {
   bool qkv_biases = false;
   bool output_bias = false;
   bool mlp_biases = false;
+  bool head_bias = false;
   bool head_norms = false;
   bool embedding_norm = false;
   bool normalized_head = false;
@@ -186,9 +188,8 @@ struct ModelOptions {
       model);
     v(Option{"model-family",
              "gpt2, gpt_neox, bloom, llama, mixtral, qwen2, qwen3, qwen2_moe, qwen3_moe, glm4_moe, "
-             "deepseek_v2, deepseek_v3, gemma, granite, olmo2, bert, an encoder, or t5, an encoder "
-             "and a "
-             "decoder (default: that of --model, else gpt2)",
+             "deepseek_v2, deepseek_v3, gemma, granite, olmo2, gptj, phi, bert, an encoder, or t5, "
+             "an encoder and a decoder (default: that of --model, else gpt2)",
              same},
       family);
     v(Option{"num-layers", "number of transformer blocks", same}, layers);
@@ -282,6 +283,9 @@ struct ModelOptions {
       output_bias);
     v(Option{"add-mlp-bias", "add biases to the linears of the MLP, if the family has none", same},
       mlp_biases);
+    v(Option{"add-head-bias", "add a bias to the output head (GPT-J, Phi), if the family has none",
+             same},
+      head_bias);
   }
 
   template <typename Visitor>

@@ -261,11 +261,13 @@ class DecoderChunk final : public Chunk {
                     one, HeadShape{});
       return;
     }
-    head_.emplace(shard_, config_.tied ? *tokens : token_table(parameters, of, "head.weight", {}),
-                  vocabulary_,
-                  HeadShape{.normalized = config_.normalized_head,
-                            .divisor = config_.logit_divisor,
-                            .soft_cap = config_.logit_soft_cap});
+    Parameter& table = config_.tied ? *tokens : token_table(parameters, of, "head.weight", {});
+    HeadShape shape{.normalized = config_.normalized_head,
+                    .divisor = config_.logit_divisor,
+                    .soft_cap = config_.logit_soft_cap};
+    if (config_.head_bias)
+      shape.bias = &parameters.add(vocabulary_parameter(shard_, "head.bias", vocabulary_, 0, {}));
+    head_.emplace(shard_, table, vocabulary_, shape);
   }
 
   // What the last chunk returns. x [b*s, h], under sequence parallelism this rank's [b*s/t, h].

@@ -34,14 +34,16 @@ ModelConfig family_facts(const std::string& family) {
   if (family == "deepseek_v2") return deepseek_v2_facts();
   if (family == "deepseek_v3") return deepseek_v3_facts();
   if (family == "gemma") return gemma_facts();
+  if (family == "gptj") return gptj_facts();
+  if (family == "phi") return phi_facts();
   if (family == "granite") return granite_facts();
   if (family == "olmo2") return olmo2_facts();
   if (family == "bert") return bert_facts();
   if (family == "t5") return t5_facts();
   const std::vector<std::string> known{
-      "gpt2",  "gpt_neox",  "bloom",     "llama",    "mixtral",     "qwen2",
-      "qwen3", "qwen2_moe", "qwen3_moe", "glm4_moe", "deepseek_v2", "deepseek_v3",
-      "gemma", "granite",   "olmo2",     "bert",     "t5"};
+      "gpt2",      "gpt_neox",  "bloom",    "llama",       "mixtral",     "qwen2", "qwen3",
+      "qwen2_moe", "qwen3_moe", "glm4_moe", "deepseek_v2", "deepseek_v3", "gemma", "gptj",
+      "phi",       "granite",   "olmo2",    "bert",        "t5"};
   throw Error(Fault::kUsage, "--model-family: got \"{}\", wanted {}{}", family,
               fmt::join(known, ", "), suggestion(family, known));
 }

@@ -25,6 +25,8 @@ ModelConfig qwen3_moe_facts();
 ModelConfig deepseek_v2_facts();
 ModelConfig deepseek_v3_facts();
 ModelConfig gemma_facts();
+ModelConfig gptj_facts();
+ModelConfig phi_facts();
 ModelConfig granite_facts();
 ModelConfig olmo2_facts();
 ModelConfig bert_facts();

@@ -7,6 +7,11 @@
 // each head, a parallel residual, the exact GELU, an untied head and no dropout. Pythia (Biderman
 // et al. 2023, arXiv:2304.01373) has several sizes of it.
 //
+// GPT-J (Wang & Komatsuzaki 2021, github.com/kingoflolz/mesh-transformer-jax) is GPT-NeoX with one
+// norm for both branches, the tanh GELU, rotary positions of interleaved channels, no biases in
+// attention, and a head with a bias. Phi-1 to Phi-2 (Gunasekar et al. 2023, arXiv:2306.11644) have
+// its blocks with biases everywhere, and channels in halves.
+//
 // Bloom (BigScience 2022, arXiv:2211.05100): GPT-2 with ALiBi instead of a position table and with
 // a norm after the embedding; no dropout.
 namespace piton {
@@ -35,6 +40,25 @@ ModelConfig gpt_neox_facts() {
   config.parallel_residual = true;
   config.tied = false;
   config.hidden_dropout = config.attention_dropout = 0;
+  return config;
+}
+
+ModelConfig phi_facts() {
+  ModelConfig config = gpt_neox_facts();
+  config.family = "phi";
+  config.rotary_share = 0.5;
+  config.activation = ActivationKind::kGeluTanh;
+  config.single_norm = true;
+  config.head_bias = true;
+  return config;
+}
+
+ModelConfig gptj_facts() {
+  ModelConfig config = phi_facts();
+  config.family = "gptj";
+  config.rotary_share = 0.25;
+  config.rotary_pairs = true;
+  config.qkv_biases = config.output_bias = false;
   return config;
 }
 

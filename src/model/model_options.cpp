@@ -137,6 +137,7 @@ ModelConfig ModelOptions::resolve(std::optional<std::int64_t> tokenizer_vocabula
   if (reward_head) {
     config.reward_head = true;
     config.logit_divisor = 1;
+    config.head_bias = false;
     if (!tied) config.tied = false;
   }
   set(config.norm_eps, norm_eps);
@@ -149,6 +150,7 @@ ModelConfig ModelOptions::resolve(std::optional<std::int64_t> tokenizer_vocabula
   if (qkv_biases) config.qkv_biases = true;
   if (output_bias) config.output_bias = true;
   if (mlp_biases) config.biases = true;
+  if (head_bias) config.head_bias = true;
   if (embedding_norm) config.embedding_norm = true;
   if (normalized_head) config.normalized_head = true;
   if (gains_from_one) config.gains_from_one = true;
@@ -226,6 +228,7 @@ void ModelOptions::settle(const ModelConfig& config) {
   qkv_biases = config.qkv_biases;
   output_bias = config.output_bias;
   mlp_biases = config.biases;
+  head_bias = config.head_bias;
   embedding_norm = config.embedding_norm;
   normalized_head = config.normalized_head;
   reward_head = config.reward_head;

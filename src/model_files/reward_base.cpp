@@ -19,7 +19,7 @@ class RewardBase final : public TensorSource {
   std::vector<CanonicalTensor> tensors(TensorKind kind) const override {
     std::vector<CanonicalTensor> list = model_->tensors(kind);
     if (kind != TensorKind::kWeight) return list;
-    std::erase_if(list, [](const CanonicalTensor& one) { return one.name == "head.weight"; });
+    std::erase_if(list, [](const CanonicalTensor& one) { return one.name.starts_with("head."); });
     list.push_back({.name = kRewardTensor, .dtype = DType::kF32, .shape = {1, hidden_}});
     std::ranges::sort(list, {}, &CanonicalTensor::name);
     return list;
@@ -54,6 +54,7 @@ void make_reward_model(OpenedModel& opened) {
   model.tied = model.normalized_head = false;
   model.logit_soft_cap = 0;
   model.logit_divisor = 1;
+  model.head_bias = false;
   opened.source = std::make_unique<RewardBase>(std::move(opened.source), model.hidden);
   opened.new_head = true;
 }

@@ -191,7 +191,7 @@ inline ModelConfig small(const std::string& name) {
   if (branches) {
     model.positions = PositionKind::kRotary;
     model.rotary_share = 0.5;
-    model.parallel_residual = model.single_norm = true;
+    model.parallel_residual = model.single_norm = model.head_bias = true;
     model.tied = false;
   }
   if (gemma) {

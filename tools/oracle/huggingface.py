@@ -115,6 +115,11 @@ GOLDEN["olmo3"] = lambda: llama_like("Olmo3", num_hidden_layers=4, sliding_windo
                                          "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
                                          "full_attention": YARN})
 
+GOLDEN["phi"] = lambda: llama_like("Phi", intermediate_size=54, num_key_value_heads=2, rope_parameters={
+    "rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.25})
+GOLDEN["gptj"] = lambda: (transformers.GPTJConfig(n_layer=2, n_embd=36, n_head=6, n_inner=54, vocab_size=131, n_positions=128,
+                                                  rotary_dim=4), transformers.GPTJForCausalLM)
+
 # As V2-Lite is, and with all that V2 has; angles for longer texts that also scale the scores.
 DEEPSEEK_YARN = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 32,
                  "mscale": 0.8, "mscale_all_dim": 1.1, "beta_fast": 32, "beta_slow": 1}
@@ -200,6 +205,9 @@ MORE = {
     "deepseek-v3-plain": lambda: deepseek_v3(vocabulary=50257, q_lora_rank=None, n_group=1, topk_group=1, rope_interleave=False,
                                              first_k_dense_replace=0, norm_topk_prob=False),
     "deepseek-v2-50257": lambda: deepseek_v2(vocabulary=50257, q_lora_rank=14, first_k_dense_replace=0),
+    "phi-50257": lambda: llama_like("Phi", vocabulary=50257, num_key_value_heads=4),
+    "gptj-50257": lambda: (transformers.GPTJConfig(n_layer=1, n_embd=32, n_head=4, vocab_size=50257, n_positions=128, rotary_dim=8),
+                           transformers.GPTJForCausalLM),
     "granite-plain": lambda: llama_like("Granite", vocabulary=50257, attention_bias=True, mlp_bias=True, attention_multiplier=0.35),
     "granite4-no-positions": lambda: llama_like("GraniteMoeHybrid", vocabulary=50257, shared_intermediate_size=53, num_local_experts=0,
                                                 layer_types=["attention"] * 2, mamba_n_heads=1, tie_word_embeddings=True),

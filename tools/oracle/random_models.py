@@ -205,6 +205,24 @@ def granite(d):
                                             logits_scaling=d.choice((1.0, 2.5, 8.0)), attention_multiplier=d.choice((1.0, 0.125, 0.3))))
 
 
+def phi(d):
+    drawn = sizes(d, free_heads=False, hidden_act=d.choice(GELUS), layer_norm_eps=d.eps())
+    width = drawn["hidden_size"] // drawn["num_attention_heads"]
+    share = d.choice((0.25, 0.5, 1.0)) if width % 8 == 0 else 1.0
+    drawn["rope_parameters"] = {**rope(d, ("default", "linear"), width), "partial_rotary_factor": share}
+    return hf.llama_like("Phi", **drawn)
+
+
+def gptj(d):
+    import transformers
+    heads = d.choice((1, 2, 3, 4))
+    width = d.choice((6, 8, 10))
+    return (transformers.GPTJConfig(n_layer=d.randint(1, 3), n_embd=heads * width, n_head=heads, n_inner=d.choice((None, d.randint(5, 97))),
+                                    vocab_size=d.vocabulary(), n_positions=d.positions(), rotary_dim=d.choice((2, 4, 6)),
+                                    activation_function=d.choice(GELUS), layer_norm_epsilon=d.eps(), tie_word_embeddings=d.happens(0.3)),
+            transformers.GPTJForCausalLM)
+
+
 def olmo(d, name, **more):
     return hf.llama_like(name, **sizes(d, hidden_act=d.choice(ACTIVATIONS), attention_bias=d.happens(0.2), pad_token_id=None,
                                        eos_token_id=None, **more))
@@ -228,6 +246,8 @@ FAMILIES = {
     "gemma3": gemma3,
     "phi3": phi3,
     "stablelm": stablelm,
+    "phi": phi,
+    "gptj": gptj,
     "granite": granite,
     "olmo2": lambda d: olmo(d, "Olmo2"),
     "olmo3": olmo3,

@@ -177,6 +177,7 @@ void refuse_contradictions(const ModelConfig& got, const ModelConfig& wanted,
   alike("--disable-bias-linear, --add-mlp-bias", got.biases == wanted.biases);
   alike("--add-qkv-bias", got.qkv_biases == wanted.qkv_biases);
   alike("--add-dense-bias", got.output_bias == wanted.output_bias);
+  alike("--add-head-bias", got.head_bias == wanted.head_bias);
   alike("--embed-layernorm", got.embedding_norm == wanted.embedding_norm);
   alike("--apply-layernorm-1p", got.gains_from_one == wanted.gains_from_one);
   alike("--post-norm", got.end_norms == wanted.end_norms);

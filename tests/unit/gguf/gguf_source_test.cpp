@@ -119,7 +119,7 @@ class WrittenGguf : public testing::Test {
 TEST_F(WrittenGguf, OfEveryTypeIsReadAsItWasWritten) {
   for (const std::string name :
        {"gpt2", "llama", "llama3", "qwen2", "qwen3", "bloom", "phi3", "stablelm", "internlm",
-        "internlm2", "baichuan", "mistral", "mixtral", "granite", "granite4", "olmo2"}) {
+        "internlm2", "baichuan", "mistral", "mixtral", "granite", "granite4", "olmo2", "phi"}) {
     for (const std::optional<GgmlType> type :
          {std::optional<GgmlType>{}, std::optional(GgmlType::kF16), std::optional(GgmlType::kBF16),
           std::optional(GgmlType::kQ80), std::optional(GgmlType::kQ40),

@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "base/files/files.h"
 #include "model/families.h"
 #include "support/errors.h"
@@ -107,6 +109,26 @@ TEST(HfModel, HasTheFactorsOfItsFile) {
   Json hybrid = golden("granite4");
   hybrid.erase("position_embedding_type");
   EXPECT_EQ(model_of(hybrid).positions, PositionKind::kNone);
+}
+
+TEST(HfModel, HasOneNormAndAHeadWithABias) {
+  const ModelConfig phi = model_of(golden("phi"));
+  EXPECT_TRUE(phi.single_norm && phi.head_bias && phi.qkv_biases && !phi.rotary_pairs);
+  EXPECT_EQ(phi.rotary_channels(), 2);
+  EXPECT_EQ(phi.groups, 2);
+  const ModelConfig gptj = model_of(golden("gptj"));
+  EXPECT_TRUE(gptj.single_norm && gptj.head_bias && !gptj.qkv_biases && gptj.rotary_pairs);
+  EXPECT_EQ(gptj.rotary_channels(), 4);
+  for (const ModelConfig& one : {phi, gptj}) EXPECT_EQ(ModelOptions::of(one).resolve({}), one);
+  // A share of channels that rounding does not make smaller.
+  Json config = golden("gptj");
+  for (std::int64_t width = 2; width <= 64; width += 2) {
+    config["n_embd"] = 6 * width;
+    for (std::int64_t channels = 2; channels <= width; channels += 2) {
+      config["rotary_dim"] = channels;
+      EXPECT_EQ(model_of(config).rotary_channels(), channels) << width;
+    }
+  }
 }
 
 TEST(HfModel, HasTheNormsAndWindowsOfOlmo) {
@@ -631,6 +653,9 @@ TEST(HfModel, OfWhatPitonDoesNotHaveIsRefusedByName) {
               HasSubstr("no_rope_layers: got [0,1,1,1], wanted 0 for every layer whose number N"));
   EXPECT_THAT(key("smollm3", "no_rope_layers", {1, 0}),
               HasSubstr("no_rope_layers: got [1,0], wanted a number for each of 4 layers"));
+  EXPECT_THAT(key("gptj", "rotary_dim", nullptr), HasSubstr("rotary_dim: got nothing"));
+  EXPECT_THAT(key("gptj", "rotary_dim", 8), HasSubstr("an even number, at most n_embd over"));
+  EXPECT_THAT(key("phi", "qk_layernorm", true), HasSubstr("qk_layernorm: got true"));
   EXPECT_THAT(key("granite4", "num_local_experts", 8),
               HasSubstr("num_local_experts: got 8, wanted 0"));
   EXPECT_THAT(key("granite4", "layer_types", {"attention", "mamba"}),

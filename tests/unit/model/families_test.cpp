@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <sstream>
+
 #include "support/errors.h"
 
 namespace piton {
@@ -243,6 +245,24 @@ TEST(Families, CountTheHeadOfAnEncoderByItsLabels) {
   EXPECT_EQ(llama.forward_flops_per_token(32, 0, 0.1), llama.forward_flops_per_token(32));
 }
 
+// OLMo 2 1B, Phi-2, GPT-J 6B and Granite 3.0 2B, as Transformers counts them.
+TEST(Families, WithOtherNormsAndHeadsHaveTheParametersOfPublishedModels) {
+  const auto parameters = [](const std::string& family, const std::string& sizes) {
+    std::vector<std::string> flags{"--model-family", family, "--max-position-embeddings", "2048"};
+    std::istringstream words(sizes);
+    for (const char* flag : {"--num-layers", "--hidden-size", "--ffn-hidden-size",
+                             "--num-attention-heads", "--num-query-groups", "--vocab-size"}) {
+      flags.emplace_back(flag);
+      words >> flags.emplace_back();
+    }
+    return made_of(flags).parameters();
+  };
+  EXPECT_EQ(parameters("olmo2", "16 2048 8192 16 16 100352"), 1'484'916'736);
+  EXPECT_EQ(parameters("phi", "32 2560 10240 32 32 51200"), 2'779'683'840);
+  EXPECT_EQ(parameters("gptj", "28 4096 16384 16 16 50400"), 6'050'882'784);
+  EXPECT_EQ(parameters("granite", "40 2048 8192 32 8 49155"), 2'533'531'648);
+}
+
 TEST(Families, RefuseFlagsThatSayNothing) {
   const auto refused = [](const std::vector<std::string>& flags, const std::string& with) {
     EXPECT_NE(message_of(Fault::kUsage, [&] { made_of(flags); }).find(with), std::string::npos)
@@ -264,6 +284,18 @@ TEST(Families, RefuseFlagsThatSayNothing) {
   refused({"--single-norm"}, "--single-norm: is for blocks with --parallel-residual");
   refused({"--model-family", "bert", "--parallel-residual"},
           "--parallel-residual: is for decoders, and the model is an encoder");
+  refused({"--embedding-multiplier", "0"}, "--embedding-multiplier: got 0");
+  refused({"--residual-multiplier", "-1"}, "--residual-multiplier: got -1");
+  refused({"--model-family", "gemma", "--embedding-multiplier", "2"},
+          "--embedding-multiplier: the embedding is multiplied by the root of its width");
+  refused({"--query-pre-attn-scalar", "4", "--attention-multiplier", "2"},
+          "--attention-multiplier: --query-pre-attn-scalar scales the scores too");
+  refused({"--qk-layernorm-joint"}, "--qk-layernorm-joint: is of norms of heads");
+  refused({"--no-pre-norm"}, "--no-pre-norm: branches would have no norm");
+  refused({"--add-head-bias", "--logits-scaling", "2"},
+          "--add-head-bias: is not for logits that are divided");
+  refused({"--model-family", "bert", "--logits-scaling", "2"},
+          "--logits-scaling: is for decoders, and the model is an encoder");
   refused({"--normalized-head"}, "--normalized-head: needs a head with its own table");
 }
 
