@@ -13,14 +13,18 @@ namespace {
 constexpr const char* kScore = "score.weight";
 
 // By the first model_type of a family.
-constexpr std::array<std::pair<const char*, const char*>, 11> kArchitectures{{
+constexpr std::array<std::pair<const char*, const char*>, 15> kArchitectures{{
     {"bloom", "BloomForSequenceClassification"},
     {"gemma", "GemmaForSequenceClassification"},
     {"gemma2", "Gemma2ForSequenceClassification"},
     {"gemma3_text", "Gemma3TextForSequenceClassification"},
     {"gpt2", "GPT2ForSequenceClassification"},
+    {"gptj", "GPTJForSequenceClassification"},
     {"llama", "LlamaForSequenceClassification"},
     {"mistral", "MistralForSequenceClassification"},
+    {"olmo2", "Olmo2ForSequenceClassification"},
+    {"olmo3", "Olmo3ForSequenceClassification"},
+    {"phi", "PhiForSequenceClassification"},
     {"phi3", "Phi3ForSequenceClassification"},
     {"qwen2", "Qwen2ForSequenceClassification"},
     {"qwen3", "Qwen3ForSequenceClassification"},
