@@ -200,7 +200,7 @@ def published(d, model_type, architecture, **more):
 
 
 def granite(d):
-    return hf.llama_like("Granite", **sizes(d, hidden_act=d.choice(ACTIVATIONS), attention_bias=d.happens(0.2), mlp_bias=d.happens(0.2),
+    return hf.llama_like("Granite", **sizes(d, eos_token_id=None, hidden_act=d.choice(ACTIVATIONS), attention_bias=d.happens(0.2), mlp_bias=d.happens(0.2),
                                             embedding_multiplier=d.choice((1.0, 3.0, 12.0)), residual_multiplier=d.choice((1.0, 0.22, 0.7)),
                                             logits_scaling=d.choice((1.0, 2.5, 8.0)), attention_multiplier=d.choice((1.0, 0.125, 0.3))))
 
@@ -210,7 +210,7 @@ def phi(d):
     width = drawn["hidden_size"] // drawn["num_attention_heads"]
     share = d.choice((0.25, 0.5, 1.0)) if width % 8 == 0 else 1.0
     drawn["rope_parameters"] = {**rope(d, ("default", "linear"), width), "partial_rotary_factor": share}
-    return hf.llama_like("Phi", **drawn)
+    return hf.llama_like("Phi", eos_token_id=None, **drawn)
 
 
 def gptj(d):
