@@ -42,9 +42,10 @@ class RecordedWork {
 class Stream : public MemoryUser {
  public:
   virtual Event record() = 0;  // complete when all work enqueued so far is done
-  // Work enqueued on this stream from now on waits for `event`. Does not block the host.
+  // Work enqueued on this stream from now on waits for `event`. Does not block the host. Enqueues
+  // nothing if it waits already.
   void wait(const Event& event) {
-    if (event.fence()) wait_for(event.fence());
+    if (event.fence() && !event.fence()->waited_by(identity_)) wait_for(event.fence());
   }
   void wait_for(const std::shared_ptr<Fence>& fence) final {
     follow(Event(fence));
@@ -58,7 +59,8 @@ class Stream : public MemoryUser {
   // Whether this stream has recorded(). On CPUs it would spare nothing.
   virtual bool can_record() const { return false; }
   // Records what `enqueue` enqueues on this stream, which does not run then. It may enqueue kernel
-  // calls, copies on the device and zeros, and may not wait.
+  // calls, copies on the device and zeros. It may not use the memory of the host (upload, download,
+  // enqueue()), nor wait for work that was enqueued before.
   virtual std::unique_ptr<RecordedWork> recorded(const std::function<void()>& enqueue) {
     (void)enqueue;
     PITON_ASSERT(false, "this stream cannot record work");

@@ -167,6 +167,27 @@ struct Arena::State {
     return true;
   }
 
+  // The parts of `range` that are in free blocks without fences.
+  std::vector<MemoryRange> free_parts(const MemoryRange& range) const {
+    std::vector<MemoryRange> parts;
+    for (auto segment = segments.begin(); segment != segments.end(); ++segment) {
+      const std::int64_t begin = std::max<std::int64_t>(range.data - segment->data, 0);
+      const std::int64_t end =
+          std::min<std::int64_t>(range.data + range.bytes - segment->data, segment->bytes);
+      if (begin >= end) continue;
+      const int index = static_cast<int>(segment - segments.begin());
+      auto block = free.upper_bound({index, begin});
+      if (block != free.begin()) --block;
+      for (; block != free.end() && block->first < std::pair{index, end}; ++block) {
+        if (block->first.first != index || !block->second.fences.empty()) continue;
+        const std::int64_t from = std::max(begin, block->first.second);
+        const std::int64_t to = std::min(end, block->first.second + block->second.bytes);
+        if (from < to) parts.push_back({segment->data + from, to - from});
+      }
+    }
+    return parts;
+  }
+
   // Frees a block. Blocks without fences are joined with their neighbors at once.
   void put(const ArenaBlock& block, Fences fences) {
     std::pair<int, std::int64_t> place{block.segment, block.offset};
@@ -198,6 +219,8 @@ struct Arena::State {
   }
 
   void grow(std::int64_t bytes) {
+    if (noted != nullptr)
+      throw Error(Fault::kMemory, "recorded work has only the memory of equal work before it");
     const std::int64_t size = std::max(bytes, segment_bytes);
     std::byte* data = memory.allocate(size);
     segments.push_back({data, size});
@@ -217,6 +240,7 @@ struct Arena::State {
   std::int64_t total_bytes = 0;
   std::int64_t live = 0;  // slots with tensors
   std::function<void(const std::byte*, std::int64_t)> saw;
+  std::vector<MemoryRange>* noted = nullptr;  // by used_by(): gets every request
 };
 
 namespace {
@@ -355,6 +379,7 @@ Tensor Arena::allocate(DType dtype, const Shape& shape, MemoryKind kind, MemoryU
     ++state.live;
     data = state.segments[static_cast<std::size_t>(block.segment)].data + block.offset;
     if (state.saw) state.saw(data, bytes);
+    if (state.noted != nullptr) state.noted->push_back({data, bytes});
   }
   auto storage =
       std::make_shared<ArenaStorage<State>>(ArenaSlot{data, bytes, block, kind}, identity, state_);
@@ -396,6 +421,48 @@ void Arena::settle(MemoryUser& user) {
     state_->remove(here);
   }
   for (const ArenaBlock& block : settled) state_->put(block, {});
+}
+
+std::vector<MemoryRange> Arena::used_by(const std::function<void()>& record) {
+  std::vector<MemoryRange> asked;
+  const auto note = [this](std::vector<MemoryRange>* to) {
+    const std::scoped_lock lock(state_->mutex);
+    state_->noted = to;
+  };
+  note(&asked);
+  try {
+    record();
+  } catch (...) {
+    note(nullptr);
+    throw;
+  }
+  note(nullptr);
+  std::ranges::sort(asked, {}, &MemoryRange::data);
+  std::vector<MemoryRange> joined;
+  for (const MemoryRange& range : asked) {
+    if (joined.empty() || joined.back().data + joined.back().bytes < range.data) {
+      joined.push_back(range);
+    } else {
+      MemoryRange& last = joined.back();
+      last.bytes = std::max(last.bytes, range.data + range.bytes - last.data);
+    }
+  }
+  std::vector<MemoryRange> given_back;
+  const std::scoped_lock lock(state_->mutex);
+  for (const MemoryRange& range : joined) {
+    const std::vector<MemoryRange> parts = state_->free_parts(range);
+    given_back.insert(given_back.end(), parts.begin(), parts.end());
+  }
+  return given_back;
+}
+
+bool Arena::is_free(const std::vector<MemoryRange>& memory) const {
+  const std::scoped_lock lock(state_->mutex);
+  return std::ranges::all_of(memory, [&](const MemoryRange& range) {
+    std::int64_t bytes = 0;
+    for (const MemoryRange& part : state_->free_parts(range)) bytes += part.bytes;
+    return bytes == range.bytes;
+  });
 }
 
 MemoryCounts Arena::counts() const {

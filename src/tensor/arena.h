@@ -14,6 +14,7 @@
 #include <mutex>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include "tensor/tensor.h"
 
@@ -88,6 +89,11 @@ struct MemoryCounts {
   std::int64_t system_allocations = 0;                  // segments taken so far
 };
 
+struct MemoryRange {
+  const std::byte* data = nullptr;
+  std::int64_t bytes = 0;
+};
+
 class Arena {
  public:
   // Segments are at least `segment_bytes`; a larger request takes a separate segment.
@@ -119,6 +125,15 @@ class Arena {
   // Makes `user` wait for the fences of all free slots, and joins adjacent ones. Later addresses
   // then do not depend on earlier requests. Called at the beginning of every step.
   void settle(MemoryUser& user);
+
+  // For work that is recorded, to run later in the same memory (Stream::recorded). Runs `record`
+  // and returns the memory that it has asked for and has given back. It finds the same memory free
+  // as equal work before it that took no new segment, so it needs none either; a device cannot be
+  // asked for one then, and Error(kMemory) is thrown.
+  std::vector<MemoryRange> used_by(const std::function<void()>& record);
+  // Whether no tensor has any of this memory of free slots, and none of them has fences: after
+  // settle() recorded work may use it.
+  bool is_free(const std::vector<MemoryRange>& memory) const;
 
   MemoryCounts counts() const;
   Memory& memory() const;
