@@ -243,9 +243,8 @@ void Optimizer::reset_main(Stream& stream) {
   if (transfer_) transfer_->run(jobs, stream);
 }
 
-void Optimizer::step(const StepRates& rates, Stream& stream) {
+void Optimizer::set_rates(const StepRates& rates, Stream& stream) {
   if (!squares_.sums().defined()) return;
-  squares_.sum(stream);
   if (std::exchange(counts_are_set_, false)) {
     double counts[kUpdateCounts] = {};
     counts[kUpdates] = static_cast<double>(progress_.steps);
@@ -265,6 +264,11 @@ void Optimizer::step(const StepRates& rates, Stream& stream) {
   };
   put(kLearningRate, rates.learning_rate);
   put(kWeightDecay, rates.weight_decay);
+}
+
+void Optimizer::update(Stream& stream) {
+  if (!squares_.sums().defined()) return;
+  squares_.sum(stream);
   kernels_->run(
       BeginUpdate{.scalars = scalars_,
                   .counts = counts_,

@@ -115,7 +115,14 @@ class Optimizer {
   // Enqueues one update and returns immediately. Collective. The gradients must be finished; they
   // are gradients of the loss times loss_scale(). Afterwards the caller publishes the values
   // (ShardedParameters::publish_values).
-  void step(const StepRates& rates, Stream& stream);
+  void step(const StepRates& rates, Stream& stream) {
+    set_rates(rates, stream);
+    update(stream);
+  }
+  // The two parts of step(): uploads what changes from step to step, and enqueues calls that are
+  // the same ones in each step, on the same memory.
+  void set_rates(const StepRates& rates, Stream& stream);
+  void update(Stream& stream);
   // Waits for the latest step() and returns its result. Call it after everything else of the step
   // has been enqueued, so that the device has work while the host waits.
   StepResult result(Stream& stream);

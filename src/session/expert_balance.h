@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "data/samples/batch.h"
-#include "session/machine.h"
 #include "session/objective.h"
 
 namespace piton {
@@ -17,9 +16,6 @@ double rows_of(const std::vector<MicroBatch>& batches);
 struct ExpertBalance {
   Tensor scale;     // ModelInput::balance_scale; empty: there are no experts
   double rows = 0;  // of the global batch
-
-  ExpertBalance() = default;
-  ExpertBalance(const Machine& machine, DType dtype, double rows, double loss_scale);
   // load_balancing_loss, the mean over layers and rows (as Megatron-LM logs it). `sum`: kBalanceSum
   // of all ranks and micro-batches.
   ObjectiveFigure figure(double sum, std::int64_t layers) const;

@@ -9,17 +9,10 @@
 #include "model/initialize.h"
 #include "model/model_factory.h"
 #include "ops/context/context_attention.h"
-#include "session/encoder_upload.h"
 #include "session/pair_weights.h"
-#include "session/prompt_reach.h"
-#include "session/run_sections.h"
-#include "session/sequence_part.h"
 
 namespace piton {
 namespace {
-
-// Have different samples; ranks of the context axis get the same ones and divide their rows.
-constexpr AxisSet kSampleAxes = axes(Axis::kData, Axis::kExpert);
 
 ComputeContext compute(const Machine& machine) {
   return {machine.kernels, machine.device, machine.arena, machine.stream};
@@ -194,71 +187,6 @@ Context Session::context(bool training) {
           .seed = settings_.seed};
 }
 
-ModelInput Session::upload(const MicroBatch& whole, const Tensor& scale) {
-  const SequenceStretches stretches{mesh_->coordinate(Axis::kContext), mesh_->size(Axis::kContext)};
-  if (stretches.ranks == 1) return upload_rows(whole, scale);
-  ModelInput input = upload_rows(part_of_sequence(whole, stretches), scale);
-  const std::int64_t rows = stretches.rows(whole.sequence);
-  input.rows.first_shift = stretches.first() * rows;
-  input.rows.second_shift = (stretches.second() - 1) * rows;
-  if (settings_.layout.context_exchange == ContextExchange::kRing)
-    input.stretches = upload_stretches(whole, stretches.count());
-  return input;
-}
-
-StretchPlaces Session::upload_stretches(const MicroBatch& whole, int stretches) {
-  const auto put = [&](const std::vector<std::int32_t>& values) {
-    const Shape shape{stretches, whole.samples, whole.sequence / stretches};
-    Tensor tensor =
-        machine_.arena.allocate(DType::kI32, shape, MemoryKind::kActivations, machine_.stream);
-    machine_.device.upload(values.data(), tensor, machine_.stream);
-    return tensor;
-  };
-  StretchPlaces places{.positions = put(by_stretch(positions_of_rows(whole), whole, stretches))};
-  if (!whole.segments.empty()) places.segments = put(by_stretch(whole.segments, whole, stretches));
-  return places;
-}
-
-ModelInput Session::upload_rows(const MicroBatch& batch, const Tensor& scale) {
-  const auto put = [&](DType dtype, const Shape& shape, const void* host) {
-    Tensor tensor =
-        machine_.arena.allocate(dtype, shape, MemoryKind::kActivations, machine_.stream);
-    machine_.device.upload(host, tensor, machine_.stream);
-    return tensor;
-  };
-  const std::int64_t rows = batch.samples * batch.sequence;
-  ModelInput input{.samples = batch.samples,
-                   .sequence = batch.sequence,
-                   .tokens = put(DType::kI32, {rows}, batch.tokens.data()),
-                   .positions = put(DType::kI32, {rows}, batch.positions.data()),
-                   .loss = {.labels = put(DType::kI32, {rows}, batch.labels.data()),
-                            .mask = put(DType::kF32, {rows}, batch.loss_mask.data()),
-                            .scale = scale},
-                   .rows = {.consumed_samples = consumed_samples_,
-                            .sample_index = batch.sample_index,
-                            .sequence = batch.sequence}};
-  const bool ring = settings_.layout.context_exchange == ContextExchange::kRing &&
-                    mesh_->size(Axis::kContext) > 1;  // has them by stretch
-  if (!batch.segments.empty() && !ring) {
-    const std::int64_t whole = batch.sequence * mesh_->size(Axis::kContext);
-    input.segments = put(DType::kI32, {batch.samples, whole}, batch.segments.data());
-  }
-  if (settings_.model.prefix) {
-    const std::vector<std::int32_t> reach = prompt_reach(batch);
-    input.query_reach = put(DType::kI32, {batch.samples, batch.sequence}, reach.data());
-  }
-  const EncoderUpload of_encoder(machine_);
-  if (settings_.model.encoder_decoder) input.source = of_encoder.source(batch);
-  if (!settings_.model.encoder) return input;
-  if (const std::int64_t first = settings_.model.encoder->first_position; first > 0) {
-    std::vector<std::int32_t> positions = batch.positions;
-    for (std::int32_t& position : positions) position += static_cast<std::int32_t>(first);
-    input.positions = put(DType::kI32, {rows}, positions.data());
-  }
-  input.encoder = of_encoder.input(batch);
-  return input;
-}
-
 double Session::summed_over_ranks(double value, AxisSet axes) {
   Communicator& group = mesh_->group(axes);
   if (group.size() == 1) return value;
@@ -288,16 +216,6 @@ void Session::teach(const std::vector<MicroBatch>& batches, std::vector<ModelInp
   }
 }
 
-ExpertBalance Session::balance_experts(const std::vector<MicroBatch>& batches, double loss_scale,
-                                       std::vector<ModelInput>& inputs) {
-  // Losses of preferences are of pairs of texts; the balance of their rows is not among them.
-  if (!settings_.model.experts || objective_ != nullptr) return {};
-  const ExpertBalance balance(machine_, settings_.model.dtype,
-                              summed_over_ranks(rows_of(batches), kSampleAxes), loss_scale);
-  for (ModelInput& input : inputs) input.balance_scale = balance.scale;
-  return balance;
-}
-
 void Session::add_teaching_figures(const PipelineResult& result, double tokens,
                                    std::vector<ObjectiveFigure>& figures) {
   if (teaching_.teacher != nullptr)
@@ -321,103 +239,6 @@ Session::Losses Session::losses_of(const PipelineResult& result, const Labels& l
   return {words + pairs,
           {{"masked_lm_loss", words, labels.tokens},
            {"sop_loss", pairs / labels.pair_weight(), labels.pairs}}};
-}
-
-std::int64_t Session::samples_of(const std::vector<MicroBatch>& batches) {
-  std::int64_t samples = 0;
-  for (const MicroBatch& batch : batches) samples += batch.samples;
-  return samples * mesh_->sizes().sample_ranks();
-}
-
-void Session::schedule_micro_batches(int count) {
-  if (pipeline_->schedule().micro_batches == count) return;
-  PITON_ASSERT(!settings_.own_schedule, "a schedule of {} micro-batches, got {}",
-               settings_.own_schedule->micro_batches, count);
-  pipeline_->set_schedule(make_schedule(settings_.schedule, mesh_->size(Axis::kPipeline), count));
-}
-
-PipelineResult Session::forward_backward(const std::vector<ModelInput>& inputs) {
-  const Section whole(machine_.sections, kForwardBackwardSection);
-  sharded_->begin_step(static_cast<int>(inputs.size()), machine_.stream);
-  PipelineResult result = pipeline_->train(context(true), inputs);
-  const Section sums(machine_.sections, kGradientSumsSection);
-  sharded_->finish_gradients(machine_.stream);
-  return result;
-}
-
-StepReport Session::gradients(const std::vector<MicroBatch>& batches,
-                              std::int64_t consumed_samples) {
-  StepReport report{.loss_scale = optimizer_ ? optimizer_->loss_scale() : 1};
-  schedule_micro_batches(static_cast<int>(batches.size()));
-  machine_.device.upload(&consumed_samples, consumed_samples_, machine_.stream);
-  if (objective_ != nullptr) {
-    std::vector<MicroBatch> weighted = batches;
-    ObjectiveReport found = objective_->weigh(*this, weighted, /*training=*/true);
-    PITON_ASSERT(found.count > 0, "an objective that counts nothing");
-    report.loss_tokens = found.count;
-    report.figures = std::move(found.figures);
-    report = weighted_gradients(weighted, std::move(report));
-    report.loss = found.loss_sum / found.count;
-    return report;
-  }
-  const Labels labels = total_labels(batches);
-  report.loss_tokens = labels.tokens;
-  if (report.loss_tokens == 0) {
-    throw Error(
-        Fault::kData,
-        "samples {} to {}: none of their tokens has a label, so nothing is learned from this "
-        "batch; piton inspect samples shows them",
-        consumed_samples, consumed_samples + samples_of(batches) - 1);
-  }
-  if (labels.pairs == 0) return weighted_gradients(batches, std::move(report));
-  return weighted_gradients(with_pair_weights(batches, labels.pair_weight()), std::move(report),
-                            labels.pairs);
-}
-
-// Of the sum over tokens of mask * loss, divided by report.loss_tokens.
-StepReport Session::weighted_gradients(const std::vector<MicroBatch>& batches, StepReport report,
-                                       double pairs) {
-  const bool wide = settings_.model.dtype == DType::kF64;
-  const Tensor scale = machine_.arena.allocate(wide ? DType::kF64 : DType::kF32, {1},
-                                               MemoryKind::kWorkspace, machine_.stream);
-  const double factor = report.loss_scale / report.loss_tokens;
-  const auto narrow = static_cast<float>(factor);
-  machine_.device.upload(wide ? static_cast<const void*>(&factor) : &narrow, scale,
-                         machine_.stream);
-
-  std::vector<ModelInput> inputs;
-  inputs.reserve(batches.size());
-  for (const MicroBatch& batch : batches) inputs.push_back(upload(batch, scale));
-  const ExpertBalance balance = balance_experts(batches, report.loss_scale, inputs);
-  teach(batches, inputs);
-  const PipelineResult result = forward_backward(inputs);
-  Losses losses = losses_of(result, {report.loss_tokens, pairs});
-  report.loss = losses.sum / report.loss_tokens;
-  if (pairs > 0) report.figures = std::move(losses.figures);
-  add_teaching_figures(result, report.loss_tokens, report.figures);
-  if (balance.scale.defined())
-    report.figures.push_back(
-        balance.figure(sum_of(result, kBalanceSum), settings_.model.expert_layers()));
-  return report;
-}
-
-StepReport Session::train_step(const std::vector<MicroBatch>& batches,
-                               std::int64_t consumed_samples, double lr,
-                               std::optional<double> weight_decay) {
-  StepReport report = gradients(batches, consumed_samples);
-  const Section update(machine_.sections, kOptimizerSection);
-  optimizer_->step({.learning_rate = lr,
-                    .weight_decay = weight_decay.value_or(settings_.optimizer_options.weight_decay),
-                    .loss = report.loss},
-                   machine_.stream);
-  {
-    const Section publish(machine_.sections, kPublishSection);
-    sharded_->publish_values(machine_.stream);
-  }
-  const StepResult step = optimizer_->result(machine_.stream);
-  report.grad_norm = step.grad_norm;
-  report.skipped = step.skipped;
-  return report;
 }
 
 Session::Evaluation Session::evaluate(const std::vector<MicroBatch>& batches) {

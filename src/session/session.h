@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -23,6 +24,7 @@
 #include "session/objective.h"
 #include "session/offload_options.h"
 #include "session/quantized_parameters.h"
+#include "session/step_recorder.h"
 
 namespace piton {
 
@@ -30,6 +32,9 @@ namespace piton {
 // pipeline are pending.
 inline constexpr AxisSet kLossAxes =
     axes(Axis::kData, Axis::kExpert, Axis::kContext, Axis::kPipeline);
+
+// Have different samples; ranks of the context axis get the same ones and divide their rows.
+inline constexpr AxisSet kSampleAxes = axes(Axis::kData, Axis::kExpert);
 
 class Session;
 
@@ -101,6 +106,12 @@ class Session {
   // For every step and evaluation from now on; a teacher must outlive them. Not together with an
   // objective.
   void set_teaching(const Teaching& teaching) { teaching_ = teaching; }
+
+  // From now on the calls of a step are recorded, where they can be (session/step_recorder.h); or
+  // no longer. Steps have the same bits.
+  void record_steps(bool on);
+  // Why they are not; "": they are, if record_steps() asks for it.
+  std::string obstacle_to_recording() const;
 
   // Draws the weights from the seed: all, or those of `parameters`, such as new adapters of a model
   // that is loaded.
@@ -186,6 +197,12 @@ class Session {
   };
   Losses losses_of(const PipelineResult& result, const Labels& labels);
   ModelInput upload_rows(const MicroBatch& batch, const Tensor& scale);
+  // A copy of what a pass reads: where the recording of this step has it, or in new memory.
+  Tensor put_input(DType dtype, const Shape& shape, const void* host,
+                   MemoryKind kind = MemoryKind::kActivations);
+  Tensor put_scale(double factor);  // of a loss
+  RecordedStep* recorded_step(const std::vector<MicroBatch>& batches);
+  void update();
   StretchPlaces upload_stretches(const MicroBatch& whole, int stretches);
   // `pairs`: Labels::pairs, if the batches have weights for them.
   StepReport weighted_gradients(const std::vector<MicroBatch>& batches, StepReport report,
@@ -208,6 +225,8 @@ class Session {
   std::unique_ptr<Pipeline> pipeline_;
   Objective* objective_ = nullptr;
   Teaching teaching_;
+  std::unique_ptr<StepRecorder> recorder_;  // null: steps are not recorded
+  InputPlaces* places_ = nullptr;           // of put_input(), while a step uploads
 };
 
 }  // namespace piton

@@ -63,9 +63,13 @@ struct CUgraphExec_st {
 struct CUstream_st {
   DeferredWork work;
   CUgraph_st* captured = nullptr;
+  std::uint64_t capture = 0;  // the number of the last one
 };
 struct CUevent_st {
   DeferredWork work;
+  bool recorded = false;
+  // Of the capture in which it was recorded, in order from 1; 0: while nothing was captured.
+  std::uint64_t capture = 0;
 };
 
 namespace {
@@ -80,7 +84,9 @@ int piton::emulator::graph_launches() { return launched_graphs; }
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
   if (stream->captured != nullptr) return cudaErrorInvalidValue;
+  static std::atomic<std::uint64_t> captures{0};
   stream->captured = new CUgraph_st;
+  stream->capture = ++captures;
   return cudaSuccess;
 }
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
@@ -218,10 +224,15 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   delete stream;
   return cudaSuccess;
 }
-cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t event, unsigned) {
-  return cudaEventSynchronize(event);
+// A capture has only work of its own, and nothing else waits for that: it has not run.
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  const std::uint64_t here = stream->captured != nullptr ? stream->capture : 0;
+  if (event->recorded && event->capture != here) return cudaErrorInvalidValue;
+  return here != 0 ? cudaSuccess : cudaEventSynchronize(event);
 }
-cudaError_t cudaLaunchHostFunc(cudaStream_t, cudaHostFn_t work, void* data) {
+cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t work, void* data) {
+  if (stream->captured != nullptr)
+    return cudaErrorInvalidValue;  // its work would be done once only
   work(data);
   return cudaSuccess;
 }
@@ -238,12 +249,16 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   DeferredWork& work = stream->work;
   std::erase_if(work, [](const auto& one) { return one->done.load(); });
   event->work = work;
+  event->recorded = true;
+  event->capture = stream->captured != nullptr ? stream->capture : 0;
   return cudaSuccess;
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) {
+  if (event->capture != 0) return cudaErrorInvalidValue;
   return finished(event->work) ? cudaSuccess : cudaErrorNotReady;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  if (event->capture != 0) return cudaErrorInvalidValue;
   finish(event->work);
   return cudaSuccess;
 }

@@ -59,12 +59,12 @@ class CudaDevice final : public Device {
 
   void upload(const void* host, const Tensor& dst, Stream& stream) override {
     expect_here(dst, "upload to");
-    staging_.upload(host, dst.raw(), dst.bytes(), handle_of(stream));
+    staging_.upload(host, dst.raw(), dst.bytes(), handle_for_host(stream));
   }
 
   void download(const Tensor& src, void* host, Stream& stream) override {
     expect_here(src, "download of");
-    staging_.download(src.raw(), host, src.bytes(), handle_of(stream));
+    staging_.download(src.raw(), host, src.bytes(), handle_for_host(stream));
     stream.synchronize();
   }
 

@@ -105,6 +105,7 @@ class CudaStream final : public Stream {
   }
 
   void enqueue(std::function<void()> work) override {
+    expect_running();
     failures_.rethrow();
     select(device_);
     auto host = std::make_unique<HostWork>(HostWork{std::move(work), failures_.host});
@@ -119,9 +120,12 @@ class CudaStream final : public Stream {
     // Other threads may allocate and copy meanwhile.
     check(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal),
           "recording of a graph");
+    records_ = true;
     try {
       enqueue();
+      records_ = false;
     } catch (...) {
+      records_ = false;
       cudaGraph_t graph = nullptr;
       if (cudaStreamEndCapture(stream_, &graph) == cudaSuccess) cudaGraphDestroy(graph);
       throw;
@@ -130,6 +134,9 @@ class CudaStream final : public Stream {
   }
 
   cudaStream_t handle() const { return stream_; }
+  void expect_running() const {
+    PITON_ASSERT(!records_, "cuda: work of the host on a stream that records");
+  }
 
  private:
   void follow(const Event& event) override {
@@ -144,8 +151,15 @@ class CudaStream final : public Stream {
 
   int device_;
   cudaStream_t stream_ = nullptr;
+  bool records_ = false;
   Failures failures_;
 };
+
+CudaStream& cuda_stream(Stream& stream) {
+  auto* of_cuda = dynamic_cast<CudaStream*>(&stream);
+  PITON_ASSERT(of_cuda != nullptr, "cuda: work for a GPU on a stream of another device");
+  return *of_cuda;
+}
 
 }  // namespace
 
@@ -173,10 +187,11 @@ std::unique_ptr<Stream> make_stream(int device, std::shared_ptr<KeptFailure> fai
   return std::make_unique<CudaStream>(device, std::move(failure));
 }
 
-cudaStream_t handle_of(Stream& stream) {
-  auto* cuda_stream = dynamic_cast<CudaStream*>(&stream);
-  PITON_ASSERT(cuda_stream != nullptr, "cuda: work for a GPU on a stream of another device");
-  return cuda_stream->handle();
+cudaStream_t handle_of(Stream& stream) { return cuda_stream(stream).handle(); }
+
+cudaStream_t handle_for_host(Stream& stream) {
+  cuda_stream(stream).expect_running();
+  return handle_of(stream);
 }
 
 }  // namespace piton::cuda

@@ -32,5 +32,8 @@ std::unique_ptr<Stream> make_stream(int device, std::shared_ptr<KeptFailure> fai
 
 // The handle of a stream made by make_stream(); asserts that it is one.
 cudaStream_t handle_of(Stream& stream);
+// The same for a copy to or from the host, which a recording would repeat with the memory of the
+// host at that time; asserts that the stream does not record.
+cudaStream_t handle_for_host(Stream& stream);
 
 }  // namespace piton::cuda

@@ -1,0 +1,84 @@
+// What the passes of a session read of micro-batches, on the device.
+#include "ops/context/context_attention.h"
+#include "session/encoder_upload.h"
+#include "session/prompt_reach.h"
+#include "session/sequence_part.h"
+#include "session/session.h"
+
+namespace piton {
+
+Tensor Session::put_input(DType dtype, const Shape& shape, const void* host, MemoryKind kind) {
+  const Tensor tensor = places_ != nullptr
+                            ? places_->next(machine_, dtype, shape, kind)
+                            : machine_.arena.allocate(dtype, shape, kind, machine_.stream);
+  machine_.device.upload(host, tensor, machine_.stream);
+  return tensor;
+}
+
+Tensor Session::put_scale(double factor) {
+  const auto narrow = static_cast<float>(factor);
+  return settings_.model.dtype == DType::kF64
+             ? put_input(DType::kF64, {1}, &factor, MemoryKind::kWorkspace)
+             : put_input(DType::kF32, {1}, &narrow, MemoryKind::kWorkspace);
+}
+
+ModelInput Session::upload(const MicroBatch& whole, const Tensor& scale) {
+  const SequenceStretches stretches{mesh_->coordinate(Axis::kContext), mesh_->size(Axis::kContext)};
+  if (stretches.ranks == 1) return upload_rows(whole, scale);
+  ModelInput input = upload_rows(part_of_sequence(whole, stretches), scale);
+  const std::int64_t rows = stretches.rows(whole.sequence);
+  input.rows.first_shift = stretches.first() * rows;
+  input.rows.second_shift = (stretches.second() - 1) * rows;
+  if (settings_.layout.context_exchange == ContextExchange::kRing)
+    input.stretches = upload_stretches(whole, stretches.count());
+  return input;
+}
+
+StretchPlaces Session::upload_stretches(const MicroBatch& whole, int stretches) {
+  const auto put = [&](const std::vector<std::int32_t>& values) {
+    return put_input(DType::kI32, {stretches, whole.samples, whole.sequence / stretches},
+                     values.data());
+  };
+  StretchPlaces places{.positions = put(by_stretch(positions_of_rows(whole), whole, stretches))};
+  if (!whole.segments.empty()) places.segments = put(by_stretch(whole.segments, whole, stretches));
+  return places;
+}
+
+ModelInput Session::upload_rows(const MicroBatch& batch, const Tensor& scale) {
+  const auto put = [&](DType dtype, const Shape& shape, const void* host) {
+    return put_input(dtype, shape, host);
+  };
+  const std::int64_t rows = batch.samples * batch.sequence;
+  ModelInput input{.samples = batch.samples,
+                   .sequence = batch.sequence,
+                   .tokens = put(DType::kI32, {rows}, batch.tokens.data()),
+                   .positions = put(DType::kI32, {rows}, batch.positions.data()),
+                   .loss = {.labels = put(DType::kI32, {rows}, batch.labels.data()),
+                            .mask = put(DType::kF32, {rows}, batch.loss_mask.data()),
+                            .scale = scale},
+                   .rows = {.consumed_samples = consumed_samples_,
+                            .sample_index = batch.sample_index,
+                            .sequence = batch.sequence}};
+  const bool ring = settings_.layout.context_exchange == ContextExchange::kRing &&
+                    mesh_->size(Axis::kContext) > 1;  // has them by stretch
+  if (!batch.segments.empty() && !ring) {
+    const std::int64_t whole = batch.sequence * mesh_->size(Axis::kContext);
+    input.segments = put(DType::kI32, {batch.samples, whole}, batch.segments.data());
+  }
+  if (settings_.model.prefix) {
+    const std::vector<std::int32_t> reach = prompt_reach(batch);
+    input.query_reach = put(DType::kI32, {batch.samples, batch.sequence}, reach.data());
+  }
+  const EncoderUpload of_encoder(machine_);
+  if (settings_.model.encoder_decoder) input.source = of_encoder.source(batch);
+  if (!settings_.model.encoder) return input;
+  if (const std::int64_t first = settings_.model.encoder->first_position; first > 0) {
+    std::vector<std::int32_t> positions = batch.positions;
+    for (std::int32_t& position : positions) position += static_cast<std::int32_t>(first);
+    input.positions = put(DType::kI32, {rows}, positions.data());
+  }
+  input.encoder = of_encoder.input(batch);
+  return input;
+}
+
+}  // namespace piton

@@ -1,0 +1,164 @@
+// A step of training: passes, by their recording where there is one, and the update.
+#include <string>
+#include <utility>
+
+#include "base/error.h"
+#include "model/rotary.h"
+#include "parallel/without_observer.h"
+#include "session/pair_weights.h"
+#include "session/run_sections.h"
+#include "session/session.h"
+
+namespace piton {
+
+std::string Session::obstacle_to_recording() const {
+  const ModelConfig& model = settings_.model;
+  if (!machine_.stream.can_record()) return "its device records nothing";
+  if (machine_.world.size() > 1) return "several ranks";
+  if (machine_.sections != nullptr) return "the parts of a step are timed or traced";
+  // These gather values, and hold them, between the calls of a step.
+  if (settings_.zero_stage > 1) return "--zero-stage 2 and 3";
+  if (state_target_ || activation_target_) return "state or activations leave the device";
+  if (objective_ != nullptr) return "its loss is that of answers";
+  if (teaching_.teacher != nullptr) return "it learns from a teacher";
+  // What the host makes of a batch, or keeps until weights change.
+  if (model.encoder || model.encoder_decoder) return "a model with an encoder";
+  if (model.normalized_head) return "--normalized-head";
+  if (depends_on_length(model.rotary_scaling)) return "rotary angles that depend on the length";
+  for (const auto& [name, shape] : settings_.adapters.shapes) {
+    if (shape.magnitude) return "adapters with magnitudes";
+  }
+  return "";
+}
+
+void Session::record_steps(bool on) {
+  recorder_ =
+      on && obstacle_to_recording().empty() ? std::make_unique<StepRecorder>(machine_) : nullptr;
+}
+
+// Null: the step is not recorded.
+RecordedStep* Session::recorded_step(const std::vector<MicroBatch>& batches) {
+  if (recorder_ == nullptr || !obstacle_to_recording().empty()) return nullptr;
+  return recorder_->step(batches, settings_.model.layers);
+}
+
+ExpertBalance Session::balance_experts(const std::vector<MicroBatch>& batches, double loss_scale,
+                                       std::vector<ModelInput>& inputs) {
+  // Losses of preferences are of pairs of texts; the balance of their rows is not among them.
+  if (!settings_.model.experts || objective_ != nullptr) return {};
+  const double rows = summed_over_ranks(rows_of(batches), kSampleAxes);
+  const ExpertBalance balance{.scale = put_scale(loss_scale / rows), .rows = rows};
+  for (ModelInput& input : inputs) input.balance_scale = balance.scale;
+  return balance;
+}
+
+std::int64_t Session::samples_of(const std::vector<MicroBatch>& batches) {
+  std::int64_t samples = 0;
+  for (const MicroBatch& batch : batches) samples += batch.samples;
+  return samples * mesh_->sizes().sample_ranks();
+}
+
+void Session::schedule_micro_batches(int count) {
+  if (pipeline_->schedule().micro_batches == count) return;
+  PITON_ASSERT(!settings_.own_schedule, "a schedule of {} micro-batches, got {}",
+               settings_.own_schedule->micro_batches, count);
+  pipeline_->set_schedule(make_schedule(settings_.schedule, mesh_->size(Axis::kPipeline), count));
+}
+
+PipelineResult Session::forward_backward(const std::vector<ModelInput>& inputs) {
+  const Section whole(machine_.sections, kForwardBackwardSection);
+  sharded_->begin_step(static_cast<int>(inputs.size()), machine_.stream);
+  PipelineResult result = pipeline_->train(context(true), inputs);
+  const Section sums(machine_.sections, kGradientSumsSection);
+  sharded_->finish_gradients(machine_.stream);
+  return result;
+}
+
+StepReport Session::gradients(const std::vector<MicroBatch>& batches,
+                              std::int64_t consumed_samples) {
+  StepReport report{.loss_scale = optimizer_ ? optimizer_->loss_scale() : 1};
+  schedule_micro_batches(static_cast<int>(batches.size()));
+  machine_.device.upload(&consumed_samples, consumed_samples_, machine_.stream);
+  if (objective_ != nullptr) {
+    std::vector<MicroBatch> weighted = batches;
+    ObjectiveReport found = objective_->weigh(*this, weighted, /*training=*/true);
+    PITON_ASSERT(found.count > 0, "an objective that counts nothing");
+    report.loss_tokens = found.count;
+    report.figures = std::move(found.figures);
+    report = weighted_gradients(weighted, std::move(report));
+    report.loss = found.loss_sum / found.count;
+    return report;
+  }
+  const Labels labels = total_labels(batches);
+  report.loss_tokens = labels.tokens;
+  if (report.loss_tokens == 0) {
+    throw Error(
+        Fault::kData,
+        "samples {} to {}: none of their tokens has a label, so nothing is learned from this "
+        "batch; piton inspect samples shows them",
+        consumed_samples, consumed_samples + samples_of(batches) - 1);
+  }
+  if (labels.pairs == 0) return weighted_gradients(batches, std::move(report));
+  return weighted_gradients(with_pair_weights(batches, labels.pair_weight()), std::move(report),
+                            labels.pairs);
+}
+
+// Of the sum over tokens of mask * loss, divided by report.loss_tokens.
+StepReport Session::weighted_gradients(const std::vector<MicroBatch>& batches, StepReport report,
+                                       double pairs) {
+  RecordedStep* const recorded = recorded_step(batches);
+  places_ = recorded != nullptr ? &recorded->inputs : nullptr;
+  const Tensor scale = put_scale(report.loss_scale / report.loss_tokens);
+  std::vector<ModelInput> inputs;
+  inputs.reserve(batches.size());
+  for (const MicroBatch& batch : batches) inputs.push_back(upload(batch, scale));
+  const ExpertBalance balance = balance_experts(batches, report.loss_scale, inputs);
+  places_ = nullptr;
+  teach(batches, inputs);
+  const bool replayed = recorded != nullptr && recorded->passes.run(machine_);
+  PipelineResult result = replayed ? recorded->result : forward_backward(inputs);
+  Losses losses = losses_of(result, {report.loss_tokens, pairs});
+  report.loss = losses.sum / report.loss_tokens;
+  if (pairs > 0) report.figures = std::move(losses.figures);
+  add_teaching_figures(result, report.loss_tokens, report.figures);
+  if (balance.scale.defined())
+    report.figures.push_back(
+        balance.figure(sum_of(result, kBalanceSum), settings_.model.expert_layers()));
+  result = {};
+  if (recorded != nullptr && !replayed) {
+    const WithoutObserver unseen(*pipeline_);
+    recorder_->record(recorded->passes, [&] { recorded->result = forward_backward(inputs); });
+  }
+  return report;
+}
+
+void Session::update() {
+  RecordedPart* const recorded = recorder_ ? recorder_->update() : nullptr;
+  if (recorded != nullptr && recorded->run(machine_)) return;
+  optimizer_->update(machine_.stream);
+  if (recorded != nullptr)
+    recorder_->record(*recorded, [this] { optimizer_->update(machine_.stream); });
+}
+
+StepReport Session::train_step(const std::vector<MicroBatch>& batches,
+                               std::int64_t consumed_samples, double lr,
+                               std::optional<double> weight_decay) {
+  StepReport report = gradients(batches, consumed_samples);
+  const Section update(machine_.sections, kOptimizerSection);
+  optimizer_->set_rates(
+      {.learning_rate = lr,
+       .weight_decay = weight_decay.value_or(settings_.optimizer_options.weight_decay),
+       .loss = report.loss},
+      machine_.stream);
+  update();
+  {
+    const Section publish(machine_.sections, kPublishSection);
+    sharded_->publish_values(machine_.stream);
+  }
+  const StepResult step = optimizer_->result(machine_.stream);
+  report.grad_norm = step.grad_norm;
+  report.skipped = step.skipped;
+  return report;
+}
+
+}  // namespace piton
