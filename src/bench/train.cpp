@@ -72,7 +72,7 @@ class TrainRun {
                   .stream = machine.stream,
                   .threads = machine.threads,
                   .log = machine.log,
-                  .sections = &passes_},
+                  .sections = times_passes() ? &passes_ : nullptr},
         batches_(random_batches(options)) {}
 
   TrainBench operator()() {
@@ -104,6 +104,10 @@ class TrainRun {
       step();
       kernels_.send_to_inner();
     }
+    session_->record_steps(options_.record_steps);
+    if (options_.record_steps && session_->obstacle_to_recording().empty()) {
+      for (int i = 0; i < 2; ++i) step();
+    }
     PeakSamples peak(plain_, options_.plan.session.model.dtype);
     passes_.clear();
     if (times_passes()) kernels_.send_to(passes_.kernels());
@@ -121,6 +125,7 @@ class TrainRun {
     bench.peak = peak.flops_per_second();
     bench.products = products.figures();
     bench.floor_seconds = products.seconds();
+    session_->record_steps(false);
     if (options_.profile) profile(bench);
     if (options_.step_time) bench.planned_time = planned_time(*everyone);
     return bench;

@@ -17,9 +17,10 @@ namespace piton {
 struct TrainBenchOptions {
   RunPlan plan;
   int rounds = 7;
-  bool profile = false;    // profile call by call in additional steps
-  bool floor = true;       // measure every product of the step alone
-  bool step_time = false;  // estimate the step as `plan` does, with links and calls measured
+  bool profile = false;      // profile call by call in additional steps
+  bool floor = true;         // measure every product of the step alone
+  bool record_steps = true;  // where they can be
+  bool step_time = false;    // estimate the step as `plan` does, with links and calls measured
 };
 
 struct TrainBench {

@@ -123,6 +123,8 @@ class Optimizer {
   // the same ones in each step, on the same memory.
   void set_rates(const StepRates& rates, Stream& stream);
   void update(Stream& stream);
+  // Whether StepRates::loss is used.
+  bool reads_loss() const { return history_.defined(); }
   // Waits for the latest step() and returns its result. Call it after everything else of the step
   // has been enqueued, so that the device has work while the host waits.
   StepResult result(Stream& stream);

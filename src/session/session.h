@@ -204,9 +204,20 @@ class Session {
   RecordedStep* recorded_step(const std::vector<MicroBatch>& batches);
   void update();
   StretchPlaces upload_stretches(const MicroBatch& whole, int stretches);
-  // `pairs`: Labels::pairs, if the batches have weights for them.
-  StepReport weighted_gradients(const std::vector<MicroBatch>& batches, StepReport report,
-                                double pairs = 0);
+  // The passes of a step that are enqueued, and whose sums nobody has read yet.
+  struct EnqueuedPasses {
+    StepReport report;           // so far
+    Labels labels;               // tokens: or what the objective counts
+    std::optional<double> loss;  // of an objective
+    std::vector<ModelInput> inputs;
+    ExpertBalance balance;
+    PipelineResult result;
+    RecordedStep* recorded = nullptr;  // that they could be, but are not yet
+  };
+  EnqueuedPasses enqueue_passes(const std::vector<MicroBatch>& batches,
+                                std::int64_t consumed_samples);
+  void enqueue(const std::vector<MicroBatch>& batches, EnqueuedPasses& passes);
+  StepReport read(EnqueuedPasses passes);  // waits for them
 
   Machine machine_;
   Mesh* mesh_;

@@ -76,60 +76,76 @@ PipelineResult Session::forward_backward(const std::vector<ModelInput>& inputs) 
 
 StepReport Session::gradients(const std::vector<MicroBatch>& batches,
                               std::int64_t consumed_samples) {
-  StepReport report{.loss_scale = optimizer_ ? optimizer_->loss_scale() : 1};
+  return read(enqueue_passes(batches, consumed_samples));
+}
+
+Session::EnqueuedPasses Session::enqueue_passes(const std::vector<MicroBatch>& batches,
+                                                std::int64_t consumed_samples) {
+  EnqueuedPasses passes{.report = {.loss_scale = optimizer_ ? optimizer_->loss_scale() : 1}};
   schedule_micro_batches(static_cast<int>(batches.size()));
   machine_.device.upload(&consumed_samples, consumed_samples_, machine_.stream);
   if (objective_ != nullptr) {
     std::vector<MicroBatch> weighted = batches;
     ObjectiveReport found = objective_->weigh(*this, weighted, /*training=*/true);
     PITON_ASSERT(found.count > 0, "an objective that counts nothing");
-    report.loss_tokens = found.count;
-    report.figures = std::move(found.figures);
-    report = weighted_gradients(weighted, std::move(report));
-    report.loss = found.loss_sum / found.count;
-    return report;
+    passes.labels.tokens = found.count;
+    passes.report.figures = std::move(found.figures);
+    passes.loss = found.loss_sum / found.count;
+    enqueue(weighted, passes);
+    return passes;
   }
-  const Labels labels = total_labels(batches);
-  report.loss_tokens = labels.tokens;
-  if (report.loss_tokens == 0) {
+  passes.labels = total_labels(batches);
+  if (passes.labels.tokens == 0) {
     throw Error(
         Fault::kData,
         "samples {} to {}: none of their tokens has a label, so nothing is learned from this "
         "batch; piton inspect samples shows them",
         consumed_samples, consumed_samples + samples_of(batches) - 1);
   }
-  if (labels.pairs == 0) return weighted_gradients(batches, std::move(report));
-  return weighted_gradients(with_pair_weights(batches, labels.pair_weight()), std::move(report),
-                            labels.pairs);
+  if (passes.labels.pairs == 0) {
+    enqueue(batches, passes);
+  } else {
+    enqueue(with_pair_weights(batches, passes.labels.pair_weight()), passes);
+  }
+  return passes;
 }
 
-// Of the sum over tokens of mask * loss, divided by report.loss_tokens.
-StepReport Session::weighted_gradients(const std::vector<MicroBatch>& batches, StepReport report,
-                                       double pairs) {
-  RecordedStep* const recorded = recorded_step(batches);
-  places_ = recorded != nullptr ? &recorded->inputs : nullptr;
+// Of the sum over tokens of mask * loss, divided by their number.
+void Session::enqueue(const std::vector<MicroBatch>& batches, EnqueuedPasses& passes) {
+  StepReport& report = passes.report;
+  report.loss_tokens = passes.labels.tokens;
+  passes.recorded = recorded_step(batches);
+  places_ = passes.recorded != nullptr ? &passes.recorded->inputs : nullptr;
   const Tensor scale = put_scale(report.loss_scale / report.loss_tokens);
-  std::vector<ModelInput> inputs;
-  inputs.reserve(batches.size());
-  for (const MicroBatch& batch : batches) inputs.push_back(upload(batch, scale));
-  const ExpertBalance balance = balance_experts(batches, report.loss_scale, inputs);
+  passes.inputs.reserve(batches.size());
+  for (const MicroBatch& batch : batches) passes.inputs.push_back(upload(batch, scale));
+  passes.balance = balance_experts(batches, report.loss_scale, passes.inputs);
   places_ = nullptr;
-  teach(batches, inputs);
-  const bool replayed = recorded != nullptr && recorded->passes.run(machine_);
-  PipelineResult result = replayed ? recorded->result : forward_backward(inputs);
-  Losses losses = losses_of(result, {report.loss_tokens, pairs});
-  report.loss = losses.sum / report.loss_tokens;
-  if (pairs > 0) report.figures = std::move(losses.figures);
-  add_teaching_figures(result, report.loss_tokens, report.figures);
-  if (balance.scale.defined())
-    report.figures.push_back(
-        balance.figure(sum_of(result, kBalanceSum), settings_.model.expert_layers()));
-  result = {};
-  if (recorded != nullptr && !replayed) {
-    const WithoutObserver unseen(*pipeline_);
-    recorder_->record(recorded->passes, [&] { recorded->result = forward_backward(inputs); });
+  teach(batches, passes.inputs);
+  if (passes.recorded != nullptr && passes.recorded->passes.run(machine_)) {
+    passes.result = passes.recorded->result;
+    passes.recorded = nullptr;
+  } else {
+    passes.result = forward_backward(passes.inputs);
   }
-  return report;
+}
+
+StepReport Session::read(EnqueuedPasses passes) {
+  StepReport& report = passes.report;
+  Losses losses = losses_of(passes.result, passes.labels);
+  report.loss = passes.loss.value_or(losses.sum / report.loss_tokens);
+  if (passes.labels.pairs > 0) report.figures = std::move(losses.figures);
+  add_teaching_figures(passes.result, report.loss_tokens, report.figures);
+  if (passes.balance.scale.defined())
+    report.figures.push_back(
+        passes.balance.figure(sum_of(passes.result, kBalanceSum), settings_.model.expert_layers()));
+  passes.result = {};
+  if (RecordedStep* const recorded = passes.recorded) {
+    const WithoutObserver unseen(*pipeline_);
+    recorder_->record(recorded->passes,
+                      [&] { recorded->result = forward_backward(passes.inputs); });
+  }
+  return std::move(report);
 }
 
 void Session::update() {
@@ -143,8 +159,13 @@ void Session::update() {
 StepReport Session::train_step(const std::vector<MicroBatch>& batches,
                                std::int64_t consumed_samples, double lr,
                                std::optional<double> weight_decay) {
-  StepReport report = gradients(batches, consumed_samples);
-  const Section update(machine_.sections, kOptimizerSection);
+  EnqueuedPasses passes = enqueue_passes(batches, consumed_samples);
+  // A device that the host does not read from in between has work all the time. With several ranks
+  // the host waits for the sums of the others, which come from steps that wait as well.
+  const bool first = optimizer_->reads_loss() || machine_.world.size() > 1;
+  StepReport report;
+  if (first) report = read(std::move(passes));
+  const Section whole(machine_.sections, kOptimizerSection);
   optimizer_->set_rates(
       {.learning_rate = lr,
        .weight_decay = weight_decay.value_or(settings_.optimizer_options.weight_decay),
@@ -155,6 +176,7 @@ StepReport Session::train_step(const std::vector<MicroBatch>& batches,
     const Section publish(machine_.sections, kPublishSection);
     sharded_->publish_values(machine_.stream);
   }
+  if (!first) report = read(std::move(passes));
   const StepResult step = optimizer_->result(machine_.stream);
   report.grad_norm = step.grad_norm;
   report.skipped = step.skipped;

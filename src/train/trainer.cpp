@@ -93,6 +93,7 @@ void Trainer::begin() {
                                          ? run_.plan.micro_batches
                                          : run_.session->pipeline().schedule().micro_batches});
   };
+  record_steps();
   sinks_.on_start({.rank = machine_.world.rank(),
                    .ranks = machine_.world.size(),
                    .iteration = run_.state.iteration,
@@ -108,6 +109,17 @@ void Trainer::begin() {
                     "--train-iters continues",
                     run_.state.iteration, run_.plan.train_iters));
   }
+}
+
+void Trainer::record_steps() {
+  const LoopOptions& loop = run_.settled.loop;
+  if (!machine_.stream.can_record() || !loop.cuda_graph || loop.skip_train) return;
+  Session& session = *run_.session;
+  const std::string obstacle = faults_ ? "--fault" : session.obstacle_to_recording();
+  if (obstacle.empty()) session.record_steps(true);
+  sinks_.info(obstacle.empty()
+                  ? "steps are recorded as CUDA graphs; --no-cuda-graph launches their kernels"
+                  : fmt::format("steps are not recorded as CUDA graphs: {}", obstacle));
 }
 
 StepMetrics Trainer::step() {

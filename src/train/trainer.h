@@ -111,6 +111,7 @@ class Trainer {
   Machine own_machine(const Machine& given);  // which faults_ and trace_ observe
   void report(const std::exception& error);
   void begin();
+  void record_steps();
   StepMetrics one_step();
   StepReport update(std::int64_t batch);
   std::vector<MicroBatch> next_batch();

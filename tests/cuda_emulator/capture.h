@@ -10,6 +10,9 @@ namespace piton::emulator {
 // Does `work`, or keeps it if `stream` is captured.
 void run_or_record(cudaStream_t stream, std::function<void()> work);
 
+// Whether a stream is captured.
+bool captures();
+
 // Launches of graphs so far.
 int graph_launches();
 

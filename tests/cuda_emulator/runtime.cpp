@@ -3,6 +3,7 @@
 #include <cuda_runtime_api.h>
 
 #include <atomic>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
@@ -74,23 +75,27 @@ struct CUevent_st {
 
 namespace {
 std::atomic<int> launched_graphs{0};
+std::atomic<int> captured_streams{0};
 }  // namespace
 
 void piton::emulator::run_or_record(cudaStream_t stream, std::function<void()> work) {
   if (stream == nullptr || stream->captured == nullptr) return work();
   stream->captured->work.push_back(std::move(work));
 }
+bool piton::emulator::captures() { return captured_streams > 0; }
 int piton::emulator::graph_launches() { return launched_graphs; }
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
   if (stream->captured != nullptr) return cudaErrorInvalidValue;
-  static std::atomic<std::uint64_t> captures{0};
+  static std::atomic<std::uint64_t> begun{0};
   stream->captured = new CUgraph_st;
-  stream->capture = ++captures;
+  stream->capture = ++begun;
+  ++captured_streams;
   return cudaSuccess;
 }
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   *graph = std::exchange(stream->captured, nullptr);
+  if (*graph != nullptr) --captured_streams;
   return *graph == nullptr ? cudaErrorInvalidValue : cudaSuccess;
 }
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,

@@ -225,6 +225,7 @@ Json run_train(const Request& request) {
   TrainBenchOptions options{.rounds = request.bench.of_all.rounds,
                             .profile = request.bench.profile,
                             .floor = !request.bench.no_floor,
+                            .record_steps = request.options.loop.cuda_graph,
                             .step_time = request.bench.step_time};
   if (request.options.loop.train_iters == 0 && !request.options.loop.train_samples)
     request.options.loop.train_iters = 1;

@@ -123,7 +123,10 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "attention has the same results in every order of dims; piton bench attention measures them"},
     {kIgnored,
      "enable-cuda-graph cuda-graph-warmup-steps:1 external-cuda-graph cuda-graph-impl:1 "
-     "cuda-graph-scope:1 manual-gc manual-gc-interval:1 no-manual-gc-eval "
+     "cuda-graph-scope:1",
+     "steps on one GPU are CUDA graphs with or without them; --no-cuda-graph launches each kernel"},
+    {kIgnored,
+     "manual-gc manual-gc-interval:1 no-manual-gc-eval "
      "empty-unused-memory-level:1 record-memory-history memory-snapshot-path:1 "
      "train-sync-interval:1 no-clone-scatter-output-in-embedding lazy-mpu-init:1 onnx-safe:1 "
      "init-model-with-meta-device no-pin-cpu-grads no-pin-cpu-params disable-msc "

@@ -64,6 +64,7 @@ struct LoopOptions {
   std::int64_t eval_interval = 1000;
   std::int64_t eval_iters = 0;  // 0: no evaluation
   std::int64_t max_consecutive_skips = 10;
+  bool cuda_graph = true;
   bool brief_log = false;  // log lines as wide as a terminal; set if the log goes to a terminal
   // A run in --load has the weights of a new one, as other models have: --finetune is set, unless
   // the same command has started the run in --save already. Set by piton finetune.
@@ -149,6 +150,10 @@ struct LoopOptions {
     v(Option{"max-consecutive-skips",
              "stop with exit code 5 after this many updates in a row without finite gradients"},
       max_consecutive_skips);
+    v(Option{"cuda-graph",
+             "on one GPU, record the kernels of a step as CUDA graphs, which start without the "
+             "host; --no-cuda-graph launches them one by one, with the same results"},
+      cuda_graph);
   }
 
  private:
