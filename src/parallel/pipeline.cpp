@@ -26,13 +26,17 @@ void forget_tensors(std::vector<Value>& values) {
 // Adds up the named sums of a step.
 class Sums {
  public:
-  explicit Sums(const Context& context) : context_(context) {}
+  // `memory`: as of Pipeline::train.
+  explicit Sums(const Context& context, const Tensor& memory = {})
+      : context_(context), memory_(memory) {}
 
   void add(const std::vector<NamedSum>& sums) {
     for (const NamedSum& sum : sums) {
       Tensor& total = result_.sums[sum.name];
       if (!total.defined()) {
-        total = context_.activation(DType::kF64, {1});
+        const auto place = std::ssize(result_.sums) - 1;
+        total =
+            memory_.defined() ? memory_.slice(0, place, 1) : context_.activation(DType::kF64, {1});
         context_.device.zero(total, context_.stream);
       }
       context_.kernels.run(Add{.y = total, .a = total, .b = sum.value.tensor}, context_.stream);
@@ -42,6 +46,7 @@ class Sums {
 
  private:
   const Context& context_;
+  Tensor memory_;
   PipelineResult result_;
 };
 
@@ -87,12 +92,12 @@ StageMessages Pipeline::messages(const Context& context, const std::vector<Model
 class Pipeline::Run {
  public:
   Run(Pipeline& pipeline, Context& context, const std::vector<ModelInput>& inputs,
-      StageMessages& messages)
+      StageMessages& messages, const Tensor& sums)
       : pipeline_(pipeline),
         context_(context),
         inputs_(inputs),
         messages_(messages),
-        sums_(context) {}
+        sums_(context, sums) {}
 
   // `backward_is_next`: of this micro-batch in this chunk.
   void forward(const Step& step, bool backward_is_next) {
@@ -170,12 +175,13 @@ class Pipeline::Run {
   Sums sums_;
 };
 
-PipelineResult Pipeline::train(Context context, const std::vector<ModelInput>& inputs) {
+PipelineResult Pipeline::train(Context context, const std::vector<ModelInput>& inputs,
+                               const Tensor& sums) {
   PITON_ASSERT(static_cast<int>(inputs.size()) == schedule_.micro_batches,
                "{} micro-batches for a schedule of {}", inputs.size(), schedule_.micro_batches);
   const std::vector<Step>& steps = schedule_.steps[group_->rank()];
   StageMessages mail = messages(context, inputs, steps);
-  Run run(*this, context, inputs, mail);
+  Run run(*this, context, inputs, mail, sums);
   for (std::size_t i = 0; i < steps.size(); ++i) {
     const Step& step = steps[i];
     if (observer) observer(step);

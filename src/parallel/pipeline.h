@@ -36,8 +36,10 @@ class Pipeline {
   // One step: forward and backward of all micro-batches. inputs[m] is micro-batch m on the device;
   // every stage gets all of them (the first stage needs tokens, the last one labels). Gradients are
   // added to the parameters through context.weights. Receives are posted early. The memory of a
-  // tensor that is being sent is not reused before the send is complete.
-  PipelineResult train(Context context, const std::vector<ModelInput>& inputs);
+  // tensor that is being sent is not reused before the send is complete. `sums`: fp64, where the
+  // sums of the result are, one after another; empty: in memory of their own.
+  PipelineResult train(Context context, const std::vector<ModelInput>& inputs,
+                       const Tensor& sums = {});
 
   // Forward passes of any number of micro-batches, in order, without tapes. With
   // `context.training`, dropout draws the masks that train() draws for the same inputs. On the last

@@ -168,7 +168,8 @@ class Session {
 
  private:
   void schedule_micro_batches(int count);
-  PipelineResult forward_backward(const std::vector<ModelInput>& inputs);
+  PipelineResult forward_backward(const std::vector<ModelInput>& inputs,
+                                  const Tensor& sums_of_losses);
   std::int64_t samples_of(const std::vector<MicroBatch>& batches);  // of all data ranks
   void set_gain_decay();
   void share_rows();
@@ -197,13 +198,16 @@ class Session {
   };
   Losses losses_of(const PipelineResult& result, const Labels& labels);
   ModelInput upload_rows(const MicroBatch& batch, const Tensor& scale);
-  // A copy of what a pass reads: where the recording of this step has it, or in new memory.
+  // Memory of what a pass reads: that of the recording of this step, or new one.
+  Tensor input_memory(DType dtype, const Shape& shape, MemoryKind kind);
+  // A copy there.
   Tensor put_input(DType dtype, const Shape& shape, const void* host,
                    MemoryKind kind = MemoryKind::kActivations);
   Tensor put_scale(double factor);  // of a loss
   RecordedStep* recorded_step(const std::vector<MicroBatch>& batches);
   void update();
   StretchPlaces upload_stretches(const MicroBatch& whole, int stretches);
+  static constexpr std::int64_t kNamedSums = 8;  // more than there are names (nn/chunk.h)
   // The passes of a step that are enqueued, and whose sums nobody has read yet.
   struct EnqueuedPasses {
     StepReport report;           // so far
@@ -211,6 +215,7 @@ class Session {
     std::optional<double> loss;  // of an objective
     std::vector<ModelInput> inputs;
     ExpertBalance balance;
+    Tensor sums;  // the memory of `result`
     PipelineResult result;
     RecordedStep* recorded = nullptr;  // that they could be, but are not yet
   };
@@ -237,7 +242,7 @@ class Session {
   Objective* objective_ = nullptr;
   Teaching teaching_;
   std::unique_ptr<StepRecorder> recorder_;  // null: steps are not recorded
-  InputPlaces* places_ = nullptr;           // of put_input(), while a step uploads
+  InputPlaces* places_ = nullptr;           // of input_memory(), while a step uploads
 };
 
 }  // namespace piton

@@ -7,10 +7,13 @@
 
 namespace piton {
 
-Tensor Session::put_input(DType dtype, const Shape& shape, const void* host, MemoryKind kind) {
-  const Tensor tensor = places_ != nullptr
-                            ? places_->next(machine_, dtype, shape, kind)
+Tensor Session::input_memory(DType dtype, const Shape& shape, MemoryKind kind) {
+  return places_ != nullptr ? places_->next(machine_, dtype, shape, kind)
                             : machine_.arena.allocate(dtype, shape, kind, machine_.stream);
+}
+
+Tensor Session::put_input(DType dtype, const Shape& shape, const void* host, MemoryKind kind) {
+  const Tensor tensor = input_memory(dtype, shape, kind);
   machine_.device.upload(host, tensor, machine_.stream);
   return tensor;
 }

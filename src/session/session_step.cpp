@@ -65,10 +65,11 @@ void Session::schedule_micro_batches(int count) {
   pipeline_->set_schedule(make_schedule(settings_.schedule, mesh_->size(Axis::kPipeline), count));
 }
 
-PipelineResult Session::forward_backward(const std::vector<ModelInput>& inputs) {
+PipelineResult Session::forward_backward(const std::vector<ModelInput>& inputs,
+                                         const Tensor& sums_of_losses) {
   const Section whole(machine_.sections, kForwardBackwardSection);
   sharded_->begin_step(static_cast<int>(inputs.size()), machine_.stream);
-  PipelineResult result = pipeline_->train(context(true), inputs);
+  PipelineResult result = pipeline_->train(context(true), inputs, sums_of_losses);
   const Section sums(machine_.sections, kGradientSumsSection);
   sharded_->finish_gradients(machine_.stream);
   return result;
@@ -120,13 +121,14 @@ void Session::enqueue(const std::vector<MicroBatch>& batches, EnqueuedPasses& pa
   passes.inputs.reserve(batches.size());
   for (const MicroBatch& batch : batches) passes.inputs.push_back(upload(batch, scale));
   passes.balance = balance_experts(batches, report.loss_scale, passes.inputs);
+  passes.sums = input_memory(DType::kF64, {kNamedSums}, MemoryKind::kActivations);
   places_ = nullptr;
   teach(batches, passes.inputs);
   if (passes.recorded != nullptr && passes.recorded->passes.run(machine_)) {
     passes.result = passes.recorded->result;
     passes.recorded = nullptr;
   } else {
-    passes.result = forward_backward(passes.inputs);
+    passes.result = forward_backward(passes.inputs, passes.sums);
   }
 }
 
@@ -143,7 +145,7 @@ StepReport Session::read(EnqueuedPasses passes) {
   if (RecordedStep* const recorded = passes.recorded) {
     const WithoutObserver unseen(*pipeline_);
     recorder_->record(recorded->passes,
-                      [&] { recorded->result = forward_backward(passes.inputs); });
+                      [&] { recorded->result = forward_backward(passes.inputs, passes.sums); });
   }
   return std::move(report);
 }
@@ -160,8 +162,8 @@ StepReport Session::train_step(const std::vector<MicroBatch>& batches,
                                std::int64_t consumed_samples, double lr,
                                std::optional<double> weight_decay) {
   EnqueuedPasses passes = enqueue_passes(batches, consumed_samples);
-  // A device that the host does not read from in between has work all the time. With several ranks
-  // the host waits for the sums of the others, which come from steps that wait as well.
+  // The host reads the loss when the update is enqueued, so that the device has work all the time.
+  // With several ranks it waits for the others anyway, to add up their losses.
   const bool first = optimizer_->reads_loss() || machine_.world.size() > 1;
   StepReport report;
   if (first) report = read(std::move(passes));

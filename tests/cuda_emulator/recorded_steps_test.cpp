@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -19,10 +20,16 @@
 namespace piton::cuda {
 namespace {
 
+constexpr std::int64_t kLength = 8;
+
 ModelConfig dropping(const std::string& name, DType dtype) {
   ModelConfig model = preset(name);
   model.layers = 1;
-  model.vocabulary = 61;
+  model.vocabulary = 37;
+  model.hidden = model.ffn_hidden = 32;
+  model.heads = model.groups = 2;
+  model.head_size = 16;
+  model.max_positions = kLength;
   model.hidden_dropout = model.attention_dropout = 0.1;  // masks change from step to step
   model.dtype = dtype;
   return model;
@@ -134,7 +141,23 @@ class StepsRun {
 
  private:
   std::vector<MicroBatch> batches(const std::vector<std::int64_t>& sizes) const {
-    return test::batches(consumed_, 0, 1, session_.settings().model.vocabulary, sizes);
+    const std::int64_t words = session_.settings().model.vocabulary;
+    std::vector<MicroBatch> all;
+    std::int64_t sample = 0;
+    for (const std::int64_t size : sizes) {
+      MicroBatch batch{.samples = size, .sequence = kLength, .sample_index = sample};
+      for (std::int64_t row = 0; row < size * kLength; ++row) {
+        const std::int64_t of = consumed_ + sample + row / kLength;
+        const std::int64_t place = row % kLength;
+        batch.tokens.push_back(test::token(of, place, words));
+        batch.labels.push_back(test::token(of, place + 1, words));
+        batch.loss_mask.push_back(place > of % 3 ? 1.0F : 0.0F);
+        batch.positions.push_back(static_cast<std::int32_t>(place));
+      }
+      sample += size;
+      all.push_back(std::move(batch));
+    }
+    return all;
   }
   std::vector<Tensor> state_tensors() {
     std::vector<Tensor> tensors;
@@ -167,7 +190,8 @@ class StepsRun {
 
 void expect_equal(const StepReport& got, const StepReport& wanted, std::size_t step) {
   EXPECT_EQ(got.loss, wanted.loss) << "step " << step;
-  EXPECT_EQ(got.grad_norm, wanted.grad_norm) << "step " << step;
+  const bool both_nan = std::isnan(got.grad_norm) && std::isnan(wanted.grad_norm);
+  EXPECT_TRUE(got.grad_norm == wanted.grad_norm || both_nan) << "step " << step;
   EXPECT_EQ(got.skipped, wanted.skipped) << "step " << step;
   EXPECT_EQ(got.loss_scale, wanted.loss_scale) << "step " << step;
   ASSERT_EQ(got.figures.size(), wanted.figures.size());
@@ -254,18 +278,27 @@ TEST(RecordedSteps, OfOtherOptimizersAndAdaptersHaveTheBitsOfLaunches) {
   }
 }
 
-// Each number of micro-batches has its recording, which comes with its second step; the third shape
-// has had one step only when the first one comes again.
+// Each number of micro-batches has its recording. The inputs of a new one may get memory of another
+// one, which is then made again.
 TEST(RecordedSteps, OfBatchesThatGrowHaveTheBitsOfLaunches) {
-  const auto ramp = [](StepsRun& run) {
-    for (int step = 0; step < 3; ++step) run.step({2});
-    for (int step = 0; step < 3; ++step) run.step({2, 2});
-    run.step({1, 1, 2});
-    run.step({2});
-    run.step({2, 2});
-  };
-  StepsSettings settings{.model = dropping("gpt2-tiny", DType::kF32)};
-  expect_bits_of_launches(settings, ramp, 4 + 8);
+  const StepsSettings settings{.model = dropping("gpt2-tiny", DType::kF32)};
+  StepsRun wanted(settings, false);
+  StepsRun got(settings, true);
+  int launches = 0;
+  for (StepsRun* run : {&wanted, &got}) {
+    for (int step = 0; step < 3; ++step) run->step({2});
+    for (int step = 0; step < 3; ++step) run->step({2, 2});
+    run->step({1, 1, 2});
+    for (int round = 0; round < 2; ++round) {
+      launches = emulator::graph_launches();
+      run->step({2});
+      run->step({2, 2});
+    }
+  }
+  EXPECT_EQ(emulator::graph_launches() - launches, 4);
+  for (std::size_t i = 0; i < wanted.reports().size(); ++i)
+    expect_equal(got.reports()[i], wanted.reports()[i], i);
+  EXPECT_TRUE(got.state() == wanted.state());
 }
 
 // Evaluations use the memory of a recording, and reading weights and figures does; none of them
