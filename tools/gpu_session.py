@@ -6,7 +6,7 @@
     tools/gpu_session.py OUT_FOLDER [--parts PART ...] [--build build-cuda]        on the GPU
 
 Parts: tests, losses (both back ends, many options), layouts (two ranks over NCCL, also on one GPU), chain
-(train, resume, fine-tune, generate, score), steps (times, with
+(train, resume, fine-tune, generate, score), graphs (steps as CUDA graphs have the losses of launches), steps (times, with
 PyTorch if it is installed), calls (bench of kernels, decoding), profile (Nsight Compute), sanitizers. A part never
 stops at a failure. Each command has a log; summary.txt has a line for each with its exit code and its seconds. The exit
 code is 1 if a test or a comparison failed.
@@ -25,7 +25,7 @@ import threading
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-PARTS = ["tests", "losses", "layouts", "chain", "steps", "calls", "profile", "sanitizers"]
+PARTS = ["tests", "losses", "layouts", "chain", "graphs", "steps", "calls", "profile", "sanitizers"]
 
 STEPS = ("--mock-data --vocab-size 257 --seq-length 64 --micro-batch-size 2 --global-batch-size 8 --train-iters 6 "
          "--log-interval 1 --lr 1e-3 --seed 7").split()
@@ -248,13 +248,23 @@ class Session:
                           *options.split()])
             self.compare(f"chain_tune_{name}_cuda", f"chain_tune_{name}_cpu", 5e-3 if name == "bf16" else 1e-3)
 
+    # A step that is recorded as a CUDA graph has the bits of one whose kernels are launched.
+    def graphs(self):
+        for name in ["gpt_bf16", "llama_fp16", "dropout", "recompute", "muon", "cadam"]:
+            model, options = TRAINING[name]
+            for form in ["", " --no-cuda-graph"]:
+                self.run(f"graph_{name}" + ("_launched" if form else ""), self.pretrain("cuda", model, options + form), seconds=60)
+            self.compare(f"graph_{name}", f"graph_{name}_launched", 0)
+            self.judge(f"graph_{name}", "steps are recorded as CUDA graphs" in self.text(f"graph_{name}"),
+                       "its steps are recorded")
+
     def gpus(self):
         return len(subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True).stdout.splitlines())
 
     # Without dropout, as PyTorch's.
-    def step(self, name, model, micro, length, *more, iterations=8):
+    def step(self, name, model, micro, length, *more, iterations=8, batches=1):
         self.run(name, [self.piton, "pretrain", "--kernels", "cuda", "--model", model, "--mock-data", "--bf16",
-                        "--seq-length", length, "--micro-batch-size", micro, "--global-batch-size", micro,
+                        "--seq-length", length, "--micro-batch-size", micro, "--global-batch-size", micro * batches,
                         "--train-iters", iterations, "--log-interval", 1, *more])
         times = [float(x) for x in re.findall(r"per iteration \(ms\): ([0-9.]+)", self.text(name))]
         share = re.findall(r"share of peak: ([0-9.]+)", self.text(name))
@@ -270,6 +280,15 @@ class Session:
         self.step("step_llama_8", "llama-1.1b", 8, 2048)
         # The time of the host: the GPU has next to nothing to do.
         self.step("step_gpt2_host", "gpt2-124m", 1, 64, *plain, iterations=20)
+        # The same without graphs.
+        launched = "--no-cuda-graph"
+        self.step("step_gpt2_8_launched", "gpt2-124m", 8, 1024, *plain, launched)
+        self.step("step_gpt2_32_launched", "gpt2-124m", 32, 1024, *plain, launched)
+        self.step("step_llama_8_launched", "llama-1.1b", 8, 2048, launched)
+        self.step("step_gpt2_host_launched", "gpt2-124m", 1, 64, *plain, launched, iterations=20)
+        # Eight micro-batches a step.
+        for name, more in [("step_gpt2_8x8", []), ("step_gpt2_8x8_launched", [launched])]:
+            self.step(name, "gpt2-124m", 8, 1024, *plain, *more, batches=8)
 
     def torch(self):
         if subprocess.run(["python3", "-c", "import torch, transformers; assert torch.cuda.is_available()"],

@@ -269,6 +269,55 @@ TEST(Arena, CountsByKindAndRemembersPeaks) {
   EXPECT_EQ(name(MemoryKind::kOptimizer), "optimizer");
 }
 
+TEST(Arena, KnowsWhetherTheMemoryOfRecordedWorkIsFree) {
+  CountedMemory memory;
+  Arena arena(memory, 4096);
+  const Tensor before = bytes(arena, 64);
+  Tensor result;
+  const auto work = [&] {
+    const Tensor first = bytes(arena, 640);
+    result = bytes(arena, 128);
+    const Tensor second = bytes(arena, 320);
+  };
+  work();
+  result = {};
+  const std::vector<MemoryRange> used = arena.used_by(work);
+  std::int64_t sum = 0;
+  for (const MemoryRange& range : used) sum += range.bytes;
+  EXPECT_EQ(sum, 640 + 320) << "what is kept is not free";
+  EXPECT_TRUE(arena.is_free(used));
+
+  Tensor other = bytes(arena, 64);  // takes a part of the first
+  EXPECT_FALSE(arena.is_free(used));
+  const auto fence = std::make_shared<ManualFence>();
+  arena.hold(other, fence);
+  other = {};
+  EXPECT_FALSE(arena.is_free(used)) << "someone still works on it";
+  class User final : public MemoryUser {
+   public:
+    const StreamIdentity& identity() const override { return identity_; }
+    void wait_for(const std::shared_ptr<Fence>& fence) override {
+      fence->wait();
+      fence->set_waited_by(identity_);
+    }
+
+   private:
+    StreamIdentity identity_ = std::make_shared<char>();
+  } user;
+  arena.settle(user);
+  EXPECT_TRUE(arena.is_free(used));
+}
+
+TEST(Arena, TakesNoSegmentForRecordedWork) {
+  CountedMemory memory;
+  Arena arena(memory, 4096);
+  bytes(arena, 64);
+  EXPECT_THROW(arena.used_by([&] { bytes(arena, 5000); }), Error);
+  EXPECT_EQ(arena.counts().system_allocations, 1);
+  bytes(arena, 5000);  // as always afterwards
+  EXPECT_EQ(arena.counts().system_allocations, 2);
+}
+
 TEST(Arena, ServesThreadsAtOnce) {
   CountedMemory memory;
   Arena arena(memory, 1 << 16);
