@@ -48,6 +48,18 @@ TEST(Session, GradientsAreTheSameForEveryFactoringOfTheGlobalBatch) {
   }
 }
 
+TEST(Session, LaunchesItsStepsWhereTheDeviceRecordsNothing) {
+  HostDevice device;
+  const auto world = make_single_world(device);
+  test::TrainingRun wanted(*world, {.name = "launched"}, preset("gpt2-tiny"));
+  test::TrainingRun got(*world, {.name = "recorded"}, preset("gpt2-tiny"));
+  got.session().record_steps(true);
+  EXPECT_EQ(got.session().obstacle_to_recording(), "its device records nothing");
+  EXPECT_EQ(got.losses(3), wanted.losses(3));
+  EXPECT_EQ(got.pieces(), wanted.pieces());
+  EXPECT_EQ(got.arena().counts().slots, wanted.arena().counts().slots);
+}
+
 // A chunk that is no decoder: it doubles what the decoder gives, and adds its own sum.
 class Doubled final : public Chunk {
  public:

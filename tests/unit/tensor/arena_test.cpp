@@ -293,17 +293,7 @@ TEST(Arena, KnowsWhetherTheMemoryOfRecordedWorkIsFree) {
   arena.hold(other, fence);
   other = {};
   EXPECT_FALSE(arena.is_free(used)) << "someone still works on it";
-  class User final : public MemoryUser {
-   public:
-    const StreamIdentity& identity() const override { return identity_; }
-    void wait_for(const std::shared_ptr<Fence>& fence) override {
-      fence->wait();
-      fence->set_waited_by(identity_);
-    }
-
-   private:
-    StreamIdentity identity_ = std::make_shared<char>();
-  } user;
+  User user;
   arena.settle(user);
   EXPECT_TRUE(arena.is_free(used));
 }
