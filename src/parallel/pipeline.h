@@ -37,7 +37,7 @@ class Pipeline {
   // every stage gets all of them (the first stage needs tokens, the last one labels). Gradients are
   // added to the parameters through context.weights. Receives are posted early. The memory of a
   // tensor that is being sent is not reused before the send is complete. `sums`: fp64, where the
-  // sums of the result are, one after another; empty: in memory of their own.
+  // sums of the result are, one after another; empty: in other memory.
   PipelineResult train(Context context, const std::vector<ModelInput>& inputs,
                        const Tensor& sums = {});
 

@@ -6,7 +6,7 @@
 // before each of them, to tensors that stay: micro-batches and the scales of the losses
 // (InputPlaces), the place in the run, from which masks are drawn, and the rates of the optimizer.
 // What launches have in their arguments is in the key of a recording (LaunchedShapes): passes over
-// other shapes, or over another number of micro-batches, have a recording of their own.
+// other shapes, or over another number of micro-batches, have another recording.
 //
 // A recording is made right after a step whose shapes are those of the step before, by the same
 // calls once more, if the arena took no new segment for that step: so the recorded calls find the
@@ -89,7 +89,7 @@ class StepRecorder {
   RecordedStep* step(const std::vector<MicroBatch>& batches, std::int64_t layers);
   // Null: it is not recorded.
   RecordedPart* update() { return failed_ ? nullptr : &update_; }
-  // RecordedPart::record(). If the device refuses it, says so, and nothing is recorded any more.
+  // RecordedPart::record(). If the device refuses it, a line is logged: nothing is recorded then.
   void record(RecordedPart& part, const std::function<void()>& calls);
   bool failed() const { return failed_; }
 

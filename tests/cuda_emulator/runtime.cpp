@@ -229,7 +229,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   delete stream;
   return cudaSuccess;
 }
-// A capture has only work of its own, and nothing else waits for that: it has not run.
+// A capture has no work of others, and nobody else waits for its work, which has not run.
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
   const std::uint64_t here = stream->captured != nullptr ? stream->capture : 0;
   if (event->recorded && event->capture != here) return cudaErrorInvalidValue;

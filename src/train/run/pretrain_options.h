@@ -140,13 +140,7 @@ struct LoopOptions {
              "resume with the schedules of the checkpoint, whatever these flags say",
              {.aliases = {"use-checkpoint-lr-scheduler"}}},
       use_checkpoint_scheduler);
-    v(Option{"log-interval", "iterations between log lines (default at a terminal: 10)"},
-      log_interval);
-    v(Option{"log-params-norm", "log the norm of all weights, at every step"}, log_params_norm);
-    v(Option{"log-num-zeros-in-grad", "log how many elements of the gradient are 0"},
-      log_num_zeros);
-    v(Option{"eval-interval", "iterations between evaluations"}, eval_interval);
-    v(Option{"eval-iters", "number of batches per evaluation (0: no evaluation)"}, eval_iters);
+    visit_reports(v);
     v(Option{"max-consecutive-skips",
              "stop with exit code 5 after this many updates in a row without finite gradients"},
       max_consecutive_skips);
@@ -157,6 +151,17 @@ struct LoopOptions {
   }
 
  private:
+  template <typename Visitor>
+  void visit_reports(Visitor&& v) {
+    v(Option{"log-interval", "iterations between log lines (default at a terminal: 10)"},
+      log_interval);
+    v(Option{"log-params-norm", "log the norm of all weights, at every step"}, log_params_norm);
+    v(Option{"log-num-zeros-in-grad", "log how many elements of the gradient are 0"},
+      log_num_zeros);
+    v(Option{"eval-interval", "iterations between evaluations"}, eval_interval);
+    v(Option{"eval-iters", "number of batches per evaluation (0: no evaluation)"}, eval_iters);
+  }
+
   // What is saved when, and what of it is loaded.
   template <typename Visitor>
   void visit_checkpoints(Visitor&& v) {
