@@ -288,7 +288,7 @@ TEST(RecordedSteps, OfBatchesThatGrowHaveTheBitsOfLaunches) {
   for (StepsRun* run : {&wanted, &got}) {
     for (int step = 0; step < 3; ++step) run->step({2});
     for (int step = 0; step < 3; ++step) run->step({2, 2});
-    run->step({1, 1, 2});
+    run->step({1, 3});
     for (int round = 0; round < 2; ++round) {
       launches = emulator::graph_launches();
       run->step({2});
