@@ -7,6 +7,7 @@
 
 #include "data/samples/batch.h"
 #include "session/objective.h"
+#include "tensor/tensor.h"
 
 namespace piton {
 

@@ -1,5 +1,4 @@
 // What the passes of a session read of micro-batches, on the device.
-#include "ops/context/context_attention.h"
 #include "session/encoder_upload.h"
 #include "session/prompt_reach.h"
 #include "session/sequence_part.h"
