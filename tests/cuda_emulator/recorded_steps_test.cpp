@@ -286,8 +286,8 @@ TEST(RecordedSteps, OfBatchesThatGrowHaveTheBitsOfLaunches) {
   StepsRun got(settings, true);
   int launches = 0;
   for (StepsRun* run : {&wanted, &got}) {
-    for (int step = 0; step < 3; ++step) run->step({2});
-    for (int step = 0; step < 3; ++step) run->step({2, 2});
+    for (int step = 0; step < 2; ++step) run->step({2});
+    for (int step = 0; step < 2; ++step) run->step({2, 2});
     run->step({1, 3});
     for (int round = 0; round < 2; ++round) {
       launches = emulator::graph_launches();
@@ -346,7 +346,7 @@ TEST(RecordedSteps, ContinueWithTheStateOfAnotherRun) {
   StepsRun wanted(settings, false);
   StepsRun got(settings, true);
   four_steps(wanted);
-  for (int step = 0; step < 3; ++step) got.step({2, 1});  // of which nothing may remain
+  for (int step = 0; step < 2; ++step) got.step({2, 1});  // of which nothing may remain
   got.take_state_of(wanted);
   four_steps(wanted);
   four_steps(got);
