@@ -1,6 +1,7 @@
 // Checks and operation counts of linear maps.
 #include "kernels/linear.h"
 
+#include <initializer_list>
 #include <utility>
 
 #include "kernels/expect.h"
@@ -65,6 +66,21 @@ void expect_experts(std::string_view call, const Tensor& first_rows, std::int64_
   PITON_ASSERT(!bias.defined(), "{}: experts with a bias", call);
 }
 
+// `factors`: what the product reads.
+void expect_float8(std::string_view call, const Float8Products& float8, const Tensor& first_rows,
+                   std::initializer_list<DType> factors) {
+  if (!float8.given()) return;
+  PITON_ASSERT(!first_rows.defined(), "{}: experts in FP8", call);
+  for (const DType factor : factors)
+    PITON_ASSERT(factor == DType::kBF16, "{}: a factor in {} for FP8", call, name(factor));
+}
+
+void expect_float8_weight(std::string_view call, const Float8Products& float8,
+                          const WeightView& weight) {
+  PITON_ASSERT(!float8.given() || weight.form == WeightForm::kRows,
+               "{}: FP8 of a weight that is not plain rows", call);
+}
+
 double matrix_flops(std::int64_t rows, std::int64_t out, std::int64_t in) {
   return 2.0 * static_cast<double>(rows) * static_cast<double>(out) * static_cast<double>(in);
 }
@@ -81,6 +97,8 @@ void LinearForward::check() const {
                to_string(y), to_string(x));
   expect_weight(kName, weight, WeightForm::kForward, x.dtype());
   expect_experts(kName, first_rows, weight.matrices, bias);
+  expect_float8(kName, float8, first_rows, {x.dtype()});
+  expect_float8_weight(kName, float8, weight);
   if (bias.defined())
     Operand{kName, "bias", bias}.shape({weight.out}).dtype(x.dtype()).contiguous();
   PITON_ASSERT(!preactivation.defined() || activation, "{}: a preactivation without an activation",
@@ -107,6 +125,8 @@ void LinearBackwardInput::check() const {
                to_string(dx));
   expect_weight(kName, weight, WeightForm::kBackward, weight.dtype);
   expect_experts(kName, first_rows, weight.matrices, {});
+  expect_float8(kName, float8, first_rows, {dy.dtype(), dx.dtype()});
+  expect_float8_weight(kName, float8, weight);
   if (residual.defined())
     Operand{kName, "residual", residual}.shape({n, weight.in}).dtype(dx.dtype()).rows();
 }
@@ -128,6 +148,7 @@ void LinearBackwardWeight::check() const {
   const std::int64_t matrices = first_rows.defined() ? first_rows.dim(0) - 1 : 1;
   Operand{kName, "dweight", dweight}.shape({matrices * out, in}).dtype(sums).contiguous();
   expect_experts(kName, first_rows, matrices, dbias);
+  expect_float8(kName, float8, first_rows, {dy.dtype(), x.dtype()});
   if (dbias.defined()) Operand{kName, "dbias", dbias}.shape({out}).dtype(sums).contiguous();
 }
 

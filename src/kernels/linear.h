@@ -9,14 +9,40 @@
 // [m out, in], and rows first_rows[i] .. first_rows[i + 1] - 1 are multiplied with matrix i.
 // first_rows is int32 [m + 1] on the device, from 0 to at most n; there is no bias then. Rows from
 // first_rows[m] on are neither read nor written.
+//
+// With `float8` both factors of a product are rounded to 8 bits (tensor/float8.h): from v to q / s,
+// where q is v times the scale s, rounded, and 1 / s is rounded to fp32. x and W become E4M3, dy
+// the format for gradients. Sums, biases, residuals and results are those of other products of
+// these numbers; dbias is the sum of dy before it is rounded. A scale is that of
+//   tensorwise   all elements of the factor
+//   blockwise    128 elements along the sum: of a row of x in forward, of a row of dy for dx, of a
+//                column of x and of dy for dW; 128 x 128 elements of W, counted from its corner.
+//                Scales are powers of two. Blocks at the end may be smaller
+// Of a tensor that is cut into several calls, each call has scales of its part. Only for bf16, with
+// the weight as kRows, and not for experts.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 
 #include "kernels/activation.h"
 #include "kernels/call.h"
+#include "tensor/float8.h"
 
 namespace piton {
+
+enum class Float8Recipe : std::uint8_t { kNone, kTensorwise, kBlockwise };
+
+inline constexpr std::int64_t kFloat8Block = 128;
+
+// How the factors of a product are rounded to 8 bits, if they are.
+struct Float8Products {
+  Float8Recipe recipe = Float8Recipe::kNone;
+  Float8Format gradients = Float8Format::kE4M3;  // of dy
+
+  bool given() const { return recipe != Float8Recipe::kNone; }
+  bool operator==(const Float8Products&) const = default;
+};
 
 // y = x W^T + bias + residual, or the activation of that sum; all parts except x and W are
 // optional. The sum stays in fp32 (fp64) until it is complete: y is rounded once, and the
@@ -32,6 +58,7 @@ struct LinearForward {
   std::optional<ActivationKind> activation;
   Tensor preactivation;  // [n, out] or empty  written; dtype of y: for the activation's backward
   Tensor first_rows;     // of experts, or empty
+  Float8Products float8;
 
   template <typename Self, typename Visitor>
   static void tensors(Self& self, Visitor&& v) {
@@ -58,6 +85,7 @@ struct LinearBackwardInput {
   Tensor residual;    // [n, in] or empty; dtype of dx; rows may be strided; may be the same memory
                       // as dx
   Tensor first_rows;  // of experts, or empty
+  Float8Products float8;
 
   template <typename Self, typename Visitor>
   static void tensors(Self& self, Visitor&& v) {
@@ -81,6 +109,7 @@ struct LinearBackwardWeight {
   Tensor x;   // [n, in]    rows may be strided
   bool overwrites = false;  // dW = dy^T x: what dweight holds is not read
   Tensor first_rows;        // of experts, or empty
+  Float8Products float8;
 
   template <typename Self, typename Visitor>
   static void tensors(Self& self, Visitor&& v) {

@@ -20,7 +20,9 @@ LayerStack::LayerStack(ParameterList& parameters, const LayersOfChunk& of, const
       crosses_(of.stack.cross),
       first_block_(of.blocks_before) {
   for (std::int64_t layer = layers_.begin; layer < layers_.end; ++layer) {
-    blocks_.emplace_back(parameters, of.shard, of.config, Block::Place{of.stack, layer}, adapters);
+    Shard shard = of.shard;
+    shard.float8 = of.layout.options.float8.of_layer(layer, of.config.layers);
+    blocks_.emplace_back(parameters, shard, of.config, Block::Place{of.stack, layer}, adapters);
   }
 }
 

@@ -12,10 +12,23 @@
 
 namespace piton {
 
+// Which layers multiply in FP8, and how.
+struct Float8Rules {
+  Float8Products products = {};
+  std::int64_t first_in_bf16 = 0;  // so many of the first layers of a stack do not,
+  std::int64_t last_in_bf16 = 0;   // nor of the last ones
+
+  // Of a stack of `layers`, from 0.
+  Float8Products of_layer(std::int64_t layer, std::int64_t layers) const {
+    return layer < first_in_bf16 || layer >= layers - last_in_bf16 ? Float8Products() : products;
+  }
+};
+
 // Options of the layout other than the sizes of the mesh.
 struct LayoutOptions {
   LinearStrategy linears;                  // slices, sequence parallelism
   RecomputeRules recompute;                // what is computed again in backward
+  Float8Rules float8;                      // of the linears of the layers
   std::int64_t vocabulary_multiple = 128;  // pad the vocabulary to a multiple of this x t,
   std::int64_t vocabulary_rows = 0;        // or to exactly this many rows, if above 0
   // Layers of each chunk of the model, in order; empty: equal numbers (LayerDivision).

@@ -221,8 +221,12 @@ ColumnLinear::ColumnLinear(ParameterList& parameters, const Shard& shard, const 
 Value ColumnLinear::forward(Context& context, const Value& x,
                             std::optional<ActivationKind> activation) const {
   const MaskRows rows = shard_.residual_rows(context.rows, x.tensor.dim(0));
-  const SplitWeight split{*weight_, *shard_.group, shard_.strategy, shard_.shared,
-                          drawn_from(context, adapters_, rows)};
+  const SplitWeight split{.weight = *weight_,
+                          .group = *shard_.group,
+                          .strategy = shard_.strategy,
+                          .shared = shard_.shared,
+                          .adapters = drawn_from(context, adapters_, rows),
+                          .float8 = shard_.float8};
   if (has_magnitudes(context, adapters_)) measure(context, *weight_, adapters_, nullptr);
   if (!has_magnitudes(context, split.adapters)) {
     return column_linear(context, x, split,
@@ -262,8 +266,12 @@ Value RowLinear::forward(Context& context, const Value& x, const Value* residual
   const bool is_plain = !norm_ && factor_ == 1;
   MaskRows rows = context.rows;
   rows.first_column = shard_.rank() * x.tensor.dim(1);
-  const SplitWeight split{*weight_, *shard_.group, shard_.strategy, shard_.shared,
-                          drawn_from(context, adapters_, rows)};
+  const SplitWeight split{.weight = *weight_,
+                          .group = *shard_.group,
+                          .strategy = shard_.strategy,
+                          .shared = shard_.shared,
+                          .adapters = drawn_from(context, adapters_, rows),
+                          .float8 = shard_.float8};
   if (has_magnitudes(context, adapters_)) measure(context, *weight_, adapters_, shard_.group);
   if (has_magnitudes(context, split.adapters)) {
     const Value sum = product_at_lengths(

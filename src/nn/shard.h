@@ -19,6 +19,7 @@ struct Shard {
   LinearStrategy strategy;
   SharedRows* shared = nullptr;  // of the tensor axis, for fused linears; null: there are none
   DType dtype = DType::kF32;
+  Float8Products float8 = {};  // of the linears of this layer
   ContextGroup context;  // rows of a sample are divided over it; linears and norms do not see it
 
   int size() const { return group->size(); }

@@ -100,14 +100,15 @@ struct ColumnNode {
 Tensor ColumnNode::scattered_dx(Context& context, const Tensor& dy,
                                 const std::vector<Tensor>& dinputs) const {
   Tensor mine = context.activation(x_dtype, x_shape);
-  const WeightUse use =
-      context.weights.acquire(split.weight, WeightForm::kBackward, context.stream);
+  const WeightUse use = weight_backward(context, split);
   split.shared->reduce_scatter(
       context,
       [&](const RowRange& rows, const Tensor& tile) {
         context.kernels.run(
-            LinearBackwardInput{
-                .dx = tile, .dy = dy.slice(0, rows.begin, rows.size), .weight = use.view()},
+            LinearBackwardInput{.dx = tile,
+                                .dy = dy.slice(0, rows.begin, rows.size),
+                                .weight = use.view(),
+                                .float8 = split.float8},
             context.stream);
         std::vector<Tensor> parts;
         for (const Tensor& dinput : dinputs) {
@@ -132,10 +133,11 @@ void ColumnNode::give_dx(Backward& backward, const Tensor& dy,
   }
   Tensor dx = context.activation(x_dtype, {dy.dim(0), width});
   {
-    const WeightUse use =
-        context.weights.acquire(split.weight, WeightForm::kBackward, context.stream);
-    context.kernels.run(LinearBackwardInput{.dx = dx, .dy = dy, .weight = use.view()},
-                        context.stream);
+    const WeightUse use = weight_backward(context, split);
+    context.kernels.run(
+        LinearBackwardInput{
+            .dx = dx, .dy = dy, .weight = use.view(), .float8 = split.float8},
+        context.stream);
   }
   add_adapter_dx(context, adapters.list, dinputs, dx, 0);
   Event reduced;
@@ -177,12 +179,12 @@ void ColumnNode::run(Backward& backward) const {
   }
   if (!weight.trainable) return;
   backward.defer([gathered_x, x_ready, x = backward.for_job(whole_x.defined() ? whole_x : x),
-                  gathers_again, dy, &weight, bias = bias, &group](Context& context) {
+                  gathers_again, dy, split = split, bias = bias](Context& context) {
     Event ready = x_ready;
     Tensor input = gathered_x.defined() ? gathered_x : x.get();
-    if (gathers_again && !gathered_x.defined()) input = gather(context, input, group, ready);
+    if (gathers_again && !gathered_x.defined()) input = gather(context, input, split.group, ready);
     context.await(ready);
-    weight_gradient(context, weight, bias, dy, input);
+    weight_gradient(context, split, bias, dy, input);
   });
 }
 
@@ -215,8 +217,7 @@ Value column_linear(Context& context, const Value& x, const SplitWeight& split,
   }
   Tensor gathered_x;  // to keep
   {
-    const WeightUse use =
-        acquire_forward(context.weights, weight, rows, context.kernels, context.stream);
+    const WeightUse use = weight_forward(context, split, rows);
     WeightUse bias_use;
     if (bias != nullptr)
       bias_use = context.weights.acquire(*bias, WeightForm::kRows, context.stream);
@@ -225,7 +226,8 @@ Value column_linear(Context& context, const Value& x, const SplitWeight& split,
                        .weight = use.view(),
                        .bias = bias_use.rows(),
                        .residual = adapters.list.empty() ? Tensor() : y,
-                       .activation = activation};
+                       .activation = activation,
+                       .float8 = split.float8};
     if (activation && context.tape != nullptr) call.preactivation = before;
     if (gathers) {
       const bool keeps =

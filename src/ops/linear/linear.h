@@ -37,6 +37,7 @@ struct SplitWeight {
   // What is added to the product. Under sequence parallelism, the dropout of a column linear is
   // that of this rank's rows of x, and that of a row linear that of all rows.
   std::vector<LinearAdapter> adapters = {};
+  Float8Products float8 = {};  // of the products with the weight, and of its gradient
 };
 
 // The last step of a column-split product.

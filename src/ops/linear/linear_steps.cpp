@@ -23,16 +23,32 @@ Tensor gather(Context& context, const Tensor& mine, Communicator& group, Event& 
   return all;
 }
 
-void weight_gradient(Context& context, Parameter& weight, Parameter* bias, const Tensor& dy,
+WeightUse weight_forward(Context& context, const SplitWeight& split, std::int64_t rows) {
+  if (split.float8.given())
+    return context.weights.acquire(split.weight, WeightForm::kRows, context.stream);
+  return acquire_forward(context.weights, split.weight, rows, context.kernels, context.stream);
+}
+
+WeightUse weight_backward(Context& context, const SplitWeight& split) {
+  const WeightForm form = split.float8.given() ? WeightForm::kRows : WeightForm::kBackward;
+  return context.weights.acquire(split.weight, form, context.stream);
+}
+
+void weight_gradient(Context& context, const SplitWeight& split, Parameter* bias, const Tensor& dy,
                      const Tensor& x) {
+  Parameter& weight = split.weight;
   const auto [dweight, overwrites] = context.weights.gradient_buffer(weight, context.stream);
   Tensor dbias = bias != nullptr ? context.weights.gradient(*bias, context.stream) : Tensor();
   PITON_ASSERT(dweight.defined() || !dbias.defined(), "{}: a frozen weight with a trained bias",
                weight.name);
   if (!dweight.defined()) return;
   context.kernels.run(
-      LinearBackwardWeight{
-          .dweight = dweight, .dbias = dbias, .dy = dy, .x = x, .overwrites = overwrites},
+      LinearBackwardWeight{.dweight = dweight,
+                           .dbias = dbias,
+                           .dy = dy,
+                           .x = x,
+                           .overwrites = overwrites,
+                           .float8 = split.float8},
       context.stream);
   context.weights.contribute(weight, context.stream);
   if (dbias.defined()) context.weights.contribute(*bias, context.stream);

@@ -16,8 +16,12 @@ LinearForward rows_of(const LinearForward& whole, std::int64_t y_begin, std::int
 // The rows of all members, [n, h], complete at `ready`. mine [n/t, h], which may be freed at once.
 Tensor gather(Context& context, const Tensor& mine, Communicator& group, Event& ready);
 
+// The weight for y = x W^T of `rows` rows of x, and for dx = dy W.
+WeightUse weight_forward(Context& context, const SplitWeight& split, std::int64_t rows);
+WeightUse weight_backward(Context& context, const SplitWeight& split);
+
 // dW += dy^T x and db += sum of dy, and counts both contributions.
-void weight_gradient(Context& context, Parameter& weight, Parameter* bias, const Tensor& dy,
+void weight_gradient(Context& context, const SplitWeight& split, Parameter* bias, const Tensor& dy,
                      const Tensor& x);
 
 // x, if a weight job will read it.

@@ -36,8 +36,7 @@ Value whole_row_linear(Context& context, const Value& x, const SplitWeight& spli
     added = y;
   }
   {
-    const WeightUse use =
-        acquire_forward(context.weights, weight, x.tensor.dim(0), context.kernels, context.stream);
+    const WeightUse use = weight_forward(context, split, x.tensor.dim(0));
     WeightUse bias_use;
     if (bias != nullptr)
       bias_use = context.weights.acquire(*bias, WeightForm::kRows, context.stream);
@@ -45,7 +44,8 @@ Value whole_row_linear(Context& context, const Value& x, const SplitWeight& spli
                                       .x = x.tensor,
                                       .weight = use.view(),
                                       .bias = bias_use.rows(),
-                                      .residual = added},
+                                      .residual = added,
+                                      .float8 = split.float8},
                         context.stream);
   }
   if (context.tape == nullptr) return {y};
@@ -53,9 +53,10 @@ Value whole_row_linear(Context& context, const Value& x, const SplitWeight& spli
   const std::int64_t residual_id = residual != nullptr ? residual->id : -1;
   const Kept kept = keep_for_gradients(context, x.tensor, weight, adapters.list);
   adapters.keep(*context.tape);
-  context.tape->record([x_id = x.id, kept, residual_id, id = result.id, &weight, bias, dtype,
+  context.tape->record([x_id = x.id, kept, residual_id, id = result.id, split, bias, dtype,
                         adapters = std::move(adapters)](Backward& backward) {
     Context& context = backward.context();
+    Parameter& weight = split.weight;
     Tensor dy = backward.take(id);
     if (!dy.defined()) return;
     backward.give(residual_id, dy);
@@ -67,15 +68,17 @@ Value whole_row_linear(Context& context, const Value& x, const SplitWeight& spli
     Tensor dx;
     if (x_id >= 0) {
       dx = context.activation(dy.dtype(), {dy.dim(0), weight.shape[1]});
-      const WeightUse use = context.weights.acquire(weight, WeightForm::kBackward, context.stream);
-      context.kernels.run(LinearBackwardInput{.dx = dx, .dy = dy, .weight = use.view()},
-                          context.stream);
+      const WeightUse use = weight_backward(context, split);
+      context.kernels.run(
+          LinearBackwardInput{
+              .dx = dx, .dy = dy, .weight = use.view(), .float8 = split.float8},
+          context.stream);
     }
     row_adapters_backward(backward, adapters, kept, dy, dx);
     backward.give(x_id, std::move(dx));
     if (!weight.trainable) return;
-    backward.defer([kept = backward.for_job(kept), dy, &weight, bias](Context& context) {
-      weight_gradient(context, weight, bias, dy, kept.get());
+    backward.defer([kept = backward.for_job(kept), dy, split, bias](Context& context) {
+      weight_gradient(context, split, bias, dy, kept.get());
     });
   });
   return result;
@@ -101,12 +104,14 @@ GatheredBackward gathered_backward(Context& context, const Tensor& mine, const S
   const auto prepare = [&] {
     if (!wants_dx) return;
     whole.dx = context.activation(mine.dtype(), {all_rows, weight.shape[1]});
-    use = context.weights.acquire(weight, WeightForm::kBackward, context.stream);
+    use = weight_backward(context, split);
   };
   const auto multiply = [&](const RowRange& rows, const Tensor& part) {
     context.kernels.run(
-        LinearBackwardInput{
-            .dx = whole.dx.slice(0, rows.begin, rows.size), .dy = part, .weight = use->view()},
+        LinearBackwardInput{.dx = whole.dx.slice(0, rows.begin, rows.size),
+                            .dy = part,
+                            .weight = use->view(),
+                            .float8 = split.float8},
         context.stream);
   };
   const auto make_dy = [&] {
@@ -162,9 +167,8 @@ void sum_products(Context& context, const Tensor& x, const SplitWeight& split,
   const std::int64_t rows = y.dim(0);
   const std::int64_t width = y.dim(1);
   const bool scatters = rows < x.dim(0);
-  const WeightUse use =
-      acquire_forward(context.weights, split.weight, x.dim(0), context.kernels, context.stream);
-  const LinearForward all{.x = x, .weight = use.view()};
+  const WeightUse use = weight_forward(context, split, x.dim(0));
+  const LinearForward all{.x = x, .weight = use.view(), .float8 = split.float8};
   const auto multiply = [&](const RowRange& range, const Tensor& tile) {
     multiply_rows(context, all, adapters, range, tile);
   };
@@ -221,15 +225,17 @@ Value summed_row_linear(Context& context, const Value& x, const SplitWeight& spl
       dx = std::move(whole.dx);
     } else if (x_id >= 0) {
       dx = context.activation(dy.dtype(), {dy.dim(0), weight.shape[1]});
-      const WeightUse use = context.weights.acquire(weight, WeightForm::kBackward, context.stream);
-      context.kernels.run(LinearBackwardInput{.dx = dx, .dy = dy, .weight = use.view()},
-                          context.stream);
+      const WeightUse use = weight_backward(context, split);
+      context.kernels.run(
+          LinearBackwardInput{
+              .dx = dx, .dy = dy, .weight = use.view(), .float8 = split.float8},
+          context.stream);
     }
     row_adapters_backward(backward, adapters, kept, dy, dx);
     backward.give(x_id, std::move(dx));
     if (!weight.trainable) return;
-    backward.defer([kept = backward.for_job(kept), dy, &weight](Context& context) {
-      weight_gradient(context, weight, nullptr, dy, kept.get());
+    backward.defer([kept = backward.for_job(kept), dy, split](Context& context) {
+      weight_gradient(context, split, nullptr, dy, kept.get());
     });
   });
   return result;
