@@ -29,8 +29,14 @@ Tensor on_device(const Machine& machine, const Tensor& rows) {
 }  // namespace
 
 void Session::check(const Device& device, const MeshSizes& mesh, const SessionSettings& settings) {
+  const bool cuda = device.place().kind == DeviceKind::kCuda;
+  if (cuda && settings.layout.float8.products.given()) {
+    throw Error(Fault::kUsage,
+                "--fp8-format: --kernels cuda has no products in FP8 yet; leave it out, or use "
+                "--kernels cpu");
+  }
   const bool fuses = settings.layout.linears.fuses() && mesh[Axis::kTensor] > 1;
-  if (!fuses || device.place().kind != DeviceKind::kCuda) return;
+  if (!fuses || !cuda) return;
   throw Error(Fault::kUsage,
               "--fused-linears: the ranks of --kernels cuda cannot write to the memory of each "
               "other; leave it out, or use --kernels cpu");

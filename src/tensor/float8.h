@@ -45,9 +45,8 @@ inline float rounded_to_float8(float x, Float8Format format) {
 inline float float8_scale(float largest_size, Float8Format format, bool power_of_two) {
   if (!(largest_size > 0)) return 1;
   const float quotient = largest_float8(format) / largest_size;
-  const float scale = quotient <= std::numeric_limits<float>::max()
-                          ? quotient
-                          : std::numeric_limits<float>::max();
+  const float scale =
+      quotient <= std::numeric_limits<float>::max() ? quotient : std::numeric_limits<float>::max();
   if (!power_of_two) return scale;
   return std::bit_cast<float>(std::bit_cast<std::uint32_t>(scale) & 0x7F800000U);
 }

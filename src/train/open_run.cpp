@@ -297,8 +297,9 @@ void RunOpener::load_or_draw() {
                                                       *run_.data, run_.settled);
   say_model();
   const OffloadOptions& offload = run_.settled.offload;
-  for (const std::string& note : {about_state(offload, run_.session->offloaded_bytes()),
-                                  about_activations(offload, machine_.device)}) {
+  for (const std::string& note :
+       {about_state(offload, run_.session->offloaded_bytes()),
+        about_activations(offload, machine_.device), about_float8(run_.settled.float8)}) {
     if (!note.empty()) say(note);
   }
   if (given_.lora.given()) {

@@ -40,7 +40,8 @@ class EmulatedKernels : public testing::TestWithParam<std::tuple<DType, bool>> {
     return {.dtype = std::get<0>(GetParam()),
             .awkward = std::get<1>(GetParam()),
             .row_tile = 4,
-            .codes = kernels_->reads_codes()};
+            .codes = kernels_->reads_codes(),
+            .float8 = false};
   }
 
   std::unique_ptr<Device> device_;

@@ -7,6 +7,7 @@
 
 #include "attention_cases.h"
 #include "expert_cases.h"
+#include "float8_cases.h"
 #include "sampling_cases.h"
 #include "support/tensors.h"
 
@@ -979,6 +980,7 @@ std::vector<CallCase> call_cases(const CaseOptions& options) {
   std::vector<CallCase> cases = list.take();
   for (CallCase& attention : attention_cases(options)) cases.push_back(std::move(attention));
   for (CallCase& experts : expert_cases(options)) cases.push_back(std::move(experts));
+  for (CallCase& float8 : float8_cases(options)) cases.push_back(std::move(float8));
   for (CallCase& sampling : sampling_cases(options)) cases.push_back(std::move(sampling));
   return cases;
 }

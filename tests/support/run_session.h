@@ -61,6 +61,7 @@ struct RunLayout {
   OffloadOptions offload;
   Adapters adapters;
   CodesOfParameter codes;
+  Float8Rules float8;
   std::int64_t micro = 2;  // samples of a micro-batch; the others of a global batch are accumulated
   std::vector<std::int64_t> sizes;   // of the micro-batches of a rank, in place of `micro`
   std::vector<std::int64_t> layers;  // of the chunks of the model; empty: equal
@@ -190,6 +191,7 @@ class TrainingRun {
                                    .shared_rows = kSamples * kSequence},
                        .recompute = layout.recompute ? RecomputeRules{RecomputeGranularity::kFull}
                                                      : layout.rules,
+                       .float8 = layout.float8,
                        .vocabulary_multiple = layout.vocabulary_multiple,
                        .layers_of_chunks = layout.layers,
                        .split_stage = layout.split,

@@ -44,7 +44,8 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "lr-decay-style:1 "
      "lr-decay-iters:1 lr-warmup-fraction:1 lr-warmup-iters:1 min-lr:1 save:1 save-interval:1 "
      "save-retain-interval:1 load:1 no-save-optim no-load-optim ckpt-step:1 skip-train finetune "
-     "bf16 fp16 loss-scale:1 "
+     "bf16 fp16 fp8-format:1 fp8-recipe:1 first-last-layers-bf16 num-layers-at-start-in-bf16:1 "
+     "num-layers-at-end-in-bf16:1 loss-scale:1 "
      "initial-loss-scale:1 "
      "min-loss-scale:1 "
      "loss-scale-window:1 hysteresis:1 start-weight-decay:1 end-weight-decay:1 "
@@ -304,12 +305,13 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "reuse-grad-buf-for-mxfp8-param-ag",
      "docs/numerics.md says what each sum is taken in"},
     {kNotYet,
-     "fp8-format:1 fp8-recipe:1 fp8-quantizer-factory:1 fp8-margin:1 fp8-interval:1 "
-     "fp8-amax-history-len:1 fp8-amax-compute-algo:1 no-fp8-wgrad fp8-param-gather "
-     "first-last-layers-bf16 num-layers-at-start-in-bf16:1 num-layers-at-end-in-bf16:1 "
-     "fp4-format:1 fp4-recipe:1 fp4-quantizer-factory:1 fp4-param-gather "
-     "keep-fp8-transpose-cache kitchen-config-file:1 kitchen-recipe-number:1",
-     "--bf16 is the shortest type"},
+     "fp8-quantizer-factory:1 fp8-margin:1 fp8-interval:1 fp8-amax-history-len:1 "
+     "fp8-amax-compute-algo:1 no-fp8-wgrad fp8-param-gather keep-fp8-transpose-cache "
+     "kitchen-config-file:1 kitchen-recipe-number:1",
+     "--fp8-recipe tensorwise and blockwise have scales of the numbers themselves, for all three "
+     "products of a linear; weights stay in bf16"},
+    {kNotYet, "fp4-format:1 fp4-recipe:1 fp4-quantizer-factory:1 fp4-param-gather",
+     "--fp8-format has the shortest types"},
     {kNotYet,
      "optimizer-offload-fraction:1 swap-optimizer "
      "use-torch-optimizer-for-cpu-offload overlap-cpu-optimizer-d2h-h2d",
@@ -344,7 +346,7 @@ constexpr MegatronGroup kMegatronFlags[] = {
     {kNotYet, "moe-use-upcycling moe-upcycling-granularity:1",
      "weights of a model without experts do not become experts"},
     {kNotYet, "moe-layer-recompute", "--recompute-granularity selective or full recomputes layers"},
-    {kNotYet, "moe-router-padding-for-fp8", "--bf16 is the shortest type"},
+    {kNotYet, "moe-router-padding-for-fp8", "the products of experts are in bf16"},
     {kNotYet, "muon-no-split-qkv", "Muon updates query, key and value each as a matrix"},
     {kNotYet, "data-args-path:1 per-split-data-args-path:1 yaml-cfg:1",
      "corpora are named by --data-path, options in TOML by --config"},

@@ -1,6 +1,7 @@
 // The context of all calls of the cpu back end, and the calls.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -49,6 +50,8 @@ struct CpuContext {
   const TileTable* tiles;  // null: no tiles
   Scratch scratch;
   Tensor expanded = {};  // memory for rows of a weight held as codes (linear_codes.cpp)
+  // Memory for two factors in FP8, and for the sums of their product (linear_float8.cpp).
+  std::array<Tensor, 3> float8 = {};
 
   // Whether bf16 products need no conversion to fp32.
   bool has_bf16_products() const { return dot != nullptr; }

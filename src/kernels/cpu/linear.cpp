@@ -110,11 +110,13 @@ void execute(CpuContext& context, const PackWeight& call) {
 }
 
 void execute(CpuContext& context, const LinearForward& call) {
+  if (call.float8.given() && call.x.dim(0) > 0) return multiply_in_float8(context, call);
   if (call.first_rows.defined()) return multiply_experts(context, call);
   multiply(context, call_of(call));
 }
 
 void execute(CpuContext& context, const LinearBackwardInput& call) {
+  if (call.float8.given() && call.dy.dim(0) > 0) return multiply_in_float8(context, call);
   if (call.first_rows.defined()) {
     return for_each_expert(call, call.dy.dim(0),
                            [&](const LinearBackwardInput& part) { execute(context, part); });

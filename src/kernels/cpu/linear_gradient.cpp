@@ -47,9 +47,22 @@ void add_by_dot(CpuContext& context, const LinearBackwardWeight& call) {
   }
 }
 
+void add_bias_gradient(CpuContext& context, const LinearBackwardWeight& call) {
+  if (!call.dbias.defined()) return;
+  context.ranges(call.dbias.elements(), 128, [&](std::int64_t begin, std::int64_t end) {
+    const Matrix dy{call.dy.raw() + begin * size_bytes(call.dy.dtype()), type_of(call.dy.dtype()),
+                    call.dy.stride(0)};
+    context.vector.column_sums(call.dbias.data<float>() + begin, dy, call.dy.dim(0), end - begin);
+  });
+}
+
 }  // namespace
 
 void execute(CpuContext& context, const LinearBackwardWeight& call) {
+  if (call.float8.given() && call.x.dim(0) > 0) {
+    add_bias_gradient(context, call);
+    return add_in_float8(context, call);
+  }
   if (call.first_rows.defined()) {
     return for_each_expert(call, call.x.dim(0),
                            [&](const LinearBackwardWeight& part) { execute(context, part); });
@@ -68,12 +81,7 @@ void execute(CpuContext& context, const LinearBackwardWeight& call) {
   } else {
     panel_add_weight_gradient(context, call);
   }
-  if (!call.dbias.defined()) return;
-  context.ranges(call.dbias.elements(), 128, [&](std::int64_t begin, std::int64_t end) {
-    const Matrix dy{call.dy.raw() + begin * size_bytes(call.dy.dtype()), type_of(call.dy.dtype()),
-                    call.dy.stride(0)};
-    context.vector.column_sums(call.dbias.data<float>() + begin, dy, n, end - begin);
-  });
+  add_bias_gradient(context, call);
 }
 
 }  // namespace piton::cpu

@@ -178,6 +178,11 @@ void codes_product(CpuContext& context, const LinearCall& call, LinearFunction p
 bool multiplies_by_codes(const LinearCall& call);
 void code_products(CpuContext& context, std::span<const LinearCall> calls);
 
+// linear_float8.cpp: calls in FP8, whose factors are rounded to rows of bf16 for the products above.
+void multiply_in_float8(CpuContext& context, const LinearForward& call);
+void multiply_in_float8(CpuContext& context, const LinearBackwardInput& call);
+void add_in_float8(CpuContext& context, const LinearBackwardWeight& call);  // not to dbias
+
 // weight_codes.cpp: the codes as loops read them.
 CodedRows coded_rows(const WeightCodes& codes, std::int64_t in);
 // Of expanded columns [first, first + count) of a row; nothing if the codes have no minima.

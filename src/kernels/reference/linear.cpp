@@ -1,6 +1,9 @@
 // y = x W^T + bias and its gradients.
 #include "kernels/linear.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "kernels/experts.h"
 #include "kernels/reference/activation.h"
 #include "kernels/reference/calls.h"
@@ -64,13 +67,56 @@ Values rows_of(const WeightView& weight) {
   return Values::read(weight.tensor);
 }
 
+// Blocks of a factor that have a scale each.
+struct Blocks {
+  std::int64_t rows = 1;
+  std::int64_t columns = 1;
+};
+constexpr Blocks kAlongRow{1, kFloat8Block};
+constexpr Blocks kAlongColumn{kFloat8Block, 1};
+constexpr Blocks kSquare{kFloat8Block, kFloat8Block};
+
+// Rounds one block, from (row, column) on.
+void round_block(Values& values, std::int64_t row, std::int64_t column, const Blocks& block,
+                 Float8Format format, bool power_of_two) {
+  const std::int64_t rows = std::min(row + block.rows, values.shape()[0]);
+  const std::int64_t columns = std::min(column + block.columns, values.shape()[1]);
+  double largest = 0;
+  for (std::int64_t i = row; i < rows; ++i) {
+    for (std::int64_t j = column; j < columns; ++j) {
+      if (std::isfinite(values(i, j))) largest = std::max(largest, std::fabs(values(i, j)));
+    }
+  }
+  const float scale = float8_scale(static_cast<float>(largest), format, power_of_two);
+  const float inverse = 1 / scale;
+  for (std::int64_t i = row; i < rows; ++i) {
+    for (std::int64_t j = column; j < columns; ++j) {
+      const float scaled = static_cast<float>(values(i, j)) * scale;
+      values(i, j) = double{rounded_to_float8(scaled, format)} * inverse;
+    }
+  }
+}
+
+// A factor of a product as the recipe rounds it. `blocks`: under blockwise.
+Values factor(Values values, const Float8Products& float8, Float8Format format,
+              const Blocks& blocks) {
+  if (!float8.given() || values.shape()[0] == 0 || values.shape()[1] == 0) return values;
+  const bool blockwise = float8.recipe == Float8Recipe::kBlockwise;
+  const Blocks block = blockwise ? blocks : Blocks{values.shape()[0], values.shape()[1]};
+  for (std::int64_t row = 0; row < values.shape()[0]; row += block.rows) {
+    for (std::int64_t column = 0; column < values.shape()[1]; column += block.columns)
+      round_block(values, row, column, block, format, blockwise);
+  }
+  return values;
+}
+
 }  // namespace
 
 void execute(const LinearForward& call) {
   if (call.first_rows.defined())
     return for_each_expert(call, call.x.dim(0), [](const LinearForward& part) { execute(part); });
-  const Values x = Values::read(call.x);
-  const Values w = rows_of(call.weight);
+  const Values x = factor(Values::read(call.x), call.float8, Float8Format::kE4M3, kAlongRow);
+  const Values w = factor(rows_of(call.weight), call.float8, Float8Format::kE4M3, kSquare);
   const Values bias = Values::read(call.bias);
   const Values residual = Values::read(call.residual);
   Values y(call.y.shape());
@@ -93,8 +139,8 @@ void execute(const LinearBackwardInput& call) {
   if (call.first_rows.defined())
     return for_each_expert(call, call.dy.dim(0),
                            [](const LinearBackwardInput& part) { execute(part); });
-  const Values dy = Values::read(call.dy);
-  const Values w = rows_of(call.weight);
+  const Values dy = factor(Values::read(call.dy), call.float8, call.float8.gradients, kAlongRow);
+  const Values w = factor(rows_of(call.weight), call.float8, Float8Format::kE4M3, kSquare);
   Values dx = call.residual.defined() ? Values::read(call.residual) : Values(call.dx.shape());
   for (std::int64_t row = 0; row < call.dy.dim(0); ++row) {
     for (std::int64_t out = 0; out < call.weight.out; ++out) {
@@ -108,8 +154,9 @@ void execute(const LinearBackwardWeight& call) {
   if (call.first_rows.defined())
     return for_each_expert(call, call.x.dim(0),
                            [](const LinearBackwardWeight& part) { execute(part); });
-  const Values dy = Values::read(call.dy);
-  const Values x = Values::read(call.x);
+  const Values whole_dy = Values::read(call.dy);
+  const Values dy = factor(whole_dy, call.float8, call.float8.gradients, kAlongColumn);
+  const Values x = factor(Values::read(call.x), call.float8, Float8Format::kE4M3, kAlongColumn);
   Values sums(call.dweight.shape());
   for (std::int64_t row = 0; row < call.x.dim(0); ++row) {
     for (std::int64_t out = 0; out < call.dy.dim(1); ++out) {
@@ -127,7 +174,7 @@ void execute(const LinearBackwardWeight& call) {
   Values dbias = Values::read(call.dbias);
   for (std::int64_t out = 0; out < call.dy.dim(1); ++out) {
     double sum = 0;
-    for (std::int64_t row = 0; row < call.x.dim(0); ++row) sum += dy(row, out);
+    for (std::int64_t row = 0; row < call.x.dim(0); ++row) sum += whole_dy(row, out);
     dbias(out) += sum;
   }
   dbias.write(call.dbias);

@@ -104,12 +104,11 @@ Tensor ColumnNode::scattered_dx(Context& context, const Tensor& dy,
   split.shared->reduce_scatter(
       context,
       [&](const RowRange& rows, const Tensor& tile) {
-        context.kernels.run(
-            LinearBackwardInput{.dx = tile,
-                                .dy = dy.slice(0, rows.begin, rows.size),
-                                .weight = use.view(),
-                                .float8 = split.float8},
-            context.stream);
+        context.kernels.run(LinearBackwardInput{.dx = tile,
+                                                .dy = dy.slice(0, rows.begin, rows.size),
+                                                .weight = use.view(),
+                                                .float8 = split.float8},
+                            context.stream);
         std::vector<Tensor> parts;
         for (const Tensor& dinput : dinputs) {
           parts.push_back(dinput.slice(0, rows.begin, rows.size));
@@ -135,8 +134,7 @@ void ColumnNode::give_dx(Backward& backward, const Tensor& dy,
   {
     const WeightUse use = weight_backward(context, split);
     context.kernels.run(
-        LinearBackwardInput{
-            .dx = dx, .dy = dy, .weight = use.view(), .float8 = split.float8},
+        LinearBackwardInput{.dx = dx, .dy = dy, .weight = use.view(), .float8 = split.float8},
         context.stream);
   }
   add_adapter_dx(context, adapters.list, dinputs, dx, 0);

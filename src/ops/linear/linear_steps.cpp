@@ -42,14 +42,13 @@ void weight_gradient(Context& context, const SplitWeight& split, Parameter* bias
   PITON_ASSERT(dweight.defined() || !dbias.defined(), "{}: a frozen weight with a trained bias",
                weight.name);
   if (!dweight.defined()) return;
-  context.kernels.run(
-      LinearBackwardWeight{.dweight = dweight,
-                           .dbias = dbias,
-                           .dy = dy,
-                           .x = x,
-                           .overwrites = overwrites,
-                           .float8 = split.float8},
-      context.stream);
+  context.kernels.run(LinearBackwardWeight{.dweight = dweight,
+                                           .dbias = dbias,
+                                           .dy = dy,
+                                           .x = x,
+                                           .overwrites = overwrites,
+                                           .float8 = split.float8},
+                      context.stream);
   context.weights.contribute(weight, context.stream);
   if (dbias.defined()) context.weights.contribute(*bias, context.stream);
 }

@@ -70,8 +70,7 @@ Value whole_row_linear(Context& context, const Value& x, const SplitWeight& spli
       dx = context.activation(dy.dtype(), {dy.dim(0), weight.shape[1]});
       const WeightUse use = weight_backward(context, split);
       context.kernels.run(
-          LinearBackwardInput{
-              .dx = dx, .dy = dy, .weight = use.view(), .float8 = split.float8},
+          LinearBackwardInput{.dx = dx, .dy = dy, .weight = use.view(), .float8 = split.float8},
           context.stream);
     }
     row_adapters_backward(backward, adapters, kept, dy, dx);
@@ -107,12 +106,11 @@ GatheredBackward gathered_backward(Context& context, const Tensor& mine, const S
     use = weight_backward(context, split);
   };
   const auto multiply = [&](const RowRange& rows, const Tensor& part) {
-    context.kernels.run(
-        LinearBackwardInput{.dx = whole.dx.slice(0, rows.begin, rows.size),
-                            .dy = part,
-                            .weight = use->view(),
-                            .float8 = split.float8},
-        context.stream);
+    context.kernels.run(LinearBackwardInput{.dx = whole.dx.slice(0, rows.begin, rows.size),
+                                            .dy = part,
+                                            .weight = use->view(),
+                                            .float8 = split.float8},
+                        context.stream);
   };
   const auto make_dy = [&] {
     if (wants_dy) whole.dy = context.activation(mine.dtype(), {all_rows, mine.dim(1)});
@@ -227,8 +225,7 @@ Value summed_row_linear(Context& context, const Value& x, const SplitWeight& spl
       dx = context.activation(dy.dtype(), {dy.dim(0), weight.shape[1]});
       const WeightUse use = weight_backward(context, split);
       context.kernels.run(
-          LinearBackwardInput{
-              .dx = dx, .dy = dy, .weight = use.view(), .float8 = split.float8},
+          LinearBackwardInput{.dx = dx, .dy = dy, .weight = use.view(), .float8 = split.float8},
           context.stream);
     }
     row_adapters_backward(backward, adapters, kept, dy, dx);

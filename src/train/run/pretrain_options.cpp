@@ -21,6 +21,7 @@ void PretrainOptions::add_without_timing_to(OptionSet& options) {
   options.add("Reinforcement", rollouts);
   options.add("Distillation", teaching);
   options.add("Parallelism", parallel);
+  options.add("FP8", float8);
   options.add("Offload", offload);
   options.add("Learning rate", learning_rate);
   options.add("Optimizer", optimizer);

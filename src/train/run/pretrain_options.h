@@ -18,6 +18,7 @@
 #include "preferences/preference_options.h"
 #include "rollouts/rollout_options.h"
 #include "session/fault_options.h"
+#include "session/float8_options.h"
 #include "session/offload_options.h"
 #include "session/teaching_options.h"
 #include "text/files/tokenizer_options.h"
@@ -222,6 +223,7 @@ struct PretrainOptions {
   TimingOptions timing;
   FaultOptions faults;
   ParallelOptions parallel;
+  Float8Options float8;
   OffloadOptions offload;
   LearningRateOptions learning_rate;
   OptimizerOptions optimizer;

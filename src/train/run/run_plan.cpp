@@ -361,6 +361,7 @@ RunPlan make_run_plan(const PretrainOptions& options, int ranks,
   plan.session = {.model = model,
                   .layout = {.linears = plan.session.layout.linears,
                              .recompute = recompute_rules(options, plan),
+                             .float8 = options.float8.rules(model, options.lora.quantized_base),
                              .vocabulary_multiple = options.tokenizer.make_vocab_size_divisible_by,
                              .vocabulary_rows = padded_vocabulary_size(
                                  model.vocabulary, options.tokenizer, plan.mesh[Axis::kTensor]),

@@ -133,14 +133,14 @@ TEST(MegatronFlags, OfNoMeaningAreTakenAndReportedTogether) {
 TEST(MegatronFlags, ToComeAreRefusedWithAllElseThatIsWrong) {
   FlagsFixture f;
   const std::string message =
-      f.failure({"--moe-expert-capacity-factor", "1", "--mrope-section", "16", "24", "--fp8-format",
-                 "hybrid", "--lr", "fast", "--no-such-flag", "1"});
+      f.failure({"--moe-expert-capacity-factor", "1", "--mrope-section", "16", "24", "--fp4-format",
+                 "e2m1", "--lr", "fast", "--no-such-flag", "1"});
   EXPECT_EQ(message,
             "5 options cannot be taken:\n"
             "  --moe-expert-capacity-factor: not yet; an expert takes all tokens that are sent to "
             "it\n"
             "  --mrope-section: not yet; the model would be another one\n"
-            "  --fp8-format: not yet; --bf16 is the shortest type\n"
+            "  --fp4-format: not yet; --fp8-format has the shortest types\n"
             "  --lr: got \"fast\", wanted number\n"
             "  --no-such-flag: unknown option; --help lists all");
 }
