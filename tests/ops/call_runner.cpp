@@ -20,13 +20,16 @@ void redirect(KernelCall& call, const StorageMap& copies) {
   });
 }
 
-// The weight of a linear, and the packed form that the call could take; null for other calls.
+// The weight of a linear, and the packed form that the call could take; null for other calls, and
+// in FP8, of which weights are plain rows.
 WeightView* weight_of(KernelCall& call, WeightForm* form) {
-  if (auto* forward = std::get_if<LinearForward>(&call)) {
+  if (auto* forward = std::get_if<LinearForward>(&call); forward != nullptr) {
+    if (forward->float8.given()) return nullptr;
     *form = WeightForm::kForward;
     return &forward->weight;
   }
-  if (auto* backward = std::get_if<LinearBackwardInput>(&call)) {
+  if (auto* backward = std::get_if<LinearBackwardInput>(&call); backward != nullptr) {
+    if (backward->float8.given()) return nullptr;
     *form = WeightForm::kBackward;
     return &backward->weight;
   }

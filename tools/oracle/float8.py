@@ -46,7 +46,7 @@ def factor(x, format, block):
             largest = part.abs().max()
             scale = torch.tensor(1.0)
             if largest > 0:
-                scale = torch.finfo(FORMATS[format]).max / largest
+                scale = torch.tensor(torch.finfo(FORMATS[format]).max) / largest
                 if block:
                     scale = torch.ldexp(torch.tensor(1.0), torch.frexp(scale).exponent - 1)
             q = (part * scale).to(FORMATS[format]).to(torch.float64)
