@@ -57,6 +57,13 @@ Float8Rules Float8Options::rules(const ModelConfig& model, bool codes) const {
   return rules;
 }
 
+void check_float8(const Device& device, const Float8Rules& rules) {
+  if (!rules.products.given() || device.place().kind != DeviceKind::kCuda) return;
+  throw Error(Fault::kUsage,
+              "--fp8-format: --kernels cuda has no products in FP8 yet; leave it out, or use "
+              "--kernels cpu");
+}
+
 std::string about_float8(const Float8Options& options) {
   if (!options.given()) return "";
   return fmt::format(

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/options/options.h"
+#include "device/device.h"
 #include "model/layout.h"
 
 namespace piton {
@@ -43,7 +44,10 @@ struct Float8Options {
   Float8Rules rules(const ModelConfig& model, bool codes) const;
 };
 
-// For a log: "tensorwise, hybrid; ...". "": none.
+// Throws Error(kUsage) if a device of such kernels has no products in FP8.
+void check_float8(const Device& device, const Float8Rules& rules);
+
+// A line for a log. "": none.
 std::string about_float8(const Float8Options& options);
 
 }  // namespace piton

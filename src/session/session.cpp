@@ -9,6 +9,7 @@
 #include "model/initialize.h"
 #include "model/model_factory.h"
 #include "ops/context/context_attention.h"
+#include "session/float8_options.h"
 #include "session/pair_weights.h"
 
 namespace piton {
@@ -29,14 +30,9 @@ Tensor on_device(const Machine& machine, const Tensor& rows) {
 }  // namespace
 
 void Session::check(const Device& device, const MeshSizes& mesh, const SessionSettings& settings) {
-  const bool cuda = device.place().kind == DeviceKind::kCuda;
-  if (cuda && settings.layout.float8.products.given()) {
-    throw Error(Fault::kUsage,
-                "--fp8-format: --kernels cuda has no products in FP8 yet; leave it out, or use "
-                "--kernels cpu");
-  }
+  check_float8(device, settings.layout.float8);
   const bool fuses = settings.layout.linears.fuses() && mesh[Axis::kTensor] > 1;
-  if (!fuses || !cuda) return;
+  if (!fuses || device.place().kind != DeviceKind::kCuda) return;
   throw Error(Fault::kUsage,
               "--fused-linears: the ranks of --kernels cuda cannot write to the memory of each "
               "other; leave it out, or use --kernels cpu");

@@ -59,6 +59,17 @@ rule(two-names-of-a-length PLAN ACCEPTS --encoder-seq-length 8
      REJECTS --seq-length 16 --encoder-seq-length 16 SAYS "--seq-length and --encoder-seq-length: two names of one option; give one")
 rule(decoder-length PLAN REJECTS --decoder-seq-length 8 SAYS "--decoder-seq-length: is for --model-family t5")
 rule(sixteen-bits PLAN ACCEPTS --bf16 REJECTS --bf16 --fp16 SAYS "--fp16: contradicts --bf16")
+rule(float8 PLAN ACCEPTS --bf16 --fp8-format hybrid --fp8-recipe blockwise --first-last-layers-bf16 --num-layers-at-end-in-bf16 0
+     REJECTS --fp16 --fp8-format hybrid SAYS "--fp8-format hybrid: the other numbers are fp16, wanted bf16; give --bf16")
+rule(float8-of-fp32 PLAN REJECTS --fp8-format e4m3 SAYS "--fp8-format e4m3: the other numbers are fp32, wanted bf16; give --bf16")
+rule(float8-recipe PLAN REJECTS --bf16 --fp8-format e4m3 --fp8-recipe delayed
+     SAYS "--fp8-recipe: got .delayed., wanted one of tensorwise, blockwise")
+rule(float8-without-format PLAN REJECTS --bf16 --fp8-recipe blockwise SAYS "--fp8-recipe: needs --fp8-format")
+rule(float8-of-experts PLAN REJECTS --model mixtral-tiny --bf16 --fp8-format e4m3 SAYS "--fp8-format e4m3: the products of experts are in bf16")
+rule(layers-in-bf16 PLAN REJECTS --bf16 --fp8-format e4m3 --num-layers-at-start-in-bf16 1
+     SAYS "--num-layers-at-start-in-bf16: needs --first-last-layers-bf16")
+rule(too-many-layers-in-bf16 PLAN REJECTS --bf16 --fp8-format e4m3 --first-last-layers-bf16 --num-layers-at-start-in-bf16 3
+     SAYS "--num-layers-at-start-in-bf16: got 3, wanted 0 to 2, the layers of the model")
 rule(wide-residual PLAN ACCEPTS --bf16 --fp32-residual-connection
      REJECTS --fp32-residual-connection SAYS "--fp32-residual-connection: all is in fp32 without --bf16 or --fp16")
 rule(wide-residual-of-encoders PLAN ACCEPTS --model bert-tiny --bf16 --fp32-residual-connection

@@ -4,7 +4,8 @@
 // Where scales are powers of two, q / s is exact in bf16 as well, unless it is below its smallest
 // normal number. A scale of a whole factor is not in its rows: the sums are multiplied with both.
 #include <algorithm>
-#include <cmath>
+#include <bit>
+#include <type_traits>
 #include <vector>
 
 #include "device/host_device.h"
@@ -46,35 +47,54 @@ BFloat16* row_of(const Tensor& tensor, std::int64_t row) {
   return reinterpret_cast<BFloat16*>(at(tensor, row, 0));
 }
 
-// The larger of `largest` and the sizes of x that are finite.
-float largest_size(float largest, const BFloat16* x, std::int64_t n) {
-  // Sizes of bf16 are in the order of their bits.
-  std::uint32_t most = std::bit_cast<std::uint32_t>(largest) >> 16;
-  for (std::int64_t i = 0; i < n; ++i) {
-    const std::uint32_t size = x[i].bits & 0x7FFFU;
-    most = size < 0x7F80U ? std::max(most, size) : most;
-  }
-  return std::bit_cast<float>(most << 16);
+// Bits of the size of x, 0 if it is not finite. Sizes are in the order of their bits.
+std::uint32_t finite_size(BFloat16 x) {
+  const std::uint32_t size = x.bits & 0x7FFFU;
+  return size < 0x7F80U ? size : 0;
 }
 
-// to = what `scale` brings to the format, times `after`, which is exact.
+float number_of(std::uint32_t size) { return std::bit_cast<float>(size << 16); }
+
+// The largest of `largest` and the sizes of x.
+std::uint32_t largest_size(std::uint32_t largest, const BFloat16* x, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i) largest = std::max(largest, finite_size(x[i]));
+  return largest;
+}
+
+// What `scale` brings to the format, times `after`; exact in bf16.
+template <Float8Format kFormat>
+BFloat16 rounded(BFloat16 x, float scale, float after) {
+  const float result = rounded_to_float8(to_float(x) * scale, kFormat) * after;
+  return {static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(result) >> 16)};
+}
+
+// use(std::integral_constant<Float8Format>): loops have the format as a constant.
+template <typename Use>
+void with_format(Float8Format format, const Use& use) {
+  if (format == Float8Format::kE4M3)
+    return use(std::integral_constant<Float8Format, Float8Format::kE4M3>{});
+  use(std::integral_constant<Float8Format, Float8Format::kE5M2>{});
+}
+
 void round_row(BFloat16* to, const BFloat16* x, std::int64_t n, Float8Format format, float scale,
                float after) {
-  for (std::int64_t i = 0; i < n; ++i)
-    to[i] = to_bfloat16(rounded_to_float8(to_float(x[i]) * scale, format) * after);
+  with_format(format, [&](auto constant) {
+    for (std::int64_t i = 0; i < n; ++i) to[i] = rounded<constant()>(x[i], scale, after);
+  });
 }
 
 Rounded round_whole(CpuContext& context, const Tensor& x, Float8Format format, Place place) {
   constexpr std::int64_t kRows = 64;
   const std::int64_t n = x.dim(1);
   Rounded rounded{.rows = memory(context, place, DType::kBF16, x.dim(0), n)};
-  std::vector<float> largest(static_cast<std::size_t>(tiles(x.dim(0), kRows)));
+  std::vector<std::uint32_t> largest(static_cast<std::size_t>(tiles(x.dim(0), kRows)));
   context.ranges(x.dim(0), kRows, [&](std::int64_t begin, std::int64_t end) {
-    float most = 0;
+    std::uint32_t most = 0;
     for (std::int64_t row = begin; row < end; ++row) most = largest_size(most, row_of(x, row), n);
     largest[static_cast<std::size_t>(begin / kRows)] = most;
   });
-  const float scale = float8_scale(std::ranges::max(largest), format, /*power_of_two=*/false);
+  const float most = number_of(std::ranges::max(largest));
+  const float scale = float8_scale(most, format, /*power_of_two=*/false);
   rounded.inverse = 1 / scale;
   context.ranges(x.dim(0), kRows, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = begin; row < end; ++row)
@@ -83,24 +103,29 @@ Rounded round_whole(CpuContext& context, const Tensor& x, Float8Format format, P
   return rounded;
 }
 
-// Columns that have a scale each: the rows [begin, end).
+// Columns that have a scale each: of the rows [begin, end).
 void round_columns(const Tensor& to, const Tensor& x, Float8Format format, std::int64_t begin,
                    std::int64_t end) {
-  const std::int64_t n = x.dim(1);
-  std::vector<float> scales(static_cast<std::size_t>(n));
+  const auto n = static_cast<std::size_t>(x.dim(1));
+  std::vector<std::uint32_t> sizes(n);
   for (std::int64_t row = begin; row < end; ++row) {
-    for (std::int64_t j = 0; j < n; ++j) {
-      float& most = scales[static_cast<std::size_t>(j)];
-      most = largest_size(most, row_of(x, row) + j, 1);
-    }
+    const BFloat16* from = row_of(x, row);
+    for (std::size_t j = 0; j < n; ++j) sizes[j] = std::max(sizes[j], finite_size(from[j]));
   }
-  for (float& scale : scales) scale = float8_scale(scale, format, /*power_of_two=*/true);
-  for (std::int64_t row = begin; row < end; ++row) {
-    for (std::int64_t j = 0; j < n; ++j) {
-      const float scale = scales[static_cast<std::size_t>(j)];
-      round_row(row_of(to, row) + j, row_of(x, row) + j, 1, format, scale, 1 / scale);
-    }
+  std::vector<float> scales(n);
+  std::vector<float> inverses(n);
+  for (std::size_t j = 0; j < n; ++j) {
+    scales[j] = float8_scale(number_of(sizes[j]), format, /*power_of_two=*/true);
+    inverses[j] = 1 / scales[j];
   }
+  with_format(format, [&](auto constant) {
+    for (std::int64_t row = begin; row < end; ++row) {
+      const BFloat16* from = row_of(x, row);
+      BFloat16* rows = row_of(to, row);
+      for (std::size_t j = 0; j < n; ++j)
+        rows[j] = rounded<constant()>(from[j], scales[j], inverses[j]);
+    }
+  });
 }
 
 Rounded round_blocks(CpuContext& context, const Tensor& x, Float8Format format,
@@ -114,9 +139,9 @@ Rounded round_blocks(CpuContext& context, const Tensor& x, Float8Format format,
       const std::int64_t last = std::min(row + blocks.rows, end);
       for (std::int64_t j = 0; j < n; j += blocks.columns) {
         const std::int64_t size = std::min(blocks.columns, n - j);
-        float most = 0;
+        std::uint32_t most = 0;
         for (std::int64_t i = row; i < last; ++i) most = largest_size(most, row_of(x, i) + j, size);
-        const float scale = float8_scale(most, format, /*power_of_two=*/true);
+        const float scale = float8_scale(number_of(most), format, /*power_of_two=*/true);
         for (std::int64_t i = row; i < last; ++i)
           round_row(row_of(rounded.rows, i) + j, row_of(x, i) + j, size, format, scale, 1 / scale);
       }
