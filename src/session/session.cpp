@@ -9,7 +9,6 @@
 #include "model/initialize.h"
 #include "model/model_factory.h"
 #include "ops/context/context_attention.h"
-#include "session/float8_options.h"
 #include "session/pair_weights.h"
 
 namespace piton {
@@ -30,7 +29,6 @@ Tensor on_device(const Machine& machine, const Tensor& rows) {
 }  // namespace
 
 void Session::check(const Device& device, const MeshSizes& mesh, const SessionSettings& settings) {
-  check_float8(device, settings.layout.float8);
   const bool fuses = settings.layout.linears.fuses() && mesh[Axis::kTensor] > 1;
   if (!fuses || device.place().kind != DeviceKind::kCuda) return;
   throw Error(Fault::kUsage,
