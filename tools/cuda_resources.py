@@ -59,6 +59,8 @@ KERNELS = {
     "DropGradient": ("dropout backward", 256, 0, 2 * HIDDEN, 0),
     "DropGradient over rows": ("the same with its bias", 256, 8_192, 2 * HIDDEN, 0),
     "LinearEnd": ("end of the first linear of an MLP, input kept", 256, 0, 8 * ROWS * INNER, 0),
+    "largest_sizes": ("largest size of a factor in FP8", 256, 32, HIDDEN, 0),
+    "write_codes": ("codes of a factor in FP8", 256, 33_824, 3 * HIDDEN // 2, 0),
     "ActivationGradient": ("activation backward", 256, 0, 6 * ROWS * INNER, 0),
     "RowTerm over rows": ("bias of that linear, backward", 256, 8_192, 2 * ROWS * INNER, 0),
     "LookUp": ("embedding forward", 256, 0, 2 * HIDDEN, 0),

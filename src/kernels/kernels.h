@@ -116,6 +116,12 @@ class Kernels {
   // Whether linears accept a weight as kCodes. If not, ExpandWeight computes its plain rows first.
   virtual bool reads_codes() const { return false; }
 
+  // Why linears do not multiply in FP8 by this recipe, for a message; empty if they do.
+  virtual std::string float8_obstacle(Float8Recipe recipe) const {
+    (void)recipe;
+    return {};
+  }
+
   // Linears compute tiles of this many rows of x. If x is cut only at multiples of it, the parts
   // have the same bits as the whole.
   virtual std::int64_t row_tile() const = 0;

@@ -57,19 +57,19 @@ Float8Rules Float8Options::rules(const ModelConfig& model, bool codes) const {
   return rules;
 }
 
-void check_float8(const Device& device, const Float8Rules& rules) {
-  if (!rules.products.given() || device.place().kind != DeviceKind::kCuda) return;
-  throw Error(Fault::kUsage,
-              "--fp8-format: --kernels cuda has no products in FP8 yet; leave it out, or use "
-              "--kernels cpu");
+void check_float8(const Kernels& kernels, const Float8Rules& rules) {
+  if (!rules.products.given()) return;
+  const std::string obstacle = kernels.float8_obstacle(rules.products.recipe);
+  if (obstacle.empty()) return;
+  throw Error(Fault::kUsage, "--fp8-format: {}; leave it out, or use --kernels cpu", obstacle);
 }
 
-std::string about_float8(const Float8Options& options) {
+std::string about_float8(const Float8Options& options, const Device& device) {
   if (!options.given()) return "";
+  const bool emulated = device.place().kind == DeviceKind::kHost;
   return fmt::format(
-      "linears multiply in FP8 ({}, {}), which this processor emulates: steps take longer than in "
-      "bf16",
-      options.format, options.recipe);
+      "linears multiply in FP8 ({}, {}){}", options.format, options.recipe,
+      emulated ? ", which a processor emulates: steps take longer than in bf16" : "");
 }
 
 }  // namespace piton

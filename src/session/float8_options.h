@@ -7,6 +7,7 @@
 
 #include "base/options/options.h"
 #include "device/device.h"
+#include "kernels/kernels.h"
 #include "model/layout.h"
 
 namespace piton {
@@ -44,10 +45,10 @@ struct Float8Options {
   Float8Rules rules(const ModelConfig& model, bool codes) const;
 };
 
-// Throws Error(kUsage) if a device of such kernels has no products in FP8.
-void check_float8(const Device& device, const Float8Rules& rules);
+// Throws Error(kUsage) if such kernels have no products in FP8.
+void check_float8(const Kernels& kernels, const Float8Rules& rules);
 
-// A line for a log. "": none.
-std::string about_float8(const Float8Options& options);
+// A line for a log of a run on this device. "": none.
+std::string about_float8(const Float8Options& options, const Device& device);
 
 }  // namespace piton

@@ -1,5 +1,5 @@
 // 8-bit floating numbers (Micikevicius et al. 2022, arXiv:2209.05433) as values in fp32, and scales
-// that bring numbers into their range. Formats have no tensors of their own.
+// that bring numbers into their range. There are no tensors of these types.
 #pragma once
 
 #include <bit>

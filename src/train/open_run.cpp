@@ -176,7 +176,7 @@ void RunOpener::open_tokenizer_and_plan() {
   plan = make_run_plan(given_, machine_.world.size(),
                        tokenizer != nullptr ? tokenizer->vocabulary_size() : 0);
   Session::check(machine_.device, plan.mesh, plan.session);
-  check_float8(machine_.device, plan.session.layout.float8);
+  check_float8(machine_.kernels, plan.session.layout.float8);
   check_head(given_, plan);
   check_rollout_batches(given_, plan);
   add_second_models(given_, plan);
@@ -298,9 +298,9 @@ void RunOpener::load_or_draw() {
                                                       *run_.data, run_.settled);
   say_model();
   const OffloadOptions& offload = run_.settled.offload;
-  for (const std::string& note :
-       {about_state(offload, run_.session->offloaded_bytes()),
-        about_activations(offload, machine_.device), about_float8(run_.settled.float8)}) {
+  for (const std::string& note : {about_state(offload, run_.session->offloaded_bytes()),
+                                  about_activations(offload, machine_.device),
+                                  about_float8(run_.settled.float8, machine_.device)}) {
     if (!note.empty()) say(note);
   }
   if (given_.lora.given()) {

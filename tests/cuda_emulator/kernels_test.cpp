@@ -40,8 +40,7 @@ class EmulatedKernels : public testing::TestWithParam<std::tuple<DType, bool>> {
     return {.dtype = std::get<0>(GetParam()),
             .awkward = std::get<1>(GetParam()),
             .row_tile = 4,
-            .codes = kernels_->reads_codes(),
-            .float8 = false};
+            .codes = kernels_->reads_codes()};
   }
 
   std::unique_ptr<Device> device_;

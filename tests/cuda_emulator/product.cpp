@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <numbers>
+#include <vector>
 
 #include "cuda_emulator/capture.h"
 #include "cuda_emulator/memory.h"
@@ -73,6 +75,8 @@ bool activates_in_product(ActivationKind kind, const Tensor& y, const Tensor& pr
          (!preactivation.defined() || in_vectors(preactivation));
 }
 
+std::string float8_obstacle(Float8Recipe /*recipe*/, int /*device*/) { return {}; }
+
 struct Products::State {};
 Products::Products() = default;
 Products::~Products() = default;
@@ -132,7 +136,78 @@ Tensor borrowed(const Tensor& tensor) {
   return tensor.ndim() == 1 ? rows.select(0, 0) : rows;
 }
 
+double float8_value(std::uint8_t code, Float8Format format) {
+  const int fraction = format == Float8Format::kE4M3 ? 3 : 2;
+  const int bias = format == Float8Format::kE4M3 ? 7 : 15;
+  if ((code & 127) == 127) return std::nan("");
+  const int exponent = (code & 127) >> fraction;
+  const int bits = code & ((1 << fraction) - 1);
+  const double size = exponent == 0
+                          ? std::ldexp(bits, 1 - bias - fraction)
+                          : std::ldexp((1 << fraction) + bits, exponent - bias - fraction);
+  return code < 128 ? size : -size;
+}
+
+// The numbers of a factor, row by row.
+std::vector<double> numbers(const Float8Factor& factor) {
+  const std::int64_t rows = factor.codes.dim(0);
+  const std::int64_t depth = factor.codes.dim(1);
+  const auto* codes = factor.codes.data<std::uint8_t>();
+  const auto* inverses = factor.inverses.data<float>();
+  const std::int64_t stride = factor.inverses.dim(-1);
+  std::vector<double> all;
+  for (std::int64_t row = 0; row < rows; ++row) {
+    for (std::int64_t k = 0; k < depth; ++k) {
+      const double inverse = factor.scales == Float8Scales::kWhole ? inverses[0]
+                             : factor.scales == Float8Scales::kRows
+                                 ? inverses[k / 128 * stride + row]
+                                 : inverses[row / 128 * stride + k / 128];
+      all.push_back(inverse * float8_value(codes[row * depth + k], factor.format));
+    }
+  }
+  return all;
+}
+
+void multiply_now(const Float8Product& product) {
+  const std::vector<double> left = numbers(product.left);
+  const std::vector<double> right = numbers(product.right);
+  const std::int64_t m = product.y.dim(0);
+  const std::int64_t n = product.y.dim(1);
+  const std::int64_t k = product.left.codes.dim(1);
+  PITON_ASSERT(m == product.left.codes.dim(0) && n == product.right.codes.dim(0) &&
+                   k == product.right.codes.dim(1) && m % 16 == 0 && n % 16 == 0 && k % 16 == 0,
+               "cuda: sizes of a product in FP8: {} x {} x {}", m, n, k);
+  PITON_ASSERT(
+      product.left.format == Float8Format::kE4M3 || product.right.format == Float8Format::kE4M3,
+      "cuda: a product of E5M2 with E5M2");
+  PITON_ASSERT((product.left.scales == Float8Scales::kWhole) ==
+                       (product.right.scales == Float8Scales::kWhole) &&
+                   product.left.scales != Float8Scales::kSquares,
+               "cuda: scales of a product in FP8");
+  auto* y = product.y.data<float>();
+  for (std::int64_t row = 0; row < m; ++row) {
+    for (std::int64_t column = 0; column < n; ++column) {
+      float& result = y[row * product.y.stride(0) + column];
+      double sum = product.adds ? result : 0;
+      for (std::int64_t i = 0; i < k; ++i) {
+        sum += left[static_cast<std::size_t>(row * k + i)] *
+               right[static_cast<std::size_t>(column * k + i)];
+      }
+      result = static_cast<float>(sum);
+    }
+    emulator::host_writes(y + row * product.y.stride(0), static_cast<std::size_t>(n) * 4);
+  }
+}
+
 }  // namespace
+
+void Products::multiply(const Float8Product& product, cudaStream_t stream) {
+  Float8Product later = product;
+  for (Tensor* tensor : {&later.y, &later.left.codes, &later.left.inverses, &later.right.codes,
+                         &later.right.inverses})
+    *tensor = borrowed(*tensor);
+  emulator::run_or_record(stream, [later] { multiply_now(later); });
+}
 
 void Products::multiply(const Product& product, cudaStream_t stream) {
   Product later = product;

@@ -57,8 +57,14 @@ void load_base(Session& session, const StoreContext& store, const Machine& machi
   session.publish_values();
 }
 
-Steps train(Device& device, Kernels& kernels, const ModelConfig& model, OptimizerKind optimizer,
-            bool adapted) {
+struct Setting {
+  OptimizerKind optimizer = OptimizerKind::kAdam;
+  bool adapted = false;
+  Float8Products float8 = {};
+};
+
+Steps train(Device& device, Kernels& kernels, const ModelConfig& model, const Setting& setting) {
+  const bool adapted = setting.adapted;
   ThreadPool threads(1);
   SilentLog log;
   const auto world = make_single_world(device);
@@ -66,12 +72,12 @@ Steps train(Device& device, Kernels& kernels, const ModelConfig& model, Optimize
   const auto stream = device.make_stream();
   const Machine machine{*world, device, kernels, arena, *stream, threads, log};
   Mesh mesh(*world, test::mesh(1, 1, 1));
-  OptimizerOptions options{.kind = optimizer};
+  OptimizerOptions options{.kind = setting.optimizer};
   if (model.dtype == DType::kF16) options.loss_scale = 1024;  // so that no step is skipped
   Session session(
       machine, mesh,
       {.model = model,
-       .layout = {.vocabulary_multiple = 16},
+       .layout = {.float8 = {.products = setting.float8}, .vocabulary_multiple = 16},
        .micro_batches = 2,
        .seed = 11,
        .optimizer_options = options,
@@ -94,16 +100,15 @@ Steps train(Device& device, Kernels& kernels, const ModelConfig& model, Optimize
 }
 
 void expect_losses_of_the_cpu(const ModelConfig& model, double tolerance,
-                              OptimizerKind optimizer = OptimizerKind::kAdam,
-                              bool adapted = false) {
+                              const Setting& setting = {}) {
   HostDevice host;
   ThreadPool threads(1);
   const auto cpu = make_cpu_kernels(threads);
   const auto device = make_device();
   const auto kernels = make_kernels(*device);
   emulator::GuardedKernels guarded(*kernels);
-  const Steps wanted = train(host, *cpu, model, optimizer, adapted);
-  const Steps got = train(*device, guarded, model, optimizer, adapted);
+  const Steps wanted = train(host, *cpu, model, setting);
+  const Steps got = train(*device, guarded, model, setting);
   for (std::size_t i = 0; i < wanted.losses.size(); ++i) {
     EXPECT_TRUE(std::isfinite(wanted.norms[i])) << "norm of step " << i;
     EXPECT_NEAR(got.losses[i], wanted.losses[i], tolerance) << "loss of step " << i;
@@ -125,6 +130,15 @@ TEST(EmulatedTraining, OfLlamaHasTheLossesOfTheCpu) {
 TEST(EmulatedTraining, InBf16HasTheLossesOfTheCpu) {
   if (test::nightly()) expect_losses_of_the_cpu(tiny("gpt2-tiny", DType::kBF16), 5e-3);
   expect_losses_of_the_cpu(tiny("llama-tiny", DType::kBF16), 5e-3);
+}
+
+TEST(EmulatedTraining, InFp8HasTheLossesOfTheCpu) {
+  for (const Float8Recipe recipe : {Float8Recipe::kTensorwise, Float8Recipe::kBlockwise}) {
+    if (recipe == Float8Recipe::kTensorwise && !test::nightly()) continue;
+    const Setting setting{.float8 = {.recipe = recipe, .gradients = Float8Format::kE5M2}};
+    expect_losses_of_the_cpu(tiny("llama-tiny", DType::kBF16), 5e-3, setting);
+    if (test::nightly()) expect_losses_of_the_cpu(tiny("gpt2-tiny", DType::kBF16), 5e-3, setting);
+  }
 }
 
 // The first tokens of each row see one another; how many differs from row to row.
@@ -162,14 +176,15 @@ TEST(EmulatedTraining, WithBiasesOfDistancesHasTheLossesOfTheCpu) {
 }
 
 TEST(EmulatedTraining, WithMuonHasTheLossesOfTheCpu) {
-  expect_losses_of_the_cpu(tiny("llama-tiny", DType::kF32), 1e-3, OptimizerKind::kMuon);
+  expect_losses_of_the_cpu(tiny("llama-tiny", DType::kF32), 1e-3,
+                           {.optimizer = OptimizerKind::kMuon});
 }
 
 // --qlora --use-dora
 TEST(EmulatedTraining, OfAdaptersOverCodesHasTheLossesOfTheCpu) {
-  expect_losses_of_the_cpu(tiny("llama-tiny", DType::kBF16), 5e-3, OptimizerKind::kAdam, true);
+  expect_losses_of_the_cpu(tiny("llama-tiny", DType::kBF16), 5e-3, {.adapted = true});
   if (!test::nightly()) return;
-  expect_losses_of_the_cpu(tiny("gpt2-tiny", DType::kF32), 1e-4, OptimizerKind::kAdam, true);
+  expect_losses_of_the_cpu(tiny("gpt2-tiny", DType::kF32), 1e-4, {.adapted = true});
 }
 
 }  // namespace

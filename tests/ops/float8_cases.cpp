@@ -9,7 +9,7 @@
 namespace piton::test {
 namespace {
 
-struct Size {
+struct ProductSize {
   std::int64_t n, out, in;
 };
 
@@ -19,54 +19,45 @@ class Float8Cases {
 
   std::vector<CallCase> take() { return std::move(cases_); }
 
-  void add_products(const Float8Products& float8, const Size& size) {
+  void add_products(const Float8Products& float8, const ProductSize& size) {
     float8_ = float8;
     detail_ =
         fmt::format("recipe {} gradients {} n {} out {} in {}", static_cast<int>(float8.recipe),
                     static_cast<int>(float8.gradients), size.n, size.out, size.in);
     add_forward(size);
-    add("", size.out,
-        LinearBackwardInput{.dx = source_.unwritten_rows(DType::kBF16, {size.n, size.in}),
-                            .dy = factor(size.n, size.out),
-                            .weight = weight(size)});
-    LinearBackwardInput with_residual{.dx = source_.unwritten(DType::kBF16, {size.n, size.in}),
-                                      .dy = factor(size.n, size.out),
-                                      .weight = weight(size)};
-    with_residual.residual = source_.normal_rows(DType::kBF16, {size.n, size.in});
-    add(", residual", size.out, with_residual);
-    add_gradient(size);
+    LinearBackwardInput call{.dx = source_.unwritten_rows(DType::kBF16, {size.n, size.in}),
+                             .dy = factor(size.n, size.out),
+                             .weight = weight(size)};
+    if (size.n % 2 == 0) call.residual = source_.normal_rows(DType::kBF16, {size.n, size.in});
+    add("", size.out, call);
+    const Shape shape{size.out, size.in};
+    const bool overwrites = size.n % 2 == 1;
+    add("", size.n,
+        LinearBackwardWeight{.dweight = overwrites ? source_.unwritten(DType::kF32, shape)
+                                                   : source_.normal(DType::kF32, shape),
+                             .dbias = source_.normal(DType::kF32, {size.out}),
+                             .dy = factor(size.n, size.out),
+                             .x = factor(size.n, size.in),
+                             .overwrites = overwrites});
   }
 
  private:
-  void add_forward(const Size& size) {
-    for (const bool wide : {false, true}) {
-      const DType outside = wide ? DType::kF32 : DType::kBF16;
-      LinearForward call{.y = source_.unwritten_rows(outside, {size.n, size.out}),
-                         .x = factor(size.n, size.in),
-                         .weight = weight(size)};
-      add(wide ? ", wide" : "", size.in, call);
-      call.bias = source_.normal(DType::kBF16, {size.out});
-      call.residual = source_.normal_rows(outside, {size.n, size.out});
-      add(wide ? ", wide, residual" : ", residual", size.in, call);
-      if (wide) continue;
-      call.residual = {};
-      call.activation = ActivationKind::kGeluTanh;
-      call.preactivation = source_.unwritten_rows(outside, {size.n, size.out});
-      add(", activation", size.in, call);
-    }
-  }
-
-  void add_gradient(const Size& size) {
-    for (const bool overwrites : {false, true}) {
-      const Shape shape{size.out, size.in};
-      add(overwrites ? ", overwrites" : "", size.n,
-          LinearBackwardWeight{.dweight = overwrites ? source_.unwritten(DType::kF32, shape)
-                                                     : source_.normal(DType::kF32, shape),
-                               .dbias = source_.normal(DType::kF32, {size.out}),
-                               .dy = factor(size.n, size.out),
-                               .x = factor(size.n, size.in),
-                               .overwrites = overwrites});
-    }
+  void add_forward(const ProductSize& size) {
+    const auto call = [&](DType outside) {
+      return LinearForward{.y = source_.unwritten_rows(outside, {size.n, size.out}),
+                           .x = factor(size.n, size.in),
+                           .weight = weight(size)};
+    };
+    add("", size.in, call(DType::kBF16));
+    LinearForward wide = call(DType::kF32);
+    wide.bias = source_.normal(DType::kBF16, {size.out});
+    wide.residual = source_.normal_rows(DType::kF32, {size.n, size.out});
+    add(", wide, residual", size.in, wide);
+    LinearForward activated = call(DType::kBF16);
+    activated.bias = wide.bias;
+    activated.activation = ActivationKind::kGeluTanh;
+    activated.preactivation = source_.unwritten_rows(DType::kBF16, {size.n, size.out});
+    add(", activation", size.in, activated);
   }
 
   // Rows and columns of sizes 1/4, 1/2 and 1, and one of zeros.
@@ -82,7 +73,7 @@ class Float8Cases {
     return tensor;
   }
 
-  WeightView weight(const Size& size) {
+  WeightView weight(const ProductSize& size) {
     return {
         .tensor = factor(size.out, size.in), .out = size.out, .in = size.in, .dtype = DType::kBF16};
   }
@@ -106,13 +97,14 @@ class Float8Cases {
 std::vector<CallCase> float8_cases(const CaseOptions& options) {
   if (options.dtype != DType::kBF16 || !options.float8) return {};
   Float8Cases list(options);
-  for (const Float8Recipe recipe : {Float8Recipe::kTensorwise, Float8Recipe::kBlockwise}) {
-    for (const Size& size : {Size{0, 7, 5}, Size{1, 1, 1}, Size{5, 33, 48}, Size{48, 130, 131}})
-      list.add_products({recipe, Float8Format::kE5M2}, size);
-    list.add_products({recipe, Float8Format::kE4M3}, {33, 64, 128});
-  }
-  list.add_products({Float8Recipe::kBlockwise, Float8Format::kE5M2}, {259, 32, 96});
-  list.add_products({Float8Recipe::kBlockwise, Float8Format::kE5M2}, {2, 260, 300});
+  const Float8Products whole{Float8Recipe::kTensorwise, Float8Format::kE5M2};
+  for (const ProductSize& size : {ProductSize{0, 7, 5}, {1, 1, 1}, {5, 33, 48}, {48, 130, 131}})
+    list.add_products(whole, size);
+  list.add_products({Float8Recipe::kTensorwise, Float8Format::kE4M3}, {16, 32, 64});
+  const Float8Products blocks{Float8Recipe::kBlockwise, Float8Format::kE4M3};
+  for (const ProductSize& size : {ProductSize{0, 7, 5}, {1, 1, 1}, {5, 33, 48}, {130, 130, 131}})
+    list.add_products(blocks, size);
+  list.add_products({Float8Recipe::kBlockwise, Float8Format::kE5M2}, {33, 16, 144});
   return list.take();
 }
 

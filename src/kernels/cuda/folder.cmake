@@ -1,5 +1,6 @@
 # Files with device code; all others here are the C++ compiler's (cmake/cuda.cmake has the language).
-file(GLOB device_sources CONFIGURE_DEPENDS ${path}/*.cu ${path}/attention/*.cu ${path}/experts/*.cu ${path}/updates/*.cu)
+file(GLOB device_sources CONFIGURE_DEPENDS ${path}/*.cu ${path}/attention/*.cu ${path}/experts/*.cu ${path}/float8/*.cu
+     ${path}/updates/*.cu)
 piton_device_sources(device_sources ${CMAKE_BINARY_DIR}/generated/cuda cu ${device_sources})
 target_sources(${target} PRIVATE ${device_sources})
 # fmt 9 takes nvcc for a compiler without constexpr functions, and is then not consistent.

@@ -26,6 +26,10 @@ class CudaKernels final : public Kernels {
   // Products of few rows read codes; others expand them to scratch first.
   bool reads_codes() const override { return true; }
 
+  std::string float8_obstacle(Float8Recipe recipe) const override {
+    return cuda::float8_obstacle(recipe, place_.index);
+  }
+
   std::int64_t row_tile() const override { return Products::kRowTile; }
 
   // The gradient of 768 inputs has 96 tiles of 256 x 128 numbers, for some 130 multiprocessors.

@@ -4,6 +4,7 @@
 #include "kernels/cuda/calls.h"
 #include "kernels/cuda/experts/expert_product.h"
 #include "kernels/cuda/few_row_product.h"
+#include "kernels/cuda/float8/linear_float8.h"
 #include "kernels/cuda/linear_end.cuh"
 #include "kernels/cuda/product.h"
 #include "kernels/cuda/rows.cuh"
@@ -32,6 +33,7 @@ void execute(const LinearForward& call, const CallContext& context) {
     plain.weight = plain_rows(call.weight, context);
     return multiply_experts(plain, context);
   }
+  if (call.float8.given()) return multiply_in_float8(call, context);
   if (has_few_rows(call)) return multiply_few_rows(call, context.stream);
   const WeightView weight = plain_rows(call.weight, context);
   Product product{.y = call.y,

@@ -16,7 +16,8 @@ struct LinearEnd {
   T* preactivation;     // or nullptr
   const T* residual;    // or nullptr; may be y or preactivation
   const B* bias;        // or nullptr
-  const Wide<T>* sums;  // [n, out] contiguous; only for run()
+  const Wide<T>* sums;  // [n, out]; only for run()
+  std::int64_t sums_stride;
   std::int64_t y_stride;
   std::int64_t preactivation_stride;
   std::int64_t residual_stride;
@@ -26,7 +27,7 @@ struct LinearEnd {
 
   template <int kCount>
   __device__ void run(std::int64_t row, std::int64_t column) const {
-    finish(row, column, load<kCount>(sums + row * out + column));
+    finish(row, column, load<kCount>(sums + row * sums_stride + column));
   }
   __device__ void finish(std::int64_t row, std::int64_t column, Wide<T> sum) const {
     finish(row, column, Numbers<Wide<T>, 1>{{sum}});
@@ -55,7 +56,7 @@ inline std::int64_t row_stride_of(const Tensor& tensor) {
   return tensor.defined() ? tensor.stride(0) : 0;
 }
 
-// `sums`: or nullptr, for finish() alone.
+// `sums`: contiguous; or nullptr, for finish() alone.
 template <typename T, typename B>
 LinearEnd<T, B> linear_end(const LinearForward& call, const Wide<T>* sums) {
   return {.y = pointer<T>(call.y),
@@ -63,6 +64,7 @@ LinearEnd<T, B> linear_end(const LinearForward& call, const Wide<T>* sums) {
           .residual = pointer<const T>(call.residual),
           .bias = pointer<const B>(call.bias),
           .sums = sums,
+          .sums_stride = call.weight.out,
           .y_stride = call.y.stride(0),
           .preactivation_stride = row_stride_of(call.preactivation),
           .residual_stride = row_stride_of(call.residual),

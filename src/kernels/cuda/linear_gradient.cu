@@ -2,6 +2,7 @@
 #include "kernels/cuda/calls.h"
 #include "kernels/cuda/column_sums.cuh"
 #include "kernels/cuda/experts/expert_product.h"
+#include "kernels/cuda/float8/linear_float8.h"
 #include "kernels/cuda/product.h"
 
 namespace piton::cuda {
@@ -38,6 +39,7 @@ void execute(const LinearBackwardInput& call, const CallContext& context) {
   if (call.dx.elements() == 0) return;
   PITON_ASSERT(call.weight.form == WeightForm::kRows || call.weight.form == WeightForm::kCodes,
                "cuda: linear backward input of a packed weight");
+  if (call.float8.given()) return multiply_in_float8(call, context);
   const WeightView weight = plain_rows(call.weight, context);
   if (call.first_rows.defined()) {
     LinearBackwardInput plain = call;
@@ -66,12 +68,16 @@ void execute(const LinearBackwardWeight& call, const CallContext& context) {
     plain.dy = in_dtype(call.dy, call.x.dtype(), context);
     return multiply_experts(plain, context);
   }
-  context.products.multiply({.y = call.dweight,
-                             .left = in_dtype(call.dy, call.x.dtype(), context),
-                             .right = call.x,
-                             .left_transposed = true,
-                             .addend = call.overwrites ? Tensor() : call.dweight},
-                            context.stream);
+  if (call.float8.given()) {
+    add_in_float8(call, context);
+  } else {
+    context.products.multiply({.y = call.dweight,
+                               .left = in_dtype(call.dy, call.x.dtype(), context),
+                               .right = call.x,
+                               .left_transposed = true,
+                               .addend = call.overwrites ? Tensor() : call.dweight},
+                              context.stream);
+  }
   if (!call.dbias.defined()) return;
   with_floating(call.dy.dtype(), [&]<typename T>(std::type_identity<T>) {
     launch_column_sums("launch of linear backward weight, bias",

@@ -160,6 +160,74 @@ AlgorithmKey key_of(const Product& product) {
           product.left_transposed ? product.y.dim(0) : 0};
 }
 
+// Numbers of the header of CUDA 12.9; older ones lack the names.
+constexpr auto kScaleModeOfA = static_cast<cublasLtMatmulDescAttributes_t>(31);
+constexpr auto kScaleModeOfB = static_cast<cublasLtMatmulDescAttributes_t>(32);
+constexpr std::int32_t kScaleOfRows = 4;     // CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F
+constexpr std::int32_t kScaleOfSquares = 5;  // CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F
+constexpr int kFirstVersionOfBlocks = 120900;
+
+// A product in FP8 in the library's terms, as LibraryProduct.
+struct LibraryFloat8 {
+  const CublasLt& blas;
+  Description description{blas.destroy_description};
+  Layout a{blas.destroy_layout};  // right
+  Layout b{blas.destroy_layout};  // left
+  Layout d{blas.destroy_layout};  // y, and what is added to
+
+  LibraryFloat8(const CublasLt& library, const Float8Product& product, std::uint64_t rows)
+      : blas(library) {
+    blas.check(blas.create_description(description.address(), CUBLAS_COMPUTE_32F, CUDA_R_32F),
+               "description of a product in FP8");
+    set(CUBLASLT_MATMUL_DESC_TRANSA, CUBLAS_OP_T);
+    set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER,
+        static_cast<const void*>(product.right.inverses.raw()));
+    set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER,
+        static_cast<const void*>(product.left.inverses.raw()));
+    set_mode(kScaleModeOfA, product.right.scales);
+    set_mode(kScaleModeOfB, product.left.scales);
+    const auto depth = static_cast<std::uint64_t>(product.left.codes.dim(1));
+    const auto width = static_cast<std::uint64_t>(product.y.dim(1));
+    make(a, type_of(product.right), depth, width, product.right.codes.stride(0));
+    make(b, type_of(product.left), depth, rows, product.left.codes.stride(0));
+    make(d, CUDA_R_32F, width, rows, product.y.stride(0));
+  }
+
+ private:
+  static cudaDataType_t type_of(const Float8Factor& factor) {
+    return factor.format == Float8Format::kE4M3 ? CUDA_R_8F_E4M3 : CUDA_R_8F_E5M2;
+  }
+  void set_mode(cublasLtMatmulDescAttributes_t attribute, Float8Scales scales) {
+    if (scales == Float8Scales::kWhole) return;  // the library's default
+    set(attribute, scales == Float8Scales::kRows ? kScaleOfRows : kScaleOfSquares);
+  }
+  template <typename Value>
+  void set(cublasLtMatmulDescAttributes_t attribute, const Value& value) {
+    blas.check(blas.set_in_description(description.get(), attribute, &value, sizeof(value)),
+               "description of a product in FP8");
+  }
+  void make(Layout& layout, cudaDataType_t type, std::uint64_t rows, std::uint64_t columns,
+            std::int64_t stride) {
+    blas.check(blas.create_layout(layout.address(), type, rows, columns, stride),
+               "layout of a product in FP8");
+  }
+};
+
+// What the algorithm of a product in FP8 depends on.
+using Float8Key = std::array<std::int64_t, 8>;
+
+Float8Key key_of(const Float8Product& product) {
+  const auto number = [](auto value) { return static_cast<std::int64_t>(value); };
+  return {product.y.dim(1),
+          product.left.codes.dim(1),
+          number(product.left.format),
+          number(product.right.format),
+          number(product.left.scales),
+          number(product.right.scales),
+          number(product.adds),
+          alignment_of(product.y)};
+}
+
 }  // namespace
 
 bool activates_in_product(ActivationKind kind, const Tensor& y, const Tensor& preactivation) {
@@ -173,6 +241,41 @@ struct Products::State {
   Owned<cublasLtHandle_t> library{blas.destroy};
   std::mutex mutex;
   std::map<AlgorithmKey, cublasLtMatmulAlgo_t> algorithms;
+  std::map<Float8Key, cublasLtMatmulAlgo_t> float8_algorithms;
+
+  // Sums in FP8 are never divided along k.
+  cublasLtMatmulAlgo_t algorithm(const Float8Product& product) {
+    const Float8Key key = key_of(product);
+    const std::scoped_lock lock(mutex);
+    const auto known = float8_algorithms.find(key);
+    if (known != float8_algorithms.end()) return known->second;
+    const LibraryFloat8 asked(blas, product, kUsualRows);
+    Preference preference{blas.destroy_preference};
+    blas.check(blas.create_preference(preference.address()), "preference of a product in FP8");
+    const auto set = [&](cublasLtMatmulPreferenceAttributes_t attribute, auto value) {
+      blas.check(blas.set_in_preference(preference.get(), attribute, &value, sizeof(value)),
+                 "preference of a product in FP8");
+    };
+    set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<std::uint64_t>(kWorkspaceBytes));
+    set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+        static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_NONE));
+    for (const auto attribute :
+         {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
+      set(attribute, static_cast<std::uint32_t>(alignment_of(product.y)));
+    cublasLtMatmulHeuristicResult_t best{};
+    int found = 0;
+    blas.check(
+        blas.find_algorithm(library.get(), asked.description.get(), asked.a.get(), asked.b.get(),
+                            asked.d.get(), asked.d.get(), preference.get(), 1, &best, &found),
+        "choice of an algorithm for a product in FP8");
+    if (found == 0) {
+      throw Error(Fault::kUsage,
+                  "cuda: cuBLASLt has no algorithm for a product in FP8 of width {} and depth {}; "
+                  "leave --fp8-format out, or use --kernels cpu",
+                  key[0], key[1]);
+    }
+    return float8_algorithms[key] = best.algo;
+  }
 
   cublasLtMatmulAlgo_t algorithm(const Product& product) {
     const AlgorithmKey key = key_of(product);
@@ -252,6 +355,36 @@ void Products::multiply(const Product& product, cudaStream_t stream) {
                            product.y.raw(), library.d.get(), &algorithm, workspace.raw(),
                            static_cast<std::size_t>(kWorkspaceBytes), stream),
              "product");
+}
+
+void Products::multiply(const Float8Product& product, cudaStream_t stream) {
+  const cublasLtMatmulAlgo_t algorithm = state_->algorithm(product);
+  const CublasLt& blas = state_->blas;
+  const LibraryFloat8 library(blas, product, static_cast<std::uint64_t>(product.y.dim(0)));
+  const Tensor workspace = scratch(DType::kU8, {kWorkspaceBytes}, product.y.place(), stream);
+  const float one = 1;
+  const float beta = product.adds ? 1 : 0;
+  blas.check(blas.multiply(state_->library.get(), library.description.get(), &one,
+                           product.right.codes.raw(), library.a.get(), product.left.codes.raw(),
+                           library.b.get(), &beta, product.y.raw(), library.d.get(),
+                           product.y.raw(), library.d.get(), &algorithm, workspace.raw(),
+                           static_cast<std::size_t>(kWorkspaceBytes), stream),
+             "product in FP8");
+}
+
+std::string float8_obstacle(Float8Recipe recipe, int device) {
+  cudaDeviceProp properties{};
+  check(cudaGetDeviceProperties(&properties, device), "look at the device");
+  const int capability = properties.major * 10 + properties.minor;
+  const auto has = [&](std::string_view wanted) {
+    return fmt::format("device {} ({}) has compute capability {}.{}, wanted {}", device,
+                       properties.name, properties.major, properties.minor, wanted);
+  };
+  if (recipe != Float8Recipe::kBlockwise)
+    return capability >= 89 ? "" : has("8.9 or newer for products in FP8");
+  if (properties.major != 9) return has("9.0 for --fp8-recipe blockwise");
+  if (CUBLAS_VERSION >= kFirstVersionOfBlocks) return "";
+  return "this build has cuBLAS of a CUDA before 12.9, which --fp8-recipe blockwise needs";
 }
 
 }  // namespace piton::cuda

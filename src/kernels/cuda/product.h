@@ -6,8 +6,11 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "kernels/activation.h"
+#include "kernels/cuda/float8/float8_factor.h"
+#include "kernels/linear.h"
 #include "tensor/tensor.h"
 
 namespace piton::cuda {
@@ -28,6 +31,19 @@ struct Product {
   Tensor preactivation;  // [m, n] or empty  written; the sum, rounded; only if `activates`
 };
 
+// y = left right^T, or with `adds` added to y. y fp32 [m, n], left [m, k], right [n, k]
+// (float8/float8_factor.h).
+struct Float8Product {
+  Tensor y;
+  Float8Factor left;
+  Float8Factor right;
+  bool adds = false;
+};
+
+// Why device number `device` and the library do not multiply in FP8 by this recipe, for a message;
+// empty if they do.
+std::string float8_obstacle(Float8Recipe recipe, int device);
+
 // Whether the library can add this activation to a product with y of `dtype`: its rows and its
 // preactivation's begin at multiples of 16 bytes.
 bool activates_in_product(ActivationKind kind, const Tensor& y, const Tensor& preactivation);
@@ -44,6 +60,9 @@ class Products {
   // n, k, dtypes and alignment, not on m, so rows of `left` that are cut at a multiple of kRowTile
   // give the same bits.
   void multiply(const Product& product, cudaStream_t stream);
+
+  // The same.
+  void multiply(const Float8Product& product, cudaStream_t stream);
 
   static constexpr std::int64_t kRowTile = 256;  // no kernel of the library has taller tiles
 

@@ -24,6 +24,9 @@ class ForwardingKernels : public Kernels {
     return inner_.frozen_form(form, dtype);
   }
   bool reads_codes() const final { return inner_.reads_codes(); }
+  std::string float8_obstacle(Float8Recipe recipe) const final {
+    return inner_.float8_obstacle(recipe);
+  }
   std::int64_t row_tile() const final { return inner_.row_tile(); }
   std::int64_t full_speed_rows() const final { return inner_.full_speed_rows(); }
 

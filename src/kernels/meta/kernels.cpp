@@ -20,6 +20,10 @@ WeightForm MetaKernels::frozen_form(WeightForm form, DType dtype) const {
 
 bool MetaKernels::reads_codes() const { return like_ && like_->reads_codes(); }
 
+std::string MetaKernels::float8_obstacle(Float8Recipe recipe) const {
+  return like_ ? like_->float8_obstacle(recipe) : Kernels::float8_obstacle(recipe);
+}
+
 std::int64_t MetaKernels::row_tile() const { return like_ ? like_->row_tile() : 1; }
 
 std::int64_t MetaKernels::full_speed_rows() const {

@@ -19,6 +19,7 @@ class MetaKernels final : public Kernels {
   WeightForm forward_form(std::int64_t rows, std::int64_t in, DType dtype) const override;
   WeightForm frozen_form(WeightForm form, DType dtype) const override;
   bool reads_codes() const override;
+  std::string float8_obstacle(Float8Recipe recipe) const override;
   std::int64_t row_tile() const override;
   std::int64_t full_speed_rows() const override;
 
