@@ -42,6 +42,8 @@ TRAINING = {
     "recompute": (LLAMA, "--bf16 --recompute-granularity full --recompute-method uniform --recompute-num-layers 1"),
     "selective": (LLAMA, "--bf16 --recompute-granularity selective --recompute-modules core_attn layernorm"),
     "residual_fp32": (LLAMA, "--bf16 --fp32-residual-connection"),
+    "fp8_tensorwise": (LLAMA, "--bf16 --fp8-format hybrid"),
+    "fp8_blockwise": (LLAMA, "--bf16 --fp8-format e4m3 --fp8-recipe blockwise"),
     "alibi": (GPT, "--bf16 --position-embedding-type alibi"),
     "window": (LLAMA, "--bf16 --pre-tockens 16"),
     "documents": (LLAMA, "--bf16 --reset-attention-mask --reset-position-ids"),

@@ -178,7 +178,8 @@ void codes_product(CpuContext& context, const LinearCall& call, LinearFunction p
 bool multiplies_by_codes(const LinearCall& call);
 void code_products(CpuContext& context, std::span<const LinearCall> calls);
 
-// linear_float8.cpp: calls in FP8, whose factors are rounded to rows of bf16 for the products above.
+// linear_float8.cpp: calls in FP8, whose factors are rounded to rows of bf16 for the products
+// above.
 void multiply_in_float8(CpuContext& context, const LinearForward& call);
 void multiply_in_float8(CpuContext& context, const LinearBackwardInput& call);
 void add_in_float8(CpuContext& context, const LinearBackwardWeight& call);  // not to dbias

@@ -1,8 +1,8 @@
 // The three products of a linear in FP8. Sums go to scratch in fp32, and what follows them reads
 // them there; a gradient of a weight is added to by the library where its sizes allow.
 #include "kernels/cuda/calls.h"
-#include "kernels/cuda/linear_end.cuh"
 #include "kernels/cuda/float8/linear_float8.h"
+#include "kernels/cuda/linear_end.cuh"
 #include "kernels/cuda/product.h"
 #include "kernels/cuda/rows.cuh"
 #include "kernels/cuda/scratch.h"
