@@ -95,7 +95,7 @@ class Float8Cases {
 }  // namespace
 
 std::vector<CallCase> float8_cases(const CaseOptions& options) {
-  if (options.dtype != DType::kBF16 || !options.float8) return {};
+  if (options.dtype != DType::kBF16) return {};
   Float8Cases list(options);
   const Float8Products whole{Float8Recipe::kTensorwise, Float8Format::kE5M2};
   for (const ProductSize& size : {ProductSize{0, 7, 5}, {1, 1, 1}, {5, 33, 48}, {48, 130, 131}})
