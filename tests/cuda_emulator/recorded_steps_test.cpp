@@ -39,6 +39,7 @@ struct StepsSettings {
   ModelConfig model;
   OptimizerOptions optimizer = {};
   RecomputeRules recompute = {};
+  Float8Products float8 = {};
   int zero_stage = 0;
   Adapters adapters = {};
 };
@@ -79,7 +80,9 @@ class StepsRun {
         mesh_(*world_, test::mesh(1, 1, 1)),
         session_(machine_, mesh_,
                  {.model = settings.model,
-                  .layout = {.recompute = settings.recompute, .vocabulary_multiple = 16},
+                  .layout = {.recompute = settings.recompute,
+                             .float8 = {.products = settings.float8},
+                             .vocabulary_multiple = 16},
                   .zero_stage = settings.zero_stage,
                   .micro_batches = 2,
                   .seed = 11,
@@ -248,6 +251,13 @@ TEST(RecordedSteps, OfExpertsAndRecomputationHaveTheBitsOfLaunches) {
   StepsSettings settings{.model = dropping("llama-tiny", DType::kBF16),
                          .recompute = RecomputeRules{RecomputeGranularity::kFull}};
   settings.model.experts = ExpertFacts{.experts = 4, .choices = 2, .balance_factor = 0.01};
+  expect_bits_of_launches(settings, four_steps, 5);
+}
+
+TEST(RecordedSteps, InFp8HaveTheBitsOfLaunches) {
+  const StepsSettings settings{
+      .model = dropping("llama-tiny", DType::kBF16),
+      .float8 = {.recipe = Float8Recipe::kTensorwise, .gradients = Float8Format::kE5M2}};
   expect_bits_of_launches(settings, four_steps, 5);
 }
 
