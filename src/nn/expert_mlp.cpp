@@ -8,7 +8,6 @@
 #include "ops/experts/row_scores.h"
 #include "ops/linear/rank_rows.h"
 #include "ops/scale.h"
-#include "ops/scale.h"
 
 namespace piton {
 namespace {

@@ -29,8 +29,8 @@ struct RunPlan {
   std::optional<std::int64_t> memory_limit;
   bool saves_optimizer = true;  // not under --no-save-optim
   SessionSettings session;
-  // Of the models of --ref-model, --teacher-model and --reward-model, which the run holds in addition; set by
-  // add_second_models() (train/reference_model.h).
+  // Of the models of --ref-model, --teacher-model and --reward-model, which the run holds in
+  // addition; set by add_second_models() (train/reference_model.h).
   std::optional<SessionSettings> reference, teacher, judge;
 
   // Samples of each micro-batch of a rank, equal or not.
