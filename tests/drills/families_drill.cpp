@@ -147,6 +147,7 @@ TEST_F(EveryFamily, TrainsResumesRecomputesIsDividedAndGenerates) {
   const std::vector<std::string> families = test::golden_folders();
   EXPECT_GE(families.size(), 17U);
   for (std::size_t i = 0; i < families.size(); ++i) {
+    if (!whole() && i % 2 == 1) continue;  // these by night
     const fs::path source = dir_ / families[i];
     test::write_family_folder(source, families[i]);
     for (std::size_t type = 0; type < types.size(); ++type) {
