@@ -17,6 +17,7 @@ endfunction()
 #      REJECTS words...         exit 2
 #      SAYS regex)              what the message has
 function(rule name)
+  set(ENV{PITON_GRACE_SECONDS} 0)  # no rank has more to say than the line that is looked for
   cmake_parse_arguments(arg "PLAN" "RANKS;SAYS" "ACCEPTS;REJECTS" ${ARGN})
   set(command ${PITON} pretrain --threads 1 ${data})
   if(arg_RANKS)
