@@ -481,7 +481,7 @@ const std::vector<Layout> kLayouts = {
     muon(2, 3),
     muon(4, 3),
     muon(2, 1)};
-INSTANTIATE_TEST_SUITE_P(Layouts, NcclTraining, testing::ValuesIn(test::sampled(kLayouts, 2)),
+INSTANTIATE_TEST_SUITE_P(Layouts, NcclTraining, testing::ValuesIn(test::sampled(kLayouts, 3)),
                          [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace

@@ -335,7 +335,9 @@ TEST(RecordedSteps, LeaveMemoryAloneThatOthersHold) {
     for (int step = 0; step < 7; ++step) {
       run.step({2, 1});
       if (step == 3) held.push_back(run.hold(40000));
-      if (step > 3) EXPECT_TRUE(run.still_zero(held.back()));
+      if (step > 3) {
+        EXPECT_TRUE(run.still_zero(held.back()));
+      }
     }
     held.clear();
   };
