@@ -10,40 +10,13 @@ namespace {
 
 ModelConfig gpt2_model(const HfConfig& config) {
   ModelConfig model = gpt2_facts();
-  model.layers = config.size("n_layer");
-  model.hidden = config.size("n_embd");
-  model.ffn_hidden = config.size("n_inner", 4 * model.hidden);
-  model.heads = model.groups = config.size("n_head");
-  if (model.hidden % model.heads != 0) config.refuse("n_head", "a divisor of n_embd");
-  model.head_size = model.hidden / model.heads;
-  model.vocabulary = config.size("vocab_size");
-  model.max_positions = config.size("n_positions");
-  model.norm_eps = config.number("layer_norm_epsilon", 1e-5);
-  model.activation = hf_activation(config, "activation_function", "gelu_new");
-  model.hidden_dropout = config.number("resid_pdrop", 0.1);
-  if (config.number("embd_pdrop", 0.1) != model.hidden_dropout)
-    config.refuse("embd_pdrop", "the same as resid_pdrop");
-  model.attention_dropout = config.number("attn_pdrop", 0.1);
-  model.init_deviation = config.number("initializer_range", 0.02);
+  set_gpt2_sizes(config, 0.1, model);
   model.tied = config.flag("tie_word_embeddings", true);
   if (!config.flag("scale_attn_weights", true)) config.refuse("scale_attn_weights", "true");
   for (const char* key : {"scale_attn_by_inverse_layer_idx", "add_cross_attention"}) {
     if (config.flag(key, false)) config.refuse(key, "false");
   }
   return model;
-}
-
-nlohmann::ordered_json gpt2_keys(const ModelConfig& model) {
-  return {{"n_layer", model.layers},
-          {"n_embd", model.hidden},
-          {"n_inner", model.ffn_hidden},
-          {"n_head", model.heads},
-          {"n_positions", model.max_positions},
-          {"layer_norm_epsilon", model.norm_eps},
-          {"activation_function", hf_activation_name(model.activation)},
-          {"resid_pdrop", model.hidden_dropout},
-          {"embd_pdrop", model.hidden_dropout},
-          {"attn_pdrop", model.attention_dropout}};
 }
 
 std::vector<HfPlace> gpt2_places(const ModelConfig& model) {
@@ -87,7 +60,7 @@ HfFamily hf_gpt2() {
           .architectures = {"GPT2LMHeadModel"},
           .model = gpt2_model,
           .places = gpt2_places,
-          .keys = gpt2_keys,
+          .keys = gpt2_size_keys,
           .optional_prefix = "transformer.",
           .ignored = {".attn.bias", ".attn.masked_bias"}};
 }

@@ -21,27 +21,9 @@ double rotary_share_of(std::int64_t channels, std::int64_t head_size) {
   return share;
 }
 
-void set_dropout(const HfConfig& config, ModelConfig& model) {
-  model.hidden_dropout = config.number("resid_pdrop", 0.0);
-  if (config.number("embd_pdrop", 0.0) != model.hidden_dropout)
-    config.refuse("embd_pdrop", "the same as resid_pdrop");
-}
-
 ModelConfig gptj_model(const HfConfig& config) {
   ModelConfig model = gptj_facts();
-  model.layers = config.size("n_layer");
-  model.hidden = config.size("n_embd");
-  model.ffn_hidden = config.size("n_inner", 4 * model.hidden);
-  model.heads = model.groups = config.size("n_head");
-  if (model.hidden % model.heads != 0) config.refuse("n_head", "a divisor of n_embd");
-  model.head_size = model.hidden / model.heads;
-  model.vocabulary = config.size("vocab_size");
-  model.max_positions = config.size("n_positions");
-  model.norm_eps = config.number("layer_norm_epsilon", 1e-5);
-  model.activation = hf_activation(config, "activation_function", "gelu_new");
-  set_dropout(config, model);
-  model.attention_dropout = config.number("attn_pdrop", 0.0);
-  model.init_deviation = config.number("initializer_range", 0.02);
+  set_gpt2_sizes(config, 0.0, model);
   model.tied = config.flag("tie_word_embeddings", false);
   if (config.lists("rotary_dim") && !config.has("rotary_dim"))
     config.refuse("rotary_dim", "a number of channels");
@@ -53,17 +35,9 @@ ModelConfig gptj_model(const HfConfig& config) {
 }
 
 nlohmann::ordered_json gptj_keys(const ModelConfig& model) {
-  return {{"n_layer", model.layers},
-          {"n_embd", model.hidden},
-          {"n_inner", model.ffn_hidden},
-          {"n_head", model.heads},
-          {"n_positions", model.max_positions},
-          {"rotary_dim", model.rotary_channels()},
-          {"layer_norm_epsilon", model.norm_eps},
-          {"activation_function", hf_activation_name(model.activation)},
-          {"resid_pdrop", model.hidden_dropout},
-          {"embd_pdrop", model.hidden_dropout},
-          {"attn_pdrop", model.attention_dropout}};
+  nlohmann::ordered_json keys = gpt2_size_keys(model);
+  keys["rotary_dim"] = model.rotary_channels();
+  return keys;
 }
 
 std::vector<HfPlace> gptj_places(const ModelConfig& model) {
@@ -83,7 +57,7 @@ ModelConfig phi_model(const HfConfig& config) {
   ModelConfig model = llama_like_model(config, phi_facts(), {.rotary_share = 0.5});
   model.norm_eps = config.number("layer_norm_eps", 1e-5);
   model.activation = hf_activation(config, "hidden_act", "gelu_new");
-  set_dropout(config, model);
+  set_residual_dropout(config, 0.0, model);
   if (config.flag("qk_layernorm", false)) config.refuse("qk_layernorm", "false");
   return model;
 }

@@ -40,9 +40,7 @@ ModelConfig granite_model(const HfConfig& config) {
 }
 
 nlohmann::ordered_json granite_keys(const ModelConfig& model) {
-  nlohmann::ordered_json keys = llama_like_keys(model);
-  keys["rope_parameters"].erase("partial_rotary_factor");  // Transformers rotates all channels
-  if (model.heads * model.head_size == model.hidden) keys.erase("head_dim");
+  nlohmann::ordered_json keys = whole_rotary_keys(model);
   keys["attention_bias"] = model.output_bias;
   keys["mlp_bias"] = model.biases;
   add_factors(model, keys);

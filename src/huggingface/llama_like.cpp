@@ -232,6 +232,41 @@ nlohmann::ordered_json window_layer_types(const ModelConfig& model) {
   return types;
 }
 
+void set_residual_dropout(const HfConfig& config, double otherwise, ModelConfig& model) {
+  model.hidden_dropout = config.number("resid_pdrop", otherwise);
+  if (config.number("embd_pdrop", otherwise) != model.hidden_dropout)
+    config.refuse("embd_pdrop", "the same as resid_pdrop");
+}
+
+void set_gpt2_sizes(const HfConfig& config, double dropout, ModelConfig& model) {
+  model.layers = config.size("n_layer");
+  model.hidden = config.size("n_embd");
+  model.ffn_hidden = config.size("n_inner", 4 * model.hidden);
+  model.heads = model.groups = config.size("n_head");
+  if (model.hidden % model.heads != 0) config.refuse("n_head", "a divisor of n_embd");
+  model.head_size = model.hidden / model.heads;
+  model.vocabulary = config.size("vocab_size");
+  model.max_positions = config.size("n_positions");
+  model.norm_eps = config.number("layer_norm_epsilon", 1e-5);
+  model.activation = hf_activation(config, "activation_function", "gelu_new");
+  set_residual_dropout(config, dropout, model);
+  model.attention_dropout = config.number("attn_pdrop", dropout);
+  model.init_deviation = config.number("initializer_range", 0.02);
+}
+
+nlohmann::ordered_json gpt2_size_keys(const ModelConfig& model) {
+  return {{"n_layer", model.layers},
+          {"n_embd", model.hidden},
+          {"n_inner", model.ffn_hidden},
+          {"n_head", model.heads},
+          {"n_positions", model.max_positions},
+          {"layer_norm_epsilon", model.norm_eps},
+          {"activation_function", hf_activation_name(model.activation)},
+          {"resid_pdrop", model.hidden_dropout},
+          {"embd_pdrop", model.hidden_dropout},
+          {"attn_pdrop", model.attention_dropout}};
+}
+
 ActivationKind hf_activation(const HfConfig& config, const std::string& key,
                              const std::string& otherwise) {
   const std::string name = config.word(key, otherwise);
@@ -258,6 +293,13 @@ std::string hf_activation_name(ActivationKind kind) {
       return "relu";
   }
   return "";
+}
+
+nlohmann::ordered_json whole_rotary_keys(const ModelConfig& model) {
+  nlohmann::ordered_json keys = llama_like_keys(model);
+  keys["rope_parameters"].erase("partial_rotary_factor");
+  if (model.heads * model.head_size == model.hidden) keys.erase("head_dim");
+  return keys;
 }
 
 nlohmann::ordered_json window_key(const ModelConfig& model) {

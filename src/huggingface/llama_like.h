@@ -28,6 +28,9 @@ ModelConfig llama_like_model(const HfConfig& config, ModelConfig facts,
 
 // The inverse: the keys that llama_like_model() and set_rotary() read.
 nlohmann::ordered_json llama_like_keys(const ModelConfig& model);
+// The same without "partial_rotary_factor", for families of which Transformers rotates all
+// channels, and without "head_dim" where heads fill the width.
+nlohmann::ordered_json whole_rotary_keys(const ModelConfig& model);
 // "sliding_window": a number of keys, or null.
 nlohmann::ordered_json window_key(const ModelConfig& model);
 // The name of an activation in config.json.
@@ -82,6 +85,15 @@ struct WindowDefaults {
 void set_window_layers(const HfConfig& config, ModelConfig& model, const WindowDefaults& defaults);
 // "layer_types" of such a model.
 nlohmann::ordered_json window_layer_types(const ModelConfig& model);
+
+// The dropout of embedding and branches, which is one number in Piton; `otherwise`: of an absent
+// key.
+void set_residual_dropout(const HfConfig& config, double otherwise, ModelConfig& model);
+
+// Sizes, activation and dropout under GPT-2's keys (n_layer, n_embd, ...), also of GPT-J; and the
+// inverse.
+void set_gpt2_sizes(const HfConfig& config, double dropout, ModelConfig& model);
+nlohmann::ordered_json gpt2_size_keys(const ModelConfig& model);
 
 // The activation that `key` names; `otherwise` if the key is absent.
 ActivationKind hf_activation(const HfConfig& config, const std::string& key,

@@ -43,9 +43,7 @@ ModelConfig smollm3_model(const HfConfig& config) {
 }
 
 nlohmann::ordered_json smollm3_keys(const ModelConfig& model) {
-  nlohmann::ordered_json keys = llama_like_keys(model);
-  keys["rope_parameters"].erase("partial_rotary_factor");  // Transformers rotates all channels
-  if (model.heads * model.head_size == model.hidden) keys.erase("head_dim");
+  nlohmann::ordered_json keys = whole_rotary_keys(model);
   keys["attention_bias"] = model.qkv_biases;
   keys["mlp_bias"] = model.biases;
   keys["use_sliding_window"] = false;

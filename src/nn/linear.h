@@ -82,14 +82,14 @@ class RowLinear {
                 const Dropout& dropout) const;
 
  private:
-  Shard shard_;
-  Parameter* weight_;
-  Parameter* bias_ = nullptr;
-  std::vector<LayerAdapter> adapters_;  // one or none of each choice
   // The end of a branch: norm and factor of the biased sum, then dropout and residual.
   Value ended(Context& context, const Value& sum, const Value* residual,
               const Dropout& dropout) const;
 
+  Shard shard_;
+  Parameter* weight_;
+  Parameter* bias_ = nullptr;
+  std::vector<LayerAdapter> adapters_;  // one or none of each choice
   std::optional<Norm> norm_;
   double factor_;
 };

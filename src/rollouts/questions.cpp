@@ -54,8 +54,7 @@ class QuestionEncoder {
 
  private:
   std::vector<std::int32_t> ids_of_chat(const Json& record, Json messages) {
-    while (!messages.empty() && is_of_assistant(messages.back()))
-      messages.erase(messages.size() - 1);
+    messages = without_answer(std::move(messages));
     if (messages.empty()) throw Error(Fault::kData, "the conversation has no question");
     // Not that of today: a run that continues tomorrow has the same questions.
     ChatInput input{.messages = std::move(messages), .now_seconds = kDateOfPrompts};
@@ -146,6 +145,15 @@ class QuestionSamples final : public SampleSource {
 };
 
 }  // namespace
+
+const Json& question_in(const Json& record) {
+  return record.at(record.contains("prompt") ? "prompt" : "messages");
+}
+
+Json without_answer(Json messages) {
+  while (!messages.empty() && is_of_assistant(messages.back())) messages.erase(messages.size() - 1);
+  return messages;
+}
 
 Questions::Questions(const std::vector<std::string>& files, const QuestionReading& reading,
                      std::uint64_t seed, Log& log)

@@ -18,6 +18,12 @@
 
 namespace piton {
 
+// "prompt" or "messages" of a record, which has one of them.
+const nlohmann::ordered_json& question_in(const nlohmann::ordered_json& record);
+
+// A conversation up to its last message that is not of the assistant.
+nlohmann::ordered_json without_answer(nlohmann::ordered_json messages);
+
 struct RolloutQuestion {
   nlohmann::ordered_json record;
   std::vector<std::int32_t> ids;

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "rollouts/final_answer.h"
+#include "rollouts/questions.h"
 #include "rollouts/reward_program.h"
 #include "text/unicode/pattern.h"
 
@@ -101,7 +102,7 @@ std::string line_about(const JudgedAnswer& answer) {
   const Json& record = *answer.record;
   const bool chat = !record.contains("prompt");
   Json line = Json::object();
-  line["prompt"] = record.at(chat ? "messages" : "prompt");
+  line["prompt"] = question_in(record);
   line["completion"] = answer.completion;
   for (const auto& [key, value] : record.items()) {
     if (key != "prompt" && key != "completion" && !(chat && key == "messages")) line[key] = value;

@@ -9,15 +9,13 @@
 #include "data/instruct/model_prompt.h"
 #include "data/samples/batch_source.h"
 #include "model/reward_head.h"
+#include "rollouts/questions.h"
 #include "text/chat/chat_tokens.h"
 
 namespace piton {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-// Rows of a batch are as long as its longest text, rounded up to a multiple of this.
-constexpr std::int64_t kTextMultiple = 16;
 
 std::vector<std::int32_t> text_of_chat(const RewardModel& model, const JudgedAnswer& answer,
                                        Json messages) {
@@ -28,8 +26,7 @@ std::vector<std::int32_t> text_of_chat(const RewardModel& model, const JudgedAns
                 "chat_template.jinja next to its tokenizer",
                 model.folder);
   }
-  while (!messages.empty() && messages.back().value("role", "") == "assistant")
-    messages.erase(messages.size() - 1);
+  messages = without_answer(std::move(messages));
   messages.push_back({{"role", "assistant"}, {"content", answer.completion}});
   // The date of prompts that it was trained with.
   const ChatInput input{.messages = std::move(messages), .now_seconds = kDateOfPrompts};
@@ -67,8 +64,7 @@ std::vector<std::vector<std::int32_t>> judged_texts(const RewardModel& model,
   std::vector<std::vector<std::int32_t>> texts;
   const std::int64_t longest = model.session->settings().model.longest_sequence();
   for (const JudgedAnswer& one : answers) {
-    const Json& record = *one.record;
-    const Json& question = record.contains("prompt") ? record["prompt"] : record["messages"];
+    const Json& question = question_in(*one.record);
     texts.push_back(
         question.is_array()
             ? text_of_chat(model, one, question)
@@ -90,9 +86,8 @@ std::vector<double> rewards_of(const RewardModel& model,
   Mesh& mesh = session.mesh();
   std::int64_t longest = 1;
   for (const auto& text : texts) longest = std::max(longest, std::ssize(text));
-  const std::int64_t length =
-      std::min((longest + kTextMultiple - 1) / kTextMultiple * kTextMultiple,
-               session.settings().model.longest_sequence());
+  const std::int64_t length = BatchSource::padded_length(
+      longest, kRowMultiple, session.settings().model.longest_sequence());
   const BatchPlace place{.global_batch = batches.samples,
                          .micro_batch = batches.micro_batch,
                          .rank = mesh.sample_rank(),

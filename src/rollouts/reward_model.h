@@ -16,6 +16,9 @@
 
 namespace piton {
 
+// Rows of a batch of texts are as long as the longest of them, up to a multiple of this.
+inline constexpr std::int64_t kRowMultiple = 16;
+
 struct RewardModel {
   std::unique_ptr<Session> session;  // for inference, in the layout of the model in training
   std::unique_ptr<Tokenizer> tokenizer;

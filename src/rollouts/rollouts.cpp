@@ -18,9 +18,6 @@
 namespace piton {
 namespace {
 
-// Rows of a batch are as long as its longest text, rounded up to a multiple of this.
-constexpr std::int64_t kRowMultiple = 16;
-
 template <typename T>
 std::string bytes_of_values(const std::vector<T>& values) {
   std::string bytes(values.size() * sizeof(T), '\0');
@@ -240,9 +237,8 @@ std::vector<std::vector<MicroBatch>> Rollouts::parts_of(const std::vector<Answer
 nlohmann::ordered_json Rollouts::line_of(const Answer& answer,
                                          const std::vector<std::vector<double>>& rewards,
                                          std::size_t index, double advantage) const {
-  const nlohmann::ordered_json& record = answer.question->record;
   nlohmann::ordered_json line;
-  line["prompt"] = record.contains("prompt") ? record["prompt"] : record["messages"];
+  line["prompt"] = question_in(answer.question->record);
   line["completion"] = text_of(answer);
   line["tokens"] = answer.ids.size();
   line["truncated"] = !answer.ended;
@@ -275,8 +271,7 @@ RolloutBatch Rollouts::next(const RolloutModels& models, const BatchPlace& place
     const std::int64_t length = std::ssize(one.question->ids) + std::ssize(one.ids) - 1;
     made.row_length = std::max(made.row_length, length);
   }
-  made.row_length = std::min((made.row_length + kRowMultiple - 1) / kRowMultiple * kRowMultiple,
-                             settings_.sequence);
+  made.row_length = BatchSource::padded_length(made.row_length, kRowMultiple, settings_.sequence);
   made.parts = parts_of(answers, advantages.values, place, made.row_length);
   if (rewards_.empty()) return made;  // the first rank alone has them
   for (std::size_t i = 0; i < answers.size() && std::cmp_less(i, options.log_completions); ++i)

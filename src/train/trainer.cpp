@@ -154,19 +154,18 @@ StepMetrics Trainer::one_step() {
                  .parameters_not_finite = [&] {
                    return run_.session->optimizer().parameters_not_finite(machine_.stream);
                  }});
-  if (run_.data->has_validation() && (state.iteration % loop.eval_interval == 0 || done())) {
+  const bool evaluates = state.iteration % loop.eval_interval == 0 || done();
+  if (run_.data->has_validation() && evaluates) {
     metrics.validation_loss = validation_loss_ = run_evaluation(metrics.validation_figures);
     if (!validation_loss_) {
       sinks_.warning(fmt::format("iteration {}: {}", state.iteration, no_validation_loss()));
     }
   }
-  if (run_.rollouts != nullptr && run_.rollouts->evaluates() &&
-      (state.iteration % loop.eval_interval == 0 || done())) {
+  if (run_.rollouts != nullptr && run_.rollouts->evaluates() && evaluates) {
     const Section asking(machine_.sections, kEvaluateSection);
     metrics.validation_figures = run_.rollouts->evaluate(rollout_models(), *everyone_);
   }
-  if (run_.prompts != nullptr && (state.iteration % loop.eval_interval == 0 || done()))
-    metrics.answers = answer_prompts();
+  if (run_.prompts != nullptr && evaluates) metrics.answers = answer_prompts();
   if (inputs_.tasks != nullptr && (state.iteration % run_.settled.tasks.interval == 0 || done())) {
     metrics.tasks = evaluate_tasks();
   }

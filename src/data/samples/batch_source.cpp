@@ -51,8 +51,7 @@ std::int64_t BatchSource::row_length(const BatchPlace& place) {
   for (std::int64_t i = 0; i < place.global_batch; ++i) {
     longest = std::max(longest, samples_->longest(sample_at(place.consumed_samples + i)));
   }
-  const std::int64_t multiple = *rules_.length_multiple;
-  return std::min((longest + multiple - 1) / multiple * multiple, samples_->sequence());
+  return padded_length(longest, *rules_.length_multiple, samples_->sequence());
 }
 
 // Of samples with a decoder: its rows, and what its encoder reads.

@@ -9,6 +9,7 @@
 // another D or b.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -80,6 +81,13 @@ class BatchSource {
     }
     PITON_ASSERT(begin == place.global_batch, "batch {} in micro-batches of {} on {} ranks",
                  place.global_batch, place.micro_batch, place.ranks);
+  }
+
+  // Tokens of the rows of a batch whose longest sample has `longest`: the next multiple, but at
+  // most `most`.
+  static std::int64_t padded_length(std::int64_t longest, std::int64_t multiple,
+                                    std::int64_t most) {
+    return std::min((longest + multiple - 1) / multiple * multiple, most);
   }
 
  private:

@@ -70,28 +70,43 @@ class ArgumentsInMemory {
   PickleValue* list_ = nullptr;        // that is being made
 };
 
+// Names with values, in a dict or a namespace.
 template <typename Out>
-void write_experts(const ModelConfig& model, Out& out) {
-  const ExpertFacts& facts = *model.experts;
-  const auto size = [&](const char* name, std::int64_t value) {
+struct NamedValues {
+  Out& out;
+
+  void size(const char* name, std::int64_t value) {
     out.text(name);
     out.integer(value);
-  };
-  const auto flag = [&](const char* name, bool value) {
+  }
+  void number(const char* name, double value) {
+    out.text(name);
+    out.number(value);
+  }
+  void flag(const char* name, bool value) {
     out.text(name);
     out.boolean(value);
-  };
-  size("num_experts", facts.experts);
-  size("moe_router_topk", facts.choices);
-  size("moe_ffn_hidden_size", model.expert_ffn_hidden());
-  flag("moe_router_pre_softmax", !facts.normalized);
-  out.text("moe_aux_loss_coeff");
-  out.number(facts.balance_factor);
-  flag("moe_grouped_gemm", false);  // one module for each expert
+  }
+  void word(const char* name, std::string_view value) {
+    out.text(name);
+    out.text(value);
+  }
+};
+
+template <typename Out>
+void write_experts(const ModelConfig& model, NamedValues<Out> values) {
+  const ExpertFacts& facts = *model.experts;
+  values.size("num_experts", facts.experts);
+  values.size("moe_router_topk", facts.choices);
+  values.size("moe_ffn_hidden_size", model.expert_ffn_hidden());
+  values.flag("moe_router_pre_softmax", !facts.normalized);
+  values.number("moe_aux_loss_coeff", facts.balance_factor);
+  values.flag("moe_grouped_gemm", false);  // one module for each expert
   if (facts.shared_ffn_hidden != 0)
-    size("moe_shared_expert_intermediate_size", facts.shared_ffn_hidden);
-  flag("moe_shared_expert_gate", facts.shared_gate);
-  if (facts.dense_layers.empty()) return size("moe_layer_freq", 1);
+    values.size("moe_shared_expert_intermediate_size", facts.shared_ffn_hidden);
+  values.flag("moe_shared_expert_gate", facts.shared_gate);
+  if (facts.dense_layers.empty()) return values.size("moe_layer_freq", 1);
+  Out& out = values.out;
   out.text("moe_layer_freq");
   out.begin_list();
   for (std::int64_t layer = 0; layer < model.layers; ++layer)
@@ -100,34 +115,23 @@ void write_experts(const ModelConfig& model, Out& out) {
 }
 
 template <typename Out>
-void write_rotary(const ModelConfig& model, Out& out) {
-  const auto number = [&](const char* name, double value) {
-    out.text(name);
-    out.number(value);
-  };
-  const auto flag = [&](const char* name, bool value) {
-    out.text(name);
-    out.boolean(value);
-  };
-  number("rotary_base", model.rotary_base);
-  number("rotary_percent", model.rotary_share);
-  flag("rotary_interleaved", model.rotary_pairs);
-  if (model.no_rotary_every > 0) {
-    out.text("no_rope_freq");
-    out.integer(model.no_rotary_every);
-  }
+void write_rotary(const ModelConfig& model, NamedValues<Out> values) {
+  values.number("rotary_base", model.rotary_base);
+  values.number("rotary_percent", model.rotary_share);
+  values.flag("rotary_interleaved", model.rotary_pairs);
+  if (model.no_rotary_every > 0) values.size("no_rope_freq", model.no_rotary_every);
   const RotaryScaling& scaling = model.rotary_scaling;
   if (scaling.kind == RotaryScaling::Kind::kLinear)
-    number("rotary_seq_len_interpolation_factor", scaling.factor);
+    values.number("rotary_seq_len_interpolation_factor", scaling.factor);
   const bool llama3 = scaling.kind == RotaryScaling::Kind::kLlama3;
-  if (llama3) flag("use_rope_scaling", true);
+  if (llama3) values.flag("use_rope_scaling", true);
   if (llama3 || scaling.kind == RotaryScaling::Kind::kDynamic) {
-    out.text("rope_scaling_type");
-    out.text(llama3 ? "llama3" : kDynamicScaling);
-    number("rope_scaling_factor", scaling.factor);
-    number("original_max_position_embeddings", static_cast<double>(scaling.original_positions));
-    if (llama3) number("low_freq_factor", scaling.low);
-    if (llama3) number("high_freq_factor", scaling.high);
+    values.word("rope_scaling_type", llama3 ? "llama3" : kDynamicScaling);
+    values.number("rope_scaling_factor", scaling.factor);
+    values.number("original_max_position_embeddings",
+                  static_cast<double>(scaling.original_positions));
+    if (llama3) values.number("low_freq_factor", scaling.low);
+    if (llama3) values.number("high_freq_factor", scaling.high);
   }
 }
 
@@ -136,67 +140,53 @@ template <typename Out>
 void write_fields(const MegatronArguments& arguments, Out& out) {
   const ModelConfig& model = arguments.model;
   const MegatronLayout& layout = arguments.layout;
-  const auto size = [&](const char* name, std::int64_t value) {
-    out.text(name);
-    out.integer(value);
-  };
-  const auto number = [&](const char* name, double value) {
-    out.text(name);
-    out.number(value);
-  };
-  const auto flag = [&](const char* name, bool value) {
-    out.text(name);
-    out.boolean(value);
-  };
-  const auto word = [&](const char* name, std::string_view value) {
-    out.text(name);
-    out.text(value);
-  };
-  size("num_layers", model.layers + std::ssize(layout.empty_layers));
+  NamedValues<Out> values{out};
+  values.size("num_layers", model.layers + std::ssize(layout.empty_layers));
   if (!layout.stage_layers.empty())
-    word("num_layer_list", fmt::format("{}", fmt::join(layout.stage_layers, ",")));
+    values.word("num_layer_list", fmt::format("{}", fmt::join(layout.stage_layers, ",")));
   if (!layout.empty_layers.empty())
-    word("noop_layers", fmt::format("{}", fmt::join(layout.empty_layers, ",")));
-  size("hidden_size", model.hidden);
-  size("ffn_hidden_size", model.ffn_hidden);
-  size("num_attention_heads", model.heads);
-  flag("group_query_attention", model.groups != model.heads);
-  size("num_query_groups", model.groups);
-  size("kv_channels", model.head_size);
-  size("max_position_embeddings", model.max_positions);
-  size("vocab_size", model.vocabulary);
-  size("padded_vocab_size", layout.padded_vocabulary);
-  size("tensor_model_parallel_size", layout.tensor);
-  size("pipeline_model_parallel_size", layout.pipeline);
-  if (layout.chunks > 1) size("virtual_pipeline_model_parallel_size", layout.chunks);
-  flag("swiglu", model.gated);
-  flag("bias_gelu_fusion", model.activation == ActivationKind::kGeluTanh);
-  word("normalization", model.norm == NormKind::kRms ? "RMSNorm" : "LayerNorm");
-  number("norm_epsilon", model.norm_eps);
-  word("position_embedding_type", model.positions == PositionKind::kRotary    ? "rope"
-                                  : model.positions == PositionKind::kLearned ? "learned_absolute"
-                                  : model.positions == PositionKind::kAlibi   ? "alibi"
-                                                                              : "none");
-  write_rotary(model, out);
-  flag("add_bias_linear", model.biases);
-  flag("add_qkv_bias", model.qkv_biases);
-  flag("add_dense_bias", model.output_bias);
-  flag("embed_layernorm", model.embedding_norm);
-  flag("qk_layernorm", model.head_norms);
-  if (model.normalized_head) flag(kNormalizedHead, true);
-  if (model.experts) write_experts(model, out);
+    values.word("noop_layers", fmt::format("{}", fmt::join(layout.empty_layers, ",")));
+  values.size("hidden_size", model.hidden);
+  values.size("ffn_hidden_size", model.ffn_hidden);
+  values.size("num_attention_heads", model.heads);
+  values.flag("group_query_attention", model.groups != model.heads);
+  values.size("num_query_groups", model.groups);
+  values.size("kv_channels", model.head_size);
+  values.size("max_position_embeddings", model.max_positions);
+  values.size("vocab_size", model.vocabulary);
+  values.size("padded_vocab_size", layout.padded_vocabulary);
+  values.size("tensor_model_parallel_size", layout.tensor);
+  values.size("pipeline_model_parallel_size", layout.pipeline);
+  if (layout.chunks > 1) values.size("virtual_pipeline_model_parallel_size", layout.chunks);
+  values.flag("swiglu", model.gated);
+  values.flag("bias_gelu_fusion", model.activation == ActivationKind::kGeluTanh);
+  values.word("normalization", model.norm == NormKind::kRms ? "RMSNorm" : "LayerNorm");
+  values.number("norm_epsilon", model.norm_eps);
+  values.word("position_embedding_type", model.positions == PositionKind::kRotary ? "rope"
+                                         : model.positions == PositionKind::kLearned
+                                             ? "learned_absolute"
+                                         : model.positions == PositionKind::kAlibi ? "alibi"
+                                                                                   : "none");
+  write_rotary(model, values);
+  values.flag("add_bias_linear", model.biases);
+  values.flag("add_qkv_bias", model.qkv_biases);
+  values.flag("add_dense_bias", model.output_bias);
+  values.flag("embed_layernorm", model.embedding_norm);
+  values.flag("qk_layernorm", model.head_norms);
+  if (model.normalized_head) values.flag(kNormalizedHead, true);
+  if (model.experts) write_experts(model, values);
   if (model.encoder_decoder) {
-    size("encoder_num_layers", model.encoder_decoder->encoder_layers);
-    size("decoder_num_layers", model.layers);
+    values.size("encoder_num_layers", model.encoder_decoder->encoder_layers);
+    values.size("decoder_num_layers", model.layers);
   }
-  if (model.encoder) flag("bert_binary_head", model.encoder->pair_head);
-  if (head_is_like_layers(model)) flag(kHeadLikeLayers, true);
-  flag("untie_embeddings_and_output_weights", !model.tied);
-  number("hidden_dropout", model.hidden_dropout);
-  number("attention_dropout", model.attention_dropout);
-  number("init_method_std", model.init_deviation);
-  flag("init_method_xavier_uniform", model.xavier_weights);
-  if (!arguments.model_type.empty()) word(kModelType, arguments.model_type);
+  if (model.encoder) values.flag("bert_binary_head", model.encoder->pair_head);
+  if (head_is_like_layers(model)) values.flag(kHeadLikeLayers, true);
+  values.flag("untie_embeddings_and_output_weights", !model.tied);
+  values.number("hidden_dropout", model.hidden_dropout);
+  values.number("attention_dropout", model.attention_dropout);
+  values.number("init_method_std", model.init_deviation);
+  values.flag("init_method_xavier_uniform", model.xavier_weights);
+  if (!arguments.model_type.empty()) values.word(kModelType, arguments.model_type);
 }
 
 }  // namespace
