@@ -284,8 +284,9 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "--global-batch-size is a multiple of --micro-batch-size x data-parallel ranks"},
     {kNotYet, "iterations-to-skip:*", "samples are read in order, and none are left out"},
     {kNotYet, "check-for-spiky-loss check-for-large-grads",
-     "updates without finite gradients are skipped (--max-consecutive-skips), all others are "
-     "taken"},
+     "--skip-spikes leaves out updates with an unusual loss or norm; those without finite "
+     "gradients "
+     "are always skipped"},
     {kNotYet, "full-validation multiple-validation-sets",
      "--eval-iters N evaluates N batches of one validation split"},
     {kNotYet, "test-mode", "it is for the tests of Megatron-LM"},
@@ -358,7 +359,8 @@ constexpr MegatronGroup kMegatronFlags[] = {
     {kIgnored, "lora-fusion", "products of adapters are always computed during collectives"},
     {kIgnored, "lora-ckpt-filter qlora-save-dequantize", "checkpoints of adapters hold them alone"},
     {kNotYet, "sft sft-tokenizer-prompt-format:1",
-     "conversations become token files by piton preprocess; --is-instruction-dataset reads them"},
+     "`piton finetune --data-path FILE` trains on conversations, in the chat template of the model "
+     "or that of --prompt-type"},
     {kNotYet,
      "perform-rl-step rl-prompts-per-eval:1 grpo-prompts-per-step:1 grpo-group-size:1 "
      "grpo-iterations:1 grpo-clamp-eps-lower:1 grpo-clamp-eps-upper:1 grpo-kl-beta:1 "
@@ -370,10 +372,10 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "rl-reset-cuda-graphs rl-partial-rollouts rl-inference-logprobs-is-correction "
      "rl-importance-sampling-truncation-coef:1 rl-calculate-intra-group-similarity "
      "rl-use-sequence-packing rl-sequence-packing-bin-size:1 rl-sequence-packing-algo:1",
-     "there is no reinforcement learning"},
+     "`piton finetune --stage grpo` learns from rewards of answers: --num-generations, "
+     "--num-iterations, --grpo-epsilon, --grpo-epsilon-high, --grpo-beta"},
     {kNotYet, "dataset-additional-keys:*",
-     "columns of prompts for the rewards of reinforcement learning, which is not there; training "
-     "reads ids and labels alone"},
+     "`piton finetune --stage grpo` reads questions from their records, with all keys"},
     {kNotYet,
      "inference-batch-times-seqlen-threshold:1 max-tokens-to-oom:1 "
      "use-legacy-static-engine inference-max-requests:1 inference-max-seq-length:1 "

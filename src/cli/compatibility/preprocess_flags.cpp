@@ -25,11 +25,12 @@ std::vector<std::string> PreprocessFlags::take(const std::string& name,
         "--{}: no meaning here: nothing is cached, records are read from their files", name));
     return {};
   }
-  throw Error(Fault::kUsage,
-              "--{}: keeps columns of prompts for the rewards of reinforcement learning, which is "
-              "not there, and training reads ids and labels alone; leave it out (judgments of "
-              "answers are kto_tag or label, pairs are chosen and rejected)",
-              name);
+  throw Error(
+      Fault::kUsage,
+      "--{}: keeps columns for rewards in token files, which have ids and labels alone; leave "
+      "it out: `piton finetune --stage grpo` reads questions from their records, with all "
+      "keys (judgments of answers are kto_tag or label, pairs are chosen and rejected)",
+      name);
 }
 
 void PreprocessFlags::report(Log& log) const {

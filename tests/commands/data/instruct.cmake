@@ -99,7 +99,7 @@ if(code EQUAL 0)
 endif()
 
 # What does not fit.
-expect(RUN ${two} --dataset-additional-keys labels CODE 2 ERR "--dataset-additional-keys: keeps columns of prompts for the rewards of rein")
+expect(RUN ${two} --dataset-additional-keys labels CODE 2 ERR "--dataset-additional-keys: keeps columns for rewards in token files")
 expect(RUN ${two} --overwrite-cache --cache-dir ${WORK}/cache --output-prefix ${WORK}/cached CODE 0
   ERR "--overwrite-cache: no meaning here: nothing is cached" "--cache-dir: no meaning here")
 expect(RUN ${two} --handler-name GeneralInstructionHandlers CODE 2 ERR "--handler-name: got \"GeneralInstructionHandlers\" .did you mean GeneralInstructionHandler")
