@@ -10,6 +10,7 @@
 #include "checkpoint/values.h"
 #include "codes/k_blocks.h"
 #include "gguf/k_block_bytes.h"
+#include "gguf/value_blocks.h"
 
 namespace piton {
 namespace {
@@ -20,12 +21,12 @@ constexpr std::int64_t kHalf = kBlock / 2;
 struct Facts {
   GgmlType type;
   std::string_view name;
-  std::string_view word;   // of options
+  std::string_view word;   // of options; "": Piton reads the type as values and does not write it
   std::int64_t values;     // of a block
   std::int64_t bytes;      // of a block
-  std::int64_t file_type;  // of llama.cpp: a file most of which is of this type
+  std::int64_t file_type;  // of llama.cpp: a file most of which is of this type; 0 without a word
 };
-constexpr std::array<Facts, 8> kTypes{{
+constexpr std::array<Facts, 18> kTypes{{
     {GgmlType::kF32, "F32", "f32", 1, 4, 0},
     {GgmlType::kF16, "F16", "f16", 1, 2, 1},
     {GgmlType::kQ40, "Q4_0", "q4_0", kBlock, 2 + kHalf, 2},
@@ -34,6 +35,16 @@ constexpr std::array<Facts, 8> kTypes{{
     {GgmlType::kQ5K, "Q5_K", "q5_k", kKBlockValues, 176, 16},
     {GgmlType::kQ6K, "Q6_K", "q6_k", kKBlockValues, 210, 18},
     {GgmlType::kBF16, "BF16", "bf16", 1, 2, 32},
+    {GgmlType::kQ41, "Q4_1", "", kBlock, 20, 0},
+    {GgmlType::kQ50, "Q5_0", "", kBlock, 22, 0},
+    {GgmlType::kQ51, "Q5_1", "", kBlock, 24, 0},
+    {GgmlType::kIq4Nl, "IQ4_NL", "", kBlock, 18, 0},
+    {GgmlType::kMxfp4, "MXFP4", "", kBlock, 17, 0},
+    {GgmlType::kQ2K, "Q2_K", "", kKBlockValues, 84, 0},
+    {GgmlType::kQ3K, "Q3_K", "", kKBlockValues, 110, 0},
+    {GgmlType::kIq4Xs, "IQ4_XS", "", kKBlockValues, 136, 0},
+    {GgmlType::kTq10, "TQ1_0", "", kKBlockValues, 54, 0},
+    {GgmlType::kTq20, "TQ2_0", "", kKBlockValues, 66, 0},
 }};
 
 const Facts& facts(GgmlType type) {
@@ -44,10 +55,9 @@ const Facts& facts(GgmlType type) {
 
 // Those of published files that Piton does not read, for messages.
 constexpr std::pair<std::uint32_t, std::string_view> kOtherTypes[] = {
-    {3, "Q4_1"},   {6, "Q5_0"},     {7, "Q5_1"},    {9, "Q8_1"},     {10, "Q2_K"},  {11, "Q3_K"},
-    {15, "Q8_K"},  {16, "IQ2_XXS"}, {17, "IQ2_XS"}, {18, "IQ3_XXS"}, {19, "IQ1_S"}, {20, "IQ4_NL"},
-    {21, "IQ3_S"}, {22, "IQ2_S"},   {23, "IQ4_XS"}, {24, "I8"},      {25, "I16"},   {26, "I32"},
-    {27, "I64"},   {28, "F64"},     {29, "IQ1_M"},  {34, "TQ1_0"},   {35, "TQ2_0"}, {39, "MXFP4"},
+    {9, "Q8_1"},   {15, "Q8_K"},  {16, "IQ2_XXS"}, {17, "IQ2_XS"}, {18, "IQ3_XXS"}, {19, "IQ1_S"},
+    {21, "IQ3_S"}, {22, "IQ2_S"}, {24, "I8"},      {25, "I16"},    {26, "I32"},     {27, "I64"},
+    {28, "F64"},   {29, "IQ1_M"}, {40, "NVFP4"},   {41, "Q1_0"},
 };
 
 void put_scale(float d, std::byte* dst) {
@@ -128,12 +138,15 @@ std::optional<GgmlType> ggml_type(std::uint32_t number) {
 
 std::optional<GgmlType> ggml_type_of_word(const std::string& word) {
   for (const Facts& one : kTypes) {
-    if (one.word == word) return one.type;
+    if (!word.empty() && one.word == word) return one.type;
   }
   return std::nullopt;
 }
 
-std::int64_t ggml_file_type(GgmlType type) { return facts(type).file_type; }
+std::int64_t ggml_file_type(GgmlType type) {
+  PITON_ASSERT(!facts(type).word.empty(), "{}", name(type));
+  return facts(type).file_type;
+}
 
 std::string ggml_type_name(std::uint32_t number) {
   if (const std::optional<GgmlType> type = ggml_type(number)) return std::string(name(*type));
@@ -143,12 +156,20 @@ std::string ggml_type_name(std::uint32_t number) {
   return fmt::format("number {}", number);
 }
 
+std::vector<std::string_view> ggml_type_names() {
+  std::vector<std::string_view> names;
+  for (const Facts& one : kTypes) names.push_back(one.name);
+  return names;
+}
+
 std::int64_t block_values(GgmlType type) { return facts(type).values; }
 
 std::int64_t block_bytes(GgmlType type) { return facts(type).bytes; }
 
+bool has_codes(GgmlType type) { return is_quantized(type) && !facts(type).word.empty(); }
+
 CodeFormat code_format_of(GgmlType type) {
-  PITON_ASSERT(is_quantized(type), "{}", name(type));
+  PITON_ASSERT(has_codes(type), "{}", name(type));
   return *code_format("type", std::string(facts(type).word));
 }
 
@@ -207,6 +228,11 @@ void decode_blocks(GgmlType type, const std::byte* src, std::int64_t count, floa
   if (!is_quantized(type)) {
     convert_values(src, plain_dtype(type), reinterpret_cast<std::byte*>(values), DType::kF32,
                    count);
+    return;
+  }
+  if (!has_codes(type)) {
+    for (std::int64_t i = 0; i < count; i += block_values(type), src += block_bytes(type))
+      decode_value_block(type, src, values + i);
     return;
   }
   const CodeFormat format = code_format_of(type);

@@ -1,5 +1,7 @@
 #include "gguf/gguf_header.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -193,9 +195,9 @@ GgufTensor read_tensor(Cursor& cursor, std::int64_t index) {
   const auto number = cursor.number<std::uint32_t>(tensor.name);
   const std::optional<GgmlType> type = ggml_type(number);
   if (!type) {
-    cursor.refuse(fmt::format("{} is of type {}, wanted F32, F16, BF16, Q8_0 or Q4_0", tensor.name,
-                              ggml_type_name(number)),
-                  "load a file of one of these types");
+    cursor.refuse(fmt::format("{} is of type {}, wanted {}", tensor.name, ggml_type_name(number),
+                              fmt::join(ggml_type_names(), ", ")),
+                  "load a file of these types");
   }
   tensor.type = *type;
   if (tensor.shape.back() % block_values(*type) != 0) {

@@ -156,7 +156,7 @@ std::optional<CodeFormat> GgufSource::stored_format(const std::string& name) con
   const auto found = places_.find(name);
   if (found == places_.end() || found->second.tensor.shape.ndim() != 2) return std::nullopt;
   const GgmlType type = found->second.stored->type;
-  return is_quantized(type) ? std::optional(code_format_of(type)) : std::nullopt;
+  return has_codes(type) ? std::optional(code_format_of(type)) : std::nullopt;
 }
 
 void GgufSource::read_codes(const std::string& name, const StoredRow& row, const CodedRow& to) {

@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "base/error.h"
+#include "huggingface/families/families.h"
+#include "huggingface/family.h"
 #include "huggingface/reward_head.h"
 
 namespace piton {

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "huggingface/families.h"
+#include "huggingface/families/families.h"
 #include "huggingface/files/quantized_tensors.h"
 #include "huggingface/reward_head.h"
 
@@ -20,17 +20,6 @@ void refuse_other_models(const HfConfig& config) {
 }
 
 }  // namespace
-
-std::vector<HfFamily> hf_families() {
-  return {hf_gpt2(),          hf_llama(),    hf_mistral(),  hf_qwen2(),      hf_qwen3(),
-          hf_bloom(),         hf_phi3(),     hf_gemma(),    hf_gemma2(),     hf_gemma3(),
-          hf_stablelm(),      hf_baichuan(), hf_internlm(), hf_internlm2(),  hf_bert(),
-          hf_megatron_bert(), hf_roberta(),  hf_t5(),       hf_mixtral(),    hf_qwen3_moe(),
-          hf_qwen2_moe(),     hf_gpt_neox(), hf_falcon(),   hf_starcoder2(), hf_internlm3(),
-          hf_ernie(),         hf_glm(),      hf_glm4(),     hf_glm4_moe(),   hf_deepseek_v2(),
-          hf_deepseek_v3(),   hf_smollm3(),  hf_granite(),  hf_granite4(),   hf_olmo2(),
-          hf_olmo3(),         hf_gptj(),     hf_phi()};
-}
 
 HfFamily hf_family(const HfConfig& config) {
   const std::string type = config.word("model_type");

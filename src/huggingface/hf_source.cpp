@@ -13,6 +13,7 @@
 #include "checkpoint/file_tensor.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/values.h"
+#include "huggingface/family.h"
 #include "huggingface/files/quantized_tensors.h"
 #include "huggingface/places.h"
 #include "huggingface/read_place.h"

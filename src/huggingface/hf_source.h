@@ -17,7 +17,7 @@
 
 #include "checkpoint/file_tensor.h"
 #include "checkpoint/tensor_source.h"
-#include "huggingface/family.h"
+#include "huggingface/families/hf_family.h"
 #include "huggingface/files/config_file.h"
 #include "huggingface/files/quantized_matrix.h"
 #include "huggingface/files/tensor_files.h"

@@ -17,7 +17,7 @@
 #include "base/threads.h"
 #include "checkpoint/tensor_source.h"
 #include "codes/integer_codes.h"
-#include "huggingface/family.h"
+#include "huggingface/families/hf_family.h"
 
 namespace piton {
 

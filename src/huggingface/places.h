@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "checkpoint/assembly.h"
-#include "huggingface/family.h"
+#include "huggingface/families/hf_family.h"
 #include "tensor/shape.h"
 
 namespace piton {

@@ -3,7 +3,7 @@
 
 #include "checkpoint/file_tensor.h"
 #include "checkpoint/regions.h"
-#include "huggingface/family.h"
+#include "huggingface/families/hf_family.h"
 
 namespace piton {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "huggingface/family.h"
+#include "huggingface/families/hf_family.h"
 
 namespace piton {
 

@@ -14,6 +14,7 @@
 #include "base/json.h"
 #include "base/random/philox.h"
 #include "checkpoint/tensor_source.h"
+#include "huggingface/family.h"
 #include "huggingface/hf_writer.h"
 #include "model/canonical_tensors.h"
 #include "support/golden_huggingface.h"

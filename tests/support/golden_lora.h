@@ -11,6 +11,7 @@
 #include "checkpoint/load_values.h"
 #include "checkpoint/safetensors.h"
 #include "generate/inference.h"
+#include "huggingface/family.h"
 #include "huggingface/hf_source.h"
 #include "session/session.h"
 #include "support/golden_huggingface.h"

@@ -7,7 +7,8 @@
   python tools/oracle/gguf_files.py stories build/piton --work ../shared/data/weights/stories260K
   python tools/oracle/gguf_files.py tokenizers build/piton ../shared/data/tokenizers
 
-`golden` writes gguf/blocks.safetensors, numbers and what gguf.quants makes of them, and gguf/NAME.gguf of each of MODELS from
+`golden` writes gguf/blocks.safetensors, numbers and what gguf.quants makes of them, gguf/read_only_blocks.safetensors, blocks and
+their values, gguf/read_only.gguf, a model in such types with the values of its matrices, and gguf/NAME.gguf of each of MODELS from
 the folder huggingface/NAME: tensors are named, divided and turned here, apart from Piton's tables. `compare` makes GGUF files of
 small models of every family in every type and holds llama.cpp's logits and greedy tokens against those of Transformers (F32), of
 Piton on the same file (all types). `converted` holds files of llama.cpp's convert_hf_to_gguf.py, which is in the folder LLAMA.CPP, against Piton's, for mixtures of
@@ -47,6 +48,29 @@ def blocks():
     result = {"values": x}
     for type in (Type.Q8_0, Type.Q4_0):
         data = gguf.quants.quantize(x, type)
+        result[type.name] = data
+        result[type.name + ".values"] = gguf.quants.dequantize(data, type).astype(numpy.float32)
+    return result
+
+
+# Types that Piton reads and does not write: in a block, where its fp16 numbers are.
+READ_ONLY = {Type.Q4_1: (0, 2), Type.Q5_0: (0,), Type.Q5_1: (0, 2), Type.IQ4_NL: (0,), Type.MXFP4: (), Type.Q2_K: (80, 82),
+             Type.Q3_K: (108,), Type.IQ4_XS: (0,), Type.TQ1_0: (52,), Type.TQ2_0: (64,)}
+
+
+def read_only_blocks():
+    """Blocks of random bits, and their values."""
+    generator = numpy.random.default_rng(31)
+    result = {}
+    for type, halves in READ_ONLY.items():
+        values, size = gguf.GGML_QUANT_SIZES[type]
+        data = generator.integers(0, 256, (1024 // values, size), dtype=numpy.uint8)
+        for at in halves:
+            numbers = (generator.standard_normal(len(data)) * 10.0 ** generator.integers(-6, 3, len(data))).astype(numpy.float16)
+            data[:, at:at + 2] = numbers.view(numpy.uint8).reshape(-1, 2)
+        if type == Type.MXFP4:
+            data[:, 0] = numpy.linspace(0, 250, len(data))  # subnormal ones too
+            data[1, 0] = 1
         result[type.name] = data
         result[type.name + ".values"] = gguf.quants.dequantize(data, type).astype(numpy.float32)
     return result
@@ -148,10 +172,39 @@ def write_keys(out, config, architecture):
     out.add_tokenizer_model("none")
 
 
+# Of a LLaMA, whose other matrices stay in F32.
+READ_ONLY_PARTS = {"attn_q": Type.Q4_1, "attn_k": Type.Q5_0, "attn_v": Type.MXFP4, "ffn_up": Type.Q5_1}
+
+
+def read_only_model(folder, origin):
+    config = json.loads((folder / "huggingface" / "llama" / "config.json").read_text())
+    out = gguf.GGUFWriter(folder / "gguf" / "read_only.gguf", "llama")
+    write_keys(out, config, "llama")
+    values = {}
+    for key, x in load_file(folder / "huggingface" / "llama" / "model.safetensors").items():
+        stored = gguf_name(key, False)
+        kind = READ_ONLY_PARTS.get(stored.split(".")[-2])
+        if kind is None or x.shape[-1] % 32:
+            out.add_tensor(stored, numpy.ascontiguousarray(as_stored(key, stored, x, config, "llama")))
+            continue
+        data = gguf.quants.quantize(x, kind)
+        values[key] = gguf.quants.dequantize(data, kind).astype(numpy.float32)
+        out.add_tensor(stored, numpy.ascontiguousarray(as_stored(key, stored, data, config, "llama")), raw_dtype=kind)
+    out.write_header_to_file()
+    out.write_kv_data_to_file()
+    out.write_tensors_to_file()
+    out.close()
+    assert values
+    save_file(values, folder / "gguf" / "read_only.safetensors", metadata=origin)
+
+
 def golden(folder):
     folder = pathlib.Path(folder)
     (folder / "gguf").mkdir(exist_ok=True)
-    save_file(blocks(), folder / "gguf" / "blocks.safetensors", metadata={"origin": "tools/oracle/gguf_files.py golden, gguf 0.19"})
+    origin = {"origin": "tools/oracle/gguf_files.py golden, gguf 0.19"}
+    save_file(blocks(), folder / "gguf" / "blocks.safetensors", metadata=origin)
+    save_file(read_only_blocks(), folder / "gguf" / "read_only_blocks.safetensors", metadata=origin)
+    read_only_model(folder, origin)
     for name, (architecture, type) in MODELS.items():
         config = json.loads((folder / "huggingface" / name / "config.json").read_text())
         out = gguf.GGUFWriter(folder / "gguf" / f"{name}.gguf", architecture)

@@ -9,6 +9,7 @@
 
 #include "convert/convert.h"
 #include "convert/layer_walk.h"
+#include "huggingface/family.h"
 #include "huggingface/hf_source.h"
 #include "support/errors.h"
 #include "support/family_folder.h"

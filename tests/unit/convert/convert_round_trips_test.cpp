@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "convert/convert.h"
+#include "huggingface/family.h"
 #include "huggingface/hf_source.h"
 #include "megatron/megatron_source.h"
 #include "support/errors.h"

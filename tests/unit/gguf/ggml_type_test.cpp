@@ -98,11 +98,32 @@ TEST(GgmlType, WhatNoBlockHoldsIsRefused) {
   }
 }
 
+// Random bits, of tools/oracle/gguf_files.py.
+TEST(GgmlType, ReadOnlyBlocksHaveTheValuesOfGgmlToTheBit) {
+  const SafetensorsFile file(std::filesystem::path(PITON_SOURCE_DIR) /
+                             "tests/golden/gguf/read_only_blocks.safetensors");
+  for (const GgmlType type :
+       {GgmlType::kQ41, GgmlType::kQ50, GgmlType::kQ51, GgmlType::kQ2K, GgmlType::kQ3K,
+        GgmlType::kIq4Nl, GgmlType::kIq4Xs, GgmlType::kTq10, GgmlType::kTq20, GgmlType::kMxfp4}) {
+    const std::string key(name(type));
+    const Tensor blocks = file.tensor(key);
+    const Tensor wanted = file.tensor(key + ".values");
+    const std::int64_t count = wanted.elements();
+    ASSERT_EQ(blocks.bytes(), count / block_values(type) * block_bytes(type)) << key;
+    std::vector<float> values(static_cast<std::size_t>(count));
+    decode_blocks(type, static_cast<const std::byte*>(blocks.raw()), count, values.data());
+    const auto* numbers = wanted.data<float>();
+    for (std::size_t i = 0; i < values.size(); ++i)
+      ASSERT_EQ(values[i], numbers[i]) << key << " value " << i;
+    EXPECT_FALSE(has_codes(type)) << key;
+  }
+}
+
 TEST(GgmlType, OnesThatAreNotReadHaveNames) {
-  EXPECT_EQ(ggml_type_name(10), "Q2_K");
+  EXPECT_EQ(ggml_type_name(16), "IQ2_XXS");
   EXPECT_EQ(ggml_type_name(8), "Q8_0");
   EXPECT_EQ(ggml_type_name(4000), "number 4000");
-  EXPECT_FALSE(ggml_type(10));
+  EXPECT_FALSE(ggml_type(16));
 }
 
 }  // namespace

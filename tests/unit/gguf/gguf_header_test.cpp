@@ -145,8 +145,8 @@ TEST(GgufHeader, KeysTensorsAndTypesAreChecked) {
   EXPECT_THAT(refusal(bytes), HasSubstr("a.flag: got 2, wanted true or false"));
   bytes = whole_file(small_header());
   const std::size_t type = bytes.find("first") + 5 + 4 + 16;
-  set(bytes, type, std::uint32_t{10});
-  EXPECT_THAT(refusal(bytes), HasSubstr("first is of type Q2_K, wanted F32"));
+  set(bytes, type, std::uint32_t{16});
+  EXPECT_THAT(refusal(bytes), HasSubstr("first is of type IQ2_XXS, wanted F32"));
   set(bytes, type, std::uint32_t{8});
   EXPECT_THAT(refusal(bytes), HasSubstr("first: rows of 5, wanted a multiple of 32 for Q8_0"));
 }

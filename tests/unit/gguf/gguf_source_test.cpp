@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "base/files/files.h"
+#include "checkpoint/safetensors.h"
 #include "gguf/gguf_rotary.h"
 #include "gguf/gguf_writer.h"
 #include "huggingface/config_keys.h"
@@ -95,6 +96,29 @@ TEST_P(GoldenGguf, GivesAnyPartOfATensor) {
 INSTANTIATE_TEST_SUITE_P(Models, GoldenGguf,
                          testing::Values("llama", "qwen2", "gemma3", "phi3", "gpt2", "bloom",
                                          "mixtral"));
+
+// Values of the matrices in such types, under the names of the Hugging Face folder.
+TEST(GgufSource, ReadsTypesThatItDoesNotWriteAsValues) {
+  const fs::path folder = fs::path(PITON_SOURCE_DIR) / "tests/golden/gguf";
+  GgufSource source(folder / "read_only.gguf");
+  const SafetensorsFile wanted(folder / "read_only.safetensors");
+  const auto tensors = source.tensors(TensorKind::kWeight);
+  for (const auto& [ours, theirs] : {std::pair("attention.query", "self_attn.q_proj"),
+                                     {"attention.key", "self_attn.k_proj"},
+                                     {"attention.value", "self_attn.v_proj"},
+                                     {"mlp.up", "mlp.up_proj"}}) {
+    for (int layer = 0; layer < 2; ++layer) {
+      const std::string canonical = fmt::format("layers.{}.{}.weight", layer, ours);
+      const CanonicalTensor& tensor = tensor_named(tensors, canonical);
+      EXPECT_EQ(tensor.dtype, DType::kF32);
+      EXPECT_FALSE(source.stored_format(canonical)) << canonical;
+      const std::vector<float> got = values_of(source, canonical, whole_run(tensor.shape));
+      const Tensor values = wanted.tensor(fmt::format("model.layers.{}.{}.weight", layer, theirs));
+      ASSERT_EQ(std::ssize(got), values.elements());
+      EXPECT_EQ(std::memcmp(got.data(), values.raw(), got.size() * 4), 0) << canonical;
+    }
+  }
+}
 
 // Writes a golden folder as a GGUF file and opens that.
 class WrittenGguf : public testing::Test {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/files/files.h"
+#include "huggingface/family.h"
 #include "model/families.h"
 #include "support/errors.h"
 #include "unit/huggingface/hf_folder.h"

@@ -9,6 +9,7 @@
 
 #include "adapters/peft_source.h"
 #include "base/files/files.h"
+#include "huggingface/family.h"
 #include "huggingface/hf_source.h"
 #include "support/errors.h"
 #include "support/golden_huggingface.h"

@@ -1,6 +1,6 @@
 #include "base/json.h"
-#include "huggingface/families.h"
-#include "huggingface/llama_like.h"
+#include "huggingface/families/families.h"
+#include "huggingface/families/llama_like.h"
 #include "model/families.h"
 
 // SmolLM3 (Bakouch et al. 2025, huggingface.co/blog/smollm3): LLaMA, where every fourth layer has

@@ -1,8 +1,8 @@
 
 #include "base/json.h"
-#include "huggingface/families.h"
-#include "huggingface/llama_like.h"
-#include "huggingface/names.h"
+#include "huggingface/families/families.h"
+#include "huggingface/families/llama_like.h"
+#include "huggingface/families/names.h"
 #include "model/families.h"
 
 // InternLM (2023) is LLaMA with biases in all four projections of attention. InternLM2 (Cai et al.

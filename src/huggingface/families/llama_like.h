@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "huggingface/family.h"
-#include "huggingface/names.h"
+#include "huggingface/families/hf_family.h"
+#include "huggingface/families/names.h"
 
 namespace piton {
 

@@ -1,8 +1,8 @@
 
 #include "base/json.h"
-#include "huggingface/families.h"
-#include "huggingface/llama_like.h"
-#include "huggingface/names.h"
+#include "huggingface/families/families.h"
+#include "huggingface/families/llama_like.h"
+#include "huggingface/families/names.h"
 #include "model/families.h"
 
 // Bloom: query, key and value are one matrix, interleaved by head. Its configuration has no longest

@@ -1,8 +1,8 @@
 #include <algorithm>
 
 #include "base/json.h"
-#include "huggingface/families.h"
-#include "huggingface/llama_like.h"
+#include "huggingface/families/families.h"
+#include "huggingface/families/llama_like.h"
 #include "model/families.h"
 
 // Qwen 1.5, 2 and 2.5 ("qwen2"): biases of query, key and value. Qwen 3: norms of heads instead.

@@ -1,9 +1,14 @@
-// The families of this folder, one function per file.
+// The families of this folder: one or several of each file.
 #pragma once
 
-#include "huggingface/family.h"
+#include <vector>
+
+#include "huggingface/families/hf_family.h"
 
 namespace piton {
+
+// All known families.
+std::vector<HfFamily> hf_families();
 
 HfFamily hf_glm4_moe();
 HfFamily hf_gptj();

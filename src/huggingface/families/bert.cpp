@@ -1,6 +1,6 @@
 #include "base/json.h"
-#include "huggingface/families.h"
-#include "huggingface/llama_like.h"
+#include "huggingface/families/families.h"
+#include "huggingface/families/llama_like.h"
 #include "model/families.h"
 
 // Encoders: BERT and RoBERTa have norms after the residual sums; Megatron's BERT has them before

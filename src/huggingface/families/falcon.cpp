@@ -1,8 +1,8 @@
 
 #include "base/json.h"
-#include "huggingface/families.h"
-#include "huggingface/llama_like.h"
-#include "huggingface/names.h"
+#include "huggingface/families/families.h"
+#include "huggingface/families/llama_like.h"
+#include "huggingface/families/names.h"
 #include "model/families.h"
 
 // Falcon (Almazrouei et al. 2023, arXiv:2311.16867): a parallel residual without biases. The 7B

@@ -1,4 +1,4 @@
-#include "huggingface/names.h"
+#include "huggingface/families/names.h"
 
 #include <algorithm>
 #include <utility>

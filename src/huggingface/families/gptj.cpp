@@ -1,9 +1,9 @@
 #include <cmath>
 
 #include "base/json.h"
-#include "huggingface/families.h"
-#include "huggingface/llama_like.h"
-#include "huggingface/names.h"
+#include "huggingface/families/families.h"
+#include "huggingface/families/llama_like.h"
+#include "huggingface/families/names.h"
 #include "model/families.h"
 
 // GPT-J (Wang & Komatsuzaki 2021, github.com/kingoflolz/mesh-transformer-jax): both branches have

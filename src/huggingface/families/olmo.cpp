@@ -1,7 +1,7 @@
 #include "base/json.h"
-#include "huggingface/families.h"
-#include "huggingface/llama_like.h"
-#include "huggingface/names.h"
+#include "huggingface/families/families.h"
+#include "huggingface/families/llama_like.h"
+#include "huggingface/families/names.h"
 #include "model/families.h"
 
 // OLMo 2 (Walsh et al. 2024, arXiv:2501.00656): LLaMA with norms at the ends of branches in place

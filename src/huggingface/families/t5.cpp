@@ -1,6 +1,6 @@
 #include "base/json.h"
-#include "huggingface/families.h"
-#include "huggingface/llama_like.h"
+#include "huggingface/families/families.h"
+#include "huggingface/families/llama_like.h"
 #include "model/families.h"
 
 // T5, T5 v1.1 and FLAN-T5: relative positions, RMS norms, no biases. T5 has ReLU and a tied head;

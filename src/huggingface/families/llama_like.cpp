@@ -1,10 +1,10 @@
-#include "huggingface/llama_like.h"
+#include "huggingface/families/llama_like.h"
 
 #include <algorithm>
 
 #include "base/error.h"
 #include "base/json.h"
-#include "huggingface/names.h"
+#include "huggingface/families/names.h"
 
 namespace piton {
 namespace {

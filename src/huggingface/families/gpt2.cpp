@@ -1,7 +1,7 @@
 
 #include "base/json.h"
-#include "huggingface/families.h"
-#include "huggingface/llama_like.h"
+#include "huggingface/families/families.h"
+#include "huggingface/families/llama_like.h"
 #include "model/families.h"
 
 // GPT-2: weights are those of Conv1D, [in, out]; query, key and value are thirds of one matrix.

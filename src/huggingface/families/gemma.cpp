@@ -1,9 +1,9 @@
 #include <utility>
 
 #include "base/json.h"
-#include "huggingface/families.h"
-#include "huggingface/llama_like.h"
-#include "huggingface/names.h"
+#include "huggingface/families/families.h"
+#include "huggingface/families/llama_like.h"
+#include "huggingface/families/names.h"
 #include "model/families.h"
 
 // Gemma, Gemma 2 (norms at the ends of branches, soft caps, a window in every second layer) and the

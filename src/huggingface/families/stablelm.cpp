@@ -1,7 +1,7 @@
 
 #include "base/json.h"
-#include "huggingface/families.h"
-#include "huggingface/llama_like.h"
+#include "huggingface/families/families.h"
+#include "huggingface/families/llama_like.h"
 #include "model/families.h"
 
 // StableLM (Bellagente et al. 2024, arXiv:2402.17834): LLaMA with layer norms, rotary positions in

@@ -1,8 +1,8 @@
 
 #include "base/json.h"
-#include "huggingface/families.h"
-#include "huggingface/llama_like.h"
-#include "huggingface/names.h"
+#include "huggingface/families/families.h"
+#include "huggingface/families/llama_like.h"
+#include "huggingface/families/names.h"
 #include "model/families.h"
 
 // Phi-3 (Abdin et al. 2024, arXiv:2404.14219) is LLaMA with query, key and value in one matrix,

@@ -1,8 +1,8 @@
 
 #include "base/json.h"
-#include "huggingface/families.h"
-#include "huggingface/llama_like.h"
-#include "huggingface/names.h"
+#include "huggingface/families/families.h"
+#include "huggingface/families/llama_like.h"
+#include "huggingface/families/names.h"
 #include "model/families.h"
 
 // GLM-4 (GLM team 2024, arXiv:2406.12793): LLaMA with rotary positions of interleaved channels in

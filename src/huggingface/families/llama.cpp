@@ -1,7 +1,7 @@
 
 #include "base/json.h"
-#include "huggingface/families.h"
-#include "huggingface/llama_like.h"
+#include "huggingface/families/families.h"
+#include "huggingface/families/llama_like.h"
 #include "model/families.h"
 
 // LLaMA 1 to 3 and models with the same names: Vicuna, TinyLlama, Yi, DeepSeek-LLM, Aquila.

@@ -1,0 +1,54 @@
+// A model family of Hugging Face folders: how it reads its config.json, and where its tensors are.
+// One small file of facts per family; the decoder is the same for all.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "huggingface/files/config_file.h"
+#include "model/config.h"
+
+namespace piton {
+
+// Where a canonical tensor is inside of a tensor of the files. The latter is [out, in] (Linear) or,
+// if transposed, [in, out] (Conv1D). Row r of the canonical tensor is row
+//
+//   first + r                                      chunk 0
+//   first + (r / chunk) * stride + r % chunk       else: heads of several matrices interleaved
+//
+// of that tensor, or its column if it is transposed.
+struct HfPlace {
+  std::string canonical;
+  std::string name;
+  std::int64_t first = 0;
+  std::int64_t chunk = 0;
+  std::int64_t stride = 0;
+  bool transposed = false;
+};
+
+struct HfFamily {
+  std::vector<std::string> model_types;    // of config.json
+  std::vector<std::string> architectures;  // that have this decoder and its head
+  ModelConfig (*model)(const HfConfig& config);
+  // One for each of canonical_tensors(model), in any order; the head's too, even if it is tied.
+  std::vector<HfPlace> (*places)(const ModelConfig& model);
+  // The inverse of model(): keys of a config.json, in the form of Transformers 5, without those
+  // that every family has (hf_config_of). Null: Piton reads the family, and writes it only if it
+  // has read it. Need not check whether the family can represent the model: hf_config_of reads the
+  // keys back and compares.
+  nlohmann::ordered_json (*keys)(const ModelConfig& model) = nullptr;
+  // Prefix of names that only files of some versions have: "transformer.", or "".
+  std::string optional_prefix;
+  // Suffixes of names of tensors that follow from the configuration: masks, angles.
+  std::vector<std::string> ignored;
+  // The key that says how many layers after the last one predict later tokens. Their tensors are
+  // left out, as by Transformers. Empty: the family has none.
+  std::string later_layers = "";
+  // Ends of names in older files, with what they are now.
+  std::vector<std::pair<std::string, std::string>> older_ends = {};
+};
+
+}  // namespace piton
