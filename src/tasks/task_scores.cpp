@@ -28,8 +28,10 @@ std::size_t likeliest(const std::vector<double>& values, const Sizes& sizes) {
 SampleScore score_probability(const TaskSample& sample, const SampleResponse& response) {
   double all = 0;
   double right = 0;
+  // Relative to the likeliest one, so that not all underflow.
+  const double most = *std::ranges::max_element(response.log_likelihoods);
   for (std::size_t i = 0; i < sample.choices.size(); ++i) {
-    const double probability = std::exp(response.log_likelihoods[i]);
+    const double probability = std::exp(response.log_likelihoods[i] - most);
     all += probability;
     if (std::ranges::count(sample.gold, static_cast<std::int64_t>(i)) > 0) right += probability;
   }
