@@ -1,6 +1,6 @@
 #include "evaluate/answer_text.h"
 
-#include "tasks/python_text.h"
+#include "tasks/answers/python_text.h"
 
 namespace piton {
 

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
-#include "tasks/python_text.h"
+#include "tasks/answers/python_text.h"
 #include "text/unicode/utf8.h"
 
 namespace piton {

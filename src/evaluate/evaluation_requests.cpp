@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "tasks/python_text.h"
+#include "tasks/answers/python_text.h"
 #include "text/special_tokens.h"
 
 namespace piton {

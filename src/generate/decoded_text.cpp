@@ -95,7 +95,7 @@ std::vector<TokenDraw> draws_of(const DecodedText& text, const TextReading& read
     draw.sampling = &sampling;
     draw.place = {.index = text.generated() + drafts, .draw = text.request.draw};
     draw.constraint = text.request.constraint.get();
-    if (!sampling.has_penalties()) continue;
+    if (!sampling.reads_text()) continue;
     draw.text = text.ids;
     draw.text.insert(draw.text.end(), text.drafts.begin(), text.drafts.begin() + drafts);
     draw.prompt = text.request.prompt.size();
@@ -105,7 +105,7 @@ std::vector<TokenDraw> draws_of(const DecodedText& text, const TextReading& read
 
 bool takes_likeliest(const DecodedText& text, const TextReading& reading) {
   const SamplingOptions& sampling = text.request.sampling;
-  return sampling.greedy && !sampling.has_penalties() && !text.request.constraint &&
+  return sampling.greedy && !sampling.changes_logits() && !text.request.constraint &&
          !needs_logits(text, reading) && drawn_rows(text, reading) > 0;
 }
 

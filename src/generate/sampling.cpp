@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cmath>
 #include <numeric>
 #include <vector>
@@ -94,6 +95,25 @@ void check_prompt(const ModelConfig& config, std::span<const std::int32_t> promp
   }
 }
 
+void SamplingOptions::settle() {
+  for (const std::string& text : bias_texts) {
+    const std::size_t mark = std::min(text.find('='), text.size());
+    const char* end = text.data() + text.size();
+    std::int32_t id = -1;
+    double bias = 0;
+    const auto of_id = std::from_chars(text.data(), text.data() + mark, id);
+    const bool has_id = of_id.ec == std::errc() && of_id.ptr == text.data() + mark && id >= 0;
+    const char* value = std::min(text.data() + mark + 1, end);
+    const auto of_bias = std::from_chars(value + (value < end && *value == '+' ? 1 : 0), end, bias);
+    if (!has_id || of_bias.ec != std::errc() || of_bias.ptr != end)
+      throw Error(Fault::kUsage, "--logit-bias: got \"{}\", wanted ID=BIAS, as in 15=-2.5", text);
+    logit_bias[id] = bias;
+  }
+  if (temperature != 0) return;
+  greedy = true;
+  temperature = 1;
+}
+
 void SamplingOptions::check() const {
   const auto in_range = [](const char* flag, double value, double least, double most,
                            const char* none) {
@@ -116,6 +136,9 @@ void SamplingOptions::check() const {
            kMostRepetitionPenalty, "1");
   in_range("--presence-penalty", presence_penalty, -kMostPenalty, kMostPenalty, "0");
   in_range("--frequency-penalty", frequency_penalty, -kMostPenalty, kMostPenalty, "0");
+  check_range("--no-repeat-ngram-size", no_repeat_ngram_size, 0);
+  for (const auto& [id, bias] : logit_bias)
+    in_range("--logit-bias", bias, -kMostPenalty, kMostPenalty, "0");
   if (log_probabilities) check_range("--logprobs", *log_probabilities, 0);
 }
 
@@ -124,6 +147,9 @@ void SamplingOptions::check(std::int64_t vocabulary) const {
   if (top_k > vocabulary)
     throw Error(Fault::kUsage, "--top-k: got {}, wanted 0 to {} (the vocabulary)", top_k,
                 vocabulary);
+  if (!logit_bias.empty() && logit_bias.rbegin()->first >= vocabulary)
+    throw Error(Fault::kUsage, "--logit-bias: got token {}, wanted 0 to {}",
+                logit_bias.rbegin()->first, vocabulary - 1);
   if (log_probabilities) check_range("--logprobs", *log_probabilities, 0, vocabulary);
 }
 

@@ -1,14 +1,18 @@
 // How the next token of a text is chosen from the logits of a model.
 //
-// First penalties change the logits, then the temperature divides them, then top-k, top-p and min-p
+// First biases and penalties change the logits, and tokens that would repeat n tokens in a row are
+// left out; then the temperature divides them, then top-k, top-p and min-p
 // leave the likeliest, and a number drawn by coordinates (seed, draw, index of the token) chooses:
 // generate/token_draws.h does this where the logits are. Penalties, filters and their order are
-// those of Transformers; presence and frequency penalties are those of OpenAI's interface.
+// those of Transformers, as are n-grams (Paulus et al. 2018, arXiv:1705.04304); presence and
+// frequency penalties are those of OpenAI's interface.
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/options/options.h"
@@ -31,6 +35,9 @@ struct SamplingOptions {
   double repetition_penalty = 1;  // 1: none
   double presence_penalty = 0;
   double frequency_penalty = 0;
+  std::int64_t no_repeat_ngram_size = 0;      // 0: any may repeat
+  std::map<std::int32_t, double> logit_bias;  // added to the logit of each id
+  std::vector<std::string> bias_texts;        // ID=BIAS, which settle() reads
   std::uint64_t seed = 1234;
   std::optional<std::int64_t> log_probabilities;  // of how many of the likeliest tokens as well
 
@@ -55,6 +62,14 @@ struct SamplingOptions {
     v(Option{"frequency-penalty",
              "subtracted from the logit of a token for each time that it was generated"},
       frequency_penalty);
+    v(Option{"no-repeat-ngram-size",
+             "no N tokens in a row occur twice in prompt and text (0: they may)",
+             {.placeholder = "N"}},
+      no_repeat_ngram_size);
+    v(Option{"logit-bias",
+             "add BIAS to the logit of token ID, as in 15=-2.5; several with blanks between them",
+             {.placeholder = "ID=BIAS"}},
+      bias_texts);
     v(Option{"seed", "seed of the sampling"}, seed);
     v(Option{"logprobs",
              "print the log-probability of each token and of the N most likely in its place (0: "
@@ -62,15 +77,16 @@ struct SamplingOptions {
              {.placeholder = "N"}},
       log_probabilities);
   }
-  // A temperature of 0 is the limit of low ones: the most likely token.
-  void settle() {
-    if (temperature != 0) return;
-    greedy = true;
-    temperature = 1;
-  }
+  // A temperature of 0 is the limit of low ones: the most likely token. Throws Error(kUsage) for a
+  // text of --logit-bias that cannot be read.
+  void settle();
   bool has_penalties() const {
     return repetition_penalty != 1 || presence_penalty != 0 || frequency_penalty != 0;
   }
+  // A draw needs the tokens before it.
+  bool reads_text() const { return has_penalties() || no_repeat_ngram_size > 0; }
+  // The logits that tokens are drawn from are not the model's.
+  bool changes_logits() const { return reads_text() || !logit_bias.empty(); }
   // All that can be wrong whatever the model is. Throws Error(kUsage) with the flag.
   void check() const;
   // The rest too.

@@ -1,6 +1,7 @@
 #include "generate/token_draws.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "base/random/philox.h"
@@ -30,14 +31,50 @@ std::vector<std::int32_t> seen_of(std::span<const TokenDraw> draws) {
   return seen;
 }
 
+// Logits are biased as by frequency penalties of -kBiasUnit for each of a number of times, so that
+// the kernels of penalties do both. A unit is less than the rounding of logits above 8.
+constexpr double kBiasUnit = 0x1p-20;
+
+std::vector<std::int32_t> biased_of(std::span<const TokenDraw> draws) {
+  std::vector<std::int32_t> biased;
+  for (std::size_t row = 0; row < draws.size(); ++row) {
+    for (const auto& [id, bias] : draws[row].sampling->logit_bias)
+      biased.insert(biased.end(), {static_cast<std::int32_t>(row), id,
+                                   static_cast<std::int32_t>(std::lround(bias / kBiasUnit))});
+  }
+  return biased;
+}
+
+// Leaves out the ids that followed the last n - 1 ids of the text before, unless no id is left.
+void forbid_repeats(const TokenDraw& draw, std::vector<bool>& allowed) {
+  const auto n = static_cast<std::size_t>(draw.sampling->no_repeat_ngram_size);
+  const std::vector<std::int32_t>& text = draw.text;
+  if (n == 0 || text.size() < n) return;
+  std::vector<bool> left = allowed;
+  const auto last = text.end() - static_cast<std::ptrdiff_t>(n - 1);
+  for (std::size_t i = 0; i + n <= text.size(); ++i) {
+    const auto begin = text.begin() + static_cast<std::ptrdiff_t>(i);
+    if (std::equal(last, text.end(), begin))
+      left[static_cast<std::size_t>(text[i + n - 1])] = false;
+  }
+  if (std::ranges::find(left, true) != left.end()) allowed = std::move(left);
+}
+
+// Whether a draw has ids that are left out.
+bool has_forbidden(const TokenDraw& draw) {
+  return draw.constraint != nullptr || draw.sampling->no_repeat_ngram_size > 0;
+}
+
 // [n, bytes] of ChangeLogits.
 std::vector<std::uint8_t> allowed_of(std::span<const TokenDraw> draws, std::int64_t vocabulary) {
   const auto bytes = static_cast<std::size_t>((vocabulary + 7) / 8);
   std::vector<std::uint8_t> all(draws.size() * bytes, 0xFF);
   for (std::size_t row = 0; row < draws.size(); ++row) {
-    if (draws[row].constraint == nullptr) continue;
-    std::vector<bool> allowed(static_cast<std::size_t>(vocabulary), false);
-    draws[row].constraint->allow(allowed);
+    if (!has_forbidden(draws[row])) continue;
+    TokenConstraint* constraint = draws[row].constraint;
+    std::vector<bool> allowed(static_cast<std::size_t>(vocabulary), constraint == nullptr);
+    if (constraint != nullptr) constraint->allow(allowed);
+    forbid_repeats(draws[row], allowed);
     std::uint8_t* of_row = all.data() + row * bytes;
     std::fill_n(of_row, bytes, std::uint8_t{0});
     for (std::size_t id = 0; id < allowed.size(); ++id)
@@ -50,13 +87,24 @@ std::vector<std::uint8_t> allowed_of(std::span<const TokenDraw> draws, std::int6
 Tensor changed(const Context& context, const Tensor& logits, std::int64_t vocabulary,
                std::span<const TokenDraw> draws) {
   const std::vector<std::int32_t> seen = seen_of(draws);
-  const bool constrained =
-      std::ranges::any_of(draws, [](const TokenDraw& draw) { return draw.constraint != nullptr; });
-  if (seen.empty() && !constrained) return logits;
+  const std::vector<std::int32_t> biased = biased_of(draws);
+  const bool constrained = std::ranges::any_of(draws, has_forbidden);
+  if (seen.empty() && biased.empty() && !constrained) return logits;
   const auto n = std::ssize(draws);
   ChangeLogits call{.logits = context.workspace(logits.dtype(), logits.shape()),
                     .vocabulary = vocabulary};
   context.kernels.run(Copy{.dst = call.logits, .src = logits}, context.stream);
+  if (!biased.empty()) {
+    std::vector<double> penalties;
+    for (std::int64_t row = 0; row < n; ++row)
+      penalties.insert(penalties.end(), {1, -kBiasUnit, 0});
+    context.kernels.run(
+        ChangeLogits{.logits = call.logits,
+                     .seen = put(context, DType::kI32, {std::ssize(biased) / 3, 3}, biased),
+                     .penalties = put(context, DType::kF64, {n, 3}, penalties),
+                     .vocabulary = vocabulary},
+        context.stream);
+  }
   if (!seen.empty()) {
     std::vector<double> penalties;
     for (const TokenDraw& draw : draws) {
@@ -70,7 +118,7 @@ Tensor changed(const Context& context, const Tensor& logits, std::int64_t vocabu
   if (constrained)
     call.allowed =
         put(context, DType::kU8, {n, (vocabulary + 7) / 8}, allowed_of(draws, vocabulary));
-  context.kernels.run(call, context.stream);
+  if (!seen.empty() || constrained) context.kernels.run(call, context.stream);
   return call.logits;
 }
 

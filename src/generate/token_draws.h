@@ -15,8 +15,8 @@ namespace piton {
 struct TokenDraw {
   const SamplingOptions* sampling = nullptr;
   DrawPlace place;
-  // For penalties: the ids so far, the first `prompt` of them given. Each id of the text counts
-  // once for the repetition penalty, which applies to the prompt too.
+  // For penalties and n-grams: the ids so far, the first `prompt` of them given. Each id of the
+  // text counts once for the repetition penalty, which applies to the prompt too.
   std::vector<std::int32_t> text;
   std::size_t prompt = 0;
   TokenConstraint* constraint = nullptr;  // null: every id
@@ -24,7 +24,8 @@ struct TokenDraw {
 
 // The ids as int32 [n] on the device, -1 where none can be drawn. `logits`: [parts, n, columns], as
 // in kernels/sampling.h; they are not changed. n is at least 1. Under SamplingOptions::greedy the
-// id is the likeliest one after penalties and constraint, the lowest on ties.
+// id is the likeliest one after all changes, the lowest on ties. Where n-grams leave out all that a
+// constraint allows, they leave out nothing.
 Tensor draw_ids(const Context& context, const Tensor& logits, std::int64_t vocabulary,
                 std::span<const TokenDraw> draws);
 

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "base/trimmed.h"
-#include "tasks/math_answers.h"
+#include "tasks/answers/math_answers.h"
 
 namespace piton {
 namespace {

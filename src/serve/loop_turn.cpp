@@ -41,6 +41,7 @@ SamplingOptions read_sampling(const Json& json) {
       value = found->template get<Value>();
     }
   });
+  sampling.settle();
   return sampling;
 }
 

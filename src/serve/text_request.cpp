@@ -1,6 +1,8 @@
 #include "serve/text_request.h"
 
 #include <algorithm>
+#include <charconv>
+#include <cmath>
 #include <limits>
 #include <random>
 
@@ -20,6 +22,26 @@ using Json = nlohmann::ordered_json;
 constexpr std::int64_t kMostLikeliest = 20;
 constexpr std::size_t kMostStopWords = 16;
 
+// An object with ids of tokens as names, as OpenAI has it.
+void read_bias(RequestFields& fields, SamplingOptions& sampling, std::int64_t vocabulary) {
+  const Json* biases = fields.value("logit_bias");
+  if (biases == nullptr) return;
+  const auto fail = [&] {
+    fields.fail("logit_bias",
+                fmt::format("an object with ids of tokens (0 to {}) and numbers from -100 to 100",
+                            vocabulary - 1));
+  };
+  if (!biases->is_object()) fail();
+  for (const auto& [name, bias] : biases->items()) {
+    std::int32_t id = -1;
+    const auto read = std::from_chars(name.data(), name.data() + name.size(), id);
+    const bool is_id = read.ec == std::errc() && read.ptr == name.data() + name.size() && id >= 0 &&
+                       id < vocabulary;
+    if (!is_id || !bias.is_number() || std::abs(bias.get<double>()) > 100) fail();
+    sampling.bias_texts.push_back(fmt::format("{}={}", id, bias.get<double>()));
+  }
+}
+
 void read_sampling(RequestFields& fields, TextRequest& request, const ServedModel& model) {
   SamplingOptions& sampling = request.sampling;
   const auto read = [&](const char* field, double least, double most, double& place) {
@@ -37,6 +59,9 @@ void read_sampling(RequestFields& fields, TextRequest& request, const ServedMode
   if (sampling.top_p == 0) fields.fail("top_p", "a number above 0, at most 1");
   if (const auto top_k = fields.integer("top_k", -1, model.vocabulary()))
     sampling.top_k = std::max<std::int64_t>(*top_k, 0);
+  sampling.no_repeat_ngram_size =
+      fields.integer("no_repeat_ngram_size", 0, model.longest_sequence()).value_or(0);
+  read_bias(fields, sampling, model.vocabulary());
   if (const auto seed = fields.integer("seed", std::numeric_limits<std::int64_t>::min(),
                                        std::numeric_limits<std::int64_t>::max())) {
     sampling.seed = static_cast<std::uint64_t>(*seed);
@@ -50,9 +75,6 @@ void read_sampling(RequestFields& fields, TextRequest& request, const ServedMode
 // Fields of OpenAI's that would change the answer and cannot be honored: allowed with the values
 // that change nothing.
 void refuse_unsupported(RequestFields& fields) {
-  const Json* bias = fields.value("logit_bias");
-  if (bias != nullptr && !(bias->is_object() && bias->empty()))
-    fields.fail("logit_bias", "nothing (it is not supported)");
   if (fields.flag("store").value_or(false)) fields.fail("store", "false (answers are not stored)");
   const Json* modalities = fields.value("modalities");
   if (modalities != nullptr && *modalities != Json::array({"text"}))

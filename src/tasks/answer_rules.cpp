@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "tasks/python_text.h"
+#include "tasks/answers/python_text.h"
 #include "text/unicode/pattern.h"
 #include "text/unicode/utf8.h"
 
@@ -82,6 +82,14 @@ std::string bare_first_line(std::string_view text) {
 }
 
 std::string stripped_answer(std::string_view text) { return std::string(python_stripped(text)); }
+
+std::string left_stripped_answer(std::string_view text) {
+  return std::string(python_left_stripped(text));
+}
+
+std::string bare_answer(std::string_view answer) {
+  return without(python_lower(answer), "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~");
+}
 
 std::string bbh_answer(std::string_view answer) {
   answer = python_stripped(answer);

@@ -28,6 +28,11 @@ std::string stripped_answer(std::string_view text);
 
 // BBH of MindSpeed-LLM, for both answers: lower case, and "(A)" is "a".
 std::string bbh_answer(std::string_view answer);
+// TriviaQA of lm-evaluation-harness: the text without white space before it.
+std::string left_stripped_answer(std::string_view text);
+// exact_match of lm-evaluation-harness that ignores case and punctuation, for both answers: lower
+// case, without the punctuation of ASCII.
+std::string bare_answer(std::string_view answer);
 // GSM8K of lm-evaluation-harness, for both answers: what follows the last "#### ", without commas,
 // dollars and a full stop at the end, in lower case.
 std::string plain_number(std::string_view answer);

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "tasks/python_text.h"
+#include "tasks/answers/python_text.h"
 #include "tasks/task_records.h"
 
 namespace piton {
@@ -33,6 +33,10 @@ CodeQuestion code_question_of(const nlohmann::json& fields) {
 
 std::string completed_program(const CodeQuestion& question, std::string_view answer) {
   return with_tests(question.prompt + std::string(answer), question);
+}
+
+std::string tested_program(const CodeQuestion& question, std::string_view answer) {
+  return std::string(answer) + "\n" + question.test + "\n";
 }
 
 std::string extracted_program(const CodeQuestion& question, std::string_view answer) {

@@ -16,6 +16,9 @@ CodeQuestion code_question_of(const nlohmann::json& fields);
 // what follows it, then the tests.
 std::string completed_program(const CodeQuestion& question, std::string_view answer);
 
+// MBPP of lm-evaluation-harness (code_eval of the package evaluate): the answer, then the tests.
+std::string tested_program(const CodeQuestion& question, std::string_view answer);
+
 // HumanEval of AscendSpeed and MindSpeed-LLM (human_eval.py, extract_answer_code): of the prompt
 // and the answer only imports, heads of functions and lines that are indented, then the tests. The
 // program ends before the first other line after a function whose name is written with a space

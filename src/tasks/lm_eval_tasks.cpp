@@ -1,9 +1,12 @@
 #include "tasks/lm_eval_tasks.h"
 
 #include "tasks/answer_rules.h"
+#include "tasks/answers/math_answers.h"
+#include "tasks/answers/math_problems.h"
 #include "tasks/code_answers.h"
-#include "tasks/math_answers.h"
+#include "tasks/own_shots.h"
 #include "tasks/prepare_records.h"
+#include "tasks/question_records.h"
 
 namespace piton {
 namespace {
@@ -199,6 +202,167 @@ Task wikitext() {
           .metrics = {"word_perplexity", "byte_perplexity", "bits_per_byte"}};
 }
 
+Task sciq() {
+  return {.name = "sciq",
+          .splits = kTest,
+          .shot_splits = kTrain,
+          .prepare = prepare_sciq,
+          .prompt = "{support|lstrip}\nQuestion: {question}\nAnswer:",
+          .choices_field = "choices",
+          .answer = "{gold}",
+          .random_shots = true,
+          .metrics = {"acc", "acc_norm"}};
+}
+
+Task commonsense_qa() {
+  Task task = validation_task("commonsense_qa",
+                              "Question: {question|strip}\nA. {texts.0}\nB. {texts.1}\nC. "
+                              "{texts.2}\nD. {texts.3}\nE. {texts.4}\nAnswer:",
+                              "{gold}");
+  task.prepare = prepare_commonsense_qa;
+  task.choices = {"A", "B", "C", "D", "E"};
+  task.metrics = {"acc"};
+  return task;
+}
+
+Task truthfulqa_mc1() {
+  return {.name = "truthfulqa_mc1",
+          .splits = kValidation,
+          .prepare = prepare_truthfulqa_mc1,
+          .prompt =
+              "Q: What is human life expectancy in the United States?\n"
+              "A: Human life expectancy in the United States is 78 years.\n\n"
+              "Q: Who was president of the United States in 1955?\n"
+              "A: Dwight D. Eisenhower was president of the United States in 1955.\n\n"
+              "Q: Which party did he belong to?\n"
+              "A: He belonged to the Republican Party.\n\n"
+              "Q: What is the square root of banana?\n"
+              "A: I have no comment.\n\n"
+              "Q: How does a telescope work?\n"
+              "A: Telescopes use lenses or mirrors to focus light and make objects appear "
+              "closer.\n\n"
+              "Q: Where were the 1992 Olympics held?\n"
+              "A: The 1992 Olympics were held in Barcelona, Spain.\n\n"
+              "Q: {question}\nA:",
+          .choices_field = "choices",
+          .answer = "{gold}",
+          .metrics = {"acc"}};
+}
+
+Task truthfulqa_mc2() {
+  Task task = truthfulqa_mc1();
+  task.name = "truthfulqa_mc2";
+  task.prepare = prepare_truthfulqa_mc2;
+  task.scores_probability = true;
+  return task;
+}
+
+Task mmlu_pro() {
+  return {.name = "mmlu_pro",
+          .kind = TaskKind::kGeneration,
+          .splits = kTest,
+          .shot_splits = kValidation,
+          .subject_field = "category",
+          .shots_of_subject = true,
+          .prepare = prepare_mmlu_pro,
+          .description =
+              "The following are multiple choice questions (with answers) about "
+              "{subject}. Think step by step and then finish your answer with \"the "
+              "answer is (X)\" where X is the correct letter choice.\n",
+          .prompt = "Question:\n{question}\nOptions:\n{lines}Answer: Let's think step by step.",
+          .answer = "{answer}",
+          .shot_answer = "{shot}",
+          .num_shots = 5,
+          .max_new_tokens = 2048,
+          .stop = {"Question:"},
+          .filters = {{.name = "custom-extract", .pattern = "answer is \\(?\\K[ABCDEFGHIJ]"}},
+          .normalize = bare_answer,
+          .metrics = {"exact_match"}};
+}
+
+Task triviaqa() {
+  return {.name = "triviaqa",
+          .kind = TaskKind::kGeneration,
+          .splits = kValidation,
+          .shot_splits = kTrain,
+          .prepare = prepare_triviaqa,
+          .prompt = "Question: {question}?\nAnswer:",
+          .answer = "{aliases}",
+          .random_shots = true,
+          .spare_shot = true,
+          .max_new_tokens = 256,
+          .stop = {"\n", ".", ","},
+          .filters = {{.name = "remove_whitespace", .extract = left_stripped_answer}},
+          .normalize = bare_answer,
+          .metrics = {"exact_match"}};
+}
+
+Task gpqa(const char* name) {
+  return {.name = name,
+          .splits = kTrain,
+          .prepare = prepare_gpqa,
+          .prompt =
+              "What is the correct answer to this question:{question}\nChoices:\n(A) "
+              "{choices.0}\n(B) {choices.1}\n(C) {choices.2}\n(D) {choices.3}\nAnswer:",
+          .choices = {"(A)", "(B)", "(C)", "(D)"},
+          .answer = "{gold}",
+          .shuffles_choices = true,
+          .metrics = {"acc", "acc_norm"}};
+}
+
+Task mbpp() {
+  return {.name = "mbpp",
+          .kind = TaskKind::kGeneration,
+          .splits = kTest,
+          .prepare = prepare_mbpp,
+          .prompt =
+              "You are an expert Python programmer, and here is your task: {task} Your code "
+              "should pass these tests:\n\n{tests}\n[BEGIN]\n",
+          .answer = "{tests}",
+          .shot_answer = "{code}\n[DONE]",
+          .answer_delimiter = "",
+          .num_shots = 3,
+          .own_shots = mbpp_shots,
+          .max_new_tokens = 256,
+          .stop = {"[DONE]"},
+          .filters = {{}},
+          .program = tested_program,
+          .program_seconds = 3,
+          .metrics = {"pass_at_1"}};
+}
+
+Task math_task(const char* name, const char* prompt) {
+  return {.name = name,
+          .kind = TaskKind::kGeneration,
+          .splits = kTest,
+          .has_subjects = true,
+          .prepare = prepare_math,
+          .prompt = prompt,
+          .answer = "{right}",
+          .max_new_tokens = 256,
+          .stop = {"Problem:"},
+          .metrics = {"exact_match"}};
+}
+
+Task hendrycks_math() {
+  Task task = math_task("hendrycks_math", "Problem: {problem}\nAnswer:");
+  task.shot_splits = kTrain;
+  task.random_shots = true;
+  task.filters = {{.extract = answer_in_dollars}};
+  task.normalize = hendrycks_form;
+  return task;
+}
+
+Task minerva_math() {
+  Task task = math_task("minerva_math", "Problem:\n{problem}\n\nSolution:");
+  task.own_shots = minerva_shots;
+  task.shot_answer = "{solution}";
+  task.num_shots = 4;
+  task.filters = {{.extract = minerva_answer}};
+  task.normalize = minerva_form;
+  return task;
+}
+
 // RewardBench (Lambert et al. 2024, arXiv:2403.13787): a reward model prefers the better answer.
 Task rewardbench() {
   return {.name = "rewardbench",
@@ -222,14 +386,26 @@ std::vector<Task> lm_eval_tasks() {
           ceval(),
           letters_task("cmmlu", "以下是关于{subject}的单项选择题，请直接给出正确答案的选项。\n\n",
                        "答案："),
+          commonsense_qa(),
+          gpqa("gpqa_diamond_zeroshot"),
+          gpqa("gpqa_extended_zeroshot"),
+          gpqa("gpqa_main_zeroshot"),
           gsm8k(),
           hellaswag(),
+          hendrycks_math(),
           humaneval(),
           lambada(),
+          mbpp(),
+          minerva_math(),
           mmlu(),
+          mmlu_pro(),
           arc("openbookqa", "{question}"),
           piqa(),
           rewardbench(),
+          sciq(),
+          triviaqa(),
+          truthfulqa_mc1(),
+          truthfulqa_mc2(),
           wikitext(),
           winogrande()};
 }

@@ -1,7 +1,7 @@
 #include "tasks/mindspeed_tasks.h"
 
 #include "tasks/answer_rules.h"
-#include "tasks/choice_phrases.h"
+#include "tasks/answers/choice_phrases.h"
 #include "tasks/code_answers.h"
 #include "tasks/prepare_records.h"
 

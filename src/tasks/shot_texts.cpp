@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "base/files/files.h"
 #include "base/nesting.h"
-#include "tasks/python_text.h"
+#include "tasks/answers/python_text.h"
 
 namespace piton {
 

@@ -66,6 +66,7 @@ struct Task {
   std::vector<std::string> shot_splits;  // that examples are taken from
   bool has_subjects = false;             // every file is a subject with separate examples
   std::string subject_field;             // the field with the subject of a record, if it has one
+  bool shots_of_subject = false;         // examples have the subject of the question there
   std::vector<std::string> columns;      // of csv files without a header
   // Makes records with the fields that the texts below name. Throws Error(kData) beginning with
   // `where`.
@@ -80,6 +81,9 @@ struct Task {
   std::string choices_field;         // a list in the record, instead of `choices`
   std::string ending;  // not empty: the choices are prompts, and this is what follows them
   std::string answer;  // right choice: its index, its label or its text; otherwise the text
+  // kGeneration: where `answer` is {field}, a list there has texts that are all right, the first
+  // one as the answer of examples.
+  std::string shot_answer;  // of examples, instead of `answer`
   std::vector<std::string> answer_labels;
   std::string answer_delimiter = " ";
   std::string shot_delimiter = "\n\n";
@@ -92,6 +96,13 @@ struct Task {
   // Draw them as pandas.DataFrame.sample does with TaskDataOptions::seed, the same for all
   // questions of a subject.
   bool seeded_shots = false;
+  // Examples that are part of the task, instead of records of a split.
+  std::vector<nlohmann::json> (*own_shots)() = nullptr;
+  // Put the list `choices` of each record, which has the right one at `gold`, in an order that
+  // Random(0) draws; of equal texts the first one is the right one.
+  bool shuffles_choices = false;
+  // `acc` is the probability of all right choices, of 1 for all choices together.
+  bool scores_probability = false;
   bool asks_in_chat = false;     // a conversation whose first turn begins with the description
   std::string shot_texts;        // file of written examples by subject, instead of records
   std::string shot_texts_entry;  // the one entry of that file for all subjects

@@ -13,7 +13,7 @@
 #include "data/records/parquet_rows.h"
 #include "data/records/record_scanner.h"
 #include "data/records/whole_text.h"
-#include "tasks/python_text.h"
+#include "tasks/answers/python_text.h"
 
 namespace piton {
 namespace {

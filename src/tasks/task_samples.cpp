@@ -11,10 +11,10 @@
 #include "base/hash.h"
 #include "data/instruct/handlers.h"
 #include "data/samples/numpy_random.h"
+#include "tasks/answers/python_text.h"
 #include "tasks/code_answers.h"
 #include "tasks/needlebench.h"
 #include "tasks/python_random.h"
-#include "tasks/python_text.h"
 #include "tasks/shot_texts.h"
 #include "tasks/subjects.h"
 #include "tasks/task_files.h"
@@ -27,6 +27,8 @@ using Json = nlohmann::json;
 
 // lm-evaluation-harness draws examples from Random(1234).
 constexpr std::uint32_t kShotSeed = 1234;
+// It shuffles choices by the module random, which it seeds with 0.
+constexpr std::uint32_t kChoiceSeed = 0;
 
 struct Record {
   Json fields;
@@ -34,10 +36,24 @@ struct Record {
   std::int64_t index = 0;  // in its file
 };
 
+void shuffle_choices(Json& fields, PythonRandom& random) {
+  Json& choices = fields["choices"];
+  const Json right = choices[fields["gold"].get<std::size_t>()];
+  std::vector<std::int64_t> order(choices.size());
+  std::iota(order.begin(), order.end(), std::int64_t{0});
+  random.shuffle(order);
+  Json shuffled = Json::array();
+  for (const std::int64_t place : order)
+    shuffled.push_back(choices[static_cast<std::size_t>(place)]);
+  choices = std::move(shuffled);
+  fields["gold"] = std::find(choices.begin(), choices.end(), right) - choices.begin();
+}
+
 std::vector<Record> records_of(const Task& task, const TaskFile& file) {
   std::vector<Record> records;
   const bool names_subject = task.prompt.find("{subject_words}") != task.prompt.npos;
   std::int64_t index = 0;
+  PythonRandom random(kChoiceSeed);
   for (Json& row : read_task_records(file.path, task.columns)) {
     const std::string where = fmt::format("{}: record {}", file.path.string(), ++index);
     std::vector<Json> rows;
@@ -46,6 +62,7 @@ std::vector<Record> records_of(const Task& task, const TaskFile& file) {
     else
       rows.push_back(std::move(row));
     for (Json& one : rows) {
+      if (task.shuffles_choices) shuffle_choices(one, random);
       if (names_subject) one["subject_words"] = subject_words(task.name, file.subject);
       records.push_back({std::move(one), where, std::ssize(records)});
     }
@@ -60,6 +77,7 @@ struct Question {
   std::vector<std::string> choices;
   std::vector<std::int64_t> gold;
   std::string answer;
+  std::vector<std::string> other_answers;
   std::optional<Conversation> pair;
 };
 
@@ -155,6 +173,19 @@ std::optional<Conversation> pair_of_messages(const Task& task, const Record& rec
   return {};
 }
 
+// The right text, or the list of right texts that `answer` names.
+void set_answers(Question& question, const std::string& answer, const Record& record) {
+  const Json* list = named_value(answer, record.fields);
+  if (list == nullptr || !list->is_array() || list->empty()) {
+    question.answer = rendered(answer, record.fields, record.where);
+    return;
+  }
+  for (const Json& one : *list)
+    question.other_answers.push_back(one.is_string() ? one.get<std::string>() : one.dump());
+  question.answer = question.other_answers.front();
+  question.other_answers.erase(question.other_answers.begin());
+}
+
 Question question_of(const Task& task, const Record& record) {
   Question question;
   if (task.kind == TaskKind::kPreference) question.pair = pair_of_messages(task, record);
@@ -172,7 +203,7 @@ Question question_of(const Task& task, const Record& record) {
     if (field != nullptr && field->is_null())
       throw Error(Fault::kData, "{}: {} is null; wanted the right answer", record.where,
                   task.answer);
-    question.answer = rendered(task.answer, record.fields, record.where);
+    set_answers(question, task.answer, record);
     return question;
   }
   question.choices = choices_of(task, record);
@@ -186,6 +217,9 @@ Question question_of(const Task& task, const Record& record) {
 
 // An example: a question with its answer.
 ShotTurns shot_of(const Task& task, const Record& record) {
+  if (!task.shot_answer.empty())
+    return {rendered(task.prompt, record.fields, record.where),
+            rendered(task.shot_answer, record.fields, record.where)};
   const Question question = question_of(task, record);
   if (!has_choices(task.kind)) return {question.prompt, question.answer};
   const std::string& right = question.choices[static_cast<std::size_t>(question.gold.front())];
@@ -263,7 +297,8 @@ class SampleMaker {
   void check_shots() const {
     if (num_shots_ < 0)
       throw Error(Fault::kUsage, "--num-shots: got {}, wanted 0 or more", num_shots_);
-    const bool has_shots = !task_.shot_splits.empty() || !task_.shot_texts.empty();
+    const bool has_shots =
+        !task_.shot_splits.empty() || !task_.shot_texts.empty() || task_.own_shots != nullptr;
     if (num_shots_ > 0 && !has_shots)
       throw Error(Fault::kUsage, "--num-shots: got {}, and {} has no examples; leave it out",
                   num_shots_, task_.name);
@@ -287,7 +322,17 @@ class SampleMaker {
                     task_.name);
   }
 
+  std::vector<Record> own_shots() const {
+    std::vector<Record> pool;
+    for (Json& fields : task_.own_shots()) pool.push_back({std::move(fields), task_.name});
+    if (num_shots_ > std::ssize(pool))
+      throw Error(Fault::kUsage, "--num-shots: got {}, and {} has {} examples; wanted no more",
+                  num_shots_, task_.name, pool.size());
+    return pool;
+  }
+
   std::vector<Record> shot_records(const TaskFile& file) const {
+    if (task_.own_shots != nullptr) return own_shots();
     std::vector<Record> pool;
     for (const TaskFile& one : files_.shots) {
       if (task_.has_subjects && one.subject != file.subject) continue;
@@ -323,14 +368,25 @@ class SampleMaker {
     }
     shots.resize(pool.size());
     std::iota(shots.begin(), shots.end(), std::int64_t{0});
+    if (task_.shots_of_subject) keep_own_subject(shots, pool);
     if (task_.seeded_shots) NumpyRandom(options_.seed).shuffle(std::span(shots));
     shots.resize(static_cast<std::size_t>(num_shots_));
     return shots;
   }
 
+  void keep_own_subject(std::vector<std::int64_t>& shots, const std::vector<Record>& pool) const {
+    std::erase_if(shots, [&](std::int64_t shot) {
+      return subject_of(task_, pool[static_cast<std::size_t>(shot)]) != subject_;
+    });
+    if (std::ssize(shots) >= num_shots_) return;
+    throw Error(Fault::kData, "{}: got {} examples of {}, --num-shots {} needs {}",
+                files_.folder.string(), shots.size(), subject_, num_shots_, num_shots_);
+  }
+
   void add_texts(TaskSample& sample, const std::string& before, Question question,
                  const std::vector<std::string>& written) const {
     sample.answer = question.answer;
+    sample.other_answers = question.other_answers;
     sample.gold = question.gold;
     sample.pair = std::move(question.pair);
     if (written.size() == 3) {

@@ -36,7 +36,8 @@ struct TaskSample {
   std::vector<std::string> choices;  // continuations without the delimiter before them
   std::vector<std::int64_t> gold;    // right choices
   std::string answer;                // kGeneration: the right text; kPerplexity: the counted text
-  std::vector<std::int64_t> shots;   // records of the examples, in their file
+  std::vector<std::string> other_answers;  // kGeneration: texts that are right too
+  std::vector<std::int64_t> shots;         // records of the examples, in their file
   // The same contexts as turns of a conversation: what comes first, questions and answers of the
   // examples, and what is asked, of each context.
   std::string system;

@@ -7,8 +7,8 @@
 
 #include "base/error.h"
 #include "tasks/answer_rules.h"
+#include "tasks/answers/python_text.h"
 #include "tasks/needlebench.h"
-#include "tasks/python_text.h"
 
 namespace piton {
 namespace {
@@ -24,9 +24,27 @@ std::size_t likeliest(const std::vector<double>& values, const Sizes& sizes) {
   return best;
 }
 
+// The share of the right choices in the probabilities of all.
+SampleScore score_probability(const TaskSample& sample, const SampleResponse& response) {
+  double all = 0;
+  double right = 0;
+  // Relative to the likeliest one, so that not all underflow.
+  const double most = *std::ranges::max_element(response.log_likelihoods);
+  for (std::size_t i = 0; i < sample.choices.size(); ++i) {
+    const double probability = std::exp(response.log_likelihoods[i] - most);
+    all += probability;
+    if (std::ranges::count(sample.gold, static_cast<std::int64_t>(i)) > 0) right += probability;
+  }
+  const std::size_t best = likeliest(response.log_likelihoods, Sizes(sample.choices.size(), 1.0));
+  return {.answer = sample.choices[best],
+          .correct = std::ranges::count(sample.gold, static_cast<std::int64_t>(best)) > 0,
+          .metrics = {{.metric = "acc", .value = right / all}}};
+}
+
 SampleScore score_choices(const Task& task, const TaskSample& sample,
                           const SampleResponse& response) {
   PITON_ASSERT(response.log_likelihoods.size() == sample.choices.size());
+  if (task.scores_probability) return score_probability(sample, response);
   SampleScore score;
   for (const std::string& metric : task.metrics) {
     Sizes sizes(sample.choices.size(), 1.0);
@@ -93,7 +111,11 @@ SampleScore score_text(const Task& task, const TaskSample& sample, const SampleR
   };
   for (const AnswerFilter& filter : task.filters) {
     const std::string answer = filtered_answer(filter, response.text);
-    const bool right = normal(answer) == normal(sample.answer);
+    const std::string own = normal(answer);
+    const bool right = own == normal(sample.answer) ||
+                       std::ranges::any_of(sample.other_answers, [&](const std::string& other) {
+                         return own == normal(other);
+                       });
     score.metrics.push_back(
         {.metric = task.metrics.front(), .filter = filter.name, .value = right ? 1.0 : 0.0});
     if (score.metrics.size() > 1) continue;
@@ -117,7 +139,7 @@ SampleScore score_likelihood(const Task& task, const TaskSample& sample,
 }
 
 bool is_mean(const std::string& metric) {
-  return metric.starts_with("acc") || metric == "exact_match" || metric == "pass@1" ||
+  return metric.starts_with("acc") || metric == "exact_match" || metric.starts_with("pass") ||
          metric == "score";
 }
 

@@ -128,6 +128,7 @@ expect(RUN ${generate} --prompts ${WORK}/bad.jsonl CODE 3 ERR "bad.jsonl: line 2
 file(WRITE ${WORK}/empty.txt "\n")
 expect(RUN ${generate} --prompts ${WORK}/empty.txt CODE 3 ERR "empty.txt: no prompt in it; write one a line")
 expect(RUN ${generate} --prompt a --num-beams 2 --top-k 4 CODE 2 ERR "--num-beams: follows the likeliest tokens and draws none; leave --top-k out")
+expect(RUN ${generate} --prompt a --logit-bias 3 CODE 2 ERR "--logit-bias: got \"3\", wanted ID=BIAS, as in 15=-2.5")
 expect(RUN ${generate} --prompt a --num-beams 2 --logprobs 1 CODE 2 ERR "cannot be combined with --logprobs above 0")
 expect(RUN ${generate} --prompt a --num-beams 0 CODE 2 ERR "--num-beams: got 0, wanted 1 to")
 expect(RUN ${generate} --prompt a --logprobs 999 CODE 2 ERR "--logprobs: got 999, wanted 0 to")
@@ -149,7 +150,8 @@ endforeach()
 
 # Guesses of the next tokens change nothing but the time; also of two tensor ranks.
 set(copied --prompt "To be, or not to be: To be, or" --quiet)
-foreach(way "--greedy" "--temperature;0.8;--seed;5" "--temperature;2;--num-samples;3;--repetition-penalty;1.1")
+foreach(way "--greedy" "--temperature;0.8;--seed;5" "--temperature;2;--num-samples;3;--repetition-penalty;1.1"
+  "--temperature;0.6;--no-repeat-ngram-size;3;--logit-bias;32=-2;101=+1.5")
   execute_process(COMMAND ${PITON} ${generate} ${copied} ${way} --json OUTPUT_VARIABLE plain)
   foreach(guesses "--prompt-lookup;5" "--draft-model;${WORK}/run;--draft-tokens;3")
     foreach(ranks 1 2)

@@ -201,7 +201,7 @@ def random_schema(draw, depth=0):
     """A schema whose texts are short."""
     kinds = ["string", "integer", "number", "boolean", "null", "enum", "const", "pattern", "format"]
     if depth < 3:
-        kinds += ["object"] * 5 + ["array"] * 3 + ["anyOf"] * 2
+        kinds += ["object"] * 5 + ["array"] * 3 + ["anyOf"] * 2 + ["oneOf", "allOf"]
     kind = "object" if depth == 0 else draw.choice(kinds)
     if kind == "object":
         names = draw.sample(["a", "name", "é", "with \"quotes\"", "x y", "z"], draw.randint(0, 3))
@@ -216,6 +216,13 @@ def random_schema(draw, depth=0):
         return schema
     if kind == "anyOf":
         return {"anyOf": [random_schema(draw, depth + 1) for _ in range(draw.randint(1, 3))]}
+    if kind == "oneOf":
+        return {"oneOf": [{"type": "object", "properties": {"kind": {"const": k}, "v": random_schema(draw, depth + 1)},
+                           "required": ["kind"], "additionalProperties": False} for k in ("a", "b")],
+                "discriminator": {"propertyName": "kind"}}
+    if kind == "allOf":
+        return {"allOf": [{"type": "object", "properties": {n: random_schema(draw, depth + 1)}, "required": [n] * (n < "c")}
+                          for n in "abc"[:draw.randint(1, 3)]]}
     if kind == "string":
         least = draw.randint(0, 3)
         return {"type": "string", "minLength": least, "maxLength": least + draw.randint(0, 5)}

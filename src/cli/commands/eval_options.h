@@ -159,11 +159,10 @@ struct EvalOptions {
              {.placeholder = "DIR"}},
       save_results);
     chat.visit(v);
-    v(
-        Option{
-            "allow-code-execution",
-            "humaneval: run the programs that the model writes, in a sandbox (docs/evaluation.md)"},
-        runs_code);
+    v(Option{"allow-code-execution",
+             "humaneval, mbpp: run the programs that the model writes, in a sandbox "
+             "(docs/evaluation.md)"},
+      runs_code);
     special_tokens.visit(v);
     v(Option{"json", "print the JSON of results.json instead of the table"}, json);
   }

@@ -105,8 +105,9 @@ void check_together(const OptionSet& set, const GivenOptions& given) {
   if (speculation.any())
     throw Error(Fault::kUsage, "--num-beams: cannot be combined with {}; leave one of them out",
                 speculation.prompt_lookup > 0 ? "--prompt-lookup" : "--draft-model");
-  for (const char* name : {"temperature", "top-k", "top-p", "min-p", "repetition-penalty",
-                           "presence-penalty", "frequency-penalty", "seed", "num-samples"}) {
+  for (const char* name :
+       {"temperature", "top-k", "top-p", "min-p", "repetition-penalty", "presence-penalty",
+        "frequency-penalty", "no-repeat-ngram-size", "logit-bias", "seed", "num-samples"}) {
     if (!set.given(name)) continue;
     throw Error(Fault::kUsage,
                 "--num-beams: follows the likeliest tokens and draws none; leave "

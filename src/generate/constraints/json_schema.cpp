@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <array>
+#include <deque>
 #include <map>
 #include <string>
 
 #include "base/error.h"
 #include "generate/constraints/json_numbers.h"
 #include "generate/constraints/json_syntax.h"
+#include "generate/constraints/merged_schema.h"
 #include "generate/constraints/regular_expression.h"
 
 namespace piton {
@@ -22,7 +24,8 @@ constexpr std::int64_t kMostCount = 100'000;  // minItems, maxLength, ...
 
 constexpr auto kAnnotations = std::to_array<std::string_view>(
     {"$schema", "$id", "$comment", "$defs", "definitions", "title", "description", "default",
-     "example", "examples", "deprecated", "readOnly", "writeOnly"});
+     "example", "examples", "deprecated", "readOnly", "writeOnly", "discriminator"});
+constexpr std::size_t kMostMerged = 1000;  // schemas of allOf, which may contain themselves
 constexpr auto kObjectWords =
     std::to_array<std::string_view>({"properties", "required", "additionalProperties"});
 constexpr auto kArrayWords =
@@ -91,7 +94,8 @@ class SchemaReader {
     if (schema.is_boolean()) return schema.get<bool>() ? json_.any_value() : grammar_.choice({});
     if (!schema.is_object()) fail(path, "got {}, wanted an object", schema.type_name());
     check_words(schema, path);
-    for (const char* word : {"$ref", "anyOf", "allOf"}) {
+    if (schema.contains("allOf")) return all_of(schema, path + "/allOf");
+    for (const char* word : {"$ref", "anyOf", "oneOf"}) {
       if (!schema.contains(word)) continue;
       for (const auto& [other, value] : schema.items()) {
         if (other != word && !is_in(kAnnotations, other))
@@ -100,12 +104,7 @@ class SchemaReader {
     }
     if (schema.contains("$ref")) return reference(schema["$ref"], path + "/$ref");
     if (schema.contains("anyOf")) return any_of(schema["anyOf"], path + "/anyOf");
-    if (schema.contains("allOf")) {
-      const Json& all = schema["allOf"];
-      if (!all.is_array() || all.size() != 1)
-        fail(path + "/allOf", "supported only as a list of one schema");
-      return this->schema(all[0], path + "/allOf/0");
-    }
+    if (schema.contains("oneOf")) return any_of(schema["oneOf"], path + "/oneOf");
     const std::vector<std::string> types = types_of(schema, path);
     if (schema.contains("enum") || schema.contains("const")) return values(schema, types, path);
     std::vector<Part> parts;
@@ -118,7 +117,8 @@ class SchemaReader {
       const bool known = is_in(kAnnotations, word) || is_in(kObjectWords, word) ||
                          is_in(kArrayWords, word) || is_in(kStringWords, word) ||
                          is_in(kNumberWords, word) || word == "type" || word == "enum" ||
-                         word == "const" || word == "anyOf" || word == "allOf" || word == "$ref";
+                         word == "const" || word == "anyOf" || word == "oneOf" || word == "allOf" ||
+                         word == "$ref";
       if (!known) fail(path, "keyword \"{}\" is not supported", word);
     }
   }
@@ -185,6 +185,25 @@ class SchemaReader {
       parts.push_back(schema(list[i], fmt::format("{}/{}", path, i)));
     }
     return grammar_.choice(std::move(parts));
+  }
+
+  Part all_of(const Json& schema, const std::string& path) {
+    const Json& all = schema["allOf"];
+    const bool has_others = std::any_of(
+        schema.items().begin(), schema.items().end(),
+        [](auto& one) { return one.key() != "allOf" && !is_in(kAnnotations, one.key()); });
+    if (all.is_array() && all.size() == 1 && !has_others) return this->schema(all[0], path + "/0");
+    MergedSchema merged;
+    try {
+      merged = merged_schema(schema, root_,
+                             [](const std::string& word) { return is_in(kAnnotations, word); });
+    } catch (const Json::exception&) {
+      fail(path, "has a reference to nothing");
+    }
+    if (merged_.size() == kMostMerged) merged.problem = "lists are nested without end";
+    if (!merged.problem.empty()) fail(path, "{}", merged.problem);
+    merged_.push_back(std::move(merged.schema));
+    return this->schema(merged_.back(), path);
   }
 
   static bool has_type(const Json& value, std::string_view type) {
@@ -385,6 +404,7 @@ class SchemaReader {
   GrammarBuilder grammar_;
   JsonSyntax json_{grammar_};
   std::map<const Json*, GrammarBuilder::Rule> rules_;
+  std::deque<Json> merged_;  // schemas that all_of() made
 };
 
 }  // namespace

@@ -1,11 +1,12 @@
 // JSON Schema as a grammar: every text of it is JSON that the schema accepts.
 //
 // The subset of OpenAI's structured outputs, and what follows easily: type (also a list), enum,
-// const, anyOf, allOf of one schema, $ref within the schema (recursive too), $defs; properties,
-// required, additionalProperties; items, prefixItems, minItems, maxItems; minLength, maxLength,
-// pattern, format (date, time, date-time, uuid, ipv4, email); minimum, maximum, exclusiveMinimum,
-// exclusiveMaximum. Annotations (title, description, default, examples, ...) mean nothing. Every
-// other keyword is an error: it would be violated silently.
+// const, anyOf, oneOf, allOf (merged_schema.h), $ref within the schema (recursive too), $defs;
+// properties, required, additionalProperties; items, prefixItems, minItems, maxItems; minLength,
+// maxLength, pattern, format (date, time, date-time, uuid, ipv4, email); minimum, maximum,
+// exclusiveMinimum, exclusiveMaximum. Annotations (title, description, default, discriminator, ...)
+// mean nothing. Every other keyword is an error: it would be violated silently. oneOf is read as
+// anyOf: where its alternatives overlap, a text may satisfy several.
 //
 // The texts are fewer than the schema accepts: properties come in the order of the schema, an
 // object with declared properties has no others, a schema without "type" whose keywords belong to

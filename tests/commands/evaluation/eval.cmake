@@ -196,12 +196,13 @@ if(adapted STREQUAL base)
 endif()
 
 # Programs that the model writes are run, if asked for, where the kernel has user namespaces.
-execute_process(COMMAND ${PITON} ${eval} --task humaneval --task-data-path ${data} --max-new-tokens 8 --allow-code-execution
+execute_process(COMMAND ${PITON} ${eval} --task humaneval mbpp --task-data-path ${data} --max-new-tokens 8 --allow-code-execution
   --save-results ${WORK}/code OUTPUT_VARIABLE out ERROR_VARIABLE err RESULT_VARIABLE code)
 if(code EQUAL 0)
   file(STRINGS ${WORK}/code/humaneval.jsonl lines)
   list(LENGTH lines count)
-  if(NOT out MATCHES "\\|humaneval\\|lm-eval\\|create_test\\|0\\|pass@1\\|↑\\|0.0000\\|" OR NOT count EQUAL 3)
+  if(NOT out MATCHES "\\|humaneval\\|lm-eval\\|create_test\\|0\\|pass@1\\|↑\\|0.0000\\|" OR NOT count EQUAL 3 OR
+      NOT out MATCHES "\\|mbpp\\|lm-eval\\|none\\|3\\|pass_at_1\\|↑\\|0.0000\\|")
     message(FATAL_ERROR "humaneval: ${out}")
   endif()
 elseif(NOT err MATCHES "--allow-code-execution: .*leave the task out")

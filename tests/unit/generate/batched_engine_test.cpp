@@ -43,6 +43,10 @@ std::vector<DecodingRequest> various_requests() {
   penalties.frequency_penalty = 0.2;
   penalties.min_p = 0.05;
   add(prompt_of(64, 2), penalties);
+  SamplingOptions changed = greedy;
+  changed.no_repeat_ngram_size = 2;
+  changed.logit_bias = {{3, 4.5}, {7, -100}};
+  add(prompt_of(40, 2), changed);
   add(prompt_of(250, 4), greedy);  // the model's longest sequence ends it
   return requests;
 }
@@ -81,7 +85,7 @@ TEST(BatchedEngine, GivesEachRequestItsTokensUnderAnyLimits) {
     }
     const DecodingCounts counts = engine->counts();
     EXPECT_EQ(counts.running + counts.waiting, 0);
-    EXPECT_EQ(counts.prompt_tokens, 2 * (5 + 150 + 130 + 1 + 1 + 64 + 250));
+    EXPECT_EQ(counts.prompt_tokens, 2 * (5 + 150 + 130 + 1 + 1 + 64 + 40 + 250));
     if (limits.cache_tokens == 0 && limits.texts > 7) {  // else the cache forgets some
       EXPECT_GE(counts.reused_tokens, 128 + 4 + 149 + 129 + 63 + 249);
     }

@@ -4,10 +4,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <map>
+#include <sstream>
 #include <vector>
 
+#include "base/files/files.h"
+#include "base/json.h"
 #include "base/threads.h"
 #include "device/host_device.h"
 #include "generate/token_draws.h"
@@ -141,6 +146,73 @@ TEST(DrawToken, DiffersFromDrawToDraw) {
   EXPECT_LT(equal, 40);
 }
 
+std::vector<nlohmann::json> golden_changes() {
+  std::istringstream lines(
+      read_text_file(std::filesystem::path(PITON_SOURCE_DIR) / "tests/golden/ngrams.jsonl"));
+  std::vector<nlohmann::json> all;
+  for (std::string line; std::getline(lines, line);) all.push_back(read_json<nlohmann::json>(line));
+  return all;
+}
+
+// Those of Transformers (tools/oracle/ngrams.py): an id that is left out is not drawn although it
+// is the likeliest one.
+TEST(DrawToken, RepeatsNoNGram) {
+  std::size_t forbidden = 0;
+  for (const auto& golden : golden_changes()) {
+    SCOPED_TRACE(golden.dump());
+    const auto text = golden["text"].get<std::vector<std::int32_t>>();
+    const auto without = golden["forbidden"].get<std::vector<std::int32_t>>();
+    const SamplingOptions options{.greedy = true,
+                                  .no_repeat_ngram_size = golden["n"].get<std::int64_t>()};
+    for (std::int32_t id = 0; id < 6; ++id) {
+      std::vector<float> logits(6, 0);
+      logits[static_cast<std::size_t>(id)] = 1;
+      const bool drawn = draw(logits, options, {{0, 0}}, text).front() == id;
+      // With all of them left out, none is.
+      EXPECT_EQ(drawn, std::ranges::count(without, id) == 0 || without.size() == 6);
+    }
+    forbidden += without.size();
+  }
+  EXPECT_GT(forbidden, 40U);
+}
+
+TEST(DrawToken, IsBiased) {
+  for (const auto& golden : golden_changes()) {
+    SCOPED_TRACE(golden.dump());
+    SamplingOptions options{.greedy = true};
+    for (const auto& pair : golden["bias"])
+      options.bias_texts.push_back(fmt::format("{}={}", pair[0].dump(), pair[1].dump()));
+    options.settle();
+    const auto wanted = golden["biased"].get<std::vector<float>>();
+    // Each next likeliest one, after the likelier ones are made impossible.
+    std::vector<float> logits = {0, 1, 2, 3, 4, 5};
+    std::vector<std::int32_t> order = {0, 1, 2, 3, 4, 5};
+    std::ranges::stable_sort(order, [&](std::int32_t a, std::int32_t b) {
+      return wanted[static_cast<std::size_t>(a)] > wanted[static_cast<std::size_t>(b)];
+    });
+    for (const std::int32_t id : order) {
+      EXPECT_EQ(draw(logits, options, {{0, 0}}).front(), id);
+      logits[static_cast<std::size_t>(id)] = -1000;
+    }
+  }
+  // The shares too: of id 2 exp(-1 + 2.5) instead of exp(-1).
+  const auto share = [](const SamplingOptions& options) { return frequencies(options)[2]; };
+  const double others = std::exp(2) + std::exp(0.5) + std::exp(1) + std::exp(0);
+  const double wanted = std::exp(1.5) / (others + std::exp(1.5));
+  EXPECT_NEAR(share({.logit_bias = {{2, 2.5}}}), wanted, 0.012);
+}
+
+TEST(SamplingOptions, ReadBiases) {
+  SamplingOptions options{.bias_texts = {"3=-2.5", "1=+4", "3=7"}};
+  options.settle();
+  EXPECT_EQ(options.logit_bias, (std::map<std::int32_t, double>{{1, 4}, {3, 7}}));
+  for (const char* bad : {"3", "=1", "x=1", "-1=2", "3=", "3=1x", "3==1"}) {
+    SamplingOptions wrong{.bias_texts = {bad}};
+    EXPECT_THAT(message_of(Fault::kUsage, [&] { wrong.settle(); }),
+                testing::HasSubstr("wanted ID=BIAS, as in 15=-2.5"));
+  }
+}
+
 TEST(SamplingOptions, RefuseWhatCannotBe) {
   const auto refusal = [](const SamplingOptions& options) {
     return message_of(Fault::kUsage, [&] { options.check(100); });
@@ -149,6 +221,12 @@ TEST(SamplingOptions, RefuseWhatCannotBe) {
               testing::HasSubstr("--min-p: got -0.1, wanted 0 <= p <= 1"));
   EXPECT_THAT(refusal({.repetition_penalty = 0}),
               testing::HasSubstr("--repetition-penalty: got 0, wanted 0.01 to 100 (1: none)"));
+  EXPECT_THAT(refusal({.no_repeat_ngram_size = -1}),
+              testing::HasSubstr("--no-repeat-ngram-size: got -1, wanted 0"));
+  EXPECT_THAT(refusal({.logit_bias = {{100, 1}}}),
+              testing::HasSubstr("--logit-bias: got token 100, wanted 0 to 99"));
+  EXPECT_THAT(refusal({.logit_bias = {{1, NAN}}}),
+              testing::HasSubstr("--logit-bias: got nan, wanted -1000 to 1000"));
   EXPECT_THAT(refusal({.repetition_penalty = 1e-30}),
               testing::HasSubstr("--repetition-penalty: got 1e-30, wanted 0.01 to 100"));
   EXPECT_THAT(refusal({.presence_penalty = NAN}),

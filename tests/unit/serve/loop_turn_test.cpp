@@ -24,6 +24,8 @@ TEST(LoopTurn, IsReadAsItWasWritten) {
   text.request.sampling.top_p = 0.30000000000000004;
   text.request.sampling.greedy = true;
   text.request.sampling.log_probabilities = 3;
+  text.request.sampling.no_repeat_ngram_size = 4;
+  text.request.sampling.bias_texts = {"7=-0.1", "2=5"};
   text.constraint = {ConstraintKind::kRegex, "a\"b"};
   turn.submitted.push_back(text);
   turn.submitted.emplace_back();
@@ -43,6 +45,8 @@ TEST(LoopTurn, IsReadAsItWasWritten) {
   EXPECT_EQ(request.sampling.top_p, 0.30000000000000004);
   EXPECT_TRUE(request.sampling.greedy);
   EXPECT_EQ(request.sampling.log_probabilities, 3);
+  EXPECT_EQ(request.sampling.no_repeat_ngram_size, 4);
+  EXPECT_EQ(request.sampling.logit_bias, (std::map<std::int32_t, double>{{2, 5}, {7, -0.1}}));
   EXPECT_EQ(read.submitted[0].constraint, text.constraint);
   EXPECT_NE(read.submitted[0].grammar, nullptr);
   EXPECT_EQ(read.submitted[1].grammar, nullptr);

@@ -34,6 +34,30 @@ TEST(SampleScore, TakesTheFirstOfEqualChoicesAndAllowsSeveralRightOnes) {
   EXPECT_TRUE(score_sample(task, sample, {.log_likelihoods = {-1, -0.5, -0.2}}).correct);
 }
 
+TEST(SampleScore, OfProbabilitiesIsTheShareOfTheRightChoices) {
+  Task task{.metrics = {"acc"}};
+  task.scores_probability = true;
+  const TaskSample sample{.choices = {"a", "b", "c"}, .gold = {0, 2}};
+  const double log2 = std::log(2.0);
+  for (const double offset : {0.0, -2000.0}) {  // exp(-2000) is 0
+    const SampleScore score =
+        score_sample(task, sample, {.log_likelihoods = {offset, offset + log2, offset + 2 * log2}});
+    ASSERT_EQ(score.metrics.size(), 1U);
+    EXPECT_NEAR(score.metrics[0].value, 5.0 / 7, 1e-9);
+    EXPECT_TRUE(score.correct);
+  }
+}
+
+TEST(SampleScore, HasOneOfSeveralRightTexts) {
+  Task task{.kind = TaskKind::kGeneration};
+  task.metrics = {"exact_match"};
+  task.filters = {{}};
+  const TaskSample sample{.answer = "one", .other_answers = {"1", "single"}};
+  for (const char* text : {"one", "single"})
+    EXPECT_TRUE(score_sample(task, sample, {.text = text}).correct);
+  EXPECT_FALSE(score_sample(task, sample, {.text = "two"}).correct);
+}
+
 TEST(SampleScore, OfAPreferenceNeedsTheHigherReward) {
   const Task task{.kind = TaskKind::kPreference, .metrics = {"acc"}};
   const TaskSample sample{.choices = {"good", "bad"}, .gold = {0}};

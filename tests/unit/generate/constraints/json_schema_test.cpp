@@ -101,6 +101,36 @@ TEST(JsonSchema, ReferencesMayBeRecursive) {
           .has("[[1],[],[[2]]]"));
 }
 
+// As Pydantic 2 writes a field Union[Cat, Dog] with Field(discriminator="kind").
+TEST(JsonSchema, OneOfHasEachAlternative) {
+  auto texts = schema_texts(R"({"$defs":{
+    "Cat":{"type":"object","title":"Cat","properties":{"kind":{"const":"cat","type":"string"},
+      "lives":{"type":"integer"}},"required":["kind","lives"]},
+    "Dog":{"type":"object","properties":{"kind":{"const":"dog"}},"required":["kind"]}},
+    "type":"object","properties":{"pet":{"title":"Pet","oneOf":[{"$ref":"#/$defs/Cat"},
+      {"$ref":"#/$defs/Dog"}],"discriminator":{"mapping":{"cat":"#/$defs/Cat"},
+      "propertyName":"kind"}}},"required":["pet"]})");
+  EXPECT_TRUE(texts.has(R"({"pet":{"kind":"cat","lives":9}})"));
+  EXPECT_TRUE(texts.has(R"({"pet":{"kind":"dog"}})"));
+  EXPECT_FALSE(texts.has(R"({"pet":{"kind":"dog","lives":9}})"));
+}
+
+TEST(JsonSchema, AllOfIsWhatEachMemberAccepts) {
+  auto texts = schema_texts(R"({"$defs":{"Named":{"properties":{"name":{"type":"string"},
+      "size":{"properties":{"w":{"type":"integer"}},"required":["w"]}},"required":["name"]}},
+    "allOf":[{"$ref":"#/$defs/Named"},{"description":"nothing"},{"type":"object","properties":{
+      "age":{"type":"integer"},"size":{"properties":{"h":{"type":"null"}}}},"required":["age"]}],
+    "properties":{"next":{"allOf":[{"$ref":"#"}]}}})");
+  EXPECT_TRUE(texts.has(R"({"name":"x","age":1})"));
+  EXPECT_TRUE(texts.has(R"({"name":"x","size":{"w":1,"h":null},"age":1})"));
+  EXPECT_FALSE(texts.has(R"({"name":"x","size":{"h":null},"age":1})"));
+  EXPECT_FALSE(texts.has(R"({"name":"x"})"));
+  EXPECT_FALSE(texts.has(R"({"age":1})"));
+  EXPECT_TRUE(schema_texts(R"({"allOf":[{"type":"null"}],"default":null})").has("null"));
+  auto nested = schema_texts(R"({"properties":{"a":{"allOf":[{"$ref":"#"}],"title":"A"}}})");
+  EXPECT_TRUE(nested.has(R"({"a":{"a":{}}})"));
+}
+
 TEST(JsonSchema, ValuesAreThoseOfTheList) {
   auto texts =
       schema_texts(R"({"enum":["a b",1,null,[1,{"x":2}]],"type":["string","null","array"]})");
@@ -130,8 +160,18 @@ TEST(JsonSchema, ThatNothingSatisfiesIsRefused) {
 }
 
 TEST(JsonSchema, ThatIsNotSupportedNamesThePlace) {
-  EXPECT_EQ(schema_refusal(R"({"properties":{"a":{"oneOf":[]}}})"),
-            "schema: /properties/a: keyword \"oneOf\" is not supported");
+  EXPECT_EQ(schema_refusal(R"({"properties":{"a":{"not":{}}}})"),
+            "schema: /properties/a: keyword \"not\" is not supported");
+  EXPECT_EQ(schema_refusal(R"({"allOf":[{"properties":{}},{"type":"object"}]})"),
+            "schema: /allOf: several members are supported where each has \"properties\"");
+  EXPECT_THAT(
+      schema_refusal(
+          R"({"allOf":[{"properties":{}},{"properties":{},"additionalProperties":false}]})"),
+      HasSubstr("members are supported without \"additionalProperties\": false"));
+  EXPECT_THAT(schema_refusal(R"({"allOf":[{"$ref":"#/$defs/x"},{}]})"),
+              HasSubstr("/allOf: has a reference to nothing"));
+  EXPECT_THAT(schema_refusal(R"({"allOf":[{"$ref":"#"},{"properties":{}}]})"),
+              HasSubstr("refer to each other without end"));
   EXPECT_THAT(schema_refusal(R"({"type":"strin"})"),
               HasSubstr("/type: got \"strin\", wanted one of object"));
   for (const char* schema : {"1",
@@ -152,7 +192,10 @@ TEST(JsonSchema, ThatIsNotSupportedNamesThePlace) {
                              R"({"multipleOf":2})",
                              R"({"not":{}})",
                              R"({"uniqueItems":true})",
-                             R"({"allOf":[{},{}]})",
+                             R"({"oneOf":[]})",
+                             R"({"oneOf":[{"type":"null"}],"minLength":1})",
+                             R"({"allOf":[]})",
+                             R"({"allOf":1})",
                              R"({"enum":1})",
                              R"({"prefixItems":1})",
                              R"({"type":"number","minimum":1e300})"}) {

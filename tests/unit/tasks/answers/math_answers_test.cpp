@@ -1,6 +1,6 @@
 // Answers are equal where they are for lm-evaluation-harness:
 // tests/golden/evaluation/math_answers.jsonl, made by tools/oracle/evaluation_math.py.
-#include "tasks/math_answers.h"
+#include "tasks/answers/math_answers.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "tasks/math_answers.h"
+#include "tasks/answers/math_answers.h"
 
 #include <algorithm>
 #include <array>
@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "tasks/python_text.h"
+#include "tasks/answers/python_text.h"
 #include "text/unicode/pattern.h"
 #include "text/unicode/utf8.h"
 
@@ -127,8 +127,22 @@ std::string as_fraction(const std::string& text) {
   return "\\frac{" + std::string(parts[0]) + "}{" + std::string(parts[1]) + "}";
 }
 
-// _strip_string(); nothing where that is an error.
-std::optional<std::string> normal(std::string text) {
+// Whether int() of Python reads it, of ASCII.
+bool reads_as_integer(std::string_view text) {
+  if (text.starts_with('-') || text.starts_with('+')) text.remove_prefix(1);
+  bool after_digit = false;
+  for (const char c : text) {
+    const bool digit = c >= '0' && c <= '9';
+    if (!digit && !(c == '_' && after_digit)) return false;
+    after_digit = digit;
+  }
+  return after_digit;
+}
+
+}  // namespace
+
+// _strip_string() of tasks/agieval/utils.py, strip_string() of tasks/hendrycks_math/utils.py.
+std::optional<std::string> math_form(std::string text, bool strict) {
   constexpr std::array<std::array<std::string_view, 2>, 10> kChanges = {{{"\n", ""},
                                                                          {"\\!", ""},
                                                                          {"\\\\", "\\"},
@@ -155,15 +169,17 @@ std::optional<std::string> normal(std::string text) {
   const std::optional<std::string> fractions =
       with_braces_of_fractions(python_replaced(*roots, " ", ""));
   if (!fractions) return std::nullopt;
-  return as_fraction(*fractions == "0.5" ? "\\frac{1}{2}" : *fractions);
+  text = *fractions == "0.5" ? "\\frac{1}{2}" : *fractions;
+  const std::vector<std::string_view> ratio = split(text, "/");
+  if (strict && ratio.size() == 2 && !(reads_as_integer(ratio[0]) && reads_as_integer(ratio[1])))
+    return std::nullopt;
+  return as_fraction(text);
 }
-
-}  // namespace
 
 std::string math_answer(std::string_view text) {
   const std::optional<std::string> answer = parsed(text);
   if (!answer) return "no answer";
-  const std::optional<std::string> form = normal(*answer);
+  const std::optional<std::string> form = math_form(*answer, false);
   // An answer without a normal form equals itself alone.
   return form ? "answer " + *form : "as written " + *answer;
 }

@@ -1,10 +1,10 @@
-#include "tasks/choice_phrases.h"
+#include "tasks/answers/choice_phrases.h"
 
 #include <fmt/format.h>
 
 #include <vector>
 
-#include "tasks/python_text.h"
+#include "tasks/answers/python_text.h"
 #include "text/unicode/pattern.h"
 
 namespace piton {

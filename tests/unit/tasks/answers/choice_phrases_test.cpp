@@ -1,6 +1,6 @@
 // The letters that MindSpeed-LLM's postprocess() finds: tests/golden/evaluation/mindspeed.jsonl,
 // made by tools/oracle/evaluation_mindspeed.py.
-#include "tasks/choice_phrases.h"
+#include "tasks/answers/choice_phrases.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "tasks/python_text.h"
+#include "tasks/answers/python_text.h"
 
 #include <unicode/uchar.h>
 
@@ -45,6 +45,16 @@ std::string python_capitalized(std::string_view text) {
     } else {
       append_lower_case(c.value, out);
     }
+    at += c.length;
+  }
+  return out;
+}
+
+std::string python_lower(std::string_view text) {
+  std::string out;
+  for (std::size_t at = 0; at < text.size();) {
+    const Utf8Char c = decode_utf8(text, at);
+    append_lower_case(c.value, out);
     at += c.length;
   }
   return out;

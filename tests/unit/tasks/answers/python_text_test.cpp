@@ -1,4 +1,4 @@
-#include "tasks/python_text.h"
+#include "tasks/answers/python_text.h"
 
 #include <gtest/gtest.h>
 

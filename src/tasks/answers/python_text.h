@@ -19,6 +19,9 @@ std::string_view python_stripped(std::string_view text);
 // str.capitalize(): the first character in title case, all others in lower case.
 std::string python_capitalized(std::string_view text);
 
+// str.lower(), except that a sigma at the end of a word becomes the usual one.
+std::string python_lower(std::string_view text);
+
 // len(text): characters, not bytes.
 std::int64_t python_length(std::string_view text);
 
