@@ -99,7 +99,7 @@ void Trainer::begin() {
                    .iteration = run_.state.iteration,
                    .skipped = session.optimizer().skipped(),
                    .train_iters = run_.plan.train_iters,
-                   .eval_iters = run_.settled.loop.eval_iters,
+                   .eval_iters = run_.data->validation_batches(),
                    .global_batch = run_.plan.global_batch,
                    .sequence = run_.plan.sequence,
                    .micro_batches = run_.plan.micro_batches});
@@ -288,8 +288,10 @@ std::optional<double> Trainer::run_evaluation(std::vector<ObjectiveFigure>& figu
   const Section whole(machine_.sections, kEvaluateSection);
   const std::int64_t round =
       std::max<std::int64_t>(run_.state.iteration - 1, 0) / loop.eval_interval;
-  for (std::int64_t i = 0; i < loop.eval_iters; ++i) {
-    const std::int64_t consumed = (round * loop.eval_iters + i) * run_.plan.global_batch;
+  const std::int64_t batches = run_.data->validation_batches();
+  const std::int64_t first = loop.full_validation ? 0 : round * batches;
+  for (std::int64_t i = 0; i < batches; ++i) {
+    const std::int64_t consumed = (first + i) * run_.plan.global_batch;
     evaluation_ = i + 1;
     const Session::Evaluation one =
         run_.session->evaluate(run_.data->validation_batch(*run_.mesh, consumed));
@@ -339,7 +341,7 @@ std::string Trainer::no_validation_loss() const {
   return fmt::format(
       "there is no validation loss: no token of the {} batches has one; check the loss mask of "
       "that corpus, or raise --eval-iters",
-      run_.settled.loop.eval_iters);
+      run_.data->validation_batches());
 }
 
 // A full disk must not lose the run: the lines wait for space, as those of metrics.jsonl.

@@ -286,8 +286,8 @@ constexpr MegatronGroup kMegatronFlags[] = {
     {kNotYet, "check-for-spiky-loss check-for-large-grads",
      "updates without finite gradients are skipped (--max-consecutive-skips), all others are "
      "taken"},
-    {kNotYet, "full-validation multiple-validation-sets",
-     "--eval-iters N evaluates N batches of one validation split"},
+    {kNotYet, "multiple-validation-sets",
+     "--eval-iters and --full-validation evaluate one validation split"},
     {kNotYet, "test-mode", "it is for the tests of Megatron-LM"},
     {kNotYet, "check-weight-hash-across-dp-replicas-interval:1",
      "weights of replicas are not compared between steps"},

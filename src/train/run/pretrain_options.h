@@ -34,6 +34,7 @@ struct LoopOptions {
   std::int64_t sequence = 0;
   std::int64_t train_iters = 0;
   std::optional<std::int64_t> train_samples;    // instead of train_iters
+  std::optional<double> num_train_epochs;       // instead of both; settled as train_iters
   std::vector<std::int64_t> rampup_batch_size;  // as in train/run/batch_sizes.h; empty: constant
   std::optional<std::int64_t> exit_interval;
   std::optional<double> exit_duration_minutes;
@@ -64,6 +65,7 @@ struct LoopOptions {
   bool log_num_zeros = false;
   std::int64_t eval_interval = 1000;
   std::int64_t eval_iters = 0;  // 0: no evaluation
+  bool full_validation = false;
   std::int64_t max_consecutive_skips = 10;
   bool cuda_graph = true;
   bool brief_log = false;  // log lines as wide as a terminal; set if the log goes to a terminal
@@ -71,6 +73,7 @@ struct LoopOptions {
   // the same command has started the run in --save already. Set by piton finetune.
   bool starts_from_load = false;
 
+  bool evaluates() const { return full_validation || eval_iters > 0; }
   // How many of the newest checkpoints stay in --save; 0: all.
   std::int64_t kept_checkpoints() const { return keep == 0 && retain_interval ? 1 : keep; }
 
@@ -93,6 +96,10 @@ struct LoopOptions {
       train_iters);
     v(Option{"train-samples", "number of samples of the whole run, instead of --train-iters"},
       train_samples);
+    v(Option{"num-train-epochs",
+             "number of times that the run reads its training data, instead of --train-iters; also "
+             "1.5"},
+      num_train_epochs);
     v(Option{"rampup-batch-size",
              "grow the batch: first size, increment, and samples until --global-batch-size is "
              "reached; needs --train-samples",
@@ -161,6 +168,9 @@ struct LoopOptions {
       log_num_zeros);
     v(Option{"eval-interval", "iterations between evaluations"}, eval_interval);
     v(Option{"eval-iters", "number of batches per evaluation (0: no evaluation)"}, eval_iters);
+    v(Option{"full-validation",
+             "each evaluation is of all validation samples, once each, whatever --eval-iters says"},
+      full_validation);
   }
 
   // What is saved when, and what of it is loaded.

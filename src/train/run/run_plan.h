@@ -58,6 +58,10 @@ struct RunPlan {
 // flag.
 RunPlan make_run_plan(const PretrainOptions& options, int ranks, std::int64_t tokenizer_vocabulary);
 
+// Sets how many updates and samples the run has. With --num-train-epochs one update, as the plan is
+// made before the data is opened; RunLength (train/run_length.h) then says the number.
+void set_length(const LoopOptions& loop, RunPlan& plan);
+
 // Samples of the updates of a run with these options. `share`: samples of one micro-batch on all
 // data-parallel ranks. Throws Error(kUsage) that names the flag.
 BatchSizes batch_sizes(const LoopOptions& loop, std::int64_t global_batch, std::int64_t share);
