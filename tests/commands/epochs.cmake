@@ -75,3 +75,29 @@ list(REMOVE_DUPLICATES losses)
 if(NOT losses MATCHES "^lm loss value: [0-9.]+$")
   message(FATAL_ERROR "mean of all validation samples: ${losses}")
 endif()
+
+# At a rate that changes nothing, every validation loss is that of iteration 2: two evaluations later the run stops, also if it
+# was stopped in between, and does not go on. The checkpoint of the lowest loss stays.
+set(still pretrain ${length} --hidden-dropout 0 --attention-dropout 0 --lr 1e-30 --weight-decay 0 --train-iters 20 --full-validation
+          --eval-interval 2 --early-stopping-patience 2)
+expect(RUN ${still} --keep-best --save ${WORK}/early CODE 0 OUT "stopped by --early-stopping-patience 2 at iteration 6\n"
+  "--keep-best: the lowest validation loss, 5[.0-9]+, is that of iteration 2: --ckpt-step 2\n")
+file(GLOB kept RELATIVE ${WORK}/early ${WORK}/early/iter_*)
+file(READ ${WORK}/early/best_checkpointed_iteration.txt best)
+if(NOT kept STREQUAL "iter_0000002;iter_0000006" OR NOT best STREQUAL "2\n")
+  message(FATAL_ERROR "kept: ${kept}, best: ${best}")
+endif()
+expect(RUN ${still} --keep-best --save ${WORK}/early --load ${WORK}/early CODE 0 OUT "stopped by --early-stopping-patience 2 at iteration 6\n")
+expect(RUN ${still} --keep-best --save ${WORK}/early-parts --exit-interval 5 CODE 0 OUT "stopped by --exit-interval at iteration 5\n")
+expect(RUN ${still} --keep-best --save ${WORK}/early-parts --load ${WORK}/early-parts CODE 0
+  OUT "stopped by --early-stopping-patience 2 at iteration 6\n" "is that of iteration 2: ")
+expect_same_state(early early-parts)
+expect(RUN pretrain ${length} --train-iters 2 --keep-best --save ${WORK}/none CODE 2 ERR "--keep-best: needs validation losses; give --eval-iters")
+expect(RUN ${still} --keep-best CODE 2 ERR "--keep-best: needs --save DIR to save to")
+expect(RUN pretrain ${length} --train-iters 2 --early-stopping-threshold 0.1 CODE 2 ERR "--early-stopping-threshold: needs --early-stopping-patience")
+
+# Iterations that are skipped pass over their samples and are no step of the schedule.
+expect(RUN pretrain ${length} --train-iters 6 --iterations-to-skip 0 2 5 CODE 0
+  OUT "iteration 1: --iterations-to-skip 0: its 4 samples are passed over\n"
+  "iteration +2/ +6 . consumed samples: +8 [^\n]*learning rate: 1.000E-03"
+  "iteration +4/ +6 . consumed samples: +16 [^\n]*learning rate: 8.333E-04" "iteration 6: --iterations-to-skip 5")

@@ -282,7 +282,6 @@ constexpr MegatronGroup kMegatronFlags[] = {
     {kNotYet, "data-parallel-random-init", "all data-parallel ranks hold the same weights"},
     {kNotYet, "decrease-batch-size-if-needed",
      "--global-batch-size is a multiple of --micro-batch-size x data-parallel ranks"},
-    {kNotYet, "iterations-to-skip:*", "samples are read in order, and none are left out"},
     {kNotYet, "check-for-spiky-loss check-for-large-grads",
      "updates without finite gradients are skipped (--max-consecutive-skips), all others are "
      "taken"},

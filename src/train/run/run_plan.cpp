@@ -45,6 +45,8 @@ void check_ranges(const LoopOptions& loop) {
   check_range("--log-interval", loop.log_interval, 1);
   check_range("--eval-interval", loop.eval_interval, 1);
   check_range("--eval-iters", loop.eval_iters, 0);
+  for (const std::int64_t one : loop.iterations_to_skip)
+    check_range("--iterations-to-skip", one, 0);
   check_range("--max-consecutive-skips", loop.max_consecutive_skips, 1);
   if (loop.override_scheduler && loop.use_checkpoint_scheduler) {
     throw Error(Fault::kUsage,
@@ -61,6 +63,24 @@ void check_ranges(const LoopOptions& loop) {
     throw Error(Fault::kUsage, "--exit-duration-in-mins: got {}, wanted more than 0",
                 *loop.exit_duration_minutes);
   }
+}
+
+void check_best(const PretrainOptions& options) {
+  const LoopOptions& loop = options.loop;
+  if (loop.early_stopping_patience)
+    check_range("--early-stopping-patience", *loop.early_stopping_patience, 1);
+  check_not_negative("--early-stopping-threshold", loop.early_stopping_threshold);
+  if (loop.early_stopping_threshold > 0 && !loop.early_stopping_patience) {
+    throw Error(Fault::kUsage,
+                "--early-stopping-threshold: needs --early-stopping-patience; add it or leave "
+                "this out");
+  }
+  const bool has_losses = loop.evaluates() && !options.preferences.by_rewards();
+  if ((!loop.keep_best && !loop.early_stopping_patience) || has_losses) return;
+  throw Error(Fault::kUsage, "--{}: needs validation losses{}",
+              loop.keep_best ? "keep-best" : "early-stopping-patience",
+              loop.evaluates() ? ", and --stage grpo has none; leave it out"
+                               : "; give --eval-iters or --full-validation");
 }
 
 void check_saves(const PretrainOptions& options) {
@@ -86,6 +106,7 @@ void check_saves(const PretrainOptions& options) {
                 "--no-save-optim: leaves out the moving average of --ema-decay; give one of them");
   }
   if (!loop.save.empty()) return;
+  if (loop.keep_best) throw Error(Fault::kUsage, "--keep-best: needs --save DIR to save to");
   if (loop.save_interval > 0 || loop.save_interval_minutes) {
     throw Error(Fault::kUsage, "--save-interval{}: needs --save DIR to save to",
                 loop.save_interval > 0 ? "" : "-in-mins");
@@ -368,6 +389,7 @@ RunPlan make_run_plan(const PretrainOptions& options, int ranks,
   check_expert_run(options);
   plan.decoder_sequence = decoder_sequence(options, model);
   if (model.encoder) plan.masked_share = options.masking.mask_probability;
+  check_best(options);
   check_saves(options);
   plan.saves_optimizer = !loop.no_save_optim;
   plan_batches(options, plan);

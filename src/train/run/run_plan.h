@@ -25,7 +25,7 @@ struct RunPlan {
   int micro_batches = 0;              // of each data-parallel rank in one step of the whole batch
   // Samples of each of these micro-batches, if they are unequal; else empty.
   std::vector<std::int64_t> micro_batch_sizes;
-  // Of a rank: what backward computes again is to be chosen by it (train/run/recompute_choice.h).
+  // Of a rank: what backward computes again is to be chosen by it (train/recompute_choice.h).
   std::optional<std::int64_t> memory_limit;
   bool saves_optimizer = true;  // not under --no-save-optim
   SessionSettings session;
