@@ -8,6 +8,7 @@
 #include "base/seconds.h"
 #include "comm/gathered_values.h"
 #include "parallel/without_observer.h"
+#include "train/replica_hashes.h"
 #include "train/run/best_validation.h"
 #include "train/run/corpus_rule.h"
 #include "train/run/run_tokenizer.h"
@@ -137,6 +138,10 @@ StepMetrics Trainer::step() {
     if (faults_) faults_->before_step(iteration);
     const StepMetrics metrics = one_step();
     if (faults_) faults_->after_step(iteration, *everyone_);
+    const std::optional<std::int64_t>& hashed =
+        run_.settled.loop.check_weight_hash_across_dp_replicas_interval;
+    if (hashed && iteration % *hashed == 0)
+      check_replica_hashes(*run_.session, *run_.mesh, machine_, iteration);
     run_.saves->after_step();
     if (trace_) trace_->after_step(run_.state.iteration, *everyone_, sinks_);
     return metrics;

@@ -288,8 +288,6 @@ constexpr MegatronGroup kMegatronFlags[] = {
     {kNotYet, "multiple-validation-sets",
      "--eval-iters and --full-validation evaluate one validation split"},
     {kNotYet, "test-mode", "it is for the tests of Megatron-LM"},
-    {kNotYet, "check-weight-hash-across-dp-replicas-interval:1",
-     "weights of replicas are not compared between steps"},
     {kNotYet,
      "non-persistent-save-interval:1 non-persistent-ckpt-type:1 non-persistent-global-ckpt-dir:1 "
      "non-persistent-local-ckpt-dir:1 non-persistent-local-ckpt-algo:1 replication "

@@ -71,6 +71,7 @@ struct LoopOptions {
   double early_stopping_threshold = 0;
   std::vector<std::int64_t> iterations_to_skip;
   std::int64_t max_consecutive_skips = 10;
+  std::optional<std::int64_t> check_weight_hash_across_dp_replicas_interval;
   bool cuda_graph = true;
   bool brief_log = false;  // log lines as wide as a terminal; set if the log goes to a terminal
   // A run in --load has the weights of a new one, as other models have: --finetune is set, unless
@@ -140,6 +141,10 @@ struct LoopOptions {
     v(Option{"max-consecutive-skips",
              "stop with exit code 5 after this many updates in a row without finite gradients"},
       max_consecutive_skips);
+    v(Option{"check-weight-hash-across-dp-replicas-interval",
+             "compare the weights of data-parallel ranks after each of this many iterations, and "
+             "end the run where a bit differs"},
+      check_weight_hash_across_dp_replicas_interval);
     v(Option{"cuda-graph",
              "on one GPU, record the kernels of a step as CUDA graphs, which start without the "
              "host; --no-cuda-graph launches them one by one, with the same results"},

@@ -65,6 +65,18 @@ void check_ranges(const LoopOptions& loop) {
   }
 }
 
+// Replicas to compare.
+void check_hash_interval(const PretrainOptions& options) {
+  const std::optional<std::int64_t>& interval =
+      options.loop.check_weight_hash_across_dp_replicas_interval;
+  if (!interval) return;
+  check_range("--check-weight-hash-across-dp-replicas-interval", *interval, 1);
+  if (options.parallel.effective_zero_stage() < 3) return;
+  throw Error(Fault::kUsage,
+              "--check-weight-hash-across-dp-replicas-interval: under --zero-stage 3 ranks hold "
+              "other weights each; leave one of them out");
+}
+
 void check_best(const PretrainOptions& options) {
   const LoopOptions& loop = options.loop;
   if (loop.early_stopping_patience)
@@ -390,6 +402,7 @@ RunPlan make_run_plan(const PretrainOptions& options, int ranks,
   plan.decoder_sequence = decoder_sequence(options, model);
   if (model.encoder) plan.masked_share = options.masking.mask_probability;
   check_best(options);
+  check_hash_interval(options);
   check_saves(options);
   plan.saves_optimizer = !loop.no_save_optim;
   plan_batches(options, plan);
