@@ -9,7 +9,7 @@
 #include "plan/estimate.h"
 #include "plan/step_time.h"
 #include "session/machine.h"
-#include "train/run/recompute_choice.h"
+#include "train/recompute_choice.h"
 #include "train/run/run_planner.h"
 
 namespace piton {

@@ -1,6 +1,7 @@
 // The contents of a checkpoint: manifest.json and state.json, and the names of files and folders.
 //
 //   DIR/latest_checkpointed_iteration.txt   "1000\n": the checkpoint to load; written last
+//   DIR/best_checkpointed_iteration.txt     the same, of the lowest validation loss (--keep-best)
 //   DIR/iter_0001000/
 //     model-00001.safetensors ...           weights in their own type, under canonical names
 //     optimizer-00001.safetensors ...       fp32: "exp_avg.NAME", "exp_avg_sq.NAME" of adam or
@@ -30,6 +31,7 @@
 namespace piton {
 
 inline constexpr int kCheckpointVersion = 1;
+inline constexpr const char* kBestName = "best_checkpointed_iteration.txt";
 inline constexpr const char* kTrackerName = "latest_checkpointed_iteration.txt";
 inline constexpr const char* kManifestName = "manifest.json";
 inline constexpr const char* kStateName = "state.json";

@@ -117,6 +117,7 @@ void remove_old(const fs::path& dir, std::int64_t newest, const SaveOptions& opt
   iterations.erase(iterations.begin(), iterations.begin() + static_cast<std::ptrdiff_t>(kept));
   if (options.retain_interval > 0)
     std::erase_if(iterations, [&](std::int64_t one) { return one % options.retain_interval == 0; });
+  if (options.best) std::erase(iterations, *options.best);
   iterations.insert(iterations.end(), damaged.begin(), damaged.end());
   for (const std::int64_t iteration : iterations) {
     // Rename first: half a checkpoint must not look like a whole one.
@@ -200,6 +201,8 @@ fs::path write_save(const SaveOrder& order, SaveLayout& layout, Communicator& ra
     fs::path aside = folder;
     aside += kReplaced;
     disk.remove_tree(aside);
+    if (options.best == state.iteration)
+      write_text_file(dir / kBestName, fmt::format("{}\n", state.iteration));
     if (options.keep > 0) remove_old(dir, state.iteration, options, disk);
   });
   return folder;

@@ -58,8 +58,10 @@ struct StoreContext {
 
 struct SaveOptions {
   std::int64_t file_bytes = std::int64_t{4} << 30;  // a tensor file is closed when it reaches this
-  int keep = 0;                       // checkpoints to keep in DIR, including this one; 0: all
-  std::int64_t retain_interval = 0;   // multiples are kept in addition to these; 0: none
+  int keep = 0;                      // checkpoints to keep in DIR, including this one; 0: all
+  std::int64_t retain_interval = 0;  // multiples are kept in addition to these; 0: none
+  // Of the lowest validation loss: kept in addition, and named in DIR/kBestName. Absent: none is.
+  std::optional<std::int64_t> best = {};
   std::vector<std::int64_t> damaged;  // of DIR, which are not counted
   bool verify = false;                // read every tensor back from the disk and compare
   DiskHook hook;                      // for tests

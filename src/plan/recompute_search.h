@@ -12,7 +12,7 @@
 #include <string>
 
 #include "plan/estimate.h"
-#include "train/run/recompute_choice.h"
+#include "train/recompute_choice.h"
 
 namespace piton {
 

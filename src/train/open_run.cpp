@@ -14,37 +14,24 @@
 #include "model_files/model_format.h"
 #include "model_files/opened_adapter.h"
 #include "session/run_sections.h"
+#include "train/kernel_difference.h"
+#include "train/recompute_choice.h"
 #include "train/run/adapter_run.h"
 #include "train/run/checkpoint_choice.h"
 #include "train/run/corpus_rule.h"
 #include "train/run/foreign_model.h"
 #include "train/run/memory_check.h"
 #include "train/run/option_lines.h"
-#include "train/run/recompute_choice.h"
 #include "train/run/resume_rules.h"
 #include "train/run/run_start.h"
 #include "train/run/run_tokenizer.h"
+#include "train/run_length.h"
 #include "train/trace/run_trace.h"
 
 namespace piton {
 namespace {
 
 constexpr std::int64_t kSamplesKept = 3;
-
-// --skip-train writes nothing, loads no optimizer, and has no schedule ahead.
-PretrainOptions options_of_run(PretrainOptions options) {
-  LoopOptions& loop = options.loop;
-  if (!loop.skip_train) return options;
-  loop.save.clear();
-  loop.tensorboard_dir.clear();
-  loop.save_interval = loop.keep = 0;
-  loop.retain_interval.reset();
-  loop.save_interval_minutes.reset();
-  loop.verify_saves = loop.no_save_optim = false;
-  loop.no_load_optim = loop.override_scheduler = true;
-  loop.use_checkpoint_scheduler = false;
-  return options;
-}
 
 class RunOpener {
  public:
@@ -91,8 +78,9 @@ class RunOpener {
   void continue_started_run();
   void open_tokenizer_and_plan();
   void choose_recomputation();
+  void settle();
+  void settle_found(const RunLength& found);
   void make_schedules();
-  void say_kernel_differences();
   void take_folder(bool may_create);
   void open_data();
   void open_prompts();
@@ -134,7 +122,8 @@ void RunOpener::check_before_allocation() {
   if (inputs_.planner != nullptr) {
     check_memory(machine_, inputs_.planner->plan_memory(run_.plan), everyone_);
   }
-  say_kernel_differences();
+  const std::string kernels = kernel_difference(machine_.kernels, everyone_);
+  if (!kernels.empty()) say(kernels);
   run_.mesh = std::make_unique<Mesh>(machine_.world, run_.plan.mesh);
 }
 
@@ -183,13 +172,7 @@ void RunOpener::open_tokenizer_and_plan() {
   given_.optimizer.check();
   check_range("--timing-log-level", given_.timing.timing_log_level, 0, 2);
   RunTrace::check(given_.timing, given_.loop.save, machine_.world.size());
-  // What was given, before what came out of it.
-  static_cast<void>(
-      LearningRate(given_.learning_rate, plan.whole_steps(), plan.global_batch, plan.sequence));
-  run_.settled = settled_options(given_, plan);
-  source_ = given_.lora.given() ? loop_of_adapters(run_.settled.loop) : run_.settled.loop;
-  make_schedules();
-  run_.settled.tokenizer = from_anywhere(given_.tokenizer);
+  settle();
   TrainState& state = run_.state;
   state.seed = given_.loop.seed;
   if (state.seed > std::numeric_limits<std::uint32_t>::max()) {
@@ -202,6 +185,26 @@ void RunOpener::open_tokenizer_and_plan() {
   if (foreign_) state.facts.insert(foreign_->facts.begin(), foreign_->facts.end());
   if (!foreign_ && given_.loop.starts_from_load && given_.loop.finetune)
     keep_start(given_.loop.load, state.facts);
+}
+
+// Of --num-train-epochs, the schedules have to wait for the data.
+void RunOpener::settle() {
+  const RunPlan& plan = run_.plan;
+  const bool length_is_known = !given_.loop.num_train_epochs;
+  if (length_is_known) {  // what was given, before what came out of it
+    static_cast<void>(
+        LearningRate(given_.learning_rate, plan.whole_steps(), plan.global_batch, plan.sequence));
+  }
+  run_.settled = settled_options(given_, plan);
+  source_ = given_.lora.given() ? loop_of_adapters(run_.settled.loop) : run_.settled.loop;
+  if (length_is_known) make_schedules();
+  run_.settled.tokenizer = from_anywhere(given_.tokenizer);
+}
+
+void RunOpener::settle_found(const RunLength& found) {
+  say(found.note);
+  settle_length(found, given_, run_.plan);
+  settle();
 }
 
 // The first rank chooses: measured times differ between ranks.
@@ -218,20 +221,6 @@ void RunOpener::make_schedules() {
   run_.rate = std::make_unique<LearningRate>(run_.settled.learning_rate, run_.plan.whole_steps(),
                                              run_.plan.global_batch, run_.plan.sequence);
   run_.decay = std::make_unique<WeightDecay>(run_.settled.optimizer, run_.plan.whole_steps());
-}
-
-// Ranks on processors of other kinds compute with other instructions.
-void RunOpener::say_kernel_differences() {
-  if (everyone_.size() == 1) return;
-  const std::vector<std::string> names = everyone_.gather_bytes(machine_.kernels.name());
-  for (std::size_t rank = 1; rank < names.size(); ++rank) {
-    if (names[rank] == names[0]) continue;
-    say(
-        fmt::format("kernels differ: rank {} has {}, rank 0 has {}; bits follow from the layout of "
-                    "the ranks",
-                    rank, names[rank], names[0]));
-    return;
-  }
 }
 
 // Takes the lock of --save before reading anything in it. A folder is created only after the
@@ -261,6 +250,12 @@ void RunOpener::open_data() {
   together([&] {
     PretrainOptions options = given_;
     options.data = with_prefixes(std::move(options.data), prefixes);
+    if (options.loop.num_train_epochs) {
+      const RunLength found =
+          length_of_epochs(options, run_.plan, run_.tokenizer.get(), inputs_.samples);
+      settle_found(found);
+      settle_length(found, options, run_.plan);
+    }
     run_.data = std::make_unique<RunData>(
         options, run_.plan, run_.tokenizer.get(), sinks_,
         RunInputs{.own = inputs_.samples, .files = files_by_prefix(prefixes)});
@@ -283,6 +278,8 @@ void RunOpener::open_questions() {
   const Tokenizer* const tokenizer = run_.tokenizer.get();
   run_.rollouts =
       open_rollouts(given_, run_.plan, {tokenizer, templates_.templates, inputs_.samples}, sinks_);
+  if (given_.loop.num_train_epochs)
+    settle_found(length_of_epochs(given_, run_.plan, *run_.rollouts));
   run_.data = data_of_questions(*run_.rollouts, given_, run_.plan, sinks_);
   run_.state.facts.merge(run_.data->facts());
   open_prompts();
@@ -481,7 +478,7 @@ void RunOpener::say_plan() {
 }  // namespace
 
 OpenedRun::OpenedRun(const PretrainOptions& options)
-    : settled(options_of_run(options)), failures(settled.loop.save) {}
+    : settled(without_training_if_skipped(options)), failures(settled.loop.save) {}
 
 double OpenedRun::place_in_schedule() const {
   return static_cast<double>(state.scheduled_samples.value_or(0)) /

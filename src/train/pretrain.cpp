@@ -28,14 +28,14 @@ PretrainResult pretrain(const Machine& machine, const PretrainOptions& options,
     return result;
   }
   std::string why;  // reason to stop before the end
-  while (!trainer.done()) {
+  while (!trainer.done() && !trainer.stops_early()) {
     const StopRequest request = trainer.agreed_stop(caller.stop());
     result.stop_signal = request.signal;
     if (request.out_of_time) why = "stopped by --exit-duration-in-mins";
     if (request.signal != 0) why = fmt::format("stopped by signal {}", request.signal);
     if (!why.empty()) break;
     trainer.step();
-    if (trainer.done()) break;
+    if (trainer.done() || trainer.stops_early()) break;
     if (trainer.exit_due()) {
       why = "stopped by --exit-interval";
       break;
@@ -48,11 +48,14 @@ PretrainResult pretrain(const Machine& machine, const PretrainOptions& options,
   if (!loop.save.empty() && has_state && !trainer.is_saved()) trainer.save();
   trainer.finish();
   caller.over();
+  if (trainer.stops_early() && !trainer.done()) {
+    why = fmt::format("stopped by --early-stopping-patience {}", *loop.early_stopping_patience);
+  }
   if (!why.empty() && machine.world.rank() == 0) {
     machine.log.info(fmt::format("{} at iteration {}", why, trainer.state().iteration));
   }
   result.iteration = trainer.state().iteration;
-  result.finished = trainer.done();
+  result.finished = trainer.done() || trainer.stops_early();
   result.saved = trainer.is_saved();
   return result;
 }

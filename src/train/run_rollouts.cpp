@@ -105,11 +105,13 @@ void check_rollout_options(const PretrainOptions& options) {
         "--skip-train: --stage grpo has no loss to evaluate; evaluate checkpoints with piton "
         "eval");
   }
-  if ((loop.eval_iters > 0) != !options.data.valid_data_path.empty()) {
+  if (loop.evaluates() != !options.data.valid_data_path.empty()) {
     throw Error(Fault::kUsage,
                 "--{}: --stage grpo evaluates --eval-iters batches of the questions in "
-                "--valid-data-path; give both, or none",
-                loop.eval_iters > 0 ? "eval-iters" : "valid-data-path");
+                "--valid-data-path, or with --full-validation all of them; give both, or none",
+                loop.full_validation  ? "full-validation"
+                : loop.eval_iters > 0 ? "eval-iters"
+                                      : "valid-data-path");
   }
   if (options.parallel.linears.sequence_parallel && options.parallel.tensor > 1) {
     throw Error(Fault::kUsage,
@@ -225,8 +227,11 @@ std::unique_ptr<RunRollouts> open_rollouts(const PretrainOptions& options, const
                        rollouts.num_generations));
   if (!options.data.valid_data_path.empty()) {
     questions.validation = read(options.data.valid_data_path);
-    questions.validated =
-        std::min(questions.validation->size(), options.loop.eval_iters * plan.global_batch);
+    questions.validated = questions.validation->size();
+    if (!options.loop.full_validation) {
+      questions.validated =
+          std::min(questions.validated, options.loop.eval_iters * plan.global_batch);
+    }
     log.info(fmt::format("--valid-data-path: {} questions; evaluations ask {} of them",
                          questions.validation->size(), questions.validated));
   }
@@ -244,6 +249,7 @@ std::unique_ptr<RunData> data_of_questions(const RunRollouts& rollouts, Pretrain
                                            const RunPlan& plan, Log& notes) {
   options.data = {};
   options.loop.eval_iters = 0;  // its questions are not in the data
+  options.loop.full_validation = false;
   const auto make = [questions = rollouts.questions(),
                      generations =
                          options.rollouts.num_generations](const SampleSettings& settings) {

@@ -6,6 +6,7 @@
 #include "checkpoint/collective.h"
 #include "comm/gathered_values.h"
 #include "session/run_sections.h"
+#include "train/run/best_validation.h"
 
 namespace piton {
 
@@ -193,6 +194,9 @@ bool RunSaves::due() const {
   const LoopOptions& loop = rules_.loop;
   const std::int64_t iteration = run_.state.iteration;
   if (loop.save.empty() || is_saved() || saving_iteration_ == iteration) return false;
+  if (loop.keep_best && iteration > 0 &&
+      BestValidation::of(run_.state.facts).iteration == iteration)
+    return true;
   return at_end() || interval_is_over_ ||
          (loop.save_interval > 0 && iteration % loop.save_interval == 0);
 }

@@ -60,7 +60,7 @@ class RunSaves {
   // After a failure: completes the save in the background, whose state is from before it.
   void end_after_failure() noexcept;
 
-  // By --save-interval, --save-interval-in-mins, or the end of the run.
+  // By --save-interval, --save-interval-in-mins, --keep-best, or the end of the run.
   bool due() const;
   // Whether the state is in --save, on the disk.
   bool is_saved() const { return saved_iteration_ == run_.state.iteration; }

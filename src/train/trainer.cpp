@@ -8,6 +8,8 @@
 #include "base/seconds.h"
 #include "comm/gathered_values.h"
 #include "parallel/without_observer.h"
+#include "train/replica_hashes.h"
+#include "train/run/best_validation.h"
 #include "train/run/corpus_rule.h"
 #include "train/run/run_tokenizer.h"
 #include "train/run/task_evaluator.h"
@@ -99,7 +101,7 @@ void Trainer::begin() {
                    .iteration = run_.state.iteration,
                    .skipped = session.optimizer().skipped(),
                    .train_iters = run_.plan.train_iters,
-                   .eval_iters = run_.settled.loop.eval_iters,
+                   .eval_iters = run_.data->validation_batches(),
                    .global_batch = run_.plan.global_batch,
                    .sequence = run_.plan.sequence,
                    .micro_batches = run_.plan.micro_batches});
@@ -128,15 +130,40 @@ StepMetrics Trainer::step() {
       throw Error(Fault::kUsage, "--skip-train: takes no step; leave it out to train");
     }
     run_.saves->before_step();
+    skip_listed();
+    if (done())
+      return StepMetrics{.iteration = run_.state.iteration, .lm_loss = run_.state.lm_loss};
     if (trace_) trace_->before_step(run_.state.iteration, *everyone_);
     const std::int64_t iteration = run_.state.iteration + 1;
     if (faults_) faults_->before_step(iteration);
     const StepMetrics metrics = one_step();
     if (faults_) faults_->after_step(iteration, *everyone_);
+    const std::optional<std::int64_t>& hashed =
+        run_.settled.loop.check_weight_hash_across_dp_replicas_interval;
+    if (hashed && iteration % *hashed == 0)
+      check_replica_hashes(*run_.session, *run_.mesh, machine_, iteration);
     run_.saves->after_step();
     if (trace_) trace_->after_step(run_.state.iteration, *everyone_, sinks_);
     return metrics;
   });
+}
+
+// As Megatron's loop: neither a schedule nor the optimizer notices, and nothing is evaluated or
+// saved. Its number of an iteration is how many were done before.
+void Trainer::skip_listed() {
+  TrainState& state = run_.state;
+  while (!done() && std::ranges::count(run_.settled.loop.iterations_to_skip, state.iteration) > 0) {
+    sinks_.info(fmt::format("iteration {}: --iterations-to-skip {}: its {} samples are passed over",
+                            state.iteration + 1, state.iteration,
+                            run_.plan.batches.at(state.consumed_samples)));
+    state.consumed_samples += run_.plan.batches.at(state.consumed_samples);
+    state.iteration += 1;
+  }
+}
+
+bool Trainer::stops_early() const {
+  const std::optional<std::int64_t>& patience = run_.settled.loop.early_stopping_patience;
+  return patience && BestValidation::of(run_.state.facts).waited >= *patience;
 }
 
 StepMetrics Trainer::one_step() {
@@ -159,6 +186,10 @@ StepMetrics Trainer::one_step() {
     metrics.validation_loss = validation_loss_ = run_evaluation(metrics.validation_figures);
     if (!validation_loss_) {
       sinks_.warning(fmt::format("iteration {}: {}", state.iteration, no_validation_loss()));
+    } else if (loop.keep_best || loop.early_stopping_patience) {
+      BestValidation best = BestValidation::of(state.facts);
+      best.count(state.iteration, *validation_loss_, loop.early_stopping_threshold);
+      best.keep_in(state.facts);
     }
   }
   if (run_.rollouts != nullptr && run_.rollouts->evaluates() && evaluates) {
@@ -288,8 +319,10 @@ std::optional<double> Trainer::run_evaluation(std::vector<ObjectiveFigure>& figu
   const Section whole(machine_.sections, kEvaluateSection);
   const std::int64_t round =
       std::max<std::int64_t>(run_.state.iteration - 1, 0) / loop.eval_interval;
-  for (std::int64_t i = 0; i < loop.eval_iters; ++i) {
-    const std::int64_t consumed = (round * loop.eval_iters + i) * run_.plan.global_batch;
+  const std::int64_t batches = run_.data->validation_batches();
+  const std::int64_t first = loop.full_validation ? 0 : round * batches;
+  for (std::int64_t i = 0; i < batches; ++i) {
+    const std::int64_t consumed = (first + i) * run_.plan.global_batch;
     evaluation_ = i + 1;
     const Session::Evaluation one =
         run_.session->evaluate(run_.data->validation_batch(*run_.mesh, consumed));
@@ -339,7 +372,7 @@ std::string Trainer::no_validation_loss() const {
   return fmt::format(
       "there is no validation loss: no token of the {} batches has one; check the loss mask of "
       "that corpus, or raise --eval-iters",
-      run_.settled.loop.eval_iters);
+      run_.data->validation_batches());
 }
 
 // A full disk must not lose the run: the lines wait for space, as those of metrics.jsonl.
@@ -368,7 +401,14 @@ void Trainer::finish() {
     if (trace_) trace_->finish(*everyone_, sinks_);
     if (run_.folder != nullptr && run_.folder->completions() != nullptr)
       run_.folder->completions()->finish();
-    if (done() || exit_due()) check_that_it_ends_well();
+    if (done() || exit_due() || stops_early()) check_that_it_ends_well();
+    if (const BestValidation best = BestValidation::of(run_.state.facts);
+        run_.settled.loop.keep_best && best.loss) {
+      sinks_.info(
+          fmt::format("--keep-best: the lowest validation loss, {:.6f}, is that of iteration {}: "
+                      "--ckpt-step {}",
+                      *best.loss, best.iteration, best.iteration));
+    }
     sinks_.on_finish();
   });
 }

@@ -56,9 +56,9 @@ class Trainer {
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
 
-  // One iteration: an update, and the evaluation that is due after it. Throws Error(kDiverged)
-  // after --max-consecutive-skips updates in a row without finite gradients, and names the layer in
-  // which backward met them first.
+  // One iteration: those of --iterations-to-skip before it, an update, and the evaluation that is
+  // due after it. Throws Error(kDiverged) after --max-consecutive-skips updates in a row without
+  // finite gradients, and names the layer in which backward met them first.
   StepMetrics step();
 
   // Mean loss over --eval-iters batches of the validation split. Throws Error(kUsage) if the run
@@ -86,9 +86,10 @@ class Trainer {
 
   // These are not collective.
   bool done() const { return run_.done(); }
-  // By --save-interval, --save-interval-in-mins, or the end of the run.
+  // By --save-interval, --save-interval-in-mins, --keep-best, or the end of the run.
   bool save_due() const { return run_.saves->due(); }
-  bool exit_due() const;  // --exit-interval
+  bool exit_due() const;     // --exit-interval
+  bool stops_early() const;  // --early-stopping-patience; also if it stopped before a resume
   bool is_saved() const { return run_.saves->is_saved(); }
   const TrainState& state() const { return run_.state; }
   const RunPlan& plan() const { return run_.plan; }
@@ -112,6 +113,7 @@ class Trainer {
   void report(const std::exception& error);
   void begin();
   void record_steps();
+  void skip_listed();
   StepMetrics one_step();
   StepReport update(std::int64_t batch);
   std::vector<MicroBatch> next_batch();

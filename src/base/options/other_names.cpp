@@ -27,7 +27,6 @@ constexpr OtherName kOtherNames[] = {
     {"sequence-len", {"seq-length", ""}},
     {"sample-packing", {"pack", ""}},
     {"max-steps", {"train-iters", ""}},
-    {"num-train-epochs", {"train-data-exact-num-epochs", ""}},
     {"learning-rate", {"lr", ""}},
     {"lr-scheduler-type", {"lr-decay-style", ""}},
     {"warmup-steps", {"lr-warmup-iters", ""}},

@@ -51,7 +51,13 @@ RunToResume read_stored_options(const std::vector<std::string>& positional, Opti
   }
   RunToResume run = find_run(folder, options.loop.allow_fallback);
   const OneOfThem one(set, options.parallel);
+  const bool by_epochs =
+      set.given("num-train-epochs") && !set.given("train-iters") && !set.given("train-samples");
   set.read_toml_text(run.text, run.name);
+  if (by_epochs) {  // in place of the stored length
+    options.loop.train_iters = 0;
+    options.loop.train_samples.reset();
+  }
   one.leave_out_others(options.parallel);
   prepare_resume(run, folder, options);
   if (moved && !reads_load(run, options)) {

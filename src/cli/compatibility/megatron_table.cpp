@@ -282,16 +282,12 @@ constexpr MegatronGroup kMegatronFlags[] = {
     {kNotYet, "data-parallel-random-init", "all data-parallel ranks hold the same weights"},
     {kNotYet, "decrease-batch-size-if-needed",
      "--global-batch-size is a multiple of --micro-batch-size x data-parallel ranks"},
-    {kNotYet, "iterations-to-skip:*", "samples are read in order, and none are left out"},
     {kNotYet, "check-for-spiky-loss check-for-large-grads",
      "--skip-spikes leaves out updates with an unusual loss or norm; those without finite "
-     "gradients "
-     "are always skipped"},
-    {kNotYet, "full-validation multiple-validation-sets",
-     "--eval-iters N evaluates N batches of one validation split"},
+     "gradients are always skipped"},
+    {kNotYet, "multiple-validation-sets",
+     "--eval-iters and --full-validation evaluate one validation split"},
     {kNotYet, "test-mode", "it is for the tests of Megatron-LM"},
-    {kNotYet, "check-weight-hash-across-dp-replicas-interval:1",
-     "weights of replicas are not compared between steps"},
     {kNotYet,
      "non-persistent-save-interval:1 non-persistent-ckpt-type:1 non-persistent-global-ckpt-dir:1 "
      "non-persistent-local-ckpt-dir:1 non-persistent-local-ckpt-algo:1 replication "

@@ -439,7 +439,9 @@ int run_plan(Invocation& invocation) {
   if (!speeds.device && general.threads == 0) general.threads = threads_of_rank(speeds, ranks);
   if (deepspeed) deepspeed->settle_batch(set, options.parallel.check(ranks).sample_ranks());
   Engine engine(engine_options(general), invocation.log);
-  if (options.loop.train_iters == 0 && !options.loop.train_samples) options.loop.train_iters = 1;
+  if (options.loop.train_iters == 0 && !options.loop.train_samples &&
+      !options.loop.num_train_epochs)
+    options.loop.train_iters = 1;
   std::int64_t vocabulary = 0;
   if (!options.tokenizer.empty()) vocabulary = open_tokenizer(options.tokenizer)->vocabulary_size();
   if (speed_options.any() && !speed_options.step_time && !plan_options.search) {

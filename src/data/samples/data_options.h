@@ -144,4 +144,7 @@ struct DataOptions {
   }
 };
 
+// Throws Error(kUsage) for options that contradict each other.
+void check_data_options(const DataOptions& options);
+
 }  // namespace piton

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <map>
 #include <numeric>
 #include <optional>
@@ -19,6 +20,7 @@
 #include "data/samples/mock_corpus.h"
 #include "data/samples/packed_samples.h"
 #include "data/samples/preference_dataset.h"
+#include "data/samples/unread_samples.h"
 
 namespace piton {
 namespace {
@@ -28,32 +30,22 @@ constexpr std::array<std::string_view, 3> kSetNames = {"train", "valid", "test"}
 // Corpora of more sequences are never cut within one; they are divided as in Megatron-core.
 constexpr std::int64_t kFewSequences = 32;
 
-// An empty split. Reading a sample from it is the user's mistake.
-class EmptySource final : public SampleSource {
- public:
-  EmptySource(std::string name, std::int64_t sequence)
-      : name_(std::move(name)), sequence_(sequence) {}
-  std::int64_t size() const override { return 0; }
-  std::int64_t sequence() const override { return sequence_; }
-  void sample(std::int64_t, Sample&) const override {
-    throw Error(Fault::kData, "{} set: empty; give it a larger share (--split) or a larger corpus",
-                name_);
-  }
-
- private:
-  std::string name_;
-  std::int64_t sequence_;
-};
-
 class Opener {
  public:
-  Opener(const DataOptions& options, const SampleSettings& settings, Log& log)
-      : options_(options), settings_(settings), sequence_(settings.sequence), log_(log) {
+  enum class Purpose : std::uint8_t { kRead, kCount };
+  Opener(const DataOptions& options, const SampleSettings& settings, Log& log,
+         Purpose purpose = Purpose::kRead)
+      : options_(options),
+        settings_(settings),
+        sequence_(settings.sequence),
+        log_(log),
+        counts_(purpose == Purpose::kCount) {
     if (options.data_cache_path) cache_ = *options.data_cache_path;
   }
 
   std::shared_ptr<const SampleSource> open(const BlendPlan& plan, std::size_t set,
-                                           const std::string& name, std::int64_t samples) {
+                                           const std::string& name,
+                                           std::optional<std::int64_t> samples) {
     const bool exact_epochs = set == 0 && options_.train_data_exact_num_epochs.has_value();
     if (plan.parts.size() == 1 && !plan.blend_single) {
       return open_part(plan.parts[0], name, samples, exact_epochs);
@@ -65,20 +57,21 @@ class Opener {
     std::int64_t size = 0;
     for (std::size_t i = 0; i < plan.parts.size(); ++i) {
       std::optional<std::int64_t> asked;
-      if (plan.weighted) asked = blend_share_built(samples, weights[i]);
+      if (plan.weighted) asked = blend_share_built(*samples, weights[i]);
       auto source = open_part(plan.parts[i], name, asked, exact_epochs);
       if (source->size() == 0) continue;  // warned about
       const double weight = plan.weighted ? weights[i] : static_cast<double>(source->size());
-      size += plan.weighted ? blend_share(samples, weights[i]) : source->size();
+      size += plan.weighted ? blend_share(*samples, weights[i]) : source->size();
       parts.push_back({plan.parts[i].prefix, std::move(source), weight});
     }
     if (parts.empty()) return std::make_shared<EmptySource>(name, sequence_);
-    if (!plan.weighted) size = std::min(size, samples);
+    if (!plan.weighted) size = std::min(size, samples.value_or(size));
     return std::make_shared<BlendedDataset>(std::move(parts), size);
   }
 
   // The three sets of the mock corpus.
-  DataSets mock_sets(const MockIds& ids, const std::array<std::int64_t, 3>& samples) {
+  DataSets mock_sets(const MockIds& ids,
+                     const std::array<std::optional<std::int64_t>, 3>& samples) {
     const auto corpus = std::make_shared<const MockCorpus>(ids.vocabulary, ids.end_of_document);
     DataSets sets;
     sets.fingerprints = {corpus->fingerprint()};
@@ -141,7 +134,10 @@ class Opener {
     if (settings_.of_documents) {
       const auto [first, end] = bounds_of(part.start, part.end, corpus->documents());
       if (first == end || samples == 0) return empty_part(*corpus, name, samples);
-      return settings_.of_documents({corpus, first, end, samples, name});
+      const auto source = settings_.of_documents({corpus, first, end, samples, name});
+      if (!counts_) return source;
+      const std::int64_t epochs = options_.train_data_exact_num_epochs.value_or(1);
+      return std::make_shared<CountedSource>(epochs * source->size(), sequence_);
     }
     auto [first, end] = bounds_of(part.start, part.end, corpus->sequences());
     if (part.may_cut && too_few(*corpus)) {
@@ -330,7 +326,7 @@ class Opener {
                                               bool exact_epochs) {
     const auto [first, end] = range;
     std::int64_t tokens = 0;
-    for (auto i = first; i < end && tokens <= sequence_; i += TokenSequences::kBlock) {
+    for (auto i = first; i < end && (counts_ || tokens <= sequence_); i += TokenSequences::kBlock) {
       const auto lengths = corpus->lengths(i, std::min(TokenSequences::kBlock, end - i));
       tokens = std::accumulate(lengths.begin(), lengths.end(), tokens);
     }
@@ -339,6 +335,11 @@ class Opener {
     const bool trains = name == kSetNames[0];
     if (tokens == 0 || (!trains && samples == 0 && tokens <= sequence_)) {
       return empty_part(*corpus, name, samples);
+    }
+    if (counts_) {
+      const std::int64_t ids = options_.train_data_exact_num_epochs.value_or(1) * tokens;
+      return std::make_shared<CountedSource>(std::max<std::int64_t>(1, (ids - 1) / sequence_),
+                                             sequence_);
     }
     GptRequest request{.first = first,
                        .end = end,
@@ -378,6 +379,7 @@ class Opener {
   const SampleSettings& settings_;
   std::int64_t sequence_;
   Log& log_;
+  bool counts_;
   std::optional<std::filesystem::path> cache_;
   std::map<std::string, std::shared_ptr<const IndexedDataset>> corpora_;
   std::map<std::string, std::shared_ptr<const InstructionFiles>> instruction_files_;
@@ -388,64 +390,29 @@ class Opener {
   std::set<std::string> said_;  // prefixes that are cut
 };
 
-void check_instruction_options(const DataOptions& options) {
-  const auto refuse = [](bool given, std::string_view flag, std::string_view why) {
-    if (given) throw Error(Fault::kUsage, "--{}: {}", flag, why);
-  };
-  if (!options.is_instruction_dataset) {
-    constexpr std::string_view kNeeds = "is for --is-instruction-dataset; add that or leave it out";
-    refuse(options.pack, "pack", kNeeds);
-    refuse(options.neat_pack, "neat-pack", kNeeds);
-    refuse(options.is_pairwise_dataset, "is-pairwise-dataset", kNeeds);
-    refuse(options.no_shuffle, "no-shuffle", kNeeds);
-    refuse(options.full_shuffle_instruction_dataset, "full-shuffle-instruction-dataset", kNeeds);
-    refuse(options.padded_samples, "padded-samples", kNeeds);
-    refuse(options.variable_seq_lengths, "variable-seq-lengths", kNeeds);
-    return;
-  }
-  constexpr std::string_view kCorpora =
-      "is for corpora of running text; leave it or --is-instruction-dataset out";
-  refuse(options.mock_data, "mock-data", kCorpora);
-  refuse(options.reset_attention_mask, "reset-attention-mask", kCorpora);
-  refuse(options.eod_mask_loss, "eod-mask-loss", kCorpora);
-  refuse(options.is_pairwise_dataset && options.neat_pack, "neat-pack",
-         "preferences are not packed by preprocess; use --pack");
-  refuse(options.is_pairwise_dataset && options.reset_position_ids, "reset-position-ids",
-         "positions of preferences start at each answer; leave it out");
-  refuse(options.padded_samples && options.pack, "padded-samples",
-         "cannot be used with --pack, which makes other rows of them; leave one of them out");
-  refuse(options.no_shuffle && options.full_shuffle_instruction_dataset, "no-shuffle",
-         "contradicts --full-shuffle-instruction-dataset; leave one of them out");
+// Of a set that is read once, whole: weights say nothing.
+BlendPlan read_of(BlendPlan plan, const std::optional<std::int64_t>& wanted) {
+  if (!wanted) plan.weighted = plan.blend_single = false;
+  return plan;
 }
 
-void check(const DataOptions& options) {
-  check_instruction_options(options);
-  const bool common = !options.data_path.empty();
-  const bool apart = !options.train_data_path.empty() || !options.valid_data_path.empty() ||
-                     !options.test_data_path.empty();
-  const bool weighted = !options.train_weighted_split_paths.empty() ||
-                        !options.valid_weighted_split_paths.empty() ||
-                        !options.test_weighted_split_paths.empty();
-  if (common + apart + weighted > 1) {
+// What --data-path or --train-data-path has for training.
+BlendPlan plan_of_epochs(const DataOptions& options) {
+  BlendPlan plan;
+  if (!options.data_path.empty()) plan = divided_plan(options, 0);
+  if (!options.train_data_path.empty())
+    plan = whole_plan(options.train_data_path, "train-data-path");
+  const auto refuse = [](bool given, const char* what) {
+    if (!given) return;
     throw Error(Fault::kUsage,
-                "data: got more than one of --data-path, --train-data-path (and its like) and "
-                "--train-weighted-split-paths (and its like); use one way to name corpora");
-  }
-  if (options.mock_data && common + apart + weighted > 0) {
-    throw Error(Fault::kUsage,
-                "--mock-data: corpora are named too; leave out --mock-data, or --data-path and its "
-                "like");
-  }
-  if (options.train_weighted_split_paths.size() > 1) {
-    throw Error(Fault::kUsage,
-                "--train-weighted-split-paths: got {} texts, training reads one set; put the parts "
-                "into one text, divided by commas",
-                options.train_weighted_split_paths.size());
-  }
-  if (options.train_data_exact_num_epochs && *options.train_data_exact_num_epochs < 1) {
-    throw Error(Fault::kUsage, "--train-data-exact-num-epochs: got {}, wanted 1 or more",
-                *options.train_data_exact_num_epochs);
-  }
+                "--num-train-epochs: {}; give --train-iters or --train-samples instead", what);
+  };
+  refuse(options.mock_data, "--mock-data is generated, and has no epochs");
+  refuse(options.train_data_exact_num_epochs.has_value(),
+         "--train-data-exact-num-epochs says how often the data is read too");
+  refuse(plan.weighted || !options.train_weighted_split_paths.empty(),
+         "a blend by weights reads parts of its corpora, and has no epochs");
+  return plan;
 }
 
 }  // namespace
@@ -458,15 +425,16 @@ SampleCounts sample_counts(std::int64_t train_iters, std::int64_t eval_interval,
 }
 
 DataSets open_data_sets(const DataOptions& options, const SampleSettings& settings, Log& log) {
-  check(options);
+  check_data_options(options);
   Opener opener(options, settings, log);
   const SampleCounts& counts = settings.counts;
   DataSets sets;
-  const std::array<std::int64_t, 3> wanted = {counts.train, counts.valid, counts.test};
+  std::array<std::optional<std::int64_t>, 3> wanted = {counts.train, counts.valid, counts.test};
+  if (settings.whole_validation) wanted[1].reset();
   if (options.mock_data) return opener.mock_sets(settings.mock, wanted);
   if (!options.data_path.empty()) {
     for (std::size_t set = 0; set < 3; ++set) {
-      const BlendPlan plan = divided_plan(options, set);
+      const BlendPlan plan = read_of(divided_plan(options, set), wanted[set]);
       if (plan.parts.empty()) continue;
       const std::string name(kSetNames[set]);
       Opener::keep(sets, set, name, opener.open(plan, set, name, wanted[set]));
@@ -480,12 +448,12 @@ DataSets open_data_sets(const DataOptions& options, const SampleSettings& settin
   for (std::size_t set = 0; set < 3; ++set) {
     const std::string name(kSetNames[set]);
     if (!apart[set]->empty()) {
-      const BlendPlan plan = whole_plan(*apart[set], name + "-data-path");
+      const BlendPlan plan = read_of(whole_plan(*apart[set], name + "-data-path"), wanted[set]);
       Opener::keep(sets, set, name, opener.open(plan, set, name, wanted[set]));
     }
     for (const std::string& text : *weighted[set]) {
       auto [title, plan] = weighted_plan(text, name + "-weighted-split-paths");
-      auto source = opener.open(plan, set, name, wanted[set]);
+      auto source = opener.open(read_of(std::move(plan), wanted[set]), set, name, wanted[set]);
       Opener::keep(sets, set, std::move(title), std::move(source));
     }
   }
@@ -494,6 +462,34 @@ DataSets open_data_sets(const DataOptions& options, const SampleSettings& settin
   sets.tokens = opener.tokens();
   sets.corpora = opener.corpora();
   return sets;
+}
+
+// What rounding makes a little more than a whole number is no further sample.
+std::int64_t samples_in(double samples, double epochs) {
+  return static_cast<std::int64_t>(std::ceil(samples * epochs * (1 - 1e-12)));
+}
+
+TrainingEpochs training_epochs(const DataOptions& options, const SampleSettings& settings,
+                               double epochs) {
+  check_data_options(options);
+  const BlendPlan plan = plan_of_epochs(options);
+  if (plan.parts.empty()) return {};  // open_data_sets() says what is wrong
+  // All epochs of records have as many samples; rows of running text reach into the next epoch.
+  const bool running_text = !options.is_instruction_dataset;
+  const auto whole = static_cast<std::int64_t>(std::ceil(epochs));
+  const std::int64_t counted_epochs = running_text ? whole : 1;
+  DataOptions counted = options;
+  counted.train_data_exact_num_epochs = counted_epochs;
+  SilentLog silent;
+  Opener opener(counted, settings, silent, Opener::Purpose::kCount);
+  const auto samples =
+      static_cast<double>(opener.open(plan, 0, std::string(kSetNames[0]), std::nullopt)->size());
+  const bool several = plan.parts.size() > 1;
+  TrainingEpochs found;
+  found.samples = samples_in(samples, epochs / static_cast<double>(counted_epochs));
+  found.can_continue = !options.full_shuffle_instruction_dataset && !(several && running_text);
+  if (several) found.exact_epochs = found.can_continue ? whole + 1 : whole;
+  return found;
 }
 
 }  // namespace piton

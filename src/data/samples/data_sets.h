@@ -79,6 +79,7 @@ struct SampleSettings {
   MockIds mock;
   DocumentRules documents = {};
   std::int64_t global_batch = 1;  // samples of a step: for --padded-samples
+  bool whole_validation = false;  // one epoch of the validation corpora, whatever their weights
   // Makes the samples of a share that is not empty. Corpora are then divided by documents, and
   // never cut within one. Empty: rows of running text, of corpora that are divided by sequences.
   DocumentSamples of_documents = {};
@@ -90,5 +91,24 @@ struct SampleSettings {
 // weights not above zero, missing names), Error(kData) for corpora that cannot be used and if
 // training needs samples that do not exist.
 DataSets open_data_sets(const DataOptions& options, const SampleSettings& settings, Log& log);
+
+// Some epochs of the training data, as --num-train-epochs means them.
+struct TrainingEpochs {
+  std::int64_t samples = 0;  // of all of them
+  // The order begins with these samples also if more are asked for, so that those of the next epoch
+  // can complete the last batch. Not where all epochs are shuffled together.
+  bool can_continue = true;
+  // A blend without weights has one epoch of each corpus: the value of
+  // --train-data-exact-num-epochs that gives these samples, and the next ones.
+  std::optional<std::int64_t> exact_epochs = {};
+};
+
+// Samples of `epochs` readings of so many: rounded up.
+std::int64_t samples_in(double samples, double epochs);
+
+// Opens the training data to count it. Orders of running text are not made for this. Errors as of
+// open_data_sets(), and Error(kUsage) for data that has no epochs: blends by weights, --mock-data.
+TrainingEpochs training_epochs(const DataOptions& options, const SampleSettings& settings,
+                               double epochs);
 
 }  // namespace piton

@@ -34,6 +34,7 @@ struct LoopOptions {
   std::int64_t sequence = 0;
   std::int64_t train_iters = 0;
   std::optional<std::int64_t> train_samples;    // instead of train_iters
+  std::optional<double> num_train_epochs;       // instead of both; settled as train_iters
   std::vector<std::int64_t> rampup_batch_size;  // as in train/run/batch_sizes.h; empty: constant
   std::optional<std::int64_t> exit_interval;
   std::optional<double> exit_duration_minutes;
@@ -47,7 +48,8 @@ struct LoopOptions {
   std::string tensorboard_dir;
   std::int64_t save_interval = 0;  // 0: at the end only
   std::optional<double> save_interval_minutes;
-  std::int64_t keep = 0;  // 0: all, or one if retain_interval is given
+  std::int64_t keep = 0;  // 0: all, or one if retain_interval or keep_best is given
+  bool keep_best = false;
   std::optional<std::int64_t> retain_interval;
   bool verify_saves = false;
   bool async_save = true;
@@ -64,15 +66,23 @@ struct LoopOptions {
   bool log_num_zeros = false;
   std::int64_t eval_interval = 1000;
   std::int64_t eval_iters = 0;  // 0: no evaluation
+  bool full_validation = false;
+  std::optional<std::int64_t> early_stopping_patience;
+  double early_stopping_threshold = 0;
+  std::vector<std::int64_t> iterations_to_skip;
   std::int64_t max_consecutive_skips = 10;
+  std::optional<std::int64_t> check_weight_hash_across_dp_replicas_interval;
   bool cuda_graph = true;
   bool brief_log = false;  // log lines as wide as a terminal; set if the log goes to a terminal
   // A run in --load has the weights of a new one, as other models have: --finetune is set, unless
   // the same command has started the run in --save already. Set by piton finetune.
   bool starts_from_load = false;
 
+  bool evaluates() const { return full_validation || eval_iters > 0; }
   // How many of the newest checkpoints stay in --save; 0: all.
-  std::int64_t kept_checkpoints() const { return keep == 0 && retain_interval ? 1 : keep; }
+  std::int64_t kept_checkpoints() const {
+    return keep == 0 && (retain_interval || keep_best) ? 1 : keep;
+  }
 
   template <typename Visitor>
   void visit(Visitor&& v) {
@@ -88,21 +98,7 @@ struct LoopOptions {
              "number of tokens per sample (default: --max-position-embeddings)",
              {.aliases = {"encoder-seq-length"}, .resume = Resume::kMustMatch}},
       sequence);
-    v(Option{"train-iters",
-             "number of updates of the whole run; raise it to continue a finished run"},
-      train_iters);
-    v(Option{"train-samples", "number of samples of the whole run, instead of --train-iters"},
-      train_samples);
-    v(Option{"rampup-batch-size",
-             "grow the batch: first size, increment, and samples until --global-batch-size is "
-             "reached; needs --train-samples",
-             {.resume = Resume::kMustMatch, .placeholder = "N"}},
-      rampup_batch_size);
-    v(Option{"exit-interval", "save and stop after an iteration that is a multiple of this"},
-      exit_interval);
-    v(Option{"exit-duration-in-mins",
-             "save and stop after the first iteration that ends this many minutes after the start"},
-      exit_duration_minutes);
+    visit_length(v);
     v(Option{"seed", "seed of initial weights, dropout and the order of samples", same}, seed);
     v(Option{"save", "folder for checkpoints, metrics and configuration", {.placeholder = "DIR"}},
       save);
@@ -145,6 +141,10 @@ struct LoopOptions {
     v(Option{"max-consecutive-skips",
              "stop with exit code 5 after this many updates in a row without finite gradients"},
       max_consecutive_skips);
+    v(Option{"check-weight-hash-across-dp-replicas-interval",
+             "compare the weights of data-parallel ranks after each of this many iterations, and "
+             "end the run where a bit differs"},
+      check_weight_hash_across_dp_replicas_interval);
     v(Option{"cuda-graph",
              "on one GPU, record the kernels of a step as CUDA graphs, which start without the "
              "host; --no-cuda-graph launches them one by one, with the same results"},
@@ -152,6 +152,34 @@ struct LoopOptions {
   }
 
  private:
+  // When the run ends, and what it leaves out.
+  template <typename Visitor>
+  void visit_length(Visitor&& v) {
+    v(Option{"train-iters",
+             "number of updates of the whole run; raise it to continue a finished run"},
+      train_iters);
+    v(Option{"train-samples", "number of samples of the whole run, instead of --train-iters"},
+      train_samples);
+    v(Option{"num-train-epochs",
+             "number of times that the run reads its training data, instead of --train-iters; also "
+             "1.5"},
+      num_train_epochs);
+    v(Option{"rampup-batch-size",
+             "grow the batch: first size, increment, and samples until --global-batch-size is "
+             "reached; needs --train-samples",
+             {.resume = Resume::kMustMatch, .placeholder = "N"}},
+      rampup_batch_size);
+    v(Option{"iterations-to-skip",
+             "iterations without an update: their samples are passed over; 0 is the first one",
+             {.placeholder = "N"}},
+      iterations_to_skip);
+    v(Option{"exit-interval", "save and stop after an iteration that is a multiple of this"},
+      exit_interval);
+    v(Option{"exit-duration-in-mins",
+             "save and stop after the first iteration that ends this many minutes after the start"},
+      exit_duration_minutes);
+  }
+
   template <typename Visitor>
   void visit_reports(Visitor&& v) {
     v(Option{"log-interval", "iterations between log lines (default at a terminal: 10)"},
@@ -161,6 +189,16 @@ struct LoopOptions {
       log_num_zeros);
     v(Option{"eval-interval", "iterations between evaluations"}, eval_interval);
     v(Option{"eval-iters", "number of batches per evaluation (0: no evaluation)"}, eval_iters);
+    v(Option{"full-validation",
+             "each evaluation is of all validation samples, once each, whatever --eval-iters says"},
+      full_validation);
+    v(Option{"early-stopping-patience",
+             "stop after this many evaluations in a row whose validation loss is not lower than "
+             "the lowest one"},
+      early_stopping_patience);
+    v(Option{"early-stopping-threshold",
+             "--early-stopping-patience: count losses that are lower by this or less as not lower"},
+      early_stopping_threshold);
   }
 
   // What is saved when, and what of it is loaded.
@@ -178,6 +216,10 @@ struct LoopOptions {
              "keep the checkpoints of multiples of this many iterations too, whatever --keep says; "
              "without --keep the newest one and these"},
       retain_interval);
+    v(Option{"keep-best",
+             "save after each evaluation with the lowest validation loss so far, and keep that "
+             "checkpoint whatever --keep says; without --keep the newest one and it"},
+      keep_best);
     v(Option{"verify-saves", "read every checkpoint back from disk and compare it with memory"},
       verify_saves);
     v(Option{"async-save",

@@ -14,6 +14,7 @@
 #include "model_files/model_tokenizer.h"
 #include "model_files/native_config.h"
 #include "train/run/adapter_run.h"
+#include "train/run/best_validation.h"
 #include "train/run/foreign_resume.h"
 #include "train/run/resume_rules.h"
 #include "train/run/run_start.h"
@@ -302,18 +303,20 @@ SaveOrder RunCheckpoints::save_order(const TrainState& state) {
   return {.dir = settled_.loop.save,
           .state = state,
           .config = configuration_of(settled_),
-          .options = save_options(state.iteration),
+          .options = save_options(state),
           .add_files = write_adapter_};
 }
 
-SaveOptions RunCheckpoints::save_options(std::int64_t iteration) {
+SaveOptions RunCheckpoints::save_options(const TrainState& state) {
   const LoopOptions& loop = settled_.loop;
   SaveOptions options{.keep = static_cast<int>(loop.kept_checkpoints()),
                       .retain_interval = loop.retain_interval.value_or(0),
                       .damaged = damaged_,
                       .verify = loop.verify_saves};
+  const BestValidation best = BestValidation::of(state.facts);
+  if (loop.keep_best && best.loss) options.best = best.iteration;
   // This save replaces it, or removes it.
-  std::erase_if(damaged_, [&](std::int64_t one) { return one <= iteration; });
+  std::erase_if(damaged_, [&](std::int64_t one) { return one <= state.iteration; });
   return options;
 }
 

@@ -81,7 +81,7 @@ class RunCheckpoints final : public CheckpointWriter {
   StoreContext context();
   void add_facts(TrainState& state) const;
   SaveOrder save_order(const TrainState& state);
-  SaveOptions save_options(std::int64_t iteration);
+  SaveOptions save_options(const TrainState& state);
 
   Machine machine_;
   Mesh& mesh_;

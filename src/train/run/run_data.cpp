@@ -9,6 +9,7 @@
 #include "data/corpus/corpus_card.h"
 #include "data/masked/describe_masked.h"
 #include "data/masked/masked_sets.h"
+#include "data/samples/completed_samples.h"
 #include "data/samples/describe.h"
 #include "text/files/tokenizer_options.h"
 #include "train/run/corpus_rule.h"
@@ -58,6 +59,7 @@ SampleSettings settings_of(const PretrainOptions& options, const RunPlan& plan,
                           .mock = mock_ids(options, vocabulary, tokenizer),
                           .documents = document_rules(options, vocabulary, tokenizer),
                           .global_batch = plan.global_batch,
+                          .whole_validation = loop.full_validation,
                           .for_rewards = options.preferences.stage == TrainingStage::kRm};
   settings.counts.train = plan.train_samples;
   const ModelConfig& model = plan.session.model;
@@ -102,7 +104,11 @@ void check_own(const OwnSamples& own, const PretrainOptions& options) {
                 "samples: got samples of the program and --mock-data or the path of a corpus; "
                 "wanted one of them");
   }
-  if (options.loop.eval_iters != 0 && !own.make_validation) {
+  if (options.loop.evaluates() && !own.make_validation) {
+    if (options.loop.full_validation) {
+      throw Error(Fault::kUsage,
+                  "--full-validation: the program gives no samples for validation; leave it out");
+    }
     throw Error(Fault::kUsage,
                 "--eval-iters: got {}, wanted 0: the program gives no samples for validation",
                 options.loop.eval_iters);
@@ -119,6 +125,12 @@ MockIds mock_ids(const PretrainOptions& options, std::int64_t vocabulary,
   return {ids, tokenizer != nullptr ? tokenizer->special().eod.value_or(last) : last};
 }
 
+TrainingEpochs epochs_of_run(const PretrainOptions& options, const RunPlan& plan,
+                             const Tokenizer* tokenizer, double epochs) {
+  SilentLog silent;
+  return training_epochs(options.data, settings_of(options, plan, tokenizer, silent), epochs);
+}
+
 RunData::RunData(const PretrainOptions& options, const RunPlan& plan, const Tokenizer* tokenizer,
                  Log& notes, const RunInputs& inputs)
     : batches_(plan.batches),
@@ -126,6 +138,8 @@ RunData::RunData(const PretrainOptions& options, const RunPlan& plan, const Toke
       micro_batch_(options.loop.micro_batch_size),
       sizes_(plan.micro_batch_sizes),
       row_length_(plan.sequence),
+      whole_validation_(options.loop.full_validation),
+      validation_batches_(options.loop.eval_iters),
       files_(inputs.files),
       notes_(files_, notes) {
   files_.naming([&] { open(options, plan, tokenizer, inputs.own); });
@@ -146,7 +160,7 @@ void RunData::open(const PretrainOptions& options, const RunPlan& plan, const To
                                : fmt::format("{} samples of {} tokens, {}", samples->size(),
                                              plan.sequence, own.name);
     train_ = std::make_unique<BatchSource>(samples, rules);
-    if (options.loop.eval_iters != 0) open_validation(own.make_validation(settings), rules);
+    if (options.loop.evaluates()) open_validation(own.make_validation(settings), rules);
     return;
   }
   const DataSets sets = open_sets(options, settings, notes_);
@@ -165,15 +179,20 @@ void RunData::open(const PretrainOptions& options, const RunPlan& plan, const To
   if (tokenizer != nullptr && !options.data.is_instruction_dataset)
     special_tokens_ = have_special_tokens(corpora_, *tokenizer, notes_);
   train_ = std::make_unique<BatchSource>(sets.train, rules);
-  if (options.loop.eval_iters == 0) return;
+  if (!options.loop.evaluates()) return;
   open_validation(sets.valid.empty() ? nullptr : sets.valid[0].source, rules);
 }
 
 void RunData::open_validation(std::shared_ptr<const SampleSource> samples, BatchRules rules) {
   if (samples == nullptr || samples->size() == 0) {
-    throw Error(Fault::kData,
-                "--eval-iters: the validation split has no samples; change --split, or set "
-                "--eval-iters 0");
+    throw Error(Fault::kData, "--{}: the validation split has no samples; change --split, or {}",
+                whole_validation_ ? "full-validation" : "eval-iters",
+                whole_validation_ ? "leave this out" : "set --eval-iters 0");
+  }
+  if (whole_validation_) {
+    auto whole = std::make_shared<CompletedSamples>(std::move(samples), global_batch_);
+    validation_batches_ = whole->size() / global_batch_;
+    samples = std::move(whole);
   }
   rules.order = DataloaderType::kSingle;
   valid_ = std::make_unique<BatchSource>(std::move(samples), rules);

@@ -32,6 +32,10 @@ struct OwnSamples {
   bool endless = false;  // their number says nothing: a resume does not compare it
 };
 
+// training_epochs() with the settings of a run.
+TrainingEpochs epochs_of_run(const PretrainOptions& options, const RunPlan& plan,
+                             const Tokenizer* tokenizer, double epochs);
+
 // What a run reads.
 struct RunInputs {
   OwnSamples own = {};     // in place of corpora
@@ -56,6 +60,8 @@ class RunData {
   // read, so that it comes from the disk meanwhile. Never throws an Error.
   void announce_training_batch(const Mesh& mesh, std::int64_t consumed);
   bool has_validation() const { return valid_ != nullptr; }
+  // Of one evaluation: --eval-iters, or those that have all validation samples.
+  std::int64_t validation_batches() const { return validation_batches_; }
   // Tokens of each row of the last training batch: fewer than --seq-length under
   // --variable-seq-lengths.
   std::int64_t row_length() const { return row_length_; }
@@ -96,6 +102,8 @@ class RunData {
   std::int64_t row_length_;
   std::unique_ptr<BatchSource> train_;
   std::unique_ptr<BatchSource> valid_;
+  bool whole_validation_;
+  std::int64_t validation_batches_;
   std::vector<std::shared_ptr<const IndexedDataset>> corpora_;
   std::vector<std::string> fingerprints_;  // of each
   CorpusFiles files_;

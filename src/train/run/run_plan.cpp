@@ -9,10 +9,23 @@
 namespace piton {
 namespace {
 
+constexpr double kMostEpochs = 1'000'000;
 constexpr std::int64_t kMostKept = 1'000'000;
 constexpr std::int64_t kMostMicroBatches = 1 << 20;  // of a step: a schedule is held in memory
 
-void check_ranges(const LoopOptions& loop) {
+// One of the three that give the length of a run.
+void check_length(const LoopOptions& loop) {
+  if (loop.num_train_epochs) {
+    if (!(*loop.num_train_epochs > 0 && *loop.num_train_epochs <= kMostEpochs)) {
+      throw Error(Fault::kUsage, "--num-train-epochs: got {}, wanted a number above 0, at most {}",
+                  *loop.num_train_epochs, kMostEpochs);
+    }
+    if (loop.train_iters == 0 && !loop.train_samples) return;
+    throw Error(Fault::kUsage, "--num-train-epochs {} and {}: give one of them",
+                *loop.num_train_epochs,
+                loop.train_samples ? fmt::format("--train-samples {}", *loop.train_samples)
+                                   : fmt::format("--train-iters {}", loop.train_iters));
+  }
   if (loop.train_samples) {
     check_range("--train-samples", *loop.train_samples, 1);
     if (loop.train_iters != 0) {
@@ -22,12 +35,18 @@ void check_ranges(const LoopOptions& loop) {
   } else {
     check_range("--train-iters", loop.train_iters, 1);
   }
+}
+
+void check_ranges(const LoopOptions& loop) {
+  check_length(loop);
   check_range("--micro-batch-size", loop.micro_batch_size, 1, kLargestSize);
   check_range("--seq-length", loop.sequence, 0, kLargestSize);
   check_range("--save-interval", loop.save_interval, 0);
   check_range("--log-interval", loop.log_interval, 1);
   check_range("--eval-interval", loop.eval_interval, 1);
   check_range("--eval-iters", loop.eval_iters, 0);
+  for (const std::int64_t one : loop.iterations_to_skip)
+    check_range("--iterations-to-skip", one, 0);
   check_range("--max-consecutive-skips", loop.max_consecutive_skips, 1);
   if (loop.override_scheduler && loop.use_checkpoint_scheduler) {
     throw Error(Fault::kUsage,
@@ -44,6 +63,36 @@ void check_ranges(const LoopOptions& loop) {
     throw Error(Fault::kUsage, "--exit-duration-in-mins: got {}, wanted more than 0",
                 *loop.exit_duration_minutes);
   }
+}
+
+// Replicas to compare.
+void check_hash_interval(const PretrainOptions& options) {
+  const std::optional<std::int64_t>& interval =
+      options.loop.check_weight_hash_across_dp_replicas_interval;
+  if (!interval) return;
+  check_range("--check-weight-hash-across-dp-replicas-interval", *interval, 1);
+  if (options.parallel.effective_zero_stage() < 3) return;
+  throw Error(Fault::kUsage,
+              "--check-weight-hash-across-dp-replicas-interval: under --zero-stage 3 ranks hold "
+              "other weights each; leave one of them out");
+}
+
+void check_best(const PretrainOptions& options) {
+  const LoopOptions& loop = options.loop;
+  if (loop.early_stopping_patience)
+    check_range("--early-stopping-patience", *loop.early_stopping_patience, 1);
+  check_not_negative("--early-stopping-threshold", loop.early_stopping_threshold);
+  if (loop.early_stopping_threshold > 0 && !loop.early_stopping_patience) {
+    throw Error(Fault::kUsage,
+                "--early-stopping-threshold: needs --early-stopping-patience; add it or leave "
+                "this out");
+  }
+  const bool has_losses = loop.evaluates() && !options.preferences.by_rewards();
+  if ((!loop.keep_best && !loop.early_stopping_patience) || has_losses) return;
+  throw Error(Fault::kUsage, "--{}: needs validation losses{}",
+              loop.keep_best ? "keep-best" : "early-stopping-patience",
+              loop.evaluates() ? ", and --stage grpo has none; leave it out"
+                               : "; give --eval-iters or --full-validation");
 }
 
 void check_saves(const PretrainOptions& options) {
@@ -69,6 +118,7 @@ void check_saves(const PretrainOptions& options) {
                 "--no-save-optim: leaves out the moving average of --ema-decay; give one of them");
   }
   if (!loop.save.empty()) return;
+  if (loop.keep_best) throw Error(Fault::kUsage, "--keep-best: needs --save DIR to save to");
   if (loop.save_interval > 0 || loop.save_interval_minutes) {
     throw Error(Fault::kUsage, "--save-interval{}: needs --save DIR to save to",
                 loop.save_interval > 0 ? "" : "-in-mins");
@@ -172,12 +222,6 @@ void plan_batches(const PretrainOptions& options, RunPlan& plan) {
               kMostMicroBatches);
   plan.micro_batches = static_cast<int>(plan.global_batch / share);
   plan.batches = batch_sizes(loop, plan.global_batch, share);
-  plan.train_iters =
-      loop.train_samples ? plan.batches.updates(*loop.train_samples) : loop.train_iters;
-  if (plan.train_iters < 1) {
-    throw Error(Fault::kUsage, "--train-samples: got {}, wanted at least {}, one global batch",
-                *loop.train_samples, plan.global_batch);
-  }
 }
 
 // The schedule of the stages, their layers, and the sizes of micro-batches.
@@ -227,12 +271,25 @@ std::vector<std::int64_t> RunPlan::layers_of_stages() const {
   return layer_division().most_of_stages(stages_of_chunks(session.schedule, mesh[Axis::kPipeline]));
 }
 
+void set_length(const LoopOptions& loop, RunPlan& plan) {
+  plan.train_iters =
+      loop.train_samples ? plan.batches.updates(*loop.train_samples) : loop.train_iters;
+  if (loop.num_train_epochs) plan.train_iters = 1;  // until the data says it
+  if (plan.train_iters < 1) {
+    throw Error(Fault::kUsage, "--train-samples: got {}, wanted at least {}, one global batch",
+                *loop.train_samples, plan.global_batch);
+  }
+  check_totals(loop, plan);
+  plan.train_samples = loop.train_samples.value_or(plan.train_iters * plan.global_batch);
+}
+
 BatchSizes batch_sizes(const LoopOptions& loop, std::int64_t global_batch, std::int64_t share) {
   if (loop.rampup_batch_size.empty()) return BatchSizes(global_batch);
   if (!loop.train_samples) {
     throw Error(Fault::kUsage,
-                "--rampup-batch-size: needs --train-samples in place of --train-iters, as steps "
-                "differ in size");
+                "--rampup-batch-size: needs --train-samples in place of --{}, as steps "
+                "differ in size",
+                loop.num_train_epochs ? "num-train-epochs" : "train-iters");
   }
   return BatchSizes(global_batch, loop.rampup_batch_size, share);
 }
@@ -252,6 +309,7 @@ void check_encoder_run(const PretrainOptions& options, const ModelConfig& model)
   refuse(options.preferences.stage != TrainingStage::kSft, "--stage");
   refuse(!options.tasks.tasks.empty(), "--eval-tasks");
   refuse(options.teaching.given(), "--teacher-model");
+  refuse(options.loop.full_validation, "--full-validation");
   if (model.encoder) return;
   refuse(options.data.variable_seq_lengths, "--variable-seq-lengths");
 }
@@ -343,13 +401,14 @@ RunPlan make_run_plan(const PretrainOptions& options, int ranks,
   check_expert_run(options);
   plan.decoder_sequence = decoder_sequence(options, model);
   if (model.encoder) plan.masked_share = options.masking.mask_probability;
+  check_best(options);
+  check_hash_interval(options);
   check_saves(options);
   plan.saves_optimizer = !loop.no_save_optim;
   plan_batches(options, plan);
   plan.session.model = model;
   plan_pipeline(options, plan);
-  check_totals(loop, plan);
-  plan.train_samples = loop.train_samples.value_or(plan.train_iters * plan.global_batch);
+  set_length(loop, plan);
   options.offload.check(plan.layer_division().most());
   if (options.optimizer.kind == OptimizerKind::kCadam &&
       (options.offload.in_host_memory() || !options.offload.state_folder().empty())) {

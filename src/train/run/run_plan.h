@@ -25,7 +25,7 @@ struct RunPlan {
   int micro_batches = 0;              // of each data-parallel rank in one step of the whole batch
   // Samples of each of these micro-batches, if they are unequal; else empty.
   std::vector<std::int64_t> micro_batch_sizes;
-  // Of a rank: what backward computes again is to be chosen by it (train/run/recompute_choice.h).
+  // Of a rank: what backward computes again is to be chosen by it (train/recompute_choice.h).
   std::optional<std::int64_t> memory_limit;
   bool saves_optimizer = true;  // not under --no-save-optim
   SessionSettings session;
@@ -57,6 +57,10 @@ struct RunPlan {
 // `tokenizer_vocabulary`: ids of the tokenizer, 0 if there is none. Throws Error(kUsage) with the
 // flag.
 RunPlan make_run_plan(const PretrainOptions& options, int ranks, std::int64_t tokenizer_vocabulary);
+
+// Sets how many updates and samples the run has. With --num-train-epochs one update, as the plan is
+// made before the data is opened; RunLength (train/run_length.h) then says the number.
+void set_length(const LoopOptions& loop, RunPlan& plan);
 
 // Samples of the updates of a run with these options. `share`: samples of one micro-batch on all
 // data-parallel ranks. Throws Error(kUsage) that names the flag.

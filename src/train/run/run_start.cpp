@@ -195,4 +195,18 @@ void check_models_are_there(const RunToResume& run, const PretrainOptions& optio
   check(options.teaching.teacher_model, "learns from", "teacher-model");
 }
 
+PretrainOptions without_training_if_skipped(PretrainOptions options) {
+  LoopOptions& loop = options.loop;
+  if (!loop.skip_train) return options;
+  loop.save.clear();
+  loop.tensorboard_dir.clear();
+  loop.save_interval = loop.keep = 0;
+  loop.retain_interval.reset();
+  loop.save_interval_minutes.reset();
+  loop.verify_saves = loop.no_save_optim = false;
+  loop.no_load_optim = loop.override_scheduler = true;
+  loop.use_checkpoint_scheduler = false;
+  return options;
+}
+
 }  // namespace piton

@@ -59,4 +59,8 @@ bool reads_load(const RunToResume& run, const PretrainOptions& options);
 // flag that gives its new place.
 void check_models_are_there(const RunToResume& run, const PretrainOptions& options);
 
+// The options that a run follows: --skip-train writes nothing, loads no optimizer, and has no
+// schedule ahead.
+PretrainOptions without_training_if_skipped(PretrainOptions options);
+
 }  // namespace piton

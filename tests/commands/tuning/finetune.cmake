@@ -54,6 +54,19 @@ foreach(recipe IN LISTS recipes)
     --tokenizer-type ByteTokenizer --train-iters 2 --save ${WORK}/${name} CODE 0 ERR "iteration +2/ +2 ")
 endforeach()
 
+# --num-train-epochs counts records or packed rows, also of several files; --padded-samples makes each epoch whole batches, as
+# Hugging Face counts steps.
+set(epochs finetune --load ${base} --train-data-path ${data} --seq-length 64 --micro-batch-size 1 --lr 1e-2
+           --tokenizer-type ByteTokenizer --num-train-epochs 3 --dry-run)
+expect(RUN ${epochs} --no-pack --global-batch-size 7 CODE 0 ERR ": 72 samples, 11 updates of 7; 5 of the next epoch complete the last batch\n")
+expect(RUN ${epochs} --no-pack --global-batch-size 7 --padded-samples CODE 0 ERR ": 84 samples, 12 updates of 7\n")
+expect(RUN ${epochs} --global-batch-size 4 CODE 0 ERR "packed into 24 rows of 64 tokens an epoch" ": 72 samples, 18 updates of 4\n")
+expect(RUN ${epochs} --no-pack --global-batch-size 7 --full-shuffle-instruction-dataset CODE 0
+  ERR ": 72 samples, 10 updates of 7; 2 do not fill a batch and are left out\n")
+set(two --train-data-path ${data} ${data} --valid-data-path ${data} --no-pack --global-batch-size 5 --full-validation)
+expect(RUN finetune --load ${base} ${two} --seq-length 64 --lr 1e-3 --num-train-epochs 1 --save ${WORK}/epoch CODE 0
+  ERR ": 48 samples, 10 updates of 5; 2 of the next" "iteration +10/ +10 " "validation loss at iteration 10 ")
+
 # Adapters: what is saved has them alone, and is used with its base.
 expect(RUN ${tune} ${lora} --save ${WORK}/run --save-interval 2 CODE 0
   ERR "adapters: [0-9]+ parameters are trained, [0-9.]+ % of the model's" "new adapters of [^ ]*/base" "saved ")

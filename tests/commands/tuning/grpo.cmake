@@ -116,3 +116,8 @@ expect(RUN finetune --load ${WORK}/base --data-path x --reward answer --train-it
   ERR "--reward: is for --stage grpo, got --stage sft")
 expect(RUN ${grpo} --data-path ${WORK}/questions.jsonl --reward command --reward-command "exit 3" CODE 3
   ERR "--reward-command: exit 3 ended with exit code 3")
+
+# 7 questions with 4 answers, twice: 56 answers. One question is too long and is left out.
+expect(RUN ${run} --num-train-epochs 2 --save ${WORK}/epochs --dry-run CODE 2 ERR "--num-train-epochs 2 and --train-iters 6: give one of them")
+string(REPLACE "--train-iters;6;" "" run "${run}")
+expect(RUN ${run} --num-train-epochs 2 --save ${WORK}/epochs --dry-run CODE 0 ERR "--num-train-epochs 2: 48 samples, 3 updates of 16\n")

@@ -1,4 +1,4 @@
-#include "train/run/recompute_choice.h"
+#include "train/recompute_choice.h"
 
 #include <sstream>
 
