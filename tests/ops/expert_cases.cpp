@@ -92,7 +92,7 @@ class ExpertCaseList {
       const std::string detail = fmt::format("n {} experts {}", size.n, size.experts);
       const Tensor logits = source_.normal(sums_, {size.n, size.experts}, 0, 3);
       add(detail, size.n + size.experts,
-          RouterZLoss{.sum = source_.normal(DType::kF64, {1}), .logits = logits});
+          RouterZLoss{.sum = source_.normal(DType::kF64, {1}), .logits = logits}, sums_);
       add(detail, size.experts,
           RouterZLossBackward{.dlogits = source_.unwritten(sums_, {size.n, size.experts}),
                               .logits = logits,
