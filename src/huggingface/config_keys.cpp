@@ -23,7 +23,10 @@ ModelConfig without_training(ModelConfig model) {
   model.attention_block = 0;
   model.init_deviation = 0;
   model.xavier_weights = false;
-  if (model.experts) model.experts->balance_factor = model.experts->bias_rate = 0;
+  if (model.experts) {
+    model.experts->balance_factor = model.experts->bias_rate = model.experts->z_factor = 0;
+    model.experts->balances_samples = false;
+  }
   return model;
 }
 

@@ -84,6 +84,19 @@ void RouteBackward::check() const {
   if (scale.defined()) Operand{kName, "scale", scale}.shape({1}).dtype(logits.dtype());
 }
 
+void RouterZLoss::check() const {
+  expect_one_place(*this);
+  expect_logits(kName, logits, {.n = logits.dim(0)});
+  Operand{kName, "sum", sum}.shape({1}).dtype(DType::kF64);
+}
+
+void RouterZLossBackward::check() const {
+  expect_one_place(*this);
+  expect_logits(kName, logits, {.n = logits.dim(0)});
+  Operand{kName, "dlogits", dlogits}.shape(logits.shape()).dtype(logits.dtype()).contiguous();
+  Operand{kName, "scale", scale}.shape({1}).dtype(logits.dtype());
+}
+
 void ExcessChoices::check() const {
   expect_one_place(*this);
   const Choices of = expect_choices(kName, "choices", choices);

@@ -114,6 +114,41 @@ struct RouteBackward {
   double flops() const { return 0; }
 };
 
+// z = log of the sum of exp(logits) of a token. Its square is small where the logits are (the
+// z-loss of Zoph et al. 2022, arXiv:2202.08906).
+//   sum += sum over tokens of z^2
+struct RouterZLoss {
+  static constexpr std::string_view kName = "router z-loss";
+  Tensor sum;     // fp64 [1]  added to
+  Tensor logits;  // [n, experts]  fp32 (fp64)
+
+  template <typename Self, typename Visitor>
+  static void tensors(Self& self, Visitor&& v) {
+    v("sum", self.sum, Access::kUpdate);
+    v("logits", self.logits, Access::kRead);
+  }
+  void check() const;
+  double flops() const { return 0; }
+};
+
+// dlogits = factor * scale * 2 z softmax(logits)
+struct RouterZLossBackward {
+  static constexpr std::string_view kName = "router z-loss backward";
+  Tensor dlogits;  // [n, experts]  written; fp32 (fp64)
+  Tensor logits;   // [n, experts]
+  Tensor scale;    // fp32 (fp64) [1] on the device
+  double factor = 1;
+
+  template <typename Self, typename Visitor>
+  static void tensors(Self& self, Visitor&& v) {
+    v("dlogits", self.dlogits, Access::kWrite);
+    v("logits", self.logits, Access::kRead);
+    v("scale", self.scale, Access::kRead);
+  }
+  void check() const;
+  double flops() const { return 0; }
+};
+
 // What the choices of each expert are above their mean, n k / experts, times experts / g, where g
 // is the greatest common divisor of experts and k: whole numbers, whose sums over micro-batches and
 // ranks are the same in any order while they are below 2^24.

@@ -218,12 +218,8 @@ class DecoderChunk final : public Chunk {
     Context with_rows = context;
     with_rows.rows = input.rows;
     with_rows.adapter_rows = input.adapter_rows;
-    if (config_.experts && input.balance_scale.defined()) {
-      with_rows.balance = {
-          .sum = context.arena.allocate(DType::kF64, {1}, MemoryKind::kWorkspace, context.stream),
-          .scale = input.balance_scale};
-      context.device.zero(with_rows.balance.sum, context.stream);
-    }
+    if (config_.experts && input.balance_scale.defined())
+      with_rows.balance = empty_balance(context, input.balance_scale);
     prepare_rotary(context, input);
     Value x = place_.first() ? embedding_->forward(with_rows, input) : inputs.at(0);
     x = layers_->forward(with_rows, x, input,
@@ -236,6 +232,8 @@ class DecoderChunk final : public Chunk {
     }
     if (const Tensor& sum = with_rows.balance.sum; sum.defined())
       output.sums.push_back({std::string(kBalanceSum), {sum}});
+    if (const Tensor& sum = with_rows.balance.z_sum; sum.defined())
+      output.sums.push_back({std::string(kZLossSum), {sum}});
     return output;
   }
 
@@ -247,6 +245,16 @@ class DecoderChunk final : public Chunk {
   void add_layers(KvCache& cache) const override { layers_->add_layers(cache); }
 
  private:
+  BalanceOfExperts empty_balance(const Context& context, const Tensor& scale) const {
+    const auto zero = [&] {
+      Tensor sum = context.arena.allocate(DType::kF64, {1}, MemoryKind::kWorkspace, context.stream);
+      context.device.zero(sum, context.stream);
+      return sum;
+    };
+    return {
+        .sum = zero(), .z_sum = config_.experts->z_factor != 0 ? zero() : Tensor(), .scale = scale};
+  }
+
   std::vector<int> stages_of_table() const {
     return config_.tied ? place_.stages_of_ends() : std::vector<int>();
   }

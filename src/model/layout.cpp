@@ -85,12 +85,6 @@ void ModelLayout::check_context(const ModelConfig& config) const {
   };
   refuse(config.prefix, "--sparse-mode 5 or 6");
   refuse(config.alibi_table(), "--alibi-fusion-attn-type 3");
-  if (config.experts && config.experts->balance_factor != 0) {
-    throw Error(Fault::kUsage,
-                "layout: --context-parallel-size divides the rows of a sample, and "
-                "--moe-aux-loss-coeff balances the experts over all of them; leave one of them "
-                "out");
-  }
   if (options.context_exchange != ContextExchange::kHeads) return;
   const int t = mesh->size(Axis::kTensor);
   for (const auto& [value, what] :

@@ -182,6 +182,7 @@ void check_experts(const ModelConfig& c) {
   check_range("--num-experts", facts.experts, 1, 1 << 16);
   check_range("--moe-router-topk", facts.choices, 1, facts.experts);
   check_not_negative("--moe-aux-loss-coeff", facts.balance_factor);
+  check_not_negative("--moe-z-loss-coeff", facts.z_factor);
   check_router(facts);
   check_range("--moe-ffn-hidden-size", c.expert_ffn_hidden(), 1, kLargestSize);
   check_range("--moe-shared-expert-intermediate-size", facts.shared_ffn_hidden, 0, kLargestSize);
@@ -308,6 +309,7 @@ void MlpOptions::apply_experts(ModelConfig& config) const {
   needs_experts(shared_gate, "--moe-shared-expert-gate");
   needs_experts(weights_before_choice, "--moe-router-pre-softmax");
   needs_experts(balance_factor.value_or(0) != 0, "--moe-aux-loss-coeff");
+  needs_experts(z_factor.value_or(0) != 0, "--moe-z-loss-coeff");
   needs_experts(balancing.has_value(), "--moe-router-load-balancing-type");
   if (const char* flag = router.given()) needs_experts(true, flag);
   if (!config.experts) return;
@@ -318,6 +320,8 @@ void MlpOptions::apply_experts(ModelConfig& config) const {
   // Of a sigmoid Megatron-core ignores this flag.
   if (weights_before_choice && facts.score == ScoreKind::kSoftmax) facts.normalized = false;
   if (balance_factor) facts.balance_factor = *balance_factor;
+  if (balancing) facts.balances_samples = *balancing == "seq_aux_loss";
+  if (z_factor) facts.z_factor = *z_factor;
   if (shared_ffn_hidden) facts.shared_ffn_hidden = *shared_ffn_hidden;
   if (shared_gate) facts.shared_gate = true;
   if (balancing == "none" && facts.balance_factor != 0) {
@@ -370,6 +374,8 @@ MlpOptions MlpOptions::of(const ModelConfig& config) {
     options.router = RouterOptions::of(*config.experts);
     if (config.experts->balance_factor != 0)
       options.balance_factor = config.experts->balance_factor;
+    if (config.experts->balances_samples) options.balancing = "seq_aux_loss";
+    if (config.experts->z_factor != 0) options.z_factor = config.experts->z_factor;
     if (config.experts->ffn_hidden != 0) options.expert_ffn_hidden = config.experts->ffn_hidden;
     if (config.experts->shared_ffn_hidden != 0)
       options.shared_ffn_hidden = config.experts->shared_ffn_hidden;

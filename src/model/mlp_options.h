@@ -38,6 +38,8 @@ struct ExpertFacts {
   double bias_rate = 0;                    // by which an update moves that bias
   ExpertGroups groups;                     // of which a token chooses
   double balance_factor = 0;               // of the balance of each layer in the loss
+  bool balances_samples = false;           // it is of each sample, not of the micro-batch
+  double z_factor = 0;                     // of the z-loss of each layer in the loss
   std::int64_t ffn_hidden = 0;             // of each expert; 0: that of the model
   std::int64_t shared_ffn_hidden = 0;      // of an MLP that all tokens share; 0: there is none
   bool shared_gate = false;                // its rows are multiplied with the sigmoid of a gate
@@ -113,7 +115,7 @@ struct MlpOptions {
   bool shared_gate = false;
   std::optional<std::string> expert_layers;
   bool weights_before_choice = false;
-  std::optional<double> balance_factor;
+  std::optional<double> balance_factor, z_factor;
   std::optional<std::string> balancing;
   RouterOptions router;
 
@@ -183,9 +185,15 @@ struct MlpOptions {
              same},
       balance_factor);
     v(Option{"moe-router-load-balancing-type",
-             "what balances the experts: aux_loss (default), by --moe-aux-loss-coeff; or none",
-             {.resume = Resume::kMustMatch, .choices = {"aux_loss", "none"}}},
+             "what --moe-aux-loss-coeff balances: the experts of all rows of a micro-batch "
+             "(aux_loss, default), of each sample (seq_aux_loss), or none",
+             {.resume = Resume::kMustMatch, .choices = {"aux_loss", "seq_aux_loss", "none"}}},
       balancing);
+    v(Option{"moe-z-loss-coeff",
+             "factor of the z-loss of each layer in the loss: the square of the log-sum-exp of a "
+             "row's logits of experts (default: 0)",
+             same},
+      z_factor);
     router.visit(v);
   }
   void apply_experts(ModelConfig& config) const;

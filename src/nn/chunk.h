@@ -103,6 +103,8 @@ inline constexpr std::string_view kDivergenceSum = "divergence";
 // The balance of experts of each layer, times the rows of the micro-batch. It has no gradient: the
 // layers add that of the balance themselves (ops/experts/routing.h).
 inline constexpr std::string_view kBalanceSum = "balance of experts";
+// The z-loss of the routers of each layer, summed over the rows. It has no gradient, as above.
+inline constexpr std::string_view kZLossSum = "z-loss of routers";
 // Sum of weight * loss over the samples: of the order of their parts.
 inline constexpr std::string_view kPairLossSum = "pair loss";
 

@@ -92,6 +92,7 @@ ExpertMlp::ExpertMlp(ParameterList& parameters, const Shard& shard, const std::s
       up_(add(parameters, up_parameter(shard, name, shape, here_, initialization.input))),
       down_(add(parameters, down_parameter(shard, name, shape, here_, initialization.output))) {
   shape_.rules.balance_factor /= shard.size();
+  shape_.rules.z_factor /= shard.size();
   if (shape.shared) {
     if (shape.shared->gate) {
       shared_gate_ = add(parameters, replicated_parameter(shard, name + ".shared_gate.weight", 1,
@@ -109,7 +110,11 @@ ExpertMlp::ExpertMlp(ParameterList& parameters, const Shard& shard, const std::s
 
 Value ExpertMlp::experts_of(Context& context, const Value& tokens) const {
   Communicator& ranks = *shard_.experts;
-  const Routing routing = routed(context, tokens, *router_, router_bias_, shape_.rules);
+  const Routing routing = routed(context, tokens,
+                                 {.weight = router_,
+                                  .bias = router_bias_,
+                                  .rules = shape_.rules,
+                                  .context = shard_.context.group});
   const auto of_ranks = [&](const Value& x) {
     return rows_of_ranks(context, x, ranks, /*splits=*/true);
   };

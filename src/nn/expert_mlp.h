@@ -41,7 +41,7 @@ struct ExpertMlpShape {
   std::int64_t hidden = 0;      // h
   std::int64_t ffn_hidden = 0;  // f, of each expert
   std::int64_t experts = 0;
-  RoutingRules rules;  // the balance factor: of the whole loss
+  RoutingRules rules;  // factors of the balance and of the z-loss: of the whole loss
   // The scores have a bias for the choice, which each update moves by this (Wang et al. 2024,
   // arXiv:2408.15664); empty: no bias.
   std::optional<double> bias_rate;

@@ -34,9 +34,11 @@ struct AdapterRows {
   std::int64_t size = 0;
 };
 
-// The balance of experts (kernels/experts.h, RouteTokens) of the layers of a chunk.
+// The balance of experts (kernels/experts.h, RouteTokens) and the z-loss of their routers, of the
+// layers of a chunk.
 struct BalanceOfExperts {
   Tensor sum;    // fp64 [1]: the sum over layers and rows, added to in forward; empty: not counted
+  Tensor z_sum;  // the same of the z-loss
   Tensor scale;  // as LossInputs::scale (ops/head_loss.h); empty: not part of the loss
 };
 

@@ -13,4 +13,8 @@ ObjectiveFigure ExpertBalance::figure(double sum, std::int64_t layers) const {
   return {"load_balancing_loss", sum / static_cast<double>(layers), rows};
 }
 
+ObjectiveFigure ExpertBalance::z_figure(double sum, std::int64_t layers) const {
+  return {"z_loss", sum / static_cast<double>(layers), rows};
+}
+
 }  // namespace piton

@@ -1,6 +1,6 @@
-// The balance of experts in the loss of a step: the mean over all rows of the global batch, so that
-// it does not depend on how many of them have a label, nor on the division into micro-batches of
-// equal size.
+// The balance of experts and the z-loss of their routers in the loss of a step: means over all rows
+// of the global batch, so that it does not depend on how many of them have a label, nor on the
+// division into micro-batches of equal size.
 #pragma once
 
 #include <vector>
@@ -20,6 +20,8 @@ struct ExpertBalance {
   // load_balancing_loss, the mean over layers and rows (as Megatron-LM logs it). `sum`: kBalanceSum
   // of all ranks and micro-batches.
   ObjectiveFigure figure(double sum, std::int64_t layers) const;
+  // z_loss, likewise; `sum`: kZLossSum.
+  ObjectiveFigure z_figure(double sum, std::int64_t layers) const;
 };
 
 }  // namespace piton

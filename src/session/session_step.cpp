@@ -138,9 +138,12 @@ StepReport Session::read(EnqueuedPasses passes) {
   report.loss = passes.loss.value_or(losses.sum / report.loss_tokens);
   if (passes.labels.pairs > 0) report.figures = std::move(losses.figures);
   add_teaching_figures(passes.result, report.loss_tokens, report.figures);
-  if (passes.balance.scale.defined())
-    report.figures.push_back(
-        passes.balance.figure(sum_of(passes.result, kBalanceSum), settings_.model.expert_layers()));
+  if (const ExpertBalance& balance = passes.balance; balance.scale.defined()) {
+    const std::int64_t layers = settings_.model.expert_layers();
+    report.figures.push_back(balance.figure(sum_of(passes.result, kBalanceSum), layers));
+    if (settings_.model.experts->z_factor != 0)
+      report.figures.push_back(balance.z_figure(sum_of(passes.result, kZLossSum), layers));
+  }
   passes.result = {};
   if (RecordedStep* const recorded = passes.recorded) {
     const WithoutObserver unseen(*pipeline_);

@@ -86,6 +86,21 @@ class ExpertCaseList {
     }
   }
 
+  void add_z_losses() {
+    for (const Routing& size : {Routing{0, 4, 1}, Routing{1, 1, 1}, Routing{37, 60, 1},
+                                Routing{5, 600, 1}, Routing{1200, 8, 1}}) {
+      const std::string detail = fmt::format("n {} experts {}", size.n, size.experts);
+      const Tensor logits = source_.normal(sums_, {size.n, size.experts}, 0, 3);
+      add(detail, size.n + size.experts,
+          RouterZLoss{.sum = source_.normal(DType::kF64, {1}), .logits = logits}, sums_);
+      add(detail, size.experts,
+          RouterZLossBackward{.dlogits = source_.unwritten(sums_, {size.n, size.experts}),
+                              .logits = logits,
+                              .scale = source_.normal(sums_, {1}),
+                              .factor = 0.3});
+    }
+  }
+
   void add_sorts() {
     for (const Routing& size : {Routing{0, 4, 2}, Routing{1, 1, 1}, Routing{7, 4, 2},
                                 Routing{3, 60, 8}, Routing{37, 60, 4}, Routing{1200, 8, 2}}) {
@@ -447,6 +462,7 @@ std::vector<CallCase> expert_cases(const CaseOptions& options) {
   list.add_linears();
   list.add_rules();
   list.add_excesses();
+  list.add_z_losses();
   return list.take();
 }
 

@@ -222,6 +222,18 @@ TEST_P(ExpertValues, OfGroupsOfASoftmaxAreProbabilitiesOrLogits) {
   EXPECT_EQ(values(call.choices), (std::vector<double>{2}));
 }
 
+TEST_P(ExpertValues, OfAZLossAreSquaresOfLogSums) {
+  const double first = std::log(4.0), second = std::log(2.0);
+  const Tensor logits = fp32({2, 4}, {0, 0, 0, 0, -second, -second, -second, -second});
+  const Tensor sum = tensor_of(DType::kF64, {1}, std::vector<double>{100});
+  run(RouterZLoss{.sum = sum, .logits = logits});
+  expect_values(sum, {100 + first * first + second * second});
+  const Tensor dlogits = host_tensor(DType::kF32, {2, 4});
+  run(RouterZLossBackward{
+      .dlogits = dlogits, .logits = logits, .scale = fp32({1}, {0.5}), .factor = 4});
+  expect_values(dlogits, {first, first, first, first, second, second, second, second});
+}
+
 TEST_P(ExpertValues, OfAnExcessAreChoicesAboveTheMean) {
   const Tensor excess = fp32({6}, {100, 0, 0, 0, 0, -100});
   // 6 and 4 have the divisor 2: 3 for each choice, less 2 for each of 3 tokens.

@@ -445,6 +445,24 @@ Tensor summed_over_samples(const Tensor& all) {
   return slopes_agree(loss, {{"logits", forward.logits, backward.dlogits}});
 }
 
+::testing::AssertionResult check_router_z_loss(Kernels& kernels) {
+  Runner run(kernels);
+  TensorSource source(16);
+  const RouterZLoss forward{.sum = host_tensor(DType::kF64, {1}),
+                            .logits = source.normal(kDType, {5, 6})};
+  const RouterZLossBackward backward{.dlogits = source.unwritten(kDType, {5, 6}),
+                                     .logits = forward.logits,
+                                     .scale = tensor_of(kDType, {1}, std::vector<double>{0.25}),
+                                     .factor = 0.6};
+  run(backward);
+  const auto loss = [&] {
+    set_value(forward.sum, 0, 0);
+    run(forward);
+    return 0.6 * 0.25 * value_at(forward.sum, 0);
+  };
+  return slopes_agree(loss, {{"logits", forward.logits, backward.dlogits}});
+}
+
 // Tokens are copied to the rows of their experts, and what these return is summed.
 ::testing::AssertionResult check_combined_experts(Kernels& kernels) {
   Runner run(kernels);
@@ -642,6 +660,7 @@ std::vector<GradientCheck> gradient_checks() {
       }
     }
   }
+  checks.push_back({"router z-loss", check_router_z_loss});
   checks.push_back({"combined experts", check_combined_experts});
   checks.push_back({"gated sum", check_gated_sum});
   checks.push_back({"head parts", check_head_parts});

@@ -89,6 +89,7 @@ TEST(GradientChecks, SeeEveryOutputThatTheyUseOffByOnePercent) {
        {{"route tokens", "weights"}, {"route backward", "dlogits"}}},
       {"routing, scores 0 normalized true balance 0.6",
        {{"route tokens", "balance"}, {"route backward", "dlogits"}}},
+      {"router z-loss", {{"router z-loss", "sum"}, {"router z-loss backward", "dlogits"}}},
       {"combined experts",
        {{"combine experts", "y"},
         {"combine experts backward", "drows"},

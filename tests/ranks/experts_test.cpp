@@ -36,8 +36,14 @@ ModelConfig small(const std::string& name) {
   ModelConfig model = preset("llama-tiny");
   model.experts = name == "few"        ? ExpertFacts{.experts = 4, .choices = 2}
                   : name == "balanced" ? ExpertFacts{.experts = 12, .choices = 2}
+                  : name == "samples"  ? ExpertFacts{.experts = 12, .choices = 3}
                                        : ExpertFacts{.experts = 8, .choices = 4};
   if (name == "balanced") model.experts->balance_factor = 0.1;
+  if (name == "samples") {
+    model.experts->balance_factor = 0.1;
+    model.experts->balances_samples = true;
+    model.experts->z_factor = 0.02;
+  }
   if (name == "shared") {
     model.experts->choices = 2;
     model.experts->ffn_hidden = 48;
@@ -112,16 +118,11 @@ std::vector<RunLayout> layouts() {
   return all;
 }
 
-// Those that a model can have; at night all, by day a third, which another `turn` continues.
-std::vector<RunLayout> layouts_of(const ModelConfig& model, std::size_t turn) {
-  std::vector<RunLayout> all = layouts();
-  if (model.experts->balance_factor > 0)
-    std::erase_if(all, [](const RunLayout& one) { return one.mesh[Axis::kContext] > 1; });
-  return test::sampled(all, 3, turn);
-}
+// At night all, by day a third, which another `turn` continues.
+std::vector<RunLayout> layouts_of(std::size_t turn) { return test::sampled(layouts(), 3, turn); }
 
 std::size_t turn_of(const std::string& model) {
-  return model == "few" ? 0 : model == "balanced" ? 1 : 2;
+  return model == "few" || model == "samples" ? 0 : model == "balanced" ? 1 : 2;
 }
 
 // The biases of choices of this rank's stages, by name.
@@ -158,16 +159,18 @@ TEST_P(ExpertParallel, GivesTheLossesAndGradientNormsOfOneProcess) {
   for (int step = 0; step < kSteps; ++step) alone.push_back(one.step());
   ASSERT_LT(alone.back().loss, alone.front().loss);
   const auto biases = biases_of(one);
-  for (const RunLayout& layout : layouts_of(model, turn_of(GetParam()))) {
+  for (const RunLayout& layout : layouts_of(turn_of(GetParam()))) {
     SCOPED_TRACE(layout.name);
     TrainingRun run(ranks::world(), layout, model);
     for (const StepReport& wanted : alone) {
       const StepReport got = run.step();
       EXPECT_NEAR(got.loss, wanted.loss, 1e-5 * wanted.loss);
       EXPECT_NEAR(got.grad_norm, wanted.grad_norm, 1e-4 * wanted.grad_norm);
-      ASSERT_EQ(got.figures.size(), 1U);
-      if (layout.mesh[Axis::kContext] > 1) continue;  // the balance is of the rows of a rank
-      EXPECT_NEAR(got.figures[0].sum, wanted.figures[0].sum, 1e-5 * wanted.figures[0].sum);
+      ASSERT_EQ(got.figures.size(), model.experts->z_factor == 0 ? 1U : 2U);
+      // Context ranks round attention differently, and with "few" one choice of a step is a tie.
+      const double near = layout.mesh[Axis::kContext] > 1 ? 2e-4 : 1e-5;
+      for (std::size_t i = 0; i < got.figures.size(); ++i)
+        EXPECT_NEAR(got.figures[i].sum, wanted.figures[i].sum, near * wanted.figures[i].sum);
     }
     // Counts of tokens are whole numbers: the same bits everywhere.
     for (const auto& [name, bias] : biases_of(run)) EXPECT_EQ(bias, biases.at(name)) << name;
@@ -180,7 +183,7 @@ TEST_P(ExpertParallel, GivesTheGradientsOfOneProcess) {
   const auto world = make_single_world(device);
   TrainingRun one(*world, {.name = "one process"}, model);
   const auto alone = gradients_of(one);
-  for (const RunLayout& layout : layouts_of(model, 0)) {
+  for (const RunLayout& layout : layouts_of(0)) {
     const bool whole = layout.mesh[Axis::kTensor] == 1;
     if (!whole || layout.zero > 0) continue;  // parts of the gradients are on other ranks
     SCOPED_TRACE(layout.name);
@@ -203,7 +206,8 @@ TEST_P(ExpertParallel, GivesTheGradientsOfOneProcess) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, ExpertParallel,
-                         testing::Values("few", "balanced", "norms", "shared", "biased"));
+                         testing::Values("few", "balanced", "samples", "norms", "shared",
+                                         "biased"));
 
 TEST(ExpertParallelHalf, IsNearOneProcess) {
   ModelConfig model = small("few");
@@ -212,7 +216,7 @@ TEST(ExpertParallelHalf, IsNearOneProcess) {
   const auto world = make_single_world(device);
   TrainingRun one(*world, {.name = "one process"}, model);
   const std::vector<double> alone = one.losses(kSteps);
-  for (const RunLayout& layout : layouts_of(model, 1)) {
+  for (const RunLayout& layout : layouts_of(1)) {
     SCOPED_TRACE(layout.name);
     TrainingRun run(ranks::world(), layout, model);
     const std::vector<double> losses = run.losses(kSteps);
@@ -235,7 +239,7 @@ TEST(ExpertParallelEvaluation, GivesTheLossOfOneProcess) {
   const auto world = make_single_world(device);
   TrainingRun one(*world, {.name = "one process"}, model);
   const double alone = loss_of(one);
-  for (const RunLayout& layout : layouts_of(model, 2)) {
+  for (const RunLayout& layout : layouts_of(2)) {
     SCOPED_TRACE(layout.name);
     TrainingRun run(ranks::world(), layout, model);
     EXPECT_NEAR(loss_of(run), alone, 1e-6 * alone);
@@ -246,7 +250,7 @@ TEST(ExpertParallelEvaluation, GivesTheLossOfOneProcess) {
 TEST(ExpertParallelCheckpoints, AreThoseOfOneProcess) {
   const ModelConfig model = small("biased");
   const std::filesystem::path from_one = ranks::save_from_one_process(model, "experts");
-  for (const RunLayout& layout : layouts_of(model, 2)) {
+  for (const RunLayout& layout : layouts_of(2)) {
     SCOPED_TRACE(layout.name);
     TrainingRun run(ranks::world(), layout, model);
     const std::filesystem::path saved = ranks::expect_saved_again(run, from_one);
@@ -262,7 +266,7 @@ TEST(ExpertParallelCheckpoints, AreThoseOfOneProcess) {
 TEST(ExpertParallelPlan, PredictsMemoryAndBytesOfEveryRank) {
   for (const char* name : {"biased", "norms"}) {
     const ModelConfig model = small(name);
-    for (const RunLayout& layout : layouts_of(model, 0)) {
+    for (const RunLayout& layout : layouts_of(0)) {
       SCOPED_TRACE(layout.name);
       TrainingRun run(ranks::world(), layout, model);
       run.losses(2);
@@ -304,7 +308,7 @@ TEST(ExpertParallelPlan, PredictsMemoryAndBytesOfEveryRank) {
 TEST(ExpertParallelMemory, OfStep3IsAtTheAddressesOfStep6) {
   using Requests = std::vector<std::pair<const std::byte*, std::int64_t>>;
   const ModelConfig model = small("norms");
-  for (const RunLayout& layout : layouts_of(model, 1)) {
+  for (const RunLayout& layout : layouts_of(1)) {
     SCOPED_TRACE(layout.name);
     TrainingRun run(ranks::world(), layout, model);
     Requests third, last;

@@ -284,7 +284,7 @@ inline std::vector<RunLayout> all_layouts_of(const std::string& model, int ranks
   // The balance is one of whole micro-batches, so these are the same in every layout.
   if (small(model).experts && small(model).experts->balance_factor > 0) {
     std::erase_if(all, [](const RunLayout& one) {
-      return one.mesh[Axis::kContext] > 1 || !one.sizes.empty() || one.micro != RunLayout{}.micro;
+      return !one.sizes.empty() || one.micro != RunLayout{}.micro;
     });
   }
   return all;

@@ -15,6 +15,7 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "kv-channels:1 "
      "num-query-groups:1 num-experts:1 moe-ffn-hidden-size:1 moe-router-topk:1 "
      "moe-router-pre-softmax moe-router-load-balancing-type:1 moe-aux-loss-coeff:1 "
+     "moe-z-loss-coeff:1 "
      "moe-router-score-function:1 moe-router-enable-expert-bias moe-router-bias-update-rate:1 "
      "moe-router-num-groups:1 moe-router-group-topk:1 moe-router-topk-scaling-factor:1 "
      "moe-layer-freq:1 moe-shared-expert-intermediate-size:1 multi-latent-attention rope-type:1 "
@@ -271,8 +272,7 @@ constexpr MegatronGroup kMegatronFlags[] = {
     {kSame, "tokenizer-padding-side:1=right", "what is padded is padded at the end"},
     {kSame, "mtp-num-layers:1=0", "the model has no heads for later tokens"},
     {kSame, "moe-router-dtype:1=fp32", "logits of the router are fp32"},
-    {kSame, "moe-z-loss-coeff:1=0|0.0 moe-input-jitter-eps:1=0|0.0",
-     "there is neither a z-loss nor a jitter; --moe-aux-loss-coeff balances the experts"},
+    {kSame, "moe-input-jitter-eps:1=0|0.0", "the inputs of routers have no jitter"},
     {kSame, "data-parallel-sharding-strategy:1=no_shard", "--zero-stage shards"},
     {kSame, "sample-rate:1=1|1.0 mid-level-dataset-surplus:1=0.005", "as Megatron-core has it"},
 

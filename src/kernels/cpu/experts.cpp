@@ -23,6 +23,14 @@ Sizes sizes_of(const Tensor& choices, const Tensor& logits) {
 
 constexpr float kTinySum = 1e-20F;  // added to sums of sigmoids
 
+// The logarithm of the sum of exp(x[m]).
+float log_sum_of(const CpuContext& context, const float* x, std::int64_t m) {
+  float maximum = 0;
+  float sum = 0;
+  context.vector.loss_statistics(x, m, &maximum, &sum);
+  return maximum + std::log(sum);
+}
+
 // y[m]: the scores of x[m].
 void write_scores(const CpuContext& context, float* y, const float* x, std::int64_t m,
                   ScoreKind kind) {
@@ -30,10 +38,7 @@ void write_scores(const CpuContext& context, float* y, const float* x, std::int6
     for (std::int64_t e = 0; e < m; ++e) y[e] = 1 / (1 + std::exp(-x[e]));
     return;
   }
-  float maximum = 0;
-  float sum = 0;
-  context.vector.loss_statistics(x, m, &maximum, &sum);
-  context.vector.loss_gradient(y, Type::kF32, x, m, m, maximum + std::log(sum), 1);
+  context.vector.loss_gradient(y, Type::kF32, x, m, m, log_sum_of(context, x, m), 1);
 }
 
 // Makes the shares of a token of its sigmoids p[m]. Returns what they were divided by.
@@ -267,6 +272,31 @@ void execute(CpuContext& context, const RouteBackward& call) {
         std::fill_n(dlogits, sizes.m, 0.0F);
       }
       if (factor != 0) add_balance_gradient(dlogits, p, counts, sizes.m, factor);
+    }
+  });
+}
+
+void execute(CpuContext& context, const RouterZLoss& call) {
+  const std::int64_t n = call.logits.dim(0), m = call.logits.dim(1);
+  auto* z = reinterpret_cast<float*>(context.scratch.shared(n * 4));
+  context.ranges(n, grain_of(m * 8), [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t t = begin; t < end; ++t)
+      z[t] = log_sum_of(context, call.logits.data<float>() + t * m, m);
+  });
+  double sum = 0;
+  for (std::int64_t t = 0; t < n; ++t) sum += static_cast<double>(z[t]) * z[t];
+  *call.sum.data<double>() += sum;
+}
+
+void execute(CpuContext& context, const RouterZLossBackward& call) {
+  const std::int64_t n = call.logits.dim(0), m = call.logits.dim(1);
+  const double factor = 2 * call.factor * *call.scale.data<float>();
+  context.ranges(n, grain_of(m * 8), [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t t = begin; t < end; ++t) {
+      const float* x = call.logits.data<float>() + t * m;
+      const float z = log_sum_of(context, x, m);
+      context.vector.loss_gradient(call.dlogits.data<float>() + t * m, Type::kF32, x, m, m, z,
+                                   static_cast<float>(factor * z));
     }
   });
 }

@@ -31,6 +31,8 @@ void execute(const EmbeddingForward& call, const CallContext& context);
 void execute(const EmbeddingBackward& call, const CallContext& context);
 void execute(const RouteTokens& call, const CallContext& context);
 void execute(const RouteBackward& call, const CallContext& context);
+void execute(const RouterZLoss& call, const CallContext& context);
+void execute(const RouterZLossBackward& call, const CallContext& context);
 void execute(const ExcessChoices& call, const CallContext& context);
 void execute(const SortByExpert& call, const CallContext& context);
 void execute(const CombineExperts& call, const CallContext& context);

@@ -27,6 +27,8 @@ void execute(const EmbeddingForward& call);
 void execute(const EmbeddingBackward& call);
 void execute(const RouteTokens& call);
 void execute(const RouteBackward& call);
+void execute(const RouterZLoss& call);
+void execute(const RouterZLossBackward& call);
 void execute(const ExcessChoices& call);
 void execute(const SortByExpert& call);
 void execute(const CombineExperts& call);

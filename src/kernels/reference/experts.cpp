@@ -29,6 +29,16 @@ Values scores_of(const Tensor& logits, ScoreKind kind) {
   return s;
 }
 
+// The logarithm of the sum of exp() of a row of logits.
+double log_sum(const Values& logits, std::int64_t token) {
+  double maximum = -kInfinity;
+  for (std::int64_t e = 0; e < logits.shape()[1]; ++e)
+    maximum = std::fmax(maximum, logits(token, e));
+  double sum = 0;
+  for (std::int64_t e = 0; e < logits.shape()[1]; ++e) sum += std::exp(logits(token, e) - maximum);
+  return maximum + std::log(sum);
+}
+
 // The shares of each row of scores.
 Values shares_of(const Values& scores, ScoreKind kind) {
   Values p = scores;
@@ -234,6 +244,28 @@ void execute(const RouteBackward& call) {
     }
     for (double& one : dp) one = (one - mean) / sum;
     add_sigmoid_gradient(dlogits, t, scores, dp);
+  }
+  dlogits.write(call.dlogits);
+}
+
+void execute(const RouterZLoss& call) {
+  const Values logits = Values::read(call.logits);
+  Values sum = Values::read(call.sum);
+  for (std::int64_t t = 0; t < call.logits.dim(0); ++t) {
+    const double z = log_sum(logits, t);
+    sum(0) += z * z;
+  }
+  sum.write(call.sum);
+}
+
+void execute(const RouterZLossBackward& call) {
+  const Values logits = Values::read(call.logits);
+  const Values p = scores_of(call.logits, ScoreKind::kSoftmax);
+  const double factor = 2 * call.factor * Values::read(call.scale)(0);
+  Values dlogits(call.dlogits.shape());
+  for (std::int64_t t = 0; t < call.logits.dim(0); ++t) {
+    const double slope = factor * log_sum(logits, t);
+    for (std::int64_t e = 0; e < call.logits.dim(1); ++e) dlogits(t, e) = slope * p(t, e);
   }
   dlogits.write(call.dlogits);
 }

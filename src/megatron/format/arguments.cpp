@@ -36,7 +36,7 @@ class Arguments {
     return *value;
   }
   double number(const char* name, double otherwise) const {
-    const PickleValue* value = find(name);
+    const PickleValue* value = sole(find(name));
     if (value == nullptr) return otherwise;
     if (value->kind == Kind::kInt) return static_cast<double>(value->integer);
     if (value->kind != Kind::kFloat || !std::isfinite(value->number)) wrong(name, "a number");
@@ -49,7 +49,7 @@ class Arguments {
     return value->truth;
   }
   std::string word(const char* name, const std::string& otherwise) const {
-    const PickleValue* value = find(name);
+    const PickleValue* value = sole(find(name));
     if (value == nullptr) return otherwise;
     if (value->kind != Kind::kText) wrong(name, "a word");
     return value->text;
@@ -94,6 +94,12 @@ class Arguments {
   }
 
  private:
+  // What Megatron-core's flags of one or several values have: the value, or a list of one.
+  static const PickleValue* sole(const PickleValue* value) {
+    const bool list = value != nullptr && value->kind == Kind::kList && value->items.size() == 1;
+    return list ? value->items[0] : value;
+  }
+
   const PickleValue& values_;
   const std::string& where_;
 };
@@ -165,6 +171,9 @@ void set_experts(const Arguments& arguments, ModelConfig& model) {
   facts.choices = arguments.size("moe_router_topk").value_or(2);
   facts.normalized = !arguments.flag("moe_router_pre_softmax", false);
   facts.balance_factor = arguments.number("moe_aux_loss_coeff", 0);
+  facts.balances_samples =
+      arguments.word("moe_router_load_balancing_type", "aux_loss") == "seq_aux_loss";
+  facts.z_factor = arguments.number("moe_z_loss_coeff", 0);
   facts.shared_ffn_hidden = arguments.size("moe_shared_expert_intermediate_size").value_or(0);
   facts.shared_gate = arguments.flag("moe_shared_expert_gate", false);
   if (arguments.word("moe_router_score_function", "softmax") != "softmax")

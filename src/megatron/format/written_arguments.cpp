@@ -101,6 +101,9 @@ void write_experts(const ModelConfig& model, NamedValues<Out> values) {
   values.size("moe_ffn_hidden_size", model.expert_ffn_hidden());
   values.flag("moe_router_pre_softmax", !facts.normalized);
   values.number("moe_aux_loss_coeff", facts.balance_factor);
+  values.word("moe_router_load_balancing_type",
+              facts.balances_samples ? "seq_aux_loss" : "aux_loss");
+  if (facts.z_factor != 0) values.number("moe_z_loss_coeff", facts.z_factor);
   values.flag("moe_grouped_gemm", false);  // one module for each expert
   if (facts.shared_ffn_hidden != 0)
     values.size("moe_shared_expert_intermediate_size", facts.shared_ffn_hidden);

@@ -3,15 +3,29 @@
 #include <utility>
 
 #include "ops/experts/row_scores.h"
+#include "ops/experts/z_loss.h"
 
 namespace piton {
 namespace {
+
+// The rows that one balance is of: a part of [n, ...] here, and those of other ranks.
+struct BalancedRows {
+  std::int64_t parts = 1;
+  std::int64_t ranks = 1;
+
+  Tensor part(const Tensor& tensor, std::int64_t i) const {
+    if (!tensor.defined()) return tensor;
+    const std::int64_t size = tensor.dim(0) / parts;
+    return tensor.slice(0, i * size, size);
+  }
+};
 
 // The backward function of the routing, and what it needs from forward.
 struct RoutingNode {
   std::int64_t logits_id = -1;
   std::int64_t weights_id = -1;
   RoutingRules rules;
+  BalancedRows balanced;
   Kept scale = {};  // of the balance
   Kept logits = {};
   Kept choices = {};
@@ -25,18 +39,23 @@ struct RoutingNode {
     if (!dweights.defined() && !balances) return;
     Context& context = backward.context();
     const Tensor logits_of_x = logits.get();
+    const Tensor chosen = choices.get();
     Tensor dlogits = context.activation(logits_of_x.dtype(), logits_of_x.shape());
-    context.kernels.run(RouteBackward{.dlogits = dlogits,
-                                      .dweights = dweights,
-                                      .logits = logits_of_x,
-                                      .choices = choices.get(),
-                                      .counts = balances ? counts.get() : Tensor(),
-                                      .scale = balances ? scale.get() : Tensor(),
-                                      .balance_factor = balances ? rules.balance_factor : 0,
-                                      .normalized = rules.normalized,
-                                      .score = rules.score,
-                                      .factor = rules.factor},
-                        context.stream);
+    const BalancedRows rows = balances ? balanced : BalancedRows();
+    const double factor = rules.balance_factor / static_cast<double>(rows.ranks);
+    for (std::int64_t i = 0; i < rows.parts; ++i) {
+      context.kernels.run(RouteBackward{.dlogits = rows.part(dlogits, i),
+                                        .dweights = rows.part(dweights, i),
+                                        .logits = rows.part(logits_of_x, i),
+                                        .choices = rows.part(chosen, i),
+                                        .counts = balances ? rows.part(counts.get(), i) : Tensor(),
+                                        .scale = balances ? scale.get() : Tensor(),
+                                        .balance_factor = balances ? factor : 0,
+                                        .normalized = rules.normalized,
+                                        .score = rules.score,
+                                        .factor = rules.factor},
+                          context.stream);
+    }
     backward.give(logits_id, std::move(dlogits));
   }
 
@@ -50,41 +69,69 @@ struct RoutingNode {
   }
 };
 
-// How often each expert is chosen by the scores alone, for the balance.
-Tensor count_for_balance(Context& context, const Tensor& logits, const RoutingRules& rules) {
-  const std::int64_t n = logits.dim(0);
-  const Tensor counts = context.activation(DType::kI32, {logits.dim(1)});
-  context.kernels.run(RouteTokens{.weights = context.workspace(logits.dtype(), {n, rules.choices}),
-                                  .choices = context.workspace(DType::kI32, {n, rules.choices}),
-                                  .counts = counts,
-                                  .balance = context.balance.sum,
-                                  .logits = logits,
-                                  .score = rules.score},
-                      context.stream);
+// The rows of all ranks that have rows of the same samples.
+Tensor rows_of_samples(Context& context, const Tensor& mine, Communicator* ranks) {
+  if (ranks == nullptr || ranks->size() == 1) return mine;
+  const Tensor all = context.activation(mine.dtype(), {mine.dim(0) * ranks->size(), mine.dim(1)});
+  const Event ready = ranks->all_gather(all, mine, context.stream);
+  for (const Tensor& tensor : {all, mine}) context.arena.hold(tensor, ready.fence());
+  context.await(ready);
+  return all;
+}
+
+// How often each expert is chosen by the scores alone, for the balance: [parts experts].
+Tensor count_for_balance(Context& context, const Tensor& logits, const Router& router,
+                         const BalancedRows& rows) {
+  const std::int64_t k = router.rules.choices;
+  const Tensor counts = context.activation(DType::kI32, {rows.parts * logits.dim(1)});
+  const bool adds = router.context == nullptr || router.context->rank() == 0;
+  for (std::int64_t i = 0; i < rows.parts; ++i) {
+    const Tensor all = rows_of_samples(context, rows.part(logits, i), router.context);
+    context.kernels.run(RouteTokens{.weights = context.workspace(all.dtype(), {all.dim(0), k}),
+                                    .choices = context.workspace(DType::kI32, {all.dim(0), k}),
+                                    .counts = rows.part(counts, i),
+                                    .balance = adds ? context.balance.sum : Tensor(),
+                                    .logits = all,
+                                    .score = router.rules.score},
+                        context.stream);
+  }
   return counts;
+}
+
+BalancedRows balanced_rows(const Context& context, const Router& router, std::int64_t n) {
+  BalancedRows rows;
+  if (router.context != nullptr) rows.ranks = router.context->size();
+  if (!router.rules.balances_samples) return rows;
+  rows.parts = n / context.rows.sequence;
+  PITON_ASSERT(rows.parts * context.rows.sequence == n, "{} rows of samples of {}", n,
+               context.rows.sequence);
+  return rows;
 }
 
 }  // namespace
 
-Routing routed(Context& context, const Value& x, Parameter& router, Parameter* bias,
-               const RoutingRules& rules) {
+Routing routed(Context& context, const Value& x, const Router& router) {
+  const RoutingRules& rules = router.rules;
   const std::int64_t n = x.tensor.dim(0);
-  const std::int64_t experts = router.shape[0];
-  const Value logits = row_scores(context, x, router);
+  const Value logits = row_scores(context, x, *router.weight);
+  add_z_loss(context, logits, rules.z_factor);
   Routing routing{.weights = {context.activation(logits.tensor.dtype(), {n, rules.choices})},
                   .choices = context.activation(DType::kI32, {n, rules.choices})};
   const bool balances = context.balance.sum.defined() ||
                         (rules.balance_factor != 0 && context.balance.scale.defined());
-  // Whether the balance counts other choices than these.
-  const bool apart = balances && (bias != nullptr || rules.groups.divide());
+  const BalancedRows rows = balances ? balanced_rows(context, router, n) : BalancedRows();
+  // Whether the balance counts other choices than these, or in parts.
+  const bool apart = balances && (router.bias != nullptr || rules.groups.divide() ||
+                                  rows.parts > 1 || rows.ranks > 1);
   Tensor counts;
   if (balances) {
-    counts = apart ? count_for_balance(context, logits.tensor, rules)
-                   : context.activation(DType::kI32, {experts});
+    counts = apart ? count_for_balance(context, logits.tensor, router, rows)
+                   : context.activation(DType::kI32, {router.weight->shape[0]});
   }
   {
     WeightUse use;
-    if (bias != nullptr) use = context.weights.acquire(*bias, WeightForm::kRows, context.stream);
+    if (router.bias != nullptr)
+      use = context.weights.acquire(*router.bias, WeightForm::kRows, context.stream);
     context.kernels.run(RouteTokens{.weights = routing.weights.tensor,
                                     .choices = routing.choices,
                                     .counts = apart ? Tensor() : counts,
@@ -93,20 +140,22 @@ Routing routed(Context& context, const Value& x, Parameter& router, Parameter* b
                                     .normalized = rules.normalized,
                                     .score = rules.score,
                                     .factor = rules.factor,
-                                    .bias = bias != nullptr ? use.rows() : Tensor(),
+                                    .bias = router.bias != nullptr ? use.rows() : Tensor(),
                                     .groups = rules.groups},
                         context.stream);
   }
   if (context.tape == nullptr) return routing;
   routing.weights = context.tape->output(routing.weights.tensor);
-  RoutingNode node{.logits_id = logits.id,
-                   .weights_id = routing.weights.id,
-                   .rules = rules,
-                   .scale = context.tape->keep(context.balance.scale),
-                   .logits = context.tape->keep(logits.tensor),
-                   .choices = context.tape->keep(routing.choices),
-                   .counts = context.tape->keep(counts),
-                   .bias = bias != nullptr && bias->trainable ? bias : nullptr};
+  RoutingNode node{
+      .logits_id = logits.id,
+      .weights_id = routing.weights.id,
+      .rules = rules,
+      .balanced = rows,
+      .scale = context.tape->keep(context.balance.scale),
+      .logits = context.tape->keep(logits.tensor),
+      .choices = context.tape->keep(routing.choices),
+      .counts = context.tape->keep(counts),
+      .bias = router.bias != nullptr && router.bias->trainable ? router.bias : nullptr};
   context.tape->record([node = std::move(node)](Backward& backward) { node.run(backward); });
   return routing;
 }

@@ -1,6 +1,7 @@
 // The choice of the experts of each token (kernels/experts.h, RouteTokens).
 #pragma once
 
+#include "comm/communicator.h"
 #include "kernels/experts.h"
 #include "ops/tape.h"
 
@@ -12,9 +13,19 @@ struct RoutingRules {
   ScoreKind score = ScoreKind::kSoftmax;
   double factor = 1;  // of the weights
   ExpertGroups groups;
-  // Of the balance in the loss, times the share of this rank where several ranks add up their
-  // gradients.
+  // Of the balance and of the z-loss in the loss, times the share of this rank where several ranks
+  // add up their gradients.
   double balance_factor = 0;
+  double z_factor = 0;
+  // The balance is of the rows of each sample, not of all rows of the micro-batch together.
+  bool balances_samples = false;
+};
+
+struct Router {
+  Parameter* weight = nullptr;  // [experts, h]
+  Parameter* bias = nullptr;    // [experts], or null
+  RoutingRules rules;
+  Communicator* context = nullptr;  // ranks with the other rows of the same samples; null: none
 };
 
 struct Routing {
@@ -22,15 +33,18 @@ struct Routing {
   Tensor choices;  // int32 [n, k]
 };
 
-// x [n, h], router [experts, h]. The product is in fp32 (fp64). Adds n L, the balance of the layer,
-// to context.balance.sum, if there is one; the gradient of balance_factor n L, times
+// x [n, h]; the product with the weight is in fp32 (fp64). Adds n L, the balance of the layer, to
+// context.balance.sum, if there is one; the gradient of balance_factor n L, times
 // context.balance.scale, is added in backward. The choices that the balance counts are those of the
-// scores alone, without bias and groups, as in Megatron-core.
+// scores alone, without bias and groups, as in Megatron-core. With balances_samples n L is the sum
+// over the samples of their rows times the L of these rows (`seq_aux_loss` of Megatron-core).
 //
-// bias [experts], or null: backward adds ExcessChoices to its gradient. Counting is part of
-// backward because each micro-batch of a step goes back exactly once, whatever is computed again,
-// and because the sums of gradients over micro-batches and ranks then are those of the counts.
-Routing routed(Context& context, const Value& x, Parameter& router, Parameter* bias,
-               const RoutingRules& rules);
+// Ranks of `context` gather their logits for the choices that the balance counts, so that L is of
+// whole samples. The first of them adds it.
+//
+// With a bias backward adds ExcessChoices to its gradient. Counting is part of backward because
+// each micro-batch of a step goes back exactly once, whatever is computed again, and because the
+// sums of gradients over micro-batches and ranks then are those of the counts.
+Routing routed(Context& context, const Value& x, const Router& router);
 
 }  // namespace piton

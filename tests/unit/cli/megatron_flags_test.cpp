@@ -179,7 +179,7 @@ TEST(MegatronFlags, OfExpertsAreOptionsOrChangeNothing) {
                "--moe-layer-freq",
                "1",
                "--moe-z-loss-coeff",
-               "0",
+               "1e-3",
                "--moe-token-dispatcher-type",
                "alltoall",
                "--expert-model-parallel-size",
@@ -187,17 +187,15 @@ TEST(MegatronFlags, OfExpertsAreOptionsOrChangeNothing) {
   EXPECT_EQ(f.options.model.mlp.experts, 8);
   EXPECT_EQ(f.options.parallel.expert, 2);
   EXPECT_EQ(f.options.model.mlp.balance_factor, 1e-2);
+  EXPECT_EQ(f.options.model.mlp.z_factor, 1e-3);
   EXPECT_EQ(f.options.model.mlp.router.score, "sigmoid");
   EXPECT_TRUE(f.options.model.mlp.router.choice_bias);
   EXPECT_EQ(f.options.model.mlp.router.weight_factor, 2.5);
   KeptLog log;
   f.flags.report(log);
   EXPECT_EQ(log.lines.size(), 3U);
-  EXPECT_EQ(f.failure({"--moe-z-loss-coeff", "1e-3"}),
-            "--moe-z-loss-coeff: got \"1e-3\", wanted 0 or 0.0; there is neither a z-loss nor a "
-            "jitter; --moe-aux-loss-coeff balances the experts");
   EXPECT_THAT(f.failure({"--moe-router-load-balancing-type", "sinkhorn"}),
-              HasSubstr("wanted one of aux_loss, none"));
+              HasSubstr("wanted one of aux_loss, seq_aux_loss, none"));
   EXPECT_THAT(f.failure({"--moe-router-force-load-balancing"}),
               HasSubstr("not yet; a token goes to the experts that it scores best"));
 }

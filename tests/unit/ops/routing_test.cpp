@@ -1,0 +1,125 @@
+// The balance of samples and the z-loss of a router, with their gradients, against Megatron-core
+// (tests/golden/router_losses.txt, made by tools/oracle/router_losses.py). Its softmax is fp32.
+#include "ops/experts/routing.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "device/host_device.h"
+#include "kernels/reference/kernels.h"
+#include "support/tensors.h"
+
+namespace piton {
+namespace {
+
+using test::tensor_of;
+using test::value_at;
+
+std::vector<double> numbers_of(std::istream& file) {
+  std::string line;
+  std::getline(file, line);
+  std::istringstream words(line);
+  std::vector<double> list;
+  for (double one = 0; words >> one;) list.push_back(one);
+  return list;
+}
+
+struct RouterCase {
+  std::int64_t samples = 0, sequence = 0, experts = 0;
+  RoutingRules rules;
+  std::vector<double> logits, slope, weights, losses, gradient;
+
+  std::int64_t rows() const { return samples * sequence; }
+};
+
+std::vector<RouterCase> router_cases() {
+  std::ifstream file(std::string(PITON_SOURCE_DIR) + "/tests/golden/router_losses.txt");
+  std::string line;
+  std::getline(file, line);
+  std::vector<RouterCase> cases;
+  for (;;) {
+    const std::vector<double> head = numbers_of(file);
+    if (head.size() != 8) return cases;
+    const auto integer = [&](std::size_t i) { return static_cast<std::int64_t>(head[i]); };
+    RouterCase one{.samples = integer(0),
+                   .sequence = integer(1),
+                   .experts = integer(2),
+                   .rules = {.choices = integer(3),
+                             .normalized = head[5] != 0,
+                             .score = head[4] != 0 ? ScoreKind::kSigmoid : ScoreKind::kSoftmax,
+                             .balance_factor = head[6],
+                             .z_factor = head[7],
+                             .balances_samples = true}};
+    for (std::vector<double>* list :
+         {&one.logits, &one.slope, &one.weights, &one.losses, &one.gradient})
+      *list = numbers_of(file);
+    cases.push_back(one);
+  }
+}
+
+// Logits are x itself, whose router is the unit matrix. One sum over all rows, as in a session,
+// is divided by their number.
+void expect_router_of_megatron(const RouterCase& one) {
+  HostDevice device;
+  Arena arena{device};
+  const std::unique_ptr<Stream> stream = device.make_stream();
+  const std::unique_ptr<Kernels> kernels = make_reference_kernels();
+  ResidentWeights weights{*kernels, arena};
+  Tape tape;
+  const std::int64_t n = one.rows(), m = one.experts, k = one.rules.choices;
+  Parameter router;
+  router.name = "router";
+  router.shape = {m, m};
+  router.dtype = DType::kF64;
+  router.trainable = false;
+  router.value = host_tensor(DType::kF64, {m, m});
+  for (std::int64_t e = 0; e < m; ++e) test::set_value(router.value, e * m + e, 1);
+  Context context{
+      .kernels = *kernels,
+      .stream = *stream,
+      .device = device,
+      .arena = arena,
+      .weights = weights,
+      .tape = &tape,
+      .rows = {.sequence = one.sequence},
+      .balance = {.sum = tensor_of(DType::kF64, {1}, std::vector{0.0}),
+                  .z_sum = tensor_of(DType::kF64, {1}, std::vector{0.0}),
+                  .scale = tensor_of(DType::kF64, {1}, std::vector{1 / static_cast<double>(n)})}};
+  const Value x = tape.leaf(tensor_of(DType::kF64, {n, m}, one.logits));
+  const Routing routing = routed(context, x, {.weight = &router, .rules = one.rules});
+  std::vector<double> slope;
+  for (std::int64_t i = 0; i < n * k; ++i) {
+    const auto expert = static_cast<std::int64_t>(value_at(routing.choices, i));
+    const auto at = static_cast<std::size_t>(i / k * m + expert);
+    EXPECT_NEAR(value_at(routing.weights.tensor, i), one.weights[at], 1e-6);
+    slope.push_back(one.slope[at]);
+  }
+  const auto rows = static_cast<double>(n);
+  EXPECT_NEAR(value_at(context.balance.sum, 0), rows * one.losses[0], 1e-6 * rows);
+  if (one.rules.z_factor != 0)
+    EXPECT_NEAR(value_at(context.balance.z_sum, 0), rows * one.losses[1], 1e-12 * rows);
+  else
+    EXPECT_EQ(value_at(context.balance.z_sum, 0), 0);
+  tape.seed(routing.weights, tensor_of(DType::kF64, {n, k}, slope));
+  tape.backward(context, Tape::Mode::kWhole);
+  const Tensor dx = tape.take_gradient(x, context);
+  for (std::size_t i = 0; i < one.gradient.size(); ++i)
+    EXPECT_NEAR(value_at(dx, static_cast<std::int64_t>(i)), one.gradient[i], 1e-6);
+}
+
+TEST(Routing, HasTheBalanceOfSamplesAndTheZLossOfMegatron) {
+  const std::vector<RouterCase> cases = router_cases();
+  ASSERT_EQ(cases.size(), 4U);
+  for (const RouterCase& one : cases) {
+    SCOPED_TRACE(fmt::format("{} samples, {} of {}", one.samples, one.rules.choices, one.experts));
+    expect_router_of_megatron(one);
+  }
+}
+
+}  // namespace
+}  // namespace piton
