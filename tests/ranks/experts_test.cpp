@@ -167,7 +167,7 @@ TEST_P(ExpertParallel, GivesTheLossesAndGradientNormsOfOneProcess) {
       EXPECT_NEAR(got.loss, wanted.loss, 1e-5 * wanted.loss);
       EXPECT_NEAR(got.grad_norm, wanted.grad_norm, 1e-4 * wanted.grad_norm);
       ASSERT_EQ(got.figures.size(), model.experts->z_factor == 0 ? 1U : 2U);
-      // Context ranks round attention differently, and with "few" one choice of a step is a tie.
+      // Context ranks round attention differently: a choice of expert near a tie may change.
       const double near = layout.mesh[Axis::kContext] > 1 ? 2e-4 : 1e-5;
       for (std::size_t i = 0; i < got.figures.size(); ++i)
         EXPECT_NEAR(got.figures[i].sum, wanted.figures[i].sum, near * wanted.figures[i].sum);
