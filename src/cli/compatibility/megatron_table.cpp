@@ -38,6 +38,7 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "train-samples:1 lr-decay-samples:1 lr-warmup-samples:1 lr-decay-tokens:1 lr-warmup-tokens:1 "
      "lr-wsd-decay-style:1 "
      "lr-wsd-decay-samples:1 lr-wsd-decay-iters:1 "
+     "iterations-to-skip:* full-validation check-weight-hash-across-dp-replicas-interval:1 "
      "log-interval:1 log-params-norm log-num-zeros-in-grad exit-interval:1 exit-duration-in-mins:1 "
      "no-bias-gelu-fusion use-flash-attn "
      "optimizer:1 "
