@@ -248,16 +248,16 @@ void RunOpener::open_data() {
   const std::map<std::string, std::string> prefixes =
       convert_on_first_rank(given_, reading, everyone_, sinks_, run_.records);
   together([&] {
-    PretrainOptions options = given_;
-    options.data = with_prefixes(std::move(options.data), prefixes);
-    if (options.loop.num_train_epochs) {
-      const RunLength found =
-          length_of_epochs(options, run_.plan, run_.tokenizer.get(), inputs_.samples);
-      settle_found(found);
-      settle_length(found, options, run_.plan);
+    const auto options = [&] {
+      PretrainOptions with_corpora = given_;
+      with_corpora.data = with_prefixes(std::move(with_corpora.data), prefixes);
+      return with_corpora;
+    };
+    if (given_.loop.num_train_epochs) {
+      settle_found(length_of_epochs(options(), run_.plan, run_.tokenizer.get(), inputs_.samples));
     }
     run_.data = std::make_unique<RunData>(
-        options, run_.plan, run_.tokenizer.get(), sinks_,
+        options(), run_.plan, run_.tokenizer.get(), sinks_,
         RunInputs{.own = inputs_.samples, .files = files_by_prefix(prefixes)});
     run_.state.facts.merge(run_.data->facts());
     open_prompts();
