@@ -5,13 +5,13 @@
 #include <cmath>
 #include <fstream>
 #include <memory>
-#include <sstream>
 #include <string>
 #include <vector>
 
 #include "device/host_device.h"
 #include "kernels/kernels.h"
 #include "kernels/reference/kernels.h"
+#include "support/golden_numbers.h"
 #include "support/tensors.h"
 
 namespace piton::test {
@@ -23,22 +23,13 @@ struct GoldenCase {
   std::vector<double> logits, teacher, labels, mask, loss, divergence, gradient;
 };
 
-std::vector<double> numbers_in(std::istream& file) {
-  std::string line;
-  std::getline(file, line);
-  std::istringstream words(line);
-  std::vector<double> list;
-  for (double one = 0; words >> one;) list.push_back(one);
-  return list;
-}
-
 std::vector<GoldenCase> golden() {
   std::ifstream file(std::string(PITON_SOURCE_DIR) + "/tests/golden/distillation.txt");
   std::string line;
   std::getline(file, line);
   std::vector<GoldenCase> cases;
   for (;;) {
-    const std::vector<double> head = numbers_in(file);
+    const std::vector<double> head = next_numbers(file);
     if (head.size() != 4) return cases;
     GoldenCase one{.temperature = head[0],
                    .weight = head[1],
@@ -46,7 +37,7 @@ std::vector<GoldenCase> golden() {
                    .columns = static_cast<std::int64_t>(head[3])};
     for (std::vector<double>* list : {&one.logits, &one.teacher, &one.labels, &one.mask, &one.loss,
                                       &one.divergence, &one.gradient})
-      *list = numbers_in(file);
+      *list = next_numbers(file);
     cases.push_back(one);
   }
 }

@@ -4,7 +4,6 @@
 
 #include <fstream>
 #include <memory>
-#include <sstream>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -12,6 +11,7 @@
 #include "device/host_device.h"
 #include "kernels/kernels.h"
 #include "kernels/reference/kernels.h"
+#include "support/golden_numbers.h"
 #include "support/tensors.h"
 
 namespace piton::test {
@@ -27,38 +27,29 @@ struct MegatronCase {
   std::vector<double> logits, bias, slope, weights, balance, gradient;
 };
 
-std::vector<double> words_of(std::istream& file) {
-  std::string line;
-  std::getline(file, line);
-  std::istringstream words(line);
-  std::vector<double> list;
-  for (double one = 0; words >> one;) list.push_back(one);
-  return list;
-}
-
 std::vector<MegatronCase> cases_of_megatron() {
   std::ifstream file(std::string(PITON_SOURCE_DIR) + "/tests/golden/expert_balance.txt");
   std::string line;
   std::getline(file, line);
   std::vector<MegatronCase> cases;
   for (;;) {
-    const std::vector<double> head = words_of(file);
+    const std::vector<double> head = next_numbers(file);
     if (head.size() != 5 && head.size() != 8) return cases;
     MegatronCase one{.tokens = static_cast<std::int64_t>(head[0]),
                      .experts = static_cast<std::int64_t>(head[1]),
                      .choices = static_cast<std::int64_t>(head[2]),
                      .normalized = head[3] != 0,
                      .factor = head[4]};
-    one.logits = words_of(file);
+    one.logits = next_numbers(file);
     if (head.size() == 8) {
       const auto integer = [&](std::size_t i) { return static_cast<std::int64_t>(head[i]); };
       one.sigmoid = true;
       one.groups = {integer(5), integer(6), integer(2) / integer(6)};
       one.scaling = head[7];
-      one.bias = words_of(file);
+      one.bias = next_numbers(file);
     }
     for (std::vector<double>* list : {&one.slope, &one.weights, &one.balance, &one.gradient})
-      *list = words_of(file);
+      *list = next_numbers(file);
     cases.push_back(one);
   }
 }

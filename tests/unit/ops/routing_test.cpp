@@ -6,12 +6,12 @@
 
 #include <fstream>
 #include <memory>
-#include <sstream>
 #include <string>
 #include <vector>
 
 #include "device/host_device.h"
 #include "kernels/reference/kernels.h"
+#include "support/golden_numbers.h"
 #include "support/tensors.h"
 
 namespace piton {
@@ -19,15 +19,6 @@ namespace {
 
 using test::tensor_of;
 using test::value_at;
-
-std::vector<double> numbers_of(std::istream& file) {
-  std::string line;
-  std::getline(file, line);
-  std::istringstream words(line);
-  std::vector<double> list;
-  for (double one = 0; words >> one;) list.push_back(one);
-  return list;
-}
 
 struct RouterCase {
   std::int64_t samples = 0, sequence = 0, experts = 0;
@@ -43,7 +34,7 @@ std::vector<RouterCase> router_cases() {
   std::getline(file, line);
   std::vector<RouterCase> cases;
   for (;;) {
-    const std::vector<double> head = numbers_of(file);
+    const std::vector<double> head = test::next_numbers(file);
     if (head.size() != 8) return cases;
     const auto integer = [&](std::size_t i) { return static_cast<std::int64_t>(head[i]); };
     RouterCase one{.samples = integer(0),
@@ -57,7 +48,7 @@ std::vector<RouterCase> router_cases() {
                              .balances_samples = true}};
     for (std::vector<double>* list :
          {&one.logits, &one.slope, &one.weights, &one.losses, &one.gradient})
-      *list = numbers_of(file);
+      *list = test::next_numbers(file);
     cases.push_back(one);
   }
 }

@@ -9,9 +9,9 @@
 #include <string>
 #include <string_view>
 
-#include "support/charsmap_bytes.h"
 #include "text/steps/normalizers.h"
 #include "text/unicode/utf8.h"
+#include "unit/text/charsmap_bytes.h"
 
 namespace piton {
 namespace {

@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "support/charsmap_bytes.h"
+#include "unit/text/charsmap_bytes.h"
 
 namespace piton {
 namespace {
