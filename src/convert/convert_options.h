@@ -43,6 +43,7 @@ struct ConvertOptions {
   std::string checkpoint_format;
   std::optional<std::int64_t> tensor;    // ranks; default 1
   std::optional<std::int64_t> pipeline;  // the same
+  std::optional<std::int64_t> expert;    // the same
   std::int64_t layers_of_virtual_stage = 0;
   std::optional<std::int64_t> vocabulary_multiple;  // default 128
   bool core = false;
@@ -66,6 +67,7 @@ struct ConvertOptions {
     return !checkpoint_format.empty()     ? "--ckpt-format"
            : tensor                       ? "--target-tensor-parallel-size"
            : pipeline                     ? "--target-pipeline-parallel-size"
+           : expert                       ? "--target-expert-parallel-size"
            : layers_of_virtual_stage != 0 ? "--num-layers-per-virtual-pipeline-stage"
            : !stage_layers.empty()        ? "--num-layer-list"
            : !empty_layers.empty()        ? "--noop-layers"
@@ -154,6 +156,10 @@ struct ConvertOptions {
              "mg: number of stages that the layers are divided into (default: 1)",
              {.aliases = {"pipeline-model-parallel-size", "tgt-pipeline-model-parallel-size"}}},
       pipeline);
+    v(Option{"target-expert-parallel-size",
+             "mg: number of ranks that the experts of each layer are divided over (default: 1)",
+             {.aliases = {"expert-model-parallel-size"}}},
+      expert);
     v(Option{"num-layers-per-virtual-pipeline-stage",
              "mg: number of layers per virtual stage (0: one stage per rank)",
              {.placeholder = "N"}},

@@ -205,8 +205,10 @@ MegatronLayout layout_of(const ConvertOptions& options, const OpenedModel& from)
   const ModelConfig& model = from.model;
   check_range("--target-tensor-parallel-size", options.tensor.value_or(1), 1, kMostRanks);
   check_range("--target-pipeline-parallel-size", options.pipeline.value_or(1), 1, kMostRanks);
+  check_range("--target-expert-parallel-size", options.expert.value_or(1), 1, kMostRanks);
   MegatronLayout layout{.tensor = static_cast<int>(options.tensor.value_or(1)),
                         .pipeline = static_cast<int>(options.pipeline.value_or(1)),
+                        .expert = static_cast<int>(options.expert.value_or(1)),
                         .fused_mlp = !options.apart_mlp,
                         .stage_layers = options.stage_layers,
                         .empty_layers = options.empty_layers};

@@ -89,6 +89,8 @@ MegatronSource::MegatronSource(const fs::path& folder, const MegatronGiven& give
   stored_.tensor = division.tensor;
   stored_.pipeline = division.pipeline;
   stored_.chunks = division.chunks;
+  stored_.expert = division.expert;
+  stored_.expert_tensor = division.expert_tensor;
   read_arguments(given);
   choose_masters();
   for (int p = 0; p < stored_.pipeline; ++p) {
@@ -192,7 +194,9 @@ void MegatronSource::compare(const MegatronArguments& read, const std::string& w
   layout_.stage_layers = read.layout.stage_layers;
   if (files_->division().whole) {
     layout_.tensor = read.layout.tensor;
+    layout_.expert = read.layout.expert;
   } else {
+    same("expert_model_parallel_size", read.layout.expert, stored_.expert);
     same("tensor_model_parallel_size", read.layout.tensor, stored_.tensor);
   }
   if (files_->division().all_layers) {

@@ -12,6 +12,7 @@
 #include "checkpoint/safetensors.h"
 #include "megatron/deepspeed/deepspeed_files.h"
 #include "megatron/format/arguments.h"
+#include "megatron/ranks/rank_folders.h"
 #include "megatron/torch_dist_writer.h"
 #include "pickle/torch_writer.h"
 
@@ -63,7 +64,8 @@ class RankFile {
       dtypes_[one.name] = one.dtype;
   }
 
-  void write(const ModelConfig& model, int t, int p) {
+  void write(const ModelConfig& model, const RankPlace& place) {
+    const auto [t, p, e] = place;
     model_ = &model;
     out_.begin_dict();
     out_.text("checkpoint_version");
@@ -76,7 +78,8 @@ class RankFile {
       for (int chunk = 0; chunk < options_.layout.chunks; ++chunk) {
         out_.text(options_.layout.chunks > 1 ? fmt::format("model{}", chunk)
                                              : std::string("model"));
-        write_chunk(megatron_tensors(model, options_.layout, t, p, chunk));
+        write_chunk(tensors_of_expert_rank(megatron_tensors(model, options_.layout, t, p, chunk),
+                                           model, options_.layout, e));
       }
     }
     out_.text(kPitonArguments);
@@ -203,14 +206,16 @@ void write_megatron(const fs::path& folder, TensorSource& source, const ModelCon
   if (options.form == MegatronForm::kTorchDist) {
     write_torch_dist(files, source, model, options);
   } else {
-    for (int p = 0; p < layout.pipeline; ++p) {
-      for (int t = 0; t < layout.tensor; ++t) {
-        const std::string rank =
-            deepspeed ? fmt::format("mp_rank_{:02}_model_states.pt", p * layout.tensor + t)
-            : layout.pipeline > 1 ? fmt::format("mp_rank_{:02}_{:03}/model_optim_rng.pt", t, p)
-                                  : fmt::format("mp_rank_{:02}/model_optim_rng.pt", t);
-        RankFile(files / rank, source, options).write(model, t, p);
-      }
+    for (int i = 0; i < layout.pipeline * layout.tensor * layout.expert; ++i) {
+      const RankPlace place{.t = i % layout.tensor,
+                            .p = i / (layout.tensor * layout.expert),
+                            .e = i / layout.tensor % layout.expert};
+      const fs::path path = deepspeed
+                                ? files / fmt::format("mp_rank_{:02}_model_states.pt",
+                                                      place.p * layout.tensor + place.t)
+                                : files / rank_folder_name(place, layout.pipeline, layout.expert) /
+                                      "model_optim_rng.pt";
+      RankFile(path, source, options).write(model, place);
     }
   }
   write_text_file(folder / (deepspeed ? kDeepSpeedTracker : kTrackerName), "release");

@@ -1,7 +1,8 @@
-// Writes a Megatron checkpoint from canonical tensors, for any number of tensor and pipeline ranks.
+// Writes a Megatron checkpoint from canonical tensors, for any number of tensor, pipeline and
+// expert ranks.
 //
 //   DIR/latest_checkpointed_iteration.txt     "release"
-//   DIR/release/mp_rank_TT[_PPP]/model_optim_rng.pt
+//   DIR/release/mp_rank_TT[_PPP][_EEE]/model_optim_rng.pt   megatron/ranks/rank_folders.h
 //     checkpoint_version 3.0, iteration, model (with virtual stages model0, model1, ...),
 //     model_args (megatron/format/arguments.h)
 //

@@ -109,6 +109,33 @@ endforeach()
 expect(RUN convert --load ${golden}/mixtral --save ${WORK}/experts-mg --to mg --use-mcore-models --target-tensor-parallel-size 2
   CODE 0 OUT "\nverified: 47 tensors equal to the bit")
 expect(RUN inspect ${WORK}/experts-mg CODE 0)
+expect(RUN convert --load ${golden}/mixtral --save ${WORK}/experts-mg5 --to mg --use-mcore-models --target-tensor-parallel-size 2
+  --target-pipeline-parallel-size 2 --target-expert-parallel-size 5 CODE 0 OUT "\nverified: 47 tensors equal to the bit")
+if(NOT EXISTS ${WORK}/experts-mg5/release/mp_rank_01_001_004/model_optim_rng.pt)
+  message(FATAL_ERROR "no file of the last expert rank")
+endif()
+expect(RUN inspect ${WORK}/experts-mg5 CODE 0 OUT "F32 in mp_rank, 2 x 2 x 5 ranks .tensor x pipeline x expert., version 3")
+expect(RUN convert --load ${WORK}/experts-mg5 --save ${WORK}/experts-mg5-hf --to hf CODE 0)
+file(SHA256 ${WORK}/experts-mg5-hf/model.safetensors got)
+file(SHA256 ${WORK}/experts-hf/model.safetensors wanted)
+if(NOT got STREQUAL wanted)
+  message(FATAL_ERROR "experts changed on the way through the files of expert ranks")
+endif()
+expect(RUN convert --load ${golden}/mixtral --save ${WORK}/x --to mg --use-mcore-models --target-expert-parallel-size 2 CODE 2
+  ERR "--target-expert-parallel-size: got 2, wanted a divisor of the 5 experts of a layer\n$")
+expect(RUN convert --load ${golden}/qwen3 --save ${WORK}/x --to mg --use-mcore-models --target-expert-parallel-size 2 CODE 2
+  ERR "--target-expert-parallel-size: got 2, wanted 1: the model has no experts\n$")
+# A run starts from the files of expert ranks, with the losses of those of one process.
+set(from_experts pretrain --finetune --mock-data --tokenizer-type NullTokenizer --seq-length 16 --micro-batch-size 1
+  --global-batch-size 2 --train-iters 2 --lr 1e-3)
+foreach(files plain divided)
+  execute_process(COMMAND ${PITON} ${from_experts} --load ${SOURCE}/tests/golden/megatron/experts/${files} RESULT_VARIABLE code
+    OUTPUT_VARIABLE out ERROR_VARIABLE err)
+  string(REGEX MATCHALL "lm loss: [0-9.E+-]+" ${files} "${out}${err}")
+  if(NOT code EQUAL 0 OR NOT plain MATCHES "lm loss" OR NOT plain STREQUAL "${${files}}")
+    message(FATAL_ERROR "${files}: exit ${code}, losses ${${files}}, wanted ${plain}\n${out}${err}")
+  endif()
+endforeach()
 expect(RUN quantize --load ${golden}/mixtral --save ${WORK}/x --weights int4 --method gptq --calibration ${WORK}/text.txt CODE 2
   ERR "--method gptq: [^ ]*/mixtral is a mixture of experts, which only --method rtn quantizes yet\n$")
 expect(RUN quantize --load ${golden}/qwen3-moe --save ${WORK}/experts-int8 --weights int8 CODE 0 OUT "verified")

@@ -32,8 +32,6 @@ constexpr ConverterFlag kFlags[] = {
     {"orig-vocab-size", 1, Fate::kMeans, "vocab-size"},
     {"bias", 0, Fate::kMeans, "add-dense-bias"},
     {"model-type", 1, Fate::kOnly, "there are decoders alone", "GPT"},
-    {"target-expert-parallel-size", 1, Fate::kOnly, "experts are not written in the format mg yet",
-     "1"},
     {"model-type-hf", 1, Fate::kIgnored, kFromFiles},
     {"tokenizer-model", 1, Fate::kIgnored, kFromLoad},
     {"load-from-legacy", 0, Fate::kIgnored, kFromFiles},

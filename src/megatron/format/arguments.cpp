@@ -130,11 +130,6 @@ void refuse_absent_features(const Arguments& arguments) {
                            "apply_residual_connection_post_layernorm"}) {
     if (arguments.flag(name, false)) arguments.wrong(name, "False: Piton has no other yet");
   }
-  const std::optional<std::int64_t> experts = arguments.size("expert_model_parallel_size");
-  if (experts && *experts != 1)
-    arguments.wrong("expert_model_parallel_size",
-                    "1: Piton does not read experts that are divided among ranks yet; give a "
-                    "Hugging Face folder of the model");
 }
 
 // The layers without experts.
@@ -280,6 +275,9 @@ MegatronArguments read_megatron_arguments(const PickleValue& values, const std::
   layout.pipeline = static_cast<int>(arguments.size("pipeline_model_parallel_size").value_or(1));
   layout.chunks =
       static_cast<int>(arguments.size("virtual_pipeline_model_parallel_size").value_or(1));
+  layout.expert = static_cast<int>(arguments.size("expert_model_parallel_size").value_or(1));
+  layout.expert_tensor =
+      static_cast<int>(arguments.size("expert_tensor_parallel_size").value_or(0));
   layout.padded_vocabulary = arguments.size("padded_vocab_size").value_or(0);
   result.vocabulary = arguments.size("vocab_size");
   result.model_type = arguments.word(kModelType, "");

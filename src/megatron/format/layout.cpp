@@ -119,17 +119,35 @@ class RankTensors {
     add(key + end, std::move(packed));
   }
 
+  // Which of so many parts a rank has of a matrix.
+  struct Share {
+    std::int64_t rank = 0;
+    std::int64_t ranks = 1;
+  };
+  Share of_tensor_rank() const { return {t_, layout_.tensor}; }
+  Share of_expert() const {
+    const int ranks = layout_.expert_tensor == 0 ? layout_.tensor : layout_.expert_tensor;
+    return {t_ % ranks, ranks};
+  }
+
   // Rows of one or more matrices, concatenated.
   void rows_of(const std::string& key, const std::vector<std::string>& names, std::int64_t rows,
                bool bias) {
+    rows_of(key, names, rows, bias, of_tensor_rank());
+  }
+  void rows_of(const std::string& key, const std::vector<std::string>& names, std::int64_t rows,
+               bool bias, const Share& share) {
     const std::string end = bias ? ".bias" : ".weight";
     const std::int64_t columns = bias ? 0 : model_.hidden;
-    const std::int64_t own = rows / layout_.tensor;
+    const std::int64_t own = rows / share.ranks;
     Assembly packed{.shape = shape(own * std::ssize(names), columns)};
     for (std::int64_t i = 0; i < std::ssize(names); ++i) {
-      packed.parts.push_back(box(
-          names[static_cast<std::size_t>(i)] + end,
-          {.first = t_ * own, .rows = own, .first_column = 0, .columns = columns, .row = i * own}));
+      packed.parts.push_back(
+          box(names[static_cast<std::size_t>(i)] + end, {.first = share.rank * own,
+                                                         .rows = own,
+                                                         .first_column = 0,
+                                                         .columns = columns,
+                                                         .row = i * own}));
     }
     add(key + end, std::move(packed));
   }
@@ -137,11 +155,15 @@ class RankTensors {
   // Columns of a matrix; its bias is whole.
   void columns_of(const std::string& key, const std::string& name, std::int64_t columns,
                   bool bias) {
-    const std::int64_t own = columns / layout_.tensor;
+    columns_of(key, name, columns, bias, of_tensor_rank());
+  }
+  void columns_of(const std::string& key, const std::string& name, std::int64_t columns, bool bias,
+                  const Share& share) {
+    const std::int64_t own = columns / share.ranks;
     add(key + ".weight", {.shape = {model_.hidden, own},
                           .parts = {box(name + ".weight", {.first = 0,
                                                            .rows = model_.hidden,
-                                                           .first_column = t_ * own,
+                                                           .first_column = share.rank * own,
                                                            .columns = own,
                                                            .row = 0})}});
     if (bias) whole(key + ".bias", name + ".bias", {model_.hidden});
@@ -181,20 +203,22 @@ class RankTensors {
 void add_experts(RankTensors& rank, const ModelConfig& model, const std::string& key,
                  const std::string& at) {
   const ExpertFacts& facts = *model.experts;
-  const auto mlp = [&](const std::string& fc, const std::string& name, std::int64_t width) {
+  const auto mlp = [&](const std::string& fc, const std::string& name, std::int64_t width,
+                       const RankTensors::Share& share) {
     std::vector<std::string> up{name + ".up"};
     if (model.gated) up.insert(up.begin(), name + ".gate");
-    rank.rows_of(fc + "fc1", up, width, false);
-    rank.columns_of(fc + "fc2", name + ".down", width, false);
+    rank.rows_of(fc + "fc1", up, width, false, share);
+    rank.columns_of(fc + "fc2", name + ".down", width, false, share);
   };
   rank.whole(key + "router.weight", at + "router.weight", {facts.experts, model.hidden});
   for (std::int64_t expert = 0; expert < facts.experts; ++expert) {
     mlp(fmt::format("{}experts.{}.", key, expert), fmt::format("{}experts.{}", at, expert),
-        model.expert_ffn_hidden());
+        model.expert_ffn_hidden(), rank.of_expert());
   }
   if (facts.shared_gate)
     rank.whole(key + "shared_gate.weight", at + "shared_gate.weight", {1, model.hidden});
-  if (facts.shared_ffn_hidden != 0) mlp(key + "shared_", at + "shared", facts.shared_ffn_hidden);
+  if (facts.shared_ffn_hidden != 0)
+    mlp(key + "shared_", at + "shared", facts.shared_ffn_hidden, rank.of_tensor_rank());
 }
 
 // `stack`: of the keys and names of its layers, "" or "encoder.".
@@ -283,9 +307,15 @@ void MegatronLayout::check(const ModelConfig& model) const {
   must_divide("heads", model.heads, tensor_flag, tensor);
   must_divide("groups of heads", model.groups, tensor_flag, tensor);
   must_divide("columns of the MLP (--ffn-hidden-size)", model.ffn_hidden, tensor_flag, tensor);
+  const char* expert_flag = "--target-expert-parallel-size";
+  if (expert < 1) throw Error(Fault::kUsage, "{}: got {}, wanted 1 or more", expert_flag, expert);
+  if (expert > 1 && !model.experts)
+    throw Error(Fault::kUsage, "{}: got {}, wanted 1: the model has no experts", expert_flag,
+                expert);
   if (model.experts) {
+    must_divide("experts of a layer", model.experts->experts, expert_flag, expert);
     must_divide("columns of an expert (--moe-ffn-hidden-size)", model.expert_ffn_hidden(),
-                tensor_flag, tensor);
+                tensor_flag, expert_tensor == 0 ? tensor : expert_tensor);
     must_divide("columns of the MLP that all tokens share", model.experts->shared_ffn_hidden,
                 tensor_flag, tensor);
   }
@@ -376,6 +406,21 @@ std::vector<MegatronTensor> megatron_tensors(const ModelConfig& model, const Meg
       rank.table("head_copy.weight", "embedding.token.weight");
   }
   return rank.take();
+}
+
+std::vector<MegatronTensor> tensors_of_expert_rank(std::vector<MegatronTensor> tensors,
+                                                   const ModelConfig& model,
+                                                   const MegatronLayout& layout, int expert) {
+  if (layout.expert == 1) return tensors;
+  const std::int64_t own = model.experts->experts / layout.expert;
+  std::vector<MegatronTensor> result;
+  for (MegatronTensor& tensor : tensors) {
+    const std::optional<std::int64_t> number = expert_of_key(tensor.key);
+    if (number && *number / own != expert) continue;
+    if (number) tensor.key = with_expert(tensor.key, *number % own);
+    result.push_back(std::move(tensor));
+  }
+  return result;
 }
 
 std::int64_t megatron_padded_vocabulary(std::int64_t vocabulary, std::int64_t multiple,

@@ -16,10 +16,15 @@
 //   norms, biases of dense and fc2: whole, on every rank
 //   router, shared_gate  whole, on every rank
 //   experts.E.fc1, experts.E.fc2, shared_fc1, shared_fc2   as fc1 and fc2
+//              (experts: of the rank t mod X of X, if each is split over X ranks alone)
 //   cross_q    of attention to an encoder: rows of rank t of the queries
 //   cross_kv   for each of a/T heads: its rows of k, then of v
 //   output.bias  of the logits: V/T of them, padded with zeros
 //   lm_dense, lm_norm, pooler, binary_head  of an encoder: whole, on every rank
+//
+// Expert rank e of R has experts [e n, (e + 1) n) of each layer with experts, n = experts / R,
+// which are numbered from 0 in its files; and all other tensors, like the other expert ranks. Keys
+// have the numbers of the model.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +40,9 @@ namespace piton {
 struct MegatronLayout {
   int tensor = 1;
   int pipeline = 1;
-  int chunks = 1;  // of each pipeline rank: virtual stages
+  int chunks = 1;         // of each pipeline rank: virtual stages
+  int expert = 1;         // ranks that the experts of a layer are divided over
+  int expert_tensor = 0;  // ranks that an expert is split over, a divisor of `tensor`; 0: all
   double version = 3;
   std::int64_t padded_vocabulary = 0;  // rows of the whole table
   bool fused_mlp = true;  // gate and up are one tensor (fc1); AscendSpeed has them apart too
@@ -66,9 +73,14 @@ struct MegatronTensor {
   Assembly assembly;
 };
 
-// The tensors of chunk `chunk` on rank (t, p). `assembly.name` is empty.
+// The tensors of chunk `chunk` on rank (t, p), of all expert ranks. `assembly.name` is empty.
 std::vector<MegatronTensor> megatron_tensors(const ModelConfig& model, const MegatronLayout& layout,
                                              int t, int p, int chunk);
+
+// Those that expert rank `expert` has of them, under the keys of its files.
+std::vector<MegatronTensor> tensors_of_expert_rank(std::vector<MegatronTensor> tensors,
+                                                   const ModelConfig& model,
+                                                   const MegatronLayout& layout, int expert);
 
 // `vocabulary` rounded up to a multiple of `multiple` * tensor.
 std::int64_t megatron_padded_vocabulary(std::int64_t vocabulary, std::int64_t multiple, int tensor);

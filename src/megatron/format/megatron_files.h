@@ -72,6 +72,8 @@ struct MegatronDivision {
   int tensor = 1;
   int pipeline = 1;
   int chunks = 1;           // of each pipeline rank: virtual stages
+  int expert = 1;           // ranks that the experts of a layer are divided over
+  int expert_tensor = 0;    // ranks that each expert is split over; 0: all of `tensor`
   bool whole = false;       // tensors are whole, and belong to no rank
   bool all_layers = false;  // layers have their numbers in the whole model, in no stage
   double version = 3;       // checkpoint_version where the files do not say it

@@ -1,6 +1,8 @@
 #include "megatron/format/names.h"
 
 #include <algorithm>
+#include <charconv>
+#include <system_error>
 #include <utility>
 
 #include "base/error.h"
@@ -190,7 +192,24 @@ std::optional<std::string> layer_key(std::string_view rest) {
   return std::nullopt;
 }
 
+constexpr std::string_view kExpertKeys = ".experts.";
+
 }  // namespace
+
+std::optional<std::int64_t> expert_of_key(std::string_view key) {
+  const std::size_t at = key.find(kExpertKeys);
+  if (at == key.npos) return std::nullopt;
+  const std::string_view own = key.substr(at + kExpertKeys.size());
+  std::int64_t expert = 0;
+  const auto [stop, error] = std::from_chars(own.data(), own.data() + own.size(), expert);
+  if (error != std::errc()) return std::nullopt;
+  return expert;
+}
+
+std::string with_expert(const std::string& key, std::int64_t expert) {
+  const std::size_t at = key.find(kExpertKeys) + kExpertKeys.size();
+  return fmt::format("{}{}{}", key.substr(0, at), expert, key.substr(key.find('.', at)));
+}
 
 bool is_ignored_by_megatron(std::string_view name) {
   return name.ends_with("_extra_state") || name.ends_with(".inv_freq");

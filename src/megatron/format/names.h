@@ -3,6 +3,7 @@
 // be read.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -38,6 +39,11 @@ bool is_in_encoder(std::string_view name);
 // True for names of tensors that follow from the configuration: angles, states of Transformer
 // Engine.
 bool is_ignored_by_megatron(std::string_view name);
+
+// The number of an expert in "layers.N.experts.E.fc1.weight"; nullopt: the key is of no expert.
+std::optional<std::int64_t> expert_of_key(std::string_view key);
+// The key with another number of the expert.
+std::string with_expert(const std::string& key, std::int64_t expert);
 
 // The inverse, with dots where dicts nest.
 std::string megatron_name(const std::string& key, MegatronTree tree,

@@ -161,6 +161,10 @@ void write_fields(const MegatronArguments& arguments, Out& out) {
   values.size("tensor_model_parallel_size", layout.tensor);
   values.size("pipeline_model_parallel_size", layout.pipeline);
   if (layout.chunks > 1) values.size("virtual_pipeline_model_parallel_size", layout.chunks);
+  if (layout.expert > 1) {
+    values.size("expert_model_parallel_size", layout.expert);
+    values.size("expert_tensor_parallel_size", layout.tensor);
+  }
   values.flag("swiglu", model.gated);
   values.flag("bias_gelu_fusion", model.activation == ActivationKind::kGeluTanh);
   values.word("normalization", model.norm == NormKind::kRms ? "RMSNorm" : "LayerNorm");

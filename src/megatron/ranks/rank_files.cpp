@@ -9,11 +9,12 @@
 #include "base/error.h"
 #include "base/files/links.h"
 #include "base/listed.h"
-#include "base/numbers_in_name.h"
 #include "megatron/format/arguments.h"
 #include "megatron/format/run_progress.h"
+#include "megatron/ranks/expert_ranks.h"
 #include "megatron/ranks/master_weights.h"
 #include "megatron/ranks/optimizer_buffer.h"
+#include "megatron/ranks/rank_folders.h"
 
 namespace piton {
 namespace {
@@ -22,42 +23,8 @@ namespace fs = std::filesystem;
 
 constexpr std::int64_t kMostRanks = 4096;
 constexpr const char* kDistributed = "distrib_optim.pt";
-constexpr const char* kShare = "optim.pt";
 constexpr const char* kShares = "shard_fp32_from_float16_groups";
 constexpr const char* kOptimizer = "optimizer";
-
-// A folder of a rank: mp_rank_TT, mp_rank_TT_NNN or mp_rank_TT_PPP_DDD. The last is of experts
-// unless it has a share of the optimizer.
-struct RankFolder {
-  int t = 0;
-  std::optional<int> second;  // stage or data-parallel rank
-  std::optional<int> third;   // data-parallel rank
-  fs::path path;
-  fs::path model;  // empty: it has none
-  bool has_share = false;
-
-  bool is_data_parallel() const { return third || (has_share && model.empty() && second); }
-};
-
-std::optional<RankFolder> rank_folder(const fs::path& path) {
-  const std::string name = path.filename().string();
-  if (!name.starts_with("mp_rank_")) return std::nullopt;
-  std::optional<std::vector<int>> numbers;
-  for (const char* form : {"mp_rank_{2,6}", "mp_rank_{2,6}_{3,6}", "mp_rank_{2,6}_{3,6}_{3,6}"}) {
-    if (!numbers) numbers = numbers_in_name(name, form);
-  }
-  if (!numbers) return std::nullopt;
-  RankFolder folder{.t = numbers->at(0), .path = path};
-  if (numbers->size() > 1) folder.second = numbers->at(1);
-  if (numbers->size() > 2) folder.third = numbers->at(2);
-  std::error_code ignored;
-  folder.has_share = fs::exists(path / kShare, ignored);
-  for (const char* model : {"model_rng.pt", "model_optim_rng.pt"}) {
-    if (fs::exists(path / model, ignored)) folder.model = path / model;
-  }
-  if (folder.third && !folder.has_share) return std::nullopt;
-  return folder;
-}
 
 // The vectors of a chunk in a distributed optimizer's file,
 // {chunk: {(type, type): {"param": vector, "exp_avg": vector, ...}}}; null where they are not of
@@ -97,42 +64,19 @@ std::vector<OrderedWeights> ordered_of(const Chunks& chunks) {
 
 }  // namespace
 
-bool has_rank_files(const fs::path& folder) {
-  std::error_code ignored;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
-    if (rank_folder(entry.path())) return true;
-  }
-  return false;
-}
-
 RankFiles::RankFiles(const fs::path& folder) : folder_(folder) {
-  const std::map<RankPlace, fs::path> found = find_ranks();
-  if (std::int64_t{division_.tensor} * division_.pipeline > kMostRanks) {
-    throw Error(Fault::kData, "{}: names ranks up to {} x {}, wanted at most {}", folder.string(),
-                division_.tensor, division_.pipeline, kMostRanks);
-  }
-  std::vector<std::string> missing;
-  for (int t = 0; t < division_.tensor; ++t) {
-    auto& stages = ranks_.emplace_back();
-    for (int p = 0; p < division_.pipeline; ++p) {
-      const auto file = found.find({t, p});
-      if (file == found.end()) {
-        missing.push_back(division_.pipeline > 1 ? fmt::format("mp_rank_{:02}_{:03}", t, p)
-                                                 : fmt::format("mp_rank_{:02}", t));
-        continue;
-      }
-      std::error_code ignored;
-      refuse_link_out(file->second, folder);
-      Rank& own = stages.emplace_back();
-      own.model = std::make_unique<TorchFile>(file->second);
-      const fs::path distributed = file->second.parent_path() / kDistributed;
-      if (fs::exists(distributed, ignored))
-        own.optimizer = std::make_unique<TorchFile>(distributed);
-    }
-  }
-  if (!missing.empty()) {
-    throw Error(Fault::kData, "{}: {} of {} ranks are missing: {}; copy them too", folder.string(),
-                missing.size(), division_.tensor * division_.pipeline, listed(missing));
+  RankFolders folders = find_rank_folders(folder);
+  division_ = folders.division;
+  share_folders_ = std::move(folders.shares);
+  ranks_.resize(static_cast<std::size_t>(division_.tensor));
+  for (auto& stages : ranks_) stages.resize(static_cast<std::size_t>(division_.pipeline));
+  for (const auto& [place, path] : folders.models) {
+    refuse_link_out(path, folder);
+    Rank& own = rank(place.t, place.p);
+    own.models[place.e] = std::make_unique<TorchFile>(path);
+    const fs::path distributed = path.parent_path() / kDistributed;
+    std::error_code ignored;
+    if (fs::exists(distributed, ignored)) own.optimizer = std::make_unique<TorchFile>(distributed);
   }
   compare_saves();
   while (facts().find(fmt::format("model{}", division_.chunks - 1)) != nullptr &&
@@ -141,68 +85,29 @@ RankFiles::RankFiles(const fs::path& folder) : folder_(folder) {
   }
 }
 
-// The files of the models; the division and the shares of optimizers are kept.
-std::map<RankFiles::RankPlace, fs::path> RankFiles::find_ranks() {
-  std::map<RankPlace, fs::path> found;
-  std::set<std::string> stages;  // that have their own number
-  std::string share_without_stage;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder_)) {
-    const std::optional<RankFolder> one = rank_folder(entry.path());
-    if (!one) continue;
-    int p = one->second.value_or(0);
-    division_.tensor = std::max(division_.tensor, one->t + 1);
-    if (one->is_data_parallel()) {
-      if (!one->third) {
-        share_without_stage = one->path.filename().string();
-        p = 0;
-      }
-      share_folders_[{one->t, p}][one->third.value_or(*one->second)] = one->path;
-    } else if (one->has_share) {
-      throw Error(Fault::kData,
-                  "{}: has the model of a stage, and {} of a data-parallel rank: are two "
-                  "checkpoints in one folder?",
-                  one->path.string(), kShare);
-    } else {
-      const fs::path model = one->model.empty() ? one->path / "model_optim_rng.pt" : one->model;
-      if (!found.try_emplace({one->t, p}, model).second) {
-        throw Error(Fault::kData, "{}: rank {} of stage {} is there twice", folder_.string(),
-                    one->t, p);
-      }
-      if (one->second) stages.insert(one->path.filename().string());
-    }
-    division_.pipeline = std::max(division_.pipeline, p + 1);
-  }
-  if (!share_without_stage.empty() && (!stages.empty() || division_.pipeline > 1)) {
-    throw Error(Fault::kData,
-                "{}: {} has {} of a model without stages, but there are stages ({}): is a model "
-                "missing, or are two checkpoints in one folder?",
-                folder_.string(), share_without_stage, kShare,
-                stages.empty() ? "of other optimizers" : *stages.begin());
-  }
-  return found;
-}
-
 void RankFiles::compare_saves() const {
   for (const std::vector<Rank>& stages : ranks_) {
-    for (const Rank& one : stages) check_same_save(*ranks_.front().front().model, *one.model);
+    for (const Rank& one : stages) {
+      for (const auto& [e, model] : one.models) check_same_save(rank(0, 0).model(), *model);
+    }
   }
 }
 
 std::string RankFiles::share_name(int t, int p, int d) const {
-  return division_.pipeline > 1 ? fmt::format("mp_rank_{:02}_{:03}_{:03}/{}", t, p, d, kShare)
-                                : fmt::format("mp_rank_{:02}_{:03}/{}", t, d, kShare);
+  return division_.pipeline > 1 ? fmt::format("mp_rank_{:02}_{:03}_{:03}/{}", t, p, d, kRankShare)
+                                : fmt::format("mp_rank_{:02}_{:03}/{}", t, d, kRankShare);
 }
 
 const RankOptimizer* RankFiles::shares(int t, int p) {
   Rank& own = rank(t, p);
   if (own.shares != nullptr) return own.shares.get();
-  const PickleValue* optimizer = own.model->root().find(kOptimizer);
+  const PickleValue* optimizer = own.model().root().find(kOptimizer);
   const bool in_model = optimizer != nullptr && optimizer->find(kShares) != nullptr;
   if (share_folders_.empty() && !in_model) return nullptr;
   const PickleValue* arguments = facts().find(kMegatronArguments);
   const PickleValue* value = arguments == nullptr ? nullptr : arguments->find("data_parallel_size");
   const bool said = value != nullptr && value->kind == PickleValue::Kind::kInt;
-  std::vector<const TorchFile*> files{own.model.get()};
+  std::vector<const TorchFile*> files{&own.model()};
   if (!share_folders_.empty()) {
     open_shares(t, p, said ? value->integer : 1);
     files.clear();
@@ -226,7 +131,7 @@ void RankFiles::open_shares(int t, int p, std::int64_t said) {
     throw Error(Fault::kData,
                 "{}: has {} of data-parallel rank {}, but the arguments say data_parallel_size {}: "
                 "are two checkpoints in one folder?",
-                folder_.string(), kShare, ranks - 1, said);
+                folder_.string(), kRankShare, ranks - 1, said);
   }
   std::vector<std::string> missing;
   std::vector<std::unique_ptr<TorchFile>> files;
@@ -236,7 +141,7 @@ void RankFiles::open_shares(int t, int p, std::int64_t said) {
     if (!there) {
       missing.push_back(share_name(t, p, d));
     } else if (missing.empty()) {
-      files.push_back(std::make_unique<TorchFile>(folders->second.at(d) / kShare));
+      files.push_back(std::make_unique<TorchFile>(folders->second.at(d) / kRankShare));
     }
   }
   if (!missing.empty()) {
@@ -248,11 +153,29 @@ void RankFiles::open_shares(int t, int p, std::int64_t said) {
   rank(t, p).share_files = std::move(files);
 }
 
-BoxedTensors RankFiles::tensors(int t, int p, int chunk) const { return named(t, p, chunk).take(); }
+BoxedTensors RankFiles::tensors(int t, int p, int chunk) const {
+  const auto of = [&](const TorchFile& file) {
+    return ExpertRankTensors{file.file().path().string(), named(file, chunk).take()};
+  };
+  ExpertRankTensors own = of(rank(t, p).model());
+  if (division_.expert == 1) return std::move(own.tensors);
+  std::vector<ExpertRankTensors> experts;
+  for (int e = 0; e < division_.expert; ++e) experts.push_back(of(model_with_experts({t, p, e})));
+  return with_all_experts(own, std::move(experts));
+}
 
-NamedTensors RankFiles::named(int t, int p, int chunk) const {
-  const TorchFile& file = *rank(t, p).model;
-  const std::string where = file_of(t, p);
+// The file of expert rank e that has the share of each expert that tensor rank t has.
+const TorchFile& RankFiles::model_with_experts(const RankPlace& place) const {
+  for (int i = 0; i < division_.tensor; i += division_.expert_tensor) {
+    const auto& models = rank((place.t + i) % division_.tensor, place.p).models;
+    const auto found = models.find(place.e);
+    if (found != models.end()) return *found->second;
+  }
+  PITON_ASSERT(false, "no file of expert rank {}", place.e);
+}
+
+NamedTensors RankFiles::named(const TorchFile& file, int chunk) const {
+  const std::string where = file.file().path().string();
   const std::string tree_name =
       division_.chunks > 1 ? fmt::format("model{}", chunk) : std::string("model");
   const PickleValue* tree = file.root().find(tree_name);
@@ -269,7 +192,7 @@ bool RankFiles::has_optimizer() const {
 }
 
 RankFiles::Chunk RankFiles::in_order(int t, int p, int chunk) const {
-  NamedTensors stored = named(t, p, chunk);
+  NamedTensors stored = named(rank(t, p).model(), chunk);
   Chunk result{.weights = stored.take()};
   for (const std::string& key : stored.order())
     result.ordered.emplace_back(key, &result.weights.at(key));
@@ -296,13 +219,13 @@ BoxedTensors RankFiles::masters(int t, int p, int chunk) {
     const std::vector<Chunk> chunks = chunks_in_order(t, p);
     return parts->copies(ordered_of(chunks))[static_cast<std::size_t>(chunk)];
   }
-  const PickleValue* optimizer = own.model->root().find(kOptimizer);
+  const PickleValue* optimizer = own.model().root().find(kOptimizer);
   if (optimizer == nullptr) return {};
   for (const char* name : {"fp32_from_fp16_params", "fp32_from_fp16"}) {
     const PickleValue* groups = optimizer->find(name);
     if (groups == nullptr) continue;
     const std::vector<Chunk> chunks = chunks_in_order(t, p);
-    return masters_of_groups(*own.model, *groups, ordered_of(chunks),
+    return masters_of_groups(own.model(), *groups, ordered_of(chunks),
                              static_cast<std::size_t>(chunk));
   }
   return {};
@@ -338,12 +261,12 @@ BoxedMoments RankFiles::moments(int t, int p, int chunk) {
     const std::vector<Chunk> chunks = chunks_in_order(t, p);
     return parts->moments(ordered_of(chunks))[static_cast<std::size_t>(chunk)];
   }
-  const PickleValue* saved = own.model->root().find(kOptimizer);
+  const PickleValue* saved = own.model().root().find(kOptimizer);
   const PickleValue* optimizer = saved == nullptr ? nullptr : torch_optimizer(*saved);
   if (optimizer == nullptr)
     throw Error(Fault::kData, "{}: has no state of an optimizer", file_of(t, p));
   const std::vector<Chunk> chunks = chunks_in_order(t, p);
-  return moments_of_groups(*own.model, *optimizer,
+  return moments_of_groups(own.model(), *optimizer,
                            ordered_of(chunks))[static_cast<std::size_t>(chunk)];
 }
 
@@ -355,7 +278,7 @@ OptimizerCounts RankFiles::optimizer_counts() {
         parts->add_counts(counts);
         continue;
       }
-      const TorchFile& model = *rank(t, p).model;
+      const TorchFile& model = rank(t, p).model();
       const PickleValue* optimizer = model.root().find(kOptimizer);
       if (optimizer != nullptr) add_counts(model, *optimizer, counts);
     }

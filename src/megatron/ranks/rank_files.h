@@ -5,8 +5,7 @@
 //   DIR/mp_rank_00/distrib_optim.pt          of a distributed optimizer
 //   DIR/mp_rank_00[_PPP]_DDD/optim.pt        of one before June 2023, of data-parallel rank DDD
 //                                            (megatron/ranks/rank_optimizer.h)
-//
-// mp_rank_TT_NNN is a stage if it has a model, and a data-parallel rank if it has optim.pt.
+//   DIR/mp_rank_00[_PPP]_EEE/...             of expert rank EEE (megatron/ranks/rank_folders.h)
 //
 // Sources: megatron/core/optimizer/{optimizer,distrib_optimizer}.py and
 // megatron/core/distributed/param_and_grad_buffer.py of Megatron-core 0.16.
@@ -21,12 +20,11 @@
 #include "megatron/format/megatron_files.h"
 #include "megatron/format/named_tensors.h"
 #include "megatron/format/optimizer_groups.h"
+#include "megatron/ranks/rank_folders.h"
 #include "megatron/ranks/rank_optimizer.h"
 #include "pickle/torch_file.h"
 
 namespace piton {
-
-bool has_rank_files(const std::filesystem::path& folder);
 
 class RankFiles final : public MegatronFiles {
  public:
@@ -36,7 +34,7 @@ class RankFiles final : public MegatronFiles {
   std::string form() const override { return "mp_rank"; }
   std::filesystem::path folder() const override { return folder_; }
   const MegatronDivision& division() const override { return division_; }
-  const PickleValue& facts() const override { return rank(0, 0).model->root(); }
+  const PickleValue& facts() const override { return rank(0, 0).model().root(); }
   std::string facts_file() const override { return file_of(0, 0); }
   BoxedTensors tensors(int t, int p, int chunk) const override;
   bool has_optimizer() const override;
@@ -45,19 +43,19 @@ class RankFiles final : public MegatronFiles {
   OptimizerCounts optimizer_counts() override;
   const PickleValue* optimizer_facts() override;
   std::string file_of(int t, int p) const override {
-    return rank(t, p).model->file().path().string();
+    return rank(t, p).model().file().path().string();
   }
 
  private:
-  using RankPlace = std::pair<int, int>;  // t, p
   struct Rank {
-    std::unique_ptr<TorchFile> model;
+    std::map<int, std::unique_ptr<TorchFile>> models;  // by expert rank
+    // That all tensors but experts are taken from.
+    const TorchFile& model() const { return *models.begin()->second; }
     std::unique_ptr<TorchFile> optimizer;  // distrib_optim.pt, where the optimizer is distributed
     // optim.pt of data-parallel ranks, opened when they are first asked for.
     std::vector<std::unique_ptr<TorchFile>> share_files;
     std::unique_ptr<RankOptimizer> shares;
   };
-  std::map<RankPlace, std::filesystem::path> find_ranks();
   void compare_saves() const;
   std::string share_name(int t, int p, int d) const;
   // Null where the optimizer is not divided over data-parallel ranks.
@@ -68,7 +66,8 @@ class RankFiles final : public MegatronFiles {
     BoxedTensors weights;
     OrderedWeights ordered;
   };
-  NamedTensors named(int t, int p, int chunk) const;
+  const TorchFile& model_with_experts(const RankPlace& place) const;
+  NamedTensors named(const TorchFile& file, int chunk) const;
   Chunk in_order(int t, int p, int chunk) const;
   std::vector<Chunk> chunks_in_order(int t, int p) const;
   const Rank& rank(int t, int p) const {
@@ -79,10 +78,9 @@ class RankFiles final : public MegatronFiles {
   }
 
   std::filesystem::path folder_;
-  MegatronDivision division_{.version = 0};
+  MegatronDivision division_;
   std::vector<std::vector<Rank>> ranks_;  // [t][p]
-  std::map<RankPlace, std::map<int, std::filesystem::path>>
-      share_folders_;  // by data-parallel rank
+  std::map<std::pair<int, int>, std::map<int, std::filesystem::path>> share_folders_;
 };
 
 }  // namespace piton

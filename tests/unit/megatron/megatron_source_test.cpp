@@ -197,8 +197,7 @@ TEST_F(Megatron, WithExpertsThatAreNotInItsFilesIsRefused) {
   };
   EXPECT_THAT(with("num_experts"), HasSubstr("missing tensors (34): layers.0.router.weight"));
   EXPECT_THAT(with("expert_model_parallel_size"),
-              HasSubstr("argument expert_model_parallel_size: got 8, wanted 1: Piton does not read "
-                        "experts that are divided among ranks yet"));
+              HasSubstr("argument expert_model_parallel_size: got 8, but the files are of 1"));
 }
 
 // Copies of two iterations, or of two versions, would be joined into a model that never was.
