@@ -377,6 +377,13 @@ void MegatronSource::open_optimizer() {
 // Once: for the copies of the weights and for the moments.
 void MegatronSource::find_buckets() {
   if (!bucket_ranks_.empty()) return;
+  if (layout_.expert > 1) {
+    throw Error(
+        Fault::kData,
+        "{}: the optimizer's buckets are of {} expert ranks, wanted those of one; Megatron-LM "
+        "saves states by name with --dist-ckpt-optim-fully-reshardable",
+        files_->facts_file(), layout_.expert);
+  }
   MegatronLayout modules = layout_;
   modules.fused_mlp = true;
   try {

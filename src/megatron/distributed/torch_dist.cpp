@@ -71,6 +71,15 @@ std::int64_t volume(const std::vector<std::int64_t>& sizes, const std::string& w
   return elements;
 }
 
+// Place i of a box, row by row, in the dims before those of a weight.
+std::vector<std::int64_t> place_in(const std::vector<std::int64_t>& start,
+                                   const std::vector<std::int64_t>& extent, std::int64_t i) {
+  std::vector<std::int64_t> place(extent.size());
+  for (std::size_t dim = extent.size(); dim-- > 0; i /= extent[dim])
+    place[dim] = start[dim] + i % extent[dim];
+  return place;
+}
+
 }  // namespace
 
 bool has_torch_dist(const fs::path& folder) {
@@ -291,9 +300,8 @@ TorchDist::Place TorchDist::open_box(const std::string& name, const Tensor& tens
 
 // Opens each box, and adds the tensor or those of its layers.
 void TorchDist::add(const std::string& name, const Tensor& tensor, BoxedTensors& to) {
-  const std::size_t place = place_of_layer(name);
-  const bool stacked = place != name.npos;
-  const std::size_t first = stacked ? 1 : 0;  // dim of the rows
+  const StackedName stack(name);
+  const std::size_t first = stack.dims();  // dim of the rows
   const std::optional<DType> dtype = dtype_of_safetensors(tensor.dtype);
   const bool weight = dtype && (*dtype == DType::kF32 || *dtype == DType::kBF16 ||
                                 *dtype == DType::kF16 || *dtype == DType::kF64);
@@ -306,46 +314,42 @@ void TorchDist::add(const std::string& name, const Tensor& tensor, BoxedTensors&
   std::vector<Place> places;  // all bytes are there before memory is taken for as many layers
   for (const auto& [start, box] : tensor.boxes) places.push_back(open_box(name, tensor, box));
   const bool matrix = dims == first + 2;
-  std::vector<BoxedTensor> layers(
-      stacked ? static_cast<std::size_t>(tensor.shape[0]) : 1,
-      {.dtype = *dtype, .rows = tensor.shape[first], .columns = matrix ? tensor.shape.back() : 1});
   auto bytes = places.begin();
   for (const auto& [start, box] : tensor.boxes) {
     const std::int64_t rows = box.extent[first];
     const std::int64_t columns = matrix ? box.extent.back() : 1;
-    for (std::int64_t i = 0; i < (stacked ? box.extent[0] : 1); ++i) {
-      layers[static_cast<std::size_t>(stacked ? start[0] + i : 0)].boxes.push_back(
-          {.file = bytes->file,
-           .offset = bytes->offset + i * rows * columns * size_bytes(*dtype),
-           .row = start[first],
-           .rows = rows,
-           .column = matrix ? start.back() : 0,
-           .columns = columns,
-           .stride = columns});
+    const Sizes extent(box.extent.begin(), box.extent.begin() + static_cast<std::ptrdiff_t>(first));
+    std::int64_t weights = 1;
+    for (const std::int64_t size : extent) weights *= size;
+    for (std::int64_t i = 0; i < weights; ++i) {
+      BoxedTensor& one = to[stack.at(place_in(start, extent, i))];
+      one.dtype = *dtype;
+      one.rows = tensor.shape[first];
+      one.columns = matrix ? tensor.shape.back() : 1;
+      one.boxes.push_back({.file = bytes->file,
+                           .offset = bytes->offset + i * rows * columns * size_bytes(*dtype),
+                           .row = start[first],
+                           .rows = rows,
+                           .column = matrix ? start.back() : 0,
+                           .columns = columns,
+                           .stride = columns});
     }
     ++bytes;
   }
-  for (std::size_t layer = 0; layer < layers.size(); ++layer) {
-    std::string one = name;
-    if (stacked) one.insert(place, fmt::format("{}.", layer));
-    to[plain_name(one)] = std::move(layers[layer]);
-  }
 }
 
-// The weight of that name; of stacked layers the first. Null where there is none.
+// The weight of that name; of stacked ones the first. Null where there is none.
 const BoxedTensor* TorchDist::weight_named(const std::string& name) const {
-  std::string one = name;
-  const std::size_t place = place_of_layer(name);
-  if (place != name.npos) one.insert(place, "0.");
-  const auto found = weights_.find(plain_name(one));
+  const StackedName stack(name);
+  const auto found = weights_.find(stack.at(Sizes(stack.dims(), 0)));
   return found == weights_.end() ? nullptr : &found->second;
 }
 
 // A state of the weight `name`, which has its shape or is in flat pieces.
 void TorchDist::add_state(const std::string& name, const Tensor& tensor, BoxedTensors& to) {
   const BoxedTensor* weight = weight_named(name);
-  const std::size_t dims = (place_of_layer(name) != name.npos ? 1 : 0) +
-                           std::size_t{weight != nullptr && weight->columns > 1 ? 2U : 1U};
+  const std::size_t dims =
+      StackedName(name).dims() + std::size_t{weight != nullptr && weight->columns > 1 ? 2U : 1U};
   if (weight != nullptr && tensor.shape.size() == dims + 1) {
     add_flat(name, tensor, *weight, to);
   } else {
@@ -355,9 +359,8 @@ void TorchDist::add_state(const std::string& name, const Tensor& tensor, BoxedTe
 
 void TorchDist::add_flat(const std::string& name, const Tensor& tensor, const BoxedTensor& weight,
                          BoxedTensors& to) {
-  const std::size_t place = place_of_layer(name);
-  const bool stacked = place != name.npos;
-  const std::size_t first = stacked ? 1 : 0;
+  const StackedName stack(name);
+  const std::size_t first = stack.dims();
   const bool matrix = weight.columns > 1;
   const std::int64_t rows = weight.rows / std::max<std::int64_t>(tensor.shape[first], 1);
   const std::int64_t columns =
@@ -376,9 +379,8 @@ void TorchDist::add_flat(const std::string& name, const Tensor& tensor, const Bo
     if (std::any_of(box.extent.begin(), box.extent.end() - 1, [](auto size) { return size != 1; }))
       throw Error(Fault::kData, "{}: {} has a chunk of several tiles", file_of(0, 0), name);
     const Place bytes = open_box(name, tensor, box);
-    std::string one = name;
-    if (stacked) one.insert(place, fmt::format("{}.", start[0]));
-    BoxedTensor& whole = to[plain_name(one)];
+    BoxedTensor& whole =
+        to[stack.at(Sizes(start.begin(), start.begin() + static_cast<std::ptrdiff_t>(first)))];
     whole.rows = weight.rows;
     whole.columns = weight.columns;
     const FlatTile tile{.row = start[first] * rows,

@@ -8,8 +8,9 @@
 //   DIR/common.pt          a dict with args, iteration and checkpoint_version; may be absent
 //
 // Layers are one tensor with a first dim more ("decoder.layers.mlp.linear_fc1.weight" of
-// [layers, rows, columns]) or have their numbers in the names. Rows are in the order of one tensor
-// rank: gate before up, groups ascending.
+// [layers, rows, columns]) or have their numbers in the names; so are the experts of a layer
+// ("decoder.layers.mlp.experts.experts.linear_fc1.weight" of [layers, experts, rows, columns]).
+// Rows are in the order of one tensor rank: gate before up, groups ascending.
 //
 // States of a distributed optimizer that Megatron-core before 0.14 wrote
 // (fully_sharded_model_space) are flat pieces: [layers,] [F, G, N] where ranks divide the weight

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -13,10 +15,22 @@ bool is_state(std::string_view name);
 std::string weight_of_state(const std::string& name, std::string_view kind);
 // The name of the weight that this is the fp32 copy of; "": none.
 std::string weight_of_master(const std::string& name);
-// The number of a stacked tensor's layer goes here; npos: it has none, or the name has it already.
-std::size_t place_of_layer(std::string_view name);
-// The usual name of a half of the first MLP matrix, which Megatron-core stores under another one;
-// any other name as it is.
-std::string plain_name(const std::string& name);
+
+// The name of a tensor that may have the weights of several layers, or of several experts: dims
+// more before those of a weight, of layers first.
+class StackedName {
+ public:
+  explicit StackedName(std::string name);
+
+  std::size_t dims() const { return (layers_ ? 1U : 0U) + (experts_ ? 1U : 0U); }
+  // The usual name of the weight at a place of these dims. Megatron-core stores experts, and halves
+  // of the first MLP matrix, under others.
+  std::string at(std::span<const std::int64_t> place) const;
+
+ private:
+  std::string name_;
+  bool layers_ = false;
+  bool experts_ = false;
+};
 
 }  // namespace piton

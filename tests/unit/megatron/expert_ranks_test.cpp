@@ -28,9 +28,9 @@ TEST(ExpertRanks, OfMegatronCoreHaveTheWeightsOfOneProcess) {
     const char* name;
     int tensor, pipeline, expert, expert_tensor;
   };
-  for (const Division& one :
-       {Division{"experts", 1, 1, 2, 1}, Division{"divided", 2, 2, 2, 2},
-        Division{"whole-experts", 2, 1, 2, 1}, Division{"transformer", 1, 1, 2, 1}}) {
+  for (const Division& one : {Division{"experts", 1, 1, 2, 1}, Division{"divided", 2, 2, 2, 2},
+                              Division{"whole-experts", 2, 1, 2, 1},
+                              Division{"transformer", 1, 1, 2, 1}, Division{"dist", 1, 1, 2, 0}}) {
     SCOPED_TRACE(one.name);
     MegatronSource got(kGolden / one.name);
     EXPECT_EQ(got.layout().tensor, one.tensor);

@@ -94,15 +94,27 @@ TEST(MegatronNames, OfOtherVersionsAreKnown) {
 }
 
 // torch_dist has one tensor of all layers under a name without a number, or one for each layer
-// under a name with it.
-TEST(TorchDistNames, HaveAPlaceForTheNumberThatTheyLack) {
-  EXPECT_EQ(place_of_layer("layers.mlp.linear_fc1.weight"), 7U);
-  EXPECT_EQ(place_of_layer("decoder.layers.mlp.linear_fc1.weight"), 15U);
-  for (const char* name :
+// under a name with it; so it is of the experts of a layer.
+TEST(TorchDistNames, GetTheNumbersThatTheyLack) {
+  const auto named = [](const std::string& name) {
+    const std::vector<std::int64_t> place{4, 7};
+    const StackedName stack(name);
+    return fmt::format("{}: {}", stack.dims(), stack.at(std::span(place).first(stack.dims())));
+  };
+  EXPECT_EQ(named("layers.mlp.linear_fc1.weight"), "1: layers.4.mlp.linear_fc1.weight");
+  EXPECT_EQ(named("decoder.layers.mlp.linear_fc1.weight_v"),
+            "1: decoder.layers.4.mlp.up_proj.weight");
+  EXPECT_EQ(named("decoder.layers.mlp.experts.experts.linear_fc2.weight"),
+            "2: decoder.layers.4.mlp.experts.linear_fc2.weight7");
+  EXPECT_EQ(named("decoder.layers.12.mlp.experts.experts.linear_fc2.weight"),
+            "1: decoder.layers.12.mlp.experts.linear_fc2.weight4");
+  EXPECT_EQ(named("decoder.layers.12.mlp.experts.experts.3.linear_fc2.weight"),
+            "0: decoder.layers.12.mlp.experts.local_experts.3.linear_fc2.weight");
+  for (const std::string name :
        {"decoder.layers.0.mlp.linear_fc1.weight", "layers.12.mlp.linear_fc1.weight", "layers.",
         "decoder.layers.", "decoder.sublayers.mlp.linear_fc1.weight",
         "decoder.final_layernorm.weight", "embedding.word_embeddings.weight", ""}) {
-    EXPECT_EQ(place_of_layer(name), std::string_view::npos) << name;
+    EXPECT_EQ(named(name), "0: " + name);
   }
 }
 
