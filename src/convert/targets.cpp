@@ -300,13 +300,12 @@ std::string suitable_formats(const OpenedModel& from, const ConvertOptions& opti
 }
 
 void check_megatron(const OpenedModel& from, const ConvertOptions& options) {
-  if (from.model.experts && (!options.core || options.is_torch_dist())) {
-    throw Error(Fault::kData,
-                "{}: is a mixture of experts, which Piton writes in the format mg with "
-                "--use-mcore-models alone{}; or {}",
-                from.source->where(),
-                options.is_torch_dist() ? ", not as torch_dist" : ", not with older modules",
-                suitable_formats(from, options));
+  if (from.model.experts && !options.core && !options.is_torch_dist()) {
+    throw Error(
+        Fault::kData,
+        "{}: is a mixture of experts, which Piton writes in the format mg with "
+        "--use-mcore-models or --ckpt-format torch_dist alone, not with older modules; or {}",
+        from.source->where(), suitable_formats(from, options));
   }
   const std::string lost = beyond_arguments(from);
   if (!lost.empty()) {
@@ -316,6 +315,15 @@ void check_megatron(const OpenedModel& from, const ConvertOptions& options) {
                 from.source->where(), lost, suitable_formats(from, options));
   }
   static_cast<void>(layout_of(options, from));
+}
+
+// The layers of Megatron-core are its own by default, but of torch_dist those of Transformer
+// Engine.
+MegatronTree tree_of(const ConvertOptions& options) {
+  if (!options.core && !options.is_torch_dist()) return MegatronTree::kLegacy;
+  const char* usual = options.is_torch_dist() ? "transformer_engine" : "local";
+  const std::string layers = options.core_layers.empty() ? usual : options.core_layers;
+  return layers == "local" ? MegatronTree::kCore : MegatronTree::kTransformer;
 }
 
 void refuse_quantization(const OpenedModel& from, const ConvertOptions& options) {
@@ -428,22 +436,19 @@ void make_megatron(const fs::path& draft, const OpenedModel& from, const TargetC
         "other programs compute without it",
         from.source->where(), beyond));
   }
-  write_megatron(
-      draft, *from.source, from.model,
-      {.layout = layout_of(options, from),
-       .form = options.is_torch_dist() ? MegatronForm::kTorchDist
-               : options.deepspeed     ? MegatronForm::kDeepSpeed
-                                       : MegatronForm::kRankFiles,
-       .tree = !options.core                                 ? MegatronTree::kLegacy
-               : options.core_layers != "transformer_engine" ? MegatronTree::kCore
-                                                             : MegatronTree::kTransformer,
-       .dtype = chosen_dtype(options),
-       .iteration = from.iteration,
-       .model_type = family_of(from),
-       .arguments = options.arguments,
-       .max_file_bytes = options.max_shard_bytes,
-       .wrote = context.wrote,
-       .threads = &context.threads});
+  write_megatron(draft, *from.source, from.model,
+                 {.layout = layout_of(options, from),
+                  .form = options.is_torch_dist() ? MegatronForm::kTorchDist
+                          : options.deepspeed     ? MegatronForm::kDeepSpeed
+                                                  : MegatronForm::kRankFiles,
+                  .tree = tree_of(options),
+                  .dtype = chosen_dtype(options),
+                  .iteration = from.iteration,
+                  .model_type = family_of(from),
+                  .arguments = options.arguments,
+                  .max_file_bytes = options.max_shard_bytes,
+                  .wrote = context.wrote,
+                  .threads = &context.threads});
 }
 
 }  // namespace piton

@@ -171,7 +171,7 @@ class RankFile {
   void write_node(const Node& node, std::vector<MegatronTensor>& tensors) {
     if (node.tensor) {
       Assembly& assembly = tensors[*node.tensor].assembly;
-      const DType dtype = options_.dtype.value_or(dtype_of(assembly, dtypes_));
+      const DType dtype = written_dtype(assembly, options_.dtype, dtypes_);
       out_.tensor(safetensors_name(dtype), assembly.shape.sizes());
       order_.push_back({std::move(assembly), dtype});
       return;

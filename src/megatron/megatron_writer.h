@@ -38,8 +38,9 @@ enum class MegatronForm { kRankFiles, kTorchDist, kDeepSpeed };
 struct MegatronWriteOptions {
   MegatronLayout layout;  // checked
   MegatronForm form = MegatronForm::kRankFiles;
-  MegatronTree tree = MegatronTree::kLegacy;  // not of torch_dist, which has other names
-  std::optional<DType> dtype;                 // of every tensor; else each stays as it is
+  // Of torch_dist, which has names of both kinds of layers, only kCore differs.
+  MegatronTree tree = MegatronTree::kLegacy;
+  std::optional<DType> dtype;  // of every tensor; else each stays as it is
   std::int64_t iteration = 0;
   std::string model_type;  // megatron/format/arguments.h
   // Also as a namespace "args", which torch.load(weights_only=True) refuses. torch_dist has them so

@@ -1,5 +1,9 @@
 #include "megatron/torch_dist_writer.h"
 
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <initializer_list>
 #include <map>
 #include <memory>
 #include <optional>
@@ -29,38 +33,77 @@ struct FilePlace {
   std::int64_t bytes = 0;
 };
 
-// A tensor of the folder; stacked ones have a box for each layer, others one box.
-struct SharedTensor {
-  bool stacked = false;
-  DType dtype = DType::kF32;
-  Shape shape;  // of a box, without the dim of layers
-  std::vector<FilePlace> boxes;
+// A box of a tensor: a weight.
+struct WrittenBox {
+  Sizes start;  // in the dims before those of the weight, of layers and of experts
+  FilePlace place;
 };
 
-// "decoder.layers.mlp.linear_fc1.weight" for "decoder.layers.3.mlp.linear_fc1.weight".
-std::string shared_name(const std::string& name, bool& stacked) {
-  for (const std::string_view layers : {"decoder.layers.", "encoder.layers."}) {
-    stacked = name.starts_with(layers);
-    if (stacked) return std::string(layers) + name.substr(name.find('.', layers.size()) + 1);
+struct SharedTensor {
+  DType dtype = DType::kF32;
+  Shape shape;  // of a box, without the dims before
+  std::vector<WrittenBox> boxes;
+
+  // Of the dims before.
+  Sizes counts() const {
+    Sizes counts = boxes.front().start;
+    for (const WrittenBox& box : boxes) {
+      for (std::size_t dim = 0; dim < counts.size(); ++dim)
+        counts[dim] = std::max(counts[dim], box.start[dim] + 1);
+    }
+    return counts;
   }
-  return name;
+};
+
+// Where a tensor of a layer is: under a name without the numbers that are in `start`.
+struct SharedName {
+  std::string name;
+  Sizes start;
+};
+
+// {"decoder.layers.mlp.linear_fc1.weight", {3}} for "decoder.layers.3.mlp.linear_fc1.weight", if
+// the layers are alike.
+SharedName shared_name(const std::string& name, std::optional<std::int64_t> expert, bool alike) {
+  SharedName shared{.name = name};
+  for (const std::string_view layers : {"decoder.layers.", "encoder.layers."}) {
+    if (!alike || !name.starts_with(layers)) continue;
+    const std::size_t number = layers.size();
+    shared.start.push_back(std::stoll(name.substr(number)));
+    shared.name = std::string(layers) + name.substr(name.find('.', number) + 1);
+  }
+  if (expert) {
+    const std::string own = fmt::format("local_experts.{}.", *expert);
+    shared.name.replace(shared.name.find(own), own.size(), "experts.");
+    shared.start.push_back(*expert);
+  }
+  return shared;
+}
+
+// Layers that are alike are one tensor; those with experts next to others are not.
+bool layers_are_alike(const ModelConfig& model) {
+  return !model.experts || model.experts->dense_layers.empty();
 }
 
 // Modules of Transformer Engine that have a state, and Megatron-core's in their place: those of a
-// layer, and of a model after its stacks.
-std::vector<std::string> modules_with_state(const ModelConfig& model, bool attends_to_encoder) {
+// layer, without experts, and of a model after its stacks.
+std::vector<std::string> modules_with_state(const ModelConfig& model, bool attends_to_encoder,
+                                            bool has_experts) {
   std::vector<std::string> modules = {"self_attention.linear_qkv", "self_attention.linear_proj",
-                                      "self_attention.core_attention", "mlp.linear_fc1",
-                                      "mlp.linear_fc2"};
-  if (model.head_norms) {
-    modules.emplace_back("self_attention.q_layernorm");
-    modules.emplace_back("self_attention.k_layernorm");
+                                      "self_attention.core_attention"};
+  const auto add = [&](std::initializer_list<const char*> names) {
+    modules.insert(modules.end(), names.begin(), names.end());
+  };
+  if (!has_experts) {
+    add({"mlp.linear_fc1", "mlp.linear_fc2"});
+  } else {
+    add({"pre_mlp_layernorm"});
+    if (model.experts->shared_ffn_hidden != 0)
+      add({"mlp.shared_experts.linear_fc1", "mlp.shared_experts.linear_fc2"});
   }
+  if (model.head_norms) add({"self_attention.q_layernorm", "self_attention.k_layernorm"});
   if (attends_to_encoder) {
-    for (const char* one :
-         {"pre_cross_attn_layernorm", "cross_attention.linear_q", "cross_attention.linear_kv",
-          "cross_attention.linear_proj", "cross_attention.core_attention"})
-      modules.emplace_back(one);
+    add({"pre_cross_attn_layernorm", "cross_attention.linear_q", "cross_attention.linear_kv",
+         "cross_attention.linear_proj", "cross_attention.core_attention"});
   }
   return modules;
 }
@@ -101,8 +144,8 @@ class DistFolder {
   }
 
  private:
-  // All boxes in the order of the model. A stacked tensor has one type: that which holds all of its
-  // layers.
+  // All boxes in the order of the model. A tensor of several weights has one type: that which holds
+  // all of them.
   std::vector<TypedAssembly> plan(const TensorSource& source) {
     std::map<std::string, DType> stored;
     for (const CanonicalTensor& one : source.tensors(TensorKind::kWeight))
@@ -111,24 +154,35 @@ class DistFolder {
     const MegatronLayout whole{.padded_vocabulary = options_.layout.padded_vocabulary};
     std::vector<TypedAssembly> boxes;
     for (MegatronTensor& tensor : megatron_tensors(model_, whole, 0, 0, 0)) {
-      bool stacked = false;
-      const std::string name =
-          shared_name(megatron_name(tensor.key, MegatronTree::kTransformer, stacks), stacked);
+      const SharedName place = shared_name(megatron_name(tensor.key, tree_of(tensor.key), stacks),
+                                           expert_of_key(tensor.key), layers_are_alike(model_));
+      const std::string& name = place.name;
       for (const std::string& copy :
            megatron_copies(tensor.key, MegatronTree::kTransformer, stacks))
         copies_[copy] = name;
-      const DType dtype = options_.dtype.value_or(dtype_of(tensor.assembly, stored));
-      const auto [known, fresh] = tensors_.try_emplace(
-          name, SharedTensor{.stacked = stacked, .dtype = dtype, .shape = tensor.assembly.shape});
+      const DType dtype = written_dtype(tensor.assembly, options_.dtype, stored);
+      const auto [known, fresh] =
+          tensors_.try_emplace(name, SharedTensor{.dtype = dtype, .shape = tensor.assembly.shape});
       SharedTensor& shared = known->second;
       shared.dtype = wider_dtype(shared.dtype, dtype);
       PITON_ASSERT(shared.shape == tensor.assembly.shape, "{} is {} in one layer and {} in another",
                    name, to_string(shared.shape), to_string(tensor.assembly.shape));
+      shared.boxes.push_back({.start = place.start});
       boxes.push_back({std::move(tensor.assembly), dtype});
       boxes.back().assembly.name = name;
     }
     for (TypedAssembly& box : boxes) box.dtype = tensors_.at(box.assembly.name).dtype;
     return boxes;
+  }
+
+  // The norm before experts belongs to no linear of Transformer Engine. Megatron-core's own layers
+  // name it as if it did.
+  MegatronTree tree_of(const std::string& key) const {
+    constexpr std::string_view kLayers = "layers.";
+    const bool apart = key.starts_with(kLayers) && key.find(".post_norm.") != key.npos &&
+                       options_.tree != MegatronTree::kCore &&
+                       model_.has_experts(std::stoll(key.substr(kLayers.size())));
+    return apart ? MegatronTree::kCore : MegatronTree::kTransformer;
   }
 
   // Opens the next file if there is none, or if `bytes` more would make it too large.
@@ -146,14 +200,15 @@ class DistFolder {
   void begin_box(const TypedAssembly& box, std::optional<TorchWriter>& out) {
     SharedTensor& tensor = tensors_.at(box.assembly.name);
     AtomicFile& file = file_for(box.bytes());
-    tensor.boxes.push_back({.file = file_name_, .offset = file.size_bytes()});
+    WrittenBox& written = tensor.boxes[begun_[box.assembly.name]++];
+    written.place = {.file = file_name_, .offset = file.size_bytes()};
     out.emplace(file);
-    out->tensor(safetensors_name(box.dtype), sizes_of(tensor, 1));
+    out->tensor(safetensors_name(box.dtype), sizes_of_box(tensor));
   }
 
   void end_box(const std::string& name, TorchWriter& out) {
     out.commit();
-    FilePlace& place = tensors_.at(name).boxes.back();
+    FilePlace& place = tensors_.at(name).boxes[begun_.at(name) - 1].place;
     place.bytes = file_->size_bytes() - place.offset;
   }
 
@@ -168,20 +223,36 @@ class DistFolder {
     out.end_list();
     out.commit();
     empty_state_ = {file_name_, offset, file.size_bytes() - offset};
-    const auto add = [&](const std::string& module, std::int64_t part, std::int64_t parts) {
-      states_.push_back(fmt::format("{}._extra_state/shard_{}_{}", module, part, parts));
+    const auto add = [&](const std::string& module, const Sizes& part, const Sizes& parts) {
+      states_.push_back(fmt::format("{}._extra_state/shard_{}_{}", module, fmt::join(part, "."),
+                                    fmt::join(parts, ".")));
+    };
+    const auto add_layer = [&](const std::string& stack, std::int64_t layer, std::int64_t layers,
+                               bool attends) {
+      const bool experts = model_.has_experts(layer);
+      const bool alike = layers_are_alike(model_);
+      const std::string at =
+          alike ? stack + ".layers." : fmt::format("{}.layers.{}.", stack, layer);
+      for (const std::string& module : modules_with_state(model_, attends, experts))
+        add(at + module, {alike ? layer : 0}, {alike ? layers : 1});
+      for (std::int64_t expert = 0; experts && expert < model_.experts->experts; ++expert) {
+        Sizes part{layer, expert};
+        Sizes parts{layers, model_.experts->experts};
+        if (!alike) part.erase(part.begin());
+        if (!alike) parts.erase(parts.begin());
+        add(at + "mlp.experts.experts.linear_fc1", part, parts);
+        add(at + "mlp.experts.experts.linear_fc2", part, parts);
+      }
     };
     const auto add_stack = [&](const std::string& stack, std::int64_t layers, bool attends) {
-      for (const std::string& module : modules_with_state(model_, attends)) {
-        for (std::int64_t layer = 0; layer < layers; ++layer)
-          add(fmt::format("{}.layers.{}", stack, module), layer, layers);
-      }
-      add(stack + ".final_layernorm", 0, 1);
+      for (std::int64_t layer = 0; layer < layers; ++layer)
+        add_layer(stack, layer, layers, attends);
+      add(stack + ".final_layernorm", {0}, {1});
     };
     const bool both = model_.encoder_decoder.has_value();
     if (both) add_stack("encoder", model_.encoder_decoder->encoder_layers, false);
     add_stack(model_.encoder ? "encoder" : "decoder", model_.layers, both);
-    for (const std::string& head : heads_with_state(model_)) add(head, 0, 1);
+    for (const std::string& head : heads_with_state(model_)) add(head, {0}, {1});
   }
 
   static void put_size(PickleWriter& out, const Sizes& sizes) {
@@ -192,16 +263,21 @@ class DistFolder {
     out.call();
   }
 
-  // The sizes of the whole tensor, or of a box.
-  Sizes sizes_of(const SharedTensor& tensor, std::int64_t layers) const {
-    Sizes sizes(tensor.shape.sizes().begin(), tensor.shape.sizes().end());
-    if (tensor.stacked) sizes.insert(sizes.begin(), layers);
-    return sizes;
+  // The sizes of a box, of a whole tensor, and where a box begins in it.
+  static Sizes sizes_of_box(const SharedTensor& tensor) {
+    return behind(Sizes(tensor.boxes.front().start.size(), 1), tensor.shape);
   }
-  static Sizes start_of(const SharedTensor& tensor, std::int64_t layer) {
-    Sizes start(static_cast<std::size_t>(tensor.shape.ndim()), 0);
-    if (tensor.stacked) start.insert(start.begin(), layer);
+  static Sizes sizes_of(const SharedTensor& tensor) {
+    return behind(tensor.counts(), tensor.shape);
+  }
+  static Sizes start_of(const SharedTensor& tensor, const WrittenBox& box) {
+    Sizes start = box.start;
+    start.resize(start.size() + static_cast<std::size_t>(tensor.shape.ndim()), 0);
     return start;
+  }
+  static Sizes behind(Sizes sizes, const Shape& shape) {
+    sizes.insert(sizes.end(), shape.sizes().begin(), shape.sizes().end());
+    return sizes;
   }
 
   // torch's TensorProperties: dtype, layout, requires_grad, memory format, pinned. Later versions
@@ -232,15 +308,15 @@ class DistFolder {
     out.text("properties");
     put_properties(out, tensor.dtype);
     out.text("size");
-    put_size(out, sizes_of(tensor, std::ssize(tensor.boxes)));
+    put_size(out, sizes_of(tensor));
     out.text("chunks");
     out.begin_list();
-    for (std::int64_t layer = 0; layer < std::ssize(tensor.boxes); ++layer) {
+    for (const WrittenBox& box : tensor.boxes) {
       out.begin_object(kMetadataModule, "ChunkStorageMetadata");
       out.text("offsets");
-      put_size(out, start_of(tensor, layer));
+      put_size(out, start_of(tensor, box));
       out.text("sizes");
-      put_size(out, sizes_of(tensor, 1));
+      put_size(out, sizes_of_box(tensor));
       out.end_object();
     }
     out.end_list();
@@ -290,9 +366,9 @@ class DistFolder {
     out.text("storage_data");
     out.begin_dict();
     for (const auto& [name, tensor] : tensors_) {
-      for (std::int64_t layer = 0; layer < std::ssize(tensor.boxes); ++layer) {
-        const Sizes start = start_of(tensor, layer);
-        put_place(out, name, &start, layer, tensor.boxes[static_cast<std::size_t>(layer)]);
+      for (std::size_t i = 0; i < tensor.boxes.size(); ++i) {
+        const Sizes start = start_of(tensor, tensor.boxes[i]);
+        put_place(out, name, &start, static_cast<std::int64_t>(i), tensor.boxes[i].place);
       }
     }
     for (const std::string& name : states_) put_place(out, name, nullptr, 0, empty_state_);
@@ -318,6 +394,7 @@ class DistFolder {
   const ModelConfig& model_;
   const MegatronWriteOptions& options_;
   std::map<std::string, SharedTensor> tensors_;
+  std::map<std::string, std::size_t> begun_;   // boxes, by the name of their tensor
   std::map<std::string, std::string> copies_;  // other names, which are at the same places
   std::vector<std::string> states_;
   FilePlace empty_state_;

@@ -155,6 +155,26 @@ std::vector<std::int64_t> dense_layers(const Arguments& arguments, std::int64_t 
   return dense;
 }
 
+void set_router(const Arguments& arguments, ExpertFacts& facts) {
+  const char* score = "moe_router_score_function";
+  const std::string said = arguments.word(score, "softmax");
+  if (said != "softmax" && said != "sigmoid") arguments.wrong(score, "softmax or sigmoid");
+  if (said == "sigmoid") {
+    facts.score = ScoreKind::kSigmoid;
+    facts.normalized = facts.choices > 1;  // whatever moe_router_pre_softmax is
+  }
+  facts.weight_factor = arguments.number("moe_router_topk_scaling_factor", 1);
+  facts.choice_bias = arguments.flag("moe_router_enable_expert_bias", false);
+  if (facts.choice_bias) facts.bias_rate = arguments.number("moe_router_bias_update_rate", 1e-3);
+  const std::optional<std::int64_t> groups = arguments.size("moe_router_num_groups");
+  const std::optional<std::int64_t> chosen = arguments.size("moe_router_group_topk");
+  if (!chosen) return;  // Megatron-core groups by it alone
+  facts.groups = {.count = groups.value_or(1),
+                  .chosen = *chosen,
+                  .largest = std::max<std::int64_t>(1, facts.choices / *chosen)};
+  if (facts.groups.count == 1 && facts.groups.chosen == 1) facts.groups = {};
+}
+
 void set_experts(const Arguments& arguments, ModelConfig& model) {
   const char* name = "num_experts";
   // Megatron-DeepSpeed's default is [1].
@@ -171,12 +191,7 @@ void set_experts(const Arguments& arguments, ModelConfig& model) {
   facts.z_factor = arguments.number("moe_z_loss_coeff", 0);
   facts.shared_ffn_hidden = arguments.size("moe_shared_expert_intermediate_size").value_or(0);
   facts.shared_gate = arguments.flag("moe_shared_expert_gate", false);
-  if (arguments.word("moe_router_score_function", "softmax") != "softmax")
-    arguments.wrong("moe_router_score_function", "softmax");
-  for (const char* other : {"moe_router_topk_scaling_factor", "moe_router_num_groups"})
-    if (arguments.find(other) != nullptr) arguments.wrong(other, "None");
-  if (arguments.flag("moe_router_enable_expert_bias", false))
-    arguments.wrong("moe_router_enable_expert_bias", "False");
+  set_router(arguments, facts);
   facts.dense_layers = dense_layers(arguments, model.layers);
   const std::int64_t width = arguments.size("moe_ffn_hidden_size").value_or(model.ffn_hidden);
   if (facts.dense_layers.empty()) model.ffn_hidden = width;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "nn/expert_mlp.h"
 
 namespace piton {
 namespace {
@@ -211,6 +212,7 @@ void add_experts(RankTensors& rank, const ModelConfig& model, const std::string&
     rank.columns_of(fc + "fc2", name + ".down", width, false, share);
   };
   rank.whole(key + "router.weight", at + "router.weight", {facts.experts, model.hidden});
+  if (facts.choice_bias) rank.whole(key + "router.bias", at + "router.bias", {facts.experts});
   for (std::int64_t expert = 0; expert < facts.experts; ++expert) {
     mlp(fmt::format("{}experts.{}.", key, expert), fmt::format("{}experts.{}", at, expert),
         model.expert_ffn_hidden(), rank.of_expert());
@@ -421,6 +423,12 @@ std::vector<MegatronTensor> tensors_of_expert_rank(std::vector<MegatronTensor> t
     result.push_back(std::move(tensor));
   }
   return result;
+}
+
+DType written_dtype(const Assembly& tensor, std::optional<DType> chosen,
+                    const std::map<std::string, DType>& stored) {
+  if (!tensor.parts.empty() && is_choice_bias(tensor.parts.front().name)) return DType::kF32;
+  return chosen.value_or(dtype_of(tensor, stored));
 }
 
 std::int64_t megatron_padded_vocabulary(std::int64_t vocabulary, std::int64_t multiple,

@@ -14,7 +14,7 @@
 //   fc1        f/T rows of up; gated: f/T rows of gate, then f/T of up
 //   dense, fc2 all rows, of columns [t c, (t + 1) c)
 //   norms, biases of dense and fc2: whole, on every rank
-//   router, shared_gate  whole, on every rank
+//   router, shared_gate  whole, on every rank; router.bias is of the choice, and fp32
 //   experts.E.fc1, experts.E.fc2, shared_fc1, shared_fc2   as fc1 and fc2
 //              (experts: of the rank t mod X of X, if each is split over X ranks alone)
 //   cross_q    of attention to an encoder: rows of rank t of the queries
@@ -28,6 +28,8 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -81,6 +83,11 @@ std::vector<MegatronTensor> megatron_tensors(const ModelConfig& model, const Meg
 std::vector<MegatronTensor> tensors_of_expert_rank(std::vector<MegatronTensor> tensors,
                                                    const ModelConfig& model,
                                                    const MegatronLayout& layout, int expert);
+
+// The type in which a tensor is written: `chosen`, or else that which holds its parts (`stored`: by
+// canonical name). A bias of the choice of experts is always fp32.
+DType written_dtype(const Assembly& tensor, std::optional<DType> chosen,
+                    const std::map<std::string, DType>& stored);
 
 // `vocabulary` rounded up to a multiple of `multiple` * tensor.
 std::int64_t megatron_padded_vocabulary(std::int64_t vocabulary, std::int64_t multiple, int tensor);

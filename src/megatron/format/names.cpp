@@ -151,6 +151,9 @@ constexpr std::string_view kExperts = "mlp.experts.local_experts.";
 constexpr std::string_view kGroupedExperts = "mlp.experts.";  // of Transformer Engine
 constexpr std::string_view kSharedGateName = "mlp.shared_experts.gate_weight";
 constexpr std::string_view kSharedGateKey = "shared_gate.weight";
+// Added to scores for the choice alone. A router's "bias" is of the scores themselves.
+constexpr std::string_view kChoiceBiasName = "mlp.router.expert_bias";
+constexpr std::string_view kChoiceBiasKey = "router.bias";
 
 bool is_number(std::string_view text) {
   return !text.empty() && text.find_first_not_of("0123456789") == text.npos;
@@ -184,6 +187,8 @@ std::string expert_name(std::string_view key) {
 
 std::optional<std::string> layer_key(std::string_view rest) {
   if (rest == kSharedGateName) return std::string(kSharedGateKey);
+  if (rest == kChoiceBiasName) return std::string(kChoiceBiasKey);
+  if (rest == "mlp.router.bias") return std::nullopt;
   if (const std::optional<std::string> found = expert_key(rest)) return found;
   for (const auto& found : {key_of(kTransformerLayer, rest), key_of(kLegacyLayer, rest),
                             key_of(kCoreLayer, rest), key_of(kOtherLayer, rest)}) {
@@ -260,6 +265,7 @@ std::string megatron_name(const std::string& key, MegatronTree tree, MegatronSta
     if (tree == MegatronTree::kTransformer) name = name_of(kTransformerLayer, rest);
     if (legacy && both && !of_encoder) name = name_of(kLegacyCrossLayer, rest);
     if (!legacy && rest == kSharedGateKey) name = kSharedGateName;
+    if (!legacy && rest == kChoiceBiasKey) name = kChoiceBiasName;
     if (!legacy && rest.starts_with("experts.")) name = expert_name(rest.substr(8));
     if (!name) name = legacy ? name_of(kLegacyLayer, rest) : name_of(kCoreLayer, rest);
     if (name) name = fmt::format("{}{}{}", stack, own.substr(0, point), *name);

@@ -104,6 +104,17 @@ void write_experts(const ModelConfig& model, NamedValues<Out> values) {
   values.word("moe_router_load_balancing_type",
               facts.balances_samples ? "seq_aux_loss" : "aux_loss");
   if (facts.z_factor != 0) values.number("moe_z_loss_coeff", facts.z_factor);
+  if (facts.score == ScoreKind::kSigmoid) values.word("moe_router_score_function", "sigmoid");
+  if (facts.weight_factor != 1)
+    values.number("moe_router_topk_scaling_factor", facts.weight_factor);
+  if (facts.choice_bias) {
+    values.flag("moe_router_enable_expert_bias", true);
+    values.number("moe_router_bias_update_rate", facts.bias_rate);
+  }
+  if (facts.groups.divide()) {
+    values.size("moe_router_num_groups", facts.groups.count);
+    values.size("moe_router_group_topk", facts.groups.chosen);
+  }
   values.flag("moe_grouped_gemm", false);  // one module for each expert
   if (facts.shared_ffn_hidden != 0)
     values.size("moe_shared_expert_intermediate_size", facts.shared_ffn_hidden);

@@ -201,7 +201,8 @@ TEST_F(RoundTrip, OfExpertsThroughMegatronGivesTheSameBytes) {
   }
   EXPECT_THAT(refusal("mixtral"),
               HasSubstr("is a mixture of experts, which Piton writes in the format mg with "
-                        "--use-mcore-models alone, not with older modules; or use --to piton"));
+                        "--use-mcore-models or --ckpt-format torch_dist alone, not with older "
+                        "modules; or use --to piton"));
 }
 
 TEST_F(RoundTrip, OfLatentAttentionIsThroughCheckpointsAlone) {

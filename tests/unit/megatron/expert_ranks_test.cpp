@@ -138,5 +138,62 @@ TEST(ExpertRanks, AreWrittenForEveryDivision) {
             "--target-expert-parallel-size: got 2, wanted a divisor of the 5 experts of a layer");
 }
 
+TEST(Experts, AreWrittenAsTorchDist) {
+  const TempFolder dir;
+  HfSource mixtral(fs::path(PITON_SOURCE_DIR) / "tests/golden/huggingface/mixtral");
+  MegatronSource mixed(kGolden / "plain");  // its first layer has no experts
+  const auto written = [&](TensorSource& wanted, const ModelConfig& model, MegatronTree tree) {
+    MegatronWriteOptions options{.layout = {.expert = 2},
+                                 .form = MegatronForm::kTorchDist,
+                                 .tree = tree,
+                                 .max_file_bytes = 20'000};
+    options.layout.padded_vocabulary = megatron_padded_vocabulary(model.vocabulary, 16, 1);
+    const fs::path folder = dir / fmt::format("{}-{}", model.vocabulary, static_cast<int>(tree));
+    fs::create_directories(folder);
+    write_megatron(folder, wanted, model, options);
+    MegatronSource got(folder);
+    EXPECT_EQ(got.layout().expert, 2);
+    expect_same(wanted, got);
+    return read_text_file(folder / "release/.metadata");
+  };
+  const std::string alike = written(mixtral, mixtral.model(), MegatronTree::kTransformer);
+  EXPECT_THAT(alike, HasSubstr("decoder.layers.mlp.experts.experts.linear_fc1.weight"));
+  EXPECT_THAT(alike, HasSubstr("mlp.experts.experts.linear_fc2._extra_state/shard_1.4_2.5"));
+  EXPECT_THAT(alike, HasSubstr("decoder.layers.pre_mlp_layernorm.weight"));
+  const std::string own = written(mixtral, mixtral.model(), MegatronTree::kCore);
+  EXPECT_THAT(own, HasSubstr("decoder.layers.mlp.linear_fc1.layer_norm_weight"));
+  const std::string other = written(mixed, mixed.model(), MegatronTree::kTransformer);
+  EXPECT_THAT(other, HasSubstr("decoder.layers.1.mlp.experts.experts.linear_fc1.weight"));
+  EXPECT_THAT(other, HasSubstr("1.mlp.experts.experts.linear_fc2._extra_state/shard_3_4"));
+  EXPECT_THAT(other, HasSubstr("decoder.layers.0.mlp.linear_fc1.layer_norm_weight"));
+}
+
+TEST(Experts, KeepTheirBiasesOfTheChoice) {
+  const TempFolder dir;
+  HfSource wanted(fs::path(PITON_SOURCE_DIR) / "tests/golden/huggingface/glm4-moe");
+  ModelConfig model = wanted.model();
+  model.experts->bias_rate = 0.25;
+  EXPECT_NE(model_in_megatron(model).experts, model.experts);  // of groups it sums two scores
+  model.experts->groups.largest = model.experts->choices / model.experts->groups.chosen;
+  EXPECT_EQ(model_in_megatron(model).experts, model.experts);
+  MegatronWriteOptions options{.layout = {.expert = 4}, .tree = MegatronTree::kCore};
+  options.layout.padded_vocabulary = megatron_padded_vocabulary(model.vocabulary, 16, 1);
+  write_megatron(dir.path(), wanted, model, options);
+  MegatronSource got(dir.path());
+  EXPECT_EQ(got.model().experts, model.experts);
+  expect_same(wanted, got);
+  const TorchFile file(dir / "release/mp_rank_00_002" / kFile);
+  EXPECT_NE(file.root().find("model")->find("decoder.layers.1.mlp.router.expert_bias"), nullptr);
+
+  const TempFolder half;
+  options.dtype = DType::kBF16;
+  write_megatron(half.path(), wanted, model, options);
+  MegatronSource narrow(half.path());
+  for (const CanonicalTensor& one : narrow.tensors(TensorKind::kWeight)) {
+    const bool bias = one.name.ends_with("router.bias");
+    EXPECT_EQ(one.dtype, bias ? DType::kF32 : DType::kBF16) << one.name;
+  }
+}
+
 }  // namespace
 }  // namespace piton

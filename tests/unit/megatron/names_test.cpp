@@ -37,6 +37,10 @@ TEST(MegatronNames, OfExpertsAreReadBack) {
   }
   EXPECT_EQ(megatron_name("layers.3.experts.12.fc1.weight", MegatronTree::kTransformer),
             "decoder.layers.3.mlp.experts.local_experts.12.linear_fc1.weight");
+  EXPECT_EQ(megatron_name("layers.3.router.bias", MegatronTree::kCore),
+            "decoder.layers.3.mlp.router.expert_bias");
+  EXPECT_EQ(megatron_key("decoder.layers.3.mlp.router.expert_bias"), "layers.3.router.bias");
+  EXPECT_EQ(megatron_key("decoder.layers.3.mlp.router.bias"), std::nullopt);
   // Of products of several experts in Transformer Engine; only for reading.
   EXPECT_EQ(megatron_key("decoder.layers.3.mlp.experts.linear_fc2.weight12"),
             "layers.3.experts.12.fc2.weight");
