@@ -13,11 +13,13 @@ namespace piton {
 void MegatronSource::open_optimizer() {
   const std::string where = files_->folder().string();
   if (!files_->has_optimizer()) throw Error(Fault::kData, "{}: keeps no optimizer", where);
-  if (model_.experts && model_.experts->choice_bias) {
+  const bool biased = model_.experts && model_.experts->choice_bias;
+  if (stored_.expert > 1 || biased) {
     throw Error(Fault::kData,
-                "{}: the optimizer of a model with biases of experts "
-                "(moe_router_enable_expert_bias) is not read yet",
-                where);
+                "{}: the optimizer of {} is not read yet; --no-load-optim continues with a new one",
+                where,
+                biased ? std::string("a model with moe_router_enable_expert_bias")
+                       : fmt::format("{} expert ranks", stored_.expert));
   }
   if (size_bytes(weight_dtype_) == 2 && !from_masters_) {
     throw Error(Fault::kData, "{}: no fp32 copies of the {} weights are found in the optimizer{}",

@@ -207,6 +207,10 @@ std::vector<RankFiles::Chunk> RankFiles::chunks_in_order(int t, int p) const {
 }
 
 BoxedTensors RankFiles::masters(int t, int p, int chunk) {
+  if (division_.expert > 1) {
+    throw Error(Fault::kData, "{}: the optimizer of {} expert ranks is not read yet",
+                folder_.string(), division_.expert);
+  }
   const Rank& own = rank(t, p);
   if (own.optimizer != nullptr) {
     const PickleValue* state = buffer_of(*own.optimizer, chunk);

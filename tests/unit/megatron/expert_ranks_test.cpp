@@ -108,6 +108,21 @@ TEST_F(DamagedExpertRanks, WithExpertsSplitFurtherThanTheOthersAreRefused) {
                                    "of the 1 tensor ranks"));
 }
 
+// Megatron-core chains two optimizers: one of experts, one of all else.
+TEST_F(DamagedExpertRanks, WithAnOptimizerKeepTheirWeights) {
+  for (const int rank : {0, 1}) {
+    EditedFile(file(rank), {.renamed = {{"iteration", "optimizer"}}, .lists = {{"iteration", {}}}});
+  }
+  MegatronSource wanted(kGolden / "plain");
+  MegatronSource got(folder());
+  expect_same(wanted, got);
+  EXPECT_THAT(got.notes(), testing::Contains(HasSubstr("the optimizer of 2 expert ranks is not "
+                                                       "read yet")));
+  EXPECT_THAT(message_of(Fault::kData, [&] { got.open_optimizer(); }),
+              HasSubstr("the optimizer of 2 expert ranks is not read yet; --no-load-optim "
+                        "continues with a new one"));
+}
+
 TEST(ExpertRanks, AreWrittenForEveryDivision) {
   const TempFolder dir;
   HfSource wanted(fs::path(PITON_SOURCE_DIR) / "tests/golden/huggingface/mixtral");
