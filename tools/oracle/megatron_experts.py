@@ -92,7 +92,7 @@ def worker(rank, world, port, job):
     layout = job["layout"]
     begin(rank, world, port, layout)
     torch.manual_seed(21)
-    model, arguments = core_model(layout, job.get("grouped", False), job.get("layers_with_experts", (0, 1)))
+    model, arguments = core_model(layout, layers_with_experts=job.get("layers_with_experts", (0, 1)))
     if "source" in job:
         state = {"model": model.sharded_state_dict()}
         model.load_state_dict(dist_checkpointing.load(state, str(job["source"]))["model"], strict=False)
@@ -225,7 +225,6 @@ def golden(folder):
         save(Layout(expert=2), source=first, files=folder / "experts")
         save(Layout(tensor=2, pipeline=2, expert=2), source=first, files=folder / "divided")
         save(Layout(tensor=2, expert=2, expert_tensor=1), source=first, files=folder / "whole-experts")
-        save(Layout(tensor=2, expert=2), source=first, files=folder / "grouped", grouped=True)
         save(Layout(expert=2), source=first, files=folder / "transformer", transformer=True)
         save(Layout(expert=2), source=first, target=folder_of(folder / "dist"))
 
