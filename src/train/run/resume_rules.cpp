@@ -60,7 +60,12 @@ bool only_end_differs(const PretrainOptions& before, const PretrainOptions& sett
     if (earlier.at(static_cast<double>(step)) != now.at(static_cast<double>(step))) return false;
   }
   // The next step too: a highest rate that was not reached yet is another experiment.
-  return before.learning_rate.lr == settled.learning_rate.lr &&
+  const auto same = [&](auto LearningRateOptions::*field) {
+    return before.learning_rate.*field == settled.learning_rate.*field;
+  };
+  return same(&LearningRateOptions::lr) && same(&LearningRateOptions::decoupled_lr) &&
+         same(&LearningRateOptions::decoupled_min_lr) &&
+         same(&LearningRateOptions::lora_plus_ratio) &&
          earlier.warmup_steps() == now.warmup_steps();
 }
 
