@@ -56,7 +56,7 @@ endforeach()
 foreach(value 0 inf 1e-320)
   rule(adam-eps-${value} REJECTS --adam-eps ${value} SAYS "--adam-eps: got [^,]*, wanted a number above 0, 1e-30 to 1e.30")
 endforeach()
-rule(decoupled-lr ACCEPTS --decoupled-lr 1e-4 --decoupled-min-lr 1e-5 --lr-warmup-iters 1 --lr-warmup-init 1e-6
+rule(decoupled-lr ACCEPTS --decoupled-lr 1e-4 --decoupled-min-lr 1e-5 --lr-decay-iters 4 --lr-warmup-iters 1 --lr-warmup-init 1e-6
      REJECTS --decoupled-min-lr 1e-5 SAYS "--decoupled-min-lr: needs --decoupled-lr")
 rule(warmup-init REJECTS --lr-warmup-init 1e-6 SAYS "--lr-warmup-init: got 1e-06 without a warm-up; give --lr-warmup-iters")
 rule(lora-plus REJECTS --lora-plus-lr-ratio 16 SAYS "--lora-plus-lr-ratio: needs --lora-target-modules")

@@ -1,12 +1,12 @@
 """Learning rates by Megatron-core's OptimizerParamScheduler (PyPI megatron-core 0.16.1, --no-deps; torch 2.15).
 
     python tools/oracle/learning_rates.py tests/golden        writes megatron_learning_rates.txt and
-                                                              megatron_group_rates.txt
+                                                              rates/megatron_group_rates.txt
 
 A line: decay style, style of the annealing or "-", batch, samples of warm-up, of decay, of annealing, then the rates
 after 0, 1, 2, 3, 5, 8, 13, ... steps up to beyond the decay. Highest rate 1e-3, lowest 1e-4.
 
-megatron_group_rates.txt: of two groups of weights, after a warm-up that starts above 0. A line: decay style, start of the
+rates/megatron_group_rates.txt: of two groups of weights, after a warm-up that starts above 0. A line: decay style, start of the
 warm-up, highest and lowest rate of the second group ("-": as the first), then for these steps the rates of both groups.
 """
 import itertools
@@ -47,7 +47,7 @@ with open(f"{sys.argv[1]}/megatron_learning_rates.txt", "w") as file:
         values = " ".join(f"{rate:.17g}" for rate in rates(style, annealing, batch, warmup, decay, anneal))
         file.write(f"{style} {annealing or '-'} {batch} {warmup} {decay} {anneal} {values}\n")
 
-with open(f"{sys.argv[1]}/megatron_group_rates.txt", "w") as file:
+with open(f"{sys.argv[1]}/rates/megatron_group_rates.txt", "w") as file:
     file.write("# Written by tools/oracle/learning_rates.py with megatron-core 0.16.1.\n")
     for style, init, (highest, lowest) in itertools.product(
             ("constant", "linear", "cosine", "inverse-square-root", "WSD"), (0.0, 2e-5),

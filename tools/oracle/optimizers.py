@@ -1,12 +1,12 @@
 """Losses of ten steps of torch.optim.AdamW and torch.optim.SGD (torch 2.15, transformers 5.23), in float64.
 
-    python tools/oracle/optimizers.py tests/golden        writes optimizers.txt and decoupled_rates.txt
+    python tools/oracle/optimizers.py tests/golden        writes optimizers.txt and rates/decoupled_rates.txt
 
 The models, weights and the batch are those of tests/golden/gpt2.safetensors and llama.safetensors (models.py). Matrices and
 tables decay, vectors do not. A line: model, optimizer, rate, momentum, weight decay, bound of the gradients' norm (0: none),
 then the loss before each step and after the last, then the ten norms of the gradients before they are clipped.
 
-decoupled_rates.txt: AdamW with a separate group for the table of tokens and the head, whose rate is not that of the rest, nor
+rates/decoupled_rates.txt: AdamW with a separate group for the table of tokens and the head, whose rate is not that of the rest, nor
 a fixed multiple of it. A line: model, the pairs of rates of the ten steps, then losses and norms as above.
 """
 import sys
@@ -60,7 +60,7 @@ def decoupled(ours):
     return update
 
 
-with open(f"{folder}/decoupled_rates.txt", "w") as file:
+with open(f"{folder}/rates/decoupled_rates.txt", "w") as file:
     file.write(f"# Written by tools/oracle/optimizers.py with torch {torch.__version__}.\n")
     for name, build in (("gpt2", models.gpt2), ("llama", models.llama)):
         golden = load_file(f"{folder}/{name}.safetensors")

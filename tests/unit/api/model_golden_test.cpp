@@ -239,10 +239,10 @@ TEST(OptimizerModels, FollowPyTorchThroughTenStepsOfAdamwAndSgd) {
   EXPECT_EQ(cases, 16);
 }
 
-// tests/golden/decoupled_rates.txt: torch.optim.AdamW with other rates for embedding and head. They
-// share one table in gpt2 and not in llama.
+// tests/golden/rates/decoupled_rates.txt: torch.optim.AdamW with other rates for embedding and
+// head. They share one table in gpt2 and not in llama.
 TEST(OptimizerModels, FollowPyTorchWithOtherRatesOfTheVocabulary) {
-  std::ifstream file(std::string(PITON_SOURCE_DIR) + "/tests/golden/decoupled_rates.txt");
+  std::ifstream file(std::string(PITON_SOURCE_DIR) + "/tests/golden/rates/decoupled_rates.txt");
   int cases = 0;
   for (std::string line; std::getline(file, line);) {
     if (line.starts_with('#')) continue;

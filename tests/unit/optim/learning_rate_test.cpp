@@ -152,7 +152,7 @@ TEST(LearningRate, OfGroupsIsThatOfMegatronCore) {
       {"inverse-square-root", DecayStyle::kInverseSquareRoot},
       {"WSD", DecayStyle::kWsd}};
   std::ifstream file(std::filesystem::path(PITON_SOURCE_DIR) /
-                     "tests/golden/megatron_group_rates.txt");
+                     "tests/golden/rates/megatron_group_rates.txt");
   int cases = 0;
   for (std::string line; std::getline(file, line);) {
     if (line.starts_with('#')) continue;
