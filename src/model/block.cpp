@@ -166,6 +166,12 @@ Initialization input_weights(const ModelConfig& config) {
   return {.kind = Initialization::Kind::kNormal, .deviation = config.init_deviation};
 }
 
+Initialization embedding_weights(const ModelConfig& config) {
+  const double deviation = config.embedding_deviation.value_or(config.init_deviation);
+  if (deviation == config.init_deviation) return input_weights(config);
+  return {.kind = Initialization::Kind::kNormal, .deviation = deviation};
+}
+
 NormShape norm_shape(const ModelConfig& config) {
   return {.kind = config.norm,
           .width = config.hidden,

@@ -25,6 +25,9 @@ NormShape norm_shape(const ModelConfig& config);
 
 // Of embeddings and of the first projection of a branch.
 Initialization input_weights(const ModelConfig& config);
+// Of tables of tokens, positions and token types; a head that shares the table of tokens has them
+// too.
+Initialization embedding_weights(const ModelConfig& config);
 
 // What the blocks of a stack are: of a decoder, of an encoder, or of a decoder that also attends to
 // an encoder.

@@ -166,6 +166,7 @@ void ModelConfig::check() const {
                                            : "--logits-scaling");
   }
   check_not_negative("--init-method-std", init_deviation);
+  if (embedding_deviation) check_not_negative("--embedding-init-method-std", *embedding_deviation);
 }
 
 namespace {

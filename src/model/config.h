@@ -80,9 +80,10 @@ struct ModelConfig {
   double hidden_dropout = 0;
   double attention_dropout = 0;
   double init_deviation = 0.02;  // divided by sqrt(2 L) for the last projection of a branch
-  bool xavier_weights = false;   // uniform by the sizes of each matrix, in the deviation's place
-  DType dtype = DType::kF32;     // of weights and activations
-  bool fp32_residual = false;    // the residual stream is fp32 also where dtype is narrower
+  std::optional<double> embedding_deviation;  // of embeddings, if it is not init_deviation
+  bool xavier_weights = false;  // uniform by the sizes of each matrix, in the deviation's place
+  DType dtype = DType::kF32;    // of weights and activations
+  bool fp32_residual = false;   // the residual stream is fp32 also where dtype is narrower
   std::optional<ExpertFacts> experts;  // in place of the MLP
   // In place of grouped queries. Then head_size is that of queries and keys, and groups = heads.
   std::optional<LatentFacts> latent;
@@ -143,7 +144,8 @@ struct ModelOptions {
   std::optional<std::string> family;
   std::optional<std::int64_t> layers, hidden, ffn_hidden, heads, groups, head_size, vocabulary,
       max_positions;
-  std::optional<double> norm_eps, hidden_dropout, attention_dropout, init_deviation;
+  std::optional<double> norm_eps, hidden_dropout, attention_dropout, init_deviation,
+      embedding_deviation;
   std::optional<std::string> normalization;
   bool xavier_weights = false;
   bool disable_bias_linear = false;
@@ -333,6 +335,9 @@ struct ModelOptions {
   void visit_initial_weights(Visitor&& v) {
     const OptionRules same{.resume = Resume::kMustMatch};
     v(Option{"init-method-std", "standard deviation of initial weights", same}, init_deviation);
+    v(Option{"embedding-init-method-std",
+             "standard deviation of initial embeddings (default: --init-method-std)", same},
+      embedding_deviation);
     v(Option{"init-method-xavier-uniform",
              "draw initial weights uniformly within sqrt(6 / (rows + columns)) of each matrix, "
              "instead of by --init-method-std",

@@ -173,13 +173,14 @@ class DecoderChunk final : public Chunk {
     ParameterList& parameters = setup.parameters;
     Parameter* tokens = nullptr;
     if (place_.first() || (place_.last() && config.tied)) {
-      tokens = &token_table(parameters, of, kTokenTable, stages_of_table());
+      tokens =
+          &token_table(parameters, of, kTokenTable, stages_of_table(), embedding_weights(config_));
     }
     if (place_.first()) {
       EmbeddingShape shape{.hidden = config.hidden,
                            .stream = config.stream_dtype(),
                            .hidden_dropout = config.hidden_dropout,
-                           .positions = input_weights(config)};
+                           .positions = embedding_weights(config)};
       if (config.positions == PositionKind::kLearned) shape.max_positions = config.max_positions;
       if (config.embedding_norm) shape.norm = norm_shape(config);
       shape.scale = config.embedding_factor;
@@ -263,13 +264,15 @@ class DecoderChunk final : public Chunk {
   void add_head(ParameterList& parameters, const LayersOfChunk& of, Parameter* tokens) {
     if (config_.reward_head) {
       const Vocabulary one{1, shard_.size()};
-      head_.emplace(shard_,
-                    parameters.add(vocabulary_parameter(shard_, kRewardTensor, one, config_.hidden,
-                                                        input_weights(config_))),
-                    one, HeadShape{});
+      Parameter row =
+          vocabulary_parameter(shard_, kRewardTensor, one, config_.hidden, input_weights(config_));
+      row.rate_group = RateGroup::kVocabulary;  // it is the head
+      head_.emplace(shard_, parameters.add(std::move(row)), one, HeadShape{});
       return;
     }
-    Parameter& table = config_.tied ? *tokens : token_table(parameters, of, "head.weight", {});
+    Parameter& table = config_.tied
+                           ? *tokens
+                           : token_table(parameters, of, "head.weight", {}, input_weights(config_));
     HeadShape shape{.normalized = config_.normalized_head,
                     .divisor = config_.logit_divisor,
                     .soft_cap = config_.logit_soft_cap};

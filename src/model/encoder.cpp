@@ -62,7 +62,7 @@ class EncoderChunk final : public Chunk {
                          .token_types = config_.encoder->token_types,
                          .stream = config_.stream_dtype(),
                          .hidden_dropout = config_.hidden_dropout,
-                         .positions = input_weights(config_)};
+                         .positions = embedding_weights(config_)};
     if (config_.encoder->post_norm) {
       shape.norm = norm_shape(config_);
       shape.norm_of_sum = true;
@@ -72,7 +72,8 @@ class EncoderChunk final : public Chunk {
   }
 
   static Parameter& table(ParameterList& parameters, const LayersOfChunk& of) {
-    return token_table(parameters, of, "embedding.token.weight", of.place.stages_of_ends());
+    return token_table(parameters, of, "embedding.token.weight", of.place.stages_of_ends(),
+                       embedding_weights(of.config));
   }
 
   void make_heads(ParameterList& parameters, const LayersOfChunk& of) {

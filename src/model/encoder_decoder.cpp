@@ -75,7 +75,7 @@ class Stack {
                            .stream = config_.stream_dtype(),
                            .hidden_dropout = config_.hidden_dropout,
                            .dropout_site = of.stack.prefix + "embedding.dropout",
-                           .positions = input_weights(config_),
+                           .positions = embedding_weights(config_),
                            .stages = stages.of_tables};
       if (config_.positions == PositionKind::kLearned) shape.max_positions = config_.max_positions;
       embedding_.emplace(parameters, of.shard, *tokens, vocabulary, shape);
@@ -191,7 +191,7 @@ class EncoderDecoderChunk final : public Chunk {
     Parameter* tokens = nullptr;
     if (embeds || (place.last() && config.tied)) {
       tokens = &token_table(parameters, decoder_layers, "embedding.token.weight",
-                            division_.of_tokens(config.tied));
+                            division_.of_tokens(config.tied), embedding_weights(config));
     }
     if (division_.encodes())
       encoder_.emplace(parameters, encoder_layers, of_encoder_stack, tokens, vocabulary);
@@ -202,8 +202,9 @@ class EncoderDecoderChunk final : public Chunk {
     if (config.encoder_decoder->head_bias) {
       head.bias = &parameters.add(vocabulary_parameter(shard_, "head.bias", vocabulary, 0, {}));
     }
-    Parameter& table =
-        config.tied ? *tokens : token_table(parameters, decoder_layers, "head.weight", {});
+    Parameter& table = config.tied ? *tokens
+                                   : token_table(parameters, decoder_layers, "head.weight", {},
+                                                 input_weights(config));
     head_.emplace(shard_, table, vocabulary, head);
   }
 

@@ -106,11 +106,12 @@ Value LayerStack::run(Context& context, const Value& x, const Group& group,
 }
 
 Parameter& token_table(ParameterList& parameters, const LayersOfChunk& of, const std::string& name,
-                       const std::vector<int>& stages) {
+                       const std::vector<int>& stages, const Initialization& initialization) {
   const ModelConfig& config = of.config;
   Parameter table = vocabulary_parameter(
       of.shard, name, {config.vocabulary, of.layout.padded_vocabulary(config.vocabulary)},
-      config.hidden, input_weights(config));
+      config.hidden, initialization);
+  table.rate_group = RateGroup::kVocabulary;
   tie_over_stages(table, stages);
   return parameters.find_or_add(std::move(table));
 }

@@ -75,6 +75,6 @@ class LayerStack {
 // The table of tokens [padded / t, h] of a chunk. If embedding and head share it and are on one
 // stage, it is one parameter; on several `stages`, their gradients are summed.
 Parameter& token_table(ParameterList& parameters, const LayersOfChunk& of, const std::string& name,
-                       const std::vector<int>& stages);
+                       const std::vector<int>& stages, const Initialization& initialization);
 
 }  // namespace piton

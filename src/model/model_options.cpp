@@ -145,6 +145,7 @@ ModelConfig ModelOptions::resolve(std::optional<std::int64_t> tokenizer_vocabula
   set(config.hidden_dropout, hidden_dropout);
   set(config.attention_dropout, attention_dropout);
   set(config.init_deviation, init_deviation);
+  if (embedding_deviation) config.embedding_deviation = embedding_deviation;
   if (xavier_weights) config.xavier_weights = true;
   set_vocabulary(*this, tokenizer_vocabulary, config);
   if (qkv_biases) config.qkv_biases = true;
@@ -222,6 +223,7 @@ void ModelOptions::settle(const ModelConfig& config) {
   hidden_dropout = config.hidden_dropout;
   attention_dropout = config.attention_dropout;
   init_deviation = config.init_deviation;
+  embedding_deviation = config.embedding_deviation;
   xavier_weights = config.xavier_weights;
   normalization = config.norm == NormKind::kRms ? "RMSNorm" : "LayerNorm";
   disable_bias_linear = !config.biases;

@@ -28,7 +28,12 @@ bool Adapters::train(const Parameter& parameter) const {
 }
 
 void Adapters::freeze(const std::vector<Parameter*>& parameters) const {
-  for (Parameter* parameter : parameters) parameter->trainable = train(*parameter);
+  for (Parameter* parameter : parameters) {
+    parameter->trainable = train(*parameter);
+    // PEFT's groups: vectors have the rate of B.
+    if (given() && (parameter->name.ends_with(kAdapterB) || parameter->shape.ndim() == 1))
+      parameter->rate_group = RateGroup::kAdapterOutputs;
+  }
 }
 
 std::string choice_prefix(std::size_t choice) { return "choice " + std::to_string(choice) + ": "; }

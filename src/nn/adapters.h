@@ -56,7 +56,7 @@ struct Adapters {
   // Whether the parameter is trained: that of an adapter, or all pieces are in `trained`. Without
   // adapters every one is.
   bool train(const Parameter& parameter) const;
-  // Sets Parameter::trainable of each.
+  // Sets Parameter::trainable of each, and the rate_group of what follows B.
   void freeze(const std::vector<Parameter*>& parameters) const;
 };
 

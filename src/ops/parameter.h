@@ -47,6 +47,11 @@ struct Piece {
   bool decays = false;  // Megatron's rule: matrices decay, biases and one-dim tensors do not
 };
 
+// Which of the learning rates of a run moves a parameter (optim/learning_rate.h): kVocabulary:
+// embedding of tokens and head; kAdapterOutputs: B of adapters, and what has one dim in a run of
+// adapters.
+enum class RateGroup : std::uint8_t { kBase, kVocabulary, kAdapterOutputs };
+
 class Parameter {
  public:
   std::string name;  // of the local tensor, unique in the model ("layers.3.attention.qkv.weight")
@@ -59,6 +64,7 @@ class Parameter {
   // by this against its sign, whatever the optimizer (kernels/optimizer.h, SignUpdate). Such
   // gradients are not in the norm. For biases of choices of experts.
   std::optional<double> sign_rate;
+  RateGroup rate_group = RateGroup::kBase;
   // The chunk of the model that added it (nn/chunk.h). Units of reduction do not cross chunks.
   int chunk = 0;
   // All stages that hold this parameter, if several do (tied weights); else empty.

@@ -99,14 +99,15 @@ Cadam::Cadam(const CadamOptions& options, const std::vector<Span>& spans, Mesh& 
                                  .copy = part(span.copy),
                                  .momentum = part(span.momentum),
                                  .scales = span.scales.slice(0, run.place, run.rows),
-                                 .gradient = part(span.gradient)},
+                                 .gradient = part(span.gradient),
+                                 .scalars = span.scalars},
                         .run = run,
                         .maxima = maxima_.slice(0, row, run.rows)});
     }
   }
 }
 
-void Cadam::update(const Tensor& scalars, Stream& stream) {
+void Cadam::update(Stream& stream) {
   if (!maxima_.defined()) return;
   device_->zero(maxima_, stream);  // rows of other ranks
   std::vector<CallChain> maxima;
@@ -115,7 +116,7 @@ void Cadam::update(const Tensor& scalars, Stream& stream) {
                                   .momentum = part.span.momentum,
                                   .scales = part.span.scales,
                                   .gradient = part.span.gradient,
-                                  .scalars = scalars,
+                                  .scalars = part.span.scalars,
                                   .columns = part.run.columns,
                                   .first_column = part.run.first_column,
                                   .beta = options_.beta}});
@@ -132,7 +133,7 @@ void Cadam::update(const Tensor& scalars, Stream& stream) {
                                    .copy = part.span.copy,
                                    .maxima = part.maxima,
                                    .gradient = part.span.gradient,
-                                   .scalars = scalars,
+                                   .scalars = part.span.scalars,
                                    .columns = part.run.columns,
                                    .first_column = part.run.first_column,
                                    .beta = options_.beta,

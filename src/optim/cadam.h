@@ -58,6 +58,7 @@ class Cadam {
     Tensor momentum;          // fp16 [n]  updated
     Tensor scales;            // fp32 [rows_of() the span]  updated
     Tensor gradient;          // fp32 [n]
+    Tensor scalars;           // fp32 [kStepScalars], set by BeginUpdate
   };
   // Collective over all ranks of `mesh`. Keeps the tensors of `spans`, which are those of this rank
   // in every step. `mesh` and `compute` must outlive this object; the stream of `compute` is used
@@ -65,8 +66,8 @@ class Cadam {
   Cadam(const CadamOptions& options, const std::vector<Span>& spans, Mesh& mesh,
         const ComputeContext& compute);
 
-  // Enqueues the updates. Collective. `scalars`: fp32 [kStepScalars], set by BeginUpdate.
-  void update(const Tensor& scalars, Stream& stream);
+  // Enqueues the updates. Collective.
+  void update(Stream& stream);
 
  private:
   // A run of a span, with all tensors cut to it.

@@ -57,7 +57,39 @@ std::vector<Length> lengths_of(const LearningRateOptions& options) {
           {"--lr-wsd-decay", options.annealing_iters, options.annealing_samples, {}}};
 }
 
+void check_rates(const LearningRateOptions& options) {
+  const auto check_least = [](const char* flag, double value, const char* most_flag, double most) {
+    if (value >= 0 && value <= most) return;
+    throw Error(Fault::kUsage, "learning rate: {}: got {}, wanted 0 to {}, which is {}", flag,
+                value, most_flag, most);
+  };
+  check_positive("learning rate: --lr", options.lr);
+  check_least("--min-lr", options.min_lr, "--lr", options.lr);
+  double highest = options.lr;
+  if (options.decoupled_lr) {
+    check_positive("learning rate: --decoupled-lr", *options.decoupled_lr);
+    highest = std::min(highest, *options.decoupled_lr);
+    check_least("--decoupled-min-lr", options.decoupled_min_lr.value_or(options.min_lr),
+                "--decoupled-lr", *options.decoupled_lr);
+  } else if (options.decoupled_min_lr) {
+    throw Error(Fault::kUsage,
+                "learning rate: --decoupled-min-lr: needs --decoupled-lr; give both, or leave it "
+                "out");
+  }
+  check_least("--lr-warmup-init", options.warmup_init,
+              highest < options.lr ? "--decoupled-lr" : "--lr", highest);
+  if (options.lora_plus_ratio)
+    check_positive("learning rate: --lora-plus-lr-ratio", *options.lora_plus_ratio);
+}
+
 }  // namespace
+
+std::vector<RateGroup> LearningRateOptions::separate_groups() const {
+  std::vector<RateGroup> groups;
+  if (decoupled_lr) groups.push_back(RateGroup::kVocabulary);
+  if (lora_plus_ratio) groups.push_back(RateGroup::kAdapterOutputs);
+  return groups;
+}
 
 void check_one_unit(const LearningRateOptions& options, bool by_samples) {
   const std::vector<Length> lengths = lengths_of(options);
@@ -82,11 +114,7 @@ void check_one_unit(const LearningRateOptions& options, bool by_samples) {
 LearningRate::LearningRate(const LearningRateOptions& options, double train_steps,
                            std::int64_t global_batch, std::int64_t sequence)
     : options_(options), batch_(static_cast<double>(global_batch)) {
-  check_positive("learning rate: --lr", options.lr);
-  if (!(options.min_lr >= 0) || !(options.min_lr <= options.lr)) {
-    throw Error(Fault::kUsage, "learning rate: --min-lr: got {}, wanted 0 to --lr, which is {}",
-                options.min_lr, options.lr);
-  }
+  check_rates(options);
   const std::vector<Length> lengths = lengths_of(options);
   decay_ = lengths[0].steps(1, global_batch, sequence).value_or(train_steps);
   warmup_ = lengths[1].steps(0, global_batch, sequence).value_or(0);
@@ -118,6 +146,12 @@ LearningRate::LearningRate(const LearningRateOptions& options, double train_step
                 "--lr-warmup-iters or raise --lr-decay-iters",
                 warmup_, decay_);
   }
+  if (options.warmup_init > 0 && warmup_ == 0) {
+    throw Error(Fault::kUsage,
+                "learning rate: --lr-warmup-init: got {} without a warm-up; give "
+                "--lr-warmup-iters too, or leave it out",
+                options.warmup_init);
+  }
   const std::optional<double> last = lengths[2].steps(1, global_batch, sequence);
   if (options.decay_style != DecayStyle::kWsd) {
     if (last) {
@@ -141,11 +175,20 @@ LearningRate::LearningRate(const LearningRateOptions& options, double train_step
   }
 }
 
-double LearningRate::at(double steps) const {
+GroupRates LearningRate::of_groups(double steps) const {
+  GroupRates rates(at(steps));
+  if (options_.decoupled_lr) {
+    rates.vocabulary =
+        at(steps, *options_.decoupled_lr, options_.decoupled_min_lr.value_or(options_.min_lr));
+  }
+  rates.adapter_outputs *= options_.lora_plus_ratio.value_or(1);
+  return rates;
+}
+
+double LearningRate::at(double steps, double lr, double min_lr) const {
   const double n = steps;
-  const double lr = options_.lr;
-  const double min_lr = options_.min_lr;
-  if (warmup_ > 0 && n <= warmup_) return lr * n / warmup_;
+  const double init = options_.warmup_init;
+  if (warmup_ > 0 && n <= warmup_) return init + (lr - init) * n / warmup_;
   if (options_.decay_style == DecayStyle::kConstant) return lr;
   if (n > decay_) return min_lr;
   if (options_.decay_style == DecayStyle::kInverseSquareRoot) {

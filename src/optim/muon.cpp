@@ -93,20 +93,20 @@ DType Muon::dtype_of(const Parameter& parameter) {
   return parameter.dtype == DType::kF32 ? DType::kF32 : DType::kBF16;
 }
 
-void Muon::update(const std::vector<Span>& round, const Tensor& scalars, Stream& stream) {
+void Muon::update(const std::vector<Span>& round, Stream& stream) {
   std::vector<Work> works;
   works.reserve(round.size());
-  for (const Span& span : round) works.push_back(begin(span, scalars, stream));
+  for (const Span& span : round) works.push_back(begin(span, stream));
   collect(round, works, stream);
   std::vector<CallChain> chains;
   for (std::size_t i = 0; i < round.size(); ++i) {
-    if (works[i].whole.defined()) add_chains(round[i], works[i], scalars, chains, stream);
+    if (works[i].whole.defined()) add_chains(round[i], works[i], chains, stream);
   }
   kernels_->run_chains(chains, stream);
   chains.clear();
   distribute(round, works, stream);
   for (std::size_t i = 0; i < round.size(); ++i) {
-    if (is_cut(round[i])) apply(round[i], works[i], scalars, stream);
+    if (is_cut(round[i])) apply(round[i], works[i], stream);
   }
   // The others have computed too, so this is not long.
   for (const Work& work : works) {
@@ -114,7 +114,7 @@ void Muon::update(const std::vector<Span>& round, const Tensor& scalars, Stream&
   }
 }
 
-Muon::Work Muon::begin(const Span& span, const Tensor& scalars, Stream& stream) {
+Muon::Work Muon::begin(const Span& span, Stream& stream) {
   const Parameter& parameter = *span.parameter;
   const std::int64_t elements = parameter.elements();
   const std::int64_t mine = span.gradient.elements();
@@ -126,7 +126,7 @@ Muon::Work Muon::begin(const Span& span, const Tensor& scalars, Stream& stream) 
   work.direction = work.whole.defined() ? work.whole.slice(0, span.offset, mine)
                                         : memory(DType::kF32, {mine}, stream);
   if (is_alone(span)) return work;  // with the rest of its chain
-  kernels_->run(momentum(work.direction, span.buffer, span.gradient, scalars), stream);
+  kernels_->run(momentum(work.direction, span.buffer, span.gradient, span.scalars), stream);
   return work;
 }
 
@@ -199,8 +199,8 @@ void Muon::collect(const std::vector<Span>& round, std::vector<Work>& works, Str
 }
 
 // A piece is a separate chain: pieces of all matrices of the round are independent.
-void Muon::add_chains(const Span& span, Work& work, const Tensor& scalars,
-                      std::vector<CallChain>& chains, Stream& stream) {
+void Muon::add_chains(const Span& span, Work& work, std::vector<CallChain>& chains,
+                      Stream& stream) {
   for (const Event& event : work.arrived) stream.wait(event);
   work.arrived.clear();
   const Parameter& parameter = *span.parameter;
@@ -215,7 +215,8 @@ void Muon::add_chains(const Span& span, Work& work, const Tensor& scalars,
     const Tensor own = local(work.orthogonal).reshape(piece.extent);
     CallChain& chain = chains.emplace_back();
     if (is_alone(span)) {
-      chain.push_back(momentum(local(whole), local(span.buffer), local(span.gradient), scalars));
+      chain.push_back(
+          momentum(local(whole), local(span.buffer), local(span.gradient), span.scalars));
     }
     const Tensor direction =
         whole_direction(parameter, piece, local(whole).reshape(piece.extent), stream);
@@ -224,8 +225,7 @@ void Muon::add_chains(const Span& span, Work& work, const Tensor& scalars,
     if (split) chain.push_back(Copy{.dst = own, .src = own_part(parameter, piece, x)});
     if (!is_cut(span)) {
       const std::int64_t first = piece.local_row * parameter.shape[1];
-      chain.push_back(
-          applied(span, piece, {first, first + piece.extent.elements()}, work.update, scalars));
+      chain.push_back(applied(span, piece, {first, first + piece.extent.elements()}, work.update));
     }
   }
 }
@@ -249,27 +249,26 @@ void Muon::distribute(const std::vector<Span>& round, std::vector<Work>& works, 
   messages.exchange();
 }
 
-void Muon::apply(const Span& span, const Work& work, const Tensor& scalars, Stream& stream) {
+void Muon::apply(const Span& span, const Work& work, Stream& stream) {
   for (const Event& event : work.arrived) stream.wait(event);
   const std::int64_t columns = span.parameter->shape[1];
   const std::int64_t end = span.offset + span.gradient.elements();
   for (const Piece& piece : span.parameter->pieces) {
     const std::int64_t first = std::max(span.offset, piece.local_row * columns);
     const std::int64_t last = std::min(end, piece.local_row * columns + piece.extent.elements());
-    if (first < last)
-      kernels_->run(applied(span, piece, {first, last}, work.update, scalars), stream);
+    if (first < last) kernels_->run(applied(span, piece, {first, last}, work.update), stream);
   }
 }
 
 MuonUpdate Muon::applied(const Span& span, const Piece& piece, Elements elements,
-                         const Tensor& update, const Tensor& scalars) const {
+                         const Tensor& update) const {
   const auto part = [&](const Tensor& tensor) {
     return tensor.slice(0, elements.begin - span.offset, elements.end - elements.begin);
   };
   return {.main = part(span.main),
           .copy = span.copy.defined() ? part(span.copy) : Tensor(),
           .direction = part(update),
-          .scalars = scalars,
+          .scalars = span.scalars,
           .decay_multiplier = piece.decays ? 1.0 : 0.0,
           .lr_multiplier = scale_of(options_.scale, piece.global) * options_.extra_scale};
 }

@@ -82,11 +82,11 @@ class Muon {
     Tensor copy;      // [n] in the weights' dtype, written; or empty
     Tensor buffer;    // fp32 [n]  momentum, updated
     Tensor gradient;  // fp32 [n]
+    Tensor scalars;   // fp32 [kStepScalars], set by BeginUpdate
   };
   // Enqueues the updates of the matrices of one round. Collective over the tensor ranks if a
-  // parameter is split over them, and over the ranks of a cut. `scalars`: fp32 [kStepScalars], set
-  // by BeginUpdate.
-  void update(const std::vector<Span>& round, const Tensor& scalars, Stream& stream);
+  // parameter is split over them, and over the ranks of a cut.
+  void update(const std::vector<Span>& round, Stream& stream);
 
  private:
   // A span during its round.
@@ -106,24 +106,24 @@ class Muon {
   bool is_alone(const Span& span) const;
   static bool is_owner(const Span& span);
   // Enqueues the momentum, unless the span is alone.
-  Work begin(const Span& span, const Tensor& scalars, Stream& stream);
+  Work begin(const Span& span, Stream& stream);
   class RoundMessages;
   // Starts to collect the directions of cut matrices on their owners.
   void collect(const std::vector<Span>& round, std::vector<Work>& works, Stream& stream);
   // On the owner: adds the calls that compute the update and, if the matrix is not cut, apply it.
-  void add_chains(const Span& span, Work& work, const Tensor& scalars,
-                  std::vector<CallChain>& chains, Stream& stream);
+  void add_chains(const Span& span, Work& work, std::vector<CallChain>& chains, Stream& stream);
   // Starts to send the updates of cut matrices to all of their ranks.
   void distribute(const std::vector<Span>& round, std::vector<Work>& works, Stream& stream);
-  void apply(const Span& span, const Work& work, const Tensor& scalars, Stream& stream);
+  void apply(const Span& span, const Work& work, Stream& stream);
   // Elements [begin, end) of the local tensor of a parameter.
   struct Elements {
     std::int64_t begin = 0;
     std::int64_t end = 0;
   };
   // The update of these elements, which are in the piece.
-  MuonUpdate applied(const Span& span, const Piece& piece, Elements elements, const Tensor& update,
-                     const Tensor& scalars) const;
+  MuonUpdate applied(const Span& span, const Piece& piece, Elements elements,
+                     const Tensor& update) const;
+  // Of a span, or of a part of it.
   MuonMomentum momentum(const Tensor& direction, const Tensor& buffer, const Tensor& gradient,
                         const Tensor& scalars) const;
   // local: fp32 [piece.extent], this rank's part of the direction. Returns fp32 [piece.global].

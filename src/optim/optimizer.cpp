@@ -105,11 +105,10 @@ Optimizer::Optimizer(const OptimizerOptions& options, std::vector<UpdateSpan> sp
     transfer_ = std::make_unique<StateTransfer>(device, arena, *setup.offload);
   make_state(stream);
   plan_updates();
+  make_scalars(stream);
   if (options_.kind == OptimizerKind::kCadam) {
     cadam_ = std::make_unique<Cadam>(options_.cadam, cadam_spans(), mesh, compute);
   }
-  scalars_ = arena.allocate(DType::kF32, {kStepScalars}, MemoryKind::kOptimizer, stream);
-  device.zero(scalars_, stream);
   counts_ = arena.allocate(DType::kF64, {kUpdateCounts}, MemoryKind::kOptimizer, stream);
   device.zero(counts_, stream);
   progress_.loss_scale =
@@ -120,6 +119,21 @@ Optimizer::Optimizer(const OptimizerOptions& options, std::vector<UpdateSpan> sp
     history_ = arena.allocate(DType::kF64, {size}, MemoryKind::kOptimizer, stream);
     progress_.history.resize(static_cast<std::size_t>(size));
   }
+}
+
+void Optimizer::make_scalars(Stream& stream) {
+  const auto make = [&] {
+    Tensor scalars = arena_->allocate(DType::kF32, {kStepScalars}, MemoryKind::kOptimizer, stream);
+    device_->zero(scalars, stream);
+    return scalars;
+  };
+  scalars_ = make();
+  for (const RateGroup group : options_.separate_rates) separate_scalars_[group] = make();
+}
+
+const Tensor& Optimizer::scalars_of(const UpdateSpan& span) const {
+  const auto separate = separate_scalars_.find(span.parameter->rate_group);
+  return separate == separate_scalars_.end() ? scalars_ : separate->second;
 }
 
 void Optimizer::make_state(Stream& stream) {
@@ -194,7 +208,8 @@ std::vector<Cadam::Span> Optimizer::cadam_spans() const {
                      .copy = state.main_is_value ? Tensor() : spans_[i].value,
                      .momentum = state.moments[0].values,
                      .scales = state.moments[1].values,
-                     .gradient = spans_[i].gradient});
+                     .gradient = spans_[i].gradient,
+                     .scalars = scalars_of(spans_[i])});
   }
   return spans;
 }
@@ -258,12 +273,14 @@ void Optimizer::set_rates(const StepRates& rates, Stream& stream) {
   if (history_.defined()) {
     device_->upload(&rates.loss, history_.slice(0, kSpikeLoss, 1), stream);
   }
-  const auto put = [&](StepScalar place, double value) {
+  const auto put = [&](const Tensor& scalars, StepScalar place, double value) {
     const auto narrow = static_cast<float>(value);
-    device_->upload(&narrow, scalars_.slice(0, place, 1), stream);
+    device_->upload(&narrow, scalars.slice(0, place, 1), stream);
   };
-  put(kLearningRate, rates.learning_rate);
-  put(kWeightDecay, rates.weight_decay);
+  put(scalars_, kLearningRate, rates.learning_rate.base);
+  put(scalars_, kWeightDecay, rates.weight_decay);
+  for (const auto& [group, scalars] : separate_scalars_)
+    put(scalars, kLearningRate, rates.learning_rate.of(group));
 }
 
 void Optimizer::update(Stream& stream) {
@@ -279,12 +296,18 @@ void Optimizer::update(Stream& stream) {
                   .scaling = options_.scaling(),
                   .spikes = {.history = history_, .sigmas = options_.spike_sigmas.value_or(0)}},
       stream);
+  constexpr int kNext = kLearningRate + 1;
+  for (const auto& [group, scalars] : separate_scalars_) {
+    kernels_->run(Copy{.dst = scalars.slice(0, kNext, kStepScalars - kNext),
+                       .src = scalars_.slice(0, kNext, kStepScalars - kNext)},
+                  stream);
+  }
   run_updates(stream);
 }
 
 void Optimizer::run_updates(Stream& stream) {
   if (cadam_) {
-    cadam_->update(scalars_, stream);
+    cadam_->update(stream);
     std::vector<std::vector<Tensor>> places;
     for (const OptimizerState& state : state_) {
       if (state.rule != OptimizerKind::kCadam) continue;
@@ -368,9 +391,10 @@ void Optimizer::run(const MatrixRound& round, const std::vector<Tensor>& here, S
                         .main = parts.back().back(),
                         .copy = state.main_is_value ? Tensor() : span.value,
                         .buffer = parts.back().front(),
-                        .gradient = span.gradient});
+                        .gradient = span.gradient,
+                        .scalars = scalars_of(span)});
   }
-  muon_->update(matrices, scalars_, stream);
+  muon_->update(matrices, stream);
   run_averages(parts, stream);
 }
 
@@ -421,7 +445,7 @@ KernelCall Optimizer::update_call(const Update& update, const std::vector<Tensor
   if (state.rule == OptimizerKind::kSign) {
     return SignUpdate{.main = here.back(),
                       .gradient = part(span.gradient),
-                      .scalars = scalars_,
+                      .scalars = scalars_of(span),
                       .rate = *span.parameter->sign_rate};
   }
   if (state.rule == OptimizerKind::kSgd) {
@@ -429,7 +453,7 @@ KernelCall Optimizer::update_call(const Update& update, const std::vector<Tensor
                      .buffer = options_.sgd_momentum > 0 ? here.front() : Tensor(),
                      .copy = copy,
                      .gradient = part(span.gradient),
-                     .scalars = scalars_,
+                     .scalars = scalars_of(span),
                      .momentum = options_.sgd_momentum,
                      .decay_multiplier = decay};
   }
@@ -438,7 +462,7 @@ KernelCall Optimizer::update_call(const Update& update, const std::vector<Tensor
                      .second = here[1],
                      .copy = copy,
                      .gradient = part(span.gradient),
-                     .scalars = scalars_,
+                     .scalars = scalars_of(span),
                      .beta1 = options_.beta1,
                      .beta2 = options_.beta2,
                      .eps = options_.eps,

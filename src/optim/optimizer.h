@@ -17,6 +17,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -30,6 +31,7 @@
 #include "ops/parameter.h"
 #include "optim/cadam.h"
 #include "optim/gradient_squares.h"
+#include "optim/learning_rate.h"
 #include "optim/matrix_rounds.h"
 #include "optim/muon.h"
 #include "optim/optimizer_options.h"
@@ -66,7 +68,7 @@ struct OptimizerState {
 
 // Inputs of a step that change from step to step.
 struct StepRates {
-  double learning_rate = 0;
+  GroupRates learning_rate;
   double weight_decay = 0;
   double loss = 0;  // of this step, for --skip-spikes
 };
@@ -159,6 +161,8 @@ class Optimizer {
     bool decays = false;
   };
   OptimizerKind rule_of(const UpdateSpan& span) const;
+  void make_scalars(Stream& stream);
+  const Tensor& scalars_of(const UpdateSpan& span) const;
   void run_updates(Stream& stream);
   std::vector<Tensor> stored(const Update& update) const;
   CallChain calls_of(const Update& update, std::vector<Tensor> here) const;
@@ -188,6 +192,8 @@ class Optimizer {
   std::unique_ptr<StateTransfer> transfer_;  // of offloaded state
   GradientSquares squares_;
   Tensor scalars_;  // fp32 [kStepScalars]
+  // The same but for the learning rate, of OptimizerOptions::separate_rates.
+  std::map<RateGroup, Tensor> separate_scalars_;
   Tensor counts_;   // fp64 [kUpdateCounts]
   Tensor history_;  // fp64, SpikeRule::history, or empty
   OptimizerProgress progress_;

@@ -4,9 +4,11 @@
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "base/options/options.h"
 #include "kernels/optimizer.h"
+#include "ops/parameter.h"
 #include "optim/cadam.h"
 #include "optim/muon.h"
 
@@ -46,6 +48,8 @@ struct OptimizerOptions {
   std::optional<double> average_decay;  // of the moving average of the weights; empty: no average
   std::optional<double> spike_sigmas;   // standard deviations; empty: no update counts as a spike
   std::int64_t spike_window = 128;
+  // Not the group of most weights: those whose learning rate is not that of kBase.
+  std::vector<RateGroup> separate_rates = {};
   bool fp16 = false;  // the model is fp16: the loss scale is dynamic unless `loss_scale` is given
 
   template <typename Visitor>

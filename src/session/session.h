@@ -126,7 +126,7 @@ class Session {
   // `consumed_samples`: of the run, before this batch; mask draws count from it. `weight_decay`: of
   // this step; empty: that of the options.
   StepReport train_step(const std::vector<MicroBatch>& batches, std::int64_t consumed_samples,
-                        double lr, std::optional<double> weight_decay = {});
+                        const GroupRates& rates, std::optional<double> weight_decay = {});
 
   // Forward and backward of one batch without an update: gradients stay in the parameters. Not for
   // kInference.

@@ -162,7 +162,7 @@ void Session::update() {
 }
 
 StepReport Session::train_step(const std::vector<MicroBatch>& batches,
-                               std::int64_t consumed_samples, double lr,
+                               std::int64_t consumed_samples, const GroupRates& rates,
                                std::optional<double> weight_decay) {
   EnqueuedPasses passes = enqueue_passes(batches, consumed_samples);
   // The host reads the loss when the update is enqueued, so that the device has work all the time.
@@ -172,7 +172,7 @@ StepReport Session::train_step(const std::vector<MicroBatch>& batches,
   if (first) report = read(std::move(passes));
   const Section whole(machine_.sections, kOptimizerSection);
   optimizer_->set_rates(
-      {.learning_rate = lr,
+      {.learning_rate = rates,
        .weight_decay = weight_decay.value_or(settings_.optimizer_options.weight_decay),
        .loss = report.loss},
       machine_.stream);

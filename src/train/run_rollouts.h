@@ -39,7 +39,7 @@ struct RunQuestions {
 // As Session::train_step().
 struct RolloutStep {
   std::int64_t consumed_samples = 0;
-  double learning_rate = 0;
+  GroupRates learning_rate;
   double weight_decay = 0;
 };
 

@@ -226,15 +226,14 @@ StepMetrics Trainer::one_step() {
 StepReport Trainer::update(std::int64_t batch) {
   TrainState& state = run_.state;
   const double place = run_.place_in_schedule();
-  state.learning_rate = run_.rate->at(place);
+  const GroupRates rates = run_.rate->of_groups(place);
+  state.learning_rate = rates.base;
   const double decay = run_.decay->at(place);
   const StepReport report =
       run_.rollouts != nullptr
           ? run_.rollouts->train_step(rollout_models(), *run_.objective.objective,
-                                      {state.consumed_samples, state.learning_rate, decay},
-                                      *everyone_)
-          : run_.session->train_step(next_batch(), state.consumed_samples, state.learning_rate,
-                                     decay);
+                                      {state.consumed_samples, rates, decay}, *everyone_)
+          : run_.session->train_step(next_batch(), state.consumed_samples, rates, decay);
   state.iteration += 1;
   state.consumed_samples += batch;
   state.consumed_tokens += batch * row_length();

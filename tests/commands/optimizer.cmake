@@ -73,5 +73,17 @@ expect(RUN plan --model gpt2-124m --optimizer cadam --json CODE 0 OUT "\"optimiz
 expect(RUN ${bare} --optimizer cadam --cadam-beta 1 CODE 2 ERR "--cadam-beta: got 1, wanted at least 0 and below 1")
 expect(RUN ${bare} --optimizer cadam --remote-device ${WORK}/state CODE 2 ERR "--optimizer cadam: its state stays with the weights")
 
+# The rate of the embedding and of the head: that of the rest changes no bit, another one does.
+set(run ${bare} --train-iters 3 --lr-decay-style constant)
+expect(RUN ${run} --save ${WORK}/rate CODE 0)
+expect(RUN ${run} --decoupled-lr 1e-2 --save ${WORK}/rate_same CODE 0)
+expect(RUN ${run} --decoupled-lr 2e-3 --save ${WORK}/rate_other CODE 0)
+foreach(folder rate rate_same rate_other)
+  execute_process(COMMAND ${PITON} inspect ${WORK}/${folder} --hash --json OUTPUT_VARIABLE hash_${folder})
+endforeach()
+if(NOT hash_rate MATCHES "weights" OR NOT hash_rate STREQUAL hash_rate_same OR hash_rate STREQUAL hash_rate_other)
+  message(FATAL_ERROR "--decoupled-lr: ${hash_rate} ${hash_rate_same} ${hash_rate_other}")
+endif()
+
 expect(RUN ${bare} --optimizer lion --save ${WORK}/x CODE 2 ERR "--optimizer")
 expect(RUN ${bare} --optimizer sgd --sgd-momentum 1 --save ${WORK}/x CODE 2 ERR "--sgd-momentum: got 1")

@@ -95,8 +95,9 @@ class StepsRun {
   // Samples of micro-batches. The rates are others in each step.
   void step(const std::vector<std::int64_t>& sizes) {
     const double step = static_cast<double>(reports_.size());
-    reports_.push_back(
-        session_.train_step(batches(sizes), consumed_, 1e-2 / (1 + step), 0.1 + step / 100));
+    GroupRates rates = 1e-2 / (1 + step);
+    rates.vocabulary = 1e-3;
+    reports_.push_back(session_.train_step(batches(sizes), consumed_, rates, 0.1 + step / 100));
     for (const std::int64_t size : sizes) consumed_ += size;
   }
   double evaluate() { return session_.evaluate(batches({3})).loss_sum; }
@@ -266,6 +267,7 @@ TEST(RecordedSteps, OfOtherOptimizersAndAdaptersHaveTheBitsOfLaunches) {
   StepsSettings settings{.model = dropping("llama-tiny", DType::kF32)};
   settings.model.hidden_dropout = settings.model.attention_dropout = 0;
   settings.optimizer.kind = OptimizerKind::kMuon;
+  settings.optimizer.separate_rates = {RateGroup::kVocabulary};
   all.push_back(settings);
   settings.optimizer.kind = OptimizerKind::kSgd;
   settings.optimizer.spike_sigmas = 3;

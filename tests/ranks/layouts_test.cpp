@@ -86,6 +86,44 @@ INSTANTIATE_TEST_SUITE_P(Models, Layouts,
                                          "latent", "factors", "joint norms", "bert-tiny",
                                          "bert, post-norm", "t5-tiny", "t5, published"));
 
+// The table of tokens is that of the head too in gpt2-tiny, on one stage or on two. The rates of
+// the groups have another ratio in each step.
+TEST(RatesOfGroups, AreTheSameUnderEveryLayout) {
+  const auto losses_of = [](TrainingRun& run) {
+    std::vector<double> losses;
+    for (int step = 0; step < 4; ++step) {
+      GroupRates rates = 3e-3;
+      rates.vocabulary = step % 2 == 0 ? 3e-2 : 0;
+      losses.push_back(run.step(rates).loss);
+    }
+    return losses;
+  };
+  for (const char* name : {"gpt2-tiny", "llama-tiny"}) {
+    for (const OptimizerKind kind :
+         {OptimizerKind::kAdam, OptimizerKind::kMuon, OptimizerKind::kCadam}) {
+      OptimizerOptions optimizer{.kind = kind};
+      HostDevice device;
+      const auto world = make_single_world(device);
+      TrainingRun base(*world, {.name = "one rate", .optimizer = optimizer}, small(name));
+      const std::vector<double> one_rate = losses_of(base);
+      optimizer.separate_rates = {RateGroup::kVocabulary};
+      TrainingRun one(*world, {.name = "one process", .optimizer = optimizer}, small(name));
+      const std::vector<double> alone = losses_of(one);
+      EXPECT_GT(std::abs(alone[1] - one_rate[1]), 1e-3 * alone[1]);
+      for (RunLayout layout : layouts_of(name, ranks::world().size())) {
+        if (kind != OptimizerKind::kAdam && layout.zero == 0) continue;
+        SCOPED_TRACE(
+            fmt::format("{}, optimizer {}, {}", name, static_cast<int>(kind), layout.name));
+        layout.optimizer = optimizer;
+        TrainingRun run(ranks::world(), layout, small(name));
+        const std::vector<double> losses = losses_of(run);
+        for (std::size_t step = 0; step < alone.size(); ++step)
+          EXPECT_NEAR(losses[step], alone[step], 1e-4 * alone[step]) << "step " << step;
+      }
+    }
+  }
+}
+
 // Each tensor rank sends its part of a boundary, and the ranks of the next stage gather it.
 TEST(ScatteredBoundaries, HaveTheSameBitsAndTheirPartOfTheBytes) {
   if (ranks::world().size() != 4) return;

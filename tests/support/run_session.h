@@ -210,8 +210,8 @@ class TrainingRun {
     session_->initialize();
   }
 
-  StepReport step(double lr = 3e-3) {
-    const StepReport report = session_->train_step(own_batches(), consumed_, lr);
+  StepReport step(const GroupRates& rates = 3e-3) {
+    const StepReport report = session_->train_step(own_batches(), consumed_, rates);
     consumed_ += kSamples;
     return report;
   }

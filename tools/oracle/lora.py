@@ -1,6 +1,7 @@
 """LoRA adapters of PEFT for the small models of tests/golden/huggingface, and what PEFT computes with them.
 
   python tools/oracle/lora.py golden tests/golden/lora [NAME ...]   (torch 2.15, transformers 5.23, peft 0.21, safetensors)
+  python tools/oracle/lora.py loraplus tests/golden/lora            (loraplus.txt, of the cases that `golden` wrote)
   python tools/oracle/lora.py compare build/lora_written            (folders that unit_adapters writes)
 
 `golden` writes a folder for each case: adapter_config.json and adapter_model.safetensors as PEFT saves them, and
@@ -9,7 +10,8 @@ the tokens that follow another, and the `losses` and `norms` of ten steps of tor
 does not; gradients clipped to norm 1) on the batches `batches`. gradients.safetensors has the gradients of `loss` under the
 names of adapter_model.safetensors. B is drawn at random, so that no gradient is 0. The cases of QLoRA, nf4 and nf4_dora,
 are computed in float32 by bitsandbytes (0.50.2) on the CPU, over the model nf4_base, which `golden` writes too: its sizes
-are multiples of the 64 weights that have one scale. `compare` loads each folder NAME-* that
+are multiples of the 64 weights that have one scale. `loraplus` writes a line for each case: name, ratio, then the losses
+and norms of the ten steps by create_loraplus_optimizer, without weight decay. `compare` loads each folder NAME-* that
 Piton has written into PEFT and holds the logits against those of the case.
 """
 import datetime
@@ -22,6 +24,7 @@ import sys
 import peft
 import torch
 import transformers
+from peft.optimizers import create_loraplus_optimizer
 from safetensors.torch import load_file, save_file
 
 MODELS = pathlib.Path(__file__).resolve().parents[2] / "tests/golden/huggingface"
@@ -117,9 +120,9 @@ def saved_name(key):
     return name.replace("lora_magnitude_vector.weight", "lora_magnitude_vector")
 
 
-def steps(model, batches):
+def steps(model, batches, make_optimizer=None):
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    optimizer = torch.optim.AdamW([{"params": [p for p in trained if p.ndim > 1], "weight_decay": 0.1},
+    optimizer = make_optimizer(model) if make_optimizer else torch.optim.AdamW([{"params": [p for p in trained if p.ndim > 1], "weight_decay": 0.1},
                                    {"params": [p for p in trained if p.ndim == 1], "weight_decay": 0.0}],
                                   lr=1e-3, betas=(0.9, 0.95), eps=1e-8)
     losses, norms = [], []
@@ -169,6 +172,18 @@ def golden(folder, names):
                    "norms": norms}, out / "expected.safetensors", metadata=origin)
 
 
+def loraplus(folder, ratio=16):
+    def make_optimizer(model):
+        return create_loraplus_optimizer(model, torch.optim.AdamW, lr=1e-3, loraplus_lr_ratio=ratio,
+                                         betas=(0.9, 0.95), eps=1e-8)
+    lines = [f"# tools/oracle/lora.py loraplus, peft {metadata.version('peft')}, torch {torch.__version__}"]
+    for name in ("llama", "gpt2", "qwen2_dora"):
+        batches = load_file(pathlib.Path(folder) / name / "expected.safetensors")["batches"].long()
+        losses, norms = steps(exact(name, adapted(name)), batches, make_optimizer)
+        lines.append(" ".join([name, str(ratio)] + [f"{float(one):.12g}" for one in (*losses, *norms)]))
+    (pathlib.Path(folder) / "loraplus.txt").write_text("\n".join(lines) + "\n")
+
+
 def compare(folder):
     good = True
     for written in sorted(pathlib.Path(folder).iterdir()):
@@ -188,5 +203,7 @@ if __name__ == "__main__":
     command, folder, *names = sys.argv[1:]
     if command == "golden":
         golden(folder, names)
+    elif command == "loraplus":
+        loraplus(folder)
     elif not compare(folder):
         sys.exit(1)

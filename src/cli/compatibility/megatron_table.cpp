@@ -42,7 +42,8 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "log-interval:1 log-params-norm log-num-zeros-in-grad exit-interval:1 exit-duration-in-mins:1 "
      "no-bias-gelu-fusion use-flash-attn "
      "optimizer:1 "
-     "dataloader-type:1 sequence-parallel seed:1 init-method-std:1 init-method-xavier-uniform lr:1 "
+     "dataloader-type:1 sequence-parallel seed:1 init-method-std:1 embedding-init-method-std:1 "
+     "init-method-xavier-uniform lr:1 decoupled-lr:1 decoupled-min-lr:1 lr-warmup-init:1 "
      "lr-decay-style:1 "
      "lr-decay-iters:1 lr-warmup-fraction:1 lr-warmup-iters:1 min-lr:1 save:1 save-interval:1 "
      "save-retain-interval:1 load:1 no-save-optim no-load-optim ckpt-step:1 skip-train finetune "
@@ -258,7 +259,6 @@ constexpr MegatronGroup kMegatronFlags[] = {
     {kSame, "data-impl:1=mmap|infer dataset-impl:1=mmap|infer", "corpora are of this form"},
     {kSame, "expert-tensor-parallel-size:1=1",
      "--tensor-model-parallel-size splits experts like the other layers"},
-    {kSame, "lr-warmup-init:1=0|0.0", "the warm-up starts at 0"},
     {kSame, "muon-tp-mode:1=duplicated|distributed",
      "Muon updates whole matrices, however many tensor ranks share them"},
     {kSame, "softmax-type:1=vanilla", "the only one there is"},
@@ -278,8 +278,6 @@ constexpr MegatronGroup kMegatronFlags[] = {
     {kSame, "sample-rate:1=1|1.0 mid-level-dataset-surplus:1=0.005", "as Megatron-core has it"},
 
     // Planned, or for models that are not trained here.
-    {kNotYet, "decoupled-lr:1 decoupled-min-lr:1", "one learning rate is for all weights"},
-    {kNotYet, "embedding-init-method-std:1", "--init-method-std is for all matrices"},
     {kNotYet, "data-parallel-random-init", "all data-parallel ranks hold the same weights"},
     {kNotYet, "decrease-batch-size-if-needed",
      "--global-batch-size is a multiple of --micro-batch-size x data-parallel ranks"},

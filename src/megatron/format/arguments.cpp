@@ -282,6 +282,8 @@ MegatronArguments read_megatron_arguments(const PickleValue& values, const std::
   model.hidden_dropout = arguments.number("hidden_dropout", 0.1);
   model.attention_dropout = arguments.number("attention_dropout", 0.1);
   model.init_deviation = arguments.number("init_method_std", 0.02);
+  const double embeddings = arguments.number("embedding_init_method_std", model.init_deviation);
+  if (embeddings != model.init_deviation) model.embedding_deviation = embeddings;
   model.xavier_weights = arguments.flag("init_method_xavier_uniform", false);
   model.family = family_of(model);
 

@@ -203,6 +203,8 @@ void write_fields(const MegatronArguments& arguments, Out& out) {
   values.number("hidden_dropout", model.hidden_dropout);
   values.number("attention_dropout", model.attention_dropout);
   values.number("init_method_std", model.init_deviation);
+  if (model.embedding_deviation)
+    values.number("embedding_init_method_std", *model.embedding_deviation);
   values.flag("init_method_xavier_uniform", model.xavier_weights);
   if (!arguments.model_type.empty()) values.word(kModelType, arguments.model_type);
 }

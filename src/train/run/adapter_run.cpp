@@ -41,6 +41,11 @@ void check_adapter_options(const PretrainOptions& options) {
                   "--qlora: needs --lora-target-modules: weights of 4 bits are not trained, only "
                   "adapters of them");
     }
+    if (options.learning_rate.lora_plus_ratio) {
+      throw Error(Fault::kUsage,
+                  "--lora-plus-lr-ratio: needs --lora-target-modules, the linears that get "
+                  "adapters");
+    }
     if (loop.lora_load.empty()) return;
     throw Error(Fault::kUsage,
                 "--lora-load: needs --lora-target-modules, the linears that {} has adapters of",

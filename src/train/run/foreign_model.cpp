@@ -120,6 +120,7 @@ bool gives_whole_model(const ModelOptions& flags, const ModelConfig& model) {
     own.dtype = model.dtype;
     own.fp32_residual = model.fp32_residual;
     own.init_deviation = model.init_deviation;
+    own.embedding_deviation = model.embedding_deviation;
     own.xavier_weights = model.xavier_weights;
     return own == model;
   } catch (const Error&) {

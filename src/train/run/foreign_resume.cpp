@@ -84,6 +84,7 @@ void set_schedules(const MegatronSchedule& from, const std::string& where,
   rate.warmup_samples.reset();
   rate.warmup_tokens.reset();
   rate.warmup_fraction.reset();
+  if (from.warmup == 0) rate.warmup_init = 0;  // says nothing then
   const Lengths warmup = lengths(from.warmup, batch);
   if (warmup.iters) {
     rate.warmup_iters = *warmup.iters;

@@ -1,6 +1,7 @@
 #include "train/run/resume_rules.h"
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -60,7 +61,12 @@ bool only_end_differs(const PretrainOptions& before, const PretrainOptions& sett
     if (earlier.at(static_cast<double>(step)) != now.at(static_cast<double>(step))) return false;
   }
   // The next step too: a highest rate that was not reached yet is another experiment.
-  return before.learning_rate.lr == settled.learning_rate.lr &&
+  const auto same = [&](auto LearningRateOptions::*field) {
+    return before.learning_rate.*field == settled.learning_rate.*field;
+  };
+  return same(&LearningRateOptions::lr) && same(&LearningRateOptions::decoupled_lr) &&
+         same(&LearningRateOptions::decoupled_min_lr) &&
+         same(&LearningRateOptions::lora_plus_ratio) &&
          earlier.warmup_steps() == now.warmup_steps();
 }
 
@@ -90,6 +96,21 @@ std::string blend_difference(const DataOptions& before, const DataOptions& now,
   if (then.empty() || then == today) return "";
   return fmt::format("--data-path: {} has {}, this run has {}", where, then,
                      today.empty() ? "none" : today);
+}
+
+// Rates of groups that the checkpoint's run did not have: its file has no line to compare.
+std::vector<std::string> new_rates(const LearningRateOptions& before,
+                                   const LearningRateOptions& now, const std::string& where) {
+  std::vector<std::string> differences;
+  const auto compare = [&](const char* flag, auto LearningRateOptions::*field) {
+    if (before.*field || !(now.*field)) return;
+    differences.push_back(
+        fmt::format("{}: {} has none, this run has {}", flag, where, *(now.*field)));
+  };
+  compare("--decoupled-lr", &LearningRateOptions::decoupled_lr);
+  compare("--decoupled-min-lr", &LearningRateOptions::decoupled_min_lr);
+  compare("--lora-plus-lr-ratio", &LearningRateOptions::lora_plus_ratio);
+  return differences;
 }
 
 }  // namespace
@@ -178,10 +199,12 @@ std::string compare_options(const std::filesystem::path& checkpoint, PretrainOpt
         checkpoint.string(), some_of(differences));
   }
   settle_decay(before);
-  return settle_schedules(
-      before, settled,
-      set.differences_from(stored_set.to_toml(), stored.string(), Resume::kSchedule),
-      read_state(checkpoint, read_manifest(checkpoint)).optimizer_steps, checkpoint.string());
+  differences = set.differences_from(stored_set.to_toml(), stored.string(), Resume::kSchedule);
+  for (std::string& rate : new_rates(before.learning_rate, settled.learning_rate, stored.string()))
+    differences.push_back(std::move(rate));
+  return settle_schedules(before, settled, differences,
+                          read_state(checkpoint, read_manifest(checkpoint)).optimizer_steps,
+                          checkpoint.string());
 }
 
 }  // namespace piton

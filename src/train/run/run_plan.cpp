@@ -439,6 +439,7 @@ RunPlan make_run_plan(const PretrainOptions& options, int ranks,
                   .codes = options.lora.quantized_base
                                ? codes_in(*code_format("", "nf4"), "--qlora")
                                : CodesOfParameter()};
+  plan.session.optimizer_options.separate_rates = options.learning_rate.separate_groups();
   return plan;
 }
 

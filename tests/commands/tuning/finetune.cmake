@@ -70,6 +70,16 @@ expect(RUN finetune --load ${base} ${two} --seq-length 64 --lr 1e-3 --num-train-
 # Adapters: what is saved has them alone, and is used with its base.
 expect(RUN ${tune} ${lora} --save ${WORK}/run --save-interval 2 CODE 0
   ERR "adapters: [0-9]+ parameters are trained, [0-9.]+ % of the model's" "new adapters of [^ ]*/base" "saved ")
+# LoRA+: B has the same rate, then another.
+foreach(ratio 1 16)
+  expect(RUN ${tune} ${lora} --lora-plus-lr-ratio ${ratio} --save ${WORK}/plus_${ratio} CODE 0)
+endforeach()
+foreach(folder run plus_1 plus_16)
+  execute_process(COMMAND ${PITON} inspect ${WORK}/${folder} --hash --json OUTPUT_VARIABLE hash_${folder})
+endforeach()
+if(NOT hash_run MATCHES "weights" OR NOT hash_run STREQUAL hash_plus_1 OR hash_run STREQUAL hash_plus_16)
+  message(FATAL_ERROR "--lora-plus-lr-ratio: ${hash_run} ${hash_plus_1} ${hash_plus_16}")
+endif()
 # The conversation has the form of the data: --prompt-type default, with the run or with its adapters. Others are named.
 file(READ ${WORK}/run/tokenizer/chat_template.jinja template)
 if(NOT template MATCHES "'Human: ' \\+ content \\+ '.nAssistant:'")

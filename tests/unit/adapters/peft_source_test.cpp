@@ -6,8 +6,11 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <fstream>
+#include <sstream>
 
 #include "base/files/files.h"
+#include "optim/learning_rate.h"
 #include "support/errors.h"
 #include "support/golden_lora.h"
 #include "support/temp_folder.h"
@@ -138,6 +141,43 @@ TEST(PeftSource, TrainsAsInPeftAndKeepsTheModel) {
       EXPECT_EQ(test::values(parameter->value), before.at(parameter->name));
     }
   }
+}
+
+// Norms that are trained too, and DoRA's magnitudes, have the rate of B.
+TEST(PeftSource, TrainsByLoraPlusAsInPeft) {
+  std::ifstream file(test::lora_folder("loraplus.txt"));
+  int cases = 0;
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with('#')) continue;
+    ++cases;
+    std::istringstream words(line);
+    std::string name;
+    LearningRateOptions options{.lr = 1e-3, .decay_style = DecayStyle::kConstant};
+    options.lora_plus_ratio = 0;
+    words >> name >> *options.lora_plus_ratio;
+    HostMachine machine;
+    LoraFiles files(name);
+    Mesh mesh(*machine.world, MeshSizes{});
+    SessionSettings settings = settings_of(name, files, SessionUse::kTraining);
+    settings.optimizer_options.weight_decay = 0;
+    settings.optimizer_options.separate_rates = options.separate_groups();
+    Session session(machine.machine, mesh, settings);
+    test::load_lora(session, files.base, files.adapter, machine);
+    const GroupRates rates = LearningRate(options, 10, 1).of_groups(0);
+    const Tensor batches = files.expected.tensor("batches");
+    const std::int64_t samples = batches.dim(1);
+    std::vector<double> peft(20);
+    for (double& one : peft) words >> one;
+    ASSERT_TRUE(words);
+    for (std::size_t step = 0; step < 10; ++step) {
+      const StepReport report = session.train_step(
+          {batch_of(batches, static_cast<std::int64_t>(step) * samples, samples)}, 0, rates);
+      EXPECT_NEAR(report.loss, peft[step], 1e-5 * peft[step]) << name << ", step " << step;
+      EXPECT_NEAR(report.grad_norm, peft[10 + step], 1e-4 * peft[10 + step])
+          << name << ", step " << step;
+    }
+  }
+  EXPECT_EQ(cases, 3);
 }
 
 TEST(PeftSource, KnowsRanksAndScalesOfEveryModule) {

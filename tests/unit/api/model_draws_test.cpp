@@ -12,6 +12,7 @@
 #include "kernels/reference/kernels.h"
 #include "model/families.h"
 #include "session/session.h"
+#include "support/tensors.h"
 
 namespace piton {
 namespace {
@@ -151,6 +152,27 @@ struct Trained {
   Mesh mesh;
   Session session;
 };
+
+// --embedding-init-method-std: of tables of tokens and positions, of no other weight.
+TEST(InitialWeights, OfEmbeddingsMayHaveTheirOwnDeviation) {
+  ModelConfig model = model_of("gpt2");
+  model.tied = false;
+  const Trained usual(model);
+  model.embedding_deviation = 4 * model.init_deviation;
+  const Trained wide(model);
+  const std::vector<Parameter*> before = usual.session.parameters();
+  const std::vector<Parameter*> after = wide.session.parameters();
+  ASSERT_EQ(before.size(), after.size());
+  for (std::size_t i = 0; i < before.size(); ++i) {
+    const std::string& name = before[i]->name;
+    const bool embedding = name.starts_with("embedding.");
+    std::vector<double> wanted = test::values(before[i]->value);
+    if (embedding) {
+      for (double& one : wanted) one *= 4;  // exact
+    }
+    EXPECT_EQ(test::values(after[i]->value), wanted) << name;
+  }
+}
 
 double share_dropped(const Mask& mask) {
   return static_cast<double>(std::count(mask.begin(), mask.end(), '\0')) /

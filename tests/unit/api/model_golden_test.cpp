@@ -239,6 +239,37 @@ TEST(OptimizerModels, FollowPyTorchThroughTenStepsOfAdamwAndSgd) {
   EXPECT_EQ(cases, 16);
 }
 
+// tests/golden/rates/decoupled_rates.txt: torch.optim.AdamW with other rates for embedding and
+// head. They share one table in gpt2 and not in llama.
+TEST(OptimizerModels, FollowPyTorchWithOtherRatesOfTheVocabulary) {
+  std::ifstream file(std::string(PITON_SOURCE_DIR) + "/tests/golden/rates/decoupled_rates.txt");
+  int cases = 0;
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with('#')) continue;
+    ++cases;
+    std::istringstream words(line);
+    std::string name;
+    words >> name;
+    SCOPED_TRACE(name);
+    std::vector<GroupRates> rates(11);
+    for (std::size_t step = 0; step < 10; ++step)
+      words >> rates[step].base >> rates[step].vocabulary;
+    std::vector<double> torch(21);
+    for (double& one : torch) words >> one;
+    ASSERT_TRUE(words);
+    OptimizerOptions options = kAdamw;
+    options.separate_rates = {RateGroup::kVocabulary};
+    GoldenRun run(name, DType::kF32, false, options);
+    for (std::size_t step = 0; step <= 10; ++step) {
+      const StepReport report = run.session.train_step({run.batch()}, 0, rates[step]);
+      EXPECT_NEAR(report.loss, torch[step], 1e-5 * torch[step]) << "step " << step;
+      if (step == 10) break;
+      EXPECT_NEAR(report.grad_norm, torch[11 + step], 1e-4 * torch[11 + step]) << "step " << step;
+    }
+  }
+  EXPECT_EQ(cases, 2);
+}
+
 // tests/golden/cadam.txt: a plain statement of the rule in PyTorch. A sign is not continuous, so an
 // element whose momentum is nearly 0 may step the other way: that changes the loss least.
 TEST(CadamModels, FollowPyTorchThroughTenSteps) {

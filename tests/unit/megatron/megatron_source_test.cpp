@@ -415,6 +415,13 @@ TEST(MegatronArguments, ThatAreNotThereHaveTheDefaultsOfMegatron) {
   EXPECT_FALSE(arguments.vocabulary || arguments.head_like_layers);
 }
 
+TEST(MegatronArguments, HaveTheDeviationOfEmbeddings) {
+  ModelConfig model = HfSource(golden_model("llama")).model();
+  EXPECT_EQ(model_in_megatron(model).embedding_deviation, std::nullopt);
+  model.embedding_deviation = 0.5;
+  EXPECT_EQ(model_in_megatron(model).embedding_deviation, 0.5);
+}
+
 TEST(MegatronArguments, HaveEveryScalingOfPositions) {
   using Kind = RotaryScaling::Kind;
   ModelConfig model = HfSource(golden_model("llama")).model();

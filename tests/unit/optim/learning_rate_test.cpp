@@ -143,6 +143,50 @@ TEST(LearningRate, IsThatOfMegatronCore) {
   EXPECT_EQ(cases, 40);
 }
 
+// Embedding and head with another highest and lowest rate, and a warm-up that starts above 0.
+TEST(LearningRate, OfGroupsIsThatOfMegatronCore) {
+  const std::map<std::string, DecayStyle> styles{
+      {"constant", DecayStyle::kConstant},
+      {"linear", DecayStyle::kLinear},
+      {"cosine", DecayStyle::kCosine},
+      {"inverse-square-root", DecayStyle::kInverseSquareRoot},
+      {"WSD", DecayStyle::kWsd}};
+  std::ifstream file(std::filesystem::path(PITON_SOURCE_DIR) /
+                     "tests/golden/rates/megatron_group_rates.txt");
+  int cases = 0;
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with('#')) continue;
+    SCOPED_TRACE(line);
+    std::istringstream words(line);
+    std::string style, lowest;
+    LearningRateOptions wanted{.lr = 1e-3, .min_lr = 1e-4};
+    double highest = 0;
+    words >> style >> wanted.warmup_init >> highest >> lowest;
+    wanted.decay_style = styles.at(style);
+    wanted.decoupled_lr = highest;
+    if (lowest != "-") wanted.decoupled_min_lr = std::stod(lowest);
+    wanted.decay_iters = 100;
+    wanted.warmup_iters = 5;
+    wanted.lora_plus_ratio = 16;
+    if (style == "WSD") {
+      wanted.annealing_style = AnnealingStyle::kCosine;
+      wanted.annealing_iters = 60;
+    }
+    const LearningRate rate(wanted, 1, 1);
+    for (const std::int64_t step : {0, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144}) {
+      double base = 0, decoupled = 0;
+      words >> base >> decoupled;
+      const GroupRates rates = rate.of_groups(step);
+      EXPECT_NEAR(rates.base, base, 1e-17) << "step " << step;
+      EXPECT_NEAR(rates.vocabulary, decoupled, 1e-17) << "step " << step;
+      EXPECT_EQ(rates.adapter_outputs, 16 * rates.base);
+    }
+    EXPECT_TRUE(words);
+    ++cases;
+  }
+  EXPECT_EQ(cases, 30);
+}
+
 // 8 samples of 16 tokens a step: a warm-up of 512 tokens is 4 steps, a decay of 2560 is 20.
 TEST(LearningRate, TakesLengthsInTokens) {
   LearningRateOptions wanted;
@@ -209,6 +253,20 @@ TEST(LearningRate, RefusesWhatCannotBe) {
   EXPECT_EQ(refused([](auto& o) { o.lr = 0; }),
             "learning rate: --lr: got 0, wanted a number above 0, 1e-30 to 1e+30");
   EXPECT_THAT(refused([](auto& o) { o.min_lr = 2e-3; }), HasSubstr("--min-lr: got 0.002"));
+  EXPECT_THAT(refused([](auto& o) { o.decoupled_lr = 1e-5; }),
+              HasSubstr("--decoupled-min-lr: got 0.0001, wanted 0 to --decoupled-lr, which is "
+                        "1e-05"));
+  EXPECT_THAT(refused([](auto& o) { o.decoupled_min_lr = 1e-5; }),
+              HasSubstr("--decoupled-min-lr: needs --decoupled-lr"));
+  EXPECT_THAT(refused([](auto& o) { o.warmup_init = 2e-3; }),
+              HasSubstr("--lr-warmup-init: got 0.002, wanted 0 to --lr, which is 0.001"));
+  EXPECT_THAT(refused([](auto& o) {
+                o.warmup_init = 1e-5;
+                o.warmup_iters = 0;
+              }),
+              HasSubstr("--lr-warmup-init: got 1e-05 without a warm-up"));
+  EXPECT_THAT(refused([](auto& o) { o.lora_plus_ratio = 0; }),
+              HasSubstr("--lora-plus-lr-ratio: got 0"));
   EXPECT_THAT(refused([](auto& o) { o.decay_iters = 0; }), HasSubstr("--lr-decay-iters"));
   EXPECT_THAT(refused([](auto& o) { o.warmup_iters = 110; }),
               HasSubstr("a warm-up of 110 steps does not end before the decay of 110"));
