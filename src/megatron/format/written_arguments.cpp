@@ -162,6 +162,7 @@ void write_fields(const MegatronArguments& arguments, Out& out) {
   values.size("pipeline_model_parallel_size", layout.pipeline);
   if (layout.chunks > 1) values.size("virtual_pipeline_model_parallel_size", layout.chunks);
   values.flag("swiglu", model.gated);
+  values.flag("squared_relu", model.activation == ActivationKind::kSquaredRelu);
   values.flag("bias_gelu_fusion", model.activation == ActivationKind::kGeluTanh);
   values.word("normalization", model.norm == NormKind::kRms ? "RMSNorm" : "LayerNorm");
   values.number("norm_epsilon", model.norm_eps);
