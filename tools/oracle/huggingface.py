@@ -120,6 +120,23 @@ GOLDEN["phi"] = lambda: llama_like("Phi", intermediate_size=54, num_key_value_he
 GOLDEN["gptj"] = lambda: (transformers.GPTJConfig(n_layer=2, n_embd=36, n_head=6, n_inner=54, vocab_size=131, n_positions=128,
                                                   rotary_dim=4), transformers.GPTJForCausalLM)
 
+GOLDEN["arcee"] = lambda: llama_like("Arcee")
+GOLDEN["nemotron"] = lambda: llama_like("Nemotron", head_dim=12)
+
+GOLDEN["seed-oss"] = lambda: llama_like("SeedOss", head_dim=12, attention_out_bias=True)
+GOLDEN["exaone4"] = lambda: llama_like("Exaone4", num_hidden_layers=4, sliding_window=9, layer_types=LOCAL * 2)
+GOLDEN["cohere"] = lambda: llama_like("Cohere", logit_scale=0.3, tie_word_embeddings=True)
+GOLDEN["cohere2"] = lambda: llama_like("Cohere2", num_hidden_layers=4, sliding_window=9, logit_scale=0.25, tie_word_embeddings=True,
+                                       pad_token_id=None, layer_types=LOCAL * 2)
+GOLDEN["olmoe"] = lambda: llama_like("Olmoe", num_experts=6, num_experts_per_tok=3, intermediate_size=18)
+GOLDEN["granite-moe"] = lambda: llama_like("GraniteMoe", num_local_experts=5, num_experts_per_tok=2, intermediate_size=18, **FACTORS)
+GOLDEN["ernie4.5-moe"] = lambda: llama_like("Ernie4_5_Moe", moe_num_experts=6, moe_k=3, moe_intermediate_size=18, tie_word_embeddings=True,
+                                            moe_num_shared_experts=1)
+GOLDEN["hunyuan"] = lambda: llama_like("HunYuanDenseV1", head_dim=12, rope_parameters={
+    "rope_type": "dynamic", "rope_theta": 10000.0, "alpha": 3.0, "factor": 1.0})
+GOLDEN["opt"] = lambda: (transformers.OPTConfig(num_hidden_layers=2, hidden_size=36, num_attention_heads=6, ffn_dim=54, vocab_size=131,
+                                                max_position_embeddings=128), transformers.OPTForCausalLM)
+
 # As V2-Lite is, and with all that V2 has; angles for longer texts that also scale the scores.
 DEEPSEEK_YARN = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 32,
                  "mscale": 0.8, "mscale_all_dim": 1.1, "beta_fast": 32, "beta_slow": 1}
@@ -263,7 +280,7 @@ def build(make, seed=7):
         for name, parameter in model.named_parameters():
             noise = torch.randn(parameter.shape)
             gain = parameter.ndim == 1 and "bias" not in name
-            from_one = gain and "Gemma" in type(model).__name__
+            from_one = gain and any(word in type(model).__name__ for word in ("Gemma", "Nemotron"))
             parameter.copy_((0.1 * noise if from_one else 1 + 0.1 * noise) if gain else 0.15 * noise)
         for name, bias in model.named_buffers():  # after all parameters
             if name.endswith("e_score_correction_bias"):
@@ -351,7 +368,7 @@ def gradients(folder, names):
         slopes = copy.deepcopy(model)
         with torch.no_grad():
             for parameter, weight in zip(slopes.parameters(), model.parameters(), strict=True):
-                parameter.copy_(weight.grad)
+                parameter.copy_(torch.zeros_like(weight) if weight.grad is None else weight.grad)
         result = {key: value.float().contiguous() for key, value in in_files(slopes).items()}
         result["loss"] = loss.detach().double().reshape(1)
         if name in STEPS:
