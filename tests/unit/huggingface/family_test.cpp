@@ -716,7 +716,7 @@ TEST(HfModel, OfSizesOfAFamilyThatPitonDoesNotHaveIsRefusedByName) {
   EXPECT_THAT(key("ernie4.5-moe", "moe_layer_start_index", 9),
               HasSubstr("moe_layer_start_index: got 9, wanted a layer of the model"));
   EXPECT_THAT(key("hunyuan", "use_cla", true), HasSubstr("use_cla: got true, wanted false"));
-  EXPECT_THAT(key("cohere2", "sliding_window", nullptr), HasSubstr("sliding_window: got null"));
+  EXPECT_THAT(key("cohere2", "sliding_window", nullptr), HasSubstr("sliding_window: got nothing"));
 }
 
 TEST(HfModel, WithSizesThatCannotBeIsRefusedByName) {
