@@ -8,9 +8,11 @@
 #include <utility>
 
 #include "base/error.h"
+#include "gguf/forms.h"
 #include "gguf/gguf_experts.h"
 #include "gguf/gguf_places.h"
 #include "gguf/gguf_rotary.h"
+#include "gguf/gguf_window.h"
 #include "huggingface/config_keys.h"
 #include "model/families.h"
 
@@ -68,30 +70,17 @@ void write_sizes(const ModelConfig& model, GgufDescription& out) {
   out.add("vocab_size", GgufValue::u32(model.vocabulary));
 }
 
-// Keys of a window that every layer has; 0: none.
-void read_window(const GgufKeys& keys, ModelConfig& model) {
-  const GgufValue* value =
-      keys.find_own(keys.description().architecture + ".attention.sliding_window");
-  if (value != nullptr && value->is_integer() && value->integer() == 0) return;
-  if (value != nullptr) model.window_before = keys.size("attention.sliding_window") - 1;
-}
-
-void write_window(const ModelConfig& model, GgufDescription& out) {
-  if (model.window_before)
-    out.add("attention.sliding_window", GgufValue::u32(*model.window_before + 1));
-}
-
 // LLaMA's biases are those that the file has.
 void read_llama(const GgufKeys& keys, ModelConfig& model) {
   model.qkv_biases = keys.has_tensor("blk.0.attn_q.bias");
   model.output_bias = keys.has_tensor("blk.0.attn_output.bias");
   model.biases = keys.has_tensor("blk.0.ffn_up.bias");
-  read_window(keys, model);
+  read_gguf_window(keys, model);
 }
 
 // Phi-3 with a key of 0 is one without a window.
 void write_phi3(const ModelConfig& model, GgufDescription& out) {
-  if (model.window_before) return write_window(model, out);
+  if (model.window_before) return write_gguf_window(model, out);
   out.add("attention.sliding_window", GgufValue::u32(0));
 }
 
@@ -169,7 +158,7 @@ void write_gemma2(const ModelConfig& model, GgufDescription& out) {
 void read_gemma3(const GgufKeys& keys, ModelConfig& model) {
   model.logit_soft_cap = keys.number("final_logit_softcapping", 0.0);
   set_query_scalar(model, 62);
-  read_window(keys, model);
+  read_gguf_window(keys, model);
   if (!model.window_before) return;
   model.full_attention_every = keys.size("attention.sliding_window_pattern", 6);
   model.local_rotary_base = keys.number("rope.freq_base_swa", 10000.0);
@@ -177,7 +166,7 @@ void read_gemma3(const GgufKeys& keys, ModelConfig& model) {
 
 void write_gemma3(const ModelConfig& model, GgufDescription& out) {
   write_caps(model, out);
-  write_window(model, out);
+  write_gguf_window(model, out);
   write_pattern(model, 6, out);
   if (model.window_before) {
     out.add("rope.freq_base_swa",
@@ -204,7 +193,7 @@ void read_granite(const GgufKeys& keys, ModelConfig& model) {
 }
 
 void write_granite(const ModelConfig& model, GgufDescription& out) {
-  write_window(model, out);
+  write_gguf_window(model, out);
   out.add("embedding_scale", GgufValue::f32(model.embedding_factor));
   out.add("residual_scale", GgufValue::f32(model.branch_factor));
   out.add("logit_scale", GgufValue::f32(model.logit_divisor));
@@ -217,7 +206,7 @@ void write_granite(const ModelConfig& model, GgufDescription& out) {
 
 // OLMo 3 is of this architecture too.
 void read_olmo2(const GgufKeys& keys, ModelConfig& model) {
-  read_window(keys, model);
+  read_gguf_window(keys, model);
   if (model.window_before)
     keys.refuse("attention.sliding_window",
                 "none: Piton does not read OLMo 3 from GGUF files yet; give a Hugging Face folder");
@@ -301,7 +290,7 @@ std::vector<GgufArchitecture> gguf_architectures() {
        .family_of_experts = "mixtral",
        .facts = llama_facts,
        .read = read_llama,
-       .write = write_window,
+       .write = write_gguf_window,
        .experts = GgufExperts::kSome,
        .pairs = true,
        .whole_heads_turn = true,
@@ -310,19 +299,19 @@ std::vector<GgufArchitecture> gguf_architectures() {
       {.name = "qwen2",
        .families = {"qwen2"},
        .facts = qwen2_facts,
-       .read = read_window,
-       .write = write_window,
+       .read = read_gguf_window,
+       .write = write_gguf_window,
        .heads_fill_width = true},
       {.name = "qwen3",
        .families = {"qwen3"},
        .facts = qwen3_facts,
-       .read = read_window,
-       .write = write_window},
+       .read = read_gguf_window,
+       .write = write_gguf_window},
       {.name = "qwen3moe",
        .families = {"qwen3_moe"},
        .facts = qwen3_moe_facts,
-       .read = read_window,
-       .write = write_window,
+       .read = read_gguf_window,
+       .write = write_gguf_window,
        .experts = GgufExperts::kAll},
       {.name = "gpt2",
        .families = {"gpt2"},
@@ -337,7 +326,7 @@ std::vector<GgufArchitecture> gguf_architectures() {
       {.name = "phi3",
        .families = {"phi3"},
        .facts = llama_facts,
-       .read = read_window,
+       .read = read_gguf_window,
        .write = write_phi3,
        .packed_attention = true,
        .packed_mlp = true,
@@ -367,7 +356,8 @@ std::vector<GgufArchitecture> gguf_architectures() {
        .copies_head = true},
   };
   for (GgufArchitecture& gemma : gemmas()) all.push_back(std::move(gemma));
-  for (GgufArchitecture& later : later_forms()) all.push_back(std::move(later));
+  for (auto* forms : {later_forms, layer_norm_forms, rms_norm_forms})
+    for (GgufArchitecture& one : forms()) all.push_back(std::move(one));
   return all;
 }
 

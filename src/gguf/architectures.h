@@ -29,6 +29,7 @@ struct GgufArchitecture {
   GgufExperts experts = GgufExperts::kNone;
   // Rotary positions rotate neighboring channels, so rows of query and key are in another order.
   bool pairs = false;
+  bool keeps_pairs = false;       // the same of models whose rows are in that order (rotary_pairs)
   bool packed_attention = false;  // attn_qkv: all queries, all keys, all values
   bool packed_mlp = false;        // ffn_up: gate, then up
   bool whole_heads_turn = false;  // rotary positions of a part of each head are refused

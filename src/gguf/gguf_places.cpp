@@ -86,8 +86,9 @@ std::int64_t stored_row(const GgufPlace& place, std::int64_t row) {
 }
 
 bool can_be_placed(const GgufArchitecture& architecture, const ModelConfig& model) {
-  // stored_row() expects canonical rows in halves (i and i + d/2 rotate together), not in pairs.
-  return !model.rotary_pairs && !(architecture.packed_mlp && !model.gated);
+  // stored_row() moves rows from halves (i and i + d/2 rotate together) to pairs.
+  return model.rotary_pairs == architecture.keeps_pairs &&
+         !(architecture.packed_mlp && !model.gated);
 }
 
 std::vector<GgufPlace> gguf_places(const GgufArchitecture& architecture, const ModelConfig& model) {

@@ -99,6 +99,7 @@ Json config_of(const HfFamily& family, const ModelConfig& model) {
                  {"initializer_range", model.init_deviation},
                  {"dtype", dtype_word(model.dtype)}};
   config.update(family.keys(model));
+  if (config.contains("init_std")) config.erase("initializer_range");  // OPT's word for it
   if (model.reward_head) config.update(reward_keys(family));
   return config;
 }

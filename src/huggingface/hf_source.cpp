@@ -94,6 +94,9 @@ bool HfSource::is_left_out(const std::string& name) const {
   if (std::ranges::any_of(family_.ignored,
                           [&](const std::string& end) { return name.ends_with(end); }))
     return true;
+  if (std::ranges::any_of(family_.ignored_beginnings,
+                          [&](const std::string& begin) { return name.starts_with(begin); }))
+    return true;
   constexpr std::string_view kLayers = "model.layers.";
   if (family_.later_layers.empty() || !name.starts_with(kLayers)) return false;
   std::int64_t layer = 0;
@@ -207,10 +210,16 @@ std::vector<CanonicalTensor> HfSource::tensors(TensorKind kind) const {
 
 FileTensor HfSource::file_tensor(const Place& place) const {
   const HfTensor& stored = place.stored;
+  Shape shape(stored.shape);
+  if (place.place.stacks > 0) {  // their rows are counted through
+    std::vector<std::int64_t> sizes = {stored.shape[0] * stored.shape[1]};
+    sizes.insert(sizes.end(), stored.shape.begin() + 2, stored.shape.end());
+    shape = Shape(sizes);
+  }
   return {.file = *stored.file,
           .offset = stored.offset,
           .dtype = place.tensor.dtype,
-          .shape = Shape(stored.shape)};
+          .shape = std::move(shape)};
 }
 
 void HfSource::read(const std::string& name, const TensorRun& run, DType dtype, std::byte* dst) {

@@ -49,17 +49,17 @@ std::string module_of(const std::string& weight) {
   return weight.substr(0, weight.size() - kEnd.size());
 }
 
-WrittenTensor written_tensor(TypedAssembly typed, bool coded,
+// `sizes`: in the file.
+WrittenTensor written_tensor(TypedAssembly typed, bool coded, std::vector<std::int64_t> sizes,
                              const std::optional<IntegerFormat>& codes) {
   WrittenTensor tensor{.typed = std::move(typed), .coded = coded};
   const Assembly& assembly = tensor.typed.assembly;
-  const auto sizes = assembly.shape.sizes();
   if (coded) {
     tensor.entries = compressed_entries(*codes, module_of(assembly.name), sizes[0], sizes[1]);
   } else {
     tensor.entries = {{.name = assembly.name,
                        .dtype = std::string(safetensors_name(tensor.typed.dtype)),
-                       .shape = {sizes.begin(), sizes.end()}}};
+                       .shape = std::move(sizes)}};
   }
   return tensor;
 }
@@ -69,12 +69,17 @@ std::vector<WrittenTensor> written_tensors(const TensorSource& source, const Mod
   std::map<std::string, DType> stored;
   for (const CanonicalTensor& one : source.tensors(TensorKind::kWeight))
     stored[one.name] = one.dtype;
+  const std::vector<HfPlace> places = hf_places(family, model);
+  const std::map<std::string, std::vector<std::int64_t>> sizes = hf_shapes(places, model);
   std::vector<WrittenTensor> tensors;
-  for (Assembly& assembly : hf_assemblies(hf_places(family, model), model)) {
+  for (Assembly& assembly : hf_assemblies(places, model)) {
     const bool bias = is_choice_bias(assembly.parts.front().name);  // fp32 for Transformers too
     const DType type = bias ? DType::kF32 : options.dtype.value_or(dtype_of(assembly, stored));
-    const bool coded = options.codes && source.stored_format(assembly.parts.front().name);
-    tensors.push_back(written_tensor({std::move(assembly), type}, coded, options.codes));
+    std::vector<std::int64_t> shape = sizes.at(assembly.name);
+    const bool coded =
+        options.codes && shape.size() == 2 && source.stored_format(assembly.parts.front().name);
+    tensors.push_back(
+        written_tensor({std::move(assembly), type}, coded, std::move(shape), options.codes));
   }
   return tensors;
 }

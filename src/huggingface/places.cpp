@@ -1,5 +1,7 @@
 #include "huggingface/places.h"
 
+#include <set>
+
 #include "base/error.h"
 #include "model/canonical_tensors.h"
 
@@ -18,8 +20,11 @@ std::map<std::string, Shape> shapes_with_head(const ModelConfig& model) {
   return shapes;
 }
 
-std::map<std::string, std::vector<std::int64_t>> hf_shapes(const std::vector<HfPlace>& places,
-                                                           const ModelConfig& model) {
+namespace {
+
+// Sizes of the tensors in the files, with the rows of stacks counted through.
+std::map<std::string, std::vector<std::int64_t>> flat_shapes(const std::vector<HfPlace>& places,
+                                                             const ModelConfig& model) {
   const std::map<std::string, Shape> shapes = shapes_with_head(model);
   PITON_ASSERT(places.size() == shapes.size(), "{} places of {} tensors", places.size(),
                shapes.size());
@@ -37,9 +42,43 @@ std::map<std::string, std::vector<std::int64_t>> hf_shapes(const std::vector<HfP
   return wanted;
 }
 
+// Rows of zeros where no part is: positions that a model has and does not use (OPT).
+void fill_gaps(Assembly& assembly) {
+  std::ranges::sort(assembly.parts, {}, &AssemblyPart::row);
+  std::vector<AssemblyPart> gaps;
+  std::int64_t end = 0;
+  for (const AssemblyPart& part : assembly.parts) {
+    if (part.row > end) {
+      AssemblyPart gap{.name = "", .start = part.start, .extent = part.extent, .row = end};
+      gap.start[0] = 0;
+      gap.extent[0] = part.row - end;
+      gaps.push_back(std::move(gap));
+    }
+    end = std::max(end, part.row + part.extent[0]);
+  }
+  assembly.parts.insert(assembly.parts.end(), gaps.begin(), gaps.end());
+}
+
+}  // namespace
+
+std::map<std::string, std::vector<std::int64_t>> hf_shapes(const std::vector<HfPlace>& places,
+                                                           const ModelConfig& model) {
+  std::map<std::string, std::vector<std::int64_t>> wanted = flat_shapes(places, model);
+  std::set<std::string> stacked;
+  for (const HfPlace& place : places) {
+    if (place.stacks == 0 || !stacked.insert(place.name).second) continue;
+    std::vector<std::int64_t>& sizes = wanted.at(place.name);
+    PITON_ASSERT(sizes[0] % place.stacks == 0, "{}: {} rows in {}", place.name, sizes[0],
+                 place.stacks);
+    sizes[0] /= place.stacks;
+    sizes.insert(sizes.begin(), place.stacks);
+  }
+  return wanted;
+}
+
 std::vector<Assembly> hf_assemblies(const std::vector<HfPlace>& places, const ModelConfig& model) {
   const std::map<std::string, Shape> shapes = shapes_with_head(model);
-  const std::map<std::string, std::vector<std::int64_t>> sizes = hf_shapes(places, model);
+  const std::map<std::string, std::vector<std::int64_t>> sizes = flat_shapes(places, model);
   std::vector<Assembly> assemblies;
   std::map<std::string, std::size_t> index;
   for (const HfPlace& place : places) {
@@ -63,6 +102,7 @@ std::vector<Assembly> hf_assemblies(const std::vector<HfPlace>& places, const Mo
       assembly.parts.push_back(std::move(part));
     });
   }
+  for (Assembly& assembly : assemblies) fill_gaps(assembly);
   return assemblies;
 }
 

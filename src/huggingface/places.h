@@ -34,7 +34,8 @@ std::map<std::string, Shape> shapes_with_head(const ModelConfig& model);
 std::map<std::string, std::vector<std::int64_t>> hf_shapes(const std::vector<HfPlace>& places,
                                                            const ModelConfig& model);
 
-// The tensors of the files, in the order of the places, without a tied head.
+// The tensors of the files, in the order of the places, without a tied head; stacks are one matrix
+// of all their rows.
 std::vector<Assembly> hf_assemblies(const std::vector<HfPlace>& places, const ModelConfig& model);
 
 }  // namespace piton

@@ -6,6 +6,8 @@
 //              erf by at most 0.021
 //   silu       x / (1 + exp(-x))
 //   relu       max(x, 0), with slope 0 at 0
+//   squared    max(x, 0)^2                                           (So et al. 2021,
+//   relu       arXiv:2109.08668)
 //   gated      y = act(gate) * up: GeGLU, SwiGLU                     (Shazeer 2020,
 //              arXiv:2002.05202)
 #pragma once
@@ -14,7 +16,14 @@
 
 namespace piton {
 
-enum class ActivationKind : std::uint8_t { kGeluTanh, kGeluErf, kGeluFast, kSilu, kRelu };
+enum class ActivationKind : std::uint8_t {
+  kGeluTanh,
+  kGeluErf,
+  kGeluFast,
+  kSilu,
+  kRelu,
+  kSquaredRelu
+};
 
 struct ActivationForward {
   static constexpr std::string_view kName = "activation forward";

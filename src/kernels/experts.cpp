@@ -53,10 +53,8 @@ void RouteTokens::check() const {
   expect_logits(kName, logits, of);
   expect_integers(kName, "choices", choices, {of.n, of.k});
   Operand{kName, "weights", weights}.shape({of.n, of.k}).dtype(logits.dtype()).contiguous();
-  if (bias.defined()) {
-    PITON_ASSERT(score == ScoreKind::kSigmoid, "{}: a bias of a softmax", kName);
+  if (bias.defined())
     Operand{kName, "bias", bias}.shape({logits.dim(1)}).dtype(logits.dtype()).contiguous();
-  }
   const std::int64_t size = logits.dim(1) / std::max<std::int64_t>(groups.count, 1);
   PITON_ASSERT(groups.count > 0 && groups.count <= ExpertGroups::kMost &&
                    groups.count * size == logits.dim(1) && groups.chosen > 0 &&

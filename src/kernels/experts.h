@@ -48,7 +48,7 @@ struct ExpertGroups {
 // The k experts that each token is sent to, and with which weights. Chosen are those with the
 // largest
 //   logits       of a softmax; p among groups, if the weights are not normalized
-//   s + bias     of a sigmoid
+//   s + bias     of a sigmoid, or with a bias (of a softmax: ERNIE 4.5)
 // of the best groups, the largest first, of equal ones the one with the lower number. The weight of
 // a choice is `factor` times
 //   s of that expert                              Switch, Qwen 2 MoE, OLMoE
@@ -70,7 +70,7 @@ struct RouteTokens {
   bool normalized = false;
   ScoreKind score = ScoreKind::kSoftmax;
   double factor = 1;
-  Tensor bias;  // [experts] or empty: 0; dtype of logits; only of a sigmoid
+  Tensor bias;  // [experts] or empty: 0; dtype of logits
   ExpertGroups groups;
 
   template <typename Self, typename Visitor>

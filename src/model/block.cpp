@@ -54,6 +54,7 @@ AttentionShape attention_shape(const ModelConfig& config, const Block::Place& pl
                               .of_heads = !config.joint_head_norms,
                               .over_ranks = config.joint_head_norms};
   shape.joint_norms = config.joint_head_norms;
+  shape.norms_after_rotary = config.norms_after_rotary;
   return shape;
 }
 
@@ -176,6 +177,7 @@ NormShape norm_shape(const ModelConfig& config) {
   return {.kind = config.norm,
           .width = config.hidden,
           .eps = config.norm_eps,
+          .bias = config.norm_biases,
           .gain_from_one = config.gains_from_one};
 }
 

@@ -80,7 +80,7 @@ std::vector<CanonicalShape> canonical_tensors(const ModelConfig& config) {
   const auto norm = [&](const std::string& name, bool is_there = true) {
     if (!is_there) return;
     add(name + ".weight", {config.hidden});
-    if (config.norm == NormKind::kLayer) add(name + ".bias", {config.hidden});
+    if (config.norm == NormKind::kLayer && config.norm_biases) add(name + ".bias", {config.hidden});
   };
   const std::int64_t h = config.hidden;
   const std::int64_t queries = config.heads * config.head_size;

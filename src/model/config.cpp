@@ -75,6 +75,12 @@ void check_factors(const ModelConfig& c) {
          "--query-pre-attn-scalar scales the scores too");
   refuse(c.joint_head_norms && !c.head_norms, "--qk-layernorm-joint",
          "is of norms of heads, and --qk-layernorm is not given");
+  refuse(c.norms_after_rotary && (!c.head_norms || c.joint_head_norms || c.latent),
+         "--qk-layernorm-after-rope",
+         "is of norms of each head, with --qk-layernorm, without --qk-layernorm-joint and "
+         "--multi-latent-attention");
+  refuse(!c.norm_biases && c.norm != NormKind::kLayer, "--no-norm-bias",
+         "is for layer norms, and RMS norms have no biases");
   refuse(!c.start_norms && !c.end_norms, "--no-pre-norm",
          "branches would have no norm, as --post-norm is not given");
   refuse(!c.start_norms && c.parallel_residual, "--no-pre-norm",
@@ -91,6 +97,7 @@ void check_factors(const ModelConfig& c) {
   refuse(c.logit_divisor != 1, "--logits-scaling", kDecoders);
   refuse(c.score_factor.has_value(), "--attention-multiplier", kDecoders);
   refuse(c.head_bias, "--add-head-bias", kDecoders);
+  refuse(!c.norm_biases, "--no-norm-bias", kDecoders);
 }
 
 }  // namespace
@@ -224,7 +231,7 @@ double encoder_decoder_flops(const ModelConfig& c, std::int64_t sequence,
 }  // namespace
 
 std::int64_t ModelConfig::parameters() const {
-  const std::int64_t norm_size = norm == NormKind::kLayer ? 2 * hidden : hidden;
+  const std::int64_t norm_size = norm == NormKind::kLayer && norm_biases ? 2 * hidden : hidden;
   // Without matrices.
   std::int64_t block = ((end_norms ? 2 : 0) + (!start_norms ? 0 : single_norm ? 1 : 2)) * norm_size;
   if (qkv_biases) block += head_size * (heads + 2 * groups);

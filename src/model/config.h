@@ -37,6 +37,7 @@ struct ModelConfig {
   std::int64_t max_positions = 0;
   NormKind norm = NormKind::kLayer;
   double norm_eps = 1e-5;
+  bool norm_biases = true;  // of layer norms
   PositionKind positions = PositionKind::kLearned;
   double rotary_base = 10000;
   std::optional<double> local_rotary_base;  // base for layers with the window, without scaling;
@@ -60,12 +61,13 @@ struct ModelConfig {
   bool biases = true;       // of the MLP's linears
   bool output_bias = true;  // of attention's output projection
   bool qkv_biases = true;
-  bool head_norms = false;        // RMS norms of each head of query and key, or of latents
-  bool joint_head_norms = false;  // then one of all heads of query, one of all of key (OLMo 2)
-  bool gains_from_one = false;    // norm weights are stored as gain - 1
-  bool end_norms = false;         // also a norm at the end of each branch
-  bool start_norms = true;        // norms at the beginning of branches; without them: end_norms
-  double branch_factor = 1;       // of what each branch adds to the residual stream (Granite)
+  bool head_norms = false;          // RMS norms of each head of query and key, or of latents
+  bool joint_head_norms = false;    // then one of all heads of query, one of all of key (OLMo 2)
+  bool norms_after_rotary = false;  // head_norms are after positions (Hunyuan)
+  bool gains_from_one = false;      // norm weights are stored as gain - 1
+  bool end_norms = false;           // also a norm at the end of each branch
+  bool start_norms = true;          // norms at the beginning of branches; without them: end_norms
+  double branch_factor = 1;         // of what each branch adds to the residual stream (Granite)
   // x + attention(norm(x)) + mlp(norm(x)), in place of one branch after the other (GPT-NeoX).
   bool parallel_residual = false;
   bool single_norm = false;       // then both branches have the norm of attention
@@ -165,6 +167,8 @@ struct ModelOptions {
   bool single_norm = false;
   bool no_start_norm = false;
   bool joint_head_norms = false;
+  bool norms_after_rotary = false;
+  bool no_norm_bias = false;
   bool scaled_embedding = false;
   std::optional<double> embedding_factor, branch_factor, logit_divisor;
   std::optional<double> logit_soft_cap;
@@ -244,13 +248,7 @@ struct ModelOptions {
     v(Option{"output-logit-softcapping",
              "cap c of logits: x becomes c tanh(x / c) (Gemma 2; default: no cap)", same},
       logit_soft_cap);
-    v(Option{"qk-layernorm", "normalize heads of query and key before positions", same},
-      head_norms);
-    v(Option{"qk-layernorm-joint",
-             "with --qk-layernorm: one norm of all heads of query together, and one of all of key "
-             "(OLMo 2)",
-             same},
-      joint_head_norms);
+    visit_norms(v);
     visit_precision(v);
     attention.visit(v);
     mlp.visit(v);
@@ -274,6 +272,24 @@ struct ModelOptions {
   static ModelOptions of(const ModelConfig& config);
 
  private:
+  template <typename Visitor>
+  void visit_norms(Visitor&& v) {
+    const OptionRules same{.resume = Resume::kMustMatch};
+    v(Option{"no-norm-bias", "layer norms have gains alone, no biases (Cohere)", same},
+      no_norm_bias);
+    v(Option{"qk-layernorm", "normalize heads of query and key before positions", same},
+      head_norms);
+    v(Option{"qk-layernorm-joint",
+             "with --qk-layernorm: one norm of all heads of query together, and one of all of key "
+             "(OLMo 2)",
+             same},
+      joint_head_norms);
+    v(Option{"qk-layernorm-after-rope",
+             "with --qk-layernorm: normalize heads after positions, not before them (Hunyuan)",
+             same},
+      norms_after_rotary);
+  }
+
   template <typename Visitor>
   void visit_biases(Visitor&& v) {
     const OptionRules same{.resume = Resume::kMustMatch};

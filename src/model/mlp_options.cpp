@@ -23,6 +23,7 @@ std::string named(const MlpOptions& options) {
   };
   agree(options.swiglu, "swiglu", "swiglu");
   agree(options.exact_gelu, "no-bias-gelu-fusion", "gelu-erf");
+  agree(options.squared_relu, "squared-relu", "squared-relu");
   return name;
 }
 
@@ -156,11 +157,6 @@ void check_router(const ExpertFacts& facts) {
   check_positive("--moe-router-topk-scaling-factor", facts.weight_factor);
   check_not_negative("--moe-router-bias-update-rate", facts.bias_rate);
   const bool sigmoid = facts.score == ScoreKind::kSigmoid;
-  if (facts.choice_bias && !sigmoid) {
-    throw Error(Fault::kUsage,
-                "--moe-router-enable-expert-bias: is added to sigmoids, and the scores are a "
-                "softmax; give --moe-router-score-function sigmoid too, or leave it out");
-  }
   if (facts.bias_rate != 0 && !facts.choice_bias) {
     throw Error(Fault::kUsage,
                 "--moe-router-bias-update-rate: got {}, and there is no bias; give "
@@ -271,7 +267,7 @@ void MlpOptions::apply(ModelConfig& config) const {
   if (is_x_model && (name == "swiglu" || name == "geglu")) {
     throw Error(Fault::kUsage,
                 "--is-x-model: is already a gated GELU, but the given activation is {}; wanted "
-                "gelu, gelu-erf, gelu-fast, relu or none",
+                "gelu, gelu-erf, gelu-fast, relu, squared-relu or none",
                 name);
   }
   if (name == "gelu-erf") {
@@ -280,6 +276,8 @@ void MlpOptions::apply(ModelConfig& config) const {
     config.activation = ActivationKind::kGeluFast;
   } else if (name == "relu") {
     config.activation = ActivationKind::kRelu;
+  } else if (name == "squared-relu") {
+    config.activation = ActivationKind::kSquaredRelu;
   } else if (name == "swiglu") {
     config.activation = ActivationKind::kSilu;
   } else if (!name.empty() || is_x_model) {
@@ -364,6 +362,9 @@ MlpOptions MlpOptions::of(const ModelConfig& config) {
       break;
     case ActivationKind::kRelu:
       options.activation = "relu";
+      break;
+    case ActivationKind::kSquaredRelu:
+      options.activation = "squared-relu";
       break;
   }
   if (config.experts) {

@@ -5,6 +5,7 @@
 //   gelu-erf       gelu(x), exact             f              Megatron: --no-bias-gelu-fusion
 //   gelu-fast      x sigmoid(1.702 x)         f
 //   relu           max(x, 0)                  f
+//   squared-relu   max(x, 0)^2                f              Megatron: --squared-relu
 //   swiglu         silu(gate) up              f each         Megatron: --swiglu
 //   geglu          gelu(gate) up              f each
 //
@@ -34,7 +35,7 @@ struct ExpertFacts {
   bool normalized = true;    // the weights of a token add up to 1
   ScoreKind score = ScoreKind::kSoftmax;
   double weight_factor = 1;                // of the weights
-  bool choice_bias = false;                // of a sigmoid, added to scores for the choice alone
+  bool choice_bias = false;                // added to scores for the choice alone
   double bias_rate = 0;                    // by which an update moves that bias
   ExpertGroups groups;                     // of which a token chooses
   double balance_factor = 0;               // of the balance of each layer in the loss
@@ -77,8 +78,7 @@ struct RouterOptions {
              same},
       weight_factor);
     v(Option{"moe-router-enable-expert-bias",
-             "add a bias of each expert to its score for the choice, which balances the experts "
-             "(sigmoid only)",
+             "add a bias of each expert to its score for the choice, which balances the experts",
              same},
       choice_bias);
     v(Option{"moe-router-bias-update-rate",
@@ -109,6 +109,7 @@ struct MlpOptions {
   std::optional<std::string> activation;
   bool swiglu = false;
   bool exact_gelu = false;
+  bool squared_relu = false;
   bool is_x_model = false;
   std::optional<std::int64_t> experts, choices, expert_ffn_hidden, shared_ffn_hidden,
       shared_experts, dense_first;
@@ -125,13 +126,15 @@ struct MlpOptions {
     v(Option{"activation",
              "activation of the MLP (default: that of the family)",
              {.resume = Resume::kMustMatch,
-              .choices = {"gelu", "gelu-erf", "gelu-fast", "relu", "swiglu", "geglu"}}},
+              .choices = {"gelu", "gelu-erf", "gelu-fast", "relu", "squared-relu", "swiglu",
+                          "geglu"}}},
       activation);
     v(Option{"swiglu", "same as --activation swiglu", same}, swiglu);
     v(Option{"no-bias-gelu-fusion",
              "use the exact GELU, like Megatron with this flag; same as --activation gelu-erf",
              same},
       exact_gelu);
+    v(Option{"squared-relu", "same as --activation squared-relu (Nemotron)", same}, squared_relu);
     v(Option{"is-x-model", "use GeGLU with half of --ffn-hidden-size as its inner width", same},
       is_x_model);
     visit_experts(v);

@@ -160,6 +160,8 @@ ModelConfig ModelOptions::resolve(std::optional<std::int64_t> tokenizer_vocabula
   if (single_norm) config.single_norm = true;
   if (no_start_norm) config.start_norms = false;
   if (joint_head_norms) config.joint_head_norms = true;
+  if (norms_after_rotary) config.norms_after_rotary = true;
+  if (no_norm_bias) config.norm_biases = false;
   if (scaled_embedding) config.scaled_embedding = true;
   set(config.embedding_factor, embedding_factor);
   set(config.branch_factor, branch_factor);
@@ -240,6 +242,8 @@ void ModelOptions::settle(const ModelConfig& config) {
   single_norm = config.single_norm;
   no_start_norm = !config.start_norms;
   joint_head_norms = config.joint_head_norms;
+  norms_after_rotary = config.norms_after_rotary;
+  no_norm_bias = !config.norm_biases;
   scaled_embedding = config.scaled_embedding;
   const ModelConfig facts = family_facts(config.family);
   const auto settle_factor = [&](std::optional<double>& option, double ModelConfig::*factor) {

@@ -113,12 +113,13 @@ Value Attention::forward(Context& context, const Value& x, const Value& residual
   const auto prepared = [&](const Value& part, const std::optional<Norm>& norm) {
     if (norm && shape_.joint_norms)
       return rotary(context, per_head(norm->forward(context, packed_rows(context, part))), turn);
-    Value rows = per_head(part);
-    if (norm) {
-      const Value normed = norm->forward(context, packed_rows(context, rows));
-      rows = {normed.tensor.reshape(rows.tensor.shape()), normed.id};
-    }
-    return rotary(context, rows, turn);
+    const auto normed = [&](const Value& rows) {
+      const Value result = norm->forward(context, packed_rows(context, rows));
+      return Value{result.tensor.reshape(rows.tensor.shape()), result.id};
+    };
+    const Value rows = per_head(part);
+    if (norm && shape_.norms_after_rotary) return normed(rotary(context, rows, turn));
+    return rotary(context, norm ? normed(rows) : rows, turn);
   };
   const AttentionRows rows{prepared(parts[0], query_norm_), prepared(parts[1], key_norm_),
                            per_head(parts[2])};

@@ -22,9 +22,10 @@ struct AttentionShape {
   std::int64_t head_size = 0;  // d
   bool output_bias = false;    // of the output projection
   bool qkv_biases = false;     // of query, key and value
-  // RMS norms of each head of query and key, before rotary; its width is head_size.
+  // RMS norms of each head of query and key, before rotary or after it; its width is head_size.
   std::optional<NormShape> head_norm;
-  bool joint_norms = false;           // then one of all heads of query, and one of all of key
+  bool joint_norms = false;  // then one of all heads of query, and one of all of key
+  bool norms_after_rotary = false;
   std::optional<NormShape> end_norm;  // of the output projection
   double output_factor = 1;           // of the output projection, after its norm
   double scale = 0;                   // of scores; 0: 1 / sqrt(d)

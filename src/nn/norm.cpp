@@ -6,7 +6,10 @@ namespace piton {
 
 Norm::Norm(ParameterList& parameters, const Shard& shard, const std::string& name,
            const NormShape& shape)
-    : eps_(shape.eps), gain_offset_(shape.gain_from_one ? 1 : 0), of_heads_(shape.of_heads) {
+    : kind_(shape.kind),
+      eps_(shape.eps),
+      gain_offset_(shape.gain_from_one ? 1 : 0),
+      of_heads_(shape.of_heads) {
   const Initialization gains{shape.gain_from_one ? Initialization::Kind::kZero
                                                  : Initialization::Kind::kOne};
   if (shape.over_ranks) {
@@ -27,7 +30,7 @@ Norm::Norm(ParameterList& parameters, const Shard& shard, const std::string& nam
     return &parameters.add(std::move(parameter));
   };
   gain_ = add(".weight", gains);
-  if (shape.kind == NormKind::kLayer) bias_ = add(".bias", {});
+  if (shape.kind == NormKind::kLayer && shape.bias) bias_ = add(".bias", {});
 }
 
 Value Norm::forward(Context& context, const Value& x) const {
@@ -38,8 +41,8 @@ Value Norm::forward(Context& context, const Value& x) const {
                group_ == nullptr,  // rotary turns those of heads in place
   };
   if (group_ != nullptr) return rms_norm_over_ranks(context, x, *gain_, settings, *group_);
-  return bias_ != nullptr ? layer_norm(context, x, *gain_, *bias_, settings)
-                          : rms_norm(context, x, *gain_, settings);
+  return kind_ == NormKind::kLayer ? layer_norm(context, x, *gain_, bias_, settings)
+                                   : rms_norm(context, x, *gain_, settings);
 }
 
 }  // namespace piton

@@ -1,4 +1,4 @@
-// A norm layer: layer norm with gain and bias, or root-mean-square norm with gain.
+// A norm layer: layer norm with gain and bias or gain alone, or root-mean-square norm with gain.
 #pragma once
 
 #include <string>
@@ -13,6 +13,7 @@ struct NormShape {
   NormKind kind = NormKind::kLayer;
   std::int64_t width = 0;
   double eps = 1e-5;
+  bool bias = true;  // of a layer norm
   // The parameter is the gain's difference from 1.
   bool gain_from_one = false;
   // The rows of x are heads. Each tensor rank has different heads, so the gradients of gain and
@@ -30,6 +31,7 @@ class Norm {
   Value forward(Context& context, const Value& x) const;
 
  private:
+  NormKind kind_;
   double eps_;
   double gain_offset_;
   bool of_heads_;

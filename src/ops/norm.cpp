@@ -9,7 +9,7 @@ namespace {
 
 struct Normed {
   Tensor y;
-  Tensor mean;  // empty without a bias
+  Tensor mean;  // empty: an RMS norm
   Tensor rstd;
 };
 
@@ -36,16 +36,18 @@ std::int64_t whole_width(const Tensor& x, const Communicator* group) {
 // What a norm multiplies by and adds, and the ranks that have the other parts of its rows.
 struct NormParts {
   Parameter& gain;
-  Parameter* bias = nullptr;      // null: an RMS norm
+  Parameter* bias = nullptr;      // of a layer norm, or null
   Communicator* group = nullptr;  // null: this rank has whole rows
+  bool centered = false;          // a layer norm
 };
 
 Normed run_norm(Context& context, const Tensor& x, const NormParts& parts,
                 const NormSettings& settings) {
-  const auto [gain, bias, group] = parts;
+  const auto [gain, bias, group, centered] = parts;
   const DType sums = sum_dtype(x.dtype());
   Normed normed{.y = context.activation(gain.dtype, x.shape()),
-                .mean = bias != nullptr ? context.activation(sums, {x.dim(0)}) : Tensor(),
+
+                .mean = centered ? context.activation(sums, {x.dim(0)}) : Tensor(),
                 .rstd = context.activation(sums, {x.dim(0)})};
   const Tensor squares = squares_of_rows(context, x, group);
   const WeightUse gain_use = context.weights.acquire(gain, WeightForm::kRows, context.stream);
@@ -132,18 +134,18 @@ Value norm(Context& context, const Value& x, const NormParts& parts, const NormS
 
 }  // namespace
 
-Value layer_norm(Context& context, const Value& x, Parameter& gain, Parameter& bias,
+Value layer_norm(Context& context, const Value& x, Parameter& gain, Parameter* bias,
                  const NormSettings& settings) {
-  return norm(context, x, {gain, &bias}, settings);
+  return norm(context, x, {.gain = gain, .bias = bias, .centered = true}, settings);
 }
 
 Value rms_norm(Context& context, const Value& x, Parameter& gain, const NormSettings& settings) {
-  return norm(context, x, {gain}, settings);
+  return norm(context, x, {.gain = gain}, settings);
 }
 
 Value rms_norm_over_ranks(Context& context, const Value& x, Parameter& gain,
                           const NormSettings& settings, Communicator& group) {
-  return norm(context, x, {gain, nullptr, group.size() > 1 ? &group : nullptr}, settings);
+  return norm(context, x, {.gain = gain, .group = group.size() > 1 ? &group : nullptr}, settings);
 }
 
 }  // namespace piton

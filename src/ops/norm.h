@@ -12,7 +12,8 @@ struct NormSettings {
   bool again = false;  // backward computes the result again for the op that keeps it
 };
 
-Value layer_norm(Context& context, const Value& x, Parameter& gain, Parameter& bias,
+// `bias`: or null.
+Value layer_norm(Context& context, const Value& x, Parameter& gain, Parameter* bias,
                  const NormSettings& settings);
 Value rms_norm(Context& context, const Value& x, Parameter& gain, const NormSettings& settings);
 

@@ -221,12 +221,25 @@ class CaseList {
   void add_activations() {
     for (const auto kind :
          {ActivationKind::kGeluTanh, ActivationKind::kGeluErf, ActivationKind::kGeluFast,
-          ActivationKind::kSilu, ActivationKind::kRelu}) {
+          ActivationKind::kSilu, ActivationKind::kRelu, ActivationKind::kSquaredRelu}) {
       for (const std::int64_t n : {0, 1, 9}) {
         for (const std::int64_t f : {1, 33, 100}) {
           for (const bool gated : {false, true}) add_activation(kind, n, f, gated);
         }
       }
+    }
+  }
+
+  // In the product. Of small numbers: the square of large ones makes their errors larger.
+  void add_squared_relus() {
+    for (const std::int64_t n : {1, 5, 129}) {
+      const std::int64_t in = 65, out = 33;
+      add(fmt::format("n {} squared ReLU", n), in,
+          LinearForward{.y = source_.unwritten_rows(dtype_, {n, out}),
+                        .x = source_.normal(dtype_, {n, in}, 0, 0.05),
+                        .weight = weight(out, in),
+                        .activation = ActivationKind::kSquaredRelu,
+                        .preactivation = source_.unwritten_rows(dtype_, {n, out})});
     }
   }
 
@@ -977,6 +990,7 @@ std::vector<CallCase> call_cases(const CaseOptions& options) {
   list.add_updates();
   list.add_muon();
   list.add_cadam();
+  list.add_squared_relus();
   std::vector<CallCase> cases = list.take();
   for (CallCase& attention : attention_cases(options)) cases.push_back(std::move(attention));
   for (CallCase& experts : expert_cases(options)) cases.push_back(std::move(experts));

@@ -72,6 +72,9 @@ class ExpertCaseList {
       Rules softmax{.factor = 16, .groups = {4, 2, 1}};
       add_routing(few, LogitKind::kUneven, normalized, true, softmax);
       add_routing(few, LogitKind::kTies, normalized, false, softmax);
+      const Rules ernie{.factor = 2, .bias = true};
+      add_routing(many, LogitKind::kNormal, normalized, true, ernie);
+      add_routing(few, LogitKind::kTies, normalized, false, ernie);
       softmax.groups = {64, 7, 1};
       add_routing(all, LogitKind::kNormal, normalized, true, softmax);
     }

@@ -421,7 +421,7 @@ Tensor summed_over_samples(const Tensor& all) {
       .normalized = normalized,
       .score = score,
       .factor = 1.7,
-      .bias = score == ScoreKind::kSigmoid ? source.normal(kDType, {experts}, 0, 0.5) : Tensor(),
+      .bias = source.normal(kDType, {experts}, 0, score == ScoreKind::kSigmoid ? 0.5 : 0.1),
       .groups = {3, 2, 1}};
   run(forward);
   const Tensor scale = tensor_of(kDType, {1}, std::vector<double>{0.25});
@@ -641,7 +641,7 @@ std::vector<GradientCheck> gradient_checks() {
   add_attentions(checks);
   for (const auto kind :
        {ActivationKind::kGeluTanh, ActivationKind::kGeluErf, ActivationKind::kGeluFast,
-        ActivationKind::kSilu, ActivationKind::kRelu}) {
+        ActivationKind::kSilu, ActivationKind::kRelu, ActivationKind::kSquaredRelu}) {
     for (const bool gated : {false, true}) {
       checks.push_back({fmt::format("activation {} gated {}", static_cast<int>(kind), gated),
                         [=](Kernels& kernels) { return check_activation(kernels, kind, gated); }});

@@ -177,6 +177,8 @@ TEST_P(KernelValues, OfActivationsAreTheirFormulasToTenDigits) {
   run(ActivationForward{
       .y = y, .x = x, .up = fp32({1, 6}, {2, 2, 2, 2, 2, -1}), .kind = ActivationKind::kGeluTanh});
   expect_values(y, {-0.0908046118, -0.3176160188, 0, 0.6914280196, 1.6823839812, -2.9963626079});
+  run(ActivationForward{.y = y, .x = x, .kind = ActivationKind::kSquaredRelu});
+  expect_values(y, {0, 0, 0, 0.25, 1, 9});
   run(ActivationForward{.y = y, .x = x, .kind = ActivationKind::kSilu});
   expect_values(y, {-0.2384058440, -0.2689414214, 0, 0.3112296656, 0.7310585786, 2.8577223805});
   run(ActivationForward{

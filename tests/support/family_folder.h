@@ -78,10 +78,10 @@ inline void write_family_folder(const std::filesystem::path& folder, const std::
     }
   };
   set({"num_hidden_layers", "n_layer"}, 4);
-  set({"hidden_size", "n_embd"}, 64);
+  set({"hidden_size", "n_embd", "word_embed_proj_dim"}, 64);
   set({"num_attention_heads", "n_head"}, 8);
   set({"num_key_value_heads", "num_kv_heads"}, config.contains("kv_lora_rank") ? 8 : 4);
-  set({"intermediate_size", "n_inner", "ffn_hidden_size"}, 60);
+  set({"intermediate_size", "n_inner", "ffn_hidden_size", "ffn_dim"}, 60);
   set({"multi_query"}, false);  // two ranks do not divide one group
   set({"head_dim"}, 12);
   if (config.contains("layer_types")) {

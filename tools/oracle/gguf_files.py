@@ -90,8 +90,16 @@ ENDS = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_hea
         "ln_f": "output_norm", "word_embeddings": "token_embd", "word_embeddings_layernorm": "token_embd_norm"}
 # Of each the architecture, and the type of its matrices.
 MODELS = {"llama": ("llama", Type.Q4_0), "qwen2": ("qwen2", Type.Q8_0), "gemma3": ("gemma3", Type.F16), "phi3": ("phi3", Type.BF16),
-          "gpt2": ("gpt2", Type.F32), "bloom": ("bloom", Type.F32), "mixtral": ("llama", Type.Q8_0)}
+          "gpt2": ("gpt2", Type.F32), "bloom": ("bloom", Type.F32), "mixtral": ("llama", Type.Q8_0), "gpt-neox": ("gptneox", Type.F32),
+          "nemotron": ("nemotron", Type.F16), "cohere": ("command-r", Type.Q8_0), "arcee": ("arcee", Type.BF16),
+          "ernie4.5": ("ernie4_5", Type.F16)}
+MAPPED = ("gptneox", "nemotron", "command-r", "arcee", "ernie4_5")  # names by gguf.TensorNameMap
 EXPERT = {"w1": "ffn_gate_exps", "w2": "ffn_down_exps", "w3": "ffn_up_exps"}
+
+
+def mapped_name(name, architecture, layers):
+    number = next(key for key, value in gguf.MODEL_ARCH_NAMES.items() if value == architecture)
+    return gguf.get_tensor_name_map(number, layers).get_name(name, try_suffixes=(".weight", ".bias"))
 
 
 def gguf_name(name, gemma):
@@ -123,16 +131,16 @@ def turned(x, heads):
 
 def as_stored(name, stored, x, config, architecture):
     heads = config.get("num_attention_heads") or config.get("n_head")
-    if architecture == "llama" and stored.split(".")[-2] == "attn_q":
+    if architecture in ("llama", "arcee") and stored.split(".")[-2] == "attn_q":
         return turned(x, heads)
-    if architecture == "llama" and stored.split(".")[-2] == "attn_k":
+    if architecture in ("llama", "arcee") and stored.split(".")[-2] == "attn_k":
         return turned(x, config["num_key_value_heads"])
     if architecture == "gpt2" and ("c_attn" in name or "c_proj" in name or "c_fc" in name):
         return x.T if x.ndim == 2 else x  # Conv1D
-    if architecture == "bloom" and "query_key_value" in name:  # heads of q, k, v in turn
+    if architecture in ("bloom", "gptneox") and "query_key_value" in name:  # heads of q, k, v in turn
         parts = x.reshape(heads, 3, x.shape[0] // heads // 3, *x.shape[1:])
         return numpy.concatenate([parts[:, i].reshape(-1, *x.shape[1:]) for i in range(3)])
-    if architecture.startswith("gemma") and name.endswith("norm.weight"):
+    if architecture.startswith(("gemma", "nemotron")) and name.endswith("norm.weight"):
         return x + numpy.float32(1)
     return x
 
@@ -158,7 +166,18 @@ def write_keys(out, config, architecture):
             out.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
             out.add_rope_scaling_factor(rope["factor"])
     else:
-        out.add_layer_norm_eps(config["layer_norm_epsilon"])
+        out.add_layer_norm_eps(next(config[key] for key in ("layer_norm_epsilon", "layer_norm_eps", "norm_eps") if key in config))
+        rope = config.get("rope_parameters")
+        if rope:
+            out.add_rope_freq_base(rope["rope_theta"])
+            width = config.get("head_dim") or hidden // config["num_attention_heads"]
+            out.add_rope_dimension_count(int(width * rope.get("partial_rotary_factor", 1.0)))
+        if config.get("num_key_value_heads") and architecture != "gptneox":
+            out.add_head_count_kv(config["num_key_value_heads"])
+        if architecture == "gptneox":
+            out.add_parallel_residual(config["use_parallel_residual"])
+        if "logit_scale" in config:
+            out.add_logit_scale(config["logit_scale"])
     if "num_local_experts" in config:
         out.add_expert_count(config["num_local_experts"])
         out.add_expert_used_count(config["num_experts_per_tok"])
@@ -210,7 +229,8 @@ def golden(folder):
         out = gguf.GGUFWriter(folder / "gguf" / f"{name}.gguf", architecture)
         write_keys(out, config, architecture)
         for key, x in with_stacked_experts(load_file(folder / "huggingface" / name / "model.safetensors")).items():
-            stored = key if key.startswith("blk.") else gguf_name(key, architecture.startswith("gemma"))
+            stored = (mapped_name(key, architecture, config["num_hidden_layers"]) if architecture in MAPPED else key
+                      if key.startswith("blk.") else gguf_name(key, architecture.startswith("gemma")))
             x = numpy.ascontiguousarray(as_stored(key, stored, x, config, architecture))
             fits = x.ndim > 1 and stored != "position_embd.weight" and "ffn_gate_inp" not in stored
             kind = type if fits else Type.F32

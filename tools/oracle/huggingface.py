@@ -120,6 +120,23 @@ GOLDEN["phi"] = lambda: llama_like("Phi", intermediate_size=54, num_key_value_he
 GOLDEN["gptj"] = lambda: (transformers.GPTJConfig(n_layer=2, n_embd=36, n_head=6, n_inner=54, vocab_size=131, n_positions=128,
                                                   rotary_dim=4), transformers.GPTJForCausalLM)
 
+GOLDEN["arcee"] = lambda: llama_like("Arcee")
+GOLDEN["nemotron"] = lambda: llama_like("Nemotron", head_dim=12)
+
+GOLDEN["seed-oss"] = lambda: llama_like("SeedOss", head_dim=12, attention_out_bias=True)
+GOLDEN["exaone4"] = lambda: llama_like("Exaone4", num_hidden_layers=4, sliding_window=9, layer_types=LOCAL * 2)
+GOLDEN["cohere"] = lambda: llama_like("Cohere", logit_scale=0.3, tie_word_embeddings=True)
+GOLDEN["cohere2"] = lambda: llama_like("Cohere2", num_hidden_layers=4, sliding_window=9, logit_scale=0.25, tie_word_embeddings=True,
+                                       pad_token_id=None, layer_types=LOCAL * 2)
+GOLDEN["olmoe"] = lambda: llama_like("Olmoe", num_experts=6, num_experts_per_tok=3, intermediate_size=18)
+GOLDEN["granite-moe"] = lambda: llama_like("GraniteMoe", num_local_experts=5, num_experts_per_tok=2, intermediate_size=18, **FACTORS)
+GOLDEN["ernie4.5-moe"] = lambda: llama_like("Ernie4_5_Moe", moe_num_experts=6, moe_k=3, moe_intermediate_size=18, tie_word_embeddings=True,
+                                            moe_num_shared_experts=1)
+GOLDEN["hunyuan"] = lambda: llama_like("HunYuanDenseV1", head_dim=12, rope_parameters={
+    "rope_type": "dynamic", "rope_theta": 10000.0, "alpha": 3.0, "factor": 1.0})
+GOLDEN["opt"] = lambda: (transformers.OPTConfig(num_hidden_layers=2, hidden_size=36, num_attention_heads=6, ffn_dim=54, vocab_size=131,
+                                                max_position_embeddings=128), transformers.OPTForCausalLM)
+
 # As V2-Lite is, and with all that V2 has; angles for longer texts that also scale the scores.
 DEEPSEEK_YARN = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 32,
                  "mscale": 0.8, "mscale_all_dim": 1.1, "beta_fast": 32, "beta_slow": 1}
@@ -215,6 +232,21 @@ MORE = {
                                        tie_word_embeddings=True),
     "olmo3-50257": lambda: llama_like("Olmo3", vocabulary=50257, num_hidden_layers=5, sliding_window=16, pad_token_id=None,
                                       eos_token_id=None),
+    "arcee-biases": lambda: llama_like("Arcee", vocabulary=50257, attention_bias=True, mlp_bias=True, head_dim=8),
+    "nemotron-biases": lambda: llama_like("Nemotron", vocabulary=50257, attention_bias=True, mlp_bias=True),
+    "seed-oss-50257": lambda: llama_like("SeedOss", vocabulary=50257, head_dim=8, attention_bias=False, pad_token_id=None),
+    "exaone4-whole": lambda: llama_like("Exaone4", vocabulary=50257, sliding_window=None, layer_types=["full_attention"] * 2),
+    "cohere-biases": lambda: llama_like("Cohere", vocabulary=50257, attention_bias=True),
+    "cohere2-pattern": lambda: llama_like("Cohere2", vocabulary=50257, num_hidden_layers=5, sliding_window=16),
+    "olmoe-normalized": lambda: llama_like("Olmoe", vocabulary=50257, num_experts=5, num_experts_per_tok=2, norm_topk_prob=True),
+    "granite-moe-plain": lambda: llama_like("GraniteMoe", vocabulary=50257, num_local_experts=3, attention_bias=True,
+                                            tie_word_embeddings=True),
+    "ernie4.5-moe-interval": lambda: llama_like("Ernie4_5_Moe", vocabulary=50257, num_hidden_layers=4, moe_num_experts=5, moe_k=2,
+                                                moe_layer_interval=2, moe_layer_start_index=0, moe_num_shared_experts=0),
+    "hunyuan-plain": lambda: llama_like("HunYuanDenseV1", vocabulary=50257, attention_bias=True, tie_word_embeddings=True, head_dim=8),
+    "opt-untied": lambda: (transformers.OPTConfig(num_hidden_layers=2, hidden_size=36, num_attention_heads=6, ffn_dim=53,
+                                                  vocab_size=50257, max_position_embeddings=128, tie_word_embeddings=False,
+                                                  activation_function="gelu"), transformers.OPTForCausalLM),
     "qwen3-tied": lambda: llama_like("Qwen3", vocabulary=50257, tie_word_embeddings=True, head_dim=24),
 }
 
@@ -248,6 +280,12 @@ EDITED = {
     "qwen2-sparse": ("qwen2", lambda config: (without("num_key_value_heads", "rms_norm_eps", "rope_parameters")(config),
                                               config.update(num_attention_heads=32, hidden_size=64))),
     "qwen3-no-head-dim": ("qwen3", without("head_dim")),
+    "cohere-sparse": ("cohere", without("rope_parameters", "layer_norm_eps", "logit_scale", "tie_word_embeddings")),
+    "cohere2-older": ("cohere2", lambda config: (config.pop("layer_types"), config.update(sliding_window_pattern=2))),
+    "nemotron-older": ("nemotron", without("rope_parameters", "norm_eps", "hidden_act")),
+    "exaone4-pattern": ("exaone4", lambda config: (config.pop("layer_types"), config.update(sliding_window_pattern=2))),
+    "ernie4.5-moe-sparse": ("ernie4.5-moe", without("rope_parameters", "moe_layer_start_index", "moe_layer_end_index",
+                                                    "moe_layer_interval", "tie_word_embeddings", "rms_norm_eps")),
     "stablelm-older": ("stablelm", without("rope_parameters", "layer_norm_eps")),
     "bloom-sparse": ("bloom", without("layer_norm_epsilon", "hidden_dropout", "attention_dropout", "initializer_range")),
     "bloom-two-widths": ("bloom", lambda config: config.update(n_embed=48, n_head=8)),
@@ -263,7 +301,7 @@ def build(make, seed=7):
         for name, parameter in model.named_parameters():
             noise = torch.randn(parameter.shape)
             gain = parameter.ndim == 1 and "bias" not in name
-            from_one = gain and "Gemma" in type(model).__name__
+            from_one = gain and any(word in type(model).__name__ for word in ("Gemma", "Nemotron"))
             parameter.copy_((0.1 * noise if from_one else 1 + 0.1 * noise) if gain else 0.15 * noise)
         for name, bias in model.named_buffers():  # after all parameters
             if name.endswith("e_score_correction_bias"):
@@ -351,7 +389,7 @@ def gradients(folder, names):
         slopes = copy.deepcopy(model)
         with torch.no_grad():
             for parameter, weight in zip(slopes.parameters(), model.parameters(), strict=True):
-                parameter.copy_(weight.grad)
+                parameter.copy_(torch.zeros_like(weight) if weight.grad is None else weight.grad)
         result = {key: value.float().contiguous() for key, value in in_files(slopes).items()}
         result["loss"] = loss.detach().double().reshape(1)
         if name in STEPS:

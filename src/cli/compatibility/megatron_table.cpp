@@ -326,7 +326,7 @@ constexpr MegatronGroup kMegatronFlags[] = {
     {kNotYet, "window-size:1", "--pre-tockens N is a window of N keys"},
     {kNotYet,
      "mrope-section:* "
-     "squared-relu quick-geglu activation-func-clamp-value:1 glu-linear-offset:1 "
+     "quick-geglu activation-func-clamp-value:1 glu-linear-offset:1 "
      "qk-l2-norm mtp-loss-scaling-factor:1 cache-mla-latents heterogeneous-layers-config-path:1 "
      "heterogeneous-layers-config-encoded-json:1 spec:* hybrid-attention-ratio:1 "
      "hybrid-mlp-ratio:1 hybrid-override-pattern:1 mamba-state-dim:1 mamba-head-dim:1 "

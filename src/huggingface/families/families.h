@@ -10,6 +10,7 @@ namespace piton {
 // All known families.
 std::vector<HfFamily> hf_families();
 
+HfFamily hf_arcee();
 HfFamily hf_glm4_moe();
 HfFamily hf_gptj();
 HfFamily hf_granite();
@@ -35,11 +36,21 @@ HfFamily hf_gemma3();
 HfFamily hf_internlm();
 HfFamily hf_internlm2();
 HfFamily hf_internlm3();
+HfFamily hf_cohere();
+HfFamily hf_cohere2();
 HfFamily hf_ernie();
+HfFamily hf_ernie_moe();
+HfFamily hf_exaone4();
+HfFamily hf_granite_moe();
+HfFamily hf_hunyuan();
+HfFamily hf_olmoe();
+HfFamily hf_opt();
+HfFamily hf_seed_oss();
 HfFamily hf_glm();
 HfFamily hf_glm4();
 HfFamily hf_mistral();
 HfFamily hf_mixtral();
+HfFamily hf_nemotron();
 HfFamily hf_phi();
 HfFamily hf_phi3();
 HfFamily hf_qwen2();

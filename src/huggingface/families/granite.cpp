@@ -9,7 +9,8 @@
 // Granite 3 (IBM 2024, github.com/ibm-granite/granite-3.0-language-models): LLaMA whose embedding,
 // scores, branches and logits have factors, those of maximal update parametrization (Yang et al.
 // 2022, arXiv:2203.03466). Granite 4 without experts and without layers of Mamba
-// ("granitemoehybrid") is the same, with gate and up in one matrix.
+// ("granitemoehybrid") is the same, with gate and up in one matrix. Granite 3 with experts
+// ("granitemoe") has those of Mixtral, one upon another.
 namespace piton {
 namespace {
 
@@ -99,6 +100,42 @@ std::vector<HfPlace> granite4_places(const ModelConfig& model) {
                                           {"mlp.down.", "shared_mlp.output_linear."}}));
 }
 
+ModelConfig granite_moe_model(const HfConfig& config) {
+  ModelConfig model = llama_like_model(config, granite_facts());
+  refuse_partial_rotary(config, model);
+  model.qkv_biases = model.output_bias = config.flag("attention_bias", false);
+  model.experts = hf_experts(config, {.experts = 8, .choices = 2});
+  set_factors(config, model);
+  return model;
+}
+
+nlohmann::ordered_json granite_moe_keys(const ModelConfig& model) {
+  nlohmann::ordered_json keys = granite_keys(model);
+  keys.erase("mlp_bias");
+  if (!model.experts) return keys;
+  keys["num_local_experts"] = model.experts->experts;
+  keys["num_experts_per_tok"] = model.experts->choices;
+  return keys;
+}
+
+std::vector<HfPlace> granite_moe_places(const ModelConfig& model) {
+  const std::int64_t f = model.expert_ffn_hidden();
+  const HfPart both{.name = "block_sparse_moe.input_linear.",
+                    .stacks = model.experts->experts,
+                    .expert_rows = 2 * f};
+  HfPart gate = both, up = both;
+  gate.canonical = "mlp.experts.E.gate.";
+  up.canonical = "mlp.experts.E.up.";
+  up.first = f;
+  return named_places(model, llama_names({{"mlp.router.weight", "block_sparse_moe.router.layer."},
+                                          gate,
+                                          up,
+                                          {.canonical = "mlp.experts.E.down.",
+                                           .name = "block_sparse_moe.output_linear.",
+                                           .stacks = model.experts->experts,
+                                           .expert_rows = model.hidden}}));
+}
+
 }  // namespace
 
 HfFamily hf_granite() {
@@ -107,6 +144,16 @@ HfFamily hf_granite() {
           .model = granite_model,
           .places = llama_like_places,
           .keys = granite_keys,
+          .optional_prefix = "",
+          .ignored = {".rotary_emb.inv_freq"}};
+}
+
+HfFamily hf_granite_moe() {
+  return {.model_types = {"granitemoe"},
+          .architectures = {"GraniteMoeForCausalLM"},
+          .model = granite_moe_model,
+          .places = granite_moe_places,
+          .keys = granite_moe_keys,
           .optional_prefix = "",
           .ignored = {".rotary_emb.inv_freq"}};
 }

@@ -19,7 +19,8 @@ namespace piton {
 //   first + r                                      chunk 0
 //   first + (r / chunk) * stride + r % chunk       else: heads of several matrices interleaved
 //
-// of that tensor, or its column if it is transposed.
+// of that tensor, or its column if it is transposed. A tensor of `stacks` matrices one upon another
+// ([stacks, rows, in]) counts their rows through all.
 struct HfPlace {
   std::string canonical;
   std::string name;
@@ -27,6 +28,7 @@ struct HfPlace {
   std::int64_t chunk = 0;
   std::int64_t stride = 0;
   bool transposed = false;
+  std::int64_t stacks = 0;  // 0: one matrix, or a vector
 };
 
 struct HfFamily {
@@ -44,6 +46,8 @@ struct HfFamily {
   std::string optional_prefix;
   // Suffixes of names of tensors that follow from the configuration: masks, angles.
   std::vector<std::string> ignored;
+  // Beginnings of names of tensors that predict later tokens, which are left out too.
+  std::vector<std::string> ignored_beginnings = {};
   // The key that says how many layers after the last one predict later tokens. Their tensors are
   // left out, as by Transformers. Empty: the family has none.
   std::string later_layers = "";

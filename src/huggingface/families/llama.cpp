@@ -5,7 +5,7 @@
 #include "model/families.h"
 
 // LLaMA 1 to 3 and models with the same names: Vicuna, TinyLlama, Yi, DeepSeek-LLM, Aquila.
-// ERNIE 4.5 without experts (Baidu 2025) is LLaMA with rotary positions of interleaved channels.
+// Arcee (arcee.ai 2025) is LLaMA whose MLP has the square of ReLU in place of a gate.
 namespace piton {
 namespace {
 
@@ -25,23 +25,15 @@ nlohmann::ordered_json llama_keys(const ModelConfig& model) {
   return keys;
 }
 
-ModelConfig ernie_model(const HfConfig& config) {
-  ModelConfig model =
-      llama_like_model(config, llama_facts(),
-                       {.norm_eps = 1e-5, .groups = 2, .head_size = 128, .rotary_base = 500000});
+ModelConfig arcee_model(const HfConfig& config) {
+  ModelConfig facts = llama_facts();
+  facts.gated = false;
+  ModelConfig model = llama_like_model(config, facts, {.norm_eps = 1e-5});
   refuse_partial_rotary(config, model);
-  model.attention_dropout = 0;  // whatever the key says
-  model.rotary_pairs = true;
-  model.biases = model.qkv_biases = model.output_bias = config.flag("use_bias", false);
-  model.tied = config.flag("tie_word_embeddings", true);
+  model.activation = hf_activation(config, "hidden_act", "relu2");
+  model.output_bias = model.qkv_biases = config.flag("attention_bias", false);
+  model.biases = config.flag("mlp_bias", false);
   return model;
-}
-
-nlohmann::ordered_json ernie_keys(const ModelConfig& model) {
-  nlohmann::ordered_json keys = llama_like_keys(model);
-  keys.erase("attention_dropout");
-  keys["use_bias"] = model.biases;
-  return keys;
 }
 
 }  // namespace
@@ -56,12 +48,12 @@ HfFamily hf_llama() {
           .ignored = {".rotary_emb.inv_freq"}};
 }
 
-HfFamily hf_ernie() {
-  return {.model_types = {"ernie4_5"},
-          .architectures = {"Ernie4_5ForCausalLM"},
-          .model = ernie_model,
+HfFamily hf_arcee() {
+  return {.model_types = {"arcee"},
+          .architectures = {"ArceeForCausalLM"},
+          .model = arcee_model,
           .places = llama_like_places,
-          .keys = ernie_keys,
+          .keys = llama_keys,
           .optional_prefix = "",
           .ignored = {".rotary_emb.inv_freq"}};
 }

@@ -215,7 +215,8 @@ void set_window_layers(const HfConfig& config, ModelConfig& model, const WindowD
   const std::vector<std::string> types = config.words("layer_types");
   const auto full = std::ranges::find(types, "full_attention");
   model.full_attention_every = full == types.end() ? defaults.full_every : full - types.begin() + 1;
-  if (!types.empty() && full == types.end()) model.full_attention_every = 0;
+  if (full == types.end() && (!types.empty() || defaults.full_every > model.layers))
+    model.full_attention_every = 0;
   for (std::size_t layer = 0; layer < types.size(); ++layer) {
     const bool window = model.window_of(static_cast<std::int64_t>(layer)).has_value();
     if (types[layer] != (window ? "sliding_attention" : "full_attention")) {
@@ -276,7 +277,9 @@ ActivationKind hf_activation(const HfConfig& config, const std::string& key,
     return ActivationKind::kGeluTanh;
   if (name == "quick_gelu") return ActivationKind::kGeluFast;
   if (name == "relu") return ActivationKind::kRelu;
-  config.refuse(key, "silu, gelu, gelu_new, gelu_pytorch_tanh, gelu_fast, quick_gelu or relu");
+  if (name == "relu2") return ActivationKind::kSquaredRelu;
+  config.refuse(key,
+                "silu, gelu, gelu_new, gelu_pytorch_tanh, gelu_fast, quick_gelu, relu or relu2");
 }
 
 std::string hf_activation_name(ActivationKind kind) {
@@ -291,6 +294,8 @@ std::string hf_activation_name(ActivationKind kind) {
       return "quick_gelu";
     case ActivationKind::kRelu:
       return "relu";
+    case ActivationKind::kSquaredRelu:
+      return "relu2";
   }
   return "";
 }

@@ -85,9 +85,11 @@ std::vector<HfPlace> named_places(const ModelConfig& model, const HfNames& names
                       .name = before + part.name + canonical.substr(canonical.rfind('.') + 1),
                       .first = part.first,
                       .chunk = part.chunk,
-                      .stride = part.stride});
+                      .stride = part.stride,
+                      .stacks = part.stacks});
   };
   const std::pair<std::string_view, std::string> ends[] = {{"embedding.token.", names.table},
+                                                           {"embedding.position.", names.positions},
                                                            {"embedding.norm.", names.table_norm},
                                                            {"final_norm.", names.final_norm},
                                                            {"head.", names.head}};
@@ -106,6 +108,7 @@ std::vector<HfPlace> named_places(const ModelConfig& model, const HfNames& names
       if (!of_layer || !of_part.starts_with(other.canonical)) continue;
       HfPart one = other;
       one.name = with_expert(one.name, expert);
+      if (one.expert_rows > 0) one.first += std::stoll(expert) * one.expert_rows;
       add(canonical, one, names.layers + canonical.substr(7, part - 7));
       found = true;
     }

@@ -17,10 +17,13 @@ struct HfPart {
   std::int64_t first = 0;
   std::int64_t chunk = 0;
   std::int64_t stride = 0;
+  std::int64_t stacks = 0;
+  std::int64_t expert_rows = 0;  // from one expert to the next, if one tensor has all of them
 };
 
 struct HfNames {
   std::string table = "model.embed_tokens.";
+  std::string positions;   // of learned positions
   std::string table_norm;  // of a norm after the embedding
   std::string layers = "model.layers.";
   std::string final_norm = "model.norm.";

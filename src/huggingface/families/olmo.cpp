@@ -7,7 +7,8 @@
 // OLMo 2 (Walsh et al. 2024, arXiv:2501.00656): LLaMA with norms at the ends of branches in place
 // of those at their beginnings, and with a norm of all heads of query, and one of all of key. OLMo
 // 3 (Allen Institute for AI 2025) also has a window in three of four layers, which turn by the
-// angles without scaling.
+// angles without scaling. OLMoE (Muennighoff et al. 2024, arXiv:2409.02060): norms as in LLaMA,
+// those of query and key as in OLMo 2, and experts whose weights are their shares among all.
 namespace piton {
 namespace {
 
@@ -57,6 +58,29 @@ nlohmann::ordered_json olmo3_keys(const ModelConfig& model) {
   return keys;
 }
 
+ModelConfig olmoe_model(const HfConfig& config) {
+  ModelConfig facts = llama_facts();
+  facts.head_norms = facts.joint_head_norms = true;
+  ModelConfig model = llama_like_model(config, facts, {.norm_eps = 1e-5});
+  refuse_partial_rotary(config, model);
+  if (model.head_size * model.heads != model.hidden)
+    config.refuse("head_dim", "hidden_size / num_attention_heads");
+  if (config.has("clip_qkv")) config.refuse("clip_qkv", "null: Piton does not clip");
+  model.qkv_biases = model.output_bias = config.flag("attention_bias", false);
+  model.experts = hf_experts(config, {.experts = 64, .choices = 8});
+  model.experts->normalized = config.flag("norm_topk_prob", false);
+  return model;
+}
+
+nlohmann::ordered_json olmoe_keys(const ModelConfig& model) {
+  nlohmann::ordered_json keys = olmo2_keys(model);
+  if (!model.experts) return keys;
+  keys["num_experts"] = model.experts->experts;
+  keys["num_experts_per_tok"] = model.experts->choices;
+  keys["norm_topk_prob"] = model.experts->normalized;
+  return keys;
+}
+
 std::vector<HfPlace> olmo_places(const ModelConfig& model) {
   return named_places(model, llama_names({{"attention.end_norm.", "post_attention_layernorm."},
                                           {"mlp.end_norm.", "post_feedforward_layernorm."}}));
@@ -77,6 +101,11 @@ HfFamily olmo_family(std::string type, std::string architecture,
 }  // namespace
 
 HfFamily hf_olmo2() { return olmo_family("olmo2", "Olmo2ForCausalLM", olmo2_model, olmo2_keys); }
+HfFamily hf_olmoe() {
+  HfFamily family = olmo_family("olmoe", "OlmoeForCausalLM", olmoe_model, olmoe_keys);
+  family.places = llama_like_places;
+  return family;
+}
 HfFamily hf_olmo3() { return olmo_family("olmo3", "Olmo3ForCausalLM", olmo3_model, olmo3_keys); }
 
 }  // namespace piton

@@ -16,9 +16,11 @@ Activation kind_of(ActivationKind kind) {
     case ActivationKind::kSilu:
       return Activation::kSilu;
     case ActivationKind::kRelu:
+      return Activation::kRelu;
+    case ActivationKind::kSquaredRelu:
       break;
   }
-  return Activation::kRelu;
+  return Activation::kSquaredRelu;
 }
 
 void execute(CpuContext& context, const ActivationForward& call) {

@@ -96,7 +96,7 @@ void choose_in_groups(const float* x, std::int64_t m, const ExpertGroups& groups
 // if they are neither.
 const float* rivals_of(const RouteTokens& call, const float* logits, const float* scores,
                        float* room, std::int64_t m) {
-  if (call.score == ScoreKind::kSoftmax)
+  if (call.score == ScoreKind::kSoftmax && !call.bias.defined())
     return call.groups.divide() && !call.normalized ? scores : logits;
   if (!call.bias.defined()) return scores;
   const auto* bias = call.bias.data<float>();

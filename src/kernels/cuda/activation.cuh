@@ -32,6 +32,8 @@ __device__ S activated(ActivationKind kind, S x) {
       return x / (one + exp(-x));
     case ActivationKind::kRelu:
       return x < S(0) ? S(0) : x;
+    case ActivationKind::kSquaredRelu:
+      return x < S(0) ? S(0) : x * x;
   }
   return 0;
 }
@@ -59,6 +61,8 @@ __device__ S activation_slope(ActivationKind kind, S x) {
     }
     case ActivationKind::kRelu:
       return x > S(0) ? one : S(0);
+    case ActivationKind::kSquaredRelu:
+      return x < S(0) ? S(0) : x + x;
   }
   return 0;
 }

@@ -1,4 +1,4 @@
-// GELU in its three forms, SiLU and ReLU, plain and gated.
+// GELU in its three forms, SiLU, ReLU and its square, plain and gated.
 #include "kernels/activation.h"
 
 #include <cmath>
@@ -27,6 +27,8 @@ double value(ActivationKind kind, double x) {
       return x / (1 + std::exp(-x));
     case ActivationKind::kRelu:
       return x < 0 ? 0 : x;  // NaN stays
+    case ActivationKind::kSquaredRelu:
+      return x < 0 ? 0 : x * x;
   }
   return 0;
 }
@@ -53,6 +55,8 @@ double slope(ActivationKind kind, double x) {
     }
     case ActivationKind::kRelu:
       return x > 0 ? 1 : 0;
+    case ActivationKind::kSquaredRelu:
+      return x < 0 ? 0 : 2 * x;
   }
   return 0;
 }

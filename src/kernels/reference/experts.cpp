@@ -53,7 +53,7 @@ Values shares_of(const Values& scores, ScoreKind kind) {
 
 // Of which the largest are chosen.
 Values rivals_of(const RouteTokens& call, const Values& scores) {
-  if (call.score == ScoreKind::kSoftmax)
+  if (call.score == ScoreKind::kSoftmax && !call.bias.defined())
     return call.groups.divide() && !call.normalized ? scores : Values::read(call.logits);
   Values rivals = scores;
   const Values bias = Values::read(call.bias);

@@ -126,7 +126,7 @@ PositionKind positions_of(const Arguments& arguments) {
 }
 
 void refuse_absent_features(const Arguments& arguments) {
-  for (const char* name : {"multi_latent_attention", "apply_layernorm_1p", "squared_relu",
+  for (const char* name : {"multi_latent_attention", "apply_layernorm_1p",
                            "apply_residual_connection_post_layernorm"}) {
     if (arguments.flag(name, false)) arguments.wrong(name, "False: Piton has no other yet");
   }
@@ -258,7 +258,8 @@ MegatronArguments read_megatron_arguments(const PickleValue& values, const std::
   model.ffn_hidden = arguments.size("ffn_hidden_size")
                          .value_or(model.gated ? model.hidden * 8 / 3 / 64 * 64 : 4 * model.hidden);
   model.activation =
-      model.gated ? ActivationKind::kSilu
+      arguments.flag("squared_relu", false) ? ActivationKind::kSquaredRelu
+      : model.gated                         ? ActivationKind::kSilu
       : arguments.flag("bias_gelu_fusion", true) || arguments.flag("openai_gelu", false)
           ? ActivationKind::kGeluTanh
           : ActivationKind::kGeluErf;

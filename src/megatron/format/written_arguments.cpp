@@ -177,6 +177,7 @@ void write_fields(const MegatronArguments& arguments, Out& out) {
     values.size("expert_tensor_parallel_size", layout.tensor);
   }
   values.flag("swiglu", model.gated);
+  values.flag("squared_relu", model.activation == ActivationKind::kSquaredRelu);
   values.flag("bias_gelu_fusion", model.activation == ActivationKind::kGeluTanh);
   values.word("normalization", model.norm == NormKind::kRms ? "RMSNorm" : "LayerNorm");
   values.number("norm_epsilon", model.norm_eps);

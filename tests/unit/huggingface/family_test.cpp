@@ -703,6 +703,22 @@ TEST(HfModel, OfWhatPitonDoesNotHaveIsRefusedByName) {
   }
 }
 
+TEST(HfModel, OfSizesOfAFamilyThatPitonDoesNotHaveIsRefusedByName) {
+  const auto key = [](const std::string& name, const char* key, const Json& value) {
+    return refusal(name, [&](Json& config) { config[key] = value; });
+  };
+  EXPECT_THAT(key("opt", "do_layer_norm_before", false),
+              HasSubstr("do_layer_norm_before: got false, wanted the other sizes than OPT-350m"));
+  EXPECT_THAT(key("opt", "word_embed_proj_dim", 20), HasSubstr("word_embed_proj_dim: got 20"));
+  EXPECT_THAT(key("cohere", "use_qk_norm", true), HasSubstr("use_qk_norm: got true"));
+  EXPECT_THAT(key("olmoe", "clip_qkv", 8.0), HasSubstr("clip_qkv: got 8.0, wanted null"));
+  EXPECT_THAT(key("ernie4.5-moe", "use_bias", true), HasSubstr("use_bias: got true"));
+  EXPECT_THAT(key("ernie4.5-moe", "moe_layer_start_index", 9),
+              HasSubstr("moe_layer_start_index: got 9, wanted a layer of the model"));
+  EXPECT_THAT(key("hunyuan", "use_cla", true), HasSubstr("use_cla: got true, wanted false"));
+  EXPECT_THAT(key("cohere2", "sliding_window", nullptr), HasSubstr("sliding_window: got nothing"));
+}
+
 TEST(HfModel, WithSizesThatCannotBeIsRefusedByName) {
   for (const Json& bad : {Json(0), Json(-4), Json(1.5), Json("4"), Json(true), Json::array(),
                           Json(std::int64_t{1} << 60), Json(UINT64_MAX), Json()}) {

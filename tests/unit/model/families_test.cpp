@@ -291,6 +291,8 @@ TEST(Families, RefuseFlagsThatSayNothing) {
   refused({"--query-pre-attn-scalar", "4", "--attention-multiplier", "2"},
           "--attention-multiplier: --query-pre-attn-scalar scales the scores too");
   refused({"--qk-layernorm-joint"}, "--qk-layernorm-joint: is of norms of heads");
+  refused({"--qk-layernorm-after-rope"}, "--qk-layernorm-after-rope: is of norms of each head");
+  refused({"--no-norm-bias", "--normalization", "RMSNorm"}, "--no-norm-bias: is for layer norms");
   refused({"--no-pre-norm"}, "--no-pre-norm: branches would have no norm");
   refused({"--add-head-bias", "--logits-scaling", "2"},
           "--add-head-bias: is not for logits that are divided");

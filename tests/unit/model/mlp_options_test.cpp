@@ -32,6 +32,9 @@ TEST(MlpOptions, NameTheActivation) {
                         {{"--activation", "gelu-erf"}, ActivationKind::kGeluErf, false},
                         {{"--no-bias-gelu-fusion"}, ActivationKind::kGeluErf, false},
                         {{"--activation", "gelu-fast"}, ActivationKind::kGeluFast, false},
+                        {{"--activation", "relu"}, ActivationKind::kRelu, false},
+                        {{"--activation", "squared-relu"}, ActivationKind::kSquaredRelu, false},
+                        {{"--squared-relu"}, ActivationKind::kSquaredRelu, false},
                         {{"--activation", "swiglu"}, ActivationKind::kSilu, true},
                         {{"--swiglu"}, ActivationKind::kSilu, true},
                         {{"--swiglu", "--activation", "swiglu"}, ActivationKind::kSilu, true},
@@ -154,7 +157,9 @@ TEST(MlpOptions, SetTheRouter) {
             1);
   // The options of a model give the model.
   ModelConfig model = preset("llama-tiny");
-  for (const ExpertFacts& one : {plain, biased, all, more({"--no-norm-topk-prob"})}) {
+  const ExpertFacts softmax = facts({"--moe-router-enable-expert-bias"});
+  EXPECT_TRUE(softmax.choice_bias);
+  for (const ExpertFacts& one : {plain, biased, all, softmax, more({"--no-norm-topk-prob"})}) {
     model.experts = one;
     EXPECT_EQ(ModelOptions::of(model).resolve({}).experts, one);
   }
@@ -180,10 +185,6 @@ TEST(MlpOptions, RefuseRoutersThatCannotBe) {
   EXPECT_THAT(refusal({"--moe-router-num-groups", "4"}),
               HasSubstr("--moe-router-num-groups: got no --moe-router-group-topk; give both or "
                         "neither"));
-  EXPECT_THAT(
-      refusal({"--moe-router-enable-expert-bias"}),
-      HasSubstr("--moe-router-enable-expert-bias: is added to sigmoids, and the scores are "
-                "a softmax; give --moe-router-score-function sigmoid too, or leave it out"));
   EXPECT_THAT(refusal({"--moe-router-bias-update-rate", "0.1"}),
               HasSubstr("--moe-router-bias-update-rate: got 0.1, and there is no bias"));
   EXPECT_THAT(refusal({"--moe-router-topk-scaling-factor", "0"}),
@@ -209,7 +210,7 @@ TEST(MlpOptions, RefuseContradictions) {
   refused({"--is-x-model", "--swiglu"}, "--is-x-model");
   refused({"--is-x-model", "--ffn-hidden-size", "77"},
           "--ffn-hidden-size: got 77, wanted an even number");
-  refused({"--activation", "tanh"}, "gelu, gelu-erf, gelu-fast, relu, swiglu, geglu");
+  refused({"--activation", "tanh"}, "gelu, gelu-erf, gelu-fast, relu, squared-relu, swiglu, geglu");
 }
 
 }  // namespace

@@ -102,7 +102,7 @@ class Kept : public testing::Test {
   // Embedding, norm, gated linears in a recomputed segment, a residual and an activation.
   Value forward(Context& context) {
     const Value x = token_embedding(context, ids_, {.table = *table_, .group = *alone_});
-    const Value normed = layer_norm(context, x, *gain_, *bias_, {.eps = 1e-5});
+    const Value normed = layer_norm(context, x, *gain_, bias_, {.eps = 1e-5});
     const std::vector<Value> branch =
         recomputed(context, {normed}, [this](Context& inner, const auto& inputs) {
           const Value both = column_linear(inner, inputs[0], {*up_, *alone_, {}}, {});

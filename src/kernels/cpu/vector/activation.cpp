@@ -1,4 +1,4 @@
-// GELU in its three forms, SiLU and ReLU, plain and gated.
+// GELU in its three forms, SiLU, ReLU and its square, plain and gated.
 #include "kernels/cpu/vector/math.h"
 #include "kernels/cpu/vector/rows.h"
 #include "kernels/cpu/vector/simd.h"
@@ -47,6 +47,13 @@ struct Silu {
 struct Relu {
   PITON_INLINE ActivationValue at(F x) {
     return {x < 0.0F ? splat(0.0F) : x, x > 0.0F ? splat(1.0F) : splat(0.0F)};
+  }
+};
+
+struct SquaredRelu {
+  PITON_INLINE ActivationValue at(F x) {
+    const F positive = x < 0.0F ? splat(0.0F) : x;
+    return {positive * positive, positive + positive};
   }
 };
 
@@ -131,6 +138,8 @@ PITON_INLINE void with_kind(Activation kind, Call call) {
       return call(Silu{});
     case Activation::kRelu:
       return call(Relu{});
+    case Activation::kSquaredRelu:
+      return call(SquaredRelu{});
   }
 }
 

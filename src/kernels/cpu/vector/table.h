@@ -27,7 +27,7 @@ struct MaskRow {
   std::int64_t first_column = 0;  // of dropout_add
 };
 
-enum class Activation : std::uint8_t { kGeluTanh, kGeluErf, kGeluFast, kSilu, kRelu };
+enum class Activation : std::uint8_t { kGeluTanh, kGeluErf, kGeluFast, kSilu, kRelu, kSquaredRelu };
 
 // One row: y = residual + mask * (x + bias), and sums += the same before rounding.
 struct DropoutArguments {

@@ -139,7 +139,8 @@ __global__ void __launch_bounds__(kThreads, kBlocks) route_rows(RoutedTokens<S> 
       all.probabilities[token * all.experts + e] = scores.score(x[e]) / whole;
   }
   const bool divided = all.groups > 1;
-  const Rivals<S> rivals{x, all.bias, scores, !all.sigmoid && !(divided && !all.normalized)};
+  const bool ranks_logits = !all.sigmoid && all.bias == nullptr && !(divided && !all.normalized);
+  const Rivals<S> rivals{x, all.bias, scores, ranks_logits};
   const Range range{0, all.experts, all.experts / all.groups,
                     divided ? best_groups(all, rivals) : ~0ULL};
   S* weights = all.weights + token * all.k;

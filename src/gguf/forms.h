@@ -1,0 +1,13 @@
+// Architectures whose decoder differs from those of architectures.cpp in few facts.
+#pragma once
+
+#include <vector>
+
+#include "gguf/architectures.h"
+
+namespace piton {
+
+std::vector<GgufArchitecture> layer_norm_forms();
+std::vector<GgufArchitecture> rms_norm_forms();
+
+}  // namespace piton
