@@ -42,6 +42,17 @@ void read_bias(RequestFields& fields, SamplingOptions& sampling, std::int64_t vo
   }
 }
 
+// The DRY penalty, with the names of llama.cpp's server.
+void read_runs(RequestFields& fields, SamplingOptions& sampling, std::int64_t longest) {
+  RunPenalty& dry = sampling.dry;
+  dry.multiplier = fields.number("dry_multiplier", 0, kMostRunPenalty).value_or(dry.multiplier);
+  dry.base = fields.number("dry_base", 1, kMostRunPenalty).value_or(dry.base);
+  dry.allowed_length =
+      fields.integer("dry_allowed_length", 0, longest).value_or(dry.allowed_length);
+  dry.last_tokens = fields.integer("dry_penalty_last_n", -1, longest).value_or(dry.last_tokens);
+  sampling.dry_breakers = fields.texts("dry_sequence_breakers", kMostStopWords);
+}
+
 void read_sampling(RequestFields& fields, TextRequest& request, const ServedModel& model) {
   SamplingOptions& sampling = request.sampling;
   const auto read = [&](const char* field, double least, double most, double& place) {
@@ -56,11 +67,19 @@ void read_sampling(RequestFields& fields, TextRequest& request, const ServedMode
   read("presence_penalty", -2, 2, sampling.presence_penalty);
   read("frequency_penalty", -2, 2, sampling.frequency_penalty);
   if (sampling.temperature > 0 && sampling.temperature < 1e-4) sampling.temperature = 0;
+  read("typical_p", 0, 1, sampling.typical_p);
+  read("top_n_sigma", -1, kMostPenalty, sampling.top_n_sigma);
+  sampling.top_n_sigma = std::max(sampling.top_n_sigma, 0.0);  // -1 is llama.cpp's "all"
+  read("xtc_probability", 0, 1, sampling.xtc_probability);
+  read("xtc_threshold", 0, 1, sampling.xtc_threshold);
+  if (sampling.typical_p == 0) fields.fail("typical_p", "a number above 0, at most 1");
+  if (sampling.xtc_threshold == 0) fields.fail("xtc_threshold", "a number above 0, at most 1");
   if (sampling.top_p == 0) fields.fail("top_p", "a number above 0, at most 1");
   if (const auto top_k = fields.integer("top_k", -1, model.vocabulary()))
     sampling.top_k = std::max<std::int64_t>(*top_k, 0);
   sampling.no_repeat_ngram_size =
       fields.integer("no_repeat_ngram_size", 0, model.longest_sequence()).value_or(0);
+  read_runs(fields, sampling, model.longest_sequence());
   read_bias(fields, sampling, model.vocabulary());
   if (const auto seed = fields.integer("seed", std::numeric_limits<std::int64_t>::min(),
                                        std::numeric_limits<std::int64_t>::max())) {
