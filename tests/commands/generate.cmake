@@ -154,7 +154,7 @@ endforeach()
 set(copied --prompt "To be, or not to be: To be, or" --quiet)
 foreach(way "--greedy" "--temperature;0.8;--seed;5" "--temperature;2;--num-samples;3;--repetition-penalty;1.1"
   "--temperature;0.6;--no-repeat-ngram-size;3;--logit-bias;32=-2;101=+1.5"
-  "--typical-p;0.9;--top-n-sigma;2;--xtc-probability;0.5;--dry-multiplier;0.8;--dry-sequence-breaker;:;o be")
+  "--typical-p;0.9;--top-n-sigma;2;--xtc-probability;0.5;--dry-multiplier;0.8;--dry-sequence-breaker;e:;o be")
   execute_process(COMMAND ${PITON} ${generate} ${copied} ${way} --json OUTPUT_VARIABLE plain)
   foreach(guesses "--prompt-lookup;5" "--draft-model;${WORK}/run;--draft-tokens;3")
     foreach(ranks 1 2)
