@@ -8,6 +8,7 @@
 #include "checkpoint/collective.h"
 #include "checkpoint/load_values.h"
 #include "checkpoint/read_newest.h"
+#include "generate/constraints/run_breakers.h"
 #include "generate/decoded_text.h"
 #include "generate/source_texts.h"
 #include "huggingface/files/quantized_matrix.h"
@@ -312,20 +313,34 @@ std::vector<std::vector<GeneratedToken>> Model::generate_batch(
     const std::function<bool(std::size_t prompt, const GeneratedToken&)>& each) {
   if (config().encoder_decoder) return generate_of_sources(batch, options, each);
   batch.ends = state_->ends;
-  return piton::generate_batch(engine(), batch, options, each);
+  return piton::generate_batch(engine(), batch, with_breakers(options), each);
+}
+
+SamplingOptions Model::with_breakers(const SamplingOptions& options) const {
+  SamplingOptions all = options;
+  if (options.dry.multiplier == 0) return all;
+  if (tokenizer() != nullptr) {
+    all.dry.breakers = run_breakers(*tokenizer(), options.dry_breakers);
+  } else if (!options.dry_breakers.empty()) {
+    throw Error(Fault::kUsage,
+                "--dry-sequence-breaker: the model has no tokenizer, so that texts have no tokens; "
+                "leave it out, or give --tokenizer-model");
+  }
+  return all;
 }
 
 std::vector<std::vector<GeneratedToken>> Model::generate_of_sources(
     const PromptBatch& batch, const SamplingOptions& options,
     const std::function<bool(std::size_t prompt, const GeneratedToken&)>& each) {
   if (!batch.constraints.empty()) state_->check_is_decoder();
+  const SamplingOptions sampling = with_breakers(options);
   std::vector<std::vector<GeneratedToken>> texts;
   for (std::size_t i = 0; i < batch.ids.size(); ++i) {
     const SourceText source{.ids = batch.ids[i],
                             .start = state_->start,
                             .draw = batch.draws.empty() ? 0 : batch.draws[i]};
     texts.push_back(
-        generate_from_source(*state_->inference, source, options, state_->ends,
+        generate_from_source(*state_->inference, source, sampling, state_->ends,
                              [&](const GeneratedToken& token) { return each(i, token); }));
   }
   return texts;

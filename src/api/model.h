@@ -123,6 +123,8 @@ class Model {
   Model();
   DecodingEngine& engine() const;
   // Of a model with an encoder: of each prompt, which its encoder reads, one after another.
+  // The same, with the ids of breakers (generate/repeated_runs.h).
+  SamplingOptions with_breakers(const SamplingOptions& options) const;
   std::vector<std::vector<GeneratedToken>> generate_of_sources(
       const PromptBatch& batch, const SamplingOptions& options,
       const std::function<bool(std::size_t prompt, const GeneratedToken&)>& each);

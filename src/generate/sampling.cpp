@@ -132,6 +132,17 @@ void SamplingOptions::check() const {
     throw Error(Fault::kUsage, "--top-p: got {}, wanted 0 < p <= 1", top_p);
   if (!(min_p >= 0 && min_p <= 1))
     throw Error(Fault::kUsage, "--min-p: got {}, wanted 0 <= p <= 1", min_p);
+  if (!(typical_p > 0 && typical_p <= 1))
+    throw Error(Fault::kUsage, "--typical-p: got {}, wanted 0 < p <= 1", typical_p);
+  in_range("--top-n-sigma", top_n_sigma, 0, kMostPenalty, "0");
+  in_range("--xtc-probability", xtc_probability, 0, 1, "0");
+  if (!(xtc_threshold > 0 && xtc_threshold <= 1))
+    throw Error(Fault::kUsage, "--xtc-threshold: got {}, wanted 0 < p <= 1", xtc_threshold);
+  in_range("--dry-multiplier", dry.multiplier, 0, kMostRunPenalty, "0");
+  if (!(dry.base >= 1 && dry.base <= kMostRunPenalty))
+    throw Error(Fault::kUsage, "--dry-base: got {}, wanted 1 to {}", dry.base, kMostRunPenalty);
+  check_range("--dry-allowed-length", dry.allowed_length, 0);
+  check_range("--dry-penalty-last-n", dry.last_tokens, -1);
   in_range("--repetition-penalty", repetition_penalty, kLeastRepetitionPenalty,
            kMostRepetitionPenalty, "1");
   in_range("--presence-penalty", presence_penalty, -kMostPenalty, kMostPenalty, "0");

@@ -1,11 +1,13 @@
 // How the next token of a text is chosen from the logits of a model.
 //
-// First biases and penalties change the logits, and tokens that would repeat n tokens in a row are
-// left out; then the temperature divides them, then top-k, top-p and min-p
-// leave the likeliest, and a number drawn by coordinates (seed, draw, index of the token) chooses:
+// First the logits change: by biases, by penalties of tokens, by penalties of runs of tokens
+// (generate/repeated_runs.h); tokens that would repeat n tokens in a row are left out. Then the
+// temperature divides them. Then filters leave some of them: top-n-sigma, top-k, top-p, min-p,
+// typical-p, XTC. Then a number drawn by coordinates (seed, draw, index of the token) chooses:
 // generate/token_draws.h does this where the logits are. Penalties, filters and their order are
 // those of Transformers, as are n-grams (Paulus et al. 2018, arXiv:1705.04304); presence and
-// frequency penalties are those of OpenAI's interface.
+// frequency penalties are those of OpenAI's interface; top-n-sigma, XTC and runs are those of
+// llama.cpp, and come where it has them.
 #pragma once
 
 #include <cstdint>
@@ -16,6 +18,7 @@
 #include <vector>
 
 #include "base/options/options.h"
+#include "generate/repeated_runs.h"
 #include "model/config.h"
 
 namespace piton {
@@ -29,15 +32,21 @@ struct SamplingOptions {
   std::int64_t max_new_tokens = 128;
   bool greedy = false;  // the most likely token, the lowest id on ties
   double temperature = 1.0;
-  std::int64_t top_k = 0;         // 0: all
-  double top_p = 1.0;             // 1: all
-  double min_p = 0;               // 0: all
+  std::int64_t top_k = 0;      // 0: all
+  double top_p = 1.0;          // 1: all
+  double min_p = 0;            // 0: all
+  double typical_p = 1;        // 1: all
+  double top_n_sigma = 0;      // 0: all
+  double xtc_probability = 0;  // 0: never
+  double xtc_threshold = 0.1;
   double repetition_penalty = 1;  // 1: none
   double presence_penalty = 0;
   double frequency_penalty = 0;
   std::int64_t no_repeat_ngram_size = 0;      // 0: any may repeat
   std::map<std::int32_t, double> logit_bias;  // added to the logit of each id
   std::vector<std::string> bias_texts;        // ID=BIAS, which settle() reads
+  RunPenalty dry;                             // its breakers: find_breakers()
+  std::vector<std::string> dry_breakers;      // texts
   std::uint64_t seed = 1234;
   std::optional<std::int64_t> log_probabilities;  // of how many of the likeliest tokens as well
 
@@ -53,6 +62,22 @@ struct SamplingOptions {
     v(Option{"top-p", "sample from the fewest tokens whose probabilities reach p"}, top_p);
     v(Option{"min-p", "sample from tokens at least p times as likely as the most likely one"},
       min_p);
+    v(Option{"typical-p",
+             "sample from the tokens whose log-probability is nearest to its mean, until their "
+             "probabilities reach p (1: all)",
+             {.aliases = {"typical"}}},
+      typical_p);
+    v(Option{"top-n-sigma",
+             "sample from tokens whose logit is within N standard deviations of the largest one "
+             "(0: all)",
+             {.aliases = {"top-nsigma"}, .placeholder = "N"}},
+      top_n_sigma);
+    v(Option{"xtc-probability",
+             "how often the likeliest tokens are left out: of those with --xtc-threshold all but "
+             "the last one (0: never)"},
+      xtc_probability);
+    v(Option{"xtc-threshold", "the probability of tokens that --xtc-probability leaves out"},
+      xtc_threshold);
     v(Option{"repetition-penalty",
              "divisor of positive logits, and factor of negative ones, of tokens that are in the "
              "prompt or the text"},
@@ -66,6 +91,22 @@ struct SamplingOptions {
              "no N tokens in a row occur twice in prompt and text (0: they may)",
              {.placeholder = "N"}},
       no_repeat_ngram_size);
+    v(Option{"dry-multiplier",
+             "a token that repeats a run of tokens loses X * --dry-base^(length - "
+             "--dry-allowed-length) of its logit (0: nothing)",
+             {.placeholder = "X"}},
+      dry.multiplier);
+    v(Option{"dry-base", "base of the penalty of runs"}, dry.base);
+    v(Option{"dry-allowed-length", "shorter runs repeat without a penalty"}, dry.allowed_length);
+    v(Option{"dry-penalty-last-n",
+             "look for runs in the last N tokens (-1: in all)",
+             {.placeholder = "N"}},
+      dry.last_tokens);
+    v(Option{"dry-sequence-breaker",
+             "texts that runs do not go over, instead of the end of a line, :, \" and *; several "
+             "with blanks between them; none: no breaker",
+             {.placeholder = "TEXT"}},
+      dry_breakers);
     v(Option{"logit-bias",
              "add BIAS to the logit of token ID, as in 15=-2.5; several with blanks between them",
              {.placeholder = "ID=BIAS"}},
@@ -84,7 +125,9 @@ struct SamplingOptions {
     return repetition_penalty != 1 || presence_penalty != 0 || frequency_penalty != 0;
   }
   // A draw needs the tokens before it.
-  bool reads_text() const { return has_penalties() || no_repeat_ngram_size > 0; }
+  bool reads_text() const {
+    return has_penalties() || no_repeat_ngram_size > 0 || dry.multiplier > 0;
+  }
   // The logits that tokens are drawn from are not the model's.
   bool changes_logits() const { return reads_text() || !logit_bias.empty(); }
   // All that can be wrong whatever the model is. Throws Error(kUsage) with the flag.

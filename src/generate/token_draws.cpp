@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <map>
 
 #include "base/random/philox.h"
@@ -35,14 +36,28 @@ std::vector<std::int32_t> seen_of(std::span<const TokenDraw> draws) {
 // the kernels of penalties do both. A unit is less than the rounding of logits above 8.
 constexpr double kBiasUnit = 0x1p-20;
 
+std::vector<std::int32_t> units_of(double bias, std::size_t row, std::int32_t id) {
+  return {static_cast<std::int32_t>(row), id,
+          static_cast<std::int32_t>(std::lround(bias / kBiasUnit))};
+}
+
 std::vector<std::int32_t> biased_of(std::span<const TokenDraw> draws) {
   std::vector<std::int32_t> biased;
   for (std::size_t row = 0; row < draws.size(); ++row) {
     for (const auto& [id, bias] : draws[row].sampling->logit_bias)
-      biased.insert(biased.end(), {static_cast<std::int32_t>(row), id,
-                                   static_cast<std::int32_t>(std::lround(bias / kBiasUnit))});
+      std::ranges::copy(units_of(bias, row, id), std::back_inserter(biased));
   }
   return biased;
+}
+
+// Of ids that would repeat a run.
+std::vector<std::int32_t> repeating_of(std::span<const TokenDraw> draws) {
+  std::vector<std::int32_t> repeating;
+  for (std::size_t row = 0; row < draws.size(); ++row) {
+    for (const auto& [id, penalty] : run_penalties(draws[row].text, draws[row].sampling->dry))
+      std::ranges::copy(units_of(-penalty, row, id), std::back_inserter(repeating));
+  }
+  return repeating;
 }
 
 // Leaves out the ids that followed the last n - 1 ids of the text before, unless no id is left.
@@ -88,23 +103,26 @@ Tensor changed(const Context& context, const Tensor& logits, std::int64_t vocabu
                std::span<const TokenDraw> draws) {
   const std::vector<std::int32_t> seen = seen_of(draws);
   const std::vector<std::int32_t> biased = biased_of(draws);
+  const std::vector<std::int32_t> repeating = repeating_of(draws);
   const bool constrained = std::ranges::any_of(draws, has_forbidden);
-  if (seen.empty() && biased.empty() && !constrained) return logits;
+  if (seen.empty() && biased.empty() && repeating.empty() && !constrained) return logits;
   const auto n = std::ssize(draws);
   ChangeLogits call{.logits = context.workspace(logits.dtype(), logits.shape()),
                     .vocabulary = vocabulary};
   context.kernels.run(Copy{.dst = call.logits, .src = logits}, context.stream);
-  if (!biased.empty()) {
+  const auto add = [&](const std::vector<std::int32_t>& units) {
+    if (units.empty()) return;
     std::vector<double> penalties;
     for (std::int64_t row = 0; row < n; ++row)
       penalties.insert(penalties.end(), {1, -kBiasUnit, 0});
     context.kernels.run(
         ChangeLogits{.logits = call.logits,
-                     .seen = put(context, DType::kI32, {std::ssize(biased) / 3, 3}, biased),
+                     .seen = put(context, DType::kI32, {std::ssize(units) / 3, 3}, units),
                      .penalties = put(context, DType::kF64, {n, 3}, penalties),
                      .vocabulary = vocabulary},
         context.stream);
-  }
+  };
+  add(biased);
   if (!seen.empty()) {
     std::vector<double> penalties;
     for (const TokenDraw& draw : draws) {
@@ -118,7 +136,9 @@ Tensor changed(const Context& context, const Tensor& logits, std::int64_t vocabu
   if (constrained)
     call.allowed =
         put(context, DType::kU8, {n, (vocabulary + 7) / 8}, allowed_of(draws, vocabulary));
+  // What is not allowed is -infinity, from which penalties of runs take nothing.
   if (!seen.empty() || constrained) context.kernels.run(call, context.stream);
+  add(repeating);
   return call.logits;
 }
 
@@ -135,7 +155,8 @@ Tensor draw_ids(const Context& context, const Tensor& logits, std::int64_t vocab
     std::int64_t most = sampling.top_k > 0 ? sampling.top_k : vocabulary;
     if (sampling.greedy) most = 1;
     filters.insert(filters.end(), {sampling.temperature, static_cast<double>(most), sampling.top_p,
-                                   sampling.min_p});
+                                   sampling.min_p, sampling.top_n_sigma, sampling.typical_p,
+                                   sampling.xtc_probability, sampling.xtc_threshold});
     const PhiloxKey key = site_key(sampling.seed, "generate");
     for (const std::uint64_t word :
          {std::uint64_t{key.low}, std::uint64_t{key.high},
@@ -144,7 +165,7 @@ Tensor draw_ids(const Context& context, const Tensor& logits, std::int64_t vocab
   }
   DrawTokens call{.ids = context.workspace(DType::kI32, {n}),
                   .logits = changed(context, logits, vocabulary, draws),
-                  .filters = put(context, DType::kF64, {n, 4}, filters),
+                  .filters = put(context, DType::kF64, {n, kDrawFilters}, filters),
                   .places = put(context, DType::kI32, {n, 5}, places),
                   .vocabulary = vocabulary};
   context.kernels.run(call, context.stream);

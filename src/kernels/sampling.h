@@ -7,15 +7,26 @@
 // column i mod columns of part i / columns. Ids from `vocabulary` on are padding.
 //
 // The ids of a row are ordered by their logits, the largest first, and the lower id first on ties.
-// With T the temperature, the weight of an id is exp((x - max x) / T). Filters leave a beginning of
-// this order: the first k ids; of these the fewest that have the share p of their weight (Holtzman
-// et al. 2020, arXiv:1904.09751); of these the ones with a weight of at least min_p and above 0,
-// and always the first. Ids whose logit is -infinity are never drawn. The id that is drawn is the
-// first at which the sum of weights is above u * (sum of all that are left). All of this is in
-// fp64; back ends may add weights in any order.
+// With T the temperature, the weight of an id is exp((x - max x) / T). Filters leave a stretch of
+// this order. One after another:
+//   sigma    ids with x >= max x - sigma * (deviation of the logits) (Tang et al. 2024,
+//            arXiv:2411.07641); 0: all
+//   k        the first k ids
+//   p        the fewest first ids that have the share p of the weight (Holtzman et al. 2020,
+//            arXiv:1904.09751)
+//   min_p    ids with a weight of at least min_p and above 0, and the first
+//   typical  ids whose x / T is nearest to its mean, weighted by the shares, as many as have this
+//            share of the weight, and all that are as near as the last of them (Meister et al.
+//            2023, arXiv:2202.00666: -log of a share and the entropy are as far apart); 1: all
+//   xtc      in a row whose second number v is below the probability: of the ids with a share of at
+//            least the threshold all but the last are dropped
+// Ids whose logit is -infinity are never drawn. The id that is drawn is the first at which the sum
+// of weights is above u * (sum of all that are left). All of this is in fp64; back ends may add
+// weights in any order.
 //
-// u in [0, 1): the first 53 bits of Philox4x32 (base/random/philox.h) with a key of the request's
-// seed and the counter {place of the token, draw low, draw high, 2}.
+// u and v in [0, 1): of the first two and of the last two words of Philox4x32
+// (base/random/philox.h) the first 53 bits, with a key of the request's seed and the counter {place
+// of the token, draw low, draw high, 2}.
 #pragma once
 
 #include "kernels/call.h"
@@ -50,10 +61,13 @@ struct DrawTokens {
   static constexpr std::string_view kName = "draw tokens";
   // int32 [n]  written: the ids; -1 where a logit is NaN or +infinity, or all are -infinity
   Tensor ids;
-  Tensor logits;   // [parts, n, columns]  fp32 (fp64)
-  Tensor filters;  // fp64 [n, 4]: T > 0; k from 1 to vocabulary; 0 < p <= 1; 0 <= min_p <= 1
-  Tensor places;   // int32 [n, 5], as bits: low and high word of the key; the place of the token;
-                   // low and high word of the draw
+  Tensor logits;  // [parts, n, columns]  fp32 (fp64)
+  // fp64 [n, 8]: T > 0; k from 1 to vocabulary; 0 < p <= 1; 0 <= min_p <= 1; sigma >= 0;
+  // 0 < typical <= 1; probability of xtc (0: never), threshold of xtc > 0. With k 1 the id is the
+  // first of the order.
+  Tensor filters;
+  Tensor places;  // int32 [n, 5], as bits: low and high word of the key; the place of the token;
+                  // low and high word of the draw
   std::int64_t vocabulary = 0;
 
   template <typename Self, typename Visitor>
@@ -67,13 +81,37 @@ struct DrawTokens {
   double flops() const { return 0; }
 };
 
-// u of a row of `places`.
-inline double drawn_share(const std::int32_t* place) {
+inline constexpr std::int64_t kDrawFilters = 8;
+
+// Filters of a row, in the order of DrawTokens::filters.
+struct DrawFilters {
+  double temperature;
+  std::int64_t most;  // k
+  double share;       // p
+  double least;       // min_p
+  double sigma;
+  double typical;
+  double xtc_probability;
+  double xtc_threshold;
+};
+inline DrawFilters draw_filters(const double* row) {
+  return {row[0], static_cast<std::int64_t>(row[1]), row[2], row[3], row[4], row[5], row[6],
+          row[7]};
+}
+
+struct DrawnShares {
+  double u;
+  double v;
+};
+// Of a row of `places`.
+inline DrawnShares drawn_shares(const std::int32_t* place) {
   const auto word = [place](int i) { return static_cast<std::uint32_t>(place[i]); };
   const PhiloxBlock block =
       philox({.low = word(0), .high = word(1)}, {word(2), word(3), word(4), 2});
-  const std::uint64_t bits = (std::uint64_t{block[0]} << 32 | block[1]) >> 11;
-  return static_cast<double>(bits) * 0x1p-53;
+  const auto share = [](std::uint64_t high, std::uint64_t low) {
+    return static_cast<double>((high << 32 | low) >> 11) * 0x1p-53;
+  };
+  return {.u = share(block[0], block[1]), .v = share(block[2], block[3])};
 }
 
 }  // namespace piton

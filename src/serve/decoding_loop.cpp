@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "generate/constraints/run_breakers.h"
 #include "serve/loop_turn.h"
 #include "serve/request_error.h"
 
@@ -83,7 +84,18 @@ struct DecodingLoop::State {
     return turn;
   }
 
+  // Looks at the vocabulary only if the texts of breakers change from request to request.
+  void find_breakers(SamplingOptions& sampling) {
+    if (sampling.dry.multiplier == 0) return;
+    if (!breakers || broken_at != sampling.dry_breakers) {
+      broken_at = sampling.dry_breakers;
+      breakers = run_breakers(model.tokenizer(), broken_at);
+    }
+    sampling.dry.breakers = breakers;
+  }
+
   std::int64_t submit_to_engine(TextToWrite& text) {
+    find_breakers(text.request.sampling);
     if (text.grammar) {
       if (!tokens) tokens = std::make_shared<TokenTree>(model.tokenizer(), model.vocabulary());
       text.request.constraint =
@@ -160,7 +172,10 @@ struct DecodingLoop::State {
   ServedModel& model;
   Communicator& ranks;
   LoopLimits limits;
-  std::shared_ptr<const TokenTree> tokens;  // of the engine's thread
+  // Of the engine's thread.
+  std::shared_ptr<const TokenTree> tokens;
+  std::shared_ptr<const RunBreakers> breakers;  // of these texts
+  std::vector<std::string> broken_at;
 
   mutable std::mutex mutex;  // guards the rest
   std::condition_variable changed;

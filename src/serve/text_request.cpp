@@ -13,6 +13,8 @@
 #include "serve/request_fields.h"
 #include "text/chat/chat_tokens.h"
 #include "text/chat/turn_ends.h"
+#include "text/gap_marks.h"
+#include "text/special_tokens.h"
 
 namespace piton {
 namespace {
@@ -42,6 +44,17 @@ void read_bias(RequestFields& fields, SamplingOptions& sampling, std::int64_t vo
   }
 }
 
+// The DRY penalty, with the names of llama.cpp's server.
+void read_runs(RequestFields& fields, SamplingOptions& sampling, std::int64_t longest) {
+  RunPenalty& dry = sampling.dry;
+  dry.multiplier = fields.number("dry_multiplier", 0, kMostRunPenalty).value_or(dry.multiplier);
+  dry.base = fields.number("dry_base", 1, kMostRunPenalty).value_or(dry.base);
+  dry.allowed_length =
+      fields.integer("dry_allowed_length", 0, longest).value_or(dry.allowed_length);
+  dry.last_tokens = fields.integer("dry_penalty_last_n", -1, longest).value_or(dry.last_tokens);
+  sampling.dry_breakers = fields.texts("dry_sequence_breakers", kMostStopWords);
+}
+
 void read_sampling(RequestFields& fields, TextRequest& request, const ServedModel& model) {
   SamplingOptions& sampling = request.sampling;
   const auto read = [&](const char* field, double least, double most, double& place) {
@@ -56,11 +69,19 @@ void read_sampling(RequestFields& fields, TextRequest& request, const ServedMode
   read("presence_penalty", -2, 2, sampling.presence_penalty);
   read("frequency_penalty", -2, 2, sampling.frequency_penalty);
   if (sampling.temperature > 0 && sampling.temperature < 1e-4) sampling.temperature = 0;
+  read("typical_p", 0, 1, sampling.typical_p);
+  read("top_n_sigma", -1, kMostPenalty, sampling.top_n_sigma);
+  sampling.top_n_sigma = std::max(sampling.top_n_sigma, 0.0);  // -1 is llama.cpp's "all"
+  read("xtc_probability", 0, 1, sampling.xtc_probability);
+  read("xtc_threshold", 0, 1, sampling.xtc_threshold);
+  if (sampling.typical_p == 0) fields.fail("typical_p", "a number above 0, at most 1");
+  if (sampling.xtc_threshold == 0) fields.fail("xtc_threshold", "a number above 0, at most 1");
   if (sampling.top_p == 0) fields.fail("top_p", "a number above 0, at most 1");
   if (const auto top_k = fields.integer("top_k", -1, model.vocabulary()))
     sampling.top_k = std::max<std::int64_t>(*top_k, 0);
   sampling.no_repeat_ngram_size =
       fields.integer("no_repeat_ngram_size", 0, model.longest_sequence()).value_or(0);
+  read_runs(fields, sampling, model.longest_sequence());
   read_bias(fields, sampling, model.vocabulary());
   if (const auto seed = fields.integer("seed", std::numeric_limits<std::int64_t>::min(),
                                        std::numeric_limits<std::int64_t>::max())) {
@@ -201,6 +222,30 @@ void check_prompts(const TextRequest& request, const ServedModel& model,
   }
 }
 
+// A prompt that ends in a gap, after which `suffix` follows. Its text ends at a mark too.
+void read_gap(RequestFields& fields, const std::string& suffix, const ServedModel& model,
+              TextRequest& request) {
+  const Json* prompt = fields.value("prompt");
+  if (prompt == nullptr || !prompt->is_string())
+    fields.fail("prompt", "a string, since there is a suffix");
+  if (request.echo) fields.fail("echo", "nothing, since there is a suffix");
+  const Tokenizer& tokenizer = model.tokenizer();
+  const std::optional<GapMarks> marks = gap_marks(tokenizer);
+  if (!marks)
+    throw RequestError(400, "suffix",
+                       "suffix: the vocabulary has no tokens for a gap, such as <|fim_middle|>; "
+                       "leave it out");
+  std::vector<std::int32_t> ids;
+  if (model.encode_prompt("a") != tokenizer.encode("a")) ids = frame_of(tokenizer).before;
+  ids.push_back(marks->before);
+  tokenizer.encode(prompt->get<std::string>(), {}, ids);
+  ids.push_back(marks->after);
+  tokenizer.encode(suffix, {}, ids);
+  ids.push_back(marks->gap);
+  request.prompts = {std::move(ids)};
+  request.ends.insert(request.ends.end(), {marks->before, marks->after, marks->gap});
+}
+
 // A variable that the template does not read would be ignored silently.
 void check_variables(const Json& variables, const ChatTemplate& chat_template) {
   const auto unread = chat_template.unread_variable(variables);
@@ -285,10 +330,14 @@ TextRequest read_completion_request(const Json& body, const ServedModel& model,
   if (request.likeliest) request.sampling.log_probabilities = request.likeliest;
   if (fields.integer("best_of", 1, 128).value_or(request.samples) != request.samples)
     fields.fail("best_of", "the value of n");
-  if (!fields.text("suffix").value_or("").empty()) fields.fail("suffix", "nothing (not supported)");
   if (!request.generates && !request.echo)
     fields.fail("max_tokens", "1 or more, or \"echo\": true");
-  request.prompts = read_texts(fields, "prompt", model);
+  const std::string suffix = fields.text("suffix").value_or("");
+  if (suffix.empty()) {
+    request.prompts = read_texts(fields, "prompt", model);
+  } else {
+    read_gap(fields, suffix, model, request);
+  }
   fields.refuse_others();
   check_prompts(request, model, limits, "prompt");
   return request;

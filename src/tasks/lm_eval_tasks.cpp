@@ -344,6 +344,18 @@ Task math_task(const char* name, const char* prompt) {
           .metrics = {"exact_match"}};
 }
 
+Task ifeval() {
+  return {.name = "ifeval",
+          .kind = TaskKind::kGeneration,
+          .splits = kTrain,
+          .prepare = prepare_ifeval,
+          .prompt = "{prompt}",
+          .answer = "{instructions}",
+          .max_new_tokens = 1280,
+          .has_instructions = true,
+          .metrics = {"prompt_level_strict_acc"}};
+}
+
 Task hendrycks_math() {
   Task task = math_task("hendrycks_math", "Problem: {problem}\nAnswer:");
   task.shot_splits = kTrain;
@@ -394,6 +406,7 @@ std::vector<Task> lm_eval_tasks() {
           hellaswag(),
           hendrycks_math(),
           humaneval(),
+          ifeval(),
           lambada(),
           mbpp(),
           minerva_math(),

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "tasks/answers/instructions.h"
 #include "tasks/answers/math_problems.h"
 #include "tasks/answers/python_text.h"
 #include "tasks/record_fields.h"
@@ -125,6 +126,15 @@ TaskRows prepare_mbpp(Json record, const std::string& where) {
   record["prompt"] = "";
   record["entry_point"] = "";
   return {std::move(record)};
+}
+
+TaskRows prepare_ifeval(Json record, const std::string& where) {
+  if (!has_all(record, {"prompt", "instruction_id_list", "kwargs"}))
+    refuse_columns(record, where, "prompt, instruction_id_list, kwargs");
+  static_cast<void>(read_instructions(record, where));
+  const Json instructions = {{"instruction_id_list", record["instruction_id_list"]},
+                             {"kwargs", record["kwargs"]}};
+  return {Json{{"prompt", text_field(record, "prompt")}, {"instructions", instructions.dump()}}};
 }
 
 TaskRows prepare_math(Json record, const std::string& where) {

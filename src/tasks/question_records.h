@@ -26,6 +26,9 @@ TaskRows prepare_gpqa(nlohmann::json record, const std::string& where);
 // MBPP: task, tests (lines), and the fields of a CodeQuestion. Layouts: text, test_list; or prompt,
 // test_list (MBPP+).
 TaskRows prepare_mbpp(nlohmann::json record, const std::string& where);
+// IFEval: prompt, instructions (those of answers/instructions.h, as JSON). Layout: prompt,
+// instruction_id_list, kwargs.
+TaskRows prepare_ifeval(nlohmann::json record, const std::string& where);
 // MATH: problem, solution, right (what is in the last box of the solution).
 TaskRows prepare_math(nlohmann::json record, const std::string& where);
 

@@ -114,6 +114,8 @@ struct Task {
   std::vector<AnswerFilter> filters;
   // The text is searched for a needle: samples are made by needlebench.h.
   bool has_needles = false;
+  // The answer has to follow instructions (answers/instructions.h), which `answer` has as JSON.
+  bool has_instructions = false;
   // Applied to the found answer and to the right one before they are compared.
   std::string (*normalize)(std::string_view answer) = nullptr;
   // The answer is code, which is right if this program of Python, with the tests of the question,

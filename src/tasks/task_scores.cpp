@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "tasks/answer_rules.h"
+#include "tasks/answers/instructions.h"
 #include "tasks/answers/python_text.h"
 #include "tasks/needlebench.h"
 
@@ -95,8 +96,34 @@ SampleScore score_needle(const TaskSample& sample, const SampleResponse& respons
   return score;
 }
 
+// Of a prompt with instructions that cannot be checked the others count.
+SampleScore score_instructions(const TaskSample& sample, const SampleResponse& response) {
+  std::vector<Instruction> instructions =
+      read_instructions(read_json<nlohmann::json>(sample.answer), "instructions");
+  const auto all = static_cast<double>(instructions.size());
+  std::erase_if(instructions, [](const Instruction& one) { return !one.is_checked(); });
+  const auto checked = static_cast<double>(instructions.size());
+  SampleScore score;
+  for (const bool loosely : {false, true}) {
+    const std::vector<bool> verdicts = followed(instructions, response.text, loosely);
+    const auto right = static_cast<double>(std::ranges::count(verdicts, true));
+    const std::string_view way = loosely ? "loose" : "strict";
+    score.metrics.push_back({.metric = fmt::format("prompt_level_{}_acc", way),
+                             .value = right == all ? 1.0 : 0.0,
+                             .weight = checked == all ? 1.0 : 0.0});
+    score.metrics.push_back(
+        {.metric = fmt::format("inst_level_{}_acc", way), .value = right, .weight = checked});
+    if (loosely) continue;
+    score.correct = right == all;
+    score.answer = fmt::format("follows {} of {} instructions", right, all);
+  }
+  score.metrics.push_back({.metric = "inst_checked", .value = checked, .weight = all});
+  return score;
+}
+
 SampleScore score_text(const Task& task, const TaskSample& sample, const SampleResponse& response) {
   if (task.has_needles) return score_needle(sample, response);
+  if (task.has_instructions) return score_instructions(sample, response);
   SampleScore score;
   if (task.program != nullptr) {
     score.correct = response.verdict == kPassed;
@@ -140,7 +167,12 @@ SampleScore score_likelihood(const Task& task, const TaskSample& sample,
 
 bool is_mean(const std::string& metric) {
   return metric.starts_with("acc") || metric == "exact_match" || metric.starts_with("pass") ||
-         metric == "score";
+         metric == "score" || metric.ends_with("_acc") || metric == "inst_checked";
+}
+
+// Of a mean over samples, not over what they consist of.
+bool has_error(const std::string& metric) {
+  return is_mean(metric) && !metric.starts_with("inst_");
 }
 
 struct Sums {
@@ -186,21 +218,24 @@ GroupScore group_score(const std::string& name, const std::vector<const SampleSc
     std::map<std::string, Sums> by_subject;
     for (std::size_t i = 0; i < scores.size(); ++i) {
       const SampleMetric& one = scores[i]->metrics[m];
+      if (one.weight == 0) continue;
       for (Sums* sums : {&all, &by_subject[subjects[i]]}) {
         sums->value += one.value;
         sums->weight += one.weight;
         ++sums->samples;
       }
     }
+    if (all.samples == 0) continue;  // no sample has it
     MetricValue value{.metric = first.metric,
                       .filter = first.filter,
                       .value = final_value(first.metric, all),
                       .higher_is_better = is_mean(first.metric)};
     const auto freedom = all.samples - std::ssize(by_subject);
-    if (is_mean(first.metric) && freedom > 0) {
+    if (has_error(first.metric) && freedom > 0) {
       // The squares of all samples around the mean of their subject.
       double squares = 0;
       for (std::size_t i = 0; i < scores.size(); ++i) {
+        if (scores[i]->metrics[m].weight == 0) continue;
         const Sums& own = by_subject[subjects[i]];
         const double off = scores[i]->metrics[m].value - own.value / own.weight;
         squares += off * off;

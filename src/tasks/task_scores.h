@@ -7,6 +7,10 @@
 //   acc_norm          the same, divided by the characters of the choice
 //   acc_bytes         the same, divided by its UTF-8 bytes
 //   exact_match       the answer that a filter finds in the text is the right one
+//   prompt_level_strict_acc   the answer follows all instructions; inst_level_strict_acc: their
+//                     share; ..._loose_acc: also without its first or last line or its stars
+//   inst_checked      the share of instructions that can be checked; prompts with others do not
+//                     count in prompt_level_...
 //   pass@1            the program of the answer runs to its end
 //   score             of needlebench: needle_score() of the text (needlebench.h); acc: it has the
 //                     keyword

@@ -143,7 +143,9 @@ expect(RUN ${generate} --prompt a --num-beams 2 --early-stopping soon CODE 2 ERR
 expect(RUN ${generate} --prompt a --early-stopping true CODE 2 ERR "--early-stopping: works only with --num-beams")
 expect(RUN ${generate} --prompt a --length-penalty 2 CODE 2 ERR "--length-penalty: works only with --num-beams; leave it out")
 expect(RUN ${generate} --prompt a --draft-tokens 3 CODE 2 ERR "--draft-tokens: works only with --draft-model; leave it out")
-foreach(flag temperature top-p min-p)
+expect(RUN ${generate} --prompt a --dry-base 2 CODE 2 ERR "--dry-base: works only with --dry-multiplier; leave it out")
+expect(RUN ${generate} --prompt a --xtc-threshold 0.2 CODE 2 ERR "--xtc-threshold: works only with --xtc-probability")
+foreach(flag temperature top-p min-p typical-p)
   expect(RUN ${generate} --prompt a --greedy --${flag} 0.5 CODE 2
     ERR "--greedy: takes the most likely token, and --${flag} has no effect; leave one of them out")
 endforeach()
@@ -151,7 +153,8 @@ endforeach()
 # Guesses of the next tokens change nothing but the time; also of two tensor ranks.
 set(copied --prompt "To be, or not to be: To be, or" --quiet)
 foreach(way "--greedy" "--temperature;0.8;--seed;5" "--temperature;2;--num-samples;3;--repetition-penalty;1.1"
-  "--temperature;0.6;--no-repeat-ngram-size;3;--logit-bias;32=-2;101=+1.5")
+  "--temperature;0.6;--no-repeat-ngram-size;3;--logit-bias;32=-2;101=+1.5"
+  "--typical-p;0.9;--top-n-sigma;2;--xtc-probability;0.5;--dry-multiplier;0.8;--dry-sequence-breaker;e:;o be")
   execute_process(COMMAND ${PITON} ${generate} ${copied} ${way} --json OUTPUT_VARIABLE plain)
   foreach(guesses "--prompt-lookup;5" "--draft-model;${WORK}/run;--draft-tokens;3")
     foreach(ranks 1 2)

@@ -18,6 +18,9 @@ struct Filters {
   double most = 0;  // 0: all
   double share = 1;
   double least = 0;
+  double sigma = 0;
+  double typical = 1;
+  double xtc = 0;
 };
 
 }  // namespace
@@ -27,13 +30,13 @@ std::vector<CallCase> sampling_cases(const CaseOptions& options) {
   TensorSource source(0xD1CE, options.awkward);
   std::vector<CallCase> cases;
   const auto filters_of = [&](const Size& size, const Filters& one) {
-    const Tensor tensor = source.normal(DType::kF64, {size.n, 4});
+    const Tensor tensor = source.normal(DType::kF64, {size.n, kDrawFilters});
     for (std::int64_t row = 0; row < size.n; ++row) {
-      set_value(tensor, 4 * row, one.temperature);
-      set_value(tensor, 4 * row + 1,
-                one.most > 0 ? one.most : static_cast<double>(size.vocabulary));
-      set_value(tensor, 4 * row + 2, one.share);
-      set_value(tensor, 4 * row + 3, one.least);
+      const double most = one.most > 0 ? one.most : static_cast<double>(size.vocabulary);
+      std::int64_t at = kDrawFilters * row;
+      for (const double value : {one.temperature, most, one.share, one.least, one.sigma,
+                                 one.typical, one.xtc, /*threshold=*/0.07})
+        set_value(tensor, at++, value);
     }
     return tensor;
   };
@@ -47,7 +50,8 @@ std::vector<CallCase> sampling_cases(const CaseOptions& options) {
     for (const Filters& one :
          {Filters{}, Filters{.temperature = 0.4}, Filters{.most = 1}, Filters{.most = 1000},
           Filters{.most = 5}, Filters{.share = 0.8}, Filters{.share = 1e-9}, Filters{.least = 0.05},
-          Filters{.least = 1},
+          Filters{.least = 1}, Filters{.sigma = 1.2}, Filters{.typical = 0.6}, Filters{.xtc = 0.7},
+          Filters{.share = 0.9, .least = 0.01, .sigma = 2, .typical = 0.8, .xtc = 1},
           Filters{.temperature = 1.3, .most = 30, .share = 0.9, .least = 0.01}}) {
       Filters fitting = one;
       fitting.most = std::min(one.most, static_cast<double>(size.vocabulary));
@@ -59,8 +63,9 @@ std::vector<CallCase> sampling_cases(const CaseOptions& options) {
           set_value(x, i, -std::numeric_limits<double>::infinity());
       }
       cases.push_back(
-          {.name = fmt::format("draw tokens {} T {} k {} p {} min {}", detail, one.temperature,
-                               one.most, one.share, one.least),
+          {.name = fmt::format("draw tokens {} T {} k {} p {} min {} sigma {} typical {} xtc {}",
+                               detail, one.temperature, one.most, one.share, one.least, one.sigma,
+                               one.typical, one.xtc),
            .call = DrawTokens{.ids = source.integers({size.n}, 0, 0),
                               .logits = x,
                               .filters = filters_of(size, fitting),

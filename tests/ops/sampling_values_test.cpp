@@ -1,6 +1,7 @@
 // Drawing tokens against what can be counted by hand, and against frequencies of the definition.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -22,7 +23,7 @@ class Sampling : public ::testing::TestWithParam<bool> {
       : kernels_(GetParam() ? make_cpu_kernels(threads_) : make_reference_kernels()),
         stream_(device_.make_stream()) {}
 
-  // A row for each draw, of the same logits.
+  // A row for each draw, of the same logits. `filters`: of a row, at least the first four.
   std::vector<double> draws(const std::vector<double>& logits, const std::vector<double>& filters,
                             std::int64_t count) {
     const auto width = std::ssize(logits);
@@ -30,13 +31,16 @@ class Sampling : public ::testing::TestWithParam<bool> {
     for (std::int64_t i = 0; i < count; ++i) {
       rows.insert(rows.end(), logits.begin(), logits.end());
       all_filters.insert(all_filters.end(), filters.begin(), filters.end());
+      constexpr std::array kOthers{0.0, 1.0, 0.0, 0.1};  // sigma, typical, xtc: all ids
+      const auto given = std::ssize(filters) - 4;
+      all_filters.insert(all_filters.end(), kOthers.begin() + given, kOthers.end());
       for (const double word : {11.0, -7.0, static_cast<double>(i), 5.0, 0.0})
         places.push_back(word);
     }
     const Tensor ids = tensor_of(DType::kI32, {count}, std::vector<double>(rows.size() / width));
     kernels_->run(DrawTokens{.ids = ids,
                              .logits = tensor_of(DType::kF32, {1, count, width}, rows),
-                             .filters = tensor_of(DType::kF64, {count, 4}, all_filters),
+                             .filters = tensor_of(DType::kF64, {count, kDrawFilters}, all_filters),
                              .places = tensor_of(DType::kI32, {count, 5}, places),
                              .vocabulary = width},
                   *stream_);
@@ -67,7 +71,13 @@ TEST_P(Sampling, HasTheFrequenciesOfTheDefinition) {
         // 0.32, 0.57, 0.76: the third one passes 0.7
         Case{{1, 8, 0.7, 0}, {0, 7, 5}, 27.63},
         // weights 1, 0.78, 0.61, 0.37, 0.22, ...
-        Case{{1, 8, 1, 0.3}, {0, 7, 5, 3}, 30.66}}) {
+        Case{{1, 8, 1, 0.3}, {0, 7, 5, 3}, 30.66},
+        // the mean is 0.66, the deviation 1.02
+        Case{{1, 8, 1, 0, 1}, {0, 7, 5, 3}, 30.66},
+        // the weighted mean is 1.44, the nearest to it are 5, 7, 3 with shares 0.19, 0.24, 0.11
+        Case{{1, 8, 1, 0, 0, 0.5}, {5, 7, 3}, 27.63},
+        // of 0, 7, 5 and 3 the last one stays
+        Case{{1, 8, 1, 0, 0, 1, 1, 0.1}, {1, 2, 3, 4, 6}, 33.38}}) {
     std::vector<double> counts(logits.size());
     for (const double id : draws(logits, one.filters, kDraws))
       counts[static_cast<std::size_t>(id)] += 1;

@@ -99,7 +99,12 @@ class Reading {
     const auto submit = [&](std::int64_t length, std::uint64_t draw, bool greedy) {
       DecodingRequest request{.sampling = {.max_new_tokens = 9,
                                            .greedy = greedy,
+                                           .typical_p = 0.9,
+                                           .top_n_sigma = 3,
+                                           .xtc_probability = 0.5,
+                                           .xtc_threshold = 0.02,
                                            .repetition_penalty = greedy ? 1.0 : 1.1,
+                                           .dry = {.multiplier = greedy ? 0.0 : 0.8},
                                            .log_probabilities = greedy ? 2 : 0},
                               .ends = {5},
                               .draw = draw};

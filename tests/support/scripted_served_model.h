@@ -125,7 +125,10 @@ class ScriptedServedModel final : public ServedModel {
 
   const std::string& name() const override { return name_; }
   const std::vector<std::string>& adapters() const override { return adapter_names; }
-  const Tokenizer& tokenizer() const override { return tokenizer_; }
+  std::shared_ptr<const Tokenizer> other_tokenizer;  // instead of bytes
+  const Tokenizer& tokenizer() const override {
+    return other_tokenizer ? *other_tokenizer : tokenizer_;
+  }
   std::int64_t vocabulary() const override { return ByteTokenizer::kVocabularySize; }
   std::int64_t longest_sequence() const override { return 200; }
   const std::vector<std::int32_t>& ends() const override { return ends_; }

@@ -1,7 +1,7 @@
 """Tokens that would repeat an n-gram, and biased logits, by Transformers.
 
     python -m venv VENV && VENV/bin/pip install torch transformers
-    VENV/bin/python tools/oracle/ngrams.py > tests/golden/ngrams.jsonl
+    VENV/bin/python tools/oracle/ngrams.py > tests/golden/sampling/ngrams.jsonl
 
 A line a text: its ids, n, the ids that NoRepeatNGramLogitsProcessor leaves out; biases, and the logits 0 to 5 after
 SequenceBiasLogitsProcessor.

@@ -82,13 +82,21 @@ void check_together(const OptionSet& set, const GivenOptions& given) {
                 "model; for an adapter of every text give --lora-load");
   }
   const std::string constrained = constraint.flag();
-  for (const char* flag : {"temperature", "top-k", "top-p", "min-p"}) {
+  for (const char* flag : {"temperature", "top-k", "top-p", "min-p", "typical-p", "top-n-sigma",
+                           "xtc-probability", "xtc-threshold"}) {
     if (!set.given("greedy") || !set.given(flag)) continue;
     throw Error(Fault::kUsage,
                 "--greedy: takes the most likely token, and --{} has no effect; "
                 "leave one of them out",
                 flag);
   }
+  for (const char* flag :
+       {"dry-base", "dry-allowed-length", "dry-penalty-last-n", "dry-sequence-breaker"}) {
+    if (!set.given(flag) || sampling.dry.multiplier > 0) continue;
+    throw Error(Fault::kUsage, "--{}: works only with --dry-multiplier; leave it out", flag);
+  }
+  if (set.given("xtc-threshold") && sampling.xtc_probability == 0)
+    throw Error(Fault::kUsage, "--xtc-threshold: works only with --xtc-probability; leave it out");
   if (beams.num_beams == 1) {
     for (const char* flag : {"early-stopping", "length-penalty"}) {
       if (!set.given(flag)) continue;
@@ -106,8 +114,9 @@ void check_together(const OptionSet& set, const GivenOptions& given) {
     throw Error(Fault::kUsage, "--num-beams: cannot be combined with {}; leave one of them out",
                 speculation.prompt_lookup > 0 ? "--prompt-lookup" : "--draft-model");
   for (const char* name :
-       {"temperature", "top-k", "top-p", "min-p", "repetition-penalty", "presence-penalty",
-        "frequency-penalty", "no-repeat-ngram-size", "logit-bias", "seed", "num-samples"}) {
+       {"temperature", "top-k", "top-p", "min-p", "typical-p", "top-n-sigma", "xtc-probability",
+        "dry-multiplier", "repetition-penalty", "presence-penalty", "frequency-penalty",
+        "no-repeat-ngram-size", "logit-bias", "seed", "num-samples"}) {
     if (!set.given(name)) continue;
     throw Error(Fault::kUsage,
                 "--num-beams: follows the likeliest tokens and draws none; leave "

@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "kernels/cpu/context.h"
@@ -56,30 +57,68 @@ float largest_of(const PartedRow& row) {
   return *std::ranges::max_element(most);
 }
 
-// The order of a row (kernels/sampling.h), of which a beginning is kept.
+// The number of logits that are not below the largest by more than `sigma` deviations of all.
+std::int64_t within_deviations(const PartedRow& row, float largest, double sigma) {
+  double sum = 0;
+  std::int64_t count = 0;
+  const auto each = [&row](const auto& use) {
+    row.parts([&](std::int64_t, const float* x, std::int64_t n) {
+      for (std::int64_t i = 0; i < n; ++i)
+        if (x[i] != kNever) use(static_cast<double>(x[i]));
+    });
+  };
+  each([&](double x) {
+    sum += x;
+    ++count;
+  });
+  const double mean = sum / static_cast<double>(count);
+  double squares = 0;
+  each([&](double x) { squares += (x - mean) * (x - mean); });
+  const double least =
+      static_cast<double>(largest) - sigma * std::sqrt(squares / static_cast<double>(count));
+  std::int64_t within = 0;
+  each([&](double x) { within += x >= least ? 1 : 0; });
+  return std::max<std::int64_t>(within, 1);
+}
+
+// The order of a row (kernels/sampling.h), of which a stretch is kept.
 class OrderedRow {
  public:
-  struct Filters {
-    double temperature;
-    std::int64_t most;  // k
-    double share;       // p
-    double least;       // min_p
-  };
-
   // `bins`: memory for one number an id. `largest`: of the row, finite.
-  OrderedRow(const PartedRow& row, float largest, const Filters& filters, std::uint16_t* bins)
+  OrderedRow(const PartedRow& row, float largest, const DrawFilters& filters, std::uint16_t* bins)
       : row_(row), largest_(largest), filters_(filters), bins_(bins) {
     count_ids();
-    keep_first(filters.most);
+    std::int64_t most = filters.most;
+    if (filters.sigma > 0) most = std::min(most, within_deviations(row, largest, filters.sigma));
+    keep_first(most);
     sum_weights();
     if (filters.share < 1)
       keep_until(
           [target = filters.share * sum_kept()](double reached) { return reached >= target; });
     drop_unlikely();
+    if (filters.typical < 1) keep_typical();
+  }
+
+  // Drops the first ids but the last of those whose share is large.
+  void drop_top_choices() {
+    const double least = filters_.xtc_threshold * (sum_kept() - sum_skipped());
+    std::int64_t before = 0;  // of earlier bins
+    std::int64_t likely = 0;  // the number of ids before the first one that is not likely
+    for (int bin = 0; bin <= last_; before += counts_[bin++]) {
+      if (counts_[bin] == 0 || before + counts_[bin] <= skipped_) continue;
+      const std::vector<Id>& ids = sorted(bin);
+      const std::int64_t count = bin < last_ ? counts_[bin] : of_last_;
+      std::int64_t i = std::max<std::int64_t>(skipped_ - before, 0);
+      while (i < count && ids[static_cast<std::size_t>(i)].weight >= least) likely = before + ++i;
+      if (i < count) break;
+    }
+    skipped_ = std::max(skipped_, likely - 1);
   }
 
   std::int64_t drawn(double u) {
-    keep_until([mark = u * sum_kept()](double reached) { return reached > mark; });
+    const double skipped = sum_skipped();
+    keep_until(
+        [mark = skipped + u * (sum_kept() - skipped)](double reached) { return reached > mark; });
     return sorted(last_)[static_cast<std::size_t>(of_last_ - 1)].id;
   }
 
@@ -94,9 +133,10 @@ class OrderedRow {
     double weight;
   };
 
-  double weight_of(float logit) const {
-    return std::exp((static_cast<double>(logit) - largest_) / filters_.temperature);
+  double scaled(float logit) const {
+    return (static_cast<double>(logit) - largest_) / filters_.temperature;
   }
+  double weight_of(float logit) const { return std::exp(scaled(logit)); }
 
   void count_ids() {
     const double scale = std::min(kParts / filters_.temperature, 1e300);  // 0 times it is 0
@@ -154,6 +194,21 @@ class OrderedRow {
     return sum;
   }
 
+  // Of the ids that are skipped, with the additions of keep_until().
+  double sum_skipped() {
+    double sum = 0;
+    std::int64_t left = skipped_;
+    for (int bin = 0; left > 0; left -= counts_[bin++]) {
+      if (left >= counts_[bin]) {
+        sum += sums_[bin];
+        continue;
+      }
+      const std::vector<Id>& ids = sorted(bin);
+      for (std::int64_t i = 0; i < left; ++i) sum += ids[static_cast<std::size_t>(i)].weight;
+    }
+    return sum;
+  }
+
   // Keeps the fewest ids whose weights are enough; all, if those are not.
   template <typename Enough>
   void keep_until(const Enough& enough) {
@@ -195,24 +250,76 @@ class OrderedRow {
     }
   }
 
+  // The smallest distance within which the weights reach `target`. Each round leaves about half of
+  // `ids`, pairs of a distance and a weight.
+  static double reaching_distance(std::vector<std::pair<double, double>>& ids, double target) {
+    auto begin = ids.begin();
+    auto end = ids.end();
+    double before = 0;
+    while (end - begin > 1) {
+      const auto middle = begin + (end - begin) / 2;
+      std::nth_element(begin, middle, end);
+      double sum = before;
+      for (auto i = begin; i < middle; ++i) sum += i->second;
+      if (sum >= target) {
+        end = middle;
+      } else {
+        before = sum;
+        begin = middle;
+      }
+    }
+    return begin->first;
+  }
+
+  void keep_typical() {
+    std::vector<std::pair<double, double>> ids;  // (x - max x) / T, weight
+    const auto add = [&](float x) { ids.emplace_back(scaled(x), weight_of(x)); };
+    for (std::int64_t id = 0; id < row_.vocabulary; ++id)
+      if (bins_[id] < last_) add(row_.at(id));
+    const std::vector<Id>& of_last = sorted(last_);
+    for (std::int64_t i = 0; i < of_last_; ++i)
+      add(row_.at(of_last[static_cast<std::size_t>(i)].id));
+    double sum = 0;
+    double mean = 0;
+    for (const auto& [x, weight] : ids) {
+      sum += weight;
+      mean += x * weight;
+    }
+    mean /= sum;
+    std::vector<std::pair<double, double>> distances;
+    for (const auto& [x, weight] : ids) distances.emplace_back(std::abs(x - mean), weight);
+    const double farthest = reaching_distance(distances, filters_.typical * sum);
+    std::int64_t within = 0;
+    for (const auto& [x, weight] : ids) {
+      if (std::abs(x - mean) <= farthest) ++within;
+      if (x - mean > farthest) ++skipped_;
+    }
+    keep_first(skipped_ + within);
+  }
+
   PartedRow row_;
   float largest_;
-  Filters filters_;
+  DrawFilters filters_;
   std::uint16_t* bins_;
   std::array<std::int64_t, kBins + 1> counts_{};
   std::array<double, kBins> sums_{};
-  // Kept: all bins before `last_`, and the first ids of that one.
+  // Kept: all bins before `last_`, and the first ids of that one, without the first of all.
+  std::int64_t skipped_ = 0;
   int last_ = 0;
   std::int64_t of_last_ = 0;
   int sorted_bin_ = -1;
   std::vector<Id> sorted_;
 };
 
-std::int64_t drawn_id(const PartedRow& row, const OrderedRow::Filters& filters, double u,
+std::int64_t drawn_id(const PartedRow& row, const DrawFilters& filters, const DrawnShares& shares,
                       std::uint16_t* bins) {
   const float largest = largest_of(row);
   if (!(largest > kNever)) return -1;
-  if (filters.most > 1) return OrderedRow(row, largest, filters, bins).drawn(u);
+  if (filters.most > 1) {
+    OrderedRow order(row, largest, filters, bins);
+    if (shares.v < filters.xtc_probability) order.drop_top_choices();
+    return order.drawn(shares.u);
+  }
   std::int64_t id = 0;
   while (row.at(id) != largest) ++id;
   return id;
@@ -249,18 +356,14 @@ void execute(CpuContext& context, const DrawTokens& call) {
   const std::int64_t n = call.logits.dim(1);
   const std::int64_t columns = call.logits.dim(2);
   context.ranges(n, 1, [&](std::int64_t row, std::int64_t) {
-    const double* filters = call.filters.data<double>() + 4 * row;
     const auto bytes = call.vocabulary * static_cast<std::int64_t>(sizeof(std::uint16_t));
     call.ids.data<std::int32_t>()[row] = static_cast<std::int32_t>(
         drawn_id({.first = call.logits.data<float>() + row * columns,
                   .stride = n * columns,
                   .columns = columns,
                   .vocabulary = call.vocabulary},
-                 {.temperature = filters[0],
-                  .most = static_cast<std::int64_t>(filters[1]),
-                  .share = filters[2],
-                  .least = filters[3]},
-                 drawn_share(call.places.data<std::int32_t>() + 5 * row),
+                 draw_filters(call.filters.data<double>() + kDrawFilters * row),
+                 drawn_shares(call.places.data<std::int32_t>() + 5 * row),
                  reinterpret_cast<std::uint16_t*>(context.scratch.own(bytes))));
   });
 }

@@ -77,7 +77,7 @@ __device__ inline std::uint64_t key_of(double logit) {
   return bits >> 63 != 0 ? ~bits : bits | std::uint64_t{1} << 63;
 }
 
-// What is kept of the order of a row: all ids up to this one.
+// A place in the order of a row: all ids up to this one.
 struct OrderEnd {
   std::uint64_t key;
   std::int64_t id;
@@ -93,31 +93,80 @@ struct OrderedRow {
   double largest;
   double temperature;
   double* parts;  // shared memory of reductions
+  // Ids up to here are left out of all measures.
+  OrderEnd skipped = {~std::uint64_t{0}, -1};
 
-  __device__ double weight_of(double logit) const { return exp((logit - largest) / temperature); }
+  __device__ double scaled(double logit) const { return (logit - largest) / temperature; }
+  __device__ double weight_of(double logit) const { return exp(scaled(logit)); }
 
-  // Of the ids that both ends keep: their number, or the sum of their weights.
-  __device__ double measure(OrderEnd kept, OrderEnd end, bool weights) const {
+  // The sum of term(logit) over the kept ids.
+  template <typename Term>
+  __device__ double sum_of(OrderEnd kept, const Term& term) const {
     double sum = 0;
     for (std::int64_t id = threadIdx.x; id < rows.vocabulary; id += kThreads) {
       const double logit = rows.logits.at(row, id);
       if (logit == rows.never) continue;
       const std::uint64_t key = key_of(logit);
-      if (kept.has(key, id) && end.has(key, id)) sum += weights ? weight_of(logit) : 1;
+      if (kept.has(key, id) && !skipped.has(key, id)) sum += term(logit);
     }
     return block_sum(sum, parts);
   }
 
+  // Of the ids that both ends keep: their number, or the sum of their weights.
+  __device__ double measure(OrderEnd kept, OrderEnd end, bool weights) const {
+    const bool is_first = kept.key > end.key || (kept.key == end.key && kept.id < end.id);
+    return sum_of(is_first ? kept : end,
+                  [&](double logit) { return weights ? weight_of(logit) : 1.0; });
+  }
+
   // The number of kept ids whose weight is large enough.
   __device__ double likely(OrderEnd kept, double least) const {
-    double sum = 0;
-    for (std::int64_t id = threadIdx.x; id < rows.vocabulary; id += kThreads) {
-      const double logit = rows.logits.at(row, id);
-      if (logit == rows.never || !kept.has(key_of(logit), id)) continue;
+    return sum_of(kept, [&](double logit) {
       const double weight = weight_of(logit);
-      if (weight >= least && weight > 0) sum += 1;
+      return weight >= least && weight > 0 ? 1.0 : 0.0;
+    });
+  }
+
+  // The number of kept ids that are not below the largest by more than `sigma` deviations.
+  __device__ double within_deviations(OrderEnd kept, double sigma) const {
+    const double count = measure(kept, kept, /*weights=*/false);
+    const double mean = sum_of(kept, [](double logit) { return logit; }) / count;
+    const double squares =
+        sum_of(kept, [&](double logit) { return (logit - mean) * (logit - mean); });
+    const double least = largest - sigma * sqrt(squares / count);
+    return fmax(1.0, sum_of(kept, [&](double logit) { return logit >= least ? 1.0 : 0.0; }));
+  }
+
+  // The end of the kept ids that are nearest to the mean of scaled logits and have the share of the
+  // weight; those that are too likely are skipped.
+  __device__ OrderEnd keep_typical(OrderEnd kept, double share) {
+    const double sum = measure(kept, kept, /*weights=*/true);
+    const double mean =
+        sum_of(kept, [&](double logit) { return scaled(logit) * weight_of(logit); }) / sum;
+    // The smallest distance that is enough; the order of numbers >= 0 is that of their bits.
+    std::uint64_t bits = 0;
+    for (int bit = 62; bit >= 0; --bit) {
+      const double distance =
+          __longlong_as_double(static_cast<long long>(bits | ((std::uint64_t{1} << bit) - 1)));
+      const double reached = sum_of(kept, [&](double logit) {
+        return fabs(scaled(logit) - mean) <= distance ? weight_of(logit) : 0.0;
+      });
+      if (!(reached >= share * sum)) bits |= std::uint64_t{1} << bit;
     }
-    return block_sum(sum, parts);
+    const double farthest = __longlong_as_double(static_cast<long long>(bits));
+    const double above =
+        sum_of(kept, [&](double logit) { return scaled(logit) - mean > farthest ? 1.0 : 0.0; });
+    const double within = sum_of(
+        kept, [&](double logit) { return fabs(scaled(logit) - mean) <= farthest ? 1.0 : 0.0; });
+    const OrderEnd end = first_end(kept, above + within, /*weights=*/false, /*above=*/false);
+    if (above > 0) skipped = first_end(kept, above, /*weights=*/false, /*above=*/false);
+    return end;
+  }
+
+  // Skips the first ids but the last of those whose share is large.
+  __device__ void drop_top_choices(OrderEnd kept, double threshold) {
+    const double count = likely(kept, threshold * measure(kept, kept, /*weights=*/true));
+    if (count > 1) skipped = first_end(kept, count - 1, /*weights=*/false, /*above=*/false);
   }
 
   // The first end with a measure of at least `target`, or above it; `kept` if there is none.
@@ -164,24 +213,36 @@ __global__ void __launch_bounds__(kThreads, kBlocks) draw_rows(DrawRows<S> rows)
     if (threadIdx.x == 0) rows.ids[row] = -1;
     return;
   }
-  const double* filters = rows.filters + 4 * row;
-  const OrderedRow<S> order{rows, row, largest, filters[0], parts};
+  const double* of_row = rows.filters + kDrawFilters * row;
+  const DrawFilters filters = {of_row[0], static_cast<std::int64_t>(of_row[1]),
+                               of_row[2], of_row[3],
+                               of_row[4], of_row[5],
+                               of_row[6], of_row[7]};
+  OrderedRow<S> order{rows, row, largest, filters.temperature, parts};
   OrderEnd kept{0, rows.vocabulary - 1};
-  kept = order.first_end(kept, filters[1], /*weights=*/false, /*above=*/false);
-  if (filters[1] > 1) {
-    if (filters[2] < 1)
-      kept = order.first_end(kept, filters[2] * order.measure(kept, kept, /*weights=*/true),
+  double most = static_cast<double>(filters.most);
+  if (filters.most > 1 && filters.sigma > 0)
+    most = fmin(most, order.within_deviations(kept, filters.sigma));
+  kept = order.first_end(kept, most, /*weights=*/false, /*above=*/false);
+  if (filters.most > 1) {
+    if (filters.share < 1)
+      kept = order.first_end(kept, filters.share * order.measure(kept, kept, /*weights=*/true),
                              /*weights=*/true, /*above=*/false);
-    const double likely = fmax(1.0, order.likely(kept, filters[3]));
+    const double likely = fmax(1.0, order.likely(kept, filters.least));
     kept = order.first_end(kept, likely, /*weights=*/false, /*above=*/false);
+    if (filters.typical < 1) kept = order.keep_typical(kept, filters.typical);
     const std::int32_t* place = rows.places + 5 * row;
     const MaskWords words =
         draw({static_cast<std::uint32_t>(place[0]), static_cast<std::uint32_t>(place[1])},
              {{static_cast<std::uint32_t>(place[2]), static_cast<std::uint32_t>(place[3]),
                static_cast<std::uint32_t>(place[4]), 2}});
-    const std::uint64_t bits = (std::uint64_t{words.word[0]} << 32 | words.word[1]) >> 11;
-    const double share = static_cast<double>(bits) * 0x1p-53;
-    kept = order.first_end(kept, share * order.measure(kept, kept, /*weights=*/true),
+    const auto share = [&](int word) {
+      const std::uint64_t bits =
+          (std::uint64_t{words.word[word]} << 32 | words.word[word + 1]) >> 11;
+      return static_cast<double>(bits) * 0x1p-53;
+    };
+    if (share(2) < filters.xtc_probability) order.drop_top_choices(kept, filters.xtc_threshold);
+    kept = order.first_end(kept, share(0) * order.measure(kept, kept, /*weights=*/true),
                            /*weights=*/true, /*above=*/true);
   }
   if (threadIdx.x == 0) rows.ids[row] = static_cast<std::int32_t>(kept.id);

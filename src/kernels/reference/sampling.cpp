@@ -21,14 +21,62 @@ std::vector<double> row_of(const Values& logits, std::int64_t row, std::int64_t 
   return all;
 }
 
-struct Filters {
-  double temperature;
-  std::int64_t most;  // k
-  double share;       // p
-  double least;       // min_p
+// Logits of ids in their order.
+using Ordered = std::vector<double>;
+
+// The first logits that are not below the largest by more than `sigma` deviations of all.
+std::size_t within_deviations(const Ordered& x, double sigma) {
+  if (sigma == 0) return x.size();
+  double mean = 0;
+  for (const double one : x) mean += one / static_cast<double>(x.size());
+  double variance = 0;
+  for (const double one : x) variance += (one - mean) * (one - mean);
+  const double least = x[0] - sigma * std::sqrt(variance / static_cast<double>(x.size()));
+  std::size_t count = 1;
+  while (count < x.size() && x[count] >= least) ++count;
+  return count;
+}
+
+// What is left of the order: weights from `begin` to `end`.
+struct Stretch {
+  std::vector<double> weights;
+  std::size_t begin = 0;
+  std::size_t end = 0;
+  double sum() const {
+    return std::accumulate(weights.begin() + static_cast<std::ptrdiff_t>(begin),
+                           weights.begin() + static_cast<std::ptrdiff_t>(end), 0.0);
+  }
 };
 
-std::int64_t drawn(const std::vector<double>& logits, const Filters& filters, double u) {
+// `scaled`: (x - max x) / T, in order.
+void keep_typical(const Ordered& scaled, double share, Stretch& kept) {
+  if (share == 1) return;
+  const double sum = kept.sum();
+  double mean = 0;
+  for (std::size_t i = kept.begin; i < kept.end; ++i) mean += scaled[i] * kept.weights[i];
+  mean /= sum;
+  const auto distance = [&](std::size_t i) { return std::abs(scaled[i] - mean); };
+  std::vector<std::size_t> nearest(kept.end - kept.begin);
+  std::iota(nearest.begin(), nearest.end(), kept.begin);
+  std::ranges::stable_sort(nearest, {}, distance);
+  double reached = 0;
+  double farthest = 0;
+  for (const std::size_t i : nearest) {
+    farthest = distance(i);
+    reached += kept.weights[i];
+    if (reached >= share * sum) break;
+  }
+  while (distance(kept.begin) > farthest) ++kept.begin;
+  while (distance(kept.end - 1) > farthest) --kept.end;
+}
+
+void drop_top_choices(double threshold, Stretch& kept) {
+  const double least = threshold * kept.sum();
+  while (kept.begin + 1 < kept.end && kept.weights[kept.begin + 1] >= least) ++kept.begin;
+}
+
+std::int64_t drawn(const std::vector<double>& logits, const DrawFilters& filters,
+                   const DrawnShares& shares) {
   std::vector<std::int64_t> order;
   for (std::int64_t id = 0; id < std::ssize(logits); ++id) {
     const double x = logits[static_cast<std::size_t>(id)];
@@ -39,26 +87,34 @@ std::int64_t drawn(const std::vector<double>& logits, const Filters& filters, do
   const auto logit = [&](std::int64_t id) { return logits[static_cast<std::size_t>(id)]; };
   std::ranges::stable_sort(order,
                            [&](std::int64_t a, std::int64_t b) { return logit(a) > logit(b); });
-  std::size_t kept = std::min(order.size(), static_cast<std::size_t>(filters.most));
-  std::vector<double> weights;
-  for (std::size_t i = 0; i < kept; ++i)
-    weights.push_back(std::exp((logit(order[i]) - logit(order[0])) / filters.temperature));
-  double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
+  if (filters.most == 1) return order[0];
+  Ordered x;
+  for (const std::int64_t id : order) x.push_back(logit(id));
+  Ordered scaled;
+  Stretch kept;
+  kept.end = std::min(within_deviations(x, filters.sigma), static_cast<std::size_t>(filters.most));
+  for (std::size_t i = 0; i < kept.end; ++i) {
+    scaled.push_back((x[i] - x[0]) / filters.temperature);
+    kept.weights.push_back(std::exp(scaled[i]));
+  }
   if (filters.share < 1) {
+    const double sum = kept.sum();
     double reached = 0;
     std::size_t count = 0;
-    while (count < kept && reached < filters.share * sum) reached += weights[count++];
-    kept = count;
-    sum = reached;
+    while (count < kept.end && reached < filters.share * sum) reached += kept.weights[count++];
+    kept.end = count;
   }
-  while (kept > 1 && (weights[kept - 1] < filters.least || weights[kept - 1] == 0))
-    sum -= weights[--kept];
-  double mark = u * sum;
-  for (std::size_t i = 0; i + 1 < kept; ++i) {
-    mark -= weights[i];
+  while (kept.end > 1 &&
+         (kept.weights[kept.end - 1] < filters.least || kept.weights[kept.end - 1] == 0))
+    --kept.end;
+  keep_typical(scaled, filters.typical, kept);
+  if (shares.v < filters.xtc_probability) drop_top_choices(filters.xtc_threshold, kept);
+  double mark = shares.u * kept.sum();
+  for (std::size_t i = kept.begin; i + 1 < kept.end; ++i) {
+    mark -= kept.weights[i];
     if (mark < 0) return order[i];
   }
-  return order[kept - 1];
+  return order[kept.end - 1];
 }
 
 }  // namespace
@@ -92,15 +148,11 @@ void execute(const ChangeLogits& call) {
 
 void execute(const DrawTokens& call) {
   const Values logits = Values::read(call.logits);
-  const Values filters = Values::read(call.filters);
   Values ids(call.ids.shape());
   for (std::int64_t row = 0; row < call.ids.dim(0); ++row) {
-    const Filters of_row{.temperature = filters(row, 0),
-                         .most = static_cast<std::int64_t>(filters(row, 1)),
-                         .share = filters(row, 2),
-                         .least = filters(row, 3)};
-    const double u = drawn_share(call.places.data<std::int32_t>() + 5 * row);
-    ids(row) = static_cast<double>(drawn(row_of(logits, row, call.vocabulary), of_row, u));
+    const DrawFilters filters = draw_filters(call.filters.data<double>() + kDrawFilters * row);
+    const DrawnShares shares = drawn_shares(call.places.data<std::int32_t>() + 5 * row);
+    ids(row) = static_cast<double>(drawn(row_of(logits, row, call.vocabulary), filters, shares));
   }
   ids.write(call.ids);
 }

@@ -53,6 +53,8 @@ expect(RUN ${eval} --task boolq --task-data-path ${data}/boolq --json --max-eval
 # Generated answers, whole texts, last words; MindSpeed-LLM's decisions.
 expect(RUN ${eval} --task gsm8k --task-data-path ${data} --num-shots 0 --max-new-tokens 8 CODE 0
   OUT "\\|gsm8k\\|lm-eval\\|strict-match\\|0\\|exact_match\\|" "\\|flexible-extract\\|")
+expect(RUN ${eval} --task ifeval --task-data-path ${data} --max-new-tokens 8 CODE 0
+  OUT "\\|ifeval\\|lm-eval\\|none\\|0\\|prompt_level_strict_acc\\|" "\\|inst_level_loose_acc\\|" "\\|inst_checked\\|↑\\|0.7500\\|")
 expect(RUN ${eval} --task wikitext lambada --task-data-path ${data} CODE 0
   OUT "\\|word_perplexity\\|↓\\|" "\\|bits_per_byte\\|" "\\|lambada\\|lm-eval\\|none\\|0\\|perplexity\\|")
 expect(RUN ${eval} --task wikitext --task-data-path ${data} --overlapping-eval 32 --quiet CODE 0)

@@ -91,6 +91,12 @@ inline long long __double_as_longlong(double value) {
   return bits;
 }
 
+inline double __longlong_as_double(long long bits) {
+  double value = 0;
+  __builtin_memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
 inline unsigned atomicAdd(unsigned* address, unsigned value) {
   return piton::emulator::atomic_add(address, value);
 }

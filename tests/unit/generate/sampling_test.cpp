@@ -8,6 +8,7 @@
 #include <cmath>
 #include <filesystem>
 #include <map>
+#include <set>
 #include <sstream>
 #include <vector>
 
@@ -146,9 +147,9 @@ TEST(DrawToken, DiffersFromDrawToDraw) {
   EXPECT_LT(equal, 40);
 }
 
-std::vector<nlohmann::json> golden_changes() {
+std::vector<nlohmann::json> golden_lines(const char* name) {
   std::istringstream lines(
-      read_text_file(std::filesystem::path(PITON_SOURCE_DIR) / "tests/golden/ngrams.jsonl"));
+      read_text_file(std::filesystem::path(PITON_SOURCE_DIR) / "tests/golden/sampling" / name));
   std::vector<nlohmann::json> all;
   for (std::string line; std::getline(lines, line);) all.push_back(read_json<nlohmann::json>(line));
   return all;
@@ -158,7 +159,7 @@ std::vector<nlohmann::json> golden_changes() {
 // is the likeliest one.
 TEST(DrawToken, RepeatsNoNGram) {
   std::size_t forbidden = 0;
-  for (const auto& golden : golden_changes()) {
+  for (const auto& golden : golden_lines("ngrams.jsonl")) {
     SCOPED_TRACE(golden.dump());
     const auto text = golden["text"].get<std::vector<std::int32_t>>();
     const auto without = golden["forbidden"].get<std::vector<std::int32_t>>();
@@ -177,7 +178,7 @@ TEST(DrawToken, RepeatsNoNGram) {
 }
 
 TEST(DrawToken, IsBiased) {
-  for (const auto& golden : golden_changes()) {
+  for (const auto& golden : golden_lines("ngrams.jsonl")) {
     SCOPED_TRACE(golden.dump());
     SamplingOptions options{.greedy = true};
     for (const auto& pair : golden["bias"])
@@ -202,6 +203,63 @@ TEST(DrawToken, IsBiased) {
   EXPECT_NEAR(share({.logit_bias = {{2, 2.5}}}), wanted, 0.012);
 }
 
+// The options of a golden line, and that draws give what is left and nothing else.
+void expect_left(const nlohmann::json& golden) {
+  SCOPED_TRACE(golden.dump());
+  const auto threshold = golden.value("xtc_threshold", 0.0);
+  const SamplingOptions options{.temperature = golden.value("temperature", 1.0),
+                                .top_k = golden.value("top_k", 0),
+                                .top_p = golden.value("top_p", 1.0),
+                                .min_p = golden["min_p"].get<double>(),
+                                .typical_p = golden["typical_p"].get<double>(),
+                                .top_n_sigma = golden.value("top_n_sigma", 0.0),
+                                .xtc_probability = threshold > 0 ? 1.0 : 0.0,
+                                .xtc_threshold = threshold > 0 ? threshold : 0.1};
+  const auto left = golden["left"].get<std::set<std::int32_t>>();
+  // No share is below 0.5 %, so that each is drawn but for one test in 10^4.
+  const auto drawn = draw(golden["logits"].get<std::vector<float>>(), options, 3000);
+  EXPECT_EQ(std::set<std::int32_t>(drawn.begin(), drawn.end()), left);
+}
+
+// tools/oracle/llama_samplers.cpp, typical.py.
+TEST(DrawToken, IsLeftByFiltersOfLlamaCppAndTransformers) {
+  int lines = 0;
+  for (const auto& golden : golden_lines("llama_samplers.jsonl")) {
+    if (!golden.contains("logits")) continue;
+    expect_left(golden);
+    ++lines;
+  }
+  for (const auto& golden : golden_lines("typical.jsonl")) {
+    expect_left(golden);
+    ++lines;
+  }
+  EXPECT_EQ(lines, 120);
+}
+
+// The first choices are left out as often as the probability says.
+TEST(DrawToken, LeavesOutTopChoicesAtTimes) {
+  const SamplingOptions options{.xtc_probability = 0.3, .xtc_threshold = 0.1};
+  const std::vector<double> all = softmax(1, {0, 1, 2, 3, 4});  // 0.55, 0.12, 0.03, 0.20, 0.07
+  const std::vector<double> rest = softmax(1, {1, 2, 4});
+  const std::vector<double> found = frequencies(options);
+  for (std::size_t id = 0; id < all.size(); ++id)
+    EXPECT_NEAR(found[id], 0.7 * all[id] + 0.3 * rest[id], 0.012) << id;
+}
+
+// Id 1 would repeat 1 2 3: it loses 2 * 1.75^(3 - 2) = 3.5 of its logit.
+TEST(DrawToken, IsPenalizedForRuns) {
+  SamplingOptions options{.greedy = true};
+  const std::vector<float> logits{0, 4, 0, 0, 1.5F};
+  const std::vector<std::int32_t> text{1, 2, 3, 1, 2, 3};
+  EXPECT_EQ(draw(logits, options, {{0, 0}}, text).front(), 1);
+  options.dry.multiplier = 2;
+  EXPECT_EQ(draw(logits, options, {{0, 0}}, text).front(), 4);
+  options.logit_bias = {{1, 0.75}};  // 1.25 is left
+  EXPECT_EQ(draw(logits, options, {{0, 0}}, text).front(), 4);
+  options.logit_bias = {{1, 1.25}};  // 1.75
+  EXPECT_EQ(draw(logits, options, {{0, 0}}, text).front(), 1);
+}
+
 TEST(SamplingOptions, ReadBiases) {
   SamplingOptions options{.bias_texts = {"3=-2.5", "1=+4", "3=7"}};
   options.settle();
@@ -219,6 +277,17 @@ TEST(SamplingOptions, RefuseWhatCannotBe) {
   };
   EXPECT_THAT(refusal({.min_p = -0.1}),
               testing::HasSubstr("--min-p: got -0.1, wanted 0 <= p <= 1"));
+  EXPECT_THAT(refusal({.typical_p = 0}), testing::HasSubstr("--typical-p: got 0, wanted 0 < p"));
+  EXPECT_THAT(refusal({.top_n_sigma = -1}),
+              testing::HasSubstr("--top-n-sigma: got -1, wanted 0 to 1000 (0: none)"));
+  EXPECT_THAT(refusal({.xtc_probability = 1.5}),
+              testing::HasSubstr("--xtc-probability: got 1.5, wanted 0 to 1 (0: none)"));
+  EXPECT_THAT(refusal({.xtc_threshold = 0}),
+              testing::HasSubstr("--xtc-threshold: got 0, wanted 0 < p <= 1"));
+  EXPECT_THAT(refusal({.dry = {.base = 0.5}}),
+              testing::HasSubstr("--dry-base: got 0.5, wanted 1 to 1000"));
+  EXPECT_THAT(refusal({.dry = {.last_tokens = -2}}),
+              testing::HasSubstr("--dry-penalty-last-n: got -2, wanted -1"));
   EXPECT_THAT(refusal({.repetition_penalty = 0}),
               testing::HasSubstr("--repetition-penalty: got 0, wanted 0.01 to 100 (1: none)"));
   EXPECT_THAT(refusal({.no_repeat_ngram_size = -1}),

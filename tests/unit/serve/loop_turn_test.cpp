@@ -25,6 +25,9 @@ TEST(LoopTurn, IsReadAsItWasWritten) {
   text.request.sampling.greedy = true;
   text.request.sampling.log_probabilities = 3;
   text.request.sampling.no_repeat_ngram_size = 4;
+  text.request.sampling.typical_p = 0.7;
+  text.request.sampling.dry.multiplier = 0.8;
+  text.request.sampling.dry_breakers = {"\n", "a b"};
   text.request.sampling.bias_texts = {"7=-0.1", "2=5"};
   text.constraint = {ConstraintKind::kRegex, "a\"b"};
   turn.submitted.push_back(text);
@@ -46,6 +49,9 @@ TEST(LoopTurn, IsReadAsItWasWritten) {
   EXPECT_TRUE(request.sampling.greedy);
   EXPECT_EQ(request.sampling.log_probabilities, 3);
   EXPECT_EQ(request.sampling.no_repeat_ngram_size, 4);
+  EXPECT_EQ(request.sampling.typical_p, 0.7);
+  EXPECT_EQ(request.sampling.dry.multiplier, 0.8);
+  EXPECT_EQ(request.sampling.dry_breakers, text.request.sampling.dry_breakers);
   EXPECT_EQ(request.sampling.logit_bias, (std::map<std::int32_t, double>{{2, 5}, {7, -0.1}}));
   EXPECT_EQ(read.submitted[0].constraint, text.constraint);
   EXPECT_NE(read.submitted[0].grammar, nullptr);

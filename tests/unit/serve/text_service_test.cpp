@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <thread>
 
 #include "scripted_service.h"
@@ -34,6 +35,55 @@ TEST_F(Service, CompletesPrompts) {
   EXPECT_EQ(post("/v1/completions", {{"prompt", {97, 98}}})["choices"][0]["text"], "ab0");
   EXPECT_EQ(post("/v1/completions", {{"prompt", "abc"}, {"stop", "c"}})["choices"][0]["text"],
             "ab");
+}
+
+// Bytes, of which 1, 2 and 3 are the marks of a gap.
+class BytesWithMarks final : public Tokenizer {
+ public:
+  void encode(std::string_view text, EncodeOptions options,
+              std::vector<std::int32_t>& out) const override {
+    bytes_.encode(text, options, out);
+  }
+  std::string decode(std::span<const std::int32_t> ids, DecodeOptions options) const override {
+    return bytes_.decode(ids, options);
+  }
+  std::string piece(std::int32_t id) const override { return bytes_.piece(id); }
+  std::optional<std::int32_t> id_of(std::string_view piece) const override {
+    const std::map<std::string_view, std::int32_t> marks{
+        {"<|fim_prefix|>", 1}, {"<|fim_suffix|>", 2}, {"<|fim_middle|>", 3}};
+    const auto found = marks.find(piece);
+    return found == marks.end() ? bytes_.id_of(piece) : found->second;
+  }
+  std::int64_t vocabulary_size() const override { return bytes_.vocabulary_size(); }
+  bool is_special(std::int32_t id) const override { return bytes_.is_special(id); }
+
+ private:
+  ByteTokenizer bytes_;
+};
+
+TEST_F(Service, FillsGaps) {
+  model_.other_tokenizer = std::make_shared<BytesWithMarks>();
+  model_.engine_of_it.write = [](const std::string& prompt, std::uint64_t) {
+    return prompt ==
+                   "\x01"
+                   "a(\x02)b\x03"
+               ? "x"
+               : "?";
+  };
+  begin();
+  const auto text = [&](const Json& body) {
+    return post("/v1/completions", body)["choices"][0]["text"].get<std::string>();
+  };
+  EXPECT_EQ(text({{"prompt", "a("}, {"suffix", ")b"}}), "x");
+  EXPECT_EQ(text({{"prompt", "a("}, {"suffix", ""}}), "?");
+  EXPECT_EQ(text({{"prompt", ""}, {"suffix", ")b"}}), "?");
+  const auto refused = [&](const Json& body) {
+    return post("/v1/completions", body, 400)["error"]["param"].get<std::string>();
+  };
+  EXPECT_EQ(refused({{"prompt", {"a", "b"}}, {"suffix", ")b"}}), "prompt");
+  EXPECT_EQ(refused({{"prompt", "a"}, {"suffix", ")b"}, {"echo", true}}), "echo");
+  EXPECT_EQ(refused({{"prompt", std::string(150, 'a')}, {"suffix", std::string(60, 'b')}}),
+            "prompt");
 }
 
 TEST_F(Service, EchoesPromptsWithTheirLikelihoods) {
@@ -312,6 +362,18 @@ TEST_F(Service, RefusesWhatIsNoRequest) {
       {"/v1/completions", {{"prompt", "p"}, {"logit_bias", {{"257", 2}}}}, "logit_bias"},
       {"/v1/completions", {{"prompt", "p"}, {"logit_bias", {1, 2}}}, "logit_bias"},
       {"/v1/completions", {{"prompt", "p"}, {"no_repeat_ngram_size", -1}}, "no_repeat_ngram_size"},
+      {"/v1/completions", {{"prompt", "p"}, {"suffix", "s"}}, "suffix"},
+      {"/v1/completions", {{"prompt", "p"}, {"typical_p", 0}}, "typical_p"},
+      {"/v1/completions", {{"prompt", "p"}, {"top_n_sigma", "1"}}, "top_n_sigma"},
+      {"/v1/completions", {{"prompt", "p"}, {"xtc_probability", 2}}, "xtc_probability"},
+      {"/v1/completions", {{"prompt", "p"}, {"xtc_threshold", 0}}, "xtc_threshold"},
+      {"/v1/completions", {{"prompt", "p"}, {"dry_multiplier", -1}}, "dry_multiplier"},
+      {"/v1/completions", {{"prompt", "p"}, {"dry_base", 0.5}}, "dry_base"},
+      {"/v1/completions", {{"prompt", "p"}, {"dry_allowed_length", -1}}, "dry_allowed_length"},
+      {"/v1/completions", {{"prompt", "p"}, {"dry_penalty_last_n", -2}}, "dry_penalty_last_n"},
+      {"/v1/completions",
+       {{"prompt", "p"}, {"dry_sequence_breakers", {1}}},
+       "dry_sequence_breakers"},
       {"/v1/completions", {{"prompt", "p"}, {"stop", ""}}, "stop"},
       {"/v1/completions", {{"prompt", "p"}, {"stream", 1}}, "stream"},
       {"/v1/completions", {{"prompt", "p"}, {"logprobs", 1000}}, "logprobs"},

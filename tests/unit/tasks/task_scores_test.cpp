@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
 
 #include "tasks/task_table.h"
 
@@ -32,6 +33,36 @@ TEST(SampleScore, TakesTheFirstOfEqualChoicesAndAllowsSeveralRightOnes) {
   EXPECT_TRUE(score_sample(task, sample, {.log_likelihoods = {-1, -1, -2}}).correct);
   EXPECT_FALSE(score_sample(task, sample, {.log_likelihoods = {-1, -0.5, -2}}).correct);
   EXPECT_TRUE(score_sample(task, sample, {.log_likelihoods = {-1, -0.5, -0.2}}).correct);
+}
+
+// The second record has an instruction that is not checked.
+TEST(SampleScore, OfInstructionsCountsThoseThatAreChecked) {
+  Task task{.kind = TaskKind::kGeneration};
+  task.has_instructions = true;
+  const TaskSample first{.answer = R"({"instruction_id_list": ["punctuation:no_comma",
+      "startend:quotation", "detectable_format:title"], "kwargs": [{}, {}, {}]})"};
+  const TaskSample second{.answer = R"({"instruction_id_list": ["punctuation:no_comma",
+      "language:response_language"], "kwargs": [{}, {"language": "de"}]})"};
+  const TaskSample third{.answer = R"({"instruction_id_list": ["punctuation:no_comma"],
+      "kwargs": [{}]})"};
+  const SampleScore one = score_sample(task, first, {.text = "*\"<<a>>, b\""});
+  const SampleScore two = score_sample(task, second, {.text = "Ja"});
+  const SampleScore three = score_sample(task, third, {.text = "Ja"});
+  EXPECT_EQ(one.answer, "follows 1 of 3 instructions");
+  EXPECT_FALSE(one.correct);
+  EXPECT_TRUE(three.correct);
+  const GroupScore group = group_score("ifeval", {&one, &two, &three}, {"", "", ""});
+  std::map<std::string, double> values;
+  for (const MetricValue& value : group.values) {
+    values[value.metric] = value.value;
+    EXPECT_EQ(value.standard_error.has_value(), value.metric.starts_with("prompt_"))
+        << value.metric;
+  }
+  EXPECT_EQ(values, (std::map<std::string, double>{{"prompt_level_strict_acc", 0.5},
+                                                   {"inst_level_strict_acc", 3.0 / 5},
+                                                   {"prompt_level_loose_acc", 0.5},
+                                                   {"inst_level_loose_acc", 4.0 / 5},
+                                                   {"inst_checked", 5.0 / 6}}));
 }
 
 TEST(SampleScore, OfProbabilitiesIsTheShareOfTheRightChoices) {

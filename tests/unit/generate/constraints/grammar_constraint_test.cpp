@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "generate/constraints/run_breakers.h"
 #include "text/files/byte_tokenizer.h"
 
 namespace piton {
@@ -48,6 +49,25 @@ std::vector<bool> allowed_by(GrammarConstraint& one) {
   std::vector<bool> allowed(kPadded);
   one.allow(allowed);
   return allowed;
+}
+
+// Of bytes and longer tokens: those with the whole text, and those that end with its beginning.
+TEST(RunBreakers, AreTokensWithTheTextOrABeginningOfIt) {
+  const WordTokenizer tokenizer;
+  const auto quotes = run_breakers(tokenizer, {"\""});
+  for (std::int32_t id = 0; id < tokenizer.vocabulary_size(); ++id)
+    EXPECT_EQ(quotes->has(id), id == '"' || (id >= 257 && id <= 259)) << id;  // {" ":_ "}
+  const auto run = run_breakers(tokenizer, {"true!"});
+  EXPECT_EQ(run->runs.size(), 3U);
+  using Tail = std::vector<std::int32_t>;
+  EXPECT_EQ(run->runs.find('t')->second, (Tail{'r', 'u', 'e', '!'}));
+  EXPECT_EQ(run->runs.find(257 + 4)->second, (Tail{'u', 'e', '!'}));
+  EXPECT_EQ(run->runs.find(257 + 5)->second, (Tail{'!'}));
+  EXPECT_TRUE(run_breakers(tokenizer, {"<end>"})->has(WordTokenizer::kEnd));
+  EXPECT_TRUE(run_breakers(tokenizer, {"none"})->runs.empty());
+  const auto usual = run_breakers(tokenizer, {});
+  for (const char one : std::string_view("\n:\"*")) EXPECT_TRUE(usual->has(one));
+  EXPECT_EQ(usual->runs.size(), 7U);
 }
 
 TEST(GrammarConstraint, AllowsExactlyTheTokensThatContinueAText) {
