@@ -76,7 +76,7 @@ std::unique_ptr<World> make_world(const EngineOptions& options, Device& device) 
   return make_mpi_world(device, {.job = options.job, .timeout_seconds = options.timeout_seconds});
 }
 
-std::unique_ptr<Kernels> make_kernels(const EngineOptions& options, const Device& device,
+std::unique_ptr<Kernels> make_kernels(const EngineOptions& options, Device& device,
                                       ThreadPool& threads) {
   if (options.kernels == kCuda) return cuda::make_kernels(device);
   if (options.kernels == "reference") return make_reference_kernels();
@@ -151,6 +151,7 @@ Engine::Engine(const EngineOptions& asked, Log& log) : state_(std::make_unique<S
   if (host != nullptr) host->share_work(*state.threads);
   state.kernels = make_kernels(options, device, *state.threads);
   state.arena.emplace(device);
+  state.kernels->set_workspace(&*state.arena);
   state.stream = device.make_stream();
   if (host != nullptr) {
     state.peak = std::make_unique<CpuPeakMeter>(*state.threads, options.isa);

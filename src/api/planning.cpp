@@ -26,7 +26,12 @@ class MetaRank {
                  .arena = arena_,
                  .stream = *stream_,
                  .threads = real.threads,
-                 .log = real.log} {}
+                 .log = real.log} {
+    kernels.set_workspace(&arena_);
+  }
+  ~MetaRank() { machine_.kernels.set_workspace(nullptr); }
+  MetaRank(const MetaRank&) = delete;
+  MetaRank& operator=(const MetaRank&) = delete;
 
   const Machine& machine() const { return machine_; }
 

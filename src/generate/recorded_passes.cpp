@@ -32,6 +32,7 @@ PassPlace RecordedPasses::place(const KvCache& cache, std::int64_t rows, std::in
 
 Tensor RecordedPasses::run(const PassPlace& place, const Pass& pass) {
   Recorded& one = *by_place_.at(place.integers.raw());
+  const WorkspaceScope scope(context_.kernels, arena_);
   if (!one.work) {
     Tensor logits = pass(context_);
     if (!std::exchange(one.seen, true)) return logits;

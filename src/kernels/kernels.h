@@ -124,6 +124,20 @@ class Kernels {
     return {};
   }
 
+  // Bytes that the call takes at once of the memory that set_workspace() names, while it is
+  // enqueued. 0: the calls of this back end take none of it.
+  virtual std::int64_t workspace_bytes(const KernelCall& call) const {
+    (void)call;
+    return 0;
+  }
+
+  // From now on calls take their scratch from `workspace`, as an Arena gives memory to a stream.
+  // Returns what they took it from before; null: this back end had none, or wants none.
+  virtual Arena* set_workspace(Arena* workspace) {
+    (void)workspace;
+    return nullptr;
+  }
+
   // Linears compute tiles of this many rows of x. If x is cut only at multiples of it, the parts
   // have the same bits as the whole.
   virtual std::int64_t row_tile() const = 0;
@@ -141,6 +155,20 @@ class Kernels {
 
  private:
   virtual void submit(const KernelCall& call, Stream& stream) = 0;
+};
+
+// While it exists, calls take their scratch from `workspace`.
+class WorkspaceScope {
+ public:
+  WorkspaceScope(Kernels& kernels, Arena& workspace)
+      : kernels_(kernels), before_(kernels.set_workspace(&workspace)) {}
+  ~WorkspaceScope() { kernels_.set_workspace(before_); }
+  WorkspaceScope(const WorkspaceScope&) = delete;
+  WorkspaceScope& operator=(const WorkspaceScope&) = delete;
+
+ private:
+  Kernels& kernels_;
+  Arena* before_;
 };
 
 }  // namespace piton

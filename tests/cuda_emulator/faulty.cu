@@ -1,5 +1,6 @@
 // Kernels with a fault each; see faulty.h.
 #include "cuda_emulator/faulty.h"
+#include "cuda_emulator/own_stream.h"
 #include "kernels/cuda/attention/async_copy.cuh"
 #include "kernels/cuda/launch.cuh"
 
@@ -56,9 +57,10 @@ __global__ void reverse_kernel(Arguments all) {
 }  // namespace
 
 void reverse(Deed deed, const float* x, float* y, unsigned* count) {
+  const OwnStream stream;
   cuda::launch("reverse", deed >= Deed::kCopy ? copying_kernel : reverse_kernel,
                {.blocks = {2, 1, 1}, .threads = 64, .shared_bytes = 64 * sizeof(float)},
-               Arguments{deed, x, y, count}, nullptr);
+               Arguments{deed, x, y, count}, stream.handle());
 }
 
 }  // namespace piton::emulator

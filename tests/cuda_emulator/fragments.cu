@@ -1,4 +1,5 @@
 #include "cuda_emulator/fragments.h"
+#include "cuda_emulator/own_stream.h"
 #include "kernels/cuda/attention/tensor_cores.cuh"
 #include "kernels/cuda/launch.cuh"
 
@@ -81,9 +82,10 @@ __global__ void multiply_kernel(Multiply call) {
 }  // namespace
 
 void multiply(Reading reading, const __nv_bfloat16* a, const __nv_bfloat16* b, float* d) {
+  const OwnStream stream;
   cuda::launch("launch of a product", multiply_kernel,
                {.blocks = {1, 1, 1}, .threads = 32, .shared_bytes = 32 * kPitch * 2},
-               Multiply{reading, a, b, d}, nullptr);
+               Multiply{reading, a, b, d}, stream.handle());
 }
 
 }  // namespace piton::emulator

@@ -201,20 +201,22 @@ void multiply_now(const Float8Product& product) {
 
 }  // namespace
 
-void Products::multiply(const Float8Product& product, cudaStream_t stream) {
+void Products::multiply(const Float8Product& product, const CallContext& context) {
+  if (context.only_counts()) return;
   Float8Product later = product;
   for (Tensor* tensor : {&later.y, &later.left.codes, &later.left.inverses, &later.right.codes,
                          &later.right.inverses})
     *tensor = borrowed(*tensor);
-  emulator::run_or_record(stream, [later] { multiply_now(later); });
+  emulator::run_or_record(context.stream, [later] { multiply_now(later); });
 }
 
-void Products::multiply(const Product& product, cudaStream_t stream) {
+void Products::multiply(const Product& product, const CallContext& context) {
+  if (context.only_counts()) return;
   Product later = product;
   for (Tensor* tensor :
        {&later.y, &later.left, &later.right, &later.addend, &later.bias, &later.preactivation})
     *tensor = borrowed(*tensor);
-  emulator::run_or_record(stream, [later] { multiply_now(later); });
+  emulator::run_or_record(context.stream, [later] { multiply_now(later); });
 }
 
 }  // namespace piton::cuda

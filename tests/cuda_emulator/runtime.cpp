@@ -46,16 +46,9 @@ bool finished(const DeferredWork& all) {
 
 }  // namespace
 
-// What was captured. Memory that was allocated meanwhile belongs to it.
+// What was captured.
 struct CUgraph_st {
-  struct Memory {
-    std::vector<void*> all;
-    ~Memory() {
-      for (void* data : all) piton::emulator::release(data);
-    }
-  };
   std::vector<std::function<void()>> work;
-  std::shared_ptr<Memory> memory = std::make_shared<Memory>();
 };
 struct CUgraphExec_st {
   CUgraph_st graph;
@@ -159,15 +152,6 @@ cudaError_t cudaMalloc(void** data, std::size_t bytes) {
 cudaError_t cudaFree(void* data) {
   piton::emulator::release(data);
   return cudaSuccess;
-}
-cudaError_t cudaMallocAsync(void** data, std::size_t bytes, cudaStream_t stream) {
-  const cudaError_t result = cudaMalloc(data, bytes);
-  if (result == cudaSuccess && stream->captured != nullptr)
-    stream->captured->memory->all.push_back(*data);
-  return result;
-}
-cudaError_t cudaFreeAsync(void* data, cudaStream_t stream) {
-  return stream->captured != nullptr ? cudaSuccess : cudaFree(data);
 }
 
 cudaError_t cudaMallocHost(void** data, std::size_t bytes) {

@@ -123,7 +123,7 @@ struct SummedRows {
 
 template <typename Body>
 void launch_column_sums(std::string_view name, const SummedRows& rows, const Body& body,
-                        cudaStream_t stream) {
+                        const CallContext& context) {
   using Sum = typename Body::Sum;
   const auto [n, columns, vectors] = rows.extent;
   if (columns == 0 || n == 0) return;
@@ -135,8 +135,7 @@ void launch_column_sums(std::string_view name, const SummedRows& rows, const Bod
   const std::int64_t chunks = divided(n, chunk_rows);
   const Tensor& sums = rows.first.defined() ? rows.first : rows.second;
   const Tensor partial =
-      chunks > 1 ? scratch(sums.dtype(), {chunks, Body::kSums, columns}, sums.place(), stream)
-                 : Tensor();
+      chunks > 1 ? scratch(sums.dtype(), {chunks, Body::kSums, columns}, context) : Tensor();
   ColumnSums<Body> all{.body = body,
                        .sums = {pointer<Sum>(rows.first)},
                        .partial = pointer<Sum>(partial),
@@ -150,7 +149,7 @@ void launch_column_sums(std::string_view name, const SummedRows& rows, const Bod
       name, add_column_sums<Body>,
       {.blocks = {static_cast<unsigned>(divided(columns, width)), static_cast<unsigned>(chunks), 1},
        .shared_bytes = kWarps * Body::kSums * static_cast<std::size_t>(width) * sizeof(Sum)},
-      all, stream);
+      all, context.stream);
   if (chunks == 1) return;
   launch(name, add_chunks<Sum>,
          {.blocks = {static_cast<unsigned>(divided(columns, kWarp)), Body::kSums, 1},
@@ -159,7 +158,7 @@ void launch_column_sums(std::string_view name, const SummedRows& rows, const Bod
                      .partial = pointer<const Sum>(partial),
                      .chunks = chunks,
                      .columns = columns},
-         stream);
+         context.stream);
 }
 
 }  // namespace piton::cuda

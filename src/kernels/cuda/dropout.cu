@@ -86,19 +86,19 @@ void execute(const DropoutAddForward& call, const CallContext& context) {
 }
 
 void execute(const DropoutAddBackward& call, const CallContext& context) {
-  with_stream(call.dy.dtype(), call.dx.dtype(),
-              [&]<typename Y, typename T>(std::type_identity<Y>, std::type_identity<T>) {
-                using Body = DropGradient<Y, T>;
-                const Extent extent = rows_of(call.dy, Body::kVector, {call.dx, call.dy});
-                const Body body{pointer<T>(call.dx), pointer<const Y>(call.dy), call.dy.dim(1),
-                                mask_site(call.dropout)};
-                if (call.dbias.defined()) {
-                  launch_column_sums("launch of dropout add backward", {extent, call.dbias}, body,
-                                     context.stream);
-                } else {
-                  launch_rows("launch of dropout add backward", extent, body, context.stream);
-                }
-              });
+  with_stream(
+      call.dy.dtype(), call.dx.dtype(),
+      [&]<typename Y, typename T>(std::type_identity<Y>, std::type_identity<T>) {
+        using Body = DropGradient<Y, T>;
+        const Extent extent = rows_of(call.dy, Body::kVector, {call.dx, call.dy});
+        const Body body{pointer<T>(call.dx), pointer<const Y>(call.dy), call.dy.dim(1),
+                        mask_site(call.dropout)};
+        if (call.dbias.defined()) {
+          launch_column_sums("launch of dropout add backward", {extent, call.dbias}, body, context);
+        } else {
+          launch_rows("launch of dropout add backward", extent, body, context.stream);
+        }
+      });
 }
 
 }  // namespace piton::cuda

@@ -192,6 +192,7 @@ void execute(const Copy& call, const CallContext& context) {
       });
     });
   } else if (dims.contiguous()) {
+    if (context.only_counts()) return;
     check(
         cudaMemcpyAsync(call.dst.raw(), call.src.raw(), static_cast<std::size_t>(call.src.bytes()),
                         cudaMemcpyDeviceToDevice, stream),

@@ -1,9 +1,12 @@
 // The CUDA back end: enqueues a call on its stream.
 #include "kernels/cuda/kernels.h"
 
+#include <utility>
+
 #include "base/error.h"
 #include "device/cuda/check.h"
 #include "device/cuda/stream.h"
+#include "device/meta_device.h"
 #include "kernels/cuda/calls.h"
 #include "kernels/cuda/product.h"
 #include "kernels/cuda/span_calls.h"
@@ -13,8 +16,12 @@ namespace {
 
 class CudaKernels final : public Kernels {
  public:
-  CudaKernels(Place place, std::string name)
-      : place_(place), name_(std::move(name)), products_(make_products(place)) {}
+  explicit CudaKernels(Device& device)
+      : place_(device.place()),
+        name_(device.name()),
+        products_(make_products(place_)),
+        own_workspace_(device),
+        workspace_(&own_workspace_) {}
 
   std::string name() const override { return name_; }
 
@@ -29,6 +36,18 @@ class CudaKernels final : public Kernels {
   std::string float8_obstacle(Float8Recipe recipe) const override {
     return cuda::float8_obstacle(recipe, place_.index);
   }
+
+  // By the code that takes it, of memory that is not there.
+  std::int64_t workspace_bytes(const KernelCall& call) const override {
+    MetaDevice nowhere;
+    Arena counted(nowhere);
+    const CallContext context{
+        .stream = nullptr, .products = *products_, .workspace = counted, .user = nullptr};
+    std::visit([&](const auto& one) { execute(one, context); }, call);
+    return counted.counts().peak_total_bytes;
+  }
+
+  Arena* set_workspace(Arena* workspace) override { return std::exchange(workspace_, workspace); }
 
   std::int64_t row_tile() const override { return Products::kRowTile; }
 
@@ -65,19 +84,24 @@ class CudaKernels final : public Kernels {
   // Selects the device.
   CallContext context_of(Stream& stream) {
     select(place_.index);
-    return {.stream = handle_of(stream), .products = *products_};
+    return {.stream = handle_of(stream),
+            .products = *products_,
+            .workspace = *workspace_,
+            .user = &stream};
   }
 
   Place place_;
   std::string name_;
   std::unique_ptr<Products> products_;
+  Arena own_workspace_;  // until set_workspace() names another
+  Arena* workspace_;
 };
 
 }  // namespace
 
-std::unique_ptr<Kernels> make_kernels(const Device& device) {
+std::unique_ptr<Kernels> make_kernels(Device& device) {
   PITON_ASSERT(device.place().kind == DeviceKind::kCuda, "cuda kernels on {}", device.name());
-  return std::make_unique<CudaKernels>(device.place(), device.name());
+  return std::make_unique<CudaKernels>(device);
 }
 
 }  // namespace piton::cuda

@@ -11,8 +11,9 @@
 
 namespace piton::cuda {
 
-// Kernels for tensors on `device`, which make_device() made. Keeps no reference to it.
-std::unique_ptr<Kernels> make_kernels(const Device& device);
+// Kernels for tensors on `device`, which make_device() made and which must outlive them. Scratch is
+// memory of their own until set_workspace().
+std::unique_ptr<Kernels> make_kernels(Device& device);
 
 // Why make_kernels() would fail for want of a library of this machine; "" if it would not.
 std::string library_obstacle();

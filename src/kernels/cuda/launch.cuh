@@ -48,13 +48,15 @@ inline constexpr unsigned kMostBlocks = 65535;
 // More than this has to be asked for.
 inline constexpr std::size_t kPlainSharedBytes = 48 * 1024;
 
-// Enqueues kernel(arguments) on `stream`; `name` is for messages: "launch of adamw".
+// Enqueues kernel(arguments) on `stream`, or nothing where that is null (CallContext::stream).
+// `name` is for messages: "launch of adamw".
 template <typename Arguments>
 void launch(std::string_view name, void (*kernel)(Arguments), const LaunchShape& shape,
             Arguments arguments, cudaStream_t stream) {
   PITON_ASSERT(shape.blocks.y <= kMostBlocks && shape.blocks.z <= kMostBlocks,
                "cuda: {}: a grid of {} x {} x {} blocks", name, shape.blocks.x, shape.blocks.y,
                shape.blocks.z);
+  if (stream == nullptr) return;
   if (shape.shared_bytes > kPlainSharedBytes) {
     check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                static_cast<int>(shape.shared_bytes)),

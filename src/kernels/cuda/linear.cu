@@ -48,11 +48,11 @@ void execute(const LinearForward& call, const CallContext& context) {
                       activates_in_product(*call.activation, call.y, call.preactivation);
   if (product.activates) product.preactivation = call.preactivation;
   if (bias_fits && (product.activates || !call.activation))
-    return context.products.multiply(product, context.stream);
+    return context.products.multiply(product, context);
   const DType sums = call.x.dtype() == DType::kF64 ? DType::kF64 : DType::kF32;
-  product.y = scratch(sums, call.y.shape(), call.y.place(), context.stream);
+  product.y = scratch(sums, call.y.shape(), context);
   product.addend = product.bias = {};
-  context.products.multiply(product, context.stream);
+  context.products.multiply(product, context);
   with_floating(call.y.dtype(), [&]<typename T>(std::type_identity<T>) {
     with_floating(call.x.dtype(), [&]<typename B>(std::type_identity<B>) {
       // y has the dtype of x, or is fp32 next to 16-bit numbers.

@@ -11,7 +11,7 @@ namespace {
 // `tensor` in `dtype`: itself, or rounded into scratch.
 Tensor in_dtype(const Tensor& tensor, DType dtype, const CallContext& context) {
   if (tensor.dtype() == dtype) return tensor;
-  const Tensor rounded = scratch(dtype, tensor.shape(), tensor.place(), context.stream);
+  const Tensor rounded = scratch(dtype, tensor.shape(), context);
   execute(Copy{.dst = rounded, .src = tensor}, context);
   return rounded;
 }
@@ -51,13 +51,13 @@ void execute(const LinearBackwardInput& call, const CallContext& context) {
                              .left = in_dtype(call.dy, call.weight.dtype, context),
                              .right = weight.tensor,
                              .addend = call.residual},
-                            context.stream);
+                            context);
 }
 
 void execute(const LinearBackwardWeight& call, const CallContext& context) {
   const std::int64_t n = call.x.dim(0);
   if (n == 0) {
-    if (!call.overwrites) return;
+    if (!call.overwrites || context.only_counts()) return;
     check(cudaMemsetAsync(call.dweight.raw(), 0, static_cast<std::size_t>(call.dweight.bytes()),
                           context.stream),
           "zero");
@@ -76,13 +76,13 @@ void execute(const LinearBackwardWeight& call, const CallContext& context) {
                                .right = call.x,
                                .left_transposed = true,
                                .addend = call.overwrites ? Tensor() : call.dweight},
-                              context.stream);
+                              context);
   }
   if (!call.dbias.defined()) return;
   with_floating(call.dy.dtype(), [&]<typename T>(std::type_identity<T>) {
     launch_column_sums("launch of linear backward weight, bias",
                        {rows_of(call.dy, kVectorOf<T>, {call.dy}), call.dbias},
-                       RowTerm<T>{strided_rows<const T>(call.dy)}, context.stream);
+                       RowTerm<T>{strided_rows<const T>(call.dy)}, context);
   });
 }
 

@@ -231,7 +231,7 @@ void execute(const LossCombine& call, const CallContext& context) {
   if (n == 0) return;
   const unsigned blocks = blocks_for(n, kThreads);
   PITON_ASSERT(std::int64_t{blocks} * kThreads >= n, "cuda: the loss of {} rows", n);
-  const Tensor sums = scratch(DType::kF64, {blocks}, call.sum.place(), context.stream);
+  const Tensor sums = scratch(DType::kF64, {blocks}, context);
   with_sums(call.statistics.dtype(), [&]<typename S>(std::type_identity<S>) {
     launch("launch of loss combine", combine_rows<S>,
            {.blocks = {blocks, 1, 1}, .shared_bytes = kWarps * sizeof(double)},

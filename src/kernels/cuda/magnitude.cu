@@ -169,7 +169,7 @@ void execute(const MagnitudeGradient& call, const CallContext& context) {
                                              .x = strided_rows<const T>(call.x),
                                              .squares = pointer<const Wide<T>>(call.squares),
                                              .bias = pointer<const M>(call.bias)},
-                         context.stream);
+                         context);
     });
   });
 }

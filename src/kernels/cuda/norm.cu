@@ -339,14 +339,14 @@ struct GainTerms {
 };
 
 template <bool kBias, typename X, typename T>
-void launch_gains(const NormBackward& call, cudaStream_t stream) {
+void launch_gains(const NormBackward& call, const CallContext& context) {
   using Body = GainTerms<X, T, kBias>;
   launch_column_sums(
       "launch of norm backward, gain and bias",
       {rows_of(call.x, Body::kVector, {call.dy, call.x}), call.dgain, call.dbias},
       Body{pointer<const T>(call.dy), pointer<const X>(call.x), pointer<const Wide<T>>(call.mean),
            pointer<const Wide<T>>(call.rstd), call.x.dim(1)},
-      stream);
+      context);
 }
 
 template <typename Rows, typename S>
@@ -366,7 +366,9 @@ constexpr std::int64_t kPassBlocks = 512;
 constexpr std::int64_t kLeastPassRows = 16;
 
 template <typename Shape, int kSums, typename X, typename T>
-void launch_pass(const NormBackward& call, const NormGradient<X, T>& rows, cudaStream_t stream) {
+void launch_pass(const NormBackward& call, const NormGradient<X, T>& rows,
+                 const CallContext& context) {
+  const cudaStream_t stream = context.stream;
   using S = Wide<T>;
   constexpr std::int64_t kWidth = std::int64_t{kThreads} * Shape::kHeld * kVectorOf<X, T>;
   const auto divided = [](std::int64_t a, std::int64_t b) { return (a + b - 1) / b; };
@@ -374,7 +376,7 @@ void launch_pass(const NormBackward& call, const NormGradient<X, T>& rows, cudaS
   const std::int64_t chunk_rows = divided(least, Shape::kTeams) * Shape::kTeams;
   const std::int64_t chunks = divided(rows.n, chunk_rows);
   const Tensor& like = call.dgain.defined() ? call.dgain : call.dbias;
-  const Tensor partial = scratch(like.dtype(), {chunks, kSums, rows.h}, like.place(), stream);
+  const Tensor partial = scratch(like.dtype(), {chunks, kSums, rows.h}, context);
   const std::int64_t shared = kWarps + (Shape::kTeams > 1 ? kSums * kWidth : 0);
   launch("launch of norm backward", norm_gradient_pass<Shape, kSums, X, T>,
          {.blocks = {static_cast<unsigned>(chunks), 1, 1},
@@ -392,16 +394,17 @@ void launch_pass(const NormBackward& call, const NormGradient<X, T>& rows, cudaS
 
 // dx and the sums in one pass, of rows whose sums a team holds. False: these rows are longer.
 template <int kSums, typename X, typename T>
-bool launched_pass(const NormBackward& call, const NormGradient<X, T>& rows, cudaStream_t stream) {
+bool launched_pass(const NormBackward& call, const NormGradient<X, T>& rows,
+                   const CallContext& context) {
   const std::int64_t in_row = (rows.h + kVectorOf<X, T> - 1) / kVectorOf<X, T>;
   if (in_row <= kWarp) {
-    launch_pass<PassShape<kWarp, 1>, kSums>(call, rows, stream);
+    launch_pass<PassShape<kWarp, 1>, kSums>(call, rows, context);
   } else if (in_row <= kThreads / 2) {
-    launch_pass<PassShape<kThreads / 2, 1>, kSums>(call, rows, stream);
+    launch_pass<PassShape<kThreads / 2, 1>, kSums>(call, rows, context);
   } else if (in_row <= kThreads) {
-    launch_pass<PassShape<kThreads, 1>, kSums>(call, rows, stream);
+    launch_pass<PassShape<kThreads, 1>, kSums>(call, rows, context);
   } else if (in_row <= 2 * kThreads) {
-    launch_pass<PassShape<kThreads, 2>, kSums>(call, rows, stream);
+    launch_pass<PassShape<kThreads, 2>, kSums>(call, rows, context);
   } else {
     return false;
   }
@@ -464,11 +467,11 @@ void execute(const NormBackward& call, const CallContext& context) {
             .h = h,
             .vectors = rows_fit(h, kCount, {call.dx, call.dy, call.dresidual, call.x, call.gain})};
         if (call.dbias.defined()) {
-          if (launched_pass<2>(call, gradient, context.stream)) return;
-          launch_gains<true, X, T>(call, context.stream);
+          if (launched_pass<2>(call, gradient, context)) return;
+          launch_gains<true, X, T>(call, context);
         } else if (call.dgain.defined()) {
-          if (launched_pass<1>(call, gradient, context.stream)) return;
-          launch_gains<false, X, T>(call, context.stream);
+          if (launched_pass<1>(call, gradient, context)) return;
+          launch_gains<false, X, T>(call, context);
         }
         with_team(h, kCount, [&]<typename Rows>(Rows) {
           launch("launch of norm backward", norm_gradient_rows<Rows, X, T>,

@@ -326,22 +326,16 @@ struct Products::State {
 
 Products::Products() : state_(std::make_unique<State>()) {
   state_->blas.check(state_->blas.create(state_->library.address()), "start of cuBLASLt");
-  // Scratch stays in the pool of the device, so that a step requests nothing from the system.
-  int device = 0;
-  check(cudaGetDevice(&device), "look at the device");
-  cudaMemPool_t pool = nullptr;
-  check(cudaDeviceGetDefaultMemPool(&pool, device), "look at the pool of scratch");
-  std::uint64_t all = ~std::uint64_t{0};
-  check(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &all), "pool of scratch");
 }
 
 Products::~Products() = default;
 
-void Products::multiply(const Product& product, cudaStream_t stream) {
+void Products::multiply(const Product& product, const CallContext& context) {
+  const Tensor workspace = scratch(DType::kU8, {kWorkspaceBytes}, context);
+  if (context.only_counts()) return;
   const cublasLtMatmulAlgo_t algorithm = state_->algorithm(product);
   const CublasLt& blas = state_->blas;
   const LibraryProduct library(blas, product, static_cast<std::uint64_t>(product.y.dim(0)));
-  const Tensor workspace = scratch(DType::kU8, {kWorkspaceBytes}, product.y.place(), stream);
   const bool wide = product.y.dtype() == DType::kF64;
   const double one = 1;
   const double beta = product.addend.defined() ? 1 : 0;
@@ -353,22 +347,23 @@ void Products::multiply(const Product& product, cudaStream_t stream) {
                            wide ? static_cast<const void*>(&beta) : &beta32,
                            LibraryProduct::addend_of(product).raw(), library.c.get(),
                            product.y.raw(), library.d.get(), &algorithm, workspace.raw(),
-                           static_cast<std::size_t>(kWorkspaceBytes), stream),
+                           static_cast<std::size_t>(kWorkspaceBytes), context.stream),
              "product");
 }
 
-void Products::multiply(const Float8Product& product, cudaStream_t stream) {
+void Products::multiply(const Float8Product& product, const CallContext& context) {
+  const Tensor workspace = scratch(DType::kU8, {kWorkspaceBytes}, context);
+  if (context.only_counts()) return;
   const cublasLtMatmulAlgo_t algorithm = state_->algorithm(product);
   const CublasLt& blas = state_->blas;
   const LibraryFloat8 library(blas, product, static_cast<std::uint64_t>(product.y.dim(0)));
-  const Tensor workspace = scratch(DType::kU8, {kWorkspaceBytes}, product.y.place(), stream);
   const float one = 1;
   const float beta = product.adds ? 1 : 0;
   blas.check(blas.multiply(state_->library.get(), library.description.get(), &one,
                            product.right.codes.raw(), library.a.get(), product.left.codes.raw(),
                            library.b.get(), &beta, product.y.raw(), library.d.get(),
                            product.y.raw(), library.d.get(), &algorithm, workspace.raw(),
-                           static_cast<std::size_t>(kWorkspaceBytes), stream),
+                           static_cast<std::size_t>(kWorkspaceBytes), context.stream),
              "product in FP8");
 }
 

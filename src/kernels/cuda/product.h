@@ -2,13 +2,12 @@
 // emulator of tests replaces product.cpp.
 #pragma once
 
-#include <cuda_runtime_api.h>
-
 #include <cstdint>
 #include <memory>
 #include <string>
 
 #include "kernels/activation.h"
+#include "kernels/cuda/context.h"
 #include "kernels/cuda/float8/float8_factor.h"
 #include "kernels/linear.h"
 #include "tensor/tensor.h"
@@ -56,13 +55,13 @@ class Products {
   Products(const Products&) = delete;
   Products& operator=(const Products&) = delete;
 
-  // Enqueues the product on `stream` of the selected device. No dim is 0. The algorithm depends on
-  // n, k, dtypes and alignment, not on m, so rows of `left` that are cut at a multiple of kRowTile
-  // give the same bits.
-  void multiply(const Product& product, cudaStream_t stream);
+  // Enqueues the product on the stream of the context, whose device is selected. No dim is 0. The
+  // algorithm depends on n, k, dtypes and alignment, not on m, so rows of `left` that are cut at a
+  // multiple of kRowTile give the same bits.
+  void multiply(const Product& product, const CallContext& context);
 
   // The same.
-  void multiply(const Float8Product& product, cudaStream_t stream);
+  void multiply(const Float8Product& product, const CallContext& context);
 
   static constexpr std::int64_t kRowTile = 256;  // no kernel of the library has taller tiles
 

@@ -37,13 +37,13 @@ struct Mirror {
 void execute(const SymmetricProduct& call, const CallContext& context) {
   if (call.y.elements() == 0) return;
   const DType sums_type = call.y.dtype() == DType::kF64 ? DType::kF64 : DType::kF32;
-  const Tensor sums = scratch(sums_type, call.y.shape(), call.y.place(), context.stream);
+  const Tensor sums = scratch(sums_type, call.y.shape(), context);
   context.products.multiply({.y = sums,
                              .left = call.left,
                              .right = call.right,
                              .left_transposed = call.transposed,
                              .right_transposed = !call.transposed},
-                            context.stream);
+                            context);
   with_floating(call.y.dtype(), [&]<typename T>(std::type_identity<T>) {
     using S = Wide<T>;
     launch_elements("launch of symmetric product, its end", call.y.elements(),

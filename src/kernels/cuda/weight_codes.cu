@@ -42,8 +42,7 @@ WeightView plain_rows(const WeightView& weight, const CallContext& context) {
   WeightView plain = weight;
   plain.form = WeightForm::kRows;
   plain.codes = {};
-  plain.tensor = scratch(weight.dtype, {weight.matrices * weight.out, weight.in},
-                         weight.codes.codes.place(), context.stream);
+  plain.tensor = scratch(weight.dtype, {weight.matrices * weight.out, weight.in}, context);
   execute(ExpandWeight{.rows = plain.tensor, .codes = weight.codes}, context);
   return plain;
 }

@@ -27,6 +27,10 @@ class ForwardingKernels : public Kernels {
   std::string float8_obstacle(Float8Recipe recipe) const final {
     return inner_.float8_obstacle(recipe);
   }
+  std::int64_t workspace_bytes(const KernelCall& call) const final {
+    return inner_.workspace_bytes(call);
+  }
+  Arena* set_workspace(Arena* workspace) override { return inner_.set_workspace(workspace); }
   std::int64_t row_tile() const final { return inner_.row_tile(); }
   std::int64_t full_speed_rows() const final { return inner_.full_speed_rows(); }
 

@@ -24,12 +24,21 @@ std::string MetaKernels::float8_obstacle(Float8Recipe recipe) const {
   return like_ ? like_->float8_obstacle(recipe) : Kernels::float8_obstacle(recipe);
 }
 
+std::int64_t MetaKernels::workspace_bytes(const KernelCall& call) const {
+  return like_ ? like_->workspace_bytes(call) : 0;
+}
+
 std::int64_t MetaKernels::row_tile() const { return like_ ? like_->row_tile() : 1; }
 
 std::int64_t MetaKernels::full_speed_rows() const {
   return like_ ? like_->full_speed_rows() : Kernels::full_speed_rows();
 }
 
-void MetaKernels::submit(const KernelCall& call, Stream&) { counts_.add(call); }
+void MetaKernels::submit(const KernelCall& call, Stream& stream) {
+  counts_.add(call);
+  if (workspace_ == nullptr) return;
+  const std::int64_t bytes = workspace_bytes(call);
+  if (bytes > 0) workspace_->allocate(DType::kU8, {bytes}, MemoryKind::kWorkspace, stream);
+}
 
 }  // namespace piton

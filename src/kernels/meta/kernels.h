@@ -2,15 +2,17 @@
 // parameters, bytes and FLOPs without memory or compute time (`plan`, `inspect`).
 #pragma once
 
+#include <utility>
+
 #include "kernels/meta/call_counts.h"
 
 namespace piton {
 
 class MetaKernels final : public Kernels {
  public:
-  // packed_bytes(), forward_form(), frozen_form(), row_tile() and full_speed_rows() return the
-  // values of `like`, so that the counted memory is that of a run on it; `like` must outlive this
-  // object. Without `like`: plain rows, tiles of one row.
+  // All queries are answered as `like` answers them, and calls take as much scratch, so that the
+  // counted memory is that of a run on it; `like` must outlive this object. Without `like`: plain
+  // rows, tiles of one row, no scratch.
   explicit MetaKernels(const Kernels* like = nullptr) : like_(like) {}
 
   std::string name() const override;
@@ -20,6 +22,8 @@ class MetaKernels final : public Kernels {
   WeightForm frozen_form(WeightForm form, DType dtype) const override;
   bool reads_codes() const override;
   std::string float8_obstacle(Float8Recipe recipe) const override;
+  std::int64_t workspace_bytes(const KernelCall& call) const override;
+  Arena* set_workspace(Arena* workspace) override { return std::exchange(workspace_, workspace); }
   std::int64_t row_tile() const override;
   std::int64_t full_speed_rows() const override;
 
@@ -30,6 +34,7 @@ class MetaKernels final : public Kernels {
   void submit(const KernelCall& call, Stream& stream) override;
 
   const Kernels* like_;
+  Arena* workspace_ = nullptr;
   CallCounts counts_;
 };
 

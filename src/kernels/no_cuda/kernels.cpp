@@ -5,7 +5,7 @@
 
 namespace piton::cuda {
 
-std::unique_ptr<Kernels> make_kernels(const Device& device) {
+std::unique_ptr<Kernels> make_kernels(Device& device) {
   throw Error(
       Fault::kUsage,
       "--kernels cuda: this build has no CUDA back end for {}; configure with the cuda preset",

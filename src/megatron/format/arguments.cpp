@@ -165,7 +165,12 @@ void set_router(const Arguments& arguments, ExpertFacts& facts) {
   }
   facts.weight_factor = arguments.number("moe_router_topk_scaling_factor", 1);
   facts.choice_bias = arguments.flag("moe_router_enable_expert_bias", false);
-  if (facts.choice_bias) facts.bias_rate = arguments.number("moe_router_bias_update_rate", 1e-3);
+  if (facts.choice_bias) {
+    // As Megatron-core checks it.
+    if (facts.score != ScoreKind::kSigmoid)
+      arguments.wrong("moe_router_enable_expert_bias", "False where softmax gives the scores");
+    facts.bias_rate = arguments.number("moe_router_bias_update_rate", 1e-3);
+  }
   const std::optional<std::int64_t> groups = arguments.size("moe_router_num_groups");
   const std::optional<std::int64_t> chosen = arguments.size("moe_router_group_topk");
   if (!chosen) return;  // Megatron-core groups by it alone

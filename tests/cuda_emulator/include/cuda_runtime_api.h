@@ -71,8 +71,6 @@ cudaError_t cudaSetDevice(int device);
 cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total);
 cudaError_t cudaMalloc(void** data, std::size_t bytes);
 cudaError_t cudaFree(void* data);
-cudaError_t cudaMallocAsync(void** data, std::size_t bytes, cudaStream_t stream);
-cudaError_t cudaFreeAsync(void* data, cudaStream_t stream);
 cudaError_t cudaMallocHost(void** data, std::size_t bytes);
 cudaError_t cudaHostAlloc(void** data, std::size_t bytes, unsigned flags);
 cudaError_t cudaFreeHost(void* data);

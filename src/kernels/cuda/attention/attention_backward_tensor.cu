@@ -60,8 +60,7 @@ template <typename T, int kChannels>
 void launch_gradients_on_tensor_cores(const AttentionBackward& call, const CallContext& context) {
   const std::int64_t padded = std::int64_t{tiles_of(call.q.dim(1))} * kTensorTile;
   const std::int64_t items = call.q.dim(0) * call.q.dim(2) * padded;
-  const Tensor terms =
-      scratch(DType::kF32, {std::max<std::int64_t>(items, 1), 2}, call.q.place(), context.stream);
+  const Tensor terms = scratch(DType::kF32, {std::max<std::int64_t>(items, 1), 2}, context);
   bool vectors = true;
   for (const Tensor* input : {&call.q, &call.k, &call.v, &call.dout, &call.out})
     vectors = vectors && in_vectors(*input);

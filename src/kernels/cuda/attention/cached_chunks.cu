@@ -419,7 +419,8 @@ std::int64_t most_rows(const CachedAttention& call) {
 }
 
 template <typename T, int kSteps, bool kCoded>
-void launch_chunks(const CachedAttention& call, cudaStream_t stream) {
+void launch_chunks(const CachedAttention& call, const CallContext& context) {
+  const cudaStream_t stream = context.stream;
   const std::int64_t rows = call.q.dim(0);
   const std::int64_t heads = call.q.dim(1);
   const std::int64_t d = call.q.dim(2);
@@ -429,8 +430,7 @@ void launch_chunks(const CachedAttention& call, cudaStream_t stream) {
   const std::int64_t tiles =
       (most_rows(call) * (heads / key_heads) + kTileQueries - 1) / kTileQueries;
   Tensor parts;  // the values, then the softmax
-  if (chunks > 1)
-    parts = scratch(DType::kF32, {rows * heads * chunks * (d + 2)}, call.out.place(), stream);
+  if (chunks > 1) parts = scratch(DType::kF32, {rows * heads * chunks * (d + 2)}, context);
   const ChunkSums sums{.values = pointer<float>(parts),
                        .softmax = pointer<float>(parts) + rows * heads * chunks * d,
                        .chunks = chunks};
@@ -465,12 +465,12 @@ bool has_few_queries(const CachedAttention& call) {
   return size_bytes(call.q.dtype()) == 2 && call.q.dim(2) <= 128 && most_rows(call) <= kFewQueries;
 }
 
-void attend_in_chunks(const CachedAttention& call, cudaStream_t stream) {
+void attend_in_chunks(const CachedAttention& call, const CallContext& context) {
   with_floating(call.q.dtype(), [&]<typename T>(std::type_identity<T>) {
     if constexpr (sizeof(T) == 2) {
       const auto launch_all = [&]<int kSteps>(std::integral_constant<int, kSteps>) {
-        if (call.key_scales.defined()) return launch_chunks<T, kSteps, true>(call, stream);
-        launch_chunks<T, kSteps, false>(call, stream);
+        if (call.key_scales.defined()) return launch_chunks<T, kSteps, true>(call, context);
+        launch_chunks<T, kSteps, false>(call, context);
       };
       if (call.q.dim(2) <= 64) return launch_all(std::integral_constant<int, 4>{});
       launch_all(std::integral_constant<int, 8>{});

@@ -5,6 +5,7 @@
 #include <cuda_runtime_api.h>
 
 #include "kernels/cached_attention.h"
+#include "kernels/cuda/context.h"
 
 namespace piton::cuda {
 
@@ -16,6 +17,6 @@ bool has_few_queries(const CachedAttention& call);
 
 // Enqueues the call. A row has the same bits next to any other rows, but not those of an
 // AttentionForward.
-void attend_in_chunks(const CachedAttention& call, cudaStream_t stream);
+void attend_in_chunks(const CachedAttention& call, const CallContext& context);
 
 }  // namespace piton::cuda

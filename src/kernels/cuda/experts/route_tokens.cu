@@ -293,14 +293,15 @@ __global__ void __launch_bounds__(kThreads, kBlocks) add_balance(BalanceSum all)
 }
 
 template <typename S>
-void launch_balance(const RouteTokens& call, const S* probabilities, cudaStream_t stream) {
+void launch_balance(const RouteTokens& call, const S* probabilities, const CallContext& context) {
+  const cudaStream_t stream = context.stream;
   constexpr std::int64_t kMostChunks = 256;
   constexpr std::int64_t kLeastTokens = 32;  // of a chunk
   const std::int64_t n = call.logits.dim(0);
   const std::int64_t experts = call.logits.dim(1);
   const std::int64_t chunk = std::max(kLeastTokens, (n + kMostChunks - 1) / kMostChunks);
   const std::int64_t chunks = (n + chunk - 1) / chunk;
-  const Tensor parts = scratch(DType::kF64, {chunks, experts}, call.logits.place(), stream);
+  const Tensor parts = scratch(DType::kF64, {chunks, experts}, context);
   launch("launch of route tokens, sums", sum_probabilities<S>,
          {.blocks = {static_cast<unsigned>(chunks), 1, 1}},
          BalanceParts<S>{.parts = pointer<double>(parts),
@@ -343,8 +344,7 @@ void execute(const RouteTokens& call, const CallContext& context) {
   with_sums(call.logits.dtype(), [&]<typename S>(std::type_identity<S>) {
     Tensor probabilities;
     if (call.balance.defined() && n > 0) {
-      probabilities =
-          scratch(call.logits.dtype(), call.logits.shape(), call.logits.place(), context.stream);
+      probabilities = scratch(call.logits.dtype(), call.logits.shape(), context);
     }
     if (n > 0) {
       launch("launch of route tokens", route_rows<S>,
@@ -367,14 +367,13 @@ void execute(const RouteTokens& call, const CallContext& context) {
              context.stream);
     }
     if (call.counts.defined()) launch_counts(call.counts, call.choices, 0, context.stream);
-    if (probabilities.defined())
-      launch_balance(call, pointer<const S>(probabilities), context.stream);
+    if (probabilities.defined()) launch_balance(call, pointer<const S>(probabilities), context);
   });
 }
 
 void execute(const ExcessChoices& call, const CallContext& context) {
   const std::int64_t experts = call.excess.dim(0);
-  const Tensor counts = scratch(DType::kI32, {experts}, call.choices.place(), context.stream);
+  const Tensor counts = scratch(DType::kI32, {experts}, context);
   launch_counts(counts, call.choices, 0, context.stream);
   const auto [each, mean] = call.factors();
   with_sums(call.excess.dtype(), [&, each = each, mean = mean]<typename S>(std::type_identity<S>) {
@@ -390,7 +389,7 @@ void execute(const ExcessChoices& call, const CallContext& context) {
 
 void execute(const SortByExpert& call, const CallContext& context) {
   const std::int64_t experts = call.rows.first_rows.dim(0) - 1;
-  const Tensor counts = scratch(DType::kI32, {experts}, call.choices.place(), context.stream);
+  const Tensor counts = scratch(DType::kI32, {experts}, context);
   launch_counts(counts, call.choices, call.first, context.stream);
   launch("launch of sort by expert", place_rows,
          {.blocks = {static_cast<unsigned>(experts), 1, 1},

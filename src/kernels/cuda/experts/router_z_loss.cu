@@ -65,7 +65,7 @@ void launch_log_sums(LogSums<S> sums, const Tensor& logits, cudaStream_t stream)
 void execute(const RouterZLoss& call, const CallContext& context) {
   const std::int64_t n = call.logits.dim(0);
   if (n == 0) return;
-  const Tensor squares = scratch(DType::kF64, {n}, call.logits.place(), context.stream);
+  const Tensor squares = scratch(DType::kF64, {n}, context);
   with_sums(call.logits.dtype(), [&]<typename S>(std::type_identity<S>) {
     launch_log_sums(LogSums<S>{.squares = pointer<double>(squares)}, call.logits, context.stream);
   });

@@ -230,7 +230,7 @@ Float8Factor float8_factor(const Tensor& x, const FactorForm& form, const CallCo
   const std::int64_t rows = x.dim(form.transposed ? 1 : 0);
   const std::int64_t depth = x.dim(form.transposed ? 0 : 1);
   const auto memory = [&](DType dtype, const Shape& shape) {
-    return scratch(dtype, shape, x.place(), context.stream);
+    return scratch(dtype, shape, context);
   };
   Float8Factor factor{.codes = memory(DType::kU8, {up(rows, kAlignment), up(depth, kAlignment)}),
                       .format = form.format,

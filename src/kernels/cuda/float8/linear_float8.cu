@@ -21,9 +21,8 @@ Float8Scales scales_of_weight(const Float8Products& float8) {
 // left right^T [rows, columns], in scratch whose rows may be longer.
 Tensor sums_of(const Float8Factor& left, const Float8Factor& right, const Shape& shape,
                const CallContext& context) {
-  const Tensor sums = scratch(DType::kF32, {left.codes.dim(0), right.codes.dim(0)},
-                              left.codes.place(), context.stream);
-  context.products.multiply(Float8Product{.y = sums, .left = left, .right = right}, context.stream);
+  const Tensor sums = scratch(DType::kF32, {left.codes.dim(0), right.codes.dim(0)}, context);
+  context.products.multiply(Float8Product{.y = sums, .left = left, .right = right}, context);
   return sums.slice(0, 0, shape[0]).slice(1, 0, shape[1]);
 }
 
@@ -85,7 +84,7 @@ void add_in_float8(const LinearBackwardWeight& call, const CallContext& context)
   const Float8Factor x = float8_factor(call.x, {.scales = scales, .transposed = true}, context);
   if (dy.codes.dim(0) == call.dweight.dim(0) && x.codes.dim(0) == call.dweight.dim(1)) {
     const Float8Product whole{.y = call.dweight, .left = dy, .right = x, .adds = !call.overwrites};
-    return context.products.multiply(whole, context.stream);
+    return context.products.multiply(whole, context);
   }
   const Tensor sums = sums_of(dy, x, call.dweight.shape(), context);
   launch_rows(
