@@ -52,11 +52,7 @@ ModelConfig cohere2_model(const HfConfig& config) {
   model.head_size = model.hidden / model.heads;  // whatever the key says
   if (config.lists("sliding_window") && !config.has("sliding_window"))
     config.refuse("sliding_window", "a number of keys");
-  const bool named = config.has("layer_types");
-  set_window_layers(
-      config, model,
-      {.window = 4096, .full_every = named ? 0 : config.size("sliding_window_pattern", 4)});
-  model.no_rotary_every = model.full_attention_every;
+  set_layers_without_positions(config, model);
   return model;
 }
 

@@ -23,11 +23,7 @@ ModelConfig exaone4_model(const HfConfig& config) {
       config.refuse("layer_types", "full_attention, as sliding_window is null");
     return model;
   }
-  const bool named = config.has("layer_types");
-  set_window_layers(
-      config, model,
-      {.window = 4096, .full_every = named ? 0 : config.size("sliding_window_pattern", 4)});
-  model.no_rotary_every = model.full_attention_every;
+  set_layers_without_positions(config, model);
   return model;
 }
 

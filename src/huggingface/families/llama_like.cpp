@@ -226,6 +226,14 @@ void set_window_layers(const HfConfig& config, ModelConfig& model, const WindowD
   }
 }
 
+void set_layers_without_positions(const HfConfig& config, ModelConfig& model) {
+  const bool named = config.has("layer_types");
+  set_window_layers(
+      config, model,
+      {.window = 4096, .full_every = named ? 0 : config.size("sliding_window_pattern", 4)});
+  model.no_rotary_every = model.full_attention_every;
+}
+
 nlohmann::ordered_json window_layer_types(const ModelConfig& model) {
   nlohmann::ordered_json types = nlohmann::ordered_json::array();
   for (std::int64_t layer = 0; layer < model.layers; ++layer)

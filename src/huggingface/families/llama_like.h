@@ -83,6 +83,9 @@ struct WindowDefaults {
   std::int64_t full_every = 0;
 };
 void set_window_layers(const HfConfig& config, ModelConfig& model, const WindowDefaults& defaults);
+// The same, where the layers without a window have no positions either. Where "layer_types" is
+// absent, "sliding_window_pattern" says how often they come.
+void set_layers_without_positions(const HfConfig& config, ModelConfig& model);
 // "layer_types" of such a model.
 nlohmann::ordered_json window_layer_types(const ModelConfig& model);
 
