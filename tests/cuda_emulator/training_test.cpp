@@ -7,10 +7,14 @@
 #include "adapters/magnitude_source.h"
 #include "adapters/quantized_source.h"
 #include "checkpoint/load_values.h"
+#include "comm/virtual/world.h"
 #include "cuda_emulator/guarded_kernels.h"
 #include "device/cuda/device.h"
+#include "device/meta_device.h"
 #include "kernels/cuda/kernels.h"
+#include "kernels/meta/kernels.h"
 #include "model/lora_options.h"
+#include "plan/estimate.h"
 #include "support/run_session.h"
 #include "support/sampled.h"
 #include "unit/checkpoint/drawn_tensors.h"
@@ -30,6 +34,8 @@ ModelConfig tiny(const std::string& name, DType dtype) {
 struct Steps {
   std::vector<double> losses;
   std::vector<double> norms;
+  std::int64_t counted_bytes = 0;  // the most that tensors and scratch took at a time
+  std::int64_t planned_bytes = 0;  // what `plan` says of it
 };
 
 Adapters adapters_of(const ModelConfig& model) {
@@ -57,6 +63,26 @@ void load_base(Session& session, const StoreContext& store, const Machine& machi
   session.publish_values();
 }
 
+// What `plan` says of the memory of one process with `machine`'s kernels, as api/planning.cpp asks.
+std::int64_t planned_bytes(const SessionSettings& session, const Machine& machine) {
+  MetaDevice device;
+  MetaKernels kernels(&machine.kernels);
+  Arena arena(device);
+  const WorkspaceScope scope(kernels, arena);
+  const auto stream = device.make_stream();
+  const auto world = make_virtual_world(0, 1);
+  const Machine counted{*world, device, kernels, arena, *stream, machine.threads, machine.log};
+  const RunPlan plan{.mesh = test::mesh(1, 1, 1),
+                     .sequence = test::kSequence,
+                     .decoder_sequence = session.model.encoder_decoder ? test::kSequence / 2 : 0,
+                     .micro_batch = 2,
+                     .global_batch = 4,
+                     .micro_batches = 2,
+                     .micro_batch_sizes = {2, 2},
+                     .session = session};
+  return estimate_rank(counted, plan).memory.peak_total_bytes;
+}
+
 struct Setting {
   OptimizerKind optimizer = OptimizerKind::kAdam;
   bool adapted = false;
@@ -69,6 +95,7 @@ Steps train(Device& device, Kernels& kernels, const ModelConfig& model, const Se
   SilentLog log;
   const auto world = make_single_world(device);
   Arena arena(device, std::int64_t{1} << 20);
+  const WorkspaceScope scope(kernels, arena);
   const auto stream = device.make_stream();
   const Machine machine{*world, device, kernels, arena, *stream, threads, log};
   Mesh mesh(*world, test::mesh(1, 1, 1));
@@ -96,6 +123,8 @@ Steps train(Device& device, Kernels& kernels, const ModelConfig& model, const Se
     steps.losses.push_back(report.loss);
     steps.norms.push_back(report.grad_norm);
   }
+  steps.counted_bytes = arena.counts().peak_total_bytes;
+  steps.planned_bytes = planned_bytes(session.settings(), machine);
   return steps;
 }
 
@@ -116,6 +145,9 @@ void expect_losses_of_the_cpu(const ModelConfig& model, double tolerance,
         << "norm of step " << i;
   }
   EXPECT_NE(wanted.losses.front(), wanted.losses.back());
+  for (const Steps* steps : {&wanted, &got}) {
+    EXPECT_EQ(steps->planned_bytes, steps->counted_bytes);
+  }
 }
 
 TEST(EmulatedTraining, OfGpt2HasTheLossesOfTheCpu) {
