@@ -82,6 +82,16 @@ endif()
 expect(RUN inspect layout --tensor-model-parallel-size 2 --world-size 4 --json CODE 0
   OUT "{\"rank\":3,\"tensor\":1,\"context\":0,\"expert\":0,\"data\":1,\"pipeline\":0}")
 
+# The hash of a model is that of the checkpoint that it becomes.
+set(llama ${SOURCE}/tests/golden/huggingface/llama3)
+expect(RUN convert --load ${llama} --save ${WORK}/converted --to piton CODE 0)
+execute_process(COMMAND ${PITON} inspect ${WORK}/converted --hash --json OUTPUT_VARIABLE hash)
+expect(RUN inspect ${llama} --hash --json CODE 0 OUT "{\"weights\":\"[0-9a-f]+\",\"optimizer\":\"\"}")
+execute_process(COMMAND ${PITON} inspect ${llama} --hash --json OUTPUT_VARIABLE direct)
+if(NOT direct STREQUAL hash)
+  message(FATAL_ERROR "hash of a folder: ${direct}; of its checkpoint: ${hash}")
+endif()
+
 # What cannot be shown.
 expect(RUN inspect CODE 2 ERR "^piton inspect: nothing is named; wanted a checkpoint, a corpus prefix")
 expect(RUN inspect ${WORK}/absent CODE 3 ERR "absent: there is no such file or folder; wanted a checkpoint")

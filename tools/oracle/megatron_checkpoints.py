@@ -49,7 +49,8 @@ def core_model(kind, **sizes):
                moe_router_pre_softmax=False, moe_aux_loss_coeff=0.0, moe_router_load_balancing_type="none")
     shared = dict(moe, moe_router_pre_softmax=True, moe_shared_expert_intermediate_size=40, moe_shared_expert_gate=True, moe_layer_freq=[0, 1],
                   add_qkv_bias=True)
-    more = {"gpt": {}, "mixtral": {**llama, **moe}, "qwen2-moe": {**llama, **shared}, "llama": llama, "qwen2": {**llama, "add_qkv_bias": True}, "qwen3": {**llama, "qk_layernorm": True}}[kind]
+    nemotron = dict(activation_func=lambda x: torch.relu(x).square(), add_bias_linear=False, num_query_groups=s.groups)
+    more = {"gpt": {}, "mixtral": {**llama, **moe}, "qwen2-moe": {**llama, **shared}, "llama": llama, "nemotron": nemotron, "qwen2": {**llama, "add_qkv_bias": True}, "qwen3": {**llama, "qk_layernorm": True}}[kind]
     config = TransformerConfig(**common, **more)
     rope = kind != "gpt"
     model = GPTModel(config, layer_spec(config, kind == "qwen3"),
@@ -60,11 +61,14 @@ def core_model(kind, **sizes):
         for name, parameter in model.named_parameters():
             noise = torch.randn(parameter.shape)
             gain = parameter.ndim == 1 and "bias" not in name
-            parameter.copy_(1 + 0.1 * noise if gain else 0.15 * noise)
+            parameter.copy_(1 + 0.1 * noise if gain and kind != "nemotron" else 0.15 * noise)
+    if kind == "nemotron":
+        centre_gains(model)
     arguments = argparse.Namespace(
         num_layers=s.layers, hidden_size=s.hidden, num_attention_heads=s.heads, ffn_hidden_size=s.ffn, kv_channels=s.channels,
         group_query_attention=rope, num_query_groups=s.groups if rope else 1, max_position_embeddings=s.positions,
-        padded_vocab_size=s.vocabulary, vocab_size=None, tensor_model_parallel_size=1, pipeline_model_parallel_size=1, swiglu=rope, bias_gelu_fusion=False,
+        padded_vocab_size=s.vocabulary, vocab_size=None, tensor_model_parallel_size=1, pipeline_model_parallel_size=1,
+        swiglu=rope and kind != "nemotron", squared_relu=kind == "nemotron", apply_layernorm_1p=kind == "nemotron", bias_gelu_fusion=False,
         normalization=config.normalization, norm_epsilon=config.layernorm_epsilon, add_bias_linear=not rope,
         position_embedding_type="rope" if rope else "learned_absolute", rotary_base=s.base, add_qkv_bias=kind.startswith("qwen2"),
         qk_layernorm=kind == "qwen3", untie_embeddings_and_output_weights=not s.tied, params_dtype=torch.float32, num_experts=None,
@@ -75,6 +79,14 @@ def core_model(kind, **sizes):
                      "moe_shared_expert_intermediate_size", "moe_shared_expert_gate", "moe_router_score_function"):
             setattr(arguments, name, getattr(config, name))
     return model, arguments
+
+
+def centre_gains(model):
+    """What layernorm_zero_centered_gamma means (Apex and Transformer Engine have it, PyTorch's norms do not)."""
+    for module in model.modules():
+        if isinstance(module, torch.nn.LayerNorm):
+            module.forward = lambda x, norm=module: torch.nn.functional.layer_norm(
+                x, norm.normalized_shape, norm.weight + 1, norm.bias, norm.eps)
 
 
 def layer_spec(config, head_norms):
@@ -102,7 +114,7 @@ def save_rank(folder, value, name="mp_rank_00"):
 
 def core(program, work):
     bad = 0
-    for kind in ("gpt", "llama", "qwen2", "qwen3", "mixtral", "qwen2-moe"):
+    for kind in ("gpt", "llama", "nemotron", "qwen2", "qwen3", "mixtral", "qwen2-moe"):
         torch.manual_seed(11)
         model, arguments = core_model(kind)
         tokens = torch.randint(0, 128, (1, TOKENS))

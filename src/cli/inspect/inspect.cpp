@@ -39,8 +39,8 @@ struct InspectOptions {
   template <typename Visitor>
   void visit(Visitor&& v) {
     v(Option{"hash",
-             "print the hash of a checkpoint's weights and optimizer state, the same for every "
-             "layout"},
+             "print the hash of a model's weights and a checkpoint's optimizer state, the same for "
+             "every layout and format"},
       hash);
     v(Option{"loss", "draw the losses of a run, from its metrics.jsonl"}, loss);
     v(Option{"json", "print one JSON object"}, json);
@@ -56,9 +56,8 @@ struct InspectOptions {
   }
 };
 
-void print_hash(const std::filesystem::path& folder, bool json) {
-  const std::string weights = weights_hash(folder);
-  const std::string optimizer = optimizer_hash(folder);
+// `optimizer`: "" for none.
+void print_hashes(const std::string& weights, const std::string& optimizer, bool json) {
   if (json) {
     print(nlohmann::ordered_json{{"weights", weights}, {"optimizer", optimizer}}.dump() + "\n");
   } else {
@@ -192,8 +191,12 @@ void print_path(const std::string& path, const InspectOptions& inspect,
                           (format != ModelFormat::kHuggingFace || has_huggingface_weights(path));
   if (inspect.loss) {
     print_losses(path);
+  } else if (inspect.hash && is_foreign) {
+    print_hashes(foreign_weights_hash(path, options.model), "", inspect.json);
   } else if (inspect.hash) {
-    read_newest(path, [&](const auto& folder) { print_hash(folder, inspect.json); });
+    read_newest(path, [&](const auto& folder) {
+      print_hashes(weights_hash(folder), optimizer_hash(folder), inspect.json);
+    });
   } else if (const std::string prefix = corpus_prefix(path); !prefix.empty()) {
     print_corpus(prefix, options.tokenizer,
                  {.count = inspect.count, .scan = inspect.scan_ids, .json = inspect.json}, log);

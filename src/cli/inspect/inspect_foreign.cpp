@@ -9,8 +9,11 @@
 #include <utility>
 #include <vector>
 
+#include "adapters/base_hash.h"
 #include "base/json.h"
 #include "checkpoint/safetensors.h"
+#include "comm/communicator.h"
+#include "device/host_device.h"
 #include "gguf/gguf_source.h"
 #include "huggingface/hf_source.h"
 #include "megatron/megatron_source.h"
@@ -145,19 +148,30 @@ ShownModel shown_megatron(const MegatronSource& source) {
   return shown;
 }
 
+OpenedModel open_foreign(const std::filesystem::path& path, const ModelOptions& options) {
+  MegatronGiven given{.vocabulary = options.vocabulary};
+  if (options.describes_model())
+    given.model = [&](std::int64_t padded) { return options.resolve(padded); };
+  return open_model({.path = path, .given = given});
+}
+
 }  // namespace
 
 void print_foreign_model(const std::filesystem::path& path, const ModelOptions& options,
                          bool json) {
-  MegatronGiven given{.vocabulary = options.vocabulary};
-  if (options.describes_model())
-    given.model = [&](std::int64_t padded) { return options.resolve(padded); };
-  const OpenedModel opened = open_model({.path = path, .given = given});
+  const OpenedModel opened = open_foreign(path, options);
   print_model(path.string(),
               opened.huggingface ? shown_huggingface(*opened.huggingface)
               : opened.megatron  ? shown_megatron(*opened.megatron)
                                  : shown_gguf(*opened.gguf),
               json);
+}
+
+std::string foreign_weights_hash(const std::filesystem::path& path, const ModelOptions& options) {
+  HostDevice device;
+  const auto world = make_single_world(device);
+  const auto alone = make_group_of_all(*world, "hash");
+  return weights_hash(*open_foreign(path, options).source, *alone);
 }
 
 }  // namespace piton::cli

@@ -126,8 +126,7 @@ PositionKind positions_of(const Arguments& arguments) {
 }
 
 void refuse_absent_features(const Arguments& arguments) {
-  for (const char* name : {"multi_latent_attention", "apply_layernorm_1p",
-                           "apply_residual_connection_post_layernorm"}) {
+  for (const char* name : {"multi_latent_attention", "apply_residual_connection_post_layernorm"}) {
     if (arguments.flag(name, false)) arguments.wrong(name, "False: Piton has no other yet");
   }
 }
@@ -272,6 +271,7 @@ MegatronArguments read_megatron_arguments(const PickleValue& values, const std::
   if (norm != "LayerNorm" && norm != "RMSNorm")
     arguments.wrong("normalization", "LayerNorm or RMSNorm");
   model.norm = norm == "RMSNorm" ? NormKind::kRms : NormKind::kLayer;
+  model.gains_from_one = arguments.flag("apply_layernorm_1p", false);
   model.norm_eps = arguments.number("norm_epsilon", arguments.number("layernorm_epsilon", 1e-5));
   model.positions = positions_of(arguments);
   if (model.positions == PositionKind::kRotary) set_rotary(arguments, model);

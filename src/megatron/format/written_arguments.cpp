@@ -180,6 +180,7 @@ void write_fields(const MegatronArguments& arguments, Out& out) {
   values.flag("squared_relu", model.activation == ActivationKind::kSquaredRelu);
   values.flag("bias_gelu_fusion", model.activation == ActivationKind::kGeluTanh);
   values.word("normalization", model.norm == NormKind::kRms ? "RMSNorm" : "LayerNorm");
+  if (model.gains_from_one) values.flag("apply_layernorm_1p", true);
   values.number("norm_epsilon", model.norm_eps);
   values.word("position_embedding_type", model.positions == PositionKind::kRotary ? "rope"
                                          : model.positions == PositionKind::kLearned

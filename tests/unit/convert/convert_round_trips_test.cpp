@@ -171,9 +171,10 @@ class RoundTrip : public testing::Test {
 
 TEST_F(RoundTrip, OfEveryFamilyThroughMegatronGivesTheSameBytes) {
   // By day a family goes one way or the other.
-  const std::vector<const char*> families = {
-      "gpt2",      "llama",  "llama3", "bloom", "baichuan", "baichuan-13b", "baichuan2", "internlm",
-      "internlm2", "aquila", "qwen2",  "qwen3", "stablelm", "smollm3",      "arcee"};
+  const std::vector<const char*> families = {"gpt2",      "llama",        "llama3",    "bloom",
+                                             "baichuan",  "baichuan-13b", "baichuan2", "internlm",
+                                             "internlm2", "aquila",       "qwen2",     "qwen3",
+                                             "stablelm",  "smollm3",      "arcee",     "nemotron"};
   for (const char* family : test::sampled(families, 2)) goes_round(folder_of(family));
   for (const char* family : test::sampled(families, 2, 1)) {
     if (std::string(family) != "bloom") goes_through_torch_dist(folder_of(family));
