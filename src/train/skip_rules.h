@@ -34,6 +34,8 @@ class SkipRules {
   // backward met the first values that are not finite.
   void count(const CountedStep& step);
 
+  void restart() { in_a_row_ = 0; }
+
   // Counted skips since the last update.
   std::int64_t in_a_row() const { return in_a_row_; }
 

@@ -8,7 +8,9 @@
 #include "base/seconds.h"
 #include "comm/gathered_values.h"
 #include "parallel/without_observer.h"
+#include "train/loss_watchdog.h"
 #include "train/replica_hashes.h"
+#include "train/rollback.h"
 #include "train/run/best_validation.h"
 #include "train/run/corpus_rule.h"
 #include "train/run/run_tokenizer.h"
@@ -175,12 +177,7 @@ StepMetrics Trainer::one_step() {
   const StepReport report = update(batch);
   const double seconds = seconds_since(begin);
   StepMetrics metrics = measured(report, batch, seconds);
-  skips_->count({.iteration = state.iteration,
-                 .report = report,
-                 .next_loss_scale = run_.session->optimizer().loss_scale(),
-                 .parameters_not_finite = [&] {
-                   return run_.session->optimizer().parameters_not_finite(machine_.stream);
-                 }});
+  undo_if_diverged(report);
   const bool evaluates = state.iteration % loop.eval_interval == 0 || done();
   if (run_.data->has_validation() && evaluates) {
     metrics.validation_loss = validation_loss_ = run_evaluation(metrics.validation_figures);
@@ -220,6 +217,31 @@ StepMetrics Trainer::one_step() {
     run_.saves->warn_if_rare(seconds, seconds_since(created_));
   }
   return metrics;
+}
+
+// The step is counted and measured. Goes back to a checkpoint, or throws.
+void Trainer::undo_if_diverged(const StepReport& report) {
+  TrainState& state = run_.state;
+  const LoopOptions& loop = run_.settled.loop;
+  std::optional<Error> diverged;
+  std::int64_t bad_steps = 0;  // a skipped one has the weights of the step before
+  try {
+    skips_->count({.iteration = state.iteration,
+                   .report = report,
+                   .next_loss_scale = run_.session->optimizer().loss_scale(),
+                   .parameters_not_finite = [&] {
+                     return run_.session->optimizer().parameters_not_finite(machine_.stream);
+                   }});
+    bad_steps = loop.loss_watchdog_patience;
+    LossWatchdog(loop.loss_watchdog_threshold, bad_steps).count(state);
+  } catch (const Error& error) {
+    if (error.fault() != Fault::kDiverged) throw;
+    diverged = error;
+  }
+  if (!diverged) return;
+  run_.saves->finish();
+  Rollback(loop, *run_.checkpoints, *everyone_, sinks_).undo(*diverged, bad_steps, state);
+  skips_->restart();
 }
 
 // Trains on the next `batch` samples, and counts them.

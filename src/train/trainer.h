@@ -58,7 +58,8 @@ class Trainer {
 
   // One iteration: those of --iterations-to-skip before it, an update, and the evaluation that is
   // due after it. Throws Error(kDiverged) after --max-consecutive-skips updates in a row without
-  // finite gradients, and names the layer in which backward met them first.
+  // finite gradients, and names the layer in which backward met them first, and by
+  // --loss-watchdog-threshold; with --rollback-on-divergence the run goes back in their place.
   StepMetrics step();
 
   // Mean loss over --eval-iters batches of the validation split. Throws Error(kUsage) if the run
@@ -116,6 +117,7 @@ class Trainer {
   void skip_listed();
   StepMetrics one_step();
   StepReport update(std::int64_t batch);
+  void undo_if_diverged(const StepReport& report);
   std::vector<MicroBatch> next_batch();
   RolloutModels rollout_models();
   std::int64_t row_length() const;

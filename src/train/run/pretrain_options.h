@@ -71,6 +71,9 @@ struct LoopOptions {
   double early_stopping_threshold = 0;
   std::vector<std::int64_t> iterations_to_skip;
   std::int64_t max_consecutive_skips = 10;
+  std::optional<double> loss_watchdog_threshold;
+  std::int64_t loss_watchdog_patience = 3;
+  std::int64_t rollback_on_divergence = 0;  // so many times; 0: the run ends
   std::optional<std::int64_t> check_weight_hash_across_dp_replicas_interval;
   bool cuda_graph = true;
   bool brief_log = false;  // log lines as wide as a terminal; set if the log goes to a terminal
@@ -141,6 +144,7 @@ struct LoopOptions {
     v(Option{"max-consecutive-skips",
              "stop with exit code 5 after this many updates in a row without finite gradients"},
       max_consecutive_skips);
+    visit_divergence(v);
     v(Option{"check-weight-hash-across-dp-replicas-interval",
              "compare the weights of data-parallel ranks after each of this many iterations, and "
              "end the run where a bit differs"},
@@ -199,6 +203,23 @@ struct LoopOptions {
     v(Option{"early-stopping-threshold",
              "--early-stopping-patience: count losses that are lower by this or less as not lower"},
       early_stopping_threshold);
+  }
+
+  template <typename Visitor>
+  void visit_divergence(Visitor&& v) {
+    v(
+        Option{
+            "loss-watchdog-threshold",
+            "stop with exit code 5 after --loss-watchdog-patience steps in a row with a loss above "
+            "this (about twice the loss at the start)"},
+        loss_watchdog_threshold);
+    v(Option{"loss-watchdog-patience", "--loss-watchdog-threshold: number of steps in a row"},
+      loss_watchdog_patience);
+    v(Option{"rollback-on-divergence",
+             "in place of stopping with exit code 5, go back to the newest checkpoint in --save "
+             "from before the divergence, and pass over the samples that were read since; so many "
+             "times in a run"},
+      rollback_on_divergence);
   }
 
   // What is saved when, and what of it is loaded.

@@ -45,6 +45,11 @@ class RunCheckpoints final : public CheckpointWriter {
   // Loads all of a checkpoint, and returns its state. `damaged`: as of load_checkpoint().
   TrainState resume(const ResumeRequest& request, Log& log, bool* damaged);
 
+  // Weights and optimizer of a checkpoint that this run has saved; returns its state.
+  TrainState reload(const std::filesystem::path& checkpoint) {
+    return load_checkpoint(checkpoint, stored_model(), context());
+  }
+
   // Not collective. What resume() would return, without reading weights; with the same errors.
   static TrainState checked_state(const std::filesystem::path& checkpoint, PretrainOptions& settled,
                                   const TrainState& fresh, const RunData& data);

@@ -200,7 +200,7 @@ PretrainOptions without_training_if_skipped(PretrainOptions options) {
   if (!loop.skip_train) return options;
   loop.save.clear();
   loop.tensorboard_dir.clear();
-  loop.save_interval = loop.keep = 0;
+  loop.save_interval = loop.keep = loop.rollback_on_divergence = 0;
   loop.retain_interval.reset();
   loop.save_interval_minutes.reset();
   loop.verify_saves = loop.no_save_optim = false;
