@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "base/json.h"
+#include "serve/chat/tool_calls.h"
 #include "serve/text_request.h"
-#include "serve/tool_calls.h"
 #include "serve/written_text.h"
 
 namespace piton {

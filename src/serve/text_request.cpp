@@ -8,9 +8,9 @@
 
 #include "base/error.h"
 #include "serve/answers.h"
-#include "serve/chat_messages.h"
-#include "serve/request_error.h"
-#include "serve/request_fields.h"
+#include "serve/chat/chat_messages.h"
+#include "serve/http/request_error.h"
+#include "serve/http/request_fields.h"
 #include "text/chat/chat_tokens.h"
 #include "text/chat/turn_ends.h"
 #include "text/gap_marks.h"

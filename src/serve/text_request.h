@@ -9,18 +9,18 @@
 
 #include "base/json.h"
 #include "generate/constraints/grammar_constraint.h"
+#include "serve/chat/reasoning_text.h"
+#include "serve/chat/tool_forms.h"
 #include "serve/decoding_loop.h"
-#include "serve/reasoning_text.h"
-#include "serve/request_fields.h"
+#include "serve/http/request_fields.h"
 #include "serve/served_model.h"
-#include "serve/tool_forms.h"
 
 namespace piton {
 
 struct RequestLimits {
   std::int64_t new_tokens = 0;  // largest max_tokens of a request
   std::int64_t texts = 128;     // prompts x n
-  bool finds_reasoning = true;  // in answers of chats (serve/reasoning_text.h)
+  bool finds_reasoning = true;  // in answers of chats (serve/chat/reasoning_text.h)
 };
 
 struct TextRequest {
@@ -37,7 +37,7 @@ struct TextRequest {
   bool echo = false;                      // the text begins with the prompt
   std::optional<std::int64_t> likeliest;  // log-probabilities: of how many other tokens
   ReasoningPlace reasoning = ReasoningPlace::kNone;
-  std::vector<CallableTool> tools;  // that an answer may call; serve/tool_calls.h
+  std::vector<CallableTool> tools;  // that an answer may call; serve/chat/tool_calls.h
   bool several_calls = true;        // else the first one of an answer
   ConstraintText constraint;
   std::shared_ptr<const ByteGrammar> grammar;

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "serve/decoding_loop.h"
-#include "serve/http_server.h"
+#include "serve/http/http_server.h"
 #include "serve/served_model.h"
 #include "serve/server_metrics.h"
 #include "serve/text_request.h"

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "serve/request_fields.h"
-#include "serve/tool_forms.h"
+#include "serve/chat/tool_forms.h"
+#include "serve/http/request_fields.h"
 #include "text/chat/chat_template.h"
 
 namespace piton {

@@ -11,7 +11,7 @@
 #include <string>
 #include <string_view>
 
-#include "serve/connection.h"
+#include "serve/http/connection.h"
 
 namespace piton {
 

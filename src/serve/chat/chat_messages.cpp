@@ -1,4 +1,4 @@
-#include "serve/chat_messages.h"
+#include "serve/chat/chat_messages.h"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,7 @@
 #include <array>
 #include <utility>
 
-#include "serve/request_error.h"
+#include "serve/http/request_error.h"
 #include "text/chat/json_in_text.h"
 
 namespace piton {
