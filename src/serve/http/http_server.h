@@ -27,6 +27,7 @@ struct HttpRequest {
   std::string method;
   std::string path;           // without the query
   std::string authorization;  // value of the header
+  std::string api_key;        // of x-api-key
   std::string body;
 };
 
