@@ -14,6 +14,7 @@
 #include "serve/http/request_error.h"
 #include "serve/http/request_fields.h"
 #include "serve/message_answer.h"
+#include "serve/rerank_request.h"
 #include "serve/text_writing.h"
 #include "text/unicode/utf8.h"
 
@@ -48,13 +49,20 @@ constexpr auto kTextPaths = std::to_array<TextPath>({
     {kMessages, read_message_request},
 });
 
-constexpr auto kOtherPaths =
-    std::to_array<std::string_view>({"/", "/health", "/metrics", "/v1/models", "/v1/embeddings",
-                                     kCountTokens, "/tokenize", "/detokenize"});
+constexpr auto kOtherPaths = std::to_array<std::string_view>(
+    {"/", "/health", "/metrics", "/v1/models", "/v1/embeddings", "/v1/rerank", "/rerank",
+     kCountTokens, "/tokenize", "/detokenize"});
 
 bool is_path(std::string_view path) {
   return std::ranges::find(kTextPaths, path, &TextPath::path) != kTextPaths.end() ||
          std::ranges::find(kOtherPaths, path) != kOtherPaths.end();
+}
+
+// Of answers without a text.
+Json prompt_usage(const std::vector<std::vector<std::int32_t>>& texts) {
+  std::int64_t tokens = 0;
+  for (const auto& text : texts) tokens += std::ssize(text);
+  return {{"prompt_tokens", tokens}, {"total_tokens", tokens}};
 }
 
 // Takes as long for a wrong key as for the right one, so that its time tells nothing.
@@ -156,9 +164,18 @@ HttpAnswer TextService::routed(const HttpRequest& request, const HttpClient& cli
     return {.type = "text/plain; version=0.0.4", .body = metrics_.text(loop_.counts())};
   }
   wants(false);
-  if (path == "/v1/embeddings") return embeddings(request, client);
   if (path == "/tokenize") return tokenize(request);
   if (path == "/detokenize") return detokenize(request);
+  const bool ranks = path == "/v1/rerank" || path == "/rerank";
+  if (ranks != model_.gives_rewards()) {
+    throw RequestError(400, "",
+                       ranks ? "the model predicts tokens and gives documents no score; start the "
+                               "server with a reward model, as piton finetune --stage rm makes"
+                             : "the model gives rewards, it has no texts and no vectors; it "
+                               "answers /v1/rerank");
+  }
+  if (ranks) return rerank(request, client);
+  if (path == "/v1/embeddings") return embeddings(request, client);
   if (path == kCountTokens) return count_tokens(request);
   const auto* const found = std::ranges::find(kTextPaths, path, &TextPath::path);
   return text(found->read(request_object(request.body), model_, options_.limits), client);
@@ -212,22 +229,41 @@ HttpAnswer TextService::detokenize(const HttpRequest& request) const {
   return json_answer({{"prompt", replace_bad_utf8(model_.tokenizer().decode(ids))}});
 }
 
-HttpAnswer TextService::embeddings(const HttpRequest& request, const HttpClient& client) {
-  const EmbeddingRequest asked = read_embedding_request(request_object(request.body), model_);
+std::vector<std::vector<float>> TextService::embedded(
+    const std::vector<std::vector<std::int32_t>>& texts, std::optional<std::int64_t> adapter,
+    const HttpClient& client) {
   const Clock::time_point begin = Clock::now();
-  Json data = Json::array();
-  std::int64_t tokens = 0;
-  for (std::size_t i = 0; i < asked.texts.size(); ++i) {
+  std::vector<std::vector<float>> vectors;
+  for (const auto& text : texts) {
     if (Clock::now() > begin + options_.deadline)
       throw RequestError(504, "", "the answer took longer than the server's time limit");
     if (!client.is_connected()) throw RequestError(499, "", "the client has closed the connection");
-    data.push_back(embedding_json(i, loop_.embed(asked.texts[i], asked.adapter), asked.base64));
-    tokens += std::ssize(asked.texts[i]);
+    vectors.push_back(loop_.embed(text, adapter));
   }
+  return vectors;
+}
+
+HttpAnswer TextService::embeddings(const HttpRequest& request, const HttpClient& client) {
+  const EmbeddingRequest asked = read_embedding_request(request_object(request.body), model_);
+  const auto vectors = embedded(asked.texts, asked.adapter, client);
+  Json data = Json::array();
+  for (std::size_t i = 0; i < vectors.size(); ++i)
+    data.push_back(embedding_json(i, vectors[i], asked.base64));
   return json_answer({{"object", "list"},
                       {"data", std::move(data)},
                       {"model", model_.name_of(asked.adapter)},
-                      {"usage", {{"prompt_tokens", tokens}, {"total_tokens", tokens}}}});
+                      {"usage", prompt_usage(asked.texts)}});
+}
+
+HttpAnswer TextService::rerank(const HttpRequest& request, const HttpClient& client) {
+  const RerankRequest asked = read_rerank_request(request_object(request.body), model_);
+  std::vector<float> rewards;
+  for (const auto& one : embedded(asked.texts, std::nullopt, client)) rewards.push_back(one.at(0));
+  return json_answer({{"object", "list"},
+                      {"id", fmt::format("rerank-{:016x}", next_id_++)},
+                      {"model", model_.name()},
+                      {"results", rerank_results(asked, rewards)},
+                      {"usage", prompt_usage(asked.texts)}});
 }
 
 HttpAnswer TextService::count_tokens(const HttpRequest& request) const {

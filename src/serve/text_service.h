@@ -38,6 +38,11 @@ class TextService {
   HttpAnswer tokenize(const HttpRequest& request) const;
   HttpAnswer detokenize(const HttpRequest& request) const;
   HttpAnswer embeddings(const HttpRequest& request, const HttpClient& client);
+  HttpAnswer rerank(const HttpRequest& request, const HttpClient& client);
+  // ServedModel::embed() of each text. Throws RequestError.
+  std::vector<std::vector<float>> embedded(const std::vector<std::vector<std::int32_t>>& texts,
+                                           std::optional<std::int64_t> adapter,
+                                           const HttpClient& client);
   HttpAnswer count_tokens(const HttpRequest& request) const;
   HttpAnswer text(TextRequest request, const HttpClient& client);
   void check_key(const HttpRequest& request) const;
