@@ -1,5 +1,6 @@
 #include "evaluate/code_tests.h"
 
+#include <map>
 #include <span>
 #include <string_view>
 
@@ -20,6 +21,22 @@ std::string last_line(const std::string& output) {
   std::string line(mark == bare.npos ? bare : bare.substr(mark + 1));
   if (line.size() > kLongest) line = replace_bad_utf8(line.substr(0, kLongest)) + "...";
   return line;
+}
+
+// Of each answer. Answers that are drawn are often equal: a program runs once.
+std::vector<std::string> verdicts_of(const Task& task, const TaskSample& sample,
+                                     const SampleResponse& response, const PythonSandbox& sandbox) {
+  std::map<std::string, std::string> known;
+  std::vector<std::string> verdicts;
+  const auto add = [&](const std::string& text) {
+    const std::string program = task.program(sample.code, text);
+    const auto [found, is_new] = known.try_emplace(program);
+    if (is_new) found->second = code_verdict(sandbox, program, {.seconds = task.program_seconds});
+    verdicts.push_back(found->second);
+  };
+  if (response.texts.empty()) add(response.text);
+  for (const std::string& text : response.texts) add(text);
+  return verdicts;
 }
 
 }  // namespace
@@ -47,12 +64,11 @@ void run_code_tests(TaskEvaluation& evaluation, const PythonSandbox& sandbox, Pr
   for (std::size_t i = 0; i < evaluation.data.samples.size(); ++i) {
     const TaskSample& sample = evaluation.data.samples[i];
     SampleResponse& response = evaluation.responses[i];
-    response.verdict = code_verdict(sandbox, task.program(sample.code, response.text),
-                                    {.seconds = task.program_seconds});
+    response.verdicts = verdicts_of(task, sample, response, sandbox);
     evaluation.scores[i] = score_sample(task, sample, response);
     passed += evaluation.scores[i].correct ? 1 : 0;
     shown.at(static_cast<std::int64_t>(i) + 1,
-             [&] { return fmt::format("{}: {} programs passed", task.name, passed); });
+             [&] { return fmt::format("{}: {} questions passed", task.name, passed); });
   }
   progress.finish();
 }

@@ -13,7 +13,7 @@ namespace piton {
 std::string code_verdict(const PythonSandbox& sandbox, const std::string& program,
                          const SandboxLimits& limits);
 
-// Sets the verdict and the score of each sample of a task of code. On one rank.
+// Sets the verdicts and the score of each sample of a task of code. On one rank.
 void run_code_tests(TaskEvaluation& evaluation, const PythonSandbox& sandbox, Progress& progress);
 
 }  // namespace piton

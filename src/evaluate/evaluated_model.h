@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "evaluate/answer_sampling.h"
 #include "generate/continuations.h"
 #include "text/tokenizer.h"
 
@@ -30,9 +31,9 @@ class EvaluatedModel {
 
   // Collective, as Model::score_continuations().
   virtual std::vector<ContinuationScore> score(std::span<const ContinuationRequest> requests) = 0;
-  // The greedy continuation of each prompt as text, without special tokens.
+  // A continuation of each prompt as text, without special tokens.
   virtual std::vector<std::string> generate(std::span<const std::vector<std::int32_t>> prompts,
-                                            const TextEnd& end) = 0;
+                                            const TextEnd& end, const AnswerDraws& draws) = 0;
   // The reward of each text, of a reward model. Collective, as Model::rewards().
   virtual std::vector<double> rewards(std::span<const std::vector<std::int32_t>> texts) {
     PITON_ASSERT(false, "{} texts for a model that gives no rewards", texts.size());

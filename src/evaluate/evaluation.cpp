@@ -87,6 +87,13 @@ class Runner {
                              {"stop", data.task.stop}},
                    .probe = figure_of(std::move(probe))};
     if (!data.task.reasoning_end.empty()) key.facts["reasoning_end"] = data.task.reasoning_end;
+    const AnswerSampling& sampling = rules_.sampling;
+    if (sampling.draws())
+      key.facts["sampling"] = {{"answers", sampling.answers},
+                               {"temperature", sampling.temperature},
+                               {"top_k", sampling.top_k},
+                               {"top_p", sampling.top_p},
+                               {"seed", sampling.seed}};
     return key;
   }
 
@@ -197,12 +204,17 @@ class Runner {
 
   void generate(std::span<const std::size_t> batch, RequestAnswers& new_answers) {
     std::vector<std::vector<std::int32_t>> prompts;
-    for (const std::size_t i : batch) prompts.push_back(requests_[i].text.ids);
+    AnswerDraws draws{.sampling = rules_.sampling};
+    for (const std::size_t i : batch) {
+      prompts.push_back(requests_[i].text.ids);
+      if (rules_.sampling.draws())
+        draws.draws.push_back(AnswerSampling::draw(requests_[i].sample, requests_[i].slot));
+    }
     const Task& task = out_.data.task;
     TextEnd end{.max_new_tokens = rules_.requests.max_new_tokens, .stop = task.stop};
     // Reasoning may have the words that end an answer.
     if (!task.reasoning_end.empty()) end.stop.clear();
-    const std::vector<std::string> texts = model_.generate(prompts, end);
+    const std::vector<std::string> texts = model_.generate(prompts, end, draws);
     for (std::size_t i = 0; i < batch.size(); ++i) {
       std::string text = replace_bad_utf8(texts[i]);
       if (!task.reasoning_end.empty()) text = answer_after(text, task.reasoning_end, task.stop);
@@ -219,7 +231,8 @@ class Runner {
       out_.cut_prompts += request.cut ? 1 : 0;
       if (request.cut) out_.cut_samples.insert(request.sample);
       if (kind() == TaskKind::kGeneration) {
-        response.text = answer.text;
+        if (request.slot == 0) response.text = answer.text;
+        if (rules_.sampling.draws()) response.texts.push_back(answer.text);
         out_.empty_answers += answer.text.empty() ? 1 : 0;
       } else if (kind() == TaskKind::kPerplexity) {
         response.log_likelihoods.resize(1);
@@ -246,7 +259,8 @@ class Runner {
 TaskEvaluation evaluate_task(EvaluatedModel& model, TaskData data, const EvaluationRules& rules,
                              Progress& progress) {
   TaskEvaluation evaluation{.data = std::move(data),
-                            .adds_special_tokens = model.adds_special_tokens()};
+                            .adds_special_tokens = model.adds_special_tokens(),
+                            .sampling = rules.sampling};
   Runner(model, rules, evaluation).run(progress);
   return evaluation;
 }

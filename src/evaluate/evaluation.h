@@ -28,6 +28,7 @@ struct RequestShares {
 
 struct EvaluationRules {
   RequestRules requests;
+  AnswerSampling sampling;      // kGeneration; `requests` has the number of answers too
   std::int64_t batch_size = 8;  // texts that are generated at once
   // Texts that are scored are given to the model in rounds of about so many tokens, common
   // beginnings counted once; the journal gets the answers of each.
@@ -50,6 +51,7 @@ struct TaskEvaluation {
   std::int64_t computed_tokens = 0;
   std::int64_t distinct_tokens = 0;
   bool adds_special_tokens = false;
+  AnswerSampling sampling;  // kGeneration
 };
 
 // Requests in the order of their tokens, so that those that begin alike follow each other.

@@ -38,7 +38,8 @@ class RequestMaker {
       case TaskKind::kLastToken:
         return add_divided(encoded(texts.contexts.front()), 1);
       case TaskKind::kGeneration:
-        return add_prompt(texts.contexts.front());
+        for (std::int64_t i = 0; i < rules_.answers; ++i) add_prompt(texts.contexts.front());
+        return;
       case TaskKind::kPerplexity:
         return add_windows(encoded(texts.contexts.front()));
       case TaskKind::kPreference:

@@ -19,7 +19,7 @@ namespace piton {
 
 struct EvaluationRequest {
   std::size_t sample = 0;    // index in TaskData::samples
-  std::size_t slot = 0;      // continuation of the sample, or window of its text
+  std::size_t slot = 0;      // continuation of the sample, window of its text, or answer to it
   ContinuationRequest text;  // of kGeneration, kPreference: all of it given
   bool cut = false;          // tokens were cut off on the left
 };
@@ -29,6 +29,7 @@ struct RequestRules {
   // without common tokens.
   std::int64_t overlapping_eval = 0;
   std::int64_t max_new_tokens = 0;  // kGeneration: room that is left for them
+  std::int64_t answers = 1;         // kGeneration: to each question
 };
 
 // The requests of all samples, in their order. Throws Error(kData) for a continuation that has no

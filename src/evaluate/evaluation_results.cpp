@@ -95,6 +95,14 @@ OrderedJson config_of(const TaskEvaluation& evaluation) {
     config["few_shot_texts"] = data.task.shot_texts;
   if (data.task.max_new_tokens > 0) config["max_new_tokens"] = data.task.max_new_tokens;
   if (!data.task.reasoning_end.empty()) config["think_end_token"] = data.task.reasoning_end;
+  const AnswerSampling& sampling = evaluation.sampling;
+  if (sampling.draws()) {
+    config["num_samples"] = sampling.answers;
+    config["temperature"] = sampling.temperature;
+    config["top_k"] = sampling.top_k;
+    config["top_p"] = sampling.top_p;
+    config["seed"] = sampling.seed;
+  }
   return config;
 }
 
@@ -189,11 +197,15 @@ std::string sample_lines(const TaskEvaluation& evaluation) {
       line["prompt"] = sample.contexts;
     if (evaluation.cut_samples.contains(i)) line["cut"] = true;
     if (!sample.continuations.empty()) line["continuations"] = sample.continuations;
-    if (data.task.kind == TaskKind::kGeneration)
+    if (!response.texts.empty()) {
+      line["texts"] = response.texts;
+      line["verdicts"] = response.verdicts;
+    } else if (data.task.kind == TaskKind::kGeneration) {
       line["text"] = response.text;
-    else
+    } else {
       line[data.task.kind == TaskKind::kPreference ? "rewards" : "log_likelihoods"] =
           response.log_likelihoods;
+    }
     if (!sample.gold.empty())
       line["gold"] = sample.gold;
     else if (data.task.kind == TaskKind::kGeneration)

@@ -8,12 +8,16 @@
 namespace piton {
 
 std::string StopWords::push(std::string_view text) {
-  if (found_) return "";
+  if (found()) return "";
   held_ += text;
   std::size_t first = std::string::npos;
-  for (const std::string& word : words_) first = std::min(first, held_.find(word));
-  if (first != std::string::npos) {
-    found_ = true;
+  for (std::size_t i = 0; i < words_.size(); ++i) {
+    const std::size_t at = held_.find(words_[i]);
+    if (at >= first) continue;
+    first = at;
+    found_ = i;
+  }
+  if (found()) {
     held_.resize(first);
     return std::exchange(held_, "");
   }

@@ -1,6 +1,8 @@
 // Words at which a text ends: looked for in the text as it is made, token by token.
 #pragma once
 
+#include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,12 +21,14 @@ class StopWords {
   std::string push(std::string_view text);
   std::string finish();
   // A word was met: nothing more comes.
-  bool found() const { return found_; }
+  bool found() const { return found_.has_value(); }
+  // That word; "" if none was met. Of several that begin at one place the first.
+  std::string_view word() const { return found_ ? words_[*found_] : std::string_view(); }
 
  private:
   std::vector<std::string> words_;
   std::string held_;
-  bool found_ = false;
+  std::optional<std::size_t> found_;  // in words_
 };
 
 }  // namespace piton

@@ -1,15 +1,17 @@
-// Answers in OpenAI's form: objects and parts of streams.
+// What a client gets for a request for texts: one object, or events of a stream.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "base/json.h"
+#include "serve/chat/tool_calls.h"
+#include "serve/http/request_error.h"
 #include "serve/text_request.h"
-#include "serve/tool_calls.h"
 #include "serve/written_text.h"
 
 namespace piton {
@@ -20,49 +22,61 @@ struct TokenUsage {
   std::optional<std::int64_t> reasoning = {};  // of these, before the answer; unset: not looked for
 };
 
+// A text of an answer, or a part of it.
+struct AnswerChoice {
+  std::string text;                        // with the echo
+  std::string reasoning = {};              // before the text
+  std::span<const GeneratedToken> tokens;  // of both
+  std::size_t reasoning_tokens = 0;        // the first ones of `tokens`
+  std::span<const std::int64_t> offsets;   // of `tokens`, in the text of the whole answer
+  // The first token of an echo has no likelihood.
+  bool first_is_unknown = false;
+};
+
+// How a text ended.
+struct AnswerEnd {
+  FinishReason reason = FinishReason::kNone;
+  std::string stop_word = {};            // that it met; "": none
+  std::vector<FunctionCall> calls = {};  // of tools
+};
+
+// One answer in the form of its path. For an answer at once whole() is called alone; for a stream
+// begin(), for each text first_part(), part() and last_part(), and end(), which return events
+// (text/event-stream), or "".
 class AnswerForm {
  public:
   using Json = nlohmann::ordered_json;
+  virtual ~AnswerForm() = default;
 
-  // References must outlive it. `id`: of the answer; `created`: seconds since 1970.
-  AnswerForm(const TextRequest& request, const ServedModel& model, std::string id,
-             std::int64_t created);
+  // One entry for each text.
+  virtual Json whole(std::span<const AnswerChoice> choices, std::span<const AnswerEnd> ends,
+                     TokenUsage usage) = 0;
 
-  // The whole answer. `echoes`: the choices' prompts, where they are echoed.
-  struct Choice {
-    std::string text;                        // with the echo
-    std::string reasoning = {};              // before the text
-    std::span<const GeneratedToken> tokens;  // of `text`
-    std::span<const std::int64_t> offsets;   // of `tokens`, in the text of the whole answer
-    // The first token of an echo has no likelihood.
-    bool first_is_unknown = false;
-    FinishReason reason = FinishReason::kNone;
-    std::vector<FunctionCall> calls;  // of tools
-  };
-  Json whole(std::span<const Choice> choices, TokenUsage usage) const;
-
-  // Parts of a stream. `index`: of the choice. first_part() is for chat alone.
-  Json first_part(std::size_t index) const;
-  Json part(std::size_t index, const Choice& choice) const;
-  Json calls_part(std::size_t index, std::span<const FunctionCall> calls) const;
-  Json last_part(std::size_t index, FinishReason reason, bool has_calls = false) const;
-  Json usage_part(TokenUsage usage) const;
-
- private:
-  Json head(bool streams) const;
-  Json log_probabilities(const Choice& choice) const;
-  Json chat_token(const LikelyToken& token) const;
-  Json calls_json(std::size_t index, std::span<const FunctionCall> calls) const;
-
-  const TextRequest& request_;
-  const ServedModel& model_;
-  std::string id_;
-  std::int64_t created_;
+  // `usage`: of the prompt.
+  virtual std::string begin(TokenUsage usage) = 0;
+  // `index`: of the text.
+  virtual std::string first_part(std::size_t index) = 0;
+  virtual std::string part(std::size_t index, const AnswerChoice& choice) = 0;
+  virtual std::string last_part(std::size_t index, const AnswerEnd& end) = 0;
+  virtual std::string end(TokenUsage usage) = 0;
+  // The last event of a stream that cannot be continued.
+  virtual std::string failed(const RequestError& error) = 0;
 };
 
-// JSON on one line; bytes that are no characters as U+FFFD.
-std::string json_line(const nlohmann::ordered_json& json);
-// An event of a stream (text/event-stream).
-std::string stream_event(const nlohmann::ordered_json& json);
+// References must outlive it. `number`: of the answer.
+std::unique_ptr<AnswerForm> make_answer_form(const TextRequest& request, const ServedModel& model,
+                                             std::uint64_t number);
+
+// Now.
+std::int64_t seconds_since_1970();
+
+// Tokens with their likelihoods and those of the likeliest ones, as chats and responses have them.
+nlohmann::ordered_json likelihoods_json(std::span<const GeneratedToken> tokens,
+                                        const Tokenizer& tokenizer);
+// What a token adds to a text; special tokens by their names.
+std::string shown_bytes(const Tokenizer& tokenizer, std::int32_t id);
+
+// An event of a stream with a type.
+std::string typed_event(const nlohmann::ordered_json& json);
 
 }  // namespace piton

@@ -10,8 +10,8 @@
 
 #include "base/error.h"
 #include "generate/constraints/run_breakers.h"
+#include "serve/http/request_error.h"
 #include "serve/loop_turn.h"
-#include "serve/request_error.h"
 
 namespace piton {
 namespace {

@@ -6,8 +6,8 @@
 #include <bit>
 #include <cmath>
 
-#include "serve/request_error.h"
-#include "serve/request_fields.h"
+#include "serve/http/request_error.h"
+#include "serve/http/request_fields.h"
 #include "serve/text_request.h"
 
 namespace piton {

@@ -4,9 +4,29 @@
 #include "data/instruct/chosen_chat_template.h"
 
 namespace piton {
+namespace {
+
+// Of a reward model, which is asked for no texts.
+class IdleEngine final : public DecodingEngine {
+ public:
+  std::int64_t submit(DecodingRequest) override {
+    throw Error(Fault::kUsage, "the model gives rewards, it writes no texts");
+  }
+  void cancel(std::int64_t) override {}
+  std::vector<DecodingEvent> step() override { return {}; }
+  bool idle() const override { return true; }
+  DecodingCounts counts() const override { return {}; }
+};
+
+}  // namespace
 
 PreparedModel::PreparedModel(Model& model, Names names, std::int64_t texts)
-    : model_(model), names_(std::move(names)), engine_(model.make_engine({.texts = texts})) {
+    : model_(model), names_(std::move(names)) {
+  if (gives_rewards()) {
+    engine_ = std::make_unique<IdleEngine>();
+  } else {
+    engine_ = model.make_engine({.texts = texts});
+  }
   static_cast<void>(model.require_tokenizer());
   const ChatTemplateFiles& files = model.chat_templates();
   const std::string& wanted = names_.chat_template;
@@ -40,6 +60,12 @@ std::vector<std::int32_t> PreparedModel::encode_prompt(const std::string& text) 
   const auto first = special.bos && add ? special.bos : special.eod ? special.eod : special.bos;
   if (first) ids.push_back(*first);
   return ids;
+}
+
+std::vector<float> PreparedModel::embed(const std::vector<std::int32_t>& ids,
+                                        std::optional<std::int64_t> adapter) {
+  if (!gives_rewards()) return model_.embedding(ids, names_.pooling, adapter);
+  return {static_cast<float>(model_.rewards(std::span(&ids, 1)).front())};
 }
 
 const ChatTemplate* PreparedModel::chat_template(bool with_tools) const {

@@ -26,6 +26,8 @@ class ServedModel {
   // Ids that end every text.
   virtual const std::vector<std::int32_t>& ends() const = 0;
   virtual std::vector<std::int32_t> encode_prompt(const std::string& text) const = 0;
+  // A reward model: it writes no texts, and embed() gives the reward of a text, one number.
+  virtual bool gives_rewards() const = 0;
   // The template for conversations with or without tools; null if there is none.
   virtual const ChatTemplate* chat_template(bool with_tools) const = 0;
 

@@ -2,19 +2,20 @@
 
 #include <algorithm>
 #include <array>
-#include <iterator>
 #include <random>
 
 #include "base/error.h"
 #include "base/seconds.h"
-#include "serve/answers.h"
 #include "serve/chat_page.h"
+#include "serve/completion_request.h"
+#include "serve/conversation_request.h"
 #include "serve/embedding_request.h"
-#include "serve/reasoning_text.h"
-#include "serve/request_error.h"
-#include "serve/request_fields.h"
-#include "serve/tool_calls.h"
-#include "serve/written_text.h"
+#include "serve/http/json_line.h"
+#include "serve/http/request_error.h"
+#include "serve/http/request_fields.h"
+#include "serve/message_answer.h"
+#include "serve/rerank_request.h"
+#include "serve/text_writing.h"
 #include "text/unicode/utf8.h"
 
 namespace piton {
@@ -23,25 +24,46 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Json = nlohmann::ordered_json;
 
-constexpr std::chrono::milliseconds kLookAtClient{100};
-
-std::int64_t seconds_since_1970() {
-  return std::chrono::duration_cast<std::chrono::seconds>(
-             std::chrono::system_clock::now().time_since_epoch())
-      .count();
-}
-
 HttpAnswer json_answer(const Json& json, int status = 200) {
   return {.status = status, .body = json_line(json)};
 }
 
-HttpAnswer error_answer(const RequestError& error) {
-  return json_answer(error.json(), error.status());
+constexpr std::string_view kMessages = "/v1/messages";
+constexpr std::string_view kCountTokens = "/v1/messages/count_tokens";
+
+// In the form of the service whose path it is.
+HttpAnswer error_answer(const std::string& path, const RequestError& error) {
+  const bool is_message = path == kMessages || path == kCountTokens;
+  return json_answer(is_message ? message_error_json(error) : error.json(), error.status());
 }
 
-constexpr auto kPaths = std::to_array<std::string_view>(
-    {"/", "/health", "/metrics", "/v1/models", "/v1/completions", "/v1/chat/completions",
-     "/v1/embeddings", "/tokenize", "/detokenize"});
+// Requests for texts.
+struct TextPath {
+  std::string_view path;
+  TextRequest (*read)(const Json& body, const ServedModel& model, const RequestLimits& limits);
+};
+constexpr auto kTextPaths = std::to_array<TextPath>({
+    {"/v1/completions", read_completion_request},
+    {"/v1/chat/completions", read_chat_request},
+    {"/v1/responses", read_response_request},
+    {kMessages, read_message_request},
+});
+
+constexpr auto kOtherPaths = std::to_array<std::string_view>(
+    {"/", "/health", "/metrics", "/v1/models", "/v1/embeddings", "/v1/rerank", "/rerank",
+     kCountTokens, "/tokenize", "/detokenize"});
+
+bool is_path(std::string_view path) {
+  return std::ranges::find(kTextPaths, path, &TextPath::path) != kTextPaths.end() ||
+         std::ranges::find(kOtherPaths, path) != kOtherPaths.end();
+}
+
+// Of answers without a text.
+Json prompt_usage(const std::vector<std::vector<std::int32_t>>& texts) {
+  std::int64_t tokens = 0;
+  for (const auto& text : texts) tokens += std::ssize(text);
+  return {{"prompt_tokens", tokens}, {"total_tokens", tokens}};
+}
 
 // Takes as long for a wrong key as for the right one, so that its time tells nothing.
 bool equal_keys(std::string_view a, std::string_view b) {
@@ -54,223 +76,6 @@ bool equal_keys(std::string_view a, std::string_view b) {
 }
 
 }  // namespace
-
-// One request for texts while it is answered.
-class TextService::Writing {
- public:
-  Writing(TextService& service, TextRequest request, const HttpClient& client)
-      : service_(service),
-        request_(std::move(request)),
-        form_(request_, service.model_,
-              fmt::format("{}-{:016x}", request_.chat ? "chatcmpl" : "cmpl", service.next_id_++),
-              seconds_since_1970()) {
-    const Tokenizer& tokenizer = service.model_.tokenizer();
-    const std::vector<TextToWrite> all = request_.texts();
-    for (std::size_t i = 0; i < all.size(); ++i) {
-      const auto& prompt = request_.prompts[request_.prompt_of(i)];
-      texts_.emplace_back(tokenizer, prompt, request_.stop, request_.ends);
-      reasoning_.emplace_back(request_.reasoning);
-      tool_calls_.emplace_back(request_.tools);
-      if (i % static_cast<std::size_t>(request_.samples) == 0) usage_.prompt += std::ssize(prompt);
-    }
-    if (request_.reasoning != ReasoningPlace::kNone) usage_.reasoning = 0;
-    if (request_.echo) read_prompts(client);
-    if (request_.generates) job_ = service.loop_.submit(all);
-  }
-
-  const TextRequest& request() const { return request_; }
-
-  HttpAnswer whole(const HttpClient& client) {
-    shown_.resize(texts_.size());
-    write(
-        [&](std::size_t i, const std::string& written) {
-          const ReasoningText::Parts parts = parts_of(i, written);
-          shown_[i].reasoning += parts.reasoning;
-          shown_[i].answer += parts.answer;
-          return true;
-        },
-        client);
-    std::vector<AnswerForm::Choice> choices;
-    std::vector<std::vector<GeneratedToken>> tokens(texts_.size());
-    std::vector<std::vector<std::int64_t>> offsets(texts_.size());
-    for (std::size_t i = 0; i < texts_.size(); ++i) {
-      const Echo* echo = echo_of(i);
-      if (echo != nullptr) {
-        tokens[i] = echo->tokens;
-        offsets[i] = echo->offsets;
-      }
-      tokens[i].insert(tokens[i].end(), texts_[i].tokens().begin(), texts_[i].tokens().end());
-      for (const std::int64_t offset : texts_[i].offsets())
-        offsets[i].push_back(begin_of(i) + offset);
-      choices.push_back({.text = (echo != nullptr ? echo->text : "") + shown_[i].answer,
-                         .reasoning = shown_[i].reasoning,
-                         .tokens = tokens[i],
-                         .offsets = offsets[i],
-                         .first_is_unknown = echo != nullptr,
-                         .reason = reason_of(i),
-                         .calls = calls_of(i)});
-    }
-    return json_answer(form_.whole(choices, usage_));
-  }
-
-  void stream(const HttpAnswer::Write& to_client, const HttpClient& client) {
-    bool connected = true;
-    const auto send = [&](const Json& json) {
-      connected = connected && to_client(stream_event(json));
-      return connected;
-    };
-    for (std::size_t i = 0; i < texts_.size(); ++i) {
-      if (request_.chat) send(form_.first_part(i));
-      if (const Echo* echo = echo_of(i)) {
-        send(form_.part(i, {.text = echo->text,
-                            .tokens = echo->tokens,
-                            .offsets = echo->offsets,
-                            .first_is_unknown = true}));
-      }
-    }
-    try {
-      write(
-          [&](std::size_t i, const std::string& written) {
-            const ReasoningText::Parts parts = parts_of(i, written);
-            const std::span<const GeneratedToken> all = texts_[i].tokens();
-            const auto last = all.last(std::min<std::size_t>(all.size(), 1));
-            if (!parts.answer.empty() || !parts.reasoning.empty() || request_.likeliest) {
-              const std::int64_t offset =
-                  begin_of(i) + (last.empty() ? 0 : texts_[i].offsets().back());
-              send(form_.part(i, {.text = parts.answer,
-                                  .reasoning = parts.reasoning,
-                                  .tokens = last,
-                                  .offsets = {&offset, last.size()}}));
-            }
-            if (texts_[i].finished()) {
-              const std::vector<FunctionCall> calls = calls_of(i);
-              if (!calls.empty()) send(form_.calls_part(i, calls));
-              send(form_.last_part(i, reason_of(i), !calls.empty()));
-            }
-            return connected;
-          },
-          client);
-      if (!request_.generates) {
-        for (std::size_t i = 0; i < texts_.size(); ++i) send(form_.last_part(i, reason_of(i)));
-      }
-      if (request_.stream_usage) send(form_.usage_part(usage_));
-      if (connected) to_client("data: [DONE]\n\n");
-    } catch (const RequestError& error) {  // the status was sent long ago
-      send(error.json());
-    }
-  }
-
- private:
-  struct Echo {
-    std::string text;
-    std::int64_t characters = 0;         // of `text`
-    std::vector<GeneratedToken> tokens;  // the first has no likelihood; none without logprobs
-    std::vector<std::int64_t> offsets;   // of `tokens`
-  };
-
-  // Throws RequestError.
-  void check_time_and(const HttpClient& client) const {
-    if (Clock::now() > begin_ + service_.options_.deadline)
-      throw RequestError(504, "", "the answer took longer than the server's time limit");
-    if (!client.is_connected()) throw RequestError(499, "", "the client has closed the connection");
-  }
-
-  void read_prompts(const HttpClient& client) {
-    for (const auto& prompt : request_.prompts) {
-      Echo& echo = echoes_.emplace_back();
-      PromptText shown = prompt_text(service_.model_.tokenizer(), prompt);
-      echo.text = std::move(shown.text);
-      echo.characters = characters(echo.text);
-      if (!request_.likeliest) continue;
-      echo.offsets = std::move(shown.offsets);
-      echo.tokens.push_back({{prompt.front(), 0}, {}});
-      if (prompt.size() == 1) continue;
-      const std::unique_ptr<WritingJob> job =
-          service_.loop_.submit_to_score(prompt, *request_.likeliest, request_.adapter);
-      std::optional<WritingJob::Event> event;
-      while (!(event = job->next(kLookAtClient))) check_time_and(client);
-      std::ranges::move(event->scored, std::back_inserter(echo.tokens));
-    }
-  }
-
-  const Echo* echo_of(std::size_t text) const {
-    return request_.echo ? &echoes_[request_.prompt_of(text)] : nullptr;
-  }
-
-  // Characters before the text, in its answer.
-  std::int64_t begin_of(std::size_t text) const {
-    const Echo* echo = echo_of(text);
-    return echo != nullptr ? echo->characters : 0;
-  }
-
-  // The next parts of a text that has grown by `written`. After its last one calls_of() is known.
-  ReasoningText::Parts parts_of(std::size_t text, const std::string& written) {
-    ReasoningText::Parts parts = reasoning_[text].push(written);
-    parts.answer = tool_calls_[text].push(parts.answer);
-    if (!texts_[text].finished()) return parts;
-    ReasoningText::Parts rest = reasoning_[text].finish();
-    parts.reasoning += rest.reasoning;
-    parts.answer += tool_calls_[text].push(rest.answer);
-    parts.answer += tool_calls_[text].finish();
-    return parts;
-  }
-
-  std::vector<FunctionCall> calls_of(std::size_t text) const {
-    std::vector<FunctionCall> calls = tool_calls_[text].calls();
-    if (!request_.several_calls && calls.size() > 1) calls.resize(1);
-    return calls;
-  }
-
-  FinishReason reason_of(std::size_t text) const {
-    return request_.generates ? texts_[text].reason() : FinishReason::kLength;
-  }
-
-  // Reads tokens until all texts are finished; `each` gets the new text of one, and returns false
-  // if the client is gone. Throws RequestError.
-  template <typename Each>
-  void write(Each&& each, const HttpClient& client) {
-    std::size_t left = request_.generates ? texts_.size() : 0;
-    while (left > 0) {
-      const auto event = job_->next(kLookAtClient);
-      if (Clock::now() > begin_ + service_.options_.deadline) {
-        job_.reset();
-        throw RequestError(504, "", "the answer took longer than the server's time limit");
-      }
-      if (!event) {
-        if (client.is_connected()) continue;
-        job_.reset();
-        throw RequestError(499, "", "the client has closed the connection");
-      }
-      WrittenText& text = texts_[event->text];
-      if (text.finished()) continue;
-      // A constraint may allow the empty text alone, which has no token.
-      if (event->token.id >= 0 && usage_.written++ == 0)
-        service_.metrics_.add_first_token(seconds_since(begin_));
-      if (reasoning_[event->text].is_inside()) ++*usage_.reasoning;
-      const std::string part = text.push(event->token, event->finish);
-      if (text.finished()) {
-        --left;
-        job_->cancel(event->text);
-      }
-      if (!each(event->text, part)) {
-        job_.reset();
-        return;
-      }
-    }
-  }
-
-  TextService& service_;
-  TextRequest request_;
-  AnswerForm form_;
-  std::vector<WrittenText> texts_;
-  std::vector<ReasoningText> reasoning_;     // in them
-  std::vector<ToolCallText> tool_calls_;     // in what comes after it
-  std::vector<ReasoningText::Parts> shown_;  // of whole answers
-  std::vector<Echo> echoes_;                 // of each prompt
-  std::unique_ptr<WritingJob> job_;
-  TokenUsage usage_;
-  Clock::time_point begin_ = Clock::now();
-};
 
 TextService::TextService(ServedModel& model, DecodingLoop& loop, ServiceOptions options)
     : model_(model),
@@ -296,14 +101,14 @@ HttpAnswer TextService::answer(const HttpRequest& request, const HttpClient& cli
   try {
     answer = routed(request, client);
   } catch (const RequestError& error) {
-    answer = error_answer(error);
+    answer = error_answer(request.path, error);
   } catch (const Error& error) {
-    answer = error_answer(RequestError(500, "", error.what()));
+    answer = error_answer(request.path, RequestError(500, "", error.what()));
   } catch (const std::exception& error) {
-    answer = error_answer(RequestError(500, "", fmt::format("internal: {}", error.what())));
+    answer = error_answer(request.path,
+                          RequestError(500, "", fmt::format("internal: {}", error.what())));
   }
-  const bool known = std::find(kPaths.begin(), kPaths.end(), request.path) != kPaths.end();
-  const std::string path = known ? request.path : "other";
+  const std::string path = is_path(request.path) ? request.path : "other";
   if (!answer.stream) {
     metrics_.add_request(path, answer.status, seconds_since(begin));
     return answer;
@@ -320,9 +125,15 @@ void TextService::check_key(const HttpRequest& request) const {
   if (options_.api_key.empty()) return;
   constexpr std::string_view kScheme = "Bearer ";
   std::string_view given = request.authorization;
-  if (!given.starts_with(kScheme))
-    throw RequestError(401, "", "no API key: send the header Authorization: Bearer KEY");
-  given.remove_prefix(kScheme.size());
+  if (given.starts_with(kScheme)) {
+    given.remove_prefix(kScheme.size());
+  } else {
+    given = request.api_key;
+  }
+  if (given.empty()) {
+    throw RequestError(401, "",
+                       "no API key: send the header Authorization: Bearer KEY, or x-api-key: KEY");
+  }
   if (!equal_keys(given, options_.api_key)) throw RequestError(401, "", "the API key is wrong");
 }
 
@@ -342,8 +153,7 @@ HttpAnswer TextService::routed(const HttpRequest& request, const HttpClient& cli
     return json_answer({{"status", "ok"}});
   }
   const bool is_model = path.starts_with("/v1/models/");
-  if (!is_model && std::find(kPaths.begin(), kPaths.end(), path) == kPaths.end())
-    throw RequestError(404, "", "no such path; see docs/serving.md");
+  if (!is_model && !is_path(path)) throw RequestError(404, "", "no such path; see docs/serving.md");
   check_key(request);
   if (is_model || path == "/v1/models") {
     wants(true);
@@ -354,13 +164,21 @@ HttpAnswer TextService::routed(const HttpRequest& request, const HttpClient& cli
     return {.type = "text/plain; version=0.0.4", .body = metrics_.text(loop_.counts())};
   }
   wants(false);
-  if (path == "/v1/embeddings") return embeddings(request, client);
   if (path == "/tokenize") return tokenize(request);
   if (path == "/detokenize") return detokenize(request);
-  const Json body = request_object(request.body);
-  return text(path == "/v1/completions" ? read_completion_request(body, model_, options_.limits)
-                                        : read_chat_request(body, model_, options_.limits),
-              client);
+  const bool ranks = path == "/v1/rerank" || path == "/rerank";
+  if (ranks != model_.gives_rewards()) {
+    throw RequestError(400, "",
+                       ranks ? "the model predicts tokens and gives documents no score; start the "
+                               "server with a reward model, as piton finetune --stage rm makes"
+                             : "the model gives rewards, it has no texts and no vectors; it "
+                               "answers /v1/rerank");
+  }
+  if (ranks) return rerank(request, client);
+  if (path == "/v1/embeddings") return embeddings(request, client);
+  if (path == kCountTokens) return count_tokens(request);
+  const auto* const found = std::ranges::find(kTextPaths, path, &TextPath::path);
+  return text(found->read(request_object(request.body), model_, options_.limits), client);
 }
 
 HttpAnswer TextService::models(const HttpRequest& request) const {
@@ -411,27 +229,52 @@ HttpAnswer TextService::detokenize(const HttpRequest& request) const {
   return json_answer({{"prompt", replace_bad_utf8(model_.tokenizer().decode(ids))}});
 }
 
-HttpAnswer TextService::embeddings(const HttpRequest& request, const HttpClient& client) {
-  const EmbeddingRequest asked = read_embedding_request(request_object(request.body), model_);
+std::vector<std::vector<float>> TextService::embedded(
+    const std::vector<std::vector<std::int32_t>>& texts, std::optional<std::int64_t> adapter,
+    const HttpClient& client) {
   const Clock::time_point begin = Clock::now();
-  Json data = Json::array();
-  std::int64_t tokens = 0;
-  for (std::size_t i = 0; i < asked.texts.size(); ++i) {
+  std::vector<std::vector<float>> vectors;
+  for (const auto& text : texts) {
     if (Clock::now() > begin + options_.deadline)
       throw RequestError(504, "", "the answer took longer than the server's time limit");
     if (!client.is_connected()) throw RequestError(499, "", "the client has closed the connection");
-    data.push_back(embedding_json(i, loop_.embed(asked.texts[i], asked.adapter), asked.base64));
-    tokens += std::ssize(asked.texts[i]);
+    vectors.push_back(loop_.embed(text, adapter));
   }
+  return vectors;
+}
+
+HttpAnswer TextService::embeddings(const HttpRequest& request, const HttpClient& client) {
+  const EmbeddingRequest asked = read_embedding_request(request_object(request.body), model_);
+  const auto vectors = embedded(asked.texts, asked.adapter, client);
+  Json data = Json::array();
+  for (std::size_t i = 0; i < vectors.size(); ++i)
+    data.push_back(embedding_json(i, vectors[i], asked.base64));
   return json_answer({{"object", "list"},
                       {"data", std::move(data)},
                       {"model", model_.name_of(asked.adapter)},
-                      {"usage", {{"prompt_tokens", tokens}, {"total_tokens", tokens}}}});
+                      {"usage", prompt_usage(asked.texts)}});
+}
+
+HttpAnswer TextService::rerank(const HttpRequest& request, const HttpClient& client) {
+  const RerankRequest asked = read_rerank_request(request_object(request.body), model_);
+  std::vector<float> rewards;
+  for (const auto& one : embedded(asked.texts, std::nullopt, client)) rewards.push_back(one.at(0));
+  return json_answer({{"object", "list"},
+                      {"id", fmt::format("rerank-{:016x}", next_id_++)},
+                      {"model", model_.name()},
+                      {"results", rerank_results(asked, rewards)},
+                      {"usage", prompt_usage(asked.texts)}});
+}
+
+HttpAnswer TextService::count_tokens(const HttpRequest& request) const {
+  const auto prompt = read_message_prompt(request_object(request.body), model_);
+  return json_answer({{"input_tokens", prompt.size()}});
 }
 
 HttpAnswer TextService::text(TextRequest request, const HttpClient& client) {
-  const auto writing = std::make_shared<Writing>(*this, std::move(request), client);
-  if (!writing->request().stream) return writing->whole(client);
+  const WritingPlace place{model_, loop_, metrics_, options_.deadline};
+  const auto writing = std::make_shared<TextWriting>(place, std::move(request), next_id_++, client);
+  if (!writing->request().stream) return json_answer(writing->whole(client));
   return {.type = "text/event-stream",
           .stream = [writing](const HttpAnswer::Write& write, const HttpClient& reader) {
             writing->stream(write, reader);

@@ -1,5 +1,5 @@
-// The paths of the server: OpenAI's under /v1, /tokenize, /detokenize, /health, /metrics, and the
-// chat page at /.
+// The paths of the server: OpenAI's and Anthropic's under /v1, /tokenize, /detokenize, /health,
+// /metrics, and the chat page at /.
 #pragma once
 
 #include <atomic>
@@ -8,7 +8,7 @@
 #include <string>
 
 #include "serve/decoding_loop.h"
-#include "serve/http_server.h"
+#include "serve/http/http_server.h"
 #include "serve/served_model.h"
 #include "serve/server_metrics.h"
 #include "serve/text_request.h"
@@ -16,7 +16,7 @@
 namespace piton {
 
 struct ServiceOptions {
-  std::string api_key;  // "": none is needed
+  std::string api_key;  // that clients send in one of two headers; "": none is needed
   RequestLimits limits;
   std::chrono::milliseconds deadline{600'000};  // from a request to the end of its answer
 };
@@ -33,13 +33,17 @@ class TextService {
   static std::string error_body(int status);
 
  private:
-  class Writing;
-
   HttpAnswer routed(const HttpRequest& request, const HttpClient& client);
   HttpAnswer models(const HttpRequest& request) const;
   HttpAnswer tokenize(const HttpRequest& request) const;
   HttpAnswer detokenize(const HttpRequest& request) const;
   HttpAnswer embeddings(const HttpRequest& request, const HttpClient& client);
+  HttpAnswer rerank(const HttpRequest& request, const HttpClient& client);
+  // ServedModel::embed() of each text. Throws RequestError.
+  std::vector<std::vector<float>> embedded(const std::vector<std::vector<std::int32_t>>& texts,
+                                           std::optional<std::int64_t> adapter,
+                                           const HttpClient& client);
+  HttpAnswer count_tokens(const HttpRequest& request) const;
   HttpAnswer text(TextRequest request, const HttpClient& client);
   void check_key(const HttpRequest& request) const;
 

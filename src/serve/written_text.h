@@ -53,6 +53,8 @@ class WrittenText {
   // A stop word was met, or the last token was pushed.
   bool finished() const { return reason_ != FinishReason::kNone; }
   FinishReason reason() const { return reason_; }
+  // The one that was met, or "".
+  std::string stop_word() const { return std::string(stop_.word()); }
   const std::string& text() const { return text_; }
   const std::vector<GeneratedToken>& tokens() const { return tokens_; }
   // Of tokens(), as those of PromptText, in text(): those of a stop word are at its end.

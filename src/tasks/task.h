@@ -122,6 +122,7 @@ struct Task {
   // runs to its end in `program_seconds`.
   std::string (*program)(const CodeQuestion& question, std::string_view answer) = nullptr;
   double program_seconds = 0;
+  std::vector<std::int64_t> pass_at = {1};  // the k of its metrics pass@k
 
   std::vector<std::string> metrics;  // of task_scores.h
 };

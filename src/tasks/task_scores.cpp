@@ -121,18 +121,28 @@ SampleScore score_instructions(const TaskSample& sample, const SampleResponse& r
   return score;
 }
 
+SampleScore score_programs(const Task& task, const SampleResponse& response) {
+  const std::vector<std::string>& verdicts = response.verdicts;
+  const auto passed = std::ranges::count(verdicts, kPassed);
+  SampleScore score{.correct = passed > 0};
+  if (verdicts.size() == 1) score.answer = verdicts.front();
+  if (verdicts.size() > 1) score.answer = fmt::format("{} of {} passed", passed, verdicts.size());
+  // Without the 1 at its end: "pass@", "pass_at_".
+  const std::string name = task.metrics.front().substr(0, task.metrics.front().size() - 1);
+  for (const std::int64_t k : task.pass_at) {
+    // Before the programs have run there is no verdict.
+    const double value = verdicts.empty() ? 0 : pass_at_k(std::ssize(verdicts), passed, k);
+    score.metrics.push_back(
+        {.metric = name + std::to_string(k), .filter = task.filters.front().name, .value = value});
+  }
+  return score;
+}
+
 SampleScore score_text(const Task& task, const TaskSample& sample, const SampleResponse& response) {
   if (task.has_needles) return score_needle(sample, response);
   if (task.has_instructions) return score_instructions(sample, response);
+  if (task.program != nullptr) return score_programs(task, response);
   SampleScore score;
-  if (task.program != nullptr) {
-    score.correct = response.verdict == kPassed;
-    score.answer = response.verdict;
-    score.metrics = {{.metric = task.metrics.front(),
-                      .filter = task.filters.front().name,
-                      .value = score.correct ? 1.0 : 0.0}};
-    return score;
-  }
   const auto normal = [&](const std::string& answer) {
     return task.normalize == nullptr ? answer : task.normalize(answer);
   };
@@ -188,6 +198,16 @@ double final_value(const std::string& metric, const Sums& sums) {
 }
 
 }  // namespace
+
+double pass_at_k(std::int64_t n, std::int64_t c, std::int64_t k) {
+  PITON_ASSERT(c >= 0 && c <= n && k >= 1 && k <= n);
+  if (n - c < k) return 1;
+  // C(n - c, k) / C(n, k), of which most factors are in both.
+  double none = 1;
+  for (std::int64_t i = n - c + 1; i <= n; ++i)
+    none *= 1 - static_cast<double>(k) / static_cast<double>(i);
+  return 1 - none;
+}
 
 SampleScore score_sample(const Task& task, const TaskSample& sample,
                          const SampleResponse& response) {

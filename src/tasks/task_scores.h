@@ -11,7 +11,8 @@
 //                     share; ..._loose_acc: also without its first or last line or its stars
 //   inst_checked      the share of instructions that can be checked; prompts with others do not
 //                     count in prompt_level_...
-//   pass@1            the program of the answer runs to its end
+//   pass@1            the program of the answer runs to its end; of several answers pass@k is the
+//                     chance that one of k passes (pass_at_k())
 //   score             of needlebench: needle_score() of the text (needlebench.h); acc: it has the
 //                     keyword
 //                     of rewardbench: of a section the mean of the accuracies of its subsets, with
@@ -35,8 +36,9 @@ namespace piton {
 struct SampleResponse {
   std::vector<double> log_likelihoods;  // kPreference: the rewards of both answers
   std::vector<bool> greedy;             // each token of the continuation is the likeliest one
-  std::string text;
-  std::string verdict;  // of an answer that is code: kPassed, or why it failed; "": was not run
+  std::string text;                     // of several answers the first
+  std::vector<std::string> texts;       // all, if there are several
+  std::vector<std::string> verdicts;    // of answers that are code: kPassed, or why they failed
   bool operator==(const SampleResponse&) const = default;
 };
 
@@ -72,6 +74,10 @@ struct GroupScore {
   std::int64_t samples = 0;
   std::vector<MetricValue> values;
 };
+
+// The chance that one of k answers passes, of n that were drawn, of which c pass:
+// 1 - C(n - c, k) / C(n, k) (Chen et al. 2021, arXiv:2107.03374). k <= n.
+double pass_at_k(std::int64_t n, std::int64_t c, std::int64_t k);
 
 // The metrics of some samples of a task. `subjects`: the subject of each score. The standard error
 // over several subjects is pooled (pooled_sample_stderr of lm-evaluation-harness).

@@ -7,9 +7,11 @@
 
 #include "base/error.h"
 #include "device/host_device.h"
+#include "serve/completion_request.h"
+#include "serve/conversation_request.h"
 #include "serve/embedding_request.h"
-#include "serve/request_error.h"
-#include "serve/request_fields.h"
+#include "serve/http/request_error.h"
+#include "serve/http/request_fields.h"
 #include "serve/text_request.h"
 #include "serve/text_service.h"
 #include "support/scripted_served_model.h"
@@ -38,11 +40,13 @@ void or_refused(Read&& read) {
   }
 }
 
-void read_texts_to_write(const FuzzedModel& model, std::string_view body, bool chat) {
+using ReadsRequest = piton::TextRequest (*)(const nlohmann::ordered_json& body,
+                                            const piton::ServedModel& model,
+                                            const piton::RequestLimits& limits);
+
+void read_texts_to_write(const FuzzedModel& model, std::string_view body, ReadsRequest read) {
   const piton::RequestLimits limits{.new_tokens = model.longest_sequence()};
-  const auto json = piton::request_object(body);
-  const piton::TextRequest request = chat ? piton::read_chat_request(json, model, limits)
-                                          : piton::read_completion_request(json, model, limits);
+  const piton::TextRequest request = read(piton::request_object(body), model, limits);
   request.sampling.check(model.vocabulary());
   PITON_ASSERT(!request.adapter || *request.adapter < std::ssize(model.adapters()));
   for (const piton::TextToWrite& text : request.texts()) {
@@ -66,8 +70,9 @@ void read_texts_to_embed(const FuzzedModel& model, std::string_view body) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   static FuzzedModel& model = model_with_adapters();
   const std::string_view body(reinterpret_cast<const char*>(data), size);
-  or_refused([&] { read_texts_to_write(model, body, /*chat=*/false); });
-  or_refused([&] { read_texts_to_write(model, body, /*chat=*/true); });
+  for (const ReadsRequest read : {piton::read_completion_request, piton::read_chat_request,
+                                  piton::read_response_request, piton::read_message_request})
+    or_refused([&] { read_texts_to_write(model, body, read); });
   or_refused([&] { read_texts_to_embed(model, body); });
 
   static piton::HostDevice device;
@@ -77,14 +82,18 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   static piton::DecodingLoop loop(model, *ranks, {});
   static piton::TextService service(model, loop, {});
   const auto ask = [&](const char* method, std::string path, std::string_view sent) {
-    const piton::HttpAnswer answer = service.answer(
-        {.method = method, .path = std::move(path), .authorization = {}, .body = std::string(sent)},
-        NeverGone());
+    const piton::HttpAnswer answer = service.answer({.method = method,
+                                                     .path = std::move(path),
+                                                     .authorization = {},
+                                                     .api_key = {},
+                                                     .body = std::string(sent)},
+                                                    NeverGone());
     PITON_ASSERT(answer.status == 200 || answer.status == 400 || answer.status == 404,
                  "status {}: {}", answer.status, answer.body);
   };
   ask("POST", "/tokenize", body);
   ask("POST", "/detokenize", body);
+  ask("POST", "/v1/messages/count_tokens", body);
   ask("GET", "/v1/models/" + std::string(body), "");
   return 0;
 }

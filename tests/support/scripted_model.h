@@ -19,6 +19,8 @@ class ScriptedModel final : public EvaluatedModel {
   std::function<std::string(const std::string& prompt)> answer = [](const std::string&) {
     return "";
   };
+  // The same where answers are drawn.
+  std::function<std::string(const std::string& prompt, std::uint64_t draw)> drawn;
   std::function<double(const std::string& text)> reward = [](const std::string& text) {
     return static_cast<double>(std::ssize(text));
   };
@@ -52,9 +54,12 @@ class ScriptedModel final : public EvaluatedModel {
     return all;
   }
   std::vector<std::string> generate(std::span<const std::vector<std::int32_t>> prompts,
-                                    const TextEnd&) override {
+                                    const TextEnd&, const AnswerDraws& draws) override {
     std::vector<std::string> texts;
     for (const auto& prompt : prompts) texts.push_back(answer(tokenizer_->decode(prompt)));
+    for (std::size_t i = 0; i < draws.draws.size(); ++i)
+      texts[i] = drawn(tokenizer_->decode(prompts[i]), draws.draws[i]);
+    if (generated >= fails_after) throw std::runtime_error("killed");
     generated += std::ssize(prompts);
     return texts;
   }

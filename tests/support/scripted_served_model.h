@@ -114,6 +114,7 @@ class ScriptedServedModel final : public ServedModel {
   ScriptedEngine engine_of_it;
   std::vector<std::string> adapter_names;
   std::optional<std::int32_t> bos;  // before each prompt
+  bool is_reward_model = false;     // whose reward is the number of tokens
   ChatTemplate template_of_it{
       "{%- if messages[0].content == 'raise' %}{{ raise_exception('no') }}{% endif -%}"
       "{%- if tools %}T{{ tools | length }};{% endif -%}"
@@ -137,12 +138,14 @@ class ScriptedServedModel final : public ServedModel {
     if (bos) ids.insert(ids.begin(), *bos);
     return ids;
   }
+  bool gives_rewards() const override { return is_reward_model; }
   const ChatTemplate* chat_template(bool) const override { return &template_of_it; }
   DecodingEngine& engine() override { return engine_of_it; }
   // 3 and 4 times the first id, so that the direction is always the same.
   std::vector<float> embed(const std::vector<std::int32_t>& ids,
                            std::optional<std::int64_t> adapter) override {
     if (ids[0] == '!') throw Error(Fault::kUsage, "score: refused");
+    if (is_reward_model) return {static_cast<float>(ids.size())};
     const auto first = static_cast<float>(ids[0]);
     if (adapter) return {-4 * first, 3 * first};
     return {3 * first, -4 * first};

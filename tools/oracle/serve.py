@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Compares `piton serve` with the clients that people use: openai (PyPI) and jsonschema (PyPI).
+"""Compares `piton serve` with the clients that people use: openai, anthropic and jsonschema (PyPI).
 
     serve.py PITON MODEL [--schemas N] [--seed S]
 
 MODEL is any folder that `piton serve --load` takes; a run of a few steps is enough. Checks that the
-official client reads every kind of answer, streaming and not; that a stream joins to the answer
-that is not one; that errors are the client's classes; that answers under N random JSON schemas and
+official clients read every kind of answer, streaming and not; that a stream joins to the answer
+that is not one; that the three interfaces for conversations write the same text; that errors are the client's classes; that answers under N random JSON schemas and
 regular expressions are accepted by jsonschema and by Python's re. Prints one line a check, exits
 with 1 at the first difference.
 """
@@ -20,12 +20,14 @@ import sys
 import tempfile
 import threading
 
+import anthropic
 import jsonschema
 import openai
 
 TEMPLATE = (
     "{% if tools %}{{ tools | length }} tools\n{% endif %}"
     "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}assistant:"
+    "{% if think %}<think>{% endif %}"
 )
 KEY = "secret"
 
@@ -55,6 +57,15 @@ class Server:
 
     def client(self, key=KEY):
         return openai.OpenAI(base_url=self.url + "v1", api_key=key, max_retries=0, timeout=120)
+
+    def messages_client(self, key=KEY):
+        # The answers are checked, not only read.
+        return anthropic.Anthropic(base_url=self.url, api_key=key, max_retries=0, timeout=120,
+                                   _strict_response_validation=True)
+
+    def strict_client(self):
+        return openai.OpenAI(base_url=self.url + "v1", api_key=KEY, max_retries=0, timeout=120,
+                             _strict_response_validation=True)
 
     def stop(self):
         self.process.send_signal(signal.SIGTERM)
@@ -156,6 +167,130 @@ def check_embeddings(client):
     check(plain.data[0].embedding == plain.data[2].embedding, "one text, two vectors")
     check(plain.data[0].embedding != plain.data[1].embedding, "two texts, one vector")
     print("embeddings: float and base64 agree")
+
+
+PARAMETERS = {"type": "object", "required": ["a"], "additionalProperties": False,
+              "properties": {"a": {"type": "integer", "minimum": 0, "maximum": 99}}}
+THINKS = {"chat_template_kwargs": {"think": True}}
+
+
+def without_ids(value):
+    """An answer without what differs between two answers."""
+    if isinstance(value, list):
+        return [without_ids(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    return {k: without_ids(v) for k, v in value.items() if k not in ("id", "call_id", "created_at", "stop_details")}
+
+
+def check_responses(client):
+    tools = [{"type": "function", "name": name, "parameters": PARAMETERS, "strict": True} for name in ("f", "g")]
+    schema = {"type": "json_schema", "name": "n", "schema": PARAMETERS, "strict": True}
+    ask = {"model": "m", "input": [{"role": "user", "content": [{"type": "input_text", "text": "q"}]}],
+           "instructions": "s", "max_output_tokens": 30, "extra_body": {"seed": 5}}
+    named = {"type": "function", "name": "g"}
+    for extra in ({}, {"temperature": 0, "metadata": {"a": "b"}}, {"tools": tools, "max_output_tokens": 150},
+                  {"tools": tools, "tool_choice": "required", "max_output_tokens": 150},
+                  {"tools": tools, "tool_choice": named, "max_output_tokens": 150, "parallel_tool_calls": False},
+                  {"text": {"format": schema}, "max_output_tokens": 150},
+                  {"include": ["message.output_text.logprobs"], "top_logprobs": 2},
+                  {"extra_body": {"seed": 5, **THINKS}}, {"store": False, "user": "u", "truncation": "disabled"}):
+        arguments = {**ask, **extra}
+        whole = client.responses.create(**arguments)
+        deltas = {}
+        last = None
+        numbers = []
+        for event in client.responses.create(**arguments, stream=True):
+            numbers.append(event.sequence_number)
+            if event.type.endswith(".delta"):
+                deltas[event.output_index] = deltas.get(event.output_index, "") + event.delta
+            last = event
+        check(numbers == list(range(len(numbers))), f"{extra}: numbers of events")
+        check(last.type in ("response.completed", "response.incomplete"), f"{extra}: ends with {last.type}")
+        check(without_ids(last.response.to_dict()) == without_ids(whole.to_dict()), f"{extra}: the stream differs")
+        for i, item in enumerate(whole.output):
+            text = item.arguments if item.type == "function_call" else "".join(part.text for part in item.content)
+            check(deltas.get(i, "") == text, f"{extra}: parts of item {i}")
+        with client.responses.stream(**{k: v for k, v in arguments.items()}) as stream:
+            for event in stream:
+                pass
+            if last.type == "response.completed":
+                check(stream.get_final_response().output_text == whole.output_text, f"{extra}: the helper's text")
+        if extra.get("tool_choice"):
+            call = whole.output[0]
+            check(call.name in (("f", "g") if extra["tool_choice"] == "required" else ("g",)), f"name {call.name}")
+            jsonschema.validate(json.loads(call.arguments), PARAMETERS)
+            # The answer, sent back with what the tool gave.
+            client.responses.create(model="m", max_output_tokens=5, input=[
+                *ask["input"], *whole.output,
+                {"type": "function_call_output", "call_id": call.call_id, "output": "3"}])
+        if "text" in extra:
+            jsonschema.validate(json.loads(whole.output_text), PARAMETERS)
+        if "top_logprobs" in extra:
+            check(len(whole.output[0].content[0].logprobs[0].top_logprobs) == 2, "top_logprobs")
+    for bad in ({"previous_response_id": "resp_1"}, {"store": True}, {"tools": [{"type": "web_search"}]},
+                {"input": []}, {"background": True}):
+        check(status_of(lambda: client.responses.create(**{**ask, **bad})) == 400, f"{bad} is not refused")
+    print("responses: answers, streams and the client's helper agree")
+
+
+def check_messages(server, client):
+    messages = server.messages_client()
+    tools = [{"name": name, "description": "d", "input_schema": PARAMETERS} for name in ("f", "g")]
+    turns = [{"role": "user", "content": [{"type": "text", "text": "q", "cache_control": {"type": "ephemeral"}}]}]
+    ask = {"model": "m", "messages": turns, "system": "s", "max_tokens": 30, "extra_body": {"seed": 5}}
+    # The package has no arguments of sampling any more; the interface has them.
+    for extra in ({}, {"extra_body": {"temperature": 0}}, {"stop_sequences": ["e", "o", "\n"]},
+                  {"extra_body": {"seed": 5, "top_k": 3, "top_p": 0.9, "temperature": 0.7}},
+                  {"tools": tools, "max_tokens": 150}, {"tools": tools, "tool_choice": {"type": "none"}},
+                  {"tools": tools, "tool_choice": {"type": "any"}, "max_tokens": 150},
+                  {"tools": tools, "tool_choice": {"type": "tool", "name": "g"}, "max_tokens": 150},
+                  {"extra_body": {"seed": 5, **THINKS}}, {"metadata": {"user_id": "u"}}):
+        arguments = {**ask, **extra}
+        whole = messages.messages.create(**arguments)
+        with messages.messages.stream(**arguments) as stream:
+            for _ in stream:
+                pass
+            joined = stream.get_final_message()
+        one, other = without_ids(joined.to_dict()), without_ids(whole.to_dict())
+        check(one == other, f"{extra}: the stream gives {one}, wanted {other}")
+        counted = {k: v for k, v in arguments.items() if k in ("model", "messages", "system", "tools", "tool_choice")}
+        think = THINKS if "chat_template_kwargs" in arguments["extra_body"] else {}
+        count = messages.messages.count_tokens(**counted, extra_body=think).input_tokens
+        check(count == whole.usage.input_tokens, f"{extra}: {count} tokens are counted")
+        if whole.stop_reason == "stop_sequence":
+            check(whole.stop_sequence in extra["stop_sequences"], f"stop sequence {whole.stop_sequence!r}")
+        if extra.get("tool_choice", {}).get("type") in ("any", "tool"):
+            call = whole.content[0]
+            check(whole.stop_reason == "tool_use" and call.type == "tool_use", f"{extra}: no call")
+            jsonschema.validate(call.input, PARAMETERS)
+            messages.messages.create(model="m", max_tokens=5, tools=tools, messages=[
+                *turns, {"role": "assistant", "content": whole.content},
+                {"role": "user", "content": [{"type": "tool_result", "tool_use_id": call.id, "content": "3"}]}])
+        elif not think and "tools" not in extra:
+            stop = extra.get("stop_sequences")
+            body = {"seed": 5, **arguments["extra_body"]}
+            chat = client.chat.completions.create(
+                model="m", messages=[{"role": "system", "content": "s"}, {"role": "user", "content": "q"}],
+                max_tokens=30, stop=stop, extra_body=body)
+            check(whole.content[0].text == chat.choices[0].message.content, f"{extra}: chat completions differ")
+            response = client.responses.create(
+                model="m", instructions="s", input="q", max_output_tokens=30, extra_body={**body, "stop": stop})
+            check(whole.content[0].text == response.output_text, f"{extra}: responses differ")
+    refused = [
+        (anthropic.BadRequestError, lambda: messages.messages.create(**{**ask, "messages": []})),
+        (anthropic.BadRequestError, lambda: messages.messages.create(**ask, tools=[{"name": "f"}])),
+        (anthropic.NotFoundError, lambda: messages.messages.create(**{**ask, "model": "claude"})),
+        (anthropic.AuthenticationError, lambda: server.messages_client("wrong").messages.create(**ask)),
+    ]
+    for kind, call in refused:
+        try:
+            call()
+        except kind as error:
+            check(error.body["error"]["message"], f"{kind.__name__} without a message")
+        else:
+            check(False, f"no {kind.__name__}")
+    print("messages: answers, streams, counts and errors are what the client reads")
 
 
 def status_of(call):
@@ -286,6 +421,8 @@ def main():
         check_answers(client)
         check_offsets(client)
         check_tools(client)
+        check_responses(server.strict_client())
+        check_messages(server, client)
         check_embeddings(client)
         check_errors(server, client)
         check_constraints(client, options.schemas, options.seed)

@@ -82,7 +82,7 @@ std::vector<std::vector<Continuation>> Continuer::sampled(
   std::vector<std::optional<std::int64_t>> adapters;
   for (std::size_t i = 0; i < texts; ++i) {
     ids.push_back(prompts[i / n].ids);
-    draws.push_back(i % n);
+    draws.push_back(prompts[i / n].first_draw + i % n);
     adapters.push_back(prompts[i / n].adapter);
     if (model_.tokenizer() != nullptr) {
       growing[i].decoder.emplace(*model_.tokenizer(), kShown);

@@ -59,10 +59,11 @@ class LoadedModel final : public EvaluatedModel {
     return model_.rewards(texts);
   }
   std::vector<std::string> generate(std::span<const std::vector<std::int32_t>> prompts,
-                                    const TextEnd& end) override {
-    const SamplingOptions sampling{.max_new_tokens = end.max_new_tokens, .greedy = true};
+                                    const TextEnd& end, const AnswerDraws& draws) override {
+    const SamplingOptions sampling = draws.sampling.options(end.max_new_tokens);
     std::vector<Prompt> texts;
     for (const auto& ids : prompts) texts.push_back({.text = "", .ids = ids});
+    for (std::size_t i = 0; i < draws.draws.size(); ++i) texts[i].first_draw = draws.draws[i];
     const BeamOptions no_beams;
     std::vector<std::string> stop = end.stop;
     stop.insert(stop.end(), rules_.ends.begin(), rules_.ends.end());
@@ -147,6 +148,7 @@ std::vector<TaskData> load_tasks(const EvalOptions& options) {
     if (options.max_new_tokens && task.kind == TaskKind::kGeneration)
       task.max_new_tokens = *options.max_new_tokens;
     if (task.kind == TaskKind::kGeneration) task.reasoning_end = options.reasoning_end;
+    if (task.program != nullptr) task.pass_at = pass_at(options);
     if (!options.prompts.prompt_type.empty() && !task.asks_in_chat)
       throw Error(Fault::kUsage, "--prompt-type: works only with mmlu; evaluate {} without it",
                   task.name);
@@ -166,6 +168,8 @@ std::vector<TaskData> load_tasks(const EvalOptions& options) {
     throw Error(Fault::kUsage, "--think-end-token: no --task has generated answers; leave it out");
   if (options.runs_code && std::none_of(all.begin(), all.end(), runs_programs))
     throw Error(Fault::kUsage, "--allow-code-execution: no --task runs programs; leave it out");
+  if (options.sampling.draws() && std::none_of(all.begin(), all.end(), runs_programs))
+    throw Error(Fault::kUsage, "--num-samples: no --task runs programs; leave it out");
   return all;
 }
 
@@ -175,6 +179,11 @@ EvaluationRules rules_for(const EvalOptions& options, const Task& task, bool lea
                         .writes = leads};
   if (task.kind == TaskKind::kPerplexity)
     rules.requests.overlapping_eval = options.overlapping_eval;
+  if (task.program != nullptr) {
+    rules.sampling = options.sampling;
+    rules.sampling.seed = static_cast<std::uint64_t>(options.prompts.seed);
+    rules.requests.answers = rules.sampling.answers;
+  }
   if (!options.save_results.empty())
     rules.journal = fs::path(options.save_results) / (task.name + ".journal");
   return rules;
@@ -260,6 +269,16 @@ void choose_protocol(EvalOptions& options, const OptionSet& set) {
     options.protocol = Protocol::kMindSpeed;
 }
 
+// Command lines of MindSpeed-LLM have these flags, and greedy answers.
+void report_unused_sampling(const EvalOptions& options, const OptionSet& set, Log& log) {
+  if (options.sampling.draws()) return;
+  for (const std::string& name :
+       std::vector<std::string>{"temperature", "top-k", "top-p", "seed"}) {
+    if (!set.given(name) || (name == "seed" && !options.prompts.prompt_type.empty())) continue;
+    log.info(fmt::format("--{}: no meaning here: answers are greedy, as there", name));
+  }
+}
+
 void save(const EvalOptions& options, const std::vector<TaskEvaluation>& evaluations,
           const nlohmann::ordered_json& results, const std::string& settings) {
   const fs::path folder = options.save_results;
@@ -286,8 +305,7 @@ int run_eval(Invocation& invocation) {
   choose_protocol(options, set);
   if (invocation.leads) {
     others.report(invocation.log);
-    if (set.given("seed") && options.prompts.prompt_type.empty())
-      invocation.log.info("--seed: no meaning here: answers are greedy, as there");
+    report_unused_sampling(options, set, invocation.log);
   }
   std::vector<TaskData> tasks;
   std::optional<PythonSandbox> sandbox;

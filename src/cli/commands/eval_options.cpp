@@ -26,6 +26,28 @@ TaskDataOptions data_options(const EvalOptions& options) {
   return data;
 }
 
+std::vector<std::int64_t> pass_at(const EvalOptions& options) {
+  if (!options.pass_at.empty()) return options.pass_at;
+  std::vector<std::int64_t> all = {1};
+  for (const std::int64_t k : {10, 100}) {
+    if (k <= options.sampling.answers) all.push_back(k);
+  }
+  return all;
+}
+
+namespace {
+
+void check_samples(const EvalOptions& options) {
+  options.sampling.check();
+  if (options.pass_at.empty()) return;
+  if (!options.sampling.draws())
+    throw Error(Fault::kUsage, "--pass-at-k: works only with --num-samples; leave it out");
+  for (const std::int64_t k : options.pass_at)
+    check_range("--pass-at-k", k, 1, options.sampling.answers);
+}
+
+}  // namespace
+
 void check_options(const EvalOptions& options) {
   if (options.model.load.empty())
     throw Error(Fault::kUsage, "--load: no model is named; wanted the folder of a run");
@@ -41,6 +63,7 @@ void check_options(const EvalOptions& options) {
   if (options.num_shots) check_range("--num-shots", *options.num_shots, 0, 1000);
   if (options.max_samples) check_range("--max-eval-samples", *options.max_samples, 1, kMost);
   if (options.max_new_tokens) check_range("--max-new-tokens", *options.max_new_tokens, 1, kMost);
+  check_samples(options);
   if (!options.reasoning_end.empty() && options.protocol != Protocol::kLmEval)
     throw Error(Fault::kUsage,
                 "--think-end-token: works only with --protocol lm-eval; leave it out");

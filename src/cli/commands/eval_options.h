@@ -9,6 +9,7 @@
 #include "base/options/options.h"
 #include "cli/chat_variables.h"
 #include "cli/commands/model_to_load.h"
+#include "evaluate/answer_sampling.h"
 #include "tasks/task_samples.h"
 #include "text/special_tokens.h"
 
@@ -40,7 +41,10 @@ struct MindSpeedPrompts {
              "with --prompt-type: the words around the questions",
              {.choices = {"en", "zh"}}},
       language);
-    v(Option{"seed", "with --prompt-type: draws the examples", {.placeholder = "N"}}, seed);
+    v(Option{"seed",
+             "with --prompt-type: draws the examples; with --num-samples: the answers",
+             {.placeholder = "N"}},
+      seed);
   }
 };
 
@@ -91,6 +95,8 @@ struct EvalOptions {
   std::string save_results;
   AskedByTemplate chat;
   bool runs_code = false;
+  AnswerSampling sampling;  // its seed is that of `prompts`
+  std::vector<std::int64_t> pass_at;
   SpecialTokensOptions special_tokens;
   bool json = false;
 
@@ -163,6 +169,12 @@ struct EvalOptions {
              "humaneval, mbpp: run the programs that the model writes, in a sandbox "
              "(docs/evaluation.md)"},
       runs_code);
+    sampling.visit(v);
+    v(Option{"pass-at-k",
+             "with --num-samples: report pass@k for these k (default: 1, 10 and 100, up to "
+             "--num-samples)",
+             {.placeholder = "K"}},
+      pass_at);
     special_tokens.visit(v);
     v(Option{"json", "print the JSON of results.json instead of the table"}, json);
   }
@@ -170,6 +182,9 @@ struct EvalOptions {
 
 // Both ways to take a part of the questions.
 TaskDataOptions data_options(const EvalOptions& options);
+
+// The k of pass@k.
+std::vector<std::int64_t> pass_at(const EvalOptions& options);
 
 // What can be wrong before a task is read. Throws Error(kUsage) with the flag.
 void check_options(const EvalOptions& options);

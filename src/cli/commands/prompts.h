@@ -63,6 +63,7 @@ struct Prompt {
   std::string text;  // "" where ids were given
   std::vector<std::int32_t> ids;
   std::optional<std::int64_t> adapter = {};  // Model::adapter_names(); nothing: none of them
+  std::uint64_t first_draw = 0;              // DecodingRequest::draw of its first continuation
 };
 
 // Before a model is read. Throws Error(kUsage) for several ways to say a prompt at once.

@@ -33,14 +33,14 @@ class TrainedModel final : public EvaluatedModel {
   }
   std::int64_t computed_tokens() const override { return engine_->counts().computed_tokens; }
   std::vector<std::string> generate(std::span<const std::vector<std::int32_t>> prompts,
-                                    const TextEnd& end) override {
+                                    const TextEnd& end, const AnswerDraws& draws) override {
     const DecodeOptions plain{.skip_special_tokens = true};
     std::vector<StreamDecoder> decoders(prompts.size(), StreamDecoder(tokenizer(), plain));
     std::vector<StopWords> stops(prompts.size(), StopWords(end.stop));
     std::vector<std::string> texts(prompts.size());
     for (std::size_t i = 0; i < prompts.size(); ++i) decoders[i].start_after(prompts[i]);
-    const PromptBatch batch{.ids = prompts, .draws = {}, .ends = model_.ends};
-    generate_batch(*engine_, batch, {.max_new_tokens = end.max_new_tokens, .greedy = true},
+    const PromptBatch batch{.ids = prompts, .draws = draws.draws, .ends = model_.ends};
+    generate_batch(*engine_, batch, draws.sampling.options(end.max_new_tokens),
                    [&](std::size_t i, const GeneratedToken& token) {
                      texts[i] += stops[i].push(decoders[i].push(token.id));
                      return !stops[i].found();

@@ -28,6 +28,16 @@ ask 200 '"role":"assistant"' "${key[@]}" "$url/v1/chat/completions" \
   -d '{"messages":[{"role":"user","content":"To be?"}],"max_tokens":8}'
 ask 400 'chat_template_kwargs.x[^,]*: the chat template does not read it' "${key[@]}" "$url/v1/chat/completions" \
   -d '{"messages":[{"role":"user","content":"To be?"}],"chat_template_kwargs":{"x":1}}'
+ask 200 "\"type\":\"output_text\",\"text\":" "${key[@]}" "$url/v1/responses" -d '{"input":"To be?","max_output_tokens":8}'
+ask 200 '^event: response.(completed|incomplete)' "${key[@]}" "$url/v1/responses" \
+  -d '{"input":"To be?","max_output_tokens":8,"stream":true}'
+ask 400 'previous_response_id: got' "${key[@]}" "$url/v1/responses" -d '{"input":"x","previous_response_id":"y"}'
+message='{"messages":[{"role":"user","content":"To be?"}],"max_tokens":8'
+ask 200 '"type":"text","text":' -H 'x-api-key: secret' "$url/v1/messages" -d "$message}"
+ask 200 '^event: message_stop' -H 'x-api-key: secret' "$url/v1/messages" -d "$message,\"stream\":true}"
+ask 401 '"type":"authentication_error"' -H 'x-api-key: wrong' "$url/v1/messages" -d "$message}"
+ask 200 '"input_tokens":2[0-9]' "${key[@]}" "$url/v1/messages/count_tokens" \
+  -d '{"messages":[{"role":"user","content":"To be?"}]}'
 ask 200 '"text":"(yes|no)"' "${key[@]}" "$completions" -d '{"prompt":"To be?","guided_choice":["yes","no"]}'
 ask 200 '"text":"\{.*\\"a\\":.*\}"' "${key[@]}" "$completions" -d '{"prompt":"x","max_tokens":200,"guided_json":
   {"type":"object","properties":{"a":{"type":"integer","minimum":3,"maximum":9}},"required":["a"]}}'

@@ -215,6 +215,11 @@ expect(RUN finetune --load ${WORK}/hf --data-path ${WORK}/pairs --seq-length 128
 expect(RUN ${rm} --load ${base} --dpo-beta 1 --save ${WORK}/none CODE 2 ERR "--dpo-beta: is for --stage dpo and ipo, got --stage rm")
 expect(RUN ${rm} --load ${base} --reward-margin -1 --save ${WORK}/none CODE 2 ERR "--reward-margin: got -1, wanted 0 or more")
 expect(RUN ${rm} --load ${base} --sample-prompts ${WORK}/text.txt --save ${WORK}/none CODE 2 ERR "--sample-prompts: the model continues no text")
+execute_process(COMMAND bash ${CMAKE_CURRENT_LIST_DIR}/../serve/rerank.sh ${PITON} ${LAUNCH} ${WORK} RESULT_VARIABLE code
+                ERROR_VARIABLE errors)
+if(NOT code EQUAL 0)
+  message(FATAL_ERROR "serve of a reward model: exit ${code}\n${errors}")
+endif()
 # The accuracy on a data set, without training.
 expect(RUN ${rm} --load ${WORK}/whole --finetune --skip-train --eval-iters 1 CODE 0 ERR "rewards accuracy: ")
 if(EXISTS ${WORK}/none)

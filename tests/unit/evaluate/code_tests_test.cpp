@@ -72,6 +72,27 @@ int passed(const TaskEvaluation& evaluation) {
 
 std::string same(std::string text) { return text; }
 
+TEST_F(CodeTests, OfSeveralAnswersAreAVerdictOfEach) {
+  TaskData data = load_task(find_task("humaneval", {}), {.paths = {kProblems}, .max_samples = 1});
+  data.task.pass_at = {1, 2};
+  const std::string solution = read_task_records(kProblems, {})[0]["canonical_solution"];
+  test::ScriptedModel model;
+  model.drawn = [&](const std::string&, std::uint64_t draw) {
+    return draw == AnswerSampling::draw(0, 1) ? solution : std::string("    return None");
+  };
+  EvaluationRules rules{.requests = {.max_new_tokens = 16, .answers = 3},
+                        .sampling = {.answers = 3}};
+  SilentProgress progress;
+  TaskEvaluation evaluation = evaluate_task(model, data, rules, progress);
+  run_code_tests(evaluation, *sandbox_, progress);
+  const SampleScore& score = evaluation.scores[0];
+  EXPECT_EQ(score.answer, "1 of 3 passed");
+  EXPECT_EQ(score.metrics[1].metric, "pass@2");
+  EXPECT_NEAR(score.metrics[0].value, 1.0 / 3, 1e-15);
+  EXPECT_NEAR(score.metrics[1].value, 2.0 / 3, 1e-15);
+  EXPECT_EQ(evaluation.responses[0].verdicts[1], kPassed);
+}
+
 TEST_F(CodeTests, PassForCanonicalSolutions) {
   const TaskEvaluation evaluation = evaluate(Protocol::kLmEval, kProblems, same);
   EXPECT_EQ(evaluation.scores.size(), 3U);

@@ -204,6 +204,40 @@ TEST(Evaluation, ContinuesWhereItWasKilled) {
   EXPECT_FALSE(std::filesystem::exists(folder / "mmlu.journal"));
 }
 
+TEST(Evaluation, DrawsSeveralAnswersAndContinuesWithTheSame) {
+  const TempFolder folder;
+  const TaskData data =
+      load_task(find_task("humaneval", {}),
+                {.paths = {std::string(PITON_SOURCE_DIR) +
+                           "/tests/golden/evaluation/data/humaneval/test.jsonl"}});
+  EvaluationRules rules{.sampling = {.answers = 3, .temperature = 0.5},
+                        .batch_size = 2,
+                        .journal = folder / "humaneval.journal"};
+  rules.requests.answers = 3;
+  ScriptedModel model;
+  model.drawn = [](const std::string& prompt, std::uint64_t draw) {
+    return std::to_string(prompt.size()) + " " + std::to_string(draw);
+  };
+  model.fails_after = 4;
+  EXPECT_THROW(evaluate(model, data, rules), std::runtime_error);
+  model.fails_after = 1000;
+  const TaskEvaluation rest = evaluate(model, data, rules);
+  EXPECT_EQ(rest.restored, 4);
+  ASSERT_EQ(rest.responses.size(), 3U);
+  for (std::size_t i = 0; i < rest.responses.size(); ++i) {
+    std::vector<std::string> wanted;
+    for (std::size_t k = 0; k < 3; ++k)
+      wanted.push_back(model.drawn(data.samples[i].contexts[0], AnswerSampling::draw(i, k)));
+    EXPECT_EQ(rest.responses[i].texts, wanted);
+  }
+  const auto config = results_json({rest}, {})["configs"]["humaneval"];
+  EXPECT_EQ(config["num_samples"], 3);
+  EXPECT_EQ(config["temperature"], 0.5);
+  // Answers of another temperature are no answers to this.
+  rules.sampling.temperature = 0.7;
+  EXPECT_THAT([&] { evaluate(model, data, rules); }, testing::Throws<Error>());
+}
+
 // Pairs of two subsets whose better answer has more letters, but for one.
 TaskData pairs_of_answers(const std::filesystem::path& file) {
   write_text_file(file,

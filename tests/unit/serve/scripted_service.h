@@ -42,8 +42,9 @@ class Service : public ::testing::Test {
 
   HttpAnswer ask(const std::string& path, const std::string& body,
                  const std::string& method = "POST") {
-    return service_->answer({.method = method, .path = path, .authorization = key_, .body = body},
-                            client_);
+    return service_->answer(
+        {.method = method, .path = path, .authorization = key_, .api_key = {}, .body = body},
+        client_);
   }
   nlohmann::ordered_json post(const std::string& path, const nlohmann::ordered_json& body,
                               int status = 200) {
@@ -73,6 +74,29 @@ class Service : public ::testing::Test {
         events.push_back(read_json<nlohmann::ordered_json>(line.substr(6)));
     }
     EXPECT_TRUE(!client_.connected || text.ends_with("data: [DONE]\n\n"));
+    return events;
+  }
+
+  // The objects of a stream of typed events, each with the type that its event has.
+  std::vector<nlohmann::ordered_json> typed_stream(const std::string& path,
+                                                   const nlohmann::ordered_json& body) {
+    const HttpAnswer answer = ask(path, body.dump());
+    EXPECT_TRUE(answer.stream) << answer.body;
+    std::string text;
+    answer.stream(
+        [&](std::string_view part) {
+          text += part;
+          return client_.connected.load();
+        },
+        client_);
+    std::vector<nlohmann::ordered_json> events;
+    for (std::size_t at = 0; at < text.size();) {
+      const std::size_t line = text.find("\ndata: ", at);
+      const std::size_t end = text.find("\n\n", at);
+      events.push_back(read_json<nlohmann::ordered_json>(text.substr(line + 7, end - line - 7)));
+      EXPECT_EQ(text.substr(at, line - at), "event: " + events.back()["type"].get<std::string>());
+      at = end + 2;
+    }
     return events;
   }
 

@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "scripted_service.h"
-#include "serve/request_error.h"
+#include "serve/http/request_error.h"
 
 namespace piton {
 namespace {

@@ -20,7 +20,7 @@ using Texts = std::vector<std::string>;
 const fs::path kAnswered = fs::path(PITON_SOURCE_DIR) / "tests" / "golden" / "evaluation";
 
 SampleResponse response_of(const Json& golden) {
-  SampleResponse response{.text = golden.value("text", ""), .verdict = "exit code 1: no"};
+  SampleResponse response{.text = golden.value("text", ""), .verdicts = {"exit code 1: no"}};
   if (golden.contains("log_likelihoods"))
     response.log_likelihoods = golden["log_likelihoods"].get<std::vector<double>>();
   return response;

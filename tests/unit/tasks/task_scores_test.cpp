@@ -114,13 +114,34 @@ TEST(SampleScore, OfATextIsThatOfEachFilter) {
 
 TEST(SampleScore, OfAProgramIsWhetherItPassed) {
   const Task task = find_task("humaneval", {});
-  const SampleScore passed = score_sample(task, {}, {.text = "    return 1", .verdict = "passed"});
+  const SampleScore passed =
+      score_sample(task, {}, {.text = "    return 1", .verdicts = {"passed"}});
   EXPECT_EQ(values_of(passed), std::vector<double>({1}));
   EXPECT_EQ(passed.metrics[0].metric, "pass@1");
   EXPECT_EQ(passed.metrics[0].filter, "create_test");
-  const SampleScore failed = score_sample(task, {}, {.verdict = "timed out"});
+  const SampleScore failed = score_sample(task, {}, {.verdicts = {"timed out"}});
   EXPECT_EQ(values_of(failed), std::vector<double>({0}));
   EXPECT_EQ(failed.answer, "timed out");
+}
+
+// Numbers of estimate_pass_at_k() of evalplus 0.3.1.
+TEST(SampleScore, OfSeveralProgramsIsTheChanceThatOneOfKPasses) {
+  EXPECT_EQ(pass_at_k(1, 1, 1), 1);
+  EXPECT_EQ(pass_at_k(4, 0, 2), 0);
+  EXPECT_EQ(pass_at_k(10, 1, 10), 1);
+  EXPECT_NEAR(pass_at_k(5, 2, 3), 0.9, 1e-15);
+  EXPECT_NEAR(pass_at_k(200, 7, 1), 0.03499999999999992, 1e-14);
+  EXPECT_NEAR(pass_at_k(200, 7, 10), 0.3055988116177335, 1e-14);
+  EXPECT_NEAR(pass_at_k(200, 7, 100), 0.9929911172418123, 1e-14);
+  Task task = find_task("mbpp", {});
+  task.pass_at = {1, 3};
+  const SampleScore score = score_sample(
+      task, {}, {.verdicts = {"passed", "timed out", "timed out", "passed", "exit code 1: x"}});
+  EXPECT_EQ(score.metrics[0].metric, "pass_at_1");
+  EXPECT_EQ(score.metrics[1].metric, "pass_at_3");
+  EXPECT_NEAR(score.metrics[0].value, 0.4, 1e-15);
+  EXPECT_NEAR(score.metrics[1].value, 0.9, 1e-15);
+  EXPECT_EQ(score.answer, "2 of 5 passed");
 }
 
 // sqrt(p (1 - p) / (n - 1)) of one subject.

@@ -11,7 +11,7 @@
 #include <string>
 #include <string_view>
 
-#include "serve/connection.h"
+#include "serve/http/connection.h"
 
 namespace piton {
 
@@ -27,6 +27,7 @@ struct HttpRequest {
   std::string method;
   std::string path;           // without the query
   std::string authorization;  // value of the header
+  std::string api_key;        // of x-api-key
   std::string body;
 };
 

@@ -1,10 +1,10 @@
-#include "serve/request_fields.h"
+#include "serve/http/request_fields.h"
 
 #include <cmath>
 
 #include "base/error.h"
 #include "base/nesting.h"
-#include "serve/request_error.h"
+#include "serve/http/request_error.h"
 #include "text/unicode/utf8.h"
 
 namespace piton {

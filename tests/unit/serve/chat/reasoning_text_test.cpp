@@ -1,4 +1,4 @@
-#include "serve/reasoning_text.h"
+#include "serve/chat/reasoning_text.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "serve/http_server.h"
+#include "serve/http/http_server.h"
 
 #include <arpa/inet.h>
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-#include "serve/http_server.h"
+#include "serve/http/http_server.h"
 
 #include <httplib.h>
 #include <sys/socket.h>
@@ -202,6 +202,7 @@ struct HttpServer::State final : httplib::Server {
     HttpRequest plain{.method = request.get_header_value(kMethod),
                       .path = request.get_header_value(kPath),
                       .authorization = request.get_header_value("Authorization"),
+                      .api_key = request.get_header_value("x-api-key"),
                       .body = request.body};
     LimitedStream* stream = nullptr;
     {

@@ -1,4 +1,4 @@
-#include "serve/connection.h"
+#include "serve/http/connection.h"
 
 #include <fcntl.h>
 #include <openssl/err.h>

@@ -1,4 +1,4 @@
-#include "serve/tool_calls.h"
+#include "serve/chat/tool_calls.h"
 
 #include <algorithm>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "serve/tool_forms.h"
+#include "serve/chat/tool_forms.h"
 
 #include <algorithm>
 #include <optional>

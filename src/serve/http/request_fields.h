@@ -38,10 +38,10 @@ class RequestFields {
   void refuse_others() const;
 
   [[noreturn]] void fail(const std::string& name, const std::string& wanted) const;
-
- private:
+  // As messages name the field: messages[2].content.
   std::string path_of(const std::string& name) const;
 
+ private:
   const Json& object_;
   std::string where_;
   std::set<std::string> known_;

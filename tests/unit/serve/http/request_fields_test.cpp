@@ -1,8 +1,8 @@
-#include "serve/request_fields.h"
+#include "serve/http/request_fields.h"
 
 #include <gtest/gtest.h>
 
-#include "serve/request_error.h"
+#include "serve/http/request_error.h"
 
 namespace piton {
 namespace {

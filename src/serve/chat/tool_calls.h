@@ -17,7 +17,7 @@
 #include <string_view>
 #include <vector>
 
-#include "serve/tool_forms.h"
+#include "serve/chat/tool_forms.h"
 
 namespace piton {
 
