@@ -1,4 +1,5 @@
-// Lookup of table rows by id. A table that is split over the vocabulary holds ids vocabulary_begin
+// Lookup of table rows by id, and noise on them. A table that is split over the vocabulary holds
+// ids vocabulary_begin
 // .. vocabulary_begin + rows - 1; other ids give zeros and no gradient.
 #pragma once
 
@@ -37,6 +38,25 @@ struct EmbeddingBackward {
     v("dtable", self.dtable, Access::kUpdate);
     v("dy", self.dy, Access::kRead);
     v("ids", self.ids, Access::kRead);
+  }
+  void check() const;
+  double flops() const { return 0; }
+};
+
+// y[t, i] += bounds[t] u, rounded once. u in [-1, 1) is the random word of the element's global
+// coordinates (base/random/philox.h: head 0, column = channel) as a signed integer, over 2^31.
+struct AddNoise {
+  static constexpr std::string_view kName = "add noise";
+  Tensor y;       // [n, h]  ADDED TO
+  Tensor bounds;  // fp32 [n]
+  PhiloxKey key;  // site_key(seed, site)
+  MaskRows rows;  // first_column 0
+
+  template <typename Self, typename Visitor>
+  static void tensors(Self& self, Visitor&& v) {
+    v("y", self.y, Access::kUpdate);
+    v("bounds", self.bounds, Access::kRead);
+    v("consumed_samples", self.rows.consumed_samples, Access::kRead);
   }
   void check() const;
   double flops() const { return 0; }

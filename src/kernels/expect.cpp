@@ -47,12 +47,15 @@ const Operand& Operand::rows() const {
 
 DType sum_dtype(DType dtype) { return dtype == DType::kF64 ? DType::kF64 : DType::kF32; }
 
+void expect_drawn_rows(std::string_view call, const MaskRows& rows) {
+  Operand{call, "consumed_samples", rows.consumed_samples}.shape({1}).dtype(DType::kI64);
+  PITON_ASSERT(rows.sequence > 0, "{}: {} rows a sample", call, rows.sequence);
+}
+
 void expect_dropout(std::string_view call, const Dropout& dropout) {
   PITON_ASSERT(dropout.probability >= 0 && dropout.probability < 1, "{}: probability {}", call,
                dropout.probability);
-  if (dropout.probability == 0) return;
-  Operand{call, "consumed_samples", dropout.rows.consumed_samples}.shape({1}).dtype(DType::kI64);
-  PITON_ASSERT(dropout.rows.sequence > 0, "{}: {} rows a sample", call, dropout.rows.sequence);
+  if (dropout.probability > 0) expect_drawn_rows(call, dropout.rows);
 }
 
 void expect_wider(std::string_view call, const Tensor& wide, const Tensor& rest) {

@@ -34,19 +34,18 @@
 
 namespace piton {
 
-using KernelCall =
-    std::variant<LinearForward, LinearBackwardInput, LinearBackwardWeight, PackWeight, ExpandWeight,
-                 NormForward, NormBackward, NormProducts, Rotary, AttentionForward,
-                 AttentionBackward, AttentionMerge, CacheAppend, CachedAttention, ActivationForward,
-                 ActivationBackward, DropoutAddForward, DropoutAddBackward, EmbeddingForward,
-                 EmbeddingBackward, RouteTokens, RouteBackward, RouterZLoss, RouterZLossBackward,
-                 ExcessChoices, SortByExpert, CombineExperts, CombineExpertsBackward,
-                 LossStatistics, LargestLogits, LossCombine, LossBackward, TeacherStatistics,
-                 TeacherCombine, TeacherBackward, ChangeLogits, DrawTokens, Copy, Add, Scale,
-                 SoftCapForward, SoftCapBackward, GatedSumForward, GatedSumBackward, JoinHeads,
-                 SplitHeads, RowSquares, MagnitudeForward, MagnitudeGradient, AdamwUpdate,
-                 SgdUpdate, SignUpdate, MovingAverage, SquareSums, BeginUpdate, MuonMomentum,
-                 MuonNormalize, SymmetricProduct, MuonUpdate, CadamMaxima, CadamUpdate>;
+using KernelCall = std::variant<
+    LinearForward, LinearBackwardInput, LinearBackwardWeight, PackWeight, ExpandWeight, NormForward,
+    NormBackward, NormProducts, Rotary, AttentionForward, AttentionBackward, AttentionMerge,
+    CacheAppend, CachedAttention, ActivationForward, ActivationBackward, DropoutAddForward,
+    DropoutAddBackward, EmbeddingForward, EmbeddingBackward, AddNoise, RouteTokens, RouteBackward,
+    RouterZLoss, RouterZLossBackward, ExcessChoices, SortByExpert, CombineExperts,
+    CombineExpertsBackward, LossStatistics, LargestLogits, LossCombine, LossBackward,
+    TeacherStatistics, TeacherCombine, TeacherBackward, ChangeLogits, DrawTokens, Copy, Add, Scale,
+    SoftCapForward, SoftCapBackward, GatedSumForward, GatedSumBackward, JoinHeads, SplitHeads,
+    RowSquares, MagnitudeForward, MagnitudeGradient, AdamwUpdate, SgdUpdate, SignUpdate,
+    MovingAverage, SquareSums, BeginUpdate, MuonMomentum, MuonNormalize, SymmetricProduct,
+    MuonUpdate, CadamMaxima, CadamUpdate>;
 
 // These four forward to the call that the variant holds (kernels/call.h).
 std::string_view name(const KernelCall& call);

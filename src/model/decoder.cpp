@@ -184,6 +184,8 @@ class DecoderChunk final : public Chunk {
       if (config.positions == PositionKind::kLearned) shape.max_positions = config.max_positions;
       if (config.embedding_norm) shape.norm = norm_shape(config);
       shape.scale = config.embedding_factor;
+      // As in Transformers, whose embedding of Gemma has the factor inside, and of Granite not.
+      shape.scales_noise = config.embedding_factor != 1;
       if (config.scaled_embedding) shape.scale = std::sqrt(static_cast<double>(config.hidden));
       embedding_.emplace(parameters, shard_, *tokens, vocabulary_, shape);
     }

@@ -63,7 +63,10 @@ struct ModelInput {
   Tensor tokens;              // int32 [b*s]
   Tensor positions;           // int32 [b*s], for learned and rotary embeddings
   Tensor segments;            // int32 [b, s] or empty: packed documents, always of whole samples
-  LossInputs loss;            // labels, mask, scale; only the last chunk reads them
+  // fp32 [b*s] or empty: the bound of the noise on the embedding of each row, in training passes of
+  // decoders (session/embedding_noise.h).
+  Tensor noise;
+  LossInputs loss;  // labels, mask, scale; only the last chunk reads them
   // fp32 (fp64) [1]: loss scale / rows of the global batch, the gradient of the balance of experts
   // of a row. Empty: the balance is not part of the loss.
   Tensor balance_scale;

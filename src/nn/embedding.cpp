@@ -15,6 +15,7 @@ Embedding::Embedding(ParameterList& parameters, const Shard& shard, Parameter& t
       vocabulary_(vocabulary),
       tokens_(&tokens),
       scale_(shape.scale),
+      scales_noise_(shape.scales_noise),
       norm_of_sum_(shape.norm_of_sum),
       stream_(shape.stream),
       hidden_dropout_(shape.hidden_dropout),
@@ -33,13 +34,31 @@ Embedding::Embedding(ParameterList& parameters, const Shard& shard, Parameter& t
   if (shape.token_types > 0) types_ = table("embedding.type.weight", shape.token_types);
 }
 
-Value Embedding::forward(Context& context, const ModelInput& input) const {
+// Noise is added in place: no node of the tape keeps these rows, and its gradient is none.
+Value Embedding::noisy_tokens(Context& context, const ModelInput& input) const {
   Value x = token_embedding(context, input.tokens,
                             {.table = *tokens_,
                              .vocabulary_begin = vocabulary_.begin(shard_),
                              .group = *shard_.group,
                              .sequence_parallel = shard_.strategy.sequence_parallel});
+  const auto add_noise = [&] {
+    const std::int64_t rows = x.tensor.dim(0);
+    const std::int64_t first = shard_.splits_sequence() ? shard_.rank() * rows : 0;
+    context.kernels.run(AddNoise{.y = x.tensor,
+                                 .bounds = input.noise.slice(0, first, rows),
+                                 .key = site_key(context.seed, "embedding.noise"),
+                                 .rows = shard_.residual_rows(context.rows, rows)},
+                        context.stream);
+  };
+  const bool noisy = context.training && input.noise.defined();
+  if (noisy && scales_noise_) add_noise();
   if (scale_ != 1) x = scaled(context, x, scale_);
+  if (noisy && !scales_noise_) add_noise();
+  return x;
+}
+
+Value Embedding::forward(Context& context, const ModelInput& input) const {
+  Value x = noisy_tokens(context, input);
   if (norm_ && !norm_of_sum_) x = norm_->forward(context, x);
   const std::int64_t rows = x.tensor.dim(0);
   const std::int64_t first = shard_.splits_sequence() ? shard_.rank() * rows : 0;

@@ -19,6 +19,7 @@ struct EmbeddingShape {
   std::int64_t hidden = 0;         // h
   std::int64_t max_positions = 0;  // rows of the table of learned positions; 0: no table
   double scale = 1;                // factor of the token embeddings
+  bool scales_noise = false;       // ModelInput::noise is added before that factor, not after it
   std::int64_t token_types = 0;    // rows of the table of token types; 0: no table
   std::optional<NormShape> norm;   // norm of the token embeddings, before positions are added,
   bool norm_of_sum = false;        // or of the sum of all tables
@@ -39,10 +40,13 @@ class Embedding {
   Value forward(Context& context, const ModelInput& input) const;
 
  private:
+  Value noisy_tokens(Context& context, const ModelInput& input) const;
+
   Shard shard_;
   Vocabulary vocabulary_;
   Parameter* tokens_;
   double scale_;
+  bool scales_noise_;
   std::optional<Norm> norm_;
   bool norm_of_sum_;
   Parameter* positions_ = nullptr;

@@ -11,6 +11,10 @@ namespace piton {
 // multiple of the number of stretches.
 MicroBatch part_of_sequence(const MicroBatch& batch, const SequenceStretches& stretches);
 
+// The same of numbers of rows, [b*s] or empty.
+std::vector<float> rows_of_part(const std::vector<float>& rows, const MicroBatch& batch,
+                                const SequenceStretches& stretches);
+
 // The place of each row in its sample, [b*s].
 std::vector<std::int32_t> positions_of_rows(const MicroBatch& batch);
 // Numbers of the rows of a batch, [b, s] -> [stretches, b, s / stretches].

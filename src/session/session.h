@@ -56,6 +56,7 @@ struct SessionSettings {
   int micro_batches = 1;                 // a step; fewer or more under a schedule of settings
   bool scatter_boundaries = true;        // each tensor rank sends its part of what all of them have
   std::uint64_t seed = 1234;
+  double embedding_noise = 0;  // NEFTune's alpha (session/embedding_noise.h); 0: none
   OptimizerOptions optimizer_options;
   OffloadOptions offload;
   SessionUse use = SessionUse::kTraining;

@@ -1,4 +1,5 @@
 // What the passes of a session read of micro-batches, on the device.
+#include "session/embedding_noise.h"
 #include "session/encoder_upload.h"
 #include "session/prompt_reach.h"
 #include "session/sequence_part.h"
@@ -26,8 +27,20 @@ Tensor Session::put_scale(double factor) {
 
 ModelInput Session::upload(const MicroBatch& whole, const Tensor& scale) {
   const SequenceStretches stretches{mesh_->coordinate(Axis::kContext), mesh_->size(Axis::kContext)};
-  if (stretches.ranks == 1) return upload_rows(whole, scale);
+  std::vector<float> noise;
+  if (settings_.embedding_noise > 0)
+    noise = noise_bounds(whole, settings_.embedding_noise, settings_.model.hidden);
+  const auto put_noise = [&](const std::vector<float>& bounds, ModelInput& input) {
+    if (bounds.empty()) return;
+    input.noise = put_input(DType::kF32, {std::ssize(bounds)}, bounds.data());
+  };
+  if (stretches.ranks == 1) {
+    ModelInput input = upload_rows(whole, scale);
+    put_noise(noise, input);
+    return input;
+  }
   ModelInput input = upload_rows(part_of_sequence(whole, stretches), scale);
+  put_noise(rows_of_part(noise, whole, stretches), input);
   const std::int64_t rows = stretches.rows(whole.sequence);
   input.rows.first_shift = stretches.first() * rows;
   input.rows.second_shift = (stretches.second() - 1) * rows;

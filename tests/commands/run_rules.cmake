@@ -35,6 +35,8 @@ rule(save-interval ACCEPTS --save ${WORK}/saved --save-interval 1 REJECTS --save
 foreach(flag log-interval eval-interval)
   rule(${flag} ACCEPTS --${flag} 2 REJECTS --${flag} 0 SAYS "--${flag}: got 0, wanted 1 or more")
 endforeach()
+rule(neftune ACCEPTS --neftune-noise-alpha 5
+     REJECTS --neftune-noise-alpha -1 SAYS "--neftune-noise-alpha: got -1, wanted 0 or more")
 rule(eval-iters REJECTS --eval-iters -1 SAYS "--eval-iters: got -1, wanted 0 or more")
 
 # ---- Learning rate and optimizer ----

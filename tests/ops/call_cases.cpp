@@ -256,6 +256,25 @@ class CaseList {
     }
   }
 
+  // Rows of the middle of samples, on a rank of the context axis.
+  void add_noises() {
+    for (const std::int64_t n : {0, 1, 21}) {
+      for (const std::int64_t h : {1, 6, 16, 67}) {
+        const Tensor bounds = source_.normal(DType::kF32, {n}, 1, 0.3);
+        add(fmt::format("n {} h {}", n, h), 1,
+            AddNoise{.y = source_.normal(dtype_, {n, h}),
+                     .bounds = bounds,
+                     .key = site_key(99, "embedding.noise"),
+                     .rows = {.consumed_samples = consumed(),
+                              .sample_index = 3,
+                              .sequence = 8,
+                              .first_row = 20,
+                              .first_shift = 4,
+                              .second_shift = 12}});
+      }
+    }
+  }
+
   void add_embeddings() {
     for (const std::int64_t n : {0, 1, 40}) {
       for (const bool add_to : {false, true}) {
@@ -985,6 +1004,7 @@ std::vector<CallCase> call_cases(const CaseOptions& options) {
   list.add_activations();
   list.add_dropouts();
   list.add_embeddings();
+  list.add_noises();
   list.add_losses();
   list.add_elementwise();
   list.add_updates();

@@ -328,6 +328,28 @@ TEST_P(KernelValues, OfEmbeddingsAreRowsOfTheTablePart) {
   expect_values(dtable, {10, 20, 36, 48});
 }
 
+// Rows 1 and 2 of samples of two rows: the second row of sample 9 and the first of sample 10.
+TEST_P(KernelValues, OfNoiseAreTheWordsOfGlobalPlacesWithinTheBoundOfTheirRow) {
+  const PhiloxKey key = site_key(7, "embedding.noise");
+  const Tensor y = fp32({2, 5}, {1, 1, 1, 1, 1, 2, 2, 2, 2, 2});
+  run(AddNoise{.y = y,
+               .bounds = fp32({2}, {0.5, 0.25}),
+               .key = key,
+               .rows = {.consumed_samples = tensor_of(DType::kI64, {1}, std::vector<double>{8}),
+                        .sample_index = 1,
+                        .sequence = 2,
+                        .first_row = 1}});
+  std::vector<double> expected;
+  for (const std::uint32_t row : {0U, 1U}) {
+    for (std::uint32_t column = 0; column < 5; ++column) {
+      const std::uint32_t word = philox(key, mask_counter(9 + row, 0, 1 - row, column))[column % 4];
+      const double share = static_cast<std::int32_t>(word) / 2147483648.0;
+      expected.push_back(row + 1 + (row == 0 ? 0.5 : 0.25) * share);
+    }
+  }
+  expect_values(y, expected);
+}
+
 TEST_P(KernelValues, OfCacheAppendLandInTheirSlots) {
   std::vector<double> wanted(2 * kCachePage, 0);
   const Tensor cache = fp32({2, kCachePage, 1, 1}, wanted);

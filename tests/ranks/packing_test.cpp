@@ -3,6 +3,8 @@
 // ranks.
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "support/conversations.h"
 #include "support/ranks_main.h"
 #include "support/run_session.h"
@@ -16,39 +18,61 @@ namespace {
 using test::mesh;
 using test::RowForm;
 
-double loss_of(World& in, const MeshSizes& sizes, RowForm form, bool sequence_parallel = false,
-               ContextExchange exchange = {}) {
+struct RowLayout {
+  const char* name;
+  MeshSizes sizes;
+  bool sequence_parallel = false;
+  ContextExchange exchange = ContextExchange::kRing;
+  double noise = 0;
+};
+
+double loss_of(World& in, const RowLayout& layout, RowForm form) {
   const ModelConfig model = preset("llama-tiny");
-  test::TrainingRun run(
-      in,
-      {.name = "rows", .mesh = sizes, .sequence_parallel = sequence_parallel, .exchange = exchange},
-      model);
+  test::TrainingRun run(in,
+                        {.name = "rows",
+                         .mesh = layout.sizes,
+                         .sequence_parallel = layout.sequence_parallel,
+                         .exchange = layout.exchange,
+                         .embedding_noise = layout.noise},
+                        model);
   Mesh& ranks = run.session().mesh();
   const auto batches = test::batch_of_conversations(
       form, model.vocabulary, 1, ranks.coordinate(Axis::kData), ranks.size(Axis::kData));
   return run.session().gradients(batches, 0).loss;
 }
 
+std::vector<RowLayout> row_layouts() {
+  const bool four = world().size() == 4;
+  return {{"tensor", mesh(2, four ? 2 : 1, 1), false},
+          {"tensor, sequence parallel", mesh(2, four ? 2 : 1, 1), true},
+          {"context", test::with_context(mesh(1, four ? 2 : 1, 1), 2), false},
+          {"context, all-to-all", test::with_context(mesh(1, four ? 2 : 1, 1), 2), false,
+           ContextExchange::kHeads},
+          {"data", mesh(1, four ? 4 : 2, 1), false},
+          {"pipeline", mesh(1, four ? 2 : 1, 2), false}};
+}
+
 TEST(Packing, LossIsThatOfPaddedSamplesOnOneRankForEveryLayout) {
   const auto alone = make_single_world(device());
-  const double wanted = loss_of(*alone, mesh(1, 1, 1), RowForm::kPadded);
-  const bool four = world().size() == 4;
-  const struct {
-    const char* name;
-    MeshSizes sizes;
-    bool sequence_parallel;
-    ContextExchange exchange = ContextExchange::kRing;
-  } layouts[] = {{"tensor", mesh(2, four ? 2 : 1, 1), false},
-                 {"tensor, sequence parallel", mesh(2, four ? 2 : 1, 1), true},
-                 {"context", test::with_context(mesh(1, four ? 2 : 1, 1), 2), false},
-                 {"context, all-to-all", test::with_context(mesh(1, four ? 2 : 1, 1), 2), false,
-                  ContextExchange::kHeads},
-                 {"data", mesh(1, four ? 4 : 2, 1), false},
-                 {"pipeline", mesh(1, four ? 2 : 1, 2), false}};
-  for (const auto& layout : layouts) {
-    for (const RowForm form : {RowForm::kPadded, RowForm::kPacked, RowForm::kVariable}) {
-      EXPECT_NEAR(loss_of(world(), layout.sizes, form, layout.sequence_parallel, layout.exchange),
-                  wanted, 1e-6 * wanted)
+  const double wanted = loss_of(*alone, {"alone", mesh(1, 1, 1)}, RowForm::kPadded);
+  for (const RowLayout& layout : row_layouts()) {
+    for (const RowForm form : {RowForm::kPadded, RowForm::kPacked, RowForm::kVariable})
+      EXPECT_NEAR(loss_of(world(), layout, form), wanted, 1e-6 * wanted)
+          << layout.name << ", form " << static_cast<int>(form);
+  }
+}
+
+// Where a row is drawn depends on its place, so each form of rows has another noise.
+TEST(Packing, NoiseOnEmbeddingsIsThatOfOneRankForEveryLayout) {
+  const auto alone = make_single_world(device());
+  for (const RowForm form : {RowForm::kPadded, RowForm::kPacked, RowForm::kVariable}) {
+    const double plain = loss_of(*alone, {"alone", mesh(1, 1, 1)}, form);
+    const double wanted =
+        loss_of(*alone, {.name = "alone", .sizes = mesh(1, 1, 1), .noise = 2}, form);
+    EXPECT_GT(std::abs(plain - wanted), 1e-4 * wanted);
+    for (RowLayout layout : row_layouts()) {
+      layout.noise = 2;
+      EXPECT_NEAR(loss_of(world(), layout, form), wanted, 1e-6 * wanted)
           << layout.name << ", form " << static_cast<int>(form);
     }
   }

@@ -69,6 +69,7 @@ struct RunLayout {
   ContextExchange exchange = ContextExchange::kRing;
   bool scatters = true;  // each tensor rank sends its part of a boundary
   std::int64_t vocabulary_multiple = 16;
+  double embedding_noise = 0;
 
   std::vector<std::int64_t> sizes_of_rank() const {
     if (!sizes.empty()) return sizes;
@@ -203,6 +204,7 @@ class TrainingRun {
             .micro_batches = static_cast<int>(sizes_.size()),
             .scatter_boundaries = layout.scatters,
             .seed = 11,
+            .embedding_noise = layout.embedding_noise,
             .optimizer_options = layout.optimizer,
             .offload = layout.offload,
             .adapters = layout.adapters,

@@ -50,7 +50,16 @@ Matrix matrix_of(const Tensor& tensor) {
   return {tensor.raw(), type_of(tensor.dtype()), tensor.stride(0)};
 }
 
-Masks::Masks(const Dropout& dropout) : dropout_(dropout), given_(dropout.probability > 0) {
+Masks::Masks(PhiloxKey key, const MaskRows& rows)
+    : key_(key),
+      rows_(rows),
+      first_sample_(*rows.consumed_samples.data<std::int64_t>() + rows.sample_index) {}
+
+Masks::Masks(const Dropout& dropout)
+    : key_(dropout.key),
+      rows_(dropout.rows),
+      probability_(dropout.probability),
+      given_(dropout.probability > 0) {
   if (given_) {
     first_sample_ = *dropout.rows.consumed_samples.data<std::int64_t>() + dropout.rows.sample_index;
   }
@@ -60,19 +69,18 @@ MaskRow Masks::make(std::int64_t sample, std::int64_t head, std::int64_t positio
   const PhiloxBlock counter =
       mask_counter(static_cast<std::uint64_t>(sample), static_cast<std::uint32_t>(head),
                    static_cast<std::uint32_t>(position), 0);
-  return {.key_low = dropout_.key.low,
-          .key_high = dropout_.key.high,
+  return {.key_low = key_.low,
+          .key_high = key_.high,
           .counter = {counter[0], counter[1], counter[2]},
-          .threshold = drop_threshold(dropout_.probability),
-          .scale = static_cast<float>(1.0 / (1.0 - dropout_.probability))};
+          .threshold = drop_threshold(probability_),
+          .scale = static_cast<float>(1.0 / (1.0 - probability_))};
 }
 
 MaskRow Masks::hidden(std::int64_t row) const {
-  const std::int64_t unsplit = dropout_.rows.first_row + row;
-  const std::int64_t sequence = dropout_.rows.sequence;
-  MaskRow mask =
-      make(first_sample_ + unsplit / sequence, 0, dropout_.rows.position(unsplit % sequence));
-  mask.first_column = dropout_.rows.first_column;
+  const std::int64_t unsplit = rows_.first_row + row;
+  const std::int64_t sequence = rows_.sequence;
+  MaskRow mask = make(first_sample_ + unsplit / sequence, 0, rows_.position(unsplit % sequence));
+  mask.first_column = rows_.first_column;
   return mask;
 }
 

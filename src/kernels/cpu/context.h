@@ -80,14 +80,17 @@ Activation kind_of(ActivationKind kind);
 class Masks {
  public:
   explicit Masks(const Dropout& dropout);
+  Masks(PhiloxKey key, const MaskRows& rows);  // of random words alone
   bool given() const { return given_; }
   MaskRow hidden(std::int64_t row) const;
   MaskRow query(std::int64_t batch, std::int64_t head, std::int64_t position) const;
 
  private:
   MaskRow make(std::int64_t sample, std::int64_t head, std::int64_t position) const;
-  const Dropout& dropout_;
-  bool given_;
+  PhiloxKey key_;
+  MaskRows rows_;
+  double probability_ = 0;
+  bool given_ = true;
   std::int64_t first_sample_ = 0;
 };
 
@@ -118,6 +121,7 @@ void execute(CpuContext& context, const DropoutAddForward& call);
 void execute(CpuContext& context, const DropoutAddBackward& call);
 void execute(CpuContext& context, const EmbeddingForward& call);
 void execute(CpuContext& context, const EmbeddingBackward& call);
+void execute(CpuContext& context, const AddNoise& call);
 void execute(CpuContext& context, const RouteTokens& call);
 void execute(CpuContext& context, const RouteBackward& call);
 void execute(CpuContext& context, const RouterZLoss& call);

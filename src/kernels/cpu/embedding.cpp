@@ -1,5 +1,5 @@
-// Rows of tables by id. Forward divides tokens among threads. Backward divides channels, so that
-// rows of one id are added in the same order for any number of threads.
+// Rows of tables by id, and noise on rows. Forward divides tokens among threads. Backward divides
+// channels, so that rows of one id are added in the same order for any number of threads.
 #include "kernels/embedding.h"
 
 #include <cstring>
@@ -42,6 +42,19 @@ void execute(CpuContext& context, const EmbeddingBackward& call) {
       context.vector.accumulate(call.dtable.data<float>() + id * call.dtable.stride(0) + begin,
                                 call.dy.raw() + (row * call.dy.stride(0) + begin) * width, type,
                                 end - begin);
+    }
+  });
+}
+
+void execute(CpuContext& context, const AddNoise& call) {
+  const Masks masks(call.key, call.rows);
+  const std::int64_t h = call.y.dim(1);
+  const std::int64_t width = h * size_bytes(call.y.dtype());
+  const auto* bounds = call.bounds.data<float>();
+  context.ranges(call.y.dim(0), grain_of(h * 4), [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t row = begin; row < end; ++row) {
+      context.vector.add_noise(call.y.raw() + row * width, type_of(call.y.dtype()),
+                               masks.hidden(row), bounds[row], h);
     }
   });
 }

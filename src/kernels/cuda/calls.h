@@ -29,6 +29,7 @@ void execute(const DropoutAddForward& call, const CallContext& context);
 void execute(const DropoutAddBackward& call, const CallContext& context);
 void execute(const EmbeddingForward& call, const CallContext& context);
 void execute(const EmbeddingBackward& call, const CallContext& context);
+void execute(const AddNoise& call, const CallContext& context);
 void execute(const RouteTokens& call, const CallContext& context);
 void execute(const RouteBackward& call, const CallContext& context);
 void execute(const RouterZLoss& call, const CallContext& context);

@@ -1,6 +1,7 @@
-// Lookup of table rows by id.
+// Lookup of table rows by id, and noise on them.
 #include "kernels/cuda/calls.h"
 #include "kernels/cuda/held_row.cuh"
+#include "kernels/cuda/mask.cuh"
 #include "kernels/cuda/rows.cuh"
 
 namespace piton::cuda {
@@ -43,6 +44,26 @@ struct TableGradient {
   std::int64_t h;
   std::int64_t begin;
   bool vectors;
+};
+
+template <typename T>
+struct NoiseOnRows {
+  static constexpr int kVector = kVectorOf<T>;
+  T* y;
+  const float* bounds;
+  std::int64_t h;
+  MaskSite site;
+
+  template <int kCount>
+  __device__ void run(std::int64_t row, std::int64_t column) const {
+    using S = Wide<T>;
+    auto value = load_wide<kCount>(y + row * h + column);
+    const S step = static_cast<S>(bounds[row]) * S{0x1p-31};
+    site.for_each_word<kCount>(row, column, [&](int i, std::uint32_t word) {
+      value.at[i] += static_cast<S>(static_cast<std::int32_t>(word)) * step;
+    });
+    store_rounded(y + row * h + column, value);
+  }
 };
 
 constexpr int kIdsOfThread = 4;  // that a thread compares at a time
@@ -154,6 +175,17 @@ void execute(const EmbeddingBackward& call, const CallContext& context) {
                          .begin = call.vocabulary_begin,
                          .vectors = h % kCount == 0 && vectors_fit(kCount, {call.dtable, call.dy})},
         context.stream);
+  });
+}
+
+void execute(const AddNoise& call, const CallContext& context) {
+  with_floating(call.y.dtype(), [&]<typename T>(std::type_identity<T>) {
+    launch_rows("launch of add noise", rows_of(call.y, kVectorOf<T>, {call.y}),
+                NoiseOnRows<T>{.y = pointer<T>(call.y),
+                               .bounds = pointer<const float>(call.bounds),
+                               .h = call.y.dim(1),
+                               .site = mask_site(call.key, call.rows)},
+                context.stream);
   });
 }
 

@@ -53,28 +53,22 @@ struct MaskSite {
   }
   __device__ bool keeps(std::uint32_t word) const { return word >= threshold; }
 
-  // The factors of elements channel .. channel + kCount - 1 of a row of a matrix [rows, channels].
+  // call(i, word) for elements channel + i, i below kCount, of a row of a matrix [rows, channels].
   // Four columns share a draw.
-  template <typename S, int kCount>
-  __device__ __forceinline__ Numbers<S, kCount> row_factors(std::int64_t row,
-                                                            std::int64_t channel) const {
-    Numbers<S, kCount> factors;
-    for (S& factor : factors.at) factor = S{1};
-    if (!draws) return factors;
+  template <int kCount, typename Call>
+  __device__ __forceinline__ void for_each_word(std::int64_t row, std::int64_t channel,
+                                                Call call) const {
     const std::int64_t global = first_row + row;
     const std::int64_t sample = global / sequence;
     const std::int64_t place = global - sample * sequence;
     const std::int64_t position = place + (place < sequence / 2 ? first_shift : second_shift);
     const std::int64_t column = first_column + channel;
-    const auto factor_of = [&](std::uint32_t word) {
-      return keeps(word) ? static_cast<S>(kept) : S{0};
-    };
     if (kCount % 4 == 0 && column % 4 == 0) {
       for (int i = 0; i + 3 < kCount; i += 4) {
         const MaskWords drawn = words(sample, 0, position, column + i);
-        for (int j = 0; j < 4; ++j) factors.at[i + j] = factor_of(drawn.word[j]);
+        for (int j = 0; j < 4; ++j) call(i + j, drawn.word[j]);
       }
-      return factors;
+      return;
     }
     MaskWords drawn = words(sample, 0, position, column);
     for (int i = 0; i < kCount; ++i) {
@@ -83,25 +77,43 @@ struct MaskSite {
       // No index: the words stay in registers.
       const std::uint32_t low = which == 0 ? drawn.word[0] : drawn.word[1];
       const std::uint32_t high = which == 2 ? drawn.word[2] : drawn.word[3];
-      factors.at[i] = factor_of(which < 2 ? low : high);
+      call(i, which < 2 ? low : high);
     }
+  }
+
+  // The factors of elements channel .. channel + kCount - 1 of such a row.
+  template <typename S, int kCount>
+  __device__ __forceinline__ Numbers<S, kCount> row_factors(std::int64_t row,
+                                                            std::int64_t channel) const {
+    Numbers<S, kCount> factors;
+    for (S& factor : factors.at) factor = S{1};
+    if (!draws) return factors;
+    for_each_word<kCount>(row, channel, [&](int i, std::uint32_t word) {
+      factors.at[i] = keeps(word) ? static_cast<S>(kept) : S{0};
+    });
     return factors;
   }
 };
 
+// Of words alone.
+inline MaskSite mask_site(PhiloxKey key, const MaskRows& rows) {
+  return {.key = key,
+          .consumed = rows.consumed_samples.data<std::int64_t>(),
+          .sample_index = rows.sample_index,
+          .sequence = rows.sequence,
+          .first_row = rows.first_row,
+          .first_column = rows.first_column,
+          .first_shift = rows.first_shift,
+          .second_shift = rows.second_shift};
+}
+
 inline MaskSite mask_site(const Dropout& dropout) {
   if (dropout.probability == 0) return {};
-  return {.key = dropout.key,
-          .threshold = drop_threshold(dropout.probability),
-          .draws = true,
-          .kept = 1 / (1 - dropout.probability),
-          .consumed = dropout.rows.consumed_samples.data<std::int64_t>(),
-          .sample_index = dropout.rows.sample_index,
-          .sequence = dropout.rows.sequence,
-          .first_row = dropout.rows.first_row,
-          .first_column = dropout.rows.first_column,
-          .first_shift = dropout.rows.first_shift,
-          .second_shift = dropout.rows.second_shift};
+  MaskSite site = mask_site(dropout.key, dropout.rows);
+  site.threshold = drop_threshold(dropout.probability);
+  site.draws = true;
+  site.kept = 1 / (1 - dropout.probability);
+  return site;
 }
 
 }  // namespace piton::cuda

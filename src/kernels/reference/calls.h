@@ -25,6 +25,7 @@ void execute(const DropoutAddForward& call);
 void execute(const DropoutAddBackward& call);
 void execute(const EmbeddingForward& call);
 void execute(const EmbeddingBackward& call);
+void execute(const AddNoise& call);
 void execute(const RouteTokens& call);
 void execute(const RouteBackward& call);
 void execute(const RouterZLoss& call);

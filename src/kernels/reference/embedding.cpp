@@ -1,7 +1,8 @@
-// Lookup of table rows by id.
+// Lookup of table rows by id, and noise on them.
 #include "kernels/embedding.h"
 
 #include "kernels/reference/calls.h"
+#include "kernels/reference/mask.h"
 #include "kernels/reference/values.h"
 
 namespace piton::reference {
@@ -28,6 +29,18 @@ void execute(const EmbeddingBackward& call) {
     for (std::int64_t i = 0; i < call.dy.dim(1); ++i) dtable(id, i) += dy(row, i);
   }
   dtable.write(call.dtable);
+}
+
+void execute(const AddNoise& call) {
+  Values y = Values::read(call.y);
+  const Values bounds = Values::read(call.bounds);
+  for (std::int64_t row = 0; row < call.y.dim(0); ++row) {
+    for (std::int64_t i = 0; i < call.y.dim(1); ++i) {
+      const auto word = static_cast<std::int32_t>(drawn_word(call.key, call.rows, row, i));
+      y(row, i) += bounds(row) * (word * 0x1p-31);
+    }
+  }
+  y.write(call.y);
 }
 
 }  // namespace piton::reference

@@ -5,6 +5,10 @@
 
 namespace piton::reference {
 
+// The random word of an element of a matrix [rows, channels] at a site.
+std::uint32_t drawn_word(PhiloxKey key, const MaskRows& rows, std::int64_t row,
+                         std::int64_t channel);
+
 // Draws for one site.
 class MaskDraws {
  public:

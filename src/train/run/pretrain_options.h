@@ -39,6 +39,7 @@ struct LoopOptions {
   std::optional<std::int64_t> exit_interval;
   std::optional<double> exit_duration_minutes;
   std::uint64_t seed = 1234;
+  double neftune_noise_alpha = 0;
   std::string save;
   std::string load;
   std::string lora_load;
@@ -103,6 +104,11 @@ struct LoopOptions {
       sequence);
     visit_length(v);
     v(Option{"seed", "seed of initial weights, dropout and the order of samples", same}, seed);
+    v(Option{"neftune-noise-alpha",
+             "add noise to the embeddings of tokens in training: uniform, at most this over the "
+             "square root of the tokens of a text times the hidden size (0: none)",
+             same},
+      neftune_noise_alpha);
     v(Option{"save", "folder for checkpoints, metrics and configuration", {.placeholder = "DIR"}},
       save);
     v(Option{"load",

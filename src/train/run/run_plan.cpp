@@ -48,6 +48,7 @@ void check_ranges(const LoopOptions& loop) {
   for (const std::int64_t one : loop.iterations_to_skip)
     check_range("--iterations-to-skip", one, 0);
   check_range("--max-consecutive-skips", loop.max_consecutive_skips, 1);
+  check_not_negative("--neftune-noise-alpha", loop.neftune_noise_alpha);
   if (loop.override_scheduler && loop.use_checkpoint_scheduler) {
     throw Error(Fault::kUsage,
                 "--override-opt_param-scheduler and --use-checkpoint-opt_param-scheduler exclude "
@@ -324,6 +325,7 @@ void check_encoder_run(const PretrainOptions& options, const ModelConfig& model)
   refuse(!options.tasks.tasks.empty(), "--eval-tasks");
   refuse(options.teaching.given(), "--teacher-model");
   refuse(options.loop.full_validation, "--full-validation");
+  refuse(options.loop.neftune_noise_alpha > 0, "--neftune-noise-alpha");
   if (model.encoder) return;
   refuse(options.data.variable_seq_lengths, "--variable-seq-lengths");
 }
@@ -448,6 +450,7 @@ RunPlan make_run_plan(const PretrainOptions& options, int ranks,
                   .micro_batches = plan.micro_batches,
                   .scatter_boundaries = options.parallel.schedule.scatter_boundaries,
                   .seed = loop.seed,
+                  .embedding_noise = loop.neftune_noise_alpha,
                   .optimizer_options = options.optimizer,
                   .offload = options.offload,
                   .adapters = options.lora.resolve(model),

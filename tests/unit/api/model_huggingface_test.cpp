@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <fstream>
 #include <numeric>
 
 #include "api/model.h"
@@ -171,6 +172,46 @@ TEST(HuggingFaceModel, TrainsAsInPyTorch) {
       EXPECT_NEAR(report.grad_norm, norm, 1e-4 * norm) << name << ", step " << step;
     }
   }
+}
+
+// tools/oracle/neftune.py. Factors of embeddings multiply the noise (Granite), or do not (Gemma).
+TEST(HuggingFaceModel, HasTheLossOfTransformersWithNoiseOnItsEmbeddings) {
+  std::ifstream golden(std::filesystem::path(PITON_SOURCE_DIR) / "tests/golden/neftune.txt");
+  std::string origin, name;
+  std::getline(golden, origin);
+  int cases = 0;
+  for (double alpha = 0, loss = 0, norm = 0; golden >> name >> alpha >> loss >> norm; ++cases) {
+    HostMachine machine;
+    HfSource source(golden_folder(name));
+    ModelConfig config = source.model();
+    config.hidden_dropout = config.attention_dropout = 0;
+    Mesh mesh(*machine.world, MeshSizes{});
+    Session session(machine.machine, mesh,
+                    {.model = config, .embedding_noise = alpha, .use = SessionUse::kGradients});
+    load_weights(source, {.parameters = session.parameters(), .sharded = &session.sharded()},
+                 {mesh, machine.device, machine.arena, *machine.stream});
+    session.publish_values();
+    const SafetensorsFile expected(golden_folder(name) / "expected.safetensors");
+    MicroBatch batch{.samples = 1, .sequence = 24, .sample_index = 2};
+    batch.tokens = token_ids_of(expected.tensor("tokens"));
+    batch.tokens.resize(24);
+    batch.labels.assign(batch.tokens.begin() + 1, batch.tokens.end());
+    batch.labels.push_back(kNoLabel);
+    batch.loss_mask.assign(24, 1.0F);
+    batch.loss_mask.back() = 0;
+    batch.positions.resize(24);
+    std::iota(batch.positions.begin(), batch.positions.end(), 0);
+    const double plain = session.evaluate({batch}).loss_sum / 23;
+    const double noisy = session.gradients({batch}, 5).loss;
+    EXPECT_NEAR(noisy, loss, 1e-6 * loss) << name;
+    EXPECT_GT(std::abs(noisy - plain), 1e-3) << name << ": without noise in evaluations";
+    for (const Parameter* parameter : session.parameters()) {
+      if (parameter->name != "embedding.token.weight") continue;
+      const std::vector<double> gradient = test::values(parameter->gradient);
+      EXPECT_NEAR(std::sqrt(dot_product(gradient, gradient)), norm, 1e-5 * norm) << name;
+    }
+  }
+  EXPECT_EQ(cases, 5);
 }
 
 TEST(HuggingFaceModel, WhoseTokenizerHasMoreIdsThanItsTableHasRowsIsRefused) {

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <numeric>
+
 namespace piton {
 namespace {
 
@@ -31,6 +33,9 @@ TEST(SequencePart, HasTwoStretchesOfEachSample) {
   EXPECT_THAT(first.positions, ElementsAre(0, 1, 6, 7, 0, 1, 6, 7));
   EXPECT_EQ(first.segments, batch.segments);
   EXPECT_THAT(part_of_sequence(batch, {1, 2}).tokens, ElementsAre(2, 3, 4, 5, 10, 11, 12, 13));
+  std::vector<float> numbers(16);
+  std::iota(numbers.begin(), numbers.end(), 0.0F);
+  EXPECT_THAT(rows_of_part(numbers, batch, {1, 2}), ElementsAre(2, 3, 4, 5, 10, 11, 12, 13));
 }
 
 TEST(SequencePart, TakesEachTokenOnce) {

@@ -159,6 +159,23 @@ void dropout_add(const DropoutArguments& a) {
   });
 }
 
+void add_noise(void* y, Type type, const MaskRow& row, float bound, std::int64_t columns) {
+  const F step = splat(bound * 0x1p-31F);
+  with_type(type, [&](auto tag) {
+    auto* to = static_cast<decltype(tag)*>(y);
+    for (std::int64_t first = 0; first < columns; first += kMaskBlock) {
+      U words[4];
+      mask_words(row, static_cast<std::uint32_t>(first), words);
+      const std::int64_t n = columns - first < kMaskBlock ? columns - first : kMaskBlock;
+      for_vectors(
+          n, [&](std::int64_t i, auto count) __attribute__((always_inline)) {
+            const F noise = __builtin_convertvector((I)words[i / kLanes], F) * step;
+            store(to + first + i, load(to + first + i, count) + noise, count);
+          });
+    }
+  });
+}
+
 void mask(float* x, const MaskRow& row, std::int64_t first, int columns) {
   float kept[kMaskBlock];
   for (int begin = 0; begin < columns; begin += kMaskBlock) {

@@ -14,6 +14,7 @@ void soft_cap_gradient(void* dx, const void* dy, Type type, const float* y, std:
 void accumulate(float* y, const void* x, Type type, std::int64_t n);
 void column_sums(float* sums, const Matrix& x, std::int64_t rows, std::int64_t columns);
 void dropout_add(const DropoutArguments& a);
+void add_noise(void* y, Type type, const MaskRow& row, float bound, std::int64_t columns);
 void mask(float* x, const MaskRow& row, std::int64_t first, int columns);
 void adamw(const AdamwArguments& a, std::int64_t begin, std::int64_t end);
 void sgd(const SgdArguments& a, std::int64_t begin, std::int64_t end);

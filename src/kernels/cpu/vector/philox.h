@@ -43,9 +43,9 @@ PITON_INLINE U interleave_high(U a, U b, Lanes<lane...>) {
   return __builtin_shufflevector(a, b, (kLanes / 2 + lane / 2 + lane % 2 * kLanes)...);
 }
 
-// factors[i] = 0 or mask.scale for columns first .. first + kMaskBlock - 1; first is a multiple
-// of 4.
-PITON_INLINE void mask_factors(const MaskRow& mask, std::uint32_t first, float* factors) {
+// words[i] of the counters' columns first + i * kLanes .. + kLanes - 1, i below 4; first is a
+// multiple of 4.
+PITON_INLINE void mask_words(const MaskRow& mask, std::uint32_t first, U* words) {
   U c0 = splat_u(mask.counter[0]);
   U c1 = splat_u(mask.counter[1]);
   U c2 = splat_u(mask.counter[2]);
@@ -65,9 +65,17 @@ PITON_INLINE void mask_factors(const MaskRow& mask, std::uint32_t first, float* 
   using All = CountLanes<kLanes>::Type;
   const U even_low = interleave_low(c0, c2, All{}), even_high = interleave_high(c0, c2, All{});
   const U odd_low = interleave_low(c1, c3, All{}), odd_high = interleave_high(c1, c3, All{});
-  const U words[4] = {
-      interleave_low(even_low, odd_low, All{}), interleave_high(even_low, odd_low, All{}),
-      interleave_low(even_high, odd_high, All{}), interleave_high(even_high, odd_high, All{})};
+  words[0] = interleave_low(even_low, odd_low, All{});
+  words[1] = interleave_high(even_low, odd_low, All{});
+  words[2] = interleave_low(even_high, odd_high, All{});
+  words[3] = interleave_high(even_high, odd_high, All{});
+}
+
+// factors[i] = 0 or mask.scale for columns first .. first + kMaskBlock - 1; first is a multiple
+// of 4.
+PITON_INLINE void mask_factors(const MaskRow& mask, std::uint32_t first, float* factors) {
+  U words[4];
+  mask_words(mask, first, words);
   for (int i = 0; i < 4; ++i) {
     store(factors + i * kLanes,
           words[i] >= splat_u(mask.threshold) ? splat(mask.scale) : splat(0.0F));

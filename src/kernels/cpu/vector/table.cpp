@@ -39,6 +39,7 @@ const VectorTable& table() {
       .softmax_step = softmax_step,
       .softmax_again = softmax_again,
       .mask = mask,
+      .add_noise = add_noise,
       .score_gradient = score_gradient,
       .dot = dot,
       .fma_loop = fma_loop,

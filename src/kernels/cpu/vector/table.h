@@ -218,6 +218,8 @@ struct VectorTable {
   // x[i] *= scale where kept, 0 where not, for columns first .. first + columns - 1; first is a
   // multiple of 4.
   void (*mask)(float* x, const MaskRow& mask, std::int64_t first, int columns);
+  // y[i] += bound * word / 2^31: the random words of a row from column 0 on, as signed integers.
+  void (*add_noise)(void* y, Type type, const MaskRow& row, float bound, std::int64_t columns);
   // ds = p * (dp - delta) * scale, row by row.
   void (*score_gradient)(float* dp, const float* p, std::int64_t stride, int rows, int columns,
                          const float* delta, float scale);
