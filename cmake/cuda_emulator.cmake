@@ -26,7 +26,8 @@ file(GLOB sources CONFIGURE_DEPENDS ${emulator}/*_test.cpp)
 piton_test(cuda_emulated ops SOURCES ${sources} ${CMAKE_SOURCE_DIR}/tests/ops/call_cases.cpp
            ${CMAKE_SOURCE_DIR}/tests/ops/attention_cases.cpp ${CMAKE_SOURCE_DIR}/tests/ops/expert_cases.cpp
            ${CMAKE_SOURCE_DIR}/tests/ops/float8_cases.cpp
-           ${CMAKE_SOURCE_DIR}/tests/ops/sampling_cases.cpp ${CMAKE_SOURCE_DIR}/tests/ops/call_runner.cpp
+           ${CMAKE_SOURCE_DIR}/tests/ops/sampling_cases.cpp ${CMAKE_SOURCE_DIR}/tests/ops/sink_cases.cpp
+           ${CMAKE_SOURCE_DIR}/tests/ops/call_runner.cpp
            LIBS piton_cuda_emulated piton_adapters piton_plan piton_generate piton_kernels_reference piton_kernels_cpu
                 piton_kernels_meta piton_comm_virtual)
 # In place of NCCL: a library that moves the emulator's memory between processes, and calls its runtime functions.

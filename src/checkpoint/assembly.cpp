@@ -23,6 +23,13 @@ std::vector<const AssemblyPart*> in_order(const Assembly& assembly) {
   for (const AssemblyPart& part : assembly.parts) {
     if (part.extent[0] > 0) parts.push_back(&part);
   }
+  if (assembly.matrices > 1) {
+    std::int64_t columns = 0;
+    for (const AssemblyPart* part : parts) columns += part->extent[0];
+    PITON_ASSERT(columns == assembly.matrices * assembly.shape[1], "{}: {} columns of {} x {}",
+                 assembly.name, columns, assembly.matrices, to_string(assembly.shape));
+    return parts;
+  }
   std::ranges::sort(parts, {}, &AssemblyPart::row);
   std::int64_t row = 0;
   for (const AssemblyPart* part : parts) {
@@ -48,19 +55,21 @@ struct Transposition {
   std::int64_t rows = 0;     // of the source
   std::int64_t columns = 0;  // of the source
   std::int64_t stride = 0;   // elements from one row of the result to the next
+  std::int64_t step = 1;     // and from one column to the next
 };
 
-// to[j][i] = from[i][j]
+// to[j][i step] = from[i][j]
 template <typename Unit>
 void transpose(const std::byte* from, std::byte* to, const Transposition& sizes) {
-  const auto& [rows, columns, stride] = sizes;
+  const auto& [rows, columns, stride, step] = sizes;
   constexpr std::int64_t kTile = 32;
   constexpr auto kWidth = static_cast<std::int64_t>(sizeof(Unit));
   for (std::int64_t i0 = 0; i0 < rows; i0 += kTile) {
     for (std::int64_t j0 = 0; j0 < columns; j0 += kTile) {
       for (std::int64_t j = j0; j < std::min(columns, j0 + kTile); ++j) {
         for (std::int64_t i = i0; i < std::min(rows, i0 + kTile); ++i)
-          std::memcpy(to + (j * stride + i) * kWidth, from + (i * columns + j) * kWidth, kWidth);
+          std::memcpy(to + (j * stride + i * step) * kWidth, from + (i * columns + j) * kWidth,
+                      kWidth);
       }
     }
   }
@@ -151,20 +160,24 @@ class AssemblyReader {
     const std::int64_t rows = tensor.assembly.shape[0];
     const std::int64_t columns = tensor.assembly.shape[1];
     if (at_ >= rows || columns == 0) return false;
+    const std::int64_t height = rows / tensor.assembly.matrices;
+    const std::int64_t matrix = at_ / height;
+    const std::int64_t begin = at_ % height;
     const std::int64_t count =
-        std::min(rows - at_, std::max<std::int64_t>(kTurnedBytes / (columns * width), 1));
+        std::min(height - begin, std::max<std::int64_t>(kTurnedBytes / (columns * width), 1));
     std::byte* const bytes = block.buffer.of_at_least(count * columns * width);
     for (const AssemblyPart* part : parts_) {
+      if (part->matrix != matrix) continue;
       const std::int64_t size = part->extent[0];
       std::byte* const stored = stored_.of_at_least(size * count * width);
-      read_part(source_, part->name,
-                {.start = {part->start[0], part->start[1] + at_},
-                 .extent = {size, count},
-                 .begin = 0,
-                 .end = size * count},
-                tensor.dtype, stored);
+      TensorRun run{.start = {part->start[0]}, .extent = {size}, .begin = 0, .end = size * count};
+      if (part->extent.ndim() > 1) {
+        run.start.append(part->start[1] + begin);
+        run.extent.append(count);
+      }
+      read_part(source_, part->name, run, tensor.dtype, stored);
       transpose(width, stored, bytes + part->row * width,
-                {.rows = size, .columns = count, .stride = columns});
+                {.rows = size, .columns = count, .stride = columns, .step = part->step});
     }
     at_ += count;
     block.size = static_cast<std::size_t>(count * columns * width);

@@ -22,12 +22,17 @@ struct AssemblyPart {
   Shape start;
   Shape extent;
   std::int64_t row = 0;
+  // If that is transposed: from one column to the next, and the number of the matrix.
+  std::int64_t step = 1;
+  std::int64_t matrix = 0;
 };
 
 struct Assembly {
   std::string name;
   Shape shape;              // [rows, columns] or [rows]
   bool transposed = false;  // shape is [columns, rows] of the parts
+  // Transposed ones one upon another: `shape` has the columns of all of them. Vectors have one.
+  std::int64_t matrices = 1;
   std::vector<AssemblyPart> parts;
 
   // A canonical tensor without changes.

@@ -387,6 +387,8 @@ ModelConfig gguf_model(const GgufDescription& description, const std::string& wh
   if (architecture.read != nullptr) architecture.read(keys, model);
   read_gguf_experts(architecture.experts, keys, model);
   if (model.positions == PositionKind::kRotary) read_gguf_rotary(keys, model);
+  if (architecture.fractional_pairs && model.rotary_scaling.kind == RotaryScaling::Kind::kYarn)
+    model.rotary_scaling.whole_pairs = false;
   check_architecture(architecture, keys, model);
   model.tied = architecture.ties_head || !keys.has_tensor(kGgufHead);
   model = model_in_gguf(model);

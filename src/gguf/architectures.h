@@ -36,8 +36,11 @@ struct GgufArchitecture {
   bool heads_fill_width = false;  // all heads together are as wide as the residual stream
   bool divides_angles = false;    // reads rope_freqs.weight
   bool has_longrope = false;      // reads rope_factors_*.weight
-  bool copies_head = false;       // output.weight is in the file even if the head is tied
-  bool ties_head = false;         // the head is always tied to the token table
+  bool norm_after_attention = false;  // the norm of the MLP is post_attention_norm
+  bool copies_head = false;           // output.weight is in the file even if the head is tied
+  // Under yarn the blend is not of whole pairs, which no key says. llama.cpp rounds.
+  bool fractional_pairs = false;
+  bool ties_head = false;  // the head is always tied to the token table
 };
 
 std::vector<GgufArchitecture> gguf_architectures();

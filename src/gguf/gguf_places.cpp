@@ -26,6 +26,7 @@ constexpr std::pair<std::string_view, std::string_view> kLayer[] = {
     {"attention.key.", "attn_k."},
     {"attention.value.", "attn_v."},
     {"attention.output.", "attn_output."},
+    {"attention.sinks", "attn_sinks."},
     {"attention.query_norm.", "attn_q_norm."},
     {"attention.key_norm.", "attn_k_norm."},
     {"attention.end_norm.", "post_attention_norm."},
@@ -69,9 +70,18 @@ GgufPlace layer_place(const GgufArchitecture& architecture, const ModelConfig& m
     place.name = "attn_qkv.";
     place.first = query ? 0 : key ? queries : queries + keys;
   }
+  if (architecture.norm_after_attention && part.starts_with("mlp_norm."))
+    place.name = "post_attention_norm.";
   if (architecture.packed_mlp && part.starts_with("mlp.gate.")) place.name = "ffn_up.";
   if (architecture.packed_mlp && part.starts_with("mlp.up.")) place.first = model.ffn_hidden;
   return place;
+}
+
+// The last word of a tensor's name.
+std::string_view end_of(std::string_view canonical) {
+  if (canonical.ends_with(".sinks")) return "weight";
+  if (canonical.ends_with(".logit_bias")) return "bias";
+  return canonical.substr(canonical.rfind('.') + 1);
 }
 
 }  // namespace
@@ -97,7 +107,7 @@ std::vector<GgufPlace> gguf_places(const GgufArchitecture& architecture, const M
   std::vector<GgufPlace> places;
   for (const CanonicalShape& one : canonical_tensors(with_head)) {
     const std::string_view canonical = one.name;
-    const std::string_view end = canonical.substr(canonical.rfind('.') + 1);
+    const std::string_view end = end_of(canonical);
     GgufPlace place;
     if (canonical.starts_with("layers.")) {
       const std::size_t begin = canonical.find('.', 7) + 1;

@@ -17,7 +17,8 @@ inline constexpr const char* kGgufHead = "output.weight";
 // Row r of the canonical tensor is row stored_row(place, r) of the tensor `name`. If `turned` is
 // not 0, the first `turned` of each `head` rows are stored in pairs: canonical rows i and
 // i + turned/2 are stored as rows 2i and 2i + 1, for rotary positions of neighboring channels.
-// A stacked tensor is [experts, rows, columns]; its rows are counted through all experts.
+// A stacked tensor is [experts, rows, columns], of biases [experts, rows]; its rows are counted
+// through all experts.
 struct GgufPlace {
   std::string canonical;
   std::string name;

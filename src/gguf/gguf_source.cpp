@@ -48,9 +48,10 @@ GgufDescription description_of(const GgufFile& file) {
   return description;
 }
 
-// Stacked matrices are one below the other.
-Shape matrix_shape(const GgufTensor& tensor) {
+// Stacked matrices are one below the other, as are stacked vectors.
+Shape matrix_shape(const GgufTensor& tensor, bool vectors) {
   const std::vector<std::int64_t>& shape = tensor.shape;
+  if (vectors && shape.size() == 2) return Shape{shape[0] * shape[1]};
   return shape.size() < 3 ? Shape(shape) : Shape{shape[0] * shape[1], shape[2]};
 }
 
@@ -148,7 +149,7 @@ void GgufSource::read(const std::string& name, const TensorRun& run, DType dtype
   read_run({.file = file_.file(),
             .offset = file_.offset(*place.stored),
             .dtype = plain_dtype(place.stored->type),
-            .shape = matrix_shape(*place.stored)},
+            .shape = matrix_shape(*place.stored, run.extent.ndim() == 1)},
            moved, dtype, dst);
 }
 
@@ -176,7 +177,7 @@ void GgufSource::read_codes(const std::string& name, const StoredRow& row, const
 void GgufSource::read_rows(const Place& place, const TensorRun& run, DType dtype,
                            std::byte* dst) const {
   const GgufTensor& stored = *place.stored;
-  const std::int64_t columns = stored.shape.size() > 1 ? stored.shape.back() : 1;
+  const std::int64_t columns = run.extent.ndim() > 1 ? stored.shape.back() : 1;
   const std::int64_t row_bytes = columns / block_values(stored.type) * block_bytes(stored.type);
   const std::int64_t unit = place.place.turned == 0 ? 1 : place.place.head;
   const std::int64_t block = std::max<std::int64_t>(1, kReadBytes / (row_bytes * unit)) * unit;

@@ -1,5 +1,6 @@
-// Forms of LLaMA: Arcee, SmolLM3, GLM-4 and ERNIE 4.5.
+// Forms of LLaMA: Arcee, SmolLM3, GLM-4, ERNIE 4.5 and gpt-oss.
 #include "gguf/forms.h"
+#include "gguf/gguf_window.h"
 #include "model/families.h"
 
 namespace piton {
@@ -34,6 +35,14 @@ void read_glm4(const GgufKeys& keys, ModelConfig& model) {
   model.qkv_biases = keys.has_tensor("blk.0.attn_q.bias");
 }
 
+// llama.cpp takes the bound of the gates and which layers have the window for granted.
+void read_gpt_oss(const GgufKeys& keys, ModelConfig& model) {
+  read_gguf_window(keys, model);
+  if (model.window_before) model.full_attention_every = 2;
+  model.qkv_biases = keys.has_tensor("blk.0.attn_q.bias");
+  model.output_bias = keys.has_tensor("blk.0.attn_output.bias");
+}
+
 }  // namespace
 
 std::vector<GgufArchitecture> rms_norm_forms() {
@@ -59,7 +68,16 @@ std::vector<GgufArchitecture> rms_norm_forms() {
            .families = {"ernie4_5"},
            .facts = ernie4_5_facts,
            .keeps_pairs = true,
-           .whole_heads_turn = true}};
+           .whole_heads_turn = true},
+          {.name = "gpt-oss",
+           .families = {"gpt_oss"},
+           .facts = gpt_oss_facts,
+           .read = read_gpt_oss,
+           .write = write_gguf_window,
+           .experts = GgufExperts::kAll,
+           .whole_heads_turn = true,
+           .norm_after_attention = true,
+           .fractional_pairs = true}};
 }
 
 }  // namespace piton

@@ -59,6 +59,8 @@ std::string difference(const ModelConfig& model, const ModelConfig& held) {
   if (differs(&C::positions)) return "its kind of positions";
   if (differs(&C::norm)) return "its kind of norm";
   if (differs(&C::activation, &C::gated)) return "its activation";
+  if (differs(&C::gate_rule)) return "the bound of its gates";
+  if (differs(&C::softmax)) return "its softmax (--softmax-type)";
   if (differs(&C::biases, &C::qkv_biases, &C::output_bias)) return "its biases";
   if (differs(&C::head_bias)) return "a bias of its head";
   if (differs(&C::gains_from_one, &C::end_norms, &C::start_norms)) return "its norms";

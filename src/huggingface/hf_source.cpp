@@ -79,8 +79,10 @@ std::map<std::string, HfTensor> HfSource::family_tensors() const {
 
 void HfSource::place_quantized(const HfPlace& place, const QuantizedMatrix& matrix,
                                const std::vector<std::int64_t>& wanted, const Shape& shape) {
-  const std::vector<std::int64_t> sizes = {matrix.rows, matrix.columns};
-  if (place.transposed || sizes != wanted) {
+  std::vector<std::int64_t> sizes = {matrix.rows, matrix.columns};
+  if (matrix.turned && matrix.stacks > 0)
+    sizes = {matrix.stacks, matrix.columns, matrix.rows / matrix.stacks};
+  if (place.transposed != matrix.turned || sizes != wanted) {
     throw Error(Fault::kData, "{}: {} is {}, {} says {}; is it from another size of this model?",
                 matrix.codes.file->path().string(), matrix.codes.name, text_of(sizes),
                 config_.where(), text_of(wanted));
@@ -211,7 +213,8 @@ std::vector<CanonicalTensor> HfSource::tensors(TensorKind kind) const {
 FileTensor HfSource::file_tensor(const Place& place) const {
   const HfTensor& stored = place.stored;
   Shape shape(stored.shape);
-  if (place.place.stacks > 0) {  // their rows are counted through
+  if (place.place.stacks > 0 && !(is_turned_stack(place.place) && place.tensor.shape.ndim() == 1)) {
+    // Their rows are counted through.
     std::vector<std::int64_t> sizes = {stored.shape[0] * stored.shape[1]};
     sizes.insert(sizes.end(), stored.shape.begin() + 2, stored.shape.end());
     shape = Shape(sizes);
@@ -222,13 +225,20 @@ FileTensor HfSource::file_tensor(const Place& place) const {
           .shape = std::move(shape)};
 }
 
+std::int64_t HfSource::quantized_row(const Place& place, std::int64_t row) {
+  const QuantizedMatrix& matrix = *place.quantized;
+  const std::int64_t before =
+      matrix.turned && matrix.stacks > 0 ? matrix.rows / matrix.stacks * place.place.matrix : 0;
+  return before + stored_row(place.place, row);
+}
+
 void HfSource::read(const std::string& name, const TensorRun& run, DType dtype, std::byte* dst) {
   const Place& place = places_.at(name);
   if (run.begin >= run.end) return;
   if (place.quantized != nullptr) {
     return read_by_rows(place.tensor.shape, run, dtype, dst,
                         [&](std::int64_t row, std::span<float> values) {
-                          place.quantized->read_values(stored_row(place.place, row), values);
+                          place.quantized->read_values(quantized_row(place, row), values);
                         });
   }
   const FileTensor stored = file_tensor(place);
@@ -243,7 +253,7 @@ std::optional<CodeFormat> HfSource::stored_format(const std::string& name) const
 
 void HfSource::read_codes(const std::string& name, const StoredRow& row, const CodedRow& to) {
   const Place& place = places_.at(name);
-  place.quantized->read_codes({stored_row(place.place, row.row), row.column, row.columns}, to);
+  place.quantized->read_codes({quantized_row(place, row.row), row.column, row.columns}, to);
 }
 
 }  // namespace piton

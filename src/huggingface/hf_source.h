@@ -62,6 +62,8 @@ class HfSource final : public TensorSource {
   std::map<std::string, HfTensor> family_tensors() const;
   void decide_head();
   FileTensor file_tensor(const Place& place) const;
+  // The row of the quantized matrix that has row `row` of the canonical one.
+  static std::int64_t quantized_row(const Place& place, std::int64_t row);
 
   HfConfig config_;
   HfFamily family_;

@@ -16,6 +16,9 @@ namespace piton {
 // The row (if transposed: the column) of the stored tensor that has canonical row `row`.
 std::int64_t stored_row(const HfPlace& place, std::int64_t row);
 
+// Whether the place is in one of several matrices that are transposed, one upon another.
+inline bool is_turned_stack(const HfPlace& place) { return place.transposed && place.stacks > 0; }
+
 // Calls each(first canonical row, its end) for stretches of rows that are consecutive in the file.
 template <typename F>
 void for_each_chunk(const HfPlace& place, std::int64_t begin, std::int64_t end, F&& each) {

@@ -4,6 +4,14 @@
 #include "kernels/expect.h"
 
 namespace piton {
+namespace {
+
+void expect_gate(std::string_view call, const GateRule& gate, const Tensor& up) {
+  PITON_ASSERT(gate.bound >= 0, "{}: a bound of {}", call, gate.bound);
+  PITON_ASSERT(!gate.given() || up.defined(), "{}: a rule of gates without a gate", call);
+}
+
+}  // namespace
 
 void ActivationForward::check() const {
   expect_one_place(*this);
@@ -12,6 +20,7 @@ void ActivationForward::check() const {
   Operand{kName, "x", x}.shape(shape);
   Operand{kName, "y", y}.shape(shape).dtype(x.dtype()).rows();
   if (up.defined()) Operand{kName, "up", up}.shape(shape).dtype(x.dtype()).rows();
+  expect_gate(kName, gate, up);
 }
 
 void ActivationBackward::check() const {
@@ -22,6 +31,7 @@ void ActivationBackward::check() const {
   Operand{kName, "dx", dx}.shape(shape).dtype(x.dtype()).rows();
   Operand{kName, "dy", dy}.shape(shape).dtype(x.dtype()).rows();
   PITON_ASSERT(up.defined() == dup.defined(), "{}: up without dup, or the reverse", kName);
+  expect_gate(kName, gate, up);
   if (up.defined()) {
     Operand{kName, "up", up}.shape(shape).dtype(x.dtype()).rows();
     Operand{kName, "dup", dup}.shape(shape).dtype(x.dtype()).rows();

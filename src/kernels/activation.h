@@ -10,6 +10,7 @@
 //   relu       arXiv:2109.08668)
 //   gated      y = act(gate) * up: GeGLU, SwiGLU                     (Shazeer 2020,
 //              arXiv:2002.05202)
+//   bounded    y = act(min(gate, c)) * (min(max(up, -c), c) + o)     gpt-oss: gelu fast, c 7, o 1
 #pragma once
 
 #include "kernels/call.h"
@@ -25,12 +26,22 @@ enum class ActivationKind : std::uint8_t {
   kSquaredRelu
 };
 
+// How a gated activation reads its two inputs. What is beyond the bound has slope 0.
+struct GateRule {
+  double bound = 0;   // c; 0: none
+  double offset = 0;  // o
+
+  bool given() const { return bound != 0 || offset != 0; }
+  bool operator==(const GateRule&) const = default;
+};
+
 struct ActivationForward {
   static constexpr std::string_view kName = "activation forward";
   Tensor y;   // [n, f]  written
   Tensor x;   // [n, f]  rows may be strided; the call is gated if `up` is given
   Tensor up;  // [n, f] or empty; rows may be strided
   ActivationKind kind = ActivationKind::kGeluTanh;
+  GateRule gate = {};  // only with `up`
 
   template <typename Self, typename Visitor>
   static void tensors(Self& self, Visitor&& v) {
@@ -50,6 +61,7 @@ struct ActivationBackward {
   Tensor x;    // [n, f]  rows may be strided
   Tensor up;   // [n, f] or empty
   ActivationKind kind = ActivationKind::kGeluTanh;
+  GateRule gate = {};  // only with `up`
 
   template <typename Self, typename Visitor>
   static void tensors(Self& self, Visitor&& v) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "kernels/attention_merge.h"
+#include "kernels/attention_sink.h"
 #include "kernels/expect.h"
 
 namespace piton {
@@ -181,5 +182,39 @@ void AttentionMerge::check() const {
   Operand{kName, "lse", lse}.shape(rows).dtype(sums).contiguous();
   Operand{kName, "part_lse", part_lse}.shape(rows).dtype(sums).contiguous();
 }
+
+namespace {
+
+// `out` as of attention, and what is of each of its rows and heads.
+void expect_sinks(std::string_view call, const Tensor& out, const Tensor& lse) {
+  Operand{call, "out", out}.floating().rows();
+  PITON_ASSERT(out.ndim() == 4, "{}: out is {}", call, to_string(out));
+  Operand{call, "lse", lse}
+      .shape({out.dim(0), out.dim(2), out.dim(1)})
+      .dtype(sum_dtype(out.dtype()))
+      .contiguous();
+}
+
+}  // namespace
+
+void AttentionSink::check() const {
+  expect_one_place(*this);
+  expect_sinks(kName, out, lse);
+  if (!sinks.defined()) return;
+  Operand{kName, "sinks", sinks}.shape({out.dim(2)}).floating().contiguous();
+  PITON_ASSERT(sinks.dtype() == out.dtype() ||
+                   (out.dtype() == DType::kF32 && size_bytes(sinks.dtype()) == 2),
+               "{}: sinks are {}, out is {}", kName, to_string(sinks), to_string(out));
+}
+
+void AttentionSinkBackward::check() const {
+  expect_one_place(*this);
+  expect_sinks(kName, out, lse);
+  Operand{kName, "dout", dout}.shape(out.shape()).dtype(out.dtype()).rows();
+  Operand{kName, "sinks", sinks}.shape({out.dim(2)}).dtype(out.dtype()).contiguous();
+  Operand{kName, "dsinks", dsinks}.shape({out.dim(2)}).dtype(sum_dtype(out.dtype())).contiguous();
+}
+
+double AttentionSinkBackward::flops() const { return 2.0 * static_cast<double>(out.elements()); }
 
 }  // namespace piton

@@ -39,6 +39,9 @@ void CachedAttention::check() const {
   PITON_ASSERT(keys.dim(1) == kCachePage, "{}: pages of {} rows, wanted {}", kName, keys.dim(1),
                kCachePage);
   Operand{kName, "out", out}.shape(q.shape()).dtype(q.dtype()).rows();
+  if (lse.defined()) {
+    Operand{kName, "lse", lse}.shape({q.dim(1), q.dim(0)}).dtype(sum_dtype(q.dtype())).contiguous();
+  }
   const Shape pages{keys.dim(0), kCachePage, keys.dim(2), q.dim(2)};
   const bool coded = key_scales.defined();
   PITON_ASSERT(coded == value_scales.defined(), "{}: scales of one of keys and values", kName);

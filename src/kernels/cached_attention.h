@@ -51,6 +51,7 @@ struct CacheAppend {
 struct CachedAttention {
   static constexpr std::string_view kName = "cached attention";
   Tensor out;      // [n, a, d]  written; dtype of q
+  Tensor lse;      // [a, n] or empty  written, as that of an AttentionForward
   Tensor q;        // [n, a, d]  last dim contiguous, the others any strides, as in keys, values
   Tensor keys;     // [pages, kCachePage, g, d]; u8 with scales
   Tensor values;   // the same
@@ -73,6 +74,7 @@ struct CachedAttention {
   template <typename Self, typename Visitor>
   static void tensors(Self& self, Visitor&& v) {
     v("out", self.out, Access::kWrite);
+    v("lse", self.lse, Access::kWrite);
     v("q", self.q, Access::kRead);
     v("keys", self.keys, Access::kRead);
     v("values", self.values, Access::kRead);

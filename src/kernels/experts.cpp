@@ -179,6 +179,7 @@ LinearForward part_of(const LinearForward& call, const PartOfExpert& part) {
   one.residual = rows_of_part(call.residual, part);
   one.preactivation = rows_of_part(call.preactivation, part);
   one.weight = matrix_of(call.weight, part.expert);
+  one.bias = share_of(call.bias, part.expert, call.weight.matrices);
   one.first_rows = {};
   return one;
 }
@@ -196,6 +197,7 @@ LinearBackwardInput part_of(const LinearBackwardInput& call, const PartOfExpert&
 LinearBackwardWeight part_of(const LinearBackwardWeight& call, const PartOfExpert& part) {
   LinearBackwardWeight one = call;
   one.dweight = share_of(call.dweight, part.expert, call.first_rows.dim(0) - 1);
+  one.dbias = share_of(call.dbias, part.expert, call.first_rows.dim(0) - 1);
   one.dy = rows_of_part(call.dy, part);
   one.x = rows_of_part(call.x, part);
   one.first_rows = {};

@@ -17,6 +17,7 @@
 #include "kernels/activation.h"
 #include "kernels/attention.h"
 #include "kernels/attention_merge.h"
+#include "kernels/attention_sink.h"
 #include "kernels/cached_attention.h"
 #include "kernels/cadam.h"
 #include "kernels/dropout.h"
@@ -37,15 +38,15 @@ namespace piton {
 using KernelCall = std::variant<
     LinearForward, LinearBackwardInput, LinearBackwardWeight, PackWeight, ExpandWeight, NormForward,
     NormBackward, NormProducts, Rotary, AttentionForward, AttentionBackward, AttentionMerge,
-    CacheAppend, CachedAttention, ActivationForward, ActivationBackward, DropoutAddForward,
-    DropoutAddBackward, EmbeddingForward, EmbeddingBackward, AddNoise, RouteTokens, RouteBackward,
-    RouterZLoss, RouterZLossBackward, ExcessChoices, SortByExpert, CombineExperts,
-    CombineExpertsBackward, LossStatistics, LargestLogits, LossCombine, LossBackward,
-    TeacherStatistics, TeacherCombine, TeacherBackward, ChangeLogits, DrawTokens, Copy, Add, Scale,
-    SoftCapForward, SoftCapBackward, GatedSumForward, GatedSumBackward, JoinHeads, SplitHeads,
-    RowSquares, MagnitudeForward, MagnitudeGradient, AdamwUpdate, SgdUpdate, SignUpdate,
-    MovingAverage, SquareSums, BeginUpdate, MuonMomentum, MuonNormalize, SymmetricProduct,
-    MuonUpdate, CadamMaxima, CadamUpdate>;
+    AttentionSink, AttentionSinkBackward, CacheAppend, CachedAttention, ActivationForward,
+    ActivationBackward, DropoutAddForward, DropoutAddBackward, EmbeddingForward, EmbeddingBackward,
+    AddNoise, RouteTokens, RouteBackward, RouterZLoss, RouterZLossBackward, ExcessChoices,
+    SortByExpert, CombineExperts, CombineExpertsBackward, LossStatistics, LargestLogits,
+    LossCombine, LossBackward, TeacherStatistics, TeacherCombine, TeacherBackward, ChangeLogits,
+    DrawTokens, Copy, Add, Scale, SoftCapForward, SoftCapBackward, GatedSumForward,
+    GatedSumBackward, JoinHeads, SplitHeads, RowSquares, MagnitudeForward, MagnitudeGradient,
+    AdamwUpdate, SgdUpdate, SignUpdate, MovingAverage, SquareSums, BeginUpdate, MuonMomentum,
+    MuonNormalize, SymmetricProduct, MuonUpdate, CadamMaxima, CadamUpdate>;
 
 // These four forward to the call that the variant holds (kernels/call.h).
 std::string_view name(const KernelCall& call);

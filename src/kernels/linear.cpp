@@ -56,14 +56,12 @@ void expect_weight(std::string_view call, const WeightView& weight, WeightForm p
   }
 }
 
-void expect_experts(std::string_view call, const Tensor& first_rows, std::int64_t matrices,
-                    const Tensor& bias) {
+void expect_experts(std::string_view call, const Tensor& first_rows, std::int64_t matrices) {
   if (!first_rows.defined()) {
     PITON_ASSERT(matrices == 1, "{}: {} matrices, and no rows of each", call, matrices);
     return;
   }
   Operand{call, "first rows", first_rows}.shape({matrices + 1}).dtype(DType::kI32).contiguous();
-  PITON_ASSERT(!bias.defined(), "{}: experts with a bias", call);
 }
 
 // `factors`: what the product reads.
@@ -96,11 +94,14 @@ void LinearForward::check() const {
   PITON_ASSERT(y.dtype() == x.dtype() || y.dtype() == DType::kF32, "{}: y is {} for x {}", kName,
                to_string(y), to_string(x));
   expect_weight(kName, weight, WeightForm::kForward, x.dtype());
-  expect_experts(kName, first_rows, weight.matrices, bias);
+  expect_experts(kName, first_rows, weight.matrices);
   expect_float8(kName, float8, first_rows, {x.dtype()});
   expect_float8_weight(kName, float8, weight);
   if (bias.defined())
-    Operand{kName, "bias", bias}.shape({weight.out}).dtype(x.dtype()).contiguous();
+    Operand{kName, "bias", bias}
+        .shape({weight.matrices * weight.out})
+        .dtype(x.dtype())
+        .contiguous();
   PITON_ASSERT(!preactivation.defined() || activation, "{}: a preactivation without an activation",
                kName);
   for (const auto& [name, tensor] :
@@ -124,7 +125,7 @@ void LinearBackwardInput::check() const {
   PITON_ASSERT(dx.dtype() == dy.dtype() || dx.dtype() == weight.dtype, "{}: dx is {}", kName,
                to_string(dx));
   expect_weight(kName, weight, WeightForm::kBackward, weight.dtype);
-  expect_experts(kName, first_rows, weight.matrices, {});
+  expect_experts(kName, first_rows, weight.matrices);
   expect_float8(kName, float8, first_rows, {dy.dtype(), dx.dtype()});
   expect_float8_weight(kName, float8, weight);
   if (residual.defined())
@@ -147,9 +148,10 @@ void LinearBackwardWeight::check() const {
   const DType sums = sum_dtype(x.dtype());
   const std::int64_t matrices = first_rows.defined() ? first_rows.dim(0) - 1 : 1;
   Operand{kName, "dweight", dweight}.shape({matrices * out, in}).dtype(sums).contiguous();
-  expect_experts(kName, first_rows, matrices, dbias);
+  expect_experts(kName, first_rows, matrices);
   expect_float8(kName, float8, first_rows, {dy.dtype(), x.dtype()});
-  if (dbias.defined()) Operand{kName, "dbias", dbias}.shape({out}).dtype(sums).contiguous();
+  if (dbias.defined())
+    Operand{kName, "dbias", dbias}.shape({matrices * out}).dtype(sums).contiguous();
 }
 
 double LinearBackwardWeight::flops() const { return matrix_flops(x.dim(0), dy.dim(-1), x.dim(-1)); }

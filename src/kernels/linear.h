@@ -7,8 +7,8 @@
 //
 // Several experts are one call (kernels/experts.h): the weight is of m matrices, dweight is
 // [m out, in], and rows first_rows[i] .. first_rows[i + 1] - 1 are multiplied with matrix i.
-// first_rows is int32 [m + 1] on the device, from 0 to at most n; there is no bias then. Rows from
-// first_rows[m] on are neither read nor written.
+// first_rows is int32 [m + 1] on the device, from 0 to at most n; a bias is [m out], and so is
+// dbias. Rows from first_rows[m] on are neither read nor written.
 //
 // With `float8` both factors of a product are rounded to 8 bits (tensor/float8.h): from v to q / s,
 // where q is v times the scale s, rounded, and 1 / s is rounded to fp32. x and W become E4M3, dy
@@ -52,7 +52,7 @@ struct LinearForward {
   Tensor y;           // [n, out]  written; dtype of x, or fp32
   Tensor x;           // [n, in]   rows may be strided, columns are contiguous
   WeightView weight;  // kRows, kCodes or kForward; dtype of x
-  Tensor bias;        // [out] or empty; dtype of x
+  Tensor bias;        // [m out] or empty; dtype of x
   Tensor residual;    // [n, out] or empty; dtype of y; rows may be strided; may be the same memory
                       // as y or preactivation
   std::optional<ActivationKind> activation;
@@ -104,7 +104,7 @@ struct LinearBackwardInput {
 struct LinearBackwardWeight {
   static constexpr std::string_view kName = "linear backward weight";
   Tensor dweight;  // [out, in]  fp32 (fp64 for fp64), ADDED TO, unless `overwrites`
-  Tensor dbias;    // [out] or empty, as dweight, ADDED TO
+  Tensor dbias;    // [m out] or empty, as dweight, ADDED TO
   Tensor dy;  // [n, out]   rows may be strided; may be fp32 with a bf16 x: then it is rounded first
   Tensor x;   // [n, in]    rows may be strided
   bool overwrites = false;  // dW = dy^T x: what dweight holds is not read

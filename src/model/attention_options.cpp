@@ -2,6 +2,7 @@
 
 #include "base/options/option_range.h"
 #include "model/config.h"
+#include "model/families.h"
 
 namespace piton {
 namespace {
@@ -14,6 +15,23 @@ PositionKind position_kind(const std::string& name) {
   if (name == "relative") return PositionKind::kRelative;
   if (name == "none") return PositionKind::kNone;
   return PositionKind::kLearned;
+}
+
+SoftmaxKind softmax_kind(const std::string& name) {
+  if (name == "off-by-one") return SoftmaxKind::kOffByOne;
+  return name == "learnable" ? SoftmaxKind::kLearnable : SoftmaxKind::kVanilla;
+}
+
+std::string softmax_name(SoftmaxKind kind) {
+  switch (kind) {
+    case SoftmaxKind::kVanilla:
+      break;
+    case SoftmaxKind::kOffByOne:
+      return "off-by-one";
+    case SoftmaxKind::kLearnable:
+      return "learnable";
+  }
+  return "vanilla";
 }
 
 void set_alibi(const AttentionOptions& options, ModelConfig& config) {
@@ -35,6 +53,20 @@ void set_alibi(const AttentionOptions& options, ModelConfig& config) {
   config.alibi = type == 3                           ? AlibiKind::kRootOfDistance
                  : type == 2 && options.has_prefix() ? AlibiKind::kDistance
                                                      : AlibiKind::kDifference;
+}
+
+// Factors, cap and softmax of scores.
+void set_scores(const AttentionOptions& options, ModelConfig& config) {
+  if (options.query_scalar && options.score_factor) {
+    throw Error(
+        Fault::kUsage,
+        "--attention-multiplier: --query-pre-attn-scalar scales the scores too; leave one of "
+        "them out");
+  }
+  if (options.query_scalar) config.query_scalar = *options.query_scalar;
+  if (options.score_factor) config.score_factor = *options.score_factor;
+  if (options.soft_cap) config.attention_soft_cap = *options.soft_cap;
+  if (options.softmax) config.softmax = softmax_kind(*options.softmax);
 }
 
 }  // namespace
@@ -95,25 +127,21 @@ void AttentionOptions::apply(ModelConfig& config) const {
                 "--triangle-block-size: needs --triangle-attn, which is not given; give both");
   }
   config.attention_block = triangle_attn ? triangle_block_size.value_or(kTriangleBlock) : 0;
-  config.window_before = window_before;
+  if (window_before) config.window_before = window_before;
+  if (sparse_mode >= 1 && sparse_mode != 4) {  // also where the preset has one
+    config.window_before.reset();
+    config.full_attention_every = 0;
+  }
   if (full_attention_every) {
     check_range("--window-attn-skip-freq", *full_attention_every, 1, kLargestSize);
-    if (!window_before) {
+    if (!config.window_before) {
       throw Error(Fault::kUsage,
                   "--window-attn-skip-freq: needs layers with a window, and --pre-tockens is not "
                   "given; give both");
     }
     config.full_attention_every = *full_attention_every;
   }
-  if (query_scalar && score_factor) {
-    throw Error(
-        Fault::kUsage,
-        "--attention-multiplier: --query-pre-attn-scalar scales the scores too; leave one of "
-        "them out");
-  }
-  if (query_scalar) config.query_scalar = *query_scalar;
-  if (score_factor) config.score_factor = *score_factor;
-  if (soft_cap) config.attention_soft_cap = *soft_cap;
+  set_scores(*this, config);
   config.window_after = window_after;
 }
 
@@ -145,6 +173,8 @@ AttentionOptions AttentionOptions::of(const ModelConfig& config) {
   if (config.alibi != AlibiKind::kDifference)
     options.alibi_type = config.alibi == AlibiKind::kDistance ? 2 : 3;
   if (config.attention_soft_cap > 0) options.soft_cap = config.attention_soft_cap;
+  if (config.softmax != family_facts(config.family).softmax)
+    options.softmax = softmax_name(config.softmax);
   options.latent = LatentOptions::of(config);
   return options;
 }
@@ -243,6 +273,8 @@ void check_latent(const ModelConfig& config) {
          "which divides scores by the root of a head's channels; leave it out");
   refuse(config.joint_head_norms, "--qk-layernorm-joint",
          "whose norms are of latents; leave it out");
+  refuse(config.softmax == SoftmaxKind::kLearnable, "--softmax-type learnable",
+         "whose heads learn no score; give vanilla or off-by-one");
   refuse(!config.start_norms, "--no-pre-norm", "whose branches begin with a norm; leave it out");
   refuse(config.rotary_share != 1, "--rotary-percent",
          "where --qk-pos-emb-head-dim says which channels turn; leave it out");

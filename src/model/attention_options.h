@@ -125,6 +125,7 @@ struct AttentionOptions {
   std::optional<std::int64_t> full_attention_every;
   std::optional<double> query_scalar, score_factor, soft_cap;
   std::optional<std::int64_t> alibi_type;
+  std::optional<std::string> softmax;
   LatentOptions latent;
 
   template <typename Visitor>
@@ -172,6 +173,12 @@ struct AttentionOptions {
     v(Option{"attn-logit-softcapping",
              "cap c of scores: x becomes c tanh(x / c) (Gemma 2; default: no cap)", same},
       soft_cap);
+    v(Option{"softmax-type",
+             "softmax of scores: vanilla, of keys alone; off-by-one, with one more score of 0 that "
+             "has no value; learnable, with such a score that each head learns (gpt-oss; default: "
+             "that of the family)",
+             {.resume = Resume::kMustMatch, .choices = {"vanilla", "off-by-one", "learnable"}}},
+      softmax);
     v(Option{"use-flash-attn",
              "compute attention in tiles, without a matrix of scores (the default)"},
       use_flash_attn);

@@ -30,6 +30,7 @@ AttentionShape attention_shape(const ModelConfig& config, const Block::Place& pl
       .output_bias = config.output_bias,
       .qkv_biases = config.qkv_biases,
       .soft_cap = config.attention_soft_cap,
+      .softmax = config.softmax,
       .rotary = config.rotary_pairs ? Rotary::Convention::kPairs : Rotary::Convention::kHalves,
       .causal = place.stack.causal,
       .window_before = config.window_of(place.index),
@@ -64,6 +65,7 @@ MlpShape mlp_shape(const ModelConfig& config, const Adapters& adapters) {
                  .gated = config.gated,
                  .biases = config.biases,
                  .activation = config.activation,
+                 .gate_rule = config.gate_rule,
                  .output_factor = config.branch_factor,
                  .hidden_dropout = config.hidden_dropout,
                  .adapters = &adapters};
@@ -85,7 +87,9 @@ ExpertMlpShape expert_shape(const ModelConfig& config) {
                                  .z_factor = facts.z_factor,
                                  .balances_samples = facts.balances_samples},
                        .gated = config.gated,
+                       .biases = config.biases,
                        .activation = config.activation,
+                       .gate_rule = config.gate_rule,
                        .output_factor = config.branch_factor,
                        .hidden_dropout = config.hidden_dropout};
   if (facts.choice_bias) shape.bias_rate = facts.bias_rate;

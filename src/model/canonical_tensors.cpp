@@ -30,6 +30,7 @@ void add_experts(std::vector<CanonicalShape>& list, const ModelConfig& config,
   const ExpertFacts& facts = *config.experts;
   list.push_back({at + ".router.weight", {facts.experts, config.hidden}});
   if (facts.choice_bias) list.push_back({at + ".router.bias", {facts.experts}});
+  if (config.biases) list.push_back({at + ".router.logit_bias", {facts.experts}});
   std::vector<std::string> names;
   for (std::int64_t expert = 0; expert < facts.experts; ++expert)
     names.push_back(fmt::format("{}.experts.{}", at, expert));
@@ -67,6 +68,18 @@ void add_latent_attention(std::vector<CanonicalShape>& list, const ModelConfig& 
   add_linear(list, at + ".output", {config.hidden, config.heads * facts.value}, config.output_bias);
 }
 
+void add_attention(std::vector<CanonicalShape>& list, const ModelConfig& config,
+                   const std::string& at) {
+  if (config.latent) return add_latent_attention(list, config, at);
+  const std::int64_t queries = config.heads * config.head_size;
+  const std::int64_t keys = config.groups * config.head_size;
+  add_linear(list, at + ".query", {queries, config.hidden}, config.qkv_biases);
+  add_linear(list, at + ".key", {keys, config.hidden}, config.qkv_biases);
+  add_linear(list, at + ".value", {keys, config.hidden}, config.qkv_biases);
+  add_linear(list, at + ".output", {config.hidden, queries}, config.output_bias);
+  if (config.softmax == SoftmaxKind::kLearnable) list.push_back({at + ".sinks", {config.heads}});
+}
+
 }  // namespace
 
 std::vector<CanonicalShape> canonical_tensors(const ModelConfig& config) {
@@ -92,20 +105,13 @@ std::vector<CanonicalShape> canonical_tensors(const ModelConfig& config) {
     add("embedding.type.weight", {config.encoder->token_types, h});
   const bool post_norm = config.encoder && config.encoder->post_norm;
   if (config.embedding_norm || post_norm) norm("embedding.norm");
-  const auto attention = [&](const std::string& at) {
-    if (config.latent) return add_latent_attention(list, config, at);
-    linear(at + ".query", queries, h, config.qkv_biases);
-    linear(at + ".key", keys, h, config.qkv_biases);
-    linear(at + ".value", keys, h, config.qkv_biases);
-    linear(at + ".output", h, queries, config.output_bias);
-  };
   const auto distances = [&](const std::string& prefix) {
     if (config.positions == PositionKind::kRelative)
       add(prefix + "distance.weight", {config.encoder_decoder->buckets, config.heads});
   };
   const auto layer_of = [&](const std::string& at, bool cross, bool experts) {
     norm(at + "attention_norm", config.start_norms);
-    attention(at + "attention");
+    add_attention(list, config, at + "attention");
     norm(at + "attention.end_norm", config.end_norms);
     if (config.head_norms && !config.latent) {
       const bool joint = config.joint_head_norms;
@@ -113,7 +119,7 @@ std::vector<CanonicalShape> canonical_tensors(const ModelConfig& config) {
       add(at + "attention.key_norm.weight", {joint ? keys : config.head_size});
     }
     norm(at + "cross_norm", cross);
-    if (cross) attention(at + "cross");
+    if (cross) add_attention(list, config, at + "cross");
     norm(at + "mlp_norm", config.start_norms && !config.single_norm);
     add_mlp(list, config, at + "mlp", experts);
     norm(at + "mlp.end_norm", config.end_norms);

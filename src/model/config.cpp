@@ -89,6 +89,12 @@ void check_factors(const ModelConfig& c) {
          "is not for a head whose rows are divided by their lengths (--normalized-head)");
   refuse(c.head_bias && c.logit_divisor != 1, "--add-head-bias",
          "is not for logits that are divided (--logits-scaling)");
+  check_not_negative("--activation-func-clamp-value", c.gate_rule.bound);
+  if (!std::isfinite(c.gate_rule.offset))
+    throw Error(Fault::kUsage, "--glu-linear-offset: got {}, wanted a number", c.gate_rule.offset);
+  refuse(c.gate_rule.given() && !c.gated,
+         c.gate_rule.bound != 0 ? "--activation-func-clamp-value" : "--glu-linear-offset",
+         "is for an activation with gates, such as --activation quick-geglu");
   refuse(c.head_bias && c.reward_head, "--add-head-bias", "is not for a head of rewards");
   if (!c.encoder && !c.encoder_decoder) return;
   constexpr const char* kDecoders = "is for decoders, and the model is an encoder (bert, t5)";
@@ -97,6 +103,7 @@ void check_factors(const ModelConfig& c) {
   refuse(c.logit_divisor != 1, "--logits-scaling", kDecoders);
   refuse(c.score_factor.has_value(), "--attention-multiplier", kDecoders);
   refuse(c.head_bias, "--add-head-bias", kDecoders);
+  refuse(c.softmax != SoftmaxKind::kVanilla, "--softmax-type", kDecoders);
   refuse(!c.norm_biases, "--no-norm-bias", kDecoders);
 }
 
@@ -210,6 +217,20 @@ std::int64_t matrices_of_blocks(const ModelConfig& c, std::int64_t experts) {
   return c.expert_layers() * with_experts + std::ssize(facts.dense_layers) * block_matrices(c);
 }
 
+std::int64_t mlp_biases(const ModelConfig& c, std::int64_t width) {
+  return (c.gated ? 2 : 1) * width + c.hidden;
+}
+
+// Of all layers of a model that has them, with those of routers.
+std::int64_t biases_of_mlps(const ModelConfig& c) {
+  if (!c.experts) return c.layers * mlp_biases(c, c.ffn_hidden);
+  const ExpertFacts& facts = *c.experts;
+  std::int64_t of_layer = facts.experts * (1 + mlp_biases(c, c.expert_ffn_hidden()));
+  if (facts.shared_ffn_hidden != 0) of_layer += mlp_biases(c, facts.shared_ffn_hidden);
+  return c.expert_layers() * of_layer +
+         std::ssize(facts.dense_layers) * mlp_biases(c, c.ffn_hidden);
+}
+
 // Of a model of an encoder and a decoder, per token of the encoder.
 double encoder_decoder_flops(const ModelConfig& c, std::int64_t sequence,
                              std::int64_t decoder_sequence) {
@@ -241,7 +262,7 @@ std::int64_t ModelConfig::parameters() const {
                                 : 2 * head_size;
   }
   if (output_bias) block += hidden;
-  if (biases) block += (gated ? 2 : 1) * ffn_hidden + hidden;
+  if (softmax == SoftmaxKind::kLearnable) block += heads;
   const std::int64_t head = reward_head ? 1 : tied ? 0 : vocabulary;
   std::int64_t ends = (vocabulary + head) * hidden + norm_size;
   if (positions == PositionKind::kLearned) ends += max_positions * hidden;
@@ -256,9 +277,10 @@ std::int64_t ModelConfig::parameters() const {
   }
   if (!encoder_decoder) {
     if (experts && experts->choice_bias) ends += expert_layers() * experts->experts;
+    if (biases) ends += biases_of_mlps(*this);
     return matrices_of_blocks(*this, experts ? experts->experts : 1) + layers * block + ends;
   }
-  block += block_matrices(*this);
+  block += block_matrices(*this) + (biases ? mlp_biases(*this, ffn_hidden) : 0);
   // Each layer of the decoder has another attention with its norm; the encoder has a norm at its
   // end.
   std::int64_t cross = attention_matrices(*this) + norm_size;

@@ -15,6 +15,7 @@
 #include "model/encoder_options.h"
 #include "model/mlp_options.h"
 #include "model/rotary.h"
+#include "nn/attention.h"
 #include "nn/norm.h"
 
 namespace piton {
@@ -53,12 +54,14 @@ struct ModelConfig {
   std::optional<double> score_factor;         // in its place: scores are multiplied by it (Granite)
   double attention_soft_cap = 0;              // c: scores become c tanh(score / c); 0: no cap
   double logit_soft_cap = 0;                  // the same for logits
+  SoftmaxKind softmax = SoftmaxKind::kVanilla;  // of attention (nn/attention.h)
   AlibiKind alibi = AlibiKind::kDifference;
   bool prefix = false;               // tokens up to the first label of a text see one another
   std::int64_t attention_block = 0;  // rows of a block in the triangle form; 0: tiles
   ActivationKind activation = ActivationKind::kGeluTanh;
   bool gated = false;       // gate and up projections
-  bool biases = true;       // of the MLP's linears
+  GateRule gate_rule;       // then how they are joined (kernels/activation.h)
+  bool biases = true;       // of the MLP's linears; of experts and the logits of their router
   bool output_bias = true;  // of attention's output projection
   bool qkv_biases = true;
   bool head_norms = false;          // RMS norms of each head of query and key, or of latents
@@ -187,15 +190,16 @@ struct ModelOptions {
     v(Option{"model",
              "preset: gpt2-124m, gpt2-355m, pythia-70m, pythia-160m, pythia-410m, pythia-1b, "
              "llama-134m, llama-1.1b, llama2-7b, mixtral-8x7b, qwen1.5-0.5b, qwen1.5-moe-a2.7b, "
-             "qwen2.5-0.5b, qwen3-0.6b, qwen3-30b-a3b, glm-4.5-air, deepseek-v2-lite, deepseek-v3, "
+             "qwen2.5-0.5b, qwen3-0.6b, qwen3-30b-a3b, gpt-oss-20b, gpt-oss-120b, glm-4.5-air, "
+             "deepseek-v2-lite, deepseek-v3, "
              "bert-110m, t5-220m; for trying out: gpt2-tiny, llama-tiny, mixtral-tiny, bert-tiny, "
              "t5-tiny",
              same},
       model);
     v(Option{"model-family",
              "gpt2, gpt_neox, bloom, llama, mixtral, qwen2, qwen3, qwen2_moe, qwen3_moe, glm4_moe, "
-             "deepseek_v2, deepseek_v3, gemma, granite, olmo2, gptj, phi, bert, an encoder, or t5, "
-             "an encoder and a decoder (default: that of --model, else gpt2)",
+             "deepseek_v2, deepseek_v3, gemma, gpt_oss, granite, olmo2, gptj, phi, bert, an "
+             "encoder, or t5, an encoder and a decoder (default: that of --model, else gpt2)",
              same},
       family);
     v(Option{"num-layers", "number of transformer blocks", same}, layers);

@@ -6,6 +6,7 @@ namespace {
 std::vector<Preset> all_presets() {
   std::vector<Preset> all = gpt2_presets();
   for (Preset& one : llama_presets()) all.push_back(std::move(one));
+  for (Preset& one : gpt_oss_presets()) all.push_back(std::move(one));
   for (Preset& one : qwen_presets()) all.push_back(std::move(one));
   for (Preset& one : deepseek_presets()) all.push_back(std::move(one));
   for (Preset& one : bert_presets()) all.push_back(std::move(one));
@@ -34,6 +35,7 @@ ModelConfig family_facts(const std::string& family) {
   if (family == "deepseek_v2") return deepseek_v2_facts();
   if (family == "deepseek_v3") return deepseek_v3_facts();
   if (family == "gemma") return gemma_facts();
+  if (family == "gpt_oss") return gpt_oss_facts();
   if (family == "gptj") return gptj_facts();
   if (family == "phi") return phi_facts();
   if (family == "granite") return granite_facts();
@@ -42,8 +44,8 @@ ModelConfig family_facts(const std::string& family) {
   if (family == "t5") return t5_facts();
   const std::vector<std::string> known{
       "gpt2",      "gpt_neox",  "bloom",    "llama",       "mixtral",     "qwen2", "qwen3",
-      "qwen2_moe", "qwen3_moe", "glm4_moe", "deepseek_v2", "deepseek_v3", "gemma", "gptj",
-      "phi",       "granite",   "olmo2",    "bert",        "t5"};
+      "qwen2_moe", "qwen3_moe", "glm4_moe", "deepseek_v2", "deepseek_v3", "gemma", "gpt_oss",
+      "gptj",      "phi",       "granite",  "olmo2",       "bert",        "t5"};
   throw Error(Fault::kUsage, "--model-family: got \"{}\", wanted {}{}", family,
               fmt::join(known, ", "), suggestion(family, known));
 }

@@ -11,7 +11,8 @@
 
 namespace piton {
 
-// The facts of a family; sizes are 0. In model/gpt2.cpp, llama.cpp, qwen.cpp and encoders.cpp.
+// The facts of a family; sizes are 0. In model/gpt2.cpp, llama.cpp, gpt_oss.cpp, qwen.cpp and
+// encoders.cpp.
 ModelConfig gpt2_facts();
 ModelConfig gpt_neox_facts();
 ModelConfig bloom_facts();
@@ -25,6 +26,7 @@ ModelConfig qwen3_moe_facts();
 ModelConfig deepseek_v2_facts();
 ModelConfig deepseek_v3_facts();
 ModelConfig gemma_facts();
+ModelConfig gpt_oss_facts();
 ModelConfig gptj_facts();
 ModelConfig phi_facts();
 ModelConfig granite_facts();
@@ -38,6 +40,7 @@ struct Preset {
 };
 std::vector<Preset> gpt2_presets();
 std::vector<Preset> llama_presets();
+std::vector<Preset> gpt_oss_presets();
 std::vector<Preset> qwen_presets();
 std::vector<Preset> deepseek_presets();
 std::vector<Preset> bert_presets();

@@ -6,6 +6,7 @@
 
 #include "base/options/option_range.h"
 #include "model/config.h"
+#include "model/families.h"
 
 namespace piton {
 namespace {
@@ -24,6 +25,7 @@ std::string named(const MlpOptions& options) {
   agree(options.swiglu, "swiglu", "swiglu");
   agree(options.exact_gelu, "no-bias-gelu-fusion", "gelu-erf");
   agree(options.squared_relu, "squared-relu", "squared-relu");
+  agree(options.quick_geglu, "quick-geglu", "quick-geglu");
   return name;
 }
 
@@ -196,11 +198,6 @@ void check_experts(const ModelConfig& c) {
                 "too",
                 facts.dense_layers.back(), c.layers);
   }
-  if (c.biases) {
-    throw Error(Fault::kUsage,
-                "--num-experts: experts have no biases, and the MLP of this model has; give "
-                "--disable-bias-linear too");
-  }
   if (c.encoder || c.encoder_decoder) {
     throw Error(Fault::kUsage,
                 "--num-experts: is for decoders, and the model is an encoder (bert, t5); leave it "
@@ -264,7 +261,8 @@ RouterOptions RouterOptions::of(const ExpertFacts& facts) {
 
 void MlpOptions::apply(ModelConfig& config) const {
   const std::string name = named(*this);
-  if (is_x_model && (name == "swiglu" || name == "geglu")) {
+  const bool gates = name == "swiglu" || name == "geglu" || name == "quick-geglu";
+  if (is_x_model && gates) {
     throw Error(Fault::kUsage,
                 "--is-x-model: is already a gated GELU, but the given activation is {}; wanted "
                 "gelu, gelu-erf, gelu-fast, relu, squared-relu or none",
@@ -272,7 +270,7 @@ void MlpOptions::apply(ModelConfig& config) const {
   }
   if (name == "gelu-erf") {
     config.activation = ActivationKind::kGeluErf;
-  } else if (name == "gelu-fast") {
+  } else if (name == "gelu-fast" || name == "quick-geglu") {
     config.activation = ActivationKind::kGeluFast;
   } else if (name == "relu") {
     config.activation = ActivationKind::kRelu;
@@ -283,8 +281,11 @@ void MlpOptions::apply(ModelConfig& config) const {
   } else if (!name.empty() || is_x_model) {
     config.activation = ActivationKind::kGeluTanh;
   }
-  if (!name.empty()) config.gated = name == "swiglu" || name == "geglu";
+  if (!name.empty()) config.gated = gates;
   if (is_x_model) config.gated = true;
+  if (!name.empty() && !config.gated) config.gate_rule = {};
+  if (gate_bound) config.gate_rule.bound = *gate_bound;
+  if (gate_offset) config.gate_rule.offset = *gate_offset;
   apply_experts(config);
 }
 
@@ -358,7 +359,7 @@ MlpOptions MlpOptions::of(const ModelConfig& config) {
       options.activation = "gelu-erf";
       break;
     case ActivationKind::kGeluFast:
-      options.activation = "gelu-fast";
+      options.activation = config.gated ? "quick-geglu" : "gelu-fast";
       break;
     case ActivationKind::kRelu:
       options.activation = "relu";
@@ -367,6 +368,9 @@ MlpOptions MlpOptions::of(const ModelConfig& config) {
       options.activation = "squared-relu";
       break;
   }
+  const GateRule usual = config.gated ? family_facts(config.family).gate_rule : GateRule();
+  if (config.gate_rule.bound != usual.bound) options.gate_bound = config.gate_rule.bound;
+  if (config.gate_rule.offset != usual.offset) options.gate_offset = config.gate_rule.offset;
   if (config.experts) {
     options.experts = config.experts->experts;
     options.choices = config.experts->choices;

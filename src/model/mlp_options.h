@@ -8,6 +8,10 @@
 //   squared-relu   max(x, 0)^2                f              Megatron: --squared-relu
 //   swiglu         silu(gate) up              f each         Megatron: --swiglu
 //   geglu          gelu(gate) up              f each
+//   quick-geglu    gelu-fast(gate) up         f each         Megatron: --quick-geglu
+//
+// --activation-func-clamp-value c bounds the inputs of a gated one, min(gate, c) and -c <= up <= c,
+// and --glu-linear-offset o adds to up after that (kernels/activation.h, GateRule).
 //
 // f is --ffn-hidden-size. --is-x-model is GeGLU with a first matrix of f rows, as in a plain MLP:
 // half of them are the gate, so the inner width is f / 2. --activation chooses its gelu.
@@ -110,7 +114,9 @@ struct MlpOptions {
   bool swiglu = false;
   bool exact_gelu = false;
   bool squared_relu = false;
+  bool quick_geglu = false;
   bool is_x_model = false;
+  std::optional<double> gate_bound, gate_offset;
   std::optional<std::int64_t> experts, choices, expert_ffn_hidden, shared_ffn_hidden,
       shared_experts, dense_first;
   bool shared_gate = false;
@@ -127,7 +133,7 @@ struct MlpOptions {
              "activation of the MLP (default: that of the family)",
              {.resume = Resume::kMustMatch,
               .choices = {"gelu", "gelu-erf", "gelu-fast", "relu", "squared-relu", "swiglu",
-                          "geglu"}}},
+                          "geglu", "quick-geglu"}}},
       activation);
     v(Option{"swiglu", "same as --activation swiglu", same}, swiglu);
     v(Option{"no-bias-gelu-fusion",
@@ -135,6 +141,19 @@ struct MlpOptions {
              same},
       exact_gelu);
     v(Option{"squared-relu", "same as --activation squared-relu (Nemotron)", same}, squared_relu);
+    v(Option{"quick-geglu", "same as --activation quick-geglu (gpt-oss)", same}, quick_geglu);
+    v(
+        Option{
+            "activation-func-clamp-value",
+            "bound c of a gated activation: gates are at most c, the other inputs between -c and c "
+            "(gpt-oss; default: that of the family, else none; 0: none)",
+            same},
+        gate_bound);
+    v(Option{"glu-linear-offset",
+             "number that is added to what gates multiply (gpt-oss: 1; default: that of the "
+             "family, else 0)",
+             same},
+      gate_offset);
     v(Option{"is-x-model", "use GeGLU with half of --ffn-hidden-size as its inner width", same},
       is_x_model);
     visit_experts(v);

@@ -176,6 +176,7 @@ void RotaryOptions::apply(ModelConfig& config) const {
   stray("--rotary-long-factors", type != "longrope" && !long_factors.empty());
   stray("--mscale", type != "yarn" && magnitude);
   stray("--mscale-all-dim", type != "yarn" && magnitude_of_all);
+  stray("--rotary-fractional-pairs", type != "yarn" && fractional_pairs);
   const bool both = magnitude_of_all.value_or(0) != 0;
   if (magnitude && *magnitude != 1 && !(both && *magnitude > 0)) {
     throw Error(Fault::kUsage,
@@ -190,6 +191,7 @@ void RotaryOptions::apply(ModelConfig& config) const {
   RotaryScaling& scaling = config.rotary_scaling;
   scaling = {.kind = kind_of(type), .short_factors = short_factors, .long_factors = long_factors};
   if (type == "none") return;
+  scaling.whole_pairs = !fractional_pairs;
   if (both) {
     scaling.numerator = magnitude.value_or(1);
     scaling.denominator = *magnitude_of_all;
@@ -285,6 +287,7 @@ RotaryOptions RotaryOptions::of(const ModelConfig& config) {
     options.magnitude = scaling.numerator;
     options.magnitude_of_all = scaling.denominator;
   }
+  options.fractional_pairs = scaling.kind == Kind::kYarn && !scaling.whole_pairs;
   options.short_factors = scaling.short_factors;
   options.long_factors = scaling.long_factors;
   return options;

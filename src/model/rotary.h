@@ -84,6 +84,7 @@ struct RotaryOptions {
   std::vector<double> short_factors, long_factors;
   bool interleaved = false;
   bool use_rope_scaling = false;
+  bool fractional_pairs = false;
 
   template <typename Visitor>
   void visit(Visitor&& v) {
@@ -130,6 +131,11 @@ struct RotaryOptions {
              "yarn: b of --mscale; with --multi-latent-attention, scores times (0.1 b ln F + 1)^2",
              {.aliases = {"rope-scaling-mscale-all-dim"}, .resume = Resume::kMustMatch}},
       magnitude_of_all);
+    v(Option{"rotary-fractional-pairs",
+             "yarn: the blend begins and ends between pairs of channels; without it at whole ones "
+             "(gpt-oss)",
+             same},
+      fractional_pairs);
     v(Option{"rotary-seq-len-interpolation-factor",
              "same as --rotary-scaling-type linear with this factor", same},
       interpolation_factor);

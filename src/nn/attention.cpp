@@ -36,7 +36,7 @@ void write_keys(Context& context, const CacheView& cache, const AttentionRows& r
 
 Value attend_by(Context& context, const AttentionSite& site, const AttentionRows& rows,
                 const AttentionInput& input) {
-  const auto& [shard, shape, name] = site;
+  const auto& [shard, shape, name, sinks] = site;
   const AttentionSettings settings{
       .scale =
           shape.scale > 0 ? shape.scale : 1.0 / std::sqrt(static_cast<double>(shape.head_size)),
@@ -49,6 +49,7 @@ Value attend_by(Context& context, const AttentionSite& site, const AttentionRows
       .head_begin = shard.rank() * (shape.heads / shard.size()),
       .block_rows = shape.block_rows,
       .soft_cap = shape.soft_cap,
+      .sinks = {.given = shape.softmax != SoftmaxKind::kVanilla, .values = sinks},
       .recompute = input.recompute};
   const bool whole = input.places.query_reach.defined();
   if (input.cache && !whole) return attend_to_cache(context, *input.cache, rows, settings);
@@ -86,6 +87,15 @@ Attention::Attention(ParameterList& parameters, const Shard& shard, const std::s
                .adapters = shape.adapters}) {
   if (shape.end_norm)
     output_.end_with(Norm(parameters, shard, name + ".end_norm", *shape.end_norm));
+  if (shape.softmax == SoftmaxKind::kLearnable) {
+    // Xavier's bound is of matrices.
+    const Initialization& like = initialization.input;
+    const bool is_normal = like.kind == Initialization::Kind::kNormal;
+    sinks_ = &parameters.add(row_split_parameter(shard, name + ".sinks",
+                                                 {{name + ".sinks", shape.heads}}, 0,
+                                                 is_normal ? like : Initialization{}));
+    sinks_->contributions = 1;
+  }
   if (!shape.head_norm) return;
   // One for each head, or of rows of which each tensor rank has a part.
   const auto norm_of = [&](std::int64_t heads) {
@@ -124,7 +134,7 @@ Value Attention::forward(Context& context, const Value& x, const Value& residual
   const AttentionRows rows{prepared(parts[0], query_norm_), prepared(parts[1], key_norm_),
                            per_head(parts[2])};
 
-  const Value mixed = attend_by(context, {shard_, shape_, attention_site_}, rows, input);
+  const Value mixed = attend_by(context, {shard_, shape_, attention_site_, sinks_}, rows, input);
   return output_.forward(context, mixed, &residual,
                          {shape_.hidden_dropout, site_key(context.seed, output_site_),
                           shard_.residual_rows(context.rows, residual.tensor.dim(0))});

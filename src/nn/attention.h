@@ -15,6 +15,10 @@
 
 namespace piton {
 
+// The softmax of attention, by Megatron-core's names: of the keys alone; with one more logit of 0;
+// or with one that each head learns (kernels/attention_sink.h).
+enum class SoftmaxKind : std::uint8_t { kVanilla, kOffByOne, kLearnable };
+
 struct AttentionShape {
   std::int64_t hidden = 0;     // h
   std::int64_t heads = 0;      // a
@@ -30,6 +34,7 @@ struct AttentionShape {
   double output_factor = 1;           // of the output projection, after its norm
   double scale = 0;                   // of scores; 0: 1 / sqrt(d)
   double soft_cap = 0;                // of scores (kernels/attention.h); 0: none
+  SoftmaxKind softmax = SoftmaxKind::kVanilla;
   Rotary::Convention rotary = Rotary::Convention::kHalves;
   bool causal = true;  // kernels/attention.h, AttentionMask
   std::optional<std::int64_t> window_before;
@@ -63,7 +68,8 @@ struct AttentionInput {
 struct AttentionSite {
   const Shard& shard;
   const AttentionShape& shape;
-  const std::string& name;  // of the site
+  const std::string& name;     // of the site
+  Parameter* sinks = nullptr;  // of this rank's heads, if they are learned
 };
 
 // The attention of this rank's rows [n, heads, d] to all that they see: of their samples, of a
@@ -73,6 +79,7 @@ Value attend_by(Context& context, const AttentionSite& site, const AttentionRows
 
 class Attention {
  public:
+  // Learned sinks are the canonical tensor NAME.sinks [a].
   Attention(ParameterList& parameters, const Shard& shard, const std::string& name,
             const AttentionShape& shape, const BranchInitialization& initialization);
   // residual + dropout(attention(x) + bias). x, residual and the result: [b*s, h], under sequence
@@ -89,6 +96,7 @@ class Attention {
   std::optional<Norm> query_norm_;
   std::optional<Norm> key_norm_;
   RowLinear output_;
+  Parameter* sinks_ = nullptr;  // [a/t]
 };
 
 }  // namespace piton

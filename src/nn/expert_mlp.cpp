@@ -12,8 +12,9 @@
 namespace piton {
 namespace {
 
-std::string expert_name(const std::string& name, std::int64_t expert, const char* matrix) {
-  return fmt::format("{}.experts.{}.{}.weight", name, expert, matrix);
+std::string expert_name(const std::string& name, std::int64_t expert, const char* matrix,
+                        const char* part = "weight") {
+  return fmt::format("{}.experts.{}.{}.{}", name, expert, matrix, part);
 }
 
 // Each tensor rank has its columns of all experts, so each has a summand of the gradient of the
@@ -24,6 +25,14 @@ Parameter router_parameter(const Shard& shard, const std::string& name, const Ex
                                           shape.hidden, initialization);
   router.placement[Axis::kTensor].gradient_is_partial = shard.size() > 1;
   return router;
+}
+
+// Each tensor rank has a summand of the gradient, as of the router.
+Parameter logit_bias_parameter(const Shard& shard, const std::string& name,
+                               const ExpertMlpShape& shape) {
+  Parameter bias = replicated_parameter(shard, name + ".router.logit_bias", shape.experts, 0, {});
+  bias.placement[Axis::kTensor].gradient_is_partial = shard.size() > 1;
+  return bias;
 }
 
 // Tensor ranks route the same tokens, so they count the same choices.
@@ -55,14 +64,30 @@ Parameter of_experts(const Shard& shard, std::string name, const ExpertRange& he
   return all;
 }
 
+// The matrices, or with `bias` their biases.
 Parameter up_parameter(const Shard& shard, const std::string& name, const ExpertMlpShape& shape,
-                       const ExpertRange& here, const Initialization& initialization) {
-  const std::string all = name + (shape.gated ? ".experts.gate_up.weight" : ".experts.up.weight");
+                       const ExpertRange& here, const Initialization* initialization) {
+  const bool bias = initialization == nullptr;
+  const char* const part = bias ? "bias" : "weight";
+  const std::string all =
+      fmt::format("{}.experts.{}.{}", name, shape.gated ? "gate_up" : "up", part);
   return of_experts(shard, all, here, [&](std::int64_t expert) {
     std::vector<RowPart> parts;
-    if (shape.gated) parts.push_back({expert_name(name, expert, "gate"), shape.ffn_hidden});
-    parts.push_back({expert_name(name, expert, "up"), shape.ffn_hidden});
-    return row_split_parameter(shard, "", parts, shape.hidden, initialization);
+    if (shape.gated) parts.push_back({expert_name(name, expert, "gate", part), shape.ffn_hidden});
+    parts.push_back({expert_name(name, expert, "up", part), shape.ffn_hidden});
+    return row_split_parameter(shard, "", parts, bias ? 0 : shape.hidden,
+                               bias ? Initialization{} : *initialization);
+  });
+}
+
+// The first tensor rank adds them, so it has their gradient.
+Parameter down_bias_parameter(const Shard& shard, const std::string& name,
+                              const ExpertMlpShape& shape, const ExpertRange& here) {
+  return of_experts(shard, name + ".experts.down.bias", here, [&](std::int64_t expert) {
+    Parameter bias =
+        replicated_parameter(shard, expert_name(name, expert, "down", "bias"), shape.hidden, 0, {});
+    bias.placement[Axis::kTensor].gradient_is_partial = shard.size() > 1;
+    return bias;
   });
 }
 
@@ -89,8 +114,13 @@ ExpertMlp::ExpertMlp(ParameterList& parameters, const Shard& shard, const std::s
       site_(name + ".dropout"),
       router_(add(parameters, router_parameter(shard, name, shape, initialization.input))),
       router_bias_(shape.bias_rate ? add(parameters, bias_parameter(shard, name, shape)) : nullptr),
-      up_(add(parameters, up_parameter(shard, name, shape, here_, initialization.input))),
+      up_(add(parameters, up_parameter(shard, name, shape, here_, &initialization.input))),
       down_(add(parameters, down_parameter(shard, name, shape, here_, initialization.output))) {
+  if (shape.biases) {
+    logit_bias_ = add(parameters, logit_bias_parameter(shard, name, shape));
+    up_bias_ = add(parameters, up_parameter(shard, name, shape, here_, nullptr));
+    down_bias_ = add(parameters, down_bias_parameter(shard, name, shape, here_));
+  }
   shape_.rules.balance_factor /= shard.size();
   shape_.rules.z_factor /= shard.size();
   if (shape.shared) {
@@ -102,7 +132,9 @@ ExpertMlp::ExpertMlp(ParameterList& parameters, const Shard& shard, const std::s
                     MlpShape{.hidden = shape.hidden,
                              .ffn_hidden = shape.shared->ffn_hidden,
                              .gated = shape.gated,
-                             .activation = shape.activation},
+                             .biases = shape.biases,
+                             .activation = shape.activation,
+                             .gate_rule = shape.gate_rule},
                     initialization);
   }
   if (shape.end_norm) end_norm_.emplace(parameters, shard, name + ".end_norm", *shape.end_norm);
@@ -113,6 +145,7 @@ Value ExpertMlp::experts_of(Context& context, const Value& tokens) const {
   const Routing routing = routed(context, tokens,
                                  {.weight = router_,
                                   .bias = router_bias_,
+                                  .logit_bias = logit_bias_,
                                   .rules = shape_.rules,
                                   .context = shard_.context.group});
   const auto of_ranks = [&](const Value& x) {
@@ -121,10 +154,13 @@ Value ExpertMlp::experts_of(Context& context, const Value& tokens) const {
   const Value x = of_ranks(tokens);
   const Value weights = of_ranks(routing.weights);
   const ExpertRows rows = sorted_rows(context, of_ranks({routing.choices}).tensor, here_);
-  const Value inner = expert_linear(context, dispatched(context, x, rows), *up_, rows.first_rows);
-  const Value active = shape_.gated ? gated_activation(context, inner, shape_.activation)
-                                    : activation_of(context, inner, shape_.activation);
-  const Value outer = expert_linear(context, active, *down_, rows.first_rows);
+  const Value inner =
+      expert_linear(context, dispatched(context, x, rows), {*up_, up_bias_}, rows.first_rows);
+  const Value active = shape_.gated
+                           ? gated_activation(context, inner, shape_.activation, shape_.gate_rule)
+                           : activation_of(context, inner, shape_.activation);
+  const Value outer =
+      expert_linear(context, active, {*down_, down_bias_, shard_.rank() == 0}, rows.first_rows);
   return sum_over_ranks(context, combined(context, outer, weights, rows.places), ranks,
                         /*splits=*/true);
 }

@@ -1,7 +1,9 @@
 // A mixture of experts in place of the MLP of a block: the router, the experts of each token
-// (kernels/experts.h), then dropout and residual. An expert is an MLP without biases. Tensor ranks
-// split each expert as they split an MLP; the router is whole on every rank. What the experts
-// return may be added to an MLP that all tokens share, whose rows may have a gate (Qwen 2 MoE):
+// (kernels/experts.h), then dropout and residual. An expert is an MLP, with biases or without; then
+// the logits of the router have one too. Tensor ranks split each expert as they split an MLP, and
+// the first of them adds the biases of the last products; the router is whole on every rank. What
+// the experts return may be added to an MLP that all tokens share, whose rows may have a gate (Qwen
+// 2 MoE):
 //
 //   y = experts(x) + sigmoid(gate(x)) shared(x)
 //
@@ -26,7 +28,7 @@ namespace piton {
 // The canonical tensors of routers and gates. They are never quantized: their products choose.
 inline bool is_router_tensor(std::string_view name) {
   return name.ends_with(".mlp.router.weight") || name.ends_with(".mlp.router.bias") ||
-         name.ends_with(".mlp.shared_gate.weight");
+         name.ends_with(".mlp.router.logit_bias") || name.ends_with(".mlp.shared_gate.weight");
 }
 
 // Biases of choices, which are added to scores between 0 and 1: in fp32, whatever the model is in.
@@ -46,7 +48,9 @@ struct ExpertMlpShape {
   // arXiv:2408.15664); empty: no bias.
   std::optional<double> bias_rate;
   bool gated = false;
+  bool biases = false;  // of the experts, of the shared MLP and of the router's logits
   ActivationKind activation = ActivationKind::kGeluTanh;
+  GateRule gate_rule;  // of a gated one
   std::optional<SharedExpertShape> shared;
   std::optional<NormShape> end_norm;  // of the sum over the experts
   double output_factor = 1;           // of it, after its norm
@@ -57,7 +61,8 @@ class ExpertMlp {
  public:
   // Canonical tensors: NAME.router.weight, NAME.router.bias [experts], NAME.experts.E.gate.weight,
   // .up.weight, .down.weight, NAME.shared_gate.weight [1, h], NAME.shared.gate.weight, .up.weight,
-  // .down.weight.
+  // .down.weight; with biases also NAME.router.logit_bias [experts] and .bias next to .weight of
+  // experts and the shared MLP.
   ExpertMlp(ParameterList& parameters, const Shard& shard, const std::string& name,
             const ExpertMlpShape& shape, const BranchInitialization& initialization);
   // residual + dropout(experts(x)). x, residual and the result: [b*s, h], under sequence
@@ -77,6 +82,9 @@ class ExpertMlp {
   Parameter* router_bias_ = nullptr;  // [experts]
   Parameter* up_;                     // [m 2 f/t, h] gate and up of each expert, or [m f/t, h]
   Parameter* down_;                   // [m h, f/t]
+  Parameter* logit_bias_ = nullptr;   // [experts]
+  Parameter* up_bias_ = nullptr;      // [m 2 f/t] or [m f/t]
+  Parameter* down_bias_ = nullptr;    // [m h]
   Parameter* shared_gate_ = nullptr;  // [1, h]
   std::optional<Mlp> shared_;
   std::optional<Norm> end_norm_;

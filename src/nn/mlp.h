@@ -17,6 +17,7 @@ struct MlpShape {
   bool gated = false;
   bool biases = false;
   ActivationKind activation = ActivationKind::kGeluTanh;
+  GateRule gate_rule;                  // of a gated one
   std::optional<NormShape> end_norm;   // of the down projection
   double output_factor = 1;            // of it, after its norm
   double hidden_dropout = 0;           // probability

@@ -30,15 +30,17 @@ Value activation_of(Context& context, const Value& x, ActivationKind kind) {
   return activated(context, x, y, kind);
 }
 
-Value gated_activation(Context& context, const Value& gate_up, ActivationKind kind) {
+Value gated_activation(Context& context, const Value& gate_up, ActivationKind kind,
+                       const GateRule& rule) {
   const std::int64_t width = gate_up.tensor.dim(1) / 2;
   const auto half = [width](const Tensor& both, int which) {
     return both.slice(1, which * width, width);
   };
-  const auto run = [half, width, kind](Context& context, const Tensor& x) {
+  const auto run = [half, width, kind, rule](Context& context, const Tensor& x) {
     Tensor y = context.activation(x.dtype(), {x.dim(0), width});
-    context.kernels.run(ActivationForward{.y = y, .x = half(x, 0), .up = half(x, 1), .kind = kind},
-                        context.stream);
+    context.kernels.run(
+        ActivationForward{.y = y, .x = half(x, 0), .up = half(x, 1), .kind = kind, .gate = rule},
+        context.stream);
     return y;
   };
   const Tensor y = run(context, gate_up.tensor);
@@ -49,21 +51,23 @@ Value gated_activation(Context& context, const Value& gate_up, ActivationKind ki
     context.tape->provide(y, computed_again([plain = context.with_tape(nullptr), kept,
                                              run]() mutable { return run(plain, kept.get()); }));
   }
-  context.tape->record([x_id = gate_up.id, id = result.id, kind, half, kept](Backward& backward) {
-    Context& context = backward.context();
-    Tensor dy = backward.take(id);
-    if (!dy.defined()) return;
-    const Tensor x = kept.get();
-    Tensor d = context.activation(x.dtype(), x.shape());
-    context.kernels.run(ActivationBackward{.dx = half(d, 0),
-                                           .dup = half(d, 1),
-                                           .dy = dy,
-                                           .x = half(x, 0),
-                                           .up = half(x, 1),
-                                           .kind = kind},
-                        context.stream);
-    backward.give(x_id, std::move(d));
-  });
+  context.tape->record(
+      [x_id = gate_up.id, id = result.id, kind, rule, half, kept](Backward& backward) {
+        Context& context = backward.context();
+        Tensor dy = backward.take(id);
+        if (!dy.defined()) return;
+        const Tensor x = kept.get();
+        Tensor d = context.activation(x.dtype(), x.shape());
+        context.kernels.run(ActivationBackward{.dx = half(d, 0),
+                                               .dup = half(d, 1),
+                                               .dy = dy,
+                                               .x = half(x, 0),
+                                               .up = half(x, 1),
+                                               .kind = kind,
+                                               .gate = rule},
+                            context.stream);
+        backward.give(x_id, std::move(d));
+      });
   return result;
 }
 

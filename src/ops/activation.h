@@ -12,7 +12,8 @@ Value activated(Context& context, const Value& x, const Tensor& y, ActivationKin
 Value activation_of(Context& context, const Value& x, ActivationKind kind);
 // gate_up [n, 2f] -> act(gate) * up [n, f]: gate is the first f columns, up the others. Backward
 // computes it again for the op that keeps it if Context::recompute asks for it.
-Value gated_activation(Context& context, const Value& gate_up, ActivationKind kind);
+Value gated_activation(Context& context, const Value& gate_up, ActivationKind kind,
+                       const GateRule& rule = {});
 
 // x, contiguous -> tanh(x), of its shape and dtype. For a few rows: it is computed in fp32 (fp64
 // for fp64) from a copy.

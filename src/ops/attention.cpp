@@ -26,33 +26,34 @@ AttentionMask mask_of(const AttentionPlaces& places, const AttentionSettings& se
 // needs `out` or `lse`. The handles of both tensors share one recomputation.
 class AttentionAgain {
  public:
+  struct Inputs {
+    Kept q, k, v;
+    AttentionSinks sinks;
+  };
   // `call` holds only the tensors of the mask; q, k and v are handles.
-  AttentionAgain(const Context& context, AttentionForward call, Kept q, Kept k, Kept v)
-      : context_(context.with_tape(nullptr)),
-        call_(std::move(call)),
-        q_(std::move(q)),
-        k_(std::move(k)),
-        v_(std::move(v)) {}
+  AttentionAgain(const Context& context, AttentionForward call, Inputs inputs)
+      : context_(context.with_tape(nullptr)), call_(std::move(call)), inputs_(std::move(inputs)) {}
 
   const AttentionForward& result() {
     if (call_.out.defined()) return call_;
-    call_.q = q_.get();
-    call_.k = k_.get();
-    call_.v = v_.get();
+    call_.q = inputs_.q.get();
+    call_.k = inputs_.k.get();
+    call_.v = inputs_.v.get();
     const DType dtype = call_.q.dtype();
     call_.out = context_.activation(dtype, call_.q.shape());
     call_.lse =
         context_.activation(sum_dtype(dtype), {call_.q.dim(0), call_.q.dim(2), call_.q.dim(1)});
     context_.kernels.run(call_, context_.stream);
+    add_sinks(context_, inputs_.sinks, call_.out, call_.lse);
     call_.q = call_.k = call_.v = {};
-    q_ = k_ = v_ = {};
+    inputs_ = {};
     return call_;
   }
 
  private:
   Context context_;
   AttentionForward call_;
-  Kept q_, k_, v_;
+  Inputs inputs_;
 };
 
 // The handle of one recomputed tensor, `out` or `lse`, reshaped to `shape`.
@@ -74,13 +75,15 @@ class TensorAgain final : public KeptTensor {
 // The handles of call.out [b, sq, a/t, d] and call.lse [b, a/t, sq]. `rows` [b*sq, a/t * d] is
 // call.out in the shape that the next op will keep.
 std::pair<Kept, Kept> kept_results(Context& context, const AttentionForward& call,
-                                   const Tensor& rows, bool recompute) {
+                                   const Tensor& rows, const AttentionSettings& settings) {
   Tape& tape = *context.tape;
-  if (!recompute) return {tape.keep(call.out), tape.keep(call.lse)};
+  if (!settings.recompute) return {tape.keep(call.out), tape.keep(call.lse)};
   AttentionForward bare = call;
   bare.out = bare.lse = bare.q = bare.k = bare.v = {};
-  const auto again = std::make_shared<AttentionAgain>(context, std::move(bare), tape.keep(call.q),
-                                                      tape.keep(call.k), tape.keep(call.v));
+  const auto again =
+      std::make_shared<AttentionAgain>(context, std::move(bare),
+                                       AttentionAgain::Inputs{tape.keep(call.q), tape.keep(call.k),
+                                                              tape.keep(call.v), settings.sinks});
   const auto of_rows = std::make_shared<TensorAgain>(again, false, rows.shape());
   tape.provide(rows, of_rows);
   return {Kept(std::make_shared<TensorAgain>(again, false, call.out.shape())),
@@ -113,6 +116,41 @@ struct KeptAttention {
 
 }  // namespace
 
+void add_sinks(const Context& context, const AttentionSinks& sinks, const Tensor& out,
+               const Tensor& lse) {
+  if (!sinks.given) return;
+  WeightUse use;
+  AttentionSink call{.out = out, .lse = lse};
+  if (sinks.values != nullptr) {
+    use = context.weights.acquire(*sinks.values, WeightForm::kRows, context.stream);
+    call.sinks = use.rows().slice(0, sinks.begin, out.dim(2));
+  }
+  context.kernels.run(call, context.stream);
+}
+
+void add_sink_gradient(const Context& context, const AttentionSinks& sinks,
+                       const std::vector<SinkRows>& parts) {
+  if (!sinks.given || sinks.values == nullptr) return;
+  Parameter& values = *sinks.values;
+  const Tensor sums = context.weights.gradient(values, context.stream);
+  if (!sums.defined()) return;
+  {
+    const WeightUse use = context.weights.acquire(values, WeightForm::kRows, context.stream);
+    for (const auto& [dout, out, lse] : parts) {
+      const auto of_heads = [&](const Tensor& all) {
+        return all.slice(0, sinks.begin, out.dim(2));
+      };
+      context.kernels.run(AttentionSinkBackward{.dsinks = of_heads(sums),
+                                                .dout = dout,
+                                                .out = out,
+                                                .lse = lse,
+                                                .sinks = of_heads(use.rows())},
+                          context.stream);
+    }
+  }
+  context.weights.contribute(values, context.stream);
+}
+
 Value attend(Context& context, const AttentionRows& parts, const AttentionPlaces& places,
              const AttentionSettings& settings) {
   const auto& [q, k, v] = parts;
@@ -135,11 +173,12 @@ Value attend(Context& context, const AttentionRows& parts, const AttentionPlaces
                         .soft_cap = settings.soft_cap};
   if (!context.training) call.dropout.probability = 0;
   context.kernels.run(call, context.stream);
+  add_sinks(context, settings.sinks, call.out, call.lse);
   if (context.tape == nullptr) return {rows};
   Value result = context.tape->output(rows);
   Tape& tape = *context.tape;
   const auto keep = [&](const Tensor& tensor) { return tape.keep(tensor); };
-  const auto [out, lse] = kept_results(context, call, rows, settings.recompute);
+  const auto [out, lse] = kept_results(context, call, rows, settings);
   const KeptAttention kept{.out = out,
                            .lse = lse,
                            .q = keep(call.q),
@@ -184,6 +223,7 @@ Value attend(Context& context, const AttentionRows& parts, const AttentionPlaces
     }
     call.dout = dout.reshape(call.out.shape());
     context.kernels.run(call, context.stream);
+    add_sink_gradient(context, settings.sinks, {{call.dout, call.out, call.lse}});
     backward.give(q_id, std::move(call.dq));
     backward.give(k_id, std::move(call.dk));
     backward.give(v_id, std::move(call.dv));
@@ -209,8 +249,13 @@ Value attend_to_written(Context& context, const CacheView& cache, const Value& q
                         const AttentionSettings& settings) {
   PITON_ASSERT(context.tape == nullptr, "attention to a cache goes forward only");
   const Tensor& q = query.tensor;
-  const Tensor out = context.activation(q.dtype(), {q.dim(0), q.dim(1) * q.dim(2)});
+  const std::int64_t n = q.dim(0);
+  const std::int64_t heads = q.dim(1);
+  const Tensor out = context.activation(q.dtype(), {n, heads * q.dim(2)});
+  const Tensor lse =
+      settings.sinks.given ? context.workspace(sum_dtype(q.dtype()), {heads, n}) : Tensor();
   context.kernels.run(CachedAttention{.out = out.split_dim(1, q.dim(2)),
+                                      .lse = lse,
                                       .q = q,
                                       .keys = cache.keys,
                                       .values = cache.values,
@@ -228,6 +273,9 @@ Value attend_to_written(Context& context, const CacheView& cache, const Value& q
                                       .value_scales = cache.value_scales,
                                       .pairs = cache.rows.pairs},
                       context.stream);
+  if (lse.defined())
+    add_sinks(context, settings.sinks, out.reshape(Shape{1, n, heads, q.dim(2)}),
+              lse.reshape(Shape{1, heads, n}));
   return {out};
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <optional>
+#include <vector>
 
 #include "ops/tape.h"
 
@@ -26,6 +27,13 @@ struct DistanceBias {
   std::int64_t origin = 0;  // column of distance 0
 };
 
+// Sinks of this rank's heads (kernels/attention_sink.h).
+struct AttentionSinks {
+  bool given = false;
+  Parameter* values = nullptr;  // [a/t]; null: all are 0
+  std::int64_t begin = 0;       // of `values` that the first of the heads has
+};
+
 // Which keys a query sees, and how (kernels/attention.h).
 struct AttentionSettings {
   double scale = 0;
@@ -38,6 +46,7 @@ struct AttentionSettings {
   std::int64_t head_begin = 0;  // index of this rank's first head among all heads
   std::int64_t block_rows = 0;
   double soft_cap = 0;
+  AttentionSinks sinks;
   // With a tape: the result is not kept, but computed again in backward (ops/recompute.h).
   bool recompute = false;
 };
@@ -52,6 +61,19 @@ struct AttentionRows {
 // -> [b*sq, a/t * d]
 Value attend(Context& context, const AttentionRows& parts, const AttentionPlaces& places,
              const AttentionSettings& settings);
+
+// What attention without sinks gave, out [b, sq, a, d] and lse [b, a, sq], becomes that with them.
+void add_sinks(const Context& context, const AttentionSinks& sinks, const Tensor& out,
+               const Tensor& lse);
+// Of one call of attention, or of each of several over parts of the rows: what it gave with sinks.
+struct SinkRows {
+  Tensor dout;  // [b, sq, a, d]
+  Tensor out;
+  Tensor lse;
+};
+// Adds to the gradient of the sinks, once for all parts.
+void add_sink_gradient(const Context& context, const AttentionSinks& sinks,
+                       const std::vector<SinkRows>& parts);
 
 // The rows of one pass of a cache, the same for every layer (kernels/cached_attention.h). They are
 // read from the device, so that a captured pass can be replayed.

@@ -9,6 +9,7 @@
 #include "expert_cases.h"
 #include "float8_cases.h"
 #include "sampling_cases.h"
+#include "sink_cases.h"
 #include "support/tensors.h"
 
 namespace piton::test {
@@ -1016,6 +1017,7 @@ std::vector<CallCase> call_cases(const CaseOptions& options) {
   for (CallCase& experts : expert_cases(options)) cases.push_back(std::move(experts));
   for (CallCase& float8 : float8_cases(options)) cases.push_back(std::move(float8));
   for (CallCase& sampling : sampling_cases(options)) cases.push_back(std::move(sampling));
+  for (CallCase& sinks : sink_cases(options)) cases.push_back(std::move(sinks));
   return cases;
 }
 

@@ -283,21 +283,24 @@ Tensor summed_over_samples(const Tensor& all) {
   return slopes_agree(loss, {{"x", forward.x, backward.dx}});
 }
 
-::testing::AssertionResult check_activation(Kernels& kernels, ActivationKind kind, bool gated) {
+::testing::AssertionResult check_activation(Kernels& kernels, ActivationKind kind, bool gated,
+                                            const GateRule& rule = {}) {
   Runner run(kernels);
   TensorSource source(6, /*awkward=*/true);
   const Shape shape{3, 5};
   const ActivationForward forward{.y = source.unwritten(kDType, shape),
                                   .x = source.normal_rows(kDType, shape),
                                   .up = gated ? source.normal_rows(kDType, shape) : Tensor(),
-                                  .kind = kind};
+                                  .kind = kind,
+                                  .gate = rule};
   const Tensor dy = source.normal(kDType, shape);
   const ActivationBackward backward{.dx = source.unwritten_rows(kDType, shape),
                                     .dup = gated ? source.unwritten_rows(kDType, shape) : Tensor(),
                                     .dy = dy,
                                     .x = forward.x,
                                     .up = forward.up,
-                                    .kind = kind};
+                                    .kind = kind,
+                                    .gate = rule};
   run(backward);
   const auto loss = [&] {
     run(forward);
@@ -560,13 +563,61 @@ Tensor summed_over_samples(const Tensor& all) {
   const WeightView weight{.tensor = w, .out = out, .in = in, .dtype = kDType, .matrices = experts};
   const Tensor dx = source.unwritten(kDType, {n, in});
   const Accumulated dw(source, {experts * out, in});
+  const Tensor bias = source.normal(kDType, {experts * out});
+  const Accumulated dbias(source, {experts * out});
   run(LinearBackwardInput{.dx = dx, .dy = dy, .weight = weight, .first_rows = first_rows});
-  run(LinearBackwardWeight{.dweight = dw.tensor(), .dy = dy, .x = x, .first_rows = first_rows});
+  run(LinearBackwardWeight{
+      .dweight = dw.tensor(), .dbias = dbias.tensor(), .dy = dy, .x = x, .first_rows = first_rows});
   const auto loss = [&] {
-    run(LinearForward{.y = y, .x = x, .weight = weight, .first_rows = first_rows});
+    run(LinearForward{.y = y, .x = x, .weight = weight, .bias = bias, .first_rows = first_rows});
     return weighted_sum(y, dy);
   };
-  return slopes_agree(loss, {{"x", x, dx}, {"w", w, dw.take()}});
+  return slopes_agree(loss, {{"x", x, dx}, {"w", w, dw.take()}, {"bias", bias, dbias.take()}});
+}
+
+// dq, dk and dv are those of attention's backward from what the sinks leave.
+::testing::AssertionResult check_sinks(Kernels& kernels) {
+  Runner run(kernels);
+  TensorSource source(15, /*awkward=*/true);
+  const std::int64_t b = 2, s = 5, a = 4, g = 2, d = 3;
+  const AttentionForward forward{.out = source.unwritten(kDType, {b, s, a, d}),
+                                 .lse = source.unwritten(kDType, {b, a, s}),
+                                 .q = source.normal(kDType, {b, s, a, d}),
+                                 .k = source.normal(kDType, {b, s, g, d}),
+                                 .v = source.normal(kDType, {b, s, g, d}),
+                                 .mask = {.window_before = 2},
+                                 .scale = 0.7};
+  const AttentionSink sink{
+      .out = forward.out, .lse = forward.lse, .sinks = source.normal(kDType, {a})};
+  const Tensor dout = source.normal(kDType, forward.out.shape());
+  const auto loss = [&] {
+    run(forward);
+    run(sink);
+    return weighted_sum(forward.out, dout);
+  };
+  loss();
+  const AttentionBackward backward{.dq = source.unwritten(kDType, forward.q.shape()),
+                                   .dk = source.unwritten(kDType, forward.k.shape()),
+                                   .dv = source.unwritten(kDType, forward.v.shape()),
+                                   .dout = dout,
+                                   .out = forward.out,
+                                   .lse = forward.lse,
+                                   .q = forward.q,
+                                   .k = forward.k,
+                                   .v = forward.v,
+                                   .mask = forward.mask,
+                                   .scale = forward.scale};
+  run(backward);
+  const Accumulated dsinks(source, {a});
+  run(AttentionSinkBackward{.dsinks = dsinks.tensor(),
+                            .dout = dout,
+                            .out = forward.out,
+                            .lse = forward.lse,
+                            .sinks = sink.sinks});
+  return slopes_agree(loss, {{"q", forward.q, backward.dq},
+                             {"k", forward.k, backward.dk},
+                             {"v", forward.v, backward.dv},
+                             {"sinks", sink.sinks, dsinks.take()}});
 }
 
 void add_attentions(std::vector<GradientCheck>& checks) {
@@ -647,6 +698,10 @@ std::vector<GradientCheck> gradient_checks() {
                         [=](Kernels& kernels) { return check_activation(kernels, kind, gated); }});
     }
   }
+  checks.push_back({"activation, gate within a bound", [](Kernels& kernels) {
+                      return check_activation(kernels, ActivationKind::kGeluFast, true, {0.7, 1});
+                    }});
+  checks.push_back({"attention with sinks", check_sinks});
   checks.push_back({"dropout add", check_dropout_add});
   checks.push_back({"embedding", check_embedding});
   checks.push_back({"loss", check_loss});

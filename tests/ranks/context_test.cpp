@@ -31,7 +31,13 @@ constexpr int kSteps = 6;
 
 ModelConfig small(const std::string& name) {
   const bool alibi = name == "alibi";
-  ModelConfig model = preset(alibi ? "gpt2-tiny" : name);
+  const bool sinks = name == "sinks";
+  ModelConfig model = preset(alibi ? "gpt2-tiny" : sinks ? "llama-tiny" : name);
+  if (sinks) {
+    model.softmax = SoftmaxKind::kLearnable;
+    model.window_before = 9;
+    model.full_attention_every = 2;
+  }
   if (alibi) {
     model.positions = PositionKind::kAlibi;
     model.window_before = 9;
@@ -98,7 +104,7 @@ std::vector<RunLayout> layouts_of(const ModelConfig& model, std::size_t turn) {
 
 // Each model meets another third.
 std::size_t turn_of(const std::string& model) {
-  return model == "gpt2-tiny" ? 0 : model == "llama-tiny" ? 1 : 2;
+  return model == "gpt2-tiny" ? 0 : model == "llama-tiny" || model == "sinks" ? 1 : 2;
 }
 
 class ContextParallel : public testing::TestWithParam<const char*> {};
@@ -135,7 +141,7 @@ TEST_P(ContextParallel, GivesTheGradientsOfOneProcess) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, ContextParallel,
-                         testing::Values("gpt2-tiny", "llama-tiny", "alibi"));
+                         testing::Values("gpt2-tiny", "llama-tiny", "alibi", "sinks"));
 
 // In bf16 rows are rounded in other places than on one process, as under other layouts.
 TEST(ContextParallelHalf, IsNearOneProcess) {

@@ -59,7 +59,11 @@ ModelConfig small(const std::string& name) {
     model.experts->bias_rate = 0.02;
     model.experts->groups = {.count = 4, .chosen = 2, .largest = 2};
   }
-  if (name == "norms") model.end_norms = model.gains_from_one = true;
+  if (name == "norms") {
+    model.end_norms = model.gains_from_one = true;
+    model.biases = true;
+    model.gate_rule = {.bound = 0.5, .offset = 1};
+  }
   model.vocabulary = 101;
   model.hidden_dropout = 0.1;
   model.attention_dropout = 0.1;

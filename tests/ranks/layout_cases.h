@@ -154,7 +154,8 @@ inline ModelConfig small(const std::string& name) {
   const bool balanced = name == "experts, balanced";
   const bool shared = name == "experts, shared";
   const bool biased = name == "experts, biased";
-  const bool experts = name == "experts" || balanced || shared || biased;
+  const bool sinks = name == "sinks";
+  const bool experts = name == "experts" || balanced || shared || biased || sinks;
   const bool latent = name == "latent";
   const bool factors = name == "factors";
   const bool olmo = name == "joint norms";
@@ -231,6 +232,15 @@ inline ModelConfig small(const std::string& name) {
                                 .bias_rate = 0.02,
                                 .groups = {.count = 3, .chosen = 2, .largest = 2},
                                 .ffn_hidden = 48};
+  }
+  if (sinks) {
+    model.experts->ffn_hidden = 48;
+    model.biases = model.output_bias = model.qkv_biases = true;
+    model.activation = ActivationKind::kGeluFast;
+    model.gate_rule = {.bound = 0.5, .offset = 1};
+    model.softmax = SoftmaxKind::kLearnable;
+    model.window_before = 6;
+    model.full_attention_every = 2;
   }
   if (shared) {
     // Widths with which no choice of these steps is so near a tie that rounding decides it.

@@ -83,7 +83,7 @@ INSTANTIATE_TEST_SUITE_P(Models, Layouts,
                          testing::Values("gpt2-tiny", "llama-tiny", "alibi", "roots, prompts",
                                          "head norms", "gemma", "parallel branches", "experts",
                                          "experts, balanced", "experts, shared", "experts, biased",
-                                         "latent", "factors", "joint norms", "bert-tiny",
+                                         "sinks", "latent", "factors", "joint norms", "bert-tiny",
                                          "bert, post-norm", "t5-tiny", "t5, published"));
 
 // The table of tokens is that of the head too in gpt2-tiny, on one stage or on two. The rates of

@@ -35,6 +35,10 @@ QWEN = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L
         r"|\s*[\r\n]+|\s+(?!\S)|\s+")
 LLAMA3 = QWEN.replace(r"|\p{N}|", r"|\p{N}{1,3}|")
 GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+LOWER, UPPER = r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]", r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]"
+ENDINGS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+O200K = (rf"[^\r\n\p{{L}}\p{{N}}]?{UPPER}*{LOWER}+{ENDINGS}|[^\r\n\p{{L}}\p{{N}}]?{UPPER}+{LOWER}*{ENDINGS}"
+         r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+")
 # Characters whose category has moved since Unicode 8, of which age BERT's tables are.
 MOVED = [f"a{c}b {c}" for c in "\u166d\u1734\u1885\u1886\ua9bd\U000111c9"]
 BLOOM = r" ?[^(\s|[.,!?…。，、।۔،])]+"
@@ -240,6 +244,9 @@ def trained_families(work):
                                       special_tokens=[("<|begin_of_text|>", 0)])])
     yield from hf("llama3-like", saved(work, "llama3-like", llama3), llama3,
                   ["<|begin_of_text|>"], True)
+
+    harmony = byte_level(O200K, ["<|startoftext|>", "<|return|>", "<|channel|>", "<|start|>", "<|end|>", "<|message|>"])
+    yield from hf("gpt-oss-like", saved(work, "gpt-oss-like", harmony), harmony, ["<|start|>", "<|message|>"], True)
 
     bloom = byte_level(BLOOM, ["<unk>", "<s>", "</s>", "<pad>"])
     yield from hf("bloom-like", saved(work, "bloom-like", bloom), bloom, ["<s>"], True)

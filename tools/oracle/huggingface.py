@@ -137,6 +137,15 @@ GOLDEN["hunyuan"] = lambda: llama_like("HunYuanDenseV1", head_dim=12, rope_param
 GOLDEN["opt"] = lambda: (transformers.OPTConfig(num_hidden_layers=2, hidden_size=36, num_attention_heads=6, ffn_dim=54, vocab_size=131,
                                                 max_position_embeddings=128), transformers.OPTForCausalLM)
 
+
+def gpt_oss(**more):
+    sizes = dict(head_dim=12, num_hidden_layers=3, num_local_experts=5, num_experts_per_tok=3, intermediate_size=18, sliding_window=9,
+                 swiglu_limit=0.4, rope_parameters={**YARN, "truncate": False}, layer_types=None)
+    return llama_like("GptOss", **{**sizes, **more})
+
+
+GOLDEN["gpt-oss"] = lambda: gpt_oss()
+
 # As V2-Lite is, and with all that V2 has; angles for longer texts that also scale the scores.
 DEEPSEEK_YARN = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 32,
                  "mscale": 0.8, "mscale_all_dim": 1.1, "beta_fast": 32, "beta_slow": 1}
@@ -222,6 +231,8 @@ MORE = {
     "deepseek-v3-plain": lambda: deepseek_v3(vocabulary=50257, q_lora_rank=None, n_group=1, topk_group=1, rope_interleave=False,
                                              first_k_dense_replace=0, norm_topk_prob=False),
     "deepseek-v2-50257": lambda: deepseek_v2(vocabulary=50257, q_lora_rank=14, first_k_dense_replace=0),
+    "gpt-oss-50257": lambda: gpt_oss(vocabulary=50257, attention_bias=False, rope_parameters=None, num_hidden_layers=2),
+    "gpt-oss-whole": lambda: gpt_oss(sliding_window=None, layer_types=["full_attention"] * 3, num_experts_per_tok=1),
     "phi-50257": lambda: llama_like("Phi", vocabulary=50257, num_key_value_heads=4),
     "gptj-50257": lambda: (transformers.GPTJConfig(n_layer=1, n_embd=32, n_head=4, vocab_size=50257, n_positions=128, rotary_dim=8),
                            transformers.GPTJForCausalLM),
@@ -258,6 +269,8 @@ def without(*keys):
 # A golden or other model, and what becomes of its config.json: of keys that are missing, or there in two forms,
 # Transformers' own reading counts.
 EDITED = {
+    "gpt-oss-older": ("gpt-oss", lambda config: (without("swiglu_limit", "swiglu_alpha", "attention_bias", "layer_types")(config), config.update(
+        rope_scaling=config.pop("rope_parameters"), rope_theta=150000.0))),
     "phi3-no-eps": ("phi3", without("rms_norm_eps")),
     "phi3-inner-original": ("phi3-longrope", without("original_max_position_embeddings")),
     "gemma-gelu": ("gemma", lambda config: config.update(hidden_act="gelu")),

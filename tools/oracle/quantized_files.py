@@ -4,13 +4,15 @@
     python tools/oracle/quantized_files.py write tests/golden/quantized [NAME...]
 
 Writes NAME.safetensors with one matrix "m.weight" in the tensors of its format, and "values", fp32, what its library
-makes of it; the metadata has config.json. Who gives the values:
+makes of it; the metadata has config.json. Also the folder gpt-oss, a small random model of that family in MXFP4, with
+`tokens` and `logits` of Transformers (float64) in expected.safetensors. Who gives the values:
 
     fp8_*     Transformers (integrations/finegrained_fp8.py, Fp8Dequantize); ragged blocks, which that refuses:
               weight_dequant of DeepSeek-V3 (inference/kernel.py), in PyTorch
     float_*   compressed-tensors (compressors/naive_quantized)
     bnb_*     bitsandbytes, on the CPU; in fp32 where Piton holds codes
     gptq_*    the formulas of AutoGPTQ (auto_gptq/nn_modules/qlinear/qlinear_cuda.py, pack and forward), in fp32
+    mxfp4     Transformers (integrations/mxfp4.py, convert_moe_packed_tensors): two experts, "values" [rows of both, in]
     awq_*     those of AutoAWQ (awq/modules/linear/gemm.py, from_linear; awq/utils/packing_utils.py), in fp32
 
 Packages: torch, safetensors, transformers, compressed-tensors, bitsandbytes.
@@ -189,6 +191,49 @@ def awq(size, rows=24, columns=64):
     return tensors, {"torch_dtype": "float16", "quantization_config": config}
 
 
+def mxfp4_blocks(experts, rows, columns):
+    blocks = torch.randint(0, 256, (experts, rows, columns // 32, 16), dtype=torch.uint8)
+    return blocks, torch.randint(121, 126, (experts, rows, columns // 32), dtype=torch.uint8)
+
+
+def mxfp4_values(blocks, scales):
+    from transformers.integrations.mxfp4 import convert_moe_packed_tensors
+
+    return convert_moe_packed_tensors(blocks, scales)  # [experts, columns, rows]
+
+
+def mxfp4():
+    blocks, scales = mxfp4_blocks(2, 6, 64)
+    scales[0, 0, 0], scales[1, 5, 1] = 3, 250
+    values = mxfp4_values(blocks, scales).transpose(1, 2).reshape(-1, 64).float()
+    tensors = {"m.weight_blocks": blocks, "m.weight_scales": scales, "values": values}
+    return tensors, {"torch_dtype": "bfloat16", "quantization_config": {"quant_method": "mxfp4"}}
+
+
+def gpt_oss(folder):
+    import huggingface
+
+    model = huggingface.build(lambda: huggingface.gpt_oss(num_hidden_layers=2, num_local_experts=3, num_experts_per_tok=2,
+                                                          intermediate_size=32))
+    state = model.state_dict()
+    for name in [name for name in state if name.endswith(("gate_up_proj", "down_proj"))]:
+        experts, columns, rows = state[name].shape
+        blocks, scales = mxfp4_blocks(experts, rows, columns)
+        with torch.no_grad():
+            model.get_parameter(name).copy_(mxfp4_values(blocks, scales).float())
+        del state[name]
+        state[name + "_blocks"], state[name + "_scales"] = blocks, scales
+    tokens = torch.randint(0, model.config.vocab_size, (huggingface.LENGTH,))
+    logits, _ = huggingface.expected(model, tokens)
+    folder.mkdir(exist_ok=True)
+    config = json.loads(model.config.to_json_string())
+    config["quantization_config"] = {"quant_method": "mxfp4", "modules_to_not_convert": ["lm_head"]}
+    (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
+    save_file({key: value.contiguous() for key, value in state.items()}, folder / "model.safetensors")
+    save_file({"tokens": tokens.to(torch.int32), "logits": logits.contiguous()}, folder / "expected.safetensors",
+              {"origin": huggingface.origin("quantized_files")})
+
+
 CASES = {
     "fp8_blocks": lambda: float8((4, 8)),
     "fp8_half": lambda: float8((4, 8), dtype=torch.float16),
@@ -204,6 +249,7 @@ CASES = {
     "bnb_nf4_ragged": lambda: bnb_four_bits("nf4", 6, 50, 64, True, torch.float32, False),
     "bnb_fp4": lambda: bnb_four_bits("fp4", 6, 128, 64, False, torch.bfloat16, False),
     "bnb_int8": bnb_int8,
+    "mxfp4": mxfp4,
     "gptq_4": lambda: gptq(4, 16),
     "gptq_4_unnamed": lambda: gptq(4, -1, indexed=False),
     "gptq_4_v2": lambda: gptq(4, 16, version="gptq_v2"),
@@ -219,7 +265,10 @@ CASES = {
 
 def write(folder, names):
     folder.mkdir(parents=True, exist_ok=True)
-    for name in names or CASES:
+    for name in names or [*CASES, "gpt-oss"]:
+        if name == "gpt-oss":
+            gpt_oss(folder / name)
+            continue
         torch.manual_seed(sum(name.encode()))
         tensors, config = CASES[name]()
         tensors = {key: value.contiguous() for key, value in tensors.items()}

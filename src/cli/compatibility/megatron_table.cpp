@@ -25,7 +25,7 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "rotary-percent:1 rotary-interleaved no-rope-freq:1 rotary-scaling-factor:1 "
      "rotary-seq-len-interpolation-factor:1 use-rope-scaling "
      "rope-scaling-factor:1 make-vocab-size-divisible-by:1 normalization:1 norm-epsilon:1 swiglu "
-     "squared-relu "
+     "squared-relu quick-geglu activation-func-clamp-value:1 glu-linear-offset:1 softmax-type:1 "
      "untie-embeddings-and-output-weights disable-bias-linear attention-dropout:1 "
      "hidden-dropout:1 weight-decay:1 clip-grad:1 adam-beta1:1 adam-beta2:1 adam-eps:1 "
      "sgd-momentum:1 muon-momentum:1 muon-use-nesterov muon-scale-mode:1 muon-num-ns-steps:1 "
@@ -262,7 +262,6 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "--tensor-model-parallel-size splits experts like the other layers"},
     {kSame, "muon-tp-mode:1=duplicated|distributed",
      "Muon updates whole matrices, however many tensor ranks share them"},
-    {kSame, "softmax-type:1=vanilla", "the only one there is"},
     {kSame,
      "main-grads-dtype:1=fp32 main-params-dtype:1=fp32 exp-avg-dtype:1=fp32 "
      "exp-avg-sq-dtype:1=fp32 ",
@@ -327,7 +326,6 @@ constexpr MegatronGroup kMegatronFlags[] = {
     {kNotYet, "window-size:1", "--pre-tockens N is a window of N keys"},
     {kNotYet,
      "mrope-section:* "
-     "quick-geglu activation-func-clamp-value:1 glu-linear-offset:1 "
      "qk-l2-norm mtp-loss-scaling-factor:1 cache-mla-latents heterogeneous-layers-config-path:1 "
      "heterogeneous-layers-config-encoded-json:1 spec:* hybrid-attention-ratio:1 "
      "hybrid-mlp-ratio:1 hybrid-override-pattern:1 mamba-state-dim:1 mamba-head-dim:1 "

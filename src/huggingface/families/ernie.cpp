@@ -53,7 +53,7 @@ std::vector<std::int64_t> dense_layers_of(const HfConfig& config, std::int64_t l
 ModelConfig ernie_moe_model(const HfConfig& config) {
   ModelConfig model =
       ernie_like_model(config, {.norm_eps = 1e-5, .groups = 4, .rotary_base = 500000});
-  if (model.biases) config.refuse("use_bias", "false: Piton's experts have no biases");
+  if (model.biases) config.refuse("use_bias", "false: biases of these experts are not read yet");
   // Below the sum of the largest of these shares, so that it changes nothing.
   if (config.number("moe_norm_min", 1e-12) > 1e-6) config.refuse("moe_norm_min", "at most 1e-6");
   ExpertFacts facts{.experts = config.size("moe_num_experts", 64),

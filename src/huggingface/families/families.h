@@ -12,6 +12,7 @@ std::vector<HfFamily> hf_families();
 
 HfFamily hf_arcee();
 HfFamily hf_glm4_moe();
+HfFamily hf_gpt_oss();
 HfFamily hf_gptj();
 HfFamily hf_granite();
 HfFamily hf_granite4();

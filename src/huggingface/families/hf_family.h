@@ -20,7 +20,9 @@ namespace piton {
 //   first + (r / chunk) * stride + r % chunk       else: heads of several matrices interleaved
 //
 // of that tensor, or its column if it is transposed. A tensor of `stacks` matrices one upon another
-// ([stacks, rows, in]) counts their rows through all.
+// ([stacks, rows, in]) counts their rows through all. If it is transposed ([stacks, in, out]), the
+// column is that of matrix number `matrix`; and a transposed vector is in row `matrix` of a tensor
+// [stacks, out].
 struct HfPlace {
   std::string canonical;
   std::string name;
@@ -29,6 +31,7 @@ struct HfPlace {
   std::int64_t stride = 0;
   bool transposed = false;
   std::int64_t stacks = 0;  // 0: one matrix, or a vector
+  std::int64_t matrix = 0;  // of a transposed one
 };
 
 struct HfFamily {

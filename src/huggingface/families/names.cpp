@@ -33,8 +33,9 @@ HfNames llama_names(std::vector<HfPart> other) {
                                           {"mlp.experts.E.up.", "mlp.experts.E.up_proj."},
                                           {"mlp.experts.E.down.", "mlp.experts.E.down_proj."}}) {
     const auto begin = names.parts.begin();
-    const bool named = std::any_of(
-        begin, begin + given, [&](const HfPart& one) { return one.canonical == part.canonical; });
+    const bool named = std::any_of(begin, begin + given, [&](const HfPart& one) {
+      return one.canonical.starts_with(part.canonical);
+    });
     if (!named) names.parts.push_back(std::move(part));
   }
   return names;
@@ -79,14 +80,17 @@ std::vector<HfPlace> named_places(const ModelConfig& model, const HfNames& names
   ModelConfig with_head = model;
   with_head.tied = false;
   std::vector<HfPlace> places;
-  const auto add = [&](const std::string& canonical, const HfPart& part,
-                       const std::string& before) {
+  const auto add = [&](const std::string& canonical, const HfPart& part, const std::string& before,
+                       std::int64_t matrix = 0) {
+    const std::string last = canonical.substr(canonical.rfind('.') + 1);
     places.push_back({.canonical = canonical,
-                      .name = before + part.name + canonical.substr(canonical.rfind('.') + 1),
+                      .name = before + part.name + (part.complete ? "" : last),
                       .first = part.first,
                       .chunk = part.chunk,
                       .stride = part.stride,
-                      .stacks = part.stacks});
+                      .transposed = part.transposed,
+                      .stacks = part.stacks,
+                      .matrix = matrix});
   };
   const std::pair<std::string_view, std::string> ends[] = {{"embedding.token.", names.table},
                                                            {"embedding.position.", names.positions},
@@ -109,7 +113,9 @@ std::vector<HfPlace> named_places(const ModelConfig& model, const HfNames& names
       HfPart one = other;
       one.name = with_expert(one.name, expert);
       if (one.expert_rows > 0) one.first += std::stoll(expert) * one.expert_rows;
-      add(canonical, one, names.layers + canonical.substr(7, part - 7));
+      const bool turned = one.transposed && one.stacks > 0;
+      add(canonical, one, names.layers + canonical.substr(7, part - 7),
+          turned ? std::stoll(expert) : 0);
       found = true;
     }
     PITON_ASSERT(found, "{} has no name in this family", canonical);

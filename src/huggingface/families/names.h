@@ -19,6 +19,8 @@ struct HfPart {
   std::int64_t stride = 0;
   std::int64_t stacks = 0;
   std::int64_t expert_rows = 0;  // from one expert to the next, if one tensor has all of them
+  bool transposed = false;       // then each of the stacks is the matrix of an expert
+  bool complete = false;         // `name` is whole: "weight" or "bias" does not follow
 };
 
 struct HfNames {

@@ -25,6 +25,8 @@ struct QuantizedMatrix {
   HfTensor codes;  // also for messages
   std::int64_t rows = 0;
   std::int64_t columns = 0;
+  std::int64_t stacks = 0;  // matrices of `rows / stacks` rows; 0: one
+  bool turned = false;      // rows are those of a tensor that is otherwise stored transposed
 
   virtual ~QuantizedMatrix() = default;
   // Of the values, which are exact in it.

@@ -6,6 +6,7 @@
 #include "huggingface/files/bitsandbytes.h"
 #include "huggingface/files/compressed_tensors.h"
 #include "huggingface/files/float8.h"
+#include "huggingface/files/mxfp4.h"
 #include "huggingface/files/packed_columns.h"
 
 namespace piton {
@@ -49,7 +50,8 @@ QuantizedMatrices by_method(const HfConfig& config, Named* named) {
     const PackedScheme scheme = packed_scheme(config);
     return named == nullptr ? QuantizedMatrices() : take_packed(scheme, *named);
   }
-  said.refuse("quant_method", "compressed-tensors, fp8, bitsandbytes, gptq or awq");
+  if (method == "mxfp4") return named == nullptr ? QuantizedMatrices() : held(take_mxfp4(*named));
+  said.refuse("quant_method", "compressed-tensors, fp8, mxfp4, bitsandbytes, gptq or awq");
 }
 
 }  // namespace

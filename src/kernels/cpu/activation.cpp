@@ -1,6 +1,8 @@
 // Activations: rows are divided among threads and never cut.
 #include "kernels/activation.h"
 
+#include <limits>
+
 #include "kernels/cpu/context.h"
 
 namespace piton::cpu {
@@ -23,12 +25,24 @@ Activation kind_of(ActivationKind kind) {
   return Activation::kSquaredRelu;
 }
 
+namespace {
+
+void set_gate(ActivationArguments& arguments, const GateRule& gate) {
+  arguments.bounded = gate.given();
+  arguments.bound =
+      gate.bound == 0 ? std::numeric_limits<float>::infinity() : static_cast<float>(gate.bound);
+  arguments.offset = static_cast<float>(gate.offset);
+}
+
+}  // namespace
+
 void execute(CpuContext& context, const ActivationForward& call) {
-  const ActivationArguments arguments{.y = matrix_of(call.y),
-                                      .x = matrix_of(call.x),
-                                      .up = matrix_of(call.up),
-                                      .columns = call.x.dim(1),
-                                      .kind = kind_of(call.kind)};
+  ActivationArguments arguments{.y = matrix_of(call.y),
+                                .x = matrix_of(call.x),
+                                .up = matrix_of(call.up),
+                                .columns = call.x.dim(1),
+                                .kind = kind_of(call.kind)};
+  set_gate(arguments, call.gate);
   context.ranges(call.x.dim(0), grain_of(call.x.dim(1) * 4),
                  [&](std::int64_t begin, std::int64_t end) {
                    context.vector.activation_forward(arguments, begin, end);
@@ -36,13 +50,14 @@ void execute(CpuContext& context, const ActivationForward& call) {
 }
 
 void execute(CpuContext& context, const ActivationBackward& call) {
-  const ActivationArguments arguments{.y = matrix_of(call.dx),
-                                      .dup = matrix_of(call.dup),
-                                      .dy = matrix_of(call.dy),
-                                      .x = matrix_of(call.x),
-                                      .up = matrix_of(call.up),
-                                      .columns = call.x.dim(1),
-                                      .kind = kind_of(call.kind)};
+  ActivationArguments arguments{.y = matrix_of(call.dx),
+                                .dup = matrix_of(call.dup),
+                                .dy = matrix_of(call.dy),
+                                .x = matrix_of(call.x),
+                                .up = matrix_of(call.up),
+                                .columns = call.x.dim(1),
+                                .kind = kind_of(call.kind)};
+  set_gate(arguments, call.gate);
   context.ranges(call.x.dim(0), grain_of(call.x.dim(1) * 4),
                  [&](std::int64_t begin, std::int64_t end) {
                    context.vector.activation_backward(arguments, begin, end);

@@ -113,6 +113,8 @@ void execute(CpuContext& context, const Rotary& call);
 void execute(CpuContext& context, const AttentionForward& call);
 void execute(CpuContext& context, const AttentionBackward& call);
 void execute(CpuContext& context, const AttentionMerge& call);
+void execute(CpuContext& context, const AttentionSink& call);
+void execute(CpuContext& context, const AttentionSinkBackward& call);
 void execute(CpuContext& context, const CacheAppend& call);
 void execute(CpuContext& context, const CachedAttention& call);
 void execute(CpuContext& context, const ActivationForward& call);

@@ -1,10 +1,31 @@
 // GELU in its three forms and SiLU, plain and gated.
+#include <limits>
+
 #include "kernels/cuda/activation.cuh"
 #include "kernels/cuda/calls.h"
 #include "kernels/cuda/rows.cuh"
 
 namespace piton::cuda {
 namespace {
+
+// GateRule, with infinity in place of no bound.
+template <typename S>
+struct BoundedGate {
+  S bound;
+  S offset;
+
+  __device__ S gate(S x) const { return x > bound ? bound : x; }
+  __device__ S up(S x) const { return (x > bound ? bound : x < -bound ? -bound : x) + offset; }
+  __device__ bool passes_gate(S x) const { return !(x > bound); }
+  __device__ bool passes_up(S x) const { return !(x > bound || x < -bound); }
+};
+
+template <typename S>
+BoundedGate<S> bounded_gate(const GateRule& rule) {
+  return {
+      .bound = rule.bound == 0 ? std::numeric_limits<S>::infinity() : static_cast<S>(rule.bound),
+      .offset = static_cast<S>(rule.offset)};
+}
 
 template <typename T>
 struct Activate {
@@ -13,14 +34,17 @@ struct Activate {
   StridedRows<const T> x;
   StridedRows<const T> up;
   ActivationKind kind;
+  BoundedGate<Wide<T>> bounds;
 
   template <int kCount>
   __device__ void run(std::int64_t row, std::int64_t column) const {
     auto value = load_wide<kCount>(&x.at(row, column));
-    for (Wide<T>& one : value.at) one = activated(kind, one);
     if (up.data != nullptr) {
       const auto factor = load_wide<kCount>(&up.at(row, column));
-      for (int i = 0; i < kCount; ++i) value.at[i] *= factor.at[i];
+      for (int i = 0; i < kCount; ++i)
+        value.at[i] = activated(kind, bounds.gate(value.at[i])) * bounds.up(factor.at[i]);
+    } else {
+      for (Wide<T>& one : value.at) one = activated(kind, one);
     }
     store_rounded(&y.at(row, column), value);
   }
@@ -35,23 +59,28 @@ struct ActivationGradient {
   StridedRows<const T> x;
   StridedRows<const T> up;
   ActivationKind kind;
+  BoundedGate<Wide<T>> bounds;
 
   template <int kCount>
   __device__ void run(std::int64_t row, std::int64_t column) const {
     const auto value = load_wide<kCount>(&x.at(row, column));
     const auto gradient = load_wide<kCount>(&dy.at(row, column));
     Numbers<Wide<T>, kCount> result;
-    for (int i = 0; i < kCount; ++i) {
-      result.at[i] = gradient.at[i] * activation_slope(kind, value.at[i]);
-    }
     if (up.data != nullptr) {
       const auto factor = load_wide<kCount>(&up.at(row, column));
       Numbers<Wide<T>, kCount> other;
       for (int i = 0; i < kCount; ++i) {
-        result.at[i] *= factor.at[i];
-        other.at[i] = gradient.at[i] * activated(kind, value.at[i]);
+        const Wide<T> gate = bounds.gate(value.at[i]);
+        const Wide<T> slope =
+            gradient.at[i] * activation_slope(kind, gate) * bounds.up(factor.at[i]);
+        result.at[i] = bounds.passes_gate(value.at[i]) ? slope : Wide<T>(0);
+        other.at[i] =
+            bounds.passes_up(factor.at[i]) ? gradient.at[i] * activated(kind, gate) : Wide<T>(0);
       }
       store_rounded(&dup.at(row, column), other);
+    } else {
+      for (int i = 0; i < kCount; ++i)
+        result.at[i] = gradient.at[i] * activation_slope(kind, value.at[i]);
     }
     store_rounded(&dx.at(row, column), result);
   }
@@ -61,11 +90,11 @@ struct ActivationGradient {
 
 void execute(const ActivationForward& call, const CallContext& context) {
   with_floating(call.x.dtype(), [&]<typename T>(std::type_identity<T>) {
-    launch_rows("launch of activation forward",
-                rows_of(call.x, kVectorOf<T>, {call.y, call.x, call.up}),
-                Activate<T>{strided_rows<T>(call.y), strided_rows<const T>(call.x),
-                            strided_rows<const T>(call.up), call.kind},
-                context.stream);
+    launch_rows(
+        "launch of activation forward", rows_of(call.x, kVectorOf<T>, {call.y, call.x, call.up}),
+        Activate<T>{strided_rows<T>(call.y), strided_rows<const T>(call.x),
+                    strided_rows<const T>(call.up), call.kind, bounded_gate<Wide<T>>(call.gate)},
+        context.stream);
   });
 }
 
@@ -75,7 +104,8 @@ void execute(const ActivationBackward& call, const CallContext& context) {
                 rows_of(call.x, kVectorOf<T>, {call.dx, call.dup, call.dy, call.x, call.up}),
                 ActivationGradient<T>{strided_rows<T>(call.dx), strided_rows<T>(call.dup),
                                       strided_rows<const T>(call.dy), strided_rows<const T>(call.x),
-                                      strided_rows<const T>(call.up), call.kind},
+                                      strided_rows<const T>(call.up), call.kind,
+                                      bounded_gate<Wide<T>>(call.gate)},
                 context.stream);
   });
 }

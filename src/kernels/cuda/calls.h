@@ -21,6 +21,8 @@ void execute(const Rotary& call, const CallContext& context);
 void execute(const AttentionForward& call, const CallContext& context);
 void execute(const AttentionBackward& call, const CallContext& context);
 void execute(const AttentionMerge& call, const CallContext& context);
+void execute(const AttentionSink& call, const CallContext& context);
+void execute(const AttentionSinkBackward& call, const CallContext& context);
 void execute(const CacheAppend& call, const CallContext& context);
 void execute(const CachedAttention& call, const CallContext& context);
 void execute(const ActivationForward& call, const CallContext& context);

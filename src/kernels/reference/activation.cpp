@@ -61,6 +61,23 @@ double slope(ActivationKind kind, double x) {
   return 0;
 }
 
+// What a gate and its factor are within the bound, and whether they are beyond it.
+struct Bounded {
+  double gate, up;
+  bool gate_beyond, up_beyond;
+};
+
+Bounded bounded(const GateRule& rule, double gate, double up) {
+  const double c = rule.bound == 0 ? kInfinity : rule.bound;
+  return {.gate = gate > c ? c : gate,
+          .up = (up > c    ? c
+                 : up < -c ? -c
+                           : up) +
+                rule.offset,
+          .gate_beyond = gate > c,
+          .up_beyond = up > c || up < -c};
+}
+
 }  // namespace
 
 double activated(ActivationKind kind, double x) { return value(kind, x); }
@@ -71,7 +88,12 @@ void execute(const ActivationForward& call) {
   Values y(call.y.shape());
   for (std::int64_t row = 0; row < call.x.dim(0); ++row) {
     for (std::int64_t i = 0; i < call.x.dim(1); ++i) {
-      y(row, i) = value(call.kind, x(row, i)) * (up.given() ? up(row, i) : 1);
+      if (up.given()) {
+        const Bounded both = bounded(call.gate, x(row, i), up(row, i));
+        y(row, i) = value(call.kind, both.gate) * both.up;
+      } else {
+        y(row, i) = value(call.kind, x(row, i));
+      }
     }
   }
   y.write(call.y);
@@ -85,8 +107,13 @@ void execute(const ActivationBackward& call) {
   Values dup(call.dx.shape());
   for (std::int64_t row = 0; row < call.x.dim(0); ++row) {
     for (std::int64_t i = 0; i < call.x.dim(1); ++i) {
-      dx(row, i) = dy(row, i) * slope(call.kind, x(row, i)) * (up.given() ? up(row, i) : 1);
-      dup(row, i) = dy(row, i) * value(call.kind, x(row, i));
+      if (up.given()) {
+        const Bounded both = bounded(call.gate, x(row, i), up(row, i));
+        dx(row, i) = both.gate_beyond ? 0 : dy(row, i) * slope(call.kind, both.gate) * both.up;
+        dup(row, i) = both.up_beyond ? 0 : dy(row, i) * value(call.kind, both.gate);
+      } else {
+        dx(row, i) = dy(row, i) * slope(call.kind, x(row, i));
+      }
     }
   }
   dx.write(call.dx);

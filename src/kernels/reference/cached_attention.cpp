@@ -99,15 +99,17 @@ void execute(const CachedAttention& call) {
     const auto begin = static_cast<std::int64_t>(begins(sample));
     const std::int64_t rows = static_cast<std::int64_t>(begins(sample + 1)) - begin;
     const auto keys = static_cast<std::int64_t>(lengths(sample));
+    const Tensor lse = host_tensor(sum_dtype(call.q.dtype()), {1, call.q.dim(1), rows});
     execute(AttentionForward{
         .out = call.out.slice(0, begin, rows).split_dim(0, rows),
-        .lse = host_tensor(sum_dtype(call.q.dtype()), {1, call.q.dim(1), rows}),
+        .lse = lse,
         .q = call.q.slice(0, begin, rows).split_dim(0, rows),
         .k = without_pages({call.keys, call.key_scales}, call.q.dtype(), table, sample, keys),
         .v = without_pages({call.values, call.value_scales}, call.q.dtype(), table, sample, keys),
         .mask = call.mask_of(rows, keys),
         .scale = call.scale,
         .soft_cap = call.soft_cap});
+    if (call.lse.defined()) Values::read(lse.select(0, 0)).write(call.lse.slice(1, begin, rows));
   }
 }
 

@@ -17,6 +17,8 @@ void execute(const Rotary& call);
 void execute(const AttentionForward& call);
 void execute(const AttentionBackward& call);
 void execute(const AttentionMerge& call);
+void execute(const AttentionSink& call);
+void execute(const AttentionSinkBackward& call);
 void execute(const CacheAppend& call);
 void execute(const CachedAttention& call);
 void execute(const ActivationForward& call);

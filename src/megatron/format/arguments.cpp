@@ -129,6 +129,12 @@ void refuse_absent_features(const Arguments& arguments) {
   for (const char* name : {"multi_latent_attention", "apply_residual_connection_post_layernorm"}) {
     if (arguments.flag(name, false)) arguments.wrong(name, "False: Piton has no other yet");
   }
+  if (arguments.flag("quick_geglu", false))
+    arguments.wrong("quick_geglu", "False: Piton reads no others of Megatron yet");
+  for (const char* name : {"activation_func_clamp_value", "glu_linear_offset"}) {
+    if (arguments.number(name, 0) != 0)
+      arguments.wrong(name, "0: Piton reads no others of Megatron yet");
+  }
 }
 
 // The layers without experts.
@@ -279,6 +285,12 @@ MegatronArguments read_megatron_arguments(const PickleValue& values, const std::
   model.biases = arguments.flag("add_bias_linear", true);
   model.qkv_biases = model.biases || arguments.flag("add_qkv_bias", false);
   model.output_bias = model.biases || arguments.flag("add_dense_bias", false);
+  if (model.experts && model.biases)
+    arguments.wrong("add_bias_linear", "False: Piton reads no experts with biases of Megatron yet");
+  const std::string softmax = arguments.word("softmax_type", "vanilla");
+  if (softmax != "vanilla" && softmax != "off-by-one")
+    arguments.wrong("softmax_type", "vanilla or off-by-one");
+  if (softmax == "off-by-one") model.softmax = SoftmaxKind::kOffByOne;
   model.embedding_norm = arguments.flag("embed_layernorm", false);
   model.head_norms = arguments.flag("qk_layernorm", false);
   if (model.head_norms && model.norm != NormKind::kRms)

@@ -193,6 +193,7 @@ void write_fields(const MegatronArguments& arguments, Out& out) {
   values.flag("add_dense_bias", model.output_bias);
   values.flag("embed_layernorm", model.embedding_norm);
   values.flag("qk_layernorm", model.head_norms);
+  if (model.softmax == SoftmaxKind::kOffByOne) values.word("softmax_type", "off-by-one");
   if (model.normalized_head) values.flag(kNormalizedHead, true);
   if (model.experts) write_experts(model, values);
   if (model.encoder_decoder) {

@@ -13,6 +13,7 @@ Value attend_to_sequences(Context& context, const AttentionRows& parts,
   const Shape rows = parts.q.tensor.shape();
   const std::int64_t heads = rows[2] / group.size();
   settings.head_begin += group.rank() * heads;
+  settings.sinks.begin += group.rank() * heads;
   if (settings.slopes.defined())
     settings.slopes = settings.slopes.slice(0, group.rank() * heads, heads);
   const std::vector<Value> whole = whole_sequences(context, {parts.q, parts.k, parts.v}, group);

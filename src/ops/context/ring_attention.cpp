@@ -208,6 +208,8 @@ RingResult ring_forward(const Context& context, const QueriesKeysValues& rows, c
       }
     }
   });
+  for (const HalfRows& half : halves)
+    add_sinks(context, pairs.settings().sinks, half.out(), half.lse());
   RingResult result{.out = context.activation(rows.q.dtype(), rows.q.shape()),
                     .lse = {halves[0].lse(), halves[1].lse()}};
   for (const int half : {0, 1}) copy(context, half_of(result.out, half), halves[half].out());
@@ -377,6 +379,10 @@ Value ring_attention(Context& context, const AttentionRows& parts, const Stretch
         .rows = kept.rows(),
         .result = {.out = kept.out.get(), .lse = {kept.lse[0].get(), kept.lse[1].get()}},
         .dout = dout.reshape(shape)};
+    const auto sink_rows = [&](int half) {
+      return SinkRows{half_of(of.dout, half), half_of(of.result.out, half), of.result.lse[half]};
+    };
+    add_sink_gradient(context, settings.sinks, {sink_rows(0), sink_rows(1)});
     const RingGradients gradients =
         ring_backward(context, of, {kept.places(), settings, group, shape[1] / 2}, dropout, group);
     const auto give = [&](std::int64_t to, const Tensor& like, const auto& half_gradient) {

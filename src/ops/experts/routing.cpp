@@ -113,7 +113,7 @@ BalancedRows balanced_rows(const Context& context, const Router& router, std::in
 Routing routed(Context& context, const Value& x, const Router& router) {
   const RoutingRules& rules = router.rules;
   const std::int64_t n = x.tensor.dim(0);
-  const Value logits = row_scores(context, x, *router.weight);
+  const Value logits = row_scores(context, x, *router.weight, router.logit_bias);
   add_z_loss(context, logits, rules.z_factor);
   Routing routing{.weights = {context.activation(logits.tensor.dtype(), {n, rules.choices})},
                   .choices = context.activation(DType::kI32, {n, rules.choices})};

@@ -22,8 +22,9 @@ struct RoutingRules {
 };
 
 struct Router {
-  Parameter* weight = nullptr;  // [experts, h]
-  Parameter* bias = nullptr;    // [experts], or null
+  Parameter* weight = nullptr;      // [experts, h]
+  Parameter* bias = nullptr;        // [experts] of the choice alone, or null
+  Parameter* logit_bias = nullptr;  // [experts] of the product, or null
   RoutingRules rules;
   Communicator* context = nullptr;  // ranks with the other rows of the same samples; null: none
 };

@@ -6,7 +6,7 @@
 
 namespace piton {
 
-// x [n, h], weight [m, h] -> x W^T [n, m], in fp32 (fp64).
-Value row_scores(Context& context, const Value& x, Parameter& weight);
+// x [n, h], weight [m, h], bias [m] or null -> x W^T + bias [n, m], in fp32 (fp64).
+Value row_scores(Context& context, const Value& x, Parameter& weight, Parameter* bias = nullptr);
 
 }  // namespace piton

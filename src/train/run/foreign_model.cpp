@@ -175,6 +175,8 @@ void refuse_contradictions(const ModelConfig& got, const ModelConfig& wanted,
   alike("--normalization", got.norm == wanted.norm);
   alike("--position-embedding-type", got.positions == wanted.positions);
   alike("--activation", got.activation == wanted.activation && got.gated == wanted.gated);
+  alike("--activation-func-clamp-value, --glu-linear-offset", got.gate_rule == wanted.gate_rule);
+  alike("--softmax-type", got.softmax == wanted.softmax);
   alike("--disable-bias-linear, --add-mlp-bias", got.biases == wanted.biases);
   alike("--add-qkv-bias", got.qkv_biases == wanted.qkv_biases);
   alike("--add-dense-bias", got.output_bias == wanted.output_bias);

@@ -58,6 +58,19 @@ TEST(HuggingFaceModel, GivesTheLogitsAndTheGreedyTextOfTransformers) {
   }
 }
 
+// tools/oracle/quantized_files.py
+TEST(HuggingFaceModel, InMxfp4GivesTheLogitsOfTransformers) {
+  const auto folder = std::filesystem::path(PITON_SOURCE_DIR) / "tests/golden/quantized/gpt-oss";
+  HostMachine machine;
+  const auto model = Model::load(machine.machine, folder, {});
+  const SafetensorsFile expected(folder / "expected.safetensors");
+  const Tensor wanted = expected.tensor("logits");
+  const Tensor got = model->logits(token_ids_of(expected.tensor("tokens")));
+  ASSERT_EQ(got.shape(), wanted.shape());
+  for (std::int64_t i = 0; i < got.elements(); ++i)
+    ASSERT_NEAR(test::value_at(got, i), test::value_at(wanted, i), 1e-4) << i;
+}
+
 // gradients.safetensors as a folder of a model whose weights are those gradients, so that they are
 // read as weights are.
 class GradientsOfTransformers {

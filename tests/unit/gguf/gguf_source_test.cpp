@@ -187,6 +187,28 @@ TEST_F(WrittenGguf, OfPublishedFormsIsReadAsItWasWritten) {
   EXPECT_TRUE(glm4.shapes.contains("blk.1.post_ffw_norm.weight"));
 }
 
+// llama.cpp fixes the bound of the gates of gpt-oss.
+TEST_F(WrittenGguf, OfGptOssIsReadAsItWasWritten) {
+  EXPECT_THAT(message_of(Fault::kData, [&] { write(test::golden_folder("gpt-oss")); }),
+              HasSubstr("no architecture of llama.cpp holds this model (gpt_oss): as \"gpt-oss\": "
+                        "there is no word for the bound of its gates"));
+  HfFolder folder("gpt-oss");
+  folder.edit_config([](Json& config) { config["swiglu_limit"] = 7.0; });
+  for (const std::optional<GgmlType> type : {std::optional<GgmlType>{}, {GgmlType::kQ80}}) {
+    GgufSource source(write(folder.path(), type));
+    EXPECT_EQ(source.architecture().name, "gpt-oss");
+    HfSource original(folder.path());
+    const GgufDescription said = describe_gguf(original.model(), "gpt_oss", "the model");
+    EXPECT_TRUE(said.shapes.contains("blk.1.post_attention_norm.weight"));
+    EXPECT_THAT(said.shapes.at("blk.0.attn_sinks.weight"), testing::ElementsAre(4));
+    EXPECT_THAT(said.shapes.at("blk.0.ffn_gate_exps.bias"), testing::ElementsAre(5, 18));
+    EXPECT_EQ(model_difference(model_in_gguf(original.model()), source.model()), "");
+    AsGgufHolds held(original, source);
+    expect_equal(source, held);
+    if (!type) expect_equal(source, original);
+  }
+}
+
 TEST_F(WrittenGguf, HasTheTypesThatLlamaCppExpects) {
   GgufSource source(write(test::golden_folder("llama"), GgmlType::kQ40));
   EXPECT_EQ(source.stored_type("layers.0.attention.query.weight"), GgmlType::kQ40);

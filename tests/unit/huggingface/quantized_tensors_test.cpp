@@ -116,8 +116,9 @@ void expect_codes(const QuantizedMatrix& matrix, std::int64_t row,
 }
 
 const std::set<std::string> kValuesAlone = {
-    "bnb_fp4",    "bnb_nf4_ragged", "bnb_nf4_wide", "float_block", "float_channel", "float_tensor",
-    "fp8_blocks", "fp8_exponents",  "fp8_half",     "fp8_ragged",  "fp8_tensor",    "gptq_4_order"};
+    "bnb_fp4",      "bnb_nf4_ragged", "bnb_nf4_wide",  "float_block", "float_channel",
+    "float_tensor", "fp8_blocks",     "fp8_exponents", "fp8_half",    "fp8_ragged",
+    "fp8_tensor",   "gptq_4_order",   "mxfp4"};
 
 class QuantizedTensors : public testing::TestWithParam<std::string> {};
 
@@ -216,6 +217,30 @@ TEST(Float8Tensors, ThatAreWrongAreNamed) {
   damaged.tensors["m.weight_scale_inv"].bytes[19] = std::byte{0x7f};  // of scale 4, an infinity
   damaged.tensors["m.weight_scale_inv"].bytes[18] = std::byte{0x80};
   EXPECT_THAT(damaged.refusal(), HasSubstr("m.weight_scale_inv: scale [1, 1] is"));
+}
+
+TEST(Mxfp4Tensors, ThatAreWrongAreNamed) {
+  DamagedQuantized damaged("mxfp4");
+  const auto whole = damaged.tensors;
+  EXPECT_NO_THROW(damaged.read());
+  for (const char* end : {"_blocks", "_scales"}) {
+    damaged.tensors = whole;
+    damaged.tensors.erase(std::string("m.weight") + end);
+    EXPECT_THAT(damaged.refusal(),
+                HasSubstr(fmt::format("m.weight{} is missing; is the download complete?", end)));
+  }
+  damaged.tensors = whole;
+  damaged.tensors["m.weight_blocks"].shape = {2, 12, 16};
+  EXPECT_THAT(
+      damaged.refusal(),
+      HasSubstr("m.weight_blocks is U8 [2, 12, 16], wanted U8 [experts, out, in / 32, 16]"));
+  damaged.tensors = whole;
+  damaged.tensors["m.weight_scales"].shape = {12, 2};
+  EXPECT_THAT(damaged.refusal(), HasSubstr("m.weight_scales is U8 [12, 2], wanted U8 [2, 6, 2]"));
+  damaged.tensors = whole;
+  damaged.tensors["m.weight_scales"].bytes[5] = std::byte{255};
+  EXPECT_THAT(damaged.refusal(),
+              HasSubstr("m.weight_scales: scale 1 of row 2 is 255, wanted at most 254"));
 }
 
 TEST(BitsandbytesTensors, ThatAreWrongAreNamed) {

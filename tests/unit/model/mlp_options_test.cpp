@@ -38,7 +38,8 @@ TEST(MlpOptions, NameTheActivation) {
                         {{"--activation", "swiglu"}, ActivationKind::kSilu, true},
                         {{"--swiglu"}, ActivationKind::kSilu, true},
                         {{"--swiglu", "--activation", "swiglu"}, ActivationKind::kSilu, true},
-                        {{"--activation", "geglu"}, ActivationKind::kGeluTanh, true}};
+                        {{"--activation", "geglu"}, ActivationKind::kGeluTanh, true},
+                        {{"--quick-geglu"}, ActivationKind::kGeluFast, true}};
   for (const Wanted& wanted : all) {
     for (const char* model : {"gpt2-tiny", "llama-tiny"}) {
       const ModelConfig config = resolve(model, wanted.flags);
@@ -67,6 +68,41 @@ TEST(MlpOptions, OfTheXModelGateHalfOfTheWidth) {
   EXPECT_EQ(resolve("gpt2-tiny", {"--is-x-model", "--hidden-size", "128"}).ffn_hidden, 256);
   EXPECT_EQ(resolve("gpt2-tiny", {"--activation", "geglu", "--hidden-size", "384"}).ffn_hidden,
             1024);
+}
+
+TEST(MlpOptions, BoundTheGates) {
+  const ModelConfig config =
+      resolve("llama-tiny",
+              {"--quick-geglu", "--activation-func-clamp-value", "7", "--glu-linear-offset", "1"});
+  EXPECT_EQ(config.gate_rule, (GateRule{7, 1}));
+  EXPECT_EQ(ModelOptions::of(config).resolve(config.vocabulary), config);
+  const auto refused = [](const std::vector<std::string>& flags) {
+    return message_of(Fault::kUsage, [&] { resolve("gpt2-tiny", flags); });
+  };
+  EXPECT_EQ(refused({"--activation-func-clamp-value", "7"}),
+            "--activation-func-clamp-value: is for an activation with gates, such as --activation "
+            "quick-geglu; leave it out");
+  EXPECT_THAT(refused({"--glu-linear-offset", "1"}),
+              testing::HasSubstr("--glu-linear-offset: is for an"));
+  EXPECT_THAT(refused({"--quick-geglu", "--activation-func-clamp-value", "-1"}),
+              testing::HasSubstr("--activation-func-clamp-value: got -1"));
+}
+
+// Flags give all that it has, and its parameters are counted.
+TEST(MlpOptions, GiveAllThatGptOssHas) {
+  for (const std::vector<std::string>& flags : {std::vector<std::string>{},
+                                                {"--activation-func-clamp-value", "0"},
+                                                {"--activation", "gelu"},
+                                                {"--softmax-type", "vanilla"},
+                                                {"--softmax-type", "off-by-one"},
+                                                {"--disable-bias-linear", "--pre-tockens", "15"}}) {
+    const ModelConfig config = resolve("gpt-oss-20b", flags);
+    EXPECT_EQ(ModelOptions::of(config).resolve(config.vocabulary), config) << flags.size();
+    std::int64_t elements = 0;
+    for (const CanonicalShape& one : canonical_tensors(config)) elements += one.shape.elements();
+    EXPECT_EQ(config.parameters(), elements);
+  }
+  EXPECT_EQ(resolve("gpt-oss-20b", {}).parameters(), 20914757184);
 }
 
 TEST(MlpOptions, NameTheLayersWithExperts) {

@@ -67,7 +67,10 @@ ForwardWork work_of_sample(const CachedAttention& call, std::int64_t sample) {
   const auto rows_of = [&](const Tensor& all) {
     return all.slice(0, begin, rows).split_dim(0, rows);
   };
+  const Tensor lse =
+      call.lse.defined() ? call.lse.slice(1, begin, rows).split_dim(0, call.lse.dim(0)) : Tensor();
   return {.call = {.out = rows_of(call.out),
+                   .lse = lse,
                    .q = rows_of(call.q),
                    .k = call.keys,
                    .v = call.values,

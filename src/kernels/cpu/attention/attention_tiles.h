@@ -68,7 +68,7 @@ HeadRows expanded_block(const CpuContext& context, const HeadRows& head, std::in
 
 // What forward attention computes: a call, or one sample of a CachedAttention.
 struct ForwardWork {
-  AttentionForward call;  // with pages: one sample without lse; k and v are the cache
+  AttentionForward call;  // with pages: one sample, maybe without lse; k, v are the cache
   std::int64_t keys = 0;  // sk
   const std::int32_t* pages = nullptr;
   Tensor key_scales = {};  // of a cache of codes

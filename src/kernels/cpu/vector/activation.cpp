@@ -95,6 +95,54 @@ void backward(const ActivationArguments& a, std::int64_t begin, std::int64_t end
   }
 }
 
+// The same for gates that are bounded.
+template <typename T, typename Kind>
+void bounded_forward(const ActivationArguments& a, std::int64_t begin, std::int64_t end) {
+  const F bound = splat(a.bound);
+  const F offset = splat(a.offset);
+  for (std::int64_t row = begin; row < end; ++row) {
+    const T* x = static_cast<const T*>(a.x.data) + row * a.x.stride;
+    const T* up = static_cast<const T*>(a.up.data) + row * a.up.stride;
+    T* y = static_cast<T*>(a.y.data) + row * a.y.stride;
+    for_vectors(
+        a.columns, [&](std::int64_t i, auto count) __attribute__((always_inline)) {
+          const F gate = load(x + i, count);
+          F factor = load(up + i, count);
+          factor = factor > bound ? bound : factor;
+          factor = factor < -bound ? -bound : factor;
+          store(y + i, Kind::at(gate > bound ? bound : gate).y * (factor + offset), count);
+        });
+  }
+}
+
+template <typename T, typename Kind>
+void bounded_backward(const ActivationArguments& a, std::int64_t begin, std::int64_t end) {
+  const F bound = splat(a.bound);
+  const F offset = splat(a.offset);
+  const F none = splat(0.0F);
+  for (std::int64_t row = begin; row < end; ++row) {
+    const T* x = static_cast<const T*>(a.x.data) + row * a.x.stride;
+    const T* up = static_cast<const T*>(a.up.data) + row * a.up.stride;
+    const T* dy = static_cast<const T*>(a.dy.data) + row * a.dy.stride;
+    T* dx = static_cast<T*>(a.y.data) + row * a.y.stride;
+    T* dup = static_cast<T*>(a.dup.data) + row * a.dup.stride;
+    for_vectors(
+        a.columns, [&](std::int64_t i, auto count) __attribute__((always_inline)) {
+          const F gate = load(x + i, count);
+          const F given = load(up + i, count);
+          const F g = load(dy + i, count);
+          const ActivationValue value = Kind::at(gate > bound ? bound : gate);
+          F factor = given > bound ? bound : given;
+          factor = factor < -bound ? -bound : factor;
+          const F slope = g * (factor + offset) * value.slope;
+          store(dx + i, gate > bound ? none : slope, count);
+          F other = g * value.y;
+          other = given > bound ? none : other;
+          store(dup + i, given < -bound ? none : other, count);
+        });
+  }
+}
+
 template <typename T, typename Kind>
 void finish_activated(const FinishArguments& a) {
   for (std::int64_t row = 0; row < a.rows; ++row) {
@@ -147,7 +195,10 @@ PITON_INLINE void with_kind(Activation kind, Call call) {
 
 void activation_forward(const ActivationArguments& a, std::int64_t begin, std::int64_t end) {
   with_type(a.x.type, [&](auto tag) {
-    with_kind(a.kind, [&](auto kind) { forward<decltype(tag), decltype(kind)>(a, begin, end); });
+    with_kind(a.kind, [&](auto kind) {
+      if (a.bounded) return bounded_forward<decltype(tag), decltype(kind)>(a, begin, end);
+      forward<decltype(tag), decltype(kind)>(a, begin, end);
+    });
   });
 }
 
@@ -160,7 +211,10 @@ void finish(const FinishArguments& a) {
 
 void activation_backward(const ActivationArguments& a, std::int64_t begin, std::int64_t end) {
   with_type(a.x.type, [&](auto tag) {
-    with_kind(a.kind, [&](auto kind) { backward<decltype(tag), decltype(kind)>(a, begin, end); });
+    with_kind(a.kind, [&](auto kind) {
+      if (a.bounded) return bounded_backward<decltype(tag), decltype(kind)>(a, begin, end);
+      backward<decltype(tag), decltype(kind)>(a, begin, end);
+    });
   });
 }
 

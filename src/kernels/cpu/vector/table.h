@@ -69,6 +69,10 @@ struct ActivationArguments {
   Matrix up;  // gated, or not given
   std::int64_t columns = 0;
   Activation kind = Activation::kGeluTanh;
+  // Of gated ones that are bounded (kernels/activation.h); infinity: no bound.
+  bool bounded = false;
+  float bound = 0;
+  float offset = 0;
 };
 
 // The end of a tile of products: y = sums + residual, or the activation of that, from sums in fp32.

@@ -29,17 +29,18 @@ __global__ void __launch_bounds__((ForwardShape<T, kChannels>::kThreads), kBlock
   const std::int64_t at = grid.begins[sample] + first;
   const KeySight sight = grid.sight_of_sample(sample);
   const std::int64_t left = rows - first;
-  const QueryTile<T> tile{.q = grid.q + at * grid.q_stride + head * grid.q_head_stride,
-                          .q_stride = grid.q_stride,
-                          .out = grid.out + at * grid.out_stride + head * grid.out_head_stride,
-                          .out_stride = grid.out_stride,
-                          .lse = nullptr,
-                          .sample = 0,
-                          .head = head,
-                          .first = first,
-                          .count = static_cast<int>(left < kTile ? left : kTile),
-                          .d = grid.d,
-                          .vectors = grid.vectors};
+  const QueryTile<T> tile{
+      .q = grid.q + at * grid.q_stride + head * grid.q_head_stride,
+      .q_stride = grid.q_stride,
+      .out = grid.out + at * grid.out_stride + head * grid.out_head_stride,
+      .out_stride = grid.out_stride,
+      .lse = grid.lse == nullptr ? nullptr : grid.lse + head * grid.lse_rows + at,
+      .sample = 0,
+      .head = head,
+      .first = first,
+      .count = static_cast<int>(left < kTile ? left : kTile),
+      .d = grid.d,
+      .vectors = grid.vectors};
   const std::int32_t* table = grid.table + sample * grid.pages;
   attend_in_shape<T, kChannels>(
       tile, sight, grid.rules,

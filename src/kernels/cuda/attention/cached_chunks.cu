@@ -37,6 +37,10 @@ __device__ inline float chunk_weight(float largest, float sum, float most) {
   return sum == 0 ? 0.0F : exp2f((largest - most) * kLogE2);
 }
 
+__device__ inline float lse_of(float largest, float sum) {
+  return sum == 0 ? kNothing : largest + logf(sum);
+}
+
 __device__ inline std::uint32_t word_of(const uint4& vector, int i) {
   return i == 0 ? vector.x : i == 1 ? vector.y : i == 2 ? vector.z : vector.w;
 }
@@ -169,6 +173,7 @@ __device__ void store_sums(const ChunkGrid<T, kCoded>& grid, const ChunkQueries&
     if (grid.sums.chunks == 1) {
       of.out[row * of.out_stride + head * of.out_head_stride + c] =
           narrow<T>(sum == 0 ? 0.0F : value / sum);
+      if (c == 0 && of.lse != nullptr) of.lse[head * of.lse_rows + row] = lse_of(largest, sum);
       continue;
     }
     const std::int64_t place = (row * grid.heads + head) * grid.sums.chunks + blockIdx.x;
@@ -352,6 +357,7 @@ struct ChunkMerge {
   T* out;
   std::int64_t out_stride;
   std::int64_t out_head_stride;
+  float* lse;  // [a, n], or nullptr
   ChunkSums sums;
   const std::int32_t* begins;
   const std::int32_t* lengths;
@@ -405,6 +411,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks) merge_chunks(ChunkMerge<T> 
       if (c < all.d) value[i] = fmaf(weight, values[chunk * all.d + c], value[i]);
     }
   }
+  if (all.lse != nullptr && lane == 0) all.lse[head * all.rows + row] = lse_of(largest, sum);
   T* out = all.out + row * all.out_stride + head * all.out_head_stride;
 #pragma unroll
   for (int i = 0; i < kOfLane; ++i) {
@@ -449,6 +456,7 @@ void launch_chunks(const CachedAttention& call, const CallContext& context) {
          ChunkMerge<T>{.out = pointer<T>(call.out),
                        .out_stride = call.out.stride(0),
                        .out_head_stride = call.out.stride(1),
+                       .lse = pointer<float>(call.lse),
                        .sums = sums,
                        .begins = pointer<const std::int32_t>(call.begins),
                        .lengths = pointer<const std::int32_t>(call.lengths),

@@ -12,6 +12,8 @@ struct CachedGrid {
   T* out;
   std::int64_t out_stride;
   std::int64_t out_head_stride;
+  Wide<T>* lse;           // [a, n], or nullptr
+  std::int64_t lse_rows;  // n
   const T* q;
   std::int64_t q_stride;
   std::int64_t q_head_stride;
@@ -46,6 +48,8 @@ CachedGrid<T, kCoded> cached_grid(const CachedAttention& call) {
       .out = pointer<T>(call.out),
       .out_stride = call.out.stride(0),
       .out_head_stride = call.out.stride(1),
+      .lse = pointer<Wide<T>>(call.lse),
+      .lse_rows = call.q.dim(0),
       .q = pointer<const T>(call.q),
       .q_stride = call.q.stride(0),
       .q_head_stride = call.q.stride(1),

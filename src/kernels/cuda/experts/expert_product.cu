@@ -51,7 +51,58 @@ void with_expert_types(const Tensor& side, const Tensor& result, Use use) {
       [&]<typename Y, typename T>(std::type_identity<Y> y, std::type_identity<T> t) { use(t, y); });
 }
 
+// The biases of the experts, one after another [m, out]; or empty.
+Tensor bias_rows(const LinearForward& call) {
+  return call.bias.defined() ? call.bias.reshape({call.weight.matrices, call.weight.out})
+                             : call.bias;
+}
+
 int experts_of(const Tensor& first_rows) { return static_cast<int>(first_rows.dim(0)) - 1; }
+
+template <typename T>
+struct ExpertBiasSums {
+  Wide<T>* dbias;  // [m, out]
+  ExpertSide<T> dy;
+  const std::int32_t* first_rows;
+  std::int64_t out;
+};
+
+// 32 columns of the rows of one expert a block: each of its warps every kWarps-th row, then the
+// warps in order.
+template <typename T>
+__global__ void __launch_bounds__(kThreads, kBlocks) add_expert_biases(ExpertBiasSums<T> all) {
+  using S = Wide<T>;
+  S* parts = shared_array<S>();  // [kWarps, kWarp]
+  const std::int64_t expert = blockIdx.y;
+  const std::int64_t column = std::int64_t{blockIdx.x} * kWarp + threadIdx.x % kWarp;
+  const std::int64_t end = all.first_rows[expert + 1];
+  S sum = 0;
+  if (column < all.out) {
+#pragma unroll 4
+    for (std::int64_t row = all.first_rows[expert] + threadIdx.x / kWarp; row < end; row += kWarps)
+      sum += static_cast<S>(widen(all.dy.data[row * all.dy.stride + column]));
+  }
+  parts[threadIdx.x] = sum;
+  __syncthreads();
+  if (threadIdx.x >= kWarp || column >= all.out) return;
+  for (int warp = 1; warp < kWarps; ++warp) sum += parts[warp * kWarp + threadIdx.x];
+  all.dbias[expert * all.out + column] += sum;
+}
+
+void add_bias_gradient(const LinearBackwardWeight& call, const CallContext& context) {
+  const std::int64_t out = call.dy.dim(1);
+  with_floating(call.dy.dtype(), [&]<typename T>(std::type_identity<T>) {
+    launch("launch of linear backward weight of experts, bias", add_expert_biases<T>,
+           {.blocks = {static_cast<unsigned>((out + kWarp - 1) / kWarp),
+                       static_cast<unsigned>(experts_of(call.first_rows)), 1},
+            .shared_bytes = kThreads * sizeof(Wide<T>)},
+           ExpertBiasSums<T>{.dbias = pointer<Wide<T>>(call.dbias),
+                             .dy = side_of<T>(call.dy),
+                             .first_rows = pointer<const std::int32_t>(call.first_rows),
+                             .out = out},
+           context.stream);
+  });
+}
 
 }  // namespace
 
@@ -61,18 +112,18 @@ void multiply_experts(const LinearForward& call, const CallContext& context) {
       call.x, call.y, [&]<typename T, typename Y>(std::type_identity<T>, std::type_identity<Y>) {
         launch_expert_product<ExpertKind::kForward>(
             "launch of linear forward of experts",
-            ExpertMatrices<T, Y>{
-                .end = linear_end<Y, Y>(call, nullptr),
-                .left = side_of<T>(call.x),
-                .right = side_of<T>(weight),
-                .first_rows = pointer<const std::int32_t>(call.first_rows),
-                .experts = experts_of(call.first_rows),
-                .height = call.weight.out,
-                .columns = call.weight.out,
-                .depth = call.weight.in,
-                .left_vectors = loads_vectors(call.x),
-                .right_vectors = loads_vectors(weight),
-                .end_vectors = vectors_fit(2, {call.y, call.preactivation, call.residual})},
+            ExpertMatrices<T, Y>{.end = linear_end<Y, T>(call, nullptr),
+                                 .left = side_of<T>(call.x),
+                                 .right = side_of<T>(weight),
+                                 .first_rows = pointer<const std::int32_t>(call.first_rows),
+                                 .experts = experts_of(call.first_rows),
+                                 .height = call.weight.out,
+                                 .columns = call.weight.out,
+                                 .depth = call.weight.in,
+                                 .left_vectors = loads_vectors(call.x),
+                                 .right_vectors = loads_vectors(weight),
+                                 .end_vectors = vectors_fit(2, {call.y, call.preactivation,
+                                                                call.residual, bias_rows(call)})},
             call.x.dim(0), context.stream);
       });
 }
@@ -125,6 +176,7 @@ void multiply_experts(const LinearBackwardWeight& call, const CallContext& conte
             .adds = !call.overwrites},
         call.x.dim(0), context.stream);
   });
+  if (call.dbias.defined()) add_bias_gradient(call, context);
 }
 
 }  // namespace piton::cuda

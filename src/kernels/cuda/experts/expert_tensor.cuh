@@ -115,12 +115,13 @@ template <typename T, typename Y>
 __device__ void finish_pair(const ExpertMatrices<T, Y>& all, const ExpertTile<T>& tile, int row,
                             int column, float first, float second) {
   if (row >= tile.rows || column >= tile.columns) return;
+  const LinearEnd<Y, T> end = end_of_tile(all, tile);
   if (all.end_vectors && column + 1 < tile.columns) {
-    all.end.finish(tile.row + row, tile.column + column, Numbers<float, 2>{{first, second}});
+    end.finish(tile.row + row, tile.column + column, Numbers<float, 2>{{first, second}});
     return;
   }
-  all.end.finish(tile.row + row, tile.column + column, first);
-  if (column + 1 < tile.columns) all.end.finish(tile.row + row, tile.column + column + 1, second);
+  end.finish(tile.row + row, tile.column + column, first);
+  if (column + 1 < tile.columns) end.finish(tile.row + row, tile.column + column + 1, second);
 }
 
 template <ExpertKind kKind, typename T, typename Y>

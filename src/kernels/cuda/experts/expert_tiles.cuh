@@ -27,7 +27,7 @@ struct ExpertSide {
 // T: of both sides; Y: of the result.
 template <typename T, typename Y>
 struct ExpertMatrices {
-  LinearEnd<Y, Y> end;  // stores the result; adds the residual
+  LinearEnd<Y, T> end;  // stores the result; adds the residual
   ExpertSide<T> left;   // rows of all experts
   ExpertSide<T> right;  // the weight, or (kWeight) rows of all experts
   const std::int32_t* first_rows;
@@ -52,6 +52,7 @@ struct ExpertTile {
   int rows;     // at most kRows
   int columns;  // at most kColumns
   std::int64_t depth;
+  std::int64_t bias;  // where the biases of the expert begin among those of all
 };
 
 // The last expert whose slots begin at or before `slot`.
@@ -85,7 +86,8 @@ __device__ ExpertTile<T> tile_of_block(const ExpertMatrices<T, Y>& all) {
                      .column = column,
                      .rows = 0,
                      .columns = at_most(all.columns - column, kColumns),
-                     .depth = all.depth};
+                     .depth = all.depth,
+                     .bias = 0};
   if constexpr (kKind == ExpertKind::kWeight) {
     const std::int64_t expert = slot / all.row_tiles;
     const std::int64_t row = slot % all.row_tiles * kRows;
@@ -99,6 +101,7 @@ __device__ ExpertTile<T> tile_of_block(const ExpertMatrices<T, Y>& all) {
   }
   const int expert = expert_of_slot<kRows>(all.first_rows, all.experts, slot);
   slot -= all.first_rows[expert] / kRows + expert;
+  tile.bias = expert * all.height;
   tile.row = all.first_rows[expert] + slot * kRows;
   const std::int64_t left = all.first_rows[expert + 1] - tile.row;
   if (left <= 0) return tile;
@@ -107,6 +110,14 @@ __device__ ExpertTile<T> tile_of_block(const ExpertMatrices<T, Y>& all) {
   tile.right.data += expert * all.height * all.right.stride +
                      (kKind == ExpertKind::kForward ? column * all.right.stride : column);
   return tile;
+}
+
+// The end of the rows of the tile's expert.
+template <typename T, typename Y>
+__device__ LinearEnd<Y, T> end_of_tile(const ExpertMatrices<T, Y>& all, const ExpertTile<T>& tile) {
+  LinearEnd<Y, T> end = all.end;
+  if (end.bias != nullptr) end.bias += tile.bias;
+  return end;
 }
 
 }  // namespace piton::cuda

@@ -64,13 +64,14 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
       }
     }
   }
+  const auto end = end_of_tile(all, tile);
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
     if (row + i >= tile.rows) continue;
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
       if (column + j < tile.columns)
-        all.end.finish(tile.row + row + i, tile.column + column + j, sums[i].at[j]);
+        end.finish(tile.row + row + i, tile.column + column + j, sums[i].at[j]);
     }
   }
 }
