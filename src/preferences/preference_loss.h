@@ -3,12 +3,19 @@
 // p and r are sums of log-probabilities over the tokens of an answer: of the model in training and
 // of the reference. n: number of these tokens. c: chosen, j: rejected. s: logistic function.
 //
-//   z = (p_c - r_c) - (p_j - r_j)
-//   dpo sigmoid   -(1 - e) log s(b z) - e log s(-b z)             Rafailov 2023, arXiv:2305.18290
-//       hinge     max(0, 1 - b z)                                 Zhao 2023, arXiv:2305.10425
-//   ipo           (z' - 1 / (2 b))^2, with each p and r over n    Azar 2023, arXiv:2310.12036
-//       both      + f (-p_c / n_c)                                --pref-ftx f
-//   simpo         as dpo, with z = p_c / n_c - p_j / n_j - g      Meng 2024, arXiv:2405.14734
+// --dpo-loss-type and --cpo-loss-type choose a function L(a, b) of two scores
+// (preferences/pair_term.h).
+//
+//   dpo           L(f(p_c - r_c), f(p_j - r_j)), f(x) = x; or by --f-divergence-type
+//                 (Wang 2024, arXiv:2309.16240): forward_kl 1 - exp(-x), js_divergence
+//                 log 2 + log s(x), alpha_divergence (exp((c - 1) x) - 1) / (c - 1)
+//   ipo           the same of ipo. Scores of ipo and sigmoid_norm are divided by n
+//       both      + g (-p_c / n_c)                                --pref-ftx g
+//                 --ld-alpha w: in p and r the tokens beyond the length of the shorter answer count
+//                 w each (Liu 2024, arXiv:2409.06411); not in the term of --pref-ftx
+//   cpo           L(p_c, p_j) + d (-p_c / n_c); scores of ipo are divided by n. d: --cpo-alpha
+//                                                                 Xu 2024, arXiv:2401.08417
+//   simpo         L(p_c / n_c - g, p_j / n_j)              Meng 2024, arXiv:2405.14734
 //   orpo          -p_c / n_c - b log s(o_c - o_j),                Hong 2024, arXiv:2403.07691
 //                 o = q - log(1 - exp q), q = p / n
 //   rm            -log s(R_c - R_j - m) + e (R_c + R_j)^2         Bradley and Terry 1952
@@ -19,7 +26,8 @@
 //
 // These are the formulas of TRL (DPOTrainer, CPOTrainer, ORPOTrainer, KTOTrainer, RewardTrainer),
 // but the first term of orpo is over the answer alone, as in the paper, where TRL takes the
-// question too.
+// question too; and terms of the chosen answer are means over its tokens, where TRL takes those of
+// the batch.
 #pragma once
 
 #include "preferences/preference_options.h"
@@ -30,13 +38,19 @@ struct ScoredAnswer {
   double policy = 0;     // p
   double reference = 0;  // r; not read by losses without a reference
   double tokens = 0;     // n
+  // The parts of p and r of its tokens beyond the length of the other answer of a pair.
+  double policy_tail = 0;
+  double reference_tail = 0;
 };
 
 struct PairLoss {
   double loss = 0;
   double dchosen = 0;  // derivatives by p_c and p_j
   double drejected = 0;
-  double chosen_reward = 0;  // b (p - r); without a reference b p / n
+  // The same by the tokens beyond the length of the other answer.
+  double dchosen_tail = 0;
+  double drejected_tail = 0;
+  double chosen_reward = 0;  // b (p - r); without a reference b p / n, of cpo b p
   double rejected_reward = 0;
 };
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <array>
-#include <utility>
+#include <span>
 
 #include "base/error.h"
 #include "comm/gathered_values.h"
@@ -36,12 +36,35 @@ Totals summed(Session& session, const Totals& own) {
   return sum;
 }
 
+// Derivatives of the loss by the log-probabilities of the tokens of an answer: of the first ones,
+// as many as both answers of a pair have, and of the rest.
+struct AnswerSlope {
+  double shared = 0;
+  double tail = 0;
+  double shared_tokens = 0;
+};
+
 // The loss of each token becomes its weight: dL / d(loss) = -dL / d(log-probability).
-void set_weights(const Answer& answer, double derivative, MicroBatch& batch) {
+void set_weights(const Answer& answer, const AnswerSlope& slope, MicroBatch& batch) {
+  double token = 0;
   for (std::int64_t row = answer.begin; row < answer.end; ++row) {
     const auto at = static_cast<std::size_t>(row);
-    if (batch.labels[at] >= 0) batch.loss_mask[at] = static_cast<float>(-derivative);
+    if (batch.labels[at] < 0) continue;
+    batch.loss_mask[at] =
+        static_cast<float>(token < slope.shared_tokens ? -slope.shared : -slope.tail);
+    token += 1;
   }
+}
+
+double labeled_tokens(const Answer& answer, const MicroBatch& batch) {
+  const auto labels = std::span(batch.labels)
+                          .subspan(static_cast<std::size_t>(answer.begin),
+                                   static_cast<std::size_t>(answer.end - answer.begin));
+  const auto tokens = std::ranges::count_if(labels, [](std::int32_t label) { return label >= 0; });
+  if (tokens > 0) return static_cast<double>(tokens);
+  throw Error(Fault::kData,
+              "no token of an answer of {} tokens has a label; piton inspect samples shows them",
+              answer.end - answer.begin);
 }
 
 // Calls each(batch index, answer index) for every other answer: the first of each two.
@@ -80,21 +103,26 @@ std::vector<std::vector<ScoredAnswer>> PreferenceObjective::scores(
   }
   std::vector<std::vector<ScoredAnswer>> all(batches.size());
   for (std::size_t i = 0; i < batches.size(); ++i) {
-    for (const Answer& answer : batches[i].answers) {
-      ScoredAnswer& score = all[i].emplace_back();
-      for (auto row = static_cast<std::size_t>(answer.begin); std::cmp_less(row, answer.end);
-           ++row) {
-        if (batches[i].labels[row] < 0) continue;
-        score.tokens += 1;
-        if (policy[i].empty()) continue;
-        score.policy -= policy[i][row];
-        if (!reference.empty()) score.reference -= reference[i][row];
-      }
-      if (score.tokens == 0) {
-        throw Error(
-            Fault::kData,
-            "no token of an answer of {} tokens has a label; piton inspect samples shows them",
-            answer.end - answer.begin);
+    const MicroBatch& batch = batches[i];
+    for (const Answer& answer : batch.answers)
+      all[i].push_back({.tokens = labeled_tokens(answer, batch)});
+    if (policy[i].empty()) continue;
+    for (std::size_t k = 0; k < batch.answers.size(); ++k) {
+      ScoredAnswer& score = all[i][k];
+      const double shared = std::min(score.tokens, all[i][k ^ 1].tokens);
+      double token = 0;
+      for (std::int64_t row = batch.answers[k].begin; row < batch.answers[k].end; ++row) {
+        const auto at = static_cast<std::size_t>(row);
+        if (batch.labels[at] < 0) continue;
+        const double of_policy = -policy[i][at];
+        const double of_reference = reference.empty() ? 0 : -reference[i][at];
+        score.policy += of_policy;
+        score.reference += of_reference;
+        if (token >= shared) {
+          score.policy_tail += of_policy;
+          score.reference_tail += of_reference;
+        }
+        token += 1;
       }
     }
   }
@@ -131,8 +159,10 @@ ObjectiveReport PreferenceObjective::weigh(Session& session, std::vector<MicroBa
       own.chosen_reward += pair.chosen_reward;
       own.rejected_reward += pair.rejected_reward;
       own.right += pair.chosen_reward > pair.rejected_reward ? 1 : 0;
-      set_weights(answer, pair.dchosen, batches[i]);
-      set_weights(batches[i].answers[k + 1], pair.drejected, batches[i]);
+      const double shared = std::min(scored[i][k].tokens, scored[i][k + 1].tokens);
+      set_weights(answer, {pair.dchosen, pair.dchosen_tail, shared}, batches[i]);
+      set_weights(batches[i].answers[k + 1], {pair.drejected, pair.drejected_tail, shared},
+                  batches[i]);
       return;
     }
     const bool desirable = answer.role == AnswerRole::kDesirable;
@@ -140,7 +170,7 @@ ObjectiveReport PreferenceObjective::weigh(Session& session, std::vector<MicroBa
     own.loss += one.loss;
     (desirable ? own.chosen : own.rejected) += 1;
     (desirable ? own.chosen_reward : own.rejected_reward) += one.reward;
-    set_weights(answer, one.dpolicy, batches[i]);
+    set_weights(answer, {.tail = one.dpolicy}, batches[i]);
   });
   Totals all = summed(session, own);
   all.divergence = divergence;

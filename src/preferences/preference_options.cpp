@@ -27,6 +27,8 @@ std::string name(TrainingStage stage) {
       return "orpo";
     case TrainingStage::kSimpo:
       return "simpo";
+    case TrainingStage::kCpo:
+      return "cpo";
     case TrainingStage::kKto:
       return "kto";
     case TrainingStage::kRm:
@@ -58,6 +60,8 @@ void PreferenceOptions::apply_short_names() {
         return {"orpo-beta", &PreferenceOptions::orpo_beta};
       case TrainingStage::kSimpo:
         return {"simpo-beta", &PreferenceOptions::simpo_beta};
+      case TrainingStage::kCpo:
+        return {"cpo-beta", &PreferenceOptions::cpo_beta};
       case TrainingStage::kKto:
         return {"kto-beta", &PreferenceOptions::kto_beta};
       case TrainingStage::kGrpo:
@@ -68,7 +72,8 @@ void PreferenceOptions::apply_short_names() {
     }
     throw Error(
         Fault::kUsage,
-        "--beta: is for --stage dpo, ipo, orpo, simpo, kto and grpo, got --stage {}; leave it out",
+        "--beta: is for --stage dpo, ipo, orpo, simpo, cpo, kto and grpo, got --stage {}; leave it "
+        "out",
         name(stage));
   };
   const auto set = [&](std::string_view flag, double value, Beta other) {
@@ -101,15 +106,85 @@ void PreferenceOptions::apply_short_names() {
   simpo_gamma.reset();
 }
 
+namespace {
+
+bool takes_smoothing(PairLossKind kind) {
+  return kind == PairLossKind::kSigmoid || kind == PairLossKind::kRobust ||
+         kind == PairLossKind::kExoPair;
+}
+
+// Whether the loss is of the difference of two scores, in which the part of an f-divergence that
+// depends on the question alone cancels.
+bool of_difference(PairLossKind kind) {
+  switch (kind) {
+    case PairLossKind::kNcaPair:
+    case PairLossKind::kBcoPair:
+    case PairLossKind::kSppoHard:
+    case PairLossKind::kApoZero:
+    case PairLossKind::kApoDown:
+      return false;
+    default:
+      return true;
+  }
+}
+
+}  // namespace
+
+void PreferenceOptions::of_stages(std::string_view flag, bool changed, bool has,
+                                  const char* stages) const {
+  if (!changed || has) return;
+  throw Error(Fault::kUsage, "--{}: is for --stage {}, got --stage {}; leave it out", flag, stages,
+              name(stage));
+}
+
+void PreferenceOptions::check_dpo() const {
+  const PreferenceOptions usual;
+  const bool dpo = stage == TrainingStage::kDpo;
+  const bool both = dpo || stage == TrainingStage::kIpo;
+  of_stages("dpo-beta", dpo_beta != usual.dpo_beta, both, "dpo and ipo");
+  of_stages("dpo-loss-type", dpo_loss != usual.dpo_loss, dpo, "dpo");
+  of_stages("dpo-label-smoothing", dpo_label_smoothing != 0, dpo && takes_smoothing(dpo_loss),
+            "dpo with --dpo-loss-type sigmoid, robust or exo_pair");
+  of_stages("discopop-tau", discopop_tau != usual.discopop_tau,
+            dpo && dpo_loss == PairLossKind::kDiscopop, "dpo with --dpo-loss-type discopop");
+  of_stages("f-divergence-type", divergence != usual.divergence,
+            both && (!dpo || of_difference(dpo_loss)),
+            "dpo and ipo, with losses of the difference of two scores (not nca_pair, bco_pair, "
+            "sppo_hard, apo_zero and apo_down)");
+  of_stages("f-alpha-divergence-coef", divergence_coefficient != usual.divergence_coefficient,
+            divergence == DivergenceKind::kAlpha,
+            "dpo and ipo with --f-divergence-type alpha_divergence");
+  of_stages("ld-alpha", ld_alpha.has_value(), both, "dpo and ipo");
+  of_stages("pref-ftx", pref_ftx != 0, both, "dpo and ipo");
+  check_positive("--dpo-beta", dpo_beta);
+  check_smoothing("dpo-label-smoothing", dpo_label_smoothing);
+  if (dpo && dpo_loss == PairLossKind::kExoPair && dpo_label_smoothing == 0) {
+    throw Error(Fault::kUsage,
+                "--dpo-loss-type exo_pair: needs --dpo-label-smoothing above 0; its paper has "
+                "0.001");
+  }
+  check_positive("--discopop-tau", discopop_tau);
+  check_positive("--f-alpha-divergence-coef", divergence_coefficient);
+  if (ld_alpha && !(*ld_alpha >= 0 && *ld_alpha <= 1))
+    throw Error(Fault::kUsage, "--ld-alpha: got {}, wanted 0 to 1", *ld_alpha);
+  check_not_negative("--pref-ftx", pref_ftx);
+}
+
+void PreferenceOptions::check_cpo() const {
+  const PreferenceOptions usual;
+  const bool cpo = stage == TrainingStage::kCpo;
+  of_stages("cpo-beta", cpo_beta != usual.cpo_beta, cpo, "cpo");
+  of_stages("cpo-alpha", cpo_alpha != usual.cpo_alpha, cpo, "cpo");
+  of_stages("cpo-loss-type", cpo_loss != usual.cpo_loss, cpo, "cpo");
+  of_stages("cpo-label-smoothing", cpo_label_smoothing != 0,
+            cpo && cpo_loss == PairLossKind::kSigmoid, "cpo with --cpo-loss-type sigmoid");
+  check_positive("--cpo-beta", cpo_beta);
+  check_not_negative("--cpo-alpha", cpo_alpha);
+  check_smoothing("cpo-label-smoothing", cpo_label_smoothing);
+}
+
 void PreferenceOptions::check() const {
   const PreferenceOptions usual;
-  const auto of_stages = [&](std::string_view flag, bool changed, bool has, const char* stages) {
-    if (!changed || has) return;
-    throw Error(Fault::kUsage, "--{}: is for --stage {}, got --stage {}; leave it out", flag,
-                stages, name(stage));
-  };
-  const bool dpo = stage == TrainingStage::kDpo;
-  const bool ipo = stage == TrainingStage::kIpo;
   const bool simpo = stage == TrainingStage::kSimpo;
   const bool orpo = stage == TrainingStage::kOrpo;
   const bool kto = stage == TrainingStage::kKto;
@@ -118,11 +193,8 @@ void PreferenceOptions::check() const {
   check_not_negative("--grpo-beta", grpo_beta);
   of_stages("ref-model", !ref_model.empty(), has_reference(),
             "dpo, ipo and kto, and grpo with --grpo-beta");
-  of_stages("dpo-beta", dpo_beta != usual.dpo_beta, dpo || ipo, "dpo and ipo");
-  of_stages("dpo-loss-type", dpo_loss != usual.dpo_loss, dpo, "dpo");
-  of_stages("dpo-label-smoothing", dpo_label_smoothing != 0,
-            dpo && dpo_loss == PairLossKind::kSigmoid, "dpo with --dpo-loss-type sigmoid");
-  of_stages("pref-ftx", pref_ftx != 0, dpo || ipo, "dpo and ipo");
+  check_dpo();
+  check_cpo();
   of_stages("simpo-beta", simpo_beta != usual.simpo_beta, simpo, "simpo");
   of_stages("gamma-beta-ratio", gamma_beta_ratio != usual.gamma_beta_ratio, simpo, "simpo");
   of_stages("simpo-loss-type", simpo_loss != usual.simpo_loss, simpo, "simpo");
@@ -136,9 +208,6 @@ void PreferenceOptions::check() const {
   of_stages("center-rewards-coefficient", center_rewards != 0, rm, "rm");
   check_not_negative("--reward-margin", reward_margin);
   check_not_negative("--center-rewards-coefficient", center_rewards);
-  check_positive("--dpo-beta", dpo_beta);
-  check_smoothing("dpo-label-smoothing", dpo_label_smoothing);
-  check_not_negative("--pref-ftx", pref_ftx);
   check_positive("--simpo-beta", simpo_beta);
   check_not_negative("--gamma-beta-ratio", gamma_beta_ratio);
   check_smoothing("simpo-label-smoothing", simpo_label_smoothing);

@@ -13,30 +13,47 @@
 // mean of p - o over the tokens of the answer (GSPO, Zheng 2025, arXiv:2507.18071): the derivative
 // by each of its p is the same, since as many tokens depend on it as it is divided by.
 //
+// cispo and sapo have other first terms (t: --sapo-temperature-pos if A > 0, else
+// --sapo-temperature-neg):
+//
+//   cispo    -A min(w, f) p, in which w has no derivative: dl/dp = -A min(w, f)
+//                                                  MiniMax 2025, arXiv:2506.13585
+//   sapo     -A s(t (w - 1)) 4 / t,  s: logistic function
+//                                                  Gao 2025, arXiv:2511.20347
+//
 // The last term is the estimator k3 of the KL divergence (Schulman 2020). The loss of an update is
 // the sum over the tokens of n answers, each divided by (c: tokens of its answer)
 //
-//   grpo     n c                                   Shao 2024, arXiv:2402.03300
+//   grpo, sapo   n c                               Shao 2024, arXiv:2402.03300
 //   dr_grpo  n (--max-completion-length)           Liu 2025, arXiv:2503.20783
-//   dapo     tokens of all answers, those of the whole batch over --num-mini-batches
+//   dapo, cispo  tokens of all answers, those of the whole batch over --num-mini-batches
 //                                                  Yu 2025, arXiv:2503.14476
 //   bnpo     (micro-batches) (tokens of the answers of its micro-batch)
 //
 // as in TRL's GRPOTrainer.
 #pragma once
 
+#include <cstdint>
+
 namespace piton {
+
+// The first term.
+enum class PolicyForm : std::uint8_t { kClipped, kCispo, kSapo };
 
 struct PolicyClip {
   double below = 0.2;  // e
   double above = 0.2;  // f
   double beta = 0;     // b
+  PolicyForm form = PolicyForm::kClipped;
+  double positive_temperature = 1;     // t
+  double negative_temperature = 1.05;  // t of A <= 0
 };
 
 // Differences of log-probabilities.
 struct TokenPolicy {
   double since_written = 0;   // exponent of w
   double from_reference = 0;  // d; 0 without a reference
+  double policy = 0;          // p, which only the loss of cispo reads
 };
 
 struct TokenPolicyLoss {

@@ -208,14 +208,18 @@ void Questions::read(const std::vector<std::string>& files, const QuestionReadin
   ends_ = encoder.ends();
 }
 
-const RolloutQuestion& Questions::at(std::int64_t place) const {
+const RolloutQuestion& Questions::at(std::int64_t place, std::int64_t order) const {
+  // Seeds of epochs are neighbors; those of other orders are far from them.
+  constexpr std::uint64_t kSeedStep = 0x9E3779B1;
   const std::int64_t epoch = place / size();
-  if (epoch != epoch_) {
+  if (epoch != epoch_ || order != number_) {
     order_.resize(questions_.size());
     std::iota(order_.begin(), order_.end(), 0);
-    NumpyRandom(static_cast<std::uint32_t>(seed_ + static_cast<std::uint64_t>(epoch)))
-        .shuffle(std::span(order_));
+    const std::uint64_t seed =
+        seed_ + static_cast<std::uint64_t>(epoch) + kSeedStep * static_cast<std::uint64_t>(order);
+    NumpyRandom(static_cast<std::uint32_t>(seed)).shuffle(std::span(order_));
     epoch_ = epoch;
+    number_ = order;
   }
   return questions_[static_cast<std::size_t>(order_[static_cast<std::size_t>(place % size())])];
 }

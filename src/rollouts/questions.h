@@ -49,7 +49,9 @@ class Questions {
 
   std::int64_t size() const { return std::ssize(questions_); }
   // Question number `place` of the run: each epoch has all of them, in another order.
-  const RolloutQuestion& at(std::int64_t place) const;
+  const RolloutQuestion& at(std::int64_t place) const { return at(place, 0); }
+  // The same of another of the orders, which --dynamic-sampling takes further questions from.
+  const RolloutQuestion& at(std::int64_t place, std::int64_t order) const;
   const std::vector<std::int32_t>& ends() const { return ends_; }
   // Identifies the questions: "120 questions, 0123abcd".
   const std::string& identity() const { return identity_; }
@@ -61,7 +63,8 @@ class Questions {
   std::vector<std::int32_t> ends_;
   std::string identity_;
   std::uint64_t seed_;
-  mutable std::int64_t epoch_ = -1;  // of order_
+  mutable std::int64_t epoch_ = -1;  // of order_, with the number of the order
+  mutable std::int64_t number_ = 0;
   mutable std::vector<std::int64_t> order_;
 };
 

@@ -1,5 +1,7 @@
 #include "rollouts/reward.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "rollouts/final_answer.h"
 #include "rollouts/questions.h"
@@ -54,6 +56,26 @@ class PatternReward final : public Reward {
   Pattern pattern_;
 };
 
+// The soft penalty of DAPO (Yu 2025, arXiv:2503.14476): 0 up to `longest` - `buffer` tokens, from
+// there down to -1 in a line, as get_soft_overlong_punishment of TRL.
+class OverlongReward final : public Reward {
+ public:
+  OverlongReward(std::int64_t longest, std::int64_t buffer) : longest_(longest), buffer_(buffer) {}
+
+  std::vector<double> rewards(std::span<const JudgedAnswer> answers) override {
+    std::vector<double> values;
+    for (const JudgedAnswer& one : answers) {
+      const auto over = static_cast<double>(one.tokens - (longest_ - buffer_));
+      values.push_back(-std::clamp(over / static_cast<double>(buffer_), 0.0, 1.0));
+    }
+    return values;
+  }
+
+ private:
+  std::int64_t longest_;
+  std::int64_t buffer_;
+};
+
 class CommandReward final : public Reward {
  public:
   explicit CommandReward(const RolloutOptions& options)
@@ -80,6 +102,9 @@ std::vector<std::unique_ptr<Reward>> make_rewards(const RolloutOptions& options)
       rewards.push_back(std::make_unique<AnswerReward>());
     } else if (name == "pattern") {
       rewards.push_back(std::make_unique<PatternReward>(options.reward_pattern));
+    } else if (name == kOverlongReward) {
+      rewards.push_back(
+          std::make_unique<OverlongReward>(options.max_completion_length, options.overlong_buffer));
     } else {
       PITON_ASSERT(name == "command", "reward {}", name);
       rewards.push_back(std::make_unique<CommandReward>(options));

@@ -1,6 +1,7 @@
 // Rewards of answers.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
@@ -15,6 +16,7 @@ namespace piton {
 struct JudgedAnswer {
   const nlohmann::ordered_json* record = nullptr;  // with the question
   std::string completion;                          // without special tokens
+  std::int64_t tokens = 0;                         // of the answer, with its end
 };
 
 class Reward {

@@ -54,6 +54,12 @@ double mean_since_written(const MicroBatch& batch, std::int64_t begin, std::int6
 
 }  // namespace
 
+RolloutObjective::RolloutObjective(const PolicyLossRules& rules, Session* reference)
+    : rules_(rules), reference_(reference) {
+  if (rules.kind == PolicyLossKind::kCispo) rules_.clip.form = PolicyForm::kCispo;
+  if (rules.kind == PolicyLossKind::kSapo) rules_.clip.form = PolicyForm::kSapo;
+}
+
 void RolloutObjective::begin_batch(std::span<const std::vector<MicroBatch>> parts) {
   parts_ = parts;
   written_.clear();
@@ -84,8 +90,10 @@ RolloutObjective::PartLosses RolloutObjective::losses_of_part(
     found.policy = written_[part];
   }
   if (!parts_.empty()) found.tokens = tokens_of_parts_ / static_cast<double>(parts_.size());
+  const bool reads_policy = rules_.clip.form == PolicyForm::kCispo || rules_.clip.beta > 0;
+  if (found.policy.empty() && reads_policy)
+    found.policy = session.token_losses(batches, {.training = training});
   if (rules_.clip.beta == 0) return found;
-  if (found.policy.empty()) found.policy = session.token_losses(batches, {.training = training});
   found.reference = reference_ != nullptr ? reference_->token_losses(batches, {})
                                           : session.token_losses(batches, {.adapters = false});
   return found;
@@ -95,6 +103,8 @@ ObjectiveReport RolloutObjective::weigh(Session& session, std::vector<MicroBatch
                                         bool training) {
   const PartLosses losses = losses_of_part(session, batches, training);
   const bool counts = session.pipeline().on_last_stage();
+  const bool by_answers =
+      rules_.kind == PolicyLossKind::kGrpo || rules_.kind == PolicyLossKind::kSapo;
   PolicySums own;
   for (std::size_t i = 0; i < batches.size(); ++i) {
     MicroBatch& batch = batches[i];
@@ -110,7 +120,7 @@ ObjectiveReport RolloutObjective::weigh(Session& session, std::vector<MicroBatch
       own.answers += 1;
       own.tokens += tokens;
       double share = 1;
-      if (rules_.kind == PolicyLossKind::kGrpo) share = 1 / std::max(tokens, 1.0);
+      if (by_answers) share = 1 / std::max(tokens, 1.0);
       if (rules_.kind == PolicyLossKind::kBnpo) share = 1 / std::max(of_batch, 1.0);
       const bool compared = !losses.written.empty();
       const bool by_answer = compared && rules_.ratio == RatioLevel::kSequence;
@@ -120,6 +130,7 @@ ObjectiveReport RolloutObjective::weigh(Session& session, std::vector<MicroBatch
       for (auto row = static_cast<std::size_t>(begin); std::cmp_less(row, end); ++row) {
         if (batch.labels[row] < 0) continue;
         TokenPolicy token{.since_written = of_answer};
+        if (!losses.policy.empty()) token.policy = -losses.policy[i][row];
         if (compared && !by_answer)
           token.since_written = losses.written[i][row] - losses.policy[i][row];
         if (!losses.reference.empty())
@@ -135,13 +146,14 @@ ObjectiveReport RolloutObjective::weigh(Session& session, std::vector<MicroBatch
   const PolicySums sum = summed_policy(session, own);
   const double tokens = std::max(sum.tokens, 1.0);
   double count = losses.tokens > 0 ? losses.tokens : tokens;  // dapo
-  if (rules_.kind == PolicyLossKind::kGrpo) count = sum.answers;
+  if (by_answers) count = sum.answers;
   if (rules_.kind == PolicyLossKind::kBnpo) count = sum.batches;
   if (rules_.kind == PolicyLossKind::kDrGrpo)
     count = sum.answers * static_cast<double>(rules_.longest_answer);
   std::vector<ObjectiveFigure> figures = std::exchange(figures_, {});
   if (rules_.clip.beta > 0) figures.push_back({"kl", sum.divergence, tokens});
-  if (!parts_.empty()) figures.push_back({"clip_ratio", sum.clipped, tokens});
+  if (!parts_.empty() && rules_.kind != PolicyLossKind::kSapo)
+    figures.push_back({"clip_ratio", sum.clipped, tokens});
   return {.loss_sum = sum.loss, .count = count, .figures = std::move(figures)};
 }
 

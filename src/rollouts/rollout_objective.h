@@ -29,8 +29,7 @@ class RolloutObjective final : public Objective {
  public:
   // `reference` must outlive it; null: the base under the adapters of the session in training. It
   // is not read if beta is 0.
-  explicit RolloutObjective(const PolicyLossRules& rules, Session* reference = nullptr)
-      : rules_(rules), reference_(reference) {}
+  explicit RolloutObjective(const PolicyLossRules& rules, Session* reference = nullptr);
 
   // Of the answers, the same on all ranks: they are reported with the next batch.
   void report(std::vector<ObjectiveFigure> figures) { figures_ = std::move(figures); }

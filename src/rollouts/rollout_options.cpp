@@ -14,7 +14,9 @@ namespace {
 constexpr std::int64_t kMostGenerations = 1 << 16;
 constexpr std::int64_t kMostTokens = 1 << 20;
 constexpr std::int64_t kMostUpdates = 1 << 10;
-constexpr std::array<std::string_view, 4> kRewards = {"answer", "pattern", "command", kModelReward};
+constexpr std::array<std::string_view, 5> kRewards = {"answer", "pattern", "command", kModelReward,
+                                                      kOverlongReward};
+constexpr std::int64_t kMostRounds = 1 << 10;
 
 void check_argument(const RolloutOptions& options, std::string_view reward,
                     const std::string& value, std::string_view what) {
@@ -47,9 +49,50 @@ void check_clipping(const RolloutOptions& options) {
                 "--num-mini-batches, or leave it out",
                 flag);
   };
+  const bool cispo = options.loss == PolicyLossKind::kCispo;
   refuse("grpo-epsilon", options.epsilon != usual.epsilon);
-  refuse("grpo-epsilon-high", options.epsilon_high.has_value());
+  if (!cispo) refuse("grpo-epsilon-high", options.epsilon_high.has_value());
   refuse("importance-sampling-level", options.ratio != usual.ratio);
+  if (cispo && !options.epsilon_high) {
+    throw Error(Fault::kUsage,
+                "--grpo-loss-type cispo: needs --grpo-epsilon-high, the bound of weights, such as "
+                "5");
+  }
+  const bool sapo = options.loss == PolicyLossKind::kSapo;
+  const bool clips = !cispo && !sapo;
+  const auto only = [](const char* flag, bool changed, bool has, const char* kinds) {
+    if (!changed || has) return;
+    throw Error(Fault::kUsage, "--{}: is for --grpo-loss-type {}; leave it out", flag, kinds);
+  };
+  only("grpo-epsilon", options.epsilon != usual.epsilon, clips, "grpo, dr_grpo, dapo and bnpo");
+  only("grpo-epsilon-high", options.epsilon_high.has_value(), !sapo,
+       "grpo, dr_grpo, dapo, bnpo and cispo");
+  only("sapo-temperature-pos", options.sapo_positive != usual.sapo_positive, sapo, "sapo");
+  only("sapo-temperature-neg", options.sapo_negative != usual.sapo_negative, sapo, "sapo");
+  check_positive("--sapo-temperature-pos", options.sapo_positive);
+  check_positive("--sapo-temperature-neg", options.sapo_negative);
+}
+
+void check_draws(const RolloutOptions& options) {
+  check_positive("--rollout-temperature", options.temperature);
+  check_range("--rollout-top-k", options.top_k, 0);
+  if (!(options.top_p > 0 && options.top_p <= 1)) {
+    throw Error(Fault::kUsage, "--rollout-top-p: got {}, wanted more than 0, at most 1",
+                options.top_p);
+  }
+  if (!(options.min_p >= 0 && options.min_p <= 1))
+    throw Error(Fault::kUsage, "--rollout-min-p: got {}, wanted 0 to 1", options.min_p);
+  check_range("--dynamic-sampling", options.dynamic_sampling, 0, kMostRounds);
+}
+
+void check_overlong(const RolloutOptions& options) {
+  const bool named = std::ranges::count(options.rewards, kOverlongReward) > 0;
+  const std::int64_t buffer = options.overlong_buffer;
+  if (!named && buffer != 0) {
+    throw Error(Fault::kUsage,
+                "--reward-overlong-buffer: is for --reward overlong, which is not given; add it");
+  }
+  if (named) check_range("--reward-overlong-buffer", buffer, 1, options.max_completion_length - 1);
 }
 
 }  // namespace
@@ -60,12 +103,14 @@ void RolloutOptions::check() const {
   check_range("--reward-timeout", reward_timeout, 1, 1 << 20);
   check_range("--log-completions", log_completions, 0, kLargestSize);
   if (rewards.empty()) {
-    throw Error(Fault::kUsage,
-                "--stage grpo: no reward; give --reward answer, pattern, command or model");
+    throw Error(
+        Fault::kUsage,
+        "--stage grpo: no reward; give --reward answer, pattern, command, model or overlong");
   }
   for (std::size_t i = 0; i < rewards.size(); ++i) {
     if (std::ranges::count(kRewards, rewards[i]) == 0) {
-      throw Error(Fault::kUsage, "--reward: got {}, wanted answer, pattern, command or model",
+      throw Error(Fault::kUsage,
+                  "--reward: got {}, wanted answer, pattern, command, model or overlong",
                   rewards[i]);
     }
     if (std::ranges::count(rewards, rewards[i]) > 1) {
@@ -74,6 +119,8 @@ void RolloutOptions::check() const {
     }
   }
   check_clipping(*this);
+  check_draws(*this);
+  check_overlong(*this);
   check_argument(*this, "pattern", reward_pattern, "REGEX");
   check_argument(*this, "command", reward_command, "TEXT");
   check_argument(*this, kModelReward, reward_model, "DIR");
@@ -112,6 +159,14 @@ void RolloutOptions::check_absent(const std::string& stage) const {
   refuse("grpo-epsilon-high", epsilon_high.has_value());
   refuse("importance-sampling-level", ratio != usual.ratio);
   refuse("log-completions", log_completions != 0);
+  refuse("reward-overlong-buffer", overlong_buffer != 0);
+  refuse("rollout-temperature", temperature != usual.temperature);
+  refuse("rollout-top-k", top_k != usual.top_k);
+  refuse("rollout-top-p", top_p != usual.top_p);
+  refuse("rollout-min-p", min_p != usual.min_p);
+  refuse("dynamic-sampling", dynamic_sampling != 0);
+  refuse("sapo-temperature-pos", sapo_positive != usual.sapo_positive);
+  refuse("sapo-temperature-neg", sapo_negative != usual.sapo_negative);
 }
 
 }  // namespace piton

@@ -15,10 +15,13 @@ namespace piton {
 enum class RewardScale : std::uint8_t { kGroup, kBatch, kNone };
 
 // What the losses of tokens are divided by.
-enum class PolicyLossKind : std::uint8_t { kGrpo, kDrGrpo, kDapo, kBnpo };
+enum class PolicyLossKind : std::uint8_t { kGrpo, kDrGrpo, kDapo, kBnpo, kCispo, kSapo };
 
 // Of what the ratio of probabilities is: a token, or the geometric mean of the tokens of an answer.
 enum class RatioLevel : std::uint8_t { kToken, kSequence };
+
+// The penalty of long answers.
+inline constexpr const char* kOverlongReward = "overlong";
 
 // The reward that is read from --reward-model.
 inline constexpr const char* kModelReward = "model";
@@ -32,6 +35,12 @@ struct RolloutOptions {
   std::string reward_command;
   std::string reward_model;
   std::int64_t reward_timeout = 60;
+  std::int64_t overlong_buffer = 0;
+  double temperature = 1;
+  std::int64_t top_k = 0;
+  double top_p = 1;
+  double min_p = 0;
+  std::int64_t dynamic_sampling = 0;
   RewardScale scale_rewards = RewardScale::kGroup;
   PolicyLossKind loss = PolicyLossKind::kDapo;
   bool mask_truncated = false;
@@ -40,6 +49,8 @@ struct RolloutOptions {
   double epsilon = 0.2;
   std::optional<double> epsilon_high;
   RatioLevel ratio = RatioLevel::kToken;
+  double sapo_positive = 1;
+  double sapo_negative = 1.05;
   std::int64_t log_completions = 0;
 
   template <typename Visitor>
@@ -53,6 +64,7 @@ struct RolloutOptions {
       num_generations);
     v(Option{"max-completion-length", "largest number of tokens of an answer", same},
       max_completion_length);
+    visit_draws(v);
     visit_rewards(v);
     v(Option{"scale-rewards",
              "divide the deviations of rewards from the mean of their question by the standard "
@@ -64,16 +76,59 @@ struct RolloutOptions {
     v(Option{"grpo-loss-type",
              "what losses of tokens are divided by: the length of their answer (grpo), "
              "--max-completion-length (dr_grpo), the tokens of the batch (dapo), or those of the "
-             "micro-batch (bnpo)",
+             "micro-batch (bnpo); or a loss with weights that are bounded (cispo) or a gate (sapo) "
+             "in place of clipping",
              same},
       Choice(loss, {{"grpo", PolicyLossKind::kGrpo},
                     {"dr_grpo", PolicyLossKind::kDrGrpo},
                     {"dapo", PolicyLossKind::kDapo},
-                    {"bnpo", PolicyLossKind::kBnpo}}));
+                    {"bnpo", PolicyLossKind::kBnpo},
+                    {"cispo", PolicyLossKind::kCispo},
+                    {"sapo", PolicyLossKind::kSapo}}));
     v(Option{"mask-truncated-completions",
              "leave answers that reach --max-completion-length without an end out of the loss",
              same},
       mask_truncated);
+    visit_updates(v);
+    v(Option{"log-completions",
+             "write the first N answers of each update, with their rewards, to completions.jsonl "
+             "in --save",
+             {.placeholder = "N"}},
+      log_completions);
+  }
+
+  // How answers are drawn.
+  template <typename Visitor>
+  void visit_draws(Visitor&& v) {
+    const OptionRules same{.resume = Resume::kMustMatch};
+    v(Option{"rollout-temperature",
+             "divisor of the logits of the model in training and of the reference, and so of those "
+             "that answers are drawn from",
+             same},
+      temperature);
+    v(Option{"rollout-top-k", "draw tokens of answers from the k most likely ones (0: all)", same},
+      top_k);
+    v(Option{"rollout-top-p",
+             "draw tokens of answers from the fewest whose probabilities reach p (1: all)", same},
+      top_p);
+    v(Option{"rollout-min-p",
+             "draw tokens of answers from those at least p times as likely as the most likely one",
+             same},
+      min_p);
+    v(Option{"dynamic-sampling",
+             "put further questions in the place of those whose answers all earn the same, at most "
+             "this many times for an update (DAPO)",
+             {.resume = Resume::kMustMatch, .placeholder = "N"}},
+      dynamic_sampling);
+  }
+
+  // The updates of a batch of answers.
+  template <typename Visitor>
+  void visit_updates(Visitor&& v) {
+    const OptionRules same{.resume = Resume::kMustMatch};
+    const auto shown = [](const char* placeholder) {
+      return OptionRules{.resume = Resume::kMustMatch, .placeholder = placeholder};
+    };
     v(Option{"num-iterations", "how often each batch of answers is learned from", same},
       num_iterations);
     v(Option{"num-mini-batches",
@@ -93,11 +148,12 @@ struct RolloutOptions {
              "tokens (GSPO)",
              same},
       Choice(ratio, {{"token", RatioLevel::kToken}, {"sequence", RatioLevel::kSequence}}));
-    v(Option{"log-completions",
-             "write the first N answers of each update, with their rewards, to completions.jsonl "
-             "in --save",
-             {.placeholder = "N"}},
-      log_completions);
+    v(Option{"sapo-temperature-pos",
+             "steepness of the gate of --grpo-loss-type sapo for answers that are better than the "
+             "others",
+             same},
+      sapo_positive);
+    v(Option{"sapo-temperature-neg", "the same for all other answers", same}, sapo_negative);
   }
 
   template <typename Visitor>
@@ -109,7 +165,7 @@ struct RolloutOptions {
     v(Option{"reward",
              "rewards of an answer, which are summed: answer (its final answer is the record's "
              "\"answer\"), pattern (--reward-pattern), command (--reward-command), model "
-             "(--reward-model)",
+             "(--reward-model), overlong (a penalty: --reward-overlong-buffer)",
              shown("NAME")},
       rewards);
     v(Option{"reward-weights", "weight of each --reward in the sum (default: 1 each)", shown("W")},
@@ -129,6 +185,10 @@ struct RolloutOptions {
              "answer in its own chat template",
              {.placeholder = "DIR"}},
       reward_model);
+    v(Option{"reward-overlong-buffer",
+             "tokens before --max-completion-length in which --reward overlong falls from 0 to -1",
+             shown("N")},
+      overlong_buffer);
     v(Option{"reward-timeout",
              "seconds that --reward-command may be silent before the run ends with an error",
              {.placeholder = "N"}},

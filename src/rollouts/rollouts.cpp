@@ -42,6 +42,17 @@ Rollouts::Rollouts(const RolloutSettings& settings, std::shared_ptr<const Questi
   if (leads) rewards_ = make_rewards(settings.options);
 }
 
+// The logits are those of --rollout-temperature already.
+SamplingOptions Rollouts::sampling_of(const AnswerDraws& chosen) const {
+  const RolloutOptions& options = settings_.options;
+  return {.max_new_tokens = options.max_completion_length,
+          .greedy = chosen.greedy,
+          .top_k = options.top_k,
+          .top_p = options.top_p,
+          .min_p = options.min_p,
+          .seed = settings_.seed};
+}
+
 // The tokens of the answers of a share, by this rank and those that it shares a copy with.
 std::vector<std::vector<std::int32_t>> Rollouts::written(Session& session,
                                                          const std::vector<Answer>& answers,
@@ -60,12 +71,9 @@ std::vector<std::vector<std::int32_t>> Rollouts::written(Session& session,
     draws.push_back(static_cast<std::uint64_t>(chosen.consumed + i));
   }
   std::vector<std::vector<std::int32_t>> ids;
-  for (const std::vector<GeneratedToken>& text :
-       generate_batch(*engine, {.ids = prompts, .draws = draws, .ends = chosen.ends},
-                      {.max_new_tokens = settings_.options.max_completion_length,
-                      .greedy = chosen.greedy,
-                      .seed = settings_.seed},
-                      [](std::size_t, const GeneratedToken&) { return true; })) {
+  for (const std::vector<GeneratedToken>& text : generate_batch(
+           *engine, {.ids = prompts, .draws = draws, .ends = chosen.ends}, sampling_of(chosen),
+           [](std::size_t, const GeneratedToken&) { return true; })) {
     std::vector<std::int32_t>& one = ids.emplace_back();
     for (const GeneratedToken& token : text) one.push_back(token.id);
   }
@@ -127,7 +135,8 @@ std::vector<std::vector<double>> Rollouts::judged(const RolloutModels& models,
                                                   const std::vector<Answer>& answers,
                                                   const BatchPlace& place, Communicator& everyone) {
   std::vector<JudgedAnswer> texts;
-  for (const Answer& one : answers) texts.push_back({&one.question->record, text_of(one)});
+  for (const Answer& one : answers)
+    texts.push_back({&one.question->record, text_of(one), std::ssize(one.ids)});
   const std::string bytes = found_by_first(everyone, [&] {
     std::string all;
     for (const auto& reward : rewards_) {
@@ -248,25 +257,103 @@ nlohmann::ordered_json Rollouts::line_of(const Answer& answer,
   return line;
 }
 
+// Answers to `count` questions from `first` on, of an order of them, with their rewards.
+Rollouts::JudgedAnswers Rollouts::asked(const RolloutModels& models, const Round& round,
+                                        const BatchPlace& place, Communicator& everyone) {
+  // Answers of a run are fewer than this: each round draws other random numbers.
+  constexpr std::int64_t kDrawsOfRound = std::int64_t{1} << 48;
+  const std::int64_t group = settings_.options.num_generations;
+  std::vector<const RolloutQuestion*> questions;
+  for (std::int64_t i = 0; i < round.count * group; ++i)
+    questions.push_back(&questions_->at(round.first + i / group, round.number));
+  const auto begin = std::chrono::steady_clock::now();
+  JudgedAnswers found;
+  found.answers = write_answers(models.policy, questions,
+                                {.consumed = place.consumed_samples + round.number * kDrawsOfRound,
+                                 .ends = questions_->ends()},
+                                everyone);
+  found.milliseconds = 1e3 * seconds_since(begin);
+  found.rewards = judged(models, found.answers, place, everyone);
+  return found;
+}
+
+namespace {
+
+template <typename T>
+void append_part(const std::vector<T>& from, std::size_t begin, std::size_t count,
+                 std::vector<T>& to) {
+  const auto first = from.begin() + static_cast<std::ptrdiff_t>(begin);
+  to.insert(to.end(), first, first + static_cast<std::ptrdiff_t>(count));
+}
+
+}  // namespace
+
+// A function of the weights and the place, as a batch of one round is: each round takes its
+// questions from another order of all of them, at the place of the batch.
+Rollouts::JudgedAnswers Rollouts::batch_with_spread(const RolloutModels& models,
+                                                    const BatchPlace& place,
+                                                    Communicator& everyone) {
+  const RolloutOptions& options = settings_.options;
+  const std::int64_t wanted = place.global_batch / options.num_generations;
+  const auto size = static_cast<std::size_t>(options.num_generations);
+  const std::int64_t first = place.consumed_samples / options.num_generations;
+  JudgedAnswers kept = asked(models, {.first = first, .count = wanted}, place, everyone);
+  JudgedAnswers rest;  // without spread, of the last round
+  kept.groups = static_cast<double>(wanted);
+  kept.rounds = 1;
+  if (options.dynamic_sampling == 0) {
+    kept.without_spread =
+        advantages_of(sums_of(kept.rewards), options.num_generations, RewardScale::kNone)
+            .without_spread;
+    return kept;
+  }
+  JudgedAnswers round =
+      std::exchange(kept, {.milliseconds = kept.milliseconds, .groups = kept.groups, .rounds = 1});
+  kept.rewards.resize(options.rewards.size());
+  for (std::int64_t number = 0;; ++number) {
+    rest = {};
+    rest.rewards.resize(options.rewards.size());
+    const std::vector<double> sums = sums_of(round.rewards);
+    for (std::size_t begin = 0; begin < sums.size(); begin += size) {
+      const bool spread = advantages_of(std::span(sums).subspan(begin, size),
+                                        options.num_generations, RewardScale::kNone)
+                              .without_spread == 0;
+      JudgedAnswers& to = spread ? kept : rest;
+      append_part(round.answers, begin, size, to.answers);
+      for (std::size_t k = 0; k < options.rewards.size(); ++k)
+        append_part(round.rewards[k], begin, size, to.rewards[k]);
+      kept.without_spread += spread ? 0 : 1;
+    }
+    const std::int64_t missing = wanted - std::ssize(kept.answers) / options.num_generations;
+    if (missing == 0) return kept;
+    if (number == options.dynamic_sampling) break;
+    round =
+        asked(models, {.number = number + 1, .first = first, .count = missing}, place, everyone);
+    kept.milliseconds += round.milliseconds;
+    kept.groups += static_cast<double>(missing);
+    kept.rounds += 1;
+  }
+  // Nothing is learned from the rest, which completes the batch.
+  append_part(rest.answers, 0, rest.answers.size(), kept.answers);
+  for (std::size_t k = 0; k < options.rewards.size(); ++k)
+    append_part(rest.rewards[k], 0, rest.rewards[k].size(), kept.rewards[k]);
+  return kept;
+}
+
 RolloutBatch Rollouts::next(const RolloutModels& models, const BatchPlace& place,
                             Communicator& everyone) {
   const RolloutOptions& options = settings_.options;
   const WithoutObserver unobserved(models.policy.pipeline());
-  std::vector<const RolloutQuestion*> questions;
-  for (std::int64_t i = 0; i < place.global_batch; ++i)
-    questions.push_back(&questions_->at((place.consumed_samples + i) / options.num_generations));
-  const auto begin = std::chrono::steady_clock::now();
-  const std::vector<Answer> answers =
-      write_answers(models.policy, questions,
-                    {.consumed = place.consumed_samples, .ends = questions_->ends()}, everyone);
-  const double milliseconds = 1e3 * seconds_since(begin);
-  const auto rewards = judged(models, answers, place, everyone);
+  const JudgedAnswers found = batch_with_spread(models, place, everyone);
+  const std::vector<Answer>& answers = found.answers;
+  const auto& rewards = found.rewards;
   const Advantages advantages =
       advantages_of(sums_of(rewards), options.num_generations, options.scale_rewards);
   RolloutBatch made{.figures = figures_of(answers, rewards)};
   made.figures.push_back({"reward_std", advantages.spread, 1});
-  made.figures.push_back({"groups_without_spread", advantages.without_spread, advantages.groups});
-  made.figures.push_back({"generation_ms", milliseconds, 1});
+  made.figures.push_back({"groups_without_spread", found.without_spread, found.groups});
+  made.figures.push_back({"generation_ms", found.milliseconds, 1});
+  if (options.dynamic_sampling > 0) made.figures.push_back({"sampling_rounds", found.rounds, 1});
   for (const Answer& one : answers) {
     const std::int64_t length = std::ssize(one.question->ids) + std::ssize(one.ids) - 1;
     made.row_length = std::max(made.row_length, length);

@@ -1,5 +1,6 @@
-// Batches of answers that the model in training writes: drawn at temperature 1 from the whole
-// distribution, judged by rewards, with advantages in place of the weights of their tokens.
+// Batches of answers that the model in training writes: drawn from its distribution, which
+// --rollout-temperature is part of, or the likelier tokens of it, judged by rewards, with
+// advantages in place of the weights of their tokens.
 //
 // Random numbers of an answer are drawn by (seed, position of the answer in the run), so a batch is
 // a function of the weights and the number of samples before it: nothing is kept between updates.
@@ -14,6 +15,7 @@
 
 #include "comm/communicator.h"
 #include "data/samples/batch_source.h"
+#include "generate/sampling.h"
 #include "rollouts/questions.h"
 #include "rollouts/reward.h"
 #include "rollouts/reward_model.h"
@@ -73,6 +75,25 @@ class Rollouts {
     std::int64_t consumed = 0;  // answers of the run before these; random numbers are drawn by it
     std::vector<std::int32_t> ends = {};  // of a text
   };
+  SamplingOptions sampling_of(const AnswerDraws& chosen) const;
+  // Questions that answers are written to at once: `count` of them, of one of the orders.
+  struct Round {
+    std::int64_t number = 0;
+    std::int64_t first = 0;
+    std::int64_t count = 0;
+  };
+  struct JudgedAnswers {
+    std::vector<Answer> answers;
+    std::vector<std::vector<double>> rewards;  // of each name, of all answers
+    double milliseconds = 0;                   // in which they were written
+    double groups = 0;                         // questions that were asked for a batch
+    double without_spread = 0;                 // those of them whose answers all earn the same
+    double rounds = 0;
+  };
+  JudgedAnswers asked(const RolloutModels& models, const Round& round, const BatchPlace& place,
+                      Communicator& everyone);
+  JudgedAnswers batch_with_spread(const RolloutModels& models, const BatchPlace& place,
+                                  Communicator& everyone);
   std::vector<Answer> write_answers(Session& session,
                                     const std::vector<const RolloutQuestion*>& questions,
                                     const AnswerDraws& draws, Communicator& everyone);

@@ -26,6 +26,15 @@ Tensor on_device(const Machine& machine, const Tensor& rows) {
   return copy;
 }
 
+// cap tanh(x / cap) / t = (cap / t) tanh((x / t) / (cap / t))
+ModelConfig at_temperature(ModelConfig model, double temperature) {
+  PITON_ASSERT(temperature == 1 || !model.head_bias, "temperature {} of a head with a bias",
+               temperature);
+  model.logit_divisor *= temperature;
+  model.logit_soft_cap /= temperature;
+  return model;
+}
+
 }  // namespace
 
 void Session::check(const Device& device, const MeshSizes& mesh, const SessionSettings& settings) {
@@ -55,7 +64,9 @@ Session::Session(const Machine& machine, Mesh& mesh, const SessionSettings& sett
           ? *settings.own_schedule
           : make_schedule(settings.schedule, mesh.size(Axis::kPipeline), settings.micro_batches);
   const ChunkFactory make =
-      settings.chunks ? settings.chunks : model_factory(settings.model, layout_, settings.adapters);
+      settings.chunks ? settings.chunks
+                      : model_factory(at_temperature(settings.model, settings.logit_temperature),
+                                      layout_, settings.adapters);
   std::vector<Chunk*> chunks;
   for (const int chunk : schedule.chunks_of_stage(mesh.coordinate(Axis::kPipeline))) {
     parameters_.begin_chunk(chunk);

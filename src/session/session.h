@@ -56,6 +56,10 @@ struct SessionSettings {
   int micro_batches = 1;                 // a step; fewer or more under a schedule of settings
   bool scatter_boundaries = true;        // each tensor rank sends its part of what all of them have
   std::uint64_t seed = 1234;
+  // Divisor of the logits, after ModelConfig::logit_divisor and the soft cap: the model in training
+  // by rewards is the distribution that answers are drawn from. Not part of the model, which
+  // checkpoints store. Not for heads with a bias.
+  double logit_temperature = 1;
   double embedding_noise = 0;  // NEFTune's alpha (session/embedding_noise.h); 0: none
   OptimizerOptions optimizer_options;
   OffloadOptions offload;

@@ -235,7 +235,9 @@ RunObjective open_objective(const PretrainOptions& options, const Machine& machi
         PolicyLossRules{.kind = options.rollouts.loss,
                         .clip = {.below = options.rollouts.epsilon,
                                  .above = options.rollouts.clip_above(),
-                                 .beta = preferences.grpo_beta},
+                                 .beta = preferences.grpo_beta,
+                                 .positive_temperature = options.rollouts.sapo_positive,
+                                 .negative_temperature = options.rollouts.sapo_negative},
                         .ratio = options.rollouts.ratio,
                         .longest_answer = options.rollouts.max_completion_length},
         run.reference.get());

@@ -113,6 +113,11 @@ void check_rollout_options(const PretrainOptions& options) {
                 : loop.eval_iters > 0 ? "eval-iters"
                                       : "valid-data-path");
   }
+  if (rollouts.temperature != 1 && !options.tasks.tasks.empty()) {
+    throw Error(Fault::kUsage,
+                "--rollout-temperature: --eval-tasks would read the probabilities of tokens at it; "
+                "leave one of them out");
+  }
   if (options.parallel.linears.sequence_parallel && options.parallel.tensor > 1) {
     throw Error(Fault::kUsage,
                 "--sequence-parallel: divides the tokens of a text, and --stage grpo writes one "
@@ -125,6 +130,12 @@ void check_rollout_options(const PretrainOptions& options) {
 void check_rollout_batches(const PretrainOptions& options, const RunPlan& plan) {
   if (!options.preferences.by_rewards()) return;
   const RolloutOptions& rollouts = options.rollouts;
+  if (rollouts.temperature != 1 && plan.session.model.head_bias) {
+    throw Error(
+        Fault::kUsage,
+        "--rollout-temperature: the head of the model has a bias, which it does not divide; "
+        "leave it out");
+  }
   for (const std::int64_t batch : plan.batches.all()) {
     if (batch % rollouts.num_generations == 0) continue;
     throw Error(Fault::kUsage,

@@ -125,6 +125,8 @@ TEST(Rollouts, HaveTheLossesAndFiguresOfOneProcess) {
         {K::kDrGrpo, {}, kToken, 16},
         {K::kDapo, {.beta = 0.2}, kToken, 16},
         {K::kBnpo, {}, kToken, 16},
+        {K::kCispo, {}, kToken, 16},
+        {K::kSapo, {}, kToken, 16},
         {K::kDapo, {.below = 0.01, .above = 0.02, .beta = 0.1}, kToken, 16},
         {K::kGrpo, {.below = 0.01, .above = 0.02}, RatioLevel::kSequence, 16}}) {
     for (const bool adapters : {true, false}) {

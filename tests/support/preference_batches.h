@@ -97,8 +97,8 @@ inline std::vector<AnswerText> answer_texts(std::int64_t vocabulary, int pairs) 
   return texts;
 }
 
-inline constexpr TrainingStage kPreferenceStages[] = {TrainingStage::kDpo, TrainingStage::kIpo,
+inline constexpr TrainingStage kPreferenceStages[] = {TrainingStage::kDpo,  TrainingStage::kIpo,
                                                       TrainingStage::kOrpo, TrainingStage::kSimpo,
-                                                      TrainingStage::kKto};
+                                                      TrainingStage::kCpo,  TrainingStage::kKto};
 
 }  // namespace piton::test

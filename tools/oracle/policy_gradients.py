@@ -41,6 +41,10 @@ CASES = {
     "dapo_clip": dict(loss_type="dapo", beta=0.3, scale="group", micro=1, clip=(0.2, 0.28)),
     "grpo_clip": dict(loss_type="grpo", beta=0.0, scale="group", micro=3, clip=(0.1, 0.1)),
     "grpo_sequence": dict(loss_type="grpo", beta=0.1, scale="group", micro=3, clip=(0.003, 0.02), level="sequence"),
+    "cispo": dict(loss_type="cispo", beta=0.0, scale="group", micro=2),
+    "cispo_clip": dict(loss_type="cispo", beta=0.1, scale="group", micro=3, clip=(0.2, 1.02)),
+    "sapo_clip": dict(loss_type="sapo", beta=0.0, scale="batch", micro=1, clip=(0.2, 0.2)),
+    "dapo_warm": dict(loss_type="dapo", beta=0.5, scale="group", micro=2, temperature=1.6),
 }
 
 
@@ -66,12 +70,12 @@ def advantages_of(rewards, scale):
     return centered if scale == "none" else centered / (deviation + 1e-4)
 
 
-def token_log_probabilities(model, ids, labels):
+def token_log_probabilities(model, ids, labels, temperature=1.0):
     """[answers, tokens of the longest], 0 after the end of an answer, and the mask of them."""
     rows = []
     for row_ids, row_labels in zip(ids, labels):
         length = int((row_ids >= 0).sum())
-        logits = model(row_ids[None, :length]).logits[0, :-1]
+        logits = model(row_ids[None, :length]).logits[0, :-1] / temperature
         wanted = row_labels[1:length]
         each = torch.log_softmax(logits, -1).gather(1, wanted.clamp(min=0)[:, None])[:, 0]
         rows.append(each[wanted >= 0])
@@ -86,7 +90,8 @@ def trainer_of(case, batches, parts):
         aux_loss_enabled=False, top_entropy_quantile=1.0, off_policy_mask_threshold=None,
         importance_sampling_level=case.get("level", "token"),
         beta=case["beta"], args=types.SimpleNamespace(use_bias_correction_kl=False, delta=None,
-                                                      steps_per_generation=batches * parts),
+                                                      steps_per_generation=batches * parts, sapo_temperature_pos=1.0,
+                                                      sapo_temperature_neg=1.05),
         loss_type=case["loss_type"], epsilon_low=below, epsilon_high=above, use_vllm=False,
         vllm_importance_sampling_correction=False, model=types.SimpleNamespace(training=True),
         current_gradient_accumulation_steps=batches, max_completion_length=LONGEST, _entropy_bonus_enabled=False,
@@ -94,7 +99,7 @@ def trainer_of(case, batches, parts):
         _metrics={"train": collections.defaultdict(list)})
 
     def log_probabilities(model, ids, *_, **__):
-        found, _ = token_log_probabilities(model, trainer.rows, trainer.labels)
+        found, _ = token_log_probabilities(model, trainer.rows, trainer.labels, case.get("temperature", 1.0))
         return found, torch.zeros_like(found), None
 
     trainer._get_per_token_logps_and_entropies = log_probabilities
@@ -135,8 +140,10 @@ def main(folder):
     out = {"ids": ids.to(torch.int32), "labels": labels.to(torch.int32), "rewards": rewards}
     for scale in ("group", "batch", "none"):
         out[f"advantages.{scale}"] = advantages_of(rewards, scale)
+    references = {}
     with torch.no_grad(), model.disable_adapter():
-        reference, mask = token_log_probabilities(model, ids, labels)
+        for temperature in (1.0, 1.6):
+            references[temperature], mask = token_log_probabilities(model, ids, labels, temperature)
     seconds = [parameter for key, parameter in model.named_parameters() if "lora_B" in key]
     with torch.no_grad():
         kept = [parameter.clone() for parameter in seconds]
@@ -147,11 +154,13 @@ def main(folder):
             parameter.copy_(value)
     for name, case in CASES.items():
         model.zero_grad()
+        temperature = case.get("temperature", 1.0)
+        reference = references[temperature]
         advantages = out[f"advantages.{case['scale']}"]
         loss, first = loss_of(model, ids, labels, reference, written, advantages, case)
         loss.backward()
         with torch.no_grad():
-            policy = token_log_probabilities(model, ids, labels)[0][first:]
+            policy = token_log_probabilities(model, ids, labels, temperature)[0][first:]
         difference = reference[first:] - policy
         learned = mask[first:]
         out[f"{name}.loss"] = loss.detach().reshape(1)
@@ -162,6 +171,8 @@ def main(folder):
                 ratio = ((ratio * learned).sum(1, keepdim=True) / learned.sum(1, keepdim=True)).expand_as(ratio)
             gain, (below, above) = advantages[first:, None], case["clip"]
             clipped = ((gain > 0) & (ratio.exp() > 1 + above)) | ((gain < 0) & (ratio.exp() < 1 - below))
+            if case["loss_type"] == "cispo":
+                clipped = (gain > 0) & (ratio.exp() > above)
             out[f"{name}.clipped"] = (clipped * learned).sum().reshape(1) / learned.sum()
             print(name, "clipped", out[f"{name}.clipped"].item())
         gradients = {key.replace(".default", ""): parameter.grad.float().contiguous()

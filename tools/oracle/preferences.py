@@ -31,6 +31,8 @@ CASES = {
     "ipo": dict(stage="ipo", beta=0.1, ftx=0.0),
     "orpo": dict(stage="orpo", beta=0.4),
     "simpo": dict(stage="simpo", beta=2.5, ratio=1.4, smoothing=0.05),
+    "dpo_ld": dict(stage="dpo", beta=0.2, smoothing=0.0, ftx=0.1, ld=0.4),
+    "cpo": dict(stage="cpo", beta=0.2, ftx=0.8),
     "kto": dict(stage="kto", beta=0.1, good=1.2, bad=0.8),
 }
 
@@ -51,20 +53,25 @@ def texts():
 
 
 def log_probabilities(model, ids, labels):
-    """Sums over the labeled tokens of each text, and their numbers."""
-    sums, counts = [], []
-    for row_ids, row_labels in zip(ids, labels):
+    """Sums over the labeled tokens of each text, and their numbers; and sums of those beyond the shorter answer of a pair."""
+    answers = (labels >= 0).sum(1)
+    shared = torch.minimum(answers[0::2], answers[1::2]).repeat_interleave(2)
+    sums, counts, tails = [], [], []
+    for row_ids, row_labels, both in zip(ids, labels, shared):
         length = int((row_ids >= 0).sum())
         logits = model(row_ids[None, :length]).logits[0, :-1]
         wanted = row_labels[1:length]
         each = torch.log_softmax(logits, -1).gather(1, wanted.clamp(min=0)[:, None])[:, 0]
         sums.append((each * (wanted >= 0)).sum())
         counts.append((wanted >= 0).sum())
-    return torch.stack(sums), torch.stack(counts).double()
+        tails.append(each[wanted >= 0][both:].sum())
+    return torch.stack(sums), torch.stack(counts).double(), torch.stack(tails)
 
 
-def loss_of(policy, reference, counts, case):
-    beta = case["beta"]
+def loss_of(policy, reference, counts, case, tails=(0, 0)):
+    beta, words = case["beta"], policy / counts
+    if "ld" in case:
+        policy, reference = policy - (1 - case["ld"]) * tails[0], reference - (1 - case["ld"]) * tails[1]
     if case["stage"] == "kto":
         ratio = policy - reference
         k = ratio[1::2].mean().clamp(min=0).detach()
@@ -77,7 +84,7 @@ def loss_of(policy, reference, counts, case):
     p = policy / counts if mean else policy
     r = reference / counts if mean else reference
     chosen, rejected = p[0::2], p[1::2]
-    if case["stage"] in ("orpo", "simpo"):
+    if case["stage"] in ("orpo", "simpo", "cpo"):
         rewards = beta * chosen, beta * rejected
     else:
         rewards = beta * (chosen - r[0::2]), beta * (rejected - r[1::2])
@@ -85,6 +92,8 @@ def loss_of(policy, reference, counts, case):
     if case["stage"] == "dpo":
         e = case["smoothing"]
         losses = -F.logsigmoid(beta * z) * (1 - e) - F.logsigmoid(-beta * z) * e
+    elif case["stage"] == "cpo":
+        losses = -F.logsigmoid(beta * (chosen - rejected))
     elif case["stage"] == "hinge":
         losses = torch.relu(1 - beta * z)
     elif case["stage"] == "ipo":
@@ -96,7 +105,7 @@ def loss_of(policy, reference, counts, case):
     else:
         odds = (chosen - rejected) - (torch.log1p(-torch.exp(chosen)) - torch.log1p(-torch.exp(rejected)))
         losses = -chosen - beta * F.logsigmoid(odds)
-    losses = losses - case.get("ftx", 0) * (policy / counts)[0::2]
+    losses = losses - case.get("ftx", 0) * words[0::2]
     right = (rewards[0] > rewards[1]).double()
     return losses.mean(), [rewards[0].mean(), rewards[1].mean(), (rewards[0] - rewards[1]).mean(), right.mean()]
 
@@ -112,11 +121,11 @@ def main(folder):
     ids, labels = texts()
     out = {"ids": ids.to(torch.int32), "labels": labels.to(torch.int32)}
     with torch.no_grad(), model.disable_adapter():
-        reference, counts = log_probabilities(model, ids, labels)
+        reference, counts, tail = log_probabilities(model, ids, labels)
     for name, case in CASES.items():
         model.zero_grad()
-        policy, _ = log_probabilities(model, ids, labels)
-        loss, figures = loss_of(policy, reference, counts, case)
+        policy, _, policy_tail = log_probabilities(model, ids, labels)
+        loss, figures = loss_of(policy, reference, counts, case, (policy_tail, tail))
         loss.backward()
         out[f"{name}.loss"] = loss.detach().reshape(1)
         out[f"{name}.figures"] = torch.stack([figure.detach() for figure in figures])

@@ -77,10 +77,12 @@ constexpr std::array kFigures = {"rewards_chosen",
                                  "reward_pattern",
                                  "reward_command",
                                  "reward_model",
+                                 "reward_overlong",
                                  "clip_ratio",
                                  "completion_length",
                                  "completions_truncated",
                                  "groups_without_spread",
+                                 "sampling_rounds",
                                  "generation_ms"};
 
 void read_figures(const Json& object, StepMetrics& step) {

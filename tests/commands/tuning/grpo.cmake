@@ -97,6 +97,36 @@ expect(RUN finetune --stage grpo --load ${WORK}/base --ref-model ${WORK}/base --
   --reward answer --num-generations 4 --max-completion-length 6 --seq-length 24 --global-batch-size 8
   --train-iters 1 --lr 1e-2 --grpo-beta 0.1 CODE 0 OUT "kl: 0[.]000000E[+]00")
 
+# Answers at another temperature, from the likelier tokens; further questions in the place of those without spread; a
+# penalty of long answers. A resume has the bits of an uninterrupted run, and two ranks write the same answers.
+set(warm finetune --stage grpo --load ${WORK}/base --data-path ${WORK}/questions.jsonl --reward answer overlong
+  --reward-overlong-buffer 2 --num-generations 4 --max-completion-length 6 --seq-length 24 --micro-batch-size 2 --global-batch-size 8
+  --train-iters 4 --lr 1e-3 --rollout-temperature 1.5 --rollout-top-k 20 --rollout-top-p 0.95 --rollout-min-p 0.01
+  --dynamic-sampling 2 --grpo-loss-type cispo --grpo-epsilon-high 5 --log-completions 8)
+expect(RUN ${warm} --save ${WORK}/warm CODE 0 OUT "sampling rounds: ")
+figures_of(${WORK}/warm wanted)
+file(STRINGS ${WORK}/warm/metrics.jsonl rounds REGEX "\"sampling_rounds\":[23]")
+if(rounds STREQUAL "")
+  message(FATAL_ERROR "no further questions were asked: ${wanted}")
+endif()
+expect(RUN ${warm} --save ${WORK}/warm-resumed --exit-interval 2 CODE 0)
+expect(RUN resume ${WORK}/warm-resumed CODE 0)
+figures_of(${WORK}/warm-resumed got)
+if(NOT got STREQUAL wanted)
+  message(FATAL_ERROR "resumed:\n${got}\nuninterrupted:\n${wanted}")
+endif()
+answers_of(${WORK}/warm wanted_answers)
+foreach(layout "tensor-model-parallel-size;2" "zero-stage;0")
+  list(GET layout 0 flag)
+  list(GET layout 1 value)
+  execute_process(COMMAND ${LAUNCH} 2 ${PITON} ${warm} --save ${WORK}/warm-${flag} --${flag} ${value}
+                  RESULT_VARIABLE code OUTPUT_VARIABLE text ERROR_VARIABLE text)
+  answers_of(${WORK}/warm-${flag} got)
+  if(NOT code EQUAL 0 OR NOT got STREQUAL wanted_answers)
+    message(FATAL_ERROR "two ranks, --${flag} ${value}: exit ${code}\n${text}\n${got}\n${wanted_answers}")
+  endif()
+endforeach()
+
 # What is refused, each by one line.
 set(grpo finetune --stage grpo --load ${WORK}/base --num-generations 4 --max-completion-length 6 --seq-length 24
   --global-batch-size 8 --train-iters 1 --lr 1e-3)
@@ -108,6 +138,15 @@ expect(RUN ${grpo} ${asks} --skip-train CODE 2 ERR "--skip-train: --stage grpo h
 expect(RUN ${grpo} ${asks} --log-completions 1 CODE 2 ERR "--log-completions: needs --save DIR")
 expect(RUN ${grpo} ${asks} --num-generations 3 CODE 2 ERR "got 8 answers, wanted a multiple of --num-generations")
 expect(RUN ${grpo} ${asks} --max-completion-length 24 CODE 2 ERR "--max-completion-length: got 24, wanted less than")
+expect(RUN ${grpo} ${asks} --rollout-temperature 0 CODE 2 ERR "--rollout-temperature: got 0, wanted a number above 0")
+expect(RUN ${grpo} ${asks} --rollout-top-p 0 CODE 2 ERR "--rollout-top-p: got 0, wanted more than 0, at most 1")
+expect(RUN ${grpo} ${asks} --rollout-top-k -1 CODE 2 ERR "--rollout-top-k: got -1, wanted 0 or more")
+expect(RUN ${grpo} ${asks} --rollout-min-p 2 CODE 2 ERR "--rollout-min-p: got 2, wanted 0 to 1")
+expect(RUN ${grpo} ${asks} --dynamic-sampling -1 CODE 2 ERR "--dynamic-sampling: got -1, wanted 0 to 1024")
+expect(RUN ${grpo} ${asks} --reward-overlong-buffer 2 CODE 2 ERR "--reward-overlong-buffer: is for --reward overlong")
+expect(RUN ${grpo} ${asks} overlong CODE 2 ERR "--reward-overlong-buffer: got 0, wanted 1 to 5")
+expect(RUN ${grpo} ${asks} --grpo-loss-type cispo CODE 2 ERR "cispo: needs --grpo-epsilon-high, the bound of weights")
+expect(RUN ${grpo} ${asks} --sapo-temperature-pos 2 CODE 2 ERR "--sapo-temperature-pos: is for --grpo-loss-type sapo")
 expect(RUN ${grpo} ${asks} --beta 0.1 CODE 2 ERR "--stage grpo: no reference; give --ref-model DIR")
 expect(RUN ${grpo} ${asks} --ref-model ${WORK}/base CODE 2 ERR "--ref-model: is for --stage dpo, ipo and kto, and grpo with")
 expect(RUN ${grpo} ${asks} --dpo-beta 0.2 CODE 2 ERR "--dpo-beta: is for --stage dpo and ipo, got --stage grpo")

@@ -81,7 +81,7 @@ endif()
 set(base ${WORK}/base)
 
 # The other losses; a run's adapters as the reference; rows that are not packed.
-foreach(stage ipo orpo simpo)
+foreach(stage ipo orpo simpo cpo)
   set(how "")
   if(stage STREQUAL ipo)
     set(how --ref-model ${WORK}/run)
@@ -89,6 +89,8 @@ foreach(stage ipo orpo simpo)
   expect(RUN ${tune} --data-path ${WORK}/pairs --stage ${stage} ${how} --save ${WORK}/${stage} CODE 0 ERR "rewards accuracy: " "saved ")
 endforeach()
 expect(RUN ${dpo} ${lora} --no-pack --variable-seq-lengths --dpo-loss-type hinge --pref-ftx 0.5 --save ${WORK}/hinge CODE 0 ERR "saved ")
+expect(RUN ${dpo} ${lora} --dpo-loss-type robust --dpo-label-smoothing 0.1 --f-divergence-type js_divergence --ld-alpha 0.5
+  --neftune-noise-alpha 5 --save ${WORK}/robust CODE 0 ERR "saved ")
 expect(RUN ${tune} --data-path ${WORK}/judged --stage kto ${lora} --save ${WORK}/kto CODE 0 ERR " kl: " "saved ")
 
 # Two ranks.
@@ -106,6 +108,11 @@ endforeach()
 expect(RUN ${dpo} --save ${WORK}/none CODE 2 ERR "--stage dpo: no reference; give --ref-model DIR")
 expect(RUN ${dpo} ${lora} --lora-modules-to-save norms --save ${WORK}/none CODE 2 ERR "--lora-modules-to-save changes weights of the base")
 expect(RUN ${dpo} ${lora} --simpo-beta 1 --save ${WORK}/none CODE 2 ERR "--simpo-beta: is for --stage simpo, got --stage dpo")
+expect(RUN ${dpo} ${lora} --cpo-alpha 2 --save ${WORK}/none CODE 2 ERR "--cpo-alpha: is for --stage cpo, got --stage dpo")
+expect(RUN ${dpo} ${lora} --dpo-loss-type exo_pair --save ${WORK}/none CODE 2 ERR "exo_pair: needs --dpo-label-smoothing above 0")
+expect(RUN ${dpo} ${lora} --dpo-loss-type apo_zero --f-divergence-type forward_kl --save ${WORK}/none CODE 2
+  ERR "--f-divergence-type: is for --stage dpo and ipo, with losses of the difference of two scores")
+expect(RUN ${dpo} ${lora} --ld-alpha 1.5 --save ${WORK}/none CODE 2 ERR "--ld-alpha: got 1.5, wanted 0 to 1")
 expect(RUN ${dpo} ${lora} --dpo-beta 0 --save ${WORK}/none CODE 2 ERR "--dpo-beta: got 0, wanted a number above 0")
 expect(RUN ${tune} --data-path ${WORK}/pairs --stage dpo ${lora} --seq-length 3 --save ${WORK}/none CODE 3
   ERR "sample 0: its two texts do not fit into --seq-length 3, wanted at least 4")

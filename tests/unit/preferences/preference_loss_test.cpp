@@ -3,7 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <fstream>
 #include <limits>
+#include <map>
+
+#include "support/golden_numbers.h"
 
 namespace piton {
 namespace {
@@ -40,6 +44,76 @@ TEST(AnswerLoss, FollowsTheFormulas) {
   const AnswerLoss bad = answer_loss(options, kRejected, false, 0.5);
   EXPECT_NEAR(bad.loss, 2 * (1 - logistic(0.1 * 2.5)), 1e-12);
   EXPECT_GT(bad.dpolicy, 0);
+}
+
+// The options of the cases of tools/oracle/pair_losses.py.
+std::map<std::string, PreferenceOptions> cases_of_trl() {
+  using S = TrainingStage;
+  using K = PairLossKind;
+  using D = DivergenceKind;
+  return {
+      {"sigmoid", {.stage = S::kDpo}},
+      {"hinge", {.stage = S::kDpo, .dpo_beta = 0.4, .dpo_loss = K::kHinge}},
+      {"ipo", {.stage = S::kIpo, .dpo_beta = 0.3}},
+      {"sigmoid_norm", {.stage = S::kDpo, .dpo_beta = 2, .dpo_loss = K::kSigmoidNorm}},
+      {"robust", {.stage = S::kDpo, .dpo_loss = K::kRobust, .dpo_label_smoothing = 0.1}},
+      {"exo_pair",
+       {.stage = S::kDpo, .dpo_beta = 0.5, .dpo_loss = K::kExoPair, .dpo_label_smoothing = 1e-3}},
+      {"nca_pair", {.stage = S::kDpo, .dpo_loss = K::kNcaPair}},
+      {"bco_pair", {.stage = S::kDpo, .dpo_loss = K::kBcoPair}},
+      {"sppo_hard", {.stage = S::kDpo, .dpo_beta = 0.2, .dpo_loss = K::kSppoHard}},
+      {"apo_zero", {.stage = S::kDpo, .dpo_loss = K::kApoZero}},
+      {"apo_down", {.stage = S::kDpo, .dpo_beta = 0.3, .dpo_loss = K::kApoDown}},
+      {"discopop", {.stage = S::kDpo, .dpo_beta = 0.05, .dpo_loss = K::kDiscopop}},
+      {"forward_kl", {.stage = S::kDpo, .divergence = D::kForwardKl}},
+      {"js",
+       {.stage = S::kDpo,
+        .dpo_loss = K::kRobust,
+        .dpo_label_smoothing = 0.2,
+        .divergence = D::kJensenShannon}},
+      {"alpha", {.stage = S::kDpo, .divergence = D::kAlpha, .divergence_coefficient = 0.3}},
+      {"alpha_one", {.stage = S::kDpo, .divergence = D::kAlpha, .divergence_coefficient = 1}},
+      {"js_ipo", {.stage = S::kDpo, .dpo_loss = K::kIpo, .divergence = D::kJensenShannon}},
+      {"ld", {.stage = S::kDpo, .ld_alpha = 0.4}},
+      {"ld_nca", {.stage = S::kDpo, .dpo_loss = K::kNcaPair, .ld_alpha = 0}},
+      {"cpo", {.stage = S::kCpo, .cpo_label_smoothing = 0.1}},
+      {"cpo_hinge", {.stage = S::kCpo, .cpo_beta = 0.05, .cpo_alpha = 0.5, .cpo_loss = K::kHinge}},
+      {"cpo_ipo", {.stage = S::kCpo, .cpo_beta = 0.3, .cpo_alpha = 0, .cpo_loss = K::kIpo}}};
+}
+
+TEST(PairLoss, IsThatOfTrlWithItsDerivatives) {
+  const std::map<std::string, PreferenceOptions> options = cases_of_trl();
+  std::ifstream golden(std::string(PITON_SOURCE_DIR) + "/tests/golden/preferences/pairs.txt");
+  std::string origin, name;
+  std::getline(golden, origin);
+  std::size_t cases = 0;
+  while (golden >> name) {
+    const std::vector<double> numbers = test::next_numbers(golden);
+    ASSERT_EQ(numbers.size(), 15) << name;
+    ScoredAnswer answers[2];
+    for (std::size_t i = 0; i < 2; ++i) {
+      answers[i] = {.policy = numbers[3 * i],
+                    .reference = numbers[3 * i + 1],
+                    .tokens = numbers[3 * i + 2],
+                    .policy_tail = numbers[6 + 2 * i],
+                    .reference_tail = numbers[7 + 2 * i]};
+    }
+    options.at(name).check();
+    const PairLoss pair = pair_loss(options.at(name), answers[0], answers[1]);
+    // TRL computes exponents of an alpha-divergence, and logarithms of exo's smoothing, in fp32.
+    const double near = name == "alpha" || name == "exo_pair" ? 1e-6 : 1e-12;
+    const double got[] = {pair.loss, pair.dchosen, pair.drejected, pair.dchosen_tail,
+                          pair.drejected_tail};
+    for (std::size_t i = 0; i < 5; ++i) {
+      // No token of the shorter answer is beyond it: its last one is the derivative of all.
+      const bool shorter = i >= 3 && answers[i - 3].tokens <= answers[4 - i].tokens;
+      EXPECT_NEAR(shorter ? got[i - 2] : got[i], numbers[10 + i],
+                  near * (1 + std::abs(numbers[10 + i])))
+          << name << ", number " << i;
+    }
+    ++cases;
+  }
+  EXPECT_EQ(cases, 2 * options.size());
 }
 
 // Derivatives of all losses, by differences.

@@ -46,6 +46,8 @@ std::vector<GoldenCase> golden_cases() {
             .simpo_beta = 2.5,
             .gamma_beta_ratio = 1.4,
             .simpo_label_smoothing = 0.05}},
+          {"dpo_ld", {.stage = S::kDpo, .dpo_beta = 0.2, .ld_alpha = 0.4, .pref_ftx = 0.1}},
+          {"cpo", {.stage = S::kCpo, .cpo_beta = 0.2, .cpo_alpha = 0.8}},
           {"kto",
            {.stage = S::kKto,
             .kto_beta = 0.1,

@@ -83,6 +83,14 @@ TEST(Questions, EachEpochHasAnOrderOfItsOwn) {
   }
   EXPECT_NE(orders[0], orders[1]);
   EXPECT_THAT(orders[0], testing::UnorderedElementsAreArray(orders[1]));
+  std::set<std::string> another;
+  int same = 0;
+  for (int i = 0; i < 40; ++i) {
+    another.insert(text_of(questions.at(i, 1)));
+    same += text_of(questions.at(i, 1)) == orders[0][static_cast<std::size_t>(i)] ? 1 : 0;
+  }
+  EXPECT_EQ(another.size(), 40);  // each order has all questions
+  EXPECT_LT(same, 10);
   EXPECT_EQ(text_of(questions.at(0)), orders[0][0]);  // after a later epoch
 }
 

@@ -46,6 +46,16 @@ TEST(Rewards, OfPatternsAreOfWholeTexts) {
                 HasSubstr("--reward-pattern"));
 }
 
+// get_soft_overlong_punishment(100, 20) of TRL.
+TEST(Rewards, OfOverlongAnswersFallFrom0ToMinus1InTheBuffer) {
+  const Json record = {{"prompt", "a"}};
+  std::vector<JudgedAnswer> answers;
+  for (const std::int64_t tokens : {1, 80, 81, 90, 100}) answers.push_back({&record, "b", tokens});
+  const RolloutOptions options{
+      .max_completion_length = 100, .rewards = {"overlong"}, .overlong_buffer = 20};
+  EXPECT_THAT(make_rewards(options).at(0)->rewards(answers), ElementsAre(0, 0, -0.05, -0.5, -1));
+}
+
 TEST(Rewards, OfAProgramAreTheNumbersThatItWrites) {
   const std::vector<Json> records = {{{"prompt", "a"}, {"level", 3}},
                                      {{"messages", Json::array({{{"role", "user"}}})}}};

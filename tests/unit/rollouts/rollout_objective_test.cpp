@@ -75,6 +75,7 @@ struct PolicyCase {
   PolicyLossRules rules;
   const char* scale;
   std::vector<std::size_t> micro;  // bnpo depends on it
+  double temperature = 1;
 };
 
 std::vector<PolicyCase> policy_cases() {
@@ -87,7 +88,9 @@ std::vector<PolicyCase> policy_cases() {
           {"dapo", rules(K::kDapo, 0), "group", {1, 2, 6}},
           {"bnpo", rules(K::kBnpo, 0), "batch", {2}},
           {"grpo_kl", rules(K::kGrpo, 0.2), "group", {1, 6}},
-          {"dapo_kl", rules(K::kDapo, 0.5), "batch", {3, 2}}};
+          {"dapo_kl", rules(K::kDapo, 0.5), "batch", {3, 2}},
+          {"cispo", rules(K::kCispo, 0), "group", {1, 6}},
+          {"dapo_warm", rules(K::kDapo, 0.5), "group", {2, 6}, 1.6}};
 }
 
 // The second of two updates of a batch of answers.
@@ -99,7 +102,9 @@ std::vector<PolicyCase> clipped_policy_cases() {
           {"grpo_sequence",
            {K::kGrpo, {0.003, 0.02, 0.1}, L::kSequence, kLongestAnswer},
            "group",
-           {3, 1}}};
+           {3, 1}},
+          {"cispo_clip", {K::kCispo, {0.2, 1.02, 0.1}, L::kToken, kLongestAnswer}, "group", {3, 1}},
+          {"sapo_clip", {K::kSapo, {}, L::kToken, kLongestAnswer}, "batch", {1, 3}}};
 }
 
 double length_of(const std::vector<double>& x) {
@@ -143,7 +148,9 @@ TEST(RolloutObjective, HasTheLossesAndGradientsOfTheOracle) {
   for (const PolicyCase& one : policy_cases()) {
     Mesh mesh(*machine.world, MeshSizes{});
     Session session(machine.machine, mesh,
-                    {.model = files.model(), .adapters = files.adapter.adapters()});
+                    {.model = files.model(),
+                     .logit_temperature = one.temperature,
+                     .adapters = files.adapter.adapters()});
     test::load_lora(session, files.base, files.adapter, machine);
     RolloutObjective objective(one.rules);
     session.set_objective(&objective);
@@ -203,12 +210,17 @@ TEST(RolloutObjective, ComparesLaterUpdatesWithTheModelThatWroteTheAnswers) {
       scale_adapters(session, 0.9375, machine);
       objective.begin_batch(parts);
       const StepReport first = session.gradients(parts[0], 0);
-      EXPECT_EQ(first.figures.back().name, "clip_ratio");
-      EXPECT_EQ(first.figures.back().sum, 0);
+      const bool clips = one.rules.kind != PolicyLossKind::kSapo;
+      if (clips) {
+        EXPECT_EQ(first.figures.back().name, "clip_ratio");
+        EXPECT_EQ(first.figures.back().sum, 0);
+      }
       test::load_lora(session, files.base, files.adapter, machine);
       const StepReport report = session.gradients(parts[1], 0);
       EXPECT_NEAR(report.loss, wanted("loss"), 2e-5 * std::abs(wanted("loss")));
-      EXPECT_NEAR(report.figures.back().mean(), wanted("clipped"), 1e-12);
+      if (clips) {
+        EXPECT_NEAR(report.figures.back().mean(), wanted("clipped"), 1e-12);
+      }
       if (one.rules.clip.beta > 0) {
         EXPECT_NEAR(report.figures[0].mean(), wanted("kl"), 2e-5 * wanted("kl"));
       }
