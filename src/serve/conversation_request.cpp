@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "serve/chat/chat_messages.h"
+#include "serve/chat/continued_chat.h"
 #include "serve/chat/message_blocks.h"
 #include "serve/chat/response_items.h"
 #include "serve/http/json_line.h"
@@ -64,11 +65,15 @@ void set_conversation(TextRequest& request, ChatRequest chat, const ServedModel&
   check_variables(chat, *chat_template);
   switch_reasoning(chat, *chat_template);
   try {
-    const RenderedChat prompt = chat_template->render(input, /*add_generation_prompt=*/true);
+    const RenderedChat prompt = chat.continues
+                                    ? render_continued(*chat_template, input)
+                                    : chat_template->render(input, /*add_generation_prompt=*/true);
     request.prompts = {encode_chat(model.tokenizer(), prompt).ids};
-    // A constraint begins with the first token.
-    if (limits.finds_reasoning && !request.grammar)
-      request.reasoning = reasoning_after(prompt.text, chat_template->source());
+    const ReasoningPlace place = reasoning_after(prompt.text, chat_template->source());
+    // A constraint begins with the first token, and after the beginning of an answer there is no
+    // reasoning.
+    const bool may_reason = !chat.continues || place == ReasoningPlace::kInside;
+    if (limits.finds_reasoning && !request.grammar && may_reason) request.reasoning = place;
   } catch (const Error& error) {
     throw RequestError(400, field, fmt::format("{}: {}", field, error.what()));
   }

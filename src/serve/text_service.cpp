@@ -49,13 +49,20 @@ constexpr auto kTextPaths = std::to_array<TextPath>({
     {kMessages, read_message_request},
 });
 
-constexpr auto kOtherPaths = std::to_array<std::string_view>(
-    {"/", "/health", "/metrics", "/v1/models", "/v1/embeddings", "/v1/rerank", "/rerank",
-     kCountTokens, "/tokenize", "/detokenize"});
+// Of llama.cpp and Jina, and of both versions of Cohere's interface.
+constexpr auto kRerankPaths =
+    std::to_array<std::string_view>({"/rerank", "/v1/rerank", "/v2/rerank"});
+constexpr auto kOtherPaths =
+    std::to_array<std::string_view>({"/", "/health", "/metrics", "/v1/models", "/v1/embeddings",
+                                     kCountTokens, "/tokenize", "/detokenize"});
+
+bool is_rerank_path(std::string_view path) {
+  return std::ranges::find(kRerankPaths, path) != kRerankPaths.end();
+}
 
 bool is_path(std::string_view path) {
   return std::ranges::find(kTextPaths, path, &TextPath::path) != kTextPaths.end() ||
-         std::ranges::find(kOtherPaths, path) != kOtherPaths.end();
+         std::ranges::find(kOtherPaths, path) != kOtherPaths.end() || is_rerank_path(path);
 }
 
 // Of answers without a text.
@@ -166,7 +173,7 @@ HttpAnswer TextService::routed(const HttpRequest& request, const HttpClient& cli
   wants(false);
   if (path == "/tokenize") return tokenize(request);
   if (path == "/detokenize") return detokenize(request);
-  const bool ranks = path == "/v1/rerank" || path == "/rerank";
+  const bool ranks = is_rerank_path(path);
   if (ranks != model_.gives_rewards()) {
     throw RequestError(400, "",
                        ranks ? "the model predicts tokens and gives documents no score; start the "

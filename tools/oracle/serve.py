@@ -277,6 +277,11 @@ def check_messages(server, client):
             response = client.responses.create(
                 model="m", instructions="s", input="q", max_output_tokens=30, extra_body={**body, "stop": stop})
             check(whole.content[0].text == response.output_text, f"{extra}: responses differ")
+    begun = [{"role": "user", "content": "q"}, {"role": "assistant", "content": "It is"}]
+    rest = messages.messages.create(model="m", max_tokens=20, messages=begun, extra_body={"temperature": 0})
+    # By the template of this script.
+    plain = client.completions.create(model="m", prompt="user: q\nassistant: It is", max_tokens=20, temperature=0)
+    check(rest.content[0].text == plain.choices[0].text, "an answer that is begun is not continued")
     refused = [
         (anthropic.BadRequestError, lambda: messages.messages.create(**{**ask, "messages": []})),
         (anthropic.BadRequestError, lambda: messages.messages.create(**ask, tools=[{"name": "f"}])),

@@ -58,6 +58,22 @@ std::string named_tool(const Json& choice, const RequestFields& fields) {
   return (*function)["name"].get<std::string>();
 }
 
+void read_continuation(RequestFields& fields, ChatRequest& request) {
+  request.continues = fields.flag("continue_final_message").value_or(false);
+  const bool adds = fields.flag("add_generation_prompt").value_or(!request.continues);
+  if (adds == request.continues)
+    fields.fail("add_generation_prompt", request.continues
+                                             ? "false, since continue_final_message is true"
+                                             : "true, or \"continue_final_message\": true");
+  if (!request.continues) return;
+  const Json& last = request.input.messages.back();
+  const bool is_begun = last["role"] == "assistant" && last.value("content", Json()).is_string() &&
+                        !last.contains("tool_calls");
+  if (!is_begun)
+    fields.fail("continue_final_message",
+                "false, unless the last message is a text of the assistant");
+}
+
 }  // namespace
 
 Json read_template_variables(RequestFields& fields) {
@@ -101,6 +117,7 @@ ChatRequest read_chat(RequestFields& fields) {
   } else {
     choose_tools(request, ToolChoice::kNamed, named_tool(*choice, fields), fields);
   }
+  read_continuation(fields, request);
   request.input.variables = read_template_variables(fields);
   if (const auto effort = fields.text("reasoning_effort"))
     request.input.variables["reasoning_effort"] = *effort;

@@ -19,6 +19,7 @@ struct ChatRequest {
   nlohmann::ordered_json call_schema;
   // The field that the variable "reasoning_effort" comes from.
   std::string effort_field = "reasoning_effort";
+  bool continues = false;  // the answer continues the last message, which is the assistant's
   // Whether the answer begins with reasoning; unset: as the template has it.
   std::optional<bool> reasons;
 };

@@ -180,9 +180,11 @@ ChatRequest read_message_blocks(RequestFields& fields) {
   ContentReader reader(messages);
   for (std::size_t i = 0; i < given->size(); ++i)
     reader.read((*given)[i], fmt::format("messages[{}]", i));
-  if (messages.back()["role"] == "assistant")
-    fields.fail("messages",
-                "a last message of the user (answers that are begun are not continued)");
+  if (messages.back()["role"] == "assistant") {
+    if (messages.back().contains("tool_calls"))
+      fields.fail("messages", "a tool_result after the last tool_use");
+    request.continues = true;
+  }
   read_described_tools(fields, request);
   read_typed_choice(fields, request);
   read_thinking(fields, request);

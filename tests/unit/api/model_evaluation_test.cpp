@@ -34,7 +34,7 @@ class EvaluatedStories final : public EvaluatedModel {
   }
   std::int64_t computed_tokens() const override { return model_.counts().computed_tokens; }
   std::vector<std::string> generate(std::span<const std::vector<std::int32_t>> prompts,
-                                    const TextEnd& end) override {
+                                    const TextEnd& end, const AnswerDraws&) override {
     std::vector<std::string> texts;
     for (const auto& prompt : prompts) {
       std::vector<std::int32_t> ids;

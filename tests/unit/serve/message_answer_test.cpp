@@ -71,6 +71,30 @@ TEST_F(Messages, TakeBlocksOfAnswersBack) {
             "T1;user:q;assistant:af={\"x\": 1};tool:r;user:and;assistant:");
 }
 
+TEST_F(Messages, ContinueAnAnswerThatIsBegun) {
+  model_.engine_of_it.write = [](const std::string& prompt, std::uint64_t) { return prompt; };
+  begin();
+  const Json messages = {{{"role", "user"}, {"content", "q"}},
+                         {{"role", "assistant"}, {"content", "It is"}}};
+  EXPECT_EQ(answer({{"messages", messages}})["content"][0]["text"], "user:q;assistant:It is");
+  const auto chat = [&](const Json& more, int status = 200) {
+    Json body = {{"messages", messages}};
+    body.update(more);
+    return post("/v1/chat/completions", body, status);
+  };
+  EXPECT_EQ(chat({{"continue_final_message", true},
+                  {"add_generation_prompt", false}})["choices"][0]["message"]["content"],
+            "user:q;assistant:It is");
+  EXPECT_EQ(chat(Json::object())["choices"][0]["message"]["content"],
+            "user:q;assistant:It is;assistant:");
+  const auto field = [&](const Json& more) { return chat(more, 400)["error"]["param"]; };
+  EXPECT_EQ(field({{"continue_final_message", true}, {"add_generation_prompt", true}}),
+            "add_generation_prompt");
+  EXPECT_EQ(field({{"add_generation_prompt", false}}), "add_generation_prompt");
+  EXPECT_EQ(field({{"continue_final_message", true}, {"messages", Json::array({messages[0]})}}),
+            "continue_final_message");
+}
+
 TEST_F(Messages, CallTools) {
   write(
       "So:\n<tool_call>{\"name\": \"f\", \"arguments\": {\"x\": 1}}</tool_call>"
@@ -196,8 +220,9 @@ TEST_F(Messages, AreRefusedInTheFormOfTheirService) {
               HasSubstr("messages[0].role"));
   EXPECT_THAT(with("messages", {{{"role", "user"}, {"content", {{{"type", "image"}}}}}}),
               HasSubstr("messages[0].content[0].type: got \"image\", wanted text or tool_result"));
-  EXPECT_THAT(with("messages", {{{"role", "assistant"}, {"content", Json::array()}}}),
-              HasSubstr("a last message of the user"));
+  const Json call = {{"type", "tool_use"}, {"id", "1"}, {"name", "f"}, {"input", Json::object()}};
+  EXPECT_THAT(with("messages", {{{"role", "assistant"}, {"content", Json::array({call})}}}),
+              HasSubstr("a tool_result after the last tool_use"));
   EXPECT_THAT(with("tools", {{{"type", "bash_20250124"}, {"name", "bash"}}}),
               HasSubstr("tools[0].type"));
   EXPECT_THAT(with("tools", {{{"name", "f"}}}), HasSubstr("tools[0].input_schema"));

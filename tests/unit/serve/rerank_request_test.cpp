@@ -35,6 +35,7 @@ TEST_F(Rerank, OrdersDocumentsByTheirRewards) {
   EXPECT_FALSE(json["results"][0].contains("document"));
   EXPECT_EQ(json["model"], "scripted");
   EXPECT_EQ(json["usage"]["total_tokens"], 22 + 20 + 20 + 19);
+  EXPECT_EQ(post("/v2/rerank", body())["results"], json["results"]);
   const Json first = post("/rerank", body({{"top_n", 1}, {"return_documents", true}}))["results"];
   ASSERT_EQ(first.size(), 1U);
   EXPECT_EQ(first[0]["document"]["text"], "dddd");
