@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cmath>
 #include <initializer_list>
 #include <map>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -161,10 +163,141 @@ std::set<std::string> linears_of(const ModelConfig& config, const Names& target_
 
 }  // namespace
 
-double LoraOptions::scale() const {
-  const auto r = static_cast<double>(rank);
-  return alpha / (rank_stabilized ? std::sqrt(r) : r);
+double LoraOptions::scale(std::int64_t of_rank, double of_alpha) const {
+  const auto r = static_cast<double>(of_rank);
+  return of_alpha / (rank_stabilized ? std::sqrt(r) : r);
 }
+
+namespace {
+
+// An entry of --lora-rank-pattern or --lora-alpha-pattern: the adapters that it names, and its
+// number.
+template <typename Number>
+struct PatternEntry {
+  std::string text;
+  std::optional<std::int64_t> layer;  // unset: all
+  Names linears;                      // of a layer
+  Number value{};
+
+  bool names(std::int64_t of_layer, const std::string& linear) const {
+    return (!layer || *layer == of_layer) && std::ranges::count(linears, linear) > 0;
+  }
+};
+
+template <typename Number>
+std::optional<Number> whole_number(std::string_view text) {
+  Number value{};
+  const auto [stop, code] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (code != std::errc() || stop != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+template <typename Number>
+PatternEntry<Number> pattern_entry(const char* flag, const std::string& text,
+                                   const ModelConfig& config) {
+  const auto refuse = [&](const std::string& wanted) -> PatternEntry<Number> {
+    throw Error(Fault::kUsage, "{}: got {}, wanted {}", flag, text, wanted);
+  };
+  const std::size_t equal = text.find('=');
+  const std::string form = "MODULE=NUMBER, as in q_proj=8 or layers.3.q_proj=8";
+  if (equal == std::string::npos) return refuse(form);
+  PatternEntry<Number> entry{.text = text};
+  std::string_view name = std::string_view(text).substr(0, equal);
+  constexpr std::string_view kLayers = "layers.";
+  if (name.starts_with(kLayers)) {
+    name.remove_prefix(kLayers.size());
+    entry.layer = whole_number<std::int64_t>(name.substr(0, name.find('.')));
+    if (!entry.layer || name.find('.') == std::string_view::npos) return refuse(form);
+    name.remove_prefix(name.find('.') + 1);
+  }
+  const std::map<std::string, Names> targets = targets_of(config);
+  const auto found = targets.find(std::string(name));
+  if (found == targets.end())
+    return refuse(fmt::format("some of {} before the \"=\"", fmt::join(names_of(targets), ", ")));
+  entry.linears = found->second;
+  const std::optional<Number> value =
+      whole_number<Number>(std::string_view(text).substr(equal + 1));
+  if (!value) return refuse(form);
+  entry.value = *value;
+  return entry;
+}
+
+template <typename Number>
+std::vector<PatternEntry<Number>> pattern_of(const char* flag, const Names& texts,
+                                             const ModelConfig& config) {
+  std::vector<PatternEntry<Number>> entries;
+  for (const std::string& text : texts)
+    entries.push_back(pattern_entry<Number>(flag, text, config));
+  return entries;
+}
+
+// The number of the first entry that names the adapter; else the usual one.
+template <typename Number>
+Number number_of(const std::vector<PatternEntry<Number>>& entries, std::int64_t layer,
+                 const std::string& linear, Number usual) {
+  const auto found = std::ranges::find_if(
+      entries, [&](const PatternEntry<Number>& one) { return one.names(layer, linear); });
+  return found == entries.end() ? usual : found->value;
+}
+
+// Refuses an entry that names no adapter: it would be ignored.
+template <typename Number>
+void check_names(const char* flag, const std::vector<PatternEntry<Number>>& entries,
+                 const std::set<std::int64_t>& layers, const std::set<std::string>& linears) {
+  for (const PatternEntry<Number>& entry : entries) {
+    const bool names = std::ranges::any_of(layers, [&](std::int64_t layer) {
+      return std::ranges::any_of(
+          linears, [&](const std::string& linear) { return entry.names(layer, linear); });
+    });
+    if (names) continue;
+    throw Error(Fault::kUsage,
+                "{}: got {}, which names no adapter of this run; --lora-target-modules and "
+                "--lora-layers-to-transform say which there are",
+                flag, entry.text);
+  }
+}
+
+void check_rank(const char* flag, std::int64_t rank) {
+  constexpr std::int64_t kMostRank = 1 << 20;
+  if (rank < 1 || rank > kMostRank)
+    throw Error(Fault::kUsage, "{}: got {}, wanted 1 to {}", flag, rank, kMostRank);
+}
+
+// The layers whose linears have adapters.
+std::set<std::int64_t> layers_of(const LoraOptions& options, const ModelConfig& config) {
+  std::set<std::int64_t> layers(options.layers.begin(), options.layers.end());
+  for (const std::int64_t layer : layers)
+    check_range("--lora-layers-to-transform", layer, 0, config.layers - 1);
+  for (std::int64_t layer = 0; options.layers.empty() && layer < config.layers; ++layer)
+    layers.insert(layer);
+  return layers;
+}
+
+std::map<std::string, AdapterShape> shapes_of(const LoraOptions& options,
+                                              const ModelConfig& config) {
+  constexpr const char* kRanks = "--lora-rank-pattern";
+  constexpr const char* kAlphas = "--lora-alpha-pattern";
+  const std::set<std::string> linears = linears_of(config, options.target_modules);
+  const std::set<std::int64_t> layers = layers_of(options, config);
+  const auto ranks = pattern_of<std::int64_t>(kRanks, options.rank_pattern, config);
+  const auto alphas = pattern_of<double>(kAlphas, options.alpha_pattern, config);
+  check_names(kRanks, ranks, layers, linears);
+  check_names(kAlphas, alphas, layers, linears);
+  for (const auto& entry : ranks) check_rank(kRanks, entry.value);
+  for (const auto& entry : alphas) check_positive(kAlphas, entry.value);
+  std::map<std::string, AdapterShape> shapes;
+  for (const std::int64_t layer : layers) {
+    for (const std::string& linear : linears) {
+      const std::int64_t rank = number_of(ranks, layer, linear, options.rank);
+      const double alpha = number_of(alphas, layer, linear, options.alpha);
+      shapes[fmt::format("layers.{}.{}", layer, linear)] = {
+          .rank = rank, .scale = options.scale(rank, alpha), .magnitude = options.use_dora};
+    }
+  }
+  return shapes;
+}
+
+}  // namespace
 
 Adapters LoraOptions::resolve(const ModelConfig& config) const {
   Adapters adapters;
@@ -178,9 +311,7 @@ Adapters LoraOptions::resolve(const ModelConfig& config) const {
                 "--lora-modules-to-save: needs --lora-target-modules, which is not given; give "
                 "both");
   }
-  constexpr std::int64_t kMostRank = 1 << 20;
-  if (rank < 1 || rank > kMostRank)
-    throw Error(Fault::kUsage, "--lora-r: got {}, wanted 1 to {}", rank, kMostRank);
+  check_rank("--lora-r", rank);
   check_positive("--lora-alpha", alpha);
   if (!(dropout >= 0 && dropout < 1))
     throw Error(Fault::kUsage, "--lora-dropout: got {}, wanted 0 or more and less than 1", dropout);
@@ -190,12 +321,7 @@ Adapters LoraOptions::resolve(const ModelConfig& config) const {
                 "folder can have",
                 adapter_name);
   }
-  const std::set<std::string> linears = linears_of(config, target_modules);
-  for (std::int64_t layer = 0; layer < config.layers; ++layer) {
-    for (const std::string& linear : linears)
-      adapters.shapes[fmt::format("layers.{}.{}", layer, linear)] = {
-          .rank = rank, .scale = scale(), .magnitude = use_dora};
-  }
+  adapters.shapes = shapes_of(*this, config);
   adapters.dropout = dropout;
   for (const std::string& module : modules_to_save) {
     for (const std::string& tensor : tensors_of_module(config, module))

@@ -45,6 +45,9 @@ struct LoraOptions {
   double dropout = 0;
   bool rank_stabilized = false;
   bool use_dora = false;
+  std::vector<std::string> rank_pattern;   // MODULE=R
+  std::vector<std::string> alpha_pattern;  // MODULE=ALPHA
+  std::vector<std::int64_t> layers;        // empty: all
   std::vector<std::string> modules_to_save;
   std::string adapter_name = "default";
   bool quantized_base = false;
@@ -59,6 +62,19 @@ struct LoraOptions {
       target_modules);
     v(Option{"lora-r", "rank of an adapter", same}, rank);
     v(Option{"lora-alpha", "an adapter's product is multiplied by this / rank", same}, alpha);
+    v(Option{"lora-rank-pattern",
+             "other ranks of some adapters, as in q_proj=8 layers.3.down_proj=32; the first that "
+             "names an adapter counts",
+             {.resume = Resume::kMustMatch, .placeholder = "MODULE=R"}},
+      rank_pattern);
+    v(Option{"lora-alpha-pattern",
+             "the same of --lora-alpha",
+             {.resume = Resume::kMustMatch, .placeholder = "MODULE=ALPHA"}},
+      alpha_pattern);
+    v(Option{"lora-layers-to-transform",
+             "layers whose linears get adapters, from 0 (default: all)",
+             {.resume = Resume::kMustMatch, .placeholder = "N"}},
+      layers);
     v(Option{"lora-dropout", "dropout rate of the input of an adapter", same}, dropout);
     v(Option{"lora-use-rslora",
              "divide --lora-alpha by the square root of the rank instead",
@@ -85,7 +101,8 @@ struct LoraOptions {
 
   // Whether the run trains adapters.
   bool given() const { return !target_modules.empty(); }
-  double scale() const;
+  // Of an adapter of this rank and alpha.
+  double scale(std::int64_t of_rank, double of_alpha) const;
   // The adapters of this model; none if no target is given. Throws Error(kUsage) that names the
   // flag: a rank below 1, a target or a module that the model does not have, with a list of those
   // that it has.

@@ -140,7 +140,10 @@ struct RolloutOptions {
              "its probability when it was written; with several updates of a batch",
              same},
       epsilon);
-    v(Option{"grpo-epsilon-high", "the same for likelier tokens alone (default: --grpo-epsilon)",
+    v(Option{"grpo-epsilon-high",
+             "the same for likelier tokens alone (default: --grpo-epsilon); of --grpo-loss-type "
+             "cispo the "
+             "bound of weights",
              shown("X")},
       epsilon_high);
     v(Option{"importance-sampling-level",

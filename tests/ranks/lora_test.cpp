@@ -203,6 +203,21 @@ TEST_P(Lora, MayTrainNormsAndEmbeddingsToo) {
   compare(model, adapters(model, {"linear_qkv", "linear_fc1"}, {"word_embeddings", "norms"}), some);
 }
 
+// Adapters of one linear have other ranks, and some layers none.
+TEST_P(Lora, MayHaveSeveralRanksAndLayersWithoutAdapters) {
+  const ModelConfig model = small(GetParam());
+  LoraOptions options;
+  options.target_modules = {"q_proj", "v_proj", "linear_fc1", "down_proj"};
+  options.rank = 4;
+  options.layers = {0, 2};
+  options.rank_pattern = {"v_proj=2", "layers.2.down_proj=6"};
+  options.alpha_pattern = {"q_proj=5"};
+  std::vector<RunLayout> some;
+  const std::vector<RunLayout> all = half(model.gated ? 1 : 0);
+  for (std::size_t i = 0; i < all.size(); i += 2) some.push_back(all[i]);
+  compare(model, options.resolve(model), some);
+}
+
 // The lengths of the rows of a split weight are sums over the ranks.
 TEST_P(Lora, MayHaveMagnitudes) {
   const ModelConfig model = small(GetParam());

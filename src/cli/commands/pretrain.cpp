@@ -70,8 +70,10 @@ RunToResume read_stored_options(const std::vector<std::string>& positional, Opti
 // with all options of a run gives the targets too, as an empty list.
 void check_adapter_flags(const OptionSet& set) {
   if (set.given("lora-target-modules")) return;
-  for (const char* flag : {"lora-r", "lora-alpha", "lora-dropout", "lora-use-rslora",
-                           "lora-adapter-name", "use-dora", "lora-modules-to-save"}) {
+  for (const char* flag :
+       {"lora-r", "lora-rank-pattern", "lora-alpha-pattern", "lora-layers-to-transform",
+        "lora-alpha", "lora-dropout", "lora-use-rslora", "lora-adapter-name", "use-dora",
+        "lora-modules-to-save"}) {
     if (!set.given(flag)) continue;
     throw Error(Fault::kUsage,
                 "--{}: needs --lora-target-modules, which is not given; add all-linear or names of "

@@ -194,6 +194,22 @@ if(NOT peft_logits STREQUAL run_logits)
 endif()
 expect(RUN ${tune} ${lora} --lora-load ${WORK}/peft --save ${WORK}/further CODE 0 ERR "a new run from the adapters of [^ ]*/peft")
 expect(RUN convert --load ${WORK}/run --save ${WORK}/merged CODE 0 OUT "hf from hf: " "verified: ")
+
+# Adapters of several ranks, in some layers: PEFT reads them, and another run continues them.
+set(several --lora-target-modules q_proj v_proj down_proj --lora-r 4 --lora-alpha 8 --lora-layers-to-transform 1 3
+  --lora-rank-pattern v_proj=2 layers.3.down_proj=6 --lora-alpha-pattern q_proj=5)
+expect(RUN ${tune} ${several} --save ${WORK}/several CODE 0 ERR "saved ")
+file(READ ${WORK}/several/iter_0000004/adapter/adapter_config.json config)
+string(JSON value GET "${config}" rank_pattern model.layers.3.mlp.down_proj)
+string(JSON alpha GET "${config}" alpha_pattern model.layers.1.self_attn.q_proj)
+if(NOT value EQUAL 6 OR NOT alpha EQUAL 5 OR config MATCHES "layers.0")
+  message(FATAL_ERROR "ranks and alphas in ${config}")
+endif()
+expect(RUN ${tune} ${several} --lora-load ${WORK}/several/iter_0000004/adapter --save ${WORK}/several-further CODE 0
+  ERR "a new run from the adapters of [^ ]*/adapter")
+expect(RUN ${tune} ${several} --lora-rank-pattern v_proj=3 --lora-load ${WORK}/several/iter_0000004/adapter --save ${WORK}/none CODE 2
+  ERR "change ")
+expect(RUN ${tune} ${several} --lora-rank-pattern k_proj=3 --save ${WORK}/none CODE 2 ERR "--lora-rank-pattern: got k_proj=3, which names no adapter")
 expect(RUN score --load ${WORK}/merged --ids-file ${WORK}/ids.json CODE 0)
 
 # As a file of llama.cpp and back.
@@ -240,7 +256,7 @@ expect(RUN ${tune} ${lora} --lora-load ${WORK}/dora-peft --save ${WORK}/none COD
   ERR "one of rank 4 and scale 2 with DoRA, this run has one of rank 4 and scale 2; change .*--use-dora")
 # Flags of adapters without adapters would be ignored, also those with their default value.
 foreach(flag "--use-dora" "--lora-r;16" "--lora-alpha;8" "--lora-dropout;0.1" "--use-rslora" "--lora-modules-to-save;norms"
-        "--lora-adapter-name;mine")
+        "--lora-adapter-name;mine" "--lora-rank-pattern;q_proj=2" "--lora-layers-to-transform;0")
   list(GET flag 0 name)
   string(REPLACE "--use-rslora" "--lora-use-rslora" name ${name})
   expect(RUN ${tune} ${flag} --save ${WORK}/none CODE 2 ERR "${name}: needs --lora-target-modules, which is not given; ")

@@ -85,6 +85,39 @@ TEST(LoraOptions, GiveEveryLayerTheRankAndTheScale) {
   EXPECT_TRUE(options.resolve(model).shapes.begin()->second.magnitude);
 }
 
+TEST(LoraOptions, GiveSomeAdaptersOtherRanksAndScales) {
+  LoraOptions options;
+  options.target_modules = {"q_proj", "down_proj"};
+  options.rank = 8;
+  options.alpha = 16;
+  options.layers = {1, 3};
+  options.rank_pattern = {"layers.3.q_proj=2", "q_proj=4"};
+  options.alpha_pattern = {"linear_fc2=2.5"};
+  const std::map<std::string, AdapterShape> wanted = {{"layers.1.attention.query", {4, 4}},
+                                                      {"layers.1.mlp.down", {8, 2.5 / 8}},
+                                                      {"layers.3.attention.query", {2, 8}},
+                                                      {"layers.3.mlp.down", {8, 2.5 / 8}}};
+  EXPECT_EQ(options.resolve(preset("llama-tiny")).shapes, wanted);
+  const auto message = [&](auto&& edit) {
+    LoraOptions other = options;
+    edit(other);
+    return message_of(Fault::kUsage, [&] { other.resolve(preset("llama-tiny")); });
+  };
+  using Options = LoraOptions;
+  for (const char* text : {"q_proj", "q_proj=", "q_proj=x", "layers.q_proj=4", "layers.1=4"}) {
+    EXPECT_THAT(message([&](Options& o) { o.rank_pattern = {text}; }),
+                HasSubstr(fmt::format("--lora-rank-pattern: got {}, wanted ", text)));
+  }
+  EXPECT_THAT(message([](Options& o) { o.rank_pattern = {"q_proj=0"}; }),
+              HasSubstr("--lora-rank-pattern: got 0, wanted 1 to"));
+  EXPECT_THAT(message([](Options& o) { o.rank_pattern = {"layers.0.q_proj=4"}; }),
+              HasSubstr("got layers.0.q_proj=4, which names no adapter of this run"));
+  EXPECT_THAT(message([](Options& o) { o.alpha_pattern = {"v_proj=4"}; }),
+              HasSubstr("got v_proj=4, which names no adapter of this run"));
+  EXPECT_THAT(message([](Options& o) { o.layers = {4}; }),
+              HasSubstr("--lora-layers-to-transform: got 4, wanted 0 to 3"));
+}
+
 TEST(LoraOptions, NameTheTensorsThatAreTrainedInFull) {
   LoraOptions options;
   options.target_modules = {"q_proj"};
