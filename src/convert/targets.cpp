@@ -275,6 +275,7 @@ void check_checkpoint(const OpenedModel& from, const ConvertOptions& options) {
 
 // What Megatron's arguments have no words for; "" where they say the whole model.
 std::string beyond_arguments(const OpenedModel& from) {
+  if (from.model.experts && from.model.biases) return "biases of experts";
   try {
     return model_difference(from.model, model_in_megatron(from.model));
   } catch (const Error& error) {

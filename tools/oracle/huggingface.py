@@ -232,7 +232,7 @@ MORE = {
                                              first_k_dense_replace=0, norm_topk_prob=False),
     "deepseek-v2-50257": lambda: deepseek_v2(vocabulary=50257, q_lora_rank=14, first_k_dense_replace=0),
     "gpt-oss-50257": lambda: gpt_oss(vocabulary=50257, attention_bias=False, rope_parameters=None, num_hidden_layers=2),
-    "gpt-oss-whole": lambda: gpt_oss(sliding_window=None, layer_types=["full_attention"] * 3, num_experts_per_tok=1),
+    "gpt-oss-whole": lambda: gpt_oss(layer_types=["full_attention"] * 3, num_experts_per_tok=1),
     "phi-50257": lambda: llama_like("Phi", vocabulary=50257, num_key_value_heads=4),
     "gptj-50257": lambda: (transformers.GPTJConfig(n_layer=1, n_embd=32, n_head=4, vocab_size=50257, n_positions=128, rotary_dim=8),
                            transformers.GPTJForCausalLM),

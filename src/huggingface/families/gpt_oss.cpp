@@ -11,6 +11,7 @@ namespace piton {
 namespace {
 
 constexpr double kAlpha = 1.702;  // of the fast GELU
+constexpr std::int64_t kWindow = 128;
 
 ModelConfig gpt_oss_model(const HfConfig& config) {
   ModelConfig model =
@@ -30,7 +31,11 @@ ModelConfig gpt_oss_model(const HfConfig& config) {
   if (!(model.gate_rule.bound > 0)) config.refuse("swiglu_limit", "a number above 0");
   model.qkv_biases = model.output_bias = config.flag("attention_bias", true);
   model.experts = hf_experts(config, {.experts = 128, .choices = 4});
-  set_window_layers(config, model, {.window = 128, .full_every = 2});
+  set_window_layers(config, model, {.window = kWindow, .full_every = 2});
+  if (model.full_attention_every == 1) {  // no layer has it
+    model.window_before.reset();
+    model.full_attention_every = 0;
+  }
   return model;
 }
 
@@ -41,7 +46,8 @@ nlohmann::ordered_json gpt_oss_keys(const ModelConfig& model) {
   keys["swiglu_alpha"] = kAlpha;
   keys["swiglu_limit"] = model.gate_rule.bound;
   keys["attention_bias"] = model.output_bias;
-  keys["sliding_window"] = window_key(model);
+  // Transformers wants one, though no layer may have it.
+  keys["sliding_window"] = model.window_before ? *model.window_before + 1 : kWindow;
   keys["layer_types"] = window_layer_types(model);
   if (!model.experts) return keys;
   keys["num_local_experts"] = model.experts->experts;
