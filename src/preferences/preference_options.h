@@ -10,7 +10,17 @@
 
 namespace piton {
 
-enum class TrainingStage : std::uint8_t { kSft, kDpo, kIpo, kOrpo, kSimpo, kKto, kRm, kGrpo };
+enum class TrainingStage : std::uint8_t {
+  kSft,
+  kDpo,
+  kIpo,
+  kOrpo,
+  kSimpo,
+  kKto,
+  kRm,
+  kGrpo,
+  kClassify
+};
 enum class PairLossKind : std::uint8_t { kSigmoid, kHinge, kIpo };
 
 struct PreferenceOptions {
@@ -43,7 +53,8 @@ struct PreferenceOptions {
             "what is learned: the labels (sft), or preferences: pairs of answers by dpo, ipo, orpo "
             "or simpo, or answers that are judged alone by kto; or a reward model from pairs (rm); "
             "or "
-            "what earns rewards (grpo, options of Reinforcement)",
+            "what earns rewards (grpo, options of Reinforcement); or the label of a whole text "
+            "(classify)",
             {.aliases = {"preference"}, .resume = Resume::kMustMatch}},
         Choice(stage, {{"sft", TrainingStage::kSft},
                        {"dpo", TrainingStage::kDpo},
@@ -52,7 +63,8 @@ struct PreferenceOptions {
                        {"simpo", TrainingStage::kSimpo},
                        {"kto", TrainingStage::kKto},
                        {"rm", TrainingStage::kRm},
-                       {"grpo", TrainingStage::kGrpo}}));
+                       {"grpo", TrainingStage::kGrpo},
+                       {"classify", TrainingStage::kClassify}}));
     v(Option{"beta",
              "beta of the loss of --stage: the same as --dpo-beta, --simpo-beta, --orpo-beta, "
              "--kto-beta or --grpo-beta"},
@@ -102,7 +114,10 @@ struct PreferenceOptions {
   }
 
   bool by_rewards() const { return stage == TrainingStage::kGrpo; }
-  bool by_preferences() const { return stage != TrainingStage::kSft && !by_rewards(); }
+  bool classifies() const { return stage == TrainingStage::kClassify; }
+  bool by_preferences() const {
+    return stage != TrainingStage::kSft && !by_rewards() && !classifies();
+  }
   bool by_pairs() const { return by_preferences() && stage != TrainingStage::kKto; }
   // Whether the loss compares with a model that is not trained.
   bool has_reference() const;

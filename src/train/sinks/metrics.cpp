@@ -81,7 +81,10 @@ constexpr std::array kFigures = {"rewards_chosen",
                                  "completion_length",
                                  "completions_truncated",
                                  "groups_without_spread",
-                                 "generation_ms"};
+                                 "generation_ms",
+                                 "accuracy",
+                                 "macro_f1",
+                                 "matthews"};
 
 void read_figures(const Json& object, StepMetrics& step) {
   for (const std::string name : kFigures) {
