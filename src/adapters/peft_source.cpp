@@ -12,9 +12,9 @@
 #include "base/files/regular_file.h"
 #include "base/listed.h"
 #include "checkpoint/safetensors.h"
+#include "huggingface/label_head.h"
 #include "huggingface/places.h"
 #include "huggingface/read_place.h"
-#include "huggingface/reward_head.h"
 
 namespace piton {
 namespace {
@@ -134,9 +134,17 @@ std::optional<std::string> peft_module_of(const std::string& tensor) {
   return module_of_magnitude(name);
 }
 
-bool is_reward_adapter(const fs::path& folder) {
-  return HfConfig(read_peft_config(folder), (folder / kPeftConfigName).string())
-             .word("task_type", "") == kPeftRewardTask;
+std::int64_t labels_of_adapter(const fs::path& folder) {
+  const HfConfig config(read_peft_config(folder), (folder / kPeftConfigName).string());
+  if (config.word("task_type", "") != kPeftLabelTask) return 0;
+  const HfTensorFiles files(folder, peft_weights_name(folder));
+  for (const auto& [name, tensor] : files.tensors()) {
+    if (without_wrapper(without_peft_prefix(name)) == kHfLabelRows && tensor.shape.size() == 2)
+      return tensor.shape[0];
+  }
+  throw Error(Fault::kData,
+              "{}: is of task_type {}, and the weights have no {}; is the copy complete?",
+              config.where(), kPeftLabelTask, kHfLabelRows);
 }
 
 std::string linear_name(const std::vector<std::string>& canonical) {

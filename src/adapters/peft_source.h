@@ -37,7 +37,8 @@ namespace piton {
 inline constexpr const char* kPeftConfigName = "adapter_config.json";
 inline constexpr const char* kPeftWeightsName = "adapter_model.safetensors";
 inline constexpr const char* kPeftPickledName = "adapter_model.bin";
-inline constexpr const char* kPeftRewardTask = "SEQ_CLS";  // task_type of a reward model's
+inline constexpr const char* kPeftLabelTask =
+    "SEQ_CLS";  // task_type of classifiers, of rewards too
 inline constexpr std::string_view kPeftPrefix = "base_model.model.";  // of names of modules
 
 // True if the folder has an adapter_config.json.
@@ -57,9 +58,9 @@ std::string without_peft_prefix(const std::string& name);
 // tensor of the model.
 std::optional<std::string> peft_module_of(const std::string& tensor);
 
-// Whether the adapter in the folder is one of a reward model (model/reward_head.h). Throws
-// Error(kData) for a configuration that cannot be read.
-bool is_reward_adapter(const std::filesystem::path& folder);
+// Of an adapter of a classifier or of a reward model (model/label_head.h), how many labels it has;
+// else 0. Throws Error(kData) for a configuration that cannot be read.
+std::int64_t labels_of_adapter(const std::filesystem::path& folder);
 
 class PeftSource final : public TensorSource {
  public:

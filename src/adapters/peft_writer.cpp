@@ -15,8 +15,8 @@
 #include "base/files/files.h"
 #include "base/json.h"
 #include "checkpoint/safetensors.h"
+#include "huggingface/label_head.h"
 #include "huggingface/places.h"
-#include "huggingface/reward_head.h"
 
 namespace piton {
 namespace {
@@ -318,7 +318,7 @@ Json config_of(const PeftWritten& written, const Modules& modules,
           {"rank_pattern", rank_pattern},
           {"revision", nullptr},
           {"target_modules", targets_of(modules)},
-          {"task_type", written.model.reward_head ? kPeftRewardTask : "CAUSAL_LM"},
+          {"task_type", written.model.labels > 0 ? kPeftLabelTask : "CAUSAL_LM"},
           {"use_dora", modules.adapted[0].has_magnitudes()},
           {"use_rslora", written.rank_stabilized}};
 }

@@ -1,9 +1,8 @@
 #include "api/encoder.h"
 
 #include <algorithm>
-#include <functional>
-#include <numeric>
 
+#include "api/text_batches.h"
 #include "checkpoint/load_values.h"
 #include "checkpoint/read_newest.h"
 #include "model_files/model_tokenizer.h"
@@ -13,36 +12,8 @@
 namespace piton {
 namespace {
 
-constexpr std::int64_t kMostRows = 4096;  // tokens that are computed together, with padding
-
-// Tokens of padding that a batch may have: to read the weights for another batch takes about as
-// long.
-constexpr std::int64_t kMostPadding = 64;
-
-// Texts that are computed together, the longest first: their numbers, and the tokens of each row.
-struct Batch {
-  std::span<const std::size_t> numbers;
-  std::int64_t length = 0;
-};
-
-// The first texts of `order`, which is by falling length. `most`: tokens of a text, at most.
-Batch next_batch(std::span<const std::vector<std::int32_t>> texts,
-                 std::span<const std::size_t> order, std::int64_t most) {
-  const auto length_of = [&](std::size_t number) {
-    return std::min(std::ssize(texts[number]), most);
-  };
-  const std::int64_t longest = length_of(order.front());
-  std::int64_t padding = 0;
-  std::size_t count = 1;
-  for (; count < order.size(); ++count) {
-    padding += longest - length_of(order[count]);
-    if (padding > kMostPadding || static_cast<std::int64_t>(count + 1) * longest > kMostRows) break;
-  }
-  return {order.first(count), longest};
-}
-
 // The ids of a batch, filled up to the longest text.
-MicroBatch micro_batch_of(std::span<const std::vector<std::int32_t>> texts, const Batch& of) {
+MicroBatch micro_batch_of(std::span<const std::vector<std::int32_t>> texts, const TextBatch& of) {
   MicroBatch batch{.samples = std::ssize(of.numbers), .sequence = of.length};
   bool has_padding = false;
   for (const std::size_t number : of.numbers) {
@@ -191,23 +162,20 @@ Tensor Encoder::embed(std::span<const std::vector<std::int32_t>> texts, Pooling 
     }
   }
   const Tensor vectors = host_tensor(DType::kF32, {std::ssize(texts), config().hidden});
-  std::vector<std::size_t> order(texts.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::ranges::stable_sort(order, std::ranges::greater(),
-                           [&](std::size_t number) { return texts[number].size(); });
-  for (std::span<const std::size_t> left = order; !left.empty();) {
-    const Batch batch = next_batch(texts, left, most);
+  std::vector<std::int64_t> lengths;
+  for (const std::vector<std::int32_t>& ids : texts)
+    lengths.push_back(std::min<std::int64_t>(std::ssize(ids), most));
+  for_each_text_batch(lengths, [&](const TextBatch& batch) {
     const std::vector<float> hidden = state_->hidden(micro_batch_of(texts, batch), pooled);
     for (std::size_t i = 0; i < batch.numbers.size(); ++i) {
       const std::size_t number = batch.numbers[i];
-      const std::int64_t tokens = pooled ? 1 : std::min(std::ssize(texts[number]), most);
+      const std::int64_t tokens = pooled ? 1 : lengths[number];
       const std::int64_t rows = pooled ? 1 : batch.length;  // of each text
       pool(hidden.data() + static_cast<std::int64_t>(i) * rows * config().hidden, tokens, pooling,
            {vectors.data<float>() + static_cast<std::int64_t>(number) * config().hidden,
             static_cast<std::size_t>(config().hidden)});
     }
-    left = left.subspan(batch.numbers.size());
-  }
+  });
   return vectors;
 }
 

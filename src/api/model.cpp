@@ -12,7 +12,7 @@
 #include "generate/decoded_text.h"
 #include "generate/source_texts.h"
 #include "huggingface/files/quantized_matrix.h"
-#include "model/reward_head.h"
+#include "model/label_head.h"
 #include "model_files/generation_ends.h"
 #include "model_files/opened_adapter.h"
 #include "model_files/opened_model.h"
@@ -189,7 +189,7 @@ std::unique_ptr<Model> Model::load(const Machine& machine, const std::filesystem
   }
   state.place = path;
   OpenedModel opened = open_model({.path = paths.base, .ranks = state.everyone.get()});
-  if (opened.model.encoder) {
+  if (opened.model.encoder && opened.model.labels == 0) {
     throw Error(Fault::kData,
                 "{}: is an encoder ({}), which predicts masked words and continues no text; wanted "
                 "a decoder",
@@ -270,16 +270,18 @@ const SpecialTokensRule& Model::special_tokens() const { return state_->special_
 
 const std::vector<std::int32_t>& Model::ends() const { return state_->ends; }
 
-void Model::refuse_reward_model() const {
-  if (!config().reward_head) return;
+void Model::refuse_classifier() const {
+  if (config().labels == 0) return;
   throw Error(Fault::kUsage,
-              "--load: the model gives rewards, it has no probabilities of tokens and continues no "
-              "text; piton score --reward reads it");
+              "--load: the model gives {}, it has no probabilities of tokens and continues no "
+              "text; piton {} reads it",
+              config().gives_rewards() ? "rewards" : "labels of texts",
+              config().gives_rewards() ? "score --reward" : "classify");
 }
 
 std::unique_ptr<DecodingEngine> Model::make_engine(const DecodingLimits& limits) const {
   state_->check_is_decoder();
-  refuse_reward_model();
+  refuse_classifier();
   return make_batched_engine(*state_->inference, limits, state_->drafter);
 }
 
@@ -349,7 +351,7 @@ std::vector<std::vector<GeneratedToken>> Model::generate_of_sources(
 std::vector<Beam> Model::beams(std::span<const std::int32_t> prompt, std::int64_t max_new_tokens,
                                const BeamOptions& options,
                                const std::function<bool(std::span<const LikelyToken>)>& ends) {
-  refuse_reward_model();
+  refuse_classifier();
   const std::vector<std::int32_t> start{state_->start};
   BeamPrompt read{.ids = prompt, .source = {}};
   if (config().encoder_decoder) {
@@ -376,9 +378,10 @@ std::vector<float> Model::embedding(std::span<const std::int32_t> ids, Embedding
 }
 
 std::vector<double> Model::rewards(std::span<const std::vector<std::int32_t>> sequences) {
-  if (!config().reward_head) {
+  if (!config().gives_rewards()) {
     throw Error(Fault::kUsage,
-                "--reward: the model predicts tokens, wanted a reward model, as --stage rm makes");
+                "--reward: the model predicts {}, wanted a reward model, as --stage rm makes",
+                config().labels > 0 ? "labels" : "tokens");
   }
   std::vector<double> rewards;
   for (const std::vector<std::int32_t>& ids : sequences) {
@@ -400,8 +403,19 @@ std::vector<double> Model::rewards(std::span<const std::vector<std::int32_t>> se
   return rewards;
 }
 
+std::vector<std::vector<float>> Model::label_logits(std::span<const TextToLabel> texts) {
+  if (config().labels < 2) {
+    throw Error(Fault::kUsage,
+                "classify: the model {}, wanted a classifier of texts, as --stage classify makes",
+                config().labels == 1 ? "gives a number, which piton score --reward prints"
+                                     : "predicts tokens");
+  }
+  for (const TextToLabel& text : texts) check_read(text.ids);
+  return piton::label_logits(*state_->session, *state_->inference, texts);
+}
+
 Tensor Model::logits(std::span<const std::int32_t> ids) {
-  refuse_reward_model();
+  refuse_classifier();
   check_read(ids);
   Inference& inference = *state_->inference;
   const std::vector<float> whole = inference.whole_vocabulary(inference.logits(ids, 1));
@@ -434,7 +448,7 @@ std::vector<ContinuationScore> Model::score_continuations(
 std::map<std::string, Tensor> Model::gradients(
     const std::vector<std::vector<std::int32_t>>& sequences) {
   state_->check_is_decoder();
-  refuse_reward_model();
+  refuse_classifier();
   if (state_->machine.world.size() != 1) {
     throw Error(Fault::kUsage, "score: gradients are written by one process, and {} were started",
                 state_->machine.world.size());

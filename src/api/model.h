@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "api/label_logits.h"
 #include "generate/batched_engine.h"
 #include "generate/beam_search.h"
 #include "generate/continuations.h"
@@ -109,9 +110,13 @@ class Model {
   Score score(std::span<const std::int32_t> ids);
   // How likely continuations of texts are; see generate/continuations.h. Throws as scores().
   std::vector<ContinuationScore> score_continuations(std::span<const ContinuationRequest> requests);
-  // The reward of each of several texts, as a reward model has it (model/reward_head.h). Throws
+  // The reward of each of several texts, as a reward model has it (model/label_head.h). Throws
   // Error(kUsage) for a model that is none, and as scores().
   std::vector<double> rewards(std::span<const std::vector<std::int32_t>> sequences);
+  // The logits of each label of each of several texts, as a classifier has them. Throws
+  // Error(kUsage) for a model that is none, and for a text that is empty, too long, or has an id
+  // outside of the vocabulary.
+  std::vector<std::vector<float>> label_logits(std::span<const TextToLabel> texts);
   // One vector for a text; see Inference::embedding(). Throws as scores().
   std::vector<float> embedding(std::span<const std::int32_t> ids, EmbeddingPooling pooling,
                                std::optional<std::int64_t> adapter = {});
@@ -128,7 +133,7 @@ class Model {
   std::vector<std::vector<GeneratedToken>> generate_of_sources(
       const PromptBatch& batch, const SamplingOptions& options,
       const std::function<bool(std::size_t prompt, const GeneratedToken&)>& each);
-  void refuse_reward_model() const;
+  void refuse_classifier() const;
   void check_read(std::span<const std::int32_t> ids) const;
   struct State;
   std::unique_ptr<State> state_;

@@ -8,6 +8,7 @@ int run_bench_parallel(Invocation& invocation);
 int run_bench_tokenizer(Invocation& invocation);
 int run_bench_preprocess(Invocation& invocation);
 int run_chat(Invocation& invocation);
+int run_classify(Invocation& invocation);
 int run_convert(Invocation& invocation);
 int run_doctor(Invocation& invocation);
 int run_embed(Invocation& invocation);
@@ -107,6 +108,10 @@ constexpr Command kCommands[] = {
      "--load run book.txt\n"
      "--load run --json-keys text valid.jsonl",
      "load json-keys ids-file json", run_score},
+    {"classify", "--load DIR FILE", "gives each text of a file its label, by a classifier",
+     "--load run lines.txt\n"
+     "--load run --metrics test.jsonl",
+     "load lora-load map-keys metrics seq-length tokenizer-name-or-path", run_classify},
     {"embed", "--load DIR --output F.safetensors FILE",
      "turns each line of a file into a vector, by an encoder",
      "--load bert --output vectors.safetensors lines.txt\n"

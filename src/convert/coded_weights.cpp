@@ -8,7 +8,7 @@
 #include "base/files/files.h"
 #include "huggingface/config_keys.h"
 #include "huggingface/files/quantized_matrix.h"
-#include "huggingface/reward_head.h"
+#include "huggingface/label_head.h"
 #include "nn/expert_mlp.h"
 
 namespace piton {

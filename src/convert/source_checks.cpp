@@ -125,11 +125,11 @@ void check_source(const ConvertOptions& options, const OpenedModel& from) {
   const bool to_peft = options.save_model_type == "peft";
   const bool other = options.save_model_type == "mg" || options.save_model_type == "gguf" ||
                      options.save_model_type == "gguf-lora" || options.save.ends_with(".gguf");
-  if (from.model.reward_head && other && !to_peft) {
+  if (from.model.labels > 0 && other && !to_peft) {
     throw Error(Fault::kUsage,
-                "--load: {} is a reward model, which only folders of Hugging Face (--to hf), PEFT "
+                "--load: {} is a {}, which only folders of Hugging Face (--to hf), PEFT "
                 "(--to peft) and Piton hold",
-                options.load);
+                options.load, from.model.gives_rewards() ? "reward model" : "classifier of texts");
   }
   check_model(options, from);
   check_size(options, from.model);

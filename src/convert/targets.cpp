@@ -156,6 +156,20 @@ void set_special_ids(const OpenedModel& from, const fs::path& draft, Json& confi
   write_text_file(draft / "generation_config.json", generation.dump(2) + "\n");
 }
 
+// By this id Transformers finds the last tokens of texts in a batch, from which a decoder's labels
+// are read; it refuses a batch without it.
+void set_padding(const OpenedModel& from, Json& config) {
+  const bool is_there = from.format == ModelFormat::kHuggingFace && !from.new_head;
+  if (from.model.labels < 2 || from.model.encoder || is_there) return;
+  if (config.contains("pad_token_id") && !config["pad_token_id"].is_null()) return;
+  std::vector<std::string> said_before;
+  const std::unique_ptr<Tokenizer> tokenizer = usable_tokenizer(from, said_before);
+  if (tokenizer == nullptr) return;
+  const SpecialIds& special = tokenizer->special();
+  const std::optional<std::int32_t> end = special.eos ? special.eos : special.eod;
+  if (special.pad || end) config["pad_token_id"] = special.pad ? *special.pad : *end;
+}
+
 // A folder of torch_dist holds whole tensors.
 void check_torch_dist(const ConvertOptions& options, const OpenedModel& from) {
   check_torch_dist_holds(from.model, from.source->where());
@@ -346,7 +360,7 @@ void refuse_encoder(const OpenedModel& from, ModelFormat to) {
 
 void check_target_holds(const OpenedModel& from, ModelFormat to, const ConvertOptions& options) {
   refuse_quantization(from, options);
-  if (from.model.encoder && !from.model.encoder->word_head) {
+  if (from.model.encoder && !from.model.encoder->word_head && from.model.labels == 0) {
     throw Error(
         Fault::kData,
         "{}: an encoder without a head for masked words is not converted; piton embed reads "
@@ -389,6 +403,7 @@ void make_huggingface(const fs::path& draft, const OpenedModel& from,
   } else {
     set_special_ids(from, draft, description.config, context.options.tokenizer_ids, context.notes);
   }
+  set_padding(from, description.config);
   TensorSource& source = context.coded != nullptr ? *context.coded : *from.source;
   write_huggingface(
       draft, source, {from.model, description.family, description.config},

@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "huggingface/families/families.h"
 #include "huggingface/family.h"
-#include "huggingface/reward_head.h"
+#include "huggingface/label_head.h"
 
 namespace piton {
 namespace {
@@ -50,9 +50,13 @@ std::string difference(const ModelConfig& model, const ModelConfig& held) {
   if (model.encoder_decoder.has_value() != held.encoder_decoder.has_value())
     return model.encoder_decoder ? "an encoder and a decoder" : "one stack of layers";
   if (differs(&C::encoder_decoder)) return "the sizes of its encoder, its buckets or its head";
+  if (differs(&C::labels)) {
+    return model.gives_rewards() ? "a head of rewards"
+           : model.labels > 0    ? "a head for labels"
+                                 : "a head over the vocabulary";
+  }
+  if (differs(&C::label_names)) return "the names of its labels";
   if (differs(&C::encoder)) return model.encoder ? "an encoder" : "a decoder";
-  if (differs(&C::reward_head))
-    return model.reward_head ? "a head of rewards" : "a head over the vocabulary";
   if (differs(&C::latent))
     return model.latent ? "multi-head latent attention" : "attention with key groups";
   if (differs(&C::experts)) return difference_of_experts(model.experts, held.experts);
@@ -102,7 +106,7 @@ Json config_of(const HfFamily& family, const ModelConfig& model) {
                  {"dtype", dtype_word(model.dtype)}};
   config.update(family.keys(model));
   if (config.contains("init_std")) config.erase("initializer_range");  // OPT's word for it
-  if (model.reward_head) config.update(reward_keys(family));
+  if (model.labels > 0) config.update(label_keys(family.model_types.front(), model));
   return config;
 }
 
@@ -146,12 +150,12 @@ HfDescription written_by(const std::vector<HfFamily>& families, const ModelConfi
                          std::string& why) {
   for (std::size_t i = 0; i < families.size(); ++i) {
     if (families[i].keys == nullptr) continue;
-    if (model.reward_head && reward_architecture(families[i]).empty()) continue;
+    if (model.labels > 0 && label_architecture(families[i].model_types.front()).empty()) continue;
     HfDescription written{families[i], config_of(families[i], model), ""};
     try {
       const HfConfig config(written.config.dump(), "config.json");
       ModelConfig read = families[i].model(config);
-      set_reward_head(config, families[i], read);
+      set_label_head(config, read);
       const std::string lost = model_difference(model, read);
       if (lost.empty()) return written;
       if (i == 0) why = lost;
@@ -192,7 +196,8 @@ HfDescription hf_config_of(const ModelConfig& model, const Json& origin) {
         type, known ? "cannot say " + why : "Piton does not know",
         written.config["model_type"].get<std::string>());
   } else if (before) {
-    const Json kept = with_changes(origin, config_of(written.family, *before), written.config);
+    Json kept = with_changes(origin, config_of(written.family, *before), written.config);
+    if (model.labels > 0) kept["architectures"] = {label_architecture(type)};
     const std::optional<ModelConfig> again = described_by(kept, model.tied);
     if (again && model_difference(model, *again).empty()) {
       written.config = kept;

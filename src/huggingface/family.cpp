@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "huggingface/families/families.h"
 #include "huggingface/files/quantized_tensors.h"
-#include "huggingface/reward_head.h"
+#include "huggingface/label_head.h"
 
 namespace piton {
 namespace {
@@ -28,8 +28,8 @@ HfFamily hf_family(const HfConfig& config) {
     known.insert(known.end(), family.model_types.begin(), family.model_types.end());
     if (std::ranges::find(family.model_types, type) == family.model_types.end()) continue;
     std::vector<std::string> heads = family.architectures;
-    if (const std::string reward = reward_architecture(family); !reward.empty())
-      heads.push_back(reward);
+    if (const std::string labels = label_architecture(type); !labels.empty())
+      heads.push_back(labels);
     for (const std::string& name : config.words("architectures")) {
       if (std::ranges::find(heads, name) == heads.end())
         config.refuse("architectures", fmt::format("{}", fmt::join(heads, " or ")));
@@ -48,7 +48,7 @@ ModelConfig hf_model(const HfConfig& config) {
   };
   held("attn_logit_softcapping", model.attention_soft_cap);
   held("final_logit_softcapping", model.logit_soft_cap);
-  set_reward_head(config, family, model);
+  set_label_head(config, model);
   const std::string dtype = config.word(config.has("dtype") ? "dtype" : "torch_dtype", "float32");
   model.dtype = dtype == "bfloat16" ? DType::kBF16 : DType::kF32;
   try {

@@ -15,9 +15,9 @@
 #include "checkpoint/values.h"
 #include "huggingface/family.h"
 #include "huggingface/files/quantized_tensors.h"
+#include "huggingface/label_head.h"
 #include "huggingface/places.h"
 #include "huggingface/read_place.h"
-#include "huggingface/reward_head.h"
 #include "model/canonical_tensors.h"
 
 namespace piton {
@@ -51,7 +51,8 @@ HfSource::HfSource(const fs::path& folder)
       family_(hf_family(config_)),
       files_(folder),
       model_(hf_model(config_)) {
-  if (model_.encoder && !model_.encoder->word_head)  // config.json does not say it
+  if (model_.encoder && !model_.encoder->word_head &&
+      model_.labels == 0)  // config.json does not say it
     model_.encoder->pooler = files_.tensors().contains("pooler.dense.weight");
   check_layers(model_, std::ssize(files_.tensors()), config_.where());
   check_tensors(hf_places(family_, model_));
@@ -173,7 +174,7 @@ void HfSource::check_tensors(const std::vector<HfPlace>& places) {
 }
 
 void HfSource::decide_head() {
-  if (model_.reward_head) return;
+  if (model_.labels > 0) return;
   const auto head = places_.find(kHead);
   const bool said = model_.tied;
   if (head == places_.end()) {

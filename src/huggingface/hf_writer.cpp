@@ -12,9 +12,9 @@
 #include "checkpoint/safetensors.h"
 #include "huggingface/files/compressed_tensors.h"
 #include "huggingface/files/tensor_files.h"
+#include "huggingface/label_head.h"
 #include "huggingface/places.h"
-#include "huggingface/reward_head.h"
-#include "model/reward_head.h"
+#include "model/label_head.h"
 #include "nn/expert_mlp.h"
 
 namespace piton {
@@ -138,7 +138,7 @@ void write_shard(const fs::path& path, TensorSource& source,
 std::vector<std::string> modules_as_they_are(const HfFamily& family, const ModelConfig& model) {
   std::vector<std::string> modules;
   for (const HfPlace& place : hf_places(family, model)) {
-    if (place.canonical == "head.weight" || place.canonical == kRewardTensor ||
+    if (place.canonical == "head.weight" || place.canonical == label_tensor(model) ||
         (is_router_tensor(place.canonical) && !is_choice_bias(place.canonical)))
       modules.push_back(module_of(place.name));
   }

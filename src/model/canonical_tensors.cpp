@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "model/reward_head.h"
+#include "model/label_head.h"
 
 namespace piton {
 namespace {
@@ -137,13 +137,11 @@ std::vector<CanonicalShape> canonical_tensors(const ModelConfig& config) {
   norm("final_norm", !post_norm);
   if (config.encoder && !config.encoder->word_head) {
     if (config.encoder->pooler) linear("pooler", h, h, true);
+    if (config.labels > 0) linear("label", config.labels, h, true);
     return list;
   }
-  if (config.reward_head) {
-    add(kRewardTensor, {1, h});
-  } else if (!config.tied) {
-    add("head.weight", {config.vocabulary, h});
-  }
+  if (config.labels > 0) add(label_tensor(config), {config.labels, h});
+  if (config.labels == 0 && !config.tied) add("head.weight", {config.vocabulary, h});
   if (config.head_bias || (config.encoder_decoder && config.encoder_decoder->head_bias))
     add("head.bias", {config.vocabulary});
   if (!config.encoder) return list;

@@ -95,7 +95,6 @@ void check_factors(const ModelConfig& c) {
   refuse(c.gate_rule.given() && !c.gated,
          c.gate_rule.bound != 0 ? "--activation-func-clamp-value" : "--glu-linear-offset",
          "is for an activation with gates, such as --activation quick-geglu");
-  refuse(c.head_bias && c.reward_head, "--add-head-bias", "is not for a head of rewards");
   if (!c.encoder && !c.encoder_decoder) return;
   constexpr const char* kDecoders = "is for decoders, and the model is an encoder (bert, t5)";
   refuse(c.embedding_factor != 1, "--embedding-multiplier", kDecoders);
@@ -168,17 +167,7 @@ void ModelConfig::check() const {
   check_experts(*this);
   check_encoder(*this);
   check_encoder_decoder(*this);
-  if (reward_head && (encoder || encoder_decoder || tied || normalized_head ||
-                      logit_soft_cap != 0 || logit_divisor != 1)) {
-    throw Error(Fault::kUsage,
-                "--reward-head: is for decoders, without other options of the output head; "
-                "leave {} out",
-                encoder || encoder_decoder ? "it"
-                : tied                     ? "--tie-embeddings-and-output-weights"
-                : normalized_head          ? "--normalized-head"
-                : logit_soft_cap != 0      ? "--output-logit-softcapping"
-                                           : "--logits-scaling");
-  }
+  check_labels(*this);
   check_not_negative("--init-method-std", init_deviation);
   if (embedding_deviation) check_not_negative("--embedding-init-method-std", *embedding_deviation);
 }
@@ -263,7 +252,7 @@ std::int64_t ModelConfig::parameters() const {
   }
   if (output_bias) block += hidden;
   if (softmax == SoftmaxKind::kLearnable) block += heads;
-  const std::int64_t head = reward_head ? 1 : tied ? 0 : vocabulary;
+  const std::int64_t head = labels > 0 ? labels : tied ? 0 : vocabulary;
   std::int64_t ends = (vocabulary + head) * hidden + norm_size;
   if (positions == PositionKind::kLearned) ends += max_positions * hidden;
   if (embedding_norm) ends += norm_size;
@@ -274,6 +263,7 @@ std::int64_t ModelConfig::parameters() const {
     ends += encoder->token_types * hidden;
     if (encoder->word_head) ends += hidden * hidden + hidden + norm_size + vocabulary;
     if (encoder->pair_head) ends += hidden * hidden + hidden + 2 * hidden + 2;
+    if (labels > 0) ends += hidden * hidden + hidden + labels;
   }
   if (!encoder_decoder) {
     if (experts && experts->choice_bias) ends += expert_layers() * experts->experts;
@@ -294,7 +284,7 @@ std::int64_t ModelConfig::parameters() const {
 double ModelConfig::forward_flops_per_token(std::int64_t sequence, std::int64_t decoder_sequence,
                                             double labelled) const {
   if (encoder_decoder) return encoder_decoder_flops(*this, sequence, decoder_sequence);
-  const auto of_head = static_cast<double>((reward_head ? 1 : vocabulary) * hidden +
+  const auto of_head = static_cast<double>((labels > 0 ? labels : vocabulary) * hidden +
                                            (encoder ? hidden * hidden : 0));
   const double products =
       2.0 * (static_cast<double>(matrices_of_blocks(*this, experts ? experts->choices : 1)) +

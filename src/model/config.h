@@ -13,6 +13,7 @@
 #include "model/attention_options.h"
 #include "model/encoder_decoder_options.h"
 #include "model/encoder_options.h"
+#include "model/label_head.h"
 #include "model/mlp_options.h"
 #include "model/rotary.h"
 #include "nn/attention.h"
@@ -81,7 +82,9 @@ struct ModelConfig {
   double logit_divisor = 1;       // logits are divided by it, before their cap (Granite)
   bool tied = true;               // head = token embedding
   bool head_bias = false;         // logits have a bias (GPT-J, Phi); of a decoder
-  bool reward_head = false;       // in place of that over the vocabulary (model/reward_head.h)
+  // Rows of a head in place of that over the vocabulary (model/label_head.h); 0: there is none.
+  std::int64_t labels = 0;
+  std::vector<std::string> label_names;  // empty: LABEL_0, LABEL_1, ...
   double hidden_dropout = 0;
   double attention_dropout = 0;
   double init_deviation = 0.02;  // divided by sqrt(2 L) for the last projection of a branch
@@ -120,6 +123,8 @@ struct ModelConfig {
     return positions == PositionKind::kRotary &&
            (no_rotary_every == 0 || (layer + 1) % no_rotary_every != 0);
   }
+  // Of a reward model, or of another one that gives a number.
+  bool gives_rewards() const { return labels == 1 && !encoder; }
   // Tokens of the longest text.
   std::int64_t longest_sequence() const {
     return max_positions - (encoder ? encoder->first_position : 0);
@@ -163,7 +168,6 @@ struct ModelOptions {
   bool head_norms = false;
   bool embedding_norm = false;
   bool normalized_head = false;
-  bool reward_head = false;
   bool gains_from_one = false;
   bool end_norms = false;
   bool parallel_residual = false;
@@ -181,6 +185,7 @@ struct ModelOptions {
   AttentionOptions attention;
   RotaryOptions rotary;
   MlpOptions mlp;
+  LabelOptions labels;
   EncoderOptions encoder;
   EncoderDecoderOptions encoder_decoder;
 
@@ -238,8 +243,7 @@ struct ModelOptions {
     v(Option{"normalized-head",
              "divide each row of the output head by its length before use (Baichuan-2)", same},
       normalized_head);
-    v(Option{"reward-head", "a head of one row, the reward of a text (set by --stage rm)", same},
-      reward_head);
+    labels.visit(v);
     v(Option{"apply-layernorm-1p",
              "store the gain of a norm as its difference from 1 (Gemma)",
              {.aliases = {"add-rmsnorm-offset"}, .resume = Resume::kMustMatch}},

@@ -5,8 +5,8 @@
 #include <optional>
 #include <utility>
 
+#include "model/label_head.h"
 #include "model/layer_stack.h"
-#include "model/reward_head.h"
 #include "nn/embedding.h"
 #include "nn/kv_cache.h"
 
@@ -264,12 +264,13 @@ class DecoderChunk final : public Chunk {
 
   // `tokens`: the table of tokens, where the head shares it.
   void add_head(ParameterList& parameters, const LayersOfChunk& of, Parameter* tokens) {
-    if (config_.reward_head) {
-      const Vocabulary one{1, shard_.size()};
-      Parameter row =
-          vocabulary_parameter(shard_, kRewardTensor, one, config_.hidden, input_weights(config_));
-      row.rate_group = RateGroup::kVocabulary;  // it is the head
-      head_.emplace(shard_, parameters.add(std::move(row)), one, HeadShape{});
+    if (config_.labels > 0) {
+      const std::int64_t ranks = shard_.size();
+      const Vocabulary labels{config_.labels, (config_.labels + ranks - 1) / ranks * ranks};
+      Parameter rows = vocabulary_parameter(shard_, label_tensor(config_), labels, config_.hidden,
+                                            input_weights(config_));
+      rows.rate_group = RateGroup::kVocabulary;  // it is the head
+      head_.emplace(shard_, parameters.add(std::move(rows)), labels, HeadShape{});
       return;
     }
     Parameter& table = config_.tied
@@ -296,7 +297,7 @@ class DecoderChunk final : public Chunk {
     }
     if (wanted.logits || wanted.hidden) {
       Context plain = context.with_tape(nullptr);
-      const Tensor rows = head_->whole_rows(plain, x.tensor, wanted.rows);
+      const Tensor rows = whole_rows(plain, shard_, x.tensor, wanted.rows);
       const Tensor hidden = final_norm_->forward(plain, {rows}).tensor;
       if (wanted.logits) output.logits = head_->logits(plain, hidden);
       if (wanted.hidden) output.hidden = hidden;

@@ -72,7 +72,9 @@ class EncoderChunk final : public Chunk {
   }
 
   static Parameter& table(ParameterList& parameters, const LayersOfChunk& of) {
-    return token_table(parameters, of, "embedding.token.weight", of.place.stages_of_ends(),
+    const bool tied = of.config.encoder->word_head;
+    return token_table(parameters, of, "embedding.token.weight",
+                       tied ? of.place.stages_of_ends() : std::vector<int>(),
                        embedding_weights(of.config));
   }
 
@@ -83,11 +85,16 @@ class EncoderChunk final : public Chunk {
                                                    : config_.activation,
                                  .norm = norm_shape(config_),
                                  .weights = input_weights(config_),
-                                 .alone = &of.layout.mesh->group(AxisSet{0})};
+                                 .alone = &of.layout.mesh->group(AxisSet{0}),
+                                 .dropout = config_.hidden_dropout,
+                                 .drops_first = config_.encoder->first_position > 0};
     if (!config_.encoder->post_norm)
       final_norm_.emplace(parameters, shard_, "final_norm", norm_shape(config_));
+    if (config_.labels > 0) {
+      labels_.emplace(parameters, shard_, shape, config_.labels);
+      return;
+    }
     if (!config_.encoder->word_head) {
-      head_.emplace(shard_, table(parameters, of), vocabulary_, HeadShape{});
       if (config_.encoder->pooler) pooler_.emplace(parameters, shard_, shape);
       return;
     }
@@ -106,32 +113,61 @@ class EncoderChunk final : public Chunk {
   LossOutput words_loss(Context& context, const Value& hidden, const ModelInput& input) const {
     if (input.wanted.token_losses) {
       PITON_ASSERT(context.tape == nullptr, "losses of all rows in training");
-      const Value whole{head_->whole_rows(context, hidden.tensor, {})};
+      const Value whole{whole_rows(context, shard_, hidden.tensor, {})};
       return head_->loss(context, transform_->forward(context, whole), input.loss);
     }
-    const EncoderInput& encoder = input.encoder;
-    const Value rows =
-        chosen_rows(context, hidden, encoder.word_rows,
-                    {.group = *shard_.group, .sequence_parallel = shard_.splits_sequence()});
-    LossInputs inputs = input.loss;
+    const Value rows = labelled_rows(context, hidden, input.encoder);
+    return head_->loss(context, transform_->forward(context, rows),
+                       losses_of_rows(input.loss, input.encoder));
+  }
+
+  Value labelled_rows(Context& context, const Value& hidden, const EncoderInput& encoder) const {
+    return chosen_rows(context, hidden, encoder.word_rows,
+                       {.group = *shard_.group, .sequence_parallel = shard_.splits_sequence()});
+  }
+
+  static LossInputs losses_of_rows(LossInputs inputs, const EncoderInput& encoder) {
     inputs.labels = encoder.word_labels;
     inputs.mask = encoder.word_mask;
-    return head_->loss(context, transform_->forward(context, rows), inputs);
+    return inputs;
+  }
+
+  // What the last chunk of a classifier returns. The token of a text with its label is the first
+  // one.
+  ChunkOutput labels_of_texts(Context& context, const Value& x, const ModelInput& input) const {
+    const Wanted& wanted = input.wanted;
+    PITON_ASSERT(!wanted.token_losses, "a loss of each token of a classifier");
+    ChunkOutput output;
+    if (wanted.loss) {
+      const Value rows = labelled_rows(context, normed(context, x), input.encoder);
+      output.sums.push_back(
+          {std::string(kLossSum),
+           labels_->loss(context, rows, losses_of_rows(input.loss, input.encoder)).sum});
+    }
+    if (wanted.pooled) output.pooled = pooled(context, x, input);
+    if (!wanted.logits && !wanted.hidden) return output;
+    Context plain = context.with_tape(nullptr);
+    const Tensor rows = whole_rows(plain, shard_, x.tensor, wanted.rows);
+    const Tensor hidden = normed(plain, {rows}).tensor;
+    if (wanted.logits) output.logits = labels_->logits(plain, hidden);
+    if (wanted.hidden) output.hidden = hidden;
+    return output;
   }
 
   // What the pooler makes of the first token of each text.
   Tensor pooled(Context& context, const Value& x, const ModelInput& input) const {
-    PITON_ASSERT(pooler_ || pairs_, "an encoder without a pooler");
+    PITON_ASSERT(pooler_ || pairs_ || labels_, "an encoder without a pooler");
     Context plain = context.with_tape(nullptr);
     const Value first =
         chosen_rows(plain, x, input.encoder.first_rows,
                     {.group = *shard_.group, .sequence_parallel = shard_.splits_sequence()});
-    const Pooler& pooler = pooler_ ? *pooler_ : pairs_->pooler();
+    const Pooler& pooler = pooler_ ? *pooler_ : pairs_ ? pairs_->pooler() : labels_->pooler();
     return pooler.forward(plain, normed(plain, first)).tensor;
   }
 
   // What the last chunk returns. x [b*s, h], under sequence parallelism this rank's [b*s/t, h].
   ChunkOutput results(Context& context, const Value& x, const ModelInput& input) const {
+    if (labels_) return labels_of_texts(context, x, input);
     const Wanted& wanted = input.wanted;
     PITON_ASSERT(transform_ || !(wanted.loss || wanted.logits),
                  "logits of an encoder without a head");
@@ -147,7 +183,7 @@ class EncoderChunk final : public Chunk {
     if (wanted.pooled) output.pooled = pooled(context, x, input);
     if (wanted.logits || wanted.hidden) {
       Context plain = context.with_tape(nullptr);
-      const Tensor rows = head_->whole_rows(plain, x.tensor, wanted.rows);
+      const Tensor rows = whole_rows(plain, shard_, x.tensor, wanted.rows);
       const Tensor hidden = normed(plain, {rows}).tensor;
       if (wanted.logits)
         output.logits = head_->logits(plain, transform_->forward(plain, {hidden}).tensor);
@@ -166,7 +202,8 @@ class EncoderChunk final : public Chunk {
   std::optional<WordTransform> transform_;
   std::optional<Head> head_;
   std::optional<PairHead> pairs_;
-  std::optional<Pooler> pooler_;  // without a head for pairs
+  std::optional<LabelHead> labels_;
+  std::optional<Pooler> pooler_;  // without these heads
 };
 
 }  // namespace

@@ -296,7 +296,7 @@ class EncoderDecoderChunk final : public Chunk {
     }
     if (wanted.logits || wanted.hidden) {
       Context plain = context.with_tape(nullptr);
-      const Tensor rows = head_->whole_rows(plain, x.tensor, wanted.rows);
+      const Tensor rows = whole_rows(plain, shard_, x.tensor, wanted.rows);
       const Tensor hidden = decoder_->normed(plain, {rows}).tensor;
       if (wanted.logits) output.logits = head_logits(plain, hidden);
       if (wanted.hidden) output.hidden = hidden;

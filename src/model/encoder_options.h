@@ -6,6 +6,9 @@
 //   words      a linear of h rows, activation, norm; then logits by the table of tokens, and a bias
 //   pairs      of the first token: a linear of h rows and tanh; then logits of two labels: whether
 //              two parts of a text are in their order (0) or in the other one (1)
+//   labels     of a classifier, in the place of both: the same with other labels
+//              (model/label_head.h). Dropout before the logits and, where positions do not begin
+//              with 0 (RoBERTa), before the linear
 //
 // Norms before the branches are Megatron's form (Shoeybi et al. 2019, arXiv:1909.08053, section
 // 5.4), with a norm after the last block. The published form (Devlin et al. 2019,
@@ -23,11 +26,11 @@ struct ModelConfig;
 
 // What only encoders have.
 struct EncoderFacts {
-  bool post_norm = false;        // norms after each residual sum, and of the embedding
-  std::int64_t token_types = 2;  // rows of the table of types; 0: no table
-  bool word_head = true;         // without it a model gives vectors alone (Hugging Face BertModel)
-  bool pair_head = true;         // and the pooler before it; only with the other head
-  bool pooler = false;           // alone, of a model without heads
+  bool post_norm = false;           // norms after each residual sum, and of the embedding
+  std::int64_t token_types = 2;     // rows of the table of types; 0: no table
+  bool word_head = true;            // without it a model gives vectors (BertModel) or labels
+  bool pair_head = true;            // and the pooler before it; only with the other head
+  bool pooler = false;              // alone, of a model without these heads
   std::int64_t first_position = 0;  // position of the first token (RoBERTa: 2)
   bool exact_gelu_head = false;     // the head for words has gelu-erf, whatever the layers have
 

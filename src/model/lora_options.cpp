@@ -14,7 +14,7 @@
 
 #include "base/options/option_range.h"
 #include "model/canonical_tensors.h"
-#include "model/reward_head.h"
+#include "model/label_head.h"
 
 namespace piton {
 namespace {
@@ -327,7 +327,7 @@ Adapters LoraOptions::resolve(const ModelConfig& config) const {
     for (const std::string& tensor : tensors_of_module(config, module))
       adapters.trained.insert(tensor);
   }
-  if (config.reward_head) adapters.trained.insert(kRewardTensor);  // the base has none
+  if (config.labels > 0) adapters.trained.insert(label_tensor(config));  // the base has none
   return adapters;
 }
 

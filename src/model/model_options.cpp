@@ -134,12 +134,8 @@ ModelConfig ModelOptions::resolve(std::optional<std::int64_t> tokenizer_vocabula
   }
   if (untied) config.tied = false;
   if (tied) config.tied = true;
-  if (reward_head) {
-    config.reward_head = true;
-    config.logit_divisor = 1;
-    config.head_bias = false;
-    if (!tied) config.tied = false;
-  }
+  labels.apply(config);
+  if (tied) config.tied = true;
   set(config.norm_eps, norm_eps);
   rotary.apply(config);
   set(config.hidden_dropout, hidden_dropout);
@@ -169,6 +165,7 @@ ModelConfig ModelOptions::resolve(std::optional<std::int64_t> tokenizer_vocabula
   set(config.logit_soft_cap, logit_soft_cap);
   if (head_norms) config.head_norms = true;
   encoder.apply(config);
+  if (config.encoder) labels.apply(config);  // without the heads of its flags
   encoder_decoder.apply(config, layers);
   if (bf16 && fp16) {
     throw Error(Fault::kUsage, "--fp16: contradicts --bf16; leave one of them out");
@@ -235,7 +232,7 @@ void ModelOptions::settle(const ModelConfig& config) {
   head_bias = config.head_bias;
   embedding_norm = config.embedding_norm;
   normalized_head = config.normalized_head;
-  reward_head = config.reward_head;
+  labels = LabelOptions::of(config);
   gains_from_one = config.gains_from_one;
   end_norms = config.end_norms;
   parallel_residual = config.parallel_residual;

@@ -12,8 +12,8 @@
 #include "huggingface/config_keys.h"
 #include "model_files/checked_source.h"
 #include "model_files/gguf_adapter.h"
+#include "model_files/label_base.h"
 #include "model_files/native_config.h"
-#include "model_files/reward_base.h"
 
 namespace piton {
 namespace {
@@ -21,7 +21,8 @@ namespace {
 namespace fs = std::filesystem;
 
 OpenedAdapter open_peft(const fs::path& folder, OpenedModel& base) {
-  if (is_reward_adapter(folder)) make_reward_model(base);
+  if (const std::int64_t labels = labels_of_adapter(folder); labels > 0)
+    make_classifier(base, {labels});
   OpenedAdapter opened{.kind = "adapter of PEFT"};
   auto source = std::make_unique<PeftSource>(folder, base.model,
                                              hf_config_of(base.model, base.origin).family);
@@ -47,7 +48,8 @@ OpenedAdapter open_checkpoint(const fs::path& checkpoint, OpenedModel& base) {
                 "--lora-target-modules",
                 checkpoint.string());
   }
-  if (config.model.reward_head) make_reward_model(base);
+  if (const LabelOptions& labels = config.model.labels; labels.number() > 0)
+    make_classifier(base, {labels.number(), labels.listed_names()});
   OpenedAdapter opened{.kind = "adapters of a run"};
   opened.adapters = config.lora.resolve(base.model);
   const Manifest manifest = read_manifest(checkpoint);

@@ -51,7 +51,8 @@ struct OpenedModel {
   std::int64_t iteration = 0;  // iterations that it was trained, if known
   // A checkpoint of Megatron that is no release: how far its run is.
   std::optional<MegatronRun> run;
-  bool new_head = false;           // a head of rewards that is not in its files (reward_base.h)
+  bool new_head = false;           // a head for labels that is not in its files (label_base.h)
+  std::vector<std::string> drawn;  // tensors of it that a run draws; `source` has zeros
   bool describes_model = true;     // false: the user had to describe it
   bool has_optimizer = false;      // a checkpoint of Piton with a state that is not in `source`
   std::vector<std::string> notes;  // notes for the user, one line each

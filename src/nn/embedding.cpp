@@ -89,11 +89,11 @@ Head::Head(const Shard& shard, Parameter& table, const Vocabulary& vocabulary,
   if (bias_ != nullptr) bias_->contributions += 1;
 }
 
-Tensor Head::whole_rows(Context& context, const Tensor& x, const Tensor& rows) const {
+Tensor whole_rows(Context& context, const Shard& shard, const Tensor& x, const Tensor& rows) {
   Tensor whole = x;
-  if (shard_.splits_sequence()) {
-    whole = context.activation(x.dtype(), {x.dim(0) * shard_.size(), x.dim(1)});
-    const Event ready = shard_.group->all_gather(whole, x, context.stream);
+  if (shard.splits_sequence()) {
+    whole = context.activation(x.dtype(), {x.dim(0) * shard.size(), x.dim(1)});
+    const Event ready = shard.group->all_gather(whole, x, context.stream);
     context.arena.hold(whole, ready.fence());
     context.arena.hold(x, ready.fence());
     context.await(ready);

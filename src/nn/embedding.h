@@ -56,6 +56,10 @@ class Embedding {
   std::string dropout_site_;
 };
 
+// Gathers rows of x [n, h] (under sequence parallelism this rank's [n/t, h]) on every tensor rank:
+// the rows with the numbers `rows`, int32 [k] -> [k, h], or all rows -> [n, h] if `rows` is empty.
+Tensor whole_rows(Context& context, const Shard& shard, const Tensor& x, const Tensor& rows);
+
 struct HeadShape {
   bool normalized = false;    // each row of the table divided by its length (ops/normalized_rows.h)
   double divisor = 1;         // of logits, before their cap: the rows of x are divided by it
@@ -67,10 +71,6 @@ struct HeadShape {
 class Head {
  public:
   Head(const Shard& shard, Parameter& table, const Vocabulary& vocabulary, const HeadShape& shape);
-  // Gathers rows of x [n, h] (under sequence parallelism this rank's [n/t, h]) on every tensor
-  // rank: the rows with the numbers `rows`, int32 [k] -> [k, h], or all rows -> [n, h] if `rows` is
-  // empty.
-  Tensor whole_rows(Context& context, const Tensor& x, const Tensor& rows) const;
   // x [n, h], the same on every tensor rank -> fp32 (fp64) [n, padded / t]: the logits of this
   // rank's part of the vocabulary. For a loss use loss(), which needs less memory.
   Tensor logits(Context& context, const Tensor& x) const;

@@ -1,6 +1,7 @@
 #include "nn/encoder_heads.h"
 
 #include "ops/activation.h"
+#include "ops/dropout.h"
 #include "ops/split.h"
 
 namespace piton {
@@ -28,6 +29,12 @@ Value WholeLinear::forward(Context& context, const Value& x, Communicator& alone
                            std::optional<ActivationKind> activation) const {
   return column_linear(context, x, {*weight_, alone, {}},
                        {.bias = bias_, .output = dtype_, .activation = activation});
+}
+
+Tensor WholeLinear::values(Context& context, const Tensor& x, Communicator& alone,
+                           DType type) const {
+  Context plain = context.with_tape(nullptr);
+  return column_linear(plain, {x}, {*weight_, alone, {}}, {.bias = bias_, .output = type}).tensor;
 }
 
 WordTransform::WordTransform(ParameterList& parameters, const Shard& shard,
@@ -68,6 +75,39 @@ Value PairHead::loss(Context& context, const Value& x, const ModelInput& input) 
                           .valid = kLabels,
                           .bias = &logits_.bias()};
   return head_loss(context, pooled, logits_.weight(), inputs, {.group = *alone_}).sum;
+}
+
+LabelHead::LabelHead(ParameterList& parameters, const Shard& shard, const EncoderHeadShape& shape,
+                     std::int64_t labels)
+    : shape_(shape),
+      sums_(sum_dtype(shard.dtype)),
+      labels_(labels),
+      pooler_(parameters, shard, shape),
+      linear_(parameters, of_same_rows(shard), "label", {labels, shape.hidden}, shape.weights) {
+  for (Parameter* parameter : {&linear_.weight(), &linear_.bias()})
+    parameter->rate_group = RateGroup::kVocabulary;  // it is the head
+}
+
+Value LabelHead::dropped(Context& context, const Value& x, const char* site) const {
+  if (shape_.dropout == 0 || !context.training) return x;
+  MaskRows rows = context.rows;
+  rows.sequence = 1;  // one row of each sample
+  return dropout_add(context, x, nullptr, nullptr,
+                     {shape_.dropout, site_key(context.seed, site), rows});
+}
+
+LossOutput LabelHead::loss(Context& context, const Value& x, const LossInputs& inputs) const {
+  const Value first = shape_.drops_first ? dropped(context, x, "label.first_dropout") : x;
+  const Value pooled = dropped(context, pooler_.forward(context, first), "label.dropout");
+  LossInputs own = inputs;
+  own.valid = labels_;
+  own.bias = &linear_.bias();
+  return head_loss(context, pooled, linear_.weight(), own, {.group = *shape_.alone});
+}
+
+Tensor LabelHead::logits(Context& context, const Tensor& x) const {
+  Context plain = context.with_tape(nullptr);
+  return linear_.values(plain, pooler_.forward(plain, {x}).tensor, *shape_.alone, sums_);
 }
 
 }  // namespace piton

@@ -1,5 +1,5 @@
-// The two heads of an encoder (model/encoder_options.h): masked words, and the order of two parts.
-// Their linears are whole on every tensor rank.
+// The heads of an encoder (model/encoder_options.h): masked words and the order of two parts, or
+// labels of texts. Their linears are whole on every tensor rank.
 #pragma once
 
 #include <cstdint>
@@ -21,6 +21,8 @@ class WholeLinear {
   // x [n, in] -> y [n, out]; with `activation`, the activation of y.
   Value forward(Context& context, const Value& x, Communicator& alone,
                 std::optional<ActivationKind> activation = {}) const;
+  // The same in another type.
+  Tensor values(Context& context, const Tensor& x, Communicator& alone, DType type) const;
 
   Parameter& weight() const { return *weight_; }
   Parameter& bias() const { return *bias_; }
@@ -37,6 +39,8 @@ struct EncoderHeadShape {
   NormShape norm;
   Initialization weights;
   Communicator* alone = nullptr;  // the group of this rank alone; must outlive the head
+  double dropout = 0;             // of the head for labels, before its logits
+  bool drops_first = false;       // and of its first tokens, before the pooler (RoBERTa)
 };
 
 // What comes before the logits of masked words (nn/embedding.h, Head).
@@ -80,6 +84,28 @@ class PairHead {
   Communicator* alone_;
   Pooler pooler_;
   WholeLinear logits_;
+};
+
+// A pooler and logits of the labels of a text (model/label_head.h).
+class LabelHead {
+ public:
+  LabelHead(ParameterList& parameters, const Shard& shard, const EncoderHeadShape& shape,
+            std::int64_t labels);
+  // The loss of first tokens x [k, h], the same on every tensor rank. Labels and mask are [k]. The
+  // tokens are those of the samples of context.rows, in order: dropout is drawn for these.
+  LossOutput loss(Context& context, const Value& x, const LossInputs& inputs) const;
+  // x [k, h] -> fp32 (fp64) [k, labels], without dropout.
+  Tensor logits(Context& context, const Tensor& x) const;
+  const Pooler& pooler() const { return pooler_; }
+
+ private:
+  Value dropped(Context& context, const Value& x, const char* site) const;
+
+  EncoderHeadShape shape_;
+  DType sums_;  // of logits
+  std::int64_t labels_;
+  Pooler pooler_;
+  WholeLinear linear_;
 };
 
 }  // namespace piton

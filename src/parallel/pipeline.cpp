@@ -116,6 +116,11 @@ class Pipeline::Run {
     forget_tensors(flight.inputs);
     sums_.add(flight.output.sums);
     flight.output.token_losses = {};
+    if (flight.output.logits.defined()) {
+      logits_.resize(inputs_.size());
+      logits_[static_cast<std::size_t>(step.micro_batch)] = std::move(flight.output.logits);
+      flight.output.logits = {};
+    }
     if (!is_last(step)) {
       messages_.give(Direction::kForward, step.chunk, step.micro_batch, flight.output.boundary);
       forget_tensors(flight.output.boundary);
@@ -147,7 +152,11 @@ class Pipeline::Run {
     flights_.erase({step.chunk, step.micro_batch});
   }
 
-  PipelineResult result() const { return sums_.result(); }
+  PipelineResult result() const {
+    PipelineResult result = sums_.result();
+    result.logits = logits_;
+    return result;
+  }
 
  private:
   bool is_last(const Step& step) const { return step.chunk + 1 == pipeline_.schedule_.chunks(); }
@@ -173,6 +182,7 @@ class Pipeline::Run {
   StageMessages& messages_;
   std::map<std::pair<int, int>, Flight> flights_;  // by chunk and micro-batch
   Sums sums_;
+  std::vector<Tensor> logits_;
 };
 
 PipelineResult Pipeline::train(Context context, const std::vector<ModelInput>& inputs,

@@ -19,6 +19,8 @@ struct PipelineResult {
   // The named sums of this stage's chunks (nn/chunk.h, NamedSum), added up over all micro-batches:
   // fp64 [1] each, on the device. Empty if the chunks return no sums.
   std::map<std::string, Tensor, std::less<>> sums;
+  // Of training, on the last stage: the logits that inputs ask for, of each micro-batch.
+  std::vector<Tensor> logits;
 };
 
 class Pipeline {

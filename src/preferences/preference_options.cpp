@@ -35,6 +35,8 @@ std::string name(TrainingStage stage) {
       return "rm";
     case TrainingStage::kGrpo:
       return "grpo";
+    case TrainingStage::kClassify:
+      return "classify";
   }
   PITON_ASSERT(false, "stage {}", static_cast<int>(stage));
   return "";
@@ -68,6 +70,7 @@ void PreferenceOptions::apply_short_names() {
         return {"grpo-beta", &PreferenceOptions::grpo_beta};
       case TrainingStage::kSft:
       case TrainingStage::kRm:
+      case TrainingStage::kClassify:
         break;
     }
     throw Error(

@@ -11,7 +11,18 @@
 
 namespace piton {
 
-enum class TrainingStage : std::uint8_t { kSft, kDpo, kIpo, kOrpo, kSimpo, kCpo, kKto, kRm, kGrpo };
+enum class TrainingStage : std::uint8_t {
+  kSft,
+  kDpo,
+  kIpo,
+  kOrpo,
+  kSimpo,
+  kCpo,
+  kKto,
+  kRm,
+  kGrpo,
+  kClassify
+};
 // Functions of two scores (preferences/pair_term.h).
 enum class PairLossKind : std::uint8_t {
   kSigmoid,
@@ -64,9 +75,8 @@ struct PreferenceOptions {
     v(Option{"stage",
              "what is learned: the labels (sft), or preferences: pairs of answers by dpo, ipo, "
              "orpo, simpo or cpo, or answers that are judged alone by kto; or a reward model from "
-             "pairs (rm); "
-             "or "
-             "what earns rewards (grpo, options of Reinforcement)",
+             "pairs (rm); or what earns rewards (grpo, options of Reinforcement); or the label of "
+             "a whole text (classify)",
              {.aliases = {"preference"}, .resume = Resume::kMustMatch}},
       Choice(stage, {{"sft", TrainingStage::kSft},
                      {"dpo", TrainingStage::kDpo},
@@ -76,7 +86,8 @@ struct PreferenceOptions {
                      {"cpo", TrainingStage::kCpo},
                      {"kto", TrainingStage::kKto},
                      {"rm", TrainingStage::kRm},
-                     {"grpo", TrainingStage::kGrpo}}));
+                     {"grpo", TrainingStage::kGrpo},
+                     {"classify", TrainingStage::kClassify}}));
     v(Option{"beta",
              "beta of the loss of --stage: the same as --dpo-beta, --simpo-beta, --orpo-beta, "
              "--cpo-beta, --kto-beta or --grpo-beta"},
@@ -176,7 +187,10 @@ struct PreferenceOptions {
   }
 
   bool by_rewards() const { return stage == TrainingStage::kGrpo; }
-  bool by_preferences() const { return stage != TrainingStage::kSft && !by_rewards(); }
+  bool classifies() const { return stage == TrainingStage::kClassify; }
+  bool by_preferences() const {
+    return stage != TrainingStage::kSft && !by_rewards() && !classifies();
+  }
   bool by_pairs() const { return by_preferences() && stage != TrainingStage::kKto; }
   // Whether the loss compares with a model that is not trained.
   bool has_reference() const;

@@ -4,7 +4,7 @@
 #include <array>
 
 #include "comm/gathered_values.h"
-#include "model/reward_head.h"
+#include "model/label_head.h"
 #include "preferences/checked_answers.h"
 #include "preferences/preference_loss.h"
 

@@ -1,4 +1,4 @@
-// The objective of training a reward model (session/objective.h; model/reward_head.h): the loss is
+// The objective of training a reward model (session/objective.h; model/label_head.h): the loss is
 // the mean over the pairs of the global batch (preferences/preference_loss.h). The reward of a text
 // is read at its last token.
 #pragma once

@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "data/instruct/model_prompt.h"
 #include "data/samples/batch_source.h"
-#include "model/reward_head.h"
+#include "model/label_head.h"
 #include "rollouts/questions.h"
 #include "text/chat/chat_tokens.h"
 

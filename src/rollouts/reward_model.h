@@ -1,4 +1,4 @@
-// A reward model (model/reward_head.h) that judges answers (--reward model): it reads a question
+// A reward model (model/label_head.h) that judges answers (--reward model): it reads a question
 // with its answer in its own chat template and its own tokens, as piton score --reward does.
 #pragma once
 

@@ -31,7 +31,7 @@ class PreparedModel final : public ServedModel {
   std::int64_t longest_sequence() const override { return model_.config().max_positions; }
   const std::vector<std::int32_t>& ends() const override { return model_.ends(); }
   std::vector<std::int32_t> encode_prompt(const std::string& text) const override;
-  bool gives_rewards() const override { return model_.config().reward_head; }
+  bool gives_rewards() const override { return model_.config().gives_rewards(); }
   const ChatTemplate* chat_template(bool with_tools) const override;
   DecodingEngine& engine() override { return *engine_; }
   std::vector<float> embed(const std::vector<std::int32_t>& ids,

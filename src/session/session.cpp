@@ -270,11 +270,18 @@ Session::Evaluation Session::evaluate(const std::vector<MicroBatch>& batches) {
     for (const MicroBatch& batch : batches) inputs.push_back(upload(batch, {}));
   }
   teach(batches, inputs);
-  const PipelineResult result = pipeline_->forward(context(false), inputs);
+  ask_for_labels(batches, inputs);
+  std::vector<Tensor> logits(batches.size());
+  const PipelineResult result =
+      pipeline_->forward(context(false), inputs, [&](int micro_batch, ChunkOutput& output) {
+        logits[static_cast<std::size_t>(micro_batch)] = std::move(output.logits);
+      });
   Losses losses = losses_of(result, labels);
   add_teaching_figures(result, labels.tokens, losses.figures);
-  return {
-      .loss_sum = losses.sum, .loss_tokens = labels.tokens, .figures = std::move(losses.figures)};
+  return {.loss_sum = losses.sum,
+          .loss_tokens = labels.tokens,
+          .figures = std::move(losses.figures),
+          .labels = counts_of(batches, logits)};
 }
 
 std::vector<Tensor> Session::hidden_states(const std::vector<MicroBatch>& batches) {

@@ -20,6 +20,7 @@
 #include "parallel/data_parallel.h"
 #include "parallel/pipeline.h"
 #include "session/expert_balance.h"
+#include "session/label_counts.h"
 #include "session/machine.h"
 #include "session/objective.h"
 #include "session/offload_options.h"
@@ -142,6 +143,7 @@ class Session {
     double loss_sum = 0;
     double loss_tokens = 0;  // or what the objective counts
     std::vector<ObjectiveFigure> figures;
+    LabelCounts labels;  // of a classifier
   };
   Evaluation evaluate(const std::vector<MicroBatch>& batches);
 
@@ -150,6 +152,11 @@ class Session {
   // last consumed_samples. Not under context parallelism.
   std::vector<std::vector<double>> token_losses(const std::vector<MicroBatch>& batches,
                                                 const LossPass& pass);
+
+  // Of a classifier: the logits of the rows that have a label, for each micro-batch of this rank in
+  // order, [labels] each; on the ranks of other stages than the last one empty lists. Without
+  // dropout. Not under context parallelism.
+  std::vector<std::vector<std::vector<float>>> label_logits(const std::vector<MicroBatch>& batches);
 
   // The output of the final norm for all rows of each micro-batch, [b*s, h]; on the ranks of other
   // stages than the last one empty tensors.
@@ -202,6 +209,12 @@ class Session {
     std::vector<ObjectiveFigure> figures;  // of a model with two losses
   };
   Losses losses_of(const PipelineResult& result, const Labels& labels);
+  // Of a classifier: what is computed says the logits of the rows with a label too.
+  void ask_for_labels(const std::vector<MicroBatch>& batches, std::vector<ModelInput>& inputs);
+  // The rows [labels] of logits of this micro-batch, whole on each tensor rank.
+  std::vector<std::vector<float>> rows_of_labels(const Tensor& logits);
+  // How often each label was right and predicted, over all ranks.
+  LabelCounts counts_of(const std::vector<MicroBatch>& batches, const std::vector<Tensor>& logits);
   ModelInput upload_rows(const MicroBatch& batch, const Tensor& scale);
   // Memory of what a pass reads: that of the recording of this step, or new one.
   Tensor input_memory(DType dtype, const Shape& shape, MemoryKind kind);
@@ -227,7 +240,8 @@ class Session {
   EnqueuedPasses enqueue_passes(const std::vector<MicroBatch>& batches,
                                 std::int64_t consumed_samples);
   void enqueue(const std::vector<MicroBatch>& batches, EnqueuedPasses& passes);
-  StepReport read(EnqueuedPasses passes);  // waits for them
+  // Waits for them.
+  StepReport read(EnqueuedPasses passes, const std::vector<MicroBatch>& batches);
 
   Machine machine_;
   Mesh* mesh_;

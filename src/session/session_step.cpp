@@ -21,8 +21,9 @@ std::string Session::obstacle_to_recording() const {
   if (state_target_ || activation_target_) return "state or activations leave the device";
   if (objective_ != nullptr) return "its loss is that of answers";
   if (teaching_.teacher != nullptr) return "it learns from a teacher";
-  // What the host makes of a batch, or keeps until weights change.
+  // What the host makes of a batch, reads of its passes, or keeps until weights change.
   if (model.encoder || model.encoder_decoder) return "a model with an encoder";
+  if (model.labels > 1) return "its labels are counted";
   if (model.normalized_head) return "--normalized-head";
   if (depends_on_length(model.rotary_scaling)) return "rotary angles that depend on the length";
   for (const auto& [name, shape] : settings_.adapters.shapes) {
@@ -77,7 +78,7 @@ PipelineResult Session::forward_backward(const std::vector<ModelInput>& inputs,
 
 StepReport Session::gradients(const std::vector<MicroBatch>& batches,
                               std::int64_t consumed_samples) {
-  return read(enqueue_passes(batches, consumed_samples));
+  return read(enqueue_passes(batches, consumed_samples), batches);
 }
 
 Session::EnqueuedPasses Session::enqueue_passes(const std::vector<MicroBatch>& batches,
@@ -121,6 +122,7 @@ void Session::enqueue(const std::vector<MicroBatch>& batches, EnqueuedPasses& pa
   passes.inputs.reserve(batches.size());
   for (const MicroBatch& batch : batches) passes.inputs.push_back(upload(batch, scale));
   passes.balance = balance_experts(batches, report.loss_scale, passes.inputs);
+  ask_for_labels(batches, passes.inputs);
   passes.sums = input_memory(DType::kF64, {kNamedSums}, MemoryKind::kActivations);
   places_ = nullptr;
   teach(batches, passes.inputs);
@@ -132,7 +134,7 @@ void Session::enqueue(const std::vector<MicroBatch>& batches, EnqueuedPasses& pa
   }
 }
 
-StepReport Session::read(EnqueuedPasses passes) {
+StepReport Session::read(EnqueuedPasses passes, const std::vector<MicroBatch>& batches) {
   StepReport& report = passes.report;
   Losses losses = losses_of(passes.result, passes.labels);
   report.loss = passes.loss.value_or(losses.sum / report.loss_tokens);
@@ -144,6 +146,8 @@ StepReport Session::read(EnqueuedPasses passes) {
     if (settings_.model.experts->z_factor != 0)
       report.figures.push_back(balance.z_figure(sum_of(passes.result, kZLossSum), layers));
   }
+  if (settings_.model.labels > 1)
+    report.figures.push_back(counts_of(batches, passes.result.logits).accuracy_figure());
   passes.result = {};
   if (RecordedStep* const recorded = passes.recorded) {
     const WithoutObserver unseen(*pipeline_);
@@ -169,7 +173,7 @@ StepReport Session::train_step(const std::vector<MicroBatch>& batches,
   // With several ranks it waits for the others anyway, to add up their losses.
   const bool first = optimizer_->reads_loss() || machine_.world.size() > 1;
   StepReport report;
-  if (first) report = read(std::move(passes));
+  if (first) report = read(std::move(passes), batches);
   const Section whole(machine_.sections, kOptimizerSection);
   optimizer_->set_rates(
       {.learning_rate = rates,
@@ -181,7 +185,7 @@ StepReport Session::train_step(const std::vector<MicroBatch>& batches,
     const Section publish(machine_.sections, kPublishSection);
     sharded_->publish_values(machine_.stream);
   }
-  if (!first) report = read(std::move(passes));
+  if (!first) report = read(std::move(passes), batches);
   const StepResult step = optimizer_->result(machine_.stream);
   report.grad_norm = step.grad_norm;
   report.skipped = step.skipped;

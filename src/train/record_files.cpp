@@ -56,6 +56,7 @@ void check_is_there(const std::string& path) {
 
 SampleForm form_of(TrainingStage stage) {
   if (stage == TrainingStage::kSft) return SampleForm::kAnswers;
+  if (stage == TrainingStage::kClassify) return SampleForm::kLabels;
   return stage == TrainingStage::kKto ? SampleForm::kJudged : SampleForm::kPairs;
 }
 
@@ -83,6 +84,11 @@ PreprocessOptions preprocess_options(const PretrainOptions& options, const std::
   made.instruct.enable_thinking = records.enable_thinking;
   made.chat_templates = reading.chat_templates;
   made.wanted_form = form_of(options.preferences.stage);
+  if (!options.preferences.classifies()) return made;
+  if (made.instruct.handler_name.empty() || made.instruct.handler_name == "auto")
+    made.instruct.handler_name = "TextLabelHandler";
+  made.instruct.label_names = options.model.labels.listed_names();
+  made.instruct.num_labels = options.model.labels.number();
   return made;
 }
 
@@ -121,6 +127,10 @@ std::string identity_of(const PretrainOptions& options, const std::string& file,
   add(records.map_keys);
   add(records.enable_thinking ? "thinking" : "");
   add(name(options.preferences.stage));
+  if (options.preferences.classifies()) {
+    add(fmt::to_string(options.model.labels.number()));
+    for (const std::string& one : options.model.labels.listed_names()) add(one);
+  }
   add(hash_of_file(file));
   return hash.hex();
 }

@@ -66,9 +66,11 @@ SecondModel open_second(const std::string& folder, const DescribeSecond& describ
 // `sequence`: tokens of a sample.
 void check_decoder(const char* flag, const std::string& folder, const ModelConfig& other,
                    std::int64_t sequence) {
-  if (other.encoder || other.encoder_decoder || other.reward_head) {
+  if (other.encoder || other.encoder_decoder || other.labels > 0) {
     throw Error(Fault::kUsage, "{}: {} {}, wanted a decoder that predicts tokens", flag, folder,
-                other.reward_head ? "gives rewards" : "has an encoder (" + other.family + ")");
+                other.gives_rewards() ? "gives rewards"
+                : other.labels > 0    ? "gives labels"
+                                      : "has an encoder (" + other.family + ")");
   }
   if (other.positions != PositionKind::kLearned || other.max_positions >= sequence) return;
   throw Error(Fault::kUsage, "{}: {} has {} positions, wanted {} or more; lower --seq-length", flag,
@@ -107,7 +109,7 @@ ModelConfig described_teacher(const std::string& folder, const ModelConfig& othe
 }
 
 ModelConfig described_judge(const std::string& folder, const ModelConfig& other) {
-  if (other.reward_head) return other;
+  if (other.gives_rewards()) return other;
   throw Error(Fault::kUsage,
               "--reward-model: {} gives no rewards, wanted a reward model, as --stage rm trains "
               "them",
@@ -168,12 +170,23 @@ void check_preference_options(const PretrainOptions& options) {
 }
 
 void check_head(const PretrainOptions& options, const RunPlan& plan) {
-  const bool rewards = options.preferences.stage == TrainingStage::kRm;
-  if (plan.session.model.reward_head == rewards) return;
+  const TrainingStage stage = options.preferences.stage;
+  const ModelConfig& model = plan.session.model;
+  if (stage == TrainingStage::kClassify) {
+    if (model.labels > 1) return;
+    throw Error(Fault::kUsage,
+                "--stage classify: {}; name the labels by --label-names, or give --num-labels N",
+                model.labels == 1 ? "got one label, wanted two or more"
+                                  : "the model has no labels, and no option gives some");
+  }
+  const bool rewards = stage == TrainingStage::kRm;
+  if (rewards ? model.gives_rewards() : model.labels == 0) return;
   throw Error(Fault::kUsage,
-              "--stage {}: the head of the model is one of rewards, wanted one over the "
-              "vocabulary; give --stage rm, or --load another model",
-              name(options.preferences.stage));
+              "--stage {}: the head of the model is one of {}, wanted one {}; give --stage {}, or "
+              "--load another model",
+              name(stage), model.gives_rewards() ? "rewards" : "labels",
+              rewards ? "of rewards" : "over the vocabulary",
+              model.gives_rewards() ? "rm" : "classify");
 }
 
 void add_second_models(const PretrainOptions& options, RunPlan& plan) {
@@ -212,7 +225,7 @@ RunObjective open_objective(const PretrainOptions& options, const Machine& machi
                           .temperature = teaching.temperature,
                           .weight = teaching.weight});
   }
-  if (preferences.stage == TrainingStage::kSft) return run;
+  if (preferences.stage == TrainingStage::kSft || preferences.classifies()) return run;
   if (!preferences.ref_model.empty()) {
     const std::string& folder = preferences.ref_model;
     const DescribeSecond describe = [&](const ModelConfig& found) {

@@ -117,7 +117,7 @@ std::unique_ptr<SamplePrompts> open_sample_prompts(const RunPrompts& run) {
   const ParallelOptions& parallel = run.options.parallel;
   if (run.tokenizer == nullptr)
     refuse("the run has no tokenizer", "name it with --tokenizer-type, or leave this out");
-  if (model.encoder || model.reward_head) refuse("the model continues no text", "leave it out");
+  if (model.encoder || model.labels > 0) refuse("the model continues no text", "leave it out");
   if (parallel.linears.sequence_parallel && parallel.tensor > 1)
     refuse("cannot be combined with --sequence-parallel", "leave one of the two out");
   if (!run.templates.fault.empty()) throw Error(Fault::kData, "{}", run.templates.fault);

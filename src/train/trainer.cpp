@@ -337,6 +337,7 @@ double Trainer::evaluate() {
 std::optional<double> Trainer::run_evaluation(std::vector<ObjectiveFigure>& figures) {
   const LoopOptions& loop = run_.settled.loop;
   Session::Evaluation sum;
+  LabelCounts labels;
   const Section whole(machine_.sections, kEvaluateSection);
   const std::int64_t round =
       std::max<std::int64_t>(run_.state.iteration - 1, 0) / loop.eval_interval;
@@ -350,8 +351,10 @@ std::optional<double> Trainer::run_evaluation(std::vector<ObjectiveFigure>& figu
     sum.loss_sum += one.loss_sum;
     sum.loss_tokens += one.loss_tokens;
     add_figures(one.figures, figures);
+    labels.add(one.labels);
   }
   evaluation_ = 0;
+  if (!labels.empty()) add_figures(labels.figures(), figures);
   if (sum.loss_tokens == 0) return std::nullopt;
   return sum.loss_sum / sum.loss_tokens;
 }
@@ -362,8 +365,9 @@ void Trainer::check_tasks() const {
     throw Error(Fault::kUsage,
                 "--eval-tasks: the run has no tokenizer; name it with --tokenizer-type, or leave "
                 "this out");
-  if (run_.plan.session.model.reward_head)
-    throw Error(Fault::kUsage, "--eval-tasks: a reward model answers no question; leave it out");
+  if (run_.plan.session.model.labels > 0)
+    throw Error(Fault::kUsage,
+                "--eval-tasks: a model of rewards or labels answers no question; leave it out");
   if (run_.settled.parallel.linears.sequence_parallel && run_.settled.parallel.tensor > 1)
     throw Error(
         Fault::kUsage,

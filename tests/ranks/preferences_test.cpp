@@ -50,7 +50,7 @@ std::vector<RunLayout> layouts(int ranks) {
 
 ModelConfig small(bool rewards) {
   ModelConfig model = preset("llama-tiny");
-  model.reward_head = rewards;
+  model.labels = rewards ? 1 : 0;
   model.vocabulary = 101;
   model.hidden_dropout = 0.1;
   model.attention_dropout = 0.1;

@@ -170,6 +170,20 @@ inline void add_source(MicroBatch& batch, std::int64_t consumed) {
   batch.source.tokens = std::move(whole.tokens);
 }
 
+// For classifiers: a label of each text, at its last token or, of an encoder, the first one.
+inline void add_labels(MicroBatch& batch, std::int64_t consumed, const ModelConfig& model) {
+  batch.labels.assign(batch.tokens.size(), kNoLabel);
+  batch.loss_mask.assign(batch.tokens.size(), 0.0F);
+  batch.pair_labels.clear();
+  for (std::int64_t i = 0; i < batch.samples; ++i) {
+    const std::int64_t sample = consumed + batch.sample_index + i;
+    const std::int64_t place = model.encoder ? 0 : kSequence - 1 - sample % 5;
+    const auto row = static_cast<std::size_t>(i * kSequence + place);
+    batch.labels[row] = batch.tokens[row] % static_cast<std::int32_t>(model.labels);
+    batch.loss_mask[row] = 1;
+  }
+}
+
 class TrainingRun {
  public:
   TrainingRun(World& world, const RunLayout& layout, const ModelConfig& model, int threads = 1)
@@ -249,6 +263,9 @@ class TrainingRun {
     return all;
   }
 
+  // Of the next batch.
+  Session::Evaluation evaluation() { return session_->evaluate(own_batches()); }
+
   Session& session() { return *session_; }
   const Machine& machine() { return machine_; }
   Arena& arena() { return arena_; }
@@ -271,8 +288,11 @@ class TrainingRun {
     if (session_->settings().model.encoder_decoder) {
       for (MicroBatch& batch : all) add_source(batch, consumed_);
     }
-    if (!session_->settings().model.encoder) return all;
-    for (MicroBatch& batch : all) add_parts(batch, consumed_);
+    const ModelConfig& model = session_->settings().model;
+    for (MicroBatch& batch : all) {
+      if (model.encoder) add_parts(batch, consumed_);
+      if (model.labels > 1) add_labels(batch, consumed_, model);
+    }
     return all;
   }
 

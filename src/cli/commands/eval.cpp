@@ -39,8 +39,8 @@ class LoadedModel final : public EvaluatedModel {
   LoadedModel(Model& model, Rules rules)
       : model_(model),
         rules_(std::move(rules)),
-        scorer_(model.config().reward_head ? nullptr
-                                           : model.make_engine({.texts = rules_.batch_size})) {}
+        scorer_(model.config().gives_rewards() ? nullptr
+                                               : model.make_engine({.texts = rules_.batch_size})) {}
 
   const Tokenizer& tokenizer() const override { return model_.require_tokenizer(); }
   bool adds_special_tokens() const override { return rules_.special_tokens; }
@@ -207,7 +207,7 @@ bool compares_rewards(const TaskData& data) { return data.task.kind == TaskKind:
 
 // Throws Error(kUsage) for a task that asks the model what it does not say.
 void check_kinds(const std::vector<TaskData>& tasks, const Model& model, const std::string& load) {
-  const bool gives_rewards = model.config().reward_head;
+  const bool gives_rewards = model.config().gives_rewards();
   for (const TaskData& data : tasks) {
     if (compares_rewards(data) == gives_rewards) continue;
     if (gives_rewards)

@@ -87,6 +87,8 @@ std::string use_of(const PretrainOptions& options, const PretrainResult& result)
   const std::string& run = options.loop.save;
   if (options.preferences.stage == TrainingStage::kRm)
     return fmt::format("next: piton score --reward --load {} FILE", run);
+  if (options.preferences.classifies())
+    return fmt::format("next: piton classify --load {} FILE", run);
   if (options.data.is_instruction_dataset) return fmt::format("next: piton chat --load {}", run);
   if (result.encoder) return fmt::format("next: piton embed --load {} --output F.npy FILE", run);
   if (options.tokenizer.is_null())
@@ -117,8 +119,10 @@ void check_finetuning(const OptionSet& set, PretrainOptions& options) {
     options.data.is_pairwise_dataset = true;
   // Corpora have no samples to pack, and samples are packed once.
   const bool packs = options.data.is_instruction_dataset && !options.data.neat_pack &&
-                     !options.preferences.by_rewards();
+                     !options.preferences.by_rewards() && !options.preferences.classifies();
   if (!set.given("pack")) options.data.pack = packs;
+  if (options.preferences.classifies() && !set.given("variable-seq-lengths"))
+    options.data.variable_seq_lengths = true;
 }
 
 int train(Invocation& invocation, Training training) {

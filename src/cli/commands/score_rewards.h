@@ -1,4 +1,4 @@
-// piton score --reward: what a reward model (model/reward_head.h) says of texts.
+// piton score --reward: what a reward model (model/label_head.h) says of texts.
 #pragma once
 
 #include <cstdint>

@@ -76,9 +76,10 @@ void print_model(const std::string& path, const ShownModel& shown, bool json) {
         path, shown.title, shown.family, fmt::join(types, " and "), shown.where, model.parameters(),
         model.layers, model.hidden, model.heads, model.groups, model.head_size, model.vocabulary,
         model.max_positions,
-        model.reward_head ? "head of rewards"
-        : model.tied      ? "tied head"
-                          : "separate head");
+        model.gives_rewards() ? "head of rewards"
+        : model.labels > 0    ? fmt::format("head of {} labels", model.labels)
+        : model.tied          ? "tied head"
+                              : "separate head");
     for (const std::string& note : shown.notes) text += note + "\n";
     text += lines;
   }

@@ -39,6 +39,8 @@ struct Conversation {
   std::optional<Message> rejected;
   // Judged data: whether the last message is a good answer.
   std::optional<bool> desirable;
+  // Of texts with labels (data/instruct/labeled_texts.h): a name, or a number as text.
+  std::optional<std::string> label;
 };
 
 // The user's and the tools' messages alternate with the assistant's: user first, assistant last.

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/listed.h"
 #include "data/instruct/chat_records.h"
+#include "data/instruct/labeled_texts.h"
 #include "data/instruct/turn_records.h"
 
 namespace piton {
@@ -57,6 +58,7 @@ const std::vector<Handler>& handlers() {
        "prompt=prompt? chosen=chosen rejected=rejected system=system? tools=tools?"},
       {"PromptUnpairedHandler", F::kPrompt, S::kJudged, P::kNamed,
        "prompt=prompt completion=completion label=label system=system? tools=tools?"},
+      {"TextLabelHandler", F::kLabeled, S::kLabels, P::kPlain, kLabeledFields},
   };
   return list;
 }
@@ -83,6 +85,8 @@ std::string_view name(SampleForm form) {
       return "pairs of answers";
     case SampleForm::kJudged:
       return "judged answers";
+    case SampleForm::kLabels:
+      return "labels of texts";
   }
   PITON_ASSERT(false, "sample form {}", static_cast<int>(form));
   return "";
@@ -93,6 +97,7 @@ const Handler& handler_of(const nlohmann::ordered_json& record, std::optional<Sa
     const auto at = record.find(key);
     return at != record.end() && !at->is_null();
   };
+  if (wanted == SampleForm::kLabels) return handler_named("TextLabelHandler");
   const bool pair = holds("chosen") && holds("rejected");
   const bool wants_pairs = wanted == SampleForm::kPairs && pair;
   if (holds("messages") && !wants_pairs) return handler_named("OpenAIInstructionHandler");
@@ -161,6 +166,8 @@ Conversation read_conversation(const Handler& handler, const RecordFields& field
     case RecordFormat::kPrompt:
       conversation = read_prompt(fields, record);
       break;
+    case RecordFormat::kLabeled:
+      return read_labeled(fields, record);
     default:
       PITON_ASSERT(false, "{} reads texts", handler.name);
   }
@@ -199,6 +206,8 @@ std::vector<std::string> sample_columns(SampleForm form) {
       return {"chosen_input_ids", "chosen_labels", "rejected_input_ids", "rejected_labels"};
     case SampleForm::kJudged:
       return {"input_ids", "labels", "desirable"};
+    case SampleForm::kLabels:
+      return {"input_ids", "parts", "label"};
   }
   PITON_ASSERT(false, "sample form {}", static_cast<int>(form));
   return {};

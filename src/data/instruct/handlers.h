@@ -20,9 +20,11 @@
 //   PromptCompletionHandler               prompt, completion                   answers
 //   PromptPairwiseHandler                 prompt, chosen, rejected             pairs
 //   PromptUnpairedHandler                 prompt, completion, label            judged answers
+//   TextLabelHandler                      text, text_pair, ..., label          labels of texts
 //
 // Answers are written as input_ids, attention_mask and labels; pairs as ids and labels of both;
-// judged answers as ids, labels, and 1 for a good answer or 0 for a bad one.
+// judged answers as ids, labels, and 1 for a good answer or 0 for a bad one; texts with labels as
+// data/labels/labeled_dataset.h reads them.
 #pragma once
 
 #include <cstdint>
@@ -49,11 +51,12 @@ enum class RecordFormat : std::uint8_t {
   kShareGpt,
   kMessages,
   kPrompt,
+  kLabeled,  // labeled_texts.h
 };
 
-enum class SampleForm : std::uint8_t { kTexts, kAnswers, kPairs, kJudged };
+enum class SampleForm : std::uint8_t { kTexts, kAnswers, kPairs, kJudged, kLabels };
 
-// "texts", "answers", "pairs of answers", "judged answers".
+// "texts", "answers", "pairs of answers", "judged answers", "labels of texts".
 std::string_view name(SampleForm form);
 
 // The prompt around the messages.
@@ -63,6 +66,7 @@ enum class PromptRule : std::uint8_t {
   kSeedEveryTurn,  // the same; each turn is a sample that ends with it
   kBaichuan,       // ids 195 and 196 before the turns
   kNamed,          // --prompt-type, or the model's own template
+  kPlain,          // the text with the tokenizer's special tokens
 };
 
 struct Handler {

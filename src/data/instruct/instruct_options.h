@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/options/options.h"
 #include "data/instruct/mixing.h"
@@ -23,6 +24,8 @@ struct InstructOptions {
   MixStrategy mix_strategy = MixStrategy::kConcat;
   std::string interleave_probs;
   std::uint64_t seed = 1234;
+  std::vector<std::string> label_names;
+  std::optional<std::int64_t> num_labels;
 
   // Whether the records are conversations, although no handler is named.
   bool asks_for_answers() const {
@@ -80,6 +83,15 @@ struct InstructOptions {
              {.placeholder = "P,P,..."}},
       interleave_probs);
     v(Option{"seed", "seed of --interleave-probs"}, seed);
+    v(Option{"label-names",
+             "TextLabelHandler: names of the labels in their order, with spaces or commas between "
+             "them (default: records have numbers)",
+             {.placeholder = "NAME"}},
+      label_names);
+    v(Option{"num-labels",
+             "TextLabelHandler: how many labels there are, if they have no names",
+             {.placeholder = "N"}},
+      num_labels);
   }
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <sstream>
 #include <utility>
 
 #include "base/error.h"
@@ -86,6 +87,25 @@ LengthRules lengths_of(const InstructOptions& options) {
   return rules;
 }
 
+// As LabelOptions (model/label_head.h): one text with commas is a list.
+KnownLabels labels_of(const InstructOptions& options) {
+  KnownLabels labels{.names = options.label_names};
+  if (labels.names.size() == 1) {
+    std::stringstream all(options.label_names.front());
+    labels.names.clear();
+    for (std::string one; std::getline(all, one, ',');) labels.names.push_back(one);
+  }
+  labels.count = std::ssize(labels.names);
+  if (!options.num_labels) return labels;
+  if (*options.num_labels < 2 || (labels.count != 0 && labels.count != *options.num_labels)) {
+    throw Error(
+        Fault::kUsage, "--num-labels: got {}, wanted {}", *options.num_labels,
+        labels.count != 0 ? fmt::format("the {} of --label-names", labels.count) : "2 or more");
+  }
+  labels.count = *options.num_labels;
+  return labels;
+}
+
 void set_prompt(const PreprocessOptions& options, const Tokenizer& tokenizer, InstructPlan& plan) {
   const InstructOptions& instruct = options.instruct;
   const LengthRules lengths = lengths_of(instruct);
@@ -102,6 +122,9 @@ void set_prompt(const PreprocessOptions& options, const Tokenizer& tokenizer, In
   if (plan.handler->prompt == PromptRule::kBaichuan) {
     plan.prompt = std::make_shared<BaichuanPrompt>(tokenizer, seed);
     plan.prompt_name = "Baichuan's";
+  } else if (plan.handler->prompt == PromptRule::kPlain) {
+    plan.prompt = std::make_shared<LabelPrompt>(tokenizer);
+    plan.prompt_name = "no";
   } else if (!named) {
     plan.prompt = std::make_shared<SeedPrompt>(tokenizer, seed);
     plan.prompt_name = "AscendSpeed's";
@@ -130,7 +153,8 @@ std::string work_of(const PreprocessOptions& options, const InstructPlan& plan) 
   const InstructOptions& instruct = options.instruct;
   const auto number = [](const std::optional<std::int64_t>& value) { return value.value_or(-1); };
   return fmt::format(
-      "{}|{}|{}|{}|{}|{}", plan.handler->name, plan.prompt_name,
+      "{}|{}|{}|{}|{}|{}|{}|{}", plan.handler->name, plan.prompt_name, plan.labels.count,
+      fmt::join(plan.labels.names, "|"),
       instruct.prompt_type_path.empty() ? "" : read_text_file(instruct.prompt_type_path, 16 << 20),
       instruct.enable_thinking, number(lengths_of(instruct).cutoff), number(instruct.seq_length));
 }
@@ -160,6 +184,13 @@ void report_first(const PreprocessOptions& options, const Tokenizer& tokenizer,
   try {
     const Conversation conversation = read_conversation(*plan.handler, plan.fields, record);
     const std::vector<TaughtText> samples = plan.prompt->encode(conversation);
+    if (conversation.label) {
+      log.info(fmt::format("first sample: {} tokens, label {}: {}", samples.at(0).ids.size(),
+                           plan.labels.number_of(*conversation.label),
+                           nlohmann::json(tokenizer.decode(samples[0].ids))
+                               .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)));
+      return;
+    }
     log.info(fmt::format("first sample: {} tokens, {} of them learned: {}",
                          samples.at(0).ids.size(), taught_tokens(samples[0]),
                          nlohmann::json(shown(samples[0], tokenizer))
@@ -259,6 +290,18 @@ std::optional<InstructPlan> make_instruct_plan(const PreprocessOptions& options,
       plan.handler->form == SampleForm::kPairs || plan.handler->form == SampleForm::kJudged;
   if (preferences && (instruct.packs() || options.append_eod)) {
     throw Error(Fault::kUsage, "{}: preferences are neither packed nor ended by --append-eod",
+                plan.handler->name);
+  }
+  if (plan.handler->form == SampleForm::kLabels) {
+    plan.labels = labels_of(instruct);
+    if (instruct.asks_for_answers() || options.append_eod) {
+      throw Error(Fault::kUsage,
+                  "{}: has no prompt, and the run cuts its texts; leave out --prompt-type, "
+                  "--seq-length, --cutoff-len, --pack, --enable-thinking and --append-eod",
+                  plan.handler->name);
+    }
+  } else if (!instruct.label_names.empty() || instruct.num_labels) {
+    throw Error(Fault::kUsage, "--label-names, --num-labels: are for TextLabelHandler, got {}",
                 plan.handler->name);
   }
   plan.fields = fields_of(*plan.handler, options.map_keys);

@@ -22,6 +22,7 @@ struct InstructPlan {
   RecordFields fields{"", "", ""};
   std::shared_ptr<const ConversationEncoder> prompt;  // null for texts
   std::string prompt_name;                            // for reports; "" for texts
+  KnownLabels labels;                                 // of texts with labels
   std::string chat_template;                          // of a named prompt, in Jinja
   std::string work;                                   // what determines the output, for the journal
 };

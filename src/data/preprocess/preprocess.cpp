@@ -331,7 +331,8 @@ std::vector<std::unique_ptr<BlockEncoder>> make_encoders(const Run& run, IdType 
                                                     .prompt = run.plan->prompt,
                                                     .sample_by = options.sample_by,
                                                     .seq_length = options.instruct.seq_length,
-                                                    .hash_documents = options.remove_duplicates}));
+                                                    .hash_documents = options.remove_duplicates,
+                                                    .labels = run.plan->labels}));
   }
   return encoders;
 }

@@ -21,6 +21,7 @@ ContentHash hash_of(const Conversation& conversation) {
   for (const Message& message : conversation.messages) add(message);
   if (conversation.rejected) add(*conversation.rejected);
   if (conversation.desirable) hash.add(*conversation.desirable ? "good" : "bad");
+  if (conversation.label) hash.add(*conversation.label);
   return hash;
 }
 
@@ -75,8 +76,23 @@ std::optional<SampleEncoder::Refusal> SampleEncoder::refusal(
   return {};
 }
 
+void SampleEncoder::add_labeled(const Conversation& conversation, EncodedBlock& out) {
+  const std::int32_t label = rules_.labels.number_of(*conversation.label);
+  const TaughtText text = rules_.prompt->encode(conversation).front();
+  for (const Message& message : conversation.messages)
+    out.text_bytes += std::ssize(message.content);
+  append(text.ids, out.columns[0]);
+  append(text.labels, out.columns[1]);
+  append(std::array<std::int32_t, 1>{label}, out.columns[2]);
+  ++out.documents;
+  out.taught.push_back(1);
+  for (EncodedBlock::Column& column : out.columns) column.sequences.push_back(1);
+  if (rules_.hash_documents) out.hashes.push_back(hash_of(conversation));
+}
+
 void SampleEncoder::add(const Conversation& conversation, RecordBlock& block, std::size_t index,
                         EncodedBlock& out) {
+  if (rules_.handler->form == SampleForm::kLabels) return add_labeled(conversation, out);
   const std::vector<TaughtText> samples = rules_.prompt->encode(conversation);
   for (const Message& message : conversation.messages)
     out.text_bytes += std::ssize(message.content);

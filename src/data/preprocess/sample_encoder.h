@@ -11,6 +11,7 @@
 
 #include "data/instruct/conversation_encoder.h"
 #include "data/instruct/handlers.h"
+#include "data/instruct/labeled_texts.h"
 #include "data/preprocess/block_encoder.h"
 #include "data/records/record_scanner.h"
 #include "data/records/whole_record_parser.h"
@@ -24,6 +25,7 @@ struct SampleRules {
   SampleBy sample_by = SampleBy::kDocument;
   std::optional<std::int64_t> seq_length;  // samples of as many tokens are left out
   bool hash_documents = false;             // by the conversation
+  KnownLabels labels;                      // of texts with labels
 };
 
 class SampleEncoder final : public BlockEncoder {
@@ -38,6 +40,7 @@ class SampleEncoder final : public BlockEncoder {
  private:
   void add(const Conversation& conversation, RecordBlock& block, std::size_t index,
            EncodedBlock& out);
+  void add_labeled(const Conversation& conversation, EncodedBlock& out);
   // Why samples, one or the two of a pair, are left out, and the list for it.
   struct Refusal {
     std::vector<BadRecord> EncodedBlock::*list;

@@ -204,4 +204,22 @@ std::vector<std::pair<std::int64_t, std::int64_t>> split_bounds(const std::strin
   return bounds;
 }
 
+BlendPlan plan_of_epochs(const DataOptions& options) {
+  BlendPlan plan;
+  if (!options.data_path.empty()) plan = divided_plan(options, 0);
+  if (!options.train_data_path.empty())
+    plan = whole_plan(options.train_data_path, "train-data-path");
+  const auto refuse = [](bool given, const char* what) {
+    if (!given) return;
+    throw Error(Fault::kUsage,
+                "--num-train-epochs: {}; give --train-iters or --train-samples instead", what);
+  };
+  refuse(options.mock_data, "--mock-data is generated, and has no epochs");
+  refuse(options.train_data_exact_num_epochs.has_value(),
+         "--train-data-exact-num-epochs says how often the data is read too");
+  refuse(plan.weighted || !options.train_weighted_split_paths.empty(),
+         "a blend by weights reads parts of its corpora, and has no epochs");
+  return plan;
+}
+
 }  // namespace piton

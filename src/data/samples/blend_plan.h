@@ -57,4 +57,8 @@ std::string training_blend(const DataOptions& options);
 std::vector<std::pair<std::int64_t, std::int64_t>> split_bounds(const std::string& split,
                                                                 std::int64_t sequences);
 
+// What --data-path or --train-data-path has for training. Throws Error(kUsage) for data that has no
+// epochs.
+BlendPlan plan_of_epochs(const DataOptions& options);
+
 }  // namespace piton

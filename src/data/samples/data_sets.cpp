@@ -124,12 +124,11 @@ class Opener {
   std::shared_ptr<const SampleSource> open_part(const BlendPart& part, const std::string& name,
                                                 std::optional<std::int64_t> samples,
                                                 bool exact_epochs) {
-    if (options_.is_pairwise_dataset) {
+    if (settings_.of_records.open) return open_records(part, name, samples, exact_epochs);
+    if (options_.is_pairwise_dataset)
       return open_preference_part(part, name, samples, exact_epochs);
-    }
-    if (options_.is_instruction_dataset) {
+    if (options_.is_instruction_dataset)
       return open_instruction_part(part, name, samples, exact_epochs);
-    }
     auto corpus = this->corpus(part.prefix);
     if (settings_.of_documents) {
       const auto [first, end] = bounds_of(part.start, part.end, corpus->documents());
@@ -160,6 +159,30 @@ class Opener {
     return part_of(std::move(corpus), {first, end}, name, samples, exact_epochs);
   }
 
+  std::vector<std::shared_ptr<const IndexedDataset>> columns_of(
+      const std::vector<std::string>& names) {
+    std::vector<std::shared_ptr<const IndexedDataset>> columns;
+    for (const std::string& one : names) columns.push_back(corpus(one, columns.empty()));
+    return columns;
+  }
+
+  std::int32_t pad_id() const {
+    return settings_.documents.pad.value_or(settings_.documents.eod.value_or(0));
+  }
+
+  std::shared_ptr<const SampleSource> open_records(const BlendPart& part, const std::string& name,
+                                                   std::optional<std::int64_t> samples,
+                                                   bool exact_epochs) {
+    const auto columns = columns_of(settings_.of_records.prefixes(part.prefix));
+    const auto [first, end] = bounds_of(part.start, part.end, columns[0]->sequences());
+    if (first == end) return empty_part(*columns[0], name, samples);
+    return settings_.of_records.open({.prefix = part.prefix,
+                                      .columns = columns,
+                                      .order = order_of({first, end}, samples, exact_epochs),
+                                      .pad = pad_id(),
+                                      .set = name});
+  }
+
   std::shared_ptr<const InstructionFiles> instruction_files(const std::string& prefix) {
     auto& files = instruction_files_[prefix];
     if (files != nullptr) return files;
@@ -185,7 +208,7 @@ class Opener {
     const auto [first, end] = bounds_of(part.start, part.end, files->ids->sequences());
     if (first == end) return empty_part(*files->ids, name, samples);
     const DocumentRules& documents = settings_.documents;
-    const std::int32_t pad = documents.pad.value_or(documents.eod.value_or(0));
+    const std::int32_t pad = pad_id();
     const bool restarts = options_.reset_position_ids && !options_.neat_pack;
     if (restarts && !documents.eod) {
       throw Error(Fault::kUsage,
@@ -220,15 +243,12 @@ class Opener {
                                                            bool exact_epochs) {
     auto& files = preference_files_[part.prefix];
     if (files == nullptr) {
-      std::vector<std::shared_ptr<const IndexedDataset>> columns;
-      for (const std::string& one : PreferenceFiles::prefixes(part.prefix))
-        columns.push_back(corpus(one, columns.empty()));
-      files = std::make_shared<PreferenceFiles>(part.prefix, std::move(columns));
+      files = std::make_shared<PreferenceFiles>(part.prefix,
+                                                columns_of(PreferenceFiles::prefixes(part.prefix)));
     }
     const auto [first, end] = bounds_of(part.start, part.end, files->samples());
     if (first == end) return empty_part(*files->columns[0], name, samples);
-    const DocumentRules& documents = settings_.documents;
-    const std::int32_t pad = documents.pad.value_or(documents.eod.value_or(0));
+    const std::int32_t pad = pad_id();
     InstructionOrder order = order_of({first, end}, samples, exact_epochs);
     const auto answers = std::make_shared<PreferenceDataset>(
         files, PreferenceRules{sequence_, pad, settings_.for_rewards}, order);
@@ -303,12 +323,9 @@ class Opener {
   // How many samples of the set are cut, and how much of its rows is padding. `form`: of the rows.
   void report(const InstructionFiles& files, SequenceRange range, const std::string& name,
               const SampleSource& source, std::string_view form) {
-    const std::span lengths =
-        std::span(files.lengths).subspan(static_cast<std::size_t>(range.first));
-    const std::int64_t count = range.end - range.first;
-    const auto cut = std::count_if(lengths.begin(), lengths.begin() + count,
-                                   [&](std::int32_t ids) { return ids - 1 > sequence_; });
-    std::string line = fmt::format("{}: {} set: {} samples{}", files.prefix, name, count, form);
+    const std::int64_t cut = longer_samples(files, range.first, range.end, sequence_);
+    std::string line =
+        fmt::format("{}: {} set: {} samples{}", files.prefix, name, range.end - range.first, form);
     if (cut > 0) line += fmt::format(", {} of them longer than {} tokens and cut", cut, sequence_);
     if (!options_.variable_seq_lengths || options_.pack) {
       std::int64_t tokens = 0;
@@ -393,25 +410,6 @@ class Opener {
 // Of a set that is read once, whole: weights say nothing.
 BlendPlan read_of(BlendPlan plan, const std::optional<std::int64_t>& wanted) {
   if (!wanted) plan.weighted = plan.blend_single = false;
-  return plan;
-}
-
-// What --data-path or --train-data-path has for training.
-BlendPlan plan_of_epochs(const DataOptions& options) {
-  BlendPlan plan;
-  if (!options.data_path.empty()) plan = divided_plan(options, 0);
-  if (!options.train_data_path.empty())
-    plan = whole_plan(options.train_data_path, "train-data-path");
-  const auto refuse = [](bool given, const char* what) {
-    if (!given) return;
-    throw Error(Fault::kUsage,
-                "--num-train-epochs: {}; give --train-iters or --train-samples instead", what);
-  };
-  refuse(options.mock_data, "--mock-data is generated, and has no epochs");
-  refuse(options.train_data_exact_num_epochs.has_value(),
-         "--train-data-exact-num-epochs says how often the data is read too");
-  refuse(plan.weighted || !options.train_weighted_split_paths.empty(),
-         "a blend by weights reads parts of its corpora, and has no epochs");
   return plan;
 }
 

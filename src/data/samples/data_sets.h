@@ -22,6 +22,7 @@
 #include "base/log.h"
 #include "data/corpus/indexed_dataset.h"
 #include "data/samples/data_options.h"
+#include "data/samples/instruction_dataset.h"
 #include "data/samples/pretraining_samples.h"
 #include "data/samples/sample_source.h"
 
@@ -71,6 +72,22 @@ struct DocumentShare {
 using DocumentSamples =
     std::function<std::shared_ptr<const SampleSource>(const DocumentShare& share)>;
 
+// Records of a prefix that are in several corpora, sequence i of each being of record i; those that
+// `order` says are the share of a set.
+struct RecordShare {
+  std::string prefix;
+  std::vector<std::shared_ptr<const IndexedDataset>>
+      columns;  // as RecordSamples::prefixes has them
+  InstructionOrder order;
+  std::int32_t pad = 0;
+  std::string set;  // "train", ..., for messages
+};
+struct RecordSamples {
+  // The corpora of a prefix; that of the tokens is the first.
+  std::function<std::vector<std::string>(const std::string& prefix)> prefixes;
+  std::function<std::shared_ptr<const SampleSource>(const RecordShare& share)> open;
+};
+
 // What a run asks of its samples.
 struct SampleSettings {
   std::int64_t sequence = 0;  // tokens of a sample
@@ -83,6 +100,9 @@ struct SampleSettings {
   // Makes the samples of a share that is not empty. Corpora are then divided by documents, and
   // never cut within one. Empty: rows of running text, of corpora that are divided by sequences.
   DocumentSamples of_documents = {};
+  // Makes the samples of instruction data in other corpora than answers and preferences have.
+  // Empty: of those.
+  RecordSamples of_records = {};
   bool for_rewards = false;  // of answers: data/samples/preference_dataset.h
 };
 

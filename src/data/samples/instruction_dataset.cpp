@@ -54,6 +54,12 @@ InstructionFiles::InstructionFiles(std::string prefix,
   }
 }
 
+std::int64_t longer_samples(const InstructionFiles& files, std::int64_t first, std::int64_t end,
+                            std::int64_t sequence) {
+  return std::count_if(files.lengths.begin() + first, files.lengths.begin() + end,
+                       [&](std::int32_t ids) { return ids - 1 > sequence; });
+}
+
 std::vector<std::int32_t> cut_without_label(const InstructionFiles& files, std::int64_t first,
                                             std::int64_t end, std::int64_t sequence) {
   std::vector<std::int32_t> found;

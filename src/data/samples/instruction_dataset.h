@@ -74,6 +74,10 @@ struct InstructionOrder {
 std::vector<std::int32_t> cut_without_label(const InstructionFiles& files, std::int64_t first,
                                             std::int64_t end, std::int64_t sequence);
 
+// How many of the sequences of [first, end) have more than s tokens.
+std::int64_t longer_samples(const InstructionFiles& files, std::int64_t first, std::int64_t end,
+                            std::int64_t sequence);
+
 // The numbers of the sequences, in order. Throws Error(kUsage) for more than fit into memory.
 // Asserts that the split has a sequence that is not left out.
 std::vector<std::int32_t> instruction_order(const InstructionOrder& order);

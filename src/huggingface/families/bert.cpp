@@ -42,8 +42,9 @@ ModelConfig bert_like_model(const HfConfig& config, const EncoderFacts& facts) {
 EncoderFacts facts_of(const HfConfig& config, bool post_norm) {
   const std::vector<std::string> names = config.words("architectures");
   const std::string name = names.empty() ? "" : names.front();
+  const bool labels = name.ends_with("ForSequenceClassification");  // set_label_head() adds theirs
   return {.post_norm = post_norm,
-          .word_head = !name.ends_with("Model"),
+          .word_head = !name.ends_with("Model") && !labels,
           .pair_head = name.ends_with("ForPreTraining")};
 }
 
@@ -73,6 +74,8 @@ struct BertNames {
   std::string head_norm;
   std::string bias;
   std::string decoder;
+  std::string pooler;  // of a classifier; "": the base's
+  std::string labels;
 };
 
 class BertPlaces {
@@ -93,7 +96,7 @@ class BertPlaces {
 std::vector<HfPlace> bert_like_places(const ModelConfig& model, BertNames names) {
   BertPlaces places;
   // Files of an architecture without heads name its parts alone.
-  if (!model.encoder->word_head) names.base.clear();
+  if (!model.encoder->word_head && model.labels == 0) names.base.clear();
   const std::string embeddings = names.base + "embeddings.";
   places.one("embedding.token.weight", embeddings + "word_embeddings.weight");
   places.one("embedding.position.weight", embeddings + "position_embeddings.weight");
@@ -114,6 +117,11 @@ std::vector<HfPlace> bert_like_places(const ModelConfig& model, BertNames names)
     places.both(at + "mlp.down", in + "output.dense");
   }
   if (!names.final_norm.empty()) places.both("final_norm", names.base + names.final_norm);
+  if (model.labels > 0) {
+    places.both("pooler", names.pooler.empty() ? names.base + "pooler.dense" : names.pooler);
+    places.both("label", names.labels);
+    return places.take();
+  }
   if (!model.encoder->word_head) {
     if (model.encoder->pooler) places.both("pooler", "pooler.dense");
     return places.take();
@@ -138,7 +146,9 @@ BertNames bert_names(bool post_norm) {
                   .dense = "cls.predictions.transform.dense",
                   .head_norm = "cls.predictions.transform.LayerNorm",
                   .bias = "cls.predictions.bias",
-                  .decoder = "cls.predictions.decoder.weight"};
+                  .decoder = "cls.predictions.decoder.weight",
+                  .pooler = "",
+                  .labels = "classifier"};
   if (post_norm) return names;
   names.embedding_norm.clear();
   names.attention_norm = "attention.ln";
@@ -207,6 +217,8 @@ HfFamily hf_roberta() {
                 names.head_norm = "lm_head.layer_norm";
                 names.bias = "lm_head.bias";
                 names.decoder = "lm_head.decoder.weight";
+                names.pooler = "classifier.dense";
+                names.labels = "classifier.out_proj";
                 return bert_like_places(model, names);
               },
           .keys =

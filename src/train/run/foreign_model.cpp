@@ -11,8 +11,8 @@
 #include "huggingface/files/origin.h"
 #include "huggingface/files/quantized_matrix.h"
 #include "model/families.h"
+#include "model_files/label_base.h"
 #include "model_files/native_config.h"
-#include "model_files/reward_base.h"
 #include "train/run/checkpoint_choice.h"
 #include "train/run/run_start.h"
 #include "train/run/run_tokenizer.h"
@@ -62,12 +62,36 @@ void continue_optimizer(OpenedModel& model) {
   }
 }
 
-// Whether the checkpoint of Piton is a language model, of which a reward model is to be made: then
-// its weights are read as those of another program.
+bool makes_labels(const PretrainOptions& options) {
+  const TrainingStage stage = options.preferences.stage;
+  return stage == TrainingStage::kRm || stage == TrainingStage::kClassify;
+}
+
+// Whether the checkpoint of Piton is a language model, of which a reward model or a classifier is
+// to be made: then its weights are read as those of another program.
 bool gets_new_head(const PretrainOptions& options, const std::string& path) {
-  if (options.preferences.stage != TrainingStage::kRm || !holds_checkpoint(path)) return false;
+  if (!makes_labels(options) || !holds_checkpoint(path)) return false;
   const NativeConfig config = read_native_config(find_checkpoint(path));
-  return !config.model.reward_head && !config.lora.given();
+  return config.model.labels.number() == 0 && !config.lora.given();
+}
+
+// Gives a model without labels those of the options.
+void add_labels(const PretrainOptions& options, OpenedModel& foreign) {
+  if (!makes_labels(options)) return;
+  const LabelOptions& labels = options.model.labels;
+  if (const std::int64_t there = foreign.model.labels; there > 0) {
+    if (labels.number() == 0 || labels.number() == there) return;
+    throw Error(Fault::kUsage,
+                "--num-labels, --label-names: got {}, but the model of {} has {}; leave them out",
+                labels.number(), foreign.name, there);
+  }
+  if (labels.number() == 0) {
+    throw Error(Fault::kUsage,
+                "--stage classify: {} has no labels; name them by --label-names, or give "
+                "--num-labels N",
+                foreign.name);
+  }
+  make_classifier(foreign, {labels.number(), labels.listed_names()});
 }
 
 std::optional<OpenedModel> open_foreign_model(const PretrainOptions& options) {
@@ -79,12 +103,12 @@ std::optional<OpenedModel> open_foreign_model(const PretrainOptions& options) {
   // NullTokenizer's --vocab-size is without the end of documents, which has a row.
   if (!options.tokenizer.is_null()) request.given.vocabulary = options.model.vocabulary;
   ModelOptions described = options.model;
-  described.reward_head = false;  // by --stage rm
+  described.labels = {};  // of a head that the model may not have yet
   if (described.describes_model())
     request.given.model = [&](std::int64_t padded) { return described.resolve(padded); };
   OpenedModel foreign = open_model(request);
   if (native) foreign.facts = facts_of_base(foreign);
-  if (options.preferences.stage == TrainingStage::kRm) make_reward_model(foreign);
+  add_labels(options, foreign);
   if (options.loop.finetune) foreign.run.reset();
   if (foreign.run && !options.loop.no_load_optim) continue_optimizer(foreign);
   keep_start(path, foreign.facts);
@@ -203,7 +227,9 @@ void refuse_contradictions(const ModelConfig& got, const ModelConfig& wanted,
   alike("--qk-layernorm, --qk-layernorm-joint",
         got.head_norms == wanted.head_norms && got.joint_head_norms == wanted.joint_head_norms);
   alike("--untie-embeddings-and-output-weights", got.tied == wanted.tied);
-  alike("--reward-head", got.reward_head == wanted.reward_head);
+  same("--num-labels", got.labels, wanted.labels);
+  same("--label-names", fmt::format("{}", fmt::join(got.label_names, " ")),
+       fmt::format("{}", fmt::join(wanted.label_names, " ")));
 }
 
 std::optional<OpenedModel> adopt_foreign_model(PretrainOptions& options) {
@@ -240,10 +266,10 @@ std::optional<OpenedModel> adopt_foreign_model(PretrainOptions& options) {
     throw Error(Fault::kUsage, "--model: got {}, but {} says what the model is; leave the flag out",
                 options.model.model, foreign->source->where());
   }
-  if (model.encoder && !model.encoder->word_head) {
+  if (model.encoder && !model.encoder->word_head && model.labels == 0) {
     throw Error(Fault::kData,
                 "{}: an encoder without a head for masked words has nothing to train; piton embed "
-                "reads it",
+                "reads it, and --stage classify gives it labels",
                 foreign->source->where());
   }
   refuse_other_kind(options.model, model, foreign->source->where());

@@ -176,6 +176,12 @@ void RunCheckpoints::start_from_foreign_weights(const OpenedModel& foreign, Log&
   model.optimizer = nullptr;
   for (const std::string& note : foreign.notes) log.warning(note);
   load_weights(*foreign.source, model, context());
+  std::vector<Parameter*> drawn;
+  for (Parameter* parameter : session_.parameters()) {
+    if (std::ranges::count(foreign.drawn, parameter->pieces.front().name) > 0)
+      drawn.push_back(parameter);
+  }
+  session_.initialize(drawn);
   session_.publish_values();
   log.info(
       fmt::format("a new run from the weights of {} ({})", foreign.source->where(), foreign.kind));

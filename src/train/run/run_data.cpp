@@ -7,6 +7,7 @@
 #include "base/hash.h"
 #include "base/options/option_range.h"
 #include "data/corpus/corpus_card.h"
+#include "data/labels/labeled_dataset.h"
 #include "data/masked/describe_masked.h"
 #include "data/masked/masked_sets.h"
 #include "data/samples/completed_samples.h"
@@ -63,7 +64,15 @@ SampleSettings settings_of(const PretrainOptions& options, const RunPlan& plan,
                           .for_rewards = options.preferences.stage == TrainingStage::kRm};
   settings.counts.train = plan.train_samples;
   const ModelConfig& model = plan.session.model;
-  if (model.encoder || model.encoder_decoder) {
+  if (options.preferences.classifies()) {
+    refuse_masking(options.masking);
+    settings.of_records =
+        labeled_samples({.sequence = settings.sequence,
+                         .labels = model.labels,
+                         .at_first_token = model.encoder.has_value(),
+                         .token_types = model.encoder ? model.encoder->token_types : 0},
+                        log);
+  } else if (model.encoder || model.encoder_decoder) {
     MaskedSettings masked{.task = model.encoder ? MaskedTask::kBert : MaskedTask::kT5,
                           .sequence = settings.sequence,
                           .seed = settings.seed,

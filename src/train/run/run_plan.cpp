@@ -320,11 +320,14 @@ void check_encoder_run(const PretrainOptions& options, const ModelConfig& model)
                 flag, model.encoder ? " (bert)" : " with a decoder (t5)");
   };
   refuse(options.lora.given(), "--lora-target-modules");
-  refuse(options.data.is_instruction_dataset, "--is-instruction-dataset (of piton finetune)");
-  refuse(options.preferences.stage != TrainingStage::kSft, "--stage");
+  const bool classifies = options.preferences.classifies() && model.encoder;
+  if (!classifies) {
+    refuse(options.data.is_instruction_dataset, "--is-instruction-dataset (of piton finetune)");
+    refuse(options.preferences.stage != TrainingStage::kSft, "--stage");
+    refuse(options.loop.full_validation, "--full-validation");
+  }
   refuse(!options.tasks.tasks.empty(), "--eval-tasks");
   refuse(options.teaching.given(), "--teacher-model");
-  refuse(options.loop.full_validation, "--full-validation");
   refuse(options.loop.neftune_noise_alpha > 0, "--neftune-noise-alpha");
   if (model.encoder) return;
   refuse(options.data.variable_seq_lengths, "--variable-seq-lengths");
@@ -417,7 +420,8 @@ RunPlan make_run_plan(const PretrainOptions& options, int ranks,
   check_context_run(options);
   check_expert_run(options);
   plan.decoder_sequence = decoder_sequence(options, model);
-  if (model.encoder) plan.masked_share = options.masking.mask_probability;
+  const bool masks_words = model.encoder && !options.preferences.classifies();
+  if (masks_words) plan.masked_share = options.masking.mask_probability;
   check_best(options);
   check_hash_interval(options);
   check_saves(options);

@@ -83,7 +83,10 @@ constexpr std::array kFigures = {"rewards_chosen",
                                  "completions_truncated",
                                  "groups_without_spread",
                                  "sampling_rounds",
-                                 "generation_ms"};
+                                 "generation_ms",
+                                 "accuracy",
+                                 "macro_f1",
+                                 "matthews"};
 
 void read_figures(const Json& object, StepMetrics& step) {
   for (const std::string name : kFigures) {

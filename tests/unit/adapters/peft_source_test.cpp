@@ -292,7 +292,7 @@ TEST(PeftSource, ReadsNoConfigurationOutsideOfItsFolder) {
   TempFolder folder;
   std::filesystem::create_symlink(test::lora_folder("llama") / kPeftConfigName,
                                   folder / kPeftConfigName);
-  EXPECT_THAT(message_of(Fault::kData, [&] { is_reward_adapter(folder.path()); }),
+  EXPECT_THAT(message_of(Fault::kData, [&] { labels_of_adapter(folder.path()); }),
               HasSubstr("adapter_config.json: a link that leads out of the folder"));
 }
 

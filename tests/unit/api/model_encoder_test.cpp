@@ -1,6 +1,7 @@
-// Encoders of Hugging Face folders, and models of an encoder and a decoder: logits, hidden states,
-// losses, every gradient and ten training steps equal those of Transformers (tests/golden/encoders,
-// made by tools/oracle/encoders.py in float64). A decoder's command refuses an encoder.
+// Encoders of Hugging Face folders, models of an encoder and a decoder, and classifiers of texts:
+// logits, hidden states, losses, every gradient and ten training steps equal those of Transformers
+// (tests/golden/encoders and labels, made by tools/oracle/encoders.py and labels.py in float64). A
+// decoder's command refuses an encoder.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -26,6 +27,22 @@ using test::encoder_folder;
 constexpr const char* kEncoders[] = {"bert",    "bert-masked", "megatron-bert",
                                      "roberta", "t5",          "t5-v1.1"};
 
+// Of tests/golden/labels: classifiers, also of decoders.
+constexpr const char* kClassifiers[] = {"labels/bert",    "labels/megatron-bert",
+                                        "labels/roberta", "labels/xlm-roberta",
+                                        "labels/qwen2",   "labels/gpt2"};
+
+std::filesystem::path folder_of_golden(const std::string& name) {
+  return name.starts_with("labels/") ? encoder_folder("bert").parent_path().parent_path() / name
+                                     : encoder_folder(name);
+}
+
+std::vector<const char*> all_names() {
+  std::vector<const char*> names(std::begin(kEncoders), std::end(kEncoders));
+  names.insert(names.end(), std::begin(kClassifiers), std::end(kClassifiers));
+  return names;
+}
+
 std::vector<std::int32_t> ints_of(const Tensor& tensor) {
   return {tensor.data<std::int32_t>(), tensor.data<std::int32_t>() + tensor.elements()};
 }
@@ -37,7 +54,7 @@ double number(const SafetensorsFile& file, const std::string& name, std::int64_t
 // A session with the weights of a folder, and the batch that Transformers had.
 struct EncoderRun {
   explicit EncoderRun(const std::string& name, DType dtype = DType::kF32)
-      : source(encoder_folder(name)), expected(encoder_folder(name) / "expected.safetensors") {
+      : source(folder_of_golden(name)), expected(folder_of_golden(name) / "expected.safetensors") {
     ModelConfig config = source.model();
     config.dtype = dtype;
     config.hidden_dropout = config.attention_dropout = 0;
@@ -59,7 +76,7 @@ struct EncoderRun {
       set_source(ints_of(tokens));
     } else {
       batch.tokens = ints_of(tokens);
-      batch.types = ints_of(expected.tensor("types"));
+      if (config.encoder) batch.types = ints_of(expected.tensor("types"));
       batch.segments = ints_of(expected.tensor("segments"));
     }
     batch.sequence = std::ssize(batch.tokens) / batch.samples;
@@ -146,9 +163,39 @@ TEST(HuggingFaceEncoder, GivesTheLogitsAndTheLossOfTransformers) {
   }
 }
 
+TEST(HuggingFaceClassifier, GivesTheLogitsAndTheLossOfTransformers) {
+  for (const char* name : kClassifiers) {
+    SCOPED_TRACE(name);
+    EncoderRun run(name);
+    EXPECT_EQ(run.source.model().label_names, (std::vector<std::string>{"sad", "so so", "glad"}));
+    const auto logits = run.session->label_logits({run.batch}).front();
+    const Tensor wanted = run.expected.tensor("logits");
+    ASSERT_EQ(std::ssize(logits), wanted.dim(0));
+    LabelCounts counts;
+    std::int64_t text = 0;
+    for (const std::int32_t label : run.batch.labels) {
+      if (label == kNoLabel) continue;
+      const std::vector<float>& found = logits[static_cast<std::size_t>(text)];
+      ASSERT_EQ(std::ssize(found), wanted.dim(1));
+      for (std::int64_t i = 0; i < wanted.dim(1); ++i) {
+        EXPECT_NEAR(found[static_cast<std::size_t>(i)],
+                    test::value_at(wanted, text * wanted.dim(1) + i), 1e-4);
+      }
+      counts.add(label, largest(found), wanted.dim(1));
+      ++text;
+    }
+    const Session::Evaluation evaluation = run.session->evaluate({run.batch});
+    const double loss = number(run.expected, "loss");
+    EXPECT_NEAR(evaluation.loss_sum / evaluation.loss_tokens, loss, 1e-5 * loss);
+    EXPECT_EQ(evaluation.labels.wanted, counts.wanted);
+    EXPECT_EQ(evaluation.labels.predicted, counts.predicted);
+    EXPECT_EQ(evaluation.labels.right, counts.right);
+  }
+}
+
 // bf16 and fp16 compute the same to their precision.
 TEST(HuggingFaceEncoder, ComputesInSixteenBits) {
-  for (const char* name : kEncoders) {
+  for (const char* name : all_names()) {
     for (const DType dtype : {DType::kBF16, DType::kF16}) {
       EncoderRun run(name, dtype);
       const double loss = number(run.expected, "loss");
@@ -190,7 +237,7 @@ double sum_of_products(const std::vector<double>& a, const std::vector<double>& 
 }
 
 TEST(HuggingFaceEncoder, GivesEveryGradientOfTransformers) {
-  for (const char* name : kEncoders) {
+  for (const char* name : all_names()) {
     EncoderRun run(name);
     run.session->gradients({run.batch}, 0);
     std::map<std::string, std::vector<double>> ours;
@@ -202,7 +249,7 @@ TEST(HuggingFaceEncoder, GivesEveryGradientOfTransformers) {
         ours[piece.name] = {begin, begin + piece.extent.elements()};
       }
     }
-    GradientsInFolder wanted(encoder_folder(name));
+    GradientsInFolder wanted(folder_of_golden(name));
     EXPECT_EQ(ours.size(), wanted.tensors().size()) << name;
     double all = 0;
     for (const CanonicalTensor& tensor : wanted.tensors())
@@ -212,8 +259,10 @@ TEST(HuggingFaceEncoder, GivesEveryGradientOfTransformers) {
       const std::vector<double> right = wanted.of(tensor);
       const std::vector<double>& got = ours.at(tensor.name);
       ASSERT_EQ(got.size(), right.size()) << name << " " << tensor.name;
-      // Adding a number to all scores of a row changes nothing: a key bias has no gradient.
-      if (tensor.name.ends_with("attention.key.bias")) {
+      // Adding a number to all scores of a row changes nothing: a key bias has no gradient, unless
+      // it is turned by its position.
+      const bool turned = run.source.model().positions == PositionKind::kRotary;
+      if (tensor.name.ends_with("attention.key.bias") && !turned) {
         EXPECT_LE(sum_of_products(got, got), 1e-12 * all) << name;
         continue;
       }
@@ -227,9 +276,9 @@ TEST(HuggingFaceEncoder, GivesEveryGradientOfTransformers) {
 }
 
 TEST(HuggingFaceEncoder, TrainsAsInPyTorch) {
-  for (const char* name : kEncoders) {
+  for (const char* name : all_names()) {
     EncoderRun run(name);
-    const SafetensorsFile golden(encoder_folder(name) / "gradients.safetensors");
+    const SafetensorsFile golden(folder_of_golden(name) / "gradients.safetensors");
     for (std::int64_t step = 0; step < golden.tensor("losses").elements(); ++step) {
       const StepReport report = run.session->train_step({run.batch}, 0, 3e-3);
       const double loss = number(golden, "losses", step);

@@ -41,6 +41,25 @@ TEST(HfConfigKeys, OfAModelAreReadBackAsIt) {
   }
 }
 
+// Classifiers as Transformers writes them; a model of other labels has the folder's other keys.
+TEST(HfConfigKeys, OfAClassifierAreReadBackAsIt) {
+  for (const char* name : {"bert", "megatron-bert", "roberta", "xlm-roberta", "qwen2", "gpt2"}) {
+    const auto folder = std::filesystem::path(PITON_SOURCE_DIR) / "tests/golden/labels" / name;
+    const Json theirs = Json::parse(read_text_file(folder / "config.json"));
+    ModelConfig model = hf_model(HfConfig::read(folder));
+    EXPECT_EQ(hf_config_of(model, theirs).config, theirs) << name;
+    const Json alone = hf_config_of(model, Json()).config;
+    EXPECT_EQ(alone.at("id2label"), theirs.at("id2label")) << name;
+    EXPECT_EQ(model_difference(model, hf_model(HfConfig(alone.dump(), "config.json"))), "");
+    set_labels(model, 4, {});
+    const Json other = hf_config_of(model, theirs).config;
+    EXPECT_EQ(other.at("architectures"), theirs.at("architectures")) << name;
+    EXPECT_EQ(other.at("id2label").size(), 4U);
+    EXPECT_EQ(other.at("label2id").at("LABEL_3"), 3);
+    EXPECT_EQ(other.at("model_type"), theirs.at("model_type"));
+  }
+}
+
 TEST(HfConfigKeys, OfModelsThatTransformersLacksAreTheirPublishedOnes) {
   for (const char* name : {"internlm2", "baichuan", "baichuan-13b", "baichuan2"}) {
     ModelConfig model = golden_model(name);

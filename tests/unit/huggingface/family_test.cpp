@@ -32,6 +32,33 @@ std::string refusal(const std::string& name, const std::function<void(Json&)>& e
   return message_of(Fault::kData, [&] { model_of(config); });
 }
 
+TEST(HfModel, OfAClassifierHasTheLabelsOfItsFile) {
+  Json config = golden("llama");
+  config["architectures"] = {"LlamaForSequenceClassification"};
+  EXPECT_EQ(model_of(config).labels, 2);  // as Transformers has it
+  EXPECT_TRUE(model_of(config).label_names.empty());
+  config["id2label"] = {{"0", "sad"}, {"1", "so so"}, {"2", "glad"}};
+  const ModelConfig named = model_of(config);
+  EXPECT_THAT(named.label_names, testing::ElementsAre("sad", "so so", "glad"));
+  EXPECT_TRUE(named.labels == 3 && !named.tied && !named.gives_rewards());
+  config["id2label"] = {{"0", "LABEL_0"}, {"1", "LABEL_1"}};
+  EXPECT_TRUE(model_of(config).label_names.empty());
+  config["id2label"] = {{"0", "LABEL_0"}};
+  EXPECT_TRUE(model_of(config).gives_rewards());
+  const auto refused = [&](const char* key, const Json& value) {
+    config[key] = value;
+    return message_of(Fault::kData, [&] { model_of(config); });
+  };
+  EXPECT_THAT(refused("num_labels", 3), HasSubstr("num_labels: got 3, wanted the 1 of id2label"));
+  config.erase("num_labels");
+  EXPECT_THAT(refused("id2label", {{"0", "sad"}, {"2", "glad"}}),
+              HasSubstr("wanted names of 0, 1, 2, ..."));
+  config["id2label"] = {{"0", "sad"}, {"1", "glad"}};
+  EXPECT_THAT(refused("problem_type", "multi_label_classification"),
+              HasSubstr("wanted single_label_classification"));
+  EXPECT_THAT(refused("problem_type", "regression"), HasSubstr("wanted single_label"));
+}
+
 TEST(HfModel, HasTheFactsOfItsFile) {
   const ModelConfig gpt2 = model_of(golden("gpt2"));
   EXPECT_EQ(gpt2.family, "gpt2");
@@ -627,8 +654,6 @@ TEST(HfModel, OfWhatPitonDoesNotHaveIsRefusedByName) {
               HasSubstr("config.json: model_type: got \"mamba\", wanted gpt2, llama, aquila, "));
   EXPECT_THAT(key("llama", "architectures", {"LlamaForTokenClassification"}),
               HasSubstr("architectures: got [\"LlamaForTokenClassification\"], wanted LlamaFor"));
-  EXPECT_THAT(key("llama", "architectures", {"LlamaForSequenceClassification"}),
-              HasSubstr("id2label: got nothing, wanted one label: the head of a reward model"));
   EXPECT_THAT(key("llama", "hidden_act", "mish"),
               HasSubstr("hidden_act: got \"mish\", wanted silu"));
   EXPECT_THAT(key("bloom", "apply_residual_connection_post_layernorm", true),

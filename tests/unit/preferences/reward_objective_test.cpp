@@ -7,7 +7,7 @@
 
 #include <filesystem>
 
-#include "model/reward_head.h"
+#include "model/label_head.h"
 #include "support/errors.h"
 #include "support/golden_lora.h"
 #include "support/preference_batches.h"
@@ -63,7 +63,7 @@ TEST(RewardObjective, HasTheRewardsLossesAndGradientsOfTheOracle) {
   const SafetensorsFile expected(golden_rewards("qwen2") / "expected.safetensors");
   const auto texts = reward_texts(expected);
   HfSource base(golden_rewards("qwen2"));
-  ASSERT_TRUE(base.model().reward_head);
+  ASSERT_TRUE(base.model().gives_rewards());
   TempFolder folder;
   fs::copy_file(golden_rewards("qwen2") / "config.json", folder / "config.json");
   fs::copy_file(golden_rewards("qwen2") / "gradients.safetensors", folder / "model.safetensors");
@@ -117,8 +117,8 @@ TEST(RewardObjective, HasTheRewardsLossesAndGradientsOfTheOracle) {
 TEST(RewardObjective, AnAdapterOfPeftGivesItsRewards) {
   const SafetensorsFile expected(golden_rewards("qwen2") / "expected.safetensors");
   HfSource base(golden_rewards("qwen2"));
-  ASSERT_TRUE(is_reward_adapter(golden_rewards("qwen2_lora")));
-  EXPECT_FALSE(is_reward_adapter(test::lora_folder("qwen2")));
+  ASSERT_EQ(labels_of_adapter(golden_rewards("qwen2_lora")), 1);
+  EXPECT_EQ(labels_of_adapter(test::lora_folder("qwen2")), 0);
   PeftSource adapter(golden_rewards("qwen2_lora"), base.model(), hf_family(base.config()));
   EXPECT_THAT(adapter.adapters().trained, testing::ElementsAre(kRewardTensor));
   HostMachine machine;

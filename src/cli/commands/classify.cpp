@@ -1,0 +1,224 @@
+// piton classify: the labels of texts, by a classifier.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <optional>
+
+#include "api/model.h"
+#include "base/json.h"
+#include "base/options/option_range.h"
+#include "cli/command.h"
+#include "cli/commands/model_to_load.h"
+#include "cli/launch.h"
+#include "cli/terminal/standard_input.h"
+#include "data/instruct/labeled_texts.h"
+#include "data/records/block_reader.h"
+#include "data/records/byte_stream.h"
+#include "data/records/record_options.h"
+#include "data/records/whole_record_parser.h"
+#include "data/records/whole_text.h"
+#include "model/label_head.h"
+#include "session/label_counts.h"
+
+namespace piton::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::size_t kReadTogether = 1024;  // texts, between two writes
+
+struct ClassifyOptions {
+  ModelToLoad model;
+  std::string map_keys;
+  std::optional<std::int64_t> sequence;
+  bool metrics = false;
+
+  template <typename Visitor>
+  void visit(Visitor&& v) {
+    model.visit(v);
+    v(Option{"map-keys",
+             "names of a record's keys, as JSON: {\"text\": \"review\", \"label\": \"stars\"}",
+             {.placeholder = "JSON"}},
+      map_keys);
+    v(Option{"seq-length",
+             "cut texts to this number of tokens (default: as many as the model takes)",
+             {.placeholder = "N"}},
+      sequence);
+    v(Option{"metrics",
+             "print accuracy, macro F1 and Matthews' correlation of a file with labels as one JSON "
+             "object, in place of a line for each text"},
+      metrics);
+  }
+};
+
+struct TextOfFile {
+  Conversation conversation;
+  std::optional<std::int32_t> label;  // that the file has for it
+};
+
+bool has_records(const std::string& file) {
+  constexpr std::array<std::string_view, 5> kEnds = {".jsonl", ".ndjson", ".json", ".csv",
+                                                     ".parquet"};
+  const std::string end = std::filesystem::path(unpacked_name(file)).extension().string();
+  return std::ranges::count(kEnds, end) > 0;
+}
+
+std::vector<TextOfFile> texts_of_records(const std::string& file, const std::string& map_keys,
+                                         const KnownLabels& known, Log& log) {
+  const RecordFields fields(kLabeledFields, "", map_keys);
+  RecordOptions options;
+  options.input = {file};
+  BlockReader::Rules rules{
+      .sample_by = options.sample_by, .optional_columns = fields.optional(), .any_type = true};
+  for (const std::string& column : fields.required()) rules.optional_columns.push_back(column);
+  BlockReader reader(files_of(options, log), rules, {});
+  std::vector<TextOfFile> texts;
+  Json record;
+  while (auto block = reader.next()) {
+    const auto parser = make_whole_record_parser(*block->file, options.sample_by);
+    const std::size_t entries = entries_of_record(*block->file);
+    for (std::size_t i = 0; i < records_of(*block, entries); ++i) {
+      BadRecord bad = place_of(*block, i, entries);
+      const Parsed parsed = parser->parse(*block, i, record, bad.reason);
+      if (parsed == Parsed::kNothing) continue;
+      if (parsed != Parsed::kRecord) refuse_bad_record(bad);
+      try {
+        TextOfFile text{.conversation = read_labeled(fields, record, /*needs_label=*/false)};
+        if (text.conversation.label) text.label = known.number_of(*text.conversation.label);
+        texts.push_back(std::move(text));
+      } catch (const Error& error) {
+        bad.reason = error.what();
+        refuse_bad_record(bad);
+      }
+    }
+    for (const BadRecord& bad : block->unusable) refuse_bad_record(bad);
+  }
+  return texts;
+}
+
+std::vector<TextOfFile> texts_of_lines(const std::string& file) {
+  const std::string all = read_whole_text(file);
+  std::vector<TextOfFile> texts;
+  for (std::size_t begin = 0; begin < all.size();) {
+    std::size_t end = std::min(all.find('\n', begin), all.size());
+    const std::size_t next = end + 1;
+    if (end > begin && all[end - 1] == '\r') --end;
+    texts.emplace_back().conversation.messages.push_back(
+        {MessageRole::kUser, all.substr(begin, end - begin)});
+    begin = next;
+  }
+  return texts;
+}
+
+// The tokens that the model reads. Throws Error(kData) that names the text.
+TextToLabel to_label(const LabelPrompt& prompt, const TextOfFile& text, const ModelConfig& model,
+                     std::int64_t most) {
+  TaughtText tokens = prompt.encode(text.conversation).front();
+  if (!cut_labeled(tokens, most)) {
+    throw Error(Fault::kUsage, "--seq-length: got {}, and the special tokens of a text are more",
+                most);
+  }
+  TextToLabel made{.ids = std::move(tokens.ids), .types = {}};
+  if (!model.encoder) return made;
+  for (const std::int32_t part : tokens.labels)
+    made.types.push_back(part >= kPartOfPair && model.encoder->token_types > 1 ? 1 : 0);
+  return made;
+}
+
+// {"label": NAME, "probabilities": {NAME: p, ...}}.
+Json line_of(const std::vector<float>& logits, const std::vector<std::string>& names) {
+  const auto best = static_cast<std::size_t>(largest(logits));
+  double sum = 0;
+  for (const float one : logits) sum += std::exp(static_cast<double>(one) - logits[best]);
+  Json shares = Json::object();
+  for (std::size_t i = 0; i < names.size(); ++i)
+    shares[names[i]] = std::exp(static_cast<double>(logits[i]) - logits[best]) / sum;
+  return {{"label", names[best]}, {"probabilities", std::move(shares)}};
+}
+
+// Collective over the ranks of the model.
+LabelCounts classify(Model& model, const std::vector<TextOfFile>& texts,
+                     const ClassifyOptions& options, bool prints) {
+  const ModelConfig& config = model.config();
+  const LabelPrompt prompt(model.require_tokenizer());
+  const std::vector<std::string> names = names_of_labels(config);
+  const std::int64_t most =
+      std::min(options.sequence.value_or(config.longest_sequence()), config.longest_sequence());
+  LabelCounts counts;
+  for (std::size_t begin = 0; begin < texts.size(); begin += kReadTogether) {
+    const std::size_t end = std::min(texts.size(), begin + kReadTogether);
+    std::vector<TextToLabel> some;
+    for (std::size_t i = begin; i < end; ++i) {
+      try {
+        some.push_back(to_label(prompt, texts[i], config, most));
+      } catch (const Error& error) {
+        throw Error(error.fault(), "text {}: {}", i + 1, error.what());
+      }
+    }
+    const std::vector<std::vector<float>> logits = model.label_logits(some);
+    std::string out;
+    for (std::size_t i = 0; i < some.size(); ++i) {
+      const std::optional<std::int32_t> label = texts[begin + i].label;
+      if (label) counts.add(*label, largest(logits[i]), config.labels);
+      if (options.metrics) continue;
+      out += line_of(logits[i], names).dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+    }
+    if (prints) std::fwrite(out.data(), 1, out.size(), stdout);
+  }
+  return counts;
+}
+
+}  // namespace
+
+int run_classify(Invocation& invocation) {
+  GeneralOptions general;
+  ClassifyOptions options;
+  InferenceOptions layout;
+  TokenizerOptions tokenizer;
+  OptionSet set;
+  set.add("Classification", options);
+  set.add("Parallelism", layout);
+  set.add("Tokenizer", tokenizer);
+  const std::vector<std::string> files = invocation.parse(set, general);
+  refuse_more_arguments(files, 1);
+  if (options.model.load.empty())
+    throw Error(Fault::kUsage, "--load: no model is named; wanted the folder of a classifier");
+  if (files.empty() && !has_standard_input() && invocation.leads)
+    throw Error(Fault::kUsage, "classify: wanted a FILE of lines or records (- is standard input)");
+  if (options.sequence) check_range("--seq-length", *options.sequence, 1);
+  const std::string file = files.empty() ? "-" : files[0];
+  Engine engine(engine_options(general), invocation.log);
+  const auto model =
+      Model::load(engine.machine(), options.model.load, tokenizer, layout, options.model.lora_load);
+  model->label_logits({});  // refuses a model without labels before the file is read
+  if (file == "-") share_standard_input(engine.world());
+  const KnownLabels known{model->config().label_names, model->config().labels};
+  const std::vector<TextOfFile> texts =
+      has_records(file) ? texts_of_records(file, options.map_keys, known, invocation.log_of_all())
+                        : texts_of_lines(file);
+  if (texts.empty()) throw Error(Fault::kData, "{}: no text, wanted one or more", file);
+  const bool leads = engine.world().rank() == 0;
+  const LabelCounts counts = classify(*model, texts, options, leads);
+  if (counts.empty()) {
+    if (!options.metrics) return 0;
+    throw Error(Fault::kData, "--metrics: {} has no labels, wanted \"label\" in its records", file);
+  }
+  if (!leads) return 0;
+  if (options.metrics) {
+    const Json out{{"texts", counts.texts()},
+                   {"accuracy", counts.accuracy()},
+                   {"macro_f1", counts.macro_f1()},
+                   {"matthews", counts.matthews()}};
+    std::fputs((out.dump() + "\n").c_str(), stdout);
+  } else {
+    invocation.log.info(fmt::format(
+        "{}: accuracy {:.4f}, macro F1 {:.4f}, Matthews' correlation {:.4f} of {} texts with "
+        "labels",
+        file, counts.accuracy(), counts.macro_f1(), counts.matthews(), counts.texts()));
+  }
+  return 0;
+}
+
+}  // namespace piton::cli

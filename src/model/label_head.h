@@ -1,0 +1,80 @@
+// The head of a classifier of texts: a row for each label, in the place of the head over the
+// vocabulary, as of ...ForSequenceClassification in Transformers. With one label it gives a number:
+// the reward of a text, of a reward model.
+//
+//   decoder   label.weight [N, h], of one label reward.weight [1, h]: logits of the last token of a
+//             text. A head over a vocabulary of N ids, so that the label of that token is the label
+//             of the text, all others have none, and the loss is that of words
+//   encoder   the pooler (model/encoder_options.h) of the first token, then label.weight [N, h] and
+//             label.bias [N]
+//
+// With one id, 0, the loss of a token with another label is the log of the sum over one logit,
+// exp(logit): the logit itself. So the loss of a row with this label is its number, the gradient of
+// the logit is the weight of the row, and head_loss (ops/head_loss.h) splits, slices and sums
+// numbers as it does losses.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/options/options.h"
+
+namespace piton {
+
+struct ModelConfig;
+
+inline constexpr const char* kRewardTensor = "reward.weight";
+
+// The label of a row that has a number; others have kNoLabel (data/samples/sample.h).
+inline constexpr std::int32_t kRewardLabel = 1;
+
+// The name of the matrix of the model's head.
+std::string label_tensor(const ModelConfig& config);
+
+// ModelConfig::label_names, or LABEL_0, LABEL_1, ...
+std::vector<std::string> names_of_labels(const ModelConfig& config);
+
+// Makes `config`, a language model or an encoder with any heads, a classifier: without what
+// belongs to the head over the vocabulary.
+void set_labels(ModelConfig& config, std::int64_t labels, std::vector<std::string> names);
+
+struct LabelOptions {
+  bool reward_head = false;
+  std::optional<std::int64_t> count;
+  std::vector<std::string> names;
+
+  template <typename Visitor>
+  void visit(Visitor&& v) {
+    const OptionRules same{.resume = Resume::kMustMatch};
+    v(Option{"reward-head", "a head of one row, the reward of a text (set by --stage rm)", same},
+      reward_head);
+    v(Option{"num-labels",
+             "labels of a classifier of texts, whose head is in the place of that over the "
+             "vocabulary (--stage classify)",
+             {.resume = Resume::kMustMatch, .placeholder = "N"}},
+      count);
+    v(Option{"label-names",
+             "names of these labels, in their order, with spaces or commas between them; they say "
+             "--num-labels too (default: LABEL_0, LABEL_1, ...)",
+             {.resume = Resume::kMustMatch, .placeholder = "NAME"}},
+      names);
+  }
+
+  bool given() const { return reward_head || count || !names.empty(); }
+  // Those of --label-names: one text with commas is a list.
+  std::vector<std::string> listed_names() const;
+  // How many labels the options say; 0: none. Throws Error(kUsage) where two of them differ.
+  std::int64_t number() const;
+  void apply(ModelConfig& config) const;
+  // The options whose apply() gives the labels of `config`.
+  static LabelOptions of(const ModelConfig& config);
+};
+
+// Throws Error(kUsage) that names the flag of the first fact that a classifier cannot have. Does
+// nothing for other models.
+void check_labels(const ModelConfig& config);
+
+}  // namespace piton
