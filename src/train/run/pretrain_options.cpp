@@ -1,8 +1,23 @@
 #include "train/run/pretrain_options.h"
 
+#include "base/error.h"
+#include "base/options/option_range.h"
 #include "model_files/native_config.h"
 
 namespace piton {
+
+void LoopOptions::check_rollback() const {
+  check_range("--loss-watchdog-patience", loss_watchdog_patience, 1);
+  check_range("--rollback-on-divergence", rollback_on_divergence, 0);
+  if (rollback_on_divergence == 0) return;
+  const auto refuse = [](const char* why) {
+    throw Error(Fault::kUsage, "--rollback-on-divergence: {}", why);
+  };
+  if (save.empty()) refuse("goes back to a checkpoint of this run; give --save");
+  if (save_interval == 0 && !save_interval_minutes)
+    refuse("goes back to a checkpoint of this run; give --save-interval");
+  if (no_save_optim) refuse("goes back to weights and optimizer; leave out --no-save-optim");
+}
 
 // Not in the header: the code for every option takes seconds to compile.
 void PretrainOptions::add_to(OptionSet& options) {

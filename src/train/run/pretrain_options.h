@@ -82,6 +82,8 @@ struct LoopOptions {
   // the same command has started the run in --save already. Set by piton finetune.
   bool starts_from_load = false;
 
+  // Throws Error(kUsage) for the flag that is out of range, or has no checkpoint to go back to.
+  void check_rollback() const;
   bool evaluates() const { return full_validation || eval_iters > 0; }
   // How many of the newest checkpoints stay in --save; 0: all.
   std::int64_t kept_checkpoints() const {

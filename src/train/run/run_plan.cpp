@@ -66,20 +66,6 @@ void check_ranges(const LoopOptions& loop) {
   }
 }
 
-// A checkpoint to go back to.
-void check_rollback(const LoopOptions& loop) {
-  check_range("--loss-watchdog-patience", loop.loss_watchdog_patience, 1);
-  check_range("--rollback-on-divergence", loop.rollback_on_divergence, 0);
-  if (loop.rollback_on_divergence == 0) return;
-  const auto refuse = [](const char* why) {
-    throw Error(Fault::kUsage, "--rollback-on-divergence: {}", why);
-  };
-  if (loop.save.empty()) refuse("goes back to a checkpoint of this run; give --save");
-  if (loop.save_interval == 0 && !loop.save_interval_minutes)
-    refuse("goes back to a checkpoint of this run; give --save-interval");
-  if (loop.no_save_optim) refuse("goes back to weights and optimizer; leave out --no-save-optim");
-}
-
 // Replicas to compare.
 void check_hash_interval(const PretrainOptions& options) {
   const std::optional<std::int64_t>& interval =
@@ -407,7 +393,7 @@ RunPlan make_run_plan(const PretrainOptions& options, int ranks,
   plan.mesh = options.parallel.check(ranks);
   const LoopOptions& loop = options.loop;
   check_ranges(loop);
-  check_rollback(loop);
+  loop.check_rollback();
   check_one_unit(options.learning_rate, loop.train_samples.has_value());
   plan.sequence = loop.sequence > 0 ? loop.sequence : model.longest_sequence();
   if (plan.sequence > model.longest_sequence()) {
