@@ -138,8 +138,8 @@ Json line_of(const std::vector<float>& logits, const std::vector<std::string>& n
   return {{"label", names[best]}, {"probabilities", std::move(shares)}};
 }
 
-// Collective over the ranks of the model.
-LabelCounts classify(Model& model, const std::vector<TextOfFile>& texts,
+// Of the texts of `file`. Collective over the ranks of the model.
+LabelCounts classify(Model& model, const std::string& file, const std::vector<TextOfFile>& texts,
                      const ClassifyOptions& options, bool prints) {
   const ModelConfig& config = model.config();
   const LabelPrompt prompt(model.require_tokenizer());
@@ -154,7 +154,7 @@ LabelCounts classify(Model& model, const std::vector<TextOfFile>& texts,
       try {
         some.push_back(to_label(prompt, texts[i], config, most));
       } catch (const Error& error) {
-        throw Error(error.fault(), "text {}: {}", i + 1, error.what());
+        throw Error(error.fault(), "{}: text {}: {}", file, i + 1, error.what());
       }
     }
     const std::vector<std::vector<float>> logits = model.label_logits(some);
@@ -200,14 +200,14 @@ int run_classify(Invocation& invocation) {
                         : texts_of_lines(file);
   if (texts.empty()) throw Error(Fault::kData, "{}: no text, wanted one or more", file);
   const bool leads = engine.world().rank() == 0;
-  const LabelCounts counts = classify(*model, texts, options, leads);
+  const LabelCounts counts = classify(*model, file, texts, options, leads);
   if (counts.empty()) {
     if (!options.metrics) return 0;
     throw Error(Fault::kData, "--metrics: {} has no labels, wanted \"label\" in its records", file);
   }
   if (!leads) return 0;
   if (options.metrics) {
-    const Json out{{"texts", counts.texts()},
+    const Json out{{"texts", std::llround(counts.texts())},
                    {"accuracy", counts.accuracy()},
                    {"macro_f1", counts.macro_f1()},
                    {"matthews", counts.matthews()}};

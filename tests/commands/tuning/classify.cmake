@@ -49,7 +49,7 @@ endif()
 expect(RUN classify --load ${WORK}/whole ${WORK}/texts.jsonl CODE 0
   ERR "texts.jsonl: accuracy 1.0000, macro F1 1.0000, Matthews' correlation 1.0000 of 48 texts with labels\n")
 expect(RUN classify --load ${WORK}/whole --metrics ${WORK}/texts.jsonl CODE 0
-  OUT "^{\"texts\":48.0,\"accuracy\":1.0,\"macro_f1\":1.0,\"matthews\":1.0}\n$")
+  OUT "^{\"texts\":48,\"accuracy\":1.0,\"macro_f1\":1.0,\"matthews\":1.0}\n$")
 expect(RUN classify --load ${WORK}/whole - INPUT ${WORK}/lines.txt CODE 0 OUT "${labels}")
 
 # The same labels from a folder, which has their names, and a run from it that needs no options.
