@@ -174,36 +174,18 @@ void Questions::read(const std::vector<std::string>& files, const QuestionReadin
   QuestionEncoder encoder(reading);
   LeftOutRecords left_out(log);
   BlockReader reader(find_input_files(files, std::nullopt), {.any_type = true}, {});
-  Json record;
-  while (auto block = reader.next()) {
-    const auto parser = make_whole_record_parser(*block->file, SampleBy::kLine);
-    const std::size_t entries = entries_of_record(*block->file);
-    for (std::size_t i = 0; i < records_of(*block, entries); ++i) {
-      BadRecord bad = place_of(*block, i, entries);
-      const Parsed parsed = parser->parse(*block, i, record, bad.reason);
-      if (parsed == Parsed::kNothing) continue;
-      if (parsed != Parsed::kRecord) {
-        left_out.add(bad);
-        continue;
-      }
-      try {
-        if (reading.needs_answer) static_cast<void>(answer_of_record(record));
-        std::vector<std::int32_t> ids = encoder.ids_of(record);
-        if (ids.empty() || std::ssize(ids) > reading.longest) {
-          throw Error(Fault::kData,
-                      "the question has {} tokens, wanted 1 to {}: --seq-length without "
-                      "--max-completion-length",
-                      ids.size(), reading.longest);
-        }
-        questions_.push_back({std::move(record), std::move(ids)});
-      } catch (const Error& error) {
-        if (error.fault() != Fault::kData) throw;
-        bad.reason = error.what();
-        left_out.add(bad);
-      }
+  const auto use = [&](Json& record) {
+    if (reading.needs_answer) static_cast<void>(answer_of_record(record));
+    std::vector<std::int32_t> ids = encoder.ids_of(record);
+    if (ids.empty() || std::ssize(ids) > reading.longest) {
+      throw Error(Fault::kData,
+                  "the question has {} tokens, wanted 1 to {}: --seq-length without "
+                  "--max-completion-length",
+                  ids.size(), reading.longest);
     }
-    for (const BadRecord& bad : block->unusable) left_out.add(bad);
-  }
+    questions_.push_back({std::move(record), std::move(ids)});
+  };
+  for_each_record(reader, SampleBy::kLine, use, [&](const BadRecord& bad) { left_out.add(bad); });
   left_out.finish(size());
   ends_ = encoder.ends();
 }

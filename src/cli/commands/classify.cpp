@@ -75,26 +75,12 @@ std::vector<TextOfFile> texts_of_records(const std::string& file, const std::str
   for (const std::string& column : fields.required()) rules.optional_columns.push_back(column);
   BlockReader reader(files_of(options, log), rules, {});
   std::vector<TextOfFile> texts;
-  Json record;
-  while (auto block = reader.next()) {
-    const auto parser = make_whole_record_parser(*block->file, options.sample_by);
-    const std::size_t entries = entries_of_record(*block->file);
-    for (std::size_t i = 0; i < records_of(*block, entries); ++i) {
-      BadRecord bad = place_of(*block, i, entries);
-      const Parsed parsed = parser->parse(*block, i, record, bad.reason);
-      if (parsed == Parsed::kNothing) continue;
-      if (parsed != Parsed::kRecord) refuse_bad_record(bad);
-      try {
-        TextOfFile text{.conversation = read_labeled(fields, record, /*needs_label=*/false)};
-        if (text.conversation.label) text.label = known.number_of(*text.conversation.label);
-        texts.push_back(std::move(text));
-      } catch (const Error& error) {
-        bad.reason = error.what();
-        refuse_bad_record(bad);
-      }
-    }
-    for (const BadRecord& bad : block->unusable) refuse_bad_record(bad);
-  }
+  const auto use = [&](const Json& record) {
+    TextOfFile text{.conversation = read_labeled(fields, record, /*needs_label=*/false)};
+    if (text.conversation.label) text.label = known.number_of(*text.conversation.label);
+    texts.push_back(std::move(text));
+  };
+  for_each_record(reader, options.sample_by, use, refuse_bad_record);
   return texts;
 }
 

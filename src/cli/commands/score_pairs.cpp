@@ -36,28 +36,15 @@ std::vector<AnswerPair> read_pairs(const Model& model, const PairRequest& reques
   rules.optional_columns.emplace_back("subset");
   BlockReader reader(files, rules, {});
   std::vector<AnswerPair> pairs;
-  Json record;
-  while (auto block = reader.next()) {
-    const auto parser = make_whole_record_parser(*block->file, options.sample_by);
-    const std::size_t entries = entries_of_record(*block->file);
-    for (std::size_t i = 0; i < records_of(*block, entries); ++i) {
-      BadRecord bad = place_of(*block, i, entries);
-      const Parsed parsed = parser->parse(*block, i, record, bad.reason);
-      if (parsed == Parsed::kNothing) continue;
-      if (parsed != Parsed::kRecord) refuse_bad_record(bad);
-      try {
-        AnswerPair& pair = pairs.emplace_back();
-        for (TaughtText& text :
-             plan->prompt->encode(read_conversation(*plan->handler, plan->fields, record)))
-          pair.ids.push_back(std::move(text.ids));
-        pair.subset = optional_text_at(record, "subset");
-      } catch (const Error& error) {
-        bad.reason = error.what();
-        refuse_bad_record(bad);
-      }
-    }
-    for (const BadRecord& bad : block->unusable) refuse_bad_record(bad);
-  }
+  const auto use = [&](const Json& record) {
+    AnswerPair pair;
+    for (TaughtText& text :
+         plan->prompt->encode(read_conversation(*plan->handler, plan->fields, record)))
+      pair.ids.push_back(std::move(text.ids));
+    pair.subset = optional_text_at(record, "subset");
+    pairs.push_back(std::move(pair));
+  };
+  for_each_record(reader, options.sample_by, use, refuse_bad_record);
   if (pairs.empty()) throw Error(Fault::kData, "{}: no pair, wanted one or more", request.file);
   return pairs;
 }

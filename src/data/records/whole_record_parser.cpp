@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/error.h"
 #include "data/records/json_records.h"
 
 namespace piton {
@@ -63,6 +64,33 @@ std::unique_ptr<WholeRecordParser> make_whole_record_parser(const FileFacts& fil
 
 std::size_t entries_of_record(const FileFacts& file) {
   return std::max<std::size_t>(file.read.size(), 1);
+}
+
+void for_each_record(BlockReader& reader, SampleBy sample_by,
+                     const std::function<void(nlohmann::ordered_json& record)>& use,
+                     const std::function<void(const BadRecord& bad)>& refuse) {
+  nlohmann::ordered_json record;
+  while (auto block = reader.next()) {
+    const auto parser = make_whole_record_parser(*block->file, sample_by);
+    const std::size_t entries = entries_of_record(*block->file);
+    for (std::size_t i = 0; i < records_of(*block, entries); ++i) {
+      BadRecord bad = place_of(*block, i, entries);
+      const Parsed parsed = parser->parse(*block, i, record, bad.reason);
+      if (parsed == Parsed::kNothing) continue;
+      if (parsed != Parsed::kRecord) {
+        refuse(bad);
+        continue;
+      }
+      try {
+        use(record);
+      } catch (const Error& error) {
+        if (error.fault() != Fault::kData) throw;
+        bad.reason = error.what();
+        refuse(bad);
+      }
+    }
+    for (const BadRecord& bad : block->unusable) refuse(bad);
+  }
 }
 
 }  // namespace piton

@@ -7,6 +7,7 @@
 //   text, wikiextractor, ...    {"text": ...}
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -29,5 +30,11 @@ std::unique_ptr<WholeRecordParser> make_whole_record_parser(const FileFacts& fil
 
 // Number of entries in RecordBlock::ends for each record of the file.
 std::size_t entries_of_record(const FileFacts& file);
+
+// Calls `use` for each record of `reader`, which it may take apart, and `refuse` for what is no
+// record or for which `use` throws Error(kData).
+void for_each_record(BlockReader& reader, SampleBy sample_by,
+                     const std::function<void(nlohmann::ordered_json& record)>& use,
+                     const std::function<void(const BadRecord& bad)>& refuse);
 
 }  // namespace piton
