@@ -19,7 +19,6 @@ constexpr const char* kRollbacksFact = "train.rollbacks";
 void Rollback::undo(const Error& diverged, std::int64_t bad_steps, TrainState& state) {
   const auto fact = state.facts.find(kRollbacksFact);
   const std::int64_t before = fact == state.facts.end() ? 0 : std::atoll(fact->second.c_str());
-  if (loop_.rollback_on_divergence == 0) throw Error(diverged);
   if (before >= loop_.rollback_on_divergence) {
     throw Error(Fault::kDiverged, "{} (--rollback-on-divergence {}: the run went back {} times)",
                 diverged.what(), loop_.rollback_on_divergence, before);

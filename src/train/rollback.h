@@ -23,8 +23,8 @@ class Rollback {
   // Collective; no save may be in the background. `state` is that of a run that ends with
   // `diverged`; `bad_steps`: the last ones, whose weights are not to be taken. Weights and
   // optimizer become those of the newest checkpoint before them, at the iteration of `state`. How
-  // often this was done is a fact of the state. Throws `diverged` if --rollback-on-divergence does
-  // not allow it again, or if there is no such checkpoint.
+  // often this was done is a fact of the state. Throws Error(kDiverged), the same with a reason, if
+  // --rollback-on-divergence does not allow it again, or if there is no such checkpoint.
   void undo(const Error& diverged, std::int64_t bad_steps, TrainState& state);
 
  private:

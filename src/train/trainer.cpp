@@ -235,7 +235,7 @@ void Trainer::undo_if_diverged(const StepReport& report) {
     bad_steps = loop.loss_watchdog_patience;
     LossWatchdog(loop.loss_watchdog_threshold, bad_steps).count(state);
   } catch (const Error& error) {
-    if (error.fault() != Fault::kDiverged) throw;
+    if (error.fault() != Fault::kDiverged || loop.rollback_on_divergence == 0) throw;
     diverged = error;
   }
   if (!diverged) return;

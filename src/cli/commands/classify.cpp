@@ -85,16 +85,9 @@ std::vector<TextOfFile> texts_of_records(const std::string& file, const std::str
 }
 
 std::vector<TextOfFile> texts_of_lines(const std::string& file) {
-  const std::string all = read_whole_text(file);
   std::vector<TextOfFile> texts;
-  for (std::size_t begin = 0; begin < all.size();) {
-    std::size_t end = std::min(all.find('\n', begin), all.size());
-    const std::size_t next = end + 1;
-    if (end > begin && all[end - 1] == '\r') --end;
-    texts.emplace_back().conversation.messages.push_back(
-        {MessageRole::kUser, all.substr(begin, end - begin)});
-    begin = next;
-  }
+  for (std::string& line : read_whole_lines(file))
+    texts.emplace_back().conversation.messages.push_back({MessageRole::kUser, std::move(line)});
   return texts;
 }
 

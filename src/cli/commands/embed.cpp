@@ -41,18 +41,6 @@ struct EmbedOptions {
   }
 };
 
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  for (std::size_t begin = 0; begin < text.size();) {
-    std::size_t end = std::min(text.find('\n', begin), text.size());
-    const std::size_t next = end + 1;
-    if (end > begin && text[end - 1] == '\r') --end;
-    lines.push_back(text.substr(begin, end - begin));
-    begin = next;
-  }
-  return lines;
-}
-
 void normalize_rows(const Tensor& vectors) {
   const std::int64_t width = vectors.dim(1);
   for (std::int64_t row = 0; row < vectors.dim(0); ++row) {
@@ -104,7 +92,7 @@ int run_embed(Invocation& invocation) {
   if (files.empty() && !has_standard_input())
     throw Error(Fault::kUsage, "embed: wanted a FILE of lines (- is standard input)");
   const std::string name = files.empty() ? "-" : files[0];
-  const std::vector<std::string> lines = lines_of(read_whole_text(name));
+  const std::vector<std::string> lines = read_whole_lines(name);
   if (lines.empty()) throw Error(Fault::kData, "{}: has no lines; wanted one or more", name);
   Engine engine(engine_options(general), invocation.log);
   const auto encoder = Encoder::load(engine.machine(), options.load, tokenizer);

@@ -1,5 +1,7 @@
 #include "data/records/whole_text.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "data/records/byte_order_mark.h"
 #include "data/records/byte_stream.h"
@@ -37,6 +39,19 @@ std::string read_whole_text(const std::string& path, std::int64_t limit_bytes) {
                 shown_path(path), at, static_cast<unsigned char>(text[at]));
   }
   return text;
+}
+
+std::vector<std::string> read_whole_lines(const std::string& path) {
+  const std::string text = read_whole_text(path);
+  std::vector<std::string> lines;
+  for (std::size_t begin = 0; begin < text.size();) {
+    std::size_t end = std::min(text.find('\n', begin), text.size());
+    const std::size_t next = end + 1;
+    if (end > begin && text[end - 1] == '\r') --end;
+    lines.push_back(text.substr(begin, end - begin));
+    begin = next;
+  }
+  return lines;
 }
 
 }  // namespace piton

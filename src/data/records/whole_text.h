@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <limits>
 #include <string>
+#include <vector>
 
 namespace piton {
 
@@ -16,5 +17,8 @@ std::string read_unpacked(const std::string& path,
 // The same of a text. Throws Error(kData) also if it is not UTF-8.
 std::string read_whole_text(const std::string& path,
                             std::int64_t limit_bytes = std::int64_t{1} << 32);
+
+// The lines of such a text, without their ends.
+std::vector<std::string> read_whole_lines(const std::string& path);
 
 }  // namespace piton

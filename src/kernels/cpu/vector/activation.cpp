@@ -57,47 +57,17 @@ struct SquaredRelu {
   }
 };
 
-template <typename T, typename Kind>
+PITON_INLINE F at_most(F x, F bound) { return x > bound ? bound : x; }
+
+// What a gate is multiplied by, where gates are bounded.
+PITON_INLINE F bounded_factor(F up, F bound) {
+  const F most = at_most(up, bound);
+  return most < -bound ? -bound : most;
+}
+
+// `bounded`: gates have ActivationArguments::bound and offset.
+template <typename T, typename Kind, bool bounded>
 void forward(const ActivationArguments& a, std::int64_t begin, std::int64_t end) {
-  for (std::int64_t row = begin; row < end; ++row) {
-    const T* x = static_cast<const T*>(a.x.data) + row * a.x.stride;
-    const T* up = static_cast<const T*>(a.up.data) + row * a.up.stride;
-    T* y = static_cast<T*>(a.y.data) + row * a.y.stride;
-    for_vectors(
-        a.columns, [&](std::int64_t i, auto count) __attribute__((always_inline)) {
-          F value = Kind::at(load(x + i, count)).y;
-          if (a.up.data != nullptr) value *= load(up + i, count);
-          store(y + i, value, count);
-        });
-  }
-}
-
-template <typename T, typename Kind>
-void backward(const ActivationArguments& a, std::int64_t begin, std::int64_t end) {
-  for (std::int64_t row = begin; row < end; ++row) {
-    const T* x = static_cast<const T*>(a.x.data) + row * a.x.stride;
-    const T* up = static_cast<const T*>(a.up.data) + row * a.up.stride;
-    const T* dy = static_cast<const T*>(a.dy.data) + row * a.dy.stride;
-    T* dx = static_cast<T*>(a.y.data) + row * a.y.stride;
-    T* dup = static_cast<T*>(a.dup.data) + row * a.dup.stride;
-    for_vectors(
-        a.columns, [&](std::int64_t i, auto count) __attribute__((always_inline)) {
-          const ActivationValue value = Kind::at(load(x + i, count));
-          const F g = load(dy + i, count);
-          if (a.up.data != nullptr) {
-            const F scale = load(up + i, count);
-            store(dx + i, g * scale * value.slope, count);
-            store(dup + i, g * value.y, count);
-          } else {
-            store(dx + i, g * value.slope, count);
-          }
-        });
-  }
-}
-
-// The same for gates that are bounded.
-template <typename T, typename Kind>
-void bounded_forward(const ActivationArguments& a, std::int64_t begin, std::int64_t end) {
   const F bound = splat(a.bound);
   const F offset = splat(a.offset);
   for (std::int64_t row = begin; row < end; ++row) {
@@ -107,16 +77,19 @@ void bounded_forward(const ActivationArguments& a, std::int64_t begin, std::int6
     for_vectors(
         a.columns, [&](std::int64_t i, auto count) __attribute__((always_inline)) {
           const F gate = load(x + i, count);
-          F factor = load(up + i, count);
-          factor = factor > bound ? bound : factor;
-          factor = factor < -bound ? -bound : factor;
-          store(y + i, Kind::at(gate > bound ? bound : gate).y * (factor + offset), count);
+          F value = Kind::at(bounded ? at_most(gate, bound) : gate).y;
+          if (bounded) {
+            value *= bounded_factor(load(up + i, count), bound) + offset;
+          } else if (a.up.data != nullptr) {
+            value *= load(up + i, count);
+          }
+          store(y + i, value, count);
         });
   }
 }
 
-template <typename T, typename Kind>
-void bounded_backward(const ActivationArguments& a, std::int64_t begin, std::int64_t end) {
+template <typename T, typename Kind, bool bounded>
+void backward(const ActivationArguments& a, std::int64_t begin, std::int64_t end) {
   const F bound = splat(a.bound);
   const F offset = splat(a.offset);
   const F none = splat(0.0F);
@@ -129,16 +102,21 @@ void bounded_backward(const ActivationArguments& a, std::int64_t begin, std::int
     for_vectors(
         a.columns, [&](std::int64_t i, auto count) __attribute__((always_inline)) {
           const F gate = load(x + i, count);
-          const F given = load(up + i, count);
+          const ActivationValue value = Kind::at(bounded ? at_most(gate, bound) : gate);
           const F g = load(dy + i, count);
-          const ActivationValue value = Kind::at(gate > bound ? bound : gate);
-          F factor = given > bound ? bound : given;
-          factor = factor < -bound ? -bound : factor;
-          const F slope = g * (factor + offset) * value.slope;
-          store(dx + i, gate > bound ? none : slope, count);
-          F other = g * value.y;
-          other = given > bound ? none : other;
-          store(dup + i, given < -bound ? none : other, count);
+          if (bounded) {
+            const F given = load(up + i, count);
+            const F slope = g * (bounded_factor(given, bound) + offset) * value.slope;
+            store(dx + i, gate > bound ? none : slope, count);
+            const F other = given > bound ? none : g * value.y;
+            store(dup + i, given < -bound ? none : other, count);
+          } else if (a.up.data != nullptr) {
+            const F scale = load(up + i, count);
+            store(dx + i, g * scale * value.slope, count);
+            store(dup + i, g * value.y, count);
+          } else {
+            store(dx + i, g * value.slope, count);
+          }
         });
   }
 }
@@ -196,8 +174,8 @@ PITON_INLINE void with_kind(Activation kind, Call call) {
 void activation_forward(const ActivationArguments& a, std::int64_t begin, std::int64_t end) {
   with_type(a.x.type, [&](auto tag) {
     with_kind(a.kind, [&](auto kind) {
-      if (a.bounded) return bounded_forward<decltype(tag), decltype(kind)>(a, begin, end);
-      forward<decltype(tag), decltype(kind)>(a, begin, end);
+      if (a.bounded) return forward<decltype(tag), decltype(kind), true>(a, begin, end);
+      forward<decltype(tag), decltype(kind), false>(a, begin, end);
     });
   });
 }
@@ -212,8 +190,8 @@ void finish(const FinishArguments& a) {
 void activation_backward(const ActivationArguments& a, std::int64_t begin, std::int64_t end) {
   with_type(a.x.type, [&](auto tag) {
     with_kind(a.kind, [&](auto kind) {
-      if (a.bounded) return bounded_backward<decltype(tag), decltype(kind)>(a, begin, end);
-      backward<decltype(tag), decltype(kind)>(a, begin, end);
+      if (a.bounded) return backward<decltype(tag), decltype(kind), true>(a, begin, end);
+      backward<decltype(tag), decltype(kind), false>(a, begin, end);
     });
   });
 }

@@ -1,29 +1,12 @@
 // One thread for each element; the log-sum-exp of a row changes after all elements have read it.
 // The gradient: a block for each head.
+#include "kernels/cuda/attention/head_matrix.cuh"
 #include "kernels/cuda/calls.h"
 #include "kernels/cuda/element.cuh"
 #include "kernels/cuda/reduce.cuh"
 
 namespace piton::cuda {
 namespace {
-
-// [b, sq, a, d], the last dim contiguous.
-template <typename T>
-struct HeadsOfRows {
-  T* data;
-  std::int64_t sample_stride;
-  std::int64_t query_stride;
-  std::int64_t head_stride;
-
-  __device__ T* row(std::int64_t sample, std::int64_t query, std::int64_t head) const {
-    return data + sample * sample_stride + query * query_stride + head * head_stride;
-  }
-};
-
-template <typename T>
-HeadsOfRows<T> heads_of_rows(const Tensor& tensor) {
-  return {pointer<T>(tensor), tensor.stride(0), tensor.stride(1), tensor.stride(2)};
-}
 
 template <typename S>
 __device__ S lse_with(S lse, S sink) {
@@ -40,7 +23,7 @@ __device__ S sink_of(const T* sinks, std::int64_t head) {
 template <typename X, typename T>
 struct SinkElement {
   using S = Wide<X>;
-  HeadsOfRows<X> out;
+  HeadMatrix<X> out;
   const S* lse;
   const T* sinks;
   std::int64_t queries;
@@ -74,8 +57,8 @@ struct SinkSum {
 template <typename T>
 struct SinkGradient {
   Wide<T>* dsinks;
-  HeadsOfRows<const T> dout;
-  HeadsOfRows<const T> out;
+  HeadMatrix<const T> dout;
+  HeadMatrix<const T> out;
   const Wide<T>* lse;
   const T* sinks;
   std::int64_t samples;
@@ -114,7 +97,7 @@ void execute(const AttentionSink& call, const CallContext& context) {
                 using S = Wide<X>;
                 launch_elements(
                     "launch of attention sink", call.out.elements(),
-                    SinkElement<X, T>{heads_of_rows<X>(call.out), pointer<const S>(call.lse),
+                    SinkElement<X, T>{head_matrix<X>(call.out), pointer<const S>(call.lse),
                                       pointer<const T>(call.sinks), call.out.dim(1),
                                       call.out.dim(2), call.out.dim(3)},
                     context.stream);
@@ -133,8 +116,8 @@ void execute(const AttentionSinkBackward& call, const CallContext& context) {
            {.blocks = {static_cast<unsigned>(call.out.dim(2)), 1, 1},
             .shared_bytes = kWarps * sizeof(S)},
            SinkGradient<T>{.dsinks = pointer<S>(call.dsinks),
-                           .dout = heads_of_rows<const T>(call.dout),
-                           .out = heads_of_rows<const T>(call.out),
+                           .dout = head_matrix<const T>(call.dout),
+                           .out = head_matrix<const T>(call.out),
                            .lse = pointer<const S>(call.lse),
                            .sinks = pointer<const T>(call.sinks),
                            .samples = call.out.dim(0),
