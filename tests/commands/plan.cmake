@@ -36,14 +36,20 @@ expect(RUN plan --model llama-tiny --world-size 2 --step-time --threads 3 CODE 0
        OUT "${measured} 3 threads; transfers take no time without --link-bandwidth\n")
 expect(RUN plan --model llama-tiny --world-size 1024 --ranks-per-host 1024 --step-time CODE 0 OUT "${measured} 1 thread; ")
 expect(RUN plan --model gpt2-124m --bf16 --world-size 4 --global-batch-size 16 --device-memory 8GB --search ${rates} CODE 0
-       OUT "layout +ZeRO +micro-batch +recompute +peak, MiB +step, s +tokens/s +waited or idle\n[124]x[124]x[124] "
+       OUT "layout +context +schedule +ZeRO +micro-batch +recompute +peak, MiB +step, s +tokens/s +waited or idle\n[124]x[124]x[124] "
            "\nof [0-9]+ layouts, [0-9]+ fit; the first one: --tensor-model-parallel-size [124] ")
 # 12 heads can't be split over 8 ranks: such layouts are passed over.
 expect(RUN plan --model gpt2-124m --bf16 --world-size 8 --global-batch-size 8 --search --device-tflops 100 --device-bandwidth 1000 CODE 0 OUT "\nof [0-9]+ layouts")
-# One data rank has no ZeRO. Of a global batch of 2 samples, micro-batches have 1 or 2 of them, or 1 on two data ranks.
+# One data rank has no ZeRO. Of a global batch of 2 samples, micro-batches have 1 or 2 of them, or 1 on two data ranks;
+# one of two stages is tried in three other schedules, as two layers are not eight chunks.
 set(few plan --model llama-tiny --global-batch-size 2 --search --device-tflops 100 --device-bandwidth 1000)
 expect(RUN ${few} --world-size 1 CODE 0 OUT "\nof 2 layouts, 2 fit")
-expect(RUN ${few} --world-size 2 CODE 0 OUT "\n1x1x2 +3 " "\nof 8 layouts, 8 fit")
+expect(RUN ${few} --world-size 2 CODE 0 OUT "\n1x1x2 +1 +- +3 " "\n1x2x1 +1 +zb-h1 +0 +1 " "\n1x2x1 +1 +interleaved x2 "
+       "\nof 15 layouts, 15 fit")
+# A sample of which a rank has no room for more than a part.
+expect(RUN plan --model llama-tiny --bf16 --seq-length 65536 --max-position-embeddings 65536 --world-size 4 --global-batch-size 4
+       --device-memory 200MB --search --device-tflops 100 --device-bandwidth 1000 --link-bandwidth 100 --ranks-per-host 4 CODE 0
+       OUT "\n[124]x1x[124] +[24] +- " " --context-parallel-size [24]")
 expect(RUN ${few} --world-size 7 CODE 2 ERR "--global-batch-size: got 2, wanted a multiple of 7 ")
 expect(RUN plan --model gpt2-124m --bf16 --world-size 2 --global-batch-size 2 --device-memory 1MB --search ${rates} CODE 4
        ERR "--device-memory: got 1.0 MiB, wanted at least [0-9.]+, which the smallest of [0-9]+ layouts needs; give more ranks")

@@ -14,10 +14,23 @@ namespace {
 constexpr std::size_t kShown = 10;
 constexpr std::int64_t kLargestMicroBatch = 64;
 
+// What is tried in place of 1F1B where a layout with a pipeline is among the first ones. Fold3D's
+// all-in-all-out is not: it holds the activations of all micro-batches.
+struct TriedSchedule {
+  PipelineOrder order = PipelineOrder::kOneForwardOneBackward;
+  std::optional<std::int64_t> chunks;  // nullopt: the schedule's own number
+};
+constexpr TriedSchedule kTriedSchedules[] = {{PipelineOrder::kInterleaved, 2},
+                                             {PipelineOrder::kInterleaved, 4},
+                                             {PipelineOrder::kZeroBubbleH1, {}},
+                                             {PipelineOrder::kZeroBubbleV, {}},
+                                             {PipelineOrder::kDualPipeV, {}}};
+
 struct Candidate {
   PretrainOptions options;
   RunPlan plan;
   std::int64_t peak_bytes = 0;  // of the rank that needs most
+  bool fits = false;
   StepTime time;
 };
 
@@ -26,15 +39,18 @@ class LayoutSearch {
   LayoutSearch(const SearchRequest& request, const PlannedSpeeds& speeds, const Machine& machine)
       : request_(request), speeds_(speeds), machine_(machine) {}
 
-  // All ZeRO stages, micro-batches and, where none fits without, recomputation of one mesh.
-  void try_mesh(const PretrainOptions& options, int tensor, int pipeline) {
-    const int data = request_.ranks / tensor / pipeline;
+  // All ZeRO stages, micro-batches and, where none fits without, recomputation of one mesh. Context
+  // ranks divide single samples: several are divided among data ranks, which send less.
+  void try_mesh(const PretrainOptions& options, int tensor, int pipeline, int context) {
+    const int replicas = request_.ranks / tensor / pipeline;  // of the weights
+    const std::int64_t largest = context > 1 ? 1 : kLargestMicroBatch;
     for (const int zero : {0, 1, 2, 3}) {
-      if (zero > 0 && data == 1) break;
-      for (std::int64_t micro_batch = 1; micro_batch <= kLargestMicroBatch; micro_batch *= 2) {
+      if (zero > 0 && replicas == 1) break;
+      for (std::int64_t micro_batch = 1; micro_batch <= largest; micro_batch *= 2) {
         PretrainOptions one = options;
         one.parallel.tensor = tensor;
         one.parallel.pipeline = pipeline;
+        one.parallel.context = context;
         one.parallel.linears.sequence_parallel = tensor > 1;
         one.parallel.use_distributed_optimizer = false;
         one.parallel.zero_stage = zero;
@@ -47,7 +63,24 @@ class LayoutSearch {
     }
   }
 
-  std::vector<Candidate>& found() { return found_; }
+  // The other schedules of the layouts that are first now.
+  void try_schedules() {
+    sort();
+    std::vector<PretrainOptions> first;
+    for (std::size_t i = 0; i < std::min(found_.size(), kShown); ++i) {
+      if (found_[i].options.parallel.pipeline > 1) first.push_back(found_[i].options);
+    }
+    for (PretrainOptions& one : first) {
+      for (const TriedSchedule& tried : kTriedSchedules) {
+        one.parallel.schedule.schedule = tried.order;
+        one.parallel.schedule.chunks = tried.chunks;
+        fits(one);
+      }
+    }
+    sort();
+  }
+
+  const std::vector<Candidate>& found() const { return found_; }
   std::optional<std::int64_t> least_bytes() const { return least_bytes_; }
   const std::optional<Error>& refusal() const { return refusal_; }
   std::size_t planned() const { return planned_; }
@@ -63,6 +96,8 @@ class LayoutSearch {
       for (const RankEstimate& stage : estimate_stages(candidate.plan, machine_)) {
         candidate.peak_bytes = std::max(candidate.peak_bytes, stage.memory.peak_total_bytes);
       }
+      candidate.fits = request_.memory == 0 || candidate.peak_bytes <= request_.memory;
+      if (candidate.fits) candidate.time = estimate_time(candidate.plan, machine_, speeds_, known_);
     } catch (const Error& error) {
       if (error.fault() != Fault::kUsage) throw;
       if (!refusal_) refusal_ = error;
@@ -70,10 +105,13 @@ class LayoutSearch {
     }
     ++planned_;
     least_bytes_ = std::min(least_bytes_.value_or(candidate.peak_bytes), candidate.peak_bytes);
-    if (request_.memory > 0 && candidate.peak_bytes > request_.memory) return false;
-    candidate.time = estimate_time(candidate.plan, machine_, speeds_, known_);
-    found_.push_back(std::move(candidate));
-    return true;
+    const bool fits = candidate.fits;
+    if (fits) found_.push_back(std::move(candidate));
+    return fits;
+  }
+
+  void sort() {
+    std::ranges::stable_sort(found_, {}, [](const Candidate& one) { return one.time.seconds; });
   }
 
   const SearchRequest& request_;
@@ -86,25 +124,51 @@ class LayoutSearch {
   std::size_t planned_ = 0;
 };
 
+const std::string& schedule_of(const Candidate& one) {
+  const PipelineOrder order = one.options.parallel.schedule.schedule;
+  return std::ranges::find(pipeline_orders(), order, &std::pair<std::string, PipelineOrder>::second)
+      ->first;
+}
+
 std::string flags_of(const Candidate& one) {
   const ParallelOptions& parallel = one.options.parallel;
   std::string flags = fmt::format(
       "--tensor-model-parallel-size {} --pipeline-model-parallel-size {} --micro-batch-size {}",
       parallel.tensor, parallel.pipeline, one.options.loop.micro_batch_size);
   if (parallel.linears.sequence_parallel) flags += " --sequence-parallel";
+  if (parallel.context > 1) flags += fmt::format(" --context-parallel-size {}", parallel.context);
+  if (parallel.schedule.schedule != PipelineOrder::kOneForwardOneBackward)
+    flags += fmt::format(" --pipeline-schedule {}", schedule_of(one));
+  if (parallel.schedule.chunks)
+    flags += fmt::format(" --num-virtual-stages-per-pipeline-rank {}", *parallel.schedule.chunks);
   if (parallel.zero_stage > 0) flags += fmt::format(" --zero-stage {}", parallel.zero_stage);
   if (parallel.recompute == RecomputeRequest::kFull) flags += " --recompute-granularity full";
   return flags;
+}
+
+// Those that divide `ranks`, or the one that was asked for.
+std::vector<int> context_sizes(const PretrainOptions& options, int ranks) {
+  if (options.parallel.context > 1) return {options.parallel.context};
+  std::vector<int> sizes;
+  for (int size = 1; size <= ranks; ++size) {
+    if (ranks % size == 0) sizes.push_back(size);
+  }
+  return sizes;
 }
 
 std::string row(const Candidate& one) {
   const MeshSizes& mesh = one.plan.mesh;
   const double tokens = static_cast<double>(one.plan.global_batch * one.plan.sequence);
   const double others = one.time.waited + one.time.idle;
+  const std::optional<std::int64_t>& chunks = one.options.parallel.schedule.chunks;
+  const std::string schedule =
+      mesh[Axis::kPipeline] == 1 ? "-"
+                                 : schedule_of(one) + (chunks ? fmt::format(" x{}", *chunks) : "");
   return fmt::format(
-      "{:<12}{:>5}{:>13}{:>11}{:>14.1f}{:>10.4g}{:>12.4g}{:>15.1f} %\n",
+      "{:<12}{:>9}{:>16}{:>6}{:>13}{:>11}{:>14.1f}{:>10.4g}{:>12.4g}{:>15.1f} %\n",
       fmt::format("{}x{}x{}", mesh[Axis::kTensor], mesh[Axis::kPipeline], mesh[Axis::kData]),
-      one.plan.session.zero_stage, one.options.loop.micro_batch_size,
+      mesh[Axis::kContext], schedule, one.plan.session.zero_stage,
+      one.options.loop.micro_batch_size,
       one.options.parallel.recompute == RecomputeRequest::kFull ? "full" : "none",
       mebibytes(one.peak_bytes), one.time.seconds, tokens / one.time.seconds,
       100 * others / one.time.seconds);
@@ -127,10 +191,17 @@ std::string search_layouts(const PretrainOptions& options, const SearchRequest& 
   for (int tensor = 1; tensor <= std::min(request.ranks, speeds.ranks_of_host); ++tensor) {
     if (request.ranks % tensor != 0) continue;
     for (int pipeline = 1; pipeline <= request.ranks / tensor; ++pipeline) {
-      if (request.ranks / tensor % pipeline == 0) search.try_mesh(options, tensor, pipeline);
+      if (request.ranks / tensor % pipeline != 0) continue;
+      for (const int context : context_sizes(options, request.ranks / tensor / pipeline))
+        search.try_mesh(options, tensor, pipeline, context);
     }
   }
-  std::vector<Candidate>& found = search.found();
+  const PipelineOptions& given = options.parallel.schedule;
+  const bool is_free = given.schedule == PipelineOrder::kOneForwardOneBackward &&
+                       !given.fold_mode && !given.chunks && !given.layers_of_chunk &&
+                       given.optimizing_flag() == nullptr;
+  if (is_free) search.try_schedules();
+  const std::vector<Candidate>& found = search.found();
   if (found.empty() && search.least_bytes()) {
     throw Error(Fault::kMemory,
                 "--device-memory: got {:.1f} MiB, wanted at least {:.1f}, which the smallest of {} "
@@ -138,10 +209,9 @@ std::string search_layouts(const PretrainOptions& options, const SearchRequest& 
                 mebibytes(request.memory), mebibytes(*search.least_bytes()), search.planned());
   }
   if (found.empty()) throw *search.refusal();
-  std::ranges::stable_sort(found, {}, [](const Candidate& one) { return one.time.seconds; });
-  std::string text =
-      fmt::format("{:<12}{:>5}{:>13}{:>11}{:>14}{:>10}{:>12}{:>17}\n", "layout", "ZeRO",
-                  "micro-batch", "recompute", "peak, MiB", "step, s", "tokens/s", "waited or idle");
+  std::string text = fmt::format("{:<12}{:>9}{:>16}{:>6}{:>13}{:>11}{:>14}{:>10}{:>12}{:>17}\n",
+                                 "layout", "context", "schedule", "ZeRO", "micro-batch",
+                                 "recompute", "peak, MiB", "step, s", "tokens/s", "waited or idle");
   for (std::size_t i = 0; i < std::min(found.size(), kShown); ++i) text += row(found[i]);
   text += fmt::format("of {} layouts, {} fit; the first one: {}\n", search.planned(), found.size(),
                       flags_of(found.front()));

@@ -15,10 +15,11 @@ struct SearchRequest {
   std::int64_t vocabulary = 0;  // of the tokenizer; 0: none
 };
 
-// A table of the best layouts and the flags of the first one. It varies tensor and pipeline ranks,
-// sequence parallelism, ZeRO stages, micro-batches and recomputation of whole layers; all else is
-// as `options` say. Throws Error(kUsage) without a global batch size, and Error(kMemory) if nothing
-// fits, with the least that a rank needs.
+// A table of the best layouts and the flags of the first one. It varies tensor, pipeline and
+// context ranks, sequence parallelism, ZeRO stages, micro-batches and recomputation of whole
+// layers, and the schedules of the pipelines among the best; all else is as `options` say. Throws
+// Error(kUsage) without a global batch size, and Error(kMemory) if nothing fits, with the least
+// that a rank needs.
 std::string search_layouts(const PretrainOptions& options, const SearchRequest& request,
                            const PlannedSpeeds& speeds, const Machine& machine);
 
