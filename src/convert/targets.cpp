@@ -19,6 +19,7 @@
 #include "megatron/format/arguments.h"
 #include "megatron/megatron_writer.h"
 #include "megatron/torch_dist_writer.h"
+#include "text/files/byte_tokenizer.h"
 #include "train/run/pretrain_options.h"
 #include "train/run/resume_rules.h"
 
@@ -59,7 +60,8 @@ void copy_companions(const OpenedModel& from, const fs::path& to) {
 }
 
 // The files that flags name (--vocab-file, --merge-file), under the names that Transformers looks
-// for. A vocab.txt says nothing of capitals, and Transformers would lower the case of them all.
+// for. A vocab.txt says nothing of capitals, and Transformers would lower the case of them all. The
+// tokenizer of bytes has no files, and gets some.
 void name_vocabulary_files(const OpenedModel& from, const fs::path& draft) {
   const TokenizerOptions& options = from.tokenizer.options;
   const std::string& file = options.vocab_file.empty() ? options.name_or_path : options.vocab_file;
@@ -67,7 +69,11 @@ void name_vocabulary_files(const OpenedModel& from, const fs::path& draft) {
     if (!fs::is_regular_file(path) || fs::exists(draft / name) || fs::exists(draft / other)) return;
     write_text_file(draft / name, read_text_file(path));
   };
-  if (!options.merge_file.empty()) {
+  if (options.type == "ByteTokenizer") {
+    const ByteTokenizerFiles files = byte_tokenizer_files();
+    write_text_file(draft / "tokenizer.json", files.tokenizer_json);
+    write_text_file(draft / "tokenizer_config.json", files.tokenizer_config_json);
+  } else if (!options.merge_file.empty()) {
     put(file, "vocab.json", "encoder.json");
     put(options.merge_file, "merges.txt", "vocab.bpe");
   } else if (file.ends_with(".model")) {

@@ -23,7 +23,7 @@ expect(RUN preprocess --input ${WORK}/text.txt --tokenizer-type ByteTokenizer --
 expect(RUN pretrain --model llama-tiny --data-path ${WORK}/corpus_text_document --split 90,10,0 --seq-length 32 --train-iters 2
   --lr 1e-3 --tokenizer-type ByteTokenizer --save ${WORK}/trained CODE 0)
 expect(RUN convert --load ${WORK}/trained --save ${WORK}/trained-hf CODE 0 ERR "the optimizer's state stays behind")
-expect(RUN score --load ${WORK}/trained-hf ${WORK}/text.txt --tokenizer-type ByteTokenizer CODE 0 OUT "^loss ")
+expect(RUN score --load ${WORK}/trained-hf ${WORK}/text.txt CODE 0 OUT "^loss ")
 file(READ ${WORK}/trained-hf/config.json config)
 if(NOT config MATCHES "\"eos_token_id\": 256")
   message(FATAL_ERROR "config.json of a run lacks its tokenizer's ids: ${config}")

@@ -45,6 +45,9 @@ expect(RUN plan --model gpt2-124m --optimizer sgd --json CODE 0 OUT "\"optimizer
 
 expect(RUN ${bare} --save ${WORK}/adam --exit-interval 2 CODE 0)
 expect(RUN ${run} --load ${WORK}/adam --save ${WORK}/adam CODE 2 ERR "another experiment" "optimizer")
+# A setting that the first part of the run did not have.
+expect(RUN ${bare} --load ${WORK}/adam --save ${WORK}/adam --ema-decay 0.9
+       CODE 2 ERR "another experiment: --ema-decay: .*adam/iter_0000002/config.toml has none, this run has 0.9")
 # CAdam: 16 bits of momentum a weight, and one scale for each row.
 set(run ${bare} --optimizer cadam --cadam-beta 0.9 --lr 1e-3)
 expect(RUN ${run} --save ${WORK}/cadam_whole CODE 0)

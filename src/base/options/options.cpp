@@ -302,6 +302,16 @@ std::vector<ChangedOption> OptionSet::changed() const {
   return changed;
 }
 
+void OptionSet::mark_given(const std::vector<ChangedOption>& changed) {
+  for (const ChangedOption& one : changed) {
+    bool negated = false;
+    BoundOption* bound = find(one.name, &negated);
+    if (bound == nullptr) continue;
+    bound->given = true;
+    bound->origin = one.origin;
+  }
+}
+
 std::vector<std::pair<std::string, std::string>> OptionSet::values() const {
   std::vector<std::pair<std::string, std::string>> values;
   for (const Group& group : groups_) {

@@ -159,6 +159,9 @@ class OptionSet {
   Resume resume_of(std::string_view name) const;
   // What was given and differs from its default, in the order of declaration.
   std::vector<ChangedOption> changed() const;
+  // Counts as given what changed() of another set has, from which the values here come. That set
+  // may have more options.
+  void mark_given(const std::vector<ChangedOption>& changed);
   // Name and TOML literal of every option, "" for an unset optional.
   std::vector<std::pair<std::string, std::string>> values() const;
 

@@ -5,6 +5,8 @@
 #include <charconv>
 
 #include "base/hash.h"
+#include "base/json.h"
+#include "text/unicode/byte_level.h"
 
 namespace piton {
 namespace {
@@ -63,6 +65,47 @@ std::optional<std::int32_t> ByteTokenizer::id_of(std::string_view piece) const {
   if (error != std::errc{} || end != piece.data() + 5) return std::nullopt;
   if (this->piece(value) != piece) return std::nullopt;
   return value;
+}
+
+ByteTokenizerFiles byte_tokenizer_files() {
+  using OrderedJson = nlohmann::ordered_json;
+  const ByteAlphabet alphabet;
+  OrderedJson vocabulary = OrderedJson::object();
+  for (int byte = 0; byte < ByteTokenizer::kEndOfDocument; ++byte)
+    vocabulary[alphabet.spell(std::string(1, static_cast<char>(byte)))] = byte;
+  const OrderedJson bytes = {{"type", "ByteLevel"},
+                             {"add_prefix_space", false},
+                             {"trim_offsets", true},
+                             {"use_regex", false}};
+  const OrderedJson json = {{"version", "1.0"},
+                            {"truncation", nullptr},
+                            {"padding", nullptr},
+                            {"added_tokens",
+                             {{{"id", ByteTokenizer::kEndOfDocument},
+                               {"content", kEndName},
+                               {"single_word", false},
+                               {"lstrip", false},
+                               {"rstrip", false},
+                               {"normalized", false},
+                               {"special", true}}}},
+                            {"normalizer", nullptr},
+                            {"pre_tokenizer", bytes},
+                            {"post_processor", nullptr},
+                            {"decoder", bytes},
+                            {"model",
+                             {{"type", "BPE"},
+                              {"dropout", nullptr},
+                              {"unk_token", nullptr},
+                              {"continuing_subword_prefix", nullptr},
+                              {"end_of_word_suffix", nullptr},
+                              {"fuse_unk", false},
+                              {"byte_fallback", false},
+                              {"vocab", vocabulary},
+                              {"merges", OrderedJson::array()}}}};
+  const OrderedJson config = {{"tokenizer_class", "PreTrainedTokenizerFast"},
+                              {"clean_up_tokenization_spaces", false},
+                              {"eos_token", kEndName}};
+  return {json.dump(2) + "\n", config.dump(2) + "\n"};
 }
 
 }  // namespace piton

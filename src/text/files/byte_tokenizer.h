@@ -2,6 +2,8 @@
 // any text, without files or training.
 #pragma once
 
+#include <string>
+
 #include "text/tokenizer.h"
 
 namespace piton {
@@ -24,5 +26,13 @@ class ByteTokenizer final : public Tokenizer {
   std::int64_t vocabulary_size() const override { return kVocabularySize; }
   bool is_special(std::int32_t id) const override { return id == kEndOfDocument; }
 };
+
+// The same tokenizer as files of Hugging Face: a byte-level BPE without merges, whose ids are those
+// above. Each is the content of the file of its name.
+struct ByteTokenizerFiles {
+  std::string tokenizer_json;
+  std::string tokenizer_config_json;
+};
+ByteTokenizerFiles byte_tokenizer_files();
 
 }  // namespace piton

@@ -188,6 +188,7 @@ std::string compare_options(const std::filesystem::path& checkpoint, PretrainOpt
   stored_set.read_toml_text(read_config(checkpoint, read_manifest(checkpoint)), stored.string());
   OptionSet set;
   settled.add_to(set);
+  set.mark_given(settled.changed);
   std::vector<std::string> differences = set.differences(stored);
   const std::string corpora = blend_difference(before.data, settled.data, stored.string());
   if (!corpora.empty()) differences.push_back(corpora);

@@ -292,6 +292,22 @@ TEST(Differences, NameTheFlagAndBothValuesOfWhatMustMatch) {
                   "--window: " + path.string() + " has none, this run has 128"));
 }
 
+TEST(Differences, SeeASettingThatAnotherSetWasGivenAndTheFileLacks) {
+  TomlFixture stored;
+  write_text_file(stored.folder / "config.toml", stored.set.to_toml());
+  const auto path = stored.folder / "config.toml";
+  TomlFixture parsed;
+  parsed.set.parse({"--window", "128", "--lr", "0.0003"});
+  TomlFixture now;
+  now.values = parsed.values;
+  EXPECT_THAT(now.set.differences(path), ElementsAre());
+  std::vector<ChangedOption> given = parsed.set.changed();
+  given.push_back({"from-another-set", "1", "a file"});
+  now.set.mark_given(given);
+  EXPECT_THAT(now.set.differences(path),
+              ElementsAre("--window: " + path.string() + " has none, this run has 128"));
+}
+
 TEST(Differences, SeeAValueThatIsNoLongerSet) {
   TomlFixture now;
   write_text_file(now.folder / "config.toml",

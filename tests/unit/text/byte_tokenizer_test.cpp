@@ -45,6 +45,21 @@ TEST(ByteTokenizer, PiecesAndIdsAreInverse) {
   EXPECT_EQ(tokenizer.piece(257), "");
 }
 
+TEST(ByteTokenizer, IsTheSameOutOfItsFiles) {
+  const ByteTokenizer tokenizer;
+  const PipelineTokenizer read(
+      read_tokenizer_json(byte_tokenizer_files().tokenizer_json, "tokenizer.json"));
+  EXPECT_EQ(read.vocabulary_size(), tokenizer.vocabulary_size());
+  std::string text = " a  b\n\n<|endoftext|>c<|endoftext|> don't";
+  for (int byte = 0; byte < 256; ++byte) text.push_back(static_cast<char>(byte));
+  for (const bool special : {false, true}) {
+    const EncodeOptions options{.parse_special_tokens = special};
+    const std::vector<std::int32_t> ids = tokenizer.encode(text, options);
+    EXPECT_EQ(read.encode(text, options), ids);
+    EXPECT_EQ(read.decode(ids), tokenizer.decode(ids));
+  }
+}
+
 TEST(StreamDecoder, NeverEndsInsideACharacter) {
   const ByteTokenizer tokenizer;
   StreamDecoder decoder(tokenizer);
