@@ -63,7 +63,7 @@ void RecordedProducts::submit(const KernelCall& call, Stream& stream) {
 
 void RecordedProducts::sample(const Machine& machine) {
   for (auto& [description, kept] : kept_) {
-    piton::sample(kept.figure.samples, [&] { run_alone(machine, kept.call); });
+    piton::sample(kept.figure.samples, [&, &call = kept.call] { run_alone(machine, call); });
   }
 }
 

@@ -137,8 +137,8 @@ void add_sink_gradient(const Context& context, const AttentionSinks& sinks,
   {
     const WeightUse use = context.weights.acquire(values, WeightForm::kRows, context.stream);
     for (const auto& [dout, out, lse] : parts) {
-      const auto of_heads = [&](const Tensor& all) {
-        return all.slice(0, sinks.begin, out.dim(2));
+      const auto of_heads = [&, heads = out.dim(2)](const Tensor& all) {
+        return all.slice(0, sinks.begin, heads);
       };
       context.kernels.run(AttentionSinkBackward{.dsinks = of_heads(sums),
                                                 .dout = dout,

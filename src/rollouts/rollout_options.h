@@ -56,9 +56,6 @@ struct RolloutOptions {
   template <typename Visitor>
   void visit(Visitor&& v) {
     const OptionRules same{.resume = Resume::kMustMatch};
-    const auto shown = [](const char* placeholder) {
-      return OptionRules{.resume = Resume::kMustMatch, .placeholder = placeholder};
-    };
     v(Option{"num-generations", "answers to each question, which are compared with one another",
              same},
       num_generations);

@@ -34,8 +34,9 @@ class StoriesFile {
     const std::int64_t d = hidden / heads;
     std::map<std::string, Tensor> tensors;
     tensors["model.embed_tokens.weight"] = take({vocabulary, hidden});
-    const auto of_layers = [&](const char* name, const Shape& shape, std::int64_t turned = 0) {
-      for (int layer = 0; layer < layers; ++layer) {
+    const auto of_layers = [&, count = layers](const char* name, const Shape& shape,
+                                               std::int64_t turned = 0) {
+      for (int layer = 0; layer < count; ++layer) {
         const Tensor one = take(shape);
         tensors[fmt::format("model.layers.{}.{}.weight", layer, name)] =
             turned > 0 ? halves(one, turned, d) : one;

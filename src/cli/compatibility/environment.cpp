@@ -153,7 +153,7 @@ std::vector<std::string> read_environment(OptionSet& set, const Variables& varia
     const std::vector<std::string> names = names_of(group);
     for (const auto& [name, value] : variables) {
       const bool is_one = std::ranges::any_of(
-          names, [&](const std::string& pattern) { return matches(pattern, name); });
+          names, [&name = name](const std::string& pattern) { return matches(pattern, name); });
       if (is_one) ignored.push_back(name);
     }
   }

@@ -109,7 +109,8 @@ TaughtText LabelPrompt::encode_one(const std::string& text, bool is_pair) const 
   }
   const std::int32_t pair = is_pair ? kPartOfPair : 0;
   one.labels.assign(one.ids.size(), kPartSpecial + pair);
-  const auto begin = std::ranges::search(one.ids, plain).begin() - one.ids.begin();
+  const auto begin =
+      std::search(one.ids.begin(), one.ids.end(), plain.begin(), plain.end()) - one.ids.begin();
   for (std::size_t i = 0; i < plain.size() && begin + i < one.ids.size(); ++i)
     one.labels[static_cast<std::size_t>(begin) + i] = kPartText + pair;
   if (!is_pair || !has_ends) return one;

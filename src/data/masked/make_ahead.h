@@ -15,7 +15,8 @@ template <typename Block, typename Make, typename Use>
 void make_ahead(ThreadPool& threads, Make&& make, Use&& use) {
   std::array<Block, 2> blocks;
   std::size_t now = 0;
-  for (bool made = make(blocks[now]); made; now = 1 - now) {
+  bool made = make(blocks[now]);
+  while (made) {
     const auto part_of = [&](std::int64_t part) {
       if (part == 0) {
         use(blocks[now]);
@@ -24,6 +25,7 @@ void make_ahead(ThreadPool& threads, Make&& make, Use&& use) {
       }
     };
     threads.run(2, part_of);
+    now = 1 - now;
   }
 }
 

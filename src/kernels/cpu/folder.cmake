@@ -9,13 +9,13 @@ file(GLOB vector_sources CONFIGURE_DEPENDS ${path}/vector/*.cpp)
 set(vector_options -O3 -ffp-contract=fast -fno-math-errno -fno-trapping-math -fopenmp-simd)
 # GCC bug 105593: it warns of the undefined values in its own avx512fintrin.h. Vectors wider than a set's registers are
 # passed between inline functions alone.
-list(APPEND vector_options -Wno-uninitialized -Wno-maybe-uninitialized -Wno-psabi)
+list(APPEND vector_options -Wno-uninitialized -Wno-psabi $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
 # Sanitized by day: with -O3 codes and panels take thirty to forty seconds to compile for each set, with -O1 seven.
 # Products and sums are contracted as with -O3.
 if(PITON_SANITIZE AND NOT PITON_SANITIZE_WHOLE)
   set_source_files_properties(${path}/vector/codes.cpp ${path}/dot/codes.cpp ${path}/dot/pack_codes.cpp
                               ${path}/vector/elementwise.cpp ${path}/vector/pack.cpp ${path}/vector/panels.cpp
-                              ${path}/dot/product.cpp PROPERTIES COMPILE_OPTIONS "-O1;-fexpensive-optimizations")
+                              ${path}/dot/product.cpp PROPERTIES COMPILE_OPTIONS "-O1;$<$<CXX_COMPILER_ID:GNU>:-fexpensive-optimizations>")
 endif()
 function(piton_vector_set isa bytes)
   add_library(${target}_${isa} OBJECT ${vector_sources})

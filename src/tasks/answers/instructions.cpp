@@ -329,7 +329,7 @@ std::vector<Instruction> read_instructions(const Json& record, const std::string
   for (std::size_t i = 0; i < ids.size(); ++i) {
     if (!ids[i].is_string() || !rules().contains(ids[i].get<std::string>()))
       throw Error(Fault::kData, "{}: {} is no instruction of IFEval", where, ids[i].dump());
-    Instruction& one = all.emplace_back(ids[i].get<std::string>(), Json::object());
+    Instruction& one = all.emplace_back(Instruction{ids[i].get<std::string>(), Json::object()});
     if (!arguments[i].is_object())
       throw Error(Fault::kData, "{}: {}: got kwargs {}, wanted an object", where, one.id,
                   arguments[i].dump());

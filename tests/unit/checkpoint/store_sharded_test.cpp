@@ -23,7 +23,9 @@ TEST(Resume, IsBitExactForEveryZeroStageAndFromEveryOther) {
   const std::vector<std::pair<const OptimizerOptions*, DType>> all = {
       {&adam, DType::kF32}, {&adam, DType::kBF16},  {&sgd, DType::kF32},
       {&sgd, DType::kBF16}, {&plain, DType::kBF16}, {&plain, DType::kF32}};
-  for (const auto& [options, dtype] : test::sampled(all, 2, 1)) {  // bf16 by day
+  for (const auto& one : test::sampled(all, 2, 1)) {  // bf16 by day
+    const OptimizerOptions& options = *one.first;
+    const DType dtype = one.second;
     const TempFolder dir;
     std::string weights, moments;
     const auto check = [&](const std::filesystem::path& folder, int stage, const char* what) {
@@ -38,7 +40,7 @@ TEST(Resume, IsBitExactForEveryZeroStageAndFromEveryOther) {
     for (const int stage : {0, 1, 2, 3}) {
       const std::string name = "straight" + std::to_string(stage);
       run_ranks(layout.ranks(), [&](World& world) {
-        ShardedRun run(world, layout, stage, dtype, *options);
+        ShardedRun run(world, layout, stage, dtype, options);
         for (int number = 1; number <= 4; ++number) {
           run.step(number);
           if (number % 2 == 0) {
@@ -54,7 +56,7 @@ TEST(Resume, IsBitExactForEveryZeroStageAndFromEveryOther) {
           dir / ("straight" + std::to_string((stage + 1) % 4)) / "iter_0000002";
       const std::string name = "resumed" + std::to_string(stage);
       run_ranks(layout.ranks(), [&](World& world) {
-        ShardedRun run(world, layout, stage, dtype, *options);
+        ShardedRun run(world, layout, stage, dtype, options);
         run.set_values(77);
         load_checkpoint(from, run.stored(), run.context());
         for (int number = 3; number <= 4; ++number) run.step(number);

@@ -23,8 +23,8 @@ PITON_INLINE F signed_bytes(const signed char* p) {
 // a in the first half of the lanes, b in the second one.
 PITON_INLINE F halves(float a, float b) {
   I lanes{};
-  for (int i = 0; i < kLanes; ++i) lanes[i] = i < kLanes / 2 ? i : kLanes + i;
-  return __builtin_shuffle(splat(a), splat(b), lanes);
+  for (int i = 0; i < kLanes; ++i) lanes[i] = i;
+  return lanes < kLanes / 2 ? splat(a) : splat(b);
 }
 
 // Bytes of groups [begin, begin + n) of row o times the factors of their blocks. Writes up to
