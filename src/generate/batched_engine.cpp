@@ -56,6 +56,7 @@ class BatchedEngine final : public DecodingEngine {
     const std::int64_t most = std::max(config_.max_positions, text.length());
     text.most_ids = text.length() + std::min(request.sampling.max_new_tokens, most - text.length());
     text.request = std::move(request);
+    text.most_surprise = text.request.sampling.first_most_surprise();
     counts_.prompt_tokens += text.length();
     waiting_.push_back(std::move(text));
     return next_number_++;
@@ -222,6 +223,12 @@ class BatchedEngine final : public DecodingEngine {
     return pages;
   }
 
+  // Draws after a guess need what the tokens before it were: the words of a constraint, or their
+  // shares for Mirostat.
+  static bool can_guess(const DecodingRequest& request) {
+    return !request.constraint && request.sampling.mirostat == 0;
+  }
+
   // Gives guesses to texts of which one token is unread. With many texts, fewer to each: they are
   // rows of the pass, as those of prompts are.
   void guess() {
@@ -231,7 +238,7 @@ class BatchedEngine final : public DecodingEngine {
         limits_.prompt_tokens / std::max<std::int64_t>(1, std::ssize(running_));
     for (Text& text : running_) {
       text.drafts.clear();
-      if (unread(text) != 1 || text.request.only_scores() || text.request.constraint) continue;
+      if (unread(text) != 1 || text.request.only_scores() || !can_guess(text.request)) continue;
       const std::int64_t most =
           std::min({drafter_->most(), share, text.most_ids - text.length() - 1});
       // A text is read again where all of its angles change.
@@ -386,7 +393,7 @@ class BatchedEngine final : public DecodingEngine {
                                             const Tensor& logits) const {
     std::vector<GeneratedToken> all;
     if (logits.defined()) {
-      const std::vector<LikelyToken> drawn = drawn_tokens(readings, logits);
+      const std::vector<DrawnToken> drawn = drawn_tokens(readings, logits);
       std::int64_t begin = 0;  // of the rows of a reading
       for (const TextReading& one : readings) {
         const Text& text = running_[one.text];
@@ -405,13 +412,15 @@ class BatchedEngine final : public DecodingEngine {
   }
 
   // For each row of the logits the token that is drawn from it, if one is.
-  std::vector<LikelyToken> drawn_tokens(const std::vector<TextReading>& readings,
-                                        const Tensor& logits) const {
-    std::vector<LikelyToken> tokens(static_cast<std::size_t>(logits.dim(0)));
+  std::vector<DrawnToken> drawn_tokens(const std::vector<TextReading>& readings,
+                                       const Tensor& logits) const {
+    std::vector<DrawnToken> tokens(static_cast<std::size_t>(logits.dim(0)));
     const auto takes = [&](const TextReading& one) {
       return takes_likeliest(running_[one.text], one);
     };
-    if (std::ranges::any_of(readings, takes)) tokens = inference_.likeliest(logits);
+    if (std::ranges::any_of(readings, takes))
+      std::ranges::transform(inference_.likeliest(logits), tokens.begin(),
+                             [](const LikelyToken& one) { return DrawnToken{one}; });
     std::int64_t begin = 0;        // of the rows of a reading
     std::vector<TokenDraw> draws;  // of the rows before `end`
     std::int64_t end = 0;

@@ -95,6 +95,7 @@ std::vector<TokenDraw> draws_of(const DecodedText& text, const TextReading& read
     draw.sampling = &sampling;
     draw.place = {.index = text.generated() + drafts, .draw = text.request.draw};
     draw.constraint = text.request.constraint.get();
+    draw.most_surprise = text.most_surprise;
     if (!sampling.reads_text()) continue;
     draw.text = text.ids;
     draw.text.insert(draw.text.end(), text.drafts.begin(), text.drafts.begin() + drafts);
@@ -116,8 +117,7 @@ bool needs_logits(const DecodedText& text, const TextReading& reading) {
 
 std::vector<GeneratedToken> tokens_of_rows(const DecodedText& text, const TextReading& reading,
                                            std::span<const float> logits,
-                                           std::span<const LikelyToken> drawn,
-                                           ThreadPool* threads) {
+                                           std::span<const DrawnToken> drawn, ThreadPool* threads) {
   const SamplingOptions& sampling = text.request.sampling;
   const std::int64_t first = std::max(reading.begin, text.first_row());
   const std::int64_t rows = scored_rows(text, reading);
@@ -141,13 +141,14 @@ std::vector<GeneratedToken> tokens_of_rows(const DecodedText& text, const TextRe
   for (std::vector<GeneratedToken>& of_row : scored)
     std::ranges::move(of_row, std::back_inserter(tokens));
   for (std::size_t drafts = 0; drafts < drawn.size(); ++drafts) {
-    const LikelyToken& one = drawn[drafts];
+    const DrawnToken& one = drawn[drafts];
     if (sampling.log_probabilities.value_or(0) > 0) {
       const auto row = rows + static_cast<std::int64_t>(drafts);
       tokens.push_back(token_of(logits_of(row), sampling, one.id));
     } else {
       tokens.push_back({one, {}});
     }
+    tokens.back().share = one.share;
     if (!goes_on(text, reading, drafts, one.id)) break;
   }
   return tokens;
@@ -172,6 +173,7 @@ std::vector<DecodingEvent> take_tokens(DecodedText& text, const TextReading& rea
   for (std::size_t drafts = 0;; ++drafts) {
     const GeneratedToken token = take_first(tokens);
     text.ids.push_back(token.id);
+    text.most_surprise = text.request.sampling.next_most_surprise(text.most_surprise, token.share);
     const FinishReason finish = finish_of(text);
     events.push_back({.request = text.number,
                       .token = token,
@@ -185,7 +187,7 @@ std::string bytes_of(std::span<const GeneratedToken> tokens) {
   std::vector<LikelyToken> all;
   for (const GeneratedToken& token : tokens) {
     all.push_back(token);
-    all.push_back({static_cast<std::int32_t>(token.likeliest.size()), 0});
+    all.push_back({static_cast<std::int32_t>(token.likeliest.size()), token.share});
     all.insert(all.end(), token.likeliest.begin(), token.likeliest.end());
   }
   return {reinterpret_cast<const char*>(all.data()), all.size() * sizeof(LikelyToken)};
@@ -198,6 +200,7 @@ std::vector<GeneratedToken> read_tokens(const std::string& bytes) {
   for (auto next = all.begin(); next != all.end();) {
     GeneratedToken& token = tokens.emplace_back();
     static_cast<LikelyToken&>(token) = *next++;
+    token.share = next->log_probability;
     const std::int32_t others = (next++)->id;
     token.likeliest.assign(next, next + others);
     next += others;

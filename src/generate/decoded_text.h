@@ -25,6 +25,7 @@ struct DecodedText {
   DecodingRequest request;
   std::vector<std::int32_t> ids;  // the prompt, then what was generated
   std::int64_t most_ids = 0;
+  double most_surprise = 0;            // TokenDraw::most_surprise of the next token
   std::vector<GeneratedToken> scored;  // of the prompt, so far
   std::int64_t scored_rows = 0;        // that gave them
 
@@ -88,7 +89,7 @@ bool needs_logits(const DecodedText& text, const TextReading& reading);
 // tokens. `threads` share the rows; null: none.
 std::vector<GeneratedToken> tokens_of_rows(const DecodedText& text, const TextReading& reading,
                                            std::span<const float> logits,
-                                           std::span<const LikelyToken> drawn,
+                                           std::span<const DrawnToken> drawn,
                                            ThreadPool* threads = nullptr);
 
 // Adds the next of these tokens to the text; `tokens` begins after them then. Returns what there is

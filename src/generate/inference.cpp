@@ -350,18 +350,21 @@ std::vector<LikelyToken> Inference::likeliest(const Tensor& split) {
   return tokens;
 }
 
-std::vector<LikelyToken> Inference::draw(const Tensor& split, std::span<const TokenDraw> draws) {
+std::vector<DrawnToken> Inference::draw(const Tensor& split, std::span<const TokenDraw> draws) {
   if (!split.defined()) return {};
   PITON_ASSERT(split.dtype() == DType::kF32, "logits in {}", name(split.dtype()));
-  const Tensor ids = draw_ids(context_, of_tensor_ranks(split), config_.vocabulary, draws);
+  const auto [ids, shares] = draw_ids(context_, of_tensor_ranks(split), config_.vocabulary, draws);
   const std::vector<RowSums> sums = row_sums(split, ids);
   const std::vector<std::int32_t> drawn = ids_on_host(ids);
-  std::vector<LikelyToken> tokens;
+  std::vector<double> shares_of_rows(drawn.size(), 1);
+  if (std::ranges::any_of(draws, [](const TokenDraw& one) { return one.sampling->mirostat > 0; }))
+    context_.device.download(shares, shares_of_rows.data(), context_.stream);
+  std::vector<DrawnToken> tokens;
   for (std::size_t row = 0; row < drawn.size(); ++row) {
     if (drawn[row] < 0) refuse_logits();
     const RowSums& one = sums[row];
     tokens.push_back(
-        {.id = drawn[row], .log_probability = one.label - one.largest - std::log(one.sum)});
+        {{drawn[row], one.label - one.largest - std::log(one.sum)}, shares_of_rows[row]});
   }
   return tokens;
 }

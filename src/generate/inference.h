@@ -104,7 +104,7 @@ class Inference {
   // A token drawn from each row of the result of logits(), with its log-probability by the logits
   // themselves; computed where they are, and on each of the tensor ranks, which gather the rows.
   // Empty where `split` is empty. Throws Error(kData) as likeliest().
-  std::vector<LikelyToken> draw(const Tensor& split, std::span<const TokenDraw> draws);
+  std::vector<DrawnToken> draw(const Tensor& split, std::span<const TokenDraw> draws);
 
   // Gives every rank the bytes of the lowest rank that has the last chunk; `bytes` of other ranks
   // is ignored.

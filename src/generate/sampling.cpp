@@ -109,9 +109,13 @@ void SamplingOptions::settle() {
       throw Error(Fault::kUsage, "--logit-bias: got \"{}\", wanted ID=BIAS, as in 15=-2.5", text);
     logit_bias[id] = bias;
   }
-  if (temperature != 0) return;
+  if (temperature != 0 || dynatemp_range > 0) return;
   greedy = true;
   temperature = 1;
+}
+
+double SamplingOptions::next_most_surprise(double most, double share) const {
+  return most - mirostat_rate * (-std::log2(share) - mirostat_surprise);
 }
 
 void SamplingOptions::check() const {
@@ -122,11 +126,16 @@ void SamplingOptions::check() const {
                 none);
   };
   check_range("--max-new-tokens", max_new_tokens, 1);
-  if (!(temperature > 0) || !std::isfinite(temperature))
+  const bool is_zero = temperature == 0 && dynatemp_range > 0;
+  if (!(temperature > 0 || is_zero) || !std::isfinite(temperature))
     throw Error(Fault::kUsage,
                 "--temperature: got {}, wanted a number above 0 (for the most likely token: "
                 "--greedy)",
                 temperature);
+  in_range("--dynatemp-range", dynatemp_range, 0, kMostTemperatureRange, "0");
+  if (!(dynatemp_exponent >= 0 && dynatemp_exponent <= kMostTemperatureRange))
+    throw Error(Fault::kUsage, "--dynatemp-exp: got {}, wanted 0 to {}", dynatemp_exponent,
+                kMostTemperatureRange);
   check_range("--top-k", top_k, 0);
   if (!(top_p > 0 && top_p <= 1))
     throw Error(Fault::kUsage, "--top-p: got {}, wanted 0 < p <= 1", top_p);
@@ -138,6 +147,7 @@ void SamplingOptions::check() const {
   in_range("--xtc-probability", xtc_probability, 0, 1, "0");
   if (!(xtc_threshold > 0 && xtc_threshold <= 1))
     throw Error(Fault::kUsage, "--xtc-threshold: got {}, wanted 0 < p <= 1", xtc_threshold);
+  check_mirostat();
   in_range("--dry-multiplier", dry.multiplier, 0, kMostRunPenalty, "0");
   if (!(dry.base >= 1 && dry.base <= kMostRunPenalty))
     throw Error(Fault::kUsage, "--dry-base: got {}, wanted 1 to {}", dry.base, kMostRunPenalty);
@@ -151,6 +161,27 @@ void SamplingOptions::check() const {
   for (const auto& [id, bias] : logit_bias)
     in_range("--logit-bias", bias, -kMostPenalty, kMostPenalty, "0");
   if (log_probabilities) check_range("--logprobs", *log_probabilities, 0);
+}
+
+void SamplingOptions::check_mirostat() const {
+  if (mirostat != 0 && mirostat != 2)
+    throw Error(Fault::kUsage,
+                "--mirostat: got {}, wanted 0 (none) or 2 (Mirostat 2.0, which has replaced "
+                "version 1)",
+                mirostat);
+  if (!(mirostat_rate > 0 && mirostat_rate <= 1))
+    throw Error(Fault::kUsage, "--mirostat-lr: got {}, wanted 0 < eta <= 1", mirostat_rate);
+  if (!(mirostat_surprise >= 0 && mirostat_surprise <= kMostSurprise))
+    throw Error(Fault::kUsage, "--mirostat-ent: got {}, wanted 0 to {} bits", mirostat_surprise,
+                kMostSurprise);
+  if (mirostat == 0) return;
+  const auto refuse = [](const char* flag) {
+    throw Error(Fault::kUsage, "--mirostat: chooses in place of {}; leave one of them out", flag);
+  };
+  if (greedy) refuse("--greedy and --temperature 0");
+  if (dynatemp_range > 0) refuse("--dynatemp-range");
+  if (has_filters())
+    refuse("--top-k, --top-p, --min-p, --typical-p, --top-n-sigma and --xtc-probability");
 }
 
 void SamplingOptions::check(std::int64_t vocabulary) const {

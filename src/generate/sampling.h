@@ -3,11 +3,12 @@
 // First the logits change: by biases, by penalties of tokens, by penalties of runs of tokens
 // (generate/repeated_runs.h); tokens that would repeat n tokens in a row are left out. Then the
 // temperature divides them. Then filters leave some of them: top-n-sigma, top-k, top-p, min-p,
-// typical-p, XTC. Then a number drawn by coordinates (seed, draw, index of the token) chooses:
-// generate/token_draws.h does this where the logits are. Penalties, filters and their order are
-// those of Transformers, as are n-grams (Paulus et al. 2018, arXiv:1705.04304); presence and
-// frequency penalties are those of OpenAI's interface; top-n-sigma, XTC and runs are those of
-// llama.cpp, and come where it has them.
+// typical-p, XTC, or Mirostat 2 instead of all of these. Then a number drawn by coordinates (seed,
+// draw, index of the token) chooses: generate/token_draws.h does this where the logits are.
+// Penalties, filters and their order are those of Transformers, as are n-grams (Paulus et al. 2018,
+// arXiv:1705.04304); presence and frequency penalties are those of OpenAI's interface; top-n-sigma,
+// XTC, runs, Mirostat 2 and the temperature that follows the entropy are those of llama.cpp, and
+// come where it has them.
 #pragma once
 
 #include <cstdint>
@@ -27,11 +28,15 @@ namespace piton {
 inline constexpr double kLeastRepetitionPenalty = 0.01;
 inline constexpr double kMostRepetitionPenalty = 100;
 inline constexpr double kMostPenalty = 1000;  // presence and frequency, of both signs
+inline constexpr double kMostTemperatureRange = 100;
+inline constexpr double kMostSurprise = 100;  // bits; a token of a million equal ones has 20
 
 struct SamplingOptions {
   std::int64_t max_new_tokens = 128;
   bool greedy = false;  // the most likely token, the lowest id on ties
   double temperature = 1.0;
+  double dynatemp_range = 0;  // 0: the temperature is the same everywhere
+  double dynatemp_exponent = 1;
   std::int64_t top_k = 0;      // 0: all
   double top_p = 1.0;          // 1: all
   double min_p = 0;            // 0: all
@@ -39,6 +44,9 @@ struct SamplingOptions {
   double top_n_sigma = 0;      // 0: all
   double xtc_probability = 0;  // 0: never
   double xtc_threshold = 0.1;
+  std::int64_t mirostat = 0;  // its version: 0 (none) or 2
+  double mirostat_rate = 0.1;
+  double mirostat_surprise = 5;   // bits
   double repetition_penalty = 1;  // 1: none
   double presence_penalty = 0;
   double frequency_penalty = 0;
@@ -58,6 +66,15 @@ struct SamplingOptions {
       max_new_tokens);
     v(Option{"greedy", "always take the most likely token"}, greedy);
     v(Option{"temperature", "divisor of the logits before sampling (0: --greedy)"}, temperature);
+    v(Option{"dynatemp-range",
+             "temperatures from --temperature - X to --temperature + X, the more the flatter the "
+             "model's distribution is (0: the same everywhere)",
+             {.placeholder = "X"}},
+      dynatemp_range);
+    v(Option{"dynatemp-exp",
+             "exponent of the entropy's share of its largest value, which --dynatemp-range takes "
+             "the temperature from"},
+      dynatemp_exponent);
     v(Option{"top-k", "sample from the k most likely tokens (0: all)"}, top_k);
     v(Option{"top-p", "sample from the fewest tokens whose probabilities reach p"}, top_p);
     v(Option{"min-p", "sample from tokens at least p times as likely as the most likely one"},
@@ -78,6 +95,15 @@ struct SamplingOptions {
       xtc_probability);
     v(Option{"xtc-threshold", "the probability of tokens that --xtc-probability leaves out"},
       xtc_threshold);
+    v(Option{"mirostat",
+             "2: Mirostat 2.0 in place of all filters: leave out tokens with too much surprise, so "
+             "that its mean gets to --mirostat-ent (0: none)"},
+      mirostat);
+    v(Option{"mirostat-lr", "how fast --mirostat learns (eta)"}, mirostat_rate);
+    v(Option{"mirostat-ent",
+             "mean surprise of a token that --mirostat aims at, -log2 of its probability (tau)",
+             {.placeholder = "BITS"}},
+      mirostat_surprise);
     v(Option{"repetition-penalty",
              "divisor of positive logits, and factor of negative ones, of tokens that are in the "
              "prompt or the text"},
@@ -91,6 +117,20 @@ struct SamplingOptions {
              "no N tokens in a row occur twice in prompt and text (0: they may)",
              {.placeholder = "N"}},
       no_repeat_ngram_size);
+    visit_runs(v);
+    v(Option{"logit-bias",
+             "add BIAS to the logit of token ID, as in 15=-2.5; several with blanks between them",
+             {.placeholder = "ID=BIAS"}},
+      bias_texts);
+    v(Option{"seed", "seed of the sampling"}, seed);
+    v(Option{"logprobs",
+             "print the log-probability of each token and of the N most likely in its place (0: "
+             "its own only)",
+             {.placeholder = "N"}},
+      log_probabilities);
+  }
+  template <typename Visitor>
+  void visit_runs(Visitor&& v) {
     v(Option{"dry-multiplier",
              "a token that repeats a run of tokens loses X * --dry-base^(length - "
              "--dry-allowed-length) of its logit (0: nothing)",
@@ -107,20 +147,18 @@ struct SamplingOptions {
              "with blanks between them; none: no breaker",
              {.placeholder = "TEXT"}},
       dry_breakers);
-    v(Option{"logit-bias",
-             "add BIAS to the logit of token ID, as in 15=-2.5; several with blanks between them",
-             {.placeholder = "ID=BIAS"}},
-      bias_texts);
-    v(Option{"seed", "seed of the sampling"}, seed);
-    v(Option{"logprobs",
-             "print the log-probability of each token and of the N most likely in its place (0: "
-             "its own only)",
-             {.placeholder = "N"}},
-      log_probabilities);
   }
-  // A temperature of 0 is the limit of low ones: the most likely token. Throws Error(kUsage) for a
-  // text of --logit-bias that cannot be read.
+  // A temperature of 0 that follows nothing is the limit of low ones: the most likely token. Throws
+  // Error(kUsage) for a text of --logit-bias that cannot be read.
   void settle();
+  bool has_filters() const {
+    return top_k > 0 || top_p != 1 || min_p != 0 || typical_p != 1 || top_n_sigma != 0 ||
+           xtc_probability != 0;
+  }
+  // Mirostat: the most surprise (mu, in bits) that a token may have, at the beginning of a text and
+  // after one that had `share` of the weight that was left.
+  double first_most_surprise() const { return 2 * mirostat_surprise; }
+  double next_most_surprise(double most, double share) const;
   bool has_penalties() const {
     return repetition_penalty != 1 || presence_penalty != 0 || frequency_penalty != 0;
   }
@@ -134,14 +172,22 @@ struct SamplingOptions {
   void check() const;
   // The rest too.
   void check(std::int64_t vocabulary) const;
+
+ private:
+  void check_mirostat() const;
 };
 
 struct LikelyToken {
   std::int32_t id = 0;
   double log_probability = 0;  // of the model, before temperature and filters
 };
+struct DrawnToken : LikelyToken {
+  // Of the weight that temperature and filters left; 1 unless it was drawn with --mirostat.
+  double share = 1;
+};
 struct GeneratedToken : LikelyToken {
   std::vector<LikelyToken> likeliest;  // as many as were asked for, the likeliest first
+  double share = 1;                    // as DrawnToken's
 };
 
 // Throws Error(kData): logits are not finite.

@@ -144,8 +144,8 @@ Tensor changed(const Context& context, const Tensor& logits, std::int64_t vocabu
 
 }  // namespace
 
-Tensor draw_ids(const Context& context, const Tensor& logits, std::int64_t vocabulary,
-                std::span<const TokenDraw> draws) {
+DrawnIds draw_ids(const Context& context, const Tensor& logits, std::int64_t vocabulary,
+                  std::span<const TokenDraw> draws) {
   const auto n = std::ssize(draws);
   PITON_ASSERT(n > 0 && logits.dim(1) == n, "{} draws from {}", n, to_string(logits));
   std::vector<double> filters;
@@ -154,9 +154,11 @@ Tensor draw_ids(const Context& context, const Tensor& logits, std::int64_t vocab
     const SamplingOptions& sampling = *draw.sampling;
     std::int64_t most = sampling.top_k > 0 ? sampling.top_k : vocabulary;
     if (sampling.greedy) most = 1;
-    filters.insert(filters.end(), {sampling.temperature, static_cast<double>(most), sampling.top_p,
-                                   sampling.min_p, sampling.top_n_sigma, sampling.typical_p,
-                                   sampling.xtc_probability, sampling.xtc_threshold});
+    filters.insert(filters.end(),
+                   {sampling.temperature, static_cast<double>(most), sampling.top_p, sampling.min_p,
+                    sampling.top_n_sigma, sampling.typical_p, sampling.xtc_probability,
+                    sampling.xtc_threshold, sampling.dynatemp_range, sampling.dynatemp_exponent,
+                    sampling.mirostat > 0 ? std::exp2(-draw.most_surprise) : 0});
     const PhiloxKey key = site_key(sampling.seed, "generate");
     for (const std::uint64_t word :
          {std::uint64_t{key.low}, std::uint64_t{key.high},
@@ -164,12 +166,13 @@ Tensor draw_ids(const Context& context, const Tensor& logits, std::int64_t vocab
       places.push_back(static_cast<std::int32_t>(static_cast<std::uint32_t>(word)));
   }
   DrawTokens call{.ids = context.workspace(DType::kI32, {n}),
+                  .shares = context.workspace(DType::kF64, {n}),
                   .logits = changed(context, logits, vocabulary, draws),
                   .filters = put(context, DType::kF64, {n, kDrawFilters}, filters),
                   .places = put(context, DType::kI32, {n, 5}, places),
                   .vocabulary = vocabulary};
   context.kernels.run(call, context.stream);
-  return call.ids;
+  return {.ids = call.ids, .shares = call.shares};
 }
 
 }  // namespace piton

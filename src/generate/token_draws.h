@@ -20,13 +20,22 @@ struct TokenDraw {
   std::vector<std::int32_t> text;
   std::size_t prompt = 0;
   TokenConstraint* constraint = nullptr;  // null: every id
+  // Under --mirostat the most surprise that the token may have.
+  double most_surprise = 0;
 };
 
-// The ids as int32 [n] on the device, -1 where none can be drawn. `logits`: [parts, n, columns], as
+// On the device: ids int32 [n], -1 where none can be drawn, and DrawnToken::share of each, fp64
+// [n].
+struct DrawnIds {
+  Tensor ids;
+  Tensor shares;
+};
+
+// `logits`: [parts, n, columns], as
 // in kernels/sampling.h; they are not changed. n is at least 1. Under SamplingOptions::greedy the
 // id is the likeliest one after all changes, the lowest on ties. Where n-grams leave out all that a
 // constraint allows, they leave out nothing.
-Tensor draw_ids(const Context& context, const Tensor& logits, std::int64_t vocabulary,
-                std::span<const TokenDraw> draws);
+DrawnIds draw_ids(const Context& context, const Tensor& logits, std::int64_t vocabulary,
+                  std::span<const TokenDraw> draws);
 
 }  // namespace piton

@@ -143,6 +143,7 @@ void DrawTokens::check() const {
   expect_parts(kName, logits, vocabulary);
   const std::int64_t n = logits.dim(1);
   Operand{kName, "ids", ids}.shape({n}).dtype(DType::kI32).contiguous();
+  Operand{kName, "shares", shares}.shape({n}).dtype(DType::kF64).contiguous();
   Operand{kName, "filters", filters}.shape({n, kDrawFilters}).dtype(DType::kF64).contiguous();
   Operand{kName, "places", places}.shape({n, 5}).dtype(DType::kI32).contiguous();
 }

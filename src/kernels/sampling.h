@@ -7,14 +7,20 @@
 // column i mod columns of part i / columns. Ids from `vocabulary` on are padding.
 //
 // The ids of a row are ordered by their logits, the largest first, and the lower id first on ties.
-// With T the temperature, the weight of an id is exp((x - max x) / T). Filters leave a stretch of
-// this order. One after another:
+// With T the temperature, the weight of an id is exp((x - max x) / T). With a range r above 0 and
+// an exponent e, T follows the entropy H of softmax(x) over the n ids that can be drawn
+// (llama.cpp's dynamic temperature):
+//   low + (T + r - low) * (H / log n)^e,  low = max(0, T - r);  at least kLeastTemperature
+// Filters leave a stretch of this order. One after another:
 //   sigma    ids with x >= max x - sigma * (deviation of the logits) (Tang et al. 2024,
 //            arXiv:2411.07641); 0: all
 //   k        the first k ids
 //   p        the fewest first ids that have the share p of the weight (Holtzman et al. 2020,
 //            arXiv:1904.09751)
 //   min_p    ids with a weight of at least min_p and above 0, and the first
+//   share    ids with at least this share of the weight and above 0, and the first (Mirostat 2,
+//   Basu
+//            et al. 2021, arXiv:2007.14966: 2^-mu); 0: all
 //   typical  ids whose x / T is nearest to its mean, weighted by the shares, as many as have this
 //            share of the weight, and all that are as near as the last of them (Meister et al.
 //            2023, arXiv:2202.00666: -log of a share and the entropy are as far apart); 1: all
@@ -28,6 +34,9 @@
 // (base/random/philox.h) the first 53 bits, with a key of the request's seed and the counter {place
 // of the token, draw low, draw high, 2}.
 #pragma once
+
+#include <algorithm>
+#include <cmath>
 
 #include "kernels/call.h"
 
@@ -61,10 +70,13 @@ struct DrawTokens {
   static constexpr std::string_view kName = "draw tokens";
   // int32 [n]  written: the ids; -1 where a logit is NaN or +infinity, or all are -infinity
   Tensor ids;
+  // fp64 [n]  written: the weight of the id, divided by the sum of those that are left; 0 at id -1
+  Tensor shares;
   Tensor logits;  // [parts, n, columns]  fp32 (fp64)
-  // fp64 [n, 8]: T > 0; k from 1 to vocabulary; 0 < p <= 1; 0 <= min_p <= 1; sigma >= 0;
-  // 0 < typical <= 1; probability of xtc (0: never), threshold of xtc > 0. With k 1 the id is the
-  // first of the order.
+  // fp64 [n, 11]: T > 0, or 0 with a range; k from 1 to vocabulary; 0 < p <= 1; 0 <= min_p <= 1;
+  // sigma >= 0; 0 < typical <= 1; probability of xtc (0: never), threshold of xtc > 0; range of T
+  // (0: none), exponent of T >= 0; share >= 0. With k 1 the id is the first of the order, with the
+  // share 1.
   Tensor filters;
   Tensor places;  // int32 [n, 5], as bits: low and high word of the key; the place of the token;
                   // low and high word of the draw
@@ -73,6 +85,7 @@ struct DrawTokens {
   template <typename Self, typename Visitor>
   static void tensors(Self& self, Visitor&& v) {
     v("ids", self.ids, Access::kWrite);
+    v("shares", self.shares, Access::kWrite);
     v("logits", self.logits, Access::kRead);
     v("filters", self.filters, Access::kRead);
     v("places", self.places, Access::kRead);
@@ -81,7 +94,10 @@ struct DrawTokens {
   double flops() const { return 0; }
 };
 
-inline constexpr std::int64_t kDrawFilters = 8;
+inline constexpr std::int64_t kDrawFilters = 11;
+
+// Divides no logit difference to NaN; all but the largest logits have the weight 0.
+inline constexpr double kLeastTemperature = 1e-300;
 
 // Filters of a row, in the order of DrawTokens::filters.
 struct DrawFilters {
@@ -93,10 +109,29 @@ struct DrawFilters {
   double typical;
   double xtc_probability;
   double xtc_threshold;
+  double temperature_range;
+  double temperature_exponent;
+  double least_share;
 };
 inline DrawFilters draw_filters(const double* row) {
-  return {row[0], static_cast<std::int64_t>(row[1]), row[2], row[3], row[4], row[5], row[6],
-          row[7]};
+  return {row[0], static_cast<std::int64_t>(row[1]),
+          row[2], row[3],
+          row[4], row[5],
+          row[6], row[7],
+          row[8], row[9],
+          row[10]};
+}
+
+// T of a row with these sums over its `count` ids that can be drawn, d being x - max x: of exp(d)
+// and of d exp(d).
+inline double followed_temperature(const DrawFilters& filters, double count, double sum,
+                                   double product) {
+  const double range = filters.temperature_range;
+  const double low = std::max(0.0, filters.temperature - range);
+  const double share =
+      count > 1 ? std::clamp((std::log(sum) - product / sum) / std::log(count), 0.0, 1.0) : 0.0;
+  const double spread = filters.temperature + range - low;
+  return std::max(low + spread * std::pow(share, filters.temperature_exponent), kLeastTemperature);
 }
 
 struct DrawnShares {

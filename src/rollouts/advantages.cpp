@@ -28,20 +28,31 @@ Moments moments_of(std::span<const double> values) {
 
 }  // namespace
 
-Advantages advantages_of(std::span<const double> rewards, std::int64_t group, RewardScale scale) {
+Advantages advantages_of(std::span<const double> rewards, std::int64_t group,
+                         const AdvantageRules& rules) {
   PITON_ASSERT(group > 0 && std::ssize(rewards) % group == 0, "{} rewards in groups of {}",
                rewards.size(), group);
   const auto size = static_cast<std::size_t>(group);
+  const bool rloo = rules.estimator == AdvantageEstimator::kRloo;
+  PITON_ASSERT(!rloo || (group > 1 && rules.scale != RewardScale::kGroup),
+               "answers left out one at a time, of groups of {}", group);
   Advantages found{.spread = moments_of(rewards).deviation};
   for (std::size_t begin = 0; begin < rewards.size(); begin += size) {
     const std::span<const double> own = rewards.subspan(begin, size);
     const Moments moments = moments_of(own);
     double divisor = 1;
-    if (scale == RewardScale::kGroup) divisor = moments.deviation + kLeastDivisor;
-    if (scale == RewardScale::kBatch) divisor = found.spread + kLeastDivisor;
+    if (rules.scale == RewardScale::kGroup) divisor = moments.deviation + kLeastDivisor;
+    if (rules.scale == RewardScale::kBatch && !rloo) divisor = found.spread + kLeastDivisor;
+    // r_i - (sum - r_i) / (n - 1) = (r_i - mean) n / (n - 1)
+    if (rloo) divisor = static_cast<double>(group - 1) / static_cast<double>(group);
     for (const double one : own) found.values.push_back((one - moments.mean) / divisor);
     found.groups += 1;
     found.without_spread += moments.deviation <= kNoSpread ? 1 : 0;
+  }
+  if (rloo && rules.scale == RewardScale::kBatch) {
+    const Moments moments = moments_of(found.values);
+    for (double& one : found.values)
+      one = (one - moments.mean) / (moments.deviation + kLeastDivisor);
   }
   return found;
 }

@@ -11,7 +11,12 @@
 // where w is clipped if A > 0 and w > 1 + f, or A < 0 and w < 1 - e. In the first update of a batch
 // of answers p is o, and w = 1. With --importance-sampling-level sequence the exponent of w is the
 // mean of p - o over the tokens of the answer (GSPO, Zheng 2025, arXiv:2507.18071): the derivative
-// by each of its p is the same, since as many tokens depend on it as it is divided by.
+// by each of its p is the same, since as many tokens depend on it as it is divided by. With
+// --grpo-loss-type rloo it is the sum of p - o over them, so that w is the ratio of the answers'
+// probabilities:
+//
+//   L = -min(A w, A clip(w, 1 - e, 1 + f)) for an answer, dL/dp = -A w [w is not clipped]
+//                                                  Ahmadian 2024, arXiv:2402.14740
 //
 // cispo and sapo have other first terms (t: --sapo-temperature-pos if A > 0, else
 // --sapo-temperature-neg):
@@ -28,9 +33,10 @@
 //   dr_grpo  n (--max-completion-length)           Liu 2025, arXiv:2503.20783
 //   dapo, cispo  tokens of all answers, those of the whole batch over --num-mini-batches
 //                                                  Yu 2025, arXiv:2503.14476
+//   rloo     n, of the losses of answers
 //   bnpo     (micro-batches) (tokens of the answers of its micro-batch)
 //
-// as in TRL's GRPOTrainer.
+// as in TRL's GRPOTrainer and RLOOTrainer.
 #pragma once
 
 #include <cstdint>

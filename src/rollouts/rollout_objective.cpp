@@ -39,9 +39,13 @@ double labels_in(const MicroBatch& batch, std::int64_t begin, std::int64_t end) 
                                            [](std::int32_t label) { return label >= 0; }));
 }
 
-// The mean over the labels of rows [begin, end) of how much likelier they are by now.
-double mean_since_written(const MicroBatch& batch, std::int64_t begin, std::int64_t end,
-                          const std::vector<double>& policy, const std::vector<double>& written) {
+// Over the labels of rows [begin, end): how much likelier they are by now.
+struct SinceWritten {
+  double sum = 0;
+  double mean = 0;
+};
+SinceWritten since_written(const MicroBatch& batch, std::int64_t begin, std::int64_t end,
+                           const std::vector<double>& policy, const std::vector<double>& written) {
   double sum = 0;
   double count = 0;
   for (auto row = static_cast<std::size_t>(begin); std::cmp_less(row, end); ++row) {
@@ -49,13 +53,15 @@ double mean_since_written(const MicroBatch& batch, std::int64_t begin, std::int6
     sum += written[row] - policy[row];
     count += 1;
   }
-  return sum / std::max(count, 1.0);
+  return {.sum = sum, .mean = sum / std::max(count, 1.0)};
 }
 
 }  // namespace
 
 RolloutObjective::RolloutObjective(const PolicyLossRules& rules, Session* reference)
     : rules_(rules), reference_(reference) {
+  PITON_ASSERT(rules.kind != PolicyLossKind::kRloo || rules.clip.beta == 0,
+               "the divergence of whole answers is in their rewards");
   if (rules.kind == PolicyLossKind::kCispo) rules_.clip.form = PolicyForm::kCispo;
   if (rules.kind == PolicyLossKind::kSapo) rules_.clip.form = PolicyForm::kSapo;
 }
@@ -105,6 +111,7 @@ ObjectiveReport RolloutObjective::weigh(Session& session, std::vector<MicroBatch
   const bool counts = session.pipeline().on_last_stage();
   const bool by_answers =
       rules_.kind == PolicyLossKind::kGrpo || rules_.kind == PolicyLossKind::kSapo;
+  const bool whole_answers = rules_.kind == PolicyLossKind::kRloo;
   PolicySums own;
   for (std::size_t i = 0; i < batches.size(); ++i) {
     MicroBatch& batch = batches[i];
@@ -122,21 +129,23 @@ ObjectiveReport RolloutObjective::weigh(Session& session, std::vector<MicroBatch
       double share = 1;
       if (by_answers) share = 1 / std::max(tokens, 1.0);
       if (rules_.kind == PolicyLossKind::kBnpo) share = 1 / std::max(of_batch, 1.0);
+      // Its tokens have the loss of the answer, which each of their slopes is one of.
+      const double of_loss = whole_answers ? 1 / std::max(tokens, 1.0) : share;
       const bool compared = !losses.written.empty();
-      const bool by_answer = compared && rules_.ratio == RatioLevel::kSequence;
-      const double of_answer =
-          by_answer ? mean_since_written(batch, begin, end, losses.policy[i], losses.written[i])
-                    : 0;
+      const bool by_answer = compared && (whole_answers || rules_.ratio == RatioLevel::kSequence);
+      SinceWritten of_answer;
+      if (by_answer)
+        of_answer = since_written(batch, begin, end, losses.policy[i], losses.written[i]);
       for (auto row = static_cast<std::size_t>(begin); std::cmp_less(row, end); ++row) {
         if (batch.labels[row] < 0) continue;
-        TokenPolicy token{.since_written = of_answer};
+        TokenPolicy token{.since_written = whole_answers ? of_answer.sum : of_answer.mean};
         if (!losses.policy.empty()) token.policy = -losses.policy[i][row];
         if (compared && !by_answer)
           token.since_written = losses.written[i][row] - losses.policy[i][row];
         if (!losses.reference.empty())
           token.from_reference = losses.policy[i][row] - losses.reference[i][row];
         const TokenPolicyLoss one = token_policy_loss(advantages[row], token, rules_.clip);
-        own.loss += share * one.loss;
+        own.loss += of_loss * one.loss;
         own.divergence += one.divergence;
         own.clipped += one.clipped ? 1 : 0;
         batch.loss_mask[row] = static_cast<float>(-share * one.slope);
@@ -146,7 +155,7 @@ ObjectiveReport RolloutObjective::weigh(Session& session, std::vector<MicroBatch
   const PolicySums sum = summed_policy(session, own);
   const double tokens = std::max(sum.tokens, 1.0);
   double count = losses.tokens > 0 ? losses.tokens : tokens;  // dapo
-  if (by_answers) count = sum.answers;
+  if (by_answers || whole_answers) count = sum.answers;
   if (rules_.kind == PolicyLossKind::kBnpo) count = sum.batches;
   if (rules_.kind == PolicyLossKind::kDrGrpo)
     count = sum.answers * static_cast<double>(rules_.longest_answer);

@@ -64,9 +64,12 @@ void check_clipping(const RolloutOptions& options) {
     if (!changed || has) return;
     throw Error(Fault::kUsage, "--{}: is for --grpo-loss-type {}; leave it out", flag, kinds);
   };
-  only("grpo-epsilon", options.epsilon != usual.epsilon, clips, "grpo, dr_grpo, dapo and bnpo");
+  only("grpo-epsilon", options.epsilon != usual.epsilon, clips,
+       "grpo, dr_grpo, dapo, bnpo and rloo");
+  only("importance-sampling-level", options.ratio != usual.ratio,
+       options.loss != PolicyLossKind::kRloo, "grpo, dr_grpo, dapo, bnpo, cispo and sapo");
   only("grpo-epsilon-high", options.epsilon_high.has_value(), !sapo,
-       "grpo, dr_grpo, dapo, bnpo and cispo");
+       "grpo, dr_grpo, dapo, bnpo, cispo and rloo");
   only("sapo-temperature-pos", options.sapo_positive != usual.sapo_positive, sapo, "sapo");
   only("sapo-temperature-neg", options.sapo_negative != usual.sapo_negative, sapo, "sapo");
   check_positive("--sapo-temperature-pos", options.sapo_positive);
@@ -118,6 +121,11 @@ void RolloutOptions::check() const {
                   rewards[i]);
     }
   }
+  if (estimator == AdvantageEstimator::kRloo && scale_rewards == RewardScale::kGroup) {
+    throw Error(Fault::kUsage,
+                "--advantage-estimator rloo: divides by nothing (--scale-rewards none) or by the "
+                "deviation of the batch (batch), got --scale-rewards group; give one of these");
+  }
   check_clipping(*this);
   check_draws(*this);
   check_overlong(*this);
@@ -150,6 +158,8 @@ void RolloutOptions::check_absent(const std::string& stage) const {
   refuse("reward-command", !reward_command.empty());
   refuse("reward-model", !reward_model.empty());
   refuse("reward-timeout", reward_timeout != usual.reward_timeout);
+  refuse("advantage-estimator", estimator != usual.estimator);
+  refuse("kl-in-reward", kl_in_reward);
   refuse("scale-rewards", scale_rewards != usual.scale_rewards);
   refuse("grpo-loss-type", loss != usual.loss);
   refuse("mask-truncated-completions", mask_truncated);

@@ -14,8 +14,16 @@ namespace piton {
 // What the deviations of rewards are divided by.
 enum class RewardScale : std::uint8_t { kGroup, kBatch, kNone };
 
-// What the losses of tokens are divided by.
-enum class PolicyLossKind : std::uint8_t { kGrpo, kDrGrpo, kDapo, kBnpo, kCispo, kSapo };
+// What the reward of an answer is compared with: the mean of its group, or of the others in it.
+enum class AdvantageEstimator : std::uint8_t { kGrpo, kRloo };
+
+struct AdvantageRules {
+  RewardScale scale = RewardScale::kGroup;
+  AdvantageEstimator estimator = AdvantageEstimator::kGrpo;
+};
+
+// What the losses of tokens are divided by; kRloo: losses of whole answers.
+enum class PolicyLossKind : std::uint8_t { kGrpo, kDrGrpo, kDapo, kBnpo, kCispo, kSapo, kRloo };
 
 // Of what the ratio of probabilities is: a token, or the geometric mean of the tokens of an answer.
 enum class RatioLevel : std::uint8_t { kToken, kSequence };
@@ -41,7 +49,9 @@ struct RolloutOptions {
   double top_p = 1;
   double min_p = 0;
   std::int64_t dynamic_sampling = 0;
+  AdvantageEstimator estimator = AdvantageEstimator::kGrpo;
   RewardScale scale_rewards = RewardScale::kGroup;
+  bool kl_in_reward = false;
   PolicyLossKind loss = PolicyLossKind::kDapo;
   bool mask_truncated = false;
   std::int64_t num_iterations = 1;
@@ -63,6 +73,17 @@ struct RolloutOptions {
       max_completion_length);
     visit_draws(v);
     visit_rewards(v);
+    v(Option{"advantage-estimator",
+             "what the reward of an answer is compared with: the mean of all answers to its "
+             "question (grpo), or of the others (rloo: leave one out)",
+             same},
+      Choice(estimator,
+             {{"grpo", AdvantageEstimator::kGrpo}, {"rloo", AdvantageEstimator::kRloo}}));
+    v(Option{"kl-in-reward",
+             "take --grpo-beta times the divergence of an answer from the reference from its "
+             "reward, instead of adding a divergence to the loss",
+             same},
+      kl_in_reward);
     v(Option{"scale-rewards",
              "divide the deviations of rewards from the mean of their question by the standard "
              "deviation of the question's rewards (group), of the whole batch, or by nothing",
@@ -74,14 +95,15 @@ struct RolloutOptions {
              "what losses of tokens are divided by: the length of their answer (grpo), "
              "--max-completion-length (dr_grpo), the tokens of the batch (dapo), or those of the "
              "micro-batch (bnpo); or a loss with weights that are bounded (cispo) or a gate (sapo) "
-             "in place of clipping",
+             "in place of clipping; or a loss of each answer as a whole (rloo)",
              same},
       Choice(loss, {{"grpo", PolicyLossKind::kGrpo},
                     {"dr_grpo", PolicyLossKind::kDrGrpo},
                     {"dapo", PolicyLossKind::kDapo},
                     {"bnpo", PolicyLossKind::kBnpo},
                     {"cispo", PolicyLossKind::kCispo},
-                    {"sapo", PolicyLossKind::kSapo}}));
+                    {"sapo", PolicyLossKind::kSapo},
+                    {"rloo", PolicyLossKind::kRloo}}));
     v(Option{"mask-truncated-completions",
              "leave answers that reach --max-completion-length without an end out of the loss",
              same},
@@ -202,6 +224,9 @@ struct RolloutOptions {
   // Updates of a batch of answers.
   std::int64_t updates() const { return num_iterations * num_mini_batches; }
   double clip_above() const { return epsilon_high.value_or(epsilon); }
+  AdvantageRules advantage_rules() const {
+    return {.scale = scale_rewards, .estimator = estimator};
+  }
   // Of rewards[i].
   double weight(std::size_t i) const { return reward_weights.empty() ? 1 : reward_weights.at(i); }
 };

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
 #include <numeric>
 #include <span>
 #include <utility>
@@ -14,23 +13,11 @@
 #include "generate/generator.h"
 #include "parallel/without_observer.h"
 #include "rollouts/advantages.h"
+#include "rollouts/answer_divergences.h"
+#include "rollouts/value_bytes.h"
 
 namespace piton {
 namespace {
-
-template <typename T>
-std::string bytes_of_values(const std::vector<T>& values) {
-  std::string bytes(values.size() * sizeof(T), '\0');
-  if (!values.empty()) std::memcpy(bytes.data(), values.data(), bytes.size());
-  return bytes;
-}
-
-template <typename T>
-std::vector<T> values_in(const std::string& bytes) {
-  std::vector<T> values(bytes.size() / sizeof(T));
-  if (!values.empty()) std::memcpy(values.data(), bytes.data(), values.size() * sizeof(T));
-  return values;
-}
 
 std::string name_of_figure(const std::string& reward) { return "reward_" + reward; }
 
@@ -204,7 +191,7 @@ MicroBatch Rollouts::rows_of(std::span<const Answer> answers, std::span<const do
   for (std::size_t i = 0; i < answers.size(); ++i) {
     const Answer& answer = answers[i];
     const auto weight = static_cast<float>(advantages[i]);
-    const bool learned = answer.ended || !settings_.options.mask_truncated;
+    const bool learned = learns_from(answer);
     const std::vector<std::int32_t>& question = answer.question->ids;
     for (std::int64_t at = 0; at < length; ++at) {
       const std::int64_t of_answer = at - std::ssize(question);  // the token at `at`
@@ -303,7 +290,7 @@ Rollouts::JudgedAnswers Rollouts::batch_with_spread(const RolloutModels& models,
   kept.rounds = 1;
   if (options.dynamic_sampling == 0) {
     kept.without_spread =
-        advantages_of(sums_of(kept.rewards), options.num_generations, RewardScale::kNone)
+        advantages_of(sums_of(kept.rewards), options.num_generations, {.scale = RewardScale::kNone})
             .without_spread;
     return kept;
   }
@@ -316,7 +303,7 @@ Rollouts::JudgedAnswers Rollouts::batch_with_spread(const RolloutModels& models,
     const std::vector<double> sums = sums_of(round.rewards);
     for (std::size_t begin = 0; begin < sums.size(); begin += size) {
       const bool spread = advantages_of(std::span(sums).subspan(begin, size),
-                                        options.num_generations, RewardScale::kNone)
+                                        options.num_generations, {.scale = RewardScale::kNone})
                               .without_spread == 0;
       JudgedAnswers& to = spread ? kept : rest;
       append_part(round.answers, begin, size, to.answers);
@@ -347,10 +334,11 @@ RolloutBatch Rollouts::next(const RolloutModels& models, const BatchPlace& place
   const JudgedAnswers found = batch_with_spread(models, place, everyone);
   const std::vector<Answer>& answers = found.answers;
   const auto& rewards = found.rewards;
-  const Advantages advantages =
-      advantages_of(sums_of(rewards), options.num_generations, options.scale_rewards);
+  std::vector<double> sums = sums_of(rewards);
   RolloutBatch made{.figures = figures_of(answers, rewards)};
-  made.figures.push_back({"reward_std", advantages.spread, 1});
+  made.figures.push_back(
+      {"reward_std",
+       advantages_of(sums, options.num_generations, {.scale = RewardScale::kNone}).spread, 1});
   made.figures.push_back({"groups_without_spread", found.without_spread, found.groups});
   made.figures.push_back({"generation_ms", found.milliseconds, 1});
   if (options.dynamic_sampling > 0) made.figures.push_back({"sampling_rounds", found.rounds, 1});
@@ -359,6 +347,20 @@ RolloutBatch Rollouts::next(const RolloutModels& models, const BatchPlace& place
     made.row_length = std::max(made.row_length, length);
   }
   made.row_length = BatchSource::padded_length(made.row_length, kRowMultiple, settings_.sequence);
+  if (options.kl_in_reward) {
+    const auto parts = parts_of(answers, sums, place, made.row_length);
+    const std::vector<double> divergences =
+        answer_divergences({models.policy, models.reference}, parts, std::ssize(answers), everyone);
+    ObjectiveFigure& kl = made.figures.emplace_back(ObjectiveFigure{"kl", 0, 0});
+    for (std::size_t i = 0; i < answers.size(); ++i) {
+      sums[i] -= settings_.beta * divergences[i];
+      kl.sum += divergences[i];
+      kl.count += static_cast<double>(learns_from(answers[i]) ? answers[i].ids.size() : 0);
+    }
+    kl.count = std::max(kl.count, 1.0);
+  }
+  const Advantages advantages =
+      advantages_of(sums, options.num_generations, options.advantage_rules());
   made.parts = parts_of(answers, advantages.values, place, made.row_length);
   if (rewards_.empty()) return made;  // the first rank alone has them
   for (std::size_t i = 0; i < answers.size() && std::cmp_less(i, options.log_completions); ++i)

@@ -37,11 +37,14 @@ struct RolloutSettings {
   RolloutOptions options;
   std::uint64_t seed = 1234;
   std::int64_t sequence = 0;  // most tokens of a question with its answer
+  double beta = 0;            // --grpo-beta
 };
 
 struct RolloutModels {
   Session& policy;                     // the model in training
   const RewardModel* judge = nullptr;  // of --reward model
+  // Of --kl-in-reward; null: the base under the adapters of `policy`.
+  Session* reference = nullptr;
 };
 
 class Rollouts {
@@ -69,6 +72,9 @@ class Rollouts {
     std::vector<std::int32_t> ids;
     bool ended = false;
   };
+  bool learns_from(const Answer& answer) const {
+    return answer.ended || !settings_.options.mask_truncated;
+  }
   // How tokens of answers are chosen.
   struct AnswerDraws {
     bool greedy = false;

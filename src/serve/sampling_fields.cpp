@@ -46,6 +46,27 @@ void read_runs(RequestFields& fields, SamplingOptions& sampling, std::int64_t lo
   sampling.dry_breakers = fields.texts("dry_sequence_breakers", kMostBreakers);
 }
 
+// Mirostat, with the names of llama.cpp's server, where it replaces filters and a temperature that
+// follows the entropy; programs send the fields of both.
+void read_mirostat(RequestFields& fields, SamplingOptions& sampling) {
+  sampling.mirostat = fields.integer("mirostat", 0, 2).value_or(0);
+  if (sampling.mirostat == 1) fields.fail("mirostat", "0 or 2 (Mirostat 2.0)");
+  sampling.mirostat_surprise =
+      fields.number("mirostat_tau", 0, kMostSurprise).value_or(sampling.mirostat_surprise);
+  sampling.mirostat_rate = fields.number("mirostat_eta", 0, 1).value_or(sampling.mirostat_rate);
+  if (sampling.mirostat_rate == 0) fields.fail("mirostat_eta", "a number above 0, at most 1");
+  if (sampling.temperature == 0) sampling.mirostat = 0;
+  if (sampling.mirostat == 0) return;
+  const SamplingOptions usual;
+  sampling.dynatemp_range = usual.dynatemp_range;
+  sampling.top_k = usual.top_k;
+  sampling.top_p = usual.top_p;
+  sampling.min_p = usual.min_p;
+  sampling.typical_p = usual.typical_p;
+  sampling.top_n_sigma = usual.top_n_sigma;
+  sampling.xtc_probability = usual.xtc_probability;
+}
+
 }  // namespace
 
 void read_sampling(RequestFields& fields, SamplingOptions& sampling, const ServedModel& model) {
@@ -61,6 +82,8 @@ void read_sampling(RequestFields& fields, SamplingOptions& sampling, const Serve
   read("presence_penalty", -2, 2, sampling.presence_penalty);
   read("frequency_penalty", -2, 2, sampling.frequency_penalty);
   if (sampling.temperature > 0 && sampling.temperature < 1e-4) sampling.temperature = 0;
+  read("dynatemp_range", 0, kMostTemperatureRange, sampling.dynatemp_range);
+  read("dynatemp_exponent", 0, kMostTemperatureRange, sampling.dynatemp_exponent);
   read("typical_p", 0, 1, sampling.typical_p);
   read("top_n_sigma", -1, kMostPenalty, sampling.top_n_sigma);
   sampling.top_n_sigma = std::max(sampling.top_n_sigma, 0.0);  // -1 is llama.cpp's "all"
@@ -71,6 +94,7 @@ void read_sampling(RequestFields& fields, SamplingOptions& sampling, const Serve
   if (sampling.top_p == 0) fields.fail("top_p", "a number above 0, at most 1");
   if (const auto top_k = fields.integer("top_k", -1, model.vocabulary()))
     sampling.top_k = std::max<std::int64_t>(*top_k, 0);
+  read_mirostat(fields, sampling);
   sampling.no_repeat_ngram_size =
       fields.integer("no_repeat_ngram_size", 0, model.longest_sequence()).value_or(0);
   read_runs(fields, sampling, model.longest_sequence());

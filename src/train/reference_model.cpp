@@ -248,7 +248,7 @@ RunObjective open_objective(const PretrainOptions& options, const Machine& machi
         PolicyLossRules{.kind = options.rollouts.loss,
                         .clip = {.below = options.rollouts.epsilon,
                                  .above = options.rollouts.clip_above(),
-                                 .beta = preferences.grpo_beta,
+                                 .beta = options.rollouts.kl_in_reward ? 0 : preferences.grpo_beta,
                                  .positive_temperature = options.rollouts.sapo_positive,
                                  .negative_temperature = options.rollouts.sapo_negative},
                         .ratio = options.rollouts.ratio,

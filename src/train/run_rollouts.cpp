@@ -97,6 +97,14 @@ void check_rollout_options(const PretrainOptions& options) {
   if (!options.preferences.by_rewards())
     return rollouts.check_absent(name(options.preferences.stage));
   rollouts.check();
+  const double beta = options.preferences.grpo_beta;
+  if (rollouts.kl_in_reward && beta == 0)
+    throw Error(Fault::kUsage, "--kl-in-reward: needs --grpo-beta, the weight of the divergence");
+  if (rollouts.loss == PolicyLossKind::kRloo && beta > 0 && !rollouts.kl_in_reward) {
+    throw Error(Fault::kUsage,
+                "--grpo-beta: with --grpo-loss-type rloo the divergence is in the reward; add "
+                "--kl-in-reward");
+  }
   refuse_other_data(options);
   check_question_files(options.data);
   if (loop.skip_train) {
@@ -251,9 +259,11 @@ std::unique_ptr<RunRollouts> open_rollouts(const PretrainOptions& options, const
         "--stage grpo: the tokenizer has no token that ends a text, so all answers have "
         "--max-completion-length tokens");
   }
-  return std::make_unique<RunRollouts>(
-      RolloutSettings{.options = rollouts, .seed = options.loop.seed, .sequence = plan.sequence},
-      plan, std::move(questions), *texts.tokenizer);
+  return std::make_unique<RunRollouts>(RolloutSettings{.options = rollouts,
+                                                       .seed = options.loop.seed,
+                                                       .sequence = plan.sequence,
+                                                       .beta = options.preferences.grpo_beta},
+                                       plan, std::move(questions), *texts.tokenizer);
 }
 
 std::unique_ptr<RunData> data_of_questions(const RunRollouts& rollouts, PretrainOptions options,

@@ -264,7 +264,9 @@ StepReport Trainer::update(std::int64_t batch) {
   return report;
 }
 
-RolloutModels Trainer::rollout_models() { return {*run_.session, run_.objective.judge.get()}; }
+RolloutModels Trainer::rollout_models() {
+  return {*run_.session, run_.objective.judge.get(), run_.objective.reference.get()};
+}
 
 // Tokens of each row of the last batch.
 std::int64_t Trainer::row_length() const {

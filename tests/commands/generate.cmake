@@ -145,6 +145,9 @@ expect(RUN ${generate} --prompt a --length-penalty 2 CODE 2 ERR "--length-penalt
 expect(RUN ${generate} --prompt a --draft-tokens 3 CODE 2 ERR "--draft-tokens: works only with --draft-model; leave it out")
 expect(RUN ${generate} --prompt a --dry-base 2 CODE 2 ERR "--dry-base: works only with --dry-multiplier; leave it out")
 expect(RUN ${generate} --prompt a --xtc-threshold 0.2 CODE 2 ERR "--xtc-threshold: works only with --xtc-probability")
+expect(RUN ${generate} --prompt a --dynatemp-exp 2 CODE 2 ERR "--dynatemp-exp: works only with --dynatemp-range; leave")
+expect(RUN ${generate} --prompt a --mirostat-ent 2 CODE 2 ERR "--mirostat-ent: works only with --mirostat 2; leave it out")
+expect(RUN ${generate} --prompt a --mirostat 2 --top-k 3 CODE 2 ERR "--mirostat: chooses in place of --top-k, --top-p")
 foreach(flag temperature top-p min-p typical-p)
   expect(RUN ${generate} --prompt a --greedy --${flag} 0.5 CODE 2
     ERR "--greedy: takes the most likely token, and --${flag} has no effect; leave one of them out")
@@ -154,7 +157,8 @@ endforeach()
 set(copied --prompt "To be, or not to be: To be, or" --quiet)
 foreach(way "--greedy" "--temperature;0.8;--seed;5" "--temperature;2;--num-samples;3;--repetition-penalty;1.1"
   "--temperature;0.6;--no-repeat-ngram-size;3;--logit-bias;32=-2;101=+1.5"
-  "--typical-p;0.9;--top-n-sigma;2;--xtc-probability;0.5;--dry-multiplier;0.8;--dry-sequence-breaker;e:;o be")
+  "--typical-p;0.9;--top-n-sigma;2;--xtc-probability;0.5;--dry-multiplier;0.8;--dry-sequence-breaker;e:;o be"
+  "--dynatemp-range;0.7;--dynatemp-exp;2;--seed;3" "--mirostat;2;--mirostat-ent;3;--mirostat-lr;0.4;--seed;3")
   execute_process(COMMAND ${PITON} ${generate} ${copied} ${way} --json OUTPUT_VARIABLE plain)
   foreach(guesses "--prompt-lookup;5" "--draft-model;${WORK}/run;--draft-tokens;3")
     foreach(ranks 1 2)

@@ -21,6 +21,8 @@ struct Filters {
   double sigma = 0;
   double typical = 1;
   double xtc = 0;
+  double range = 0;
+  double rare = 0;
 };
 
 }  // namespace
@@ -35,7 +37,8 @@ std::vector<CallCase> sampling_cases(const CaseOptions& options) {
       const double most = one.most > 0 ? one.most : static_cast<double>(size.vocabulary);
       std::int64_t at = kDrawFilters * row;
       for (const double value : {one.temperature, most, one.share, one.least, one.sigma,
-                                 one.typical, one.xtc, /*threshold=*/0.07})
+                                 one.typical, one.xtc, /*threshold=*/0.07, one.range,
+                                 /*exponent=*/1.5, one.rare})
         set_value(tensor, at++, value);
     }
     return tensor;
@@ -52,6 +55,8 @@ std::vector<CallCase> sampling_cases(const CaseOptions& options) {
           Filters{.most = 5}, Filters{.share = 0.8}, Filters{.share = 1e-9}, Filters{.least = 0.05},
           Filters{.least = 1}, Filters{.sigma = 1.2}, Filters{.typical = 0.6}, Filters{.xtc = 0.7},
           Filters{.share = 0.9, .least = 0.01, .sigma = 2, .typical = 0.8, .xtc = 1},
+          Filters{.range = 0.5}, Filters{.temperature = 0.4, .range = 1}, Filters{.rare = 0.03},
+          Filters{.rare = 2}, Filters{.temperature = 0.7, .range = 0.6, .rare = 0.01},
           Filters{.temperature = 1.3, .most = 30, .share = 0.9, .least = 0.01}}) {
       Filters fitting = one;
       fitting.most = std::min(one.most, static_cast<double>(size.vocabulary));
@@ -63,14 +68,17 @@ std::vector<CallCase> sampling_cases(const CaseOptions& options) {
           set_value(x, i, -std::numeric_limits<double>::infinity());
       }
       cases.push_back(
-          {.name = fmt::format("draw tokens {} T {} k {} p {} min {} sigma {} typical {} xtc {}",
+          {.name = fmt::format("draw tokens {} T {} k {} p {} min {} sigma {} typical {} xtc {} "
+                               "range {} rare {}",
                                detail, one.temperature, one.most, one.share, one.least, one.sigma,
-                               one.typical, one.xtc),
+                               one.typical, one.xtc, one.range, one.rare),
            .call = DrawTokens{.ids = source.integers({size.n}, 0, 0),
+                              .shares = source.normal(DType::kF64, {size.n}),
                               .logits = x,
                               .filters = filters_of(size, fitting),
                               .places = source.integers({size.n, 5}, INT32_MIN, INT32_MAX),
-                              .vocabulary = size.vocabulary}});
+                              .vocabulary = size.vocabulary},
+           .terms = size.vocabulary});
     }
     const std::int64_t seen = size.n > 0 ? std::min<std::int64_t>(size.vocabulary, 4) : 0;
     const Tensor tokens = source.integers({seen, 3}, 0, 3);

@@ -31,19 +31,23 @@ class Sampling : public ::testing::TestWithParam<bool> {
     for (std::int64_t i = 0; i < count; ++i) {
       rows.insert(rows.end(), logits.begin(), logits.end());
       all_filters.insert(all_filters.end(), filters.begin(), filters.end());
-      constexpr std::array kOthers{0.0, 1.0, 0.0, 0.1};  // sigma, typical, xtc: all ids
+      // sigma, typical, xtc, range, exponent, share: all ids
+      constexpr std::array kOthers{0.0, 1.0, 0.0, 0.1, 0.0, 1.0, 0.0};
       const auto given = std::ssize(filters) - 4;
       all_filters.insert(all_filters.end(), kOthers.begin() + given, kOthers.end());
       for (const double word : {11.0, -7.0, static_cast<double>(i), 5.0, 0.0})
         places.push_back(word);
     }
     const Tensor ids = tensor_of(DType::kI32, {count}, std::vector<double>(rows.size() / width));
+    const Tensor shares = tensor_of(DType::kF64, {count}, std::vector<double>(rows.size() / width));
     kernels_->run(DrawTokens{.ids = ids,
+                             .shares = shares,
                              .logits = tensor_of(DType::kF32, {1, count, width}, rows),
                              .filters = tensor_of(DType::kF64, {count, kDrawFilters}, all_filters),
                              .places = tensor_of(DType::kI32, {count, 5}, places),
                              .vocabulary = width},
                   *stream_);
+    shares_ = values(shares);
     return values(ids);
   }
 
@@ -51,6 +55,7 @@ class Sampling : public ::testing::TestWithParam<bool> {
   HostDevice device_;
   std::unique_ptr<Kernels> kernels_;
   std::unique_ptr<Stream> stream_;
+  std::vector<double> shares_;  // of the last draws()
 };
 
 INSTANTIATE_TEST_SUITE_P(BackEnds, Sampling, ::testing::Bool(),
@@ -76,13 +81,19 @@ TEST_P(Sampling, HasTheFrequenciesOfTheDefinition) {
         Case{{1, 8, 1, 0, 1}, {0, 7, 5, 3}, 30.66},
         // the weighted mean is 1.44, the nearest to it are 5, 7, 3 with shares 0.19, 0.24, 0.11
         Case{{1, 8, 1, 0, 0, 0.5}, {5, 7, 3}, 27.63},
+        // the shares are 0.32, 0.25, 0.19, 0.12, ...
+        Case{{1, 8, 1, 0, 0, 1, 0, 0.1, 0, 1, 0.15}, {0, 7, 5}, 27.63},
         // of 0, 7, 5 and 3 the last one stays
         Case{{1, 8, 1, 0, 0, 1, 1, 0.1}, {1, 2, 3, 4, 6}, 33.38}}) {
     std::vector<double> counts(logits.size());
-    for (const double id : draws(logits, one.filters, kDraws))
-      counts[static_cast<std::size_t>(id)] += 1;
+    const std::vector<double> ids = draws(logits, one.filters, kDraws);
+    for (const double id : ids) counts[static_cast<std::size_t>(id)] += 1;
     double sum = 0;
     for (const int id : one.left) sum += std::exp(logits[id] / one.filters[0]);
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      const double logit = logits[static_cast<std::size_t>(ids[i])];
+      EXPECT_NEAR(shares_[i], std::exp(logit / one.filters[0]) / sum, 1e-12);
+    }
     double pearson = 0;
     double drawn = 0;
     for (const int id : one.left) {

@@ -108,6 +108,11 @@ class Reading {
                                            .log_probabilities = greedy ? 2 : 0},
                               .ends = {5},
                               .draw = draw};
+      if (draw == 1) {
+        request.sampling = {.max_new_tokens = 9, .mirostat = 2, .mirostat_surprise = 3};
+      } else if (!greedy) {
+        request.sampling.dynatemp_range = 0.4;
+      }
       for (std::int64_t i = 0; i < length; ++i)
         request.prompt.push_back(test::token(3, i, vocabulary));
       engine->submit(std::move(request));

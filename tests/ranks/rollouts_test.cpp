@@ -6,6 +6,7 @@
 
 #include "data/samples/batch_source.h"
 #include "model/lora_options.h"
+#include "rollouts/answer_divergences.h"
 #include "rollouts/rollout_objective.h"
 #include "support/ranks_main.h"
 #include "support/run_session.h"
@@ -127,6 +128,7 @@ TEST(Rollouts, HaveTheLossesAndFiguresOfOneProcess) {
         {K::kBnpo, {}, kToken, 16},
         {K::kCispo, {}, kToken, 16},
         {K::kSapo, {}, kToken, 16},
+        {K::kRloo, {.below = 0.01, .above = 0.02}, kToken, 16},
         {K::kDapo, {.below = 0.01, .above = 0.02, .beta = 0.1}, kToken, 16},
         {K::kGrpo, {.below = 0.01, .above = 0.02}, RatioLevel::kSequence, 16}}) {
     for (const bool adapters : {true, false}) {
@@ -142,6 +144,34 @@ TEST(Rollouts, HaveTheLossesAndFiguresOfOneProcess) {
           EXPECT_NEAR(numbers[i], alone[i], 2e-5 * (1 + std::abs(alone[i]))) << i;
       }
     }
+  }
+}
+
+std::vector<double> divergences_of(World& world, const RunLayout& layout) {
+  TrainingRun run(world, layout, small_policy());
+  Session& session = run.session();
+  SessionSettings settings = session.settings();
+  settings.use = SessionUse::kInference;
+  settings.seed = 12;
+  Session reference(run.machine(), session.mesh(), settings);
+  reference.initialize();
+  const std::vector<std::vector<MicroBatch>> parts = {
+      fixed_answers(session.mesh().coordinate(Axis::kData), session.mesh().size(Axis::kData))};
+  const auto everyone = make_group_of_all(world, "divergences");
+  return answer_divergences({session, &reference}, parts, kAnswers, *everyone);
+}
+
+TEST(AnswerDivergences, AreThoseOfOneProcess) {
+  HostDevice device;
+  const auto world = make_single_world(device);
+  const std::vector<double> alone = divergences_of(*world, {.name = "one process"});
+  EXPECT_GT(std::abs(alone[0]), 1e-3);
+  for (const RunLayout& layout : layouts(ranks::world().size())) {
+    SCOPED_TRACE(layout.name);
+    const std::vector<double> found = divergences_of(ranks::world(), layout);
+    ASSERT_EQ(found.size(), alone.size());
+    for (std::size_t i = 0; i < alone.size(); ++i)
+      EXPECT_NEAR(found[i], alone[i], 2e-5 * (1 + std::abs(alone[i]))) << i;
   }
 }
 

@@ -1,12 +1,13 @@
-// What the samplers of llama.cpp leave of logits, and what its DRY penalty takes from them.
+// What the samplers of llama.cpp leave of logits, what its DRY penalty takes from them, the
+// probabilities of its dynamic temperature, and the steps of Mirostat 2.0.
 //
 //     cd llama.cpp  # the source, as in llama_cpp_python 0.3.36
 //     g++ -std=c++20 -O1 -static -Iinclude -Isrc -Iggml/include
-//     PITON/tools/oracle/llama_samplers.cpp
-//         src/llama-sampler.cpp -Wl,--unresolved-symbols=ignore-all -o samplers
+//         PITON/tools/oracle/llama_samplers.cpp -Wl,--unresolved-symbols=ignore-all -o samplers
 //     ./samplers > PITON/tests/golden/sampling/llama_samplers.jsonl
 //
-// Only the file of its samplers is linked; what it calls of the rest is defined here.
+// Only the file of its samplers is compiled, here, because Mirostat's state is not in a header; what
+// it calls of the rest is defined here.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -15,7 +16,7 @@
 #include <vector>
 
 #include "llama-impl.h"
-#include "llama-sampler.h"
+#include "llama-sampler.cpp"
 #include "llama-vocab.h"
 #include "llama.h"
 
@@ -115,9 +116,73 @@ void runs() {
       list(text).c_str(), tails.c_str(), multiplier, base, allowed, last, penalties.c_str());
 }
 
+struct Candidates {
+  std::vector<double> logits;
+  std::vector<llama_token_data> data;
+};
+
+Candidates candidates() {
+  Candidates all;
+  for (int id = 0; id < 8; ++id) {
+    all.logits.push_back(number(-3, 3));
+    all.data.push_back({id, static_cast<float>(all.logits.back()), 0});
+  }
+  return all;
+}
+
+// Each answer of the sampler has the probabilities.
+void dynamic_temperature() {
+  const Candidates all = candidates();
+  const double temperature = number(0, 2);
+  const double range = number(0.1, 2.5);
+  const double exponent = number(0, 3);
+  const auto data = applied(
+      llama_sampler_init_temp_ext(static_cast<float>(temperature), static_cast<float>(range),
+                                  static_cast<float>(exponent)),
+      all.data);
+  std::vector<double> shares(8);
+  for (const auto& one : data) shares[static_cast<std::size_t>(one.id)] = one.p;
+  std::printf(
+      "{\"dynamic_logits\": %s, \"temperature\": %g, \"dynatemp_range\": %g, "
+      "\"dynatemp_exponent\": %g, \"probabilities\": %s}\n",
+      list(all.logits).c_str(), temperature, range, exponent, list(shares).c_str());
+}
+
+// A text of a few tokens: what may be drawn, what is, and what may be after it.
+void mirostat() {
+  const double tau = number(0.5, 4);
+  const double eta = number(0.05, 1);
+  llama_sampler* sampler = llama_sampler_init_mirostat_v2(
+      static_cast<std::uint32_t>(integer(0, 1000)), static_cast<float>(tau),
+      static_cast<float>(eta));
+  const auto* state = static_cast<llama_sampler_mirostat_v2*>(sampler->ctx);
+  std::string steps;
+  for (int step = 0; step < 6; ++step) {
+    Candidates all = candidates();
+    const float before = state->mu;
+    llama_token_data_array array{all.data.data(), all.data.size(), -1, false};
+    llama_sampler_apply(sampler, &array);
+    Ids left;
+    for (std::size_t i = 0; i < array.size; ++i) left.push_back(array.data[i].id);
+    std::sort(left.begin(), left.end());
+    char text[400];
+    std::snprintf(text, sizeof text,
+                  "{\"logits\": %s, \"most_surprise\": %.7g, \"left\": %s, \"drawn\": %d, "
+                  "\"next_most_surprise\": %.7g}",
+                  list(all.logits).c_str(), static_cast<double>(before), list(left).c_str(),
+                  array.data[array.selected].id, static_cast<double>(state->mu));
+    steps += (steps.empty() ? "" : ", ") + std::string(text);
+  }
+  llama_sampler_free(sampler);
+  std::printf("{\"mirostat_tau\": %g, \"mirostat_eta\": %g, \"steps\": [%s]}\n", tau, eta,
+              steps.c_str());
+}
+
 }  // namespace
 
 int main() {
   for (int i = 0; i < 60; ++i) filters();
   for (int i = 0; i < 120; ++i) runs();
+  for (int i = 0; i < 30; ++i) dynamic_temperature();
+  for (int i = 0; i < 15; ++i) mirostat();
 }

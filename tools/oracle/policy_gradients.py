@@ -1,15 +1,18 @@
-"""Losses of GRPO by TRL's trainer, and their gradients of a LoRA adapter, for the small Qwen2 of tests/golden/huggingface.
+"""Losses of GRPO and RLOO by TRL's trainers, and their gradients of a LoRA adapter, for the small Qwen2 of tests/golden/huggingface.
 
-  python tools/oracle/policy_gradients.py tests/golden/rollouts    (torch 2.15, transformers 5.23, peft 0.21, trl 1.16)
+  python tools/oracle/policy_gradients.py tests/golden/rollouts    (torch 2.15, transformers 5.24, peft 0.21, trl 1.16)
 
 The model with the adapter of tests/golden/lora/qwen2 is the policy, and without it the reference. Losses are what
-GRPOTrainer._compute_loss itself returns for given answers, in float64, summed over the micro-batches of a step; only the
+GRPOTrainer._compute_loss or RLOOTrainer._compute_loss itself returns for given answers, in float64, summed over the micro-batches of a step; only the
 log-probabilities that it asks for are computed here. CASE.safetensors has the gradients of each case, under the names of
 adapter_model.safetensors; batch.safetensors has
 
   ids, labels          int32 [6, 24]: two questions with three answers each; -1 after the end, -100 without a label
   rewards              of the answers
-  advantages.SCALE     of them: group, batch, none (the formulas of _generate_and_score_completions, with TRL's nanstd)
+  advantages.SCALE     of them: group, batch, none (the formulas of _generate_and_score_completions, with TRL's nanstd);
+                       rloo, rloo_batch: those of RLOOTrainer, without and with normalize_advantages, and rloo_kl with
+                       beta 0.5: the divergence from the reference is taken from the rewards
+  divergence           of the answers: log(policy / reference)
   CASE.loss, CASE.kl   of the batch: the mean of the divergence over all tokens
   CASE.clipped         share of tokens, of cases with "clip": the second of two updates of the batch, of the answers to the
                        second question, which were written by the model with WRITTEN times lora_B
@@ -26,6 +29,7 @@ import torch
 import transformers
 from safetensors.torch import save_file
 from trl.trainer.grpo_trainer import GRPOTrainer
+from trl.trainer.rloo_trainer import RLOOTrainer
 from trl.trainer.utils import nanstd
 
 TESTS = pathlib.Path(__file__).resolve().parents[2] / "tests/golden"
@@ -44,6 +48,8 @@ CASES = {
     "cispo": dict(loss_type="cispo", beta=0.0, scale="group", micro=2),
     "cispo_clip": dict(loss_type="cispo", beta=0.1, scale="group", micro=3, clip=(0.2, 1.02)),
     "sapo_clip": dict(loss_type="sapo", beta=0.0, scale="batch", micro=1, clip=(0.2, 0.2)),
+    "rloo": dict(loss_type="rloo", beta=0.0, scale="rloo", micro=2),
+    "rloo_clip": dict(loss_type="rloo", beta=0.0, scale="rloo_batch", micro=1, clip=(0.2, 20.0)),
     "dapo_warm": dict(loss_type="dapo", beta=0.5, scale="group", micro=2, temperature=1.6),
 }
 
@@ -68,6 +74,13 @@ def advantages_of(rewards, scale):
     deviation = nanstd(rewards).expand_as(rewards) if scale == "batch" else nanstd(grouped, dim=1).repeat_interleave(3)
     centered = rewards - grouped.mean(1).repeat_interleave(3)
     return centered if scale == "none" else centered / (deviation + 1e-4)
+
+
+def leave_one_out(rewards, normalize):
+    grouped = rewards.view(-1, 3)
+    baselines = (grouped.sum(1, keepdim=True) - grouped) / (grouped.size(1) - 1)
+    advantages = rewards - baselines.view(-1)
+    return (advantages - advantages.mean()) / (nanstd(advantages) + 1e-4) if normalize else advantages
 
 
 def token_log_probabilities(model, ids, labels, temperature=1.0):
@@ -123,7 +136,12 @@ def loss_of(model, ids, labels, reference, written, advantages, case):
                   "ref_per_token_logps": reference[rows, :mask.size(1)]}
         if first:
             inputs["old_per_token_logps"] = written[rows, :mask.size(1)]
-        loss = loss + GRPOTrainer._compute_loss(trainer, model, inputs)
+        if case["loss_type"] == "rloo":
+            old = written[rows, :mask.size(1)] if first else token_log_probabilities(model, ids[rows], labels[rows])[0].detach()
+            inputs["old_logps"] = (old * mask).sum(1)
+            loss = loss + RLOOTrainer._compute_loss(trainer, model, inputs) / batches
+        else:
+            loss = loss + GRPOTrainer._compute_loss(trainer, model, inputs)
     return loss, first
 
 
@@ -144,6 +162,12 @@ def main(folder):
     with torch.no_grad(), model.disable_adapter():
         for temperature in (1.0, 1.6):
             references[temperature], mask = token_log_probabilities(model, ids, labels, temperature)
+    with torch.no_grad():
+        policy, _ = token_log_probabilities(model, ids, labels)
+    out["divergence"] = ((policy - references[1.0]) * mask).sum(1)
+    out["advantages.rloo"] = leave_one_out(rewards, False)
+    out["advantages.rloo_batch"] = leave_one_out(rewards, True)
+    out["advantages.rloo_kl"] = leave_one_out(rewards - 0.5 * out["divergence"], False)
     seconds = [parameter for key, parameter in model.named_parameters() if "lora_B" in key]
     with torch.no_grad():
         kept = [parameter.clone() for parameter in seconds]
@@ -167,6 +191,8 @@ def main(folder):
         out[f"{name}.kl"] = ((torch.exp(difference) - difference - 1) * learned).sum().reshape(1) / learned.sum()
         if first:
             ratio = policy - written[first:]
+            if case["loss_type"] == "rloo":
+                ratio = (ratio * learned).sum(1, keepdim=True).expand_as(ratio)
             if case.get("level") == "sequence":
                 ratio = ((ratio * learned).sum(1, keepdim=True) / learned.sum(1, keepdim=True)).expand_as(ratio)
             gain, (below, above) = advantages[first:, None], case["clip"]

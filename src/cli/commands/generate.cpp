@@ -56,6 +56,66 @@ struct GivenOptions {
   const ConstraintOptions& constraint;
 };
 
+// Flags of draws that are not read.
+void refuse_without_effect(const OptionSet& set, const SamplingOptions& sampling) {
+  for (const char* flag : {"temperature", "dynatemp-range", "top-k", "top-p", "min-p", "typical-p",
+                           "top-n-sigma", "xtc-probability", "xtc-threshold"}) {
+    if (!set.given("greedy") || !set.given(flag)) continue;
+    throw Error(Fault::kUsage,
+                "--greedy: takes the most likely token, and --{} has no effect; "
+                "leave one of them out",
+                flag);
+  }
+  for (const char* flag :
+       {"dry-base", "dry-allowed-length", "dry-penalty-last-n", "dry-sequence-breaker"}) {
+    if (!set.given(flag) || sampling.dry.multiplier > 0) continue;
+    throw Error(Fault::kUsage, "--{}: works only with --dry-multiplier; leave it out", flag);
+  }
+  if (set.given("xtc-threshold") && sampling.xtc_probability == 0)
+    throw Error(Fault::kUsage, "--xtc-threshold: works only with --xtc-probability; leave it out");
+  if (set.given("dynatemp-exp") && sampling.dynatemp_range == 0)
+    throw Error(Fault::kUsage, "--dynatemp-exp: works only with --dynatemp-range; leave it out");
+  for (const char* flag : {"mirostat-lr", "mirostat-ent"}) {
+    if (!set.given(flag) || sampling.mirostat > 0) continue;
+    throw Error(Fault::kUsage, "--{}: works only with --mirostat 2; leave it out", flag);
+  }
+}
+
+void check_beams(const OptionSet& set, const GivenOptions& given) {
+  const auto& [options, prompts, sampling, beams, speculation, constraint] = given;
+  const std::string constrained = constraint.flag();
+  if (beams.num_beams == 1) {
+    for (const char* flag : {"early-stopping", "length-penalty"}) {
+      if (!set.given(flag)) continue;
+      throw Error(Fault::kUsage, "--{}: works only with --num-beams; leave it out", flag);
+    }
+    return;
+  }
+  if (!constrained.empty())
+    throw Error(Fault::kUsage, "--num-beams: cannot be combined with {}; leave one of them out",
+                constrained);
+  if (set.given("lora-modules"))
+    throw Error(Fault::kUsage,
+                "--num-beams: cannot be combined with --lora-modules; leave one out");
+  if (speculation.any())
+    throw Error(Fault::kUsage, "--num-beams: cannot be combined with {}; leave one of them out",
+                speculation.prompt_lookup > 0 ? "--prompt-lookup" : "--draft-model");
+  for (const char* name :
+       {"temperature", "dynatemp-range", "top-k", "top-p", "min-p", "typical-p", "top-n-sigma",
+        "xtc-probability", "mirostat", "dry-multiplier", "repetition-penalty", "presence-penalty",
+        "frequency-penalty", "no-repeat-ngram-size", "logit-bias", "seed", "num-samples"}) {
+    if (!set.given(name)) continue;
+    throw Error(Fault::kUsage,
+                "--num-beams: follows the likeliest tokens and draws none; leave "
+                "--{} out",
+                name);
+  }
+  if (options.stream || sampling.log_probabilities.value_or(0) > 0) {
+    throw Error(Fault::kUsage, "--num-beams: cannot be combined with {}; leave one of them out",
+                options.stream ? "--stream" : "--logprobs above 0");
+  }
+}
+
 void check_together(const OptionSet& set, const GivenOptions& given) {
   const auto& [options, prompts, sampling, beams, speculation, constraint] = given;
   sampling.check();
@@ -81,52 +141,8 @@ void check_together(const OptionSet& set, const GivenOptions& given) {
                 "--lora-modules: works only with --prompts FILE.jsonl, whose objects name one as "
                 "model; for an adapter of every text give --lora-load");
   }
-  const std::string constrained = constraint.flag();
-  for (const char* flag : {"temperature", "top-k", "top-p", "min-p", "typical-p", "top-n-sigma",
-                           "xtc-probability", "xtc-threshold"}) {
-    if (!set.given("greedy") || !set.given(flag)) continue;
-    throw Error(Fault::kUsage,
-                "--greedy: takes the most likely token, and --{} has no effect; "
-                "leave one of them out",
-                flag);
-  }
-  for (const char* flag :
-       {"dry-base", "dry-allowed-length", "dry-penalty-last-n", "dry-sequence-breaker"}) {
-    if (!set.given(flag) || sampling.dry.multiplier > 0) continue;
-    throw Error(Fault::kUsage, "--{}: works only with --dry-multiplier; leave it out", flag);
-  }
-  if (set.given("xtc-threshold") && sampling.xtc_probability == 0)
-    throw Error(Fault::kUsage, "--xtc-threshold: works only with --xtc-probability; leave it out");
-  if (beams.num_beams == 1) {
-    for (const char* flag : {"early-stopping", "length-penalty"}) {
-      if (!set.given(flag)) continue;
-      throw Error(Fault::kUsage, "--{}: works only with --num-beams; leave it out", flag);
-    }
-    return;
-  }
-  if (!constrained.empty())
-    throw Error(Fault::kUsage, "--num-beams: cannot be combined with {}; leave one of them out",
-                constrained);
-  if (set.given("lora-modules"))
-    throw Error(Fault::kUsage,
-                "--num-beams: cannot be combined with --lora-modules; leave one out");
-  if (speculation.any())
-    throw Error(Fault::kUsage, "--num-beams: cannot be combined with {}; leave one of them out",
-                speculation.prompt_lookup > 0 ? "--prompt-lookup" : "--draft-model");
-  for (const char* name :
-       {"temperature", "top-k", "top-p", "min-p", "typical-p", "top-n-sigma", "xtc-probability",
-        "dry-multiplier", "repetition-penalty", "presence-penalty", "frequency-penalty",
-        "no-repeat-ngram-size", "logit-bias", "seed", "num-samples"}) {
-    if (!set.given(name)) continue;
-    throw Error(Fault::kUsage,
-                "--num-beams: follows the likeliest tokens and draws none; leave "
-                "--{} out",
-                name);
-  }
-  if (options.stream || sampling.log_probabilities.value_or(0) > 0) {
-    throw Error(Fault::kUsage, "--num-beams: cannot be combined with {}; leave one of them out",
-                options.stream ? "--stream" : "--logprobs above 0");
-  }
+  refuse_without_effect(set, sampling);
+  check_beams(set, given);
 }
 
 // Logs why there are fewer tokens than requested, unless the model ended the text.

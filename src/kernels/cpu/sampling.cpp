@@ -81,12 +81,40 @@ std::int64_t within_deviations(const PartedRow& row, float largest, double sigma
   return std::max<std::int64_t>(within, 1);
 }
 
+// T of a row, from the entropy of its logits if it follows it.
+double temperature_of(const PartedRow& row, float largest, const DrawFilters& filters) {
+  if (filters.temperature_range == 0) return filters.temperature;
+  double sum = 0;
+  double product = 0;
+  std::int64_t count = 0;
+  row.parts([&](std::int64_t, const float* x, std::int64_t n) {
+    for (std::int64_t i = 0; i < n; ++i) {
+      if (x[i] == kNever) continue;
+      const double distance = static_cast<double>(x[i]) - largest;
+      const double weight = std::exp(distance);
+      sum += weight;
+      product += distance * weight;
+      ++count;
+    }
+  });
+  return followed_temperature(filters, static_cast<double>(count), sum, product);
+}
+
+struct Drawn {
+  std::int64_t id = -1;
+  double share = 0;
+};
+
 // The order of a row (kernels/sampling.h), of which a stretch is kept.
 class OrderedRow {
  public:
   // `bins`: memory for one number an id. `largest`: of the row, finite.
   OrderedRow(const PartedRow& row, float largest, const DrawFilters& filters, std::uint16_t* bins)
-      : row_(row), largest_(largest), filters_(filters), bins_(bins) {
+      : row_(row),
+        largest_(largest),
+        temperature_(temperature_of(row, largest, filters)),
+        filters_(filters),
+        bins_(bins) {
     count_ids();
     std::int64_t most = filters.most;
     if (filters.sigma > 0) most = std::min(most, within_deviations(row, largest, filters.sigma));
@@ -95,7 +123,8 @@ class OrderedRow {
     if (filters.share < 1)
       keep_until(
           [target = filters.share * sum_kept()](double reached) { return reached >= target; });
-    drop_unlikely();
+    drop_unlikely(filters.least);
+    if (filters.least_share > 0) drop_unlikely(filters.least_share * sum_kept());
     if (filters.typical < 1) keep_typical();
   }
 
@@ -115,11 +144,12 @@ class OrderedRow {
     skipped_ = std::max(skipped_, likely - 1);
   }
 
-  std::int64_t drawn(double u) {
+  Drawn drawn(double u) {
     const double skipped = sum_skipped();
-    keep_until(
-        [mark = skipped + u * (sum_kept() - skipped)](double reached) { return reached > mark; });
-    return sorted(last_)[static_cast<std::size_t>(of_last_ - 1)].id;
+    const double sum = sum_kept() - skipped;
+    keep_until([mark = skipped + u * sum](double reached) { return reached > mark; });
+    const Id& last = sorted(last_)[static_cast<std::size_t>(of_last_ - 1)];
+    return {.id = last.id, .share = last.weight / sum};
   }
 
  private:
@@ -134,12 +164,12 @@ class OrderedRow {
   };
 
   double scaled(float logit) const {
-    return (static_cast<double>(logit) - largest_) / filters_.temperature;
+    return (static_cast<double>(logit) - largest_) / temperature_;
   }
   double weight_of(float logit) const { return std::exp(scaled(logit)); }
 
   void count_ids() {
-    const double scale = std::min(kParts / filters_.temperature, 1e300);  // 0 times it is 0
+    const double scale = std::min(kParts / temperature_, 1e300);  // 0 times it is 0
     row_.parts([&](std::int64_t begin, const float* x, std::int64_t n) {
       for (std::int64_t i = 0; i < n; ++i) {
         const double distance = (static_cast<double>(largest_) - x[i]) * scale;
@@ -231,13 +261,13 @@ class OrderedRow {
     }
   }
 
-  void drop_unlikely() {
+  void drop_unlikely(double least) {
     // The first id has the weight 1.
-    const auto is_dropped = [&](double weight) { return weight < filters_.least || weight == 0; };
+    const auto is_dropped = [&](double weight) { return weight < least || weight == 0; };
     const auto is_first = [&] { return last_ == 0 && of_last_ == 1; };
     while (!is_first()) {
       // A little more than the largest weight of the bin.
-      const bool whole = last_ > 0 && std::exp(-(last_ - 1e-6) / kParts) < filters_.least;
+      const bool whole = last_ > 0 && std::exp(-(last_ - 1e-6) / kParts) < least;
       if (!whole) {
         const std::vector<Id>& ids = sorted(last_);
         while (of_last_ > 0 && !is_first() &&
@@ -299,6 +329,7 @@ class OrderedRow {
 
   PartedRow row_;
   float largest_;
+  double temperature_;
   DrawFilters filters_;
   std::uint16_t* bins_;
   std::array<std::int64_t, kBins + 1> counts_{};
@@ -311,10 +342,10 @@ class OrderedRow {
   std::vector<Id> sorted_;
 };
 
-std::int64_t drawn_id(const PartedRow& row, const DrawFilters& filters, const DrawnShares& shares,
-                      std::uint16_t* bins) {
+Drawn drawn_id(const PartedRow& row, const DrawFilters& filters, const DrawnShares& shares,
+               std::uint16_t* bins) {
   const float largest = largest_of(row);
-  if (!(largest > kNever)) return -1;
+  if (!(largest > kNever)) return {};
   if (filters.most > 1) {
     OrderedRow order(row, largest, filters, bins);
     if (shares.v < filters.xtc_probability) order.drop_top_choices();
@@ -322,7 +353,7 @@ std::int64_t drawn_id(const PartedRow& row, const DrawFilters& filters, const Dr
   }
   std::int64_t id = 0;
   while (row.at(id) != largest) ++id;
-  return id;
+  return {.id = id, .share = 1};
 }
 
 }  // namespace
@@ -357,14 +388,15 @@ void execute(CpuContext& context, const DrawTokens& call) {
   const std::int64_t columns = call.logits.dim(2);
   context.ranges(n, 1, [&](std::int64_t row, std::int64_t) {
     const auto bytes = call.vocabulary * static_cast<std::int64_t>(sizeof(std::uint16_t));
-    call.ids.data<std::int32_t>()[row] = static_cast<std::int32_t>(
-        drawn_id({.first = call.logits.data<float>() + row * columns,
-                  .stride = n * columns,
-                  .columns = columns,
-                  .vocabulary = call.vocabulary},
-                 draw_filters(call.filters.data<double>() + kDrawFilters * row),
-                 drawn_shares(call.places.data<std::int32_t>() + 5 * row),
-                 reinterpret_cast<std::uint16_t*>(context.scratch.own(bytes))));
+    const Drawn one = drawn_id({.first = call.logits.data<float>() + row * columns,
+                                .stride = n * columns,
+                                .columns = columns,
+                                .vocabulary = call.vocabulary},
+                               draw_filters(call.filters.data<double>() + kDrawFilters * row),
+                               drawn_shares(call.places.data<std::int32_t>() + 5 * row),
+                               reinterpret_cast<std::uint16_t*>(context.scratch.own(bytes)));
+    call.ids.data<std::int32_t>()[row] = static_cast<std::int32_t>(one.id);
+    call.shares.data<double>()[row] = one.share;
   });
 }
 

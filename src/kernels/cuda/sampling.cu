@@ -63,6 +63,7 @@ struct Forbid {
 template <typename S>
 struct DrawRows {
   std::int32_t* ids;
+  double* shares;
   PartedLogits<const S> logits;
   const double* filters;
   const std::int32_t* places;
@@ -163,10 +164,29 @@ struct OrderedRow {
     return end;
   }
 
+  // From the entropy of all ids (followed_temperature() of kernels/sampling.h).
+  __device__ double followed_temperature(OrderEnd all, const DrawFilters& filters) const {
+    const double range = filters.temperature_range;
+    const double low = fmax(0.0, filters.temperature - range);
+    const double count = sum_of(all, [](double) { return 1.0; });
+    const double sum = sum_of(all, [&](double logit) { return exp(logit - largest); });
+    const double product =
+        sum_of(all, [&](double logit) { return (logit - largest) * exp(logit - largest); });
+    const double share =
+        count > 1 ? fmin(fmax((log(sum) - product / sum) / log(count), 0.0), 1.0) : 0.0;
+    const double spread = filters.temperature + range - low;
+    return fmax(low + spread * pow(share, filters.temperature_exponent), kLeastTemperature);
+  }
+
   // Skips the first ids but the last of those whose share is large.
   __device__ void drop_top_choices(OrderEnd kept, double threshold) {
     const double count = likely(kept, threshold * measure(kept, kept, /*weights=*/true));
     if (count > 1) skipped = first_end(kept, count - 1, /*weights=*/false, /*above=*/false);
+  }
+
+  // The end of the kept ids whose weight is large enough, and of the first one.
+  __device__ OrderEnd without_unlikely(OrderEnd kept, double least) const {
+    return first_end(kept, fmax(1.0, likely(kept, least)), /*weights=*/false, /*above=*/false);
   }
 
   // The first end with a measure of at least `target`, or above it; `kept` if there is none.
@@ -210,16 +230,23 @@ __global__ void __launch_bounds__(kThreads, kBlocks) draw_rows(DrawRows<S> rows)
   largest = reduced(largest, parts, Largest{});
   bad = reduced(bad, parts, Largest{});
   if (bad > 0 || largest == rows.never) {
-    if (threadIdx.x == 0) rows.ids[row] = -1;
+    if (threadIdx.x == 0) {
+      rows.ids[row] = -1;
+      rows.shares[row] = 0;
+    }
     return;
   }
   const double* of_row = rows.filters + kDrawFilters * row;
   const DrawFilters filters = {of_row[0], static_cast<std::int64_t>(of_row[1]),
                                of_row[2], of_row[3],
                                of_row[4], of_row[5],
-                               of_row[6], of_row[7]};
+                               of_row[6], of_row[7],
+                               of_row[8], of_row[9],
+                               of_row[10]};
   OrderedRow<S> order{rows, row, largest, filters.temperature, parts};
   OrderEnd kept{0, rows.vocabulary - 1};
+  if (filters.temperature_range > 0) order.temperature = order.followed_temperature(kept, filters);
+  double share_of_id = 1;
   double most = static_cast<double>(filters.most);
   if (filters.most > 1 && filters.sigma > 0)
     most = fmin(most, order.within_deviations(kept, filters.sigma));
@@ -228,8 +255,11 @@ __global__ void __launch_bounds__(kThreads, kBlocks) draw_rows(DrawRows<S> rows)
     if (filters.share < 1)
       kept = order.first_end(kept, filters.share * order.measure(kept, kept, /*weights=*/true),
                              /*weights=*/true, /*above=*/false);
-    const double likely = fmax(1.0, order.likely(kept, filters.least));
-    kept = order.first_end(kept, likely, /*weights=*/false, /*above=*/false);
+    kept = order.without_unlikely(kept, filters.least);
+    if (filters.least_share > 0) {
+      const double sum = order.measure(kept, kept, /*weights=*/true);
+      kept = order.without_unlikely(kept, filters.least_share * sum);
+    }
     if (filters.typical < 1) kept = order.keep_typical(kept, filters.typical);
     const std::int32_t* place = rows.places + 5 * row;
     const MaskWords words =
@@ -242,10 +272,14 @@ __global__ void __launch_bounds__(kThreads, kBlocks) draw_rows(DrawRows<S> rows)
       return static_cast<double>(bits) * 0x1p-53;
     };
     if (share(2) < filters.xtc_probability) order.drop_top_choices(kept, filters.xtc_threshold);
-    kept = order.first_end(kept, share(0) * order.measure(kept, kept, /*weights=*/true),
-                           /*weights=*/true, /*above=*/true);
+    const double sum = order.measure(kept, kept, /*weights=*/true);
+    kept = order.first_end(kept, share(0) * sum, /*weights=*/true, /*above=*/true);
+    share_of_id = order.weight_of(rows.logits.at(row, kept.id)) / sum;
   }
-  if (threadIdx.x == 0) rows.ids[row] = static_cast<std::int32_t>(kept.id);
+  if (threadIdx.x == 0) {
+    rows.ids[row] = static_cast<std::int32_t>(kept.id);
+    rows.shares[row] = share_of_id;
+  }
 }
 
 }  // namespace
@@ -279,6 +313,7 @@ void execute(const DrawTokens& call, const CallContext& context) {
     launch("launch of draw tokens", draw_rows<S>,
            {.blocks = {static_cast<unsigned>(n), 1, 1}, .shared_bytes = kWarps * sizeof(double)},
            DrawRows<S>{.ids = pointer<std::int32_t>(call.ids),
+                       .shares = pointer<double>(call.shares),
                        .logits = parted<const S>(call.logits),
                        .filters = pointer<const double>(call.filters),
                        .places = pointer<const std::int32_t>(call.places),

@@ -48,6 +48,22 @@ struct Stretch {
   }
 };
 
+double temperature_of(const Ordered& x, const DrawFilters& filters) {
+  if (filters.temperature_range == 0) return filters.temperature;
+  double sum = 0;
+  double product = 0;
+  for (const double one : x) {
+    sum += std::exp(one - x[0]);
+    product += (one - x[0]) * std::exp(one - x[0]);
+  }
+  return followed_temperature(filters, static_cast<double>(x.size()), sum, product);
+}
+
+void drop_unlikely(double least, Stretch& kept) {
+  while (kept.end > 1 && (kept.weights[kept.end - 1] < least || kept.weights[kept.end - 1] == 0))
+    --kept.end;
+}
+
 // `scaled`: (x - max x) / T, in order.
 void keep_typical(const Ordered& scaled, double share, Stretch& kept) {
   if (share == 1) return;
@@ -75,26 +91,32 @@ void drop_top_choices(double threshold, Stretch& kept) {
   while (kept.begin + 1 < kept.end && kept.weights[kept.begin + 1] >= least) ++kept.begin;
 }
 
-std::int64_t drawn(const std::vector<double>& logits, const DrawFilters& filters,
-                   const DrawnShares& shares) {
+struct Drawn {
+  std::int64_t id = -1;
+  double share = 0;
+};
+
+Drawn drawn(const std::vector<double>& logits, const DrawFilters& filters,
+            const DrawnShares& shares) {
   std::vector<std::int64_t> order;
   for (std::int64_t id = 0; id < std::ssize(logits); ++id) {
     const double x = logits[static_cast<std::size_t>(id)];
-    if (std::isnan(x) || x == kInfinity) return -1;
+    if (std::isnan(x) || x == kInfinity) return {};
     if (x != -kInfinity) order.push_back(id);
   }
-  if (order.empty()) return -1;
+  if (order.empty()) return {};
   const auto logit = [&](std::int64_t id) { return logits[static_cast<std::size_t>(id)]; };
   std::ranges::stable_sort(order,
                            [&](std::int64_t a, std::int64_t b) { return logit(a) > logit(b); });
-  if (filters.most == 1) return order[0];
+  if (filters.most == 1) return {.id = order[0], .share = 1};
   Ordered x;
   for (const std::int64_t id : order) x.push_back(logit(id));
+  const double temperature = temperature_of(x, filters);
   Ordered scaled;
   Stretch kept;
   kept.end = std::min(within_deviations(x, filters.sigma), static_cast<std::size_t>(filters.most));
   for (std::size_t i = 0; i < kept.end; ++i) {
-    scaled.push_back((x[i] - x[0]) / filters.temperature);
+    scaled.push_back((x[i] - x[0]) / temperature);
     kept.weights.push_back(std::exp(scaled[i]));
   }
   if (filters.share < 1) {
@@ -104,17 +126,18 @@ std::int64_t drawn(const std::vector<double>& logits, const DrawFilters& filters
     while (count < kept.end && reached < filters.share * sum) reached += kept.weights[count++];
     kept.end = count;
   }
-  while (kept.end > 1 &&
-         (kept.weights[kept.end - 1] < filters.least || kept.weights[kept.end - 1] == 0))
-    --kept.end;
+  drop_unlikely(filters.least, kept);
+  if (filters.least_share > 0) drop_unlikely(filters.least_share * kept.sum(), kept);
   keep_typical(scaled, filters.typical, kept);
   if (shares.v < filters.xtc_probability) drop_top_choices(filters.xtc_threshold, kept);
-  double mark = shares.u * kept.sum();
-  for (std::size_t i = kept.begin; i + 1 < kept.end; ++i) {
+  const double sum = kept.sum();
+  double mark = shares.u * sum;
+  std::size_t i = kept.begin;
+  for (; i + 1 < kept.end; ++i) {
     mark -= kept.weights[i];
-    if (mark < 0) return order[i];
+    if (mark < 0) break;
   }
-  return order[kept.end - 1];
+  return {.id = order[i], .share = kept.weights[i] / sum};
 }
 
 }  // namespace
@@ -149,12 +172,16 @@ void execute(const ChangeLogits& call) {
 void execute(const DrawTokens& call) {
   const Values logits = Values::read(call.logits);
   Values ids(call.ids.shape());
+  Values drawn_of_rows(call.shares.shape());
   for (std::int64_t row = 0; row < call.ids.dim(0); ++row) {
     const DrawFilters filters = draw_filters(call.filters.data<double>() + kDrawFilters * row);
     const DrawnShares shares = drawn_shares(call.places.data<std::int32_t>() + 5 * row);
-    ids(row) = static_cast<double>(drawn(row_of(logits, row, call.vocabulary), filters, shares));
+    const Drawn one = drawn(row_of(logits, row, call.vocabulary), filters, shares);
+    ids(row) = static_cast<double>(one.id);
+    drawn_of_rows(row) = one.share;
   }
   ids.write(call.ids);
+  drawn_of_rows.write(call.shares);
 }
 
 }  // namespace piton::reference

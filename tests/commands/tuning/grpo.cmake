@@ -127,6 +127,23 @@ foreach(layout "tensor-model-parallel-size;2" "zero-stage;0")
   endif()
 endforeach()
 
+# RLOO of TRL: the others of a group as the baseline, losses of answers, and divergences in the rewards.
+set(rloo finetune --stage grpo --load ${WORK}/base --ref-model ${WORK}/base --data-path ${WORK}/questions.jsonl
+  --reward answer --num-generations 4 --max-completion-length 6 --seq-length 24 --micro-batch-size 2 --global-batch-size 8
+  --train-iters 3 --lr 1e-2 --advantage-estimator rloo --scale-rewards none --grpo-loss-type rloo --kl-in-reward
+  --grpo-beta 0.5 --num-iterations 2 --log-completions 8)
+expect(RUN ${rloo} --save ${WORK}/rloo CODE 0 OUT "kl: ")
+file(STRINGS ${WORK}/rloo/metrics.jsonl kls REGEX "\"kl\":-?[1-9]")
+if(kls STREQUAL "")
+  message(FATAL_ERROR "no divergence from the reference")
+endif()
+answers_of(${WORK}/rloo wanted_answers)
+execute_process(COMMAND ${LAUNCH} 2 ${PITON} ${rloo} --save ${WORK}/rloo2 RESULT_VARIABLE code ERROR_VARIABLE text)
+answers_of(${WORK}/rloo2 got)
+if(NOT code EQUAL 0 OR NOT got STREQUAL wanted_answers)
+  message(FATAL_ERROR "rloo on two ranks: exit ${code}\n${text}\n${got}\n${wanted_answers}")
+endif()
+
 # What is refused, each by one line.
 set(grpo finetune --stage grpo --load ${WORK}/base --num-generations 4 --max-completion-length 6 --seq-length 24
   --global-batch-size 8 --train-iters 1 --lr 1e-3)
@@ -147,6 +164,9 @@ expect(RUN ${grpo} ${asks} --reward-overlong-buffer 2 CODE 2 ERR "--reward-overl
 expect(RUN ${grpo} ${asks} overlong CODE 2 ERR "--reward-overlong-buffer: got 0, wanted 1 to 5")
 expect(RUN ${grpo} ${asks} --grpo-loss-type cispo CODE 2 ERR "cispo: needs --grpo-epsilon-high, the bound of weights")
 expect(RUN ${grpo} ${asks} --sapo-temperature-pos 2 CODE 2 ERR "--sapo-temperature-pos: is for --grpo-loss-type sapo")
+expect(RUN ${grpo} ${asks} --advantage-estimator rloo CODE 2 ERR "rloo: divides by nothing .--scale-rewards none. or")
+expect(RUN ${grpo} ${asks} --kl-in-reward CODE 2 ERR "--kl-in-reward: needs --grpo-beta, the weight of the divergence")
+expect(RUN ${grpo} ${asks} --grpo-loss-type rloo --grpo-beta 0.1 CODE 2 ERR "--grpo-beta: with --grpo-loss-type rloo the")
 expect(RUN ${grpo} ${asks} --beta 0.1 CODE 2 ERR "--stage grpo: no reference; give --ref-model DIR")
 expect(RUN ${grpo} ${asks} --ref-model ${WORK}/base CODE 2 ERR "--ref-model: is for --stage dpo, ipo and kto, and grpo with")
 expect(RUN ${grpo} ${asks} --dpo-beta 0.2 CODE 2 ERR "--dpo-beta: is for --stage dpo and ipo, got --stage grpo")

@@ -48,6 +48,14 @@ std::vector<DecodingRequest> various_requests() {
   changed.logit_bias = {{3, 4.5}, {7, -100}};
   add(prompt_of(40, 2), changed);
   add(prompt_of(250, 4), greedy);  // the model's longest sequence ends it
+  add(prompt_of(9, 3),
+      {.max_new_tokens = 30, .temperature = 0.8, .dynatemp_range = 0.6, .seed = 3});
+  add(prompt_of(9, 3), {.max_new_tokens = 30,
+                        .temperature = 1.5,
+                        .mirostat = 2,
+                        .mirostat_rate = 0.5,
+                        .mirostat_surprise = 2,
+                        .seed = 3});
   return requests;
 }
 
@@ -85,7 +93,7 @@ TEST(BatchedEngine, GivesEachRequestItsTokensUnderAnyLimits) {
     }
     const DecodingCounts counts = engine->counts();
     EXPECT_EQ(counts.running + counts.waiting, 0);
-    EXPECT_EQ(counts.prompt_tokens, 2 * (5 + 150 + 130 + 1 + 1 + 64 + 40 + 250));
+    EXPECT_EQ(counts.prompt_tokens, 2 * (5 + 150 + 130 + 1 + 1 + 64 + 40 + 250 + 9 + 9));
     if (limits.cache_tokens == 0 && limits.texts > 7) {  // else the cache forgets some
       EXPECT_GE(counts.reused_tokens, 128 + 4 + 149 + 129 + 63 + 249);
     }

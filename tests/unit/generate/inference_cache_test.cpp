@@ -119,7 +119,7 @@ TEST(DrawnTokens, HaveTheModelsProbabilities) {
                   .place = {.index = static_cast<std::int64_t>(row)},
                   .text = {ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(row) + 1},
                   .prompt = row};
-  const std::vector<LikelyToken> tokens = loaded.inference.draw(split, draws);
+  const std::vector<DrawnToken> tokens = loaded.inference.draw(split, draws);
   ASSERT_EQ(tokens.size(), ids.size());
   for (std::size_t row = 0; row < ids.size(); ++row) {
     const std::span<const float> one = std::span(logits).subspan(row * 61, 61);

@@ -27,10 +27,18 @@ namespace {
 const std::vector<float> kLogits = {2.0F, 0.5F, -1.0F, 1.0F, 0.0F};
 constexpr std::int64_t kDraws = 40000;
 
-// The ids of draws from the same logits, after `text`, of which nothing was given.
-std::vector<std::int32_t> draw(const std::vector<float>& logits, const SamplingOptions& options,
-                               const std::vector<DrawPlace>& places,
-                               const std::vector<std::int32_t>& text = {}) {
+struct DrawState {
+  std::vector<std::int32_t> text;  // of which nothing was given
+  double most_surprise = 0;
+};
+struct Draws {
+  std::vector<std::int32_t> ids;
+  std::vector<double> shares;
+};
+
+// Draws from the same logits.
+Draws draws_of(const std::vector<float>& logits, const SamplingOptions& options,
+               const std::vector<DrawPlace>& places, const DrawState& state) {
   ThreadPool threads(2);
   HostDevice device;
   Arena arena{device};
@@ -43,21 +51,35 @@ std::vector<std::int32_t> draw(const std::vector<float>& logits, const SamplingO
   std::vector<TokenDraw> draws;
   for (const DrawPlace& place : places) {
     rows.insert(rows.end(), logits.begin(), logits.end());
-    draws.push_back({.sampling = &options, .place = place, .text = text});
+    draws.push_back({.sampling = &options,
+                     .place = place,
+                     .text = state.text,
+                     .most_surprise = state.most_surprise});
   }
   const auto width = std::ssize(logits);
-  const Tensor ids = draw_ids(
+  const auto [ids, shares] = draw_ids(
       context, test::tensor_of(DType::kF32, {1, std::ssize(places), width}, rows), width, draws);
   const std::span<const std::int32_t> all(ids.data<std::int32_t>(), places.size());
-  return {all.begin(), all.end()};
+  const std::span<const double> all_shares(shares.data<double>(), places.size());
+  return {{all.begin(), all.end()}, {all_shares.begin(), all_shares.end()}};
+}
+
+std::vector<std::int32_t> draw(const std::vector<float>& logits, const SamplingOptions& options,
+                               const std::vector<DrawPlace>& places,
+                               const std::vector<std::int32_t>& text = {}) {
+  return draws_of(logits, options, places, {.text = text}).ids;
+}
+
+std::vector<DrawPlace> first_places(std::int64_t count, std::uint64_t sample = 0) {
+  std::vector<DrawPlace> places;
+  for (std::int64_t i = 0; i < count; ++i) places.push_back({i, sample});
+  return places;
 }
 
 // Draws of the first tokens of a text.
 std::vector<std::int32_t> draw(const std::vector<float>& logits, const SamplingOptions& options,
                                std::int64_t count, std::uint64_t sample = 0) {
-  std::vector<DrawPlace> places;
-  for (std::int64_t i = 0; i < count; ++i) places.push_back({i, sample});
-  return draw(logits, options, places);
+  return draw(logits, options, first_places(count, sample));
 }
 
 std::vector<double> softmax(double temperature, const std::vector<int>& among) {
@@ -236,6 +258,62 @@ TEST(DrawToken, IsLeftByFiltersOfLlamaCppAndTransformers) {
   EXPECT_EQ(lines, 120);
 }
 
+// Each id that is drawn has the share that llama.cpp's dynamic temperature gives it, in fp32.
+TEST(DrawToken, FollowsTheEntropyAsInLlamaCpp) {
+  int lines = 0;
+  for (const auto& golden : golden_lines("llama_samplers.jsonl")) {
+    if (!golden.contains("dynamic_logits")) continue;
+    SCOPED_TRACE(golden.dump());
+    const SamplingOptions options{.temperature = golden["temperature"].get<double>(),
+                                  .dynatemp_range = golden["dynatemp_range"].get<double>(),
+                                  .dynatemp_exponent = golden["dynatemp_exponent"].get<double>()};
+    const auto wanted = golden["probabilities"].get<std::vector<double>>();
+    const Draws drawn = draws_of(golden["dynamic_logits"].get<std::vector<float>>(), options,
+                                 first_places(100), {});
+    for (std::size_t i = 0; i < drawn.ids.size(); ++i)
+      EXPECT_NEAR(drawn.shares[i], wanted[static_cast<std::size_t>(drawn.ids[i])], 3e-6) << i;
+    ++lines;
+  }
+  EXPECT_EQ(lines, 30);
+}
+
+// From equal logits the temperature is the highest, from one that has all weight the lowest.
+TEST(DrawToken, HasTheTemperaturesOfTheRange) {
+  const SamplingOptions options{.temperature = 0.5, .dynatemp_range = 0.75};
+  const auto share = [&](const std::vector<float>& logits) {
+    return draws_of(logits, options, first_places(1), {}).shares.front();
+  };
+  EXPECT_EQ(share({1, 1, 1, 1}), 0.25);
+  EXPECT_EQ(share({9, -INFINITY, -INFINITY}), 1);
+  EXPECT_EQ(share({900, -900, -900}), 1);
+}
+
+TEST(DrawToken, TakesTheStepsOfMirostatInLlamaCpp) {
+  int steps = 0;
+  for (const auto& golden : golden_lines("llama_samplers.jsonl")) {
+    if (!golden.contains("mirostat_tau")) continue;
+    SCOPED_TRACE(golden.dump());
+    const SamplingOptions options{.mirostat = 2,
+                                  .mirostat_rate = golden["mirostat_eta"].get<double>(),
+                                  .mirostat_surprise = golden["mirostat_tau"].get<double>()};
+    double most_surprise = options.first_most_surprise();
+    for (const auto& step : golden["steps"]) {
+      EXPECT_NEAR(most_surprise, step["most_surprise"].get<double>(), 5e-6);
+      const Draws drawn = draws_of(step["logits"].get<std::vector<float>>(), options,
+                                   first_places(1000), {.most_surprise = most_surprise});
+      EXPECT_EQ(std::set<std::int32_t>(drawn.ids.begin(), drawn.ids.end()),
+                step["left"].get<std::set<std::int32_t>>());
+      const auto at = std::ranges::find(drawn.ids, step["drawn"].get<std::int32_t>());
+      ASSERT_NE(at, drawn.ids.end());
+      const double share = drawn.shares[static_cast<std::size_t>(at - drawn.ids.begin())];
+      most_surprise = options.next_most_surprise(most_surprise, share);
+      EXPECT_NEAR(most_surprise, step["next_most_surprise"].get<double>(), 5e-6);
+      ++steps;
+    }
+  }
+  EXPECT_EQ(steps, 90);
+}
+
 // The first choices are left out as often as the probability says.
 TEST(DrawToken, LeavesOutTopChoicesAtTimes) {
   const SamplingOptions options{.xtc_probability = 0.3, .xtc_threshold = 0.1};
@@ -284,6 +362,22 @@ TEST(SamplingOptions, RefuseWhatCannotBe) {
               testing::HasSubstr("--xtc-probability: got 1.5, wanted 0 to 1 (0: none)"));
   EXPECT_THAT(refusal({.xtc_threshold = 0}),
               testing::HasSubstr("--xtc-threshold: got 0, wanted 0 < p <= 1"));
+  EXPECT_THAT(refusal({.dynatemp_range = -1}),
+              testing::HasSubstr("--dynatemp-range: got -1, wanted 0 to 100 (0: none)"));
+  EXPECT_THAT(refusal({.dynatemp_exponent = NAN}),
+              testing::HasSubstr("--dynatemp-exp: got nan, wanted 0 to 100"));
+  EXPECT_THAT(refusal({.mirostat = 1}),
+              testing::HasSubstr("--mirostat: got 1, wanted 0 (none) or"));
+  EXPECT_THAT(refusal({.mirostat_rate = 0}),
+              testing::HasSubstr("--mirostat-lr: got 0, wanted 0 < eta <= 1"));
+  EXPECT_THAT(refusal({.mirostat_surprise = -1}),
+              testing::HasSubstr("--mirostat-ent: got -1, wanted 0 to 100 bits"));
+  EXPECT_THAT(refusal({.top_k = 4, .mirostat = 2}),
+              testing::HasSubstr("--mirostat: chooses in place of --top-k, --top-p, --min-p"));
+  EXPECT_THAT(refusal({.dynatemp_range = 1, .mirostat = 2}),
+              testing::HasSubstr("--mirostat: chooses in place of --dynatemp-range; leave one"));
+  EXPECT_THAT(refusal({.greedy = true, .mirostat = 2}),
+              testing::HasSubstr("--mirostat: chooses in place of --greedy"));
   EXPECT_THAT(refusal({.dry = {.base = 0.5}}),
               testing::HasSubstr("--dry-base: got 0.5, wanted 1 to 1000"));
   EXPECT_THAT(refusal({.dry = {.last_tokens = -2}}),

@@ -57,14 +57,19 @@ inline std::vector<std::int32_t> oracle(Inference& inference, const DecodingRequ
   const std::size_t most =
       std::min(request.prompt.size() + static_cast<std::size_t>(request.sampling.max_new_tokens),
                static_cast<std::size_t>(inference.config().max_positions));
+  double most_surprise = request.sampling.first_most_surprise();
   while (ids.size() < most) {
     const std::vector<std::int32_t> last{static_cast<std::int32_t>(ids.size() - 1)};
     const TokenDraw draw{
         .sampling = &request.sampling,
         .place = {.index = std::ssize(ids) - std::ssize(request.prompt), .draw = request.draw},
         .text = ids,
-        .prompt = request.prompt.size()};
-    ids.push_back(inference.draw(inference.logits(ids, 1, last), std::span(&draw, 1)).front().id);
+        .prompt = request.prompt.size(),
+        .most_surprise = most_surprise};
+    const DrawnToken drawn =
+        inference.draw(inference.logits(ids, 1, last), std::span(&draw, 1)).front();
+    ids.push_back(drawn.id);
+    most_surprise = request.sampling.next_most_surprise(most_surprise, drawn.share);
     if (std::ranges::find(request.ends, ids.back()) != request.ends.end()) break;
   }
   return {ids.begin() + static_cast<std::ptrdiff_t>(request.prompt.size()), ids.end()};

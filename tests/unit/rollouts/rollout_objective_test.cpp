@@ -10,6 +10,7 @@
 #include "kernels/reference/kernels.h"
 #include "model/lora_options.h"
 #include "rollouts/advantages.h"
+#include "rollouts/answer_divergences.h"
 #include "session/session.h"
 #include "support/golden_lora.h"
 #include "support/run_session.h"
@@ -90,6 +91,7 @@ std::vector<PolicyCase> policy_cases() {
           {"grpo_kl", rules(K::kGrpo, 0.2), "group", {1, 6}},
           {"dapo_kl", rules(K::kDapo, 0.5), "batch", {3, 2}},
           {"cispo", rules(K::kCispo, 0), "group", {1, 6}},
+          {"rloo", rules(K::kRloo, 0), "rloo", {1, 2, 6}},
           {"dapo_warm", rules(K::kDapo, 0.5), "group", {2, 6}, 1.6}};
 }
 
@@ -104,6 +106,7 @@ std::vector<PolicyCase> clipped_policy_cases() {
            "group",
            {3, 1}},
           {"cispo_clip", {K::kCispo, {0.2, 1.02, 0.1}, L::kToken, kLongestAnswer}, "group", {3, 1}},
+          {"rloo_clip", {K::kRloo, {0.2, 20}, L::kToken, kLongestAnswer}, "rloo_batch", {1, 3}},
           {"sapo_clip", {K::kSapo, {}, L::kToken, kLongestAnswer}, "batch", {1, 3}}};
 }
 
@@ -217,7 +220,9 @@ TEST(RolloutObjective, ComparesLaterUpdatesWithTheModelThatWroteTheAnswers) {
       }
       test::load_lora(session, files.base, files.adapter, machine);
       const StepReport report = session.gradients(parts[1], 0);
-      EXPECT_NEAR(report.loss, wanted("loss"), 2e-5 * std::abs(wanted("loss")));
+      // The exponent of a whole answer adds up the rounding of all its tokens, in fp32.
+      const double bound = one.rules.kind == PolicyLossKind::kRloo ? 6e-5 : 2e-5;
+      EXPECT_NEAR(report.loss, wanted("loss"), bound * std::abs(wanted("loss")));
       if (clips) {
         EXPECT_NEAR(report.figures.back().mean(), wanted("clipped"), 1e-12);
       }
@@ -233,11 +238,16 @@ TEST(RolloutObjective, ComparesLaterUpdatesWithTheModelThatWroteTheAnswers) {
 TEST(Advantages, AreThoseOfTheOracle) {
   const SafetensorsFile batch(golden_folder_of_policies() / "batch.safetensors");
   const auto rewards = test::values(batch.tensor("rewards"));
-  const std::map<std::string, RewardScale> scales = {
-      {"group", RewardScale::kGroup}, {"batch", RewardScale::kBatch}, {"none", RewardScale::kNone}};
-  for (const auto& [name, scale] : scales) {
+  using S = RewardScale;
+  constexpr AdvantageEstimator kRloo = AdvantageEstimator::kRloo;
+  const std::map<std::string, AdvantageRules> all = {{"group", {S::kGroup}},
+                                                     {"batch", {S::kBatch}},
+                                                     {"none", {S::kNone}},
+                                                     {"rloo", {S::kNone, kRloo}},
+                                                     {"rloo_batch", {S::kBatch, kRloo}}};
+  for (const auto& [name, rules] : all) {
     const auto wanted = test::values(batch.tensor("advantages." + name));
-    const Advantages found = advantages_of(rewards, 3, scale);
+    const Advantages found = advantages_of(rewards, 3, rules);
     ASSERT_EQ(found.values.size(), wanted.size());
     for (std::size_t i = 0; i < wanted.size(); ++i)
       EXPECT_NEAR(found.values[i], wanted[i], 1e-7) << name;  // TRL divides by n - 1 in fp32
@@ -246,9 +256,38 @@ TEST(Advantages, AreThoseOfTheOracle) {
   }
 }
 
+// The divergences of answers, and the advantages of rewards that lose half of them.
+TEST(AnswerDivergences, AreThoseOfTheOracle) {
+  const SafetensorsFile file(golden_folder_of_policies() / "batch.safetensors");
+  HostMachine machine;
+  LoraFiles files("qwen2");
+  Mesh mesh(*machine.world, MeshSizes{});
+  Session session(machine.machine, mesh,
+                  {.model = files.model(), .adapters = files.adapter.adapters()});
+  test::load_lora(session, files.base, files.adapter, machine);
+  const auto texts = golden_policy_texts(file);
+  const auto whole = policy_batches(texts, std::vector<double>(texts.size(), 1), 32, 2);
+  const std::vector<std::vector<MicroBatch>> parts = {{whole.begin(), whole.begin() + 1},
+                                                      {whole.begin() + 1, whole.end()}};
+  const auto everyone = make_group_of_all(*machine.world, "test");
+  const auto found = answer_divergences({session}, parts, std::ssize(texts), *everyone);
+  const auto wanted = test::values(file.tensor("divergence"));
+  auto rewards = test::values(file.tensor("rewards"));
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    EXPECT_NEAR(found[i], wanted[i], 1e-5 * (1 + std::abs(wanted[i]))) << i;
+    EXPECT_GT(std::abs(wanted[i]), 1e-3);
+    rewards[i] -= 0.5 * found[i];
+  }
+  const auto advantages = test::values(file.tensor("advantages.rloo_kl"));
+  const Advantages ours =
+      advantages_of(rewards, 3, {RewardScale::kNone, AdvantageEstimator::kRloo});
+  for (std::size_t i = 0; i < wanted.size(); ++i)
+    EXPECT_NEAR(ours.values[i], advantages[i], 1e-5 * (1 + std::abs(advantages[i]))) << i;
+}
+
 TEST(Advantages, OfEqualRewardsAreZero) {
   for (const RewardScale scale : {RewardScale::kGroup, RewardScale::kBatch, RewardScale::kNone}) {
-    const Advantages found = advantages_of(std::vector<double>{0.1, 0.1, 0.1, 1, 0, 1}, 3, scale);
+    const Advantages found = advantages_of(std::vector<double>{0.1, 0.1, 0.1, 1, 0, 1}, 3, {scale});
     EXPECT_NEAR(found.values[0], 0, 1e-12);
     EXPECT_GT(found.values[3], 0);
     EXPECT_EQ(found.without_spread, 1);

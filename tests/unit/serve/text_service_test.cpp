@@ -8,6 +8,7 @@
 
 #include "scripted_service.h"
 #include "serve/http/request_error.h"
+#include "serve/sampling_fields.h"
 
 namespace piton {
 namespace {
@@ -143,6 +144,38 @@ TEST_F(Service, AcceptsFieldsThatChangeNothing) {
   body["prediction"] = nullptr;
   body["modalities"] = nullptr;
   post("/v1/chat/completions", body);
+}
+
+SamplingOptions sampling_of(const Json& request, const ServedModel& model) {
+  RequestFields fields(request, "");
+  SamplingOptions sampling;
+  read_sampling(fields, sampling, model);
+  fields.refuse_others();
+  return sampling;
+}
+
+// As llama.cpp's server: Mirostat leaves filters aside, and nothing is drawn at temperature 0.
+TEST_F(Service, FollowsTheUncertainty) {
+  Json request = {{"temperature", 0.8},     {"top_k", 40},         {"min_p", 0.1},
+                  {"dynatemp_range", 0.5},  {"mirostat", 2},       {"mirostat_tau", 3.5},
+                  {"dynatemp_exponent", 2}, {"mirostat_eta", 0.25}};
+  const SamplingOptions bounded = sampling_of(request, model_);
+  EXPECT_FALSE(bounded.has_filters());
+  EXPECT_EQ(bounded.dynatemp_range, 0);
+  EXPECT_EQ(bounded.temperature, 0.8);
+  EXPECT_EQ(bounded.mirostat, 2);
+  EXPECT_EQ(bounded.mirostat_surprise, 3.5);
+  EXPECT_EQ(bounded.mirostat_rate, 0.25);
+  bounded.check(model_.vocabulary());
+  request["mirostat"] = 0;
+  const SamplingOptions filtered = sampling_of(request, model_);
+  EXPECT_EQ(filtered.top_k, 40);
+  EXPECT_EQ(filtered.dynatemp_range, 0.5);
+  EXPECT_EQ(filtered.dynatemp_exponent, 2);
+  const SamplingOptions greedy = sampling_of({{"temperature", 0}, {"mirostat", 2}}, model_);
+  EXPECT_TRUE(greedy.greedy);
+  EXPECT_EQ(greedy.mirostat, 0);
+  EXPECT_FALSE(sampling_of({{"temperature", 0}, {"dynatemp_range", 1}}, model_).greedy);
 }
 
 TEST_F(Service, StreamsTheSameText) {
@@ -367,6 +400,11 @@ TEST_F(Service, RefusesWhatIsNoRequest) {
       {"/v1/completions", {{"prompt", "p"}, {"top_n_sigma", "1"}}, "top_n_sigma"},
       {"/v1/completions", {{"prompt", "p"}, {"xtc_probability", 2}}, "xtc_probability"},
       {"/v1/completions", {{"prompt", "p"}, {"xtc_threshold", 0}}, "xtc_threshold"},
+      {"/v1/completions", {{"prompt", "p"}, {"dynatemp_range", -1}}, "dynatemp_range"},
+      {"/v1/completions", {{"prompt", "p"}, {"dynatemp_exponent", 101}}, "dynatemp_exponent"},
+      {"/v1/completions", {{"prompt", "p"}, {"mirostat", 1}}, "mirostat"},
+      {"/v1/completions", {{"prompt", "p"}, {"mirostat_eta", 0}}, "mirostat_eta"},
+      {"/v1/completions", {{"prompt", "p"}, {"mirostat_tau", 101}}, "mirostat_tau"},
       {"/v1/completions", {{"prompt", "p"}, {"dry_multiplier", -1}}, "dry_multiplier"},
       {"/v1/completions", {{"prompt", "p"}, {"dry_base", 0.5}}, "dry_base"},
       {"/v1/completions", {{"prompt", "p"}, {"dry_allowed_length", -1}}, "dry_allowed_length"},
