@@ -15,7 +15,7 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "kv-channels:1 "
      "num-query-groups:1 num-experts:1 moe-ffn-hidden-size:1 moe-router-topk:1 "
      "moe-router-pre-softmax moe-router-load-balancing-type:1 moe-aux-loss-coeff:1 "
-     "moe-z-loss-coeff:1 "
+     "moe-z-loss-coeff:1 moe-use-upcycling moe-upcycling-granularity:1 "
      "moe-router-score-function:1 moe-router-enable-expert-bias moe-router-bias-update-rate:1 "
      "moe-router-num-groups:1 moe-router-group-topk:1 moe-router-topk-scaling-factor:1 "
      "moe-layer-freq:1 moe-shared-expert-intermediate-size:1 multi-latent-attention rope-type:1 "
@@ -338,8 +338,6 @@ constexpr MegatronGroup kMegatronFlags[] = {
     {kNotYet, "moe-expert-capacity-factor:1 moe-pad-expert-input-to-capacity",
      "an expert takes all tokens that are sent to it"},
     {kNotYet, "moe-apply-probs-on-input", "the outputs of experts are weighted, not their inputs"},
-    {kNotYet, "moe-use-upcycling moe-upcycling-granularity:1",
-     "weights of a model without experts do not become experts"},
     {kNotYet, "moe-layer-recompute", "--recompute-granularity selective or full recomputes layers"},
     {kNotYet, "moe-router-padding-for-fp8", "the products of experts are in bf16"},
     {kNotYet, "muon-no-split-qkv", "Muon updates query, key and value each as a matrix"},

@@ -60,6 +60,8 @@ struct LoopOptions {
   bool no_load_lr_state = false;
   bool exit_on_missing_checkpoint = false;
   bool finetune = false;
+  bool upcycles = false;  // --load has no experts (model_files/upcycling.h)
+  std::int64_t upcycling_granularity = 1;
   bool override_scheduler = false;
   bool use_checkpoint_scheduler = false;
   std::int64_t log_interval = 1;
@@ -279,6 +281,14 @@ struct LoopOptions {
     v(Option{"finetune",
              "start a new run from the loaded weights: iteration 0, its own data and options"},
       finetune);
+    v(Option{"moe-use-upcycling",
+             "start a new run of --num-experts from --load, a model without experts: each expert "
+             "is a copy of its MLP"},
+      upcycles);
+    v(Option{"moe-upcycling-granularity",
+             "--moe-use-upcycling: slices that an MLP is cut into, each an expert of so much "
+             "smaller width"},
+      upcycling_granularity);
   }
 };
 

@@ -49,7 +49,8 @@ fs::path newest_whole(fs::path checkpoint, bool allow_fallback, Read&& read) {
 // What a flag of one start means is over with it, and the run's folder may have been moved.
 void forget_start(PretrainOptions& options) {
   LoopOptions& loop = options.loop;
-  loop.finetune = false;
+  loop.finetune = loop.upcycles = false;
+  loop.upcycling_granularity = 1;
   loop.no_load_optim = loop.no_save_optim;  // such checkpoints have none
   loop.no_load_lr_state = loop.override_scheduler = false;
   loop.use_checkpoint_scheduler = false;
@@ -75,6 +76,16 @@ bool names_a_tokenizer(const TokenizerOptions& options) {
 }
 
 }  // namespace
+
+void check_upcycling(const LoopOptions& loop) {
+  if (!loop.upcycles && loop.upcycling_granularity != 1) {
+    throw Error(Fault::kUsage, "--moe-upcycling-granularity: needs --moe-use-upcycling");
+  }
+  if (loop.upcycles && loop.load.empty()) {
+    throw Error(Fault::kUsage,
+                "--moe-use-upcycling: needs --load DIR, a model without experts to start from");
+  }
+}
 
 void keep_start(const fs::path& folder, std::map<std::string, std::string>& facts) {
   facts[kStartFact] = full_path(folder);
@@ -121,9 +132,11 @@ std::string adopt_checkpoint(PretrainOptions& options, bool same_command) {
     throw;
   }
   refuse_adapters(stored, loop.load);
+  const ModelConfig model = resolve_model(stored.model, stored.tokenizer, std::nullopt);
+  if (const auto& experts = options.model.mlp.experts; experts && !model.experts)
+    refuse_experts(*experts, loop.load);
   if (described && (has_tokenizer || loop.finetune)) return "";
   std::string taken;
-  const ModelConfig model = resolve_model(stored.model, stored.tokenizer, std::nullopt);
   if (!(same_command ? gives_whole_model(options.model, model) : described)) {
     fill_open_options(options.model, stored.model);
     taken = "model";

@@ -28,6 +28,10 @@ std::optional<std::filesystem::path> checkpoint_of_started_run(const LoopOptions
 std::optional<std::filesystem::path> checkpoint_of_run_started_from(
     const std::filesystem::path& start, const LoopOptions& loop);
 
+// Throws Error(kUsage) for --moe-use-upcycling without a model to start from, and for its settings
+// without it.
+void check_upcycling(const LoopOptions& loop);
+
 // Completes `options` for --load of a checkpoint of Piton: the model where the flags do not
 // describe one, and the tokenizer where none is named. `same_command`: that which started the run
 // from another program's folder; its flags need not describe the whole model, as
