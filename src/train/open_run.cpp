@@ -128,6 +128,7 @@ void RunOpener::check_before_allocation() {
 }
 
 void RunOpener::continue_started_run() {
+  start_from_pretrained(given_, everyone_, sinks_);
   LoopOptions& loop = given_.loop;
   const bool adapters = given_.lora.given();
   together([&] {

@@ -125,15 +125,8 @@ void add_experts(const PretrainOptions& options, OpenedModel& foreign) {
 
 // Of a model without experts, for files of Megatron that do not describe it.
 ModelOptions without_experts(ModelOptions flags, std::int64_t granularity) {
-  const MlpOptions with = std::exchange(flags.mlp, {});
-  flags.mlp.activation = with.activation;
-  flags.mlp.swiglu = with.swiglu;
-  flags.mlp.exact_gelu = with.exact_gelu;
-  flags.mlp.squared_relu = with.squared_relu;
-  flags.mlp.quick_geglu = with.quick_geglu;
-  flags.mlp.gate_bound = with.gate_bound;
-  flags.mlp.gate_offset = with.gate_offset;
-  if (flags.ffn_hidden && !with.expert_ffn_hidden) *flags.ffn_hidden *= granularity;
+  if (flags.ffn_hidden && !flags.mlp.expert_ffn_hidden) *flags.ffn_hidden *= granularity;
+  flags.mlp = flags.mlp.without_experts();
   return flags;
 }
 

@@ -42,6 +42,7 @@ struct LoopOptions {
   double neftune_noise_alpha = 0;
   std::string save;
   std::string load;
+  std::string pretrained_checkpoint;
   std::string lora_load;
   std::optional<std::int64_t> ckpt_step;
   bool skip_train = false;
@@ -125,6 +126,11 @@ struct LoopOptions {
              "or of an adapter of PEFT, or GGUF file; --load names their base",
              {.placeholder = "DIR"}},
       lora_load);
+    v(Option{"pretrained-checkpoint",
+             "folder of a run or model to start from, as with --finetune, as long as --load has no "
+             "checkpoint",
+             {.placeholder = "DIR"}},
+      pretrained_checkpoint);
     v(Option{"ckpt-step", "iteration of --load to take, in place of its newest"}, ckpt_step);
     v(Option{"skip-train",
              "take no step and save nothing: load, evaluate --eval-iters batches of the validation "

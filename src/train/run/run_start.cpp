@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/files/files.h"
+#include "checkpoint/collective.h"
 #include "checkpoint/read_newest.h"
 #include "model_files/model_format.h"
 #include "model_files/model_tokenizer.h"
@@ -51,6 +52,7 @@ void forget_start(PretrainOptions& options) {
   LoopOptions& loop = options.loop;
   loop.finetune = loop.upcycles = false;
   loop.upcycling_granularity = 1;
+  loop.pretrained_checkpoint.clear();
   loop.no_load_optim = loop.no_save_optim;  // such checkpoints have none
   loop.no_load_lr_state = loop.override_scheduler = false;
   loop.use_checkpoint_scheduler = false;
@@ -71,6 +73,17 @@ void refuse_adapters(const NativeConfig& stored, const std::string& load) {
               load, load, stored.base, load, load);
 }
 
+void check_pretrained(const PretrainOptions& options) {
+  const std::string& pretrained = options.loop.pretrained_checkpoint;
+  if (options.lora.given()) {
+    throw Error(Fault::kUsage, "--pretrained-checkpoint: is no base of adapters; name {} by --load",
+                pretrained);
+  }
+  std::error_code ignored;
+  if (fs::exists(pretrained, ignored)) return;
+  throw Error(Fault::kUsage, "--pretrained-checkpoint: there is no {}; check the path", pretrained);
+}
+
 bool names_a_tokenizer(const TokenizerOptions& options) {
   return options.is_null() || !options.empty();
 }
@@ -85,6 +98,26 @@ void check_upcycling(const LoopOptions& loop) {
     throw Error(Fault::kUsage,
                 "--moe-use-upcycling: needs --load DIR, a model without experts to start from");
   }
+}
+
+void start_from_pretrained(PretrainOptions& options, Communicator& ranks, Log& notes) {
+  LoopOptions& loop = options.loop;
+  if (loop.pretrained_checkpoint.empty()) return;
+  const std::string pretrained = found_by_first(ranks, [&] {
+    const bool exists = !loop.load.empty() && (model_format_of(loop.load) != ModelFormat::kPiton ||
+                                               newest_in(loop.load).has_value());
+    return exists ? std::string() : loop.pretrained_checkpoint;
+  });
+  if (!pretrained.empty()) phase(ranks, {}, [&] { check_pretrained(options); });
+  loop.pretrained_checkpoint.clear();
+  if (pretrained.empty()) return;
+  if (!loop.load.empty()) {
+    notes.info(
+        fmt::format("--load: {}: nothing is saved there; starting from --pretrained-checkpoint {}",
+                    loop.load, pretrained));
+  }
+  loop.load = pretrained;
+  loop.finetune = true;
 }
 
 void keep_start(const fs::path& folder, std::map<std::string, std::string>& facts) {
