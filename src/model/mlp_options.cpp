@@ -26,6 +26,8 @@ std::string named(const MlpOptions& options) {
   agree(options.exact_gelu, "no-bias-gelu-fusion", "gelu-erf");
   agree(options.squared_relu, "squared-relu", "squared-relu");
   agree(options.quick_geglu, "quick-geglu", "quick-geglu");
+  agree(options.exact_geglu, "geglu", "geglu-erf");
+  agree(options.tanh_geglu, "gelu-tanh", "geglu");
   return name;
 }
 
@@ -261,14 +263,15 @@ RouterOptions RouterOptions::of(const ExpertFacts& facts) {
 
 void MlpOptions::apply(ModelConfig& config) const {
   const std::string name = named(*this);
-  const bool gates = name == "swiglu" || name == "geglu" || name == "quick-geglu";
+  const bool gates =
+      name == "swiglu" || name == "geglu" || name == "geglu-erf" || name == "quick-geglu";
   if (is_x_model && gates) {
     throw Error(Fault::kUsage,
                 "--is-x-model: is already a gated GELU, but the given activation is {}; wanted "
                 "gelu, gelu-erf, gelu-fast, relu, squared-relu or none",
                 name);
   }
-  if (name == "gelu-erf") {
+  if (name == "gelu-erf" || name == "geglu-erf") {
     config.activation = ActivationKind::kGeluErf;
   } else if (name == "gelu-fast" || name == "quick-geglu") {
     config.activation = ActivationKind::kGeluFast;
@@ -356,7 +359,7 @@ MlpOptions MlpOptions::of(const ModelConfig& config) {
       options.activation = config.gated ? "geglu" : "gelu";
       break;
     case ActivationKind::kGeluErf:
-      options.activation = "gelu-erf";
+      options.activation = config.gated ? "geglu-erf" : "gelu-erf";
       break;
     case ActivationKind::kGeluFast:
       options.activation = config.gated ? "quick-geglu" : "gelu-fast";
@@ -389,6 +392,17 @@ MlpOptions MlpOptions::of(const ModelConfig& config) {
       options.expert_layers = layer_pattern(*config.experts, config.layers);
   }
   return options;
+}
+
+MlpOptions MlpOptions::without_experts() const {
+  MlpOptions dense = *this;
+  dense.experts = dense.choices = dense.expert_ffn_hidden = std::nullopt;
+  dense.shared_ffn_hidden = dense.shared_experts = dense.dense_first = std::nullopt;
+  dense.expert_layers = dense.balancing = std::nullopt;
+  dense.balance_factor = dense.z_factor = std::nullopt;
+  dense.shared_gate = dense.weights_before_choice = false;
+  dense.router = {};
+  return dense;
 }
 
 }  // namespace piton

@@ -7,7 +7,8 @@
 //   relu           max(x, 0)                  f
 //   squared-relu   max(x, 0)^2                f              Megatron: --squared-relu
 //   swiglu         silu(gate) up              f each         Megatron: --swiglu
-//   geglu          gelu(gate) up              f each
+//   geglu          gelu(gate) up, tanh form   f each         MindSpeed: --gelu-tanh
+//   geglu-erf      gelu(gate) up, exact       f each         MindSpeed: --geglu
 //   quick-geglu    gelu-fast(gate) up         f each         Megatron: --quick-geglu
 //
 // --activation-func-clamp-value c bounds the inputs of a gated one, min(gate, c) and -c <= up <= c,
@@ -115,6 +116,8 @@ struct MlpOptions {
   bool exact_gelu = false;
   bool squared_relu = false;
   bool quick_geglu = false;
+  bool exact_geglu = false;
+  bool tanh_geglu = false;
   bool is_x_model = false;
   std::optional<double> gate_bound, gate_offset;
   std::optional<std::int64_t> experts, choices, expert_ffn_hidden, shared_ffn_hidden,
@@ -133,7 +136,7 @@ struct MlpOptions {
              "activation of the MLP (default: that of the family)",
              {.resume = Resume::kMustMatch,
               .choices = {"gelu", "gelu-erf", "gelu-fast", "relu", "squared-relu", "swiglu",
-                          "geglu", "quick-geglu"}}},
+                          "geglu", "geglu-erf", "quick-geglu"}}},
       activation);
     v(Option{"swiglu", "same as --activation swiglu", same}, swiglu);
     v(Option{"no-bias-gelu-fusion",
@@ -142,6 +145,8 @@ struct MlpOptions {
       exact_gelu);
     v(Option{"squared-relu", "same as --activation squared-relu (Nemotron)", same}, squared_relu);
     v(Option{"quick-geglu", "same as --activation quick-geglu (gpt-oss)", same}, quick_geglu);
+    v(Option{"geglu", "same as --activation geglu-erf (MindSpeed)", same}, exact_geglu);
+    v(Option{"gelu-tanh", "same as --activation geglu (MindSpeed)", same}, tanh_geglu);
     v(
         Option{
             "activation-func-clamp-value",
@@ -164,6 +169,8 @@ struct MlpOptions {
   void apply(ModelConfig& config) const;
   // The options whose apply() gives the values of `config`.
   static MlpOptions of(const ModelConfig& config);
+  // The activation alone.
+  MlpOptions without_experts() const;
 
  private:
   template <typename Visitor>

@@ -128,9 +128,14 @@ void RunOpener::check_before_allocation() {
 }
 
 void RunOpener::continue_started_run() {
+  start_from_pretrained(given_, everyone_, sinks_);
   LoopOptions& loop = given_.loop;
   const bool adapters = given_.lora.given();
-  together([&] { check_adapter_options(given_); });
+  together([&] {
+    check_adapter_options(given_);
+    check_upcycling(loop);
+  });
+  if (loop.upcycles) loop.starts_from_load = true;
   const std::string found = found_by_first(everyone_, [&] {
     return (adapters ? checkpoint_of_started_adapters(loop) : checkpoint_of_started_run(loop))
         .value_or("")
@@ -139,7 +144,8 @@ void RunOpener::continue_started_run() {
   if (found.empty()) {
     if (!loop.starts_from_load) return;
     const ModelFormat format = model_format_of(loop.load);
-    loop.finetune |= format == ModelFormat::kPiton || format == ModelFormat::kMegatron;
+    loop.finetune |=
+        loop.upcycles || format == ModelFormat::kPiton || format == ModelFormat::kMegatron;
     return;
   }
   say(fmt::format(
@@ -149,7 +155,8 @@ void RunOpener::continue_started_run() {
   (adapters ? loop.lora_load : loop.load) = loop.save;
   same_command_ = !adapters;
   if (adapters) return;
-  loop.finetune = false;
+  loop.finetune = loop.upcycles = false;
+  loop.upcycling_granularity = 1;
   loop.ckpt_step.reset();  // of the folder from which the run started
 }
 

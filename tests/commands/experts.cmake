@@ -38,6 +38,33 @@ if(NOT got STREQUAL wanted OR wanted STREQUAL "")
   message(FATAL_ERROR "two ranks answer\n${got}\nwanted\n${wanted}")
 endif()
 
+# A model without experts becomes a mixture: the same function at first, on any layout; the same command continues.
+set(mixture ${bare})
+set(bare pretrain --data-path ${WORK}/corpus_text_document --tokenizer-type ByteTokenizer --seq-length 32
+         --micro-batch-size 2 --global-batch-size 4 --lr 1e-2 --split 90,10,0)
+run_on(1 dense --model llama-tiny --train-iters 2)
+list(APPEND bare --load ${WORK}/dense)
+run_on(1 copies --train-iters 1 --finetune)
+string(SUBSTRING "${LOSSES}" 0 18 first)
+list(APPEND bare --moe-use-upcycling --num-experts 4 --moe-router-topk 2)
+run_on(1 upcycled --train-iters 6)
+set(one "${LOSSES}")
+string(FIND "${LOSSES}" "${first}" found)  # "lm_loss":4.682052: weights are rounded to fp32
+if(NOT found EQUAL 0)
+  message(FATAL_ERROR "experts that are copies: ${LOSSES}, wanted ${first} first")
+endif()
+run_on(2 upcycled-divided --train-iters 6 ${two})
+expect_losses("upcycled on two ranks" "${one}" "${LOSSES}")
+run_on(2 slices-divided --train-iters 6 --moe-upcycling-granularity 2 ${two})
+set(two_slices "${LOSSES}")
+run_on(1 slices --train-iters 6 --moe-upcycling-granularity 2)
+expect_losses("slices on two ranks" "${LOSSES}" "${two_slices}")
+expect(RUN ${bare} --save ${WORK}/upcycled --train-iters 6 CODE 0 OUT "holds iteration 6 of the run that started from")
+list(REMOVE_ITEM bare --moe-use-upcycling)
+expect(RUN ${bare} --finetune --train-iters 1 CODE 2
+       ERR "--num-experts: got 4, but the model of .* has no experts. --moe-use-upcycling")
+set(bare ${mixture})
+
 list(APPEND bare --load ${WORK}/one --finetune --lora-target-modules query_key_value dense)
 run_on(1 adapters --train-iters 6)
 set(one "${LOSSES}")

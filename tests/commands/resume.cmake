@@ -19,6 +19,24 @@ endif()
 expect(RUN ${bare} --train-iters 3 --micro-batch-size 2 --global-batch-size 4 ${again} CODE 0
        ERR "nothing left to do: the run has done 3 of 3 iterations")
 
+# Weights to start from as long as the run has no checkpoint, as Megatron's script names them.
+set(pretrained ${bare} --train-iters 2 --micro-batch-size 4 --pretrained-checkpoint)
+expect(RUN ${bare} --train-iters 2 --micro-batch-size 4 --load ${WORK}/run --finetune --save ${WORK}/finetuned CODE 0)
+expect(RUN ${pretrained} ${WORK}/run --save ${WORK}/started --load ${WORK}/started CODE 0
+       ERR "started: nothing is saved there; starting from --pretrained-checkpoint [^\n]*run\n" "iteration +1/ +2 ")
+expect(RUN ${pretrained} ${WORK}/absent --save ${WORK}/started --load ${WORK}/started CODE 0 ERR "has done 2 of 2 iterations")
+expect(RUN ${pretrained} ${WORK}/run --save ${WORK}/alone CODE 0)
+state_of(${WORK}/finetuned wanted)
+foreach(one started alone)
+  state_of(${WORK}/${one} got)
+  if(NOT got STREQUAL wanted)
+    message(FATAL_ERROR "--pretrained-checkpoint, ${one}: ${got}, wanted ${wanted}")
+  endif()
+endforeach()
+expect(RUN ${pretrained} ${WORK}/absent CODE 2 ERR "--pretrained-checkpoint: there is no [^\n]*absent")
+expect(RUN ${pretrained} ${WORK}/run --lora-target-modules query_key_value CODE 2
+       ERR "--pretrained-checkpoint: is no base of adapters")
+
 # Evaluation, logging and saving may change; a longer run may not bend the schedule unasked.
 expect(RUN ${bare} --train-iters 6 --micro-batch-size 4 ${again} CODE 2
        ERR "--lr-decay-iters: [^\n]* has 3, this run has 6" "--override-opt_param-scheduler")

@@ -110,7 +110,7 @@ void set_finetuning(PretrainOptions& options) {
 
 void check_finetuning(const OptionSet& set, PretrainOptions& options) {
   LoopOptions& loop = options.loop;
-  if (loop.load.empty()) {
+  if (loop.load.empty() && loop.pretrained_checkpoint.empty()) {
     throw Error(Fault::kUsage,
                 "--load: no model is named; wanted the folder of the model to fine-tune");
   }

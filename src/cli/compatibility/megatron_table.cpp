@@ -15,7 +15,7 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "kv-channels:1 "
      "num-query-groups:1 num-experts:1 moe-ffn-hidden-size:1 moe-router-topk:1 "
      "moe-router-pre-softmax moe-router-load-balancing-type:1 moe-aux-loss-coeff:1 "
-     "moe-z-loss-coeff:1 "
+     "moe-z-loss-coeff:1 moe-use-upcycling moe-upcycling-granularity:1 "
      "moe-router-score-function:1 moe-router-enable-expert-bias moe-router-bias-update-rate:1 "
      "moe-router-num-groups:1 moe-router-group-topk:1 moe-router-topk-scaling-factor:1 "
      "moe-layer-freq:1 moe-shared-expert-intermediate-size:1 multi-latent-attention rope-type:1 "
@@ -25,7 +25,8 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "rotary-percent:1 rotary-interleaved no-rope-freq:1 rotary-scaling-factor:1 "
      "rotary-seq-len-interpolation-factor:1 use-rope-scaling "
      "rope-scaling-factor:1 make-vocab-size-divisible-by:1 normalization:1 norm-epsilon:1 swiglu "
-     "squared-relu quick-geglu activation-func-clamp-value:1 glu-linear-offset:1 softmax-type:1 "
+     "squared-relu quick-geglu geglu gelu-tanh activation-func-clamp-value:1 glu-linear-offset:1 "
+     "softmax-type:1 "
      "untie-embeddings-and-output-weights disable-bias-linear attention-dropout:1 "
      "hidden-dropout:1 weight-decay:1 clip-grad:1 adam-beta1:1 adam-beta2:1 adam-eps:1 "
      "sgd-momentum:1 muon-momentum:1 muon-use-nesterov muon-scale-mode:1 muon-num-ns-steps:1 "
@@ -47,7 +48,8 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "init-method-xavier-uniform lr:1 decoupled-lr:1 decoupled-min-lr:1 lr-warmup-init:1 "
      "lr-decay-style:1 "
      "lr-decay-iters:1 lr-warmup-fraction:1 lr-warmup-iters:1 min-lr:1 save:1 save-interval:1 "
-     "save-retain-interval:1 load:1 no-save-optim no-load-optim ckpt-step:1 skip-train finetune "
+     "save-retain-interval:1 load:1 pretrained-checkpoint:1 no-save-optim no-load-optim "
+     "ckpt-step:1 skip-train finetune "
      "bf16 fp16 fp8-format:1 fp8-recipe:1 first-last-layers-bf16 num-layers-at-start-in-bf16:1 "
      "num-layers-at-end-in-bf16:1 loss-scale:1 "
      "initial-loss-scale:1 "
@@ -292,7 +294,6 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "non-persistent-local-ckpt-dir:1 non-persistent-local-ckpt-algo:1 replication "
      "replication-jump:1 replication-factor:1",
      "all checkpoints are whole and in --save; --async-save writes them while training continues"},
-    {kNotYet, "pretrained-checkpoint:1", "--load FOLDER --finetune starts from its weights"},
     {kNotYet,
      "ckpt-convert-format:1 ckpt-convert-save:1 ckpt-convert-update-legacy-dist-opt-format",
      "`piton convert` converts checkpoints"},
@@ -322,7 +323,6 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "--zero-stage 1, 2 or 3 shards over data-parallel ranks"},
     {kNotYet, "hierarchical-context-parallel-sizes:* ulysses-degree-in-cp:1",
      "--cp-comm-type a2a divides heads over all context ranks"},
-    {kNotYet, "geglu gelu-tanh", "--activation geglu is Gemma's gate, with tanh"},
     {kNotYet, "window-size:1", "--pre-tockens N is a window of N keys"},
     {kNotYet,
      "mrope-section:* "
@@ -338,8 +338,6 @@ constexpr MegatronGroup kMegatronFlags[] = {
     {kNotYet, "moe-expert-capacity-factor:1 moe-pad-expert-input-to-capacity",
      "an expert takes all tokens that are sent to it"},
     {kNotYet, "moe-apply-probs-on-input", "the outputs of experts are weighted, not their inputs"},
-    {kNotYet, "moe-use-upcycling moe-upcycling-granularity:1",
-     "weights of a model without experts do not become experts"},
     {kNotYet, "moe-layer-recompute", "--recompute-granularity selective or full recomputes layers"},
     {kNotYet, "moe-router-padding-for-fp8", "the products of experts are in bf16"},
     {kNotYet, "muon-no-split-qkv", "Muon updates query, key and value each as a matrix"},

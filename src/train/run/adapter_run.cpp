@@ -51,6 +51,12 @@ void check_adapter_options(const PretrainOptions& options) {
                 "--lora-load: needs --lora-target-modules, the linears that {} has adapters of",
                 loop.lora_load);
   }
+  if (loop.upcycles) {
+    throw Error(Fault::kUsage,
+                "--moe-use-upcycling: makes other weights than those of {}, which adapters are of; "
+                "leave --lora-target-modules out",
+                loop.load);
+  }
   if (loop.load.empty()) {
     throw Error(Fault::kUsage,
                 "--lora-target-modules: needs --load DIR, the model that gets the adapters");

@@ -1,5 +1,6 @@
 #include "train/run/foreign_model.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <system_error>
 #include <type_traits>
@@ -13,6 +14,7 @@
 #include "model/families.h"
 #include "model_files/label_base.h"
 #include "model_files/native_config.h"
+#include "model_files/upcycling.h"
 #include "train/run/checkpoint_choice.h"
 #include "train/run/run_start.h"
 #include "train/run/run_tokenizer.h"
@@ -94,21 +96,59 @@ void add_labels(const PretrainOptions& options, OpenedModel& foreign) {
   make_classifier(foreign, {labels.number(), labels.listed_names()});
 }
 
+// Gives a model without experts those of the options.
+void add_experts(const PretrainOptions& options, OpenedModel& foreign) {
+  const ModelOptions& flags = options.model;
+  if (!flags.mlp.experts) {
+    throw Error(Fault::kUsage,
+                "--moe-use-upcycling: needs --num-experts, into which MLPs of {} are made",
+                foreign.source->where());
+  }
+  const ModelConfig& dense = foreign.model;
+  Upcycling wanted{.ffn_hidden = flags.ffn_hidden,
+                   .granularity = options.loop.upcycling_granularity,
+                   .seed = options.loop.seed,
+                   .init_deviation = flags.init_deviation.value_or(dense.init_deviation),
+                   .xavier_weights = flags.xavier_weights};
+  if (!dense.experts) {
+    ModelConfig with = dense;
+    flags.mlp.apply(with);
+    wanted.experts = *with.experts;
+    const std::int64_t width = flags.ffn_hidden.value_or(
+        dense.ffn_hidden / std::max<std::int64_t>(1, options.loop.upcycling_granularity));
+    wanted.experts.ffn_hidden = flags.mlp.expert_ffn_hidden.value_or(width);
+    if (flags.mlp.shared_experts)
+      wanted.experts.shared_ffn_hidden = *flags.mlp.shared_experts * wanted.experts.ffn_hidden;
+  }
+  make_experts(foreign, wanted);
+}
+
+// Of a model without experts, for files of Megatron that do not describe it.
+ModelOptions without_experts(ModelOptions flags, std::int64_t granularity) {
+  if (flags.ffn_hidden && !flags.mlp.expert_ffn_hidden) *flags.ffn_hidden *= granularity;
+  flags.mlp = flags.mlp.without_experts();
+  return flags;
+}
+
 std::optional<OpenedModel> open_foreign_model(const PretrainOptions& options) {
   const std::string path = folder_to_load(options.loop).string();
   if (path.empty()) return std::nullopt;
   const bool native = model_format_of(path) == ModelFormat::kPiton;
-  if (native && !gets_new_head(options, path)) return std::nullopt;
+  const bool upcycles = options.loop.upcycles;
+  if (native && !gets_new_head(options, path) && !upcycles) return std::nullopt;
   OpenRequest request{.path = path};
   // NullTokenizer's --vocab-size is without the end of documents, which has a row.
   if (!options.tokenizer.is_null()) request.given.vocabulary = options.model.vocabulary;
   ModelOptions described = options.model;
   described.labels = {};  // of a head that the model may not have yet
+  if (upcycles)
+    described = without_experts(std::move(described), options.loop.upcycling_granularity);
   if (described.describes_model())
     request.given.model = [&](std::int64_t padded) { return described.resolve(padded); };
   OpenedModel foreign = open_model(request);
   if (native) foreign.facts = facts_of_base(foreign);
   add_labels(options, foreign);
+  if (upcycles) add_experts(options, foreign);
   if (options.loop.finetune) foreign.run.reset();
   if (foreign.run && !options.loop.no_load_optim) continue_optimizer(foreign);
   keep_start(path, foreign.facts);
@@ -175,6 +215,13 @@ void refuse_other_kind(const ModelOptions& options, const ModelConfig& wanted,
                                        : "a decoder");
 }
 
+void refuse_experts(std::int64_t experts, const std::string& folder) {
+  throw Error(Fault::kUsage,
+              "--num-experts: got {}, but the model of {} has no experts; --moe-use-upcycling "
+              "starts a new run in which each is a copy of its MLP",
+              experts, folder);
+}
+
 void refuse_contradictions(const ModelConfig& got, const ModelConfig& wanted,
                            const std::string& folder) {
   const auto same = [&](const char* flag, const auto& ours, const auto& theirs) {
@@ -182,6 +229,7 @@ void refuse_contradictions(const ModelConfig& got, const ModelConfig& wanted,
     throw Error(Fault::kUsage, "{}: got {}, but the model of {} has {}; leave the flag out", flag,
                 ours, folder, theirs);
   };
+  if (got.experts && !wanted.experts) refuse_experts(got.experts->experts, folder);
   same("--num-layers", got.layers, wanted.layers);
   same("--hidden-size", got.hidden, wanted.hidden);
   same("--ffn-hidden-size", got.ffn_hidden, wanted.ffn_hidden);

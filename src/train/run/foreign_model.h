@@ -2,6 +2,7 @@
 // a Hugging Face folder, a GGUF file or a checkpoint of Megatron, which describes the model.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
@@ -32,6 +33,9 @@ bool describe_a_model(const ModelOptions& flags);
 // Whether the flags describe `model`, as a script of Megatron-LM does, without what the folder
 // says.
 bool gives_whole_model(const ModelOptions& flags, const ModelConfig& model);
+
+// Throws Error(kUsage): the model of `folder` has none.
+[[noreturn]] void refuse_experts(std::int64_t experts, const std::string& folder);
 
 // Throws Error(kUsage) naming the first flag by which `got` has other weights than `wanted`, the
 // model of `folder`.

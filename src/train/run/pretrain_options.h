@@ -42,6 +42,7 @@ struct LoopOptions {
   double neftune_noise_alpha = 0;
   std::string save;
   std::string load;
+  std::string pretrained_checkpoint;
   std::string lora_load;
   std::optional<std::int64_t> ckpt_step;
   bool skip_train = false;
@@ -60,6 +61,8 @@ struct LoopOptions {
   bool no_load_lr_state = false;
   bool exit_on_missing_checkpoint = false;
   bool finetune = false;
+  bool upcycles = false;  // --load has no experts (model_files/upcycling.h)
+  std::int64_t upcycling_granularity = 1;
   bool override_scheduler = false;
   bool use_checkpoint_scheduler = false;
   std::int64_t log_interval = 1;
@@ -123,6 +126,11 @@ struct LoopOptions {
              "or of an adapter of PEFT, or GGUF file; --load names their base",
              {.placeholder = "DIR"}},
       lora_load);
+    v(Option{"pretrained-checkpoint",
+             "folder of a run or model to start from, as with --finetune, as long as --load has no "
+             "checkpoint",
+             {.placeholder = "DIR"}},
+      pretrained_checkpoint);
     v(Option{"ckpt-step", "iteration of --load to take, in place of its newest"}, ckpt_step);
     v(Option{"skip-train",
              "take no step and save nothing: load, evaluate --eval-iters batches of the validation "
@@ -279,6 +287,14 @@ struct LoopOptions {
     v(Option{"finetune",
              "start a new run from the loaded weights: iteration 0, its own data and options"},
       finetune);
+    v(Option{"moe-use-upcycling",
+             "start a new run of --num-experts from --load, a model without experts: each expert "
+             "is a copy of its MLP"},
+      upcycles);
+    v(Option{"moe-upcycling-granularity",
+             "--moe-use-upcycling: slices that an MLP is cut into, each an expert of so much "
+             "smaller width"},
+      upcycling_granularity);
   }
 };
 

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/files/files.h"
+#include "checkpoint/collective.h"
 #include "checkpoint/read_newest.h"
 #include "model_files/model_format.h"
 #include "model_files/model_tokenizer.h"
@@ -49,7 +50,9 @@ fs::path newest_whole(fs::path checkpoint, bool allow_fallback, Read&& read) {
 // What a flag of one start means is over with it, and the run's folder may have been moved.
 void forget_start(PretrainOptions& options) {
   LoopOptions& loop = options.loop;
-  loop.finetune = false;
+  loop.finetune = loop.upcycles = false;
+  loop.upcycling_granularity = 1;
+  loop.pretrained_checkpoint.clear();
   loop.no_load_optim = loop.no_save_optim;  // such checkpoints have none
   loop.no_load_lr_state = loop.override_scheduler = false;
   loop.use_checkpoint_scheduler = false;
@@ -70,11 +73,52 @@ void refuse_adapters(const NativeConfig& stored, const std::string& load) {
               load, load, stored.base, load, load);
 }
 
+void check_pretrained(const PretrainOptions& options) {
+  const std::string& pretrained = options.loop.pretrained_checkpoint;
+  if (options.lora.given()) {
+    throw Error(Fault::kUsage, "--pretrained-checkpoint: is no base of adapters; name {} by --load",
+                pretrained);
+  }
+  std::error_code ignored;
+  if (fs::exists(pretrained, ignored)) return;
+  throw Error(Fault::kUsage, "--pretrained-checkpoint: there is no {}; check the path", pretrained);
+}
+
 bool names_a_tokenizer(const TokenizerOptions& options) {
   return options.is_null() || !options.empty();
 }
 
 }  // namespace
+
+void check_upcycling(const LoopOptions& loop) {
+  if (!loop.upcycles && loop.upcycling_granularity != 1) {
+    throw Error(Fault::kUsage, "--moe-upcycling-granularity: needs --moe-use-upcycling");
+  }
+  if (loop.upcycles && loop.load.empty()) {
+    throw Error(Fault::kUsage,
+                "--moe-use-upcycling: needs --load DIR, a model without experts to start from");
+  }
+}
+
+void start_from_pretrained(PretrainOptions& options, Communicator& ranks, Log& notes) {
+  LoopOptions& loop = options.loop;
+  if (loop.pretrained_checkpoint.empty()) return;
+  const std::string pretrained = found_by_first(ranks, [&] {
+    const bool exists = !loop.load.empty() && (model_format_of(loop.load) != ModelFormat::kPiton ||
+                                               newest_in(loop.load).has_value());
+    return exists ? std::string() : loop.pretrained_checkpoint;
+  });
+  if (!pretrained.empty()) phase(ranks, {}, [&] { check_pretrained(options); });
+  loop.pretrained_checkpoint.clear();
+  if (pretrained.empty()) return;
+  if (!loop.load.empty()) {
+    notes.info(
+        fmt::format("--load: {}: nothing is saved there; starting from --pretrained-checkpoint {}",
+                    loop.load, pretrained));
+  }
+  loop.load = pretrained;
+  loop.finetune = true;
+}
 
 void keep_start(const fs::path& folder, std::map<std::string, std::string>& facts) {
   facts[kStartFact] = full_path(folder);
@@ -121,9 +165,11 @@ std::string adopt_checkpoint(PretrainOptions& options, bool same_command) {
     throw;
   }
   refuse_adapters(stored, loop.load);
+  const ModelConfig model = resolve_model(stored.model, stored.tokenizer, std::nullopt);
+  if (const auto& experts = options.model.mlp.experts; experts && !model.experts)
+    refuse_experts(*experts, loop.load);
   if (described && (has_tokenizer || loop.finetune)) return "";
   std::string taken;
-  const ModelConfig model = resolve_model(stored.model, stored.tokenizer, std::nullopt);
   if (!(same_command ? gives_whole_model(options.model, model) : described)) {
     fill_open_options(options.model, stored.model);
     taken = "model";

@@ -8,6 +8,8 @@
 #include <optional>
 #include <string>
 
+#include "base/log.h"
+#include "comm/communicator.h"
 #include "train/run/pretrain_options.h"
 
 namespace piton {
@@ -27,6 +29,14 @@ std::optional<std::filesystem::path> checkpoint_of_started_run(const LoopOptions
 // The same for a run that started from `start`, of any format: what --load is to adapters.
 std::optional<std::filesystem::path> checkpoint_of_run_started_from(
     const std::filesystem::path& start, const LoopOptions& loop);
+
+// Throws Error(kUsage) for --moe-use-upcycling without a model to start from, and for its settings
+// without it.
+void check_upcycling(const LoopOptions& loop);
+
+// Collective. Makes --pretrained-checkpoint the --load of a new run, as long as --load has no
+// checkpoint. Throws Error(kUsage) if there is no such folder, or if the run trains adapters.
+void start_from_pretrained(PretrainOptions& options, Communicator& ranks, Log& notes);
 
 // Completes `options` for --load of a checkpoint of Piton: the model where the flags do not
 // describe one, and the tokenizer where none is named. `same_command`: that which started the run

@@ -39,6 +39,9 @@ TEST(MlpOptions, NameTheActivation) {
                         {{"--swiglu"}, ActivationKind::kSilu, true},
                         {{"--swiglu", "--activation", "swiglu"}, ActivationKind::kSilu, true},
                         {{"--activation", "geglu"}, ActivationKind::kGeluTanh, true},
+                        {{"--activation", "geglu-erf"}, ActivationKind::kGeluErf, true},
+                        {{"--geglu"}, ActivationKind::kGeluErf, true},
+                        {{"--gelu-tanh"}, ActivationKind::kGeluTanh, true},
                         {{"--quick-geglu"}, ActivationKind::kGeluFast, true}};
   for (const Wanted& wanted : all) {
     for (const char* model : {"gpt2-tiny", "llama-tiny"}) {
@@ -46,6 +49,7 @@ TEST(MlpOptions, NameTheActivation) {
       EXPECT_EQ(config.activation, wanted.kind) << model << " " << wanted.flags.back();
       EXPECT_EQ(config.gated, wanted.gated) << model << " " << wanted.flags.back();
       EXPECT_EQ(config.ffn_hidden, resolve(model, {}).ffn_hidden);
+      EXPECT_EQ(ModelOptions::of(config).resolve(config.vocabulary), config) << wanted.flags.back();
     }
   }
   EXPECT_EQ(resolve("gpt2-tiny", {}).activation, ActivationKind::kGeluTanh);
