@@ -160,6 +160,9 @@ std::string_view kind_of_model(const std::vector<CanonicalTensor>& weights) {
   return is_encoder ? "an encoder (bert)" : "a decoder";
 }
 
+// A model without such layers, which only training has, reads the rest of one that has them.
+bool predicts_later_tokens(const std::string& weight) { return weight.starts_with("mtp."); }
+
 std::vector<Holding> state_holdings(const Optimizer& optimizer) {
   std::vector<Holding> holdings;
   const auto add = [&](const std::vector<Holding>& more) {
@@ -215,7 +218,10 @@ void check_tensors(const TensorSource& source, const std::vector<CanonicalTensor
     }
     stored.erase(found);
   }
-  for (const auto& [name, shape] : stored) unknown.push_back(name);
+  const bool reads_later = std::ranges::any_of(
+      wanted, [](const CanonicalTensor& one) { return predicts_later_tokens(one.name); });
+  for (const auto& [name, shape] : stored)
+    if (reads_later || !predicts_later_tokens(name)) unknown.push_back(name);
   if (!shapes.empty()) {
     throw Error(Fault::kData,
                 "checkpoint: {}: {}; is the checkpoint from another size of this model?",

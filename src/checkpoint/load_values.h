@@ -16,7 +16,7 @@ std::vector<CanonicalTensor> tensors_of(const StoredModel& model, TensorKind kin
                                         Communicator& ranks);
 
 // Throws Error(kData) with a list of the tensors that only the source has, that only the model has,
-// or that have another shape.
+// or that have another shape. Layers that predict later tokens may be only the source's.
 void check_tensors(const TensorSource& source, const std::vector<CanonicalTensor>& wanted,
                    TensorKind kind);
 

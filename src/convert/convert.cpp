@@ -10,6 +10,7 @@
 #include "convert/source_checks.h"
 #include "convert/target.h"
 #include "convert/targets.h"
+#include "convert/without_later_layers.h"
 #include "gguf/architectures.h"
 #include "gguf/gguf_source.h"
 #include "huggingface/config_keys.h"
@@ -152,6 +153,22 @@ OpenedModel open_source(const Machine& machine, const ConvertOptions& options,
   return from;
 }
 
+// Of a format, or a family of Hugging Face, that has no layers that predict later tokens.
+void leave_out_later_layers(OpenedModel& from, ModelFormat to) {
+  if (from.model.mtp_layers == 0 || to == ModelFormat::kPiton) return;
+  if (to == ModelFormat::kHuggingFace) {
+    try {
+      static_cast<void>(hf_config_of(from.model, from.origin));
+      return;
+    } catch (const Error&) {  // one that says why follows if it is something else
+    }
+  }
+  from.model.mtp_layers = 0;
+  from.source = std::make_unique<WithoutLaterLayers>(std::move(from.source));
+  from.notes.push_back(
+      fmt::format("{}: the layers that predict later tokens stay behind", from.source->where()));
+}
+
 // A format may lack words for what the model does: then even equal weights mean something else.
 void check_description(const OpenedModel& from, const OpenedModel& result, ModelFormat format) {
   const bool gguf = format == ModelFormat::kGguf;
@@ -274,12 +291,13 @@ struct Planned {
 Planned plan_of(const Machine& machine, const ConvertOptions& options) {
   const ModelPaths paths = model_paths(options.load, options.lora_load);
   Planned planned{.from = open_source(machine, options, paths), .stamps = nullptr};
-  const OpenedModel& from = planned.from;
+  OpenedModel& from = planned.from;
   planned.stamps = std::make_unique<SourceStamps>(from);
   check_source(options, from);
   // What was trained goes to other programs.
   planned.to = target_format(options, paths.adapters.empty() ? from.format : ModelFormat::kPiton);
   check_format_flags(options, from.format, planned.to);
+  leave_out_later_layers(from, planned.to);
   check_target_holds(from, planned.to, options);
   return planned;
 }

@@ -23,6 +23,7 @@ ModelConfig without_training(ModelConfig model) {
   model.attention_block = 0;
   model.init_deviation = 0;
   model.xavier_weights = false;
+  model.mtp_loss_factor = 0;
   if (model.experts) {
     model.experts->balance_factor = model.experts->bias_rate = model.experts->z_factor = 0;
     model.experts->balances_samples = false;
@@ -60,6 +61,7 @@ std::string difference(const ModelConfig& model, const ModelConfig& held) {
   if (differs(&C::latent))
     return model.latent ? "multi-head latent attention" : "attention with key groups";
   if (differs(&C::experts)) return difference_of_experts(model.experts, held.experts);
+  if (differs(&C::mtp_layers)) return "layers that predict later tokens";
   if (differs(&C::positions)) return "its kind of positions";
   if (differs(&C::norm)) return "its kind of norm";
   if (differs(&C::activation, &C::gated)) return "its activation";
@@ -156,6 +158,7 @@ HfDescription written_by(const std::vector<HfFamily>& families, const ModelConfi
       const HfConfig config(written.config.dump(), "config.json");
       ModelConfig read = families[i].model(config);
       set_label_head(config, read);
+      set_later_layers(config, families[i], read);
       const std::string lost = model_difference(model, read);
       if (lost.empty()) return written;
       if (i == 0) why = lost;

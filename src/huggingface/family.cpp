@@ -39,10 +39,17 @@ HfFamily hf_family(const HfConfig& config) {
   config.refuse("model_type", fmt::format("{}", fmt::join(known, ", ")));
 }
 
+void set_later_layers(const HfConfig& config, const HfFamily& family, ModelConfig& model) {
+  const std::string& key = family.later_layers;
+  if (key.empty() || !config.has(key) || config.number(key) == 0) return;
+  model.mtp_layers = config.size(key);
+}
+
 ModelConfig hf_model(const HfConfig& config) {
   const HfFamily& family = hf_family(config);
   refuse_other_models(config);
   ModelConfig model = family.model(config);
+  set_later_layers(config, family, model);
   const auto held = [&](const char* key, double cap) {
     if (config.has(key) && cap == 0) config.refuse(key, "null");
   };

@@ -11,6 +11,9 @@ namespace piton {
 // architecture has another head than that of a language model.
 HfFamily hf_family(const HfConfig& config);
 
+// The layers that predict later tokens, of a family that has them.
+void set_later_layers(const HfConfig& config, const HfFamily& family, ModelConfig& model);
+
 // The model that config.json describes, checked. Weights have the file's type if Piton computes in
 // it (bfloat16), else fp32. Throws Error(kData) with file and key.
 ModelConfig hf_model(const HfConfig& config);

@@ -54,9 +54,19 @@ HfSource::HfSource(const fs::path& folder)
   if (model_.encoder && !model_.encoder->word_head &&
       model_.labels == 0)  // config.json does not say it
     model_.encoder->pooler = files_.tensors().contains("pooler.dense.weight");
+  model_.mtp_layers = stored_later_layers();
   check_layers(model_, std::ssize(files_.tensors()), config_.where());
   check_tensors(hf_places(family_, model_));
   decide_head();
+}
+
+// How many of the layers that predict later tokens, which config.json counts, the files have.
+std::int64_t HfSource::stored_later_layers() const {
+  std::int64_t found = 0;
+  while (found < model_.mtp_layers && files_.tensors().contains(fmt::format(
+                                          "model.layers.{}.enorm.weight", model_.layers + found)))
+    ++found;
+  return found;
 }
 
 // Adds the prefix that some versions of a family leave out of names.
@@ -154,7 +164,7 @@ void HfSource::check_tensors(const std::vector<HfPlace>& places) {
   };
   for (const auto& [name, matrix] : quantized_) unknown(name);
   for (const auto& [name, tensor] : stored) unknown(name);
-  if (later && surplus.empty()) {
+  if (later && surplus.empty() && model_.mtp_layers == 0) {
     notes_.push_back(
         fmt::format("{}: {}: the layers from {} on predict later tokens and are left out, as by "
                     "Transformers",

@@ -55,6 +55,7 @@ class HfSource final : public TensorSource {
     const QuantizedMatrix* quantized = nullptr;  // such a matrix
   };
 
+  std::int64_t stored_later_layers() const;
   bool is_left_out(const std::string& name) const;
   void check_tensors(const std::vector<HfPlace>& places);
   void place_quantized(const HfPlace& place, const QuantizedMatrix& matrix,

@@ -33,7 +33,7 @@ AttentionShape attention_shape(const ModelConfig& config, const Block::Place& pl
       .softmax = config.softmax,
       .rotary = config.rotary_pairs ? Rotary::Convention::kPairs : Rotary::Convention::kHalves,
       .causal = place.stack.causal,
-      .window_before = config.window_of(place.index),
+      .window_before = config.window_of(place.stack.facts_of(place.index)),
       .window_after = config.window_after,
       .block_rows = config.attention_block,
       .attention_dropout = config.attention_dropout,
@@ -129,7 +129,7 @@ std::variant<Mlp, ExpertMlp> make_mlp(ParameterList& parameters, const Shard& sh
                                       const Adapters& adapters) {
   const std::string name = layer_name(place, "mlp");
   const BranchInitialization weights = branch_weights(config);
-  if (config.has_experts(place.index))
+  if (config.has_experts(place.stack.facts_of(place.index)))
     return ExpertMlp(parameters, shard, name, expert_shape(config), weights);
   return Mlp(parameters, shard, name, mlp_shape(config, adapters), weights);
 }

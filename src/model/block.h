@@ -35,6 +35,11 @@ struct StackKind {
   std::string prefix;  // of names: "" or "encoder."
   bool causal = true;
   bool cross = false;
+  std::optional<std::int64_t> like =
+      {};  // the layer whose facts all blocks have; none: each its own
+
+  // Of layer `index` of the stack.
+  std::int64_t facts_of(std::int64_t index) const { return like.value_or(index); }
 };
 
 class Block {

@@ -135,6 +135,14 @@ std::vector<CanonicalShape> canonical_tensors(const ModelConfig& config) {
     layer_of(fmt::format("layers.{}.", layer), config.encoder_decoder.has_value(),
              config.has_experts(layer));
   norm("final_norm", !post_norm);
+  for (std::int64_t layer = 0; layer < config.mtp_layers; ++layer) {
+    const std::string at = fmt::format("mtp.layers.{}.", layer);
+    norm(at + "token_norm");
+    norm(at + "hidden_norm");
+    linear(at + "projection", h, 2 * h, false);
+    layer_of(at, false, config.has_experts(config.layers - 1));
+    norm(at + "final_norm");
+  }
   if (config.encoder && !config.encoder->word_head) {
     if (config.encoder->pooler) linear("pooler", h, h, true);
     if (config.labels > 0) linear("label", config.labels, h, true);

@@ -60,6 +60,22 @@ void check_masks(const ModelConfig& c) {
          "takes slopes of distances alone, and --alibi-fusion-attn-type gives a table of them");
 }
 
+// Refuses layers that predict later tokens of models that have no later ones, or no head for them.
+void check_later(const ModelConfig& c) {
+  constexpr std::int64_t kMost = 8;  // of the sums of a pass (session/session.h)
+  if (c.mtp_layers < 0 || c.mtp_layers > kMost)
+    throw Error(Fault::kUsage, "--mtp-num-layers: got {}, wanted 0 to {}", c.mtp_layers, kMost);
+  check_not_negative("--mtp-loss-scaling-factor", c.mtp_loss_factor);
+  if (c.mtp_layers == 0) return;
+  const auto refuse = [](bool given, const char* what) {
+    if (given) throw Error(Fault::kUsage, "--mtp-num-layers: is not for {}; leave it out", what);
+  };
+  refuse(c.encoder || c.encoder_decoder, "a model with an encoder (bert, t5)");
+  refuse(c.labels > 0, "a model with a head for labels or rewards");
+  refuse(c.prefix, "masks that show later tokens (--sparse-mode 5 and 6)");
+  refuse(c.embedding_norm, "a model with --embed-layernorm");
+}
+
 // Refuses factors that are no numbers above 0, and what encoders do not have.
 void check_factors(const ModelConfig& c) {
   check_positive("--embedding-multiplier", c.embedding_factor);
@@ -165,6 +181,7 @@ void ModelConfig::check() const {
   check_factors(*this);
   check_masks(*this);
   check_experts(*this);
+  check_later(*this);
   check_encoder(*this);
   check_encoder_decoder(*this);
   check_labels(*this);
@@ -193,6 +210,17 @@ std::int64_t mlp_matrices(const ModelConfig& c, std::int64_t width) {
 // Elements of the matrices of a block without experts.
 std::int64_t block_matrices(const ModelConfig& c) {
   return attention_matrices(c) + mlp_matrices(c, c.ffn_hidden);
+}
+
+// With the blocks that predict later tokens as more layers.
+ModelConfig with_later_blocks(const ModelConfig& c) {
+  ModelConfig all = c;
+  all.mtp_layers = 0;
+  for (std::int64_t layer = c.layers; layer < c.layers + c.mtp_layers; ++layer) {
+    if (c.experts && !c.has_experts(c.layers - 1)) all.experts->dense_layers.push_back(layer);
+    all.layers += 1;
+  }
+  return all;
 }
 
 // Of the matrices of all blocks, `experts` of them where there are experts: all, or those that a
@@ -242,6 +270,9 @@ double encoder_decoder_flops(const ModelConfig& c, std::int64_t sequence,
 
 std::int64_t ModelConfig::parameters() const {
   const std::int64_t norm_size = norm == NormKind::kLayer && norm_biases ? 2 * hidden : hidden;
+  if (mtp_layers > 0)
+    return with_later_blocks(*this).parameters() +
+           mtp_layers * (2 * hidden * hidden + 3 * norm_size);
   // Without matrices.
   std::int64_t block = ((end_norms ? 2 : 0) + (!start_norms ? 0 : single_norm ? 1 : 2)) * norm_size;
   if (qkv_biases) block += head_size * (heads + 2 * groups);
@@ -286,16 +317,19 @@ double ModelConfig::forward_flops_per_token(std::int64_t sequence, std::int64_t 
   if (encoder_decoder) return encoder_decoder_flops(*this, sequence, decoder_sequence);
   const auto of_head = static_cast<double>((labels > 0 ? labels : vocabulary) * hidden +
                                            (encoder ? hidden * hidden : 0));
-  const double products =
-      2.0 * (static_cast<double>(matrices_of_blocks(*this, experts ? experts->choices : 1)) +
-             (encoder ? labelled : 1) * of_head);
+  // Layers that predict later tokens multiply with the head too, and have a projection.
+  const auto later = static_cast<double>(mtp_layers);
+  const double of_projections = later * static_cast<double>(2 * hidden * hidden);
+  const double products = 2.0 * (static_cast<double>(matrices_of_blocks(
+                                     with_later_blocks(*this), experts ? experts->choices : 1)) +
+                                 of_projections + (encoder ? labelled : 1 + later) * of_head);
   // Two products of 2 d FLOPs (of latent attention: of those of keys and of values) for each
   // visible key. On average a causal query sees half of the sequence; with a window of w keys, w of
   // them from position w on.
   const auto s = static_cast<double>(sequence);
   double pairs = 0;
-  for (std::int64_t layer = 0; layer < layers; ++layer) {
-    const std::optional<std::int64_t> window = window_of(layer);
+  for (std::int64_t layer = 0; layer < layers + mtp_layers; ++layer) {
+    const std::optional<std::int64_t> window = window_of(std::min(layer, layers - 1));
     const double w = window ? std::min(static_cast<double>(*window) + 1, s) : s;
     pairs += w - w * w / (2 * s);
   }

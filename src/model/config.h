@@ -93,6 +93,11 @@ struct ModelConfig {
   DType dtype = DType::kF32;    // of weights and activations
   bool fp32_residual = false;   // the residual stream is fp32 also where dtype is narrower
   std::optional<ExpertFacts> experts;  // in place of the MLP
+  // Layers after the last one that predict later tokens in training (MTP, nn/later_tokens.h); each
+  // has a block with the facts of the last layer. Their losses are in the loss of a step with
+  // mtp_loss_factor / mtp_layers.
+  std::int64_t mtp_layers = 0;
+  double mtp_loss_factor = 0.1;
   // In place of grouped queries. Then head_size is that of queries and keys, and groups = heads.
   std::optional<LatentFacts> latent;
   // None of these two: a decoder.
@@ -134,16 +139,20 @@ struct ModelConfig {
   std::int64_t expert_layers() const {
     return experts ? layers - static_cast<std::int64_t>(experts->dense_layers.size()) : 0;
   }
+  // Those and layers with experts that predict later tokens.
+  std::int64_t trained_expert_layers() const {
+    return expert_layers() + (has_experts(layers - 1) ? mtp_layers : 0);
+  }
   // The width of each expert of a model that has them.
   std::int64_t expert_ffn_hidden() const {
     return experts->ffn_hidden != 0 ? experts->ffn_hidden : ffn_hidden;
   }
   std::int64_t parameters() const;  // without padding; tied weights count once
-  // FLOPs of the forward pass, per token: 2 x elements of all weights in matrix products, plus
-  // attention. Causal attention counts half of all pairs; with a window, only the visible ones.
-  // Of a model of an encoder and a decoder: per token of the encoder, which reads `sequence` tokens
-  // of a sample; the decoder reads `decoder_sequence`, 0: as many. An encoder's head for words
-  // computes the rows with a label alone, a share `labelled` of all.
+  // FLOPs of the forward pass in training, per token: 2 x elements of all weights in matrix
+  // products, plus attention. Causal attention counts half of all pairs; with a window, only the
+  // visible ones. Of a model of an encoder and a decoder: per token of the encoder, which reads
+  // `sequence` tokens of a sample; the decoder reads `decoder_sequence`, 0: as many. An encoder's
+  // head for words computes the rows with a label alone, a share `labelled` of all.
   double forward_flops_per_token(std::int64_t sequence, std::int64_t decoder_sequence = 0,
                                  double labelled = 1) const;
 };
@@ -179,6 +188,8 @@ struct ModelOptions {
   bool scaled_embedding = false;
   std::optional<double> embedding_factor, branch_factor, logit_divisor;
   std::optional<double> logit_soft_cap;
+  std::optional<std::int64_t> mtp_layers;
+  std::optional<double> mtp_loss_factor;
   bool bf16 = false;
   bool fp16 = false;
   bool fp32_residual = false;
@@ -257,6 +268,7 @@ struct ModelOptions {
              "cap c of logits: x becomes c tanh(x / c) (Gemma 2; default: no cap)", same},
       logit_soft_cap);
     visit_norms(v);
+    visit_later_tokens(v);
     visit_precision(v);
     attention.visit(v);
     mlp.visit(v);
@@ -296,6 +308,19 @@ struct ModelOptions {
              "with --qk-layernorm: normalize heads after positions, not before them (Hunyuan)",
              same},
       norms_after_rotary);
+  }
+
+  template <typename Visitor>
+  void visit_later_tokens(Visitor&& v) {
+    const OptionRules same{.resume = Resume::kMustMatch};
+    v(Option{"mtp-num-layers",
+             "layers after the last one that predict later tokens in training (DeepSeek-V3; "
+             "default: 0)",
+             same},
+      mtp_layers);
+    v(Option{"mtp-loss-scaling-factor",
+             "factor of the mean of the losses of these layers (default: 0.1)", same},
+      mtp_loss_factor);
   }
 
   template <typename Visitor>

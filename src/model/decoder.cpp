@@ -9,6 +9,8 @@
 #include "model/layer_stack.h"
 #include "nn/embedding.h"
 #include "nn/kv_cache.h"
+#include "nn/later_tokens.h"
+#include "ops/dropout.h"
 
 namespace piton {
 namespace {
@@ -155,6 +157,83 @@ AlibiTable make_alibi_table(const ModelConfig& config, const Shard& shard, Devic
   return table;
 }
 
+// The embedding of a decoder; each draws the masks of `dropout_site`. `stages` hold its tables.
+EmbeddingShape embedding_shape(const ModelConfig& config, std::string dropout_site,
+                               std::vector<int> stages) {
+  EmbeddingShape shape{.hidden = config.hidden,
+                       .stream = config.stream_dtype(),
+                       .hidden_dropout = config.hidden_dropout,
+                       .dropout_site = std::move(dropout_site),
+                       .positions = embedding_weights(config),
+                       .stages = std::move(stages)};
+  if (config.positions == PositionKind::kLearned) shape.max_positions = config.max_positions;
+  if (config.embedding_norm) shape.norm = norm_shape(config);
+  shape.scale = config.embedding_factor;
+  // As in Transformers, whose embedding of Gemma has the factor inside, and of Granite not.
+  shape.scales_noise = config.embedding_factor != 1;
+  if (config.scaled_embedding) shape.scale = std::sqrt(static_cast<double>(config.hidden));
+  return shape;
+}
+
+// The layers that predict later tokens (nn/later_tokens.h).
+class LaterTokenLayers {
+ public:
+  // `tokens`: the table of tokens.
+  LaterTokenLayers(ParameterList& parameters, const LayersOfChunk& of, Parameter& tokens,
+                   const Vocabulary& vocabulary, const std::vector<int>& stages)
+      : stream_(of.config.stream_dtype()) {
+    const ModelConfig& config = of.config;
+    const std::int64_t before =
+        of.layout.division(config, of.place.chunks()).of_chunk(of.place.index).size();
+    const Adapters none;
+    for (std::int64_t k = 0; k < config.mtp_layers; ++k) {
+      const std::string name = fmt::format("mtp.layers.{}", k);
+      LayersOfChunk one = of;
+      one.stack = {.prefix = "mtp.", .like = config.layers - 1};
+      one.blocks_before = before + k;
+      one.layers = LayerRange{k, k + 1};
+      layers_.push_back(
+          {.embedding = {parameters, of.shard, tokens, vocabulary,
+                         embedding_shape(config, name + ".embedding.dropout", stages)},
+           .input = {parameters, of.shard, name, {norm_shape(config), input_weights(config)}},
+           .block = {parameters, one, none},
+           .norm = {parameters, of.shard, name + ".final_norm", norm_shape(config)}});
+    }
+  }
+
+  // `hidden`: the output of the model's final norm. Returns the sum of the loss of each layer.
+  std::vector<NamedSum> losses(Context& context, const Value& hidden, const ModelInput& input,
+                               const Head& head, const LayerStack::InputOf& input_of) const {
+    PITON_ASSERT(input.later.size() == layers_.size(), "tokens for {} layers, which are {}",
+                 input.later.size(), layers_.size());
+    std::vector<NamedSum> sums;
+    Value x = hidden;
+    for (std::size_t k = 0; k < layers_.size(); ++k) {
+      const Layer& layer = layers_[k];
+      ModelInput moved = input;
+      moved.tokens = input.later[k].tokens;
+      moved.positions = input.later[k].positions;
+      moved.noise = {};
+      x = layer.input.forward(context, layer.embedding.forward(context, moved), x);
+      if (x.tensor.dtype() != stream_) x = converted(context, x, stream_);
+      x = layer.norm.forward(context, layer.block.forward(context, x, input, input_of));
+      sums.push_back({later_loss_sum(static_cast<std::int64_t>(k)),
+                      head.loss(context, x, input.later[k].loss).sum});
+    }
+    return sums;
+  }
+
+ private:
+  struct Layer {
+    Embedding embedding;
+    LaterTokenInput input;
+    LayerStack block;  // of one block
+    Norm norm;
+  };
+  DType stream_;
+  std::vector<Layer> layers_;
+};
+
 class DecoderChunk final : public Chunk {
  public:
   DecoderChunk(const ModelConfig& config, const ModelLayout& layout, const Adapters& adapters,
@@ -163,7 +242,8 @@ class DecoderChunk final : public Chunk {
         place_(std::move(place)),
         shard_{.group = &layout.mesh->group(Axis::kTensor),
                .experts = &layout.mesh->group(Axis::kExpert),
-               .alone = config.latent ? &layout.mesh->group(AxisSet{0}) : nullptr,
+               .alone = config.latent || config.mtp_layers > 0 ? &layout.mesh->group(AxisSet{0})
+                                                               : nullptr,
                .strategy = layout.options.linears,
                .shared = layout.shared,
                .dtype = config.dtype,
@@ -172,26 +252,19 @@ class DecoderChunk final : public Chunk {
     vocabulary_ = {config.vocabulary, layout.padded_vocabulary(config.vocabulary)};
     ParameterList& parameters = setup.parameters;
     Parameter* tokens = nullptr;
-    if (place_.first() || (place_.last() && config.tied)) {
+    if (place_.first() || (place_.last() && shares_table())) {
       tokens =
           &token_table(parameters, of, kTokenTable, stages_of_table(), embedding_weights(config_));
     }
     if (place_.first()) {
-      EmbeddingShape shape{.hidden = config.hidden,
-                           .stream = config.stream_dtype(),
-                           .hidden_dropout = config.hidden_dropout,
-                           .positions = embedding_weights(config)};
-      if (config.positions == PositionKind::kLearned) shape.max_positions = config.max_positions;
-      if (config.embedding_norm) shape.norm = norm_shape(config);
-      shape.scale = config.embedding_factor;
-      // As in Transformers, whose embedding of Gemma has the factor inside, and of Granite not.
-      shape.scales_noise = config.embedding_factor != 1;
-      if (config.scaled_embedding) shape.scale = std::sqrt(static_cast<double>(config.hidden));
-      embedding_.emplace(parameters, shard_, *tokens, vocabulary_, shape);
+      embedding_.emplace(parameters, shard_, *tokens, vocabulary_,
+                         embedding_shape(config, "embedding.dropout", stages_of_embedding()));
     }
     layers_.emplace(parameters, of, adapters);
     if (place_.last()) {
       final_norm_.emplace(parameters, shard_, "final_norm", norm_shape(config));
+      if (config.mtp_layers > 0)
+        later_.emplace(parameters, of, *tokens, vocabulary_, stages_of_embedding());
       add_head(parameters, of, tokens);
     }
     if (config.positions == PositionKind::kRotary) {
@@ -258,8 +331,14 @@ class DecoderChunk final : public Chunk {
         .sum = zero(), .z_sum = config_.experts->z_factor != 0 ? zero() : Tensor(), .scale = scale};
   }
 
+  // Whether the last chunk reads the table of tokens too.
+  bool shares_table() const { return config_.tied || config_.mtp_layers > 0; }
   std::vector<int> stages_of_table() const {
-    return config_.tied ? place_.stages_of_ends() : std::vector<int>();
+    return shares_table() ? place_.stages_of_ends() : std::vector<int>();
+  }
+  // Of its other tables.
+  std::vector<int> stages_of_embedding() const {
+    return config_.mtp_layers > 0 ? place_.stages_of_ends() : std::vector<int>();
   }
 
   // `tokens`: the table of tokens, where the head shares it.
@@ -282,6 +361,9 @@ class DecoderChunk final : public Chunk {
     if (config_.head_bias)
       shape.bias = &parameters.add(vocabulary_parameter(shard_, "head.bias", vocabulary_, 0, {}));
     head_.emplace(shard_, table, vocabulary_, shape);
+    // The losses of later tokens are of the same head.
+    table.contributions += static_cast<int>(config_.mtp_layers);
+    if (shape.bias != nullptr) shape.bias->contributions += static_cast<int>(config_.mtp_layers);
   }
 
   // What the last chunk returns. x [b*s, h], under sequence parallelism this rank's [b*s/t, h].
@@ -289,11 +371,19 @@ class DecoderChunk final : public Chunk {
     const Wanted& wanted = input.wanted;
     ChunkOutput output;
     if (wanted.loss) {
-      LossOutput loss = head_->loss(context, final_norm_->forward(context, x), input.loss);
+      const Value hidden = final_norm_->forward(context, x);
+      LossOutput loss = head_->loss(context, hidden, input.loss);
       output.sums.push_back({std::string(kLossSum), loss.sum});
       if (loss.divergence.defined())
         output.sums.push_back({std::string(kDivergenceSum), {loss.divergence}});
       if (wanted.token_losses) output.token_losses = loss.per_token;
+      if (!input.later.empty()) {
+        const LayerStack::InputOf like_last = [&](std::int64_t) {
+          return attention_input(input, config_.layers - 1);
+        };
+        for (NamedSum& sum : later_->losses(context, hidden, input, *head_, like_last))
+          output.sums.push_back(std::move(sum));
+      }
     }
     if (wanted.logits || wanted.hidden) {
       Context plain = context.with_tape(nullptr);
@@ -354,6 +444,7 @@ class DecoderChunk final : public Chunk {
   std::optional<Embedding> embedding_;
   std::optional<LayerStack> layers_;
   std::optional<Norm> final_norm_;
+  std::optional<LaterTokenLayers> later_;  // of a model that is trained with them
   std::optional<Head> head_;
   RotaryTables rotary_;
   std::optional<RotaryTables> row_rotary_;  // of a pass whose rows have texts of other lengths

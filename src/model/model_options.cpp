@@ -164,6 +164,8 @@ ModelConfig ModelOptions::resolve(std::optional<std::int64_t> tokenizer_vocabula
   set(config.logit_divisor, logit_divisor);
   set(config.logit_soft_cap, logit_soft_cap);
   if (head_norms) config.head_norms = true;
+  set(config.mtp_layers, mtp_layers);
+  set(config.mtp_loss_factor, mtp_loss_factor);
   encoder.apply(config);
   if (config.encoder) labels.apply(config);  // without the heads of its flags
   encoder_decoder.apply(config, layers);
@@ -251,6 +253,10 @@ void ModelOptions::settle(const ModelConfig& config) {
   settle_factor(logit_divisor, &ModelConfig::logit_divisor);
   if (config.logit_soft_cap > 0) logit_soft_cap = config.logit_soft_cap;
   head_norms = config.head_norms;
+  if (config.mtp_layers > 0) {
+    mtp_layers = config.mtp_layers;
+    mtp_loss_factor = config.mtp_loss_factor;
+  }
   untied = !config.tied;
   encoder = EncoderOptions::of(config);
   encoder_decoder = EncoderDecoderOptions::of(config);

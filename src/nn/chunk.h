@@ -56,6 +56,14 @@ struct SourceInput {
   Tensor lengths;             // int32 [b]: tokens of each text, without padding
 };
 
+// What a layer that predicts later tokens reads (nn/later_tokens.h): each row has what the layer
+// before reads of the next row of its text, and the last row of a text has nothing.
+struct LaterTokens {
+  Tensor tokens;     // int32 [b*s]; 0 where there is none
+  Tensor positions;  // int32 [b*s], for learned embeddings
+  LossInputs loss;
+};
+
 // One micro-batch on the device.
 struct ModelInput {
   std::int64_t samples = 0;   // b
@@ -67,6 +75,8 @@ struct ModelInput {
   // decoders (session/embedding_noise.h).
   Tensor noise;
   LossInputs loss;  // labels, mask, scale; only the last chunk reads them
+  // Of each layer that predicts later tokens, in training passes; only the last chunk reads them.
+  std::vector<LaterTokens> later;
   // fp32 (fp64) [1]: loss scale / rows of the global batch, the gradient of the balance of experts
   // of a row. Empty: the balance is not part of the loss.
   Tensor balance_scale;
@@ -108,6 +118,8 @@ inline constexpr std::string_view kDivergenceSum = "divergence";
 inline constexpr std::string_view kBalanceSum = "balance of experts";
 // The z-loss of the routers of each layer, summed over the rows. It has no gradient, as above.
 inline constexpr std::string_view kZLossSum = "z-loss of routers";
+// Of layer `layer` of those that predict later tokens, from 0: sum of mask * loss.
+std::string later_loss_sum(std::int64_t layer);
 // Sum of weight * loss over the samples: of the order of their parts.
 inline constexpr std::string_view kPairLossSum = "pair loss";
 

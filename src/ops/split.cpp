@@ -74,6 +74,32 @@ std::vector<Value> split_columns(Context& context, const Value& x,
   return parts;
 }
 
+Value joined_columns(Context& context, const Value& a, const Value& b) {
+  const DType dtype = a.tensor.dtype();
+  const std::int64_t n = a.tensor.dim(0);
+  const std::int64_t first = a.tensor.dim(1);
+  const std::int64_t second = b.tensor.dim(1);
+  const Tensor y = context.activation(dtype, {n, first + second});
+  context.kernels.run(Copy{.dst = y.slice(1, 0, first), .src = a.tensor}, context.stream);
+  context.kernels.run(Copy{.dst = y.slice(1, first, second), .src = b.tensor}, context.stream);
+  if (context.tape == nullptr) return {y};
+  Value result = context.tape->output(y);
+  context.tape->record([=, a_id = a.id, b_id = b.id, id = result.id](Backward& backward) {
+    Context& context = backward.context();
+    const Tensor dy = backward.take(id);
+    if (!dy.defined()) return;
+    const auto give = [&](std::int64_t part, std::int64_t begin, std::int64_t width) {
+      if (part < 0) return;
+      Tensor dpart = backward.place(part, dtype, {n, width});
+      context.kernels.run(Copy{.dst = dpart, .src = dy.slice(1, begin, width)}, context.stream);
+      backward.give(part, std::move(dpart));
+    };
+    give(a_id, 0, first);
+    give(b_id, first, second);
+  });
+  return result;
+}
+
 Value packed_rows(Context& context, const Value& x) {
   const DType dtype = x.tensor.dtype();
   const Shape shape = x.tensor.shape();

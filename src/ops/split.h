@@ -1,4 +1,4 @@
-// Splits a tensor into parts that are separate values.
+// Splits a tensor into parts that are separate values, and joins two of them.
 //
 // The gradients of the parts are written side by side into one buffer, which becomes the gradient
 // of the whole: Backward::place() gives the op that uses a part the part's columns of the buffer.
@@ -16,6 +16,9 @@ namespace piton {
 // Views of the columns of x [n, w]: part i is [n, widths[i]]. The widths add up to w.
 std::vector<Value> split_columns(Context& context, const Value& x,
                                  const std::vector<std::int64_t>& widths);
+
+// The columns of a [n, w] and then those of b [n, v], as one tensor [n, w + v].
+Value joined_columns(Context& context, const Value& a, const Value& b);
 
 // Copies x [..., d] of any strides to a contiguous [n, d], for ops that need one.
 Value packed_rows(Context& context, const Value& x);

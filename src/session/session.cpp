@@ -45,8 +45,11 @@ void Session::check(const Device& device, const MeshSizes& mesh, const SessionSe
               "other; leave it out, or use --kernels cpu");
 }
 
-Session::Session(const Machine& machine, Mesh& mesh, const SessionSettings& settings)
-    : machine_(machine), mesh_(&mesh), settings_(settings) {
+Session::Session(const Machine& machine, Mesh& mesh, const SessionSettings& given)
+    : machine_(machine), mesh_(&mesh), settings_(given) {
+  // Nothing but training runs them.
+  if (given.use == SessionUse::kInference) settings_.model.mtp_layers = 0;
+  const SessionSettings& settings = settings_;
   check(machine.device, mesh.sizes(), settings);
   layout_ = {.mesh = mesh_, .options = settings.layout};
   // Made now: creating a group waits for its members, and must not come between messages of a step.

@@ -195,6 +195,11 @@ class Session {
   // Makes the balance of experts a part of the loss, of a model that has them.
   ExpertBalance balance_experts(const std::vector<MicroBatch>& batches, double loss_scale,
                                 std::vector<ModelInput>& inputs);
+  // Gives each micro-batch what layers that predict later tokens read, of a model that has them.
+  // Returns for each layer the tokens of the global batch that have a label.
+  std::vector<double> predict_later(const std::vector<MicroBatch>& batches, double loss_scale,
+                                    std::vector<ModelInput>& inputs);
+  LaterTokens upload_later(const MicroBatch& moved, const Tensor& scale);
   void add_teaching_figures(const PipelineResult& result, double tokens,
                             std::vector<ObjectiveFigure>& figures);
   // The labels of a batch over all ranks.
@@ -225,7 +230,7 @@ class Session {
   RecordedStep* recorded_step(const std::vector<MicroBatch>& batches);
   void update();
   StretchPlaces upload_stretches(const MicroBatch& whole, int stretches);
-  static constexpr std::int64_t kNamedSums = 8;  // more than there are names (nn/chunk.h)
+  static constexpr std::int64_t kNamedSums = 16;  // more than there are names (nn/chunk.h)
   // The passes of a step that are enqueued, and whose sums nobody has read yet.
   struct EnqueuedPasses {
     StepReport report;           // so far
@@ -233,7 +238,8 @@ class Session {
     std::optional<double> loss;  // of an objective
     std::vector<ModelInput> inputs;
     ExpertBalance balance;
-    Tensor sums;  // the memory of `result`
+    std::vector<double> later_tokens;  // with a label, of each layer that predicts them
+    Tensor sums;                       // the memory of `result`
     PipelineResult result;
     RecordedStep* recorded = nullptr;  // that they could be, but are not yet
   };

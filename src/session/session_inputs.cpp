@@ -96,4 +96,15 @@ ModelInput Session::upload_rows(const MicroBatch& batch, const Tensor& scale) {
   return input;
 }
 
+LaterTokens Session::upload_later(const MicroBatch& moved, const Tensor& scale) {
+  const SequenceStretches stretches{mesh_->coordinate(Axis::kContext), mesh_->size(Axis::kContext)};
+  const MicroBatch own = stretches.ranks == 1 ? moved : part_of_sequence(moved, stretches);
+  const Shape rows{own.samples * own.sequence};
+  return {.tokens = put_input(DType::kI32, rows, own.tokens.data()),
+          .positions = put_input(DType::kI32, rows, own.positions.data()),
+          .loss = {.labels = put_input(DType::kI32, rows, own.labels.data()),
+                   .mask = put_input(DType::kF32, rows, own.loss_mask.data()),
+                   .scale = scale}};
+}
+
 }  // namespace piton

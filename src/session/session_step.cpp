@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "model/rotary.h"
 #include "parallel/without_observer.h"
+#include "session/later_labels.h"
 #include "session/pair_weights.h"
 #include "session/run_sections.h"
 #include "session/session.h"
@@ -51,6 +52,28 @@ ExpertBalance Session::balance_experts(const std::vector<MicroBatch>& batches, d
   const ExpertBalance balance{.scale = put_scale(loss_scale / rows), .rows = rows};
   for (ModelInput& input : inputs) input.balance_scale = balance.scale;
   return balance;
+}
+
+std::vector<double> Session::predict_later(const std::vector<MicroBatch>& batches,
+                                           double loss_scale, std::vector<ModelInput>& inputs) {
+  const std::int64_t layers = settings_.model.mtp_layers;
+  PITON_ASSERT(layers == 0 || objective_ == nullptr, "later tokens of answers");
+  std::vector<double> counts;
+  std::vector<MicroBatch> moved = batches;
+  for (std::int64_t layer = 0; layer < layers; ++layer) {
+    double tokens = 0;
+    for (MicroBatch& batch : moved) {
+      batch = moved_by_one(batch);
+      tokens += batch.loss_tokens();
+    }
+    tokens = summed_over_ranks(tokens, kSampleAxes);
+    counts.push_back(tokens);
+    const double factor = settings_.model.mtp_loss_factor / static_cast<double>(layers);
+    const Tensor scale = put_scale(tokens > 0 ? loss_scale * factor / tokens : 0);
+    for (std::size_t i = 0; i < moved.size(); ++i)
+      inputs[i].later.push_back(upload_later(moved[i], scale));
+  }
+  return counts;
 }
 
 std::int64_t Session::samples_of(const std::vector<MicroBatch>& batches) {
@@ -122,6 +145,7 @@ void Session::enqueue(const std::vector<MicroBatch>& batches, EnqueuedPasses& pa
   passes.inputs.reserve(batches.size());
   for (const MicroBatch& batch : batches) passes.inputs.push_back(upload(batch, scale));
   passes.balance = balance_experts(batches, report.loss_scale, passes.inputs);
+  passes.later_tokens = predict_later(batches, report.loss_scale, passes.inputs);
   ask_for_labels(batches, passes.inputs);
   passes.sums = input_memory(DType::kF64, {kNamedSums}, MemoryKind::kActivations);
   places_ = nullptr;
@@ -140,8 +164,14 @@ StepReport Session::read(EnqueuedPasses passes, const std::vector<MicroBatch>& b
   report.loss = passes.loss.value_or(losses.sum / report.loss_tokens);
   if (passes.labels.pairs > 0) report.figures = std::move(losses.figures);
   add_teaching_figures(passes.result, report.loss_tokens, report.figures);
+  for (std::size_t layer = 0; layer < passes.later_tokens.size(); ++layer) {
+    const std::string name = later_loss_sum(static_cast<std::int64_t>(layer));
+    const double sum = sum_of(passes.result, name);
+    if (const double tokens = passes.later_tokens[layer]; tokens > 0)
+      report.figures.push_back({name, sum, tokens});
+  }
   if (const ExpertBalance& balance = passes.balance; balance.scale.defined()) {
-    const std::int64_t layers = settings_.model.expert_layers();
+    const std::int64_t layers = settings_.model.trained_expert_layers();
     report.figures.push_back(balance.figure(sum_of(passes.result, kBalanceSum), layers));
     if (settings_.model.experts->z_factor != 0)
       report.figures.push_back(balance.z_figure(sum_of(passes.result, kZLossSum), layers));

@@ -105,3 +105,8 @@ rule(older-names PLAN ACCEPTS --batch-size 1 --model-parallel-size 1 --warmup 0.
      REJECTS --batch-size 0 SAYS "--micro-batch-size: got 0, wanted 1 to")
 rule(layer-allocation PLAN ACCEPTS ${p} 2 --use-manual-layer-allocation --manual-layers 1,1
      REJECTS --use-manual-layer-allocation --manual-layers 1,1 SAYS "--manual-layers: got .1,1., wanted 1 positive numbers")
+rule(later-tokens PLAN ACCEPTS --mtp-num-layers 2 --mtp-loss-scaling-factor 0.3
+     REJECTS --mtp-num-layers 9 SAYS "--mtp-num-layers: got 9, wanted 0 to 8")
+rule(later-tokens-factor PLAN REJECTS --mtp-num-layers 1 --mtp-loss-scaling-factor -1 SAYS "--mtp-loss-scaling-factor: got -1, wanted 0 or more")
+rule(later-tokens-norm PLAN REJECTS --mtp-num-layers 1 --embed-layernorm SAYS "--mtp-num-layers: is not for a model with --embed-layernorm")
+rule(later-tokens-lora PLAN REJECTS --mtp-num-layers 1 --lora-target-modules query SAYS "--mtp-num-layers: later tokens are predicted in pretraining")

@@ -76,3 +76,28 @@ execute_process(COMMAND ${PITON} ${generate} --prompt a OUTPUT_VARIABLE out ERRO
 if(out MATCHES "next:")
   message(FATAL_ERROR "a program gets advice on what to do next: ${out}")
 endif()
+
+# Layers that predict later tokens: trained, in the log, continued to the bit; generate and formats that do not have them
+# get the model without them.
+set(later pretrain --model llama-tiny --mtp-num-layers 2 --mtp-loss-scaling-factor 0.3 --data-path ${WORK}/corpus_text_document
+          --tokenizer-type ByteTokenizer --split 90,10,0 --seq-length 32 --lr-decay-iters 4 --eval-interval 2 --eval-iters 1
+          --log-interval 1)
+expect(RUN ${later} --train-iters 4 --save ${WORK}/later CODE 0 ERR "mtp 1 loss: [0-9.E+]+ \\| mtp 2 loss: ")
+file(READ ${WORK}/later/metrics.jsonl metrics)
+if(NOT metrics MATCHES "\"mtp_2_loss\":[0-9.]+")
+  message(FATAL_ERROR "no mtp_2_loss in\n${metrics}")
+endif()
+expect(RUN ${later} --train-iters 2 --save ${WORK}/later_parts CODE 0)
+expect(RUN ${later} --train-iters 4 --save ${WORK}/later_parts --load ${WORK}/later_parts CODE 0)
+expect_same_state(later later_parts)
+expect(RUN convert --load ${WORK}/later --save ${WORK}/later_hf CODE 0
+       ERR "the layers that predict later tokens stay behind")
+execute_process(COMMAND ${PITON} generate --load ${WORK}/later --prompt "To be" --greedy OUTPUT_VARIABLE with
+                RESULT_VARIABLE code)
+execute_process(COMMAND ${PITON} generate --load ${WORK}/later_hf --tokenizer-type ByteTokenizer
+                --prompt "To be" --greedy OUTPUT_VARIABLE without)
+if(NOT code EQUAL 0 OR NOT with STREQUAL without)
+  message(FATAL_ERROR "exit ${code}: ${with}\nwithout layers that predict later tokens: ${without}")
+endif()
+expect(RUN pretrain --load ${WORK}/later_hf --mtp-num-layers 1 --data-path ${WORK}/corpus_text_document --seq-length 32
+           --tokenizer-type ByteTokenizer --train-iters 1 --finetune CODE 2 ERR "--mtp-num-layers: got 1, but the model of [^ ]* has 0; leave the flag out")

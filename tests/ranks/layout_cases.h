@@ -159,7 +159,10 @@ inline ModelConfig small(const std::string& name) {
   const bool latent = name == "latent";
   const bool factors = name == "factors";
   const bool olmo = name == "joint norms";
-  ModelConfig model = preset(alibi || branches                                        ? "gpt2-tiny"
+  const bool later = name.starts_with("later tokens");
+  const bool later_llama = name == "later tokens, experts";
+  ModelConfig model = preset(alibi || branches || (later && !later_llama)             ? "gpt2-tiny"
+                             : later_llama                                            ? "llama-tiny"
                              : norms || gemma || experts || latent || factors || olmo ? "llama-tiny"
                              : post_norm                                              ? "bert-tiny"
                              : published                                              ? "t5-tiny"
@@ -249,6 +252,11 @@ inline ModelConfig small(const std::string& name) {
     model.experts->shared_gate = true;
     model.experts->dense_layers = {1};
   }
+  if (later) {
+    model.mtp_layers = later_llama ? 1 : 2;
+    model.mtp_loss_factor = 0.5;
+  }
+  if (later_llama) model.experts = ExpertFacts{.experts = 4, .choices = 2, .ffn_hidden = 48};
   model.vocabulary = 101;  // padded rows in every split
   model.hidden_dropout = 0.1;
   model.attention_dropout = 0.1;

@@ -5,6 +5,7 @@
 // soft caps, a window in every second layer), one with latent attention, and one with a window, a
 // norm after its embedding and ALiBi (six heads, so that their slopes are not powers of one
 // number), and one with prompts that see themselves and roots of distances in place of the window;
+// and two with layers that predict later tokens;
 // and BERT with norms before the branches and after the sums; and T5 in Megatron's and in its
 // published form, with stages of the encoder and of the decoder. A checkpoint of one layout loads
 // under another with the same bits.
@@ -83,7 +84,8 @@ INSTANTIATE_TEST_SUITE_P(Models, Layouts,
                          testing::Values("gpt2-tiny", "llama-tiny", "alibi", "roots, prompts",
                                          "head norms", "gemma", "parallel branches", "experts",
                                          "experts, balanced", "experts, shared", "experts, biased",
-                                         "sinks", "latent", "factors", "joint norms", "bert-tiny",
+                                         "sinks", "latent", "factors", "joint norms",
+                                         "later tokens", "later tokens, experts", "bert-tiny",
                                          "bert, post-norm", "t5-tiny", "t5, published"));
 
 // The table of tokens is that of the head too in gpt2-tiny, on one stage or on two. The rates of
@@ -191,7 +193,8 @@ TEST(Resume, StepsInTwoPartsAreThoseInOneToTheBit) {
       std::filesystem::path(PITON_BINARY_DIR) / fmt::format("resume_{}", ranks::world().size());
   if (ranks::world().rank() == 0) std::filesystem::remove_all(folder);
   ranks::everyone().barrier();
-  for (const char* name : {"gpt2-tiny", "llama-tiny", "bert, post-norm", "t5, published"}) {
+  for (const char* name :
+       {"gpt2-tiny", "llama-tiny", "later tokens", "bert, post-norm", "t5, published"}) {
     const ModelConfig model = small(name);
     for (const RunLayout& layout : layouts_of(name, ranks::world().size(), 2)) {
       SCOPED_TRACE(std::string(name) + ", " + layout.name);
@@ -217,7 +220,8 @@ TEST(Resume, StepsInTwoPartsAreThoseInOneToTheBit) {
 
 // The plan runs the same code without memory, so the prediction is as good as the counting.
 TEST(Plan, PredictsTheHighWaterMarkOfEveryRank) {
-  for (const char* name : {"llama-tiny", "latent", "joint norms", "t5-tiny", "t5, published"}) {
+  for (const char* name :
+       {"llama-tiny", "latent", "joint norms", "later tokens", "t5-tiny", "t5, published"}) {
     const ModelConfig model = small(name);
     const bool both = model.encoder_decoder.has_value();
     std::vector<RunLayout> planned = layouts_of(name, ranks::world().size());

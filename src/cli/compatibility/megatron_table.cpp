@@ -16,6 +16,7 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "num-query-groups:1 num-experts:1 moe-ffn-hidden-size:1 moe-router-topk:1 "
      "moe-router-pre-softmax moe-router-load-balancing-type:1 moe-aux-loss-coeff:1 "
      "moe-z-loss-coeff:1 moe-use-upcycling moe-upcycling-granularity:1 "
+     "mtp-num-layers:1 mtp-loss-scaling-factor:1 "
      "moe-router-score-function:1 moe-router-enable-expert-bias moe-router-bias-update-rate:1 "
      "moe-router-num-groups:1 moe-router-group-topk:1 moe-router-topk-scaling-factor:1 "
      "moe-layer-freq:1 moe-shared-expert-intermediate-size:1 multi-latent-attention rope-type:1 "
@@ -273,7 +274,6 @@ constexpr MegatronGroup kMegatronFlags[] = {
     {kSame, "low-freq-factor:1=1|1.0 high-freq-factor:1=4|4.0",
      "those of --rotary-scaling-type llama3"},
     {kSame, "tokenizer-padding-side:1=right", "what is padded is padded at the end"},
-    {kSame, "mtp-num-layers:1=0", "the model has no heads for later tokens"},
     {kSame, "moe-router-dtype:1=fp32", "logits of the router are fp32"},
     {kSame, "moe-input-jitter-eps:1=0|0.0", "the inputs of routers have no jitter"},
     {kSame, "data-parallel-sharding-strategy:1=no_shard", "--zero-stage shards"},
@@ -326,7 +326,7 @@ constexpr MegatronGroup kMegatronFlags[] = {
     {kNotYet, "window-size:1", "--pre-tockens N is a window of N keys"},
     {kNotYet,
      "mrope-section:* "
-     "qk-l2-norm mtp-loss-scaling-factor:1 cache-mla-latents heterogeneous-layers-config-path:1 "
+     "qk-l2-norm cache-mla-latents heterogeneous-layers-config-path:1 "
      "heterogeneous-layers-config-encoded-json:1 spec:* hybrid-attention-ratio:1 "
      "hybrid-mlp-ratio:1 hybrid-override-pattern:1 mamba-state-dim:1 mamba-head-dim:1 "
      "mamba-num-groups:1 mamba-num-heads:1 is-hybrid-model disable-mamba-mem-eff-path "

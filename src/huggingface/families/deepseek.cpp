@@ -128,7 +128,7 @@ nlohmann::ordered_json deepseek_v2_keys(const ModelConfig& model) {
 nlohmann::ordered_json deepseek_v3_keys(const ModelConfig& model) {
   nlohmann::ordered_json keys = deepseek_keys(model);
   keys["rope_interleave"] = model.rotary_pairs;
-  keys["num_nextn_predict_layers"] = 0;
+  keys[kLaterLayers] = model.mtp_layers;
   return keys;
 }
 
@@ -165,7 +165,7 @@ HfFamily hf_deepseek_v3() {
           .keys = deepseek_v3_keys,
           .optional_prefix = "",
           .ignored = {".rotary_emb.inv_freq"},
-          .later_layers = "num_nextn_predict_layers"};
+          .later_layers = kLaterLayers};
 }
 
 }  // namespace piton

@@ -75,7 +75,7 @@ nlohmann::ordered_json glm4_moe_keys(const ModelConfig& model) {
   keys["attention_bias"] = model.qkv_biases;
   keys["use_qk_norm"] = model.head_norms;
   add_routed_expert_keys(model, keys);
-  keys["num_nextn_predict_layers"] = 0;
+  keys[kLaterLayers] = model.mtp_layers;
   return keys;
 }
 
@@ -96,7 +96,7 @@ HfFamily hf_glm4_moe() {
           .keys = glm4_moe_keys,
           .optional_prefix = "",
           .ignored = {".rotary_emb.inv_freq"},
-          .later_layers = "num_nextn_predict_layers"};
+          .later_layers = kLaterLayers};
 }
 
 }  // namespace piton

@@ -34,6 +34,9 @@ struct HfPlace {
   std::int64_t matrix = 0;  // of a transposed one
 };
 
+// The key of DeepSeek-V3 that says how many layers after the last one predict later tokens.
+inline constexpr const char* kLaterLayers = "num_nextn_predict_layers";
+
 struct HfFamily {
   std::vector<std::string> model_types;    // of config.json
   std::vector<std::string> architectures;  // that have this decoder and its head
@@ -51,8 +54,8 @@ struct HfFamily {
   std::vector<std::string> ignored;
   // Beginnings of names of tensors that predict later tokens, which are left out too.
   std::vector<std::string> ignored_beginnings = {};
-  // The key that says how many layers after the last one predict later tokens. Their tensors are
-  // left out, as by Transformers. Empty: the family has none.
+  // kLaterLayers, if the family has such layers. If their tensors are not in the files, as in those
+  // that Transformers saves, the model has none.
   std::string later_layers = "";
   // Ends of names in older files, with what they are now.
   std::vector<std::pair<std::string, std::string>> older_ends = {};

@@ -1,5 +1,7 @@
 #include "huggingface/families/names.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -19,6 +21,10 @@ HfNames llama_names(std::vector<HfPart> other) {
                                           {"attention.output.", "self_attn.o_proj."},
                                           {"attention.query_norm.", "self_attn.q_norm."},
                                           {"attention.key_norm.", "self_attn.k_norm."},
+                                          {"token_norm.", "enorm."},
+                                          {"hidden_norm.", "hnorm."},
+                                          {"projection.", "eh_proj."},
+                                          {"final_norm.", "shared_head.norm."},
                                           {"mlp_norm.", "post_attention_layernorm."},
                                           {"mlp.gate.", "mlp.gate_proj."},
                                           {"mlp.up.", "mlp.up_proj."},
@@ -74,6 +80,18 @@ std::string with_expert(std::string name, const std::string& expert) {
   return at == std::string::npos ? name : name.replace(at + 1, 1, expert);
 }
 
+constexpr std::string_view kLater = "mtp.layers.";
+constexpr std::string_view kLayer = "layers.";
+
+// "layers.N.up.weight" of "mtp.layers.0.up.weight", for the first of N layers that predict later
+// tokens, which are after the N of the model; other names as they are.
+std::string among_layers(const std::string& name, std::int64_t layers) {
+  if (!name.starts_with(kLater)) return name;
+  const std::size_t end = name.find('.', kLater.size());
+  const std::int64_t later = std::stoll(name.substr(kLater.size(), end - kLater.size()));
+  return fmt::format("{}{}{}", kLayer, layers + later, name.substr(end));
+}
+
 }  // namespace
 
 std::vector<HfPlace> named_places(const ModelConfig& model, const HfNames& names) {
@@ -99,9 +117,10 @@ std::vector<HfPlace> named_places(const ModelConfig& model, const HfNames& names
                                                            {"head.", names.head}};
   for (const CanonicalShape& one : canonical_tensors(with_head)) {
     const std::string& canonical = one.name;
-    const bool of_layer = canonical.starts_with("layers.");
-    const std::size_t part = of_layer ? canonical.find('.', 7) + 1 : 0;  // after "layers.N."
-    const auto [of_part, expert] = without_expert(canonical.substr(part));
+    const std::string name = among_layers(canonical, model.layers);
+    const bool of_layer = name.starts_with(kLayer);
+    const std::size_t part = of_layer ? name.find('.', 7) + 1 : 0;  // after "layers.N."
+    const auto [of_part, expert] = without_expert(name.substr(part));
     bool found = false;
     for (const auto& [ours, theirs] : ends) {
       if (!canonical.starts_with(ours)) continue;
@@ -114,8 +133,7 @@ std::vector<HfPlace> named_places(const ModelConfig& model, const HfNames& names
       one.name = with_expert(one.name, expert);
       if (one.expert_rows > 0) one.first += std::stoll(expert) * one.expert_rows;
       const bool turned = one.transposed && one.stacks > 0;
-      add(canonical, one, names.layers + canonical.substr(7, part - 7),
-          turned ? std::stoll(expert) : 0);
+      add(canonical, one, names.layers + name.substr(7, part - 7), turned ? std::stoll(expert) : 0);
       found = true;
     }
     PITON_ASSERT(found, "{} has no name in this family", canonical);

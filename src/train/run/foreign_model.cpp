@@ -155,6 +155,16 @@ std::optional<OpenedModel> open_foreign_model(const PretrainOptions& options) {
   return foreign;
 }
 
+// They are trained if the user asks for it.
+void leave_out_later_layers(const ModelOptions& options, OpenedModel& foreign) {
+  if (foreign.model.mtp_layers == 0 || options.mtp_layers.value_or(0) != 0) return;
+  foreign.notes.push_back(
+      fmt::format("{}: its layers that predict later tokens are left out; --mtp-num-layers {} "
+                  "trains them",
+                  foreign.source->where(), foreign.model.mtp_layers));
+  foreign.model.mtp_layers = 0;
+}
+
 }  // namespace
 
 std::map<std::string, std::string> facts_of_base(const OpenedModel& base) {
@@ -275,6 +285,7 @@ void refuse_contradictions(const ModelConfig& got, const ModelConfig& wanted,
   alike("--qk-layernorm, --qk-layernorm-joint",
         got.head_norms == wanted.head_norms && got.joint_head_norms == wanted.joint_head_norms);
   alike("--untie-embeddings-and-output-weights", got.tied == wanted.tied);
+  same("--mtp-num-layers", got.mtp_layers, wanted.mtp_layers);
   same("--num-labels", got.labels, wanted.labels);
   same("--label-names", fmt::format("{}", fmt::join(got.label_names, " ")),
        fmt::format("{}", fmt::join(wanted.label_names, " ")));
@@ -305,6 +316,7 @@ std::optional<OpenedModel> adopt_foreign_model(PretrainOptions& options) {
         "{}: its weights are bf16, and this run trains in fp32; --bf16 trains in bf16", folder));
   }
   foreign->model.dtype = DType::kF32;  // the run's own choice
+  leave_out_later_layers(options.model, *foreign);
   if (stores_codes(*foreign->source)) {
     foreign->notes.push_back(fmt::format(
         "{}: some of its weights are quantized; the run trains and saves their values", folder));

@@ -343,6 +343,17 @@ void check_masks(const PretrainOptions& options) {
          "later tokens; leave them out, or take mode 0");
 }
 
+// Refuses losses of whole answers, and frozen layers, with layers that predict later tokens.
+void check_later_run(const PretrainOptions& options, const ModelConfig& model) {
+  const bool trains_all = !options.lora.given();
+  if (model.mtp_layers == 0 || (trains_all && options.preferences.stage == TrainingStage::kSft))
+    return;
+  throw Error(Fault::kUsage,
+              "--mtp-num-layers: later tokens are predicted in pretraining and --stage sft of all "
+              "weights, not with {}; give --mtp-num-layers 0, or leave that out",
+              trains_all ? "--stage" : "--lora-target-modules");
+}
+
 // Tokens of a row of the decoder; 0 for models without an encoder.
 std::int64_t decoder_sequence(const PretrainOptions& options, const ModelConfig& model) {
   if (!model.encoder_decoder) {
@@ -390,6 +401,7 @@ RunPlan make_run_plan(const PretrainOptions& options, int ranks,
       tokenizer_vocabulary > 0 ? std::optional(tokenizer_vocabulary) : std::nullopt);
   check_encoder_run(options, model);
   check_masks(options);
+  check_later_run(options, model);
   plan.mesh = options.parallel.check(ranks);
   const LoopOptions& loop = options.loop;
   check_ranges(loop);

@@ -223,6 +223,18 @@ TEST_F(RoundTrip, OfLatentAttentionIsThroughCheckpointsAlone) {
               HasSubstr("has multi-head latent attention, which Piton does not write to GGUF"));
 }
 
+// tests/commands/experts.cmake has formats that get the model without them.
+TEST_F(RoundTrip, OfLayersThatPredictLaterTokensIsThroughCheckpoints) {
+  const auto later = [](Json& config) { config["num_nextn_predict_layers"] = 1; };
+  for (const char* family : {"deepseek-v3", "glm4-moe"}) {
+    const fs::path source = folder_of(family, later);
+    ASSERT_EQ(HfSource(source).model().mtp_layers, 1);
+    const fs::path checkpoint = converted(source, "piton");
+    EXPECT_TRUE(report_.notes.empty());
+    expect_same_files(source, converted(checkpoint, "hf"));
+  }
+}
+
 // Their published configurations without a window.
 TEST_F(RoundTrip, OfFamiliesWhoseWindowIsOffGivesTheSameBytes) {
   for (const char* family : {"mistral", "phi3"})

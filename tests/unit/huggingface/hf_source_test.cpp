@@ -263,6 +263,49 @@ TEST(HfSource, LeavesOutLayersThatPredictLaterTokens) {
   EXPECT_EQ(source.tensors(TensorKind::kWeight).size(), canonical_tensors(source.model()).size());
 }
 
+// Of DeepSeek-V3 and GLM-4.5: a layer like the last one, and what it has in addition.
+TEST(HfSource, ReadsLayersThatPredictLaterTokens) {
+  for (const char* family : {"deepseek-v3", "glm4-moe"}) {
+    SCOPED_TRACE(family);
+    HfFolder folder(family);
+    const std::map<std::string, Tensor> tensors = folder.tensors;
+    for (const auto& [name, tensor] : tensors) {
+      constexpr std::string_view kLast = "model.layers.1.";
+      if (name.starts_with(kLast))
+        folder.tensors["model.layers.2." + name.substr(kLast.size())] = tensor;
+    }
+    const auto own = [&](const char* name, const Shape& shape, float value) {
+      const Tensor tensor = host_tensor(DType::kF32, shape);
+      for (std::int64_t i = 0; i < tensor.elements(); ++i)
+        tensor.data<float>()[i] = value + static_cast<float>(i);
+      folder.tensors[std::string("model.layers.2.") + name] = tensor;
+    };
+    own("enorm.weight", {32}, 0.5F);
+    own("hnorm.weight", {32}, 1.5F);
+    own("eh_proj.weight", {32, 64}, 2.5F);
+    own("shared_head.norm.weight", {32}, 3.5F);
+    // Copies of what the model shares.
+    folder.tensors["model.layers.2.embed_tokens.weight"] = tensors.at("model.embed_tokens.weight");
+    folder.tensors["model.layers.2.shared_head.head.weight"] = tensors.at("lm_head.weight");
+    folder.edit_config([](auto& config) { config["num_nextn_predict_layers"] = 1; });
+    folder.write();
+    HfSource source(folder.path());
+    EXPECT_EQ(source.model().mtp_layers, 1);
+    EXPECT_TRUE(source.notes().empty());
+    EXPECT_EQ(source.tensors(TensorKind::kWeight).size(), canonical_tensors(source.model()).size());
+    const auto read = [&](const std::string& name) {
+      std::vector<float> values(32);
+      source.read(name, whole_run(Shape{32}), DType::kF32,
+                  reinterpret_cast<std::byte*>(values.data()));
+      return values;
+    };
+    EXPECT_EQ(read("mtp.layers.0.token_norm.weight")[1], 1.5);
+    EXPECT_EQ(read("mtp.layers.0.hidden_norm.weight")[1], 2.5);
+    EXPECT_EQ(read("mtp.layers.0.final_norm.weight")[1], 4.5);
+    EXPECT_EQ(read("mtp.layers.0.mlp_norm.weight"), read("layers.1.mlp_norm.weight"));
+  }
+}
+
 // DeepSeek publishes matrices of 8-bit floating numbers, those of later layers too.
 TEST(HfSource, ExpandsMatricesOfFloat8AndLeavesOutThoseOfLaterLayers) {
   HfFolder folder("deepseek-v3");
