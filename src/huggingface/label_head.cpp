@@ -56,6 +56,11 @@ bool are_numbers(const std::vector<std::string>& names) {
 
 }  // namespace
 
+bool is_label_rows(const std::string& tensor) {
+  return tensor == kHfLabelRows || tensor == "classifier.weight" ||
+         tensor == "classifier.out_proj.weight";
+}
+
 std::string label_architecture(const std::string& model_type) {
   for (const auto& [type, architecture] : kArchitectures) {
     if (model_type == type) return architecture;
