@@ -59,6 +59,14 @@ CASES = {
     "gpt2": lambda: transformers.GPT2ForSequenceClassification(transformers.GPT2Config(
         n_layer=2, n_embd=24, n_head=4, vocab_size=67, n_positions=40, pad_token_id=0, bos_token_id=1, eos_token_id=1,
         **NAMES)),
+    "gpt-neox": lambda: transformers.GPTNeoXForSequenceClassification(transformers.GPTNeoXConfig(
+        **decoder_sizes(num_attention_heads=2, rotary_pct=0.5, bos_token_id=1, eos_token_id=1))),
+    "falcon": lambda: transformers.FalconForSequenceClassification(transformers.FalconConfig(
+        num_hidden_layers=2, hidden_size=24, num_attention_heads=4, multi_query=True, vocab_size=67, pad_token_id=0,
+        bos_token_id=1, eos_token_id=1, hidden_dropout=0.0, attention_dropout=0.0, **NAMES)),
+    "opt": lambda: transformers.OPTForSequenceClassification(transformers.OPTConfig(
+        num_hidden_layers=2, hidden_size=24, num_attention_heads=4, ffn_dim=36, vocab_size=67,
+        max_position_embeddings=40, word_embed_proj_dim=24, pad_token_id=0, bos_token_id=1, eos_token_id=1, **NAMES)),
 }
 
 

@@ -306,7 +306,9 @@ void check_encoder_run(const PretrainOptions& options, const ModelConfig& model)
                 flag, model.encoder ? " (bert)" : " with a decoder (t5)");
   };
   const bool classifies = options.preferences.classifies() && model.encoder;
-  refuse(options.lora.given() && !classifies, "--lora-target-modules");
+  refuse(options.lora.given() && !classifies, model.encoder
+                                                  ? "--lora-target-modules without --stage classify"
+                                                  : "--lora-target-modules");
   if (!classifies) {
     refuse(options.data.is_instruction_dataset, "--is-instruction-dataset (of piton finetune)");
     refuse(options.preferences.stage != TrainingStage::kSft, "--stage");
