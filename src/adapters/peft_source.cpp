@@ -57,11 +57,12 @@ std::optional<std::string> module_of_magnitude(const std::string& name) {
   return name.substr(0, at);
 }
 
-// "MODULE.weight" of "MODULE.modules_to_save.default.weight".
+// "MODULE.weight" of "MODULE.modules_to_save.default.weight", which may be of a part of the module.
 std::string without_wrapper(const std::string& name) {
   const std::size_t at = name.find(kSaved);
   if (at == std::string::npos) return name;
-  return name.substr(0, at) + name.substr(name.rfind('.'));
+  const std::string rest = name.substr(at + kSaved.size());  // ".default.weight", ".weight"
+  return name.substr(0, at) + rest.substr(std::min(rest.find('.', 1), rest.rfind('.')));
 }
 
 // The places of the model by the name of their tensor, which may lack the optional prefix.
@@ -100,7 +101,9 @@ std::string stem(const std::string& weight) {
 // Of a linear, not of an embedding, the head or a norm.
 bool is_linear(const std::vector<HfPlace>& places, const std::map<std::string, Shape>& shapes) {
   return std::ranges::all_of(places, [&](const HfPlace& place) {
-    return place.canonical.starts_with("layers.") && shapes.at(place.canonical).ndim() == 2;
+    const bool adapted =
+        place.canonical.starts_with("layers.") || place.canonical == "pooler.weight";
+    return adapted && shapes.at(place.canonical).ndim() == 2;
   });
 }
 
@@ -139,7 +142,7 @@ std::int64_t labels_of_adapter(const fs::path& folder) {
   if (config.word("task_type", "") != kPeftLabelTask) return 0;
   const HfTensorFiles files(folder, peft_weights_name(folder));
   for (const auto& [name, tensor] : files.tensors()) {
-    if (without_wrapper(without_peft_prefix(name)) == kHfLabelRows && tensor.shape.size() == 2)
+    if (is_label_rows(without_wrapper(without_peft_prefix(name))) && tensor.shape.size() == 2)
       return tensor.shape[0];
   }
   throw Error(Fault::kData,
@@ -295,7 +298,7 @@ void PeftSource::add(const HfPlace& place, const Shape& shape, const HfTensor& s
 void PeftSource::check_tied(const ModelConfig& model) {
   constexpr const char* kHead = "head.weight";
   constexpr const char* kTable = "embedding.token.weight";
-  if (!model.tied) return;
+  if (!model.tied || model.labels > 0) return;
   const auto table = places_.find(kTable);
   const auto head = places_.find(kHead);
   bool one = table == places_.end() ? head == places_.end() : config_.ties_trained_weights;

@@ -83,7 +83,7 @@ Modules modules_of(const PeftWritten& written) {
   std::map<std::string, Module> by_name;
   for (const HfPlace& place : hf_places(written.family, written.model)) {
     const Shape& shape = shapes.at(place.canonical);
-    if (!place.canonical.starts_with("layers.") || shape.ndim() != 2) continue;
+    if (shape.ndim() != 2) continue;
     Module& module = by_name[place.name];
     module.name = without_weight(place.name);
     module.in = shape[1];
@@ -205,11 +205,13 @@ void add_module(const Module& module, Reader& reader, std::map<std::string, Tens
   }
 }
 
+constexpr const char* kClassifier = "classifier";  // PEFT keeps an encoder's head as one module
 constexpr const char* kTokenTable = "embedding.token.weight";
 
 // A table that the head shares.
 bool trains_tied_table(const PeftWritten& written) {
-  return written.model.tied && written.adapters.trained.contains(kTokenTable);
+  return written.model.tied && written.model.labels == 0 &&
+         written.adapters.trained.contains(kTokenTable);
 }
 
 // Where the tensors that are trained in full are in the files.
@@ -236,7 +238,8 @@ std::vector<std::string> add_trained(const PeftWritten& written, Reader& reader,
   std::vector<std::string> modules;
   for (const HfPlace& place : trained_places(written)) {
     tensors[std::string(kPeftPrefix) + place.name] = reader.read(place.canonical);
-    modules.push_back(place.name.substr(0, place.name.rfind('.')));
+    const bool of_classifier = place.name.starts_with(kClassifier);
+    modules.push_back(of_classifier ? kClassifier : place.name.substr(0, place.name.rfind('.')));
   }
   if (trains_tied_table(written)) {
     // PEFT looks for the table under the name of the head too.

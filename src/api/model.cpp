@@ -189,13 +189,13 @@ std::unique_ptr<Model> Model::load(const Machine& machine, const std::filesystem
   }
   state.place = path;
   OpenedModel opened = open_model({.path = paths.base, .ranks = state.everyone.get()});
+  state.open_adapters(paths.adapters, opened);  // which may make it a classifier
   if (opened.model.encoder && opened.model.labels == 0) {
     throw Error(Fault::kData,
                 "{}: is an encoder ({}), which predicts masked words and continues no text; wanted "
                 "a decoder",
                 path.string(), opened.model.family);
   }
-  state.open_adapters(paths.adapters, opened);
   state.open_choices(adapters, opened);
   std::vector<std::string> notes = std::move(opened.notes);
   if (tokenizer.empty()) {

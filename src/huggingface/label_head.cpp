@@ -10,20 +10,23 @@
 namespace piton {
 namespace {
 
-constexpr std::array<std::pair<const char*, const char*>, 20> kArchitectures{{
+constexpr std::array<std::pair<const char*, const char*>, 23> kArchitectures{{
     {"bert", "BertForSequenceClassification"},
     {"bloom", "BloomForSequenceClassification"},
     {"camembert", "CamembertForSequenceClassification"},
+    {"falcon", "FalconForSequenceClassification"},
     {"gemma", "GemmaForSequenceClassification"},
     {"gemma2", "Gemma2ForSequenceClassification"},
     {"gemma3_text", "Gemma3TextForSequenceClassification"},
     {"gpt2", "GPT2ForSequenceClassification"},
+    {"gpt_neox", "GPTNeoXForSequenceClassification"},
     {"gptj", "GPTJForSequenceClassification"},
     {"llama", "LlamaForSequenceClassification"},
     {"megatron-bert", "MegatronBertForSequenceClassification"},
     {"mistral", "MistralForSequenceClassification"},
     {"olmo2", "Olmo2ForSequenceClassification"},
     {"olmo3", "Olmo3ForSequenceClassification"},
+    {"opt", "OPTForSequenceClassification"},
     {"phi", "PhiForSequenceClassification"},
     {"phi3", "Phi3ForSequenceClassification"},
     {"qwen2", "Qwen2ForSequenceClassification"},
@@ -55,6 +58,11 @@ bool are_numbers(const std::vector<std::string>& names) {
 }
 
 }  // namespace
+
+bool is_label_rows(const std::string& tensor) {
+  return tensor == kHfLabelRows || tensor == "classifier.weight" ||
+         tensor == "classifier.out_proj.weight";
+}
 
 std::string label_architecture(const std::string& model_type) {
   for (const auto& [type, architecture] : kArchitectures) {

@@ -14,6 +14,9 @@ namespace piton {
 
 inline constexpr const char* kHfLabelRows = "score.weight";  // of decoders
 
+// Whether this is the matrix with a row for each label, of any family.
+bool is_label_rows(const std::string& tensor);
+
 // The architecture of classifiers of a model_type; "" for those that Transformers has not.
 std::string label_architecture(const std::string& model_type);
 

@@ -3,6 +3,7 @@
 #include <optional>
 #include <utility>
 
+#include "model/label_head.h"
 #include "model/layer_stack.h"
 #include "nn/embedding.h"
 #include "nn/encoder_heads.h"
@@ -13,8 +14,8 @@ namespace {
 
 class EncoderChunk final : public Chunk {
  public:
-  EncoderChunk(const ModelConfig& config, const ModelLayout& layout, ChunkPlace place,
-               ParameterList& parameters)
+  EncoderChunk(const ModelConfig& config, const ModelLayout& layout, const Adapters& adapters,
+               ChunkPlace place, ParameterList& parameters)
       : config_(config),
         place_(std::move(place)),
         shard_{.group = &layout.mesh->group(Axis::kTensor),
@@ -23,8 +24,9 @@ class EncoderChunk final : public Chunk {
                .dtype = config.dtype},
         vocabulary_{config.vocabulary, layout.padded_vocabulary(config.vocabulary)},
         layers_(make_embedding(parameters, {config_, layout, place_, shard_}),
-                {config_, layout, place_, shard_, {.causal = false}}, {}) {
-    if (place_.last()) make_heads(parameters, {config_, layout, place_, shard_});
+                {config_, layout, place_, shard_, {.causal = false}}, adapters) {
+    if (place_.last()) make_heads(parameters, {config_, layout, place_, shard_}, adapters);
+    adapters.freeze(parameters.all());
   }
 
   std::vector<BoundaryTensor> boundary(int chunk, const ModelInput& input) const override {
@@ -78,7 +80,7 @@ class EncoderChunk final : public Chunk {
                        embedding_weights(of.config));
   }
 
-  void make_heads(ParameterList& parameters, const LayersOfChunk& of) {
+  void make_heads(ParameterList& parameters, const LayersOfChunk& of, const Adapters& adapters) {
     const EncoderHeadShape shape{.hidden = config_.hidden,
                                  .activation = config_.encoder->exact_gelu_head
                                                    ? ActivationKind::kGeluErf
@@ -87,7 +89,8 @@ class EncoderChunk final : public Chunk {
                                  .weights = input_weights(config_),
                                  .alone = &of.layout.mesh->group(AxisSet{0}),
                                  .dropout = config_.hidden_dropout,
-                                 .drops_first = config_.encoder->first_position > 0};
+                                 .drops_first = head_has_pooler(config_),
+                                 .adapters = &adapters};
     if (!config_.encoder->post_norm)
       final_norm_.emplace(parameters, shard_, "final_norm", norm_shape(config_));
     if (config_.labels > 0) {
@@ -208,11 +211,12 @@ class EncoderChunk final : public Chunk {
 
 }  // namespace
 
-ChunkFactory encoder_factory(const ModelConfig& config, const ModelLayout& layout) {
+ChunkFactory encoder_factory(const ModelConfig& config, const ModelLayout& layout,
+                             const Adapters& adapters) {
   PITON_ASSERT(config.encoder.has_value(), "{} is no encoder", config.family);
-  return [config, layout](const ChunkPlace& place, const ChunkSetup& setup) {
+  return [config, layout, adapters](const ChunkPlace& place, const ChunkSetup& setup) {
     layout.check(config, place.chunks());
-    return std::make_unique<EncoderChunk>(config, layout, place, setup.parameters);
+    return std::make_unique<EncoderChunk>(config, layout, adapters, place, setup.parameters);
   };
 }
 

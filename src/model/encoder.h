@@ -4,12 +4,14 @@
 
 #include "model/config.h"
 #include "model/layout.h"
+#include "nn/adapters.h"
 #include "nn/chunk.h"
 
 namespace piton {
 
 // As decoder_factory() of model/decoder.h, for a model with ModelConfig::encoder.
-ChunkFactory encoder_factory(const ModelConfig& config, const ModelLayout& layout);
+ChunkFactory encoder_factory(const ModelConfig& config, const ModelLayout& layout,
+                             const Adapters& adapters);
 
 // The same for a model with ModelConfig::encoder_decoder. Making a chunk throws Error(kUsage) if
 // the model is divided into several and LayoutOptions::split_stage is not given.

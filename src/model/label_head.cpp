@@ -18,6 +18,18 @@ std::string label_tensor(const ModelConfig& config) {
   return config.labels == 1 && !config.encoder ? kRewardTensor : "label.weight";
 }
 
+bool head_has_pooler(const ModelConfig& config) {
+  return config.encoder && config.encoder->first_position > 0;
+}
+
+std::vector<std::string> label_tensors(const ModelConfig& config) {
+  if (config.labels == 0) return {};
+  std::vector<std::string> names{label_tensor(config)};
+  if (config.encoder) names.emplace_back("label.bias");
+  if (head_has_pooler(config)) names.insert(names.end(), {"pooler.weight", "pooler.bias"});
+  return names;
+}
+
 std::vector<std::string> names_of_labels(const ModelConfig& config) {
   if (!config.label_names.empty()) return config.label_names;
   std::vector<std::string> names;

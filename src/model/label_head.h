@@ -34,6 +34,13 @@ inline constexpr std::int32_t kRewardLabel = 1;
 // The name of the matrix of the model's head.
 std::string label_tensor(const ModelConfig& config);
 
+// Whether an encoder's pooler is a part of its head for labels, as in RoBERTa, so that a model
+// without labels has none.
+bool head_has_pooler(const ModelConfig& config);
+
+// The canonical tensors that a model without labels does not have.
+std::vector<std::string> label_tensors(const ModelConfig& config);
+
 // ModelConfig::label_names, or LABEL_0, LABEL_1, ...
 std::vector<std::string> names_of_labels(const ModelConfig& config);
 

@@ -21,8 +21,28 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-// From the name of a module to the linears of a layer ("attention.query"). Experts have no
-// adapters, nor have the linears of latent attention before its output.
+constexpr const char* kPooler = "pooler";
+
+// As PEFT finds them: every module whose name ends so.
+std::map<std::string, Names> targets_of_encoder(const ModelConfig& config) {
+  std::map<std::string, Names> targets{{"query", {"attention.query"}},
+                                       {"key", {"attention.key"}},
+                                       {"value", {"attention.value"}},
+                                       {"attention.output.dense", {"attention.output"}},
+                                       {"intermediate.dense", {"mlp.up"}},
+                                       {"output.dense", {"attention.output", "mlp.down"}},
+                                       {"dense", {"attention.output", "mlp.up", "mlp.down"}},
+                                       {"all-linear",
+                                        {"attention.query", "attention.key", "attention.value",
+                                         "attention.output", "mlp.up", "mlp.down"}}};
+  if (head_has_pooler(config)) return targets;
+  targets["pooler.dense"] = {kPooler};
+  for (const char* name : {"dense", "all-linear"}) targets[name].emplace_back(kPooler);
+  return targets;
+}
+
+// From the name of a module to the linears of a layer ("attention.query"), or to an encoder's
+// pooler. Experts have no adapters, nor have the linears of latent attention before its output.
 std::map<std::string, Names> targets_of(const ModelConfig& config) {
   std::map<std::string, Names> targets;
   const auto add = [&](std::initializer_list<const char*> names, Names linears) {
@@ -37,6 +57,7 @@ std::map<std::string, Names> targets_of(const ModelConfig& config) {
       if (!linears.empty()) targets[name] = linears;
     }
   };
+  if (config.encoder) return targets_of_encoder(config);
   const std::string up = config.gated ? "mlp.gate_up" : "mlp.up";
   add({"q_proj"}, {"attention.query"});
   add({"k_proj"}, {"attention.key"});
@@ -74,8 +95,11 @@ const std::map<std::string, Names>& modules() {
     add({"post_attention_layernorm", "pre_mlp_layernorm", "ln_2"}, {"mlp_norm."});
     add({"final_layernorm", "norm", "ln_f"}, {"final_norm."});
     add({"lm_head", "output_layer"}, {"head."});
-    add({"score"}, {kRewardTensor});
-    add({"norms"},
+    add({"score"}, {kRewardTensor, "label."});
+    add({"classifier"}, {"label."});
+    add({kPooler}, {"pooler."});
+    add({"token_type_embeddings"}, {"embedding.type."});
+    add({"norms", "LayerNorm"},
         {"embedding.norm.", "attention_norm.", "mlp_norm.", "final_norm.", "attention.end_norm.",
          "mlp.end_norm.", "attention.query_norm.", "attention.key_norm."});
     return list;
@@ -110,7 +134,7 @@ Names tensors_of_module(const ModelConfig& config, const std::string& module) {
         tensors.push_back(one.name);
     }
   }
-  if (tensors.empty() && config.tied && found != modules().end() &&
+  if (tensors.empty() && config.tied && config.labels == 0 && found != modules().end() &&
       found->second.front() == "head.")
     throw Error(Fault::kUsage,
                 "--lora-modules-to-save: the head of this model is its embedding, got {}; give "
@@ -285,15 +309,21 @@ std::map<std::string, AdapterShape> shapes_of(const LoraOptions& options,
   check_names(kAlphas, alphas, layers, linears);
   for (const auto& entry : ranks) check_rank(kRanks, entry.value);
   for (const auto& entry : alphas) check_positive(kAlphas, entry.value);
+  const auto shape_of = [&](std::int64_t layer, const std::string& linear) {
+    const std::int64_t rank = number_of(ranks, layer, linear, options.rank);
+    const double alpha = number_of(alphas, layer, linear, options.alpha);
+    return AdapterShape{
+        .rank = rank, .scale = options.scale(rank, alpha), .magnitude = options.use_dora};
+  };
   std::map<std::string, AdapterShape> shapes;
   for (const std::int64_t layer : layers) {
     for (const std::string& linear : linears) {
-      const std::int64_t rank = number_of(ranks, layer, linear, options.rank);
-      const double alpha = number_of(alphas, layer, linear, options.alpha);
-      shapes[fmt::format("layers.{}.{}", layer, linear)] = {
-          .rank = rank, .scale = options.scale(rank, alpha), .magnitude = options.use_dora};
+      if (linear != kPooler)
+        shapes[fmt::format("layers.{}.{}", layer, linear)] = shape_of(layer, linear);
     }
   }
+  // As in PEFT, a module outside of layers has none if some layers are named.
+  if (linears.contains(kPooler) && options.layers.empty()) shapes[kPooler] = shape_of(-1, kPooler);
   return shapes;
 }
 
@@ -327,7 +357,8 @@ Adapters LoraOptions::resolve(const ModelConfig& config) const {
     for (const std::string& tensor : tensors_of_module(config, module))
       adapters.trained.insert(tensor);
   }
-  if (config.labels > 0) adapters.trained.insert(label_tensor(config));  // the base has none
+  for (const std::string& tensor : label_tensors(config)) adapters.trained.insert(tensor);
+  if (adapters.trained.contains("pooler.weight")) adapters.shapes.erase(kPooler);
   return adapters;
 }
 

@@ -23,9 +23,16 @@
 //   down              down_proj linear_fc2 dense_4h_to_h w2
 //   both outputs      c_proj
 //
+// Of encoders they are those of BERT, and mean what they mean in PEFT: query, key, value,
+// attention.output.dense, intermediate.dense, output.dense (of attention and of the MLP),
+// pooler.dense (RoBERTa's is in its head), dense (all four).
+//
 // An adapter of several matrices has one A for all of them. all-linear is one adapter for each
 // linear of the family as Hugging Face has it: of all three in gpt2 and bloom, of single matrices
 // in the others. Experts have no adapters, so all-linear are those of attention in such a model.
+//
+// The head of a classifier is trained in full. So is a pooler that the base does not have
+// (train/run/adapter_run.h), in place of an adapter of it.
 #pragma once
 
 #include <cstdint>

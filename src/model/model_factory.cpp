@@ -8,10 +8,14 @@ namespace piton {
 ChunkFactory model_factory(const ModelConfig& config, const ModelLayout& layout,
                            const Adapters& adapters) {
   if (!config.encoder && !config.encoder_decoder) return decoder_factory(config, layout, adapters);
-  if (!adapters.shapes.empty())
-    throw Error(Fault::kUsage, "adapters are for decoders, and the model has an encoder");
-  if (config.encoder_decoder) return encoder_decoder_factory(config, layout);
-  return encoder_factory(config, layout);
+  if (config.encoder) return encoder_factory(config, layout, adapters);
+  if (adapters.given()) {
+    throw Error(
+        Fault::kUsage,
+        "adapters are for decoders and encoders, and the model is an encoder with a decoder "
+        "(t5)");
+  }
+  return encoder_decoder_factory(config, layout);
 }
 
 }  // namespace piton

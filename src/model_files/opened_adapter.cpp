@@ -112,6 +112,17 @@ void check_base(const OpenedAdapter& adapter, OpenedModel& base, Communicator& r
   });
 }
 
+// A pooler that neither the base nor the adapter has would be 0.
+void check_pooler(const OpenedAdapter& adapter, const OpenedModel& base) {
+  for (const std::string& name : base.drawn) {
+    if (adapter.adapters.trained.contains(name)) continue;
+    throw Error(Fault::kData,
+                "{}: has no {}, nor has {}; wanted a model with a pooler, or an adapter that saves "
+                "one (modules_to_save)",
+                adapter.source->where(), name, base.name);
+  }
+}
+
 // The base of the run in `path`, or of the run of that checkpoint, as its configuration names it;
 // "" if it is no run that trains adapters. Throws Error(kData) for a damaged checkpoint.
 std::string base_of_adapters(const fs::path& path) {
@@ -144,6 +155,7 @@ OpenedAdapter open_adapter(const fs::path& path, OpenedModel& base, Communicator
     opened = is_peft_folder(place) ? open_peft(place, base)
              : is_gguf_file(place) ? open_gguf(place, base)
                                    : open_checkpoint(place, base);
+    check_pooler(opened, base);
   });
   check_base(opened, base, ranks);
   return opened;

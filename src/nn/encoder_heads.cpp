@@ -13,56 +13,48 @@ Shard of_same_rows(Shard shard) {
   return shard;
 }
 
+// Of one row of each sample of the micro-batch.
+MaskRows rows_of_texts(const Context& context) {
+  MaskRows rows = context.rows;
+  rows.sequence = 1;
+  return rows;
+}
+
+WholeLinearShape of_rows(std::int64_t out, const EncoderHeadShape& shape) {
+  return {.out = out, .in = shape.hidden, .initialization = shape.weights, .alone = shape.alone};
+}
+
+WholeLinearShape square(const EncoderHeadShape& shape) { return of_rows(shape.hidden, shape); }
+
+WholeLinearShape adapted(WholeLinearShape linear, const EncoderHeadShape& shape) {
+  linear.adapters = shape.adapters;
+  return linear;
+}
+
 }  // namespace
-
-WholeLinear::WholeLinear(ParameterList& parameters, const Shard& shard, const std::string& name,
-                         const Shape& shape, const Initialization& initialization)
-    : dtype_(shard.dtype),
-      weight_(&parameters.add(
-          replicated_parameter(shard, name + ".weight", shape[0], shape[1], initialization))),
-      bias_(&parameters.add(replicated_parameter(shard, name + ".bias", shape[0], 0, {}))) {
-  weight_->contributions += 1;
-  bias_->contributions += 1;
-}
-
-Value WholeLinear::forward(Context& context, const Value& x, Communicator& alone,
-                           std::optional<ActivationKind> activation) const {
-  return column_linear(context, x, {*weight_, alone, {}},
-                       {.bias = bias_, .output = dtype_, .activation = activation});
-}
-
-Tensor WholeLinear::values(Context& context, const Tensor& x, Communicator& alone,
-                           DType type) const {
-  Context plain = context.with_tape(nullptr);
-  return column_linear(plain, {x}, {*weight_, alone, {}}, {.bias = bias_, .output = type}).tensor;
-}
 
 WordTransform::WordTransform(ParameterList& parameters, const Shard& shard,
                              const EncoderHeadShape& shape)
     : shape_(shape),
-      dense_(parameters, of_same_rows(shard), "head.dense", {shape.hidden, shape.hidden},
-             shape.weights),
+      dense_(parameters, of_same_rows(shard), "head.dense", square(shape)),
       norm_(parameters, of_same_rows(shard), "head.norm", shape.norm) {}
 
 Value WordTransform::forward(Context& context, const Value& x) const {
-  return norm_.forward(context, dense_.forward(context, x, *shape_.alone, shape_.activation));
+  return norm_.forward(context, dense_.forward(context, x, {}, shape_.activation));
 }
 
 Pooler::Pooler(ParameterList& parameters, const Shard& shard, const EncoderHeadShape& shape)
-    : alone_(shape.alone),
-      dense_(parameters, of_same_rows(shard), "pooler", {shape.hidden, shape.hidden},
-             shape.weights) {}
+    : dense_(parameters, of_same_rows(shard), "pooler", adapted(square(shape), shape)) {}
 
 Value Pooler::forward(Context& context, const Value& x) const {
-  return tanh_of(context, dense_.forward(context, x, *alone_));
+  return tanh_of(context, dense_.forward(context, x, rows_of_texts(context)));
 }
 
 PairHead::PairHead(ParameterList& parameters, const Shard& shard, const EncoderHeadShape& shape)
     : shard_(shard),
       alone_(shape.alone),
       pooler_(parameters, shard, shape),
-      logits_(parameters, of_same_rows(shard), "pair_head", {kLabels, shape.hidden},
-              shape.weights) {}
+      logits_(parameters, of_same_rows(shard), "pair_head", of_rows(kLabels, shape)) {}
 
 Value PairHead::loss(Context& context, const Value& x, const ModelInput& input) const {
   const Value first =
@@ -83,17 +75,15 @@ LabelHead::LabelHead(ParameterList& parameters, const Shard& shard, const Encode
       sums_(sum_dtype(shard.dtype)),
       labels_(labels),
       pooler_(parameters, shard, shape),
-      linear_(parameters, of_same_rows(shard), "label", {labels, shape.hidden}, shape.weights) {
+      linear_(parameters, of_same_rows(shard), "label", of_rows(labels, shape)) {
   for (Parameter* parameter : {&linear_.weight(), &linear_.bias()})
     parameter->rate_group = RateGroup::kVocabulary;  // it is the head
 }
 
 Value LabelHead::dropped(Context& context, const Value& x, const char* site) const {
   if (shape_.dropout == 0 || !context.training) return x;
-  MaskRows rows = context.rows;
-  rows.sequence = 1;  // one row of each sample
   return dropout_add(context, x, nullptr, nullptr,
-                     {shape_.dropout, site_key(context.seed, site), rows});
+                     {shape_.dropout, site_key(context.seed, site), rows_of_texts(context)});
 }
 
 LossOutput LabelHead::loss(Context& context, const Value& x, const LossInputs& inputs) const {
@@ -107,7 +97,7 @@ LossOutput LabelHead::loss(Context& context, const Value& x, const LossInputs& i
 
 Tensor LabelHead::logits(Context& context, const Tensor& x) const {
   Context plain = context.with_tape(nullptr);
-  return linear_.values(plain, pooler_.forward(plain, {x}).tensor, *shape_.alone, sums_);
+  return linear_.values(plain, pooler_.forward(plain, {x}).tensor, sums_);
 }
 
 }  // namespace piton

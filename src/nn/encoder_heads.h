@@ -7,40 +7,21 @@
 #include <string>
 
 #include "nn/chunk.h"
+#include "nn/linear.h"
 #include "nn/norm.h"
 #include "nn/shard.h"
 
 namespace piton {
-
-// A linear that every tensor rank holds whole.
-class WholeLinear {
- public:
-  // `alone`: the group of this rank alone; must outlive the layer.
-  WholeLinear(ParameterList& parameters, const Shard& shard, const std::string& name,
-              const Shape& shape, const Initialization& initialization);
-  // x [n, in] -> y [n, out]; with `activation`, the activation of y.
-  Value forward(Context& context, const Value& x, Communicator& alone,
-                std::optional<ActivationKind> activation = {}) const;
-  // The same in another type.
-  Tensor values(Context& context, const Tensor& x, Communicator& alone, DType type) const;
-
-  Parameter& weight() const { return *weight_; }
-  Parameter& bias() const { return *bias_; }
-
- private:
-  DType dtype_;
-  Parameter* weight_;
-  Parameter* bias_;
-};
 
 struct EncoderHeadShape {
   std::int64_t hidden = 0;  // h
   ActivationKind activation = ActivationKind::kGeluTanh;
   NormShape norm;
   Initialization weights;
-  Communicator* alone = nullptr;  // the group of this rank alone; must outlive the head
-  double dropout = 0;             // of the head for labels, before its logits
-  bool drops_first = false;       // and of its first tokens, before the pooler (RoBERTa)
+  Communicator* alone = nullptr;       // the group of this rank alone; must outlive the head
+  double dropout = 0;                  // of the head for labels, before its logits
+  bool drops_first = false;            // and of its first tokens, before the pooler (RoBERTa)
+  const Adapters* adapters = nullptr;  // of the pooler; read by constructors; null: none
 };
 
 // What comes before the logits of masked words (nn/embedding.h, Head).
@@ -64,7 +45,6 @@ class Pooler {
   Value forward(Context& context, const Value& x) const;
 
  private:
-  Communicator* alone_;
   WholeLinear dense_;
 };
 

@@ -131,6 +131,21 @@ std::vector<LayerAdapter> row_adapters(const NewAdapters& of, const std::string&
   return {adapter};
 }
 
+std::vector<LayerAdapter> whole_adapters(const NewAdapters& of, const std::string& name,
+                                         const WholeLinearShape& shape) {
+  if (of.adapters.find(name) == nullptr) return {};
+  const auto [rank, scale, magnitude] = *of.adapters.find(name);
+  const std::string whole = of.prefix + name;
+  LayerAdapter adapter = layer_adapter(
+      of, scale,
+      {replicated_parameter(of.shard, a_of(whole), rank, shape.in, initial_a(shape.in)),
+       replicated_parameter(of.shard, b_of(whole), shape.out, rank, {})});
+  if (magnitude)
+    add_magnitude(of, adapter,
+                  replicated_parameter(of.shard, magnitude_of(whole), shape.out, 0, kOnes));
+  return {adapter};
+}
+
 // The adapters of a pass, for rows of x that are `rows` of the micro-batch.
 std::vector<LinearAdapter> drawn_from(const Context& context,
                                       const std::vector<LayerAdapter>& adapters,
@@ -195,6 +210,27 @@ Value product_at_lengths(Context& context, const Value& x, const SplitWeight& sp
   return dropout_add(context, kept, nullptr, &rest, {});
 }
 
+// The adapters of a linear, and the rows of the micro-batch that x has.
+struct DrawnAdapters {
+  const std::vector<LayerAdapter>& adapters;
+  MaskRows rows;
+};
+
+// The product of `split`, which has no adapters yet, with those of `of`.
+Value adapted_columns(Context& context, const Value& x, SplitWeight split, const DrawnAdapters& of,
+                      const ColumnEnd& end) {
+  const std::vector<LayerAdapter>& adapters = of.adapters;
+  split.adapters = drawn_from(context, adapters, of.rows);
+  if (has_magnitudes(context, adapters)) measure(context, split.weight, adapters, nullptr);
+  if (!has_magnitudes(context, split.adapters)) return column_linear(context, x, split, end);
+  const Value y = product_at_lengths(
+      context, x, split, end.bias,
+      [&](const Value& part, const SplitWeight& adapted, Parameter* bias) {
+        return column_linear(context, part, adapted, {.bias = bias, .output = end.output});
+      });
+  return end.activation ? activation_of(context, y, *end.activation) : y;
+}
+
 }  // namespace
 
 ColumnLinear::ColumnLinear(ParameterList& parameters, const Shard& shard, const std::string& name,
@@ -225,19 +261,35 @@ Value ColumnLinear::forward(Context& context, const Value& x,
                           .group = *shard_.group,
                           .strategy = shard_.strategy,
                           .shared = shard_.shared,
-                          .adapters = drawn_from(context, adapters_, rows),
                           .float8 = shard_.float8};
-  if (has_magnitudes(context, adapters_)) measure(context, *weight_, adapters_, nullptr);
-  if (!has_magnitudes(context, split.adapters)) {
-    return column_linear(context, x, split,
+  return adapted_columns(context, x, split, {adapters_, rows},
                          {.bias = bias_, .output = shard_.dtype, .activation = activation});
-  }
-  const Value y = product_at_lengths(
-      context, x, split, bias_,
-      [&](const Value& part, const SplitWeight& adapted, Parameter* bias) {
-        return column_linear(context, part, adapted, {.bias = bias, .output = shard_.dtype});
-      });
-  return activation ? activation_of(context, y, *activation) : y;
+}
+
+WholeLinear::WholeLinear(ParameterList& parameters, const Shard& shard, const std::string& name,
+                         const WholeLinearShape& shape)
+    : dtype_(shard.dtype),
+      alone_(shape.alone),
+      weight_(&parameters.add(replicated_parameter(shard, name + ".weight", shape.out, shape.in,
+                                                   shape.initialization))),
+      bias_(&parameters.add(replicated_parameter(shard, name + ".bias", shape.out, 0, {}))) {
+  weight_->contributions += 1;
+  bias_->contributions += 1;
+  adapters_ = made_adapters(parameters, shard, shape.adapters,
+                            [&](const NewAdapters& of) { return whole_adapters(of, name, shape); });
+}
+
+Value WholeLinear::forward(Context& context, const Value& x, const MaskRows& rows,
+                           std::optional<ActivationKind> activation) const {
+  return adapted_columns(context, x, {*weight_, *alone_, {}}, {adapters_, rows},
+                         {.bias = bias_, .output = dtype_, .activation = activation});
+}
+
+Tensor WholeLinear::values(Context& context, const Tensor& x, DType type) const {
+  Context plain = context.with_tape(nullptr);
+  return adapted_columns(plain, {x}, {*weight_, *alone_, {}}, {adapters_, {}},
+                         {.bias = bias_, .output = type})
+      .tensor;
 }
 
 RowLinear::RowLinear(ParameterList& parameters, const Shard& shard, const std::string& name,

@@ -53,6 +53,38 @@ class ColumnLinear {
   std::vector<LayerAdapter> adapters_;
 };
 
+struct WholeLinearShape {
+  std::int64_t out = 0;                // f
+  std::int64_t in = 0;                 // h
+  Initialization initialization;       // of the weight
+  Communicator* alone = nullptr;       // the group of this rank alone; must outlive the layer
+  const Adapters* adapters = nullptr;  // as in ColumnLinearShape
+};
+
+// y = x W^T + b, a linear that every tensor rank holds whole, for the same rows on each of them.
+class WholeLinear {
+ public:
+  // `shard` without sequence parallelism: gradients are the same on every tensor rank.
+  WholeLinear(ParameterList& parameters, const Shard& shard, const std::string& name,
+              const WholeLinearShape& shape);
+  // x [n, in] -> y [n, out]; with `activation`, the activation of y. Dropout of adapters is drawn
+  // for `rows`.
+  Value forward(Context& context, const Value& x, const MaskRows& rows,
+                std::optional<ActivationKind> activation = {}) const;
+  // The same in another type.
+  Tensor values(Context& context, const Tensor& x, DType type) const;
+
+  Parameter& weight() const { return *weight_; }
+  Parameter& bias() const { return *bias_; }
+
+ private:
+  DType dtype_;
+  Communicator* alone_;
+  Parameter* weight_;
+  Parameter* bias_;
+  std::vector<LayerAdapter> adapters_;
+};
+
 struct RowLinearShape {
   std::int64_t out = 0;  // f
   std::int64_t in = 0;   // h

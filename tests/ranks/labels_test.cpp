@@ -1,7 +1,7 @@
 // ranks: 2 4
 // Classifiers of texts have the losses, norms, accuracies and counts of one process under any
-// layout: a decoder whose labels no number of tensor ranks divides, whole and with adapters, and
-// encoders with dropout, in the forms of BERT and of RoBERTa.
+// layout: a decoder whose labels no number of tensor ranks divides, and
+// encoders with dropout, in the forms of BERT and of RoBERTa, whole and with adapters.
 #include <string>
 #include <vector>
 
@@ -48,7 +48,7 @@ ModelConfig small_classifier(const std::string& name) {
   ModelConfig model = preset(decoder ? "llama-tiny" : "bert-tiny");
   model.vocabulary = 101;
   model.hidden_dropout = model.attention_dropout = 0.1;
-  if (name == "roberta") {
+  if (name.starts_with("roberta")) {
     model.encoder->post_norm = true;
     model.encoder->first_position = 2;
   }
@@ -62,6 +62,10 @@ std::vector<double> numbers_of_labels(World& world, RunLayout layout, const std:
     LoraOptions lora;
     lora.target_modules = {"all-linear"};
     lora.rank = 4;
+    if (model.encoder) {
+      lora.dropout = 0.1;
+      lora.use_dora = name.starts_with("bert, magnitudes");
+    }
     layout.adapters = lora.resolve(model);
   }
   TrainingRun run(world, layout, model);
@@ -105,7 +109,9 @@ TEST_P(Labels, HaveTheLossesAndCountsOfOneProcess) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, Labels,
-                         testing::Values("llama", "llama, adapters", "bert", "roberta"),
+                         testing::Values("llama", "llama, adapters", "bert", "roberta",
+                                         "bert, adapters", "bert, magnitudes, adapters",
+                                         "roberta, adapters"),
                          [](const auto& info) {
                            std::string name = info.param;
                            std::erase_if(name, [](char c) { return c == ',' || c == ' '; });

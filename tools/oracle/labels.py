@@ -1,6 +1,8 @@
 """Classifiers of texts: Hugging Face folders of small random models, and what Transformers computes of them in float64.
 
   python tools/oracle/labels.py golden tests/golden/labels [NAME ...]     (torch 2.15, transformers 5.24, safetensors)
+  python tools/oracle/labels.py adapters tests/golden/labels_lora [NAME ...]     (and peft 0.21)
+  python tools/oracle/labels.py written build/lora_written      (folders that unit_adapters writes)
   python tools/oracle/labels.py compare FOLDER FILE.jsonl OUTPUT.jsonl [ADAPTER [LENGTH]]
 
 `golden` writes a folder for each case of CASES: config.json and model.safetensors as Transformers saves them, and
@@ -10,6 +12,11 @@
   gradients.safetensors  the gradient of the loss by every tensor, and `losses` and `norms` of ten steps of AdamW, as
                          tools/oracle/encoders.py has them
 
+`adapters` writes adapters of PEFT for the encoders among them (ADAPTERS), B drawn at random: adapter_config.json and
+adapter_model.safetensors as PEFT saves them, `logits`, `loss`, `losses` and `norms` for the batch of the model in
+expected.safetensors, and gradients.safetensors, the gradients of the loss under the names of adapter_model.safetensors.
+`written` loads each folder labels-NAME that Piton has written into PEFT and holds its logits against them.
+
 `compare` holds what `piton classify --load FOLDER FILE.jsonl` has printed against the logits of Transformers for the
 tokens of its tokenizer, cut as its `truncation=True` cuts them to LENGTH.
 """
@@ -17,13 +24,15 @@ import datetime
 import importlib.metadata as metadata
 import json
 import pathlib
+import shutil
 import sys
 
 import torch
 import transformers
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 import encoders
+import lora
 
 LENGTH, TEXTS = 13, 4
 NAMES = {"id2label": {0: "sad", 1: "so so", 2: "glad"}, "label2id": {"sad": 0, "so so": 1, "glad": 2}}
@@ -50,6 +59,14 @@ CASES = {
     "gpt2": lambda: transformers.GPT2ForSequenceClassification(transformers.GPT2Config(
         n_layer=2, n_embd=24, n_head=4, vocab_size=67, n_positions=40, pad_token_id=0, bos_token_id=1, eos_token_id=1,
         **NAMES)),
+    "gpt-neox": lambda: transformers.GPTNeoXForSequenceClassification(transformers.GPTNeoXConfig(
+        **decoder_sizes(num_attention_heads=2, rotary_pct=0.5, bos_token_id=1, eos_token_id=1))),
+    "falcon": lambda: transformers.FalconForSequenceClassification(transformers.FalconConfig(
+        num_hidden_layers=2, hidden_size=24, num_attention_heads=4, multi_query=True, vocab_size=67, pad_token_id=0,
+        bos_token_id=1, eos_token_id=1, hidden_dropout=0.0, attention_dropout=0.0, **NAMES)),
+    "opt": lambda: transformers.OPTForSequenceClassification(transformers.OPTConfig(
+        num_hidden_layers=2, hidden_size=24, num_attention_heads=4, ffn_dim=36, vocab_size=67,
+        max_position_embeddings=40, word_embed_proj_dim=24, pad_token_id=0, bos_token_id=1, eos_token_id=1, **NAMES)),
 }
 
 
@@ -90,6 +107,107 @@ def golden(out, make):
         expected["types"] = encoders.int32(types)
     save_file(expected, out / "expected.safetensors", metadata={"format": "pt", "origin": origin()})
     encoders.save_training(out, model, lambda: forward().loss)
+
+
+# As PEFT finds "all-linear", which it stores in no fixed order.
+ALL = ["query", "key", "value", "dense"]
+ADAPTERS = {
+    "bert": dict(target_modules=ALL, rank_pattern={"pooler.dense": 2}, use_rslora=True),
+    "bert-dora": dict(target_modules=["query", "value", "output.dense", "pooler.dense"], use_dora=True),
+    "bert-pooler": dict(target_modules=["query", "value", "intermediate.dense"],
+                        modules_to_save=["pooler", "classifier", "LayerNorm"]),
+    "megatron-bert": dict(target_modules=ALL),
+    "roberta": dict(target_modules=ALL),
+}
+MODELS = pathlib.Path(__file__).resolve().parents[2] / "tests/golden/labels"
+
+
+def base_of(name):
+    return name.removesuffix("-dora").removesuffix("-pooler")
+
+
+def forward_of(name):
+    """A function from a model to its output for the batch of the case."""
+    batch = load_file(MODELS / base_of(name) / "expected.safetensors")
+    labels = batch["labels"].long()[:, 0]
+    more = {"token_type_ids": batch["types"].long()} if base_of(name) != "roberta" else {}
+    return lambda model: model(input_ids=batch["tokens"].long(), attention_mask=batch["segments"].long() + 1,
+                               labels=labels, **more)
+
+
+def adapted(name):
+    import peft
+
+    model = transformers.AutoModelForSequenceClassification.from_pretrained(MODELS / base_of(name), dtype=torch.float32)
+    for module in model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
+    torch.manual_seed(3)
+    model = peft.get_peft_model(model, peft.LoraConfig(r=4, lora_alpha=6, task_type="SEQ_CLS", **ADAPTERS[name]))
+    with torch.no_grad():
+        for key, parameter in model.named_parameters():
+            if "lora_magnitude_vector" in key:
+                parameter.mul_(1 + 0.2 * torch.randn(parameter.shape))
+            elif "lora_" in key:
+                parameter.copy_((0.3 if "lora_A" in key else 0.1) * torch.randn(parameter.shape))
+            elif parameter.requires_grad:
+                parameter.add_(0.02 * torch.randn(parameter.shape))
+    return model
+
+
+def adapters(folder, names):
+    for name in names or ADAPTERS:
+        out = pathlib.Path(folder) / name
+        shutil.rmtree(out, ignore_errors=True)
+        model = adapted(name)
+        model.save_pretrained(out)
+        (out / "README.md").unlink(missing_ok=True)
+        config = json.loads((out / "adapter_config.json").read_text())
+        config["base_model_name_or_path"] = f"tests/golden/labels/{base_of(name)}"
+        for key in ("target_modules", "modules_to_save"):
+            config[key] = sorted(config[key])
+        (out / "adapter_config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
+        model, forward = model.double(), forward_of(name)
+        output = forward(model)
+        output.loss.backward()
+        gradients = {lora.saved_name(key): parameter.grad.float().contiguous()
+                     for key, parameter in model.named_parameters() if parameter.requires_grad}
+        assert set(gradients) == set(load_file(out / "adapter_model.safetensors"))
+        more = {"format": "pt", "origin": origin() + f", peft {metadata.version('peft')}"}
+        save_file(gradients, out / "gradients.safetensors", metadata=more)
+        trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        optimizer = torch.optim.AdamW([{"params": [p for p in trained if p.ndim > 1], "weight_decay": 0.1},
+                                       {"params": [p for p in trained if p.ndim == 1], "weight_decay": 0.0}],
+                                      lr=3e-3, betas=(0.9, 0.95), eps=1e-8)
+        losses, norms = [], []
+        for _ in range(10):
+            optimizer.zero_grad()
+            loss = forward(model).loss
+            loss.backward()
+            norms.append(float(torch.nn.utils.clip_grad_norm_(trained, 1.0)))
+            losses.append(float(loss.detach()))
+            optimizer.step()
+        save_file({"logits": output.logits.detach().float().contiguous(), "loss": output.loss.detach().reshape(1),
+                   "losses": torch.tensor(losses, dtype=torch.float64),
+                   "norms": torch.tensor(norms, dtype=torch.float64)}, out / "expected.safetensors", metadata=more)
+
+
+def written(folder):
+    import peft
+
+    good = True
+    for one in sorted(pathlib.Path(folder).glob("labels-*")):
+        name = one.name.removeprefix("labels-")
+        model = transformers.AutoModelForSequenceClassification.from_pretrained(MODELS / base_of(name),
+                                                                                dtype=torch.float32)
+        model = peft.PeftModel.from_pretrained(model, one).double().eval()
+        wanted = load_file(pathlib.Path(__file__).resolve().parents[2] / "tests/golden/labels_lora" / name
+                           / "expected.safetensors")["logits"]
+        with torch.no_grad():
+            worst = float((forward_of(name)(model).logits - wanted).abs().max())
+        good &= worst < 2e-5
+        print(f"{'ok  ' if worst < 2e-5 else 'BAD '} {one.name:24} logits {worst:.2e}", flush=True)
+    return good
 
 
 PAIRS = [("text", "text_pair"), ("sentence1", "sentence2"), ("question1", "question2"), ("premise", "hypothesis"),
@@ -137,5 +255,7 @@ if __name__ == "__main__":
         for case, make in CASES.items():
             if len(rest) == 1 or case in rest[1:]:
                 golden(pathlib.Path(rest[0]) / case, make)
-    elif not compare(*rest):
+    elif command == "adapters":
+        adapters(rest[0], rest[1:])
+    elif not (written(*rest) if command == "written" else compare(*rest)):
         sys.exit(1)

@@ -117,25 +117,36 @@ Json line_of(const std::vector<float>& logits, const std::vector<std::string>& n
   return {{"label", names[best]}, {"probabilities", std::move(shares)}};
 }
 
+// All texts, so that one that has no tokens is refused before others are computed.
+std::vector<TextToLabel> all_to_label(const Model& model, const std::string& file,
+                                      const std::vector<TextOfFile>& texts,
+                                      const ClassifyOptions& options) {
+  const ModelConfig& config = model.config();
+  const LabelPrompt prompt(model.require_tokenizer());
+  const std::int64_t most =
+      std::min(options.sequence.value_or(config.longest_sequence()), config.longest_sequence());
+  std::vector<TextToLabel> all;
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    try {
+      all.push_back(to_label(prompt, texts[i], config, most));
+    } catch (const Error& error) {
+      throw Error(error.fault(), "{}: text {}: {}", file, i + 1, error.what());
+    }
+  }
+  return all;
+}
+
 // Of the texts of `file`. Collective over the ranks of the model.
 LabelCounts classify(Model& model, const std::string& file, const std::vector<TextOfFile>& texts,
                      const ClassifyOptions& options, bool prints) {
   const ModelConfig& config = model.config();
-  const LabelPrompt prompt(model.require_tokenizer());
   const std::vector<std::string> names = names_of_labels(config);
-  const std::int64_t most =
-      std::min(options.sequence.value_or(config.longest_sequence()), config.longest_sequence());
+  const std::vector<TextToLabel> all = all_to_label(model, file, texts, options);
   LabelCounts counts;
   for (std::size_t begin = 0; begin < texts.size(); begin += kReadTogether) {
-    const std::size_t end = std::min(texts.size(), begin + kReadTogether);
-    std::vector<TextToLabel> some;
-    for (std::size_t i = begin; i < end; ++i) {
-      try {
-        some.push_back(to_label(prompt, texts[i], config, most));
-      } catch (const Error& error) {
-        throw Error(error.fault(), "{}: text {}: {}", file, i + 1, error.what());
-      }
-    }
+    const auto first = all.begin() + static_cast<std::ptrdiff_t>(begin);
+    const std::size_t count = std::min(texts.size() - begin, kReadTogether);
+    const std::vector<TextToLabel> some(first, first + static_cast<std::ptrdiff_t>(count));
     const std::vector<std::vector<float>> logits = model.label_logits(some);
     std::string out;
     for (std::size_t i = 0; i < some.size(); ++i) {

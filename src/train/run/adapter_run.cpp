@@ -1,11 +1,13 @@
 #include "train/run/adapter_run.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "adapters/peft_writer.h"
 #include "base/error.h"
 #include "checkpoint/manifest.h"
 #include "huggingface/config_keys.h"
+#include "model/label_head.h"
 #include "model_files/checked_source.h"
 #include "model_files/opened_adapter.h"
 #include "train/run/checkpoint_choice.h"
@@ -30,6 +32,19 @@ struct PeftAdapter {
     return {.model = model, .family = family, .adapters = adapters, .base = base};
   }
 };
+
+// A pooler that the base does not have is trained and saved with the adapters.
+void save_new_pooler(OpenedModel& base, std::vector<std::string>& modules_to_save) {
+  constexpr const char* kPoolerModule = "pooler";
+  if (base.drawn.empty() || head_has_pooler(base.model) ||
+      std::ranges::find(modules_to_save, kPoolerModule) != modules_to_save.end())
+    return;
+  modules_to_save.emplace_back(kPoolerModule);
+  base.notes.push_back(
+      fmt::format("{}: has no pooler; a new one is trained in full with the adapters "
+                  "(--lora-modules-to-save {})",
+                  base.name, kPoolerModule));
+}
 
 }  // namespace
 
@@ -89,7 +104,10 @@ OpenedModel adopt_base(PretrainOptions& options) {
   if (!foreign) adopt_checkpoint(starting, /*same_command=*/false);
   options.model = starting.model;
   options.tokenizer = starting.tokenizer;
-  if (foreign) return std::move(*foreign);
+  if (foreign) {
+    save_new_pooler(*foreign, options.lora.modules_to_save);
+    return std::move(*foreign);
+  }
   const fs::path load = folder_to_load(options.loop);
   OpenedModel base = open_model({.path = load});
   base.facts = facts_of_base(base);

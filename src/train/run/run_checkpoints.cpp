@@ -171,17 +171,22 @@ void RunCheckpoints::start_from_weights(const std::filesystem::path& checkpoint,
                        from.iteration));
 }
 
+// The parameters that `opened` is to draw (OpenedModel::drawn).
+void RunCheckpoints::draw_new(const OpenedModel& opened) {
+  std::vector<Parameter*> drawn;
+  for (Parameter* parameter : session_.parameters()) {
+    if (std::ranges::count(opened.drawn, parameter->pieces.front().name) > 0)
+      drawn.push_back(parameter);
+  }
+  session_.initialize(drawn);
+}
+
 void RunCheckpoints::start_from_foreign_weights(const OpenedModel& foreign, Log& log) {
   StoredModel model = stored_model();
   model.optimizer = nullptr;
   for (const std::string& note : foreign.notes) log.warning(note);
   load_weights(*foreign.source, model, context());
-  std::vector<Parameter*> drawn;
-  for (Parameter* parameter : session_.parameters()) {
-    if (std::ranges::count(foreign.drawn, parameter->pieces.front().name) > 0)
-      drawn.push_back(parameter);
-  }
-  session_.initialize(drawn);
+  draw_new(foreign);
   session_.publish_values();
   log.info(
       fmt::format("a new run from the weights of {} ({})", foreign.source->where(), foreign.kind));
@@ -208,6 +213,7 @@ void RunCheckpoints::load_base(const OpenedModel& base, Log& log) {
       *base.source,
       {.parameters = base_parameters(session_.parameters()), .sharded = &session_.sharded()},
       context());
+  draw_new(base);
   // Those of the weights that products are computed with.
   std::unique_ptr<QuantizedSource> quantized;
   if (settled_.lora.quantized_base) {

@@ -84,6 +84,7 @@ class RunCheckpoints final : public CheckpointWriter {
   StoredModel stored_model();
   StoredModel saved_model();
   StoreContext context();
+  void draw_new(const OpenedModel& opened);
   void add_facts(TrainState& state) const;
   SaveOrder save_order(const TrainState& state);
   SaveOptions save_options(const TrainState& state);

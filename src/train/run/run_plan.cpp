@@ -305,8 +305,10 @@ void check_encoder_run(const PretrainOptions& options, const ModelConfig& model)
     throw Error(Fault::kUsage, "{}: is for decoders, and the model is an encoder{}; leave it out",
                 flag, model.encoder ? " (bert)" : " with a decoder (t5)");
   };
-  refuse(options.lora.given(), "--lora-target-modules");
   const bool classifies = options.preferences.classifies() && model.encoder;
+  refuse(options.lora.given() && !classifies, model.encoder
+                                                  ? "--lora-target-modules without --stage classify"
+                                                  : "--lora-target-modules");
   if (!classifies) {
     refuse(options.data.is_instruction_dataset, "--is-instruction-dataset (of piton finetune)");
     refuse(options.preferences.stage != TrainingStage::kSft, "--stage");

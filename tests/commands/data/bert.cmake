@@ -144,7 +144,7 @@ expect(RUN pretrain --model bert-tiny --mock-data --train-iters 1 ${words} CODE 
 expect(RUN pretrain --model bert-tiny ${data} --train-iters 1 CODE 2 ERR "--model-family bert: masking needs the words of the vocabulary")
 expect(RUN ${tiny} --train-iters 1 --position-embedding-type rope CODE 2 ERR "--position-embedding-type: an encoder .bert. has learned_absolute positions")
 expect(RUN ${tiny} --train-iters 1 --token-types 1 CODE 2 ERR "--token-types: got 1, wanted 2")
-expect(RUN ${tiny} --train-iters 1 --lora-target-modules linear_qkv --load ${WORK}/whole CODE 2 ERR "--lora-target-modules: is for decoders")
+expect(RUN ${tiny} --train-iters 1 --lora-target-modules linear_qkv --load ${WORK}/whole CODE 2 ERR "--lora-target-modules without --stage classify: is for decoders")
 expect(RUN ${tiny} --train-iters 1 --neftune-noise-alpha 5 CODE 2 ERR "--neftune-noise-alpha: is for decoders")
 expect(RUN pretrain --model gpt2-tiny --bert-no-binary-head --mock-data --train-iters 1 CODE 2 ERR "--bert-no-binary-head: is for --model-family bert")
 expect(RUN pretrain --model gpt2-tiny --mask-prob 0.2 --mock-data --train-iters 1 --seq-length 32 CODE 2 ERR "--mask-prob, --short-seq-prob: are for")

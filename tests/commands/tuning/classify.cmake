@@ -109,6 +109,39 @@ expect(RUN classify --load ${WORK}/encoder --metrics ${WORK}/pairs.jsonl CODE 0 
 expect(RUN convert --load ${WORK}/encoder --save ${WORK}/encoder-hf --to hf CODE 0)
 expect(RUN classify --load ${WORK}/encoder-hf ${words} --metrics ${WORK}/pairs.jsonl CODE 0 OUT "\"accuracy\":1.0,")
 
+# Adapters of an encoder, whose base has no pooler: PEFT's files have the new one. A run in two parts is the same run.
+set(masked ${SOURCE}/tests/golden/encoders/bert-masked)
+set(tune-encoder finetune --stage classify --load ${masked} ${words} ${two} --data-path ${WORK}/pairs.jsonl --split 80,20,0
+  --seq-length 16 --micro-batch-size 4 --train-iters 8 --lr 1e-2 --lora-target-modules all-linear --lora-r 4)
+expect(RUN ${tune-encoder} --save ${WORK}/encoder-lora CODE 0
+  ERR "bert-masked: has no pooler; a new one is trained in full with the adapters .--lora-modules-to-save pooler.")
+expect(RUN ${tune-encoder} --save ${WORK}/encoder-parts --exit-interval 4 CODE 0)
+expect(RUN resume ${WORK}/encoder-parts CODE 0 ERR "resumed [^ ]*/iter_0000004: iteration 4,")
+hash_of(${WORK}/encoder-lora uninterrupted)
+hash_of(${WORK}/encoder-parts resumed)
+if(NOT resumed STREQUAL uninterrupted)
+  message(FATAL_ERROR "adapters of an encoder: ${resumed}, uninterrupted ${uninterrupted}")
+endif()
+expect(RUN convert --load ${WORK}/encoder-lora --save ${WORK}/encoder-peft --to peft CODE 0)
+expect(RUN convert --load ${WORK}/encoder-lora --save ${WORK}/encoder-merged --to hf CODE 0)
+string(REGEX REPLACE ", \"label\": [^}]*" "" unlabeled "${pairs}")  # PEFT has no names
+file(WRITE ${WORK}/unlabeled.jsonl "${unlabeled}")
+execute_process(COMMAND ${PITON} classify --load ${WORK}/encoder-lora ${WORK}/unlabeled.jsonl OUTPUT_VARIABLE wanted)
+string(REGEX MATCHALL "\"high\":[0-9][.][0-9][0-9][0-9]" wanted "${wanted}")
+list(LENGTH wanted count)
+if(NOT count EQUAL 48)
+  message(FATAL_ERROR "labels of ${count} texts")
+endif()
+foreach(form "${masked};--lora-load;${WORK}/encoder-peft" "${WORK}/encoder-merged")
+  execute_process(COMMAND ${PITON} classify --load ${form} ${words} ${WORK}/unlabeled.jsonl OUTPUT_VARIABLE got)
+  string(REPLACE "LABEL_1" "high" got "${got}")
+  string(REGEX MATCHALL "\"high\":[0-9][.][0-9][0-9][0-9]" got "${got}")
+  if(NOT got STREQUAL wanted)
+    message(FATAL_ERROR "labels of ${form} are ${got}, of the run ${wanted}")
+  endif()
+endforeach()
+expect(RUN ${tune-encoder} --save ${WORK}/x --lora-modules-to-save head CODE 2 ERR "--lora-modules-to-save: got head, wanted some of ")
+
 # Two ranks.
 labels_of(one --load ${WORK}/whole)
 string(REGEX MATCHALL "0[.][0-9][0-9][0-9][0-9]" wanted "${one}")
@@ -126,7 +159,14 @@ foreach(flag tensor-model-parallel-size pipeline-model-parallel-size)
   endif()
 endforeach()
 
-# What is wrong is said in a line.
+# What is wrong is said in a line. A blank line is a text without tokens where the tokenizer adds none.
+string(REPEAT "a\n" 1100 many)
+file(WRITE ${WORK}/many.txt "${many}\nz\n")
+execute_process(COMMAND ${PITON} classify --load ${WORK}/whole ${WORK}/many.txt OUTPUT_VARIABLE text ERROR_VARIABLE errors
+                RESULT_VARIABLE code)
+if(NOT code EQUAL 3 OR NOT text STREQUAL "" OR NOT errors MATCHES "many.txt: text 1101: the text is empty\n")
+  message(FATAL_ERROR "a blank line: exit ${code}\n${errors}")
+endif()
 expect(RUN ${tune} --load ${base} CODE 2 ERR "--stage classify: [^ ]*base has no labels; name them by --label-names, or give --num-labels N\n")
 expect(RUN ${tune} --load ${base} --num-labels 1 CODE 2 ERR "--stage classify: got one label, wanted two or more")
 expect(RUN ${tune} --load ${base} --label-names low low CODE 2 ERR "--label-names: got 2 names, two of them equal")
@@ -138,5 +178,12 @@ expect(RUN ${tune} --load ${base} --num-labels 2 CODE 3 ERR "texts.jsonl: line 1
 expect(RUN ${tune} --load ${base} ${two} --context-parallel-size 2 CODE 2 ERR "piton finetune: ")
 expect(RUN classify --load ${base} ${WORK}/lines.txt CODE 2 ERR "classify: the model predicts tokens, wanted a classifier of texts")
 expect(RUN classify --load ${WORK}/whole --metrics ${WORK}/lines.txt CODE 3 ERR "--metrics: [^ ]*lines.txt has no labels")
+file(WRITE ${WORK}/blank.txt "a\n\nz\n")
+execute_process(COMMAND ${PITON} classify --load ${WORK}/encoder ${WORK}/blank.txt OUTPUT_VARIABLE text)
+string(REGEX MATCHALL "\n" text "${text}")
+list(LENGTH text count)
+if(NOT count EQUAL 3)
+  message(FATAL_ERROR "a blank line is an empty text: ${count} of 3")
+endif()
 expect(RUN generate --load ${WORK}/whole --prompt a CODE 2 ERR "the model gives labels of texts, [^\n]*piton classify reads it\n")
 expect(RUN convert --load ${WORK}/whole --save ${WORK}/x.gguf CODE 2 ERR "is a classifier of texts, which only folders of Hugging Face")

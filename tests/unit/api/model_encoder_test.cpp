@@ -28,9 +28,9 @@ constexpr const char* kEncoders[] = {"bert",    "bert-masked", "megatron-bert",
                                      "roberta", "t5",          "t5-v1.1"};
 
 // Of tests/golden/labels: classifiers, also of decoders.
-constexpr const char* kClassifiers[] = {"labels/bert",    "labels/megatron-bert",
-                                        "labels/roberta", "labels/xlm-roberta",
-                                        "labels/qwen2",   "labels/gpt2"};
+constexpr const char* kClassifiers[] = {
+    "labels/bert", "labels/megatron-bert", "labels/roberta", "labels/xlm-roberta", "labels/qwen2",
+    "labels/gpt2", "labels/gpt-neox",      "labels/falcon",  "labels/opt"};
 
 std::filesystem::path folder_of_golden(const std::string& name) {
   return name.starts_with("labels/") ? encoder_folder("bert").parent_path().parent_path() / name
