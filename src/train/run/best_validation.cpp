@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/options/option_range.h"
+#include "train/run/pretrain_options.h"
 
 namespace piton {
 namespace {
@@ -51,6 +53,24 @@ void BestValidation::count(std::int64_t at_iteration, double found, double thres
   if (!lower) return;
   loss = found;
   iteration = at_iteration;
+}
+
+void check_best_validation(const PretrainOptions& options) {
+  const LoopOptions& loop = options.loop;
+  if (loop.early_stopping_patience)
+    check_range("--early-stopping-patience", *loop.early_stopping_patience, 1);
+  check_not_negative("--early-stopping-threshold", loop.early_stopping_threshold);
+  if (loop.early_stopping_threshold > 0 && !loop.early_stopping_patience) {
+    throw Error(Fault::kUsage,
+                "--early-stopping-threshold: needs --early-stopping-patience; add it or leave "
+                "this out");
+  }
+  const bool has_losses = loop.evaluates() && !options.preferences.by_rewards();
+  if ((!loop.keep_best && !loop.early_stopping_patience) || has_losses) return;
+  throw Error(Fault::kUsage, "--{}: needs validation losses{}",
+              loop.keep_best ? "keep-best" : "early-stopping-patience",
+              loop.evaluates() ? ", and --stage grpo has none; leave it out"
+                               : "; give --eval-iters or --full-validation");
 }
 
 }  // namespace piton

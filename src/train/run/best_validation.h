@@ -13,6 +13,8 @@
 
 namespace piton {
 
+struct PretrainOptions;
+
 struct BestValidation {
   std::optional<double> loss;  // absent: none was evaluated
   std::int64_t iteration = 0;  // of it
@@ -24,5 +26,9 @@ struct BestValidation {
 
   void count(std::int64_t at_iteration, double found, double threshold);
 };
+
+// Throws Error(kUsage) that names the flag if these options need validation losses that the run
+// does not have.
+void check_best_validation(const PretrainOptions& options);
 
 }  // namespace piton

@@ -5,6 +5,7 @@
 
 #include "base/options/option_range.h"
 #include "data/masked/masked_sets.h"
+#include "train/run/best_validation.h"
 
 namespace piton {
 namespace {
@@ -76,24 +77,6 @@ void check_hash_interval(const PretrainOptions& options) {
   throw Error(Fault::kUsage,
               "--check-weight-hash-across-dp-replicas-interval: under --zero-stage 3 ranks hold "
               "other weights each; leave one of them out");
-}
-
-void check_best(const PretrainOptions& options) {
-  const LoopOptions& loop = options.loop;
-  if (loop.early_stopping_patience)
-    check_range("--early-stopping-patience", *loop.early_stopping_patience, 1);
-  check_not_negative("--early-stopping-threshold", loop.early_stopping_threshold);
-  if (loop.early_stopping_threshold > 0 && !loop.early_stopping_patience) {
-    throw Error(Fault::kUsage,
-                "--early-stopping-threshold: needs --early-stopping-patience; add it or leave "
-                "this out");
-  }
-  const bool has_losses = loop.evaluates() && !options.preferences.by_rewards();
-  if ((!loop.keep_best && !loop.early_stopping_patience) || has_losses) return;
-  throw Error(Fault::kUsage, "--{}: needs validation losses{}",
-              loop.keep_best ? "keep-best" : "early-stopping-patience",
-              loop.evaluates() ? ", and --stage grpo has none; leave it out"
-                               : "; give --eval-iters or --full-validation");
 }
 
 void check_saves(const PretrainOptions& options) {
@@ -422,7 +405,7 @@ RunPlan make_run_plan(const PretrainOptions& options, int ranks,
   plan.decoder_sequence = decoder_sequence(options, model);
   const bool masks_words = model.encoder && !options.preferences.classifies();
   if (masks_words) plan.masked_share = options.masking.mask_probability;
-  check_best(options);
+  check_best_validation(options);
   check_hash_interval(options);
   check_saves(options);
   plan.saves_optimizer = !loop.no_save_optim;
