@@ -31,10 +31,9 @@ struct DrawnIds {
   Tensor shares;
 };
 
-// `logits`: [parts, n, columns], as
-// in kernels/sampling.h; they are not changed. n is at least 1. Under SamplingOptions::greedy the
-// id is the likeliest one after all changes, the lowest on ties. Where n-grams leave out all that a
-// constraint allows, they leave out nothing.
+// `logits`: [parts, n, columns], as in kernels/sampling.h; they are not changed. n is at least 1.
+// Under SamplingOptions::greedy the id is the likeliest one after all changes, the lowest on ties.
+// Where n-grams leave out all that a constraint allows, they leave out nothing.
 DrawnIds draw_ids(const Context& context, const Tensor& logits, std::int64_t vocabulary,
                   std::span<const TokenDraw> draws);
 

@@ -19,8 +19,7 @@
 //            arXiv:1904.09751)
 //   min_p    ids with a weight of at least min_p and above 0, and the first
 //   share    ids with at least this share of the weight and above 0, and the first (Mirostat 2,
-//   Basu
-//            et al. 2021, arXiv:2007.14966: 2^-mu); 0: all
+//            Basu et al. 2021, arXiv:2007.14966: 2^-mu); 0: all
 //   typical  ids whose x / T is nearest to its mean, weighted by the shares, as many as have this
 //            share of the weight, and all that are as near as the last of them (Meister et al.
 //            2023, arXiv:2202.00666: -log of a share and the entropy are as far apart); 1: all

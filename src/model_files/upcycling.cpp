@@ -26,9 +26,8 @@ struct Slice {
 };
 
 struct UpcycledTensors {
-  std::map<std::string, Slice> slices;  // by the name of the tensor of an expert
-  std::map<std::string, Initialization>
-      drawn;  // routers; each row is that of `granularity` experts
+  std::map<std::string, Slice> slices;          // by the name of the tensor of an expert
+  std::map<std::string, Initialization> drawn;  // routers; a row is that of `granularity` experts
   std::map<std::string, Shape> zeros;
 };
 
