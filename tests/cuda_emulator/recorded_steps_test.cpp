@@ -252,6 +252,7 @@ TEST(RecordedSteps, OfExpertsAndRecomputationHaveTheBitsOfLaunches) {
   StepsSettings settings{.model = dropping("llama-tiny", DType::kBF16),
                          .recompute = RecomputeRules{RecomputeGranularity::kFull}};
   settings.model.experts = ExpertFacts{.experts = 4, .choices = 2, .balance_factor = 0.01};
+  settings.model.mtp_layers = 1;
   expect_bits_of_launches(settings, four_steps, 5);
 }
 
