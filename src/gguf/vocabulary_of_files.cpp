@@ -12,6 +12,7 @@
 #include "gguf/word_cuts.h"
 #include "text/chat/chat_template_files.h"
 #include "text/files/base64.h"
+#include "text/files/byte_tokenizer.h"
 #include "text/files/json_reading.h"
 #include "text/files/tokenizer_folder.h"
 #include "text/files/tokenizer_json.h"
@@ -354,21 +355,21 @@ bool prefers_pieces(const TokenizerFiles& files) {
 GgufVocabulary vocabulary_of_files(const TokenizerOptions& options, const Tokenizer& tokenizer,
                                    std::int64_t rows) {
   GgufVocabulary vocabulary;
-  if (options.type == "ByteTokenizer") {
+  const bool has_files = options.type != "ByteTokenizer";
+  const TokenizerFiles files = has_files ? find_files(options) : TokenizerFiles{};
+  if (dynamic_cast<const ByteTokenizer*>(&tokenizer) != nullptr) {
     vocabulary = byte_vocabulary(tokenizer, rows);
+  } else if (prefers_pieces(files)) {
+    vocabulary = piece_vocabulary(files, tokenizer, rows);
+  } else if (!files.json.empty()) {
+    vocabulary = json_vocabulary(files, tokenizer, rows);
+  } else if (!files.vocabulary.empty() && !files.merges.empty()) {
+    vocabulary = byte_bpe_of_files(files, tokenizer, rows);
   } else {
-    const TokenizerFiles files = find_files(options);
-    if (prefers_pieces(files)) {
-      vocabulary = piece_vocabulary(files, tokenizer, rows);
-    } else if (!files.json.empty()) {
-      vocabulary = json_vocabulary(files, tokenizer, rows);
-    } else if (!files.vocabulary.empty() && !files.merges.empty()) {
-      vocabulary = byte_bpe_of_files(files, tokenizer, rows);
-    } else {
-      refuse_tokenizer(files.folder, fmt::format("the tokenizer is of kind {}", tokenizer.name()));
-    }
-    vocabulary.chat_template = default_chat_template(read_chat_templates(files.folder));
+    refuse_tokenizer(files.folder, fmt::format("the tokenizer is of kind {}", tokenizer.name()));
   }
+  if (has_files)
+    vocabulary.chat_template = default_chat_template(read_chat_templates(files.folder));
   const std::optional<std::int32_t> unknown = vocabulary.unk;
   set_frame(tokenizer, vocabulary);
   if (unknown) vocabulary.unk = unknown;

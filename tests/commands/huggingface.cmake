@@ -59,14 +59,14 @@ expect(RUN ${run} --load ${golden}/llama --model llama-tiny CODE 2 ERR "--model:
 expect(RUN ${run} --load ${golden}/llama --num-layers 2 --bf16 --rotary-base 20000 --pre-tockens 7 --hidden-dropout 0.1 CODE 0)
 
 # What no flag says is named: such a model is no run, and no checkpoint of Piton.
-file(COPY ${golden}/llama DESTINATION ${WORK}/gelu)
+file(COPY ${golden}/llama DESTINATION ${WORK}/relu)
 file(READ ${golden}/llama/config.json config)
-string(REPLACE "\"silu\"" "\"gelu\"" config "${config}")
-file(WRITE ${WORK}/gelu/llama/config.json "${config}")
-expect(RUN generate --load ${WORK}/gelu/llama --prompt-ids 5,6 --greedy --max-new-tokens 3 --json CODE 0)
-expect(RUN ${run} --load ${WORK}/gelu/llama CODE 3 ERR "gelu/llama: no flag of pretrain expresses its activation; use the model with piton score")
-expect(RUN convert --load ${WORK}/gelu/llama --save ${WORK}/gelu-piton CODE 3
-  ERR "gelu/llama: no flag of pretrain expresses its activation, so it cannot be a checkpoint of Piton")
+string(REPLACE "\"silu\"" "\"relu\"" config "${config}")
+file(WRITE ${WORK}/relu/llama/config.json "${config}")
+expect(RUN generate --load ${WORK}/relu/llama --prompt-ids 5,6 --greedy --max-new-tokens 3 --json CODE 0)
+expect(RUN ${run} --load ${WORK}/relu/llama CODE 3 ERR "relu/llama: no flag of pretrain expresses its activation; use the model with piton score")
+expect(RUN convert --load ${WORK}/relu/llama --save ${WORK}/relu-piton CODE 3
+  ERR "relu/llama: no flag of pretrain expresses its activation, so it cannot be a checkpoint of Piton")
 
 # A tokenizer of more ids than the model has rows, where nobody named a size.
 expect(RUN ${run} --load ${golden}/llama --tokenizer-type ByteTokenizer CODE 3

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/files/files.h"
 #include "base/hash.h"
+#include "text/files/byte_tokenizer.h"
 #include "text/files/tokenizer_json.h"
 #include "text/files/vocabulary_files.h"
 #include "text/sentencepiece/sentencepiece_tokenizer.h"
@@ -101,8 +102,18 @@ void apply_config(const TokenizerConfig& config, TokenizerParts& parts) {
   }
 }
 
+// Whether nothing was added to byte_tokenizer_files().
+bool is_byte_tokenizer(const std::string& text, const TokenizerConfig& config) {
+  constexpr std::size_t kLongest = 16384;
+  const bool as_written = !config.bos && !config.pad && !config.unk && !config.cls && !config.sep &&
+                          !config.mask && config.added.empty() &&
+                          config.eos == ByteTokenizer().piece(ByteTokenizer::kEndOfDocument);
+  return as_written && text.size() < kLongest && text == byte_tokenizer_files().tokenizer_json;
+}
+
 std::unique_ptr<Tokenizer> open_json(const std::string& text, const std::string& where,
                                      const TokenizerConfig& config) {
+  if (is_byte_tokenizer(text, config)) return std::make_unique<ByteTokenizer>();
   TokenizerParts parts = read_tokenizer_json(text, where);
   apply_config(config, parts);
   return std::make_unique<PipelineTokenizer>(std::move(parts));

@@ -370,7 +370,7 @@ TEST_F(RoundTrip, ThatMegatronHasNoWordsForIsRefusedByName) {
                                                      {"original_max_position_embeddings", 32}};
                       }),
               HasSubstr(": its rotary positions" + both));
-  EXPECT_THAT(refusal("qwen2", [](Json& config) { config["hidden_act"] = "gelu"; }),
+  EXPECT_THAT(refusal("qwen2", [](Json& config) { config["hidden_act"] = "relu"; }),
               HasSubstr(": its activation" + end + "it can be used as it is"));
 }
 

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "text/files/tokenizer_folder.h"
 #include "text/files/tokenizer_json.h"
 #include "text/files/tokenizer_options.h"
 #include "text/files/vocabulary_files.h"
@@ -58,6 +59,20 @@ TEST(ByteTokenizer, IsTheSameOutOfItsFiles) {
     EXPECT_EQ(read.encode(text, options), ids);
     EXPECT_EQ(read.decode(ids), tokenizer.decode(ids));
   }
+}
+
+// A run and the folder that it was converted to have one tokenizer.
+TEST(ByteTokenizer, IsKnownAgainByItsFiles) {
+  const ByteTokenizerFiles files = byte_tokenizer_files();
+  const auto hash_with = [&](const std::string& config) {
+    return open_tokenizer_texts(
+               {{"tokenizer.json", files.tokenizer_json}, {"tokenizer_config.json", config}},
+               "test")
+        ->content_hash();
+  };
+  EXPECT_EQ(hash_with(files.tokenizer_config_json), ByteTokenizer().content_hash());
+  EXPECT_NE(hash_with(R"({"eos_token":"<|endoftext|>","pad_token":"<|endoftext|>"})"),
+            ByteTokenizer().content_hash());
 }
 
 TEST(StreamDecoder, NeverEndsInsideACharacter) {
