@@ -1,7 +1,11 @@
 // The adapters of tests/golden/lora (tools/oracle/lora.py), and the models that they are for.
 #pragma once
 
+#include <gtest/gtest.h>
+
+#include <cmath>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -97,6 +101,29 @@ inline std::vector<double> values_of(piton::TensorSource& source, const Canonica
   source.read(tensor.name, whole_run(tensor.shape), DType::kF64,
               reinterpret_cast<std::byte*>(values.data()));
   return values;
+}
+
+// Each trained parameter has the gradient that `wanted` has under its name, within 1e-5 of its
+// length, and no other parameter has one.
+inline void expect_gradients(const Session& session, piton::TensorSource& wanted,
+                             const std::string& name) {
+  std::map<std::string, std::vector<double>> ours;
+  for (const Parameter* parameter : session.parameters()) {
+    EXPECT_EQ(parameter->gradient.defined(), parameter->trainable) << parameter->name;
+    if (!parameter->trainable) continue;
+    for (const Piece& piece : parameter->pieces)
+      ours[piece.name] = values(parameter->gradient.slice(0, piece.local_row, piece.extent[0]));
+  }
+  EXPECT_EQ(ours.size(), wanted.tensors(TensorKind::kWeight).size()) << name;
+  for (const CanonicalTensor& tensor : wanted.tensors(TensorKind::kWeight)) {
+    ASSERT_TRUE(ours.contains(tensor.name)) << name << " " << tensor.name;
+    const std::vector<double> right = values_of(wanted, tensor);
+    double squares = 0;
+    for (const double one : right) squares += one * one;
+    ASSERT_GT(squares, 0) << tensor.name;
+    EXPECT_LE(largest_distance(ours.at(tensor.name), right), 1e-5 * std::sqrt(squares) + 1e-9)
+        << name << " " << tensor.name;
+  }
 }
 
 }  // namespace piton::test

@@ -4,8 +4,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cmath>
-
 #include "adapters/merged_source.h"
 #include "adapters/peft_writer.h"
 #include "base/files/files.h"
@@ -117,12 +115,6 @@ TEST(PeftLabels, AreTheLogitsOfPeftAlsoMerged) {
   }
 }
 
-double length_of_gradient(const std::vector<double>& x) {
-  double sum = 0;
-  for (const double one : x) sum += one * one;
-  return std::sqrt(sum);
-}
-
 // gradients.safetensors is read as an adapter whose tensors are the gradients.
 TEST(PeftLabels, HaveEveryGradientOfPeft) {
   for (const char* name : kLabelCases) {
@@ -136,23 +128,7 @@ TEST(PeftLabels, HaveEveryGradientOfPeft) {
     const StepReport report = run.session->gradients({files.batch}, 0);
     const double loss = test::value_at(files.expected.tensor("loss"), 0);
     EXPECT_NEAR(report.loss, loss, 1e-5 * loss) << name;
-    std::map<std::string, std::vector<double>> ours;
-    for (const Parameter* parameter : run.session->parameters()) {
-      EXPECT_EQ(parameter->gradient.defined(), parameter->trainable) << parameter->name;
-      if (!parameter->trainable) continue;
-      for (const Piece& piece : parameter->pieces)
-        ours[piece.name] =
-            test::values(parameter->gradient.slice(0, piece.local_row, piece.extent[0]));
-    }
-    EXPECT_EQ(ours.size(), wanted.tensors(TensorKind::kWeight).size()) << name;
-    for (const CanonicalTensor& tensor : wanted.tensors(TensorKind::kWeight)) {
-      ASSERT_TRUE(ours.contains(tensor.name)) << name << " " << tensor.name;
-      const std::vector<double> right = test::values_of(wanted, tensor);
-      ASSERT_GT(length_of_gradient(right), 0) << tensor.name;
-      EXPECT_LE(test::largest_distance(ours.at(tensor.name), right),
-                1e-5 * length_of_gradient(right) + 1e-9)
-          << name << " " << tensor.name;
-    }
+    test::expect_gradients(*run.session, wanted, name);
   }
 }
 

@@ -71,12 +71,6 @@ MicroBatch batch_of(const Tensor& ids, std::int64_t first, std::int64_t samples)
   return batch;
 }
 
-double length_of(const std::vector<double>& x) {
-  double sum = 0;
-  for (const double one : x) sum += one * one;
-  return std::sqrt(sum);
-}
-
 // gradients.safetensors as an adapter whose tensors are the gradients.
 TEST(PeftSource, GivesEveryGradientOfPeft) {
   for (const std::string& name : all_cases()) {
@@ -94,22 +88,7 @@ TEST(PeftSource, GivesEveryGradientOfPeft) {
     const StepReport report = session.gradients({batch_of(tokens, 0, 1)}, 0);
     const double loss = test::value_at(files.expected.tensor("loss"), 0);
     EXPECT_NEAR(report.loss, loss, 1e-5 * loss) << name;
-    std::map<std::string, std::vector<double>> ours;
-    for (const Parameter* parameter : session.parameters()) {
-      EXPECT_EQ(parameter->gradient.defined(), parameter->trainable) << parameter->name;
-      if (!parameter->trainable) continue;
-      for (const Piece& piece : parameter->pieces)
-        ours[piece.name] =
-            test::values(parameter->gradient.slice(0, piece.local_row, piece.extent[0]));
-    }
-    EXPECT_EQ(ours.size(), wanted.tensors(TensorKind::kWeight).size()) << name;
-    for (const CanonicalTensor& tensor : wanted.tensors(TensorKind::kWeight)) {
-      ASSERT_TRUE(ours.contains(tensor.name)) << name << " " << tensor.name;
-      const std::vector<double> right = test::values_of(wanted, tensor);
-      ASSERT_GT(length_of(right), 0) << tensor.name;
-      EXPECT_LE(test::largest_distance(ours.at(tensor.name), right), 1e-5 * length_of(right))
-          << name << " " << tensor.name;
-    }
+    test::expect_gradients(session, wanted, name);
   }
 }
 
