@@ -30,8 +30,8 @@ SampleResponse response_of(const Json& golden) {
 void compare_metric(const SampleMetric& metric, const Json& wanted) {
   SCOPED_TRACE(metric.metric);
   if (!wanted.is_array()) {
-    EXPECT_NEAR(metric.value,
-                wanted.is_boolean() ? double{wanted.get<bool>()} : wanted.get<double>(), 1e-12);
+    const double value = wanted.is_boolean() ? (wanted.get<bool>() ? 1 : 0) : wanted.get<double>();
+    EXPECT_NEAR(metric.value, value, 1e-12);
     return;
   }
   EXPECT_EQ(metric.value, std::ranges::count(wanted, Json(true)));
@@ -62,8 +62,9 @@ TEST(GoldenTasks, HaveThePromptsAndScoresOfLmEvaluationHarness) {
                 task.metrics.size() * std::max<std::size_t>(1, task.filters.size()));
       for (const SampleMetric& metric : score.metrics)
         compare_metric(metric, wanted["metrics"].at(metric.metric + "," + metric.filter));
-      if (task.program != nullptr)
+      if (task.program != nullptr) {
         EXPECT_EQ(task.program(sample.code, response.text), golden["programs"][i]);
+      }
       ++compared;
     }
   }
