@@ -143,16 +143,8 @@ def adapted(name):
         if isinstance(module, torch.nn.Dropout):
             module.p = 0.0
     torch.manual_seed(3)
-    model = peft.get_peft_model(model, peft.LoraConfig(r=4, lora_alpha=6, task_type="SEQ_CLS", **ADAPTERS[name]))
-    with torch.no_grad():
-        for key, parameter in model.named_parameters():
-            if "lora_magnitude_vector" in key:
-                parameter.mul_(1 + 0.2 * torch.randn(parameter.shape))
-            elif "lora_" in key:
-                parameter.copy_((0.3 if "lora_A" in key else 0.1) * torch.randn(parameter.shape))
-            elif parameter.requires_grad:
-                parameter.add_(0.02 * torch.randn(parameter.shape))
-    return model
+    config = peft.LoraConfig(r=4, lora_alpha=6, task_type="SEQ_CLS", **ADAPTERS[name])
+    return lora.drawn(peft.get_peft_model(model, config))
 
 
 def adapters(folder, names):

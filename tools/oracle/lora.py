@@ -96,9 +96,8 @@ def exact(name, model):
     return model.train() if is_quantized(name) else model.double()
 
 
-def adapted(name):
-    torch.manual_seed(3)
-    model = peft.get_peft_model(base(name), peft.LoraConfig(r=4, lora_alpha=6, task_type="CAUSAL_LM", **CASES[name]))
+# Draws all that is trained: PEFT's own start changes nothing.
+def drawn(model):
     with torch.no_grad():
         for key, parameter in model.named_parameters():
             if "lora_magnitude_vector" in key:
@@ -108,6 +107,12 @@ def adapted(name):
             elif parameter.requires_grad:
                 parameter.add_(0.02 * torch.randn(parameter.shape))
     return model
+
+
+def adapted(name):
+    torch.manual_seed(3)
+    config = peft.LoraConfig(r=4, lora_alpha=6, task_type="CAUSAL_LM", **CASES[name])
+    return drawn(peft.get_peft_model(base(name), config))
 
 
 def loss_of(model, batch):

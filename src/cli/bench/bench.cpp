@@ -227,9 +227,7 @@ Json run_train(const Request& request) {
                             .floor = !request.bench.no_floor,
                             .record_steps = request.options.loop.cuda_graph,
                             .step_time = request.bench.step_time};
-  LoopOptions& loop = request.options.loop;
-  loop.num_train_epochs.reset();  // a few steps are measured, however long the run is
-  if (loop.train_iters == 0 && !loop.train_samples) loop.train_iters = 1;
+  settle_length(request.options.loop);
   options.plan = make_run_plan(request.options, request.machine.world.size(), 0);
   if (options.plan.memory_limit) {
     throw Error(

@@ -237,8 +237,7 @@ int run_bench_parallel(Invocation& invocation) {
   refuse_own_layout(set);
   check_range("--micro-batch-size", options.loop.micro_batch_size, 1, kLargestSize);
   settle_measured_model(options.model);
-  options.loop.num_train_epochs.reset();  // a few steps are measured, however long the run is
-  if (options.loop.train_iters == 0 && !options.loop.train_samples) options.loop.train_iters = 1;
+  settle_length(options.loop);
   const int cores = static_cast<int>(available_cores().size());
   const ComparedSizes sizes{
       .ranks = static_cast<int>(bench.ranks.value_or(std::clamp(cores, 2, kMostBenchRanks))),
