@@ -160,9 +160,6 @@ std::string_view kind_of_model(const std::vector<CanonicalTensor>& weights) {
   return is_encoder ? "an encoder (bert)" : "a decoder";
 }
 
-// A model without such layers, which only training has, reads the rest of one that has them.
-bool predicts_later_tokens(const std::string& weight) { return weight.starts_with("mtp."); }
-
 std::vector<Holding> state_holdings(const Optimizer& optimizer) {
   std::vector<Holding> holdings;
   const auto add = [&](const std::vector<Holding>& more) {

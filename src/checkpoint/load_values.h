@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "checkpoint/store.h"
@@ -14,6 +15,10 @@ namespace piton {
 // model has no optimizer.
 std::vector<CanonicalTensor> tensors_of(const StoredModel& model, TensorKind kind,
                                         Communicator& ranks);
+
+// Whether a weight is of a layer that predicts later tokens. A model without such layers, which
+// only training has, reads the rest of one that has them.
+inline bool predicts_later_tokens(std::string_view weight) { return weight.starts_with("mtp."); }
 
 // Throws Error(kData) with a list of the tensors that only the source has, that only the model has,
 // or that have another shape. Layers that predict later tokens may be only the source's.

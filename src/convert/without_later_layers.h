@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "checkpoint/load_values.h"
 #include "checkpoint/tensor_source.h"
 
 namespace piton {
@@ -17,7 +18,7 @@ class WithoutLaterLayers final : public TensorSource {
   std::string where() const override { return source_->where(); }
   std::vector<CanonicalTensor> tensors(TensorKind kind) const override {
     std::vector<CanonicalTensor> all = source_->tensors(kind);
-    std::erase_if(all, [](const CanonicalTensor& one) { return one.name.starts_with("mtp."); });
+    std::erase_if(all, [](const CanonicalTensor& one) { return predicts_later_tokens(one.name); });
     return all;
   }
   void read(const std::string& name, const TensorRun& run, DType dtype, std::byte* dst) override {

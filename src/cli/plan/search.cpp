@@ -30,7 +30,6 @@ struct Candidate {
   PretrainOptions options;
   RunPlan plan;
   std::int64_t peak_bytes = 0;  // of the rank that needs most
-  bool fits = false;
   StepTime time;
 };
 
@@ -90,14 +89,15 @@ class LayoutSearch {
   // over as if it fitted.
   bool fits(const PretrainOptions& options) {
     Candidate candidate{.options = options};
+    bool fits = false;
     try {
       candidate.plan = make_run_plan(options, request_.ranks, request_.vocabulary);
       add_second_models(options, candidate.plan);
       for (const RankEstimate& stage : estimate_stages(candidate.plan, machine_)) {
         candidate.peak_bytes = std::max(candidate.peak_bytes, stage.memory.peak_total_bytes);
       }
-      candidate.fits = request_.memory == 0 || candidate.peak_bytes <= request_.memory;
-      if (candidate.fits) candidate.time = estimate_time(candidate.plan, machine_, speeds_, known_);
+      fits = request_.memory == 0 || candidate.peak_bytes <= request_.memory;
+      if (fits) candidate.time = estimate_time(candidate.plan, machine_, speeds_, known_);
     } catch (const Error& error) {
       if (error.fault() != Fault::kUsage) throw;
       if (!refusal_) refusal_ = error;
@@ -105,7 +105,6 @@ class LayoutSearch {
     }
     ++planned_;
     least_bytes_ = std::min(least_bytes_.value_or(candidate.peak_bytes), candidate.peak_bytes);
-    const bool fits = candidate.fits;
     if (fits) found_.push_back(std::move(candidate));
     return fits;
   }
