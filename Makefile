@@ -45,11 +45,16 @@ test-cpu: build
 
 # Unit tests with every access and every undefined operation checked. By day reports have the last six callers of an
 # allocation, not thirty: a fifth of the time.
+# Clang compiles sanitized sources in two thirds of GCC's time, and chooses other orders where the language leaves them
+# open. A build folder stays with its compiler. make nightly has GCC.
+SANITIZED_CXX ?= $(shell echo 'int main() {}' | clang++-16 -fsanitize=address -x c++ -o /dev/null - 2>&- && echo clang++-16)
+SANITIZED_BUILD ?= build-debug
 FEWER_CALLERS = $(if $(filter ON,$(SANITIZE_WHOLE)),,ASAN_OPTIONS=malloc_context_size=6)
 test-debug: dependencies
-	cmake --preset debug $(ARROW) -DPITON_SANITIZE_WHOLE=$(SANITIZE_WHOLE)
-	cmake --build --preset debug -j $(JOBS) --target unit_tests
-	$(SANITIZER_OPTIONS) $(FEWER_CALLERS) $(CTEST) --preset debug -L unit
+	cmake --preset debug -B $(SANITIZED_BUILD) $(ARROW) -DPITON_SANITIZE_WHOLE=$(SANITIZE_WHOLE) \
+	  $(if $(wildcard $(SANITIZED_BUILD)/CMakeCache.txt),,$(SANITIZED_CXX:%=-DCMAKE_CXX_COMPILER=%))
+	cmake --build $(SANITIZED_BUILD) -j $(JOBS) --target unit_tests
+	$(SANITIZER_OPTIONS) $(FEWER_CALLERS) $(CTEST) --test-dir $(SANITIZED_BUILD) -L unit
 
 demo: build
 	tools/demo.sh
@@ -108,4 +113,4 @@ dependencies:
 	tools/install-dependencies.sh
 
 clean:
-	rm -rf build build-debug build-tsan build-fuzz build-tidy build-mutants
+	rm -rf build build-debug build-whole build-tsan build-fuzz build-tidy build-mutants

@@ -35,9 +35,9 @@ class Error : public std::runtime_error {
  public:
   Error(Fault fault, const std::string& message) : std::runtime_error(message), fault_(fault) {}
 
-  template <typename... Args>
-  Error(Fault fault, fmt::format_string<Args...> text, Args&&... args) requires(sizeof...(Args) > 0)
-      : Error(fault, fmt::format(text, std::forward<Args>(args)...)) {}
+  template <typename First, typename... Rest>
+  Error(Fault fault, fmt::format_string<First, Rest...> text, First&& first, Rest&&... rest)
+      : Error(fault, fmt::format(text, std::forward<First>(first), std::forward<Rest>(rest)...)) {}
 
   Fault fault() const { return fault_; }
 

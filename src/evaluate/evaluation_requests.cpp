@@ -106,7 +106,8 @@ class RequestMaker {
     const std::string_view bare = python_right_stripped(context);
     Ids whole = encoded(std::string(context) + std::string(continuation));
     const std::size_t given = encoded(bare).size();
-    add_divided(std::move(whole), whole.size() - std::min(given, whole.size()));
+    const std::size_t scored = whole.size() - std::min(given, whole.size());
+    add_divided(std::move(whole), scored);
   }
 
   // The last token of `continuation` right after the context.

@@ -61,7 +61,7 @@ void compare(const TaskEvaluation& evaluation, const std::string& subject,
     SCOPED_TRACE(next);
     const SampleResponse& response = evaluation.responses[i];
     if (golden.contains("text")) {
-      EXPECT_EQ(response.text, golden["text"]);
+      EXPECT_EQ(response.text, golden["text"].get<std::string>());
     }
     if (golden.contains("log_likelihoods")) {
       const auto values = golden["log_likelihoods"].get<std::vector<double>>();

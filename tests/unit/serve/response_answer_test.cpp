@@ -168,7 +168,7 @@ TEST_F(Responses, StreamTypedEventsOfTheSameAnswer) {
   EXPECT_EQ(events[0]["response"]["status"], "in_progress");
   EXPECT_EQ(events.back()["type"], "response.completed");
   Json last = events.back()["response"];
-  EXPECT_EQ(text, whole["output"][1]["content"][0]["text"]);
+  EXPECT_EQ(text, whole["output"][1]["content"][0]["text"].get<std::string>());
   EXPECT_EQ(reasoning, "why");
   EXPECT_EQ(arguments, "{}");
   EXPECT_EQ(likelihoods, whole["output"][1]["content"][0]["logprobs"].size());

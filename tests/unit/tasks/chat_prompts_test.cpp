@@ -42,7 +42,7 @@ TEST(ChatPrompts, AreThoseOfLmEvaluationHarness) {
     EXPECT_TRUE(data.is_chat);
     std::size_t next = 0;
     for (const TaskSample& sample : data.samples) {
-      if (sample.subject != golden["subject"]) continue;
+      if (sample.subject != golden["subject"].get<std::string>()) continue;
       const auto& wanted = golden["samples"].at(next++);
       EXPECT_EQ(sample.contexts, wanted["contexts"].get<std::vector<std::string>>());
       EXPECT_EQ(sample.continuations, wanted["continuations"].get<std::vector<std::string>>());

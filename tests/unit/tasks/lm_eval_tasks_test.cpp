@@ -63,7 +63,8 @@ TEST(GoldenTasks, HaveThePromptsAndScoresOfLmEvaluationHarness) {
       for (const SampleMetric& metric : score.metrics)
         compare_metric(metric, wanted["metrics"].at(metric.metric + "," + metric.filter));
       if (task.program != nullptr) {
-        EXPECT_EQ(task.program(sample.code, response.text), golden["programs"][i]);
+        EXPECT_EQ(task.program(sample.code, response.text),
+                  golden["programs"][i].get<std::string>());
       }
       ++compared;
     }

@@ -49,7 +49,7 @@ TEST(MindSpeedMmlu, HasItsAlternativePrompt) {
     const auto samples = samples_of(data, golden["alternative"]);
     ASSERT_EQ(samples.size(), golden["prompts"].size());
     for (std::size_t i = 0; i < samples.size(); ++i)
-      EXPECT_EQ(samples[i].contexts.front(), golden["prompts"][i]);
+      EXPECT_EQ(samples[i].contexts.front(), golden["prompts"][i].get<std::string>());
     EXPECT_EQ(task.max_new_tokens, 128);
   }
 }

@@ -71,10 +71,10 @@ TEST(Needlebench, HasThePromptsOfMindSpeed) {
     ASSERT_EQ(data.samples.size(), golden["prompts"].size());
     for (std::size_t i = 0; i < data.samples.size(); ++i) {
       const auto& wanted = golden["prompts"][i];
-      EXPECT_EQ(data.samples[i].subject, wanted[0]);
+      EXPECT_EQ(data.samples[i].subject, wanted[0].get<std::string>());
       EXPECT_EQ(data.samples[i].contexts, std::vector<std::string>{wanted[1]});
-      EXPECT_EQ(data.samples[i].answer, wanted[2]);
-      EXPECT_EQ(data.samples[i].keyword, wanted[3]);
+      EXPECT_EQ(data.samples[i].answer, wanted[2].get<std::string>());
+      EXPECT_EQ(data.samples[i].keyword, wanted[3].get<std::string>());
     }
     EXPECT_EQ(data.task.variant,
               few ? "texts cut by cl100k_base" : "texts cut by the model's tokenizer");
@@ -90,8 +90,9 @@ TEST(Needlebench, HasTheLengthsAndDepthsOfMindSpeedForTheModel) {
     EXPECT_EQ(std::ssize(data.samples), golden["count"]);
     std::set<std::string> subjects;
     for (const TaskSample& sample : data.samples) subjects.insert(sample.subject);
-    EXPECT_EQ(std::vector<std::string>(subjects.begin(), subjects.end()), golden["subjects"]);
-    EXPECT_EQ(data.prompt_hash, golden["hash"]);
+    EXPECT_EQ(std::vector<std::string>(subjects.begin(), subjects.end()),
+              golden["subjects"].get<std::vector<std::string>>());
+    EXPECT_EQ(data.prompt_hash, golden["hash"].get<std::string>());
   }
 }
 
@@ -171,16 +172,17 @@ TEST(MindSpeedAgieval, HasItsPromptsAndReadsItsAnswers) {
   for (const auto& golden : needle_records("agieval")) {
     for (const auto& wanted : golden["prompts"]) {
       ASSERT_FALSE(samples.empty());
-      EXPECT_EQ(samples.front().subject, golden["agieval"]);
+      EXPECT_EQ(samples.front().subject, golden["agieval"].get<std::string>());
       EXPECT_EQ(samples.front().contexts, std::vector<std::string>{wanted[0]});
-      EXPECT_EQ(samples.front().answer, wanted[1]);
+      EXPECT_EQ(samples.front().answer, wanted[1].get<std::string>());
       samples.erase(samples.begin());
     }
   }
   EXPECT_TRUE(samples.empty());
   const auto golden = needle_records("agieval_answers").front();
   for (const auto& one : golden["agieval_answers"])
-    EXPECT_EQ(task.filters.front().extract(one[0].get<std::string>()), one[1]) << one[0];
+    EXPECT_EQ(task.filters.front().extract(one[0].get<std::string>()), one[1].get<std::string>())
+        << one[0];
 }
 
 }  // namespace

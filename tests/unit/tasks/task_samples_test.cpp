@@ -61,7 +61,7 @@ TEST(TaskSamples, HaveThePromptsOfLmEvaluationHarness) {
                                                            {.paths = {(kGolden / "data").string()}})
                                                      .samples.size();
     if (is_whole) {
-      EXPECT_EQ(data.prompt_hash, golden["prompt_hash"]);
+      EXPECT_EQ(data.prompt_hash, golden["prompt_hash"].get<std::string>());
     }
   }
   EXPECT_GE(compared, 36U);
@@ -90,7 +90,7 @@ TEST(TaskSamples, OfPublishedDataHaveThePromptsOfLmEvaluationHarness) {
     }
     const TaskData data = data_of(golden, root);
     EXPECT_EQ(data.samples.size(), golden["samples"].size());
-    EXPECT_EQ(data.prompt_hash, golden["prompt_hash"]);
+    EXPECT_EQ(data.prompt_hash, golden["prompt_hash"].get<std::string>());
   }
 }
 

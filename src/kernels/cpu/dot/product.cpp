@@ -79,7 +79,8 @@ void tile(std::int64_t pairs, const std::uint16_t* a, std::int64_t a_row, std::i
     __m512i right[wide];
     for (int w = 0; w < wide; ++w) right[w] = _mm512_loadu_si512(b + w * 16);
     for (int r = 0; r < rows; ++r) {
-      const __m512i left = _mm512_set1_epi32(word(a + r * a_row));
+      __m512i left = _mm512_set1_epi32(word(a + r * a_row));
+      asm("" : "+v"(left));  // clang 16 crashes where it may see through the broadcast
       for (int w = 0; w < wide; ++w) sum[r][w] = dot(sum[r][w], left, right[w]);
     }
     a += a_pair;

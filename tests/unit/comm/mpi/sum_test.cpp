@@ -16,7 +16,7 @@ using Loops = bool (*)(const SumCall&);
 
 std::vector<Loops> runnable() {
   std::vector<Loops> loops = {sum_v2::reduce};
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c"))
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
     loops.push_back(sum_v3::reduce);
   if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
       __builtin_cpu_supports("avx512dq")) {
@@ -123,7 +123,8 @@ TEST(Sum, WritesAllTargetsWhichMayBeTheSources) {
   std::vector<float> b(3000, 2.0F);
   std::byte* both[] = {reinterpret_cast<std::byte*>(a.data()),
                        reinterpret_cast<std::byte*>(b.data())};
-  reduce(DType::kF32, Reduction::kSum, both, 3000, both);
+  const std::byte* sources[] = {both[0], both[1]};
+  reduce(DType::kF32, Reduction::kSum, sources, 3000, both);
   EXPECT_EQ(a, std::vector<float>(3000, 3.5F));
   EXPECT_EQ(b, a);
 }

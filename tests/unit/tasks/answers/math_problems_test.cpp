@@ -22,10 +22,10 @@ TEST(MathProblems, HaveTheFormsOfLmEvaluationHarness) {
     const auto golden = read_json<nlohmann::json>(line);
     SCOPED_TRACE(line);
     const std::string text = golden[0];
-    EXPECT_EQ(minerva_form(text), golden[1]);
+    EXPECT_EQ(minerva_form(text), golden[1].get<std::string>());
     EXPECT_EQ(minerva_answer("It is " + text + ". Final Answer: The final answer is " + text +
                              ". I hope"),
-              golden[3]);
+              golden[3].get<std::string>());
     const int place = golden[2];
     const std::string form = hendrycks_form(text);
     EXPECT_EQ(forms.try_emplace(place, form).first->second, form);
