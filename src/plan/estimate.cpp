@@ -110,13 +110,17 @@ RankEstimate run_two_steps(const Machine& machine, const RunPlan& plan, int coun
   settings.micro_batches = count;
   Session session(machine, mesh, settings);
   session.publish_values();
-  std::optional<Session> reference, teacher, judge;
+  std::optional<Session> reference, teacher, judge, critic;
   if (plan.reference) reference.emplace(machine, mesh, *plan.reference);
   if (plan.teacher) {
     teacher.emplace(machine, mesh, *plan.teacher);
     session.set_teaching({.teacher = &*teacher});
   }
   if (plan.judge) judge.emplace(machine, mesh, *plan.judge);
+  if (plan.critic) {
+    critic.emplace(machine, mesh, *plan.critic);
+    critic->publish_values();
+  }
   std::vector<MicroBatch> batches;
   for (int i = 0; i < count; ++i) {
     const std::int64_t samples = plan.micro_batch_sizes.empty()
@@ -129,6 +133,7 @@ RankEstimate run_two_steps(const Machine& machine, const RunPlan& plan, int coun
     if (judge) judge->token_losses(batches, {});
     if (reference) reference->token_losses(batches, {});
     session.train_step(batches, consumed, 0);
+    if (critic) critic->train_step(batches, consumed, 0);
   };
   step(0);
   if (before_last) before_last();

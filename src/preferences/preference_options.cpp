@@ -35,6 +35,8 @@ std::string name(TrainingStage stage) {
       return "rm";
     case TrainingStage::kGrpo:
       return "grpo";
+    case TrainingStage::kPpo:
+      return "ppo";
     case TrainingStage::kClassify:
       return "classify";
   }
@@ -44,7 +46,8 @@ std::string name(TrainingStage stage) {
 
 bool PreferenceOptions::has_reference() const {
   return stage == TrainingStage::kDpo || stage == TrainingStage::kIpo ||
-         stage == TrainingStage::kKto || (by_rewards() && grpo_beta > 0);
+         stage == TrainingStage::kKto || (stage == TrainingStage::kGrpo && grpo_beta > 0) ||
+         (has_critic() && kl_coef > 0);
 }
 
 void PreferenceOptions::apply_short_names() {
@@ -68,16 +71,18 @@ void PreferenceOptions::apply_short_names() {
         return {"kto-beta", &PreferenceOptions::kto_beta};
       case TrainingStage::kGrpo:
         return {"grpo-beta", &PreferenceOptions::grpo_beta};
+      case TrainingStage::kPpo:
+        return {"kl-coef", &PreferenceOptions::kl_coef};
       case TrainingStage::kSft:
       case TrainingStage::kRm:
       case TrainingStage::kClassify:
         break;
     }
-    throw Error(
-        Fault::kUsage,
-        "--beta: is for --stage dpo, ipo, orpo, simpo, cpo, kto and grpo, got --stage {}; leave it "
-        "out",
-        name(stage));
+    throw Error(Fault::kUsage,
+                "--beta: is for --stage dpo, ipo, orpo, simpo, cpo, kto, grpo and ppo, got --stage "
+                "{}; leave it "
+                "out",
+                name(stage));
   };
   const auto set = [&](std::string_view flag, double value, Beta other) {
     double& target = this->*other.value;
@@ -192,10 +197,12 @@ void PreferenceOptions::check() const {
   const bool orpo = stage == TrainingStage::kOrpo;
   const bool kto = stage == TrainingStage::kKto;
   const bool rm = stage == TrainingStage::kRm;
-  of_stages("grpo-beta", grpo_beta != 0, by_rewards(), "grpo");
+  of_stages("grpo-beta", grpo_beta != 0, stage == TrainingStage::kGrpo, "grpo");
+  of_stages("kl-coef", kl_coef != usual.kl_coef, has_critic(), "ppo");
+  check_not_negative("--kl-coef", kl_coef);
   check_not_negative("--grpo-beta", grpo_beta);
   of_stages("ref-model", !ref_model.empty(), has_reference(),
-            "dpo, ipo and kto, and grpo with --grpo-beta");
+            "dpo, ipo and kto, grpo with --grpo-beta, and ppo with --kl-coef");
   check_dpo();
   check_cpo();
   of_stages("simpo-beta", simpo_beta != usual.simpo_beta, simpo, "simpo");

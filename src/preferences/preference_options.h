@@ -21,6 +21,7 @@ enum class TrainingStage : std::uint8_t {
   kKto,
   kRm,
   kGrpo,
+  kPpo,
   kClassify
 };
 // Functions of two scores (preferences/pair_term.h).
@@ -67,6 +68,7 @@ struct PreferenceOptions {
   double reward_margin = 0;
   double center_rewards = 0;
   double grpo_beta = 0;
+  double kl_coef = 0.05;
   std::string ref_model;
 
   template <typename Visitor>
@@ -75,8 +77,8 @@ struct PreferenceOptions {
     v(Option{"stage",
              "what is learned: the labels (sft), or preferences: pairs of answers by dpo, ipo, "
              "orpo, simpo or cpo, or answers that are judged alone by kto; or a reward model from "
-             "pairs (rm); or what earns rewards (grpo, options of Reinforcement); or the label of "
-             "a whole text (classify)",
+             "pairs (rm); or what earns rewards (grpo, or ppo with a critic; options of "
+             "Reinforcement); or the label of a whole text (classify)",
              {.aliases = {"preference"}, .resume = Resume::kMustMatch}},
       Choice(stage, {{"sft", TrainingStage::kSft},
                      {"dpo", TrainingStage::kDpo},
@@ -87,16 +89,16 @@ struct PreferenceOptions {
                      {"kto", TrainingStage::kKto},
                      {"rm", TrainingStage::kRm},
                      {"grpo", TrainingStage::kGrpo},
+                     {"ppo", TrainingStage::kPpo},
                      {"classify", TrainingStage::kClassify}}));
     v(Option{"beta",
              "beta of the loss of --stage: the same as --dpo-beta, --simpo-beta, --orpo-beta, "
-             "--cpo-beta, --kto-beta or --grpo-beta"},
+             "--cpo-beta, --kto-beta, --grpo-beta or --kl-coef"},
       beta);
     v(Option{"simpo-gamma", "gamma of simpo, in place of --gamma-beta-ratio"}, simpo_gamma);
     v(Option{"ref-model",
-             "model that dpo, ipo, kto and grpo compare with (default: the base of the adapters, "
-             "where "
-             "adapters are trained)",
+             "model that dpo, ipo, kto, grpo and ppo compare with (default: the base of the "
+             "adapters, where adapters are trained)",
              {.aliases = {"reference-load"}, .placeholder = "DIR"}},
       ref_model);
     visit_dpo(v);
@@ -124,6 +126,10 @@ struct PreferenceOptions {
       center_rewards);
     v(Option{"grpo-beta", "weight of the divergence from the reference in the loss of grpo", same},
       grpo_beta);
+    v(Option{"kl-coef",
+             "weight of the divergence of each token from the reference in the rewards of ppo",
+             same},
+      kl_coef);
   }
 
   template <typename Visitor>
@@ -186,7 +192,10 @@ struct PreferenceOptions {
       cpo_label_smoothing);
   }
 
-  bool by_rewards() const { return stage == TrainingStage::kGrpo; }
+  bool by_rewards() const { return stage == TrainingStage::kGrpo || has_critic(); }
+  bool has_critic() const { return stage == TrainingStage::kPpo; }
+  // Of the loss or the rewards of a run that is learned by rewards.
+  double divergence_weight() const { return has_critic() ? kl_coef : grpo_beta; }
   bool classifies() const { return stage == TrainingStage::kClassify; }
   bool by_preferences() const {
     return stage != TrainingStage::kSft && !by_rewards() && !classifies();

@@ -24,4 +24,9 @@ std::vector<double> answer_divergences(const ComparedModels& models,
                                        std::span<const std::vector<MicroBatch>> parts,
                                        std::int64_t answers, Communicator& everyone);
 
+// The losses of their tokens by the reference (rollouts/answer_losses.h).
+std::vector<std::vector<double>> losses_of_reference(const ComparedModels& models,
+                                                     std::span<const std::vector<MicroBatch>> parts,
+                                                     std::int64_t answers, Communicator& everyone);
+
 }  // namespace piton

@@ -1,4 +1,4 @@
-// The questions of a run with --stage grpo: records of a file, as token ids.
+// The questions of a run with --stage grpo or ppo: records of a file, as token ids.
 //
 // A record has "messages" or "prompt": a conversation, whose answer the chat template begins, or a
 // text ("prompt" alone), which is continued. Messages of the assistant at the end of a conversation

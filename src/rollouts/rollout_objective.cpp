@@ -154,7 +154,8 @@ ObjectiveReport RolloutObjective::weigh(Session& session, std::vector<MicroBatch
   }
   const PolicySums sum = summed_policy(session, own);
   const double tokens = std::max(sum.tokens, 1.0);
-  double count = losses.tokens > 0 ? losses.tokens : tokens;  // dapo
+  // dapo
+  double count = losses.tokens > 0 && !rules_.means_of_parts ? losses.tokens : tokens;
   if (by_answers || whole_answers) count = sum.answers;
   if (rules_.kind == PolicyLossKind::kBnpo) count = sum.batches;
   if (rules_.kind == PolicyLossKind::kDrGrpo)

@@ -23,6 +23,7 @@ struct PolicyLossRules {
   PolicyClip clip;
   RatioLevel ratio = RatioLevel::kToken;
   std::int64_t longest_answer = 0;  // --max-completion-length
+  bool means_of_parts = false;      // kDapo: the loss of a part is divided by its own tokens
 };
 
 class RolloutObjective final : public Objective {

@@ -32,7 +32,6 @@ void check_argument(const RolloutOptions& options, std::string_view reward,
 
 void check_clipping(const RolloutOptions& options) {
   check_range("--num-iterations", options.num_iterations, 1, kMostUpdates);
-  check_range("--num-mini-batches", options.num_mini_batches, 1, kMostUpdates);
   if (!(options.epsilon > 0) || !(options.epsilon < 1)) {
     throw Error(Fault::kUsage, "--grpo-epsilon: got {}, wanted a number between 0 and 1",
                 options.epsilon);
@@ -85,7 +84,6 @@ void check_draws(const RolloutOptions& options) {
   }
   if (!(options.min_p >= 0 && options.min_p <= 1))
     throw Error(Fault::kUsage, "--rollout-min-p: got {}, wanted 0 to 1", options.min_p);
-  check_range("--dynamic-sampling", options.dynamic_sampling, 0, kMostRounds);
 }
 
 void check_overlong(const RolloutOptions& options) {
@@ -101,14 +99,14 @@ void check_overlong(const RolloutOptions& options) {
 }  // namespace
 
 void RolloutOptions::check() const {
-  check_range("--num-generations", num_generations, 2, kMostGenerations);
   check_range("--max-completion-length", max_completion_length, 1, kMostTokens);
   check_range("--reward-timeout", reward_timeout, 1, 1 << 20);
   check_range("--log-completions", log_completions, 0, kLargestSize);
+  check_range("--num-mini-batches", num_mini_batches, 1, kMostUpdates);
   if (rewards.empty()) {
-    throw Error(
-        Fault::kUsage,
-        "--stage grpo: no reward; give --reward answer, pattern, command, model or overlong");
+    throw Error(Fault::kUsage,
+                "--stage {}: no reward; give --reward answer, pattern, command, model or overlong",
+                by_ppo ? "ppo" : "grpo");
   }
   for (std::size_t i = 0; i < rewards.size(); ++i) {
     if (std::ranges::count(kRewards, rewards[i]) == 0) {
@@ -121,12 +119,13 @@ void RolloutOptions::check() const {
                   rewards[i]);
     }
   }
-  if (estimator == AdvantageEstimator::kRloo && scale_rewards == RewardScale::kGroup) {
-    throw Error(Fault::kUsage,
-                "--advantage-estimator rloo: divides by nothing (--scale-rewards none) or by the "
-                "deviation of the batch (batch), got --scale-rewards group; give one of these");
+  if (by_ppo) {
+    refuse_grpo("ppo");
+    ppo.check();
+  } else {
+    check_grpo();
+    ppo.check_absent("grpo");
   }
-  check_clipping(*this);
   check_draws(*this);
   check_overlong(*this);
   check_argument(*this, "pattern", reward_pattern, "REGEX");
@@ -143,14 +142,54 @@ void RolloutOptions::check() const {
   }
 }
 
+void RolloutOptions::check_grpo() const {
+  check_range("--num-generations", num_generations, 2, kMostGenerations);
+  if (estimator == AdvantageEstimator::kRloo && scale_rewards == RewardScale::kGroup) {
+    throw Error(Fault::kUsage,
+                "--advantage-estimator rloo: divides by nothing (--scale-rewards none) or by the "
+                "deviation of the batch (batch), got --scale-rewards group; give one of these");
+  }
+  check_clipping(*this);
+  check_range("--dynamic-sampling", dynamic_sampling, 0, kMostRounds);
+}
+
+namespace {
+
+void refuse_if(const std::string& stage, const char* flag, bool changed, const char* stages) {
+  if (!changed) return;
+  throw Error(Fault::kUsage, "--{}: is for --stage {}, got --stage {}; leave it out", flag, stages,
+              stage);
+}
+
+}  // namespace
+
+// What compares answers to one question, and other losses.
+void RolloutOptions::refuse_grpo(const std::string& stage) const {
+  const RolloutOptions usual;
+  const auto refuse = [&](const char* flag, bool changed) {
+    refuse_if(stage, flag, changed, "grpo");
+  };
+  refuse("num-generations", num_generations != usual.num_generations);
+  refuse("advantage-estimator", estimator != usual.estimator);
+  refuse("kl-in-reward", kl_in_reward);
+  refuse("scale-rewards", scale_rewards != usual.scale_rewards);
+  refuse("grpo-loss-type", loss != usual.loss);
+  refuse("num-iterations", num_iterations != usual.num_iterations);
+  refuse("grpo-epsilon", epsilon != usual.epsilon);
+  refuse("grpo-epsilon-high", epsilon_high.has_value());
+  refuse("importance-sampling-level", ratio != usual.ratio);
+  refuse("dynamic-sampling", dynamic_sampling != 0);
+  refuse("sapo-temperature-pos", sapo_positive != usual.sapo_positive);
+  refuse("sapo-temperature-neg", sapo_negative != usual.sapo_negative);
+}
+
 void RolloutOptions::check_absent(const std::string& stage) const {
   const RolloutOptions usual;
   const auto refuse = [&](const char* flag, bool changed) {
-    if (!changed) return;
-    throw Error(Fault::kUsage, "--{}: is for --stage grpo, got --stage {}; leave it out", flag,
-                stage);
+    refuse_if(stage, flag, changed, "grpo and ppo");
   };
-  refuse("num-generations", num_generations != usual.num_generations);
+  refuse_grpo(stage);
+  ppo.check_absent(stage);
   refuse("max-completion-length", max_completion_length != usual.max_completion_length);
   refuse("reward", !rewards.empty());
   refuse("reward-weights", !reward_weights.empty());
@@ -158,25 +197,14 @@ void RolloutOptions::check_absent(const std::string& stage) const {
   refuse("reward-command", !reward_command.empty());
   refuse("reward-model", !reward_model.empty());
   refuse("reward-timeout", reward_timeout != usual.reward_timeout);
-  refuse("advantage-estimator", estimator != usual.estimator);
-  refuse("kl-in-reward", kl_in_reward);
-  refuse("scale-rewards", scale_rewards != usual.scale_rewards);
-  refuse("grpo-loss-type", loss != usual.loss);
   refuse("mask-truncated-completions", mask_truncated);
-  refuse("num-iterations", num_iterations != usual.num_iterations);
   refuse("num-mini-batches", num_mini_batches != usual.num_mini_batches);
-  refuse("grpo-epsilon", epsilon != usual.epsilon);
-  refuse("grpo-epsilon-high", epsilon_high.has_value());
-  refuse("importance-sampling-level", ratio != usual.ratio);
   refuse("log-completions", log_completions != 0);
   refuse("reward-overlong-buffer", overlong_buffer != 0);
   refuse("rollout-temperature", temperature != usual.temperature);
   refuse("rollout-top-k", top_k != usual.top_k);
   refuse("rollout-top-p", top_p != usual.top_p);
   refuse("rollout-min-p", min_p != usual.min_p);
-  refuse("dynamic-sampling", dynamic_sampling != 0);
-  refuse("sapo-temperature-pos", sapo_positive != usual.sapo_positive);
-  refuse("sapo-temperature-neg", sapo_negative != usual.sapo_negative);
 }
 
 }  // namespace piton

@@ -1,5 +1,6 @@
-// Options of reinforcement learning with rewards that programs compute (--stage grpo), with the
-// names of TRL's GRPOConfig. The formulas are in rollouts/policy_loss.h and rollouts/advantages.h.
+// Options of reinforcement learning with rewards that programs compute (--stage grpo and ppo), with
+// the names of TRL's GRPOConfig; those of ppo alone are in rollouts/ppo_options.h. The formulas are
+// in rollouts/policy_loss.h and rollouts/advantages.h.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include "base/options/options.h"
+#include "rollouts/ppo_options.h"
 
 namespace piton {
 
@@ -62,11 +64,13 @@ struct RolloutOptions {
   double sapo_positive = 1;
   double sapo_negative = 1.05;
   std::int64_t log_completions = 0;
+  PpoOptions ppo;
+  bool by_ppo = false;  // --stage ppo; no option
 
   template <typename Visitor>
   void visit(Visitor&& v) {
     const OptionRules same{.resume = Resume::kMustMatch};
-    v(Option{"num-generations", "answers to each question, which are compared with one another",
+    v(Option{"num-generations", "answers to each question, which grpo compares with one another",
              same},
       num_generations);
     v(Option{"max-completion-length", "largest number of tokens of an answer", same},
@@ -114,6 +118,7 @@ struct RolloutOptions {
              "in --save",
              {.placeholder = "N"}},
       log_completions);
+    ppo.visit(v);
   }
 
   // How answers are drawn.
@@ -221,14 +226,22 @@ struct RolloutOptions {
   void check() const;
   // The same for a run of another stage: none of them may be given.
   void check_absent(const std::string& stage) const;
+  // Answers to each question, which are compared with one another: with a critic they need not be.
+  std::int64_t group() const { return by_ppo ? 1 : num_generations; }
+  // How often a batch of answers is learned from.
+  std::int64_t passes() const { return by_ppo ? ppo.epochs : num_iterations; }
   // Updates of a batch of answers.
-  std::int64_t updates() const { return num_iterations * num_mini_batches; }
+  std::int64_t updates() const { return passes() * num_mini_batches; }
   double clip_above() const { return epsilon_high.value_or(epsilon); }
   AdvantageRules advantage_rules() const {
     return {.scale = scale_rewards, .estimator = estimator};
   }
   // Of rewards[i].
   double weight(std::size_t i) const { return reward_weights.empty() ? 1 : reward_weights.at(i); }
+
+ private:
+  void check_grpo() const;
+  void refuse_grpo(const std::string& stage) const;
 };
 
 }  // namespace piton

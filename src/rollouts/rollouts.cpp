@@ -14,12 +14,27 @@
 #include "parallel/without_observer.h"
 #include "rollouts/advantages.h"
 #include "rollouts/answer_divergences.h"
+#include "rollouts/answer_losses.h"
+#include "rollouts/token_advantages.h"
 #include "rollouts/value_bytes.h"
 
 namespace piton {
 namespace {
 
 std::string name_of_figure(const std::string& reward) { return "reward_" + reward; }
+
+// `numbers`: of the tokens of all answers; the weights of those with a label.
+void weigh_tokens(const std::vector<std::vector<double>>& numbers,
+                  std::vector<MicroBatch>& batches) {
+  for (MicroBatch& batch : batches) {
+    for (std::int64_t sample = 0; sample < batch.samples; ++sample) {
+      auto next = numbers.at(static_cast<std::size_t>(batch.sample_index + sample)).begin();
+      const auto begin = static_cast<std::size_t>(sample * batch.sequence);
+      for (std::size_t row = begin; row < begin + static_cast<std::size_t>(batch.sequence); ++row)
+        if (batch.labels[row] >= 0) batch.loss_mask[row] = static_cast<float>(*next++);
+    }
+  }
+}
 
 }  // namespace
 
@@ -249,7 +264,7 @@ Rollouts::JudgedAnswers Rollouts::asked(const RolloutModels& models, const Round
                                         const BatchPlace& place, Communicator& everyone) {
   // Answers of a run are fewer than this: each round draws other random numbers.
   constexpr std::int64_t kDrawsOfRound = std::int64_t{1} << 48;
-  const std::int64_t group = settings_.options.num_generations;
+  const std::int64_t group = settings_.options.group();
   std::vector<const RolloutQuestion*> questions;
   for (std::int64_t i = 0; i < round.count * group; ++i)
     questions.push_back(&questions_->at(round.first + i / group, round.number));
@@ -281,16 +296,16 @@ Rollouts::JudgedAnswers Rollouts::batch_with_spread(const RolloutModels& models,
                                                     const BatchPlace& place,
                                                     Communicator& everyone) {
   const RolloutOptions& options = settings_.options;
-  const std::int64_t wanted = place.global_batch / options.num_generations;
-  const auto size = static_cast<std::size_t>(options.num_generations);
-  const std::int64_t first = place.consumed_samples / options.num_generations;
+  const std::int64_t wanted = place.global_batch / options.group();
+  const auto size = static_cast<std::size_t>(options.group());
+  const std::int64_t first = place.consumed_samples / options.group();
   JudgedAnswers kept = asked(models, {.first = first, .count = wanted}, place, everyone);
   JudgedAnswers rest;  // without spread, of the last round
   kept.groups = static_cast<double>(wanted);
   kept.rounds = 1;
   if (options.dynamic_sampling == 0) {
     kept.without_spread =
-        advantages_of(sums_of(kept.rewards), options.num_generations, {.scale = RewardScale::kNone})
+        advantages_of(sums_of(kept.rewards), options.group(), {.scale = RewardScale::kNone})
             .without_spread;
     return kept;
   }
@@ -302,8 +317,8 @@ Rollouts::JudgedAnswers Rollouts::batch_with_spread(const RolloutModels& models,
     rest.rewards.resize(options.rewards.size());
     const std::vector<double> sums = sums_of(round.rewards);
     for (std::size_t begin = 0; begin < sums.size(); begin += size) {
-      const bool spread = advantages_of(std::span(sums).subspan(begin, size),
-                                        options.num_generations, {.scale = RewardScale::kNone})
+      const bool spread = advantages_of(std::span(sums).subspan(begin, size), options.group(),
+                                        {.scale = RewardScale::kNone})
                               .without_spread == 0;
       JudgedAnswers& to = spread ? kept : rest;
       append_part(round.answers, begin, size, to.answers);
@@ -311,7 +326,7 @@ Rollouts::JudgedAnswers Rollouts::batch_with_spread(const RolloutModels& models,
         append_part(round.rewards[k], begin, size, to.rewards[k]);
       kept.without_spread += spread ? 0 : 1;
     }
-    const std::int64_t missing = wanted - std::ssize(kept.answers) / options.num_generations;
+    const std::int64_t missing = wanted - std::ssize(kept.answers) / options.group();
     if (missing == 0) return kept;
     if (number == options.dynamic_sampling) break;
     round =
@@ -327,26 +342,13 @@ Rollouts::JudgedAnswers Rollouts::batch_with_spread(const RolloutModels& models,
   return kept;
 }
 
-RolloutBatch Rollouts::next(const RolloutModels& models, const BatchPlace& place,
-                            Communicator& everyone) {
+// Of whole answers, by comparing those to one question.
+void Rollouts::compare_groups(const RolloutModels& models, const JudgedAnswers& found,
+                              const BatchPlace& place, RolloutBatch& made, Communicator& everyone) {
   const RolloutOptions& options = settings_.options;
-  const WithoutObserver unobserved(models.policy.pipeline());
-  const JudgedAnswers found = batch_with_spread(models, place, everyone);
   const std::vector<Answer>& answers = found.answers;
-  const auto& rewards = found.rewards;
-  std::vector<double> sums = sums_of(rewards);
-  RolloutBatch made{.figures = figures_of(answers, rewards)};
-  made.figures.push_back(
-      {"reward_std",
-       advantages_of(sums, options.num_generations, {.scale = RewardScale::kNone}).spread, 1});
+  std::vector<double> sums = sums_of(found.rewards);
   made.figures.push_back({"groups_without_spread", found.without_spread, found.groups});
-  made.figures.push_back({"generation_ms", found.milliseconds, 1});
-  if (options.dynamic_sampling > 0) made.figures.push_back({"sampling_rounds", found.rounds, 1});
-  for (const Answer& one : answers) {
-    const std::int64_t length = std::ssize(one.question->ids) + std::ssize(one.ids) - 1;
-    made.row_length = std::max(made.row_length, length);
-  }
-  made.row_length = BatchSource::padded_length(made.row_length, kRowMultiple, settings_.sequence);
   if (options.kl_in_reward) {
     const auto parts = parts_of(answers, sums, place, made.row_length);
     const std::vector<double> divergences =
@@ -359,12 +361,75 @@ RolloutBatch Rollouts::next(const RolloutModels& models, const BatchPlace& place
     }
     kl.count = std::max(kl.count, 1.0);
   }
-  const Advantages advantages =
-      advantages_of(sums, options.num_generations, options.advantage_rules());
-  made.parts = parts_of(answers, advantages.values, place, made.row_length);
+  made.advantages = advantages_of(sums, options.group(), options.advantage_rules()).values;
+  made.parts = parts_of(answers, made.advantages, place, made.row_length);
+}
+
+// Of tokens, by the values that the critic gives them.
+void Rollouts::compare_with_critic(const RolloutModels& models, const JudgedAnswers& found,
+                                   const BatchPlace& place, RolloutBatch& made,
+                                   Communicator& everyone) {
+  const PpoOptions& options = settings_.options.ppo;
+  const std::int64_t count = std::ssize(found.answers);
+  const std::vector<double> sums = sums_of(found.rewards);
+  made.parts = parts_of(found.answers, sums, place, made.row_length);
+  std::vector<std::vector<MicroBatch>> valued = made.parts;
+  for (std::vector<MicroBatch>& part : valued) read_values(part);
+  std::vector<ValuedAnswer> answers(sums.size());
+  const auto values = answer_losses(*models.critic->session, valued, {}, count, everyone);
+  const auto policy = answer_losses(models.policy, made.parts, {}, count, everyone);
+  std::vector<std::vector<double>> reference;
+  if (settings_.beta > 0)
+    reference = losses_of_reference({models.policy, models.reference}, made.parts, count, everyone);
+  const auto negative = [](std::vector<double> losses) {
+    for (double& one : losses) one = -one;
+    return losses;
+  };
+  for (std::size_t i = 0; i < answers.size(); ++i) {
+    answers[i] = {.policy = negative(policy[i]), .values = values[i], .reward = sums[i]};
+    if (settings_.beta > 0) answers[i].reference = negative(reference[i]);
+    if (!found.answers[i].ended) answers[i].reward -= options.missing_eos_penalty.value_or(0);
+  }
+  TokenAdvantages tokens = token_advantages(answers, {.divergence_weight = settings_.beta,
+                                                      .gamma = options.gamma,
+                                                      .lambda = options.lambda,
+                                                      .whitens_rewards = options.whiten_rewards});
+  for (std::vector<MicroBatch>& part : made.parts) weigh_tokens(tokens.advantages, part);
+  if (settings_.beta > 0)
+    made.figures.push_back({"kl", tokens.divergence, std::max(tokens.tokens, 1.0)});
+  for (const std::vector<double>& one : tokens.advantages) {
+    made.advantages.push_back(std::accumulate(one.begin(), one.end(), 0.0) /
+                              std::max(static_cast<double>(one.size()), 1.0));
+  }
+  made.values = {.written = values, .wanted = std::move(tokens.returns)};
+}
+
+RolloutBatch Rollouts::next(const RolloutModels& models, const BatchPlace& place,
+                            Communicator& everyone) {
+  const RolloutOptions& options = settings_.options;
+  const WithoutObserver unobserved(models.policy.pipeline());
+  const JudgedAnswers found = batch_with_spread(models, place, everyone);
+  const std::vector<Answer>& answers = found.answers;
+  const auto& rewards = found.rewards;
+  RolloutBatch made{.figures = figures_of(answers, rewards)};
+  made.figures.push_back(
+      {"reward_std",
+       advantages_of(sums_of(rewards), options.group(), {.scale = RewardScale::kNone}).spread, 1});
+  made.figures.push_back({"generation_ms", found.milliseconds, 1});
+  if (options.dynamic_sampling > 0) made.figures.push_back({"sampling_rounds", found.rounds, 1});
+  for (const Answer& one : answers) {
+    const std::int64_t length = std::ssize(one.question->ids) + std::ssize(one.ids) - 1;
+    made.row_length = std::max(made.row_length, length);
+  }
+  made.row_length = BatchSource::padded_length(made.row_length, kRowMultiple, settings_.sequence);
+  if (models.critic != nullptr) {
+    compare_with_critic(models, found, place, made, everyone);
+  } else {
+    compare_groups(models, found, place, made, everyone);
+  }
   if (rewards_.empty()) return made;  // the first rank alone has them
   for (std::size_t i = 0; i < answers.size() && std::cmp_less(i, options.log_completions); ++i)
-    made.completions.push_back(line_of(answers[i], rewards, i, advantages.values[i]));
+    made.completions.push_back(line_of(answers[i], rewards, i, made.advantages[i]));
   return made;
 }
 

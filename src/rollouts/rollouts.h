@@ -20,6 +20,7 @@
 #include "rollouts/reward.h"
 #include "rollouts/reward_model.h"
 #include "rollouts/rollout_options.h"
+#include "rollouts/value_objective.h"
 #include "session/session.h"
 
 namespace piton {
@@ -27,7 +28,9 @@ namespace piton {
 struct RolloutBatch {
   // Of this rank: those of each update, --num-mini-batches in all.
   std::vector<std::vector<MicroBatch>> parts;
-  std::int64_t row_length = 0;  // tokens of each row, on all ranks
+  std::int64_t row_length = 0;     // tokens of each row, on all ranks
+  std::vector<double> advantages;  // of all answers; of --stage ppo the means of their tokens
+  ValueTargets values;             // of --stage ppo
   std::vector<ObjectiveFigure> figures;
   // Of the first rank: objects of completions.jsonl, without the number of the update.
   std::vector<nlohmann::ordered_json> completions;
@@ -37,14 +40,15 @@ struct RolloutSettings {
   RolloutOptions options;
   std::uint64_t seed = 1234;
   std::int64_t sequence = 0;  // most tokens of a question with its answer
-  double beta = 0;            // --grpo-beta
+  double beta = 0;            // --grpo-beta, or --kl-coef
 };
 
 struct RolloutModels {
   Session& policy;                     // the model in training
   const RewardModel* judge = nullptr;  // of --reward model
-  // Of --kl-in-reward; null: the base under the adapters of `policy`.
+  // Of --kl-in-reward and --stage ppo; null: the base under the adapters of `policy`.
   Session* reference = nullptr;
+  Critic* critic = nullptr;  // of --stage ppo
 };
 
 class Rollouts {
@@ -118,6 +122,11 @@ class Rollouts {
   std::vector<std::vector<MicroBatch>> parts_of(const std::vector<Answer>& answers,
                                                 const std::vector<double>& advantages,
                                                 const BatchPlace& place, std::int64_t length) const;
+  // These set the advantages of `made` and what follows from them.
+  void compare_groups(const RolloutModels& models, const JudgedAnswers& found,
+                      const BatchPlace& place, RolloutBatch& made, Communicator& everyone);
+  void compare_with_critic(const RolloutModels& models, const JudgedAnswers& found,
+                           const BatchPlace& place, RolloutBatch& made, Communicator& everyone);
   MicroBatch rows_of(std::span<const Answer> answers, std::span<const double> advantages,
                      std::int64_t length) const;
   std::vector<double> sums_of(const std::vector<std::vector<double>>& rewards) const;

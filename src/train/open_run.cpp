@@ -113,7 +113,7 @@ class RunOpener {
 void RunOpener::check_before_allocation() {
   continue_started_run();
   together([&] {
-    given_.preferences.apply_short_names();
+    given_.apply_stage();
     check_preference_options(given_);
     if (given_.preferences.stage == TrainingStage::kRm) given_.model.labels.reward_head = true;
     open_tokenizer_and_plan();
@@ -298,8 +298,8 @@ void RunOpener::load_or_draw() {
   run_.objective = open_objective(run_.settled, machine_, everyone_, *run_.session);
   for (const std::string& note : notes_of_second_models(given_, run_.objective)) say(note);
   add_facts_of_second_models(run_.objective, run_.state.facts);
-  run_.checkpoints = std::make_unique<RunCheckpoints>(machine_, *run_.mesh, *run_.session,
-                                                      *run_.data, run_.settled);
+  run_.checkpoints = std::make_unique<RunCheckpoints>(
+      machine_, RunModels{*run_.session, run_.objective.critic.get()}, *run_.data, run_.settled);
   say_model();
   const OffloadOptions& offload = run_.settled.offload;
   for (const std::string& note : {about_state(offload, run_.session->offloaded_bytes()),

@@ -6,10 +6,13 @@
 #include "adapters/base_hash.h"
 #include "checkpoint/collective.h"
 #include "checkpoint/load_values.h"
+#include "model/label_head.h"
+#include "model_files/label_base.h"
 #include "model_files/opened_adapter.h"
 #include "model_files/opened_model.h"
 #include "preferences/reward_objective.h"
 #include "rollouts/rollout_objective.h"
+#include "train/run/checkpoint_choice.h"
 #include "train/run_rollouts.h"
 
 namespace piton {
@@ -39,24 +42,34 @@ SessionSettings settings_of_second(const SessionSettings& training, const ModelC
   return settings;
 }
 
-SecondModel open_second(const std::string& folder, const DescribeSecond& describe,
-                        const Machine& machine, Communicator& everyone, Session& session) {
+OpenedModel open_folder(const std::string& folder, Communicator& everyone) {
   ModelPaths paths;
   phase(everyone, std::nullopt, [&] { paths = model_paths(folder, ""); });
   OpenedModel opened = open_model({.path = paths.base, .ranks = &everyone});
   if (!paths.adapters.empty())
     merge_adapters(opened, open_adapter(paths.adapters, opened, everyone));
-  const SessionSettings settings = settings_of_second(session.settings(), describe(opened.model));
-  SecondModel second{.session = std::make_unique<Session>(machine, session.mesh(), settings)};
-  const StoreContext context{.mesh = session.mesh(),
+  return opened;
+}
+
+std::unique_ptr<Session> loaded_session(OpenedModel& opened, const SessionSettings& settings,
+                                        const Machine& machine, Mesh& mesh) {
+  auto session = std::make_unique<Session>(machine, mesh, settings);
+  const StoreContext context{.mesh = mesh,
                              .device = machine.device,
                              .arena = machine.arena,
                              .stream = machine.stream,
                              .threads = &machine.threads};
   load_weights(*opened.source,
-               {.parameters = second.session->parameters(), .sharded = &second.session->sharded()},
-               context);
-  second.session->publish_values();
+               {.parameters = session->parameters(), .sharded = &session->sharded()}, context);
+  session->publish_values();
+  return session;
+}
+
+SecondModel open_second(const std::string& folder, const DescribeSecond& describe,
+                        const Machine& machine, Communicator& everyone, Session& session) {
+  OpenedModel opened = open_folder(folder, everyone);
+  const SessionSettings settings = settings_of_second(session.settings(), describe(opened.model));
+  SecondModel second{.session = loaded_session(opened, settings, machine, session.mesh())};
   second.hash = weights_hash(*opened.source, everyone);
   second.tokenizer = std::move(opened.tokenizer);
   second.templates = std::move(opened.chat_templates);
@@ -64,6 +77,13 @@ SecondModel open_second(const std::string& folder, const DescribeSecond& describ
 }
 
 // `sequence`: tokens of a sample.
+void check_positions(const char* flag, const std::string& folder, const ModelConfig& other,
+                     std::int64_t sequence) {
+  if (other.positions != PositionKind::kLearned || other.max_positions >= sequence) return;
+  throw Error(Fault::kUsage, "{}: {} has {} positions, wanted {} or more; lower --seq-length", flag,
+              folder, other.max_positions, sequence);
+}
+
 void check_decoder(const char* flag, const std::string& folder, const ModelConfig& other,
                    std::int64_t sequence) {
   if (other.encoder || other.encoder_decoder || other.labels > 0) {
@@ -72,9 +92,7 @@ void check_decoder(const char* flag, const std::string& folder, const ModelConfi
                 : other.labels > 0    ? "gives labels"
                                       : "has an encoder (" + other.family + ")");
   }
-  if (other.positions != PositionKind::kLearned || other.max_positions >= sequence) return;
-  throw Error(Fault::kUsage, "{}: {} has {} positions, wanted {} or more; lower --seq-length", flag,
-              folder, other.max_positions, sequence);
+  check_positions(flag, folder, other, sequence);
 }
 
 // The model as its files describe it; of the model in training is only how it is computed here.
@@ -114,6 +132,78 @@ ModelConfig described_judge(const std::string& folder, const ModelConfig& other)
               "--reward-model: {} gives no rewards, wanted a reward model, as --stage rm trains "
               "them",
               folder);
+}
+
+// The model that the critic starts from.
+std::string start_of_critic(const PretrainOptions& options) {
+  const RolloutOptions& rollouts = options.rollouts;
+  if (!rollouts.ppo.critic_model.empty()) return rollouts.ppo.critic_model;
+  if (!rollouts.reward_model.empty()) return rollouts.reward_model;
+  const std::string load = folder_to_load(options.loop).string();
+  if (!load.empty()) return load;
+  throw Error(Fault::kUsage, "--stage ppo: no model for the critic; give --critic-model DIR");
+}
+
+// Without dropout: values of one text are compared with one another. `start`: with a head of
+// rewards, or over the vocabulary.
+SessionSettings settings_of_critic(const PretrainOptions& options, const SessionSettings& policy,
+                                   ModelConfig start, std::int64_t sequence) {
+  const std::string folder = start_of_critic(options);
+  const ModelConfig& own = policy.model;
+  if (start.encoder || start.encoder_decoder || start.labels > 1) {
+    throw Error(Fault::kUsage,
+                "--critic-model: {} {}, wanted a reward model or a decoder that predicts tokens",
+                folder, start.labels > 1 ? "gives labels" : "has an encoder");
+  }
+  if (start.vocabulary != own.vocabulary) {
+    throw Error(Fault::kUsage,
+                "--critic-model: {} has {} ids, wanted {}, as the model in training; give a model "
+                "with the same tokens",
+                folder, start.vocabulary, own.vocabulary);
+  }
+  check_positions("--critic-model", folder, start, sequence);
+  if (start.labels == 0) set_labels(start, 1, {});
+  start.hidden_dropout = start.attention_dropout = 0;
+  start.mtp_layers = 0;
+  start.fp32_residual = own.fp32_residual;
+  start.attention_block = own.attention_block;
+  SessionSettings settings = settings_of_second(policy, start);
+  settings.use = policy.use;
+  settings.logit_temperature = 1;
+  settings.embedding_noise = 0;
+  return settings;
+}
+
+std::unique_ptr<Critic> open_critic(const PretrainOptions& options, const Machine& machine,
+                                    Communicator& everyone, Session& policy) {
+  OpenedModel opened = open_folder(start_of_critic(options), everyone);
+  const SessionSettings settings =
+      settings_of_critic(options, policy.settings(), opened.model, options.loop.sequence);
+  make_reward_model(opened);
+  const PpoOptions& ppo = options.rollouts.ppo;
+  const double rate = ppo.critic_lr ? *ppo.critic_lr / options.learning_rate.lr : 1;
+  auto critic = std::make_unique<Critic>(
+      Critic{.session = loaded_session(opened, settings, machine, policy.mesh()),
+             .objective = ValueObjective({.clip = ppo.value_clip, .weight = ppo.value_weight}),
+             .rate = rate});
+  critic->session->set_objective(&critic->objective);
+  return critic;
+}
+
+PolicyLossRules policy_rules(const PretrainOptions& options) {
+  const RolloutOptions& rollouts = options.rollouts;
+  if (rollouts.by_ppo) {
+    return {.clip = {.below = rollouts.ppo.clip, .above = rollouts.ppo.clip},
+            .means_of_parts = true};
+  }
+  return {.kind = rollouts.loss,
+          .clip = {.below = rollouts.epsilon,
+                   .above = rollouts.clip_above(),
+                   .beta = rollouts.kl_in_reward ? 0 : options.preferences.grpo_beta,
+                   .positive_temperature = rollouts.sapo_positive,
+                   .negative_temperature = rollouts.sapo_negative},
+          .ratio = rollouts.ratio,
+          .longest_answer = rollouts.max_completion_length};
 }
 
 std::unique_ptr<RewardModel> judge_of(SecondModel model, const std::string& folder) {
@@ -205,6 +295,10 @@ void add_second_models(const PretrainOptions& options, RunPlan& plan) {
   if (const std::string& folder = options.rollouts.reward_model; !folder.empty()) {
     plan.judge = settings_of_second(plan.session, described_judge(folder, description_in(folder)));
   }
+  if (options.preferences.has_critic()) {
+    plan.critic = settings_of_critic(options, plan.session,
+                                     description_in(start_of_critic(options)), plan.sequence);
+  }
 }
 
 RunObjective open_objective(const PretrainOptions& options, const Machine& machine,
@@ -244,16 +338,8 @@ RunObjective open_objective(const PretrainOptions& options, const Machine& machi
     phase(everyone, std::nullopt, [&] { run.judge = judge_of(std::move(judge), folder); });
   }
   if (preferences.by_rewards()) {
-    run.objective = std::make_unique<RolloutObjective>(
-        PolicyLossRules{.kind = options.rollouts.loss,
-                        .clip = {.below = options.rollouts.epsilon,
-                                 .above = options.rollouts.clip_above(),
-                                 .beta = options.rollouts.kl_in_reward ? 0 : preferences.grpo_beta,
-                                 .positive_temperature = options.rollouts.sapo_positive,
-                                 .negative_temperature = options.rollouts.sapo_negative},
-                        .ratio = options.rollouts.ratio,
-                        .longest_answer = options.rollouts.max_completion_length},
-        run.reference.get());
+    run.objective = std::make_unique<RolloutObjective>(policy_rules(options), run.reference.get());
+    if (preferences.has_critic()) run.critic = open_critic(options, machine, everyone, session);
   } else if (preferences.stage == TrainingStage::kRm) {
     run.objective = std::make_unique<RewardObjective>(preferences);
   } else {
@@ -274,6 +360,10 @@ std::vector<std::string> notes_of_second_models(const PretrainOptions& options,
   }
   if (objective.judge != nullptr)
     notes.push_back(fmt::format("answers are judged by {}", options.rollouts.reward_model));
+  if (objective.critic != nullptr) {
+    notes.push_back(fmt::format("the critic is a second model in training: {} parameters",
+                                objective.critic->session->settings().model.parameters()));
+  }
   return notes;
 }
 

@@ -1,6 +1,5 @@
 // The second models of a run: --ref-model, which preferences are compared with, --teacher-model,
-// and
-// --reward-model, which judges answers.
+// --reward-model, which judges answers, and the critic of --stage ppo.
 #pragma once
 
 #include <map>
@@ -12,6 +11,7 @@
 #include "comm/communicator.h"
 #include "preferences/preference_objective.h"
 #include "rollouts/reward_model.h"
+#include "rollouts/value_objective.h"
 #include "session/session.h"
 #include "train/run/pretrain_options.h"
 #include "train/run/run_plan.h"
@@ -26,8 +26,8 @@ void check_preference_options(const PretrainOptions& options);
 // for rm, over the vocabulary for the others.
 void check_head(const PretrainOptions& options, const RunPlan& plan);
 
-// Sets RunPlan::reference and teacher by the descriptions of the models that `options` name. Throws
-// as open_objective().
+// Sets RunPlan::reference, teacher, judge and critic by the descriptions of the models that
+// `options` name. Throws as open_objective().
 void add_second_models(const PretrainOptions& options, RunPlan& plan);
 
 // Fact of TrainState: weights_hash() (adapters/base_hash.h) of --ref-model.
@@ -48,6 +48,7 @@ struct RunObjective {
   std::string teacher_hash;              // for kTeacherFact
   std::unique_ptr<RewardModel> judge;    // of --reward-model; null without it
   std::string judge_hash;                // for kRewardModelFact
+  std::unique_ptr<Critic> critic;        // of --stage ppo; null for others
 };
 
 // Collective. Opens the models of these options in the layout of `session`, the

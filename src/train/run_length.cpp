@@ -35,7 +35,7 @@ RunLength length_of_epochs(const PretrainOptions& options, const RunPlan& plan,
 RunLength length_of_epochs(const PretrainOptions& options, const RunPlan& plan,
                            const RunRollouts& rollouts) {
   const double epochs = *options.loop.num_train_epochs;
-  const std::int64_t answers = rollouts.questions()->size() * options.rollouts.num_generations;
+  const std::int64_t answers = rollouts.questions()->size() * options.rollouts.group();
   const TrainingEpochs found{.samples = samples_in(static_cast<double>(answers), epochs)};
   return length_of(found, epochs, plan.global_batch);
 }

@@ -4,7 +4,8 @@
 // other without a gap, and the first samples of the next epoch complete the last batch. Where that
 // cannot be (training_epochs(), data/samples/data_sets.h), samples that do not fill a batch are
 // left out. With --padded-samples each epoch is whole batches, so that there are epochs x ceil(n /
-// B). Under --stage grpo a sample is one answer: n is questions x --num-generations.
+// B). Under --stage grpo a sample is one answer: n is questions x --num-generations, and
+// under --stage ppo the questions.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +31,7 @@ struct RunLength {
 RunLength length_of_epochs(const PretrainOptions& options, const RunPlan& plan,
                            const Tokenizer* tokenizer, const OwnSamples& own);
 
-// Of a run of --stage grpo.
+// Of a run of --stage grpo or ppo.
 RunLength length_of_epochs(const PretrainOptions& options, const RunPlan& plan,
                            const RunRollouts& rollouts);
 

@@ -11,39 +11,41 @@
 namespace piton {
 namespace {
 
-void check_question_files(const char* flag, const std::vector<std::string>& paths) {
+void check_question_files(const std::string& stage, const char* flag,
+                          const std::vector<std::string>& paths) {
   for (const std::string& path : paths) {
     for (const char* end : {".idx", "_packed_input_ids_document.idx", "_text_document.idx"}) {
       std::error_code ignored;
       if (!std::filesystem::exists(path + end, ignored)) continue;
       throw Error(Fault::kUsage,
-                  "{}: {} is the prefix of a corpus; --stage grpo reads the questions of its "
+                  "{}: {} is the prefix of a corpus; --stage {} reads the questions of its "
                   "records: name the file that the corpus was made of",
-                  flag, path);
+                  flag, path, stage);
     }
   }
 }
 
-void check_question_files(const DataOptions& data) {
+void check_question_files(const std::string& stage, const DataOptions& data) {
   if (data.data_path.empty()) {
     throw Error(Fault::kUsage,
                 "--data-path: no questions are named; wanted files of records with \"messages\" or "
                 "\"prompt\"");
   }
-  check_question_files("--data-path", data.data_path);
-  check_question_files("--valid-data-path", data.valid_data_path);
+  check_question_files(stage, "--data-path", data.data_path);
+  check_question_files(stage, "--valid-data-path", data.valid_data_path);
 }
 
 // Options that say how corpora are read, or what is done without answers.
 void refuse_other_data(const PretrainOptions& options) {
   const DataOptions& data = options.data;
   const DataOptions usual;
-  const auto refuse = [](bool given, const char* flag) {
+  const std::string stage = name(options.preferences.stage);
+  const auto refuse = [&](bool given, const char* flag) {
     if (!given) return;
     throw Error(Fault::kUsage,
-                "--{}: is of corpora and conversations, and --stage grpo reads questions, in "
+                "--{}: is of corpora and conversations, and --stage {} reads questions, in "
                 "another order each time; leave it out",
-                flag);
+                flag, stage);
   };
   refuse(data.mock_data, "mock-data");
   refuse(!data.train_data_path.empty(), "train-data-path");
@@ -94,8 +96,8 @@ StepReport mean_of(const std::vector<StepReport>& reports, std::int64_t passes) 
 void check_rollout_options(const PretrainOptions& options) {
   const RolloutOptions& rollouts = options.rollouts;
   const LoopOptions& loop = options.loop;
-  if (!options.preferences.by_rewards())
-    return rollouts.check_absent(name(options.preferences.stage));
+  const std::string stage = name(options.preferences.stage);
+  if (!options.preferences.by_rewards()) return rollouts.check_absent(stage);
   rollouts.check();
   const double beta = options.preferences.grpo_beta;
   if (rollouts.kl_in_reward && beta == 0)
@@ -106,20 +108,21 @@ void check_rollout_options(const PretrainOptions& options) {
                 "--kl-in-reward");
   }
   refuse_other_data(options);
-  check_question_files(options.data);
+  check_question_files(stage, options.data);
   if (loop.skip_train) {
-    throw Error(
-        Fault::kUsage,
-        "--skip-train: --stage grpo has no loss to evaluate; evaluate checkpoints with piton "
-        "eval");
+    throw Error(Fault::kUsage,
+                "--skip-train: --stage {} has no loss to evaluate; evaluate checkpoints with piton "
+                "eval",
+                stage);
   }
   if (loop.evaluates() != !options.data.valid_data_path.empty()) {
     throw Error(Fault::kUsage,
-                "--{}: --stage grpo evaluates --eval-iters batches of the questions in "
+                "--{}: --stage {} evaluates --eval-iters batches of the questions in "
                 "--valid-data-path, or with --full-validation all of them; give both, or none",
                 loop.full_validation  ? "full-validation"
                 : loop.eval_iters > 0 ? "eval-iters"
-                                      : "valid-data-path");
+                                      : "valid-data-path",
+                stage);
   }
   if (rollouts.temperature != 1 && !options.tasks.tasks.empty()) {
     throw Error(Fault::kUsage,
@@ -128,8 +131,9 @@ void check_rollout_options(const PretrainOptions& options) {
   }
   if (options.parallel.linears.sequence_parallel && options.parallel.tensor > 1) {
     throw Error(Fault::kUsage,
-                "--sequence-parallel: divides the tokens of a text, and --stage grpo writes one "
-                "token at a time; leave it out");
+                "--sequence-parallel: divides the tokens of a text, and --stage {} writes one "
+                "token at a time; leave it out",
+                stage);
   }
   if (rollouts.log_completions > 0 && loop.save.empty())
     throw Error(Fault::kUsage, "--log-completions: needs --save DIR to write to");
@@ -145,11 +149,11 @@ void check_rollout_batches(const PretrainOptions& options, const RunPlan& plan) 
         "leave it out");
   }
   for (const std::int64_t batch : plan.batches.all()) {
-    if (batch % rollouts.num_generations == 0) continue;
+    if (batch % rollouts.group() == 0) continue;
     throw Error(Fault::kUsage,
                 "--global-batch-size: got {} answers, wanted a multiple of --num-generations, "
                 "which is {}",
-                batch, rollouts.num_generations);
+                batch, rollouts.group());
   }
   if (rollouts.max_completion_length < plan.sequence) return;
   throw Error(Fault::kUsage,
@@ -195,14 +199,22 @@ StepReport RunRollouts::train_step(const RolloutModels& models, Objective& objec
   const RolloutOptions& options = settings_.options;
   policy.begin_batch(options.updates() > 1 ? std::span(made.parts)
                                            : std::span<std::vector<MicroBatch>>());
+  Critic* const critic = models.critic;
+  if (critic != nullptr) critic->objective.begin_batch(std::move(made.values));
   std::vector<StepReport> reports;
-  for (std::int64_t pass = 0; pass < options.num_iterations; ++pass) {
-    for (const std::vector<MicroBatch>& part : made.parts)
-      reports.push_back(
+  for (std::int64_t pass = 0; pass < options.passes(); ++pass) {
+    for (const std::vector<MicroBatch>& part : made.parts) {
+      StepReport& report = reports.emplace_back(
           session.train_step(part, step.consumed_samples, step.learning_rate, step.weight_decay));
+      if (critic == nullptr) continue;
+      const StepReport of_critic = critic->session->train_step(
+          part, step.consumed_samples, critic->rates(step.learning_rate), step.weight_decay);
+      add_figures(of_critic.figures, report.figures);
+      add_figures({{"critic_grad_norm", of_critic.grad_norm, 1}}, report.figures);
+    }
   }
   policy.begin_batch({});
-  return mean_of(reports, options.num_iterations);
+  return mean_of(reports, options.passes());
 }
 
 std::string RunRollouts::completions(std::int64_t iteration) const {
@@ -218,15 +230,18 @@ std::string RunRollouts::completions(std::int64_t iteration) const {
 
 std::unique_ptr<RunRollouts> open_rollouts(const PretrainOptions& options, const RunPlan& plan,
                                            const QuestionTexts& texts, Log& log) {
+  const std::string stage = name(options.preferences.stage);
   if (texts.tokenizer == nullptr) {
     throw Error(Fault::kUsage,
-                "--stage grpo: the run has no tokenizer; name it with --tokenizer-type or "
-                "--tokenizer-name-or-path");
+                "--stage {}: the run has no tokenizer; name it with --tokenizer-type or "
+                "--tokenizer-name-or-path",
+                stage);
   }
   if (texts.samples.make) {
     throw Error(Fault::kUsage,
-                "--stage grpo: learns from answers to the questions of --data-path, got samples of "
-                "the program; leave them out");
+                "--stage {}: learns from answers to the questions of --data-path, got samples of "
+                "the program; leave them out",
+                stage);
   }
   const RolloutOptions& rollouts = options.rollouts;
   const auto read = [&](const std::vector<std::string>& files) {
@@ -243,7 +258,7 @@ std::unique_ptr<RunRollouts> open_rollouts(const PretrainOptions& options, const
   };
   RunQuestions questions{.training = read(options.data.data_path)};
   log.info(fmt::format("--data-path: {} questions, {} answers to each", questions.training->size(),
-                       rollouts.num_generations));
+                       rollouts.group()));
   if (!options.data.valid_data_path.empty()) {
     questions.validation = read(options.data.valid_data_path);
     questions.validated = questions.validation->size();
@@ -256,14 +271,16 @@ std::unique_ptr<RunRollouts> open_rollouts(const PretrainOptions& options, const
   }
   if (questions.training->ends().empty()) {
     log.warning(
-        "--stage grpo: the tokenizer has no token that ends a text, so all answers have "
-        "--max-completion-length tokens");
+        fmt::format("--stage {}: the tokenizer has no token that ends a text, so all answers have "
+                    "--max-completion-length tokens",
+                    stage));
   }
-  return std::make_unique<RunRollouts>(RolloutSettings{.options = rollouts,
-                                                       .seed = options.loop.seed,
-                                                       .sequence = plan.sequence,
-                                                       .beta = options.preferences.grpo_beta},
-                                       plan, std::move(questions), *texts.tokenizer);
+  return std::make_unique<RunRollouts>(
+      RolloutSettings{.options = rollouts,
+                      .seed = options.loop.seed,
+                      .sequence = plan.sequence,
+                      .beta = options.preferences.divergence_weight()},
+      plan, std::move(questions), *texts.tokenizer);
 }
 
 std::unique_ptr<RunData> data_of_questions(const RunRollouts& rollouts, PretrainOptions options,
@@ -272,8 +289,7 @@ std::unique_ptr<RunData> data_of_questions(const RunRollouts& rollouts, Pretrain
   options.loop.eval_iters = 0;  // its questions are not in the data
   options.loop.full_validation = false;
   const auto make = [questions = rollouts.questions(),
-                     generations =
-                         options.rollouts.num_generations](const SampleSettings& settings) {
+                     generations = options.rollouts.group()](const SampleSettings& settings) {
     return samples_of_questions(questions, generations, settings.sequence);
   };
   return std::make_unique<RunData>(

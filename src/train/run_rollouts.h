@@ -1,5 +1,5 @@
-// What a run of --stage grpo has in the place of corpora: questions, and the model's answers to
-// them.
+// What a run of --stage grpo or ppo has in the place of corpora: questions, and the model's answers
+// to them.
 #pragma once
 
 #include <memory>

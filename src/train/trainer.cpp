@@ -265,7 +265,8 @@ StepReport Trainer::update(std::int64_t batch) {
 }
 
 RolloutModels Trainer::rollout_models() {
-  return {*run_.session, run_.objective.judge.get(), run_.objective.reference.get()};
+  const RunObjective& objective = run_.objective;
+  return {*run_.session, objective.judge.get(), objective.reference.get(), objective.critic.get()};
 }
 
 // Tokens of each row of the last batch.

@@ -1,13 +1,17 @@
 // ranks: 2 4
 // Policy gradients under any layout have the losses, figures and values of one process: with the
-// base under the adapters as the reference, and with a second model.
+// base under the adapters as the reference, and with a second model. Critics too.
 #include <string>
 #include <vector>
 
 #include "data/samples/batch_source.h"
+#include "model/label_head.h"
 #include "model/lora_options.h"
 #include "rollouts/answer_divergences.h"
+#include "rollouts/answer_losses.h"
 #include "rollouts/rollout_objective.h"
+#include "rollouts/token_advantages.h"
+#include "rollouts/value_objective.h"
 #include "support/ranks_main.h"
 #include "support/run_session.h"
 
@@ -169,6 +173,58 @@ TEST(AnswerDivergences, AreThoseOfOneProcess) {
   for (const RunLayout& layout : layouts(ranks::world().size())) {
     SCOPED_TRACE(layout.name);
     const std::vector<double> found = divergences_of(ranks::world(), layout);
+    ASSERT_EQ(found.size(), alone.size());
+    for (std::size_t i = 0; i < alone.size(); ++i)
+      EXPECT_NEAR(found[i], alone[i], 2e-5 * (1 + std::abs(alone[i]))) << i;
+  }
+}
+
+// Values, advantages and returns of a batch, and the losses of a critic that learns them.
+std::vector<double> numbers_of_critic(World& world, const RunLayout& layout) {
+  ModelConfig model = small_policy();
+  set_labels(model, 1, {});
+  TrainingRun run(world, layout, model);
+  Session& session = run.session();
+  auto batches =
+      fixed_answers(session.mesh().coordinate(Axis::kData), session.mesh().size(Axis::kData));
+  std::vector<std::vector<MicroBatch>> read = {batches};
+  read_values(read[0]);
+  const auto everyone = make_group_of_all(world, "critic");
+  std::vector<ValuedAnswer> answers;
+  for (const auto& values : answer_losses(session, read, {}, kAnswers, *everyone)) {
+    answers.push_back({.policy = std::vector<double>(values.size()),
+                       .values = values,
+                       .reward = answers.size() % 3 == 0 ? 1.0 : -0.5});
+  }
+  const TokenAdvantages found = token_advantages(answers, {});
+  std::vector<double> numbers;
+  ValueTargets targets{.wanted = found.returns};
+  for (std::size_t i = 0; i < answers.size(); ++i) {
+    targets.written.push_back(answers[i].values);
+    for (const std::vector<double>& each :
+         {answers[i].values, found.advantages[i], found.returns[i]})
+      numbers.insert(numbers.end(), each.begin(), each.end());
+  }
+  ValueObjective objective({.clip = 0.05});
+  objective.begin_batch(targets);
+  session.set_objective(&objective);
+  for (int step = 0; step < kSteps; ++step) {
+    const StepReport report = session.train_step(batches, 0, 3e-3);
+    numbers.push_back(report.loss);
+    numbers.push_back(report.grad_norm);
+    for (const ObjectiveFigure& figure : report.figures) numbers.push_back(figure.mean());
+  }
+  return numbers;
+}
+
+TEST(Critics, HaveTheNumbersOfOneProcess) {
+  HostDevice device;
+  const auto world = make_single_world(device);
+  const std::vector<double> alone = numbers_of_critic(*world, {.name = "one process"});
+  EXPECT_GT(alone.back(), 0);  // tokens are clipped
+  for (const RunLayout& layout : layouts(ranks::world().size())) {
+    SCOPED_TRACE(layout.name);
+    const std::vector<double> found = numbers_of_critic(ranks::world(), layout);
     ASSERT_EQ(found.size(), alone.size());
     for (std::size_t i = 0; i < alone.size(); ++i)
       EXPECT_NEAR(found[i], alone[i], 2e-5 * (1 + std::abs(alone[i]))) << i;

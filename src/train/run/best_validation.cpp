@@ -69,7 +69,7 @@ void check_best_validation(const PretrainOptions& options) {
   if ((!loop.keep_best && !loop.early_stopping_patience) || has_losses) return;
   throw Error(Fault::kUsage, "--{}: needs validation losses{}",
               loop.keep_best ? "keep-best" : "early-stopping-patience",
-              loop.evaluates() ? ", and --stage grpo has none; leave it out"
+              loop.evaluates() ? ", and --stage grpo and ppo have none; leave it out"
                                : "; give --eval-iters or --full-validation");
 }
 

@@ -47,6 +47,11 @@ void PretrainOptions::add_without_timing_to(OptionSet& options) {
   options.add("Tokenizer", tokenizer);
 }
 
+void PretrainOptions::apply_stage() {
+  preferences.apply_short_names();
+  rollouts.by_ppo = preferences.has_critic();
+}
+
 ModelConfig PretrainOptions::resolve_model(std::optional<std::int64_t> tokenizer_vocabulary) const {
   return piton::resolve_model(model, tokenizer, tokenizer_vocabulary);
 }

@@ -324,6 +324,9 @@ struct PretrainOptions {
   void add_to(OptionSet& options);
   void add_without_timing_to(OptionSet& options);  // for a command with its own timing options
 
+  // Completes the options of losses and answers by what --stage says.
+  void apply_stage();
+
   // As resolve_model() of model_files/native_config.h.
   ModelConfig resolve_model(std::optional<std::int64_t> tokenizer_vocabulary) const;
 

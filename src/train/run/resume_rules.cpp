@@ -168,6 +168,7 @@ std::string configuration_of(const PretrainOptions& settled) {
   };
   for (std::string* path :
        {&stored.loop.save, &stored.loop.load, &stored.loop.lora_load, &stored.preferences.ref_model,
+        &stored.rollouts.reward_model, &stored.rollouts.ppo.critic_model,
         &stored.teaching.teacher_model, &stored.loop.tensorboard_dir, &stored.timing.trace}) {
     make_absolute(*path);
   }

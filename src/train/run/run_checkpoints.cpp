@@ -87,6 +87,50 @@ StoredModel RunCheckpoints::saved_model() {
   return model;
 }
 
+StoredModel RunCheckpoints::critic_model() {
+  Session& session = *critic_->session;
+  return {.parameters = session.parameters(),
+          .sharded = &session.sharded(),
+          .optimizer = &session.optimizer()};
+}
+
+// That of a checkpoint of the policy.
+void RunCheckpoints::load_critic(const std::filesystem::path& checkpoint, bool* damaged) {
+  if (critic_ == nullptr) return;
+  const std::filesystem::path folder =
+      checkpoint.parent_path() / kCriticFolder / checkpoint.filename();
+  phase(mesh_.group(kAllAxes), std::nullopt, [&] {
+    if (std::filesystem::exists(folder)) return;
+    throw Error(Fault::kData,
+                "{}: there is no {}, the critic of this checkpoint; copy the folder {} of the run",
+                checkpoint.string(), folder.string(), kCriticFolder);
+  });
+  StoredModel model = critic_model();
+  if (settled_.loop.no_load_optim) model.optimizer = nullptr;
+  load_checkpoint(folder, model, context(), damaged);
+  if (model.optimizer == nullptr) critic_->session->publish_values();
+}
+
+// For the commands that read reward models it is a run. It is saved before the policy, whose
+// checkpoint counts: one more is kept, since until then the policy has the one before.
+void RunCheckpoints::save_critic(const TrainState& state) {
+  if (critic_ == nullptr) return;
+  StoredModel model = critic_model();
+  SaveOrder order = save_order(with_progress(state, model));
+  if (settled_.loop.no_save_optim) model.optimizer = nullptr;
+  PretrainOptions described = settled_;
+  described.model = ModelOptions::of(critic_->session->settings().model);
+  described.lora = {};
+  described.rollouts = {};
+  described.preferences = {};
+  described.preferences.stage = TrainingStage::kRm;
+  order.dir /= kCriticFolder;
+  order.config = configuration_of(described);
+  if (order.options.keep > 0) ++order.options.keep;
+  order.add_files = {};
+  save_checkpoint(model, context(), std::move(order));
+}
+
 StoreContext RunCheckpoints::context() {
   return {.mesh = mesh_,
           .device = machine_.device,
@@ -115,6 +159,7 @@ TrainState RunCheckpoints::resume(const ResumeRequest& request, Log& log, bool* 
   StoredModel model = stored_model();
   if (loop.no_load_optim) model.optimizer = nullptr;
   TrainState state = load_checkpoint(checkpoint, model, context(), damaged);
+  load_critic(checkpoint, damaged);
   compare_facts(state, fresh, data_, checkpoint);
   if (!schedule.empty()) {
     log.info(fmt::format("from here on by this run's schedule: {}", schedule));
@@ -300,6 +345,7 @@ TrainState RunCheckpoints::resume_foreign(const OpenedModel& foreign, const Trai
 
 void RunCheckpoints::check_room() {
   piton::check_room(settled_.loop.save, saved_model(), context());
+  if (critic_ != nullptr) piton::check_room(settled_.loop.save, critic_model(), context());
 }
 
 bool RunCheckpoints::prepare_copy() {
@@ -336,6 +382,7 @@ std::filesystem::path RunCheckpoints::save(TrainState& state) {
   PITON_ASSERT(!in_background());
   state = with_progress(std::move(state), stored_model());
   add_facts(state);
+  save_critic(state);
   return save_checkpoint(saved_model(), context(), save_order(state));
 }
 
@@ -344,6 +391,7 @@ bool RunCheckpoints::start_save(TrainState& state) {
   const auto begin = std::chrono::steady_clock::now();
   state = with_progress(std::move(state), stored_model());
   add_facts(state);
+  save_critic(state);
   background_ =
       BackgroundSave::start(saved_model(), context(), save_order(state), copy_, machine_.threads);
   begun_ = {.iteration = state.iteration, .copy_seconds = seconds_since(begin)};

@@ -12,6 +12,7 @@
 #include "checkpoint/background_save.h"
 #include "checkpoint/store.h"
 #include "model_files/opened_adapter.h"
+#include "rollouts/value_objective.h"
 #include "session/machine.h"
 #include "session/session.h"
 #include "train/run/checkpoint_writer.h"
@@ -21,14 +22,24 @@
 
 namespace piton {
 
+// The folder in --save with the checkpoints of the critic.
+inline constexpr const char* kCriticFolder = "critic";
+
+// What a run trains.
+struct RunModels {
+  Session& session;
+  Critic* critic = nullptr;  // null: another stage than ppo
+};
+
 class RunCheckpoints final : public CheckpointWriter {
  public:
   // All arguments must outlive it. `settled`: the resolved options.
-  RunCheckpoints(const Machine& machine, Mesh& mesh, Session& session, RunData& data,
+  RunCheckpoints(const Machine& machine, const RunModels& models, RunData& data,
                  PretrainOptions& settled)
       : machine_(machine),
-        mesh_(mesh),
-        session_(session),
+        mesh_(models.session.mesh()),
+        session_(models.session),
+        critic_(models.critic),
         data_(data),
         settled_(settled),
         copy_(machine.device) {}
@@ -47,6 +58,7 @@ class RunCheckpoints final : public CheckpointWriter {
 
   // Weights and optimizer of a checkpoint that this run has saved; returns its state.
   TrainState reload(const std::filesystem::path& checkpoint) {
+    load_critic(checkpoint, nullptr);
     return load_checkpoint(checkpoint, stored_model(), context());
   }
 
@@ -83,6 +95,9 @@ class RunCheckpoints final : public CheckpointWriter {
  private:
   StoredModel stored_model();
   StoredModel saved_model();
+  StoredModel critic_model();
+  void load_critic(const std::filesystem::path& checkpoint, bool* damaged);
+  void save_critic(const TrainState& state);
   StoreContext context();
   void draw_new(const OpenedModel& opened);
   void add_facts(TrainState& state) const;
@@ -92,6 +107,7 @@ class RunCheckpoints final : public CheckpointWriter {
   Machine machine_;
   Mesh& mesh_;
   Session& session_;
+  Critic* critic_;
   RunData& data_;
   PretrainOptions& settled_;
   std::function<void(const std::filesystem::path& folder)> write_adapter_;  // empty: none

@@ -30,8 +30,9 @@ struct RunPlan {
   bool saves_optimizer = true;  // not under --no-save-optim
   SessionSettings session;
   // Of the models of --ref-model, --teacher-model and --reward-model, which the run holds in
-  // addition; set by add_second_models() (train/reference_model.h).
-  std::optional<SessionSettings> reference, teacher, judge;
+  // addition, and of the critic, which it trains; set by add_second_models()
+  // (train/reference_model.h).
+  std::optional<SessionSettings> reference, teacher, judge, critic;
 
   // Samples of each micro-batch of a rank, equal or not.
   std::vector<std::int64_t> sizes_of_micro_batches() const {

@@ -239,6 +239,8 @@ void check_models_are_there(const RunToResume& run, const PretrainOptions& optio
   if (run.checkpoint.empty()) check(loop.lora_load, "starts from the adapters in", "lora-load");
   check(options.preferences.ref_model, "compares with", "ref-model");
   check(options.teaching.teacher_model, "learns from", "teacher-model");
+  check(options.rollouts.reward_model, "judges by", "reward-model");
+  check(options.rollouts.ppo.critic_model, "started its critic from", "critic-model");
 }
 
 PretrainOptions without_training_if_skipped(PretrainOptions options) {

@@ -168,11 +168,11 @@ expect(RUN ${grpo} ${asks} --advantage-estimator rloo CODE 2 ERR "rloo: divides 
 expect(RUN ${grpo} ${asks} --kl-in-reward CODE 2 ERR "--kl-in-reward: needs --grpo-beta, the weight of the divergence")
 expect(RUN ${grpo} ${asks} --grpo-loss-type rloo --grpo-beta 0.1 CODE 2 ERR "--grpo-beta: with --grpo-loss-type rloo the")
 expect(RUN ${grpo} ${asks} --beta 0.1 CODE 2 ERR "--stage grpo: no reference; give --ref-model DIR")
-expect(RUN ${grpo} ${asks} --ref-model ${WORK}/base CODE 2 ERR "--ref-model: is for --stage dpo, ipo and kto, and grpo with")
+expect(RUN ${grpo} ${asks} --ref-model ${WORK}/base CODE 2 ERR "--ref-model: is for --stage dpo, ipo and kto, grpo with")
 expect(RUN ${grpo} ${asks} --dpo-beta 0.2 CODE 2 ERR "--dpo-beta: is for --stage dpo and ipo, got --stage grpo")
 expect(RUN ${grpo} ${asks} --prompt-type qwen CODE 2 ERR "--prompt-type: is of corpora and conversations")
 expect(RUN finetune --load ${WORK}/base --data-path x --reward answer --train-iters 1 CODE 2
-  ERR "--reward: is for --stage grpo, got --stage sft")
+  ERR "--reward: is for --stage grpo and ppo, got --stage sft")
 expect(RUN ${grpo} --data-path ${WORK}/questions.jsonl --reward command --reward-command "exit 3" CODE 3
   ERR "--reward-command: exit 3 ended with exit code 3")
 

@@ -132,7 +132,7 @@ TEST(RolloutOptions, AreRefusedWhereTheyContradict) {
   EXPECT_THAT(says({.num_generations = 1, .rewards = {"answer"}}),
               HasSubstr("--num-generations: got 1, wanted 2"));
   EXPECT_THAT(message_of(Fault::kUsage, [&] { good.check_absent("dpo"); }),
-              HasSubstr("--reward: is for --stage grpo, got --stage dpo"));
+              HasSubstr("--reward: is for --stage grpo and ppo, got --stage dpo"));
 }
 
 }  // namespace

@@ -1,0 +1,244 @@
+// Advantages of tokens, losses, and gradients of a policy and its critic over two updates: those of
+// TRL's PPOTrainer (tests/golden/ppo, made by tools/oracle/ppo.py in float64).
+#include "rollouts/value_objective.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <map>
+
+#include "rollouts/answer_losses.h"
+#include "rollouts/rollout_objective.h"
+#include "rollouts/token_advantages.h"
+#include "support/golden_lora.h"
+#include "support/temp_folder.h"
+
+namespace piton {
+namespace {
+
+namespace fs = std::filesystem;
+using test::HostMachine;
+using test::LoraFiles;
+
+constexpr std::int64_t kRow = 32;
+constexpr double kPolicyRate = 0.0005;
+constexpr double kCriticRate = 0.1;
+
+fs::path golden_folder_of_ppo() { return fs::path(PITON_SOURCE_DIR) / "tests/golden/ppo"; }
+
+// A text to a row, `micro` rows to a micro-batch.
+std::vector<MicroBatch> rows_of_golden_texts(std::int64_t micro) {
+  const SafetensorsFile file(fs::path(PITON_SOURCE_DIR) /
+                             "tests/golden/rollouts/batch.safetensors");
+  const Tensor ids = file.tensor("ids");
+  const Tensor labels = file.tensor("labels");
+  std::vector<MicroBatch> batches;
+  const std::int64_t longest = ids.dim(1);
+  for (std::int64_t text = 0; text < ids.dim(0); ++text) {
+    if (text % micro == 0) batches.push_back({.sequence = kRow, .sample_index = text});
+    MicroBatch& batch = batches.back();
+    ++batch.samples;
+    for (std::int64_t at = 0; at < kRow; ++at) {
+      const std::int64_t next = text * longest + at + 1;
+      const bool inside = at + 1 < longest && ids.data<std::int32_t>()[next] >= 0;
+      const std::int32_t label = inside ? labels.data<std::int32_t>()[next] : kNoLabel;
+      batch.tokens.push_back(inside ? ids.data<std::int32_t>()[next - 1] : 0);
+      batch.labels.push_back(label >= 0 ? label : kNoLabel);
+      batch.loss_mask.push_back(0);
+      batch.positions.push_back(static_cast<std::int32_t>(at));
+    }
+  }
+  return batches;
+}
+
+std::vector<double> joined(const std::vector<std::vector<double>>& lists, double factor = 1) {
+  std::vector<double> all;
+  for (const auto& list : lists) {
+    for (const double one : list) all.push_back(factor * one);
+  }
+  return all;
+}
+
+void set_advantages(const std::vector<std::vector<double>>& advantages,
+                    std::vector<MicroBatch>& batches) {
+  for (MicroBatch& batch : batches) {
+    for (std::int64_t sample = 0; sample < batch.samples; ++sample) {
+      auto next = advantages[static_cast<std::size_t>(batch.sample_index + sample)].begin();
+      for (std::int64_t row = sample * kRow; row < (sample + 1) * kRow; ++row) {
+        const auto at = static_cast<std::size_t>(row);
+        if (batch.labels[at] >= 0) batch.loss_mask[at] = static_cast<float>(*next++);
+      }
+    }
+  }
+}
+
+double norm_of(const std::vector<double>& x) {
+  double sum = 0;
+  for (const double one : x) sum += one * one;
+  return std::sqrt(sum);
+}
+
+void expect_gradients(Session& session, TensorSource& wanted, double bound) {
+  std::size_t compared = 0;
+  for (const Parameter* parameter : session.parameters()) {
+    if (!parameter->trainable) continue;
+    for (const Piece& piece : parameter->pieces) {
+      const auto ours =
+          test::values(parameter->gradient.slice(0, piece.local_row, piece.extent[0]));
+      const auto right = test::values_of(
+          wanted, {.name = piece.name, .dtype = DType::kF32, .shape = piece.global});
+      // The gradient of a bias of keys is 0 but for rounding.
+      EXPECT_LE(test::largest_distance(ours, right), bound * std::max(norm_of(right), 1e-2))
+          << piece.name;
+      ++compared;
+    }
+  }
+  EXPECT_EQ(compared, wanted.tensors(TensorKind::kWeight).size());
+}
+
+// Those of a policy with an adapter, the base as its reference, and a critic.
+struct PpoModels {
+  PpoModels() : mesh(*machine.world, MeshSizes{}) {
+    OptimizerOptions sgd{.kind = OptimizerKind::kSgd, .sgd_momentum = 0, .weight_decay = 0};
+    sgd.clip_grad = 0;
+    policy = std::make_unique<Session>(machine.machine, mesh,
+                                       SessionSettings{.model = files.model(),
+                                                       .optimizer_options = sgd,
+                                                       .adapters = files.adapter.adapters()});
+    test::load_lora(*policy, files.base, files.adapter, machine);
+    critic = std::make_unique<Session>(
+        machine.machine, mesh,
+        SessionSettings{.model = reward_model.model(), .optimizer_options = sgd});
+    load_weights(reward_model, {.parameters = critic->parameters(), .sharded = &critic->sharded()},
+                 {mesh, machine.device, machine.arena, *machine.stream});
+    critic->publish_values();
+  }
+
+  // Of the answers, as Rollouts computes them.
+  std::vector<ValuedAnswer> valued(const std::vector<MicroBatch>& batches) {
+    const std::vector<std::vector<MicroBatch>> parts = {batches};
+    std::vector<std::vector<MicroBatch>> read = parts;
+    read_values(read[0]);
+    const auto everyone = make_group_of_all(*machine.world, "test");
+    const auto losses = answer_losses(*policy, parts, {}, 6, *everyone);
+    const auto reference = answer_losses(*policy, parts, {.adapters = false}, 6, *everyone);
+    const auto values = answer_losses(*critic, read, {}, 6, *everyone);
+    const SafetensorsFile file(fs::path(PITON_SOURCE_DIR) /
+                               "tests/golden/rollouts/batch.safetensors");
+    const auto rewards = test::values(file.tensor("rewards"));
+    std::vector<ValuedAnswer> answers;
+    for (std::size_t i = 0; i < rewards.size(); ++i) {
+      answers.push_back({.policy = joined({losses[i]}, -1),
+                         .reference = joined({reference[i]}, -1),
+                         .values = values[i],
+                         .reward = rewards[i]});
+    }
+    return answers;
+  }
+
+  HostMachine machine;
+  LoraFiles files{"qwen2"};
+  HfSource reward_model{fs::path(PITON_SOURCE_DIR) / "tests/golden/rewards/qwen2"};
+  Mesh mesh;
+  std::unique_ptr<Session> policy;
+  std::unique_ptr<Session> critic;
+};
+
+TEST(TokenAdvantages, AreThoseOfTheOracle) {
+  const SafetensorsFile expected(golden_folder_of_ppo() / "expected.safetensors");
+  PpoModels models;
+  const auto answers = models.valued(rows_of_golden_texts(2));
+  const std::map<std::string, TokenRewardRules> cases = {
+      {"usual", {}},
+      {"other", {.divergence_weight = 0.3, .gamma = 0.9, .lambda = 0.7, .whitens_rewards = true}}};
+  for (const auto& [name, rules] : cases) {
+    const TokenAdvantages found = token_advantages(answers, rules);
+    EXPECT_LT(test::largest_distance(joined(found.advantages),
+                                     test::values(expected.tensor("advantages." + name))),
+              3e-5)
+        << name;
+    EXPECT_LT(test::largest_distance(joined(found.returns),
+                                     test::values(expected.tensor("returns." + name))),
+              3e-5)
+        << name;
+    const auto divergences = test::values(expected.tensor("divergence"));
+    EXPECT_EQ(found.tokens, static_cast<double>(divergences.size()));
+    double sum = 0;
+    for (const double one : divergences) sum += one;
+    EXPECT_NEAR(found.divergence, sum, 1e-4);
+  }
+}
+
+TEST(TokenAdvantages, AnswersWithoutTokensChangeNothing) {
+  const ValuedAnswer answer{.policy = {-1, -2}, .values = {0.5, 0.25}, .reward = 1};
+  const TokenAdvantages one = token_advantages(std::vector{answer}, {});
+  const TokenAdvantages two = token_advantages(std::vector{ValuedAnswer{.reward = 5}, answer}, {});
+  EXPECT_THAT(two.advantages, testing::ElementsAre(testing::IsEmpty(), one.advantages[0]));
+  EXPECT_THAT(two.returns, testing::ElementsAre(testing::IsEmpty(), one.returns[0]));
+  // d = 0.75 and -0.25 with gamma 1: returns 0.95 0.75 + 0.25 and 1
+  EXPECT_NEAR(one.returns[0][0], 0.9625, 1e-12);
+  EXPECT_NEAR(one.returns[0][1], 1, 1e-12);
+}
+
+TEST(ValueObjective, TwoUpdatesAreThoseOfTheOracle) {
+  const SafetensorsFile expected(golden_folder_of_ppo() / "expected.safetensors");
+  const auto wanted = [&](const char* name) { return test::values(expected.tensor(name)); };
+  for (const std::int64_t micro : {1, 3}) {
+    SCOPED_TRACE(fmt::format("{} at once", micro));
+    PpoModels models;
+    std::vector<MicroBatch> batches = rows_of_golden_texts(micro);
+    const auto answers = models.valued(batches);
+    const TokenAdvantages found = token_advantages(answers, {});
+    set_advantages(found.advantages, batches);
+    ValueTargets targets{.wanted = found.returns};
+    for (const ValuedAnswer& one : answers) targets.written.push_back(one.values);
+    RolloutObjective policy({.means_of_parts = true});
+    ValueObjective values({});
+    values.begin_batch(targets);
+    models.policy->set_objective(&policy);
+    models.critic->set_objective(&values);
+    const std::vector<std::vector<MicroBatch>> parts = {batches};
+    policy.begin_batch(parts);
+    for (std::size_t update = 0; update < 2; ++update) {
+      const StepReport report = models.policy->train_step(batches, 0, kPolicyRate);
+      EXPECT_NEAR(report.loss, wanted("policy_loss")[update], 1e-4);
+      EXPECT_NEAR(report.figures.back().mean(), wanted("policy_clipped")[update], 1e-12);
+      const StepReport of_critic = models.critic->train_step(batches, 0, kCriticRate);
+      EXPECT_NEAR(of_critic.loss, 0.1 * wanted("value_loss")[update], 1e-5);
+      ASSERT_EQ(of_critic.figures.size(), 3);
+      EXPECT_NEAR(of_critic.figures[0].mean(), wanted("value_loss")[update], 1e-4);
+      EXPECT_NEAR(of_critic.figures[2].mean(), wanted("value_clipped")[update], 1e-12);
+    }
+    TempFolder adapter;
+    fs::copy_file(golden_folder_of_ppo() / "policy.safetensors", adapter / kPeftWeightsName);
+    fs::copy_file(test::lora_folder("qwen2") / kPeftConfigName, adapter / kPeftConfigName);
+    PeftSource of_policy(adapter.path(), models.files.model(), models.files.family);
+    expect_gradients(*models.policy, of_policy, 3e-4);
+    TempFolder whole;
+    fs::copy_file(golden_folder_of_ppo() / "critic.safetensors", whole / "model.safetensors");
+    fs::copy_file(fs::path(PITON_SOURCE_DIR) / "tests/golden/rewards/qwen2/config.json",
+                  whole / "config.json");
+    HfSource of_critic(whole.path());
+    expect_gradients(*models.critic, of_critic, 1e-4);
+  }
+}
+
+TEST(TokenValueLoss, SlopesAreCentralDifferences) {
+  const ValueLossRules rules{.clip = 0.2, .weight = 0.3};
+  int clipped = 0;
+  for (const double value : {-1.0, -0.1, 0.05, 0.15, 0.9}) {
+    for (const double wanted : {-0.5, 0.12, 2.0}) {
+      const double step = 1e-6;
+      const TokenValueLoss one = token_value_loss(value, 0, wanted, rules);
+      const double up = token_value_loss(value + step, 0, wanted, rules).loss;
+      const double down = token_value_loss(value - step, 0, wanted, rules).loss;
+      EXPECT_NEAR(one.slope, (up - down) / (2 * step), 1e-8) << value << " to " << wanted;
+      clipped += one.clipped ? 1 : 0;
+    }
+  }
+  EXPECT_EQ(clipped, 1);
+}
+
+}  // namespace
+}  // namespace piton
