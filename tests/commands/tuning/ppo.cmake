@@ -94,6 +94,13 @@ foreach(layout "tensor-model-parallel-size;2" "pipeline-model-parallel-size;2" "
     message(FATAL_ERROR "two ranks, --${flag} ${value}: exit ${code}\n${text}\n${got}\n${wanted_answers}")
   endif()
 endforeach()
+expect(RUN ${run} --save ${WORK}/two --exit-interval 2 CODE 0)
+execute_process(COMMAND ${LAUNCH} 2 ${PITON} resume ${WORK}/two --zero-stage 2
+                RESULT_VARIABLE code OUTPUT_VARIABLE text ERROR_VARIABLE text)
+answers_of(${WORK}/two got)
+if(NOT code EQUAL 0 OR NOT got STREQUAL wanted_answers)
+  message(FATAL_ERROR "resumed on two ranks: exit ${code}\n${text}\n${got}\n${wanted_answers}")
+endif()
 
 # What is refused, each by one line.
 file(RENAME ${WORK}/resumed/critic ${WORK}/resumed/elsewhere)

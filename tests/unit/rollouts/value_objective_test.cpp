@@ -8,6 +8,9 @@
 #include <filesystem>
 #include <map>
 
+#include "kernels/reference/kernels.h"
+#include "model/families.h"
+#include "model/label_head.h"
 #include "rollouts/answer_losses.h"
 #include "rollouts/rollout_objective.h"
 #include "rollouts/token_advantages.h"
@@ -238,6 +241,68 @@ TEST(TokenValueLoss, SlopesAreCentralDifferences) {
     }
   }
   EXPECT_EQ(clipped, 1);
+}
+
+// Through the whole model, in fp64; some values are clipped.
+TEST(ValueObjective, GradientsAreCentralDifferences) {
+  ModelConfig model = preset("llama-tiny");
+  model.layers = 2;
+  model.hidden = 32;
+  model.ffn_hidden = 48;
+  model.vocabulary = 131;
+  model.dtype = DType::kF64;
+  set_labels(model, 1, {});
+  HostMachine machine{[](ThreadPool&) { return make_reference_kernels(); }};
+  Mesh mesh(*machine.world, MeshSizes{});
+  Session critic(machine.machine, mesh,
+                 {.model = model, .seed = 11, .use = SessionUse::kGradients});
+  critic.initialize();
+  const std::vector<MicroBatch> batches = rows_of_golden_texts(2);
+  std::vector<std::vector<MicroBatch>> read = {batches};
+  read_values(read[0]);
+  const auto everyone = make_group_of_all(*machine.world, "test");
+  ValueTargets targets{.written = answer_losses(critic, read, {}, 6, *everyone)};
+  for (std::vector<double>& answer : targets.written) {
+    std::vector<double>& wanted = targets.wanted.emplace_back();
+    for (double& value : answer) {
+      wanted.push_back(value + 0.3 - 0.1 * static_cast<double>(wanted.size()));
+      value += wanted.size() % 2 == 0 ? 0.25 : -0.05;
+    }
+  }
+  ValueObjective objective({.weight = 0.7});
+  objective.begin_batch(targets);
+  critic.set_objective(&objective);
+  const StepReport report = critic.gradients(batches, 0);
+  EXPECT_GT(report.figures.back().sum, 0);
+  const auto loss = [&] {
+    const Session::Evaluation found = critic.evaluate(batches);
+    return found.loss_sum / found.loss_tokens;
+  };
+  EXPECT_NEAR(loss(), report.loss, 1e-12);
+  for (Parameter* parameter : critic.parameters()) {
+    const std::vector<double> gradient = test::values(parameter->gradient);
+    const auto largest = std::max_element(gradient.begin(), gradient.end(), [](double a, double b) {
+      return std::abs(a) < std::abs(b);
+    });
+    const std::int64_t at = largest - gradient.begin();
+    const Tensor rows = critic.sharded().whole_value(*parameter, *machine.stream);
+    const double before = test::value_at(rows, at);
+    const auto loss_at = [&](double value) {
+      const Tensor changed = host_tensor(parameter->dtype, parameter->shape);
+      for (std::int64_t i = 0; i < rows.elements(); ++i)
+        test::set_value(changed, i, i == at ? value : test::value_at(rows, i));
+      critic.sharded().set_value(*parameter, changed, *machine.stream);
+      critic.publish_values();
+      return loss();
+    };
+    const double step = 1e-5;
+    const double up = loss_at(before + step);
+    const double down = loss_at(before - step);
+    static_cast<void>(loss_at(before));
+    // Weights of tokens are fp32.
+    EXPECT_NEAR((up - down) / (2 * step), *largest, 1e-5 * (1e-2 + std::abs(*largest)))
+        << parameter->name;
+  }
 }
 
 }  // namespace
