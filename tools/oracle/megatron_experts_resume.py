@@ -13,12 +13,14 @@ else. The state is saved in these forms:
   experts_half     one more, weights in bf16 and fp32 copies of both optimizers
   experts_dist     torch_dist, both optimizers by the names of their weights
   experts_buckets  torch_dist, bf16 weights, the vectors of both optimizers by buckets, as sharded_param_state_dp_reshardable has them
+
+Without training, with random moments, more experts are saved in the last form (many_buckets), with the parameters in the order of
+TEGroupedMLP: the first matrices of all experts of a layer, then the second ones.
 """
 import argparse
 import pathlib
 import shutil
 import sys
-import tempfile
 
 import torch
 
@@ -28,7 +30,8 @@ from megatron_torch_dist import randomize, spawned
 
 CAPACITY = dict(moe_expert_capacity_factor=1.0, moe_token_drop_policy="probs", moe_aux_loss_coeff=0.05,
                 moe_router_load_balancing_type="aux_loss", moe_router_dtype="fp32")
-FORMS = ("experts_groups", "experts_buffer", "experts_half", "experts_dist", "experts_buckets")
+MANY = 36  # experts of many_buckets
+FORMS = ("experts_groups", "experts_buffer", "experts_half", "experts_dist", "experts_buckets", "many_buckets")
 
 
 class Chained:
@@ -100,8 +103,11 @@ def groups_only(part):
 class Of:
     """Of a model the parameters of one optimizer, as vectors() reads them."""
 
-    def __init__(self, model, own):
-        self.own = [parameter for parameter in model.parameters() if is_expert(parameter) == own]
+    def __init__(self, model, own, grouped=False):
+        named = [(name, parameter) for name, parameter in model.named_parameters() if is_expert(parameter) == own]
+        if own and grouped:
+            named.sort(key=lambda one: (int(one[0].split(".layers.")[1].split(".")[0]), "linear_fc2" in one[0]))
+        self.own = [parameter for _, parameter in named]
 
     def parameters(self):
         return self.own
@@ -134,14 +140,14 @@ def save_dist(rank, model, parts, facts, target):
     dist_checkpointing.save(state, str(target))
 
 
-def save_buckets(rank, model, parts, facts, target):
+def save_buckets(rank, model, parts, facts, target, grouped=False):
     from megatron.core import dist_checkpointing
     from megatron.core.dist_checkpointing.mapping import ShardedObject, ShardedTensor
 
     optimizer = {}
     for i, (own, part) in enumerate(zip((False, True), parts)):
         key = f"chained_{i}.optimizer.distributed.dp_group_idx_{rank if own else 0}"
-        _, buckets = resume.vectors(Of(model, own), part, 500)
+        _, buckets = resume.vectors(Of(model, own, grouped), part, 500)
         shards = {}
         for bucket, kinds in enumerate(buckets):
             for kind, vector in kinds.items():
@@ -198,15 +204,35 @@ def worker(rank, world, port, job):
     torch.distributed.destroy_process_group()
 
 
+def worker_of_many(rank, world, port, golden):
+    experts.EXPERTS, width = MANY, 2
+    experts.SHAPE = {**experts.SHAPE, "num_layers": 1}
+    experts.MOE = {**experts.MOE, "num_moe_experts": MANY, "moe_ffn_hidden_size": width}
+    experts.begin(rank, world, port, experts.Layout(expert=2))
+    torch.manual_seed(12)
+    model, arguments = experts.core_model(experts.Layout(expert=2), layers_with_experts=(1,), dtype=torch.float32, vocabulary=128)
+    arguments.moe_ffn_hidden_size = width
+    parts = optimizers_of(model)
+    for own, part in zip((False, True), parts):
+        torch.manual_seed(13 + own * (1 + rank))
+        for parameter in [p for group in part.param_groups for p in group["params"]]:
+            parameter.data = torch.randn(parameter.shape)
+            part.state[parameter] = {"step": torch.tensor(float(resume.STOP)), "exp_avg": torch.randn(parameter.shape),
+                                     "exp_avg_sq": torch.rand(parameter.shape)}
+    facts = resume.facts(arguments, resume.scheduler_of(Chained(parts)))
+    save_buckets(rank, model, parts, facts, golden / "many_buckets" / f"iter_{resume.STOP:07}", grouped=True)
+    torch.distributed.barrier()
+    torch.distributed.destroy_process_group()
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("golden", type=pathlib.Path)
     golden = parser.parse_args().golden
     for form in FORMS:
         shutil.rmtree(golden / form, ignore_errors=True)
-    with tempfile.TemporaryDirectory() as work:
-        rows = resume.samples(golden / "corpus")
-        spawned(worker, 2, {"rows": rows, "golden": golden})
+    spawned(worker, 2, {"rows": resume.samples(golden / "corpus"), "golden": golden})
+    spawned(worker_of_many, 2, golden)
     for form in FORMS:
         (golden / form / "latest_checkpointed_iteration.txt").write_text(str(resume.STOP))
 
