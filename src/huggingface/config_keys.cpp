@@ -26,7 +26,8 @@ ModelConfig without_training(ModelConfig model) {
   model.mtp_loss_factor = 0;
   if (model.experts) {
     model.experts->balance_factor = model.experts->bias_rate = model.experts->z_factor = 0;
-    model.experts->balances_samples = false;
+    model.experts->balances_samples = model.experts->keeps_first = false;
+    model.experts->capacity_factor = 0;
   }
   return model;
 }

@@ -95,6 +95,23 @@ void RouterZLossBackward::check() const {
   Operand{kName, "scale", scale}.shape({1}).dtype(logits.dtype());
 }
 
+void LimitChoices::check() const {
+  expect_one_place(*this);
+  const Choices of = expect_choices(kName, "choices", choices);
+  expect_integers(kName, "choices", choices, {of.n, of.k});
+  expect_integers(kName, "kept", kept, {of.n, of.k});
+  if (weights.defined()) {
+    PITON_ASSERT(weights.dtype() == DType::kF32 || weights.dtype() == DType::kF64,
+                 "{}: weights are {}", kName, name(weights.dtype()));
+    Operand{kName, "weights", weights}.shape({of.n, of.k}).contiguous();
+  }
+  PITON_ASSERT(experts >= of.k && capacity > 0, "{}: {} experts that take {} tokens", kName,
+               experts, capacity);
+  const std::int64_t parts = rows.samples * (rows.ranks == 1 ? 1 : 2 * rows.ranks);
+  PITON_ASSERT(rows.samples > 0 && rows.ranks > 0 && of.n % parts == 0,
+               "{}: {} rows of {} samples on {} ranks", kName, of.n, rows.samples, rows.ranks);
+}
+
 void ExcessChoices::check() const {
   expect_one_place(*this);
   const Choices of = expect_choices(kName, "choices", choices);
@@ -113,7 +130,10 @@ void SortByExpert::check() const {
   const std::int64_t experts = rows.first_rows.dim(0) - 1;
   PITON_ASSERT(experts > 0 && first >= 0, "{}: {} experts from {} on", kName, experts, first);
   expect_integers(kName, "first rows", rows.first_rows, {experts + 1});
-  expect_integers(kName, "sources", rows.sources, {of.n * std::min(of.k, experts)});
+  expect_integers(kName, "sources", rows.sources, {rows.sources.dim(0)});
+  PITON_ASSERT(rows.sources.dim(0) <= of.n * std::min(of.k, experts),
+               "{}: {} rows of {} tokens with {} choices of {} experts", kName, rows.sources.dim(0),
+               of.n, of.k, experts);
   expect_integers(kName, "places", rows.places, {of.n, of.k});
 }
 

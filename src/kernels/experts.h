@@ -5,11 +5,15 @@
 // of the tokens. Row r is of token sources[r]; the row of token t and its choice j is places[t, j].
 // Expert e has rows first_rows[e] .. first_rows[e + 1] - 1. Products of these rows with the
 // matrices of the experts are linears with `first_rows` (kernels/linear.h). All sizes depend on n,
-// k and the number of experts alone, never on the choices: no expert drops a token.
+// k, the number of experts and their capacity alone, never on the choices.
 //
 // Of experts that are divided among ranks, m are here. A token chooses each expert once, so they
 // get at most r = n min(k, m) rows. The choices decide how many these are, first_rows[m]; the
 // others, up to r, are room that no result depends on.
+//
+// Experts may have a capacity, the most tokens that one takes (Lepikhin et al. 2020,
+// arXiv:2006.16668). Choices beyond it are dropped: they become -1, have no row, and add nothing to
+// their token.
 #pragma once
 
 #include <numeric>
@@ -22,7 +26,7 @@ namespace piton {
 // Where the rows of the tokens are. All are int32 and contiguous.
 struct ExpertRows {
   Tensor sources;     // [r]; 0 where a row is of no token
-  Tensor places;      // [n, k]; -1: the expert is elsewhere
+  Tensor places;      // [n, k]; -1: the expert is elsewhere, or the choice is dropped
   Tensor first_rows;  // [m + 1]
 };
 
@@ -149,15 +153,61 @@ struct RouterZLossBackward {
   double flops() const { return 0; }
 };
 
+// The rows of a micro-batch, one sample after another, each of its tokens in order; of several
+// context ranks one rank after another, each with its two stretches of every sample
+// (comm/sequence_stretches.h). Their ORDER is that of Megatron-core's rows: by the position in the
+// sample, then by the sample.
+struct SampleRows {
+  std::int64_t samples = 1;  // divides the rows; with several ranks, each sample in 2 ranks parts
+  std::int64_t ranks = 1;
+
+  // The row that is number i in this order, of n.
+  std::int64_t row(std::int64_t i, std::int64_t n) const {
+    const std::int64_t position = i / samples, sample = i % samples;
+    const std::int64_t sequence = n / samples;
+    if (ranks == 1) return sample * sequence + position;
+    const std::int64_t stretch = sequence / (2 * ranks), number = position / stretch;
+    const bool late = number >= ranks;
+    const std::int64_t rank = late ? 2 * ranks - 1 - number : number;
+    return (rank * samples + sample) * 2 * stretch + (late ? stretch : 0) + position % stretch;
+  }
+};
+
+// Which choices stay where no expert takes more than `capacity` tokens: of the choices of an expert
+// the first in the order of
+//   the largest weight, of equal ones the first row   with weights; one that is NaN counts as 0
+//   the first row                                     without weights
+// where the first row is that of `rows`. The others become -1.
+struct LimitChoices {
+  static constexpr std::string_view kName = "limit choices";
+  Tensor kept;     // int32 [n, k]  written: the choice, or -1
+  Tensor choices;  // int32 [n, k]: 0 .. experts - 1, those of a token different
+  Tensor weights;  // [n, k] or empty; fp32 (fp64), not negative
+  std::int64_t experts = 1;
+  std::int64_t capacity = 1;
+  SampleRows rows;
+
+  template <typename Self, typename Visitor>
+  static void tensors(Self& self, Visitor&& v) {
+    v("kept", self.kept, Access::kWrite);
+    v("choices", self.choices, Access::kRead);
+    v("weights", self.weights, Access::kRead);
+  }
+  void check() const;
+  double flops() const { return 0; }
+};
+
 // What the choices of each expert are above their mean, n k / experts, times experts / g, where g
 // is the greatest common divisor of experts and k: whole numbers, whose sums over micro-batches and
 // ranks are the same in any order while they are below 2^24.
 //   excess[e] += (choices of e) experts / g - n k / g
+// Where choices may be -1 (LimitChoices), g is 1 and n k is the number of those that are not.
 // The gradient of a bias of choices, of which only the sign counts (SignUpdate, optimizer.h).
 struct ExcessChoices {
   static constexpr std::string_view kName = "excess choices";
-  Tensor excess;   // fp32 (fp64) [experts]  added to
-  Tensor choices;  // int32 [n, k]
+  Tensor excess;         // fp32 (fp64) [experts]  added to
+  Tensor choices;        // int32 [n, k]
+  bool limited = false;  // choices may be -1
 
   template <typename Self, typename Visitor>
   static void tensors(Self& self, Visitor&& v) {
@@ -166,10 +216,11 @@ struct ExcessChoices {
   }
   void check() const;
   double flops() const { return 0; }
-  // The two factors above: of the choices of an expert, and of the tokens.
+  // The two factors above: of the choices of an expert, and of n k.
   std::pair<std::int64_t, std::int64_t> factors() const {
-    const std::int64_t experts = excess.dim(0), k = choices.dim(1), g = std::gcd(experts, k);
-    return {experts / g, k / g};
+    const std::int64_t experts = excess.dim(0), k = choices.dim(1);
+    const std::int64_t g = limited ? 1 : std::gcd(experts, k);
+    return {experts / g, g};
   }
 };
 

@@ -195,6 +195,8 @@ void MegatronSource::compare(const MegatronArguments& read, const std::string& w
   if (files_->division().whole) {
     layout_.tensor = read.layout.tensor;
     layout_.expert = read.layout.expert;
+    layout_.expert_tensor =
+        read.layout.expert_tensor == layout_.tensor ? 0 : read.layout.expert_tensor;
   } else {
     same("expert_model_parallel_size", read.layout.expert, stored_.expert);
     same("tensor_model_parallel_size", read.layout.tensor, stored_.tensor);

@@ -81,12 +81,15 @@ class MegatronSource final : public TensorSource {
   void check_copy(const BoxedTensor& head, int t, const std::string& where) const;
   // The vectors of a distributed optimizer on one of the ranks of layout_, and its weights.
   struct BucketRank {
-    int rank = 0;  // p T + t
-    int chunk = 0;
+    BucketPlace place;
     std::vector<MegatronTensor> tensors;
     RankWeights weights;
     OptimizerBuffer buffer;
   };
+  // Of the rank with these weights, of all of them or of those of which `has` is true.
+  void add_bucket_rank(const BoxedTensors& whole, const BucketPlace& place,
+                       const MegatronLayout& modules, const RankChunk& weights,
+                       const std::function<bool(const std::string& key)>& has);
   void find_buckets();
   void add_bucket_masters();
   void add_bucket_moments();

@@ -6,20 +6,41 @@
 
 #include "base/error.h"
 #include "base/listed.h"
+#include "megatron/format/names.h"
 #include "megatron/megatron_source.h"
 
 namespace piton {
+namespace {
+
+// Those of modules that have the first matrices of all experts before the second ones
+// (TEGroupedMLP).
+OrderedWeights in_order_of_groups(OrderedWeights weights) {
+  const auto layer_of = [](const std::pair<std::string, const BoxedTensor*>& one) {
+    return expert_of_key(one.first) ? one.first.substr(0, one.first.find(".experts."))
+                                    : std::string();
+  };
+  for (auto begin = weights.begin(); begin != weights.end();) {
+    const std::string layer = layer_of(*begin);
+    const auto end =
+        std::find_if(begin, weights.end(), [&](const auto& one) { return layer_of(one) != layer; });
+    if (!layer.empty())
+      std::ranges::stable_sort(begin, end, {},
+                               [](const auto& one) { return with_expert(one.first, 0); });
+    begin = end;
+  }
+  return weights;
+}
+
+}  // namespace
 
 void MegatronSource::open_optimizer() {
   const std::string where = files_->folder().string();
   if (!files_->has_optimizer()) throw Error(Fault::kData, "{}: keeps no optimizer", where);
-  const bool biased = model_.experts && model_.experts->choice_bias;
-  if (stored_.expert > 1 || biased) {
+  if (model_.experts && model_.experts->choice_bias) {
     throw Error(Fault::kData,
-                "{}: the optimizer of {} is not read yet; --no-load-optim continues with a new one",
-                where,
-                biased ? std::string("a model with moe_router_enable_expert_bias")
-                       : fmt::format("{} expert ranks", stored_.expert));
+                "{}: the optimizer of a model with moe_router_enable_expert_bias is not read yet; "
+                "--no-load-optim continues with a new one",
+                where);
   }
   if (size_bytes(weight_dtype_) == 2 && !from_masters_) {
     throw Error(Fault::kData, "{}: no fp32 copies of the {} weights are found in the optimizer{}",
@@ -53,16 +74,26 @@ void MegatronSource::open_optimizer() {
   optimizer_note_.reset();
 }
 
+void MegatronSource::add_bucket_rank(const BoxedTensors& whole, const BucketPlace& place,
+                                     const MegatronLayout& modules, const RankChunk& weights,
+                                     const std::function<bool(const std::string& key)>& has) {
+  std::vector<MegatronTensor> tensors =
+      megatron_tensors(model_, modules, weights.t, weights.p, weights.chunk);
+  std::erase_if(tensors, [&](const MegatronTensor& tensor) { return !has(tensor.key); });
+  RankWeights own = weights_of_rank(whole, model_, modules, weights);
+  std::erase_if(own.ordered, [&](const auto& one) { return !has(one.first); });
+  OptimizerBuffer buffer(files_->buckets(place, "param"), own.ordered);
+  if (!buffer.found()) {
+    const OrderedWeights grouped = in_order_of_groups(own.ordered);
+    buffer = OptimizerBuffer(files_->buckets(place, "param"), grouped);
+  }
+  bucket_ranks_.push_back(std::make_unique<BucketRank>(
+      BucketRank{place, std::move(tensors), std::move(own), std::move(buffer)}));
+}
+
 // Once: for the copies of the weights and for the moments.
 void MegatronSource::find_buckets() {
   if (!bucket_ranks_.empty()) return;
-  if (layout_.expert > 1) {
-    throw Error(
-        Fault::kData,
-        "{}: the optimizer's buckets are of {} expert ranks, wanted those of one; Megatron-LM "
-        "saves states by name with --dist-ckpt-optim-fully-reshardable",
-        files_->facts_file(), layout_.expert);
-  }
   MegatronLayout modules = layout_;
   modules.fused_mlp = true;
   try {
@@ -72,16 +103,28 @@ void MegatronSource::find_buckets() {
                 files_->facts_file(), error.what());
   }
   const BoxedTensors whole = files_->tensors(0, 0, 0);
+  const bool apart = layout_.expert > 1;  // the experts have another optimizer
+  MegatronLayout of_experts = modules;
+  if (modules.expert_tensor != 0) of_experts.tensor = modules.expert_tensor;
   for (int p = 0; p < modules.pipeline; ++p) {
     for (int chunk = 0; chunk < modules.chunks; ++chunk) {
       for (int t = 0; t < modules.tensor; ++t) {
-        const int rank = p * modules.tensor + t;
-        RankWeights weights = weights_of_rank(whole, model_, modules, {t, p, chunk});
-        std::vector<FlatVector> copies = files_->buckets(rank, chunk, "param");
-        OptimizerBuffer buffer(std::move(copies), weights.ordered);
-        bucket_ranks_.push_back(std::make_unique<BucketRank>(
-            BucketRank{rank, chunk, megatron_tensors(model_, modules, t, p, chunk),
-                       std::move(weights), std::move(buffer)}));
+        BucketPlace place{.rank = p * modules.tensor + t, .chunk = chunk};
+        if (apart) place.optimizer = 0;
+        add_bucket_rank(whole, place, modules, {t, p, chunk},
+                        [&](const std::string& key) { return !apart || !expert_of_key(key); });
+      }
+      if (!apart) continue;
+      const std::int64_t own = model_.experts->experts / layout_.expert;
+      for (int i = 0; i < of_experts.tensor * layout_.expert; ++i) {
+        const int e = i / of_experts.tensor;
+        add_bucket_rank(
+            whole,
+            {.rank = p * of_experts.tensor * layout_.expert + i, .chunk = chunk, .optimizer = 1},
+            of_experts, {i % of_experts.tensor, p, chunk}, [&](const std::string& key) {
+              const std::optional<std::int64_t> number = expert_of_key(key);
+              return number && *number / own == e;
+            });
       }
     }
   }
@@ -105,15 +148,15 @@ void MegatronSource::add_bucket_moments() {
       throw Error(Fault::kData,
                   "{}: the optimizer's buckets of rank {}, chunk {} are not of these weights: the "
                   "copies in them differ",
-                  where, one->rank, one->chunk);
+                  where, one->place.rank, one->place.chunk);
     }
     const auto moments = [&](const char* kind) {
-      BoxedTensors found = one->buffer.tensors(files_->buckets(one->rank, one->chunk, kind));
+      BoxedTensors found = one->buffer.tensors(files_->buckets(one->place, kind));
       if (!found.empty()) return found;
       throw Error(Fault::kData,
                   "{}: the optimizer's buckets of rank {}, chunk {} have no {} of as many elements "
                   "as the copies of the weights",
-                  where, one->rank, one->chunk, kind);
+                  where, one->place.rank, one->place.chunk, kind);
     };
     add_moments({.first = moments("exp_avg"), .second = moments("exp_avg_sq")}, one->tensors,
                 where);

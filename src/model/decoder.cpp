@@ -294,6 +294,7 @@ class DecoderChunk final : public Chunk {
     Context with_rows = context;
     with_rows.rows = input.rows;
     with_rows.adapter_rows = input.adapter_rows;
+    with_rows.limits_experts = input.limits_experts;
     if (config_.experts && input.balance_scale.defined())
       with_rows.balance = empty_balance(context, input.balance_scale);
     prepare_rotary(context, input);

@@ -183,6 +183,7 @@ void check_experts(const ModelConfig& c) {
   check_range("--moe-router-topk", facts.choices, 1, facts.experts);
   check_not_negative("--moe-aux-loss-coeff", facts.balance_factor);
   check_not_negative("--moe-z-loss-coeff", facts.z_factor);
+  check_not_negative("--moe-expert-capacity-factor", facts.capacity_factor);
   check_router(facts);
   check_range("--moe-ffn-hidden-size", c.expert_ffn_hidden(), 1, kLargestSize);
   check_range("--moe-shared-expert-intermediate-size", facts.shared_ffn_hidden, 0, kLargestSize);
@@ -261,6 +262,30 @@ RouterOptions RouterOptions::of(const ExpertFacts& facts) {
   return options;
 }
 
+void CapacityOptions::apply(ExpertFacts& facts) const {
+  if (factor && !(*factor < 0 || *factor > 0)) {
+    throw Error(Fault::kUsage,
+                "--moe-expert-capacity-factor: got {}, wanted a positive number; leave it out if "
+                "experts take all tokens",
+                *factor);
+  }
+  if (factor) facts.capacity_factor = std::max(*factor, 0.0);
+  if (pads && facts.capacity_factor == 0) {
+    throw Error(Fault::kUsage,
+                "--moe-pad-expert-input-to-capacity: there is no capacity; give "
+                "--moe-expert-capacity-factor too, or leave it out");
+  }
+  // Scripts give Megatron's default without a capacity.
+  if (policy) facts.keeps_first = *policy == "position" && facts.capacity_factor != 0;
+}
+
+CapacityOptions CapacityOptions::of(const ExpertFacts& facts) {
+  CapacityOptions options;
+  if (facts.capacity_factor != 0) options.factor = facts.capacity_factor;
+  if (facts.keeps_first) options.policy = "position";
+  return options;
+}
+
 void MlpOptions::apply(ModelConfig& config) const {
   const std::string name = named(*this);
   const bool gates =
@@ -314,11 +339,14 @@ void MlpOptions::apply_experts(ModelConfig& config) const {
   needs_experts(z_factor.value_or(0) != 0, "--moe-z-loss-coeff");
   needs_experts(balancing.has_value(), "--moe-router-load-balancing-type");
   if (const char* flag = router.given()) needs_experts(true, flag);
+  needs_experts(capacity.factor.value_or(0) > 0, "--moe-expert-capacity-factor");
+  needs_experts(capacity.pads, "--moe-pad-expert-input-to-capacity");
   if (!config.experts) return;
   ExpertFacts& facts = *config.experts;
   if (experts) facts.experts = *experts;
   if (choices) facts.choices = *choices;
   router.apply(facts);
+  capacity.apply(facts);
   // Of a sigmoid Megatron-core ignores this flag.
   if (weights_before_choice && facts.score == ScoreKind::kSoftmax) facts.normalized = false;
   if (balance_factor) facts.balance_factor = *balance_factor;
@@ -380,6 +408,7 @@ MlpOptions MlpOptions::of(const ModelConfig& config) {
     options.weights_before_choice =
         !config.experts->normalized && config.experts->score == ScoreKind::kSoftmax;
     options.router = RouterOptions::of(*config.experts);
+    options.capacity = CapacityOptions::of(*config.experts);
     if (config.experts->balance_factor != 0)
       options.balance_factor = config.experts->balance_factor;
     if (config.experts->balances_samples) options.balancing = "seq_aux_loss";
@@ -402,6 +431,7 @@ MlpOptions MlpOptions::without_experts() const {
   dense.balance_factor = dense.z_factor = std::nullopt;
   dense.shared_gate = dense.weights_before_choice = false;
   dense.router = {};
+  dense.capacity = {};
   return dense;
 }
 

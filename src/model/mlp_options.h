@@ -46,6 +46,8 @@ struct ExpertFacts {
   double balance_factor = 0;               // of the balance of each layer in the loss
   bool balances_samples = false;           // it is of each sample, not of the micro-batch
   double z_factor = 0;                     // of the z-loss of each layer in the loss
+  double capacity_factor = 0;              // the tokens an expert takes over the mean; 0: all
+  bool keeps_first = false;                // it keeps the first ones, not the best
   std::int64_t ffn_hidden = 0;             // of each expert; 0: that of the model
   std::int64_t shared_ffn_hidden = 0;      // of an MLP that all tokens share; 0: there is none
   bool shared_gate = false;                // its rows are multiplied with the sigmoid of a gate
@@ -110,6 +112,35 @@ struct RouterOptions {
   static RouterOptions of(const ExpertFacts& facts);
 };
 
+// The most tokens that an expert takes in training and in its evaluation (ops/experts/routing.h).
+struct CapacityOptions {
+  std::optional<double> factor;
+  std::optional<std::string> policy;
+  bool pads = false;
+
+  template <typename Visitor>
+  void visit(Visitor&& v) {
+    v(Option{"moe-expert-capacity-factor",
+             "drop what an expert gets beyond this times the mean number of tokens of an expert in "
+             "a micro-batch (default, and if negative: nothing is dropped)",
+             {.resume = Resume::kMustMatch}},
+      factor);
+    v(Option{"moe-token-drop-policy",
+             "what an expert keeps with --moe-expert-capacity-factor: the tokens with the largest "
+             "weights (probs, default), or the first ones of the samples (position)",
+             {.resume = Resume::kMustMatch, .choices = {"probs", "position"}}},
+      policy);
+    v(Option{"moe-pad-expert-input-to-capacity",
+             "Megatron-core's rows without tokens up to the capacity, which change no result: "
+             "taken with --moe-expert-capacity-factor, and without effect"},
+      pads);
+  }
+
+  // Throws Error(kUsage) for what needs a capacity without one.
+  void apply(ExpertFacts& facts) const;
+  static CapacityOptions of(const ExpertFacts& facts);
+};
+
 struct MlpOptions {
   std::optional<std::string> activation;
   bool swiglu = false;
@@ -128,6 +159,7 @@ struct MlpOptions {
   std::optional<double> balance_factor, z_factor;
   std::optional<std::string> balancing;
   RouterOptions router;
+  CapacityOptions capacity;
 
   template <typename Visitor>
   void visit(Visitor&& v) {
@@ -224,6 +256,7 @@ struct MlpOptions {
              same},
       z_factor);
     router.visit(v);
+    capacity.visit(v);
   }
   void apply_experts(ModelConfig& config) const;
 };

@@ -80,7 +80,8 @@ struct ModelInput {
   // fp32 (fp64) [1]: loss scale / rows of the global batch, the gradient of the balance of experts
   // of a row. Empty: the balance is not part of the loss.
   Tensor balance_scale;
-  MaskRows rows;  // coordinates for drawing dropout masks
+  bool limits_experts = false;  // Context::limits_experts
+  MaskRows rows;                // coordinates for drawing dropout masks
   Wanted wanted;
   // Keys and values of earlier tokens, for each layer of this stage; the pass appends its own
   // (nn/kv_cache.h). Then the input is one sample of all rows of the pass. Null: no cache. A pass

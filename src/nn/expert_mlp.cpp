@@ -1,5 +1,6 @@
 #include "nn/expert_mlp.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "ops/dropout.h"
@@ -140,6 +141,14 @@ ExpertMlp::ExpertMlp(ParameterList& parameters, const Shard& shard, const std::s
   if (shape.end_norm) end_norm_.emplace(parameters, shard, name + ".end_norm", *shape.end_norm);
 }
 
+std::int64_t ExpertMlp::most_rows(const Context& context, std::int64_t tokens) const {
+  const std::int64_t ranks = shard_.experts->size();
+  if (!context.limits_experts) return ranks * tokens;
+  const Communicator* group = shard_.context.group;
+  const std::int64_t whole = tokens * (group == nullptr ? 1 : group->size());
+  return ranks * std::min(tokens, shape_.rules.capacity(whole, shape_.experts));
+}
+
 Value ExpertMlp::experts_of(Context& context, const Value& tokens) const {
   Communicator& ranks = *shard_.experts;
   const Routing routing = routed(context, tokens,
@@ -153,7 +162,8 @@ Value ExpertMlp::experts_of(Context& context, const Value& tokens) const {
   };
   const Value x = of_ranks(tokens);
   const Value weights = of_ranks(routing.weights);
-  const ExpertRows rows = sorted_rows(context, of_ranks({routing.choices}).tensor, here_);
+  const ExpertRows rows = sorted_rows(context, of_ranks({routing.choices}).tensor, here_,
+                                      most_rows(context, tokens.tensor.dim(0)));
   const Value inner =
       expert_linear(context, dispatched(context, x, rows), {*up_, up_bias_}, rows.first_rows);
   const Value active = shape_.gated

@@ -10,7 +10,7 @@
 // Each of e ranks of the expert axis has m = experts/e experts, and n tokens that differ. It routes
 // these, and the ranks gather the tokens of all with their choices and weights. A rank computes its
 // experts for all e n tokens, in r = e n min(k, m) rows, and the sums are scattered to the ranks
-// that the tokens are of.
+// that the tokens are of. Where an expert takes at most c of the n tokens, r is at most e m c.
 #pragma once
 
 #include <optional>
@@ -70,6 +70,8 @@ class ExpertMlp {
   Value forward(Context& context, const Value& x, const Value* residual) const;
 
  private:
+  // The most rows of one expert, of the tokens of each rank of the expert axis.
+  std::int64_t most_rows(const Context& context, std::int64_t tokens) const;
   // The sum over the experts that this tensor rank has a part of. tokens [n, h] -> [n, h].
   Value experts_of(Context& context, const Value& tokens) const;
   Value with_shared(Context& context, const Value& experts, const Value& x) const;

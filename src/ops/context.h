@@ -57,6 +57,7 @@ struct Context {
   RecomputedParts recompute = {};
   MaskRows rows = {};  // of the whole micro-batch (first_row 0), for drawing dropout masks
   BalanceOfExperts balance = {};
+  bool limits_experts = false;  // experts that have a capacity drop what exceeds it
 
   // Uninitialized memory for an activation or for workspace.
   Tensor activation(DType dtype, const Shape& shape) const {
@@ -85,7 +86,8 @@ struct Context {
             .seed = seed,
             .recompute = recompute,
             .rows = rows,
-            .balance = balance};
+            .balance = balance,
+            .limits_experts = limits_experts};
   }
 };
 

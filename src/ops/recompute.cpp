@@ -52,16 +52,18 @@ std::vector<Value> recomputed(Context& context, const std::vector<Value>& inputs
     output = tape->output(output.tensor);
     output_ids.push_back(output.id);
   }
-  // The node also keeps the parts of the context that the segment reads: `rows`, `training`, and
-  // the scale of the balance of experts, whose sum forward has counted.
+  // The node also keeps the parts of the context that the segment reads: `rows`, `training`,
+  // `limits_experts`, and the scale of the balance of experts, whose sum forward has counted.
   tape->record([kept, output_ids, segment = std::move(segment), training = context.training,
-                rows = context.rows, scale = context.balance.scale](Backward& backward) {
+                rows = context.rows, scale = context.balance.scale,
+                limits_experts = context.limits_experts](Backward& backward) {
     Tape replay;
     Context again = backward.context().with_tape(&replay);
     again.training = training;
     again.recompute = {};  // what the replay keeps is needed at once
     again.rows = rows;
     again.balance = {.scale = scale};
+    again.limits_experts = limits_experts;
     std::vector<Value> leaves;
     for (const Input& input : kept) {
       leaves.push_back(input.id >= 0 ? replay.leaf(input.tensor.get()) : Value{input.tensor.get()});

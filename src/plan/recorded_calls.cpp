@@ -116,13 +116,19 @@ void set_indices(const KernelCall& call, const Machine& machine) {
     machine.stream.synchronize();
   };
   const std::int64_t rows = std::visit([](const auto& one) { return rows_of_experts(one); }, call);
+  // The choices that the rows of a sort have room for: with a capacity not those of all tokens.
+  std::int64_t room = std::numeric_limits<std::int64_t>::max();
+  if (const auto* sort = std::get_if<SortByExpert>(&call)) {
+    const std::int64_t k = sort->choices.dim(1);
+    room = sort->rows.sources.dim(0) / std::min(k, sort->rows.first_rows.dim(0) - 1) * k;
+  }
   for_each_tensor(call, [&](std::string_view name, const Tensor& tensor, Access access) {
     if (access != Access::kRead || !tensor.defined() || tensor.dtype() != DType::kI32) return;
     if (name == "first rows") {
       const std::int64_t experts = tensor.dim(0) - 1;
       put(tensor, [&](std::int64_t i) { return rows * i / experts; });
     } else if (name == "choices") {  // of a token: different experts
-      put(tensor, [&](std::int64_t i) { return i % tensor.dim(1); });
+      put(tensor, [&](std::int64_t i) { return i < room ? i % tensor.dim(1) : -1; });
     }
   });
 }

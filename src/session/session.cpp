@@ -272,6 +272,7 @@ Session::Evaluation Session::evaluate(const std::vector<MicroBatch>& batches) {
   } else {
     for (const MicroBatch& batch : batches) inputs.push_back(upload(batch, {}));
   }
+  for (ModelInput& input : inputs) input.limits_experts = true;
   teach(batches, inputs);
   ask_for_labels(batches, inputs);
   std::vector<Tensor> logits(batches.size());

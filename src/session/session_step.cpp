@@ -46,11 +46,15 @@ RecordedStep* Session::recorded_step(const std::vector<MicroBatch>& batches) {
 
 ExpertBalance Session::balance_experts(const std::vector<MicroBatch>& batches, double loss_scale,
                                        std::vector<ModelInput>& inputs) {
-  // Losses of preferences are of pairs of texts; the balance of their rows is not among them.
+  // Losses of preferences are of pairs of texts; the balance of their rows is not among them, and
+  // no expert drops any, because their answers are also judged without training.
   if (!settings_.model.experts || objective_ != nullptr) return {};
   const double rows = summed_over_ranks(rows_of(batches), kSampleAxes);
   const ExpertBalance balance{.scale = put_scale(loss_scale / rows), .rows = rows};
-  for (ModelInput& input : inputs) input.balance_scale = balance.scale;
+  for (ModelInput& input : inputs) {
+    input.balance_scale = balance.scale;
+    input.limits_experts = true;
+  }
   return balance;
 }
 

@@ -1,4 +1,4 @@
-# Experts divided over ranks by mpirun: the losses of one process with dropout and a balance, evaluated, also on a task and
+# Experts divided over ranks by mpirun: the losses of one process with dropout, a balance and a capacity, evaluated, also on a task and
 # by answers to prompts, saved and continued on one process and the reverse, with adapters; planned; and what is refused.
 include(${CMAKE_CURRENT_LIST_DIR}/../support/expect.cmake)
 file(REMOVE_RECURSE ${WORK})
@@ -6,7 +6,7 @@ file(MAKE_DIRECTORY ${WORK})
 write_corpus()
 file(WRITE ${WORK}/prompts.txt "To be\nWhether\n")
 set(model --model llama-tiny --num-experts 4 --moe-router-topk 2 --moe-aux-loss-coeff 1e-2 --moe-router-score-function sigmoid
-          --moe-router-enable-expert-bias --moe-router-bias-update-rate 1e-2)
+          --moe-router-enable-expert-bias --moe-router-bias-update-rate 1e-2 --moe-expert-capacity-factor 1.25)
 set(bare pretrain ${model} --data-path ${WORK}/corpus_text_document --tokenizer-type ByteTokenizer
          --seq-length 32 --micro-batch-size 2 --global-batch-size 4 --lr 1e-2 --split 90,10,0 --hidden-dropout 0.1
          --attention-dropout 0.1 --eval-interval 3 --eval-iters 2
@@ -86,6 +86,9 @@ expect(RUN inspect ${WORK}/one/iter_0000006 CODE 0 OUT "layers.0.mlp.router.bias
 # Refused, in one line.
 expect(RUN ${plan} --moe-router-num-groups 3 --moe-router-group-topk 2 CODE 2
        ERR "--moe-router-num-groups: got 3, wanted a divisor of --num-experts, which is 4")
+expect(RUN plan --model llama-tiny --num-experts 4 --moe-pad-expert-input-to-capacity CODE 2
+       ERR "--moe-pad-expert-input-to-capacity: there is no capacity; give --moe-expert-capacity-factor too")
+expect(RUN ${plan} --moe-expert-capacity-factor 0 CODE 2 ERR "--moe-expert-capacity-factor: got 0, wanted a positive number")
 expect(RUN ${plan} ${two} --step-time CODE 2 ERR "the time of a step with --expert-model-parallel-size depends on how many")
 expect(RUN ${plan} ${two} --world-size 3 CODE 2
        ERR "--expert-model-parallel-size: got 2, wanted a number that divides the 3 data-parallel ranks")

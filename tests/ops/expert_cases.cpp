@@ -89,6 +89,38 @@ class ExpertCaseList {
     }
   }
 
+  // Of weights that differ, that are equal, and that are NaN; none, all and some choices stay.
+  void add_limits() {
+    for (const Routing& size : {Routing{0, 4, 2}, Routing{1, 1, 1}, Routing{16, 4, 2},
+                                Routing{36, 60, 8}, Routing{4, 600, 3}, Routing{1200, 8, 2}}) {
+      for (const std::int64_t capacity : {std::int64_t{1}, size.n / 3 + 1, size.n + 1}) {
+        for (const SampleRows rows : {SampleRows{1, 1}, SampleRows{4, 1}, SampleRows{2, 2}}) {
+          if (size.n % (rows.samples * (rows.ranks == 1 ? 1 : 4)) != 0) continue;
+          for (const LogitKind kind : {LogitKind::kUneven, LogitKind::kTies}) {
+            add_limit(limit(size, kind, capacity, rows));
+          }
+          LimitChoices first = limit(size, LogitKind::kUneven, capacity, rows);
+          first.weights = {};
+          add_limit(first);
+        }
+      }
+      // What reads choices that are dropped: a sort with room for the others alone.
+      const Tensor kept = limited(size, 2).kept;
+      add(fmt::format("n {} k {} experts {} limited", size.n, size.k, size.experts), 2,
+          ExcessChoices{.excess = source_.normal(sums_, {size.experts}, 0, 100),
+                        .choices = kept,
+                        .limited = true});
+      SortByExpert few = sort(kept, {0, size.experts});
+      const std::int64_t room = std::min(few.rows.sources.dim(0), 2 * size.experts);
+      few.rows.sources = source_.integers({room}, -9, -9);
+      add(fmt::format("n {} k {} experts {} limited", size.n, size.k, size.experts), 1, few);
+    }
+    LimitChoices bad = limit({16, 4, 2}, LogitKind::kUneven, 2, {2, 1});
+    for (std::int64_t i = 0; i < bad.weights.elements(); i += 3)
+      set_value(bad.weights, i, std::numeric_limits<double>::quiet_NaN());
+    add_limit(bad);
+  }
+
   void add_z_losses() {
     for (const Routing& size : {Routing{0, 4, 1}, Routing{1, 1, 1}, Routing{37, 60, 1},
                                 Routing{5, 600, 1}, Routing{1200, 8, 1}}) {
@@ -226,6 +258,29 @@ class ExpertCaseList {
 
   RouteTokens routed(const Routing& size, LogitKind kind) {
     return std::get<RouteTokens>(run_reference(routing(size, kind)));
+  }
+
+  LimitChoices limit(const Routing& size, LogitKind kind, std::int64_t capacity,
+                     const SampleRows& rows) {
+    const RouteTokens of = routed(size, kind);
+    return {.kept = source_.integers({size.n, size.k}, -9, -9),
+            .choices = of.choices,
+            .weights = of.weights,
+            .experts = size.experts,
+            .capacity = capacity,
+            .rows = rows};
+  }
+
+  LimitChoices limited(const Routing& size, std::int64_t capacity) {
+    return std::get<LimitChoices>(
+        run_reference(limit(size, LogitKind::kUneven, capacity, SampleRows())));
+  }
+
+  void add_limit(const LimitChoices& call) {
+    add(fmt::format("n {} k {} experts {} capacity {} samples {} ranks {} weights {} {}",
+                    call.choices.dim(0), call.choices.dim(1), call.experts, call.capacity,
+                    call.rows.samples, call.rows.ranks, call.weights.defined(), number_++),
+        1, call);
   }
 
   SortByExpert sort(const Tensor& choices, const Part& part) {
@@ -466,6 +521,7 @@ std::vector<CallCase> expert_cases(const CaseOptions& options) {
   list.add_rules();
   list.add_excesses();
   list.add_z_losses();
+  list.add_limits();
   return list.take();
 }
 

@@ -242,6 +242,36 @@ TEST_P(ExpertValues, OfAnExcessAreChoicesAboveTheMean) {
   EXPECT_EQ(values(excess), (std::vector<double>{103, 3, 0, 3, -3, -106}));
 }
 
+// 4 positions of 2 samples, in rows 0 4 1 5 2 6 3 7. All choose expert 1 and one of the others.
+TEST_P(ExpertValues, OfLimitedChoicesAreTheBestOrTheFirst) {
+  LimitChoices call{.kept = int32({8, 2}, std::vector<double>(16, -9)),
+                    .choices = int32({8, 2}, {1, 0, 1, 2, 0, 1, 1, 2, 1, 2, 1, 2, 1, 0, 1, 2}),
+                    .weights = fp32({8, 2}, {5, 1, 6, 1, 9, 7, 7, 2, 5, 3, 8, 4, 5, 1, 6, 5}),
+                    .experts = 3,
+                    .capacity = 4,
+                    .rows = {.samples = 2}};
+  run(call);
+  // Of expert 1 the weights 8, 7, 7 stay, and of rows 1 and 7 with 6 the first; of expert 2 the
+  // four largest.
+  EXPECT_EQ(values(call.kept),
+            (std::vector<double>{-1, 0, 1, -1, 0, 1, 1, 2, -1, 2, 1, 2, -1, 0, -1, 2}));
+  call.weights = {};
+  run(call);
+  EXPECT_EQ(values(call.kept),
+            (std::vector<double>{1, 0, 1, 2, 0, -1, -1, 2, 1, 2, 1, 2, -1, 0, -1, -1}));
+  // On 2 ranks: positions 0 and 3 of both samples, then 1 and 2.
+  call.rows.ranks = 2;
+  call.capacity = 1;
+  run(call);
+  EXPECT_EQ(values(call.kept),
+            (std::vector<double>{1, 0, -1, -1, -1, -1, -1, -1, -1, 2, -1, -1, -1, -1, -1, -1}));
+  // Choices that are dropped count for no expert: 3, 1 and 1 of them, times 3, less 5.
+  const Tensor excess = fp32({3}, {0, 0, 10});
+  run(ExcessChoices{
+      .excess = excess, .choices = int32({3, 2}, {0, 1, 0, -1, 2, 0}), .limited = true});
+  EXPECT_EQ(values(excess), (std::vector<double>{4, -2, 8}));
+}
+
 TEST_P(ExpertValues, OfTheGradientOfLogitsAreThoseOfASoftmax) {
   const RouteTokens forward = routed(4, 2, logits_of_eighths());
   RouteBackward call{.dlogits = host_tensor(DType::kF32, {3, 4}),

@@ -65,6 +65,19 @@ ModelConfig small(const std::string& name) {
     model.experts->balance_factor = 0.1;
     model.mtp_layers = 1;
   }
+  if (name == "limited") {  // several choices of each micro-batch are dropped
+    model.experts->choices = 2;
+    model.experts->balance_factor = 0.1;
+    model.experts->capacity_factor = 0.9;
+  }
+  if (name == "first") {
+    model.experts->choices = 3;
+    model.experts->score = ScoreKind::kSigmoid;
+    model.experts->choice_bias = true;
+    model.experts->bias_rate = 0.02;
+    model.experts->capacity_factor = 1;
+    model.experts->keeps_first = true;
+  }
   if (name == "norms") {
     model.end_norms = model.gains_from_one = true;
     model.biases = true;
@@ -219,7 +232,7 @@ TEST_P(ExpertParallel, GivesTheGradientsOfOneProcess) {
 
 INSTANTIATE_TEST_SUITE_P(Models, ExpertParallel,
                          testing::Values("few", "balanced", "samples", "norms", "shared",
-                                         "later tokens", "biased"));
+                                         "later tokens", "biased", "limited", "first"));
 
 TEST(ExpertParallelHalf, IsNearOneProcess) {
   ModelConfig model = small("few");
@@ -238,23 +251,26 @@ TEST(ExpertParallelHalf, IsNearOneProcess) {
 }
 
 TEST(ExpertParallelEvaluation, GivesTheLossOfOneProcess) {
-  const ModelConfig model = small("few");
-  const auto loss_of = [&](TrainingRun& run) {
+  const auto loss_of = [](TrainingRun& run) {
     const Mesh& mesh = run.session().mesh();
     const int ranks = mesh.sizes().sample_ranks();
-    const auto batches = test::batches(0, mesh.sample_rank(), ranks, model.vocabulary,
-                                       std::vector<std::int64_t>(4 / ranks, 2));
+    const auto batches =
+        test::batches(0, mesh.sample_rank(), ranks, run.session().settings().model.vocabulary,
+                      std::vector<std::int64_t>(4 / ranks, 2));
     const Session::Evaluation found = run.session().evaluate(batches);
     return found.loss_sum / found.loss_tokens;
   };
   HostDevice device;
   const auto world = make_single_world(device);
-  TrainingRun one(*world, {.name = "one process"}, model);
-  const double alone = loss_of(one);
-  for (const RunLayout& layout : layouts_of(2)) {
-    SCOPED_TRACE(layout.name);
-    TrainingRun run(ranks::world(), layout, model);
-    EXPECT_NEAR(loss_of(run), alone, 1e-6 * alone);
+  for (const char* name : {"few", "limited"}) {
+    const ModelConfig model = small(name);
+    TrainingRun one(*world, {.name = "one process"}, model);
+    const double alone = loss_of(one);
+    for (const RunLayout& layout : layouts_of(2)) {
+      SCOPED_TRACE(layout.name);
+      TrainingRun run(ranks::world(), layout, model);
+      EXPECT_NEAR(loss_of(run), alone, 1e-6 * alone) << name;
+    }
   }
 }
 
@@ -276,7 +292,7 @@ TEST(ExpertParallelCheckpoints, AreThoseOfOneProcess) {
 }
 
 TEST(ExpertParallelPlan, PredictsMemoryAndBytesOfEveryRank) {
-  for (const char* name : {"biased", "norms"}) {
+  for (const char* name : {"biased", "norms", "limited"}) {
     const ModelConfig model = small(name);
     for (const RunLayout& layout : layouts_of(0)) {
       SCOPED_TRACE(layout.name);

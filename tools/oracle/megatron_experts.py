@@ -44,7 +44,8 @@ def begin(rank, world, port, layout):
                                              expert_tensor_parallel_size=layout.expert_tensor)
 
 
-def core_model(layout, grouped=False, layers_with_experts=(0, 1)):
+def core_model(layout, grouped=False, layers_with_experts=(0, 1), dtype=torch.bfloat16, vocabulary=64, **more):
+    """`more`: of the configuration and of the arguments."""
     from megatron.core import parallel_state
     from megatron.core.models.gpt.gpt_layer_specs import get_gpt_decoder_block_spec
     from megatron.core.models.gpt.gpt_model import GPTModel
@@ -58,19 +59,19 @@ def core_model(layout, grouped=False, layers_with_experts=(0, 1)):
         tensor_model_parallel_size=layout.tensor, pipeline_model_parallel_size=layout.pipeline,
         expert_model_parallel_size=layout.expert, expert_tensor_parallel_size=layout.expert_tensor,
         moe_grouped_gemm=grouped, moe_use_legacy_grouped_gemm=grouped, moe_token_dispatcher_type="allgather",
-        params_dtype=torch.bfloat16, pipeline_dtype=torch.bfloat16)
-    model = GPTModel(config, get_gpt_decoder_block_spec(config, use_transformer_engine=False), vocab_size=64, max_sequence_length=64,
+        params_dtype=dtype, pipeline_dtype=dtype, **more)
+    model = GPTModel(config, get_gpt_decoder_block_spec(config, use_transformer_engine=False), vocab_size=vocabulary, max_sequence_length=64,
                      position_embedding_type="rope", share_embeddings_and_output_weights=False,
                      pre_process=parallel_state.is_pipeline_first_stage(),
-                     post_process=parallel_state.is_pipeline_last_stage()).to(torch.bfloat16).eval()
+                     post_process=parallel_state.is_pipeline_last_stage()).to(dtype).eval()
     arguments = argparse.Namespace(
         **SHAPE, num_experts=EXPERTS, moe_router_topk=2, moe_ffn_hidden_size=8, moe_layer_freq=frequency, moe_grouped_gemm=grouped,
         moe_shared_expert_intermediate_size=12, kv_channels=None, group_query_attention=True, num_query_groups=2,
-        max_position_embeddings=64, padded_vocab_size=64, vocab_size=None, tensor_model_parallel_size=layout.tensor,
+        max_position_embeddings=64, padded_vocab_size=vocabulary, vocab_size=None, tensor_model_parallel_size=layout.tensor,
         pipeline_model_parallel_size=layout.pipeline, expert_model_parallel_size=layout.expert,
         expert_tensor_parallel_size=layout.expert_tensor, swiglu=True, bias_gelu_fusion=False, normalization="RMSNorm",
         norm_epsilon=1e-6, add_bias_linear=False, position_embedding_type="rope", rotary_base=10000,
-        untie_embeddings_and_output_weights=True, hidden_dropout=0.0, attention_dropout=0.0)
+        untie_embeddings_and_output_weights=True, hidden_dropout=0.0, attention_dropout=0.0, params_dtype=dtype, **more)
     return model, arguments
 
 

@@ -15,7 +15,8 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "kv-channels:1 "
      "num-query-groups:1 num-experts:1 moe-ffn-hidden-size:1 moe-router-topk:1 "
      "moe-router-pre-softmax moe-router-load-balancing-type:1 moe-aux-loss-coeff:1 "
-     "moe-z-loss-coeff:1 moe-use-upcycling moe-upcycling-granularity:1 "
+     "moe-z-loss-coeff:1 moe-expert-capacity-factor:1 moe-token-drop-policy:1 "
+     "moe-pad-expert-input-to-capacity moe-use-upcycling moe-upcycling-granularity:1 "
      "mtp-num-layers:1 mtp-loss-scaling-factor:1 "
      "moe-router-score-function:1 moe-router-enable-expert-bias moe-router-bias-update-rate:1 "
      "moe-router-num-groups:1 moe-router-group-topk:1 moe-router-topk-scaling-factor:1 "
@@ -169,7 +170,6 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "rows of tokens are sorted by expert, and one call computes all experts of a layer"},
     {kIgnored, "moe-token-dispatcher-type:1",
      "ranks of --expert-model-parallel-size gather all tokens (allgather), whatever it says"},
-    {kIgnored, "moe-token-drop-policy:1", "an expert takes all tokens that are sent to it"},
     {kIgnored, "moe-per-layer-logging",
      "load_balancing_loss in the metrics is the mean over all layers"},
     {kIgnored, "auto-recompute-profiling-step:1 adaptive-recompute-profiling-step:1",
@@ -335,8 +335,6 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "add-output-layer-bias use-glm-rope interleave-sliding-window:1 input-layernorm-in-fp32",
      "the model would be another one"},
     {kNotYet, "moe-router-force-load-balancing", "a token goes to the experts that it scores best"},
-    {kNotYet, "moe-expert-capacity-factor:1 moe-pad-expert-input-to-capacity",
-     "an expert takes all tokens that are sent to it"},
     {kNotYet, "moe-apply-probs-on-input", "the outputs of experts are weighted, not their inputs"},
     {kNotYet, "moe-layer-recompute", "--recompute-granularity selective or full recomputes layers"},
     {kNotYet, "moe-router-padding-for-fp8", "the products of experts are in bf16"},

@@ -128,6 +128,7 @@ void execute(CpuContext& context, const RouteTokens& call);
 void execute(CpuContext& context, const RouteBackward& call);
 void execute(CpuContext& context, const RouterZLoss& call);
 void execute(CpuContext& context, const RouterZLossBackward& call);
+void execute(CpuContext& context, const LimitChoices& call);
 void execute(CpuContext& context, const ExcessChoices& call);
 void execute(CpuContext& context, const SortByExpert& call);
 void execute(CpuContext& context, const CombineExperts& call);

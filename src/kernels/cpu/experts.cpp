@@ -190,6 +190,17 @@ void write_sigmoid_gradient(float* dlogits, const float* s, std::int64_t t,
     dlogits[e] += slope(e) * share * (static_cast<float>(counts[e]) - mean) / sum;
 }
 
+// A choice in the order in which those of an expert stay.
+struct RankedChoice {
+  float weight = 0;
+  std::int64_t place = 0;  // in the order of the rows
+  std::int64_t index = 0;  // in [n, k]
+
+  bool operator<(const RankedChoice& other) const {
+    return weight != other.weight ? weight > other.weight : place < other.place;
+  }
+};
+
 const std::byte* row_at(const Tensor& tensor, std::int64_t row) {
   return tensor.raw() + row * tensor.stride(0) * size_bytes(tensor.dtype());
 }
@@ -217,6 +228,36 @@ void execute(CpuContext& context, const RouteTokens& call) {
   for (std::int64_t i = 0; i < sizes.n * sizes.k; ++i) ++counts[choices[i]];
   if (call.balance.defined() && sizes.n > 0)
     *call.balance.data<double>() += balance_of(context, p, counts, sizes);
+}
+
+// One thread lists the choices of each expert, in their order, and threads shorten the lists.
+void execute(CpuContext& context, const LimitChoices& call) {
+  const std::int64_t n = call.choices.dim(0), k = call.choices.dim(1);
+  const auto* choices = call.choices.data<std::int32_t>();
+  auto* kept = call.kept.data<std::int32_t>();
+  std::vector<std::int64_t> end(static_cast<std::size_t>(call.experts) + 1);
+  for (std::int64_t i = 0; i < n * k; ++i) ++end[static_cast<std::size_t>(choices[i]) + 1];
+  for (std::size_t e = 1; e < end.size(); ++e) end[e] += end[e - 1];
+  std::vector<RankedChoice> all(static_cast<std::size_t>(n * k));
+  std::vector<std::int64_t> next(end.begin(), end.end() - 1);
+  for (std::int64_t i = 0; i < n; ++i) {
+    const std::int64_t row = call.rows.row(i, n);
+    for (std::int64_t j = row * k; j < row * k + k; ++j) {
+      const float weight = call.weights.defined() ? call.weights.data<float>()[j] : 0;
+      const auto place = next[static_cast<std::size_t>(choices[j])]++;
+      all[static_cast<std::size_t>(place)] = {weight > 0 ? weight : 0, i, j};
+    }
+  }
+  context.ranges(call.experts, 1, [&](std::int64_t begin, std::int64_t stop) {
+    for (std::int64_t e = begin; e < stop; ++e) {
+      const auto first = all.begin() + end[static_cast<std::size_t>(e)];
+      const auto last = all.begin() + end[static_cast<std::size_t>(e) + 1];
+      const auto dropped = first + std::min<std::int64_t>(call.capacity, last - first);
+      if (call.weights.defined()) std::nth_element(first, dropped, last);
+      for (auto one = first; one < last; ++one)
+        kept[one->index] = one < dropped ? static_cast<std::int32_t>(e) : -1;
+    }
+  });
 }
 
 // In one pass over the choices for the numbers of rows and one for places.
@@ -302,14 +343,18 @@ void execute(CpuContext& context, const RouterZLossBackward& call) {
 }
 
 void execute(CpuContext& /*context*/, const ExcessChoices& call) {
-  const auto [each, mean] = call.factors();
+  const auto [each, part] = call.factors();
   const auto* choices = call.choices.data<std::int32_t>();
   std::vector<std::int64_t> counts(static_cast<std::size_t>(call.excess.dim(0)));
-  for (std::int64_t i = 0; i < call.choices.elements(); ++i)
+  std::int64_t all = 0;
+  for (std::int64_t i = 0; i < call.choices.elements(); ++i) {
+    if (choices[i] < 0) continue;
     ++counts[static_cast<std::size_t>(choices[i])];
+    ++all;
+  }
   auto* excess = call.excess.data<float>();
   for (const std::int64_t count : counts)
-    *excess++ += static_cast<float>(count * each - call.choices.dim(0) * mean);
+    *excess++ += static_cast<float>(count * each - all / part);
 }
 
 void execute(CpuContext& context, const CombineExperts& call) {

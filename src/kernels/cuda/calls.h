@@ -36,6 +36,7 @@ void execute(const RouteTokens& call, const CallContext& context);
 void execute(const RouteBackward& call, const CallContext& context);
 void execute(const RouterZLoss& call, const CallContext& context);
 void execute(const RouterZLossBackward& call, const CallContext& context);
+void execute(const LimitChoices& call, const CallContext& context);
 void execute(const ExcessChoices& call, const CallContext& context);
 void execute(const SortByExpert& call, const CallContext& context);
 void execute(const CombineExperts& call, const CallContext& context);

@@ -32,6 +32,7 @@ void execute(const RouteTokens& call);
 void execute(const RouteBackward& call);
 void execute(const RouterZLoss& call);
 void execute(const RouterZLossBackward& call);
+void execute(const LimitChoices& call);
 void execute(const ExcessChoices& call);
 void execute(const SortByExpert& call);
 void execute(const CombineExperts& call);

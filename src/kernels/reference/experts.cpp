@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <vector>
 
 #include "kernels/reference/calls.h"
@@ -166,14 +167,36 @@ double factor_of_counts(const RouteBackward& call) {
          static_cast<double>(call.logits.dim(1)) / static_cast<double>(call.choices.elements());
 }
 
-// How often each expert is chosen.
+// How often each expert is chosen; choices of -1 are of none.
 Values counts_of(const Values& choices, std::int64_t experts) {
   Values counts(Shape{experts});
   for (std::int64_t t = 0; t < choices.shape()[0]; ++t) {
     for (std::int64_t j = 0; j < choices.shape()[1]; ++j)
-      counts(static_cast<std::int64_t>(choices(t, j))) += 1;
+      if (choices(t, j) >= 0) counts(static_cast<std::int64_t>(choices(t, j))) += 1;
   }
   return counts;
+}
+
+struct ChoiceOfToken {
+  std::int64_t token = 0;
+  std::int64_t index = 0;
+  double weight = 0;
+};
+
+// Those of an expert, in the order of the call's rows.
+std::vector<ChoiceOfToken> choices_of_expert(const LimitChoices& call, const Values& choices,
+                                             const Values& weights, std::int64_t expert) {
+  const std::int64_t n = choices.shape()[0];
+  std::vector<ChoiceOfToken> all;
+  for (std::int64_t i = 0; i < n; ++i) {
+    const std::int64_t t = call.rows.row(i, n);
+    for (std::int64_t j = 0; j < choices.shape()[1]; ++j) {
+      if (static_cast<std::int64_t>(choices(t, j)) != expert) continue;
+      const double weight = weights.given() ? weights(t, j) : 0;
+      all.push_back({t, j, std::isnan(weight) ? 0 : weight});
+    }
+  }
+  return all;
 }
 
 }  // namespace
@@ -270,14 +293,27 @@ void execute(const RouterZLossBackward& call) {
   dlogits.write(call.dlogits);
 }
 
+void execute(const LimitChoices& call) {
+  const Values choices = Values::read(call.choices);
+  const Values weights = Values::read(call.weights);
+  Values kept = choices;
+  for (std::int64_t e = 0; e < call.experts; ++e) {
+    std::vector<ChoiceOfToken> all = choices_of_expert(call, choices, weights, e);
+    std::ranges::stable_sort(all, std::greater(), &ChoiceOfToken::weight);
+    for (std::int64_t i = call.capacity; i < std::ssize(all); ++i)
+      kept(all[static_cast<std::size_t>(i)].token, all[static_cast<std::size_t>(i)].index) = -1;
+  }
+  kept.write(call.kept);
+}
+
 void execute(const ExcessChoices& call) {
   const Values counts = counts_of(Values::read(call.choices), call.excess.dim(0));
-  const auto [each, mean] = call.factors();
+  const auto [each, part] = call.factors();
   Values excess = Values::read(call.excess);
-  for (std::int64_t e = 0; e < call.excess.dim(0); ++e) {
-    excess(e) +=
-        counts(e) * static_cast<double>(each) - static_cast<double>(call.choices.dim(0) * mean);
-  }
+  double all = 0;
+  for (std::int64_t e = 0; e < call.excess.dim(0); ++e) all += counts(e);
+  for (std::int64_t e = 0; e < call.excess.dim(0); ++e)
+    excess(e) += counts(e) * static_cast<double>(each) - all / static_cast<double>(part);
   excess.write(call.excess);
 }
 

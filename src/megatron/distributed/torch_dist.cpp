@@ -438,14 +438,17 @@ bool TorchDist::has_buckets() const {
       stored_, [](const auto& one) { return one.first.find(kBuckets) != one.first.npos; });
 }
 
-std::vector<FlatVector> TorchDist::buckets(int rank, int chunk, const char* kind) {
-  const std::string begin = fmt::format("{}{}.gbuf_idx_{}.", kBuckets, rank, chunk);
+std::vector<FlatVector> TorchDist::buckets(const BucketPlace& place, const char* kind) {
+  const std::string begin = fmt::format("{}{}.gbuf_idx_{}.", kBuckets, place.rank, place.chunk);
+  const std::string chained =
+      place.optimizer ? fmt::format("chained_{}.", *place.optimizer) : std::string();
   const std::string end = fmt::format(".{}", kind);
   std::map<std::int64_t, FlatVector> vectors;  // by the number of the bucket
   for (const auto& [name, tensor] : stored_) {
     const std::size_t at = name.find(begin);
     const std::size_t bucket = name.find(kBucket);
     if (at == name.npos || bucket == name.npos || !name.ends_with(end)) continue;
+    if (!name.starts_with(chained)) continue;
     const std::int64_t number = std::atoll(name.c_str() + bucket + kBucket.size());
     if (tensor.dtype != "F32" || tensor.shape.size() != 1 || vectors.contains(number)) {
       throw Error(Fault::kData, "{}: {} is no vector of fp32, or one of several", file_of(0, 0),

@@ -55,7 +55,7 @@ class TorchDist final : public MegatronFiles {
   BoxedMoments moments(int t, int p, int chunk) override;
   OptimizerCounts optimizer_counts() override;
   bool has_buckets() const override;
-  std::vector<FlatVector> buckets(int rank, int chunk, const char* kind) override;
+  std::vector<FlatVector> buckets(const BucketPlace& place, const char* kind) override;
 
  private:
   using Sizes = std::vector<std::int64_t>;

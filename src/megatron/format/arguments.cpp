@@ -199,6 +199,9 @@ void set_experts(const Arguments& arguments, ModelConfig& model) {
   facts.balances_samples =
       arguments.word("moe_router_load_balancing_type", "aux_loss") == "seq_aux_loss";
   facts.z_factor = arguments.number("moe_z_loss_coeff", 0);
+  facts.capacity_factor = std::max(0.0, arguments.number("moe_expert_capacity_factor", 0));
+  facts.keeps_first =
+      facts.capacity_factor != 0 && arguments.word("moe_token_drop_policy", "probs") == "position";
   facts.shared_ffn_hidden = arguments.size("moe_shared_expert_intermediate_size").value_or(0);
   facts.shared_gate = arguments.flag("moe_shared_expert_gate", false);
   set_router(arguments, facts);

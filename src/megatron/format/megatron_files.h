@@ -61,6 +61,15 @@ struct StoredLossScale {
   std::int64_t hysteresis_left = 0;
 };
 
+// Whose vectors a distributed optimizer has: of a rank, p T + t, and a chunk. Where there are
+// several expert ranks, there are two optimizers: number 0 of all weights but those of experts,
+// number 1 of experts, whose ranks are (p E + e) X + t where an expert is split over X ranks.
+struct BucketPlace {
+  int rank = 0;
+  int chunk = 0;
+  std::optional<int> optimizer;
+};
+
 // What an optimizer counts.
 struct OptimizerCounts {
   std::set<std::int64_t> steps;  // all values that are named: one, if they agree
@@ -110,9 +119,9 @@ class MegatronFiles {
   virtual std::optional<DType> copies_of() const { return std::nullopt; }
   // The optimizer is divided as the ranks that wrote it were, though the weights are not: masters()
   // and moments() are not there, but for each rank and chunk the vectors of a distributed optimizer
-  // (megatron/ranks/optimizer_buffer.h). `rank`: p T + t.
+  // (megatron/ranks/optimizer_buffer.h).
   virtual bool has_buckets() const { return false; }
-  virtual std::vector<FlatVector> buckets(int /*rank*/, int /*chunk*/, const char* /*kind*/) {
+  virtual std::vector<FlatVector> buckets(const BucketPlace& /*place*/, const char* /*kind*/) {
     return {};
   }
 };

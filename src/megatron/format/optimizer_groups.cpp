@@ -149,6 +149,12 @@ std::vector<BoxedMoments> moments_of_groups(const TorchFile& file, const PickleV
 }
 
 void add_counts(const TorchFile& file, const PickleValue& saved, OptimizerCounts& counts) {
+  if (saved.kind == StoredKind::kList) {  // of optimizers (ChainedOptimizer)
+    for (const PickleValue* one : saved.items) {
+      if (one->kind == StoredKind::kDict) add_counts(file, *one, counts);
+    }
+    return;
+  }
   std::set<const PickleValue*> seen;
   collect_steps(file, saved, kDeepest, seen, counts.steps);
   const PickleValue* scaler = saved.find("grad_scaler");

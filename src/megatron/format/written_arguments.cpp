@@ -104,6 +104,10 @@ void write_experts(const ModelConfig& model, NamedValues<Out> values) {
   values.word("moe_router_load_balancing_type",
               facts.balances_samples ? "seq_aux_loss" : "aux_loss");
   if (facts.z_factor != 0) values.number("moe_z_loss_coeff", facts.z_factor);
+  if (facts.capacity_factor != 0) {
+    values.number("moe_expert_capacity_factor", facts.capacity_factor);
+    values.word("moe_token_drop_policy", facts.keeps_first ? "position" : "probs");
+  }
   if (facts.score == ScoreKind::kSigmoid) values.word("moe_router_score_function", "sigmoid");
   if (facts.weight_factor != 1)
     values.number("moe_router_topk_scaling_factor", facts.weight_factor);

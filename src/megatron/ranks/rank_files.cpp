@@ -10,6 +10,7 @@
 #include "base/files/links.h"
 #include "base/listed.h"
 #include "megatron/format/arguments.h"
+#include "megatron/format/names.h"
 #include "megatron/format/run_progress.h"
 #include "megatron/ranks/expert_ranks.h"
 #include "megatron/ranks/master_weights.h"
@@ -29,8 +30,8 @@ constexpr const char* kOptimizer = "optimizer";
 // The vectors of a chunk in a distributed optimizer's file,
 // {chunk: {(type, type): {"param": vector, "exp_avg": vector, ...}}}; null where they are not of
 // one type.
-const PickleValue* buffer_of(const TorchFile& file, int chunk) {
-  for (const auto& [number, types] : file.root().pairs) {
+const PickleValue* buffer_of(const PickleValue& chunks, int chunk) {
+  for (const auto& [number, types] : chunks.pairs) {
     if (number->kind != PickleValue::Kind::kInt || number->integer != chunk) continue;
     return types->pairs.size() == 1 ? types->pairs[0].second : nullptr;
   }
@@ -73,10 +74,11 @@ RankFiles::RankFiles(const fs::path& folder) : folder_(folder) {
   for (const auto& [place, path] : folders.models) {
     refuse_link_out(path, folder);
     Rank& own = rank(place.t, place.p);
-    own.models[place.e] = std::make_unique<TorchFile>(path);
+    ModelFile& file = own.models[place.e];
+    file.weights = std::make_unique<TorchFile>(path);
     const fs::path distributed = path.parent_path() / kDistributed;
     std::error_code ignored;
-    if (fs::exists(distributed, ignored)) own.optimizer = std::make_unique<TorchFile>(distributed);
+    if (fs::exists(distributed, ignored)) file.optimizer = std::make_unique<TorchFile>(distributed);
   }
   compare_saves();
   while (facts().find(fmt::format("model{}", division_.chunks - 1)) != nullptr &&
@@ -88,7 +90,7 @@ RankFiles::RankFiles(const fs::path& folder) : folder_(folder) {
 void RankFiles::compare_saves() const {
   for (const std::vector<Rank>& stages : ranks_) {
     for (const Rank& one : stages) {
-      for (const auto& [e, model] : one.models) check_same_save(rank(0, 0).model(), *model);
+      for (const auto& [e, file] : one.models) check_same_save(rank(0, 0).model(), *file.weights);
     }
   }
 }
@@ -160,16 +162,17 @@ BoxedTensors RankFiles::tensors(int t, int p, int chunk) const {
   ExpertRankTensors own = of(rank(t, p).model());
   if (division_.expert == 1) return std::move(own.tensors);
   std::vector<ExpertRankTensors> experts;
-  for (int e = 0; e < division_.expert; ++e) experts.push_back(of(model_with_experts({t, p, e})));
+  for (int e = 0; e < division_.expert; ++e)
+    experts.push_back(of(*model_with_experts({t, p, e}).weights));
   return with_all_experts(own, std::move(experts));
 }
 
 // The file of expert rank e that has the share of each expert that tensor rank t has.
-const TorchFile& RankFiles::model_with_experts(const RankPlace& place) const {
+const RankFiles::ModelFile& RankFiles::model_with_experts(const RankPlace& place) const {
   for (int i = 0; i < division_.tensor; i += division_.expert_tensor) {
     const auto& models = rank((place.t + i) % division_.tensor, place.p).models;
     const auto found = models.find(place.e);
-    if (found != models.end()) return *found->second;
+    if (found != models.end()) return found->second;
   }
   PITON_ASSERT(false, "no file of expert rank {}", place.e);
 }
@@ -187,90 +190,160 @@ NamedTensors RankFiles::named(const TorchFile& file, int chunk) const {
 }
 
 bool RankFiles::has_optimizer() const {
-  return !share_folders_.empty() || rank(0, 0).optimizer != nullptr ||
+  return !share_folders_.empty() || rank(0, 0).first().optimizer != nullptr ||
          facts().find(kOptimizer) != nullptr;
 }
 
-RankFiles::Chunk RankFiles::in_order(int t, int p, int chunk) const {
-  NamedTensors stored = named(rank(t, p).model(), chunk);
+RankFiles::Chunk RankFiles::in_order(const TorchFile& file, int chunk, Part part) const {
+  NamedTensors stored = named(file, chunk);
   Chunk result{.weights = stored.take()};
-  for (const std::string& key : stored.order())
-    result.ordered.emplace_back(key, &result.weights.at(key));
+  for (const std::string& key : stored.order()) {
+    const bool expert = expert_of_key(key).has_value();
+    if (part == Part::kAll || expert == (part == Part::kExperts))
+      result.ordered.emplace_back(key, &result.weights.at(key));
+  }
   return result;
 }
 
 // All chunks of the rank, which one optimizer has.
-std::vector<RankFiles::Chunk> RankFiles::chunks_in_order(int t, int p) const {
+std::vector<RankFiles::Chunk> RankFiles::chunks_in_order(const TorchFile& file, Part part) const {
   std::vector<Chunk> chunks;
-  for (int chunk = 0; chunk < division_.chunks; ++chunk) chunks.push_back(in_order(t, p, chunk));
+  for (int chunk = 0; chunk < division_.chunks; ++chunk)
+    chunks.push_back(in_order(file, chunk, part));
   return chunks;
+}
+
+// That of the part in what `file` has of optimizers; null where it has none.
+const PickleValue* RankFiles::part_of(const PickleValue* optimizers, Part part,
+                                      const TorchFile& file) {
+  if (optimizers == nullptr || part == Part::kAll) return optimizers;
+  if (optimizers->kind != PickleValue::Kind::kList || optimizers->items.size() != 2) {
+    throw Error(Fault::kData,
+                "{}: wanted a list of two optimizers, that of the experts and before it that of "
+                "all else, as Megatron-core has it for several expert ranks",
+                file.file().path().string());
+  }
+  const PickleValue* own = optimizers->items[part == Part::kExperts ? 1 : 0];
+  return own->kind == PickleValue::Kind::kNone ? nullptr : own;
+}
+
+template <typename Of>
+BoxedTensors RankFiles::with_experts(const RankPlace& place, const Of& of) const {
+  const ModelFile& first = rank(place.t, place.p).first();
+  const BoxedTensors common = of(first, Part::kNoExperts);
+  std::vector<ExpertRankTensors> ranks;
+  for (int e = 0; e < division_.expert; ++e) {
+    const ModelFile& file = model_with_experts({place.t, place.p, e});
+    BoxedTensors all = of(file, Part::kExperts);
+    all.insert(common.begin(), common.end());
+    ranks.push_back({file.weights->file().path().string(), std::move(all)});
+  }
+  const ExpertRankTensors own = ranks.front();
+  return with_all_experts(own, std::move(ranks));
+}
+
+void RankFiles::refuse_shares() const {
+  if (share_folders_.empty()) return;
+  throw Error(Fault::kData, "{}: {} of {} expert ranks is not read", folder_.string(), kRankShare,
+              division_.expert);
 }
 
 BoxedTensors RankFiles::masters(int t, int p, int chunk) {
   if (division_.expert > 1) {
-    throw Error(Fault::kData, "{}: the optimizer of {} expert ranks is not read yet",
-                folder_.string(), division_.expert);
+    refuse_shares();
+    return with_experts(
+        {t, p}, [&](const ModelFile& file, Part part) { return masters_of(file, chunk, part); });
   }
   const Rank& own = rank(t, p);
-  if (own.optimizer != nullptr) {
-    const PickleValue* state = buffer_of(*own.optimizer, chunk);
+  if (own.first().optimizer == nullptr) {
+    if (const RankOptimizer* parts = shares(t, p)) {
+      const std::vector<Chunk> chunks = chunks_in_order(own.model(), Part::kAll);
+      return parts->copies(ordered_of(chunks))[static_cast<std::size_t>(chunk)];
+    }
+  }
+  return masters_of(own.first(), chunk, Part::kAll);
+}
+
+BoxedTensors RankFiles::masters_of(const ModelFile& file, int chunk, Part part) const {
+  if (file.optimizer != nullptr) {
+    const PickleValue* chunks = part_of(&file.optimizer->root(), part, *file.optimizer);
+    const PickleValue* state = chunks == nullptr ? nullptr : buffer_of(*chunks, chunk);
     if (state == nullptr) return {};
-    const Chunk weights = in_order(t, p, chunk);
-    const OptimizerBuffer buffer(vectors_of(*own.optimizer, *state, "param"), weights.ordered);
+    const Chunk weights = in_order(*file.weights, chunk, part);
+    const OptimizerBuffer buffer(vectors_of(*file.optimizer, *state, "param"), weights.ordered);
     return buffer.found() ? buffer.copies() : BoxedTensors();
   }
-  if (const RankOptimizer* parts = shares(t, p)) {
-    const std::vector<Chunk> chunks = chunks_in_order(t, p);
-    return parts->copies(ordered_of(chunks))[static_cast<std::size_t>(chunk)];
-  }
-  const PickleValue* optimizer = own.model().root().find(kOptimizer);
+  const PickleValue* optimizer =
+      part_of(file.weights->root().find(kOptimizer), part, *file.weights);
   if (optimizer == nullptr) return {};
   for (const char* name : {"fp32_from_fp16_params", "fp32_from_fp16"}) {
     const PickleValue* groups = optimizer->find(name);
     if (groups == nullptr) continue;
-    const std::vector<Chunk> chunks = chunks_in_order(t, p);
-    return masters_of_groups(own.model(), *groups, ordered_of(chunks),
+    const std::vector<Chunk> chunks = chunks_in_order(*file.weights, part);
+    return masters_of_groups(*file.weights, *groups, ordered_of(chunks),
                              static_cast<std::size_t>(chunk));
   }
   return {};
 }
 
 BoxedMoments RankFiles::moments(int t, int p, int chunk) {
+  if (division_.expert > 1) {
+    refuse_shares();
+    BoxedMoments moments;
+    moments.first = with_experts({t, p}, [&](const ModelFile& file, Part part) {
+      return moments_of(file, chunk, part).first;
+    });
+    moments.second = with_experts({t, p}, [&](const ModelFile& file, Part part) {
+      return moments_of(file, chunk, part).second;
+    });
+    return moments;
+  }
   const Rank& own = rank(t, p);
-  if (own.optimizer != nullptr) {
-    const std::string where = own.optimizer->file().path().string();
-    const PickleValue* state = buffer_of(*own.optimizer, chunk);
-    if (state == nullptr) {
-      throw Error(Fault::kData, "{}: has no vectors of one type of parameters for chunk {}", where,
-                  chunk);
+  if (own.first().optimizer == nullptr) {
+    if (const RankOptimizer* parts = shares(t, p)) {
+      const std::vector<Chunk> chunks = chunks_in_order(own.model(), Part::kAll);
+      return parts->moments(ordered_of(chunks))[static_cast<std::size_t>(chunk)];
     }
-    const Chunk weights = in_order(t, p, chunk);
-    const OptimizerBuffer buffer(vectors_of(*own.optimizer, *state, "param"), weights.ordered);
+  }
+  return moments_of(own.first(), chunk, Part::kAll);
+}
+
+BoxedMoments RankFiles::moments_of(const ModelFile& file, int chunk, Part part) const {
+  const std::string of_weights = file.weights->file().path().string();
+  if (file.optimizer != nullptr) {
+    const std::string where = file.optimizer->file().path().string();
+    const PickleValue* chunks = part_of(&file.optimizer->root(), part, *file.optimizer);
+    const PickleValue* state = chunks == nullptr ? nullptr : buffer_of(*chunks, chunk);
+    if (state == nullptr) {
+      throw Error(Fault::kData, "{}: has no vectors of one type of parameters for chunk {}{}",
+                  where, chunk,
+                  part == Part::kNoExperts ? ", of all but experts"
+                  : part == Part::kExperts ? ", of experts"
+                                           : "");
+    }
+    const Chunk weights = in_order(*file.weights, chunk, part);
+    const OptimizerBuffer buffer(vectors_of(*file.optimizer, *state, "param"), weights.ordered);
     if (!buffer.found()) {
       throw Error(Fault::kData,
                   "{}: its copies of the weights are not those of {}: is it of another model, or "
                   "another iteration?",
-                  where, file_of(t, p));
+                  where, of_weights);
     }
     BoxedMoments moments{
-        .first = buffer.tensors(vectors_of(*own.optimizer, *state, "exp_avg")),
-        .second = buffer.tensors(vectors_of(*own.optimizer, *state, "exp_avg_sq"))};
+        .first = buffer.tensors(vectors_of(*file.optimizer, *state, "exp_avg")),
+        .second = buffer.tensors(vectors_of(*file.optimizer, *state, "exp_avg_sq"))};
     if (moments.first.empty() || moments.second.empty()) {
       throw Error(Fault::kData, "{}: has no {} of as many elements as the copies of the weights",
                   where, moments.first.empty() ? "exp_avg" : "exp_avg_sq");
     }
     return moments;
   }
-  if (const RankOptimizer* parts = shares(t, p)) {
-    const std::vector<Chunk> chunks = chunks_in_order(t, p);
-    return parts->moments(ordered_of(chunks))[static_cast<std::size_t>(chunk)];
-  }
-  const PickleValue* saved = own.model().root().find(kOptimizer);
+  const PickleValue* saved = part_of(file.weights->root().find(kOptimizer), part, *file.weights);
   const PickleValue* optimizer = saved == nullptr ? nullptr : torch_optimizer(*saved);
   if (optimizer == nullptr)
-    throw Error(Fault::kData, "{}: has no state of an optimizer", file_of(t, p));
-  const std::vector<Chunk> chunks = chunks_in_order(t, p);
-  return moments_of_groups(own.model(), *optimizer,
+    throw Error(Fault::kData, "{}: has no state of an optimizer", of_weights);
+  const std::vector<Chunk> chunks = chunks_in_order(*file.weights, part);
+  return moments_of_groups(*file.weights, *optimizer,
                            ordered_of(chunks))[static_cast<std::size_t>(chunk)];
 }
 
@@ -282,9 +355,10 @@ OptimizerCounts RankFiles::optimizer_counts() {
         parts->add_counts(counts);
         continue;
       }
-      const TorchFile& model = rank(t, p).model();
-      const PickleValue* optimizer = model.root().find(kOptimizer);
-      if (optimizer != nullptr) add_counts(model, *optimizer, counts);
+      for (const auto& [e, file] : rank(t, p).models) {
+        const PickleValue* optimizer = file.weights->root().find(kOptimizer);
+        if (optimizer != nullptr) add_counts(*file.weights, *optimizer, counts);
+      }
     }
   }
   return counts;

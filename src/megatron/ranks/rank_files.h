@@ -7,6 +7,10 @@
 //                                            (megatron/ranks/rank_optimizer.h)
 //   DIR/mp_rank_00[_PPP]_EEE/...             of expert rank EEE (megatron/ranks/rank_folders.h)
 //
+// Where there are several expert ranks, the optimizer is a list of two: of all weights but those of
+// experts, and of the experts of the rank. Both are in model_optim_rng.pt and distrib_optim.pt; the
+// first is None in a distrib_optim.pt of another rank than the first of its tensor rank.
+//
 // Sources: megatron/core/optimizer/{optimizer,distrib_optimizer}.py and
 // megatron/core/distributed/param_and_grad_buffer.py of Megatron-core 0.16.
 #pragma once
@@ -47,16 +51,21 @@ class RankFiles final : public MegatronFiles {
   }
 
  private:
-  struct Rank {
-    std::map<int, std::unique_ptr<TorchFile>> models;  // by expert rank
-    // That all tensors but experts are taken from.
-    const TorchFile& model() const { return *models.begin()->second; }
+  struct ModelFile {
+    std::unique_ptr<TorchFile> weights;
     std::unique_ptr<TorchFile> optimizer;  // distrib_optim.pt, where the optimizer is distributed
+  };
+  struct Rank {
+    std::map<int, ModelFile> models;  // by expert rank
+    // That all tensors but experts are taken from.
+    const ModelFile& first() const { return models.begin()->second; }
+    const TorchFile& model() const { return *first().weights; }
     // optim.pt of data-parallel ranks, opened when they are first asked for.
     std::vector<std::unique_ptr<TorchFile>> share_files;
     std::unique_ptr<RankOptimizer> shares;
   };
   void compare_saves() const;
+  void refuse_shares() const;
   std::string share_name(int t, int p, int d) const;
   // Null where the optimizer is not divided over data-parallel ranks.
   const RankOptimizer* shares(int t, int p);
@@ -66,10 +75,19 @@ class RankFiles final : public MegatronFiles {
     BoxedTensors weights;
     OrderedWeights ordered;
   };
-  const TorchFile& model_with_experts(const RankPlace& place) const;
+  const ModelFile& model_with_experts(const RankPlace& place) const;
   NamedTensors named(const TorchFile& file, int chunk) const;
-  Chunk in_order(int t, int p, int chunk) const;
-  std::vector<Chunk> chunks_in_order(int t, int p) const;
+  // Which weights an optimizer has.
+  enum class Part { kAll, kNoExperts, kExperts };
+  Chunk in_order(const TorchFile& file, int chunk, Part part) const;
+  std::vector<Chunk> chunks_in_order(const TorchFile& file, Part part) const;
+  static const PickleValue* part_of(const PickleValue* optimizers, Part part,
+                                    const TorchFile& file);
+  BoxedTensors masters_of(const ModelFile& file, int chunk, Part part) const;
+  BoxedMoments moments_of(const ModelFile& file, int chunk, Part part) const;
+  // What `of` finds for all weights of a rank, in the files of its expert ranks.
+  template <typename Of>
+  BoxedTensors with_experts(const RankPlace& place, const Of& of) const;
   const Rank& rank(int t, int p) const {
     return ranks_[static_cast<std::size_t>(t)][static_cast<std::size_t>(p)];
   }

@@ -7,9 +7,11 @@
 
 namespace piton {
 
-ExpertRows sorted_rows(Context& context, const Tensor& choices, const ExpertRange& experts) {
+ExpertRows sorted_rows(Context& context, const Tensor& choices, const ExpertRange& experts,
+                       std::int64_t most) {
   const auto integers = [&](const Shape& shape) { return context.activation(DType::kI32, shape); };
-  const std::int64_t room = choices.dim(0) * std::min(choices.dim(1), experts.count);
+  const std::int64_t room =
+      std::min(choices.dim(0) * std::min(choices.dim(1), experts.count), most * experts.count);
   const ExpertRows rows{.sources = integers({room}),
                         .places = integers(choices.shape()),
                         .first_rows = integers({experts.count + 1})};

@@ -12,8 +12,10 @@ struct ExpertRange {
   std::int64_t count = 0;
 };
 
-// The rows of these experts for tokens with these choices, int32 [n, k].
-ExpertRows sorted_rows(Context& context, const Tensor& choices, const ExpertRange& experts);
+// The rows of these experts for tokens with these choices, int32 [n, k], of which an expert has at
+// most `most`.
+ExpertRows sorted_rows(Context& context, const Tensor& choices, const ExpertRange& experts,
+                       std::int64_t most);
 
 // x [n, h] -> [r, h]: a copy of each token for each of its experts, sorted by expert. For
 // backward nothing is kept but `rows`; what later ops keep of the result is copied again from x.

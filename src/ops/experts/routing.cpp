@@ -1,5 +1,6 @@
 #include "ops/experts/routing.h"
 
+#include <cmath>
 #include <utility>
 
 #include "ops/experts/row_scores.h"
@@ -30,7 +31,9 @@ struct RoutingNode {
   Kept logits = {};
   Kept choices = {};
   Kept counts = {};
-  Parameter* bias = nullptr;  // whose gradient counts the choices
+  Parameter* bias = nullptr;  // whose gradient counts the choices that stay
+  Kept staying = {};
+  bool limited = false;
 
   void run(Backward& backward) const {
     if (bias != nullptr) count(backward);
@@ -60,12 +63,14 @@ struct RoutingNode {
   }
 
   void count(Backward& backward) const {
-    backward.defer([bias = bias, choices = backward.for_job(choices)](Context& context) {
-      const Tensor excess = context.weights.gradient(*bias, context.stream);
-      context.kernels.run(ExcessChoices{.excess = excess, .choices = choices.get()},
-                          context.stream);
-      context.weights.contribute(*bias, context.stream);
-    });
+    backward.defer(
+        [bias = bias, choices = backward.for_job(staying), limited = limited](Context& context) {
+          const Tensor excess = context.weights.gradient(*bias, context.stream);
+          context.kernels.run(
+              ExcessChoices{.excess = excess, .choices = choices.get(), .limited = limited},
+              context.stream);
+          context.weights.contribute(*bias, context.stream);
+        });
   }
 };
 
@@ -108,7 +113,38 @@ BalancedRows balanced_rows(const Context& context, const Router& router, std::in
   return rows;
 }
 
+// The choices that stay, of a rank's part of the micro-batch.
+Tensor limited_choices(Context& context, const Routing& routing, const Router& router,
+                       std::int64_t experts) {
+  const RoutingRules& rules = router.rules;
+  const std::int64_t mine = routing.choices.dim(0);
+  Communicator* const ranks = router.context;
+  const std::int64_t size = ranks == nullptr ? 1 : ranks->size();
+  const std::int64_t capacity = rules.capacity(mine * size, experts);
+  if (capacity == mine * size) return routing.choices;
+  const Tensor choices = rows_of_samples(context, routing.choices, ranks);
+  const Tensor weights =
+      rules.keeps_first ? Tensor() : rows_of_samples(context, routing.weights.tensor, ranks);
+  const Tensor kept = context.activation(DType::kI32, choices.shape());
+  context.kernels.run(
+      LimitChoices{.kept = kept,
+                   .choices = choices,
+                   .weights = weights,
+                   .experts = experts,
+                   .capacity = capacity,
+                   .rows = {.samples = mine / context.rows.sequence, .ranks = size}},
+      context.stream);
+  return size == 1 ? kept : kept.slice(0, ranks->rank() * mine, mine);
+}
+
 }  // namespace
+
+std::int64_t RoutingRules::capacity(std::int64_t n, std::int64_t experts) const {
+  if (capacity_factor == 0) return n;
+  const double mean = static_cast<double>(n * choices) / static_cast<double>(experts);
+  const double most = std::ceil(mean * capacity_factor);
+  return most < static_cast<double>(n) ? static_cast<std::int64_t>(most) : n;
+}
 
 Routing routed(Context& context, const Value& x, const Router& router) {
   const RoutingRules& rules = router.rules;
@@ -144,18 +180,22 @@ Routing routed(Context& context, const Value& x, const Router& router) {
                                     .groups = rules.groups},
                         context.stream);
   }
+  const Tensor chosen = routing.choices;
+  const bool limited = rules.capacity_factor != 0 && context.limits_experts;
+  if (limited) routing.choices = limited_choices(context, routing, router, router.weight->shape[0]);
   if (context.tape == nullptr) return routing;
   routing.weights = context.tape->output(routing.weights.tensor);
-  RoutingNode node{
-      .logits_id = logits.id,
-      .weights_id = routing.weights.id,
-      .rules = rules,
-      .balanced = rows,
-      .scale = context.tape->keep(context.balance.scale),
-      .logits = context.tape->keep(logits.tensor),
-      .choices = context.tape->keep(routing.choices),
-      .counts = context.tape->keep(counts),
-      .bias = router.bias != nullptr && router.bias->trainable ? router.bias : nullptr};
+  RoutingNode node{.logits_id = logits.id,
+                   .weights_id = routing.weights.id,
+                   .rules = rules,
+                   .balanced = rows,
+                   .scale = context.tape->keep(context.balance.scale),
+                   .logits = context.tape->keep(logits.tensor),
+                   .choices = context.tape->keep(chosen),
+                   .counts = context.tape->keep(counts),
+                   .bias = router.bias != nullptr && router.bias->trainable ? router.bias : nullptr,
+                   .staying = context.tape->keep(routing.choices),
+                   .limited = limited};
   context.tape->record([node = std::move(node)](Backward& backward) { node.run(backward); });
   return routing;
 }

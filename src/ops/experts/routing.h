@@ -19,6 +19,13 @@ struct RoutingRules {
   double z_factor = 0;
   // The balance is of the rows of each sample, not of all rows of the micro-batch together.
   bool balances_samples = false;
+  // The capacity of an expert over its mean number of tokens; 0: it takes all. With keeps_first it
+  // keeps the first tokens of the samples, else those with the largest weights.
+  double capacity_factor = 0;
+  bool keeps_first = false;
+
+  // The most tokens that an expert takes of a micro-batch of n rows; n if it takes all.
+  std::int64_t capacity(std::int64_t n, std::int64_t experts) const;
 };
 
 struct Router {
@@ -31,7 +38,7 @@ struct Router {
 
 struct Routing {
   Value weights;   // [n, k], fp32 (fp64)
-  Tensor choices;  // int32 [n, k]
+  Tensor choices;  // int32 [n, k]; -1: the expert drops the token
 };
 
 // x [n, h]; the product with the weight is in fp32 (fp64). Adds n L, the balance of the layer, to
@@ -43,9 +50,15 @@ struct Routing {
 // Ranks of `context` gather their logits for the choices that the balance counts, so that L is of
 // whole samples. The first of them adds it.
 //
-// With a bias backward adds ExcessChoices to its gradient. Counting is part of backward because
-// each micro-batch of a step goes back exactly once, whatever is computed again, and because the
-// sums of gradients over micro-batches and ranks then are those of the counts.
+// With a capacity, where context.limits_experts, choices are dropped (kernels/experts.h,
+// LimitChoices), as in Megatron-core: after the weights are known, which stay as they are, and
+// unseen by the balance. The capacity is of the rows of a whole micro-batch: ranks of `context`
+// gather their choices for it.
+//
+// With a bias backward adds ExcessChoices to its gradient, of the choices that stay. Counting is
+// part of backward because each micro-batch of a step goes back exactly once, whatever is computed
+// again, and because the sums of gradients over micro-batches and ranks then are those of the
+// counts.
 Routing routed(Context& context, const Value& x, const Router& router);
 
 }  // namespace piton

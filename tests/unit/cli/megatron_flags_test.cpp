@@ -133,12 +133,12 @@ TEST(MegatronFlags, OfNoMeaningAreTakenAndReportedTogether) {
 TEST(MegatronFlags, ToComeAreRefusedWithAllElseThatIsWrong) {
   FlagsFixture f;
   const std::string message =
-      f.failure({"--moe-expert-capacity-factor", "1", "--mrope-section", "16", "24", "--fp4-format",
+      f.failure({"--moe-apply-probs-on-input", "--mrope-section", "16", "24", "--fp4-format",
                  "e2m1", "--lr", "fast", "--no-such-flag", "1"});
   EXPECT_EQ(message,
             "5 options cannot be taken:\n"
-            "  --moe-expert-capacity-factor: not yet; an expert takes all tokens that are sent to "
-            "it\n"
+            "  --moe-apply-probs-on-input: not yet; the outputs of experts are weighted, not their "
+            "inputs\n"
             "  --mrope-section: not yet; the model would be another one\n"
             "  --fp4-format: not yet; --fp8-format has the shortest types\n"
             "  --lr: got \"fast\", wanted number\n"
@@ -174,8 +174,11 @@ TEST(MegatronFlags, OfExpertsAreOptionsOrChangeNothing) {
                "2",
                "--moe-router-topk-scaling-factor",
                "2.5",
+               "--moe-expert-capacity-factor",
+               "1.25",
                "--moe-token-drop-policy",
-               "probs",
+               "position",
+               "--moe-pad-expert-input-to-capacity",
                "--moe-layer-freq",
                "1",
                "--moe-z-loss-coeff",
@@ -191,9 +194,11 @@ TEST(MegatronFlags, OfExpertsAreOptionsOrChangeNothing) {
   EXPECT_EQ(f.options.model.mlp.router.score, "sigmoid");
   EXPECT_TRUE(f.options.model.mlp.router.choice_bias);
   EXPECT_EQ(f.options.model.mlp.router.weight_factor, 2.5);
+  EXPECT_EQ(f.options.model.mlp.capacity.factor, 1.25);
+  EXPECT_EQ(f.options.model.mlp.capacity.policy, "position");
   KeptLog log;
   f.flags.report(log);
-  EXPECT_EQ(log.lines.size(), 3U);
+  EXPECT_EQ(log.lines.size(), 2U);
   EXPECT_THAT(f.failure({"--moe-router-load-balancing-type", "sinkhorn"}),
               HasSubstr("wanted one of aux_loss, seq_aux_loss, none"));
   EXPECT_THAT(f.failure({"--moe-router-force-load-balancing"}),

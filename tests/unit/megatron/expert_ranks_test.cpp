@@ -116,11 +116,34 @@ TEST_F(DamagedExpertRanks, WithAnOptimizerKeepTheirWeights) {
   MegatronSource wanted(kGolden / "plain");
   MegatronSource got(folder());
   expect_same(wanted, got);
-  EXPECT_THAT(got.notes(), testing::Contains(HasSubstr("the optimizer of 2 expert ranks is not "
-                                                       "read yet")));
   EXPECT_THAT(message_of(Fault::kData, [&] { got.open_optimizer(); }),
-              HasSubstr("the optimizer of 2 expert ranks is not read yet; --no-load-optim "
-                        "continues with a new one"));
+              HasSubstr("wanted a list of two optimizers, that of the experts and before it that "
+                        "of all else"));
+}
+
+// Their contents: foreign_resume_test.cpp.
+TEST(OptimizersOfExpertRanks, ThatMissAPartAreRefused) {
+  const fs::path golden = fs::path(PITON_SOURCE_DIR) / "tests/golden/megatron/resume";
+  const TempFolder dir;
+  const auto copied = [&](const char* name) {
+    fs::copy(golden / name, dir / name, fs::copy_options::recursive);
+    return dir / name / "iter_0000006";
+  };
+  const auto refusal = [](const fs::path& folder) {
+    return message_of(Fault::kData, [&] { MegatronSource(folder).open_optimizer(); });
+  };
+  const fs::path groups = copied("experts_groups");
+  EditedFile(groups / "mp_rank_00_001/model_optim_rng.pt", {.dropped = {"optimizer/1/state"}});
+  EXPECT_THAT(refusal(groups),
+              HasSubstr("mp_rank_00_001/model_optim_rng.pt: has no state of an optimizer"));
+  const fs::path buffer = copied("experts_buffer");
+  fs::remove(buffer / "mp_rank_00_001/distrib_optim.pt");
+  EXPECT_THAT(refusal(buffer),
+              HasSubstr("mp_rank_00_001/model_optim_rng.pt: has no state of an optimizer"));
+  fs::copy(buffer / "mp_rank_00_000/distrib_optim.pt", buffer / "mp_rank_00_001/distrib_optim.pt");
+  EXPECT_THAT(refusal(buffer),
+              HasSubstr("mp_rank_00_001/distrib_optim.pt: its copies of the weights are not those "
+                        "of "));
 }
 
 TEST(ExpertRanks, AreWrittenForEveryDivision) {

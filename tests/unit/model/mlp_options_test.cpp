@@ -199,7 +199,18 @@ TEST(MlpOptions, SetTheRouter) {
   ModelConfig model = preset("llama-tiny");
   const ExpertFacts softmax = facts({"--moe-router-enable-expert-bias"});
   EXPECT_TRUE(softmax.choice_bias);
-  for (const ExpertFacts& one : {plain, biased, all, softmax, more({"--no-norm-topk-prob"})}) {
+  const ExpertFacts limited =
+      facts({"--moe-expert-capacity-factor", "1.5", "--moe-pad-expert-input-to-capacity"});
+  EXPECT_EQ(limited.capacity_factor, 1.5);
+  EXPECT_FALSE(limited.keeps_first);
+  const ExpertFacts first =
+      facts({"--moe-expert-capacity-factor", "1", "--moe-token-drop-policy", "position"});
+  EXPECT_TRUE(first.keeps_first);
+  // As scripts of Megatron leave capacities out.
+  EXPECT_EQ(facts({"--moe-expert-capacity-factor", "-1", "--moe-token-drop-policy", "position"}),
+            plain);
+  for (const ExpertFacts& one :
+       {plain, biased, all, softmax, limited, first, more({"--no-norm-topk-prob"})}) {
     model.experts = one;
     EXPECT_EQ(ModelOptions::of(model).resolve({}).experts, one);
   }

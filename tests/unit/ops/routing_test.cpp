@@ -1,5 +1,6 @@
-// The balance of samples and the z-loss of a router, with their gradients, against Megatron-core
-// (tests/golden/router_losses.txt, made by tools/oracle/router_losses.py). Its softmax is fp32.
+// The balance of samples, the z-loss and the capacity of experts, with their gradients, against
+// Megatron-core (tests/golden/router_losses.txt, made by tools/oracle/router_losses.py). Its
+// softmax is fp32.
 #include "ops/experts/routing.h"
 
 #include <gtest/gtest.h>
@@ -23,7 +24,7 @@ using test::value_at;
 struct RouterCase {
   std::int64_t samples = 0, sequence = 0, experts = 0;
   RoutingRules rules;
-  std::vector<double> logits, slope, weights, losses, gradient;
+  std::vector<double> logits, slope, weights, losses, gradient, counts;
 
   std::int64_t rows() const { return samples * sequence; }
 };
@@ -35,7 +36,7 @@ std::vector<RouterCase> router_cases() {
   std::vector<RouterCase> cases;
   for (;;) {
     const std::vector<double> head = test::next_numbers(file);
-    if (head.size() != 8) return cases;
+    if (head.size() != 10) return cases;
     const auto integer = [&](std::size_t i) { return static_cast<std::int64_t>(head[i]); };
     RouterCase one{.samples = integer(0),
                    .sequence = integer(1),
@@ -45,9 +46,11 @@ std::vector<RouterCase> router_cases() {
                              .score = head[4] != 0 ? ScoreKind::kSigmoid : ScoreKind::kSoftmax,
                              .balance_factor = head[6],
                              .z_factor = head[7],
-                             .balances_samples = true}};
+                             .balances_samples = true,
+                             .capacity_factor = head[8],
+                             .keeps_first = head[9] != 0}};
     for (std::vector<double>* list :
-         {&one.logits, &one.slope, &one.weights, &one.losses, &one.gradient})
+         {&one.logits, &one.slope, &one.weights, &one.losses, &one.gradient, &one.counts})
       *list = test::next_numbers(file);
     cases.push_back(one);
   }
@@ -80,18 +83,27 @@ void expect_router_of_megatron(const RouterCase& one) {
       .rows = {.sequence = one.sequence},
       .balance = {.sum = tensor_of(DType::kF64, {1}, std::vector{0.0}),
                   .z_sum = tensor_of(DType::kF64, {1}, std::vector{0.0}),
-                  .scale = tensor_of(DType::kF64, {1}, std::vector{1 / static_cast<double>(n)})}};
+                  .scale = tensor_of(DType::kF64, {1}, std::vector{1 / static_cast<double>(n)})},
+      .limits_experts = true};
   const Value x = tape.leaf(tensor_of(DType::kF64, {n, m}, one.logits));
   const Routing routing = routed(context, x, {.weight = &router, .rules = one.rules});
   std::vector<double> slope;
+  std::vector<double> counts(static_cast<std::size_t>(m));
   for (std::int64_t i = 0; i < n * k; ++i) {
     const auto expert = static_cast<std::int64_t>(value_at(routing.choices, i));
+    if (expert < 0) {  // dropped: no gradient comes back
+      slope.push_back(0);
+      continue;
+    }
+    ++counts[static_cast<std::size_t>(expert)];
     const auto at = static_cast<std::size_t>(i / k * m + expert);
     EXPECT_NEAR(value_at(routing.weights.tensor, i), one.weights[at], 1e-6);
     slope.push_back(one.slope[at]);
   }
+  EXPECT_EQ(counts, one.counts);
   const auto rows = static_cast<double>(n);
-  EXPECT_NEAR(value_at(context.balance.sum, 0), rows * one.losses[0], 1e-6 * rows);
+  if (one.rules.balance_factor != 0)
+    EXPECT_NEAR(value_at(context.balance.sum, 0), rows * one.losses[0], 1e-6 * rows);
   if (one.rules.z_factor != 0)
     EXPECT_NEAR(value_at(context.balance.z_sum, 0), rows * one.losses[1], 1e-12 * rows);
   else
@@ -103,11 +115,12 @@ void expect_router_of_megatron(const RouterCase& one) {
     EXPECT_NEAR(value_at(dx, static_cast<std::int64_t>(i)), one.gradient[i], 1e-6);
 }
 
-TEST(Routing, HasTheBalanceOfSamplesAndTheZLossOfMegatron) {
+TEST(Routing, HasTheLossesOfMegatronAndDropsWhatItDrops) {
   const std::vector<RouterCase> cases = router_cases();
-  ASSERT_EQ(cases.size(), 4U);
+  ASSERT_EQ(cases.size(), 10U);
   for (const RouterCase& one : cases) {
-    SCOPED_TRACE(fmt::format("{} samples, {} of {}", one.samples, one.rules.choices, one.experts));
+    SCOPED_TRACE(fmt::format("{} samples, {} of {}, capacity {}", one.samples, one.rules.choices,
+                             one.experts, one.rules.capacity_factor));
     expect_router_of_megatron(one);
   }
 }

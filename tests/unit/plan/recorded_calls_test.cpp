@@ -109,6 +109,13 @@ TEST(SecondsOfCall, DivideRowsEvenlyAmongExperts) {
               const auto* choices = std::get<SortByExpert>(call).choices.data<std::int32_t>();
               for (int i = 0; i < 15; ++i) EXPECT_EQ(choices[i], i % 3);
             });
+  // Here for 6 of 10 choices, because the experts have a capacity.
+  time_call(SortByExpert{.rows = {integers({6}), integers({5, 2}), integers({5})},
+                         .choices = integers({5, 2})},
+            [](const KernelCall& call) {
+              const auto* choices = std::get<SortByExpert>(call).choices.data<std::int32_t>();
+              for (int i = 0; i < 10; ++i) EXPECT_EQ(choices[i], i < 6 ? i % 2 : -1);
+            });
 }
 
 TEST(SecondsOfCall, FillStridedOperandsToo) {

@@ -1,4 +1,6 @@
-// Runs of Megatron continue as PyTorch does from there (tools/oracle/megatron_resume.py).
+// Runs of Megatron continue as PyTorch does from there (tools/oracle/megatron_resume.py), and those
+// with expert ranks, whose experts drop tokens, as Megatron-core does
+// (tools/oracle/megatron_experts_resume.py).
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -36,7 +38,7 @@ struct GoldenStep {
 };
 
 std::map<int, GoldenStep> golden_steps(const std::string& model) {
-  std::ifstream file(golden("losses.txt"));
+  std::ifstream file(golden(model == "experts" ? "experts_losses.txt" : "losses.txt"));
   std::map<int, GoldenStep> steps;
   for (std::string line; std::getline(file, line);) {
     std::istringstream words(line);
@@ -127,9 +129,16 @@ struct Form {
   const char* folder;
   const char* model;
 };
-constexpr Form kForms[] = {{"gpt", "gpt"},    {"llama", "llama"},  {"buffer", "llama"},
-                           {"zero", "llama"}, {"shares", "llama"}, {"shares_gpt", "gpt"},
-                           {"zero3", "llama"}};
+constexpr Form kForms[] = {{"gpt", "gpt"},
+                           {"llama", "llama"},
+                           {"buffer", "llama"},
+                           {"zero", "llama"},
+                           {"shares", "llama"},
+                           {"shares_gpt", "gpt"},
+                           {"zero3", "llama"},
+                           {"experts_groups", "experts"},
+                           {"experts_buffer", "experts"},
+                           {"experts_dist", "experts"}};
 
 TEST(MegatronResume, GoesOnAsPyTorchDoesFromEveryForm) {
   for (const auto& [folder, model] : kForms) {
@@ -153,7 +162,10 @@ TEST(MegatronResume, GoesOnInEveryLayout) {
                                                       {"--zero-stage", "1"}};
   std::size_t turn = 0;
   for (const auto& [folder, model] : kForms) {
-    for (const std::vector<std::string>& layout : test::sampled(layouts, 3, turn++)) {
+    std::vector<std::vector<std::string>> own = test::sampled(layouts, 3, turn++);
+    if (folder == std::string("experts_groups"))
+      own.push_back({"--expert-model-parallel-size", "2"});
+    for (const std::vector<std::string>& layout : own) {
       SCOPED_TRACE(folder + layout.front());
       std::mutex mutex;
       test::run_ranks(2, [&](World& world) {
@@ -166,11 +178,12 @@ TEST(MegatronResume, GoesOnInEveryLayout) {
 }
 
 TEST(MegatronResume, InHalfPrecisionHasItsCopiesAndMoments) {
-  // The weights are those of `llama` rounded to bf16: its losses follow from afar.
-  const std::map<int, GoldenStep> wanted = golden_steps("llama");
-  for (const char* folder :
-       {"half", "flat", "buckets", "shares_half", "shares_one", "zero3_half"}) {
+  // The weights are those of `llama` and `experts` rounded to bf16: their losses follow from afar.
+  for (const char* folder : {"half", "flat", "buckets", "shares_half", "shares_one", "zero3_half",
+                             "experts_half", "experts_buckets"}) {
     SCOPED_TRACE(folder);
+    const bool experts = std::string_view(folder).starts_with("experts");
+    const std::map<int, GoldenStep> wanted = golden_steps(experts ? "experts" : "llama");
     const WholeRun run = run_alone(options_of(golden(folder), {"--bf16"}));
     ASSERT_EQ(run.steps.size(), kSteps - kStop);
     for (const StepMetrics& step : run.steps)

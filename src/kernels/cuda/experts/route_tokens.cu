@@ -237,14 +237,17 @@ struct ExcessSums {
   S* excess;  // [experts]
   const std::int32_t* counts;
   int experts;
-  S each;  // of a choice
-  S mean;  // of all tokens
+  int each;  // factor of a choice
+  int part;  // divides the number of all choices
 };
 
 template <typename S>
 __global__ void __launch_bounds__(kThreads, kBlocks) add_excess(ExcessSums<S> all) {
+  int mine = 0;
+  for (int e = static_cast<int>(threadIdx.x); e < all.experts; e += kThreads) mine += all.counts[e];
+  const S mean = static_cast<S>(block_sum(mine, shared_array<int>()) / all.part);
   for (int e = static_cast<int>(threadIdx.x); e < all.experts; e += kThreads)
-    all.excess[e] += static_cast<S>(all.counts[e]) * all.each - all.mean;
+    all.excess[e] += static_cast<S>(all.counts[e]) * static_cast<S>(all.each) - mean;
 }
 
 template <typename S>
@@ -375,14 +378,15 @@ void execute(const ExcessChoices& call, const CallContext& context) {
   const std::int64_t experts = call.excess.dim(0);
   const Tensor counts = scratch(DType::kI32, {experts}, context);
   launch_counts(counts, call.choices, 0, context.stream);
-  const auto [each, mean] = call.factors();
-  with_sums(call.excess.dtype(), [&, each = each, mean = mean]<typename S>(std::type_identity<S>) {
-    launch("launch of excess choices", add_excess<S>, {.blocks = {1, 1, 1}},
+  const auto [each, part] = call.factors();
+  with_sums(call.excess.dtype(), [&, each = each, part = part]<typename S>(std::type_identity<S>) {
+    launch("launch of excess choices", add_excess<S>,
+           {.blocks = {1, 1, 1}, .shared_bytes = kWarps * sizeof(int)},
            ExcessSums<S>{.excess = pointer<S>(call.excess),
                          .counts = pointer<const std::int32_t>(counts),
                          .experts = static_cast<int>(experts),
-                         .each = static_cast<S>(each),
-                         .mean = static_cast<S>(call.choices.dim(0) * mean)},
+                         .each = static_cast<int>(each),
+                         .part = static_cast<int>(part)},
            context.stream);
   });
 }
