@@ -42,8 +42,8 @@ using KernelCall = std::variant<
     ActivationBackward, DropoutAddForward, DropoutAddBackward, EmbeddingForward, EmbeddingBackward,
     AddNoise, RouteTokens, RouteBackward, RouterZLoss, RouterZLossBackward, ExcessChoices,
     SortByExpert, CombineExperts, CombineExpertsBackward, LossStatistics, LargestLogits,
-    LossCombine, LossBackward, TeacherStatistics, TeacherCombine, TeacherBackward, ChangeLogits,
-    DrawTokens, Copy, Add, Scale, SoftCapForward, SoftCapBackward, GatedSumForward,
+    LossCombine, SquaredLoss, LossBackward, TeacherStatistics, TeacherCombine, TeacherBackward,
+    ChangeLogits, DrawTokens, Copy, Add, Scale, SoftCapForward, SoftCapBackward, GatedSumForward,
     GatedSumBackward, JoinHeads, SplitHeads, RowSquares, MagnitudeForward, MagnitudeGradient,
     AdamwUpdate, SgdUpdate, SignUpdate, MovingAverage, SquareSums, BeginUpdate, MuonMomentum,
     MuonNormalize, SymmetricProduct, MuonUpdate, CadamMaxima, CadamUpdate>;
