@@ -149,7 +149,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks) combine_rows(CombineRows<S>
 }
 
 template <typename S>
-struct SquaredRows {
+struct SquaredLossRows {
   S* loss;
   float* weights;
   double* sums;  // of each block
@@ -160,7 +160,7 @@ struct SquaredRows {
 
 // A thread has a row.
 template <typename S>
-__global__ void __launch_bounds__(kThreads, kBlocks) squared_rows(SquaredRows<S> rows) {
+__global__ void __launch_bounds__(kThreads, kBlocks) squared_loss_rows(SquaredLossRows<S> rows) {
   double* parts = shared_array<double>();
   const std::int64_t row = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
   double term = 0;
@@ -286,14 +286,14 @@ void execute(const SquaredLoss& call, const CallContext& context) {
   PITON_ASSERT(std::int64_t{blocks} * kThreads >= n, "cuda: the squared loss of {} rows", n);
   const Tensor sums = scratch(DType::kF64, {blocks}, context);
   with_sums(call.loss.dtype(), [&]<typename S>(std::type_identity<S>) {
-    launch("launch of squared loss", squared_rows<S>,
+    launch("launch of squared loss", squared_loss_rows<S>,
            {.blocks = {blocks, 1, 1}, .shared_bytes = kWarps * sizeof(double)},
-           SquaredRows<S>{.loss = pointer<S>(call.loss),
-                          .weights = pointer<float>(call.weights),
-                          .sums = pointer<double>(sums),
-                          .targets = pointer<const float>(call.targets),
-                          .mask = pointer<const float>(call.mask),
-                          .n = n},
+           SquaredLossRows<S>{.loss = pointer<S>(call.loss),
+                              .weights = pointer<float>(call.weights),
+                              .sums = pointer<double>(sums),
+                              .targets = pointer<const float>(call.targets),
+                              .mask = pointer<const float>(call.mask),
+                              .n = n},
            context.stream);
   });
   launch("launch of squared loss, sum", add_terms,
