@@ -404,7 +404,7 @@ std::vector<double> Model::rewards(std::span<const std::vector<std::int32_t>> se
 }
 
 std::vector<std::vector<float>> Model::label_logits(std::span<const TextToLabel> texts) {
-  if (config().labels < 2) {
+  if (!config().classifies()) {
     throw Error(Fault::kUsage,
                 "classify: the model {}, wanted a classifier of texts, as --stage classify makes",
                 config().labels == 1 ? "gives a number, which piton score --reward prints"

@@ -166,7 +166,7 @@ void set_special_ids(const OpenedModel& from, const fs::path& draft, Json& confi
 // are read; it refuses a batch without it.
 void set_padding(const OpenedModel& from, Json& config) {
   const bool is_there = from.format == ModelFormat::kHuggingFace && !from.new_head;
-  if (from.model.labels < 2 || from.model.encoder || is_there) return;
+  if (!from.model.classifies() || from.model.encoder || is_there) return;
   if (config.contains("pad_token_id") && !config["pad_token_id"].is_null()) return;
   std::vector<std::string> said_before;
   const std::unique_ptr<Tokenizer> tokenizer = usable_tokenizer(from, said_before);

@@ -82,12 +82,12 @@ void set_label_head(const HfConfig& config, ModelConfig& model) {
   if (!names.empty() && std::ssize(names) != labels)
     config.refuse("num_labels", fmt::format("the {} of id2label", names.size()));
   const std::string problem = config.word("problem_type", "");
-  if (problem == "multi_label_classification" || (problem == "regression" && labels > 1)) {
+  if (problem == "multi_label_classification" || (problem == kRegression && labels > 1)) {
     config.refuse("problem_type", labels > 1 ? "single_label_classification"
                                              : "regression, or single_label_classification");
   }
   if (labels == 1 || are_numbers(names)) names.clear();
-  set_labels(model, labels, std::move(names));
+  set_labels(model, {labels, std::move(names), problem == kRegression});
 }
 
 nlohmann::ordered_json label_keys(const std::string& model_type, const ModelConfig& model) {
@@ -101,7 +101,7 @@ nlohmann::ordered_json label_keys(const std::string& model_type, const ModelConf
   nlohmann::ordered_json keys{{"architectures", {label_architecture(model_type)}},
                               {"id2label", std::move(names)},
                               {"label2id", std::move(numbers)}};
-  if (model.labels > 1) keys["problem_type"] = "single_label_classification";
+  if (model.classifies()) keys["problem_type"] = model.regression ? kRegression : kOneOfLabels;
   return keys;
 }
 

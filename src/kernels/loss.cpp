@@ -61,6 +61,18 @@ void LossCombine::check() const {
   Operand{kName, "mask", mask}.shape(rows).dtype(DType::kF32).contiguous();
 }
 
+void SquaredLoss::check() const {
+  expect_one_place(*this);
+  Operand{kName, "loss", loss}.floating().contiguous();
+  PITON_ASSERT(loss.ndim() == 1 && loss.dtype() == sum_dtype(loss.dtype()), "{}: loss is {}", kName,
+               to_string(loss));
+  const Shape rows{loss.dim(0)};
+  Operand{kName, "weights", weights}.shape(rows).dtype(DType::kF32).contiguous();
+  Operand{kName, "sum", sum}.shape({1}).dtype(DType::kF64);
+  Operand{kName, "targets", targets}.shape(rows).dtype(DType::kF32).contiguous();
+  Operand{kName, "mask", mask}.shape(rows).dtype(DType::kF32).contiguous();
+}
+
 void LossBackward::check() const {
   expect_one_place(*this);
   Operand{kName, "logits", logits}.given();

@@ -6,6 +6,10 @@
 //   backward    dlogits = (exp(x - lse) - onehot) * mask * scale; 0 if the label is negative
 // Columns from `valid` on are padding: they are ignored, and their gradient is 0.
 //
+// Regression: of a head with one id, and a label that is not it, combine gives the logit y. Between
+// combine and backward the loss becomes (y - target)^2, and the mask of backward 2 (y - target)
+// times the mask.
+//
 // Distillation (Hinton et al. 2015, arXiv:1503.02531) mixes cross entropy with the divergence from
 // a teacher's distribution, both at a temperature T, with x and y the logits of model and teacher:
 //
@@ -73,6 +77,27 @@ struct LossCombine {
     v("sum", self.sum, Access::kUpdate);
     v("statistics", self.statistics, Access::kRead);
     v("labels", self.labels, Access::kRead);
+    v("mask", self.mask, Access::kRead);
+  }
+  void check() const;
+  double flops() const { return 0; }
+};
+
+// The loss of numbers, in the place of the sum of LossCombine.
+struct SquaredLoss {
+  static constexpr std::string_view kName = "squared loss";
+  Tensor loss;     // [n]  fp32 (fp64): the numbers, replaced by their losses, before the mask
+  Tensor weights;  // fp32 [n]  written: mask * d loss / d number; may not be mask's memory
+  Tensor sum;      // fp64 [1]  ADDED TO: mask * loss in row order
+  Tensor targets;  // fp32 [n]
+  Tensor mask;     // fp32 [n]
+
+  template <typename Self, typename Visitor>
+  static void tensors(Self& self, Visitor&& v) {
+    v("loss", self.loss, Access::kUpdate);
+    v("weights", self.weights, Access::kWrite);
+    v("sum", self.sum, Access::kUpdate);
+    v("targets", self.targets, Access::kRead);
     v("mask", self.mask, Access::kRead);
   }
   void check() const;

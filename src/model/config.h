@@ -85,6 +85,7 @@ struct ModelConfig {
   // Rows of a head in place of that over the vocabulary (model/label_head.h); 0: there is none.
   std::int64_t labels = 0;
   std::vector<std::string> label_names;  // empty: LABEL_0, LABEL_1, ...
+  bool regression = false;               // it has one row, whose number is no reward
   double hidden_dropout = 0;
   double attention_dropout = 0;
   double init_deviation = 0.02;  // divided by sqrt(2 L) for the last projection of a branch
@@ -128,8 +129,9 @@ struct ModelConfig {
     return positions == PositionKind::kRotary &&
            (no_rotary_every == 0 || (layer + 1) % no_rotary_every != 0);
   }
-  // Of a reward model, or of another one that gives a number.
-  bool gives_rewards() const { return labels == 1 && !encoder; }
+  bool gives_rewards() const { return labels == 1 && !regression; }
+  // Labels of texts, or numbers: `piton classify` reads it.
+  bool classifies() const { return labels > 1 || regression; }
   // Tokens of the longest text.
   std::int64_t longest_sequence() const {
     return max_positions - (encoder ? encoder->first_position : 0);

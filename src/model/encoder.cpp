@@ -132,6 +132,7 @@ class EncoderChunk final : public Chunk {
   static LossInputs losses_of_rows(LossInputs inputs, const EncoderInput& encoder) {
     inputs.labels = encoder.word_labels;
     inputs.mask = encoder.word_mask;
+    inputs.targets = encoder.word_targets;
     return inputs;
   }
 

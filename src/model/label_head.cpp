@@ -15,7 +15,7 @@ constexpr std::int64_t kMostLabels = 1 << 16;
 }  // namespace
 
 std::string label_tensor(const ModelConfig& config) {
-  return config.labels == 1 && !config.encoder ? kRewardTensor : "label.weight";
+  return config.gives_rewards() ? kRewardTensor : "label.weight";
 }
 
 bool head_has_pooler(const ModelConfig& config) {
@@ -38,9 +38,10 @@ std::vector<std::string> names_of_labels(const ModelConfig& config) {
   return names;
 }
 
-void set_labels(ModelConfig& config, std::int64_t labels, std::vector<std::string> names) {
-  config.labels = labels;
-  config.label_names = std::move(names);
+void set_labels(ModelConfig& config, const WantedLabels& wanted) {
+  config.labels = wanted.count;
+  config.label_names = wanted.names;
+  config.regression = wanted.count == 1 && (wanted.regression || config.encoder);
   config.normalized_head = false;
   config.logit_soft_cap = 0;
   config.logit_divisor = 1;
@@ -73,6 +74,15 @@ std::int64_t LabelOptions::number() const {
                 "--num-labels: got {}, and the head of a reward model has one row; leave it out",
                 *count);
   }
+  if (regression()) {
+    if (!reward_head && names.empty() && count.value_or(1) == 1) return 1;
+    throw Error(Fault::kUsage,
+                "--problem-type: got regression, which is of one number without a name; leave "
+                "--num-labels, --label-names and --reward-head out, or --problem-type");
+  }
+  if (problem && (count == 1 || reward_head)) {
+    throw Error(Fault::kUsage, "--problem-type: got {}, of one label; wanted regression", *problem);
+  }
   if (names.empty()) return count.value_or(reward_head ? 1 : 0);
   const std::vector<std::string> listed = listed_names();
   const std::set<std::string> different(listed.begin(), listed.end());
@@ -96,14 +106,14 @@ std::int64_t LabelOptions::number() const {
 }
 
 void LabelOptions::apply(ModelConfig& config) const {
-  const std::int64_t labels = number();
-  if (labels > 0) set_labels(config, labels, listed_names());
+  if (number() > 0) set_labels(config, wanted());
 }
 
 LabelOptions LabelOptions::of(const ModelConfig& config) {
   LabelOptions options{.names = config.label_names};
-  options.reward_head = config.labels == 1 && !config.encoder;
+  options.reward_head = config.gives_rewards();
   if (config.labels > 0 && !options.reward_head) options.count = config.labels;
+  if (config.regression) options.problem = kRegression;
   return options;
 }
 

@@ -1,8 +1,9 @@
 // The head of a classifier of texts: a row for each label, in the place of the head over the
 // vocabulary, as of ...ForSequenceClassification in Transformers. With one label it gives a number:
-// the reward of a text, of a reward model.
+// the reward of a text, of a reward model, or one that it learns by its squared difference
+// (regression), as an encoder's always is.
 //
-//   decoder   label.weight [N, h], of one label reward.weight [1, h]: logits of the last token of a
+//   decoder   label.weight [N, h], of rewards reward.weight [1, h]: logits of the last token of a
 //             text. A head over a vocabulary of N ids, so that the label of that token is the label
 //             of the text, all others have none, and the loss is that of words
 //   encoder   the pooler (model/encoder_options.h) of the first token, then label.weight [N, h] and
@@ -31,6 +32,10 @@ inline constexpr const char* kRewardTensor = "reward.weight";
 // The label of a row that has a number; others have kNoLabel (data/samples/sample.h).
 inline constexpr std::int32_t kRewardLabel = 1;
 
+// Of --problem-type, as in config.json of Transformers.
+inline constexpr const char* kRegression = "regression";
+inline constexpr const char* kOneOfLabels = "single_label_classification";
+
 // The name of the matrix of the model's head.
 std::string label_tensor(const ModelConfig& config);
 
@@ -44,14 +49,21 @@ std::vector<std::string> label_tensors(const ModelConfig& config);
 // ModelConfig::label_names, or LABEL_0, LABEL_1, ...
 std::vector<std::string> names_of_labels(const ModelConfig& config);
 
+struct WantedLabels {
+  std::int64_t count = 1;
+  std::vector<std::string> names = {};  // of several; empty: LABEL_0, LABEL_1, ...
+  bool regression = false;              // the one of a decoder is no reward
+};
+
 // Makes `config`, a language model or an encoder with any heads, a classifier: without what
 // belongs to the head over the vocabulary.
-void set_labels(ModelConfig& config, std::int64_t labels, std::vector<std::string> names);
+void set_labels(ModelConfig& config, const WantedLabels& wanted);
 
 struct LabelOptions {
   bool reward_head = false;
   std::optional<std::int64_t> count;
   std::vector<std::string> names;
+  std::optional<std::string> problem;
 
   template <typename Visitor>
   void visit(Visitor&& v) {
@@ -68,13 +80,20 @@ struct LabelOptions {
              "--num-labels too (default: LABEL_0, LABEL_1, ...)",
              {.resume = Resume::kMustMatch, .placeholder = "NAME"}},
       names);
+    v(Option{"problem-type",
+             "what such a head gives: single_label_classification is one of the labels, regression "
+             "a number, whose loss is the squared difference (default: regression of one label)",
+             {.resume = Resume::kMustMatch, .choices = {kOneOfLabels, kRegression}}},
+      problem);
   }
 
-  bool given() const { return reward_head || count || !names.empty(); }
+  bool given() const { return reward_head || count || !names.empty() || problem; }
+  bool regression() const { return problem == kRegression; }
   // Those of --label-names: one text with commas is a list.
   std::vector<std::string> listed_names() const;
   // How many labels the options say; 0: none. Throws Error(kUsage) where two of them differ.
   std::int64_t number() const;
+  WantedLabels wanted() const { return {number(), listed_names(), regression()}; }
   void apply(ModelConfig& config) const;
   // The options whose apply() gives the labels of `config`.
   static LabelOptions of(const ModelConfig& config);

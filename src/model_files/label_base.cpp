@@ -54,13 +54,12 @@ class LabelBase final : public TensorSource {
 void make_classifier(OpenedModel& opened, const WantedLabels& wanted) {
   ModelConfig& model = opened.model;
   if (model.labels > 0) return;
-  const bool rewards = wanted.count == 1;
-  if (model.encoder_decoder || (model.encoder && rewards)) {
-    throw Error(Fault::kData, "{}: is {}, wanted a decoder{}", opened.name,
-                model.encoder ? "an encoder" : "an encoder with a decoder",
-                rewards ? " as the start of a model of rewards" : " or an encoder with labels");
+  if (model.encoder_decoder) {
+    throw Error(Fault::kData,
+                "{}: is an encoder with a decoder, wanted a decoder or, for labels, an encoder",
+                opened.name);
   }
-  set_labels(model, wanted.count, wanted.names);
+  set_labels(model, wanted);
   std::map<std::string, Shape> added;
   std::vector<std::string> there;
   for (const CanonicalTensor& one : opened.source->tensors(TensorKind::kWeight))

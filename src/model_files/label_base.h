@@ -2,17 +2,10 @@
 // (model/label_head.h).
 #pragma once
 
-#include <string>
-#include <vector>
-
+#include "model/label_head.h"
 #include "model_files/opened_model.h"
 
 namespace piton {
-
-struct WantedLabels {
-  std::int64_t count = 1;
-  std::vector<std::string> names = {};  // of several; empty: LABEL_0, LABEL_1, ...
-};
 
 // Replaces the heads of the model by one for labels, which is 0: so the first loss is that of equal
 // probabilities, of pairs of rewards log 2. A pooler stays; OpenedModel::drawn says that a new one

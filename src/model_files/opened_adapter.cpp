@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 
 OpenedAdapter open_peft(const fs::path& folder, OpenedModel& base) {
   if (const std::int64_t labels = labels_of_adapter(folder); labels > 0)
-    make_classifier(base, {labels});
+    make_classifier(base, {.count = labels});
   OpenedAdapter opened{.kind = "adapter of PEFT"};
   auto source = std::make_unique<PeftSource>(folder, base.model,
                                              hf_config_of(base.model, base.origin).family);
@@ -49,7 +49,7 @@ OpenedAdapter open_checkpoint(const fs::path& checkpoint, OpenedModel& base) {
                 checkpoint.string());
   }
   if (const LabelOptions& labels = config.model.labels; labels.number() > 0)
-    make_classifier(base, {labels.number(), labels.listed_names()});
+    make_classifier(base, labels.wanted());
   OpenedAdapter opened{.kind = "adapters of a run"};
   opened.adapters = config.lora.resolve(base.model);
   const Manifest manifest = read_manifest(checkpoint);

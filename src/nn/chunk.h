@@ -39,7 +39,8 @@ struct EncoderInput {
   Tensor word_rows;
   Tensor word_labels;
   Tensor word_mask;
-  Tensor first_rows;  // int32 [b]: the first row of each sample
+  Tensor word_targets;  // of the same rows, or empty (LossInputs::targets)
+  Tensor first_rows;    // int32 [b]: the first row of each sample
   // The order of the two parts of each sample: int32 [b], 0 or 1, below 0 where there is none; and
   // fp32 [b], the weight of each in the sum kPairLossSum.
   Tensor pair_labels;

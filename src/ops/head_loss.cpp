@@ -76,8 +76,10 @@ class HeadSlices {
     if (work.inputs.teacher.given()) {
       warm_lse_ = context_.workspace(sums, {largest, 2});
       teacher_statistics_ = context_.workspace(sums, {largest, 5});
-      labels_alone_ = context_.workspace(DType::kF64, {1});
     }
+    if (work.inputs.teacher.given() || work.inputs.targets.defined())
+      other_sum_ = context_.workspace(DType::kF64, {1});
+    if (work.inputs.targets.defined()) weights_ = context_.workspace(DType::kF32, {largest});
     logits_ = context_.workspace(sums, {largest, work.table.shape[0]});
     // dlogits in 16 bits halve the bytes that the two products read. A soft cap also needs a
     // separate buffer, because its gradient reads the logits again.
@@ -121,16 +123,35 @@ class HeadSlices {
                                         .valid = work_.inputs.valid},
                          context_.stream);
     const LossTeacher& teacher = work_.inputs.teacher;
+    const Tensor& targets = work_.inputs.targets;
     context_.kernels.run(
         LossCombine{.loss = part(work_.output.per_token),
                     .lse = first(lse_),
-                    .sum = teacher.given() ? unused_sum() : work_.output.sum.tensor,
+                    .sum = other_sum_.defined() ? unused_sum() : work_.output.sum.tensor,
                     .statistics = gather_statistics(context_, first(statistics_), work_.group),
                     .labels = labels,
                     .mask = mask},
         context_.stream);
+    if (targets.defined()) {
+      context_.kernels.run(SquaredLoss{.loss = part(work_.output.per_token),
+                                       .weights = first(weights_),
+                                       .sum = work_.output.sum.tensor,
+                                       .targets = part(targets),
+                                       .mask = mask},
+                           context_.stream);
+    }
     const Tensor taught = teacher.given() ? mix_with_teacher(slice) : Tensor();
-    if (!work_.gradients.wanted()) return;
+    if (work_.gradients.wanted()) add_gradients(slice, taught);
+  }
+
+ private:
+  // `taught`: the logits of the teacher, or empty.
+  void add_gradients(const RowRange& slice, const Tensor& taught) const {
+    const auto part = [&](const Tensor& all) { return all.slice(0, slice.begin, slice.size); };
+    const auto first = [&](const Tensor& buffer) { return buffer.slice(0, 0, slice.size); };
+    const Tensor labels = part(work_.inputs.labels);
+    const Tensor mask = part(work_.inputs.mask);
+    const LossTeacher& teacher = work_.inputs.teacher;
     if (teacher.given()) {
       context_.kernels.run(TeacherBackward{.dlogits = first(dlogits_),
                                            .logits = first(logits_),
@@ -150,13 +171,13 @@ class HeadSlices {
                                         .logits = first(logits_),
                                         .lse = first(lse_),
                                         .labels = labels,
-                                        .mask = mask,
+                                        .mask = weights_.defined() ? first(weights_) : mask,
                                         .scale = work_.inputs.scale,
                                         .vocabulary_begin = work_.inputs.vocabulary_begin,
                                         .valid = work_.inputs.valid},
                            context_.stream);
     }
-    if (cap > 0) {
+    if (const double cap = work_.inputs.soft_cap; cap > 0) {
       const Tensor dlogits = first(dlogits_);
       context_.kernels.run(
           SoftCapBackward{.dx = dlogits, .dy = dlogits, .y = first(logits_), .cap = cap},
@@ -179,11 +200,10 @@ class HeadSlices {
     }
   }
 
- private:
-  // The cross entropy of a slice alone is no part of a mixed loss.
+  // The cross entropy of a slice is no part of another loss.
   Tensor unused_sum() const {
-    context_.device.zero(labels_alone_, context_.stream);
-    return labels_alone_;
+    context_.device.zero(other_sum_, context_.stream);
+    return other_sum_;
   }
   // Makes the loss of the slice that with the teacher, and returns the teacher's logits of it.
   Tensor mix_with_teacher(const RowRange& slice) const {
@@ -214,7 +234,9 @@ class HeadSlices {
   const HeadWork& work_;
   Context& context_;
   Tensor lse_, statistics_, logits_, dlogits_;
-  Tensor warm_lse_, teacher_statistics_, labels_alone_;  // with a teacher
+  Tensor warm_lse_, teacher_statistics_;  // with a teacher
+  Tensor weights_;                        // of rows, with targets
+  Tensor other_sum_;                      // with either
   std::optional<WeightUse> forward_, backward_;
   WeightUse bias_;
 };

@@ -44,10 +44,12 @@ struct LossTeacher {
 };
 
 struct LossInputs {
-  Tensor labels;  // int32 [n]; a negative label has no loss
-  Tensor mask;    // fp32 [n]: weight of each row in the sum
-  Tensor scale;   // fp32 (fp64) [1]: gradient of the loss sum, that is, loss scale / tokens of the
-                  // global batch. Read in forward. May be empty without a tape
+  Tensor labels;   // int32 [n]; a negative label has no loss
+  Tensor mask;     // fp32 [n]: weight of each row in the sum
+  Tensor scale;    // fp32 (fp64) [1]: gradient of the loss sum, that is, loss scale / tokens of the
+                   // global batch. Read in forward. May be empty without a tape
+  Tensor targets;  // fp32 [n]: the numbers of a head with one id, whose loss is then the square of
+                   // the difference (kernels/loss.h); labels are not that id. Empty: cross entropy
   std::int64_t vocabulary_begin = 0;  // first id of this rank's part of the vocabulary
   std::int64_t valid = 0;             // ids in this rank's part, padding not counted
   Parameter* bias = nullptr;          // [V/t], added to the logits; trained as the table is

@@ -40,21 +40,25 @@ EncoderInput EncoderUpload::input(const MicroBatch& batch) const {
   std::vector<std::int32_t> rows;
   std::vector<std::int32_t> labels;
   std::vector<float> mask;
+  std::vector<float> targets;
   for (std::size_t row = 0; row < batch.labels.size(); ++row) {
     if (batch.labels[row] < 0 || batch.loss_mask[row] == 0) continue;
     rows.push_back(static_cast<std::int32_t>(row));
     labels.push_back(batch.labels[row]);
     mask.push_back(batch.loss_mask[row]);
+    if (!batch.targets.empty()) targets.push_back(batch.targets[row]);
   }
   const std::size_t whole = (rows.size() / kRowsTogether + 1) * kRowsTogether;
   const std::size_t size = rows.size() % kRowsTogether == 0 && !rows.empty() ? rows.size() : whole;
   rows.resize(size, 0);
   labels.resize(size, kNoLabel);
   mask.resize(size, 0.0F);
+  if (!batch.targets.empty()) targets.resize(size, 0.0F);
   return {.types = put(types),
           .word_rows = put(rows),
           .word_labels = put(labels),
           .word_mask = put(mask),
+          .word_targets = targets.empty() ? Tensor() : put(targets),
           .first_rows = put(first_rows),
           .pair_labels = put(pair_labels),
           .pair_weights = put(pair_weights)};

@@ -11,6 +11,42 @@ double sum_of_all(const std::vector<double>& values) {
   return std::accumulate(values.begin(), values.end(), 0.0);
 }
 
+double correlation(const std::vector<double>& x, const std::vector<double>& y) {
+  const auto count = static_cast<double>(x.size());
+  const double mean_x = sum_of_all(x) / count;
+  const double mean_y = sum_of_all(y) / count;
+  double both = 0, of_x = 0, of_y = 0;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    both += (x[i] - mean_x) * (y[i] - mean_y);
+    of_x += (x[i] - mean_x) * (x[i] - mean_x);
+    of_y += (y[i] - mean_y) * (y[i] - mean_y);
+  }
+  const double below = std::sqrt(of_x) * std::sqrt(of_y);
+  return below == 0 ? 0 : both / below;
+}
+
+// The place of each value among all; equal ones have the mean of theirs.
+std::vector<double> ranks_of(const std::vector<double>& values) {
+  std::vector<std::size_t> order(values.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::sort(order, {}, [&](std::size_t i) { return values[i]; });
+  std::vector<double> ranks(values.size());
+  for (std::size_t begin = 0; begin < order.size();) {
+    std::size_t end = begin + 1;
+    while (end < order.size() && values[order[end]] == values[order[begin]]) ++end;
+    for (std::size_t i = begin; i < end; ++i)
+      ranks[order[i]] = static_cast<double>(begin + end - 1) / 2;
+    begin = end;
+  }
+  return ranks;
+}
+
+std::vector<double> part_of(const std::vector<NumberOfText>& numbers, float NumberOfText::*part) {
+  std::vector<double> values;
+  for (const NumberOfText& one : numbers) values.push_back(one.*part);
+  return values;
+}
+
 }  // namespace
 
 void LabelCounts::add(std::int64_t wanted_label, std::int64_t predicted_label,
@@ -30,9 +66,29 @@ void LabelCounts::add(const LabelCounts& more) {
   add_to(wanted, more.wanted);
   add_to(predicted, more.predicted);
   add_to(right, more.right);
+  numbers.insert(numbers.end(), more.numbers.begin(), more.numbers.end());
 }
 
-double LabelCounts::texts() const { return sum_of_all(wanted); }
+double LabelCounts::texts() const {
+  return numbers.empty() ? sum_of_all(wanted) : static_cast<double>(numbers.size());
+}
+
+double LabelCounts::mean_square() const {
+  double sum = 0;
+  for (const NumberOfText& one : numbers)
+    sum += std::pow(static_cast<double>(one.given) - one.wanted, 2);
+  return sum / texts();
+}
+
+double LabelCounts::pearson() const {
+  return correlation(part_of(numbers, &NumberOfText::wanted),
+                     part_of(numbers, &NumberOfText::given));
+}
+
+double LabelCounts::spearman() const {
+  return correlation(ranks_of(part_of(numbers, &NumberOfText::wanted)),
+                     ranks_of(part_of(numbers, &NumberOfText::given)));
+}
 
 double LabelCounts::accuracy() const { return sum_of_all(right) / texts(); }
 
@@ -66,6 +122,8 @@ ObjectiveFigure LabelCounts::accuracy_figure() const {
 }
 
 std::vector<ObjectiveFigure> LabelCounts::figures() const {
+  if (!numbers.empty())
+    return {{"mse", mean_square(), 1}, {"pearson", pearson(), 1}, {"spearman", spearman(), 1}};
   return {accuracy_figure(), {"macro_f1", macro_f1(), 1}, {"matthews", matthews(), 1}};
 }
 

@@ -220,6 +220,7 @@ class Session {
   std::vector<std::vector<float>> rows_of_labels(const Tensor& logits);
   // How often each label was right and predicted, over all ranks.
   LabelCounts counts_of(const std::vector<MicroBatch>& batches, const std::vector<Tensor>& logits);
+  LabelCounts over_all_ranks(LabelCounts own);
   ModelInput upload_rows(const MicroBatch& batch, const Tensor& scale);
   // Memory of what a pass reads: that of the recording of this step, or new one.
   Tensor input_memory(DType dtype, const Shape& shape, MemoryKind kind);

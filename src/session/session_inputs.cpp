@@ -74,6 +74,7 @@ ModelInput Session::upload_rows(const MicroBatch& batch, const Tensor& scale) {
                    .rows = {.consumed_samples = consumed_samples_,
                             .sample_index = batch.sample_index,
                             .sequence = batch.sequence}};
+  if (!batch.targets.empty()) input.loss.targets = put(DType::kF32, {rows}, batch.targets.data());
   const bool ring = settings_.layout.context_exchange == ContextExchange::kRing &&
                     mesh_->size(Axis::kContext) > 1;  // has them by stretch
   if (!batch.segments.empty() && !ring) {

@@ -28,7 +28,7 @@ std::string bytes_of(const std::vector<double>& values) {
 
 void Session::ask_for_labels(const std::vector<MicroBatch>& batches,
                              std::vector<ModelInput>& inputs) {
-  if (settings_.model.labels < 2 || !pipeline_->on_last_stage()) return;
+  if (!settings_.model.classifies() || !pipeline_->on_last_stage()) return;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const std::vector<std::int32_t> rows = rows_with_label(batches[i]);
     if (rows.empty()) continue;
@@ -69,21 +69,46 @@ std::vector<std::vector<float>> Session::rows_of_labels(const Tensor& logits) {
 LabelCounts Session::counts_of(const std::vector<MicroBatch>& batches,
                                const std::vector<Tensor>& logits) {
   const std::int64_t labels = settings_.model.labels;
-  if (labels < 2) return {};
+  if (!settings_.model.classifies()) return {};
   LabelCounts own;
   for (std::size_t i = 0; i < logits.size(); ++i) {
     if (!logits[i].defined()) continue;
     const std::vector<std::int32_t> rows = rows_with_label(batches[i]);
     const std::vector<std::vector<float>> found = rows_of_labels(logits[i]);
-    for (std::size_t k = 0; k < rows.size(); ++k)
-      own.add(batches[i].labels[static_cast<std::size_t>(rows[k])], largest(found[k]), labels);
+    for (std::size_t k = 0; k < rows.size(); ++k) {
+      const auto row = static_cast<std::size_t>(rows[k]);
+      if (settings_.model.regression) {
+        own.numbers.push_back({batches[i].targets[row], found[k][0]});
+      } else {
+        own.add(batches[i].labels[row], largest(found[k]), labels);
+      }
+    }
   }
+  return over_all_ranks(std::move(own));
+}
+
+LabelCounts Session::over_all_ranks(LabelCounts own) {
+  Communicator& ranks = mesh_->group(kLossAxes);
+  if (settings_.model.regression) {
+    if (ranks.size() == 1) return own;
+    std::string numbers;
+    for (const NumberOfText& one : own.numbers) {
+      numbers.append(reinterpret_cast<const char*>(&one), sizeof one);
+    }
+    LabelCounts all;
+    for (const std::string& bytes : ranks.gather_bytes(numbers)) {
+      std::vector<NumberOfText> some(bytes.size() / sizeof(NumberOfText));
+      if (!some.empty()) std::memcpy(some.data(), bytes.data(), bytes.size());
+      all.numbers.insert(all.numbers.end(), some.begin(), some.end());
+    }
+    return all;
+  }
+  const std::int64_t labels = settings_.model.labels;
   std::vector<double> sent;
   for (std::vector<double>* counts : {&own.wanted, &own.predicted, &own.right}) {
     counts->resize(static_cast<std::size_t>(labels));
     sent.insert(sent.end(), counts->begin(), counts->end());
   }
-  Communicator& ranks = mesh_->group(kLossAxes);
   if (ranks.size() == 1) return own;
   LabelCounts all;
   for (const std::string& bytes : ranks.gather_bytes(bytes_of(sent))) {

@@ -150,7 +150,8 @@ void Session::enqueue(const std::vector<MicroBatch>& batches, EnqueuedPasses& pa
   for (const MicroBatch& batch : batches) passes.inputs.push_back(upload(batch, scale));
   passes.balance = balance_experts(batches, report.loss_scale, passes.inputs);
   passes.later_tokens = predict_later(batches, report.loss_scale, passes.inputs);
-  ask_for_labels(batches, passes.inputs);
+  // The loss of numbers says how they are.
+  if (settings_.model.labels > 1) ask_for_labels(batches, passes.inputs);
   passes.sums = input_memory(DType::kF64, {kNamedSums}, MemoryKind::kActivations);
   places_ = nullptr;
   teach(batches, passes.inputs);

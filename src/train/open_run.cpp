@@ -115,7 +115,7 @@ void RunOpener::check_before_allocation() {
   together([&] {
     given_.apply_stage();
     check_preference_options(given_);
-    if (given_.preferences.stage == TrainingStage::kRm) given_.model.labels.reward_head = true;
+    set_head_of_stage(given_);
     open_tokenizer_and_plan();
   });
   choose_recomputation();

@@ -259,15 +259,24 @@ void check_preference_options(const PretrainOptions& options) {
   }
 }
 
+void set_head_of_stage(PretrainOptions& options) {
+  LabelOptions& labels = options.model.labels;
+  if (options.preferences.stage == TrainingStage::kRm) labels.reward_head = true;
+  if (options.preferences.classifies() && labels.count == 1 && !labels.problem)
+    labels.problem = kRegression;
+}
+
 void check_head(const PretrainOptions& options, const RunPlan& plan) {
   const TrainingStage stage = options.preferences.stage;
   const ModelConfig& model = plan.session.model;
   if (stage == TrainingStage::kClassify) {
-    if (model.labels > 1) return;
-    throw Error(Fault::kUsage,
-                "--stage classify: {}; name the labels by --label-names, or give --num-labels N",
-                model.labels == 1 ? "got one label, wanted two or more"
-                                  : "the model has no labels, and no option gives some");
+    if (model.classifies()) return;
+    throw Error(Fault::kUsage, "--stage classify: {}",
+                model.gives_rewards()
+                    ? "the head of the model is one of rewards, which --stage rm trains; wanted "
+                      "one of labels, or of numbers (\"problem_type\": \"regression\")"
+                    : "the model has no labels, and no option gives some; name them by "
+                      "--label-names, or give --num-labels N, or --problem-type regression");
   }
   const bool rewards = stage == TrainingStage::kRm;
   if (rewards ? model.gives_rewards() : model.labels == 0) return;

@@ -22,6 +22,10 @@ namespace piton {
 // data or the adapters: among them a loss with a reference where there is none.
 void check_preference_options(const PretrainOptions& options);
 
+// What --stage says of the head: rewards for rm; and of one label a number for classify, as
+// Transformers understands num_labels.
+void set_head_of_stage(PretrainOptions& options);
+
 // Throws Error(kUsage) if the head of the model is not that which --stage learns: of a reward model
 // for rm, over the vocabulary for the others.
 void check_head(const PretrainOptions& options, const RunPlan& plan);

@@ -106,7 +106,8 @@ void Trainer::begin() {
                    .eval_iters = run_.data->validation_batches(),
                    .global_batch = run_.plan.global_batch,
                    .sequence = run_.plan.sequence,
-                   .micro_batches = run_.plan.micro_batches});
+                   .micro_batches = run_.plan.micro_batches,
+                   .labels_texts = run_.plan.session.model.labels > 0});
   if (done() && !run_.settled.loop.skip_train) {
     sinks_.info(
         fmt::format("nothing left to do: the run has done {} of {} iterations; a larger "

@@ -972,6 +972,13 @@ class CaseList {
                     .labels = labels,
                     .mask = source_.normal(DType::kF32, {n})},
         sums_);
+    add(detail, 3,
+        SquaredLoss{.loss = source_.normal(sums_, {n}),
+                    .weights = source_.unwritten(DType::kF32, {n}),
+                    .sum = source_.normal(DType::kF64, {1}),
+                    .targets = source_.normal(DType::kF32, {n}),
+                    .mask = source_.normal(DType::kF32, {n})},
+        sums_);
     add_teacher({n, columns, valid, begin}, labels, gradient);
     add(detail, 1,
         LossBackward{.dlogits = source_.unwritten(gradient, {n, columns}),

@@ -409,6 +409,29 @@ Tensor summed_over_samples(const Tensor& all) {
   return slopes_agree(loss, gradients);
 }
 
+// The loss of numbers: those of rows as if they were logits of a head with one id.
+::testing::AssertionResult check_squared_loss(Kernels& kernels) {
+  Runner run(kernels);
+  TensorSource source(19);
+  const std::int64_t n = 4;
+  const Tensor numbers = source.normal(kDType, {n});
+  const Tensor targets = source.normal(DType::kF32, {n});
+  const Tensor mask = tensor_of(DType::kF32, {n}, std::vector<double>{1, 0.5, 0, 2});
+  const Tensor losses = source.unwritten(kDType, {n});
+  const Tensor weights = source.unwritten(DType::kF32, {n});
+  const Tensor sum = host_tensor(DType::kF64, {1});
+  const auto loss = [&] {
+    assign(losses, values(numbers));
+    set_value(sum, 0, 0);
+    run(SquaredLoss{
+        .loss = losses, .weights = weights, .sum = sum, .targets = targets, .mask = mask});
+    return value_at(sum, 0);
+  };
+  loss();
+  const Tensor slopes = tensor_of(kDType, {n}, values(weights));
+  return slopes_agree(loss, {{"numbers", numbers, slopes}});
+}
+
 ::testing::AssertionResult check_routing(Kernels& kernels, ScoreKind score, bool normalized,
                                          double factor) {
   Runner run(kernels);
@@ -705,6 +728,7 @@ std::vector<GradientCheck> gradient_checks() {
   checks.push_back({"dropout add", check_dropout_add});
   checks.push_back({"embedding", check_embedding});
   checks.push_back({"loss", check_loss});
+  checks.push_back({"squared loss", check_squared_loss});
   for (const bool normalized : {false, true}) {
     for (const double factor : {0.0, 0.6}) {
       for (const ScoreKind score : {ScoreKind::kSoftmax, ScoreKind::kSigmoid}) {

@@ -312,6 +312,20 @@ TEST_P(KernelValues, OfTheLossAreMinusLogSoftmaxWhateverTheSplit) {
   }
 }
 
+TEST_P(KernelValues, OfTheSquaredLossAreDifferencesAndTheirSquares) {
+  const Tensor loss = fp32({3}, {1.5, -2, 4});
+  const Tensor weights = fp32({3}, {9, 9, 9});
+  const Tensor sum = tensor_of(DType::kF64, {1}, std::vector<double>{100});
+  run(SquaredLoss{.loss = loss,
+                  .weights = weights,
+                  .sum = sum,
+                  .targets = fp32({3}, {1, 1, 4}),
+                  .mask = fp32({3}, {1, 0.5, 3})});
+  expect_values(loss, {0.25, 9, 0});
+  expect_values(weights, {1, -3, 0});
+  EXPECT_EQ(value_at(sum, 0), 104.75);
+}
+
 TEST_P(KernelValues, OfEmbeddingsAreRowsOfTheTablePart) {
   const Tensor table = fp32({2, 2}, {1, 2, 3, 4});  // ids 5 and 6
   const Tensor ids = int32({4}, {6, 4, 5, 7});

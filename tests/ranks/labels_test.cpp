@@ -1,7 +1,9 @@
 // ranks: 2 4
 // Classifiers of texts have the losses, norms, accuracies and counts of one process under any
 // layout: a decoder whose labels no number of tensor ranks divides, and
-// encoders with dropout, in the forms of BERT and of RoBERTa, whole and with adapters.
+// encoders with dropout, in the forms of BERT and of RoBERTa, whole and with adapters; and numbers
+// of texts.
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -52,7 +54,7 @@ ModelConfig small_classifier(const std::string& name) {
     model.encoder->post_norm = true;
     model.encoder->first_position = 2;
   }
-  set_labels(model, 5, {});
+  set_labels(model, {.count = name.find("number") != name.npos ? 1 : 5, .regression = true});
   return model;
 }
 
@@ -73,7 +75,7 @@ std::vector<double> numbers_of_labels(World& world, RunLayout layout, const std:
   for (int step = 0; step < kSteps; ++step) {
     const StepReport report = run.step();
     EXPECT_EQ(report.loss_tokens, test::kSamples);
-    EXPECT_EQ(report.figures.size(), 1U);
+    EXPECT_EQ(report.figures.size(), model.regression ? 0U : 1U);
     numbers.insert(numbers.end(), {report.loss, report.grad_norm});
     for (const ObjectiveFigure& figure : report.figures) {
       EXPECT_EQ(figure.name, "accuracy");
@@ -83,12 +85,21 @@ std::vector<double> numbers_of_labels(World& world, RunLayout layout, const std:
   }
   const Session::Evaluation found = run.evaluation();
   numbers.push_back(found.loss_sum / found.loss_tokens);
+  EXPECT_EQ(found.labels.texts(), test::kSamples);
+  if (model.regression) {
+    // Correlations are of these; of numbers that are nearly equal they magnify rounding.
+    std::vector<double> given;
+    for (const NumberOfText& one : found.labels.numbers) given.push_back(one.given);
+    std::ranges::sort(given);
+    numbers.insert(numbers.end(), given.begin(), given.end());
+    EXPECT_NEAR(found.labels.mean_square(), found.loss_sum / found.loss_tokens, 1e-5);
+    return numbers;
+  }
   for (const std::vector<double>& counts :
        {found.labels.wanted, found.labels.predicted, found.labels.right}) {
     EXPECT_EQ(std::ssize(counts), model.labels);
     numbers.insert(numbers.end(), counts.begin(), counts.end());
   }
-  EXPECT_EQ(found.labels.texts(), test::kSamples);
   return numbers;
 }
 
@@ -109,9 +120,9 @@ TEST_P(Labels, HaveTheLossesAndCountsOfOneProcess) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, Labels,
-                         testing::Values("llama", "llama, adapters", "bert", "roberta",
-                                         "bert, adapters", "bert, magnitudes, adapters",
-                                         "roberta, adapters"),
+                         testing::Values("llama", "llama, adapters", "llama, number", "bert",
+                                         "bert, number", "roberta", "bert, adapters",
+                                         "bert, magnitudes, adapters", "roberta, adapters"),
                          [](const auto& info) {
                            std::string name = info.param;
                            std::erase_if(name, [](char c) { return c == ',' || c == ' '; });

@@ -170,7 +170,8 @@ inline void add_source(MicroBatch& batch, std::int64_t consumed) {
   batch.source.tokens = std::move(whole.tokens);
 }
 
-// For classifiers: a label of each text, at its last token or, of an encoder, the first one.
+// For classifiers: a label of each text, or a number, at its last token or, of an encoder, the
+// first one.
 inline void add_labels(MicroBatch& batch, std::int64_t consumed, const ModelConfig& model) {
   batch.labels.assign(batch.tokens.size(), kNoLabel);
   batch.loss_mask.assign(batch.tokens.size(), 0.0F);
@@ -181,6 +182,10 @@ inline void add_labels(MicroBatch& batch, std::int64_t consumed, const ModelConf
     const auto row = static_cast<std::size_t>(i * kSequence + place);
     batch.labels[row] = batch.tokens[row] % static_cast<std::int32_t>(model.labels);
     batch.loss_mask[row] = 1;
+    if (!model.regression) continue;
+    batch.targets.resize(batch.tokens.size());
+    batch.targets[row] = static_cast<float>(batch.tokens[row] % 7) / 2 - 1;
+    batch.labels[row] = kNumberLabel;
   }
 }
 
@@ -291,7 +296,7 @@ class TrainingRun {
     const ModelConfig& model = session_->settings().model;
     for (MicroBatch& batch : all) {
       if (model.encoder) add_parts(batch, consumed_);
-      if (model.labels > 1) add_labels(batch, consumed_, model);
+      if (model.classifies()) add_labels(batch, consumed_, model);
     }
     return all;
   }

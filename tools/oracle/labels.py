@@ -8,7 +8,8 @@
 `golden` writes a folder for each case of CASES: config.json and model.safetensors as Transformers saves them, and
 
   expected.safetensors   `tokens`, `segments` (0, or -1 for padding) and `labels` (the label of the text at the token from
-                         which it is read, else -100), int32 [4, s]; `types` of encoders; `logits` [4, labels]; `loss`
+                         which it is read, else -100), int32 [4, s]; `types` of encoders; `logits` [4, labels]; `loss`;
+                         of regression labels are 1, and `targets` [4, s] the numbers
   gradients.safetensors  the gradient of the loss by every tensor, and `losses` and `norms` of ten steps of AdamW, as
                          tools/oracle/encoders.py has them
 
@@ -38,13 +39,16 @@ LENGTH, TEXTS = 13, 4
 NAMES = {"id2label": {0: "sad", 1: "so so", 2: "glad"}, "label2id": {"sad": 0, "so so": 1, "glad": 2}}
 
 
-def bert_sizes(**more):
-    return {**encoders.sizes(), **NAMES, **more}
+NUMBER = {"num_labels": 1, "problem_type": "regression"}
 
 
-def decoder_sizes(**more):
+def bert_sizes(names=NAMES, **more):
+    return {**encoders.sizes(), **names, **more}
+
+
+def decoder_sizes(names=NAMES, **more):
     return {**dict(num_hidden_layers=2, hidden_size=24, num_attention_heads=4, num_key_value_heads=2,
-                   intermediate_size=36, vocab_size=67, max_position_embeddings=40, pad_token_id=0), **NAMES, **more}
+                   intermediate_size=36, vocab_size=67, max_position_embeddings=40, pad_token_id=0), **names, **more}
 
 
 CASES = {
@@ -67,6 +71,9 @@ CASES = {
     "opt": lambda: transformers.OPTForSequenceClassification(transformers.OPTConfig(
         num_hidden_layers=2, hidden_size=24, num_attention_heads=4, ffn_dim=36, vocab_size=67,
         max_position_embeddings=40, word_embed_proj_dim=24, pad_token_id=0, bos_token_id=1, eos_token_id=1, **NAMES)),
+    "bert-number": lambda: transformers.BertForSequenceClassification(transformers.BertConfig(**bert_sizes(NUMBER))),
+    "qwen2-number": lambda: transformers.Qwen2ForSequenceClassification(
+        transformers.Qwen2Config(**decoder_sizes(NUMBER))),
 }
 
 
@@ -86,7 +93,8 @@ def golden(out, make):
     tokens[~real] = pad
     types = (torch.arange(LENGTH)[None] >= torch.tensor([[6], [5], [13], [1]])).long()
     types[~real] = 0
-    wanted = torch.tensor([2, 0, 1, 2])
+    number = config.problem_type == "regression"
+    wanted = torch.tensor([0.5, -1.25, 3, 2], dtype=torch.float64) if number else torch.tensor([2, 0, 1, 2])
     more = {}
     if is_encoder and config.type_vocab_size > 1:
         more["token_type_ids"] = types
@@ -99,10 +107,14 @@ def golden(out, make):
     output = forward()
     output.loss.backward()
     labels = torch.full_like(tokens, -100)
-    labels[torch.arange(TEXTS), torch.zeros_like(lengths) if is_encoder else lengths - 1] = wanted
+    places = torch.arange(TEXTS), torch.zeros_like(lengths) if is_encoder else lengths - 1
+    labels[places] = torch.ones_like(lengths) if number else wanted
     expected = {"tokens": encoders.int32(tokens), "segments": encoders.int32(real.long() - 1),
                 "labels": encoders.int32(labels), "logits": output.logits.detach().float().contiguous(),
                 "loss": output.loss.detach().reshape(1)}
+    if number:
+        expected["targets"] = torch.zeros(tokens.shape)
+        expected["targets"][places] = wanted.float()
     if is_encoder:
         expected["types"] = encoders.int32(types)
     save_file(expected, out / "expected.safetensors", metadata={"format": "pt", "origin": origin()})
@@ -218,7 +230,7 @@ def compare(folder, file, output, adapter=None, length=None):
     more = {}
     ours = [json.loads(line) for line in pathlib.Path(output).read_text().splitlines()]
     if adapter:
-        more["num_labels"] = len(ours[0]["probabilities"])
+        more["num_labels"] = len(ours[0].get("probabilities", [None]))
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     model = transformers.AutoModelForSequenceClassification.from_pretrained(folder, dtype=torch.float32, **more)
     if adapter:
@@ -233,11 +245,15 @@ def compare(folder, file, output, adapter=None, length=None):
     for record, one in zip(records, ours):
         encoded = tokenizer(*texts_of(record), truncation=True, max_length=most, return_tensors="pt")
         with torch.no_grad():
-            theirs = torch.softmax(model(**encoded).logits[0].double(), 0)
+            logits = model(**encoded).logits[0].double()
+        if "number" in one:
+            worst = max(worst, abs(one["number"] - float(logits[0])))
+            continue
+        theirs = torch.softmax(logits, 0)
         mine = list(one["probabilities"].values())
         worst = max(worst, float((torch.tensor(mine).double() - theirs).abs().max()))
         assert one["label"] == (names[int(theirs.argmax())] if not adapter else one["label"]), (one, theirs)
-    print(f"{folder} {adapter or ''}: {len(ours)} texts, largest distance of a probability {worst:.2e}")
+    print(f"{folder} {adapter or ''}: {len(ours)} texts, largest distance of a probability or number {worst:.2e}")
     return worst < 2e-5
 
 

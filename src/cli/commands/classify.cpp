@@ -48,7 +48,8 @@ struct ClassifyOptions {
       sequence);
     v(Option{"metrics",
              "print accuracy, macro F1 and Matthews' correlation of a file with labels as one JSON "
-             "object, in place of a line for each text"},
+             "object, or of numbers the mean squared error and Pearson's and Spearman's "
+             "correlation, in place of a line for each text"},
       metrics);
   }
 };
@@ -56,6 +57,7 @@ struct ClassifyOptions {
 struct TextOfFile {
   Conversation conversation;
   std::optional<std::int32_t> label;  // that the file has for it
+  std::optional<float> number;        // or, of a model of numbers
 };
 
 bool has_records(const std::string& file) {
@@ -77,7 +79,11 @@ std::vector<TextOfFile> texts_of_records(const std::string& file, const std::str
   std::vector<TextOfFile> texts;
   const auto use = [&](const Json& record) {
     TextOfFile text{.conversation = read_labeled(fields, record, /*needs_label=*/false)};
-    if (text.conversation.label) text.label = known.number_of(*text.conversation.label);
+    if (const auto& label = text.conversation.label; label && known.are_values()) {
+      text.number = KnownLabels::value_of(*label);
+    } else if (label) {
+      text.label = known.number_of(*label);
+    }
     texts.push_back(std::move(text));
   };
   for_each_record(reader, options.sample_by, use, refuse_bad_record);
@@ -151,13 +157,36 @@ LabelCounts classify(Model& model, const std::string& file, const std::vector<Te
     std::string out;
     for (std::size_t i = 0; i < some.size(); ++i) {
       const std::optional<std::int32_t> label = texts[begin + i].label;
+      const std::optional<float> number = texts[begin + i].number;
       if (label) counts.add(*label, largest(logits[i]), config.labels);
+      if (number) counts.numbers.push_back({*number, logits[i][0]});
       if (options.metrics) continue;
-      out += line_of(logits[i], names).dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+      const Json line =
+          config.regression ? Json{{"number", logits[i][0]}} : line_of(logits[i], names);
+      out += line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
     }
     if (prints) std::fwrite(out.data(), 1, out.size(), stdout);
   }
   return counts;
+}
+
+void say_figures(const std::string& file, const LabelCounts& counts, bool as_json, Log& log) {
+  const bool numbers = !counts.numbers.empty();
+  if (as_json) {
+    Json out{{"texts", std::llround(counts.texts())}};
+    for (const ObjectiveFigure& one : counts.figures()) out[one.name] = one.mean();
+    std::fputs((out.dump() + "\n").c_str(), stdout);
+  } else if (numbers) {
+    log.info(fmt::format(
+        "{}: mean squared error {:.4f}, Pearson's correlation {:.4f}, Spearman's {:.4f} of {} "
+        "texts with numbers",
+        file, counts.mean_square(), counts.pearson(), counts.spearman(), counts.texts()));
+  } else {
+    log.info(fmt::format(
+        "{}: accuracy {:.4f}, macro F1 {:.4f}, Matthews' correlation {:.4f} of {} texts with "
+        "labels",
+        file, counts.accuracy(), counts.macro_f1(), counts.matthews(), counts.texts()));
+  }
 }
 
 }  // namespace
@@ -196,18 +225,7 @@ int run_classify(Invocation& invocation) {
     throw Error(Fault::kData, "--metrics: {} has no labels, wanted \"label\" in its records", file);
   }
   if (!leads) return 0;
-  if (options.metrics) {
-    const Json out{{"texts", std::llround(counts.texts())},
-                   {"accuracy", counts.accuracy()},
-                   {"macro_f1", counts.macro_f1()},
-                   {"matthews", counts.matthews()}};
-    std::fputs((out.dump() + "\n").c_str(), stdout);
-  } else {
-    invocation.log.info(fmt::format(
-        "{}: accuracy {:.4f}, macro F1 {:.4f}, Matthews' correlation {:.4f} of {} texts with "
-        "labels",
-        file, counts.accuracy(), counts.macro_f1(), counts.matthews(), counts.texts()));
-  }
+  say_figures(file, counts, options.metrics, invocation.log);
   return 0;
 }
 

@@ -77,6 +77,7 @@ void print_model(const std::string& path, const ShownModel& shown, bool json) {
         model.layers, model.hidden, model.heads, model.groups, model.head_size, model.vocabulary,
         model.max_positions,
         model.gives_rewards() ? "head of rewards"
+        : model.regression    ? "head of a number"
         : model.labels > 0    ? fmt::format("head of {} labels", model.labels)
         : model.tied          ? "tied head"
                               : "separate head");

@@ -89,7 +89,9 @@ struct InstructOptions {
              {.placeholder = "NAME"}},
       label_names);
     v(Option{"num-labels",
-             "TextLabelHandler: how many labels there are, if they have no names",
+             "TextLabelHandler: how many labels there are, if they have no names; 1: each label is "
+             "a "
+             "number, for regression",
              {.placeholder = "N"}},
       num_labels);
   }

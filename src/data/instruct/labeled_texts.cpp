@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <charconv>
+#include <cmath>
 #include <utility>
 
 #include "base/error.h"
@@ -28,7 +30,7 @@ bool holds(const Json& record, const std::string& key) {
   return at != record.end() && !at->is_null();
 }
 
-// A label as text: a number without a fraction.
+// A label as text.
 std::string label_text(const Json& value, const std::string& key) {
   if (value.is_string()) return value.get<std::string>();
   if (value.is_boolean()) return value.get<bool>() ? "1" : "0";
@@ -36,7 +38,7 @@ std::string label_text(const Json& value, const std::string& key) {
   if (value.is_number_float()) {
     const double number = value.get<double>();
     const auto whole = static_cast<std::int64_t>(std::clamp(number, -1e9, 1e9));
-    if (static_cast<double>(whole) == number) return fmt::to_string(whole);
+    return static_cast<double>(whole) == number ? fmt::to_string(whole) : fmt::to_string(number);
   }
   throw Error(Fault::kData, "\"{}\" is {}, wanted the number or the name of a label", key,
               value.dump());
@@ -68,6 +70,20 @@ std::int32_t KnownLabels::number_of(const std::string& label) const {
               label);
 }
 
+float KnownLabels::value_of(const std::string& label) {
+  double value = 0;
+  const char* const end = label.data() + label.size();
+  const auto read = std::from_chars(label.data(), end, value);
+  const auto narrow = static_cast<float>(value);
+  if (read.ec != std::errc() || read.ptr != end || !std::isfinite(narrow))
+    throw Error(Fault::kData, "the label is \"{}\", wanted a number", label);
+  return std::isnormal(narrow) ? narrow : 0.0F;
+}
+
+std::int32_t KnownLabels::stored(const std::string& label) const {
+  return are_values() ? std::bit_cast<std::int32_t>(value_of(label)) : number_of(label);
+}
+
 Conversation read_labeled(const RecordFields& fields, const Json& record, bool needs_label) {
   Conversation conversation;
   for (const auto& [text, pair] : kTexts) {
@@ -88,11 +104,13 @@ Conversation read_labeled(const RecordFields& fields, const Json& record, bool n
                 "sentence2, premise and hypothesis, question and sentence; --map-keys names others",
                 keys.empty() ? "no keys" : listed(keys, 12));
   }
-  const std::string& label = fields.key("label");
+  const bool scored = !holds(record, fields.key("label")) && holds(record, fields.key("score"));
+  const std::string& label = fields.key(scored ? "score" : "label");
   if (holds(record, label)) {
     conversation.label = label_text(record.at(label), label);
   } else if (needs_label) {
-    throw Error(Fault::kData, "no label: wanted \"{}\"; --map-keys names another key", label);
+    throw Error(Fault::kData, "no label: wanted \"{}\" or \"{}\"; --map-keys names another key",
+                label, fields.key("score"));
   }
   return conversation;
 }

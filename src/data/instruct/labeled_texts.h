@@ -1,7 +1,7 @@
 // Texts, or pairs of texts, with a label: records of a classifier's data, and their tokens.
 //
 // A record has its text under one of these keys, the first that is there, and its label, a number
-// or a name, under "label":
+// or a name, under "label", or else under "score":
 //
 //   text, with text_pair     sentence1 and sentence2     question1 and question2
 //   premise and hypothesis   question and sentence       question and passage       sentence
@@ -26,15 +26,20 @@ namespace piton {
 inline constexpr std::string_view kLabeledFields =
     "text=text? text_pair=text_pair? sentence=sentence? sentence1=sentence1? sentence2=sentence2? "
     "premise=premise? hypothesis=hypothesis? question=question? question1=question1? "
-    "question2=question2? passage=passage? label=label";
+    "question2=question2? passage=passage? label=label? score=score?";
 
 // Which labels there are.
 struct KnownLabels {
   std::vector<std::string> names;  // empty: numbers alone
-  std::int64_t count = 0;          // 0: not known
+  std::int64_t count = 0;          // 0: not known; 1: numbers with a fraction (regression)
 
   // Of a name, or else of a number from 0 on. Throws Error(kData) for another one.
   std::int32_t number_of(const std::string& label) const;
+  // Of regression. Throws Error(kData) for a text that is no number.
+  static float value_of(const std::string& label);
+  bool are_values() const { return count == 1; }
+  // What the data set holds: number_of(), or the bits of value_of().
+  std::int32_t stored(const std::string& label) const;
 };
 
 // The text is the first message, its pair the second one. Throws Error(kData) with the reason why

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
+#include <cmath>
 #include <numeric>
 #include <utility>
 
@@ -47,7 +49,11 @@ LabeledDataset::LabeledDataset(const LabelRules& rules, const RecordShare& share
   }
   for (std::int64_t i = share.order.first; i < share.order.end; ++i) {
     const auto number = static_cast<std::int32_t>(i);
-    label(number);
+    if (rules_.regression) {
+      target(number);
+    } else {
+      label(number);
+    }
     if (columns_[0]->length(number) > rules_.sequence) ++cut_samples_;
   }
 }
@@ -63,6 +69,18 @@ std::int32_t LabeledDataset::label(std::int32_t number) const {
   if (value[0] >= 0 && value[0] < rules_.labels) return value[0];
   throw Error(Fault::kData, "{}: sample {} has label {}, and the model has labels 0 to {}",
               columns_[2]->prefix(), number, value[0], rules_.labels - 1);
+}
+
+float LabeledDataset::target(std::int32_t number) const {
+  std::array<std::int32_t, 1> value{-1};
+  if (columns_[2]->length(number) == 1) columns_[2]->read(number, 0, value);
+  const auto target = std::bit_cast<float>(value[0]);
+  // The number of a label has the bits of a subnormal one.
+  if (std::isnormal(target) || value[0] == 0) return target;
+  throw Error(Fault::kData,
+              "{}: sample {} has {}, which is a label, wanted the bits of a number; preprocess it "
+              "again with --num-labels 1",
+              columns_[2]->prefix(), number, value[0]);
 }
 
 std::int64_t LabeledDataset::longest(std::int64_t index) const {
@@ -97,7 +115,9 @@ void LabeledDataset::sample(std::int64_t index, Sample& sample) const {
   sample.length = std::ssize(text.ids);
   sample.tokens = std::move(text.ids);
   sample.labels.assign(sample.tokens.size(), kNoLabel);
-  (rules_.at_first_token ? sample.labels.front() : sample.labels.back()) = label(number);
+  if (rules_.regression) sample.target = target(number);
+  (rules_.at_first_token ? sample.labels.front() : sample.labels.back()) =
+      rules_.regression ? kNumberLabel : label(number);
   sample.positions.resize(sample.tokens.size());
   std::iota(sample.positions.begin(), sample.positions.end(), 0);
   if (rules_.token_types > 0) {

@@ -97,10 +97,10 @@ KnownLabels labels_of(const InstructOptions& options) {
   }
   labels.count = std::ssize(labels.names);
   if (!options.num_labels) return labels;
-  if (*options.num_labels < 2 || (labels.count != 0 && labels.count != *options.num_labels)) {
-    throw Error(
-        Fault::kUsage, "--num-labels: got {}, wanted {}", *options.num_labels,
-        labels.count != 0 ? fmt::format("the {} of --label-names", labels.count) : "2 or more");
+  if (*options.num_labels < 1 || (labels.count != 0 && labels.count != *options.num_labels)) {
+    throw Error(Fault::kUsage, "--num-labels: got {}, wanted {}", *options.num_labels,
+                labels.count != 0 ? fmt::format("the {} of --label-names", labels.count)
+                                  : "2 or more, or 1 for numbers");
   }
   labels.count = *options.num_labels;
   return labels;
@@ -186,7 +186,9 @@ void report_first(const PreprocessOptions& options, const Tokenizer& tokenizer,
     const std::vector<TaughtText> samples = plan.prompt->encode(conversation);
     if (conversation.label) {
       log.info(fmt::format("first sample: {} tokens, label {}: {}", samples.at(0).ids.size(),
-                           plan.labels.number_of(*conversation.label),
+                           plan.labels.are_values()
+                               ? fmt::to_string(KnownLabels::value_of(*conversation.label))
+                               : fmt::to_string(plan.labels.number_of(*conversation.label)),
                            nlohmann::json(tokenizer.decode(samples[0].ids))
                                .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)));
       return;

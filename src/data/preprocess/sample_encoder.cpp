@@ -77,7 +77,7 @@ std::optional<SampleEncoder::Refusal> SampleEncoder::refusal(
 }
 
 void SampleEncoder::add_labeled(const Conversation& conversation, EncodedBlock& out) {
-  const std::int32_t label = rules_.labels.number_of(*conversation.label);
+  const std::int32_t label = rules_.labels.stored(*conversation.label);
   const TaughtText text = rules_.prompt->encode(conversation).front();
   for (const Message& message : conversation.messages)
     out.text_bytes += std::ssize(message.content);

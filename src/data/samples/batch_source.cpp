@@ -107,6 +107,12 @@ MicroBatch BatchSource::rows(std::span<const std::int64_t> places, std::int64_t 
       batch.types.resize(whole);
       copy(sample_.types, batch.types);
     }
+    if (sample_.target) {
+      batch.targets.resize(whole);
+      for (std::size_t i = row; i < row + static_cast<std::size_t>(length); ++i) {
+        if (batch.labels[i] == kNumberLabel) batch.targets[i] = *sample_.target;
+      }
+    }
     if (sample_.swapped) batch.pair_labels.push_back(*sample_.swapped ? 1 : 0);
     for (Answer answer : sample_.answers) {
       answer.begin += static_cast<std::int64_t>(row);

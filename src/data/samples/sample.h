@@ -19,6 +19,9 @@ namespace piton {
 // A label that teaches nothing; the value that PyTorch's cross entropy ignores.
 inline constexpr std::int32_t kNoLabel = -100;
 
+// The label of the token from which a model says the number of a text: no id of its head.
+inline constexpr std::int32_t kNumberLabel = 1;
+
 // The segment of padding: no token of a text attends to it.
 inline constexpr std::int32_t kPaddingSegment = -1;
 
@@ -45,6 +48,7 @@ struct Sample {
   std::vector<std::int32_t> positions;  // [s]; from the start of the sample or of a document
   std::vector<std::int32_t> segments;   // [s], or empty: the sample is one segment
   std::int64_t length = 0;              // tokens that are not padding, which comes after them
+  std::optional<float> target;          // the number of a text, whose token has kNumberLabel
   // Of masked words only.
   std::vector<std::int32_t> types;    // BERT, [s]: 0 in the first part, 1 in the second
   std::optional<bool> swapped;        // BERT: the second part comes before the first in the text

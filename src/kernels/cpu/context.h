@@ -136,6 +136,7 @@ void execute(CpuContext& context, const CombineExpertsBackward& call);
 void execute(CpuContext& context, const LossStatistics& call);
 void execute(CpuContext& context, const LargestLogits& call);
 void execute(CpuContext& context, const LossCombine& call);
+void execute(CpuContext& context, const SquaredLoss& call);
 void execute(CpuContext& context, const LossBackward& call);
 void execute(CpuContext& context, const TeacherStatistics& call);
 void execute(CpuContext& context, const TeacherCombine& call);

@@ -90,6 +90,20 @@ void execute(CpuContext&, const LossCombine& call) {
   *call.sum.data<double>() = total;
 }
 
+void execute(CpuContext&, const SquaredLoss& call) {
+  const auto* targets = call.targets.data<float>();
+  const auto* mask = call.mask.data<float>();
+  auto* losses = call.loss.data<float>();
+  double total = *call.sum.data<double>();
+  for (std::int64_t row = 0; row < call.loss.dim(0); ++row) {
+    const float difference = losses[row] - targets[row];
+    losses[row] = difference * difference;
+    call.weights.data<float>()[row] = 2 * difference * mask[row];
+    total += static_cast<double>(mask[row]) * losses[row];
+  }
+  *call.sum.data<double>() = total;
+}
+
 void execute(CpuContext& context, const LossBackward& call) {
   const auto* labels = call.labels.data<std::int32_t>();
   const float scale = *call.scale.data<float>();

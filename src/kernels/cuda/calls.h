@@ -44,6 +44,7 @@ void execute(const CombineExpertsBackward& call, const CallContext& context);
 void execute(const LossStatistics& call, const CallContext& context);
 void execute(const LargestLogits& call, const CallContext& context);
 void execute(const LossCombine& call, const CallContext& context);
+void execute(const SquaredLoss& call, const CallContext& context);
 void execute(const LossBackward& call, const CallContext& context);
 void execute(const TeacherStatistics& call, const CallContext& context);
 void execute(const TeacherCombine& call, const CallContext& context);

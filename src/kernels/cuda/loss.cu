@@ -148,6 +148,33 @@ __global__ void __launch_bounds__(kThreads, kBlocks) combine_rows(CombineRows<S>
   if (threadIdx.x == 0) rows.sums[blockIdx.x] = sum;
 }
 
+template <typename S>
+struct SquaredLossRows {
+  S* loss;
+  float* weights;
+  double* sums;  // of each block
+  const float* targets;
+  const float* mask;
+  std::int64_t n;
+};
+
+// A thread has a row.
+template <typename S>
+__global__ void __launch_bounds__(kThreads, kBlocks) squared_loss_rows(SquaredLossRows<S> rows) {
+  double* parts = shared_array<double>();
+  const std::int64_t row = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  double term = 0;
+  if (row < rows.n) {
+    const S difference = rows.loss[row] - static_cast<S>(rows.targets[row]);
+    const S loss = difference * difference;
+    rows.loss[row] = loss;
+    rows.weights[row] = static_cast<float>(2 * difference * static_cast<S>(rows.mask[row]));
+    term = static_cast<double>(rows.mask[row]) * static_cast<double>(loss);
+  }
+  const double sum = block_sum(term, parts);
+  if (threadIdx.x == 0) rows.sums[blockIdx.x] = sum;
+}
+
 struct AddedTerms {
   double* sum;
   const double* terms;
@@ -247,6 +274,29 @@ void execute(const LossCombine& call, const CallContext& context) {
            context.stream);
   });
   launch("launch of loss combine, sum", add_terms,
+         {.blocks = {1, 1, 1}, .shared_bytes = kWarps * sizeof(double)},
+         AddedTerms{pointer<double>(call.sum), pointer<const double>(sums), blocks},
+         context.stream);
+}
+
+void execute(const SquaredLoss& call, const CallContext& context) {
+  const std::int64_t n = call.loss.dim(0);
+  if (n == 0) return;
+  const unsigned blocks = blocks_for(n, kThreads);
+  PITON_ASSERT(std::int64_t{blocks} * kThreads >= n, "cuda: the squared loss of {} rows", n);
+  const Tensor sums = scratch(DType::kF64, {blocks}, context);
+  with_sums(call.loss.dtype(), [&]<typename S>(std::type_identity<S>) {
+    launch("launch of squared loss", squared_loss_rows<S>,
+           {.blocks = {blocks, 1, 1}, .shared_bytes = kWarps * sizeof(double)},
+           SquaredLossRows<S>{.loss = pointer<S>(call.loss),
+                              .weights = pointer<float>(call.weights),
+                              .sums = pointer<double>(sums),
+                              .targets = pointer<const float>(call.targets),
+                              .mask = pointer<const float>(call.mask),
+                              .n = n},
+           context.stream);
+  });
+  launch("launch of squared loss, sum", add_terms,
          {.blocks = {1, 1, 1}, .shared_bytes = kWarps * sizeof(double)},
          AddedTerms{pointer<double>(call.sum), pointer<const double>(sums), blocks},
          context.stream);

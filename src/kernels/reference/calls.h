@@ -40,6 +40,7 @@ void execute(const CombineExpertsBackward& call);
 void execute(const LossStatistics& call);
 void execute(const LargestLogits& call);
 void execute(const LossCombine& call);
+void execute(const SquaredLoss& call);
 void execute(const LossBackward& call);
 void execute(const TeacherStatistics& call);
 void execute(const TeacherCombine& call);

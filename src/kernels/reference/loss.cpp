@@ -70,6 +70,23 @@ void execute(const LossCombine& call) {
   sum.write(call.sum);
 }
 
+void execute(const SquaredLoss& call) {
+  const Values targets = Values::read(call.targets);
+  const Values mask = Values::read(call.mask);
+  Values loss = Values::read(call.loss);
+  Values weights(call.weights.shape());
+  Values sum = Values::read(call.sum);
+  for (std::int64_t row = 0; row < call.loss.dim(0); ++row) {
+    const double difference = loss(row) - targets(row);
+    loss(row) = difference * difference;
+    weights(row) = 2 * difference * mask(row);
+    sum(0) += mask(row) * loss(row);
+  }
+  loss.write(call.loss);
+  weights.write(call.weights);
+  sum.write(call.sum);
+}
+
 void execute(const LossBackward& call) {
   const Values x = Values::read(call.logits);
   const Values lse = Values::read(call.lse);

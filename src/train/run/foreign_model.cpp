@@ -82,6 +82,14 @@ void add_labels(const PretrainOptions& options, OpenedModel& foreign) {
   if (!makes_labels(options)) return;
   const LabelOptions& labels = options.model.labels;
   if (const std::int64_t there = foreign.model.labels; there > 0) {
+    if (labels.problem && labels.regression() != foreign.model.regression) {
+      throw Error(Fault::kUsage,
+                  "--problem-type: got {}, but the model of {} gives {}; leave it out",
+                  *labels.problem, foreign.name,
+                  foreign.model.regression        ? "a number"
+                  : foreign.model.gives_rewards() ? "rewards"
+                                                  : "labels");
+    }
     if (labels.number() == 0 || labels.number() == there) return;
     throw Error(Fault::kUsage,
                 "--num-labels, --label-names: got {}, but the model of {} has {}; leave them out",
@@ -90,10 +98,10 @@ void add_labels(const PretrainOptions& options, OpenedModel& foreign) {
   if (labels.number() == 0) {
     throw Error(Fault::kUsage,
                 "--stage classify: {} has no labels; name them by --label-names, or give "
-                "--num-labels N",
+                "--num-labels N, or --problem-type regression for a number",
                 foreign.name);
   }
-  make_classifier(foreign, {labels.number(), labels.listed_names()});
+  make_classifier(foreign, labels.wanted());
 }
 
 // Gives a model without experts those of the options.
@@ -287,6 +295,7 @@ void refuse_contradictions(const ModelConfig& got, const ModelConfig& wanted,
   alike("--untie-embeddings-and-output-weights", got.tied == wanted.tied);
   same("--mtp-num-layers", got.mtp_layers, wanted.mtp_layers);
   same("--num-labels", got.labels, wanted.labels);
+  alike("--problem-type", got.regression == wanted.regression);
   same("--label-names", fmt::format("{}", fmt::join(got.label_names, " ")),
        fmt::format("{}", fmt::join(wanted.label_names, " ")));
 }

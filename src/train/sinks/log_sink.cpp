@@ -102,8 +102,9 @@ void LogSink::on_validation(const RunValidation& validation) {
     return;
   }
   log_.info(fmt::format(
-      "validation loss at iteration {} | lm loss value: {:.6E} | lm loss PPL: {:.6E}{} |",
-      validation.iteration, *validation.loss, std::exp(*validation.loss),
+      "validation loss at iteration {} | lm loss value: {:.6E}{}{} |", validation.iteration,
+      *validation.loss,
+      start_.labels_texts ? "" : fmt::format(" | lm loss PPL: {:.6E}", std::exp(*validation.loss)),
       text_of(validation.figures)));
 }
 

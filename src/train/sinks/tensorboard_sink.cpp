@@ -73,10 +73,11 @@ void TensorBoardSink::on_step(const StepMetrics& metrics) {
 
 void TensorBoardSink::on_validation(const RunValidation& validation) {
   if (validation.loss) {
-    append(event_record(wall_time(), validation.iteration,
-                        {{"lm loss validation", *validation.loss},
-                         // Bounded as in Megatron-LM.
-                         {"lm loss validation ppl", std::exp(std::min(20.0, *validation.loss))}}));
+    std::vector<EventScalar> scalars{{"lm loss validation", *validation.loss}};
+    if (!labels_texts_) {  // bounded as in Megatron-LM
+      scalars.push_back({"lm loss validation ppl", std::exp(std::min(20.0, *validation.loss))});
+    }
+    append(event_record(wall_time(), validation.iteration, scalars));
   }
   for (const ObjectiveFigure& one : validation.figures) {
     if (one.count == 0) continue;

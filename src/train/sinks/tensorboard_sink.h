@@ -27,6 +27,7 @@ class TensorBoardSink final : public RunSink {
   TensorBoardSink(const std::filesystem::path& folder, std::int64_t iteration, bool timers,
                   Log& log, AppendedFile::MayRestore may_restore = {});
 
+  void on_start(const RunStart& start) override { labels_texts_ = start.labels_texts; }
   void on_step(const StepMetrics& metrics) override;
   void on_validation(const RunValidation& validation) override;
   // Throws Error(kData) if records are still waiting.
@@ -39,6 +40,7 @@ class TensorBoardSink final : public RunSink {
   bool timers_;
   std::optional<AppendedFile> file_;
   bool waits_ = false;
+  bool labels_texts_ = false;
 };
 
 }  // namespace piton

@@ -34,7 +34,7 @@ endfunction()
 
 # A new head is 0: the first loss is that of two equal probabilities.
 expect(RUN ${tune} --load ${base} ${two} --save ${WORK}/whole --full-validation --eval-interval 12 CODE 0
-  ERR "texts.jsonl: train set: 38 texts with labels\n" "accuracy: " "next: piton classify --load ")
+  ERR "texts.jsonl: train set: 38 texts with labels\n" "lm loss value: [^|]* . accuracy: " "next: piton classify --load ")
 file(STRINGS ${WORK}/whole/metrics.jsonl lines)
 list(GET lines 0 first)
 list(GET lines 11 last)
@@ -142,6 +142,53 @@ foreach(form "${masked};--lora-load;${WORK}/encoder-peft" "${WORK}/encoder-merge
 endforeach()
 expect(RUN ${tune-encoder} --save ${WORK}/x --lora-modules-to-save head CODE 2 ERR "--lora-modules-to-save: got head, wanted some of ")
 
+# Numbers: of a decoder, and of an encoder with pairs as STS-B has them. The loss of a validation is its mean squared error.
+set(numbers "")
+foreach(i RANGE 1 48)
+  math(EXPR length "1 + ${i} % 7")
+  string(REPEAT "a" ${length} text)
+  string(APPEND numbers "{\"sentence1\": \"z\", \"sentence2\": \"${text}\", \"score\": ${length}.5}\n")
+endforeach()
+file(WRITE ${WORK}/numbers.jsonl "${numbers}")
+set(number --data-path ${WORK}/numbers.jsonl --train-iters 60 --full-validation --eval-interval 60)
+expect(RUN ${tune} --load ${base} --problem-type regression ${number} --save ${WORK}/number CODE 0
+  ERR "lm loss value: [^|]* . mse: [^|]*. pearson: 9[^|]*E-01 . spearman: " "next: piton classify --load ")
+file(STRINGS ${WORK}/number/metrics.jsonl lines)
+list(GET lines 59 last)
+if(NOT last MATCHES "\"validation_loss\":([0-9.]+).*\"validation_mse\":([0-9.]+),\"validation_pearson\":0.[89]" OR NOT last MATCHES
+   "\"validation_spearman\":(0.[89]|1.0)")
+  message(FATAL_ERROR "the figures of numbers: ${last}")
+endif()
+expect(RUN classify --load ${WORK}/number --metrics ${WORK}/numbers.jsonl CODE 0
+  OUT "^{\"texts\":48,\"mse\":[0-9.]+,\"pearson\":0.[89][0-9]+,\"spearman\":(0.[89][0-9]*|1.0)}\n$")
+expect(RUN convert --load ${WORK}/number --save ${WORK}/number-hf --to hf CODE 0)
+file(READ ${WORK}/number-hf/config.json config)
+if(NOT config MATCHES "\"problem_type\": \"regression\"" OR NOT config MATCHES "\"pad_token_id\"")
+  message(FATAL_ERROR "no model of numbers: ${config}")
+endif()
+expect(RUN inspect ${WORK}/number-hf CODE 0 OUT "head of a number")
+execute_process(COMMAND ${PITON} classify --load ${WORK}/number ${WORK}/numbers.jsonl OUTPUT_VARIABLE wanted ERROR_VARIABLE errors)
+execute_process(COMMAND ${PITON} classify --load ${WORK}/number-hf --tokenizer-type ByteTokenizer ${WORK}/numbers.jsonl OUTPUT_VARIABLE got)
+if(NOT wanted MATCHES "^{\"number\":[0-9.]+}\n" OR NOT got STREQUAL wanted OR NOT errors MATCHES "Spearman's [01].[0-9]* of 48 texts with numbers")
+  message(FATAL_ERROR "numbers of the folder are ${got}, of the run ${wanted}${errors}")
+endif()
+expect(RUN ${tune} --load ${WORK}/number-hf ${number} --train-iters 1 --save ${WORK}/number-again CODE 0 ERR "mse: ")
+expect(RUN preprocess --tokenizer-type ByteTokenizer --input ${WORK}/numbers.jsonl --handler-name TextLabelHandler --num-labels 1
+  --output-prefix ${WORK}/numbers CODE 0 ERR "first sample: 3 tokens, label 2.5: ")
+expect(RUN ${tune} --load ${base} --num-labels 1 ${number} --data-path ${WORK}/numbers --save ${WORK}/number-corpus CODE 0)
+hash_of(${WORK}/number uninterrupted)
+hash_of(${WORK}/number-corpus resumed)
+if(NOT resumed STREQUAL uninterrupted)
+  message(FATAL_ERROR "numbers of a corpus ${resumed}, of its file ${uninterrupted}")
+endif()
+expect(RUN finetune --stage classify --load ${masked} ${words} --problem-type regression ${number} --split 80,20,0 --seq-length 16
+  --micro-batch-size 4 --lr 1e-2 --save ${WORK}/encoder-number CODE 0 ERR "pearson: [89][^|]*E-01")
+expect(RUN ${tune} --load ${base} --problem-type regression --data-path ${WORK}/texts.jsonl CODE 3 ERR "the label is \"low\", wanted a number")
+expect(RUN ${tune} --load ${base} --problem-type regression ${two} CODE 2 ERR "--problem-type: got regression, which is of one number without a name")
+expect(RUN ${tune} --load ${WORK}/hf --problem-type regression CODE 2 ERR "--problem-type: got regression, but the model of [^ ]*hf gives labels; leave it out")
+expect(RUN ${tune} --load ${base} ${two} --data-path ${WORK}/numbers CODE 3 ERR "has label [0-9]+, and the model has labels 0 to 1")
+expect(RUN ${tune} --load ${base} --num-labels 1 --data-path ${WORK}/texts CODE 3 ERR "sample [0-9]+ has 1, which is a label, wanted the bits of a number")
+
 # Two ranks.
 labels_of(one --load ${WORK}/whole)
 string(REGEX MATCHALL "0[.][0-9][0-9][0-9][0-9]" wanted "${one}")
@@ -167,8 +214,8 @@ execute_process(COMMAND ${PITON} classify --load ${WORK}/whole ${WORK}/many.txt 
 if(NOT code EQUAL 3 OR NOT text STREQUAL "" OR NOT errors MATCHES "many.txt: text 1101: the text is empty\n")
   message(FATAL_ERROR "a blank line: exit ${code}\n${errors}")
 endif()
-expect(RUN ${tune} --load ${base} CODE 2 ERR "--stage classify: [^ ]*base has no labels; name them by --label-names, or give --num-labels N\n")
-expect(RUN ${tune} --load ${base} --num-labels 1 CODE 2 ERR "--stage classify: got one label, wanted two or more")
+expect(RUN ${tune} --load ${base} CODE 2 ERR "--stage classify: [^ ]*base has no labels; name them by --label-names, or give --num-labels N, or --problem-type regression for a number\n")
+expect(RUN ${tune} --load ${base} --num-labels 1 --problem-type single_label_classification CODE 2 ERR "--problem-type: got single_label_classification, of one label")
 expect(RUN ${tune} --load ${base} --label-names low low CODE 2 ERR "--label-names: got 2 names, two of them equal")
 expect(RUN ${tune} --load ${base} ${two} --num-labels 3 CODE 2 ERR "--num-labels: got 3, and --label-names gives 2")
 expect(RUN ${tune} --load ${WORK}/hf --num-labels 3 CODE 2 ERR "--num-labels, --label-names: got 3, but the model of [^ ]*hf has 2; leave them out\n")

@@ -29,8 +29,9 @@ constexpr const char* kEncoders[] = {"bert",    "bert-masked", "megatron-bert",
 
 // Of tests/golden/labels: classifiers, also of decoders.
 constexpr const char* kClassifiers[] = {
-    "labels/bert", "labels/megatron-bert", "labels/roberta", "labels/xlm-roberta", "labels/qwen2",
-    "labels/gpt2", "labels/gpt-neox",      "labels/falcon",  "labels/opt"};
+    "labels/bert",  "labels/megatron-bert", "labels/roberta",     "labels/xlm-roberta",
+    "labels/qwen2", "labels/gpt2",          "labels/gpt-neox",    "labels/falcon",
+    "labels/opt",   "labels/bert-number",   "labels/qwen2-number"};
 
 std::filesystem::path folder_of_golden(const std::string& name) {
   return name.starts_with("labels/") ? encoder_folder("bert").parent_path().parent_path() / name
@@ -84,6 +85,10 @@ struct EncoderRun {
       batch.positions.push_back(static_cast<std::int32_t>(i) %
                                 static_cast<std::int32_t>(batch.sequence));
       batch.loss_mask.push_back(batch.labels[i] == kNoLabel ? 0.0F : 1.0F);
+    }
+    if (config.regression) {
+      const std::vector<double> targets = test::values(expected.tensor("targets"));
+      batch.targets.assign(targets.begin(), targets.end());
     }
     if (has_pairs()) batch.pair_labels = ints_of(expected.tensor("pair_labels"));
   }
@@ -167,7 +172,10 @@ TEST(HuggingFaceClassifier, GivesTheLogitsAndTheLossOfTransformers) {
   for (const char* name : kClassifiers) {
     SCOPED_TRACE(name);
     EncoderRun run(name);
-    EXPECT_EQ(run.source.model().label_names, (std::vector<std::string>{"sad", "so so", "glad"}));
+    const bool regression = run.source.model().regression;
+    EXPECT_EQ(run.source.model().label_names,
+              regression ? std::vector<std::string>{}
+                         : (std::vector<std::string>{"sad", "so so", "glad"}));
     const auto logits = run.session->label_logits({run.batch}).front();
     const Tensor wanted = run.expected.tensor("logits");
     ASSERT_EQ(std::ssize(logits), wanted.dim(0));
@@ -181,7 +189,7 @@ TEST(HuggingFaceClassifier, GivesTheLogitsAndTheLossOfTransformers) {
         EXPECT_NEAR(found[static_cast<std::size_t>(i)],
                     test::value_at(wanted, text * wanted.dim(1) + i), 1e-4);
       }
-      counts.add(label, largest(found), wanted.dim(1));
+      if (!regression) counts.add(label, largest(found), wanted.dim(1));
       ++text;
     }
     const Session::Evaluation evaluation = run.session->evaluate({run.batch});
@@ -190,6 +198,7 @@ TEST(HuggingFaceClassifier, GivesTheLogitsAndTheLossOfTransformers) {
     EXPECT_EQ(evaluation.labels.wanted, counts.wanted);
     EXPECT_EQ(evaluation.labels.predicted, counts.predicted);
     EXPECT_EQ(evaluation.labels.right, counts.right);
+    if (regression) EXPECT_NEAR(evaluation.labels.mean_square(), loss, 1e-5 * loss);
   }
 }
 

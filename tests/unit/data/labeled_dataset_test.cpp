@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <bit>
+
 #include "base/error.h"
 #include "base/files/files.h"
 #include "data/instruct/handlers.h"
@@ -38,6 +40,7 @@ TEST(LabeledTexts, ReadsTheKeysOfKnownDataSets) {
   EXPECT_EQ(read_record(R"({"sentence1": "a", "sentence2": "b", "label": 0})"), "a|b|0");
   EXPECT_EQ(read_record(R"({"premise": "a", "hypothesis": "b", "label": 2.0})"), "a|b|2");
   EXPECT_EQ(read_record(R"({"question": "a", "sentence": "b", "label": 0})"), "a|b|0");
+  EXPECT_EQ(read_record(R"({"sentence1": "a", "sentence2": "b", "score": 3.25})"), "a|b|3.25");
   EXPECT_EQ(read_record(R"({"question1": "a", "question2": "b", "label": 0})"), "a|b|0");
   EXPECT_EQ(
       read_record(R"({"review": "a", "stars": 4})", R"({"text": "review", "label": "stars"})"),
@@ -48,7 +51,6 @@ TEST(LabeledTexts, ReadsTheKeysOfKnownDataSets) {
   EXPECT_THAT(refusal(R"({"title": "a", "label": 1})"),
               HasSubstr("no text: the record has title, label; wanted text, sentence, or both"));
   EXPECT_THAT(refusal(R"({"text": "a"})"), HasSubstr("no label: wanted \"label\""));
-  EXPECT_THAT(refusal(R"({"text": "a", "label": 1.5})"), HasSubstr("\"label\" is 1.5, wanted"));
   EXPECT_THAT(refusal(R"({"text": "a", "label": [1]})"), HasSubstr("\"label\" is [1], wanted"));
 }
 
@@ -66,6 +68,18 @@ TEST(LabeledTexts, KnowsLabelsByNameOrNumber) {
   EXPECT_EQ(refusal({{}, 2}, "-1"), "the label is \"-1\", wanted a number from 0 to 1");
   EXPECT_THAT(refusal({{}, 2}, "glad"), HasSubstr("--label-names gives names"));
   EXPECT_THAT(refusal({}, "glad"), HasSubstr("name the labels, in their order, by --label-names"));
+}
+
+TEST(LabeledTexts, KnowsNumbersOfRegression) {
+  const KnownLabels numbers{{}, 1};
+  EXPECT_EQ(KnownLabels::value_of("-2.5"), -2.5F);
+  EXPECT_EQ(KnownLabels::value_of("1e-42"), 0.0F);
+  EXPECT_EQ(numbers.stored("-2.5"), std::bit_cast<std::int32_t>(-2.5F));
+  EXPECT_EQ((KnownLabels{{}, 3}).stored("2"), 2);
+  for (const char* wrong : {"", "glad", "1.5x", "1e60", "nan"}) {
+    EXPECT_THAT(message_of(Fault::kData, [&] { numbers.stored(wrong); }),
+                HasSubstr("wanted a number"));
+  }
 }
 
 // As the tokenizers of Transformers 5.24 cut with truncation=True.
@@ -176,6 +190,19 @@ TEST(LabeledDataset, HasOneLabelInARow) {
   encoder->sample(0, sample);
   EXPECT_THAT(sample.labels, ElementsAre(1, N, N, N, N, N, N));
   EXPECT_THAT(sample.types, ElementsAre(0, 0, 0, 0, 1, 1, 0));
+}
+
+TEST(LabeledDataset, HasANumberOfATextForRegression) {
+  LabelFolder folder;
+  folder.write("label", {{std::bit_cast<std::int32_t>(-2.5F)}, {0}});
+  const auto samples = folder.open({.labels = 1, .regression = true});
+  Sample sample;
+  samples->sample(0, sample);
+  EXPECT_EQ(sample.target, -2.5F);
+  EXPECT_THAT(sample.labels, ElementsAre(N, N, N, N, N, kNumberLabel, N));
+  folder.write("label", {{1}, {0}});
+  EXPECT_THAT(message_of(Fault::kData, [&] { folder.open({.labels = 1, .regression = true}); }),
+              HasSubstr("sample 0 has 1, which is a label, wanted the bits of a number"));
 }
 
 TEST(LabeledDataset, RefusesLabelsThatTheModelHasNot) {

@@ -52,7 +52,7 @@ TEST(HfConfigKeys, OfAClassifierAreReadBackAsIt) {
     const Json alone = hf_config_of(model, Json()).config;
     EXPECT_EQ(alone.at("id2label"), theirs.at("id2label")) << name;
     EXPECT_EQ(model_difference(model, hf_model(HfConfig(alone.dump(), "config.json"))), "");
-    set_labels(model, 4, {});
+    set_labels(model, {.count = 4});
     const Json other = hf_config_of(model, theirs).config;
     EXPECT_EQ(other.at("architectures"), theirs.at("architectures")) << name;
     EXPECT_EQ(other.at("id2label").size(), 4U);

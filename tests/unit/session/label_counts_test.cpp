@@ -1,4 +1,5 @@
-// Accuracy, macro F1 and Matthews' correlation are those of scikit-learn 1.9 for the same labels.
+// Accuracy, macro F1 and Matthews' correlation are those of scikit-learn 1.9 for the same labels,
+// correlations of numbers those of scipy.
 #include "session/label_counts.h"
 
 #include <gtest/gtest.h>
@@ -34,6 +35,24 @@ TEST(LabelCounts, HasNoCorrelationOfOneLabel) {
   for (int i = 0; i < 3; ++i) counts.add(1, 1, 2);
   EXPECT_EQ(counts.matthews(), 0);
   EXPECT_EQ(counts.macro_f1(), 1);
+}
+
+TEST(LabelCounts, HasTheCorrelationsOfScipy) {
+  constexpr std::array kHas = {0.0F, 1.0F, 2.5F, 2.5F, 4.0F, 5.0F, 3.0F};
+  constexpr std::array kGets = {0.5F, 0.25F, 2.0F, 3.5F, 3.5F, 4.0F, -1.0F};
+  LabelCounts counts;
+  for (std::size_t i = 0; i < kHas.size(); ++i) {
+    LabelCounts one;
+    one.numbers = {{kHas[i], kGets[i]}};
+    counts.add(one);
+  }
+  EXPECT_EQ(counts.texts(), 7);
+  EXPECT_NEAR(counts.mean_square(), 2.7589285714285716, 1e-12);
+  EXPECT_NEAR(counts.pearson(), 0.619401598784647, 1e-12);
+  EXPECT_NEAR(counts.spearman(), 0.5545454545454546, 1e-12);
+  counts.numbers = {{1, 2}, {1, 3}};
+  EXPECT_EQ(counts.pearson(), 0);
+  EXPECT_EQ(counts.spearman(), 0);
 }
 
 TEST(LabelCounts, TakesTheFirstOfEqualLogits) {
