@@ -150,10 +150,11 @@ SessionSettings settings_of_critic(const PretrainOptions& options, const Session
                                    ModelConfig start, std::int64_t sequence) {
   const std::string folder = start_of_critic(options);
   const ModelConfig& own = policy.model;
-  if (start.encoder || start.encoder_decoder || start.labels > 1) {
+  const bool gives_labels = start.labels > 0 && !start.gives_rewards();
+  if (start.encoder || start.encoder_decoder || gives_labels) {
     throw Error(Fault::kUsage,
                 "--critic-model: {} {}, wanted a reward model or a decoder that predicts tokens",
-                folder, start.labels > 1 ? "gives labels" : "has an encoder");
+                folder, gives_labels ? "gives labels" : "has an encoder");
   }
   if (start.vocabulary != own.vocabulary) {
     throw Error(Fault::kUsage,
@@ -162,7 +163,7 @@ SessionSettings settings_of_critic(const PretrainOptions& options, const Session
                 folder, start.vocabulary, own.vocabulary);
   }
   check_positions("--critic-model", folder, start, sequence);
-  if (start.labels == 0) set_labels(start, 1, {});
+  if (start.labels == 0) set_labels(start, {});
   start.hidden_dropout = start.attention_dropout = 0;
   start.mtp_layers = 0;
   start.fp32_residual = own.fp32_residual;
