@@ -251,7 +251,7 @@ TEST(ValueObjective, GradientsAreCentralDifferences) {
   model.ffn_hidden = 48;
   model.vocabulary = 131;
   model.dtype = DType::kF64;
-  set_labels(model, 1, {});
+  set_labels(model, {});
   HostMachine machine{[](ThreadPool&) { return make_reference_kernels(); }};
   Mesh mesh(*machine.world, MeshSizes{});
   Session critic(machine.machine, mesh,
