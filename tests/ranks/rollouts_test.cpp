@@ -182,7 +182,7 @@ TEST(AnswerDivergences, AreThoseOfOneProcess) {
 // Values, advantages and returns of a batch, and the losses of a critic that learns them.
 std::vector<double> numbers_of_critic(World& world, const RunLayout& layout) {
   ModelConfig model = small_policy();
-  set_labels(model, 1, {});
+  set_labels(model, {});
   TrainingRun run(world, layout, model);
   Session& session = run.session();
   auto batches =
