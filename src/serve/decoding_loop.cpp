@@ -29,8 +29,8 @@ struct Written {
 };
 
 struct EmbeddingJob {
-  TextToEmbed text;
-  std::promise<std::vector<float>> result;
+  std::vector<TextToEmbed> texts;
+  std::promise<std::vector<std::vector<float>>> result;
 };
 
 }  // namespace
@@ -51,7 +51,7 @@ struct DecodingLoop::State {
   };
 
   // Takes what the next turn does from the queues. Waits while there is nothing to do.
-  LoopTurn next_turn(std::vector<Entry>& entered, std::vector<EmbeddingJob>& embedded) {
+  LoopTurn next_turn(std::vector<Entry>& entered, std::optional<EmbeddingJob>& embedded) {
     std::unique_lock lock(mutex);
     const auto has_work = [&] {
       return finishing || !queue.empty() || !embeddings.empty() || changed_texts || !idle;
@@ -75,8 +75,8 @@ struct DecodingLoop::State {
     }
     // One in a turn, so that texts that are written do not wait long.
     if (!embeddings.empty()) {
-      turn.embedded.push_back(embeddings.front().text);
-      embedded.push_back(std::move(embeddings.front()));
+      turn.embedded = embeddings.front().texts;
+      embedded = std::move(embeddings.front());
       embeddings.pop_front();
     }
     turn.last =
@@ -109,7 +109,7 @@ struct DecodingLoop::State {
     mailbox.changed.notify_all();
   }
 
-  void do_turn(LoopTurn& turn, std::vector<Entry>& entered, std::vector<EmbeddingJob>& embedded) {
+  void do_turn(LoopTurn& turn, std::vector<Entry>& entered, std::optional<EmbeddingJob>& embedded) {
     for (const std::int64_t number : turn.cancelled) model.engine().cancel(number);
     for (std::size_t i = 0; i < turn.submitted.size(); ++i) {
       try {
@@ -126,18 +126,17 @@ struct DecodingLoop::State {
         fail(*entered[i].mailbox, 400, error.what());
       }
     }
-    for (std::size_t i = 0; i < turn.embedded.size(); ++i) {
-      try {
-        std::vector<float> found = model.embed(turn.embedded[i].ids, turn.embedded[i].adapter);
-        if (!embedded.empty()) embedded[i].result.set_value(std::move(found));
-      } catch (const Error& error) {
-        const int status = error.fault() == Fault::kUsage ? 400 : 500;
-        if (!embedded.empty()) {
-          embedded[i].result.set_exception(
-              std::make_exception_ptr(RequestError(status, "input", error.what())));
-        }
-        if (status != 400) throw;
+    if (turn.embedded.empty()) return;
+    try {
+      std::vector<std::vector<float>> found = model.embed(turn.embedded);
+      if (embedded) embedded->result.set_value(std::move(found));
+    } catch (const Error& error) {
+      const int status = error.fault() == Fault::kUsage ? 400 : 500;
+      if (embedded) {
+        embedded->result.set_exception(
+            std::make_exception_ptr(RequestError(status, "input", error.what())));
       }
+      if (status != 400) throw;
     }
   }
 
@@ -236,7 +235,7 @@ void DecodingLoop::run() {
   try {
     while (true) {
       std::vector<State::Entry> entered;
-      std::vector<EmbeddingJob> embedded;
+      std::optional<EmbeddingJob> embedded;
       LoopTurn turn;
       if (leads) turn = s.next_turn(entered, embedded);
       const std::string bytes = s.ranks.gather_bytes(leads ? turn_bytes(turn) : "")[0];
@@ -298,16 +297,15 @@ std::unique_ptr<WritingJob> DecodingLoop::submit_to_score(std::vector<std::int32
   return submit(std::move(texts));
 }
 
-std::vector<float> DecodingLoop::embed(std::vector<std::int32_t> ids,
-                                       std::optional<std::int64_t> adapter) {
-  std::future<std::vector<float>> result;
+std::vector<std::vector<float>> DecodingLoop::embed(std::vector<TextToEmbed> texts) {
+  std::future<std::vector<std::vector<float>>> result;
   {
     const std::lock_guard lock(state_->mutex);
     if (state_->finishing) throw RequestError(503, "", "the server is stopping");
     if (std::ssize(state_->embeddings) >= state_->limits.waiting + state_->limits.running)
       throw RequestError(429, "", "the queue of texts to embed is full; try again later");
     EmbeddingJob& job = state_->embeddings.emplace_back();
-    job.text = {std::move(ids), adapter};
+    job.texts = std::move(texts);
     result = job.result.get_future();
     state_->changed.notify_all();
   }

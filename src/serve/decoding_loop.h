@@ -71,8 +71,9 @@ class DecodingLoop {
   std::unique_ptr<WritingJob> submit_to_score(std::vector<std::int32_t> ids, std::int64_t count,
                                               std::optional<std::int64_t> adapter);
 
-  // Any thread: ServedModel::embed() between two passes. Blocks. Throws RequestError.
-  std::vector<float> embed(std::vector<std::int32_t> ids, std::optional<std::int64_t> adapter);
+  // Any thread: ServedModel::embed() between two passes, of as many texts as that takes at the same
+  // time. Blocks. Throws RequestError.
+  std::vector<std::vector<float>> embed(std::vector<TextToEmbed> texts);
 
   // Any thread. `waiting` has those without a place in the engine too.
   DecodingCounts counts() const;

@@ -62,7 +62,8 @@ std::string turn_bytes(const LoopTurn& turn) {
   Json json = {{"cancelled", turn.cancelled}, {"last", turn.last}};
   json["embedded"] = Json::array();
   for (const TextToEmbed& text : turn.embedded)
-    json["embedded"].push_back({{"ids", text.ids}, {"adapter", adapter_json(text.adapter)}});
+    json["embedded"].push_back(
+        {{"ids", text.ids}, {"adapter", adapter_json(text.adapter)}, {"types", text.types}});
   json["submitted"] = Json::array();
   for (const TextToWrite& text : turn.submitted) {
     json["submitted"].push_back({{"prompt", text.request.prompt},
@@ -85,8 +86,9 @@ LoopTurn read_turn(const std::string& bytes) {
   turn.cancelled = json["cancelled"].get<std::vector<std::int64_t>>();
   turn.last = json["last"].get<bool>();
   for (const Json& one : json["embedded"]) {
-    turn.embedded.push_back(
-        {one["ids"].get<std::vector<std::int32_t>>(), read_adapter(one["adapter"])});
+    turn.embedded.push_back({one["ids"].get<std::vector<std::int32_t>>(),
+                             read_adapter(one["adapter"]),
+                             one["types"].get<std::vector<std::int32_t>>()});
   }
   for (const Json& one : json["submitted"]) {
     TextToWrite& text = turn.submitted.emplace_back();

@@ -10,13 +10,6 @@
 
 namespace piton {
 
-struct TextToEmbed {
-  std::vector<std::int32_t> ids;
-  std::optional<std::int64_t> adapter;  // DecodingRequest::adapter
-
-  bool operator==(const TextToEmbed&) const = default;
-};
-
 struct LoopTurn {
   std::vector<std::int64_t> cancelled;  // numbers of the engine
   std::vector<TextToWrite> submitted;

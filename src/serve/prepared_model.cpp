@@ -2,15 +2,17 @@
 
 #include "base/error.h"
 #include "data/instruct/chosen_chat_template.h"
+#include "data/instruct/labeled_texts.h"
+#include "model/label_head.h"
 
 namespace piton {
 namespace {
 
-// Of a reward model, which is asked for no texts.
+// Of a reward model or a classifier, which is asked for no texts.
 class IdleEngine final : public DecodingEngine {
  public:
   std::int64_t submit(DecodingRequest) override {
-    throw Error(Fault::kUsage, "the model gives rewards, it writes no texts");
+    throw Error(Fault::kUsage, "the model writes no texts");
   }
   void cancel(std::int64_t) override {}
   std::vector<DecodingEvent> step() override { return {}; }
@@ -22,7 +24,7 @@ class IdleEngine final : public DecodingEngine {
 
 PreparedModel::PreparedModel(Model& model, Names names, std::int64_t texts)
     : model_(model), names_(std::move(names)) {
-  if (gives_rewards()) {
+  if (model.config().labels > 0) {
     engine_ = std::make_unique<IdleEngine>();
   } else {
     engine_ = model.make_engine({.texts = texts});
@@ -62,10 +64,40 @@ std::vector<std::int32_t> PreparedModel::encode_prompt(const std::string& text) 
   return ids;
 }
 
-std::vector<float> PreparedModel::embed(const std::vector<std::int32_t>& ids,
-                                        std::optional<std::int64_t> adapter) {
-  if (!gives_rewards()) return model_.embedding(ids, names_.pooling, adapter);
-  return {static_cast<float>(model_.rewards(std::span(&ids, 1)).front())};
+std::vector<std::string> PreparedModel::labels() const {
+  const ModelConfig& config = model_.config();
+  return config.classifies() ? names_of_labels(config) : std::vector<std::string>();
+}
+
+TextToEmbed PreparedModel::read_text(const std::string& text,
+                                     const std::optional<std::string>& pair) const {
+  Conversation both{.messages = {{MessageRole::kUser, text}}};
+  if (pair) both.messages.push_back({MessageRole::kUser, *pair});
+  TaughtText tokens = LabelPrompt(tokenizer()).encode(both).front();
+  if (!cut_labeled(tokens, longest_sequence()))
+    throw Error(Fault::kData, "its special tokens are more than the model takes");
+  const std::optional<EncoderFacts>& encoder = model_.config().encoder;
+  TextToEmbed read{.ids = std::move(tokens.ids), .adapter = {}, .types = {}};
+  if (encoder && encoder->token_types > 1) read.types = types_of_pair(tokens.labels);
+  return read;
+}
+
+std::vector<std::vector<float>> PreparedModel::embed(std::span<const TextToEmbed> texts) {
+  std::vector<std::vector<float>> vectors;
+  if (model_.config().classifies()) {
+    std::vector<TextToLabel> all;
+    for (const TextToEmbed& text : texts) all.push_back({.ids = text.ids, .types = text.types});
+    return model_.label_logits(all);
+  }
+  if (gives_rewards()) {
+    std::vector<std::vector<std::int32_t>> all;
+    for (const TextToEmbed& text : texts) all.push_back(text.ids);
+    for (const double reward : model_.rewards(all)) vectors.push_back({static_cast<float>(reward)});
+    return vectors;
+  }
+  for (const TextToEmbed& text : texts)
+    vectors.push_back(model_.embedding(text.ids, names_.pooling, text.adapter));
+  return vectors;
 }
 
 const ChatTemplate* PreparedModel::chat_template(bool with_tools) const {

@@ -28,14 +28,16 @@ class PreparedModel final : public ServedModel {
   const std::vector<std::string>& adapters() const override { return model_.adapter_names(); }
   const Tokenizer& tokenizer() const override { return model_.require_tokenizer(); }
   std::int64_t vocabulary() const override { return model_.config().vocabulary; }
-  std::int64_t longest_sequence() const override { return model_.config().max_positions; }
+  std::int64_t longest_sequence() const override { return model_.config().longest_sequence(); }
   const std::vector<std::int32_t>& ends() const override { return model_.ends(); }
   std::vector<std::int32_t> encode_prompt(const std::string& text) const override;
   bool gives_rewards() const override { return model_.config().gives_rewards(); }
   const ChatTemplate* chat_template(bool with_tools) const override;
   DecodingEngine& engine() override { return *engine_; }
-  std::vector<float> embed(const std::vector<std::int32_t>& ids,
-                           std::optional<std::int64_t> adapter) override;
+  std::vector<std::string> labels() const override;
+  TextToEmbed read_text(const std::string& text,
+                        const std::optional<std::string>& pair) const override;
+  std::vector<std::vector<float>> embed(std::span<const TextToEmbed> texts) override;
 
  private:
   Model& model_;

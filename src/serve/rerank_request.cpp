@@ -55,6 +55,15 @@ std::vector<std::int32_t> conversation_ids(const std::string& query, const std::
   }
 }
 
+TextToEmbed pair_of(const std::string& query, const std::string& document, std::size_t index,
+                    const ServedModel& model) {
+  try {
+    return model.read_text(query, document);
+  } catch (const Error& error) {
+    throw RequestError(400, "documents", fmt::format("documents[{}]: {}", index, error.what()));
+  }
+}
+
 }  // namespace
 
 RerankRequest read_rerank_request(const Json& body, const ServedModel& model) {
@@ -71,8 +80,12 @@ RerankRequest read_rerank_request(const Json& body, const ServedModel& model) {
   fields.ignore({"user"});
   fields.refuse_others();
   for (std::size_t i = 0; i < request.documents.size(); ++i) {
-    request.texts.push_back(conversation_ids(*query, request.documents[i], model));
-    const auto length = std::ssize(request.texts.back());
+    if (!model.gives_rewards()) {
+      request.texts.push_back(pair_of(*query, request.documents[i], i, model));
+      continue;
+    }
+    request.texts.push_back({.ids = conversation_ids(*query, request.documents[i], model)});
+    const auto length = std::ssize(request.texts.back().ids);
     if (length <= model.longest_sequence() && length > 0) continue;
     throw RequestError(400, "documents",
                        fmt::format("documents[{}]: with the query it has {} tokens, and the model "
@@ -82,15 +95,14 @@ RerankRequest read_rerank_request(const Json& body, const ServedModel& model) {
   return request;
 }
 
-Json rerank_results(const RerankRequest& request, const std::vector<float>& rewards) {
-  std::vector<std::size_t> order(rewards.size());
+Json rerank_results(const RerankRequest& request, const std::vector<double>& scores) {
+  std::vector<std::size_t> order(scores.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  std::ranges::stable_sort(order, std::ranges::greater{},
-                           [&](std::size_t i) { return rewards[i]; });
+  std::ranges::stable_sort(order, std::ranges::greater{}, [&](std::size_t i) { return scores[i]; });
   order.resize(static_cast<std::size_t>(request.most));
   Json results = Json::array();
   for (const std::size_t i : order) {
-    Json one = {{"index", i}, {"relevance_score", rewards[i]}};
+    Json one = {{"index", i}, {"relevance_score", scores[i]}};
     if (request.returns_documents) one["document"] = {{"text", request.documents[i]}};
     results.push_back(std::move(one));
   }

@@ -1,7 +1,9 @@
 // Requests to order documents by how well they answer a query: /v1/rerank.
 //
 // A reward model judges each document as the answer of a conversation that begins with the query,
-// as it was trained (preferences/): the prompt is that of its chat template.
+// as it was trained (preferences/): the prompt is that of its chat template. A model of numbers (a
+// cross-encoder) reads both as a pair; the score is the sigmoid of its number, as that of
+// sentence-transformers.
 #pragma once
 
 #include <cstdint>
@@ -15,16 +17,16 @@ namespace piton {
 
 struct RerankRequest {
   std::vector<std::string> documents;
-  std::vector<std::vector<std::int32_t>> texts;  // a conversation with each document
-  std::int64_t most = 0;                         // results
+  std::vector<TextToEmbed> texts;  // a conversation, or a pair, with each document
+  std::int64_t most = 0;           // results
   bool returns_documents = false;
 };
 
 // Throws RequestError(400) that names the field, and RequestError(404) for another model.
 RerankRequest read_rerank_request(const nlohmann::ordered_json& body, const ServedModel& model);
 
-// "results": the best document first, the earlier one on ties. `rewards`: of each document.
+// "results": the best document first, the earlier one on ties. `scores`: of each document.
 nlohmann::ordered_json rerank_results(const RerankRequest& request,
-                                      const std::vector<float>& rewards);
+                                      const std::vector<double>& scores);
 
 }  // namespace piton

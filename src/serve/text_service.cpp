@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <numeric>
 #include <random>
 
 #include "base/error.h"
 #include "base/seconds.h"
-#include "serve/chat_page.h"
+#include "serve/chat/chat_page.h"
+#include "serve/classify_request.h"
 #include "serve/completion_request.h"
 #include "serve/conversation_request.h"
 #include "serve/embedding_request.h"
@@ -52,24 +55,52 @@ constexpr auto kTextPaths = std::to_array<TextPath>({
 // Of llama.cpp and Jina, and of both versions of Cohere's interface.
 constexpr auto kRerankPaths =
     std::to_array<std::string_view>({"/rerank", "/v1/rerank", "/v2/rerank"});
+// The second one is vLLM's.
+constexpr auto kClassifyPaths = std::to_array<std::string_view>({"/v1/classify", "/classify"});
 constexpr auto kOtherPaths =
     std::to_array<std::string_view>({"/", "/health", "/metrics", "/v1/models", "/v1/embeddings",
                                      kCountTokens, "/tokenize", "/detokenize"});
 
-bool is_rerank_path(std::string_view path) {
-  return std::ranges::find(kRerankPaths, path) != kRerankPaths.end();
+bool is_among(const auto& paths, std::string_view path) {
+  return std::ranges::find(paths, path) != paths.end();
 }
 
 bool is_path(std::string_view path) {
   return std::ranges::find(kTextPaths, path, &TextPath::path) != kTextPaths.end() ||
-         std::ranges::find(kOtherPaths, path) != kOtherPaths.end() || is_rerank_path(path);
+         is_among(kOtherPaths, path) || is_among(kRerankPaths, path) ||
+         is_among(kClassifyPaths, path);
 }
 
 // Of answers without a text.
-Json prompt_usage(const std::vector<std::vector<std::int32_t>>& texts) {
+Json prompt_usage(const std::vector<TextToEmbed>& texts) {
   std::int64_t tokens = 0;
-  for (const auto& text : texts) tokens += std::ssize(text);
+  for (const TextToEmbed& text : texts) tokens += std::ssize(text.ids);
   return {{"prompt_tokens", tokens}, {"total_tokens", tokens}};
+}
+
+// Throws RequestError(400) for a path that another kind of model answers.
+void check_answers(const ServedModel& model, std::string_view path) {
+  const bool ranks = is_among(kRerankPaths, path);
+  const bool labels = is_among(kClassifyPaths, path);
+  const std::size_t count = model.labels().size();
+  const auto refuse = [](const char* why) { throw RequestError(400, "", why); };
+  if (model.gives_rewards() && !ranks)
+    refuse("the model gives rewards, it has no texts and no vectors; it answers /v1/rerank");
+  if (count == 1 && !ranks)
+    refuse("the model gives a number for a pair of texts; it answers /v1/rerank");
+  if (count > 1 && !labels)
+    refuse("the model is a classifier of several labels; it answers /v1/classify");
+  if (model.gives_rewards() || count > 0) return;
+  if (labels) {
+    refuse(
+        "the model predicts tokens and has no labels; start the server with a classifier, as "
+        "piton finetune --stage classify makes");
+  }
+  if (ranks) {
+    refuse(
+        "the model predicts tokens and gives documents no score; start the server with a reward "
+        "model, as piton finetune --stage rm makes, or with a cross-encoder");
+  }
 }
 
 // Takes as long for a wrong key as for the right one, so that its time tells nothing.
@@ -173,15 +204,9 @@ HttpAnswer TextService::routed(const HttpRequest& request, const HttpClient& cli
   wants(false);
   if (path == "/tokenize") return tokenize(request);
   if (path == "/detokenize") return detokenize(request);
-  const bool ranks = is_rerank_path(path);
-  if (ranks != model_.gives_rewards()) {
-    throw RequestError(400, "",
-                       ranks ? "the model predicts tokens and gives documents no score; start the "
-                               "server with a reward model, as piton finetune --stage rm makes"
-                             : "the model gives rewards, it has no texts and no vectors; it "
-                               "answers /v1/rerank");
-  }
-  if (ranks) return rerank(request, client);
+  check_answers(model_, path);
+  if (is_among(kRerankPaths, path)) return rerank(request, client);
+  if (is_among(kClassifyPaths, path)) return classify(request, client);
   if (path == "/v1/embeddings") return embeddings(request, client);
   if (path == kCountTokens) return count_tokens(request);
   const auto* const found = std::ranges::find(kTextPaths, path, &TextPath::path);
@@ -236,41 +261,70 @@ HttpAnswer TextService::detokenize(const HttpRequest& request) const {
   return json_answer({{"prompt", replace_bad_utf8(model_.tokenizer().decode(ids))}});
 }
 
-std::vector<std::vector<float>> TextService::embedded(
-    const std::vector<std::vector<std::int32_t>>& texts, std::optional<std::int64_t> adapter,
-    const HttpClient& client) {
+std::vector<std::vector<float>> TextService::embedded(const std::vector<TextToEmbed>& texts,
+                                                      const HttpClient& client) {
   const Clock::time_point begin = Clock::now();
-  std::vector<std::vector<float>> vectors;
-  for (const auto& text : texts) {
+  std::vector<std::size_t> order(texts.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_sort(order, {}, [&](std::size_t i) { return texts[i].ids.size(); });
+  const std::size_t together = model_.texts_together();
+  std::vector<std::vector<float>> vectors(texts.size());
+  for (std::size_t first = 0; first < order.size(); first += together) {
     if (Clock::now() > begin + options_.deadline)
       throw RequestError(504, "", "the answer took longer than the server's time limit");
     if (!client.is_connected()) throw RequestError(499, "", "the client has closed the connection");
-    vectors.push_back(loop_.embed(text, adapter));
+    const std::span<const std::size_t> some =
+        std::span(order).subspan(first, std::min(together, order.size() - first));
+    std::vector<TextToEmbed> of_them;
+    for (const std::size_t i : some) of_them.push_back(texts[i]);
+    std::vector<std::vector<float>> found = loop_.embed(std::move(of_them));
+    for (std::size_t i = 0; i < some.size(); ++i) vectors[some[i]] = std::move(found.at(i));
   }
   return vectors;
 }
 
 HttpAnswer TextService::embeddings(const HttpRequest& request, const HttpClient& client) {
   const EmbeddingRequest asked = read_embedding_request(request_object(request.body), model_);
-  const auto vectors = embedded(asked.texts, asked.adapter, client);
+  std::vector<TextToEmbed> texts;
+  for (const auto& ids : asked.texts)
+    texts.push_back({.ids = ids, .adapter = asked.adapter, .types = {}});
+  const auto vectors = embedded(texts, client);
   Json data = Json::array();
   for (std::size_t i = 0; i < vectors.size(); ++i)
     data.push_back(embedding_json(i, vectors[i], asked.base64));
   return json_answer({{"object", "list"},
                       {"data", std::move(data)},
                       {"model", model_.name_of(asked.adapter)},
-                      {"usage", prompt_usage(asked.texts)}});
+                      {"usage", prompt_usage(texts)}});
 }
 
 HttpAnswer TextService::rerank(const HttpRequest& request, const HttpClient& client) {
   const RerankRequest asked = read_rerank_request(request_object(request.body), model_);
-  std::vector<float> rewards;
-  for (const auto& one : embedded(asked.texts, std::nullopt, client)) rewards.push_back(one.at(0));
+  std::vector<double> scores;
+  for (const auto& one : embedded(asked.texts, client)) {
+    const double number = one.at(0);
+    scores.push_back(model_.gives_rewards() ? number : 1 / (1 + std::exp(-number)));
+  }
   return json_answer({{"object", "list"},
                       {"id", fmt::format("rerank-{:016x}", next_id_++)},
                       {"model", model_.name()},
-                      {"results", rerank_results(asked, rewards)},
+                      {"results", rerank_results(asked, scores)},
                       {"usage", prompt_usage(asked.texts)}});
+}
+
+HttpAnswer TextService::classify(const HttpRequest& request, const HttpClient& client) {
+  const auto texts = read_classify_request(request_object(request.body), model_);
+  const auto logits = embedded(texts, client);
+  const std::vector<std::string> labels = model_.labels();
+  Json data = Json::array();
+  for (std::size_t i = 0; i < logits.size(); ++i)
+    data.push_back(classify_json(i, logits[i], labels));
+  return json_answer({{"id", fmt::format("classify-{:016x}", next_id_++)},
+                      {"object", "list"},
+                      {"created", seconds_since_1970()},
+                      {"model", model_.name()},
+                      {"data", std::move(data)},
+                      {"usage", prompt_usage(texts)}});
 }
 
 HttpAnswer TextService::count_tokens(const HttpRequest& request) const {

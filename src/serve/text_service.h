@@ -39,9 +39,9 @@ class TextService {
   HttpAnswer detokenize(const HttpRequest& request) const;
   HttpAnswer embeddings(const HttpRequest& request, const HttpClient& client);
   HttpAnswer rerank(const HttpRequest& request, const HttpClient& client);
-  // ServedModel::embed() of each text. Throws RequestError.
-  std::vector<std::vector<float>> embedded(const std::vector<std::vector<std::int32_t>>& texts,
-                                           std::optional<std::int64_t> adapter,
+  HttpAnswer classify(const HttpRequest& request, const HttpClient& client);
+  // ServedModel::embed() of each text, those of near lengths together. Throws RequestError.
+  std::vector<std::vector<float>> embedded(const std::vector<TextToEmbed>& texts,
                                            const HttpClient& client);
   HttpAnswer count_tokens(const HttpRequest& request) const;
   HttpAnswer text(TextRequest request, const HttpClient& client);

@@ -7,11 +7,13 @@
 
 #include "base/error.h"
 #include "device/host_device.h"
+#include "serve/classify_request.h"
 #include "serve/completion_request.h"
 #include "serve/conversation_request.h"
 #include "serve/embedding_request.h"
 #include "serve/http/request_error.h"
 #include "serve/http/request_fields.h"
+#include "serve/rerank_request.h"
 #include "serve/text_request.h"
 #include "serve/text_service.h"
 #include "support/scripted_served_model.h"
@@ -65,6 +67,20 @@ void read_texts_to_embed(const FuzzedModel& model, std::string_view body) {
   }
 }
 
+void read_texts_to_label(const FuzzedModel& model, std::string_view body) {
+  for (const piton::TextToEmbed& text :
+       piton::read_classify_request(piton::request_object(body), model))
+    PITON_ASSERT(!text.ids.empty() && text.types.size() == text.ids.size());
+}
+
+// Of a model that reads pairs.
+void read_documents(const FuzzedModel& model, std::string_view body) {
+  const piton::RerankRequest request =
+      piton::read_rerank_request(piton::request_object(body), model);
+  PITON_ASSERT(request.texts.size() == request.documents.size());
+  PITON_ASSERT(request.most >= 1 && request.most <= std::ssize(request.documents));
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -74,6 +90,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
                                   piton::read_response_request, piton::read_message_request})
     or_refused([&] { read_texts_to_write(model, body, read); });
   or_refused([&] { read_texts_to_embed(model, body); });
+  or_refused([&] { read_texts_to_label(model, body); });
+  or_refused([&] { read_documents(model, body); });
 
   static piton::HostDevice device;
   static const std::unique_ptr<piton::World> world = piton::make_single_world(device);

@@ -25,7 +25,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     std::vector<piton::BoxedTensors> all{files.tensors(0, 0, 0), files.masters(0, 0, 0)};
     try {
       files.optimizer_counts();
-      for (const piton::FlatVector& vector : files.buckets(0, 0, "param"))
+      for (const piton::FlatVector& vector : files.buckets({}, "param"))
         all.push_back({{"", piton::tensor_in(vector, 0, vector.elements(), 1)}});
       const piton::BoxedMoments moments = files.moments(0, 0, 0);
       all.insert(all.end(), {moments.first, moments.second});

@@ -1,6 +1,7 @@
 // A model of bytes for tests of the server: a function writes the texts.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <memory>
@@ -115,6 +116,9 @@ class ScriptedServedModel final : public ServedModel {
   std::vector<std::string> adapter_names;
   std::optional<std::int32_t> bos;  // before each prompt
   bool is_reward_model = false;     // whose reward is the number of tokens
+  // Of a classifier: the last logit is the number of tokens, the others are 0. Of one label the
+  // number is that of the tokens of the pair.
+  std::vector<std::string> names_of_labels;
   ChatTemplate template_of_it{
       "{%- if messages[0].content == 'raise' %}{{ raise_exception('no') }}{% endif -%}"
       "{%- if tools %}T{{ tools | length }};{% endif -%}"
@@ -141,17 +145,40 @@ class ScriptedServedModel final : public ServedModel {
   bool gives_rewards() const override { return is_reward_model; }
   const ChatTemplate* chat_template(bool) const override { return &template_of_it; }
   DecodingEngine& engine() override { return engine_of_it; }
-  // 3 and 4 times the first id, so that the direction is always the same.
-  std::vector<float> embed(const std::vector<std::int32_t>& ids,
-                           std::optional<std::int64_t> adapter) override {
-    if (ids[0] == '!') throw Error(Fault::kUsage, "score: refused");
-    if (is_reward_model) return {static_cast<float>(ids.size())};
-    const auto first = static_cast<float>(ids[0]);
-    if (adapter) return {-4 * first, 3 * first};
-    return {3 * first, -4 * first};
+  std::vector<std::string> labels() const override { return names_of_labels; }
+  TextToEmbed read_text(const std::string& text,
+                        const std::optional<std::string>& pair) const override {
+    if (text.empty()) throw Error(Fault::kData, "it has no tokens");
+    TextToEmbed read{.ids = encode_prompt(text), .adapter = {}, .types = {}};
+    read.types.resize(read.ids.size(), 0);
+    if (!pair) return read;
+    const std::vector<std::int32_t> ids = encode_prompt(*pair);
+    read.ids.insert(read.ids.end(), ids.begin(), ids.end());
+    read.types.resize(read.ids.size(), 1);
+    return read;
+  }
+  std::vector<std::vector<float>> embed(std::span<const TextToEmbed> texts) override {
+    std::vector<std::vector<float>> vectors;
+    for (const TextToEmbed& text : texts) vectors.push_back(vector_of(text));
+    return vectors;
   }
 
  private:
+  // 3 and 4 times the first id, so that the direction is always the same.
+  std::vector<float> vector_of(const TextToEmbed& text) const {
+    if (text.ids.at(0) == '!') throw Error(Fault::kUsage, "score: refused");
+    if (is_reward_model) return {static_cast<float>(text.ids.size())};
+    if (!names_of_labels.empty()) {
+      std::vector<float> logits(names_of_labels.size(), 0.0F);
+      const auto of_pair = static_cast<float>(std::ranges::count(text.types, 1));
+      logits.back() = names_of_labels.size() == 1 ? of_pair : static_cast<float>(text.ids.size());
+      return logits;
+    }
+    const auto first = static_cast<float>(text.ids[0]);
+    if (text.adapter) return {-4 * first, 3 * first};
+    return {3 * first, -4 * first};
+  }
+
   std::string name_ = "scripted";
   ByteTokenizer tokenizer_;
   std::vector<std::int32_t> ends_ = {ByteTokenizer::kEndOfDocument};

@@ -106,9 +106,7 @@ TextToLabel to_label(const LabelPrompt& prompt, const TextOfFile& text, const Mo
                 most);
   }
   TextToLabel made{.ids = std::move(tokens.ids), .types = {}};
-  if (!model.encoder) return made;
-  for (const std::int32_t part : tokens.labels)
-    made.types.push_back(part >= kPartOfPair && model.encoder->token_types > 1 ? 1 : 0);
+  if (model.encoder && model.encoder->token_types > 1) made.types = types_of_pair(tokens.labels);
   return made;
 }
 

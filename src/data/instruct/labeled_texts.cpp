@@ -152,6 +152,12 @@ std::vector<TaughtText> LabelPrompt::encode(const Conversation& conversation) co
   return {std::move(all)};
 }
 
+std::vector<std::int32_t> types_of_pair(const std::vector<std::int32_t>& parts) {
+  std::vector<std::int32_t> types;
+  for (const std::int32_t part : parts) types.push_back(part >= kPartOfPair ? 1 : 0);
+  return types;
+}
+
 bool cut_labeled(TaughtText& text, std::int64_t most) {
   const auto surplus = std::ssize(text.ids) - most;
   if (surplus <= 0) return true;

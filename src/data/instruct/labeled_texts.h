@@ -66,6 +66,9 @@ class LabelPrompt final : public ConversationEncoder {
   const Tokenizer& tokenizer_;
 };
 
+// Of each token 1 if it is of the pair, else 0. `parts`: TaughtText::labels of a LabelPrompt.
+std::vector<std::int32_t> types_of_pair(const std::vector<std::int32_t>& parts);
+
 // Leaves out tokens at the ends of the texts, of the longer one first, so that at most `most`
 // tokens are left: Transformers' truncation=True. Returns false if special tokens alone are more.
 bool cut_labeled(TaughtText& text, std::int64_t most);

@@ -234,3 +234,8 @@ if(NOT count EQUAL 3)
 endif()
 expect(RUN generate --load ${WORK}/whole --prompt a CODE 2 ERR "the model gives labels of texts, [^\n]*piton classify reads it\n")
 expect(RUN convert --load ${WORK}/whole --save ${WORK}/x.gguf CODE 2 ERR "is a classifier of texts, which only folders of Hugging Face")
+execute_process(COMMAND bash ${CMAKE_CURRENT_LIST_DIR}/../serve/classify.sh ${PITON} ${LAUNCH} ${WORK} RESULT_VARIABLE code
+                OUTPUT_VARIABLE out ERROR_VARIABLE err)
+if(NOT code EQUAL 0)
+  message(FATAL_ERROR "classify.sh: exit ${code}\n${out}${err}")
+endif()

@@ -11,7 +11,8 @@ TEST(LoopTurn, IsReadAsItWasWritten) {
   LoopTurn turn;
   turn.cancelled = {3, 5};
   turn.last = true;
-  turn.embedded = {{{1, 2}, {}}, {{3}, 0}};
+  turn.embedded = {{.ids = {1, 2}, .adapter = {}, .types = {0, 1}},
+                   {.ids = {3}, .adapter = 0, .types = {}}};
   TextToWrite text;
   text.request.prompt = {7, 8};
   text.request.ends = {9};

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "scripted_service.h"
 
 namespace piton {
@@ -39,6 +41,22 @@ TEST_F(Rerank, OrdersDocumentsByTheirRewards) {
   const Json first = post("/rerank", body({{"top_n", 1}, {"return_documents", true}}))["results"];
   ASSERT_EQ(first.size(), 1U);
   EXPECT_EQ(first[0]["document"]["text"], "dddd");
+}
+
+// The scripted number is that of the tokens of the document.
+TEST_F(Rerank, OrdersDocumentsByTheNumbersOfPairs) {
+  model_.names_of_labels = {"LABEL_0"};
+  begin();
+  const Json json = post("/v1/rerank", body());
+  std::vector<std::size_t> order;
+  for (const Json& one : json["results"]) order.push_back(one["index"]);
+  EXPECT_THAT(order, testing::ElementsAre(1, 0, 3, 2));
+  EXPECT_NEAR(json["results"][0]["relevance_score"].get<double>(), 1 / (1 + std::exp(-4.0)), 1e-12);
+  EXPECT_EQ(json["usage"]["total_tokens"], 5 + 3 + 3 + 2);
+  EXPECT_THAT(refused({{"query", ""}, {"documents", {"a"}}}),
+              HasSubstr("documents[0]: it has no tokens"));
+  for (const char* path : {"/v1/completions", "/v1/embeddings", "/v1/classify"})
+    EXPECT_THAT(ask(path, "{}").body, HasSubstr("it answers /v1/rerank"));
 }
 
 TEST_F(Rerank, RefusesWhatHasNoOrder) {

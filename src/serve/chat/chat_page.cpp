@@ -1,4 +1,4 @@
-#include "serve/chat_page.h"
+#include "serve/chat/chat_page.h"
 
 namespace piton {
 
