@@ -194,7 +194,7 @@ file(WRITE ${WORK}/bad.jsonl "{\"prompt\": \"Why?\", \"chosen\": [{\"role\": \"u
 expect(RUN ${tune} ${file} ${lora} --preference dpo --data-path ${WORK}/bad.jsonl --save ${WORK}/none CODE 3
   ERR "bad.jsonl: line 1 .*\"chosen\" and \"rejected\" differ before their last message")
 expect(RUN ${tune} --data-path ${WORK}/questions --beta 0.1 --save ${WORK}/none CODE 2
-  ERR "--beta: is for --stage dpo, ipo, orpo, simpo, cpo, kto and grpo, got --stage sft")
+  ERR "--beta: is for --stage dpo, ipo, orpo, simpo, cpo, kto, grpo and ppo, got --stage sft")
 expect(RUN ${pairs} ${lora} --preference dpo --beta 0.2 --dpo-beta 0.3 --save ${WORK}/none CODE 2
   ERR "--beta: got 0.2, and --dpo-beta 0.3; wanted one of them")
 expect(RUN ${pairs} ${lora} --preference dpo --beta 1e-320 --save ${WORK}/none CODE 2 ERR "--beta: got [^,]*, wanted a number above 0, 1e-30 to")
