@@ -84,6 +84,15 @@ void check_positions(const char* flag, const std::string& folder, const ModelCon
               folder, other.max_positions, sequence);
 }
 
+void check_tokens(const char* flag, const std::string& folder, const ModelConfig& other,
+                  const ModelConfig& own) {
+  if (other.vocabulary == own.vocabulary) return;
+  throw Error(Fault::kUsage,
+              "{}: {} has {} ids, wanted {}, as the model in training; give a model with the same "
+              "tokens",
+              flag, folder, other.vocabulary, own.vocabulary);
+}
+
 void check_decoder(const char* flag, const std::string& folder, const ModelConfig& other,
                    std::int64_t sequence) {
   if (other.encoder || other.encoder_decoder || other.labels > 0) {
@@ -116,12 +125,7 @@ ModelConfig described_reference(const std::string& folder, const ModelConfig& ot
 
 ModelConfig described_teacher(const std::string& folder, const ModelConfig& other,
                               const ModelConfig& own, std::int64_t sequence) {
-  if (other.vocabulary != own.vocabulary) {
-    throw Error(Fault::kUsage,
-                "--teacher-model: {} has {} ids, wanted {}, as the model in training; give a model "
-                "with the same tokens",
-                folder, other.vocabulary, own.vocabulary);
-  }
+  check_tokens("--teacher-model", folder, other, own);
   check_decoder("--teacher-model", folder, other, sequence);
   return other;
 }
@@ -156,12 +160,7 @@ SessionSettings settings_of_critic(const PretrainOptions& options, const Session
                 "--critic-model: {} {}, wanted a reward model or a decoder that predicts tokens",
                 folder, gives_labels ? "gives labels" : "has an encoder");
   }
-  if (start.vocabulary != own.vocabulary) {
-    throw Error(Fault::kUsage,
-                "--critic-model: {} has {} ids, wanted {}, as the model in training; give a model "
-                "with the same tokens",
-                folder, start.vocabulary, own.vocabulary);
-  }
+  check_tokens("--critic-model", folder, start, own);
   check_positions("--critic-model", folder, start, sequence);
   if (start.labels == 0) set_labels(start, {});
   start.hidden_dropout = start.attention_dropout = 0;

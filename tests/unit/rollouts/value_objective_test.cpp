@@ -11,6 +11,7 @@
 #include "kernels/reference/kernels.h"
 #include "model/families.h"
 #include "model/label_head.h"
+#include "policy_texts.h"
 #include "rollouts/answer_losses.h"
 #include "rollouts/rollout_objective.h"
 #include "rollouts/token_advantages.h"
@@ -30,29 +31,10 @@ constexpr double kCriticRate = 0.1;
 
 fs::path golden_folder_of_ppo() { return fs::path(PITON_SOURCE_DIR) / "tests/golden/ppo"; }
 
-// A text to a row, `micro` rows to a micro-batch.
-std::vector<MicroBatch> rows_of_golden_texts(std::int64_t micro) {
-  const SafetensorsFile file(fs::path(PITON_SOURCE_DIR) /
-                             "tests/golden/rollouts/batch.safetensors");
-  const Tensor ids = file.tensor("ids");
-  const Tensor labels = file.tensor("labels");
-  std::vector<MicroBatch> batches;
-  const std::int64_t longest = ids.dim(1);
-  for (std::int64_t text = 0; text < ids.dim(0); ++text) {
-    if (text % micro == 0) batches.push_back({.sequence = kRow, .sample_index = text});
-    MicroBatch& batch = batches.back();
-    ++batch.samples;
-    for (std::int64_t at = 0; at < kRow; ++at) {
-      const std::int64_t next = text * longest + at + 1;
-      const bool inside = at + 1 < longest && ids.data<std::int32_t>()[next] >= 0;
-      const std::int32_t label = inside ? labels.data<std::int32_t>()[next] : kNoLabel;
-      batch.tokens.push_back(inside ? ids.data<std::int32_t>()[next - 1] : 0);
-      batch.labels.push_back(label >= 0 ? label : kNoLabel);
-      batch.loss_mask.push_back(0);
-      batch.positions.push_back(static_cast<std::int32_t>(at));
-    }
-  }
-  return batches;
+std::vector<MicroBatch> rows_of_golden_texts(std::size_t micro) {
+  const auto texts = test::golden_policy_texts(
+      SafetensorsFile(test::golden_folder_of_policies() / "batch.safetensors"));
+  return test::policy_batches(texts, std::vector<double>(texts.size(), 0), kRow, micro);
 }
 
 std::vector<double> joined(const std::vector<std::vector<double>>& lists, double factor = 1) {
@@ -187,7 +169,7 @@ TEST(TokenAdvantages, AnswersWithoutTokensChangeNothing) {
 TEST(ValueObjective, TwoUpdatesAreThoseOfTheOracle) {
   const SafetensorsFile expected(golden_folder_of_ppo() / "expected.safetensors");
   const auto wanted = [&](const char* name) { return test::values(expected.tensor(name)); };
-  for (const std::int64_t micro : {1, 3}) {
+  for (const std::size_t micro : {1U, 3U}) {
     SCOPED_TRACE(fmt::format("{} at once", micro));
     PpoModels models;
     std::vector<MicroBatch> batches = rows_of_golden_texts(micro);
