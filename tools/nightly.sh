@@ -38,7 +38,7 @@ by_waiting() {
 tests() { PITON_NIGHTLY=1 ctest --preset cpu --output-on-failure -j $((2 * JOBS)) "$@"; }  # as `make test`
 run() {
   case $1 in
-    unit-sanitized) "$make" test-debug SANITIZE_WHOLE=ON SANITIZED_CXX=g++ SANITIZED_BUILD=build-whole ;;
+    unit-sanitized) "$make" test-debug SANITIZE_WHOLE=ON ;;
     unit-races) "$make" test-tsan ;;
     build) "$make" all-tests ;;
     unit) tests -L unit ;;
