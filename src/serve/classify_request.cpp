@@ -2,13 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <cmath>
-
 #include "base/error.h"
 #include "serve/http/request_error.h"
 #include "serve/http/request_fields.h"
 #include "serve/text_request.h"
+#include "session/label_counts.h"
 
 namespace piton {
 namespace {
@@ -44,15 +42,9 @@ std::vector<TextToEmbed> read_classify_request(const Json& body, const ServedMod
 
 Json classify_json(std::size_t index, std::span<const float> logits,
                    const std::vector<std::string>& labels) {
-  const auto best = static_cast<std::size_t>(std::ranges::max_element(logits) - logits.begin());
-  double sum = 0;
-  for (const float one : logits) sum += std::exp(static_cast<double>(one) - logits[best]);
-  Json shares = Json::array();
-  for (const float one : logits)
-    shares.push_back(std::exp(static_cast<double>(one) - logits[best]) / sum);
   return {{"index", index},
-          {"label", labels.at(best)},
-          {"probs", std::move(shares)},
+          {"label", labels.at(static_cast<std::size_t>(largest(logits)))},
+          {"probs", label_probabilities(logits)},
           {"num_classes", labels.size()}};
 }
 

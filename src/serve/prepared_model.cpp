@@ -24,6 +24,7 @@ class IdleEngine final : public DecodingEngine {
 
 PreparedModel::PreparedModel(Model& model, Names names, std::int64_t texts)
     : model_(model), names_(std::move(names)) {
+  if (model.config().classifies()) labels_ = names_of_labels(model.config());
   if (model.config().labels > 0) {
     engine_ = std::make_unique<IdleEngine>();
   } else {
@@ -62,11 +63,6 @@ std::vector<std::int32_t> PreparedModel::encode_prompt(const std::string& text) 
   const auto first = special.bos && add ? special.bos : special.eod ? special.eod : special.bos;
   if (first) ids.push_back(*first);
   return ids;
-}
-
-std::vector<std::string> PreparedModel::labels() const {
-  const ModelConfig& config = model_.config();
-  return config.classifies() ? names_of_labels(config) : std::vector<std::string>();
 }
 
 TextToEmbed PreparedModel::read_text(const std::string& text,

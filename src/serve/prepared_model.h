@@ -34,7 +34,7 @@ class PreparedModel final : public ServedModel {
   bool gives_rewards() const override { return model_.config().gives_rewards(); }
   const ChatTemplate* chat_template(bool with_tools) const override;
   DecodingEngine& engine() override { return *engine_; }
-  std::vector<std::string> labels() const override;
+  const std::vector<std::string>& labels() const override { return labels_; }
   TextToEmbed read_text(const std::string& text,
                         const std::optional<std::string>& pair) const override;
   std::vector<std::vector<float>> embed(std::span<const TextToEmbed> texts) override;
@@ -42,6 +42,7 @@ class PreparedModel final : public ServedModel {
  private:
   Model& model_;
   Names names_;
+  std::vector<std::string> labels_;
   std::optional<ChatTemplate> plain_;
   std::optional<ChatTemplate> with_tools_;
   std::unique_ptr<DecodingEngine> engine_;

@@ -315,7 +315,7 @@ HttpAnswer TextService::rerank(const HttpRequest& request, const HttpClient& cli
 HttpAnswer TextService::classify(const HttpRequest& request, const HttpClient& client) {
   const auto texts = read_classify_request(request_object(request.body), model_);
   const auto logits = embedded(texts, client);
-  const std::vector<std::string> labels = model_.labels();
+  const std::vector<std::string>& labels = model_.labels();
   Json data = Json::array();
   for (std::size_t i = 0; i < logits.size(); ++i)
     data.push_back(classify_json(i, logits[i], labels));

@@ -131,4 +131,13 @@ std::int64_t largest(std::span<const float> logits) {
   return std::ranges::max_element(logits) - logits.begin();
 }
 
+std::vector<double> label_probabilities(std::span<const float> logits) {
+  const double most = logits[static_cast<std::size_t>(largest(logits))];
+  double sum = 0;
+  for (const float one : logits) sum += std::exp(one - most);
+  std::vector<double> shares;
+  for (const float one : logits) shares.push_back(std::exp(one - most) / sum);
+  return shares;
+}
+
 }  // namespace piton

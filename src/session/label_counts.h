@@ -49,4 +49,7 @@ struct LabelCounts {
 // The number of the largest logit, the first of equal ones.
 std::int64_t largest(std::span<const float> logits);
 
+// The probability of each label, by softmax.
+std::vector<double> label_probabilities(std::span<const float> logits);
+
 }  // namespace piton

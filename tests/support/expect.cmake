@@ -45,6 +45,15 @@ function(write_base_model)
   expect(RUN convert --load ${WORK}/start --save ${WORK}/base CODE 0)
 endfunction()
 
+# Trains ${WORK}/base on the sums of small numbers, of texts of `length` tokens.
+function(write_model_of_sums length)
+  string(REPEAT "1+1=2\n2+1=3\n2+2=4\n" 100 text)
+  file(WRITE ${WORK}/text.txt "${text}")
+  expect(RUN preprocess --input ${WORK}/text.txt --tokenizer-type ByteTokenizer --append-eod --output-prefix ${WORK}/text CODE 0)
+  expect(RUN pretrain --model llama-tiny --num-layers 2 --tokenizer-type ByteTokenizer --data-path ${WORK}/text_text_document
+    --split 1,0,0 --seq-length ${length} --micro-batch-size 8 --train-iters 40 --lr 1e-2 --save ${WORK}/base CODE 0)
+endfunction()
+
 # Runs ${bare} on `ranks` processes with the flags that follow, saved in ${WORK}/folder. Sets LOG, HASH (of the newest
 # checkpoint: weights and optimizer) and LOSSES (of training, evaluation and the task LAMBADA).
 function(run_on ranks folder)

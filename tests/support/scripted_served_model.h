@@ -145,7 +145,7 @@ class ScriptedServedModel final : public ServedModel {
   bool gives_rewards() const override { return is_reward_model; }
   const ChatTemplate* chat_template(bool) const override { return &template_of_it; }
   DecodingEngine& engine() override { return engine_of_it; }
-  std::vector<std::string> labels() const override { return names_of_labels; }
+  const std::vector<std::string>& labels() const override { return names_of_labels; }
   TextToEmbed read_text(const std::string& text,
                         const std::optional<std::string>& pair) const override {
     if (text.empty()) throw Error(Fault::kData, "it has no tokens");

@@ -112,13 +112,11 @@ TextToLabel to_label(const LabelPrompt& prompt, const TextOfFile& text, const Mo
 
 // {"label": NAME, "probabilities": {NAME: p, ...}}.
 Json line_of(const std::vector<float>& logits, const std::vector<std::string>& names) {
-  const auto best = static_cast<std::size_t>(largest(logits));
-  double sum = 0;
-  for (const float one : logits) sum += std::exp(static_cast<double>(one) - logits[best]);
+  const std::vector<double> probabilities = label_probabilities(logits);
   Json shares = Json::object();
-  for (std::size_t i = 0; i < names.size(); ++i)
-    shares[names[i]] = std::exp(static_cast<double>(logits[i]) - logits[best]) / sum;
-  return {{"label", names[best]}, {"probabilities", std::move(shares)}};
+  for (std::size_t i = 0; i < names.size(); ++i) shares[names[i]] = probabilities[i];
+  return {{"label", names[static_cast<std::size_t>(largest(logits))]},
+          {"probabilities", std::move(shares)}};
 }
 
 // All texts, so that one that has no tokens is refused before others are computed.

@@ -90,8 +90,7 @@ struct InstructOptions {
       label_names);
     v(Option{"num-labels",
              "TextLabelHandler: how many labels there are, if they have no names; 1: each label is "
-             "a "
-             "number, for regression",
+             "a number, for regression",
              {.placeholder = "N"}},
       num_labels);
   }

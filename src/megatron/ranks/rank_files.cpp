@@ -289,14 +289,17 @@ BoxedTensors RankFiles::masters_of(const ModelFile& file, int chunk, Part part) 
 BoxedMoments RankFiles::moments(int t, int p, int chunk) {
   if (division_.expert > 1) {
     refuse_shares();
-    BoxedMoments moments;
-    moments.first = with_experts({t, p}, [&](const ModelFile& file, Part part) {
-      return moments_of(file, chunk, part).first;
-    });
-    moments.second = with_experts({t, p}, [&](const ModelFile& file, Part part) {
-      return moments_of(file, chunk, part).second;
-    });
-    return moments;
+    std::map<std::pair<const ModelFile*, Part>, BoxedMoments> read;
+    const auto once = [&](const ModelFile& file, Part part) -> const BoxedMoments& {
+      const auto [found, is_new] = read.try_emplace({&file, part});
+      if (is_new) found->second = moments_of(file, chunk, part);
+      return found->second;
+    };
+    const RankPlace place{t, p};
+    return {.first = with_experts(
+                place, [&](const ModelFile& file, Part part) { return once(file, part).first; }),
+            .second = with_experts(
+                place, [&](const ModelFile& file, Part part) { return once(file, part).second; })};
   }
   const Rank& own = rank(t, p);
   if (own.first().optimizer == nullptr) {

@@ -3,11 +3,7 @@ include(${CMAKE_CURRENT_LIST_DIR}/../../support/expect.cmake)
 file(REMOVE_RECURSE ${WORK})
 file(MAKE_DIRECTORY ${WORK})
 
-string(REPEAT "1+1=2\n2+1=3\n2+2=4\n" 100 text)
-file(WRITE ${WORK}/text.txt "${text}")
-expect(RUN preprocess --input ${WORK}/text.txt --tokenizer-type ByteTokenizer --append-eod --output-prefix ${WORK}/text CODE 0)
-expect(RUN pretrain --model llama-tiny --num-layers 2 --tokenizer-type ByteTokenizer --data-path ${WORK}/text_text_document
-  --split 1,0,0 --seq-length 32 --micro-batch-size 8 --train-iters 40 --lr 1e-2 --save ${WORK}/base CODE 0)
+write_model_of_sums(32)
 set(questions "")
 foreach(a RANGE 1 6)
   string(APPEND questions "{\"prompt\": \"1+${a}=\", \"answer\": \"2\", \"level\": ${a}}\n")

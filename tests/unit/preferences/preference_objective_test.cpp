@@ -13,6 +13,7 @@
 #include "support/golden_lora.h"
 #include "support/preference_batches.h"
 #include "support/sampled.h"
+#include "support/session/central_difference.h"
 #include "support/temp_folder.h"
 
 namespace piton {
@@ -176,31 +177,12 @@ TEST(PreferenceObjective, GradientsAreCentralDifferences) {
       int probed = 4 * turn++;
       for (Parameter* parameter : session.parameters()) {
         const std::vector<double> gradient = test::values(parameter->gradient);
-        const auto largest =
-            std::max_element(gradient.begin(), gradient.end(),
-                             [](double a, double b) { return std::abs(a) < std::abs(b); });
-        const std::int64_t at = largest - gradient.begin();
-        const double slope = *largest;
         if (++probed % (4 * test::one_of(2)) != 1) continue;
-        const Tensor rows = session.sharded().whole_value(*parameter, *models.machine.stream);
-        const double before = test::value_at(rows, at);
-        const auto set = [&](double value) {
-          const Tensor changed = host_tensor(parameter->dtype, parameter->shape);
-          for (std::int64_t i = 0; i < rows.elements(); ++i)
-            test::set_value(changed, i, i == at ? value : test::value_at(rows, i));
-          session.sharded().set_value(*parameter, changed, *models.machine.stream);
-          session.publish_values();
-        };
-        const auto loss_at = [&](double value) {
-          set(value);
-          return session.gradients(batches, 64).loss;
-        };
-        const double step = 1e-4;
-        const double up = loss_at(before + step);
-        const double down = loss_at(before - step);
-        set(before);
+        const test::Slope slope = test::largest_slope(
+            session, *parameter, gradient, {.step = 1e-4, .stream = *models.machine.stream},
+            [&] { return session.gradients(batches, 64).loss; });
         // Weights of tokens are fp32.
-        EXPECT_NEAR((up - down) / (2 * step), slope, 1e-5 * (1 + std::abs(slope)))
+        EXPECT_NEAR(slope.difference, slope.gradient, 1e-5 * (1 + std::abs(slope.gradient)))
             << parameter->name;
       }
     }

@@ -16,6 +16,7 @@
 #include "rollouts/rollout_objective.h"
 #include "rollouts/token_advantages.h"
 #include "support/golden_lora.h"
+#include "support/session/central_difference.h"
 #include "support/temp_folder.h"
 
 namespace piton {
@@ -263,26 +264,10 @@ TEST(ValueObjective, GradientsAreCentralDifferences) {
   EXPECT_NEAR(loss(), report.loss, 1e-12);
   for (Parameter* parameter : critic.parameters()) {
     const std::vector<double> gradient = test::values(parameter->gradient);
-    const auto largest = std::max_element(gradient.begin(), gradient.end(), [](double a, double b) {
-      return std::abs(a) < std::abs(b);
-    });
-    const std::int64_t at = largest - gradient.begin();
-    const Tensor rows = critic.sharded().whole_value(*parameter, *machine.stream);
-    const double before = test::value_at(rows, at);
-    const auto loss_at = [&](double value) {
-      const Tensor changed = host_tensor(parameter->dtype, parameter->shape);
-      for (std::int64_t i = 0; i < rows.elements(); ++i)
-        test::set_value(changed, i, i == at ? value : test::value_at(rows, i));
-      critic.sharded().set_value(*parameter, changed, *machine.stream);
-      critic.publish_values();
-      return loss();
-    };
-    const double step = 1e-5;
-    const double up = loss_at(before + step);
-    const double down = loss_at(before - step);
-    static_cast<void>(loss_at(before));
+    const test::Slope slope = test::largest_slope(critic, *parameter, gradient,
+                                                  {.step = 1e-5, .stream = *machine.stream}, loss);
     // Weights of tokens are fp32.
-    EXPECT_NEAR((up - down) / (2 * step), *largest, 1e-5 * (1e-2 + std::abs(*largest)))
+    EXPECT_NEAR(slope.difference, slope.gradient, 1e-5 * (1e-2 + std::abs(slope.gradient)))
         << parameter->name;
   }
 }

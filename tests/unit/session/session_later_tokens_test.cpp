@@ -15,6 +15,7 @@
 #include "support/golden_model.h"
 #include "support/host_machine.h"
 #include "support/run_session.h"
+#include "support/session/central_difference.h"
 
 namespace piton {
 namespace {
@@ -134,24 +135,10 @@ TEST(LaterTokens, GradientsAreThoseOfCentralDifferences) {
     gradients[parameter] = test::values(parameter->gradient);
   int compared = 0;
   for (const auto& [parameter, gradient] : gradients) {
-    // The element with the largest gradient.
-    std::size_t at = 0;
-    for (std::size_t i = 0; i < gradient.size(); ++i)
-      if (std::abs(gradient[i]) > std::abs(gradient[at])) at = i;
-    const Tensor value = session.sharded().whole_value(*parameter, *host.stream);
-    const std::vector<double> was = test::values(value);
-    const auto loss_at = [&](double x) {
-      const Tensor moved = host_tensor(DType::kF64, parameter->shape);
-      for (std::size_t i = 0; i < was.size(); ++i) moved.data<double>()[i] = was[i];
-      moved.data<double>()[at] = x;
-      session.sharded().set_value(*parameter, moved, *host.stream);
-      session.publish_values();
-      return loss();
-    };
-    constexpr double kStep = 1e-5;
-    const double slope = (loss_at(was[at] + kStep) - loss_at(was[at] - kStep)) / (2 * kStep);
-    loss_at(was[at]);
-    EXPECT_NEAR(slope, gradient[at], 1e-6 * (1 + std::abs(gradient[at]))) << parameter->name;
+    const test::Slope slope = test::largest_slope(session, *parameter, gradient,
+                                                  {.step = 1e-5, .stream = *host.stream}, loss);
+    EXPECT_NEAR(slope.difference, slope.gradient, 1e-6 * (1 + std::abs(slope.gradient)))
+        << parameter->name;
     ++compared;
   }
   EXPECT_GT(compared, 20);

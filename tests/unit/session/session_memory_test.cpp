@@ -10,13 +10,14 @@
 
 namespace {
 
-// Matrices of the MLP and logits of the tiny models are larger in fp32; smaller blocks are nodes,
-// names, lists of handles: four ModelInput take 17 KB.
-constexpr std::size_t kData = 20480;
+// Activations of the tiny models are this large in fp32; smaller blocks are nodes, names, lists of
+// handles. So is the list of the inputs of a step's micro-batches, which is larger.
+constexpr std::size_t kData = 16384;
+constexpr std::size_t kInputs = 4 * sizeof(piton::ModelInput);
 std::atomic<std::int64_t> large_blocks = 0;
 
 void* counted(std::size_t bytes) {
-  if (bytes >= kData) ++large_blocks;
+  if (bytes >= kData && bytes != kInputs) ++large_blocks;
   if (void* block = std::malloc(bytes > 0 ? bytes : 1)) return block;
   throw std::bad_alloc();
 }
@@ -27,7 +28,7 @@ void* operator new(std::size_t bytes) { return counted(bytes); }
 void* operator new[](std::size_t bytes) { return counted(bytes); }
 // std::stable_sort takes its buffer by this one.
 void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
-  if (bytes >= kData) ++large_blocks;
+  if (bytes >= kData && bytes != kInputs) ++large_blocks;
   return std::malloc(bytes > 0 ? bytes : 1);
 }
 void operator delete(void* block) noexcept { std::free(block); }
