@@ -27,8 +27,7 @@ job=""
 first=""    # the first request
 delivers="" # it is being passed on
 ends=""     # the first SIGINT or SIGTERM
-ended_at=0  # when it came, in microseconds
-now() { echo "${EPOCHREALTIME/[.,]/}"; }
+ended_at="" # when it had been passed on, in microseconds
 started() { grep -ls "^PPid:[[:space:]]*$job\$" /proc/[0-9]*/status | cut -d/ -f3; }  # by mpirun
 # How many ranks run; the others are still copies of mpirun, or have ended.
 running() {
@@ -62,9 +61,13 @@ pass_on() {
 }
 ask_to_end() {
   if [ -z "$ends" ]; then
-    ends=$1 ended_at=$(now)
+    ends=$1
     ask "$1"
-  elif [ $(($(now) - ended_at)) -gt 300000 ]; then  # timeout(1) sends each signal twice
+    # Not before: on a busy machine that takes longer than the time below, and the second of two signals that came
+    # together waits for it.
+    ended_at=${EPOCHREALTIME/[.,]/}
+  elif [ -n "$ended_at" ] && [ $((${EPOCHREALTIME/[.,]/} - ended_at)) -gt 500000 ]; then
+    # Not the second of two that timeout(1) sends at once.
     stop_at_once
   fi
 }

@@ -101,7 +101,7 @@ TEST_F(Launcher, StopsAtOnceWhenAskedTwice) {
   const auto job = start("twice", slow());
   await_ranks("twice");
   job->kill(SIGINT);
-  EXPECT_FALSE(job->wait(milliseconds(500)));
+  EXPECT_FALSE(job->wait(milliseconds(1000)));
   job->kill(SIGINT);
   EXPECT_EQ(job->wait(seconds(3)), (ProcessEnd{.code = 130, .signal = 0}));
   EXPECT_EQ(count(log("twice"), "saved"), 0);
