@@ -8,6 +8,7 @@
 #include "cli/compatibility/environment.h"
 #include "cli/compatibility/launchers.h"
 #include "cli/compatibility/megatron_flags.h"
+#include "cli/compatibility/model_factors.h"
 #include "cli/compatibility/stage_layers.h"
 #include "cli/launch.h"
 #include "cli/terminal/descriptors.h"
@@ -156,6 +157,7 @@ int train(Invocation& invocation, Training training) {
     megatron.check(options.model);
     deepspeed = read_deepspeed(megatron, set, options.parallel);
     read_stage_layers(megatron, set, options.parallel, options.model);
+    read_model_factors(megatron, set, options.model);
     tasks = make_task_evaluator(options.tasks);
   });
   if (options.loop.brief_log && !set.given("log-interval")) options.loop.log_interval = 10;

@@ -30,6 +30,7 @@ struct ScoreOptions {
   bool json = false;
   bool reward = false;
   bool pairs = false;
+  std::string chat_template;
 
   template <typename Visitor>
   void visit(Visitor&& v) {
@@ -61,6 +62,11 @@ struct ScoreOptions {
              "with --reward: the file has pairs of answers (chosen, rejected); print how often the "
              "better one has the higher reward"},
       pairs);
+    v(Option{"chat-template",
+             "with --reward: file of a chat template in Jinja, the name of one of the model's, or "
+             "one of --prompt-type (default: the model's own)",
+             {.placeholder = "FILE"}},
+      chat_template);
     v(Option{"json", "print one JSON object with the log-likelihood of each token"}, json);
   }
 };
@@ -86,7 +92,8 @@ RewardRequest reward_request(const ScoreOptions& options, const std::string& fil
   if (other != nullptr)
     throw Error(Fault::kUsage, "--{}: cannot be combined with --reward; leave one of the two out",
                 other);
-  RewardRequest request{.file = file, .load = options.model.load};
+  RewardRequest request{
+      .file = file, .load = options.model.load, .chat_template = options.chat_template};
   if (!options.ids_file.empty()) request.ids = lists_of_ids(options.ids_file);
   request.json = options.json;
   request.prints = prints;
@@ -164,6 +171,11 @@ int run_score(Invocation& invocation) {
     throw Error(Fault::kUsage,
                 "--pairs: reads a file of records, and --ids-file gives ids; leave one out");
   }
+  if (!options.chat_template.empty() && (!options.reward || !options.ids_file.empty())) {
+    throw Error(Fault::kUsage,
+                "--chat-template: works only with --reward and a file of conversations or pairs; "
+                "leave it out");
+  }
   Engine engine(engine_options(general), invocation.log);
   const auto model =
       Model::load(engine.machine(), options.model.load, tokenizer, layout, options.model.lora_load);
@@ -172,10 +184,13 @@ int run_score(Invocation& invocation) {
     const std::string file = from_pipe ? "-" : files.empty() ? "" : files[0];
     const RewardRequest request = reward_request(options, file, engine.world().rank() == 0);
     if (options.pairs) {
-      print_pair_rewards(
-          *model,
-          {.file = file, .load = request.load, .json = request.json, .prints = request.prints},
-          invocation.log);
+      print_pair_rewards(*model,
+                         {.file = file,
+                          .load = request.load,
+                          .chat_template = request.chat_template,
+                          .json = request.json,
+                          .prints = request.prints},
+                         invocation.log);
     } else {
       print_rewards(*model, request);
     }

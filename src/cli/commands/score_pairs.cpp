@@ -23,12 +23,14 @@ struct AnswerPair {
 
 std::vector<AnswerPair> read_pairs(const Model& model, const PairRequest& request, Log& log) {
   const Tokenizer& tokenizer = model.require_tokenizer();
-  model_chat_template(model, "", request.load);  // refuses a model without one
+  const ChatTemplate chosen = model_chat_template(model, request.chat_template, request.load);
   PreprocessOptions options;
   options.input = {request.file};
   options.instruct.handler_name = "auto";
   options.wanted_form = SampleForm::kPairs;
   options.chat_templates = {.files = model.chat_templates(), .fault = ""};
+  options.chat_templates.files.templates = {
+      {.name = "default", .text = chosen.source(), .where = chosen.name()}};
   const std::vector<InputFile> files = files_of(options, log);
   const auto plan = make_instruct_plan(options, tokenizer, files, log);
   PITON_ASSERT(plan && plan->prompt != nullptr, "pairs without a prompt");

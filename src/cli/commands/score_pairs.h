@@ -9,10 +9,11 @@
 namespace piton::cli {
 
 struct PairRequest {
-  std::string file;    // records of a pairwise handler (data/instruct/handlers.h)
-  std::string load;    // the model as given, for messages
-  bool json = false;   // one object; else a table
-  bool prints = true;  // this rank
+  std::string file;           // records of a pairwise handler (data/instruct/handlers.h)
+  std::string load;           // the model as given, for messages
+  std::string chat_template;  // as of model_chat_template()
+  bool json = false;          // one object; else a table
+  bool prints = true;         // this rank
 };
 
 // Collective. Records may have a "subset", whose figures are printed too. Throws Error(kData) for a

@@ -15,7 +15,8 @@ namespace {
 
 std::vector<std::vector<std::int32_t>> ids_of_conversations(const Model& model,
                                                             const RewardRequest& request) {
-  const ChatTemplate chat_template = model_chat_template(model, "", request.load);
+  const ChatTemplate chat_template =
+      model_chat_template(model, request.chat_template, request.load);
   std::vector<std::vector<std::int32_t>> all;
   for (ChatInput& input : read_conversations(read_whole_text(request.file), request.file)) {
     input.now_seconds = kDateOfPrompts;  // as the data that it was trained with

@@ -13,6 +13,7 @@ struct RewardRequest {
   std::vector<std::vector<std::int32_t>> ids;  // none: those of the conversations of `file`
   std::string file;                            // text/chat/conversations.h; "-": standard input
   std::string load;                            // the model as given, for messages
+  std::string chat_template;                   // as of model_chat_template()
   bool json = false;                           // one object with all rewards; else one on each line
   bool prints = true;                          // this rank
 };

@@ -100,6 +100,8 @@ constexpr MegatronGroup kMegatronFlags[] = {
     {kMeans, "context-parallel-algo:1=megatron_cp_algo>p2p|ulysses_cp_algo>a2a", "--cp-comm-type"},
     {kMeans, "num-layer-list:1", "--use-manual-layer-allocation --manual-layers"},
     {kMeans, "rope-scaling-type:1=llama3>llama3", "--rotary-scaling-type"},
+    {kMeans, "scale-emb:1 embedding-multiplier-scale:1", "--embedding-multiplier"},
+    {kMeans, "add-output-layer-bias", "--add-head-bias"},
     {kMeans, "schedules-method:1=dualpipev>dualpipe-v", "--pipeline-schedule"},
 
     {kRead, "deepspeed deepspeed_config:1",
@@ -113,6 +115,9 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "--manual-layers and --num-virtual-stages-per-pipeline-rank: Et|tt|tL are chunks of 1, 2 and "
      "1 "
      "layers"},
+    {kRead, "dim-model-base:1 output-multiplier-scale:1 scale-depth:1",
+     "--logits-scaling, --residual-multiplier: hidden / D, one over the factor, S / sqrt(layers)"},
+    {kRead, "window-size:1", "--pre-tockens: (L, 0) are L earlier keys, (-1, -1) all"},
     {kRead, "no-pipeline-parallel", "--pipeline-model-parallel-size is 1, or it is refused"},
 
     // For GPUs, PyTorch or Python only.
@@ -323,16 +328,13 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "--zero-stage 1, 2 or 3 shards over data-parallel ranks"},
     {kNotYet, "hierarchical-context-parallel-sizes:* ulysses-degree-in-cp:1",
      "--cp-comm-type a2a divides heads over all context ranks"},
-    {kNotYet, "window-size:1", "--pre-tockens N is a window of N keys"},
     {kNotYet,
      "mrope-section:* "
      "qk-l2-norm cache-mla-latents heterogeneous-layers-config-path:1 "
      "heterogeneous-layers-config-encoded-json:1 spec:* hybrid-attention-ratio:1 "
      "hybrid-mlp-ratio:1 hybrid-override-pattern:1 mamba-state-dim:1 mamba-head-dim:1 "
      "mamba-num-groups:1 mamba-num-heads:1 is-hybrid-model disable-mamba-mem-eff-path "
-     "scale-emb:1 "
-     "dim-model-base:1 scale-depth:1 embedding-multiplier-scale:1 output-multiplier-scale:1 "
-     "add-output-layer-bias use-glm-rope interleave-sliding-window:1 input-layernorm-in-fp32",
+     "use-glm-rope interleave-sliding-window:1 input-layernorm-in-fp32",
      "the model would be another one"},
     {kNotYet, "moe-router-force-load-balancing", "a token goes to the experts that it scores best"},
     {kNotYet, "moe-apply-probs-on-input", "the outputs of experts are weighted, not their inputs"},

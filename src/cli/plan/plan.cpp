@@ -13,6 +13,7 @@
 #include "cli/compatibility/deepspeed_config.h"
 #include "cli/compatibility/environment.h"
 #include "cli/compatibility/megatron_flags.h"
+#include "cli/compatibility/model_factors.h"
 #include "cli/compatibility/stage_layers.h"
 #include "cli/launch.h"
 #include "cli/plan/search.h"
@@ -433,6 +434,7 @@ int run_plan(Invocation& invocation) {
   megatron.check(options.model);
   const auto deepspeed = read_deepspeed(megatron, set, options.parallel);
   read_stage_layers(megatron, set, options.parallel, options.model);
+  read_model_factors(megatron, set, options.model);
   if (plan_options.simulate) return print_simulation(plan_options, options.parallel);
   const int ranks = options.parallel.planned_ranks(plan_options.ranks);
   const PlannedSpeeds speeds = speed_options.check();
