@@ -43,6 +43,8 @@ class RankConnection {
   bool receive(FrameBuffer& buffer) const;
   // Ends receive() in other threads.
   void shut() const;
+  // The address of this end, in numbers; "" if it is unknown.
+  std::string local_address() const;
 
  private:
   int descriptor_ = -1;
@@ -67,6 +69,10 @@ class RankListener {
 };
 
 using ConnectDeadline = std::chrono::steady_clock::time_point;
+
+// Connects to `port` of `host` (a name or an address), once. Not open if nobody answers, for the
+// reason `why`. Throws Error(kUsage) for a name that does not exist.
+RankConnection try_to_connect(const std::string& host, int port, std::string& why);
 
 // Connects to `port` of `host` (a name or an address), again and again until `deadline`. Throws
 // Error(kUsage) for a name that does not exist, and Error(kPeer) if nobody answers.
