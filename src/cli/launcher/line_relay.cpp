@@ -83,7 +83,7 @@ void LineRelay::write_lines(Output& output, std::string_view text) {
 
 void LineRelay::write_begun(Output& output) {
   bool& unread = unread_[output.to];
-  // Ranks go on working for a reader that has ended.
+  // Ranks work on when the reader has ended.
   if (!output.begun.empty() && !unread) unread = !write_all(output.to, output.begun);
   output.begun.clear();
 }

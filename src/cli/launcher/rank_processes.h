@@ -1,12 +1,13 @@
 // The processes of the ranks that one launcher starts, from their start to the end of the last one.
 //
-// Each rank has a process group of its own, so a terminal reaches the launcher alone.
+// Each rank is in a separate process group, so a terminal reaches the launcher alone.
 //
 //   SIGINT, SIGTERM, SIGHUP, SIGUSR1   reach the ranks as SIGUSR1: a training run ends its step,
 //                                      saves and ends with 75, however long that takes. Later ones
 //                                      have no effect, but for
-//   a second SIGINT or SIGTERM         half a second after the first: ends all ranks at once
-//   a rank that fails                  ends the run: the others have the time to say what they see,
+//   a second SIGINT or SIGTERM         a quarter of a second after the first: ends all ranks at
+//   once a rank that fails                  ends the run: the others have the time to say what they
+//   see,
 //                                      are then asked to end (SIGTERM), and then killed. 75 is no
 //                                      failure: the others save too
 //   the launcher is killed             its ranks are killed too

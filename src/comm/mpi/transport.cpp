@@ -77,7 +77,7 @@ class MpiTransfer final : public Transfer {
   std::vector<MPI_Request> requests_;
 };
 
-class MpiChannel final : public Channel {
+class MpiChannel final : public RankChannel {
  public:
   explicit MpiChannel(MPI_Comm comm) : comm_(comm) {
     check_mpi(MPI_Comm_rank(comm, &rank_), "MPI_Comm_rank");
@@ -147,7 +147,7 @@ class MpiTransport final : public Transport {
   int rank() const override { return rank_; }
   const std::vector<int>& machine_of() const override { return machine_of_; }
 
-  std::shared_ptr<Channel> make_channel(const std::vector<int>& world_ranks) override {
+  std::shared_ptr<RankChannel> make_channel(const std::vector<int>& world_ranks) override {
     MPI_Group world = MPI_GROUP_NULL;
     MPI_Group group = MPI_GROUP_NULL;
     MPI_Comm comm = MPI_COMM_NULL;

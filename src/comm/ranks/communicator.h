@@ -53,7 +53,7 @@ class RankCommunicator final : public Communicator {
  private:
   // Results of make().
   struct Made {
-    std::shared_ptr<Channel> channel;
+    std::shared_ptr<RankChannel> channel;
     SharedRunner* shared = nullptr;  // if all members are on one host; owned by `queue`
     std::shared_ptr<GroupQueue> queue;
     std::shared_ptr<MessageMail> mail;  // if the group spans several hosts

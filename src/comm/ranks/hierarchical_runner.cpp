@@ -42,7 +42,7 @@ void round_to(DType dtype, const std::byte* from, std::int64_t elements, std::by
 
 }  // namespace
 
-HierarchicalRunner::HierarchicalRunner(std::shared_ptr<Channel> channel,
+HierarchicalRunner::HierarchicalRunner(std::shared_ptr<RankChannel> channel,
                                        std::vector<int> world_ranks, Parts parts,
                                        HostTraffic traffic)
     : channel_(std::move(channel)),

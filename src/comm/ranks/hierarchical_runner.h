@@ -49,8 +49,8 @@ class HierarchicalRunner final : public CollectiveRunner {
     std::unique_ptr<SharedRunner> local;  // of the members on this host
     std::unique_ptr<MessageRunner> flat;  // of all members, over the same channel
   };
-  HierarchicalRunner(std::shared_ptr<Channel> channel, std::vector<int> world_ranks, Parts parts,
-                     HostTraffic traffic);
+  HierarchicalRunner(std::shared_ptr<RankChannel> channel, std::vector<int> world_ranks,
+                     Parts parts, HostTraffic traffic);
 
   void start(const Collective& collective) override;
   bool step() override;
@@ -119,7 +119,7 @@ class HierarchicalRunner final : public CollectiveRunner {
   int host_of(std::int64_t gather) const;
   static std::byte* room(Bytes& buffer, std::int64_t bytes);
 
-  std::shared_ptr<Channel> channel_;
+  std::shared_ptr<RankChannel> channel_;
   std::vector<int> world_ranks_;
   HostBlocks blocks_;
   std::unique_ptr<SharedRunner> local_;

@@ -64,7 +64,7 @@ void ByteRing::take(std::byte* to, std::int64_t bytes) {
   read->store(position + bytes, std::memory_order_seq_cst);
 }
 
-HostBoard::HostBoard(Channel& host, std::vector<int> world_ranks)
+HostBoard::HostBoard(RankChannel& host, std::vector<int> world_ranks)
     : rank_(host.rank()), world_ranks_(std::move(world_ranks)), ring_bytes_(ring_capacity(size())) {
   // A rank's segment: its line, then its incoming rings. The rank touches them first, so their
   // pages are near it.

@@ -40,7 +40,7 @@ class HostBoard {
  public:
   // Collective over `host`, the ranks of this host; on the communication thread. `world_ranks`
   // are their ranks in the world.
-  HostBoard(Channel& host, std::vector<int> world_ranks);
+  HostBoard(RankChannel& host, std::vector<int> world_ranks);
 
   int rank() const { return rank_; }
   int size() const { return static_cast<int>(world_ranks_.size()); }

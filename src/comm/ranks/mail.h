@@ -106,7 +106,7 @@ class HostMail final : public Mailbox {
 class MessageMail final : public Mailbox {
  public:
   // Only this mailbox may use `channel`.
-  MessageMail(std::shared_ptr<Channel> channel, HostTraffic traffic)
+  MessageMail(std::shared_ptr<RankChannel> channel, HostTraffic traffic)
       : channel_(std::move(channel)), traffic_(std::move(traffic)) {}
   bool progress() override;
   bool pending() const override;
@@ -121,7 +121,7 @@ class MessageMail final : public Mailbox {
   void drop() override { dropped_ = std::exchange(moving_, {}); }
   std::vector<Mail*> under_way() override;
 
-  std::shared_ptr<Channel> channel_;
+  std::shared_ptr<RankChannel> channel_;
   HostTraffic traffic_;
   std::vector<Moving> moving_;
   std::vector<Moving> dropped_;

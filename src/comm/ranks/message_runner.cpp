@@ -16,7 +16,7 @@ constexpr int kTag = 1;
 
 }  // namespace
 
-MessageRunner::MessageRunner(std::shared_ptr<Channel> channel, std::vector<int> world_ranks,
+MessageRunner::MessageRunner(std::shared_ptr<RankChannel> channel, std::vector<int> world_ranks,
                              HostTraffic traffic)
     : channel_(std::move(channel)),
       world_ranks_(std::move(world_ranks)),

@@ -22,7 +22,7 @@ namespace piton {
 class MessageRunner final : public CollectiveRunner {
  public:
   // `world_ranks`: the members of `channel`, for texts.
-  MessageRunner(std::shared_ptr<Channel> channel, std::vector<int> world_ranks,
+  MessageRunner(std::shared_ptr<RankChannel> channel, std::vector<int> world_ranks,
                 HostTraffic traffic);
 
   void start(const Collective& collective) override;
@@ -48,7 +48,7 @@ class MessageRunner final : public CollectiveRunner {
   Piece piece(std::int64_t round, int owner) const;
   int size() const { return static_cast<int>(world_ranks_.size()); }
 
-  std::shared_ptr<Channel> channel_;
+  std::shared_ptr<RankChannel> channel_;
   std::vector<int> world_ranks_;
   HostTraffic traffic_;
   int rank_ = 0;

@@ -25,7 +25,7 @@ constexpr std::int64_t kPieceOfSum = 1 << 20;
 
 }  // namespace
 
-SharedRunner::SharedRunner(Channel& group, HostBoard& board, std::vector<int> members)
+SharedRunner::SharedRunner(RankChannel& group, HostBoard& board, std::vector<int> members)
     : board_(&board),
       members_(std::move(members)),
       rank_(group.rank()),

@@ -30,7 +30,7 @@ namespace piton {
 class SharedRunner final : public CollectiveRunner {
  public:
   // Collective over `group`, all of whose ranks are on `board`; `members` are their host ranks.
-  SharedRunner(Channel& group, HostBoard& board, std::vector<int> members);
+  SharedRunner(RankChannel& group, HostBoard& board, std::vector<int> members);
 
   // Memory of this group that collectives may use in place; same order on every member.
   void add_symmetric(std::shared_ptr<SharedWindow> window);

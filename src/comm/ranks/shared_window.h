@@ -7,8 +7,8 @@
 
 namespace piton {
 
-// Segments start at page boundaries and are zero. Made by Channel::share(), which is collective.
-// Construct, free and destroy it on the communication thread.
+// Segments start at page boundaries and are zero. Made by RankChannel::share(), which is
+// collective. Construct, free and destroy it on the communication thread.
 class SharedWindow {
  public:
   SharedWindow(const SharedWindow&) = delete;

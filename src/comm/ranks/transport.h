@@ -1,8 +1,8 @@
 // What the engine of ranks (engine.h) needs of what joins them and moves bytes between hosts: MPI
 // (comm/mpi) or sockets (comm/sockets).
 //
-// All calls come from the communication thread, except where "any thread" is said. Whatever cannot
-// go on throws Error(kPeer).
+// Calls come from the communication thread, unless the comment has "any thread". They throw
+// Error(kPeer) if a rank is lost.
 #pragma once
 
 #include <cstddef>
@@ -50,9 +50,9 @@ class Transfers {
 };
 
 // A group of ranks whose messages are apart from those of every other channel.
-class Channel {
+class RankChannel {
  public:
-  virtual ~Channel() = default;
+  virtual ~RankChannel() = default;
   virtual int rank() const = 0;  // of this process among the members
 
   // `data` must stay as it is until the transfer is done. `member` is another one. Messages of a
@@ -84,7 +84,7 @@ class Transport {
   virtual const std::vector<int>& machine_of() const = 0;
 
   // Collective over `world_ranks`, which are ascending, and in the same order on all of them.
-  virtual std::shared_ptr<Channel> make_channel(const std::vector<int>& world_ranks) = 0;
+  virtual std::shared_ptr<RankChannel> make_channel(const std::vector<int>& world_ranks) = 0;
 
   // Moves what is under way, as far as that needs this thread: true if something has moved.
   virtual bool progress() { return false; }
@@ -94,7 +94,7 @@ class Transport {
   // Tells all ranks that this one ends the run, with exit code and reason (may be empty). Any
   // thread. MPI has no way to do so; there the launcher ends the other ranks.
   virtual void announce_failure(int /*code*/, const std::string& /*why*/) {}
-  // Why the run cannot go on, as learned from ranks of any host. Any thread.
+  // Why the run cannot continue, as learned from ranks of any host. Any thread.
   virtual std::optional<std::string> failure() const { return std::nullopt; }
 
   // The end of a run: waits for all ranks. Calls `check` from time to time, which may throw.

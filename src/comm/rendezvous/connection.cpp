@@ -114,9 +114,10 @@ std::string RankConnection::local_address() const {
   return text.data();
 }
 
-RankListener::RankListener(int port) {
+RankListener::RankListener(int port, ReachedFrom from) {
+  const bool here = from == ReachedFrom::kThisHost;
   // Of both families; a host without IPv6 has the other one.
-  descriptor_ = ::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (!here) descriptor_ = ::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
   const bool both = descriptor_ >= 0;
   if (!both) descriptor_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   set(descriptor_, SOL_SOCKET, SO_REUSEADDR, 1);
@@ -126,6 +127,7 @@ RankListener::RankListener(int port) {
   sockaddr_in four{};
   four.sin_family = AF_INET;
   four.sin_port = six.sin6_port;
+  if (here) four.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   if (both) set(descriptor_, IPPROTO_IPV6, IPV6_V6ONLY, 0);
   const auto* address =
       both ? reinterpret_cast<const sockaddr*>(&six) : reinterpret_cast<const sockaddr*>(&four);

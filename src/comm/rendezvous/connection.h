@@ -50,11 +50,15 @@ class RankConnection {
   int descriptor_ = -1;
 };
 
-// A listening socket on all addresses of this host.
+// Where a listener can be reached from.
+enum class ReachedFrom : std::uint8_t { kAnywhere, kThisHost };  // the latter at kThisHostAddress
+inline constexpr const char* kThisHostAddress = "127.0.0.1";
+
+// A listening socket.
 class RankListener {
  public:
   // Port 0: the system chooses one. Throws Error(kUsage) if the port is in use or not allowed.
-  explicit RankListener(int port);
+  explicit RankListener(int port, ReachedFrom from = ReachedFrom::kAnywhere);
   RankListener(const RankListener&) = delete;
   RankListener& operator=(const RankListener&) = delete;
   ~RankListener();

@@ -19,7 +19,7 @@ constexpr std::chrono::seconds kTelling{2};
 
 Rendezvous::Rendezvous(const MeetingPlace& place, double timeout_seconds) : place_(place) {
   if (place_.rank == 0) {
-    server_ = std::make_unique<RendezvousServer>(place_.port, place_.size, timeout_seconds);
+    server_ = std::make_unique<RendezvousServer>(place_, timeout_seconds);
     place_.port = server_->port();
   }
   join(timeout_seconds);
@@ -40,7 +40,8 @@ Rendezvous::~Rendezvous() {
 void Rendezvous::join(double timeout_seconds) {
   const auto limit = std::chrono::duration_cast<std::chrono::steady_clock::duration>(
       std::chrono::duration<double>(timeout_seconds));
-  const std::string host = place_.rank == 0 ? "localhost" : place_.address;
+  const bool itself = place_.rank == 0 && place_.address != kThisHostAddress;
+  const std::string host = itself ? "localhost" : place_.address;
   connection_ = connect_to(host, place_.port, std::chrono::steady_clock::now() + limit);
   connection_.send(MessageWriter(MessageKind::kHello)
                        .number(kProtocol)

@@ -51,7 +51,8 @@ class MessagesOverTcp::OpenTransfer final : public Transfer {
   std::shared_ptr<Moving> moving_;
 };
 
-MessagesOverTcp::MessagesOverTcp(int rank) : rank_(rank), token_(random_token()) {
+MessagesOverTcp::MessagesOverTcp(int rank, ReachedFrom from)
+    : rank_(rank), token_(random_token()), listener_(0, from) {
   const int listens = listener_.descriptor();
   ::fcntl(listens, F_SETFL, ::fcntl(listens, F_GETFL) | O_NONBLOCK);
   events_ = ::epoll_create1(EPOLL_CLOEXEC);
@@ -89,15 +90,15 @@ std::unique_ptr<Transfer> MessagesOverTcp::receive(const Label& label, std::byte
   if (dropped_) return transfer;
   ++open_;
   if (const auto kept = kept_.find(key(label)); kept != kept_.end()) {
-    const std::vector<std::byte>& message = kept->second.front();
-    expect_bytes(label, std::ssize(message), bytes);
-    if (bytes > 0) std::memcpy(data, message.data(), message.size());
+    const Buffer& message = kept->second.front();
+    expect_bytes(label, message.bytes, bytes);
+    if (bytes > 0) std::memcpy(data, message.data.get(), static_cast<std::size_t>(bytes));
     kept->second.pop_front();
     if (kept->second.empty()) kept_.erase(kept);
     finish(*moving);
     return transfer;
   }
-  // A message that is arriving into a buffer: the rest of it comes to its place.
+  // A message that is arriving into a buffer: the rest goes to its receive.
   for (const auto& incoming : incoming_) {
     if (incoming->rank != label.other || incoming->target || incoming->lost ||
         incoming->head_bytes < std::ssize(incoming->head)) {
@@ -107,7 +108,7 @@ std::unique_ptr<Transfer> MessagesOverTcp::receive(const Label& label, std::byte
     if (header.channel != label.channel || header.tag != label.tag) continue;
     expect_bytes(label, header.bytes, bytes);
     if (incoming->taken > 0) {
-      std::memcpy(data, incoming->buffer.data(), static_cast<std::size_t>(incoming->taken));
+      std::memcpy(data, incoming->buffer.data.get(), static_cast<std::size_t>(incoming->taken));
     }
     incoming->buffer = {};
     incoming->target = std::move(moving);
@@ -247,7 +248,7 @@ bool MessagesOverTcp::read(Incoming& incoming) {
                           kHead - incoming.head_bytes, count);
       incoming.head_bytes += count;
     } else {
-      std::byte* const to = incoming.target ? incoming.target->data : incoming.buffer.data();
+      std::byte* const to = incoming.target ? incoming.target->data : incoming.buffer.data.get();
       result = read_bytes(incoming, to + incoming.taken, incoming.header().bytes - incoming.taken,
                           count);
       incoming.taken += count;
@@ -297,7 +298,9 @@ void MessagesOverTcp::start_message(Incoming& incoming) {
       .channel = header.channel, .other = incoming.rank, .tag = static_cast<int>(header.tag)};
   const auto asked = asked_.find(key(label));
   if (asked == asked_.end()) {
-    incoming.buffer.resize(static_cast<std::size_t>(header.bytes));
+    incoming.buffer = {
+        .data = std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(header.bytes)),
+        .bytes = header.bytes};
     return;
   }
   incoming.target = std::move(asked->second.front());

@@ -35,7 +35,7 @@ struct RankAddress {
 
 class MessagesOverTcp {
  public:
-  explicit MessagesOverTcp(int rank);
+  MessagesOverTcp(int rank, ReachedFrom from);
   MessagesOverTcp(const MessagesOverTcp&) = delete;
   MessagesOverTcp& operator=(const MessagesOverTcp&) = delete;
   ~MessagesOverTcp();
@@ -88,6 +88,12 @@ class MessagesOverTcp {
   };
   class OpenTransfer;
 
+  // A message without a receive. Its bytes are not set before they come.
+  struct Buffer {
+    std::unique_ptr<std::byte[]> data;
+    std::int64_t bytes = 0;
+  };
+
   struct Sending {
     Header header{};
     std::shared_ptr<Moving> moving;
@@ -104,7 +110,7 @@ class MessagesOverTcp {
     std::int64_t head_bytes = 0;
     std::int64_t taken = 0;          // bytes of the message
     std::shared_ptr<Moving> target;  // where it goes: to its receive,
-    std::vector<std::byte> buffer;   // or here, until there is one
+    Buffer buffer;                   // or here, until there is one
     bool lost = false;
 
     Header header() const;
@@ -126,13 +132,13 @@ class MessagesOverTcp {
 
   int rank_;
   std::uint64_t token_;
-  RankListener listener_{0};
+  RankListener listener_;
   int events_ = -1;  // epoll: the listener and the incoming connections
   std::vector<RankAddress> addresses_;
   std::map<int, Outgoing> outgoing_;  // by rank
   std::vector<std::unique_ptr<Incoming>> incoming_;
   std::map<Key, std::deque<std::shared_ptr<Moving>>> asked_;  // receives without a message
-  std::map<Key, std::deque<std::vector<std::byte>>> kept_;    // whole messages without a receive
+  std::map<Key, std::deque<Buffer>> kept_;                    // whole messages without a receive
   std::int64_t open_ = 0;                                     // transfers that are not done
   bool dropped_ = false;
 

@@ -19,7 +19,7 @@ namespace piton {
 
 namespace {
 
-class SocketChannel final : public Channel {
+class SocketChannel final : public RankChannel {
  public:
   SocketChannel(Rendezvous& rendezvous, MessagesOverTcp& messages, std::vector<int> world_ranks,
                 std::uint64_t number)
@@ -64,7 +64,9 @@ class SocketTransport final : public Transport {
       : rendezvous_(std::make_unique<Rendezvous>(place, timeout_seconds)),
         rank_(place.rank),
         all_(static_cast<std::size_t>(place.size)),
-        messages_(place.rank) {
+        messages_(place.rank, rendezvous_->own_address() == kThisHostAddress
+                                  ? ReachedFrom::kThisHost
+                                  : ReachedFrom::kAnywhere) {
     std::iota(all_.begin(), all_.end(), 0);
     const RankAddress own = messages_.own_address();
     const MessageWriter mine = MessageWriter(MessageKind::kPart)
@@ -97,7 +99,7 @@ class SocketTransport final : public Transport {
   int rank() const override { return rank_; }
   const std::vector<int>& machine_of() const override { return machine_of_; }
 
-  std::shared_ptr<Channel> make_channel(const std::vector<int>& world_ranks) override {
+  std::shared_ptr<RankChannel> make_channel(const std::vector<int>& world_ranks) override {
     // The n-th channel of the same ranks has the same number on each of them.
     const std::uint64_t number = hash64({reinterpret_cast<const char*>(world_ranks.data()),
                                          world_ranks.size() * sizeof(world_ranks[0])},

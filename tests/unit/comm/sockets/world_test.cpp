@@ -159,8 +159,8 @@ void send_to(int port, const std::string& bytes) {
 }
 
 TEST(MessagesOverTcp, DoNotListenToStrangers) {
-  MessagesOverTcp one(0);
-  MessagesOverTcp other(1);
+  MessagesOverTcp one(0, ReachedFrom::kThisHost);
+  MessagesOverTcp other(1, ReachedFrom::kAnywhere);
   const std::vector<RankAddress> all = {
       {.host = "127.0.0.1", .port = one.own_address().port, .token = one.own_address().token},
       {.host = "127.0.0.1", .port = other.own_address().port, .token = other.own_address().token}};
@@ -187,8 +187,8 @@ TEST(MessagesOverTcp, DoNotListenToStrangers) {
 
 // Two channels, and two messages of one of them.
 TEST(MessagesOverTcp, AreMatchedByChannelAndTagInTheirOrder) {
-  MessagesOverTcp one(0);
-  MessagesOverTcp other(1);
+  MessagesOverTcp one(0, ReachedFrom::kThisHost);
+  MessagesOverTcp other(1, ReachedFrom::kAnywhere);
   std::vector<RankAddress> all = {one.own_address(), other.own_address()};
   for (RankAddress& address : all) address.host = "127.0.0.1";
   one.set_addresses(all);
@@ -218,8 +218,8 @@ TEST(MessagesOverTcp, AreMatchedByChannelAndTagInTheirOrder) {
 }
 
 TEST(MessagesOverTcp, AreDroppedAfterAFailure) {
-  MessagesOverTcp one(0);
-  MessagesOverTcp other(1);
+  MessagesOverTcp one(0, ReachedFrom::kThisHost);
+  MessagesOverTcp other(1, ReachedFrom::kAnywhere);
   std::vector<RankAddress> all = {one.own_address(), other.own_address()};
   for (RankAddress& address : all) address.host = "127.0.0.1";
   one.set_addresses(all);
