@@ -1,7 +1,7 @@
 # tests/unit/<folder>/*_test.cpp   one executable a folder, label "unit"
 # tests/ops/*.cpp                  one executable, label "ops"
 # tests/repo/*_test.cpp            one executable, label "repo"
-# tests/ranks/*_test.cpp           one executable a file, run under mpirun, label "ranks"
+# tests/ranks/*_test.cpp           one executable a file, run under mpirun and by piton launch, label "ranks"
 # tests/commands/*.cmake           the binary from outside, label "commands"; *_nightly.cmake nightly only;
 #                                  those of texts, tokenizers and corpora in data/
 # tests/drills/*_drill.cpp         one executable a file, label "drills": misfortunes by the dozen, drawn
@@ -113,6 +113,26 @@ if(NOT PITON_SANITIZE)
   include(cmake/headers_alone.cmake)
 endif()
 
+# A test of `name` with `labels`; the command follows. Uses `count` and `second` of the loop below.
+function(piton_rank_test name labels)
+  add_test(NAME ${name} COMMAND ${ARGN})
+  # `make test` has two places for each core, as most tests wait. On two cores a test of three places leaves one for
+  # a test that waits, so those of three start first. The longest takes four minutes on two free cores. Machines that
+  # build meanwhile are three times as slow.
+  set(places 3)
+  if(count EQUAL 1)
+    set(places 2)
+  endif()
+  set_tests_properties(${name} PROPERTIES LABELS "${labels}" PROCESSORS ${places} COST 1000 TIMEOUT 1200
+    ENVIRONMENT PITON_GRACE_SECONDS=1)
+  # A test of failures, which mostly waits, says on its second line what the survivors must print, and how soon:
+  #   // within 15 s: REGULAR EXPRESSION
+  if(second MATCHES "^// within ([0-9]+) s: (.*)")
+    set_tests_properties(${name} PROPERTIES PROCESSORS 1 COST 0 TIMEOUT ${CMAKE_MATCH_1}
+      PASS_REGULAR_EXPRESSION "${CMAKE_MATCH_2}" FAIL_REGULAR_EXPRESSION "NOT AS IT SHOULD BE")
+  endif()
+endfunction()
+
 # A rank test names its process counts in its first line:  // ranks: 2 4
 # Counts after the word "nightly" run in `make nightly` only:  // ranks: 2 4 nightly 8
 file(GLOB rank_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/ranks/*_test.cpp)
@@ -130,26 +150,17 @@ foreach(file IN LISTS rank_sources)
   string(REGEX MATCHALL "[0-9]+" daily "${daily}")
   string(REGEX MATCHALL "[0-9]+" counts "${first}")
   foreach(count IN LISTS counts)
-    add_test(NAME ranks${count}/${name}
-      COMMAND ${CMAKE_SOURCE_DIR}/tools/launch.sh ${count} $<TARGET_FILE:ranks_${name}>)
     set(labels ranks)
     if(NOT count IN_LIST daily)
       list(APPEND labels nightly)
     endif()
-    # `make test` has two places for each core, as most tests wait. On two cores a test of three places leaves one for
-    # a test that waits, so those of three start first. The longest takes four minutes on two free cores. Machines that
-    # build meanwhile are three times as slow.
-    set(places 3)
-    if(count EQUAL 1)
-      set(places 2)
-    endif()
-    set_tests_properties(ranks${count}/${name} PROPERTIES LABELS "${labels}" PROCESSORS ${places} COST 1000 TIMEOUT 1200
-      ENVIRONMENT PITON_GRACE_SECONDS=1)
-    # A test of failures, which mostly waits, says on its second line what the survivors must print, and how soon:
-    #   // within 15 s: REGULAR EXPRESSION
-    if(second MATCHES "^// within ([0-9]+) s: (.*)")
-      set_tests_properties(ranks${count}/${name} PROPERTIES PROCESSORS 1 COST 0 TIMEOUT ${CMAKE_MATCH_1}
-        PASS_REGULAR_EXPRESSION "${CMAKE_MATCH_2}" FAIL_REGULAR_EXPRESSION "NOT AS IT SHOULD BE")
+    piton_rank_test(ranks${count}/${name} "${labels}" ${CMAKE_SOURCE_DIR}/tools/launch.sh ${count} $<TARGET_FILE:ranks_${name}>)
+    # By sockets: daily what tests the ranks themselves.
+    if(TARGET piton AND count GREATER 1)
+      if(NOT name MATCHES "^comm_" AND NOT "nightly" IN_LIST labels)
+        list(APPEND labels nightly)
+      endif()
+      piton_rank_test(sockets${count}/${name} "${labels}" $<TARGET_FILE:piton> launch ${count} $<TARGET_FILE:ranks_${name}>)
     endif()
   endforeach()
 endforeach()

@@ -12,7 +12,7 @@ AutomaticKernels automatic_kernels(const EngineOptions& options, const GpuFacts&
                                gpu.devices > 1 ? "s" : "", options.meeting->host_size)};
   }
   if (!gpu.library_obstacle.empty()) return {"cpu", gpu.library_obstacle};
-  if (options.launched && !gpu.nccl_obstacle.empty()) return {"cpu", gpu.nccl_obstacle};
+  if (options.meeting && !gpu.nccl_obstacle.empty()) return {"cpu", gpu.nccl_obstacle};
   return {"cuda", ""};
 }
 

@@ -11,6 +11,7 @@
 #include "api/planning.h"
 #include "comm/mpi/world.h"
 #include "comm/nccl/world.h"
+#include "comm/sockets/world.h"
 #include "device/cuda/device.h"
 #include "device/host_device.h"
 #include "kernels/cpu/kernels.h"
@@ -57,6 +58,12 @@ std::unique_ptr<Device> make_cuda_device(const EngineOptions& options) {
   // A launcher may show each rank only its own GPU.
   const int devices = cuda::cuda_devices();
   const int rank = options.meeting->host_rank;
+  if (rank < 0) {
+    throw Error(Fault::kUsage,
+                "--kernels cuda: rank {} does not know its GPU; set LOCAL_RANK, its number on its "
+                "host, and LOCAL_WORLD_SIZE, as torchrun does",
+                options.meeting->rank);
+  }
   if (devices > 1 && rank >= devices) {
     throw Error(Fault::kUsage,
                 "--kernels cuda: rank {} is number {} of its host, which has {} GPUs; start at "
@@ -72,8 +79,10 @@ std::unique_ptr<World> make_world(const EngineOptions& options, Device& device) 
         device,
         {.place = *options.meeting, .timeout_seconds = options.timeout_seconds, .library = ""});
   }
-  if (!options.launched) return make_single_world(device);
-  return make_mpi_world(device, {.job = options.job, .timeout_seconds = options.timeout_seconds});
+  const RankOptions ranks{.timeout_seconds = options.timeout_seconds};
+  if (options.launched) return make_mpi_world(device, ranks, options.job);
+  if (options.meeting) return make_socket_world(device, ranks, *options.meeting);
+  return make_single_world(device);
 }
 
 std::unique_ptr<Kernels> make_kernels(const EngineOptions& options, Device& device,

@@ -18,16 +18,17 @@ struct EngineOptions {
   std::string kernels = "cpu";  // reference, cpu, cuda, or auto (api/automatic_kernels.h)
   std::string isa;        // instruction set to use ("x86-64-v3"); empty: the best of this processor
   int threads = 0;        // 0: all cores of this process, divided among the ranks of the host
-  bool launched = false;  // started by mpirun: join the other ranks
+  bool launched = false;  // started by mpirun: its MPI joins ranks of processors
   LaunchedJob job;        // the launcher's job, if known
-  // Where the ranks meet that have a GPU each, whoever started them; empty: one process.
+  // Where ranks meet without MPI: those that have a GPU each, whoever started them, and those of
+  // processors that mpirun has not started. Empty: one process, or mpirun's.
   std::optional<MeetingPlace> meeting;
   double timeout_seconds = 600;
 };
 
 class Engine {
  public:
-  // Collective over all ranks of an mpirun, and with cuda over those of `meeting`. Throws
+  // Collective over all ranks of an mpirun or of `meeting`. Throws
   // Error(kUsage) for kernels that this build lacks, for cuda without a GPU for this rank, and for
   // cuda under mpirun without `meeting`.
   Engine(const EngineOptions& options, Log& log);

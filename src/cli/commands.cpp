@@ -17,6 +17,7 @@ int run_finetune(Invocation& invocation);
 int run_generate(Invocation& invocation);
 int run_help(Invocation& invocation);
 int run_inspect(Invocation& invocation);
+int run_launch(Invocation& invocation);
 int run_plan(Invocation& invocation);
 int run_preprocess(Invocation& invocation);
 int run_pretrain(Invocation& invocation);
@@ -84,6 +85,10 @@ constexpr Command kCommands[] = {
      "train-iters train-samples override-opt_param-scheduler save save-interval log-interval "
      "eval-interval eval-iters allow-fallback data-path threads",
      run_resume},
+    {"launch", "[OPTION ...] N COMMAND ...", "starts several ranks of a command on this machine",
+     "2 pretrain recipes/demo.toml --data-path corpus_text_document --save run\n"
+     "--nnodes 2 --node-rank 0 --master-addr HOST 4 pretrain run.toml --save run",
+     "", run_launch},
     {"generate", "--load DIR --prompt TEXT", "continues a prompt",
      "--load run --prompt \"Once upon a time\" --temperature 0.8 --top-k 40\n"
      "--load run --greedy --max-new-tokens 20 < prompt.txt",

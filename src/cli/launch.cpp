@@ -28,6 +28,14 @@ std::string value_of(const char* name) {
   return value != nullptr ? value : "";
 }
 
+// Open MPI and PMIx launchers set one of these for every rank; a single process has neither.
+bool launched_by_mpi() { return has("OMPI_COMM_WORLD_SIZE") || has("PMIX_RANK"); }
+
+std::optional<MeetingPlace> meeting_place() {
+  return find_meeting_place(
+      [](const char* name) { return has(name) ? std::optional(value_of(name)) : std::nullopt; });
+}
+
 // Open MPI's mpirun numbers its jobs in decimal; other launchers use names and have no such files.
 LaunchedJob launched_job() {
   const std::string name = value_of("PMIX_NAMESPACE");
@@ -50,7 +58,7 @@ void set_variables_of_gpus() {
   ::setenv("NCCL_RUNTIME_CONNECT", "0", /*overwrite=*/0);
   // A kernel that is loaded when it is first launched waits for those that run. One of them may be
   // the receiver of a message that the sender sends only after this launch.
-  if (is_launched() || has("WORLD_SIZE") || has("SLURM_NTASKS"))
+  if (launched_by_mpi() || has("WORLD_SIZE") || has("SLURM_NTASKS"))
     ::setenv("CUDA_MODULE_LOADING", "EAGER", /*overwrite=*/1);
 }
 
@@ -76,26 +84,24 @@ EngineOptions engine_options(const GeneralOptions& general) {
                         .threads = general.threads,
                         .timeout_seconds = 60 * general.distributed_timeout_minutes};
   if (const char* isa = std::getenv("PITON_ISA")) options.isa = isa;
-  options.launched = is_launched();
+  options.launched = launched_by_mpi();
   if (options.launched) options.job = launched_job();
-  // Ranks that have no GPU are joined by MPI alone.
-  const bool automatic = general.kernels == "auto";
-  if (general.kernels == "cuda" || automatic) set_variables_of_gpus();
-  if (general.kernels == "cuda" || (automatic && has_kernels("cuda"))) {
-    options.meeting = find_meeting_place(
-        [](const char* name) { return has(name) ? std::optional(value_of(name)) : std::nullopt; });
-  }
+  if (general.kernels == "cuda" || general.kernels == "auto") set_variables_of_gpus();
+  options.meeting = meeting_place();
   return options;
 }
 
-// Open MPI and PMIx launchers set one of these for every rank; a single process has neither.
-bool is_launched() { return has("OMPI_COMM_WORLD_SIZE") || has("PMIX_RANK"); }
+bool is_launched() { return launched_by_mpi() || meeting_place(); }
 
 int launched_rank() {
   for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK"}) {
     if (const char* rank = std::getenv(name)) return std::atoi(rank);
   }
-  // torchrun's are joined where they have GPUs, and refused elsewhere.
+  try {
+    if (const auto place = meeting_place()) return place->rank;
+  } catch (const Error&) {  // the command will say what is wrong
+  }
+  // Those that nobody joins are refused.
   return has("WORLD_SIZE") ? std::atoi(value_of("RANK").c_str()) : 0;
 }
 

@@ -1,4 +1,4 @@
-// What the launcher (mpirun, srun with PMIx) and the environment tell this process.
+// What the launcher (piton launch, mpirun, torchrun, srun) and the environment tell this process.
 #pragma once
 
 #include "api/engine.h"

@@ -104,8 +104,8 @@ Finding shared_memory(const HostFacts& host) {
   Finding found{.about = "shared memory"};
   if (!host.shared_memory_free) {
     found.health = Health::kWarning;
-    found.text = "no /dev/shm: ranks of one host cannot share memory";
-    found.fix = "mount -t tmpfs -o size=50% tmpfs /dev/shm";
+    found.text = "no /dev/shm: ranks of mpirun cannot share memory; those of piton launch can";
+    found.fix = "mount -t tmpfs -o size=50% tmpfs /dev/shm, or start ranks by piton launch";
     return found;
   }
   found.text = fmt::format("{} free in /dev/shm", size_text(*host.shared_memory_free));
@@ -113,8 +113,8 @@ Finding shared_memory(const HostFacts& host) {
   if (*host.shared_memory_free < 512 * kMiB) {
     found.health = Health::kWarning;
     found.fix =
-        "several ranks on a host need more: mount -o remount,size=50% /dev/shm (in a "
-        "container: docker run --shm-size 8g)";
+        "several ranks of mpirun on a host need more, those of piton launch do not: mount -o "
+        "remount,size=50% /dev/shm (in a container: docker run --shm-size 8g)";
   }
   return found;
 }
@@ -162,9 +162,7 @@ Finding mpi(const InstallationFacts& installation, const LauncherFacts& launcher
     found.text.resize(comma);
   }
   if (launcher.path.empty()) {
-    found.health = Health::kWarning;
-    found.text += "; no mpirun on the path: one process runs, several do not";
-    found.fix = "apt-get install openmpi-bin, or put the folder of mpirun on PATH";
+    found.text += "; no mpirun on the path, and none is needed: piton launch starts ranks";
     return found;
   }
   found.text += fmt::format("; {}: {}", launcher.path, launcher.version);

@@ -1,4 +1,5 @@
-// tools/launch.sh: what signals, a terminal and a closed output do to a job of several ranks. Most
+// piton launch and tools/launch.sh: what signals, a terminal and a closed output do to a job of
+// several ranks. Most
 // jobs are of a shell script that takes seconds to save, so that the times are the same on every
 // machine: three, where mpirun kills after one, at night six, where it kills after three.
 #include <gtest/gtest.h>
@@ -18,7 +19,9 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-class Launcher : public testing::Test {
+enum class Starts : std::uint8_t { kByPiton, kByMpirun };
+
+class Launcher : public testing::TestWithParam<Starts> {
  protected:
   void SetUp() override {
     if (!whole()) ::setenv("PITON_GRACE_SECONDS", "1", 0);
@@ -30,7 +33,17 @@ class Launcher : public testing::Test {
                                               "); do sleep 0.1; done\n"
                                               "echo saved\nexit 75\n";
   }
-  Words slow() const { return {launcher(), "2", "/bin/bash", (folder_ / "slow.sh").string()}; }
+  // The launcher, its number of ranks, and `words`.
+  static Words two(const Words& words) {
+    return (GetParam() == Starts::kByPiton ? Words{piton(), "launch"} : Words{launcher()}) +
+           Words{"2"} + words;
+  }
+  static std::string line(const Words& words) {
+    std::string text;
+    for (const std::string& word : words) text += word + " ";
+    return text;
+  }
+  Words slow() const { return two({"/bin/bash", (folder_ / "slow.sh").string()}); }
   std::string log(const std::string& name) const { return (folder_ / (name + ".log")).string(); }
   std::unique_ptr<Process> start(const std::string& name, const Words& words) const {
     Process::Settings settings;
@@ -47,11 +60,13 @@ class Launcher : public testing::Test {
     ASSERT_TRUE(wait_for([&] { return count(log(name), "up") == 2; })) << text_of(log(name));
   }
 
+  // In a shell: whether this is rank 0.
+  const std::string kIsFirst = "[ ${OMPI_COMM_WORLD_RANK:-$RANK} = 0 ]";
   const TempFolder folder_;
   const int kStep = whole() ? 6 : 3;  // seconds
 };
 
-TEST_F(Launcher, WaitsForTheStepAndTheSaveAndPassesTheCodeOn) {
+TEST_P(Launcher, WaitsForTheStepAndTheSaveAndPassesTheCodeOn) {
   struct Case {
     std::string name;
     std::vector<int> signals;
@@ -78,7 +93,7 @@ TEST_F(Launcher, WaitsForTheStepAndTheSaveAndPassesTheCodeOn) {
   }
 }
 
-TEST_F(Launcher, KeepsARequestThatComesWhileRanksStart) {
+TEST_P(Launcher, KeepsARequestThatComesWhileRanksStart) {
   std::vector<std::unique_ptr<Process>> jobs;
   const std::vector<int> delays = {30, 100, 250, 500};  // ms; the script itself takes some
   for (const int delay : delays) {
@@ -97,7 +112,7 @@ TEST_F(Launcher, KeepsARequestThatComesWhileRanksStart) {
   }
 }
 
-TEST_F(Launcher, StopsAtOnceWhenAskedTwice) {
+TEST_P(Launcher, StopsAtOnceWhenAskedTwice) {
   const auto job = start("twice", slow());
   await_ranks("twice");
   job->kill(SIGINT);
@@ -107,12 +122,10 @@ TEST_F(Launcher, StopsAtOnceWhenAskedTwice) {
   EXPECT_EQ(count(log("twice"), "saved"), 0);
 }
 
-TEST_F(Launcher, EndsProgramsThatDoNotListenAndThoseThatFail) {
-  const auto sleeps =
-      start("sleeps", {launcher(), "2", "/bin/sh", "-c", "echo up; exec sleep 100"});
-  const auto fails = start("fails", {launcher(), "2", "/bin/sh", "-c",
-                                     "[ $OMPI_COMM_WORLD_RANK = 0 ] || exit 4; sleep 100"});
-  const auto absent = start("absent", {launcher(), "2", "/nowhere/program"});
+TEST_P(Launcher, EndsProgramsThatDoNotListenAndThoseThatFail) {
+  const auto sleeps = start("sleeps", two({"/bin/sh", "-c", "echo up; exec sleep 100"}));
+  const auto fails = start("fails", two({"/bin/sh", "-c", kIsFirst + " || exit 4; sleep 100"}));
+  const auto absent = start("absent", two({"/nowhere/program"}));
   await_ranks("sleeps");
   sleeps->kill(SIGINT);
   EXPECT_EQ(sleeps->wait(seconds(20)), (ProcessEnd{.code = 130, .signal = 0}));
@@ -121,25 +134,24 @@ TEST_F(Launcher, EndsProgramsThatDoNotListenAndThoseThatFail) {
   EXPECT_TRUE(end && end->code > 0);
 }
 
-TEST_F(Launcher, ReadsItsInputAndOutlivesItsReader) {
+TEST_P(Launcher, ReadsItsInputAndOutlivesItsReader) {
   const std::string said = (folder_ / "said").string();
-  const auto input =
-      start("input", {"/bin/sh", "-c",
-                      "echo words | " + launcher() +
-                          " 2 /bin/sh -c 'if [ $OMPI_COMM_WORLD_RANK = 0 ]; then cat; fi'"});
+  const auto input = start(
+      "input", {"/bin/sh", "-c",
+                "echo words | " + line(two({"/bin/sh -c 'if", kIsFirst, "; then cat; fi'"}))});
   const auto output =
-      start("output", {"/bin/bash", "-c",
-                       launcher() +
-                           " 2 /bin/sh -c 'for i in $(seq 40); do echo $i; sleep 0.1; "
-                           "done; echo $i >>" +
-                           said + "' | head -1; exit ${PIPESTATUS[0]}"});
+      start("output",
+            {"/bin/bash", "-c",
+             line(two({"/bin/sh -c 'for i in $(seq 40); do echo $i; sleep 0.1; done; echo $i >>",
+                       said + "'"})) +
+                 "| head -1; exit ${PIPESTATUS[0]}"});
   EXPECT_EQ(input->wait(seconds(20)), (ProcessEnd{.code = 0, .signal = 0}));
   EXPECT_EQ(text_of(log("input")), "words\n");
   EXPECT_EQ(output->wait(seconds(30)), (ProcessEnd{.code = 0, .signal = 0}));
   EXPECT_EQ(lines_of(said), 2);
 }
 
-TEST_F(Launcher, OfATerminalSavesAfterControlCAndAfterTheTerminalIsGone) {
+TEST_P(Launcher, OfATerminalSavesAfterControlCAndAfterTheTerminalIsGone) {
   const std::string saved = (folder_ / "saved").string();
   std::ofstream(folder_ / "quiet.sh") << "trap 'asked=yes' USR1\necho up\n"
                                          "until [ \"$asked\" ]; do sleep 0.1; done\n"
@@ -147,15 +159,15 @@ TEST_F(Launcher, OfATerminalSavesAfterControlCAndAfterTheTerminalIsGone) {
                                              std::to_string(kStep) + "\necho saved >>" + saved +
                                              "\nexit 75\n";
   Terminal asked(slow());
-  Terminal gone({launcher(), "2", "/bin/bash", (folder_ / "quiet.sh").string()});
+  Terminal gone(two({"/bin/bash", (folder_ / "quiet.sh").string()}));
   Terminal twice(slow());
-  Terminal reads({launcher(), "2", "/bin/sh", "-c",
-                  "if [ $OMPI_COMM_WORLD_RANK = 0 ]; then read word; echo \"<$word>\"; fi"});
+  Terminal reads(
+      two({"/bin/sh", "-c", "if " + kIsFirst + "; then read word; echo \"<$word>\"; fi"}));
   for (Terminal* one : {&asked, &gone, &twice}) ASSERT_TRUE(one->shows("up\r\nup")) << one->shown;
   asked.type("\x03");
   gone.close();
   twice.type("\x03");
-  std::this_thread::sleep_for(milliseconds(500));
+  std::this_thread::sleep_for(milliseconds(1000));
   twice.type("\x03");
   EXPECT_EQ(twice.wait(seconds(3)), 130) << twice.shown;
   reads.type("hello\n");
@@ -169,10 +181,10 @@ TEST_F(Launcher, OfATerminalSavesAfterControlCAndAfterTheTerminalIsGone) {
 }
 
 // A step of some seconds in piton itself.
-TEST_F(Launcher, SavesTheStepOfARun) {
+TEST_P(Launcher, SavesTheStepOfARun) {
   make_corpus(folder_.path());
   const auto to = folder_ / "run";
-  Terminal job(Words{launcher(), "2"} + with_program(pretrain(folder_.path())) +
+  Terminal job(two(with_program(pretrain(folder_.path()))) +
                Words{"--seq-length", "64", "--global-batch-size", "512", "--train-iters", "100",
                      "--save", to.string()});
   ASSERT_TRUE(job.shows("options by rule")) << job.shown;
@@ -182,6 +194,11 @@ TEST_F(Launcher, SavesTheStepOfARun) {
   EXPECT_GE(latest(to), 1) << job.shown;
   EXPECT_NE(job.shown.find("piton resume "), std::string::npos) << job.shown;
 }
+
+INSTANTIATE_TEST_SUITE_P(Of, Launcher, testing::Values(Starts::kByPiton, Starts::kByMpirun),
+                         [](const auto& of) {
+                           return of.param == Starts::kByPiton ? "Piton" : "Mpirun";
+                         });
 
 }  // namespace
 }  // namespace piton::drill

@@ -11,7 +11,7 @@
 
 namespace piton::ranks {
 
-MpiOptions options() { return {.timeout_seconds = 60}; }
+RankOptions options() { return {.timeout_seconds = 60}; }
 
 namespace {
 

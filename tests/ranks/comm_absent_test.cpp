@@ -11,8 +11,8 @@
 #include <thread>
 #include <vector>
 
-#include "comm/mpi/world.h"
 #include "device/host_device.h"
+#include "ranks/launched_world.h"
 
 namespace piton {
 
@@ -37,7 +37,7 @@ bool ends_with_peer_error(const std::string& wanted, const std::function<void()>
 
 void run() {
   HostDevice device;
-  auto world = make_mpi_world(device, {.timeout_seconds = 1});
+  auto world = ranks::make_launched_world(device, {.timeout_seconds = 1});
   std::vector<int> all;
   for (int rank = 0; rank < world->size(); ++rank) all.push_back(rank);
   auto group = world->make_group(all, "everyone");

@@ -6,14 +6,14 @@
 #include <cstdio>
 #include <thread>
 
-#include "comm/mpi/world.h"
 #include "device/host_device.h"
+#include "ranks/launched_world.h"
 
 namespace piton {
 
 void run() {
   HostDevice device;
-  auto world = make_mpi_world(device, {.timeout_seconds = 2});
+  auto world = ranks::make_launched_world(device, {.timeout_seconds = 2});
   const int rank = world->rank();
   const auto pair = [&](int first) {
     const int ranks[] = {first, first + 1};

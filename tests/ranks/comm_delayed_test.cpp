@@ -5,7 +5,7 @@
 #include <cstring>
 #include <vector>
 
-#include "comm/mpi/world.h"
+#include "ranks/launched_world.h"
 #include "support/delayed_device.h"
 
 namespace piton {
@@ -54,7 +54,7 @@ int failures(World& world, Device& device, Communicator& group) {
 
 int run() {
   DelayedDevice device(11);
-  auto world = make_mpi_world(device, {.timeout_seconds = 60});
+  auto world = ranks::make_launched_world(device, {.timeout_seconds = 60});
   std::vector<int> ranks;
   for (int rank = 0; rank < world->size(); ++rank) ranks.push_back(rank);
   auto group = world->make_group(ranks, "everyone");

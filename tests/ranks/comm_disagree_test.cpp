@@ -6,14 +6,14 @@
 #include <string>
 #include <thread>
 
-#include "comm/mpi/world.h"
 #include "device/host_device.h"
+#include "ranks/launched_world.h"
 
 namespace piton {
 
 void run() {
   HostDevice device;
-  auto world = make_mpi_world(device, {.timeout_seconds = 5});
+  auto world = ranks::make_launched_world(device, {.timeout_seconds = 5});
   const int ranks[] = {0, 1};
   auto group = world->make_group(ranks, "everyone");
   auto stream = device.make_stream();

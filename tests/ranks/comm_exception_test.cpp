@@ -6,14 +6,14 @@
 #include <cstdio>
 #include <vector>
 
-#include "comm/mpi/world.h"
 #include "device/host_device.h"
+#include "ranks/launched_world.h"
 
 namespace piton {
 
 void work() {
   HostDevice device;
-  auto world = make_mpi_world(device, {.timeout_seconds = 600});
+  auto world = ranks::make_launched_world(device, {.timeout_seconds = 600});
   std::vector<int> all;
   for (int rank = 0; rank < world->size(); ++rank) all.push_back(rank);
   auto group = world->make_group(all, "everyone");

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "comm/mpi/world.h"
 #include "device/host_device.h"
+#include "ranks/launched_world.h"
 #include "tensor/arena.h"
 
 namespace piton {
@@ -18,7 +18,7 @@ namespace piton {
 void run() {
   signal(SIGTERM, SIG_IGN);  // mpirun's, once the first rank is gone
   HostDevice device;
-  auto world = make_mpi_world(device, {.timeout_seconds = 600});
+  auto world = ranks::make_launched_world(device, {.timeout_seconds = 600});
   std::vector<int> all;
   for (int rank = 0; rank < world->size(); ++rank) all.push_back(rank);
   auto group = world->make_group(all, "everyone");

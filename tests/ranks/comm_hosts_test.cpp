@@ -1,22 +1,15 @@
 // ranks: 4 6 nightly 8
 // Collectives of groups with several ranks on each of several hosts: each two ranks, four of eight,
 // are treated as a host. The results and the bits of any other way, and between hosts the bytes of
-// the table in comm/mpi/hierarchical_runner.h. And training on such hosts.
-#include <cstdlib>
-
+// the table in comm/ranks/hierarchical_runner.h. And training on such hosts.
 #include "comm_cases.h"
 #include "support/run_session.h"
 
 namespace piton::ranks {
 
-// Known before MPI starts.
-int ranks_per_host() {
-  const char* size = std::getenv("OMPI_COMM_WORLD_SIZE");
-  return size != nullptr && std::string(size) == "8" ? 4 : 2;
-}
-const int kPerHost = ranks_per_host();
+const int kPerHost = launched_ranks() == 8 ? 4 : 2;
 
-MpiOptions options() { return {.timeout_seconds = 60, .ranks_per_host = kPerHost}; }
+RankOptions options() { return {.timeout_seconds = 60, .ranks_per_host = kPerHost}; }
 
 // What all ranks send to other hosts during `work`.
 template <typename Work>

@@ -4,7 +4,7 @@
 
 namespace piton::ranks {
 
-MpiOptions options() { return {.timeout_seconds = 60, .ranks_per_host = 1}; }
+RankOptions options() { return {.timeout_seconds = 60, .ranks_per_host = 1}; }
 
 TEST(Symmetric, BetweenHostsOnlyTheOwnPartIsThere) {
   Stage s;

@@ -6,7 +6,7 @@
 
 namespace piton::ranks {
 
-MpiOptions options() { return {.timeout_seconds = 60}; }
+RankOptions options() { return {.timeout_seconds = 60}; }
 
 TEST(Symmetric, EveryMemberSeesTheOthersMemory) {
   Stage s;

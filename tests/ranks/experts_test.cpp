@@ -18,7 +18,7 @@
 
 namespace piton {
 
-MpiOptions ranks::options() { return {.timeout_seconds = 60}; }
+RankOptions ranks::options() { return {.timeout_seconds = 60}; }
 
 namespace {
 

@@ -14,7 +14,7 @@
 
 namespace piton::ranks {
 
-MpiOptions options() { return {.timeout_seconds = 60}; }
+RankOptions options() { return {.timeout_seconds = 60}; }
 
 namespace {
 

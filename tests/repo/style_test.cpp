@@ -78,7 +78,7 @@ Faults output_faults(const SourceTree& tree) {
       "getenv|secure_getenv|setenv)\\s*\\(");
   for_each_code_line(tree, [&](const std::string& path, std::size_t i, const std::string& line) {
     if (path.starts_with("cli/") || path == "base/error.cpp" || path == "comm/single.cpp" ||
-        path == "comm/mpi/engine.cpp" || path == "comm/nccl/world.cpp" ||
+        path == "comm/ranks/engine.cpp" || path == "comm/nccl/world.cpp" ||
         path == "evaluate/python_sandbox.cpp" || path == "evaluate/sandbox_child.cpp") {
       return;
     }

@@ -5,7 +5,7 @@
 //
 // The file selects the options of the world by defining
 //
-//   piton::MpiOptions piton::ranks::options() { return {.timeout_seconds = 60}; }
+//   piton::RankOptions piton::ranks::options() { return {.timeout_seconds = 60}; }
 #pragma once
 
 #include <gtest/gtest.h>
@@ -16,12 +16,12 @@
 #include <string>
 #include <vector>
 
-#include "comm/mpi/world.h"
 #include "device/host_device.h"
+#include "ranks/launched_world.h"
 
 namespace piton::ranks {
 
-MpiOptions options();
+RankOptions options();
 
 struct Setting {
   Device* device = nullptr;
@@ -62,7 +62,7 @@ int main(int argc, char** argv) {
   using namespace piton;
   testing::InitGoogleTest(&argc, argv);
   HostDevice device;
-  auto world = make_mpi_world(device, ranks::options());
+  auto world = ranks::make_launched_world(device, ranks::options());
   std::vector<int> all(world->size());
   std::iota(all.begin(), all.end(), 0);
   auto everyone = world->make_group(all, "everyone");

@@ -38,14 +38,13 @@ constexpr VariableGroup kTable[] = {
     {VariableKind::kOption, "USE_COC_FUSED_KERNEL",
      "1: `--fused-linears`; COC_PARALLEL_NUM then has no effect"},
     {VariableKind::kRead, "PITON_ISA", "the newest instruction set that kernels use: v2, v3, ..."},
-    {VariableKind::kRead, "OMPI_* PMIX_* SLURM_* PMI_*", "ranks, from mpirun or srun"},
+    {VariableKind::kRead, "OMPI_* PMIX_* SLURM_* PMI_*", "ranks, from mpirun, srun or mpiexec"},
     {VariableKind::kRead, "RANK WORLD_SIZE",
-     "of torchrun: joins ranks that have a GPU each (`--kernels cuda`); without GPUs, processes "
-     "that "
-     "no MPI joins are refused, and a number of ranks that is not so is named"},
+     "ranks, from torchrun, `piton launch`, or whatever sets them; where mpirun has started the "
+     "ranks, its numbers count"},
     {VariableKind::kRead, "MASTER_ADDR MASTER_PORT LOCAL_RANK LOCAL_WORLD_SIZE PITON_PORT",
-     "where the ranks of `--kernels cuda` meet (PITON_PORT wins over MASTER_PORT), and the GPU of "
-     "each; ranks without GPUs are joined by mpirun or srun (tools/launch.sh)"},
+     "where the ranks meet (PITON_PORT wins over MASTER_PORT), unless MPI joins them, and the GPU "
+     "of each with `--kernels cuda`"},
     {VariableKind::kRead, "CUDA_VISIBLE_DEVICES",
      "by CUDA: the GPUs that `--kernels cuda` sees (of no effect in a build without CUDA)"},
     {VariableKind::kIgnored, "GROUP_RANK NODE_RANK NNODES NPUS_PER_NODE GPUS_PER_NODE",

@@ -49,8 +49,8 @@ void refuse_unjoined_processes(int ranks) {
     if (!size || *size < 2 || !rank || *rank < launcher.least_rank) continue;
     throw Error(Fault::kUsage,
                 "{} started {} processes ({} is set) that are not joined: each would be a separate "
-                "run; start them with mpirun of Open MPI, or srun --mpi=pmix; if separate runs are "
-                "what you want, unset {}",
+                "run; export MASTER_ADDR, the host of rank 0, or start them with piton launch or "
+                "mpirun of Open MPI; if separate runs are what you want, unset {}",
                 launcher.name, *size, launcher.size, launcher.size);
   }
 }

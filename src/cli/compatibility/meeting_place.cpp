@@ -19,11 +19,12 @@ struct RankVariables {
 };
 
 // mpirun may run within the others.
-constexpr std::array<RankVariables, 3> kRankVariables{{
+constexpr std::array<RankVariables, 4> kRankVariables{{
     {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
      "OMPI_COMM_WORLD_LOCAL_SIZE"},
     {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"},
     {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE"},
+    {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"},
 }};
 
 // The number in variable `name`, of at least `least` and below `end`.
@@ -51,12 +52,16 @@ std::optional<MeetingPlace> find_meeting_place(const Lookup& lookup) {
                        .port = 29500,
                        .rank = number_in(lookup, variables.rank, 0, size),
                        .size = size,
-                       .host_rank = number_in(lookup, variables.host_rank, 0, size),
-                       .host_size = number_in(lookup, variables.host_size, 1, size + 1)};
+                       .host_rank = -1,
+                       .host_size = 1};
+    if (lookup(variables.host_rank) || lookup(variables.host_size)) {
+      place.host_rank = number_in(lookup, variables.host_rank, 0, size);
+      place.host_size = number_in(lookup, variables.host_size, 1, size + 1);
+    }
     const bool one_host = place.host_size == size;
     if (const auto address = lookup("MASTER_ADDR")) {
       place.address = *address;
-    } else if (one_host && &variables == kRankVariables.data()) {
+    } else if (one_host) {
       place.address = "127.0.0.1";
     } else {
       return std::nullopt;

@@ -1,4 +1,4 @@
-// Where the ranks of a run with GPUs meet, as torchrun, srun or mpirun tell it in the environment.
+// Where the ranks of a run meet, as torchrun, srun, mpirun or mpiexec tell it in the environment.
 #pragma once
 
 #include <functional>
@@ -12,12 +12,15 @@ namespace piton::cli {
 // The value of a variable of the environment; nullopt: not set.
 using Lookup = std::function<std::optional<std::string>(const char* name)>;
 
-// nullopt where no launcher has started several processes, or srun has and MASTER_ADDR is not set.
+// nullopt where no launcher has started several processes, or it has on several hosts and
+// MASTER_ADDR is not set.
 //
 //   rank, size of all       RANK, WORLD_SIZE (torchrun); OMPI_COMM_WORLD_* (mpirun);
-//                           SLURM_PROCID, SLURM_STEP_NUM_TASKS (srun)
-//   rank, size on its host  LOCAL_RANK, LOCAL_WORLD_SIZE; the same of the others
-//   host of rank 0          MASTER_ADDR; not needed where mpirun uses one host
+//                           SLURM_PROCID, SLURM_STEP_NUM_TASKS (srun); PMI_RANK, PMI_SIZE (mpiexec
+//                           of MPICH)
+//   rank, size on its host  LOCAL_RANK, LOCAL_WORLD_SIZE; the same of the others. Only ranks with
+//                           GPUs need them.
+//   host of rank 0          MASTER_ADDR; not needed where all ranks are on one host
 //   port                    PITON_PORT, MASTER_PORT, or 29500. torchrun listens at MASTER_PORT
 //                           itself (TORCHELASTIC_USE_AGENT_STORE): then the next one.
 //

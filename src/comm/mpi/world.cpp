@@ -1,87 +1,12 @@
 #include "comm/mpi/world.h"
 
-#include <exception>
-#include <map>
-#include <mutex>
-#include <vector>
-
-#include "base/hash.h"
-#include "comm/mpi/communicator.h"
-#include "comm/mpi/engine.h"
+#include "comm/mpi/transport.h"
 
 namespace piton {
 
-namespace {
-
-class MpiWorld final : public World {
- public:
-  MpiWorld(Device& device, const MpiOptions& options)
-      : device_(&device),
-        exceptions_(std::uncaught_exceptions()),
-        engine_(std::make_unique<MpiEngine>(options)) {
-    try {
-      engine_->start();
-    } catch (...) {
-      if (engine_->hangs()) static_cast<void>(engine_.release());
-      throw;
-    }
-  }
-
-  ~MpiWorld() override {
-    const bool unwinding = std::uncaught_exceptions() > exceptions_;
-    const bool orderly = !unwinding && !engine_->failure();
-    engine_->stop(orderly);
-    // A thread that hangs in MPI still uses the engine.
-    if (!orderly || engine_->hangs()) static_cast<void>(engine_.release());
-  }
-
-  int rank() const override { return engine_->world_rank(); }
-  int size() const override { return engine_->world_size(); }
-  int host_rank() const override { return engine_->machine_rank(); }
-  int host_size() const override { return engine_->machine_size(); }
-
-  std::unique_ptr<Communicator> make_group(std::span<const int> ranks,
-                                           const std::string& name) override {
-    if (ranks.size() == 1) {
-      PITON_ASSERT(ranks[0] == rank(), "rank {} makes a group without itself", rank());
-      return make_single_communicator(*device_, name);
-    }
-    const std::vector<int> members(ranks.begin(), ranks.end());
-    // The n-th group of the same ranks has the same number on each of them.
-    const std::uint64_t number =
-        hash64({reinterpret_cast<const char*>(members.data()), members.size() * sizeof(int)},
-               made_[members]++);
-    return std::make_unique<MpiCommunicator>(*engine_, *device_, MpiGroup{members, name, number},
-                                             total_);
-  }
-
-  void fail(int code, const std::string& why) override { engine_->fail(code, why); }
-
-  [[noreturn]] void abort(int code) override { engine_->abort(code); }
-
-  std::int64_t bytes_between_hosts() const { return engine_->bytes_between_hosts().load(); }
-
-  TrafficCounts traffic() const override {
-    const std::lock_guard lock(total_->mutex);
-    return total_->counts;
-  }
-
- private:
-  Device* device_;
-  int exceptions_;
-  std::unique_ptr<MpiEngine> engine_;
-  std::shared_ptr<TrafficTotal> total_ = std::make_shared<TrafficTotal>();
-  std::map<std::vector<int>, std::uint64_t> made_;
-};
-
-}  // namespace
-
-std::unique_ptr<World> make_mpi_world(Device& device, const MpiOptions& options) {
-  return std::make_unique<MpiWorld>(device, options);
-}
-
-std::int64_t bytes_between_hosts(const World& world) {
-  return dynamic_cast<const MpiWorld&>(world).bytes_between_hosts();
+std::unique_ptr<World> make_mpi_world(Device& device, const RankOptions& options,
+                                      const LaunchedJob& job) {
+  return make_rank_world(device, make_mpi_transport(job), options);
 }
 
 }  // namespace piton

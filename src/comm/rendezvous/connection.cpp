@@ -102,9 +102,22 @@ bool RankConnection::receive(FrameBuffer& buffer) const {
 
 void RankConnection::shut() const { ::shutdown(descriptor_, SHUT_RDWR); }
 
-RankListener::RankListener(int port) {
+std::string RankConnection::local_address() const {
+  sockaddr_storage address{};
+  socklen_t length = sizeof(address);
+  auto* const general = reinterpret_cast<sockaddr*>(&address);
+  std::array<char, NI_MAXHOST> text{};
+  if (::getsockname(descriptor_, general, &length) != 0 ||
+      ::getnameinfo(general, length, text.data(), text.size(), nullptr, 0, NI_NUMERICHOST) != 0) {
+    return "";
+  }
+  return text.data();
+}
+
+RankListener::RankListener(int port, ReachedFrom from) {
+  const bool here = from == ReachedFrom::kThisHost;
   // Of both families; a host without IPv6 has the other one.
-  descriptor_ = ::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (!here) descriptor_ = ::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
   const bool both = descriptor_ >= 0;
   if (!both) descriptor_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   set(descriptor_, SOL_SOCKET, SO_REUSEADDR, 1);
@@ -114,6 +127,7 @@ RankListener::RankListener(int port) {
   sockaddr_in four{};
   four.sin_family = AF_INET;
   four.sin_port = six.sin6_port;
+  if (here) four.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   if (both) set(descriptor_, IPPROTO_IPV6, IPV6_V6ONLY, 0);
   const auto* address =
       both ? reinterpret_cast<const sockaddr*>(&six) : reinterpret_cast<const sockaddr*>(&four);
@@ -136,30 +150,38 @@ RankConnection RankListener::accept() const {
   return RankConnection(::accept4(descriptor_, nullptr, nullptr, SOCK_CLOEXEC));
 }
 
-RankConnection connect_to(const std::string& host, int port, ConnectDeadline deadline) {
-  std::string why = "no answer";
-  for (;;) {
-    addrinfo hints{};
-    hints.ai_socktype = SOCK_STREAM;
-    addrinfo* all = nullptr;
-    const int code = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &all);
-    if (code != 0 && code != EAI_AGAIN) {
-      throw Error(Fault::kUsage, "rendezvous: MASTER_ADDR={}: {}; wanted the host of rank 0", host,
-                  ::gai_strerror(code));
-    }
-    for (const addrinfo* one = all; one != nullptr; one = one->ai_next) {
-      const int descriptor = ::socket(one->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-      if (descriptor < 0) continue;
-      const timeval limit{.tv_sec = 10, .tv_usec = 0};  // of connect(), too
-      ::setsockopt(descriptor, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
-      if (::connect(descriptor, one->ai_addr, one->ai_addrlen) == 0) {
-        ::freeaddrinfo(all);
-        return RankConnection(descriptor);
-      }
+RankConnection try_to_connect(const std::string& host, int port, std::string& why) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* all = nullptr;
+  const int code = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &all);
+  if (code != 0 && code != EAI_AGAIN) {
+    throw Error(Fault::kUsage, "rendezvous: MASTER_ADDR={}: {}; wanted the host of rank 0", host,
+                ::gai_strerror(code));
+  }
+  int connected = -1;
+  for (const addrinfo* one = all; one != nullptr && connected < 0; one = one->ai_next) {
+    const int descriptor = ::socket(one->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (descriptor < 0) continue;
+    const timeval limit{.tv_sec = 10, .tv_usec = 0};  // of connect(), too
+    ::setsockopt(descriptor, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
+    if (::connect(descriptor, one->ai_addr, one->ai_addrlen) == 0) {
+      connected = descriptor;
+    } else {
       why = system_message(errno);
       ::close(descriptor);
     }
-    if (all != nullptr) ::freeaddrinfo(all);
+  }
+  if (all != nullptr) ::freeaddrinfo(all);
+  return RankConnection(connected);
+}
+
+RankConnection connect_to(const std::string& host, int port, ConnectDeadline deadline) {
+  std::string why = "no answer";
+  for (;;) {
+    if (RankConnection connection = try_to_connect(host, port, why); connection.open()) {
+      return connection;
+    }
     if (std::chrono::steady_clock::now() > deadline) {
       throw Error(Fault::kPeer,
                   "rendezvous: rank 0 does not answer at {} port {}: {}; has it started, and are "

@@ -43,16 +43,22 @@ class RankConnection {
   bool receive(FrameBuffer& buffer) const;
   // Ends receive() in other threads.
   void shut() const;
+  // The address of this end, in numbers; "" if it is unknown.
+  std::string local_address() const;
 
  private:
   int descriptor_ = -1;
 };
 
-// A listening socket on all addresses of this host.
+// Where a listener can be reached from.
+enum class ReachedFrom : std::uint8_t { kAnywhere, kThisHost };  // the latter at kThisHostAddress
+inline constexpr const char* kThisHostAddress = "127.0.0.1";
+
+// A listening socket.
 class RankListener {
  public:
   // Port 0: the system chooses one. Throws Error(kUsage) if the port is in use or not allowed.
-  explicit RankListener(int port);
+  explicit RankListener(int port, ReachedFrom from = ReachedFrom::kAnywhere);
   RankListener(const RankListener&) = delete;
   RankListener& operator=(const RankListener&) = delete;
   ~RankListener();
@@ -67,6 +73,10 @@ class RankListener {
 };
 
 using ConnectDeadline = std::chrono::steady_clock::time_point;
+
+// Connects to `port` of `host` (a name or an address), once. Not open if nobody answers, for the
+// reason `why`. Throws Error(kUsage) for a name that does not exist.
+RankConnection try_to_connect(const std::string& host, int port, std::string& why);
 
 // Connects to `port` of `host` (a name or an address), again and again until `deadline`. Throws
 // Error(kUsage) for a name that does not exist, and Error(kPeer) if nobody answers.

@@ -10,7 +10,7 @@ struct MeetingPlace {
   int port = 29500;
   int rank = 0;
   int size = 1;
-  int host_rank = 0;  // among the ranks of this host: the number of its GPU
+  int host_rank = 0;  // among the ranks of this host: the number of its GPU; -1: unknown
   int host_size = 1;
 };
 

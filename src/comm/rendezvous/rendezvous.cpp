@@ -19,7 +19,7 @@ constexpr std::chrono::seconds kTelling{2};
 
 Rendezvous::Rendezvous(const MeetingPlace& place, double timeout_seconds) : place_(place) {
   if (place_.rank == 0) {
-    server_ = std::make_unique<RendezvousServer>(place_.port, place_.size, timeout_seconds);
+    server_ = std::make_unique<RendezvousServer>(place_, timeout_seconds);
     place_.port = server_->port();
   }
   join(timeout_seconds);
@@ -31,7 +31,7 @@ Rendezvous::~Rendezvous() {
     const std::scoped_lock lock(mutex_);
     leaves_ = true;
   }
-  connection_.send(MessageWriter(MessageKind::kGoodbye).bytes());
+  send(MessageWriter(MessageKind::kGoodbye).bytes());
   if (server_ && !failure()) server_->wait_for_goodbyes(kLeaving);
   connection_.shut();
   thread_.join();
@@ -40,7 +40,8 @@ Rendezvous::~Rendezvous() {
 void Rendezvous::join(double timeout_seconds) {
   const auto limit = std::chrono::duration_cast<std::chrono::steady_clock::duration>(
       std::chrono::duration<double>(timeout_seconds));
-  const std::string host = place_.rank == 0 ? "localhost" : place_.address;
+  const bool itself = place_.rank == 0 && place_.address != kThisHostAddress;
+  const std::string host = itself ? "localhost" : place_.address;
   connection_ = connect_to(host, place_.port, std::chrono::steady_clock::now() + limit);
   connection_.send(MessageWriter(MessageKind::kHello)
                        .number(kProtocol)
@@ -63,6 +64,18 @@ void Rendezvous::join(double timeout_seconds) {
                   place_.address, place_.port);
     }
   }
+}
+
+void Rendezvous::send(const std::string& frame) {
+  const std::scoped_lock lock(send_mutex_);
+  connection_.send(frame);
+}
+
+// Rank 0 reaches itself by a loopback address, and so may other ranks of its host.
+std::string Rendezvous::own_address() const {
+  const std::string address = connection_.local_address();
+  const bool loopback = address.empty() || address == "::1" || address.starts_with("127.");
+  return loopback ? place_.address : address;
 }
 
 void Rendezvous::run() {
@@ -113,7 +126,7 @@ std::vector<std::string> Rendezvous::gather(const std::string& name, std::span<c
   part.text(key).number(ranks.size());
   for (const int rank : ranks) part.number(static_cast<std::uint64_t>(rank));
   part.text(mine);
-  connection_.send(part.bytes());
+  send(part.bytes());
   std::unique_lock lock(mutex_);
   // The server ends a gather that takes too long.
   changed_.wait(lock, [&] { return failure_ || gathered_.contains(key); });
@@ -127,10 +140,10 @@ std::vector<std::string> Rendezvous::gather(const std::string& name, std::span<c
 
 void Rendezvous::fail(int code, const std::string& why) {
   if (failure()) return;
-  connection_.send(MessageWriter(MessageKind::kFailed)
-                       .number(static_cast<std::uint64_t>(code))
-                       .text(why)
-                       .bytes());
+  send(MessageWriter(MessageKind::kFailed)
+           .number(static_cast<std::uint64_t>(code))
+           .text(why)
+           .bytes());
   std::unique_lock lock(mutex_);
   changed_.wait_for(lock, kTelling, [&] { return failure_.has_value(); });
 }

@@ -38,6 +38,8 @@ class Rendezvous {
   int rank() const { return place_.rank; }
   int size() const { return place_.size; }
   const MeetingPlace& place() const { return place_; }
+  // Where ranks of other hosts reach this one.
+  std::string own_address() const;
 
   // The bytes of all `ranks` (ascending, this one among them), in their order. Blocks. Calls with
   // the same name and ranks are matched by their order. Throws Error(kPeer) if the run fails, or a
@@ -58,10 +60,12 @@ class Rendezvous {
   void run();
   void take(const std::string& frame);
   void set_failure(const std::string& why);
+  void send(const std::string& frame);
 
   MeetingPlace place_;
   std::unique_ptr<RendezvousServer> server_;  // in rank 0
   RankConnection connection_;
+  std::mutex send_mutex_;  // whole frames: threads fail while another one gathers
   FrameBuffer buffer_;
   std::mutex report_mutex_;  // guards report_; locked before mutex_
   std::function<void(const std::string&)> report_;

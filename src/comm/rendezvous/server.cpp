@@ -14,8 +14,12 @@ constexpr int kLookMilliseconds = 50;
 
 }  // namespace
 
-RendezvousServer::RendezvousServer(int port, int size, double timeout_seconds)
-    : listener_(port), size_(size), timeout_(timeout_seconds), thread_([this] { run(); }) {}
+RendezvousServer::RendezvousServer(const MeetingPlace& place, double timeout_seconds)
+    : listener_(place.port, place.address == kThisHostAddress ? ReachedFrom::kThisHost
+                                                              : ReachedFrom::kAnywhere),
+      size_(place.size),
+      timeout_(timeout_seconds),
+      thread_([this] { run(); }) {}
 
 RendezvousServer::~RendezvousServer() {
   ends_ = true;

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "comm/rendezvous/connection.h"
+#include "comm/rendezvous/meeting_place.h"
 #include "comm/rendezvous/messages.h"
 
 namespace piton {
@@ -22,7 +23,7 @@ namespace piton {
 class RendezvousServer {
  public:
   // Throws Error(kUsage) if the port cannot be used.
-  RendezvousServer(int port, int size, double timeout_seconds);
+  RendezvousServer(const MeetingPlace& place, double timeout_seconds);
   RendezvousServer(const RendezvousServer&) = delete;
   RendezvousServer& operator=(const RendezvousServer&) = delete;
   ~RendezvousServer();  // closes all connections

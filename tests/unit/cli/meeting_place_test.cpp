@@ -77,6 +77,31 @@ TEST(MeetingPlace, OfMpirunOnOneHostIsThisHost) {
   EXPECT_EQ(place(with(mpirun, "MASTER_ADDR", "node1"))->address, "node1");
 }
 
+TEST(MeetingPlace, OfSrunAndMpiexecOnOneHostIsThisHost) {
+  Variables srun{{"SLURM_PROCID", "3"},
+                 {"SLURM_STEP_NUM_TASKS", "4"},
+                 {"SLURM_LOCALID", "3"},
+                 {"SLURM_STEP_TASKS_PER_NODE", "4"}};
+  EXPECT_EQ(place(srun)->address, "127.0.0.1");
+  Variables mpiexec{
+      {"PMI_RANK", "1"}, {"PMI_SIZE", "2"}, {"MPI_LOCALRANKID", "1"}, {"MPI_LOCALNRANKS", "2"}};
+  EXPECT_EQ(place(mpiexec)->address, "127.0.0.1");
+  EXPECT_EQ(place(mpiexec)->rank, 1);
+}
+
+TEST(MeetingPlace, NeedsNoNumbersOfTheHost) {
+  Variables own = kTorchrun;
+  own.erase("LOCAL_RANK");
+  EXPECT_THAT(message_of(Fault::kUsage, [&] { place(own); }), HasSubstr("LOCAL_RANK: got \"\""));
+  own.erase("LOCAL_WORLD_SIZE");
+  const auto found = place(own);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->rank, 5);
+  EXPECT_EQ(found->host_rank, -1);
+  own.erase("MASTER_ADDR");
+  EXPECT_FALSE(place(own));
+}
+
 TEST(MeetingPlace, IsNoneForOneProcess) {
   EXPECT_FALSE(place({}));
   EXPECT_FALSE(place({{"RANK", "0"}, {"WORLD_SIZE", "1"}}));
