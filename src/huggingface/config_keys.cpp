@@ -52,11 +52,12 @@ std::string difference(const ModelConfig& model, const ModelConfig& held) {
   if (model.encoder_decoder.has_value() != held.encoder_decoder.has_value())
     return model.encoder_decoder ? "an encoder and a decoder" : "one stack of layers";
   if (differs(&C::encoder_decoder)) return "the sizes of its encoder, its buckets or its head";
-  if (differs(&C::labels, &C::regression)) {
-    return model.gives_rewards() ? "a head of rewards"
-           : model.regression    ? "a head of a number"
-           : model.labels > 0    ? "a head for labels"
-                                 : "a head over the vocabulary";
+  if (differs(&C::labels, &C::regression, &C::several_labels)) {
+    return model.gives_rewards()  ? "a head of rewards"
+           : model.regression     ? "a head of a number"
+           : model.several_labels ? "a head for several labels of a text"
+           : model.labels > 0     ? "a head for labels"
+                                  : "a head over the vocabulary";
   }
   if (differs(&C::label_names)) return "the names of its labels";
   if (differs(&C::encoder)) return model.encoder ? "an encoder" : "a decoder";

@@ -214,7 +214,7 @@ execute_process(COMMAND ${PITON} classify --load ${WORK}/whole ${WORK}/many.txt 
 if(NOT code EQUAL 3 OR NOT text STREQUAL "" OR NOT errors MATCHES "many.txt: text 1101: the text is empty\n")
   message(FATAL_ERROR "a blank line: exit ${code}\n${errors}")
 endif()
-expect(RUN ${tune} --load ${base} CODE 2 ERR "--stage classify: [^ ]*base has no labels; name them by --label-names, or give --num-labels N, or --problem-type regression for a number\n")
+expect(RUN ${tune} --load ${base} --data-path ${WORK}/texts CODE 2 ERR "--stage classify: [^ ]*base has no labels; name them by --label-names, or give --num-labels N, or --problem-type regression for a number\n")
 expect(RUN ${tune} --load ${base} --num-labels 1 --problem-type single_label_classification CODE 2 ERR "--problem-type: got single_label_classification, of one label")
 expect(RUN ${tune} --load ${base} --label-names low low CODE 2 ERR "--label-names: got 2 names, two of them equal")
 expect(RUN ${tune} --load ${base} ${two} --num-labels 3 CODE 2 ERR "--num-labels: got 3, and --label-names gives 2")
