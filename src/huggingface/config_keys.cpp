@@ -28,6 +28,7 @@ ModelConfig without_training(ModelConfig model) {
     model.experts->balance_factor = model.experts->bias_rate = model.experts->z_factor = 0;
     model.experts->balances_samples = model.experts->keeps_first = false;
     model.experts->capacity_factor = 0;
+    model.experts->random_router = false;
   }
   return model;
 }
@@ -38,6 +39,8 @@ std::string difference_of_experts(std::optional<ExpertFacts> model,
     return model->score == ScoreKind::kSigmoid ? "experts that sigmoids choose"
                                                : "experts that a softmax chooses";
   }
+  if (model && held && model->weighs_inputs != held->weighs_inputs)
+    return "weights of the inputs of experts (--moe-apply-probs-on-input)";
   if (!model || !held || model->normalized == held->normalized) return "its experts";
   model->normalized = held->normalized;
   if (model != held) return "its experts";

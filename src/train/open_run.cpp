@@ -433,6 +433,8 @@ void RunOpener::say_model() {
       plan.global_batch, plan.sequence, plan.micro_batches, plan.micro_batches > 1 ? "es" : ""));
   const std::string changes = given_.model.changes_of_preset(model);
   if (!changes.empty()) say(changes);
+  const std::string random = warning_of_random_router(model);
+  if (!random.empty()) sinks_.warning(random);
 }
 
 void RunOpener::say_options() {
